@@ -1,0 +1,566 @@
+#include "sim/config/document.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/yaml.h>
+
+#include "sim/base/error.h"
+
+namespace zenflow {
+namespace {
+
+constexpr std::size_t kMaxDepth = 100;
+/// A node takes about 150 bytes; the limits keep a hostile file from exhausting memory.
+constexpr std::size_t kMaxNodes = 1'000'000;
+constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20U;
+/// yaml-cpp queues the tokens of a whole line, up to 200 bytes for each byte of input.
+constexpr std::size_t kMaxYamlBytes = std::size_t{1} << 20U;
+
+using FileName = std::shared_ptr<const std::string>;
+
+[[noreturn]] void fail(const Location& at, const std::string& what) {
+  const std::string where = at.text();
+  throw Error(ErrorKind::kInput, where.empty() ? what : where + ": " + what);
+}
+
+Location location_of(const FileName& file, std::string_view text, std::size_t offset) {
+  const std::string_view before = text.substr(0, offset);
+  const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 == 0
+  return {file, static_cast<int>(std::count(before.begin(), before.end(), '\n')) + 1,
+          static_cast<int>(before.size() - line_start) + 1};
+}
+
+/// Long or multi-line text in a message would bury it.
+std::string abbreviated(std::string_view text, std::size_t limit) {
+  std::string out;
+  for (const char c : text.substr(0, limit)) {
+    if (c == '\n') {
+      out += "\\n";
+    } else if (static_cast<unsigned char>(c) >= 0x20U) {
+      out += c;
+    }
+  }
+  // Do not end inside a UTF-8 sequence.
+  if (text.size() > limit) {
+    while (!out.empty() && (static_cast<unsigned char>(out.back()) & 0xC0U) == 0x80U)
+      out.pop_back();
+    if (!out.empty() && static_cast<unsigned char>(out.back()) >= 0x80U) out.pop_back();
+    out += "...";
+  }
+  return out;
+}
+
+/// Bytes of the UTF-8 sequence that `rest` starts with; 0 if it is not one.
+std::size_t utf8_length(std::string_view rest) {
+  const auto byte = [&rest](std::size_t i) { return static_cast<unsigned char>(rest[i]); };
+  const unsigned lead = byte(0);
+  if (lead < 0x80U) return 1;
+  const std::size_t length = lead >= 0xF0U ? 4 : lead >= 0xE0U ? 3 : 2;
+  if (lead < 0xC2U || lead > 0xF4U || rest.size() < length) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0U) != 0x80U) return 0;
+  }
+  const unsigned second = byte(1);
+  const bool overlong = (lead == 0xE0U && second < 0xA0U) || (lead == 0xF0U && second < 0x90U);
+  const bool surrogate = lead == 0xEDU && second >= 0xA0U;
+  const bool too_large = lead == 0xF4U && second >= 0x90U;
+  return overlong || surrogate || too_large ? 0 : length;
+}
+
+/// Both parser libraries take some control characters for the end of the input (yaml-cpp
+/// 0x04, nlohmann-json 0x00) and would silently drop what follows.
+void check_characters(std::string_view text, const FileName& file) {
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = utf8_length(text.substr(i));
+    if (length == 0) fail(location_of(file, text, i), "expected UTF-8 text, found an invalid byte");
+    const auto c = static_cast<unsigned char>(text[i]);
+    if (c < 0x20U && c != '\t' && c != '\n' && c != '\r') {
+      fail(location_of(file, text, i),
+           fmt::format("expected text, found the control character 0x{:02x}", unsigned{c}));
+    }
+    i += length;
+  }
+}
+
+/// Builds the tree from the events of either parser, without recursion.
+class TreeBuilder {
+ public:
+  void open(Node::Kind kind, Location at) {
+    if (frames_.size() == kMaxDepth) {
+      fail(at, fmt::format("nested deeper than {} levels", kMaxDepth));
+    }
+    count_node(at);
+    Frame& frame = frames_.emplace_back();
+    frame.node.kind = kind;
+    frame.node.at = std::move(at);
+  }
+
+  void close() {
+    Node node = std::move(frames_.back().node);
+    frames_.pop_back();
+    place(std::move(node));
+  }
+
+  void key(std::string text, Location at) {
+    Frame& frame = frames_.back();
+    const auto [first, is_new] = frame.lines.try_emplace(text, at.line);
+    if (!is_new) {
+      const std::string shown = abbreviated(text, 60);
+      fail(at, at.line == 0
+                   ? fmt::format("duplicate key \"{}\"", shown)
+                   : fmt::format("duplicate key \"{}\", first on line {} and again on line {}",
+                                 shown, first->second, at.line));
+    }
+    frame.node.entries.push_back({std::move(text), std::move(at), {}});
+    frame.has_key = true;
+  }
+
+  void leaf(Node node) {
+    count_node(node.at);
+    place(std::move(node));
+  }
+
+  [[nodiscard]] bool expects_key() const {
+    return !frames_.empty() && frames_.back().node.is_map() && !frames_.back().has_key;
+  }
+  /// Where the key is whose value comes next, if a map is open.
+  [[nodiscard]] const Location* pending_key() const {
+    if (frames_.empty() || !frames_.back().has_key) return nullptr;
+    return &frames_.back().node.entries.back().key_at;
+  }
+  [[nodiscard]] std::optional<Node> take() { return std::move(root_); }
+
+ private:
+  struct Frame {
+    Node node;
+    bool has_key = false;
+    std::map<std::string, int, std::less<>> lines;  ///< of the keys so far
+  };
+
+  void count_node(const Location& at) {
+    if (++nodes_ > kMaxNodes) fail(at, fmt::format("more than {} values", kMaxNodes));
+  }
+
+  void place(Node node) {
+    if (frames_.empty()) {
+      root_ = std::move(node);
+      return;
+    }
+    Frame& frame = frames_.back();
+    if (frame.node.is_map()) {
+      frame.node.entries.back().value = std::move(node);
+      frame.has_key = false;
+    } else {
+      frame.node.items.push_back(std::move(node));
+    }
+  }
+
+  std::vector<Frame> frames_;
+  std::optional<Node> root_;
+  std::size_t nodes_ = 0;
+};
+
+/// yaml-cpp's events. Its Node API would accept duplicate keys silently.
+class YamlHandler : public YAML::EventHandler {
+ public:
+  /// With `located` false every location is just the file.
+  YamlHandler(std::string_view text, FileName file, bool located)
+      : text_(text), file_(std::move(file)), located_(located) {}
+
+  [[nodiscard]] Location at(const YAML::Mark& mark) const {
+    if (!located_ || mark.is_null()) return {file_, 0, 0};
+    return {file_, mark.line + 1, mark.column + 1};
+  }
+  [[nodiscard]] std::optional<Node> take() { return tree_.take(); }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (documents_++ > 0) {
+      fail(at(mark), "expected the end of the document, found more text or a second one");
+    }
+  }
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    refuse_key(mark, "nothing");
+    refuse_anchor(mark, anchor);
+    Node node;
+    // The mark of an omitted value is the next token's; its key says more.
+    const Location* key = tree_.pending_key();
+    node.at = key != nullptr && !is_written_null(mark) ? *key : at(mark);
+    tree_.leaf(std::move(node));
+  }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t /*anchor*/) override {
+    fail(at(mark), "expected a value, found an alias (*name); write the value out");
+  }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    refuse_anchor(mark, anchor);
+    refuse_tag(mark, tag);
+    require_closing_quote(mark);
+    if (tree_.expects_key()) {
+      tree_.key(value, at(mark));
+      return;
+    }
+    Node node;
+    node.kind = Node::Kind::kScalar;
+    node.scalar = value;
+    node.quoted = tag == "!";
+    node.at = at(mark);
+    tree_.leaf(std::move(node));
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value /*style*/) override {
+    refuse_key(mark, "a sequence (is a \"[\" not closed?)");
+    refuse_anchor(mark, anchor);
+    refuse_tag(mark, tag);
+    tree_.open(Node::Kind::kSequence, at(mark));
+  }
+  void OnSequenceEnd() override { tree_.close(); }
+
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value /*style*/) override {
+    refuse_key(mark, "a map (is a \"{\" not closed?)");
+    refuse_anchor(mark, anchor);
+    refuse_tag(mark, tag);
+    tree_.open(Node::Kind::kMap, at(mark));
+  }
+  void OnMapEnd() override { tree_.close(); }
+
+ private:
+  void refuse_key(const YAML::Mark& mark, const char* found) const {
+    if (tree_.expects_key()) {
+      // An unclosed bracket ends up here as well: yaml-cpp still takes it for a key's start.
+      fail(at(mark), fmt::format("expected a key that is a scalar, found {}", found));
+    }
+  }
+  void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) const {
+    if (anchor != 0) fail(at(mark), "expected a value, found an anchor (&name)");
+  }
+  /// yaml-cpp reports "?" for plain values and "!" for quoted ones, but also for the tag "!".
+  void refuse_tag(const YAML::Mark& mark, const std::string& tag) const {
+    const bool is_written = written_at(mark).starts_with('!');
+    if (!is_written && (tag.empty() || tag == "?" || tag == "!")) return;
+    fail(at(mark),
+         fmt::format("expected a value without a tag, found the tag \"{}\"", abbreviated(tag, 60)));
+  }
+  /// yaml-cpp 0.7 lets a quoted scalar run to the end of a file that ends with a newline.
+  void require_closing_quote(const YAML::Mark& mark) const {
+    const std::string_view rest = written_at(mark);
+    if (rest.empty() || (rest[0] != '"' && rest[0] != '\'')) return;
+    const char quote = rest[0];
+    for (std::size_t end = 1; end < rest.size(); ++end) {
+      const bool is_escape = quote == '"' ? rest[end] == '\\' : rest.substr(end).starts_with("''");
+      if (!is_escape && rest[end] == quote) return;
+      if (is_escape) ++end;
+    }
+    fail(at(mark), "not valid YAML: missing closing quote");
+  }
+  [[nodiscard]] std::string_view written_at(const YAML::Mark& mark) const {
+    if (mark.is_null() || static_cast<std::size_t>(mark.pos) >= text_.size()) return {};
+    return text_.substr(static_cast<std::size_t>(mark.pos));
+  }
+  [[nodiscard]] bool is_written_null(const YAML::Mark& mark) const {
+    const std::string_view rest = written_at(mark);
+    return rest.starts_with('~') || rest.starts_with("null") || rest.starts_with("Null") ||
+           rest.starts_with("NULL");
+  }
+
+  std::string_view text_;
+  FileName file_;
+  bool located_;
+  TreeBuilder tree_;
+  int documents_ = 0;
+};
+
+Node parse_yaml_text(std::string_view text, const FileName& file, bool located) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  const Location whole_file{file, 0, 0};
+  if (text.empty()) fail(whole_file, "expected a YAML document, found an empty file");
+  if (text.size() > kMaxYamlBytes) fail(whole_file, "cannot read: YAML text is larger than 1 MiB");
+  check_characters(text, file);
+  // yaml-cpp would skip it and count its marks from behind it.
+  if (text.starts_with(kByteOrderMark)) fail(whole_file, "found a second byte order mark");
+
+  YamlHandler handler(text, file, located);
+  try {
+    std::istringstream stream{std::string(text)};
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(handler)) {
+    }
+  } catch (const YAML::Exception& error) {
+    fail(handler.at(error.mark), "not valid YAML: " + abbreviated(error.msg, 200));
+  }
+  std::optional<Node> root = handler.take();
+  if (!root) fail(whole_file, "expected a YAML document, found an empty file (or only comments)");
+  return std::move(*root);
+}
+
+/// nlohmann-json's events carry no positions. They come in the order of the text, so this
+/// walks the text alongside: each event's token starts after the previous one's end.
+class JsonHandler {
+ public:
+  using Json = nlohmann::json;
+
+  JsonHandler(std::string_view text, FileName file) : text_(text), file_(std::move(file)) {}
+
+  [[nodiscard]] std::optional<Node> take() { return tree_.take(); }
+
+  // The names and signatures below are nlohmann's SAX interface.
+  bool null() {
+    Node node;
+    node.at = begin_token();
+    end_ += std::string_view("null").size();
+    tree_.leaf(std::move(node));
+    return true;
+  }
+  bool boolean(bool value) { return scalar(value ? 4 : 5); }
+  bool number_integer(Json::number_integer_t /*value*/) { return scalar(number_length()); }
+  bool number_unsigned(Json::number_unsigned_t /*value*/) { return scalar(number_length()); }
+  bool number_float(Json::number_float_t /*value*/, const std::string& /*text*/) {
+    return scalar(number_length());
+  }
+  bool string(std::string& value) {
+    Node node;
+    node.kind = Node::Kind::kScalar;
+    node.quoted = true;
+    node.at = begin_token();
+    node.scalar = std::move(value);
+    skip_string();
+    tree_.leaf(std::move(node));
+    return true;
+  }
+  static bool binary(Json::binary_t& /*value*/) { return false; }  // JSON text has none
+
+  bool start_object(std::size_t /*size*/) { return open(Node::Kind::kMap); }
+  bool start_array(std::size_t /*size*/) { return open(Node::Kind::kSequence); }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+  bool key(std::string& value) {
+    Location at = begin_token();
+    skip_string();
+    tree_.key(std::move(value), std::move(at));
+    return true;
+  }
+
+  bool parse_error(std::size_t position, const std::string& /*token*/,
+                   const nlohmann::detail::exception& error) {
+    // "[json.exception...] parse error at line 1, column 2: syntax error ..."
+    std::string_view what = error.what();
+    const std::size_t prefix = what.find("] ");
+    if (prefix != std::string_view::npos) what.remove_prefix(prefix + 2);
+    if (what.starts_with("parse error at ")) what.remove_prefix(what.find(": ") + 2);
+    fail(location_of(file_, text_, error_offset(position, what)),
+         "not valid JSON: " + abbreviated(what, 200));
+  }
+
+ private:
+  [[nodiscard]] char peek() const { return end_ < text_.size() ? text_[end_] : '\0'; }
+
+  /// Moves to the next token and says where it is.
+  Location begin_token() {
+    while (end_ < text_.size() &&
+           std::string_view(" \t\r\n,:").find(text_[end_]) != std::string_view::npos) {
+      if (text_[end_] == '\n') {
+        ++line_;
+        line_start_ = end_ + 1;
+      }
+      ++end_;
+    }
+    return {file_, line_, static_cast<int>(end_ - line_start_) + 1};
+  }
+
+  void skip_string() {
+    for (++end_; end_ < text_.size() && text_[end_] != '"'; ++end_) {
+      if (text_[end_] == '\\') ++end_;
+    }
+    ++end_;
+  }
+
+  std::size_t number_length() {
+    begin_token();
+    const std::size_t stop = text_.find_first_not_of("+-.0123456789eE", end_);
+    return std::min(stop, text_.size()) - end_;
+  }
+
+  bool scalar(std::size_t length) {
+    Node node;
+    node.kind = Node::Kind::kScalar;
+    node.at = begin_token();
+    node.scalar = text_.substr(end_, length);
+    end_ += length;
+    tree_.leaf(std::move(node));
+    return true;
+  }
+  bool open(Node::Kind kind) {
+    Location at = begin_token();
+    ++end_;
+    tree_.open(kind, std::move(at));
+    return true;
+  }
+  bool close() {
+    begin_token();
+    ++end_;
+    tree_.close();
+    return true;
+  }
+
+  /// The library counts the bytes read so far, up to the end of the token it complains of.
+  [[nodiscard]] std::size_t error_offset(std::size_t position, std::string_view what) const {
+    if (what.find("unexpected end of input") != std::string_view::npos) return text_.size();
+    std::size_t offset = std::min(position > 0 ? position - 1 : 0, text_.size());
+    if (offset == text_.size() || what.find("unexpected ") == std::string_view::npos) return offset;
+    const auto in_word = [](char c) {
+      return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || c == '.' || c == '+' || c == '-' ||
+             c == 'E';
+    };
+    if (text_[offset] == '"') {
+      // The opening quote is the one that no odd number of backslashes precedes.
+      while (offset > 0) {
+        offset = text_.rfind('"', offset - 1);
+        const std::size_t before = text_.find_last_not_of('\\', offset - 1);
+        if (offset == 0 || (offset - 1 - before) % 2 == 0) break;
+      }
+    } else if (in_word(text_[offset])) {
+      while (offset > 0 && in_word(text_[offset - 1])) --offset;
+    }
+    return offset;
+  }
+
+  std::string_view text_;
+  FileName file_;
+  TreeBuilder tree_;
+  std::size_t end_ = 0;  ///< offset of the end of the last token
+  int line_ = 1;
+  std::size_t line_start_ = 0;
+};
+
+std::string read_bounded(std::istream& stream, std::size_t limit) {
+  std::string text;
+  std::array<char, 1U << 16U> buffer;
+  while (stream.good() && text.size() <= limit) {
+    stream.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
+    text.append(buffer.data(), static_cast<std::size_t>(stream.gcount()));
+  }
+  return text;
+}
+
+std::vector<std::string> split_path(std::string_view path, const Location& at) {
+  std::vector<std::string> parts;
+  while (true) {
+    const std::size_t dot = std::min(path.find('.'), path.size());
+    if (dot == 0) fail(at, "expected a path such as training.sequence_length, found an empty part");
+    if (parts.size() == kMaxDepth) {
+      fail(at, fmt::format("expected a path of at most {} parts", kMaxDepth));
+    }
+    parts.emplace_back(path.substr(0, dot));
+    if (dot == path.size()) return parts;
+    path.remove_prefix(dot + 1);
+  }
+}
+
+}  // namespace
+
+std::string Location::text() const {
+  if (file == nullptr) return "";
+  return line == 0 ? *file : fmt::format("{}:{}:{}", *file, line, column);
+}
+
+const Node* Node::find(std::string_view key) const {
+  const auto entry =
+      std::find_if(entries.begin(), entries.end(), [key](const Entry& e) { return e.key == key; });
+  return entry == entries.end() ? nullptr : &entry->value;
+}
+
+Node* Node::find(std::string_view key) {
+  const auto entry =
+      std::find_if(entries.begin(), entries.end(), [key](const Entry& e) { return e.key == key; });
+  return entry == entries.end() ? nullptr : &entry->value;
+}
+
+Node parse_yaml(std::string_view text, const std::string& file) {
+  return parse_yaml_text(text, std::make_shared<const std::string>(file), true);
+}
+
+Node parse_json(std::string_view text, const std::string& file) {
+  const FileName name = std::make_shared<const std::string>(file);
+  if (text.empty()) fail({name, 0, 0}, "expected a JSON document, found an empty file");
+  if (text.starts_with("\xEF\xBB\xBF")) {
+    fail({name, 1, 1}, "expected JSON text, found a byte order mark, which Python refuses too");
+  }
+  check_characters(text, name);
+  JsonHandler handler(text, name);
+  nlohmann::json::sax_parse(text.begin(), text.end(), &handler);
+  std::optional<Node> root = handler.take();
+  if (!root) fail({name, 0, 0}, "not valid JSON");
+  return std::move(*root);
+}
+
+std::string read_text_file(const std::filesystem::path& path) {
+  const auto refuse = [&path](const std::string& reason) {
+    fail({std::make_shared<const std::string>(path.string()), 0, 0}, "cannot read: " + reason);
+  };
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) refuse("it is a directory");
+  errno = 0;
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) refuse(std::generic_category().message(errno != 0 ? errno : EIO));
+  std::string text = read_bounded(stream, kMaxFileBytes);
+  if (stream.bad()) refuse(std::generic_category().message(EIO));
+  if (text.size() > kMaxFileBytes) refuse("it is larger than 64 MiB");
+  return text;
+}
+
+Node load_document(const std::filesystem::path& path) {
+  const std::string text = read_text_file(path);
+  return path.extension() == ".json" ? parse_json(text, path.string())
+                                     : parse_yaml(text, path.string());
+}
+
+void set_path(Node& root, std::string_view path, std::string_view text) {
+  const Location at{std::make_shared<const std::string>(fmt::format("--set {}={}", path, text)), 0,
+                    0};
+  const std::vector<std::string> parts = split_path(path, at);
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
+    fail(at, "expected a value after \"=\" (null removes a setting)");
+  }
+  Node value = parse_yaml_text(text, at.file, false);
+
+  Node* node = &root;
+  std::string parent;
+  for (const std::string& part : parts) {
+    if (node->kind == Node::Kind::kNull) {
+      node->kind = Node::Kind::kMap;
+      node->at = at;
+    }
+    if (!node->is_map()) {
+      fail(at, fmt::format(R"("{}" is not a map, so "{}" cannot be set in it)", parent, part));
+    }
+    parent += (parent.empty() ? "" : ".") + part;
+    Node* child = node->find(part);
+    if (child == nullptr) {
+      child = &node->entries.emplace_back(Node::Entry{part, at, {}}).value;
+      child->at = at;
+    }
+    node = child;
+  }
+  *node = std::move(value);
+}
+
+}  // namespace zenflow

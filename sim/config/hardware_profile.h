@@ -1,0 +1,118 @@
+/// What a node can do: every number measured, from a datasheet, or fitted, with its source.
+///
+/// A profile is a YAML file in profiles/. Each number is written
+/// `{value: 25 GB/s, source: "nvbandwidth #53, A100, pinned"}`; a number without a unit
+/// or without a source is an error. docs/model.md says which formula uses which number.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/base/units.h"
+#include "sim/config/document.h"
+
+namespace zenflow::sim {
+
+/// Element type of weights, activations and gradients in training.
+enum class DType { kBf16, kFp16, kFp32 };
+[[nodiscard]] std::string to_string(DType dtype);
+[[nodiscard]] std::int64_t bytes_per_element(DType dtype);
+
+struct GpuProfile {
+  std::string name;
+  std::int64_t count = 1;  ///< GPUs in the node
+  Bytes memory;
+  Bytes context_memory;                  ///< CUDA context, libraries, communicator buffers
+  BytesPerSecond memory_bandwidth;       ///< datasheet
+  std::map<DType, FlopsPerSecond> peak;  ///< dense matrix peak by element type, datasheet
+  double gemm_efficiency = 0;            ///< share of peak that a very large GEMM reaches
+  Flops gemm_half_size;                  ///< FLOPs of a GEMM that reaches half of that
+  double attention_efficiency = 0;       ///< share of peak of the fused attention kernel
+  double elementwise_efficiency =
+      0;                            ///< share of memory bandwidth of framework element-wise chains
+  double streaming_efficiency = 0;  ///< share of memory bandwidth of one fused streaming kernel
+  Seconds kernel_launch;            ///< device time lost per kernel
+};
+
+struct HostProfile {
+  std::string name;
+  std::int64_t sockets = 1;
+  std::int64_t cores = 1;  ///< physical cores of the node
+  Bytes memory;
+  Bytes shared_memory;                   ///< size of /dev/shm
+  BytesPerSecond dram_bandwidth;         ///< achieved by streaming on all sockets
+  BytesPerSecond core_bandwidth;         ///< achieved by one core streaming
+  BytesPerSecond adam_bandwidth;         ///< memory traffic of CPU Adam (28 B/parameter), all cores
+  double adam_half_cores = 0;            ///< cores at which CPU Adam reaches half of its limit
+  BytesPerSecond elementwise_bandwidth;  ///< traffic of CPU casts, scaling, accumulation, all cores
+};
+
+/// Capacity of one path between GPUs and host memory.
+struct HostPath {
+  BytesPerSecond h2d;
+  BytesPerSecond d2h;
+  BytesPerSecond bidirectional;  ///< both directions together
+};
+
+/// GPUs that reach the host through one upstream port.
+struct HostSwitch {
+  std::vector<std::int64_t> gpus;
+  HostPath path;
+};
+
+struct HostLinkProfile {
+  std::string kind;  ///< "PCIe 4.0 x16"
+  HostPath pinned;   ///< of one GPU, page-locked memory
+  BytesPerSecond pageable_h2d;
+  BytesPerSecond pageable_d2h;
+  Seconds latency;  ///< of one copy
+  std::vector<HostSwitch> switches;
+};
+
+struct GpuLinkProfile {
+  std::string kind;          ///< "NVLink 3"
+  BytesPerSecond bandwidth;  ///< achieved bus bandwidth per GPU, one direction
+  Seconds latency;           ///< per step of a collective
+};
+
+struct NvmeProfile {
+  BytesPerSecond read;   ///< of the node
+  BytesPerSecond write;  ///< of the node
+  Bytes capacity;
+  Seconds latency;
+};
+
+struct NetworkProfile {
+  BytesPerSecond bandwidth;  ///< per node, one direction
+  Seconds latency;
+};
+
+/// Where a number came from, for `list` and for reports.
+struct SourcedNumber {
+  std::string path;   ///< "host.dram_bandwidth"
+  std::string value;  ///< as written
+  std::string source;
+};
+
+struct HardwareProfile {
+  std::string name;
+  std::string description;
+  GpuProfile gpu;
+  HostProfile host;
+  HostLinkProfile host_link;
+  std::optional<GpuLinkProfile> gpu_link;  ///< required when gpu.count > 1
+  std::optional<NvmeProfile> nvme;
+  std::optional<NetworkProfile> network;
+  std::vector<SourcedNumber> numbers;
+};
+
+/// Throws Error(kInput), located, for a missing or unknown key, a number without unit or
+/// source, a rate <= 0, an efficiency outside (0,1], a switch that names a GPU twice or
+/// one that does not exist, an elementwise or Adam bandwidth above dram_bandwidth.
+[[nodiscard]] HardwareProfile read_hardware_profile(const Node& root);
+
+}  // namespace zenflow::sim

@@ -1,0 +1,300 @@
+#include "sim/config/scenario.h"
+
+#include <algorithm>
+#include <array>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/config/reader.h"
+
+namespace zenflow::sim {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kMaxGpus = 4096;
+constexpr std::int64_t kMaxTokens = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxSteps = 100'000;
+
+/// The files that are being read, outermost first: a file that names one of them is a cycle.
+using OpenFiles = std::vector<fs::path>;
+
+fs::path identity(const fs::path& path) {
+  std::error_code ignored;
+  const fs::path canonical = fs::weakly_canonical(path, ignored);
+  return canonical.empty() ? path : canonical;
+}
+
+Node load_once(const fs::path& path, const Location& at, const std::string& key, OpenFiles& open) {
+  const fs::path id = identity(path);
+  if (std::find(open.begin(), open.end(), id) != open.end()) {
+    fail_at(at, key,
+            fmt::format("files refer to each other in a cycle: \"{}\" is already being read",
+                        path.generic_string()));
+  }
+  std::error_code missing;
+  if (!fs::exists(path, missing)) {
+    fail_at(at, key, fmt::format("no such file \"{}\"", path.generic_string()));
+  }
+  open.push_back(id);
+  return load_document(path);
+}
+
+/// Entries of `over` replace those of `base`; maps are merged key by key.
+void merge(Node& base, Node over) {
+  if (!base.is_map() || !over.is_map()) {
+    base = std::move(over);
+    return;
+  }
+  for (Node::Entry& entry : over.entries) {
+    if (Node* existing = base.find(entry.key)) {
+      merge(*existing, std::move(entry.value));
+    } else {
+      base.entries.push_back(std::move(entry));
+    }
+  }
+  base.at = over.at;
+}
+
+Node text_node(std::string text, const Location& at) {
+  Node node;
+  node.kind = Node::Kind::kScalar;
+  node.quoted = true;
+  node.scalar = std::move(text);
+  node.at = at;
+  return node;
+}
+
+void erase(Node& map, std::string_view key) {
+  std::erase_if(map.entries, [key](const Node::Entry& entry) { return entry.key == key; });
+}
+
+/// The file that a value names, relative to the file in which it stands.
+fs::path resolve(const Node& value, const std::string& key) {
+  const fs::path name = ValueReader(value, key).string();
+  if (name.is_absolute() || !value.at.file) return name;
+  const fs::path from = *value.at.file;
+  return value.at.line > 0 ? from.parent_path() / name : name;
+}
+
+/// Files named inside a scenario are relative to the scenario that names them, so they are
+/// read before a derived scenario is merged over it.
+void splice_files(Node& root, OpenFiles& open) {
+  if (!root.is_map()) return;
+  if (Node* deepspeed = root.find("deepspeed"); deepspeed != nullptr && deepspeed->is_scalar()) {
+    OpenFiles inner = open;
+    *deepspeed = load_once(resolve(*deepspeed, "deepspeed"), deepspeed->at, "deepspeed", inner);
+  }
+  if (Node* model = root.find("model"); model != nullptr && model->is_scalar()) {
+    OpenFiles inner = open;
+    const fs::path path = resolve(*model, "model");
+    Node config = load_once(path, model->at, "model", inner);
+    Node spliced;
+    spliced.kind = Node::Kind::kMap;
+    spliced.at = model->at;
+    spliced.entries.push_back({"name", model->at, text_node(path.stem().string(), model->at)});
+    spliced.entries.push_back({"config", model->at, std::move(config)});
+    *model = std::move(spliced);
+  }
+}
+
+Node load_with_base(const fs::path& path, const Location& at, const std::string& key,
+                    OpenFiles& open) {
+  Node root = load_once(path, at, key, open);
+  splice_files(root, open);
+  const Node* base = root.is_map() ? root.find("base") : nullptr;
+  if (base == nullptr) return root;
+  Node merged = load_with_base(resolve(*base, "base"), base->at, "base", open);
+  erase(root, "base");
+  merge(merged, std::move(root));
+  return merged;
+}
+
+void splice_hardware(Node& root, const LoadOptions& options, OpenFiles& open) {
+  Node* hardware = root.find("hardware");
+  if (hardware == nullptr || !hardware->is_scalar()) return;
+  const std::string name = ValueReader(*hardware, "hardware").string();
+  const fs::path from = hardware->at.file && hardware->at.line > 0
+                            ? fs::path(*hardware->at.file).parent_path()
+                            : fs::path();
+  const fs::path path = find_profile(name, from, options.profile_directories, hardware->at);
+  *hardware = load_with_base(path, hardware->at, "hardware", open);
+}
+
+DType read_dtype(MapReader& map) {
+  const std::array<std::string, 3> names = {"bf16", "fp16", "fp32"};
+  const auto value = map.optional("dtype");
+  if (!value) return DType::kBf16;
+  const std::string name = value->choice(names);
+  if (name == "fp16") return DType::kFp16;
+  return name == "fp32" ? DType::kFp32 : DType::kBf16;
+}
+
+TrainingSettings read_training(MapReader map, const ModelSpec& model) {
+  TrainingSettings training;
+  training.micro_batch_size_per_gpu =
+      map.require("micro_batch_size_per_gpu").integer(1, kMaxTokens);
+  const ValueReader length = map.require("sequence_length");
+  training.sequence_length = length.integer(1, kMaxTokens);
+  if (training.sequence_length > model.max_positions) {
+    length.fail(fmt::format("expected at most the model's {} positions, found {}",
+                            model.max_positions, training.sequence_length));
+  }
+  if (training.tokens() > kMaxTokens) length.fail("more than 2^24 tokens a GPU and step");
+  training.dtype = read_dtype(map);
+  training.activation_checkpointing = map.boolean_or("activation_checkpointing", false);
+  map.reject_unknown_keys();
+  return training;
+}
+
+RunSettings read_run(MapReader& root) {
+  RunSettings run;
+  if (auto map = root.optional_map("run")) {
+    run.warmup_steps = map->integer_or("warmup_steps", run.warmup_steps, 0, kMaxSteps);
+    run.steps = map->integer_or("steps", run.steps, 1, kMaxSteps);
+    map->reject_unknown_keys();
+  }
+  return run;
+}
+
+ModelSpec read_spliced_model(MapReader& root) {
+  MapReader map = root.require_map("model");
+  const std::string name = map.require("name").string();
+  const ModelSpec model = read_model(map.require("config").node(), name);
+  map.reject_unknown_keys();
+  return model;
+}
+
+std::vector<std::string> read_schedules(MapReader& root) {
+  std::vector<std::string> schedules;
+  const ValueReader list = root.require("schedules");
+  for (const ValueReader& item : list.items()) {
+    const std::string name = item.string();
+    if (std::find(schedules.begin(), schedules.end(), name) != schedules.end()) {
+      item.fail(fmt::format("\"{}\" is listed twice", name));
+    }
+    schedules.push_back(name);
+  }
+  if (schedules.empty()) list.fail("expected at least one schedule");
+  return schedules;
+}
+
+Node empty_map(const Location& at) {
+  Node node;
+  node.kind = Node::Kind::kMap;
+  node.at = at;
+  return node;
+}
+
+void check_ranks(MapReader& root, const Scenario& scenario) {
+  if (scenario.gpus > scenario.hardware.gpu.count) {
+    root.fail("gpus",
+              fmt::format("expected at most the {} GPUs of profile {}, found {}",
+                          scenario.hardware.gpu.count, scenario.hardware.name, scenario.gpus));
+  }
+  if (scenario.nodes > 1 && !scenario.hardware.network) {
+    root.fail("nodes",
+              fmt::format("profile {} has no network block, so it cannot be joined to others",
+                          scenario.hardware.name));
+  }
+  if (!scenario.hardware.gpu.peak.contains(scenario.training.dtype)) {
+    root.fail("training", fmt::format("profile {} has no gpu.peak.{}", scenario.hardware.name,
+                                      to_string(scenario.training.dtype)));
+  }
+}
+
+}  // namespace
+
+bool names_a_file(std::string_view override_path) {
+  return override_path == "hardware" || override_path == "model" || override_path == "deepspeed";
+}
+
+ScenarioTree load_scenario_tree(const fs::path& path, const LoadOptions& options) {
+  Location command_line;
+  command_line.file = std::make_shared<const std::string>(path.generic_string());
+  OpenFiles open;
+  ScenarioTree tree{load_with_base(path, command_line, "", open)};
+  if (!tree.root.is_map()) fail_at(tree.root.at, "", "expected a scenario: a map of keys");
+  if (options.profile) {
+    erase(tree.root, "hardware");
+    Node name = text_node(*options.profile, command_line);
+    name.at.file = std::make_shared<const std::string>("--profile " + *options.profile);
+    tree.root.entries.push_back({"hardware", name.at, std::move(name)});
+  }
+  for (const Override& change : options.overrides) {
+    if (names_a_file(change.path)) set_path(tree.root, change.path, change.value);
+  }
+  splice_files(tree.root, open);
+  splice_hardware(tree.root, options, open);
+  return tree;
+}
+
+Scenario read_scenario(ScenarioTree tree, const std::vector<Override>& overrides) {
+  for (const Override& change : overrides) {
+    if (!names_a_file(change.path)) set_path(tree.root, change.path, change.value);
+  }
+  MapReader root(tree.root, "");
+  Scenario scenario;
+  scenario.name = root.require("name").string();
+  scenario.model = read_spliced_model(root);
+  scenario.hardware = read_hardware_profile(root.require_map("hardware").node());
+  scenario.gpus = root.integer_or("gpus", scenario.hardware.gpu.count, 1, kMaxGpus);
+  scenario.nodes = root.integer_or("nodes", 1, 1, kMaxGpus);
+  scenario.training = read_training(root.require_map("training"), scenario.model);
+  const auto deepspeed = root.optional_map("deepspeed");
+  scenario.deepspeed = deepspeed ? deepspeed->node() : empty_map(root.at());
+  if (auto launch = root.optional_map("launch")) {
+    scenario.bind_cores_to_rank = launch->boolean_or("bind_cores_to_rank", false);
+    launch->reject_unknown_keys();
+  }
+  scenario.schedules = read_schedules(root);
+  scenario.run = read_run(root);
+  scenario.max_staleness = root.integer_or("max_staleness", scenario.max_staleness, 1, kMaxSteps);
+  root.reject_unknown_keys();
+  check_ranks(root, scenario);
+  return scenario;
+}
+
+Scenario load_scenario(const fs::path& path, const LoadOptions& options) {
+  return read_scenario(load_scenario_tree(path, options), options.overrides);
+}
+
+std::vector<std::string> list_profiles(const std::vector<fs::path>& directories) {
+  std::vector<std::string> names;
+  for (const fs::path& directory : directories) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(directory, error)) {
+      if (entry.path().extension() == ".yaml") names.push_back(entry.path().stem().string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+fs::path find_profile(const std::string& name, const fs::path& relative_to,
+                      const std::vector<fs::path>& directories, const Location& at) {
+  const fs::path given = name;
+  if (given.has_parent_path() || given.extension() == ".yaml") {
+    const fs::path path = given.is_absolute() ? given : relative_to / given;
+    std::error_code missing;
+    if (!fs::exists(path, missing)) {
+      fail_at(at, "hardware", fmt::format("no such file \"{}\"", path.generic_string()));
+    }
+    return path;
+  }
+  for (const fs::path& directory : directories) {
+    const fs::path path = directory / (name + ".yaml");
+    std::error_code missing;
+    if (fs::exists(path, missing)) return path;
+  }
+  const std::vector<std::string> known = list_profiles(directories);
+  std::string list;
+  for (const std::string& one : known) list += (list.empty() ? "" : ", ") + one;
+  fail_at(at, "hardware",
+          fmt::format("no profile named \"{}\"{}; known: {}", name, suggestion(name, known), list));
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,94 @@
+/// A scenario: which model on which machine, trained how, under which schedules.
+///
+/// `load_scenario` reads the file and every file it names (model, hardware profile,
+/// DeepSpeed configuration, `base` scenario) into one tree, applies overrides to that
+/// tree, and then reads it with types. Overrides therefore reach into every file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/config/document.h"
+#include "sim/config/hardware_profile.h"
+#include "sim/config/model_spec.h"
+
+namespace zenflow::sim {
+
+struct TrainingSettings {
+  std::int64_t micro_batch_size_per_gpu = 1;  ///< sequences
+  std::int64_t sequence_length = 1;           ///< tokens
+  DType dtype = DType::kBf16;
+  bool activation_checkpointing = false;
+
+  [[nodiscard]] std::int64_t tokens() const { return micro_batch_size_per_gpu * sequence_length; }
+};
+
+struct RunSettings {
+  std::int64_t warmup_steps = 16;  ///< steps before averages begin
+  std::int64_t steps = 64;         ///< steps averaged, rounded down to whole update windows
+};
+
+struct Scenario {
+  std::string name;
+  ModelSpec model;
+  HardwareProfile hardware;
+  std::int64_t gpus = 1;  ///< of a node
+  std::int64_t nodes = 1;
+  TrainingSettings training;
+  Node deepspeed;  ///< the DeepSpeed document, overrides applied
+  bool bind_cores_to_rank = false;
+  std::vector<std::string> schedules;
+  RunSettings run;
+  std::int64_t max_staleness = 31;  ///< limit for update_interval "auto", in steps
+
+  [[nodiscard]] std::int64_t ranks() const { return gpus * nodes; }
+};
+
+struct Override {
+  std::string path;   ///< "training.sequence_length", "deepspeed.zero_optimization.stage"
+  std::string value;  ///< YAML text
+};
+
+/// Where named things are looked for, and what replaces parts of the scenario.
+struct LoadOptions {
+  std::vector<std::filesystem::path> profile_directories;
+  std::optional<std::string> profile;  ///< replaces the scenario's hardware
+  std::vector<Override> overrides;
+};
+
+/// The scenario as a tree: `base` merged, files read in place of their names
+/// (model: {name, config}, hardware: {...}, deepspeed: {...}).
+struct ScenarioTree {
+  Node root;
+};
+
+/// True for the keys whose override is a file or a name: they take effect when the tree is
+/// loaded, all others when it is read.
+[[nodiscard]] bool names_a_file(std::string_view override_path);
+
+/// Throws Error(kInput), located, for anything unreadable, unknown, missing or out of
+/// range, and for files that refer to each other in a cycle.
+[[nodiscard]] ScenarioTree load_scenario_tree(const std::filesystem::path& path,
+                                              const LoadOptions& options);
+
+/// Applies `overrides` and reads. A sweep calls this once a point on one tree.
+[[nodiscard]] Scenario read_scenario(ScenarioTree tree, const std::vector<Override>& overrides);
+
+[[nodiscard]] Scenario load_scenario(const std::filesystem::path& path, const LoadOptions& options);
+
+/// The profile file for a name or path: as given if it has a separator or ends in .yaml
+/// (relative to `relative_to`), else NAME.yaml in the first directory that has it.
+/// Throws Error(kInput) listing the known names with a suggestion.
+[[nodiscard]] std::filesystem::path find_profile(
+    const std::string& name, const std::filesystem::path& relative_to,
+    const std::vector<std::filesystem::path>& directories, const Location& at);
+
+/// Names of all profiles in the directories, sorted.
+[[nodiscard]] std::vector<std::string> list_profiles(
+    const std::vector<std::filesystem::path>& directories);
+
+}  // namespace zenflow::sim

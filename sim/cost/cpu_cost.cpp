@@ -1,0 +1,45 @@
+#include "sim/cost/cpu_cost.h"
+
+#include <algorithm>
+
+namespace zenflow::sim {
+namespace {
+
+CpuWork work(double bytes, BytesPerSecond rate) {
+  return {bytes, Bytes(bytes) / rate};
+}
+
+double width(DType dtype) {
+  return static_cast<double>(bytes_per_element(dtype));
+}
+
+}  // namespace
+
+BytesPerSecond adam_rate(const HostProfile& host, double cores) {
+  const double all = static_cast<double>(host.cores);
+  const double half = host.adam_half_cores;
+  const double share = (cores / (cores + half)) / (all / (all + half));
+  return share * host.adam_bandwidth;
+}
+
+BytesPerSecond pass_rate(const HostProfile& host, double cores) {
+  return std::min(host.elementwise_bandwidth, cores * host.core_bandwidth);
+}
+
+CpuWork update_work(const HostProfile& host, double cores, DType dtype, bool cast_gradient) {
+  CpuWork total = work(kAdamBytes, adam_rate(host, cores));
+  total += work(kScaleBytes, pass_rate(host, cores));
+  // With fp32 training there is nothing to cast: the upload reads the master copy.
+  if (dtype != DType::kFp32) {
+    const CpuWork cast = work(4 + width(dtype), pass_rate(host, cores));
+    total += cast;
+    if (cast_gradient) total += cast;
+  }
+  return total;
+}
+
+CpuWork accumulate_work(const HostProfile& host, double cores, DType dtype) {
+  return work(width(dtype) + 8, pass_rate(host, cores));
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,54 @@
+/// Time of CPU work on parameters and gradients, by bytes of memory traffic and cores.
+///
+/// Symbols: c cores at work, C cores of the node, A adam_bandwidth, h adam_half_cores,
+/// E elementwise_bandwidth, B core_bandwidth.
+///
+///   Adam             28 bytes a parameter (reads p, g, m, v; writes p, m, v; fp32)
+///                    rate(c) = A * (c / (c + h)) / (C / (C + h))
+///   other passes     rate(c) = min(E, c B)
+///     scale          8 bytes   (unscaling and clipping, fp32 in place)
+///     cast down      2 + 4     (fp32 to the 16-bit copy that is uploaded)
+///     cast up        2 + 4     (16-bit gradient to fp32)
+///     accumulate     2 + 4 + 4 (16-bit gradient into an fp32 sum)
+///
+/// rate(c) saturates: a memory-bound kernel gains little from the last cores. Passes with
+/// fp32 training read and write 4 where 2 is written above. The rates are a node's; ranks
+/// that share it get equal shares. Source: Adam, Kingma & Ba 2015; traffic counted from the
+/// arrays touched (no read-for-ownership: all written lines were read).
+#pragma once
+
+#include <cstdint>
+
+#include "sim/base/units.h"
+#include "sim/config/hardware_profile.h"
+
+namespace zenflow::sim {
+
+inline constexpr double kAdamBytes = 28;
+inline constexpr double kScaleBytes = 8;
+
+/// Memory traffic of one parameter's update on the CPU and the time per parameter on `cores` of
+/// the node's cores, all working.
+struct CpuWork {
+  double bytes = 0;  ///< of memory traffic per parameter
+  Seconds time;      ///< per parameter
+
+  CpuWork& operator+=(const CpuWork& other) {
+    bytes += other.bytes;
+    time += other.time;
+    return *this;
+  }
+};
+
+/// Memory traffic rate of CPU Adam on `cores` of the node. Precondition: 0 < cores.
+[[nodiscard]] BytesPerSecond adam_rate(const HostProfile& host, double cores);
+/// Memory traffic rate of casts, scaling and accumulation.
+[[nodiscard]] BytesPerSecond pass_rate(const HostProfile& host, double cores);
+
+/// Unscale, clip, Adam, and the cast of the result for the upload; with `cast_gradient`
+/// also the cast of a 16-bit gradient to fp32 first.
+[[nodiscard]] CpuWork update_work(const HostProfile& host, double cores, DType dtype,
+                                  bool cast_gradient);
+[[nodiscard]] CpuWork accumulate_work(const HostProfile& host, double cores, DType dtype);
+
+}  // namespace zenflow::sim

@@ -1,0 +1,184 @@
+#include "sim/cost/gpu_cost.h"
+
+#include <algorithm>
+
+namespace zenflow::sim {
+namespace {
+
+// Passes of Hugging Face's eager modules, counted from their operations. An operation reads
+// its inputs and writes its output once; fp32 up-casts are wide accesses.
+constexpr Passes kRmsNorm{.narrow = 4, .wide = 7, .kernels = 6};  // cast pow mean scale cast weight
+constexpr Passes kLayerNorm{.narrow = 2, .wide = 0, .kernels = 1};
+constexpr Passes kRotary{.narrow = 10, .wide = 0, .kernels = 5};  // x cos, rotate (2), x sin, add
+constexpr Passes kResidual{.narrow = 3, .wide = 0, .kernels = 1};
+constexpr Passes kSwiglu{.narrow = 5, .wide = 0, .kernels = 2};
+constexpr Passes kNewGelu{.narrow = 18, .wide = 0, .kernels = 8};
+constexpr Passes kRelu{.narrow = 2, .wide = 0, .kernels = 1};
+constexpr Passes kDropout{.narrow = 2.5, .wide = 0, .kernels = 1};  // and a byte of mask
+constexpr Passes kEmbedding{.narrow = 2, .wide = 0, .kernels = 1};
+constexpr Passes kLossForward{.narrow = 1, .wide = 5, .kernels = 4};  // cast, shift, log-softmax
+constexpr Passes kLossBackward{.narrow = 1, .wide = 6, .kernels = 4};
+// The backward of a pass reads the incoming gradient and what was saved, and writes a gradient.
+constexpr double kBackwardPasses = 2;
+
+double as_double(std::int64_t n) {
+  return static_cast<double>(n);
+}
+
+Seconds chain_time(const GpuProfile& gpu, Bytes traffic, double kernels) {
+  return traffic / (gpu.elementwise_efficiency * gpu.memory_bandwidth) +
+         kernels * gpu.kernel_launch;
+}
+
+struct Chain {
+  Bytes traffic;
+  double kernels = 0;
+
+  void add(const Passes& passes, double elements, DType dtype) {
+    traffic += passes.bytes(elements, dtype);
+    kernels += passes.kernels;
+  }
+};
+
+Chain block_chain(const ModelSpec& model, double tokens, DType dtype) {
+  Chain chain;
+  const double hidden = tokens * as_double(model.hidden);
+  const double inner = tokens * as_double(model.intermediate);
+  for (int twice = 0; twice < 2; ++twice) {
+    chain.add(model.gated_mlp ? kRmsNorm : kLayerNorm, hidden, dtype);
+    chain.add(kResidual, hidden, dtype);
+    if (!model.gated_mlp) chain.add(kDropout, hidden, dtype);
+  }
+  if (model.gated_mlp) {
+    chain.add(kRotary, tokens * as_double(model.heads * model.head_dim), dtype);
+    chain.add(kRotary, tokens * as_double(model.kv_heads * model.head_dim), dtype);
+    chain.add(kSwiglu, inner, dtype);
+  } else {
+    chain.add(model.family == ModelFamily::kGpt2 ? kNewGelu : kRelu, inner, dtype);
+  }
+  return chain;
+}
+
+LayerTime linear_time(const GpuProfile& gpu, DType dtype, std::int64_t tokens,
+                      const Linear& layer) {
+  return {gemm_time(gpu, dtype, tokens, layer.out, layer.in),
+          gemm_time(gpu, dtype, tokens, layer.in, layer.out) +
+              gemm_time(gpu, dtype, layer.in, layer.out, tokens)};
+}
+
+LayerTime block_time(const GpuProfile& gpu, const ModelSpec& model,
+                     const TrainingSettings& training) {
+  const DType dtype = training.dtype;
+  const Chain chain = block_chain(model, as_double(training.tokens()), dtype);
+  LayerTime time{chain_time(gpu, chain.traffic, chain.kernels),
+                 chain_time(gpu, kBackwardPasses * chain.traffic, kBackwardPasses * chain.kernels)};
+  for (const Linear& layer : model.block_linears) {
+    const LayerTime linear = linear_time(gpu, dtype, training.tokens(), layer);
+    time.forward += linear.forward;
+    time.backward += linear.backward;
+  }
+  time.forward += attention_forward_time(gpu, model, dtype, training.micro_batch_size_per_gpu,
+                                         training.sequence_length);
+  time.backward += attention_backward_time(gpu, model, dtype, training.micro_batch_size_per_gpu,
+                                           training.sequence_length);
+  return time;
+}
+
+LayerTime head_time(const GpuProfile& gpu, const ModelSpec& model,
+                    const TrainingSettings& training) {
+  const DType dtype = training.dtype;
+  const double tokens = as_double(training.tokens());
+  const double logits = tokens * as_double(model.vocab);
+  Chain norm;
+  norm.add(model.gated_mlp ? kRmsNorm : kLayerNorm, tokens * as_double(model.hidden), dtype);
+  Chain forward = norm;
+  forward.add(kLossForward, logits, dtype);
+  Chain backward{kBackwardPasses * norm.traffic, kBackwardPasses * norm.kernels};
+  backward.add(kLossBackward, logits, dtype);
+  LayerTime time{chain_time(gpu, forward.traffic, forward.kernels),
+                 chain_time(gpu, backward.traffic, backward.kernels)};
+  for (const Linear& layer : model.head_linears) {
+    const LayerTime linear = linear_time(gpu, dtype, training.tokens(), layer);
+    time.forward += linear.forward;
+    time.backward += linear.backward;
+  }
+  return time;
+}
+
+LayerTime embedding_time(const GpuProfile& gpu, const ModelSpec& model,
+                         const TrainingSettings& training) {
+  Chain chain;
+  chain.add(kEmbedding, as_double(training.tokens() * model.embedding_dim), training.dtype);
+  if (model.learned_positions) {
+    chain.add(kResidual, as_double(training.tokens() * model.hidden), training.dtype);
+  }
+  return {chain_time(gpu, chain.traffic, chain.kernels),
+          chain_time(gpu, kBackwardPasses * chain.traffic, kBackwardPasses * chain.kernels)};
+}
+
+/// FLOPs of the two causal products of one forward pass: 2 T L h d.
+Flops attention_flops(const ModelSpec& model, std::int64_t sequences, std::int64_t length) {
+  return Flops(2.0 * as_double(sequences) * as_double(length) * as_double(length) *
+               as_double(model.heads * model.head_dim));
+}
+
+Seconds attention_time(const GpuProfile& gpu, const ModelSpec& model, DType dtype,
+                       std::int64_t tokens, Flops flops, double passes) {
+  const double elements =
+      as_double(tokens) * as_double(2 * (model.heads + model.kv_heads) * model.head_dim);
+  const Seconds compute = flops / (gpu.attention_efficiency * gpu.peak.at(dtype));
+  const Seconds memory = Bytes(passes * elements * as_double(bytes_per_element(dtype))) /
+                         (gpu.streaming_efficiency * gpu.memory_bandwidth);
+  return std::max(compute, memory) + gpu.kernel_launch;
+}
+
+}  // namespace
+
+Seconds gemm_time(const GpuProfile& gpu, DType dtype, std::int64_t m, std::int64_t n,
+                  std::int64_t k) {
+  const double dm = as_double(m);
+  const double dn = as_double(n);
+  const double dk = as_double(k);
+  const Flops flops(2.0 * dm * dn * dk);
+  const Bytes traffic((dm * dk + dk * dn + dm * dn) * as_double(bytes_per_element(dtype)));
+  const Seconds compute = (flops + gpu.gemm_half_size) / (gpu.gemm_efficiency * gpu.peak.at(dtype));
+  return std::max(compute, traffic / (gpu.streaming_efficiency * gpu.memory_bandwidth)) +
+         gpu.kernel_launch;
+}
+
+Seconds attention_forward_time(const GpuProfile& gpu, const ModelSpec& model, DType dtype,
+                               std::int64_t sequences, std::int64_t length) {
+  return attention_time(gpu, model, dtype, sequences * length,
+                        attention_flops(model, sequences, length), 1);
+}
+
+Seconds attention_backward_time(const GpuProfile& gpu, const ModelSpec& model, DType dtype,
+                                std::int64_t sequences, std::int64_t length) {
+  // Five products instead of two; q, k, v, o and the gradient of o in, three gradients out.
+  return attention_time(gpu, model, dtype, sequences * length,
+                        2.5 * attention_flops(model, sequences, length), 2);
+}
+
+Seconds stream_time(const GpuProfile& gpu, Bytes traffic) {
+  return traffic / (gpu.streaming_efficiency * gpu.memory_bandwidth) + gpu.kernel_launch;
+}
+
+ModelTime model_time(const GpuProfile& gpu, const ModelSpec& model,
+                     const TrainingSettings& training) {
+  return {embedding_time(gpu, model, training), block_time(gpu, model, training),
+          head_time(gpu, model, training)};
+}
+
+Flops model_flops(const ModelSpec& model, const TrainingSettings& training) {
+  double weights = 0;
+  for (const Linear& layer : model.block_linears) {
+    weights += as_double(layer.in * layer.out) * as_double(model.layers);
+  }
+  for (const Linear& layer : model.head_linears) weights += as_double(layer.in * layer.out);
+  const double tokens = as_double(training.tokens());
+  const double attention = 4.0 * tokens * as_double(training.sequence_length) *
+                           as_double(model.heads * model.head_dim) * as_double(model.layers);
+  return Flops(3.0 * (2.0 * tokens * weights + attention));
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,73 @@
+/// Time of GPU work from shapes: matrix products, attention, element-wise chains.
+///
+/// Symbols: T tokens, P peak FLOP/s of the element type, e gemm_efficiency, F FLOPs of
+/// one product, H gemm_half_size, W memory bandwidth, s streaming_efficiency,
+/// u elementwise_efficiency, l kernel_launch, b bytes of an element.
+///
+///   product [m,k]x[k,n]   F = 2 m n k;  max((F + H) / (e P), b (m k + k n + m n) / (s W)) + l
+///   linear layer          forward one product, backward two of the same FLOPs
+///   attention (fused, causal)   forward 2 T L h d FLOPs for sequences of L tokens, backward
+///                         2.5 times that, at attention_efficiency; never faster than
+///                         reading q, k, v and writing o once
+///   element-wise chain    bytes / (u W) + l a kernel
+///   fused stream          bytes / (s W) + l
+///
+/// (F + H) / (e P) is the saturating efficiency e F / (F + H): a fixed loss per product.
+/// Sources: roofline, Williams et al. 2009; the saturation reproduces Calculon's
+/// measured A100 table (0.95 at 128 GFLOP, 0.9 at 16, 0.6 at 1). docs/model.md lists the
+/// element-wise passes counted and the known error.
+#pragma once
+
+#include <cstdint>
+
+#include "sim/base/units.h"
+#include "sim/config/hardware_profile.h"
+#include "sim/config/model_spec.h"
+#include "sim/config/scenario.h"
+
+namespace zenflow::sim {
+
+/// [m, k] x [k, n]. Precondition: m, n, k >= 1 and the profile has a peak for `dtype`.
+[[nodiscard]] Seconds gemm_time(const GpuProfile& gpu, DType dtype, std::int64_t m, std::int64_t n,
+                                std::int64_t k);
+/// Causal self-attention over `sequences` of `length` tokens; forward.
+[[nodiscard]] Seconds attention_forward_time(const GpuProfile& gpu, const ModelSpec& model,
+                                             DType dtype, std::int64_t sequences,
+                                             std::int64_t length);
+[[nodiscard]] Seconds attention_backward_time(const GpuProfile& gpu, const ModelSpec& model,
+                                              DType dtype, std::int64_t sequences,
+                                              std::int64_t length);
+/// One fused kernel that moves `traffic` bytes of device memory (Adam, casts, norms).
+[[nodiscard]] Seconds stream_time(const GpuProfile& gpu, Bytes traffic);
+
+/// Accesses per element of a chain of framework kernels, by width.
+struct Passes {
+  double narrow = 0;  ///< reads and writes of the training type
+  double wide = 0;    ///< reads and writes of fp32
+  double kernels = 0;
+
+  [[nodiscard]] Bytes bytes(double elements, DType dtype) const {
+    return Bytes(elements * (narrow * static_cast<double>(bytes_per_element(dtype)) + wide * 4));
+  }
+};
+
+struct LayerTime {
+  Seconds forward;
+  Seconds backward;  ///< without recomputation
+};
+
+/// GPU time of a step's pieces for one micro-batch on one GPU.
+struct ModelTime {
+  LayerTime embedding;
+  LayerTime block;
+  LayerTime head;  ///< final norm, vocabulary projection, loss
+};
+
+[[nodiscard]] ModelTime model_time(const GpuProfile& gpu, const ModelSpec& model,
+                                   const TrainingSettings& training);
+
+/// FLOPs of one step on one GPU that the model needs (no recomputation): three times
+/// 2 T (linear weights) + 4 T L h d per block, the count used for MFU by PaLM and llm-foundry.
+[[nodiscard]] Flops model_flops(const ModelSpec& model, const TrainingSettings& training);
+
+}  // namespace zenflow::sim

@@ -1,0 +1,64 @@
+#include "sim/cost/transfer_cost.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace zenflow::sim {
+namespace {
+
+/// A ring that passes (n-1)/n of the buffer `rounds` times.
+Seconds ring_time(const Communicator& group, Bytes bytes, double rounds) {
+  const double hops = static_cast<double>(group.ranks - 1);
+  const Bytes passed = hops / static_cast<double>(group.ranks) * bytes;
+  return rounds * (hops * group.latency + passed / group.bandwidth);
+}
+
+Seconds tree_all_reduce_time(const Communicator& group, Bytes bytes) {
+  const double depth =
+      static_cast<double>(std::bit_width(static_cast<std::uint64_t>(group.ranks - 1)));
+  return 2.0 * depth * group.latency + 2.0 * (bytes / group.bandwidth);
+}
+
+}  // namespace
+
+BytesPerSecond copy_rate(const HostLinkProfile& link, Direction direction, bool pinned) {
+  if (direction == Direction::kH2D) return pinned ? link.pinned.h2d : link.pageable_h2d;
+  return pinned ? link.pinned.d2h : link.pageable_d2h;
+}
+
+Seconds copy_time(const HostLinkProfile& link, Direction direction, bool pinned, Bytes bytes) {
+  return link.latency + bytes / copy_rate(link, direction, pinned);
+}
+
+Communicator communicator(const HardwareProfile& hardware, std::int64_t gpus, std::int64_t nodes) {
+  Communicator group{gpus * nodes, BytesPerSecond(0), Seconds(0)};
+  if (gpus > 1) {
+    group.bandwidth = hardware.gpu_link->bandwidth;
+    group.latency = hardware.gpu_link->latency;
+  }
+  if (nodes > 1) {
+    const NetworkProfile& network = *hardware.network;
+    group.bandwidth = gpus > 1 ? std::min(group.bandwidth, network.bandwidth) : network.bandwidth;
+    group.latency = std::max(group.latency, network.latency);
+  }
+  return group;
+}
+
+Seconds reduce_scatter_time(const Communicator& group, Bytes bytes) {
+  return group.ranks == 1 ? Seconds(0) : ring_time(group, bytes, 1);
+}
+
+Seconds all_gather_time(const Communicator& group, Bytes bytes) {
+  return group.ranks == 1 ? Seconds(0) : ring_time(group, bytes, 1);
+}
+
+Seconds all_reduce_time(const Communicator& group, Bytes bytes) {
+  if (group.ranks == 1) return Seconds(0);
+  return std::min(ring_time(group, bytes, 2), tree_all_reduce_time(group, bytes));
+}
+
+Seconds nvme_time(const NvmeProfile& nvme, NvmeAccess access, Bytes bytes) {
+  return nvme.latency + bytes / (access == NvmeAccess::kRead ? nvme.read : nvme.write);
+}
+
+}  // namespace zenflow::sim

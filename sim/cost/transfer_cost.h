@@ -1,0 +1,49 @@
+/// Time of moving bytes: host copies, collectives, NVMe.
+///
+///   copy          latency + bytes / bandwidth                    (alpha-beta; Hockney 1994)
+///   ring          (n-1) latency + (n-1)/n bytes / bandwidth      reduce-scatter, all-gather
+///   ring          2 (n-1) latency + 2 (n-1)/n bytes / bandwidth  all-reduce
+///   tree          2 ceil(log2 n) latency + 2 bytes / bandwidth   all-reduce of small messages
+///   NVMe          latency + bytes / rate
+///
+/// `bandwidth` of a collective is the bus bandwidth a GPU achieves in one direction. With
+/// several nodes the ring also crosses each node's network once, so it is the lesser of the
+/// GPU link's and the network's. Source: Thakur, Rabenseifner, Gropp 2005; NCCL's tuning model.
+#pragma once
+
+#include <cstdint>
+
+#include "sim/base/units.h"
+#include "sim/config/hardware_profile.h"
+
+namespace zenflow::sim {
+
+enum class Direction { kH2D, kD2H };
+
+/// One copy alone on its link.
+[[nodiscard]] Seconds copy_time(const HostLinkProfile& link, Direction direction, bool pinned,
+                                Bytes bytes);
+[[nodiscard]] BytesPerSecond copy_rate(const HostLinkProfile& link, Direction direction,
+                                       bool pinned);
+
+/// A group of GPUs that run collectives together.
+struct Communicator {
+  std::int64_t ranks = 1;
+  BytesPerSecond bandwidth;
+  Seconds latency;
+};
+
+/// Over all GPUs used. Precondition: one rank, or the profile has the links in question.
+[[nodiscard]] Communicator communicator(const HardwareProfile& hardware, std::int64_t gpus,
+                                        std::int64_t nodes);
+
+/// `bytes`: size of the whole (unsharded) buffer. Zero for one rank.
+[[nodiscard]] Seconds reduce_scatter_time(const Communicator& group, Bytes bytes);
+[[nodiscard]] Seconds all_gather_time(const Communicator& group, Bytes bytes);
+/// The faster of ring and tree.
+[[nodiscard]] Seconds all_reduce_time(const Communicator& group, Bytes bytes);
+
+enum class NvmeAccess { kRead, kWrite };
+[[nodiscard]] Seconds nvme_time(const NvmeProfile& nvme, NvmeAccess access, Bytes bytes);
+
+}  // namespace zenflow::sim

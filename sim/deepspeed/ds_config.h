@@ -1,0 +1,58 @@
+/// The part of a DeepSpeed configuration that decides how a step runs.
+///
+/// Keys keep DeepSpeed's names to the letter. Defaults are those of DeepSpeed 0.19.
+/// Source: deepspeed/runtime/{config,zero/config,zenflow/zenflow_config}.py.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/config/document.h"
+
+namespace zenflow::sim {
+
+enum class OffloadDevice { kNone, kCpu, kNvme };
+[[nodiscard]] std::string to_string(OffloadDevice device);
+
+/// zero_optimization.zenflow
+struct ZenFlowSettings {
+  double topk_ratio = 0.1;                      ///< share of columns updated on the GPU, in (0, 1)
+  std::optional<std::int64_t> update_interval;  ///< steps; empty: "auto"
+  std::optional<std::int64_t> select_interval;  ///< steps; 0 selects once; empty: "auto"
+  std::string select_strategy = "auto";
+  bool overlap_step = false;
+  bool offload = false;
+  double auto_ratio = 0.99;
+  std::int64_t full_warm_up_rounds = 0;
+  double pt_reserved_cores_perc = 0.5;  ///< share of cores kept from the optimizer's worker
+};
+
+struct DeepSpeedConfig {
+  std::optional<std::int64_t> train_batch_size;
+  std::optional<std::int64_t> train_micro_batch_size_per_gpu;
+  std::int64_t gradient_accumulation_steps = 1;
+  int zero_stage = 0;
+  std::int64_t reduce_bucket_size = 500'000'000;  ///< elements
+  std::int64_t sub_group_size = 1'000'000'000;    ///< elements
+  bool bf16 = false;
+  bool fp16 = false;
+  OffloadDevice offload_optimizer = OffloadDevice::kNone;
+  OffloadDevice offload_param = OffloadDevice::kNone;
+  bool pin_memory = true;
+  std::optional<ZenFlowSettings> zenflow;
+  std::vector<std::string> warnings;  ///< located; what DeepSpeed will ignore
+};
+
+/// Reads a DeepSpeed document. Blocks that DeepSpeed itself checks strictly
+/// (zero_optimization and below, bf16, fp16) are checked strictly; unknown blocks at
+/// the top are kept out of the way with a warning, unless they look misspelt.
+/// Throws Error(kInput), located.
+[[nodiscard]] DeepSpeedConfig read_deepspeed_config(const Node& root);
+
+/// The full path of a short ZenFlow name ("topk_ratio" ->
+/// "deepspeed.zero_optimization.zenflow.topk_ratio"), or `path` itself.
+[[nodiscard]] std::string expand_short_name(const std::string& path);
+
+}  // namespace zenflow::sim

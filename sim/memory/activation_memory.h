@@ -1,0 +1,37 @@
+/// Bytes that the forward pass keeps for the backward pass, per token.
+///
+/// Counted from what autograd saves in Hugging Face's modules with fused attention; b bytes
+/// of an element, h hidden, q = heads * head_dim, v = kv_heads * head_dim, f intermediate,
+/// V vocabulary, a heads.
+///
+///   gated block     2 (4 h + 2 b h) + b (2 q + 2 v) + 4 a + 4 b f
+///                   (RMSNorm's fp32 input and two narrow outputs, twice; q k v o; the
+///                   log-sum-exp; gate, up, silu(gate) and their product)
+///   GPT-2 block     4 b h + 2 h + b (2 q + 2 v) + 4 a + 6 b f   (dropout masks; GELU's chain)
+///   OPT block       4 b h + 2 h + b (2 q + 2 v) + 4 a +   b f   (ReLU keeps its output)
+///   checkpointed    b h for a block; the block under recomputation needs all of the above
+///   logits          (b + 4 + 4) V after the forward pass, 4 V more in its backward
+///
+/// Check: Korthikanti et al. 2022 (eq. 2) gives 34 h bytes a token for a GPT block with
+/// fused attention and fused GELU, b = 2.
+#pragma once
+
+#include "sim/base/units.h"
+#include "sim/config/model_spec.h"
+#include "sim/config/scenario.h"
+
+namespace zenflow::sim {
+
+struct ActivationMemory {
+  Bytes block;       ///< kept per block until its backward pass
+  Bytes recomputed;  ///< extra while a checkpointed block is recomputed and run backward
+  Bytes embedding;   ///< input of the first block
+  Bytes logits_forward;
+  Bytes logits_backward;  ///< additional
+};
+
+/// For one micro-batch on one GPU.
+[[nodiscard]] ActivationMemory activation_memory(const ModelSpec& model,
+                                                 const TrainingSettings& training);
+
+}  // namespace zenflow::sim

@@ -1,0 +1,264 @@
+#include "sim/report/explain.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "sim/report/table.h"
+
+namespace zenflow::sim {
+namespace {
+
+void scale_path(HostPath& path, double factor) {
+  path.h2d = factor * path.h2d;
+  path.d2h = factor * path.d2h;
+  path.bidirectional = factor * path.bidirectional;
+}
+
+void scale_gpu(GpuProfile& gpu, double factor) {
+  gpu.memory_bandwidth = factor * gpu.memory_bandwidth;
+  gpu.kernel_launch = gpu.kernel_launch / factor;
+  for (auto& [dtype, peak] : gpu.peak) peak = factor * peak;
+}
+
+void scale_host_link(HostLinkProfile& link, double factor) {
+  scale_path(link.pinned, factor);
+  link.pageable_h2d = factor * link.pageable_h2d;
+  link.pageable_d2h = factor * link.pageable_d2h;
+  for (HostSwitch& one : link.switches) scale_path(one.path, factor);
+}
+
+bool has(const Job& job, Resource resource) {
+  if (resource == Resource::kGpuLink) return job.scenario.ranks() > 1;
+  if (resource == Resource::kNvme) return job.scenario.hardware.nvme.has_value();
+  return true;
+}
+
+SimulationResult with_hardware(const Job& job, const Schedule& schedule, Resource resource,
+                               double factor) {
+  Job changed = job;
+  changed.scenario.hardware = scaled(job.scenario.hardware, resource, factor);
+  return simulate_schedule(changed, schedule);
+}
+
+/// The lane kind, or for work on the GPU and on collectives what it does.
+std::string path_name(const Program& program, TaskId id) {
+  const LaneKind lane = program.lanes[program.graph.tasks()[id].lane].kind;
+  if (lane == LaneKind::kCompute || lane == LaneKind::kCollective) {
+    return to_string(program.labels[id].phase);
+  }
+  return to_string(lane);
+}
+
+std::vector<PathShare> binding_path(const FullRun& run) {
+  const std::size_t last = run.measured_end;
+  const std::vector<ChainLink> chain =
+      binding_chain(run.program, run.execution, run.program.windows[last].marker,
+                    run.execution.spans[run.program.windows[run.measured_begin].marker].start);
+  std::map<std::string, double> by_name;
+  for (const ChainLink& link : chain) {
+    by_name[path_name(run.program, link.task)] += static_cast<double>(link.time.count);
+  }
+  double steps = 0;
+  for (std::size_t i = run.measured_begin; i < last; ++i) steps += run.program.shapes[i].steps;
+  std::vector<PathShare> path;
+  for (const auto& [name, time] : by_name) path.push_back({name, time / steps});
+  std::stable_sort(path.begin(), path.end(),
+                   [](const PathShare& a, const PathShare& b) { return a.time > b.time; });
+  return path;
+}
+
+/// What the explanation's sentence is made from.
+struct Facts {
+  const Job& job;
+  const Schedule& schedule;
+  const SimulationResult& result;
+  double update = 0;  ///< CPU optimizer time of one window, picoseconds
+  double window = 0;  ///< GPU and copy time of one window without waiting for the CPU
+};
+
+double stall(const SimulationResult& result, StallCause cause) {
+  return result.stall_by_cause[static_cast<std::size_t>(cause)];
+}
+
+std::string advice_on_interval(const Facts& facts) {
+  for (std::int64_t interval = *facts.result.update_interval + 1;
+       2 * interval - 1 <= facts.job.scenario.max_staleness; ++interval) {
+    const SimulationResult tried =
+        simulate_schedule(with_update_interval(facts.job, interval), facts.schedule);
+    if (stall(tried, StallCause::kCpuUpdate) <= 0.005 * tried.step_time) {
+      return fmt::format("raise update_interval to {} (step {}, staleness up to {})", interval,
+                         format_seconds(tried.step_time), tried.staleness.max);
+    }
+  }
+  return fmt::format("no update_interval within {} steps of staleness hides it",
+                     facts.job.scenario.max_staleness);
+}
+
+std::string explain_cpu_with_zenflow(const Facts& facts) {
+  const double factor = std::ceil(10 * facts.update / facts.window) / 10;
+  return fmt::format(
+      "the CPU optimizer needs {} for a {} window of {} steps: {}, or give it {:.1f} times the "
+      "memory bandwidth",
+      format_seconds(facts.update), format_seconds(facts.window), *facts.result.update_interval,
+      advice_on_interval(facts), factor);
+}
+
+std::string explain_cpu(const Facts& facts) {
+  std::string sentence = fmt::format("the GPU waits {} of every {} step for the CPU optimizer",
+                                     format_seconds(stall(facts.result, StallCause::kCpuUpdate)),
+                                     format_seconds(facts.result.step_time));
+  if (facts.job.deepspeed.zenflow && facts.schedule.name() != "zenflow") {
+    const SimulationResult other = simulate_schedule(facts.job, find_schedule("zenflow"));
+    sentence +=
+        fmt::format(": schedule zenflow (topk_ratio {}, update_interval {}) takes {}",
+                    *other.topk_ratio, *other.update_interval, format_seconds(other.step_time));
+  } else {
+    sentence += ": overlap it with the GPU (schedule zenflow)";
+  }
+  return sentence + ", or give the CPU more memory bandwidth and cores";
+}
+
+std::string explain_copies(const Facts& facts, StallCause cause) {
+  const bool down = cause == StallCause::kD2H;
+  const double bytes = down ? facts.result.d2h_bytes : facts.result.h2d_bytes;
+  std::string sentence = fmt::format(
+      "{} copies hold the GPU for {} of every {} step ({} a step and GPU): use a faster link or "
+      "one that fewer GPUs share",
+      down ? "device-to-host" : "host-to-device", format_seconds(stall(facts.result, cause)),
+      format_seconds(facts.result.step_time), format_gib(bytes));
+  if (facts.result.topk_ratio) sentence += ", raise topk_ratio";
+  return sentence + ", or a larger micro batch";
+}
+
+std::string explain_gpu(const Facts& facts) {
+  return fmt::format(
+      "the GPU computes {} of the time, so it bounds the step: a faster GPU, less recomputation "
+      "or better kernels help; faster copies or CPUs gain at most {}",
+      format_percent(facts.result.compute / facts.result.step_time),
+      format_percent(facts.result.stall / facts.result.step_time));
+}
+
+std::string explain_cause(const Facts& facts, StallCause cause) {
+  switch (cause) {
+    case StallCause::kCpuUpdate:
+      return facts.result.update_interval ? explain_cpu_with_zenflow(facts) : explain_cpu(facts);
+    case StallCause::kD2H:
+    case StallCause::kH2D:
+      return explain_copies(facts, cause);
+    case StallCause::kCollective:
+      return fmt::format(
+          "collectives between GPUs hold the GPU for {} of every {} step: use faster "
+          "GPU links or fewer ranks",
+          format_seconds(stall(facts.result, cause)), format_seconds(facts.result.step_time));
+    case StallCause::kNvme:
+      return fmt::format(
+          "NVMe holds the GPU for {} of every {} step: keep the optimizer in CPU "
+          "memory if it fits, or use more or faster drives",
+          format_seconds(stall(facts.result, cause)), format_seconds(facts.result.step_time));
+    case StallCause::kSelection:
+      return "selecting columns holds the GPU: raise select_interval";
+    case StallCause::kLaunch:
+      return explain_gpu(facts);
+  }
+  return "";
+}
+
+std::string bound_sentence(const Facts& facts) {
+  const StallTimes& causes = facts.result.stall_by_cause;
+  const auto largest = std::max_element(causes.begin(), causes.end());
+  // The GPU bounds the step while no single wait is a tenth of what it computes.
+  if (*largest < 0.1 * facts.result.compute) return explain_gpu(facts);
+  return explain_cause(facts, static_cast<StallCause>(largest - causes.begin()));
+}
+
+/// Time of one rank's CPU optimizer lane in the last averaged window.
+double update_time(const FullRun& run) {
+  const Program& program = run.program;
+  const TaskId end = program.windows[run.measured_end].first;
+  double time = 0;
+  for (TaskId id = program.windows[run.measured_end - 1].first; id < end; ++id) {
+    const LaneInfo& lane = program.lanes[program.graph.tasks()[id].lane];
+    if (lane.kind != LaneKind::kCpuUpdate || lane.rank_class != 0) continue;
+    const Span& span = run.execution.spans[id];
+    time += static_cast<double>((span.end - span.start).count);
+  }
+  return time;
+}
+
+}  // namespace
+
+std::string to_string(Resource resource) {
+  switch (resource) {
+    case Resource::kGpu:
+      return "GPU";
+    case Resource::kHostLink:
+      return "GPU-host link";
+    case Resource::kCpuOptimizer:
+      return "CPU optimizer";
+    case Resource::kDram:
+      return "DRAM bandwidth";
+    case Resource::kGpuLink:
+      return "GPU-GPU link";
+    case Resource::kNvme:
+      return "NVMe";
+  }
+  return "";
+}
+
+HardwareProfile scaled(HardwareProfile hardware, Resource resource, double factor) {
+  switch (resource) {
+    case Resource::kGpu:
+      scale_gpu(hardware.gpu, factor);
+      break;
+    case Resource::kHostLink:
+      scale_host_link(hardware.host_link, factor);
+      break;
+    case Resource::kCpuOptimizer:
+      hardware.host.adam_bandwidth = factor * hardware.host.adam_bandwidth;
+      hardware.host.elementwise_bandwidth = factor * hardware.host.elementwise_bandwidth;
+      hardware.host.core_bandwidth = factor * hardware.host.core_bandwidth;
+      break;
+    case Resource::kDram:
+      hardware.host.dram_bandwidth = factor * hardware.host.dram_bandwidth;
+      break;
+    case Resource::kGpuLink:
+      hardware.gpu_link->bandwidth = factor * hardware.gpu_link->bandwidth;
+      if (hardware.network) hardware.network->bandwidth = factor * hardware.network->bandwidth;
+      break;
+    case Resource::kNvme:
+      hardware.nvme->read = factor * hardware.nvme->read;
+      hardware.nvme->write = factor * hardware.nvme->write;
+      break;
+  }
+  return hardware;
+}
+
+Explanation explain(const Job& job, const Schedule& schedule) {
+  Explanation explanation;
+  explanation.result = simulate_schedule(job, schedule);
+  const Job fixed = explanation.result.update_interval
+                        ? with_update_interval(job, *explanation.result.update_interval)
+                        : job;
+  const FullRun run = simulate_fully(fixed, schedule);
+  explanation.path = binding_path(run);
+  for (const Resource resource : {Resource::kGpu, Resource::kHostLink, Resource::kCpuOptimizer,
+                                  Resource::kDram, Resource::kGpuLink, Resource::kNvme}) {
+    if (!has(job, resource)) continue;
+    explanation.what_if.push_back(
+        {resource, with_hardware(fixed, schedule, resource, 2.0).step_time});
+  }
+  std::stable_sort(explanation.what_if.begin(), explanation.what_if.end(),
+                   [](const WhatIf& a, const WhatIf& b) { return a.step_time < b.step_time; });
+  const double steps = static_cast<double>(explanation.result.step_times.size());
+  const double waits = stall(explanation.result, StallCause::kCpuUpdate);
+  const Facts facts{fixed, schedule, explanation.result, update_time(run),
+                    steps * (explanation.result.step_time - waits)};
+  explanation.bound = bound_sentence(facts);
+  return explanation;
+}
+
+}  // namespace zenflow::sim

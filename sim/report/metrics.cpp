@@ -1,0 +1,259 @@
+#include "sim/report/metrics.h"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+namespace zenflow::sim {
+namespace {
+
+StallCause cause_of(LaneKind lane, Phase phase) {
+  if (phase == Phase::kSelect) return StallCause::kSelection;
+  switch (lane) {
+    case LaneKind::kCompute:
+      return StallCause::kLaunch;
+    case LaneKind::kD2H:
+      return StallCause::kD2H;
+    case LaneKind::kH2D:
+      return StallCause::kH2D;
+    case LaneKind::kCollective:
+      return StallCause::kCollective;
+    case LaneKind::kCpuUpdate:
+    case LaneKind::kCpuAccumulate:
+      return StallCause::kCpuUpdate;
+    case LaneKind::kNvmeRead:
+    case LaneKind::kNvmeWrite:
+      return StallCause::kNvme;
+  }
+  return StallCause::kLaunch;
+}
+
+/// Finds, for a task, what it waited for.
+class WaitChain {
+ public:
+  WaitChain(const Program& program, const Execution& execution)
+      : program_(program), execution_(execution), previous_(program.labels.size(), kNoTask) {
+    std::vector<TaskId> last(program.lanes.size(), kNoTask);
+    const auto tasks = program.graph.tasks();
+    for (TaskId id = 0; id < tasks.size(); ++id) {
+      previous_[id] = std::exchange(last[tasks[id].lane], id);
+    }
+  }
+
+  /// What `task` waited for from `from` until it started, latest first.
+  [[nodiscard]] std::vector<ChainLink> back(TaskId task, Picoseconds from) const {
+    std::vector<ChainLink> chain;
+    for (Picoseconds until = execution_.spans[task].start; until > from;) {
+      task = binding_predecessor(task);
+      if (task == kNoTask) break;
+      const Picoseconds begin = std::max(from, execution_.spans[task].start);
+      chain.push_back({task, until - begin});
+      until = begin;
+    }
+    return chain;
+  }
+
+  /// Splits [from, start of `task`) by cause and adds it to `stall`, times `weight`.
+  void attribute(TaskId task, Picoseconds from, double weight, StallTimes& stall) const {
+    Picoseconds unexplained = execution_.spans[task].start - from;
+    for (const ChainLink& link : back(task, from)) {
+      const LaneKind lane = program_.lanes[program_.graph.tasks()[link.task].lane].kind;
+      const auto cause = static_cast<std::size_t>(cause_of(lane, program_.labels[link.task].phase));
+      stall[cause] += weight * static_cast<double>(link.time.count);
+      unexplained = unexplained - link.time;
+    }
+    // Before the first task of all there is nothing to wait for but the start of the run.
+    stall[static_cast<std::size_t>(StallCause::kLaunch)] +=
+        weight * static_cast<double>(unexplained.count);
+  }
+
+ private:
+  /// The predecessor that ended last; of several, the one issued first.
+  [[nodiscard]] TaskId binding_predecessor(TaskId task) const {
+    TaskId latest = previous_[task];
+    for (const TaskId before : program_.graph.predecessors(task)) {
+      if (latest == kNoTask || ends_later(before, latest)) latest = before;
+    }
+    return latest;
+  }
+
+  [[nodiscard]] bool ends_later(TaskId a, TaskId b) const {
+    const Picoseconds end_a = execution_.spans[a].end;
+    const Picoseconds end_b = execution_.spans[b].end;
+    return end_a > end_b || (end_a == end_b && a < b);
+  }
+
+  const Program& program_;
+  const Execution& execution_;
+  std::vector<TaskId> previous_;  ///< on the same lane
+};
+
+/// Tasks of one class's compute lane from window `index`'s first forward up to the next
+/// window's, which is included as the end of the last gap.
+void add_compute(const Program& program, const Execution& execution, const WaitChain& chain,
+                 std::size_t index, std::size_t rank_class, double weight, WindowMetrics& metrics) {
+  const auto tasks = program.graph.tasks();
+  const LaneId lane = program.classes[rank_class].compute.lane;
+  const TaskId end = program.windows[index + 1].marker + static_cast<TaskId>(rank_class);
+  TaskId id = program.windows[index].marker + static_cast<TaskId>(rank_class);
+  Picoseconds busy_until = execution.spans[id].start;
+  for (; id <= end; ++id) {
+    if (tasks[id].lane != lane) continue;
+    const Span& span = execution.spans[id];
+    if (span.start > busy_until) chain.attribute(id, busy_until, weight, metrics.stall);
+    if (id == end) break;
+    metrics.compute += weight * static_cast<double>((span.end - span.start).count);
+    busy_until = span.end;
+  }
+}
+
+void add_traffic(const Program& program, std::size_t index, WindowMetrics& metrics) {
+  const TaskId end = program.windows[index + 1].first;
+  double ranks = 0;
+  for (const RankClass& one : program.classes) ranks += static_cast<double>(one.multiplicity);
+  for (TaskId id = program.windows[index].first; id < end; ++id) {
+    const Phase phase = program.labels[id].phase;
+    if (phase != Phase::kD2H && phase != Phase::kH2D) continue;
+    const int rank_class = program.lanes[program.graph.tasks()[id].lane].rank_class;
+    const auto& members = program.classes[static_cast<std::size_t>(rank_class)].multiplicity;
+    const double bytes = program.labels[id].bytes * (static_cast<double>(members) / ranks);
+    (phase == Phase::kD2H ? metrics.d2h_bytes : metrics.h2d_bytes) += bytes;
+  }
+}
+
+struct TimedChange {
+  Picoseconds time;
+  bool allocates;
+  std::size_t order;
+  const MemoryChange* change;
+};
+
+/// Frees come before allocations of the same instant: the engine lets the freed go first.
+std::vector<TimedChange> changes_in_time(const Program& program, const Execution& execution,
+                                         MemoryPlace place) {
+  std::vector<TimedChange> changes;
+  changes.reserve(program.memory.size());
+  for (std::size_t i = 0; i < program.memory.size(); ++i) {
+    const MemoryChange& change = program.memory[i];
+    if (change.place != place) continue;
+    const Span& span = execution.spans[change.task];
+    const Picoseconds time = change.at_end ? span.end : span.start;
+    if (time.count >= 0) changes.push_back({time, change.bytes > 0, i, &change});
+  }
+  std::sort(changes.begin(), changes.end(), [](const TimedChange& a, const TimedChange& b) {
+    return std::tie(a.time, a.allocates, a.order) < std::tie(b.time, b.allocates, b.order);
+  });
+  return changes;
+}
+
+using Categories = std::array<double, kMemoryCategories>;
+
+Categories resident_memory(const Program& program, MemoryPlace place) {
+  Categories held{};
+  for (const MemoryAmount& amount : program.resident) {
+    if (amount.place == place) held[static_cast<std::size_t>(amount.category)] += amount.bytes;
+  }
+  return held;
+}
+
+double total(const Categories& held) {
+  return std::accumulate(held.begin(), held.end(), 0.0);
+}
+
+}  // namespace
+
+std::string to_string(StallCause cause) {
+  switch (cause) {
+    case StallCause::kCpuUpdate:
+      return "cpu_update";
+    case StallCause::kD2H:
+      return "d2h";
+    case StallCause::kH2D:
+      return "h2d";
+    case StallCause::kCollective:
+      return "collective";
+    case StallCause::kNvme:
+      return "nvme";
+    case StallCause::kSelection:
+      return "selection";
+    case StallCause::kLaunch:
+      return "launch";
+  }
+  return "";
+}
+
+std::vector<WindowMetrics> window_metrics(const Program& program, const Execution& execution) {
+  double ranks = 0;
+  for (const RankClass& one : program.classes) ranks += static_cast<double>(one.multiplicity);
+  const WaitChain chain(program, execution);
+  const auto start_of_step = [&](std::size_t step) {
+    return execution.spans[program.step_markers[step]].start;
+  };
+  std::vector<WindowMetrics> windows;
+  std::size_t step = 0;
+  for (std::size_t i = 0; i + 1 < program.windows.size(); ++i) {
+    WindowMetrics& metrics = windows.emplace_back();
+    for (std::int32_t n = 0; n < program.shapes[i].steps; ++n, ++step) {
+      metrics.step_times.push_back(start_of_step(step + 1) - start_of_step(step));
+    }
+    for (std::size_t c = 0; c < program.classes.size(); ++c) {
+      const double weight = static_cast<double>(program.classes[c].multiplicity) / ranks;
+      add_compute(program, execution, chain, i, c, weight, metrics);
+    }
+    add_traffic(program, i, metrics);
+  }
+  return windows;
+}
+
+std::vector<TaskWait> compute_waits(const Program& program, const Execution& execution) {
+  const WaitChain chain(program, execution);
+  const auto tasks = program.graph.tasks();
+  std::vector<Picoseconds> busy_until(program.lanes.size());
+  std::vector<TaskWait> waits;
+  for (TaskId id = 0; id < tasks.size(); ++id) {
+    if (program.lanes[tasks[id].lane].kind != LaneKind::kCompute) continue;
+    const Span& span = execution.spans[id];
+    Picoseconds& from = busy_until[tasks[id].lane];
+    if (span.start > from) {
+      StallTimes stall{};
+      chain.attribute(id, from, 1.0, stall);
+      const auto most = std::max_element(stall.begin(), stall.end()) - stall.begin();
+      waits.push_back({id, span.start - from, static_cast<StallCause>(most)});
+    }
+    from = span.end;
+  }
+  return waits;
+}
+
+std::vector<ChainLink> binding_chain(const Program& program, const Execution& execution,
+                                     TaskId task, Picoseconds from) {
+  return WaitChain(program, execution).back(task, from);
+}
+
+std::vector<MemorySample> memory_timeline(const Program& program, const Execution& execution,
+                                          MemoryPlace place) {
+  Categories held = resident_memory(program, place);
+  std::vector<MemorySample> samples = {{Picoseconds{0}, held}};
+  for (const TimedChange& change : changes_in_time(program, execution, place)) {
+    held[static_cast<std::size_t>(change.change->category)] += change.change->bytes;
+    if (samples.back().time == change.time) {
+      samples.back().by_category = held;
+    } else {
+      samples.push_back({change.time, held});
+    }
+  }
+  return samples;
+}
+
+MemoryPeak memory_peak(const Program& program, const Execution& execution, MemoryPlace place) {
+  Categories held = resident_memory(program, place);
+  MemoryPeak peak{total(held), held};
+  for (const TimedChange& change : changes_in_time(program, execution, place)) {
+    held[static_cast<std::size_t>(change.change->category)] += change.change->bytes;
+    if (const double now = total(held); now > peak.total) peak = {now, held};
+  }
+  return peak;
+}
+
+}  // namespace zenflow::sim

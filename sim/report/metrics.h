@@ -1,0 +1,86 @@
+/// What a run's spans say: step times, GPU stall and its causes, traffic, memory peaks.
+///
+/// Definitions. A step lasts from the start of its first forward task to that of the next
+/// step's. The GPU computes while its compute lane is busy and stalls otherwise. A gap before
+/// a compute task is split by walking back from it: the predecessor (dependency or lane
+/// order) that finished last was what the GPU waited for while it ran; what that one waited
+/// for accounts for the time before; and so on to the gap's beginning. The parts add up to
+/// the stall exactly.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/engine/engine.h"
+#include "sim/schedule/program.h"
+
+namespace zenflow::sim {
+
+enum class StallCause : std::uint8_t {
+  kCpuUpdate,
+  kD2H,
+  kH2D,
+  kCollective,
+  kNvme,
+  kSelection,
+  kLaunch,
+};
+inline constexpr int kStallCauses = 7;
+[[nodiscard]] std::string to_string(StallCause cause);
+
+using StallTimes = std::array<double, kStallCauses>;  ///< picoseconds, mean over ranks
+
+struct WindowMetrics {
+  std::vector<Picoseconds> step_times;
+  double compute = 0;  ///< picoseconds the compute lane is busy, mean over ranks
+  StallTimes stall{};
+  double d2h_bytes = 0;  ///< over one GPU's host link, mean over ranks
+  double h2d_bytes = 0;
+};
+
+/// Metrics of every window but the last, which only closes the one before it.
+/// Precondition: the whole program has run.
+[[nodiscard]] std::vector<WindowMetrics> window_metrics(const Program& program,
+                                                        const Execution& execution);
+
+/// A gap on a compute lane, and the cause that accounts for most of it.
+struct TaskWait {
+  TaskId task;  ///< the task that waited
+  Picoseconds time;
+  StallCause cause;
+};
+/// All gaps of all compute lanes, by task.
+[[nodiscard]] std::vector<TaskWait> compute_waits(const Program& program,
+                                                  const Execution& execution);
+
+/// One task of a chain in which each waited for the next, and its time on the chain.
+struct ChainLink {
+  TaskId task;
+  Picoseconds time;
+};
+/// Walks back from the start of `task` to the instant `from` along what finished last.
+[[nodiscard]] std::vector<ChainLink> binding_chain(const Program& program,
+                                                   const Execution& execution, TaskId task,
+                                                   Picoseconds from);
+
+/// Bytes by category at the moment of the highest total.
+struct MemoryPeak {
+  double total = 0;
+  std::array<double, kMemoryCategories> by_category{};
+};
+
+struct MemorySample {
+  Picoseconds time;
+  std::array<double, kMemoryCategories> by_category;
+};
+
+/// The course of memory over the run: one sample a change, in order of time.
+[[nodiscard]] std::vector<MemorySample> memory_timeline(const Program& program,
+                                                        const Execution& execution,
+                                                        MemoryPlace place);
+[[nodiscard]] MemoryPeak memory_peak(const Program& program, const Execution& execution,
+                                     MemoryPlace place);
+
+}  // namespace zenflow::sim

@@ -1,0 +1,108 @@
+#include "sim/report/result_json.h"
+
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+namespace zenflow::sim {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double rounded(double value) {
+  constexpr double kDecimals = 1e9;
+  return std::round(value * kDecimals) / kDecimals;
+}
+
+double milliseconds(double picoseconds) {
+  return rounded(picoseconds * 1e-9);
+}
+
+std::int64_t whole(double value) {
+  return std::llround(value);
+}
+
+Json times(const std::vector<double>& picoseconds) {
+  Json list = Json::array();
+  for (const double time : picoseconds) list.push_back(milliseconds(time));
+  return list;
+}
+
+Json causes(const StallTimes& stall) {
+  Json map = Json::object();
+  for (std::size_t i = 0; i < stall.size(); ++i) {
+    map[to_string(static_cast<StallCause>(i))] = milliseconds(stall[i]);
+  }
+  return map;
+}
+
+Json categories(const MemoryPeak& peak) {
+  Json map = Json::object();
+  for (std::size_t i = 0; i < peak.by_category.size(); ++i) {
+    const std::int64_t bytes = whole(peak.by_category[i]);
+    if (bytes != 0) map[to_string(static_cast<MemoryCategory>(i))] = bytes;
+  }
+  return map;
+}
+
+Json memory(const MemoryReport& report) {
+  Json map;
+  map["fits"] = report.fits;
+  map["gpu_peak_bytes"] = whole(report.gpu.total);
+  map["gpu_capacity_bytes"] = whole(report.gpu_capacity);
+  map["host_peak_bytes"] = whole(report.host.total);
+  map["host_capacity_bytes"] = whole(report.host_capacity);
+  map["gpu"] = categories(report.gpu);
+  map["host"] = categories(report.host);
+  return map;
+}
+
+Json result(const SimulationResult& one) {
+  Json map;
+  map["schedule"] = one.schedule;
+  if (one.topk_ratio) map["topk_ratio"] = *one.topk_ratio;
+  if (one.update_interval) map["update_interval"] = *one.update_interval;
+  if (one.update_interval_is_auto) {
+    map["update_interval_is_auto"] = true;
+    map["stall_removed"] = one.stall_removed;
+  }
+  map["step_time_ms"] = milliseconds(one.step_time);
+  map["step_times_ms"] = times(one.step_times);
+  map["gpu_compute_ms"] = milliseconds(one.compute);
+  map["gpu_stall_ms"] = milliseconds(one.stall);
+  map["gpu_utilization"] = rounded(one.compute / one.step_time);
+  map["stall_by_cause_ms"] = causes(one.stall_by_cause);
+  map["pcie"] = {{"d2h_bytes_per_step", whole(one.d2h_bytes)},
+                 {"h2d_bytes_per_step", whole(one.h2d_bytes)},
+                 {"model_sizes_per_step", rounded(one.model_sizes)}};
+  map["tokens_per_second"] = rounded(one.tokens_per_second);
+  map["mfu"] = rounded(one.mfu);
+  map["staleness_steps"] = {{"min", one.staleness.min}, {"max", one.staleness.max}};
+  map["memory"] = memory(one.memory);
+  map["critical_path_ms"] = milliseconds(one.critical_path);
+  map["tasks"] = one.tasks;
+  return map;
+}
+
+}  // namespace
+
+std::string result_json(const Job& job, const std::vector<SimulationResult>& results,
+                        const std::string& version) {
+  const Scenario& scenario = job.scenario;
+  const std::int64_t bytes =
+      scenario.model.parameters() * bytes_per_element(scenario.training.dtype);
+  Json document;
+  document["schema_version"] = 1;
+  document["tool"] = "zenflow-sim";
+  document["version"] = version;
+  document["scenario"] = scenario.name;
+  document["model"] = {
+      {"name", scenario.model.name}, {"parameters", scenario.model.parameters()}, {"bytes", bytes}};
+  document["hardware"] = {{"name", scenario.hardware.name}, {"gpus", scenario.ranks()}};
+  document["results"] = Json::array();
+  for (const SimulationResult& one : results) document["results"].push_back(result(one));
+  // Names come from files: bytes that are not UTF-8 were refused on reading, so dump cannot throw.
+  return document.dump(2) + "\n";
+}
+
+}  // namespace zenflow::sim

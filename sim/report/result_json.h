@@ -1,0 +1,16 @@
+/// The result document of `zenflow-sim run --json`: schema_version 1.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/report/simulation.h"
+
+namespace zenflow::sim {
+
+/// One document for a scenario and its results. Milliseconds to the picosecond, shares to
+/// nine decimals: equal results give equal bytes.
+[[nodiscard]] std::string result_json(const Job& job, const std::vector<SimulationResult>& results,
+                                      const std::string& version);
+
+}  // namespace zenflow::sim

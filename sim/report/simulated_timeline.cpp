@@ -1,0 +1,191 @@
+#include "sim/report/simulated_timeline.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace zenflow::sim {
+namespace {
+
+constexpr double kGigabyte = 1e9;
+
+TrackKind track_kind(LaneKind kind) {
+  switch (kind) {
+    case LaneKind::kCompute:
+    case LaneKind::kCollective:
+      return TrackKind::kGpuKernels;
+    case LaneKind::kD2H:
+    case LaneKind::kH2D:
+      return TrackKind::kGpuCopies;
+    case LaneKind::kCpuUpdate:
+    case LaneKind::kCpuAccumulate:
+    case LaneKind::kNvmeRead:
+    case LaneKind::kNvmeWrite:
+      return TrackKind::kHost;
+  }
+  return TrackKind::kHost;
+}
+
+std::string layer_name(const Job& job, std::int64_t layer) {
+  if (layer == 0) return "embedding";
+  if (layer > job.scenario.model.layers) return "head";
+  return fmt::format("block {}", layer - 1);
+}
+
+class TimelineBuilder {
+ public:
+  TimelineBuilder(const Job& job, const std::string& schedule, const FullRun& run)
+      : job_(job), program_(run.program), execution_(run.execution) {
+    timeline_.name = fmt::format("{} {}", job.scenario.name, schedule);
+  }
+
+  Timeline build() {
+    add_tracks();
+    add_spans();
+    add_flows();
+    add_steps();
+    add_bandwidth(Phase::kD2H, "PCIe D2H (GB/s)");
+    add_bandwidth(Phase::kH2D, "PCIe H2D (GB/s)");
+    add_memory(MemoryPlace::kGpu, "GPU memory (bytes)");
+    add_memory(MemoryPlace::kHost, "host memory (bytes)");
+    return std::move(timeline_);
+  }
+
+ private:
+  void add_tracks() {
+    for (const RankClass& one : program_.classes) {
+      const std::string stands_for =
+          one.multiplicity > 1 ? fmt::format(" (one of {} alike)", one.multiplicity) : "";
+      timeline_.devices.push_back(
+          fmt::format("GPU {} {}{}", one.first_rank, job_.scenario.hardware.gpu.name, stands_for));
+    }
+    std::vector<bool> used(program_.lanes.size(), false);
+    for (const Task& task : program_.graph.tasks()) used[task.lane] = true;
+    track_of_lane_.assign(program_.lanes.size(), 0);
+    for (std::size_t lane = 0; lane < program_.lanes.size(); ++lane) {
+      if (!used[lane]) continue;
+      track_of_lane_[lane] = static_cast<std::uint32_t>(timeline_.tracks.size());
+      const LaneInfo& info = program_.lanes[lane];
+      timeline_.tracks.push_back(
+          {to_string(info.kind), track_kind(info.kind), std::max(info.rank_class, 0)});
+    }
+  }
+
+  void add_spans() {
+    const auto tasks = program_.graph.tasks();
+    const std::vector<TaskWait> waits = compute_waits(program_, execution_);
+    for (TaskId id = 0; id < tasks.size(); ++id) {
+      const TaskLabel& label = program_.labels[id];
+      TimelineSpan span{.track = track_of_lane_[tasks[id].lane],
+                        .start = execution_.spans[id].start,
+                        .end = execution_.spans[id].end,
+                        .name = task_name(job_, label),
+                        .step = label.step,
+                        .bytes = label.bytes};
+      timeline_.spans.push_back(std::move(span));
+    }
+    for (const TaskWait& wait : waits) {
+      timeline_.spans[wait.task].stalled = wait.time;
+      timeline_.spans[wait.task].cause = to_string(wait.cause);
+    }
+  }
+
+  void add_flows() {
+    const auto tasks = program_.graph.tasks();
+    for (TaskId id = 0; id < tasks.size(); ++id) {
+      for (const TaskId before : program_.graph.predecessors(id)) {
+        if (tasks[before].lane != tasks[id].lane) timeline_.flows.push_back({before, id});
+      }
+    }
+  }
+
+  void add_steps() {
+    const auto& markers = program_.step_markers;
+    for (std::size_t i = 0; i + 1 < markers.size(); ++i) {
+      timeline_.steps.push_back({static_cast<std::int64_t>(i), execution_.spans[markers[i]].start,
+                                 execution_.spans[markers[i + 1]].start});
+    }
+  }
+
+  /// Mean rate of each copy while it runs; lanes are in order, so copies never overlap.
+  void add_bandwidth(Phase direction, const std::string& name) {
+    TimelineCounter counter{name, 0, {"GB/s"}, {}};
+    for (TaskId id = 0; id < program_.labels.size(); ++id) {
+      const LaneInfo& lane = program_.lanes[program_.graph.tasks()[id].lane];
+      if (program_.labels[id].phase != direction || lane.rank_class != 0) continue;
+      const Span& span = execution_.spans[id];
+      if (span.end == span.start) continue;
+      const double seconds = to_seconds(span.end - span.start).value();
+      const double rate = program_.labels[id].bytes / seconds / kGigabyte;
+      const double rounded = std::round(rate * 1e3) / 1e3;
+      if (!counter.samples.empty() && counter.samples.back().first == span.start) {
+        counter.samples.pop_back();
+      }
+      counter.samples.push_back({span.start, {rounded}});
+      counter.samples.push_back({span.end, {0.0}});
+    }
+    if (!counter.samples.empty()) timeline_.counters.push_back(std::move(counter));
+  }
+
+  void add_memory(MemoryPlace place, const std::string& name) {
+    const std::vector<MemorySample> samples = memory_timeline(program_, execution_, place);
+    TimelineCounter counter{name, 0, {}, {}};
+    std::vector<std::size_t> shown;
+    for (std::size_t i = 0; i < kMemoryCategories; ++i) {
+      const bool present =
+          std::any_of(samples.begin(), samples.end(),
+                      [i](const MemorySample& one) { return one.by_category[i] != 0; });
+      if (!present) continue;
+      shown.push_back(i);
+      counter.series.push_back(to_string(static_cast<MemoryCategory>(i)));
+    }
+    for (const MemorySample& sample : samples) {
+      std::vector<double> values;
+      for (const std::size_t i : shown) values.push_back(std::round(sample.by_category[i]));
+      counter.samples.emplace_back(sample.time, std::move(values));
+    }
+    timeline_.counters.push_back(std::move(counter));
+  }
+
+  const Job& job_;
+  const Program& program_;
+  const Execution& execution_;
+  std::vector<std::uint32_t> track_of_lane_;
+  Timeline timeline_;
+};
+
+}  // namespace
+
+std::string task_name(const Job& job, const TaskLabel& label) {
+  const bool pinned = job.deepspeed.pin_memory;
+  switch (label.phase) {
+    case Phase::kForward:
+    case Phase::kBackward:
+      return fmt::format("{} {}", to_string(label.phase), layer_name(job, label.index));
+    case Phase::kD2H:
+      return pinned ? "Memcpy DtoH (Device -> Pinned)" : "Memcpy DtoH (Device -> Pageable)";
+    case Phase::kH2D:
+      return pinned ? "Memcpy HtoD (Pinned -> Device)" : "Memcpy HtoD (Pageable -> Device)";
+    case Phase::kReduceScatter:
+      return fmt::format("reduce_scatter bucket {}", label.index);
+    case Phase::kAllGather:
+      return fmt::format("all_gather {}", label.index);
+    case Phase::kAccumulate:
+    case Phase::kCpuUpdate:
+    case Phase::kNvmeRead:
+    case Phase::kNvmeWrite:
+      return fmt::format("{} bucket {}", to_string(label.phase), label.index);
+    case Phase::kSelect:
+      return label.index == 0 ? "select column norms" : "select top-k";
+    case Phase::kGpuUpdate:
+      return "gpu_update";
+  }
+  return "";
+}
+
+Timeline simulated_timeline(const Job& job, const std::string& schedule, const FullRun& run) {
+  return TimelineBuilder(job, schedule, run).build();
+}
+
+}  // namespace zenflow::sim

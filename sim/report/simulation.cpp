@@ -1,0 +1,214 @@
+#include "sim/report/simulation.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/cost/gpu_cost.h"
+#include "sim/graph/algorithms.h"
+
+namespace zenflow::sim {
+namespace {
+
+// Windows simulated of a stretch of equal ones, at first: two to settle, two to compare.
+constexpr std::size_t kFirstTry = 4;
+
+/// The windows of a whole run and which of them are averaged.
+struct RunPlan {
+  std::vector<WindowShape> windows;  ///< the last only closes the one before
+  std::size_t measured_begin = 0;
+  std::size_t measured_end = 0;
+};
+
+RunPlan plan_run(const Job& job, const Schedule& schedule) {
+  const RunSettings& run = job.scenario.run;
+  // The windows start and last as the schedule says; ask for more until enough are there.
+  RunPlan plan;
+  for (std::int64_t steps = run.warmup_steps + run.steps;; steps *= 2) {
+    plan.windows = schedule.windows(job, steps);
+    plan.measured_begin = 0;
+    while (plan.measured_begin < plan.windows.size() &&
+           (plan.windows[plan.measured_begin].full_update ||
+            plan.windows[plan.measured_begin].first_step < run.warmup_steps)) {
+      ++plan.measured_begin;
+    }
+    if (plan.measured_begin >= plan.windows.size()) continue;
+    const auto length = static_cast<std::int64_t>(plan.windows[plan.measured_begin].steps);
+    const auto count = static_cast<std::size_t>(std::max<std::int64_t>(1, run.steps / length));
+    plan.measured_end = plan.measured_begin + count;
+    if (plan.measured_end < plan.windows.size()) break;
+  }
+  plan.windows.resize(plan.measured_end + 1);
+  return plan;
+}
+
+/// A shorter run that shows all windows of a longer one: of each stretch of equal windows
+/// only the first `keep` and one more are built.
+struct ShortenedRun {
+  std::vector<WindowShape> windows;
+  std::vector<std::size_t> shown_by;       ///< for each window of the long run, one of `windows`
+  std::vector<std::size_t> must_be_equal;  ///< windows that must start in the state in which the
+                                           ///< next does, for the stretch to repeat
+};
+
+ShortenedRun shorten(const std::vector<WindowShape>& windows, std::size_t keep) {
+  ShortenedRun run;
+  for (std::size_t begin = 0; begin < windows.size();) {
+    std::size_t end = begin + 1;
+    while (end < windows.size() && windows[end].same_kind(windows[begin])) ++end;
+    const std::size_t length = end - begin;
+    const std::size_t built = std::min(length, keep + 1);
+    const std::size_t base = run.windows.size();
+    for (std::size_t i = 0; i < built; ++i) run.windows.push_back(windows[begin + i]);
+    for (std::size_t i = 0; i < length; ++i) {
+      // The last of a stretch is followed by another kind, so the last one built shows it.
+      const std::size_t shown =
+          i + 1 == length ? built - 1 : std::min(i, built - 1 - (built < length));
+      run.shown_by.push_back(base + shown);
+    }
+    if (built < length) run.must_be_equal.push_back(base + keep - 1);
+    begin = end;
+  }
+  return run;
+}
+
+bool repeats(const ShortenedRun& run, const Execution& execution) {
+  return std::all_of(run.must_be_equal.begin(), run.must_be_equal.end(),
+                     [&](std::size_t window) { return execution.repeats_previous[window + 1]; });
+}
+
+/// Window durations differ along the run only while it settles, so the same windows in the
+/// same order give the same sums as a full simulation would.
+SimulationResult average(const Job& job, const RunPlan& plan, const ShortenedRun& shortened,
+                         const std::vector<WindowMetrics>& metrics) {
+  SimulationResult result;
+  const auto length = static_cast<std::size_t>(plan.windows[plan.measured_begin].steps);
+  const auto count = static_cast<double>(plan.measured_end - plan.measured_begin);
+  result.step_times.assign(length, 0.0);
+  for (std::size_t i = plan.measured_begin; i < plan.measured_end; ++i) {
+    const WindowMetrics& window = metrics[shortened.shown_by[i]];
+    for (std::size_t step = 0; step < length; ++step) {
+      result.step_times[step] += static_cast<double>(window.step_times[step].count) / count;
+    }
+    result.compute += window.compute;
+    for (int cause = 0; cause < kStallCauses; ++cause) {
+      result.stall_by_cause[static_cast<std::size_t>(cause)] +=
+          window.stall[static_cast<std::size_t>(cause)];
+    }
+    result.d2h_bytes += window.d2h_bytes;
+    result.h2d_bytes += window.h2d_bytes;
+  }
+  const double steps = count * static_cast<double>(length);
+  for (const double time : result.step_times)
+    result.step_time += time / static_cast<double>(length);
+  result.compute /= steps;
+  for (double& stall : result.stall_by_cause) {
+    stall /= steps;
+    result.stall += stall;
+  }
+  result.d2h_bytes /= steps;
+  result.h2d_bytes /= steps;
+  result.measured_windows = static_cast<std::int64_t>(count);
+  const auto ranks = static_cast<double>(job.scenario.ranks());
+  const double model_bytes = static_cast<double>(job.scenario.model.parameters()) *
+                             static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+  result.model_sizes = ranks * (result.d2h_bytes + result.h2d_bytes) / model_bytes;
+  return result;
+}
+
+void add_rates(const Job& job, SimulationResult& result) {
+  const double seconds = result.step_time * 1e-12;
+  const auto ranks = static_cast<double>(job.scenario.ranks());
+  const TrainingSettings& training = job.scenario.training;
+  result.tokens_per_second = ranks * static_cast<double>(training.tokens()) / seconds;
+  result.mfu = model_flops(job.scenario.model, training).value() / seconds /
+               job.scenario.hardware.gpu.peak.at(training.dtype).value();
+}
+
+MemoryReport memory_report(const Job& job, const Program& program, const Execution& execution) {
+  MemoryReport report;
+  report.gpu = memory_peak(program, execution, MemoryPlace::kGpu);
+  report.host = memory_peak(program, execution, MemoryPlace::kHost);
+  report.gpu_capacity = job.scenario.hardware.gpu.memory.value();
+  report.host_capacity = job.scenario.hardware.host.memory.value();
+  report.fits =
+      report.gpu.total <= report.gpu_capacity && report.host.total <= report.host_capacity;
+  return report;
+}
+
+/// Longest dependency chain between the starts of two windows, per step: from the first window
+/// averaged to the last that was built.
+double critical_path_per_step(const Program& program, std::size_t begin) {
+  const std::size_t end = program.windows.size() - 1;
+  double steps = 0;
+  for (std::size_t i = begin; i < end; ++i) steps += program.shapes[i].steps;
+  const CriticalPath path =
+      critical_path(program.graph, program.windows[begin].marker, program.windows[end].marker);
+  return static_cast<double>(path.length.count) / steps;
+}
+
+SimulationResult simulate_interval(const Job& job, const Schedule& schedule) {
+  const RunPlan plan = plan_run(job, schedule);
+  for (std::size_t keep = kFirstTry;; keep *= 2) {
+    const ShortenedRun shortened = shorten(plan.windows, keep);
+    const Program program = schedule.build(job, shortened.windows);
+    const Execution execution = simulate_windows(program.graph, program.windows);
+    if (!repeats(shortened, execution)) continue;
+    SimulationResult result = average(job, plan, shortened, window_metrics(program, execution));
+    result.schedule = schedule.name();
+    if (const auto knobs = schedule.zenflow(job)) {
+      result.topk_ratio = knobs->topk_ratio;
+      result.update_interval = knobs->update_interval;
+    }
+    add_rates(job, result);
+    result.staleness = schedule.closed_form(job).staleness_steps;
+    result.memory = memory_report(job, program, execution);
+    const std::size_t begin = shortened.shown_by[plan.measured_begin];
+    result.critical_path = critical_path_per_step(program, begin);
+    const TaskId measured_tasks = program.windows[begin + 1].first - program.windows[begin].first;
+    result.tasks = std::int64_t{measured_tasks} / program.shapes[begin].steps;
+    result.simulated_windows = static_cast<std::int64_t>(shortened.windows.size());
+    return result;
+  }
+}
+
+bool needs_interval(const Job& job, const Schedule& schedule) {
+  const auto knobs = schedule.zenflow(job);
+  return knobs && !knobs->update_interval;
+}
+
+SimulationResult simulate_automatic(const Job& job, const Schedule& schedule) {
+  constexpr double kNegligible = 0.005;
+  SimulationResult result;
+  for (std::int64_t interval = 1; 2 * interval - 1 <= job.scenario.max_staleness; ++interval) {
+    result = simulate_interval(with_update_interval(job, interval), schedule);
+    const double waits = result.stall_by_cause[static_cast<std::size_t>(StallCause::kCpuUpdate)];
+    result.stall_removed = waits <= kNegligible * result.step_time;
+    if (result.stall_removed) break;
+  }
+  result.update_interval_is_auto = true;
+  return result;
+}
+
+}  // namespace
+
+Job with_update_interval(const Job& job, std::int64_t interval) {
+  Job changed = job;
+  changed.deepspeed.zenflow->update_interval = interval;
+  return changed;
+}
+
+SimulationResult simulate_schedule(const Job& job, const Schedule& schedule) {
+  schedule.check(job);
+  return needs_interval(job, schedule) ? simulate_automatic(job, schedule)
+                                       : simulate_interval(job, schedule);
+}
+
+FullRun simulate_fully(const Job& job, const Schedule& schedule) {
+  schedule.check(job);
+  const RunPlan plan = plan_run(job, schedule);
+  Program program = schedule.build(job, plan.windows);
+  Execution execution = simulate_windows(program.graph, program.windows);
+  return {std::move(program), std::move(execution), plan.measured_begin, plan.measured_end};
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,67 @@
+/// Simulates one schedule of a job and averages what it did: the numbers of a result.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/report/metrics.h"
+#include "sim/schedule/schedule.h"
+
+namespace zenflow::sim {
+
+struct MemoryReport {
+  bool fits = true;
+  MemoryPeak gpu;
+  double gpu_capacity = 0;
+  MemoryPeak host;
+  double host_capacity = 0;
+};
+
+/// All per step, averaged over a whole number of update windows after warm-up. Times in
+/// picoseconds, bytes in bytes.
+struct SimulationResult {
+  std::string schedule;
+  std::optional<double> topk_ratio;
+  std::optional<std::int64_t> update_interval;
+  bool update_interval_is_auto = false;
+  bool stall_removed = true;  ///< false: "auto" found no interval within max_staleness that does
+  double step_time = 0;
+  std::vector<double> step_times;  ///< of the steps of a window
+  double compute = 0;
+  double stall = 0;
+  StallTimes stall_by_cause{};
+  double d2h_bytes = 0;  ///< over one GPU's host link
+  double h2d_bytes = 0;
+  double model_sizes = 0;  ///< both directions, all GPUs, over the model in its training type
+  double tokens_per_second = 0;
+  double mfu = 0;
+  Staleness staleness;
+  MemoryReport memory;
+  double critical_path = 0;
+  std::int64_t tasks = 0;  ///< in a step
+  std::int64_t measured_windows = 0;
+  std::int64_t simulated_windows = 0;  ///< the others repeat them
+};
+
+/// A whole run with every window simulated: for traces, graphs and explanations.
+struct FullRun {
+  Program program;
+  Execution execution;
+  std::size_t measured_begin = 0;  ///< windows averaged
+  std::size_t measured_end = 0;
+};
+
+/// `update_interval: auto` becomes the smallest interval, within scenario.max_staleness, at
+/// which the GPU does not wait for the CPU update (less than 0.5 % of the step). Throws
+/// Error(kInput) if the schedule lacks what it needs.
+[[nodiscard]] SimulationResult simulate_schedule(const Job& job, const Schedule& schedule);
+
+/// The job with "auto" replaced by the interval that `simulate_schedule` uses.
+[[nodiscard]] Job with_update_interval(const Job& job, std::int64_t interval);
+
+/// Every window of the run as configured. Precondition: update_interval is a number.
+[[nodiscard]] FullRun simulate_fully(const Job& job, const Schedule& schedule);
+
+}  // namespace zenflow::sim

@@ -1,0 +1,276 @@
+#include "sim/schedule/cluster.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+namespace zenflow::sim {
+namespace {
+
+/// Bytes on each link per byte of one rank's transfer.
+using Uses = std::vector<LinkUse>;
+
+/// The node's links and how each rank's copies and CPU work use them.
+class Links {
+ public:
+  explicit Links(const Scenario& scenario) : scenario_(scenario) {
+    const HostProfile& host = scenario.hardware.host;
+    for (std::int64_t socket = 0; socket < host.sockets; ++socket) {
+      sockets_.push_back(add(fmt::format("dram{}", socket),
+                             host.dram_bandwidth / static_cast<double>(host.sockets)));
+    }
+    for (std::size_t i = 0; i < scenario.hardware.host_link.switches.size(); ++i) {
+      switches_.push_back(
+          add_path(fmt::format("switch{}", i), scenario.hardware.host_link.switches[i].path));
+    }
+    if (scenario.hardware.nvme) {
+      nvme_read_ = add("nvme_read", scenario.hardware.nvme->read);
+      nvme_write_ = add("nvme_write", scenario.hardware.nvme->write);
+    }
+  }
+
+  struct Path {
+    LinkId h2d;
+    LinkId d2h;
+    LinkId both;
+  };
+
+  Path add_path(const std::string& name, const HostPath& path) {
+    return {add(name + ".h2d", path.h2d), add(name + ".d2h", path.d2h),
+            add(name + ".both", path.bidirectional)};
+  }
+
+  /// The switch above a GPU, or -1.
+  [[nodiscard]] int switch_of(std::int64_t gpu) const {
+    const auto& switches = scenario_.hardware.host_link.switches;
+    for (std::size_t i = 0; i < switches.size(); ++i) {
+      if (std::find(switches[i].gpus.begin(), switches[i].gpus.end(), gpu) !=
+          switches[i].gpus.end()) {
+        return static_cast<int>(i);
+      }
+    }
+    return -1;
+  }
+
+  /// Memory traffic of a rank: on its own socket if ranks divide evenly among the sockets,
+  /// else spread over all of them.
+  [[nodiscard]] Uses dram(std::int64_t rank) const {
+    if (const int socket = socket_of(rank); socket >= 0) {
+      return {{sockets_[static_cast<std::size_t>(socket)], 1.0}};
+    }
+    Uses uses;
+    for (const LinkId socket : sockets_) {
+      uses.push_back({socket, 1.0 / static_cast<double>(sockets_.size())});
+    }
+    return uses;
+  }
+
+  /// The socket a rank is on, or -1 if it is spread over all.
+  [[nodiscard]] int socket_of(std::int64_t rank) const {
+    const auto sockets = static_cast<std::int64_t>(sockets_.size());
+    return scenario_.gpus % sockets == 0 ? static_cast<int>(rank * sockets / scenario_.gpus) : -1;
+  }
+
+  /// A copy's use of everything but the GPU's own link.
+  [[nodiscard]] Uses copy(std::int64_t rank, bool to_host) const {
+    Uses uses = dram(rank);
+    if (const int above = switch_of(rank); above >= 0) {
+      const Path& path = switches_[static_cast<std::size_t>(above)];
+      uses.push_back({to_host ? path.d2h : path.h2d, 1.0});
+      uses.push_back({path.both, 1.0});
+    }
+    return uses;
+  }
+
+  [[nodiscard]] Uses nvme(std::int64_t rank, bool write) const {
+    Uses uses = {{write ? nvme_write_ : nvme_read_, 1.0}};
+    for (const LinkUse& use : dram(rank)) uses.push_back(use);
+    return uses;
+  }
+
+  [[nodiscard]] const std::vector<Link>& links() const { return links_; }
+
+ private:
+  LinkId add(std::string name, BytesPerSecond capacity) {
+    links_.push_back({std::move(name), capacity});
+    return static_cast<LinkId>(links_.size() - 1);
+  }
+
+  const Scenario& scenario_;
+  std::vector<Link> links_;
+  std::vector<LinkId> sockets_;
+  std::vector<Path> switches_;
+  LinkId nvme_read_ = 0;
+  LinkId nvme_write_ = 0;
+};
+
+/// What a rank shares, as a value that is equal for ranks in like positions: how many ranks of
+/// each colour are on its switch and on its socket.
+using Position = std::pair<std::map<int, int>, std::map<int, int>>;
+
+/// Colours ranks so that equal colours behave alike (colour refinement: start with one
+/// colour, split those whose neighbours differ, until nothing splits).
+std::vector<int> colour_ranks(const Links& links, std::int64_t gpus) {
+  const auto count = static_cast<std::size_t>(gpus);
+  std::vector<int> colours(count, 0);
+  for (std::size_t classes = 0;;) {
+    std::map<std::pair<int, Position>, int> known;
+    std::vector<int> refined(count);
+    for (std::size_t rank = 0; rank < count; ++rank) {
+      Position position;
+      for (std::size_t other = 0; other < count; ++other) {
+        const auto r = static_cast<std::int64_t>(rank);
+        const auto o = static_cast<std::int64_t>(other);
+        const int above = links.switch_of(r);
+        if (above >= 0 && above == links.switch_of(o)) ++position.first[colours[other]];
+        if (links.socket_of(r) == links.socket_of(o)) ++position.second[colours[other]];
+      }
+      refined[rank] = known.try_emplace({colours[rank], position}, static_cast<int>(known.size()))
+                          .first->second;
+    }
+    colours = refined;
+    if (known.size() == classes) return colours;
+    classes = known.size();
+  }
+}
+
+class ClusterBuilder {
+ public:
+  ClusterBuilder(const Scenario& scenario, const RankRates& rates)
+      : scenario_(scenario), rates_(rates), links_(scenario) {}
+
+  Cluster build() {
+    const std::vector<int> colours = colour_ranks(links_, scenario_.gpus);
+    for (std::size_t rank = 0; rank < colours.size(); ++rank) {
+      const auto colour = static_cast<std::size_t>(colours[rank]);
+      if (colour >= members_.size()) members_.resize(colour + 1);
+      members_[colour].push_back(static_cast<std::int64_t>(rank));
+    }
+    cluster_.classes.resize(members_.size());
+    for (std::size_t i = 0; i < members_.size(); ++i) add_class(i);
+    if (scenario_.ranks() > 1) {
+      cluster_.collective = {add_lane(LaneKind::kCollective, -1, ""), kNoFlow};
+    }
+    cluster_.machine.links = links_.links();
+    prune_links();
+    return std::move(cluster_);
+  }
+
+ private:
+  void add_class(std::size_t index) {
+    RankClass& one = cluster_.classes[index];
+    one.multiplicity = static_cast<std::int64_t>(members_[index].size());
+    one.first_rank = members_[index].front();
+    const std::string suffix = std::to_string(one.first_rank);
+    const Links::Path own = links_.add_path("gpu" + suffix, scenario_.hardware.host_link.pinned);
+    const auto add = [&](LaneKind kind, BytesPerSecond rate, Uses own_uses, auto shared_uses) {
+      for (const std::int64_t member : members_[index])
+        add_uses(own_uses, shared_uses(member), member == one.first_rank);
+      cluster_.machine.flows.push_back({rate, std::move(own_uses)});
+      return LaneUse{add_lane(kind, static_cast<int>(index), suffix),
+                     static_cast<FlowId>(cluster_.machine.flows.size() - 1)};
+    };
+    const auto dram = [this](std::int64_t rank) { return links_.dram(rank); };
+    one.compute = {add_lane(LaneKind::kCompute, static_cast<int>(index), suffix), kNoFlow};
+    one.d2h = add(LaneKind::kD2H, rates_.d2h, {{own.d2h, 1}, {own.both, 1}},
+                  [this](std::int64_t rank) { return links_.copy(rank, true); });
+    one.h2d = add(LaneKind::kH2D, rates_.h2d, {{own.h2d, 1}, {own.both, 1}},
+                  [this](std::int64_t rank) { return links_.copy(rank, false); });
+    one.cpu_update = add(LaneKind::kCpuUpdate, rates_.cpu_update, {}, dram);
+    one.cpu_accumulate = add(LaneKind::kCpuAccumulate, rates_.cpu_accumulate, {}, dram);
+    if (!scenario_.hardware.nvme) return;
+    one.nvme_read = add(LaneKind::kNvmeRead, scenario_.hardware.nvme->read, {},
+                        [this](std::int64_t rank) { return links_.nvme(rank, false); });
+    one.nvme_write = add(LaneKind::kNvmeWrite, scenario_.hardware.nvme->write, {},
+                         [this](std::int64_t rank) { return links_.nvme(rank, true); });
+  }
+
+  LaneId add_lane(LaneKind kind, int rank_class, const std::string& suffix) {
+    cluster_.machine.lanes.push_back(to_string(kind) + suffix);
+    cluster_.lanes.push_back({kind, rank_class});
+    return static_cast<LaneId>(cluster_.lanes.size() - 1);
+  }
+
+  /// Adds a member's load to the links that the representative uses too. Links that only
+  /// other members use (their switch, their socket) carry the same load as its own.
+  static void add_uses(Uses& total, const Uses& member, bool is_representative) {
+    for (const LinkUse& use : member) {
+      const auto same = std::find_if(total.begin(), total.end(),
+                                     [&](const LinkUse& one) { return one.link == use.link; });
+      if (same != total.end()) {
+        same->coefficient += use.coefficient;
+      } else if (is_representative) {
+        total.push_back(use);
+      }
+    }
+  }
+
+  /// Every flow has its own lane, so at most all flows run at once. A link that bears even
+  /// that is no constraint; a flow without constraints is no flow.
+  void prune_links() {
+    Machine& machine = cluster_.machine;
+    std::vector<double> demand(machine.links.size(), 0.0);
+    for (const Flow& flow : machine.flows) {
+      for (const LinkUse& use : flow.uses) {
+        demand[use.link] += use.coefficient * flow.solo_rate.value();
+      }
+    }
+    std::vector<LinkId> renumbered(machine.links.size(), 0);
+    std::vector<Link> kept;
+    std::vector<bool> binding(machine.links.size(), false);
+    for (std::size_t i = 0; i < machine.links.size(); ++i) {
+      binding[i] = demand[i] > machine.links[i].capacity.value();
+      if (!binding[i]) continue;
+      renumbered[i] = static_cast<LinkId>(kept.size());
+      kept.push_back(machine.links[i]);
+    }
+    for (Flow& flow : machine.flows) {
+      std::erase_if(flow.uses, [&](const LinkUse& use) { return !binding[use.link]; });
+      for (LinkUse& use : flow.uses) use.link = renumbered[use.link];
+    }
+    machine.links = std::move(kept);
+    for (RankClass& one : cluster_.classes) {
+      for (LaneUse* use : {&one.d2h, &one.h2d, &one.cpu_update, &one.cpu_accumulate, &one.nvme_read,
+                           &one.nvme_write}) {
+        if (use->flow != kNoFlow && machine.flows[use->flow].uses.empty()) use->flow = kNoFlow;
+      }
+    }
+  }
+
+  const Scenario& scenario_;
+  const RankRates& rates_;
+  Links links_;
+  std::vector<std::vector<std::int64_t>> members_;  ///< ranks of each class
+  Cluster cluster_;
+};
+
+}  // namespace
+
+std::string to_string(LaneKind kind) {
+  switch (kind) {
+    case LaneKind::kCompute:
+      return "compute";
+    case LaneKind::kD2H:
+      return "d2h";
+    case LaneKind::kH2D:
+      return "h2d";
+    case LaneKind::kCollective:
+      return "collective";
+    case LaneKind::kCpuUpdate:
+      return "cpu_update";
+    case LaneKind::kCpuAccumulate:
+      return "cpu_accumulate";
+    case LaneKind::kNvmeRead:
+      return "nvme_read";
+    case LaneKind::kNvmeWrite:
+      return "nvme_write";
+  }
+  return "";
+}
+
+Cluster make_cluster(const Scenario& scenario, const RankRates& rates) {
+  return ClusterBuilder(scenario, rates).build();
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,71 @@
+/// The lanes, links and flows of one node, with ranks that are alike merged.
+///
+/// Ranks of a node form classes: those whose host path is loaded alike behave alike, so one
+/// of them is simulated and stands for `multiplicity`. On a link that the whole class shares,
+/// a representative's flow counts as often as there are members on that link.
+/// Links that can never be oversubscribed are left out: they cannot change a rate.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/graph/task_graph.h"
+#include "sim/schedule/job.h"
+
+namespace zenflow::sim {
+
+enum class LaneKind : std::uint8_t {
+  kCompute,
+  kD2H,
+  kH2D,
+  kCollective,
+  kCpuUpdate,
+  kCpuAccumulate,
+  kNvmeRead,
+  kNvmeWrite,
+};
+[[nodiscard]] std::string to_string(LaneKind kind);
+inline constexpr int kLaneKinds = 8;
+
+struct LaneInfo {
+  LaneKind kind;
+  int rank_class;  ///< -1: shared by all
+};
+
+/// Rates at which one rank's lanes work when alone.
+struct RankRates {
+  BytesPerSecond d2h;
+  BytesPerSecond h2d;
+  BytesPerSecond cpu_update;      ///< memory traffic of the optimizer's passes
+  BytesPerSecond cpu_accumulate;  ///< memory traffic
+};
+
+/// What one rank's lane runs with: where, and as which flow.
+struct LaneUse {
+  LaneId lane = 0;
+  FlowId flow = kNoFlow;
+};
+
+struct RankClass {
+  std::int64_t multiplicity = 1;  ///< ranks of the node it stands for
+  std::int64_t first_rank = 0;
+  LaneUse compute;
+  LaneUse d2h;
+  LaneUse h2d;
+  LaneUse cpu_update;
+  LaneUse cpu_accumulate;
+  LaneUse nvme_read;
+  LaneUse nvme_write;
+};
+
+struct Cluster {
+  Machine machine;
+  std::vector<LaneInfo> lanes;  ///< parallel to machine.lanes
+  std::vector<RankClass> classes;
+  LaneUse collective;
+};
+
+[[nodiscard]] Cluster make_cluster(const Scenario& scenario, const RankRates& rates);
+
+}  // namespace zenflow::sim

@@ -1,0 +1,53 @@
+#include "sim/schedule/job.h"
+
+#include <fmt/format.h>
+
+#include "sim/config/reader.h"
+
+namespace zenflow::sim {
+namespace {
+
+void check_micro_batch(MapReader& document, const Job& job) {
+  const auto& configured = job.deepspeed.train_micro_batch_size_per_gpu;
+  const std::int64_t used = job.scenario.training.micro_batch_size_per_gpu;
+  if (configured && *configured != used) {
+    document.fail("train_micro_batch_size_per_gpu",
+                  fmt::format("{} contradicts the scenario's training.micro_batch_size_per_gpu {}",
+                              *configured, used));
+  }
+}
+
+void check_batch_equation(MapReader& document, const Job& job) {
+  if (!job.deepspeed.train_batch_size) return;
+  const std::int64_t micro = job.scenario.training.micro_batch_size_per_gpu;
+  const std::int64_t accumulation = job.deepspeed.gradient_accumulation_steps;
+  const std::int64_t ranks = job.scenario.ranks();
+  if (*job.deepspeed.train_batch_size == micro * accumulation * ranks) return;
+  document.fail("train_batch_size",
+                fmt::format("{} is not micro batch {} x gradient_accumulation_steps {} x {} GPUs",
+                            *job.deepspeed.train_batch_size, micro, accumulation, ranks));
+}
+
+void check_precision(MapReader& document, const Job& job) {
+  const DType dtype = job.scenario.training.dtype;
+  if (job.deepspeed.bf16 && dtype != DType::kBf16) {
+    document.fail("bf16", "enabled, but training.dtype is " + to_string(dtype));
+  }
+  if (job.deepspeed.fp16 && dtype != DType::kFp16) {
+    document.fail("fp16", "enabled, but training.dtype is " + to_string(dtype));
+  }
+}
+
+}  // namespace
+
+Job make_job(Scenario scenario) {
+  DeepSpeedConfig config = read_deepspeed_config(scenario.deepspeed);
+  Job job{std::move(scenario), std::move(config)};
+  MapReader document(job.scenario.deepspeed, "deepspeed");
+  check_micro_batch(document, job);
+  check_batch_equation(document, job);
+  check_precision(document, job);
+  return job;
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,111 @@
+#include "sim/schedule/offload.h"
+
+#include "sim/cost/transfer_cost.h"
+
+namespace zenflow::sim {
+namespace {
+
+Picoseconds time_for(const CpuWork& work, double parameters) {
+  return to_picoseconds(parameters * work.time);
+}
+
+/// A rank's work takes as many times longer than the node's as ranks share the node.
+CpuWork for_one_rank(CpuWork work, double ranks_on_node) {
+  return {work.bytes, ranks_on_node * work.time};
+}
+
+}  // namespace
+
+CpuCosts cpu_costs(const Job& job, double update_cores, double accumulate_cores,
+                   bool cast_gradient) {
+  const HostProfile& host = job.scenario.hardware.host;
+  const HostLinkProfile& link = job.scenario.hardware.host_link;
+  const DType dtype = job.scenario.training.dtype;
+  const auto ranks = static_cast<double>(job.scenario.gpus);
+  const bool pinned = job.deepspeed.pin_memory;
+  CpuCosts costs{for_one_rank(update_work(host, update_cores, dtype, cast_gradient), ranks),
+                 for_one_rank(accumulate_work(host, accumulate_cores, dtype), ranks),
+                 {copy_rate(link, Direction::kD2H, pinned),
+                  copy_rate(link, Direction::kH2D, pinned), BytesPerSecond(0), BytesPerSecond(0)}};
+  costs.rates.cpu_update = Bytes(costs.update.bytes) / costs.update.time;
+  costs.rates.cpu_accumulate = Bytes(costs.accumulate.bytes) / costs.accumulate.time;
+  return costs;
+}
+
+std::vector<PerClass> Offloader::gradients_down(const std::vector<PerClass>& reduced,
+                                                const std::vector<PerClass>& staging_free,
+                                                double share) {
+  std::vector<PerClass> down(reduced.size());
+  for (std::size_t c = 0; c < reduced.size(); ++c) {
+    for (std::size_t b = 0; b < reduced[c].size(); ++b) {
+      const double bytes = builder_.element_bytes() * shard(b, share);
+      After after = {reduced[c][b]};
+      if (!staging_free.empty()) after.push_back(staging_free[c][b]);
+      const TaskId id = builder_.copy(c, Phase::kD2H, static_cast<std::int64_t>(b), bytes, after);
+      if (c == 0) {
+        builder_.memory(id, true, MemoryPlace::kGpu, MemoryCategory::kGradients, -bytes);
+      }
+      down[c].push_back(id);
+    }
+  }
+  return down;
+}
+
+std::vector<PerClass> Offloader::accumulate(const std::vector<PerClass>& down, double share) {
+  std::vector<PerClass> done(down.size());
+  for (std::size_t c = 0; c < down.size(); ++c) {
+    for (std::size_t b = 0; b < down[c].size(); ++b) {
+      done[c].push_back(builder_.add(
+          builder_.cluster().classes[c].cpu_accumulate,
+          time_for(costs_.accumulate, shard(b, share)),
+          builder_.label(Phase::kAccumulate, static_cast<std::int64_t>(b)), {down[c][b]}));
+    }
+  }
+  return done;
+}
+
+std::vector<PerClass> Offloader::update(const std::vector<PerClass>& ready,
+                                        const std::vector<After>& also, double share) {
+  std::vector<PerClass> updated(ready.size());
+  for (std::size_t c = 0; c < ready.size(); ++c) {
+    for (std::size_t b = 0; b < ready[c].size(); ++b) {
+      After after = {ready[c][b]};
+      if (b == 0) after.insert(after.end(), also[c].begin(), also[c].end());
+      updated[c].push_back(builder_.add(
+          builder_.cluster().classes[c].cpu_update, time_for(costs_.update, shard(b, share)),
+          builder_.label(Phase::kCpuUpdate, static_cast<std::int64_t>(b)), after));
+    }
+  }
+  return updated;
+}
+
+std::vector<PerClass> Offloader::parameters_up(const std::vector<PerClass>& updated,
+                                               const std::vector<After>& also, double share) {
+  std::vector<PerClass> up(updated.size());
+  for (std::size_t c = 0; c < updated.size(); ++c) {
+    for (std::size_t b = 0; b < updated[c].size(); ++b) {
+      After after = {updated[c][b]};
+      if (b == 0) after.insert(after.end(), also[c].begin(), also[c].end());
+      up[c].push_back(builder_.copy(c, Phase::kH2D, static_cast<std::int64_t>(b),
+                                    builder_.element_bytes() * shard(b, share), after));
+    }
+  }
+  return up;
+}
+
+TaskId Offloader::gather_parameters(const std::vector<After>& after, double share, Phase phase) {
+  double parameters = 0;
+  for (const PlannedLayer& layer : builder_.plan().layers) parameters += layer.parameters;
+  const double bytes = builder_.element_bytes() * parameters * share;
+  After all;
+  for (const After& one : after) all.insert(all.end(), one.begin(), one.end());
+  return builder_.collective(phase, all_gather_time(builder_.group(), Bytes(bytes)), 0, bytes, all);
+}
+
+std::vector<After> last_of_each(const std::vector<PerClass>& tasks) {
+  std::vector<After> last;
+  for (const PerClass& one : tasks) last.push_back({one.back()});
+  return last;
+}
+
+}  // namespace zenflow::sim

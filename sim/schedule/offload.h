@@ -1,0 +1,55 @@
+/// The pieces that offloading schedules share: gradients down, CPU update, parameters up.
+#pragma once
+
+#include "sim/cost/cpu_cost.h"
+#include "sim/schedule/program_builder.h"
+
+namespace zenflow::sim {
+
+/// CPU time per parameter of one rank while all ranks of the node work, and the rates at
+/// which its lanes load the host's memory.
+struct CpuCosts {
+  CpuWork update;
+  CpuWork accumulate;
+  RankRates rates;
+};
+
+/// `update_cores` and `accumulate_cores` are of the whole node.
+[[nodiscard]] CpuCosts cpu_costs(const Job& job, double update_cores, double accumulate_cores,
+                                 bool cast_gradient);
+
+/// Emits the offload tasks of each gradient bucket. `share` is the part of each bucket that
+/// goes to the CPU: 1, or 1 - k under ZenFlow.
+class Offloader {
+ public:
+  Offloader(ProgramBuilder& builder, const CpuCosts& costs) : builder_(builder), costs_(costs) {}
+
+  /// Copies every bucket D2H once reduced. `staging_free[c][b]` is the task that last read
+  /// the host buffer of the bucket.
+  std::vector<PerClass> gradients_down(const std::vector<PerClass>& reduced,
+                                       const std::vector<PerClass>& staging_free, double share);
+  /// Adds what came down to the host's fp32 sums.
+  std::vector<PerClass> accumulate(const std::vector<PerClass>& down, double share);
+  /// Updates bucket b of class c after `ready[c][b]` and all of `also[c]`.
+  std::vector<PerClass> update(const std::vector<PerClass>& ready, const std::vector<After>& also,
+                               double share);
+  /// Copies bucket b of class c H2D after `updated[c][b]` and all of `also[c]`.
+  std::vector<PerClass> parameters_up(const std::vector<PerClass>& updated,
+                                      const std::vector<After>& also, double share);
+  /// All ranks gather `share` of the parameters from each other, after `after`. One rank:
+  /// kNoTask.
+  TaskId gather_parameters(const std::vector<After>& after, double share, Phase phase);
+
+  [[nodiscard]] double shard(std::size_t bucket, double share) const {
+    return builder_.plan().buckets[bucket].elements * share / builder_.ranks();
+  }
+
+ private:
+  ProgramBuilder& builder_;
+  const CpuCosts& costs_;
+};
+
+/// The last task of every class, each as the sole entry of a list.
+[[nodiscard]] std::vector<After> last_of_each(const std::vector<PerClass>& tasks);
+
+}  // namespace zenflow::sim

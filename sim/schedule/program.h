@@ -1,0 +1,97 @@
+/// A schedule's output: a task graph whose tasks know what they are, when windows and steps
+/// begin, and what memory they take and give back.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/engine/engine.h"
+#include "sim/graph/task_graph.h"
+#include "sim/schedule/cluster.h"
+
+namespace zenflow::sim {
+
+/// What a task does.
+enum class Phase : std::uint8_t {
+  kForward,
+  kBackward,
+  kSelect,         ///< column norms, their exchange, top-k
+  kGpuUpdate,      ///< optimizer on the GPU
+  kReduceScatter,  ///< gradients
+  kAllGather,      ///< parameters
+  kD2H,
+  kH2D,
+  kAccumulate,
+  kCpuUpdate,
+  kNvmeRead,
+  kNvmeWrite,
+};
+[[nodiscard]] std::string to_string(Phase phase);
+
+struct TaskLabel {
+  Phase phase;
+  std::int32_t step;   ///< counted from 0 over the whole run
+  std::int32_t index;  ///< layer (0: embedding, then blocks, then head) or gradient bucket
+  double bytes;        ///< moved by one rank; 0 for computation
+};
+
+/// The update window as a schedule repeats it. Windows of equal kind have equal tasks.
+struct WindowShape {
+  std::int64_t first_step = 0;
+  std::int32_t steps = 1;
+  bool full_update = false;  ///< a warm-up step: everything updated synchronously
+  std::int32_t age = 0;      ///< regular windows before it, at most 2: the first ones lack
+                             ///< the updates that later ones receive
+  std::vector<std::int32_t> select_at{};  ///< steps of the window that select columns
+
+  [[nodiscard]] bool same_kind(const WindowShape& other) const {
+    return steps == other.steps && full_update == other.full_update && age == other.age &&
+           select_at == other.select_at;
+  }
+};
+
+enum class MemoryCategory : std::uint8_t {
+  kWeights,
+  kGradients,
+  kOptimizerState,
+  kSelectedState,
+  kParameterBuffer,  ///< second buffer of uploaded parameters; gathered parameters
+  kActivations,
+  kLogits,
+  kStaging,  ///< page-locked buffers that copies read and write
+  kContext,
+};
+[[nodiscard]] std::string to_string(MemoryCategory category);
+inline constexpr int kMemoryCategories = 9;
+
+enum class MemoryPlace : std::uint8_t { kGpu, kHost };  ///< one GPU; all of the node's host memory
+
+struct MemoryChange {
+  TaskId task;
+  bool at_end;  ///< takes effect when the task ends, else when it starts
+  MemoryPlace place;
+  MemoryCategory category;
+  double bytes;
+};
+
+struct MemoryAmount {
+  MemoryPlace place;
+  MemoryCategory category;
+  double bytes;
+};
+
+struct Program {
+  TaskGraph graph;
+  std::vector<TaskLabel> labels;  ///< parallel to graph.tasks()
+  std::vector<LaneInfo> lanes;    ///< parallel to graph.machine().lanes
+  std::vector<RankClass> classes;
+  std::vector<WindowShape> shapes;  ///< of the windows built
+  std::vector<Window> windows;      ///< parallel to shapes
+  std::vector<TaskId>
+      step_markers;  ///< first task of each built step on the first class's compute lane
+  std::vector<MemoryAmount> resident;  ///< held for the whole run
+  std::vector<MemoryChange> memory;    ///< of the first class's GPU and of the host, by task
+};
+
+}  // namespace zenflow::sim

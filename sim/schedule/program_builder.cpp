@@ -1,0 +1,280 @@
+#include "sim/schedule/program_builder.h"
+
+#include <utility>
+
+namespace zenflow::sim {
+
+ProgramBuilder::ProgramBuilder(const Job& job, StepPlan plan, Cluster cluster,
+                               GradientReduction reduction)
+    : job_(job),
+      plan_(std::move(plan)),
+      cluster_(std::move(cluster)),
+      reduction_(reduction),
+      element_bytes_(static_cast<double>(bytes_per_element(job.scenario.training.dtype))),
+      ranks_(static_cast<double>(job.scenario.ranks())),
+      group_(communicator(job.scenario.hardware, job.scenario.gpus, job.scenario.nodes)),
+      last_compute_(cluster_.classes.size(), kNoTask),
+      compute_before_last_(cluster_.classes.size(), kNoTask) {
+  for (const GradientBucket& bucket : plan_.buckets) {
+    const Bytes bytes(element_bytes_ * bucket.elements);
+    reduce_time_.push_back(to_picoseconds(reduction == GradientReduction::kAllReduce
+                                              ? all_reduce_time(group_, bytes)
+                                              : reduce_scatter_time(group_, bytes)));
+  }
+  for (const PlannedLayer& layer : plan_.layers) {
+    gather_time_.push_back(
+        to_picoseconds(all_gather_time(group_, Bytes(element_bytes_ * layer.parameters))));
+  }
+  resident(MemoryPlace::kGpu, MemoryCategory::kContext,
+           job.scenario.hardware.gpu.context_memory.value());
+}
+
+void ProgramBuilder::reserve(std::size_t tasks) {
+  tasks_.reserve(tasks);
+  labels_.reserve(tasks);
+  dependencies_.reserve(2 * tasks);
+}
+
+void ProgramBuilder::begin_window(const WindowShape& shape) {
+  shapes_.push_back(shape);
+  windows_.push_back({static_cast<TaskId>(tasks_.size()), kNoTask, 0});
+  step_ = static_cast<std::int32_t>(shape.first_step) - 1;
+  window_opens_ = true;
+}
+
+TaskId ProgramBuilder::add(LaneUse where, Picoseconds duration, TaskLabel label,
+                           std::span<const TaskId> after) {
+  const auto id = static_cast<TaskId>(tasks_.size());
+  tasks_.push_back({duration, where.lane, where.flow});
+  labels_.push_back(label);
+  for (const TaskId before : after) {
+    if (before != kNoTask) dependencies_.push_back({before, id});
+  }
+  return id;
+}
+
+TaskId ProgramBuilder::compute(std::size_t rank_class, Phase phase, std::int64_t index,
+                               Seconds time, std::span<const TaskId> after) {
+  const TaskId previous = last_compute_[rank_class];
+  const TaskId id =
+      add(cluster_.classes[rank_class].compute, to_picoseconds(time), label(phase, index), after);
+  if (previous != kNoTask) dependencies_.push_back({previous, id});
+  compute_before_last_[rank_class] = previous;
+  last_compute_[rank_class] = id;
+  return id;
+}
+
+TaskId ProgramBuilder::copy(std::size_t rank_class, Phase direction, std::int64_t bucket,
+                            double bytes, std::span<const TaskId> after) {
+  const RankClass& rank = cluster_.classes[rank_class];
+  const bool down = direction == Phase::kD2H;
+  const Seconds time =
+      copy_time(job_.scenario.hardware.host_link, down ? Direction::kD2H : Direction::kH2D,
+                job_.deepspeed.pin_memory, Bytes(bytes));
+  return add(down ? rank.d2h : rank.h2d, to_picoseconds(time), label(direction, bucket, bytes),
+             after);
+}
+
+TaskId ProgramBuilder::collective(Phase phase, Seconds time, std::int64_t index, double bytes,
+                                  std::span<const TaskId> after) {
+  if (job_.scenario.ranks() == 1) return kNoTask;
+  return add(cluster_.collective, to_picoseconds(time), label(phase, index, bytes), after);
+}
+
+void ProgramBuilder::memory(TaskId task, bool at_end, MemoryPlace place, MemoryCategory category,
+                            double bytes) {
+  if (bytes != 0) memory_.push_back({task, at_end, place, category, bytes});
+}
+
+void ProgramBuilder::resident(MemoryPlace place, MemoryCategory category, double bytes) {
+  if (bytes != 0) resident_.push_back({place, category, bytes});
+}
+
+TaskId ProgramBuilder::gather_layer(std::size_t layer, const ParameterGather& gather) {
+  if (!gather.enabled) return kNoTask;
+  const auto index = static_cast<std::int64_t>(layer);
+  const double whole = element_bytes_ * plan_.layers[layer].parameters;
+  After shards;
+  for (std::size_t c = 0; c < classes(); ++c) {
+    // Parameters are fetched ahead of use, at most two layers: what DeepSpeed's prefetching
+    // aims at with stage3_prefetch_bucket_size, without its dependence on element counts.
+    TaskId shard = compute_before_last_[c];
+    if (gather.from_nvme) {
+      const RankClass& rank = cluster_.classes[c];
+      const Seconds time =
+          nvme_time(*job_.scenario.hardware.nvme, NvmeAccess::kRead, Bytes(whole / ranks_));
+      shard = add(rank.nvme_read, to_picoseconds(time),
+                  label(Phase::kNvmeRead, index, whole / ranks_), {shard});
+    }
+    if (gather.from_host) shard = copy(c, Phase::kH2D, index, whole / ranks_, {{shard}});
+    shards.push_back(shard);
+  }
+  TaskId ready = shards.front();
+  if (job_.scenario.ranks() > 1) {
+    ready = add(cluster_.collective, gather_time_[layer], label(Phase::kAllGather, index, whole),
+                shards);
+  }
+  if (ready != kNoTask && (gather.from_host || job_.scenario.ranks() > 1)) {
+    memory(ready, false, MemoryPlace::kGpu, MemoryCategory::kParameterBuffer, whole);
+    return ready;
+  }
+  return kNoTask;
+}
+
+void ProgramBuilder::forward_layer(std::size_t layer, const std::vector<After>& before,
+                                   const ParameterGather& gather) {
+  const PlannedLayer& planned = plan_.layers[layer];
+  const TaskId gathered = gather_layer(layer, gather);
+  for (std::size_t c = 0; c < classes(); ++c) {
+    After after;
+    if (layer == 0) after = before[c];
+    after.push_back(gathered);
+    const TaskId previous = last_compute_[c];
+    const TaskId id = add(cluster_.classes[c].compute, planned.forward,
+                          label(Phase::kForward, static_cast<std::int64_t>(layer)), after);
+    if (previous != kNoTask) dependencies_.push_back({previous, id});
+    compute_before_last_[c] = previous;
+    last_compute_[c] = id;
+    if (c > 0) continue;
+    if (layer == 0) {
+      step_markers_.push_back(id);
+      if (std::exchange(window_opens_, false)) windows_.back().marker = id;
+    }
+    memory(id, false, MemoryPlace::kGpu, MemoryCategory::kActivations, planned.activation_bytes);
+    memory(id, false, MemoryPlace::kGpu, MemoryCategory::kLogits, planned.logit_bytes);
+    if (gathered != kNoTask) {
+      memory(id, true, MemoryPlace::kGpu, MemoryCategory::kParameterBuffer,
+             -element_bytes_ * planned.parameters);
+    }
+  }
+}
+
+void ProgramBuilder::backward_layer(std::size_t layer, const ParameterGather& gather) {
+  const PlannedLayer& planned = plan_.layers[layer];
+  const TaskId gathered = gather_layer(layer, gather);
+  const auto transient =
+      planned.logit_bytes > 0 ? MemoryCategory::kLogits : MemoryCategory::kActivations;
+  for (std::size_t c = 0; c < classes(); ++c) {
+    const TaskId previous = last_compute_[c];
+    const TaskId id =
+        add(cluster_.classes[c].compute, planned.backward,
+            label(Phase::kBackward, static_cast<std::int64_t>(layer)), {previous, gathered});
+    compute_before_last_[c] = previous;
+    last_compute_[c] = id;
+    if (c > 0) continue;
+    memory(id, false, MemoryPlace::kGpu, transient, planned.transient_bytes);
+    memory(id, false, MemoryPlace::kGpu, MemoryCategory::kGradients,
+           element_bytes_ * planned.parameters);
+    memory(id, true, MemoryPlace::kGpu, transient, -planned.transient_bytes);
+    memory(id, true, MemoryPlace::kGpu, MemoryCategory::kLogits, -planned.logit_bytes);
+    memory(id, true, MemoryPlace::kGpu, MemoryCategory::kActivations, -planned.activation_bytes);
+    if (gathered != kNoTask) {
+      memory(id, true, MemoryPlace::kGpu, MemoryCategory::kParameterBuffer,
+             -element_bytes_ * planned.parameters);
+    }
+  }
+}
+
+/// Buckets whose last gradient this layer produced are reduced over the ranks.
+void ProgramBuilder::reduce_ready_buckets(std::size_t layer, std::vector<PerClass>& reduced) {
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+    const GradientBucket& bucket = plan_.buckets[b];
+    if (bucket.ready_layer != static_cast<std::int32_t>(layer)) continue;
+    TaskId whole = kNoTask;
+    if (job_.scenario.ranks() > 1) {
+      whole = add(cluster_.collective, reduce_time_[b],
+                  label(Phase::kReduceScatter, static_cast<std::int64_t>(b),
+                        element_bytes_ * bucket.elements),
+                  last_compute_);
+      if (reduction_ == GradientReduction::kReduceScatter) {
+        memory(whole, true, MemoryPlace::kGpu, MemoryCategory::kGradients,
+               -element_bytes_ * bucket.elements * (ranks_ - 1) / ranks_);
+      }
+    }
+    for (std::size_t c = 0; c < classes(); ++c) {
+      reduced[c][b] = whole == kNoTask ? last_compute_[c] : whole;
+    }
+  }
+}
+
+std::vector<PerClass> ProgramBuilder::forward_backward(const std::vector<After>& before,
+                                                       const ParameterGather& gather) {
+  ++step_;
+  for (std::size_t layer = 0; layer < plan_.layers.size(); ++layer) {
+    forward_layer(layer, before, gather);
+  }
+  std::vector<PerClass> reduced(classes(), PerClass(plan_.buckets.size(), kNoTask));
+  for (std::size_t layer = plan_.layers.size(); layer-- > 0;) {
+    backward_layer(layer, gather);
+    reduce_ready_buckets(layer, reduced);
+  }
+  return reduced;
+}
+
+Program ProgramBuilder::finish() {
+  return {TaskGraph(cluster_.machine, std::move(tasks_), dependencies_),
+          std::move(labels_),
+          std::move(cluster_.lanes),
+          std::move(cluster_.classes),
+          std::move(shapes_),
+          std::move(windows_),
+          std::move(step_markers_),
+          std::move(resident_),
+          std::move(memory_)};
+}
+
+std::string to_string(Phase phase) {
+  switch (phase) {
+    case Phase::kForward:
+      return "forward";
+    case Phase::kBackward:
+      return "backward";
+    case Phase::kSelect:
+      return "select";
+    case Phase::kGpuUpdate:
+      return "gpu_update";
+    case Phase::kReduceScatter:
+      return "reduce_scatter";
+    case Phase::kAllGather:
+      return "all_gather";
+    case Phase::kD2H:
+      return "d2h";
+    case Phase::kH2D:
+      return "h2d";
+    case Phase::kAccumulate:
+      return "accumulate";
+    case Phase::kCpuUpdate:
+      return "cpu_update";
+    case Phase::kNvmeRead:
+      return "nvme_read";
+    case Phase::kNvmeWrite:
+      return "nvme_write";
+  }
+  return "";
+}
+
+std::string to_string(MemoryCategory category) {
+  switch (category) {
+    case MemoryCategory::kWeights:
+      return "weights";
+    case MemoryCategory::kGradients:
+      return "gradients";
+    case MemoryCategory::kOptimizerState:
+      return "optimizer_state";
+    case MemoryCategory::kSelectedState:
+      return "selected_state";
+    case MemoryCategory::kParameterBuffer:
+      return "parameter_buffer";
+    case MemoryCategory::kActivations:
+      return "activations";
+    case MemoryCategory::kLogits:
+      return "logits";
+    case MemoryCategory::kStaging:
+      return "staging";
+    case MemoryCategory::kContext:
+      return "context";
+  }
+  return "";
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,108 @@
+/// Adds tasks in issue order and remembers what they are: the tool schedules are written with.
+#pragma once
+
+#include <initializer_list>
+#include <span>
+#include <vector>
+
+#include "sim/cost/transfer_cost.h"
+#include "sim/schedule/program.h"
+#include "sim/schedule/step_plan.h"
+
+namespace zenflow::sim {
+
+/// Tasks to wait for. kNoTask entries are allowed and mean nothing.
+using After = std::vector<TaskId>;
+
+/// One task for each rank class.
+using PerClass = std::vector<TaskId>;
+
+/// How the parameters of partitioned layers come to the GPU (ZeRO stage 3).
+struct ParameterGather {
+  bool enabled = false;
+  bool from_host = false;  ///< each rank's shard is copied H2D before the all-gather
+  bool from_nvme = false;  ///< and read from NVMe before that
+};
+
+/// What happens to a bucket's gradients on the GPUs once backward has produced them.
+enum class GradientReduction : std::uint8_t {
+  kAllReduce,      ///< ZeRO stage 0: every rank keeps all gradients
+  kReduceKeepAll,  ///< stage 1: each rank needs its share, but buffers stay whole until the update
+  kReduceScatter,  ///< stages 2 and 3: each rank keeps its share
+};
+
+class ProgramBuilder {
+ public:
+  ProgramBuilder(const Job& job, StepPlan plan, Cluster cluster,
+                 GradientReduction reduction = GradientReduction::kReduceScatter);
+
+  [[nodiscard]] const StepPlan& plan() const { return plan_; }
+  [[nodiscard]] const Cluster& cluster() const { return cluster_; }
+  [[nodiscard]] std::size_t classes() const { return cluster_.classes.size(); }
+  [[nodiscard]] std::int32_t step() const { return step_; }
+  [[nodiscard]] double element_bytes() const { return element_bytes_; }
+  [[nodiscard]] double ranks() const { return ranks_; }
+  [[nodiscard]] const Communicator& group() const { return group_; }
+
+  void reserve(std::size_t tasks);
+  void begin_window(const WindowShape& shape);
+  /// Forward and backward of one step. The first forward task waits for `before[c]`.
+  /// Returns for each class the task after which each bucket's reduced gradient is on the GPU.
+  std::vector<PerClass> forward_backward(const std::vector<After>& before,
+                                         const ParameterGather& gather);
+
+  TaskId add(LaneUse where, Picoseconds duration, TaskLabel label, std::span<const TaskId> after);
+  TaskId add(LaneUse where, Picoseconds duration, TaskLabel label,
+             std::initializer_list<TaskId> after) {
+    return add(where, duration, label, std::span(after.begin(), after.size()));
+  }
+  [[nodiscard]] TaskLabel label(Phase phase, std::int64_t index, double bytes = 0) const {
+    return {phase, step_, static_cast<std::int32_t>(index), bytes};
+  }
+
+  TaskId copy(std::size_t rank_class, Phase direction, std::int64_t bucket, double bytes,
+              std::span<const TaskId> after);
+  /// On all ranks at once; `bytes` is the whole buffer. Returns kNoTask for one rank.
+  TaskId collective(Phase phase, Seconds time, std::int64_t index, double bytes,
+                    std::span<const TaskId> after);
+  TaskId last_compute(std::size_t rank_class) const { return last_compute_[rank_class]; }
+  TaskId compute(std::size_t rank_class, Phase phase, std::int64_t index, Seconds time,
+                 std::span<const TaskId> after);
+
+  /// A change of the first class's GPU memory or of the node's host memory.
+  void memory(TaskId task, bool at_end, MemoryPlace place, MemoryCategory category, double bytes);
+  void resident(MemoryPlace place, MemoryCategory category, double bytes);
+
+  [[nodiscard]] Program finish();
+
+ private:
+  void forward_layer(std::size_t layer, const std::vector<After>& before,
+                     const ParameterGather& gather);
+  void backward_layer(std::size_t layer, const ParameterGather& gather);
+  TaskId gather_layer(std::size_t layer, const ParameterGather& gather);
+  void reduce_ready_buckets(std::size_t layer, std::vector<PerClass>& reduced);
+
+  const Job& job_;
+  StepPlan plan_;
+  Cluster cluster_;
+  GradientReduction reduction_;
+  double element_bytes_;
+  double ranks_;
+  Communicator group_;
+  std::vector<Picoseconds> reduce_time_;  ///< of each bucket
+  std::vector<Picoseconds> gather_time_;  ///< of each layer
+  std::vector<Task> tasks_;
+  std::vector<TaskLabel> labels_;
+  std::vector<Dependency> dependencies_;
+  std::vector<WindowShape> shapes_;
+  std::vector<Window> windows_;
+  std::vector<TaskId> step_markers_;
+  std::vector<MemoryAmount> resident_;
+  std::vector<MemoryChange> memory_;
+  PerClass last_compute_;
+  PerClass compute_before_last_;
+  bool window_opens_ = false;
+  std::int32_t step_ = -1;
+};
+
+}  // namespace zenflow::sim

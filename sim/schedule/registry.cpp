@@ -1,0 +1,45 @@
+#include <array>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/config/reader.h"
+#include "sim/schedule/schedule.h"
+
+namespace zenflow::sim {
+
+std::span<const std::unique_ptr<const Schedule>> schedules() {
+  static const std::array<std::unique_ptr<const Schedule>, 5> all = {
+      make_gpu_only(),      make_zero_offload(), make_zero_offload_dpu(),
+      make_zero_infinity(), make_zenflow(),
+  };
+  return all;
+}
+
+const Schedule& find_schedule(std::string_view name) {
+  std::vector<std::string> known;
+  std::string list;
+  for (const auto& schedule : schedules()) {
+    if (schedule->name() == name) return *schedule;
+    known.emplace_back(schedule->name());
+    list += (list.empty() ? "" : ", ") + known.back();
+  }
+  throw Error(ErrorKind::kInput, fmt::format("schedule: no schedule named \"{}\"{}; known: {}",
+                                             name, suggestion(name, known), list));
+}
+
+std::vector<WindowShape> accumulation_windows(const Job& job, std::int64_t steps) {
+  const std::int64_t length = job.deepspeed.gradient_accumulation_steps;
+  std::vector<WindowShape> shapes;
+  for (std::int64_t first = 0; first < steps; first += length) {
+    WindowShape shape;
+    shape.first_step = first;
+    shape.steps = static_cast<std::int32_t>(length);
+    // The first windows lack the uploads that later ones wait for.
+    shape.age = static_cast<std::int32_t>(std::min<std::int64_t>(first / length, 2));
+    shapes.push_back(std::move(shape));
+  }
+  return shapes;
+}
+
+}  // namespace zenflow::sim

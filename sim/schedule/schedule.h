@@ -1,0 +1,73 @@
+/// A schedule turns a job into a task graph, and nothing else.
+///
+/// To add one: write a file with a class and a factory, and add one line to registry.cpp.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/schedule/program.h"
+
+namespace zenflow::sim {
+
+struct Staleness {
+  std::int64_t min = 0;
+  std::int64_t max = 0;
+};
+
+/// What must hold for every simulation of the schedule, from formulas alone.
+struct ClosedForm {
+  double d2h_bytes_per_step = 0;  ///< over one GPU's host link
+  double h2d_bytes_per_step = 0;
+  Staleness staleness_steps;  ///< from producing a gradient to applying it
+};
+
+class Schedule {
+ public:
+  virtual ~Schedule() = default;
+
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  [[nodiscard]] virtual std::string_view summary() const = 0;
+  [[nodiscard]] virtual std::string_view source() const = 0;
+
+  /// Throws Error(kInput) if the job lacks what the schedule needs.
+  virtual void check(const Job&) const {}
+
+  /// The windows of a run that covers at least `steps` steps.
+  [[nodiscard]] virtual std::vector<WindowShape> windows(const Job& job,
+                                                         std::int64_t steps) const = 0;
+
+  /// The graph of the given windows, one after the other.
+  [[nodiscard]] virtual Program build(const Job& job,
+                                      std::span<const WindowShape> shapes) const = 0;
+
+  [[nodiscard]] virtual ClosedForm closed_form(const Job& job) const = 0;
+
+  /// The ZenFlow knobs in force, for schedules that have them.
+  [[nodiscard]] virtual std::optional<ZenFlowSettings> zenflow(const Job&) const {
+    return std::nullopt;
+  }
+};
+
+/// All schedules, in the order in which they are listed.
+[[nodiscard]] std::span<const std::unique_ptr<const Schedule>> schedules();
+
+/// Throws Error(kInput) naming the known schedules, with a suggestion.
+[[nodiscard]] const Schedule& find_schedule(std::string_view name);
+
+/// One micro step per window times gradient_accumulation_steps: windows without ZenFlow.
+[[nodiscard]] std::vector<WindowShape> accumulation_windows(const Job& job, std::int64_t steps);
+
+// Factories; one per file.
+[[nodiscard]] std::unique_ptr<const Schedule> make_gpu_only();
+[[nodiscard]] std::unique_ptr<const Schedule> make_zero_offload();
+[[nodiscard]] std::unique_ptr<const Schedule> make_zero_offload_dpu();
+[[nodiscard]] std::unique_ptr<const Schedule> make_zero_infinity();
+[[nodiscard]] std::unique_ptr<const Schedule> make_zenflow();
+
+}  // namespace zenflow::sim

@@ -1,0 +1,37 @@
+/// One step cut into layers and gradient buckets, with GPU times: the same for all schedules.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/schedule/job.h"
+
+namespace zenflow::sim {
+
+struct PlannedLayer {
+  double parameters = 0;
+  Picoseconds forward;
+  Picoseconds backward;         ///< with recomputation, and the copy of gradients into buckets
+  double activation_bytes = 0;  ///< kept from forward to backward
+  double transient_bytes = 0;   ///< held during backward only
+  double logit_bytes = 0;
+};
+
+struct GradientBucket {
+  double elements = 0;
+  double matrix_elements = 0;
+  std::int32_t first_layer = 0;  ///< the first whose backward adds to it; layers count down
+  std::int32_t ready_layer = 0;  ///< the one whose backward completes it
+};
+
+struct StepPlan {
+  std::vector<PlannedLayer> layers;     ///< embedding, blocks, head: in forward order
+  std::vector<GradientBucket> buckets;  ///< in the order in which backward completes them
+  std::int64_t matrix_columns = 0;      ///< of all matrices: what selection exchanges
+};
+
+/// Buckets follow DeepSpeed: parameters are added in reverse order; one that would exceed
+/// reduce_bucket_size elements closes the bucket first; a larger one has a bucket of its own.
+[[nodiscard]] StepPlan plan_step(const Job& job);
+
+}  // namespace zenflow::sim

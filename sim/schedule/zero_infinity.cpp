@@ -1,0 +1,169 @@
+/// ZeRO-Infinity: parameters, gradients and optimizer state are sharded over the ranks and kept
+/// in CPU memory or on NVMe; layers are fetched before use, forward and backward; the
+/// CPU updates shard by shard while NVMe reads ahead and writes behind.
+///
+/// Where things are kept follows the DeepSpeed configuration: offload_optimizer.device nvme
+/// puts master weights and moments on NVMe, offload_param.device nvme the 16-bit parameters;
+/// otherwise they are in CPU memory.
+/// Source: Rajbhandari et al. 2021, ZeRO-Infinity (arXiv 2104.07857). Closed form: gradients
+/// once down, parameters twice up: 3 model sizes a step.
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/cost/transfer_cost.h"
+#include "sim/schedule/offload.h"
+#include "sim/schedule/schedule.h"
+
+namespace zenflow::sim {
+namespace {
+
+constexpr double kStateBytes = 12;
+// Shards in flight: one being read, one being updated, one being written.
+constexpr double kNvmeBuffers = 3;
+
+bool on_nvme(OffloadDevice device) {
+  return device == OffloadDevice::kNvme;
+}
+
+class ZeroInfinity final : public Schedule {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "zero-infinity"; }
+  [[nodiscard]] std::string_view summary() const override {
+    return "parameters and optimizer in CPU memory or on NVMe, fetched layer by layer";
+  }
+  [[nodiscard]] std::string_view source() const override {
+    return "Rajbhandari et al. 2021, ZeRO-Infinity (arXiv 2104.07857)";
+  }
+  void check(const Job& job) const override {
+    const bool wanted =
+        on_nvme(job.deepspeed.offload_optimizer) || on_nvme(job.deepspeed.offload_param);
+    if (!wanted || job.scenario.hardware.nvme) return;
+    throw Error(ErrorKind::kInput,
+                fmt::format("{}: zero_optimization: device nvme, but profile {} has no nvme block",
+                            job.scenario.deepspeed.at.text(), job.scenario.hardware.name));
+  }
+  [[nodiscard]] std::vector<WindowShape> windows(const Job& job,
+                                                 std::int64_t steps) const override {
+    return accumulation_windows(job, steps);
+  }
+  [[nodiscard]] ClosedForm closed_form(const Job& job) const override {
+    const double bytes =
+        job.partition() * static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+    return {bytes, 2 * bytes, {0, job.deepspeed.gradient_accumulation_steps - 1}};
+  }
+  [[nodiscard]] Program build(const Job& job, std::span<const WindowShape> shapes) const override;
+};
+
+class ZeroInfinityEmitter {
+ public:
+  ZeroInfinityEmitter(const Job& job, ProgramBuilder& builder, const CpuCosts& costs)
+      : job_(job),
+        builder_(builder),
+        offloader_(builder, costs),
+        state_on_nvme_(on_nvme(job.deepspeed.offload_optimizer)),
+        parameters_on_nvme_(on_nvme(job.deepspeed.offload_param)) {}
+
+  void resident_memory() {
+    const double node = job_.partition() * static_cast<double>(job_.scenario.gpus);
+    const double b = builder_.element_bytes();
+    double largest = 0;
+    for (const GradientBucket& bucket : builder_.plan().buckets) {
+      largest = std::max(largest, bucket.elements);
+    }
+    const double shard = largest / builder_.ranks() * static_cast<double>(job_.scenario.gpus);
+    builder_.resident(MemoryPlace::kHost, MemoryCategory::kOptimizerState,
+                      state_on_nvme_ ? kNvmeBuffers * kStateBytes * shard : kStateBytes * node);
+    builder_.resident(MemoryPlace::kHost, MemoryCategory::kStaging, b * node);
+    builder_.resident(MemoryPlace::kHost, MemoryCategory::kWeights,
+                      parameters_on_nvme_ ? kNvmeBuffers * b * shard : b * node);
+    if (job_.deepspeed.gradient_accumulation_steps > 1) {
+      builder_.resident(MemoryPlace::kHost, MemoryCategory::kGradients, 4 * node);
+    }
+  }
+
+  void emit(const WindowShape& shape) {
+    builder_.begin_window(shape);
+    const ParameterGather gather{
+        .enabled = true, .from_host = true, .from_nvme = parameters_on_nvme_};
+    std::vector<After> before = std::exchange(updated_, std::vector<After>(builder_.classes()));
+    before.resize(builder_.classes());
+    std::vector<PerClass> gradients;
+    std::vector<PerClass> staging;
+    for (std::int32_t step = 0; step < shape.steps; ++step) {
+      const auto reduced = builder_.forward_backward(before, gather);
+      before.assign(builder_.classes(), {});
+      gradients = offloader_.gradients_down(reduced, staging, 1.0);
+      if (shape.steps > 1) staging = gradients = offloader_.accumulate(gradients, 1.0);
+    }
+    update(gradients);
+  }
+
+ private:
+  void update(const std::vector<PerClass>& gradients) {
+    std::vector<PerClass> ready = gradients;
+    if (state_on_nvme_) ready = read_state(gradients);
+    const auto updated = offloader_.update(ready, last_of_each(gradients), 1.0);
+    updated_ = last_of_each(updated);
+    if (state_on_nvme_) write(updated, kStateBytes, 0);
+    if (parameters_on_nvme_) write(updated, builder_.element_bytes(), 1);
+  }
+
+  std::vector<PerClass> read_state(const std::vector<PerClass>& gradients) {
+    std::vector<PerClass> read(gradients.size());
+    for (std::size_t c = 0; c < gradients.size(); ++c) {
+      for (std::size_t b = 0; b < gradients[c].size(); ++b) {
+        const double bytes = kStateBytes * offloader_.shard(b, 1.0);
+        read[c].push_back(nvme(c, NvmeAccess::kRead, b, bytes, gradients[c][b]));
+      }
+    }
+    return read;
+  }
+
+  /// Also makes the next step wait: the shard's new value has to be where it is read from.
+  void write(const std::vector<PerClass>& updated, double bytes_per_parameter, int what) {
+    for (std::size_t c = 0; c < updated.size(); ++c) {
+      TaskId last = kNoTask;
+      for (std::size_t b = 0; b < updated[c].size(); ++b) {
+        const double bytes = bytes_per_parameter * offloader_.shard(b, 1.0);
+        last = nvme(c, NvmeAccess::kWrite, b, bytes, updated[c][b]);
+      }
+      if (what == 1) updated_[c].push_back(last);
+    }
+  }
+
+  TaskId nvme(std::size_t c, NvmeAccess access, std::size_t bucket, double bytes, TaskId after) {
+    const RankClass& rank = builder_.cluster().classes[c];
+    const bool reads = access == NvmeAccess::kRead;
+    const Seconds time = nvme_time(*job_.scenario.hardware.nvme, access, Bytes(bytes));
+    return builder_.add(reads ? rank.nvme_read : rank.nvme_write, to_picoseconds(time),
+                        builder_.label(reads ? Phase::kNvmeRead : Phase::kNvmeWrite,
+                                       static_cast<std::int64_t>(bucket), bytes),
+                        {after});
+  }
+
+  const Job& job_;
+  ProgramBuilder& builder_;
+  Offloader offloader_;
+  bool state_on_nvme_;
+  bool parameters_on_nvme_;
+  std::vector<After> updated_;
+};
+
+Program ZeroInfinity::build(const Job& job, std::span<const WindowShape> shapes) const {
+  const auto cores = static_cast<double>(job.scenario.hardware.host.cores);
+  const bool cast_gradient = job.deepspeed.gradient_accumulation_steps == 1;
+  const CpuCosts costs = cpu_costs(job, cores, cores, cast_gradient);
+  ProgramBuilder builder(job, plan_step(job), make_cluster(job.scenario, costs.rates));
+  ZeroInfinityEmitter emitter(job, builder, costs);
+  emitter.resident_memory();
+  for (const WindowShape& shape : shapes) emitter.emit(shape);
+  return builder.finish();
+}
+
+}  // namespace
+
+std::unique_ptr<const Schedule> make_zero_infinity() {
+  return std::make_unique<ZeroInfinity>();
+}
+
+}  // namespace zenflow::sim

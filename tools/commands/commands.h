@@ -1,0 +1,64 @@
+/// The subcommands of zenflow-sim. Each returns the exit code; failures are thrown.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/report/simulation.h"
+#include "tools/environment.h"
+
+namespace zenflow::tools {
+
+/// What every command that reads scenarios accepts.
+struct CommonOptions {
+  std::vector<std::filesystem::path> scenarios;
+  std::vector<std::string> schedules;  ///< empty: those of the scenario
+  std::vector<std::string> set;        ///< "path=value"
+  std::optional<std::string> profile;
+  std::optional<std::filesystem::path> config;
+  bool json = false;
+  bool quiet = false;
+  bool verbose = false;
+  bool overwrite = false;
+  std::optional<std::string> color;
+};
+
+struct RunOptions {
+  std::optional<std::filesystem::path> trace;
+  std::optional<std::filesystem::path> dot;
+};
+
+struct SweepOptions {
+  std::vector<std::string> vary;  ///< "key=a,b,c" or "key=low:high:step"
+  std::string format = "table";   ///< table, csv, json
+};
+
+int run_command(const CommonOptions& common, const RunOptions& options);
+int compare_command(const CommonOptions& common);
+int sweep_command(const CommonOptions& common, const SweepOptions& options);
+int explain_command(const CommonOptions& common);
+int fit_command(const CommonOptions& common);
+int list_command(const CommonOptions& common, const std::vector<std::string>& topics);
+
+/// A scenario loaded and read, with the schedules to simulate.
+struct LoadedJob {
+  sim::Job job;
+  std::vector<const sim::Schedule*> schedules;
+};
+
+/// Splits "a.b=c" at the first "="; short ZenFlow names become full paths.
+/// Throws Error(kInput) if there is no "=" or nothing before it.
+[[nodiscard]] sim::Override parse_override(const std::string& text);
+[[nodiscard]] sim::LoadOptions load_options(const CommonOptions& common,
+                                            const std::filesystem::path& scenario);
+/// Reads the job and looks its schedules up; prints the DeepSpeed warnings unless quiet.
+[[nodiscard]] LoadedJob load_job(const CommonOptions& common,
+                                 const std::filesystem::path& scenario);
+[[nodiscard]] LoadedJob finish_job(const CommonOptions& common, sim::Scenario scenario);
+[[nodiscard]] bool colored(const CommonOptions& common);
+/// "llama2_7b (6.74 B parameters) on 4 x A100 ..." for headings.
+[[nodiscard]] std::string job_heading(const sim::Job& job);
+
+}  // namespace zenflow::tools

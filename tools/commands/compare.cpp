@@ -1,0 +1,82 @@
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "sim/report/result_json.h"
+#include "sim/report/table.h"
+#include "tools/commands/commands.h"
+#include "tools/version.h"
+
+namespace zenflow::tools {
+namespace {
+
+struct Compared {
+  std::string scenario;
+  sim::SimulationResult result;
+  double speedup = 0;  ///< against zero-offload of the same scenario
+};
+
+std::vector<Compared> compare(const LoadedJob& loaded) {
+  const double baseline =
+      sim::simulate_schedule(loaded.job, sim::find_schedule("zero-offload")).step_time;
+  std::vector<Compared> rows;
+  for (const sim::Schedule* schedule : loaded.schedules) {
+    sim::SimulationResult result = sim::simulate_schedule(loaded.job, *schedule);
+    const double speedup = baseline / result.step_time;
+    rows.push_back({loaded.job.scenario.name, std::move(result), speedup});
+  }
+  return rows;
+}
+
+std::string as_table(const std::vector<Compared>& rows, bool bold) {
+  std::vector<std::vector<std::string>> cells;
+  for (const Compared& row : rows) {
+    cells.push_back(
+        {row.scenario, row.result.schedule, sim::format_milliseconds(row.result.step_time),
+         fmt::format("{:.2f}x", row.speedup), sim::format_milliseconds(row.result.stall),
+         sim::format_percent(row.result.compute / row.result.step_time),
+         fmt::format("{:.3f}", row.result.model_sizes),
+         fmt::format("{:.0f}", row.result.tokens_per_second),
+         sim::format_gib(row.result.memory.gpu.total),
+         sim::format_gib(row.result.memory.host.total), row.result.memory.fits ? "yes" : "NO"});
+  }
+  return sim::format_table(
+      {"scenario", "schedule", "step ms", "vs zero-offload", "stall ms", "GPU busy", "PCIe/step",
+       "tokens/s", "GPU memory", "host memory", "fits"},
+      cells, bold, 2);
+}
+
+}  // namespace
+
+int compare_command(const CommonOptions& common) {
+  std::vector<Compared> rows;
+  nlohmann::ordered_json documents = nlohmann::ordered_json::array();
+  for (const auto& path : common.scenarios) {
+    if (signal_exit_code() != 0) break;
+    const LoadedJob loaded = load_job(common, path);
+    std::vector<Compared> compared = compare(loaded);
+    if (common.json) {
+      std::vector<sim::SimulationResult> results;
+      for (const Compared& row : compared) results.push_back(row.result);
+      auto document =
+          nlohmann::ordered_json::parse(sim::result_json(loaded.job, results, kVersion));
+      for (std::size_t i = 0; i < compared.size(); ++i) {
+        document["results"][i]["speedup_vs_zero_offload"] = compared[i].speedup;
+      }
+      documents.push_back(std::move(document));
+    }
+    rows.insert(rows.end(), compared.begin(), compared.end());
+  }
+  if (common.json) {
+    nlohmann::ordered_json all;
+    all["schema_version"] = 1;
+    all["tool"] = "zenflow-sim";
+    all["version"] = kVersion;
+    all["scenarios"] = std::move(documents);
+    print(all.dump(2) + "\n");
+  } else {
+    print(as_table(rows, colored(common)));
+  }
+  return signal_exit_code();
+}
+
+}  // namespace zenflow::tools

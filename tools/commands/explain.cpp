@@ -1,0 +1,89 @@
+#include "sim/report/explain.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "sim/report/table.h"
+#include "tools/commands/commands.h"
+#include "tools/version.h"
+
+namespace zenflow::tools {
+namespace {
+
+double share_of(double part, const sim::Explanation& one) {
+  return part / one.result.step_time;
+}
+
+std::string as_text(const sim::Explanation& one, bool bold) {
+  std::string text =
+      fmt::format("{}: step {}, GPU computes {}, waits {}\n\n", one.result.schedule,
+                  sim::format_seconds(one.result.step_time),
+                  sim::format_seconds(one.result.compute), sim::format_seconds(one.result.stall));
+  text += "  " + one.bound + "\n\n";
+  std::vector<std::vector<std::string>> rows;
+  for (const sim::PathShare& part : one.path) {
+    rows.push_back({part.what, sim::format_milliseconds(part.time),
+                    sim::format_percent(share_of(part.time, one))});
+  }
+  text += sim::format_table({"what decides the step", "ms", "share"}, rows, bold) + "\n";
+  rows.clear();
+  for (int i = 0; i < sim::kStallCauses; ++i) {
+    const double stall = one.result.stall_by_cause[static_cast<std::size_t>(i)];
+    if (stall == 0) continue;
+    rows.push_back({sim::to_string(static_cast<sim::StallCause>(i)),
+                    sim::format_milliseconds(stall), sim::format_percent(share_of(stall, one))});
+  }
+  if (!rows.empty())
+    text += sim::format_table({"the GPU waits for", "ms", "share"}, rows, bold) + "\n";
+  rows.clear();
+  for (const sim::WhatIf& what : one.what_if) {
+    rows.push_back({sim::to_string(what.resource), sim::format_milliseconds(what.step_time),
+                    fmt::format("{:.2f}x", one.result.step_time / what.step_time)});
+  }
+  return text + sim::format_table({"twice as fast", "step ms", "gain"}, rows, bold) + "\n";
+}
+
+nlohmann::ordered_json as_json(const sim::Explanation& one) {
+  constexpr double kPerMillisecond = 1e9;
+  nlohmann::ordered_json map;
+  map["schedule"] = one.result.schedule;
+  map["step_time_ms"] = one.result.step_time / kPerMillisecond;
+  map["bound"] = one.bound;
+  map["path_ms"] = nlohmann::ordered_json::object();
+  for (const sim::PathShare& part : one.path)
+    map["path_ms"][part.what] = part.time / kPerMillisecond;
+  map["stall_by_cause_ms"] = nlohmann::ordered_json::object();
+  for (int i = 0; i < sim::kStallCauses; ++i) {
+    map["stall_by_cause_ms"][sim::to_string(static_cast<sim::StallCause>(i))] =
+        one.result.stall_by_cause[static_cast<std::size_t>(i)] / kPerMillisecond;
+  }
+  map["step_time_ms_if_twice_as_fast"] = nlohmann::ordered_json::object();
+  for (const sim::WhatIf& what : one.what_if) {
+    map["step_time_ms_if_twice_as_fast"][sim::to_string(what.resource)] =
+        what.step_time / kPerMillisecond;
+  }
+  return map;
+}
+
+}  // namespace
+
+int explain_command(const CommonOptions& common) {
+  const LoadedJob loaded = load_job(common, common.scenarios.front());
+  nlohmann::ordered_json document;
+  document["schema_version"] = 1;
+  document["tool"] = "zenflow-sim";
+  document["version"] = kVersion;
+  document["scenario"] = loaded.job.scenario.name;
+  document["explanations"] = nlohmann::ordered_json::array();
+  std::string text = job_heading(loaded.job) + "\n";
+  for (const sim::Schedule* schedule : loaded.schedules) {
+    if (signal_exit_code() != 0) break;
+    const sim::Explanation one = sim::explain(loaded.job, *schedule);
+    document["explanations"].push_back(as_json(one));
+    text += as_text(one, colored(common));
+  }
+  print(common.json ? document.dump(2) + "\n" : text);
+  return signal_exit_code();
+}
+
+}  // namespace zenflow::tools

@@ -1,0 +1,109 @@
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "sim/base/error.h"
+#include "sim/config/reader.h"
+#include "sim/report/table.h"
+#include "tools/commands/commands.h"
+#include "tools/version.h"
+
+namespace zenflow::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Listing {
+  std::string topic;
+  std::vector<std::string> header;
+  std::vector<std::vector<std::string>> rows;
+};
+
+Listing list_schedules() {
+  Listing listing{"schedules", {"schedule", "what it does", "source"}, {}};
+  for (const auto& schedule : sim::schedules()) {
+    listing.rows.push_back({std::string(schedule->name()), std::string(schedule->summary()),
+                            std::string(schedule->source())});
+  }
+  return listing;
+}
+
+Listing list_profiles() {
+  Listing listing{"profiles", {"profile", "GPUs", "host", "GPU-host link"}, {}};
+  const std::vector<fs::path> folders = profile_directories("scenarios/any");
+  for (const std::string& name : sim::list_profiles(folders)) {
+    const fs::path path = sim::find_profile(name, "", folders, {});
+    const sim::HardwareProfile profile = sim::read_hardware_profile(load_document(path));
+    listing.rows.push_back({name, fmt::format("{} x {}", profile.gpu.count, profile.gpu.name),
+                            profile.host.name, profile.host_link.kind});
+  }
+  return listing;
+}
+
+Listing list_models() {
+  Listing listing{"models", {"model", "family", "parameters", "layers", "hidden"}, {}};
+  std::vector<std::string> seen;
+  for (const fs::path& folder : model_directories()) {
+    std::vector<fs::path> files;
+    std::error_code missing;
+    for (const auto& entry : fs::directory_iterator(folder, missing)) {
+      if (entry.path().extension() == ".json") files.push_back(entry.path());
+    }
+    std::sort(files.begin(), files.end());
+    for (const fs::path& file : files) {
+      const std::string name = file.stem().string();
+      if (std::find(seen.begin(), seen.end(), name) != seen.end()) continue;
+      seen.push_back(name);
+      const sim::ModelSpec model = sim::load_model(file);
+      listing.rows.push_back({name, sim::to_string(model.family),
+                              std::to_string(model.parameters()), std::to_string(model.layers),
+                              std::to_string(model.hidden)});
+    }
+  }
+  return listing;
+}
+
+Listing list_topic(const std::string& topic) {
+  const std::array<std::string, 3> known = {"schedules", "profiles", "models"};
+  if (topic == known[0]) return list_schedules();
+  if (topic == known[1]) return list_profiles();
+  if (topic == known[2]) return list_models();
+  throw Error(ErrorKind::kInput,
+              fmt::format("list: expected schedules, profiles or models, found \"{}\"{}", topic,
+                          suggestion(topic, known)));
+}
+
+nlohmann::ordered_json as_json(const Listing& listing) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const auto& row : listing.rows) {
+    nlohmann::ordered_json map;
+    for (std::size_t i = 0; i < row.size(); ++i) map[listing.header[i]] = row[i];
+    rows.push_back(std::move(map));
+  }
+  return rows;
+}
+
+}  // namespace
+
+int list_command(const CommonOptions& common, const std::vector<std::string>& topics) {
+  nlohmann::ordered_json document;
+  document["schema_version"] = 1;
+  document["tool"] = "zenflow-sim";
+  document["version"] = kVersion;
+  std::string text;
+  for (const std::string& topic : topics) {
+    const Listing listing = list_topic(topic);
+    if (listing.rows.empty()) {
+      throw Error(ErrorKind::kRuntime, "list: no " + topic + " found beside the program or here");
+    }
+    document[topic] = as_json(listing);
+    if (!text.empty()) text += "\n";
+    text += sim::format_table(listing.header, listing.rows, colored(common), listing.header.size());
+  }
+  print(common.json ? document.dump(2) + "\n" : text);
+  return 0;
+}
+
+}  // namespace zenflow::tools

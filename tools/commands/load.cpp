@@ -1,0 +1,75 @@
+#include <array>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/config/reader.h"
+#include "tools/commands/commands.h"
+
+namespace zenflow::tools {
+
+sim::Override parse_override(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw Error(
+        ErrorKind::kInput,
+        fmt::format("--set {}: expected PATH=VALUE, e.g. training.sequence_length=1024", text));
+  }
+  return {sim::expand_short_name(text.substr(0, equals)), text.substr(equals + 1)};
+}
+
+sim::LoadOptions load_options(const CommonOptions& common, const std::filesystem::path& scenario) {
+  sim::LoadOptions options;
+  options.profile_directories = profile_directories(scenario);
+  options.profile = common.profile ? common.profile : Defaults(common.config).value("profile");
+  for (const std::string& text : common.set) options.overrides.push_back(parse_override(text));
+  return options;
+}
+
+LoadedJob finish_job(const CommonOptions& common, sim::Scenario scenario) {
+  LoadedJob loaded{sim::make_job(std::move(scenario)), {}};
+  const auto& names = common.schedules.empty() ? loaded.job.scenario.schedules : common.schedules;
+  for (const std::string& name : names) {
+    loaded.schedules.push_back(&sim::find_schedule(name));
+    loaded.schedules.back()->check(loaded.job);
+  }
+  return loaded;
+}
+
+LoadedJob load_job(const CommonOptions& common, const std::filesystem::path& scenario) {
+  LoadedJob loaded =
+      finish_job(common, sim::load_scenario(scenario, load_options(common, scenario)));
+  if (common.quiet) return loaded;
+  for (const std::string& warning : loaded.job.deepspeed.warnings) {
+    complain("zenflow-sim: warning: " + warning + "\n");
+  }
+  return loaded;
+}
+
+bool colored(const CommonOptions& common) {
+  const std::array<std::string, 3> modes = {"auto", "always", "never"};
+  const std::string mode =
+      common.color ? *common.color : Defaults(common.config).value("color").value_or("auto");
+  if (mode == modes[1]) return use_color(ColorMode::kAlways, stdout);
+  if (mode == modes[2]) return use_color(ColorMode::kNever, stdout);
+  if (mode == modes[0]) return use_color(ColorMode::kAuto, stdout);
+  throw Error(ErrorKind::kInput,
+              fmt::format("color: expected auto, always or never, found \"{}\"{}", mode,
+                          suggestion(mode, modes)));
+}
+
+std::string job_heading(const sim::Job& job) {
+  const sim::Scenario& scenario = job.scenario;
+  const auto& training = scenario.training;
+  constexpr double kBillion = 1e9;
+  std::string gpus = fmt::format("{} x {}", scenario.ranks(), scenario.hardware.gpu.name);
+  if (scenario.nodes > 1) gpus += fmt::format(" in {} nodes", scenario.nodes);
+  return fmt::format(
+      "{}: {} ({:.2f} B parameters) on {} ({}), {} sequences of {} tokens a GPU, {}{}\n",
+      scenario.name, scenario.model.name,
+      static_cast<double>(scenario.model.parameters()) / kBillion, gpus, scenario.hardware.name,
+      training.micro_batch_size_per_gpu, training.sequence_length, sim::to_string(training.dtype),
+      training.activation_checkpointing ? ", activation checkpointing" : "");
+}
+
+}  // namespace zenflow::tools

@@ -1,0 +1,176 @@
+#include "sim/report/sweep.h"
+
+#include <chrono>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "sim/base/error.h"
+#include "sim/report/result_json.h"
+#include "sim/report/table.h"
+#include "tools/commands/commands.h"
+#include "tools/version.h"
+
+namespace zenflow::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// "123 of 1000, 4 s left" on a terminal, at most ten times a second.
+class Progress {
+ public:
+  Progress(std::size_t total, bool shown) : total_(total), shown_(shown && is_terminal(stderr)) {}
+  ~Progress() {
+    if (written_) complain("\r\033[K");
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void done(std::size_t count) {
+    if (!shown_) return;
+    const auto now = Clock::now();
+    if (now - last_ < std::chrono::milliseconds(100)) return;
+    last_ = now;
+    written_ = true;
+    const double elapsed = std::chrono::duration<double>(now - begin_).count();
+    const double left = elapsed / static_cast<double>(count) * static_cast<double>(total_ - count);
+    complain(fmt::format("\r\033[K{} of {}, {:.0f} s left", count, total_, left));
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::size_t total_;
+  bool shown_;
+  bool written_ = false;
+  Clock::time_point begin_ = Clock::now();
+  Clock::time_point last_ = begin_;
+};
+
+std::vector<std::string> header(const std::vector<sim::Variation>& variations) {
+  std::vector<std::string> cells;
+  for (const sim::Variation& one : variations) cells.push_back(one.key);
+  for (const char* name : {"schedule", "step_time_ms", "gpu_compute_ms", "gpu_stall_ms",
+                           "gpu_utilization", "model_sizes_per_step", "tokens_per_second",
+                           "staleness_max", "gpu_peak_bytes", "host_peak_bytes", "fits"}) {
+    cells.emplace_back(name);
+  }
+  return cells;
+}
+
+/// The numbers of the result document, so that every format shows the same digits.
+std::vector<std::string> cells(const std::vector<sim::Override>& settings, const Json& result) {
+  std::vector<std::string> row;
+  for (const sim::Override& one : settings) row.push_back(one.value);
+  row.push_back(result["schedule"].get<std::string>());
+  for (const char* key : {"step_time_ms", "gpu_compute_ms", "gpu_stall_ms", "gpu_utilization"}) {
+    row.push_back(result[key].dump());
+  }
+  row.push_back(result["pcie"]["model_sizes_per_step"].dump());
+  row.push_back(result["tokens_per_second"].dump());
+  row.push_back(result["staleness_steps"]["max"].dump());
+  row.push_back(result["memory"]["gpu_peak_bytes"].dump());
+  row.push_back(result["memory"]["host_peak_bytes"].dump());
+  row.push_back(result["memory"]["fits"].dump());
+  return row;
+}
+
+/// Reads the scenario's files once; per point only what overrides change is read again.
+class PointReader {
+ public:
+  PointReader(const CommonOptions& common, const std::filesystem::path& scenario)
+      : scenario_(scenario),
+        options_(load_options(common, scenario)),
+        tree_(sim::load_scenario_tree(scenario, options_)) {}
+
+  sim::Job operator()(const std::vector<sim::Override>& settings) const {
+    std::vector<sim::Override> all = options_.overrides;
+    all.insert(all.end(), settings.begin(), settings.end());
+    for (const sim::Override& one : settings) {
+      if (!sim::names_a_file(one.path)) continue;
+      sim::LoadOptions changed = options_;
+      changed.overrides = all;
+      return sim::make_job(sim::load_scenario(scenario_, changed));
+    }
+    return sim::make_job(sim::read_scenario(tree_, all));
+  }
+
+ private:
+  std::filesystem::path scenario_;
+  sim::LoadOptions options_;
+  sim::ScenarioTree tree_;
+};
+
+class SweepOutput {
+ public:
+  SweepOutput(const std::string& format, const std::vector<sim::Variation>& variations)
+      : format_(format), header_(header(variations)), points_(Json::array()) {}
+
+  void add(const std::vector<sim::Override>& settings,
+           const std::vector<sim::Variation>& variations, const sim::Sweeper::Point& point) {
+    Json results = Json::parse(sim::result_json(point.job, point.results, kVersion))["results"];
+    if (format_ == "json") {
+      Json set;
+      for (std::size_t i = 0; i < settings.size(); ++i) set[variations[i].key] = settings[i].value;
+      points_.push_back({{"set", std::move(set)}, {"results", std::move(results)}});
+      return;
+    }
+    for (const Json& result : results) rows_.push_back(cells(settings, result));
+  }
+
+  [[nodiscard]] std::string text(const std::string& scenario, bool bold) const {
+    if (format_ == "table") return sim::format_table(header_, rows_, bold);
+    if (format_ == "json") {
+      Json document;
+      document["schema_version"] = 1;
+      document["tool"] = "zenflow-sim";
+      document["version"] = kVersion;
+      document["scenario"] = scenario;
+      document["points"] = points_;
+      return document.dump(2) + "\n";
+    }
+    std::string csv = sim::csv_line(header_);
+    for (const auto& row : rows_) csv += sim::csv_line(row);
+    return csv;
+  }
+
+ private:
+  std::string format_;
+  std::vector<std::string> header_;
+  std::vector<std::vector<std::string>> rows_;
+  Json points_;
+};
+
+}  // namespace
+
+int sweep_command(const CommonOptions& common, const SweepOptions& options) {
+  std::vector<sim::Variation> variations;
+  for (const std::string& text : options.vary) variations.push_back(sim::parse_variation(text));
+  const std::filesystem::path& scenario = common.scenarios.front();
+  sim::Sweeper sweeper(PointReader(common, scenario));
+  const std::size_t total = sim::combinations(variations);
+  const std::string format = common.json ? "json" : options.format;
+  SweepOutput output(format, variations);
+  Progress progress(total, !common.quiet);
+  std::string name;
+  std::vector<const sim::Schedule*> schedules;
+  for (const std::string& one : common.schedules) schedules.push_back(&sim::find_schedule(one));
+  const PointReader reader(common, scenario);
+  for (std::size_t i = 0; i < total && signal_exit_code() == 0; ++i) {
+    const std::vector<sim::Override> settings = sim::combination(variations, i);
+    if (common.schedules.empty()) {
+      // The scenario's own list, which may itself be among what is varied.
+      schedules.clear();
+      for (const std::string& one : reader(settings).scenario.schedules) {
+        schedules.push_back(&sim::find_schedule(one));
+      }
+    }
+    const sim::Sweeper::Point point = sweeper.simulate(settings, schedules);
+    name = point.job.scenario.name;
+    output.add(settings, variations, point);
+    progress.done(i + 1);
+  }
+  print(output.text(name, colored(common)));
+  return signal_exit_code();
+}
+
+}  // namespace zenflow::tools

@@ -1,0 +1,142 @@
+#include "tools/environment.h"
+
+#include <array>
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "sim/base/error.h"
+#include "sim/config/document.h"
+#include "sim/config/reader.h"
+
+namespace zenflow::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+volatile std::sig_atomic_t caught_signal = 0;
+
+extern "C" void note_signal(int number) {
+  caught_signal = number;
+}
+
+std::optional<std::string> variable(const char* name) {
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  return std::string(text);
+}
+
+/// Folders that may hold what ships with the program: the source tree it was built in, or
+/// share/zenflow-sim of the place it was installed to.
+std::vector<fs::path> shipped_roots() {
+  std::vector<fs::path> roots;
+  std::error_code error;
+  fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  if (error) return roots;
+  roots.push_back(folder.parent_path() / "share" / "zenflow-sim");
+  constexpr int kBuildDepth = 4;  // build/PRESET/tools/zenflow-sim
+  for (int i = 0; i < kBuildDepth && folder.has_relative_path(); ++i) {
+    roots.push_back(folder);
+    folder = folder.parent_path();
+  }
+  return roots;
+}
+
+std::optional<fs::path> default_config_file() {
+  if (const auto home = variable("XDG_CONFIG_HOME")) return fs::path(*home) / "zenflow/config.yaml";
+  if (const auto home = variable("HOME")) return fs::path(*home) / ".config/zenflow/config.yaml";
+  return std::nullopt;
+}
+
+}  // namespace
+
+int run_program(const char* name, const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    complain(fmt::format("{}: {}\n", name, error.what()));
+    return static_cast<int>(error.kind());
+  } catch (const std::bad_alloc&) {
+    complain(fmt::format("{}: out of memory\n", name));
+  } catch (const std::exception& error) {
+    complain(fmt::format("{}: internal error: {}\n", name, error.what()));
+  }
+  return static_cast<int>(ErrorKind::kRuntime);
+}
+
+void catch_signals() {
+  for (const int number : {SIGINT, SIGTERM}) {
+    struct sigaction action {};
+    action.sa_handler = note_signal;
+    // One more signal ends the program at once.
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    sigaction(number, &action, nullptr);
+  }
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+int signal_exit_code() {
+  constexpr int kSignalBase = 128;
+  return caught_signal == 0 ? 0 : kSignalBase + caught_signal;
+}
+
+bool is_terminal(std::FILE* stream) {
+  return ::isatty(::fileno(stream)) == 1;
+}
+
+bool use_color(ColorMode mode, std::FILE* stream) {
+  if (mode != ColorMode::kAuto) return mode == ColorMode::kAlways;
+  return is_terminal(stream) && !variable("NO_COLOR") &&
+         variable("TERM").value_or("dumb") != "dumb";
+}
+
+Defaults::Defaults(const std::optional<fs::path>& config) {
+  const std::optional<fs::path> file = config ? config : default_config_file();
+  std::error_code missing;
+  if (!file || (!config && !fs::exists(*file, missing))) return;
+  const Node root = load_document(*file);
+  MapReader map(root, "");
+  for (const char* key : {"profile", "color"}) {
+    if (const auto value = map.optional(key)) from_file_[key] = value->string();
+  }
+  map.reject_unknown_keys();
+}
+
+std::optional<std::string> Defaults::value(const std::string& option) const {
+  std::string name = "ZENFLOW_";
+  for (const char c : option) name += c == '-' ? '_' : static_cast<char>(std::toupper(c));
+  if (auto text = variable(name.c_str())) return text;
+  const auto entry = from_file_.find(option);
+  if (entry == from_file_.end()) return std::nullopt;
+  return entry->second;
+}
+
+std::vector<fs::path> profile_directories(const fs::path& scenario) {
+  std::vector<fs::path> folders = {scenario.parent_path() / ".." / "profiles", "profiles"};
+  if (const auto home = variable("XDG_DATA_HOME"))
+    folders.push_back(fs::path(*home) / "zenflow/profiles");
+  for (const fs::path& root : shipped_roots()) folders.push_back(root / "profiles");
+  return folders;
+}
+
+std::vector<fs::path> model_directories() {
+  std::vector<fs::path> folders = {"scenarios/models"};
+  for (const fs::path& root : shipped_roots()) folders.push_back(root / "scenarios" / "models");
+  return folders;
+}
+
+void print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    throw Error(ErrorKind::kRuntime, "cannot write to standard output");
+  }
+}
+
+void complain(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+}  // namespace zenflow::tools

@@ -1,0 +1,52 @@
+/// What programs take from their surroundings: streams, colours, signals, defaults, exit codes.
+#pragma once
+
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace zenflow::tools {
+
+/// Runs `body`; a thrown Error becomes its message on stderr and its kind's exit code.
+int run_program(const char* name, const std::function<int()>& body);
+
+/// SIGINT and SIGTERM set a flag instead of ending the program, so that partial results
+/// can be written.
+void catch_signals();
+/// 128 + the number of the signal caught, or 0.
+[[nodiscard]] int signal_exit_code();
+
+enum class ColorMode { kAuto, kAlways, kNever };
+/// Whether `stream` gets colours: the mode, NO_COLOR, TERM and whether it is a terminal.
+[[nodiscard]] bool use_color(ColorMode mode, std::FILE* stream);
+[[nodiscard]] bool is_terminal(std::FILE* stream);
+
+/// Values for options not given as flags: ZENFLOW_* variables, then the configuration file
+/// ($XDG_CONFIG_HOME/zenflow/config.yaml, or the one named by --config).
+class Defaults {
+ public:
+  /// Throws Error(kInput) if the file is named but unreadable, or has unknown keys.
+  explicit Defaults(const std::optional<std::filesystem::path>& config);
+  /// `option`: "profile", "color".
+  [[nodiscard]] std::optional<std::string> value(const std::string& option) const;
+
+ private:
+  std::map<std::string, std::string> from_file_;
+};
+
+/// Where profiles are found for a scenario: beside its folder, here, and with the program.
+[[nodiscard]] std::vector<std::filesystem::path> profile_directories(
+    const std::filesystem::path& scenario);
+/// Folders with the model configurations that ship with the program.
+[[nodiscard]] std::vector<std::filesystem::path> model_directories();
+
+/// Writes to stdout. Throws Error(kRuntime) if that fails (a closed pipe, a full disk).
+void print(const std::string& text);
+/// Writes to stderr.
+void complain(const std::string& text);
+
+}  // namespace zenflow::tools
