@@ -57,6 +57,11 @@ struct Execution {
 /// and the remaining work of its running task. Windows must be equal in structure when their
 /// phases are: the same tasks with the same dependencies at the same offsets, reaching back at
 /// most one window. `windows` ascend.
+/// The tasks of one period are compared, not trusted to be alike. Not taken for steady: phases
+/// or sizes that do not go on with the same period to the last window, and a lane that has run
+/// out of tasks although windows from `begin` on have some for it (it ran ahead to the end of
+/// the graph, where it would go on if there were more windows).
+/// Throws Error(kRuntime) if windows do not ascend or do not contain their marker.
 /// Steady-state results are the same as those of `simulate(graph)` for every task that ended.
 [[nodiscard]] Execution simulate_until_steady(const TaskGraph& graph,
                                               std::span<const Window> windows);

@@ -47,7 +47,7 @@ SimulationResult with_hardware(const Job& job, const Schedule& schedule, Resourc
 /// The lane kind, or for work on the GPU and on collectives what it does.
 std::string path_name(const Program& program, TaskId id) {
   const LaneKind lane = program.lanes[program.graph.tasks()[id].lane].kind;
-  if (lane == LaneKind::kCompute || lane == LaneKind::kCollective) {
+  if (lane == LaneKind::kCompute || lane == LaneKind::kCollective || lane == LaneKind::kGather) {
     return to_string(program.labels[id].phase);
   }
   return to_string(lane);

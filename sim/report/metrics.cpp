@@ -18,6 +18,7 @@ StallCause cause_of(LaneKind lane, Phase phase) {
     case LaneKind::kH2D:
       return StallCause::kH2D;
     case LaneKind::kCollective:
+    case LaneKind::kGather:
       return StallCause::kCollective;
     case LaneKind::kCpuUpdate:
     case LaneKind::kCpuAccumulate:

@@ -14,6 +14,7 @@ TrackKind track_kind(LaneKind kind) {
   switch (kind) {
     case LaneKind::kCompute:
     case LaneKind::kCollective:
+    case LaneKind::kGather:
       return TrackKind::kGpuKernels;
     case LaneKind::kD2H:
     case LaneKind::kH2D:

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "sim/cost/transfer_cost.h"
+
 namespace zenflow::sim {
 namespace {
 
@@ -91,12 +93,12 @@ class Links {
 
   [[nodiscard]] const std::vector<Link>& links() const { return links_; }
 
- private:
   LinkId add(std::string name, BytesPerSecond capacity) {
     links_.push_back({std::move(name), capacity});
     return static_cast<LinkId>(links_.size() - 1);
   }
 
+ private:
   const Scenario& scenario_;
   std::vector<Link> links_;
   std::vector<LinkId> sockets_;
@@ -137,8 +139,11 @@ std::vector<int> colour_ranks(const Links& links, std::int64_t gpus) {
 
 class ClusterBuilder {
  public:
-  ClusterBuilder(const Scenario& scenario, const RankRates& rates)
-      : scenario_(scenario), rates_(rates), links_(scenario) {}
+  ClusterBuilder(const Scenario& scenario, const RankRates& rates, bool background_gather)
+      : scenario_(scenario),
+        rates_(rates),
+        background_gather_(background_gather),
+        links_(scenario) {}
 
   Cluster build() {
     const std::vector<int> colours = colour_ranks(links_, scenario_.gpus);
@@ -149,15 +154,27 @@ class ClusterBuilder {
     }
     cluster_.classes.resize(members_.size());
     for (std::size_t i = 0; i < members_.size(); ++i) add_class(i);
-    if (scenario_.ranks() > 1) {
-      cluster_.collective = {add_lane(LaneKind::kCollective, -1, ""), kNoFlow};
-    }
+    if (scenario_.ranks() > 1) add_collectives();
     cluster_.machine.links = links_.links();
     prune_links();
     return std::move(cluster_);
   }
 
  private:
+  /// Collectives of several streams pass over the same links between GPUs.
+  void add_collectives() {
+    const BytesPerSecond rate =
+        communicator(scenario_.hardware, scenario_.gpus, scenario_.nodes).bandwidth;
+    const LinkId link = links_.add("gpu_link", rate);
+    const auto add = [&](LaneKind kind) {
+      cluster_.machine.flows.push_back({rate, {{link, 1.0}}});
+      return LaneUse{add_lane(kind, -1, ""),
+                     static_cast<FlowId>(cluster_.machine.flows.size() - 1)};
+    };
+    cluster_.collective = add(LaneKind::kCollective);
+    if (background_gather_) cluster_.gather = add(LaneKind::kGather);
+  }
+
   void add_class(std::size_t index) {
     RankClass& one = cluster_.classes[index];
     one.multiplicity = static_cast<std::int64_t>(members_[index].size());
@@ -230,16 +247,22 @@ class ClusterBuilder {
       for (LinkUse& use : flow.uses) use.link = renumbered[use.link];
     }
     machine.links = std::move(kept);
+    const auto forget_if_free = [&machine](LaneUse& use) {
+      if (use.flow != kNoFlow && machine.flows[use.flow].uses.empty()) use.flow = kNoFlow;
+    };
+    forget_if_free(cluster_.collective);
+    forget_if_free(cluster_.gather);
     for (RankClass& one : cluster_.classes) {
       for (LaneUse* use : {&one.d2h, &one.h2d, &one.cpu_update, &one.cpu_accumulate, &one.nvme_read,
                            &one.nvme_write}) {
-        if (use->flow != kNoFlow && machine.flows[use->flow].uses.empty()) use->flow = kNoFlow;
+        forget_if_free(*use);
       }
     }
   }
 
   const Scenario& scenario_;
   const RankRates& rates_;
+  bool background_gather_;
   Links links_;
   std::vector<std::vector<std::int64_t>> members_;  ///< ranks of each class
   Cluster cluster_;
@@ -257,6 +280,8 @@ std::string to_string(LaneKind kind) {
       return "h2d";
     case LaneKind::kCollective:
       return "collective";
+    case LaneKind::kGather:
+      return "gather";
     case LaneKind::kCpuUpdate:
       return "cpu_update";
     case LaneKind::kCpuAccumulate:
@@ -269,8 +294,8 @@ std::string to_string(LaneKind kind) {
   return "";
 }
 
-Cluster make_cluster(const Scenario& scenario, const RankRates& rates) {
-  return ClusterBuilder(scenario, rates).build();
+Cluster make_cluster(const Scenario& scenario, const RankRates& rates, bool background_gather) {
+  return ClusterBuilder(scenario, rates, background_gather).build();
 }
 
 }  // namespace zenflow::sim

@@ -20,13 +20,14 @@ enum class LaneKind : std::uint8_t {
   kD2H,
   kH2D,
   kCollective,
+  kGather,  ///< all-gathers beside the step's own collectives, on a stream of their own
   kCpuUpdate,
   kCpuAccumulate,
   kNvmeRead,
   kNvmeWrite,
 };
 [[nodiscard]] std::string to_string(LaneKind kind);
-inline constexpr int kLaneKinds = 8;
+inline constexpr int kLaneKinds = 9;
 
 struct LaneInfo {
   LaneKind kind;
@@ -64,8 +65,11 @@ struct Cluster {
   std::vector<LaneInfo> lanes;  ///< parallel to machine.lanes
   std::vector<RankClass> classes;
   LaneUse collective;
+  LaneUse gather;  ///< shares the GPU links with `collective`
 };
 
-[[nodiscard]] Cluster make_cluster(const Scenario& scenario, const RankRates& rates);
+/// `background_gather`: whether the schedule gathers parameters beside the step's collectives.
+[[nodiscard]] Cluster make_cluster(const Scenario& scenario, const RankRates& rates,
+                                   bool background_gather = false);
 
 }  // namespace zenflow::sim

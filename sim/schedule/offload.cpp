@@ -102,6 +102,20 @@ TaskId Offloader::gather_parameters(const std::vector<After>& after, double shar
   return builder_.collective(phase, all_gather_time(builder_.group(), Bytes(bytes)), 0, bytes, all);
 }
 
+std::vector<After> Offloader::gather_buckets(const std::vector<PerClass>& up, double share) {
+  if (builder_.ranks() == 1) return last_of_each(up);
+  TaskId last = kNoTask;
+  for (std::size_t b = 0; b < builder_.plan().buckets.size(); ++b) {
+    After arrived;
+    for (const PerClass& one : up) arrived.push_back(one[b]);
+    const double bytes = builder_.element_bytes() * builder_.plan().buckets[b].elements * share;
+    last = builder_.add(
+        builder_.cluster().gather, to_picoseconds(all_gather_time(builder_.group(), Bytes(bytes))),
+        builder_.label(Phase::kAllGather, static_cast<std::int64_t>(b), bytes), arrived);
+  }
+  return {up.size(), After{last}};
+}
+
 std::vector<After> last_of_each(const std::vector<PerClass>& tasks) {
   std::vector<After> last;
   for (const PerClass& one : tasks) last.push_back({one.back()});

@@ -39,6 +39,9 @@ class Offloader {
   /// All ranks gather `share` of the parameters from each other, after `after`. One rank:
   /// kNoTask.
   TaskId gather_parameters(const std::vector<After>& after, double share, Phase phase);
+  /// All ranks gather each bucket as soon as every rank's copy of it has come up, on a stream of
+  /// its own. Returns the last task of each class to wait for; one rank: its last copy.
+  std::vector<After> gather_buckets(const std::vector<PerClass>& up, double share);
 
   [[nodiscard]] double shard(std::size_t bucket, double share) const {
     return builder_.plan().buckets[bucket].elements * share / builder_.ranks();

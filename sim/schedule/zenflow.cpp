@@ -6,8 +6,14 @@
 ///   gpu compute   |fwd bwd sel|fwd bwd sel |fwd bwd sel|fwd bwd sel |swap, fwd ...
 ///   d2h             (1-k) per bucket in every backward
 ///   cpu sums          + + + +    + + + +
-///   cpu optimizer                          |update of w's sums, bucket by bucket|
-///   h2d                                       (1-k) per bucket, into a second buffer
+///   cpu optimizer                          |update of w's sums  |
+///   h2d, gather                                                 |(1-k) per bucket|
+///
+/// Window boundaries are where the threads meet: the parameters that came up into the second
+/// buffer are swapped in, and the optimizer is handed the window's sums. The upload begins when
+/// the update is complete, as it does in the blog's ZeRO-Offload timeline: the I/O bars of
+/// its ZenFlow runs are what one upload a window takes, 0.9 M / (4 x 25 GB/s), and would be
+/// near zero if uploads hid behind the update.
 ///
 /// Source: ZenFlow (arXiv 2505.12242), DeepSpeed blog deepspeed-zenflow. Closed forms: traffic
 /// (1-k)(1 + 1/S) model sizes a step; staleness S .. 2S-1. Without overlap_step the GPU waits
@@ -120,9 +126,10 @@ void resident_memory(const Job& job, ProgramBuilder& builder) {
                    b * (job.deepspeed.zero_stage == 3 ? p : all));
   builder.resident(MemoryPlace::kGpu, MemoryCategory::kSelectedState,
                    kStateBytes * settings_of(job).topk_ratio * p);
-  // Uploads land beside the weights in use until the window ends.
+  // Uploads land, and are gathered, beside the weights in use until the window ends.
   if (overlap) {
-    builder.resident(MemoryPlace::kGpu, MemoryCategory::kParameterBuffer, b * deferred * p);
+    builder.resident(MemoryPlace::kGpu, MemoryCategory::kParameterBuffer,
+                     b * deferred * (job.deepspeed.zero_stage == 3 ? p : all));
   }
   builder.resident(MemoryPlace::kHost, MemoryCategory::kOptimizerState, kStateBytes * node);
   builder.resident(MemoryPlace::kHost, MemoryCategory::kGradients,
@@ -139,6 +146,7 @@ class ZenFlowEmitter {
         deferred_(builder, deferred),
         full_(builder, full),
         share_(kept_share(job)),
+        overlap_(settings_of(job).overlap_step),
         partitioned_(job.deepspeed.zero_stage == 3) {}
 
   void emit(const WindowShape& shape) {
@@ -148,15 +156,15 @@ class ZenFlowEmitter {
       warm_up_step(before);
       return;
     }
-    // The update of the window before runs beside this one; its tasks are issued here, so
-    // that no window refers further back than to the one before it.
-    if (!sums_.empty()) update_deferred();
+    // The update of the window before is handed over at the boundary and runs beside this
+    // window; its tasks are issued here, so that none refers back further than one window.
+    if (!sums_.empty()) update_deferred(before);
     for (std::int32_t step = 0; step < shape.steps; ++step) {
       const bool selects =
           std::find(shape.select_at.begin(), shape.select_at.end(), step) != shape.select_at.end();
       micro_step(step == 0 ? before : std::vector<After>(selected_ready_), selects);
     }
-    if (!settings_of(job_).overlap_step) update_deferred();
+    if (!overlap_) update_deferred(std::vector<After>(builder_.classes()));
   }
 
  private:
@@ -204,13 +212,16 @@ class ZenFlowEmitter {
     for (After& after : selected_ready_) after = {gathered};
   }
 
-  void update_deferred() {
+  /// `boundary`: what the window's first forward waits for too.
+  void update_deferred(std::vector<After> also) {
     // Clipping needs the norm of all gradients, known once the step's selected update is.
-    std::vector<After> also;
-    for (std::size_t c = 0; c < builder_.classes(); ++c) also.push_back({builder_.last_compute(c)});
+    for (std::size_t c = 0; c < builder_.classes(); ++c) {
+      also[c].push_back(builder_.last_compute(c));
+    }
     const auto updated = deferred_.update(std::exchange(sums_, {}), also, share_);
-    uploaded_ =
-        last_of_each(deferred_.parameters_up(updated, {builder_.classes(), After{}}, share_));
+    const auto up = deferred_.parameters_up(updated, last_of_each(updated), share_);
+    gathered_ = overlap_ && !partitioned_;
+    uploaded_ = gathered_ ? deferred_.gather_buckets(up, share_) : last_of_each(up);
     uploaded_share_ = share_;
   }
 
@@ -220,6 +231,7 @@ class ZenFlowEmitter {
     const auto updated = full_.update(down, last_of_each(down), 1.0);
     uploaded_ = last_of_each(full_.parameters_up(updated, last_of_each(updated), 1.0));
     uploaded_share_ = 1.0;
+    gathered_ = false;
     selected_ready_.clear();
   }
 
@@ -232,7 +244,7 @@ class ZenFlowEmitter {
       ready[c].insert(ready[c].end(), uploaded[c].begin(), uploaded[c].end());
       ready[c].push_back(builder_.last_compute(c));
     }
-    if (partitioned_) return ready;
+    if (partitioned_ || gathered_) return ready;
     const TaskId gathered = deferred_.gather_parameters(ready, uploaded_share_, Phase::kAllGather);
     if (gathered != kNoTask) ready.assign(ready.size(), {gathered});
     return ready;
@@ -247,7 +259,9 @@ class ZenFlowEmitter {
   Offloader deferred_;
   Offloader full_;
   double share_;
+  bool overlap_;
   bool partitioned_;
+  bool gathered_ = false;  ///< uploads have been gathered already
   double uploaded_share_ = 1.0;
   std::vector<PerClass> sums_;             ///< complete fp32 sums of each bucket
   std::vector<PerClass> sums_in_staging_;  ///< last reader of each staging buffer
@@ -265,7 +279,9 @@ Program ZenFlow::build(const Job& job, std::span<const WindowShape> shapes) cons
   const CpuCosts deferred = cpu_costs(job, split ? (1 - reserved) * cores : cores,
                                       split ? reserved * cores : cores, false);
   const CpuCosts full = cpu_costs(job, cores, cores, true);
-  ProgramBuilder builder(job, plan_step(job), make_cluster(job.scenario, deferred.rates));
+  ProgramBuilder builder(job, plan_step(job),
+                         make_cluster(job.scenario, deferred.rates,
+                                      settings.overlap_step && job.deepspeed.zero_stage < 3));
   resident_memory(job, builder);
   ZenFlowEmitter emitter(job, builder, deferred, full);
   for (const WindowShape& shape : shapes) emitter.emit(shape);

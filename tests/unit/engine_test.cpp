@@ -430,8 +430,8 @@ TEST(UntilSteady, WindowsThatDifferAreNotAlikeWhateverTheirPhase) {
 }
 
 // The windows before count as far as they have not ended. At the starts of windows 1 and 2 the
-// copy of the window before runs and nothing else is left of it; but if task x of window 1 is
-// behind its copy, instead of done on the compute lane, the next change comes elsewhere.
+// copy of the window before runs. Task x of window 0 is done; those of windows 1 and 2, if they
+// are behind their copies instead, are not, and what d2h does next differs.
 TEST(UntilSteady, WhatIsLeftOfTheWindowBeforeCounts) {
   const auto steady_with = [](LaneId lane_of_x) {
     Periodic graph;
@@ -441,7 +441,7 @@ TEST(UntilSteady, WhatIsLeftOfTheWindowBeforeCounts) {
       graph.add(1, kCompute);
       const TaskId copy = graph.add(8, kD2h);
       graph.dependencies.push_back({step, copy});
-      graph.add(0, window == 1 ? lane_of_x : kCompute);
+      graph.add(0, window == 0 ? kCompute : lane_of_x);
     }
     return graph.until_steady().steady;
   };

@@ -84,7 +84,7 @@ TEST(FairShare, RoundingDoesNotSlowFlowsThatJustFit) {
 // Flow 0 alone fills the link, within rounding; what is left for flow 1, a difference of large
 // numbers, is 0 here. The level must not fall: flow 1 weighs next to nothing.
 TEST(FairShare, RoundingDoesNotStarveAFlowOfLittleWeight) {
-  const Machine net = machine({1e9}, {flow(1e9, {{0, 1.0}}), flow(2e9, {{0, 1e-13}})});
+  const Machine net = machine({1e9}, {flow(1e9, {{0, 1.0}}), flow(2e9, {{0, 8e-13}})});
   EXPECT_THAT(rates(net, {0, 1}), ElementsAre(1e9, DoubleNear(1e9, 1.0)));
 }
 
