@@ -11,5 +11,7 @@ target_compile_options(zenflow_warnings INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:${_cxx}>"
   "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${_host}>"
   "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${ZENFLOW_WERROR}>>:-Werror=all-warnings>")
-# Results must be identical bit for bit on every build type: no contraction of a*b+c.
-target_compile_options(zenflow_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>")
+# Results must be identical bit for bit on every build type and device: no contraction of a*b+c.
+target_compile_options(zenflow_warnings INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>"
+  "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;-Xcompiler=-ffp-contract=off>")

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <tuple>
 #include <utility>
 
 namespace zenflow::sim {
@@ -124,28 +123,39 @@ void add_traffic(const Program& program, std::size_t index, WindowMetrics& metri
 }
 
 struct TimedChange {
-  Picoseconds time;
-  bool allocates;
-  std::size_t order;
-  const MemoryChange* change;
+  std::int64_t key;     ///< twice the time, one more for allocations
+  std::uint32_t index;  ///< into Program::memory
+
+  [[nodiscard]] Picoseconds time() const { return {key / 2}; }
+  friend auto operator<=>(const TimedChange&, const TimedChange&) = default;
 };
 
 /// Frees come before allocations of the same instant: the engine lets the freed go first.
+/// A lane's starts, and its ends, are in order of time already, so this is a merge.
 std::vector<TimedChange> changes_in_time(const Program& program, const Execution& execution,
                                          MemoryPlace place) {
-  std::vector<TimedChange> changes;
-  changes.reserve(program.memory.size());
-  for (std::size_t i = 0; i < program.memory.size(); ++i) {
+  const auto tasks = program.graph.tasks();
+  std::vector<std::vector<TimedChange>> streams(4 * program.lanes.size());
+  for (std::uint32_t i = 0; i < program.memory.size(); ++i) {
     const MemoryChange& change = program.memory[i];
     if (change.place != place) continue;
     const Span& span = execution.spans[change.task];
-    const Picoseconds time = change.at_end ? span.end : span.start;
-    if (time.count >= 0) changes.push_back({time, change.bytes > 0, i, &change});
+    const std::int64_t time = (change.at_end ? span.end : span.start).count;
+    if (time < 0) continue;
+    const bool allocates = change.bytes > 0;
+    const std::size_t stream =
+        4U * tasks[change.task].lane + (change.at_end ? 2U : 0U) + (allocates ? 1U : 0U);
+    streams[stream].push_back({2 * time + (allocates ? 1 : 0), i});
   }
-  std::sort(changes.begin(), changes.end(), [](const TimedChange& a, const TimedChange& b) {
-    return std::tie(a.time, a.allocates, a.order) < std::tie(b.time, b.allocates, b.order);
-  });
-  return changes;
+  std::vector<TimedChange> merged;
+  std::vector<TimedChange> both;
+  for (const std::vector<TimedChange>& stream : streams) {
+    if (stream.empty()) continue;
+    both.resize(merged.size() + stream.size());
+    std::merge(merged.begin(), merged.end(), stream.begin(), stream.end(), both.begin());
+    merged.swap(both);
+  }
+  return merged;
 }
 
 using Categories = std::array<double, kMemoryCategories>;
@@ -156,6 +166,10 @@ Categories resident_memory(const Program& program, MemoryPlace place) {
     if (amount.place == place) held[static_cast<std::size_t>(amount.category)] += amount.bytes;
   }
   return held;
+}
+
+void apply(const MemoryChange& change, Categories& held) {
+  held[static_cast<std::size_t>(change.category)] += change.bytes;
 }
 
 double total(const Categories& held) {
@@ -237,11 +251,11 @@ std::vector<MemorySample> memory_timeline(const Program& program, const Executio
   Categories held = resident_memory(program, place);
   std::vector<MemorySample> samples = {{Picoseconds{0}, held}};
   for (const TimedChange& change : changes_in_time(program, execution, place)) {
-    held[static_cast<std::size_t>(change.change->category)] += change.change->bytes;
-    if (samples.back().time == change.time) {
+    apply(program.memory[change.index], held);
+    if (samples.back().time == change.time()) {
       samples.back().by_category = held;
     } else {
-      samples.push_back({change.time, held});
+      samples.push_back({change.time(), held});
     }
   }
   return samples;
@@ -251,7 +265,7 @@ MemoryPeak memory_peak(const Program& program, const Execution& execution, Memor
   Categories held = resident_memory(program, place);
   MemoryPeak peak{total(held), held};
   for (const TimedChange& change : changes_in_time(program, execution, place)) {
-    held[static_cast<std::size_t>(change.change->category)] += change.change->bytes;
+    apply(program.memory[change.index], held);
     if (const double now = total(held); now > peak.total) peak = {now, held};
   }
   return peak;

@@ -9,8 +9,8 @@
 namespace zenflow::sim {
 namespace {
 
-// Windows simulated of a stretch of equal ones, at first: two to settle, two to compare.
-constexpr std::size_t kFirstTry = 4;
+// Windows simulated of a stretch of equal ones, at first; twice as many if they do not repeat.
+constexpr std::size_t kFirstTry = 2;
 
 /// The windows of a whole run and which of them are averaged.
 struct RunPlan {

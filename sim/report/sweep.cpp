@@ -113,15 +113,16 @@ std::vector<Override> combination(const std::vector<Variation>& variations, std:
 }
 
 Sweeper::Point Sweeper::simulate(const std::vector<Override>& settings,
-                                 const std::vector<const Schedule*>& schedules) {
+                                 const std::vector<std::string>& schedules) {
   Point point{read_(settings), {}};
-  for (const Schedule* schedule : schedules) {
-    schedule->check(point.job);
-    const bool has_knobs = schedule->zenflow(point.job).has_value();
-    const std::string key = settings_key(*schedule, has_knobs, settings);
+  for (const std::string& name : schedules.empty() ? point.job.scenario.schedules : schedules) {
+    const Schedule& schedule = find_schedule(name);
+    schedule.check(point.job);
+    const bool has_knobs = schedule.zenflow(point.job).has_value();
+    const std::string key = settings_key(schedule, has_knobs, settings);
     auto known = known_.find(key);
     if (known == known_.end()) {
-      known = known_.emplace(key, simulate_schedule(point.job, *schedule)).first;
+      known = known_.emplace(key, simulate_schedule(point.job, schedule)).first;
     }
     point.results.push_back(known->second);
   }

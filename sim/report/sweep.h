@@ -39,8 +39,9 @@ class Sweeper {
     Job job;
     std::vector<SimulationResult> results;
   };
+  /// `schedules`: names; empty for those of the scenario.
   [[nodiscard]] Point simulate(const std::vector<Override>& settings,
-                               const std::vector<const Schedule*>& schedules);
+                               const std::vector<std::string>& schedules);
 
  private:
   Reader read_;

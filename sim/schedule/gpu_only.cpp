@@ -66,6 +66,7 @@ Program GpuOnly::build(const Job& job, std::span<const WindowShape> shapes) cons
   const int stage = job.deepspeed.zero_stage;
   ProgramBuilder builder(job, plan_step(job), make_cluster(job.scenario, costs.rates),
                          reduction(stage));
+  builder.reserve(shapes);
   resident_memory(job, builder);
   Offloader offloader(builder, costs);
   std::vector<After> before(builder.classes());

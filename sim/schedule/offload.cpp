@@ -39,9 +39,9 @@ std::vector<PerClass> Offloader::gradients_down(const std::vector<PerClass>& red
   for (std::size_t c = 0; c < reduced.size(); ++c) {
     for (std::size_t b = 0; b < reduced[c].size(); ++b) {
       const double bytes = builder_.element_bytes() * shard(b, share);
-      After after = {reduced[c][b]};
-      if (!staging_free.empty()) after.push_back(staging_free[c][b]);
-      const TaskId id = builder_.copy(c, Phase::kD2H, static_cast<std::int64_t>(b), bytes, after);
+      const TaskId free = staging_free.empty() ? kNoTask : staging_free[c][b];
+      const TaskId id =
+          builder_.copy(c, Phase::kD2H, static_cast<std::int64_t>(b), bytes, {reduced[c][b], free});
       if (c == 0) {
         builder_.memory(id, true, MemoryPlace::kGpu, MemoryCategory::kGradients, -bytes);
       }
@@ -64,6 +64,10 @@ std::vector<PerClass> Offloader::accumulate(const std::vector<PerClass>& down, d
   return done;
 }
 
+void Offloader::wait_for(TaskId task, const After& also) {
+  for (const TaskId before : also) builder_.also_after(task, before);
+}
+
 std::vector<PerClass> Offloader::update(const std::vector<PerClass>& ready,
                                         const std::vector<After>& also, double share) {
   std::vector<PerClass> updated(ready.size());
@@ -84,10 +88,10 @@ std::vector<PerClass> Offloader::parameters_up(const std::vector<PerClass>& upda
   std::vector<PerClass> up(updated.size());
   for (std::size_t c = 0; c < updated.size(); ++c) {
     for (std::size_t b = 0; b < updated[c].size(); ++b) {
-      After after = {updated[c][b]};
-      if (b == 0) after.insert(after.end(), also[c].begin(), also[c].end());
-      up[c].push_back(builder_.copy(c, Phase::kH2D, static_cast<std::int64_t>(b),
-                                    builder_.element_bytes() * shard(b, share), after));
+      const TaskId id = builder_.copy(c, Phase::kH2D, static_cast<std::int64_t>(b),
+                                      builder_.element_bytes() * shard(b, share), {updated[c][b]});
+      if (b == 0) wait_for(id, also[c]);
+      up[c].push_back(id);
     }
   }
   return up;

@@ -48,6 +48,8 @@ class Offloader {
   }
 
  private:
+  void wait_for(TaskId task, const After& also);
+
   ProgramBuilder& builder_;
   const CpuCosts& costs_;
 };

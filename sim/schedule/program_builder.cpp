@@ -21,6 +21,10 @@ ProgramBuilder::ProgramBuilder(const Job& job, StepPlan plan, Cluster cluster,
                                               ? all_reduce_time(group_, bytes)
                                               : reduce_scatter_time(group_, bytes)));
   }
+  ready_buckets_.resize(plan_.layers.size());
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+    ready_buckets_[static_cast<std::size_t>(plan_.buckets[b].ready_layer)].push_back(b);
+  }
   for (const PlannedLayer& layer : plan_.layers) {
     gather_time_.push_back(
         to_picoseconds(all_gather_time(group_, Bytes(element_bytes_ * layer.parameters))));
@@ -29,10 +33,18 @@ ProgramBuilder::ProgramBuilder(const Job& job, StepPlan plan, Cluster cluster,
            job.scenario.hardware.gpu.context_memory.value());
 }
 
-void ProgramBuilder::reserve(std::size_t tasks) {
+void ProgramBuilder::reserve(std::span<const WindowShape> shapes) {
+  std::size_t steps = 0;
+  for (const WindowShape& shape : shapes) steps += static_cast<std::size_t>(shape.steps);
+  // A step: each layer forward and backward, each bucket reduced, down and summed; a window:
+  // each bucket updated, up and gathered. Gathers of partitioned layers grow the rest.
+  const std::size_t layers = 2 * plan_.layers.size() + 4;
+  const std::size_t buckets = 3 * plan_.buckets.size();
+  const std::size_t tasks = classes() * (steps * (layers + buckets) + shapes.size() * buckets);
   tasks_.reserve(tasks);
   labels_.reserve(tasks);
   dependencies_.reserve(2 * tasks);
+  memory_.reserve(steps * (4 * layers + buckets));
 }
 
 void ProgramBuilder::begin_window(const WindowShape& shape) {
@@ -106,7 +118,7 @@ TaskId ProgramBuilder::gather_layer(std::size_t layer, const ParameterGather& ga
       shard = add(rank.nvme_read, to_picoseconds(time),
                   label(Phase::kNvmeRead, index, whole / ranks_), {shard});
     }
-    if (gather.from_host) shard = copy(c, Phase::kH2D, index, whole / ranks_, {{shard}});
+    if (gather.from_host) shard = copy(c, Phase::kH2D, index, whole / ranks_, {shard});
     shards.push_back(shard);
   }
   TaskId ready = shards.front();
@@ -126,13 +138,13 @@ void ProgramBuilder::forward_layer(std::size_t layer, const std::vector<After>& 
   const PlannedLayer& planned = plan_.layers[layer];
   const TaskId gathered = gather_layer(layer, gather);
   for (std::size_t c = 0; c < classes(); ++c) {
-    After after;
-    if (layer == 0) after = before[c];
-    after.push_back(gathered);
     const TaskId previous = last_compute_[c];
-    const TaskId id = add(cluster_.classes[c].compute, planned.forward,
-                          label(Phase::kForward, static_cast<std::int64_t>(layer)), after);
-    if (previous != kNoTask) dependencies_.push_back({previous, id});
+    const TaskId id =
+        add(cluster_.classes[c].compute, planned.forward,
+            label(Phase::kForward, static_cast<std::int64_t>(layer)), {previous, gathered});
+    if (layer == 0) {
+      for (const TaskId one : before[c]) also_after(id, one);
+    }
     compute_before_last_[c] = previous;
     last_compute_[c] = id;
     if (c > 0) continue;
@@ -177,9 +189,8 @@ void ProgramBuilder::backward_layer(std::size_t layer, const ParameterGather& ga
 
 /// Buckets whose last gradient this layer produced are reduced over the ranks.
 void ProgramBuilder::reduce_ready_buckets(std::size_t layer, std::vector<PerClass>& reduced) {
-  for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+  for (const std::size_t b : ready_buckets_[layer]) {
     const GradientBucket& bucket = plan_.buckets[b];
-    if (bucket.ready_layer != static_cast<std::int32_t>(layer)) continue;
     TaskId whole = kNoTask;
     if (job_.scenario.ranks() > 1) {
       whole = add(cluster_.collective, reduce_time_[b],

@@ -44,7 +44,8 @@ class ProgramBuilder {
   [[nodiscard]] double ranks() const { return ranks_; }
   [[nodiscard]] const Communicator& group() const { return group_; }
 
-  void reserve(std::size_t tasks);
+  /// Makes room for the windows to come. Optional; only saves time.
+  void reserve(std::span<const WindowShape> shapes);
   void begin_window(const WindowShape& shape);
   /// Forward and backward of one step. The first forward task waits for `before[c]`.
   /// Returns for each class the task after which each bucket's reduced gradient is on the GPU.
@@ -62,6 +63,14 @@ class ProgramBuilder {
 
   TaskId copy(std::size_t rank_class, Phase direction, std::int64_t bucket, double bytes,
               std::span<const TaskId> after);
+  TaskId copy(std::size_t rank_class, Phase direction, std::int64_t bucket, double bytes,
+              std::initializer_list<TaskId> after) {
+    return copy(rank_class, direction, bucket, bytes, std::span(after.begin(), after.size()));
+  }
+  /// One more task that `task`, the one added last, waits for.
+  void also_after(TaskId task, TaskId before) {
+    if (before != kNoTask) dependencies_.push_back({before, task});
+  }
   /// On all ranks at once; `bytes` is the whole buffer. Returns kNoTask for one rank.
   TaskId collective(Phase phase, Seconds time, std::int64_t index, double bytes,
                     std::span<const TaskId> after);
@@ -89,8 +98,9 @@ class ProgramBuilder {
   double element_bytes_;
   double ranks_;
   Communicator group_;
-  std::vector<Picoseconds> reduce_time_;  ///< of each bucket
-  std::vector<Picoseconds> gather_time_;  ///< of each layer
+  std::vector<Picoseconds> reduce_time_;                 ///< of each bucket
+  std::vector<std::vector<std::size_t>> ready_buckets_;  ///< by the layer that completes them
+  std::vector<Picoseconds> gather_time_;                 ///< of each layer
   std::vector<Task> tasks_;
   std::vector<TaskLabel> labels_;
   std::vector<Dependency> dependencies_;

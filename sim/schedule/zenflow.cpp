@@ -101,7 +101,7 @@ std::vector<WindowShape> ZenFlow::windows(const Job& job, std::int64_t steps) co
     shapes.push_back({.first_step = first,
                       .steps = static_cast<std::int32_t>(window_of(job)),
                       .full_update = false,
-                      .age = std::min(count, 3),
+                      .age = std::min(count, 2),
                       .select_at = selections(job, first)});
   }
   return shapes;
@@ -282,6 +282,7 @@ Program ZenFlow::build(const Job& job, std::span<const WindowShape> shapes) cons
   ProgramBuilder builder(job, plan_step(job),
                          make_cluster(job.scenario, deferred.rates,
                                       settings.overlap_step && job.deepspeed.zero_stage < 3));
+  builder.reserve(shapes);
   resident_memory(job, builder);
   ZenFlowEmitter emitter(job, builder, deferred, full);
   for (const WindowShape& shape : shapes) emitter.emit(shape);

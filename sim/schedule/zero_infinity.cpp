@@ -155,6 +155,7 @@ Program ZeroInfinity::build(const Job& job, std::span<const WindowShape> shapes)
   const CpuCosts costs = cpu_costs(job, cores, cores, cast_gradient);
   ProgramBuilder builder(job, plan_step(job), make_cluster(job.scenario, costs.rates));
   ZeroInfinityEmitter emitter(job, builder, costs);
+  builder.reserve(shapes);
   emitter.resident_memory();
   for (const WindowShape& shape : shapes) emitter.emit(shape);
   return builder.finish();

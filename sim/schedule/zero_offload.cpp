@@ -127,6 +127,7 @@ Program ZeroOffload::build(const Job& job, std::span<const WindowShape> shapes) 
   const bool cast_gradient = job.deepspeed.gradient_accumulation_steps == 1;
   const CpuCosts costs = cpu_costs(job, cores, cores, cast_gradient);
   ProgramBuilder builder(job, plan_step(job), make_cluster(job.scenario, costs.rates));
+  builder.reserve(shapes);
   resident_memory(job, builder, delayed_);
   ZeroOffloadEmitter emitter(job, builder, costs, delayed_);
   for (const WindowShape& shape : shapes) emitter.emit(shape);

@@ -1,0 +1,44 @@
+/// L1 and L2 norm of every column of a matrix: how ZenFlow ranks columns of a gradient.
+///
+/// Arithmetic, the same in every implementation, so that results agree bit for bit. For each
+/// column, with x_r its element in row r as fp32 (exact from bf16), r ascending from 0:
+///   l1 = 0;  l1 = l1 + |x_r|
+///   s  = 0;  s  = s + x_r * x_r     the product is rounded before the sum: no fma
+///   l2 = sqrt(s)
+/// All in fp32, IEEE 754, rounded to nearest even, denormals kept. A NaN in a column makes
+/// both of its norms kNormNaN (hardware differs in the bits of a computed NaN); an infinity
+/// makes them infinite. The square overflows from |x| = 2^64 on, and the norm is infinite then.
+///
+/// Cost: each element is read once, 4 or 2 bytes, and 4 operations; bound by memory.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/bf16/bf16.h"
+
+namespace zenflow::kernels {
+
+/// Elements of [rows, columns], row-major; row r starts at values + r * row_stride.
+template <class Element>
+struct MatrixView {
+  const Element* values;
+  std::size_t rows;
+  std::size_t columns;
+  std::size_t row_stride;  ///< in elements, at least `columns`
+};
+
+/// Where the norms go: two arrays of [columns] each, overwritten.
+struct ColumnNorms {
+  float* l1;
+  float* l2;
+};
+
+inline constexpr float kNormNaN = std::bit_cast<float>(std::uint32_t{0x7FC00000});
+
+/// The reference. No rows give norms of 0, no columns give nothing.
+void column_norms_scalar(const MatrixView<float>& matrix, ColumnNorms norms);
+void column_norms_scalar(const MatrixView<Bf16>& matrix, ColumnNorms norms);
+
+}  // namespace zenflow::kernels

@@ -1,0 +1,477 @@
+// Simulated runs against answers found another way: closed forms of traffic, of staleness and of
+// whole steps; and shortened runs against runs of which every window is simulated.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "sim/report/simulation.h"
+#include "sim/schedule/step_plan.h"
+#include "tests/support/small_jobs.h"
+
+namespace zenflow::sim {
+namespace {
+
+using testing::contended_node;
+using testing::JobOptions;
+using testing::make_small_job;
+using testing::round_node;
+using testing::small_gpt2;
+using testing::tiny_llama;
+using testing::tiny_opt;
+
+constexpr double kRelative = 1e-9;
+
+void expect_close(double found, double expected, const char* what) {
+  EXPECT_NEAR(found, expected, kRelative * std::max(std::abs(expected), 1e-300)) << what;
+}
+
+ModelSpec model(int index) {
+  if (index == 0) return tiny_llama();
+  return index == 1 ? tiny_opt() : small_gpt2();
+}
+
+HardwareProfile node(int contended, std::int64_t gpus) {
+  return contended != 0 ? contended_node(gpus) : round_node(gpus);
+}
+
+/// Every combination of the knobs that change the shape of a run.
+std::vector<JobOptions> zenflow_options() {
+  std::vector<JobOptions> all;
+  for (const std::int64_t gpus : {1, 2, 4}) {
+    for (const char* s : {"1", "2", "3", "4", "8"}) {
+      for (const double k : {0.05, 0.1, 0.5}) {
+        for (const bool overlap : {false, true}) {
+          for (const std::int64_t warm_up : {0, 3}) {
+            for (const char* select : {"0", "5", "64"}) {
+              JobOptions one;
+              one.gpus = gpus;
+              one.update_interval = s;
+              one.topk_ratio = k;
+              one.overlap_step = overlap;
+              one.warm_up = warm_up;
+              one.select_interval = select;
+              one.reduce_bucket_size = 9000;
+              all.push_back(one);
+            }
+          }
+        }
+      }
+    }
+  }
+  return all;
+}
+
+std::string described(const JobOptions& one) {
+  return fmt::format("N={} S={} k={} overlap={} warm-up={} select={} stage={} accumulation={}",
+                     one.gpus, one.update_interval, one.topk_ratio, one.overlap_step, one.warm_up,
+                     one.select_interval, one.stage, one.accumulation);
+}
+
+// ---- a shortened run says what a whole run says ----
+
+/// Averages of a run of which every window was simulated, over the same windows.
+SimulationResult averaged(const FullRun& run) {
+  const std::vector<WindowMetrics> windows = window_metrics(run.program, run.execution);
+  SimulationResult result;
+  const auto length = static_cast<std::size_t>(run.program.shapes[run.measured_begin].steps);
+  const auto count = static_cast<double>(run.measured_end - run.measured_begin);
+  result.step_times.assign(length, 0.0);
+  for (std::size_t i = run.measured_begin; i < run.measured_end; ++i) {
+    EXPECT_EQ(windows[i].step_times.size(), length);
+    for (std::size_t step = 0; step < length; ++step) {
+      result.step_times[step] += static_cast<double>(windows[i].step_times[step].count) / count;
+    }
+    result.compute += windows[i].compute;
+    for (std::size_t cause = 0; cause < kStallCauses; ++cause) {
+      result.stall_by_cause[cause] += windows[i].stall[cause];
+    }
+    result.d2h_bytes += windows[i].d2h_bytes;
+    result.h2d_bytes += windows[i].h2d_bytes;
+  }
+  const double steps = count * static_cast<double>(length);
+  for (const double time : result.step_times) {
+    result.step_time += time / static_cast<double>(length);
+  }
+  result.compute /= steps;
+  for (double& stall : result.stall_by_cause) {
+    stall /= steps;
+    result.stall += stall;
+  }
+  result.d2h_bytes /= steps;
+  result.h2d_bytes /= steps;
+  return result;
+}
+
+/// Returns whether fewer windows were simulated than the run has.
+bool expect_shortened_run_equals_whole_run(const Job& job, const Schedule& schedule) {
+  const SimulationResult shortened = simulate_schedule(job, schedule);
+  const FullRun whole = simulate_fully(job, schedule);
+  const SimulationResult expected = averaged(whole);
+  EXPECT_EQ(shortened.step_times, expected.step_times);
+  EXPECT_EQ(shortened.step_time, expected.step_time);
+  EXPECT_EQ(shortened.compute, expected.compute);
+  EXPECT_EQ(shortened.stall, expected.stall);
+  EXPECT_EQ(shortened.stall_by_cause, expected.stall_by_cause);
+  EXPECT_EQ(shortened.d2h_bytes, expected.d2h_bytes);
+  EXPECT_EQ(shortened.h2d_bytes, expected.h2d_bytes);
+  EXPECT_EQ(shortened.measured_windows,
+            static_cast<std::int64_t>(whole.measured_end - whole.measured_begin));
+  for (const MemoryPlace place : {MemoryPlace::kGpu, MemoryPlace::kHost}) {
+    const MemoryPeak peak = memory_peak(whole.program, whole.execution, place);
+    const MemoryPeak& found =
+        place == MemoryPlace::kGpu ? shortened.memory.gpu : shortened.memory.host;
+    // Sums of changes that cancel exactly in theory and to rounding in floating point.
+    EXPECT_NEAR(found.total, peak.total, kRelative * peak.total);
+  }
+  return static_cast<std::size_t>(shortened.simulated_windows) < whole.program.windows.size();
+}
+
+/// Index: node (2) x model (2) x schedule (5).
+class ShortenedRun : public ::testing::TestWithParam<int> {};
+
+TEST_P(ShortenedRun, EqualsTheWholeRunExactly) {
+  const int contended = GetParam() % 2;
+  const int which_model = GetParam() / 2 % 2;
+  const Schedule& schedule = *schedules()[static_cast<std::size_t>(GetParam() / 4)];
+  const bool is_zenflow = schedule.name() == "zenflow";
+  std::vector<JobOptions> cases;
+  for (const JobOptions& one : zenflow_options()) {
+    if (is_zenflow && one.topk_ratio == 0.1) cases.push_back(one);
+    const bool plain = one.update_interval == "1" && one.topk_ratio == 0.1 && one.overlap_step &&
+                       one.warm_up == 0 && one.select_interval == "64";
+    if (is_zenflow || !plain) continue;
+    for (const std::int64_t accumulation : {1, 2, 5}) {
+      cases.push_back(one);
+      cases.back().accumulation = accumulation;
+    }
+  }
+  int skipped_windows = 0;
+  for (JobOptions one : cases) {
+    for (const int stage : {0, 1, 2, 3}) {
+      if (stage < 2 && schedule.name() != "gpu-only") continue;
+      one.stage = stage;
+      one.run = {.warmup_steps = 7, .steps = 90};
+      SCOPED_TRACE(std::string(schedule.name()) + " " + described(one));
+      const Job job = make_small_job(node(contended, one.gpus), model(which_model), one);
+      skipped_windows += expect_shortened_run_equals_whole_run(job, schedule) ? 1 : 0;
+      if (HasFailure()) return;  // one report is enough
+    }
+  }
+  EXPECT_GT(skipped_windows, 0) << "no run was shortened, so nothing was shown";
+}
+INSTANTIATE_TEST_SUITE_P(AllSchedules, ShortenedRun, ::testing::Range(0, 20));
+
+// The CPU falls behind or keeps up, copies hide or not: the regimes of a larger model.
+TEST(ShortenedRun, EqualsTheWholeRunInEveryRegime) {
+  for (const auto& schedule : schedules()) {
+    for (const double cpu : {0.05, 1.0, 10.0}) {
+      for (const double link : {0.1, 1.0, 4.0}) {
+        for (const std::int64_t gpus : {1, 4}) {
+          for (const char* s : {"2", "4", "7"}) {
+            JobOptions one;
+            one.gpus = gpus;
+            one.reduce_bucket_size = 5'000'000;
+            one.update_interval = s;
+            one.select_interval = "9";
+            one.warm_up = 2;
+            one.run = {.warmup_steps = 5, .steps = 60};
+            one.training = {.micro_batch_size_per_gpu = 4, .sequence_length = 256};
+            HardwareProfile hardware = contended_node(gpus);
+            hardware.host.adam_bandwidth = cpu * hardware.host.adam_bandwidth;
+            hardware.host.elementwise_bandwidth = cpu * hardware.host.elementwise_bandwidth;
+            hardware.host_link.pinned.h2d = link * hardware.host_link.pinned.h2d;
+            hardware.host_link.pinned.d2h = link * hardware.host_link.pinned.d2h;
+            SCOPED_TRACE(fmt::format("{} cpu x{} link x{} {}", schedule->name(), cpu, link,
+                                     described(one)));
+            expect_shortened_run_equals_whole_run(
+                make_small_job(hardware, small_gpt2(), one), *schedule);
+            if (HasFailure()) return;
+            if (schedule->name() != "zenflow") break;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(ShortenedRun, EqualsTheWholeRunWithClassesThatDiffer) {
+  for (const auto& schedule : schedules()) {
+    JobOptions one;
+    one.gpus = 3;
+    one.reduce_bucket_size = 9000;
+    one.run = {.warmup_steps = 6, .steps = 40};
+    HardwareProfile hardware = contended_node(3);
+    hardware.host_link.switches[0].gpus = {0, 1};
+    SCOPED_TRACE(schedule->name());
+    expect_shortened_run_equals_whole_run(make_small_job(hardware, tiny_llama(), one), *schedule);
+  }
+}
+
+TEST(ShortenedRun, EqualsTheWholeRunFromNvme) {
+  const Schedule& schedule = find_schedule("zero-infinity");
+  for (const char* optimizer : {"cpu", "nvme"}) {
+    for (const char* parameters : {"cpu", "nvme"}) {
+      for (const std::int64_t gpus : {1, 2}) {
+        JobOptions one;
+        one.gpus = gpus;
+        one.stage = 3;
+        one.optimizer_device = optimizer;
+        one.parameter_device = parameters;
+        one.reduce_bucket_size = 9000;
+        one.run = {.warmup_steps = 6, .steps = 40};
+        SCOPED_TRACE(fmt::format("optimizer {} parameters {} N={}", optimizer, parameters, gpus));
+        expect_shortened_run_equals_whole_run(
+            make_small_job(contended_node(gpus), tiny_opt(), one), schedule);
+      }
+    }
+  }
+}
+
+// ---- traffic and staleness ----
+
+class Traffic : public ::testing::TestWithParam<std::int64_t> {};
+
+TEST_P(Traffic, OfZenFlowFollowsTheClosedForm) {
+  const Schedule& schedule = find_schedule("zenflow");
+  for (JobOptions one : zenflow_options()) {
+    if (one.gpus != GetParam()) continue;
+    for (const int which_model : {0, 1}) {
+      one.run = {.warmup_steps = 2, .steps = 8};
+      SCOPED_TRACE(described(one));
+      const Job job = make_small_job(node(1, one.gpus), model(which_model), one);
+      const SimulationResult result = simulate_schedule(job, schedule);
+      const ClosedForm closed = schedule.closed_form(job);
+      const double s = std::stod(one.update_interval);
+      const double bytes = 2.0 * static_cast<double>(job.scenario.model.parameters()) /
+                           static_cast<double>(one.gpus);
+      expect_close(result.d2h_bytes, closed.d2h_bytes_per_step, "d2h");
+      expect_close(result.h2d_bytes, closed.h2d_bytes_per_step, "h2d");
+      expect_close(closed.d2h_bytes_per_step, (1 - one.topk_ratio) * bytes, "d2h by hand");
+      expect_close(closed.h2d_bytes_per_step, (1 - one.topk_ratio) * bytes / s, "h2d by hand");
+      expect_close(result.model_sizes, (1 - one.topk_ratio) * (1 + 1 / s), "model sizes");
+      const auto delay = static_cast<std::int64_t>(one.overlap_step ? s : 0);
+      EXPECT_EQ(result.staleness.min, delay);
+      EXPECT_EQ(result.staleness.max, delay + static_cast<std::int64_t>(s) - 1);
+      if (HasFailure()) return;
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Ranks, Traffic, ::testing::Values(1, 2, 4));
+
+TEST(TrafficOfTheOthers, FollowsTheClosedForm) {
+  for (const auto& schedule : schedules()) {
+    if (schedule->name() == "zenflow") continue;
+    for (const std::int64_t gpus : {1, 2, 4}) {
+      for (const std::int64_t accumulation : {1, 2, 3}) {
+        for (const int stage : {2, 3}) {
+          for (const int which_model : {0, 1}) {
+            JobOptions one;
+            one.gpus = gpus;
+            one.stage = stage;
+            one.accumulation = accumulation;
+            one.reduce_bucket_size = 9000;
+            SCOPED_TRACE(std::string(schedule->name()) + " " + described(one));
+            const Job job = make_small_job(contended_node(gpus), model(which_model), one);
+            const SimulationResult result = simulate_schedule(job, *schedule);
+            const ClosedForm closed = schedule->closed_form(job);
+            expect_close(result.d2h_bytes, closed.d2h_bytes_per_step, "d2h");
+            expect_close(result.h2d_bytes, closed.h2d_bytes_per_step, "h2d");
+            EXPECT_EQ(result.staleness.min, closed.staleness_steps.min);
+            EXPECT_EQ(result.staleness.max, closed.staleness_steps.max);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(TrafficOfTheOthers, IsInModelSizesWhatThePapersSay) {
+  const auto model_sizes = [](const char* name, std::int64_t gpus, int stage) {
+    JobOptions one;
+    one.gpus = gpus;
+    one.stage = stage;
+    const Job job = make_small_job(contended_node(gpus), tiny_llama(), one);
+    return simulate_schedule(job, find_schedule(name)).model_sizes;
+  };
+  for (const std::int64_t gpus : {1, 2, 4}) {
+    EXPECT_EQ(model_sizes("gpu-only", gpus, 2), 0.0);
+    expect_close(model_sizes("zero-offload", gpus, 2), 2.0, "zero-offload");
+    expect_close(model_sizes("zero-offload-dpu", gpus, 2), 2.0, "zero-offload-dpu");
+    expect_close(model_sizes("zero-infinity", gpus, 3), 3.0, "zero-infinity");
+    expect_close(model_sizes("zenflow", gpus, 2), 1.125, "zenflow, k = 0.1, S = 4");
+  }
+}
+
+// ---- whole steps ----
+
+/// Pieces of a step of a plan on one GPU of round_node, computed here from the formulas of
+/// docs and headers, in seconds.
+struct Pieces {
+  double compute = 0;           ///< forward and backward
+  double last_backward = 0;     ///< backward of the layers below the head
+  std::vector<double> elements; ///< of buckets
+};
+
+Pieces pieces(const Job& job) {
+  const StepPlan plan = plan_step(job);
+  Pieces one;
+  for (const PlannedLayer& layer : plan.layers) {
+    one.compute += to_seconds(layer.forward + layer.backward).value();
+  }
+  for (const GradientBucket& bucket : plan.buckets) one.elements.push_back(bucket.elements);
+  return one;
+}
+
+// Seconds per parameter on round_node, all 32 cores, bf16, gradient cast first:
+//   Adam 28 B at 160 GB/s; scale 8 B, two casts of 6 B at min(200, 32 x 10) = 200 GB/s.
+constexpr double kUpdateWithCast = 28 / 160e9 + (8 + 6 + 6) / 200e9;
+
+TEST(ZeroOffloadStep, IsTheSumOfItsPartsWithOneBucket) {
+  // One bucket: nothing can be copied before the backward pass is over, and nothing overlaps.
+  for (const int which_model : {0, 1, 2}) {
+    const Job job = make_small_job(round_node(), model(which_model), JobOptions{});
+    const Pieces one = pieces(job);
+    ASSERT_EQ(one.elements.size(), 1U);
+    const double parameters = static_cast<double>(job.scenario.model.parameters());
+    ASSERT_EQ(one.elements[0], parameters);
+    const double down = 10e-6 + 2 * parameters / 10e9;
+    const double up = 10e-6 + 2 * parameters / 20e9;
+    const double expected = one.compute + down + parameters * kUpdateWithCast + up;
+    const SimulationResult result = simulate_schedule(job, find_schedule("zero-offload"));
+    // Each of the few tasks is rounded to a picosecond.
+    EXPECT_NEAR(result.step_time, expected * 1e12, 20.0);
+    EXPECT_NEAR(result.compute, one.compute * 1e12, 20.0);
+    using enum StallCause;
+    const auto stall = [&](StallCause cause) {
+      return result.stall_by_cause[static_cast<std::size_t>(cause)];
+    };
+    EXPECT_NEAR(stall(kD2H), down * 1e12, 2.0);
+    EXPECT_NEAR(stall(kCpuUpdate), parameters * kUpdateWithCast * 1e12, 2.0);
+    EXPECT_NEAR(stall(kH2D), up * 1e12, 2.0);
+    EXPECT_EQ(stall(kLaunch), 0.0);
+  }
+}
+
+TEST(ZeroOffloadStep, ExposesOnlyTheCopiesThatBackwardDoesNotHide) {
+  // Several buckets: a bucket's copy starts when its last layer's backward has ended and the
+  // copy before it has. The update starts when all are down, the upload when all are updated.
+  JobOptions options;
+  options.reduce_bucket_size = 3'000'000;
+  const Job job = make_small_job(round_node(), small_gpt2(), options);
+  const StepPlan plan = plan_step(job);
+  ASSERT_GT(plan.buckets.size(), 5U);
+  double now = 0;
+  for (const PlannedLayer& layer : plan.layers) now += to_seconds(layer.forward).value();
+  std::vector<double> backward_end(plan.layers.size());
+  for (std::size_t layer = plan.layers.size(); layer-- > 0;) {
+    now += to_seconds(plan.layers[layer].backward).value();
+    backward_end[layer] = now;
+  }
+  double down = 0;
+  double update = 0;
+  double up = 0;
+  for (const GradientBucket& bucket : plan.buckets) {
+    down = std::max(down, backward_end[static_cast<std::size_t>(bucket.ready_layer)]) + 10e-6 +
+           2 * bucket.elements / 10e9;
+    update += bucket.elements * kUpdateWithCast;
+    up += 10e-6 + 2 * bucket.elements / 20e9;
+  }
+  const SimulationResult result = simulate_schedule(job, find_schedule("zero-offload"));
+  EXPECT_NEAR(result.step_time, (down + update + up) * 1e12, 100.0);
+  EXPECT_NEAR(result.stall, (down - now + update + up) * 1e12, 100.0);
+}
+
+TEST(GpuOnlyStep, IsComputeAloneOnOneGpu) {
+  const Job job = make_small_job(round_node(), small_gpt2(), JobOptions{});
+  const double parameters = static_cast<double>(job.scenario.model.parameters());
+  // Adam reads and writes fp32 weight and moments (24 B), reads the gradient and writes the
+  // weight (2 + 2 B), at 0.8 x 1000 GB/s, in one kernel of 5 us.
+  const double update = parameters * 28 / 800e9 + 5e-6;
+  const SimulationResult result = simulate_schedule(job, find_schedule("gpu-only"));
+  EXPECT_NEAR(result.step_time, (pieces(job).compute + update) * 1e12, 20.0);
+  EXPECT_EQ(result.stall, 0.0);
+}
+
+/// GPU time that ZenFlow adds to a step: the selected update; k P parameters of 28 B.
+double selected_update(const Job& job, double k) {
+  return k * static_cast<double>(job.scenario.model.parameters()) * 28 / 800e9 + 5e-6;
+}
+
+TEST(ZenFlowWindow, IsComputeAloneWhenTheCpuKeepsUp) {
+  JobOptions options;
+  options.select_interval = "0";
+  options.training = {.micro_batch_size_per_gpu = 8, .sequence_length = 512};
+  HardwareProfile hardware = round_node();
+  hardware.host.adam_bandwidth = 100 * hardware.host.adam_bandwidth;
+  hardware.host.elementwise_bandwidth = 100 * hardware.host.elementwise_bandwidth;
+  hardware.host.core_bandwidth = 100 * hardware.host.core_bandwidth;
+  hardware.host.dram_bandwidth = 100 * hardware.host.dram_bandwidth;
+  hardware.host_link.pinned.d2h = 10 * hardware.host_link.pinned.d2h;
+  hardware.host_link.pinned.h2d = 10 * hardware.host_link.pinned.h2d;
+  hardware.host_link.pinned.bidirectional = 10 * hardware.host_link.pinned.bidirectional;
+  const Job job = make_small_job(hardware, small_gpt2(), options);
+  const SimulationResult result = simulate_schedule(job, find_schedule("zenflow"));
+  const double gpu = pieces(job).compute + selected_update(job, 0.1);
+  EXPECT_NEAR(result.compute, gpu * 1e12, 20.0);
+  // The selected columns' gradients and sums need not come down before the next step.
+  EXPECT_NEAR(result.step_time, gpu * 1e12, 0.01 * gpu * 1e12);
+  EXPECT_EQ(result.stall_by_cause[static_cast<std::size_t>(StallCause::kCpuUpdate)], 0.0);
+}
+
+TEST(ZenFlowWindow, IsUpdateAndUploadWhenTheCpuIsTheBottleneck) {
+  // The window before this one's sums: handed over at the boundary, updated bucket by bucket, then
+  // uploaded; the swap ends the window. Nothing else is on that path, so a window lasts
+  //   (1-k) P (28 B / Adam rate + (8 + 6) B / pass rate) + upload.
+  // 16 of 32 cores: Adam 160 x (16/24) / (32/40) = 133.33 GB/s; passes min(200, 16 x 10) = 160.
+  for (const char* s : {"2", "4", "8"}) {
+    for (const double k : {0.05, 0.5}) {
+      JobOptions options;
+      options.update_interval = s;
+      options.topk_ratio = k;
+      options.select_interval = "0";
+      HardwareProfile hardware = round_node();
+      constexpr double kSlow = 0.01;
+      hardware.host.adam_bandwidth = kSlow * hardware.host.adam_bandwidth;
+      const Job job = make_small_job(hardware, small_gpt2(), options);
+      const double parameters = (1 - k) * static_cast<double>(job.scenario.model.parameters());
+      const double update =
+          parameters * (28 / (kSlow * 160e9 * (16.0 / 24) / (32.0 / 40)) + 14 / 160e9);
+      const double upload = 10e-6 + 2 * parameters / 20e9;
+      const SimulationResult result = simulate_schedule(job, find_schedule("zenflow"));
+      const double steps = std::stod(s);
+      EXPECT_NEAR(result.step_time, (update + upload) / steps * 1e12,
+                  1e-6 * update / steps * 1e12 + 20.0)
+          << "S=" << s << " k=" << k;
+    }
+  }
+}
+
+TEST(ZenFlowWindow, WithoutOverlapWaitsForTheUpdateAtItsEnd) {
+  // S steps of compute, the last one's copy and sum exposed, then update and upload, all cores.
+  JobOptions options;
+  options.overlap_step = false;
+  options.select_interval = "0";
+  const Job job = make_small_job(round_node(), small_gpt2(), options);
+  const double k = options.topk_ratio;
+  const double parameters = (1 - k) * static_cast<double>(job.scenario.model.parameters());
+  const double down = 10e-6 + 2 * parameters / 10e9;
+  const double sum = parameters * 10 / 200e9;
+  const double update = parameters * (28 / 160e9 + 14 / 200e9);
+  const double upload = 10e-6 + 2 * parameters / 20e9;
+  const double gpu = pieces(job).compute;
+  const double selected = selected_update(job, k);
+  // The copy of a step is far longer than its compute here, and the next copy waits for the
+  // sum that reads the staging buffer. The last step's selected update runs beside its copy.
+  const double chain = down + sum;
+  ASSERT_GT(chain, gpu + selected);
+  const double window = gpu + 4 * chain + update + upload;
+  const SimulationResult result = simulate_schedule(job, find_schedule("zenflow"));
+  EXPECT_NEAR(4 * result.step_time, window * 1e12, 100.0);
+}
+
+}  // namespace
+}  // namespace zenflow::sim

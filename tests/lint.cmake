@@ -1,0 +1,24 @@
+# Is the shape of the source tree kept? One test per question, none of them about a build type.
+find_program(ZENFLOW_BASH bash REQUIRED)
+find_program(ZENFLOW_CLANG_FORMAT NAMES clang-format-14 clang-format)
+
+function(zenflow_lint name)
+  add_test(NAME lint/${name} COMMAND ${ARGN})
+  set_tests_properties(lint/${name} PROPERTIES LABELS lint TIMEOUT 120 SKIP_RETURN_CODE 77)
+endfunction()
+
+set(lint ${CMAKE_CURRENT_SOURCE_DIR}/lint)
+zenflow_lint(include_direction ${ZENFLOW_BASH} ${lint}/include_direction.sh ${PROJECT_SOURCE_DIR})
+zenflow_lint(no_machine_paths ${ZENFLOW_BASH} ${lint}/no_machine_paths.sh ${PROJECT_SOURCE_DIR})
+zenflow_lint(planted_violations ${ZENFLOW_BASH} ${lint}/planted_violations.sh)
+zenflow_lint(clang_format ${ZENFLOW_BASH} ${lint}/clang_format.sh ${PROJECT_SOURCE_DIR}
+             ${ZENFLOW_CLANG_FORMAT})
+zenflow_lint(zenflow_sim_is_free_of_cuda ${ZENFLOW_BASH} ${lint}/free_of_cuda.sh
+             $<TARGET_FILE:zenflow-sim>)
+
+# Every header compiles alone. Sanitizers would compile the same headers once more.
+if(NOT ZENFLOW_SANITIZE)
+  zenflow_lint(headers_compile_alone ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR}
+               --target all_verify_interface_header_sets)
+  set_tests_properties(lint/headers_compile_alone PROPERTIES RUN_SERIAL ON TIMEOUT 600)
+endif()

@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Who may include whom: include_direction.sh ROOT. Violations are printed as file:line.
+# Headers are included from the repository root, so every header is within reach of every
+# file; the link graph alone does not catch a step in the wrong direction.
+set -euo pipefail
+export LC_ALL=C
+cd "${1:?usage: include_direction.sh ROOT}"
+
+# The one list of allowed edges, "module: what it may include"; a module may always include
+# itself, and sim/* is every module of sim.
+allowed='
+sim/base:
+sim/config:    sim/base
+sim/trace:     sim/base
+sim/deepspeed: sim/base sim/config
+sim/cost:      sim/base sim/config
+sim/memory:    sim/base sim/config
+sim/graph:     sim/base sim/config
+sim/engine:    sim/base sim/graph
+sim/schedule:  sim/base sim/config sim/deepspeed sim/cost sim/memory sim/graph sim/engine
+sim/report:    sim/base sim/config sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace
+sim/calibrate: sim/base sim/config sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace
+sim/tune:      sim/*
+kernels:       sim/base
+runtime:       sim/base sim/config sim/schedule sim/trace sim/calibrate sim/tune kernels
+tools:         sim/* runtime
+'
+
+# Libraries that cost seconds per file that sees them: in .cpp files only.
+heavy='^(CLI|boost|yaml-cpp|nlohmann|simdjson)/'
+heavy_headers='sim/graph/csr.h'
+cuda='^(cuda|cupti|cublas|curand|nvtx|nvml|nccl|cooperative_groups|thrust/|cub/)'
+
+find sim kernels runtime tools -type f \
+  \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) -print0 |
+  sort -z |
+  xargs -0 -r grep -HnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"]' |
+  awk -v allowed="$allowed" -v heavy="$heavy" -v heavy_headers="$heavy_headers" -v cuda="$cuda" '
+    function module_of(path,   part) {
+      split(path, part, "/")
+      return part[1] == "sim" ? part[1] "/" part[2] : part[1]
+    }
+    function report(what) {
+      print file ":" line ": " what
+      violations++
+    }
+    BEGIN {
+      count = split(allowed, rules, "\n")
+      for (i = 1; i <= count; i++) {
+        if (rules[i] == "") continue
+        split(rules[i], rule, ":")
+        known[rule[1]] = 1
+        targets = split(rule[2], names, " ")
+        for (j = 1; j <= targets; j++) edge[rule[1], names[j]] = 1
+      }
+    }
+    {
+      # file:line:#include "target"; none of our paths has a colon
+      split($0, field, ":")
+      file = field[1]
+      line = field[2]
+      text = substr($0, length(file) + length(line) + 3)
+      match(text, /[<"][^>"]*/)
+      target = substr(text, RSTART + 1, RLENGTH - 1)
+      is_ours = substr(text, RSTART, 1) == "\""
+      from = module_of(file)
+      includes++
+
+      if (is_ours) {
+        to = module_of(target)
+        if (target !~ /^(sim|kernels|runtime|tools)\//)
+          report("\"" target "\" is not a path from the repository root (other libraries: <...>)")
+        else if (!(from in known))
+          report(from " is not in the list of allowed edges")
+        else if (from != to && !((from, to) in edge) && !(to ~ /^sim\// && (from, "sim/*") in edge))
+          report(from " must not include " to " (" target ")")
+      } else if (target ~ /^(sim|kernels|runtime|tools)\//) {
+        report("<" target "> is ours: include it with quotes")
+      }
+      if (target ~ heavy && file !~ /\.cpp$/ && file != heavy_headers)
+        report("<" target "> belongs in a .cpp file")
+      if (target ~ cuda && (file ~ /^sim\// || file ~ /^tools\//))
+        report("<" target ">: no CUDA in sim/ and tools/")
+      if (target ~ /^fmt\// && file ~ /\.(cu|cuh)$/)
+        report("<" target "> does not compile under nvcc: format in a .cpp file")
+    }
+    END {
+      if (includes == 0) { print "no #include found: wrong folder?"; exit 1 }
+      if (violations) { print violations " violation(s)"; exit 1 }
+      print includes " includes, all in an allowed direction"
+    }'
