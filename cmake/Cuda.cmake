@@ -1,7 +1,14 @@
 # Decides whether the CUDA parts are built; sets ZENFLOW_HAVE_CUDA.
 set(ZENFLOW_HAVE_CUDA OFF)
+set_property(CACHE ZENFLOW_CUDA PROPERTY STRINGS AUTO ON OFF)
+if(NOT ZENFLOW_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "ZENFLOW_CUDA=${ZENFLOW_CUDA}: expected AUTO, ON or OFF")
+endif()
 if(NOT ZENFLOW_CUDA STREQUAL "OFF")
   include(CheckLanguage)
+  if(NOT CMAKE_CUDA_COMPILER)
+    unset(CMAKE_CUDA_COMPILER CACHE)  # look again: nvcc may have been installed since
+  endif()
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
     enable_language(CUDA)

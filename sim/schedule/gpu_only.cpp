@@ -53,11 +53,11 @@ double kept_gradients(const Job& job, const ProgramBuilder& builder) {
 }
 
 /// Adam on the owned share: fp32 state read and written, gradient read, weight written.
-void gpu_update(const Job& job, ProgramBuilder& builder, const std::vector<PerClass>& reduced) {
+void gpu_update(const Job& job, ProgramBuilder& builder) {
   const Seconds time = stream_time(
       job.scenario.hardware.gpu, Bytes(owned_parameters(job) * (24 + 2 * builder.element_bytes())));
   for (std::size_t c = 0; c < builder.classes(); ++c) {
-    builder.compute(c, Phase::kGpuUpdate, 0, time, reduced[c]);
+    builder.compute(c, Phase::kGpuUpdate, 0, time, {builder.last_reduced(c)});
   }
 }
 
@@ -70,13 +70,16 @@ Program GpuOnly::build(const Job& job, std::span<const WindowShape> shapes) cons
   resident_memory(job, builder);
   Offloader offloader(builder, costs);
   std::vector<After> before(builder.classes());
+  const BucketSink keep_on_gpu = [&builder](std::size_t, const PerClass&) {
+    return PerClass(builder.classes(), kNoTask);
+  };
   for (const WindowShape& shape : shapes) {
     builder.begin_window(shape);
     for (std::int32_t step = 0; step < shape.steps; ++step) {
-      const auto reduced = builder.forward_backward(before, {.enabled = stage == 3});
+      builder.forward_backward(before, {.enabled = stage == 3}, keep_on_gpu);
       before.assign(builder.classes(), {});
       const bool last = step + 1 == shape.steps;
-      if (last) gpu_update(job, builder, reduced);
+      if (last) gpu_update(job, builder);
       // Earlier micro steps of the window leave their sum; later ones are added to it in place.
       if (last || step > 0) {
         const double sets = last && step > 0 ? 2 : 1;

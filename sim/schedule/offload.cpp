@@ -32,22 +32,30 @@ CpuCosts cpu_costs(const Job& job, double update_cores, double accumulate_cores,
   return costs;
 }
 
-std::vector<PerClass> Offloader::gradients_down(const std::vector<PerClass>& reduced,
-                                                const std::vector<PerClass>& staging_free,
-                                                double share) {
-  std::vector<PerClass> down(reduced.size());
-  for (std::size_t c = 0; c < reduced.size(); ++c) {
-    for (std::size_t b = 0; b < reduced[c].size(); ++b) {
-      const double bytes = builder_.element_bytes() * shard(b, share);
-      const TaskId free = staging_free.empty() ? kNoTask : staging_free[c][b];
-      const TaskId id =
-          builder_.copy(c, Phase::kD2H, static_cast<std::int64_t>(b), bytes, {reduced[c][b], free});
-      if (c == 0) {
-        builder_.memory(id, true, MemoryPlace::kGpu, MemoryCategory::kGradients, -bytes);
-      }
-      down[c].push_back(id);
-    }
+TaskId Offloader::gradients_down(std::size_t rank_class, std::size_t bucket, TaskId reduced,
+                                 TaskId staging_free, double share) {
+  const double bytes = builder_.element_bytes() * shard(bucket, share);
+  const TaskId id = builder_.copy(rank_class, Phase::kD2H, static_cast<std::int64_t>(bucket), bytes,
+                                  {reduced, staging_free});
+  if (rank_class == 0) {
+    builder_.memory(id, true, MemoryPlace::kGpu, MemoryCategory::kGradients, -bytes);
   }
+  return id;
+}
+
+std::vector<PerClass> Offloader::step(const std::vector<After>& before,
+                                      const ParameterGather& gather,
+                                      const std::vector<PerClass>& staging_free, double share) {
+  std::vector<PerClass> down(builder_.classes(), PerClass(builder_.plan().buckets.size()));
+  builder_.forward_backward(before, gather, [&](std::size_t bucket, const PerClass& reduced) {
+    PerClass copies;
+    for (std::size_t c = 0; c < reduced.size(); ++c) {
+      const TaskId free = staging_free.empty() ? kNoTask : staging_free[c][bucket];
+      copies.push_back(gradients_down(c, bucket, reduced[c], free, share));
+      down[c][bucket] = copies.back();
+    }
+    return copies;
+  });
   return down;
 }
 

@@ -24,10 +24,11 @@ class Offloader {
  public:
   Offloader(ProgramBuilder& builder, const CpuCosts& costs) : builder_(builder), costs_(costs) {}
 
-  /// Copies every bucket D2H once reduced. `staging_free[c][b]` is the task that last read
-  /// the host buffer of the bucket.
-  std::vector<PerClass> gradients_down(const std::vector<PerClass>& reduced,
-                                       const std::vector<PerClass>& staging_free, double share);
+  /// Forward and backward of a step whose reduced buckets are copied D2H as they come. A copy
+  /// also waits for `staging_free[c][b]`, which last read its host buffer (empty: nothing did).
+  /// Returns the copies.
+  std::vector<PerClass> step(const std::vector<After>& before, const ParameterGather& gather,
+                             const std::vector<PerClass>& staging_free, double share);
   /// Adds what came down to the host's fp32 sums.
   std::vector<PerClass> accumulate(const std::vector<PerClass>& down, double share);
   /// Updates bucket b of class c after `ready[c][b]` and all of `also[c]`.
@@ -48,6 +49,8 @@ class Offloader {
   }
 
  private:
+  TaskId gradients_down(std::size_t rank_class, std::size_t bucket, TaskId reduced,
+                        TaskId staging_free, double share);
   void wait_for(TaskId task, const After& also);
 
   ProgramBuilder& builder_;

@@ -14,6 +14,7 @@ ProgramBuilder::ProgramBuilder(const Job& job, StepPlan plan, Cluster cluster,
       ranks_(static_cast<double>(job.scenario.ranks())),
       group_(communicator(job.scenario.hardware, job.scenario.gpus, job.scenario.nodes)),
       last_compute_(cluster_.classes.size(), kNoTask),
+      last_reduced_(cluster_.classes.size(), kNoTask),
       compute_before_last_(cluster_.classes.size(), kNoTask) {
   for (const GradientBucket& bucket : plan_.buckets) {
     const Bytes bytes(element_bytes_ * bucket.elements);
@@ -21,8 +22,15 @@ ProgramBuilder::ProgramBuilder(const Job& job, StepPlan plan, Cluster cluster,
                                               ? all_reduce_time(group_, bytes)
                                               : reduce_scatter_time(group_, bytes)));
   }
+  buffer_free_.assign(plan_.buckets.size(), PerClass(cluster_.classes.size(), kNoTask));
   ready_buckets_.resize(plan_.layers.size());
+  waiting_buckets_.resize(plan_.layers.size());
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+    // A bucket begun in a layer's midst would stop that layer half-way; layers are whole here,
+    // so the next one waits in its stead.
+    const GradientBucket& bucket = plan_.buckets[b];
+    const std::int32_t waits = bucket.first_layer - (bucket.begins_layer ? 0 : 1);
+    if (waits >= 0) waiting_buckets_[static_cast<std::size_t>(waits)].push_back(b);
     ready_buckets_[static_cast<std::size_t>(plan_.buckets[b].ready_layer)].push_back(b);
   }
   for (const PlannedLayer& layer : plan_.layers) {
@@ -66,7 +74,7 @@ TaskId ProgramBuilder::add(LaneUse where, Picoseconds duration, TaskLabel label,
 }
 
 TaskId ProgramBuilder::compute(std::size_t rank_class, Phase phase, std::int64_t index,
-                               Seconds time, std::span<const TaskId> after) {
+                               Seconds time, std::initializer_list<TaskId> after) {
   const TaskId previous = last_compute_[rank_class];
   const TaskId id =
       add(cluster_.classes[rank_class].compute, to_picoseconds(time), label(phase, index), after);
@@ -171,6 +179,7 @@ void ProgramBuilder::backward_layer(std::size_t layer, const ParameterGather& ga
     const TaskId id =
         add(cluster_.classes[c].compute, planned.backward,
             label(Phase::kBackward, static_cast<std::int64_t>(layer)), {previous, gathered});
+    wait_for_buffers(layer, c, id);
     compute_before_last_[c] = previous;
     last_compute_[c] = id;
     if (c > 0) continue;
@@ -187,8 +196,17 @@ void ProgramBuilder::backward_layer(std::size_t layer, const ParameterGather& ga
   }
 }
 
+/// A layer that begins several buckets waits for the first of them only: what the others would
+/// wait for comes after this layer.
+void ProgramBuilder::wait_for_buffers(std::size_t layer, std::size_t rank_class, TaskId backward) {
+  const std::size_t buckets = plan_.buckets.size();
+  if (waiting_buckets_[layer].empty() || buckets <= kBucketBuffers) return;
+  const std::size_t bucket = waiting_buckets_[layer].front();
+  also_after(backward, buffer_free_[(bucket + buckets - kBucketBuffers) % buckets][rank_class]);
+}
+
 /// Buckets whose last gradient this layer produced are reduced over the ranks.
-void ProgramBuilder::reduce_ready_buckets(std::size_t layer, std::vector<PerClass>& reduced) {
+void ProgramBuilder::reduce_ready_buckets(std::size_t layer, const BucketSink& sink) {
   for (const std::size_t b : ready_buckets_[layer]) {
     const GradientBucket& bucket = plan_.buckets[b];
     TaskId whole = kNoTask;
@@ -202,24 +220,21 @@ void ProgramBuilder::reduce_ready_buckets(std::size_t layer, std::vector<PerClas
                -element_bytes_ * bucket.elements * (ranks_ - 1) / ranks_);
       }
     }
-    for (std::size_t c = 0; c < classes(); ++c) {
-      reduced[c][b] = whole == kNoTask ? last_compute_[c] : whole;
-    }
+    last_reduced_ = whole == kNoTask ? last_compute_ : PerClass(classes(), whole);
+    buffer_free_[b] = sink(b, last_reduced_);
   }
 }
 
-std::vector<PerClass> ProgramBuilder::forward_backward(const std::vector<After>& before,
-                                                       const ParameterGather& gather) {
+void ProgramBuilder::forward_backward(const std::vector<After>& before,
+                                      const ParameterGather& gather, const BucketSink& sink) {
   ++step_;
   for (std::size_t layer = 0; layer < plan_.layers.size(); ++layer) {
     forward_layer(layer, before, gather);
   }
-  std::vector<PerClass> reduced(classes(), PerClass(plan_.buckets.size(), kNoTask));
   for (std::size_t layer = plan_.layers.size(); layer-- > 0;) {
     backward_layer(layer, gather);
-    reduce_ready_buckets(layer, reduced);
+    reduce_ready_buckets(layer, sink);
   }
-  return reduced;
 }
 
 Program ProgramBuilder::finish() {

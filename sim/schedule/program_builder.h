@@ -1,6 +1,7 @@
 /// Adds tasks in issue order and remembers what they are: the tool schedules are written with.
 #pragma once
 
+#include <functional>
 #include <initializer_list>
 #include <span>
 #include <vector>
@@ -31,6 +32,16 @@ enum class GradientReduction : std::uint8_t {
   kReduceScatter,  ///< stages 2 and 3: each rank keeps its share
 };
 
+/// Bucket buffers that backward fills in turn. The papers only say that gradients leave as they
+/// come and need little memory; four ride out layers and buckets of unequal size, and bound what
+/// accumulates on the GPU when the host link is slower than backward.
+inline constexpr std::size_t kBucketBuffers = 4;
+
+/// Called once a bucket's gradients are reduced (`reduced[c]`: the task after which class c has
+/// them). Emits what becomes of them and returns, for each class, the task after which the
+/// bucket's GPU buffer is free again; kNoTask: the schedule does not bound the buffers.
+using BucketSink = std::function<PerClass(std::size_t bucket, const PerClass& reduced)>;
+
 class ProgramBuilder {
  public:
   ProgramBuilder(const Job& job, StepPlan plan, Cluster cluster,
@@ -47,10 +58,10 @@ class ProgramBuilder {
   /// Makes room for the windows to come. Optional; only saves time.
   void reserve(std::span<const WindowShape> shapes);
   void begin_window(const WindowShape& shape);
-  /// Forward and backward of one step. The first forward task waits for `before[c]`.
-  /// Returns for each class the task after which each bucket's reduced gradient is on the GPU.
-  std::vector<PerClass> forward_backward(const std::vector<After>& before,
-                                         const ParameterGather& gather);
+  /// Forward and backward of one step. The first forward task waits for `before[c]`; the layer
+  /// that begins bucket b waits until the buffer of bucket b - kBucketBuffers is free.
+  void forward_backward(const std::vector<After>& before, const ParameterGather& gather,
+                        const BucketSink& sink);
 
   TaskId add(LaneUse where, Picoseconds duration, TaskLabel label, std::span<const TaskId> after);
   TaskId add(LaneUse where, Picoseconds duration, TaskLabel label,
@@ -74,9 +85,15 @@ class ProgramBuilder {
   /// On all ranks at once; `bytes` is the whole buffer. Returns kNoTask for one rank.
   TaskId collective(Phase phase, Seconds time, std::int64_t index, double bytes,
                     std::span<const TaskId> after);
-  TaskId last_compute(std::size_t rank_class) const { return last_compute_[rank_class]; }
+  [[nodiscard]] TaskId last_compute(std::size_t rank_class) const {
+    return last_compute_[rank_class];
+  }
+  /// After this task all gradients of the step are reduced: reductions are in order.
+  [[nodiscard]] TaskId last_reduced(std::size_t rank_class) const {
+    return last_reduced_[rank_class];
+  }
   TaskId compute(std::size_t rank_class, Phase phase, std::int64_t index, Seconds time,
-                 std::span<const TaskId> after);
+                 std::initializer_list<TaskId> after);
 
   /// A change of the first class's GPU memory or of the node's host memory.
   void memory(TaskId task, bool at_end, MemoryPlace place, MemoryCategory category, double bytes);
@@ -88,8 +105,9 @@ class ProgramBuilder {
   void forward_layer(std::size_t layer, const std::vector<After>& before,
                      const ParameterGather& gather);
   void backward_layer(std::size_t layer, const ParameterGather& gather);
+  void wait_for_buffers(std::size_t layer, std::size_t rank_class, TaskId backward);
   TaskId gather_layer(std::size_t layer, const ParameterGather& gather);
-  void reduce_ready_buckets(std::size_t layer, std::vector<PerClass>& reduced);
+  void reduce_ready_buckets(std::size_t layer, const BucketSink& sink);
 
   const Job& job_;
   StepPlan plan_;
@@ -100,7 +118,10 @@ class ProgramBuilder {
   Communicator group_;
   std::vector<Picoseconds> reduce_time_;                 ///< of each bucket
   std::vector<std::vector<std::size_t>> ready_buckets_;  ///< by the layer that completes them
-  std::vector<Picoseconds> gather_time_;                 ///< of each layer
+  std::vector<std::vector<std::size_t>>
+      waiting_buckets_;                   ///< by the layer that waits for their buffer
+  std::vector<PerClass> buffer_free_;     ///< by bucket: when its latest use of a buffer ends
+  std::vector<Picoseconds> gather_time_;  ///< of each layer
   std::vector<Task> tasks_;
   std::vector<TaskLabel> labels_;
   std::vector<Dependency> dependencies_;
@@ -110,6 +131,7 @@ class ProgramBuilder {
   std::vector<MemoryAmount> resident_;
   std::vector<MemoryChange> memory_;
   PerClass last_compute_;
+  PerClass last_reduced_;
   PerClass compute_before_last_;
   bool window_opens_ = false;
   std::int32_t step_ = -1;

@@ -30,10 +30,13 @@ class BucketFiller {
  public:
   explicit BucketFiller(double limit) : limit_(limit) {}
 
-  void add(const Tensor& tensor, std::int32_t layer) {
+  void add(const Tensor& tensor, std::int32_t layer, bool first_of_layer) {
     const double elements = static_cast<double>(tensor.parameters());
     if (open_.elements > 0 && open_.elements + elements > limit_) flush();
-    if (open_.elements == 0) open_.first_layer = layer;
+    if (open_.elements == 0) {
+      open_.first_layer = layer;
+      open_.begins_layer = first_of_layer;
+    }
     open_.elements += elements;
     if (tensor.is_matrix) open_.matrix_elements += elements;
     open_.ready_layer = layer;
@@ -64,7 +67,7 @@ std::vector<GradientBucket> plan_buckets(const Job& job) {
   for (std::int64_t layer = model.layers + 1; layer >= 0; --layer) {
     const std::vector<Tensor>& tensors = tensors_of(model, layer);
     for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor) {
-      filler.add(*tensor, static_cast<std::int32_t>(layer));
+      filler.add(*tensor, static_cast<std::int32_t>(layer), tensor == tensors.rbegin());
     }
   }
   return filler.take();

@@ -170,39 +170,39 @@ class ZenFlowEmitter {
  private:
   void micro_step(std::vector<After> before, bool selects) {
     before.resize(builder_.classes());
-    const auto reduced = builder_.forward_backward(before, {.enabled = partitioned_});
-    const auto down = deferred_.gradients_down(reduced, sums_in_staging_, share_);
+    const auto down = deferred_.step(before, {.enabled = partitioned_}, sums_in_staging_, share_);
     sums_ = deferred_.accumulate(down, share_);
     sums_in_staging_ = sums_;
-    if (selects) select(reduced);
-    update_selected(reduced);
+    if (selects) select();
+    update_selected();
   }
 
   /// Column norms of this rank's gradients, their exchange, and the top-k of them.
-  void select(const std::vector<PerClass>& reduced) {
+  void select() {
     double matrix = 0;
     for (const GradientBucket& bucket : builder_.plan().buckets) matrix += bucket.matrix_elements;
     const Bytes norms(4 * static_cast<double>(builder_.plan().matrix_columns));
     const Seconds read = stream(Bytes(builder_.element_bytes() * matrix / builder_.ranks()));
     After computed;
     for (std::size_t c = 0; c < builder_.classes(); ++c) {
-      computed.push_back(builder_.compute(c, Phase::kSelect, 0, read, reduced[c]));
+      computed.push_back(builder_.compute(c, Phase::kSelect, 0, read, {builder_.last_reduced(c)}));
     }
     const TaskId exchanged = builder_.collective(
         Phase::kSelect, all_reduce_time(builder_.group(), norms), 0, norms.value(), computed);
     // A radix select passes over the norms about four times.
     for (std::size_t c = 0; c < builder_.classes(); ++c) {
-      builder_.compute(c, Phase::kSelect, 1, stream(4.0 * norms), {{exchanged}});
+      builder_.compute(c, Phase::kSelect, 1, stream(4.0 * norms), {exchanged});
     }
   }
 
-  void update_selected(const std::vector<PerClass>& reduced) {
+  void update_selected() {
     const double k = settings_of(job_).topk_ratio;
     const double traffic = kStateTraffic + 2 * builder_.element_bytes();
     const Seconds time = stream(Bytes(k * job_.partition() * traffic));
     std::vector<After> updated;
     for (std::size_t c = 0; c < builder_.classes(); ++c) {
-      updated.push_back({builder_.compute(c, Phase::kGpuUpdate, 0, time, reduced[c])});
+      updated.push_back(
+          {builder_.compute(c, Phase::kGpuUpdate, 0, time, {builder_.last_reduced(c)})});
     }
     builder_.memory(updated[0][0], true, MemoryPlace::kGpu, MemoryCategory::kGradients,
                     -builder_.element_bytes() * k * job_.partition());
@@ -226,8 +226,7 @@ class ZenFlowEmitter {
   }
 
   void warm_up_step(const std::vector<After>& before) {
-    const auto reduced = builder_.forward_backward(before, {.enabled = partitioned_});
-    const auto down = full_.gradients_down(reduced, {}, 1.0);
+    const auto down = full_.step(before, {.enabled = partitioned_}, {}, 1.0);
     const auto updated = full_.update(down, last_of_each(down), 1.0);
     uploaded_ = last_of_each(full_.parameters_up(updated, last_of_each(updated), 1.0));
     uploaded_share_ = 1.0;

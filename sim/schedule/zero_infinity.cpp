@@ -90,9 +90,8 @@ class ZeroInfinityEmitter {
     std::vector<PerClass> gradients;
     std::vector<PerClass> staging;
     for (std::int32_t step = 0; step < shape.steps; ++step) {
-      const auto reduced = builder_.forward_backward(before, gather);
+      gradients = offloader_.step(before, gather, staging, 1.0);
       before.assign(builder_.classes(), {});
-      gradients = offloader_.gradients_down(reduced, staging, 1.0);
       if (shape.steps > 1) staging = gradients = offloader_.accumulate(gradients, 1.0);
     }
     update(gradients);

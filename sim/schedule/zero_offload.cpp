@@ -91,8 +91,7 @@ class ZeroOffloadEmitter {
 
  private:
   void micro_step(const std::vector<After>& before, bool accumulates) {
-    const auto reduced = builder_.forward_backward(before, {.enabled = partitioned_});
-    const auto down = offloader_.gradients_down(reduced, pending_.accumulated, 1.0);
+    const auto down = offloader_.step(before, {.enabled = partitioned_}, pending_.accumulated, 1.0);
     pending_.gradients = accumulates ? offloader_.accumulate(down, 1.0) : down;
     if (accumulates) pending_.accumulated = pending_.gradients;
   }

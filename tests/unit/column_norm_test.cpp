@@ -1,3 +1,5 @@
+#include "kernels/column_norm/column_norm.h"
+
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -5,8 +7,6 @@
 #include <vector>
 
 #include <gtest/gtest.h>
-
-#include "kernels/column_norm/column_norm.h"
 
 namespace zenflow::kernels {
 namespace {
@@ -68,8 +68,10 @@ TEST(ColumnNorm, SkipsWhatLiesBetweenTheColumnsAndTheStride) {
 
 TEST(ColumnNorm, ReadsBf16Exactly) {
   // 0x4040 = 3, 0xC080 = -4, 0x3F81 = 1 + 2^-7
-  const Norms norms = norms_of<Bf16>({{0x4040}, {0x3F81},  //
-                                      {0xC080}, {0x0000}},
+  const Norms norms = norms_of<Bf16>({{0x4040},
+                                      {0x3F81},  //
+                                      {0xC080},
+                                      {0x0000}},
                                      2, 2, 2);
   EXPECT_EQ(norms.l1, (std::vector<float>{7, 1.0078125F}));
   EXPECT_EQ(norms.l2, (std::vector<float>{5, 1.0078125F}));
@@ -83,11 +85,13 @@ TEST(ColumnNorm, AddsRowsInAscendingOrder) {
 }
 
 TEST(ColumnNorm, RoundsTheSquareBeforeTheSum) {
-  // x = 1 + 2^-12: x^2 = 1 + 2^-11 + 2^-24 rounds to 1 + 2^-11 (tie to even). After a first
-  // square of 2^-48, an fma would see 1 + 2^-11 + 2^-24 + 2^-48 and round up.
-  const float x = 1.0F + std::ldexp(1.0F, -12);
-  const float rounded = 1.0F + std::ldexp(1.0F, -11);
-  EXPECT_EQ(norms_of<float>({std::ldexp(1.0F, -24), x}, 2, 1, 1).l2[0], std::sqrt(rounded));
+  // x = 1 + 3 * 2^-12, so x^2 = 1 + 6 * 2^-12 + 9 * 2^-24, whose last term rounds to 8 * 2^-24
+  // = 2^-21. 9 + x^2 is then a tie between multiples of 2^-20 and rounds down to the even one;
+  // an fma, which sees 9 * 2^-24, rounds up.
+  const float x = 1.0F + std::ldexp(3.0F, -12);
+  const float sum = 10.0F + std::ldexp(6.0F, -12);
+  EXPECT_EQ(norms_of<float>({3, x}, 2, 1, 1).l2[0], std::sqrt(sum));
+  EXPECT_NE(std::sqrt(sum), std::sqrt(sum + std::ldexp(1.0F, -20))) << "or this shows nothing";
 }
 
 TEST(ColumnNorm, KeepsDenormals) {
