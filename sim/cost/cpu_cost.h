@@ -11,10 +11,11 @@
 ///     cast up        2 + 4     (16-bit gradient to fp32)
 ///     accumulate     2 + 4 + 4 (16-bit gradient into an fp32 sum)
 ///
-/// rate(c) saturates: a memory-bound kernel gains little from the last cores. Passes with
-/// fp32 training read and write 4 where 2 is written above. The rates are a node's; ranks
-/// that share it get equal shares. Source: Adam, Kingma & Ba 2015; traffic counted from the
-/// arrays touched (no read-for-ownership: all written lines were read).
+/// rate(c) saturates: a memory-bound kernel gains little from the last cores. fp32 training has
+/// no casts, and accumulates 4 + 4 + 4. The rates are a node's; ranks that share it get equal
+/// shares. Source: Adam, Kingma & Ba 2015; traffic counted from the arrays touched. Adam writes
+/// only what it read; the target of a cast is written without the read-for-ownership that
+/// ordinary stores would add (2 bytes of 42).
 #pragma once
 
 #include <cstdint>

@@ -159,6 +159,12 @@ Seconds attention_backward_time(const GpuProfile& gpu, const ModelSpec& model, D
                         2.5 * attention_flops(model, sequences, length), 2);
 }
 
+double gpu_adam_bytes(DType dtype) {
+  constexpr double kState = 24;
+  const auto width = static_cast<double>(bytes_per_element(dtype));
+  return dtype == DType::kFp32 ? kState + width : kState + 2 * width;
+}
+
 Seconds stream_time(const GpuProfile& gpu, Bytes traffic) {
   return traffic / (gpu.streaming_efficiency * gpu.memory_bandwidth) + gpu.kernel_launch;
 }

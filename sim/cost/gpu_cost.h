@@ -12,10 +12,9 @@
 ///   element-wise chain    bytes / (u W) + l a kernel
 ///   fused stream          bytes / (s W) + l
 ///
-/// (F + H) / (e P) is the saturating efficiency e F / (F + H): a fixed loss per product.
-/// Sources: roofline, Williams et al. 2009; the saturation reproduces Calculon's
-/// measured A100 table (0.95 at 128 GFLOP, 0.9 at 16, 0.6 at 1). docs/model.md lists the
-/// element-wise passes counted and the known error.
+/// (F + H) / (e P) is the saturating efficiency e F / (F + H): a fixed loss per product, in shape
+/// like the efficiency tables of Calculon (systems/*.json). Source of the bound: roofline,
+/// Williams et al. 2009. docs/model.md lists the element-wise passes and the known error.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +38,10 @@ namespace zenflow::sim {
                                               std::int64_t length);
 /// One fused kernel that moves `traffic` bytes of device memory (Adam, casts, norms).
 [[nodiscard]] Seconds stream_time(const GpuProfile& gpu, Bytes traffic);
+
+/// Device memory traffic of Adam per parameter: fp32 weight and two moments read and written;
+/// the gradient read and, unless training is in fp32, the 16-bit weight written.
+[[nodiscard]] double gpu_adam_bytes(DType dtype);
 
 /// Accesses per element of a chain of framework kernels, by width.
 struct Passes {
@@ -67,7 +70,8 @@ struct ModelTime {
                                    const TrainingSettings& training);
 
 /// FLOPs of one step on one GPU that the model needs (no recomputation): three times
-/// 2 T (linear weights) + 4 T L h d per block, the count used for MFU by PaLM and llm-foundry.
+/// 2 T (linear weights) + 4 T L h d per block. PaLM and llm-foundry count all parameters where
+/// this counts those that take part in products (the vocabulary projection once, tied or not).
 [[nodiscard]] Flops model_flops(const ModelSpec& model, const TrainingSettings& training);
 
 }  // namespace zenflow::sim

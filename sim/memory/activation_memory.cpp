@@ -10,7 +10,7 @@ double block_bytes_per_token(const ModelSpec& model, double b) {
   const double qkvo = b * 2 * static_cast<double>((model.heads + model.kv_heads) * model.head_dim);
   const double attention = qkvo + 4 * heads;
   if (model.gated_mlp) return 2 * (4 * h + 2 * b * h) + attention + 4 * b * f;
-  const double mlp = model.family == ModelFamily::kGpt2 ? 6 * b * f : b * f;
+  const double mlp = model.family == ModelFamily::kGpt2 ? 5 * b * f : b * f;
   return 4 * b * h + 2 * h + attention + mlp;
 }
 

@@ -7,13 +7,14 @@
 ///   gated block     2 (4 h + 2 b h) + b (2 q + 2 v) + 4 a + 4 b f
 ///                   (RMSNorm's fp32 input and two narrow outputs, twice; q k v o; the
 ///                   log-sum-exp; gate, up, silu(gate) and their product)
-///   GPT-2 block     4 b h + 2 h + b (2 q + 2 v) + 4 a + 6 b f   (dropout masks; GELU's chain)
+///   GPT-2 block     4 b h + 2 h + b (2 q + 2 v) + 4 a + 5 b f   (dropout masks; GELU keeps x,
+///                   x/2, tanh, 1 + tanh and their product)
 ///   OPT block       4 b h + 2 h + b (2 q + 2 v) + 4 a +   b f   (ReLU keeps its output)
 ///   checkpointed    b h for a block; the block under recomputation needs all of the above
 ///   logits          (b + 4 + 4) V after the forward pass, 4 V more in its backward
 ///
-/// Check: Korthikanti et al. 2022 (eq. 2) gives 34 h bytes a token for a GPT block with
-/// fused attention and fused GELU, b = 2.
+/// Check: with a fused GELU (2 b f in place of 5 b f) and f = 4 h, b = 2, the GPT-2 line gives the
+/// 34 h bytes a token of Korthikanti et al. 2022 (eq. 2 without its attention scores).
 #pragma once
 
 #include "sim/base/units.h"

@@ -168,10 +168,10 @@ std::string task_name(const Job& job, const TaskLabel& label) {
       return pinned ? "Memcpy DtoH (Device -> Pinned)" : "Memcpy DtoH (Device -> Pageable)";
     case Phase::kH2D:
       return pinned ? "Memcpy HtoD (Pinned -> Device)" : "Memcpy HtoD (Pageable -> Device)";
-    case Phase::kReduceScatter:
-      return fmt::format("reduce_scatter bucket {}", label.index);
     case Phase::kAllGather:
       return fmt::format("all_gather {}", label.index);
+    case Phase::kReduceScatter:
+    case Phase::kAllReduce:
     case Phase::kAccumulate:
     case Phase::kCpuUpdate:
     case Phase::kNvmeRead:

@@ -54,7 +54,7 @@ struct FullRun {
 };
 
 /// `update_interval: auto` becomes the smallest interval, within scenario.max_staleness, at
-/// which the GPU does not wait for the CPU update (less than 0.5 % of the step). Throws
+/// which the GPU does not wait for the CPU update (at most 0.5 % of the step). Throws
 /// Error(kInput) if the schedule lacks what it needs.
 [[nodiscard]] SimulationResult simulate_schedule(const Job& job, const Schedule& schedule);
 

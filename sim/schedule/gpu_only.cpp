@@ -20,7 +20,9 @@ class GpuOnly final : public Schedule {
                                                  std::int64_t steps) const override {
     return accumulation_windows(job, steps);
   }
-  [[nodiscard]] ClosedForm closed_form(const Job&) const override { return {}; }
+  [[nodiscard]] ClosedForm closed_form(const Job& job) const override {
+    return {0, 0, {0, job.deepspeed.gradient_accumulation_steps - 1}};
+  }
   [[nodiscard]] Program build(const Job& job, std::span<const WindowShape> shapes) const override;
 };
 
@@ -54,8 +56,9 @@ double kept_gradients(const Job& job, const ProgramBuilder& builder) {
 
 /// Adam on the owned share: fp32 state read and written, gradient read, weight written.
 void gpu_update(const Job& job, ProgramBuilder& builder) {
-  const Seconds time = stream_time(
-      job.scenario.hardware.gpu, Bytes(owned_parameters(job) * (24 + 2 * builder.element_bytes())));
+  const Seconds time =
+      stream_time(job.scenario.hardware.gpu,
+                  Bytes(owned_parameters(job) * gpu_adam_bytes(job.scenario.training.dtype)));
   for (std::size_t c = 0; c < builder.classes(); ++c) {
     builder.compute(c, Phase::kGpuUpdate, 0, time, {builder.last_reduced(c)});
   }

@@ -72,6 +72,13 @@ std::vector<PerClass> Offloader::accumulate(const std::vector<PerClass>& down, d
   return done;
 }
 
+TaskId Offloader::update_bucket(std::size_t rank_class, std::size_t bucket,
+                                std::initializer_list<TaskId> after, double share) {
+  return builder_.add(builder_.cluster().classes[rank_class].cpu_update,
+                      time_for(costs_.update, shard(bucket, share)),
+                      builder_.label(Phase::kCpuUpdate, static_cast<std::int64_t>(bucket)), after);
+}
+
 void Offloader::wait_for(TaskId task, const After& also) {
   for (const TaskId before : also) builder_.also_after(task, before);
 }
@@ -81,11 +88,8 @@ std::vector<PerClass> Offloader::update(const std::vector<PerClass>& ready,
   std::vector<PerClass> updated(ready.size());
   for (std::size_t c = 0; c < ready.size(); ++c) {
     for (std::size_t b = 0; b < ready[c].size(); ++b) {
-      After after = {ready[c][b]};
-      if (b == 0) after.insert(after.end(), also[c].begin(), also[c].end());
-      updated[c].push_back(builder_.add(
-          builder_.cluster().classes[c].cpu_update, time_for(costs_.update, shard(b, share)),
-          builder_.label(Phase::kCpuUpdate, static_cast<std::int64_t>(b)), after));
+      updated[c].push_back(update_bucket(c, b, {ready[c][b]}, share));
+      if (b == 0) wait_for(updated[c].back(), also[c]);
     }
   }
   return updated;

@@ -34,6 +34,8 @@ class Offloader {
   /// Updates bucket b of class c after `ready[c][b]` and all of `also[c]`.
   std::vector<PerClass> update(const std::vector<PerClass>& ready, const std::vector<After>& also,
                                double share);
+  TaskId update_bucket(std::size_t rank_class, std::size_t bucket,
+                       std::initializer_list<TaskId> after, double share);
   /// Copies bucket b of class c H2D after `updated[c][b]` and all of `also[c]`.
   std::vector<PerClass> parameters_up(const std::vector<PerClass>& updated,
                                       const std::vector<After>& also, double share);

@@ -19,6 +19,7 @@ enum class Phase : std::uint8_t {
   kSelect,         ///< column norms, their exchange, top-k
   kGpuUpdate,      ///< optimizer on the GPU
   kReduceScatter,  ///< gradients
+  kAllReduce,      ///< gradients, ZeRO stage 0
   kAllGather,      ///< parameters
   kD2H,
   kH2D,

@@ -110,7 +110,10 @@ void ProgramBuilder::resident(MemoryPlace place, MemoryCategory category, double
   if (bytes != 0) resident_.push_back({place, category, bytes});
 }
 
-TaskId ProgramBuilder::gather_layer(std::size_t layer, const ParameterGather& gather) {
+/// `before`: what has to be done before parameters may be fetched (their update), or nullptr.
+/// Fetching lanes are in order, so it is enough that a step's first fetch waits.
+TaskId ProgramBuilder::gather_layer(std::size_t layer, const ParameterGather& gather,
+                                    const std::vector<After>* before) {
   if (!gather.enabled) return kNoTask;
   const auto index = static_cast<std::int64_t>(layer);
   const double whole = element_bytes_ * plan_.layers[layer].parameters;
@@ -118,16 +121,17 @@ TaskId ProgramBuilder::gather_layer(std::size_t layer, const ParameterGather& ga
   for (std::size_t c = 0; c < classes(); ++c) {
     // Parameters are fetched ahead of use, at most two layers: what DeepSpeed's prefetching
     // aims at with stage3_prefetch_bucket_size, without its dependence on element counts.
-    TaskId shard = compute_before_last_[c];
+    After ready = {compute_before_last_[c]};
+    if (before != nullptr) ready.insert(ready.end(), (*before)[c].begin(), (*before)[c].end());
     if (gather.from_nvme) {
       const RankClass& rank = cluster_.classes[c];
       const Seconds time =
           nvme_time(*job_.scenario.hardware.nvme, NvmeAccess::kRead, Bytes(whole / ranks_));
-      shard = add(rank.nvme_read, to_picoseconds(time),
-                  label(Phase::kNvmeRead, index, whole / ranks_), {shard});
+      ready = {add(rank.nvme_read, to_picoseconds(time),
+                   label(Phase::kNvmeRead, index, whole / ranks_), ready)};
     }
-    if (gather.from_host) shard = copy(c, Phase::kH2D, index, whole / ranks_, {shard});
-    shards.push_back(shard);
+    if (gather.from_host) ready = {copy(c, Phase::kH2D, index, whole / ranks_, ready)};
+    shards.insert(shards.end(), ready.begin(), ready.end());
   }
   TaskId ready = shards.front();
   if (job_.scenario.ranks() > 1) {
@@ -144,7 +148,7 @@ TaskId ProgramBuilder::gather_layer(std::size_t layer, const ParameterGather& ga
 void ProgramBuilder::forward_layer(std::size_t layer, const std::vector<After>& before,
                                    const ParameterGather& gather) {
   const PlannedLayer& planned = plan_.layers[layer];
-  const TaskId gathered = gather_layer(layer, gather);
+  const TaskId gathered = gather_layer(layer, gather, layer == 0 ? &before : nullptr);
   for (std::size_t c = 0; c < classes(); ++c) {
     const TaskId previous = last_compute_[c];
     const TaskId id =
@@ -171,7 +175,7 @@ void ProgramBuilder::forward_layer(std::size_t layer, const std::vector<After>& 
 
 void ProgramBuilder::backward_layer(std::size_t layer, const ParameterGather& gather) {
   const PlannedLayer& planned = plan_.layers[layer];
-  const TaskId gathered = gather_layer(layer, gather);
+  const TaskId gathered = gather_layer(layer, gather, nullptr);
   const auto transient =
       planned.logit_bytes > 0 ? MemoryCategory::kLogits : MemoryCategory::kActivations;
   for (std::size_t c = 0; c < classes(); ++c) {
@@ -212,8 +216,9 @@ void ProgramBuilder::reduce_ready_buckets(std::size_t layer, const BucketSink& s
     TaskId whole = kNoTask;
     if (job_.scenario.ranks() > 1) {
       whole = add(cluster_.collective, reduce_time_[b],
-                  label(Phase::kReduceScatter, static_cast<std::int64_t>(b),
-                        element_bytes_ * bucket.elements),
+                  label(reduction_ == GradientReduction::kAllReduce ? Phase::kAllReduce
+                                                                    : Phase::kReduceScatter,
+                        static_cast<std::int64_t>(b), element_bytes_ * bucket.elements),
                   last_compute_);
       if (reduction_ == GradientReduction::kReduceScatter) {
         memory(whole, true, MemoryPlace::kGpu, MemoryCategory::kGradients,
@@ -261,6 +266,8 @@ std::string to_string(Phase phase) {
       return "gpu_update";
     case Phase::kReduceScatter:
       return "reduce_scatter";
+    case Phase::kAllReduce:
+      return "all_reduce";
     case Phase::kAllGather:
       return "all_gather";
     case Phase::kD2H:

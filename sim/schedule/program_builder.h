@@ -106,7 +106,8 @@ class ProgramBuilder {
                      const ParameterGather& gather);
   void backward_layer(std::size_t layer, const ParameterGather& gather);
   void wait_for_buffers(std::size_t layer, std::size_t rank_class, TaskId backward);
-  TaskId gather_layer(std::size_t layer, const ParameterGather& gather);
+  TaskId gather_layer(std::size_t layer, const ParameterGather& gather,
+                      const std::vector<After>* before);
   void reduce_ready_buckets(std::size_t layer, const BucketSink& sink);
 
   const Job& job_;

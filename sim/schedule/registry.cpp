@@ -28,6 +28,17 @@ const Schedule& find_schedule(std::string_view name) {
                                              name, suggestion(name, known), list));
 }
 
+std::vector<std::string> ignored_nvme(const Job& job, std::string_view schedule) {
+  if (job.deepspeed.offload_optimizer != OffloadDevice::kNvme &&
+      job.deepspeed.offload_param == OffloadDevice::kNone) {
+    return {};
+  }
+  return {
+      fmt::format("{} keeps the optimizer in CPU memory and parameters on the GPU; "
+                  "offload_optimizer.device nvme and offload_param count only in zero-infinity",
+                  schedule)};
+}
+
 std::vector<WindowShape> accumulation_windows(const Job& job, std::int64_t steps) {
   const std::int64_t length = job.deepspeed.gradient_accumulation_steps;
   std::vector<WindowShape> shapes;

@@ -38,6 +38,9 @@ class Schedule {
   /// Throws Error(kInput) if the job lacks what the schedule needs.
   virtual void check(const Job&) const {}
 
+  /// Settings of the job that have no effect under this schedule, one sentence each.
+  [[nodiscard]] virtual std::vector<std::string> ignored(const Job&) const { return {}; }
+
   /// The windows of a run that covers at least `steps` steps.
   [[nodiscard]] virtual std::vector<WindowShape> windows(const Job& job,
                                                          std::int64_t steps) const = 0;
@@ -59,6 +62,9 @@ class Schedule {
 
 /// Throws Error(kInput) naming the known schedules, with a suggestion.
 [[nodiscard]] const Schedule& find_schedule(std::string_view name);
+
+/// For schedules that keep the optimizer in CPU memory: says so if the job asks for NVMe.
+[[nodiscard]] std::vector<std::string> ignored_nvme(const Job& job, std::string_view schedule);
 
 /// One micro step per window times gradient_accumulation_steps: windows without ZenFlow.
 [[nodiscard]] std::vector<WindowShape> accumulation_windows(const Job& job, std::int64_t steps);

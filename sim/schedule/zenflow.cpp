@@ -31,8 +31,7 @@
 namespace zenflow::sim {
 namespace {
 
-// Adam on the GPU: fp32 weight and two moments read and written; gradient and weight besides.
-constexpr double kStateTraffic = 24;
+// fp32 weight and two moments of a selected or a master parameter.
 constexpr double kStateBytes = 12;
 
 const ZenFlowSettings& settings_of(const Job& job) {
@@ -55,6 +54,7 @@ class ZenFlow final : public Schedule {
     return "Lan et al. 2025, ZenFlow (arXiv 2505.12242)";
   }
   void check(const Job& job) const override;
+  [[nodiscard]] std::vector<std::string> ignored(const Job& job) const override;
   [[nodiscard]] std::vector<WindowShape> windows(const Job& job, std::int64_t steps) const override;
   [[nodiscard]] Program build(const Job& job, std::span<const WindowShape> shapes) const override;
   [[nodiscard]] ClosedForm closed_form(const Job& job) const override;
@@ -71,6 +71,21 @@ void ZenFlow::check(const Job& job) const {
                   "{{\"topk_ratio\": 0.1, \"update_interval\": 4, \"overlap_step\": true}}; "
                   "or give --set topk_ratio=0.1 --set update_interval=4",
                   job.scenario.deepspeed.at.text()));
+}
+
+std::vector<std::string> ZenFlow::ignored(const Job& job) const {
+  std::vector<std::string> notes = ignored_nvme(job, name());
+  if (settings_of(job).offload) {
+    notes.emplace_back(
+        "zenflow: zenflow.offload (selected state on the CPU) is not in the paper "
+        "and has no effect");
+  }
+  if (job.deepspeed.gradient_accumulation_steps > 1) {
+    notes.emplace_back(
+        "zenflow: update_interval takes the place of gradient_accumulation_steps, "
+        "which has no effect");
+  }
+  return notes;
 }
 
 /// Steps of the window [first, first + S) in which columns are selected anew: at the first
@@ -197,7 +212,7 @@ class ZenFlowEmitter {
 
   void update_selected() {
     const double k = settings_of(job_).topk_ratio;
-    const double traffic = kStateTraffic + 2 * builder_.element_bytes();
+    const double traffic = gpu_adam_bytes(job_.scenario.training.dtype);
     const Seconds time = stream(Bytes(k * job_.partition() * traffic));
     std::vector<After> updated;
     for (std::size_t c = 0; c < builder_.classes(); ++c) {
@@ -212,7 +227,7 @@ class ZenFlowEmitter {
     for (After& after : selected_ready_) after = {gathered};
   }
 
-  /// `boundary`: what the window's first forward waits for too.
+  /// `also`: what the window's first forward waits for, besides the sums.
   void update_deferred(std::vector<After> also) {
     // Clipping needs the norm of all gradients, known once the step's selected update is.
     for (std::size_t c = 0; c < builder_.classes(); ++c) {

@@ -7,6 +7,9 @@
 /// otherwise they are in CPU memory.
 /// Source: Rajbhandari et al. 2021, ZeRO-Infinity (arXiv 2104.07857). Closed form: gradients
 /// once down, parameters twice up: 3 model sizes a step.
+#include <algorithm>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
@@ -19,7 +22,7 @@ namespace {
 
 constexpr double kStateBytes = 12;
 // Shards in flight: one being read, one being updated, one being written.
-constexpr double kNvmeBuffers = 3;
+constexpr std::size_t kNvmeBuffers = 3;
 
 bool on_nvme(OffloadDevice device) {
   return device == OffloadDevice::kNvme;
@@ -66,16 +69,17 @@ class ZeroInfinityEmitter {
   void resident_memory() {
     const double node = job_.partition() * static_cast<double>(job_.scenario.gpus);
     const double b = builder_.element_bytes();
+    constexpr auto kBuffers = static_cast<double>(kNvmeBuffers);
     double largest = 0;
     for (const GradientBucket& bucket : builder_.plan().buckets) {
       largest = std::max(largest, bucket.elements);
     }
     const double shard = largest / builder_.ranks() * static_cast<double>(job_.scenario.gpus);
     builder_.resident(MemoryPlace::kHost, MemoryCategory::kOptimizerState,
-                      state_on_nvme_ ? kNvmeBuffers * kStateBytes * shard : kStateBytes * node);
+                      state_on_nvme_ ? kBuffers * kStateBytes * shard : kStateBytes * node);
     builder_.resident(MemoryPlace::kHost, MemoryCategory::kStaging, b * node);
     builder_.resident(MemoryPlace::kHost, MemoryCategory::kWeights,
-                      parameters_on_nvme_ ? kNvmeBuffers * b * shard : b * node);
+                      parameters_on_nvme_ ? kBuffers * b * shard : b * node);
     if (job_.deepspeed.gradient_accumulation_steps > 1) {
       builder_.resident(MemoryPlace::kHost, MemoryCategory::kGradients, 4 * node);
     }
@@ -99,45 +103,56 @@ class ZeroInfinityEmitter {
 
  private:
   void update(const std::vector<PerClass>& gradients) {
-    std::vector<PerClass> ready = gradients;
-    if (state_on_nvme_) ready = read_state(gradients);
-    const auto updated = offloader_.update(ready, last_of_each(gradients), 1.0);
-    updated_ = last_of_each(updated);
-    if (state_on_nvme_) write(updated, kStateBytes, 0);
-    if (parameters_on_nvme_) write(updated, builder_.element_bytes(), 1);
+    if (state_on_nvme_) {
+      update_through_nvme(gradients);
+    } else {
+      updated_ = last_of_each(offloader_.update(gradients, last_of_each(gradients), 1.0));
+    }
+    if (parameters_on_nvme_) write_parameters();
   }
 
-  std::vector<PerClass> read_state(const std::vector<PerClass>& gradients) {
-    std::vector<PerClass> read(gradients.size());
+  /// Shard by shard: read, update, write back. kNvmeBuffers shards are in memory at a time, so a
+  /// read waits for the write that frees its buffer, and for the last write of its own shard.
+  void update_through_nvme(const std::vector<PerClass>& gradients) {
+    const std::size_t buckets = gradients.front().size();
+    std::vector<PerClass> written(gradients.size(), PerClass(buckets, kNoTask));
+    written_.resize(gradients.size(), PerClass(buckets, kNoTask));
+    updated_.assign(gradients.size(), {});
     for (std::size_t c = 0; c < gradients.size(); ++c) {
-      for (std::size_t b = 0; b < gradients[c].size(); ++b) {
+      for (std::size_t b = 0; b < buckets; ++b) {
+        const bool wraps = b < kNvmeBuffers;
+        const std::size_t holder = (b + buckets - std::min(kNvmeBuffers, buckets)) % buckets;
+        const TaskId buffer = (wraps ? written_ : written)[c][holder];
         const double bytes = kStateBytes * offloader_.shard(b, 1.0);
-        read[c].push_back(nvme(c, NvmeAccess::kRead, b, bytes, gradients[c][b]));
+        const TaskId read =
+            nvme(c, NvmeAccess::kRead, b, bytes, {gradients[c][b], buffer, written_[c][b]});
+        // Clipping needs the norm of all gradients before the first update.
+        const TaskId updated =
+            offloader_.update_bucket(c, b, {read, b == 0 ? gradients[c].back() : kNoTask}, 1.0);
+        written[c][b] = nvme(c, NvmeAccess::kWrite, b, bytes, {updated});
+        updated_[c] = {updated};
       }
     }
-    return read;
+    written_ = std::move(written);
   }
 
-  /// Also makes the next step wait: the shard's new value has to be where it is read from.
-  void write(const std::vector<PerClass>& updated, double bytes_per_parameter, int what) {
-    for (std::size_t c = 0; c < updated.size(); ++c) {
-      TaskId last = kNoTask;
-      for (std::size_t b = 0; b < updated[c].size(); ++b) {
-        const double bytes = bytes_per_parameter * offloader_.shard(b, 1.0);
-        last = nvme(c, NvmeAccess::kWrite, b, bytes, updated[c][b]);
-      }
-      if (what == 1) updated_[c].push_back(last);
+  /// The next step reads parameters from NVMe, so it waits until they are there.
+  void write_parameters() {
+    const double bytes = builder_.element_bytes() * job_.partition();
+    for (std::size_t c = 0; c < updated_.size(); ++c) {
+      updated_[c] = {nvme(c, NvmeAccess::kWrite, 0, bytes, updated_[c])};
     }
   }
 
-  TaskId nvme(std::size_t c, NvmeAccess access, std::size_t bucket, double bytes, TaskId after) {
+  TaskId nvme(std::size_t c, NvmeAccess access, std::size_t bucket, double bytes,
+              const After& after) {
     const RankClass& rank = builder_.cluster().classes[c];
     const bool reads = access == NvmeAccess::kRead;
     const Seconds time = nvme_time(*job_.scenario.hardware.nvme, access, Bytes(bytes));
     return builder_.add(reads ? rank.nvme_read : rank.nvme_write, to_picoseconds(time),
                         builder_.label(reads ? Phase::kNvmeRead : Phase::kNvmeWrite,
                                        static_cast<std::int64_t>(bucket), bytes),
-                        {after});
+                        after);
   }
 
   const Job& job_;
@@ -146,6 +161,7 @@ class ZeroInfinityEmitter {
   bool state_on_nvme_;
   bool parameters_on_nvme_;
   std::vector<After> updated_;
+  std::vector<PerClass> written_;  ///< last write of each shard's state
 };
 
 Program ZeroInfinity::build(const Job& job, std::span<const WindowShape> shapes) const {

@@ -23,7 +23,9 @@ void resident_memory(const Job& job, ProgramBuilder& builder, bool delayed) {
   builder.resident(MemoryPlace::kHost, MemoryCategory::kStaging,
                    b * node_parameters * (delayed ? 3 : 2));
   if (job.deepspeed.gradient_accumulation_steps > 1) {
-    builder.resident(MemoryPlace::kHost, MemoryCategory::kGradients, 4 * node_parameters);
+    // fp32 sums of the micro steps; with delay, of this window and of the one being updated with.
+    builder.resident(MemoryPlace::kHost, MemoryCategory::kGradients,
+                     4 * node_parameters * (delayed ? 2 : 1));
   }
 }
 
@@ -41,6 +43,9 @@ class ZeroOffload final : public Schedule {
   [[nodiscard]] std::string_view source() const override {
     return delayed_ ? "Ren et al. 2021, ZeRO-Offload (arXiv 2101.06840) section 5.2"
                     : "Ren et al. 2021, ZeRO-Offload (arXiv 2101.06840)";
+  }
+  [[nodiscard]] std::vector<std::string> ignored(const Job& job) const override {
+    return ignored_nvme(job, name());
   }
   [[nodiscard]] std::vector<WindowShape> windows(const Job& job,
                                                  std::int64_t steps) const override {

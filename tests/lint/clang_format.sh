@@ -12,9 +12,13 @@ if [[ $version != *"version 14."* ]]; then
   echo "skipped: needs clang-format 14 (Debian: clang-format), found ${version:-none}"
   exit 77
 fi
-mapfile -d '' files < <(find sim kernels runtime tools tests -type f \
+folders=()
+for folder in sim kernels runtime tools tests; do
+  if [[ -d $folder ]]; then folders+=("$folder"); fi
+done
+mapfile -d '' files < <(find "${folders[@]:?no sources here: wrong folder}" -type f \
   \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) -print0 | sort -z)
-if ((${#files[@]} == 0)); then echo "no sources found: wrong folder?"; exit 1; fi
+if ((${#files[@]} == 0)); then echo "no sources found: wrong folder"; exit 1; fi
 if ! "$formatter" --dry-run --Werror --ferror-limit=1 "${files[@]}"; then
   echo "format them with: clang-format -i FILE..."
   exit 1

@@ -31,7 +31,11 @@ heavy='^(CLI|boost|yaml-cpp|nlohmann|simdjson)/'
 heavy_headers='sim/graph/csr.h'
 cuda='^(cuda|cupti|cublas|curand|nvtx|nvml|nccl|cooperative_groups|thrust/|cub/)'
 
-find sim kernels runtime tools -type f \
+folders=()
+for folder in sim kernels runtime tools; do
+  if [[ -d $folder ]]; then folders+=("$folder"); fi
+done
+find "${folders[@]:?no sources here: wrong folder}" -type f \
   \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) -print0 |
   sort -z |
   xargs -0 -r grep -HnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"]' |
@@ -85,7 +89,7 @@ find sim kernels runtime tools -type f \
         report("<" target "> does not compile under nvcc: format in a .cpp file")
     }
     END {
-      if (includes == 0) { print "no #include found: wrong folder?"; exit 1 }
+      if (includes == 0) { print "no #include found: wrong folder"; exit 1 }
       if (violations) { print violations " violation(s)"; exit 1 }
       print includes " includes, all in an allowed direction"
     }'

@@ -10,7 +10,7 @@ failures=0
 
 plant() { # FILE LINE: a small clean tree in which FILE has LINE as its second line
   rm -rf "${tree:?}"/*
-  mkdir -p "$tree"/sim/{base,config,graph,engine} "$tree"/{kernels,runtime,tools,tests}
+  mkdir -p "$tree"/sim/{base,config,graph,engine} "$tree/tools"
   printf '#include <string>\n' | tee "$tree"/sim/base/a.h >"$tree"/tools/a.cpp
   mkdir -p "$tree/$(dirname "$1")"
   printf '#pragma once\n%s\n' "$2" >"$tree/$1"
@@ -47,6 +47,9 @@ plant sim/graph/b.cpp '#include <cuda_runtime_api.h>'
 expect include_direction 1 'sim/graph/b.cpp:2: <cuda_runtime_api.h>: no CUDA'
 plant kernels/b.cu '#include <fmt/format.h>'
 expect include_direction 1 'kernels/b.cu:2: <fmt/format.h> does not compile under nvcc'
+
+rm -rf "${tree:?}"/*
+expect include_direction 1 'wrong folder'
 
 for folder in work root; do
   plant docs/b.md "see /$folder/main"

@@ -72,7 +72,7 @@ inline HardwareProfile contended_node(std::int64_t gpus) {
   return node;
 }
 
-/// 41,280 parameters: embedding 256 x 32, two blocks of 10,304, an untied head of 32 + 8,192.
+/// 34,976 parameters: embedding 256 x 32, two blocks of 9,280, an untied head of 32 + 8,192.
 inline ModelSpec tiny_llama() {
   return read_model(parse_json(R"({"model_type": "llama", "hidden_size": 32,
       "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -90,7 +90,7 @@ inline ModelSpec tiny_opt() {
                     "tiny_opt");
 }
 
-/// Large enough that copies and updates take longer than the latencies: 52.6 M parameters.
+/// Large enough that copies and updates take longer than the latencies: 52.1 M parameters.
 inline ModelSpec small_gpt2() {
   return read_model(parse_json(R"({"model_type": "gpt2", "n_embd": 512, "n_layer": 8,
       "n_head": 8, "vocab_size": 52000, "n_positions": 512})",

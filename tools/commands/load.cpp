@@ -40,7 +40,15 @@ LoadedJob load_job(const CommonOptions& common, const std::filesystem::path& sce
   LoadedJob loaded =
       finish_job(common, sim::load_scenario(scenario, load_options(common, scenario)));
   if (common.quiet) return loaded;
-  for (const std::string& warning : loaded.job.deepspeed.warnings) {
+  std::vector<std::string> warnings = loaded.job.deepspeed.warnings;
+  if (loaded.job.scenario.bind_cores_to_rank) {
+    warnings.emplace_back("launch.bind_cores_to_rank has no effect on these schedules");
+  }
+  for (const sim::Schedule* schedule : loaded.schedules) {
+    const std::vector<std::string> ignored = schedule->ignored(loaded.job);
+    warnings.insert(warnings.end(), ignored.begin(), ignored.end());
+  }
+  for (const std::string& warning : warnings) {
     complain("zenflow-sim: warning: " + warning + "\n");
   }
   return loaded;

@@ -1,0 +1,168 @@
+// Which ranks are alike and what loads which link.
+#include "sim/schedule/cluster.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/small_jobs.h"
+
+namespace zenflow::sim {
+namespace {
+
+using namespace literals;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
+using testing::contended_node;
+using testing::round_node;
+using testing::tiny_llama;
+
+constexpr RankRates kRates{10.0_GBps, 20.0_GBps, 40.0_GBps, 50.0_GBps};
+
+Scenario scenario(HardwareProfile hardware, std::int64_t gpus) {
+  Scenario one;
+  one.model = tiny_llama();
+  one.hardware = std::move(hardware);
+  one.gpus = gpus;
+  return one;
+}
+
+std::map<std::string, double> uses(const Cluster& cluster, LaneUse where) {
+  std::map<std::string, double> named;
+  if (where.flow == kNoFlow) return named;
+  for (const LinkUse& use : cluster.machine.flows.at(where.flow).uses) {
+    named[cluster.machine.links.at(use.link).name] = use.coefficient;
+  }
+  return named;
+}
+
+std::vector<std::int64_t> multiplicities(const Cluster& cluster) {
+  std::vector<std::int64_t> all;
+  for (const RankClass& one : cluster.classes) all.push_back(one.multiplicity);
+  return all;
+}
+
+TEST(Cluster, OfOneGpuWithoutBottlenecksHasNoLinks) {
+  const Cluster cluster = make_cluster(scenario(round_node(), 1), kRates);
+  EXPECT_THAT(cluster.machine.links, IsEmpty());
+  ASSERT_EQ(cluster.classes.size(), 1U);
+  EXPECT_EQ(cluster.classes[0].multiplicity, 1);
+  EXPECT_EQ(cluster.classes[0].d2h.flow, kNoFlow);
+  EXPECT_EQ(cluster.classes[0].cpu_update.flow, kNoFlow);
+  EXPECT_THAT(cluster.machine.lanes,
+              ElementsAre("compute0", "d2h0", "h2d0", "cpu_update0", "cpu_accumulate0"));
+}
+
+TEST(Cluster, FourGpusBehindOneSwitchAreOneClassThatCountsFourTimes) {
+  const Cluster cluster = make_cluster(scenario(contended_node(4), 4), kRates);
+  EXPECT_THAT(multiplicities(cluster), ElementsAre(4));
+  const RankClass& one = cluster.classes[0];
+  // A GPU's own link is its own; the switch and DRAM carry all four. A GPU's d2h and h2d links
+  // alone cannot bind: a copy is never faster than they are.
+  EXPECT_THAT(uses(cluster, one.d2h),
+              UnorderedElementsAre(Pair("gpu0.both", 1), Pair("switch0.d2h", 4),
+                                   Pair("switch0.both", 4), Pair("dram0", 4)));
+  EXPECT_THAT(uses(cluster, one.h2d),
+              UnorderedElementsAre(Pair("gpu0.both", 1), Pair("switch0.h2d", 4),
+                                   Pair("switch0.both", 4), Pair("dram0", 4)));
+  EXPECT_THAT(uses(cluster, one.cpu_update), UnorderedElementsAre(Pair("dram0", 4)));
+  EXPECT_EQ(cluster.machine.flows.at(one.d2h.flow).solo_rate, 10.0_GBps);
+}
+
+TEST(Cluster, ThreeGpusOnTwoSwitchesAreTwoClasses) {
+  HardwareProfile hardware = contended_node(3);
+  hardware.host_link.switches[0].gpus = {0, 1};
+  hardware.host_link.switches.push_back({{2}, {30.0_GBps, 7.0_GBps, 30.0_GBps}});
+  const Cluster cluster = make_cluster(scenario(hardware, 3), kRates);
+  EXPECT_THAT(multiplicities(cluster), ElementsAre(2, 1));
+  EXPECT_EQ(cluster.classes[0].first_rank, 0);
+  EXPECT_EQ(cluster.classes[1].first_rank, 2);
+  EXPECT_EQ(uses(cluster, cluster.classes[0].d2h)["switch0.d2h"], 2);
+  EXPECT_EQ(uses(cluster, cluster.classes[0].d2h)["dram0"], 2);
+  EXPECT_EQ(uses(cluster, cluster.classes[1].d2h)["switch1.d2h"], 1);
+  EXPECT_EQ(uses(cluster, cluster.classes[1].d2h).count("switch0.d2h"), 0U);
+}
+
+TEST(Cluster, GpusBesideASwitchDifferFromThoseBehindIt) {
+  HardwareProfile hardware = contended_node(4);
+  hardware.host_link.switches[0].gpus = {1, 2};
+  EXPECT_THAT(multiplicities(make_cluster(scenario(hardware, 4), kRates)), ElementsAre(2, 2));
+}
+
+TEST(Cluster, TwoSwitchesOfTwoAreOneClass) {
+  HardwareProfile hardware = contended_node(4);
+  hardware.host_link.switches[0].gpus = {0, 2};
+  hardware.host_link.switches.push_back({{1, 3}, hardware.host_link.switches[0].path});
+  const Cluster cluster = make_cluster(scenario(hardware, 4), kRates);
+  EXPECT_THAT(multiplicities(cluster), ElementsAre(4));
+  EXPECT_EQ(uses(cluster, cluster.classes[0].d2h)["switch0.d2h"], 2);
+  EXPECT_EQ(uses(cluster, cluster.classes[0].d2h)["dram0"], 4);
+}
+
+TEST(Cluster, SwitchesOfUnequalPathsAreNotAlike) {
+  HardwareProfile hardware = contended_node(2);
+  hardware.host_link.switches[0].gpus = {0};
+  hardware.host_link.switches.push_back({{1}, {5.0_GBps, 5.0_GBps, 5.0_GBps}});
+  EXPECT_THAT(multiplicities(make_cluster(scenario(hardware, 2), kRates)), ElementsAre(1, 1));
+}
+
+TEST(Cluster, RanksLoadTheirOwnSocketIfTheyDivideEvenly) {
+  HardwareProfile hardware = contended_node(4);
+  hardware.host.sockets = 2;
+  const Cluster cluster = make_cluster(scenario(hardware, 4), kRates);
+  EXPECT_THAT(multiplicities(cluster), ElementsAre(4));
+  EXPECT_THAT(uses(cluster, cluster.classes[0].cpu_update), UnorderedElementsAre(Pair("dram0", 2)));
+  const auto& links = cluster.machine.links;
+  const auto dram = std::find_if(links.begin(), links.end(),
+                                 [](const Link& link) { return link.name == "dram0"; });
+  ASSERT_NE(dram, links.end());
+  EXPECT_EQ(dram->capacity, 105.0_GBps);
+}
+
+TEST(Cluster, RanksThatDoNotDivideEvenlyLoadAllSockets) {
+  HardwareProfile hardware = contended_node(3);
+  hardware.host.sockets = 2;
+  hardware.host_link.switches.clear();
+  const Cluster cluster = make_cluster(scenario(hardware, 3), kRates);
+  EXPECT_THAT(multiplicities(cluster), ElementsAre(3));
+  EXPECT_THAT(uses(cluster, cluster.classes[0].cpu_update),
+              UnorderedElementsAre(Pair("dram0", 1.5), Pair("dram1", 1.5)));
+}
+
+TEST(Cluster, FewerGpusThanTheNodeHasUseTheFirstOnes) {
+  const Cluster cluster = make_cluster(scenario(contended_node(4), 2), kRates);
+  EXPECT_THAT(multiplicities(cluster), ElementsAre(2));
+  // 2 x 10 GB/s down are more than the switch's 17, 2 x 20 up than its 31.
+  EXPECT_EQ(uses(cluster, cluster.classes[0].d2h)["switch0.d2h"], 2);
+}
+
+TEST(Cluster, GathersShareTheGpuLinksWithCollectives) {
+  const Cluster cluster = make_cluster(scenario(round_node(2), 2), kRates, true);
+  EXPECT_THAT(uses(cluster, cluster.collective), UnorderedElementsAre(Pair("gpu_link", 1)));
+  EXPECT_THAT(uses(cluster, cluster.gather), UnorderedElementsAre(Pair("gpu_link", 1)));
+  const Cluster alone = make_cluster(scenario(round_node(2), 2), kRates, false);
+  EXPECT_EQ(alone.collective.flow, kNoFlow);  // alone it cannot exceed the link
+}
+
+TEST(Cluster, LanesAreOfTheirClass) {
+  HardwareProfile hardware = contended_node(2);
+  hardware.host_link.switches[0].gpus = {0};
+  const Cluster cluster = make_cluster(scenario(hardware, 2), kRates);
+  ASSERT_EQ(cluster.classes.size(), 2U);
+  ASSERT_EQ(cluster.lanes.size(), cluster.machine.lanes.size());
+  for (std::size_t c = 0; c < 2; ++c) {
+    const RankClass& one = cluster.classes[c];
+    EXPECT_EQ(cluster.lanes[one.compute.lane].kind, LaneKind::kCompute);
+    EXPECT_EQ(cluster.lanes[one.nvme_write.lane].kind, LaneKind::kNvmeWrite);
+    EXPECT_EQ(cluster.lanes[one.d2h.lane].rank_class, static_cast<int>(c));
+  }
+  EXPECT_EQ(cluster.lanes[cluster.collective.lane].rank_class, -1);
+}
+
+}  // namespace
+}  // namespace zenflow::sim

@@ -1,0 +1,192 @@
+// What a DeepSpeed configuration means, and what is wrong with it.
+#include "sim/deepspeed/ds_config.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/base/error.h"
+
+namespace zenflow::sim {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+DeepSpeedConfig read(const std::string& json) {
+  return read_deepspeed_config(parse_json(json, "ds.json"));
+}
+DeepSpeedConfig read_zero(const std::string& zero) {
+  return read(R"({"zero_optimization": {)" + zero + "}}");
+}
+DeepSpeedConfig read_zenflow(const std::string& zenflow) {
+  return read_zero(R"("zenflow": {)" + zenflow + "}");
+}
+
+template <class Body>
+std::string error_of(Body body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    return error.what();
+  }
+  return "no error";
+}
+std::string zenflow_error(const std::string& zenflow) {
+  return error_of([&] { (void)read_zenflow(zenflow); });
+}
+
+TEST(DeepSpeedConfig, HasDeepSpeedsDefaults) {
+  const DeepSpeedConfig config = read("{}");
+  EXPECT_FALSE(config.train_batch_size);
+  EXPECT_FALSE(config.train_micro_batch_size_per_gpu);
+  EXPECT_EQ(config.gradient_accumulation_steps, 1);
+  EXPECT_EQ(config.zero_stage, 0);
+  EXPECT_EQ(config.reduce_bucket_size, 500'000'000);
+  EXPECT_EQ(config.sub_group_size, 1'000'000'000);
+  EXPECT_FALSE(config.bf16);
+  EXPECT_FALSE(config.fp16);
+  EXPECT_EQ(config.offload_optimizer, OffloadDevice::kNone);
+  EXPECT_EQ(config.offload_param, OffloadDevice::kNone);
+  EXPECT_FALSE(config.zenflow);
+  EXPECT_THAT(config.warnings, IsEmpty());
+}
+
+TEST(DeepSpeedConfig, ReadsWhatIsSet) {
+  const DeepSpeedConfig config = read(R"({
+    "train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2,
+    "bf16": {"enabled": true},
+    "zero_optimization": {"stage": 3, "reduce_bucket_size": 5e8, "sub_group_size": 1e9,
+      "offload_optimizer": {"device": "nvme", "pin_memory": false, "nvme_path": "/x"},
+      "offload_param": {"device": "cpu"}}})");
+  EXPECT_EQ(config.train_batch_size, 64);
+  EXPECT_EQ(config.train_micro_batch_size_per_gpu, 4);
+  EXPECT_EQ(config.gradient_accumulation_steps, 2);
+  EXPECT_TRUE(config.bf16);
+  EXPECT_EQ(config.zero_stage, 3);
+  EXPECT_EQ(config.reduce_bucket_size, 500'000'000);
+  EXPECT_EQ(config.offload_optimizer, OffloadDevice::kNvme);
+  EXPECT_EQ(config.offload_param, OffloadDevice::kCpu);
+  EXPECT_FALSE(config.pin_memory);
+}
+
+TEST(DeepSpeedConfig, AutoMeansTheDefault) {
+  const DeepSpeedConfig config = read(R"({
+    "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+    "gradient_accumulation_steps": "auto", "bf16": {"enabled": "auto"},
+    "zero_optimization": {"stage": 2, "reduce_bucket_size": "auto",
+      "zenflow": {"topk_ratio": "auto", "update_interval": "auto", "select_interval": "auto",
+                  "select_strategy": "auto", "overlap_step": "auto",
+                  "full_warm_up_rounds": "auto"}}})");
+  EXPECT_FALSE(config.train_batch_size);
+  EXPECT_FALSE(config.train_micro_batch_size_per_gpu);
+  EXPECT_EQ(config.gradient_accumulation_steps, 1);
+  EXPECT_FALSE(config.bf16);
+  EXPECT_EQ(config.reduce_bucket_size, 500'000'000);
+  ASSERT_TRUE(config.zenflow);
+  EXPECT_EQ(config.zenflow->topk_ratio, 0.1);
+  EXPECT_FALSE(config.zenflow->update_interval);
+  EXPECT_FALSE(config.zenflow->select_interval);
+  EXPECT_EQ(config.zenflow->select_strategy, "auto");
+  EXPECT_FALSE(config.zenflow->overlap_step);
+}
+
+TEST(DeepSpeedConfig, ReadsZenFlow) {
+  const ZenFlowSettings settings = *read_zenflow(
+      R"("topk_ratio": 0.05, "select_strategy": "epoch", "select_interval": 0,
+         "update_interval": 4, "full_warm_up_rounds": 7, "overlap_step": true, "offload": true,
+         "auto_ratio": 0.9, "steps_per_epoch": 10, "pt_reserved_cores_perc": 0.25)").zenflow;
+  EXPECT_EQ(settings.topk_ratio, 0.05);
+  EXPECT_EQ(settings.select_strategy, "epoch");
+  EXPECT_EQ(settings.select_interval, 0);
+  EXPECT_EQ(settings.update_interval, 4);
+  EXPECT_EQ(settings.full_warm_up_rounds, 7);
+  EXPECT_TRUE(settings.overlap_step);
+  EXPECT_TRUE(settings.offload);
+  EXPECT_EQ(settings.auto_ratio, 0.9);
+  EXPECT_EQ(settings.pt_reserved_cores_perc, 0.25);
+}
+
+TEST(DeepSpeedConfig, RefusesATopKRatioThatSelectsNothingOrEverything) {
+  for (const char* ratio : {"0", "0.0", "1", "1.0", "-0.1", "1.5", "\"0.1\"", "true"}) {
+    const std::string error = zenflow_error(std::string(R"("topk_ratio": )") + ratio);
+    EXPECT_THAT(error, StartsWith("ds.json:1:")) << ratio;
+    EXPECT_THAT(error, HasSubstr("zero_optimization.zenflow.topk_ratio: expected")) << ratio;
+  }
+}
+
+TEST(DeepSpeedConfig, RefusesAnUpdateIntervalBelowOneStep) {
+  for (const char* interval : {"0", "-1", "1.5", "\"4\""}) {
+    EXPECT_THAT(zenflow_error(std::string(R"("update_interval": )") + interval),
+                HasSubstr("zenflow.update_interval: expected"))
+        << interval;
+  }
+  EXPECT_EQ(read_zenflow(R"("update_interval": 1)").zenflow->update_interval, 1);
+}
+
+TEST(DeepSpeedConfig, RefusesOtherZenFlowValuesOutOfRange) {
+  EXPECT_THAT(zenflow_error(R"("select_interval": -1)"), HasSubstr("select_interval: expected"));
+  EXPECT_THAT(zenflow_error(R"("pt_reserved_cores_perc": 1.1)"),
+              HasSubstr("pt_reserved_cores_perc: expected"));
+  EXPECT_THAT(zenflow_error(R"("full_warm_up_rounds": -1)"), HasSubstr("full_warm_up_rounds"));
+  EXPECT_THAT(zenflow_error(R"("select_strategy": "stepp")"), HasSubstr("did you mean \"step\"?"));
+  EXPECT_THAT(zenflow_error(R"("overlap_step": 1)"), HasSubstr("overlap_step: expected"));
+}
+
+TEST(DeepSpeedConfig, NamesTheKeyThatAMisspeltOneIsNearTo) {
+  EXPECT_EQ(zenflow_error(R"("topk_ration": 0.1)"),
+            "ds.json:1:36: deepspeed.zero_optimization.zenflow.topk_ration: unknown key (did you "
+            "mean \"topk_ratio\"?)");
+  EXPECT_THAT(error_of([] { (void)read_zero(R"("stge": 2)"); }),
+              HasSubstr("did you mean \"stage\"?"));
+  EXPECT_THAT(error_of([] { (void)read(R"({"bf16": {"enable": true}})"); }),
+              HasSubstr("did you mean \"enabled\"?"));
+  EXPECT_THAT(error_of([] { (void)read(R"({"zero_optimisation": {}})"); }),
+              HasSubstr("did you mean \"zero_optimization\"?"));
+  EXPECT_THAT(error_of([] {
+                (void)read_zero(R"("offload_optimizer": {"devices": "cpu"})");
+              }),
+              HasSubstr("did you mean \"device\"?"));
+}
+
+TEST(DeepSpeedConfig, WarnsOfATopLevelBlockThatDeepSpeedIgnores) {
+  const DeepSpeedConfig config = read("{\"zero_optimization\": {},\n  \"my_notes\": {\"a\": 1}}");
+  EXPECT_THAT(config.warnings, ElementsAre("ds.json:2:3: my_notes: unknown to DeepSpeed, which "
+                                           "ignores it"));
+}
+
+TEST(DeepSpeedConfig, KnowsWhatDeepSpeedKnows) {
+  EXPECT_THAT(read(R"({"optimizer": {"type": "AdamW"}, "scheduler": {}, "aio": {},
+                       "flops_profiler": {}, "wall_clock_breakdown": false})").warnings,
+              IsEmpty());
+}
+
+TEST(DeepSpeedConfig, RefusesBothPrecisions) {
+  EXPECT_THAT(error_of([] {
+                (void)read(R"({"bf16": {"enabled": true}, "fp16": {"enabled": true}})");
+              }),
+              HasSubstr("bf16 and fp16 cannot both be enabled"));
+}
+
+TEST(DeepSpeedConfig, RefusesWhatIsNoMap) {
+  EXPECT_THAT(error_of([] { (void)read("[]"); }), StartsWith("ds.json:1:1"));
+  EXPECT_THAT(error_of([] { (void)read(R"({"zero_optimization": 2})"); }),
+              HasSubstr("zero_optimization"));
+  EXPECT_THAT(error_of([] { (void)read(R"({"zero_optimization": {"stage": 4}})"); }),
+              HasSubstr("zero_optimization.stage"));
+}
+
+TEST(ShortNames, AreZenFlowsKeys) {
+  EXPECT_EQ(expand_short_name("topk_ratio"), "deepspeed.zero_optimization.zenflow.topk_ratio");
+  EXPECT_EQ(expand_short_name("update_interval"),
+            "deepspeed.zero_optimization.zenflow.update_interval");
+  EXPECT_EQ(expand_short_name("training.sequence_length"), "training.sequence_length");
+  EXPECT_EQ(expand_short_name("gpus"), "gpus");
+}
+
+}  // namespace
+}  // namespace zenflow::sim

@@ -1,0 +1,106 @@
+// A step's layers and gradient buckets by hand.
+#include "sim/schedule/step_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/small_jobs.h"
+
+namespace zenflow::sim {
+
+void PrintTo(const GradientBucket& bucket, std::ostream* out) {
+  *out << bucket.elements << " elements, " << bucket.matrix_elements << " in matrices, layers "
+       << bucket.first_layer << (bucket.begins_layer ? "" : " (midst)") << ".."
+       << bucket.ready_layer;
+}
+bool operator==(const GradientBucket& a, const GradientBucket& b) {
+  return a.elements == b.elements && a.matrix_elements == b.matrix_elements &&
+         a.first_layer == b.first_layer && a.begins_layer == b.begins_layer &&
+         a.ready_layer == b.ready_layer;
+}
+
+namespace {
+
+using ::testing::ElementsAre;
+using testing::JobOptions;
+using testing::make_small_job;
+using testing::round_node;
+using testing::tiny_llama;
+
+StepPlan plan(std::int64_t bucket_size, bool checkpointing = false) {
+  JobOptions options;
+  options.reduce_bucket_size = bucket_size;
+  options.training.activation_checkpointing = checkpointing;
+  return plan_step(make_small_job(round_node(), tiny_llama(), options));
+}
+
+TEST(StepPlan, HasEmbeddingBlocksAndHead) {
+  const StepPlan one = plan(500'000'000);
+  ASSERT_EQ(one.layers.size(), 4U);
+  EXPECT_EQ(one.layers[0].parameters, 8192);
+  EXPECT_EQ(one.layers[1].parameters, 9280);  // 3,072 attention, 6,144 MLP, 64 norms
+  EXPECT_EQ(one.layers[2].parameters, 9280);
+  EXPECT_EQ(one.layers[3].parameters, 8224);
+}
+
+TEST(StepPlan, AddsTheCopyIntoBucketsToTheBackwardPass) {
+  const StepPlan one = plan(500'000'000);
+  EXPECT_EQ(one.layers[0].forward.count, 5'032'768);
+  // 10.065536 us and a pass of 8,192 x 2 B x 4 at 800 GB/s with its kernel: 5.08192 us.
+  EXPECT_EQ(one.layers[0].backward.count, 15'147'456);
+}
+
+TEST(StepPlan, RecomputesCheckpointedBlocksInTheBackwardPass) {
+  const StepPlan kept = plan(500'000'000);
+  const StepPlan again = plan(500'000'000, true);
+  EXPECT_EQ(again.layers[1].backward.count,
+            kept.layers[1].backward.count + kept.layers[1].forward.count);
+  EXPECT_EQ(again.layers[3].backward, kept.layers[3].backward);
+  EXPECT_EQ(again.layers[1].activation_bytes, 128 * 32 * 2);
+  EXPECT_EQ(again.layers[1].transient_bytes, 157696);
+  EXPECT_EQ(kept.layers[1].activation_bytes, 157696);
+  EXPECT_EQ(kept.layers[1].transient_bytes, 0);
+}
+
+TEST(StepPlan, KeepsLogitsInTheHead) {
+  const StepPlan one = plan(500'000'000);
+  EXPECT_EQ(one.layers[3].logit_bytes, 128 * 256 * 10);
+  EXPECT_EQ(one.layers[3].transient_bytes, 128 * 256 * 4);
+  EXPECT_EQ(one.layers[0].logit_bytes, 0);
+}
+
+TEST(StepPlan, PutsEverythingThatFitsIntoOneBucket) {
+  // 34,976 parameters; norms: 32 in the head, 64 in each block.
+  EXPECT_THAT(plan(34976).buckets, ElementsAre(GradientBucket{34976, 34816, 3, true, 0}));
+  EXPECT_EQ(plan(34975).buckets.size(), 2U);
+}
+
+TEST(StepPlan, FillsBucketsFromTheLastParameterBackwards) {
+  // Sizes from the last: lm_head 8192, norm 32 | down 2048, up 2048, gate 2048, norm 32, o 1024,
+  // v 512, k 512 | q 1024, norm 32, then of block 0 down, up, gate, norm, o, v 512 | k 512,
+  // q 1024, norm 32 | embedding 8192.
+  EXPECT_THAT(plan(9000).buckets,
+              ElementsAre(GradientBucket{8224, 8192, 3, true, 3}, GradientBucket{8224, 8192, 2, true, 2},
+                          GradientBucket{8768, 8704, 2, false, 1},
+                          GradientBucket{1568, 1536, 1, false, 1},
+                          GradientBucket{8192, 8192, 0, true, 0}));
+}
+
+TEST(StepPlan, GivesALargerTensorABucketOfItsOwn) {
+  const StepPlan one = plan(1);
+  // Every tensor alone: embedding, 9 in each block, 2 in the head.
+  EXPECT_EQ(one.buckets.size(), 21U);
+  EXPECT_EQ(one.buckets.front(), (GradientBucket{8192, 8192, 3, true, 3}));
+  EXPECT_EQ(one.buckets[1], (GradientBucket{32, 0, 3, false, 3}));
+  double total = 0;
+  for (const GradientBucket& bucket : one.buckets) total += bucket.elements;
+  EXPECT_EQ(total, 34976);
+}
+
+TEST(StepPlan, CountsTheColumnsThatSelectionRanks) {
+  // Embedding and head 32 each; in each block six matrices of 32 and down's 64.
+  EXPECT_EQ(plan(9000).matrix_columns, 2 * (6 * 32 + 64) + 64);
+}
+
+}  // namespace
+}  // namespace zenflow::sim
