@@ -263,11 +263,14 @@ std::vector<MemorySample> memory_timeline(const Program& program, const Executio
 
 MemoryPeak memory_peak(const Program& program, const Execution& execution, MemoryPlace place) {
   Categories held = resident_memory(program, place);
-  MemoryPeak peak{total(held), held};
+  double now = total(held);
+  MemoryPeak peak{now, held};
   for (const TimedChange& change : changes_in_time(program, execution, place)) {
     apply(program.memory[change.index], held);
-    if (const double now = total(held); now > peak.total) peak = {now, held};
+    now += program.memory[change.index].bytes;
+    if (now > peak.total) peak = {now, held};
   }
+  peak.total = total(peak.by_category);
   return peak;
 }
 
