@@ -24,3 +24,11 @@ zenflow_test_group(sim_model_test LABEL unit
           unit/activation_memory_test.cpp unit/ds_config_test.cpp unit/scenario_test.cpp
           unit/job_test.cpp unit/cluster_test.cpp unit/step_plan_test.cpp
   LINK zenflow::schedule GTest::gmock fmt::fmt)
+zenflow_test_group(sim_report_test LABEL unit
+  SOURCES unit/metrics_test.cpp unit/simulation_test.cpp unit/sweep_test.cpp unit/explain_test.cpp
+          unit/table_test.cpp unit/output_file_test.cpp unit/chrome_trace_test.cpp
+          unit/result_json_test.cpp
+  LINK zenflow::report GTest::gmock nlohmann_json::nlohmann_json fmt::fmt ZLIB::ZLIB)
+zenflow_test_group(schedule_property_test LABEL property
+  SOURCES property/schedule_property_test.cpp
+  LINK zenflow::report fmt::fmt)

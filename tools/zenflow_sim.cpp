@@ -1,7 +1,11 @@
 /// zenflow-sim: the command line. Options here, work in tools/commands.
+#include <algorithm>
+#include <functional>
+
 #include <CLI/CLI.hpp>
 
 #include "sim/base/error.h"
+#include "sim/config/reader.h"
 #include "tools/commands/commands.h"
 #include "tools/version.h"
 
@@ -9,6 +13,7 @@ namespace zenflow::tools {
 namespace {
 
 struct Options {
+  std::filesystem::path scenario;  ///< of commands that take one
   CommonOptions common;
   RunOptions run;
   SweepOptions sweep;
@@ -25,10 +30,7 @@ void add_output_options(CLI::App& command, CommonOptions& common) {
                      "defaults (YAML); else $XDG_CONFIG_HOME/zenflow/config.yaml");
 }
 
-void add_scenario_options(CLI::App& command, CommonOptions& common, bool several) {
-  auto* scenario =
-      command.add_option("scenario", common.scenarios, "scenario file (YAML)")->required();
-  if (!several) scenario->expected(1);
+void add_scenario_options(CLI::App& command, CommonOptions& common) {
   command
       .add_option("--schedule", common.schedules,
                   "a schedule instead of the scenario's; repeatable")
@@ -44,40 +46,50 @@ void add_scenario_options(CLI::App& command, CommonOptions& common, bool several
   add_output_options(command, common);
 }
 
+/// A command on one scenario. `work` runs after parsing.
+CLI::App* add_command(CLI::App& app, Options& options, const char* name, const char* what,
+                      std::function<void()> work) {
+  CLI::App* command = app.add_subcommand(name, what);
+  command->add_option("scenario", options.scenario, "scenario file (YAML)")->required();
+  add_scenario_options(*command, options.common);
+  command->callback([&options, work = std::move(work)] {
+    options.common.scenarios = {options.scenario};
+    work();
+  });
+  return command;
+}
+
 void add_run(CLI::App& app, Options& options, int& code) {
-  CLI::App* command = app.add_subcommand("run", "simulate the scenario's schedules");
-  add_scenario_options(*command, options.common, false);
+  CLI::App* command = add_command(app, options, "run", "simulate the scenario's schedules",
+                                  [&] { code = run_command(options.common, options.run); });
   command->add_option("--trace", options.run.trace,
                       "write a Chrome trace (Perfetto, HTA); gzip if the name ends in .gz");
   command->add_option("--dot", options.run.dot, "write two update windows as Graphviz");
   command->add_flag("-f,--force", options.common.overwrite, "overwrite existing files");
-  command->callback([&] { code = run_command(options.common, options.run); });
 }
 
 void add_sweep(CLI::App& app, Options& options, int& code) {
-  CLI::App* command = app.add_subcommand("sweep", "simulate every combination of varied settings");
-  add_scenario_options(*command, options.common, false);
+  CLI::App* command =
+      add_command(app, options, "sweep", "simulate every combination of varied settings",
+                  [&] { code = sweep_command(options.common, options.sweep); });
   command->add_option("--vary", options.sweep.vary, "KEY=A,B,C or KEY=LOW:HIGH:STEP; repeatable")
       ->required()
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--format", options.sweep.format, "table, csv or json")
       ->check(CLI::IsMember({"table", "csv", "json"}));
-  command->callback([&] { code = sweep_command(options.common, options.sweep); });
 }
 
 void add_others(CLI::App& app, Options& options, int& code) {
   CLI::App* compare =
       app.add_subcommand("compare", "schedules or scenarios side by side, against zero-offload");
-  add_scenario_options(*compare, options.common, true);
+  compare->add_option("scenario", options.common.scenarios, "scenario files (YAML)")->required();
+  add_scenario_options(*compare, options.common);
   compare->callback([&] { code = compare_command(options.common); });
-  CLI::App* explain = app.add_subcommand("explain", "why a step takes as long as it does");
-  add_scenario_options(*explain, options.common, false);
-  explain->callback([&] { code = explain_command(options.common); });
-  CLI::App* fit =
-      app.add_subcommand("fit", "memory by device and category; exit 3 if it does not fit");
-  add_scenario_options(*fit, options.common, false);
-  fit->callback([&] { code = fit_command(options.common); });
+  add_command(app, options, "explain", "why a step takes as long as it does",
+              [&] { code = explain_command(options.common); });
+  add_command(app, options, "fit", "memory by device and category; exit 3 if it does not fit",
+              [&] { code = fit_command(options.common); });
   CLI::App* list = app.add_subcommand("list", "what is known: schedules, profiles, models");
   list->add_option("topic", options.topics, "schedules, profiles, models")->delimiter(',');
   add_output_options(*list, options.common);
@@ -99,6 +111,16 @@ std::vector<std::string> with_dashes(int argc, char** argv) {
   return arguments;  // reversed, as CLI11 takes them
 }
 
+/// CLI11 says "A subcommand is required" to a misspelt one.
+void check_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::vector<std::string> known;
+  for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
+  if (std::find(known.begin(), known.end(), argv[1]) != known.end()) return;
+  throw Error(ErrorKind::kInput, "unknown command \"" + std::string(argv[1]) + "\"" +
+                                     suggestion(argv[1], known) + "; see zenflow-sim --help");
+}
+
 int main_program(int argc, char** argv) {
   CLI::App app{
       "Predicts step time, GPU stall and its cause, PCIe traffic and memory of offloaded "
@@ -112,12 +134,12 @@ int main_program(int argc, char** argv) {
   add_run(app, options, code);
   add_sweep(app, options, code);
   add_others(app, options, code);
+  check_command(app, argc, argv);
   try {
     app.parse(with_dashes(argc, argv));
   } catch (const CLI::ParseError& error) {
-    const bool asked_for = error.get_exit_code() == 0;  // --help, --version
-    app.exit(error);
-    return asked_for ? 0 : static_cast<int>(ErrorKind::kInput);
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    throw Error(ErrorKind::kInput, std::string(error.what()) + "; see zenflow-sim --help");
   }
   return code;
 }

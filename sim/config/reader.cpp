@@ -437,10 +437,16 @@ ValueReader MapReader::require(std::string_view key) {
   for (const Node::Entry& entry : node_->entries) {
     if (asked_.find(entry.key) == asked_.end()) unread.push_back(entry.key);
   }
-  const std::string* misspelt = nearest(key, unread);
-  const std::string hint =
-      misspelt == nullptr ? "" : fmt::format(" (is \"{}\" a misspelling of it?)", shown(*misspelt));
-  fail(key, "required, but missing" + hint);
+  // A long key that is nearly this one is this one misspelt. Short ones may well be others that
+  // are yet to be asked for (d2h, h2d).
+  constexpr std::size_t kLong = 5;
+  const std::string* misspelt = key.size() < kLong ? nullptr : nearest(key, unread);
+  for (const Node::Entry& entry : node_->entries) {
+    if (misspelt == nullptr || entry.key != *misspelt) continue;
+    fail_at(entry.key_at, child_path(path_, entry.key),
+            fmt::format("unknown key (did you mean \"{}\"?)", shown(std::string(key))));
+  }
+  fail(key, "required, but missing");
 }
 
 std::optional<ValueReader> MapReader::optional(std::string_view key) {

@@ -211,6 +211,10 @@ bool names_a_file(std::string_view override_path) {
   return override_path == "hardware" || override_path == "model" || override_path == "deepspeed";
 }
 
+bool Scenario::is_overridden(std::string_view path) const {
+  return std::find(overridden.begin(), overridden.end(), path) != overridden.end();
+}
+
 ScenarioTree load_scenario_tree(const fs::path& path, const LoadOptions& options) {
   Location command_line;
   command_line.file = std::make_shared<const std::string>(path.generic_string());
@@ -254,6 +258,7 @@ Scenario read_scenario(ScenarioTree tree, const std::vector<Override>& overrides
   scenario.max_staleness = root.integer_or("max_staleness", scenario.max_staleness, 1, kMaxSteps);
   root.reject_unknown_keys();
   check_ranks(root, scenario);
+  for (const Override& change : overrides) scenario.overridden.push_back(change.path);
   return scenario;
 }
 

@@ -44,6 +44,11 @@ struct Scenario {
   std::vector<std::string> schedules;
   RunSettings run;
   std::int64_t max_staleness = 31;  ///< limit for update_interval "auto", in steps
+  /// Paths that the caller set: they win where the scenario and the DeepSpeed file say the same
+  /// thing twice.
+  std::vector<std::string> overridden;
+
+  [[nodiscard]] bool is_overridden(std::string_view path) const;
 
   [[nodiscard]] std::int64_t ranks() const { return gpus * nodes; }
 };

@@ -7,6 +7,19 @@
 namespace zenflow::sim {
 namespace {
 
+constexpr const char* kMicroBatch = "training.micro_batch_size_per_gpu";
+
+/// The scenario and the DeepSpeed file both state the micro batch. Whichever was overridden
+/// alone holds.
+void settle_micro_batch(Job& job) {
+  auto& configured = job.deepspeed.train_micro_batch_size_per_gpu;
+  const bool scenario_set = job.scenario.is_overridden(kMicroBatch);
+  const bool file_set = job.scenario.is_overridden("deepspeed.train_micro_batch_size_per_gpu");
+  if (!configured || scenario_set == file_set) return;
+  std::int64_t& used = job.scenario.training.micro_batch_size_per_gpu;
+  (scenario_set ? *configured : used) = scenario_set ? used : *configured;
+}
+
 void check_micro_batch(MapReader& document, const Job& job) {
   const auto& configured = job.deepspeed.train_micro_batch_size_per_gpu;
   const std::int64_t used = job.scenario.training.micro_batch_size_per_gpu;
@@ -19,6 +32,12 @@ void check_micro_batch(MapReader& document, const Job& job) {
 
 void check_batch_equation(MapReader& document, const Job& job) {
   if (!job.deepspeed.train_batch_size) return;
+  // train_batch_size follows from the others; a what-if on one of those leaves it behind.
+  for (const char* factor :
+       {kMicroBatch, "gpus", "nodes", "hardware", "deepspeed.train_micro_batch_size_per_gpu",
+        "deepspeed.gradient_accumulation_steps"}) {
+    if (job.scenario.is_overridden(factor)) return;
+  }
   const std::int64_t micro = job.scenario.training.micro_batch_size_per_gpu;
   const std::int64_t accumulation = job.deepspeed.gradient_accumulation_steps;
   const std::int64_t ranks = job.scenario.ranks();
@@ -30,6 +49,7 @@ void check_batch_equation(MapReader& document, const Job& job) {
 
 void check_precision(MapReader& document, const Job& job) {
   const DType dtype = job.scenario.training.dtype;
+  if (job.scenario.is_overridden("training.dtype")) return;
   if (job.deepspeed.bf16 && dtype != DType::kBf16) {
     document.fail("bf16", "enabled, but training.dtype is " + to_string(dtype));
   }
@@ -43,6 +63,7 @@ void check_precision(MapReader& document, const Job& job) {
 Job make_job(Scenario scenario) {
   DeepSpeedConfig config = read_deepspeed_config(scenario.deepspeed);
   Job job{std::move(scenario), std::move(config)};
+  settle_micro_batch(job);
   MapReader document(job.scenario.deepspeed, "deepspeed");
   check_micro_batch(document, job);
   check_batch_equation(document, job);

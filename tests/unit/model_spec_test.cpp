@@ -249,8 +249,7 @@ TEST(ModelSpec, ErrorsAreLocated) {
        "config.json:2:17: hidden_size: expected a whole number from 1 to 262144, found the string "
        "\"64\""},
       {{"\"hidden_size\": 64", "\"hidden_sizes\": 64"},
-       "config.json:1:1: hidden_size: required, but missing (is \"hidden_sizes\" a misspelling of "
-       "it?)"},
+       "config.json:2:2: hidden_sizes: unknown key (did you mean \"hidden_size\"?)"},
       {{"\"hidden_size\": 64", "\"hidden_size\": 66"},
        "config.json:2:17: hidden_size: expected a multiple of num_attention_heads (4), found 66"},
       {{"\"num_attention_heads\": 4", "\"num_attention_heads\": 4, \"num_key_value_heads\": 3"},

@@ -307,8 +307,7 @@ TEST_F(MapTest, MissingKeyIsLocatedAtItsMap) {
   MapReader map(root_, "");
   MapReader gpu = map.require_map("gpu");
   EXPECT_EQ(error_of([&] { static_cast<void>(gpu.require("memory")); }),
-            "profiles/y.yaml:2:3: gpu.memory: required, but missing (is \"memry\" a misspelling of "
-            "it?)");
+            "profiles/y.yaml:2:3: gpu.memry: unknown key (did you mean \"memory\"?)");
   EXPECT_EQ(error_of([&] { static_cast<void>(gpu.require("bandwidth")); }),
             "profiles/y.yaml:2:3: gpu.bandwidth: required, but missing");
 }

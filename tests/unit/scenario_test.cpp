@@ -259,7 +259,7 @@ TEST_F(ScenarioFile, RefusesAnElementTypeWithoutPeak) {
 
 TEST_F(ScenarioFile, RefusesWrongValues) {
   EXPECT_THAT(error_with("sequence_length: 64", "sequence_length: 65"),
-              AllOf(HasSubstr("changed.yaml:5:57: training.sequence_length: "),
+              AllOf(HasSubstr("changed.yaml:5:58: training.sequence_length: "),
                     HasSubstr("64 positions")));
   EXPECT_THAT(error_with("sequence_length: 64", "sequence_length: many"),
               HasSubstr("training.sequence_length: expected a whole number"));

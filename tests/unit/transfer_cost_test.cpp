@@ -20,7 +20,7 @@ TEST(CopyTime, IsLatencyAndBytesAtTheRateOfItsDirectionAndMemory) {
   EXPECT_NEAR(copy_time(link, Direction::kD2H, true, Bytes(1e9)).value(), 0.10001, kTolerance);
   EXPECT_NEAR(copy_time(link, Direction::kH2D, false, Bytes(1e9)).value(), 0.20001, kTolerance);
   EXPECT_NEAR(copy_time(link, Direction::kD2H, false, Bytes(1e9)).value(), 0.25001, kTolerance);
-  EXPECT_EQ(copy_time(link, Direction::kD2H, true, Bytes(0)).value(), 10e-6);
+  EXPECT_DOUBLE_EQ(copy_time(link, Direction::kD2H, true, Bytes(0)).value(), 10e-6);
   EXPECT_EQ(copy_rate(link, Direction::kD2H, true), 10.0_GBps);
   EXPECT_EQ(copy_rate(link, Direction::kH2D, false), 5.0_GBps);
 }

@@ -158,6 +158,11 @@ int run_command(const CommonOptions& common, const RunOptions& options) {
   for (const sim::Schedule* schedule : loaded.schedules) {
     if (signal_exit_code() != 0) break;
     results.push_back(sim::simulate_schedule(loaded.job, *schedule));
+    if (common.verbose) {
+      complain(fmt::format("{}: {} windows averaged, {} simulated, {} tasks a step\n",
+                           results.back().schedule, results.back().measured_windows,
+                           results.back().simulated_windows, results.back().tasks));
+    }
   }
   print(common.json ? sim::result_json(loaded.job, results, kVersion)
                     : tables(loaded.job, results, colored(common)));

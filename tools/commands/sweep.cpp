@@ -55,19 +55,33 @@ class Progress {
   Clock::time_point last_ = begin_;
 };
 
-std::vector<std::string> header(const std::vector<sim::Variation>& variations) {
+std::vector<std::string> header(const std::vector<sim::Variation>& variations,
+                                std::initializer_list<const char*> columns) {
   std::vector<std::string> cells;
   for (const sim::Variation& one : variations) cells.push_back(one.key);
-  for (const char* name : {"schedule", "step_time_ms", "gpu_compute_ms", "gpu_stall_ms",
-                           "gpu_utilization", "model_sizes_per_step", "tokens_per_second",
-                           "staleness_max", "gpu_peak_bytes", "host_peak_bytes", "fits"}) {
-    cells.emplace_back(name);
-  }
+  cells.insert(cells.end(), columns.begin(), columns.end());
   return cells;
 }
 
-/// The numbers of the result document, so that every format shows the same digits.
-std::vector<std::string> cells(const std::vector<sim::Override>& settings, const Json& result) {
+/// For people: rounded.
+std::vector<std::string> table_cells(const std::vector<sim::Override>& settings,
+                                     const sim::SimulationResult& result) {
+  std::vector<std::string> row;
+  for (const sim::Override& one : settings) row.push_back(one.value);
+  for (std::string cell :
+       {result.schedule, sim::format_milliseconds(result.step_time),
+        sim::format_milliseconds(result.compute), sim::format_milliseconds(result.stall),
+        fmt::format("{:.3f}", result.model_sizes), fmt::format("{:.0f}", result.tokens_per_second),
+        fmt::format("{}", result.staleness.max), sim::format_gib(result.memory.gpu.total),
+        sim::format_gib(result.memory.host.total),
+        std::string(result.memory.fits ? "yes" : "NO")}) {
+    row.push_back(std::move(cell));
+  }
+  return row;
+}
+
+/// For programs: the digits of the result document.
+std::vector<std::string> csv_cells(const std::vector<sim::Override>& settings, const Json& result) {
   std::vector<std::string> row;
   for (const sim::Override& one : settings) row.push_back(one.value);
   row.push_back(result["schedule"].get<std::string>());
@@ -112,10 +126,26 @@ class PointReader {
 class SweepOutput {
  public:
   SweepOutput(const std::string& format, const std::vector<sim::Variation>& variations)
-      : format_(format), header_(header(variations)), points_(Json::array()) {}
+      : format_(format),
+        header_(
+            format == "table"
+                ? header(variations, {"schedule", "step ms", "GPU ms", "stall ms", "PCIe/step",
+                                      "tokens/s", "staleness", "GPU memory", "host memory", "fits"})
+                : header(variations,
+                         {"schedule", "step_time_ms", "gpu_compute_ms", "gpu_stall_ms",
+                          "gpu_utilization", "model_sizes_per_step", "tokens_per_second",
+                          "staleness_max", "gpu_peak_bytes", "host_peak_bytes", "fits"})),
+        left_(variations.size() + 1),
+        points_(Json::array()) {}
 
   void add(const std::vector<sim::Override>& settings,
            const std::vector<sim::Variation>& variations, const sim::Sweeper::Point& point) {
+    if (format_ == "table") {
+      for (const sim::SimulationResult& one : point.results) {
+        rows_.push_back(table_cells(settings, one));
+      }
+      return;
+    }
     Json results = Json::parse(sim::result_json(point.job, point.results, kVersion))["results"];
     if (format_ == "json") {
       Json set;
@@ -123,11 +153,11 @@ class SweepOutput {
       points_.push_back({{"set", std::move(set)}, {"results", std::move(results)}});
       return;
     }
-    for (const Json& result : results) rows_.push_back(cells(settings, result));
+    for (const Json& result : results) rows_.push_back(csv_cells(settings, result));
   }
 
   [[nodiscard]] std::string text(const std::string& scenario, bool bold) const {
-    if (format_ == "table") return sim::format_table(header_, rows_, bold);
+    if (format_ == "table") return sim::format_table(header_, rows_, bold, left_);
     if (format_ == "json") {
       Json document;
       document["schema_version"] = 1;
@@ -145,6 +175,7 @@ class SweepOutput {
  private:
   std::string format_;
   std::vector<std::string> header_;
+  std::size_t left_;  ///< columns of text
   std::vector<std::vector<std::string>> rows_;
   Json points_;
 };

@@ -1,0 +1,108 @@
+// That files appear whole or not at all.
+#include "sim/base/output_file.h"
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include "sim/base/error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace zenflow {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using testing::TemporaryFolder;
+
+std::string content(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+std::string unzipped(const fs::path& path) {
+  const gzFile file = gzopen(path.c_str(), "rb");
+  std::string text(1 << 20, '\0');
+  const int read = gzread(file, text.data(), static_cast<unsigned>(text.size()));
+  EXPECT_EQ(gzclose(file), Z_OK);
+  text.resize(static_cast<std::size_t>(std::max(read, 0)));
+  return text;
+}
+
+std::size_t files_in(const fs::path& folder) {
+  return static_cast<std::size_t>(
+      std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+std::pair<ErrorKind, std::string> error_of(const fs::path& path, bool overwrite = false) {
+  try {
+    write_output(path, "text", overwrite);
+  } catch (const Error& error) {
+    return {error.kind(), error.what()};
+  }
+  ADD_FAILURE() << path << " was written";
+  return {ErrorKind::kTolerance, ""};
+}
+
+TEST(OutputFile, HoldsTheContentAndNothingElseIsLeft) {
+  const TemporaryFolder folder;
+  write_output(folder / "x.json", "{}\n", false);
+  EXPECT_EQ(content(folder / "x.json"), "{}\n");
+  EXPECT_EQ(files_in(folder.path()), 1U);
+}
+
+TEST(OutputFile, IsNotOverwrittenUnlessAsked) {
+  const TemporaryFolder folder;
+  write_output(folder / "x", "first", false);
+  const auto [kind, what] = error_of(folder / "x");
+  EXPECT_EQ(kind, ErrorKind::kInput);
+  EXPECT_THAT(what, HasSubstr("exists already; give -f"));
+  EXPECT_EQ(content(folder / "x"), "first");
+  write_output(folder / "x", "second", true);
+  EXPECT_EQ(content(folder / "x"), "second");
+  EXPECT_EQ(files_in(folder.path()), 1U);
+}
+
+TEST(OutputFile, IsGzippedByItsNameAndAlwaysTheSame) {
+  const TemporaryFolder folder;
+  const std::string text(100'000, 'z');
+  write_output(folder / "a.json.gz", text, false);
+  write_output(folder / "b.json.gz", text, false);
+  EXPECT_EQ(unzipped(folder / "a.json.gz"), text);
+  EXPECT_LT(fs::file_size(folder / "a.json.gz"), 1000U);
+  EXPECT_EQ(content(folder / "a.json.gz"), content(folder / "b.json.gz"));
+}
+
+TEST(OutputFile, OfNothingIsEmpty) {
+  const TemporaryFolder folder;
+  write_output(folder / "x", "", false);
+  EXPECT_EQ(fs::file_size(folder / "x"), 0U);
+  write_output(folder / "x.gz", "", false);
+  EXPECT_EQ(unzipped(folder / "x.gz"), "");
+}
+
+TEST(OutputFile, NeedsAFolderAndIsNone) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(error_of(folder / "none/x").second, HasSubstr("no such directory"));
+  EXPECT_EQ(error_of(folder / "none/x").first, ErrorKind::kInput);
+  EXPECT_THAT(error_of(folder.path(), true).second, HasSubstr("is a directory"));
+  EXPECT_EQ(files_in(folder.path()), 0U);
+}
+
+TEST(OutputFile, IsCheckedBeforeTheWork) {
+  const TemporaryFolder folder;
+  EXPECT_NO_THROW(check_output(folder / "x", false));
+  EXPECT_EQ(files_in(folder.path()), 0U);
+  EXPECT_THROW(check_output(folder / "none/x", false), Error);
+  folder.write("x", "");
+  EXPECT_THROW(check_output(folder / "x", false), Error);
+  EXPECT_NO_THROW(check_output(folder / "x", true));
+}
+
+}  // namespace
+}  // namespace zenflow
