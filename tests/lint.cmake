@@ -18,6 +18,11 @@ zenflow_lint(clang_format ${ZENFLOW_BASH} ${lint}/clang_format.sh ${PROJECT_SOUR
              ${ZENFLOW_CLANG_FORMAT})
 zenflow_lint(zenflow_sim_is_free_of_cuda ${ZENFLOW_BASH} ${lint}/free_of_cuda.sh
              $<TARGET_FILE:zenflow-sim>)
+if(ZENFLOW_HAVE_CUDA)
+  zenflow_lint(free_of_cuda_finds_cuda ${ZENFLOW_BASH} ${lint}/free_of_cuda.sh
+               $<TARGET_FILE:cuda_check_test>)
+  set_tests_properties(lint/free_of_cuda_finds_cuda PROPERTIES WILL_FAIL ON)
+endif()
 
 # Every header compiles alone.
 zenflow_lint(headers_compile_alone ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR}

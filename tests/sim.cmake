@@ -32,3 +32,25 @@ zenflow_test_group(sim_report_test LABEL unit
 zenflow_test_group(schedule_property_test LABEL property
   SOURCES property/schedule_property_test.cpp
   LINK zenflow::report fmt::fmt)
+
+# The program as users meet it.
+zenflow_test_group(cli_test LABEL cli
+  SOURCES cli/cli_test.cpp
+  LINK GTest::gmock nlohmann_json::nlohmann_json ZLIB::ZLIB)
+target_compile_definitions(cli_test PRIVATE ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
+add_dependencies(cli_test zenflow-sim)
+
+# What the shipped scenarios say, byte for byte. After a change that is meant to change numbers:
+#   cmake --build ... --target update-goldens
+file(GLOB scenarios CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scenarios/*.yaml)
+set(golden_updates)
+foreach(scenario IN LISTS scenarios)
+  get_filename_component(scenario ${scenario} NAME_WE)
+  set(golden ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:zenflow-sim> -DSOURCE=${PROJECT_SOURCE_DIR}
+             -DSCENARIO=${scenario} -DOUTPUT=${CMAKE_CURRENT_BINARY_DIR}/golden)
+  set(script -P ${CMAKE_CURRENT_SOURCE_DIR}/golden/golden.cmake)
+  add_test(NAME golden/${scenario} COMMAND ${golden} ${script})
+  set_tests_properties(golden/${scenario} PROPERTIES LABELS golden TIMEOUT 120)
+  list(APPEND golden_updates COMMAND ${golden} -DUPDATE=ON ${script})
+endforeach()
+add_custom_target(update-goldens ${golden_updates} DEPENDS zenflow-sim VERBATIM)

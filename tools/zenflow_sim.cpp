@@ -1,6 +1,7 @@
 /// zenflow-sim: the command line. Options here, work in tools/commands.
 #include <algorithm>
 #include <functional>
+#include <sstream>
 
 #include <CLI/CLI.hpp>
 
@@ -17,6 +18,8 @@ struct Options {
   CommonOptions common;
   RunOptions run;
   SweepOptions sweep;
+  LintCommandOptions lint;
+  std::filesystem::path fixed;  ///< of --fix FILE
   std::vector<std::string> topics = {"schedules", "profiles", "models"};
 };
 
@@ -90,10 +93,46 @@ void add_others(CLI::App& app, Options& options, int& code) {
               [&] { code = explain_command(options.common); });
   add_command(app, options, "fit", "memory by device and category; exit 3 if it does not fit",
               [&] { code = fit_command(options.common); });
-  CLI::App* list = app.add_subcommand("list", "what is known: schedules, profiles, models");
-  list->add_option("topic", options.topics, "schedules, profiles, models")->delimiter(',');
+  CLI::App* list = app.add_subcommand("list", "what is known: schedules, profiles, models, rules");
+  list->add_option("topic", options.topics, "schedules, profiles, models, rules")->delimiter(',');
   add_output_options(*list, options.common);
   list->callback([&] { code = list_command(options.common, options.topics); });
+}
+
+void add_lint(CLI::App& app, Options& options, int& code) {
+  CLI::App* command =
+      app.add_subcommand("lint", "what DeepSpeed will reject, ignore or do unexpectedly");
+  LintCommandOptions& lint = options.lint;
+  command->add_option("config", lint.file, "DeepSpeed configuration (JSON)")->required();
+  command->add_option("--deepspeed-version", lint.deepspeed_version,
+                      "release to check against; default the newest known");
+  command->add_option("--target", lint.target, "who launches: deepspeed, hf or accelerate");
+  const auto add_count = [command](const char* name, auto& value, const char* what) {
+    command->add_option(name, value, what)
+        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
+  };
+  add_count("--world-size", lint.world_size, "data-parallel ranks, for the batch equation");
+  add_count("--cores", lint.cores_per_node, "physical cores of a node");
+  add_count("--gpus", lint.gpus_per_node, "GPUs of a node that are used");
+  add_count("--omp-num-threads", lint.omp_num_threads, "OMP_NUM_THREADS of the launch");
+  command->add_flag("--bind-cores-to-rank", lint.bind_cores_to_rank,
+                    "the launch binds cores to ranks");
+  command->add_flag("--notes", lint.notes, "also what is true of every such configuration");
+  CLI::Option* fix = command->add_option("--fix", options.fixed,
+                                         "write the corrected file to FILE (or to -o FILE)");
+  fix->expected(0, 1);
+  command->add_option("-o,--output", lint.output, "where --fix writes")->needs(fix);
+  command->add_flag("-f,--force", options.common.overwrite, "overwrite an existing file");
+  add_output_options(*command, options.common);
+  command->callback([&options, &lint, &code, fix] {
+    lint.fix = fix->count() > 0;
+    if (!options.fixed.empty()) {
+      if (lint.output)
+        throw Error(ErrorKind::kInput, "lint: --fix FILE and -o FILE name two files");
+      lint.output = options.fixed;
+    }
+    code = lint_command(options.common, lint);
+  });
 }
 
 /// CLI11 knows options by one spelling: "--update_interval" is "--update-interval" to it.
@@ -134,11 +173,17 @@ int main_program(int argc, char** argv) {
   add_run(app, options, code);
   add_sweep(app, options, code);
   add_others(app, options, code);
+  add_lint(app, options, code);
   check_command(app, argc, argv);
   try {
     app.parse(with_dashes(argc, argv));
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    if (error.get_exit_code() == 0) {  // --help, --version
+      std::ostringstream out;
+      app.exit(error, out, out);
+      print(out.str());
+      return 0;
+    }
     throw Error(ErrorKind::kInput, std::string(error.what()) + "; see zenflow-sim --help");
   }
   return code;

@@ -169,6 +169,9 @@ HostProfile read_host(MapReader map, NumberReader& numbers) {
   host.adam_bandwidth = numbers.bandwidth(map, "adam_bandwidth");
   host.adam_half_cores = numbers.cores(map, "adam_half_cores");
   host.elementwise_bandwidth = numbers.bandwidth(map, "elementwise_bandwidth");
+  if (map.node().find("unbound_efficiency") != nullptr) {
+    host.unbound_efficiency = numbers.efficiency(map, "unbound_efficiency");
+  }
   map.reject_unknown_keys();
   check_below_dram(map, "adam_bandwidth", host.adam_bandwidth, host.dram_bandwidth);
   check_below_dram(map, "elementwise_bandwidth", host.elementwise_bandwidth, host.dram_bandwidth);

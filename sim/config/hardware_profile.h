@@ -49,6 +49,9 @@ struct HostProfile {
   BytesPerSecond adam_bandwidth;         ///< memory traffic of CPU Adam (28 B/parameter), all cores
   double adam_half_cores = 0;            ///< cores at which CPU Adam reaches half of its limit
   BytesPerSecond elementwise_bandwidth;  ///< traffic of CPU casts, scaling, accumulation, all cores
+  /// Share of the CPU rates that is left when the launcher does not bind ranks to cores. A profile
+  /// without it gives its rates for how its ranks run, and binding then makes no difference.
+  double unbound_efficiency = 1;
 };
 
 /// Capacity of one path between GPUs and host memory.

@@ -167,18 +167,18 @@ ModelSpec read_spliced_model(MapReader& root) {
   return model;
 }
 
-std::vector<std::string> read_schedules(MapReader& root) {
-  std::vector<std::string> schedules;
+void read_schedules(MapReader& root, Scenario& scenario) {
   const ValueReader list = root.require("schedules");
   for (const ValueReader& item : list.items()) {
     const std::string name = item.string();
-    if (std::find(schedules.begin(), schedules.end(), name) != schedules.end()) {
+    const auto& known = scenario.schedules;
+    if (std::find(known.begin(), known.end(), name) != known.end()) {
       item.fail(fmt::format("\"{}\" is listed twice", name));
     }
-    schedules.push_back(name);
+    scenario.schedules.push_back(name);
+    scenario.schedules_at.push_back(item.node().at);
   }
-  if (schedules.empty()) list.fail("expected at least one schedule");
-  return schedules;
+  if (scenario.schedules.empty()) list.fail("expected at least one schedule");
 }
 
 Node empty_map(const Location& at) {
@@ -253,7 +253,7 @@ Scenario read_scenario(ScenarioTree tree, const std::vector<Override>& overrides
     scenario.bind_cores_to_rank = launch->boolean_or("bind_cores_to_rank", false);
     launch->reject_unknown_keys();
   }
-  scenario.schedules = read_schedules(root);
+  read_schedules(root, scenario);
   scenario.run = read_run(root);
   scenario.max_staleness = root.integer_or("max_staleness", scenario.max_staleness, 1, kMaxSteps);
   root.reject_unknown_keys();

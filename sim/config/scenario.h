@@ -42,6 +42,7 @@ struct Scenario {
   Node deepspeed;  ///< the DeepSpeed document, overrides applied
   bool bind_cores_to_rank = false;
   std::vector<std::string> schedules;
+  std::vector<Location> schedules_at;  ///< where each is written
   RunSettings run;
   std::int64_t max_staleness = 31;  ///< limit for update_interval "auto", in steps
   /// Paths that the caller set: they win where the scenario and the DeepSpeed file say the same

@@ -65,13 +65,12 @@ constexpr std::array<std::string_view, 46> kOtherTopLevelKeys = {
     "torch_autocast"};
 
 // Fields of zero_optimization that are read elsewhere or do not change the published schedules.
-constexpr std::array<std::string_view, 40> kOtherZeroKeys = {
+constexpr std::array<std::string_view, 38> kOtherZeroKeys = {
     "contiguous_gradients",
     "reduce_scatter",
     "use_multi_rank_bucket_allreduce",
     "allgather_partitions",
     "allgather_bucket_size",
-    "overlap_comm",
     "load_from_fp32_weights",
     "elastic_checkpoint",
     "cpu_offload_param",
@@ -95,7 +94,6 @@ constexpr std::array<std::string_view, 40> kOtherZeroKeys = {
     "stage3_use_all_reduce_for_fetch_params",
     "ignore_unused_parameters",
     "legacy_stage1",
-    "round_robin_gradients",
     "zero_hpz_partition_size",
     "zero_quantized_weights",
     "zero_quantized_nontrainable_weights",
@@ -171,23 +169,32 @@ ZenFlowSettings read_zenflow(MapReader map) {
   return settings;
 }
 
-OffloadDevice read_offload(MapReader map, bool* pin_memory) {
-  const std::array<std::string, 3> devices = {"none", "cpu", "nvme"};
+struct OffloadBlock {
   OffloadDevice device = OffloadDevice::kNone;
+  bool pin_memory = true;
+  double ratio = 1.0;
+  bool super_offload = false;
+  double cpuadam_cores_perc = 0.8;
+};
+
+OffloadBlock read_offload(MapReader map) {
+  const std::array<std::string, 3> devices = {"none", "cpu", "nvme"};
+  OffloadBlock block;
   if (const auto value = set_value(map, "device")) {
     const std::string name = value->choice(devices);
-    if (name == "cpu") device = OffloadDevice::kCpu;
-    if (name == "nvme") device = OffloadDevice::kNvme;
+    if (name == "cpu") block.device = OffloadDevice::kCpu;
+    if (name == "nvme") block.device = OffloadDevice::kNvme;
   }
-  const bool pinned = boolean(map, "pin_memory", true);
-  if (pin_memory != nullptr) *pin_memory = pinned;
-  for (const char* key :
-       {"nvme_path", "buffer_count", "buffer_size", "max_in_cpu", "pipeline_read", "pipeline_write",
-        "pipeline", "fast_init", "ratio", "super_offload", "cpuadam_cores_perc"}) {
+  block.pin_memory = boolean(map, "pin_memory", block.pin_memory);
+  block.ratio = share(map, "ratio", block.ratio);
+  block.super_offload = boolean(map, "super_offload", block.super_offload);
+  block.cpuadam_cores_perc = share(map, "cpuadam_cores_perc", block.cpuadam_cores_perc);
+  for (const char* key : {"nvme_path", "buffer_count", "buffer_size", "max_in_cpu", "pipeline_read",
+                          "pipeline_write", "pipeline", "fast_init"}) {
     map.ignore(key);
   }
   map.reject_unknown_keys();
-  return device;
+  return block;
 }
 
 void read_zero(MapReader map, DeepSpeedConfig& config) {
@@ -195,11 +202,18 @@ void read_zero(MapReader map, DeepSpeedConfig& config) {
   config.reduce_bucket_size =
       integer(map, "reduce_bucket_size", config.reduce_bucket_size, 1, kManyElements);
   config.sub_group_size = integer(map, "sub_group_size", config.sub_group_size, 1, kManyElements);
+  if (const auto overlap = set_value(map, "overlap_comm")) config.overlap_comm = overlap->boolean();
+  config.round_robin_gradients = boolean(map, "round_robin_gradients", false);
   if (const auto offload = map.optional_map("offload_optimizer")) {
-    config.offload_optimizer = read_offload(*offload, &config.pin_memory);
+    const OffloadBlock block = read_offload(*offload);
+    config.offload_optimizer = block.device;
+    config.pin_memory = block.pin_memory;
+    config.offload_ratio = block.ratio;
+    config.super_offload = block.super_offload;
+    config.cpuadam_cores_perc = block.cpuadam_cores_perc;
   }
   if (const auto offload = map.optional_map("offload_param")) {
-    config.offload_param = read_offload(*offload, nullptr);
+    config.offload_param = read_offload(*offload).device;
   }
   if (const auto zenflow = map.optional_map("zenflow")) config.zenflow = read_zenflow(*zenflow);
   for (const std::string_view key : kOtherZeroKeys) map.ignore(key);
@@ -264,9 +278,14 @@ DeepSpeedConfig read_deepspeed_config(const Node& root) {
   };
   config.train_batch_size = positive("train_batch_size");
   config.train_micro_batch_size_per_gpu = positive("train_micro_batch_size_per_gpu");
+  if (const auto clipping = set_value(map, "gradient_clipping")) {
+    config.gradient_clipping = clipping->number(0, 1e30);
+  }
   config.gradient_accumulation_steps = positive("gradient_accumulation_steps").value_or(1);
   if (const auto zero = map.optional_map("zero_optimization")) read_zero(*zero, config);
-  config.bf16 = read_precision(map, "bf16") || read_precision(map, "bfloat16");
+  const bool bf16 = read_precision(map, "bf16");
+  const bool bfloat16 = read_precision(map, "bfloat16");
+  config.bf16 = bf16 || bfloat16;
   config.fp16 = read_precision(map, "fp16");
   if (config.bf16 && config.fp16) map.fail("fp16", "bf16 and fp16 cannot both be enabled");
   check_top_level(root, config);

@@ -36,13 +36,23 @@ struct DeepSpeedConfig {
   int zero_stage = 0;
   std::int64_t reduce_bucket_size = 500'000'000;  ///< elements
   std::int64_t sub_group_size = 1'000'000'000;    ///< elements
+  std::optional<bool> overlap_comm;               ///< empty: true in stage 3 only
+  bool round_robin_gradients = false;
   bool bf16 = false;
   bool fp16 = false;
   OffloadDevice offload_optimizer = OffloadDevice::kNone;
   OffloadDevice offload_param = OffloadDevice::kNone;
   bool pin_memory = true;
+  double offload_ratio = 1.0;  ///< share of the optimizer on the CPU (Twin-Flow)
+  bool super_offload = false;
+  double cpuadam_cores_perc = 0.8;
+  double gradient_clipping = 1.0;
   std::optional<ZenFlowSettings> zenflow;
   std::vector<std::string> warnings;  ///< located; what DeepSpeed will ignore
+
+  [[nodiscard]] bool overlaps_communication() const {
+    return overlap_comm.value_or(zero_stage == 3);
+  }
 };
 
 /// Reads a DeepSpeed document. Blocks that DeepSpeed itself checks strictly

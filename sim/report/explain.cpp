@@ -85,10 +85,10 @@ double stall(const SimulationResult& result, StallCause cause) {
 }
 
 std::string advice_on_interval(const Facts& facts) {
-  for (std::int64_t interval = *facts.result.update_interval + 1;
-       2 * interval - 1 <= facts.job.scenario.max_staleness; ++interval) {
-    const SimulationResult tried =
-        simulate_schedule(with_update_interval(facts.job, interval), facts.schedule);
+  for (std::int64_t interval = *facts.result.update_interval + 1;; ++interval) {
+    const Job job = with_update_interval(facts.job, interval);
+    if (facts.schedule.closed_form(job).staleness_steps.max > job.scenario.max_staleness) break;
+    const SimulationResult tried = simulate_schedule(job, facts.schedule);
     if (stall(tried, StallCause::kCpuUpdate) <= 0.005 * tried.step_time) {
       return fmt::format("raise update_interval to {} (step {}, staleness up to {})", interval,
                          format_seconds(tried.step_time), tried.staleness.max);

@@ -10,12 +10,12 @@ namespace {
 StallCause cause_of(LaneKind lane, Phase phase) {
   if (phase == Phase::kSelect) return StallCause::kSelection;
   switch (lane) {
-    case LaneKind::kCompute:
-      return StallCause::kLaunch;
     case LaneKind::kD2H:
       return StallCause::kD2H;
     case LaneKind::kH2D:
       return StallCause::kH2D;
+    // Of another rank, which this one waits for in a collective.
+    case LaneKind::kCompute:
     case LaneKind::kCollective:
     case LaneKind::kGather:
       return StallCause::kCollective;
@@ -106,6 +106,19 @@ void add_compute(const Program& program, const Execution& execution, const WaitC
     metrics.compute += weight * static_cast<double>((span.end - span.start).count);
     busy_until = span.end;
   }
+}
+
+/// The first forward tasks of all classes are issued one after the other.
+double mean_step_time(const Program& program, const Execution& execution, std::size_t step,
+                      double ranks) {
+  double time = 0;
+  for (std::size_t c = 0; c < program.classes.size(); ++c) {
+    const Picoseconds lasts = execution.spans[program.step_markers[step + 1] + c].start -
+                              execution.spans[program.step_markers[step] + c].start;
+    const double weight = static_cast<double>(program.classes[c].multiplicity) / ranks;
+    time += weight * static_cast<double>(lasts.count);
+  }
+  return time;
 }
 
 void add_traffic(const Program& program, std::size_t index, WindowMetrics& metrics) {
@@ -202,15 +215,12 @@ std::vector<WindowMetrics> window_metrics(const Program& program, const Executio
   double ranks = 0;
   for (const RankClass& one : program.classes) ranks += static_cast<double>(one.multiplicity);
   const WaitChain chain(program, execution);
-  const auto start_of_step = [&](std::size_t step) {
-    return execution.spans[program.step_markers[step]].start;
-  };
   std::vector<WindowMetrics> windows;
   std::size_t step = 0;
   for (std::size_t i = 0; i + 1 < program.windows.size(); ++i) {
     WindowMetrics& metrics = windows.emplace_back();
     for (std::int32_t n = 0; n < program.shapes[i].steps; ++n, ++step) {
-      metrics.step_times.push_back(start_of_step(step + 1) - start_of_step(step));
+      metrics.step_times.push_back(mean_step_time(program, execution, step, ranks));
     }
     for (std::size_t c = 0; c < program.classes.size(); ++c) {
       const double weight = static_cast<double>(program.classes[c].multiplicity) / ranks;

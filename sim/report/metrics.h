@@ -1,7 +1,7 @@
 /// What a run's spans say: step times, GPU stall and its causes, traffic, memory peaks.
 ///
-/// Definitions. A step lasts from the start of its first forward task to that of the next
-/// step's. The GPU computes while its compute lane is busy and stalls otherwise. A gap before
+/// Definitions. On a rank a step lasts from the start of its first forward task to that of the
+/// next step's. The GPU computes while its compute lane is busy and stalls otherwise. A gap before
 /// a compute task is split by walking back from it: the predecessor (dependency or lane
 /// order) that finished last was what the GPU waited for while it ran; what that one waited
 /// for accounts for the time before; and so on to the gap's beginning. The parts add up to
@@ -33,8 +33,8 @@ inline constexpr int kStallCauses = 7;
 using StallTimes = std::array<double, kStallCauses>;  ///< picoseconds, mean over ranks
 
 struct WindowMetrics {
-  std::vector<Picoseconds> step_times;
-  double compute = 0;  ///< picoseconds the compute lane is busy, mean over ranks
+  std::vector<double> step_times;  ///< picoseconds, mean over ranks
+  double compute = 0;              ///< picoseconds the compute lane is busy, mean over ranks
   StallTimes stall{};
   double d2h_bytes = 0;  ///< over one GPU's host link, mean over ranks
   double h2d_bytes = 0;

@@ -141,6 +141,7 @@ class TimelineBuilder {
       shown.push_back(i);
       counter.series.push_back(to_string(static_cast<MemoryCategory>(i)));
     }
+    if (shown.empty()) return;
     for (const MemorySample& sample : samples) {
       std::vector<double> values;
       for (const std::size_t i : shown) values.push_back(std::round(sample.by_category[i]));

@@ -28,13 +28,19 @@ RunPlan plan_run(const Job& job, const Schedule& schedule) {
     plan.measured_begin = 0;
     while (plan.measured_begin < plan.windows.size() &&
            (plan.windows[plan.measured_begin].full_update ||
+            plan.windows[plan.measured_begin].age < WindowShape::kSettledAge ||
             plan.windows[plan.measured_begin].first_step < run.warmup_steps)) {
       ++plan.measured_begin;
     }
     if (plan.measured_begin >= plan.windows.size()) continue;
-    const auto length = static_cast<std::int64_t>(plan.windows[plan.measured_begin].steps);
-    const auto count = static_cast<std::size_t>(std::max<std::int64_t>(1, run.steps / length));
-    plan.measured_end = plan.measured_begin + count;
+    // As many windows as end within run.steps, but at least one.
+    std::int64_t left = run.steps;
+    plan.measured_end = plan.measured_begin;
+    while (plan.measured_end < plan.windows.size() &&
+           (plan.measured_end == plan.measured_begin ||
+            plan.windows[plan.measured_end].steps <= left)) {
+      left -= plan.windows[plan.measured_end++].steps;
+    }
     if (plan.measured_end < plan.windows.size()) break;
   }
   plan.windows.resize(plan.measured_end + 1);
@@ -76,30 +82,49 @@ bool repeats(const ShortenedRun& run, const Execution& execution) {
                      [&](std::size_t window) { return execution.repeats_previous[window + 1]; });
 }
 
-/// Window durations differ along the run only while it settles, so the same windows in the
-/// same order give the same sums as a full simulation would.
+bool equally_long(const RunPlan& plan) {
+  return std::all_of(plan.windows.begin() + static_cast<std::ptrdiff_t>(plan.measured_begin),
+                     plan.windows.begin() + static_cast<std::ptrdiff_t>(plan.measured_end),
+                     [&](const WindowShape& shape) {
+                       return shape.steps == plan.windows[plan.measured_begin].steps;
+                     });
+}
+
+/// Mean time of each step of a window; of windows of unequal length, the time of every step.
+std::vector<double> mean_step_times(const RunPlan& plan, const ShortenedRun& shortened,
+                                    const std::vector<WindowMetrics>& metrics) {
+  std::vector<double> times;
+  const bool folds = equally_long(plan);
+  const auto count = static_cast<double>(plan.measured_end - plan.measured_begin);
+  for (std::size_t i = plan.measured_begin; i < plan.measured_end; ++i) {
+    const std::vector<double>& window = metrics[shortened.shown_by[i]].step_times;
+    if (!folds || times.empty()) times.resize(times.size() + window.size());
+    for (std::size_t step = 0; step < window.size(); ++step) {
+      times[times.size() - window.size() + step] += window[step] / (folds ? count : 1);
+    }
+  }
+  return times;
+}
+
+/// Windows in the order of the long run, so that sums are those of a full simulation.
 SimulationResult average(const Job& job, const RunPlan& plan, const ShortenedRun& shortened,
                          const std::vector<WindowMetrics>& metrics) {
   SimulationResult result;
-  const auto length = static_cast<std::size_t>(plan.windows[plan.measured_begin].steps);
-  const auto count = static_cast<double>(plan.measured_end - plan.measured_begin);
-  result.step_times.assign(length, 0.0);
+  double steps = 0;
   for (std::size_t i = plan.measured_begin; i < plan.measured_end; ++i) {
     const WindowMetrics& window = metrics[shortened.shown_by[i]];
-    for (std::size_t step = 0; step < length; ++step) {
-      result.step_times[step] += static_cast<double>(window.step_times[step].count) / count;
-    }
+    steps += plan.windows[i].steps;
     result.compute += window.compute;
-    for (int cause = 0; cause < kStallCauses; ++cause) {
-      result.stall_by_cause[static_cast<std::size_t>(cause)] +=
-          window.stall[static_cast<std::size_t>(cause)];
+    for (std::size_t cause = 0; cause < kStallCauses; ++cause) {
+      result.stall_by_cause[cause] += window.stall[cause];
     }
     result.d2h_bytes += window.d2h_bytes;
     result.h2d_bytes += window.h2d_bytes;
   }
-  const double steps = count * static_cast<double>(length);
-  for (const double time : result.step_times)
-    result.step_time += time / static_cast<double>(length);
+  result.step_times = mean_step_times(plan, shortened, metrics);
+  for (const double time : result.step_times) {
+    result.step_time += time / static_cast<double>(result.step_times.size());
+  }
   result.compute /= steps;
   for (double& stall : result.stall_by_cause) {
     stall /= steps;
@@ -107,7 +132,7 @@ SimulationResult average(const Job& job, const RunPlan& plan, const ShortenedRun
   }
   result.d2h_bytes /= steps;
   result.h2d_bytes /= steps;
-  result.measured_windows = static_cast<std::int64_t>(count);
+  result.measured_windows = static_cast<std::int64_t>(plan.measured_end - plan.measured_begin);
   const auto ranks = static_cast<double>(job.scenario.ranks());
   const double model_bytes = static_cast<double>(job.scenario.model.parameters()) *
                              static_cast<double>(bytes_per_element(job.scenario.training.dtype));
@@ -163,7 +188,9 @@ SimulationResult simulate_interval(const Job& job, const Schedule& schedule) {
     result.staleness = schedule.closed_form(job).staleness_steps;
     result.memory = memory_report(job, program, execution);
     const std::size_t begin = shortened.shown_by[plan.measured_begin];
-    result.critical_path = critical_path_per_step(program, begin);
+    // Windows that select columns are rarer in the run than among those built, and may be
+    // longer than its mean; the run's own path is not.
+    result.critical_path = std::min(critical_path_per_step(program, begin), result.step_time);
     const TaskId measured_tasks = program.windows[begin + 1].first - program.windows[begin].first;
     result.tasks = std::int64_t{measured_tasks} / program.shapes[begin].steps;
     result.simulated_windows = static_cast<std::int64_t>(shortened.windows.size());
@@ -179,8 +206,10 @@ bool needs_interval(const Job& job, const Schedule& schedule) {
 SimulationResult simulate_automatic(const Job& job, const Schedule& schedule) {
   constexpr double kNegligible = 0.005;
   SimulationResult result;
-  for (std::int64_t interval = 1; 2 * interval - 1 <= job.scenario.max_staleness; ++interval) {
-    result = simulate_interval(with_update_interval(job, interval), schedule);
+  for (std::int64_t interval = 1;; ++interval) {
+    const Job tried = with_update_interval(job, interval);
+    if (schedule.closed_form(tried).staleness_steps.max > job.scenario.max_staleness) break;
+    result = simulate_interval(tried, schedule);
     const double waits = result.stall_by_cause[static_cast<std::size_t>(StallCause::kCpuUpdate)];
     result.stall_removed = waits <= kNegligible * result.step_time;
     if (result.stall_removed) break;

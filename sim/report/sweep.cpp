@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -92,8 +93,12 @@ Variation parse_variation(const std::string& text) {
 }
 
 std::size_t combinations(const std::vector<Variation>& variations) {
+  std::set<std::string> varied;
   std::size_t count = 1;
   for (const Variation& one : variations) {
+    if (!varied.insert(one.path).second) {
+      throw Error(ErrorKind::kInput, fmt::format("--vary {}: given twice", one.key));
+    }
     count *= one.values.size();
     if (count > kMostPoints) {
       throw Error(ErrorKind::kInput, "--vary: more than ten million combinations");
@@ -115,8 +120,11 @@ std::vector<Override> combination(const std::vector<Variation>& variations, std:
 Sweeper::Point Sweeper::simulate(const std::vector<Override>& settings,
                                  const std::vector<std::string>& schedules) {
   Point point{read_(settings), {}};
-  for (const std::string& name : schedules.empty() ? point.job.scenario.schedules : schedules) {
-    const Schedule& schedule = find_schedule(name);
+  const bool own = schedules.empty();
+  const std::vector<std::string>& names = own ? point.job.scenario.schedules : schedules;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const Schedule& schedule =
+        find_schedule(names[i], own ? &point.job.scenario.schedules_at[i] : nullptr);
     schedule.check(point.job);
     const bool has_knobs = schedule.zenflow(point.job).has_value();
     const std::string key = settings_key(schedule, has_knobs, settings);

@@ -22,7 +22,8 @@ struct Variation {
 /// step that never reaches its end; for an empty value; for a missing key.
 [[nodiscard]] Variation parse_variation(const std::string& text);
 
-/// The number of combinations. Throws Error(kInput) beyond ten million.
+/// The number of combinations. Throws Error(kInput) beyond ten million, or if a key is varied
+/// twice.
 [[nodiscard]] std::size_t combinations(const std::vector<Variation>& variations);
 /// Combination `index`; the last key varies fastest.
 [[nodiscard]] std::vector<Override> combination(const std::vector<Variation>& variations,

@@ -68,6 +68,18 @@ class Links {
     return uses;
   }
 
+  /// Equal for GPUs whose switches have equal capacities: the first such switch, or -1.
+  [[nodiscard]] int path_kind_of(std::int64_t gpu) const {
+    const auto& switches = scenario_.hardware.host_link.switches;
+    const int above = switch_of(gpu);
+    for (int i = 0; i < above; ++i) {
+      const HostPath& a = switches[static_cast<std::size_t>(i)].path;
+      const HostPath& b = switches[static_cast<std::size_t>(above)].path;
+      if (a.h2d == b.h2d && a.d2h == b.d2h && a.bidirectional == b.bidirectional) return i;
+    }
+    return above;
+  }
+
   /// The socket a rank is on, or -1 if it is spread over all.
   [[nodiscard]] int socket_of(std::int64_t rank) const {
     const auto sockets = static_cast<std::int64_t>(sockets_.size());
@@ -111,11 +123,14 @@ class Links {
 /// each colour are on its switch and on its socket.
 using Position = std::pair<std::map<int, int>, std::map<int, int>>;
 
-/// Colours ranks so that equal colours behave alike (colour refinement: start with one
-/// colour, split those whose neighbours differ, until nothing splits).
+/// Colours ranks so that equal colours behave alike (colour refinement: start with the capacity of
+/// the path above, split those whose neighbours differ, until nothing splits).
 std::vector<int> colour_ranks(const Links& links, std::int64_t gpus) {
   const auto count = static_cast<std::size_t>(gpus);
-  std::vector<int> colours(count, 0);
+  std::vector<int> colours(count);
+  for (std::size_t rank = 0; rank < count; ++rank) {
+    colours[rank] = links.path_kind_of(static_cast<std::int64_t>(rank));
+  }
   for (std::size_t classes = 0;;) {
     std::map<std::pair<int, Position>, int> known;
     std::vector<int> refined(count);

@@ -32,11 +32,13 @@ void check_micro_batch(MapReader& document, const Job& job) {
 
 void check_batch_equation(MapReader& document, const Job& job) {
   if (!job.deepspeed.train_batch_size) return;
-  // train_batch_size follows from the others; a what-if on one of those leaves it behind.
+  // train_batch_size follows from the others; a what-if on one of those leaves it behind, unless
+  // it was itself set.
+  const bool set = job.scenario.is_overridden("deepspeed.train_batch_size");
   for (const char* factor :
        {kMicroBatch, "gpus", "nodes", "hardware", "deepspeed.train_micro_batch_size_per_gpu",
         "deepspeed.gradient_accumulation_steps"}) {
-    if (job.scenario.is_overridden(factor)) return;
+    if (!set && job.scenario.is_overridden(factor)) return;
   }
   const std::int64_t micro = job.scenario.training.micro_batch_size_per_gpu;
   const std::int64_t accumulation = job.deepspeed.gradient_accumulation_steps;

@@ -9,12 +9,11 @@ Picoseconds time_for(const CpuWork& work, double parameters) {
   return to_picoseconds(parameters * work.time);
 }
 
-/// A rank's work takes as many times longer than the node's as ranks share the node.
+}  // namespace
+
 CpuWork for_one_rank(CpuWork work, double ranks_on_node) {
   return {work.bytes, ranks_on_node * work.time};
 }
-
-}  // namespace
 
 CpuCosts cpu_costs(const Job& job, double update_cores, double accumulate_cores,
                    bool cast_gradient) {

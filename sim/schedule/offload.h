@@ -59,6 +59,9 @@ class Offloader {
   const CpuCosts& costs_;
 };
 
+/// A rank's work takes as many times longer than the node's as ranks share the node.
+[[nodiscard]] CpuWork for_one_rank(CpuWork work, double ranks_on_node);
+
 /// The last task of every class, each as the sole entry of a list.
 [[nodiscard]] std::vector<After> last_of_each(const std::vector<PerClass>& tasks);
 

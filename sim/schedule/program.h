@@ -39,11 +39,14 @@ struct TaskLabel {
 
 /// The update window as a schedule repeats it. Windows of equal kind have equal tasks.
 struct WindowShape {
+  /// From this age on a window receives all that later ones do.
+  static constexpr std::int32_t kSettledAge = 3;
+
   std::int64_t first_step = 0;
   std::int32_t steps = 1;
   bool full_update = false;  ///< a warm-up step: everything updated synchronously
-  std::int32_t age = 0;      ///< regular windows before it, at most 2: the first ones lack
-                             ///< the updates that later ones receive
+  std::int32_t age = 0;  ///< regular windows before it, up to kSettledAge: the first ones lack the
+                         ///< updates that later ones receive
   std::vector<std::int32_t> select_at{};  ///< steps of the window that select columns
 
   [[nodiscard]] bool same_kind(const WindowShape& other) const {

@@ -15,12 +15,12 @@ ProgramBuilder::ProgramBuilder(const Job& job, StepPlan plan, Cluster cluster,
       group_(communicator(job.scenario.hardware, job.scenario.gpus, job.scenario.nodes)),
       last_compute_(cluster_.classes.size(), kNoTask),
       last_reduced_(cluster_.classes.size(), kNoTask),
+      holds_(cluster_.classes.size()),
       compute_before_last_(cluster_.classes.size(), kNoTask) {
   for (const GradientBucket& bucket : plan_.buckets) {
     const Bytes bytes(element_bytes_ * bucket.elements);
-    reduce_time_.push_back(to_picoseconds(reduction == GradientReduction::kAllReduce
-                                              ? all_reduce_time(group_, bytes)
-                                              : reduce_scatter_time(group_, bytes)));
+    reduce_time_.push_back(to_picoseconds(all_reduces() ? all_reduce_time(group_, bytes)
+                                                        : reduce_scatter_time(group_, bytes)));
   }
   buffer_free_.assign(plan_.buckets.size(), PerClass(cluster_.classes.size(), kNoTask));
   ready_buckets_.resize(plan_.layers.size());
@@ -79,6 +79,7 @@ TaskId ProgramBuilder::compute(std::size_t rank_class, Phase phase, std::int64_t
   const TaskId id =
       add(cluster_.classes[rank_class].compute, to_picoseconds(time), label(phase, index), after);
   if (previous != kNoTask) dependencies_.push_back({previous, id});
+  release_holds(rank_class, id);
   compute_before_last_[rank_class] = previous;
   last_compute_[rank_class] = id;
   return id;
@@ -93,6 +94,21 @@ TaskId ProgramBuilder::copy(std::size_t rank_class, Phase direction, std::int64_
                 job_.deepspeed.pin_memory, Bytes(bytes));
   return add(down ? rank.d2h : rank.h2d, to_picoseconds(time), label(direction, bucket, bytes),
              after);
+}
+
+TaskId ProgramBuilder::pageable_copy(std::size_t rank_class, Phase direction, std::int64_t bucket,
+                                     double bytes, std::initializer_list<TaskId> after) {
+  const RankClass& rank = cluster_.classes[rank_class];
+  const bool down = direction == Phase::kD2H;
+  const Seconds time = copy_time(job_.scenario.hardware.host_link,
+                                 down ? Direction::kD2H : Direction::kH2D, false, Bytes(bytes));
+  const LaneId lane = down ? rank.d2h.lane : rank.h2d.lane;
+  return add({lane, kNoFlow}, to_picoseconds(time), label(direction, bucket, bytes), after);
+}
+
+void ProgramBuilder::release_holds(std::size_t rank_class, TaskId compute) {
+  for (const TaskId before : holds_[rank_class]) also_after(compute, before);
+  holds_[rank_class].clear();
 }
 
 TaskId ProgramBuilder::collective(Phase phase, Seconds time, std::int64_t index, double bytes,
@@ -157,6 +173,7 @@ void ProgramBuilder::forward_layer(std::size_t layer, const std::vector<After>& 
     if (layer == 0) {
       for (const TaskId one : before[c]) also_after(id, one);
     }
+    release_holds(c, id);
     compute_before_last_[c] = previous;
     last_compute_[c] = id;
     if (c > 0) continue;
@@ -184,12 +201,18 @@ void ProgramBuilder::backward_layer(std::size_t layer, const ParameterGather& ga
         add(cluster_.classes[c].compute, planned.backward,
             label(Phase::kBackward, static_cast<std::int64_t>(layer)), {previous, gathered});
     wait_for_buffers(layer, c, id);
+    release_holds(c, id);
     compute_before_last_[c] = previous;
     last_compute_[c] = id;
     if (c > 0) continue;
     memory(id, false, MemoryPlace::kGpu, transient, planned.transient_bytes);
     memory(id, false, MemoryPlace::kGpu, MemoryCategory::kGradients,
            element_bytes_ * planned.parameters);
+    if (reduction_ == GradientReduction::kAllReduceBuckets ||
+        reduction_ == GradientReduction::kReduceScatterBuckets) {
+      memory(id, true, MemoryPlace::kGpu, MemoryCategory::kGradients,
+             -element_bytes_ * planned.parameters);
+    }
     memory(id, true, MemoryPlace::kGpu, transient, -planned.transient_bytes);
     memory(id, true, MemoryPlace::kGpu, MemoryCategory::kLogits, -planned.logit_bytes);
     memory(id, true, MemoryPlace::kGpu, MemoryCategory::kActivations, -planned.activation_bytes);
@@ -216,8 +239,7 @@ void ProgramBuilder::reduce_ready_buckets(std::size_t layer, const BucketSink& s
     TaskId whole = kNoTask;
     if (job_.scenario.ranks() > 1) {
       whole = add(cluster_.collective, reduce_time_[b],
-                  label(reduction_ == GradientReduction::kAllReduce ? Phase::kAllReduce
-                                                                    : Phase::kReduceScatter,
+                  label(all_reduces() ? Phase::kAllReduce : Phase::kReduceScatter,
                         static_cast<std::int64_t>(b), element_bytes_ * bucket.elements),
                   last_compute_);
       if (reduction_ == GradientReduction::kReduceScatter) {

@@ -30,6 +30,8 @@ enum class GradientReduction : std::uint8_t {
   kAllReduce,      ///< ZeRO stage 0: every rank keeps all gradients
   kReduceKeepAll,  ///< stage 1: each rank needs its share, but buffers stay whole until the update
   kReduceScatter,  ///< stages 2 and 3: each rank keeps its share
+  kAllReduceBuckets,      ///< DeepSpeed, stages 1 and 2: copied to a bucket, freed after backward
+  kReduceScatterBuckets,  ///< DeepSpeed, stage 3: likewise
 };
 
 /// Bucket buffers that backward fills in turn. The papers only say that gradients leave as they
@@ -82,6 +84,13 @@ class ProgramBuilder {
   void also_after(TaskId task, TaskId before) {
     if (before != kNoTask) dependencies_.push_back({before, task});
   }
+  /// A copy from or to ordinary memory: slower, and no competitor for the link.
+  TaskId pageable_copy(std::size_t rank_class, Phase direction, std::int64_t bucket, double bytes,
+                       std::initializer_list<TaskId> after);
+  /// The next compute task of this class also waits for `task`.
+  void hold_compute(std::size_t rank_class, TaskId task) {
+    if (task != kNoTask) holds_[rank_class].push_back(task);
+  }
   /// On all ranks at once; `bytes` is the whole buffer. Returns kNoTask for one rank.
   TaskId collective(Phase phase, Seconds time, std::int64_t index, double bytes,
                     std::span<const TaskId> after);
@@ -102,9 +111,14 @@ class ProgramBuilder {
   [[nodiscard]] Program finish();
 
  private:
+  [[nodiscard]] bool all_reduces() const {
+    return reduction_ == GradientReduction::kAllReduce ||
+           reduction_ == GradientReduction::kAllReduceBuckets;
+  }
   void forward_layer(std::size_t layer, const std::vector<After>& before,
                      const ParameterGather& gather);
   void backward_layer(std::size_t layer, const ParameterGather& gather);
+  void release_holds(std::size_t rank_class, TaskId compute);
   void wait_for_buffers(std::size_t layer, std::size_t rank_class, TaskId backward);
   TaskId gather_layer(std::size_t layer, const ParameterGather& gather,
                       const std::vector<After>* before);
@@ -133,6 +147,7 @@ class ProgramBuilder {
   std::vector<MemoryChange> memory_;
   PerClass last_compute_;
   PerClass last_reduced_;
+  std::vector<After> holds_;  ///< what each class's next compute task waits for besides
   PerClass compute_before_last_;
   bool window_opens_ = false;
   std::int32_t step_ = -1;

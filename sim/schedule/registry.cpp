@@ -9,14 +9,15 @@
 namespace zenflow::sim {
 
 std::span<const std::unique_ptr<const Schedule>> schedules() {
-  static const std::array<std::unique_ptr<const Schedule>, 5> all = {
-      make_gpu_only(),      make_zero_offload(), make_zero_offload_dpu(),
-      make_zero_infinity(), make_zenflow(),
+  static const std::array<std::unique_ptr<const Schedule>, 7> all = {
+      make_gpu_only(),          make_zero_offload(), make_zero_offload_dpu(),
+      make_zero_infinity(),     make_zenflow(),      make_deepspeed_zero_offload(),
+      make_deepspeed_zenflow(),
   };
   return all;
 }
 
-const Schedule& find_schedule(std::string_view name) {
+const Schedule& find_schedule(std::string_view name, const Location* at) {
   std::vector<std::string> known;
   std::string list;
   for (const auto& schedule : schedules()) {
@@ -24,8 +25,21 @@ const Schedule& find_schedule(std::string_view name) {
     known.emplace_back(schedule->name());
     list += (list.empty() ? "" : ", ") + known.back();
   }
-  throw Error(ErrorKind::kInput, fmt::format("schedule: no schedule named \"{}\"{}; known: {}",
-                                             name, suggestion(name, known), list));
+  const std::string what =
+      fmt::format("no schedule named \"{}\"{}; known: {}", name, suggestion(name, known), list);
+  if (at != nullptr) fail_at(*at, "schedules", what);
+  throw Error(ErrorKind::kInput, "--schedule: " + what);
+}
+
+std::vector<std::string> ignored_by_published(const Job& job, std::string_view schedule) {
+  std::vector<std::string> notes = ignored_nvme(job, schedule);
+  if (job.scenario.bind_cores_to_rank) {
+    notes.push_back(
+        fmt::format("{}: launch.bind_cores_to_rank has no effect; the deepspeed-* "
+                    "schedules read it",
+                    schedule));
+  }
+  return notes;
 }
 
 std::vector<std::string> ignored_nvme(const Job& job, std::string_view schedule) {
@@ -47,7 +61,8 @@ std::vector<WindowShape> accumulation_windows(const Job& job, std::int64_t steps
     shape.first_step = first;
     shape.steps = static_cast<std::int32_t>(length);
     // The first windows lack the uploads that later ones wait for.
-    shape.age = static_cast<std::int32_t>(std::min<std::int64_t>(first / length, 2));
+    shape.age =
+        static_cast<std::int32_t>(std::min<std::int64_t>(first / length, WindowShape::kSettledAge));
     shapes.push_back(std::move(shape));
   }
   return shapes;

@@ -60,8 +60,12 @@ class Schedule {
 /// All schedules, in the order in which they are listed.
 [[nodiscard]] std::span<const std::unique_ptr<const Schedule>> schedules();
 
-/// Throws Error(kInput) naming the known schedules, with a suggestion.
-[[nodiscard]] const Schedule& find_schedule(std::string_view name);
+/// Throws Error(kInput) naming the known schedules, with a suggestion; located if `at` is given.
+[[nodiscard]] const Schedule& find_schedule(std::string_view name, const Location* at = nullptr);
+
+/// For the published schedules: NVMe as below, and the launcher's core binding.
+[[nodiscard]] std::vector<std::string> ignored_by_published(const Job& job,
+                                                            std::string_view schedule);
 
 /// For schedules that keep the optimizer in CPU memory: says so if the job asks for NVMe.
 [[nodiscard]] std::vector<std::string> ignored_nvme(const Job& job, std::string_view schedule);
@@ -75,5 +79,7 @@ class Schedule {
 [[nodiscard]] std::unique_ptr<const Schedule> make_zero_offload_dpu();
 [[nodiscard]] std::unique_ptr<const Schedule> make_zero_infinity();
 [[nodiscard]] std::unique_ptr<const Schedule> make_zenflow();
+[[nodiscard]] std::unique_ptr<const Schedule> make_deepspeed_zero_offload();
+[[nodiscard]] std::unique_ptr<const Schedule> make_deepspeed_zenflow();
 
 }  // namespace zenflow::sim

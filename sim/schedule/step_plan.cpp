@@ -40,6 +40,7 @@ class BucketFiller {
     open_.elements += elements;
     if (tensor.is_matrix) open_.matrix_elements += elements;
     open_.ready_layer = layer;
+    ++open_.tensors;
   }
   void flush() {
     if (open_.elements > 0) buckets_.push_back(open_);

@@ -20,6 +20,7 @@ struct PlannedLayer {
 struct GradientBucket {
   double elements = 0;
   double matrix_elements = 0;
+  std::int32_t tensors = 0;
   std::int32_t first_layer = 0;  ///< the first whose backward adds to it; layers count down
   bool begins_layer = false;     ///< with that layer's first gradient, not in its midst
   std::int32_t ready_layer = 0;  ///< the one whose backward completes it

@@ -74,7 +74,7 @@ void ZenFlow::check(const Job& job) const {
 }
 
 std::vector<std::string> ZenFlow::ignored(const Job& job) const {
-  std::vector<std::string> notes = ignored_nvme(job, name());
+  std::vector<std::string> notes = ignored_by_published(job, name());
   if (settings_of(job).offload) {
     notes.emplace_back(
         "zenflow: zenflow.offload (selected state on the CPU) is not in the paper "
@@ -116,7 +116,7 @@ std::vector<WindowShape> ZenFlow::windows(const Job& job, std::int64_t steps) co
     shapes.push_back({.first_step = first,
                       .steps = static_cast<std::int32_t>(window_of(job)),
                       .full_update = false,
-                      .age = std::min(count, 2),
+                      .age = std::min(count, WindowShape::kSettledAge),
                       .select_at = selections(job, first)});
   }
   return shapes;

@@ -45,7 +45,7 @@ class ZeroOffload final : public Schedule {
                     : "Ren et al. 2021, ZeRO-Offload (arXiv 2101.06840)";
   }
   [[nodiscard]] std::vector<std::string> ignored(const Job& job) const override {
-    return ignored_nvme(job, name());
+    return ignored_by_published(job, name());
   }
   [[nodiscard]] std::vector<WindowShape> windows(const Job& job,
                                                  std::int64_t steps) const override {
@@ -75,8 +75,7 @@ struct Pending {
 class ZeroOffloadEmitter {
  public:
   ZeroOffloadEmitter(const Job& job, ProgramBuilder& builder, const CpuCosts& costs, bool delayed)
-      : job_(job),
-        builder_(builder),
+      : builder_(builder),
         offloader_(builder, costs),
         partitioned_(job.deepspeed.zero_stage == 3),
         delayed_(delayed) {}
@@ -117,7 +116,6 @@ class ZeroOffloadEmitter {
     return ready;
   }
 
-  const Job& job_;
   ProgramBuilder& builder_;
   Offloader offloader_;
   bool partitioned_;

@@ -194,8 +194,7 @@ TEST_P(RandomJob, NeverHoldsNegativeMemoryAndGivesAllOfItBack) {
         total += amount.bytes;
         EXPECT_GT(amount.bytes, 0.0);
       }
-      const std::vector<MemorySample> course =
-          memory_timeline(run.program, run.execution, place);
+      const std::vector<MemorySample> course = memory_timeline(run.program, run.execution, place);
       Picoseconds previous{-1};
       for (const MemorySample& sample : course) {
         EXPECT_GT(sample.time, previous);
@@ -235,24 +234,22 @@ TEST_P(RandomJob, ShortenedRunEqualsTheWholeRun) {
     const SimulationResult result = simulate_schedule(job_, *schedule);
     const FullRun whole = simulate_fully(job_, *schedule);
     const std::vector<WindowMetrics> windows = window_metrics(whole.program, whole.execution);
-    const auto count = static_cast<double>(whole.measured_end - whole.measured_begin);
-    std::vector<double> step_times(result.step_times.size(), 0.0);
+    double time = 0;
+    double steps = 0;
     StallTimes stall{};
     for (std::size_t i = whole.measured_begin; i < whole.measured_end; ++i) {
-      for (std::size_t step = 0; step < step_times.size(); ++step) {
-        step_times[step] += static_cast<double>(windows[i].step_times[step].count) / count;
-      }
+      for (const double step : windows[i].step_times) time += step;
+      steps += static_cast<double>(windows[i].step_times.size());
       for (std::size_t cause = 0; cause < kStallCauses; ++cause) {
         stall[cause] += windows[i].stall[cause];
       }
     }
-    for (double& time : stall) time /= count * static_cast<double>(step_times.size());
-    EXPECT_EQ(result.step_times, step_times);
+    for (double& one : stall) one /= steps;
+    EXPECT_NEAR(result.step_time, time / steps, tolerance(result.step_time));
     EXPECT_EQ(result.stall_by_cause, stall);
     for (const MemoryPlace place : {MemoryPlace::kGpu, MemoryPlace::kHost}) {
       const double peak = memory_peak(whole.program, whole.execution, place).total;
-      const MemoryPeak& found =
-          place == MemoryPlace::kGpu ? result.memory.gpu : result.memory.host;
+      const MemoryPeak& found = place == MemoryPlace::kGpu ? result.memory.gpu : result.memory.host;
       EXPECT_NEAR(found.total, peak, 1e-9 * peak);
     }
   }
@@ -285,6 +282,9 @@ TEST_P(RandomJob, ExplainsTheWholeStep) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomJob, ::testing::Range(0, 40));
+// Found among 3,000: selection rarer than its share of the windows that are simulated (85, 102);
+// ranks that differ and have not settled (1147).
+INSTANTIATE_TEST_SUITE_P(Found, RandomJob, ::testing::Values(85, 102, 1147));
 
 }  // namespace
 }  // namespace zenflow::sim

@@ -26,9 +26,8 @@ inline HardwareProfile round_node(std::int64_t gpus = 1) {
   node.gpu.memory = 80_GiB;
   node.gpu.context_memory = 1_GiB;
   node.gpu.memory_bandwidth = 1000.0_GBps;
-  node.gpu.peak = {{DType::kBf16, 100.0_TFLOPS},
-                   {DType::kFp16, 100.0_TFLOPS},
-                   {DType::kFp32, 50.0_TFLOPS}};
+  node.gpu.peak = {
+      {DType::kBf16, 100.0_TFLOPS}, {DType::kFp16, 100.0_TFLOPS}, {DType::kFp32, 50.0_TFLOPS}};
   node.gpu.gemm_efficiency = 0.5;
   node.gpu.gemm_half_size = Flops(1e9);
   node.gpu.attention_efficiency = 0.25;

@@ -15,8 +15,8 @@ class TemporaryFolder {
  public:
   TemporaryFolder() {
     const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    std::string name = std::string("zenflow_") + test->test_suite_name() + "_" + test->name() + "_" +
-                       std::to_string(::getpid());
+    std::string name = std::string("zenflow_") + test->test_suite_name() + "_" + test->name() +
+                       "_" + std::to_string(::getpid());
     for (char& c : name) c = c == '/' ? '_' : c;
     path_ = std::filesystem::temp_directory_path() / name;
     std::filesystem::remove_all(path_);
@@ -30,7 +30,9 @@ class TemporaryFolder {
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  [[nodiscard]] std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
+  [[nodiscard]] std::filesystem::path operator/(std::string_view name) const {
+    return path_ / name;
+  }
 
   /// Writes a file, with its folders, and returns its path.
   std::filesystem::path write(std::string_view name, std::string_view text) const {

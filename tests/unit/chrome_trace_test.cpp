@@ -18,8 +18,8 @@ namespace zenflow::sim {
 namespace {
 
 using nlohmann::json;
-using ::testing::HasSubstr;
 using testing::contended_node;
+using ::testing::HasSubstr;
 using testing::JobOptions;
 using testing::make_small_job;
 
@@ -59,8 +59,7 @@ TEST(ChromeTrace, EscapesNames) {
   timeline.name = "say \"hi\"\n\\";
   timeline.devices = {"\t\"GPU\""};
   timeline.tracks = {{"a\"b", TrackKind::kHost, 0}};
-  timeline.spans = {
-      {.track = 0, .start = {}, .end = Picoseconds{1}, .name = "\\x\"", .step = 0}};
+  timeline.spans = {{.track = 0, .start = {}, .end = Picoseconds{1}, .name = "\\x\"", .step = 0}};
   const json trace = json::parse(chrome_trace(timeline));
   EXPECT_EQ(trace["traceName"], "say \"hi\"\n\\");
   EXPECT_EQ(events(trace, "X", "cpu_op").at(0)["name"], "\\x\"");
@@ -154,8 +153,8 @@ TEST_P(SimulatedTrace, FlowsBeginInOneSliceAndEndInAnotherLane) {
     EXPECT_EQ(end["cat"], begin["cat"]);
     EXPECT_EQ(end["name"], begin["name"]);
     for (const json& side : {begin, end}) {
-      EXPECT_TRUE(starts.contains({side["pid"].get<int>(), side["tid"].get<int>(),
-                                   picoseconds(side["ts"])}))
+      EXPECT_TRUE(starts.contains(
+          {side["pid"].get<int>(), side["tid"].get<int>(), picoseconds(side["ts"])}))
           << side;
     }
     EXPECT_NE(std::tuple(begin["pid"], begin["tid"]), std::tuple(end["pid"], end["tid"]));

@@ -14,13 +14,13 @@ namespace zenflow::sim {
 namespace {
 
 using namespace literals;
+using testing::contended_node;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
-using ::testing::UnorderedElementsAre;
-using testing::contended_node;
 using testing::round_node;
 using testing::tiny_llama;
+using ::testing::UnorderedElementsAre;
 
 constexpr RankRates kRates{10.0_GBps, 20.0_GBps, 40.0_GBps, 50.0_GBps};
 

@@ -96,10 +96,12 @@ TEST(DeepSpeedConfig, AutoMeansTheDefault) {
 }
 
 TEST(DeepSpeedConfig, ReadsZenFlow) {
-  const ZenFlowSettings settings = *read_zenflow(
-      R"("topk_ratio": 0.05, "select_strategy": "epoch", "select_interval": 0,
+  const ZenFlowSettings settings =
+      *read_zenflow(
+           R"("topk_ratio": 0.05, "select_strategy": "epoch", "select_interval": 0,
          "update_interval": 4, "full_warm_up_rounds": 7, "overlap_step": true, "offload": true,
-         "auto_ratio": 0.9, "steps_per_epoch": 10, "pt_reserved_cores_perc": 0.25)").zenflow;
+         "auto_ratio": 0.9, "steps_per_epoch": 10, "pt_reserved_cores_perc": 0.25)")
+           .zenflow;
   EXPECT_EQ(settings.topk_ratio, 0.05);
   EXPECT_EQ(settings.select_strategy, "epoch");
   EXPECT_EQ(settings.select_interval, 0);
@@ -147,9 +149,7 @@ TEST(DeepSpeedConfig, NamesTheKeyThatAMisspeltOneIsNearTo) {
               HasSubstr("did you mean \"enabled\"?"));
   EXPECT_THAT(error_of([] { (void)read(R"({"zero_optimisation": {}})"); }),
               HasSubstr("did you mean \"zero_optimization\"?"));
-  EXPECT_THAT(error_of([] {
-                (void)read_zero(R"("offload_optimizer": {"devices": "cpu"})");
-              }),
+  EXPECT_THAT(error_of([] { (void)read_zero(R"("offload_optimizer": {"devices": "cpu"})"); }),
               HasSubstr("did you mean \"device\"?"));
 }
 
@@ -161,15 +161,15 @@ TEST(DeepSpeedConfig, WarnsOfATopLevelBlockThatDeepSpeedIgnores) {
 
 TEST(DeepSpeedConfig, KnowsWhatDeepSpeedKnows) {
   EXPECT_THAT(read(R"({"optimizer": {"type": "AdamW"}, "scheduler": {}, "aio": {},
-                       "flops_profiler": {}, "wall_clock_breakdown": false})").warnings,
+                       "flops_profiler": {}, "wall_clock_breakdown": false})")
+                  .warnings,
               IsEmpty());
 }
 
 TEST(DeepSpeedConfig, RefusesBothPrecisions) {
-  EXPECT_THAT(error_of([] {
-                (void)read(R"({"bf16": {"enabled": true}, "fp16": {"enabled": true}})");
-              }),
-              HasSubstr("bf16 and fp16 cannot both be enabled"));
+  EXPECT_THAT(
+      error_of([] { (void)read(R"({"bf16": {"enabled": true}, "fp16": {"enabled": true}})"); }),
+      HasSubstr("bf16 and fp16 cannot both be enabled"));
 }
 
 TEST(DeepSpeedConfig, RefusesWhatIsNoMap) {

@@ -11,8 +11,8 @@
 namespace zenflow::sim {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::contended_node;
+using ::testing::HasSubstr;
 using testing::JobOptions;
 using testing::make_small_job;
 using testing::round_node;
@@ -35,9 +35,9 @@ TEST(Explain, PathAddsUpToTheStepForEverySchedule) {
       for (const PathShare& part : explanation.path) sum += part.time;
       EXPECT_NEAR(sum, explanation.result.step_time, 1e-9 * explanation.result.step_time)
           << schedule->name() << " on " << gpus;
-      EXPECT_TRUE(std::is_sorted(
-          explanation.path.begin(), explanation.path.end(),
-          [](const PathShare& a, const PathShare& b) { return a.time > b.time; }));
+      EXPECT_TRUE(
+          std::is_sorted(explanation.path.begin(), explanation.path.end(),
+                         [](const PathShare& a, const PathShare& b) { return a.time > b.time; }));
       EXPECT_TRUE(std::is_sorted(
           explanation.what_if.begin(), explanation.what_if.end(),
           [](const WhatIf& a, const WhatIf& b) { return a.step_time < b.step_time; }));
@@ -92,7 +92,7 @@ TEST(Explain, RecommendsAnIntervalThatDoesRemoveTheStall) {
   options.training = {.micro_batch_size_per_gpu = 8, .sequence_length = 512};
   options.reduce_bucket_size = 5'000'000;
   HardwareProfile hardware = round_node();
-  hardware.host.adam_bandwidth = 0.3 * hardware.host.adam_bandwidth;
+  hardware.host.adam_bandwidth = 0.03 * hardware.host.adam_bandwidth;
   const Job one = make_small_job(hardware, small_gpt2(), options);
   const Explanation explanation = explain(one, find_schedule("zenflow"));
   const std::size_t at = explanation.bound.find("raise update_interval to ");

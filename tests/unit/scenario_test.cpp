@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/base/error.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/support/scenario_files.h"
 
 namespace zenflow::sim {
 namespace {
@@ -17,70 +17,13 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-constexpr const char* kProfile = R"(name: node
-description: a node
-gpu:
-  name: GPU
-  count: {value: 2, source: s}
-  memory: {value: 80 GiB, source: s}
-  context_memory: {value: 1 GiB, source: s}
-  memory_bandwidth: {value: 1000 GB/s, source: s}
-  peak: {bf16: {value: 100 TFLOPS, source: s}}
-  gemm_efficiency: {value: 0.5, source: s}
-  gemm_half_size: {value: 1 GFLOP, source: s}
-  attention_efficiency: {value: 0.25, source: s}
-  elementwise_efficiency: {value: 0.5, source: s}
-  streaming_efficiency: {value: 0.8, source: s}
-  kernel_launch: {value: 5 us, source: s}
-host:
-  name: CPU
-  sockets: {value: 1, source: s}
-  cores: {value: 32, source: s}
-  memory: {value: 512 GiB, source: s}
-  shared_memory: {value: 64 GiB, source: s}
-  dram_bandwidth: {value: 400 GB/s, source: s}
-  core_bandwidth: {value: 10 GB/s, source: s}
-  adam_bandwidth: {value: 160 GB/s, source: s}
-  adam_half_cores: {value: 8, source: s}
-  elementwise_bandwidth: {value: 200 GB/s, source: s}
-host_link:
-  kind: PCIe
-  h2d: {value: 20 GB/s, source: s}
-  d2h: {value: 10 GB/s, source: s}
-  bidirectional: {value: 30 GB/s, source: s}
-  pageable_h2d: {value: 5 GB/s, source: s}
-  pageable_d2h: {value: 4 GB/s, source: s}
-  latency: {value: 10 us, source: s}
-gpu_link:
-  kind: NVLink
-  bandwidth: {value: 100 GB/s, source: s}
-  latency: {value: 2 us, source: s}
-)";
-
-constexpr const char* kModel = R"({"model_type": "opt", "hidden_size": 32, "num_hidden_layers": 3,
-  "num_attention_heads": 4, "ffn_dim": 128, "vocab_size": 100, "max_position_embeddings": 64})";
-
-constexpr const char* kDeepSpeed =
-    R"({"zero_optimization": {"stage": 2, "zenflow": {"topk_ratio": 0.1, "update_interval": 4}}})";
-
-constexpr const char* kScenario = R"(name: one
-model: models/tiny.json
-hardware: node
-gpus: 2
-training: {micro_batch_size_per_gpu: 2, sequence_length: 64}
-deepspeed: ds/zenflow.json
-schedules: [zero-offload, zenflow]
-run: {warmup_steps: 3, steps: 5}
-)";
+using zenflow::testing::kProfile;
+using zenflow::testing::kScenario;
 
 class ScenarioFile : public ::testing::Test {
  protected:
   ScenarioFile() {
-    folder_.write("profiles/node.yaml", kProfile);
-    folder_.write("scenarios/models/tiny.json", kModel);
-    folder_.write("scenarios/ds/zenflow.json", kDeepSpeed);
-    scenario_ = folder_.write("scenarios/one.yaml", kScenario);
+    scenario_ = zenflow::testing::write_scenario(folder_);
     options_.profile_directories = {folder_ / "profiles"};
   }
 
@@ -179,8 +122,8 @@ TEST_F(ScenarioFile, RefusesABaseThatIsItself) {
 TEST_F(ScenarioFile, RefusesACycleOfBases) {
   const fs::path a = folder_.write("scenarios/a.yaml", "name: a\nbase: b.yaml\n");
   const fs::path b = folder_.write("scenarios/b.yaml", "name: b\nbase: a.yaml\n");
-  EXPECT_THAT(error_of(a), AllOf(StartsWith(b.generic_string() + ":2:7: base: "),
-                                 HasSubstr("cycle")));
+  EXPECT_THAT(error_of(a),
+              AllOf(StartsWith(b.generic_string() + ":2:7: base: "), HasSubstr("cycle")));
 }
 
 TEST_F(ScenarioFile, RefusesACycleThroughOtherSpellingsOfItsName) {
@@ -258,13 +201,14 @@ TEST_F(ScenarioFile, RefusesAnElementTypeWithoutPeak) {
 }
 
 TEST_F(ScenarioFile, RefusesWrongValues) {
-  EXPECT_THAT(error_with("sequence_length: 64", "sequence_length: 65"),
-              AllOf(HasSubstr("changed.yaml:5:58: training.sequence_length: "),
-                    HasSubstr("64 positions")));
+  EXPECT_THAT(
+      error_with("sequence_length: 64", "sequence_length: 65"),
+      AllOf(HasSubstr("changed.yaml:5:58: training.sequence_length: "), HasSubstr("64 positions")));
   EXPECT_THAT(error_with("sequence_length: 64", "sequence_length: many"),
               HasSubstr("training.sequence_length: expected a whole number"));
   EXPECT_THAT(error_with("sequence_length: 64", "sequence_lenght: 64"),
-              HasSubstr("training.sequence_length"));
+              AllOf(HasSubstr("changed.yaml:5:41: training.sequence_lenght: unknown key"),
+                    HasSubstr("did you mean \"sequence_length\"?")));
   EXPECT_THAT(error_with("gpus: 2", "gpuss: 2"), HasSubstr("did you mean \"gpus\"?"));
   EXPECT_THAT(error_with("run: {", "run: {stepz: 3, "), HasSubstr("run.stepz: unknown key"));
   EXPECT_THAT(error_with("[zero-offload, zenflow]", "[zenflow, zenflow]"),
@@ -283,20 +227,19 @@ TEST_F(ScenarioFile, RefusesWhatIsNoScenario) {
 }
 
 TEST_F(ScenarioFile, OverridesWinOverFilesAndLaterOverEarlier) {
-  const Scenario scenario =
-      load_with({{"training.sequence_length", "16"}, {"training.sequence_length", "8"},
-                 {"name", "renamed"}});
+  const Scenario scenario = load_with(
+      {{"training.sequence_length", "16"}, {"training.sequence_length", "8"}, {"name", "renamed"}});
   EXPECT_EQ(scenario.training.sequence_length, 8);
   EXPECT_EQ(scenario.name, "renamed");
 }
 
 TEST_F(ScenarioFile, OverridesReachIntoTheFilesItNames) {
-  const Scenario scenario =
-      load_with({{"deepspeed.zero_optimization.zenflow.topk_ratio", "0.3"},
-                 {"deepspeed.gradient_accumulation_steps", "2"},
-                 {"hardware.host_link.d2h.value", "17 GB/s"},
-                 {"hardware.gpu.count.value", "1"}, {"gpus", "1"},
-                 {"model.config.num_hidden_layers", "7"}});
+  const Scenario scenario = load_with({{"deepspeed.zero_optimization.zenflow.topk_ratio", "0.3"},
+                                       {"deepspeed.gradient_accumulation_steps", "2"},
+                                       {"hardware.host_link.d2h.value", "17 GB/s"},
+                                       {"hardware.gpu.count.value", "1"},
+                                       {"gpus", "1"},
+                                       {"model.config.num_hidden_layers", "7"}});
   const Node* zenflow = scenario.deepspeed.find("zero_optimization")->find("zenflow");
   EXPECT_EQ(zenflow->find("topk_ratio")->scalar, "0.3");
   EXPECT_EQ(zenflow->find("update_interval")->scalar, "4");

@@ -27,6 +27,15 @@ using testing::make_small_job;
 using testing::round_node;
 using testing::tiny_llama;
 
+GradientBucket bucket(double elements, double in_matrices, std::int32_t first_layer,
+                      bool begins_layer, std::int32_t ready_layer) {
+  return {.elements = elements,
+          .matrix_elements = in_matrices,
+          .first_layer = first_layer,
+          .begins_layer = begins_layer,
+          .ready_layer = ready_layer};
+}
+
 StepPlan plan(std::int64_t bucket_size, bool checkpointing = false) {
   JobOptions options;
   options.reduce_bucket_size = bucket_size;
@@ -71,7 +80,7 @@ TEST(StepPlan, KeepsLogitsInTheHead) {
 
 TEST(StepPlan, PutsEverythingThatFitsIntoOneBucket) {
   // 34,976 parameters; norms: 32 in the head, 64 in each block.
-  EXPECT_THAT(plan(34976).buckets, ElementsAre(GradientBucket{34976, 34816, 3, true, 0}));
+  EXPECT_THAT(plan(34976).buckets, ElementsAre(bucket(34976, 34816, 3, true, 0)));
   EXPECT_EQ(plan(34975).buckets.size(), 2U);
 }
 
@@ -80,18 +89,17 @@ TEST(StepPlan, FillsBucketsFromTheLastParameterBackwards) {
   // v 512, k 512 | q 1024, norm 32, then of block 0 down, up, gate, norm, o, v 512 | k 512,
   // q 1024, norm 32 | embedding 8192.
   EXPECT_THAT(plan(9000).buckets,
-              ElementsAre(GradientBucket{8224, 8192, 3, true, 3}, GradientBucket{8224, 8192, 2, true, 2},
-                          GradientBucket{8768, 8704, 2, false, 1},
-                          GradientBucket{1568, 1536, 1, false, 1},
-                          GradientBucket{8192, 8192, 0, true, 0}));
+              ElementsAre(bucket(8224, 8192, 3, true, 3), bucket(8224, 8192, 2, true, 2),
+                          bucket(8768, 8704, 2, false, 1), bucket(1568, 1536, 1, false, 1),
+                          bucket(8192, 8192, 0, true, 0)));
 }
 
 TEST(StepPlan, GivesALargerTensorABucketOfItsOwn) {
   const StepPlan one = plan(1);
   // Every tensor alone: embedding, 9 in each block, 2 in the head.
   EXPECT_EQ(one.buckets.size(), 21U);
-  EXPECT_EQ(one.buckets.front(), (GradientBucket{8192, 8192, 3, true, 3}));
-  EXPECT_EQ(one.buckets[1], (GradientBucket{32, 0, 3, false, 3}));
+  EXPECT_EQ(one.buckets.front(), bucket(8192, 8192, 3, true, 3));
+  EXPECT_EQ(one.buckets[1], bucket(32, 0, 3, false, 3));
   double total = 0;
   for (const GradientBucket& bucket : one.buckets) total += bucket.elements;
   EXPECT_EQ(total, 34976);

@@ -1,6 +1,7 @@
 /// The subcommands of zenflow-sim. Each returns the exit code; failures are thrown.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -35,11 +36,26 @@ struct SweepOptions {
   std::string format = "table";   ///< table, csv, json
 };
 
+struct LintCommandOptions {
+  std::filesystem::path file;
+  std::optional<std::string> deepspeed_version;  ///< else the newest known
+  std::string target = "deepspeed";
+  std::optional<std::int64_t> world_size;
+  std::optional<std::int64_t> cores_per_node;
+  std::optional<std::int64_t> gpus_per_node;
+  std::optional<std::int64_t> omp_num_threads;
+  bool bind_cores_to_rank = false;
+  bool notes = false;
+  bool fix = false;
+  std::optional<std::filesystem::path> output;  ///< of fix
+};
+
 int run_command(const CommonOptions& common, const RunOptions& options);
 int compare_command(const CommonOptions& common);
 int sweep_command(const CommonOptions& common, const SweepOptions& options);
 int explain_command(const CommonOptions& common);
 int fit_command(const CommonOptions& common);
+int lint_command(const CommonOptions& common, const LintCommandOptions& options);
 int list_command(const CommonOptions& common, const std::vector<std::string>& topics);
 
 /// A scenario loaded and read, with the schedules to simulate.

@@ -6,6 +6,7 @@
 
 #include "sim/base/error.h"
 #include "sim/config/reader.h"
+#include "sim/deepspeed/lint.h"
 #include "sim/report/table.h"
 #include "tools/commands/commands.h"
 #include "tools/version.h"
@@ -65,14 +66,25 @@ Listing list_models() {
   return listing;
 }
 
+Listing list_rules() {
+  Listing listing{"rules", {"rule", "severity", "rejected by", "title", "source"}, {}};
+  for (const sim::Rule& rule : sim::lint_rules()) {
+    listing.rows.push_back({std::string(rule.code), std::string(to_string(rule.severity)),
+                            std::string(to_string(rule.rejected_by)), std::string(rule.title),
+                            std::string(rule.reference)});
+  }
+  return listing;
+}
+
 Listing list_topic(const std::string& topic) {
-  const std::array<std::string, 3> known = {"schedules", "profiles", "models"};
+  const std::array<std::string, 4> known = {"schedules", "profiles", "models", "rules"};
   if (topic == known[0]) return list_schedules();
   if (topic == known[1]) return list_profiles();
   if (topic == known[2]) return list_models();
+  if (topic == known[3]) return list_rules();
   throw Error(ErrorKind::kInput,
-              fmt::format("list: expected schedules, profiles or models, found \"{}\"{}", topic,
-                          suggestion(topic, known)));
+              fmt::format("list: expected schedules, profiles, models or rules, found \"{}\"{}",
+                          topic, suggestion(topic, known)));
 }
 
 nlohmann::ordered_json as_json(const Listing& listing) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
@@ -28,10 +29,18 @@ sim::LoadOptions load_options(const CommonOptions& common, const std::filesystem
 
 LoadedJob finish_job(const CommonOptions& common, sim::Scenario scenario) {
   LoadedJob loaded{sim::make_job(std::move(scenario)), {}};
-  const auto& names = common.schedules.empty() ? loaded.job.scenario.schedules : common.schedules;
-  for (const std::string& name : names) {
-    loaded.schedules.push_back(&sim::find_schedule(name));
-    loaded.schedules.back()->check(loaded.job);
+  const sim::Scenario& read = loaded.job.scenario;
+  const bool own = common.schedules.empty();
+  const std::vector<std::string>& names = own ? read.schedules : common.schedules;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const sim::Schedule* found =
+        &sim::find_schedule(names[i], own ? &read.schedules_at[i] : nullptr);
+    if (std::find(loaded.schedules.begin(), loaded.schedules.end(), found) !=
+        loaded.schedules.end()) {
+      throw Error(ErrorKind::kInput, fmt::format("--schedule {}: given twice", names[i]));
+    }
+    found->check(loaded.job);
+    loaded.schedules.push_back(found);
   }
   return loaded;
 }
@@ -41,9 +50,6 @@ LoadedJob load_job(const CommonOptions& common, const std::filesystem::path& sce
       finish_job(common, sim::load_scenario(scenario, load_options(common, scenario)));
   if (common.quiet) return loaded;
   std::vector<std::string> warnings = loaded.job.deepspeed.warnings;
-  if (loaded.job.scenario.bind_cores_to_rank) {
-    warnings.emplace_back("launch.bind_cores_to_rank has no effect on these schedules");
-  }
   for (const sim::Schedule* schedule : loaded.schedules) {
     const std::vector<std::string> ignored = schedule->ignored(loaded.job);
     warnings.insert(warnings.end(), ignored.begin(), ignored.end());

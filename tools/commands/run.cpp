@@ -154,6 +154,9 @@ int run_command(const CommonOptions& common, const RunOptions& options) {
   const LoadedJob loaded = load_job(common, common.scenarios.front());
   const std::vector<Output> traces = outputs(options.trace, loaded, common.overwrite);
   const std::vector<Output> graphs = outputs(options.dot, loaded, common.overwrite);
+  if (options.trace && options.trace == options.dot) {
+    throw Error(ErrorKind::kInput, "--trace and --dot name the same file");
+  }
   std::vector<SimulationResult> results;
   for (const sim::Schedule* schedule : loaded.schedules) {
     if (signal_exit_code() != 0) break;

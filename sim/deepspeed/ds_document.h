@@ -1,0 +1,49 @@
+/// Reads and writes a DeepSpeed configuration without losing what its owner wrote.
+///
+/// Reading accepts comments as DeepSpeed does and remembers them; writing is strict JSON that
+/// keeps unknown blocks, the order of keys and the text of numbers.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/config/document.h"
+
+namespace zenflow::sim {
+
+struct DsDocument {
+  Node root;                       ///< always a map
+  std::vector<Location> comments;  ///< where each comment starts
+};
+
+/// Parses JSON with comments (`//`, `#`, `/* */`). Throws Error(kInput), located, on malformed
+/// text, a duplicate key, a comment that is not closed, or a document that is not an object.
+[[nodiscard]] DsDocument parse_ds_document(std::string_view text, const std::string& file);
+/// `read_text_file` then `parse_ds_document`.
+[[nodiscard]] DsDocument load_ds_document(const std::filesystem::path& path);
+
+/// Strict JSON with an indent of two; lists of scalars stay on one line. Numbers keep their
+/// text (500000000, 1e-5). Ends with a newline.
+[[nodiscard]] std::string render_json(const Node& root);
+
+/// One change to a document.
+struct Edit {
+  std::vector<std::string> path;    ///< keys from the root
+  std::optional<std::string> json;  ///< the new value as JSON text; absent: erase the key
+};
+
+/// "zero_optimization.stage" with its new value; the path is split at dots.
+[[nodiscard]] Edit set_key(std::string_view path, std::string json);
+[[nodiscard]] Edit erase_key(std::string_view path);
+
+/// Changes only what the edit names; maps on the way are created (replacing null), erasing what
+/// is absent does nothing. Throws Error(kInput) if a parent is not a map or the JSON is malformed.
+void apply_edit(Node& root, const Edit& edit);
+
+/// "a.b = 4" or "a.b removed", for messages.
+[[nodiscard]] std::string describe(const Edit& edit);
+
+}  // namespace zenflow::sim

@@ -1,0 +1,215 @@
+// "auto" in both of its meanings, and what Hugging Face's launchers do to the file.
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "sim/deepspeed/lint_rules.h"
+
+namespace zenflow::sim {
+namespace {
+
+// Filled by accelerate from its plugin, the data loaders, the model and DummyOptim/DummyScheduler
+// (accelerate 1.15: utils/dataclasses.py, accelerator.py _prepare_deepspeed).
+constexpr std::string_view kFilledByAccelerate[] = {
+    "train_micro_batch_size_per_gpu",
+    "train_batch_size",
+    "gradient_accumulation_steps",
+    "gradient_clipping",
+    "optimizer.params.lr",
+    "optimizer.params.weight_decay",
+    "scheduler.params.warmup_min_lr",
+    "scheduler.params.warmup_max_lr",
+    "scheduler.params.warmup_num_steps",
+    "scheduler.params.total_num_steps",
+    "fp16.enabled",
+    "bf16.enabled",
+    "zero_optimization.stage",
+    "zero_optimization.offload_optimizer.device",
+    "zero_optimization.offload_param.device",
+    "zero_optimization.offload_optimizer.nvme_path",
+    "zero_optimization.offload_param.nvme_path",
+    "zero_optimization.stage3_gather_16bit_weights_on_model_save",
+    "zero_optimization.reduce_bucket_size",
+    "zero_optimization.stage3_prefetch_bucket_size",
+    "zero_optimization.stage3_param_persistence_threshold",
+    "steps_per_print",
+};
+// Trainer fills these before (transformers integrations/deepspeed.py).
+constexpr std::string_view kFilledByTrainer[] = {"optimizer.params.betas", "optimizer.params.eps"};
+
+using Visit = std::function<void(const std::vector<std::string>&, const Node&)>;
+
+/// Visits every "auto" that is the value of a key, at any depth of maps.
+void for_each_auto(const Node& map, std::vector<std::string>& path, const Visit& visit) {
+  for (const Node::Entry& entry : map.entries) {
+    path.push_back(entry.key);
+    if (is_auto(entry.value)) visit(path, entry.value);
+    for_each_auto(entry.value, path, visit);
+    path.pop_back();
+  }
+}
+
+std::string joined(const std::vector<std::string>& path) {
+  return fmt::format("{}", fmt::join(path, "."));
+}
+
+/// Whether the key is a field of a block in which DeepSpeed drops "auto" before validation.
+bool is_strict_field(const std::vector<std::string>& path) {
+  const std::string block = joined({path.begin(), path.end() - 1});
+  const auto blocks = strict_blocks();
+  return std::find(blocks.begin(), blocks.end(), block) != blocks.end();
+}
+
+bool is_zenflow_auto(const std::string& path) {
+  constexpr std::string_view kBlock = "zero_optimization.zenflow.";
+  if (!path.starts_with(kBlock)) return false;
+  const std::string_view key = std::string_view(path).substr(kBlock.size());
+  return key == "select_strategy" || key == "select_interval" || key == "update_interval";
+}
+
+void check_dropped_auto(LintContext& context, const Rule& rule) {
+  if (!context.plain()) return;
+  std::vector<std::string> path;
+  for_each_auto(context.document().root, path, [&](const auto& keys, const Node& node) {
+    if (!is_strict_field(keys) || is_zenflow_auto(joined(keys))) return;
+    context.report(rule, {.path = joined(keys),
+                          .what = "\"auto\" means nothing to the deepspeed launcher: the key is "
+                                  "dropped and the default holds",
+                          .instead = "a value, or leave the key out",
+                          .edits = {{keys, std::nullopt}},
+                          .at = node.at});
+  });
+}
+
+void check_unfilled_auto(LintContext& context, const Rule& rule) {
+  if (!context.plain()) return;
+  constexpr std::array<std::string_view, 10> kRead = {"train_batch_size",
+                                                      "train_micro_batch_size_per_gpu",
+                                                      "gradient_accumulation_steps",
+                                                      "gradient_clipping",
+                                                      "steps_per_print",
+                                                      "communication_data_type",
+                                                      "gradient_allreduce_op",
+                                                      "gradient_predivide_factor",
+                                                      "prescale_gradients",
+                                                      "zero_allow_untested_optimizer"};
+  std::vector<std::string> path;
+  for_each_auto(context.document().root, path, [&](const auto& keys, const Node& node) {
+    const std::string name = joined(keys);
+    const bool read = std::find(kRead.begin(), kRead.end(), name) != kRead.end();
+    const bool params =
+        name.starts_with("optimizer.params.") || name.starts_with("scheduler.params.");
+    if (!read && !params) return;
+    const auto batch = std::find(kRead.begin(), kRead.begin() + 3, name);
+    const bool config = batch != kRead.begin() + 3 || name == "communication_data_type";
+    if (name == "gradient_allreduce_op" && context.has(Change::kAllreduceOp)) return;  // ZF024
+    context.report(
+        rule, {.path = name,
+               .what = "\"auto\" is filled in by Hugging Face tools only; DeepSpeed takes the word "
+                       "for the value (TypeError)",
+               .instead = "a value, or --target hf or accelerate",
+               .at = node.at,
+               .rejected_by = config ? RejectedBy::kConfig : RejectedBy::kEngine});
+  });
+}
+
+void check_unreached_auto(LintContext& context, const Rule& rule) {
+  if (context.plain()) return;
+  std::vector<std::string> path;
+  for_each_auto(context.document().root, path, [&](const auto& keys, const Node& node) {
+    const std::string name = joined(keys);
+    const auto contains = [&name](const auto& list) {
+      return std::find(std::begin(list), std::end(list), name) != std::end(list);
+    };
+    const bool hf = context.options().target == LaunchTarget::kHf;
+    if (contains(kFilledByAccelerate) || (hf && contains(kFilledByTrainer))) return;
+    std::vector<Edit> edits;
+    if (is_strict_field(keys)) edits.push_back({keys, std::nullopt});
+    context.report(
+        rule, {.path = name,
+               .what = "no \"auto\" reaches this key: accelerate raises ValueError (not "
+                       "found in kwargs)",
+               .instead = is_zenflow_auto(name) ? "leave the key out (its default is ZenFlow's own "
+                                                  "\"auto\"), or a value"
+                                                : "a value, or leave the key out",
+               .edits = std::move(edits),
+               .at = node.at});
+  });
+}
+
+void check_zero_block(LintContext& context, const Rule& rule) {
+  if (context.plain() || context.find("zero_optimization") != nullptr) return;
+  context.report(rule, {.path = "zero_optimization",
+                        .what = "accelerate raises ValueError without this block",
+                        .instead = R"("zero_optimization": {"stage": 2})"});
+}
+
+void check_boundary(LintContext& context, const Rule& rule) {
+  const LintSettings& s = context.settings();
+  const char* path = "gradient_accumulation_steps";
+  const Node* written = context.find(path);
+  if (!s.zenflow || context.plain() || !s.update_interval || *s.update_interval < 1) return;
+  if (written != nullptr && is_auto(*written)) {
+    context.report(rule,
+                   {.path = path,
+                    .what = fmt::format("the launcher's own value sets the boundaries, not "
+                                        "update_interval {}: both must be equal",
+                                        *s.update_interval),
+                    .instead = fmt::format("{} (and the launcher's argument)", *s.update_interval),
+                    .edits = {set_key(path, std::to_string(*s.update_interval))}});
+    return;
+  }
+  if (s.accumulation_steps.value_or(1) == *s.update_interval) return;
+  context.report(rule,
+                 {.path = path,
+                  .what = fmt::format("accelerate sets the boundary every {} steps and overrides "
+                                      "ZenFlow's own: update_interval {} is not followed",
+                                      s.accumulation_steps.value_or(1), *s.update_interval),
+                  .instead = fmt::format("{} (train_batch_size to match)", *s.update_interval),
+                  .edits = {set_key(path, std::to_string(*s.update_interval))}});
+}
+
+void note_trainer_values(LintContext& context, const Rule& rule) {
+  if (context.options().target != LaunchTarget::kHf) return;
+  constexpr std::array<std::pair<const char*, const char*>, 6> kMatched = {{
+      {"train_micro_batch_size_per_gpu", "--per_device_train_batch_size"},
+      {"gradient_accumulation_steps", "--gradient_accumulation_steps"},
+      {"gradient_clipping", "--max_grad_norm"},
+      {"optimizer.params.lr", "--learning_rate"},
+      {"optimizer.params.weight_decay", "--weight_decay"},
+      {"scheduler.params.warmup_num_steps", "--warmup_steps"},
+  }};
+  for (const auto& [path, argument] : kMatched) {
+    const Node* node = context.set(path);
+    if (node == nullptr) continue;
+    context.report(
+        rule, {.path = path,
+               .what = fmt::format("Trainer raises unless {} is {} too", argument, shown(*node)),
+               .instead = "\"auto\", or that argument"});
+  }
+}
+
+constexpr Rule kRules[] = {
+    {"ZF100", Severity::kWarning, RejectedBy::kNobody, "\"auto\" that means the default",
+     "deepspeed/runtime/config_utils.py DeepSpeedConfigModel", check_dropped_auto},
+    {"ZF101", Severity::kError, RejectedBy::kEngine, "\"auto\" that nobody fills in",
+     "deepspeed/runtime/config.py; DeepSpeed #1809", check_unfilled_auto},
+    {"ZF102", Severity::kError, RejectedBy::kLauncher, "\"auto\" that no launcher reaches",
+     "accelerate/utils/dataclasses.py fill_match", check_unreached_auto},
+    {"ZF103", Severity::kError, RejectedBy::kLauncher, "no zero_optimization block",
+     "accelerate/utils/dataclasses.py DeepSpeedPlugin", check_zero_block},
+    {"ZF104", Severity::kWarning, RejectedBy::kNobody, "boundaries set by the launcher",
+     "accelerate #3552, #3630; accelerate/utils/deepspeed.py backward", check_boundary},
+    {"ZF105", Severity::kNote, RejectedBy::kLauncher, "values that Trainer compares",
+     "transformers/integrations/deepspeed.py fill_match", note_trainer_values},
+};
+
+}  // namespace
+
+std::span<const Rule> launcher_rules() {
+  return kRules;
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,417 @@
+// Keys, types, ranges: what DeepSpeed's configuration classes refuse before anything runs.
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "sim/config/reader.h"
+#include "sim/deepspeed/lint_rules.h"
+
+namespace zenflow::sim {
+namespace {
+
+using Message = LintContext::Message;
+
+bool is_valid_in(const Field& field, const Version& version) {
+  return version >= field.since && version < field.removed;
+}
+
+std::string joined(std::string_view block, std::string_view key) {
+  return fmt::format("{}.{}", block, key);
+}
+
+struct Lookup {
+  const Field* field = nullptr;  ///< valid in this release
+  const Field* other = nullptr;  ///< of another release
+};
+
+Lookup look_up(const Version& version, std::string_view block, std::string_view key) {
+  Lookup result;
+  for (const Field& field : strict_fields()) {
+    if (field.block != block || field.key != key) continue;
+    (is_valid_in(field, version) ? result.field : result.other) = &field;
+  }
+  return result;
+}
+
+/// Calls `visit` for every entry of every strict block that DeepSpeed validates.
+void for_each_entry(const LintContext& context,
+                    const std::function<void(std::string_view, const Node::Entry&)>& visit) {
+  for (const std::string_view block : strict_blocks()) {
+    const Node* node = context.set(block);
+    if (node == nullptr || !node->is_map()) continue;
+    if (block == "bfloat16" && context.set("bf16") != nullptr) continue;  // then it is not read
+    for (const Node::Entry& entry : node->entries) visit(block, entry);
+  }
+}
+
+/// Calls `visit` for every value of a field of this release that is neither null nor "auto".
+void for_each_value(
+    const LintContext& context,
+    const std::function<void(const Field&, const std::string&, const Node&)>& visit) {
+  for_each_entry(context, [&](std::string_view block, const Node::Entry& entry) {
+    const Lookup found = look_up(context.options().version, block, entry.key);
+    if (found.field == nullptr || is_auto(entry.value)) return;
+    visit(*found.field, joined(block, entry.key), entry.value);
+  });
+}
+
+std::string_view type_name(const Field& field) {
+  switch (field.type) {
+    case FieldType::kBool:
+      return "true or false";
+    case FieldType::kInteger:
+      return "a whole number";
+    case FieldType::kNumber:
+      return "a number";
+    case FieldType::kText:
+      return "a text in quotes";
+    case FieldType::kIntervalOrAuto:
+      return "a whole number of steps or \"auto\"";
+    case FieldType::kMap:
+      return "an object";
+    case FieldType::kAny:
+      return "a list of names";
+  }
+  return "";
+}
+
+bool has_type(const Field& field, const Node& node) {
+  if (node.kind == Node::Kind::kNull) return field.nullable;
+  switch (field.type) {
+    case FieldType::kBool:
+      return lax_boolean(node).has_value();
+    case FieldType::kInteger:
+      return lax_integer(node).has_value();
+    case FieldType::kNumber:
+      return lax_number(node).has_value();
+    case FieldType::kText:
+      return node.is_scalar() && node.quoted;
+    case FieldType::kIntervalOrAuto:
+      return node.is_scalar() && !node.quoted && lax_integer(node).has_value();
+    case FieldType::kMap:
+      return node.is_map();
+    case FieldType::kAny:
+      return true;
+  }
+  return true;
+}
+
+/// The value as JSON of the field's own type, if it is written in another one.
+std::optional<std::string> coerced(const Field& field, const Node& node) {
+  if (!node.is_scalar()) return std::nullopt;
+  const bool boolean = !node.quoted && (node.scalar == "true" || node.scalar == "false");
+  if (field.type == FieldType::kBool) {
+    if (boolean) return std::nullopt;
+    return lax_boolean(node).value_or(false) ? "true" : "false";
+  }
+  if (field.type == FieldType::kText || field.type == FieldType::kAny) return std::nullopt;
+  if (!boolean && !node.quoted) return std::nullopt;
+  return boolean ? (node.scalar == "true" ? "1" : "0") : node.scalar;
+}
+
+void check_comments(LintContext& context, const Rule& rule) {
+  for (const Location& at : context.document().comments) {
+    const bool plain = context.plain();
+    context.report(rule, {.what = plain ? "a comment: DeepSpeed reads the file with hjson and "
+                                          "accepts it; Hugging Face tools refuse the file"
+                                        : "a comment: the file is read with json.load, which "
+                                          "stops here",
+                          .instead = "strict JSON; keep the explanation beside the file",
+                          .fixable = true,
+                          .at = at,
+                          .severity = plain ? Severity::kWarning : Severity::kError,
+                          .rejected_by = plain ? RejectedBy::kNobody : RejectedBy::kLauncher});
+  }
+}
+
+void check_unknown_keys(LintContext& context, const Rule& rule) {
+  for_each_entry(context, [&](std::string_view block, const Node::Entry& entry) {
+    const Lookup found = look_up(context.options().version, block, entry.key);
+    if (found.field != nullptr || found.other != nullptr) return;
+    std::vector<std::string> known;
+    for (const Field& field : strict_fields()) {
+      if (field.block == block && is_valid_in(field, context.options().version)) {
+        known.emplace_back(field.key);
+      }
+    }
+    const std::string hint = suggestion(entry.key, known);
+    context.report(rule, {.path = joined(block, entry.key),
+                          .what = "unknown key in a block that DeepSpeed checks strictly: "
+                                  "ValidationError (extra_forbidden)",
+                          .instead = hint.empty() ? "remove it" : "the known name" + hint,
+                          .at = entry.key_at});
+  });
+}
+
+void check_other_release(LintContext& context, const Rule& rule) {
+  for_each_entry(context, [&](std::string_view block, const Node::Entry& entry) {
+    const Version& version = context.options().version;
+    const Lookup found = look_up(version, block, entry.key);
+    if (found.field != nullptr || found.other == nullptr) return;
+    const bool is_gone = version >= found.other->removed;
+    std::vector<Edit> edits;
+    if (is_gone) edits.push_back(erase_key(joined(block, entry.key)));
+    context.report(
+        rule, {.path = joined(block, entry.key),
+               .what = is_gone ? fmt::format("removed in DeepSpeed {}: refused",
+                                             to_string(found.other->removed))
+                               : fmt::format("new in DeepSpeed {}: {} refuses it as unknown",
+                                             to_string(found.other->since), to_string(version)),
+               .instead = is_gone ? "remove it" : "remove it, or use a newer DeepSpeed",
+               .edits = std::move(edits),
+               .at = entry.key_at});
+  });
+}
+
+void check_removed_blocks(LintContext& context, const Rule& rule) {
+  for (const RemovedBlock& block : removed_blocks()) {
+    if (context.options().version < block.removed || context.find(block.key) == nullptr) continue;
+    context.report(rule, {.path = std::string(block.key),
+                          .what = fmt::format("removed in DeepSpeed {}: DeepSpeedConfigError, even "
+                                              "if it is disabled",
+                                              to_string(block.removed)),
+                          .instead = std::string(block.instead),
+                          .edits = {erase_key(block.key)}});
+  }
+}
+
+void check_block_types(LintContext& context, const Rule& rule) {
+  const std::array<std::string_view, 6> blocks = {
+      "zero_optimization", "bf16", "bfloat16", "fp16", "optimizer", "scheduler"};
+  for (const std::string_view block : blocks) {
+    const Node* node = context.find(block);
+    if (node == nullptr || node->is_map()) continue;
+    const bool deprecated = block == "zero_optimization" && node->is_scalar() && !node->quoted &&
+                            (node->scalar == "true" || node->scalar == "false");
+    const bool absent = block == "bf16" && node->kind == Node::Kind::kNull;
+    if (deprecated || absent) continue;
+    context.report(rule, {.path = std::string(block),
+                          .what = "expected an object, found " + shown(*node) +
+                                  ": DeepSpeed stops with a TypeError",
+                          .instead = "{...}, or leave the block out"});
+  }
+}
+
+void check_types(LintContext& context, const Rule& rule) {
+  check_block_types(context, rule);
+  for_each_value(context, [&](const Field& field, const std::string& path, const Node& node) {
+    if (has_type(field, node)) return;
+    // A wrong word is reported by the rule on choices.
+    if (!field.choices.empty() && node.is_scalar() && node.quoted) return;
+    context.report(rule, {.path = path,
+                          .what = fmt::format("expected {}, found {}: ValidationError",
+                                              type_name(field), shown(node)),
+                          .instead = fmt::format("{}", type_name(field))});
+  });
+}
+
+void check_coercions(LintContext& context, const Rule& rule) {
+  for_each_value(context, [&](const Field& field, const std::string& path, const Node& node) {
+    if (!has_type(field, node)) return;
+    const std::optional<std::string> value = coerced(field, node);
+    if (!value) return;
+    context.report(rule, {.path = path,
+                          .what = fmt::format("{} is silently taken as {}", shown(node), *value),
+                          .instead = *value,
+                          .edits = {set_key(path, *value)}});
+  });
+}
+
+void check_ranges(LintContext& context, const Rule& rule) {
+  for_each_value(context, [&](const Field& field, const std::string& path, const Node& node) {
+    if (!has_type(field, node)) return;
+    const std::optional<double> value = lax_number(node);
+    if (!value || field.type == FieldType::kBool || field.type == FieldType::kText) return;
+    const bool inside = field.open ? *value > field.low && *value < field.high
+                                   : *value >= field.low && *value <= field.high;
+    if (inside) return;
+    const std::string range = std::isinf(field.high)
+                                  ? fmt::format("at least {}", field.low)
+                                  : fmt::format("between {} and {}{}", field.low, field.high,
+                                                field.open ? ", both excluded" : "");
+    context.report(rule, {.path = path,
+                          .what = fmt::format("{} is out of range: ValidationError", shown(node)),
+                          .instead = "a value " + range});
+  });
+}
+
+void check_choices(LintContext& context, const Rule& rule) {
+  for_each_value(context, [&](const Field& field, const std::string& path, const Node& node) {
+    if (field.choices.empty() || !node.is_scalar() || !node.quoted) return;
+    std::vector<std::string> known;
+    std::string_view rest = field.choices;
+    while (!rest.empty()) {
+      const std::size_t bar = std::min(rest.find('|'), rest.size());
+      known.emplace_back(rest.substr(0, bar));
+      rest.remove_prefix(std::min(bar + 1, rest.size()));
+    }
+    if (std::find(known.begin(), known.end(), node.scalar) != known.end()) return;
+    context.report(rule, {.path = path,
+                          .what = fmt::format("{} is not one of {}: ValidationError", shown(node),
+                                              fmt::join(known, ", ")),
+                          .instead = "one of them" + suggestion(node.scalar, known)});
+  });
+}
+
+bool is_known_at_top(const LintContext& context, std::string_view key) {
+  const auto known = top_level_keys();
+  if (key == "gradient_allreduce_op") return context.has(Change::kAllreduceOp);
+  if (key == "managed_gradient_accumulation") return context.has(Change::kUnmanagedAccumulation);
+  if (std::find(known.begin(), known.end(), key) != known.end()) return true;
+  const auto removed = removed_blocks();
+  return std::any_of(removed.begin(), removed.end(),
+                     [key](const RemovedBlock& block) { return block.key == key; });
+}
+
+std::vector<std::string> names_at_top() {
+  std::vector<std::string> names = {"gradient_allreduce_op", "managed_gradient_accumulation"};
+  for (const std::string_view key : top_level_keys()) names.emplace_back(key);
+  return names;
+}
+
+/// The strict block that a key at the top of the file belongs into, if it says so.
+std::string_view home_of(const LintContext& context, std::string_view key) {
+  constexpr std::array<std::string_view, 11> kTelling = {
+      "zenflow",         "offload_optimizer", "offload_param",     "overlap_comm",
+      "sub_group_size",  "topk_ratio",        "update_interval",   "select_interval",
+      "select_strategy", "overlap_step",      "reduce_bucket_size"};
+  if (std::find(kTelling.begin(), kTelling.end(), key) == kTelling.end()) return "";
+  for (const std::string_view block : strict_blocks()) {
+    if (look_up(context.options().version, block, key).field != nullptr) return block;
+  }
+  return "";
+}
+
+/// The nearest known key, unless this is a known key of another release.
+std::string spelling_hint(const std::string& key) {
+  const std::vector<std::string> names = names_at_top();
+  const bool known = std::find(names.begin(), names.end(), key) != names.end();
+  return known ? "" : suggestion(key, names);
+}
+
+void check_misspelt_blocks(LintContext& context, const Rule& rule) {
+  for (const Node::Entry& entry : context.document().root.entries) {
+    if (is_known_at_top(context, entry.key)) continue;
+    const std::string hint = spelling_hint(entry.key);
+    if (hint.empty()) continue;
+    context.report(rule, {.path = entry.key,
+                          .what = "unknown at the top of the file: DeepSpeed ignores it without a "
+                                  "word, so the defaults hold",
+                          .instead = "the known name" + hint,
+                          .at = entry.key_at});
+  }
+}
+
+void check_unknown_blocks(LintContext& context, const Rule& rule) {
+  for (const Node::Entry& entry : context.document().root.entries) {
+    if (is_known_at_top(context, entry.key) || !spelling_hint(entry.key).empty()) continue;
+    if (home_of(context, entry.key) != "") continue;  // reported as misplaced
+    context.report(rule, {.path = entry.key,
+                          .what = fmt::format("unknown to DeepSpeed {}, which ignores it",
+                                              to_string(context.options().version)),
+                          .instead = "nothing, if another program reads it",
+                          .at = entry.key_at});
+  }
+}
+
+void check_misplaced(LintContext& context, const Rule& rule) {
+  for (const Node::Entry& entry : context.document().root.entries) {
+    const std::string_view home = home_of(context, entry.key);
+    if (home.empty()) continue;
+    context.report(rule, {.path = entry.key,
+                          .what = "at the top of the file DeepSpeed ignores it",
+                          .instead = fmt::format("move it into {}", home),
+                          .at = entry.key_at});
+  }
+}
+
+void check_deprecated(LintContext& context, const Rule& rule) {
+  const Node* zero = context.find("zero_optimization");
+  if (zero != nullptr && zero->is_scalar() && !zero->quoted) {
+    context.report(rule, {.path = "zero_optimization",
+                          .what = "the deprecated form: true means stage 1",
+                          .instead = R"({"stage": 1})"});
+  }
+  struct Deprecated {
+    std::string_view key;
+    std::string_view replacement;
+    std::string_view value;
+  };
+  constexpr std::array<Deprecated, 4> kDeprecated = {{
+      {"cpu_offload", "offload_optimizer", R"({"device": "cpu"})"},
+      {"cpu_offload_param", "offload_param", R"({"device": "cpu"})"},
+      {"cpu_offload_use_pin_memory", "", ""},
+      {"stage3_gather_fp16_weights_on_model_save", "gather_16bit_weights_on_model_save", "true"},
+  }};
+  for (const Deprecated& row : kDeprecated) {
+    const std::string path = joined("zero_optimization", row.key);
+    if (context.set(path) == nullptr) continue;
+    const std::string replacement = joined("zero_optimization", row.replacement);
+    const bool both = !row.replacement.empty() && context.find(replacement) != nullptr;
+    std::vector<Edit> edits = {erase_key(path)};
+    if (!both && !row.replacement.empty() && context.flag(path, false)) {
+      edits.insert(edits.begin(), set_key(replacement, std::string(row.value)));
+    }
+    context.report(
+        rule, {.path = path,
+               .what = both ? "deprecated, and refused together with its replacement: "
+                              "AssertionError"
+                            : "deprecated",
+               .instead = row.replacement.empty() ? "pin_memory in the offload blocks"
+                                                  : replacement + ": " + std::string(row.value),
+               .edits = std::move(edits),
+               .severity = both ? Severity::kError : Severity::kWarning,
+               .rejected_by = both ? RejectedBy::kConfig : RejectedBy::kNobody});
+  }
+}
+
+void check_legacy_stage1(LintContext& context, const Rule& rule) {
+  if (!context.flag("zero_optimization.legacy_stage1", false) || context.settings().stage == 0) {
+    return;
+  }
+  context.report(rule, {.path = "zero_optimization.legacy_stage1",
+                        .what = "the old stage 1 is gone: initialize raises",
+                        .instead = "remove it",
+                        .edits = {erase_key("zero_optimization.legacy_stage1")}});
+}
+
+constexpr Rule kRules[] = {
+    {"ZF001", Severity::kError, RejectedBy::kLauncher, "comment in the file",
+     "deepspeed/runtime/config.py (hjson.load); accelerate/utils/deepspeed.py (json.load)",
+     check_comments},
+    {"ZF002", Severity::kError, RejectedBy::kConfig, "unknown key in a strict block",
+     "deepspeed/runtime/config_utils.py (extra=\"forbid\")", check_unknown_keys},
+    {"ZF003", Severity::kError, RejectedBy::kConfig, "key of another release",
+     "deepspeed/runtime/zero/config.py by release", check_other_release},
+    {"ZF004", Severity::kError, RejectedBy::kConfig, "block of a removed feature",
+     "DeepSpeed #8489; deepspeed/runtime/config.py _reject_removed_config_keys",
+     check_removed_blocks},
+    {"ZF005", Severity::kError, RejectedBy::kConfig, "value of the wrong type",
+     "deepspeed/runtime/config_utils.py (pydantic)", check_types},
+    {"ZF006", Severity::kWarning, RejectedBy::kNobody, "value silently taken as another type",
+     "deepspeed/runtime/config_utils.py (pydantic, lax mode)", check_coercions},
+    {"ZF007", Severity::kError, RejectedBy::kConfig, "value out of range",
+     "deepspeed/runtime/zero/config.py; DeepSpeed #8274", check_ranges},
+    {"ZF008", Severity::kError, RejectedBy::kConfig, "word that is not a choice",
+     "deepspeed/runtime/zero/offload_config.py; zenflow/zenflow_config.py", check_choices},
+    {"ZF009", Severity::kError, RejectedBy::kNobody, "misspelt block, silently ignored",
+     "DeepSpeed #653, #1809", check_misspelt_blocks},
+    {"ZF010", Severity::kWarning, RejectedBy::kNobody, "unknown block, silently ignored",
+     "DeepSpeed #653, #1809", check_unknown_blocks},
+    {"ZF011", Severity::kError, RejectedBy::kNobody, "setting outside its block, silently ignored",
+     "deepspeed/runtime/config.py", check_misplaced},
+    {"ZF012", Severity::kWarning, RejectedBy::kNobody, "deprecated setting",
+     "deepspeed/runtime/config_utils.py _process_deprecated_field", check_deprecated},
+    {"ZF013", Severity::kError, RejectedBy::kEngine, "legacy stage 1",
+     "deepspeed/runtime/engine.py _configure_zero_optimizer", check_legacy_stage1},
+};
+
+}  // namespace
+
+std::span<const Rule> structure_rules() {
+  return kRules;
+}
+
+}  // namespace zenflow::sim

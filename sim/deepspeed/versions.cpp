@@ -1,0 +1,126 @@
+#include "sim/deepspeed/versions.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+
+namespace zenflow::sim {
+namespace {
+
+constexpr std::array<Version, 21> kVersions = {
+    {{0, 17, 5}, {0, 17, 6}, {0, 18, 0}, {0, 18, 1}, {0, 18, 2}, {0, 18, 3}, {0, 18, 4},
+     {0, 18, 5}, {0, 18, 6}, {0, 18, 7}, {0, 18, 8}, {0, 18, 9}, {0, 19, 0}, {0, 19, 1},
+     {0, 19, 2}, {0, 19, 3}, {0, 19, 4}, {0, 19, 5}, {0, 19, 6}, {0, 19, 7}, {0, 19, 8}}};
+
+// Read in the source distributions of the releases on either side of each change.
+constexpr std::array<VersionedChange, 17> kChanges = {{
+    {Change::kZenFlow,
+     {0, 17, 5},
+     "zero_optimization.zenflow exists (stages 1 and 2)",
+     "deepspeed/runtime/zero/config.py"},
+    {Change::kStage3ZenFlow,
+     {0, 18, 1},
+     "ZenFlow with stage 3",
+     "deepspeed/runtime/zenflow/engine_stage3.py"},
+    {Change::kEngineRunsBackward,
+     {0, 18, 3},
+     "the engine runs backward itself; ZenFlow's preparation is no longer called and losses turn "
+     "NaN",
+     "DeepSpeed #7759"},
+    {Change::kOptimizerParamsKept,
+     {0, 19, 1},
+     "adam_w_mode, torch_adam and fp32_optimizer_states stay in optimizer.params, where ZenFlow's "
+     "selective optimizer refuses them",
+     "deepspeed/runtime/engine.py _configure_basic_optimizer"},
+    {Change::kZenFlowPrologue,
+     {0, 19, 2},
+     "ZenFlow's preparation is called again",
+     "DeepSpeed #7771"},
+    {Change::kSelectiveSwap,
+     {0, 19, 2},
+     "ZenFlow stage 3 works with offload_param",
+     "DeepSpeed #8042"},
+    {Change::kNativeWorker,
+     {0, 19, 3},
+     "overlap_step uses a native worker (Linux only); zero_allow_untested_optimizer is not needed",
+     "DeepSpeed #8058"},
+    {Change::kClippingByDefault,
+     {0, 19, 3},
+     "gradient_clipping defaults to 1.0 instead of 0",
+     "deepspeed/runtime/constants.py"},
+    {Change::kWarmupStepsChecked,
+     {0, 19, 3},
+     "warmup_num_steps must be a positive whole number",
+     "deepspeed/runtime/lr_schedules.py; transformers #48640"},
+    {Change::kUnmanagedAccumulation,
+     {0, 19, 4},
+     "managed_gradient_accumulation exists",
+     "deepspeed/runtime/config.py"},
+    {Change::kPinnedByDefault, {0, 19, 5}, "pin_memory defaults to true", "DeepSpeed #8207"},
+    {Change::kAllreduceOp,
+     {0, 19, 6},
+     "gradient_allreduce_op exists",
+     "deepspeed/runtime/config.py"},
+    {Change::kSelectionFloor,
+     {0, 19, 6},
+     "topk_ratio must lie strictly between 0 and 1, update_interval must be at least 1, and every "
+     "slice of a matrix selects at least one column",
+     "DeepSpeed #8274"},
+    {Change::kComputeGradNorm,
+     {0, 19, 7},
+     "compute_grad_norm and parameter_alignment exist",
+     "deepspeed/runtime/zero/config.py"},
+    {Change::kBlocksRemoved,
+     {0, 19, 7},
+     "nebula, compression_training, quantize_training, sparse_attention and MiCS are refused",
+     "DeepSpeed #8489"},
+    {Change::kMoreBlocksRemoved,
+     {0, 19, 8},
+     "amp, sparse_gradients, eigenvalue, elasticity, graph_harvesting, curriculum_learning, "
+     "progressive_layer_drop and zeropp_loco_param are refused",
+     "DeepSpeed #8489"},
+    {Change::kFloatStepCounter,
+     {0, 19, 8},
+     "the selective optimizer counts its steps in fp32; bf16 stopped at 256",
+     "DeepSpeed #8496"},
+}};
+
+}  // namespace
+
+std::string to_string(const Version& version) {
+  return fmt::format("{}.{}.{}", version.release, version.feature, version.patch);
+}
+
+std::span<const VersionedChange> version_changes() {
+  return kChanges;
+}
+
+bool has_change(const Version& version, Change change) {
+  return std::any_of(kChanges.begin(), kChanges.end(), [&](const VersionedChange& row) {
+    return row.change == change && version >= row.since;
+  });
+}
+
+std::span<const Version> known_versions() {
+  return kVersions;
+}
+
+Version newest_version() {
+  return kVersions.back();
+}
+
+Version parse_version(std::string_view text) {
+  for (const Version& version : kVersions) {
+    if (to_string(version) == text) return version;
+  }
+  throw Error(
+      ErrorKind::kInput,
+      fmt::format("--deepspeed-version: expected a release from {} (the first with ZenFlow) "
+                  "to {} (the newest known), found \"{}\"",
+                  to_string(kVersions.front()), to_string(kVersions.back()), text));
+}
+
+}  // namespace zenflow::sim

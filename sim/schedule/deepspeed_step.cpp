@@ -1,0 +1,147 @@
+#include "sim/schedule/deepspeed_step.h"
+
+#include <algorithm>
+
+namespace zenflow::sim {
+DeepSpeedStep::DeepSpeedStep(const Job& job, ProgramBuilder& builder)
+    : job_(job),
+      builder_(builder),
+      overlap_(job.deepspeed.overlaps_communication()),
+      stage3_(job.deepspeed.zero_stage == 3),
+      partition_(job.partition()),
+      stream_(builder.classes(), kNoTask) {}
+
+double DeepSpeedStep::owned(std::size_t bucket) const {
+  return builder_.plan().buckets[bucket].elements / builder_.ranks();
+}
+
+TaskId DeepSpeedStep::copy(std::size_t c, Phase direction, std::size_t bucket, double bytes,
+                           TaskId after, bool pageable) {
+  const auto index = static_cast<std::int64_t>(bucket);
+  if (bytes == 0) return after;
+  return pageable || !job_.deepspeed.pin_memory
+             ? builder_.pageable_copy(c, direction, index, bytes, {after})
+             : builder_.copy(c, direction, index, bytes, {after});
+}
+
+/// The running sum: up, added to on the GPU, down. Stages 1 and 2 skip it where a window has
+/// one step, and the upload in its first; stage 3 does neither.
+TaskId DeepSpeedStep::accumulate(std::size_t c, std::size_t bucket, MicroStep which, TaskId after) {
+  if (!stage3_ && which.first && which.boundary) return after;
+  const double bytes = builder_.element_bytes() * owned(bucket);
+  if (stage3_ || !which.first) after = copy(c, Phase::kH2D, bucket, bytes, after, false);
+  return copy(c, Phase::kD2H, bucket, bytes, after, false);
+}
+
+void DeepSpeedStep::bucket_ready(std::size_t bucket, const PerClass& reduced, MicroStep which,
+                                 bool pageable_fp32) {
+  constexpr double kFp32 = 4;
+  for (std::size_t c = 0; c < builder_.classes(); ++c) {
+    // The reduction waits for all before it on every rank's stream.
+    if (job_.scenario.ranks() > 1) builder_.also_after(reduced[c], stream_[c]);
+    if (overlap_) builder_.hold_compute(c, stream_[c]);
+  }
+  for (std::size_t c = 0; c < builder_.classes(); ++c) {
+    TaskId last = accumulate(c, bucket, which, reduced[c]);
+    if (which.boundary) {
+      last = copy(c, Phase::kD2H, bucket, kFp32 * owned(bucket), last, pageable_fp32);
+    }
+    stream_[c] = last;
+    if (!overlap_) builder_.hold_compute(c, last);
+  }
+}
+
+void DeepSpeedStep::forward_backward(MicroStep which, const std::vector<After>& before,
+                                     bool pageable_fp32) {
+  const ParameterGather gather{.enabled = stage3_};
+  builder_.forward_backward(before, gather, [&](std::size_t bucket, const PerClass& reduced) {
+    bucket_ready(bucket, reduced, which, pageable_fp32);
+    return PerClass(builder_.classes(), kNoTask);
+  });
+  for (std::size_t c = 0; c < builder_.classes(); ++c) builder_.hold_compute(c, stream_[c]);
+}
+
+TaskId DeepSpeedStep::weights_up(std::size_t rank_class, bool pageable, TaskId after) {
+  return copy(rank_class, Phase::kH2D, 0, builder_.element_bytes() * partition_, after, pageable);
+}
+
+TaskId DeepSpeedStep::gather_weights(const After& after) {
+  if (stage3_) return kNoTask;
+  const double bytes = builder_.element_bytes() * partition_ * builder_.ranks();
+  return builder_.collective(Phase::kAllGather, all_gather_time(builder_.group(), Bytes(bytes)), 0,
+                             bytes, after);
+}
+
+DeepSpeedCpu deepspeed_cpu(const Job& job, double training_cores, double update_cores,
+                           bool snapshot) {
+  constexpr double kSnapshotBytes = 8;
+  HostProfile host = job.scenario.hardware.host;
+  if (!job.scenario.bind_cores_to_rank) {
+    host.adam_bandwidth = host.unbound_efficiency * host.adam_bandwidth;
+    host.elementwise_bandwidth = host.unbound_efficiency * host.elementwise_bandwidth;
+  }
+  const auto ranks = static_cast<double>(job.scenario.gpus);
+  const double p = job.partition();
+  const BytesPerSecond training = pass_rate(host, training_cores) / ranks;
+  const BytesPerSecond adam = adam_rate(host, update_cores) / ranks;
+  const double cast_bytes = 4 + static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+  DeepSpeedCpu cpu;
+  cpu.scale = Bytes(kScaleBytes * p) / training;
+  cpu.cast = Bytes(cast_bytes * p) / training;
+  cpu.update = Bytes(kAdamBytes * p) / adam;
+  double traffic = kAdamBytes;
+  if (snapshot) {
+    cpu.update += Bytes(kSnapshotBytes * p) / (pass_rate(host, update_cores) / ranks);
+    traffic += kSnapshotBytes;
+  }
+  const HostLinkProfile& link = job.scenario.hardware.host_link;
+  cpu.rates = {copy_rate(link, Direction::kD2H, true), copy_rate(link, Direction::kH2D, true),
+               Bytes(traffic * p) / cpu.update, training};
+  return cpu;
+}
+
+void deepspeed_gpu_memory(const Job& job, ProgramBuilder& builder) {
+  const auto all = static_cast<double>(job.scenario.model.parameters());
+  const double b = builder.element_bytes();
+  double largest = 0;
+  for (const GradientBucket& bucket : builder.plan().buckets) {
+    largest = std::max(largest, bucket.elements);
+  }
+  const double buckets = job.deepspeed.overlaps_communication() ? 2 : 1;
+  builder.resident(MemoryPlace::kGpu, MemoryCategory::kWeights,
+                   b * (job.deepspeed.zero_stage == 3 ? job.partition() : all));
+  // The buckets that gradients are copied into, and as much again to flatten for the reduction.
+  builder.resident(
+      MemoryPlace::kGpu, MemoryCategory::kStaging,
+      b * static_cast<double>(job.deepspeed.reduce_bucket_size) * buckets +
+          b * std::max(largest, static_cast<double>(job.deepspeed.reduce_bucket_size)));
+}
+
+std::vector<WindowShape> deepspeed_zenflow_windows(const Job& job, std::int64_t steps) {
+  const ZenFlowSettings& settings = *job.deepspeed.zenflow;
+  const std::int64_t s = *settings.update_interval;
+  const std::int64_t w = settings.full_warm_up_rounds;
+  const std::int64_t interval =
+      settings.select_strategy == "step" ? settings.select_interval.value_or(0) : 0;
+  std::vector<WindowShape> shapes;
+  WindowShape open;
+  std::int32_t regular = 0;
+  for (std::int64_t m = 0; m < steps || open.steps != 0; ++m) {
+    if (open.first_step == m) open.steps = 0;
+    if (m >= w && (m == w || (interval != 0 && m % interval == 0))) {
+      open.select_at.push_back(static_cast<std::int32_t>(m - open.first_step));
+    }
+    ++open.steps;
+    const bool boundary =
+        m + 1 < w || (m + 1 - w) % s == 0 || (interval != 0 && (m + 1) % interval == 0);
+    if (!boundary) continue;
+    open.full_update = m < w;
+    open.age =
+        open.full_update ? (shapes.empty() ? 0 : 1) : std::min(regular++, WindowShape::kSettledAge);
+    shapes.push_back(open);
+    open = WindowShape{.first_step = m + 1, .steps = 0};
+  }
+  return shapes;
+}
+
+}  // namespace zenflow::sim

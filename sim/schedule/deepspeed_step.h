@@ -1,0 +1,90 @@
+/// What DeepSpeed's ZeRO optimizers with CPU offload do in a step, as release 0.19 does it.
+///
+/// One reduction stream per rank: buckets are all-reduced (stage 3: reduce-scattered), then
+/// each rank copies its part. With gradient accumulation, or ZenFlow's update_interval in its
+/// place, the running bf16 sum comes up, is added to on the GPU and goes down again in every
+/// micro step; at a boundary the sum also goes down as fp32. Symbols: p parameters of the
+/// rank's partition, G micro steps of a window.
+///
+///   stage 1, 2   D2H (2 + 4/G) p, G = 1: 4 p;  H2D 2 p, weights included
+///   stage 3      D2H (2 + 4/G) p;              H2D (2 + 2/G) p
+///
+/// overlap_comm: bucket i's reduction and copies overlap backward until bucket i + 1 is ready;
+/// without it they run on the compute stream. A bucket's copies are taken to be spread evenly
+/// over the ranks. Without round_robin_gradients DeepSpeed gives whole buckets to one rank, and
+/// the others would wait for it at the next reduction; the published log of two GPUs (0.70 to
+/// 0.74 s a micro step of Llama-2-7B) leaves no room for that.
+/// Source: deepspeed/runtime/zero/stage_1_and_2.py (copy_grads_in_partition,
+/// async_accumulate_grad_in_cpu_via_gpu), stage3.py (partition_grads).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/schedule/offload.h"
+#include "sim/schedule/schedule.h"
+
+namespace zenflow::sim {
+
+/// Which micro step of a window this is.
+struct MicroStep {
+  bool first = true;     ///< nothing has been summed yet
+  bool boundary = true;  ///< the window's last: gradients go down as fp32
+};
+
+class DeepSpeedStep {
+ public:
+  DeepSpeedStep(const Job& job, ProgramBuilder& builder);
+
+  /// Forward, backward, reduction and gradient copies. Afterwards the builder's next compute
+  /// task waits until the reduction stream is empty, as DeepSpeed's epilogue does.
+  /// `pageable_fp32`: the fp32 gradients land in ordinary memory.
+  void forward_backward(MicroStep which, const std::vector<After>& before, bool pageable_fp32);
+
+  /// The last task of each rank's reduction stream.
+  [[nodiscard]] const PerClass& gradients_ready() const { return stream_; }
+  /// One copy of `bytes` per parameter of the partition.
+  TaskId weights_up(std::size_t rank_class, bool pageable, TaskId after);
+  /// All ranks gather the updated weights (stages 1 and 2; kNoTask in stage 3 and for one rank).
+  TaskId gather_weights(const After& after);
+
+  [[nodiscard]] double partition() const { return partition_; }
+
+ private:
+  /// Elements of the bucket that one rank owns.
+  [[nodiscard]] double owned(std::size_t bucket) const;
+  TaskId accumulate(std::size_t c, std::size_t bucket, MicroStep which, TaskId after);
+  TaskId copy(std::size_t c, Phase direction, std::size_t bucket, double bytes, TaskId after,
+              bool pageable);
+  void bucket_ready(std::size_t bucket, const PerClass& reduced, MicroStep which,
+                    bool pageable_fp32);
+
+  const Job& job_;
+  ProgramBuilder& builder_;
+  bool overlap_;
+  bool stage3_;
+  double partition_;
+  PerClass stream_;  ///< last task on each rank's reduction stream
+};
+
+/// CPU work of DeepSpeed's optimizer step on one rank while all ranks of the node work.
+struct DeepSpeedCpu {
+  Seconds scale;   ///< unscaling and clipping, in place
+  Seconds update;  ///< Adam; in ZenFlow's worker also the copy to the stale snapshot
+  Seconds cast;    ///< fp32 to the 16-bit weights that go up
+  RankRates rates;
+};
+/// `training_cores`, `update_cores`: of the node. `snapshot`: the worker copies what it updated.
+[[nodiscard]] DeepSpeedCpu deepspeed_cpu(const Job& job, double training_cores, double update_cores,
+                                         bool snapshot);
+
+/// Buffers of DeepSpeed's ZeRO engine on the GPU: weights, buckets, flatten temporary.
+void deepspeed_gpu_memory(const Job& job, ProgramBuilder& builder);
+
+/// Windows whose last micro steps are the update boundaries of DeepSpeed's ZenFlow:
+/// (m + 1 < W) or (m + 1 - W) mod S = 0 or (I != 0 and (m + 1) mod I = 0), with W
+/// full_warm_up_rounds and I select_interval; selections at m = W and multiples of I.
+[[nodiscard]] std::vector<WindowShape> deepspeed_zenflow_windows(const Job& job,
+                                                                 std::int64_t steps);
+
+}  // namespace zenflow::sim

@@ -1,0 +1,122 @@
+/// ZeRO-Offload as DeepSpeed 0.19 ships it: fp32 gradients down, unscaling, CPU Adam and the cast
+/// on the critical path, weights up, all-gather. See deepspeed_step.h.
+///
+/// Host memory, bytes a parameter of the partition: master 4, gradient 4, moments 8, 16-bit
+/// weights for the upload 2, and 2 for the running sum with gradient accumulation; 18 or 20.
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/schedule/deepspeed_step.h"
+
+namespace zenflow::sim {
+namespace {
+
+class DeepSpeedZeroOffload final : public Schedule {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "deepspeed-zero-offload"; }
+  [[nodiscard]] std::string_view summary() const override {
+    return "ZeRO-Offload as DeepSpeed 0.19 runs it, stages 1 to 3";
+  }
+  [[nodiscard]] std::string_view source() const override {
+    return "deepspeed/runtime/zero/stage_1_and_2.py, stage3.py";
+  }
+  void check(const Job& job) const override {
+    if (job.deepspeed.zero_stage > 0) return;
+    throw Error(ErrorKind::kInput,
+                fmt::format("{}: zero_optimization.stage: schedule \"{}\" needs stage 1, 2 or 3",
+                            job.scenario.deepspeed.at.text(), name()));
+  }
+  [[nodiscard]] std::vector<std::string> ignored(const Job& job) const override {
+    return ignored_nvme(job, name());
+  }
+  [[nodiscard]] std::vector<WindowShape> windows(const Job& job,
+                                                 std::int64_t steps) const override {
+    return accumulation_windows(job, steps);
+  }
+  [[nodiscard]] ClosedForm closed_form(const Job& job) const override {
+    const double p = job.partition();
+    const double b = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+    const auto g = static_cast<double>(job.deepspeed.gradient_accumulation_steps);
+    const std::int64_t oldest = job.deepspeed.gradient_accumulation_steps - 1;
+    if (job.deepspeed.zero_stage == 3) return {(b + 4 / g) * p, (b + b / g) * p, {0, oldest}};
+    return {(g == 1 ? 4 : b + 4 / g) * p, b * p, {0, oldest}};
+  }
+  [[nodiscard]] Program build(const Job& job, std::span<const WindowShape> shapes) const override;
+};
+
+void host_memory(const Job& job, ProgramBuilder& builder) {
+  const double node = job.partition() * static_cast<double>(job.scenario.gpus);
+  const double b = builder.element_bytes();
+  const bool sums = job.deepspeed.gradient_accumulation_steps > 1 || job.deepspeed.zero_stage == 3;
+  builder.resident(MemoryPlace::kHost, MemoryCategory::kOptimizerState, 12 * node);
+  builder.resident(MemoryPlace::kHost, MemoryCategory::kGradients, (4 + (sums ? b : 0)) * node);
+  if (job.deepspeed.zero_stage < 3) {
+    builder.resident(MemoryPlace::kHost, MemoryCategory::kStaging, b * node);
+  }
+}
+
+class Emitter {
+ public:
+  Emitter(const Job& job, ProgramBuilder& builder, const DeepSpeedCpu& cpu)
+      : builder_(builder), cpu_(cpu), step_(job, builder) {}
+
+  void emit(const WindowShape& shape) {
+    builder_.begin_window(shape);
+    std::vector<After> before = std::exchange(ready_, {});
+    before.resize(builder_.classes());
+    for (std::int32_t i = 0; i < shape.steps; ++i) {
+      step_.forward_backward({.first = i == 0, .boundary = i + 1 == shape.steps}, before, false);
+      before.assign(builder_.classes(), {});
+    }
+    update();
+  }
+
+ private:
+  void update() {
+    After up;
+    const PerClass gradients = step_.gradients_ready();
+    for (std::size_t c = 0; c < builder_.classes(); ++c) {
+      const RankClass& rank = builder_.cluster().classes[c];
+      // The norm of all gradients is known once every rank has its own.
+      const TaskId scaled =
+          builder_.add(rank.cpu_accumulate, to_picoseconds(cpu_.scale),
+                       builder_.label(Phase::kCpuUpdate, 0), std::span<const TaskId>(gradients));
+      const TaskId updated = builder_.add(rank.cpu_update, to_picoseconds(cpu_.update),
+                                          builder_.label(Phase::kCpuUpdate, 1), {scaled});
+      const TaskId cast = builder_.add(rank.cpu_accumulate, to_picoseconds(cpu_.cast),
+                                       builder_.label(Phase::kCpuUpdate, 2), {updated});
+      up.push_back(step_.weights_up(c, false, cast));
+    }
+    const TaskId gathered = step_.gather_weights(up);
+    ready_.clear();
+    for (const TaskId one : up) ready_.push_back({gathered == kNoTask ? one : gathered});
+  }
+
+  ProgramBuilder& builder_;
+  const DeepSpeedCpu& cpu_;
+  DeepSpeedStep step_;
+  std::vector<After> ready_;  ///< the weights of the next window
+};
+
+Program DeepSpeedZeroOffload::build(const Job& job, std::span<const WindowShape> shapes) const {
+  const auto cores = static_cast<double>(job.scenario.hardware.host.cores);
+  const DeepSpeedCpu cpu = deepspeed_cpu(job, cores, cores, false);
+  ProgramBuilder builder(job, plan_step(job), make_cluster(job.scenario, cpu.rates),
+                         job.deepspeed.zero_stage == 3 ? GradientReduction::kReduceScatterBuckets
+                                                       : GradientReduction::kAllReduceBuckets);
+  deepspeed_gpu_memory(job, builder);
+  host_memory(job, builder);
+  Emitter emitter(job, builder, cpu);
+  for (const WindowShape& shape : shapes) emitter.emit(shape);
+  return builder.finish();
+}
+
+}  // namespace
+
+std::unique_ptr<const Schedule> make_deepspeed_zero_offload() {
+  return std::make_unique<DeepSpeedZeroOffload>();
+}
+
+}  // namespace zenflow::sim

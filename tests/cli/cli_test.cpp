@@ -1,0 +1,656 @@
+// zenflow-sim as its user meets it: output, exit codes, messages and files.
+#include <algorithm>
+#include <cmath>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <zlib.h>
+
+#include "tests/support/program.h"
+#include "tests/support/scenario_files.h"
+
+namespace zenflow::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+const char* const kCommands[] = {"run", "compare", "sweep", "explain", "fit", "list"};
+
+class Cli : public ::testing::Test {
+ protected:
+  Cli() { write_scenario(folder_); }
+
+  Outcome run(std::vector<std::string> arguments) const { return run_in(around(), arguments); }
+  Outcome run_in(const Surroundings& surroundings, std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), ZENFLOW_SIM);
+    return run_program(arguments, surroundings);
+  }
+  [[nodiscard]] Surroundings around() const { return {.folder = folder_.path()}; }
+
+  /// Names of all files below the folder.
+  [[nodiscard]] std::set<std::string> files() const {
+    std::set<std::string> names;
+    for (const auto& entry : fs::recursive_directory_iterator(folder_.path())) {
+      if (entry.is_regular_file()) {
+        names.insert(fs::relative(entry.path(), folder_.path()).generic_string());
+      }
+    }
+    return names;
+  }
+
+  json run_json(std::vector<std::string> arguments) const {
+    arguments.emplace_back("--json");
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return json::parse(outcome.out);
+  }
+
+  /// Runs with bad input and a trace to write: exit 2, nothing on stdout, no file left.
+  void expect_refused(std::vector<std::string> arguments,
+                      const ::testing::Matcher<std::string>& message) {
+    const std::set<std::string> before = files();
+    if (arguments[0] == "run") arguments.insert(arguments.end(), {"--trace", "trace.json"});
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_THAT(outcome.err, AllOf(StartsWith("zenflow-sim: "), message));
+    EXPECT_EQ(files(), before);
+  }
+  void expect_refused_scenario(const std::string& from, const std::string& to,
+                               const ::testing::Matcher<std::string>& message) {
+    expect_refused({"run", changed("scenarios/one.yaml", kScenario, from, to)}, message);
+  }
+  /// A copy of `text` with `from` replaced, written to "changed" beside `name`.
+  std::string changed(const std::string& name, const std::string& text, const std::string& from,
+                      const std::string& to) {
+    std::string other = text;
+    const std::size_t at = other.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    other.replace(at, from.size(), to);
+    const fs::path path =
+        fs::path(name).parent_path() / ("changed" + fs::path(name).extension().string());
+    folder_.write(path.string(), other);
+    return path.generic_string();
+  }
+
+  TemporaryFolder folder_;
+};
+
+// ---- help, version, usage ----
+
+TEST_F(Cli, HelpsOnStandardOutput) {
+  const Outcome outcome = run({"--help"});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.err, "");
+  for (const char* command : kCommands) EXPECT_THAT(outcome.out, HasSubstr(command));
+  EXPECT_THAT(outcome.out, HasSubstr("Exit codes"));
+  for (const char* command : kCommands) {
+    const Outcome one = run({command, "--help"});
+    EXPECT_EQ(one.code, 0) << command;
+    EXPECT_THAT(one.out, HasSubstr("--json")) << command;
+  }
+}
+
+TEST_F(Cli, SaysItsVersion) {
+  const Outcome outcome = run({"--version"});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_TRUE(
+      std::regex_match(outcome.out, std::regex("(zenflow-sim )?[0-9]+\\.[0-9]+\\.[0-9]+\n")))
+      << outcome.out;
+}
+
+TEST_F(Cli, RefusesWrongUsageWithTwo) {
+  const std::vector<std::vector<std::string>> wrong = {
+      {},
+      {"simulate"},
+      {"run"},
+      {"run", "--no-such-flag", "scenarios/one.yaml"},
+      {"run", "scenarios/one.yaml", "scenarios/one.yaml"},
+      {"run", "scenarios/one.yaml", "--set"},
+      {"run", "scenarios/one.yaml", "--set", "topk_ratio"},
+      {"run", "scenarios/one.yaml", "--set", "=1"},
+      {"run", "scenarios/one.yaml", "--color", "sometimes"},
+      {"sweep", "scenarios/one.yaml"},
+      {"sweep", "scenarios/one.yaml", "--vary", "gpus"},
+      {"sweep", "scenarios/one.yaml", "--vary", "gpus=1:2"},
+      {"sweep", "scenarios/one.yaml", "--vary", "gpus=1", "--format", "xml"},
+      {"list", "everything"},
+      {"run", "scenarios/one.yaml", "--schedule", "zenflw"},
+  };
+  for (const auto& arguments : wrong) {
+    const Outcome outcome = run(arguments);
+    std::string shown;
+    for (const std::string& one : arguments) shown += one + " ";
+    EXPECT_EQ(outcome.code, 2) << shown;
+    EXPECT_EQ(outcome.out, "") << shown;
+    EXPECT_THAT(outcome.err, Not(IsEmpty())) << shown;
+  }
+  EXPECT_THAT(run({"run", "scenarios/one.yaml", "--schedule", "zenflw"}).err,
+              HasSubstr("did you mean \"zenflow\"?"));
+}
+
+TEST_F(Cli, RefusesTheSameThingTwice) {
+  // As a scenario's own list does; a result of each is no more than one, and files collide.
+  expect_refused({"run", "scenarios/one.yaml", "--schedule", "zenflow", "--schedule", "zenflow"},
+                 HasSubstr("zenflow"));
+  expect_refused({"sweep", "scenarios/one.yaml", "--vary", "topk_ratio=0.1", "--vary",
+                  "deepspeed.zero_optimization.zenflow.topk_ratio=0.5"},
+                 HasSubstr("topk_ratio"));
+}
+
+// ---- run ----
+
+TEST_F(Cli, RunsTheScenariosSchedules) {
+  const Outcome outcome = run({"run", "scenarios/one.yaml"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("zero-offload"), HasSubstr("zenflow"),
+                                 Not(HasSubstr("gpu-only")), Not(HasSubstr("\033"))));
+}
+
+TEST_F(Cli, GivesTheSameBytesAgain) {
+  for (const char* flag : {"--json", "--color=never"}) {
+    EXPECT_EQ(run({"run", "scenarios/one.yaml", flag}).out,
+              run({"run", "scenarios/one.yaml", flag}).out);
+  }
+}
+
+TEST_F(Cli, WritesOneJsonDocument) {
+  const json found = run_json({"run", "scenarios/one.yaml"});
+  EXPECT_EQ(found.at("schema_version"), 1);
+  EXPECT_EQ(found.at("tool"), "zenflow-sim");
+  EXPECT_TRUE(found.at("version").is_string());
+  EXPECT_EQ(found.at("scenario"), "one");
+  EXPECT_EQ(found.at("model").at("name"), "tiny");
+  EXPECT_TRUE(found.at("model").at("parameters").is_number_integer());
+  EXPECT_TRUE(found.at("model").at("bytes").is_number_integer());
+  EXPECT_EQ(found.at("hardware").at("name"), "node");
+  EXPECT_EQ(found.at("hardware").at("gpus"), 2);
+  ASSERT_EQ(found.at("results").size(), 2U);
+  const json& zenflow = found["results"][1];
+  EXPECT_EQ(zenflow.at("schedule"), "zenflow");
+  EXPECT_EQ(zenflow.at("topk_ratio"), 0.1);
+  EXPECT_EQ(zenflow.at("update_interval"), 4);
+  EXPECT_EQ(zenflow.at("step_times_ms").size(), 4U);
+  for (const char* key : {"step_time_ms", "gpu_compute_ms", "gpu_stall_ms", "gpu_utilization",
+                          "tokens_per_second", "mfu", "critical_path_ms", "tasks"}) {
+    EXPECT_TRUE(zenflow.at(key).is_number()) << key;
+    EXPECT_GT(zenflow[key].get<double>(), 0.0) << key;
+  }
+  for (const char* cause :
+       {"cpu_update", "d2h", "h2d", "collective", "nvme", "selection", "launch"}) {
+    EXPECT_TRUE(zenflow.at("stall_by_cause_ms").at(cause).is_number()) << cause;
+  }
+  EXPECT_TRUE(zenflow.at("pcie").at("d2h_bytes_per_step").is_number_integer());
+  EXPECT_TRUE(zenflow.at("pcie").at("h2d_bytes_per_step").is_number_integer());
+  EXPECT_TRUE(zenflow.at("pcie").at("model_sizes_per_step").is_number());
+  EXPECT_EQ(zenflow.at("staleness_steps").at("min"), 0);
+  EXPECT_EQ(zenflow.at("staleness_steps").at("max"), 3);
+  for (const char* key :
+       {"gpu_peak_bytes", "gpu_capacity_bytes", "host_peak_bytes", "host_capacity_bytes"}) {
+    EXPECT_TRUE(zenflow.at("memory").at(key).is_number_integer()) << key;
+  }
+  EXPECT_EQ(zenflow["memory"].at("fits"), true);
+  EXPECT_TRUE(zenflow["memory"].at("gpu").at("weights").is_number_integer());
+  EXPECT_TRUE(zenflow["memory"].at("host").at("optimizer_state").is_number_integer());
+}
+
+TEST_F(Cli, SetsByPathAndByShortName) {
+  const json by_name = run_json({"run", "scenarios/one.yaml", "--set", "topk_ratio=0.25", "--set",
+                                 "update_interval=2", "--set=training.sequence_length=16"});
+  EXPECT_EQ(by_name["results"][1]["topk_ratio"], 0.25);
+  EXPECT_EQ(by_name["results"][1]["update_interval"], 2);
+  const json by_path = run_json({"run", "scenarios/one.yaml", "--set",
+                                 "deepspeed.zero_optimization.zenflow.topk_ratio=0.25", "--set",
+                                 "deepspeed.zero_optimization.zenflow.update_interval=2", "--set",
+                                 "training.sequence_length=16"});
+  EXPECT_EQ(by_name, by_path);
+  const json slower =
+      run_json({"run", "scenarios/one.yaml", "--set", "hardware.host_link.d2h.value=1 GB/s"});
+  EXPECT_GT(slower["results"][0]["step_time_ms"],
+            run_json({"run", "scenarios/one.yaml"})["results"][0]["step_time_ms"]);
+}
+
+TEST_F(Cli, TakesSeveralSchedulesInsteadOfTheScenarios) {
+  const json found = run_json(
+      {"run", "scenarios/one.yaml", "--schedule", "gpu-only", "--schedule", "zero-infinity"});
+  ASSERT_EQ(found["results"].size(), 2U);
+  EXPECT_EQ(found["results"][0]["schedule"], "gpu-only");
+  EXPECT_EQ(found["results"][1]["schedule"], "zero-infinity");
+}
+
+TEST_F(Cli, OptionsMayStandBeforeTheScenario) {
+  EXPECT_EQ(run({"run", "--schedule", "gpu-only", "scenarios/one.yaml"}).code, 0);
+  EXPECT_EQ(run({"run", "--set", "gpus=1", "--json", "scenarios/one.yaml"}).code, 0);
+}
+
+TEST_F(Cli, FailsIfStandardOutputCannotBeWritten) {
+  Surroundings full = around();
+  full.standard_output = "/dev/full";
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"run", "scenarios/one.yaml"},
+        {"run", "scenarios/one.yaml", "--json"},
+        {"sweep", "scenarios/one.yaml", "--vary", "gpus=1,2"},
+        {"fit", "scenarios/one.yaml"},
+        {"list"}}) {
+    const Outcome outcome = run_in(full, arguments);
+    EXPECT_EQ(outcome.code, 1) << arguments[0];
+    EXPECT_THAT(outcome.err, HasSubstr("cannot write to standard output"));
+  }
+  for (const char* flag : {"--help", "--version"}) {
+    EXPECT_EQ(run_in(full, {flag}).code, 1) << flag;
+  }
+}
+
+// ---- files ----
+
+TEST_F(Cli, WritesATracePerSchedule) {
+  const Outcome outcome = run({"run", "scenarios/one.yaml", "--trace", "out.json"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("wrote out.zenflow.json"));
+  for (const char* name : {"out.zero-offload.json", "out.zenflow.json"}) {
+    const json trace = json::parse(file_content(folder_ / name));
+    EXPECT_GT(trace.at("traceEvents").size(), 100U);
+  }
+  EXPECT_FALSE(files().contains("out.json"));
+}
+
+TEST_F(Cli, WritesOneTraceUnderItsOwnName) {
+  EXPECT_EQ(
+      run({"run", "-q", "scenarios/one.yaml", "--schedule", "zenflow", "--trace", "t.json"}).err,
+      "");
+  EXPECT_TRUE(json::accept(file_content(folder_ / "t.json")));
+}
+
+TEST_F(Cli, CompressesATraceWhoseNameEndsInGz) {
+  EXPECT_EQ(run({"run", "scenarios/one.yaml", "--trace", "t.json.gz"}).code, 0);
+  const gzFile file = gzopen((folder_ / "t.zenflow.json.gz").c_str(), "rb");
+  ASSERT_NE(file, nullptr);
+  std::string text;
+  std::vector<char> buffer(1 << 16);
+  for (int read = 0; (read = gzread(file, buffer.data(), 1 << 16)) > 0;) {
+    text.append(buffer.data(), static_cast<std::size_t>(read));
+  }
+  EXPECT_EQ(gzdirect(file), 0) << "not gzip";
+  EXPECT_EQ(gzclose(file), Z_OK);
+  EXPECT_TRUE(json::accept(text));
+}
+
+TEST_F(Cli, NeverOverwritesWithoutBeingTold) {
+  folder_.write("t.json", "mine");
+  const std::vector<std::string> arguments = {
+      "run", "scenarios/one.yaml", "--schedule", "zenflow", "--trace", "t.json"};
+  const Outcome outcome = run(arguments);
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("t.json"), HasSubstr("-f")));
+  EXPECT_EQ(file_content(folder_ / "t.json"), "mine");
+  std::vector<std::string> forced = arguments;
+  forced.emplace_back("-f");
+  EXPECT_EQ(run(forced).code, 0);
+  EXPECT_TRUE(json::accept(file_content(folder_ / "t.json")));
+}
+
+TEST_F(Cli, RefusesPathsItCannotWriteTo) {
+  const std::set<std::string> before = files();
+  for (const char* path : {"none/t.json", "scenarios", "one.yaml/t.json", "/dev/null/t.json"}) {
+    const Outcome outcome =
+        run({"run", "scenarios/one.yaml", "--schedule", "zenflow", "--trace", path, "-f"});
+    EXPECT_EQ(outcome.code, 2) << path;
+    EXPECT_EQ(outcome.out, "") << path;
+  }
+  EXPECT_EQ(files(), before);
+}
+
+TEST_F(Cli, LeavesNoPartOfAFileThatCannotBeWritten) {
+  const std::set<std::string> before = files();
+  Surroundings small = around();
+  small.largest_file = 1 << 15;  // enough for the table, not for the trace
+  const Outcome outcome =
+      run_in(small, {"run", "scenarios/one.yaml", "--schedule", "zenflow", "--trace", "t.json"});
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("t.json: cannot write"), HasSubstr("too large")));
+  EXPECT_EQ(files(), before);
+}
+
+TEST_F(Cli, RefusesTwoOutputsOfTheSameName) {
+  // --trace and --dot that would be the same file: the second must not replace the first.
+  const Outcome outcome = run({"run", "scenarios/one.yaml", "--schedule", "zenflow", "--trace",
+                               "same", "--dot", "same", "-f"});
+  EXPECT_EQ(outcome.code, 2);
+}
+
+TEST_F(Cli, WritesAGraphThatGraphvizReads) {
+  ASSERT_EQ(run({"run", "scenarios/one.yaml", "--dot", "g.dot"}).code, 0);
+  for (const char* name : {"g.zero-offload.dot", "g.zenflow.dot"}) {
+    const std::string text = file_content(folder_ / name);
+    EXPECT_THAT(
+        text, AllOf(StartsWith("digraph"), HasSubstr("forward embedding"), HasSubstr("subgraph")));
+    EXPECT_EQ(std::count(text.begin(), text.end(), '{'), std::count(text.begin(), text.end(), '}'));
+  }
+  if (!fs::exists("/usr/bin/dot")) GTEST_SKIP() << "no dot (graphviz) here to read it";
+  const Outcome dot = run_program({"/usr/bin/dot", "-Tsvg", "g.zenflow.dot"}, around());
+  EXPECT_EQ(dot.code, 0) << dot.err;
+  EXPECT_THAT(dot.out, HasSubstr("<svg"));
+}
+
+// ---- sweep ----
+
+TEST_F(Cli, SweepsEveryCombinationInEveryFormat) {
+  const std::vector<std::string> sweep = {
+      "sweep",  "scenarios/one.yaml",    "--vary",     "topk_ratio=0.05,0.5",
+      "--vary", "update_interval=1:3:1", "--schedule", "zenflow"};
+  const json found = run_json(sweep);
+  EXPECT_EQ(found.at("schema_version"), 1);
+  EXPECT_EQ(found.at("scenario"), "one");
+  ASSERT_EQ(found.at("points").size(), 6U);
+  EXPECT_EQ(found["points"][4]["set"], (json{{"topk_ratio", "0.5"}, {"update_interval", "2"}}));
+
+  std::vector<std::string> csv_arguments = sweep;
+  csv_arguments.insert(csv_arguments.end(), {"--format", "csv"});
+  const std::string csv = run(csv_arguments).out;
+  EXPECT_THAT(csv, StartsWith("topk_ratio,update_interval,schedule,step_time_ms,"));
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 7);
+  EXPECT_THAT(csv, HasSubstr("\n0.5,2,zenflow," +
+                             found["points"][4]["results"][0]["step_time_ms"].dump() + ","));
+
+  const std::string table = run(sweep).out;
+  EXPECT_THAT(table, StartsWith("topk_ratio"));
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 7);
+}
+
+TEST_F(Cli, SweepsPointsThatEqualSingleRuns) {
+  const json found = run_json({"sweep", "scenarios/one.yaml", "--vary", "topk_ratio=0.05,0.5",
+                               "--vary", "gpus=1,2", "--vary", "training.sequence_length=8,64"});
+  ASSERT_EQ(found["points"].size(), 8U);
+  for (const json& point : found["points"]) {
+    std::vector<std::string> arguments = {"run", "scenarios/one.yaml"};
+    for (const auto& [key, value] : point["set"].items()) {
+      arguments.insert(arguments.end(), {"--set", key + "=" + value.get<std::string>()});
+    }
+    EXPECT_EQ(run_json(arguments)["results"], point["results"]);
+  }
+}
+
+TEST_F(Cli, SweepsWhatTheCommandLineSetToo) {
+  const json found = run_json({"sweep", "scenarios/one.yaml", "--vary", "topk_ratio=0.05,0.5",
+                               "--set", "update_interval=2", "--set", "topk_ratio=0.9"});
+  EXPECT_EQ(found["points"][0]["results"][1]["update_interval"], 2);
+  EXPECT_EQ(found["points"][0]["results"][1]["topk_ratio"], 0.05);
+}
+
+TEST_F(Cli, SweepsFiles) {
+  std::string slow = kProfile;
+  slow.replace(slow.find("name: node"), 10, "name: slow");
+  folder_.write("profiles/slow.yaml", slow);
+  const json found = run_json({"sweep", "scenarios/one.yaml", "--vary", "hardware=node,slow",
+                               "--schedule", "zero-offload"});
+  ASSERT_EQ(found["points"].size(), 2U);
+  EXPECT_EQ(found["points"][0]["results"], found["points"][1]["results"]);
+}
+
+TEST_F(Cli, SweepRefusesBadPointsByName) {
+  expect_refused({"sweep", "scenarios/one.yaml", "--vary", "topk_ratio=0.5,1.5"},
+                 AllOf(HasSubstr("topk_ratio"), HasSubstr("1.5")));
+  expect_refused({"sweep", "scenarios/one.yaml", "--vary", "topk_ration=0.5"},
+                 HasSubstr("topk_ration"));
+}
+
+TEST_F(Cli, GivesWhatItHasWhenInterrupted) {
+  // Millions of points take far longer than any of the waits; a signal before the program has
+  // begun its work (or before its first point) shows nothing, so wait longer.
+  Surroundings interrupted = around();
+  for (unsigned wait = 100; wait <= 12'800; wait *= 2) {
+    interrupted.interrupt_after_ms = wait;
+    const Outcome outcome =
+        run_in(interrupted,
+               {"sweep", "scenarios/one.yaml", "--json", "--vary", "topk_ratio=0.001:0.9:0.001",
+                "--vary", "update_interval=1:900:1", "--schedule", "zenflow"});
+    if (outcome.code == -1) continue;
+    EXPECT_EQ(outcome.code, 130);
+    const json found = json::parse(outcome.out);
+    if (found.at("points").empty()) continue;
+    EXPECT_EQ(found["points"][0]["results"][0]["update_interval"], 1);
+    return;
+  }
+  FAIL() << "never interrupted at work";
+}
+
+// ---- the other commands ----
+
+TEST_F(Cli, ComparesScenariosAgainstZeroOffload) {
+  const json found = run_json({"compare", "scenarios/one.yaml", "scenarios/one.yaml"});
+  ASSERT_EQ(found.at("scenarios").size(), 2U);
+  const json& results = found["scenarios"][0]["results"];
+  EXPECT_EQ(results[0]["speedup_vs_zero_offload"], 1.0);
+  EXPECT_NEAR(results[1]["speedup_vs_zero_offload"].get<double>(),
+              results[0]["step_time_ms"].get<double>() / results[1]["step_time_ms"].get<double>(),
+              1e-6);
+  const Outcome table = run({"compare", "scenarios/one.yaml"});
+  EXPECT_EQ(table.code, 0);
+  EXPECT_THAT(table.out, AllOf(HasSubstr("vs zero-offload"), HasSubstr("1.00x")));
+}
+
+TEST_F(Cli, ExplainsASchedule) {
+  const json found = run_json({"explain", "scenarios/one.yaml"});
+  for (const json& one : found.at("explanations")) {
+    double sum = 0;
+    for (const auto& [what, time] : one.at("path_ms").items()) sum += time.get<double>();
+    EXPECT_NEAR(sum, one.at("step_time_ms").get<double>(), 1e-6);
+    EXPECT_FALSE(one.at("bound").get<std::string>().empty());
+    EXPECT_TRUE(one.at("step_time_ms_if_twice_as_fast").contains("GPU"));
+  }
+  EXPECT_THAT(run({"explain", "scenarios/one.yaml"}).out,
+              AllOf(HasSubstr("twice as fast"), HasSubstr("what decides the step")));
+}
+
+TEST_F(Cli, FitsOrSaysThatItDoesNotWithThree) {
+  EXPECT_EQ(run({"fit", "scenarios/one.yaml"}).code, 0);
+  const std::vector<std::string> small = {"fit", "scenarios/one.yaml", "--set",
+                                          "hardware.gpu.memory.value=1 GiB"};
+  const Outcome outcome = run(small);
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.out, HasSubstr("DOES NOT FIT"));
+  std::vector<std::string> as_json = small;
+  as_json.emplace_back("--json");
+  const Outcome document = run(as_json);
+  EXPECT_EQ(document.code, 3);
+  EXPECT_EQ(json::parse(document.out)["results"][0]["fits"], false);
+}
+
+TEST_F(Cli, ListsWhatIsKnown) {
+  const json found = run_json({"list", "schedules,profiles,models"});
+  EXPECT_GE(found.at("schedules").size(), 5U);
+  EXPECT_GE(found.at("profiles").size(), 1U);
+  EXPECT_GE(found.at("models").size(), 1U);
+  const Outcome table = run({"list", "schedules"});
+  EXPECT_EQ(table.code, 0);
+  EXPECT_THAT(table.out, AllOf(HasSubstr("zenflow"), HasSubstr("zero-infinity")));
+  EXPECT_THAT(run({"list", "shedules"}).err, HasSubstr("did you mean \"schedules\"?"));
+}
+
+// ---- surroundings ----
+
+TEST_F(Cli, ColorsOnlyWhenAskedOrOnATerminal) {
+  const std::vector<std::string> plain = {"run", "scenarios/one.yaml"};
+  EXPECT_THAT(run(plain).out, Not(HasSubstr("\033")));
+  EXPECT_THAT(run({"run", "scenarios/one.yaml", "--color", "always"}).out, HasSubstr("\033[1m"));
+  EXPECT_THAT(run({"run", "scenarios/one.yaml", "--color", "never"}).out, Not(HasSubstr("\033")));
+  EXPECT_THAT(run({"run", "scenarios/one.yaml", "--color", "always", "--json"}).out,
+              Not(HasSubstr("\033")));
+  Surroundings forced = around();
+  forced.environment = {{"ZENFLOW_COLOR", "always"}, {"NO_COLOR", "1"}};
+  EXPECT_THAT(run_in(forced, plain).out, HasSubstr("\033[1m"));
+  EXPECT_THAT(run_in(forced, {"run", "scenarios/one.yaml", "--color", "never"}).out,
+              Not(HasSubstr("\033")));
+  forced.environment = {{"ZENFLOW_COLOR", "allways"}};
+  const Outcome wrong = run_in(forced, plain);
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("did you mean \"always\"?"));
+}
+
+TEST_F(Cli, TakesDefaultsFromItsConfigurationFile) {
+  folder_.write("conf/zenflow/config.yaml", "color: always\n");
+  Surroundings configured = around();
+  configured.environment = {{"XDG_CONFIG_HOME", (folder_ / "conf").string()}};
+  const std::vector<std::string> plain = {"run", "scenarios/one.yaml"};
+  EXPECT_THAT(run_in(configured, plain).out, HasSubstr("\033[1m"));
+  configured.environment["ZENFLOW_COLOR"] = "never";
+  EXPECT_THAT(run_in(configured, plain).out, Not(HasSubstr("\033")));
+  folder_.write("mine.yaml", "colour: always\n");
+  expect_refused(
+      {"run", "scenarios/one.yaml", "--config", "mine.yaml"},
+      AllOf(HasSubstr("mine.yaml:1:1: colour: unknown key"), HasSubstr("did you mean \"color\"?")));
+  expect_refused({"run", "scenarios/one.yaml", "--config", "none.yaml"}, HasSubstr("none.yaml"));
+}
+
+TEST_F(Cli, TakesTheProfileOfTheFlagThenTheVariableThenTheScenario) {
+  for (const char* name : {"other", "third"}) {
+    std::string text = kProfile;
+    text.replace(text.find("name: node"), 10, std::string("name: ") + name);
+    folder_.write(std::string("profiles/") + name + ".yaml", text);
+  }
+  Surroundings variable = around();
+  variable.environment = {{"ZENFLOW_PROFILE", "other"}};
+  const auto profile = [](const Outcome& outcome) {
+    return json::parse(outcome.out)["hardware"]["name"].get<std::string>();
+  };
+  EXPECT_EQ(profile(run_in(variable, {"run", "scenarios/one.yaml", "--json"})), "other");
+  EXPECT_EQ(
+      profile(run_in(variable, {"run", "scenarios/one.yaml", "--json", "--profile", "third"})),
+      "third");
+}
+
+TEST_F(Cli, WarnsOnStandardErrorUnlessQuiet) {
+  const std::string with_block =
+      changed("scenarios/ds/zenflow.json", kDeepSpeed, "{\"zero", "{\"my_own_notes\": 1, \"zero");
+  folder_.write(
+      "scenarios/noted.yaml",
+      std::regex_replace(std::string(kScenario), std::regex("ds/zenflow.json"), "ds/changed.json"));
+  const Outcome outcome = run({"run", "scenarios/noted.yaml", "--json"});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_TRUE(json::accept(outcome.out));
+  EXPECT_THAT(outcome.err,
+              AllOf(StartsWith("zenflow-sim: warning: scenarios/ds/changed.json:1:2: "),
+                    HasSubstr("my_own_notes")));
+  EXPECT_EQ(run({"run", "-q", "scenarios/noted.yaml"}).err, "");
+}
+
+// ---- bad input ----
+
+TEST_F(Cli, RefusesBadScenarios) {
+  const std::string file = "scenarios/changed.yaml";
+  expect_refused_scenario(
+      "gpus: 2", "gpuz: 2",
+      AllOf(HasSubstr(file + ":4:1: gpuz: unknown key"), HasSubstr("did you mean \"gpus\"?")));
+  expect_refused_scenario("gpus: 2", "gpus: 2\ngpus: 1", HasSubstr(file + ":5:1: "));
+  expect_refused_scenario("gpus: 2", "gpus: -2", HasSubstr(file + ":4:7: gpus: "));
+  expect_refused_scenario("gpus: 2", "gpus: .nan", HasSubstr(file + ":4:7: gpus: "));
+  expect_refused_scenario("gpus: 2", "gpus: [2", HasSubstr(file + ":"));
+  expect_refused_scenario("schedules: [zero-offload, zenflow]", "schedules: [zero-ofload]",
+                          HasSubstr("did you mean \"zero-offload\"?"));
+  expect_refused_scenario("sequence_length: 64", "sequence_length: 1e9",
+                          HasSubstr("training.sequence_length: "));
+  expect_refused_scenario(
+      "hardware: node", "hardware: nod",
+      AllOf(HasSubstr(file + ":3:11: hardware: "), HasSubstr("did you mean \"node\"?")));
+  expect_refused_scenario("models/tiny.json", "models/none.json",
+                          HasSubstr(file + ":2:8: model: no such file"));
+  expect_refused({"run", "scenarios/none.yaml"}, HasSubstr("scenarios/none.yaml"));
+  expect_refused({"run", "scenarios"}, HasSubstr("scenarios: "));
+}
+
+TEST_F(Cli, RefusesAScheduleThatIsNotKnownWhereItIsWritten) {
+  expect_refused_scenario("schedules: [zero-offload, zenflow]", "schedules: [zero-offload, zenflw]",
+                          HasSubstr("scenarios/changed.yaml:7:27: schedules"));
+}
+
+TEST_F(Cli, RefusesFilesThatReferToEachOther) {
+  expect_refused_scenario(
+      "name: one", "name: one\nbase: changed.yaml",
+      AllOf(HasSubstr("scenarios/changed.yaml:2:7: base: "), HasSubstr("cycle")));
+  folder_.write("scenarios/a.yaml", "base: b.yaml\n");
+  folder_.write("scenarios/b.yaml", "base: a.yaml\n");
+  expect_refused({"run", "scenarios/a.yaml"},
+                 AllOf(HasSubstr("scenarios/b.yaml:1:7: base: "), HasSubstr("cycle")));
+  expect_refused_scenario("hardware: node", "hardware: changed.yaml", HasSubstr("cycle"));
+  expect_refused_scenario("deepspeed: ds/zenflow.json", "deepspeed: changed.yaml",
+                          HasSubstr("cycle"));
+}
+
+TEST_F(Cli, RefusesBadProfiles) {
+  const auto refuse = [this](const std::string& from, const std::string& to,
+                             const ::testing::Matcher<std::string>& message) {
+    const std::string path = changed("profiles/node.yaml", kProfile, from, to);
+    expect_refused({"run", "scenarios/one.yaml", "--profile", "./" + path}, message);
+  };
+  refuse("{value: 10 GB/s, source: s}\n  adam", "{value: 10, source: s}\n  adam",
+         AllOf(HasSubstr("profiles/changed.yaml:23:27: host.core_bandwidth"), HasSubstr("GB/s")));
+  refuse("{value: 20 GB/s, source: s}", "{value: 20 GB/s}",
+         AllOf(HasSubstr("profiles/changed.yaml:29:8: host_link.h2d.source: required")));
+  refuse("{value: 20 GB/s, source: s}", "{value: -20 GB/s, source: s}",
+         HasSubstr("profiles/changed.yaml:29:16: host_link.h2d"));
+  refuse("{value: 20 GB/s, source: s}", "{value: 0 GB/s, source: s}",
+         HasSubstr("profiles/changed.yaml:29:16: host_link.h2d"));
+  refuse("{value: 20 GB/s, source: s}", "{value: nan GB/s, source: s}",
+         HasSubstr("profiles/changed.yaml:29:16: host_link.h2d"));
+  refuse("value: 0.5, source", "value: 1.5, source", HasSubstr("gpu.gemm_efficiency"));
+  refuse("  kernel_launch", "  kernel_lunch", HasSubstr("kernel_launch"));
+}
+
+TEST_F(Cli, RefusesBadModels) {
+  const auto refuse = [this](const std::string& text,
+                             const ::testing::Matcher<std::string>& message) {
+    folder_.write("scenarios/models/tiny.json", text);
+    expect_refused({"run", "scenarios/one.yaml"}, message);
+  };
+  refuse(R"({"model_type": "bert"})",
+         AllOf(HasSubstr("models/tiny.json:1:16: "), HasSubstr("model_type")));
+  refuse(R"({"model_type": "opt", "hidden_size": 32)", HasSubstr("models/tiny.json:1:"));
+  refuse(R"({"model_type": "opt", "hidden_size": 32})", HasSubstr("models/tiny.json:1:1: "));
+  refuse("", HasSubstr("models/tiny.json:"));
+}
+
+TEST_F(Cli, RefusesBadDeepSpeedFiles) {
+  const auto refuse = [this](const std::string& from, const std::string& to,
+                             const ::testing::Matcher<std::string>& message) {
+    std::string text = kDeepSpeed;
+    text.replace(text.find(from), from.size(), to);
+    folder_.write("scenarios/ds/zenflow.json", text);
+    expect_refused({"run", "scenarios/one.yaml"}, message);
+  };
+  for (const char* k : {"0", "1", "-0.5", "1.5"}) {
+    refuse("\"topk_ratio\": 0.1", std::string("\"topk_ratio\": ") + k,
+           HasSubstr("ds/zenflow.json:1:62: deepspeed.zero_optimization.zenflow.topk_ratio: "));
+  }
+  refuse("\"update_interval\": 4", "\"update_interval\": 0",
+         HasSubstr("zenflow.update_interval: expected"));
+  refuse("\"topk_ratio\": 0.1", "\"topk_ratoi\": 0.1",
+         AllOf(HasSubstr("unknown key"), HasSubstr("did you mean \"topk_ratio\"?")));
+  refuse("\"stage\": 2", "\"stage\": 2, \"stage\": 3", HasSubstr("ds/zenflow.json:1:"));
+  refuse("\"stage\": 2", "\"stage\": NaN", HasSubstr("ds/zenflow.json:1:"));
+  refuse("{\"zero", "{\"train_batch_size\": 7, \"zero",
+         HasSubstr("deepspeed.train_batch_size: 7 is not"));
+}
+
+TEST_F(Cli, RefusesBadOverridesByThemselves) {
+  for (const char* set : {"topk_ratio=1", "update_interval=0", "gpus=3", "gpus=x",
+                          "gpus=", "training.sequence_lengt=8", "hardware=nothing", "name.x.y=1",
+                          "hardware.host_link.d2h.value=10"}) {
+    expect_refused({"run", "scenarios/one.yaml", "--set", set}, HasSubstr("--set "));
+  }
+}
+
+}  // namespace
+}  // namespace zenflow::testing

@@ -1,0 +1,88 @@
+/// Runs a program as a user would and keeps what it said.
+#pragma once
+
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace zenflow::testing {
+
+inline std::string file_content(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+struct Outcome {
+  int code = -1;      ///< exit status; -1 if a signal ended the program
+  std::string out{};  ///< standard output
+  std::string err{};  ///< standard error
+};
+
+struct Surroundings {
+  std::filesystem::path folder;  ///< working directory; output is kept there too
+  std::map<std::string, std::string> environment{};
+  std::string standard_output{};  ///< a file to write to instead
+  rlim_t largest_file = RLIM_INFINITY;
+  unsigned interrupt_after_ms = 0;  ///< SIGINT after so long; 0: none
+};
+
+inline void become(const std::vector<std::string>& command, const Surroundings& around,
+                   const std::string& out, const std::string& err) {
+  if (::chdir(around.folder.c_str()) != 0) ::_exit(125);
+  const int out_file = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  const int err_file = ::open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  if (::dup2(out_file, STDOUT_FILENO) < 0 || ::dup2(err_file, STDERR_FILENO) < 0) ::_exit(125);
+  if (around.largest_file != RLIM_INFINITY) {
+    const rlimit limit{around.largest_file, around.largest_file};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    std::signal(SIGXFSZ, SIG_IGN);  // so that writing fails instead
+  }
+  std::vector<char*> arguments;
+  for (const std::string& one : command) arguments.push_back(const_cast<char*>(one.c_str()));
+  arguments.push_back(nullptr);
+  std::vector<std::string> variables = {"HOME=" + around.folder.string(), "LC_ALL=C",
+                                        "PATH=/usr/bin:/bin"};
+  for (const auto& [name, value] : around.environment) variables.push_back(name + "=" + value);
+  std::vector<char*> environment;
+  for (std::string& one : variables) environment.push_back(one.data());
+  environment.push_back(nullptr);
+  ::execve(arguments[0], arguments.data(), environment.data());
+  ::_exit(126);
+}
+
+/// `command[0]` is the program's path.
+inline Outcome run_program(const std::vector<std::string>& command, const Surroundings& around) {
+  const std::string own_out = (around.folder / ".stdout").string();
+  const std::string out = around.standard_output.empty() ? own_out : around.standard_output;
+  const std::string err = (around.folder / ".stderr").string();
+  const pid_t child = ::fork();
+  if (child < 0) return {};
+  if (child == 0) become(command, around, out, err);
+  if (around.interrupt_after_ms > 0) {
+    ::usleep(1000 * around.interrupt_after_ms);
+    ::kill(child, SIGINT);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  Outcome outcome;
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  outcome.out = around.standard_output.empty() ? file_content(own_out) : "";
+  outcome.err = file_content(err);
+  std::filesystem::remove(own_out);
+  std::filesystem::remove(err);
+  return outcome;
+}
+
+}  // namespace zenflow::testing

@@ -1,0 +1,638 @@
+// Every rule of the linter: one broken document each, and the documents that are right.
+#include "sim/deepspeed/lint.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/base/error.h"
+
+namespace zenflow::sim {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+const std::string kSource = ZENFLOW_SOURCE_DIR;
+
+// Stage 2 with ZenFlow, nothing to complain of. Tests replace one text by another.
+const std::string kZenFlow = R"({
+  "train_micro_batch_size_per_gpu": 4,
+  "gradient_accumulation_steps": 1,
+  "bf16": {"enabled": true},
+  "gradient_clipping": 1.0,
+  "optimizer": {
+    "type": "AdamW",
+    "params": {"lr": 1e-5, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}
+  },
+  "zero_optimization": {
+    "stage": 2,
+    "overlap_comm": true,
+    "reduce_bucket_size": 200000000,
+    "offload_optimizer": {"device": "cpu", "pin_memory": true},
+    "zenflow": {
+      "topk_ratio": 0.1,
+      "select_strategy": "step",
+      "select_interval": 64,
+      "update_interval": 4,
+      "full_warm_up_rounds": 4,
+      "overlap_step": true,
+      "pt_reserved_cores_perc": 0.25
+    }
+  }
+}
+)";
+
+// Offload without ZenFlow.
+const std::string kPlain = R"({
+  "train_micro_batch_size_per_gpu": 4,
+  "bf16": {"enabled": true},
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}},
+  "zero_optimization": {
+    "stage": 2,
+    "overlap_comm": true,
+    "offload_optimizer": {"device": "cpu", "pin_memory": true}
+  }
+}
+)";
+
+std::string with(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+struct Case {
+  std::string base = kZenFlow;
+  std::string from{};
+  std::string to{};
+  std::string expected{};  ///< "ZF034 16:26", in the order of the file
+  std::string version = "0.19.8";
+  LaunchTarget target = LaunchTarget::kDeepSpeed;
+  std::int64_t world_size = 0;
+  std::int64_t cores = 0;
+};
+
+LintOptions options_of(const Case& c) {
+  LintOptions options{.version = parse_version(c.version), .target = c.target};
+  if (c.world_size > 0) options.world_size = c.world_size;
+  if (c.cores > 0) {
+    options.cores_per_node = c.cores;
+    options.gpus_per_node = 4;
+  }
+  return options;
+}
+
+std::string summary(const std::vector<Finding>& findings) {
+  std::string text;
+  for (const Finding& finding : findings) {
+    if (!text.empty()) text += ", ";
+    text += std::string(finding.code) + " " + std::to_string(finding.at.line) + ":" +
+            std::to_string(finding.at.column);
+  }
+  return text;
+}
+
+std::string text_of(const Case& c) {
+  return c.from.empty() && c.to.empty() ? c.base : with(c.base, c.from, c.to);
+}
+
+constexpr LaunchTarget kHf = LaunchTarget::kHf;
+constexpr LaunchTarget kAccelerate = LaunchTarget::kAccelerate;
+
+std::vector<Case> structure_cases() {
+  return {
+      {.from = "{\n", .to = "{ // why\n", .expected = "ZF001 1:3"},
+      {.from = "\"stage\"", .to = "\"stag\": 1, \"stage\"", .expected = "ZF002 11:5"},
+      {.from = "topk_ratio\": 0.1", .to = "topk_rati\": 0.1", .expected = "ZF002 16:7"},
+      {.from = "{\"enabled\": true}",
+       .to = "{\"enabled\": true, \"auto_cast\": true}",
+       .expected = "ZF002 4:29"},
+      {.from = "\"stage\"", .to = "\"mics_shard_size\": 2, \"stage\"", .expected = "ZF003 11:5"},
+      {.base = kPlain,
+       .from = "\"stage\"",
+       .to = "\"parameter_alignment\": true, \"stage\"",
+       .expected = "ZF003 6:5",
+       .version = "0.19.6"},
+      {.from = "{\n", .to = "{\"nebula\": {\"enabled\": false},\n", .expected = "ZF004 1:12"},
+      {.from = "\"overlap_comm\": true",
+       .to = "\"overlap_comm\": \"maybe\"",
+       .expected = "ZF005 12:21, ZF069 12:21"},
+      {.from = "{\"enabled\": true}",
+       .to = "{\"enabled\": null}",
+       .expected = "ZF074 4:11, ZF005 4:23"},
+      {.from = "\"update_interval\": 4",
+       .to = "\"update_interval\": \"4\"",
+       .expected = "ZF005 19:26"},
+      {.from = "\"full_warm_up_rounds\": 4",
+       .to = "\"full_warm_up_rounds\": \"4\"",
+       .expected = "ZF006 20:30"},
+      {.from = "\"overlap_comm\": true", .to = "\"overlap_comm\": 1", .expected = "ZF006 12:21"},
+      {.from = "\"stage\": 2", .to = "\"stage\": 4", .expected = "ZF007 11:14"},
+      {.from = "\"topk_ratio\": 0.1", .to = "\"topk_ratio\": 1.0", .expected = "ZF007 16:21"},
+      {.from = "\"update_interval\": 4", .to = "\"update_interval\": 0", .expected = "ZF007 19:26"},
+      {.from = "\"step\"", .to = "\"custom\"", .expected = "ZF008 17:26, ZF041 17:26"},
+      {.from = "\"zero_optimization\"", .to = "\"zero_optimisation\"", .expected = "ZF009 10:3"},
+      {.from = "{\n", .to = "{\"my_own_tool\": 1,\n", .expected = "ZF010 1:2"},
+      {.base = kPlain,
+       .from = "{\n",
+       .to = "{\"gradient_allreduce_op\": \"sum\",\n",
+       .expected = "ZF010 1:2",
+       .version = "0.19.5"},
+      {.from = "{\n", .to = "{\"zenflow\": {},\n", .expected = "ZF011 1:2"},
+      {.base = kPlain,
+       .from = "\"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": true}",
+       .to = "\"cpu_offload\": true",
+       .expected = "ZF012 8:20"},
+      {.from = "\"stage\"", .to = "\"legacy_stage1\": true, \"stage\"", .expected = "ZF013 11:22"},
+  };
+}
+
+std::vector<Case> zenflow_cases() {
+  const std::string zero = "\"stage\": 2";
+  const std::string device = "\"device\": \"cpu\", \"pin_memory\": true";
+  return {
+      {.from = "",
+       .to = "",
+       .expected = "ZF039 1:1, ZF020 15:16, ZF047 15:16",
+       .version = "0.19.0"},
+      {.from = zero, .to = "\"stage\": 0", .expected = "ZF021 11:14, ZF067 14:26"},
+      {.from = zero,
+       .to = "\"stage\": 3",
+       .expected = "ZF039 1:1, ZF022 11:14, ZF047 15:16",
+       .version = "0.18.0"},
+      {.from = "\"device\": \"cpu\"", .to = "\"device\": \"none\"", .expected = "ZF023 14:37"},
+      {.from = "{\n", .to = "{\"gradient_allreduce_op\": \"sum\",\n", .expected = "ZF024 1:27"},
+      {.from = "\"optimizer\"", .to = "\"my_optimizer_\"", .expected = "ZF025 1:1, ZF010 6:3"},
+      {.from = "\"AdamW\"", .to = "\"Lion\"", .expected = "ZF026 7:13"},
+      {.from = "\"lr\": 1e-5",
+       .to = "\"torch_adam\": true, \"lr\": 1e-5",
+       .expected = "ZF026 8:30"},
+      {.from = "\"lr\": 1e-5",
+       .to = "\"adam_w_mode\": true, \"lr\": 1e-5",
+       .expected = "ZF027 8:16"},
+      {.from = device + "}", .to = device + ", \"ratio\": 0.5}", .expected = "ZF060 14:73"},
+      {.from = "{\"enabled\": true}",
+       .to = "{\"enabled\": true, \"bf16_master_weights_and_grads\": true}",
+       .expected = "ZF029 4:62"},
+      {.from = device, .to = device + ", \"super_offload\": true", .expected = "ZF030 14:81"},
+      {.from = zero, .to = zero + ", \"reduce_scatter\": false", .expected = "ZF031 11:35"},
+      {.from = "\"step\"", .to = "\"auto\"", .expected = "ZF041 17:26, ZF034 18:26"},
+      {.from = "64", .to = "\"auto\"", .expected = "ZF035 18:26"},
+      {.from = "64", .to = "2", .expected = "ZF036 18:26"},
+      {.from = "\"update_interval\": 4",
+       .to = "\"update_interval\": \"auto\"",
+       .expected = "ZF037 19:26"},
+      {.from = "\"update_interval\": 4",
+       .to = "\"update_interval\": 0",
+       .expected = "ZF039 1:1, ZF047 15:16, ZF038 19:26",
+       .version = "0.18.2"},
+      {.from = zero, .to = zero + ", \"compute_grad_norm\": false", .expected = "ZF040 11:38"},
+  };
+}
+
+std::vector<Case> behaviour_cases() {
+  return {
+      {.from = "64", .to = "0", .expected = "ZF041 18:26"},
+      {.from = "\"select_strategy\": \"step\",\n      \"select_interval\": 64,\n",
+       .to = "",
+       .expected = "ZF041 15:5"},
+      {.from = "64", .to = "10", .expected = "ZF042 18:26"},
+      {.from = "\"full_warm_up_rounds\": 4",
+       .to = "\"full_warm_up_rounds\": 2",
+       .expected = "ZF042 20:30"},
+      {.from = "\"full_warm_up_rounds\": 4",
+       .to = "\"full_warm_up_rounds\": 0",
+       .expected = "ZF043 20:30"},
+      {.from = "\"topk_ratio\"",
+       .to = "\"steps_per_epoch\": 9, \"topk_ratio\"",
+       .expected = "ZF044 16:26"},
+      {.from = "\"gradient_accumulation_steps\": 1",
+       .to = "\"gradient_accumulation_steps\": 8",
+       .expected = "ZF045 3:34"},
+      {.from = "{\n",
+       .to = "{\"managed_gradient_accumulation\": false,\n",
+       .expected = "ZF046 1:35"},
+      {.from = "", .to = "", .expected = "ZF047 15:16", .version = "0.19.7"},
+      {.from = "\"update_interval\": 4", .to = "\"update_interval\": 2", .expected = "ZF048 19:26"},
+      {.from = "\"topk_ratio\": 0.1",
+       .to = "\"topk_ratio\": 0.001",
+       .expected = "ZF047 15:16, ZF049 16:21",
+       .version = "0.19.5"},
+      {.from = "\"full_warm_up_rounds\": 4,\n      \"overlap_step\": true",
+       .to = "\"full_warm_up_rounds\": -4,\n      \"overlap_step\": false",
+       .expected = "ZF050 20:30"},
+      {.from = "{\n",
+       .to = "{\"scheduler\": {\"type\": \"WarmupLR\"},\n",
+       .expected = "ZF051 1:15"},
+  };
+}
+
+std::vector<Case> offload_cases() {
+  const std::string device = "\"device\": \"cpu\", \"pin_memory\": true";
+  const std::string zero = "\"stage\": 2";
+  const std::string nvme = "\"device\": \"nvme\", \"pin_memory\": true";
+  return {
+      {.base = kPlain, .from = device, .to = device + ", \"ratio\": 0.5", .expected = "ZF060 8:73"},
+      {.base = with(kPlain, zero, "\"stage\": 3"),
+       .from = device,
+       .to = device + ", \"ratio\": 0.5",
+       .expected = "ZF061 8:73"},
+      {.base = kPlain,
+       .from = device,
+       .to = device + ", \"super_offload\": true",
+       .expected = "ZF062 8:81"},
+      {.base = with(kPlain, zero, "\"stage\": 3"),
+       .from = device,
+       .to = device + ", \"super_offload\": true",
+       .expected = "ZF063 1:1"},
+      {.base = with(kPlain, zero, "\"stage\": 3"),
+       .from = device,
+       .to = nvme,
+       .expected = "ZF064 8:5"},
+      {.base = kPlain, .from = device, .to = nvme, .expected = "ZF065 8:37"},
+      {.base = kPlain,
+       .from = zero,
+       .to = zero + ", \"offload_param\": {\"device\": \"cpu\"}",
+       .expected = "ZF066 6:34"},
+      {.base = kPlain, .from = zero, .to = "\"stage\": 0", .expected = "ZF067 8:26"},
+      {.base = kPlain, .from = "true}\n  }", .to = "false}\n  }", .expected = "ZF068 8:58"},
+      {.base = kPlain,
+       .from = ", \"pin_memory\": true",
+       .to = "",
+       .expected = "ZF068 8:5",
+       .version = "0.19.4"},
+      {.base = kPlain, .from = "\"overlap_comm\": true,\n", .to = "", .expected = "ZF069 5:3"},
+      {.base = with(kPlain, zero, "\"stage\": 3"),
+       .from = device,
+       .to = nvme + ", \"nvme_path\": \"/nvme\", \"buffer_count\": 3",
+       .expected = "ZF070 8:103"},
+      {.base = kPlain,
+       .from = zero,
+       .to = zero + ", \"allgather_bucket_size\": 5",
+       .expected = "ZF071 6:42"},
+      {.base = kPlain,
+       .from = "\"lr\"",
+       .to = "\"max_grad_norm\": 1, \"lr\"",
+       .expected = "ZF072 4:62"},
+      {.base = kPlain,
+       .from = "\"bf16\"",
+       .to = "\"fp16\": {\"enabled\": true}, \"bf16\"",
+       .expected = "ZF073 3:23"},
+      {.base = kPlain,
+       .from = "\"enabled\": true",
+       .to = "\"enabled\": false",
+       .expected = "ZF074 3:11"},
+      {.base = kPlain,
+       .from = "\"bf16\"",
+       .to = "\"bfloat16\": {\"enabled\": true}, \"bf16\"",
+       .expected = "ZF075 3:15"},
+      {.base = kPlain,
+       .from = "\"enabled\": true",
+       .to = "\"enabled\": true, \"bf16_optimizer_states\": true",
+       .expected = "ZF076 3:54"},
+      {.base = with(kPlain, "bf16", "fp16"),
+       .from = "\"enabled\": true",
+       .to = "\"enabled\": true, \"min_loss_scale\": 0",
+       .expected = "ZF077 3:47"},
+      {.from = "0.25", .to = "1.0", .expected = "ZF078 22:33"},
+      {.from = "", .to = "", .expected = "ZF079 14:37, ZF078 22:33", .cores = 4},
+      {.base = kPlain, .expected = "ZF079 8:37", .cores = 64},
+  };
+}
+
+std::vector<Case> batch_cases() {
+  const std::string micro = "\"train_micro_batch_size_per_gpu\": 4,";
+  return {
+      {.base = kPlain, .from = micro, .to = "", .expected = "ZF090 1:1"},
+      {.base = kPlain, .from = ": 4,", .to = ": 0,", .expected = "ZF091 2:37"},
+      {.base = kPlain, .from = ": 4,", .to = ": \"4\",", .expected = "ZF091 2:37"},
+      {.base = kPlain,
+       .from = micro,
+       .to = micro + " \"train_batch_size\": 8,",
+       .expected = "ZF092 2:60",
+       .world_size = 4},
+      {.base = kPlain,
+       .from = micro,
+       .to = micro + " \"train_batch_size\": 8,",
+       .expected = "",
+       .world_size = 2},
+      {.base = kPlain,
+       .from = micro,
+       .to = micro + " \"train_batch_size\": 6,",
+       .expected = "ZF093 2:60"},
+      {.base = kPlain,
+       .from = micro,
+       .to = micro +
+             " \"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": 0}},",
+       .expected = "ZF094 2:105"},
+      {.base = kPlain,
+       .from = micro,
+       .to = micro +
+             " \"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": 0}},",
+       .expected = "",
+       .version = "0.19.2"},
+  };
+}
+
+std::vector<Case> launcher_cases() {
+  const std::string bucket = "\"reduce_bucket_size\": 200000000";
+  const std::string gas = "\"gradient_accumulation_steps\": 1";
+  const std::string four = with(kZenFlow, gas, "\"gradient_accumulation_steps\": 4");
+  return {
+      {.from = bucket, .to = "\"reduce_bucket_size\": \"auto\"", .expected = "ZF100 13:27"},
+      {.from = ": 4,", .to = ": \"auto\",", .expected = "ZF101 2:37"},
+      {.from = "\"lr\": 1e-5", .to = "\"lr\": \"auto\"", .expected = "ZF101 8:22"},
+      {.base = four,
+       .from = "\"eps\": 1e-8",
+       .to = "\"eps\": \"auto\"",
+       .expected = "ZF102 8:57",
+       .target = kAccelerate},
+      {.base = four,
+       .from = "\"eps\": 1e-8",
+       .to = "\"eps\": \"auto\"",
+       .expected = "",
+       .target = kHf},
+      {.base = four,
+       .from = "\"topk_ratio\": 0.1",
+       .to = "\"topk_ratio\": \"auto\"",
+       .expected = "ZF102 16:21",
+       .target = kHf},
+      {.base = R"({"train_batch_size": 8})", .expected = "ZF103 1:1", .target = kAccelerate},
+      {.expected = "ZF104 3:34", .target = kHf},
+      {.base = four, .from = "{\n", .to = "{ # c\n", .expected = "ZF001 1:3", .target = kHf},
+  };
+}
+
+void expect(const std::vector<Case>& cases, std::set<std::string>* seen) {
+  for (const Case& c : cases) {
+    const std::string text = text_of(c);
+    const auto findings = lint(parse_ds_document(text, "ds.json"), options_of(c));
+    std::string expected = c.expected;
+    EXPECT_EQ(summary(findings), expected) << text;
+    for (const Finding& finding : findings) {
+      seen->insert(std::string(finding.code));
+      EXPECT_FALSE(finding.what.empty());
+      EXPECT_FALSE(finding.instead.empty());
+      EXPECT_FALSE(finding.reference.empty());
+    }
+  }
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const auto& topic : {structure_cases(), zenflow_cases(), behaviour_cases(), offload_cases(),
+                            batch_cases(), launcher_cases()}) {
+    cases.insert(cases.end(), topic.begin(), topic.end());
+  }
+  return cases;
+}
+
+TEST(Lint, FindsEveryBrokenDocumentWhereItIsBroken) {
+  std::set<std::string> seen;
+  expect(all_cases(), &seen);
+  // Twin-Flow and fp32 accumulation need another stage.
+  const std::string three = with(kZenFlow, "\"stage\": 2", "\"stage\": 3");
+  expect({{.base = three,
+           .from = "\"pin_memory\": true},",
+           .to = "\"pin_memory\": true, \"ratio\": 0.5},",
+           .expected = "ZF028 14:73"},
+          {.base = with(kZenFlow, "\"stage\": 2", "\"stage\": 1"),
+           .from = "{\n",
+           .to = "{\"data_types\": {\"grad_accum_dtype\": \"fp32\"},\n",
+           .expected = "ZF032 1:37"},
+          {.base = with(kZenFlow, "\"overlap_comm\": true", "\"overlap_comm\": false"),
+           .from = "\"topk_ratio\"",
+           .to = "\"offload\": true, \"topk_ratio\"",
+           .expected = "ZF033 16:18"}},
+         &seen);
+  for (const Rule& rule : lint_rules()) {
+    if (rule.severity == Severity::kNote) continue;
+    EXPECT_THAT(seen, Contains(std::string(rule.code))) << rule.title;
+  }
+}
+
+TEST(Lint, NotesComeOnRequest) {
+  std::set<std::string> seen;
+  LintOptions options{.target = kHf, .notes = true};
+  const std::string three = with(kZenFlow, "\"stage\": 2", "\"stage\": 3");
+  const std::string train = with(kZenFlow, "{\n", "{\"train_batch_size\": 4,\n");
+  for (const std::string& text : {kZenFlow, three, train}) {
+    for (const Finding& finding : lint(parse_ds_document(text, "ds.json"), options)) {
+      seen.insert(std::string(finding.code));
+    }
+  }
+  for (const Rule& rule : lint_rules()) {
+    if (rule.severity != Severity::kNote) continue;
+    EXPECT_THAT(seen, Contains(std::string(rule.code))) << rule.title;
+  }
+}
+
+TEST(Lint, RulesHaveStableCodesInOrder) {
+  const auto rules = lint_rules();
+  EXPECT_GE(rules.size(), 30U);
+  EXPECT_TRUE(std::is_sorted(rules.begin(), rules.end(),
+                             [](const Rule& a, const Rule& b) { return a.code < b.code; }));
+  std::set<std::string_view> codes;
+  for (const Rule& rule : rules) {
+    EXPECT_TRUE(codes.insert(rule.code).second) << rule.code;
+    EXPECT_EQ(rule.code.size(), 5U);
+    EXPECT_FALSE(rule.title.empty());
+    EXPECT_FALSE(rule.reference.empty());
+  }
+}
+
+TEST(Lint, EveryRuleIsDocumented) {
+  const std::string page = read_text_file(kSource + "/docs/lint.md");
+  for (const Rule& rule : lint_rules()) {
+    std::string row =
+        "| " + std::string(rule.code) + " | " + std::string(to_string(rule.severity)) + " | " +
+        std::string(to_string(rule.rejected_by)) + " | " + std::string(rule.title) + " |";
+    EXPECT_THAT(page, HasSubstr(row));
+  }
+  for (const VersionedChange& change : version_changes()) {
+    EXPECT_THAT(page, HasSubstr("| " + to_string(change.since) + " | " + std::string(change.what)));
+  }
+}
+
+// The four minimal configurations that a reader of DeepSpeed's source would write.
+TEST(Lint, MinimalConfigurationsAreClean) {
+  const std::string head =
+      R"({"train_micro_batch_size_per_gpu":4,"gradient_accumulation_steps":1,"bf16":{"enabled":true},)";
+  const std::string adam =
+      R"("optimizer":{"type":"AdamW","params":{"lr":1e-5,"betas":[0.9,0.95],"eps":1e-8,"weight_decay":0.1}},)";
+  const std::string a =
+      head + R"("gradient_clipping":1.0,)" + adam +
+      R"("zero_optimization":{"stage":2,"overlap_comm":true,"reduce_bucket_size":200000000,)"
+      R"("round_robin_gradients":true,"offload_optimizer":{"device":"cpu","pin_memory":true}},)"
+      R"("wall_clock_breakdown":true})";
+  const std::string c =
+      with(head, "steps\":1", "steps\":4") + adam +
+      R"("zero_optimization":{"stage":2,"overlap_comm":true,"offload_optimizer":{"device":"cpu",)"
+      R"("pin_memory":true},"zenflow":{"topk_ratio":0.1,"select_strategy":"step",)"
+      R"("select_interval":64,"update_interval":4,"full_warm_up_rounds":0,"overlap_step":false}}})";
+  const std::string d =
+      head + R"("gradient_clipping":0.0,"optimizer":{"type":"AdamW","params":{"lr":1e-5}},)"
+             R"("zero_optimization":{"stage":3,"sub_group_size":400000000,"reduce_bucket_size":)"
+             R"(400000000,"offload_optimizer":{"device":"cpu","pin_memory":true,"ratio":0.9,)"
+             R"("super_offload":true,"cpuadam_cores_perc":0.9}}})";
+  const std::vector<std::pair<std::string, std::vector<LaunchTarget>>> configs = {
+      {a, {LaunchTarget::kDeepSpeed, kHf, kAccelerate}},
+      {kZenFlow, {LaunchTarget::kDeepSpeed}},
+      {c, {kHf, kAccelerate}},
+      {d, {LaunchTarget::kDeepSpeed}}};
+  for (const auto& [text, targets] : configs) {
+    for (const LaunchTarget target : targets) {
+      LintOptions options{.target = target};
+      for (const std::int64_t ranks : {0, 1, 8}) {
+        if (ranks > 0) options.world_size = ranks;
+        EXPECT_EQ(summary(lint(parse_ds_document(text, "ds.json"), options)), "") << text;
+      }
+    }
+  }
+}
+
+TEST(Lint, CoreBindingStudyHasWarningsOnly) {
+  const auto document = load_ds_document(kSource + "/scenarios/ds/corebinding.json");
+  const auto findings = lint(document, {});
+  EXPECT_EQ(summary(findings), "ZF069 18:3, ZF041 24:5, ZF043 27:30");
+  for (const Finding& finding : findings) EXPECT_EQ(finding.severity, Severity::kWarning);
+
+  DsDocument zero_offload = document;
+  apply_edit(zero_offload.root, erase_key("zero_optimization.zenflow"));
+  EXPECT_EQ(summary(lint(zero_offload, {})), "ZF069 18:3");
+}
+
+TEST(Lint, BufferReuseMatchesDeepSpeedsSchedule) {
+  // Brute force over DeepSpeed's own predicates, micro step by micro step.
+  const auto reuses = [](int interval, int select, int warm_up) {
+    int previous = -1;
+    for (int m = 0; m < 4000; ++m) {
+      const bool boundary = m + 1 < warm_up || (m + 1 - warm_up) % interval == 0 ||
+                            (select != 0 && (m + 1) % select == 0);
+      if (!boundary || m < warm_up) continue;
+      if (previous >= 0 && (previous / interval) % 2 == (m / interval) % 2) return true;
+      previous = m;
+    }
+    return false;
+  };
+  for (int interval = 1; interval <= 6; ++interval) {
+    for (int select = 0; select <= 20; ++select) {
+      if (select != 0 && select < interval) continue;
+      for (int warm_up = 0; warm_up <= 9; ++warm_up) {
+        std::string text = with(kZenFlow, "\"select_interval\": 64",
+                                "\"select_interval\": " + std::to_string(select));
+        text = with(text, "\"update_interval\": 4",
+                    "\"update_interval\": " + std::to_string(interval));
+        text = with(text, "\"full_warm_up_rounds\": 4",
+                    "\"full_warm_up_rounds\": " + std::to_string(warm_up));
+        const bool found =
+            summary(lint(parse_ds_document(text, "d"), {})).find("ZF042") != std::string::npos;
+        EXPECT_EQ(found, reuses(interval, select, warm_up)) << text;
+      }
+    }
+  }
+}
+
+TEST(Lint, FixedFilesLintWithoutWhatWasFixed) {
+  for (const Case& c : all_cases()) {
+    const std::string text = text_of(c);
+    const DsDocument document = parse_ds_document(text, "ds.json");
+    const LintOptions options = options_of(c);
+    const LintFix fixed = fix(document, options);
+    const auto left = lint(parse_ds_document(render_json(fixed.root), "fixed.json"), options);
+    for (const Finding& finding : left) {
+      EXPECT_FALSE(finding.fixable) << finding.code << " in\n" << render_json(fixed.root);
+    }
+    const auto before = lint(document, options);
+    const bool fixable = std::any_of(before.begin(), before.end(),
+                                     [](const Finding& finding) { return finding.fixable; });
+    EXPECT_EQ(fixable, !fixed.changes.empty()) << text;
+    if (!fixable) {
+      EXPECT_EQ(render_json(fixed.root), render_json(document.root));
+    }
+  }
+}
+
+TEST(Lint, FixesManyThingsAtOnceAndKeepsTheRest) {
+  const std::string text = R"({ // mine
+  "my_block": {"b": 500000000, "a": [1, {"x": null}]},
+  "train_micro_batch_size_per_gpu": 1,
+  "bf16": {"enabled": "true"},
+  "nebula": {},
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-5, "adam_w_mode": true}},
+  "zero_optimization": {"stage": 2, "cpu_offload": true,
+    "zenflow": {"overlap_step": true, "select_interval": 10, "update_interval": 4}}
+})";
+  const LintFix fixed = fix(parse_ds_document(text, "ds.json"), {});
+  const std::string out = render_json(fixed.root);
+  EXPECT_THAT(out, HasSubstr("\"b\": 500000000,\n    \"a\": [\n      1,"));
+  EXPECT_THAT(out, Not(HasSubstr("nebula")));
+  EXPECT_THAT(out, HasSubstr("\"lr\": 1e-5\n"));
+  EXPECT_THAT(fixed.changes, Contains("ZF004 nebula removed"));
+  EXPECT_EQ(summary(lint(parse_ds_document(out, "f"), {})), "ZF010 2:3");
+}
+
+TEST(Lint, WrongTypesAnywhereNeverCrash) {
+  const std::vector<std::string> values = {"null", "[]",    "{}",       "\"x\"", "-1",  "1e300",
+                                           "true", "[[1]]", "\"auto\"", "0.5",   "\"\""};
+  const DsDocument document = parse_ds_document(kZenFlow, "ds.json");
+  std::vector<std::string> paths = {"zero_optimization",
+                                    "zero_optimization.zenflow",
+                                    "zero_optimization.offload_optimizer",
+                                    "optimizer",
+                                    "optimizer.params",
+                                    "optimizer.type",
+                                    "scheduler",
+                                    "scheduler.params.warmup_num_steps",
+                                    "gradient_allreduce_op",
+                                    "bf16",
+                                    "fp16",
+                                    "train_batch_size",
+                                    "gradient_accumulation_steps",
+                                    "data_types"};
+  for (const char* key : {"topk_ratio", "select_strategy", "select_interval", "update_interval",
+                          "overlap_step", "offload", "full_warm_up_rounds", "steps_per_epoch"}) {
+    paths.push_back(std::string("zero_optimization.zenflow.") + key);
+  }
+  for (const std::string& path : paths) {
+    for (const std::string& value : values) {
+      for (const LaunchTarget target : {LaunchTarget::kDeepSpeed, kHf, kAccelerate}) {
+        for (const Version& version : {Version{0, 17, 5}, Version{0, 19, 8}}) {
+          DsDocument broken = document;
+          apply_edit(broken.root, set_key(path, value));
+          LintOptions options{.version = version, .target = target, .notes = true};
+          options.world_size = 4;
+          EXPECT_NO_THROW((void)lint(broken, options)) << path << value;
+          EXPECT_NO_THROW((void)fix(broken, options)) << path << value;
+        }
+      }
+    }
+  }
+}
+
+TEST(Versions, KnowTheirRange) {
+  EXPECT_EQ(to_string(newest_version()), "0.19.8");
+  EXPECT_TRUE(has_change({0, 19, 2}, Change::kZenFlowPrologue));
+  EXPECT_FALSE(has_change({0, 19, 1}, Change::kZenFlowPrologue));
+  for (const char* text : {"0.19.9", "0.17.4", "latest", "", "0.19"}) {
+    try {
+      (void)parse_version(text);
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInput);
+      EXPECT_THAT(error.what(), HasSubstr("from 0.17.5 (the first with ZenFlow) to 0.19.8"));
+    }
+  }
+  EXPECT_THROW((void)parse_target("hugging"), Error);
+}
+
+}  // namespace
+}  // namespace zenflow::sim
