@@ -19,6 +19,10 @@ zenflow_test_group(closed_form_test LABEL differential TIMEOUT 300
   SOURCES differential/closed_form_test.cpp
   LINK zenflow::report fmt::fmt)
 
+zenflow_test_group(published_test LABEL differential TIMEOUT 300
+  SOURCES differential/published_test.cpp
+  LINK zenflow::report)
+
 zenflow_test_group(sim_model_test LABEL unit
   SOURCES unit/gpu_cost_test.cpp unit/transfer_cost_test.cpp unit/cpu_cost_test.cpp
           unit/activation_memory_test.cpp unit/ds_config_test.cpp unit/scenario_test.cpp

@@ -23,7 +23,7 @@ using OpenFiles = std::vector<fs::path>;
 
 fs::path identity(const fs::path& path) {
   std::error_code ignored;
-  const fs::path canonical = fs::weakly_canonical(path, ignored);
+  fs::path canonical = fs::weakly_canonical(path, ignored);
   return canonical.empty() ? path : canonical;
 }
 
@@ -283,7 +283,7 @@ fs::path find_profile(const std::string& name, const fs::path& relative_to,
                       const std::vector<fs::path>& directories, const Location& at) {
   const fs::path given = name;
   if (given.has_parent_path() || given.extension() == ".yaml") {
-    const fs::path path = given.is_absolute() ? given : relative_to / given;
+    fs::path path = given.is_absolute() ? given : relative_to / given;
     std::error_code missing;
     if (!fs::exists(path, missing)) {
       fail_at(at, "hardware", fmt::format("no such file \"{}\"", path.generic_string()));
@@ -291,7 +291,7 @@ fs::path find_profile(const std::string& name, const fs::path& relative_to,
     return path;
   }
   for (const fs::path& directory : directories) {
-    const fs::path path = directory / (name + ".yaml");
+    fs::path path = directory / (name + ".yaml");
     std::error_code missing;
     if (fs::exists(path, missing)) return path;
   }

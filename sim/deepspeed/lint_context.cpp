@@ -60,6 +60,8 @@ std::optional<double> lax_number(const Node& node) {
 
 std::optional<std::int64_t> lax_integer(const Node& node) {
   const std::optional<double> value = lax_number(node);
+  // A text may be "5" or "5.0" but not "5e0".
+  if (node.quoted && node.scalar.find_first_of("eE") != std::string::npos) return std::nullopt;
   constexpr double kLimit = 9.2e18;
   if (!value || *value != std::floor(*value) || std::abs(*value) > kLimit) return std::nullopt;
   return static_cast<std::int64_t>(*value);

@@ -18,7 +18,7 @@ namespace zenflow::sim {
 [[nodiscard]] std::span<const Rule> batch_rules();
 [[nodiscard]] std::span<const Rule> launcher_rules();
 
-enum class FieldType { kBool, kInteger, kNumber, kText, kIntervalOrAuto, kMap, kAny };
+enum class FieldType { kBool, kInteger, kNumber, kText, kIntervalOrAuto, kMap, kNames };
 
 /// One field of a block that DeepSpeed validates with pydantic (unknown keys refused).
 struct Field {
@@ -30,6 +30,7 @@ struct Field {
   double high = std::numeric_limits<double>::infinity();
   bool open = false;              ///< low and high themselves are refused
   std::string_view choices = {};  ///< "none|cpu|nvme"
+  bool strict = false;            ///< neither true nor false, and a text only if it is an integer
   Version since = {0, 17, 5};
   Version removed = {99, 0, 0};  ///< first release without it
 };

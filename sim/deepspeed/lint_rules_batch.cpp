@@ -65,11 +65,15 @@ void check_positive(LintContext& context, const Rule& rule) {
     if (node == nullptr) continue;
     const auto value = lax_integer(*node);
     if (value && *value >= 1 && !node->quoted) continue;
+    // Fractions of accumulation steps pass the configuration classes.
+    const auto number = context.number(key);
+    const bool fraction = key == kBatchKeys[2] && !node->quoted && number && *number > 0;
     context.report(rule, {.path = key,
                           .what = fmt::format("expected a whole number of at least 1, found {}: "
                                               "AssertionError or TypeError",
                                               shown(*node)),
-                          .instead = "1 or more, without quotes"});
+                          .instead = "1 or more, without quotes",
+                          .rejected_by = fraction ? RejectedBy::kEngine : RejectedBy::kConfig});
   }
 }
 

@@ -71,14 +71,29 @@ std::string_view type_name(const Field& field) {
       return "a whole number of steps or \"auto\"";
     case FieldType::kMap:
       return "an object";
-    case FieldType::kAny:
+    case FieldType::kNames:
       return "a list of names";
   }
   return "";
 }
 
+bool is_list_of_names(const Node& node) {
+  if (node.is_scalar()) return node.quoted;  // one name
+  return node.kind == Node::Kind::kSequence &&
+         std::all_of(node.items.begin(), node.items.end(),
+                     [](const Node& item) { return item.is_scalar() && item.quoted; });
+}
+
+/// fp16 refuses booleans, and texts that Python's int() or float() does not take.
+bool is_strict_number(const Field& field, const Node& node) {
+  const bool boolean = !node.quoted && (node.scalar == "true" || node.scalar == "false");
+  const bool fraction = node.quoted && node.scalar.find_first_of(".eE") != std::string::npos;
+  return !boolean && (field.type != FieldType::kInteger || !fraction);
+}
+
 bool has_type(const Field& field, const Node& node) {
   if (node.kind == Node::Kind::kNull) return field.nullable;
+  if (field.strict && !is_strict_number(field, node)) return false;
   switch (field.type) {
     case FieldType::kBool:
       return lax_boolean(node).has_value();
@@ -92,8 +107,8 @@ bool has_type(const Field& field, const Node& node) {
       return node.is_scalar() && !node.quoted && lax_integer(node).has_value();
     case FieldType::kMap:
       return node.is_map();
-    case FieldType::kAny:
-      return true;
+    case FieldType::kNames:
+      return is_list_of_names(node);
   }
   return true;
 }
@@ -106,7 +121,7 @@ std::optional<std::string> coerced(const Field& field, const Node& node) {
     if (boolean) return std::nullopt;
     return lax_boolean(node).value_or(false) ? "true" : "false";
   }
-  if (field.type == FieldType::kText || field.type == FieldType::kAny) return std::nullopt;
+  if (field.type == FieldType::kText || field.type == FieldType::kNames) return std::nullopt;
   if (!boolean && !node.quoted) return std::nullopt;
   return boolean ? (node.scalar == "true" ? "1" : "0") : node.scalar;
 }
@@ -137,11 +152,15 @@ void check_unknown_keys(LintContext& context, const Rule& rule) {
       }
     }
     const std::string hint = suggestion(entry.key, known);
-    context.report(rule, {.path = joined(block, entry.key),
-                          .what = "unknown key in a block that DeepSpeed checks strictly: "
-                                  "ValidationError (extra_forbidden)",
-                          .instead = hint.empty() ? "remove it" : "the known name" + hint,
-                          .at = entry.key_at});
+    const bool dropped = is_auto(entry.value);
+    context.report(rule,
+                   {.path = joined(block, entry.key),
+                    .what = dropped ? "unknown key, dropped only because it is \"auto\""
+                                    : "unknown key in a block that DeepSpeed checks strictly: "
+                                      "ValidationError (extra_forbidden)",
+                    .instead = hint.empty() ? "remove it" : "the known name" + hint,
+                    .at = entry.key_at,
+                    .rejected_by = dropped ? RejectedBy::kNobody : RejectedBy::kConfig});
   });
 }
 
@@ -161,7 +180,8 @@ void check_other_release(LintContext& context, const Rule& rule) {
                                              to_string(found.other->since), to_string(version)),
                .instead = is_gone ? "remove it" : "remove it, or use a newer DeepSpeed",
                .edits = std::move(edits),
-               .at = entry.key_at});
+               .at = entry.key_at,
+               .rejected_by = is_auto(entry.value) ? RejectedBy::kNobody : RejectedBy::kConfig});
   });
 }
 
@@ -194,8 +214,25 @@ void check_block_types(LintContext& context, const Rule& rule) {
   }
 }
 
+void check_optimizer_types(LintContext& context, const Rule& rule) {
+  const Node* type = context.find("optimizer.type");
+  if (type == nullptr || type->kind == Node::Kind::kNull) return;
+  const auto complain = [&](const std::string& path, const Node& node, const std::string& due) {
+    context.report(rule, {.path = path,
+                          .what = fmt::format("expected {}, found {}: DeepSpeed stops with an "
+                                              "AttributeError",
+                                              due, shown(node)),
+                          .instead = due});
+  };
+  if (!type->is_scalar() || !type->quoted) complain("optimizer.type", *type, "a text in quotes");
+  const Node* params = context.find("optimizer.params");
+  if (params == nullptr || params->kind == Node::Kind::kNull || params->is_map()) return;
+  complain("optimizer.params", *params, "an object");
+}
+
 void check_types(LintContext& context, const Rule& rule) {
   check_block_types(context, rule);
+  check_optimizer_types(context, rule);
   for_each_value(context, [&](const Field& field, const std::string& path, const Node& node) {
     if (has_type(field, node)) return;
     // A wrong word is reported by the rule on choices.
@@ -237,7 +274,21 @@ void check_ranges(LintContext& context, const Rule& rule) {
   });
 }
 
+void check_communication_type(LintContext& context, const Rule& rule) {
+  for (const char* path : {"communication_data_type", "seq_parallel_communication_data_type"}) {
+    const Node* node = context.set(path);  // "auto" is another rule's
+    if (node == nullptr) continue;
+    std::string word = node->quoted ? node->scalar : "";
+    for (char& c : word) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    if (word == "fp16" || word == "bf16" || word == "fp32") continue;
+    context.report(rule, {.path = path,
+                          .what = shown(*node) + " is not one of fp16, bf16, fp32: DeepSpeed stops",
+                          .instead = "one of them, or leave it out"});
+  }
+}
+
 void check_choices(LintContext& context, const Rule& rule) {
+  check_communication_type(context, rule);
   for_each_value(context, [&](const Field& field, const std::string& path, const Node& node) {
     if (field.choices.empty() || !node.is_scalar() || !node.quoted) return;
     std::vector<std::string> known;
@@ -347,7 +398,8 @@ void check_deprecated(LintContext& context, const Rule& rule) {
   }};
   for (const Deprecated& row : kDeprecated) {
     const std::string path = joined("zero_optimization", row.key);
-    if (context.set(path) == nullptr) continue;
+    const Node* written = context.find(path);
+    if (written == nullptr || is_auto(*written)) continue;
     const std::string replacement = joined("zero_optimization", row.replacement);
     const bool both = !row.replacement.empty() && context.find(replacement) != nullptr;
     std::vector<Edit> edits = {erase_key(path)};

@@ -67,21 +67,20 @@ void check_offload(LintContext& context, const Rule& rule) {
 }
 
 void check_allreduce_sum(LintContext& context, const Rule& rule) {
-  const Node* node = context.set("gradient_allreduce_op");
+  const char* path = "gradient_allreduce_op";
+  const Node* node = context.find(path);
   if (node == nullptr || !context.has(Change::kAllreduceOp)) return;
-  const bool is_sum = node->quoted && (node->scalar == "sum" || node->scalar == "SUM");
-  const bool is_mean = node->quoted && (node->scalar == "mean" || node->scalar == "MEAN");
-  if (is_mean) return;
+  std::string word = node->quoted ? node->scalar : "";
+  for (char& c : word) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   const LintSettings& s = context.settings();
   std::string what;
-  if (!is_sum) what = shown(*node) + " is not an operation: ValueError";
-  if (is_sum && s.zenflow) what = "ValueError: sum is not supported with ZenFlow";
-  if (is_sum && !s.zenflow && s.stage == 3) what = "ValueError: sum is not supported with stage 3";
+  if (word != "mean" && word != "sum") what = shown(*node) + " is not an operation: ValueError";
+  if (word == "sum" && s.stage == 3) what = "ValueError: sum is not supported with stage 3";
+  if (word == "sum" && s.zenflow) what = "ValueError: sum is not supported with ZenFlow";
   if (what.empty()) return;
-  context.report(rule, {.path = "gradient_allreduce_op",
-                        .what = what,
-                        .instead = "\"mean\"",
-                        .edits = {set_key("gradient_allreduce_op", "\"mean\"")}});
+  context.report(
+      rule,
+      {.path = path, .what = what, .instead = "\"mean\"", .edits = {set_key(path, "\"mean\"")}});
 }
 
 void check_client_optimizer(LintContext& context, const Rule& rule) {
@@ -112,9 +111,9 @@ void check_optimizer_type(LintContext& context, const Rule& rule) {
 
 void check_optimizer_params(LintContext& context, const Rule& rule) {
   const LintSettings& s = context.settings();
-  const Node* params = context.set("optimizer.params");
+  const Node* params = context.find("optimizer.params");
   if (!s.zenflow || !is_zero12(context)) return;
-  if (!s.optimizer.empty() && (params == nullptr || !params->is_map())) {
+  if (!s.optimizer.empty() && (params == nullptr || params->kind == Node::Kind::kNull)) {
     context.report(rule, {.path = "optimizer.params",
                           .what = "without params the selective AdamW is built from nothing "
                                   "(TypeError)",

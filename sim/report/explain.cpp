@@ -65,6 +65,7 @@ std::vector<PathShare> binding_path(const FullRun& run) {
   double steps = 0;
   for (std::size_t i = run.measured_begin; i < last; ++i) steps += run.program.shapes[i].steps;
   std::vector<PathShare> path;
+  path.reserve(by_name.size());
   for (const auto& [name, time] : by_name) path.push_back({name, time / steps});
   std::stable_sort(path.begin(), path.end(),
                    [](const PathShare& a, const PathShare& b) { return a.time > b.time; });
@@ -169,7 +170,7 @@ std::string explain_cause(const Facts& facts, StallCause cause) {
 
 std::string bound_sentence(const Facts& facts) {
   const StallTimes& causes = facts.result.stall_by_cause;
-  const auto largest = std::max_element(causes.begin(), causes.end());
+  const auto* const largest = std::max_element(causes.begin(), causes.end());
   // The GPU bounds the step while no single wait is a tenth of what it computes.
   if (*largest < 0.1 * facts.result.compute) return explain_gpu(facts);
   return explain_cause(facts, static_cast<StallCause>(largest - causes.begin()));

@@ -68,7 +68,7 @@ ShortenedRun shorten(const std::vector<WindowShape>& windows, std::size_t keep) 
     for (std::size_t i = 0; i < length; ++i) {
       // The last of a stretch is followed by another kind, so the last one built shows it.
       const std::size_t shown =
-          i + 1 == length ? built - 1 : std::min(i, built - 1 - (built < length));
+          i + 1 == length ? built - 1 : std::min(i, built < length ? built - 2 : built - 1);
       run.shown_by.push_back(base + shown);
     }
     if (built < length) run.must_be_equal.push_back(base + keep - 1);

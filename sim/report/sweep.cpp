@@ -53,7 +53,10 @@ std::vector<std::string> range(const std::string& whole, const std::vector<std::
   const double count = std::floor((high - low) / step + kSlack) + 1;
   if (count > static_cast<double>(kMostValues)) fail(whole, "more than a million values");
   std::vector<std::string> values;
-  for (double i = 0; i < count; ++i) values.push_back(fmt::format("{:.12g}", low + i * step));
+  values.reserve(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+    values.push_back(fmt::format("{:.12g}", low + static_cast<double>(i) * step));
+  }
   return values;
 }
 
