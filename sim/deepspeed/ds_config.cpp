@@ -175,6 +175,9 @@ struct OffloadBlock {
   double ratio = 1.0;
   bool super_offload = false;
   double cpuadam_cores_perc = 0.8;
+  bool pipeline_read = false;
+  bool pipeline_write = false;
+  std::int64_t buffer_count = 4;
 };
 
 OffloadBlock read_offload(MapReader map) {
@@ -189,8 +192,11 @@ OffloadBlock read_offload(MapReader map) {
   block.ratio = share(map, "ratio", block.ratio);
   block.super_offload = boolean(map, "super_offload", block.super_offload);
   block.cpuadam_cores_perc = share(map, "cpuadam_cores_perc", block.cpuadam_cores_perc);
-  for (const char* key : {"nvme_path", "buffer_count", "buffer_size", "max_in_cpu", "pipeline_read",
-                          "pipeline_write", "pipeline", "fast_init"}) {
+  const bool pipeline = boolean(map, "pipeline", false);
+  block.pipeline_read = boolean(map, "pipeline_read", pipeline);
+  block.pipeline_write = boolean(map, "pipeline_write", pipeline);
+  block.buffer_count = integer(map, "buffer_count", block.buffer_count, 0, kManySteps);
+  for (const char* key : {"nvme_path", "buffer_size", "max_in_cpu", "fast_init"}) {
     map.ignore(key);
   }
   map.reject_unknown_keys();
@@ -210,6 +216,9 @@ void read_zero(MapReader map, DeepSpeedConfig& config) {
     config.pin_memory = block.pin_memory;
     config.offload_ratio = block.ratio;
     config.super_offload = block.super_offload;
+    config.pipeline_read = block.pipeline_read;
+    config.pipeline_write = block.pipeline_write;
+    config.buffer_count = block.buffer_count;
     config.cpuadam_cores_perc = block.cpuadam_cores_perc;
   }
   if (const auto offload = map.optional_map("offload_param")) {

@@ -162,13 +162,15 @@ void check_boundary(LintContext& context, const Rule& rule) {
     return;
   }
   if (s.accumulation_steps.value_or(1) == *s.update_interval) return;
+  std::vector<Edit> edits;
+  if (!s.train_batch_size) edits.push_back(set_key(path, std::to_string(*s.update_interval)));
   context.report(rule,
                  {.path = path,
-                  .what = fmt::format("accelerate sets the boundary every {} steps and overrides "
+                  .what = fmt::format("accelerate sets a boundary every {} step(s) and overrides "
                                       "ZenFlow's own: update_interval {} is not followed",
                                       s.accumulation_steps.value_or(1), *s.update_interval),
                   .instead = fmt::format("{} (train_batch_size to match)", *s.update_interval),
-                  .edits = {set_key(path, std::to_string(*s.update_interval))}});
+                  .edits = std::move(edits)});
 }
 
 void note_trainer_values(LintContext& context, const Rule& rule) {

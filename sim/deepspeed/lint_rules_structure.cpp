@@ -181,7 +181,8 @@ void check_other_release(LintContext& context, const Rule& rule) {
                .instead = is_gone ? "remove it" : "remove it, or use a newer DeepSpeed",
                .edits = std::move(edits),
                .at = entry.key_at,
-               .rejected_by = is_auto(entry.value) ? RejectedBy::kNobody : RejectedBy::kConfig});
+               .rejected_by =
+                   is_auto(entry.value) && !is_gone ? RejectedBy::kNobody : RejectedBy::kConfig});
   });
 }
 
@@ -214,6 +215,20 @@ void check_block_types(LintContext& context, const Rule& rule) {
   }
 }
 
+/// Releases that still know these blocks read them with get().
+void check_old_block_types(LintContext& context, const Rule& rule) {
+  for (const RemovedBlock& block : removed_blocks()) {
+    const Node* node = context.find(block.key);
+    if ((block.key != "amp" && block.key != "nebula") || node == nullptr || node->is_map())
+      continue;
+    if (context.options().version >= block.removed) continue;
+    context.report(rule, {.path = std::string(block.key),
+                          .what = "expected an object, found " + shown(*node) +
+                                  ": DeepSpeed stops with an AttributeError",
+                          .instead = "leave the block out"});
+  }
+}
+
 void check_optimizer_types(LintContext& context, const Rule& rule) {
   const Node* type = context.find("optimizer.type");
   if (type == nullptr || type->kind == Node::Kind::kNull) return;
@@ -233,6 +248,7 @@ void check_optimizer_types(LintContext& context, const Rule& rule) {
 void check_types(LintContext& context, const Rule& rule) {
   check_block_types(context, rule);
   check_optimizer_types(context, rule);
+  check_old_block_types(context, rule);
   for_each_value(context, [&](const Field& field, const std::string& path, const Node& node) {
     if (has_type(field, node)) return;
     // A wrong word is reported by the rule on choices.

@@ -30,6 +30,7 @@ void check_selects_once(LintContext& context, const Rule& rule) {
   if (!s.zenflow) return;
   const bool by_step = s.select_strategy == "step";
   if (by_step && s.select_interval != std::int64_t{0}) return;
+  if (s.select_strategy == "auto" && s.select_interval) return;  // refused
   std::vector<Edit> edits;
   const std::int64_t interval = s.update_interval.value_or(0);
   if (interval > 0) {
@@ -87,9 +88,13 @@ void check_buffer_reuse(LintContext& context, const Rule& rule) {
   const auto reuse = find_buffer_reuse(*s.update_interval, select, s.warm_up);
   if (!reuse) return;
   const std::int64_t interval = *s.update_interval;
-  const auto rounded = [interval](std::int64_t value) {
-    return std::to_string((value + interval - 1) / interval * interval);
+  std::vector<Edit> edits;
+  const auto round_up = [&edits, interval](const char* path, std::int64_t value) {
+    if (value % interval == 0) return;
+    edits.push_back(set_key(path, std::to_string((value / interval + 1) * interval)));
   };
+  round_up(kSelect, select);
+  if (s.warm_up > 0) round_up(kWarmUp, s.warm_up);
   context.report(
       rule, {.path = select % interval != 0 ? kSelect : kWarmUp,
              .what = fmt::format("the updates of steps {} and {} (counted from 0) use the same "
@@ -99,7 +104,7 @@ void check_buffer_reuse(LintContext& context, const Rule& rule) {
              .instead = fmt::format("select_interval and full_warm_up_rounds as multiples of "
                                     "update_interval {}",
                                     interval),
-             .edits = {set_key(kSelect, rounded(select)), set_key(kWarmUp, rounded(s.warm_up))}});
+             .edits = std::move(edits)});
 }
 
 void check_no_warm_up(LintContext& context, const Rule& rule) {

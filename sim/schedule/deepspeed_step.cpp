@@ -1,18 +1,25 @@
 #include "sim/schedule/deepspeed_step.h"
 
 #include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
 
 namespace zenflow::sim {
-DeepSpeedStep::DeepSpeedStep(const Job& job, ProgramBuilder& builder)
+DeepSpeedStep::DeepSpeedStep(const Job& job, ProgramBuilder& builder, double offloaded)
     : job_(job),
       builder_(builder),
       overlap_(job.deepspeed.overlaps_communication()),
       stage3_(job.deepspeed.zero_stage == 3),
       partition_(job.partition()),
+      offloaded_(offloaded),
+      down_(builder.classes(), PerClass(builder.plan().buckets.size(), kNoTask)),
       stream_(builder.classes(), kNoTask) {}
 
 double DeepSpeedStep::owned(std::size_t bucket) const {
-  return builder_.plan().buckets[bucket].elements / builder_.ranks();
+  return offloaded_ * builder_.plan().buckets[bucket].elements / builder_.ranks();
 }
 
 TaskId DeepSpeedStep::copy(std::size_t c, Phase direction, std::size_t bucket, double bytes,
@@ -47,6 +54,7 @@ void DeepSpeedStep::bucket_ready(std::size_t bucket, const PerClass& reduced, Mi
       last = copy(c, Phase::kD2H, bucket, kFp32 * owned(bucket), last, pageable_fp32);
     }
     stream_[c] = last;
+    down_[c][bucket] = last;
     if (!overlap_) builder_.hold_compute(c, last);
   }
 }
@@ -61,8 +69,22 @@ void DeepSpeedStep::forward_backward(MicroStep which, const std::vector<After>& 
   for (std::size_t c = 0; c < builder_.classes(); ++c) builder_.hold_compute(c, stream_[c]);
 }
 
+TaskId DeepSpeedStep::gradients_down(std::size_t rank_class, double elements) const {
+  double arrived = 0;
+  for (std::size_t b = 0; b < down_[rank_class].size(); ++b) {
+    arrived += owned(b);
+    // Sums of bucket shares and of sub-groups differ in the last bits.
+    if (arrived * (1 + 1e-9) >= elements) return down_[rank_class][b];
+  }
+  return stream_[rank_class];
+}
+
 TaskId DeepSpeedStep::weights_up(std::size_t rank_class, bool pageable, TaskId after) {
   return copy(rank_class, Phase::kH2D, 0, builder_.element_bytes() * partition_, after, pageable);
+}
+
+TaskId DeepSpeedStep::weights_up(std::size_t rank_class, double elements, TaskId after) {
+  return copy(rank_class, Phase::kH2D, 0, builder_.element_bytes() * elements, after, false);
 }
 
 TaskId DeepSpeedStep::gather_weights(const After& after) {
@@ -98,6 +120,34 @@ DeepSpeedCpu deepspeed_cpu(const Job& job, double training_cores, double update_
   cpu.rates = {copy_rate(link, Direction::kD2H, true), copy_rate(link, Direction::kH2D, true),
                Bytes(traffic * p) / cpu.update, training};
   return cpu;
+}
+
+double SubGroups::gpu_elements() const {
+  return std::accumulate(elements.begin(), elements.begin() + static_cast<std::ptrdiff_t>(on_gpu),
+                         0.0);
+}
+
+double SubGroups::cpu_elements() const {
+  return std::accumulate(elements.begin() + static_cast<std::ptrdiff_t>(on_gpu), elements.end(),
+                         0.0);
+}
+
+SubGroups sub_groups(const Job& job) {
+  SubGroups groups;
+  const auto size = static_cast<double>(job.deepspeed.sub_group_size);
+  for (double left = job.partition(); left > 0; left -= size) {
+    groups.elements.push_back(std::min(left, size));
+  }
+  const auto count = static_cast<double>(groups.elements.size());
+  groups.on_gpu = static_cast<std::size_t>((1 - job.deepspeed.offload_ratio) * count);
+  return groups;
+}
+
+void check_stage3(const Job& job, std::string_view schedule) {
+  if (job.deepspeed.zero_stage == 3) return;
+  throw Error(ErrorKind::kInput,
+              fmt::format("{}: zero_optimization.stage: schedule \"{}\" needs stage 3, found {}",
+                          job.scenario.deepspeed.at.text(), schedule, job.deepspeed.zero_stage));
 }
 
 void deepspeed_gpu_memory(const Job& job, ProgramBuilder& builder) {

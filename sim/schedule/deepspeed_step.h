@@ -34,17 +34,23 @@ struct MicroStep {
 
 class DeepSpeedStep {
  public:
-  DeepSpeedStep(const Job& job, ProgramBuilder& builder);
+  /// `offloaded`: the share of the partition whose gradients go to the CPU.
+  DeepSpeedStep(const Job& job, ProgramBuilder& builder, double offloaded = 1);
 
   /// Forward, backward, reduction and gradient copies. Afterwards the builder's next compute
   /// task waits until the reduction stream is empty, as DeepSpeed's epilogue does.
   /// `pageable_fp32`: the fp32 gradients land in ordinary memory.
   void forward_backward(MicroStep which, const std::vector<After>& before, bool pageable_fp32);
 
+  /// The task after which the last `elements` of the partition's gradients, in model order, have
+  /// come down: gradients arrive from the model's end.
+  [[nodiscard]] TaskId gradients_down(std::size_t rank_class, double elements) const;
   /// The last task of each rank's reduction stream.
   [[nodiscard]] const PerClass& gradients_ready() const { return stream_; }
   /// One copy of `bytes` per parameter of the partition.
   TaskId weights_up(std::size_t rank_class, bool pageable, TaskId after);
+  /// One sub-group's part of it.
+  TaskId weights_up(std::size_t rank_class, double elements, TaskId after);
   /// All ranks gather the updated weights (stages 1 and 2; kNoTask in stage 3 and for one rank).
   TaskId gather_weights(const After& after);
 
@@ -64,7 +70,9 @@ class DeepSpeedStep {
   bool overlap_;
   bool stage3_;
   double partition_;
-  PerClass stream_;  ///< last task on each rank's reduction stream
+  double offloaded_;
+  std::vector<PerClass> down_;  ///< of each class and bucket: its last copy
+  PerClass stream_;             ///< last task on each rank's reduction stream
 };
 
 /// CPU work of DeepSpeed's optimizer step on one rank while all ranks of the node work.
@@ -77,6 +85,19 @@ struct DeepSpeedCpu {
 /// `training_cores`, `update_cores`: of the node. `snapshot`: the worker copies what it updated.
 [[nodiscard]] DeepSpeedCpu deepspeed_cpu(const Job& job, double training_cores, double update_cores,
                                          bool snapshot);
+
+/// Stage 3 updates its partition in sub-groups of sub_group_size elements, one after the other.
+struct SubGroups {
+  std::vector<double> elements;  ///< of each; the last may be smaller
+  std::size_t on_gpu = 0;        ///< the first int((1 - ratio) n) stay on the GPU (Twin-Flow)
+
+  [[nodiscard]] double gpu_elements() const;
+  [[nodiscard]] double cpu_elements() const;
+};
+[[nodiscard]] SubGroups sub_groups(const Job& job);
+
+/// Throws Error(kInput), located, unless the job is ZeRO stage 3.
+void check_stage3(const Job& job, std::string_view schedule);
 
 /// Buffers of DeepSpeed's ZeRO engine on the GPU: weights, buckets, flatten temporary.
 void deepspeed_gpu_memory(const Job& job, ProgramBuilder& builder);

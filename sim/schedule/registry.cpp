@@ -9,10 +9,17 @@
 namespace zenflow::sim {
 
 std::span<const std::unique_ptr<const Schedule>> schedules() {
-  static const std::array<std::unique_ptr<const Schedule>, 7> all = {
-      make_gpu_only(),          make_zero_offload(), make_zero_offload_dpu(),
-      make_zero_infinity(),     make_zenflow(),      make_deepspeed_zero_offload(),
+  static const std::array<std::unique_ptr<const Schedule>, 10> all = {
+      make_gpu_only(),
+      make_zero_offload(),
+      make_zero_offload_dpu(),
+      make_zero_infinity(),
+      make_zenflow(),
+      make_deepspeed_zero_offload(),
       make_deepspeed_zenflow(),
+      make_deepspeed_twin_flow(),
+      make_deepspeed_zero_infinity(),
+      make_deepspeed_super_offload(),
   };
   return all;
 }

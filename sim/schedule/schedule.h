@@ -81,5 +81,8 @@ class Schedule {
 [[nodiscard]] std::unique_ptr<const Schedule> make_zenflow();
 [[nodiscard]] std::unique_ptr<const Schedule> make_deepspeed_zero_offload();
 [[nodiscard]] std::unique_ptr<const Schedule> make_deepspeed_zenflow();
+[[nodiscard]] std::unique_ptr<const Schedule> make_deepspeed_twin_flow();
+[[nodiscard]] std::unique_ptr<const Schedule> make_deepspeed_zero_infinity();
+[[nodiscard]] std::unique_ptr<const Schedule> make_deepspeed_super_offload();
 
 }  // namespace zenflow::sim

@@ -117,7 +117,8 @@ SimulationResult averaged(const FullRun& run) {
 }
 
 /// Returns whether fewer windows were simulated than the run has.
-bool expect_shortened_run_equals_whole_run(const Job& job, const Schedule& schedule) {
+bool expect_shortened_run_equals_whole_run(const Job& given, const Schedule& schedule) {
+  const Job job = testing::suited_to(schedule, given);
   const SimulationResult shortened = simulate_schedule(job, schedule);
   const FullRun whole = simulate_fully(job, schedule);
   const SimulationResult expected = averaged(whole);
@@ -305,7 +306,8 @@ TEST(TrafficOfTheOthers, FollowsTheClosedForm) {
             one.accumulation = accumulation;
             one.reduce_bucket_size = 9000;
             SCOPED_TRACE(std::string(schedule->name()) + " " + described(one));
-            const Job job = make_small_job(contended_node(gpus), model(which_model), one);
+            const Job job = testing::suited_to(
+                *schedule, make_small_job(contended_node(gpus), model(which_model), one));
             const SimulationResult result = simulate_schedule(job, *schedule);
             const ClosedForm closed = schedule->closed_form(job);
             expect_close(result.d2h_bytes, closed.d2h_bytes_per_step, "d2h");

@@ -17,6 +17,7 @@ namespace {
 
 using testing::contended_node;
 using testing::JobOptions;
+using testing::suited_to;
 
 /// Draws by remainder, which is the same with every standard library.
 class Dice {
@@ -129,8 +130,9 @@ double tolerance(double value) {
 
 TEST_P(RandomJob, ComputesOrStalls) {
   for (const auto& schedule : schedules()) {
+    const Job job = suited_to(*schedule, job_);
     SCOPED_TRACE(schedule->name());
-    const SimulationResult one = simulate_schedule(job_, *schedule);
+    const SimulationResult one = simulate_schedule(job, *schedule);
     EXPECT_NEAR(one.step_time, one.compute + one.stall, tolerance(one.step_time));
     double causes = 0;
     for (const double time : one.stall_by_cause) {
@@ -150,8 +152,9 @@ TEST_P(RandomJob, ComputesOrStalls) {
 
 TEST_P(RandomJob, IsNoShorterThanItsCriticalPath) {
   for (const auto& schedule : schedules()) {
+    const Job job = suited_to(*schedule, job_);
     SCOPED_TRACE(schedule->name());
-    const SimulationResult one = simulate_schedule(job_, *schedule);
+    const SimulationResult one = simulate_schedule(job, *schedule);
     EXPECT_GT(one.critical_path, 0.0);
     EXPECT_LE(one.critical_path, one.step_time + tolerance(one.step_time));
   }
@@ -159,8 +162,9 @@ TEST_P(RandomJob, IsNoShorterThanItsCriticalPath) {
 
 TEST_P(RandomJob, RunsEachLaneInOrderAfterItsPredecessors) {
   for (const auto& schedule : schedules()) {
+    const Job job = suited_to(*schedule, job_);
     SCOPED_TRACE(schedule->name());
-    const FullRun run = simulate_fully(job_, *schedule);
+    const FullRun run = simulate_fully(job, *schedule);
     const TaskGraph& graph = run.program.graph;
     EXPECT_TRUE(find_cycle(graph).empty());
     std::vector<Picoseconds> free(run.program.lanes.size());
@@ -183,8 +187,9 @@ TEST_P(RandomJob, RunsEachLaneInOrderAfterItsPredecessors) {
 
 TEST_P(RandomJob, NeverHoldsNegativeMemoryAndGivesAllOfItBack) {
   for (const auto& schedule : schedules()) {
+    const Job job = suited_to(*schedule, job_);
     SCOPED_TRACE(schedule->name());
-    const FullRun run = simulate_fully(job_, *schedule);
+    const FullRun run = simulate_fully(job, *schedule);
     for (const MemoryPlace place : {MemoryPlace::kGpu, MemoryPlace::kHost}) {
       std::array<double, kMemoryCategories> resident{};
       double total = 0;
@@ -216,12 +221,13 @@ TEST_P(RandomJob, NeverHoldsNegativeMemoryAndGivesAllOfItBack) {
 
 TEST_P(RandomJob, IsTheSameAgain) {
   for (const auto& schedule : schedules()) {
+    const Job job = suited_to(*schedule, job_);
     SCOPED_TRACE(schedule->name());
-    const FullRun first = simulate_fully(job_, *schedule);
-    const FullRun second = simulate_fully(job_, *schedule);
+    const FullRun first = simulate_fully(job, *schedule);
+    const FullRun second = simulate_fully(job, *schedule);
     EXPECT_EQ(first.execution.spans, second.execution.spans);
-    const SimulationResult a = simulate_schedule(job_, *schedule);
-    const SimulationResult b = simulate_schedule(job_, *schedule);
+    const SimulationResult a = simulate_schedule(job, *schedule);
+    const SimulationResult b = simulate_schedule(job, *schedule);
     EXPECT_EQ(a.step_times, b.step_times);
     EXPECT_EQ(a.stall_by_cause, b.stall_by_cause);
     EXPECT_EQ(a.memory.gpu.by_category, b.memory.gpu.by_category);
@@ -230,9 +236,10 @@ TEST_P(RandomJob, IsTheSameAgain) {
 
 TEST_P(RandomJob, ShortenedRunEqualsTheWholeRun) {
   for (const auto& schedule : schedules()) {
+    const Job job = suited_to(*schedule, job_);
     SCOPED_TRACE(schedule->name());
-    const SimulationResult result = simulate_schedule(job_, *schedule);
-    const FullRun whole = simulate_fully(job_, *schedule);
+    const SimulationResult result = simulate_schedule(job, *schedule);
+    const FullRun whole = simulate_fully(job, *schedule);
     const std::vector<WindowMetrics> windows = window_metrics(whole.program, whole.execution);
     double time = 0;
     double steps = 0;
@@ -257,11 +264,12 @@ TEST_P(RandomJob, ShortenedRunEqualsTheWholeRun) {
 
 TEST_P(RandomJob, MovesTheSameBytesOnFasterHardware) {
   for (const auto& schedule : schedules()) {
-    const SimulationResult before = simulate_schedule(job_, *schedule);
+    const Job job = suited_to(*schedule, job_);
+    const SimulationResult before = simulate_schedule(job, *schedule);
     for (const Resource resource : {Resource::kGpu, Resource::kHostLink, Resource::kCpuOptimizer,
                                     Resource::kDram, Resource::kNvme}) {
-      Job faster = job_;
-      faster.scenario.hardware = scaled(job_.scenario.hardware, resource, 3);
+      Job faster = job;
+      faster.scenario.hardware = scaled(job.scenario.hardware, resource, 3);
       const SimulationResult after = simulate_schedule(faster, *schedule);
       SCOPED_TRACE(std::string(schedule->name()) + " " + to_string(resource));
       EXPECT_EQ(after.d2h_bytes, before.d2h_bytes);
@@ -273,15 +281,16 @@ TEST_P(RandomJob, MovesTheSameBytesOnFasterHardware) {
 
 TEST_P(RandomJob, ExplainsTheWholeStep) {
   for (const auto& schedule : schedules()) {
+    const Job job = suited_to(*schedule, job_);
     SCOPED_TRACE(schedule->name());
-    const Explanation explanation = explain(job_, *schedule);
+    const Explanation explanation = explain(job, *schedule);
     double sum = 0;
     for (const PathShare& part : explanation.path) sum += part.time;
     // The path is one of the first rank class's; its mean step, not that of all ranks.
     const FullRun run =
         simulate_fully(explanation.result.update_interval
-                           ? with_update_interval(job_, *explanation.result.update_interval)
-                           : job_,
+                           ? with_update_interval(job, *explanation.result.update_interval)
+                           : job,
                        *schedule);
     const auto start = [&](std::size_t window) {
       return run.execution.spans[run.program.windows[window].marker].start;

@@ -11,6 +11,7 @@
 #include "sim/config/model_spec.h"
 #include "sim/config/scenario.h"
 #include "sim/schedule/job.h"
+#include "sim/schedule/schedule.h"
 
 namespace zenflow::sim::testing {
 
@@ -146,6 +147,19 @@ inline Job make_small_job(HardwareProfile hardware, ModelSpec model, const JobOp
   scenario.deepspeed = parse_json(deepspeed_text(options), "ds.json");
   scenario.run = options.run;
   return make_job(std::move(scenario));
+}
+
+/// The job with what the schedule cannot do without: stage 3, NVMe.
+inline Job suited_to(const Schedule& schedule, Job job) {
+  for (const char* name :
+       {"deepspeed-twin-flow", "deepspeed-zero-infinity", "deepspeed-super-offload"}) {
+    if (schedule.name() == name) job.deepspeed.zero_stage = 3;
+  }
+  if (schedule.name() == "deepspeed-zero-infinity" && !job.scenario.hardware.nvme) {
+    job.scenario.hardware.nvme =
+        NvmeProfile{BytesPerSecond(3e9), BytesPerSecond(2e9), Bytes(1e12), Seconds(1e-4)};
+  }
+  return job;
 }
 
 }  // namespace zenflow::sim::testing

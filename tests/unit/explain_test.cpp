@@ -30,7 +30,7 @@ TEST(Explain, PathAddsUpToTheStepForEverySchedule) {
   for (const std::int64_t gpus : {1, 4}) {
     const Job one = job(contended_node(gpus), gpus);
     for (const auto& schedule : schedules()) {
-      const Explanation explanation = explain(one, *schedule);
+      const Explanation explanation = explain(testing::suited_to(*schedule, one), *schedule);
       double sum = 0;
       for (const PathShare& part : explanation.path) sum += part.time;
       EXPECT_NEAR(sum, explanation.result.step_time, 1e-9 * explanation.result.step_time)

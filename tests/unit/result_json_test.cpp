@@ -20,7 +20,9 @@ using testing::make_small_job;
 json document(const JobOptions& options = {}) {
   const Job job = make_small_job(contended_node(4), testing::tiny_llama(), options);
   std::vector<SimulationResult> results;
-  for (const auto& schedule : schedules()) results.push_back(simulate_schedule(job, *schedule));
+  for (const auto& schedule : schedules()) {
+    results.push_back(simulate_schedule(testing::suited_to(*schedule, job), *schedule));
+  }
   return json::parse(result_json(job, results, "9.9.9"));
 }
 

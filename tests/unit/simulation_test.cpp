@@ -45,7 +45,8 @@ TEST(Simulation, AveragesAtLeastOneWindow) {
 TEST(Simulation, AverageOfTheStepTimesIsTheStepTime) {
   const Job job = make_small_job(round_node(), small_gpt2(), {});
   for (const auto& schedule : schedules()) {
-    const SimulationResult result = simulate_schedule(job, *schedule);
+    const SimulationResult result =
+        simulate_schedule(testing::suited_to(*schedule, job), *schedule);
     const double sum = std::accumulate(result.step_times.begin(), result.step_times.end(), 0.0);
     EXPECT_NEAR(result.step_time, sum / static_cast<double>(result.step_times.size()),
                 1e-9 * result.step_time)

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sim/base/error.h"
+#include "sim/deepspeed/estimator.h"
 #include "sim/report/table.h"
 #include "tools/commands/commands.h"
 #include "tools/version.h"
@@ -57,6 +58,9 @@ int fit_command(const CommonOptions& common) {
   document["scenario"] = loaded.job.scenario.name;
   document["results"] = nlohmann::ordered_json::array();
   std::string text = job_heading(loaded.job) + "\n";
+  const auto estimate =
+      sim::deepspeed_estimate(loaded.job.scenario.model, loaded.job.deepspeed,
+                              loaded.job.scenario.gpus, loaded.job.scenario.nodes);
   bool all_fit = true;
   for (const sim::Schedule* schedule : loaded.schedules) {
     if (signal_exit_code() != 0) break;
@@ -68,6 +72,16 @@ int fit_command(const CommonOptions& common) {
          {"fits", result.memory.fits},
          {"gpu", as_json(result.memory.gpu, result.memory.gpu_capacity)},
          {"host", as_json(result.memory.host, result.memory.host_capacity)}});
+  }
+  if (estimate) {
+    text += fmt::format(
+        "DeepSpeed's own estimator for ZeRO-{} says {} a GPU and {} a node: it counts model states "
+        "only,\nno activations, logits, buckets or CUDA context, and multiplies the host's by "
+        "1.5.\n",
+        loaded.job.deepspeed.zero_stage, sim::format_gib(estimate->gpu_bytes),
+        sim::format_gib(estimate->cpu_bytes));
+    document["deepspeed_estimator"] = {{"gpu_bytes", estimate->gpu_bytes},
+                                       {"cpu_bytes", estimate->cpu_bytes}};
   }
   print(common.json ? document.dump(2) + "\n" : text);
   if (signal_exit_code() != 0) return signal_exit_code();

@@ -155,7 +155,14 @@ int lint_command(const CommonOptions& common, const LintCommandOptions& given) {
     throw Error(ErrorKind::kInput, "lint: --fix needs a file to write: --fix -o FILE");
   }
   const sim::LintOptions options = lint_options(given);
-  if (given.output) check_output(*given.output, common.overwrite);
+  if (given.output) {
+    std::error_code missing;
+    if (std::filesystem::equivalent(given.file, *given.output, missing)) {
+      throw Error(ErrorKind::kInput,
+                  "lint: --fix writes elsewhere, not over its input " + given.file.string());
+    }
+    check_output(*given.output, common.overwrite);
+  }
   const sim::DsDocument document = sim::load_ds_document(given.file);
   const std::vector<Finding> findings = sim::lint(document, options);
   std::optional<Fixed> fixed;

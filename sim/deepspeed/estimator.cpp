@@ -1,0 +1,61 @@
+#include "sim/deepspeed/estimator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+
+namespace zenflow::sim {
+namespace {
+
+constexpr double kBufferFactor = 1.5;
+
+DeepSpeedEstimate zero2(double p, bool offload, double g, double n) {
+  const double t = g * n;
+  if (offload) return {2 * p, p * std::max(4 * t, 16.0) * kBufferFactor};
+  return {2 * p + std::floor(18 * p / t), 4 * p * g * kBufferFactor};
+}
+
+DeepSpeedEstimate zero3(double p, double largest, const DeepSpeedConfig& config, double g,
+                        double n) {
+  const double t = g * n;
+  if (config.offload_optimizer == OffloadDevice::kNone) {
+    return {4 * largest + std::floor(18 * p / t), 4 * largest * g * kBufferFactor};
+  }
+  if (config.offload_param == OffloadDevice::kNone) {
+    return {4 * largest + std::floor(2 * p / t), 16 * p / n * kBufferFactor};
+  }
+  return {4 * largest, 18 * p / n * kBufferFactor};
+}
+
+}  // namespace
+
+std::int64_t largest_layer_parameters(const ModelSpec& model) {
+  std::map<std::string, std::int64_t> modules;
+  for (const auto* tensors : {&model.embedding, &model.block, &model.head}) {
+    for (const Tensor& tensor : *tensors) {
+      modules[tensor.name.substr(0, tensor.name.rfind('.'))] += tensor.parameters();
+    }
+  }
+  std::int64_t largest = 0;
+  for (const auto& [name, parameters] : modules) largest = std::max(largest, parameters);
+  return largest;
+}
+
+std::optional<DeepSpeedEstimate> deepspeed_estimate(const ModelSpec& model,
+                                                    const DeepSpeedConfig& config,
+                                                    std::int64_t gpus_per_node,
+                                                    std::int64_t nodes) {
+  const auto p = static_cast<double>(model.parameters());
+  const auto g = static_cast<double>(gpus_per_node);
+  const auto n = static_cast<double>(nodes);
+  if (config.zero_stage == 2) {
+    return zero2(p, config.offload_optimizer != OffloadDevice::kNone, g, n);
+  }
+  if (config.zero_stage == 3) {
+    return zero3(p, static_cast<double>(largest_layer_parameters(model)), config, g, n);
+  }
+  return std::nullopt;
+}
+
+}  // namespace zenflow::sim

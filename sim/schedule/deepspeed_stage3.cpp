@@ -1,0 +1,245 @@
+/// DeepSpeed's ZeRO-3 optimizers that work by sub-groups: Twin-Flow, ZeRO-Infinity on NVMe and
+/// SuperOffload. Gradients move as in deepspeed_step.h; what differs is the update.
+///
+/// deepspeed-twin-flow (offload_optimizer.ratio): sub-groups in one serial loop. The first
+/// int((1 - ratio) n) are updated on the GPU, launched asynchronously; the others are scaled,
+/// updated by CPU Adam, cast and copied up one after the other.
+/// deepspeed-zero-infinity (offload_optimizer.device nvme): each sub-group's master weights and
+/// moments (12 bytes a parameter) and its fp32 gradients (4, written after backward) are read,
+/// updated, and 12 written back; pipeline_read and pipeline_write overlap with the neighbours'.
+/// deepspeed-super-offload: a worker updates sub-groups from within backward, as soon as their
+/// gradients are down, if gradient_clipping is 0; with clipping (the default) after backward, one
+/// after the other, since the norm is needed first.
+/// Source: deepspeed/runtime/zero/stage3.py (step, subgroup_to_device),
+/// runtime/swap_tensor/*optimizer_swapper.py, runtime/superoffload/.
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/cost/gpu_cost.h"
+#include "sim/schedule/deepspeed_step.h"
+
+namespace zenflow::sim {
+namespace {
+
+constexpr double kStateBytes = 12;
+constexpr double kGradientBytes = 4;
+
+enum class Variant { kTwinFlow, kInfinity, kSuperOffload };
+
+class Stage3Emitter {
+ public:
+  Stage3Emitter(const Job& job, ProgramBuilder& builder, const DeepSpeedCpu& cpu, Variant variant)
+      : job_(job),
+        builder_(builder),
+        cpu_(cpu),
+        variant_(variant),
+        groups_(sub_groups(job)),
+        step_(job, builder, groups_.cpu_elements() / job.partition()) {}
+
+  void emit(const WindowShape& shape) {
+    builder_.begin_window(shape);
+    std::vector<After> before = std::exchange(ready_, {});
+    before.resize(builder_.classes());
+    for (std::int32_t i = 0; i < shape.steps; ++i) {
+      step_.forward_backward({.first = i == 0, .boundary = i + 1 == shape.steps}, before, false);
+      before.assign(builder_.classes(), {});
+    }
+    ready_.assign(builder_.classes(), {});
+    for (std::size_t c = 0; c < builder_.classes(); ++c) update_rank(c);
+  }
+
+  void resident_memory() {
+    const double node = static_cast<double>(job_.scenario.gpus);
+    const double b = builder_.element_bytes();
+    const double on_cpu = groups_.cpu_elements() * node;
+    const bool nvme = variant_ == Variant::kInfinity;
+    const double largest = *std::max_element(groups_.elements.begin(), groups_.elements.end());
+    const double buffers =
+        static_cast<double>(job_.deepspeed.buffer_count) * kGradientBytes * largest * node;
+    builder_.resident(MemoryPlace::kHost, MemoryCategory::kOptimizerState,
+                      nvme ? buffers : kStateBytes * on_cpu);
+    builder_.resident(MemoryPlace::kHost, MemoryCategory::kGradients,
+                      (nvme ? b : kGradientBytes + b) * on_cpu);
+    builder_.resident(MemoryPlace::kGpu, MemoryCategory::kOptimizerState,
+                      (kStateBytes + kGradientBytes) * groups_.gpu_elements());
+  }
+
+ private:
+  [[nodiscard]] Picoseconds part(Seconds whole, double elements) const {
+    return to_picoseconds(elements / job_.partition() * whole);
+  }
+
+  /// SuperOffload: the worker takes sub-groups as they become complete, the model's end first;
+  /// each completed set synchronises the GPU's streams. With clipping it starts after backward.
+  void update_with_worker(std::size_t c) {
+    const bool speculative = job_.deepspeed.gradient_clipping == 0;
+    double from_end = 0;
+    for (std::size_t g = groups_.elements.size(); g-- > groups_.on_gpu;) {
+      from_end += groups_.elements[g];
+      TaskId complete = step_.gradients_ready()[c];
+      if (speculative) complete = step_.gradients_down(c, from_end);
+      ready_[c].push_back(step_.weights_up(c, groups_.elements[g],
+                                           update_on_cpu(c, groups_.elements[g], {complete})));
+    }
+    for (std::size_t g = 0; g < groups_.on_gpu; ++g) update_on_gpu(c, groups_.elements[g]);
+  }
+
+  void update_rank(std::size_t c) {
+    if (variant_ == Variant::kSuperOffload) {
+      update_with_worker(c);
+      return;
+    }
+    TaskId host = step_.gradients_ready()[c];
+    if (variant_ == Variant::kInfinity) host = gradients_to_nvme(c, host);
+    TaskId last_read = host;
+    TaskId last_write = host;
+    for (std::size_t g = 0; g < groups_.elements.size(); ++g) {
+      if (g < groups_.on_gpu) {
+        update_on_gpu(c, groups_.elements[g]);
+        continue;
+      }
+      const double elements = groups_.elements[g];
+      TaskId loaded = host;
+      if (variant_ == Variant::kInfinity) {
+        const TaskId after = job_.deepspeed.pipeline_read ? last_read : last_write;
+        loaded = last_read =
+            nvme(c, NvmeAccess::kRead, (kStateBytes + kGradientBytes) * elements, {after, host});
+      }
+      host = update_on_cpu(c, elements, {loaded, host});
+      ready_[c].push_back(step_.weights_up(c, elements, host));
+      if (variant_ != Variant::kInfinity) continue;
+      last_write = nvme(c, NvmeAccess::kWrite, kStateBytes * elements, {host});
+      if (!job_.deepspeed.pipeline_write) host = last_write;
+    }
+    ready_[c].push_back(variant_ == Variant::kInfinity ? last_write : host);
+  }
+
+  TaskId gradients_to_nvme(std::size_t c, TaskId after) {
+    return nvme(c, NvmeAccess::kWrite, kGradientBytes * job_.partition(), {after});
+  }
+
+  void update_on_gpu(std::size_t c, double elements) {
+    const Seconds time = stream_time(
+        job_.scenario.hardware.gpu, Bytes(elements * gpu_adam_bytes(job_.scenario.training.dtype)));
+    builder_.compute(c, Phase::kGpuUpdate, 0, time, {builder_.last_reduced(c)});
+  }
+
+  TaskId update_on_cpu(std::size_t c, double elements, std::initializer_list<TaskId> after) {
+    const RankClass& rank = builder_.cluster().classes[c];
+    const TaskId scaled = builder_.add(rank.cpu_accumulate, part(cpu_.scale, elements),
+                                       builder_.label(Phase::kCpuUpdate, 0), after);
+    const TaskId updated = builder_.add(rank.cpu_update, part(cpu_.update, elements),
+                                        builder_.label(Phase::kCpuUpdate, 1), {scaled});
+    return builder_.add(rank.cpu_accumulate, part(cpu_.cast, elements),
+                        builder_.label(Phase::kCpuUpdate, 2), {updated});
+  }
+
+  TaskId nvme(std::size_t c, NvmeAccess access, double bytes, std::initializer_list<TaskId> after) {
+    const RankClass& rank = builder_.cluster().classes[c];
+    const bool reads = access == NvmeAccess::kRead;
+    const Seconds time = nvme_time(*job_.scenario.hardware.nvme, access, Bytes(bytes));
+    return builder_.add(reads ? rank.nvme_read : rank.nvme_write, to_picoseconds(time),
+                        builder_.label(reads ? Phase::kNvmeRead : Phase::kNvmeWrite, 0, bytes),
+                        after);
+  }
+
+  const Job& job_;
+  ProgramBuilder& builder_;
+  const DeepSpeedCpu& cpu_;
+  Variant variant_;
+  SubGroups groups_;
+  DeepSpeedStep step_;
+  std::vector<After> ready_;
+};
+
+class Stage3Schedule : public Schedule {
+ public:
+  explicit Stage3Schedule(Variant variant) : variant_(variant) {}
+
+  [[nodiscard]] std::vector<WindowShape> windows(const Job& job,
+                                                 std::int64_t steps) const override {
+    return accumulation_windows(job, steps);
+  }
+  [[nodiscard]] ClosedForm closed_form(const Job& job) const override {
+    const double p = sub_groups(job).cpu_elements();
+    const double b = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+    const auto g = static_cast<double>(job.deepspeed.gradient_accumulation_steps);
+    return {(b + 4 / g) * p, (b + b / g) * p, {0, job.deepspeed.gradient_accumulation_steps - 1}};
+  }
+  [[nodiscard]] Program build(const Job& job, std::span<const WindowShape> shapes) const override {
+    const auto cores = static_cast<double>(job.scenario.hardware.host.cores);
+    const double worker = variant_ == Variant::kSuperOffload ? job.deepspeed.cpuadam_cores_perc : 1;
+    const DeepSpeedCpu cpu = deepspeed_cpu(job, cores, worker * cores, false);
+    ProgramBuilder builder(job, plan_step(job), make_cluster(job.scenario, cpu.rates),
+                           GradientReduction::kReduceScatterBuckets);
+    deepspeed_gpu_memory(job, builder);
+    Stage3Emitter emitter(job, builder, cpu, variant_);
+    emitter.resident_memory();
+    for (const WindowShape& shape : shapes) emitter.emit(shape);
+    return builder.finish();
+  }
+
+ private:
+  Variant variant_;
+};
+
+class TwinFlow final : public Stage3Schedule {
+ public:
+  TwinFlow() : Stage3Schedule(Variant::kTwinFlow) {}
+  [[nodiscard]] std::string_view name() const override { return "deepspeed-twin-flow"; }
+  [[nodiscard]] std::string_view summary() const override {
+    return "ZeRO-3 with part of the optimizer on the GPU (offload_optimizer.ratio)";
+  }
+  [[nodiscard]] std::string_view source() const override {
+    return "deepspeed/runtime/zero/stage3.py, blog deepspeed-offloadpp";
+  }
+  void check(const Job& job) const override { check_stage3(job, name()); }
+};
+
+class Infinity final : public Stage3Schedule {
+ public:
+  Infinity() : Stage3Schedule(Variant::kInfinity) {}
+  [[nodiscard]] std::string_view name() const override { return "deepspeed-zero-infinity"; }
+  [[nodiscard]] std::string_view summary() const override {
+    return "ZeRO-3 with the optimizer on NVMe, swapped by sub-groups";
+  }
+  [[nodiscard]] std::string_view source() const override {
+    return "deepspeed/runtime/zero/stage3.py, runtime/swap_tensor";
+  }
+  void check(const Job& job) const override {
+    check_stage3(job, name());
+    if (job.scenario.hardware.nvme) return;
+    throw Error(ErrorKind::kInput, fmt::format("schedule \"{}\": profile {} has no nvme block",
+                                               name(), job.scenario.hardware.name));
+  }
+};
+
+class SuperOffload final : public Stage3Schedule {
+ public:
+  SuperOffload() : Stage3Schedule(Variant::kSuperOffload) {}
+  [[nodiscard]] std::string_view name() const override { return "deepspeed-super-offload"; }
+  [[nodiscard]] std::string_view summary() const override {
+    return "ZeRO-3, CPU update of sub-groups during backward if gradient_clipping is 0";
+  }
+  [[nodiscard]] std::string_view source() const override {
+    return "deepspeed/runtime/superoffload; Lian et al. 2025 (arXiv 2509.21271)";
+  }
+  void check(const Job& job) const override { check_stage3(job, name()); }
+};
+
+}  // namespace
+
+std::unique_ptr<const Schedule> make_deepspeed_super_offload() {
+  return std::make_unique<SuperOffload>();
+}
+std::unique_ptr<const Schedule> make_deepspeed_twin_flow() {
+  return std::make_unique<TwinFlow>();
+}
+std::unique_ptr<const Schedule> make_deepspeed_zero_infinity() {
+  return std::make_unique<Infinity>();
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,350 @@
+/// Broken DeepSpeed configurations, and what the linter finds in each.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "sim/deepspeed/lint.h"
+
+namespace zenflow::testing {
+
+using sim::LaunchTarget;
+
+// Stage 2 with ZenFlow, nothing to complain of. Tests replace one text by another.
+inline const std::string kZenFlow = R"({
+  "train_micro_batch_size_per_gpu": 4,
+  "gradient_accumulation_steps": 1,
+  "bf16": {"enabled": true},
+  "gradient_clipping": 1.0,
+  "optimizer": {
+    "type": "AdamW",
+    "params": {"lr": 1e-5, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}
+  },
+  "zero_optimization": {
+    "stage": 2,
+    "overlap_comm": true,
+    "reduce_bucket_size": 200000000,
+    "offload_optimizer": {"device": "cpu", "pin_memory": true},
+    "zenflow": {
+      "topk_ratio": 0.1,
+      "select_strategy": "step",
+      "select_interval": 64,
+      "update_interval": 4,
+      "full_warm_up_rounds": 4,
+      "overlap_step": true,
+      "pt_reserved_cores_perc": 0.25
+    }
+  }
+}
+)";
+
+// Offload without ZenFlow.
+inline const std::string kPlain = R"({
+  "train_micro_batch_size_per_gpu": 4,
+  "bf16": {"enabled": true},
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}},
+  "zero_optimization": {
+    "stage": 2,
+    "overlap_comm": true,
+    "offload_optimizer": {"device": "cpu", "pin_memory": true}
+  }
+}
+)";
+
+inline std::string with(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+struct Case {
+  std::string base = kZenFlow;
+  std::string from{};
+  std::string to{};
+  std::string expected{};  ///< "ZF034 16:26", in the order of the file
+  std::string version = "0.19.8";
+  LaunchTarget target = LaunchTarget::kDeepSpeed;
+  std::int64_t world_size = 0;
+  std::int64_t cores = 0;
+};
+
+inline constexpr LaunchTarget kHf = LaunchTarget::kHf;
+inline constexpr LaunchTarget kAccelerate = LaunchTarget::kAccelerate;
+
+inline std::vector<Case> structure_cases() {
+  return {
+      {.from = "{\n", .to = "{ // why\n", .expected = "ZF001 1:3"},
+      {.from = "\"stage\"", .to = "\"stag\": 1, \"stage\"", .expected = "ZF002 11:5"},
+      {.from = "topk_ratio\": 0.1", .to = "topk_rati\": 0.1", .expected = "ZF002 16:7"},
+      {.from = "{\"enabled\": true}",
+       .to = "{\"enabled\": true, \"auto_cast\": true}",
+       .expected = "ZF002 4:29"},
+      {.from = "\"stage\"", .to = "\"mics_shard_size\": 2, \"stage\"", .expected = "ZF003 11:5"},
+      {.base = kPlain,
+       .from = "\"stage\"",
+       .to = "\"parameter_alignment\": true, \"stage\"",
+       .expected = "ZF003 6:5",
+       .version = "0.19.6"},
+      {.from = "{\n", .to = "{\"nebula\": {\"enabled\": false},\n", .expected = "ZF004 1:12"},
+      {.from = "\"overlap_comm\": true",
+       .to = "\"overlap_comm\": \"maybe\"",
+       .expected = "ZF005 12:21, ZF069 12:21"},
+      {.from = "{\"enabled\": true}",
+       .to = "{\"enabled\": null}",
+       .expected = "ZF074 4:11, ZF005 4:23"},
+      {.from = "\"update_interval\": 4",
+       .to = "\"update_interval\": \"4\"",
+       .expected = "ZF005 19:26"},
+      {.from = "\"full_warm_up_rounds\": 4",
+       .to = "\"full_warm_up_rounds\": \"4\"",
+       .expected = "ZF006 20:30"},
+      {.from = "\"overlap_comm\": true", .to = "\"overlap_comm\": 1", .expected = "ZF006 12:21"},
+      {.from = "\"stage\": 2", .to = "\"stage\": 4", .expected = "ZF007 11:14"},
+      {.from = "\"topk_ratio\": 0.1", .to = "\"topk_ratio\": 1.0", .expected = "ZF007 16:21"},
+      {.from = "\"update_interval\": 4", .to = "\"update_interval\": 0", .expected = "ZF007 19:26"},
+      {.from = "\"step\"", .to = "\"custom\"", .expected = "ZF008 17:26, ZF041 17:26"},
+      {.from = "\"zero_optimization\"", .to = "\"zero_optimisation\"", .expected = "ZF009 10:3"},
+      {.from = "{\n", .to = "{\"my_own_tool\": 1,\n", .expected = "ZF010 1:2"},
+      {.base = kPlain,
+       .from = "{\n",
+       .to = "{\"gradient_allreduce_op\": \"sum\",\n",
+       .expected = "ZF010 1:2",
+       .version = "0.19.5"},
+      {.from = "{\n", .to = "{\"zenflow\": {},\n", .expected = "ZF011 1:2"},
+      {.base = kPlain,
+       .from = "\"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": true}",
+       .to = "\"cpu_offload\": true",
+       .expected = "ZF012 8:20"},
+      {.from = "\"stage\"", .to = "\"legacy_stage1\": true, \"stage\"", .expected = "ZF013 11:22"},
+  };
+}
+
+inline std::vector<Case> zenflow_cases() {
+  const std::string zero = "\"stage\": 2";
+  const std::string device = "\"device\": \"cpu\", \"pin_memory\": true";
+  return {
+      {.from = "",
+       .to = "",
+       .expected = "ZF039 1:1, ZF020 15:16, ZF047 15:16",
+       .version = "0.19.0"},
+      {.from = zero, .to = "\"stage\": 0", .expected = "ZF021 11:14, ZF067 14:26"},
+      {.from = zero,
+       .to = "\"stage\": 3",
+       .expected = "ZF039 1:1, ZF022 11:14, ZF047 15:16",
+       .version = "0.18.0"},
+      {.from = "\"device\": \"cpu\"", .to = "\"device\": \"none\"", .expected = "ZF023 14:37"},
+      {.from = "{\n", .to = "{\"gradient_allreduce_op\": \"sum\",\n", .expected = "ZF024 1:27"},
+      {.from = "\"optimizer\"", .to = "\"my_optimizer_\"", .expected = "ZF025 1:1, ZF010 6:3"},
+      {.from = "\"AdamW\"", .to = "\"Lion\"", .expected = "ZF026 7:13"},
+      {.from = "\"lr\": 1e-5",
+       .to = "\"torch_adam\": true, \"lr\": 1e-5",
+       .expected = "ZF026 8:30"},
+      {.from = "\"lr\": 1e-5",
+       .to = "\"adam_w_mode\": true, \"lr\": 1e-5",
+       .expected = "ZF027 8:16"},
+      {.from = device + "}", .to = device + ", \"ratio\": 0.5}", .expected = "ZF060 14:73"},
+      {.from = "{\"enabled\": true}",
+       .to = "{\"enabled\": true, \"bf16_master_weights_and_grads\": true}",
+       .expected = "ZF029 4:62"},
+      {.from = device, .to = device + ", \"super_offload\": true", .expected = "ZF030 14:81"},
+      {.from = zero, .to = zero + ", \"reduce_scatter\": false", .expected = "ZF031 11:35"},
+      {.from = "\"step\"", .to = "\"auto\"", .expected = "ZF034 18:26"},
+      {.from = "64", .to = "\"auto\"", .expected = "ZF035 18:26"},
+      {.from = "64", .to = "2", .expected = "ZF036 18:26"},
+      {.from = "\"update_interval\": 4",
+       .to = "\"update_interval\": \"auto\"",
+       .expected = "ZF037 19:26"},
+      {.from = "\"update_interval\": 4",
+       .to = "\"update_interval\": 0",
+       .expected = "ZF039 1:1, ZF047 15:16, ZF038 19:26",
+       .version = "0.18.2"},
+      {.from = zero, .to = zero + ", \"compute_grad_norm\": false", .expected = "ZF040 11:38"},
+  };
+}
+
+inline std::vector<Case> behaviour_cases() {
+  return {
+      {.from = "64", .to = "0", .expected = "ZF041 18:26"},
+      {.from = "\"select_strategy\": \"step\",\n      \"select_interval\": 64,\n",
+       .to = "",
+       .expected = "ZF041 15:5"},
+      {.from = "64", .to = "10", .expected = "ZF042 18:26"},
+      {.from = "\"full_warm_up_rounds\": 4",
+       .to = "\"full_warm_up_rounds\": 2",
+       .expected = "ZF042 20:30"},
+      {.from = "\"full_warm_up_rounds\": 4",
+       .to = "\"full_warm_up_rounds\": 0",
+       .expected = "ZF043 20:30"},
+      {.from = "\"topk_ratio\"",
+       .to = "\"steps_per_epoch\": 9, \"topk_ratio\"",
+       .expected = "ZF044 16:26"},
+      {.from = "\"gradient_accumulation_steps\": 1",
+       .to = "\"gradient_accumulation_steps\": 8",
+       .expected = "ZF045 3:34"},
+      {.from = "{\n",
+       .to = "{\"managed_gradient_accumulation\": false,\n",
+       .expected = "ZF046 1:35"},
+      {.from = "", .to = "", .expected = "ZF047 15:16", .version = "0.19.7"},
+      {.from = "\"update_interval\": 4", .to = "\"update_interval\": 2", .expected = "ZF048 19:26"},
+      {.from = "\"topk_ratio\": 0.1",
+       .to = "\"topk_ratio\": 0.001",
+       .expected = "ZF047 15:16, ZF049 16:21",
+       .version = "0.19.5"},
+      {.from = "\"full_warm_up_rounds\": 4,\n      \"overlap_step\": true",
+       .to = "\"full_warm_up_rounds\": -4,\n      \"overlap_step\": false",
+       .expected = "ZF050 20:30"},
+      {.from = "{\n",
+       .to = "{\"scheduler\": {\"type\": \"WarmupLR\"},\n",
+       .expected = "ZF051 1:15"},
+  };
+}
+
+inline std::vector<Case> offload_cases() {
+  const std::string device = "\"device\": \"cpu\", \"pin_memory\": true";
+  const std::string zero = "\"stage\": 2";
+  const std::string nvme = "\"device\": \"nvme\", \"pin_memory\": true";
+  return {
+      {.base = kPlain, .from = device, .to = device + ", \"ratio\": 0.5", .expected = "ZF060 8:73"},
+      {.base = with(kPlain, zero, "\"stage\": 3"),
+       .from = device,
+       .to = device + ", \"ratio\": 0.5",
+       .expected = "ZF061 8:73"},
+      {.base = kPlain,
+       .from = device,
+       .to = device + ", \"super_offload\": true",
+       .expected = "ZF062 8:81"},
+      {.base = with(kPlain, zero, "\"stage\": 3"),
+       .from = device,
+       .to = device + ", \"super_offload\": true",
+       .expected = "ZF063 1:1"},
+      {.base = with(kPlain, zero, "\"stage\": 3"),
+       .from = device,
+       .to = nvme,
+       .expected = "ZF064 8:5"},
+      {.base = kPlain, .from = device, .to = nvme, .expected = "ZF065 8:37"},
+      {.base = kPlain,
+       .from = zero,
+       .to = zero + ", \"offload_param\": {\"device\": \"cpu\"}",
+       .expected = "ZF066 6:34"},
+      {.base = kPlain, .from = zero, .to = "\"stage\": 0", .expected = "ZF067 8:26"},
+      {.base = kPlain, .from = "true}\n  }", .to = "false}\n  }", .expected = "ZF068 8:58"},
+      {.base = kPlain,
+       .from = ", \"pin_memory\": true",
+       .to = "",
+       .expected = "ZF068 8:5",
+       .version = "0.19.4"},
+      {.base = kPlain, .from = "\"overlap_comm\": true,\n", .to = "", .expected = "ZF069 5:3"},
+      {.base = with(kPlain, zero, "\"stage\": 3"),
+       .from = device,
+       .to = nvme + ", \"nvme_path\": \"/nvme\", \"buffer_count\": 3",
+       .expected = "ZF070 8:103"},
+      {.base = kPlain,
+       .from = zero,
+       .to = zero + ", \"allgather_bucket_size\": 5",
+       .expected = "ZF071 6:42"},
+      {.base = kPlain,
+       .from = "\"lr\"",
+       .to = "\"max_grad_norm\": 1, \"lr\"",
+       .expected = "ZF072 4:62"},
+      {.base = kPlain,
+       .from = "\"bf16\"",
+       .to = "\"fp16\": {\"enabled\": true}, \"bf16\"",
+       .expected = "ZF073 3:23"},
+      {.base = kPlain,
+       .from = "\"enabled\": true",
+       .to = "\"enabled\": false",
+       .expected = "ZF074 3:11"},
+      {.base = kPlain,
+       .from = "\"bf16\"",
+       .to = "\"bfloat16\": {\"enabled\": true}, \"bf16\"",
+       .expected = "ZF075 3:15"},
+      {.base = kPlain,
+       .from = "\"enabled\": true",
+       .to = "\"enabled\": true, \"bf16_optimizer_states\": true",
+       .expected = "ZF076 3:54"},
+      {.base = with(kPlain, "bf16", "fp16"),
+       .from = "\"enabled\": true",
+       .to = "\"enabled\": true, \"min_loss_scale\": 0",
+       .expected = "ZF077 3:47"},
+      {.from = "0.25", .to = "1.0", .expected = "ZF078 22:33"},
+      {.from = "", .to = "", .expected = "ZF079 14:37, ZF078 22:33", .cores = 4},
+      {.base = kPlain, .expected = "ZF079 8:37", .cores = 64},
+  };
+}
+
+inline std::vector<Case> batch_cases() {
+  const std::string micro = "\"train_micro_batch_size_per_gpu\": 4,";
+  return {
+      {.base = kPlain, .from = micro, .to = "", .expected = "ZF090 1:1"},
+      {.base = kPlain, .from = ": 4,", .to = ": 0,", .expected = "ZF091 2:37"},
+      {.base = kPlain, .from = ": 4,", .to = ": \"4\",", .expected = "ZF091 2:37"},
+      {.base = kPlain,
+       .from = micro,
+       .to = micro + " \"train_batch_size\": 8,",
+       .expected = "ZF092 2:60",
+       .world_size = 4},
+      {.base = kPlain,
+       .from = micro,
+       .to = micro + " \"train_batch_size\": 8,",
+       .expected = "",
+       .world_size = 2},
+      {.base = kPlain,
+       .from = micro,
+       .to = micro + " \"train_batch_size\": 6,",
+       .expected = "ZF093 2:60"},
+      {.base = kPlain,
+       .from = micro,
+       .to = micro +
+             " \"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": 0}},",
+       .expected = "ZF094 2:105"},
+      {.base = kPlain,
+       .from = micro,
+       .to = micro +
+             " \"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": 0}},",
+       .expected = "",
+       .version = "0.19.2"},
+  };
+}
+
+inline std::vector<Case> launcher_cases() {
+  const std::string bucket = "\"reduce_bucket_size\": 200000000";
+  const std::string gas = "\"gradient_accumulation_steps\": 1";
+  const std::string four = with(kZenFlow, gas, "\"gradient_accumulation_steps\": 4");
+  return {
+      {.from = bucket, .to = "\"reduce_bucket_size\": \"auto\"", .expected = "ZF100 13:27"},
+      {.from = ": 4,", .to = ": \"auto\",", .expected = "ZF101 2:37"},
+      {.from = "\"lr\": 1e-5", .to = "\"lr\": \"auto\"", .expected = "ZF101 8:22"},
+      {.base = four,
+       .from = "\"eps\": 1e-8",
+       .to = "\"eps\": \"auto\"",
+       .expected = "ZF102 8:57",
+       .target = kAccelerate},
+      {.base = four,
+       .from = "\"eps\": 1e-8",
+       .to = "\"eps\": \"auto\"",
+       .expected = "",
+       .target = kHf},
+      {.base = four,
+       .from = "\"topk_ratio\": 0.1",
+       .to = "\"topk_ratio\": \"auto\"",
+       .expected = "ZF102 16:21",
+       .target = kHf},
+      {.base = R"({"train_batch_size": 8})", .expected = "ZF103 1:1", .target = kAccelerate},
+      {.expected = "ZF104 3:34", .target = kHf},
+      {.base = four, .from = "{\n", .to = "{ # c\n", .expected = "ZF001 1:3", .target = kHf},
+  };
+}
+
+inline std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const auto& topic : {structure_cases(), zenflow_cases(), behaviour_cases(), offload_cases(),
+                            batch_cases(), launcher_cases()}) {
+    cases.insert(cases.end(), topic.begin(), topic.end());
+  }
+  return cases;
+}
+
+}  // namespace zenflow::testing
