@@ -57,4 +57,7 @@ foreach(scenario IN LISTS scenarios)
   set_tests_properties(golden/${scenario} PROPERTIES LABELS golden TIMEOUT 120)
   list(APPEND golden_updates COMMAND ${golden} -DUPDATE=ON ${script})
 endforeach()
+add_test(NAME golden/readme COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:zenflow-sim>
+         -DSOURCE=${PROJECT_SOURCE_DIR} -P ${CMAKE_CURRENT_SOURCE_DIR}/golden/readme.cmake)
+set_tests_properties(golden/readme PROPERTIES LABELS golden TIMEOUT 60)
 add_custom_target(update-goldens ${golden_updates} DEPENDS zenflow-sim VERBATIM)

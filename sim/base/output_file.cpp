@@ -45,6 +45,15 @@ std::string gzip(const fs::path& path, std::string_view content) {
 
 void check_output(const fs::path& path, bool overwrite) {
   std::error_code ignored;
+  const std::string name = path.filename().string();
+  if (name.empty() || name == "." || name == "..") {
+    fail(ErrorKind::kInput, "\"" + path.generic_string() + "\"", "is not the name of a file");
+  }
+  // Renaming over a device, a pipe or a link would replace it by a file.
+  const fs::file_status status = fs::symlink_status(path, ignored);
+  if (fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status)) {
+    fail(ErrorKind::kInput, path, "is there and is not a regular file");
+  }
   if (fs::is_directory(path, ignored)) fail(ErrorKind::kInput, path, "is a directory");
   if (!overwrite && fs::exists(path, ignored)) {
     fail(ErrorKind::kInput, path, "exists already; give -f to overwrite it");
@@ -74,7 +83,17 @@ void write_output(const fs::path& path, std::string_view content, bool overwrite
     fs::remove(temporary, error);
     fail(ErrorKind::kRuntime, path, "cannot write: " + reason);
   }
-  fs::rename(temporary, path, error);
+  if (overwrite) {
+    fs::rename(temporary, path, error);
+  } else {
+    // A link fails if the name has come to exist meanwhile; a rename would replace it.
+    fs::create_hard_link(temporary, path, error);
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    if (error == std::errc::file_exists) {
+      fail(ErrorKind::kInput, path, "exists already; give -f to overwrite it");
+    }
+  }
   if (error) {
     std::error_code ignored;
     fs::remove(temporary, ignored);

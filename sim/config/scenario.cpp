@@ -211,6 +211,15 @@ bool names_a_file(std::string_view override_path) {
   return override_path == "hardware" || override_path == "model" || override_path == "deepspeed";
 }
 
+/// "model.hidden_size" is a key of the model's config.json.
+static std::string in_tree(const std::string& path) {
+  constexpr std::string_view kModel = "model.";
+  if (!path.starts_with(kModel) || path.starts_with("model.config.") || path == "model.name") {
+    return path;
+  }
+  return "model.config." + path.substr(kModel.size());
+}
+
 bool Scenario::is_overridden(std::string_view path) const {
   return std::find(overridden.begin(), overridden.end(), path) != overridden.end();
 }
@@ -237,7 +246,7 @@ ScenarioTree load_scenario_tree(const fs::path& path, const LoadOptions& options
 
 Scenario read_scenario(ScenarioTree tree, const std::vector<Override>& overrides) {
   for (const Override& change : overrides) {
-    if (!names_a_file(change.path)) set_path(tree.root, change.path, change.value);
+    if (!names_a_file(change.path)) set_path(tree.root, in_tree(change.path), change.value);
   }
   MapReader root(tree.root, "");
   Scenario scenario;

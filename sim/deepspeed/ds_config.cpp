@@ -13,7 +13,7 @@ namespace zenflow::sim {
 namespace {
 
 constexpr std::int64_t kManyElements = std::int64_t{1} << 40;
-constexpr std::int64_t kManySteps = 1'000'000;
+constexpr std::int64_t kManySteps = 100'000;
 
 // Keys that DeepSpeed accepts at the top of the file but that do not change how a step runs.
 constexpr std::array<std::string_view, 46> kOtherTopLevelKeys = {
@@ -65,7 +65,7 @@ constexpr std::array<std::string_view, 46> kOtherTopLevelKeys = {
     "torch_autocast"};
 
 // Fields of zero_optimization that are read elsewhere or do not change the published schedules.
-constexpr std::array<std::string_view, 38> kOtherZeroKeys = {
+constexpr std::array<std::string_view, 45> kOtherZeroKeys = {
     "contiguous_gradients",
     "reduce_scatter",
     "use_multi_rank_bucket_allreduce",
@@ -103,7 +103,14 @@ constexpr std::array<std::string_view, 38> kOtherZeroKeys = {
     "mics_hierarchical_params_gather",
     "memory_efficient_linear",
     "pipeline_loading_checkpoint",
-    "override_module_apply"};
+    "override_module_apply",
+    "leaf_module",
+    "log_trace_cache_warnings",
+    "enable_sanity_checks",
+    "allgather_sequential",
+    "save_muon_momentum_buffer_in_memory",
+    "compute_grad_norm",
+    "parameter_alignment"};
 
 constexpr std::array<std::string_view, 9> kZenFlowKeys = {
     "topk_ratio", "update_interval", "select_interval",     "select_strategy",       "overlap_step",
@@ -192,9 +199,8 @@ OffloadBlock read_offload(MapReader map) {
   block.ratio = share(map, "ratio", block.ratio);
   block.super_offload = boolean(map, "super_offload", block.super_offload);
   block.cpuadam_cores_perc = share(map, "cpuadam_cores_perc", block.cpuadam_cores_perc);
-  const bool pipeline = boolean(map, "pipeline", false);
-  block.pipeline_read = boolean(map, "pipeline_read", pipeline);
-  block.pipeline_write = boolean(map, "pipeline_write", pipeline);
+  block.pipeline_read = boolean(map, "pipeline_read", false);
+  block.pipeline_write = boolean(map, "pipeline_write", false);
   block.buffer_count = integer(map, "buffer_count", block.buffer_count, 0, kManySteps);
   for (const char* key : {"nvme_path", "buffer_size", "max_in_cpu", "fast_init"}) {
     map.ignore(key);
@@ -290,7 +296,9 @@ DeepSpeedConfig read_deepspeed_config(const Node& root) {
   if (const auto clipping = set_value(map, "gradient_clipping")) {
     config.gradient_clipping = clipping->number(0, 1e30);
   }
-  config.gradient_accumulation_steps = positive("gradient_accumulation_steps").value_or(1);
+  if (const auto accumulation = set_value(map, "gradient_accumulation_steps")) {
+    config.gradient_accumulation_steps = accumulation->integer(1, kManySteps);
+  }
   if (const auto zero = map.optional_map("zero_optimization")) read_zero(*zero, config);
   const bool bf16 = read_precision(map, "bf16");
   const bool bfloat16 = read_precision(map, "bfloat16");

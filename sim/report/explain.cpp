@@ -78,11 +78,16 @@ struct Facts {
   const Schedule& schedule;
   const SimulationResult& result;
   double update = 0;  ///< CPU optimizer time of one window, picoseconds
-  double window = 0;  ///< GPU and copy time of one window without waiting for the CPU
+  double window = 0;  ///< GPU time of one window
 };
 
 double stall(const SimulationResult& result, StallCause cause) {
   return result.stall_by_cause[static_cast<std::size_t>(cause)];
+}
+
+/// Whether the GPU no longer waits for the CPU optimizer, by update_interval auto's rule.
+bool cpu_keeps_up(const SimulationResult& result) {
+  return stall(result, StallCause::kCpuUpdate) <= 0.005 * result.step_time;
 }
 
 std::string advice_on_interval(const Facts& facts) {
@@ -90,37 +95,65 @@ std::string advice_on_interval(const Facts& facts) {
     const Job job = with_update_interval(facts.job, interval);
     if (facts.schedule.closed_form(job).staleness_steps.max > job.scenario.max_staleness) break;
     const SimulationResult tried = simulate_schedule(job, facts.schedule);
-    if (stall(tried, StallCause::kCpuUpdate) <= 0.005 * tried.step_time) {
+    if (cpu_keeps_up(tried)) {
       return fmt::format("raise update_interval to {} (step {}, staleness up to {})", interval,
                          format_seconds(tried.step_time), tried.staleness.max);
     }
   }
-  return fmt::format("no update_interval within {} steps of staleness hides it",
+  return fmt::format("raising update_interval does not hide it within {} steps of staleness",
                      facts.job.scenario.max_staleness);
 }
 
+/// By how much the optimizer's memory bandwidth, and DRAM's with it, has to grow: tried in
+/// tenths, since what follows the update (the upload) has to fit the window too.
+std::string advice_on_bandwidth(const Facts& facts) {
+  constexpr int kMost = 100;
+  for (int tenths = 11; tenths <= kMost; ++tenths) {
+    const double factor = tenths / 10.0;
+    Job faster = facts.job;
+    faster.scenario.hardware =
+        scaled(scaled(facts.job.scenario.hardware, Resource::kCpuOptimizer, factor),
+               Resource::kDram, factor);
+    if (cpu_keeps_up(simulate_schedule(faster, facts.schedule))) {
+      return fmt::format("give the optimizer {:.1f} times the memory bandwidth", factor);
+    }
+  }
+  return "ten times the optimizer's memory bandwidth would not hide it either";
+}
+
 std::string explain_cpu_with_zenflow(const Facts& facts) {
-  const double factor = std::ceil(10 * facts.update / facts.window) / 10;
-  return fmt::format(
-      "the CPU optimizer needs {} for a {} window of {} steps: {}, or give it {:.1f} times the "
-      "memory bandwidth",
-      format_seconds(facts.update), format_seconds(facts.window), *facts.result.update_interval,
-      advice_on_interval(facts), factor);
+  return fmt::format("the CPU optimizer needs {} for a {} window of {} steps: {}, or {}",
+                     format_seconds(facts.update), format_seconds(facts.window),
+                     *facts.result.update_interval, advice_on_interval(facts),
+                     advice_on_bandwidth(facts));
 }
 
 std::string explain_cpu(const Facts& facts) {
   std::string sentence = fmt::format("the GPU waits {} of every {} step for the CPU optimizer",
                                      format_seconds(stall(facts.result, StallCause::kCpuUpdate)),
                                      format_seconds(facts.result.step_time));
-  if (facts.job.deepspeed.zenflow && facts.schedule.name() != "zenflow") {
-    const SimulationResult other = simulate_schedule(facts.job, find_schedule("zenflow"));
+  // What DeepSpeed would take is said by its own schedule, not by the paper's.
+  const bool deepspeed = facts.schedule.name().starts_with("deepspeed-");
+  const Schedule& zenflow = find_schedule(deepspeed ? "deepspeed-zenflow" : "zenflow");
+  if (facts.job.deepspeed.zenflow) {
+    const SimulationResult other = simulate_schedule(facts.job, zenflow);
     sentence +=
-        fmt::format(": schedule zenflow (topk_ratio {}, update_interval {}) takes {}",
+        fmt::format(": schedule {} (topk_ratio {}, update_interval {}) takes {}", zenflow.name(),
                     *other.topk_ratio, *other.update_interval, format_seconds(other.step_time));
   } else {
-    sentence += ": overlap it with the GPU (schedule zenflow)";
+    sentence += fmt::format(": overlap it with the GPU (schedule {})", zenflow.name());
   }
   return sentence + ", or give the CPU more memory bandwidth and cores";
+}
+
+/// Whether a larger topk_ratio leaves less to copy; not in DeepSpeed's implementation.
+bool topk_ratio_saves_traffic(const Facts& facts) {
+  if (!facts.job.deepspeed.zenflow) return false;
+  Job more = facts.job;
+  double& ratio = more.deepspeed.zenflow->topk_ratio;
+  ratio = (1 + ratio) / 2;
+  return facts.schedule.closed_form(more).d2h_bytes_per_step <
+         facts.schedule.closed_form(facts.job).d2h_bytes_per_step;
 }
 
 std::string explain_copies(const Facts& facts, StallCause cause) {
@@ -131,7 +164,7 @@ std::string explain_copies(const Facts& facts, StallCause cause) {
       "one that fewer GPUs share",
       down ? "device-to-host" : "host-to-device", format_seconds(stall(facts.result, cause)),
       format_seconds(facts.result.step_time), format_gib(bytes));
-  if (facts.result.topk_ratio) sentence += ", raise topk_ratio";
+  if (topk_ratio_saves_traffic(facts)) sentence += ", raise topk_ratio";
   return sentence + ", or a larger micro batch";
 }
 
@@ -255,9 +288,8 @@ Explanation explain(const Job& job, const Schedule& schedule) {
   std::stable_sort(explanation.what_if.begin(), explanation.what_if.end(),
                    [](const WhatIf& a, const WhatIf& b) { return a.step_time < b.step_time; });
   const double steps = static_cast<double>(explanation.result.step_times.size());
-  const double waits = stall(explanation.result, StallCause::kCpuUpdate);
   const Facts facts{fixed, schedule, explanation.result, update_time(run),
-                    steps * (explanation.result.step_time - waits)};
+                    steps * explanation.result.compute};
   explanation.bound = bound_sentence(facts);
   return explanation;
 }

@@ -86,6 +86,14 @@ Json result(const SimulationResult& one) {
 
 }  // namespace
 
+std::string json_milliseconds(double picoseconds) {
+  return Json(milliseconds(picoseconds)).dump();
+}
+
+std::string json_number(double value) {
+  return Json(rounded(value)).dump();
+}
+
 std::string result_json(const Job& job, const std::vector<SimulationResult>& results,
                         const std::string& version) {
   const Scenario& scenario = job.scenario;

@@ -13,4 +13,8 @@ namespace zenflow::sim {
 [[nodiscard]] std::string result_json(const Job& job, const std::vector<SimulationResult>& results,
                                       const std::string& version);
 
+/// A time, and a plain number, as they stand in the document.
+[[nodiscard]] std::string json_milliseconds(double picoseconds);
+[[nodiscard]] std::string json_number(double value);
+
 }  // namespace zenflow::sim

@@ -160,7 +160,7 @@ class TimelineBuilder {
 }  // namespace
 
 std::string task_name(const Job& job, const TaskLabel& label) {
-  const bool pinned = job.deepspeed.pin_memory;
+  const bool pinned = !label.pageable;
   switch (label.phase) {
     case Phase::kForward:
     case Phase::kBackward:
@@ -180,8 +180,11 @@ std::string task_name(const Job& job, const TaskLabel& label) {
       return fmt::format("{} bucket {}", to_string(label.phase), label.index);
     case Phase::kSelect:
       return label.index == 0 ? "select column norms" : "select top-k";
+    case Phase::kBroadcast:
+    case Phase::kCpuScale:
+    case Phase::kCpuCast:
     case Phase::kGpuUpdate:
-      return "gpu_update";
+      return to_string(label.phase);
   }
   return "";
 }

@@ -134,8 +134,8 @@ SimulationResult average(const Job& job, const RunPlan& plan, const ShortenedRun
   result.h2d_bytes /= steps;
   result.measured_windows = static_cast<std::int64_t>(plan.measured_end - plan.measured_begin);
   const auto ranks = static_cast<double>(job.scenario.ranks());
-  const double model_bytes = static_cast<double>(job.scenario.model.parameters()) *
-                             static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+  // In 16-bit model sizes whatever the training type, so that scenarios compare.
+  const double model_bytes = 2 * static_cast<double>(job.scenario.model.parameters());
   result.model_sizes = ranks * (result.d2h_bytes + result.h2d_bytes) / model_bytes;
   return result;
 }
@@ -160,15 +160,24 @@ MemoryReport memory_report(const Job& job, const Program& program, const Executi
   return report;
 }
 
-/// Longest dependency chain between the starts of two windows, per step: from the first window
-/// averaged to the last that was built.
-double critical_path_per_step(const Program& program, std::size_t begin) {
-  const std::size_t end = program.windows.size() - 1;
+/// Longest dependency chain from a window's start to the next one's, averaged over the run: what a
+/// step would take with unlimited lanes and links. A window cannot be shorter than its chain.
+double critical_path_per_step(const RunPlan& plan, const ShortenedRun& shortened,
+                              const Program& program) {
+  std::vector<double> of_window(program.windows.size(), -1);
+  double total = 0;
   double steps = 0;
-  for (std::size_t i = begin; i < end; ++i) steps += program.shapes[i].steps;
-  const CriticalPath path =
-      critical_path(program.graph, program.windows[begin].marker, program.windows[end].marker);
-  return static_cast<double>(path.length.count) / steps;
+  for (std::size_t i = plan.measured_begin; i < plan.measured_end; ++i) {
+    const std::size_t shown = shortened.shown_by[i];
+    if (of_window[shown] < 0) {
+      const CriticalPath path = critical_path(program.graph, program.windows[shown].marker,
+                                              program.windows[shown + 1].marker);
+      of_window[shown] = static_cast<double>(path.length.count);
+    }
+    total += of_window[shown];
+    steps += plan.windows[i].steps;
+  }
+  return total / steps;
 }
 
 SimulationResult simulate_interval(const Job& job, const Schedule& schedule) {
@@ -188,9 +197,7 @@ SimulationResult simulate_interval(const Job& job, const Schedule& schedule) {
     result.staleness = schedule.closed_form(job).staleness_steps;
     result.memory = memory_report(job, program, execution);
     const std::size_t begin = shortened.shown_by[plan.measured_begin];
-    // Windows that select columns are rarer in the run than among those built, and may be
-    // longer than its mean; the run's own path is not.
-    result.critical_path = std::min(critical_path_per_step(program, begin), result.step_time);
+    result.critical_path = critical_path_per_step(plan, shortened, program);
     const TaskId measured_tasks = program.windows[begin + 1].first - program.windows[begin].first;
     result.tasks = std::int64_t{measured_tasks} / program.shapes[begin].steps;
     result.simulated_windows = static_cast<std::int64_t>(shortened.windows.size());

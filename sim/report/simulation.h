@@ -34,7 +34,7 @@ struct SimulationResult {
   StallTimes stall_by_cause{};
   double d2h_bytes = 0;  ///< over one GPU's host link
   double h2d_bytes = 0;
-  double model_sizes = 0;  ///< both directions, all GPUs, over the model in its training type
+  double model_sizes = 0;  ///< both directions, all GPUs, over the bf16 model
   double tokens_per_second = 0;
   double mfu = 0;
   Staleness staleness;

@@ -130,11 +130,11 @@ class Stage3Emitter {
   TaskId update_on_cpu(std::size_t c, double elements, std::initializer_list<TaskId> after) {
     const RankClass& rank = builder_.cluster().classes[c];
     const TaskId scaled = builder_.add(rank.cpu_accumulate, part(cpu_.scale, elements),
-                                       builder_.label(Phase::kCpuUpdate, 0), after);
+                                       builder_.label(Phase::kCpuScale, 0), after);
     const TaskId updated = builder_.add(rank.cpu_update, part(cpu_.update, elements),
-                                        builder_.label(Phase::kCpuUpdate, 1), {scaled});
+                                        builder_.label(Phase::kCpuUpdate, 0), {scaled});
     return builder_.add(rank.cpu_accumulate, part(cpu_.cast, elements),
-                        builder_.label(Phase::kCpuUpdate, 2), {updated});
+                        builder_.label(Phase::kCpuCast, 0), {updated});
   }
 
   TaskId nvme(std::size_t c, NvmeAccess access, double bytes, std::initializer_list<TaskId> after) {

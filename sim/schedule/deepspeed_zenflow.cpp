@@ -183,9 +183,8 @@ class Emitter {
     return up;
   }
 
-  TaskId cpu_task(LaneUse lane, Seconds time, std::int64_t index, std::span<const TaskId> after) {
-    return builder_.add(lane, to_picoseconds(time), builder_.label(Phase::kCpuUpdate, index),
-                        after);
+  TaskId cpu_task(LaneUse lane, Seconds time, Phase phase, std::span<const TaskId> after) {
+    return builder_.add(lane, to_picoseconds(time), builder_.label(phase, 0), after);
   }
 
   void blocking_boundary() {
@@ -193,9 +192,12 @@ class Emitter {
     const PerClass gradients = step_.gradients_ready();
     for (std::size_t c = 0; c < builder_.classes(); ++c) {
       const RankClass& rank = builder_.cluster().classes[c];
-      const TaskId scaled = cpu_task(rank.cpu_accumulate, blocking_.scale, 0, gradients);
-      const TaskId updated = cpu_task(rank.cpu_update, blocking_.update, 1, {{scaled}});
-      const TaskId cast = cpu_task(rank.cpu_accumulate, blocking_.cast, 2, {{updated}});
+      const TaskId scaled =
+          cpu_task(rank.cpu_accumulate, blocking_.scale, Phase::kCpuScale, gradients);
+      const TaskId updated =
+          cpu_task(rank.cpu_update, blocking_.update, Phase::kCpuUpdate, {{scaled}});
+      const TaskId cast =
+          cpu_task(rank.cpu_accumulate, blocking_.cast, Phase::kCpuCast, {{updated}});
       up.push_back(step_.weights_up(c, false, cast));
     }
     weights_arrive(up, up);
@@ -214,7 +216,7 @@ class Emitter {
       for (std::size_t c = 0; c < builder_.classes(); ++c) {
         const RankClass& rank = builder_.cluster().classes[c];
         const After before = {done[c], gradients[c]};
-        const TaskId cast = cpu_task(rank.cpu_accumulate, cpu_.cast, 2, before);
+        const TaskId cast = cpu_task(rank.cpu_accumulate, cpu_.cast, Phase::kCpuCast, before);
         up.push_back(step_.weights_up(c, true, cast));
       }
       host = up;
@@ -232,7 +234,7 @@ class Emitter {
       After after(gradients);
       after.push_back(host[c]);
       const RankClass& rank = builder_.cluster().classes[c];
-      scaled.push_back(cpu_task(rank.cpu_accumulate, cpu_.scale, 0, after));
+      scaled.push_back(cpu_task(rank.cpu_accumulate, cpu_.scale, Phase::kCpuScale, after));
     }
     return scaled;
   }
@@ -241,7 +243,7 @@ class Emitter {
     PerClass jobs;
     for (std::size_t c = 0; c < builder_.classes(); ++c) {
       const RankClass& rank = builder_.cluster().classes[c];
-      jobs.push_back(cpu_task(rank.cpu_update, cpu_.update, 1, {{ready[c]}}));
+      jobs.push_back(cpu_task(rank.cpu_update, cpu_.update, Phase::kCpuUpdate, {{ready[c]}}));
     }
     submitted_.push_back(jobs);
   }

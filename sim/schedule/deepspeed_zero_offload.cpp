@@ -82,11 +82,11 @@ class Emitter {
       // The norm of all gradients is known once every rank has its own.
       const TaskId scaled =
           builder_.add(rank.cpu_accumulate, to_picoseconds(cpu_.scale),
-                       builder_.label(Phase::kCpuUpdate, 0), std::span<const TaskId>(gradients));
+                       builder_.label(Phase::kCpuScale, 0), std::span<const TaskId>(gradients));
       const TaskId updated = builder_.add(rank.cpu_update, to_picoseconds(cpu_.update),
-                                          builder_.label(Phase::kCpuUpdate, 1), {scaled});
+                                          builder_.label(Phase::kCpuUpdate, 0), {scaled});
       const TaskId cast = builder_.add(rank.cpu_accumulate, to_picoseconds(cpu_.cast),
-                                       builder_.label(Phase::kCpuUpdate, 2), {updated});
+                                       builder_.label(Phase::kCpuCast, 0), {updated});
       up.push_back(step_.weights_up(c, false, cast));
     }
     const TaskId gathered = step_.gather_weights(up);

@@ -17,6 +17,7 @@ enum class Phase : std::uint8_t {
   kForward,
   kBackward,
   kSelect,         ///< column norms, their exchange, top-k
+  kBroadcast,      ///< gradients of selected columns
   kGpuUpdate,      ///< optimizer on the GPU
   kReduceScatter,  ///< gradients
   kAllReduce,      ///< gradients, ZeRO stage 0
@@ -25,6 +26,8 @@ enum class Phase : std::uint8_t {
   kH2D,
   kAccumulate,
   kCpuUpdate,
+  kCpuScale,  ///< unscaling and clipping
+  kCpuCast,   ///< fp32 to the 16-bit weights that go up
   kNvmeRead,
   kNvmeWrite,
 };
@@ -32,9 +35,10 @@ enum class Phase : std::uint8_t {
 
 struct TaskLabel {
   Phase phase;
-  std::int32_t step;   ///< counted from 0 over the whole run
-  std::int32_t index;  ///< layer (0: embedding, then blocks, then head) or gradient bucket
-  double bytes;        ///< moved by one rank; 0 for computation
+  std::int32_t step;      ///< counted from 0 over the whole run
+  std::int32_t index;     ///< layer (0: embedding, then blocks, then head) or gradient bucket
+  double bytes;           ///< moved by one rank; 0 for computation
+  bool pageable = false;  ///< a copy from or to ordinary memory
 };
 
 /// The update window as a schedule repeats it. Windows of equal kind have equal tasks.

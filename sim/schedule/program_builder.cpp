@@ -92,8 +92,9 @@ TaskId ProgramBuilder::copy(std::size_t rank_class, Phase direction, std::int64_
   const Seconds time =
       copy_time(job_.scenario.hardware.host_link, down ? Direction::kD2H : Direction::kH2D,
                 job_.deepspeed.pin_memory, Bytes(bytes));
-  return add(down ? rank.d2h : rank.h2d, to_picoseconds(time), label(direction, bucket, bytes),
-             after);
+  TaskLabel named = label(direction, bucket, bytes);
+  named.pageable = !job_.deepspeed.pin_memory;
+  return add(down ? rank.d2h : rank.h2d, to_picoseconds(time), named, after);
 }
 
 TaskId ProgramBuilder::pageable_copy(std::size_t rank_class, Phase direction, std::int64_t bucket,
@@ -103,7 +104,9 @@ TaskId ProgramBuilder::pageable_copy(std::size_t rank_class, Phase direction, st
   const Seconds time = copy_time(job_.scenario.hardware.host_link,
                                  down ? Direction::kD2H : Direction::kH2D, false, Bytes(bytes));
   const LaneId lane = down ? rank.d2h.lane : rank.h2d.lane;
-  return add({lane, kNoFlow}, to_picoseconds(time), label(direction, bucket, bytes), after);
+  TaskLabel named = label(direction, bucket, bytes);
+  named.pageable = true;
+  return add({lane, kNoFlow}, to_picoseconds(time), named, after);
 }
 
 void ProgramBuilder::release_holds(std::size_t rank_class, TaskId compute) {
@@ -284,6 +287,12 @@ std::string to_string(Phase phase) {
       return "backward";
     case Phase::kSelect:
       return "select";
+    case Phase::kBroadcast:
+      return "broadcast";
+    case Phase::kCpuScale:
+      return "cpu_scale";
+    case Phase::kCpuCast:
+      return "cpu_cast";
     case Phase::kGpuUpdate:
       return "gpu_update";
     case Phase::kReduceScatter:

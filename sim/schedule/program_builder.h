@@ -71,7 +71,7 @@ class ProgramBuilder {
     return add(where, duration, label, std::span(after.begin(), after.size()));
   }
   [[nodiscard]] TaskLabel label(Phase phase, std::int64_t index, double bytes = 0) const {
-    return {phase, step_, static_cast<std::int32_t>(index), bytes};
+    return {phase, step_, static_cast<std::int32_t>(index), bytes, false};
   }
 
   TaskId copy(std::size_t rank_class, Phase direction, std::int64_t bucket, double bytes,

@@ -240,8 +240,8 @@ TEST(TaskName, SaysPageableIfMemoryIsNotPinned) {
   JobOptions options;
   options.pin_memory = false;
   const Job job = make_small_job(contended_node(1), testing::tiny_llama(), options);
-  EXPECT_EQ(task_name(job, {Phase::kD2H, 0, 0, 1}), "Memcpy DtoH (Device -> Pageable)");
-  EXPECT_EQ(task_name(job, {Phase::kH2D, 0, 0, 1}), "Memcpy HtoD (Pageable -> Device)");
+  EXPECT_EQ(task_name(job, {Phase::kD2H, 0, 0, 1, true}), "Memcpy DtoH (Device -> Pageable)");
+  EXPECT_EQ(task_name(job, {Phase::kH2D, 0, 0, 1, true}), "Memcpy HtoD (Pageable -> Device)");
   EXPECT_EQ(task_name(job, {Phase::kForward, 0, 0, 0}), "forward embedding");
   EXPECT_EQ(task_name(job, {Phase::kBackward, 0, 2, 0}), "backward block 1");
   EXPECT_EQ(task_name(job, {Phase::kForward, 0, 3, 0}), "forward head");

@@ -96,7 +96,12 @@ TEST(Sweeper, SimulatesEachPointAsARunOfItsOwn) {
                                          parse_variation("update_interval=1,2,4")};
   Sweeper sweeper(read);
   std::vector<std::string> names;
-  for (const auto& schedule : schedules()) names.emplace_back(schedule->name());
+  for (const auto& schedule : schedules()) {
+    // Those that need stage 3 are refused here.
+    const bool stage3_only = testing::suited_to(*schedule, read({})).deepspeed.zero_stage !=
+                             read({}).deepspeed.zero_stage;
+    if (!stage3_only) names.emplace_back(schedule->name());
+  }
   for (std::size_t i = 0; i < combinations(varied); ++i) {
     const std::vector<Override> settings = combination(varied, i);
     const Sweeper::Point point = sweeper.simulate(settings, names);

@@ -81,19 +81,20 @@ std::vector<std::string> table_cells(const std::vector<sim::Override>& settings,
 }
 
 /// For programs: the digits of the result document.
-std::vector<std::string> csv_cells(const std::vector<sim::Override>& settings, const Json& result) {
+std::vector<std::string> csv_cells(const std::vector<sim::Override>& settings,
+                                   const sim::SimulationResult& result) {
   std::vector<std::string> row;
   for (const sim::Override& one : settings) row.push_back(one.value);
-  row.push_back(result["schedule"].get<std::string>());
-  for (const char* key : {"step_time_ms", "gpu_compute_ms", "gpu_stall_ms", "gpu_utilization"}) {
-    row.push_back(result[key].dump());
+  for (std::string cell :
+       {result.schedule, sim::json_milliseconds(result.step_time),
+        sim::json_milliseconds(result.compute), sim::json_milliseconds(result.stall),
+        sim::json_number(result.compute / result.step_time), sim::json_number(result.model_sizes),
+        sim::json_number(result.tokens_per_second), fmt::format("{}", result.staleness.max),
+        fmt::format("{:.0f}", result.memory.gpu.total),
+        fmt::format("{:.0f}", result.memory.host.total),
+        std::string(result.memory.fits ? "true" : "false")}) {
+    row.push_back(std::move(cell));
   }
-  row.push_back(result["pcie"]["model_sizes_per_step"].dump());
-  row.push_back(result["tokens_per_second"].dump());
-  row.push_back(result["staleness_steps"]["max"].dump());
-  row.push_back(result["memory"]["gpu_peak_bytes"].dump());
-  row.push_back(result["memory"]["host_peak_bytes"].dump());
-  row.push_back(result["memory"]["fits"].dump());
   return row;
 }
 
@@ -140,20 +141,16 @@ class SweepOutput {
 
   void add(const std::vector<sim::Override>& settings,
            const std::vector<sim::Variation>& variations, const sim::Sweeper::Point& point) {
-    if (format_ == "table") {
+    if (format_ != "json") {
       for (const sim::SimulationResult& one : point.results) {
-        rows_.push_back(table_cells(settings, one));
+        rows_.push_back(format_ == "table" ? table_cells(settings, one) : csv_cells(settings, one));
       }
       return;
     }
+    Json set;
+    for (std::size_t i = 0; i < settings.size(); ++i) set[variations[i].key] = settings[i].value;
     Json results = Json::parse(sim::result_json(point.job, point.results, kVersion))["results"];
-    if (format_ == "json") {
-      Json set;
-      for (std::size_t i = 0; i < settings.size(); ++i) set[variations[i].key] = settings[i].value;
-      points_.push_back({{"set", std::move(set)}, {"results", std::move(results)}});
-      return;
-    }
-    for (const Json& result : results) rows_.push_back(csv_cells(settings, result));
+    points_.push_back({{"set", std::move(set)}, {"results", std::move(results)}});
   }
 
   [[nodiscard]] std::string text(const std::string& scenario, bool bold) const {
