@@ -46,6 +46,7 @@ class TimelineBuilder {
     add_spans();
     add_flows();
     add_steps();
+    add_launches();
     add_bandwidth(Phase::kD2H, "PCIe D2H (GB/s)");
     add_bandwidth(Phase::kH2D, "PCIe H2D (GB/s)");
     add_memory(MemoryPlace::kGpu, "GPU memory (bytes)");
@@ -106,6 +107,35 @@ class TimelineBuilder {
     for (std::size_t i = 0; i + 1 < markers.size(); ++i) {
       timeline_.steps.push_back({static_cast<std::int64_t>(i), execution_.spans[markers[i]].start,
                                  execution_.spans[markers[i + 1]].start});
+    }
+  }
+
+  /// What put each piece of GPU work on its stream: trace analysers (HTA) join it with that by
+  /// correlation and take work without a launch for an error of recording. The simulated GPU is
+  /// never short of launches, so they stand at the beginning of their step, a nanosecond each.
+  void add_launches() {
+    constexpr Picoseconds kNanosecond{1000};
+    const auto tasks = static_cast<std::uint32_t>(program_.graph.tasks().size());
+    const auto first_track = static_cast<std::uint32_t>(timeline_.tracks.size());
+    for (std::size_t device = 0; device < timeline_.devices.size(); ++device) {
+      timeline_.tracks.push_back({"launches", TrackKind::kRuntime, static_cast<int>(device)});
+    }
+    std::vector<Picoseconds> next(timeline_.devices.size());
+    for (std::uint32_t id = 0; id < tasks; ++id) {
+      const Track& track = timeline_.tracks[timeline_.spans[id].track];
+      if (track.kind == TrackKind::kHost) continue;
+      const auto step = static_cast<std::size_t>(timeline_.spans[id].step);
+      Picoseconds& at = next[static_cast<std::size_t>(track.device)];
+      if (step < timeline_.steps.size()) at = std::max(at, timeline_.steps[step].start);
+      timeline_.spans[id].correlation = id;
+      timeline_.spans.push_back(
+          {.track = first_track + static_cast<std::uint32_t>(track.device),
+           .start = at,
+           .end = at + kNanosecond,
+           .name = track.kind == TrackKind::kGpuCopies ? "cudaMemcpyAsync" : "cudaLaunchKernel",
+           .step = timeline_.spans[id].step,
+           .correlation = id});
+      at += kNanosecond;
     }
   }
 

@@ -25,6 +25,7 @@
 
 #include "sim/base/error.h"
 #include "sim/cost/gpu_cost.h"
+#include "sim/cost/selection_cost.h"
 #include "sim/schedule/offload.h"
 #include "sim/schedule/schedule.h"
 
@@ -194,19 +195,21 @@ class ZenFlowEmitter {
 
   /// Column norms of this rank's gradients, their exchange, and the top-k of them.
   void select() {
+    const GpuProfile& gpu = job_.scenario.hardware.gpu;
+    const std::int64_t columns = builder_.plan().matrix_columns;
     double matrix = 0;
     for (const GradientBucket& bucket : builder_.plan().buckets) matrix += bucket.matrix_elements;
-    const Bytes norms(4 * static_cast<double>(builder_.plan().matrix_columns));
-    const Seconds read = stream(Bytes(builder_.element_bytes() * matrix / builder_.ranks()));
+    const Seconds norms =
+        column_norm_time(gpu, job_.scenario.training.dtype, matrix / builder_.ranks());
     After computed;
     for (std::size_t c = 0; c < builder_.classes(); ++c) {
-      computed.push_back(builder_.compute(c, Phase::kSelect, 0, read, {builder_.last_reduced(c)}));
+      computed.push_back(builder_.compute(c, Phase::kSelect, 0, norms, {builder_.last_reduced(c)}));
     }
-    const TaskId exchanged = builder_.collective(
-        Phase::kSelect, all_reduce_time(builder_.group(), norms), 0, norms.value(), computed);
-    // A radix select passes over the norms about four times.
+    const TaskId exchanged =
+        builder_.collective(Phase::kSelect, norm_exchange_time(builder_.group(), columns), 0,
+                            column_norm_bytes(columns).value(), computed);
     for (std::size_t c = 0; c < builder_.classes(); ++c) {
-      builder_.compute(c, Phase::kSelect, 1, stream(4.0 * norms), {exchanged});
+      builder_.compute(c, Phase::kSelect, 1, top_k_time(gpu, columns), {exchanged});
     }
   }
 

@@ -26,6 +26,8 @@ const char* category(const TimelineSpan& span, const Track& track) {
       return span.bytes > 0 ? "gpu_memcpy" : "kernel";
     case TrackKind::kHost:
       return "cpu_op";
+    case TrackKind::kRuntime:
+      return "cuda_runtime";
   }
   return "cpu_op";
 }
@@ -101,10 +103,10 @@ class Writer {
            category(span, track), quoted(span.name), track.device, thread(span.track),
            microseconds(span.start), microseconds(span.end - span.start));
     append(R"("step":{})", span.step);
-    if (track.kind != TrackKind::kHost) {
-      append(R"(,"device":{},"stream":{},"correlation":{})", track.device, thread(span.track),
-             index);
+    if (track.kind == TrackKind::kGpuKernels || track.kind == TrackKind::kGpuCopies) {
+      append(R"(,"device":{},"stream":{})", track.device, thread(span.track));
     }
+    if (span.correlation >= 0) append(R"(,"correlation":{})", span.correlation);
     if (span.bytes > 0) {
       const auto bytes = static_cast<std::int64_t>(span.bytes + 0.5);
       append(R"(,"bytes":{})", bytes);

@@ -11,7 +11,7 @@
 namespace zenflow::sim {
 
 /// What kind of work a track carries; decides the category a viewer sorts it under.
-enum class TrackKind : std::uint8_t { kGpuKernels, kGpuCopies, kHost };
+enum class TrackKind : std::uint8_t { kGpuKernels, kGpuCopies, kHost, kRuntime };
 
 struct Track {
   std::string name;
@@ -25,9 +25,10 @@ struct TimelineSpan {
   Picoseconds end;
   std::string name;
   std::int64_t step = -1;
-  double bytes = 0;       ///< moved; 0 if nothing is
-  Picoseconds stalled{};  ///< how long the track waited before this span
-  std::string cause{};    ///< what it waited for
+  std::int64_t correlation = -1;  ///< joins a launch with what it launched
+  double bytes = 0;               ///< moved; 0 if nothing is
+  Picoseconds stalled{};          ///< how long the track waited before this span
+  std::string cause{};            ///< what it waited for
 };
 
 /// `to` could not start before `from` had ended. Indices into Timeline::spans.

@@ -25,7 +25,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-const char* const kCommands[] = {"run", "compare", "sweep", "explain", "fit", "list"};
+const char* const kCommands[] = {"run", "compare", "sweep", "explain", "fit", "list", "lint"};
 
 class Cli : public ::testing::Test {
  protected:
@@ -481,6 +481,56 @@ TEST_F(Cli, ListsWhatIsKnown) {
 }
 
 // ---- surroundings ----
+
+constexpr const char* kClean = R"({
+  "train_micro_batch_size_per_gpu": 4,
+  "gradient_accumulation_steps": 1,
+  "bf16": {"enabled": true},
+  "gradient_clipping": 1.0,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}},
+  "zero_optimization": {
+    "stage": 2,
+    "overlap_comm": true,
+    "offload_optimizer": {"device": "cpu", "pin_memory": true}
+  },
+  "my_own_block": {"kept": [1, 2, 3]}
+})";
+
+TEST_F(Cli, LintsWithZeroOneOrTwo) {
+  folder_.write("clean.json", kClean);
+  EXPECT_EQ(run({"lint", "clean.json"}).code, 0);
+  folder_.write("broken.json", R"({"train_micro_batch_size_per_gpu": 4,
+  "zero_optimization": {"stage": 5}})");
+  const Outcome broken = run({"lint", "broken.json"});
+  EXPECT_EQ(broken.code, 1);
+  EXPECT_THAT(broken.out, HasSubstr("broken.json:2:34: error: ZF"));
+  EXPECT_EQ(run({"lint", "missing.json"}).code, 2);
+  folder_.write("cut.json", R"({"zero_optimization": {"stage": )");
+  EXPECT_EQ(run({"lint", "cut.json"}).code, 2);
+  EXPECT_EQ(run({"lint", "clean.json", "--deepspeed-version", "9.9.9"}).code, 2);
+}
+
+TEST_F(Cli, LintSpeaksJson) {
+  folder_.write("broken.json", R"({"zero_optimization": {"stage": 5}})");
+  const json document = json::parse(run({"lint", "broken.json", "--json"}).out);
+  EXPECT_EQ(document["tool"], "zenflow-sim");
+  EXPECT_GE(document["errors"].get<int>(), 1);
+  EXPECT_EQ(document["findings"][0]["line"], 1);
+}
+
+TEST_F(Cli, LintFixesElsewhereAndKeepsTheRest) {
+  std::string text = kClean;
+  text.replace(text.find("\"overlap_comm\": true,"), 21,
+               "\"overlap_comm\": true,\n    \"zenflow\": {\"topk_ratio\": 0.1, "
+               "\"update_interval\": 4, \"select_interval\": 64},");
+  folder_.write("ds.json", text);
+  run({"lint", "ds.json", "--fix", "fixed.json"});
+  EXPECT_EQ(file_content(folder_ / "ds.json"), text) << "the input is never changed";
+  const json fixed = json::parse(file_content(folder_ / "fixed.json"));
+  EXPECT_EQ(fixed["my_own_block"]["kept"], json({1, 2, 3}));
+  EXPECT_EQ(fixed["zero_optimization"]["zenflow"]["select_strategy"], "step");
+  EXPECT_EQ(run({"lint", "ds.json", "--fix", "fixed.json"}).code, 2) << "exists already";
+}
 
 TEST_F(Cli, ColorsOnlyWhenAskedOrOnATerminal) {
   const std::vector<std::string> plain = {"run", "scenarios/one.yaml"};

@@ -90,7 +90,8 @@ class SimulatedTrace : public ::testing::TestWithParam<std::tuple<const char*, i
   [[nodiscard]] std::vector<json> slices() const {
     std::vector<json> found;
     for (const json& event : events(trace_, "X")) {
-      if (event["cat"] != "user_annotation") found.push_back(event);
+      const bool task = event["cat"] != "user_annotation" && event["cat"] != "cuda_runtime";
+      if (task) found.push_back(event);
     }
     return found;
   }
@@ -100,6 +101,23 @@ class SimulatedTrace : public ::testing::TestWithParam<std::tuple<const char*, i
   Timeline timeline_;
   json trace_;
 };
+
+// HTA drops GPU work whose launch it does not find.
+TEST_P(SimulatedTrace, HasALaunchBeforeEveryPieceOfGpuWork) {
+  std::map<std::int64_t, std::int64_t> launched;
+  for (const json& launch : events(trace_, "X", "cuda_runtime")) {
+    EXPECT_FALSE(launch["args"].contains("stream"));
+    const std::int64_t correlation = launch["args"]["correlation"];
+    EXPECT_TRUE(launched.emplace(correlation, picoseconds(launch["ts"])).second);
+  }
+  std::size_t gpu_work = 0;
+  for (const json& slice : slices()) {
+    if (slice["cat"] == "cpu_op") continue;
+    ++gpu_work;
+    EXPECT_TRUE(launched.contains(slice["args"]["correlation"].get<std::int64_t>()));
+  }
+  EXPECT_EQ(launched.size(), gpu_work);
+}
 
 TEST_P(SimulatedTrace, HasASliceForEveryTaskAtItsTime) {
   const std::vector<json> found = slices();
