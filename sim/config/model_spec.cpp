@@ -349,7 +349,15 @@ ModelSpec read_model(const Node& root, const std::string& name) {
 }
 
 ModelSpec load_model(const std::filesystem::path& path) {
-  return read_model(load_document(path), path.stem().string());
+  return read_model(load_document(path), model_name(path));
+}
+
+std::string model_name(const std::filesystem::path& path) {
+  const std::string stem = path.stem().string();
+  const std::string folder = path.parent_path().filename().string();
+  const bool named_by_folder =
+      stem == "config" && !folder.empty() && folder != "." && folder != "..";
+  return named_by_folder ? folder : stem;
 }
 
 }  // namespace zenflow::sim

@@ -67,6 +67,8 @@ struct ModelSpec {
 /// Throws Error(kInput) with file:line:column and path, also for an unknown `model_type`
 /// (with the known ones), a hidden size the heads do not divide, kv heads that do not divide heads.
 [[nodiscard]] ModelSpec load_model(const std::filesystem::path& path);
+/// The file's stem; for Hugging Face's "config.json" the name of its folder, if it has one.
+[[nodiscard]] std::string model_name(const std::filesystem::path& path);
 [[nodiscard]] ModelSpec read_model(const Node& root, const std::string& name);
 
 }  // namespace zenflow::sim

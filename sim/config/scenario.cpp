@@ -94,7 +94,7 @@ void splice_files(Node& root, OpenFiles& open) {
     Node spliced;
     spliced.kind = Node::Kind::kMap;
     spliced.at = model->at;
-    spliced.entries.push_back({"name", model->at, text_node(path.stem().string(), model->at)});
+    spliced.entries.push_back({"name", model->at, text_node(model_name(path), model->at)});
     spliced.entries.push_back({"config", model->at, std::move(config)});
     *model = std::move(spliced);
   }

@@ -243,6 +243,13 @@ TEST(ModelSpec, UnknownFamilyNamesTheKnownOnes) {
   EXPECT_EQ(error_of("[]"), "config.json:1:1: expected a map, found a sequence");
 }
 
+TEST(ModelSpec, TakesItsNameFromTheFileOrFromTheFolderOfAConfigJson) {
+  EXPECT_EQ(model_name("models/llama2_7b.json"), "llama2_7b");
+  EXPECT_EQ(model_name("hub/Llama-2-7b-hf/config.json"), "Llama-2-7b-hf");
+  EXPECT_EQ(model_name("config.json"), "config");
+  EXPECT_EQ(model_name("../config.json"), "config");
+}
+
 TEST(ModelSpec, ErrorsAreLocated) {
   const std::vector<std::pair<std::pair<std::string, std::string>, std::string>> cases = {
       {{"\"hidden_size\": 64", "\"hidden_size\": \"64\""},
