@@ -28,7 +28,7 @@ RunPlan plan_run(const Job& job, const Schedule& schedule) {
     plan.measured_begin = 0;
     while (plan.measured_begin < plan.windows.size() &&
            (plan.windows[plan.measured_begin].full_update ||
-            plan.windows[plan.measured_begin].age < WindowShape::kSettledAge ||
+            plan.windows[plan.measured_begin].age < plan.windows[plan.measured_begin].settled_age ||
             plan.windows[plan.measured_begin].first_step < run.warmup_steps)) {
       ++plan.measured_begin;
     }

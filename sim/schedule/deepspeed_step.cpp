@@ -186,8 +186,9 @@ std::vector<WindowShape> deepspeed_zenflow_windows(const Job& job, std::int64_t 
         m + 1 < w || (m + 1 - w) % s == 0 || (interval != 0 && (m + 1) % interval == 0);
     if (!boundary) continue;
     open.full_update = m < w;
-    open.age =
-        open.full_update ? (shapes.empty() ? 0 : 1) : std::min(regular++, WindowShape::kSettledAge);
+    open.age = open.full_update ? (shapes.empty() ? 0 : 1)
+                                : std::min(regular++, WindowShape::kSettledAgeOfDeepSpeed);
+    open.settled_age = WindowShape::kSettledAgeOfDeepSpeed;
     shapes.push_back(open);
     open = WindowShape{.first_step = m + 1, .steps = 0};
   }

@@ -43,14 +43,17 @@ struct TaskLabel {
 
 /// The update window as a schedule repeats it. Windows of equal kind have equal tasks.
 struct WindowShape {
-  /// From this age on a window receives all that later ones do.
-  static constexpr std::int32_t kSettledAge = 3;
+  /// From this age on a window receives all that later ones do: the first has no update before
+  /// it, the second none to swap in. DeepSpeed's ZenFlow may wait for the update before the last.
+  static constexpr std::int32_t kSettledAge = 2;
+  static constexpr std::int32_t kSettledAgeOfDeepSpeed = 3;
 
   std::int64_t first_step = 0;
   std::int32_t steps = 1;
   bool full_update = false;  ///< a warm-up step: everything updated synchronously
-  std::int32_t age = 0;  ///< regular windows before it, up to kSettledAge: the first ones lack the
-                         ///< updates that later ones receive
+  std::int32_t age = 0;  ///< regular windows before it, up to `settled_age`: the first ones lack
+                         ///< the updates that later ones receive
+  std::int32_t settled_age = kSettledAge;
   std::vector<std::int32_t> select_at{};  ///< steps of the window that select columns
 
   [[nodiscard]] bool same_kind(const WindowShape& other) const {
