@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -61,6 +62,19 @@ class NumberReader {
     const Bytes size = number.bytes();
     require_above_zero(number, size.value(), "a size > 0");
     return size;
+  }
+  /// "unlimited" is infinite.
+  [[nodiscard]] Bytes limit(MapReader& map, std::string_view key) {
+    const ValueReader number = value(map, key);
+    if (number.node().scalar == "unlimited") {
+      return Bytes(std::numeric_limits<double>::infinity());
+    }
+    const std::string& text = number.node().scalar;
+    if (text.empty() || std::isdigit(static_cast<unsigned char>(text.front())) == 0) {
+      number.fail(
+          fmt::format("expected a size such as \"64 GiB\" or \"unlimited\", found \"{}\"", text));
+    }
+    return number.bytes();
   }
   [[nodiscard]] BytesPerSecond bandwidth(MapReader& map, std::string_view key) {
     return value(map, key).bandwidth();
@@ -164,6 +178,9 @@ HostProfile read_host(MapReader map, NumberReader& numbers) {
   host.cores = numbers.count(map, "cores");
   host.memory = numbers.capacity(map, "memory");
   host.shared_memory = numbers.bytes(map, "shared_memory");
+  if (map.node().find("locked_memory_limit") != nullptr) {
+    host.locked_memory_limit = numbers.limit(map, "locked_memory_limit");
+  }
   host.dram_bandwidth = numbers.bandwidth(map, "dram_bandwidth");
   host.core_bandwidth = numbers.bandwidth(map, "core_bandwidth");
   host.adam_bandwidth = numbers.bandwidth(map, "adam_bandwidth");

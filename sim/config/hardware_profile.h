@@ -43,7 +43,9 @@ struct HostProfile {
   std::int64_t sockets = 1;
   std::int64_t cores = 1;  ///< physical cores of the node
   Bytes memory;
-  Bytes shared_memory;                   ///< size of /dev/shm
+  Bytes shared_memory;  ///< size of /dev/shm
+  /// What a process may lock, `ulimit -l`; infinite for "unlimited", empty if not stated.
+  std::optional<Bytes> locked_memory_limit;
   BytesPerSecond dram_bandwidth;         ///< achieved by streaming on all sockets
   BytesPerSecond core_bandwidth;         ///< achieved by one core streaming
   BytesPerSecond adam_bandwidth;         ///< memory traffic of CPU Adam (28 B/parameter), all cores

@@ -151,7 +151,7 @@ std::vector<TimedChange> changes_in_time(const Program& program, const Execution
   std::vector<std::vector<TimedChange>> streams(4 * program.lanes.size());
   for (std::uint32_t i = 0; i < program.memory.size(); ++i) {
     const MemoryChange& change = program.memory[i];
-    if (change.place != place) continue;
+    if (place_of(program.buffers[change.buffer].home) != place) continue;
     const Span& span = execution.spans[change.task];
     const std::int64_t time = (change.at_end ? span.end : span.start).count;
     if (time < 0) continue;
@@ -175,14 +175,30 @@ using Categories = std::array<double, kMemoryCategories>;
 
 Categories resident_memory(const Program& program, MemoryPlace place) {
   Categories held{};
-  for (const MemoryAmount& amount : program.resident) {
-    if (amount.place == place) held[static_cast<std::size_t>(amount.category)] += amount.bytes;
+  for (const MemoryBuffer& buffer : program.buffers) {
+    if (place_of(buffer.home) != place || buffer.of_framework) continue;
+    held[static_cast<std::size_t>(buffer.category)] += buffer.resident;
   }
   return held;
 }
 
-void apply(const MemoryChange& change, Categories& held) {
-  held[static_cast<std::size_t>(change.category)] += change.bytes;
+void apply(const Program& program, const MemoryChange& change, Categories& held) {
+  held[static_cast<std::size_t>(program.buffers[change.buffer].category)] += change.bytes;
+}
+
+/// What each buffer of the place holds after the first `count` changes.
+std::vector<double> buffers_after(const Program& program, const std::vector<TimedChange>& changes,
+                                  std::size_t count, MemoryPlace place) {
+  std::vector<double> held;
+  for (const MemoryBuffer& buffer : program.buffers) {
+    const bool counts = place_of(buffer.home) == place && !buffer.of_framework;
+    held.push_back(counts ? buffer.resident : 0);
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const MemoryChange& change = program.memory[changes[i].index];
+    held[change.buffer] += change.bytes;
+  }
+  return held;
 }
 
 double total(const Categories& held) {
@@ -261,7 +277,7 @@ std::vector<MemorySample> memory_timeline(const Program& program, const Executio
   Categories held = resident_memory(program, place);
   std::vector<MemorySample> samples = {{Picoseconds{0}, held}};
   for (const TimedChange& change : changes_in_time(program, execution, place)) {
-    apply(program.memory[change.index], held);
+    apply(program, program.memory[change.index], held);
     if (samples.back().time == change.time()) {
       samples.back().by_category = held;
     } else {
@@ -274,14 +290,38 @@ std::vector<MemorySample> memory_timeline(const Program& program, const Executio
 MemoryPeak memory_peak(const Program& program, const Execution& execution, MemoryPlace place) {
   Categories held = resident_memory(program, place);
   double now = total(held);
-  MemoryPeak peak{now, held};
-  for (const TimedChange& change : changes_in_time(program, execution, place)) {
-    apply(program.memory[change.index], held);
-    now += program.memory[change.index].bytes;
-    if (now > peak.total) peak = {now, held};
+  constexpr double kSameHeight = 0.25;  // bytes
+  MemoryPeak peak{.total = now, .by_category = held};
+  const std::vector<TimedChange> changes = changes_in_time(program, execution, place);
+  std::size_t reached = 0;
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    const MemoryChange& change = program.memory[changes[i].index];
+    apply(program, change, held);
+    now += change.bytes;
+    // A window that repeats another reaches the same height, but for the rounding of sums.
+    if (now <= peak.total + kSameHeight) continue;
+    peak.total = now;
+    peak.by_category = held;
+    peak.task = change.task;
+    reached = i + 1;
   }
   peak.total = total(peak.by_category);
+  peak.by_buffer = buffers_after(program, changes, reached, place);
   return peak;
+}
+
+std::vector<double> largest_sizes(const Program& program, const Execution& execution) {
+  std::vector<double> largest;
+  for (const MemoryBuffer& buffer : program.buffers) largest.push_back(buffer.resident);
+  std::vector<double> held = largest;
+  for (const MemoryPlace place : {MemoryPlace::kGpu, MemoryPlace::kHost}) {
+    for (const TimedChange& timed : changes_in_time(program, execution, place)) {
+      const MemoryChange& change = program.memory[timed.index];
+      held[change.buffer] += change.bytes;
+      largest[change.buffer] = std::max(largest[change.buffer], held[change.buffer]);
+    }
+  }
+  return largest;
 }
 
 }  // namespace zenflow::sim

@@ -65,10 +65,12 @@ struct ChainLink {
                                                    const Execution& execution, TaskId task,
                                                    Picoseconds from);
 
-/// Bytes by category at the moment of the highest total.
+/// What is held at the moment of the highest total, without PyTorch's own.
 struct MemoryPeak {
   double total = 0;
   std::array<double, kMemoryCategories> by_category{};
+  std::vector<double> by_buffer{};  ///< parallel to Program::buffers
+  TaskId task = kNoTask;            ///< at whose start or end it is reached; none: held throughout
 };
 
 struct MemorySample {
@@ -82,5 +84,7 @@ struct MemorySample {
                                                         MemoryPlace place);
 [[nodiscard]] MemoryPeak memory_peak(const Program& program, const Execution& execution,
                                      MemoryPlace place);
+/// The most that each buffer ever holds; parallel to Program::buffers.
+[[nodiscard]] std::vector<double> largest_sizes(const Program& program, const Execution& execution);
 
 }  // namespace zenflow::sim

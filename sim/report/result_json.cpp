@@ -52,6 +52,10 @@ Json memory(const MemoryReport& report) {
   map["gpu_capacity_bytes"] = whole(report.gpu_capacity);
   map["host_peak_bytes"] = whole(report.host.total);
   map["host_capacity_bytes"] = whole(report.host_capacity);
+  for (std::size_t i = 0; i < report.limits.size(); ++i) {
+    if (report.limits[i].holds()) continue;
+    map["exceeded"].push_back(to_string(static_cast<MemoryLimit>(i)));
+  }
   map["gpu"] = categories(report.gpu);
   map["host"] = categories(report.host);
   return map;

@@ -149,17 +149,6 @@ void add_rates(const Job& job, SimulationResult& result) {
                job.scenario.hardware.gpu.peak.at(training.dtype).value();
 }
 
-MemoryReport memory_report(const Job& job, const Program& program, const Execution& execution) {
-  MemoryReport report;
-  report.gpu = memory_peak(program, execution, MemoryPlace::kGpu);
-  report.host = memory_peak(program, execution, MemoryPlace::kHost);
-  report.gpu_capacity = job.scenario.hardware.gpu.memory.value();
-  report.host_capacity = job.scenario.hardware.host.memory.value();
-  report.fits =
-      report.gpu.total <= report.gpu_capacity && report.host.total <= report.host_capacity;
-  return report;
-}
-
 /// Longest dependency chain from a window's start to the next one's, averaged over the run: what a
 /// step would take with unlimited lanes and links. A window cannot be shorter than its chain.
 double critical_path_per_step(const RunPlan& plan, const ShortenedRun& shortened,

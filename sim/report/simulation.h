@@ -6,18 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "sim/report/metrics.h"
+#include "sim/report/memory_report.h"
 #include "sim/schedule/schedule.h"
 
 namespace zenflow::sim {
-
-struct MemoryReport {
-  bool fits = true;
-  MemoryPeak gpu;
-  double gpu_capacity = 0;
-  MemoryPeak host;
-  double host_capacity = 0;
-};
 
 /// All per step, averaged over a whole number of update windows after warm-up. Times in
 /// picoseconds, bytes in bytes.

@@ -52,19 +52,15 @@ class Stage3Emitter {
   }
 
   void resident_memory() {
-    const double node = static_cast<double>(job_.scenario.gpus);
-    const double b = builder_.element_bytes();
-    const double on_cpu = groups_.cpu_elements() * node;
-    const bool nvme = variant_ == Variant::kInfinity;
-    const double largest = *std::max_element(groups_.elements.begin(), groups_.elements.end());
-    const double buffers =
-        static_cast<double>(job_.deepspeed.buffer_count) * kGradientBytes * largest * node;
-    builder_.resident(MemoryPlace::kHost, MemoryCategory::kOptimizerState,
-                      nvme ? buffers : kStateBytes * on_cpu);
-    builder_.resident(MemoryPlace::kHost, MemoryCategory::kGradients,
-                      (nvme ? b : kGradientBytes + b) * on_cpu);
-    builder_.resident(MemoryPlace::kGpu, MemoryCategory::kOptimizerState,
-                      (kStateBytes + kGradientBytes) * groups_.gpu_elements());
+    declare_host_memory(
+        job_, {.elements = groups_.cpu_elements(), .nvme = variant_ == Variant::kInfinity},
+        builder_);
+    if (groups_.gpu_elements() == 0) return;
+    builder_.buffer({.name = "fp32 master, gradients, m, v",
+                     .formula = "16 (p - c)",
+                     .category = MemoryCategory::kOptimizerState,
+                     .resident = (kStateBytes + kGradientBytes) * groups_.gpu_elements(),
+                     .model_state = true});
   }
 
  private:
@@ -175,7 +171,7 @@ class Stage3Schedule : public Schedule {
     const DeepSpeedCpu cpu = deepspeed_cpu(job, cores, worker * cores, false);
     ProgramBuilder builder(job, plan_step(job), make_cluster(job.scenario, cpu.rates),
                            GradientReduction::kReduceScatterBuckets);
-    deepspeed_gpu_memory(job, builder);
+    declare_gpu_memory(job, builder);
     Stage3Emitter emitter(job, builder, cpu, variant_);
     emitter.resident_memory();
     for (const WindowShape& shape : shapes) emitter.emit(shape);

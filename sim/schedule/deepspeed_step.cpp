@@ -16,7 +16,8 @@ DeepSpeedStep::DeepSpeedStep(const Job& job, ProgramBuilder& builder, double off
       partition_(job.partition()),
       offloaded_(offloaded),
       down_(builder.classes(), PerClass(builder.plan().buckets.size(), kNoTask)),
-      stream_(builder.classes(), kNoTask) {}
+      stream_(builder.classes(), kNoTask),
+      temporaries_(job, builder) {}
 
 double DeepSpeedStep::owned(std::size_t bucket) const {
   return offloaded_ * builder_.plan().buckets[bucket].elements / builder_.ranks();
@@ -62,10 +63,12 @@ void DeepSpeedStep::bucket_ready(std::size_t bucket, const PerClass& reduced, Mi
 void DeepSpeedStep::forward_backward(MicroStep which, const std::vector<After>& before,
                                      bool pageable_fp32) {
   const ParameterGather gather{.enabled = stage3_};
+  temporaries_.begin(which.boundary);
   builder_.forward_backward(before, gather, [&](std::size_t bucket, const PerClass& reduced) {
     bucket_ready(bucket, reduced, which, pageable_fp32);
     return PerClass(builder_.classes(), kNoTask);
   });
+  temporaries_.end(stream_[0]);
   for (std::size_t c = 0; c < builder_.classes(); ++c) builder_.hold_compute(c, stream_[c]);
 }
 
@@ -148,23 +151,6 @@ void check_stage3(const Job& job, std::string_view schedule) {
   throw Error(ErrorKind::kInput,
               fmt::format("{}: zero_optimization.stage: schedule \"{}\" needs stage 3, found {}",
                           job.scenario.deepspeed.at.text(), schedule, job.deepspeed.zero_stage));
-}
-
-void deepspeed_gpu_memory(const Job& job, ProgramBuilder& builder) {
-  const auto all = static_cast<double>(job.scenario.model.parameters());
-  const double b = builder.element_bytes();
-  double largest = 0;
-  for (const GradientBucket& bucket : builder.plan().buckets) {
-    largest = std::max(largest, bucket.elements);
-  }
-  const double buckets = job.deepspeed.overlaps_communication() ? 2 : 1;
-  builder.resident(MemoryPlace::kGpu, MemoryCategory::kWeights,
-                   b * (job.deepspeed.zero_stage == 3 ? job.partition() : all));
-  // The buckets that gradients are copied into, and as much again to flatten for the reduction.
-  builder.resident(
-      MemoryPlace::kGpu, MemoryCategory::kStaging,
-      b * static_cast<double>(job.deepspeed.reduce_bucket_size) * buckets +
-          b * std::max(largest, static_cast<double>(job.deepspeed.reduce_bucket_size)));
 }
 
 std::vector<WindowShape> deepspeed_zenflow_windows(const Job& job, std::int64_t steps) {

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/schedule/deepspeed_memory.h"
 #include "sim/schedule/offload.h"
 #include "sim/schedule/schedule.h"
 
@@ -73,6 +74,7 @@ class DeepSpeedStep {
   double offloaded_;
   std::vector<PerClass> down_;  ///< of each class and bucket: its last copy
   PerClass stream_;             ///< last task on each rank's reduction stream
+  BackwardTemporaries temporaries_;
 };
 
 /// CPU work of DeepSpeed's optimizer step on one rank while all ranks of the node work.
@@ -98,9 +100,6 @@ struct SubGroups {
 
 /// Throws Error(kInput), located, unless the job is ZeRO stage 3.
 void check_stage3(const Job& job, std::string_view schedule);
-
-/// Buffers of DeepSpeed's ZeRO engine on the GPU: weights, buckets, flatten temporary.
-void deepspeed_gpu_memory(const Job& job, ProgramBuilder& builder);
 
 /// Windows whose last micro steps are the update boundaries of DeepSpeed's ZenFlow:
 /// (m + 1 < W) or (m + 1 - W) mod S = 0 or (I != 0 and (m + 1) mod I = 0), with W

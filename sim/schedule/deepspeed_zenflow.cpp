@@ -12,9 +12,7 @@
 /// Reselection first overwrites the fp32 master by upcast bf16 weights: a blocking copy of the
 /// partition, 2 p bytes down.
 ///
-/// Memory, bytes a parameter of the partition on the host: not overlapped 20 (18 if
-/// update_interval is 1); overlapped 36 (master 4, snapshot 4, two sets of gradients 8, two sets of
-/// moments 16, upload buffer 2, running sum 2), stage 3 34.
+/// Memory: deepspeed_memory.h.
 /// Source: deepspeed/runtime/zenflow/zenflow_stage_1_and_2.py, zenflow_utils.py,
 /// engine_stage3.py.
 #include <algorithm>
@@ -93,25 +91,10 @@ ClosedForm DeepSpeedZenFlow::closed_form(const Job& job) const {
   return {(steps == 1 ? 4 : b + 4 / s) * p + state, b * p + state, staleness};
 }
 
-void host_memory(const Job& job, ProgramBuilder& builder) {
-  const double node = job.partition() * static_cast<double>(job.scenario.gpus);
-  const double b = builder.element_bytes();
-  const bool stage3 = job.deepspeed.zero_stage == 3;
-  const bool sums = stage3 || *settings_of(job).update_interval > 1;
-  const bool overlap = settings_of(job).overlap_step;
-  builder.resident(MemoryPlace::kHost, MemoryCategory::kOptimizerState,
-                   (overlap ? 4 + 4 + 16 : 12) * node);
-  builder.resident(MemoryPlace::kHost, MemoryCategory::kGradients,
-                   ((overlap ? 8 : 4) + (sums ? b : 0)) * node);
-  if (!stage3) builder.resident(MemoryPlace::kHost, MemoryCategory::kStaging, b * node);
-}
-
-/// bf16 moments of the selected columns, on every rank; stage 3 shards them.
-void selected_memory(const Job& job, ProgramBuilder& builder) {
-  const double shards = job.deepspeed.zero_stage == 3 ? builder.ranks() : 1;
-  if (settings_of(job).offload) return;
-  builder.resident(MemoryPlace::kGpu, MemoryCategory::kSelectedState,
-                   2 * builder.element_bytes() * selected_parameters(job) / shards);
+/// Of one rank: stages 1 and 2 update all selected columns on every rank.
+double selected_on_rank(const Job& job) {
+  return selected_parameters(job) /
+         (job.deepspeed.zero_stage == 3 ? static_cast<double>(job.scenario.ranks()) : 1);
 }
 
 class Emitter {
@@ -123,6 +106,7 @@ class Emitter {
         cpu_(cpu),
         blocking_(blocking),
         step_(job, builder),
+        temporaries_(job, selected_on_rank(job), builder),
         overlap_(settings_of(job).overlap_step),
         depth_(settings_of(job).full_warm_up_rounds == 0 ? 2 : 1) {}
 
@@ -135,6 +119,7 @@ class Emitter {
       const bool selects =
           std::find(shape.select_at.begin(), shape.select_at.end(), i) != shape.select_at.end();
       if (selects && regular_) resynchronise();
+      if (!shape.full_update) temporaries_.begin(which.boundary);
       step_.forward_backward(which, before, overlap_ && updates_ > 0);
       before.assign(builder_.classes(), {});
       if (!shape.full_update) selective_update(selects);
@@ -169,7 +154,8 @@ class Emitter {
     for (std::size_t c = 0; c < builder_.classes(); ++c) {
       TaskId after = broadcast;
       if (settings_of(job_).offload) after = swap_state(c, broadcast);
-      builder_.compute(c, Phase::kGpuUpdate, 0, time, {after});
+      const TaskId update = builder_.compute(c, Phase::kGpuUpdate, 0, time, {after});
+      if (c == 0) temporaries_.end(update);
     }
   }
 
@@ -179,7 +165,9 @@ class Emitter {
                          static_cast<double>(job_.scenario.model.parameters()) /
                          (job_.deepspeed.zero_stage == 3 ? builder_.ranks() : 1);
     const TaskId up = builder_.copy(c, Phase::kH2D, 0, bytes, {after});
-    builder_.hold_compute(c, builder_.copy(c, Phase::kD2H, 0, bytes, {up}));
+    const TaskId down = builder_.copy(c, Phase::kD2H, 0, bytes, {up});
+    if (c == 0) temporaries_.hold_moments(up, down, bytes);
+    builder_.hold_compute(c, down);
     return up;
   }
 
@@ -263,6 +251,7 @@ class Emitter {
   const DeepSpeedCpu& cpu_;
   const DeepSpeedCpu& blocking_;
   DeepSpeedStep step_;
+  SelectedTemporaries temporaries_;
   bool overlap_;
   std::size_t depth_;
   bool regular_ = false;  ///< a regular window has been emitted: later selections resynchronise
@@ -282,9 +271,16 @@ Program DeepSpeedZenFlow::build(const Job& job, std::span<const WindowShape> sha
   ProgramBuilder builder(job, plan_step(job), make_cluster(job.scenario, cpu.rates),
                          job.deepspeed.zero_stage == 3 ? GradientReduction::kReduceScatterBuckets
                                                        : GradientReduction::kAllReduceBuckets);
-  deepspeed_gpu_memory(job, builder);
-  selected_memory(job, builder);
-  host_memory(job, builder);
+  declare_gpu_memory(job, builder);
+  declare_selected_state(job, selected_on_rank(job), builder);
+  const bool reselects =
+      settings.select_strategy == "step" && settings.select_interval.value_or(0) != 0;
+  declare_host_memory(job,
+                      {.running_sum = *settings.update_interval > 1,
+                       .overlap = settings.overlap_step,
+                       .reselects = reselects,
+                       .elements = job.partition()},
+                      builder);
   Emitter emitter(job, builder, cpu, blocking);
   for (const WindowShape& shape : shapes) emitter.emit(shape);
   return builder.finish();

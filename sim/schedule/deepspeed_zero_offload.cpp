@@ -1,8 +1,6 @@
 /// ZeRO-Offload as DeepSpeed 0.19 ships it: fp32 gradients down, unscaling, CPU Adam and the cast
 /// on the critical path, weights up, all-gather. See deepspeed_step.h.
-///
-/// Host memory, bytes a parameter of the partition: master 4, gradient 4, moments 8, 16-bit
-/// weights for the upload 2, and 2 for the running sum with gradient accumulation; 18 or 20.
+/// Memory: deepspeed_memory.h.
 #include <utility>
 
 #include <fmt/format.h>
@@ -45,17 +43,6 @@ class DeepSpeedZeroOffload final : public Schedule {
   }
   [[nodiscard]] Program build(const Job& job, std::span<const WindowShape> shapes) const override;
 };
-
-void host_memory(const Job& job, ProgramBuilder& builder) {
-  const double node = job.partition() * static_cast<double>(job.scenario.gpus);
-  const double b = builder.element_bytes();
-  const bool sums = job.deepspeed.gradient_accumulation_steps > 1 || job.deepspeed.zero_stage == 3;
-  builder.resident(MemoryPlace::kHost, MemoryCategory::kOptimizerState, 12 * node);
-  builder.resident(MemoryPlace::kHost, MemoryCategory::kGradients, (4 + (sums ? b : 0)) * node);
-  if (job.deepspeed.zero_stage < 3) {
-    builder.resident(MemoryPlace::kHost, MemoryCategory::kStaging, b * node);
-  }
-}
 
 class Emitter {
  public:
@@ -106,8 +93,11 @@ Program DeepSpeedZeroOffload::build(const Job& job, std::span<const WindowShape>
   ProgramBuilder builder(job, plan_step(job), make_cluster(job.scenario, cpu.rates),
                          job.deepspeed.zero_stage == 3 ? GradientReduction::kReduceScatterBuckets
                                                        : GradientReduction::kAllReduceBuckets);
-  deepspeed_gpu_memory(job, builder);
-  host_memory(job, builder);
+  declare_gpu_memory(job, builder);
+  declare_host_memory(
+      job,
+      {.running_sum = job.deepspeed.gradient_accumulation_steps > 1, .elements = job.partition()},
+      builder);
   Emitter emitter(job, builder, cpu);
   for (const WindowShape& shape : shapes) emitter.emit(shape);
   return builder.finish();

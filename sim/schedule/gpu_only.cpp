@@ -40,12 +40,26 @@ double owned_parameters(const Job& job) {
 void resident_memory(const Job& job, ProgramBuilder& builder) {
   const auto all = static_cast<double>(job.scenario.model.parameters());
   const bool partitioned = job.deepspeed.zero_stage == 3;
-  builder.resident(MemoryPlace::kGpu, MemoryCategory::kWeights,
-                   builder.element_bytes() * (partitioned ? job.partition() : all));
-  // fp32 master copy and two moments; fp32 training needs no separate master.
-  const double state = job.scenario.training.dtype == DType::kFp32 ? 8 : 12;
-  builder.resident(MemoryPlace::kGpu, MemoryCategory::kOptimizerState,
-                   state * owned_parameters(job));
+  builder.buffer({.name = "weights",
+                  .formula = partitioned ? "b p" : "b P",
+                  .category = MemoryCategory::kWeights,
+                  .resident = builder.element_bytes() * (partitioned ? job.partition() : all),
+                  .model_state = true});
+  // fp32 training needs no separate master.
+  const bool masters = job.scenario.training.dtype != DType::kFp32;
+  const std::string owned = job.deepspeed.zero_stage == 0 ? " P" : " p";
+  if (masters) {
+    builder.buffer({.name = "fp32 master weights",
+                    .formula = "4" + owned,
+                    .category = MemoryCategory::kOptimizerState,
+                    .resident = 4 * owned_parameters(job),
+                    .model_state = true});
+  }
+  builder.buffer({.name = "moments m and v, fp32",
+                  .formula = "8" + owned,
+                  .category = MemoryCategory::kOptimizerState,
+                  .resident = 8 * owned_parameters(job),
+                  .model_state = true});
 }
 
 /// Bytes of gradients a rank holds from reduction to update.
@@ -86,7 +100,7 @@ Program GpuOnly::build(const Job& job, std::span<const WindowShape> shapes) cons
       // Earlier micro steps of the window leave their sum; later ones are added to it in place.
       if (last || step > 0) {
         const double sets = last && step > 0 ? 2 : 1;
-        builder.memory(builder.last_compute(0), true, MemoryPlace::kGpu, MemoryCategory::kGradients,
+        builder.memory(builder.last_compute(0), true, builder.gradients(),
                        -sets * kept_gradients(job, builder));
       }
       if (!last) continue;

@@ -31,13 +31,28 @@ CpuCosts cpu_costs(const Job& job, double update_cores, double accumulate_cores,
   return costs;
 }
 
+void declare_optimizer_on_host(ProgramBuilder& builder, double parameters) {
+  builder.buffer({.name = "fp32 master weights",
+                  .formula = "4 g p",
+                  .home = MemoryHome::kPageable,
+                  .category = MemoryCategory::kOptimizerState,
+                  .resident = 4 * parameters,
+                  .model_state = true});
+  builder.buffer({.name = "moments m and v, fp32",
+                  .formula = "8 g p",
+                  .home = MemoryHome::kPageable,
+                  .category = MemoryCategory::kOptimizerState,
+                  .resident = 8 * parameters,
+                  .model_state = true});
+}
+
 TaskId Offloader::gradients_down(std::size_t rank_class, std::size_t bucket, TaskId reduced,
                                  TaskId staging_free, double share) {
   const double bytes = builder_.element_bytes() * shard(bucket, share);
   const TaskId id = builder_.copy(rank_class, Phase::kD2H, static_cast<std::int64_t>(bucket), bytes,
                                   {reduced, staging_free});
   if (rank_class == 0) {
-    builder_.memory(id, true, MemoryPlace::kGpu, MemoryCategory::kGradients, -bytes);
+    builder_.memory(id, true, builder_.gradients(), -bytes);
   }
   return id;
 }

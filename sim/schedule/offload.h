@@ -18,6 +18,14 @@ struct CpuCosts {
 [[nodiscard]] CpuCosts cpu_costs(const Job& job, double update_cores, double accumulate_cores,
                                  bool cast_gradient);
 
+/// Where buffers that copies read and write live.
+[[nodiscard]] inline MemoryHome pinned_home(const Job& job) {
+  return job.deepspeed.pin_memory ? MemoryHome::kPinned : MemoryHome::kPageable;
+}
+
+/// fp32 master weights and moments of the node's `parameters`, in ordinary memory: 12 bytes each.
+void declare_optimizer_on_host(ProgramBuilder& builder, double parameters);
+
 /// Emits the offload tasks of each gradient bucket. `share` is the part of each bucket that
 /// goes to the CPU: 1, or 1 - k under ZenFlow.
 class Offloader {

@@ -8,6 +8,7 @@
 
 #include "sim/engine/engine.h"
 #include "sim/graph/task_graph.h"
+#include "sim/schedule/buffers.h"
 #include "sim/schedule/cluster.h"
 
 namespace zenflow::sim {
@@ -62,33 +63,10 @@ struct WindowShape {
   }
 };
 
-enum class MemoryCategory : std::uint8_t {
-  kWeights,
-  kGradients,
-  kOptimizerState,
-  kSelectedState,
-  kParameterBuffer,  ///< second buffer of uploaded parameters; gathered parameters
-  kActivations,
-  kLogits,
-  kStaging,  ///< page-locked buffers that copies read and write
-  kContext,
-};
-[[nodiscard]] std::string to_string(MemoryCategory category);
-inline constexpr int kMemoryCategories = 9;
-
-enum class MemoryPlace : std::uint8_t { kGpu, kHost };  ///< one GPU; all of the node's host memory
-
 struct MemoryChange {
   TaskId task;
   bool at_end;  ///< takes effect when the task ends, else when it starts
-  MemoryPlace place;
-  MemoryCategory category;
-  double bytes;
-};
-
-struct MemoryAmount {
-  MemoryPlace place;
-  MemoryCategory category;
+  BufferId buffer;
   double bytes;
 };
 
@@ -101,8 +79,9 @@ struct Program {
   std::vector<Window> windows;      ///< parallel to shapes
   std::vector<TaskId>
       step_markers;  ///< first task of each built step on the first class's compute lane
-  std::vector<MemoryAmount> resident;  ///< held for the whole run
-  std::vector<MemoryChange> memory;    ///< of the first class's GPU and of the host, by task
+  std::vector<MemorySymbol> symbols;  ///< of the buffers' formulas
+  std::vector<MemoryBuffer> buffers;  ///< of the first class's GPU, the node's host and NVMe
+  std::vector<MemoryChange> memory;   ///< what is not held throughout, by task
 };
 
 }  // namespace zenflow::sim

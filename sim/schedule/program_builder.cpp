@@ -13,6 +13,7 @@ ProgramBuilder::ProgramBuilder(const Job& job, StepPlan plan, Cluster cluster,
       element_bytes_(static_cast<double>(bytes_per_element(job.scenario.training.dtype))),
       ranks_(static_cast<double>(job.scenario.ranks())),
       group_(communicator(job.scenario.hardware, job.scenario.gpus, job.scenario.nodes)),
+      symbols_(memory_symbols(job, plan_)),
       last_compute_(cluster_.classes.size(), kNoTask),
       last_reduced_(cluster_.classes.size(), kNoTask),
       holds_(cluster_.classes.size()),
@@ -37,8 +38,41 @@ ProgramBuilder::ProgramBuilder(const Job& job, StepPlan plan, Cluster cluster,
     gather_time_.push_back(
         to_picoseconds(all_gather_time(group_, Bytes(element_bytes_ * layer.parameters))));
   }
-  resident(MemoryPlace::kGpu, MemoryCategory::kContext,
-           job.scenario.hardware.gpu.context_memory.value());
+  declare_buffers();
+}
+
+void ProgramBuilder::declare_buffers() {
+  const bool freed_at_once = reduction_ == GradientReduction::kAllReduceBuckets ||
+                             reduction_ == GradientReduction::kReduceScatterBuckets;
+  buffer({.name = "CUDA context and libraries",
+          .formula = "C",
+          .category = MemoryCategory::kContext,
+          .resident = job_.scenario.hardware.gpu.context_memory.value()});
+  activations_ = buffer({.name = "activations",
+                         .formula = "Ae + n A",
+                         .category = MemoryCategory::kActivations,
+                         .held = "forward to backward"});
+  recomputed_ = buffer({.name = "activations recomputed",
+                        .formula = "Ar",
+                        .category = MemoryCategory::kActivations,
+                        .held = "block's backward"});
+  logits_ = buffer({.name = "logits",
+                    .formula = "Z",
+                    .category = MemoryCategory::kLogits,
+                    .held = "forward to backward"});
+  logit_gradients_ = buffer({.name = "gradient of the logits",
+                             .formula = "Zb",
+                             .category = MemoryCategory::kLogits,
+                             .held = "head's backward"});
+  gradients_ = buffer({.name = "gradients",
+                       .formula = freed_at_once ? "b l" : "b a live parameter",
+                       .category = MemoryCategory::kGradients,
+                       .held = freed_at_once ? "layer's backward" : "backward until gone"});
+  gathered_ = buffer({.name = "gathered parameters",
+                      .formula = "b a live parameter",
+                      .category = MemoryCategory::kParameterBuffer,
+                      .held = "layer, and its fetch",
+                      .model_state = true});
 }
 
 void ProgramBuilder::reserve(std::span<const WindowShape> shapes) {
@@ -120,13 +154,13 @@ TaskId ProgramBuilder::collective(Phase phase, Seconds time, std::int64_t index,
   return add(cluster_.collective, to_picoseconds(time), label(phase, index, bytes), after);
 }
 
-void ProgramBuilder::memory(TaskId task, bool at_end, MemoryPlace place, MemoryCategory category,
-                            double bytes) {
-  if (bytes != 0) memory_.push_back({task, at_end, place, category, bytes});
+void ProgramBuilder::memory(TaskId task, bool at_end, BufferId buffer, double bytes) {
+  if (bytes != 0) memory_.push_back({task, at_end, buffer, bytes});
 }
 
-void ProgramBuilder::resident(MemoryPlace place, MemoryCategory category, double bytes) {
-  if (bytes != 0) resident_.push_back({place, category, bytes});
+BufferId ProgramBuilder::buffer(MemoryBuffer declared) {
+  buffers_.push_back(std::move(declared));
+  return static_cast<BufferId>(buffers_.size() - 1);
 }
 
 /// `before`: what has to be done before parameters may be fetched (their update), or nullptr.
@@ -158,7 +192,7 @@ TaskId ProgramBuilder::gather_layer(std::size_t layer, const ParameterGather& ga
                 shards);
   }
   if (ready != kNoTask && (gather.from_host || job_.scenario.ranks() > 1)) {
-    memory(ready, false, MemoryPlace::kGpu, MemoryCategory::kParameterBuffer, whole);
+    memory(ready, false, gathered_, whole);
     return ready;
   }
   return kNoTask;
@@ -184,11 +218,10 @@ void ProgramBuilder::forward_layer(std::size_t layer, const std::vector<After>& 
       step_markers_.push_back(id);
       if (std::exchange(window_opens_, false)) windows_.back().marker = id;
     }
-    memory(id, false, MemoryPlace::kGpu, MemoryCategory::kActivations, planned.activation_bytes);
-    memory(id, false, MemoryPlace::kGpu, MemoryCategory::kLogits, planned.logit_bytes);
+    memory(id, false, activations_, planned.activation_bytes);
+    memory(id, false, logits_, planned.logit_bytes);
     if (gathered != kNoTask) {
-      memory(id, true, MemoryPlace::kGpu, MemoryCategory::kParameterBuffer,
-             -element_bytes_ * planned.parameters);
+      memory(id, true, gathered_, -element_bytes_ * planned.parameters);
     }
   }
 }
@@ -196,8 +229,7 @@ void ProgramBuilder::forward_layer(std::size_t layer, const std::vector<After>& 
 void ProgramBuilder::backward_layer(std::size_t layer, const ParameterGather& gather) {
   const PlannedLayer& planned = plan_.layers[layer];
   const TaskId gathered = gather_layer(layer, gather, nullptr);
-  const auto transient =
-      planned.logit_bytes > 0 ? MemoryCategory::kLogits : MemoryCategory::kActivations;
+  const BufferId transient = planned.logit_bytes > 0 ? logit_gradients_ : recomputed_;
   for (std::size_t c = 0; c < classes(); ++c) {
     const TaskId previous = last_compute_[c];
     const TaskId id =
@@ -208,20 +240,21 @@ void ProgramBuilder::backward_layer(std::size_t layer, const ParameterGather& ga
     compute_before_last_[c] = previous;
     last_compute_[c] = id;
     if (c > 0) continue;
-    memory(id, false, MemoryPlace::kGpu, transient, planned.transient_bytes);
-    memory(id, false, MemoryPlace::kGpu, MemoryCategory::kGradients,
-           element_bytes_ * planned.parameters);
+    if (layer + 1 == plan_.layers.size()) {
+      for (const auto& [buffer, bytes] : at_backward_) memory(id, false, buffer, bytes);
+      at_backward_.clear();
+    }
+    memory(id, false, transient, planned.transient_bytes);
+    memory(id, false, gradients_, element_bytes_ * planned.parameters);
     if (reduction_ == GradientReduction::kAllReduceBuckets ||
         reduction_ == GradientReduction::kReduceScatterBuckets) {
-      memory(id, true, MemoryPlace::kGpu, MemoryCategory::kGradients,
-             -element_bytes_ * planned.parameters);
+      memory(id, true, gradients_, -element_bytes_ * planned.parameters);
     }
-    memory(id, true, MemoryPlace::kGpu, transient, -planned.transient_bytes);
-    memory(id, true, MemoryPlace::kGpu, MemoryCategory::kLogits, -planned.logit_bytes);
-    memory(id, true, MemoryPlace::kGpu, MemoryCategory::kActivations, -planned.activation_bytes);
+    memory(id, true, transient, -planned.transient_bytes);
+    memory(id, true, logits_, -planned.logit_bytes);
+    memory(id, true, activations_, -planned.activation_bytes);
     if (gathered != kNoTask) {
-      memory(id, true, MemoryPlace::kGpu, MemoryCategory::kParameterBuffer,
-             -element_bytes_ * planned.parameters);
+      memory(id, true, gathered_, -element_bytes_ * planned.parameters);
     }
   }
 }
@@ -246,8 +279,7 @@ void ProgramBuilder::reduce_ready_buckets(std::size_t layer, const BucketSink& s
                         static_cast<std::int64_t>(b), element_bytes_ * bucket.elements),
                   last_compute_);
       if (reduction_ == GradientReduction::kReduceScatter) {
-        memory(whole, true, MemoryPlace::kGpu, MemoryCategory::kGradients,
-               -element_bytes_ * bucket.elements * (ranks_ - 1) / ranks_);
+        memory(whole, true, gradients_, -element_bytes_ * bucket.elements * (ranks_ - 1) / ranks_);
       }
     }
     last_reduced_ = whole == kNoTask ? last_compute_ : PerClass(classes(), whole);
@@ -275,7 +307,8 @@ Program ProgramBuilder::finish() {
           std::move(shapes_),
           std::move(windows_),
           std::move(step_markers_),
-          std::move(resident_),
+          std::move(symbols_),
+          std::move(buffers_),
           std::move(memory_)};
 }
 
@@ -313,30 +346,6 @@ std::string to_string(Phase phase) {
       return "nvme_read";
     case Phase::kNvmeWrite:
       return "nvme_write";
-  }
-  return "";
-}
-
-std::string to_string(MemoryCategory category) {
-  switch (category) {
-    case MemoryCategory::kWeights:
-      return "weights";
-    case MemoryCategory::kGradients:
-      return "gradients";
-    case MemoryCategory::kOptimizerState:
-      return "optimizer_state";
-    case MemoryCategory::kSelectedState:
-      return "selected_state";
-    case MemoryCategory::kParameterBuffer:
-      return "parameter_buffer";
-    case MemoryCategory::kActivations:
-      return "activations";
-    case MemoryCategory::kLogits:
-      return "logits";
-    case MemoryCategory::kStaging:
-      return "staging";
-    case MemoryCategory::kContext:
-      return "context";
   }
   return "";
 }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <initializer_list>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "sim/cost/transfer_cost.h"
@@ -104,13 +105,23 @@ class ProgramBuilder {
   TaskId compute(std::size_t rank_class, Phase phase, std::int64_t index, Seconds time,
                  std::initializer_list<TaskId> after);
 
-  /// A change of the first class's GPU memory or of the node's host memory.
-  void memory(TaskId task, bool at_end, MemoryPlace place, MemoryCategory category, double bytes);
-  void resident(MemoryPlace place, MemoryCategory category, double bytes);
+  /// Declares a buffer of the first class's GPU, of the node's host memory or of its NVMe.
+  BufferId buffer(MemoryBuffer declared);
+  /// A symbol of its own that a schedule's formulas use.
+  void symbol(MemorySymbol added) { symbols_.push_back(std::move(added)); }
+  /// A buffer changes in size when `task` starts or ends. For the GPU `task` is of the first class.
+  /// Changes at the starts of a lane's tasks, and at their ends, are stated in the tasks' order.
+  void memory(TaskId task, bool at_end, BufferId buffer, double bytes);
+  /// Gradients on the GPU, from their layer's backward until they have left.
+  [[nodiscard]] BufferId gradients() const { return gradients_; }
+  /// The next step's backward begins with `bytes` more in the buffer. (Changes are kept in the
+  /// order of each lane's tasks, so this cannot be said afterwards.)
+  void grow_at_backward(BufferId buffer, double bytes) { at_backward_.push_back({buffer, bytes}); }
 
   [[nodiscard]] Program finish();
 
  private:
+  void declare_buffers();
   [[nodiscard]] bool all_reduces() const {
     return reduction_ == GradientReduction::kAllReduce ||
            reduction_ == GradientReduction::kAllReduceBuckets;
@@ -143,8 +154,16 @@ class ProgramBuilder {
   std::vector<WindowShape> shapes_;
   std::vector<Window> windows_;
   std::vector<TaskId> step_markers_;
-  std::vector<MemoryAmount> resident_;
+  std::vector<MemorySymbol> symbols_;
+  std::vector<MemoryBuffer> buffers_;
   std::vector<MemoryChange> memory_;
+  BufferId activations_ = 0;
+  BufferId recomputed_ = 0;
+  BufferId logits_ = 0;
+  BufferId logit_gradients_ = 0;
+  BufferId gradients_ = 0;
+  BufferId gathered_ = 0;
+  std::vector<std::pair<BufferId, double>> at_backward_;
   PerClass last_compute_;
   PerClass last_reduced_;
   std::vector<After> holds_;  ///< what each class's next compute task waits for besides

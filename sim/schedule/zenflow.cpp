@@ -138,19 +138,37 @@ void resident_memory(const Job& job, ProgramBuilder& builder) {
   const double b = builder.element_bytes();
   const double deferred = kept_share(job);
   const bool overlap = settings_of(job).overlap_step;
-  builder.resident(MemoryPlace::kGpu, MemoryCategory::kWeights,
-                   b * (job.deepspeed.zero_stage == 3 ? p : all));
-  builder.resident(MemoryPlace::kGpu, MemoryCategory::kSelectedState,
-                   kStateBytes * settings_of(job).topk_ratio * p);
+  const bool partitioned = job.deepspeed.zero_stage == 3;
+  builder.buffer({.name = "weights",
+                  .formula = partitioned ? "b p" : "b P",
+                  .category = MemoryCategory::kWeights,
+                  .resident = b * (partitioned ? p : all),
+                  .model_state = true});
+  builder.buffer({.name = "master, m, v of selected columns",
+                  .formula = "12 k p",
+                  .category = MemoryCategory::kSelectedState,
+                  .resident = kStateBytes * settings_of(job).topk_ratio * p});
   // Uploads land, and are gathered, beside the weights in use until the window ends.
   if (overlap) {
-    builder.resident(MemoryPlace::kGpu, MemoryCategory::kParameterBuffer,
-                     b * deferred * (job.deepspeed.zero_stage == 3 ? p : all));
+    builder.buffer({.name = "second buffer of weights",
+                    .formula = partitioned ? "b (1 - k) p" : "b (1 - k) P",
+                    .category = MemoryCategory::kParameterBuffer,
+                    .resident = b * deferred * (partitioned ? p : all)});
   }
-  builder.resident(MemoryPlace::kHost, MemoryCategory::kOptimizerState, kStateBytes * node);
-  builder.resident(MemoryPlace::kHost, MemoryCategory::kGradients,
-                   4 * deferred * node * (overlap ? 2 : 1));
-  builder.resident(MemoryPlace::kHost, MemoryCategory::kStaging, 2 * b * deferred * node);
+  // For every column, selected or not: selection changes.
+  declare_optimizer_on_host(builder, node);
+  builder.buffer({.name = overlap ? "fp32 gradient sums, two sets" : "fp32 gradient sums",
+                  .formula = overlap ? "8 (1 - k) g p" : "4 (1 - k) g p",
+                  .home = MemoryHome::kPageable,
+                  .category = MemoryCategory::kGradients,
+                  .resident = 4 * deferred * node * (overlap ? 2 : 1)});
+  for (const char* name : {"gradients arriving", "weights leaving"}) {
+    builder.buffer({.name = name,
+                    .formula = "b (1 - k) g p",
+                    .home = pinned_home(job),
+                    .category = MemoryCategory::kStaging,
+                    .resident = b * deferred * node});
+  }
 }
 
 class ZenFlowEmitter {
@@ -222,7 +240,7 @@ class ZenFlowEmitter {
       updated.push_back(
           {builder_.compute(c, Phase::kGpuUpdate, 0, time, {builder_.last_reduced(c)})});
     }
-    builder_.memory(updated[0][0], true, MemoryPlace::kGpu, MemoryCategory::kGradients,
+    builder_.memory(updated[0][0], true, builder_.gradients(),
                     -builder_.element_bytes() * k * job_.partition());
     selected_ready_ = updated;
     if (partitioned_) return;

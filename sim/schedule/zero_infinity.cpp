@@ -75,13 +75,38 @@ class ZeroInfinityEmitter {
       largest = std::max(largest, bucket.elements);
     }
     const double shard = largest / builder_.ranks() * static_cast<double>(job_.scenario.gpus);
-    builder_.resident(MemoryPlace::kHost, MemoryCategory::kOptimizerState,
-                      state_on_nvme_ ? kBuffers * kStateBytes * shard : kStateBytes * node);
-    builder_.resident(MemoryPlace::kHost, MemoryCategory::kStaging, b * node);
-    builder_.resident(MemoryPlace::kHost, MemoryCategory::kWeights,
-                      parameters_on_nvme_ ? kBuffers * b * shard : b * node);
+    if (state_on_nvme_) {
+      builder_.buffer({.name = "master, m, v of shards in flight",
+                       .formula = "36 g B / N",
+                       .home = pinned_home(job_),
+                       .category = MemoryCategory::kOptimizerState,
+                       .resident = kBuffers * kStateBytes * shard});
+      declare_on_nvme("fp32 master weights, m, v", "12 g p", MemoryCategory::kOptimizerState,
+                      kStateBytes * node);
+    } else {
+      declare_optimizer_on_host(builder_, node);
+    }
+    builder_.buffer({.name = "gradients arriving",
+                     .formula = "b g p",
+                     .home = pinned_home(job_),
+                     .category = MemoryCategory::kStaging,
+                     .resident = b * node});
+    builder_.buffer({.name = parameters_on_nvme_ ? "weights of shards in flight" : "weights",
+                     .formula = parameters_on_nvme_ ? "3 b g B / N" : "b g p",
+                     .home = pinned_home(job_),
+                     .category = MemoryCategory::kWeights,
+                     .resident = parameters_on_nvme_ ? kBuffers * b * shard : b * node,
+                     .model_state = !parameters_on_nvme_});
+    if (parameters_on_nvme_) {
+      declare_on_nvme("weights", "b g p", MemoryCategory::kWeights, b * node);
+    }
     if (job_.deepspeed.gradient_accumulation_steps > 1) {
-      builder_.resident(MemoryPlace::kHost, MemoryCategory::kGradients, 4 * node);
+      builder_.buffer({.name = "fp32 gradient sums",
+                       .formula = "4 g p",
+                       .home = MemoryHome::kPageable,
+                       .category = MemoryCategory::kGradients,
+                       .resident = 4 * node,
+                       .model_state = true});
     }
   }
 
@@ -102,6 +127,15 @@ class ZeroInfinityEmitter {
   }
 
  private:
+  void declare_on_nvme(const char* name, const char* formula, MemoryCategory category,
+                       double bytes) {
+    builder_.buffer({.name = name,
+                     .formula = formula,
+                     .home = MemoryHome::kNvme,
+                     .category = category,
+                     .resident = bytes});
+  }
+
   void update(const std::vector<PerClass>& gradients) {
     if (state_on_nvme_) {
       update_through_nvme(gradients);

@@ -15,17 +15,31 @@ void resident_memory(const Job& job, ProgramBuilder& builder, bool delayed) {
   const bool partitioned = job.deepspeed.zero_stage == 3;
   const double b = builder.element_bytes();
   const double node_parameters = job.partition() * static_cast<double>(job.scenario.gpus);
-  builder.resident(MemoryPlace::kGpu, MemoryCategory::kWeights,
-                   b * (partitioned ? job.partition() : all));
-  builder.resident(MemoryPlace::kHost, MemoryCategory::kOptimizerState, 12 * node_parameters);
-  // Page-locked: where gradients arrive (two sets if the next step's come while these are in
-  // use) and from where parameters leave.
-  builder.resident(MemoryPlace::kHost, MemoryCategory::kStaging,
-                   b * node_parameters * (delayed ? 3 : 2));
+  builder.buffer({.name = "weights",
+                  .formula = partitioned ? "b p" : "b P",
+                  .category = MemoryCategory::kWeights,
+                  .resident = b * (partitioned ? job.partition() : all),
+                  .model_state = true});
+  declare_optimizer_on_host(builder, node_parameters);
+  // Two sets if the next step's gradients come while these are in use.
+  builder.buffer({.name = delayed ? "gradients arriving, two sets" : "gradients arriving",
+                  .formula = delayed ? "2 b g p" : "b g p",
+                  .home = pinned_home(job),
+                  .category = MemoryCategory::kStaging,
+                  .resident = b * node_parameters * (delayed ? 2 : 1)});
+  builder.buffer({.name = "weights leaving",
+                  .formula = "b g p",
+                  .home = pinned_home(job),
+                  .category = MemoryCategory::kStaging,
+                  .resident = b * node_parameters});
   if (job.deepspeed.gradient_accumulation_steps > 1) {
-    // fp32 sums of the micro steps; with delay, of this window and of the one being updated with.
-    builder.resident(MemoryPlace::kHost, MemoryCategory::kGradients,
-                     4 * node_parameters * (delayed ? 2 : 1));
+    // With delay, of this window and of the one being updated with.
+    builder.buffer({.name = delayed ? "fp32 gradient sums, two sets" : "fp32 gradient sums",
+                    .formula = delayed ? "8 g p" : "4 g p",
+                    .home = MemoryHome::kPageable,
+                    .category = MemoryCategory::kGradients,
+                    .resident = 4 * node_parameters * (delayed ? 2 : 1),
+                    .model_state = !delayed});
   }
 }
 

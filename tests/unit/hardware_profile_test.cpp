@@ -2,6 +2,7 @@
 #include "sim/config/hardware_profile.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <ostream>
@@ -178,6 +179,22 @@ TEST(HardwareProfile, ReadsWorkInEveryUnit) {
   EXPECT_EQ(half_size("8 MFLOP"), 8e6);
   EXPECT_EQ(half_size("8GFLOP"), 8e9);
   EXPECT_EQ(half_size("2 TFLOP"), 2e12);
+}
+
+TEST(HardwareProfile, MayStateHowMuchAProcessMayLock) {
+  const auto limit = [](const std::string& text) {
+    return read(with("  dram_bandwidth:", text + "  dram_bandwidth:")).host.locked_memory_limit;
+  };
+  EXPECT_FALSE(limit(""));
+  EXPECT_EQ(limit("  locked_memory_limit: {value: 8 MiB, source: ulimit -l}\n"), Bytes(8 << 20));
+  const auto unlimited = limit("  locked_memory_limit: {value: unlimited, source: ulimit -l}\n");
+  ASSERT_TRUE(unlimited);
+  EXPECT_TRUE(std::isinf(unlimited->value()));
+  const std::string message =
+      error_of(with("  dram_bandwidth:",
+                    "  locked_memory_limit: {value: infinite, source: s}\n  dram_bandwidth:"));
+  EXPECT_NE(message.find("host.locked_memory_limit"), std::string::npos) << message;
+  EXPECT_NE(message.find("\"unlimited\""), std::string::npos) << message;
 }
 
 TEST(HardwareProfile, OptionalBlocksMayBeAbsent) {

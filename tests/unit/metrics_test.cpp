@@ -36,7 +36,7 @@ class Drawing {
     shapes_.push_back({.first_step = static_cast<std::int64_t>(shapes_.size())});
   }
   void memory(TaskId task, bool at_end, MemoryCategory category, double bytes) {
-    memory_.push_back({task, at_end, MemoryPlace::kGpu, category, bytes});
+    memory_.push_back({task, at_end, static_cast<BufferId>(category), bytes});
   }
 
   [[nodiscard]] Program program() {
@@ -56,11 +56,25 @@ class Drawing {
             shapes_,
             windows_,
             markers,
-            {{MemoryPlace::kGpu, MemoryCategory::kWeights, 100}},
+            {},
+            one_buffer_a_category(),
             memory_};
   }
 
  private:
+  /// The id of a buffer is the number of its category; weights hold 100 bytes throughout.
+  static std::vector<MemoryBuffer> one_buffer_a_category() {
+    std::vector<MemoryBuffer> buffers;
+    for (int i = 0; i < kMemoryCategories; ++i) {
+      const auto category = static_cast<MemoryCategory>(i);
+      buffers.push_back({.name = to_string(category),
+                         .formula = "",
+                         .category = category,
+                         .resident = category == MemoryCategory::kWeights ? 100.0 : 0.0});
+    }
+    return buffers;
+  }
+
   std::vector<Task> tasks_;
   std::vector<TaskLabel> program_labels_;
   std::vector<Dependency> dependencies_;

@@ -58,10 +58,15 @@ std::string notes(const sim::Job& job, const std::vector<SimulationResult>& resu
                                                       job.scenario.max_staleness));
     }
     if (one.memory.fits) continue;
-    text += fmt::format(
-        "{}: does not fit: GPU {} of {}, host {} of {}\n", one.schedule,
-        sim::format_gib(one.memory.gpu.total), sim::format_gib(one.memory.gpu_capacity),
-        sim::format_gib(one.memory.host.total), sim::format_gib(one.memory.host_capacity));
+    text += fmt::format("{}: does not fit:", one.schedule);
+    for (int i = 0; i < sim::kMemoryLimits; ++i) {
+      const auto limit = static_cast<sim::MemoryLimit>(i);
+      const sim::LimitCheck& check = one.memory.limit(limit);
+      if (check.holds()) continue;
+      text += fmt::format(" {} {} of {};", sim::describe(limit), sim::format_gib(check.need),
+                          sim::format_gib(*check.capacity));
+    }
+    text += " see zenflow-sim fit\n";
   }
   return text;
 }

@@ -1,0 +1,81 @@
+/// The buffers of DeepSpeed's ZeRO optimizers with CPU offload, as release 0.19 allocates them.
+///
+/// Host, bytes a parameter of the partition, without what PyTorch's allocators add:
+///
+///   ZeRO-1, 2; ZenFlow without overlap_step   18: master 4, gradients 4, moments 8, 16-bit weights
+///                                             for the upload 2; 20 with a running sum
+///   ZeRO-3                                    18: master 4, gradients 4, moments 8, running sum 2
+///   ZenFlow with overlap_step                 36, stage 3 34: master 4, snapshot 4 and two sets of
+///                                             gradients 8 in /dev/shm, two sets of moments 16,
+///                                             upload buffer 2 (not used), running sum 2
+///
+/// PyTorch adds: page-locked blocks are rounded up to powers of two, and blocks that became free
+/// stay with its allocator, as the page-locked master and gradients do when overlap_step moves
+/// them to /dev/shm; a copy that casts fp32 in host memory makes a 16-bit temporary there.
+/// Source: deepspeed/runtime/zero/stage_1_and_2.py, stage3.py (_create_fp32_partitions,
+/// initialize_optimizer_states), zenflow/zenflow_stage_1_and_2.py, zenflow_utils.py.
+#pragma once
+
+#include "sim/schedule/program_builder.h"
+
+namespace zenflow::sim {
+
+/// What is in host memory besides what every ZeRO optimizer keeps there.
+struct DeepSpeedHostMemory {
+  bool running_sum = false;  ///< stages 1 and 2; stage 3 always has one
+  bool overlap = false;      ///< ZenFlow's overlap_step
+  bool reselects = false;    ///< the master is overwritten from the GPU: a cast in host memory
+  double elements = 0;       ///< of a rank that are updated on the CPU, symbol c
+  bool nvme = false;         ///< optimizer state and gradients are swapped by sub-groups
+};
+/// Declares it for the node. Adds the symbol c.
+void declare_host_memory(const Job& job, const DeepSpeedHostMemory& kept, ProgramBuilder& builder);
+
+/// Moments of the columns that ZenFlow updates on the GPU: on every rank, in stage 3 sharded; with
+/// zenflow.offload in host memory. `elements`: of one rank.
+void declare_selected_state(const Job& job, double elements, ProgramBuilder& builder);
+
+/// Weights, buckets and the temporary they are flattened into, on the GPU.
+void declare_gpu_memory(const Job& job, ProgramBuilder& builder);
+
+/// Temporaries of backward, of the largest gradient.
+class BackwardTemporaries {
+ public:
+  BackwardTemporaries(const Job& job, ProgramBuilder& builder);
+  /// The next step's, from its first backward task on. `boundary`: norms are taken.
+  void begin(bool boundary);
+  /// Until the end of `last`.
+  void end(TaskId last);
+
+ private:
+  ProgramBuilder& builder_;
+  double largest_;
+  bool boundary_ = false;
+  BufferId copy_;
+  BufferId norm_;
+};
+
+/// Temporaries of ZenFlow's update of selected columns on the GPU.
+class SelectedTemporaries {
+ public:
+  /// `elements`: selected, of one rank.
+  SelectedTemporaries(const Job& job, double elements, ProgramBuilder& builder);
+  /// The next step's gradients and, at a boundary, saved weights, from its first backward task on.
+  void begin(bool boundary);
+  /// Until the end of `update`, during which AdamW has its own.
+  void end(TaskId update);
+  /// zenflow.offload: the moments are on the GPU from the start of `up` to the end of `down`.
+  void hold_moments(TaskId up, TaskId down, double bytes);
+
+ private:
+  ProgramBuilder& builder_;
+  double bytes_;
+  bool boundary_ = false;
+  double bucket_share_;  ///< between boundaries AdamW runs bucket by bucket
+  BufferId gradients_;
+  BufferId saved_;
+  BufferId adamw_;
+  BufferId moments_;
+};
+
+}  // namespace zenflow::sim
