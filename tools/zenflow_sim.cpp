@@ -18,6 +18,7 @@ struct Options {
   CommonOptions common;
   RunOptions run;
   SweepOptions sweep;
+  FitOptions fit;
   LintCommandOptions lint;
   std::filesystem::path fixed;  ///< of --fix FILE
   std::vector<std::string> topics = {"schedules", "profiles", "models"};
@@ -91,8 +92,11 @@ void add_others(CLI::App& app, Options& options, int& code) {
   compare->callback([&] { code = compare_command(options.common); });
   add_command(app, options, "explain", "why a step takes as long as it does",
               [&] { code = explain_command(options.common); });
-  add_command(app, options, "fit", "memory by device and category; exit 3 if it does not fit",
-              [&] { code = fit_command(options.common); });
+  CLI::App* fit =
+      add_command(app, options, "fit", "memory buffer by buffer; exit 3 if it does not fit",
+                  [&] { code = fit_command(options.common, options.fit); });
+  fit->add_flag("--over-time", options.fit.over_time,
+                "also the highest memory of each part of a window's steps");
   CLI::App* list = app.add_subcommand("list", "what is known: schedules, profiles, models, rules");
   list->add_option("topic", options.topics, "schedules, profiles, models, rules")->delimiter(',');
   add_output_options(*list, options.common);

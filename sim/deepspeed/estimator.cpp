@@ -8,24 +8,28 @@
 namespace zenflow::sim {
 namespace {
 
-constexpr double kBufferFactor = 1.5;
+constexpr double kBufferFactor = kEstimatorBufferFactor;
 
 DeepSpeedEstimate zero2(double p, bool offload, double g, double n) {
   const double t = g * n;
-  if (offload) return {2 * p, p * std::max(4 * t, 16.0) * kBufferFactor};
-  return {2 * p + std::floor(18 * p / t), 4 * p * g * kBufferFactor};
+  if (offload) {
+    return {2 * p, p * std::max(4 * t, 16.0) * kBufferFactor, "2 P", "P max(4 T, 16) f"};
+  }
+  return {2 * p + std::floor(18 * p / t), 4 * p * g * kBufferFactor, "2 P + 18 P / T", "4 P g f"};
 }
 
 DeepSpeedEstimate zero3(double p, double largest, const DeepSpeedConfig& config, double g,
                         double n) {
   const double t = g * n;
   if (config.offload_optimizer == OffloadDevice::kNone) {
-    return {4 * largest + std::floor(18 * p / t), 4 * largest * g * kBufferFactor};
+    return {4 * largest + std::floor(18 * p / t), 4 * largest * g * kBufferFactor, "4 L + 18 P / T",
+            "4 L g f"};
   }
   if (config.offload_param == OffloadDevice::kNone) {
-    return {4 * largest + std::floor(2 * p / t), 16 * p / n * kBufferFactor};
+    return {4 * largest + std::floor(2 * p / t), 16 * p / n * kBufferFactor, "4 L + 2 P / T",
+            "16 P f / n"};
   }
-  return {4 * largest, 18 * p / n * kBufferFactor};
+  return {4 * largest, 18 * p / n * kBufferFactor, "4 L", "18 P f / n"};
 }
 
 }  // namespace

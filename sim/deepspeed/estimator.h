@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "sim/config/model_spec.h"
 #include "sim/deepspeed/ds_config.h"
@@ -25,9 +26,14 @@
 namespace zenflow::sim {
 
 struct DeepSpeedEstimate {
-  double gpu_bytes = 0;  ///< of one GPU
-  double cpu_bytes = 0;  ///< of a node
+  double gpu_bytes = 0;       ///< of one GPU
+  double cpu_bytes = 0;       ///< of a node
+  std::string gpu_formula{};  ///< as in the table above
+  std::string cpu_formula{};
 };
+
+/// additional_buffer_factor, by its default.
+inline constexpr double kEstimatorBufferFactor = 1.5;
 
 /// Nothing for stages 0 and 1, for which DeepSpeed has no estimator.
 [[nodiscard]] std::optional<DeepSpeedEstimate> deepspeed_estimate(const ModelSpec& model,

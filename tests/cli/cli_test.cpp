@@ -469,6 +469,74 @@ TEST_F(Cli, FitsOrSaysThatItDoesNotWithThree) {
   EXPECT_EQ(json::parse(document.out)["results"][0]["fits"], false);
 }
 
+/// A job of DeepSpeed's ZenFlow with overlap_step, on one.yaml's machine.
+const std::vector<std::string> kOverlapped = {
+    "fit", "scenarios/one.yaml", "--schedule", "deepspeed-zenflow", "--set", "overlap_step=true"};
+
+std::vector<std::string> with(std::vector<std::string> arguments,
+                              const std::vector<std::string>& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+TEST_F(Cli, FitNamesBuffersFormulasAndLimits) {
+  const Outcome outcome = run(kOverlapped);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("stale snapshot of the master"), HasSubstr("4 g p"),
+                    HasSubstr("/dev/shm of the node"), HasSubstr("not stated"),
+                    HasSubstr("DeepSpeed's estimate: P max(4 T, 16) f"), HasSubstr("p = ")));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("GPU peak")));
+  EXPECT_THAT(run(with(kOverlapped, {"--over-time"})).out, HasSubstr("GPU peak"));
+}
+
+TEST_F(Cli, FitChecksEachLimitThatIsSet) {
+  const std::vector<std::pair<const char*, const char*>> limits = {
+      {"hardware.gpu.memory.value=1 GiB", "gpu_memory"},
+      {"hardware.host.memory.value=1 MiB", "host_memory"},
+      {"hardware.host.shared_memory.value=64 KiB", "shared_memory"},
+      {"hardware.host.locked_memory_limit={value: 64 KiB, source: ulimit -l}", "locked_memory"}};
+  for (const auto& [set, name] : limits) {
+    const Outcome outcome = run(with(kOverlapped, {"--set", set, "--json"}));
+    EXPECT_EQ(outcome.code, 3) << set;
+    const json found = json::parse(outcome.out).at("results").at(0);
+    EXPECT_EQ(found.at("fits"), false);
+    for (const auto& [limit, check] : found.at("limits").items()) {
+      EXPECT_EQ(check.at("verdict") == "exceeded", limit == name) << set << ": " << limit;
+    }
+  }
+  const json unlimited = run_json(
+      with(kOverlapped,
+           {"--set", "hardware.host.locked_memory_limit={value: unlimited, source: ulimit -l}"}));
+  const json& locked = unlimited.at("results").at(0).at("limits").at("locked_memory");
+  EXPECT_EQ(locked.at("verdict"), "holds");
+  EXPECT_TRUE(locked.at("capacity_bytes").is_null());
+}
+
+// What fit proposes is what the user types, and it does what was said.
+TEST_F(Cli, FitProposesSettingsThatDoAsPromised) {
+  const std::vector<std::string> tight =
+      with(kOverlapped, {"--set", "hardware.host.shared_memory.value=64 KiB", "--set",
+                         "hardware.host.locked_memory_limit={value: 64 KiB, source: s}", "--json"});
+  const json before = json::parse(run(tight).out).at("results").at(0);
+  ASSERT_GT(before.at("changes").size(), 1U);
+  for (const json& change : before.at("changes")) {
+    const Outcome outcome = run(with(tight, {"--set", change.at("set")}));
+    const json after = json::parse(outcome.out).at("results").at(0);
+    const std::string limit = change.at("limit");
+    const auto need = [&limit](const json& result) {
+      return result.at("limits").at(limit).at("need_bytes").get<double>();
+    };
+    EXPECT_NEAR(need(before) - need(after), change.at("saves_bytes").get<double>(), 2) << change;
+    EXPECT_EQ(after.at("limits").at(limit).at("verdict") == "holds", change.at("limit_holds"));
+    EXPECT_EQ(after.at("fits"), change.at("fits"));
+  }
+  std::vector<std::string> all = tight;
+  for (const json& set : before.at("together").at("set")) all = with(all, {"--set", set});
+  EXPECT_EQ(before.at("together").at("fits"), true);
+  EXPECT_EQ(run(all).code, 0);
+}
+
 TEST_F(Cli, ListsWhatIsKnown) {
   const json found = run_json({"list", "schedules,profiles,models"});
   EXPECT_GE(found.at("schedules").size(), 5U);

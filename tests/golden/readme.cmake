@@ -1,7 +1,8 @@
 # Whether the outputs that README.md shows are what the program prints. -DPROGRAM= -DSOURCE=
 file(READ ${SOURCE}/README.md readme)
 foreach(arguments "run;scenarios/llama2_7b_4xa100.yaml"
-                  "explain;scenarios/llama2_7b_4xa100.yaml;--schedule;zenflow")
+                  "explain;scenarios/llama2_7b_4xa100.yaml;--schedule;zenflow"
+                  "fit;scenarios/llama2_7b_2xh100.yaml;--schedule;deepspeed-zenflow")
   execute_process(COMMAND ${PROGRAM} ${arguments} WORKING_DIRECTORY ${SOURCE} OUTPUT_VARIABLE output
                   COMMAND_ERROR_IS_FATAL ANY)
   string(STRIP "${output}" output)
@@ -11,6 +12,13 @@ foreach(arguments "run;scenarios/llama2_7b_4xa100.yaml"
     string(FIND "${output}" "\n" end)
     math(EXPR begin "${end} + 2")
     string(SUBSTRING "${output}" ${begin} -1 output)
+  endif()
+  if(command STREQUAL "fit")
+    # README shows the host's buffers and the limits.
+    string(FIND "${output}" "  host, node" begin)
+    string(FIND "${output}" "\n\n  /dev/shm: " end)
+    math(EXPR length "${end} - ${begin}")
+    string(SUBSTRING "${output}" ${begin} ${length} output)
   endif()
   string(FIND "${readme}" "${output}" at)
   if(at EQUAL -1)

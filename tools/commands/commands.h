@@ -31,6 +31,10 @@ struct RunOptions {
   std::optional<std::filesystem::path> dot;
 };
 
+struct FitOptions {
+  bool over_time = false;
+};
+
 struct SweepOptions {
   std::vector<std::string> vary;  ///< "key=a,b,c" or "key=low:high:step"
   std::string format = "table";   ///< table, csv, json
@@ -54,7 +58,7 @@ int run_command(const CommonOptions& common, const RunOptions& options);
 int compare_command(const CommonOptions& common);
 int sweep_command(const CommonOptions& common, const SweepOptions& options);
 int explain_command(const CommonOptions& common);
-int fit_command(const CommonOptions& common);
+int fit_command(const CommonOptions& common, const FitOptions& options);
 int lint_command(const CommonOptions& common, const LintCommandOptions& options);
 int list_command(const CommonOptions& common, const std::vector<std::string>& topics);
 

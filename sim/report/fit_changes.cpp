@@ -1,0 +1,185 @@
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "sim/report/fit.h"
+
+namespace zenflow::sim {
+namespace {
+
+struct Candidate {
+  std::string set;
+  std::function<void(Job&)> apply;
+  bool last_resort = false;  ///< changes what is trained, or asks for other hardware
+};
+
+constexpr std::int64_t kSmallBucket = 50'000'000;     ///< elements
+constexpr std::int64_t kSmallSubGroup = 100'000'000;  ///< elements
+
+void add_deepspeed(const Job& job, std::vector<Candidate>& list) {
+  const DeepSpeedConfig& config = job.deepspeed;
+  const bool moves_state = config.zenflow && config.zenflow->offload;
+  if (config.zero_stage < 3 && job.scenario.ranks() > 1) {
+    list.push_back({"deepspeed.zero_optimization.stage=3",
+                    [](Job& changed) { changed.deepspeed.zero_stage = 3; }});
+  }
+  if (config.reduce_bucket_size > kSmallBucket) {
+    list.push_back({fmt::format("deepspeed.zero_optimization.reduce_bucket_size={}", kSmallBucket),
+                    [](Job& changed) { changed.deepspeed.reduce_bucket_size = kSmallBucket; }});
+  }
+  // DeepSpeed refuses zenflow.offload without overlap_comm.
+  if (config.overlaps_communication() && !moves_state) {
+    list.push_back({"deepspeed.zero_optimization.overlap_comm=false",
+                    [](Job& changed) { changed.deepspeed.overlap_comm = false; }});
+  }
+  if (config.zero_stage == 3 && config.sub_group_size > kSmallSubGroup) {
+    list.push_back({fmt::format("deepspeed.zero_optimization.sub_group_size={}", kSmallSubGroup),
+                    [](Job& changed) { changed.deepspeed.sub_group_size = kSmallSubGroup; }});
+  }
+  if (config.pin_memory) {
+    list.push_back({"deepspeed.zero_optimization.offload_optimizer.pin_memory=false",
+                    [](Job& changed) { changed.deepspeed.pin_memory = false; }});
+  }
+  if (config.offload_optimizer != OffloadDevice::kNvme && job.scenario.hardware.nvme) {
+    list.push_back({"deepspeed.zero_optimization.offload_optimizer.device=nvme", [](Job& changed) {
+                      changed.deepspeed.offload_optimizer = OffloadDevice::kNvme;
+                    }});
+  }
+}
+
+void add_zenflow(const Job& job, std::vector<Candidate>& list) {
+  if (!job.deepspeed.zenflow) return;
+  if (job.deepspeed.zenflow->overlap_step) {
+    list.push_back({"overlap_step=false",
+                    [](Job& changed) { changed.deepspeed.zenflow->overlap_step = false; }});
+  }
+  if (!job.deepspeed.zenflow->offload && job.deepspeed.overlaps_communication()) {
+    list.push_back({"deepspeed.zero_optimization.zenflow.offload=true",
+                    [](Job& changed) { changed.deepspeed.zenflow->offload = true; }});
+  }
+  const double half = job.deepspeed.zenflow->topk_ratio / 2;
+  list.push_back({fmt::format("topk_ratio={}", half),
+                  [half](Job& changed) { changed.deepspeed.zenflow->topk_ratio = half; }});
+}
+
+void add_training(const Job& job, std::vector<Candidate>& list) {
+  const TrainingSettings& training = job.scenario.training;
+  if (!training.activation_checkpointing) {
+    list.push_back({"training.activation_checkpointing=true", [](Job& changed) {
+                      changed.scenario.training.activation_checkpointing = true;
+                    }});
+  }
+  if (training.micro_batch_size_per_gpu > 1) {
+    const std::int64_t half = training.micro_batch_size_per_gpu / 2;
+    list.push_back(
+        {fmt::format("training.micro_batch_size_per_gpu={}", half),
+         [half](Job& changed) { changed.scenario.training.micro_batch_size_per_gpu = half; }});
+  }
+  if (training.sequence_length > 1) {
+    const std::int64_t half = training.sequence_length / 2;
+    list.push_back({fmt::format("training.sequence_length={}", half),
+                    [half](Job& changed) { changed.scenario.training.sequence_length = half; },
+                    true});
+  }
+  if (job.scenario.gpus < job.scenario.hardware.gpu.count) {
+    const std::int64_t all = job.scenario.hardware.gpu.count;
+    list.push_back(
+        {fmt::format("gpus={}", all), [all](Job& changed) { changed.scenario.gpus = all; }, true});
+  }
+  if (job.scenario.hardware.network) {
+    const std::int64_t twice = 2 * job.scenario.nodes;
+    list.push_back({fmt::format("nodes={}", twice),
+                    [twice](Job& changed) { changed.scenario.nodes = twice; }, true});
+  }
+}
+
+std::vector<Candidate> candidates_of(const Job& job, const Schedule& schedule) {
+  std::vector<Candidate> list;
+  if (schedule.zenflow(job)) add_zenflow(job, list);
+  add_deepspeed(job, list);
+  add_training(job, list);
+  return list;
+}
+
+/// How far the limits are exceeded, as shares of them, in all.
+double excess(const MemoryReport& memory) {
+  double sum = 0;
+  for (const LimitCheck& one : memory.limits) {
+    if (!one.holds()) sum += (one.need - *one.capacity) / std::max(*one.capacity, 1.0);
+  }
+  return sum;
+}
+
+MemoryReport memory_with(const Job& job, const Schedule& schedule) {
+  return simulate_schedule(job, schedule).memory;
+}
+
+/// Adds the change that reduces the excess most, again and again. True once the job fits.
+bool add_best(Job& job, const Schedule& schedule, std::vector<Candidate>& left,
+              FitCombination& together) {
+  double reached = excess(memory_with(job, schedule));
+  while (reached > 0) {
+    auto best = left.end();
+    for (auto one = left.begin(); one != left.end(); ++one) {
+      Job tried = job;
+      one->apply(tried);
+      const double now = excess(memory_with(tried, schedule));
+      if (now >= reached) continue;
+      reached = now;
+      best = one;
+    }
+    if (best == left.end()) return false;
+    best->apply(job);
+    together.set.push_back(best->set);
+    left.erase(best);
+  }
+  return true;
+}
+
+FitCombination combine(const Job& job, const Schedule& schedule,
+                       const std::vector<Candidate>& candidates) {
+  std::vector<Candidate> settings;
+  std::vector<Candidate> last_resorts;
+  for (const Candidate& one : candidates) {
+    (one.last_resort ? last_resorts : settings).push_back(one);
+  }
+  FitCombination together;
+  Job changed = job;
+  together.fits = add_best(changed, schedule, settings, together) ||
+                  add_best(changed, schedule, last_resorts, together);
+  return together;
+}
+
+}  // namespace
+
+void find_changes(const Job& job, const Schedule& schedule, Fit& fit) {
+  constexpr double kWorthSaying = 0.005;  // of the need
+  const std::vector<Candidate> candidates = candidates_of(job, schedule);
+  for (const Candidate& one : candidates) {
+    Job tried = job;
+    one.apply(tried);
+    const MemoryReport after = memory_with(tried, schedule);
+    for (std::size_t i = 0; i < after.limits.size(); ++i) {
+      const LimitCheck& before = fit.memory.limits[i];
+      const double saves = before.need - after.limits[i].need;
+      if (before.holds() || saves < kWorthSaying * before.need) continue;
+      fit.changes.push_back(
+          {one.set, static_cast<MemoryLimit>(i), saves, after.limits[i].holds(), after.fits});
+    }
+  }
+  std::stable_sort(fit.changes.begin(), fit.changes.end(),
+                   [](const FitChange& a, const FitChange& b) {
+                     if (a.limit != b.limit) return a.limit < b.limit;
+                     if (a.fits != b.fits) return a.fits;
+                     return a.saves > b.saves;
+                   });
+  const bool one_suffices = std::any_of(fit.changes.begin(), fit.changes.end(),
+                                        [](const FitChange& one) { return one.fits; });
+  if (one_suffices) return;
+  FitCombination together = combine(job, schedule, candidates);
+  if (together.set.size() > 1) fit.together = std::move(together);
+}
+
+}  // namespace zenflow::sim
