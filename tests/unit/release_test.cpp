@@ -1,7 +1,9 @@
 // What DeepSpeed's releases and launchers do differently, one test a row of the table in
 // docs/model.md. Bytes and times are worked out from the rule, on machines whose links never bind.
+#include <algorithm>
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -236,6 +238,39 @@ TEST(Release, OtherLaunchersSetTheBoundaries) {
     EXPECT_EQ(result.target, target);
   }
   EXPECT_EQ(run(options(), {newest}).update_interval, 4);
+}
+
+/// Every release and launcher that runs ZenFlow moves what its formula says.
+TEST(Release, TrafficFollowsTheClosedFormEverywhere) {
+  const Schedule& schedule = find_schedule(kZenFlow);
+  for (const Version& version : known_versions()) {
+    for (const char* target : {"deepspeed", "hf"}) {
+      for (const int stage : {1, 2, 3}) {
+        for (const char* interval : {"1", "4"}) {
+          for (const bool overlap : {false, true}) {
+            JobOptions one = options();
+            one.stage = stage;
+            one.update_interval = interval;
+            one.overlap_step = overlap;
+            const Job job = launched(make_small_job(round_node(2), tiny_llama(), one),
+                                     {to_string(version), target});
+            try {
+              schedule.check(job);
+            } catch (const Error&) {
+              continue;
+            }
+            const SimulationResult result = simulate_schedule(job, schedule);
+            const ClosedForm expected = schedule.closed_form(job);
+            const std::string where =
+                fmt::format("{} {} stage {} S {} overlap {}", to_string(version), target, stage,
+                            interval, overlap);
+            EXPECT_NEAR(result.d2h_bytes, expected.d2h_bytes_per_step, 1e-6) << where;
+            EXPECT_NEAR(result.h2d_bytes, expected.h2d_bytes_per_step, 1e-6) << where;
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(Release, UnknownOnesAreLocatedAndTheKnownListed) {
