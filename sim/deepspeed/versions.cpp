@@ -58,9 +58,9 @@ constexpr std::array<VersionedChange, 21> kChanges = {{
      "DeepSpeed #8058"},
     {Change::kBf16Upload,
      {0, 19, 3},
-     "overlap_step casts the weights on the host and uploads bf16; before, fp32 went up and was "
-     "cast "
-     "on the GPU, where it took 4 bytes a parameter of the partition",
+     "overlap_step casts the weights on the host and uploads bf16 in stages 1 and 2 as in 3; "
+     "before, "
+     "fp32 went up and was cast on the GPU, where it took 4 bytes a parameter of the partition",
      "DeepSpeed #8058"},
     {Change::kClippingByDefault,
      {0, 19, 3},

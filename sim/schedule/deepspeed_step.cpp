@@ -88,10 +88,10 @@ TaskId DeepSpeedStep::weights_up(std::size_t rank_class, TaskId after) {
 }
 
 TaskId DeepSpeedStep::snapshot_up(std::size_t rank_class, const After& after) {
-  const bool narrow = job_.has(Change::kBf16Upload);
-  const double bytes = (narrow ? builder_.element_bytes() : 4) * partition_;
+  const bool wide = zenflow_uploads_fp32(job_);
+  const double bytes = (wide ? 4 : builder_.element_bytes()) * partition_;
   const TaskId up = builder_.pageable_copy(rank_class, Phase::kH2D, 0, bytes, after);
-  if (narrow || rank_class != 0) return up;
+  if (!wide || rank_class != 0) return up;
   builder_.memory(up, false, MemoryPlace::kGpu, MemoryCategory::kStaging, bytes);
   builder_.memory(up, true, MemoryPlace::kGpu, MemoryCategory::kStaging, -bytes);
   return up;
@@ -184,6 +184,10 @@ void deepspeed_gpu_memory(const Job& job, ProgramBuilder& builder) {
       MemoryPlace::kGpu, MemoryCategory::kStaging,
       b * static_cast<double>(job.deepspeed.reduce_bucket_size) * buckets +
           b * std::max(largest, static_cast<double>(job.deepspeed.reduce_bucket_size)));
+}
+
+bool zenflow_uploads_fp32(const Job& job) {
+  return job.deepspeed.zero_stage < 3 && !job.has(Change::kBf16Upload);
 }
 
 std::int64_t zenflow_window(const Job& job) {

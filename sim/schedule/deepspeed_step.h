@@ -54,8 +54,8 @@ class DeepSpeedStep {
   [[nodiscard]] const PerClass& gradients_ready() const { return stream_; }
   /// The partition's weights from page-locked memory, in the training type.
   TaskId weights_up(std::size_t rank_class, TaskId after);
-  /// From ordinary memory, as ZenFlow's snapshot: in the training type, in releases before
-  /// kBf16Upload in fp32, which stays on the GPU until it is cast there.
+  /// From ordinary memory, as ZenFlow's snapshot: in the training type, or where the GPU casts it
+  /// in fp32, which stays there until then.
   TaskId snapshot_up(std::size_t rank_class, const After& after);
   /// One sub-group's part of it.
   TaskId weights_up(std::size_t rank_class, double elements, TaskId after);
@@ -117,6 +117,10 @@ void check_stage3(const Job& job, std::string_view schedule);
 
 /// Buffers of DeepSpeed's ZeRO engine on the GPU: weights, buckets, flatten temporary.
 void deepspeed_gpu_memory(const Job& job, ProgramBuilder& builder);
+
+/// Whether ZenFlow's overlapped upload is fp32, cast on the GPU (stages 1 and 2 before
+/// kBf16Upload).
+[[nodiscard]] bool zenflow_uploads_fp32(const Job& job);
 
 /// Micro steps between updates under ZenFlow: update_interval, which takes the place of
 /// gradient_accumulation_steps, unless HF Trainer or accelerate set the boundaries themselves.

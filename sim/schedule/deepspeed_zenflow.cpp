@@ -4,9 +4,9 @@
 ///
 /// overlap_step false: the boundary's CPU update blocks, as in ZeRO-Offload.
 /// overlap_step true, at a boundary: wait for the worker's previous update; cast the snapshot to
-/// bf16 (before 0.19.3 on the GPU) and copy it up from ordinary memory (shared memory is not
-/// page-locked); all-gather; unscale the new gradients; hand them to the worker, a process of its
-/// own that runs Adam on its cores and copies the result to the snapshot. With
+/// bf16 (before 0.19.3 in stages 1 and 2 on the GPU) and copy it up from ordinary memory (shared
+/// memory is not page-locked); all-gather; unscale the new gradients; hand them to the worker, a
+/// process of its own that runs Adam on its cores and copies the result to the snapshot. With
 /// full_warm_up_rounds = 0 the first wait is skipped although a job is outstanding, so every later
 /// boundary waits for the update before the last.
 ///
@@ -142,7 +142,7 @@ ClosedForm DeepSpeedZenFlow::closed_form(const Job& job) const {
   const bool deep = settings_of(job).full_warm_up_rounds == 0;
   const std::int64_t delay = settings_of(job).overlap_step ? (deep ? 2 : 1) * steps : 0;
   const Staleness staleness{delay, delay + steps - 1};
-  const bool wide = settings_of(job).overlap_step && !job.has(Change::kBf16Upload);
+  const bool wide = settings_of(job).overlap_step && zenflow_uploads_fp32(job);
   const double up = wide ? 4 : b;
   if (job.deepspeed.zero_stage == 3) return {(b + 4 / s) * p, (b + up / s) * p, staleness};
   const double state = settings_of(job).offload
@@ -285,7 +285,7 @@ class Emitter {
   }
 
   TaskId snapshot_up(std::size_t c, const After& before) {
-    if (!job_.has(Change::kBf16Upload)) return step_.snapshot_up(c, before);
+    if (zenflow_uploads_fp32(job_)) return step_.snapshot_up(c, before);
     const RankClass& rank = builder_.cluster().classes[c];
     return step_.snapshot_up(c,
                              {cpu_task(rank.cpu_accumulate, cpu_.cast, Phase::kCpuCast, before)});

@@ -117,10 +117,14 @@ TEST(Release, UploadsFp32BeforeTheNativeWorker) {
   const SimulationResult since = run(options(), {"0.19.3"});
   EXPECT_NEAR(since.d2h_bytes, 3 * p, 1);
   EXPECT_NEAR(since.h2d_bytes, (2 * 3 + 2) / 4.0 * p, 1);
+  // Stage 3 brings the sum up four times, and has always cast on the host.
   for (const char* version : {"0.19.2", "0.19.3"}) {
     JobOptions blocking = options();
     blocking.overlap_step = false;
     EXPECT_NEAR(run(blocking, {version}).h2d_bytes, 2 * p, 1) << version;
+    JobOptions three = options();
+    three.stage = 3;
+    EXPECT_NEAR(run(three, {version}).h2d_bytes, (2 * 4 + 2) / 4.0 * p, 1) << version;
   }
 }
 
