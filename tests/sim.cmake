@@ -31,7 +31,7 @@ zenflow_test_group(sim_model_test LABEL unit
 zenflow_test_group(sim_report_test LABEL unit
   SOURCES unit/metrics_test.cpp unit/simulation_test.cpp unit/sweep_test.cpp unit/explain_test.cpp
           unit/table_test.cpp unit/output_file_test.cpp unit/chrome_trace_test.cpp
-          unit/result_json_test.cpp
+          unit/result_json_test.cpp unit/release_test.cpp
   LINK zenflow::report GTest::gmock nlohmann_json::nlohmann_json fmt::fmt ZLIB::ZLIB)
 zenflow_test_group(schedule_property_test LABEL property
   SOURCES property/schedule_property_test.cpp

@@ -47,6 +47,12 @@ void add_scenario_options(CLI::App& command, CommonOptions& common) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command.add_option("--profile", common.profile, "hardware profile instead of the scenario's");
+  command.add_option("--deepspeed-version", common.deepspeed_version,
+                     "release that the deepspeed-* schedules follow; default the scenario's, else "
+                     "the newest known");
+  command.add_option("--target", common.target,
+                     "who launches: deepspeed, hf or accelerate; default the scenario's, else "
+                     "deepspeed");
   add_output_options(command, common);
 }
 

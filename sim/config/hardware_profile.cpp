@@ -189,8 +189,15 @@ HostProfile read_host(MapReader map, NumberReader& numbers) {
   if (map.node().find("unbound_efficiency") != nullptr) {
     host.unbound_efficiency = numbers.efficiency(map, "unbound_efficiency");
   }
+  if (map.node().find("worker_adam_bandwidth") != nullptr) {
+    host.worker_adam_bandwidth = numbers.bandwidth(map, "worker_adam_bandwidth");
+  }
   map.reject_unknown_keys();
   check_below_dram(map, "adam_bandwidth", host.adam_bandwidth, host.dram_bandwidth);
+  if (host.worker_adam_bandwidth) {
+    check_below_dram(map, "worker_adam_bandwidth", *host.worker_adam_bandwidth,
+                     host.dram_bandwidth);
+  }
   check_below_dram(map, "elementwise_bandwidth", host.elementwise_bandwidth, host.dram_bandwidth);
   return host;
 }

@@ -46,9 +46,12 @@ struct HostProfile {
   Bytes shared_memory;  ///< size of /dev/shm
   /// What a process may lock, `ulimit -l`; infinite for "unlimited", empty if not stated.
   std::optional<Bytes> locked_memory_limit;
-  BytesPerSecond dram_bandwidth;         ///< achieved by streaming on all sockets
-  BytesPerSecond core_bandwidth;         ///< achieved by one core streaming
-  BytesPerSecond adam_bandwidth;         ///< memory traffic of CPU Adam (28 B/parameter), all cores
+  BytesPerSecond dram_bandwidth;  ///< achieved by streaming on all sockets
+  BytesPerSecond core_bandwidth;  ///< achieved by one core streaming
+  BytesPerSecond adam_bandwidth;  ///< memory traffic of CPU Adam (28 B/parameter), all cores
+  /// The same of a process of its own with one bound thread a core and state local to it; empty:
+  /// as adam_bandwidth.
+  std::optional<BytesPerSecond> worker_adam_bandwidth;
   double adam_half_cores = 0;            ///< cores at which CPU Adam reaches half of its limit
   BytesPerSecond elementwise_bandwidth;  ///< traffic of CPU casts, scaling, accumulation, all cores
   /// Share of the CPU rates that is left when the launcher does not bind ranks to cores. A profile

@@ -259,7 +259,14 @@ Scenario read_scenario(ScenarioTree tree, const std::vector<Override>& overrides
   const auto deepspeed = root.optional_map("deepspeed");
   scenario.deepspeed = deepspeed ? deepspeed->node() : empty_map(root.at());
   if (auto launch = root.optional_map("launch")) {
+    const auto written = [&launch](std::string_view key) -> std::optional<WrittenText> {
+      const auto value = launch->optional(key);
+      if (!value) return std::nullopt;
+      return WrittenText{value->string(), value->node().at};
+    };
     scenario.bind_cores_to_rank = launch->boolean_or("bind_cores_to_rank", false);
+    scenario.deepspeed_version = written("deepspeed_version");
+    scenario.target = written("target");
     launch->reject_unknown_keys();
   }
   read_schedules(root, scenario);

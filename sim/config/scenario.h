@@ -32,6 +32,12 @@ struct RunSettings {
   std::int64_t steps = 64;         ///< steps averaged, rounded down to whole update windows
 };
 
+/// A word of the scenario that is judged later, by who knows it.
+struct WrittenText {
+  std::string text;
+  Location at;
+};
+
 struct Scenario {
   std::string name;
   ModelSpec model;
@@ -41,6 +47,8 @@ struct Scenario {
   TrainingSettings training;
   Node deepspeed;  ///< the DeepSpeed document, overrides applied
   bool bind_cores_to_rank = false;
+  std::optional<WrittenText> deepspeed_version;  ///< empty: the newest known
+  std::optional<WrittenText> target;             ///< who launches; empty: deepspeed
   std::vector<std::string> schedules;
   std::vector<Location> schedules_at;  ///< where each is written
   RunSettings run;

@@ -13,13 +13,21 @@ double width(DType dtype) {
   return static_cast<double>(bytes_per_element(dtype));
 }
 
+/// Of the rate on all cores.
+double share_of_adam(const HostProfile& host, double cores) {
+  const double all = static_cast<double>(host.cores);
+  const double half = host.adam_half_cores;
+  return (cores / (cores + half)) / (all / (all + half));
+}
+
 }  // namespace
 
 BytesPerSecond adam_rate(const HostProfile& host, double cores) {
-  const double all = static_cast<double>(host.cores);
-  const double half = host.adam_half_cores;
-  const double share = (cores / (cores + half)) / (all / (all + half));
-  return share * host.adam_bandwidth;
+  return share_of_adam(host, cores) * host.adam_bandwidth;
+}
+
+BytesPerSecond worker_adam_rate(const HostProfile& host, double cores) {
+  return share_of_adam(host, cores) * host.worker_adam_bandwidth.value_or(host.adam_bandwidth);
 }
 
 BytesPerSecond pass_rate(const HostProfile& host, double cores) {

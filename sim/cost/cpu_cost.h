@@ -43,6 +43,8 @@ struct CpuWork {
 
 /// Memory traffic rate of CPU Adam on `cores` of the node. Precondition: 0 < cores.
 [[nodiscard]] BytesPerSecond adam_rate(const HostProfile& host, double cores);
+/// The same in a worker process whose threads are bound to its cores.
+[[nodiscard]] BytesPerSecond worker_adam_rate(const HostProfile& host, double cores);
 /// Memory traffic rate of casts, scaling and accumulation.
 [[nodiscard]] BytesPerSecond pass_rate(const HostProfile& host, double cores);
 

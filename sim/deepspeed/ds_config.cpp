@@ -178,7 +178,7 @@ ZenFlowSettings read_zenflow(MapReader map) {
 
 struct OffloadBlock {
   OffloadDevice device = OffloadDevice::kNone;
-  bool pin_memory = true;
+  std::optional<bool> pin_memory;
   double ratio = 1.0;
   bool super_offload = false;
   double cpuadam_cores_perc = 0.8;
@@ -195,7 +195,7 @@ OffloadBlock read_offload(MapReader map) {
     if (name == "cpu") block.device = OffloadDevice::kCpu;
     if (name == "nvme") block.device = OffloadDevice::kNvme;
   }
-  block.pin_memory = boolean(map, "pin_memory", block.pin_memory);
+  if (const auto pin = set_value(map, "pin_memory")) block.pin_memory = pin->boolean();
   block.ratio = share(map, "ratio", block.ratio);
   block.super_offload = boolean(map, "super_offload", block.super_offload);
   block.cpuadam_cores_perc = share(map, "cpuadam_cores_perc", block.cpuadam_cores_perc);
@@ -219,7 +219,8 @@ void read_zero(MapReader map, DeepSpeedConfig& config) {
   if (const auto offload = map.optional_map("offload_optimizer")) {
     const OffloadBlock block = read_offload(*offload);
     config.offload_optimizer = block.device;
-    config.pin_memory = block.pin_memory;
+    config.pin_memory = block.pin_memory.value_or(config.pin_memory);
+    config.pin_memory_written = block.pin_memory.has_value();
     config.offload_ratio = block.ratio;
     config.super_offload = block.super_offload;
     config.pipeline_read = block.pipeline_read;
@@ -295,6 +296,7 @@ DeepSpeedConfig read_deepspeed_config(const Node& root) {
   config.train_micro_batch_size_per_gpu = positive("train_micro_batch_size_per_gpu");
   if (const auto clipping = set_value(map, "gradient_clipping")) {
     config.gradient_clipping = clipping->number(0, 1e30);
+    config.gradient_clipping_written = true;
   }
   if (const auto accumulation = set_value(map, "gradient_accumulation_steps")) {
     config.gradient_accumulation_steps = accumulation->integer(1, kManySteps);

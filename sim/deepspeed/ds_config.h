@@ -42,14 +42,16 @@ struct DeepSpeedConfig {
   bool fp16 = false;
   OffloadDevice offload_optimizer = OffloadDevice::kNone;
   OffloadDevice offload_param = OffloadDevice::kNone;
-  bool pin_memory = true;
-  double offload_ratio = 1.0;  ///< share of the optimizer on the CPU (Twin-Flow)
-  bool pipeline_read = false;  ///< NVMe reads overlap the update
+  bool pin_memory = true;           ///< unless written, the default of the newest release known
+  bool pin_memory_written = false;  ///< in the file
+  double offload_ratio = 1.0;       ///< share of the optimizer on the CPU (Twin-Flow)
+  bool pipeline_read = false;       ///< NVMe reads overlap the update
   bool pipeline_write = false;
   std::int64_t buffer_count = 4;  ///< page-locked NVMe buffers, each of one sub-group
   bool super_offload = false;
   double cpuadam_cores_perc = 0.8;
-  double gradient_clipping = 1.0;
+  double gradient_clipping = 1.0;  ///< likewise
+  bool gradient_clipping_written = false;
   std::optional<ZenFlowSettings> zenflow;
   std::vector<std::string> warnings;  ///< located; what DeepSpeed will ignore
 

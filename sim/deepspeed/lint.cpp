@@ -39,29 +39,6 @@ std::string_view to_string(RejectedBy who) {
   return "";
 }
 
-std::string_view to_string(LaunchTarget target) {
-  switch (target) {
-    case LaunchTarget::kDeepSpeed:
-      return "deepspeed";
-    case LaunchTarget::kHf:
-      return "hf";
-    case LaunchTarget::kAccelerate:
-      return "accelerate";
-  }
-  return "";
-}
-
-LaunchTarget parse_target(std::string_view text) {
-  for (const LaunchTarget target :
-       {LaunchTarget::kDeepSpeed, LaunchTarget::kHf, LaunchTarget::kAccelerate}) {
-    if (text == to_string(target)) return target;
-  }
-  const std::array<std::string, 3> known = {"deepspeed", "hf", "accelerate"};
-  throw Error(ErrorKind::kInput,
-              fmt::format("--target: expected deepspeed, hf or accelerate, found \"{}\"{}", text,
-                          suggestion(text, known)));
-}
-
 std::vector<Rule> lint_rules() {
   std::vector<Rule> rules;
   for (const auto topic : {structure_rules(), zenflow_rules(), zenflow_behaviour_rules(),

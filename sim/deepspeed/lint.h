@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "sim/deepspeed/ds_document.h"
+#include "sim/deepspeed/launch_target.h"
 #include "sim/deepspeed/versions.h"
 
 namespace zenflow::sim {
@@ -22,12 +23,6 @@ enum class Severity { kError, kWarning, kNote };
 /// Who raises on what a rule finds. kNobody: it runs, and does something else than was meant.
 enum class RejectedBy { kNobody, kConfig, kEngine, kLauncher };
 [[nodiscard]] std::string_view to_string(RejectedBy who);
-
-/// Who reads the file first: the deepspeed launcher, HF Trainer, or accelerate.
-enum class LaunchTarget { kDeepSpeed, kHf, kAccelerate };
-[[nodiscard]] std::string_view to_string(LaunchTarget target);
-/// Throws Error(kInput) if `text` is not "deepspeed", "hf" or "accelerate".
-[[nodiscard]] LaunchTarget parse_target(std::string_view text);
 
 struct LintOptions {
   Version version = newest_version();

@@ -16,11 +16,15 @@ constexpr std::array<Version, 21> kVersions = {
      {0, 19, 2}, {0, 19, 3}, {0, 19, 4}, {0, 19, 5}, {0, 19, 6}, {0, 19, 7}, {0, 19, 8}}};
 
 // Read in the source distributions of the releases on either side of each change.
-constexpr std::array<VersionedChange, 17> kChanges = {{
+constexpr std::array<VersionedChange, 21> kChanges = {{
     {Change::kZenFlow,
      {0, 17, 5},
      "zero_optimization.zenflow exists (stages 1 and 2)",
      "deepspeed/runtime/zero/config.py"},
+    {Change::kWorkerCores,
+     {0, 17, 6},
+     "pt_reserved_cores_perc exists: ZenFlow's worker has cores of its own; before, it ran on all",
+     "deepspeed/runtime/zenflow/zenflow_stage_1_and_2.py start_optimizer_process"},
     {Change::kStage3ZenFlow,
      {0, 18, 1},
      "ZenFlow with stage 3",
@@ -30,6 +34,11 @@ constexpr std::array<VersionedChange, 17> kChanges = {{
      "the engine runs backward itself; ZenFlow's preparation is no longer called and losses turn "
      "NaN",
      "DeepSpeed #7759"},
+    {Change::kSumOnlyIfShared,
+     {0, 19, 0},
+     "a window of a single micro step copies no running sum; before, update_interval above 1 made "
+     "every window do so",
+     "deepspeed/runtime/zero/stage_1_and_2.py copy_grads_in_partition"},
     {Change::kOptimizerParamsKept,
      {0, 19, 1},
      "adam_w_mode, torch_adam and fp32_optimizer_states stay in optimizer.params, where ZenFlow's "
@@ -47,6 +56,12 @@ constexpr std::array<VersionedChange, 17> kChanges = {{
      {0, 19, 3},
      "overlap_step uses a native worker (Linux only); zero_allow_untested_optimizer is not needed",
      "DeepSpeed #8058"},
+    {Change::kBf16Upload,
+     {0, 19, 3},
+     "overlap_step casts the weights on the host and uploads bf16 in stages 1 and 2 as in 3; "
+     "before, "
+     "fp32 went up and was cast on the GPU, where it took 4 bytes a parameter of the partition",
+     "DeepSpeed #8058"},
     {Change::kClippingByDefault,
      {0, 19, 3},
      "gradient_clipping defaults to 1.0 instead of 0",
@@ -60,6 +75,11 @@ constexpr std::array<VersionedChange, 17> kChanges = {{
      "managed_gradient_accumulation exists",
      "deepspeed/runtime/config.py"},
     {Change::kPinnedByDefault, {0, 19, 5}, "pin_memory defaults to true", "DeepSpeed #8207"},
+    {Change::kAsyncStage3Gradients,
+     {0, 19, 5},
+     "ZeRO-3 without ZenFlow copies fp32 gradients asynchronously; before, backward stopped for "
+     "them",
+     "DeepSpeed #8207"},
     {Change::kAllreduceOp,
      {0, 19, 6},
      "gradient_allreduce_op exists",
@@ -112,15 +132,26 @@ Version newest_version() {
   return kVersions.back();
 }
 
-Version parse_version(std::string_view text) {
+std::optional<Version> find_version(std::string_view text) {
   for (const Version& version : kVersions) {
     if (to_string(version) == text) return version;
   }
-  throw Error(
-      ErrorKind::kInput,
-      fmt::format("--deepspeed-version: expected a release from {} (the first with ZenFlow) "
-                  "to {} (the newest known), found \"{}\"",
-                  to_string(kVersions.front()), to_string(kVersions.back()), text));
+  return std::nullopt;
+}
+
+std::string expected_version(std::string_view found) {
+  std::string known;
+  for (const Version& version : kVersions)
+    known += (known.empty() ? "" : ", ") + to_string(version);
+  return fmt::format(
+      "expected a release from {} (the first with ZenFlow) to {} (the newest known), found \"{}\"; "
+      "known: {}",
+      to_string(kVersions.front()), to_string(kVersions.back()), found, known);
+}
+
+Version parse_version(std::string_view text) {
+  if (const auto version = find_version(text)) return *version;
+  throw Error(ErrorKind::kInput, "--deepspeed-version: " + expected_version(text));
 }
 
 }  // namespace zenflow::sim

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <compare>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,19 +19,23 @@ struct Version {
 
 [[nodiscard]] std::string to_string(const Version& version);
 
-/// What a release changed that decides whether a configuration is right.
+/// What a release changed that decides whether a configuration is right, or how a step runs.
 enum class Change {
   kZenFlow,
+  kWorkerCores,
   kStage3ZenFlow,
   kEngineRunsBackward,
+  kSumOnlyIfShared,
   kOptimizerParamsKept,
   kZenFlowPrologue,
   kSelectiveSwap,
   kNativeWorker,
+  kBf16Upload,
   kClippingByDefault,
   kWarmupStepsChecked,
   kUnmanagedAccumulation,
   kPinnedByDefault,
+  kAsyncStage3Gradients,
   kAllreduceOp,
   kSelectionFloor,
   kComputeGradNorm,
@@ -53,6 +58,9 @@ struct VersionedChange {
 /// Releases with ZenFlow, oldest first.
 [[nodiscard]] std::span<const Version> known_versions();
 [[nodiscard]] Version newest_version();
+[[nodiscard]] std::optional<Version> find_version(std::string_view text);
+/// "expected ..., found ...; known: ...": what to say if find_version finds nothing.
+[[nodiscard]] std::string expected_version(std::string_view found);
 /// Throws Error(kInput) naming the releases known if `text` is not one of them.
 [[nodiscard]] Version parse_version(std::string_view text);
 

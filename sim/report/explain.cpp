@@ -253,6 +253,7 @@ HardwareProfile scaled(HardwareProfile hardware, Resource resource, double facto
       break;
     case Resource::kCpuOptimizer:
       hardware.host.adam_bandwidth = factor * hardware.host.adam_bandwidth;
+      if (auto& worker = hardware.host.worker_adam_bandwidth) worker = factor * *worker;
       hardware.host.elementwise_bandwidth = factor * hardware.host.elementwise_bandwidth;
       hardware.host.core_bandwidth = factor * hardware.host.core_bandwidth;
       break;
@@ -274,7 +275,7 @@ HardwareProfile scaled(HardwareProfile hardware, Resource resource, double facto
 Explanation explain(const Job& job, const Schedule& schedule) {
   Explanation explanation;
   explanation.result = simulate_schedule(job, schedule);
-  const Job fixed = explanation.result.update_interval
+  const Job fixed = explanation.result.update_interval_is_auto
                         ? with_update_interval(job, *explanation.result.update_interval)
                         : job;
   const FullRun run = simulate_fully(fixed, schedule);

@@ -1,11 +1,12 @@
 /// What a run's spans say: step times, GPU stall and its causes, traffic, memory peaks.
 ///
 /// Definitions. On a rank a step lasts from the start of its first forward task to that of the
-/// next step's. The GPU computes while its compute lane is busy and stalls otherwise. A gap before
-/// a compute task is split by walking back from it: the predecessor (dependency or lane
-/// order) that finished last was what the GPU waited for while it ran; what that one waited
-/// for accounts for the time before; and so on to the gap's beginning. The parts add up to
-/// the stall exactly.
+/// next step's. The GPU computes while its compute lane is busy and stalls otherwise; what a
+/// compute task takes beyond its duration, because the optimizer shares cores with the threads that
+/// feed the GPU, is stall by the CPU update too. A gap before a compute task is split by walking
+/// back from it: the predecessor (dependency or lane order) that finished last was what the GPU
+/// waited for while it ran; what that one waited for accounts for the time before; and so on to the
+/// gap's beginning. The parts add up to the stall exactly.
 #pragma once
 
 #include <array>
@@ -34,7 +35,7 @@ using StallTimes = std::array<double, kStallCauses>;  ///< picoseconds, mean ove
 
 struct WindowMetrics {
   std::vector<double> step_times;  ///< picoseconds, mean over ranks
-  double compute = 0;              ///< picoseconds the compute lane is busy, mean over ranks
+  double compute = 0;              ///< picoseconds of the compute lane's tasks, mean over ranks
   StallTimes stall{};
   double d2h_bytes = 0;  ///< over one GPU's host link, mean over ranks
   double h2d_bytes = 0;

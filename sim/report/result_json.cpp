@@ -64,6 +64,8 @@ Json memory(const MemoryReport& report) {
 Json result(const SimulationResult& one) {
   Json map;
   map["schedule"] = one.schedule;
+  if (one.deepspeed_version) map["deepspeed_version"] = *one.deepspeed_version;
+  if (one.target) map["target"] = *one.target;
   if (one.topk_ratio) map["topk_ratio"] = *one.topk_ratio;
   if (one.update_interval) map["update_interval"] = *one.update_interval;
   if (one.update_interval_is_auto) {

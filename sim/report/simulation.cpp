@@ -106,6 +106,17 @@ std::vector<double> mean_step_times(const RunPlan& plan, const ShortenedRun& sho
   return times;
 }
 
+/// For the steps of mean_step_times.
+std::vector<bool> step_boundaries(const RunPlan& plan, std::size_t steps) {
+  std::vector<bool> ends(steps, false);
+  std::size_t end = 0;
+  for (std::size_t i = plan.measured_begin; i < plan.measured_end && end < steps; ++i) {
+    end += static_cast<std::size_t>(plan.windows[i].steps);
+    ends[end - 1] = true;
+  }
+  return ends;
+}
+
 /// Windows in the order of the long run, so that sums are those of a full simulation.
 SimulationResult average(const Job& job, const RunPlan& plan, const ShortenedRun& shortened,
                          const std::vector<WindowMetrics>& metrics) {
@@ -122,6 +133,7 @@ SimulationResult average(const Job& job, const RunPlan& plan, const ShortenedRun
     result.h2d_bytes += window.h2d_bytes;
   }
   result.step_times = mean_step_times(plan, shortened, metrics);
+  result.is_boundary = step_boundaries(plan, result.step_times.size());
   for (const double time : result.step_times) {
     result.step_time += time / static_cast<double>(result.step_times.size());
   }
@@ -178,6 +190,10 @@ SimulationResult simulate_interval(const Job& job, const Schedule& schedule) {
     if (!repeats(shortened, execution)) continue;
     SimulationResult result = average(job, plan, shortened, window_metrics(program, execution));
     result.schedule = schedule.name();
+    if (schedule.runs_deepspeed()) {
+      result.deepspeed_version = to_string(job.version);
+      result.target = to_string(job.target);
+    }
     if (const auto knobs = schedule.zenflow(job)) {
       result.topk_ratio = knobs->topk_ratio;
       result.update_interval = knobs->update_interval;

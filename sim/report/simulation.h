@@ -15,12 +15,16 @@ namespace zenflow::sim {
 /// picoseconds, bytes in bytes.
 struct SimulationResult {
   std::string schedule;
+  std::optional<std::string> deepspeed_version;  ///< of schedules that describe DeepSpeed
+  std::optional<std::string> target;             ///< likewise
   std::optional<double> topk_ratio;
   std::optional<std::int64_t> update_interval;
   bool update_interval_is_auto = false;
   bool stall_removed = true;  ///< false: "auto" found no interval within max_staleness that does
   double step_time = 0;
   std::vector<double> step_times;  ///< of the steps of a window
+  /// Whether the step ends a window, for each of step_times: then optimizer and upload follow.
+  std::vector<bool> is_boundary;
   double compute = 0;
   double stall = 0;
   StallTimes stall_by_cause{};

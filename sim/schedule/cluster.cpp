@@ -211,11 +211,23 @@ class ClusterBuilder {
                   [this](std::int64_t rank) { return links_.copy(rank, false); });
     one.cpu_update = add(LaneKind::kCpuUpdate, rates_.cpu_update, {}, dram);
     one.cpu_accumulate = add(LaneKind::kCpuAccumulate, rates_.cpu_accumulate, {}, dram);
+    if (rates_.optimizer_shares_cores) share_cores(one, suffix);
     if (!scenario_.hardware.nvme) return;
     one.nvme_read = add(LaneKind::kNvmeRead, scenario_.hardware.nvme->read, {},
                         [this](std::int64_t rank) { return links_.nvme(rank, false); });
     one.nvme_write = add(LaneKind::kNvmeWrite, scenario_.hardware.nvme->write, {},
                          [this](std::int64_t rank) { return links_.nvme(rank, true); });
+  }
+
+  /// A link that bears the optimizer at full speed and compute at half of its own: flows rise
+  /// together until the optimizer has its solo rate, and then the link is full.
+  void share_cores(RankClass& one, const std::string& suffix) {
+    Machine& machine = cluster_.machine;
+    const BytesPerSecond optimizer = rates_.cpu_update;
+    const LinkId cores = links_.add("cores" + suffix, 2 * optimizer);
+    machine.flows[one.cpu_update.flow].uses.push_back({cores, 1.0});
+    machine.flows.push_back({2 * optimizer, {{cores, 1.0}}});
+    one.compute.flow = static_cast<FlowId>(machine.flows.size() - 1);
   }
 
   LaneId add_lane(LaneKind kind, int rank_class, const std::string& suffix) {
@@ -268,8 +280,8 @@ class ClusterBuilder {
     forget_if_free(cluster_.collective);
     forget_if_free(cluster_.gather);
     for (RankClass& one : cluster_.classes) {
-      for (LaneUse* use : {&one.d2h, &one.h2d, &one.cpu_update, &one.cpu_accumulate, &one.nvme_read,
-                           &one.nvme_write}) {
+      for (LaneUse* use : {&one.compute, &one.d2h, &one.h2d, &one.cpu_update, &one.cpu_accumulate,
+                           &one.nvme_read, &one.nvme_write}) {
         forget_if_free(*use);
       }
     }

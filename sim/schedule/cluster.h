@@ -40,6 +40,9 @@ struct RankRates {
   BytesPerSecond h2d;
   BytesPerSecond cpu_update;      ///< memory traffic of the optimizer's passes
   BytesPerSecond cpu_accumulate;  ///< memory traffic
+  /// While the optimizer works, the threads that feed the GPU share cores with it: compute goes at
+  /// half speed.
+  bool optimizer_shares_cores = false;
 };
 
 /// What one rank's lane runs with: where, and as which flow.

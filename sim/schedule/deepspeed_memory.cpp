@@ -176,10 +176,11 @@ void declare_host_memory(const Job& job, const DeepSpeedHostMemory& kept, Progra
                 {b * kept.elements});
   }
   if (stage3 || kept.running_sum) declare_running_sum(job, kept.elements, b, host);
-  if (kept.overlap || kept.reselects) {
+  const bool for_upload = kept.overlap && kept.casts_upload;
+  if (for_upload || kept.reselects) {
     host.plain({.name = "temporary of a casting copy",
                 .formula = "b g c",
-                .held = kept.overlap ? "upload" : "reselection",
+                .held = for_upload ? "upload" : "reselection",
                 .of_framework = true},
                MemoryHome::kPageable, b * kept.elements);
   }
@@ -190,7 +191,10 @@ void declare_selected_state(const Job& job, double elements, ProgramBuilder& bui
   const bool host = job.deepspeed.zenflow->offload;
   const bool stage3 = job.deepspeed.zero_stage == 3;
   const double ranks = host ? static_cast<double>(job.scenario.gpus) : 1;
-  const std::string one = stage3 ? "2 b (k P2 + P1) / N" : "2 b (k P2 + P1)";
+  builder.symbol(
+      {"Ps", elements * (stage3 ? static_cast<double>(job.scenario.ranks()) : 1),
+       "selected parameters: whole columns of matrices, about k of them, and all vectors"});
+  const std::string one = stage3 ? "2 b Ps / N" : "2 b Ps";
   builder.buffer({.name = "m and v of selected columns",
                   .formula = host ? one + " g" : one,
                   .home = host ? MemoryHome::kPageable : MemoryHome::kGpu,
@@ -255,7 +259,7 @@ SelectedTemporaries::SelectedTemporaries(const Job& job, double elements, Progra
   const auto declare = [&](const char* name, const std::string& factor, const char* held) {
     const char* divided = job.deepspeed.zero_stage == 3 ? " / N" : "";
     return builder.buffer({.name = name,
-                           .formula = factor + "b (k P2 + P1)" + divided,
+                           .formula = factor + "b Ps" + divided,
                            .category = MemoryCategory::kSelectedState,
                            .held = held});
   };

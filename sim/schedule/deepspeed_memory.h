@@ -25,6 +25,7 @@ struct DeepSpeedHostMemory {
   bool running_sum = false;  ///< stages 1 and 2; stage 3 always has one
   bool overlap = false;      ///< ZenFlow's overlap_step
   bool reselects = false;    ///< the master is overwritten from the GPU: a cast in host memory
+  bool casts_upload = true;  ///< overlapped weights are cast in host memory, not on the GPU
   double elements = 0;       ///< of a rank that are updated on the CPU, symbol c
   bool nvme = false;         ///< optimizer state and gradients are swapped by sub-groups
 };

@@ -37,7 +37,7 @@ class Stage3Emitter {
         cpu_(cpu),
         variant_(variant),
         groups_(sub_groups(job)),
-        step_(job, builder, groups_.cpu_elements() / job.partition()) {}
+        step_(job, builder, {.offloaded = groups_.cpu_elements() / job.partition()}) {}
 
   void emit(const WindowShape& shape) {
     builder_.begin_window(shape);
@@ -168,7 +168,7 @@ class Stage3Schedule : public Schedule {
   [[nodiscard]] Program build(const Job& job, std::span<const WindowShape> shapes) const override {
     const auto cores = static_cast<double>(job.scenario.hardware.host.cores);
     const double worker = variant_ == Variant::kSuperOffload ? job.deepspeed.cpuadam_cores_perc : 1;
-    const DeepSpeedCpu cpu = deepspeed_cpu(job, cores, worker * cores, false);
+    const DeepSpeedCpu cpu = deepspeed_cpu(job, cores, worker * cores, OptimizerPlace::kTraining);
     ProgramBuilder builder(job, plan_step(job), make_cluster(job.scenario, cpu.rates),
                            GradientReduction::kReduceScatterBuckets);
     declare_gpu_memory(job, builder);

@@ -8,13 +8,16 @@
 #include "sim/base/error.h"
 
 namespace zenflow::sim {
-DeepSpeedStep::DeepSpeedStep(const Job& job, ProgramBuilder& builder, double offloaded)
+DeepSpeedStep::DeepSpeedStep(const Job& job, ProgramBuilder& builder, StepKind kind)
     : job_(job),
       builder_(builder),
       overlap_(job.deepspeed.overlaps_communication()),
       stage3_(job.deepspeed.zero_stage == 3),
+      sums_single_steps_(kind.zenflow && !job.has(Change::kSumOnlyIfShared) &&
+                         *job.deepspeed.zenflow->update_interval > 1),
+      stops_for_fp32_(stage3_ && (kind.zenflow || !job.has(Change::kAsyncStage3Gradients))),
       partition_(job.partition()),
-      offloaded_(offloaded),
+      offloaded_(kind.offloaded),
       down_(builder.classes(), PerClass(builder.plan().buckets.size(), kNoTask)),
       stream_(builder.classes(), kNoTask),
       temporaries_(job, builder) {}
@@ -35,7 +38,7 @@ TaskId DeepSpeedStep::copy(std::size_t c, Phase direction, std::size_t bucket, d
 /// The running sum: up, added to on the GPU, down. Stages 1 and 2 skip it where a window has
 /// one step, and the upload in its first; stage 3 does neither.
 TaskId DeepSpeedStep::accumulate(std::size_t c, std::size_t bucket, MicroStep which, TaskId after) {
-  if (!stage3_ && which.first && which.boundary) return after;
+  if (!stage3_ && which.first && which.boundary && !sums_single_steps_) return after;
   const double bytes = builder_.element_bytes() * owned(bucket);
   if (stage3_ || !which.first) after = copy(c, Phase::kH2D, bucket, bytes, after, false);
   return copy(c, Phase::kD2H, bucket, bytes, after, false);
@@ -53,6 +56,7 @@ void DeepSpeedStep::bucket_ready(std::size_t bucket, const PerClass& reduced, Mi
     TaskId last = accumulate(c, bucket, which, reduced[c]);
     if (which.boundary) {
       last = copy(c, Phase::kD2H, bucket, kFp32 * owned(bucket), last, pageable_fp32);
+      if (stops_for_fp32_) builder_.hold_compute(c, last);
     }
     stream_[c] = last;
     down_[c][bucket] = last;
@@ -82,8 +86,24 @@ TaskId DeepSpeedStep::gradients_down(std::size_t rank_class, double elements) co
   return stream_[rank_class];
 }
 
-TaskId DeepSpeedStep::weights_up(std::size_t rank_class, bool pageable, TaskId after) {
-  return copy(rank_class, Phase::kH2D, 0, builder_.element_bytes() * partition_, after, pageable);
+TaskId DeepSpeedStep::weights_up(std::size_t rank_class, TaskId after) {
+  return copy(rank_class, Phase::kH2D, 0, builder_.element_bytes() * partition_, after, false);
+}
+
+TaskId DeepSpeedStep::snapshot_up(std::size_t rank_class, const After& after) {
+  const bool wide = zenflow_uploads_fp32(job_);
+  const double bytes = (wide ? 4 : builder_.element_bytes()) * partition_;
+  const TaskId up = builder_.pageable_copy(rank_class, Phase::kH2D, 0, bytes, after);
+  if (!wide || rank_class != 0) return up;
+  if (!snapshot_) {
+    snapshot_ = builder_.buffer({.name = "fp32 weights, to be cast",
+                                 .formula = "4 p",
+                                 .category = MemoryCategory::kStaging,
+                                 .held = "upload"});
+  }
+  builder_.memory(up, false, *snapshot_, bytes);
+  builder_.memory(up, true, *snapshot_, -bytes);
+  return up;
 }
 
 TaskId DeepSpeedStep::weights_up(std::size_t rank_class, double elements, TaskId after) {
@@ -98,9 +118,9 @@ TaskId DeepSpeedStep::gather_weights(const After& after) {
 }
 
 DeepSpeedCpu deepspeed_cpu(const Job& job, double training_cores, double update_cores,
-                           bool snapshot) {
-  constexpr double kSnapshotBytes = 8;
-  HostProfile host = job.scenario.hardware.host;
+                           OptimizerPlace place) {
+  const HostProfile& bound = job.scenario.hardware.host;
+  HostProfile host = bound;
   if (!job.scenario.bind_cores_to_rank) {
     host.adam_bandwidth = host.unbound_efficiency * host.adam_bandwidth;
     host.elementwise_bandwidth = host.unbound_efficiency * host.elementwise_bandwidth;
@@ -108,16 +128,21 @@ DeepSpeedCpu deepspeed_cpu(const Job& job, double training_cores, double update_
   const auto ranks = static_cast<double>(job.scenario.gpus);
   const double p = job.partition();
   const BytesPerSecond training = pass_rate(host, training_cores) / ranks;
-  const BytesPerSecond adam = adam_rate(host, update_cores) / ranks;
   const double cast_bytes = 4 + static_cast<double>(bytes_per_element(job.scenario.training.dtype));
   DeepSpeedCpu cpu;
   cpu.scale = Bytes(kScaleBytes * p) / training;
   cpu.cast = Bytes(cast_bytes * p) / training;
-  cpu.update = Bytes(kAdamBytes * p) / adam;
   double traffic = kAdamBytes;
-  if (snapshot) {
-    cpu.update += Bytes(kSnapshotBytes * p) / (pass_rate(host, update_cores) / ranks);
-    traffic += kSnapshotBytes;
+  if (place == OptimizerPlace::kWorker) {
+    // The worker binds its threads itself, whatever the launcher does.
+    const HostProfile& own = host.worker_adam_bandwidth ? bound : host;
+    // Before the native worker: clone, then copy.
+    const double snapshot = job.has(Change::kNativeWorker) ? 8 : 16;
+    traffic += snapshot;
+    cpu.update = Bytes(kAdamBytes * p) / (worker_adam_rate(own, update_cores) / ranks) +
+                 Bytes(snapshot * p) / (pass_rate(own, update_cores) / ranks);
+  } else {
+    cpu.update = Bytes(kAdamBytes * p) / (adam_rate(host, update_cores) / ranks);
   }
   const HostLinkProfile& link = job.scenario.hardware.host_link;
   cpu.rates = {copy_rate(link, Direction::kD2H, true), copy_rate(link, Direction::kH2D, true),
@@ -153,12 +178,26 @@ void check_stage3(const Job& job, std::string_view schedule) {
                           job.scenario.deepspeed.at.text(), schedule, job.deepspeed.zero_stage));
 }
 
+bool zenflow_uploads_fp32(const Job& job) {
+  return job.deepspeed.zero_stage < 3 && !job.has(Change::kBf16Upload);
+}
+
+std::int64_t zenflow_window(const Job& job) {
+  return job.target == LaunchTarget::kDeepSpeed ? *job.deepspeed.zenflow->update_interval
+                                                : job.deepspeed.gradient_accumulation_steps;
+}
+
 std::vector<WindowShape> deepspeed_zenflow_windows(const Job& job, std::int64_t steps) {
   const ZenFlowSettings& settings = *job.deepspeed.zenflow;
-  const std::int64_t s = *settings.update_interval;
+  const bool own_boundaries = job.target == LaunchTarget::kDeepSpeed;
+  const std::int64_t s = zenflow_window(job);
   const std::int64_t w = settings.full_warm_up_rounds;
   const std::int64_t interval =
       settings.select_strategy == "step" ? settings.select_interval.value_or(0) : 0;
+  const auto is_boundary = [&](std::int64_t m) {
+    if (!own_boundaries) return (m + 1) % s == 0;
+    return m + 1 < w || (m + 1 - w) % s == 0 || (interval != 0 && (m + 1) % interval == 0);
+  };
   std::vector<WindowShape> shapes;
   WindowShape open;
   std::int32_t regular = 0;
@@ -168,9 +207,7 @@ std::vector<WindowShape> deepspeed_zenflow_windows(const Job& job, std::int64_t 
       open.select_at.push_back(static_cast<std::int32_t>(m - open.first_step));
     }
     ++open.steps;
-    const bool boundary =
-        m + 1 < w || (m + 1 - w) % s == 0 || (interval != 0 && (m + 1) % interval == 0);
-    if (!boundary) continue;
+    if (!is_boundary(m)) continue;
     open.full_update = m < w;
     open.age = open.full_update ? (shapes.empty() ? 0 : 1)
                                 : std::min(regular++, WindowShape::kSettledAgeOfDeepSpeed);

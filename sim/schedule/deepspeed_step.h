@@ -1,4 +1,4 @@
-/// What DeepSpeed's ZeRO optimizers with CPU offload do in a step, as release 0.19 does it.
+/// What DeepSpeed's ZeRO optimizers with CPU offload do in a step, as releases with ZenFlow do it.
 ///
 /// One reduction stream per rank: buckets are all-reduced (stage 3: reduce-scattered), then
 /// each rank copies its part. With gradient accumulation, or ZenFlow's update_interval in its
@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "sim/schedule/deepspeed_memory.h"
@@ -33,10 +34,15 @@ struct MicroStep {
   bool boundary = true;  ///< the window's last: gradients go down as fp32
 };
 
+/// Whose gradients move.
+struct StepKind {
+  bool zenflow = false;
+  double offloaded = 1;  ///< the share of the partition whose gradients go to the CPU
+};
+
 class DeepSpeedStep {
  public:
-  /// `offloaded`: the share of the partition whose gradients go to the CPU.
-  DeepSpeedStep(const Job& job, ProgramBuilder& builder, double offloaded = 1);
+  DeepSpeedStep(const Job& job, ProgramBuilder& builder, StepKind kind = {});
 
   /// Forward, backward, reduction and gradient copies. Afterwards the builder's next compute
   /// task waits until the reduction stream is empty, as DeepSpeed's epilogue does.
@@ -48,8 +54,11 @@ class DeepSpeedStep {
   [[nodiscard]] TaskId gradients_down(std::size_t rank_class, double elements) const;
   /// The last task of each rank's reduction stream.
   [[nodiscard]] const PerClass& gradients_ready() const { return stream_; }
-  /// One copy of `bytes` per parameter of the partition.
-  TaskId weights_up(std::size_t rank_class, bool pageable, TaskId after);
+  /// The partition's weights from page-locked memory, in the training type.
+  TaskId weights_up(std::size_t rank_class, TaskId after);
+  /// From ordinary memory, as ZenFlow's snapshot: in the training type, or where the GPU casts it
+  /// in fp32, which stays there until then.
+  TaskId snapshot_up(std::size_t rank_class, const After& after);
   /// One sub-group's part of it.
   TaskId weights_up(std::size_t rank_class, double elements, TaskId after);
   /// All ranks gather the updated weights (stages 1 and 2; kNoTask in stage 3 and for one rank).
@@ -70,11 +79,20 @@ class DeepSpeedStep {
   ProgramBuilder& builder_;
   bool overlap_;
   bool stage3_;
+  bool sums_single_steps_;
+  bool stops_for_fp32_;  ///< the fp32 copy blocks the host, and with it backward
   double partition_;
   double offloaded_;
   std::vector<PerClass> down_;  ///< of each class and bucket: its last copy
   PerClass stream_;             ///< last task on each rank's reduction stream
   BackwardTemporaries temporaries_;
+  std::optional<BufferId> snapshot_;  ///< on the GPU, once an fp32 upload has been issued
+};
+
+/// Where the optimizer runs.
+enum class OptimizerPlace {
+  kTraining,  ///< in the training process, which waits
+  kWorker,    ///< in ZenFlow's process, which copies what it updated to a snapshot
 };
 
 /// CPU work of DeepSpeed's optimizer step on one rank while all ranks of the node work.
@@ -84,9 +102,9 @@ struct DeepSpeedCpu {
   Seconds cast;    ///< fp32 to the 16-bit weights that go up
   RankRates rates;
 };
-/// `training_cores`, `update_cores`: of the node. `snapshot`: the worker copies what it updated.
+/// `training_cores`, `update_cores`: of the node.
 [[nodiscard]] DeepSpeedCpu deepspeed_cpu(const Job& job, double training_cores, double update_cores,
-                                         bool snapshot);
+                                         OptimizerPlace place);
 
 /// Stage 3 updates its partition in sub-groups of sub_group_size elements, one after the other.
 struct SubGroups {
@@ -101,9 +119,19 @@ struct SubGroups {
 /// Throws Error(kInput), located, unless the job is ZeRO stage 3.
 void check_stage3(const Job& job, std::string_view schedule);
 
+/// Whether ZenFlow's overlapped upload is fp32, cast on the GPU (stages 1 and 2 before
+/// kBf16Upload).
+[[nodiscard]] bool zenflow_uploads_fp32(const Job& job);
+
+/// Micro steps between updates under ZenFlow: update_interval, which takes the place of
+/// gradient_accumulation_steps, unless HF Trainer or accelerate set the boundaries themselves.
+/// Precondition: update_interval is a number.
+[[nodiscard]] std::int64_t zenflow_window(const Job& job);
+
 /// Windows whose last micro steps are the update boundaries of DeepSpeed's ZenFlow:
 /// (m + 1 < W) or (m + 1 - W) mod S = 0 or (I != 0 and (m + 1) mod I = 0), with W
 /// full_warm_up_rounds and I select_interval; selections at m = W and multiples of I.
+/// HF Trainer and accelerate: m + 1 a multiple of gradient_accumulation_steps, and nothing else.
 [[nodiscard]] std::vector<WindowShape> deepspeed_zenflow_windows(const Job& job,
                                                                  std::int64_t steps);
 

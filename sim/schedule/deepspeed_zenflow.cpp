@@ -1,14 +1,19 @@
-/// ZenFlow as DeepSpeed 0.19 ships it, which is not what the paper describes: all gradients are
+/// ZenFlow as DeepSpeed ships it, which is not what the paper describes: all gradients are
 /// copied, whatever topk_ratio (deepspeed_step.h, with update_interval as the window); the CPU
 /// updates all columns; selected columns are besides updated on every GPU in bf16.
 ///
 /// overlap_step false: the boundary's CPU update blocks, as in ZeRO-Offload.
 /// overlap_step true, at a boundary: wait for the worker's previous update; cast the snapshot to
-/// bf16 and copy it up from ordinary memory (shared memory is not page-locked); all-gather;
-/// unscale the new gradients; hand them to the worker, a process of its own that runs Adam on
-/// its cores and copies the result to the snapshot. With full_warm_up_rounds = 0 the first wait
-/// is skipped although a job is outstanding, so every later boundary waits for the update
-/// before the last.
+/// bf16 (before 0.19.3 in stages 1 and 2 on the GPU) and copy it up from ordinary memory (shared
+/// memory is not page-locked); all-gather; unscale the new gradients; hand them to the worker, a
+/// process of its own that runs Adam on its cores and copies the result to the snapshot. With
+/// full_warm_up_rounds = 0 the first wait is skipped although a job is outstanding, so every later
+/// boundary waits for the update before the last.
+///
+/// The worker binds its threads. Unless the launcher binds the training process too and the
+/// worker keeps off its cores, training threads share theirs with the worker while it works.
+///
+/// HF Trainer and accelerate set the boundaries themselves: every gradient_accumulation_steps.
 /// Reselection first overwrites the fp32 master by upcast bf16 weights: a blocking copy of the
 /// partition, 2 p bytes down.
 ///
@@ -31,31 +36,49 @@ const ZenFlowSettings& settings_of(const Job& job) {
   return *job.deepspeed.zenflow;
 }
 
-/// k of every matrix and all vectors: what the GPU updates.
+/// int(k columns) of every matrix, since kSelectionFloor (in stage 3 always) at least one, and all
+/// vectors: what the GPU updates.
 double selected_parameters(const Job& job) {
-  const auto matrix = static_cast<double>(job.scenario.model.matrix_parameters());
-  const auto all = static_cast<double>(job.scenario.model.parameters());
-  return settings_of(job).topk_ratio * matrix + (all - matrix);
+  const bool floor = job.has(Change::kSelectionFloor) || job.deepspeed.zero_stage == 3;
+  const auto selected = [&](const std::vector<Tensor>& tensors) {
+    std::int64_t count = 0;
+    for (const Tensor& tensor : tensors) {
+      const auto share = settings_of(job).topk_ratio * static_cast<double>(tensor.columns);
+      const auto columns = std::max<std::int64_t>(static_cast<std::int64_t>(share), floor ? 1 : 0);
+      count += tensor.is_matrix ? tensor.rows * columns : tensor.parameters();
+    }
+    return count;
+  };
+  const ModelSpec& model = job.scenario.model;
+  return static_cast<double>(selected(model.embedding) + model.layers * selected(model.block) +
+                             selected(model.head));
+}
+
+/// The worker has no core that a training thread runs on.
+bool worker_keeps_apart(const Job& job) {
+  const double reserved = settings_of(job).pt_reserved_cores_perc;
+  return job.scenario.bind_cores_to_rank && job.has(Change::kWorkerCores) && reserved > 0 &&
+         reserved < 1;
 }
 
 class DeepSpeedZenFlow final : public Schedule {
  public:
   [[nodiscard]] std::string_view name() const override { return "deepspeed-zenflow"; }
   [[nodiscard]] std::string_view summary() const override {
-    return "ZenFlow as DeepSpeed 0.19 runs it, stages 1 to 3";
+    return "ZenFlow as DeepSpeed runs it, stages 1 to 3";
   }
   [[nodiscard]] std::string_view source() const override { return "deepspeed/runtime/zenflow"; }
   void check(const Job& job) const override;
-  [[nodiscard]] std::vector<std::string> ignored(const Job& job) const override {
-    return ignored_nvme(job, name());
-  }
+  [[nodiscard]] std::vector<std::string> ignored(const Job& job) const override;
   [[nodiscard]] std::vector<WindowShape> windows(const Job& job,
                                                  std::int64_t steps) const override {
     return deepspeed_zenflow_windows(job, steps);
   }
   [[nodiscard]] ClosedForm closed_form(const Job& job) const override;
   [[nodiscard]] std::optional<ZenFlowSettings> zenflow(const Job& job) const override {
-    return settings_of(job);
+    ZenFlowSettings in_force = settings_of(job);
+    in_force.update_interval = zenflow_window(job);
+    return in_force;
   }
   [[nodiscard]] Program build(const Job& job, std::span<const WindowShape> shapes) const override;
 };
@@ -67,28 +90,69 @@ void DeepSpeedZenFlow::check(const Job& job) const {
   };
   if (!job.deepspeed.zenflow) fail("needs a zenflow block");
   if (job.deepspeed.zero_stage == 0) fail("needs stage 1, 2 or 3");
-  if (!settings_of(job).update_interval) {
-    fail(
-        "cannot run update_interval \"auto\": DeepSpeed 0.19 takes 0 accumulation steps from it "
-        "and divides the gradients by zero; give a number");
+  const int stage = job.deepspeed.zero_stage;
+  const std::string release = "cannot run in DeepSpeed " + to_string(job.version) + ": ";
+  if (job.has(Change::kEngineRunsBackward) && !job.has(Change::kZenFlowPrologue)) {
+    fail(release +
+         "it never prepares ZenFlow's backward, and the loss turns NaN (DeepSpeed #7759); "
+         "use 0.19.2 or newer, or 0.18.2");
   }
+  if (stage == 3 && !job.has(Change::kStage3ZenFlow)) {
+    fail(release + "its ZenFlow has stages 1 and 2 only; stage 3 came with 0.18.1");
+  }
+  if (stage == 3 && job.deepspeed.offload_param != OffloadDevice::kNone &&
+      !job.has(Change::kSelectiveSwap)) {
+    fail(release + "ZenFlow fails there with offload_param (DeepSpeed #8042); use 0.19.2 or newer");
+  }
+  if (settings_of(job).update_interval) return;
+  fail(job.has(Change::kEngineRunsBackward)
+           ? "cannot run update_interval \"auto\": DeepSpeed takes 0 accumulation steps from it "
+             "and divides the gradients by zero; give a number"
+           : "cannot run update_interval \"auto\": when DeepSpeed updates then depends on the "
+             "gradients; give a number");
+}
+
+std::vector<std::string> DeepSpeedZenFlow::ignored(const Job& job) const {
+  std::vector<std::string> notes = ignored_nvme(job, name());
+  const ZenFlowSettings& settings = settings_of(job);
+  if (job.target != LaunchTarget::kDeepSpeed) {
+    notes.push_back(
+        fmt::format("{}: launch.target {} sets the update boundaries: every "
+                    "gradient_accumulation_steps, {}, whatever update_interval, {}, "
+                    "full_warm_up_rounds and select_interval say",
+                    name(), to_string(job.target), zenflow_window(job), *settings.update_interval));
+  }
+  if (settings.select_strategy != "step" && job.target != LaunchTarget::kDeepSpeed) {
+    notes.push_back(
+        fmt::format("{}: select_strategy {} never selects anew: it counts epochs of "
+                    "training_data, which {} does not hand to DeepSpeed",
+                    name(), settings.select_strategy, to_string(job.target)));
+  }
+  return notes;
 }
 
 /// Without reselection; each one adds 2 bytes a parameter of the partition down.
 ClosedForm DeepSpeedZenFlow::closed_form(const Job& job) const {
   const double p = job.partition();
   const double b = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
-  const std::int64_t steps = *settings_of(job).update_interval;
+  const std::int64_t steps = zenflow_window(job);
   const auto s = static_cast<double>(steps);
   const bool deep = settings_of(job).full_warm_up_rounds == 0;
   const std::int64_t delay = settings_of(job).overlap_step ? (deep ? 2 : 1) * steps : 0;
   const Staleness staleness{delay, delay + steps - 1};
-  if (job.deepspeed.zero_stage == 3) return {(b + 4 / s) * p, (b + b / s) * p, staleness};
+  const bool wide = settings_of(job).overlap_step && zenflow_uploads_fp32(job);
+  const double up = wide ? 4 : b;
+  if (job.deepspeed.zero_stage == 3) return {(b + 4 / s) * p, (b + up / s) * p, staleness};
   const double state = settings_of(job).offload
                            ? 2 * b * settings_of(job).topk_ratio *
                                  static_cast<double>(job.scenario.model.parameters())
                            : 0;
-  return {(steps == 1 ? 4 : b + 4 / s) * p + state, b * p + state, staleness};
+  // A running sum is copied unless each window has one micro step; then old releases still bring
+  // it down if update_interval is above 1.
+  const bool sums =
+      steps > 1 || (!job.has(Change::kSumOnlyIfShared) && *settings_of(job).update_interval > 1);
+  const double down = (sums ? b : 0) + 4 / s;
+  return {down * p + state, (b * (s - 1) / s + up / s) * p + state, staleness};
 }
 
 /// Of one rank: stages 1 and 2 update all selected columns on every rank.
@@ -99,13 +163,11 @@ double selected_on_rank(const Job& job) {
 
 class Emitter {
  public:
-  Emitter(const Job& job, ProgramBuilder& builder, const DeepSpeedCpu& cpu,
-          const DeepSpeedCpu& blocking)
+  Emitter(const Job& job, ProgramBuilder& builder, const DeepSpeedCpu& cpu)
       : job_(job),
         builder_(builder),
         cpu_(cpu),
-        blocking_(blocking),
-        step_(job, builder),
+        step_(job, builder, {.zenflow = true}),
         temporaries_(job, selected_on_rank(job), builder),
         overlap_(settings_of(job).overlap_step),
         depth_(settings_of(job).full_warm_up_rounds == 0 ? 2 : 1) {}
@@ -180,13 +242,10 @@ class Emitter {
     const PerClass gradients = step_.gradients_ready();
     for (std::size_t c = 0; c < builder_.classes(); ++c) {
       const RankClass& rank = builder_.cluster().classes[c];
-      const TaskId scaled =
-          cpu_task(rank.cpu_accumulate, blocking_.scale, Phase::kCpuScale, gradients);
-      const TaskId updated =
-          cpu_task(rank.cpu_update, blocking_.update, Phase::kCpuUpdate, {{scaled}});
-      const TaskId cast =
-          cpu_task(rank.cpu_accumulate, blocking_.cast, Phase::kCpuCast, {{updated}});
-      up.push_back(step_.weights_up(c, false, cast));
+      const TaskId scaled = cpu_task(rank.cpu_accumulate, cpu_.scale, Phase::kCpuScale, gradients);
+      const TaskId updated = cpu_task(rank.cpu_update, cpu_.update, Phase::kCpuUpdate, {{scaled}});
+      const TaskId cast = cpu_task(rank.cpu_accumulate, cpu_.cast, Phase::kCpuCast, {{updated}});
+      up.push_back(step_.weights_up(c, cast));
     }
     weights_arrive(up, up);
   }
@@ -202,10 +261,8 @@ class Emitter {
     if (waits) {
       submitted_.erase(submitted_.begin());
       for (std::size_t c = 0; c < builder_.classes(); ++c) {
-        const RankClass& rank = builder_.cluster().classes[c];
         const After before = {done[c], gradients[c]};
-        const TaskId cast = cpu_task(rank.cpu_accumulate, cpu_.cast, Phase::kCpuCast, before);
-        up.push_back(step_.weights_up(c, true, cast));
+        up.push_back(snapshot_up(c, before));
       }
       host = up;
     }
@@ -213,6 +270,13 @@ class Emitter {
     const PerClass scaled = full_update ? PerClass(host.begin(), host.end()) : scale(host);
     if (!full_update) submit(scaled);
     weights_arrive(up, scaled);
+  }
+
+  TaskId snapshot_up(std::size_t c, const After& before) {
+    if (zenflow_uploads_fp32(job_)) return step_.snapshot_up(c, before);
+    const RankClass& rank = builder_.cluster().classes[c];
+    return step_.snapshot_up(c,
+                             {cpu_task(rank.cpu_accumulate, cpu_.cast, Phase::kCpuCast, before)});
   }
 
   PerClass scale(const After& host) {
@@ -249,7 +313,6 @@ class Emitter {
   const Job& job_;
   ProgramBuilder& builder_;
   const DeepSpeedCpu& cpu_;
-  const DeepSpeedCpu& blocking_;
   DeepSpeedStep step_;
   SelectedTemporaries temporaries_;
   bool overlap_;
@@ -260,28 +323,38 @@ class Emitter {
   std::vector<After> ready_;
 };
 
+/// Of the node's cores, what the training processes and what the workers have.
+DeepSpeedCpu overlapped_cpu(const Job& job) {
+  const auto cores = static_cast<double>(job.scenario.hardware.host.cores);
+  const double reserved = settings_of(job).pt_reserved_cores_perc;
+  const bool split = job.has(Change::kWorkerCores) && reserved > 0 && reserved < 1;
+  DeepSpeedCpu cpu = deepspeed_cpu(job, split ? reserved * cores : cores,
+                                   split ? (1 - reserved) * cores : cores, OptimizerPlace::kWorker);
+  cpu.rates.optimizer_shares_cores = !worker_keeps_apart(job);
+  return cpu;
+}
+
 Program DeepSpeedZenFlow::build(const Job& job, std::span<const WindowShape> shapes) const {
   const auto cores = static_cast<double>(job.scenario.hardware.host.cores);
-  const ZenFlowSettings& settings = settings_of(job);
-  const double reserved = settings.pt_reserved_cores_perc;
-  const bool split = settings.overlap_step && reserved > 0 && reserved < 1;
-  const DeepSpeedCpu cpu = deepspeed_cpu(job, split ? reserved * cores : cores,
-                                         split ? (1 - reserved) * cores : cores, true);
-  const DeepSpeedCpu blocking = deepspeed_cpu(job, cores, cores, false);
+  const DeepSpeedCpu cpu = settings_of(job).overlap_step
+                               ? overlapped_cpu(job)
+                               : deepspeed_cpu(job, cores, cores, OptimizerPlace::kTraining);
   ProgramBuilder builder(job, plan_step(job), make_cluster(job.scenario, cpu.rates),
                          job.deepspeed.zero_stage == 3 ? GradientReduction::kReduceScatterBuckets
                                                        : GradientReduction::kAllReduceBuckets);
   declare_gpu_memory(job, builder);
   declare_selected_state(job, selected_on_rank(job), builder);
+  const ZenFlowSettings& settings = settings_of(job);
   const bool reselects =
       settings.select_strategy == "step" && settings.select_interval.value_or(0) != 0;
   declare_host_memory(job,
-                      {.running_sum = *settings.update_interval > 1,
+                      {.running_sum = zenflow_window(job) > 1,
                        .overlap = settings.overlap_step,
                        .reselects = reselects,
+                       .casts_upload = !zenflow_uploads_fp32(job),
                        .elements = job.partition()},
                       builder);
-  Emitter emitter(job, builder, cpu, blocking);
+  Emitter emitter(job, builder, cpu);
   for (const WindowShape& shape : shapes) emitter.emit(shape);
   return builder.finish();
 }

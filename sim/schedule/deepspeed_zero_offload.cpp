@@ -74,7 +74,7 @@ class Emitter {
                                           builder_.label(Phase::kCpuUpdate, 0), {scaled});
       const TaskId cast = builder_.add(rank.cpu_accumulate, to_picoseconds(cpu_.cast),
                                        builder_.label(Phase::kCpuCast, 0), {updated});
-      up.push_back(step_.weights_up(c, false, cast));
+      up.push_back(step_.weights_up(c, cast));
     }
     const TaskId gathered = step_.gather_weights(up);
     ready_.clear();
@@ -89,7 +89,7 @@ class Emitter {
 
 Program DeepSpeedZeroOffload::build(const Job& job, std::span<const WindowShape> shapes) const {
   const auto cores = static_cast<double>(job.scenario.hardware.host.cores);
-  const DeepSpeedCpu cpu = deepspeed_cpu(job, cores, cores, false);
+  const DeepSpeedCpu cpu = deepspeed_cpu(job, cores, cores, OptimizerPlace::kTraining);
   ProgramBuilder builder(job, plan_step(job), make_cluster(job.scenario, cpu.rates),
                          job.deepspeed.zero_stage == 3 ? GradientReduction::kReduceScatterBuckets
                                                        : GradientReduction::kAllReduceBuckets);

@@ -60,11 +60,35 @@ void check_precision(MapReader& document, const Job& job) {
   }
 }
 
+void read_launch(Job& job) {
+  if (const auto& written = job.scenario.deepspeed_version) {
+    const auto version = find_version(written->text);
+    if (!version) fail_at(written->at, "launch.deepspeed_version", expected_version(written->text));
+    job.version = *version;
+  }
+  if (const auto& written = job.scenario.target) {
+    const auto target = find_target(written->text);
+    if (!target) fail_at(written->at, "launch.target", expected_target(written->text));
+    job.target = *target;
+  }
+}
+
+/// What the file leaves open and releases decide differently.
+void complete_defaults(Job& job) {
+  DeepSpeedConfig& config = job.deepspeed;
+  if (!config.pin_memory_written) config.pin_memory = job.has(Change::kPinnedByDefault);
+  if (!config.gradient_clipping_written) {
+    config.gradient_clipping = job.has(Change::kClippingByDefault) ? 1.0 : 0.0;
+  }
+}
+
 }  // namespace
 
 Job make_job(Scenario scenario) {
   DeepSpeedConfig config = read_deepspeed_config(scenario.deepspeed);
   Job job{std::move(scenario), std::move(config)};
+  read_launch(job);
+  complete_defaults(job);
   settle_micro_batch(job);
   MapReader document(job.scenario.deepspeed, "deepspeed");
   check_micro_batch(document, job);

@@ -8,20 +8,29 @@
 
 #include "sim/config/scenario.h"
 #include "sim/deepspeed/ds_config.h"
+#include "sim/deepspeed/launch_target.h"
+#include "sim/deepspeed/versions.h"
 
 namespace zenflow::sim {
 
 struct Job {
   Scenario scenario;
   DeepSpeedConfig deepspeed;
+  Version version = newest_version();  ///< of DeepSpeed
+  LaunchTarget target = LaunchTarget::kDeepSpeed;
+
+  /// Whether the job's DeepSpeed release has the change.
+  [[nodiscard]] bool has(Change change) const { return has_change(version, change); }
 
   [[nodiscard]] double partition() const {  ///< parameters of one rank, P / N
     return static_cast<double>(scenario.model.parameters()) / static_cast<double>(scenario.ranks());
   }
 };
 
-/// Reads the scenario's DeepSpeed document and checks it against the scenario.
-/// Throws Error(kInput), located, if micro-batch, precision or batch equation contradict.
+/// Reads the scenario's DeepSpeed document, completes it with the release's defaults and checks it
+/// against the scenario.
+/// Throws Error(kInput), located, if micro-batch, precision or batch equation contradict,
+/// or for an unknown release or launcher.
 [[nodiscard]] Job make_job(Scenario scenario);
 
 }  // namespace zenflow::sim

@@ -132,7 +132,7 @@ TaskId ProgramBuilder::copy(std::size_t rank_class, Phase direction, std::int64_
 }
 
 TaskId ProgramBuilder::pageable_copy(std::size_t rank_class, Phase direction, std::int64_t bucket,
-                                     double bytes, std::initializer_list<TaskId> after) {
+                                     double bytes, std::span<const TaskId> after) {
   const RankClass& rank = cluster_.classes[rank_class];
   const bool down = direction == Phase::kD2H;
   const Seconds time = copy_time(job_.scenario.hardware.host_link,

@@ -87,7 +87,12 @@ class ProgramBuilder {
   }
   /// A copy from or to ordinary memory: slower, and no competitor for the link.
   TaskId pageable_copy(std::size_t rank_class, Phase direction, std::int64_t bucket, double bytes,
-                       std::initializer_list<TaskId> after);
+                       std::span<const TaskId> after);
+  TaskId pageable_copy(std::size_t rank_class, Phase direction, std::int64_t bucket, double bytes,
+                       std::initializer_list<TaskId> after) {
+    return pageable_copy(rank_class, direction, bucket, bytes,
+                         std::span(after.begin(), after.size()));
+  }
   /// The next compute task of this class also waits for `task`.
   void hold_compute(std::size_t rank_class, TaskId task) {
     if (task != kNoTask) holds_[rank_class].push_back(task);

@@ -34,6 +34,8 @@ class Schedule {
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual std::string_view summary() const = 0;
   [[nodiscard]] virtual std::string_view source() const = 0;
+  /// Whether it does what DeepSpeed does, and so depends on release and launcher.
+  [[nodiscard]] bool runs_deepspeed() const { return name().starts_with("deepspeed-"); }
 
   /// Throws Error(kInput) if the job lacks what the schedule needs.
   virtual void check(const Job&) const {}

@@ -20,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -157,6 +158,58 @@ TEST_F(Cli, RunsTheScenariosSchedules) {
   EXPECT_EQ(outcome.err, "");
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("zero-offload"), HasSubstr("zenflow"),
                                  Not(HasSubstr("gpu-only")), Not(HasSubstr("\033"))));
+}
+
+/// The micro steps of a window, the update marked; published schedules have no such line.
+TEST_F(Cli, ShowsTheMicroStepsOfDeepSpeedsZenFlow) {
+  const Outcome outcome = run({"run", "scenarios/one.yaml", "--schedule", "deepspeed-zenflow"});
+  EXPECT_THAT(outcome.out,
+              ContainsRegex("deepspeed-zenflow, micro steps \\(ms\\): [0-9.]+ [0-9.]+ [0-9.]+ "
+                            "[0-9.]+\\*   \\* updates"));
+  EXPECT_THAT(run({"run", "scenarios/one.yaml"}).out, Not(HasSubstr("micro steps")));
+}
+
+TEST_F(Cli, TakesReleaseAndLauncherFromFlagBeforeSetBeforeScenario) {
+  const std::string with_launch = changed("scenarios/one.yaml", kScenario, "schedules: [",
+                                          "launch: {deepspeed_version: 0.17.6, target: hf}\n"
+                                          "schedules: [deepspeed-zenflow, ");
+  const auto launch = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"run", "-q", with_launch});
+    const json result = run_json(arguments)["results"][0];
+    return result["deepspeed_version"].get<std::string>() + " " +
+           result["target"].get<std::string>();
+  };
+  EXPECT_EQ(launch({}), "0.17.6 hf");
+  EXPECT_EQ(launch({"--set", "launch.deepspeed_version=0.18.2"}), "0.18.2 hf");
+  EXPECT_EQ(launch({"--set", "launch.deepspeed_version=0.18.2", "--deepspeed-version", "0.19.6",
+                    "--target", "accelerate"}),
+            "0.19.6 accelerate");
+  const json defaults =
+      run_json({"run", "scenarios/one.yaml", "--schedule", "deepspeed-zenflow"})["results"][0];
+  EXPECT_EQ(defaults["deepspeed_version"], "0.19.8");
+  EXPECT_EQ(defaults["target"], "deepspeed");
+  EXPECT_FALSE(run_json({"run", "scenarios/one.yaml"})["results"][0].contains("target"));
+}
+
+TEST_F(Cli, EveryCommandOnScenariosTakesReleaseAndLauncher) {
+  for (const char* command : {"run", "compare", "explain", "fit"}) {
+    EXPECT_EQ(run({command, "-q", "scenarios/one.yaml", "--schedule", "deepspeed-zenflow",
+                   "--deepspeed-version", "0.19.2", "--target", "accelerate"})
+                  .code,
+              0)
+        << command;
+  }
+  EXPECT_EQ(run({"sweep", "-q", "scenarios/one.yaml", "--schedule", "deepspeed-zenflow",
+                 "--deepspeed-version", "0.19.2", "--target", "hf", "--vary", "topk_ratio=0.1"})
+                .code,
+            0);
+  expect_refused({"run", "scenarios/one.yaml", "--deepspeed-version", "0.16.0"},
+                 AllOf(HasSubstr("--deepspeed-version: "), HasSubstr("known: 0.17.5, ")));
+  expect_refused({"run", "scenarios/one.yaml", "--target", "hugging"},
+                 HasSubstr("--target: expected deepspeed, hf or accelerate"));
+  expect_refused({"run", "scenarios/one.yaml", "--schedule", "deepspeed-zenflow",
+                  "--deepspeed-version", "0.18.5"},
+                 HasSubstr("#7759"));
 }
 
 TEST_F(Cli, GivesTheSameBytesAgain) {

@@ -164,5 +164,24 @@ TEST(Cluster, LanesAreOfTheirClass) {
   EXPECT_EQ(cluster.lanes[cluster.collective.lane].rank_class, -1);
 }
 
+/// Compute of 10 s beside an update of 4 s: half speed for 4 s, then 8 s are left.
+TEST(Cluster, OptimizerThatSharesCoresHalvesComputeWhileItWorks) {
+  RankRates rates = kRates;
+  rates.optimizer_shares_cores = true;
+  const Cluster cluster = make_cluster(scenario(round_node(), 1), rates);
+  const RankClass& one = cluster.classes[0];
+  constexpr std::int64_t kSecond = 1'000'000'000'000;
+  const std::vector<Task> tasks = {
+      {Picoseconds{10 * kSecond}, one.compute.lane, one.compute.flow},
+      {Picoseconds{4 * kSecond}, one.cpu_update.lane, one.cpu_update.flow}};
+  const Execution execution = simulate(TaskGraph(cluster.machine, tasks, {}));
+  EXPECT_EQ(execution.spans[0].end.count, 12 * kSecond);
+  EXPECT_EQ(execution.spans[1].end.count, 4 * kSecond);
+}
+
+TEST(Cluster, OptimizerWithCoresOfItsOwnLeavesComputeAlone) {
+  EXPECT_EQ(make_cluster(scenario(round_node(), 1), kRates).classes[0].compute.flow, kNoFlow);
+}
+
 }  // namespace
 }  // namespace zenflow::sim

@@ -33,6 +33,14 @@ TEST(AdamRate, IsLinearWithoutSaturation) {
   EXPECT_NEAR(adam_rate(many, 16) / adam_rate(many, 32), 0.5, 1e-7);
 }
 
+TEST(AdamRate, OfAWorkerHasItsOwnLimitAndTheSameShape) {
+  EXPECT_EQ(worker_adam_rate(host(), 16), adam_rate(host(), 16)) << "no number of its own";
+  HostProfile bound = host();
+  bound.worker_adam_bandwidth = 2 * bound.adam_bandwidth;
+  EXPECT_DOUBLE_EQ(worker_adam_rate(bound, 16).value(), 2 * adam_rate(host(), 16).value());
+  EXPECT_EQ(adam_rate(bound, 16), adam_rate(host(), 16));
+}
+
 TEST(PassRate, GrowsByCoresUntilTheNodesLimit) {
   EXPECT_DOUBLE_EQ(pass_rate(host(), 4).value(), 40e9);
   EXPECT_DOUBLE_EQ(pass_rate(host(), 20).value(), 200e9);

@@ -132,10 +132,19 @@ TEST(SelectedState, GoesToTheHostOnceARank) {
   const MemoryReport on_gpu = memory_of(job, "deepspeed-zenflow");
   job.deepspeed.zenflow->offload = true;
   const MemoryReport on_host = memory_of(job, "deepspeed-zenflow");
-  const auto matrices = static_cast<double>(job.scenario.model.matrix_parameters());
-  const auto all = static_cast<double>(job.scenario.model.parameters());
-  const double one = 2 * 2 * (0.1 * matrices + (all - matrices));
-  EXPECT_NEAR(on_host.host.total - on_gpu.host.total, 4 * one, 1);
+  // A tenth of each matrix's columns, rounded down, and all vectors.
+  const ModelSpec& model = job.scenario.model;
+  std::int64_t selected = 0;
+  const auto add = [&selected](const std::vector<Tensor>& tensors, std::int64_t times) {
+    for (const Tensor& tensor : tensors) {
+      selected +=
+          times * (tensor.is_matrix ? tensor.rows * (tensor.columns / 10) : tensor.parameters());
+    }
+  };
+  add(model.embedding, 1);
+  add(model.block, model.layers);
+  add(model.head, 1);
+  EXPECT_NEAR(on_host.host.total - on_gpu.host.total, 4 * 2 * 2 * static_cast<double>(selected), 1);
 }
 
 // Stage 3 on NVMe: 12 bytes of state and 4 of gradients a parameter; RAM has buffer_count blocks of

@@ -325,6 +325,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadProfile{"AdamAboveDram", "value: 100 GB/s", "value: 300.5 GB/s",
                    "p.yaml:24:27: host.adam_bandwidth.value: expected at most host.dram_bandwidth, "
                    "300 GB/s, found 300.5 GB/s"},
+        BadProfile{"WorkerAdamAboveDram", "  adam_half_cores",
+                   "  worker_adam_bandwidth: {value: 301 GB/s, source: s}\n  adam_half_cores",
+                   "p.yaml:25:34: host.worker_adam_bandwidth.value: expected at most "
+                   "host.dram_bandwidth, 300 GB/s, found 301 GB/s"},
         BadProfile{"ElementwiseAboveDram", "value: 240 GB/s", "value: 1 TB/s",
                    "p.yaml:26:34: host.elementwise_bandwidth.value: expected at most "
                    "host.dram_bandwidth, 300 GB/s, found 1000 GB/s"}),

@@ -17,6 +17,8 @@ struct CommonOptions {
   std::vector<std::filesystem::path> scenarios;
   std::vector<std::string> schedules;  ///< empty: those of the scenario
   std::vector<std::string> set;        ///< "path=value"
+  std::optional<std::string> deepspeed_version;
+  std::optional<std::string> target;
   std::optional<std::string> profile;
   std::optional<std::filesystem::path> config;
   bool json = false;

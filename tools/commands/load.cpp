@@ -24,6 +24,15 @@ sim::LoadOptions load_options(const CommonOptions& common, const std::filesystem
   options.profile_directories = profile_directories(scenario);
   options.profile = common.profile ? common.profile : Defaults(common.config).value("profile");
   for (const std::string& text : common.set) options.overrides.push_back(parse_override(text));
+  // Checked here, where a mistake can be laid to the flag; last, so that they win.
+  if (common.deepspeed_version) {
+    (void)sim::parse_version(*common.deepspeed_version);
+    options.overrides.push_back({"launch.deepspeed_version", *common.deepspeed_version});
+  }
+  if (common.target) {
+    (void)sim::parse_target(*common.target);
+    options.overrides.push_back({"launch.target", *common.target});
+  }
   return options;
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -46,6 +47,26 @@ std::string stall_table(const std::vector<SimulationResult>& results, bool bold)
   return sim::format_table(header, rows, bold);
 }
 
+/// "deepspeed-zenflow, micro steps (ms): 940.8 710.6 680.6 2165.1*", for schedules whose step times
+/// differ.
+std::string micro_steps(const std::vector<SimulationResult>& results) {
+  constexpr std::size_t kShown = 16;
+  std::string text;
+  for (const SimulationResult& one : results) {
+    if (!one.deepspeed_version || one.step_times.size() < 2) continue;
+    text += one.schedule + ", micro steps (ms):";
+    for (std::size_t i = 0; i < std::min(kShown, one.step_times.size()); ++i) {
+      text += fmt::format(" {}{}", sim::format_milliseconds(one.step_times[i]),
+                          one.is_boundary[i] ? "*" : "");
+    }
+    if (one.step_times.size() > kShown) {
+      text += fmt::format(" ... ({} in all)", one.step_times.size());
+    }
+    text += "   * updates\n";
+  }
+  return text;
+}
+
 std::string notes(const sim::Job& job, const std::vector<SimulationResult>& results) {
   std::string text;
   for (const SimulationResult& one : results) {
@@ -79,6 +100,8 @@ std::string tables(const sim::Job& job, const std::vector<SimulationResult>& res
   for (const SimulationResult& one : results) rows.push_back(result_row(one));
   std::string text = job_heading(job) + "\n" + sim::format_table(header, rows, bold) + "\n";
   text += stall_table(results, bold);
+  const std::string steps = micro_steps(results);
+  if (!steps.empty()) text += "\n" + steps;
   const std::string remarks = notes(job, results);
   if (!remarks.empty()) text += "\n" + remarks;
   return text +
@@ -136,7 +159,7 @@ void write_files(const LoadedJob& loaded, const std::vector<SimulationResult>& r
                  const std::vector<Output>& traces, const std::vector<Output>& graphs,
                  const CommonOptions& common) {
   for (std::size_t i = 0; i < results.size(); ++i) {
-    const sim::Job fixed = results[i].update_interval
+    const sim::Job fixed = results[i].update_interval_is_auto
                                ? sim::with_update_interval(loaded.job, *results[i].update_interval)
                                : loaded.job;
     if (!traces.empty()) {

@@ -1,0 +1,298 @@
+// What DeepSpeed's releases and launchers do differently, one test a row of the table in
+// docs/model.md. Bytes and times are worked out from the rule, on machines whose links never bind.
+#include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/base/error.h"
+#include "sim/report/simulation.h"
+#include "tests/support/small_jobs.h"
+
+namespace zenflow::sim {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::JobOptions;
+using testing::make_small_job;
+using testing::round_node;
+using testing::small_gpt2;
+using testing::tiny_llama;
+
+constexpr const char* kZenFlow = "deepspeed-zenflow";
+
+struct Launch {
+  std::string version;
+  std::string target = "deepspeed";
+  bool bound = true;
+};
+
+Job launched(Job job, const Launch& launch) {
+  job.version = parse_version(launch.version);
+  job.target = parse_target(launch.target);
+  job.scenario.bind_cores_to_rank = launch.bound;
+  return job;
+}
+
+/// Two GPUs, 52.1 M parameters, windows of four steps, no reselection.
+JobOptions options() {
+  JobOptions one;
+  one.gpus = 2;
+  one.select_interval = "0";
+  return one;
+}
+
+SimulationResult run(const JobOptions& options, const Launch& launch,
+                     const char* schedule = kZenFlow) {
+  const Job job = launched(make_small_job(round_node(options.gpus), small_gpt2(), options), launch);
+  return simulate_schedule(job, find_schedule(schedule));
+}
+
+std::string refusal(const JobOptions& options, const Launch& launch) {
+  try {
+    (void)run(options, launch);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    return error.what();
+  }
+  return "";
+}
+
+double partition(const JobOptions& options) {
+  return make_small_job(round_node(options.gpus), small_gpt2(), options).partition();
+}
+
+Job read(const std::string& deepspeed, const std::string& version) {
+  Scenario scenario;
+  scenario.model = tiny_llama();
+  scenario.hardware = round_node();
+  scenario.deepspeed = parse_json(deepspeed, "ds.json");
+  scenario.deepspeed_version = WrittenText{version, {}};
+  return make_job(std::move(scenario));
+}
+
+std::string zero(const std::string& offload) {
+  return R"({"zero_optimization": {"stage": 2, "offload_optimizer": )" + offload + "}}";
+}
+
+TEST(Release, PinsByDefaultSince0195) {
+  const std::string open = zero(R"({"device": "cpu"})");
+  EXPECT_FALSE(read(open, "0.19.4").deepspeed.pin_memory);
+  EXPECT_TRUE(read(open, "0.19.5").deepspeed.pin_memory);
+  EXPECT_TRUE(
+      read(zero(R"({"device": "cpu", "pin_memory": true})"), "0.19.4").deepspeed.pin_memory);
+  EXPECT_FALSE(
+      read(zero(R"({"device": "cpu", "pin_memory": false})"), "0.19.5").deepspeed.pin_memory);
+}
+
+/// All of it in a row on one GPU: 4 bytes a parameter down at 4 instead of 10 GB/s, 2 up at 5
+/// instead of 20.
+TEST(Release, PageableDefaultSlowsZeroOffloadByItsCopies) {
+  JobOptions one = options();
+  one.gpus = 1;
+  one.with_zenflow = false;
+  const double pinned = run(one, {"0.19.5"}, "deepspeed-zero-offload").step_time;
+  one.pin_memory = false;
+  const double pageable = run(one, {"0.19.5"}, "deepspeed-zero-offload").step_time;
+  const double p = partition(one);
+  const double expected = 4 * p * (1 / 4e9 - 1 / 10e9) + 2 * p * (1 / 5e9 - 1 / 20e9);
+  EXPECT_NEAR((pageable - pinned) * 1e-12, expected, 1e-6 * expected);
+}
+
+TEST(Release, ClipsByDefaultSince0193) {
+  EXPECT_EQ(read("{}", "0.19.2").deepspeed.gradient_clipping, 0.0);
+  EXPECT_EQ(read("{}", "0.19.3").deepspeed.gradient_clipping, 1.0);
+  EXPECT_EQ(read(R"({"gradient_clipping": 0.5})", "0.19.2").deepspeed.gradient_clipping, 0.5);
+}
+
+/// With S = 4 a window brings the sum down four times and up three times (2 bytes a parameter),
+/// fp32 gradients down once (4), and the weights up once: 4 bytes before 0.19.3, 2 since.
+TEST(Release, UploadsFp32BeforeTheNativeWorker) {
+  const double p = partition(options());
+  const SimulationResult before = run(options(), {"0.19.2"});
+  EXPECT_NEAR(before.d2h_bytes, 3 * p, 1);
+  EXPECT_NEAR(before.h2d_bytes, (2 * 3 + 4) / 4.0 * p, 1);
+  const SimulationResult since = run(options(), {"0.19.3"});
+  EXPECT_NEAR(since.d2h_bytes, 3 * p, 1);
+  EXPECT_NEAR(since.h2d_bytes, (2 * 3 + 2) / 4.0 * p, 1);
+  // Stage 3 brings the sum up four times, and has always cast on the host.
+  for (const char* version : {"0.19.2", "0.19.3"}) {
+    JobOptions blocking = options();
+    blocking.overlap_step = false;
+    EXPECT_NEAR(run(blocking, {version}).h2d_bytes, 2 * p, 1) << version;
+    JobOptions three = options();
+    three.stage = 3;
+    EXPECT_NEAR(run(three, {version}).h2d_bytes, (2 * 4 + 2) / 4.0 * p, 1) << version;
+  }
+}
+
+double fp32_weights_on_gpu(const char* version) {
+  const Job job = launched(make_small_job(round_node(2), small_gpt2(), options()), {version});
+  const Schedule& schedule = find_schedule(kZenFlow);
+  const Program program = schedule.build(job, schedule.windows(job, 16));
+  double largest = 0;
+  for (const MemoryChange& change : program.memory) {
+    if (program.buffers[change.buffer].name != "fp32 weights, to be cast") continue;
+    largest = std::max(largest, change.bytes);
+  }
+  return largest;
+}
+
+TEST(Release, HoldsFp32WeightsOnTheGpuBeforeTheNativeWorker) {
+  EXPECT_EQ(fp32_weights_on_gpu("0.19.2"), 4 * partition(options()));
+  EXPECT_EQ(fp32_weights_on_gpu("0.19.3"), 0);
+}
+
+/// Bound ranks and a worker with cores of its own: the GPU computes undisturbed, as without a
+/// worker. In 0.17.5 the worker has all cores.
+TEST(Release, WorkerHasCoresOfItsOwnSince0176) {
+  const auto cpu_stall = [](const Launch& launch) {
+    const SimulationResult result = run(options(), launch);
+    return result.stall_by_cause[static_cast<std::size_t>(StallCause::kCpuUpdate)];
+  };
+  const double apart = cpu_stall({"0.17.6"});
+  EXPECT_GT(cpu_stall({"0.17.5"}), apart);
+  EXPECT_GT(cpu_stall({.version = "0.17.6", .bound = false}), apart);
+}
+
+/// accelerate with one micro step a window, update_interval 4: 4 bytes of gradients, and before
+/// 0.19.0 the sum (2) that nothing is added to.
+TEST(Release, SumsOfSingleStepsAreCopiedBefore0190) {
+  const double p = partition(options());
+  EXPECT_NEAR(run(options(), {"0.18.2", "accelerate"}).d2h_bytes, 6 * p, 1);
+  EXPECT_NEAR(run(options(), {"0.19.2", "accelerate"}).d2h_bytes, 4 * p, 1);
+}
+
+/// Buckets of a million elements: before 0.19.5 backward waits for each one's fp32 copy. ZenFlow
+/// waits in every release.
+TEST(Release, Stage3StopsBackwardForGradientsBefore0195) {
+  JobOptions three = options();
+  three.stage = 3;
+  three.reduce_bucket_size = 1'000'000;
+  const auto step = [&](const char* version, const char* schedule) {
+    return run(three, {version}, schedule).step_time;
+  };
+  EXPECT_GT(step("0.19.4", "deepspeed-zero-offload"), step("0.19.5", "deepspeed-zero-offload"));
+  EXPECT_EQ(step("0.19.4", kZenFlow), step("0.19.5", kZenFlow));
+}
+
+/// k = 0.01 of 32 or 64 columns is none; a floor of one selects one column of each matrix: 256 +
+/// 256 rows of the embeddings and 2 x 256 of the blocks, beside 160 elements of vectors.
+TEST(Release, SelectsAtLeastOneColumnSince0196) {
+  JobOptions narrow = options();
+  narrow.gpus = 1;
+  narrow.topk_ratio = 0.01;
+  const auto moments = [&](const char* version, int stage) {
+    narrow.stage = stage;
+    const Job job = launched(make_small_job(round_node(), tiny_llama(), narrow), {version});
+    const Schedule& schedule = find_schedule(kZenFlow);
+    double bytes = 0;
+    for (const MemoryBuffer& buffer : schedule.build(job, schedule.windows(job, 8)).buffers) {
+      if (buffer.category == MemoryCategory::kSelectedState) bytes += buffer.resident;
+    }
+    return bytes;
+  };
+  EXPECT_EQ(moments("0.19.5", 2), 2 * 2 * 160);
+  EXPECT_EQ(moments("0.19.6", 2), 2 * 2 * (160 + 4 * 256));
+  EXPECT_EQ(moments("0.19.5", 3), 2 * 2 * (160 + 4 * 256))
+      << "stage 3 had the floor from the start";
+}
+
+TEST(Release, RefusesWhatCannotRun) {
+  EXPECT_EQ(refusal(options(), {"0.18.2"}), "");
+  EXPECT_THAT(refusal(options(), {"0.18.3"}), HasSubstr("cannot run in DeepSpeed 0.18.3"));
+  EXPECT_THAT(refusal(options(), {"0.19.1"}), HasSubstr("#7759"));
+  EXPECT_EQ(refusal(options(), {"0.19.2"}), "");
+  JobOptions three = options();
+  three.stage = 3;
+  EXPECT_THAT(refusal(three, {"0.18.0"}), HasSubstr("stage 3 came with 0.18.1"));
+  EXPECT_EQ(refusal(three, {"0.18.1"}), "");
+  three.parameter_device = "cpu";
+  EXPECT_THAT(refusal(three, {"0.18.2"}), HasSubstr("#8042"));
+  EXPECT_EQ(refusal(three, {"0.19.2"}), "");
+  JobOptions automatic = options();
+  automatic.update_interval = R"("auto")";
+  EXPECT_THAT(refusal(automatic, {"0.18.2"}), HasSubstr("depends on the gradients"));
+  EXPECT_THAT(refusal(automatic, {"0.19.8"}), HasSubstr("0 accumulation steps"));
+}
+
+/// G = 2 and S = 4: the launchers' boundaries come every second step. Down 2 bytes a step and 4
+/// each second; up the sum and the weights each second. Neither warm-up nor reselection adds
+/// boundaries.
+TEST(Release, OtherLaunchersSetTheBoundaries) {
+  JobOptions two = options();
+  two.accumulation = 2;
+  two.select_interval = "3";
+  two.warm_up = 1;
+  const double p = partition(two);
+  const std::string newest = to_string(newest_version());
+  for (const char* target : {"hf", "accelerate"}) {
+    const Job job = launched(make_small_job(round_node(2), small_gpt2(), two), {newest, target});
+    for (const WindowShape& shape : find_schedule(kZenFlow).windows(job, 40)) {
+      EXPECT_EQ(shape.steps, 2) << target;
+    }
+    JobOptions once = two;
+    once.select_interval = "0";
+    const SimulationResult result = run(once, {newest, target});
+    EXPECT_NEAR(result.d2h_bytes, (2 + 4 / 2.0) * p, 1) << target;
+    EXPECT_NEAR(result.h2d_bytes, (2 / 2.0 + 2 / 2.0) * p, 1) << target;
+    EXPECT_EQ(result.update_interval, 2) << target;
+    EXPECT_EQ(result.target, target);
+  }
+  EXPECT_EQ(run(options(), {newest}).update_interval, 4);
+}
+
+/// Every release and launcher that runs ZenFlow moves what its formula says.
+TEST(Release, TrafficFollowsTheClosedFormEverywhere) {
+  const Schedule& schedule = find_schedule(kZenFlow);
+  for (const Version& version : known_versions()) {
+    for (const char* target : {"deepspeed", "hf"}) {
+      for (const int stage : {1, 2, 3}) {
+        for (const char* interval : {"1", "4"}) {
+          for (const bool overlap : {false, true}) {
+            JobOptions one = options();
+            one.stage = stage;
+            one.update_interval = interval;
+            one.overlap_step = overlap;
+            const Job job = launched(make_small_job(round_node(2), tiny_llama(), one),
+                                     {to_string(version), target});
+            try {
+              schedule.check(job);
+            } catch (const Error&) {
+              continue;
+            }
+            const SimulationResult result = simulate_schedule(job, schedule);
+            const ClosedForm expected = schedule.closed_form(job);
+            const std::string where =
+                fmt::format("{} {} stage {} S {} overlap {}", to_string(version), target, stage,
+                            interval, overlap);
+            EXPECT_NEAR(result.d2h_bytes, expected.d2h_bytes_per_step, 1e-6) << where;
+            EXPECT_NEAR(result.h2d_bytes, expected.h2d_bytes_per_step, 1e-6) << where;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Release, UnknownOnesAreLocatedAndTheKnownListed) {
+  Scenario scenario;
+  scenario.model = tiny_llama();
+  scenario.hardware = round_node();
+  scenario.deepspeed = parse_json("{}", "ds.json");
+  Scenario released = scenario;
+  released.deepspeed_version = WrittenText{"0.16.0", scenario.deepspeed.at};
+  EXPECT_THAT([&] { (void)make_job(released); },
+              ::testing::Throws<Error>(::testing::Property(
+                  &Error::what, ::testing::AllOf(HasSubstr("ds.json:1:1: launch.deepspeed_version"),
+                                                 HasSubstr("known: 0.17.5, 0.17.6, 0.18.0")))));
+  scenario.target = WrittenText{"acelerate", scenario.deepspeed.at};
+  EXPECT_THAT([&] { (void)make_job(scenario); },
+              ::testing::Throws<Error>(
+                  ::testing::Property(&Error::what, HasSubstr("did you mean \"accelerate\"?"))));
+}
+
+}  // namespace
+}  // namespace zenflow::sim
