@@ -1,6 +1,7 @@
 // Batch arithmetic and schedulers.
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -125,18 +126,23 @@ void check_warmup_steps(LintContext& context, const Rule& rule) {
   const std::array<std::string_view, 3> affected = {"WarmupLR", "WarmupDecayLR", "WarmupCosineLR"};
   if (node == nullptr || !context.has(Change::kWarmupStepsChecked)) return;
   if (std::find(affected.begin(), affected.end(), type) == affected.end()) return;
-  const bool written_whole = node->is_scalar() && !node->quoted && lax_integer(*node) &&
-                             node->scalar.find_first_of(".eE") == std::string::npos;
+  // hjson makes an int of 1e3 and 100.0 below 1e10; json.load makes a float, which is refused.
+  constexpr double kHjsonInteger = 1e10;
+  const bool exact = node->is_scalar() && node->scalar.find_first_of(".eE") == std::string::npos;
+  const std::optional<double> number = lax_number(*node);
+  const bool hjson = context.plain() && number && std::abs(*number) < kHjsonInteger;
+  const bool written_whole =
+      node->is_scalar() && !node->quoted && lax_integer(*node) && (exact || hjson);
   if (node->is_scalar() && node->scalar == "true" && !node->quoted) return;
   if (written_whole && *lax_integer(*node) > 0) return;
   const auto value = lax_integer(*node);
   const std::int64_t steps = value ? std::max<std::int64_t>(*value, 1) : 1;
-  context.report(rule, {.path = path,
-                        .what = fmt::format("{}: ValueError (must be a positive whole number, "
-                                            "written without exponent or point)",
-                                            shown(*node)),
-                        .instead = std::to_string(steps),
-                        .edits = {set_key(path, std::to_string(steps))}});
+  context.report(
+      rule, {.path = path,
+             .what = fmt::format("{}: ValueError (must be a positive whole number{})", shown(*node),
+                                 exact ? "" : ", written without exponent or point"),
+             .instead = std::to_string(steps),
+             .edits = {set_key(path, std::to_string(steps))}});
 }
 
 constexpr Rule kRules[] = {

@@ -258,15 +258,16 @@ void note_precision(LintContext& context, const Rule& rule) {
   const std::optional<double> rate = context.number("optimizer.params.lr");
   if (!s.zenflow || (!s.bf16 && !s.fp16)) return;
   constexpr double kHalfUnits = 256;  // of the last place of bf16
-  context.report(rule,
-                 {.path = "optimizer.params.lr",
-                  .what = "selected columns are updated in 16 bits without fp32 master "
-                          "weights, and selection overwrites the masters of all others" +
-                          (rate && s.bf16 ? fmt::format(": an update of {} is rounded away where a "
-                                                        "weight exceeds {:.3g}",
-                                                        *rate, kHalfUnits * *rate)
-                                          : std::string()),
-                  .instead = "nothing; compare losses with plain ZeRO-Offload"});
+  context.report(
+      rule, {.path = "optimizer.params.lr",
+             .what = std::string("selected columns are updated in 16 bits without fp32 master "
+                                 "weights, and selection overwrites the masters of all others") +
+                     (s.overlap_step ? ", which the worker may be updating" : "") +
+                     (rate && s.bf16 ? fmt::format(": an update of {} is rounded away where a "
+                                                   "weight exceeds {:.3g}",
+                                                   *rate, kHalfUnits * *rate)
+                                     : std::string()),
+             .instead = "nothing; compare losses with plain ZeRO-Offload"});
 }
 
 void note_counting(LintContext& context, const Rule& rule) {
