@@ -39,15 +39,12 @@ struct HjsonDocument {
 };
 
 /// Throws Error(kInput), located, on malformed text, a duplicate key, an empty file and all else
-/// that parse_json refuses, except for a byte order mark and numbers of any length. Two things that
-/// hjson takes are refused: half a surrogate pair, which is no text, and a file without settings.
+/// that parse_json refuses, except for a byte order mark and integers of up to 4300 digits. Three
+/// things that hjson takes are refused: half a surrogate pair, which is no text, \u without four
+/// hexadecimal digits, and a file without settings.
 [[nodiscard]] HjsonDocument parse_hjson(std::string_view text, const std::string& file);
 
 /// `read_text_file` then `parse_hjson`.
 [[nodiscard]] HjsonDocument load_hjson(const std::filesystem::path& path);
-
-/// Characters of `text` that make a JSON number, from its start; 0 if there is none.
-/// RFC 8259: -?(0|[1-9][0-9]*)(.[0-9]+)?([eE][+-]?[0-9]+)?
-[[nodiscard]] std::size_t json_number_length(std::string_view text);
 
 }  // namespace zenflow

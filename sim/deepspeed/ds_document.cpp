@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/config/hjson_text.h"
 #include "sim/config/reader.h"
 
 namespace zenflow::sim {

@@ -39,9 +39,6 @@ Batch completed(Batch batch, std::int64_t ranks) {
   } else if (batch.train) {
     if (!batch.steps) batch.steps = 1;
     batch.micro = *batch.train / ranks / *batch.steps;
-  } else {
-    if (!batch.steps) batch.steps = 1;
-    batch.train = *batch.micro * *batch.steps * ranks;
   }
   return batch;
 }
@@ -81,19 +78,21 @@ void check_positive(LintContext& context, const Rule& rule) {
 void check_equation(LintContext& context, const Rule& rule) {
   const auto written = read_batch(context);
   const auto ranks = context.options().world_size;
-  if (!written || !ranks || (!written->train && !written->micro)) return;
+  if (!written || !ranks || !written->train) return;  // the train batch follows from the others
   const Batch batch = completed(*written, *ranks);
-  const bool holds =
-      *batch.micro > 0 && *batch.steps > 0 && *batch.train == *batch.micro * *batch.steps * *ranks;
-  if (holds) return;
+  // Two of the factors fit into 64 bits, all three may not.
+  const std::int64_t per_rank = *batch.micro * *batch.steps;
+  const std::int64_t train = *batch.train;
+  if (per_rank > 0 && train % per_rank == 0 && train / per_rank == *ranks) return;
+  const double due = static_cast<double>(std::max<std::int64_t>(*batch.micro, 1)) *
+                     static_cast<double>(std::max<std::int64_t>(*batch.steps, 1)) *
+                     static_cast<double>(*ranks);
   context.report(rule,
                  {.path = kBatchKeys[0],
                   .what = fmt::format("AssertionError: train_batch_size {} is not {} per GPU x {} "
                                       "accumulation steps x {} ranks",
-                                      *batch.train, *batch.micro, *batch.steps, *ranks),
-                  .instead = fmt::format("{}, or leave it out",
-                                         std::max<std::int64_t>(*batch.micro, 1) *
-                                             std::max<std::int64_t>(*batch.steps, 1) * *ranks)});
+                                      train, *batch.micro, *batch.steps, *ranks),
+                  .instead = fmt::format("{:.0f}, or leave it out", due)});
 }
 
 void check_divisible(LintContext& context, const Rule& rule) {

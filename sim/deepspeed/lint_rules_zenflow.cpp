@@ -227,9 +227,7 @@ void check_interval_missing(LintContext& context, const Rule& rule) {
   if (written != nullptr && !written->quoted) return;
   std::vector<Edit> edits;
   if (s.select_strategy == "epoch") edits.push_back(set_key(kSelect, "1"));
-  if (s.select_strategy == "step" && s.update_interval && *s.update_interval > 0) {
-    edits.push_back(set_key(kSelect, std::to_string(16 * *s.update_interval)));
-  }
+  if (s.select_strategy == "step") edits = select_every_16_windows(s);
   context.report(rule, {.path = kSelect,
                         .what = fmt::format("select_strategy \"{}\" without a number: ValueError",
                                             s.select_strategy),
@@ -245,7 +243,7 @@ void check_interval_order(LintContext& context, const Rule& rule) {
                         .what = fmt::format("{} is less than update_interval {}: ValueError",
                                             *s.select_interval, *s.update_interval),
                         .instead = "a multiple of update_interval, or 0 to select once",
-                        .edits = {set_key(kSelect, std::to_string(16 * *s.update_interval))}});
+                        .edits = select_every_16_windows(s)});
 }
 
 /// The published interval, if it suits the selection.

@@ -31,11 +31,8 @@ void check_selects_once(LintContext& context, const Rule& rule) {
   const bool by_step = s.select_strategy == "step";
   if (by_step && s.select_interval != std::int64_t{0}) return;
   if (s.select_strategy == "auto" && s.select_interval) return;  // refused
-  std::vector<Edit> edits;
-  const std::int64_t interval = s.update_interval.value_or(0);
-  if (interval > 0) {
-    edits = {set_key(kStrategy, "\"step\""), set_key(kSelect, std::to_string(16 * interval))};
-  }
+  std::vector<Edit> edits = select_every_16_windows(s);
+  if (!edits.empty()) edits.insert(edits.begin(), set_key(kStrategy, "\"step\""));
   std::string what = "0: columns are selected once and never again";
   if (!by_step) {
     what = fmt::format(

@@ -301,6 +301,13 @@ inline std::vector<Case> batch_cases() {
        .to = micro + " \"train_batch_size\": 8,",
        .expected = "",
        .world_size = 2},
+      // The product of all three is beyond 64 bits.
+      {.base = kPlain,
+       .from = micro,
+       .to = "\"train_micro_batch_size_per_gpu\": 1000000000, "
+             "\"gradient_accumulation_steps\": 1000000000, \"train_batch_size\": 8,",
+       .expected = "ZF092 2:112",
+       .world_size = std::int64_t{1} << 30},
       {.base = kPlain,
        .from = micro,
        .to = micro + " \"train_batch_size\": 6,",

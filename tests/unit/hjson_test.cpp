@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/base/error.h"
+#include "sim/config/hjson_text.h"
 #include "sim/deepspeed/ds_document.h"
 
 namespace zenflow {

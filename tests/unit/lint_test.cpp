@@ -317,8 +317,19 @@ TEST(Lint, FixesManyThingsAtOnceAndKeepsTheRest) {
 }
 
 TEST(Lint, WrongTypesAnywhereNeverCrash) {
-  const std::vector<std::string> values = {"null", "[]",    "{}",       "\"x\"", "-1",  "1e300",
-                                           "true", "[[1]]", "\"auto\"", "0.5",   "\"\""};
+  const std::vector<std::string> values = {"null",
+                                           "[]",
+                                           "{}",
+                                           "\"x\"",
+                                           "-1",
+                                           "1e300",
+                                           "true",
+                                           "[[1]]",
+                                           "\"auto\"",
+                                           "0.5",
+                                           "\"\"",
+                                           "9200000000000000000",
+                                           "-9200000000000000000"};
   const DsDocument document = parse_ds_document(kZenFlow, "ds.json");
   std::vector<std::string> paths = {"zero_optimization",
                                     "zero_optimization.zenflow",
