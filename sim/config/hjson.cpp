@@ -207,11 +207,15 @@ class HjsonParser {
     }
     const std::string_view written = text_.substr(begin, stop - begin);
     const std::string_view word = without_trailing_space(written);
+    const bool is_word = word == "null" || word == "true" || word == "false";
+    if (is_word && written.find_last_not_of(" \t") + 1 != word.size()) {
+      use(HjsonFeature::kCharacter, begin + word.size());
+    }
     if (word == "null") {
       Node node;
       node.at = at(begin);
       tree_.leaf(std::move(node));
-    } else if (word == "true" || word == "false" || is_number(word, written)) {
+    } else if (is_word || is_number(word, written)) {
       leaf(at(begin), std::string(word), false);
     } else {
       unquoted_ = begin;
@@ -271,6 +275,7 @@ class HjsonParser {
     if (c != 'u') {
       const std::size_t letter = at_end() ? kLetters.npos : kLetters.find(c);
       if (letter == kLetters.npos) refuse("expected one of \"'\\/bfnrtu after a backslash");
+      if (c == '\'') use(HjsonFeature::kCharacter, end_ - 1);
       out += kValues[letter];
       ++end_;
       return;

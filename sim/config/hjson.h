@@ -24,6 +24,7 @@ enum class HjsonFeature {
   kMultilineText,  ///< between '''
   kMissingComma,
   kTrailingComma,
+  kCharacter,  ///< the escape \' or a space other than ASCII's after a word
 };
 
 struct HjsonUse {

@@ -159,6 +159,8 @@ std::string_view hjson_name(HjsonFeature feature) {
       return "a missing comma";
     case HjsonFeature::kTrailingComma:
       return "a comma after the last value";
+    case HjsonFeature::kCharacter:
+      return "an escape or a space that JSON does not know";
   }
   return "";
 }

@@ -89,6 +89,8 @@ TEST(Hjson, RemembersWhatIsNotJson) {
   EXPECT_THAT(uses("{\"a\": '''x'''\n}"), ElementsAre(HjsonFeature::kMultilineText));
   EXPECT_THAT(uses("{\"a\": 1\n\"b\": 2}"), ElementsAre(HjsonFeature::kMissingComma));
   EXPECT_THAT(uses("{\"a\": [1,]}"), ElementsAre(HjsonFeature::kTrailingComma));
+  EXPECT_THAT(uses(R"({"a": "it\'s"})"), ElementsAre(HjsonFeature::kCharacter));
+  EXPECT_THAT(uses("{\"a\": true\u00A0\n}"), ElementsAre(HjsonFeature::kCharacter));
   const HjsonDocument document = parse_hjson("{\"a\": 1,\n \"b\": cpu,\n}", "f");
   ASSERT_EQ(document.uses.size(), 1U);
   EXPECT_EQ(document.uses[0].at.text(), "f:2:7");
