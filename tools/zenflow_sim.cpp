@@ -113,10 +113,13 @@ void add_lint(CLI::App& app, Options& options, int& code) {
   CLI::App* command =
       app.add_subcommand("lint", "what DeepSpeed will reject, ignore or do unexpectedly");
   LintCommandOptions& lint = options.lint;
-  command->add_option("config", lint.file, "DeepSpeed configuration (JSON)")->required();
+  command
+      ->add_option("config", lint.files, "DeepSpeed configurations (JSON); - reads standard input")
+      ->required();
   command->add_option("--deepspeed-version", lint.deepspeed_version,
                       "release to check against; default the newest known");
   command->add_option("--target", lint.target, "who launches: deepspeed, hf or accelerate");
+  command->add_option("--torch-version", lint.torch_version, "PyTorch of the run, e.g. 2.6.0");
   const auto add_count = [command](const char* name, auto& value, const char* what) {
     command->add_option(name, value, what)
         ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));

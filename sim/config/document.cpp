@@ -6,8 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
-#include <functional>
-#include <map>
 #include <optional>
 #include <sstream>
 #include <system_error>
@@ -18,160 +16,14 @@
 #include <yaml-cpp/yaml.h>
 
 #include "sim/base/error.h"
+#include "sim/config/tree_builder.h"
 
 namespace zenflow {
 namespace {
 
-constexpr std::size_t kMaxDepth = 100;
-/// A node takes about 150 bytes; the limits keep a hostile file from exhausting memory.
-constexpr std::size_t kMaxNodes = 1'000'000;
 constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20U;
 /// yaml-cpp queues the tokens of a whole line, up to 200 bytes for each byte of input.
 constexpr std::size_t kMaxYamlBytes = std::size_t{1} << 20U;
-
-using FileName = std::shared_ptr<const std::string>;
-
-[[noreturn]] void fail(const Location& at, const std::string& what) {
-  const std::string where = at.text();
-  throw Error(ErrorKind::kInput, where.empty() ? what : where + ": " + what);
-}
-
-Location location_of(const FileName& file, std::string_view text, std::size_t offset) {
-  const std::string_view before = text.substr(0, offset);
-  const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 == 0
-  return {file, static_cast<int>(std::count(before.begin(), before.end(), '\n')) + 1,
-          static_cast<int>(before.size() - line_start) + 1};
-}
-
-/// Long or multi-line text in a message would bury it.
-std::string abbreviated(std::string_view text, std::size_t limit) {
-  std::string out;
-  for (const char c : text.substr(0, limit)) {
-    if (c == '\n') {
-      out += "\\n";
-    } else if (static_cast<unsigned char>(c) >= 0x20U) {
-      out += c;
-    }
-  }
-  // Do not end inside a UTF-8 sequence.
-  if (text.size() > limit) {
-    while (!out.empty() && (static_cast<unsigned char>(out.back()) & 0xC0U) == 0x80U)
-      out.pop_back();
-    if (!out.empty() && static_cast<unsigned char>(out.back()) >= 0x80U) out.pop_back();
-    out += "...";
-  }
-  return out;
-}
-
-/// Bytes of the UTF-8 sequence that `rest` starts with; 0 if it is not one.
-std::size_t utf8_length(std::string_view rest) {
-  const auto byte = [&rest](std::size_t i) { return static_cast<unsigned char>(rest[i]); };
-  const unsigned lead = byte(0);
-  if (lead < 0x80U) return 1;
-  const std::size_t length = lead >= 0xF0U ? 4 : lead >= 0xE0U ? 3 : 2;
-  if (lead < 0xC2U || lead > 0xF4U || rest.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0U) != 0x80U) return 0;
-  }
-  const unsigned second = byte(1);
-  const bool overlong = (lead == 0xE0U && second < 0xA0U) || (lead == 0xF0U && second < 0x90U);
-  const bool surrogate = lead == 0xEDU && second >= 0xA0U;
-  const bool too_large = lead == 0xF4U && second >= 0x90U;
-  return overlong || surrogate || too_large ? 0 : length;
-}
-
-/// Both parser libraries take some control characters for the end of the input (yaml-cpp
-/// 0x04, nlohmann-json 0x00) and would silently drop what follows.
-void check_characters(std::string_view text, const FileName& file) {
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t length = utf8_length(text.substr(i));
-    if (length == 0) fail(location_of(file, text, i), "expected UTF-8 text, found an invalid byte");
-    const auto c = static_cast<unsigned char>(text[i]);
-    if (c < 0x20U && c != '\t' && c != '\n' && c != '\r') {
-      fail(location_of(file, text, i),
-           fmt::format("expected text, found the control character 0x{:02x}", unsigned{c}));
-    }
-    i += length;
-  }
-}
-
-/// Builds the tree from the events of either parser, without recursion.
-class TreeBuilder {
- public:
-  void open(Node::Kind kind, Location at) {
-    if (frames_.size() == kMaxDepth) {
-      fail(at, fmt::format("nested deeper than {} levels", kMaxDepth));
-    }
-    count_node(at);
-    Frame& frame = frames_.emplace_back();
-    frame.node.kind = kind;
-    frame.node.at = std::move(at);
-  }
-
-  void close() {
-    Node node = std::move(frames_.back().node);
-    frames_.pop_back();
-    place(std::move(node));
-  }
-
-  void key(std::string text, Location at) {
-    Frame& frame = frames_.back();
-    const auto [first, is_new] = frame.lines.try_emplace(text, at.line);
-    if (!is_new) {
-      const std::string shown = abbreviated(text, 60);
-      fail(at, at.line == 0
-                   ? fmt::format("duplicate key \"{}\"", shown)
-                   : fmt::format("duplicate key \"{}\", first on line {} and again on line {}",
-                                 shown, first->second, at.line));
-    }
-    frame.node.entries.push_back({std::move(text), std::move(at), {}});
-    frame.has_key = true;
-  }
-
-  void leaf(Node node) {
-    count_node(node.at);
-    place(std::move(node));
-  }
-
-  [[nodiscard]] bool expects_key() const {
-    return !frames_.empty() && frames_.back().node.is_map() && !frames_.back().has_key;
-  }
-  /// Where the key is whose value comes next, if a map is open.
-  [[nodiscard]] const Location* pending_key() const {
-    if (frames_.empty() || !frames_.back().has_key) return nullptr;
-    return &frames_.back().node.entries.back().key_at;
-  }
-  [[nodiscard]] std::optional<Node> take() { return std::move(root_); }
-
- private:
-  struct Frame {
-    Node node;
-    bool has_key = false;
-    std::map<std::string, int, std::less<>> lines;  ///< of the keys so far
-  };
-
-  void count_node(const Location& at) {
-    if (++nodes_ > kMaxNodes) fail(at, fmt::format("more than {} values", kMaxNodes));
-  }
-
-  void place(Node node) {
-    if (frames_.empty()) {
-      root_ = std::move(node);
-      return;
-    }
-    Frame& frame = frames_.back();
-    if (frame.node.is_map()) {
-      frame.node.entries.back().value = std::move(node);
-      frame.has_key = false;
-    } else {
-      frame.node.items.push_back(std::move(node));
-    }
-  }
-
-  std::vector<Frame> frames_;
-  std::optional<Node> root_;
-  std::size_t nodes_ = 0;
-};
 
 /// yaml-cpp's events. Its Node API would accept duplicate keys silently.
 class YamlHandler : public YAML::EventHandler {
@@ -188,7 +40,7 @@ class YamlHandler : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (documents_++ > 0) {
-      fail(at(mark), "expected the end of the document, found more text or a second one");
+      fail_parse(at(mark), "expected the end of the document, found more text or a second one");
     }
   }
   void OnDocumentEnd() override {}
@@ -204,7 +56,7 @@ class YamlHandler : public YAML::EventHandler {
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t /*anchor*/) override {
-    fail(at(mark), "expected a value, found an alias (*name); write the value out");
+    fail_parse(at(mark), "expected a value, found an alias (*name); write the value out");
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -246,18 +98,18 @@ class YamlHandler : public YAML::EventHandler {
   void refuse_key(const YAML::Mark& mark, const char* found) const {
     if (tree_.expects_key()) {
       // An unclosed bracket ends up here as well: yaml-cpp still takes it for a key's start.
-      fail(at(mark), fmt::format("expected a key that is a scalar, found {}", found));
+      fail_parse(at(mark), fmt::format("expected a key that is a scalar, found {}", found));
     }
   }
   void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) const {
-    if (anchor != 0) fail(at(mark), "expected a value, found an anchor (&name)");
+    if (anchor != 0) fail_parse(at(mark), "expected a value, found an anchor (&name)");
   }
   /// yaml-cpp reports "?" for plain values and "!" for quoted ones, but also for the tag "!".
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) const {
     const bool is_written = written_at(mark).starts_with('!');
     if (!is_written && (tag.empty() || tag == "?" || tag == "!")) return;
-    fail(at(mark),
-         fmt::format("expected a value without a tag, found the tag \"{}\"", abbreviated(tag, 60)));
+    fail_parse(at(mark), fmt::format("expected a value without a tag, found the tag \"{}\"",
+                                     abbreviated(tag, 60)));
   }
   /// yaml-cpp 0.7 lets a quoted scalar run to the end of a file that ends with a newline.
   void require_closing_quote(const YAML::Mark& mark) const {
@@ -269,7 +121,7 @@ class YamlHandler : public YAML::EventHandler {
       if (!is_escape && rest[end] == quote) return;
       if (is_escape) ++end;
     }
-    fail(at(mark), "not valid YAML: missing closing quote");
+    fail_parse(at(mark), "not valid YAML: missing closing quote");
   }
   [[nodiscard]] std::string_view written_at(const YAML::Mark& mark) const {
     if (mark.is_null() || static_cast<std::size_t>(mark.pos) >= text_.size()) return {};
@@ -292,11 +144,12 @@ Node parse_yaml_text(std::string_view text, const FileName& file, bool located) 
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   const Location whole_file{file, 0, 0};
-  if (text.empty()) fail(whole_file, "expected a YAML document, found an empty file");
-  if (text.size() > kMaxYamlBytes) fail(whole_file, "cannot read: YAML text is larger than 1 MiB");
+  if (text.empty()) fail_parse(whole_file, "expected a YAML document, found an empty file");
+  if (text.size() > kMaxYamlBytes)
+    fail_parse(whole_file, "cannot read: YAML text is larger than 1 MiB");
   check_characters(text, file);
   // yaml-cpp would skip it and count its marks from behind it.
-  if (text.starts_with(kByteOrderMark)) fail(whole_file, "found a second byte order mark");
+  if (text.starts_with(kByteOrderMark)) fail_parse(whole_file, "found a second byte order mark");
 
   YamlHandler handler(text, file, located);
   try {
@@ -305,10 +158,11 @@ Node parse_yaml_text(std::string_view text, const FileName& file, bool located) 
     while (parser.HandleNextDocument(handler)) {
     }
   } catch (const YAML::Exception& error) {
-    fail(handler.at(error.mark), "not valid YAML: " + abbreviated(error.msg, 200));
+    fail_parse(handler.at(error.mark), "not valid YAML: " + abbreviated(error.msg, 200));
   }
   std::optional<Node> root = handler.take();
-  if (!root) fail(whole_file, "expected a YAML document, found an empty file (or only comments)");
+  if (!root)
+    fail_parse(whole_file, "expected a YAML document, found an empty file (or only comments)");
   return std::move(*root);
 }
 
@@ -366,8 +220,8 @@ class JsonHandler {
     const std::size_t prefix = what.find("] ");
     if (prefix != std::string_view::npos) what.remove_prefix(prefix + 2);
     if (what.starts_with("parse error at ")) what.remove_prefix(what.find(": ") + 2);
-    fail(location_of(file_, text_, error_offset(position, what)),
-         "not valid JSON: " + abbreviated(what, 200));
+    fail_parse(location_of(file_, text_, error_offset(position, what)),
+               "not valid JSON: " + abbreviated(what, 200));
   }
 
  private:
@@ -465,9 +319,10 @@ std::vector<std::string> split_path(std::string_view path, const Location& at) {
   std::vector<std::string> parts;
   while (true) {
     const std::size_t dot = std::min(path.find('.'), path.size());
-    if (dot == 0) fail(at, "expected a path such as training.sequence_length, found an empty part");
+    if (dot == 0)
+      fail_parse(at, "expected a path such as training.sequence_length, found an empty part");
     if (parts.size() == kMaxDepth) {
-      fail(at, fmt::format("expected a path of at most {} parts", kMaxDepth));
+      fail_parse(at, fmt::format("expected a path of at most {} parts", kMaxDepth));
     }
     parts.emplace_back(path.substr(0, dot));
     if (dot == path.size()) return parts;
@@ -500,21 +355,23 @@ Node parse_yaml(std::string_view text, const std::string& file) {
 
 Node parse_json(std::string_view text, const std::string& file) {
   const FileName name = std::make_shared<const std::string>(file);
-  if (text.empty()) fail({name, 0, 0}, "expected a JSON document, found an empty file");
+  if (text.empty()) fail_parse({name, 0, 0}, "expected a JSON document, found an empty file");
   if (text.starts_with("\xEF\xBB\xBF")) {
-    fail({name, 1, 1}, "expected JSON text, found a byte order mark, which Python refuses too");
+    fail_parse({name, 1, 1},
+               "expected JSON text, found a byte order mark, which Python refuses too");
   }
   check_characters(text, name);
   JsonHandler handler(text, name);
   nlohmann::json::sax_parse(text.begin(), text.end(), &handler);
   std::optional<Node> root = handler.take();
-  if (!root) fail({name, 0, 0}, "not valid JSON");
+  if (!root) fail_parse({name, 0, 0}, "not valid JSON");
   return std::move(*root);
 }
 
 std::string read_text_file(const std::filesystem::path& path) {
   const auto refuse = [&path](const std::string& reason) {
-    fail({std::make_shared<const std::string>(path.string()), 0, 0}, "cannot read: " + reason);
+    fail_parse({std::make_shared<const std::string>(path.string()), 0, 0},
+               "cannot read: " + reason);
   };
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) refuse("it is a directory");
@@ -538,7 +395,7 @@ void set_path(Node& root, std::string_view path, std::string_view text) {
                     0};
   const std::vector<std::string> parts = split_path(path, at);
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
-    fail(at, "expected a value after \"=\" (null removes a setting)");
+    fail_parse(at, "expected a value after \"=\" (null removes a setting)");
   }
   Node value = parse_yaml_text(text, at.file, false);
 
@@ -550,7 +407,8 @@ void set_path(Node& root, std::string_view path, std::string_view text) {
       node->at = at;
     }
     if (!node->is_map()) {
-      fail(at, fmt::format(R"("{}" is not a map, so "{}" cannot be set in it)", parent, part));
+      fail_parse(at,
+                 fmt::format(R"("{}" is not a map, so "{}" cannot be set in it)", parent, part));
     }
     parent += (parent.empty() ? "" : ".") + part;
     Node* child = node->find(part);

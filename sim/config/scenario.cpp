@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/config/hjson.h"
 #include "sim/config/reader.h"
 
 namespace zenflow::sim {
@@ -39,7 +40,9 @@ Node load_once(const fs::path& path, const Location& at, const std::string& key,
     fail_at(at, key, fmt::format("no such file \"{}\"", path.generic_string()));
   }
   open.push_back(id);
-  return load_document(path);
+  // DeepSpeed reads its file with hjson, whatever its name is; ours may be YAML as well.
+  const bool yaml = path.extension() == ".yaml" || path.extension() == ".yml";
+  return key == "deepspeed" && !yaml ? load_hjson(path).root : load_document(path);
 }
 
 /// Entries of `over` replace those of `base`; maps are merged key by key.

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "sim/config/reader.h"
+#include "sim/deepspeed/ds_fields.h"
 
 namespace zenflow::sim {
 namespace {
@@ -15,108 +16,10 @@ namespace {
 constexpr std::int64_t kManyElements = std::int64_t{1} << 40;
 constexpr std::int64_t kManySteps = 100'000;
 
-// Keys that DeepSpeed accepts at the top of the file but that do not change how a step runs.
-constexpr std::array<std::string_view, 46> kOtherTopLevelKeys = {
-    "optimizer",
-    "scheduler",
-    "gradient_clipping",
-    "prescale_gradients",
-    "gradient_predivide_factor",
-    "sparse_gradients",
-    "communication_data_type",
-    "steps_per_print",
-    "wall_clock_breakdown",
-    "dump_state",
-    "amp",
-    "flops_profiler",
-    "activation_checkpointing",
-    "autotuning",
-    "tensorboard",
-    "wandb",
-    "csv_monitor",
-    "comet",
-    "comms_logger",
-    "aio",
-    "elasticity",
-    "data_efficiency",
-    "curriculum_learning",
-    "compression_training",
-    "checkpoint",
-    "data_types",
-    "nebula",
-    "pipeline",
-    "memory_breakdown",
-    "zero_allow_untested_optimizer",
-    "zero_force_ds_cpu_optimizer",
-    "gradient_allreduce_op",
-    "disable_allgather",
-    "sparse_attention",
-    "progressive_layer_drop",
-    "eigenvalue",
-    "hybrid_engine",
-    "seq_parallel_communication_data_type",
-    "use_data_before_expert_parallelism",
-    "timers",
-    "weight_quantization",
-    "compile",
-    "tensor_parallel",
-    "graph_harvesting",
-    "managed_gradient_accumulation",
-    "torch_autocast"};
-
-// Fields of zero_optimization that are read elsewhere or do not change the published schedules.
-constexpr std::array<std::string_view, 45> kOtherZeroKeys = {
-    "contiguous_gradients",
-    "reduce_scatter",
-    "use_multi_rank_bucket_allreduce",
-    "allgather_partitions",
-    "allgather_bucket_size",
-    "load_from_fp32_weights",
-    "elastic_checkpoint",
-    "cpu_offload_param",
-    "cpu_offload_use_pin_memory",
-    "cpu_offload",
-    "prefetch_bucket_size",
-    "param_persistence_threshold",
-    "model_persistence_threshold",
-    "max_live_parameters",
-    "max_reuse_distance",
-    "gather_16bit_weights_on_model_save",
-    "module_granularity_threshold",
-    "stage3_prefetch_bucket_size",
-    "stage3_param_persistence_threshold",
-    "stage3_model_persistence_threshold",
-    "stage3_max_live_parameters",
-    "stage3_max_reuse_distance",
-    "stage3_gather_16bit_weights_on_model_save",
-    "stage3_gather_fp16_weights_on_model_save",
-    "use_all_reduce_for_fetch_params",
-    "stage3_use_all_reduce_for_fetch_params",
-    "ignore_unused_parameters",
-    "legacy_stage1",
-    "zero_hpz_partition_size",
-    "zero_quantized_weights",
-    "zero_quantized_nontrainable_weights",
-    "zero_quantized_gradients",
-    "zeropp_loco_param",
-    "mics_shard_size",
-    "mics_hierarchical_params_gather",
-    "memory_efficient_linear",
-    "pipeline_loading_checkpoint",
-    "override_module_apply",
-    "leaf_module",
-    "log_trace_cache_warnings",
-    "enable_sanity_checks",
-    "allgather_sequential",
-    "save_muon_momentum_buffer_in_memory",
-    "compute_grad_norm",
-    "parameter_alignment"};
-
-constexpr std::array<std::string_view, 9> kZenFlowKeys = {
-    "topk_ratio", "update_interval", "select_interval",     "select_strategy",       "overlap_step",
-    "offload",    "auto_ratio",      "full_warm_up_rounds", "pt_reserved_cores_perc"};
-
-constexpr std::string_view kZenFlowPath = "deepspeed.zero_optimization.zenflow";
+constexpr std::string_view kZero = "zero_optimization";
+constexpr std::string_view kZenFlow = "zero_optimization.zenflow";
+constexpr std::string_view kOffloadOptimizer = "zero_optimization.offload_optimizer";
+constexpr std::string_view kOffloadParam = "zero_optimization.offload_param";
 
 bool is_auto(const Node& node) {
   return node.is_scalar() && node.scalar == "auto";
@@ -151,6 +54,14 @@ std::int64_t integer(MapReader& map, std::string_view key, std::int64_t fallback
   return value ? value->integer(low, high) : fallback;
 }
 
+/// Fields that are not read here do not change the schedules; a key of no release is refused.
+void reject_unknown_fields(MapReader& map, std::string_view block) {
+  for (const Field& field : strict_fields()) {
+    if (field.block == block) map.ignore(field.key);
+  }
+  map.reject_unknown_keys();
+}
+
 ZenFlowSettings read_zenflow(MapReader map) {
   ZenFlowSettings settings;
   if (const auto ratio = set_value(map, "topk_ratio")) {
@@ -171,8 +82,7 @@ ZenFlowSettings read_zenflow(MapReader map) {
   settings.auto_ratio = share(map, "auto_ratio", settings.auto_ratio);
   settings.full_warm_up_rounds = integer(map, "full_warm_up_rounds", 0, 0, kManySteps);
   settings.pt_reserved_cores_perc = share(map, "pt_reserved_cores_perc", 0.5);
-  map.ignore("steps_per_epoch");
-  map.reject_unknown_keys();
+  reject_unknown_fields(map, kZenFlow);
   return settings;
 }
 
@@ -187,7 +97,7 @@ struct OffloadBlock {
   std::int64_t buffer_count = 4;
 };
 
-OffloadBlock read_offload(MapReader map) {
+OffloadBlock read_offload(MapReader map, std::string_view path) {
   const std::array<std::string, 3> devices = {"none", "cpu", "nvme"};
   OffloadBlock block;
   if (const auto value = set_value(map, "device")) {
@@ -202,11 +112,19 @@ OffloadBlock read_offload(MapReader map) {
   block.pipeline_read = boolean(map, "pipeline_read", false);
   block.pipeline_write = boolean(map, "pipeline_write", false);
   block.buffer_count = integer(map, "buffer_count", block.buffer_count, 0, kManySteps);
-  for (const char* key : {"nvme_path", "buffer_size", "max_in_cpu", "fast_init"}) {
-    map.ignore(key);
-  }
-  map.reject_unknown_keys();
+  reject_unknown_fields(map, path);
   return block;
+}
+
+/// The deprecated spelling: true stands for {"device": "cpu"}.
+OffloadDevice read_deprecated(MapReader& map, std::string_view key, std::string_view replacement) {
+  const auto value = set_value(map, key);
+  if (!value) return OffloadDevice::kNone;
+  if (map.optional(replacement)) {
+    map.fail(key,
+             fmt::format("deprecated, and DeepSpeed refuses it together with {}", replacement));
+  }
+  return value->boolean() ? OffloadDevice::kCpu : OffloadDevice::kNone;
 }
 
 void read_zero(MapReader map, DeepSpeedConfig& config) {
@@ -216,8 +134,10 @@ void read_zero(MapReader map, DeepSpeedConfig& config) {
   config.sub_group_size = integer(map, "sub_group_size", config.sub_group_size, 1, kManyElements);
   if (const auto overlap = set_value(map, "overlap_comm")) config.overlap_comm = overlap->boolean();
   config.round_robin_gradients = boolean(map, "round_robin_gradients", false);
+  config.offload_optimizer = read_deprecated(map, "cpu_offload", "offload_optimizer");
+  config.offload_param = read_deprecated(map, "cpu_offload_param", "offload_param");
   if (const auto offload = map.optional_map("offload_optimizer")) {
-    const OffloadBlock block = read_offload(*offload);
+    const OffloadBlock block = read_offload(*offload, kOffloadOptimizer);
     config.offload_optimizer = block.device;
     config.pin_memory = block.pin_memory.value_or(config.pin_memory);
     config.pin_memory_written = block.pin_memory.has_value();
@@ -229,38 +149,25 @@ void read_zero(MapReader map, DeepSpeedConfig& config) {
     config.cpuadam_cores_perc = block.cpuadam_cores_perc;
   }
   if (const auto offload = map.optional_map("offload_param")) {
-    config.offload_param = read_offload(*offload).device;
+    config.offload_param = read_offload(*offload, kOffloadParam).device;
   }
   if (const auto zenflow = map.optional_map("zenflow")) config.zenflow = read_zenflow(*zenflow);
-  for (const std::string_view key : kOtherZeroKeys) map.ignore(key);
-  map.reject_unknown_keys();
+  reject_unknown_fields(map, kZero);
 }
 
 bool read_precision(MapReader& root, const std::string& key) {
   auto block = root.optional_map(key);
   if (!block) return false;
   const bool enabled = boolean(*block, "enabled", false);
-  for (const char* known :
-       {"auto_cast", "loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis",
-        "consecutive_hysteresis", "min_loss_scale", "fp16_master_weights_and_grads",
-        "check_grad_overflow", "immediate_grad_update", "bf16_master_weights_and_grads",
-        "bf16_optimizer_states"}) {
-    block->ignore(known);
-  }
-  block->reject_unknown_keys();
+  reject_unknown_fields(*block, key);
   return enabled;
 }
 
 /// DeepSpeed ignores an unknown block at the top; a near miss is more likely a typo.
 void check_top_level(const Node& root, DeepSpeedConfig& config) {
-  std::vector<std::string> known = {"train_batch_size",
-                                    "train_micro_batch_size_per_gpu",
-                                    "gradient_accumulation_steps",
-                                    "zero_optimization",
-                                    "bf16",
-                                    "bfloat16",
-                                    "fp16"};
-  known.insert(known.end(), kOtherTopLevelKeys.begin(), kOtherTopLevelKeys.end());
+  std::vector<std::string> known;
+  for (const TopLevelKey& row : top_level_keys()) known.emplace_back(row.key);
+  for (const RemovedBlock& block : removed_blocks()) known.emplace_back(block.key);
   for (const Node::Entry& entry : root.entries) {
     if (std::find(known.begin(), known.end(), entry.key) != known.end()) continue;
     const std::string hint = suggestion(entry.key, known);
@@ -302,9 +209,7 @@ DeepSpeedConfig read_deepspeed_config(const Node& root) {
     config.gradient_accumulation_steps = accumulation->integer(1, kManySteps);
   }
   if (const auto zero = map.optional_map("zero_optimization")) read_zero(*zero, config);
-  const bool bf16 = read_precision(map, "bf16");
-  const bool bfloat16 = read_precision(map, "bfloat16");
-  config.bf16 = bf16 || bfloat16;
+  config.bf16 = read_precision(map, map.optional("bf16") ? "bf16" : "bfloat16");
   config.fp16 = read_precision(map, "fp16");
   if (config.bf16 && config.fp16) map.fail("fp16", "bf16 and fp16 cannot both be enabled");
   check_top_level(root, config);
@@ -312,9 +217,11 @@ DeepSpeedConfig read_deepspeed_config(const Node& root) {
 }
 
 std::string expand_short_name(const std::string& path) {
-  const bool is_short =
-      std::find(kZenFlowKeys.begin(), kZenFlowKeys.end(), path) != kZenFlowKeys.end();
-  return is_short ? fmt::format("{}.{}", kZenFlowPath, path) : path;
+  const auto fields = strict_fields();
+  const bool is_short = std::any_of(fields.begin(), fields.end(), [&path](const Field& field) {
+    return field.block == kZenFlow && field.key == path && path != "steps_per_epoch";
+  });
+  return is_short ? fmt::format("deepspeed.{}.{}", kZenFlow, path) : path;
 }
 
 }  // namespace zenflow::sim

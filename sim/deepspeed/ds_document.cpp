@@ -6,96 +6,11 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/config/hjson_text.h"
 #include "sim/config/reader.h"
 
 namespace zenflow::sim {
 namespace {
-
-/// Replaces comments by spaces, so that every other character keeps its place.
-class CommentEraser {
- public:
-  CommentEraser(std::string_view text, const std::string& file)
-      : text_(text), file_(std::make_shared<const std::string>(file)) {}
-
-  std::string run() {
-    while (position_ < text_.size()) {
-      const std::string_view rest = std::string_view(text_).substr(position_);
-      if (rest[0] == '"') {
-        skip_string();
-      } else if (rest[0] == '#' || rest.starts_with("//")) {
-        blank_to(text_.find('\n', position_));
-      } else if (rest.starts_with("/*")) {
-        blank_block();
-      } else {
-        advance();
-      }
-    }
-    return std::move(text_);
-  }
-  std::vector<Location> comments;
-
- private:
-  void advance() {
-    if (text_[position_] == '\n') {
-      ++line_;
-      line_start_ = position_ + 1;
-    }
-    ++position_;
-  }
-  [[nodiscard]] Location here() const {
-    return {file_, line_, static_cast<int>(position_ - line_start_) + 1};
-  }
-  void skip_string() {
-    advance();
-    // A string that runs over the line's end is the parser's to complain about.
-    while (position_ < text_.size() && text_[position_] != '"' && text_[position_] != '\n') {
-      if (text_[position_] == '\\' && position_ + 1 < text_.size()) advance();
-      advance();
-    }
-    if (position_ < text_.size()) advance();
-  }
-  void blank_to(std::size_t end) {
-    comments.push_back(here());
-    end = std::min(end, text_.size());
-    for (; position_ < end; advance()) {
-      if (text_[position_] != '\n' && text_[position_] != '\r') text_[position_] = ' ';
-    }
-  }
-  void blank_block() {
-    const std::size_t end = text_.find("*/", position_ + 2);
-    if (end == std::string::npos) fail_at(here(), "", "expected */ after this /*, found the end");
-    blank_to(end + 2);
-  }
-
-  std::string text_;
-  std::shared_ptr<const std::string> file_;
-  std::size_t position_ = 0;
-  std::size_t line_start_ = 0;
-  int line_ = 1;
-};
-
-/// RFC 8259: -?(0|[1-9][0-9]*)(.[0-9]+)?([eE][+-]?[0-9]+)?
-bool is_json_number(std::string_view text) {
-  const auto digits = [&text] {
-    const std::size_t count = std::min(text.find_first_not_of("0123456789"), text.size());
-    text.remove_prefix(count);
-    return count;
-  };
-  if (text.starts_with('-')) text.remove_prefix(1);
-  const bool leading_zero = text.starts_with('0');
-  const std::size_t whole = digits();
-  if (whole == 0 || (leading_zero && whole > 1)) return false;
-  if (text.starts_with('.')) {
-    text.remove_prefix(1);
-    if (digits() == 0) return false;
-  }
-  if (text.starts_with('e') || text.starts_with('E')) {
-    text.remove_prefix(1);
-    if (text.starts_with('+') || text.starts_with('-')) text.remove_prefix(1);
-    if (digits() == 0) return false;
-  }
-  return text.empty();
-}
 
 std::string json_string(std::string_view text) {
   std::string out = "\"";
@@ -126,7 +41,8 @@ std::string json_string(std::string_view text) {
 
 std::string scalar_text(const Node& node) {
   const bool literal =
-      node.scalar == "true" || node.scalar == "false" || is_json_number(node.scalar);
+      node.scalar == "true" || node.scalar == "false" ||
+      (!node.scalar.empty() && json_number_length(node.scalar) == node.scalar.size());
   return !node.quoted && literal ? node.scalar : json_string(node.scalar);
 }
 
@@ -192,10 +108,7 @@ std::vector<std::string> split(std::string_view path) {
 }  // namespace
 
 DsDocument parse_ds_document(std::string_view text, const std::string& file) {
-  CommentEraser eraser(text, file);
-  DsDocument document;
-  document.root = parse_json(eraser.run(), file);
-  document.comments = std::move(eraser.comments);
+  DsDocument document = parse_hjson(text, file);
   if (!document.root.is_map()) {
     fail_at(document.root.at, "", "expected a DeepSpeed configuration, a JSON object");
   }

@@ -1,7 +1,7 @@
 /// Reads and writes a DeepSpeed configuration without losing what its owner wrote.
 ///
-/// Reading accepts comments as DeepSpeed does and remembers them; writing is strict JSON that
-/// keeps unknown blocks, the order of keys and the text of numbers.
+/// Reading accepts Hjson as DeepSpeed does and remembers what of it is not JSON; writing is strict
+/// JSON that keeps unknown blocks, the order of keys and the text of numbers.
 #pragma once
 
 #include <filesystem>
@@ -10,17 +10,14 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/config/document.h"
+#include "sim/config/hjson.h"
 
 namespace zenflow::sim {
 
-struct DsDocument {
-  Node root;                       ///< always a map
-  std::vector<Location> comments;  ///< where each comment starts
-};
+/// The root is always a map.
+using DsDocument = HjsonDocument;
 
-/// Parses JSON with comments (`//`, `#`, `/* */`). Throws Error(kInput), located, on malformed
-/// text, a duplicate key, a comment that is not closed, or a document that is not an object.
+/// `parse_hjson`. Throws Error(kInput), located, also for a document that is not an object.
 [[nodiscard]] DsDocument parse_ds_document(std::string_view text, const std::string& file);
 /// `read_text_file` then `parse_ds_document`.
 [[nodiscard]] DsDocument load_ds_document(const std::filesystem::path& path);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -39,6 +40,21 @@ std::string_view to_string(RejectedBy who) {
   return "";
 }
 
+TorchVersion parse_torch_version(std::string_view text) {
+  TorchVersion version;
+  const char* end = text.data() + text.size();
+  const auto [dot, bad_major] = std::from_chars(text.data(), end, version.major);
+  if (bad_major == std::errc() && dot != end && *dot == '.') {
+    const auto [rest, bad_minor] = std::from_chars(dot + 1, end, version.minor);
+    const bool ends = rest == end || std::string_view(".+").find(*rest) != std::string_view::npos;
+    if (bad_minor == std::errc() && ends && version.major >= 0 && version.minor >= 0) {
+      return version;
+    }
+  }
+  throw Error(ErrorKind::kInput,
+              fmt::format("--torch-version: expected a release such as 2.6.0, found \"{}\"", text));
+}
+
 std::vector<Rule> lint_rules() {
   std::vector<Rule> rules;
   for (const auto topic : {structure_rules(), zenflow_rules(), zenflow_behaviour_rules(),
@@ -64,9 +80,11 @@ LintFix fix(const DsDocument& document, const LintOptions& options) {
   for (const Finding& finding : lint(current, options)) {
     if (!finding.fixable || !finding.edits.empty()) continue;
     result.changes.push_back(
-        fmt::format("{} {}: comment removed", finding.code, finding.at.text()));
+        fmt::format("{} {}: {}", finding.code, finding.at.text(),
+                    finding.code == "ZF001" ? "comment removed" : "written as JSON"));
   }
   current.comments.clear();
+  current.uses.clear();
   // One rule at a time: its edits may settle what other rules found, or reveal more. The bound
   // only guards against rules that disagree.
   const std::size_t rounds = 4 * lint_rules().size();

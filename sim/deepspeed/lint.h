@@ -4,6 +4,7 @@
 /// DeepSpeed's source and issues, named in its reference.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -24,6 +25,15 @@ enum class Severity { kError, kWarning, kNote };
 enum class RejectedBy { kNobody, kConfig, kEngine, kLauncher };
 [[nodiscard]] std::string_view to_string(RejectedBy who);
 
+/// A PyTorch release as far as DeepSpeed asks for it.
+struct TorchVersion {
+  int major = 0;
+  int minor = 0;
+  friend constexpr auto operator<=>(const TorchVersion&, const TorchVersion&) = default;
+};
+/// "2.6" or "2.6.0+cu124". Throws Error(kInput) if `text` does not start with two numbers.
+[[nodiscard]] TorchVersion parse_torch_version(std::string_view text);
+
 struct LintOptions {
   Version version = newest_version();
   LaunchTarget target = LaunchTarget::kDeepSpeed;
@@ -31,6 +41,7 @@ struct LintOptions {
   std::optional<std::int64_t> cores_per_node{};  ///< physical
   std::optional<std::int64_t> gpus_per_node{};
   std::optional<std::int64_t> omp_num_threads{};
+  std::optional<TorchVersion> torch_version{};
   bool bind_cores_to_rank = false;
   bool notes = false;  ///< also what is true of every such configuration
 };

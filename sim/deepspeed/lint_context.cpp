@@ -103,6 +103,13 @@ std::string shown(const Node& node) {
   return node.quoted ? "\"" + node.scalar + "\"" : node.scalar;
 }
 
+std::vector<Edit> select_every_16_windows(const LintSettings& settings) {
+  constexpr std::int64_t kFar = 1'000'000'000;
+  const std::int64_t interval = settings.update_interval.value_or(0);
+  if (interval < 1 || interval > kFar) return {};
+  return {set_key("zero_optimization.zenflow.select_interval", std::to_string(16 * interval))};
+}
+
 LintContext::LintContext(const DsDocument& document, const LintOptions& options)
     : document_(&document), options_(&options) {
   read_zero();

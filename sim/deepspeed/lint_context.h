@@ -43,6 +43,9 @@ struct LintSettings {
   std::optional<std::int64_t> accumulation_steps;
 };
 
+/// select_interval as 16 update windows; nothing if update_interval is no number or too large.
+[[nodiscard]] std::vector<Edit> select_every_16_windows(const LintSettings& settings);
+
 class LintContext {
  public:
   LintContext(const DsDocument& document, const LintOptions& options);

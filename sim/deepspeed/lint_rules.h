@@ -1,12 +1,9 @@
-/// The rules of the linter by topic, and the fields that DeepSpeed checks strictly.
+/// The rules of the linter by topic.
 #pragma once
 
-#include <limits>
 #include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
+#include "sim/deepspeed/ds_fields.h"
 #include "sim/deepspeed/lint_context.h"
 
 namespace zenflow::sim {
@@ -17,35 +14,5 @@ namespace zenflow::sim {
 [[nodiscard]] std::span<const Rule> offload_rules();
 [[nodiscard]] std::span<const Rule> batch_rules();
 [[nodiscard]] std::span<const Rule> launcher_rules();
-
-enum class FieldType { kBool, kInteger, kNumber, kText, kIntervalOrAuto, kMap, kNames };
-
-/// One field of a block that DeepSpeed validates with pydantic (unknown keys refused).
-struct Field {
-  std::string_view block;
-  std::string_view key;
-  FieldType type = FieldType::kBool;
-  bool nullable = false;
-  double low = -std::numeric_limits<double>::infinity();
-  double high = std::numeric_limits<double>::infinity();
-  bool open = false;              ///< low and high themselves are refused
-  std::string_view choices = {};  ///< "none|cpu|nvme"
-  bool strict = false;            ///< neither true nor false, and a text only if it is an integer
-  Version since = {0, 17, 5};
-  Version removed = {99, 0, 0};  ///< first release without it
-};
-[[nodiscard]] std::span<const Field> strict_fields();
-/// "zero_optimization", "zero_optimization.zenflow", ...
-[[nodiscard]] std::span<const std::string_view> strict_blocks();
-
-/// A top-level block and the release that refuses it.
-struct RemovedBlock {
-  std::string_view key;
-  Version removed;
-  std::string_view instead;
-};
-[[nodiscard]] std::span<const RemovedBlock> removed_blocks();
-/// Keys that DeepSpeed reads at the top of the file.
-[[nodiscard]] std::span<const std::string_view> top_level_keys();
 
 }  // namespace zenflow::sim

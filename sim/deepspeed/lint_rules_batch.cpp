@@ -1,6 +1,7 @@
 // Batch arithmetic and schedulers.
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -38,9 +39,6 @@ Batch completed(Batch batch, std::int64_t ranks) {
   } else if (batch.train) {
     if (!batch.steps) batch.steps = 1;
     batch.micro = *batch.train / ranks / *batch.steps;
-  } else {
-    if (!batch.steps) batch.steps = 1;
-    batch.train = *batch.micro * *batch.steps * ranks;
   }
   return batch;
 }
@@ -80,19 +78,21 @@ void check_positive(LintContext& context, const Rule& rule) {
 void check_equation(LintContext& context, const Rule& rule) {
   const auto written = read_batch(context);
   const auto ranks = context.options().world_size;
-  if (!written || !ranks || (!written->train && !written->micro)) return;
+  if (!written || !ranks || !written->train) return;  // the train batch follows from the others
   const Batch batch = completed(*written, *ranks);
-  const bool holds =
-      *batch.micro > 0 && *batch.steps > 0 && *batch.train == *batch.micro * *batch.steps * *ranks;
-  if (holds) return;
+  // Two of the factors fit into 64 bits, all three may not.
+  const std::int64_t per_rank = *batch.micro * *batch.steps;
+  const std::int64_t train = *batch.train;
+  if (per_rank > 0 && train % per_rank == 0 && train / per_rank == *ranks) return;
+  const double due = static_cast<double>(std::max<std::int64_t>(*batch.micro, 1)) *
+                     static_cast<double>(std::max<std::int64_t>(*batch.steps, 1)) *
+                     static_cast<double>(*ranks);
   context.report(rule,
                  {.path = kBatchKeys[0],
                   .what = fmt::format("AssertionError: train_batch_size {} is not {} per GPU x {} "
                                       "accumulation steps x {} ranks",
-                                      *batch.train, *batch.micro, *batch.steps, *ranks),
-                  .instead = fmt::format("{}, or leave it out",
-                                         std::max<std::int64_t>(*batch.micro, 1) *
-                                             std::max<std::int64_t>(*batch.steps, 1) * *ranks)});
+                                      train, *batch.micro, *batch.steps, *ranks),
+                  .instead = fmt::format("{:.0f}, or leave it out", due)});
 }
 
 void check_divisible(LintContext& context, const Rule& rule) {
@@ -125,18 +125,23 @@ void check_warmup_steps(LintContext& context, const Rule& rule) {
   const std::array<std::string_view, 3> affected = {"WarmupLR", "WarmupDecayLR", "WarmupCosineLR"};
   if (node == nullptr || !context.has(Change::kWarmupStepsChecked)) return;
   if (std::find(affected.begin(), affected.end(), type) == affected.end()) return;
-  const bool written_whole = node->is_scalar() && !node->quoted && lax_integer(*node) &&
-                             node->scalar.find_first_of(".eE") == std::string::npos;
+  // hjson makes an int of 1e3 and 100.0 below 1e10; json.load makes a float, which is refused.
+  constexpr double kHjsonInteger = 1e10;
+  const bool exact = node->is_scalar() && node->scalar.find_first_of(".eE") == std::string::npos;
+  const std::optional<double> number = lax_number(*node);
+  const bool hjson = context.plain() && number && std::abs(*number) < kHjsonInteger;
+  const bool written_whole =
+      node->is_scalar() && !node->quoted && lax_integer(*node) && (exact || hjson);
   if (node->is_scalar() && node->scalar == "true" && !node->quoted) return;
   if (written_whole && *lax_integer(*node) > 0) return;
   const auto value = lax_integer(*node);
   const std::int64_t steps = value ? std::max<std::int64_t>(*value, 1) : 1;
-  context.report(rule, {.path = path,
-                        .what = fmt::format("{}: ValueError (must be a positive whole number, "
-                                            "written without exponent or point)",
-                                            shown(*node)),
-                        .instead = std::to_string(steps),
-                        .edits = {set_key(path, std::to_string(steps))}});
+  context.report(
+      rule, {.path = path,
+             .what = fmt::format("{}: ValueError (must be a positive whole number{})", shown(*node),
+                                 exact ? "" : ", written without exponent or point"),
+             .instead = std::to_string(steps),
+             .edits = {set_key(path, std::to_string(steps))}});
 }
 
 constexpr Rule kRules[] = {

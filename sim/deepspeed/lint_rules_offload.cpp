@@ -282,6 +282,19 @@ void note_all_reduce(LintContext& context, const Rule& rule) {
                         .instead = "nothing; zenflow-sim counts it"});
 }
 
+void check_torch(LintContext& context, const Rule& rule) {
+  constexpr TorchVersion kOldest{2, 1};
+  const auto& torch = context.options().torch_version;
+  if (!context.settings().zenflow || (torch && *torch >= kOldest)) return;
+  const std::string found = torch ? fmt::format("not {}.{}", torch->major, torch->minor)
+                                  : "which --torch-version tells zenflow-sim";
+  context.report(rule, {.path = "zero_optimization.zenflow",
+                        .what = "ZenFlow needs PyTorch 2.1 or newer, " + found + ": ValueError",
+                        .instead = "a newer PyTorch, or no zenflow block",
+                        .severity = torch ? Severity::kError : Severity::kNote,
+                        .rejected_by = RejectedBy::kEngine});
+}
+
 constexpr Rule kRules[] = {
     {"ZF060", Severity::kError, RejectedBy::kConfig, "partial offload below stage 3",
      "deepspeed/runtime/zero/config.py offload_ratio_check", check_ratio_stage},
@@ -329,6 +342,8 @@ constexpr Rule kRules[] = {
      "DeepSpeed #7474, #7506", note_binding},
     {"ZF081", Severity::kNote, RejectedBy::kNobody, "gradients are all-reduced",
      "deepspeed/runtime/zero/stage_1_and_2.py average_tensor", note_all_reduce},
+    {"ZF082", Severity::kError, RejectedBy::kEngine, "PyTorch too old for ZenFlow",
+     "deepspeed/runtime/zenflow/engine.py configure_zenflow", check_torch},
 };
 
 }  // namespace

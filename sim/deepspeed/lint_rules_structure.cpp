@@ -141,6 +141,58 @@ void check_comments(LintContext& context, const Rule& rule) {
   }
 }
 
+std::string_view hjson_name(HjsonFeature feature) {
+  switch (feature) {
+    case HjsonFeature::kByteOrderMark:
+      return "a byte order mark";
+    case HjsonFeature::kNoBraces:
+      return "a file without braces around it";
+    case HjsonFeature::kUnquotedKey:
+      return "a key without quotes";
+    case HjsonFeature::kUnquotedText:
+      return "text without quotes";
+    case HjsonFeature::kSingleQuotes:
+      return "single quotes";
+    case HjsonFeature::kMultilineText:
+      return "text between '''";
+    case HjsonFeature::kMissingComma:
+      return "a missing comma";
+    case HjsonFeature::kTrailingComma:
+      return "a comma after the last value";
+    case HjsonFeature::kCharacter:
+      return "an escape or a space that JSON does not know";
+  }
+  return "";
+}
+
+/// Once for each feature; each text without quotes, because its value may surprise.
+void check_hjson(LintContext& context, const Rule& rule) {
+  const bool plain = context.plain();
+  std::vector<HjsonFeature> seen;
+  for (const HjsonUse& use : context.document().uses) {
+    const bool text = use.feature == HjsonFeature::kUnquotedText;
+    if (!text && std::find(seen.begin(), seen.end(), use.feature) != seen.end()) continue;
+    seen.push_back(use.feature);
+    std::string what(hjson_name(use.feature));
+    if (text) {
+      Node read;
+      read.kind = Node::Kind::kScalar;
+      read.quoted = true;
+      read.scalar = use.text;
+      what += " runs to the end of its line: " + shown(read);
+    }
+    what += plain ? ": DeepSpeed reads the file with hjson and accepts it; Hugging Face tools "
+                    "refuse the file"
+                  : ": the file is read with json.load, which stops here";
+    context.report(rule, {.what = std::move(what),
+                          .instead = "strict JSON",
+                          .fixable = true,
+                          .at = use.at,
+                          .severity = plain ? Severity::kWarning : Severity::kError,
+                          .rejected_by = plain ? RejectedBy::kNobody : RejectedBy::kLauncher});
+  }
+}
+
 void check_unknown_keys(LintContext& context, const Rule& rule) {
   for_each_entry(context, [&](std::string_view block, const Node::Entry& entry) {
     const Lookup found = look_up(context.options().version, block, entry.key);
@@ -324,17 +376,18 @@ void check_choices(LintContext& context, const Rule& rule) {
 
 bool is_known_at_top(const LintContext& context, std::string_view key) {
   const auto known = top_level_keys();
-  if (key == "gradient_allreduce_op") return context.has(Change::kAllreduceOp);
-  if (key == "managed_gradient_accumulation") return context.has(Change::kUnmanagedAccumulation);
-  if (std::find(known.begin(), known.end(), key) != known.end()) return true;
+  const auto row = std::find_if(known.begin(), known.end(), [key](const TopLevelKey& known_key) {
+    return known_key.key == key;
+  });
+  if (row != known.end()) return context.options().version >= row->since;
   const auto removed = removed_blocks();
   return std::any_of(removed.begin(), removed.end(),
                      [key](const RemovedBlock& block) { return block.key == key; });
 }
 
 std::vector<std::string> names_at_top() {
-  std::vector<std::string> names = {"gradient_allreduce_op", "managed_gradient_accumulation"};
-  for (const std::string_view key : top_level_keys()) names.emplace_back(key);
+  std::vector<std::string> names;
+  for (const TopLevelKey& known : top_level_keys()) names.emplace_back(known.key);
   return names;
 }
 
@@ -352,16 +405,16 @@ std::string_view home_of(const LintContext& context, std::string_view key) {
 }
 
 /// The nearest known key, unless this is a known key of another release.
-std::string spelling_hint(const std::string& key) {
-  const std::vector<std::string> names = names_at_top();
+std::string spelling_hint(const std::string& key, const std::vector<std::string>& names) {
   const bool known = std::find(names.begin(), names.end(), key) != names.end();
   return known ? "" : suggestion(key, names);
 }
 
 void check_misspelt_blocks(LintContext& context, const Rule& rule) {
+  const std::vector<std::string> names = names_at_top();
   for (const Node::Entry& entry : context.document().root.entries) {
     if (is_known_at_top(context, entry.key)) continue;
-    const std::string hint = spelling_hint(entry.key);
+    const std::string hint = spelling_hint(entry.key, names);
     if (hint.empty()) continue;
     context.report(rule, {.path = entry.key,
                           .what = "unknown at the top of the file: DeepSpeed ignores it without a "
@@ -372,8 +425,9 @@ void check_misspelt_blocks(LintContext& context, const Rule& rule) {
 }
 
 void check_unknown_blocks(LintContext& context, const Rule& rule) {
+  const std::vector<std::string> names = names_at_top();
   for (const Node::Entry& entry : context.document().root.entries) {
-    if (is_known_at_top(context, entry.key) || !spelling_hint(entry.key).empty()) continue;
+    if (is_known_at_top(context, entry.key) || !spelling_hint(entry.key, names).empty()) continue;
     if (home_of(context, entry.key) != "") continue;  // reported as misplaced
     context.report(rule, {.path = entry.key,
                           .what = fmt::format("unknown to DeepSpeed {}, which ignores it",
@@ -474,6 +528,9 @@ constexpr Rule kRules[] = {
      "deepspeed/runtime/config_utils.py _process_deprecated_field", check_deprecated},
     {"ZF013", Severity::kError, RejectedBy::kEngine, "legacy stage 1",
      "deepspeed/runtime/engine.py _configure_zero_optimizer", check_legacy_stage1},
+    {"ZF014", Severity::kError, RejectedBy::kLauncher, "Hjson that is not JSON",
+     "deepspeed/runtime/config.py (hjson.load); accelerate/utils/deepspeed.py (json.load)",
+     check_hjson},
 };
 
 }  // namespace

@@ -121,13 +121,17 @@ void check_optimizer_params(LintContext& context, const Rule& rule) {
     return;
   }
   if (params == nullptr) return;
-  constexpr std::array<std::string_view, 7> kAccepted = {
-      "lr", "betas", "eps", "weight_decay", "amsgrad", "max_grad_norm", "torch_adam"};
-  constexpr std::array<std::string_view, 2> kPopped = {"adam_w_mode", "fp32_optimizer_states"};
+  constexpr std::array<std::string_view, 6> kAccepted = {
+      "lr", "betas", "eps", "weight_decay", "amsgrad", "max_grad_norm"};
+  constexpr std::array<std::string_view, 3> kPopped = {"adam_w_mode", "fp32_optimizer_states",
+                                                       "torch_adam"};
+  // ZF026 says what a torch_adam that is true does.
+  const bool torch_adam = context.flag("optimizer.params.torch_adam", false);
   for (const Node::Entry& entry : params->entries) {
     if (std::find(kAccepted.begin(), kAccepted.end(), entry.key) != kAccepted.end()) continue;
     const bool popped = std::find(kPopped.begin(), kPopped.end(), entry.key) != kPopped.end();
     if (popped && !context.has(Change::kOptimizerParamsKept)) continue;
+    if (entry.key == "torch_adam" && torch_adam) continue;
     context.report(rule, {.path = "optimizer.params." + entry.key,
                           .what = "the selective AdamW does not know this parameter (TypeError)",
                           .instead = "lr, betas, eps, weight_decay or amsgrad only",
@@ -223,9 +227,7 @@ void check_interval_missing(LintContext& context, const Rule& rule) {
   if (written != nullptr && !written->quoted) return;
   std::vector<Edit> edits;
   if (s.select_strategy == "epoch") edits.push_back(set_key(kSelect, "1"));
-  if (s.select_strategy == "step" && s.update_interval && *s.update_interval > 0) {
-    edits.push_back(set_key(kSelect, std::to_string(16 * *s.update_interval)));
-  }
+  if (s.select_strategy == "step") edits = select_every_16_windows(s);
   context.report(rule, {.path = kSelect,
                         .what = fmt::format("select_strategy \"{}\" without a number: ValueError",
                                             s.select_strategy),
@@ -241,7 +243,7 @@ void check_interval_order(LintContext& context, const Rule& rule) {
                         .what = fmt::format("{} is less than update_interval {}: ValueError",
                                             *s.select_interval, *s.update_interval),
                         .instead = "a multiple of update_interval, or 0 to select once",
-                        .edits = {set_key(kSelect, std::to_string(16 * *s.update_interval))}});
+                        .edits = select_every_16_windows(s)});
 }
 
 /// The published interval, if it suits the selection.

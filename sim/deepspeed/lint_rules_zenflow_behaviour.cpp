@@ -31,11 +31,8 @@ void check_selects_once(LintContext& context, const Rule& rule) {
   const bool by_step = s.select_strategy == "step";
   if (by_step && s.select_interval != std::int64_t{0}) return;
   if (s.select_strategy == "auto" && s.select_interval) return;  // refused
-  std::vector<Edit> edits;
-  const std::int64_t interval = s.update_interval.value_or(0);
-  if (interval > 0) {
-    edits = {set_key(kStrategy, "\"step\""), set_key(kSelect, std::to_string(16 * interval))};
-  }
+  std::vector<Edit> edits = select_every_16_windows(s);
+  if (!edits.empty()) edits.insert(edits.begin(), set_key(kStrategy, "\"step\""));
   std::string what = "0: columns are selected once and never again";
   if (!by_step) {
     what = fmt::format(
@@ -258,15 +255,16 @@ void note_precision(LintContext& context, const Rule& rule) {
   const std::optional<double> rate = context.number("optimizer.params.lr");
   if (!s.zenflow || (!s.bf16 && !s.fp16)) return;
   constexpr double kHalfUnits = 256;  // of the last place of bf16
-  context.report(rule,
-                 {.path = "optimizer.params.lr",
-                  .what = "selected columns are updated in 16 bits without fp32 master "
-                          "weights, and selection overwrites the masters of all others" +
-                          (rate && s.bf16 ? fmt::format(": an update of {} is rounded away where a "
-                                                        "weight exceeds {:.3g}",
-                                                        *rate, kHalfUnits * *rate)
-                                          : std::string()),
-                  .instead = "nothing; compare losses with plain ZeRO-Offload"});
+  context.report(
+      rule, {.path = "optimizer.params.lr",
+             .what = std::string("selected columns are updated in 16 bits without fp32 master "
+                                 "weights, and selection overwrites the masters of all others") +
+                     (s.overlap_step ? ", which the worker may be updating" : "") +
+                     (rate && s.bf16 ? fmt::format(": an update of {} is rounded away where a "
+                                                   "weight exceeds {:.3g}",
+                                                   *rate, kHalfUnits * *rate)
+                                     : std::string()),
+             .instead = "nothing; compare losses with plain ZeRO-Offload"});
 }
 
 void note_counting(LintContext& context, const Rule& rule) {

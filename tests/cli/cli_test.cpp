@@ -639,6 +639,90 @@ TEST_F(Cli, LintSpeaksJson) {
   EXPECT_EQ(document["findings"][0]["line"], 1);
 }
 
+TEST_F(Cli, LintReadsSeveralFilesAndStandardInput) {
+  folder_.write("clean.json", kClean);
+  folder_.write("broken.json", R"({"zero_optimization": {"stage": 5}})");
+  const Outcome both = run({"lint", "clean.json", "broken.json"});
+  EXPECT_EQ(both.code, 1);
+  EXPECT_THAT(both.out, AllOf(HasSubstr("clean.json: 0 errors"), HasSubstr("broken.json: 2 errors"),
+                              HasSubstr("broken.json:1:33: error: ZF007")));
+  const json document = json::parse(run({"lint", "clean.json", "broken.json", "--json"}).out);
+  EXPECT_EQ(document["files"], json({"clean.json", "broken.json"}));
+  EXPECT_EQ(document["findings"].back()["file"], "broken.json");
+  EXPECT_EQ(document["errors"], 2);
+  EXPECT_EQ(run({"lint", "clean.json", "clean.json"}).code, 0);
+  // One that cannot be read: no half report.
+  expect_refused({"lint", "broken.json", "missing.json"}, HasSubstr("missing.json: cannot read"));
+  expect_refused({"lint", "clean.json", "broken.json", "--fix", "fixed.json"},
+                 HasSubstr("one file at a time"));
+
+  folder_.write("input", R"({"zero_optimization": {"stage": 5}})");
+  const Outcome piped =
+      run_program({"/bin/sh", "-c", "\"$0\" lint - < input", ZENFLOW_SIM}, around());
+  EXPECT_EQ(piped.code, 1);
+  EXPECT_THAT(piped.out, HasSubstr("<stdin>:1:33: error: ZF007"));
+}
+
+TEST_F(Cli, LintRefusesWhatIsNoConfiguration) {
+  const std::vector<std::pair<std::string, std::string>> rows = {
+      {"", "empty file"},
+      {"// nothing", "empty file"},
+      {"[1]", "1:1: expected a DeepSpeed configuration"},
+      {"{\"a\": NaN}", "1:11: not valid JSON or Hjson"},
+      {"{\"a\": 1e999}", "1:7: expected a number that Python can hold"},
+      {std::string("{\"a\":\0}", 7), "control character 0x00"},
+      {"{\"a\": \"\xFF\"}", "1:8: expected UTF-8 text"},
+      {std::string(200, '['), "nested deeper than 100 levels"},
+      {R"({"a": {"b": {"c": 1, "c": 2}}})", "1:22: duplicate key \"c\""},
+  };
+  for (const auto& [text, message] : rows) {
+    folder_.write("bad.json", text);
+    expect_refused({"lint", "bad.json"}, AllOf(HasSubstr("bad.json"), HasSubstr(message)));
+    expect_refused({"lint", "bad.json", "--json", "--fix", "fixed.json"}, HasSubstr(message));
+  }
+  expect_refused({"lint", "scenarios"}, HasSubstr("it is a directory"));
+  for (const char* option : {"--target=HF", "--target=", "--deepspeed-version=0.19",
+                             "--world-size=0", "--torch-version=new"}) {
+    folder_.write("clean.json", kClean);
+    expect_refused({"lint", "clean.json", option}, HasSubstr("--"));
+  }
+}
+
+TEST_F(Cli, RunReadsTheHjsonThatDeepSpeedReads) {
+  folder_.write("scenarios/ds/zenflow.json", kDeepSpeed);
+  const std::string strict = run({"run", "scenarios/one.yaml", "--json"}).out;
+  std::string text = kDeepSpeed;
+  text.insert(1, " # why\n");
+  text.replace(text.find("\"update_interval\""), 17, "update_interval");
+  folder_.write("scenarios/ds/zenflow.json", text);
+  const Outcome outcome = run({"run", "scenarios/one.yaml", "--json"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, strict);
+}
+
+TEST_F(Cli, RunWarnsOfWhatDeepSpeedWouldNotRun) {
+  const std::vector<std::string> command = {"run", "scenarios/one.yaml"};
+  EXPECT_EQ(run(command).err, "");
+  const auto warning_of = [&](const std::string& from, const std::string& to) {
+    std::string text = kDeepSpeed;
+    const std::size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    folder_.write("scenarios/ds/zenflow.json", text.replace(at, from.size(), to));
+    const Outcome outcome = run(command);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.err;
+  };
+  EXPECT_EQ(warning_of("\"topk_ratio\"", "\"select_interval\": 64, \"topk_ratio\""),
+            "zenflow-sim: warning: scenarios/ds/zenflow.json: simulated as it is, but DeepSpeed "
+            "0.19.8 would not run it as meant (ZF034); see zenflow-sim lint\n");
+  EXPECT_THAT(warning_of("\"AdamW\"", "\"Lion\""), HasSubstr("(ZF026)"));
+  EXPECT_EQ(run({"run", "scenarios/one.yaml", "-q"}).err, "");
+  // Placeholders are right for a launcher that fills them in.
+  EXPECT_EQ(warning_of("1e-5", "\"auto\""), "");
+  EXPECT_THAT(run({"run", "scenarios/one.yaml", "--set", "update_interval=auto"}).err,
+              HasSubstr("ZF037"));
+}
+
 TEST_F(Cli, LintFixesElsewhereAndKeepsTheRest) {
   std::string text = kClean;
   text.replace(text.find("\"overlap_comm\": true,"), 21,

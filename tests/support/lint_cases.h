@@ -119,6 +119,12 @@ inline std::vector<Case> structure_cases() {
        .to = "\"cpu_offload\": true",
        .expected = "ZF012 8:20"},
       {.from = "\"stage\"", .to = "\"legacy_stage1\": true, \"stage\"", .expected = "ZF013 11:22"},
+      {.from = "\"train_micro",
+       .to = "steps_per_print: 5\n  \"train_micro",
+       .expected = "ZF014 2:3, ZF014 3:3"},
+      {.from = "\"cpu\", \"pin_memory\": true}",
+       .to = "cpu,\n \"pin_memory\": true}",
+       .expected = "ZF008 14:37, ZF014 14:37, ZF023 14:37, ZF014 15:2"},
   };
 }
 
@@ -144,6 +150,10 @@ inline std::vector<Case> zenflow_cases() {
        .expected = "ZF026 8:30"},
       {.from = "\"lr\": 1e-5",
        .to = "\"adam_w_mode\": true, \"lr\": 1e-5",
+       .expected = "ZF027 8:16"},
+      // False or true, it stays among the parameters.
+      {.from = "\"lr\": 1e-5",
+       .to = "\"torch_adam\": false, \"lr\": 1e-5",
        .expected = "ZF027 8:16"},
       {.from = device + "}", .to = device + ", \"ratio\": 0.5}", .expected = "ZF060 14:73"},
       {.from = "{\"enabled\": true}",
@@ -291,6 +301,13 @@ inline std::vector<Case> batch_cases() {
        .to = micro + " \"train_batch_size\": 8,",
        .expected = "",
        .world_size = 2},
+      // The product of all three is beyond 64 bits.
+      {.base = kPlain,
+       .from = micro,
+       .to = "\"train_micro_batch_size_per_gpu\": 1000000000, "
+             "\"gradient_accumulation_steps\": 1000000000, \"train_batch_size\": 8,",
+       .expected = "ZF092 2:112",
+       .world_size = std::int64_t{1} << 30},
       {.base = kPlain,
        .from = micro,
        .to = micro + " \"train_batch_size\": 6,",
@@ -306,6 +323,23 @@ inline std::vector<Case> batch_cases() {
              " \"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": 0}},",
        .expected = "",
        .version = "0.19.2"},
+      // hjson makes an integer of it, json.load a float.
+      {.base = kPlain,
+       .from = micro,
+       .to = micro +
+             " \"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": 1e3}},",
+       .expected = ""},
+      {.base = kPlain,
+       .from = micro,
+       .to = micro +
+             " \"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": 1e3}},",
+       .expected = "ZF094 2:105",
+       .target = LaunchTarget::kHf},
+      {.base = kPlain,
+       .from = micro,
+       .to = micro +
+             " \"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": 2e10}},",
+       .expected = "ZF094 2:105"},
   };
 }
 

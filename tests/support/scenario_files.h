@@ -52,7 +52,9 @@ inline constexpr const char* kModel =
   "num_attention_heads": 4, "ffn_dim": 128, "vocab_size": 100, "max_position_embeddings": 64})";
 
 inline constexpr const char* kDeepSpeed =
-    R"({"zero_optimization": {"stage": 2, "zenflow": {"topk_ratio": 0.1, "update_interval": 4}}})";
+    R"({"zero_optimization": {"stage": 2, "zenflow": {"topk_ratio": 0.1, "update_interval": 4},
+  "offload_optimizer": {"device": "cpu"}},
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}})";
 
 inline constexpr const char* kScenario = R"(name: one
 model: models/tiny.json

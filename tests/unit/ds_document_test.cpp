@@ -60,7 +60,7 @@ TEST(DsDocument, RefusesWithAPlace) {
             "ds.json:2:3: expected */ after this /*, found the end");
   EXPECT_THAT(error_of("{\"a\": 1,\n \"a\": 2}"), StartsWith("ds.json:2:2: duplicate key \"a\""));
   EXPECT_THAT(error_of("[1]"), HasSubstr("expected a DeepSpeed configuration, a JSON object"));
-  EXPECT_THAT(error_of("{\"a\": 1,}"), StartsWith("ds.json:1:9: not valid JSON"));
+  EXPECT_THAT(error_of("{\"a\": 1]"), StartsWith("ds.json:1:8: not valid JSON"));
   EXPECT_THAT(error_of(""), HasSubstr("empty file"));
   EXPECT_THAT(error_of("// only a comment"), StartsWith("ds.json:"));
   EXPECT_THAT(error_of("{\"a\": \"no end"), StartsWith("ds.json:"));

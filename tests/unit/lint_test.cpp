@@ -87,6 +87,10 @@ TEST(Lint, FindsEveryBrokenDocumentWhereItIsBroken) {
            .to = "\"offload\": true, \"topk_ratio\"",
            .expected = "ZF033 16:18"}},
          &seen);
+  for (const Finding& finding :
+       lint(parse_ds_document(kZenFlow, "ds.json"), {.torch_version = TorchVersion{2, 0}})) {
+    seen.insert(std::string(finding.code));
+  }
   for (const Rule& rule : lint_rules()) {
     if (rule.severity == Severity::kNote) continue;
     EXPECT_THAT(seen, Contains(std::string(rule.code))) << rule.title;
@@ -184,6 +188,17 @@ TEST(Lint, CoreBindingStudyHasWarningsOnly) {
   EXPECT_EQ(summary(lint(zero_offload, {})), "ZF069 18:3");
 }
 
+TEST(Lint, CoreBindingStudyCompetesForCoresUnlessBound) {
+  // Two EPYC 7742 of 64 cores, two GPUs.
+  const auto document = load_ds_document(kSource + "/scenarios/ds/corebinding.json");
+  LintOptions options;
+  options.cores_per_node = 128;
+  options.gpus_per_node = 2;
+  EXPECT_THAT(summary(lint(document, options)), HasSubstr("ZF079"));
+  options.bind_cores_to_rank = true;
+  EXPECT_THAT(summary(lint(document, options)), Not(HasSubstr("ZF079")));
+}
+
 TEST(Lint, BufferReuseMatchesDeepSpeedsSchedule) {
   // Brute force over DeepSpeed's own predicates, micro step by micro step.
   const auto reuses = [](int interval, int select, int warm_up) {
@@ -235,6 +250,53 @@ TEST(Lint, FixedFilesLintWithoutWhatWasFixed) {
   }
 }
 
+/// "a.b[0]" -> its text, for every leaf and empty container, in order.
+void flatten(const Node& node, const std::string& path,
+             std::vector<std::pair<std::string, std::string>>& out) {
+  if (node.items.empty() && node.entries.empty()) out.emplace_back(path, render_json(node));
+  for (const Node& item : node.items) flatten(item, path + "[]", out);
+  for (const Node::Entry& entry : node.entries) {
+    flatten(entry.value, path.empty() ? entry.key : path + "." + entry.key, out);
+  }
+}
+
+TEST(Lint, FixesNothingButWhatIsNamed) {
+  const std::string unusual =
+      "  \"größe 日本\": {\"deep\": [1, [], {}, {\"x\": [null]}], \"\": \"\\u0001\\\\\\\"/é\"},\n"
+      "  \"numbers\": [1e-5, 5e8, 2.0, -0, 1E+05, 0.10, " +
+      std::string(300, '9') + ", 123456789012345678901234567890],\n";
+  std::size_t fixed_documents = 0;
+  for (const Case& c : all_cases()) {
+    std::string text = text_of(c);
+    const std::size_t first = text.find("  \"");
+    if (!text.starts_with('{') || first == std::string::npos) continue;
+    text.insert(first, unusual);
+    const DsDocument document = parse_ds_document(text, "ds.json");
+    const LintOptions options = options_of(c);
+    const LintFix fixed = fix(document, options);
+    if (fixed.changes.empty()) continue;
+    ++fixed_documents;
+    // Strict JSON that says the same when it is read and written again.
+    const std::string out = render_json(fixed.root);
+    EXPECT_EQ(render_json(parse_json(out, "fixed.json")), out);
+    const auto is_changed = [&fixed](const std::string& path) {
+      return std::any_of(fixed.changes.begin(), fixed.changes.end(), [&path](const auto& change) {
+        const std::string key = change.substr(6, change.find(' ', 6) - 6);
+        return path == key || path.starts_with(key + ".") || key.starts_with(path + ".");
+      });
+    };
+    std::vector<std::pair<std::string, std::string>> before;
+    std::vector<std::pair<std::string, std::string>> after;
+    flatten(document.root, "", before);
+    flatten(fixed.root, "", after);
+    for (auto* leaves : {&before, &after}) {
+      std::erase_if(*leaves, [&](const auto& leaf) { return is_changed(leaf.first); });
+    }
+    EXPECT_EQ(before, after) << text;
+  }
+  EXPECT_GE(fixed_documents, 40U);
+}
+
 TEST(Lint, FixesManyThingsAtOnceAndKeepsTheRest) {
   const std::string text = R"({ // mine
   "my_block": {"b": 500000000, "a": [1, {"x": null}]},
@@ -255,8 +317,19 @@ TEST(Lint, FixesManyThingsAtOnceAndKeepsTheRest) {
 }
 
 TEST(Lint, WrongTypesAnywhereNeverCrash) {
-  const std::vector<std::string> values = {"null", "[]",    "{}",       "\"x\"", "-1",  "1e300",
-                                           "true", "[[1]]", "\"auto\"", "0.5",   "\"\""};
+  const std::vector<std::string> values = {"null",
+                                           "[]",
+                                           "{}",
+                                           "\"x\"",
+                                           "-1",
+                                           "1e300",
+                                           "true",
+                                           "[[1]]",
+                                           "\"auto\"",
+                                           "0.5",
+                                           "\"\"",
+                                           "9200000000000000000",
+                                           "-9200000000000000000"};
   const DsDocument document = parse_ds_document(kZenFlow, "ds.json");
   std::vector<std::string> paths = {"zero_optimization",
                                     "zero_optimization.zenflow",

@@ -43,9 +43,10 @@ struct SweepOptions {
 };
 
 struct LintCommandOptions {
-  std::filesystem::path file;
+  std::vector<std::filesystem::path> files;      ///< "-" is standard input
   std::optional<std::string> deepspeed_version;  ///< else the newest known
   std::string target = "deepspeed";
+  std::optional<std::string> torch_version;
   std::optional<std::int64_t> world_size;
   std::optional<std::int64_t> cores_per_node;
   std::optional<std::int64_t> gpus_per_node;
@@ -75,7 +76,8 @@ struct LoadedJob {
 [[nodiscard]] sim::Override parse_override(const std::string& text);
 [[nodiscard]] sim::LoadOptions load_options(const CommonOptions& common,
                                             const std::filesystem::path& scenario);
-/// Reads the job and looks its schedules up; prints the DeepSpeed warnings unless quiet.
+/// Reads the job and looks its schedules up; prints the DeepSpeed warnings unless quiet, and if no
+/// launcher could run the configuration, which errors `zenflow-sim lint` finds in it.
 [[nodiscard]] LoadedJob load_job(const CommonOptions& common,
                                  const std::filesystem::path& scenario);
 [[nodiscard]] LoadedJob finish_job(const CommonOptions& common, sim::Scenario scenario);

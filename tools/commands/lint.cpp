@@ -1,5 +1,7 @@
 #include "sim/deepspeed/lint.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -42,6 +44,7 @@ sim::LintOptions lint_options(const LintCommandOptions& given) {
   sim::LintOptions options;
   if (given.deepspeed_version) options.version = sim::parse_version(*given.deepspeed_version);
   options.target = sim::parse_target(given.target);
+  if (given.torch_version) options.torch_version = sim::parse_torch_version(*given.torch_version);
   options.world_size = given.world_size;
   options.cores_per_node = given.cores_per_node;
   options.gpus_per_node = given.gpus_per_node;
@@ -70,8 +73,9 @@ std::string as_text(const Finding& finding, bool color) {
                      finding.reference);
 }
 
-nlohmann::ordered_json as_json(const Finding& finding) {
+nlohmann::ordered_json as_json(const Finding& finding, const std::string& file) {
   nlohmann::ordered_json map;
+  map["file"] = file;
   map["code"] = finding.code;
   map["severity"] = to_string(finding.severity);
   map["line"] = finding.at.line;
@@ -102,21 +106,41 @@ Fixed write_fix(const sim::DsDocument& document, const sim::LintOptions& options
   return fixed;
 }
 
-std::string text_report(const LintCommandOptions& given, const sim::LintOptions& options,
-                        const std::vector<Finding>& findings, const std::optional<Fixed>& fixed,
-                        bool color) {
+std::string fix_text(const Fixed& fixed) {
+  std::string text =
+      fmt::format("{}: written with {}\n", fixed.file, plural(fixed.changes.size(), "change"));
+  for (const std::string& change : fixed.changes) text += "  " + change + "\n";
+  return text;
+}
+
+/// One file and what was found in it.
+struct Linted {
+  std::string file;
+  sim::DsDocument document;
+  std::vector<Finding> findings;
+};
+
+Linted lint_file(const std::filesystem::path& path, const sim::LintOptions& options) {
+  const bool standard_input = path == "-";
+  Linted linted{standard_input ? "<stdin>" : path.string(), {}, {}};
+  linted.document =
+      sim::parse_ds_document(read_text_file(standard_input ? "/dev/stdin" : path), linted.file);
+  linted.findings = sim::lint(linted.document, options);
+  return linted;
+}
+
+std::string text_report(const std::vector<Linted>& files, const sim::LintOptions& options,
+                        const std::optional<Fixed>& fixed, bool color) {
   std::string text;
-  for (const Finding& finding : findings) text += as_text(finding, color);
-  if (fixed) {
-    text +=
-        fmt::format("{}: written with {}\n", fixed->file, plural(fixed->changes.size(), "change"));
-    for (const std::string& change : fixed->changes) text += "  " + change + "\n";
+  for (const Linted& linted : files) {
+    for (const Finding& finding : linted.findings) text += as_text(finding, color);
+    if (fixed) text += fix_text(*fixed);
+    const Counts counts = count(linted.findings);
+    text += fmt::format("{}: {}, {}{} (DeepSpeed {}, target {})\n", linted.file,
+                        plural(counts.errors, "error"), plural(counts.warnings, "warning"),
+                        options.notes ? ", " + plural(counts.notes, "note") : "",
+                        to_string(options.version), to_string(options.target));
   }
-  const Counts counts = count(findings);
-  text += fmt::format("{}: {}, {}{} (DeepSpeed {}, target {})\n", given.file.string(),
-                      plural(counts.errors, "error"), plural(counts.warnings, "warning"),
-                      options.notes ? ", " + plural(counts.notes, "note") : "",
-                      to_string(options.version), to_string(options.target));
   if (fixed) {
     text += fmt::format("{}: {}, {} left\n", fixed->file, plural(fixed->left.errors, "error"),
                         plural(fixed->left.warnings, "warning"));
@@ -124,21 +148,30 @@ std::string text_report(const LintCommandOptions& given, const sim::LintOptions&
   return text;
 }
 
-std::string json_report(const LintCommandOptions& given, const sim::LintOptions& options,
-                        const std::vector<Finding>& findings, const std::optional<Fixed>& fixed) {
+std::string json_report(const std::vector<Linted>& files, const sim::LintOptions& options,
+                        const std::optional<Fixed>& fixed) {
   nlohmann::ordered_json document;
   document["schema_version"] = 1;
   document["tool"] = "zenflow-sim";
   document["version"] = kVersion;
-  document["file"] = given.file.string();
+  document["files"] = nlohmann::ordered_json::array();
   document["target"] = to_string(options.target);
   document["deepspeed_version"] = to_string(options.version);
   document["findings"] = nlohmann::ordered_json::array();
-  for (const Finding& finding : findings) document["findings"].push_back(as_json(finding));
-  const Counts counts = count(findings);
-  document["errors"] = counts.errors;
-  document["warnings"] = counts.warnings;
-  document["notes"] = counts.notes;
+  Counts total;
+  for (const Linted& linted : files) {
+    document["files"].push_back(linted.file);
+    for (const Finding& finding : linted.findings) {
+      document["findings"].push_back(as_json(finding, linted.file));
+    }
+    const Counts counts = count(linted.findings);
+    total.errors += counts.errors;
+    total.warnings += counts.warnings;
+    total.notes += counts.notes;
+  }
+  document["errors"] = total.errors;
+  document["warnings"] = total.warnings;
+  document["notes"] = total.notes;
   if (fixed) {
     document["fix"] = {{"file", fixed->file},
                        {"changes", fixed->changes},
@@ -154,23 +187,30 @@ int lint_command(const CommonOptions& common, const LintCommandOptions& given) {
   if (given.fix && !given.output) {
     throw Error(ErrorKind::kInput, "lint: --fix needs a file to write: --fix -o FILE");
   }
+  if (given.fix && given.files.size() > 1) {
+    throw Error(ErrorKind::kInput, "lint: --fix corrects one file at a time");
+  }
   const sim::LintOptions options = lint_options(given);
   if (given.output) {
     std::error_code missing;
-    if (std::filesystem::equivalent(given.file, *given.output, missing)) {
+    if (std::filesystem::equivalent(given.files[0], *given.output, missing)) {
       throw Error(ErrorKind::kInput,
-                  "lint: --fix writes elsewhere, not over its input " + given.file.string());
+                  "lint: --fix writes elsewhere, not over its input " + given.files[0].string());
     }
     check_output(*given.output, common.overwrite);
   }
-  const sim::DsDocument document = sim::load_ds_document(given.file);
-  const std::vector<Finding> findings = sim::lint(document, options);
+  // All are read before anything is printed: one that cannot be read is exit code 2 and no report.
+  std::vector<Linted> files;
+  for (const std::filesystem::path& path : given.files) files.push_back(lint_file(path, options));
   std::optional<Fixed> fixed;
-  if (given.fix) fixed = write_fix(document, options, *given.output, common.overwrite);
-  print(common.json ? json_report(given, options, findings, fixed)
-                    : text_report(given, options, findings, fixed, colored(common)));
-  const std::size_t errors = fixed ? fixed->left.errors : count(findings).errors;
-  return errors > 0 ? 1 : 0;
+  if (given.fix) fixed = write_fix(files[0].document, options, *given.output, common.overwrite);
+  print(common.json ? json_report(files, options, fixed)
+                    : text_report(files, options, fixed, colored(common)));
+  if (fixed) return fixed->left.errors > 0 ? 1 : 0;
+  const bool broken = std::any_of(files.begin(), files.end(), [](const Linted& linted) {
+    return count(linted.findings).errors > 0;
+  });
+  return broken ? 1 : 0;
 }
 
 }  // namespace zenflow::tools

@@ -5,6 +5,7 @@
 
 #include "sim/base/error.h"
 #include "sim/config/reader.h"
+#include "sim/deepspeed/lint.h"
 #include "tools/commands/commands.h"
 
 namespace zenflow::tools {
@@ -54,6 +55,36 @@ LoadedJob finish_job(const CommonOptions& common, sim::Scenario scenario) {
   return loaded;
 }
 
+/// What keeps DeepSpeed from running the configuration under every launcher: that of the launcher
+/// with the fewest errors. A simulation does not need DeepSpeed's consent, but its user may.
+static std::string refusal(const sim::Job& job) {
+  const sim::Scenario& scenario = job.scenario;
+  Node root = scenario.deepspeed;
+  if (root.find("train_batch_size") == nullptr) {  // the scenario has it
+    const auto micro = std::to_string(scenario.training.micro_batch_size_per_gpu);
+    sim::apply_edit(root, sim::set_key("train_micro_batch_size_per_gpu", micro));
+  }
+  // Keys written in YAML become the JSON that DeepSpeed would read.
+  const sim::DsDocument document = sim::parse_ds_document(sim::render_json(root), "deepspeed");
+  std::vector<std::string_view> fewest;
+  for (const sim::LaunchTarget target : {sim::LaunchTarget::kDeepSpeed, sim::LaunchTarget::kHf}) {
+    std::vector<std::string_view> codes;
+    sim::LintOptions options{.target = target};
+    options.world_size = scenario.ranks();
+    for (const sim::Finding& finding : sim::lint(document, options)) {
+      if (finding.severity == sim::Severity::kError) codes.push_back(finding.code);
+    }
+    if (codes.empty()) return "";
+    if (fewest.empty() || codes.size() < fewest.size()) fewest = std::move(codes);
+  }
+  const Location& at = scenario.deepspeed.at;
+  return fmt::format(
+      "{}: simulated as it is, but DeepSpeed {} would not run it as meant ({}); see "
+      "zenflow-sim lint",
+      at.file != nullptr ? *at.file : "deepspeed", sim::to_string(sim::newest_version()),
+      fmt::join(fewest, ", "));
+}
+
 LoadedJob load_job(const CommonOptions& common, const std::filesystem::path& scenario) {
   LoadedJob loaded =
       finish_job(common, sim::load_scenario(scenario, load_options(common, scenario)));
@@ -63,6 +94,7 @@ LoadedJob load_job(const CommonOptions& common, const std::filesystem::path& sce
     const std::vector<std::string> ignored = schedule->ignored(loaded.job);
     warnings.insert(warnings.end(), ignored.begin(), ignored.end());
   }
+  if (std::string found = refusal(loaded.job); !found.empty()) warnings.push_back(std::move(found));
   for (const std::string& warning : warnings) {
     complain("zenflow-sim: warning: " + warning + "\n");
   }

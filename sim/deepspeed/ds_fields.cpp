@@ -1,6 +1,6 @@
-#include <array>
+#include "sim/deepspeed/ds_fields.h"
 
-#include "sim/deepspeed/lint_rules.h"
+#include <array>
 
 namespace zenflow::sim {
 namespace {
@@ -236,56 +236,58 @@ constexpr std::array<RemovedBlock, 11> kRemoved = {{
     {"progressive_layer_drop", {0, 19, 8}, "remove it"},
 }};
 
-constexpr std::string_view kTopLevel[] = {
-    "train_batch_size",
-    "train_micro_batch_size_per_gpu",
-    "gradient_accumulation_steps",
-    "zero_optimization",
-    "bf16",
-    "bfloat16",
-    "fp16",
-    "optimizer",
-    "scheduler",
-    "gradient_clipping",
-    "prescale_gradients",
-    "gradient_predivide_factor",
-    "communication_data_type",
-    "seq_parallel_communication_data_type",
-    "steps_per_print",
-    "wall_clock_breakdown",
-    "memory_breakdown",
-    "dump_state",
-    "disable_allgather",
-    "disable_python_gc",
-    "flops_profiler",
-    "activation_checkpointing",
-    "autotuning",
-    "tensorboard",
-    "wandb",
-    "csv_monitor",
-    "comet",
-    "comms_logger",
-    "aio",
-    "data_efficiency",
-    "checkpoint",
-    "data_types",
-    "pipeline",
-    "zero_allow_untested_optimizer",
-    "zero_force_ds_cpu_optimizer",
-    "dataloader_drop_last",
-    "hybrid_engine",
-    "use_data_before_expert_parallelism",
-    "timers",
-    "weight_quantization",
-    "compile",
-    "tensor_parallel",
-    "torch_autocast",
-    "vocabulary_size",
-    "sequence_parallel_size",
-    "datastates_ckpt",
-    "expert_parallel",
-    "log_level",
-    "allgather_size",
+constexpr TopLevelKey kTopLevel[] = {
+    {.key = "train_batch_size"},
+    {.key = "train_micro_batch_size_per_gpu"},
+    {.key = "gradient_accumulation_steps"},
+    {.key = "zero_optimization"},
+    {.key = "bf16"},
+    {.key = "bfloat16"},
+    {.key = "fp16"},
+    {.key = "optimizer"},
+    {.key = "scheduler"},
+    {.key = "gradient_clipping"},
+    {.key = "prescale_gradients"},
+    {.key = "gradient_predivide_factor"},
+    {.key = "communication_data_type"},
+    {.key = "seq_parallel_communication_data_type"},
+    {.key = "steps_per_print"},
+    {.key = "wall_clock_breakdown"},
+    {.key = "memory_breakdown"},
+    {.key = "dump_state"},
+    {.key = "disable_allgather"},
+    {.key = "disable_python_gc"},
+    {.key = "flops_profiler"},
+    {.key = "activation_checkpointing"},
+    {.key = "autotuning"},
+    {.key = "tensorboard"},
+    {.key = "wandb"},
+    {.key = "csv_monitor"},
+    {.key = "comet"},
+    {.key = "comms_logger"},
+    {.key = "aio"},
+    {.key = "data_efficiency"},
+    {.key = "checkpoint"},
+    {.key = "data_types"},
+    {.key = "pipeline"},
+    {.key = "zero_allow_untested_optimizer"},
+    {.key = "zero_force_ds_cpu_optimizer"},
+    {.key = "dataloader_drop_last"},
+    {.key = "hybrid_engine"},
+    {.key = "use_data_before_expert_parallelism"},
+    {.key = "timers"},
+    {.key = "weight_quantization"},
+    {.key = "compile"},
+    {.key = "tensor_parallel"},
+    {.key = "torch_autocast"},
+    {.key = "vocabulary_size"},
+    {.key = "sequence_parallel_size"},
+    {.key = "datastates_ckpt"},
+    {.key = "expert_parallel"},
+    {.key = "log_level"},
+    {.key = "allgather_size"},
+    {.key = "managed_gradient_accumulation", .since = {0, 19, 4}},
+    {.key = "gradient_allreduce_op", .since = {0, 19, 6}},
 };
 
 }  // namespace
@@ -302,7 +304,7 @@ std::span<const RemovedBlock> removed_blocks() {
   return kRemoved;
 }
 
-std::span<const std::string_view> top_level_keys() {
+std::span<const TopLevelKey> top_level_keys() {
   return kTopLevel;
 }
 

@@ -1,0 +1,84 @@
+#include "sim/config/hjson_text.h"
+
+#include <algorithm>
+#include <array>
+
+namespace zenflow {
+namespace {
+
+// What Python's str.strip() takes for white space, as far as it gets here.
+constexpr std::array<std::string_view, 22> kSpaces = {
+    " ",      "\t",     "\r",     "\n",     "\u00A0", "\u1680", "\u2000", "\u2001",
+    "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009",
+    "\u200A", "\u2028", "\u2029", "\u202F", "\u205F", "\u3000"};
+
+}  // namespace
+
+std::string_view without_trailing_space(std::string_view text) {
+  while (true) {
+    const auto space = std::find_if(kSpaces.begin(), kSpaces.end(),
+                                    [text](std::string_view s) { return text.ends_with(s); });
+    if (space == kSpaces.end()) return text;
+    text.remove_suffix(space->size());
+  }
+}
+
+std::string_view without_space(std::string_view text) {
+  while (true) {
+    const auto space = std::find_if(kSpaces.begin(), kSpaces.end(),
+                                    [text](std::string_view s) { return text.starts_with(s); });
+    if (space == kSpaces.end()) return without_trailing_space(text);
+    text.remove_prefix(space->size());
+  }
+}
+
+void append_utf8(unsigned code, std::string& out) {
+  const auto put = [&out](unsigned byte) { out += static_cast<char>(byte); };
+  if (code < 0x80U) {
+    put(code);
+  } else if (code < 0x800U) {
+    put(0xC0U | code >> 6U);
+    put(0x80U | (code & 0x3FU));
+  } else if (code < 0x10000U) {
+    put(0xE0U | code >> 12U);
+    put(0x80U | (code >> 6U & 0x3FU));
+    put(0x80U | (code & 0x3FU));
+  } else {
+    put(0xF0U | code >> 18U);
+    put(0x80U | (code >> 12U & 0x3FU));
+    put(0x80U | (code >> 6U & 0x3FU));
+    put(0x80U | (code & 0x3FU));
+  }
+}
+
+std::size_t json_number_length(std::string_view text) {
+  std::size_t end = 0;
+  const auto digits = [&text, &end] {
+    const std::size_t begin = end;
+    while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
+    return end - begin;
+  };
+  const auto at = [&text, &end](std::string_view any) {
+    return end < text.size() && any.find(text[end]) != std::string_view::npos;
+  };
+  if (at("-")) ++end;
+  if (at("0")) {
+    ++end;
+  } else if (digits() == 0) {
+    return 0;
+  }
+  std::size_t whole = end;
+  if (at(".")) {
+    ++end;
+    if (digits() == 0) return whole;
+    whole = end;
+  }
+  if (at("eE")) {
+    ++end;
+    if (at("+-")) ++end;
+    if (digits() == 0) return whole;
+  }
+  return end;
+}
+
+}  // namespace zenflow

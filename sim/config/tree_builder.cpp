@@ -1,0 +1,132 @@
+#include "sim/config/tree_builder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+
+namespace zenflow {
+namespace {
+
+/// Bytes of the UTF-8 sequence that `rest` starts with; 0 if it is not one.
+std::size_t utf8_length(std::string_view rest) {
+  const auto byte = [&rest](std::size_t i) { return static_cast<unsigned char>(rest[i]); };
+  const unsigned lead = byte(0);
+  if (lead < 0x80U) return 1;
+  const std::size_t length = lead >= 0xF0U ? 4 : lead >= 0xE0U ? 3 : 2;
+  if (lead < 0xC2U || lead > 0xF4U || rest.size() < length) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0U) != 0x80U) return 0;
+  }
+  const unsigned second = byte(1);
+  const bool overlong = (lead == 0xE0U && second < 0xA0U) || (lead == 0xF0U && second < 0x90U);
+  const bool surrogate = lead == 0xEDU && second >= 0xA0U;
+  const bool too_large = lead == 0xF4U && second >= 0x90U;
+  return overlong || surrogate || too_large ? 0 : length;
+}
+
+}  // namespace
+
+void fail_parse(const Location& at, const std::string& what) {
+  const std::string where = at.text();
+  throw Error(ErrorKind::kInput, where.empty() ? what : where + ": " + what);
+}
+
+Location location_of(const FileName& file, std::string_view text, std::size_t offset) {
+  const std::string_view before = text.substr(0, offset);
+  const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 == 0
+  return {file, static_cast<int>(std::count(before.begin(), before.end(), '\n')) + 1,
+          static_cast<int>(before.size() - line_start) + 1};
+}
+
+std::string abbreviated(std::string_view text, std::size_t limit) {
+  std::string out;
+  for (const char c : text.substr(0, limit)) {
+    if (c == '\n') {
+      out += "\\n";
+    } else if (static_cast<unsigned char>(c) >= 0x20U) {
+      out += c;
+    }
+  }
+  // Do not end inside a UTF-8 sequence.
+  if (text.size() > limit) {
+    while (!out.empty() && (static_cast<unsigned char>(out.back()) & 0xC0U) == 0x80U)
+      out.pop_back();
+    if (!out.empty() && static_cast<unsigned char>(out.back()) >= 0x80U) out.pop_back();
+    out += "...";
+  }
+  return out;
+}
+
+/// Both parser libraries take some control characters for the end of the input (yaml-cpp
+/// 0x04, nlohmann-json 0x00) and would silently drop what follows.
+void check_characters(std::string_view text, const FileName& file) {
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = utf8_length(text.substr(i));
+    if (length == 0)
+      fail_parse(location_of(file, text, i), "expected UTF-8 text, found an invalid byte");
+    const auto c = static_cast<unsigned char>(text[i]);
+    if (c < 0x20U && c != '\t' && c != '\n' && c != '\r') {
+      fail_parse(location_of(file, text, i),
+                 fmt::format("expected text, found the control character 0x{:02x}", unsigned{c}));
+    }
+    i += length;
+  }
+}
+
+void TreeBuilder::open(Node::Kind kind, Location at) {
+  if (frames_.size() == kMaxDepth) {
+    fail_parse(at, fmt::format("nested deeper than {} levels", kMaxDepth));
+  }
+  count_node(at);
+  Frame& frame = frames_.emplace_back();
+  frame.node.kind = kind;
+  frame.node.at = std::move(at);
+}
+
+void TreeBuilder::close() {
+  Node node = std::move(frames_.back().node);
+  frames_.pop_back();
+  place(std::move(node));
+}
+
+void TreeBuilder::key(std::string text, Location at) {
+  Frame& frame = frames_.back();
+  const auto [first, is_new] = frame.lines.try_emplace(text, at.line);
+  if (!is_new) {
+    const std::string shown = abbreviated(text, 60);
+    fail_parse(at, at.line == 0
+                       ? fmt::format("duplicate key \"{}\"", shown)
+                       : fmt::format("duplicate key \"{}\", first on line {} and again on line {}",
+                                     shown, first->second, at.line));
+  }
+  frame.node.entries.push_back({std::move(text), std::move(at), {}});
+  frame.has_key = true;
+}
+
+void TreeBuilder::leaf(Node node) {
+  count_node(node.at);
+  place(std::move(node));
+}
+
+void TreeBuilder::count_node(const Location& at) {
+  if (++nodes_ > kMaxNodes) fail_parse(at, fmt::format("more than {} values", kMaxNodes));
+}
+
+void TreeBuilder::place(Node node) {
+  if (frames_.empty()) {
+    root_ = std::move(node);
+    return;
+  }
+  Frame& frame = frames_.back();
+  if (frame.node.is_map()) {
+    frame.node.entries.back().value = std::move(node);
+    frame.has_key = false;
+  } else {
+    frame.node.items.push_back(std::move(node));
+  }
+}
+
+}  // namespace zenflow

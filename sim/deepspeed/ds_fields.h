@@ -1,0 +1,46 @@
+/// The keys that DeepSpeed knows, release by release: the one table of them.
+#pragma once
+
+#include <limits>
+#include <span>
+#include <string_view>
+
+#include "sim/deepspeed/versions.h"
+
+namespace zenflow::sim {
+
+enum class FieldType { kBool, kInteger, kNumber, kText, kIntervalOrAuto, kMap, kNames };
+
+/// One field of a block that DeepSpeed validates with pydantic (unknown keys refused).
+struct Field {
+  std::string_view block;
+  std::string_view key;
+  FieldType type = FieldType::kBool;
+  bool nullable = false;
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  bool open = false;              ///< low and high themselves are refused
+  std::string_view choices = {};  ///< "none|cpu|nvme"
+  bool strict = false;            ///< neither true nor false, and a text only if it is an integer
+  Version since = {0, 17, 5};
+  Version removed = {99, 0, 0};  ///< first release without it
+};
+[[nodiscard]] std::span<const Field> strict_fields();
+/// "zero_optimization", "zero_optimization.zenflow", ...
+[[nodiscard]] std::span<const std::string_view> strict_blocks();
+
+/// A top-level block and the release that refuses it.
+struct RemovedBlock {
+  std::string_view key;
+  Version removed;
+  std::string_view instead;
+};
+[[nodiscard]] std::span<const RemovedBlock> removed_blocks();
+/// A key that DeepSpeed reads at the top of the file.
+struct TopLevelKey {
+  std::string_view key;
+  Version since = {0, 17, 5};
+};
+[[nodiscard]] std::span<const TopLevelKey> top_level_keys();
+
+}  // namespace zenflow::sim
