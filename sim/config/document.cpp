@@ -43,26 +43,6 @@ Location location_of(const FileName& file, std::string_view text, std::size_t of
           static_cast<int>(before.size() - line_start) + 1};
 }
 
-/// Long or multi-line text in a message would bury it.
-std::string abbreviated(std::string_view text, std::size_t limit) {
-  std::string out;
-  for (const char c : text.substr(0, limit)) {
-    if (c == '\n') {
-      out += "\\n";
-    } else if (static_cast<unsigned char>(c) >= 0x20U) {
-      out += c;
-    }
-  }
-  // Do not end inside a UTF-8 sequence.
-  if (text.size() > limit) {
-    while (!out.empty() && (static_cast<unsigned char>(out.back()) & 0xC0U) == 0x80U)
-      out.pop_back();
-    if (!out.empty() && static_cast<unsigned char>(out.back()) >= 0x80U) out.pop_back();
-    out += "...";
-  }
-  return out;
-}
-
 /// Bytes of the UTF-8 sequence that `rest` starts with; 0 if it is not one.
 std::size_t utf8_length(std::string_view rest) {
   const auto byte = [&rest](std::size_t i) { return static_cast<unsigned char>(rest[i]); };
@@ -80,16 +60,38 @@ std::size_t utf8_length(std::string_view rest) {
   return overlong || surrogate || too_large ? 0 : length;
 }
 
+/// Long or multi-line text in a message would bury it. Parsers quote what they have read, which
+/// may end inside a UTF-8 sequence.
+std::string abbreviated(std::string_view text, std::size_t limit) {
+  std::string out;
+  std::size_t i = 0;
+  while (i < std::min(text.size(), limit)) {
+    const std::size_t length = utf8_length(text.substr(i));
+    if (length == 0) {
+      out += fmt::format("\\x{:02x}", unsigned{static_cast<unsigned char>(text[i])});
+    } else if (text[i] == '\n') {
+      out += "\\n";
+    } else if (static_cast<unsigned char>(text[i]) >= 0x20U) {
+      out += text.substr(i, length);
+    }
+    i += std::max<std::size_t>(length, 1);
+  }
+  if (i < text.size()) out += "...";
+  return out;
+}
+
 /// Both parser libraries take some control characters for the end of the input (yaml-cpp
 /// 0x04, nlohmann-json 0x00) and would silently drop what follows.
-void check_characters(std::string_view text, const FileName& file) {
+/// `remark`: ends the message on a control character.
+void check_characters(std::string_view text, const FileName& file, std::string_view remark = {}) {
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t length = utf8_length(text.substr(i));
     if (length == 0) fail(location_of(file, text, i), "expected UTF-8 text, found an invalid byte");
     const auto c = static_cast<unsigned char>(text[i]);
     if (c < 0x20U && c != '\t' && c != '\n' && c != '\r') {
       fail(location_of(file, text, i),
-           fmt::format("expected text, found the control character 0x{:02x}", unsigned{c}));
+           fmt::format("expected text, found the control character 0x{:02x}{}", unsigned{c},
+                       remark));
     }
     i += length;
   }
@@ -318,7 +320,9 @@ class JsonHandler {
  public:
   using Json = nlohmann::json;
 
-  JsonHandler(std::string_view text, FileName file) : text_(text), file_(std::move(file)) {}
+  /// `remark`: ends the message if the text is no JSON.
+  JsonHandler(std::string_view text, FileName file, std::string_view remark)
+      : text_(text), file_(std::move(file)), remark_(remark) {}
 
   [[nodiscard]] std::optional<Node> take() { return tree_.take(); }
 
@@ -367,7 +371,7 @@ class JsonHandler {
     if (prefix != std::string_view::npos) what.remove_prefix(prefix + 2);
     if (what.starts_with("parse error at ")) what.remove_prefix(what.find(": ") + 2);
     fail(location_of(file_, text_, error_offset(position, what)),
-         "not valid JSON: " + abbreviated(what, 200));
+         fmt::format("not valid JSON: {}{}", abbreviated(what, 200), remark_));
   }
 
  private:
@@ -445,6 +449,7 @@ class JsonHandler {
 
   std::string_view text_;
   FileName file_;
+  std::string_view remark_;
   TreeBuilder tree_;
   std::size_t end_ = 0;  ///< offset of the end of the last token
   int line_ = 1;
@@ -498,14 +503,27 @@ Node parse_yaml(std::string_view text, const std::string& file) {
   return parse_yaml_text(text, std::make_shared<const std::string>(file), true);
 }
 
-Node parse_json(std::string_view text, const std::string& file) {
+void check_utf8(std::string_view text, const std::string& file) {
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = utf8_length(text.substr(i));
+    if (length == 0) {
+      fail(location_of(std::make_shared<const std::string>(file), text, i),
+           "expected UTF-8 text, found an invalid byte");
+    }
+    i += length;
+  }
+}
+
+Node parse_json(std::string_view text, const std::string& file, std::string_view remark) {
   const FileName name = std::make_shared<const std::string>(file);
   if (text.empty()) fail({name, 0, 0}, "expected a JSON document, found an empty file");
   if (text.starts_with("\xEF\xBB\xBF")) {
-    fail({name, 1, 1}, "expected JSON text, found a byte order mark, which Python refuses too");
+    fail({name, 1, 1}, fmt::format("expected JSON text, found a byte order mark, which Python's "
+                                   "json refuses too{}",
+                                   remark));
   }
-  check_characters(text, name);
-  JsonHandler handler(text, name);
+  check_characters(text, name, remark);
+  JsonHandler handler(text, name, remark);
   nlohmann::json::sax_parse(text.begin(), text.end(), &handler);
   std::optional<Node> root = handler.take();
   if (!root) fail({name, 0, 0}, "not valid JSON");

@@ -59,8 +59,12 @@ struct Node::Entry {
 
 /// Parses strict JSON text (RFC 8259; no comments). Throws as parse_yaml does; also for
 /// trailing text, a byte order mark, more than a million values and numbers outside double's
-/// range.
-[[nodiscard]] Node parse_json(std::string_view text, const std::string& file);
+/// range. `remark` ends the message if the text is no JSON.
+[[nodiscard]] Node parse_json(std::string_view text, const std::string& file,
+                              std::string_view remark = {});
+
+/// Throws Error(kInput), located, at the first byte that is not UTF-8.
+void check_utf8(std::string_view text, const std::string& file);
 
 /// Reads a whole file. Throws Error(kInput) "PATH: cannot read: REASON" if it does not
 /// exist, is a directory, is not readable, or is larger than 64 MiB.

@@ -11,6 +11,11 @@
 namespace zenflow::sim {
 namespace {
 
+/// What is no JSON may still be Hjson, so nothing is said of DeepSpeed.
+constexpr std::string_view kNotJson =
+    "; expected JSON, comments allowed. DeepSpeed reads Hjson and may accept this, other tools "
+    "will not";
+
 /// Replaces comments by spaces, so that every other character keeps its place.
 class CommentEraser {
  public:
@@ -23,7 +28,7 @@ class CommentEraser {
       if (rest[0] == '"') {
         skip_string();
       } else if (rest[0] == '#' || rest.starts_with("//")) {
-        blank_to(text_.find('\n', position_));
+        blank_to(text_.find_first_of("\r\n", position_));  // Python reads either as a line's end
       } else if (rest.starts_with("/*")) {
         blank_block();
       } else {
@@ -192,9 +197,10 @@ std::vector<std::string> split(std::string_view path) {
 }  // namespace
 
 DsDocument parse_ds_document(std::string_view text, const std::string& file) {
+  check_utf8(text, file);  // comments too
   CommentEraser eraser(text, file);
   DsDocument document;
-  document.root = parse_json(eraser.run(), file);
+  document.root = parse_json(eraser.run(), file, kNotJson);
   document.comments = std::move(eraser.comments);
   if (!document.root.is_map()) {
     fail_at(document.root.at, "", "expected a DeepSpeed configuration, a JSON object");

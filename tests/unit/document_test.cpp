@@ -269,8 +269,17 @@ TEST(Json, IsStrict) {
   EXPECT_EQ(json_error(""), "x.json: expected a JSON document, found an empty file");
   EXPECT_EQ(json_error(std::string("[]\0[", 4)),
             "x.json:1:3: expected text, found the control character 0x00");
-  EXPECT_EQ(json_error("\xEF\xBB\xBF[]"),
-            "x.json:1:1: expected JSON text, found a byte order mark, which Python refuses too");
+  EXPECT_EQ(
+      json_error("\xEF\xBB\xBF[]"),
+      "x.json:1:1: expected JSON text, found a byte order mark, which Python's json refuses too");
+}
+
+// The parser quotes what it has read, up to the middle of a character.
+TEST(Json, MessagesAreUtf8WhateverTheyQuote) {
+  const std::string message = json_error("{\"a\": \xC3\xA9}");
+  EXPECT_NE(message.find("\\xc3"), std::string::npos) << message;
+  EXPECT_NO_THROW(check_utf8(message, "message"));
+  EXPECT_THROW(check_utf8("\xC3", "text"), Error);
 }
 
 TEST(Json, LongTextIsAbbreviatedInMessages) {

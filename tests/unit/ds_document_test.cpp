@@ -14,6 +14,7 @@ namespace zenflow::sim {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -64,6 +65,27 @@ TEST(DsDocument, RefusesWithAPlace) {
   EXPECT_THAT(error_of(""), HasSubstr("empty file"));
   EXPECT_THAT(error_of("// only a comment"), StartsWith("ds.json:"));
   EXPECT_THAT(error_of("{\"a\": \"no end"), StartsWith("ds.json:"));
+}
+
+// DeepSpeed reads Hjson: nothing may be said of what it does with text that is no JSON. Duplicate
+// keys and bytes that are not UTF-8 it refuses, wherever they stand.
+TEST(DsDocument, ClaimsNothingOfHjson) {
+  const std::string remark = "DeepSpeed reads Hjson and may accept this";
+  for (const char* text : {"{\"a\": 1,}", "{a: 1}", "{'a': 1}", "a: 1", "{\"a\": x\n}",
+                           "\xEF\xBB\xBF{}", "{\"a\": \x01 1}"}) {
+    EXPECT_THAT(error_of(text), HasSubstr(remark)) << text;
+  }
+  for (const char* text :
+       {"{\"a\": 1, \"a\": 2}", "{\"a\": \"\xFF\"}", "{ // \xFF\n}", "[1]", ""}) {
+    EXPECT_THAT(error_of(text), Not(HasSubstr(remark))) << text;
+  }
+}
+
+TEST(DsDocument, CommentsEndAtEitherKindOfLineEnd) {
+  for (const char* end : {"\n", "\r", "\r\n"}) {
+    const auto document = parse_ds_document(std::string("{ // a") + end + "\"b\": 1}", "ds.json");
+    EXPECT_NE(document.root.find("b"), nullptr);
+  }
 }
 
 TEST(DsDocument, TruncationAnywhereIsAnErrorAndNothingElse) {
