@@ -19,6 +19,7 @@ struct Options {
   RunOptions run;
   SweepOptions sweep;
   LintCommandOptions lint;
+  std::int64_t steps = 16;
   std::filesystem::path fixed;  ///< of --fix FILE
   std::vector<std::string> topics = {"schedules", "profiles", "models"};
 };
@@ -93,6 +94,11 @@ void add_others(CLI::App& app, Options& options, int& code) {
               [&] { code = explain_command(options.common); });
   add_command(app, options, "fit", "memory by device and category; exit 3 if it does not fit",
               [&] { code = fit_command(options.common); });
+  CLI::App* steps = add_command(app, options, "steps",
+                                "which micro steps select columns and update, from which buffer",
+                                [&] { code = steps_command(options.common, options.steps); });
+  steps->add_option("--count", options.steps, "micro steps from the start of the run; default 16")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{10'000}));
   CLI::App* list = app.add_subcommand("list", "what is known: schedules, profiles, models, rules");
   list->add_option("topic", options.topics, "schedules, profiles, models, rules")->delimiter(',');
   add_output_options(*list, options.common);

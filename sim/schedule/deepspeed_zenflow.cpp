@@ -9,8 +9,8 @@
 /// its cores and copies the result to the snapshot. With full_warm_up_rounds = 0 the first wait
 /// is skipped although a job is outstanding, so every later boundary waits for the update
 /// before the last.
-/// Reselection first overwrites the fp32 master by upcast bf16 weights: a blocking copy of the
-/// partition, 2 p bytes down.
+/// Selection, except in the very first step, first overwrites the fp32 master by upcast bf16
+/// weights: a blocking copy of the partition, 2 p bytes down.
 ///
 /// Memory, bytes a parameter of the partition on the host: not overlapped 20 (18 if
 /// update_interval is 1); overlapped 36 (master 4, snapshot 4, two sets of gradients 8, two sets of
@@ -59,6 +59,8 @@ class DeepSpeedZenFlow final : public Schedule {
   [[nodiscard]] std::optional<ZenFlowSettings> zenflow(const Job& job) const override {
     return settings_of(job);
   }
+  [[nodiscard]] std::optional<int> gradient_buffer(const Job& job,
+                                                   std::int64_t step) const override;
   [[nodiscard]] Program build(const Job& job, std::span<const WindowShape> shapes) const override;
 };
 
@@ -91,6 +93,14 @@ ClosedForm DeepSpeedZenFlow::closed_form(const Job& job) const {
                                  static_cast<double>(job.scenario.model.parameters())
                            : 0;
   return {(steps == 1 ? 4 : b + 4 / s) * p + state, b * p + state, staleness};
+}
+
+/// get_overlap_step_state: by window number, whatever the distance to the boundary before.
+std::optional<int> DeepSpeedZenFlow::gradient_buffer(const Job& job, std::int64_t step) const {
+  const ZenFlowSettings& settings = settings_of(job);
+  if (!settings.overlap_step) return std::nullopt;
+  const bool warm_up = step < settings.full_warm_up_rounds;
+  return static_cast<int>((warm_up ? step : step / *settings.update_interval) % 2);
 }
 
 void host_memory(const Job& job, ProgramBuilder& builder) {
@@ -134,12 +144,11 @@ class Emitter {
       const MicroStep which{.first = i == 0, .boundary = i + 1 == shape.steps};
       const bool selects =
           std::find(shape.select_at.begin(), shape.select_at.end(), i) != shape.select_at.end();
-      if (selects && regular_) resynchronise();
+      if (selects && shape.first_step + i > 0) resynchronise();
       step_.forward_backward(which, before, overlap_ && updates_ > 0);
       before.assign(builder_.classes(), {});
       if (!shape.full_update) selective_update(selects);
     }
-    regular_ = regular_ || !shape.full_update;
     overlap_ ? overlapped_boundary(shape.full_update) : blocking_boundary();
     ++updates_;
   }
@@ -265,7 +274,6 @@ class Emitter {
   DeepSpeedStep step_;
   bool overlap_;
   std::size_t depth_;
-  bool regular_ = false;  ///< a regular window has been emitted: later selections resynchronise
   std::int64_t updates_ = 0;
   std::vector<PerClass> submitted_;
   std::vector<After> ready_;

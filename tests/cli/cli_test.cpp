@@ -25,7 +25,8 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-const char* const kCommands[] = {"run", "compare", "sweep", "explain", "fit", "list", "lint"};
+const char* const kCommands[] = {"run", "compare", "sweep", "explain",
+                                 "fit", "list",    "lint",  "steps"};
 
 class Cli : public ::testing::Test {
  protected:
@@ -516,6 +517,17 @@ TEST_F(Cli, LintSpeaksJson) {
   EXPECT_EQ(document["tool"], "zenflow-sim");
   EXPECT_GE(document["errors"].get<int>(), 1);
   EXPECT_EQ(document["findings"][0]["line"], 1);
+}
+
+TEST_F(Cli, ListsMicroSteps) {
+  const json document =
+      run_json({"steps", "scenarios/one.yaml", "--schedule", "deepspeed-zenflow", "--count", "9"});
+  const json& one = document["schedules"][0];
+  EXPECT_EQ(one["schedule"], "deepspeed-zenflow");
+  ASSERT_EQ(one["micro_steps"].size(), 9U);
+  EXPECT_EQ(one["micro_steps"][8]["step"], 8);
+  EXPECT_THAT(run({"steps", "scenarios/one.yaml"}).out, HasSubstr("step  window  selects"));
+  EXPECT_EQ(run({"steps", "scenarios/one.yaml", "--count", "0"}).code, 2);
 }
 
 TEST_F(Cli, LintFixesElsewhereAndKeepsTheRest) {
