@@ -20,6 +20,7 @@ struct Options {
   SweepOptions sweep;
   FitOptions fit;
   LintCommandOptions lint;
+  std::int64_t steps = 16;
   std::filesystem::path fixed;  ///< of --fix FILE
   std::vector<std::string> topics = {"schedules", "profiles", "models"};
 };
@@ -103,6 +104,11 @@ void add_others(CLI::App& app, Options& options, int& code) {
                   [&] { code = fit_command(options.common, options.fit); });
   fit->add_flag("--over-time", options.fit.over_time,
                 "also the highest memory of each part of a window's steps");
+  CLI::App* steps = add_command(app, options, "steps",
+                                "which micro steps select columns and update, from which buffer",
+                                [&] { code = steps_command(options.common, options.steps); });
+  steps->add_option("--count", options.steps, "micro steps from the start of the run; default 16")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{10'000}));
   CLI::App* list = app.add_subcommand("list", "what is known: schedules, profiles, models, rules");
   list->add_option("topic", options.topics, "schedules, profiles, models, rules")->delimiter(',');
   add_output_options(*list, options.common);

@@ -358,7 +358,7 @@ Node parse_json(std::string_view text, const std::string& file) {
   if (text.empty()) fail_parse({name, 0, 0}, "expected a JSON document, found an empty file");
   if (text.starts_with("\xEF\xBB\xBF")) {
     fail_parse({name, 1, 1},
-               "expected JSON text, found a byte order mark, which Python refuses too");
+               "expected JSON text, found a byte order mark, which Python's json refuses too");
   }
   check_characters(text, name);
   JsonHandler handler(text, name);

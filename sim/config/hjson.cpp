@@ -236,7 +236,8 @@ class HjsonParser {
     }
     const bool whole = word.find_first_of(".eE") == std::string_view::npos;
     const bool huge = std::isinf(std::strtod(std::string(word).c_str(), nullptr));
-    if (whole ? word.size() > kMostDigits : huge) {
+    const std::size_t sign = word.starts_with('-') ? 1 : 0;
+    if (whole ? word.size() - sign > kMostDigits : huge) {
       fail_parse(at(end_), fmt::format("expected a number that Python can hold, found {}",
                                        abbreviated(word, 20)));
     }
@@ -281,14 +282,13 @@ class HjsonParser {
       return;
     }
     unsigned code = hexadecimal();
+    const std::size_t behind = end_;
     if (code >= 0xD800U && code < 0xDC00U && rest().starts_with("\\u")) {
       ++end_;
       const unsigned low = hexadecimal();
-      if (low < 0xDC00U || low > 0xDFFFU) refuse("expected the other half of a surrogate pair");
-      code = 0x10000U + ((code - 0xD800U) << 10U) + (low - 0xDC00U);
-    }
-    if (code >= 0xD800U && code <= 0xDFFFU) {
-      refuse("expected the other half of a surrogate pair");
+      const bool pair = low >= 0xDC00U && low <= 0xDFFFU;
+      if (pair) code = 0x10000U + ((code - 0xD800U) << 10U) + (low - 0xDC00U);
+      if (!pair) end_ = behind;
     }
     append_utf8(code, out);
   }

@@ -40,9 +40,10 @@ struct HjsonDocument {
 };
 
 /// Throws Error(kInput), located, on malformed text, a duplicate key, an empty file and all else
-/// that parse_json refuses, except for a byte order mark and integers of up to 4300 digits. Three
-/// things that hjson takes are refused: half a surrogate pair, which is no text, \u without four
-/// hexadecimal digits, and a file without settings.
+/// that parse_json refuses, except for a byte order mark, integers of up to 4300 digits and half a
+/// surrogate pair, which stands in the tree as three bytes that are not UTF-8: write it with
+/// `halves_escaped`. Two things that hjson takes are refused: \u without four hexadecimal digits,
+/// and a file without settings.
 [[nodiscard]] HjsonDocument parse_hjson(std::string_view text, const std::string& file);
 
 /// `read_text_file` then `parse_hjson`.

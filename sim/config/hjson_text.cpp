@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include <fmt/format.h>
+
 namespace zenflow {
 namespace {
 
@@ -49,6 +51,20 @@ void append_utf8(unsigned code, std::string& out) {
     put(0x80U | (code >> 6U & 0x3FU));
     put(0x80U | (code & 0x3FU));
   }
+}
+
+std::string halves_escaped(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[i + at]); };
+    if (byte(0) == 0xEDU && i + 2 < text.size() && byte(1) >= 0xA0U) {
+      out += fmt::format("\\u{:04X}", 0xD000U | (byte(1) & 0x3FU) << 6U | (byte(2) & 0x3FU));
+      i += 3;
+    } else {
+      out += text[i++];
+    }
+  }
+  return out;
 }
 
 std::size_t json_number_length(std::string_view text) {

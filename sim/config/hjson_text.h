@@ -11,7 +11,10 @@ namespace zenflow {
 [[nodiscard]] std::string_view without_space(std::string_view text);
 [[nodiscard]] std::string_view without_trailing_space(std::string_view text);
 
+/// Half a surrogate pair becomes three bytes in the pattern of UTF-8.
 void append_utf8(unsigned code, std::string& out);
+/// Each half of a surrogate pair as "\uD83D"; all else stays.
+[[nodiscard]] std::string halves_escaped(std::string_view text);
 
 /// Characters of `text` that make a JSON number, from its start; 0 if there is none.
 /// RFC 8259: -?(0|[1-9][0-9]*)(.[0-9]+)?([eE][+-]?[0-9]+)?

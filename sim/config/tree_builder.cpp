@@ -43,20 +43,19 @@ Location location_of(const FileName& file, std::string_view text, std::size_t of
 
 std::string abbreviated(std::string_view text, std::size_t limit) {
   std::string out;
-  for (const char c : text.substr(0, limit)) {
-    if (c == '\n') {
+  std::size_t i = 0;
+  while (i < std::min(text.size(), limit)) {
+    const std::size_t length = utf8_length(text.substr(i));
+    if (length == 0) {
+      out += fmt::format("\\x{:02x}", unsigned{static_cast<unsigned char>(text[i])});
+    } else if (text[i] == '\n') {
       out += "\\n";
-    } else if (static_cast<unsigned char>(c) >= 0x20U) {
-      out += c;
+    } else if (static_cast<unsigned char>(text[i]) >= 0x20U) {
+      out += text.substr(i, length);
     }
+    i += std::max<std::size_t>(length, 1);
   }
-  // Do not end inside a UTF-8 sequence.
-  if (text.size() > limit) {
-    while (!out.empty() && (static_cast<unsigned char>(out.back()) & 0xC0U) == 0x80U)
-      out.pop_back();
-    if (!out.empty() && static_cast<unsigned char>(out.back()) >= 0x80U) out.pop_back();
-    out += "...";
-  }
+  if (i < text.size()) out += "...";
   return out;
 }
 

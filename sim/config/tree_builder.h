@@ -23,7 +23,8 @@ constexpr std::size_t kMaxNodes = 1'000'000;
 /// Throws Error(kInput) "LOCATION: WHAT".
 [[noreturn]] void fail_parse(const Location& at, const std::string& what);
 [[nodiscard]] Location location_of(const FileName& file, std::string_view text, std::size_t offset);
-/// The first `limit` bytes without line breaks: long text in a message would bury it.
+/// The first `limit` bytes without line breaks: long text in a message would bury it. Always UTF-8,
+/// though parsers quote what they have read, which may end inside a character.
 [[nodiscard]] std::string abbreviated(std::string_view text, std::size_t limit);
 
 /// Throws Error(kInput), located, on invalid UTF-8 and on control characters other than tab, line

@@ -36,7 +36,7 @@ std::string json_string(std::string_view text) {
         }
     }
   }
-  return out + "\"";
+  return halves_escaped(out) + "\"";
 }
 
 std::string scalar_text(const Node& node) {
@@ -156,12 +156,15 @@ void apply_edit(Node& root, const Edit& edit) {
   }
   if (!edit.json) return;
   Location at = node->at;
-  *node = parse_json(*edit.json, joined(edit.path));
+  // As files are read: what a file holds may be moved, a number of 400 digits for one.
+  DsDocument written = parse_hjson("{\"\": " + *edit.json + "}", joined(edit.path));
+  *node = std::move(written.root.entries.at(0).value);
   node->at = std::move(at);
 }
 
 std::string describe(const Edit& edit) {
-  return edit.json ? joined(edit.path) + " = " + *edit.json : joined(edit.path) + " removed";
+  const std::string path = halves_escaped(joined(edit.path));
+  return edit.json ? path + " = " + *edit.json : path + " removed";
 }
 
 }  // namespace zenflow::sim

@@ -1,11 +1,10 @@
 #include "sim/deepspeed/lint_context.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <cmath>
 
 #include <fmt/format.h>
+
+#include "sim/config/hjson_text.h"
 
 namespace zenflow::sim {
 namespace {
@@ -46,42 +45,6 @@ bool is_applicable(const Node& root, const Edit& edit) {
 }
 
 }  // namespace
-
-std::optional<double> lax_number(const Node& node) {
-  if (!node.is_scalar()) return std::nullopt;
-  if (!node.quoted && node.scalar == "true") return 1;
-  if (!node.quoted && node.scalar == "false") return 0;
-  double value = 0;
-  const char* end = node.scalar.data() + node.scalar.size();
-  const auto [stop, error] = std::from_chars(node.scalar.data(), end, value);
-  if (error != std::errc() || stop != end || !std::isfinite(value)) return std::nullopt;
-  return value;
-}
-
-std::optional<std::int64_t> lax_integer(const Node& node) {
-  const std::optional<double> value = lax_number(node);
-  // A text may be "5" or "5.0" but not "5e0".
-  if (node.quoted && node.scalar.find_first_of("eE") != std::string::npos) return std::nullopt;
-  constexpr double kLimit = 9.2e18;
-  if (!value || *value != std::floor(*value) || std::abs(*value) > kLimit) return std::nullopt;
-  return static_cast<std::int64_t>(*value);
-}
-
-std::optional<bool> lax_boolean(const Node& node) {
-  if (!node.is_scalar()) return std::nullopt;
-  if (node.quoted) {
-    static constexpr std::array<std::string_view, 7> kTrue = {"1",   "on", "t",   "true",
-                                                              "yes", "y",  "True"};
-    static constexpr std::array<std::string_view, 6> kFalse = {"0", "off", "f", "false", "no", "n"};
-    const std::string word = lower(node.scalar);
-    if (std::find(kTrue.begin(), kTrue.end(), word) != kTrue.end()) return true;
-    if (std::find(kFalse.begin(), kFalse.end(), word) != kFalse.end()) return false;
-    return std::nullopt;
-  }
-  const std::optional<double> value = lax_number(node);
-  if (!value || (*value != 0 && *value != 1)) return std::nullopt;
-  return *value == 1;
-}
 
 bool is_auto(const Node& node) {
   return node.is_scalar() && node.quoted && node.scalar == "auto";
@@ -159,9 +122,9 @@ void LintContext::report(const Rule& rule, Message message) {
   finding.severity = message.severity.value_or(rule.severity);
   finding.rejected_by = message.rejected_by.value_or(rule.rejected_by);
   finding.at = message.at ? *message.at : location(message.path);
-  finding.path = std::move(message.path);
-  finding.what = std::move(message.what);
-  finding.instead = std::move(message.instead);
+  finding.path = halves_escaped(message.path);
+  finding.what = halves_escaped(message.what);
+  finding.instead = halves_escaped(message.instead);
   finding.reference = rule.reference;
   // Under a parent of the wrong type nothing can be set; that is another finding.
   for (const Edit& edit : message.edits) {

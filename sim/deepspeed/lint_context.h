@@ -8,14 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/deepspeed/lax_values.h"
 #include "sim/deepspeed/lint.h"
 
 namespace zenflow::sim {
 
-/// A scalar as pydantic takes it where a field of that type is due; nothing if it refuses.
-[[nodiscard]] std::optional<std::int64_t> lax_integer(const Node& node);
-[[nodiscard]] std::optional<double> lax_number(const Node& node);
-[[nodiscard]] std::optional<bool> lax_boolean(const Node& node);
 [[nodiscard]] bool is_auto(const Node& node);
 /// Short text of a value, for messages.
 [[nodiscard]] std::string shown(const Node& node);

@@ -85,12 +85,13 @@ void check_dropped_auto(LintContext& context, const Rule& rule) {
 
 void check_unfilled_auto(LintContext& context, const Rule& rule) {
   if (!context.plain()) return;
-  constexpr std::array<std::string_view, 10> kRead = {"train_batch_size",
+  constexpr std::array<std::string_view, 11> kRead = {"train_batch_size",
                                                       "train_micro_batch_size_per_gpu",
                                                       "gradient_accumulation_steps",
                                                       "gradient_clipping",
                                                       "steps_per_print",
                                                       "communication_data_type",
+                                                      "seq_parallel_communication_data_type",
                                                       "gradient_allreduce_op",
                                                       "gradient_predivide_factor",
                                                       "prescale_gradients",
@@ -103,7 +104,7 @@ void check_unfilled_auto(LintContext& context, const Rule& rule) {
         name.starts_with("optimizer.params.") || name.starts_with("scheduler.params.");
     if (!read && !params) return;
     const auto batch = std::find(kRead.begin(), kRead.begin() + 3, name);
-    const bool config = batch != kRead.begin() + 3 || name == "communication_data_type";
+    const bool config = batch != kRead.begin() + 3 || name.ends_with("communication_data_type");
     if (name == "gradient_allreduce_op" && context.has(Change::kAllreduceOp)) return;  // ZF024
     context.report(
         rule, {.path = name,

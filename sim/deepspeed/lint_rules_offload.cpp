@@ -153,11 +153,18 @@ void check_bucket_alignment(LintContext& context, const Rule& rule) {
 
 void check_max_grad_norm(LintContext& context, const Rule& rule) {
   const char* path = "optimizer.params.max_grad_norm";
-  if (context.find(path) == nullptr || context.settings().optimizer.empty()) return;
-  context.report(rule, {.path = path,
-                        .what = "ValueError: not a parameter of an optimizer",
-                        .instead = "gradient_clipping at the top",
-                        .edits = {erase_key(path)}});
+  const Node* node = context.find(path);
+  const Node* type = context.find("optimizer.type");
+  if (node == nullptr || type == nullptr || type->kind == Node::Kind::kNull) return;
+  // The configuration classes compare it with 0; the engine then refuses any value.
+  const bool comparable = is_number(*node) || is_boolean(*node);
+  context.report(rule,
+                 {.path = path,
+                  .what = comparable ? "ValueError: not a parameter of an optimizer"
+                                     : "TypeError: not a number, and no optimizer's parameter",
+                  .instead = "gradient_clipping at the top",
+                  .edits = {erase_key(path)},
+                  .rejected_by = comparable ? RejectedBy::kEngine : RejectedBy::kConfig});
 }
 
 void check_both_precisions(LintContext& context, const Rule& rule) {

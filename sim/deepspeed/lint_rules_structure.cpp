@@ -1,6 +1,7 @@
 // Keys, types, ranges: what DeepSpeed's configuration classes refuse before anything runs.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 
 #include <fmt/format.h>
@@ -86,9 +87,12 @@ bool is_list_of_names(const Node& node) {
 
 /// fp16 refuses booleans, and texts that Python's int() or float() does not take.
 bool is_strict_number(const Field& field, const Node& node) {
-  const bool boolean = !node.quoted && (node.scalar == "true" || node.scalar == "false");
   const bool fraction = node.quoted && node.scalar.find_first_of(".eE") != std::string::npos;
-  return !boolean && (field.type != FieldType::kInteger || !fraction);
+  return !is_boolean(node) && (field.type != FieldType::kInteger || !fraction);
+}
+
+bool is_bounded(const Field& field) {
+  return std::isfinite(field.low) || std::isfinite(field.high);
 }
 
 bool has_type(const Field& field, const Node& node) {
@@ -98,13 +102,13 @@ bool has_type(const Field& field, const Node& node) {
     case FieldType::kBool:
       return lax_boolean(node).has_value();
     case FieldType::kInteger:
-      return lax_integer(node).has_value();
+      return is_whole(node);
     case FieldType::kNumber:
-      return lax_number(node).has_value();
+      return lax_number(node) || (is_non_finite(node) && !is_bounded(field));
     case FieldType::kText:
       return node.is_scalar() && node.quoted;
     case FieldType::kIntervalOrAuto:
-      return node.is_scalar() && !node.quoted && lax_integer(node).has_value();
+      return node.is_scalar() && !node.quoted && is_whole(node);
     case FieldType::kMap:
       return node.is_map();
     case FieldType::kNames:
@@ -116,14 +120,13 @@ bool has_type(const Field& field, const Node& node) {
 /// The value as JSON of the field's own type, if it is written in another one.
 std::optional<std::string> coerced(const Field& field, const Node& node) {
   if (!node.is_scalar()) return std::nullopt;
-  const bool boolean = !node.quoted && (node.scalar == "true" || node.scalar == "false");
   if (field.type == FieldType::kBool) {
-    if (boolean) return std::nullopt;
+    if (is_boolean(node)) return std::nullopt;
     return lax_boolean(node).value_or(false) ? "true" : "false";
   }
   if (field.type == FieldType::kText || field.type == FieldType::kNames) return std::nullopt;
-  if (!boolean && !node.quoted) return std::nullopt;
-  return boolean ? (node.scalar == "true" ? "1" : "0") : node.scalar;
+  if (is_number(node)) return std::nullopt;
+  return number_as_json(node, field.type != FieldType::kNumber);
 }
 
 void check_comments(LintContext& context, const Rule& rule) {
@@ -238,7 +241,27 @@ void check_other_release(LintContext& context, const Rule& rule) {
   });
 }
 
+/// Before its removal elasticity chooses the batch sizes, and refuses any that are given.
+void check_elasticity(LintContext& context, const Rule& rule) {
+  const Node* enabled = context.find("elasticity.enabled");
+  if (enabled == nullptr || lax_boolean(*enabled) == false) return;
+  const bool lacking = context.find("elasticity.max_train_batch_size") == nullptr ||
+                       context.find("elasticity.micro_batch_sizes") == nullptr;
+  const bool ignoring = context.flag("elasticity.ignore_non_elastic_batch_info", false);
+  const bool given = context.find("train_batch_size") != nullptr ||
+                     context.find("train_micro_batch_size_per_gpu") != nullptr ||
+                     context.find("gradient_accumulation_steps") != nullptr;
+  if (!lacking && (ignoring || !given)) return;
+  context.report(rule, {.path = "elasticity",
+                        .what = lacking ? "ElasticityConfigError: max_train_batch_size or "
+                                          "micro_batch_sizes is missing"
+                                        : "ElasticityConfigError: refused beside batch sizes",
+                        .instead = "the batch sizes themselves",
+                        .edits = {erase_key("elasticity")}});
+}
+
 void check_removed_blocks(LintContext& context, const Rule& rule) {
+  if (context.options().version < Version{0, 19, 8}) check_elasticity(context, rule);
   for (const RemovedBlock& block : removed_blocks()) {
     if (context.options().version < block.removed || context.find(block.key) == nullptr) continue;
     context.report(rule, {.path = std::string(block.key),
@@ -250,33 +273,83 @@ void check_removed_blocks(LintContext& context, const Rule& rule) {
   }
 }
 
+/// Blocks that DeepSpeed opens with get() or **, whatever stands there.
+struct ObjectBlock {
+  std::string_view key;
+  Version since = {0, 17, 5};
+  bool nullable = false;
+};
+constexpr ObjectBlock kObjectBlocks[] = {
+    {"optimizer"},       {"scheduler"},      {"fp16"},
+    {"data_types"},      {"flops_profiler"}, {"activation_checkpointing"},
+    {"autotuning"},      {"comms_logger"},   {"aio", {0, 17, 5}, true},
+    {"data_efficiency"}, {"checkpoint"},     {"pipeline"},
+    {"hybrid_engine"},   {"compile"},        {"weight_quantization"},
+    {"tensor_parallel"}, {"torch_autocast"},
+};
+
+void report_block_type(LintContext& context, const Rule& rule, std::string_view block,
+                       const Node& node) {
+  context.report(rule, {.path = std::string(block),
+                        .what = "expected an object, found " + shown(node) +
+                                ": DeepSpeed stops with a TypeError or AttributeError",
+                        .instead = "{...}, or leave the block out"});
+}
+
 void check_block_types(LintContext& context, const Rule& rule) {
-  const std::array<std::string_view, 6> blocks = {
-      "zero_optimization", "bf16", "bfloat16", "fp16", "optimizer", "scheduler"};
-  for (const std::string_view block : blocks) {
-    const Node* node = context.find(block);
-    if (node == nullptr || node->is_map()) continue;
-    const bool deprecated = block == "zero_optimization" && node->is_scalar() && !node->quoted &&
-                            (node->scalar == "true" || node->scalar == "false");
-    const bool absent = block == "bf16" && node->kind == Node::Kind::kNull;
-    if (deprecated || absent) continue;
-    context.report(rule, {.path = std::string(block),
-                          .what = "expected an object, found " + shown(*node) +
-                                  ": DeepSpeed stops with a TypeError",
-                          .instead = "{...}, or leave the block out"});
+  const auto is_null = [](const Node& node) { return node.kind == Node::Kind::kNull; };
+  for (const ObjectBlock& block : kObjectBlocks) {
+    const Node* node = context.find(block.key);
+    if (node == nullptr || node->is_map() || context.options().version < block.since) continue;
+    if (block.nullable && is_null(*node)) continue;
+    report_block_type(context, rule, block.key, *node);
+  }
+  const Node* zero = context.find("zero_optimization");
+  if (zero != nullptr && !zero->is_map() && !is_boolean(*zero)) {  // true is deprecated
+    report_block_type(context, rule, "zero_optimization", *zero);
+  }
+  // Where bf16 is given, bfloat16 is not read.
+  const Node* bf16 = context.find("bf16");
+  const char* read = bf16 != nullptr && !is_null(*bf16) ? "bf16" : "bfloat16";
+  const Node* node = context.find(read);
+  if (node != nullptr && !node->is_map()) report_block_type(context, rule, read, *node);
+}
+
+/// wall_clock_breakdown and flops_profiler.enabled are joined by "|": whole numbers pass.
+void check_breakdown_types(LintContext& context, const Rule& rule) {
+  for (const char* path : {"wall_clock_breakdown", "flops_profiler.enabled"}) {
+    const Node* node = context.find(path);
+    if (node == nullptr) continue;
+    if (is_boolean(*node) || is_hjson_integer(*node)) continue;
+    context.report(rule, {.path = path,
+                          .what = fmt::format("expected true or false, found {}: DeepSpeed stops "
+                                              "with a TypeError",
+                                              shown(*node)),
+                          .instead = "true or false"});
   }
 }
 
-/// Releases that still know these blocks read them with get().
+/// Releases that still know these blocks open them with get() or take "enabled" out of them.
 void check_old_block_types(LintContext& context, const Rule& rule) {
+  constexpr std::array<std::string_view, 7> kObjects = {"nebula",
+                                                        "amp",
+                                                        "sparse_attention",
+                                                        "compression_training",
+                                                        "elasticity",
+                                                        "curriculum_learning",
+                                                        "progressive_layer_drop"};
+  constexpr std::array<std::string_view, 3> kTaken = {"amp", "curriculum_learning",
+                                                      "progressive_layer_drop"};
   for (const RemovedBlock& block : removed_blocks()) {
     const Node* node = context.find(block.key);
-    if ((block.key != "amp" && block.key != "nebula") || node == nullptr || node->is_map())
-      continue;
-    if (context.options().version >= block.removed) continue;
+    if (node == nullptr || context.options().version >= block.removed) continue;
+    if (std::find(kObjects.begin(), kObjects.end(), block.key) == kObjects.end()) continue;
+    const bool taken = std::find(kTaken.begin(), kTaken.end(), block.key) != kTaken.end();
+    if (node->is_map() && (!taken || node->find("enabled") != nullptr)) continue;
     context.report(rule, {.path = std::string(block.key),
-                          .what = "expected an object, found " + shown(*node) +
-                                  ": DeepSpeed stops with an AttributeError",
+                          .what = fmt::format("expected an object{}, found {}: DeepSpeed stops "
+                                              "with an AttributeError or KeyError",
+                                              taken ? " with \"enabled\"" : "", shown(*node)),
                           .instead = "leave the block out"});
   }
 }
@@ -299,6 +372,7 @@ void check_optimizer_types(LintContext& context, const Rule& rule) {
 
 void check_types(LintContext& context, const Rule& rule) {
   check_block_types(context, rule);
+  check_breakdown_types(context, rule);
   check_optimizer_types(context, rule);
   check_old_block_types(context, rule);
   for_each_value(context, [&](const Field& field, const std::string& path, const Node& node) {

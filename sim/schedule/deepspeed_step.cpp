@@ -37,14 +37,14 @@ TaskId DeepSpeedStep::copy(std::size_t c, Phase direction, std::size_t bucket, d
 
 /// The running sum: up, added to on the GPU, down. Stages 1 and 2 skip it where a window has
 /// one step, and the upload in its first; stage 3 does neither.
-TaskId DeepSpeedStep::accumulate(std::size_t c, std::size_t bucket, MicroStep which, TaskId after) {
+TaskId DeepSpeedStep::accumulate(std::size_t c, std::size_t bucket, StepPlace which, TaskId after) {
   if (!stage3_ && which.first && which.boundary && !sums_single_steps_) return after;
   const double bytes = builder_.element_bytes() * owned(bucket);
   if (stage3_ || !which.first) after = copy(c, Phase::kH2D, bucket, bytes, after, false);
   return copy(c, Phase::kD2H, bucket, bytes, after, false);
 }
 
-void DeepSpeedStep::bucket_ready(std::size_t bucket, const PerClass& reduced, MicroStep which,
+void DeepSpeedStep::bucket_ready(std::size_t bucket, const PerClass& reduced, StepPlace which,
                                  bool pageable_fp32) {
   constexpr double kFp32 = 4;
   for (std::size_t c = 0; c < builder_.classes(); ++c) {
@@ -64,7 +64,7 @@ void DeepSpeedStep::bucket_ready(std::size_t bucket, const PerClass& reduced, Mi
   }
 }
 
-void DeepSpeedStep::forward_backward(MicroStep which, const std::vector<After>& before,
+void DeepSpeedStep::forward_backward(StepPlace which, const std::vector<After>& before,
                                      bool pageable_fp32) {
   const ParameterGather gather{.enabled = stage3_};
   temporaries_.begin(which.boundary);

@@ -29,7 +29,7 @@
 namespace zenflow::sim {
 
 /// Which micro step of a window this is.
-struct MicroStep {
+struct StepPlace {
   bool first = true;     ///< nothing has been summed yet
   bool boundary = true;  ///< the window's last: gradients go down as fp32
 };
@@ -47,7 +47,7 @@ class DeepSpeedStep {
   /// Forward, backward, reduction and gradient copies. Afterwards the builder's next compute
   /// task waits until the reduction stream is empty, as DeepSpeed's epilogue does.
   /// `pageable_fp32`: the fp32 gradients land in ordinary memory.
-  void forward_backward(MicroStep which, const std::vector<After>& before, bool pageable_fp32);
+  void forward_backward(StepPlace which, const std::vector<After>& before, bool pageable_fp32);
 
   /// The task after which the last `elements` of the partition's gradients, in model order, have
   /// come down: gradients arrive from the model's end.
@@ -69,10 +69,10 @@ class DeepSpeedStep {
  private:
   /// Elements of the bucket that one rank owns.
   [[nodiscard]] double owned(std::size_t bucket) const;
-  TaskId accumulate(std::size_t c, std::size_t bucket, MicroStep which, TaskId after);
+  TaskId accumulate(std::size_t c, std::size_t bucket, StepPlace which, TaskId after);
   TaskId copy(std::size_t c, Phase direction, std::size_t bucket, double bytes, TaskId after,
               bool pageable);
-  void bucket_ready(std::size_t bucket, const PerClass& reduced, MicroStep which,
+  void bucket_ready(std::size_t bucket, const PerClass& reduced, StepPlace which,
                     bool pageable_fp32);
 
   const Job& job_;

@@ -14,8 +14,8 @@
 /// worker keeps off its cores, training threads share theirs with the worker while it works.
 ///
 /// HF Trainer and accelerate set the boundaries themselves: every gradient_accumulation_steps.
-/// Reselection first overwrites the fp32 master by upcast bf16 weights: a blocking copy of the
-/// partition, 2 p bytes down.
+/// Selection, except in the very first step, first overwrites the fp32 master by upcast bf16
+/// weights: a blocking copy of the partition, 2 p bytes down.
 ///
 /// Memory: deepspeed_memory.h.
 /// Source: deepspeed/runtime/zenflow/zenflow_stage_1_and_2.py, zenflow_utils.py,
@@ -80,6 +80,8 @@ class DeepSpeedZenFlow final : public Schedule {
     in_force.update_interval = zenflow_window(job);
     return in_force;
   }
+  [[nodiscard]] std::optional<int> gradient_buffer(const Job& job,
+                                                   std::int64_t step) const override;
   [[nodiscard]] Program build(const Job& job, std::span<const WindowShape> shapes) const override;
 };
 
@@ -155,6 +157,14 @@ ClosedForm DeepSpeedZenFlow::closed_form(const Job& job) const {
   return {down * p + state, (b * (s - 1) / s + up / s) * p + state, staleness};
 }
 
+/// get_overlap_step_state: by window number, whatever the distance to the boundary before.
+std::optional<int> DeepSpeedZenFlow::gradient_buffer(const Job& job, std::int64_t step) const {
+  const ZenFlowSettings& settings = settings_of(job);
+  if (!settings.overlap_step) return std::nullopt;
+  const bool warm_up = step < settings.full_warm_up_rounds;
+  return static_cast<int>((warm_up ? step : step / *settings.update_interval) % 2);
+}
+
 /// Of one rank: stages 1 and 2 update all selected columns on every rank.
 double selected_on_rank(const Job& job) {
   return selected_parameters(job) /
@@ -177,16 +187,15 @@ class Emitter {
     std::vector<After> before = std::exchange(ready_, {});
     before.resize(builder_.classes());
     for (std::int32_t i = 0; i < shape.steps; ++i) {
-      const MicroStep which{.first = i == 0, .boundary = i + 1 == shape.steps};
+      const StepPlace which{.first = i == 0, .boundary = i + 1 == shape.steps};
       const bool selects =
           std::find(shape.select_at.begin(), shape.select_at.end(), i) != shape.select_at.end();
-      if (selects && regular_) resynchronise();
+      if (selects && shape.first_step + i > 0) resynchronise();
       if (!shape.full_update) temporaries_.begin(which.boundary);
       step_.forward_backward(which, before, overlap_ && updates_ > 0);
       before.assign(builder_.classes(), {});
       if (!shape.full_update) selective_update(selects);
     }
-    regular_ = regular_ || !shape.full_update;
     overlap_ ? overlapped_boundary(shape.full_update) : blocking_boundary();
     ++updates_;
   }
@@ -317,7 +326,6 @@ class Emitter {
   SelectedTemporaries temporaries_;
   bool overlap_;
   std::size_t depth_;
-  bool regular_ = false;  ///< a regular window has been emitted: later selections resynchronise
   std::int64_t updates_ = 0;
   std::vector<PerClass> submitted_;
   std::vector<After> ready_;

@@ -57,6 +57,12 @@ class Schedule {
   [[nodiscard]] virtual std::optional<ZenFlowSettings> zenflow(const Job&) const {
     return std::nullopt;
   }
+
+  /// Which of two gradient buffers the CPU update of boundary step `step` reads; empty if the
+  /// schedule does not alternate between two.
+  [[nodiscard]] virtual std::optional<int> gradient_buffer(const Job&, std::int64_t) const {
+    return std::nullopt;
+  }
 };
 
 /// All schedules, in the order in which they are listed.

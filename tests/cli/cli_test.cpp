@@ -26,7 +26,8 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-const char* const kCommands[] = {"run", "compare", "sweep", "explain", "fit", "list", "lint"};
+const char* const kCommands[] = {"run", "compare", "sweep", "explain",
+                                 "fit", "list",    "lint",  "steps"};
 
 class Cli : public ::testing::Test {
  protected:
@@ -721,6 +722,17 @@ TEST_F(Cli, RunWarnsOfWhatDeepSpeedWouldNotRun) {
   EXPECT_EQ(warning_of("1e-5", "\"auto\""), "");
   EXPECT_THAT(run({"run", "scenarios/one.yaml", "--set", "update_interval=auto"}).err,
               HasSubstr("ZF037"));
+}
+
+TEST_F(Cli, ListsMicroSteps) {
+  const json document =
+      run_json({"steps", "scenarios/one.yaml", "--schedule", "deepspeed-zenflow", "--count", "9"});
+  const json& one = document["schedules"][0];
+  EXPECT_EQ(one["schedule"], "deepspeed-zenflow");
+  ASSERT_EQ(one["micro_steps"].size(), 9U);
+  EXPECT_EQ(one["micro_steps"][8]["step"], 8);
+  EXPECT_THAT(run({"steps", "scenarios/one.yaml"}).out, HasSubstr("step  window  selects"));
+  EXPECT_EQ(run({"steps", "scenarios/one.yaml", "--count", "0"}).code, 2);
 }
 
 TEST_F(Cli, LintFixesElsewhereAndKeepsTheRest) {

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/base/error.h"
+#include "sim/config/tree_builder.h"
 
 namespace zenflow {
 namespace {
@@ -269,8 +270,17 @@ TEST(Json, IsStrict) {
   EXPECT_EQ(json_error(""), "x.json: expected a JSON document, found an empty file");
   EXPECT_EQ(json_error(std::string("[]\0[", 4)),
             "x.json:1:3: expected text, found the control character 0x00");
-  EXPECT_EQ(json_error("\xEF\xBB\xBF[]"),
-            "x.json:1:1: expected JSON text, found a byte order mark, which Python refuses too");
+  EXPECT_EQ(
+      json_error("\xEF\xBB\xBF[]"),
+      "x.json:1:1: expected JSON text, found a byte order mark, which Python's json refuses too");
+}
+
+// The parser quotes what it has read, up to the middle of a character.
+TEST(Json, MessagesAreUtf8WhateverTheyQuote) {
+  const std::string message = json_error("{\"a\": \xC3\xA9}");
+  EXPECT_NE(message.find("\\xc3"), std::string::npos) << message;
+  EXPECT_NO_THROW(check_characters(message, nullptr));
+  EXPECT_THROW(check_characters("\xC3", nullptr), Error);
 }
 
 TEST(Json, LongTextIsAbbreviatedInMessages) {

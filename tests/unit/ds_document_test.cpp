@@ -66,6 +66,21 @@ TEST(DsDocument, RefusesWithAPlace) {
   EXPECT_THAT(error_of("{\"a\": \"no end"), StartsWith("ds.json:"));
 }
 
+// DeepSpeed refuses these wherever they stand, in comments too.
+TEST(DsDocument, RefusesDuplicatesAndBytesThatAreNotText) {
+  for (const char* text : {"{\"a\": 1, \"a\": 2}", "{a: 1, 'a': 2}", "{\"a\": \"\xFF\"}",
+                           "{ // \xFF\n}", "{ /* \xFF */ }"}) {
+    EXPECT_THAT(error_of(text), StartsWith("ds.json:1:")) << text;
+  }
+}
+
+TEST(DsDocument, CommentsEndAtEitherKindOfLineEnd) {
+  for (const char* end : {"\n", "\r", "\r\n"}) {
+    const auto document = parse_ds_document(std::string("{ // a") + end + "\"b\": 1}", "ds.json");
+    EXPECT_NE(document.root.find("b"), nullptr);
+  }
+}
+
 TEST(DsDocument, TruncationAnywhereIsAnErrorAndNothingElse) {
   const std::string text =
       "{ // c\n \"a\": [1, {\"b\": \"x\\\"\\u00e9\"}], /* d */ \"e\": -1.5e-8, # f\n \"g\": null}";

@@ -97,6 +97,36 @@ TEST(Lint, FindsEveryBrokenDocumentWhereItIsBroken) {
   }
 }
 
+RejectedBy rejection(const std::string& text, std::string_view code, std::int64_t ranks) {
+  const LintOptions options{.world_size = ranks};
+  for (const Finding& finding : lint(parse_ds_document(text, "ds.json"), options)) {
+    if (finding.code == code) return finding.rejected_by;
+  }
+  ADD_FAILURE() << code << " not found in " << text;
+  return RejectedBy::kNobody;
+}
+
+// Which of several values the configuration classes let pass, to fail in the engine.
+TEST(Lint, SaysWhoRejectsByTheValue) {
+  const auto batch = [](const std::string& size) {
+    return "{\"train_micro_batch_size_per_gpu\": " + size + "}";
+  };
+  EXPECT_EQ(rejection(batch("2.5"), "ZF091", 2), RejectedBy::kEngine);
+  EXPECT_EQ(rejection(batch("1e300"), "ZF091", 2), RejectedBy::kEngine);
+  for (const char* size : {"0", "-1", "-0.5", "\"4\"", "[]"}) {
+    EXPECT_EQ(rejection(batch(size), "ZF091", 2), RejectedBy::kConfig) << size;
+  }
+  const auto norm = [](const std::string& value) {
+    return R"({"train_batch_size": 8, "optimizer": {"type": "Adam", "params": {"max_grad_norm": )" +
+           value + "}}}";
+  };
+  EXPECT_EQ(rejection(norm("1"), "ZF072", 2), RejectedBy::kEngine);
+  EXPECT_EQ(rejection(norm("true"), "ZF072", 2), RejectedBy::kEngine);
+  for (const char* value : {"null", "\"1\"", "[]", "{}"}) {
+    EXPECT_EQ(rejection(norm(value), "ZF072", 2), RejectedBy::kConfig) << value;
+  }
+}
+
 TEST(Lint, NotesComeOnRequest) {
   std::set<std::string> seen;
   LintOptions options{.target = kHf, .notes = true};

@@ -63,6 +63,7 @@ int sweep_command(const CommonOptions& common, const SweepOptions& options);
 int explain_command(const CommonOptions& common);
 int fit_command(const CommonOptions& common, const FitOptions& options);
 int lint_command(const CommonOptions& common, const LintCommandOptions& options);
+int steps_command(const CommonOptions& common, std::int64_t count);
 int list_command(const CommonOptions& common, const std::vector<std::string>& topics);
 
 /// A scenario loaded and read, with the schedules to simulate.

@@ -1,0 +1,12 @@
+# What needs no DeepSpeed of the comparison with DeepSpeed (script/interop runs the rest).
+zenflow_test_group(micro_steps_test LABEL unit
+  SOURCES unit/micro_steps_test.cpp
+  LINK zenflow::schedule GTest::gmock fmt::fmt)
+
+find_package(Python3 3.10 COMPONENTS Interpreter)
+if(Python3_FOUND)
+  add_test(NAME unit/interop_generator
+           COMMAND ${Python3_EXECUTABLE} -B -m unittest -q interop_test
+           WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/interop)
+  set_tests_properties(unit/interop_generator PROPERTIES LABELS unit TIMEOUT 60)
+endif()

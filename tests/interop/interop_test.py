@@ -1,0 +1,88 @@
+"""The parts of the comparison that need neither DeepSpeed nor zenflow-sim. Run by ctest."""
+
+import json
+import random
+import unittest
+
+import configurations
+import documents
+from schedule import differences
+from shrink import shrink
+from verdicts import Says, verdicts_of
+
+
+class Generator(unittest.TestCase):
+    def test_same_seed_same_cases(self):
+        first = configurations.generate(7, 300)
+        self.assertEqual(first, configurations.generate(7, 300))
+        self.assertNotEqual(first, configurations.generate(8, 300))
+
+    def test_cases_are_different_and_start_with_the_bases(self):
+        cases = configurations.generate(1, 1000)
+        self.assertEqual(len({(case.text(), case.world_size) for case in cases}), 1000)
+        for base, case in zip(configurations.BASES, cases):
+            self.assertEqual(case.document, base)
+
+    def test_every_key_is_changed_somewhere(self):
+        text = " ".join(case.text() for case in configurations.generate(1, 4000))
+        missing = [key for names in configurations.KEYS.values() for key in names
+                   if f'"{key}"' not in text]
+        self.assertEqual(missing, [])
+
+    def test_bases_stay_as_they_are(self):
+        before = json.dumps(configurations.BASES)
+        configurations.generate(1, 500)
+        configurations.every_value({"zero_optimization.zenflow": ["topk_ratio"]})
+        self.assertEqual(json.dumps(configurations.BASES), before)
+
+    def test_hjson_is_the_same_for_the_same_seed_and_not_json(self):
+        document = configurations.BASES[1]
+        texts = [configurations.hjson_text(document, random.Random(seed)) for seed in range(20)]
+        again = [configurations.hjson_text(document, random.Random(seed)) for seed in range(20)]
+        self.assertEqual(texts, again)
+        self.assertEqual(len(set(texts)), 20)
+        for text in texts:
+            self.assertRaises(json.JSONDecodeError, json.loads, text)
+            self.assertIn("topk_ratio", text)
+
+    def test_documents_have_names_of_their_own(self):
+        names = [name for name, _ in documents.samples()]
+        self.assertEqual(len(set(names)), len(names))
+
+
+class Shrinking(unittest.TestCase):
+    def test_leaves_only_what_is_needed(self):
+        def fails(document):
+            return document.get("a", {}).get("b") == 1 and "c" in document
+        document = {"x": 1, "a": {"b": 1, "d": [1, 2]}, "c": {"y": 2}, "z": {"a": 3}}
+        self.assertEqual(shrink(document, fails), {"a": {"b": 1}, "c": {}})
+        self.assertEqual(document["x"], 1)
+
+
+class Verdicts(unittest.TestCase):
+    def test_files_are_told_apart_and_only_the_classes_errors_count(self):
+        def finding(file, rejected_by):
+            return {"file": file, "rejected_by": rejected_by, "code": "ZF007", "path": "stage",
+                    "what": "unknown"}
+        found = verdicts_of({"files": ["a", "b", "c"],
+                             "findings": [finding("b", "config"), finding("c", "engine")]})
+        self.assertEqual({file: one.says for file, one in found.items()},
+                         {"a": Says.ACCEPTED, "b": Says.REJECTED, "c": Says.ACCEPTED})
+
+
+class Comparison(unittest.TestCase):
+    SIMULATED = {"step": 3, "boundary": True, "selects": True, "buffer": 0, "weights_of": None}
+    FOUND = {"step": 3, "boundary": True, "updates": True, "selects": True,
+             "resynchronises": True, "buffer": 0, "weights_of": None}
+
+    def test_agreement_has_no_lines(self):
+        self.assertEqual(differences([self.SIMULATED], [self.FOUND]), [])
+
+    def test_every_difference_has_a_line(self):
+        for key in ("boundary", "updates", "selects", "resynchronises", "buffer", "weights_of"):
+            changed = {**self.FOUND, key: 1 if self.FOUND[key] in (0, None) else False}
+            self.assertEqual(len(differences([self.SIMULATED], [changed])), 1, key)
+
+
+if __name__ == "__main__":
+    unittest.main()
