@@ -724,6 +724,25 @@ TEST_F(Cli, RunWarnsOfWhatDeepSpeedWouldNotRun) {
               HasSubstr("ZF037"));
 }
 
+TEST_F(Cli, RunWarnsOfTheReleaseAndTheLauncherThatAreSimulated) {
+  const auto warning_of = [&](const std::string& from, const std::string& to,
+                              std::vector<std::string> options) {
+    std::string text = kDeepSpeed;
+    folder_.write("scenarios/ds/zenflow.json", text.replace(text.find(from), from.size(), to));
+    options.insert(options.begin(), {"run", "scenarios/one.yaml"});
+    const Outcome outcome = run(options);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.err;
+  };
+  EXPECT_THAT(warning_of("\"topk_ratio\"", "\"select_interval\": 64, \"topk_ratio\"",
+                         {"--deepspeed-version", "0.19.5"}),
+              HasSubstr("DeepSpeed 0.19.5 would not run it as meant (ZF034)"));
+  // A placeholder is right for Trainer and wrong without it.
+  EXPECT_EQ(warning_of("1e-5", "\"auto\"", {"--target", "hf"}), "");
+  EXPECT_THAT(warning_of("1e-5", "\"auto\"", {"--target", "deepspeed"}),
+              HasSubstr("under deepspeed would not run it as meant (ZF"));
+}
+
 TEST_F(Cli, ListsMicroSteps) {
   const json document =
       run_json({"steps", "scenarios/one.yaml", "--schedule", "deepspeed-zenflow", "--count", "9"});

@@ -55,8 +55,20 @@ LoadedJob finish_job(const CommonOptions& common, sim::Scenario scenario) {
   return loaded;
 }
 
-/// What keeps DeepSpeed from running the configuration under every launcher: that of the launcher
-/// with the fewest errors. A simulation does not need DeepSpeed's consent, but its user may.
+/// Codes of the errors that the launcher's user would meet in the job's release.
+static std::vector<std::string_view> errors_under(sim::LaunchTarget target, const sim::Job& job,
+                                                  const sim::DsDocument& document) {
+  sim::LintOptions options{.version = job.version, .target = target};
+  options.world_size = job.scenario.ranks();
+  std::vector<std::string_view> codes;
+  for (const sim::Finding& finding : sim::lint(document, options)) {
+    if (finding.severity == sim::Severity::kError) codes.push_back(finding.code);
+  }
+  return codes;
+}
+
+/// What keeps DeepSpeed from running the configuration under the launcher; where none is named,
+/// under every one. A simulation does not need DeepSpeed's consent, but its user may.
 static std::string refusal(const sim::Job& job) {
   const sim::Scenario& scenario = job.scenario;
   Node root = scenario.deepspeed;
@@ -66,23 +78,19 @@ static std::string refusal(const sim::Job& job) {
   }
   // Keys written in YAML become the JSON that DeepSpeed would read.
   const sim::DsDocument document = sim::parse_ds_document(sim::render_json(root), "deepspeed");
-  std::vector<std::string_view> fewest;
-  for (const sim::LaunchTarget target : {sim::LaunchTarget::kDeepSpeed, sim::LaunchTarget::kHf}) {
-    std::vector<std::string_view> codes;
-    sim::LintOptions options{.target = target};
-    options.world_size = scenario.ranks();
-    for (const sim::Finding& finding : sim::lint(document, options)) {
-      if (finding.severity == sim::Severity::kError) codes.push_back(finding.code);
-    }
-    if (codes.empty()) return "";
-    if (fewest.empty() || codes.size() < fewest.size()) fewest = std::move(codes);
+  std::vector<std::string_view> codes = errors_under(job.target, job, document);
+  if (!scenario.target && !codes.empty()) {
+    std::vector<std::string_view> others = errors_under(sim::LaunchTarget::kHf, job, document);
+    if (others.size() < codes.size()) codes = std::move(others);
   }
+  if (codes.empty()) return "";
   const Location& at = scenario.deepspeed.at;
   return fmt::format(
-      "{}: simulated as it is, but DeepSpeed {} would not run it as meant ({}); see "
+      "{}: simulated as it is, but DeepSpeed {}{} would not run it as meant ({}); see "
       "zenflow-sim lint",
-      at.file != nullptr ? *at.file : "deepspeed", sim::to_string(sim::newest_version()),
-      fmt::join(fewest, ", "));
+      at.file != nullptr ? *at.file : "deepspeed", sim::to_string(job.version),
+      scenario.target ? fmt::format(" under {}", sim::to_string(job.target)) : "",
+      fmt::join(codes, ", "));
 }
 
 LoadedJob load_job(const CommonOptions& common, const std::filesystem::path& scenario) {
