@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/schedule/deepspeed_step.h"
+
 namespace zenflow::sim {
 namespace {
 
@@ -16,11 +18,13 @@ std::size_t window_of(const Program& program, TaskId task) {
   return static_cast<std::size_t>(after - program.windows.begin()) - 1;
 }
 
-/// For every window the boundary whose update it casts and sends up.
-std::vector<std::optional<std::int64_t>> weights_sent(const Program& program) {
+/// For every window the boundary whose update it casts and sends up. `casts`: on the host; else it
+/// sends up what the worker has written.
+std::vector<std::optional<std::int64_t>> weights_sent(const Program& program, bool casts) {
+  const Phase sender = casts ? Phase::kCpuCast : Phase::kH2D;
   std::vector<std::optional<std::int64_t>> sent(program.windows.size());
   for (TaskId task = 0; task < program.labels.size(); ++task) {
-    if (program.labels[task].phase != Phase::kCpuCast) continue;
+    if (program.labels[task].phase != sender) continue;
     for (const TaskId before : program.graph.predecessors(task)) {
       if (program.labels[before].phase != Phase::kCpuUpdate) continue;
       sent[window_of(program, task)] = last_step(program.shapes[window_of(program, before)]);
@@ -34,7 +38,10 @@ std::vector<std::optional<std::int64_t>> weights_sent(const Program& program) {
 std::vector<MicroStep> micro_steps(const Job& job, const Schedule& schedule, std::int64_t count) {
   schedule.check(job);
   const std::vector<WindowShape> shapes = schedule.windows(job, count);
-  const auto sent = weights_sent(schedule.build(job, shapes));
+  // Only overlapped ZenFlow has two gradient buffers, and only it may upload without a cast.
+  const bool overlapped = schedule.gradient_buffer(job, 0).has_value();
+  const auto sent =
+      weights_sent(schedule.build(job, shapes), !overlapped || !zenflow_uploads_fp32(job));
   std::vector<MicroStep> steps;
   for (std::size_t w = 0; w < shapes.size(); ++w) {
     const WindowShape& shape = shapes[w];

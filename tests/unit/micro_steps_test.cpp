@@ -68,6 +68,31 @@ TEST(MicroSteps, WithWarmUpWeightsAreOneUpdateOld) {
   EXPECT_THAT(selections(steps), ElementsAre(4, 8));
 }
 
+// Before 0.19.3 the weights go up as fp32, without a cast on the host.
+TEST(MicroSteps, AreTheSameWithTheOldWorker) {
+  for (const char* release : {"0.17.5", "0.18.2", "0.19.2"}) {
+    Job one = job("4", "8", 0, true);
+    one.version = parse_version(release);
+    EXPECT_THAT(boundaries(steps_of(one)), ElementsAre("3:0<-", "7:1<-", "11:0<3", "15:1<7"))
+        << release;
+    one.deepspeed.zenflow->full_warm_up_rounds = 4;
+    EXPECT_THAT(boundaries(steps_of(one)),
+                ElementsAre("0!0<0", "1!1<1", "2!0<2", "3!1<3", "7:1<-", "11:0<7", "15:1<11"))
+        << release;
+  }
+}
+
+// HF Trainer sets the boundaries; the buffer still follows update_interval, also when that is
+// another number: then two updates in a row read the same one.
+TEST(MicroSteps, OfOtherLaunchersFollowTheirAccumulation) {
+  Job one = job("4", "8", 0, true);
+  one.target = LaunchTarget::kHf;
+  one.deepspeed.gradient_accumulation_steps = 4;
+  EXPECT_THAT(boundaries(steps_of(one)), ElementsAre("3:0<-", "7:1<-", "11:0<3", "15:1<7"));
+  one.deepspeed.gradient_accumulation_steps = 2;
+  EXPECT_THAT(boundaries(steps_of(one, 8)), ElementsAre("1:0<-", "3:0<-", "5:1<1", "7:1<3"));
+}
+
 // Selection every 10 cuts windows short: the updates of steps 9 and 11 read the same buffer.
 TEST(MicroSteps, SelectionThatIsNoMultipleReusesABuffer) {
   EXPECT_THAT(boundaries(steps_of(job("4", "10", 0, true))),
