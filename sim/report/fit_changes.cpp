@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "sim/base/error.h"
 #include "sim/report/fit.h"
 
 namespace zenflow::sim {
@@ -112,22 +114,29 @@ double excess(const MemoryReport& memory) {
   return sum;
 }
 
-MemoryReport memory_with(const Job& job, const Schedule& schedule) {
+/// Nothing if the schedule refuses the changed job: ZenFlow has no stage 3 in some releases.
+std::optional<MemoryReport> memory_with(const Job& job, const Schedule& schedule) {
+  try {
+    schedule.check(job);
+  } catch (const Error& refusal) {
+    if (refusal.kind() != ErrorKind::kInput) throw;
+    return std::nullopt;
+  }
   return simulate_schedule(job, schedule).memory;
 }
 
 /// Adds the change that reduces the excess most, again and again. True once the job fits.
 bool add_best(Job& job, const Schedule& schedule, std::vector<Candidate>& left,
               FitCombination& together) {
-  double reached = excess(memory_with(job, schedule));
+  double reached = excess(simulate_schedule(job, schedule).memory);
   while (reached > 0) {
     auto best = left.end();
     for (auto one = left.begin(); one != left.end(); ++one) {
       Job tried = job;
       one->apply(tried);
-      const double now = excess(memory_with(tried, schedule));
-      if (now >= reached) continue;
-      reached = now;
+      const auto after = memory_with(tried, schedule);
+      if (!after || excess(*after) >= reached) continue;
+      reached = excess(*after);
       best = one;
     }
     if (best == left.end()) return false;
@@ -160,13 +169,14 @@ void find_changes(const Job& job, const Schedule& schedule, Fit& fit) {
   for (const Candidate& one : candidates) {
     Job tried = job;
     one.apply(tried);
-    const MemoryReport after = memory_with(tried, schedule);
-    for (std::size_t i = 0; i < after.limits.size(); ++i) {
+    const auto after = memory_with(tried, schedule);
+    if (!after) continue;
+    for (std::size_t i = 0; i < after->limits.size(); ++i) {
       const LimitCheck& before = fit.memory.limits[i];
-      const double saves = before.need - after.limits[i].need;
+      const double saves = before.need - after->limits[i].need;
       if (before.holds() || saves < kWorthSaying * before.need) continue;
       fit.changes.push_back(
-          {one.set, static_cast<MemoryLimit>(i), saves, after.limits[i].holds(), after.fits});
+          {one.set, static_cast<MemoryLimit>(i), saves, after->limits[i].holds(), after->fits});
     }
   }
   std::stable_sort(fit.changes.begin(), fit.changes.end(),

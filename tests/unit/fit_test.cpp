@@ -195,6 +195,22 @@ TEST(Changes, AreCombinedIfOneIsNotEnough) {
           "overlap_step=false", "deepspeed.zero_optimization.offload_optimizer.pin_memory=false"));
 }
 
+// 0.17.5 and 0.18.0 have no ZenFlow in stage 3, which is otherwise tried.
+TEST(Changes, LeaveOutWhatTheReleaseCannotRun) {
+  for (const char* release : {"0.17.5", "0.18.0"}) {
+    Job job = overlapped_job();
+    job.version = parse_version(release);
+    job.scenario.hardware.host.shared_memory = Bytes(1);
+    job.scenario.hardware.gpu.memory = Bytes(1);
+    const Fit found = fit(job, find_schedule("deepspeed-zenflow"));
+    EXPECT_FALSE(found.changes.empty()) << release;
+    for (const FitChange& one : found.changes) {
+      EXPECT_THAT(one.set, ::testing::Not(::testing::HasSubstr("stage=3"))) << release;
+    }
+    ASSERT_TRUE(found.together) << release;
+  }
+}
+
 TEST(Changes, SayIfNothingHelpsEnough) {
   Job job = overlapped_job();
   job.scenario.hardware.gpu.memory = Bytes(1);  // less than the CUDA context
