@@ -1,4 +1,7 @@
 # The runtime's model on the host: operations, families against PyTorch, weights on disk.
+zenflow_test(thread_pool_test LABEL unit LINK zenflow::runtime_model)
+zenflow_test(model_operations_test LABEL unit LINK zenflow::runtime_model)
+zenflow_test(attention_test LABEL unit LINK zenflow::runtime_model)
 zenflow_test(model_reference_test LABEL differential LINK zenflow::runtime_model)
 
 if(TARGET zenflow-bench)
