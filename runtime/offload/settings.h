@@ -1,0 +1,41 @@
+/// How the offload engine trains.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/adamw/adamw.h"
+#include "runtime/device/device.h"
+
+namespace zenflow::runtime {
+
+enum class OffloadSchedule : std::uint8_t { kGpuOnly, kZeroOffload, kZeroOffloadDpu, kZenFlow };
+
+/// DeepSpeed's names where it has them. Defaults are those of its ZenFlow block.
+struct OffloadSettings {
+  double topk_ratio = 0.1;               ///< share of columns of every matrix updated on the device
+  std::int64_t update_interval = 4;      ///< S: steps between two updates of the rest
+  std::int64_t select_interval = 0;      ///< steps between selections, a multiple of S; 0: one only
+  std::int64_t full_warm_up_rounds = 0;  ///< first steps, in which everything is updated at once
+  bool overlap_step = true;              ///< the CPU update runs beside the next window
+  bool everything_on_device = false;     ///< no offloading: all columns, and vectors, are selected
+  NormKind norm = NormKind::kL2;         ///< how columns are ranked
+  bool accumulate_on_device = false;  ///< sum deferred gradients there: 4 bytes each, less traffic
+  double gradient_clipping = 0;       ///< largest global norm of a step's gradient; 0: none
+  kernels::AdamWSettings adamw{1e-3F, 0.9F, 0.999F, 1e-8F, 0.01F};
+  std::int64_t max_staleness = 31;  ///< steps from a gradient to its use; checked at every swap
+  int sum_threads = 1;              ///< add up deferred gradients while they arrive
+  int optimizer_threads = 1;
+  std::vector<int> optimizer_cores;  ///< logical CPUs to bind them to; empty: not bound
+  bool record_importance = false;    ///< column norms in every step, not only to select
+  /// Called by the update lane before each group: for tests that delay or break it there.
+  std::function<void(std::size_t group)> before_update;
+};
+
+/// `zero-offload` is topk_ratio 0, update_interval 1, no overlap; the DPU overlaps; and so on.
+/// Throws Error(kInput) on values out of range and on combinations that cannot work.
+[[nodiscard]] OffloadSettings settings_for(OffloadSchedule schedule, OffloadSettings settings);
+
+}  // namespace zenflow::runtime
