@@ -1,0 +1,76 @@
+/// Small checkpoints for tests, and what can be said about a folder of them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/checkpoint/checkpoint_directory.h"
+#include "runtime/checkpoint/checkpoint_reader.h"
+#include "sim/base/error.h"
+
+namespace zenflow::testing {
+
+inline std::string bytes_of(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+/// What a run would hold after `step`: all of it follows from the step.
+struct ToyState {
+  std::uint64_t step = 0;
+  std::vector<float> weights;
+  std::vector<std::int32_t> selected;
+
+  ToyState(std::uint64_t at_step, std::size_t count) : step(at_step), weights(count), selected(5) {
+    for (std::size_t i = 0; i < count; ++i) {
+      weights[i] = static_cast<float>(at_step * 31 + i * 7 % 1000);
+    }
+    std::iota(selected.begin(), selected.end(), static_cast<std::int32_t>(at_step));
+  }
+  friend bool operator==(const ToyState&, const ToyState&) = default;
+
+  void write(runtime::CheckpointWriter& writer) const {
+    writer.add_text("schedule", "zenflow");
+    writer.add_value("step", step);
+    writer.add("weights", std::span(weights));
+    writer.add("selected", std::span(selected));
+    writer.add("empty", std::span<const double>());
+  }
+  static ToyState read(const std::filesystem::path& path) {
+    runtime::CheckpointReader reader(path);
+    ToyState state(reader.read_value<std::uint64_t>("step"), 0);
+    state.weights = reader.read<float>("weights");
+    state.selected = reader.read<std::int32_t>("selected");
+    return state;
+  }
+};
+
+/// Kind and message of the Error that `action` throws; an empty message if it throws none.
+template <class Action>
+std::pair<ErrorKind, std::string> error_of(const Action& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return {error.kind(), error.what()};
+  }
+  return {ErrorKind::kTolerance, ""};
+}
+
+inline std::vector<std::string> names_in(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+}  // namespace zenflow::testing
