@@ -13,7 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/checkpoint/checkpoint_directory.h"
 #include "tests/support/checkpoint_files.h"
+#include "tests/support/file_content.h"
 #include "tests/support/temporary_folder.h"
 
 namespace zenflow::runtime {

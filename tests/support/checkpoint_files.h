@@ -1,27 +1,16 @@
-/// Small checkpoints for tests, and what can be said about a folder of them.
+/// Small checkpoints for tests.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <numeric>
-#include <sstream>
-#include <string>
-#include <utility>
+#include <span>
 #include <vector>
 
-#include "runtime/checkpoint/checkpoint_directory.h"
 #include "runtime/checkpoint/checkpoint_reader.h"
-#include "sim/base/error.h"
+#include "runtime/checkpoint/checkpoint_writer.h"
 
 namespace zenflow::testing {
-
-inline std::string bytes_of(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 /// What a run would hold after `step`: all of it follows from the step.
 struct ToyState {
@@ -52,25 +41,5 @@ struct ToyState {
     return state;
   }
 };
-
-/// Kind and message of the Error that `action` throws; an empty message if it throws none.
-template <class Action>
-std::pair<ErrorKind, std::string> error_of(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return {error.kind(), error.what()};
-  }
-  return {ErrorKind::kTolerance, ""};
-}
-
-inline std::vector<std::string> names_in(const std::filesystem::path& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::ranges::sort(names);
-  return names;
-}
 
 }  // namespace zenflow::testing

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <optional>
 
+#include "runtime/checkpoint/checkpoint_directory.h"
+#include "sim/base/error.h"
 #include "tests/support/checkpoint_files.h"
 
 int main(int count, char** arguments) {

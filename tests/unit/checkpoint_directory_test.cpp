@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "tests/support/checkpoint_files.h"
+#include "tests/support/error_of.h"
+#include "tests/support/file_content.h"
 #include "tests/support/temporary_folder.h"
 
 namespace zenflow::runtime {

@@ -9,7 +9,8 @@
 
 #include "runtime/checkpoint/checkpoint_reader.h"
 #include "runtime/checkpoint/checkpoint_writer.h"
-#include "tests/support/checkpoint_files.h"
+#include "tests/support/error_of.h"
+#include "tests/support/file_content.h"
 #include "tests/support/temporary_folder.h"
 
 namespace zenflow::runtime {
