@@ -20,6 +20,7 @@
 
 #include "kernels/adamw/adamw.h"
 #include "runtime/model/parameters.h"
+#include "runtime/trace/recorder.h"
 
 namespace zenflow::runtime {
 
@@ -110,7 +111,7 @@ class Stream {
   virtual ~Stream() = default;
   [[nodiscard]] virtual Event record() = 0;
   /// Later work of this stream starts after `event`; `cause` names the wait in a trace.
-  virtual void wait(const Event& event, std::string_view cause) = 0;
+  virtual void wait(const Event& event, WaitCause cause) = 0;
 };
 
 enum class NormKind : std::uint8_t { kL1, kL2 };

@@ -64,16 +64,16 @@ Event HostStream::record() {
   return Event(std::move(completion));
 }
 
-void HostStream::wait(const Event& event, std::string_view cause) {
+void HostStream::wait(const Event& event, WaitCause cause) {
   if (event.complete()) {
     // Still a dependency on what failed.
     enqueue({.label = {}, .traced = false, .work = [event] { event.wait(); }});
     return;
   }
-  enqueue({.label = {cause}, .traced = false, .work = [this, event, cause] {
+  enqueue({.label = {name_of(cause)}, .traced = false, .work = [this, event, cause] {
              const Clock::time_point start = Clock::now();
              event.wait();
-             track_.span("wait", -1, start, Clock::now(), 0, cause);
+             track_.wait(cause, -1, start, Clock::now());
            }});
 }
 

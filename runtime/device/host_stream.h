@@ -59,7 +59,7 @@ class HostStream final : public Stream {
   void run(Label label, double bytes, std::function<void()> work);
 
   [[nodiscard]] Event record() override;
-  void wait(const Event& event, std::string_view cause) override;
+  void wait(const Event& event, WaitCause cause) override;
   void synchronize();
 
  private:

@@ -66,6 +66,7 @@ struct WindowObservation {
   std::int64_t window = 0;
   std::int64_t steps = 0;  ///< S of the window that ended
   double window_seconds = 0;
+  double waited_seconds = 0;           ///< of these, the training thread was blocked by the CPU
   double update_seconds = 0;                ///< the CPU lane's last update; 0 if none has run
   std::vector<SliceImportance> importance;  ///< sums over the window's steps, by slice
 };
@@ -185,7 +186,7 @@ class OffloadEngine {
   void wait_for_lane(CpuLane& lane, CpuLane::Ticket ticket, StepResult* result);
   void check_lanes() const;
   [[nodiscard]] bool overlaps() const { return settings_.overlap_step && !warm_up_; }
-  void note_wait(std::string_view cause, Clock::time_point start, StepResult* result);
+  void note_wait(Clock::time_point start, StepResult* result);
 
   TrainableModel& model_;
   ElementType type_;
@@ -229,6 +230,7 @@ class OffloadEngine {
   std::vector<SliceImportance> window_importance_;  // sums
   IntervalPolicy interval_policy_;
   Clock::time_point window_start_;
+  double window_waited_ = 0;           // seconds
   std::atomic<double> update_seconds_ = 0;  // of the last update
 
   OptimizerPool sum_pool_;

@@ -64,11 +64,11 @@ void OffloadEngine::forward(StepResult& result) {
       if (!uploads_->issued[group].complete()) {
         const Clock::time_point start = Clock::now();
         uploads_->issued[group].wait();
-        note_wait("cpu_update", start, &result);
+        note_wait(start, &result);
       } else {
         uploads_->issued[group].wait();  // rethrows
       }
-      compute_->wait(uploads_->done[group], "h2d");
+      compute_->wait(uploads_->done[group], WaitCause::kH2D);
     }
     model_.forward(group, columns_.weights(), *compute_);
   }
@@ -133,7 +133,7 @@ void OffloadEngine::pack_and_send(std::size_t group) {
   const std::size_t turn = whole ? 0 : packed_turn_;
   std::byte* packed =
       columns_.packed[turn].data() + (whole ? deferred_.group_offset(group) * element : 0);
-  compute_->wait(packed_free_[turn], "d2h");
+  compute_->wait(packed_free_[turn], WaitCause::kD2H);
   packed_turn_ = 1 - packed_turn_;
   const GroupRange& range = layout_.groups[group];
   for (std::size_t s = range.first_slice; s < range.first_slice + range.slices; ++s) {
@@ -149,8 +149,8 @@ void OffloadEngine::pack_and_send(std::size_t group) {
                            packed + at * element, {"gather deferred", step_});
   }
   if (whole && !reads_staging()) return;
-  d2h_->wait(compute_->record(), "compute");
-  d2h_->wait(staging_free_[group], "cpu_update");
+  d2h_->wait(compute_->record(), WaitCause::kCompute);
+  d2h_->wait(staging_free_[group], WaitCause::kCpuUpdate);
   device_.copy(*d2h_, deferred_.staging(group), packed, count * element,
                CopyDirection::kDeviceToHost, Traffic::kGradients, {"gradients down", step_});
   packed_free_[turn] = arrived_[group] = d2h_->record();
@@ -197,7 +197,7 @@ void OffloadEngine::sum_deferred() {
   if (reads_staging()) return;
   const bool first = step_ == window_first_step_;
   if (settings_.accumulate_on_device) {
-    if (first) compute_->wait(sums_read_, "d2h");
+    if (first) compute_->wait(sums_read_, WaitCause::kD2H);
     device_.accumulate(*compute_, type_, columns_.packed[0].data(), scale_,
                        layout_.deferred_elements(), first, columns_.sums.as<float>(),
                        {"sum gradients", step_});

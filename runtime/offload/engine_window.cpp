@@ -23,8 +23,9 @@ std::vector<std::uint32_t> counting(std::size_t count) {
 
 }  // namespace
 
-void OffloadEngine::note_wait(std::string_view cause, Clock::time_point start, StepResult* result) {
-  waits_.span("wait", step_, start, Clock::now(), 0, cause);
+void OffloadEngine::note_wait(Clock::time_point start, StepResult* result) {
+  waits_.wait(WaitCause::kCpuUpdate, step_, start, Clock::now());
+  window_waited_ += seconds_since(start);
   if (result != nullptr) result->waited_for_cpu += seconds_since(start);
 }
 
@@ -35,7 +36,7 @@ void OffloadEngine::wait_for_lane(CpuLane& lane, CpuLane::Ticket ticket, StepRes
   }
   const Clock::time_point start = Clock::now();
   lane.wait(ticket);
-  note_wait("cpu_update", start, result);
+  note_wait(start, result);
 }
 
 void OffloadEngine::wait_for_uploads(bool on_host) {
@@ -43,7 +44,7 @@ void OffloadEngine::wait_for_uploads(bool on_host) {
   for (std::size_t g = 0; g < layout_.groups.size(); ++g) {
     uploads_->issued[g].wait();
     if (on_host) uploads_->done[g].wait();
-    compute_->wait(uploads_->done[g], "h2d");
+    compute_->wait(uploads_->done[g], WaitCause::kH2D);
   }
   uploads_.reset();
 }
@@ -99,6 +100,7 @@ void OffloadEngine::start_window() {
   const WindowObservation seen{.window = windows_,
                                .steps = window_steps_,
                                .window_seconds = seconds_since(window_start_),
+                               .waited_seconds = std::exchange(window_waited_, 0),
                                .update_seconds = update_seconds_,
                                .importance = window_importance_};
   window_first_step_ = step_ + 1;
@@ -116,7 +118,7 @@ void OffloadEngine::start_window() {
 
 void OffloadEngine::send_sums(const DeferredUpdate& update) {
   if (update.source != GradientSource::kSums || !settings_.accumulate_on_device) return;
-  d2h_->wait(compute_->record(), "compute");
+  d2h_->wait(compute_->record(), WaitCause::kCompute);
   for (std::size_t g = 0; g < layout_.groups.size(); ++g) {
     const std::size_t first = deferred_.group_offset(g);
     device_.copy(*d2h_, deferred_.sums(update.parity) + first, columns_.sums.as<float>() + first,
@@ -144,7 +146,7 @@ void OffloadEngine::submit_update(const DeferredUpdate& update, std::vector<Inst
     const Clock::time_point begin = Clock::now();
     sum_lane_.wait(summed);
     last_upload_.wait();  // the buffers for uploads are free
-    h2d_->wait(may_write, "compute");
+    h2d_->wait(may_write, WaitCause::kCompute);
     for (std::size_t g = 0; g < issued.size(); ++g) {
       arrived[g].wait();
       if (settings_.before_update) settings_.before_update(g);
