@@ -75,7 +75,7 @@ const Section& CheckpointReader::section(std::string_view name) const {
   return *found;
 }
 
-const Section& CheckpointReader::typed(std::string_view name, ElementType type) const {
+const Section& CheckpointReader::typed(std::string_view name, SectionType type) const {
   const Section& found = section(name);
   if (found.type != type) {
     file_.fail(fmt::format("section \"{}\" holds {}, expected {}", name, name_of(found.type),
@@ -99,7 +99,7 @@ void CheckpointReader::read_payload(const Section& section, std::span<std::byte>
 }
 
 std::string CheckpointReader::read_text(std::string_view name) {
-  const Section& found = typed(name, ElementType::kU8);
+  const Section& found = typed(name, SectionType::kU8);
   std::string text(static_cast<std::size_t>(found.bytes), '\0');
   read_payload(found, std::as_writable_bytes(std::span(text)));
   return text;

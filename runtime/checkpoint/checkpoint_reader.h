@@ -30,11 +30,11 @@ class CheckpointReader {
   /// may hold anything.
   template <CheckpointElement T>
   void read(std::string_view name, std::span<T> out) {
-    read_payload(typed(name, kElementTypeOf<T>), std::as_writable_bytes(out));
+    read_payload(typed(name, kSectionTypeOf<T>), std::as_writable_bytes(out));
   }
   template <CheckpointElement T>
   [[nodiscard]] std::vector<T> read(std::string_view name) {
-    const Section& section = typed(name, kElementTypeOf<T>);
+    const Section& section = typed(name, kSectionTypeOf<T>);
     std::vector<T> values(static_cast<std::size_t>(section.bytes / sizeof(T)));
     read_payload(section, std::as_writable_bytes(std::span(values)));
     return values;
@@ -54,7 +54,7 @@ class CheckpointReader {
   void reject_unread() const;
 
  private:
-  [[nodiscard]] const Section& typed(std::string_view name, ElementType type) const;
+  [[nodiscard]] const Section& typed(std::string_view name, SectionType type) const;
   void read_payload(const Section& section, std::span<std::byte> out);
 
   InputFile file_;

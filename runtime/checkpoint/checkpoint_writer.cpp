@@ -28,12 +28,12 @@ CheckpointWriter::CheckpointWriter(const std::filesystem::path& path, std::uint6
 }
 
 void CheckpointWriter::add_text(std::string_view name, std::string_view text) {
-  begin(name, ElementType::kU8, {text.size()});
+  begin(name, SectionType::kU8, {text.size()});
   append(std::as_bytes(std::span(text)));
   end();
 }
 
-void CheckpointWriter::begin(std::string_view name, ElementType type,
+void CheckpointWriter::begin(std::string_view name, SectionType type,
                              std::vector<std::uint64_t> shape) {
   if (is_section_open_) misuse(name, "begins before \"" + sections_.back().name + "\" ended");
   if (name.empty() || name.size() > checkpoint_format::kMaxNameBytes) {

@@ -31,7 +31,7 @@ class CheckpointWriter {
   template <class T, std::size_t count>
   requires CheckpointElement<std::remove_const_t<T>>
   void add(std::string_view name, std::span<T, count> values, std::vector<std::uint64_t> shape) {
-    begin(name, kElementTypeOf<std::remove_const_t<T>>, std::move(shape));
+    begin(name, kSectionTypeOf<std::remove_const_t<T>>, std::move(shape));
     append(std::as_bytes(values));
     end();
   }
@@ -44,7 +44,7 @@ class CheckpointWriter {
   void add_text(std::string_view name, std::string_view text);
 
   /// The same in pieces, for what does not lie in one place.
-  void begin(std::string_view name, ElementType type, std::vector<std::uint64_t> shape);
+  void begin(std::string_view name, SectionType type, std::vector<std::uint64_t> shape);
   void append(std::span<const std::byte> bytes);
   /// Throws if the pieces are not as many bytes as the shape says.
   void end();

@@ -73,7 +73,7 @@ Section decode_entry(Cursor& cursor) {
     damaged(fmt::format("a section's name has {} bytes", name_bytes));
   }
   section.name = cursor.take_bytes(name_bytes);
-  section.type = ElementType{cursor.take<std::uint32_t>()};
+  section.type = SectionType{cursor.take<std::uint32_t>()};
   const auto dimensions = cursor.take<std::uint32_t>();
   if (dimensions > checkpoint_format::kMaxDimensions) {
     damaged(fmt::format("section \"{}\" has {} dimensions", section.name, dimensions));
@@ -93,41 +93,41 @@ Section decode_entry(Cursor& cursor) {
 
 }  // namespace
 
-std::uint64_t size_of(ElementType type) {
+std::uint64_t size_of(SectionType type) {
   switch (type) {
-    case ElementType::kU8:
+    case SectionType::kU8:
       return 1;
-    case ElementType::kBf16:
+    case SectionType::kBf16:
       return 2;
-    case ElementType::kI32:
-    case ElementType::kU32:
-    case ElementType::kF32:
+    case SectionType::kI32:
+    case SectionType::kU32:
+    case SectionType::kF32:
       return 4;
-    case ElementType::kI64:
-    case ElementType::kU64:
-    case ElementType::kF64:
+    case SectionType::kI64:
+    case SectionType::kU64:
+    case SectionType::kF64:
       return 8;
   }
   return 0;
 }
 
-std::string_view name_of(ElementType type) {
+std::string_view name_of(SectionType type) {
   switch (type) {
-    case ElementType::kU8:
+    case SectionType::kU8:
       return "u8";
-    case ElementType::kI32:
+    case SectionType::kI32:
       return "i32";
-    case ElementType::kU32:
+    case SectionType::kU32:
       return "u32";
-    case ElementType::kI64:
+    case SectionType::kI64:
       return "i64";
-    case ElementType::kU64:
+    case SectionType::kU64:
       return "u64";
-    case ElementType::kF32:
+    case SectionType::kF32:
       return "f32";
-    case ElementType::kF64:
+    case SectionType::kF64:
       return "f64";
-    case ElementType::kBf16:
+    case SectionType::kBf16:
       return "bf16";
   }
   return "unknown";

@@ -29,7 +29,7 @@ namespace zenflow::runtime {
 inline constexpr std::uint32_t kCheckpointVersion = 1;
 
 /// What a section's payload is an array of. The values are part of the format.
-enum class ElementType : std::uint32_t {
+enum class SectionType : std::uint32_t {
   kU8 = 1,  ///< also text, in UTF-8
   kI32 = 2,
   kU32 = 3,
@@ -41,37 +41,37 @@ enum class ElementType : std::uint32_t {
 };
 
 template <class T>
-inline constexpr ElementType kElementTypeOf = ElementType{0};
+inline constexpr SectionType kSectionTypeOf = SectionType{0};
 template <>
-inline constexpr ElementType kElementTypeOf<std::uint8_t> = ElementType::kU8;
+inline constexpr SectionType kSectionTypeOf<std::uint8_t> = SectionType::kU8;
 template <>
-inline constexpr ElementType kElementTypeOf<std::int32_t> = ElementType::kI32;
+inline constexpr SectionType kSectionTypeOf<std::int32_t> = SectionType::kI32;
 template <>
-inline constexpr ElementType kElementTypeOf<std::uint32_t> = ElementType::kU32;
+inline constexpr SectionType kSectionTypeOf<std::uint32_t> = SectionType::kU32;
 template <>
-inline constexpr ElementType kElementTypeOf<std::int64_t> = ElementType::kI64;
+inline constexpr SectionType kSectionTypeOf<std::int64_t> = SectionType::kI64;
 template <>
-inline constexpr ElementType kElementTypeOf<std::uint64_t> = ElementType::kU64;
+inline constexpr SectionType kSectionTypeOf<std::uint64_t> = SectionType::kU64;
 template <>
-inline constexpr ElementType kElementTypeOf<float> = ElementType::kF32;
+inline constexpr SectionType kSectionTypeOf<float> = SectionType::kF32;
 template <>
-inline constexpr ElementType kElementTypeOf<double> = ElementType::kF64;
+inline constexpr SectionType kSectionTypeOf<double> = SectionType::kF64;
 template <>
-inline constexpr ElementType kElementTypeOf<kernels::Bf16> = ElementType::kBf16;
+inline constexpr SectionType kSectionTypeOf<kernels::Bf16> = SectionType::kBf16;
 
 /// What may be stored.
 template <class T>
-concept CheckpointElement = kElementTypeOf<T>
-!= ElementType{0};
+concept CheckpointElement = kSectionTypeOf<T>
+!= SectionType{0};
 
 /// In bytes; 0 if there is no such type.
-[[nodiscard]] std::uint64_t size_of(ElementType type);
+[[nodiscard]] std::uint64_t size_of(SectionType type);
 /// "f32", "u64", ...; "unknown" if there is no such type.
-[[nodiscard]] std::string_view name_of(ElementType type);
+[[nodiscard]] std::string_view name_of(SectionType type);
 
 struct Section {
   std::string name;
-  ElementType type = ElementType::kU8;
+  SectionType type = SectionType::kU8;
   std::vector<std::uint64_t> shape;  ///< no extents: one element
   std::uint64_t bytes = 0;           ///< of payload: size_of(type) times the extents
   std::uint32_t crc = 0;             ///< of the payload

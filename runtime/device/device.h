@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -65,6 +66,12 @@ inline constexpr std::size_t kTrafficKinds = 5;
 struct TrafficCount {
   std::array<std::uint64_t, kTrafficKinds> h2d{};
   std::array<std::uint64_t, kTrafficKinds> d2h{};
+};
+
+/// Most bytes held at once, and what held them then.
+struct MemoryUse {
+  std::uint64_t peak = 0;
+  std::map<std::string, std::uint64_t> by_purpose;
 };
 
 /// How an operation appears in a trace.
@@ -141,6 +148,7 @@ class Device {
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream(std::string_view name) = 0;
   [[nodiscard]] virtual std::shared_ptr<Signal> make_signal() = 0;
   [[nodiscard]] virtual TrafficCount traffic() const = 0;
+  [[nodiscard]] virtual MemoryUse memory_use(MemoryKind kind) const = 0;
 
   virtual void copy(Stream& stream, void* to, const void* from, std::size_t bytes,
                     CopyDirection direction, Traffic kind, Label label) = 0;

@@ -52,31 +52,38 @@ HostDevice::HostDevice(HostDeviceSettings settings, Recorder& recorder)
     : settings_(settings), recorder_(recorder) {}
 
 void HostDevice::reserve(MemoryKind kind, std::size_t bytes, std::string_view purpose) {
-  if (kind != MemoryKind::kDevice) return;
-  const std::lock_guard lock(ledger_->mutex);
-  if (settings_.memory) {
-    const auto capacity = static_cast<std::size_t>(settings_.memory->value());
-    if (bytes > capacity - std::min(capacity, ledger_->held)) {
+  Ledger& ledger = *ledgers_.at(static_cast<std::size_t>(kind));
+  const std::lock_guard lock(ledger.mutex);
+  if (settings_.memory && kind == MemoryKind::kDevice) {
+    const auto capacity = static_cast<std::uint64_t>(settings_.memory->value());
+    if (bytes > capacity - std::min(capacity, ledger.held)) {
       std::string holders;
-      for (const auto& [name, held] : ledger_->by_purpose) {
+      for (const auto& [name, held] : ledger.by_purpose) {
         if (held > 0) holders += fmt::format("{}{}: {}", holders.empty() ? "" : ", ", name, held);
       }
       throw Error(ErrorKind::kInfeasible,
                   fmt::format("device memory: {} needs {} bytes, {} of {} are free; held: {}",
-                              purpose, bytes, capacity - ledger_->held, capacity,
+                              purpose, bytes, capacity - std::min(capacity, ledger.held), capacity,
                               holders.empty() ? "nothing" : holders));
     }
   }
-  ledger_->held += bytes;
-  ledger_->by_purpose[std::string(purpose)] += bytes;
+  ledger.held += bytes;
+  ledger.by_purpose[std::string(purpose)] += bytes;
+  if (ledger.held > ledger.most.peak) ledger.most = {ledger.held, ledger.by_purpose};
+}
+
+MemoryUse HostDevice::memory_use(MemoryKind kind) const {
+  Ledger& ledger = *ledgers_.at(static_cast<std::size_t>(kind));
+  const std::lock_guard lock(ledger.mutex);
+  return ledger.most;
 }
 
 Buffer HostDevice::allocate(MemoryKind kind, std::size_t bytes, std::string_view purpose) {
   if (bytes == 0) return {};
   reserve(kind, bytes, purpose);
   void* address = ::operator new(bytes, kAlignment, std::nothrow);
-  const auto give_back = [kind, bytes, ledger = ledger_, name = std::string(purpose)] {
-    if (kind != MemoryKind::kDevice) return;
+  const auto give_back = [bytes, ledger = ledgers_.at(static_cast<std::size_t>(kind)),
+                          name = std::string(purpose)] {
     const std::lock_guard lock(ledger->mutex);
     ledger->held -= bytes;
     ledger->by_purpose[name] -= bytes;

@@ -30,6 +30,7 @@ class HostDevice final : public Device {
   [[nodiscard]] std::unique_ptr<Stream> make_stream(std::string_view name) override;
   [[nodiscard]] std::shared_ptr<Signal> make_signal() override;
   [[nodiscard]] TrafficCount traffic() const override;
+  [[nodiscard]] MemoryUse memory_use(MemoryKind kind) const override;
   void copy(Stream& stream, void* to, const void* from, std::size_t bytes, CopyDirection direction,
             Traffic kind, Label label) override;
 
@@ -53,8 +54,9 @@ class HostDevice final : public Device {
   /// What allocations hold: a copy outlives the device in the buffers' deleters.
   struct Ledger {
     std::mutex mutex;  // guards the rest
-    std::size_t held = 0;
-    std::map<std::string, std::size_t, std::less<>> by_purpose;
+    std::uint64_t held = 0;
+    std::map<std::string, std::uint64_t> by_purpose;
+    MemoryUse most;
   };
   void reserve(MemoryKind kind, std::size_t bytes, std::string_view purpose);
   /// Occupies the link for the copy's time and returns when the copy ends.
@@ -62,7 +64,9 @@ class HostDevice final : public Device {
 
   HostDeviceSettings settings_;
   Recorder& recorder_;
-  std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
+  /// By MemoryKind.
+  std::array<std::shared_ptr<Ledger>, 2> ledgers_{std::make_shared<Ledger>(),
+                                                  std::make_shared<Ledger>()};
   mutable std::mutex mutex_;  // guards traffic_ and link_free_
   TrafficCount traffic_;
   std::array<Clock::time_point, 2> link_free_{};  ///< by direction: end of the copies so far

@@ -57,7 +57,8 @@ struct StepResult {
   bool selected_anew = false;
   std::size_t columns_exchanged = 0;
   std::optional<std::int64_t>
-      staleness{};            ///< oldest gradient of the update swapped in, if one was
+      staleness{};  ///< of the oldest gradient in what took effect, if anything did
+  std::optional<std::int64_t> newest_staleness{};  ///< of the newest
   double waited_for_cpu = 0;  ///< seconds the training thread was blocked by the CPU lane
 };
 
@@ -66,8 +67,8 @@ struct WindowObservation {
   std::int64_t window = 0;
   std::int64_t steps = 0;  ///< S of the window that ended
   double window_seconds = 0;
-  double waited_seconds = 0;           ///< of these, the training thread was blocked by the CPU
-  double update_seconds = 0;                ///< the CPU lane's last update; 0 if none has run
+  double waited_seconds = 0;  ///< of these, the training thread was blocked by the CPU
+  double update_seconds = 0;  ///< the CPU lane's last update; 0 if none has run
   std::vector<SliceImportance> importance;  ///< sums over the window's steps, by slice
 };
 /// Returns S of the next window.
@@ -216,7 +217,8 @@ class OffloadEngine {
   float scale_ = 1;                       // of its gradients, for clipping
   bool selected_done_ = false;            // the first selection has been made
   std::int64_t pending_first_step_ = -1;  // of the window whose update is under way, if one is
-  CpuLane::Ticket pending_ = 0;           // of that update
+  std::int64_t pending_last_step_ = -1;
+  CpuLane::Ticket pending_ = 0;  // of that update
 
   std::vector<Event> arrived_;       // by group: this step's gradients are on the host
   std::vector<Event> staging_free_;  // by group: the host has read what arrived before
@@ -230,7 +232,7 @@ class OffloadEngine {
   std::vector<SliceImportance> window_importance_;  // sums
   IntervalPolicy interval_policy_;
   Clock::time_point window_start_;
-  double window_waited_ = 0;           // seconds
+  double window_waited_ = 0;                // seconds
   std::atomic<double> update_seconds_ = 0;  // of the last update
 
   OptimizerPool sum_pool_;

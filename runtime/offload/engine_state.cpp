@@ -23,6 +23,7 @@ struct Counters {
   std::int64_t selected_done;
   std::int64_t warm_up;
   std::int64_t pending_first_step;
+  std::int64_t pending_last_step;
   std::int64_t elements;
   std::int64_t selected_elements;
   std::int64_t element_bytes;
@@ -98,6 +99,7 @@ void OffloadEngine::save(const std::function<void(std::span<const NamedBytes>)>&
       .selected_done = selected_done_ ? 1 : 0,
       .warm_up = warm_up_ ? 1 : 0,
       .pending_first_step = pending_first_step_,
+      .pending_last_step = pending_last_step_,
       .elements = static_cast<std::int64_t>(layout_.elements),
       .selected_elements = static_cast<std::int64_t>(layout_.selected_elements()),
       .element_bytes = static_cast<std::int64_t>(bytes_per_element(type_)),
@@ -160,6 +162,7 @@ void OffloadEngine::restore(
   last_selection_ = counters.last_selection;
   parity_ = static_cast<int>(counters.parity);
   pending_first_step_ = counters.pending_first_step;
+  pending_last_step_ = counters.pending_last_step;
   selected_done_ = counters.selected_done != 0;
   if (counters.warm_up == 0 && warm_up_) {
     deferred_.end_warm_up();

@@ -89,7 +89,8 @@ void OffloadEngine::gradients_ready(std::size_t group, bool first, bool measure_
     const DeviceMatrix gradient = columns_.gradient_slice(s);
     device_.square_sum(*compute_, type_, gradient.values, slice.elements(),
                        columns_.square_sums.on_device() + 2 * s, {"gradient norm", step_});
-    if (slice.selectable && (first || measure_norms)) {
+    const bool selects = slice.selectable && (first || measure_norms);
+    if (selects || (settings_.record_importance && slice.columns > 1)) {
       float* norms = columns_.norms.on_device() + columns_.column_first[s];
       device_.column_norms(*compute_, type_, gradient, settings_.norm, norms,
                            {"column norms", step_});

@@ -80,11 +80,13 @@ void OffloadEngine::end_window(StepResult& result) {
       installs = exchange_columns(&update, result);
     }
     pending_first_step_ = window_first_step_;
+    pending_last_step_ = step_;
     submit_update(update, std::move(installs));
     parity_ = 1 - parity_;
   } else {
     submit_update(update, {});
     result.staleness = step_ - window_first_step_;
+    result.newest_staleness = 0;
     if (selection_due()) {
       wait_for_lane(update_lane_, update_lane_.last(), &result);
       wait_for_uploads(true);
@@ -198,7 +200,10 @@ void OffloadEngine::take_upload(StepResult* result) {
   refresh_selected();
   columns_.swap_weights();
   const std::int64_t staleness = step_ - pending_first_step_;
-  if (result != nullptr) result->staleness = staleness;
+  if (result != nullptr) {
+    result->staleness = staleness;
+    result->newest_staleness = step_ - pending_last_step_;
+  }
   pending_first_step_ = -1;
   if (staleness > settings_.max_staleness) {
     throw Error(ErrorKind::kRuntime,
@@ -383,6 +388,7 @@ void OffloadEngine::settle() {
     send_sums(update);
     submit_update(update, {});
     pending_first_step_ = overlaps() ? window_first_step_ : -1;
+    pending_last_step_ = step_;
     take_upload(nullptr);
     start_window();
     ++step_;

@@ -18,10 +18,11 @@ void check(const OffloadSettings& s) {
           fmt::format("topk_ratio: expected a number from 0 to 1, found {}", s.topk_ratio));
   require(s.update_interval >= 1,
           fmt::format("update_interval: expected at least 1, found {}", s.update_interval));
-  require(s.select_interval >= 0 && s.select_interval % s.update_interval == 0,
-          fmt::format("select_interval: expected a multiple of update_interval ({}), found {}: "
-                      "columns change place between two windows",
-                      s.update_interval, s.select_interval));
+  require(
+      s.select_interval >= 0 && (s.adaptive_interval || s.select_interval % s.update_interval == 0),
+      fmt::format("select_interval: expected a multiple of update_interval ({}), found {}: "
+                  "columns change place between two windows",
+                  s.update_interval, s.select_interval));
   require(s.full_warm_up_rounds >= 0,
           fmt::format("full_warm_up_rounds: expected at least 0, found {}", s.full_warm_up_rounds));
   require(s.gradient_clipping >= 0 && std::isfinite(s.gradient_clipping),

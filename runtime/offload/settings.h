@@ -15,9 +15,11 @@ enum class OffloadSchedule : std::uint8_t { kGpuOnly, kZeroOffload, kZeroOffload
 
 /// DeepSpeed's names where it has them. Defaults are those of its ZenFlow block.
 struct OffloadSettings {
-  double topk_ratio = 0.1;               ///< share of columns of every matrix updated on the device
-  std::int64_t update_interval = 4;      ///< S: steps between two updates of the rest
-  std::int64_t select_interval = 0;      ///< steps between selections, a multiple of S; 0: one only
+  double topk_ratio = 0.1;           ///< share of columns of every matrix updated on the device
+  std::int64_t update_interval = 4;  ///< S: steps between two updates of the rest
+  /// Steps between selections, a multiple of S unless that adapts; 0: one only.
+  std::int64_t select_interval = 0;
+  bool adaptive_interval = false;        ///< an IntervalPolicy will change S
   std::int64_t full_warm_up_rounds = 0;  ///< first steps, in which everything is updated at once
   bool overlap_step = true;              ///< the CPU update runs beside the next window
   bool everything_on_device = false;     ///< no offloading: all columns, and vectors, are selected

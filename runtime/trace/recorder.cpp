@@ -7,11 +7,16 @@ namespace zenflow::runtime {
 
 std::string_view name_of(WaitCause cause) {
   switch (cause) {
-    case WaitCause::kNone: return "";
-    case WaitCause::kCpuUpdate: return "cpu_update";
-    case WaitCause::kD2H: return "d2h";
-    case WaitCause::kH2D: return "h2d";
-    case WaitCause::kCompute: return "compute";
+    case WaitCause::kNone:
+      return "";
+    case WaitCause::kCpuUpdate:
+      return "cpu_update";
+    case WaitCause::kD2H:
+      return "d2h";
+    case WaitCause::kH2D:
+      return "h2d";
+    case WaitCause::kCompute:
+      return "compute";
   }
   return "";
 }

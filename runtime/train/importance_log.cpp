@@ -30,8 +30,9 @@ ColumnShares column_shares(std::span<const float> norms) {
 ImportanceLog::ImportanceLog(std::filesystem::path path, double topk_ratio, bool overwrite)
     : path_(std::move(path)), topk_ratio_(topk_ratio), overwrite_(overwrite) {
   check_output(path_, overwrite);
-  text_ = "step,parameter,columns,top_1_percent,top_5_percent,top_10_percent,same_as_before,"
-          "selected\n";
+  text_ =
+      "step,parameter,columns,top_1_percent,top_5_percent,top_10_percent,same_as_before,"
+      "selected\n";
 }
 
 void ImportanceLog::add(std::int64_t step, std::size_t matrix, const std::string& name,
@@ -45,7 +46,8 @@ void ImportanceLog::add(std::int64_t step, std::size_t matrix, const std::string
     std::vector<std::uint32_t> both;
     std::set_intersection(before.begin(), before.end(), top.begin(), top.end(),
                           std::back_inserter(both));
-    same = fmt::format("{:.4f}", static_cast<double>(both.size()) / static_cast<double>(top.size()));
+    same =
+        fmt::format("{:.4f}", static_cast<double>(both.size()) / static_cast<double>(top.size()));
   }
   before = std::move(top);
   const ColumnShares shares = column_shares(norms);

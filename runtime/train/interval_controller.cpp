@@ -35,8 +35,8 @@ void judge_gradients(const WindowObservation& seen, double auto_ratio, IntervalD
   }
   if (due.empty()) return;
   decision.deferred_share = deferred / total;
-  const auto wanted = static_cast<std::size_t>(
-      std::ceil(auto_ratio * static_cast<double>(due.size())));
+  const auto wanted =
+      static_cast<std::size_t>(std::ceil(auto_ratio * static_cast<double>(due.size())));
   const std::size_t place = std::clamp<std::size_t>(wanted, 1, due.size()) - 1;
   std::nth_element(due.begin(), due.begin() + static_cast<std::ptrdiff_t>(place), due.end());
   decision.by_gradient = due[place];
@@ -56,8 +56,7 @@ IntervalDecision choose_interval(const WindowObservation& seen, const IntervalLi
   decision.limit = std::max<std::int64_t>(
       1, limits.overlap_step ? (limits.max_staleness + 1) / 2 : limits.max_staleness + 1);
 
-  const std::int64_t wanted =
-      std::max<std::int64_t>({1, decision.by_gradient, decision.by_stall});
+  const std::int64_t wanted = std::max<std::int64_t>({1, decision.by_gradient, decision.by_stall});
   decision.next = std::min(wanted, decision.limit);
   if (wanted > decision.limit) {
     decision.reason = fmt::format("max_staleness {}", limits.max_staleness);

@@ -33,8 +33,8 @@ struct IntervalDecision {
   std::int64_t by_gradient = 0;  ///< 0: no matrix has both selected and deferred columns
   std::int64_t by_stall = 0;     ///< 0: no update has been measured yet
   std::int64_t limit = 0;
-  double deferred_share = 0;     ///< of the squared gradient norm of those matrices
-  std::string reason;            ///< one phrase: which of the bounds decided
+  double deferred_share = 0;  ///< of the squared gradient norm of those matrices
+  std::string reason{};       ///< one phrase: which of the bounds decided
 };
 
 /// A pure function of what was observed: times decide, so runs with it are not repeatable.

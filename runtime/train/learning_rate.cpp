@@ -13,9 +13,12 @@ double LearningRate::at(std::int64_t step) const {
   const auto length = static_cast<double>(std::max<std::int64_t>(1, total_steps - warmup_steps));
   const double done = std::min(1.0, static_cast<double>(step - warmup_steps) / length);
   switch (decay) {
-    case Decay::kConstant: return peak;
-    case Decay::kLinear: return peak * (1 - done);
-    case Decay::kCosine: return peak * 0.5 * (1 + std::cos(std::numbers::pi * done));
+    case Decay::kConstant:
+      return peak;
+    case Decay::kLinear:
+      return peak * (1 - done);
+    case Decay::kCosine:
+      return peak * 0.5 * (1 + std::cos(std::numbers::pi * done));
   }
   return peak;
 }

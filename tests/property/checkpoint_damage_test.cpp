@@ -92,7 +92,7 @@ TEST_P(CheckpointRoundTrip, GivesBackRandomSections) {
     payloads[i].resize(random() % 5000);
     for (std::uint32_t& value : payloads[i]) value = static_cast<std::uint32_t>(random());
     const auto bytes = std::as_bytes(std::span(payloads[i]));
-    writer.begin("section " + std::to_string(i), ElementType::kU32, {payloads[i].size()});
+    writer.begin("section " + std::to_string(i), SectionType::kU32, {payloads[i].size()});
     const std::size_t cut = bytes.empty() ? 0 : random() % bytes.size();
     writer.append(bytes.first(cut));
     writer.append(bytes.subspan(cut));

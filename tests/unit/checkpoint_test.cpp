@@ -127,7 +127,7 @@ TEST(Checkpoint, TakesASectionInPieces) {
   whole.add("x", std::span(values));
   whole.commit();
   CheckpointWriter pieces(folder / "pieces", 1);
-  pieces.begin("x", ElementType::kU8, {values.size()});
+  pieces.begin("x", SectionType::kU8, {values.size()});
   pieces.append(std::as_bytes(std::span(values).first(1)));
   pieces.append({});
   pieces.append(std::as_bytes(std::span(values).subspan(1)));
@@ -233,8 +233,8 @@ TEST(CheckpointWriter, RefusesMistakesOfItsCaller) {
   EXPECT_THAT(message([&] { writer.add_value("", 2.0F); }), HasSubstr("1 to 1024 bytes"));
   EXPECT_THAT(message([&] { writer.append({}); }), HasSubstr("outside a section"));
   EXPECT_THAT(message([&] { writer.end(); }), HasSubstr("without having begun"));
-  writer.begin("b", ElementType::kF32, {2});
-  EXPECT_THAT(message([&] { writer.begin("c", ElementType::kF32, {2}); }),
+  writer.begin("b", SectionType::kF32, {2});
+  EXPECT_THAT(message([&] { writer.begin("c", SectionType::kF32, {2}); }),
               HasSubstr("begins before \"b\" ended"));
   EXPECT_THAT(message([&] { writer.end(); }), HasSubstr("0 bytes, its shape has 8"));
   EXPECT_THAT(message([&] { writer.commit(); }), HasSubstr("has not ended"));
