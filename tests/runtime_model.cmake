@@ -2,6 +2,12 @@
 zenflow_test(thread_pool_test LABEL unit LINK zenflow::runtime_model)
 zenflow_test(model_operations_test LABEL unit LINK zenflow::runtime_model)
 zenflow_test(attention_test LABEL unit LINK zenflow::runtime_model)
+zenflow_test(transformer_config_test LABEL unit LINK zenflow::runtime_model GTest::gmock)
+zenflow_test(initialize_test LABEL unit LINK zenflow::runtime_model)
+zenflow_test(transformer_test LABEL unit LINK zenflow::runtime_model GTest::gmock)
+zenflow_test(safetensors_test LABEL unit LINK zenflow::runtime_model GTest::gmock)
+zenflow_test(weight_file_test LABEL unit LINK zenflow::runtime_model GTest::gmock)
+zenflow_test(safetensors_property_test LABEL property LINK zenflow::runtime_model)
 zenflow_test(model_reference_test LABEL differential LINK zenflow::runtime_model)
 
 if(TARGET zenflow-bench)
