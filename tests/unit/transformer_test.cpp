@@ -229,6 +229,27 @@ TEST(Transformer, Bfloat16StaysCloseToFp32AndStoresBfloat16) {
   }
 }
 
+TEST(Transformer, RefusesGroupsOutOfOrder) {
+  ModelUnderTest test(model_config(kLlama), 2, 8);
+  test.initialize(ElementType::kFloat32);
+  HostTransformer& model = test.model;
+  const auto& weights = test.weights.constant();
+  const auto& gradients = test.gradients.pointers();
+  EXPECT_THROW(model.forward(0, weights), Error);  // no batch
+  model.begin(some_batch(2, 8));
+  EXPECT_THROW(model.forward(1, weights), Error);
+  for (std::size_t group = 0; group < 4; ++group) {
+    EXPECT_THROW(model.backward(3, weights, gradients), Error);
+    model.forward(group, weights);
+  }
+  EXPECT_THROW(model.forward(3, weights), Error);
+  EXPECT_THROW(model.backward(2, weights, gradients), Error);
+  for (std::size_t group = 4; group-- > 0;) model.backward(group, weights, gradients);
+  EXPECT_THROW(model.backward(0, weights, gradients), Error);
+  static_cast<void>(model.evaluate(some_batch(2, 8), weights));
+  EXPECT_THROW(model.backward(3, weights, gradients), Error);
+}
+
 TEST(Transformer, RefusesBatchesAndNamesThePlace) {
   ModelUnderTest model(model_config(kLlama), 2, 8);
   Batch batch = some_batch(2, 8);
