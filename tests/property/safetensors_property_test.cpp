@@ -104,26 +104,29 @@ TEST_F(SafetensorsFaults, TruncatedAnywhereIsRefused) {
   EXPECT_FALSE(is_accepted(bytes_ + '\0'));
 }
 
+/// One test a bit, so that none takes long.
+class FlippedBit : public SafetensorsFaults, public ::testing::WithParamInterface<unsigned> {};
+
 /// A flipped bit changes a name, a number, a type or the syntax, and each is refused. What remains
-/// is in the metadata's text, which means nothing here, and the padding: a blank may become a tab's
-/// or a line's end only by more than one bit.
-TEST_F(SafetensorsFaults, AnyFlippedBitOfTheHeaderIsRefused) {
+/// is the metadata's text, which means nothing here.
+TEST_P(FlippedBit, AnywhereInTheHeaderIsRefused) {
+  ASSERT_TRUE(is_accepted(bytes_));
   const std::size_t metadata = bytes_.find("format");
-  const std::size_t metadata_end = bytes_.find("}", metadata);
-  std::size_t accepted = 0;
+  const std::size_t metadata_end = bytes_.find('}', metadata);
   for (std::size_t place = 0; place < header_end(); ++place) {
-    for (unsigned bit = 0; bit < 8; ++bit) {
-      std::string flipped = bytes_;
-      flipped[place] = static_cast<char>(static_cast<unsigned char>(flipped[place]) ^ (1U << bit));
-      if (!is_accepted(flipped)) continue;
-      ++accepted;
-      EXPECT_TRUE(place >= metadata && place < metadata_end)
-          << "byte " << place << ", bit " << bit << ": '" << bytes_[place] << "' became '"
-          << flipped[place] << "'";
+    std::string flipped = bytes_;
+    flipped[place] =
+        static_cast<char>(static_cast<unsigned char>(flipped[place]) ^ (1U << GetParam()));
+    if (place >= metadata && place < metadata_end) {
+      static_cast<void>(is_accepted(flipped));
+    } else {
+      EXPECT_FALSE(is_accepted(flipped))
+          << "byte " << place << ": '" << bytes_[place] << "' became '" << flipped[place] << "'";
     }
   }
-  EXPECT_GT(accepted, 0U);  // the metadata's text is free
 }
+
+INSTANTIATE_TEST_SUITE_P(SafetensorsFaults, FlippedBit, ::testing::Range(0U, 8U));
 
 TEST_F(SafetensorsFaults, HeadersOfAbsurdLengthAreRefused) {
   for (unsigned bit = 0; bit < 64; ++bit) {
