@@ -13,6 +13,7 @@
 
 #include "runtime/model/loss.h"
 #include "sim/base/error.h"
+#include "tests/support/gradient_check.h"
 #include "tests/support/model_step.h"
 
 namespace zenflow::runtime {
@@ -107,33 +108,71 @@ TEST(Transformer, StartsAtTheLossOfGuessingAndLearns) {
   EXPECT_LT(loss, 0.5 * first);
 }
 
-/// A whole model's gradient along a random direction against the loss's central difference, in
-/// fp32: the difference errs by rounding of the loss, 1e-7 / step, and by step^2.
-TEST(Transformer, LossFollowsItsGradient) {
-  for (const char* json : {kLlama, kGpt2}) {
-    ModelUnderTest model(model_config(json), 2, 12);
-    model.initialize(ElementType::kFloat32);
-    const Batch batch = some_batch(2, 12);
-    static_cast<void>(model.step(batch));
-    double squares = 0.0;
-    const std::size_t count = model.model.parameters().parameters.size();
+/// The loss's central difference along the gradient, over the gradient's norm: 1 if they agree. The
+/// difference errs by rounding of the loss, about 1e-7 / step, and by step^2.
+double slope_along_gradient(const char* json, std::int64_t sequences, std::int64_t length) {
+  ModelUnderTest model(model_config(json), sequences, length);
+  model.initialize(ElementType::kFloat32);
+  const Batch batch = some_batch(sequences, length);
+  static_cast<void>(model.step(batch));
+  double squares = 0.0;
+  const std::size_t count = model.model.parameters().parameters.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    for (const float g : model.gradients.values(i)) squares += static_cast<double>(g * g);
+  }
+  constexpr float kStep = 1e-3F;
+  const auto norm = static_cast<float>(std::sqrt(squares));
+  const auto loss_at = [&](float distance) {
+    ModelUnderTest moved(model_config(json), sequences, length);
     for (std::size_t i = 0; i < count; ++i) {
-      for (const float g : model.gradients.values(i)) squares += static_cast<double>(g * g);
+      for (std::size_t e = 0; e < model.weights.size(i); ++e) {
+        moved.weights.set(i, e,
+                          model.weights.get(i, e) + distance / norm * model.gradients.get(i, e));
+      }
     }
-    constexpr float kStep = 1e-3F;
-    const auto norm = static_cast<float>(std::sqrt(squares));
-    const auto loss_at = [&](float distance) {
-      ModelUnderTest moved(model_config(json), 2, 12);
-      for (std::size_t i = 0; i < count; ++i) {
-        for (std::size_t e = 0; e < model.weights.size(i); ++e) {
-          moved.weights.set(i, e,
-                            model.weights.get(i, e) + distance / norm * model.gradients.get(i, e));
+    return moved.model.evaluate(batch, moved.weights.constant()).loss;
+  };
+  return (loss_at(kStep) - loss_at(-kStep)) / (2.0 * static_cast<double>(kStep * norm));
+}
+
+TEST(Transformer, LossFollowsItsGradient) {
+  EXPECT_NEAR(slope_along_gradient(kLlama, 2, 12), 1.0, 2e-3);
+  EXPECT_NEAR(slope_along_gradient(kGpt2, 2, 12), 1.0, 2e-3);
+}
+
+/// So large a vocabulary that the logits of two sequences are computed in parts of 64 tokens, which
+/// do not end where the first sequence does; those of one sequence are one part. Tied and not.
+TEST(Transformer, LogitsInPartsGiveTheGradientsOfTheWhole) {
+  for (const char* tied : {"true", "false"}) {
+    const std::string json =
+        std::string(R"({"model_type": "gpt2", "vocab_size": 300000, "n_embd": 2, "n_layer": 1,
+        "n_head": 1, "n_inner": 2, "n_positions": 50, "initializer_range": 1.0,
+        "tie_word_embeddings": )") +
+        tied + "}";
+    ModelUnderTest model(model_config(json), 2, 50);
+    model.initialize(ElementType::kFloat32);
+    const Batch both = some_batch(2, 50);
+    double loss = 0.0;
+    std::vector<std::vector<double>> sums(model.weights.pointers().size());
+    for (std::ptrdiff_t sequence = 0; sequence < 2; ++sequence) {
+      Batch one = {1, 50, {}, {}, {}, {}};
+      one.inputs.assign(both.inputs.begin() + sequence * 50,
+                        both.inputs.begin() + sequence * 50 + 50);
+      one.targets.assign(both.targets.begin() + sequence * 50,
+                         both.targets.begin() + sequence * 50 + 50);
+      loss += model.step(one) / 2.0;
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        sums[i].resize(model.gradients.size(i));
+        for (std::size_t e = 0; e < sums[i].size(); ++e) {
+          sums[i][e] += static_cast<double>(model.gradients.get(i, e)) / 2.0;
         }
       }
-      return moved.model.evaluate(batch, moved.weights.constant()).loss;
-    };
-    const double slope = (loss_at(kStep) - loss_at(-kStep)) / (2.0 * static_cast<double>(kStep));
-    EXPECT_NEAR(slope / static_cast<double>(norm), 1.0, 2e-3);
+    }
+    EXPECT_NEAR(model.step(both) / loss, 1.0, 1e-6);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      EXPECT_LT(testing::relative_error(model.gradients.values(i), sums[i]), 1e-5)
+          << model.model.parameters().parameters[i].name;
+    }
   }
 }
 
