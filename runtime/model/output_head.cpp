@@ -8,7 +8,7 @@ namespace {
 /// Of a tied head the embedding's, which is stored [vocabulary, hidden] like an untied one.
 std::string projection_name(const TransformerConfig& config) {
   if (config.task.is_classification()) return "score";
-  if (!config.model.tied_embeddings) return "lm_head";
+  if (!config.has_tied_head()) return "lm_head";
   return config.is_llama_like() ? "model.embed_tokens" : "transformer.wte";
 }
 

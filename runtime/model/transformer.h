@@ -65,12 +65,13 @@ class HostTransformer {
 
   /// `weights[i]` is parameter i of the whole table, in the element type, row-major and contiguous.
   /// Read are those of the group, and by a tied head the token embedding.
-  /// Preconditions: after `begin`, groups in the order 0, 1, ..., each once.
+  /// Throws Error(kRuntime) unless, after `begin`, groups come in the order 0, 1, ..., each once.
   void forward(std::size_t group, std::span<const void* const> weights);
 
   /// `gradients[i]` belongs to parameter i, as weights do; those of the group are overwritten. A
   /// tied head overwrites the embedding's with its part, and the embedding's backward adds to that.
-  /// Preconditions: after the forward of all groups, in reverse order, with unchanged weights.
+  /// Throws Error(kRuntime) unless, after the forward of all groups, they come in reverse order,
+  /// each once. Precondition: the weights of the forward pass.
   void backward(std::size_t group, std::span<const void* const> weights,
                 std::span<void* const> gradients);
 

@@ -45,6 +45,10 @@ struct TransformerConfig {
 
   /// RMSNorm, rotary positions and SwiGLU, against GPT-2's LayerNorm, learned positions and GELU.
   [[nodiscard]] bool is_llama_like() const { return !model.learned_positions; }
+  /// The head multiplies by the token embedding, parameter 0, so both groups have its gradient.
+  [[nodiscard]] bool has_tied_head() const {
+    return model.tied_embeddings && !task.is_classification();
+  }
 };
 
 /// Reads a config.json of the families llama, mistral, qwen2 and gpt2, with the defaults that

@@ -3,7 +3,7 @@
 
   pip install torch transformers safetensors      (in an environment of your own)
   python make_reference.py [FOLDER]               (default: this folder)
-  python make_reference.py --read FILE...         checks that the Python safetensors library reads FILEs
+  python make_reference.py --read FILE...         prints FILEs as the safetensors library reads them
 
 Each NAME.safetensors holds, in fp32, the weights under their Hugging Face names, their gradients under
 "grad." + name, "loss" [1], "logits" [sequences, outputs] of each sequence's last token, "inputs",
@@ -105,11 +105,18 @@ def write_case(folder, name):
     print(name, loss.item(), sum(p.numel() for p in model.parameters()))
 
 
+def hexadecimal(value):
+    """As C's %a writes it: no trailing zeros in the fraction."""
+    mantissa, exponent = value.hex().split("p")
+    return mantissa.rstrip("0").rstrip(".") + "p" + exponent if "." in mantissa else value.hex()
+
+
 def read(path):
     with safe_open(path, framework="pt") as file:
-        for name in file.keys():
+        for name in sorted(file.keys()):
             tensor = file.get_tensor(name)
-            print(name, tensor.dtype, list(tensor.shape), tensor.double().sum().item())
+            elements = " ".join(hexadecimal(x) for x in tensor.double().flatten().tolist())
+            print(name, tensor.dtype, list(tensor.shape), elements)
 
 
 def main(arguments):
