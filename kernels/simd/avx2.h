@@ -55,13 +55,19 @@ ZENFLOW_INLINE Vector magnitude(Vector a) {
   return _mm256_and_ps(a, _mm256_castsi256_ps(_mm256_set1_epi32(0x7FFFFFFF)));
 }
 
-inline constexpr std::uintptr_t kPrefetchBytes = 2048;
-
 template <class Element>
 ZENFLOW_INLINE void prefetch(const Element* block) {
-  const std::uintptr_t ahead = reinterpret_cast<std::uintptr_t>(block) + kPrefetchBytes;
+  const std::uintptr_t ahead = reinterpret_cast<std::uintptr_t>(block) + 2048;
   for (std::size_t line = 0; line < kBlock * sizeof(Element); line += 64) {
     _mm_prefetch(reinterpret_cast<const char*>(ahead + line), _MM_HINT_T0);
+  }
+}
+
+template <class Element>
+ZENFLOW_INLINE void prefetch_far(const Element* block) {
+  const std::uintptr_t ahead = reinterpret_cast<std::uintptr_t>(block) + 8192;
+  for (std::size_t line = 0; line < kBlock * sizeof(Element); line += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(ahead + line), _MM_HINT_T1);
   }
 }
 

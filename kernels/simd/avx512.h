@@ -73,16 +73,24 @@ ZENFLOW_INLINE std::uint32_t mask_of(Part part) {
   return (std::uint32_t{1} << part.count) - 1;
 }
 
-/// Fetches what is kPrefetchBytes ahead of a block; it may lie past the end of the array. On one
-/// Sapphire Rapids core 1 to 3 KiB were equally good, 4 KiB and prefetching to the second level
-/// cache worse.
-inline constexpr std::uintptr_t kPrefetchBytes = 2048;
-
+/// Fetches into the first level cache what is 2 KiB ahead of a block; it may lie past the end of
+/// the array. For AdamW on one Emerald Rapids core 1 to 3 KiB were equally good, 4 KiB and the
+/// second level worse.
 template <class Element>
 ZENFLOW_INLINE void prefetch(const Element* block) {
-  const std::uintptr_t ahead = reinterpret_cast<std::uintptr_t>(block) + kPrefetchBytes;
+  const std::uintptr_t ahead = reinterpret_cast<std::uintptr_t>(block) + 2048;
   for (std::size_t line = 0; line < kBlock * sizeof(Element); line += 64) {
     _mm_prefetch(reinterpret_cast<const char*>(ahead + line), _MM_HINT_T0);
+  }
+}
+
+/// Fetches into the second level cache what is 8 KiB ahead. For kernels with little arithmetic: the
+/// second level keeps more lines under way (docs/performance.md).
+template <class Element>
+ZENFLOW_INLINE void prefetch_far(const Element* block) {
+  const std::uintptr_t ahead = reinterpret_cast<std::uintptr_t>(block) + 8192;
+  for (std::size_t line = 0; line < kBlock * sizeof(Element); line += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(ahead + line), _MM_HINT_T1);
   }
 }
 
