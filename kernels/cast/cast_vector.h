@@ -12,6 +12,8 @@ ZENFLOW_TARGET void cast_range(const From* values, std::size_t n, To* results) {
   constexpr Order kOrder = Order::kSequential;
   std::size_t i = 0;
   for (; i + kBlock <= n; i += kBlock) {
+    prefetch_far(values + i);
+    prefetch_far(results + i);
     store<kOrder>(results + i, load<kOrder>(values + i, Whole{}), Whole{});
   }
   const Part rest{n - i};

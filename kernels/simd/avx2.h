@@ -23,6 +23,7 @@ struct Block {
   Vector second;
 };
 enum class Order { kSequential, kInterleaved };
+enum class Nan { kPossible, kAbsent };
 
 struct Part {
   std::size_t count;
@@ -54,13 +55,19 @@ ZENFLOW_INLINE Vector magnitude(Vector a) {
   return _mm256_and_ps(a, _mm256_castsi256_ps(_mm256_set1_epi32(0x7FFFFFFF)));
 }
 
-inline constexpr std::uintptr_t kPrefetchBytes = 2048;
-
 template <class Element>
 ZENFLOW_INLINE void prefetch(const Element* block) {
-  const std::uintptr_t ahead = reinterpret_cast<std::uintptr_t>(block) + kPrefetchBytes;
+  const std::uintptr_t ahead = reinterpret_cast<std::uintptr_t>(block) + 2048;
   for (std::size_t line = 0; line < kBlock * sizeof(Element); line += 64) {
     _mm_prefetch(reinterpret_cast<const char*>(ahead + line), _MM_HINT_T0);
+  }
+}
+
+template <class Element>
+ZENFLOW_INLINE void prefetch_far(const Element* block) {
+  const std::uintptr_t ahead = reinterpret_cast<std::uintptr_t>(block) + 8192;
+  for (std::size_t line = 0; line < kBlock * sizeof(Element); line += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(ahead + line), _MM_HINT_T1);
   }
 }
 
@@ -69,7 +76,7 @@ ZENFLOW_INLINE Block load(const float* values, Whole /*all*/) {
   return {_mm256_loadu_ps(values), _mm256_loadu_ps(values + 8)};
 }
 
-template <Order>
+template <Order, Nan = Nan::kPossible>
 ZENFLOW_INLINE void store(float* values, Block block, Whole /*all*/) {
   _mm256_storeu_ps(values, block.first);
   _mm256_storeu_ps(values + 8, block.second);
@@ -93,20 +100,28 @@ ZENFLOW_INLINE Block load(const Bf16* values, Whole /*all*/) {
   return {_mm256_castsi256_ps(first), _mm256_castsi256_ps(second)};
 }
 
+ZENFLOW_INLINE bool any_nan(Block block) {
+  const Vector first = _mm256_cmp_ps(block.first, block.first, _CMP_UNORD_Q);
+  const Vector second = _mm256_cmp_ps(block.second, block.second, _CMP_UNORD_Q);
+  return _mm256_movemask_ps(_mm256_or_ps(first, second)) != 0;
+}
+
 /// round_to_bf16 of every element, in the upper half of its lane.
+template <Nan nan>
 ZENFLOW_INLINE __m256i rounded(Vector value) {
   const __m256i bits = _mm256_castps_si256(value);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-  const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), odd);
+  const __m256i number = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), odd);
+  if constexpr (nan == Nan::kAbsent) return number;
   const Vector is_nan = _mm256_cmp_ps(value, value, _CMP_UNORD_Q);
-  const Vector nan = _mm256_castsi256_ps(_mm256_set1_epi32(0x7FC00000));
-  return _mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(sum), nan, is_nan));
+  const Vector canonical = _mm256_castsi256_ps(_mm256_set1_epi32(0x7FC00000));
+  return _mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(number), canonical, is_nan));
 }
 
-template <Order order>
+template <Order order, Nan nan = Nan::kPossible>
 ZENFLOW_INLINE void store(Bf16* values, Block block, Whole /*all*/) {
-  const __m256i first = _mm256_srli_epi32(rounded(block.first), 16);
-  const __m256i second = rounded(block.second);
+  const __m256i first = _mm256_srli_epi32(rounded<nan>(block.first), 16);
+  const __m256i second = rounded<nan>(block.second);
   __m256i words;
   if constexpr (order == Order::kInterleaved) {
     words = _mm256_blend_epi16(first, second, 0xAA);
@@ -126,10 +141,10 @@ ZENFLOW_INLINE Block load(const Element* values, Part part) {
   return load<order>(block, Whole{});
 }
 
-template <Order order, class Element>
+template <Order order, Nan nan = Nan::kPossible, class Element>
 ZENFLOW_INLINE void store(Element* values, Block block, Part part) {
   Element all[kBlock];
-  store<order>(all, block, Whole{});
+  store<order, nan>(all, block, Whole{});
   std::memcpy(values, all, part.count * sizeof(Element));
 }
 

@@ -32,6 +32,9 @@ struct Block {
 };
 enum class Order { kSequential, kInterleaved };
 
+/// Rounding to bfloat16 is cheaper for a block that is known to hold no NaN.
+enum class Nan { kPossible, kAbsent };
+
 /// The first `count` < kBlock elements of a block. What is left out reads as 0.
 struct Part {
   std::size_t count;
@@ -70,16 +73,24 @@ ZENFLOW_INLINE std::uint32_t mask_of(Part part) {
   return (std::uint32_t{1} << part.count) - 1;
 }
 
-/// Fetches what is kPrefetchBytes ahead of a block; it may lie past the end of the array. On one
-/// Sapphire Rapids core 1 to 3 KiB were equally good, 4 KiB and prefetching to the second level
-/// cache worse.
-inline constexpr std::uintptr_t kPrefetchBytes = 2048;
-
+/// Fetches into the first level cache what is 2 KiB ahead of a block; it may lie past the end of
+/// the array. For AdamW on one Emerald Rapids core 1 to 3 KiB were equally good, 4 KiB and the
+/// second level worse.
 template <class Element>
 ZENFLOW_INLINE void prefetch(const Element* block) {
-  const std::uintptr_t ahead = reinterpret_cast<std::uintptr_t>(block) + kPrefetchBytes;
+  const std::uintptr_t ahead = reinterpret_cast<std::uintptr_t>(block) + 2048;
   for (std::size_t line = 0; line < kBlock * sizeof(Element); line += 64) {
     _mm_prefetch(reinterpret_cast<const char*>(ahead + line), _MM_HINT_T0);
+  }
+}
+
+/// Fetches into the second level cache what is 8 KiB ahead. For kernels with little arithmetic: the
+/// second level keeps more lines under way (docs/performance.md).
+template <class Element>
+ZENFLOW_INLINE void prefetch_far(const Element* block) {
+  const std::uintptr_t ahead = reinterpret_cast<std::uintptr_t>(block) + 8192;
+  for (std::size_t line = 0; line < kBlock * sizeof(Element); line += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(ahead + line), _MM_HINT_T1);
   }
 }
 
@@ -95,13 +106,13 @@ ZENFLOW_INLINE Block load(const float* values, Part part) {
           _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16U), values + 16)};
 }
 
-template <Order>
+template <Order, Nan = Nan::kPossible>
 ZENFLOW_INLINE void store(float* values, Block block, Whole /*all*/) {
   _mm512_storeu_ps(values, block.first);
   _mm512_storeu_ps(values + 16, block.second);
 }
 
-template <Order>
+template <Order, Nan = Nan::kPossible>
 ZENFLOW_INLINE void store(float* values, Block block, Part part) {
   const std::uint32_t mask = mask_of(part);
   _mm512_mask_storeu_ps(values, static_cast<__mmask16>(mask), block.first);
@@ -144,30 +155,38 @@ ZENFLOW_INLINE Block load(const Bf16* values, Part part) {
   return widen<order>(_mm512_maskz_loadu_epi16(mask_of(part), values));
 }
 
+ZENFLOW_INLINE bool any_nan(Block block) {
+  const __mmask16 first = _mm512_cmp_ps_mask(block.first, block.first, _CMP_UNORD_Q);
+  const __mmask16 second = _mm512_cmp_ps_mask(block.second, block.second, _CMP_UNORD_Q);
+  return _kortestz_mask16_u8(first, second) == 0;
+}
+
 /// round_to_bf16 of every element, in the upper half of its lane.
+template <Nan nan>
 ZENFLOW_INLINE __m512i rounded(Vector value) {
   const __m512i bits = _mm512_castps_si512(value);
   const __mmask16 is_odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
-  const __mmask16 is_nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
   const __m512i even = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF));
-  const __m512i any = _mm512_mask_add_epi32(even, is_odd, bits, _mm512_set1_epi32(0x8000));
-  return _mm512_mask_mov_epi32(any, is_nan, _mm512_set1_epi32(0x7FC00000));
+  const __m512i number = _mm512_mask_add_epi32(even, is_odd, bits, _mm512_set1_epi32(0x8000));
+  if constexpr (nan == Nan::kAbsent) return number;
+  const __mmask16 is_nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+  return _mm512_mask_mov_epi32(number, is_nan, _mm512_set1_epi32(0x7FC00000));
 }
 
-template <Order order>
+template <Order order, Nan nan>
 ZENFLOW_INLINE __m512i narrow(Block block) {
-  const __m512i low = _mm512_srli_epi32(rounded(block.first), 16);
-  return deinterleave<order>(_mm512_mask_blend_epi16(0xAAAAAAAA, low, rounded(block.second)));
+  const __m512i low = _mm512_srli_epi32(rounded<nan>(block.first), 16);
+  return deinterleave<order>(_mm512_mask_blend_epi16(0xAAAAAAAA, low, rounded<nan>(block.second)));
 }
 
-template <Order order>
+template <Order order, Nan nan = Nan::kPossible>
 ZENFLOW_INLINE void store(Bf16* values, Block block, Whole /*all*/) {
-  _mm512_storeu_si512(values, narrow<order>(block));
+  _mm512_storeu_si512(values, narrow<order, nan>(block));
 }
 
-template <Order order>
+template <Order order, Nan nan = Nan::kPossible>
 ZENFLOW_INLINE void store(Bf16* values, Block block, Part part) {
-  _mm512_mask_storeu_epi16(values, mask_of(part), narrow<order>(block));
+  _mm512_mask_storeu_epi16(values, mask_of(part), narrow<order, nan>(block));
 }
 
 /// A block in double.

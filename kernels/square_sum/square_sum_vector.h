@@ -16,7 +16,7 @@ ZENFLOW_TARGET double square_sum_range(const Element* values, std::size_t n) {
   std::size_t i = 0;
   for (; i + kSquareSums <= n; i += kSquareSums) {
     for (std::size_t b = 0; b < kBlocks; ++b) {
-      prefetch(values + i + b * kBlock);
+      prefetch_far(values + i + b * kBlock);
       add_squares(sums[b], load<Order::kSequential>(values + i + b * kBlock, Whole{}));
     }
   }

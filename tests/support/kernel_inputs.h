@@ -43,6 +43,13 @@ Element from_pattern(std::uint32_t pattern) {
   }
 }
 
+inline float magnitude(float value) {
+  return std::fabs(value);
+}
+inline Bf16 magnitude(Bf16 value) {
+  return {static_cast<std::uint16_t>(value.bits & 0x7FFFU)};
+}
+
 /// Numbers between 2^-10 and 2^2 in magnitude, of both signs.
 template <class Element>
 std::vector<Element> ordinary(std::size_t n, std::uint32_t seed) {
