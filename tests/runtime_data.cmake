@@ -44,3 +44,6 @@ target_compile_definitions(toy_glue_test PRIVATE ZENFLOW_TOY_GLUE="${ZENFLOW_TOY
 target_link_libraries(toy_glue_test PRIVATE zenflow::data GTest::gtest_main zenflow::warnings)
 gtest_discover_tests(toy_glue_test TEST_PREFIX property/ DISCOVERY_MODE PRE_TEST
                      PROPERTIES LABELS property TIMEOUT 60 FIXTURES_REQUIRED toy_glue)
+
+zenflow_fuzz(fuzz_glue LINK zenflow::data)
+zenflow_fuzz(fuzz_checkpoint LINK zenflow::checkpoint)

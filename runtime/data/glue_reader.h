@@ -25,7 +25,8 @@ struct GlueExample {
 };
 
 /// What to do with a row that has another number of columns than the header, or a label that the
-/// task does not have. QQP as distributed has such rows, where a question held a line break.
+/// task does not have. Some copies of QQP have such rows: the reader in transformers 2.1.1 drops
+/// those that are too short.
 enum class MalformedRows { kRefuse, kSkip };
 
 struct GlueData {

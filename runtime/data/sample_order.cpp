@@ -19,17 +19,13 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31U);
 }
 
-/// Uniform in [0, n). Not std::uniform_int_distribution, which every library defines for itself.
-std::uint64_t below(std::uint64_t n, std::mt19937_64& random) {
+}  // namespace
+
+std::optional<std::uint64_t> uniform_remainder(std::uint64_t x, std::uint64_t n) {
   constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
   const std::uint64_t remainder = (kMax % n + 1) % n;  // 2^64 mod n
-  for (;;) {
-    const std::uint64_t x = random();
-    if (x <= kMax - remainder) return x % n;
-  }
+  return x <= kMax - remainder ? std::optional(x % n) : std::nullopt;
 }
-
-}  // namespace
 
 std::vector<std::uint32_t> epoch_order(std::uint64_t count, std::uint64_t seed,
                                        std::uint64_t epoch) {
@@ -41,7 +37,10 @@ std::vector<std::uint32_t> epoch_order(std::uint64_t count, std::uint64_t seed,
   std::iota(order.begin(), order.end(), 0U);
   std::mt19937_64 random(mix(mix(seed) + epoch));
   for (std::size_t i = order.size(); i > 1; --i) {
-    std::swap(order[i - 1], order[static_cast<std::size_t>(below(i, random))]);
+    // Not std::uniform_int_distribution, which every library defines for itself.
+    std::optional<std::uint64_t> other;
+    while (!other) other = uniform_remainder(random(), i);
+    std::swap(order[i - 1], order[static_cast<std::size_t>(*other)]);
   }
   return order;
 }

@@ -2,14 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace zenflow::runtime {
 
+/// x mod n, or nothing if x >= 2^64 - 2^64 mod n: then uniform x give uniform results. n > 0.
+[[nodiscard]] std::optional<std::uint64_t> uniform_remainder(std::uint64_t x, std::uint64_t n);
+
 /// The permutation of [0, count) for an epoch, the same on every machine:
 /// a std::mt19937_64, seeded with mix(mix(seed) + epoch), shuffles 0, 1, ..., count - 1 as Fisher
 /// and Yates do: for i = count - 1, ..., 1, exchange elements i and below(i + 1), where below(n)
-/// draws x until x < 2^64 - 2^64 mod n and returns x mod n. mix is the output function of
+/// draws x until uniform_remainder(x, n) gives a value. mix is the output function of
 /// SplitMix64 (Steele, Lea, Flood 2014): z = x + 0x9E3779B97F4A7C15;
 /// z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9; z = (z ^ z >> 27) * 0x94D049BB133111EB; z ^ z >> 31.
 /// Throws Error(kInput) from 2^32 samples on.

@@ -12,7 +12,7 @@ namespace zenflow::runtime {
 /// What a file's content is recognised by: a resumed run must read what the first one read.
 struct Fingerprint {
   std::uint64_t bytes = 0;
-  std::uint32_t crc = 0;  ///< CRC-32 of the whole file
+  std::uint32_t crc = 0;  ///< CRC-32 of the tokens as stored; of text, of the whole file
 
   friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
 };
@@ -36,7 +36,9 @@ class TokenSource {
   void read(std::uint64_t first, std::span<std::int32_t> out) const;
 
  private:
-  [[nodiscard]] std::int32_t checked(std::uint32_t id, std::uint64_t position) const;
+  /// Throws Error(kInput) if one of these stored ids, the first of which is token `first`, is not
+  /// in the vocabulary.
+  void check_ids(std::span<const std::byte> stored, std::uint64_t first) const;
 
   InputFile file_;
   std::int64_t vocabulary_;

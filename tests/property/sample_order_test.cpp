@@ -32,6 +32,18 @@ TEST(EpochOrder, IsTheSpecifiedPermutation) {
   EXPECT_THAT(epoch_order(1, 7, 7), ElementsAre(0));
 }
 
+// 2^64 = 3 m + 1 = 10 m' + 6: the largest value and the largest 6 are drawn again.
+TEST(EpochOrder, DrawsAgainWhatWouldNotBeUniform) {
+  constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
+  EXPECT_EQ(uniform_remainder(kMax, 3), std::nullopt);
+  EXPECT_EQ(uniform_remainder(kMax - 1, 3), 2U);
+  EXPECT_EQ(uniform_remainder(kMax - 5, 10), std::nullopt);
+  EXPECT_EQ(uniform_remainder(kMax - 6, 10), 9U);
+  EXPECT_EQ(uniform_remainder(kMax, std::uint64_t{1} << 32U), 0xFFFFFFFFU);
+  EXPECT_EQ(uniform_remainder(kMax, 1), 0U);
+  EXPECT_EQ(uniform_remainder(12, 10), 2U);
+}
+
 // Over 6000 epochs each of the 6 orders of 3 samples comes 1000 times, give or take. 5 degrees of
 // freedom: chi-squared exceeds 30 with probability 1.5e-5; the seed is fixed.
 TEST(EpochOrder, IsUniform) {

@@ -220,6 +220,23 @@ TEST(Checkpoint, WithATableThatContradictsItselfIsRefused) {
   EXPECT_THAT(message_of(cut), HasSubstr("ends within an entry"));
 }
 
+// A copy that lost or gained a block in the middle has its header and trailer.
+TEST(Checkpoint, OfAnotherLengthThanItWasWrittenWithIsRefused) {
+  HandMade file;
+  file.add("a", 1, {8}, "12345678");
+  const TemporaryFolder folder;
+  const auto message = [&](const std::string& bytes) {
+    return error_of([&] { CheckpointReader(folder.write("x", bytes)); }).second;
+  };
+  const std::string whole = file.bytes();
+  EXPECT_EQ(message(whole), "");
+  std::string shorter = whole;
+  EXPECT_THAT(message(shorter.erase(26, 4)),
+              HasSubstr("bytes long, " + std::to_string(whole.size()) + " when it was written"));
+  std::string longer = whole;
+  EXPECT_THAT(message(longer.insert(26, 4, '1')), HasSubstr("bytes long, "));
+}
+
 TEST(CheckpointWriter, RefusesMistakesOfItsCaller) {
   const TemporaryFolder folder;
   CheckpointWriter writer(folder / "x", 1);

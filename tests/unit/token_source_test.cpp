@@ -110,6 +110,25 @@ TEST(TokenFile, WithIdsBeyondTheVocabularyIsRefusedByPosition) {
               EndsWith("x.bin: token 600001 is 500, the vocabulary has 500 ids"));
 }
 
+// Ids are int32 in the model, however large its vocabulary claims to be.
+TEST(TokenFile, WithIdsFrom2To31OnIsRefused) {
+  const TemporaryFolder folder;
+  write_token_file(folder / "x.bin", std::vector<std::int32_t>{5, 6}, 4, false);
+  std::string bytes = bytes_of(folder / "x.bin");
+  bytes.back() = '\x80';
+  const auto seal = [&bytes](std::size_t at, std::uint32_t crc) {
+    bytes.replace(at, sizeof crc, reinterpret_cast<const char*>(&crc), sizeof crc);
+  };
+  const auto part = [&bytes](std::size_t first, std::size_t count) {
+    return std::as_bytes(std::span(bytes)).subspan(first, count);
+  };
+  seal(24, crc32(0, part(32, 8)));
+  seal(28, crc32(0, part(0, 28)));
+  const fs::path path = folder.write("y.bin", bytes);
+  EXPECT_THAT(input_error([&] { TokenSource(path, std::int64_t{1} << 40); }),
+              HasSubstr("y.bin: token 1 is 2147483654, the vocabulary has"));
+}
+
 TEST(TokenFile, ThatIsTextOrOfAnotherVersionIsRefused) {
   const TemporaryFolder folder;
   EXPECT_THAT(input_error([&] { TokenSource(folder.write("x.bin", "text"), 256); }),
