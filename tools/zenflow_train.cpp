@@ -127,6 +127,10 @@ void add_optimizer_options(CLI::App& app, Options& o) {
                           "by which columns are ranked");
   add_choice<std::string>(app, "--accumulate-on,--accumulate_on", o.accumulate, {"host", "device"},
                           "where deferred gradients are summed");
+  app.add_option(
+         "--whole-step-gradients,--whole_step_gradients", s.whole_step_gradients,
+         "false: two groups' gradients take turns on the device, and backward waits for the link")
+      ->capture_default_str();
   app.add_option("--lr", rate.peak, "learning rate")->capture_default_str();
   add_choice<std::string>(app, "--lr-decay,--lr_decay", o.decay, {"constant", "linear", "cosine"},
                           "after the warm-up, to zero at --steps");

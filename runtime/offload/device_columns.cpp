@@ -91,13 +91,15 @@ DeviceColumns::DeviceColumns(const ParameterTable& table_in, const Layout& layou
     largest_group = std::max(largest_group, deferred);
     all_deferred += deferred;
   }
-  if (options.keep_packed_gradients) {
+  if (options.whole_step_gradients) {
     packed[0] = device.allocate(MemoryKind::kDevice, all_deferred * element, "packed gradients");
-    sums = device.allocate(MemoryKind::kDevice, all_deferred * sizeof(float), "gradient sums");
   } else {
     for (Buffer& buffer : packed) {
       buffer = device.allocate(MemoryKind::kDevice, largest_group * element, "packed gradients");
     }
+  }
+  if (options.device_sums) {
+    sums = device.allocate(MemoryKind::kDevice, all_deferred * sizeof(float), "gradient sums");
   }
   arrived = device.allocate(MemoryKind::kDevice, largest_group * element, "arriving weights");
   for (Buffer& array : selected_state) {

@@ -31,9 +31,10 @@ struct Mirrored {
 };
 
 struct DeviceColumnsOptions {
-  bool second_weights = false;         ///< uploads land beside the weights in use
-  bool keep_packed_gradients = false;  ///< of the whole step, to be summed on the device
-  bool warm_up = false;                ///< everything is deferred at first
+  bool second_weights = false;        ///< uploads land beside the weights in use
+  bool whole_step_gradients = false;  ///< a place for every group's deferred gradients
+  bool device_sums = false;           ///< they are summed on the device
+  bool warm_up = false;               ///< everything is deferred at first
 };
 
 /// Device memory and where things lie in it. Nothing here enqueues work but what is named so.
@@ -62,9 +63,10 @@ class DeviceColumns {
   const Layout& layout;
   ElementType type;
 
-  std::array<Buffer, 2> packed;  ///< deferred gradients of a group, before they leave
-  Buffer arrived;                ///< updated weights of a group, before they are scattered
-  Buffer sums;                   ///< fp32, of deferred gradients, if they are summed here
+  /// Deferred gradients before they leave: of the whole step in the first, or of two groups.
+  std::array<Buffer, 2> packed;
+  Buffer arrived;  ///< updated weights of a group, before they are scattered
+  Buffer sums;     ///< fp32, of deferred gradients, if they are summed here
   std::vector<std::size_t> selected_first;  ///< by slice, in elements of the selected arrays
   std::vector<std::size_t> column_first;    ///< by slice, in entries of the index arrays
   std::vector<std::size_t> slot_first;      ///< by slice, in entries of the corrections

@@ -186,6 +186,9 @@ class OffloadEngine {
   void start_window();
   void wait_for_lane(CpuLane& lane, CpuLane::Ticket ticket, StepResult* result);
   void check_lanes() const;
+  [[nodiscard]] bool whole_step() const {
+    return settings_.whole_step_gradients || settings_.accumulate_on_device;
+  }
   [[nodiscard]] bool overlaps() const { return settings_.overlap_step && !warm_up_; }
   void note_wait(Clock::time_point start, StepResult* result);
 
@@ -222,7 +225,7 @@ class OffloadEngine {
 
   std::vector<Event> arrived_;       // by group: this step's gradients are on the host
   std::vector<Event> staging_free_;  // by group: the host has read what arrived before
-  std::array<Event, 2> packed_free_;
+  std::vector<Event> packed_free_;   // by group, or by turn
   std::size_t packed_turn_ = 0;
   std::shared_ptr<Uploads> uploads_;  // of the last update, until all of it is in use
   Event last_upload_;                 // the update lane's alone

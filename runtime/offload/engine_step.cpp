@@ -129,12 +129,11 @@ void OffloadEngine::pack_and_send(std::size_t group) {
   const std::size_t count = deferred_.group_elements(group);
   if (count == 0) return;
   const std::size_t element = bytes_per_element(type_);
-  // With sums on the device the whole step's gradients have a place; else groups take turns.
-  const bool whole = settings_.accumulate_on_device;
-  const std::size_t turn = whole ? 0 : packed_turn_;
-  std::byte* packed =
-      columns_.packed[turn].data() + (whole ? deferred_.group_offset(group) * element : 0);
-  compute_->wait(packed_free_[turn], WaitCause::kD2H);
+  const bool whole = whole_step();
+  const std::size_t place = whole ? group : packed_turn_;
+  std::byte* packed = columns_.packed[whole ? 0 : packed_turn_].data() +
+                      (whole ? deferred_.group_offset(group) * element : 0);
+  compute_->wait(packed_free_[place], WaitCause::kD2H);
   packed_turn_ = 1 - packed_turn_;
   const GroupRange& range = layout_.groups[group];
   for (std::size_t s = range.first_slice; s < range.first_slice + range.slices; ++s) {
@@ -149,12 +148,12 @@ void OffloadEngine::pack_and_send(std::size_t group) {
     device_.gather_columns(*compute_, type_, columns_.gradient_slice(s), column, width,
                            packed + at * element, {"gather deferred", step_});
   }
-  if (whole && !reads_staging()) return;
+  if (settings_.accumulate_on_device && !reads_staging()) return;
   d2h_->wait(compute_->record(), WaitCause::kCompute);
   d2h_->wait(staging_free_[group], WaitCause::kCpuUpdate);
   device_.copy(*d2h_, deferred_.staging(group), packed, count * element,
                CopyDirection::kDeviceToHost, Traffic::kGradients, {"gradients down", step_});
-  packed_free_[turn] = arrived_[group] = d2h_->record();
+  packed_free_[place] = arrived_[group] = d2h_->record();
 }
 
 void OffloadEngine::check_gradients() {

@@ -25,7 +25,10 @@ struct OffloadSettings {
   bool everything_on_device = false;     ///< no offloading: all columns, and vectors, are selected
   NormKind norm = NormKind::kL2;         ///< how columns are ranked
   bool accumulate_on_device = false;  ///< sum deferred gradients there: 4 bytes each, less traffic
-  double gradient_clipping = 0;       ///< largest global norm of a step's gradient; 0: none
+  /// Deferred gradients of a whole step have a place on the device, so that copies may go on
+  /// through the next forward; else two groups' take turns and backward waits for the link.
+  bool whole_step_gradients = true;
+  double gradient_clipping = 0;  ///< largest global norm of a step's gradient; 0: none
   kernels::AdamWSettings adamw{1e-3F, 0.9F, 0.999F, 1e-8F, 0.01F};
   std::int64_t max_staleness = 31;  ///< steps from a gradient to its use; checked at every swap
   int sum_threads = 1;              ///< add up deferred gradients while they arrive

@@ -33,11 +33,12 @@ struct Case {
 std::string describe(const Case& c) {
   const OffloadSettings& s = c.settings;
   return fmt::format(
-      "seed {} k {} S {} select {} warm-up {} overlap {} device sums {} clipping {} bf16 {} "
+      "seed {} k {} S {} select {} warm-up {} overlap {} device sums {} whole step {} clipping {} "
+      "bf16 {} "
       "threads {} delays {}",
       c.seed, s.topk_ratio, s.update_interval, s.select_interval, s.full_warm_up_rounds,
-      s.overlap_step, s.accumulate_on_device, s.gradient_clipping, c.type == ElementType::kBfloat16,
-      s.optimizer_threads, c.jitter.longest.count());
+      s.overlap_step, s.accumulate_on_device, s.whole_step_gradients, s.gradient_clipping,
+      c.type == ElementType::kBfloat16, s.optimizer_threads, c.jitter.longest.count());
 }
 
 SequentialRule rule_of(const Case& c) {
@@ -91,6 +92,7 @@ Case random_case(std::uint64_t seed) {
   s.full_warm_up_rounds = pick(0, 0, 1, 3);
   s.overlap_step = pick(true, true, false);
   s.accumulate_on_device = pick(false, false, true);
+  s.whole_step_gradients = pick(true, false);
   s.gradient_clipping = pick(0.0, 0.5);
   s.optimizer_threads = pick(1, 2, 3);
   s.sum_threads = pick(1, 2);
