@@ -99,17 +99,28 @@ const std::byte* DeferredColumns::upload(std::size_t group) const {
   return upload_.data() + group_offset(group) * bytes_per_element(type_);
 }
 
-std::span<float> DeferredColumns::weights(std::size_t slice) {
+std::span<float> DeferredColumns::of_slice(std::vector<float>& array, std::size_t slice) {
+  if (widths_[slice] == 0) return {};
   const Slice& s = layout_.slices[slice];
-  return {weights_.data() + s.first, s.rows * widths_[slice]};
+  return {array.data() + s.first, s.rows * widths_[slice]};
+}
+std::span<float> DeferredColumns::weights(std::size_t slice) {
+  return of_slice(weights_, slice);
 }
 std::span<float> DeferredColumns::first_moment(std::size_t slice) {
-  const Slice& s = layout_.slices[slice];
-  return {first_moment_.data() + s.first, s.rows * widths_[slice]};
+  return of_slice(first_moment_, slice);
 }
 std::span<float> DeferredColumns::second_moment(std::size_t slice) {
-  const Slice& s = layout_.slices[slice];
-  return {second_moment_.data() + s.first, s.rows * widths_[slice]};
+  return of_slice(second_moment_, slice);
+}
+
+void DeferredColumns::release_if_empty() {
+  if (std::any_of(widths_.begin(), widths_.end(), [](std::size_t width) { return width > 0; })) {
+    return;
+  }
+  for (std::vector<float>* array : {&weights_, &first_moment_, &second_moment_}) {
+    std::vector<float>().swap(*array);
+  }
 }
 
 ColumnState DeferredColumns::narrow(std::size_t slice, std::span<const std::uint32_t> columns) {
@@ -243,7 +254,7 @@ void DeferredColumns::store_upload(std::size_t slice, std::size_t first, std::si
 void DeferredColumns::refresh_upload(std::size_t group) {
   const GroupRange& range = layout_.groups[group];
   for (std::size_t s = range.first_slice; s < range.first_slice + range.slices; ++s) {
-    store_upload(s, 0, layout_.slices[s].rows * widths_[s]);
+    if (widths_[s] > 0) store_upload(s, 0, layout_.slices[s].rows * widths_[s]);
   }
 }
 

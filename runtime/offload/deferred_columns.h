@@ -51,6 +51,9 @@ class DeferredColumns {
   /// Moves `columns` (ascending) out of a slice that has all of them, and closes the gaps.
   [[nodiscard]] ColumnState narrow(std::size_t slice, std::span<const std::uint32_t> columns);
 
+  /// Gives the state's memory back if no slice has a column left.
+  void release_if_empty();
+
   [[nodiscard]] std::size_t width(std::size_t slice) const { return widths_[slice]; }
   /// In elements, within staging, upload and sums.
   [[nodiscard]] std::size_t offset(std::size_t slice) const;
@@ -87,6 +90,7 @@ class DeferredColumns {
     std::size_t first_row;
     std::size_t rows;
   };
+  [[nodiscard]] std::span<float> of_slice(std::vector<float>& array, std::size_t slice);
   [[nodiscard]] std::vector<Chunk> chunks(std::size_t group) const;
   void prepare_corrections(std::size_t slice, const DeferredUpdate& update);
   template <class Grad, class Out>
