@@ -36,6 +36,7 @@ struct Options {
   std::string decay = "constant";
   std::string column_norm = "l2";
   std::string accumulate = "host";
+  std::string deferred_scaling = "sqrt";
   std::string link_bandwidth;
   std::string device_memory;
   std::filesystem::path trace;
@@ -214,6 +215,11 @@ void interpret(Options& o) {
       {{"constant", Decay::kConstant}, {"linear", Decay::kLinear}, {"cosine", Decay::kCosine}});
   t.learning_rate.total_steps = t.steps;
   t.offload.norm = o.column_norm == "l1" ? NormKind::kL1 : NormKind::kL2;
+  using runtime::DeferredScaling;
+  t.offload.deferred_scaling =
+      named<DeferredScaling>(o.deferred_scaling, {{"none", DeferredScaling::kNone},
+                                                  {"sqrt", DeferredScaling::kSquareRoot},
+                                                  {"linear", DeferredScaling::kLinear}});
   t.offload.accumulate_on_device = o.accumulate == "device";
   t.offload.adamw.learning_rate = static_cast<float>(t.learning_rate.peak);
   t.offload.adaptive_interval =

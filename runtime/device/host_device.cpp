@@ -5,6 +5,7 @@
 #include <new>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -49,7 +50,7 @@ MatrixView<E> view(const DeviceMatrix& matrix) {
 }  // namespace
 
 HostDevice::HostDevice(HostDeviceSettings settings, Recorder& recorder)
-    : settings_(settings), recorder_(recorder) {}
+    : settings_(std::move(settings)), recorder_(recorder) {}
 
 void HostDevice::reserve(MemoryKind kind, std::size_t bytes, std::string_view purpose) {
   Ledger& ledger = *ledgers_.at(static_cast<std::size_t>(kind));
@@ -93,7 +94,7 @@ Buffer HostDevice::allocate(MemoryKind kind, std::size_t bytes, std::string_view
     throw Error(ErrorKind::kInfeasible,
                 fmt::format("host memory: no {} bytes left for {}", bytes, purpose));
   }
-  std::memset(address, 0, bytes);
+  std::memset(address, settings_.fill, bytes);
   return {address, bytes, [give_back](void* held) {
             ::operator delete(held, kAlignment);
             give_back();
@@ -105,6 +106,8 @@ std::unique_ptr<Stream> HostDevice::make_stream(std::string_view name) {
       name == "compute" ? sim::TrackKind::kGpuKernels : sim::TrackKind::kGpuCopies;
   Jitter jitter = settings_.jitter;
   jitter.seed = jitter.seed * 1'000'003 + streams_made_++;
+  jitter.lazy = jitter.lazy ||
+                std::count(settings_.lazy_streams.begin(), settings_.lazy_streams.end(), name) > 0;
   return std::make_unique<HostStream>(recorder_.add_track(std::string(name), kind), jitter);
 }
 

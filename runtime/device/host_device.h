@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runtime/device/device.h"
@@ -17,6 +18,10 @@ struct HostDeviceSettings {
   std::optional<BytesPerSecond> link_bandwidth{};  ///< per direction; none: as fast as memory is
   std::optional<Bytes> memory{};                   ///< capacity of the "device"; none: unlimited
   Jitter jitter{};                                 ///< for tests
+  std::vector<std::string> lazy_streams{};         ///< names: these are, for tests
+  /// What every byte of new memory holds: 0xFF, for tests, makes all that nobody wrote a NaN, or an
+  /// index out of range.
+  std::uint8_t fill = 0;
 };
 
 class HostDevice final : public Device {

@@ -1,12 +1,25 @@
 #include "runtime/device/host_stream.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "sim/base/error.h"
 
 namespace zenflow::runtime {
 
+void HostDemand::raise(std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  wanted_ = std::max(wanted_, number);
+  changed_.notify_all();
+}
+
+void HostDemand::await(std::uint64_t number, const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, stop, [&] { return wanted_ >= number; });
+}
+
 void HostCompletion::wait() {
+  if (demand_) demand_->raise(number_);
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return done_; });
   if (failure_) std::rethrow_exception(failure_);
@@ -35,6 +48,7 @@ HostSignal::~HostSignal() {
 HostStream::HostStream(TrackRecorder& track, Jitter jitter)
     : track_(track),
       jitter_(jitter),
+      demand_(jitter.lazy ? std::make_shared<HostDemand>() : nullptr),
       random_(jitter.seed),
       thread_([this](const std::stop_token& stop) { work_through(stop); }) {}
 
@@ -44,6 +58,7 @@ HostStream::~HostStream() {
 }
 
 void HostStream::enqueue(Operation operation) {
+  operation.number = ++enqueued_;
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back(std::move(operation));
@@ -56,7 +71,7 @@ void HostStream::run(Label label, double bytes, std::function<void()> work) {
 }
 
 Event HostStream::record() {
-  auto completion = std::make_shared<HostCompletion>();
+  auto completion = std::make_shared<HostCompletion>(demand_, enqueued_ + 1);
   // Runs even after a failure, which is what it reports.
   enqueue({.label = {}, .bytes = 0, .traced = false, .work = [this, completion] {
              completion->set(failure_);
@@ -111,6 +126,7 @@ void HostStream::work_through(const std::stop_token& stop) {
       operation = std::move(queue_.front());
       queue_.pop_front();
     }
+    if (demand_) demand_->await(operation.number, stop);
     execute(operation);
   }
 }

@@ -9,7 +9,9 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <stop_token>
 #include <thread>
+#include <utility>
 
 #include "runtime/device/device.h"
 #include "runtime/trace/recorder.h"
@@ -20,11 +22,33 @@ namespace zenflow::runtime {
 struct Jitter {
   std::uint64_t seed = 0;
   std::chrono::microseconds longest{0};  ///< 0: none
+  /// Operations run when somebody waits for an event behind them, or the stream ends: as late as
+  /// events allow, whatever the machine's timing. Who relies on less than an event reads too early.
+  bool lazy = false;
+};
+
+/// How far a lazy stream has to come.
+class HostDemand {
+ public:
+  /// Operations up to `number` are waited for.
+  void raise(std::uint64_t number);
+  /// Blocks until `number` is waited for, or until `stop`.
+  void await(std::uint64_t number, const std::stop_token& stop);
+
+ private:
+  std::mutex mutex_;  // guards wanted_
+  std::condition_variable_any changed_;
+  std::uint64_t wanted_ = 0;
 };
 
 /// Completed once, by whoever owns the work: a stream's thread or, for a signal, any other.
 class HostCompletion final : public Event::State {
  public:
+  HostCompletion() = default;
+  /// Of operation `number` of a lazy stream.
+  HostCompletion(std::shared_ptr<HostDemand> demand, std::uint64_t number)
+      : demand_(std::move(demand)), number_(number) {}
+
   void wait() override;
   [[nodiscard]] bool complete() const override;
   /// Only the first call counts.
@@ -35,6 +59,8 @@ class HostCompletion final : public Event::State {
   std::condition_variable changed_;
   bool done_ = false;
   std::exception_ptr failure_;
+  std::shared_ptr<HostDemand> demand_;  // null: comes without being asked for
+  std::uint64_t number_ = 0;
 };
 
 class HostSignal final : public Signal {
@@ -68,6 +94,7 @@ class HostStream final : public Stream {
     double bytes = 0;
     bool traced = true;
     std::function<void()> work;
+    std::uint64_t number = 0;
   };
 
   void enqueue(Operation operation);
@@ -76,9 +103,11 @@ class HostStream final : public Stream {
 
   TrackRecorder& track_;
   Jitter jitter_;
-  std::mt19937_64 random_;      // the stream's thread alone
-  std::exception_ptr failure_;  // the stream's thread alone; events copy it on completion
-  std::mutex mutex_;            // guards queue_
+  std::shared_ptr<HostDemand> demand_;  // of a lazy stream
+  std::uint64_t enqueued_ = 0;          // the enqueuing thread alone
+  std::mt19937_64 random_;              // the stream's thread alone
+  std::exception_ptr failure_;          // the stream's thread alone; events copy it on completion
+  std::mutex mutex_;                    // guards queue_
   std::condition_variable_any filled_;
   std::deque<Operation> queue_;
   std::jthread thread_;  // last: starts when all else is there

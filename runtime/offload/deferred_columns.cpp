@@ -50,6 +50,20 @@ void drop_columns(float* matrix, std::size_t rows, std::size_t width,
   }
 }
 
+/// By how much an update adds to a column's count: bias corrections speak of steps.
+std::uint32_t counted(const DeferredUpdate& update) {
+  return update.scaling == DeferredScaling::kNone ? 1U : static_cast<std::uint32_t>(update.steps);
+}
+
+/// After `count` steps, of which the last ones are this update's.
+kernels::BiasCorrection correction_of(const DeferredUpdate& update, std::uint32_t count) {
+  const kernels::AdamWSettings scaled = scaled_adamw(update.adamw, update.scaling, update.steps);
+  // The moments have decayed as over single steps; the rate is the update's.
+  kernels::AdamWSettings corrected = update.adamw;
+  corrected.learning_rate = scaled.learning_rate;
+  return kernels::bias_correction(corrected, count);
+}
+
 }  // namespace
 
 DeferredColumns::DeferredColumns(const Layout& layout, ElementType type, Device& device,
@@ -99,17 +113,28 @@ const std::byte* DeferredColumns::upload(std::size_t group) const {
   return upload_.data() + group_offset(group) * bytes_per_element(type_);
 }
 
-std::span<float> DeferredColumns::weights(std::size_t slice) {
+std::span<float> DeferredColumns::of_slice(std::vector<float>& array, std::size_t slice) {
+  if (widths_[slice] == 0) return {};
   const Slice& s = layout_.slices[slice];
-  return {weights_.data() + s.first, s.rows * widths_[slice]};
+  return {array.data() + s.first, s.rows * widths_[slice]};
+}
+std::span<float> DeferredColumns::weights(std::size_t slice) {
+  return of_slice(weights_, slice);
 }
 std::span<float> DeferredColumns::first_moment(std::size_t slice) {
-  const Slice& s = layout_.slices[slice];
-  return {first_moment_.data() + s.first, s.rows * widths_[slice]};
+  return of_slice(first_moment_, slice);
 }
 std::span<float> DeferredColumns::second_moment(std::size_t slice) {
-  const Slice& s = layout_.slices[slice];
-  return {second_moment_.data() + s.first, s.rows * widths_[slice]};
+  return of_slice(second_moment_, slice);
+}
+
+void DeferredColumns::release_if_empty() {
+  if (std::any_of(widths_.begin(), widths_.end(), [](std::size_t width) { return width > 0; })) {
+    return;
+  }
+  for (std::vector<float>* array : {&weights_, &first_moment_, &second_moment_}) {
+    std::vector<float>().swap(*array);
+  }
 }
 
 ColumnState DeferredColumns::narrow(std::size_t slice, std::span<const std::uint32_t> columns) {
@@ -169,7 +194,7 @@ void DeferredColumns::accumulate(std::size_t group, int parity, bool first, floa
 
 void DeferredColumns::prepare_corrections(std::size_t slice, const DeferredUpdate& update) {
   std::vector<std::uint32_t>& updates = updates_[slice];
-  for (std::uint32_t& count : updates) ++count;
+  for (std::uint32_t& count : updates) count += counted(update);
   std::vector<float>& sizes = step_sizes_[slice];
   std::vector<float>& seconds = second_corrections_[slice];
   sizes.resize(updates.size());
@@ -177,7 +202,7 @@ void DeferredColumns::prepare_corrections(std::size_t slice, const DeferredUpdat
   kernels::BiasCorrection correction{};
   for (std::size_t i = 0; i < updates.size(); ++i) {
     if (i == 0 || updates[i] != updates[i - 1]) {
-      correction = kernels::bias_correction(update.adamw, updates[i]);
+      correction = correction_of(update, updates[i]);
     }
     sizes[i] = correction.step_size;
     seconds[i] = correction.inverse_sqrt_correction2;
@@ -193,16 +218,17 @@ void DeferredColumns::update_chunk(const Chunk& chunk, const DeferredUpdate& upd
   const std::size_t packed = offset(chunk.slice) + inside;
   const kernels::AdamWState<float, float> state{weights_.data() + at, first_moment_.data() + at,
                                                 second_moment_.data() + at};
+  const kernels::AdamWSettings adamw = scaled_adamw(update.adamw, update.scaling, update.steps);
   Out* out = upload_.as<Out>() + packed;
   const std::vector<std::uint32_t>& updates = updates_[chunk.slice];
   const bool uniform = std::all_of(updates.begin(), updates.end(),
                                    [&](std::uint32_t count) { return count == updates[0]; });
   if (uniform) {  // the same bits, without reading corrections
-    kernels::adamw(update.adamw, kernels::bias_correction(update.adamw, updates[0]), update.scale,
-                   chunk.rows * width, state, gradients + packed, out);
+    kernels::adamw(adamw, correction_of(update, updates[0]), update.scale, chunk.rows * width,
+                   state, gradients + packed, out);
     return;
   }
-  kernels::adamw_columns(update.adamw,
+  kernels::adamw_columns(adamw,
                          kernels::ColumnCorrections{step_sizes_[chunk.slice].data(),
                                                     second_corrections_[chunk.slice].data()},
                          update.scale, chunk.rows, width, state, gradients + packed,
@@ -243,7 +269,7 @@ void DeferredColumns::store_upload(std::size_t slice, std::size_t first, std::si
 void DeferredColumns::refresh_upload(std::size_t group) {
   const GroupRange& range = layout_.groups[group];
   for (std::size_t s = range.first_slice; s < range.first_slice + range.slices; ++s) {
-    store_upload(s, 0, layout_.slices[s].rows * widths_[s]);
+    if (widths_[s] > 0) store_upload(s, 0, layout_.slices[s].rows * widths_[s]);
   }
 }
 
@@ -263,13 +289,14 @@ ColumnState DeferredColumns::take(std::size_t slice, std::span<const std::uint32
   std::vector<float> sizes;
   std::vector<float> seconds;
   for (std::uint32_t& count : state.updates) {
-    const kernels::BiasCorrection correction = kernels::bias_correction(update->adamw, ++count);
+    count += counted(*update);
+    const kernels::BiasCorrection correction = correction_of(*update, count);
     sizes.push_back(correction.step_size);
     seconds.push_back(correction.inverse_sqrt_correction2);
   }
   kernels::adamw_columns(
-      update->adamw, kernels::ColumnCorrections{sizes.data(), seconds.data()}, update->scale, rows,
-      slots.size(),
+      scaled_adamw(update->adamw, update->scaling, update->steps),
+      kernels::ColumnCorrections{sizes.data(), seconds.data()}, update->scale, rows, slots.size(),
       kernels::AdamWState<float, float>{state.weights.data(), state.first_moment.data(),
                                         state.second_moment.data()},
       gradients.data(), kernels::ColumnScatter<float>{});

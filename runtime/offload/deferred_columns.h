@@ -11,6 +11,7 @@
 #include "runtime/device/device.h"
 #include "runtime/offload/layout.h"
 #include "runtime/offload/optimizer_pool.h"
+#include "runtime/offload/settings.h"
 
 namespace zenflow::runtime {
 
@@ -30,7 +31,9 @@ enum class GradientSource : std::uint8_t {
 };
 
 struct DeferredUpdate {
-  kernels::AdamWSettings adamw;
+  kernels::AdamWSettings adamw;  ///< of one step
+  DeferredScaling scaling = DeferredScaling::kNone;
+  std::int64_t steps = 1;  ///< that the update stands for
   GradientSource source = GradientSource::kStaging;
   int parity = 0;   ///< which of the two sums
   float scale = 1;  ///< of the gradients: clipping, and 1/S of a sum
@@ -50,6 +53,9 @@ class DeferredColumns {
   void end_warm_up();
   /// Moves `columns` (ascending) out of a slice that has all of them, and closes the gaps.
   [[nodiscard]] ColumnState narrow(std::size_t slice, std::span<const std::uint32_t> columns);
+
+  /// Gives the state's memory back if no slice has a column left.
+  void release_if_empty();
 
   [[nodiscard]] std::size_t width(std::size_t slice) const { return widths_[slice]; }
   /// In elements, within staging, upload and sums.
@@ -87,6 +93,7 @@ class DeferredColumns {
     std::size_t first_row;
     std::size_t rows;
   };
+  [[nodiscard]] std::span<float> of_slice(std::vector<float>& array, std::size_t slice);
   [[nodiscard]] std::vector<Chunk> chunks(std::size_t group) const;
   void prepare_corrections(std::size_t slice, const DeferredUpdate& update);
   template <class Grad, class Out>

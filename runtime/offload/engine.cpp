@@ -25,7 +25,8 @@ OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
       update_track_(recorder.add_track("cpu optimizer", sim::TrackKind::kHost)),
       recorder_(recorder),
       warm_up_(settings.full_warm_up_rounds > 0),
-      deferred_(layout_, type, device, settings.overlap_step || settings.update_interval > 1,
+      deferred_(layout_, type, device,
+                settings.overlap_step || settings.update_interval > 1 || settings.adaptive_interval,
                 settings.overlap_step, warm_up_),
       columns_(model.parameters(), layout_, type, device, model,
                {.second_weights = settings.overlap_step && !settings.everything_on_device,
@@ -54,6 +55,13 @@ OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
 }
 
 OffloadEngine::~OffloadEngine() = default;
+
+void OffloadEngine::set_interval_policy(IntervalPolicy policy) {
+  if (!settings_.adaptive_interval) {
+    throw Error(ErrorKind::kInput, "an interval policy: the settings have a fixed update_interval");
+  }
+  interval_policy_ = std::move(policy);
+}
 
 void OffloadEngine::load_weights(std::span<const std::vector<float>> weights) {
   const ParameterTable& table = columns_.table;

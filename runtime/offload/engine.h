@@ -92,7 +92,10 @@ class OffloadEngine {
   StepResult step();
 
   void set_learning_rate(double rate) { settings_.adamw.learning_rate = static_cast<float>(rate); }
-  void set_interval_policy(IntervalPolicy policy) { interval_policy_ = std::move(policy); }
+  /// Asked at the end of every regular window but the first, and not when `settle` ends one. `step`
+  /// throws Error(kRuntime) if it answers less than 1, or what would exceed max_staleness. Throws
+  /// Error(kInput) unless the settings have adaptive_interval. Before `restore`.
+  void set_interval_policy(IntervalPolicy policy);
 
   /// Lets all that is under way take effect, an unfinished window included: for the end of a run.
   void settle();
@@ -180,10 +183,14 @@ class OffloadEngine {
                       const ColumnState& state, bool write_weights);
   [[nodiscard]] ColumnState take_from_device(std::size_t slice,
                                              std::span<const std::uint32_t> slots);
-  void write_weight_columns(std::size_t slice, std::span<const std::uint32_t> slots,
-                            const std::vector<float>& values);
   void send_columns(std::size_t slice);
-  void start_window();
+  void start_window(bool may_adapt);
+  [[nodiscard]] std::int64_t adapted_interval(const WindowObservation& seen) const;
+  /// Of a window of `steps` steps that follows one of `before`: the age of its oldest gradient, or
+  /// that of the one before, when used.
+  [[nodiscard]] std::int64_t oldest_gradient(std::int64_t before, std::int64_t steps) const {
+    return steps - 1 + (settings_.overlap_step ? before : 0);
+  }
   void wait_for_lane(CpuLane& lane, CpuLane::Ticket ticket, StepResult* result);
   void check_lanes() const;
   [[nodiscard]] bool whole_step() const {

@@ -110,12 +110,19 @@ void OffloadEngine::save(const std::function<void(std::span<const NamedBytes>)>&
   std::vector<NamedBytes> arrays;
   std::vector<Buffer> staged;  // what had to be fetched
   arrays.push_back({"counters", bytes(&counters, 1)});
-  for_each_array([&](std::string name, void* data, std::size_t size, Place place) {
-    if (size > 0 && place == Place::kDevice) {
+  // All memory before the first copy: none is given back while the stream still uses it.
+  for_each_array([&](const std::string&, void*, std::size_t size, Place place) {
+    if (place == Place::kDevice) {
       staged.push_back(device_.allocate(MemoryKind::kPinnedHost, size, "checkpoint"));
-      device_.copy(*compute_, staged.back().data(), data, size, CopyDirection::kDeviceToHost,
-                   Traffic::kInitial, {"checkpoint", step_});
-      data = staged.back().data();
+    }
+  });
+  auto next = staged.begin();
+  for_each_array([&](std::string name, void* data, std::size_t size, Place place) {
+    if (place == Place::kDevice) {
+      void* host = next++->data();
+      device_.copy(*compute_, host, data, size, CopyDirection::kDeviceToHost, Traffic::kInitial,
+                   {"checkpoint", step_});
+      data = host;
     }
     arrays.push_back({std::move(name), {static_cast<const std::byte*>(data), size}});
   });
@@ -154,6 +161,14 @@ void OffloadEngine::restore(
   if (!interval_policy_) {
     require("update_interval", counters.update_interval, settings_.update_interval);
   }
+  const std::int64_t staleness =
+      oldest_gradient(counters.update_interval, counters.update_interval);
+  if (!settings_.everything_on_device && staleness > settings_.max_staleness) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("checkpoint: update_interval {} makes gradients up to {} steps old, "
+                            "max_staleness is {}",
+                            counters.update_interval, staleness, settings_.max_staleness));
+  }
   step_ = counters.step;
   window_first_step_ = counters.window_first_step;
   window_steps_ = counters.window_steps;
@@ -177,6 +192,7 @@ void OffloadEngine::restore(
       for (std::uint32_t i = 0; i < slice.selected; ++i) leading[i] = i;
       if (slice.selected > 0) (void)deferred_.narrow(s, leading);  // the shapes; values follow
     }
+    deferred_.release_if_empty();
   }
   for_each_array([&](const std::string& name, void* data, std::size_t size, Place place) {
     const std::span<const std::byte> found = fetch(name, size);

@@ -46,7 +46,10 @@ StepResult OffloadEngine::run_step() {
   const bool measure_norms = settings_.record_importance || (last_of_window() && selection_due());
   forward(result);
   backward(first_selection, measure_norms);
-  if (first_selection) selected_done_ = true;
+  if (first_selection) {
+    selected_done_ = true;
+    deferred_.release_if_empty();
+  }
   check_gradients();
   result.loss = model_.loss();
   result.gradient_norm = gradient_norm_;

@@ -1,5 +1,6 @@
 /// Where windows meet: updates are handed over and taken in, and columns change place.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -41,6 +42,7 @@ void OffloadEngine::wait_for_lane(CpuLane& lane, CpuLane::Ticket ticket, StepRes
 
 void OffloadEngine::wait_for_uploads(bool on_host) {
   if (!uploads_) return;
+  update_lane_.wait(pending_);  // no longer than for the last group; and tells why, if it failed
   for (std::size_t g = 0; g < layout_.groups.size(); ++g) {
     uploads_->issued[g].wait();
     if (on_host) uploads_->done[g].wait();
@@ -56,6 +58,8 @@ DeferredUpdate OffloadEngine::window_update() const {
   // The mean of the window's gradients; an unfinished window has fewer.
   const std::int64_t steps = step_ + 1 - window_first_step_;
   return {.adamw = settings_.adamw,
+          .scaling = settings_.deferred_scaling,
+          .steps = steps,
           .source = GradientSource::kSums,
           .parity = parity_,
           .scale = 1.0F / static_cast<float>(steps)};
@@ -95,10 +99,19 @@ void OffloadEngine::end_window(StepResult& result) {
       }
     }
   }
-  start_window();
+  start_window(true);
 }
 
-void OffloadEngine::start_window() {
+std::int64_t OffloadEngine::adapted_interval(const WindowObservation& seen) const {
+  const std::int64_t steps = interval_policy_(seen);
+  if (steps >= 1 && oldest_gradient(seen.steps, steps) <= settings_.max_staleness) return steps;
+  throw Error(ErrorKind::kRuntime,
+              fmt::format("step {}: an update_interval of {} after one of {} is not possible: "
+                          "expected at least 1, and gradients at most {} steps old",
+                          step_, steps, seen.steps, settings_.max_staleness));
+}
+
+void OffloadEngine::start_window(bool may_adapt) {
   const WindowObservation seen{.window = windows_,
                                .steps = window_steps_,
                                .window_seconds = seconds_since(window_start_),
@@ -107,9 +120,10 @@ void OffloadEngine::start_window() {
                                .importance = window_importance_};
   window_first_step_ = step_ + 1;
   const bool regular = window_first_step_ >= settings_.full_warm_up_rounds;
-  if (regular && interval_policy_ && windows_ > 0) {
-    settings_.update_interval = interval_policy_(seen);
-  }
+  // Warm-up windows have no selected columns, a window cut short has not its number of steps:
+  // neither says anything about S.
+  const bool telling = may_adapt && step_ >= settings_.full_warm_up_rounds && windows_ > 0;
+  if (telling && interval_policy_) settings_.update_interval = adapted_interval(seen);
   window_steps_ = regular ? settings_.update_interval : 1;
   ++windows_;
   window_start_ = Clock::now();
@@ -300,6 +314,26 @@ struct Transfer {
   }
 };
 
+/// Weights in working precision of selected slots, and their columns.
+struct WeightTransfer {
+  Mirrored<std::uint32_t> columns;
+  Mirrored<std::byte> values;
+
+  WeightTransfer(Device& device, const ColumnSlots& slots, std::span<const std::uint32_t> indices,
+                 const std::vector<float>& weights, ElementType type)
+      : columns(device, indices.size(), "column exchange"),
+        values(device, weights.size() * bytes_per_element(type), "column exchange") {
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      columns.on_host()[i] = slots.selected[indices[i]];
+    }
+    if (type == ElementType::kFloat32) {
+      std::copy(weights.begin(), weights.end(), values.host.as<float>());
+    } else {
+      kernels::to_bf16(weights.data(), weights.size(), values.host.as<kernels::Bf16>());
+    }
+  }
+};
+
 }  // namespace
 
 ColumnState OffloadEngine::take_from_device(std::size_t s, std::span<const std::uint32_t> indices) {
@@ -332,17 +366,20 @@ ColumnState OffloadEngine::take_from_device(std::size_t s, std::span<const std::
 void OffloadEngine::give_to_device(std::size_t s, std::span<const std::uint32_t> indices,
                                    const ColumnState& state, bool write_weights) {
   const Slice& slice = layout_.slices[s];
+  // All memory before the first operation: none is given back while the stream still uses it.
   const Transfer transfer(device_, indices, slice.rows);
+  std::optional<WeightTransfer> weights;
+  if (write_weights) weights.emplace(device_, columns_.slots(s), indices, state.weights, type_);
   float* host = transfer.state.on_host();
   host = std::copy(state.weights.begin(), state.weights.end(), host);
   host = std::copy(state.first_moment.begin(), state.first_moment.end(), host);
   std::copy(state.second_moment.begin(), state.second_moment.end(), host);
-  device_.copy(*compute_, transfer.slots.on_device(), transfer.slots.on_host(),
-               indices.size_bytes(), CopyDirection::kHostToDevice, Traffic::kSelection,
-               {"column exchange", step_});
-  device_.copy(*compute_, transfer.state.on_device(), transfer.state.on_host(),
-               3 * transfer.each * sizeof(float), CopyDirection::kHostToDevice, Traffic::kSelection,
-               {"column exchange", step_});
+  const auto send = [&](const auto& array) {
+    device_.copy(*compute_, array.on_device(), array.on_host(), array.host.bytes(),
+                 CopyDirection::kHostToDevice, Traffic::kSelection, {"column exchange", step_});
+  };
+  send(transfer.slots);
+  send(transfer.state);
   for (std::size_t i = 0; i < 3; ++i) {
     float* array = columns_.selected_state[i].as<float>() + columns_.selected_first[s];
     device_.scatter_columns(*compute_, ElementType::kFloat32,
@@ -353,29 +390,13 @@ void OffloadEngine::give_to_device(std::size_t s, std::span<const std::uint32_t>
   for (std::size_t i = 0; i < indices.size(); ++i) {
     columns_.selected_updates[s][indices[i]] = state.updates[i];
   }
-  if (write_weights) write_weight_columns(s, indices, state.weights);
-  compute_->record().wait();
-}
-
-void OffloadEngine::write_weight_columns(std::size_t s, std::span<const std::uint32_t> indices,
-                                         const std::vector<float>& values) {
-  Mirrored<std::uint32_t> columns(device_, indices.size(), "column exchange");
-  for (std::size_t i = 0; i < indices.size(); ++i) {
-    columns.on_host()[i] = columns_.slots(s).selected[indices[i]];
+  if (weights) {
+    send(weights->columns);
+    send(weights->values);
+    device_.scatter_columns(*compute_, type_, weights->values.on_device(),
+                            weights->columns.on_device(), indices.size(), columns_.weight_slice(s),
+                            {"column exchange", step_});
   }
-  const std::size_t bytes = values.size() * bytes_per_element(type_);
-  Mirrored<std::byte> weights(device_, bytes, "column exchange");
-  if (type_ == ElementType::kFloat32) {
-    std::copy(values.begin(), values.end(), weights.host.as<float>());
-  } else {
-    kernels::to_bf16(values.data(), values.size(), weights.host.as<kernels::Bf16>());
-  }
-  device_.copy(*compute_, columns.on_device(), columns.on_host(), indices.size_bytes(),
-               CopyDirection::kHostToDevice, Traffic::kSelection, {"column exchange", step_});
-  device_.copy(*compute_, weights.on_device(), weights.on_host(), bytes,
-               CopyDirection::kHostToDevice, Traffic::kSelection, {"column exchange", step_});
-  device_.scatter_columns(*compute_, type_, weights.on_device(), columns.on_device(),
-                          indices.size(), columns_.weight_slice(s), {"column exchange", step_});
   compute_->record().wait();
 }
 
@@ -390,7 +411,7 @@ void OffloadEngine::settle() {
     pending_first_step_ = overlaps() ? window_first_step_ : -1;
     pending_last_step_ = step_;
     take_upload(nullptr);
-    start_window();
+    start_window(false);
     ++step_;
   }
   wait_for_lane(update_lane_, update_lane_.last(), nullptr);

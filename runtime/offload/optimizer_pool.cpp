@@ -2,6 +2,7 @@
 
 #include <future>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -43,15 +44,19 @@ void bind_this_thread(int core) {
 }
 
 OptimizerPool::OptimizerPool(int threads, const std::vector<int>& cores) {
+  if (threads < 1) {
+    throw Error(ErrorKind::kInput, fmt::format("optimizer threads: at least 1, not {}", threads));
+  }
   std::vector<std::future<void>> bound;
   for (int t = 0; t < threads; ++t) {
     std::promise<void> promise;
     bound.push_back(promise.get_future());
-    const int core = cores.empty() ? -1 : cores[static_cast<std::size_t>(t) % cores.size()];
+    std::optional<int> core;
+    if (!cores.empty()) core = cores[static_cast<std::size_t>(t) % cores.size()];
     threads_.emplace_back(
         [this, core, promise = std::move(promise)](const std::stop_token& stop) mutable {
           try {
-            if (core >= 0) bind_this_thread(core);
+            if (core) bind_this_thread(*core);
             promise.set_value();
           } catch (...) {
             promise.set_exception(std::current_exception());

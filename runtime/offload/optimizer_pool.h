@@ -12,7 +12,8 @@
 namespace zenflow::runtime {
 
 /// Runs loops on `threads` threads, each bound to one of `cores` (logical CPU numbers, taken in
-/// turn) if there are any. Throws Error(kInput) if a core does not exist or may not be used.
+/// turn) if there are any. Throws Error(kInput) if a core does not exist or may not be used, and if
+/// there would be no thread.
 class OptimizerPool {
  public:
   explicit OptimizerPool(int threads, const std::vector<int>& cores = {});

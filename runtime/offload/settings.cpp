@@ -30,6 +30,11 @@ void check(const OffloadSettings& s) {
                       s.gradient_clipping));
   require(s.optimizer_threads >= 1,
           fmt::format("optimizer threads: expected at least 1, found {}", s.optimizer_threads));
+  require(s.sum_threads >= 1,
+          fmt::format("sum threads: expected at least 1, found {}", s.sum_threads));
+  for (const int core : s.optimizer_cores) {
+    require(core >= 0, fmt::format("optimizer cores: expected CPU numbers, found {}", core));
+  }
   const std::int64_t staleness = s.update_interval - 1 + (s.overlap_step ? s.update_interval : 0);
   require(s.everything_on_device || staleness <= s.max_staleness,
           fmt::format("update_interval: {} makes gradients up to {} steps old, max_staleness is {}",
@@ -46,10 +51,29 @@ void check(const OffloadSettings& s) {
 
 }  // namespace
 
+kernels::AdamWSettings scaled_adamw(const kernels::AdamWSettings& adamw, DeferredScaling scaling,
+                                    std::int64_t steps) {
+  if (scaling == DeferredScaling::kNone || steps == 1) return adamw;
+  const auto s = static_cast<double>(steps);
+  const double rate = scaling == DeferredScaling::kLinear ? s : std::sqrt(s);
+  const auto times = [](float value, double factor) {
+    return static_cast<float>(static_cast<double>(value) * factor);
+  };
+  const auto power = [s](float beta) {
+    return static_cast<float>(std::pow(static_cast<double>(beta), s));
+  };
+  return {.learning_rate = times(adamw.learning_rate, rate),
+          .beta1 = power(adamw.beta1),
+          .beta2 = power(adamw.beta2),
+          .epsilon = adamw.epsilon,
+          .weight_decay = times(adamw.weight_decay, s / rate)};
+}
+
 OffloadSettings settings_for(OffloadSchedule schedule, OffloadSettings settings) {
   if (schedule != OffloadSchedule::kZenFlow) {
     settings.topk_ratio = 0;
     settings.update_interval = 1;
+    settings.adaptive_interval = false;
     settings.select_interval = 0;
     settings.full_warm_up_rounds = 0;
     settings.overlap_step = schedule == OffloadSchedule::kZeroOffloadDpu;

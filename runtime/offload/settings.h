@@ -13,6 +13,15 @@ namespace zenflow::runtime {
 
 enum class OffloadSchedule : std::uint8_t { kGpuOnly, kZeroOffload, kZeroOffloadDpu, kZenFlow };
 
+/// How an update from the mean of S gradients differs from one of a single step, which takes the
+/// place of S. With kSquareRoot and kLinear the decay of moments and weights is that of S steps:
+/// beta^S, and S learning_rate weight_decay.
+enum class DeferredScaling : std::uint8_t {
+  kNone,        ///< not at all, as in DeepSpeed
+  kSquareRoot,  ///< learning rate times sqrt(S): Malladi et al. 2022, for Adam
+  kLinear,      ///< learning rate times S
+};
+
 /// DeepSpeed's names where it has them. Defaults are those of its ZenFlow block.
 struct OffloadSettings {
   double topk_ratio = 0.1;           ///< share of columns of every matrix updated on the device
@@ -23,7 +32,8 @@ struct OffloadSettings {
   std::int64_t full_warm_up_rounds = 0;  ///< first steps, in which everything is updated at once
   bool overlap_step = true;              ///< the CPU update runs beside the next window
   bool everything_on_device = false;     ///< no offloading: all columns, and vectors, are selected
-  NormKind norm = NormKind::kL2;         ///< how columns are ranked
+  DeferredScaling deferred_scaling = DeferredScaling::kSquareRoot;
+  NormKind norm = NormKind::kL2;      ///< how columns are ranked
   bool accumulate_on_device = false;  ///< sum deferred gradients there: 4 bytes each, less traffic
   /// Deferred gradients of a whole step have a place on the device, so that copies may go on
   /// through the next forward; else two groups' take turns and backward waits for the link.
@@ -42,5 +52,9 @@ struct OffloadSettings {
 /// `zero-offload` is topk_ratio 0, update_interval 1, no overlap; the DPU overlaps; and so on.
 /// Throws Error(kInput) on values out of range and on combinations that cannot work.
 [[nodiscard]] OffloadSettings settings_for(OffloadSchedule schedule, OffloadSettings settings);
+
+/// AdamW's settings for an update that stands for `steps` steps; `adamw` itself for 1.
+[[nodiscard]] kernels::AdamWSettings scaled_adamw(const kernels::AdamWSettings& adamw,
+                                                  DeferredScaling scaling, std::int64_t steps);
 
 }  // namespace zenflow::runtime

@@ -34,6 +34,7 @@ std::string run_identity(const TrainOptions& options, const ParameterTable& tabl
   line("overlap_step", s.overlap_step);
   line("column norm", s.norm == NormKind::kL1 ? "l1" : "l2");
   line("accumulation on the device", s.accumulate_on_device);
+  line("deferred scaling", static_cast<int>(s.deferred_scaling));
   line("gradient clipping", s.gradient_clipping);
   line("betas", fmt::format("{} {}", s.adamw.beta1, s.adamw.beta2));
   line("epsilon", s.adamw.epsilon);

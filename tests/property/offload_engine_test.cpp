@@ -1,145 +1,17 @@
 /// For any settings, thread counts and delays the engine trains as the sequential program does, bit
 /// for bit; and moves exactly the bytes that its schedule says.
-#include <cmath>
-#include <map>
-#include <memory>
-#include <random>
 #include <string>
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "runtime/device/host_device.h"
-#include "runtime/offload/engine.h"
 #include "runtime/offload/traffic.h"
 #include "sim/base/error.h"
-#include "tests/support/sequential_trainer.h"
-#include "tests/support/toy_model.h"
+#include "tests/support/offload_case.h"
 
 namespace zenflow::runtime {
 namespace {
 
-using testing::SequentialRule;
-using testing::SequentialTrainer;
-using testing::ToyModel;
-
-struct Case {
-  OffloadSettings settings;
-  ElementType type = ElementType::kFloat32;
-  std::uint64_t seed = 1;
-  Jitter jitter;
-};
-
-std::string describe(const Case& c) {
-  const OffloadSettings& s = c.settings;
-  return fmt::format(
-      "seed {} k {} S {} select {} warm-up {} overlap {} device sums {} whole step {} clipping {} "
-      "bf16 {} "
-      "threads {} delays {}",
-      c.seed, s.topk_ratio, s.update_interval, s.select_interval, s.full_warm_up_rounds,
-      s.overlap_step, s.accumulate_on_device, s.whole_step_gradients, s.gradient_clipping,
-      c.type == ElementType::kBfloat16, s.optimizer_threads, c.jitter.longest.count());
-}
-
-SequentialRule rule_of(const Case& c) {
-  const OffloadSettings& s = c.settings;
-  return {.topk_ratio = s.everything_on_device ? 1 : s.topk_ratio,
-          .update_interval = s.update_interval,
-          .select_interval = s.select_interval,
-          .warm_up = s.full_warm_up_rounds,
-          .overlap = s.overlap_step,
-          .learning_rate = s.adamw.learning_rate,
-          .beta1 = s.adamw.beta1,
-          .beta2 = s.adamw.beta2,
-          .epsilon = s.adamw.epsilon,
-          .weight_decay = s.adamw.weight_decay,
-          .bf16 = c.type == ElementType::kBfloat16};
-}
-
-/// A model, a device and an engine on it.
-struct Trainer {
-  explicit Trainer(const Case& c)
-      : recorder(false),
-        device({.jitter = c.jitter}, recorder),
-        model({13, 24, 17, 6}, c.type, c.seed),
-        engine(model, c.type, c.settings, device, self, recorder) {}
-
-  StepResult step() {
-    model.set_step(engine.steps_done());
-    return engine.step();
-  }
-
-  Recorder recorder;
-  SelfCommunicator self;
-  HostDevice device;
-  ToyModel model;
-  OffloadEngine engine;
-};
-
-Case random_case(std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  const auto pick = [&](auto... options) {
-    const auto list = {options...};
-    return *(list.begin() + static_cast<std::ptrdiff_t>(random() % list.size()));
-  };
-  Case c;
-  c.seed = seed;
-  c.type = pick(ElementType::kFloat32, ElementType::kBfloat16);
-  OffloadSettings& s = c.settings;
-  s.topk_ratio = pick(0.0, 0.1, 0.25, 0.5, 1.0);
-  s.update_interval = pick(1, 2, 3, 4);
-  s.select_interval = s.update_interval * pick(0, 1, 2);
-  s.full_warm_up_rounds = pick(0, 0, 1, 3);
-  s.overlap_step = pick(true, true, false);
-  s.accumulate_on_device = pick(false, false, true);
-  s.whole_step_gradients = pick(true, false);
-  s.gradient_clipping = pick(0.0, 0.5);
-  s.optimizer_threads = pick(1, 2, 3);
-  s.sum_threads = pick(1, 2);
-  s.adamw = {1e-2F, 0.9F, 0.999F, 1e-8F, 0.1F};
-  c.jitter = {seed, std::chrono::microseconds(pick(0, 200))};
-  return c;
-}
-
-void expect_equal(const std::vector<std::vector<float>>& expected,
-                  const std::vector<std::vector<float>>& found, const ParameterTable& table) {
-  for (std::size_t p = 0; p < expected.size(); ++p) {
-    for (std::size_t i = 0; i < expected[p].size(); ++i) {
-      ASSERT_EQ(std::bit_cast<std::uint32_t>(expected[p][i]),
-                std::bit_cast<std::uint32_t>(found[p][i]))
-          << table.parameters[p].name << "[" << i << "]: " << expected[p][i] << " and "
-          << found[p][i];
-    }
-  }
-}
-
-void compare_with_sequential(const Case& c, std::int64_t steps) {
-  SCOPED_TRACE(describe(c));
-  Trainer trainer(c);
-  ToyModel oracle({13, 24, 17, 6}, c.type, c.seed);
-  const auto initial = oracle.initial_weights();
-  trainer.engine.load_weights(initial);
-  SequentialTrainer sequential(oracle.parameters(), rule_of(c), initial);
-  for (std::int64_t t = 0; t < steps; ++t) {
-    const auto gradients = oracle.gradients(sequential.working(), t);
-    const StepResult result = trainer.step();
-    ASSERT_EQ(result.loss, oracle.loss()) << "step " << t;
-    double squares = 0;
-    for (const auto& g : gradients) {
-      for (const float x : g) squares += static_cast<double>(x) * x;
-    }
-    ASSERT_NEAR(result.gradient_norm, std::sqrt(squares), 1e-9 * std::sqrt(squares));
-    const double limit = c.settings.gradient_clipping;
-    // The norm has been checked; its last bits are the engine's.
-    sequential.step(gradients, limit > 0 && result.gradient_norm > limit
-                                   ? static_cast<float>(limit / result.gradient_norm)
-                                   : 1.0F);
-  }
-  expect_equal(sequential.working(), trainer.engine.weights(false), oracle.parameters());
-  if (::testing::Test::HasFatalFailure()) return;
-  if (c.settings.overlap_step) return;
-  expect_equal(sequential.master(), trainer.engine.weights(true), oracle.parameters());
-}
+using namespace testing;
 
 class OffloadEngineAgainstSequential : public ::testing::TestWithParam<int> {};
 
@@ -333,28 +205,6 @@ TEST(OffloadEngine, DeviceMemoryThatIsTooSmallIsRefusedWithNumbers) {
     EXPECT_EQ(error.kind(), ErrorKind::kInfeasible);
     EXPECT_NE(std::string(error.what()).find("weights needs"), std::string::npos) << error.what();
   }
-}
-
-using Saved = std::map<std::string, std::vector<std::byte>, std::less<>>;
-
-Saved save(OffloadEngine& engine) {
-  Saved saved;
-  engine.save([&](std::span<const OffloadEngine::NamedBytes> arrays) {
-    for (const auto& array : arrays) {
-      const bool is_new =
-          saved.emplace(array.name, std::vector(array.bytes.begin(), array.bytes.end())).second;
-      EXPECT_TRUE(is_new) << array.name;
-    }
-  });
-  return saved;
-}
-
-void restore(OffloadEngine& engine, const Saved& saved) {
-  engine.restore([&](std::string_view name) -> std::span<const std::byte> {
-    const auto found = saved.find(name);
-    if (found == saved.end()) throw Error(ErrorKind::kInput, std::string(name) + " is not there");
-    return found->second;
-  });
 }
 
 TEST(OffloadEngine, ResumesBitForBitFromAnyStep) {

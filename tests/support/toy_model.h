@@ -17,8 +17,11 @@ namespace zenflow::runtime::testing {
 /// Layer l: weights [widths[l+1], widths[l]] and a bias; one group a layer.
 class ToyModel final : public TrainableModel {
  public:
-  ToyModel(std::vector<std::int64_t> widths, ElementType type, std::uint64_t seed)
-      : widths_(std::move(widths)), type_(type), seed_(seed) {
+  /// `tied`: the outputs also read the first elements of the first layer's weights, so that its
+  /// gradient has two sources, as a language model's embedding has. For fp32 only.
+  ToyModel(std::vector<std::int64_t> widths, ElementType type, std::uint64_t seed,
+           bool tied = false)
+      : widths_(std::move(widths)), type_(type), seed_(seed), tied_(tied) {
     for (std::size_t l = 0; l + 1 < widths_.size(); ++l) {
       const std::string name = "layers." + std::to_string(l);
       table_.groups.push_back({name, table_.parameters.size(), 2});
@@ -29,7 +32,9 @@ class ToyModel final : public TrainableModel {
   }
 
   [[nodiscard]] const ParameterTable& parameters() const override { return table_; }
-  [[nodiscard]] bool shared(std::size_t) const override { return false; }
+  [[nodiscard]] bool shared(std::size_t parameter) const override {
+    return tied_ && parameter == 0;
+  }
 
   [[nodiscard]] std::vector<std::vector<float>> initial_weights() const {
     std::vector<std::vector<float>> weights;
@@ -54,15 +59,15 @@ class ToyModel final : public TrainableModel {
 
   void forward(std::size_t group, std::span<const void* const> weights, Stream& compute) override {
     run(compute, "forward",
-        [this, group, w = weights[2 * group], b = weights[2 * group + 1], step = step_] {
-          forward_now(group, w, b, step);
-        });
+        [this, group, w = weights[2 * group], b = weights[2 * group + 1], first = weights[0],
+         step = step_] { forward_now(group, w, b, first, step); });
   }
   void backward(std::size_t group, std::span<const void* const> weights,
                 std::span<void* const> gradients, Stream& compute) override {
     run(compute, "backward",
         [this, group, w = weights[2 * group], dw = gradients[2 * group],
-         db = gradients[2 * group + 1], step = step_] { backward_now(group, w, dw, db, step); });
+         db = gradients[2 * group + 1], first = gradients[0],
+         step = step_] { backward_now(group, w, dw, db, first, step); });
   }
   [[nodiscard]] double loss() const override { return loss_; }
 
@@ -73,10 +78,11 @@ class ToyModel final : public TrainableModel {
     for (const auto& w : weights) result.emplace_back(w.size());
     const ElementType type = std::exchange(type_, ElementType::kFloat32);
     for (std::size_t g = 0; g < table_.groups.size(); ++g) {
-      forward_now(g, weights[2 * g].data(), weights[2 * g + 1].data(), step);
+      forward_now(g, weights[2 * g].data(), weights[2 * g + 1].data(), weights[0].data(), step);
     }
     for (std::size_t g = table_.groups.size(); g-- > 0;) {
-      backward_now(g, weights[2 * g].data(), result[2 * g].data(), result[2 * g + 1].data(), step);
+      backward_now(g, weights[2 * g].data(), result[2 * g].data(), result[2 * g + 1].data(),
+                   result[0].data(), step);
     }
     type_ = type;
     if (type_ == ElementType::kBfloat16) {
@@ -89,6 +95,7 @@ class ToyModel final : public TrainableModel {
 
  private:
   static constexpr std::size_t kSamples = 5;
+  static constexpr float kTied = 0.25F;
 
   /// In (-1, 1), by counter.
   static float uniform(std::uint64_t x) {
@@ -115,7 +122,8 @@ class ToyModel final : public TrainableModel {
     static_cast<HostStream&>(compute).run({name}, 0, std::move(work));
   }
 
-  void forward_now(std::size_t layer, const void* w, const void* b, std::int64_t step) {
+  void forward_now(std::size_t layer, const void* w, const void* b, const void* first,
+                   std::int64_t step) {
     const auto in = static_cast<std::size_t>(widths_[layer]);
     const auto out = static_cast<std::size_t>(widths_[layer + 1]);
     const bool last = layer + 2 == widths_.size();
@@ -129,6 +137,7 @@ class ToyModel final : public TrainableModel {
     for (std::size_t n = 0; n < kSamples; ++n) {
       for (std::size_t o = 0; o < out; ++o) {
         float sum = read(b, o);
+        if (tied_ && last) sum += kTied * read(first, o);
         for (std::size_t i = 0; i < in; ++i) {
           sum += read(w, o * in + i) * activations_[layer][n * in + i];
         }
@@ -145,13 +154,22 @@ class ToyModel final : public TrainableModel {
     }
   }
 
-  void backward_now(std::size_t layer, const void* w, void* dw, void* db, std::int64_t step) {
+  void backward_now(std::size_t layer, const void* w, void* dw, void* db, void* first,
+                    std::int64_t step) {
     const auto in = static_cast<std::size_t>(widths_[layer]);
     const auto out = static_cast<std::size_t>(widths_[layer + 1]);
     if (layer + 2 != widths_.size()) {
       for (std::size_t i = 0; i < error_.size(); ++i) {
         const float y = activations_[layer + 1][i];
         error_[i] *= 1 - y * y;
+      }
+    }
+    if (tied_ && layer + 2 == widths_.size()) {  // backward comes here first: all is overwritten
+      const auto elements = static_cast<std::size_t>(table_.parameters[0].elements());
+      for (std::size_t i = 0; i < elements; ++i) {
+        float sum = 0;
+        for (std::size_t n = 0; i < out && n < kSamples; ++n) sum += error_[n * out + i];
+        write(first, i, kTied * sum);
       }
     }
     std::vector<float> below(kSamples * in, 0);
@@ -165,7 +183,7 @@ class ToyModel final : public TrainableModel {
           sum += error_[n * out + o] * activations_[layer][n * in + i];
           below[n * in + i] += error_[n * out + o] * read(w, o * in + i);
         }
-        write(dw, o * in + i, sum);
+        write(dw, o * in + i, tied_ && layer == 0 ? read(dw, o * in + i) + sum : sum);
       }
     }
     error_ = std::move(below);
@@ -177,6 +195,7 @@ class ToyModel final : public TrainableModel {
   std::vector<std::int64_t> widths_;
   ElementType type_;
   std::uint64_t seed_;
+  bool tied_;
   ParameterTable table_;
   std::int64_t step_ = 0;
   std::int64_t poisoned_step_ = -1;
