@@ -69,7 +69,7 @@ Case adaptive_case(std::uint64_t seed) {
 }
 
 TEST(OffloadEngineEdges, IntervalsThatChange) {
-  for (std::uint64_t seed = 0; seed < 80; ++seed) {
+  for (std::uint64_t seed = 0; seed < 48; ++seed) {
     compare_with_sequential(adaptive_case(43'000 + seed), 30,
                             seed % 2 == 0 ? -1 : static_cast<std::int64_t>(seed % 17));
     if (HasFatalFailure()) return;
@@ -153,6 +153,35 @@ TEST(OffloadEngineEdges, WarmUpAndSettlingDoNotAskForAnInterval) {
   EXPECT_EQ(asked, (std::vector<std::int64_t>{4, 5}));  // windows 0 to 3 were the warm-up
   trainer.engine.settle();
   EXPECT_EQ(asked.size(), 2U);
+}
+
+TEST(OffloadEngineEdges, TrafficIsTheClosedFormWhileIntervalsChange) {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    Case c = adaptive_case(47'500 + seed);
+    c.settings.select_interval = 0;
+    SCOPED_TRACE(describe(c));
+    Trainer trainer(c);
+    trainer.engine.load_weights(trainer.model.initial_weights());
+    const Layout& layout = trainer.engine.layout();
+    LinkBytes expected;
+    const auto count = [&expected](const LinkBytes& more) {
+      expected.d2h += more.d2h;
+      expected.h2d += more.h2d;
+    };
+    int windows = 0;
+    while (windows < 9) {
+      const StepResult result = trainer.step();
+      if (!result.window_ended) continue;
+      ++windows;
+      count(result.step < c.settings.full_warm_up_rounds
+                ? warm_up_traffic(layout, c.type)
+                : window_traffic(layout, c.type, c.settings, result.window_steps));
+    }
+    trainer.engine.settle();
+    const TrafficCount found = trainer.device.traffic();
+    EXPECT_EQ(found.d2h[static_cast<std::size_t>(Traffic::kGradients)], expected.d2h);
+    EXPECT_EQ(found.h2d[static_cast<std::size_t>(Traffic::kParameters)], expected.h2d);
+  }
 }
 
 TEST(OffloadEngineEdges, AnIntervalPolicyNeedsSettingsThatAdapt) {
