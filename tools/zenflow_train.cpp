@@ -36,7 +36,7 @@ struct Options {
   std::string decay = "constant";
   std::string column_norm = "l2";
   std::string accumulate = "host";
-  std::string deferred_scaling = "sqrt";
+  std::string deferred_scaling = "none";
   std::string link_bandwidth;
   std::string device_memory;
   std::filesystem::path trace;
@@ -132,6 +132,10 @@ void add_optimizer_options(CLI::App& app, Options& o) {
          "--whole-step-gradients,--whole_step_gradients", s.whole_step_gradients,
          "false: two groups' gradients take turns on the device, and backward waits for the link")
       ->capture_default_str();
+  add_choice<std::string>(app, "--deferred-scaling,--deferred_scaling", o.deferred_scaling,
+                          {"none", "sqrt", "linear"},
+                          "learning rate of an update from the mean of S gradients: as of one step "
+                          "(DeepSpeed), times sqrt(S), times S; the last two decay as S steps do");
   app.add_option("--lr", rate.peak, "learning rate")->capture_default_str();
   add_choice<std::string>(app, "--lr-decay,--lr_decay", o.decay, {"constant", "linear", "cosine"},
                           "after the warm-up, to zero at --steps");

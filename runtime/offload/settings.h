@@ -32,7 +32,7 @@ struct OffloadSettings {
   std::int64_t full_warm_up_rounds = 0;  ///< first steps, in which everything is updated at once
   bool overlap_step = true;              ///< the CPU update runs beside the next window
   bool everything_on_device = false;     ///< no offloading: all columns, and vectors, are selected
-  DeferredScaling deferred_scaling = DeferredScaling::kSquareRoot;
+  DeferredScaling deferred_scaling = DeferredScaling::kNone;
   NormKind norm = NormKind::kL2;      ///< how columns are ranked
   bool accumulate_on_device = false;  ///< sum deferred gradients there: 4 bytes each, less traffic
   /// Deferred gradients of a whole step have a place on the device, so that copies may go on
