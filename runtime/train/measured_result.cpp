@@ -114,8 +114,7 @@ Json result(const TrainOptions& options, const TrainReport& report) {
                               {"selection", 0.0},
                               {"launch", milliseconds(mean.launch)}};
   map["pcie"] = traffic(report.traffic, done, model_bytes);
-  map["tokens_per_second"] =
-      report.seconds > 0 ? static_cast<double>(report.tokens) / report.seconds : 0.0;
+  map["tokens_per_second"] = report.tokens_per_second;
   map["mfu"] = nullptr;
   map["staleness_steps"] = {
       {"min", report.staleness_min ? Json(*report.staleness_min) : Json(nullptr)},
