@@ -61,12 +61,13 @@ void add_choice(CLI::App& app, const std::string& flags, std::string& name,
       ->capture_default_str();
 }
 
-/// CLI11 wraps negative numbers into unsigned ones and reads "on" and "1" as true.
+/// CLI11 wraps negative numbers into unsigned ones and takes the largest for larger ones.
 CLI::Validator whole_number() {
   const auto check = [](const std::string& value) {
-    const bool digits =
-        !value.empty() && value.find_first_not_of("0123456789") == std::string::npos;
-    return digits ? "" : fmt::format("expected a whole number, found \"{}\"", value);
+    std::uint64_t number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    const bool whole = error == std::errc() && end == value.data() + value.size();
+    return whole ? "" : fmt::format("expected a whole number, found \"{}\"", value);
   };
   return CLI::Validator(check, "");
 }
@@ -139,10 +140,10 @@ void add_optimizer_options(CLI::App& app, Options& o) {
             return check_choice({"true", "false"}, value);
           },
           "{true,false}"))
-      ->capture_default_str();
+      ->default_str("true");
   app.add_option("--max-staleness", s.max_staleness, "steps from a gradient to its use, at most")
       ->check(natural)
-      ->capture_default_str();
+      ->default_str("true");
   add_choice(app, "--column-norm", o.column_norm, {"l1", "l2"}, "by which columns are ranked");
   add_choice(app, "--accumulate-on", o.accumulate, {"host", "device"},
              "where deferred gradients are summed");
@@ -152,10 +153,15 @@ void add_optimizer_options(CLI::App& app, Options& o) {
   app.add_option("--lr-warmup-steps", rate.warmup_steps, "linear rise")
       ->check(natural)
       ->capture_default_str();
-  app.add_option("--beta1", s.adamw.beta1)->capture_default_str();
-  app.add_option("--beta2", s.adamw.beta2)->capture_default_str();
-  app.add_option("--epsilon", s.adamw.epsilon)->capture_default_str();
-  app.add_option("--weight-decay", s.adamw.weight_decay)->capture_default_str();
+  app.add_option("--beta1", s.adamw.beta1, "AdamW: decay of the mean of gradients")
+      ->capture_default_str();
+  app.add_option("--beta2", s.adamw.beta2, "AdamW: decay of the mean of their squares")
+      ->capture_default_str();
+  app.add_option("--epsilon", s.adamw.epsilon, "AdamW: added to the root of that mean")
+      ->capture_default_str();
+  app.add_option("--weight-decay", s.adamw.weight_decay,
+                 "AdamW: share of a weight that goes, times the learning rate")
+      ->capture_default_str();
   app.add_option("--gradient-clipping", s.gradient_clipping,
                  "largest norm of a step's gradient; 0: none")
       ->capture_default_str();
@@ -231,12 +237,12 @@ void check_outputs(const Options& o) {
   if (t.save_weights) outputs.emplace_back("--save-weights", *t.save_weights);
   std::vector<std::pair<std::string, std::filesystem::path>> others = {{"--model", t.model},
                                                                        {"--data", t.data}};
+  const auto whole = [](const std::filesystem::path& path) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path));
+  };
   for (const auto& output : outputs) {
     for (const auto& other : others) {
-      if (std::filesystem::weakly_canonical(output.second) !=
-          std::filesystem::weakly_canonical(other.second)) {
-        continue;
-      }
+      if (whole(output.second) != whole(other.second)) continue;
       throw Error(ErrorKind::kInput, fmt::format("{} and {} are one file: {}", other.first,
                                                  output.first, output.second.generic_string()));
     }

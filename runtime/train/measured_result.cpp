@@ -121,6 +121,7 @@ Json result(const TrainOptions& options, const TrainReport& report) {
       {"max", report.staleness_max ? Json(*report.staleness_max) : Json(nullptr)}};
   map["memory"] = memory(options, report);
   map["critical_path_ms"] = nullptr;
+  map["tasks"] = nullptr;  // of a simulated graph
   map["steps"] = {{"done", report.steps}, {"measured", report.times.steps}};
   if (options.record_trace) {
     map["trace"] = {{"spans", report.trace_spans},

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "runtime/checkpoint/checkpoint_directory.h"
 #include "runtime/checkpoint/checkpoint_reader.h"
@@ -80,6 +81,27 @@ const TrackRecorder& track(const Recorder& recorder, std::string_view name) {
   return *found;
 }
 
+/// Where memory is promised beyond what there is, allocating succeeds and using it ends the
+/// process: what cannot fit in any case is refused before.
+void check_host_memory(const TransformerConfig& config, ElementType dtype) {
+  constexpr std::uint64_t kStateBytes = 12;  // fp32 weight and two moments
+  const std::uint64_t needed = static_cast<std::uint64_t>(config.model.parameters()) *
+                               (bytes_per_element(dtype) + kStateBytes);
+  const auto there = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                     static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  if (needed <= there) return;
+  throw Error(
+      ErrorKind::kInfeasible,
+      fmt::format("{}: weights and optimizer state of {} parameters need {} bytes at least, "
+                  "this machine has {}",
+                  config.model.name, config.model.parameters(), needed, there));
+}
+
+HostTransformer make_transformer(const TransformerConfig& config, const TrainOptions& options) {
+  check_host_memory(config, options.dtype);
+  return {config, options.feed.sequences, options.feed.length, options.dtype, options.threads};
+}
+
 Run::Run(const TrainOptions& options, const TrainEvents& events)
     : options_(options),
       events_(events),
@@ -87,8 +109,7 @@ Run::Run(const TrainOptions& options, const TrainEvents& events)
       feed_(open_feed(options, config_)),
       recorder_(options.record_trace),
       device_(options.device, recorder_),
-      model_(HostTransformer(config_, options.feed.sequences, options.feed.length, options.dtype,
-                             options.threads)),
+      model_(make_transformer(config_, options)),
       engine_(model_, options.dtype, options.offload, device_, self_, recorder_),
       identity_(run_identity(options, config_, model_.parameters(), feed_->fingerprint())),
       statistics_(track(recorder_, "compute"), track(recorder_, "training thread")) {
@@ -411,8 +432,8 @@ std::unique_ptr<Run> prepared(const TrainOptions& options, const TrainEvents& ev
   } catch (const std::bad_alloc&) {
     throw Error(
         ErrorKind::kInfeasible,
-        fmt::format("{}: a micro-batch of {} sequences of {} tokens does not fit this "
-                    "machine's memory",
+        fmt::format("{}: the model and a micro-batch of {} sequences of {} tokens do not fit "
+                    "this machine's memory",
                     options.model.generic_string(), options.feed.sequences, options.feed.length));
   }
 }
