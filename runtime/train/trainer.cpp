@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <new>
-#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,9 +11,9 @@
 #include "runtime/checkpoint/checkpoint_directory.h"
 #include "runtime/checkpoint/checkpoint_reader.h"
 #include "runtime/data/glue_task.h"
-#include "runtime/model/initialize.h"
 #include "runtime/model/weight_file.h"
 #include "runtime/offload/engine.h"
+#include "runtime/train/initial_weights.h"
 #include "runtime/train/run_identity.h"
 #include "sim/base/error.h"
 
@@ -35,18 +34,16 @@ class Run {
   TrainReport go();
 
  private:
-  void load_or_initialise();
   void resume();
   void open_checkpoints();
   void train_steps();
   void one_step();
   void validate();
   void save_checkpoint();
-  void save_validations(CheckpointWriter& writer) const;
-  void restore_validations(CheckpointReader& reader);
   void save_weights();
   void record_importance();
   void finish();
+  void fill_report();
   void note(const std::string& text) const {
     if (events_.note) events_.note(text);
   }
@@ -132,36 +129,6 @@ Run::Run(const TrainOptions& options, const TrainEvents& events)
   }
 }
 
-/// Training could only fail, and would name a parameter far from this one.
-void check_finite(const std::filesystem::path& path, const std::string& name,
-                  const std::vector<float>& values) {
-  const auto bad = std::find_if_not(values.begin(), values.end(),
-                                    [](float value) { return std::isfinite(value); });
-  if (bad == values.end()) return;
-  throw Error(ErrorKind::kInput, fmt::format("{}: {}: element {} is {}", path.generic_string(),
-                                             name, bad - values.begin(), *bad));
-}
-
-void Run::load_or_initialise() {
-  const ParameterTable& table = model_.parameters();
-  std::optional<WeightFile> file;
-  if (options_.weights) file.emplace(*options_.weights, config_, table);
-  std::vector<std::vector<float>> weights;
-  for (std::size_t i = 0; i < table.parameters.size(); ++i) {
-    weights.emplace_back(static_cast<std::size_t>(table.parameters[i].elements()));
-    const bool missing = !file || std::count(file->missing().begin(), file->missing().end(), i) > 0;
-    if (missing) {
-      initialize(config_, table.parameters[i], options_.seed, ElementType::kFloat32,
-                 weights.back().data());
-      if (file) note(table.parameters[i].name + " is not in the weights: initialised by seed");
-    } else {
-      file->read(i, ElementType::kFloat32, weights.back().data());
-      check_finite(*options_.weights, table.parameters[i].name, weights.back());
-    }
-  }
-  engine_.load_weights(weights);
-}
-
 void Run::resume() {
   const LatestCheckpoint latest = latest_valid(*options_.checkpoint);
   if (!latest.valid) {
@@ -188,7 +155,7 @@ void Run::resume() {
   }
   feed_->seek({position[0], position[1]});
   report_.losses = reader.read<double>("losses");
-  restore_validations(reader);
+  report_.validations = restore_validations(reader);
   const auto total = reader.read_value<std::int64_t>("total steps");
   reader.reject_unread();
   const bool decays = options_.learning_rate.decay != Decay::kConstant;
@@ -220,7 +187,8 @@ TrainReport Run::go() {
   if (options_.resume) {
     resume();
   } else {
-    load_or_initialise();
+    engine_.load_weights(initial_weights(config_, model_.parameters(), options_.weights,
+                                         options_.seed, [this](const auto& text) { note(text); }));
   }
   open_checkpoints();
   report_.first_step = engine_.steps_done();
@@ -323,7 +291,7 @@ void Run::save_checkpoint() {
       const std::vector<std::uint64_t> numbers = {position.epoch, position.index};
       writer.add("data position", std::span(numbers));
       writer.add("losses", std::span(report_.losses));
-      save_validations(writer);
+      save_validations(report_.validations, writer);
       const std::vector<std::int64_t> total = {options_.learning_rate.total_steps};
       writer.add("total steps", std::span(total));
       for (const OffloadEngine::NamedBytes& array : arrays) {
@@ -334,42 +302,6 @@ void Run::save_checkpoint() {
     });
   });
   last_checkpoint_ = done;
-}
-
-// Validations are rows of step, loss and the metrics.
-void Run::save_validations(CheckpointWriter& writer) const {
-  std::vector<double> rows;
-  std::string names;
-  for (const Validation& validation : report_.validations) {
-    rows.push_back(static_cast<double>(validation.step));
-    rows.push_back(validation.loss);
-    for (const NamedValue& metric : validation.metrics) rows.push_back(metric.value);
-  }
-  if (!report_.validations.empty()) {
-    for (const NamedValue& metric : report_.validations[0].metrics) names += metric.name + "\n";
-  }
-  writer.add("validations", std::span(rows));
-  writer.add_text("validation metrics", names);
-}
-
-void Run::restore_validations(CheckpointReader& reader) {
-  const auto rows = reader.read<double>("validations");
-  std::istringstream lines(reader.read_text("validation metrics"));
-  std::vector<std::string> names;
-  for (std::string name; std::getline(lines, name);) names.push_back(name);
-  const std::size_t width = 2 + names.size();
-  if (rows.size() % width != 0) {
-    throw Error(ErrorKind::kInput, fmt::format("checkpoint: validations: expected rows of {}, "
-                                               "found {} numbers",
-                                               width, rows.size()));
-  }
-  for (std::size_t at = 0; at < rows.size(); at += width) {
-    Validation validation{.step = static_cast<std::int64_t>(rows[at]), .loss = rows[at + 1]};
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      validation.metrics.push_back({names[i], rows[at + 2 + i]});
-    }
-    report_.validations.push_back(std::move(validation));
-  }
 }
 
 void Run::save_weights() {
@@ -398,6 +330,10 @@ void Run::finish() {
     last_validation_ = -1;
     validate();
   }
+  fill_report();
+}
+
+void Run::fill_report() {
   report_.steps = engine_.steps_done();
   report_.times = statistics_.means();
   if (report_.times.steps > 0) {

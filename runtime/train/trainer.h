@@ -17,6 +17,7 @@
 #include "runtime/train/interval_controller.h"
 #include "runtime/train/learning_rate.h"
 #include "runtime/train/step_statistics.h"
+#include "runtime/train/validation.h"
 
 namespace zenflow::runtime {
 
@@ -44,12 +45,6 @@ struct TrainOptions {
   std::optional<std::filesystem::path> importance;  ///< CSV
   bool record_trace = false;
   bool overwrite = false;
-};
-
-struct Validation {
-  std::int64_t step = 0;  ///< steps done
-  double loss = 0;
-  std::vector<NamedValue> metrics{};
 };
 
 /// What a run reports while it goes on. Calls come from the training thread.
