@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/mix.h"
@@ -83,6 +83,25 @@ class TrainProgram : public ::testing::Test {
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     if (outcome.code != 0) return {};
     return nlohmann::json::parse(outcome.out).at("results").at(0);
+  }
+
+  /// Exit 2 (or `code`) before anything is written, with nothing on standard output.
+  void expect_refused(const Arguments& arguments, const ::testing::Matcher<std::string>& message,
+                      int code = 2) const {
+    const std::set<std::string> before = files();
+    const Outcome outcome = run(arguments);
+    std::string shown;
+    for (const std::string& one : arguments) shown += one + " ";
+    EXPECT_EQ(outcome.code, code) << shown << outcome.err;
+    EXPECT_EQ(outcome.out, "") << shown;
+    EXPECT_THAT(outcome.err, ::testing::AllOf(::testing::StartsWith("zenflow-train: "), message))
+        << shown;
+    EXPECT_EQ(files(), before) << shown;
+  }
+  /// basic() and more flags.
+  void expect_refused_with(const Arguments& more, const ::testing::Matcher<std::string>& message,
+                           int code = 2) const {
+    expect_refused(basic() + more, message, code);
   }
 
   /// Names of all files below the folder.
