@@ -114,14 +114,14 @@ Json result(const TrainOptions& options, const TrainReport& report) {
                               {"selection", 0.0},
                               {"launch", milliseconds(mean.launch)}};
   map["pcie"] = traffic(report.traffic, done, model_bytes);
-  map["tokens_per_second"] =
-      report.seconds > 0 ? static_cast<double>(report.tokens) / report.seconds : 0.0;
+  map["tokens_per_second"] = report.tokens_per_second;
   map["mfu"] = nullptr;
   map["staleness_steps"] = {
       {"min", report.staleness_min ? Json(*report.staleness_min) : Json(nullptr)},
       {"max", report.staleness_max ? Json(*report.staleness_max) : Json(nullptr)}};
   map["memory"] = memory(options, report);
   map["critical_path_ms"] = nullptr;
+  map["tasks"] = nullptr;  // of a simulated graph
   map["steps"] = {{"done", report.steps}, {"measured", report.times.steps}};
   if (options.record_trace) {
     map["trace"] = {{"spans", report.trace_spans},

@@ -7,10 +7,10 @@
 
 namespace zenflow::runtime {
 
-/// One "key: value" line for each thing that decides which numbers come out. The learning rate, the
-/// number of steps, threads and evaluations are not among them: a resumed run may change those.
-[[nodiscard]] std::string run_identity(const TrainOptions& options, const ParameterTable& table,
-                                       const Fingerprint& data);
+/// One "key: value" line for each thing that decides which numbers come out. The number of steps,
+/// threads and evaluations are not among them: a resumed run may change those.
+[[nodiscard]] std::string run_identity(const TrainOptions& options, const TransformerConfig& config,
+                                       const ParameterTable& table, const Fingerprint& data);
 
 /// Throws Error(kInput) that names the lines in which they differ.
 void check_identity(const std::string& saved, const std::string& here,

@@ -17,6 +17,7 @@
 #include "runtime/train/interval_controller.h"
 #include "runtime/train/learning_rate.h"
 #include "runtime/train/step_statistics.h"
+#include "runtime/train/validation.h"
 
 namespace zenflow::runtime {
 
@@ -46,12 +47,6 @@ struct TrainOptions {
   bool overwrite = false;
 };
 
-struct Validation {
-  std::int64_t step = 0;  ///< steps done
-  double loss = 0;
-  std::vector<NamedValue> metrics{};
-};
-
 /// What a run reports while it goes on. Calls come from the training thread.
 struct TrainEvents {
   std::function<void(const StepResult&, const StepTimes&, double tokens_per_second)> step;
@@ -72,9 +67,9 @@ struct TrainReport {
   std::vector<Validation> validations;
   std::vector<IntervalDecision> decisions;
   StepMeans times;
-  double seconds = 0;       ///< of this process's steps
-  std::int64_t tokens = 0;  ///< of this process's steps
-  TrafficCount traffic;     ///< of this process's steps
+  double seconds = 0;            ///< of this process's steps
+  double tokens_per_second = 0;  ///< over the steps that `times` is the mean of
+  TrafficCount traffic;          ///< of this process, what a resume repeats included
   std::optional<std::int64_t> staleness_min;
   std::optional<std::int64_t> staleness_max;
   MemoryUse device_memory;
@@ -88,7 +83,8 @@ struct TrainReport {
 
 /// Checks everything that can be checked first, then trains. Throws Error: kInput for what the user
 /// gave, kInfeasible if memory is short, kRuntime for what fails while running; a checkpoint
-/// written before stays valid in every case.
+/// written before stays valid in every case. What is written at the end is written before the last
+/// validation, which reads data and may fail.
 [[nodiscard]] TrainReport train(const TrainOptions& options, const TrainEvents& events);
 
 }  // namespace zenflow::runtime
