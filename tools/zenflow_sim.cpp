@@ -1,12 +1,12 @@
 /// zenflow-sim: the command line. Options here, work in tools/commands.
 #include <algorithm>
 #include <functional>
-#include <sstream>
 
 #include <CLI/CLI.hpp>
 
 #include "sim/base/error.h"
 #include "sim/config/reader.h"
+#include "tools/command_line.h"
 #include "tools/commands/commands.h"
 #include "tools/version.h"
 
@@ -154,21 +154,6 @@ void add_lint(CLI::App& app, Options& options, int& code) {
   });
 }
 
-/// CLI11 knows options by one spelling: "--update_interval" is "--update-interval" to it.
-std::vector<std::string> with_dashes(int argc, char** argv) {
-  std::vector<std::string> arguments;
-  for (int i = argc - 1; i > 0; --i) {
-    std::string argument = argv[i];
-    if (argument.starts_with("--")) {
-      const std::size_t end = std::min(argument.find('='), argument.size());
-      std::replace(argument.begin() + 2, argument.begin() + static_cast<std::ptrdiff_t>(end), '_',
-                   '-');
-    }
-    arguments.push_back(std::move(argument));
-  }
-  return arguments;  // reversed, as CLI11 takes them
-}
-
 /// CLI11 says "A subcommand is required" to a misspelt one.
 void check_command(const CLI::App& app, int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return;
@@ -194,17 +179,7 @@ int main_program(int argc, char** argv) {
   add_others(app, options, code);
   add_lint(app, options, code);
   check_command(app, argc, argv);
-  try {
-    app.parse(with_dashes(argc, argv));
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) {  // --help, --version
-      std::ostringstream out;
-      app.exit(error, out, out);
-      print(out.str());
-      return 0;
-    }
-    throw Error(ErrorKind::kInput, std::string(error.what()) + "; see zenflow-sim --help");
-  }
+  if (!parse_command_line(app, argc, argv)) return 0;
   return code;
 }
 

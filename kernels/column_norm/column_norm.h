@@ -17,17 +17,10 @@
 #include <cstdint>
 
 #include "kernels/bf16/bf16.h"
+#include "kernels/dispatch.h"
+#include "kernels/matrix_view.h"
 
 namespace zenflow::kernels {
-
-/// Elements of [rows, columns], row-major; row r starts at values + r * row_stride.
-template <class Element>
-struct MatrixView {
-  const Element* values;
-  std::size_t rows;
-  std::size_t columns;
-  std::size_t row_stride;  ///< in elements, at least `columns`
-};
 
 /// Where the norms go: two arrays of [columns] each, overwritten.
 struct ColumnNorms {
@@ -37,7 +30,11 @@ struct ColumnNorms {
 
 inline constexpr float kNormNaN = std::bit_cast<float>(std::uint32_t{0x7FC00000});
 
-/// The reference. No rows give norms of 0, no columns give nothing.
+/// No rows give norms of 0, no columns give nothing.
+void column_norms(const MatrixView<float>& matrix, ColumnNorms norms, Isa isa = best_isa());
+void column_norms(const MatrixView<Bf16>& matrix, ColumnNorms norms, Isa isa = best_isa());
+
+/// The reference.
 void column_norms_scalar(const MatrixView<float>& matrix, ColumnNorms norms);
 void column_norms_scalar(const MatrixView<Bf16>& matrix, ColumnNorms norms);
 

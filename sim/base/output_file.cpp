@@ -2,10 +2,12 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <system_error>
+#include <utility>
 
+#include <fcntl.h>
+#include <sys/types.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -70,35 +72,78 @@ void check_output(const fs::path& path, bool overwrite) {
 void write_output(const fs::path& path, std::string_view content, bool overwrite) {
   check_output(path, overwrite);
   const std::string compressed = path.extension() == ".gz" ? gzip(path, content) : std::string();
-  if (path.extension() == ".gz") content = compressed;
-  fs::path temporary = path;
-  temporary += ".partial-" + std::to_string(::getpid());
-  errno = 0;
-  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-  file.write(content.data(), static_cast<std::streamsize>(content.size()));
-  file.close();
-  std::error_code error;
-  if (!file) {
-    const std::string reason = std::strerror(errno);
-    fs::remove(temporary, error);
-    fail(ErrorKind::kRuntime, path, "cannot write: " + reason);
+  OutputFile file(path, overwrite);
+  file.write(path.extension() == ".gz" ? std::string_view(compressed) : content);
+  file.commit(OutputFile::Durable::kNo);
+}
+
+OutputFile::OutputFile(fs::path path, bool overwrite)
+    : path_(std::move(path)), temporary_(path_), overwrite_(overwrite) {
+  check_output(path_, overwrite_);
+  temporary_ += std::string(kTemporaryInfix) + std::to_string(::getpid());
+  constexpr mode_t kReadWrite = 0666;  // less the umask
+  descriptor_ =
+      ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, kReadWrite);
+  if (descriptor_ < 0) fail("cannot write", errno);
+  is_temporary_ = true;
+}
+
+OutputFile::~OutputFile() {
+  // What failed has been reported, or the caller gave up: nothing more to say.
+  if (descriptor_ >= 0) static_cast<void>(::close(descriptor_));
+  if (is_temporary_) static_cast<void>(::unlink(temporary_.c_str()));
+}
+
+void OutputFile::fail(const char* what, int error) const {
+  zenflow::fail(ErrorKind::kRuntime, path_, std::string(what) + ": " + std::strerror(error));
+}
+
+void OutputFile::write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    // One call writes at most 2 GiB, and less if the disk is nearly full: the next one says so.
+    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("cannot write", errno);
+    if (written == 0) fail("cannot write", ENOSPC);
+    bytes.remove_prefix(static_cast<std::size_t>(written));
   }
-  if (overwrite) {
-    fs::rename(temporary, path, error);
-  } else {
-    // A link fails if the name has come to exist meanwhile; a rename would replace it.
-    fs::create_hard_link(temporary, path, error);
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    if (error == std::errc::file_exists) {
-      fail(ErrorKind::kInput, path, "exists already; give -f to overwrite it");
-    }
+}
+
+void OutputFile::commit(Durable durable) {
+  if (durable == Durable::kYes && ::fsync(descriptor_) != 0) fail("cannot write", errno);
+  close();
+  give_name();
+  if (durable == Durable::kNo) return;
+  const fs::path directory = path_.has_parent_path() ? path_.parent_path() : fs::path(".");
+  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) fail("written, but its directory cannot be synchronised", errno);
+  const int error = ::fsync(descriptor) == 0 ? 0 : errno;
+  static_cast<void>(::close(descriptor));  // opened for reading: nothing can be lost
+  if (error != 0) fail("written, but its directory cannot be synchronised", error);
+}
+
+void OutputFile::close() {
+  // Closed even if it fails; network file systems report a full disk here.
+  const int status = ::close(std::exchange(descriptor_, -1));
+  if (status != 0) fail("cannot write", errno);
+}
+
+void OutputFile::give_name() {
+  if (overwrite_) {
+    if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot write", errno);
+    is_temporary_ = false;
+    return;
   }
-  if (error) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    fail(ErrorKind::kRuntime, path, "cannot write: " + error.message());
+  // A link fails if the name has come to exist meanwhile; a rename would replace it.
+  if (::link(temporary_.c_str(), path_.c_str()) == 0) {
+    if (::unlink(temporary_.c_str()) != 0) fail("written, but its temporary name stays", errno);
+    is_temporary_ = false;
+    return;
   }
+  if (errno == EEXIST) {
+    zenflow::fail(ErrorKind::kInput, path_, "exists already; give -f to overwrite it");
+  }
+  fail("cannot write", errno);
 }
 
 }  // namespace zenflow

@@ -16,4 +16,40 @@ void check_output(const std::filesystem::path& path, bool overwrite);
 /// then.
 void write_output(const std::filesystem::path& path, std::string_view content, bool overwrite);
 
+/// Writes a file in pieces, under a temporary name beside it until `commit`. Not committed, it
+/// leaves nothing; a killed program leaves the temporary file, `<name>.partial-<process id>`.
+/// Every function throws Error(kRuntime) with the path and the reason if the system fails.
+class OutputFile {
+ public:
+  /// Whether a committed file has to survive a power failure: kYes waits for the disk.
+  enum class Durable { kNo, kYes };
+
+  /// Throws as check_output.
+  OutputFile(std::filesystem::path path, bool overwrite);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  /// Appends. Unbuffered: many small pieces are many system calls.
+  void write(std::string_view bytes);
+
+  /// Gives the file its name. If this throws, the name holds what it held before, unless only the
+  /// directory could not be synchronised: the file is complete then, but may be lost with power.
+  void commit(Durable durable);
+
+  /// What stands between the name of a file and a process id in a temporary name.
+  static constexpr std::string_view kTemporaryInfix = ".partial-";
+
+ private:
+  [[noreturn]] void fail(const char* what, int error) const;
+  void close();
+  void give_name();
+
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  bool overwrite_;
+  int descriptor_ = -1;
+  bool is_temporary_ = false;  // whether the temporary name is there and ours to remove
+};
+
 }  // namespace zenflow

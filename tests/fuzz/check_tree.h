@@ -4,19 +4,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <set>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "sim/config/document.h"
+#include "tests/fuzz/require.h"
 
 namespace zenflow::fuzz {
-
-/// A broken invariant. libFuzzer reports it as an uncaught exception, the replay as a failure.
-inline void require(bool holds, const std::string& what) {
-  if (!holds) throw std::logic_error("broken: " + what);
-}
 
 /// Offsets of the starts of lines, to look up what is written at a location.
 class Lines {

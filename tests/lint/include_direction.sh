@@ -27,7 +27,7 @@ tools:         sim/* runtime
 '
 
 # Libraries that cost seconds per file that sees them: in .cpp files only.
-heavy='^(CLI|boost|yaml-cpp|nlohmann|simdjson)/'
+heavy='^(CLI|boost|yaml-cpp|nlohmann|simdjson|oneapi)/'
 heavy_headers='sim/graph/csr.h'
 cuda='^(cuda|cupti|cublas|curand|nvtx|nvml|nccl|cooperative_groups|thrust/|cub/)'
 

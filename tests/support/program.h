@@ -61,28 +61,75 @@ inline void become(const std::vector<std::string>& command, const Surroundings& 
   ::_exit(126);
 }
 
+/// A program that runs beside the test. Killed, if it still runs, with this object.
+class RunningProgram {
+ public:
+  /// `command[0]` is the program's path.
+  RunningProgram(const std::vector<std::string>& command, const Surroundings& around)
+      : out_(around.standard_output.empty() ? (around.folder / ".stdout").string()
+                                            : around.standard_output),
+        err_((around.folder / ".stderr").string()),
+        keeps_out_(around.standard_output.empty()),
+        child_(::fork()) {
+    if (child_ == 0) become(command, around, out_, err_);
+  }
+  ~RunningProgram() {
+    if (child_ <= 0) return;
+    send(SIGKILL);
+    (void)wait();
+  }
+  RunningProgram(const RunningProgram&) = delete;
+  RunningProgram& operator=(const RunningProgram&) = delete;
+
+  /// Nothing happens to a program that has ended: its number is its own until `wait`.
+  void send(int signal) const {
+    if (child_ > 0) ::kill(child_, signal);
+  }
+  [[nodiscard]] bool has_ended() const {
+    siginfo_t info{};
+    return child_ <= 0 ||
+           (::waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+            info.si_pid == child_);
+  }
+  /// Polls until `reached` or the program has ended; false in the latter case.
+  template <class Reached>
+  [[nodiscard]] bool wait_until(Reached reached) const {
+    while (!reached()) {
+      if (has_ended()) return reached();
+      ::usleep(500);
+    }
+    return true;
+  }
+  Outcome wait() {
+    Outcome outcome;
+    if (child_ <= 0) return outcome;
+    int status = 0;
+    while (::waitpid(child_, &status, 0) < 0 && errno == EINTR) {
+    }
+    child_ = -1;
+    outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    outcome.out = keeps_out_ ? file_content(out_) : "";
+    outcome.err = file_content(err_);
+    if (keeps_out_) std::filesystem::remove(out_);
+    std::filesystem::remove(err_);
+    return outcome;
+  }
+
+ private:
+  std::string out_;
+  std::string err_;
+  bool keeps_out_;
+  pid_t child_;
+};
+
 /// `command[0]` is the program's path.
 inline Outcome run_program(const std::vector<std::string>& command, const Surroundings& around) {
-  const std::string own_out = (around.folder / ".stdout").string();
-  const std::string out = around.standard_output.empty() ? own_out : around.standard_output;
-  const std::string err = (around.folder / ".stderr").string();
-  const pid_t child = ::fork();
-  if (child < 0) return {};
-  if (child == 0) become(command, around, out, err);
+  RunningProgram program(command, around);
   if (around.interrupt_after_ms > 0) {
     ::usleep(1000 * around.interrupt_after_ms);
-    ::kill(child, SIGINT);
+    program.send(SIGINT);
   }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  Outcome outcome;
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  outcome.out = around.standard_output.empty() ? file_content(own_out) : "";
-  outcome.err = file_content(err);
-  std::filesystem::remove(own_out);
-  std::filesystem::remove(err);
-  return outcome;
+  return program.wait();
 }
 
 }  // namespace zenflow::testing

@@ -1,12 +1,14 @@
 // That files appear whole or not at all.
 #include "sim/base/output_file.h"
 
+#include <csignal>
 #include <fstream>
 #include <sstream>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <zlib.h>
 
 #include "sim/base/error.h"
@@ -102,6 +104,59 @@ TEST(OutputFile, IsCheckedBeforeTheWork) {
   folder.write("x", "");
   EXPECT_THROW(check_output(folder / "x", false), Error);
   EXPECT_NO_THROW(check_output(folder / "x", true));
+}
+
+TEST(OutputFile, InPiecesAppearsWhenCommitted) {
+  const TemporaryFolder folder;
+  OutputFile file(folder / "x", false);
+  file.write("ab");
+  file.write("");
+  EXPECT_FALSE(fs::exists(folder / "x"));
+  file.write("c");
+  file.commit(OutputFile::Durable::kYes);
+  EXPECT_EQ(content(folder / "x"), "abc");
+  EXPECT_EQ(files_in(folder.path()), 1U);
+}
+
+TEST(OutputFile, NotCommittedLeavesWhatWasThere) {
+  const TemporaryFolder folder;
+  folder.write("x", "before");
+  { OutputFile(folder / "x", true).write("after"); }
+  EXPECT_EQ(content(folder / "x"), "before");
+  EXPECT_EQ(files_in(folder.path()), 1U);
+}
+
+TEST(OutputFile, DoesNotReplaceWhatAppearedMeanwhile) {
+  const TemporaryFolder folder;
+  OutputFile file(folder / "x", false);
+  file.write("mine");
+  folder.write("x", "theirs");
+  try {
+    file.commit(OutputFile::Durable::kNo);
+    ADD_FAILURE() << "it was replaced";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    EXPECT_THAT(error.what(), HasSubstr("exists already; give -f"));
+  }
+  EXPECT_EQ(content(folder / "x"), "theirs");
+}
+
+TEST(OutputFile, ReportsAFullDisk) {
+  const TemporaryFolder folder;
+  const rlimit unlimited = [] {
+    rlimit limit{};
+    EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+    return limit;
+  }();
+  auto* const previous = ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small = {2, unlimited.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const auto [kind, what] = error_of(folder / "x");
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &unlimited), 0);
+  ::signal(SIGXFSZ, previous);
+  EXPECT_EQ(kind, ErrorKind::kRuntime);
+  EXPECT_THAT(what, HasSubstr("x: cannot write: File too large"));
+  EXPECT_EQ(files_in(folder.path()), 0U);
 }
 
 }  // namespace

@@ -1,0 +1,93 @@
+#include "runtime/data/sample_order.h"
+
+#include <limits>
+#include <numeric>
+#include <random>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+
+namespace zenflow::runtime {
+namespace {
+
+std::uint64_t mix(std::uint64_t x) {
+  x += 0x9E3779B97F4A7C15U;
+  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9U;
+  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBU;
+  return x ^ (x >> 31U);
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> uniform_remainder(std::uint64_t x, std::uint64_t n) {
+  constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
+  const std::uint64_t remainder = (kMax % n + 1) % n;  // 2^64 mod n
+  return x <= kMax - remainder ? std::optional(x % n) : std::nullopt;
+}
+
+std::vector<std::uint32_t> epoch_order(std::uint64_t count, std::uint64_t seed,
+                                       std::uint64_t epoch) {
+  if (count > std::numeric_limits<std::uint32_t>::max()) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("{} training samples; at most 2^32 - 1 can be shuffled", count));
+  }
+  std::vector<std::uint32_t> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), 0U);
+  std::mt19937_64 random(mix(mix(seed) + epoch));
+  for (std::size_t i = order.size(); i > 1; --i) {
+    // Not std::uniform_int_distribution, which every library defines for itself.
+    std::optional<std::uint64_t> other;
+    while (!other) other = uniform_remainder(random(), i);
+    std::swap(order[i - 1], order[static_cast<std::size_t>(*other)]);
+  }
+  return order;
+}
+
+SampleStream::SampleStream(std::uint64_t count, std::uint64_t seed, std::uint64_t rank,
+                           std::uint64_t ranks)
+    : count_(count), seed_(seed), rank_(rank), ranks_(ranks) {
+  if (count_ == 0) throw Error(ErrorKind::kInput, "no training samples");
+  if (rank_ >= ranks_) {
+    throw Error(ErrorKind::kInput, fmt::format("there is no rank {} of {}", rank_, ranks_));
+  }
+  order_ = epoch_order(count_, seed_, order_epoch_);
+}
+
+void SampleStream::seek(DataPosition position) {
+  if (position.index >= count_) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("data position {} is not within the {} training samples",
+                            position.index, count_));
+  }
+  position_ = position;
+}
+
+std::vector<std::uint64_t> SampleStream::next(std::uint64_t samples) {
+  std::vector<std::uint64_t> taken;
+  taken.reserve(static_cast<std::size_t>(samples));
+  const auto advance = [this](DataPosition& position, std::uint64_t by) {
+    const std::uint64_t rest = count_ - position.index;
+    if (by < rest) {
+      position.index += by;
+      return;
+    }
+    position.epoch += 1 + (by - rest) / count_;
+    position.index = (by - rest) % count_;
+  };
+  DataPosition mine = position_;
+  advance(mine, rank_);
+  for (std::uint64_t i = 0; i < samples; ++i) {
+    if (mine.epoch != order_epoch_) {
+      order_ = epoch_order(count_, seed_, mine.epoch);
+      order_epoch_ = mine.epoch;
+    }
+    taken.push_back(order_[static_cast<std::size_t>(mine.index)]);
+    advance(mine, ranks_);
+  }
+  advance(position_, samples * ranks_);
+  return taken;
+}
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,58 @@
+/// In which order training reads its samples: shuffled by seed, each once per epoch, endlessly.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace zenflow::runtime {
+
+/// x mod n, or nothing if x >= 2^64 - 2^64 mod n: then uniform x give uniform results. n > 0.
+[[nodiscard]] std::optional<std::uint64_t> uniform_remainder(std::uint64_t x, std::uint64_t n);
+
+/// The permutation of [0, count) for an epoch, the same on every machine:
+/// a std::mt19937_64, seeded with mix(mix(seed) + epoch), shuffles 0, 1, ..., count - 1 as Fisher
+/// and Yates do: for i = count - 1, ..., 1, exchange elements i and below(i + 1), where below(n)
+/// draws x until uniform_remainder(x, n) gives a value. mix is the output function of
+/// SplitMix64 (Steele, Lea, Flood 2014): z = x + 0x9E3779B97F4A7C15;
+/// z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9; z = (z ^ z >> 27) * 0x94D049BB133111EB; z ^ z >> 31.
+/// Throws Error(kInput) from 2^32 samples on.
+[[nodiscard]] std::vector<std::uint32_t> epoch_order(std::uint64_t count, std::uint64_t seed,
+                                                     std::uint64_t epoch);
+
+/// How far all ranks together have read: what a checkpoint holds of the data.
+struct DataPosition {
+  std::uint64_t epoch = 0;
+  std::uint64_t index = 0;  ///< samples of this epoch that have been taken, below count
+
+  friend bool operator==(const DataPosition&, const DataPosition&) = default;
+};
+
+/// One rank's share of an endless stream of samples. The stream is all of epoch 0, then all of
+/// epoch 1, and so on, and rank r of N takes every N-th sample from position + r on. No sample is
+/// left out where an epoch ends. The stream does not depend on the number of ranks or on the
+/// micro-batch, so a run may go on with others.
+class SampleStream {
+ public:
+  /// Throws Error(kInput) if there are no samples or too many, or rank is not below ranks.
+  SampleStream(std::uint64_t count, std::uint64_t seed, std::uint64_t rank, std::uint64_t ranks);
+
+  [[nodiscard]] std::uint64_t count() const { return count_; }
+  [[nodiscard]] DataPosition position() const { return position_; }
+  /// Throws Error(kInput) if the index is not below count.
+  void seek(DataPosition position);
+
+  /// This rank's next `samples` samples; the position moves on by samples * ranks.
+  [[nodiscard]] std::vector<std::uint64_t> next(std::uint64_t samples);
+
+ private:
+  std::uint64_t count_;
+  std::uint64_t seed_;
+  std::uint64_t rank_;
+  std::uint64_t ranks_;
+  DataPosition position_;
+  std::uint64_t order_epoch_ = 0;
+  std::vector<std::uint32_t> order_;  // of order_epoch_; empty before it is first needed
+};
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,234 @@
+#include "runtime/device/host_device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "kernels/accumulate/accumulate.h"
+#include "kernels/column_norm/column_norm.h"
+#include "kernels/columns/columns.h"
+#include "kernels/square_sum/square_sum.h"
+#include "sim/base/error.h"
+
+namespace zenflow::runtime {
+namespace {
+
+using kernels::Bf16;
+using kernels::MatrixView;
+
+// A cache line, and what AVX-512 likes.
+constexpr std::align_val_t kAlignment{64};
+
+HostStream& host(Stream& stream) {
+  return static_cast<HostStream&>(stream);
+}
+
+/// Calls `function` with a null pointer of the C++ type that `type` stands for.
+template <class Function>
+void with_type(ElementType type, Function&& function) {
+  switch (type) {
+    case ElementType::kFloat32:
+      return function(static_cast<float*>(nullptr));
+    case ElementType::kBfloat16:
+      return function(static_cast<Bf16*>(nullptr));
+  }
+}
+template <class Pointer>
+using Pointee = std::remove_pointer_t<Pointer>;
+
+template <class E>
+MatrixView<E> view(const DeviceMatrix& matrix) {
+  return {static_cast<const E*>(matrix.values), matrix.rows, matrix.columns, matrix.columns};
+}
+
+}  // namespace
+
+HostDevice::HostDevice(HostDeviceSettings settings, Recorder& recorder)
+    : settings_(std::move(settings)), recorder_(recorder) {}
+
+void HostDevice::reserve(MemoryKind kind, std::size_t bytes, std::string_view purpose) {
+  Ledger& ledger = *ledgers_.at(static_cast<std::size_t>(kind));
+  const std::lock_guard lock(ledger.mutex);
+  if (settings_.memory && kind == MemoryKind::kDevice) {
+    const auto capacity = static_cast<std::uint64_t>(settings_.memory->value());
+    if (bytes > capacity - std::min(capacity, ledger.held)) {
+      std::string holders;
+      for (const auto& [name, held] : ledger.by_purpose) {
+        if (held > 0) holders += fmt::format("{}{}: {}", holders.empty() ? "" : ", ", name, held);
+      }
+      throw Error(ErrorKind::kInfeasible,
+                  fmt::format("device memory: {} needs {} bytes, {} of {} are free; held: {}",
+                              purpose, bytes, capacity - std::min(capacity, ledger.held), capacity,
+                              holders.empty() ? "nothing" : holders));
+    }
+  }
+  ledger.held += bytes;
+  ledger.by_purpose[std::string(purpose)] += bytes;
+  if (ledger.held > ledger.most.peak) ledger.most = {ledger.held, ledger.by_purpose};
+}
+
+MemoryUse HostDevice::memory_use(MemoryKind kind) const {
+  Ledger& ledger = *ledgers_.at(static_cast<std::size_t>(kind));
+  const std::lock_guard lock(ledger.mutex);
+  return ledger.most;
+}
+
+Buffer HostDevice::allocate(MemoryKind kind, std::size_t bytes, std::string_view purpose) {
+  if (bytes == 0) return {};
+  reserve(kind, bytes, purpose);
+  void* address = ::operator new(bytes, kAlignment, std::nothrow);
+  const auto give_back = [bytes, ledger = ledgers_.at(static_cast<std::size_t>(kind)),
+                          name = std::string(purpose)] {
+    const std::lock_guard lock(ledger->mutex);
+    ledger->held -= bytes;
+    ledger->by_purpose[name] -= bytes;
+  };
+  if (address == nullptr) {
+    give_back();
+    throw Error(ErrorKind::kInfeasible,
+                fmt::format("host memory: no {} bytes left for {}", bytes, purpose));
+  }
+  std::memset(address, settings_.fill, bytes);
+  return {address, bytes, [give_back](void* held) {
+            ::operator delete(held, kAlignment);
+            give_back();
+          }};
+}
+
+std::unique_ptr<Stream> HostDevice::make_stream(std::string_view name) {
+  const sim::TrackKind kind =
+      name == "compute" ? sim::TrackKind::kGpuKernels : sim::TrackKind::kGpuCopies;
+  Jitter jitter = settings_.jitter;
+  jitter.seed = jitter.seed * 1'000'003 + streams_made_++;
+  jitter.lazy = jitter.lazy ||
+                std::count(settings_.lazy_streams.begin(), settings_.lazy_streams.end(), name) > 0;
+  return std::make_unique<HostStream>(recorder_.add_track(std::string(name), kind), jitter);
+}
+
+std::shared_ptr<Signal> HostDevice::make_signal() {
+  return std::make_shared<HostSignal>();
+}
+
+TrafficCount HostDevice::traffic() const {
+  const std::lock_guard lock(mutex_);
+  return traffic_;
+}
+
+Clock::time_point HostDevice::occupy_link(CopyDirection direction, std::size_t bytes) {
+  const Seconds time = Bytes(static_cast<double>(bytes)) / *settings_.link_bandwidth;
+  const auto duration =
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time.value()));
+  const std::lock_guard lock(mutex_);
+  Clock::time_point& free = link_free_.at(static_cast<std::size_t>(direction));
+  free = std::max(free, Clock::now()) + duration;
+  return free;
+}
+
+void HostDevice::copy(Stream& stream, void* to, const void* from, std::size_t bytes,
+                      CopyDirection direction, Traffic kind, Label label) {
+  if (bytes == 0) return;
+  {
+    const std::lock_guard lock(mutex_);
+    auto& count = direction == CopyDirection::kHostToDevice ? traffic_.h2d : traffic_.d2h;
+    count.at(static_cast<std::size_t>(kind)) += bytes;
+  }
+  host(stream).run(label, static_cast<double>(bytes), [this, to, from, bytes, direction] {
+    if (!settings_.link_bandwidth) {
+      std::memcpy(to, from, bytes);
+      return;
+    }
+    const Clock::time_point end = occupy_link(direction, bytes);
+    std::memcpy(to, from, bytes);
+    std::this_thread::sleep_until(end);
+  });
+}
+
+void HostDevice::square_sum(Stream& stream, ElementType type, const void* values, std::size_t n,
+                            double* sum, Label label) {
+  host(stream).run(label, 0, [=] {
+    with_type(type, [&](auto* element) {
+      using E = Pointee<decltype(element)>;
+      *sum = kernels::square_sum(static_cast<const E*>(values), n);
+    });
+  });
+}
+
+void HostDevice::column_norms(Stream& stream, ElementType type, const DeviceMatrix& matrix,
+                              NormKind kind, float* norms, Label label) {
+  host(stream).run(label, 0, [=] {
+    std::vector<float> other(matrix.columns);
+    const kernels::ColumnNorms both = kind == NormKind::kL1
+                                          ? kernels::ColumnNorms{norms, other.data()}
+                                          : kernels::ColumnNorms{other.data(), norms};
+    with_type(type, [&](auto* element) {
+      kernels::column_norms(view<Pointee<decltype(element)>>(matrix), both);
+    });
+  });
+}
+
+void HostDevice::gather_columns(Stream& stream, ElementType type, const DeviceMatrix& matrix,
+                                const std::uint32_t* column, std::size_t n, void* out,
+                                Label label) {
+  host(stream).run(label, 0, [=] {
+    with_type(type, [&](auto* element) {
+      using E = Pointee<decltype(element)>;
+      if (column == nullptr) {
+        std::copy_n(static_cast<const E*>(matrix.values), matrix.rows * n, static_cast<E*>(out));
+      } else {
+        kernels::gather_columns(view<E>(matrix), column, n, static_cast<E*>(out));
+      }
+    });
+  });
+}
+
+void HostDevice::scatter_columns(Stream& stream, ElementType type, const void* in,
+                                 const std::uint32_t* column, std::size_t n,
+                                 const DeviceMatrix& matrix, Label label) {
+  host(stream).run(label, 0, [=] {
+    with_type(type, [&](auto* element) {
+      using E = Pointee<decltype(element)>;
+      if (column == nullptr) {
+        std::copy_n(static_cast<const E*>(in), matrix.rows * n, static_cast<E*>(matrix.values));
+      } else {
+        kernels::scatter_columns(static_cast<const E*>(in), matrix.rows, n, column,
+                                 static_cast<E*>(matrix.values), matrix.columns);
+      }
+    });
+  });
+}
+
+void HostDevice::update_columns(Stream& stream, ElementType type,
+                                const kernels::AdamWSettings& settings,
+                                const kernels::ColumnCorrections& corrections, float gradient_scale,
+                                const void* gradient, const SelectedColumns& selected,
+                                const DeviceMatrix& weights, Label label) {
+  host(stream).run(label, 0, [=] {
+    with_type(type, [&](auto* element) {
+      using E = Pointee<decltype(element)>;
+      kernels::adamw_columns(settings, corrections, gradient_scale, weights.rows, selected.columns,
+                             selected.state, static_cast<const E*>(gradient),
+                             kernels::ColumnScatter<E>{static_cast<E*>(weights.values),
+                                                       weights.columns, selected.column});
+    });
+  });
+}
+
+void HostDevice::accumulate(Stream& stream, ElementType type, const void* gradient, float scale,
+                            std::size_t n, bool first, float* sum, Label label) {
+  host(stream).run(label, 0, [=] {
+    with_type(type, [&](auto* element) {
+      using E = Pointee<decltype(element)>;
+      const E* values = static_cast<const E*>(gradient);
+      first ? kernels::accumulate_first(sum, values, scale, n)
+            : kernels::accumulate(sum, values, scale, n);
+    });
+  });
+}
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,81 @@
+/// The device that every machine has: separate host memory, threads for streams, copies with the
+/// accounting, and on request the speed, of a PCIe link.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/device/device.h"
+#include "runtime/device/host_stream.h"
+#include "sim/base/units.h"
+
+namespace zenflow::runtime {
+
+struct HostDeviceSettings {
+  std::optional<BytesPerSecond> link_bandwidth{};  ///< per direction; none: as fast as memory is
+  std::optional<Bytes> memory{};                   ///< capacity of the "device"; none: unlimited
+  Jitter jitter{};                                 ///< for tests
+  std::vector<std::string> lazy_streams{};         ///< names: these are, for tests
+  /// What every byte of new memory holds: 0xFF, for tests, makes all that nobody wrote a NaN, or an
+  /// index out of range.
+  std::uint8_t fill = 0;
+};
+
+class HostDevice final : public Device {
+ public:
+  HostDevice(HostDeviceSettings settings, Recorder& recorder);
+  ~HostDevice() override = default;
+
+  [[nodiscard]] std::string_view name() const override { return "host"; }
+  [[nodiscard]] Buffer allocate(MemoryKind kind, std::size_t bytes,
+                                std::string_view purpose) override;
+  [[nodiscard]] std::unique_ptr<Stream> make_stream(std::string_view name) override;
+  [[nodiscard]] std::shared_ptr<Signal> make_signal() override;
+  [[nodiscard]] TrafficCount traffic() const override;
+  [[nodiscard]] MemoryUse memory_use(MemoryKind kind) const override;
+  void copy(Stream& stream, void* to, const void* from, std::size_t bytes, CopyDirection direction,
+            Traffic kind, Label label) override;
+
+  void square_sum(Stream& stream, ElementType type, const void* values, std::size_t n, double* sum,
+                  Label label) override;
+  void column_norms(Stream& stream, ElementType type, const DeviceMatrix& matrix, NormKind kind,
+                    float* norms, Label label) override;
+  void gather_columns(Stream& stream, ElementType type, const DeviceMatrix& matrix,
+                      const std::uint32_t* column, std::size_t n, void* out, Label label) override;
+  void scatter_columns(Stream& stream, ElementType type, const void* in,
+                       const std::uint32_t* column, std::size_t n, const DeviceMatrix& matrix,
+                       Label label) override;
+  void update_columns(Stream& stream, ElementType type, const kernels::AdamWSettings& settings,
+                      const kernels::ColumnCorrections& corrections, float gradient_scale,
+                      const void* gradient, const SelectedColumns& selected,
+                      const DeviceMatrix& weights, Label label) override;
+  void accumulate(Stream& stream, ElementType type, const void* gradient, float scale,
+                  std::size_t n, bool first, float* sum, Label label) override;
+
+ private:
+  /// What allocations hold: a copy outlives the device in the buffers' deleters.
+  struct Ledger {
+    std::mutex mutex;  // guards the rest
+    std::uint64_t held = 0;
+    std::map<std::string, std::uint64_t> by_purpose;
+    MemoryUse most;
+  };
+  void reserve(MemoryKind kind, std::size_t bytes, std::string_view purpose);
+  /// Occupies the link for the copy's time and returns when the copy ends.
+  Clock::time_point occupy_link(CopyDirection direction, std::size_t bytes);
+
+  HostDeviceSettings settings_;
+  Recorder& recorder_;
+  /// By MemoryKind.
+  std::array<std::shared_ptr<Ledger>, 2> ledgers_{std::make_shared<Ledger>(),
+                                                  std::make_shared<Ledger>()};
+  mutable std::mutex mutex_;  // guards traffic_ and link_free_
+  TrafficCount traffic_;
+  std::array<Clock::time_point, 2> link_free_{};  ///< by direction: end of the copies so far
+  std::uint64_t streams_made_ = 0;
+};
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,134 @@
+#include "runtime/device/host_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/base/error.h"
+
+namespace zenflow::runtime {
+
+void HostDemand::raise(std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  wanted_ = std::max(wanted_, number);
+  changed_.notify_all();
+}
+
+void HostDemand::await(std::uint64_t number, const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, stop, [&] { return wanted_ >= number; });
+}
+
+void HostCompletion::wait() {
+  if (demand_) demand_->raise(number_);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return done_; });
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+bool HostCompletion::complete() const {
+  const std::lock_guard lock(mutex_);
+  return done_;
+}
+
+void HostCompletion::set(std::exception_ptr failure) {
+  // Notified under the lock: a waiter that wakes may destroy the event at once.
+  const std::lock_guard lock(mutex_);
+  if (done_) return;
+  done_ = true;
+  failure_ = std::move(failure);
+  changed_.notify_all();
+}
+
+HostSignal::~HostSignal() {
+  if (completion_->complete()) return;
+  completion_->set(std::make_exception_ptr(
+      Error(ErrorKind::kRuntime, "a thread that others wait for has given up")));
+}
+
+HostStream::HostStream(TrackRecorder& track, Jitter jitter)
+    : track_(track),
+      jitter_(jitter),
+      demand_(jitter.lazy ? std::make_shared<HostDemand>() : nullptr),
+      random_(jitter.seed),
+      thread_([this](const std::stop_token& stop) { work_through(stop); }) {}
+
+HostStream::~HostStream() {
+  thread_.request_stop();
+  filled_.notify_all();
+}
+
+void HostStream::enqueue(Operation operation) {
+  operation.number = ++enqueued_;
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(operation));
+  }
+  filled_.notify_one();
+}
+
+void HostStream::run(Label label, double bytes, std::function<void()> work) {
+  enqueue({.label = label, .bytes = bytes, .traced = true, .work = std::move(work)});
+}
+
+Event HostStream::record() {
+  auto completion = std::make_shared<HostCompletion>(demand_, enqueued_ + 1);
+  // Runs even after a failure, which is what it reports.
+  enqueue({.label = {}, .bytes = 0, .traced = false, .work = [this, completion] {
+             completion->set(failure_);
+           }});
+  return Event(std::move(completion));
+}
+
+void HostStream::wait(const Event& event, WaitCause cause) {
+  if (event.complete()) {
+    // Still a dependency on what failed.
+    enqueue({.label = {}, .traced = false, .work = [event] { event.wait(); }});
+    return;
+  }
+  enqueue({.label = {name_of(cause)}, .traced = false, .work = [this, event, cause] {
+             const Clock::time_point start = Clock::now();
+             event.wait();
+             track_.wait(cause, -1, start, Clock::now());
+           }});
+}
+
+void HostStream::synchronize() {
+  record().wait();
+}
+
+void HostStream::execute(Operation& operation) {
+  const bool marker = operation.label.name.empty() && !operation.traced;
+  if (failure_ && !marker) return;
+  try {
+    if (jitter_.longest.count() > 0) {
+      const auto limit = static_cast<std::uint64_t>(jitter_.longest.count());
+      // Most operations are not delayed, some by much: both orders of every race occur.
+      if (random_() % 4 == 0)
+        std::this_thread::sleep_for(std::chrono::microseconds(random_() % limit));
+    }
+    const Clock::time_point start = Clock::now();
+    operation.work();
+    if (operation.traced) {
+      track_.span(operation.label.name, operation.label.step, start, Clock::now(), operation.bytes);
+    }
+  } catch (...) {
+    if (!failure_) failure_ = std::current_exception();
+  }
+}
+
+void HostStream::work_through(const std::stop_token& stop) {
+  while (true) {
+    Operation operation;
+    {
+      std::unique_lock lock(mutex_);
+      filled_.wait(lock, stop, [this] { return !queue_.empty(); });
+      if (queue_.empty()) return;  // stopped, and nothing is left
+      operation = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    if (demand_) demand_->await(operation.number, stop);
+    execute(operation);
+  }
+}
+
+}  // namespace zenflow::runtime

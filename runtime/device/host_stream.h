@@ -1,0 +1,116 @@
+/// A stream of the host device: a thread that works through a queue.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <stop_token>
+#include <thread>
+#include <utility>
+
+#include "runtime/device/device.h"
+#include "runtime/trace/recorder.h"
+
+namespace zenflow::runtime {
+
+/// Delays before operations, for tests: an asynchronous device may be slow anywhere.
+struct Jitter {
+  std::uint64_t seed = 0;
+  std::chrono::microseconds longest{0};  ///< 0: none
+  /// Operations run when somebody waits for an event behind them, or the stream ends: as late as
+  /// events allow, whatever the machine's timing. Who relies on less than an event reads too early.
+  bool lazy = false;
+};
+
+/// How far a lazy stream has to come.
+class HostDemand {
+ public:
+  /// Operations up to `number` are waited for.
+  void raise(std::uint64_t number);
+  /// Blocks until `number` is waited for, or until `stop`.
+  void await(std::uint64_t number, const std::stop_token& stop);
+
+ private:
+  std::mutex mutex_;  // guards wanted_
+  std::condition_variable_any changed_;
+  std::uint64_t wanted_ = 0;
+};
+
+/// Completed once, by whoever owns the work: a stream's thread or, for a signal, any other.
+class HostCompletion final : public Event::State {
+ public:
+  HostCompletion() = default;
+  /// Of operation `number` of a lazy stream.
+  HostCompletion(std::shared_ptr<HostDemand> demand, std::uint64_t number)
+      : demand_(std::move(demand)), number_(number) {}
+
+  void wait() override;
+  [[nodiscard]] bool complete() const override;
+  /// Only the first call counts.
+  void set(std::exception_ptr failure);
+
+ private:
+  mutable std::mutex mutex_;  // guards the rest
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::exception_ptr failure_;
+  std::shared_ptr<HostDemand> demand_;  // null: comes without being asked for
+  std::uint64_t number_ = 0;
+};
+
+class HostSignal final : public Signal {
+ public:
+  ~HostSignal() override;
+  [[nodiscard]] Event event() const override { return Event(completion_); }
+  void set() override { completion_->set(nullptr); }
+
+ private:
+  std::shared_ptr<HostCompletion> completion_ = std::make_shared<HostCompletion>();
+};
+
+class HostStream final : public Stream {
+ public:
+  HostStream(TrackRecorder& track, Jitter jitter);
+  /// Finishes what is queued.
+  ~HostStream() override;
+  HostStream(const HostStream&) = delete;
+  HostStream& operator=(const HostStream&) = delete;
+
+  /// Enqueues `work`. After an operation has thrown, the rest of the queue is not executed.
+  void run(Label label, double bytes, std::function<void()> work);
+
+  [[nodiscard]] Event record() override;
+  void wait(const Event& event, WaitCause cause) override;
+  void synchronize();
+
+ private:
+  struct Operation {
+    Label label;
+    double bytes = 0;
+    bool traced = true;
+    std::function<void()> work;
+    std::uint64_t number = 0;
+  };
+
+  void enqueue(Operation operation);
+  void work_through(const std::stop_token& stop);
+  void execute(Operation& operation);
+
+  TrackRecorder& track_;
+  Jitter jitter_;
+  std::shared_ptr<HostDemand> demand_;  // of a lazy stream
+  std::uint64_t enqueued_ = 0;          // the enqueuing thread alone
+  std::mt19937_64 random_;              // the stream's thread alone
+  std::exception_ptr failure_;          // the stream's thread alone; events copy it on completion
+  std::mutex mutex_;                    // guards queue_
+  std::condition_variable_any filled_;
+  std::deque<Operation> queue_;
+  std::jthread thread_;  // last: starts when all else is there
+};
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,18 @@
+/// Whether a batch is one that a model can be trained on.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/model/transformer.h"
+
+namespace zenflow::runtime {
+
+struct BatchLimits {
+  std::int64_t max_sequences;
+  std::int64_t max_length;
+};
+
+/// Throws Error(kInput) with the place of what is wrong.
+void check_batch(const Batch& batch, const TransformerConfig& config, BatchLimits limits);
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,39 @@
+/// Rotary position embedding in Hugging Face's layout: column c of a head turns with column
+/// c + head_dim / 2.
+///
+/// Angles are computed in fp32 as Hugging Face computes them (position times inverse frequency,
+/// both fp32): weights were trained with that rounding. Source: Su et al. 2021, section 3.2;
+/// scaling "llama3" as Meta's Llama 3.1 release describes it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/model/numerics.h"
+#include "runtime/model/transformer_config.h"
+
+namespace zenflow::runtime {
+
+/// [head_dim / 2] inverse frequencies, in radians per position.
+[[nodiscard]] std::vector<float> rotary_frequencies(const RotarySettings& settings,
+                                                    std::int64_t head_dim);
+
+class RotaryTable {
+ public:
+  RotaryTable() = default;
+  RotaryTable(const RotarySettings& settings, std::int64_t head_dim, std::int64_t positions,
+              ElementType type);
+
+  enum class Direction : std::uint8_t { kForward, kBackward };
+  /// Turns the first `heads` heads of every row of x, in place; row r is at position r % length.
+  /// Backward turns gradients the other way. x: [rows, >= heads * head_dim], rows `stride` apart.
+  void apply(const Execution& run, Direction direction, float* x, std::int64_t rows,
+             std::int64_t length, std::int64_t heads, std::int64_t stride) const;
+
+ private:
+  std::int64_t half_ = 0;
+  std::vector<float> cosines_;  // [positions, head_dim / 2]
+  std::vector<float> sines_;
+};
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,322 @@
+#include "runtime/offload/deferred_columns.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+#include "kernels/accumulate/accumulate.h"
+#include "kernels/cast/cast.h"
+#include "kernels/columns/columns.h"
+
+namespace zenflow::runtime {
+namespace {
+
+using kernels::Bf16;
+
+// What a thread takes at once: long enough to stream, short enough to share out.
+constexpr std::size_t kChunkElements = 1 << 16;
+
+template <class E>
+void convert(const float* from, std::size_t n, E* to) {
+  if constexpr (std::is_same_v<E, float>) {
+    std::copy_n(from, n, to);
+  } else {
+    kernels::to_bf16(from, n, to);
+  }
+}
+
+void gather(std::span<const float> matrix, std::size_t width, std::span<const std::uint32_t> slots,
+            std::vector<float>& out) {
+  const std::size_t rows = width == 0 ? 0 : matrix.size() / width;
+  out.resize(rows * slots.size());
+  kernels::gather_columns(kernels::MatrixView<float>{matrix.data(), rows, width, width},
+                          slots.data(), slots.size(), out.data());
+}
+
+/// Drops the columns `gone` (ascending) from [rows, width], in place.
+void drop_columns(float* matrix, std::size_t rows, std::size_t width,
+                  std::span<const std::uint32_t> gone) {
+  float* to = matrix;
+  for (std::size_t row = 0; row < rows; ++row) {
+    const float* from = matrix + row * width;
+    auto next = gone.begin();
+    for (std::uint32_t column = 0; column < width; ++column) {
+      if (next != gone.end() && *next == column) {
+        ++next;
+      } else {
+        *to++ = from[column];
+      }
+    }
+  }
+}
+
+/// By how much an update adds to a column's count: bias corrections speak of steps.
+std::uint32_t counted(const DeferredUpdate& update) {
+  return update.scaling == DeferredScaling::kNone ? 1U : static_cast<std::uint32_t>(update.steps);
+}
+
+/// After `count` steps, of which the last ones are this update's.
+kernels::BiasCorrection correction_of(const DeferredUpdate& update, std::uint32_t count) {
+  const kernels::AdamWSettings scaled = scaled_adamw(update.adamw, update.scaling, update.steps);
+  // The moments have decayed as over single steps; the rate is the update's.
+  kernels::AdamWSettings corrected = update.adamw;
+  corrected.learning_rate = scaled.learning_rate;
+  return kernels::bias_correction(corrected, count);
+}
+
+}  // namespace
+
+DeferredColumns::DeferredColumns(const Layout& layout, ElementType type, Device& device,
+                                 bool with_sums, bool double_sums, bool warm_up)
+    : layout_(layout), type_(type), warm_up_(warm_up) {
+  packed_.push_back(0);
+  for (const Slice& slice : layout.slices) {
+    widths_.push_back(slice.columns);
+    packed_.push_back(packed_.back() + slice.rows * slice.deferred());
+    updates_.emplace_back(slice.columns, 0U);
+  }
+  step_sizes_.resize(layout.slices.size());
+  second_corrections_.resize(layout.slices.size());
+  weights_.resize(layout.elements);
+  first_moment_.resize(layout.elements);
+  second_moment_.resize(layout.elements);
+  const std::size_t crossing = warm_up ? layout.elements : packed_.back();
+  staging_ = device.allocate(MemoryKind::kPinnedHost, crossing * bytes_per_element(type),
+                             "deferred gradients");
+  upload_ = device.allocate(MemoryKind::kPinnedHost, crossing * bytes_per_element(type),
+                            "updated weights");
+  for (int set = 0; set < (with_sums ? 1 + static_cast<int>(double_sums) : 0); ++set) {
+    sums_.at(static_cast<std::size_t>(set)) =
+        device.allocate(MemoryKind::kPinnedHost, crossing * sizeof(float), "gradient sums");
+  }
+}
+
+void DeferredColumns::end_warm_up() {
+  warm_up_ = false;
+}
+
+std::size_t DeferredColumns::offset(std::size_t slice) const {
+  if (!warm_up_) return packed_[slice];
+  return slice < layout_.slices.size() ? layout_.slices[slice].first : layout_.elements;
+}
+std::size_t DeferredColumns::group_offset(std::size_t group) const {
+  return offset(layout_.groups[group].first_slice);
+}
+std::size_t DeferredColumns::group_elements(std::size_t group) const {
+  const GroupRange& range = layout_.groups[group];
+  return offset(range.first_slice + range.slices) - offset(range.first_slice);
+}
+std::byte* DeferredColumns::staging(std::size_t group) const {
+  return staging_.data() + group_offset(group) * bytes_per_element(type_);
+}
+const std::byte* DeferredColumns::upload(std::size_t group) const {
+  return upload_.data() + group_offset(group) * bytes_per_element(type_);
+}
+
+std::span<float> DeferredColumns::of_slice(std::vector<float>& array, std::size_t slice) {
+  if (widths_[slice] == 0) return {};
+  const Slice& s = layout_.slices[slice];
+  return {array.data() + s.first, s.rows * widths_[slice]};
+}
+std::span<float> DeferredColumns::weights(std::size_t slice) {
+  return of_slice(weights_, slice);
+}
+std::span<float> DeferredColumns::first_moment(std::size_t slice) {
+  return of_slice(first_moment_, slice);
+}
+std::span<float> DeferredColumns::second_moment(std::size_t slice) {
+  return of_slice(second_moment_, slice);
+}
+
+void DeferredColumns::release_if_empty() {
+  if (std::any_of(widths_.begin(), widths_.end(), [](std::size_t width) { return width > 0; })) {
+    return;
+  }
+  for (std::vector<float>* array : {&weights_, &first_moment_, &second_moment_}) {
+    std::vector<float>().swap(*array);
+  }
+}
+
+ColumnState DeferredColumns::narrow(std::size_t slice, std::span<const std::uint32_t> columns) {
+  const Slice& s = layout_.slices[slice];
+  ColumnState state = take(slice, columns, nullptr);
+  for (std::vector<float>* array : {&weights_, &first_moment_, &second_moment_}) {
+    drop_columns(array->data() + s.first, s.rows, s.columns, columns);
+  }
+  std::vector<std::uint32_t> kept;
+  auto next = columns.begin();
+  for (std::uint32_t column = 0; column < s.columns; ++column) {
+    if (next != columns.end() && *next == column) {
+      ++next;
+    } else {
+      kept.push_back(updates_[slice][column]);
+    }
+  }
+  updates_[slice] = std::move(kept);
+  widths_[slice] = s.columns - columns.size();
+  return state;
+}
+
+std::vector<DeferredColumns::Chunk> DeferredColumns::chunks(std::size_t group) const {
+  std::vector<Chunk> chunks;
+  const GroupRange& range = layout_.groups[group];
+  for (std::size_t s = range.first_slice; s < range.first_slice + range.slices; ++s) {
+    if (widths_[s] == 0) continue;
+    const std::size_t rows = layout_.slices[s].rows;
+    const std::size_t step = std::max<std::size_t>(1, kChunkElements / widths_[s]);
+    for (std::size_t row = 0; row < rows; row += step) {
+      chunks.push_back({s, row, std::min(step, rows - row)});
+    }
+  }
+  return chunks;
+}
+
+void DeferredColumns::accumulate(std::size_t group, int parity, bool first, float scale,
+                                 OptimizerPool& pool) {
+  const std::size_t begin = group_offset(group);
+  const std::size_t count = group_elements(group);
+  float* sum = sums(parity) + begin;
+  const std::byte* staged = staging(group);
+  pool.parallel_for((count + kChunkElements - 1) / kChunkElements, [&](std::size_t chunk) {
+    const std::size_t from = chunk * kChunkElements;
+    const std::size_t n = std::min(kChunkElements, count - from);
+    const auto add = [&](const auto* gradients) {
+      first ? kernels::accumulate_first(sum + from, gradients + from, scale, n)
+            : kernels::accumulate(sum + from, gradients + from, scale, n);
+    };
+    if (type_ == ElementType::kFloat32) {
+      add(reinterpret_cast<const float*>(staged));
+    } else {
+      add(reinterpret_cast<const Bf16*>(staged));
+    }
+  });
+}
+
+void DeferredColumns::prepare_corrections(std::size_t slice, const DeferredUpdate& update) {
+  std::vector<std::uint32_t>& updates = updates_[slice];
+  for (std::uint32_t& count : updates) count += counted(update);
+  std::vector<float>& sizes = step_sizes_[slice];
+  std::vector<float>& seconds = second_corrections_[slice];
+  sizes.resize(updates.size());
+  seconds.resize(updates.size());
+  kernels::BiasCorrection correction{};
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    if (i == 0 || updates[i] != updates[i - 1]) {
+      correction = correction_of(update, updates[i]);
+    }
+    sizes[i] = correction.step_size;
+    seconds[i] = correction.inverse_sqrt_correction2;
+  }
+}
+
+template <class Grad, class Out>
+void DeferredColumns::update_chunk(const Chunk& chunk, const DeferredUpdate& update,
+                                   const Grad* gradients) {
+  const std::size_t width = widths_[chunk.slice];
+  const std::size_t inside = chunk.first_row * width;
+  const std::size_t at = layout_.slices[chunk.slice].first + inside;
+  const std::size_t packed = offset(chunk.slice) + inside;
+  const kernels::AdamWState<float, float> state{weights_.data() + at, first_moment_.data() + at,
+                                                second_moment_.data() + at};
+  const kernels::AdamWSettings adamw = scaled_adamw(update.adamw, update.scaling, update.steps);
+  Out* out = upload_.as<Out>() + packed;
+  const std::vector<std::uint32_t>& updates = updates_[chunk.slice];
+  const bool uniform = std::all_of(updates.begin(), updates.end(),
+                                   [&](std::uint32_t count) { return count == updates[0]; });
+  if (uniform) {  // the same bits, without reading corrections
+    kernels::adamw(adamw, correction_of(update, updates[0]), update.scale, chunk.rows * width,
+                   state, gradients + packed, out);
+    return;
+  }
+  kernels::adamw_columns(adamw,
+                         kernels::ColumnCorrections{step_sizes_[chunk.slice].data(),
+                                                    second_corrections_[chunk.slice].data()},
+                         update.scale, chunk.rows, width, state, gradients + packed,
+                         kernels::ColumnScatter<Out>{out, width, nullptr});
+}
+
+void DeferredColumns::update(std::size_t group, const DeferredUpdate& update, OptimizerPool& pool) {
+  const GroupRange& range = layout_.groups[group];
+  for (std::size_t s = range.first_slice; s < range.first_slice + range.slices; ++s) {
+    if (widths_[s] > 0) prepare_corrections(s, update);
+  }
+  const std::vector<Chunk> work = chunks(group);
+  pool.parallel_for(work.size(), [&](std::size_t i) {
+    const bool sums = update.source == GradientSource::kSums;
+    const auto run = [&](auto* out) {
+      using Out = std::remove_pointer_t<decltype(out)>;
+      if (sums) {
+        update_chunk<float, Out>(work[i], update,
+                                 sums_.at(static_cast<std::size_t>(update.parity)).as<float>());
+      } else {
+        update_chunk<Out, Out>(work[i], update, staging_.as<Out>());
+      }
+    };
+    type_ == ElementType::kFloat32 ? run(upload_.as<float>()) : run(upload_.as<Bf16>());
+  });
+}
+
+void DeferredColumns::store_upload(std::size_t slice, std::size_t first, std::size_t n) {
+  const float* from = weights_.data() + layout_.slices[slice].first + first;
+  const std::size_t to = offset(slice) + first;
+  if (type_ == ElementType::kFloat32) {
+    convert(from, n, upload_.as<float>() + to);
+  } else {
+    convert(from, n, upload_.as<Bf16>() + to);
+  }
+}
+
+void DeferredColumns::refresh_upload(std::size_t group) {
+  const GroupRange& range = layout_.groups[group];
+  for (std::size_t s = range.first_slice; s < range.first_slice + range.slices; ++s) {
+    if (widths_[s] > 0) store_upload(s, 0, layout_.slices[s].rows * widths_[s]);
+  }
+}
+
+ColumnState DeferredColumns::take(std::size_t slice, std::span<const std::uint32_t> slots,
+                                  const DeferredUpdate* update) {
+  const std::size_t rows = layout_.slices[slice].rows;
+  ColumnState state{.columns = slots.size()};
+  gather(weights(slice), widths_[slice], slots, state.weights);
+  gather(first_moment(slice), widths_[slice], slots, state.first_moment);
+  gather(second_moment(slice), widths_[slice], slots, state.second_moment);
+  for (const std::uint32_t slot : slots) state.updates.push_back(updates_[slice][slot]);
+  if (update == nullptr) return state;
+
+  std::vector<float> gradients;
+  gather({sums(update->parity) + offset(slice), rows * widths_[slice]}, widths_[slice], slots,
+         gradients);
+  std::vector<float> sizes;
+  std::vector<float> seconds;
+  for (std::uint32_t& count : state.updates) {
+    count += counted(*update);
+    const kernels::BiasCorrection correction = correction_of(*update, count);
+    sizes.push_back(correction.step_size);
+    seconds.push_back(correction.inverse_sqrt_correction2);
+  }
+  kernels::adamw_columns(
+      scaled_adamw(update->adamw, update->scaling, update->steps),
+      kernels::ColumnCorrections{sizes.data(), seconds.data()}, update->scale, rows, slots.size(),
+      kernels::AdamWState<float, float>{state.weights.data(), state.first_moment.data(),
+                                        state.second_moment.data()},
+      gradients.data(), kernels::ColumnScatter<float>{});
+  return state;
+}
+
+void DeferredColumns::put(std::size_t slice, std::span<const std::uint32_t> slots,
+                          const ColumnState& state) {
+  const std::size_t rows = layout_.slices[slice].rows;
+  const std::size_t width = widths_[slice];
+  const auto scatter = [&](const std::vector<float>& from, std::span<float> to) {
+    kernels::scatter_columns(from.data(), rows, slots.size(), slots.data(), to.data(), width);
+  };
+  scatter(state.weights, weights(slice));
+  scatter(state.first_moment, first_moment(slice));
+  scatter(state.second_moment, second_moment(slice));
+  for (std::size_t i = 0; i < slots.size(); ++i) updates_[slice][slots[i]] = state.updates[i];
+  for (std::size_t row = 0; row < rows; ++row) {
+    for (const std::uint32_t slot : slots) store_upload(slice, row * width + slot, 1);
+  }
+}
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,255 @@
+/// The offload engine: trains a model on a device with the optimizer of the deferred columns on the
+/// CPU. One engine for all schedules and devices; docs/training.md has the rule it follows.
+///
+/// Threads. The training thread calls `step`, enqueues on the compute and D2H streams and decides.
+/// The sum lane adds up what arrives; the update lane runs the optimizer on its pool and enqueues
+/// on the H2D stream. They meet at the ends of update windows, and by events and signals; none
+/// polls.
+///
+///   window        |  w: S steps            |  w+1: S steps          |  w+2
+///   compute       |fwd bwd sel|fwd bwd sel |fwd bwd sel|fwd bwd sel |(swapped) fwd ...
+///   d2h             deferred columns, per group, in every backward
+///   sum lane          + + + +    + + + +    + + + +   + + + +
+///   update lane                            |update of w         |
+///   h2d                                        per group|
+///
+/// Staleness of a gradient of step t: the number of steps that begin after it before the weights
+/// contain it. Without overlap 0 .. S-1, with overlap S .. 2S-1, checked at every swap.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/device/device.h"
+#include "runtime/offload/cpu_lane.h"
+#include "runtime/offload/deferred_columns.h"
+#include "runtime/offload/device_columns.h"
+#include "runtime/offload/optimizer_pool.h"
+#include "runtime/offload/settings.h"
+#include "runtime/offload/trainable.h"
+#include "runtime/trace/recorder.h"
+
+namespace zenflow::runtime {
+
+/// Norms of one step's gradient on one matrix.
+struct SliceImportance {
+  std::size_t parameter = 0;
+  double square_sum = 0;           ///< of the whole gradient
+  double selected_square_sum = 0;  ///< of the columns that are selected
+  std::size_t columns = 0;
+  std::size_t selected = 0;
+};
+
+struct StepResult {
+  std::int64_t step = 0;
+  double loss = 0;
+  double gradient_norm = 0;  ///< before clipping
+  bool window_ended = false;
+  std::int64_t window_steps = 0;  ///< S of the window the step belongs to
+  bool selected_anew = false;
+  std::size_t columns_exchanged = 0;
+  std::optional<std::int64_t>
+      staleness{};  ///< of the oldest gradient in what took effect, if anything did
+  std::optional<std::int64_t> newest_staleness{};  ///< of the newest
+  double waited_for_cpu = 0;  ///< seconds the training thread was blocked by the CPU lane
+};
+
+/// What a policy for update_interval: auto may look at when a window ends.
+struct WindowObservation {
+  std::int64_t window = 0;
+  std::int64_t steps = 0;  ///< S of the window that ended
+  double window_seconds = 0;
+  double waited_seconds = 0;  ///< of these, the training thread was blocked by the CPU
+  double update_seconds = 0;  ///< the CPU lane's last update; 0 if none has run
+  std::vector<SliceImportance> importance;  ///< sums over the window's steps, by slice
+};
+/// Returns S of the next window.
+using IntervalPolicy = std::function<std::int64_t(const WindowObservation&)>;
+
+class OffloadEngine {
+ public:
+  /// `model` and the rest must outlive the engine. Throws Error(kInfeasible) if memory is short.
+  OffloadEngine(TrainableModel& model, ElementType type, const OffloadSettings& settings,
+                Device& device, Communicator& communicator, Recorder& recorder);
+  ~OffloadEngine();
+  OffloadEngine(const OffloadEngine&) = delete;
+  OffloadEngine& operator=(const OffloadEngine&) = delete;
+
+  /// fp32 values by parameter, row-major. Before the first step.
+  void load_weights(std::span<const std::vector<float>> weights);
+
+  /// One step on the batch that the model holds. Throws Error(kRuntime) naming the layer if a
+  /// gradient is not finite, before any weight is touched; and what the CPU lane has thrown.
+  /// After an exception the engine can only be destroyed.
+  StepResult step();
+
+  void set_learning_rate(double rate) { settings_.adamw.learning_rate = static_cast<float>(rate); }
+  /// Asked at the end of every regular window but the first, and not when `settle` ends one. `step`
+  /// throws Error(kRuntime) if it answers less than 1, or what would exceed max_staleness. Throws
+  /// Error(kInput) unless the settings have adaptive_interval. Before `restore`.
+  void set_interval_policy(IntervalPolicy policy);
+
+  /// Lets all that is under way take effect, an unfinished window included: for the end of a run.
+  void settle();
+
+  /// Weights as the next step would use them. The compute stream waits for what is on its way.
+  [[nodiscard]] std::span<const void* const> device_weights();
+  /// The same in fp32 by parameter. With `master`, where this rank keeps fp32 weights, those:
+  /// meaningful after `settle`.
+  [[nodiscard]] std::vector<std::vector<float>> weights(bool master);
+  [[nodiscard]] Stream& compute() { return *compute_; }
+
+  [[nodiscard]] std::int64_t steps_done() const { return step_; }
+  [[nodiscard]] const Layout& layout() const { return layout_; }
+  [[nodiscard]] const OffloadSettings& settings() const { return settings_; }
+  [[nodiscard]] const std::vector<SliceImportance>& last_importance() const { return importance_; }
+  /// Column norms of the last step's gradient, by slice; only with record_importance.
+  [[nodiscard]] std::span<const float> column_norms(std::size_t slice) const;
+  [[nodiscard]] const ColumnSlots& slots(std::size_t slice) { return columns_.slots(slice); }
+
+  /// Everything that the next step depends on, in named arrays. Waits for the CPU lane.
+  struct NamedBytes {
+    std::string name;
+    std::span<const std::byte> bytes;
+  };
+  /// Calls `save` with all of the state; the spans are valid during the call alone.
+  void save(const std::function<void(std::span<const NamedBytes>)>& save);
+  /// Takes state that `save` gave, by name. Throws Error(kInput) if it is not this model's and
+  /// these settings'. Before the first step.
+  void restore(const std::function<std::span<const std::byte>(std::string_view)>& find);
+
+ private:
+  /// One update's way up. The CPU lane writes `done[g]`, then sets the signal of `issued[g]`;
+  /// the signals belong to the lane's job, so a job that is dropped fails whoever waits.
+  struct Uploads {
+    std::vector<Event> issued;  ///< by group: the lane has enqueued its copies
+    std::vector<Event> done;    ///< by group: they are on the device
+  };
+  /// Columns that have left the selection and return to the host's slots.
+  struct Install {
+    std::size_t slice;
+    std::vector<std::uint32_t> slots;
+    ColumnState state;
+  };
+
+  // engine_state.cpp
+  enum class Place : std::uint8_t { kHost, kDevice };
+  /// visit(name, address, bytes, place) of all arrays that a checkpoint has.
+  template <class Visit>
+  void for_each_array(Visit&& visit);
+  void check_slots();
+  void repeat_uploads();
+
+  [[nodiscard]] std::vector<float> from_device(const void* values, std::size_t count,
+                                               ElementType type);
+
+  // engine_step.cpp
+  StepResult run_step();
+  void forward(StepResult& result);
+  void backward(bool first_selection, bool measure_norms);
+  void gradients_ready(std::size_t group, bool first_selection, bool measure_norms);
+  void pack_and_send(std::size_t group);
+  void check_gradients();
+  void gather_selected(std::size_t group);
+  void sum_deferred();
+  void update_selected();
+  /// A window of one step that nothing overlaps: no sums are kept.
+  [[nodiscard]] bool reads_staging() const { return window_steps_ == 1 && !overlaps(); }
+  [[nodiscard]] bool selecting_first() const;
+  [[nodiscard]] bool last_of_window() const;
+
+  // engine_window.cpp
+  void end_window(StepResult& result);
+  void submit_update(const DeferredUpdate& update, std::vector<Install> installs);
+  [[nodiscard]] Event upload_group(std::size_t group, std::int64_t step);
+  void take_upload(StepResult* result);
+  /// The compute stream waits, and with `on_host` the calling thread does.
+  void wait_for_uploads(bool on_host);
+  void send_sums(const DeferredUpdate& update);
+  void refresh_selected();
+  [[nodiscard]] DeferredUpdate window_update() const;
+  void first_selection(std::size_t slice);
+  [[nodiscard]] bool selection_due() const;
+  std::vector<Install> exchange_columns(const DeferredUpdate* flush, StepResult& result);
+  void give_to_device(std::size_t slice, std::span<const std::uint32_t> slots,
+                      const ColumnState& state, bool write_weights);
+  [[nodiscard]] ColumnState take_from_device(std::size_t slice,
+                                             std::span<const std::uint32_t> slots);
+  void send_columns(std::size_t slice);
+  void start_window(bool may_adapt);
+  [[nodiscard]] std::int64_t adapted_interval(const WindowObservation& seen) const;
+  /// Of a window of `steps` steps that follows one of `before`: the age of its oldest gradient, or
+  /// that of the one before, when used.
+  [[nodiscard]] std::int64_t oldest_gradient(std::int64_t before, std::int64_t steps) const {
+    return steps - 1 + (settings_.overlap_step ? before : 0);
+  }
+  void wait_for_lane(CpuLane& lane, CpuLane::Ticket ticket, StepResult* result);
+  void check_lanes() const;
+  [[nodiscard]] bool whole_step() const {
+    return settings_.whole_step_gradients || settings_.accumulate_on_device;
+  }
+  [[nodiscard]] bool overlaps() const { return settings_.overlap_step && !warm_up_; }
+  void note_wait(Clock::time_point start, StepResult* result);
+
+  TrainableModel& model_;
+  ElementType type_;
+  OffloadSettings settings_;
+  Device& device_;
+  Communicator& communicator_;
+  Layout layout_;
+  TrackRecorder& waits_;  // the training thread's
+  TrackRecorder& sum_track_;
+  TrackRecorder& update_track_;
+  Recorder& recorder_;
+  bool warm_up_;
+
+  DeferredColumns deferred_;
+  DeviceColumns columns_;
+  std::unique_ptr<Stream> compute_;
+  std::unique_ptr<Stream> d2h_;
+  std::unique_ptr<Stream> h2d_;
+
+  std::int64_t step_ = 0;  // steps done
+  std::int64_t window_first_step_ = 0;
+  std::int64_t window_steps_ = 1;  // S of the window at hand
+  std::int64_t windows_ = 0;
+  std::int64_t last_selection_ = 0;       // step after which columns were selected last
+  int parity_ = 0;                        // the sums that this window writes
+  double gradient_norm_ = 0;              // of the last step
+  float scale_ = 1;                       // of its gradients, for clipping
+  bool selected_done_ = false;            // the first selection has been made
+  std::int64_t pending_first_step_ = -1;  // of the window whose update is under way, if one is
+  std::int64_t pending_last_step_ = -1;
+  CpuLane::Ticket pending_ = 0;  // of that update
+
+  std::vector<Event> arrived_;       // by group: this step's gradients are on the host
+  std::vector<Event> staging_free_;  // by group: the host has read what arrived before
+  std::vector<Event> packed_free_;   // by group, or by turn
+  std::size_t packed_turn_ = 0;
+  std::shared_ptr<Uploads> uploads_;  // of the last update, until all of it is in use
+  Event last_upload_;                 // the update lane's alone
+  Event sums_read_;                   // device sums have been copied: they may be overwritten
+
+  std::vector<SliceImportance> importance_;         // of the last step
+  std::vector<SliceImportance> window_importance_;  // sums
+  IntervalPolicy interval_policy_;
+  Clock::time_point window_start_;
+  double window_waited_ = 0;                // seconds
+  std::atomic<double> update_seconds_ = 0;  // of the last update
+
+  OptimizerPool sum_pool_;
+  OptimizerPool update_pool_;
+  // Last: their jobs use all of the above, and updates wait for sums.
+  CpuLane sum_lane_;
+  CpuLane update_lane_;
+};
+
+}  // namespace zenflow::runtime

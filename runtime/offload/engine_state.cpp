@@ -1,0 +1,256 @@
+/// Saving and restoring everything that the next step depends on.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "runtime/offload/engine.h"
+#include "sim/base/error.h"
+
+namespace zenflow::runtime {
+namespace {
+
+/// The engine's counters, as they stand between two steps. Numbers only, no padding.
+struct Counters {
+  std::int64_t step;
+  std::int64_t window_first_step;
+  std::int64_t window_steps;
+  std::int64_t windows;
+  std::int64_t update_interval;
+  std::int64_t last_selection;
+  std::int64_t parity;
+  std::int64_t selected_done;
+  std::int64_t warm_up;
+  std::int64_t pending_first_step;
+  std::int64_t pending_last_step;
+  std::int64_t elements;
+  std::int64_t selected_elements;
+  std::int64_t element_bytes;
+  std::int64_t overlap_step;
+  std::int64_t accumulate_on_device;
+  std::int64_t rank;
+  std::int64_t ranks;
+};
+
+template <class T>
+std::span<const std::byte> bytes(const T* values, std::size_t count) {
+  return std::as_bytes(std::span(values, count));
+}
+
+}  // namespace
+
+// Where an array lives decides how it is read; its name and length are the same both ways.
+template <class Visit>
+void OffloadEngine::for_each_array(Visit&& visit) {
+  const std::size_t element = bytes_per_element(type_);
+  for (std::size_t i = 0; i < columns_.table.parameters.size(); ++i) {
+    const Parameter& parameter = columns_.table.parameters[i];
+    visit("weights/" + parameter.name, columns_.parameter(i),
+          static_cast<std::size_t>(parameter.elements()) * element, Place::kDevice);
+  }
+  for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
+    const Slice& slice = layout_.slices[s];
+    const std::string name = columns_.table.parameters[slice.parameter].name;
+    const std::size_t width = deferred_.width(s);
+    const std::size_t host = slice.rows * width * sizeof(float);
+    const std::size_t device = slice.rows * (slice.columns - width) * sizeof(float);
+    visit("deferred/weights/" + name, deferred_.weights(s).data(), host, Place::kHost);
+    visit("deferred/first_moment/" + name, deferred_.first_moment(s).data(), host, Place::kHost);
+    visit("deferred/second_moment/" + name, deferred_.second_moment(s).data(), host, Place::kHost);
+    visit("deferred/updates/" + name, deferred_.updates(s).data(), width * sizeof(std::uint32_t),
+          Place::kHost);
+    const SelectedColumns selected = columns_.selected(s);
+    visit("selected/weights/" + name, selected.state.parameters, device, Place::kDevice);
+    visit("selected/first_moment/" + name, selected.state.first_moment, device, Place::kDevice);
+    visit("selected/second_moment/" + name, selected.state.second_moment, device, Place::kDevice);
+    visit("selected/updates/" + name, columns_.selected_updates[s].data(),
+          (slice.columns - width) * sizeof(std::uint32_t), Place::kHost);
+    ColumnSlots& slots = columns_.slots(s);
+    visit("slots/selected/" + name, slots.selected.data(),
+          slots.selected.size() * sizeof(std::uint32_t), Place::kHost);
+    visit("slots/deferred/" + name, slots.deferred.data(),
+          slots.deferred.size() * sizeof(std::uint32_t), Place::kHost);
+  }
+  if (step_ > window_first_step_) {
+    const std::size_t sums = layout_.deferred_elements() * sizeof(float);
+    if (settings_.accumulate_on_device) {
+      visit("sums", columns_.sums.as<float>(), sums, Place::kDevice);
+    } else {
+      visit("sums", deferred_.sums(parity_), sums, Place::kHost);
+    }
+  }
+  visit("window_importance", window_importance_.data(),
+        window_importance_.size() * sizeof(SliceImportance), Place::kHost);
+}
+
+void OffloadEngine::save(const std::function<void(std::span<const NamedBytes>)>& save) {
+  for (CpuLane* lane : {&sum_lane_, &update_lane_}) wait_for_lane(*lane, lane->last(), nullptr);
+  if (!overlaps()) wait_for_uploads(true);  // what overlaps is repeated by `restore`
+  compute_->record().wait();
+  const Counters counters{
+      .step = step_,
+      .window_first_step = window_first_step_,
+      .window_steps = window_steps_,
+      .windows = windows_,
+      .update_interval = settings_.update_interval,
+      .last_selection = last_selection_,
+      .parity = parity_,
+      .selected_done = selected_done_ ? 1 : 0,
+      .warm_up = warm_up_ ? 1 : 0,
+      .pending_first_step = pending_first_step_,
+      .pending_last_step = pending_last_step_,
+      .elements = static_cast<std::int64_t>(layout_.elements),
+      .selected_elements = static_cast<std::int64_t>(layout_.selected_elements()),
+      .element_bytes = static_cast<std::int64_t>(bytes_per_element(type_)),
+      .overlap_step = settings_.overlap_step ? 1 : 0,
+      .accumulate_on_device = settings_.accumulate_on_device ? 1 : 0,
+      .rank = communicator_.rank(),
+      .ranks = communicator_.size()};
+  std::vector<NamedBytes> arrays;
+  std::vector<Buffer> staged;  // what had to be fetched
+  arrays.push_back({"counters", bytes(&counters, 1)});
+  // All memory before the first copy: none is given back while the stream still uses it.
+  for_each_array([&](const std::string&, void*, std::size_t size, Place place) {
+    if (place == Place::kDevice) {
+      staged.push_back(device_.allocate(MemoryKind::kPinnedHost, size, "checkpoint"));
+    }
+  });
+  auto next = staged.begin();
+  for_each_array([&](std::string name, void* data, std::size_t size, Place place) {
+    if (place == Place::kDevice) {
+      void* host = next++->data();
+      device_.copy(*compute_, host, data, size, CopyDirection::kDeviceToHost, Traffic::kInitial,
+                   {"checkpoint", step_});
+      data = host;
+    }
+    arrays.push_back({std::move(name), {static_cast<const std::byte*>(data), size}});
+  });
+  compute_->record().wait();
+  save(arrays);
+}
+
+void OffloadEngine::restore(
+    const std::function<std::span<const std::byte>(std::string_view)>& find) {
+  const auto fetch = [&](const std::string& name, std::size_t size) {
+    const std::span<const std::byte> found = find(name);
+    if (found.size() == size) return found;
+    throw Error(ErrorKind::kInput,
+                fmt::format("checkpoint: {}: expected {} bytes, found {}: it belongs to another "
+                            "model or other settings",
+                            name, size, found.size()));
+  };
+  Counters counters;
+  std::memcpy(&counters, fetch("counters", sizeof counters).data(), sizeof counters);
+  const auto require = [](std::string_view what, std::int64_t saved, std::int64_t here) {
+    if (saved == here) return;
+    throw Error(ErrorKind::kInput,
+                fmt::format("checkpoint: {} was {}, is {} here", what, saved, here));
+  };
+  require("the number of parameters of this rank", counters.elements,
+          static_cast<std::int64_t>(layout_.elements));
+  require("the number of selected parameters (topk_ratio)", counters.selected_elements,
+          static_cast<std::int64_t>(layout_.selected_elements()));
+  require("bytes per weight", counters.element_bytes,
+          static_cast<std::int64_t>(bytes_per_element(type_)));
+  require("overlap_step", counters.overlap_step, settings_.overlap_step ? 1 : 0);
+  require("accumulation on the device", counters.accumulate_on_device,
+          settings_.accumulate_on_device ? 1 : 0);
+  require("rank", counters.rank, communicator_.rank());
+  require("the number of ranks", counters.ranks, communicator_.size());
+  if (!interval_policy_) {
+    require("update_interval", counters.update_interval, settings_.update_interval);
+  }
+  const std::int64_t staleness =
+      oldest_gradient(counters.update_interval, counters.update_interval);
+  if (!settings_.everything_on_device && staleness > settings_.max_staleness) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("checkpoint: update_interval {} makes gradients up to {} steps old, "
+                            "max_staleness is {}",
+                            counters.update_interval, staleness, settings_.max_staleness));
+  }
+  step_ = counters.step;
+  window_first_step_ = counters.window_first_step;
+  window_steps_ = counters.window_steps;
+  windows_ = counters.windows;
+  settings_.update_interval = counters.update_interval;
+  last_selection_ = counters.last_selection;
+  parity_ = static_cast<int>(counters.parity);
+  pending_first_step_ = counters.pending_first_step;
+  pending_last_step_ = counters.pending_last_step;
+  selected_done_ = counters.selected_done != 0;
+  if (counters.warm_up == 0 && warm_up_) {
+    deferred_.end_warm_up();
+    warm_up_ = false;
+  }
+  if (selected_done_) {
+    for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
+      const Slice& slice = layout_.slices[s];
+      columns_.slots(s).selected.resize(slice.selected);
+      columns_.slots(s).deferred.resize(slice.deferred());
+      std::vector<std::uint32_t> leading(slice.selected);
+      for (std::uint32_t i = 0; i < slice.selected; ++i) leading[i] = i;
+      if (slice.selected > 0) (void)deferred_.narrow(s, leading);  // the shapes; values follow
+    }
+    deferred_.release_if_empty();
+  }
+  for_each_array([&](const std::string& name, void* data, std::size_t size, Place place) {
+    const std::span<const std::byte> found = fetch(name, size);
+    if (size == 0) return;
+    if (place == Place::kHost) {
+      std::memcpy(data, found.data(), size);
+      return;
+    }
+    const Buffer staged = device_.allocate(MemoryKind::kPinnedHost, size, "checkpoint");
+    std::memcpy(staged.data(), found.data(), size);
+    device_.copy(*compute_, data, staged.data(), size, CopyDirection::kHostToDevice,
+                 Traffic::kInitial, {"checkpoint", step_});
+    compute_->record().wait();
+  });
+  check_slots();
+  for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
+    if (selected_done_ && layout_.slices[s].selected > 0) send_columns(s);
+  }
+  compute_->record().wait();
+  if (pending_first_step_ >= 0) repeat_uploads();
+  window_start_ = Clock::now();
+}
+
+void OffloadEngine::check_slots() {
+  for (std::size_t s = 0; selected_done_ && s < layout_.slices.size(); ++s) {
+    const ColumnSlots& slots = columns_.slots(s);
+    std::vector<bool> seen(layout_.slices[s].columns, false);
+    for (const auto* list : {&slots.selected, &slots.deferred}) {
+      for (const std::uint32_t column : *list) {
+        if (column >= seen.size() || seen[column]) {
+          throw Error(ErrorKind::kInput,
+                      fmt::format("checkpoint: the columns of {} are not a partition",
+                                  columns_.table.parameters[layout_.slices[s].parameter].name));
+        }
+        seen[column] = true;
+      }
+    }
+  }
+}
+
+void OffloadEngine::repeat_uploads() {
+  auto uploads = std::make_shared<Uploads>();
+  const std::size_t groups = layout_.groups.size();
+  std::vector<std::shared_ptr<Signal>> issued(groups);
+  for (std::size_t g = 0; g < groups; ++g) {
+    issued[g] = device_.make_signal();
+    uploads->issued.push_back(issued[g]->event());
+    uploads->done.emplace_back();
+  }
+  pending_ = update_lane_.submit([this, uploads, issued = std::move(issued), step = step_] {
+    for (std::size_t g = 0; g < issued.size(); ++g) {
+      deferred_.refresh_upload(g);
+      uploads->done[g] = upload_group(g, step);
+      issued[g]->set();
+    }
+    last_upload_ = h2d_->record();
+  });
+  uploads_ = std::move(uploads);
+}
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,67 @@
+#include "runtime/offload/layout.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace zenflow::runtime {
+
+std::size_t Layout::selected_elements() const {
+  std::size_t sum = 0;
+  for (const Slice& slice : slices) sum += slice.rows * slice.selected;
+  return sum;
+}
+
+std::size_t selected_columns(double topk_ratio, std::size_t columns) {
+  if (topk_ratio <= 0) return 0;
+  // 0.3 * 10 is just below 3: a ratio given in decimals means the whole number it names.
+  const double exact = topk_ratio * static_cast<double>(columns);
+  const auto whole = static_cast<std::size_t>(exact * (1 + 1e-12));
+  return std::clamp<std::size_t>(whole, std::min<std::size_t>(1, columns), columns);
+}
+
+Layout make_layout(const ParameterTable& table, double topk_ratio, bool everything, int rank,
+                   int ranks) {
+  std::int64_t total = 0;
+  for (const Parameter& parameter : table.parameters) total += parameter.rows * parameter.columns;
+  // Rank r owns the rows whose first element lies in its share of all elements.
+  const auto share_begin = [&](int r) { return total * r / ranks; };
+
+  Layout layout;
+  std::int64_t passed = 0;
+  std::size_t index = 0;
+  for (const ParameterGroup& group : table.groups) {
+    GroupRange range{.first_slice = layout.slices.size()};
+    for (; index < group.first + group.count; ++index) {
+      const Parameter& parameter = table.parameters[index];
+      const std::int64_t columns = parameter.is_matrix ? parameter.columns : 1;
+      const std::int64_t rows = parameter.rows * parameter.columns / columns;
+      const auto row_at = [&](std::int64_t element) {
+        return std::clamp<std::int64_t>((element - passed + columns - 1) / columns, 0, rows);
+      };
+      const std::int64_t begin = row_at(share_begin(rank));
+      const std::int64_t end = rank + 1 == ranks ? rows : row_at(share_begin(rank + 1));
+      passed += rows * columns;
+      if (end <= begin) continue;
+      Slice slice{.parameter = index,
+                  .row_begin = static_cast<std::size_t>(begin),
+                  .rows = static_cast<std::size_t>(end - begin),
+                  .columns = static_cast<std::size_t>(columns),
+                  .first = layout.elements};
+      if (everything) {
+        slice.selected = slice.columns;
+      } else if (parameter.is_matrix) {
+        slice.selected = selected_columns(topk_ratio, slice.columns);
+        slice.selectable = slice.selected > 0 && slice.selected < slice.columns;
+      } else {
+        slice.selected = topk_ratio > 0 ? 1 : 0;
+      }
+      layout.elements += slice.elements();
+      layout.slices.push_back(slice);
+    }
+    range.slices = layout.slices.size() - range.first_slice;
+    layout.groups.push_back(range);
+  }
+  return layout;
+}
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,52 @@
+/// Which part of every parameter this rank updates, and where its numbers lie.
+///
+/// A parameter is cut by whole rows, so that a column norm is a sum of the ranks' norms and every
+/// rank updates its rows of the selected columns. A vector of n counts as n rows of one column.
+/// Slices lie one after the other in the order of the parameters, and so group by group.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "runtime/model/parameters.h"
+
+namespace zenflow::runtime {
+
+struct Slice {
+  std::size_t parameter = 0;
+  std::size_t row_begin = 0;  ///< in the parameter
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  std::size_t selected = 0;  ///< columns updated on the device; their number never changes
+  bool selectable = false;   ///< a matrix with selected and deferred columns
+  std::size_t first = 0;     ///< element of the partition where the slice begins
+
+  [[nodiscard]] std::size_t elements() const { return rows * columns; }
+  [[nodiscard]] std::size_t deferred() const { return columns - selected; }
+};
+
+struct GroupRange {
+  std::size_t first_slice = 0;
+  std::size_t slices = 0;
+};
+
+struct Layout {
+  std::vector<Slice> slices;
+  std::vector<GroupRange> groups;  ///< of the table's groups
+  std::size_t elements = 0;        ///< of the partition
+
+  [[nodiscard]] std::size_t selected_elements() const;
+  [[nodiscard]] std::size_t deferred_elements() const { return elements - selected_elements(); }
+};
+
+/// Columns selected of a matrix with `columns`: the integer part of the share, but one at least
+/// where the share is not 0, as DeepSpeed has it since #8274.
+[[nodiscard]] std::size_t selected_columns(double topk_ratio, std::size_t columns);
+
+/// The partition of rank `rank` of `ranks`. Vectors are selected whole where anything is, as
+/// DeepSpeed has it; with `everything`, all columns are.
+/// Precondition: 0 <= rank < ranks.
+[[nodiscard]] Layout make_layout(const ParameterTable& table, double topk_ratio, bool everything,
+                                 int rank, int ranks);
+
+}  // namespace zenflow::runtime

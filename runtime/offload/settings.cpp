@@ -1,0 +1,87 @@
+#include "runtime/offload/settings.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+
+namespace zenflow::runtime {
+namespace {
+
+void require(bool holds, const std::string& message) {
+  if (!holds) throw Error(ErrorKind::kInput, message);
+}
+
+void check(const OffloadSettings& s) {
+  require(s.topk_ratio >= 0 && s.topk_ratio <= 1,
+          fmt::format("topk_ratio: expected a number from 0 to 1, found {}", s.topk_ratio));
+  require(s.update_interval >= 1,
+          fmt::format("update_interval: expected at least 1, found {}", s.update_interval));
+  require(
+      s.select_interval >= 0 && (s.adaptive_interval || s.select_interval % s.update_interval == 0),
+      fmt::format("select_interval: expected a multiple of update_interval ({}), found {}: "
+                  "columns change place between two windows",
+                  s.update_interval, s.select_interval));
+  require(s.full_warm_up_rounds >= 0,
+          fmt::format("full_warm_up_rounds: expected at least 0, found {}", s.full_warm_up_rounds));
+  require(s.gradient_clipping >= 0 && std::isfinite(s.gradient_clipping),
+          fmt::format("gradient_clipping: expected 0 (none) or a positive number, found {}",
+                      s.gradient_clipping));
+  require(s.optimizer_threads >= 1,
+          fmt::format("optimizer threads: expected at least 1, found {}", s.optimizer_threads));
+  require(s.sum_threads >= 1,
+          fmt::format("sum threads: expected at least 1, found {}", s.sum_threads));
+  for (const int core : s.optimizer_cores) {
+    require(core >= 0, fmt::format("optimizer cores: expected CPU numbers, found {}", core));
+  }
+  const std::int64_t staleness = s.update_interval - 1 + (s.overlap_step ? s.update_interval : 0);
+  require(s.everything_on_device || staleness <= s.max_staleness,
+          fmt::format("update_interval: {} makes gradients up to {} steps old, max_staleness is {}",
+                      s.update_interval, staleness, s.max_staleness));
+  const kernels::AdamWSettings& a = s.adamw;
+  require(a.learning_rate >= 0 && std::isfinite(a.learning_rate),
+          fmt::format("learning rate: expected 0 or more, found {}", a.learning_rate));
+  require(a.beta1 >= 0 && a.beta1 < 1 && a.beta2 >= 0 && a.beta2 < 1,
+          fmt::format("betas: expected from 0 to below 1, found {} and {}", a.beta1, a.beta2));
+  require(a.epsilon > 0, fmt::format("epsilon: expected above 0, found {}", a.epsilon));
+  require(a.weight_decay >= 0 && std::isfinite(a.weight_decay),
+          fmt::format("weight decay: expected 0 or more, found {}", a.weight_decay));
+}
+
+}  // namespace
+
+kernels::AdamWSettings scaled_adamw(const kernels::AdamWSettings& adamw, DeferredScaling scaling,
+                                    std::int64_t steps) {
+  if (scaling == DeferredScaling::kNone || steps == 1) return adamw;
+  const auto s = static_cast<double>(steps);
+  const double rate = scaling == DeferredScaling::kLinear ? s : std::sqrt(s);
+  const auto times = [](float value, double factor) {
+    return static_cast<float>(static_cast<double>(value) * factor);
+  };
+  const auto power = [s](float beta) {
+    return static_cast<float>(std::pow(static_cast<double>(beta), s));
+  };
+  return {.learning_rate = times(adamw.learning_rate, rate),
+          .beta1 = power(adamw.beta1),
+          .beta2 = power(adamw.beta2),
+          .epsilon = adamw.epsilon,
+          .weight_decay = times(adamw.weight_decay, s / rate)};
+}
+
+OffloadSettings settings_for(OffloadSchedule schedule, OffloadSettings settings) {
+  if (schedule != OffloadSchedule::kZenFlow) {
+    settings.topk_ratio = 0;
+    settings.update_interval = 1;
+    settings.adaptive_interval = false;
+    settings.select_interval = 0;
+    settings.full_warm_up_rounds = 0;
+    settings.overlap_step = schedule == OffloadSchedule::kZeroOffloadDpu;
+    settings.everything_on_device = schedule == OffloadSchedule::kGpuOnly;
+    settings.accumulate_on_device = false;
+  }
+  check(settings);
+  return settings;
+}
+
+}  // namespace zenflow::runtime

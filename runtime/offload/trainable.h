@@ -1,0 +1,32 @@
+/// What the offload engine asks of a model.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "runtime/device/device.h"
+#include "runtime/model/parameters.h"
+
+namespace zenflow::runtime {
+
+/// One forward and backward pass over a batch that the model has been given before, group by group:
+/// the engine decides in between what moves. Every call enqueues on `compute` and returns.
+class TrainableModel {
+ public:
+  virtual ~TrainableModel() = default;
+  [[nodiscard]] virtual const ParameterTable& parameters() const = 0;
+  /// Parameters whose gradient several groups add to (a tied head): complete with their own group.
+  [[nodiscard]] virtual bool shared(std::size_t parameter) const = 0;
+
+  /// Groups in order. `weights[i]`: parameter i on the device, row-major.
+  virtual void forward(std::size_t group, std::span<const void* const> weights,
+                       Stream& compute) = 0;
+  /// Groups in reverse order. Writes `gradients[i]` for the parameters of `group`, and of those
+  /// that it shares.
+  virtual void backward(std::size_t group, std::span<const void* const> weights,
+                        std::span<void* const> gradients, Stream& compute) = 0;
+  /// Of the last pass; the compute stream has been waited for.
+  [[nodiscard]] virtual double loss() const = 0;
+};
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,103 @@
+#include "runtime/trace/recorder.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace zenflow::runtime {
+
+std::string_view name_of(WaitCause cause) {
+  switch (cause) {
+    case WaitCause::kNone:
+      return "";
+    case WaitCause::kCpuUpdate:
+      return "cpu_update";
+    case WaitCause::kD2H:
+      return "d2h";
+    case WaitCause::kH2D:
+      return "h2d";
+    case WaitCause::kCompute:
+      return "compute";
+  }
+  return "";
+}
+
+TrackRecorder::Totals TrackRecorder::totals() const {
+  Totals totals;
+  totals.busy = std::chrono::nanoseconds(busy_.load(std::memory_order_relaxed));
+  for (std::size_t i = 0; i < kWaitCauses; ++i) {
+    totals.waiting[i] = std::chrono::nanoseconds(waiting_[i].load(std::memory_order_relaxed));
+  }
+  return totals;
+}
+
+std::size_t Recorder::span_count() const {
+  const std::lock_guard lock(mutex_);
+  std::size_t count = 0;
+  for (const auto& track : tracks_) count += track->spans_.size();
+  return count;
+}
+
+std::chrono::duration<double> Recorder::cost_of_a_span() {
+  constexpr int kSpans = 20'000;
+  TrackRecorder track;
+  track.enabled_ = true;
+  const Clock::time_point start = Clock::now();
+  for (int i = 0; i < kSpans; ++i) {
+    // Two readings of the clock, as around an operation.
+    const Clock::time_point begin = Clock::now();
+    track.span("overhead", i, begin, Clock::now());
+  }
+  return std::chrono::duration<double>(Clock::now() - start) / kSpans;
+}
+
+TrackRecorder& Recorder::add_track(std::string name, sim::TrackKind kind) {
+  const std::lock_guard lock(mutex_);
+  names_.push_back({.name = std::move(name), .kind = kind, .device = 0});
+  tracks_.push_back(std::make_unique<TrackRecorder>());
+  tracks_.back()->enabled_ = enabled_;
+  return *tracks_.back();
+}
+
+const TrackRecorder* Recorder::find(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  for (std::size_t t = 0; t < names_.size(); ++t) {
+    if (names_[t].name == name) return tracks_[t].get();
+  }
+  return nullptr;
+}
+
+void Recorder::begin_step(std::int64_t step) {
+  if (enabled_) steps_.emplace_back(step, Clock::now());
+}
+
+Picoseconds Recorder::since_origin(Clock::time_point time) const {
+  const auto elapsed = std::chrono::duration_cast<std::chrono::nanoseconds>(time - origin_);
+  return {elapsed.count() * 1000};
+}
+
+sim::Timeline Recorder::timeline(std::string name, std::string device) const {
+  const std::lock_guard lock(mutex_);
+  sim::Timeline timeline;
+  timeline.name = std::move(name);
+  timeline.devices = {std::move(device)};
+  timeline.tracks = names_;
+  for (std::uint32_t t = 0; t < tracks_.size(); ++t) {
+    for (const TrackRecorder::Span& span : tracks_[t]->spans_) {
+      timeline.spans.push_back({.track = t,
+                                .start = since_origin(span.start),
+                                .end = since_origin(span.end),
+                                .name = std::string(span.name),
+                                .step = span.step,
+                                .bytes = span.bytes,
+                                .cause = std::string(name_of(span.cause))});
+    }
+  }
+  for (std::size_t i = 0; i + 1 < steps_.size(); ++i) {
+    timeline.steps.push_back({.number = steps_[i].first,
+                              .start = since_origin(steps_[i].second),
+                              .end = since_origin(steps_[i + 1].second)});
+  }
+  return timeline;
+}
+
+}  // namespace zenflow::runtime

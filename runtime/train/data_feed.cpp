@@ -1,0 +1,174 @@
+#include "runtime/train/data_feed.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "runtime/data/glue_batch.h"
+#include "runtime/data/glue_reader.h"
+#include "runtime/data/metrics.h"
+#include "runtime/data/packed_sequences.h"
+#include "sim/base/error.h"
+
+namespace zenflow::runtime {
+namespace {
+
+Batch to_batch(TokenBatch tokens) {
+  return {.sequences = tokens.sequences,
+          .length = tokens.length,
+          .inputs = std::move(tokens.inputs),
+          .targets = std::move(tokens.targets),
+          .values = {},
+          .lengths = {}};
+}
+
+Batch to_batch(ClassificationBatch examples) {
+  return {.sequences = examples.sequences,
+          .length = examples.length,
+          .inputs = std::move(examples.inputs),
+          .targets = std::move(examples.classes),
+          .values = std::move(examples.scores),
+          .lengths = std::move(examples.lengths)};
+}
+
+class TextFeed final : public DataFeed {
+ public:
+  TextFeed(PackedSequences sequences, const FeedOptions& options)
+      : sequences_(std::move(sequences)),
+        batch_(static_cast<std::uint64_t>(options.sequences)),
+        stream_(sequences_.training_count(), options.seed, 0, 1) {}
+
+  [[nodiscard]] std::uint64_t training_samples() const override {
+    return sequences_.training_count();
+  }
+  [[nodiscard]] Batch next() override {
+    return to_batch(sequences_.training_batch(stream_.next(batch_)));
+  }
+  [[nodiscard]] DataPosition position() const override { return stream_.position(); }
+  void seek(DataPosition position) override { stream_.seek(position); }
+  [[nodiscard]] Fingerprint fingerprint() const override {
+    return sequences_.source().fingerprint();
+  }
+  [[nodiscard]] std::size_t validation_batches() const override {
+    return (sequences_.validation_count() + batch_ - 1) / batch_;
+  }
+  [[nodiscard]] Batch validation(std::size_t index) const override {
+    const std::uint64_t first = index * batch_;
+    return to_batch(sequences_.validation_batch(
+        first, std::min(batch_, sequences_.validation_count() - first)));
+  }
+  [[nodiscard]] std::vector<NamedValue> metrics(
+      const std::vector<std::vector<float>>&) const override {
+    return {};
+  }
+
+ private:
+  PackedSequences sequences_;
+  std::uint64_t batch_;
+  SampleStream stream_;
+};
+
+class GlueFeed final : public DataFeed {
+ public:
+  GlueFeed(const GlueTaskInfo& task, GlueData training, std::vector<GlueExample> validation,
+           const FeedOptions& options)
+      : task_(task),
+        training_(std::move(training)),
+        validation_(std::move(validation)),
+        options_(options),
+        batch_(static_cast<std::uint64_t>(options.sequences)),
+        stream_(training_.examples.size(), options.seed, 0, 1) {}
+
+  [[nodiscard]] std::uint64_t training_samples() const override {
+    return training_.examples.size();
+  }
+  [[nodiscard]] Batch next() override {
+    return to_batch(
+        classification_batch(task_, training_.examples, stream_.next(batch_), options_.length));
+  }
+  [[nodiscard]] DataPosition position() const override { return stream_.position(); }
+  void seek(DataPosition position) override { stream_.seek(position); }
+  [[nodiscard]] Fingerprint fingerprint() const override { return training_.fingerprint; }
+  [[nodiscard]] std::size_t validation_batches() const override {
+    return (validation_.size() + batch_ - 1) / batch_;
+  }
+  [[nodiscard]] Batch validation(std::size_t index) const override {
+    std::vector<std::uint64_t> indices(std::min(batch_, validation_.size() - index * batch_));
+    std::iota(indices.begin(), indices.end(), index * batch_);
+    return to_batch(classification_batch(task_, validation_, indices, options_.length));
+  }
+  [[nodiscard]] std::vector<NamedValue> metrics(
+      const std::vector<std::vector<float>>& logits) const override;
+
+ private:
+  const GlueTaskInfo& task_;
+  GlueData training_;
+  std::vector<GlueExample> validation_;
+  FeedOptions options_;
+  std::uint64_t batch_;
+  SampleStream stream_;
+};
+
+std::vector<NamedValue> GlueFeed::metrics(const std::vector<std::vector<float>>& logits) const {
+  const std::size_t labels = task_.is_regression() ? 1 : task_.classes.size();
+  std::vector<std::int32_t> classes;
+  std::vector<float> scores;
+  for (const std::vector<float>& batch : logits) {
+    for (std::size_t at = 0; at + labels <= batch.size(); at += labels) {
+      const auto begin = batch.begin() + static_cast<std::ptrdiff_t>(at);
+      if (task_.is_regression()) {
+        scores.push_back(*begin);
+      } else {
+        const auto largest = std::max_element(begin, begin + static_cast<std::ptrdiff_t>(labels));
+        classes.push_back(static_cast<std::int32_t>(largest - begin));
+      }
+    }
+  }
+  std::vector<std::int32_t> true_classes;
+  std::vector<float> true_scores;
+  for (const GlueExample& example : validation_) {
+    true_classes.push_back(example.category);
+    true_scores.push_back(example.score);
+  }
+  const std::vector<MetricValue> values = task_.is_regression()
+                                              ? evaluate(task_, scores, true_scores)
+                                              : evaluate(task_, classes, true_classes);
+  std::vector<NamedValue> named;
+  for (const MetricValue& value : values) {
+    named.push_back({std::string(name_of(value.metric)), value.value});
+  }
+  return named;
+}
+
+}  // namespace
+
+std::unique_ptr<DataFeed> open_text(const std::filesystem::path& path, std::int64_t vocabulary,
+                                    const FeedOptions& options) {
+  return std::make_unique<TextFeed>(
+      PackedSequences(TokenSource(path, vocabulary), options.length, options.validation_fraction),
+      options);
+}
+
+std::unique_ptr<DataFeed> open_glue(const std::string& task, const std::filesystem::path& folder,
+                                    std::int64_t vocabulary, const FeedOptions& options) {
+  const GlueTaskInfo& known = find_glue_task(task);
+  if (vocabulary < kGlueVocabulary) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("task {}: the model's vocabulary has {} ids, byte tokens need {}",
+                            known.name, vocabulary, kGlueVocabulary));
+  }
+  const MalformedRows rows =
+      options.skip_malformed_rows ? MalformedRows::kSkip : MalformedRows::kRefuse;
+  GlueData training = read_glue(known, folder / "train.tsv", rows);
+  // MNLI has two sets; they are read as one.
+  std::vector<GlueExample> validation;
+  for (const std::string_view file : known.validation_files) {
+    GlueData part = read_glue(known, folder / file, rows);
+    std::move(part.examples.begin(), part.examples.end(), std::back_inserter(validation));
+  }
+  return std::make_unique<GlueFeed>(known, std::move(training), std::move(validation), options);
+}
+
+}  // namespace zenflow::runtime

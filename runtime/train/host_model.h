@@ -1,0 +1,35 @@
+/// The host transformer as the offload engine sees it: passes run on the compute stream's thread.
+#pragma once
+
+#include "runtime/model/transformer.h"
+#include "runtime/offload/trainable.h"
+
+namespace zenflow::runtime {
+
+class HostModel final : public TrainableModel {
+ public:
+  explicit HostModel(HostTransformer transformer) : transformer_(std::move(transformer)) {}
+
+  /// Takes the batch of the next step. Call it when the stream has finished the last pass, as it
+  /// has when OffloadEngine::step returns. Throws as HostTransformer::begin.
+  void begin(const Batch& batch) { transformer_.begin(batch); }
+  /// On the calling thread, with the stream at rest.
+  [[nodiscard]] Evaluation evaluate(const Batch& batch, std::span<const void* const> weights) {
+    return transformer_.evaluate(batch, weights);
+  }
+  [[nodiscard]] const TransformerConfig& config() const { return transformer_.config(); }
+
+  [[nodiscard]] const ParameterTable& parameters() const override {
+    return transformer_.parameters();
+  }
+  [[nodiscard]] bool shared(std::size_t parameter) const override;
+  void forward(std::size_t group, std::span<const void* const> weights, Stream& compute) override;
+  void backward(std::size_t group, std::span<const void* const> weights,
+                std::span<void* const> gradients, Stream& compute) override;
+  [[nodiscard]] double loss() const override { return transformer_.loss(); }
+
+ private:
+  HostTransformer transformer_;
+};
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,78 @@
+#include "runtime/train/interval_controller.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace zenflow::runtime {
+namespace {
+
+constexpr std::int64_t kNever = 1'000'000'000;
+
+/// Steps after which a deferred column's gradients weigh as much as a selected one's.
+std::int64_t steps_until_due(const SliceImportance& slice) {
+  const double deferred_sum = std::max(0.0, slice.square_sum - slice.selected_square_sum);
+  const auto deferred_columns = static_cast<double>(slice.columns - slice.selected);
+  const double selected =
+      std::sqrt(slice.selected_square_sum / static_cast<double>(slice.selected));
+  const double deferred = std::sqrt(deferred_sum / deferred_columns);
+  if (selected <= deferred) return 1;
+  if (deferred * static_cast<double>(kNever) <= selected) return kNever;
+  return static_cast<std::int64_t>(std::ceil(selected / deferred));
+}
+
+void judge_gradients(const WindowObservation& seen, double auto_ratio, IntervalDecision& decision) {
+  std::vector<std::int64_t> due;
+  double total = 0;
+  double deferred = 0;
+  for (const SliceImportance& slice : seen.importance) {
+    if (slice.selected == 0 || slice.selected >= slice.columns || slice.square_sum <= 0) continue;
+    total += slice.square_sum;
+    deferred += std::max(0.0, slice.square_sum - slice.selected_square_sum);
+    due.push_back(steps_until_due(slice));
+  }
+  if (due.empty()) return;
+  decision.deferred_share = deferred / total;
+  const auto wanted =
+      static_cast<std::size_t>(std::ceil(auto_ratio * static_cast<double>(due.size())));
+  const std::size_t place = std::clamp<std::size_t>(wanted, 1, due.size()) - 1;
+  std::nth_element(due.begin(), due.begin() + static_cast<std::ptrdiff_t>(place), due.end());
+  decision.by_gradient = due[place];
+}
+
+}  // namespace
+
+IntervalDecision choose_interval(const WindowObservation& seen, const IntervalLimits& limits) {
+  IntervalDecision decision{.window = seen.window, .previous = seen.steps};
+  judge_gradients(seen, limits.auto_ratio, decision);
+  const double step_seconds =
+      (seen.window_seconds - seen.waited_seconds) / static_cast<double>(seen.steps);
+  if (seen.update_seconds > 0 && step_seconds > 0) {
+    decision.by_stall = static_cast<std::int64_t>(
+        std::ceil(std::min(seen.update_seconds / step_seconds, static_cast<double>(kNever))));
+  }
+  decision.limit = std::max<std::int64_t>(
+      1, limits.overlap_step ? (limits.max_staleness + 1) / 2 : limits.max_staleness + 1);
+
+  const std::int64_t wanted = std::max<std::int64_t>({1, decision.by_gradient, decision.by_stall});
+  decision.next = std::min(wanted, decision.limit);
+  if (wanted > decision.limit) {
+    decision.reason = fmt::format("max_staleness {}", limits.max_staleness);
+  } else if (decision.by_stall > decision.by_gradient) {
+    decision.reason = "the CPU update must fit into a window";
+  } else if (decision.by_gradient > 0) {
+    decision.reason = "deferred gradients have added up to selected ones";
+  } else {
+    decision.reason = "nothing is deferred and nothing waits";
+  }
+  const std::int64_t slowest = std::max<std::int64_t>(1, (seen.steps + 1) / 2);
+  const std::int64_t paced =
+      std::min(std::clamp(decision.next, slowest, 2 * seen.steps), decision.limit);
+  if (paced != decision.next) decision.reason += ", by at most a factor of two a window";
+  decision.next = paced;
+  return decision;
+}
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,169 @@
+#include "runtime/train/measured_result.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+namespace zenflow::runtime {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// To the nanosecond, as clocks are.
+double milliseconds(double seconds) {
+  return std::round(seconds * 1e9) * 1e-6;
+}
+
+std::uint64_t bytes(const std::array<std::uint64_t, kTrafficKinds>& count) {
+  std::uint64_t sum = 0;
+  for (const Traffic kind : {Traffic::kGradients, Traffic::kParameters}) {
+    sum += count.at(static_cast<std::size_t>(kind));
+  }
+  return sum;
+}
+
+Json traffic(const TrafficCount& count, double steps, double model_bytes) {
+  const auto d2h = static_cast<double>(bytes(count.d2h)) / steps;
+  const auto h2d = static_cast<double>(bytes(count.h2d)) / steps;
+  const auto of = [&](const auto& counts, Traffic kind) {
+    return counts.at(static_cast<std::size_t>(kind));
+  };
+  Json map;
+  map["d2h_bytes_per_step"] = std::llround(d2h);
+  map["h2d_bytes_per_step"] = std::llround(h2d);
+  map["model_sizes_per_step"] = (d2h + h2d) / model_bytes;
+  map["selection_bytes"] = of(count.d2h, Traffic::kSelection) + of(count.h2d, Traffic::kSelection);
+  map["control_bytes"] = of(count.d2h, Traffic::kControl) + of(count.h2d, Traffic::kControl);
+  return map;
+}
+
+Json by_purpose(const MemoryUse& use) {
+  Json map = Json::object();
+  for (const auto& [purpose, held] : use.by_purpose) {
+    if (held > 0) map[purpose] = held;
+  }
+  return map;
+}
+
+Json memory(const TrainOptions& options, const TrainReport& report) {
+  Json map;
+  map["fits"] = true;
+  map["gpu_peak_bytes"] = report.device_memory.peak;
+  map["gpu_capacity_bytes"] =
+      options.device.memory ? Json(std::llround(options.device.memory->value())) : Json(nullptr);
+  map["host_peak_bytes"] = report.pinned_memory.peak + report.host_optimizer_bytes;
+  map["host_capacity_bytes"] = nullptr;
+  map["gpu"] = by_purpose(report.device_memory);
+  map["host"] = by_purpose(report.pinned_memory);
+  map["host"]["optimizer_state"] = report.host_optimizer_bytes;
+  return map;
+}
+
+Json decisions(const TrainReport& report) {
+  Json list = Json::array();
+  for (const IntervalDecision& d : report.decisions) {
+    list.push_back({{"window", d.window},
+                    {"update_interval", {{"previous", d.previous}, {"next", d.next}}},
+                    {"by_gradient", d.by_gradient},
+                    {"by_stall", d.by_stall},
+                    {"limit", d.limit},
+                    {"deferred_share", d.deferred_share},
+                    {"reason", d.reason}});
+  }
+  return list;
+}
+
+Json validations(const TrainReport& report) {
+  Json list = Json::array();
+  for (const Validation& v : report.validations) {
+    Json entry{{"step", v.step}, {"loss", v.loss}};
+    for (const NamedValue& metric : v.metrics) entry[metric.name] = metric.value;
+    list.push_back(entry);
+  }
+  return list;
+}
+
+Json result(const TrainOptions& options, const TrainReport& report) {
+  const StepTimes& mean = report.times.mean;
+  const double model_bytes = static_cast<double>(report.parameters) *
+                             static_cast<double>(bytes_per_element(options.dtype));
+  const double stall = mean.cpu_update + mean.d2h + mean.h2d + mean.launch;
+  const auto done =
+      static_cast<double>(std::max<std::int64_t>(1, report.steps - report.first_step));
+  Json map;
+  map["schedule"] = schedule_name(options.schedule);
+  if (options.schedule == OffloadSchedule::kZenFlow) {
+    map["topk_ratio"] = options.offload.topk_ratio;
+    map["update_interval"] = report.update_interval;
+    if (options.offload.adaptive_interval) map["update_interval_is_auto"] = true;
+  }
+  map["step_time_ms"] = milliseconds(mean.total);
+  map["step_times_ms"] = Json::array();
+  for (const double step : report.times.last_window) {
+    map["step_times_ms"].push_back(milliseconds(step));
+  }
+  map["gpu_compute_ms"] = milliseconds(mean.compute);
+  map["gpu_stall_ms"] = milliseconds(stall);
+  map["gpu_utilization"] = mean.total > 0 ? mean.compute / mean.total : 0.0;
+  map["stall_by_cause_ms"] = {{"cpu_update", milliseconds(mean.cpu_update)},
+                              {"d2h", milliseconds(mean.d2h)},
+                              {"h2d", milliseconds(mean.h2d)},
+                              {"collective", 0.0},
+                              {"nvme", 0.0},
+                              {"selection", 0.0},
+                              {"launch", milliseconds(mean.launch)}};
+  map["pcie"] = traffic(report.traffic, done, model_bytes);
+  map["tokens_per_second"] = report.tokens_per_second;
+  map["mfu"] = nullptr;
+  map["staleness_steps"] = {
+      {"min", report.staleness_min ? Json(*report.staleness_min) : Json(nullptr)},
+      {"max", report.staleness_max ? Json(*report.staleness_max) : Json(nullptr)}};
+  map["memory"] = memory(options, report);
+  map["critical_path_ms"] = nullptr;
+  map["tasks"] = nullptr;  // of a simulated graph
+  map["steps"] = {{"done", report.steps}, {"measured", report.times.steps}};
+  if (options.record_trace) {
+    map["trace"] = {{"spans", report.trace_spans},
+                    {"overhead_ms_per_step", milliseconds(report.trace_overhead_seconds / done)}};
+  }
+  if (options.offload.adaptive_interval) map["decisions"] = decisions(report);
+  map["losses"] = report.losses;
+  map["final_loss"] = report.losses.empty() ? Json(nullptr) : Json(report.losses.back());
+  map["validations"] = validations(report);
+  return map;
+}
+
+}  // namespace
+
+std::string schedule_name(OffloadSchedule schedule) {
+  switch (schedule) {
+    case OffloadSchedule::kGpuOnly:
+      return "gpu-only";
+    case OffloadSchedule::kZeroOffload:
+      return "zero-offload";
+    case OffloadSchedule::kZeroOffloadDpu:
+      return "zero-offload-dpu";
+    case OffloadSchedule::kZenFlow:
+      return "zenflow";
+  }
+  return "";
+}
+
+std::string measured_result_json(const TrainOptions& options, const TrainReport& report,
+                                 const std::string& version) {
+  Json document;
+  document["schema_version"] = 1;
+  document["tool"] = "zenflow-train";
+  document["version"] = version;
+  document["scenario"] = report.model_name;
+  document["model"] = {
+      {"name", report.model_name},
+      {"parameters", report.parameters},
+      {"bytes", report.parameters * static_cast<std::int64_t>(bytes_per_element(options.dtype))}};
+  document["hardware"] = {{"name", "host"}, {"gpus", 1}};
+  document["results"] = Json::array({result(options, report)});
+  return document.dump(2) + "\n";
+}
+
+}  // namespace zenflow::runtime

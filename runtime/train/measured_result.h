@@ -1,0 +1,18 @@
+/// A training run as a result document: the fields of `zenflow-sim run --json`, measured.
+#pragma once
+
+#include <string>
+
+#include "runtime/train/trainer.h"
+
+namespace zenflow::runtime {
+
+/// schema_version 1, with `losses` (one a step), `final_loss`, `validations`, and for adaptive
+/// intervals `decisions`. What only a simulation knows (mfu without a peak, critical path) is null.
+[[nodiscard]] std::string measured_result_json(const TrainOptions& options,
+                                               const TrainReport& report,
+                                               const std::string& version);
+
+[[nodiscard]] std::string schedule_name(OffloadSchedule schedule);
+
+}  // namespace zenflow::runtime

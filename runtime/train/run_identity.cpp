@@ -1,0 +1,140 @@
+#include "runtime/train/run_identity.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "runtime/train/measured_result.h"
+#include "sim/base/error.h"
+
+namespace zenflow::runtime {
+
+namespace {
+
+class Lines {
+ public:
+  template <class Value>
+  void operator()(std::string_view key, const Value& value) {
+    text_ += fmt::format("{}: {}\n", key, value);
+  }
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+std::string_view decay_name(Decay decay) {
+  switch (decay) {
+    case Decay::kConstant:
+      return "constant";
+    case Decay::kLinear:
+      return "linear";
+    case Decay::kCosine:
+      return "cosine";
+  }
+  return "";
+}
+
+/// What the tensors' shapes do not tell: two models with the same tensors may compute differently.
+void describe(const TransformerConfig& config, Lines& line) {
+  const sim::ModelSpec& model = config.model;
+  line("model family", sim::to_string(model.family));
+  line("layers", model.layers);
+  line("hidden size", model.hidden);
+  line("attention heads", model.heads);
+  line("key-value heads", model.kv_heads);
+  line("vocabulary", model.vocab);
+  line("tied embeddings", model.tied_embeddings);
+  line("activation function", static_cast<int>(config.activation));
+  line("norm epsilon", config.norm_epsilon);
+  line("sliding window", config.sliding_window.value_or(0));
+  line("attention scaling",
+       fmt::format("{} {}", config.scales_attention, config.scales_attention_by_layer));
+  if (model.learned_positions) return;
+  const RotarySettings& rotary = config.rotary;
+  line("rope_theta", rotary.theta);
+  if (rotary.scaling == RotarySettings::Scaling::kNone) return;
+  line("rope_scaling", fmt::format("{} {} {} {} {}", static_cast<int>(rotary.scaling),
+                                   rotary.factor, rotary.low_frequency_factor,
+                                   rotary.high_frequency_factor, rotary.original_max_positions));
+}
+
+/// The lines of a saved identity and of this run's, by key.
+std::string value_of(const std::string& text, const std::string& key) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(key + ": ")) return line.substr(key.size() + 2);
+  }
+  return "not set";
+}
+
+std::vector<std::string> keys_of(const std::string& text) {
+  std::vector<std::string> keys;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) keys.push_back(line.substr(0, line.find(':')));
+  return keys;
+}
+
+}  // namespace
+
+std::string run_identity(const TrainOptions& options, const TransformerConfig& config,
+                         const ParameterTable& table, const Fingerprint& data) {
+  const OffloadSettings& s = options.offload;
+  Lines line;
+  describe(config, line);
+  line("parameters", table.elements());
+  line("tensors", table.parameters.size());
+  line("dtype", options.dtype == ElementType::kBfloat16 ? "bf16" : "fp32");
+  line("task", options.task.empty() ? "language modelling" : options.task);
+  line("data bytes", data.bytes);
+  line("data checksum", data.crc);
+  line("validation fraction", options.feed.validation_fraction);
+  line("micro-batch size", options.feed.sequences);
+  line("sequence length", options.feed.length);
+  line("seed", options.seed);
+  line("schedule", schedule_name(options.schedule));
+  line("topk_ratio", s.topk_ratio);
+  line("update_interval",
+       s.adaptive_interval ? std::string("auto") : std::to_string(s.update_interval));
+  if (s.adaptive_interval) {
+    line("auto_ratio", options.auto_ratio);
+    line("max_staleness", s.max_staleness);
+  }
+  line("select_interval", s.select_interval);
+  line("full_warm_up_rounds", s.full_warm_up_rounds);
+  line("overlap_step", s.overlap_step);
+  line("column norm", s.norm == NormKind::kL1 ? "l1" : "l2");
+  line("accumulation on the device", s.accumulate_on_device);
+  line("deferred scaling", static_cast<int>(s.deferred_scaling));
+  line("gradient clipping", s.gradient_clipping);
+  line("learning rate", options.learning_rate.peak);
+  line("decay of the learning rate", decay_name(options.learning_rate.decay));
+  line("warm-up steps of the learning rate", options.learning_rate.warmup_steps);
+  line("betas", fmt::format("{} {}", s.adamw.beta1, s.adamw.beta2));
+  line("epsilon", s.adamw.epsilon);
+  line("weight decay", s.adamw.weight_decay);
+  return line.text();
+}
+
+void check_identity(const std::string& saved, const std::string& here,
+                    const std::filesystem::path& checkpoint) {
+  if (saved == here) return;
+  std::vector<std::string> keys = keys_of(here);
+  for (const std::string& key : keys_of(saved)) {
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+  }
+  std::string differences;
+  for (const std::string& key : keys) {
+    const std::string before = value_of(saved, key);
+    const std::string now = value_of(here, key);
+    if (before == now) continue;
+    differences +=
+        fmt::format("{}{} was {}, is {} here", differences.empty() ? "" : "; ", key, before, now);
+  }
+  throw Error(ErrorKind::kInput,
+              fmt::format("{}: it belongs to another run: {}", checkpoint.generic_string(),
+                          differences.empty() ? "other settings" : differences));
+}
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,81 @@
+#include "runtime/train/step_statistics.h"
+
+#include <algorithm>
+
+namespace zenflow::runtime {
+namespace {
+
+double seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+double waited(const TrackRecorder::Totals& before, const TrackRecorder::Totals& after,
+              WaitCause cause) {
+  const auto index = static_cast<std::size_t>(cause);
+  return seconds(after.waiting.at(index) - before.waiting.at(index));
+}
+
+constexpr std::size_t kRampWindows = 2;
+
+}  // namespace
+
+StepStatistics::StepStatistics(const TrackRecorder& compute, const TrackRecorder& training_thread)
+    : compute_(compute), training_thread_(training_thread) {}
+
+void StepStatistics::begin() {
+  start_ = Clock::now();
+  compute_start_ = compute_.totals();
+  training_start_ = training_thread_.totals();
+}
+
+void StepStatistics::end(bool window_ended) {
+  const TrackRecorder::Totals compute = compute_.totals();
+  const TrackRecorder::Totals training = training_thread_.totals();
+  StepTimes times;
+  times.total = seconds(Clock::now() - start_);
+  // What is enqueued at a step's end may run in the next: a step cannot compute longer than it is.
+  times.compute = std::min(times.total, seconds(compute.busy - compute_start_.busy));
+  double left = times.total - times.compute;
+  const auto take = [&left](double wanted) {
+    const double taken = std::min(left, wanted);
+    left -= taken;
+    return taken;
+  };
+  times.cpu_update = take(waited(training_start_, training, WaitCause::kCpuUpdate));
+  times.d2h = take(waited(compute_start_, compute, WaitCause::kD2H));
+  times.h2d = take(waited(compute_start_, compute, WaitCause::kH2D));
+  times.launch = left;
+  steps_.push_back(times);
+  if (window_ended) window_ends_.push_back(steps_.size());
+}
+
+StepMeans StepStatistics::means() const {
+  std::size_t first = 0;
+  std::size_t last = steps_.size();
+  StepMeans means;
+  if (!window_ends_.empty()) {
+    const std::size_t begin = window_ends_.size() > 1 ? window_ends_[window_ends_.size() - 2] : 0;
+    for (std::size_t i = begin; i < window_ends_.back(); ++i) {
+      means.last_window.push_back(steps_[i].total);
+    }
+  }
+  if (window_ends_.size() > kRampWindows) {
+    first = window_ends_[kRampWindows - 1];
+    last = window_ends_.back();
+  }
+  means.steps = static_cast<std::int64_t>(last - first);
+  if (means.steps == 0) return means;
+  const auto count = static_cast<double>(means.steps);
+  for (std::size_t i = first; i < last; ++i) {
+    const StepTimes& step = steps_[i];
+    means.mean.total += step.total / count;
+    means.mean.compute += step.compute / count;
+    means.mean.cpu_update += step.cpu_update / count;
+    means.mean.d2h += step.d2h / count;
+    means.mean.h2d += step.h2d / count;
+    means.mean.launch += step.launch / count;
+  }
+  return means;
+}
+
+}  // namespace zenflow::runtime

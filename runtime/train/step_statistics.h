@@ -1,0 +1,51 @@
+/// How long steps took and what the compute stream waited for.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "runtime/trace/recorder.h"
+
+namespace zenflow::runtime {
+
+/// Of one step. All in seconds; compute, the causes and `launch` add up to `total`.
+struct StepTimes {
+  double total = 0;
+  double compute = 0;
+  double cpu_update = 0;
+  double d2h = 0;
+  double h2d = 0;
+  double launch = 0;  ///< the rest: nothing was enqueued
+};
+
+/// Means over the steps that count: whole windows after the first two, which lack what later ones
+/// wait for; all steps if there are no others.
+struct StepMeans {
+  StepTimes mean;
+  std::int64_t steps = 0;
+  std::vector<double> last_window;  ///< seconds of each step of the last whole window
+};
+
+class StepStatistics {
+ public:
+  StepStatistics(const TrackRecorder& compute, const TrackRecorder& training_thread);
+
+  /// At the beginning of a step, and at its end.
+  void begin();
+  void end(bool window_ended);
+
+  [[nodiscard]] const StepTimes& last() const { return steps_.back(); }
+  [[nodiscard]] StepMeans means() const;
+
+ private:
+  const TrackRecorder& compute_;
+  const TrackRecorder& training_thread_;
+  Clock::time_point start_;
+  TrackRecorder::Totals compute_start_;
+  TrackRecorder::Totals training_start_;
+  std::vector<StepTimes> steps_;
+  std::vector<std::size_t> window_ends_;  // one past the last step
+};
+
+}  // namespace zenflow::runtime

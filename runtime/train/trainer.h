@@ -1,0 +1,90 @@
+/// A training run: data, model, engine, evaluations, checkpoints.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/device/host_device.h"
+#include "runtime/offload/settings.h"
+#include "runtime/train/data_feed.h"
+#include "runtime/train/host_model.h"
+#include "runtime/train/importance_log.h"
+#include "runtime/train/interval_controller.h"
+#include "runtime/train/learning_rate.h"
+#include "runtime/train/step_statistics.h"
+#include "runtime/train/validation.h"
+
+namespace zenflow::runtime {
+
+struct TrainOptions {
+  std::filesystem::path model;                   ///< a Hugging Face config.json
+  std::filesystem::path data;                    ///< a text or token file, or a GLUE task's folder
+  std::string task;                              ///< a GLUE task; empty: language modelling
+  std::optional<std::filesystem::path> weights;  ///< safetensors to begin with
+  std::optional<std::filesystem::path> save_weights;  ///< fp32 safetensors at the end
+  ElementType dtype = ElementType::kFloat32;
+  FeedOptions feed;
+  std::int64_t steps = 100;
+  std::uint64_t seed = 0;
+  LearningRate learning_rate;
+  OffloadSchedule schedule = OffloadSchedule::kZenFlow;
+  OffloadSettings offload;
+  double auto_ratio = 0.99;
+  std::size_t threads = 1;  ///< of the model's computations
+  HostDeviceSettings device;
+  std::int64_t evaluate_interval = 0;               ///< steps; 0: at the end only
+  std::optional<std::filesystem::path> checkpoint;  ///< directory
+  std::int64_t checkpoint_interval = 0;             ///< steps; 0: at the end only
+  std::uint64_t checkpoints_kept = 2;
+  bool resume = false;
+  std::optional<std::filesystem::path> importance;  ///< CSV
+  bool record_trace = false;
+  bool overwrite = false;
+};
+
+/// What a run reports while it goes on. Calls come from the training thread.
+struct TrainEvents {
+  std::function<void(const StepResult&, const StepTimes&, double tokens_per_second)> step;
+  std::function<void(const Validation&)> validation;
+  std::function<void(const IntervalDecision&)> decision;
+  std::function<void(const std::string&)> note;
+  /// Asked after every step; true ends the run as if it were finished, with a checkpoint.
+  std::function<bool()> stop;
+};
+
+struct TrainReport {
+  std::string model_name;
+  std::int64_t parameters = 0;
+  std::int64_t steps = 0;       ///< done in all, those before a resume included
+  std::int64_t first_step = 0;  ///< of this process
+  bool stopped = false;         ///< by TrainEvents::stop
+  std::vector<double> losses;   ///< of all steps
+  std::vector<Validation> validations;
+  std::vector<IntervalDecision> decisions;
+  StepMeans times;
+  double seconds = 0;            ///< of this process's steps
+  double tokens_per_second = 0;  ///< over the steps that `times` is the mean of
+  TrafficCount traffic;          ///< of this process, what a resume repeats included
+  std::optional<std::int64_t> staleness_min;
+  std::optional<std::int64_t> staleness_max;
+  MemoryUse device_memory;
+  MemoryUse pinned_memory;
+  std::uint64_t host_optimizer_bytes = 0;
+  std::int64_t update_interval = 0;  ///< at the end
+  sim::Timeline timeline;            ///< with record_trace
+  std::size_t trace_spans = 0;
+  double trace_overhead_seconds = 0;
+};
+
+/// Checks everything that can be checked first, then trains. Throws Error: kInput for what the user
+/// gave, kInfeasible if memory is short, kRuntime for what fails while running; a checkpoint
+/// written before stays valid in every case. What is written at the end is written before the last
+/// validation, which reads data and may fail.
+[[nodiscard]] TrainReport train(const TrainOptions& options, const TrainEvents& events);
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,351 @@
+// zenflow-train's usage, inputs and outputs: help, refusals, exit codes, files.
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <zlib.h>
+
+#include "tests/support/train_program.h"
+
+namespace zenflow::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::uint32_t crc_of(const std::string& bytes) {
+  return static_cast<std::uint32_t>(
+      ::crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())));
+}
+
+class TrainCli : public TrainProgram {};
+
+// ---- help and usage ----
+
+TEST_F(TrainCli, HelpDescribesEveryFlag) {
+  const Outcome outcome = run({"--help"});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.err, "");
+  // What the issue and the design promise; each has to be there with some words after it.
+  for (const char* flag : {"--model",
+                           "--data",
+                           "--task",
+                           "--weights",
+                           "--save-weights",
+                           "--dtype",
+                           "--steps",
+                           "--micro-batch-size",
+                           "--sequence-length",
+                           "--seed",
+                           "--validation-fraction",
+                           "--evaluate-interval",
+                           "--schedule",
+                           "--topk-ratio",
+                           "--update-interval",
+                           "--select-interval",
+                           "--full-warm-up-rounds",
+                           "--overlap-step",
+                           "--max-staleness",
+                           "--column-norm",
+                           "--accumulate-on",
+                           "--lr",
+                           "--lr-decay",
+                           "--lr-warmup-steps",
+                           "--beta1",
+                           "--beta2",
+                           "--epsilon",
+                           "--weight-decay",
+                           "--gradient-clipping",
+                           "--device",
+                           "--threads",
+                           "--optimizer-threads",
+                           "--optimizer-cores",
+                           "--link-bandwidth",
+                           "--device-memory",
+                           "--checkpoint",
+                           "--checkpoint-interval",
+                           "--checkpoints-kept",
+                           "--resume",
+                           "--trace",
+                           "--importance",
+                           "--json",
+                           "--force",
+                           "--quiet",
+                           "--verbose",
+                           "--version"}) {
+    EXPECT_THAT(outcome.out, ::testing::ContainsRegex(std::string(flag) + "[ ,\n]")) << flag;
+  }
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("Exit codes"), HasSubstr("130/143")));
+  EXPECT_EQ(run({"--version"}).code, 0);
+}
+
+/// A description is on the flag's line or, if the flag is long, on the next.
+TEST_F(TrainCli, HelpSaysWhatEveryFlagDoes) {
+  std::istringstream lines(run({"--help"}).out);
+  std::string flag;
+  std::size_t words = 0;
+  std::size_t flags = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("  -")) {
+      if (!flag.empty()) {
+        EXPECT_GE(words, 4U) << flag << ": no description";
+      }
+      flag = line;
+      words = 0;
+      ++flags;
+    }
+    std::istringstream text(line);
+    for (std::string word; text >> word;) ++words;
+  }
+  EXPECT_GT(flags, 40U);
+}
+
+TEST_F(TrainCli, SuggestsFlagsAndValues) {
+  expect_refused_with({"--scheduel", "zenflow"}, HasSubstr("did you mean \"--schedule\"?"));
+  expect_refused_with({"--chekpoint=ck"}, HasSubstr("did you mean \"--checkpoint\"?"));
+  expect_refused_with({"--schedule", "zenflw"}, HasSubstr("did you mean \"zenflow\"?"));
+  expect_refused_with({"--dtype", "fp23"}, HasSubstr("did you mean \"fp32\"?"));
+  expect_refused_with({"--update-interval", "atuo"}, HasSubstr("did you mean \"auto\"?"));
+  expect_refused_with({"--device", "gpu"}, HasSubstr("expected one of cpu, cuda"));
+  expect_refused_with({"more"}, HasSubstr("more"));
+}
+
+TEST_F(TrainCli, RefusesBadValues) {
+  const Arguments bad[] = {{"--steps", "0"},
+                           {"--steps", "-3"},
+                           {"--steps", "1e3"},
+                           {"--steps", "2.5"},
+                           {"--steps", "9999999999999999999999"},
+                           {"--steps"},
+                           {"--steps", "1", "--steps", "2"},
+                           {"--seed", "-1"},
+                           {"--seed", "1.5"},
+                           {"--seed", "18446744073709551616"},
+                           {"--micro-batch-size", "0"},
+                           {"--update-interval", "0"},
+                           {"--update-interval", "4.5"},
+                           {"--update-interval", "-4"},
+                           {"--update-interval", "40"},
+                           {"--select-interval", "3"},
+                           {"--select-interval", "-4"},
+                           {"--full-warm-up-rounds", "-1"},
+                           {"--topk-ratio", "1.1"},
+                           {"--topk-ratio", "-0.1"},
+                           {"--topk-ratio", "nan"},
+                           {"--auto-ratio", "nan"},
+                           {"--validation-fraction", "1"},
+                           {"--validation-fraction", "nan"},
+                           {"--overlap-step", "maybe"},
+                           {"--overlap-step", "2"},
+                           {"--lr", "nan"},
+                           {"--lr", "-1"},
+                           {"--lr", "inf"},
+                           {"--lr", "1e39"},
+                           {"--lr", "fast"},
+                           {"--beta1", "1"},
+                           {"--beta2", "-0.1"},
+                           {"--epsilon", "0"},
+                           {"--epsilon", "1e-60"},
+                           {"--weight-decay", "nan"},
+                           {"--gradient-clipping", "-1"},
+                           {"--gradient-clipping", "inf"},
+                           {"--max-staleness", "3"},
+                           {"--threads", "0"},
+                           {"--optimizer-threads", "5000"},
+                           {"--optimizer-cores", "-1"},
+                           {"--optimizer-cores", "0,-1"},
+                           {"--optimizer-cores", "100000"},
+                           {"--link-bandwidth", "25"},
+                           {"--link-bandwidth", "0 GB/s"},
+                           {"--link-bandwidth", "25 GB"},
+                           {"--device-memory", "80"},
+                           {"--device-memory", "-1 GiB"},
+                           {"--checkpoint-interval", "2"},
+                           {"--task", ""},
+                           {"--task", "sst-3"},
+                           {"--importance", "i.csv", "--column-norm", "l1"},
+                           {"--resume"},
+                           {"--checkpoint", "text.txt"},
+                           {"--checkpoint", "a/b/c"}};
+  for (const Arguments& flags : bad) {
+    Arguments arguments = basic();
+    // A flag that basic() has is replaced: twice is another error.
+    for (const char* twice : {"--threads", "--optimizer-threads"}) {
+      if (flags[0] == twice) arguments = with(arguments, flags[0], flags[1]);
+    }
+    const bool replaced = arguments != basic();
+    expect_refused(replaced ? arguments : arguments + flags, Not(HasSubstr("internal error")));
+  }
+  expect_refused({}, HasSubstr("--model is required"));
+  expect_refused({"--model", "llama.json"}, HasSubstr("--data is required"));
+}
+
+TEST_F(TrainCli, NamesFlagsAsTheyAreGiven) {
+  expect_refused_with({"--link-bandwidth", "25"},
+                      StartsWith("zenflow-train: --link-bandwidth: expected a bandwidth"));
+}
+
+TEST_F(TrainCli, TakesUnderscoresInEveryFlag) {
+  const Arguments dashes = {"--steps",           "2", "--save-weights",      "w.safetensors",
+                            "--update-interval", "2", "--optimizer-threads", "1"};
+  Arguments underscores = {"--model",           "llama.json", "--data",    "text.txt",
+                           "--sequence_length", "8",          "--threads", "1"};
+  for (std::string flag : dashes) {
+    if (flag.starts_with("--")) std::replace(flag.begin() + 2, flag.end(), '-', '_');
+    underscores.push_back(flag);
+  }
+  const Outcome outcome = run(underscores);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "w.safetensors"));
+}
+
+TEST_F(TrainCli, SaysWhatHasNoEffect) {
+  const Arguments flags = {"--steps",
+                           "1",
+                           "--schedule",
+                           "zero-offload",
+                           "--topk-ratio",
+                           "0.5",
+                           "--checkpoints-kept",
+                           "3",
+                           "--skip-malformed-rows"};
+  const Outcome outcome = run(basic() + flags);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* flag : {"--topk-ratio", "--checkpoints-kept", "--skip-malformed-rows"}) {
+    EXPECT_THAT(outcome.err, HasSubstr(std::string(flag) + " has no effect")) << flag;
+  }
+  EXPECT_THAT(outcome.err, Not(HasSubstr("--schedule has")));
+}
+
+TEST_F(TrainCli, QuietSaysNothingAndVerboseEveryStep) {
+  EXPECT_EQ(run(basic() + Arguments{"--steps", "4", "-q"}).err, "");
+  const std::string err = run(basic() + Arguments{"--steps", "4", "-v"}).err;
+  for (const char* step : {"step 1/4", "step 2/4", "step 3/4", "step 4/4"}) {
+    EXPECT_THAT(err,
+                ::testing::ContainsRegex(std::string(step) +
+                                         "  loss [0-9.]+  [0-9]+ tokens/s  .*stall [0-9.]+ ms"));
+  }
+}
+
+// ---- device and memory ----
+
+TEST_F(TrainCli, CudaIsRefusedWithFive) {
+  expect_refused_with({"--device", "cuda"}, HasSubstr("use --device cpu"), 5);
+}
+
+TEST_F(TrainCli, SaysWhoHoldsTheDevicesMemory) {
+  expect_refused_with({"--device-memory", "1 KiB"},
+                      HasSubstr("weights needs 49920 bytes, 1024 of 1024 are free; held: nothing"),
+                      3);
+  expect_refused_with({"--device-memory", "60 KiB"},
+                      AllOf(HasSubstr("of 61440 are free"), HasSubstr("weights: 49920")), 3);
+}
+
+/// What a run held at most is enough for it, and is not a byte more than needed.
+TEST_F(TrainCli, ThePeakOfDeviceMemoryIsExact) {
+  for (const char* schedule : {"gpu-only", "zero-offload", "zero-offload-dpu", "zenflow"}) {
+    const Arguments flags = {"--steps", "5", "--schedule", schedule};
+    const auto peak = result(basic() + flags)["memory"]["gpu_peak_bytes"].get<std::int64_t>();
+    const Arguments enough = {"--device-memory", std::to_string(peak) + " B"};
+    EXPECT_EQ(result(basic() + flags + enough)["memory"]["gpu_capacity_bytes"], peak);
+    const Outcome short_by_one =
+        run(basic() + flags + Arguments{"--device-memory", std::to_string(peak - 1) + " B"});
+    EXPECT_EQ(short_by_one.code, 3) << schedule << short_by_one.err;
+  }
+}
+
+TEST_F(TrainCli, WhatTheMachineCannotHoldIsInfeasible) {
+  expect_refused_with({"--micro-batch-size", "100000000000"},
+                      HasSubstr("do not fit this machine's memory"), 3);
+  folder_.write("huge.json", R"({"model_type": "llama", "vocab_size": 258, "hidden_size": 65536,
+    "num_hidden_layers": 1000, "num_attention_heads": 64, "intermediate_size": 262144,
+    "max_position_embeddings": 32, "rms_norm_eps": 1e-5, "tie_word_embeddings": false})");
+  // Two of 258 x 65536; in a layer 4 x 65536^2, 3 x 65536 x 262144 and two norms; one more norm.
+  expect_refused(with(basic(), "--model", "huge.json"),
+                 HasSubstr("huge: weights and optimizer state of 68719641690112 parameters need "
+                           "1099514267041792 bytes at least, this machine has "),
+                 3);
+}
+
+// ---- models and data ----
+
+TEST_F(TrainCli, RefusesModels) {
+  const auto model = [](const char* name) { return with(basic(), "--model", name); };
+  folder_.write("opt.json", R"({"model_type": "opt", "hidden_size": 16, "num_hidden_layers": 1,
+    "num_attention_heads": 2, "ffn_dim": 32, "vocab_size": 258, "max_position_embeddings": 32})");
+  folder_.write("half.json", std::string(kTinyLlama).substr(0, 60));
+  folder_.write("empty.json", "");
+  folder_.write("small.json", [] {
+    std::string text = kTinyLlama;
+    return text.replace(text.find("258"), 3, "100");
+  }());
+  expect_refused(model("nope.json"), HasSubstr("nope.json: cannot read"));
+  expect_refused(model("."), HasSubstr("directory"));
+  expect_refused(model("opt.json"), AllOf(HasSubstr("opt.json:1:"), HasSubstr("opt")));
+  expect_refused(model("half.json"), HasSubstr("half.json:"));
+  expect_refused(model("empty.json"), HasSubstr("empty.json: "));
+  expect_refused(model("text.txt"), HasSubstr("text.txt:1:"));
+  expect_refused(model("small.json"), HasSubstr("needs a vocabulary of 256; the model has 100"));
+  for (const char* name : {"llama.json", "gpt2.json"}) {
+    expect_refused(with(model(name), "--sequence-length", "33"), HasSubstr("32"));
+  }
+}
+
+TEST_F(TrainCli, RefusesData) {
+  const auto data = [](const char* name) { return with(basic(), "--data", name); };
+  folder_.write("empty.txt", "");
+  folder_.write("short.txt", "sixteen letters.");
+  folder_.write("enough.txt", "seventeen letters");
+  folder_.write("text.bin", some_text(500));
+  expect_refused(data("nope.txt"), HasSubstr("nope.txt: cannot read"));
+  expect_refused(data("."), HasSubstr("not a regular file"));
+  expect_refused(data("/dev/zero"), HasSubstr("not a regular file"));
+  expect_refused(data("empty.txt"), HasSubstr("too few"));
+  // Two sequences of 8, one to validate, need 17 tokens.
+  expect_refused(data("short.txt"), HasSubstr("16 tokens are too few"));
+  expect_refused(data("text.bin"), HasSubstr("is not a token file"));
+  EXPECT_EQ(run(data("enough.txt") + Arguments{"--steps", "2"}).code, 0);
+  // As another user: root may read everything.
+  if (::geteuid() != 0) {
+    std::filesystem::permissions(folder_ / "text.txt", std::filesystem::perms::none);
+    expect_refused(basic(), HasSubstr("Permission denied"));
+  }
+}
+
+TEST_F(TrainCli, RefusesTokensBeyondTheVocabulary) {
+  const auto little_endian = [](std::uint64_t value, std::size_t count) {
+    std::string bytes;
+    for (std::size_t i = 0; i < count; ++i) bytes += static_cast<char>(value >> (8 * i));
+    return bytes;
+  };
+  // The format of docs/training.md.
+  const auto token_file = [&](const std::vector<std::uint64_t>& ids) {
+    std::string tokens;
+    for (const std::uint64_t id : ids) tokens += little_endian(id, 2);
+    std::string head = "ZFTOKEN\n" + little_endian(1, 4) + little_endian(2, 4) +
+                       little_endian(ids.size(), 8) + little_endian(crc_of(tokens), 4);
+    head += little_endian(crc_of(head), 4);
+    return head + tokens;
+  };
+  const Arguments arguments = with(with(basic(), "--data", "ids.bin"), "--sequence-length", "4") +
+                              Arguments{"--steps", "1"};
+  // Ids of the model are 0 to 257.
+  folder_.write("ids.bin", token_file({1, 2, 258, 4, 5, 6, 7, 8, 9, 10}));
+  expect_refused(arguments, HasSubstr("token 2 is 258, the vocabulary has 258 ids"));
+  const std::string good = token_file({1, 2, 257, 4, 5, 6, 7, 8, 9, 10});
+  folder_.write("ids.bin", good);
+  EXPECT_EQ(run(arguments).code, 0);
+  folder_.write("ids.bin", good.substr(0, good.size() - 2));
+  expect_refused(arguments, HasSubstr("ids.bin: "));
+  for (const std::size_t byte : {9U, 17U, 25U, 29U, 44U}) {
+    folder_.write("ids.bin", good);
+    flip_bit("ids.bin", byte);
+    expect_refused(arguments, HasSubstr("checksum"));
+  }
+}
+
+}  // namespace
+}  // namespace zenflow::testing

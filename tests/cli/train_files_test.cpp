@@ -1,0 +1,172 @@
+// What zenflow-train is given and leaves: weights, outputs, full disks.
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include <gmock/gmock.h>
+
+#include "tests/support/train_program.h"
+
+namespace zenflow::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class TrainFiles : public TrainProgram {};
+
+// ---- weights ----
+
+class TrainWeights : public TrainFiles {
+ protected:
+  void SetUp() override {
+    const Outcome outcome =
+        run(basic() + Arguments{"--steps", "4", "--save-weights", "w.safetensors"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+  }
+  [[nodiscard]] static Arguments weights(const char* file = "w.safetensors") {
+    return {"--steps", "3", "--weights", file};
+  }
+  /// Overwrites one fp32 of a tensor of the saved weights.
+  void poison(const std::string& tensor, std::size_t element, float value) const {
+    std::string bytes = content("w.safetensors");
+    std::uint64_t header = 0;
+    std::memcpy(&header, bytes.data(), sizeof header);
+    const json table = json::parse(bytes.substr(8, header));
+    const auto begin = table.at(tensor).at("data_offsets").at(0).get<std::size_t>();
+    std::memcpy(bytes.data() + 8 + header + begin + 4 * element, &value, sizeof value);
+    folder_.write("w.safetensors", bytes);
+  }
+};
+
+/// The weights of a run are what its last validation was computed with.
+TEST_F(TrainWeights, GoOutAndComeBackUnchanged) {
+  const Arguments still = {"--lr", "0", "--weight-decay", "0", "--steps", "1"};
+  const json first = result(
+      basic() + still + Arguments{"--weights", "w.safetensors", "--save-weights", "v.safetensors"});
+  EXPECT_TRUE(content("v.safetensors") == content("w.safetensors"));
+  const json trained = result(basic() + Arguments{"--steps", "4"});
+  EXPECT_EQ(first["validations"][0]["loss"], trained["validations"][0]["loss"]);
+}
+
+TEST_F(TrainWeights, DamagedFilesAreRefused) {
+  const std::string sound = content("w.safetensors");
+  for (const std::size_t size :
+       {std::size_t{0}, std::size_t{5}, std::size_t{200}, sound.size() - 4}) {
+    folder_.write("w.safetensors", sound.substr(0, size));
+    expect_refused_with(weights(), HasSubstr("w.safetensors: "));
+  }
+  folder_.write("w.safetensors", sound + "more");
+  expect_refused_with(weights(), HasSubstr("w.safetensors: "));
+  // Any flipped bit of the header's length, and names, types, shapes and offsets of tensors.
+  for (const char* word : {"model.norm.weight", "F32", "shape", "data_offsets"}) {
+    folder_.write("w.safetensors", sound);
+    flip_bit("w.safetensors", sound.find(word));
+    expect_refused_with(weights(), HasSubstr("w.safetensors: "));
+  }
+  for (const std::size_t byte : {0U, 3U, 7U}) {
+    folder_.write("w.safetensors", sound);
+    flip_bit("w.safetensors", byte);
+    expect_refused_with(weights(), HasSubstr("w.safetensors: "));
+  }
+}
+
+TEST_F(TrainWeights, OfAnotherModelAreRefusedByTensor) {
+  folder_.write("wide.json", [] {
+    std::string text = kTinyLlama;
+    return text.replace(text.find("24"), 2, "28");
+  }());
+  expect_refused(with(basic(), "--model", "wide.json") + weights(),
+                 AllOf(HasSubstr("w.safetensors: "), HasSubstr("mlp")));
+  expect_refused(with(basic(), "--model", "gpt2.json") + weights(), HasSubstr("wte.weight"));
+}
+
+TEST_F(TrainWeights, NanAndInfinityAreRefusedByTensorAndElement) {
+  poison("model.layers.1.mlp.up_proj.weight", 17, std::numeric_limits<float>::quiet_NaN());
+  expect_refused_with(weights(),
+                      HasSubstr("w.safetensors: model.layers.1.mlp.up_proj.weight: element 17 is"));
+  poison("model.layers.1.mlp.up_proj.weight", 17, 0);
+  poison("model.embed_tokens.weight", 3, -std::numeric_limits<float>::infinity());
+  expect_refused_with(weights(), HasSubstr("model.embed_tokens.weight: element 3 is -inf"));
+}
+
+/// Finite weights whose products are not: found at the first step, before a weight changes.
+TEST_F(TrainWeights, AnOverflowStopsTheRunWithTheParametersName) {
+  poison("model.layers.1.mlp.down_proj.weight", 5, 3e38F);
+  poison("model.layers.1.mlp.up_proj.weight", 5, 3e38F);
+  for (const char* schedule : {"gpu-only", "zero-offload", "zero-offload-dpu", "zenflow"}) {
+    const Outcome outcome = run(basic() + weights() +
+                                Arguments{"--schedule", schedule, "--checkpoint", "ck",
+                                          "--checkpoint-interval", "1", "--save-weights", "v"});
+    EXPECT_EQ(outcome.code, 1) << outcome.err;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("step 0: "), HasSubstr(".weight is not finite"),
+                                   HasSubstr("no weight has been changed")));
+    EXPECT_EQ(newest("ck"), 0);
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "v"));
+  }
+}
+
+/// Training that blows up keeps what it had saved before.
+TEST_F(TrainWeights, ADivergingRunKeepsItsCheckpoints) {
+  const Arguments hot = {
+      "--steps", "500", "--lr", "1e36", "--checkpoint", "ck", "--checkpoint-interval", "1"};
+  const Outcome outcome = run(basic() + hot);
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("not finite"));
+  ASSERT_GE(newest("ck"), 1);
+  const int saved = newest("ck");
+  const Outcome again =
+      run(with(basic() + hot, "--steps", std::to_string(saved)) + Arguments{"--resume"});
+  EXPECT_THAT(again.err, HasSubstr("after step " + std::to_string(saved)));
+}
+
+// ---- outputs ----
+
+TEST_F(TrainFiles, OutputsAreNotOverwrittenWithoutForce) {
+  for (const char* flag : {"--save-weights", "--trace", "--importance"}) {
+    folder_.write("mine", "mine");
+    expect_refused_with({"--steps", "2", flag, "mine"}, HasSubstr("give -f to overwrite"));
+    EXPECT_EQ(content("mine"), "mine");
+    const Outcome forced = run(basic() + Arguments{"--steps", "2", flag, "mine", "-f"});
+    EXPECT_EQ(forced.code, 0) << forced.err;
+    EXPECT_NE(content("mine"), "mine") << flag;
+    expect_refused_with({"--steps", "2", flag, "no/such"}, HasSubstr("no such directory"));
+    expect_refused_with({"--steps", "2", flag, "."}, HasSubstr("is not the name of a file"));
+    expect_refused_with({"--steps", "2", flag, "/dev/full", "-f"}, HasSubstr("regular file"));
+  }
+}
+
+TEST_F(TrainFiles, TwoOutputsCannotBeOneFile) {
+  expect_refused_with({"--save-weights", "x", "--trace", "./x"}, HasSubstr("are one file"));
+  expect_refused_with({"--importance", "text.txt", "-f"}, HasSubstr("--data and --importance"));
+  expect_refused_with({"--trace", "llama.json", "-f"}, HasSubstr("--model and --trace"));
+}
+
+TEST_F(TrainFiles, AFullDiskIsAnErrorAndLeavesNothingHalf) {
+  Surroundings full = around();
+  full.largest_file = 4000;
+  for (const char* flag : {"--save-weights", "--trace", "--importance"}) {
+    const std::set<std::string> before = files();
+    const Outcome outcome = run_in(full, basic() + Arguments{"--steps", "40", flag, "big", "-q"});
+    EXPECT_EQ(outcome.code, 1) << flag;
+    EXPECT_THAT(outcome.err, HasSubstr("big: cannot write: File too large")) << flag;
+    EXPECT_EQ(files(), before) << flag;
+  }
+}
+
+TEST_F(TrainFiles, AFullStandardOutputIsAnErrorAfterEverythingIsSaved) {
+  Surroundings full = around();
+  full.standard_output = "/dev/full";
+  for (const Arguments& format : {Arguments{"--json"}, Arguments{}}) {
+    const Outcome outcome =
+        run_in(full, basic() + format +
+                         Arguments{"--steps", "3", "--save-weights", "w.safetensors", "-f"});
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_THAT(outcome.err, HasSubstr("cannot write to standard output"));
+    EXPECT_TRUE(std::filesystem::exists(folder_ / "w.safetensors"));
+  }
+}
+
+}  // namespace
+}  // namespace zenflow::testing

@@ -1,0 +1,389 @@
+// What survives in zenflow-train: stops, kills, damage and full disks, with the same weights after.
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "tests/support/train_program.h"
+
+namespace zenflow::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+const Arguments kZenFlow = {"--topk-ratio", "0.3"};
+
+std::string text(int number) {
+  return std::to_string(number);
+}
+
+class TrainResume : public TrainProgram {
+ protected:
+  [[nodiscard]] static Arguments steps(int count) { return {"--steps", text(count)}; }
+  /// What a run without a stop to `count` steps gives: losses, validations, weights.
+  void run_in_one_go(const Arguments& settings, int count) {
+    losses_ = result(basic() + settings + steps(count) +
+                     Arguments{"--save-weights", "one_go.safetensors", "-f"});
+    weights_ = content("one_go.safetensors");
+  }
+  void expect_as_in_one_go(const json& resumed, const std::string& weights) const {
+    EXPECT_EQ(resumed["losses"], losses_["losses"]);
+    EXPECT_EQ(resumed["validations"], losses_["validations"]);
+    EXPECT_EQ(resumed["update_interval"], losses_["update_interval"]);
+    EXPECT_TRUE(content(weights) == weights_) << "the weights differ";
+  }
+
+  /// Whether the program that runs has said so by now.
+  [[nodiscard]] bool says(const std::string& words) const {
+    return content(".stderr").find(words) != std::string::npos;
+  }
+
+  json losses_;
+  std::string weights_;
+};
+
+struct Case {
+  const char* name;
+  Arguments settings;
+};
+
+class TrainResumeOf : public TrainResume, public ::testing::WithParamInterface<Case> {};
+
+const Case kCases[] = {
+    {"gpu_only", {"--schedule", "gpu-only"}},
+    {"zero_offload", {"--schedule", "zero-offload", "--gradient-clipping", "0.5"}},
+    {"zero_offload_dpu", {"--schedule", "zero-offload-dpu"}},
+    {"zenflow", kZenFlow},
+    {"zenflow_in_turn", {"--overlap-step", "false", "--select-interval", "4"}},
+    {"zenflow_selecting",
+     {"--topk-ratio", "0.3", "--update-interval", "2", "--select-interval", "4",
+      "--lr-warmup-steps", "6"}},
+    {"zenflow_warm_up_bf16",
+     {"--dtype", "bf16", "--full-warm-up-rounds", "3", "--update-interval", "3",
+      "--select-interval", "6", "--column-norm", "l1"}},
+    {"zenflow_sums_on_device",
+     {"--accumulate-on", "device", "--topk-ratio", "0.5", "--update-interval", "3"}},
+};
+
+/// Stops fall on the first step, before, in and after warm-up, at a window's end and inside one.
+TEST_P(TrainResumeOf, ContinuesBitForBitAfterManyStops) {
+  constexpr int kSteps = 15;
+  const Arguments settings = with(basic(), "--optimizer-threads", "2") + GetParam().settings +
+                             Arguments{"--evaluate-interval", "5"};
+  const json whole =
+      result(settings + steps(kSteps) + Arguments{"--save-weights", "one_go.safetensors"});
+  Arguments resume;
+  for (const int stop : {1, 4, 7, 10}) {
+    const Outcome part = run(settings + steps(stop) + Arguments{"--checkpoint", "ck"} + resume);
+    ASSERT_EQ(part.code, 0) << part.err;
+    EXPECT_EQ(newest("ck"), stop);
+    resume = {"--resume"};
+  }
+  const json resumed = result(settings + steps(kSteps) + resume +
+                              Arguments{"--checkpoint", "ck", "--save-weights", "w.safetensors"});
+  EXPECT_EQ(resumed["losses"], whole["losses"]);
+  EXPECT_TRUE(content("w.safetensors") == content("one_go.safetensors"));
+
+  // The last checkpoint is enough to have the weights again, without a step.
+  const json again = result(settings + steps(kSteps) + resume +
+                            Arguments{"--checkpoint", "ck", "--save-weights", "v.safetensors"});
+  EXPECT_EQ(again["losses"], whole["losses"]);
+  EXPECT_EQ(again["final_loss"], whole["final_loss"]);
+  EXPECT_EQ(again["validations"].back(), whole["validations"].back());
+  EXPECT_TRUE(content("v.safetensors") == content("one_go.safetensors"));
+}
+
+INSTANTIATE_TEST_SUITE_P(, TrainResumeOf, ::testing::ValuesIn(kCases),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+// ---- signals ----
+
+class TrainSignal : public TrainResume, public ::testing::WithParamInterface<int> {};
+
+/// A run without an end is stopped once it trains; what it says has to agree with what it left.
+TEST_P(TrainSignal, FinishesTheStepWritesOneCheckpointAndGoesOn) {
+  const Arguments settings = kZenFlow + Arguments{"--checkpoint", "ck"};
+  int done = 0;
+  {
+    RunningProgram program(Arguments{ZENFLOW_TRAIN} + basic() + settings + steps(1 << 30) +
+                               Arguments{"-v", "--json", "--save-weights", "w.safetensors",
+                                         "--importance", "shares.csv"},
+                           around());
+    ASSERT_TRUE(program.wait_until([&] { return says("step 3/"); }));
+    program.send(GetParam());
+    const Outcome outcome = program.wait();
+    EXPECT_EQ(outcome.code, 128 + GetParam());
+    done = newest("ck");
+    EXPECT_EQ(checkpoints("ck").size(), 1);
+    EXPECT_THAT(outcome.err, HasSubstr("stopped after step " + text(done)));
+    EXPECT_THAT(outcome.err, HasSubstr("--save-weights is for the last step"));
+    const json document = json::parse(outcome.out)["results"][0];
+    EXPECT_EQ(document["steps"]["done"], done);
+    EXPECT_EQ(document["losses"].size(), done);
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "w.safetensors"));
+    EXPECT_THAT(content("shares.csv"), HasSubstr("\n" + text(done - 1) + ","));
+  }
+  run_in_one_go(kZenFlow, done + 5);
+  const json resumed = result(basic() + settings + steps(done + 5) +
+                              Arguments{"--resume", "--save-weights", "w.safetensors"});
+  expect_as_in_one_go(resumed, "w.safetensors");
+}
+
+INSTANTIATE_TEST_SUITE_P(, TrainSignal, ::testing::Values(SIGINT, SIGTERM));
+
+TEST_F(TrainResume, SaysThatAStopWithoutACheckpointLosesTheRun) {
+  RunningProgram program(Arguments{ZENFLOW_TRAIN} + basic() + steps(1 << 30) + Arguments{"-v"},
+                         around());
+  ASSERT_TRUE(program.wait_until([&] { return says("step 3/"); }));
+  program.send(SIGTERM);
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.code, 143);
+  EXPECT_THAT(outcome.err, HasSubstr("there is no --checkpoint to go on from"));
+}
+
+// ---- kill -9 ----
+
+/// 100 kills: half of them at a random moment after the start, which is often before the first
+/// step; the others a random moment after a checkpoint has been seen, so that the run gets on and
+/// writing, reading back and removing are hit. Whatever the moments were, the weights are the same.
+TEST_F(TrainResume, SurvivesAHundredKills) {
+  constexpr int kSteps = 400;
+  const Arguments settings = {"--topk-ratio",      "0.3", "--update-interval",     "3",
+                              "--select-interval", "6",   "--full-warm-up-rounds", "2"};
+  run_in_one_go(settings, kSteps);
+  const Arguments command =
+      Arguments{ZENFLOW_TRAIN} + basic() + settings + steps(kSteps) +
+      Arguments{
+          "--checkpoint", "ck", "--checkpoint-interval", "1", "--checkpoints-kept", "2", "-q"};
+  int killed = 0;
+  int furthest = 0;
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    const int before = newest("ck");
+    ASSERT_GE(before, furthest) << "a checkpoint was lost";
+    furthest = before;
+    RunningProgram program(before > 0 ? command + Arguments{"--resume"} : command, around());
+    if (i % 2 == 0) {
+      ::usleep(static_cast<useconds_t>(mix(i) % 60000));
+    } else {
+      (void)program.wait_until([&] { return newest("ck") > before; });
+      ::usleep(static_cast<useconds_t>(mix(i) % 4000));
+    }
+    program.send(SIGKILL);
+    const Outcome outcome = program.wait();
+    if (outcome.code == -1) {
+      ++killed;
+    } else {
+      ASSERT_EQ(outcome.code, 0) << outcome.err;  // it was faster
+    }
+  }
+  RecordProperty("killed", killed);
+  RecordProperty("step reached", furthest);
+  EXPECT_GT(killed, 0);
+  ASSERT_GE(newest("ck"), 1);
+  const json resumed =
+      result(basic() + settings + steps(kSteps) +
+             Arguments{"--checkpoint", "ck", "--resume", "--save-weights", "w.safetensors"});
+  expect_as_in_one_go(resumed, "w.safetensors");
+  for (const std::string& name : files()) EXPECT_THAT(name, Not(HasSubstr(".partial-")));
+  EXPECT_LE(checkpoints("ck").size(), 3U);  // a kill may come before the oldest is removed
+}
+
+// ---- damaged checkpoints ----
+
+class TrainDamage : public TrainResume {
+ protected:
+  /// Checkpoints 4 and 6 of a run of 10 steps that the test compares with.
+  void SetUp() override {
+    run_in_one_go(kZenFlow, 10);
+    const Outcome part = run(basic() + kZenFlow + steps(6) +
+                             Arguments{"--checkpoint", "ck", "--checkpoint-interval", "2"});
+    ASSERT_EQ(part.code, 0) << part.err;
+    ASSERT_THAT(checkpoints("ck"), ElementsAre(4, 6));
+    size_ = content("ck/checkpoint-6").size();
+  }
+  [[nodiscard]] Arguments resume() const {
+    return basic() + kZenFlow + steps(10) +
+           Arguments{"--checkpoint", "ck", "--resume", "--save-weights", "w.safetensors", "-f"};
+  }
+  void expect_older_is_used() {
+    const Outcome outcome = run(resume() + Arguments{"--json"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("skipped a damaged checkpoint: ck/checkpoint-6"),
+                                   HasSubstr("resumed from ck/checkpoint-4 after step 4")));
+    expect_as_in_one_go(json::parse(outcome.out)["results"][0], "w.safetensors");
+  }
+
+  std::size_t size_ = 0;
+};
+
+TEST_F(TrainDamage, TakesTheOlderOneIfTheNewestIsTruncated) {
+  truncate("ck/checkpoint-6", size_ / 2);
+  expect_older_is_used();
+}
+
+TEST_F(TrainDamage, TakesTheOlderOneIfTheNewestIsEmpty) {
+  truncate("ck/checkpoint-6", 0);
+  expect_older_is_used();
+}
+
+TEST_F(TrainDamage, TakesTheOlderOneIfABitIsFlipped) {
+  for (const std::size_t at : {std::size_t{3}, size_ / 3, size_ - 5}) {
+    const std::string sound = content("ck/checkpoint-6");
+    flip_bit("ck/checkpoint-6", at);
+    expect_older_is_used();
+    std::filesystem::remove_all(folder_ / "ck");
+    const Outcome part = run(basic() + kZenFlow + steps(6) +
+                             Arguments{"--checkpoint", "ck", "--checkpoint-interval", "2"});
+    ASSERT_EQ(part.code, 0) << part.err;
+    EXPECT_TRUE(content("ck/checkpoint-6") == sound) << "the same run, other bytes";
+  }
+}
+
+TEST_F(TrainDamage, RefusesIfAllAreDamagedAndSaysWhy) {
+  flip_bit("ck/checkpoint-6", size_ / 2);
+  truncate("ck/checkpoint-4", 100);
+  const std::set<std::string> before = files();
+  const Outcome outcome = run(resume() + Arguments{"-q"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, AllOf(StartsWith("zenflow-train: ck: no valid checkpoint"),
+                                 HasSubstr("ck/checkpoint-6"), HasSubstr("ck/checkpoint-4")));
+  EXPECT_EQ(files(), before);
+}
+
+TEST_F(TrainDamage, AFullDiskLeavesTheOlderCheckpoints) {
+  Surroundings full = around();
+  full.largest_file = 20000;
+  const Outcome outcome = run_in(full, resume() + Arguments{"--checkpoint-interval", "1"});
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("ck/checkpoint-7"), HasSubstr("File too large")));
+  EXPECT_THAT(checkpoints("ck"), ElementsAre(4, 6));
+  for (const std::string& name : files()) EXPECT_THAT(name, Not(HasSubstr(".partial-")));
+  const json resumed = result(resume());
+  expect_as_in_one_go(resumed, "w.safetensors");
+}
+
+// ---- other settings ----
+
+TEST_F(TrainDamage, RefusesOtherSettingsAndNamesThem) {
+  folder_.write("theta.json", [] {
+    std::string other = kTinyLlama;
+    return other.insert(other.find("\"rms"), "\"rope_theta\": 500.0, ");
+  }());
+  folder_.write("other.txt", some_text(3001));
+  struct Change {
+    Arguments flags;
+    const char* names;
+  };
+  const Change changes[] = {
+      {{"--lr", "0.5"}, "learning rate was 0.001, is 0.5 here"},
+      {{"--lr-decay", "cosine"}, "decay of the learning rate was constant, is cosine here"},
+      {{"--lr-warmup-steps", "3"}, "warm-up steps of the learning rate was 0, is 3 here"},
+      {{"--beta1", "0.8"}, "betas was"},
+      {{"--epsilon", "1e-6"}, "epsilon was"},
+      {{"--weight-decay", "0.5"}, "weight decay was"},
+      {{"--gradient-clipping", "1"}, "gradient clipping was 0, is 1 here"},
+      {{"--seed", "1"}, "seed was 0, is 1 here"},
+      {{"--micro-batch-size", "2"}, "micro-batch size was 1, is 2 here"},
+      {{"--validation-fraction", "0.2"}, "validation fraction was"},
+      {{"--dtype", "bf16"}, "dtype was fp32, is bf16 here"},
+      {{"--update-interval", "2"}, "update_interval was 4, is 2 here"},
+      {{"--update-interval", "auto"}, "update_interval was 4, is auto here"},
+      {{"--select-interval", "4"}, "select_interval was 0, is 4 here"},
+      {{"--full-warm-up-rounds", "2"}, "full_warm_up_rounds was 0, is 2 here"},
+      {{"--overlap-step", "false"}, "overlap_step was true, is false here"},
+      {{"--column-norm", "l1"}, "column norm was l2, is l1 here"},
+      {{"--accumulate-on", "device"}, "accumulation on the device was false, is true here"},
+      {{"--schedule", "zero-offload"}, "schedule was zenflow, is zero-offload here"},
+  };
+  const auto expect_refused = [&](const Arguments& arguments, const char* names) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 2) << names;
+    EXPECT_EQ(outcome.out, "") << names;
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr("ck/checkpoint-6: it belongs to another run"), HasSubstr(names)));
+  };
+  for (const Change& change : changes) expect_refused(resume() + change.flags, change.names);
+  const auto replaced = [&](const char* flag, const char* value) {
+    return with(resume(), flag, value);
+  };
+  expect_refused(replaced("--model", "theta.json"), "rope_theta was 10000, is 500 here");
+  expect_refused(replaced("--model", "gpt2.json"), "model family was llama, is gpt2 here");
+  expect_refused(replaced("--data", "other.txt"), "data bytes was");
+  expect_refused(replaced("--sequence-length", "16"), "sequence length was 8, is 16 here");
+  expect_refused(replaced("--topk-ratio", "0.4"), "topk_ratio was 0.3, is 0.4 here");
+  EXPECT_THAT(checkpoints("ck"), ElementsAre(4, 6));
+}
+
+TEST_F(TrainDamage, MayChangeWhatDoesNotChangeNumbers) {
+  const json resumed =
+      result(with(resume(), "--threads", "2") +
+             Arguments{"--max-staleness", "20", "--sum-threads", "2", "--trace", "trace.json"});
+  expect_as_in_one_go(resumed, "w.safetensors");
+}
+
+TEST_F(TrainDamage, RefusesFewerStepsThanAreDone) {
+  const Outcome outcome = run(with(resume(), "--steps", "5"));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("--steps: 5 are asked for, the checkpoint has 6"));
+}
+
+// ---- the directory ----
+
+TEST_F(TrainDamage, ANewRunDoesNotMixWithAnOldOne) {
+  for (const Arguments& force : {Arguments{}, Arguments{"-f"}}) {
+    const Outcome outcome = run(basic() + steps(3) + Arguments{"--checkpoint", "ck"} + force);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.err, HasSubstr("is a checkpoint of another run"));
+  }
+  EXPECT_THAT(checkpoints("ck"), ElementsAre(4, 6));
+}
+
+TEST_F(TrainResume, TwoProcessesCannotShareADirectory) {
+  RunningProgram first(Arguments{ZENFLOW_TRAIN} + basic() + steps(1 << 30) +
+                           Arguments{"--checkpoint", "ck", "--checkpoint-interval", "1"},
+                       around());
+  ASSERT_TRUE(first.wait_until([&] { return newest("ck") > 0; }));
+  folder_.write("second/llama.json", kTinyLlama);
+  folder_.write("second/text.txt", content("text.txt"));
+  for (const Arguments& resume : {Arguments{"--resume"}, Arguments{}}) {
+    const Outcome second =
+        run_in({.folder = folder_ / "second"},
+               basic() + steps(1 << 30) + resume + Arguments{"--checkpoint", "../ck"});
+    EXPECT_EQ(second.code, 2);
+    EXPECT_THAT(second.err, HasSubstr("another process writes its checkpoints there"));
+  }
+  first.send(SIGTERM);
+  EXPECT_EQ(first.wait().code, 143);
+}
+
+TEST_F(TrainResume, RefusesToResumeFromNothing) {
+  EXPECT_THAT(run(basic() + Arguments{"--resume"}).err, HasSubstr("--checkpoint says where from"));
+  const Outcome none = run(basic() + Arguments{"--resume", "--checkpoint", "ck"});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, HasSubstr("ck: no such directory"));
+  folder_.write("ck/notes.txt", "mine");
+  const Outcome empty = run(basic() + Arguments{"--resume", "--checkpoint", "ck"});
+  EXPECT_EQ(empty.code, 2);
+  EXPECT_THAT(empty.err, HasSubstr("ck: no valid checkpoint to resume from"));
+  EXPECT_EQ(content("ck/notes.txt"), "mine");
+}
+
+/// With a decay the rate ends at --steps: a longer run has another one, and says so.
+TEST_F(TrainResume, SaysThatMoreStepsMoveTheEndOfTheDecay) {
+  const Arguments settings = {"--lr-decay", "linear", "--checkpoint", "ck"};
+  ASSERT_EQ(run(basic() + settings + steps(4)).code, 0);
+  const Outcome longer = run(basic() + settings + steps(8) + Arguments{"--resume"});
+  EXPECT_EQ(longer.code, 0) << longer.err;
+  EXPECT_THAT(longer.err, HasSubstr("falls to zero at step 8, not 4"));
+}
+
+}  // namespace
+}  // namespace zenflow::testing

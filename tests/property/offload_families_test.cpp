@@ -1,0 +1,107 @@
+/// The offload engine trains the real models, of each family, as the sequential program does: bit
+/// for bit, for any settings, thread counts and delays.
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "runtime/train/host_model.h"
+#include "tests/support/mix.h"
+#include "tests/support/model_step.h"
+#include "tests/support/offload_case.h"
+
+namespace zenflow::runtime {
+namespace {
+
+using namespace testing;
+using zenflow::testing::mix;
+using zenflow::testing::ModelUnderTest;
+
+constexpr std::int64_t kSequences = 2;
+constexpr std::int64_t kLength = 6;
+
+Batch batch_of(std::uint64_t seed, std::int64_t step, std::int64_t vocabulary) {
+  Batch batch;
+  batch.sequences = kSequences;
+  batch.length = kLength;
+  for (std::int64_t i = 0; i <= kSequences * kLength; ++i) {
+    const auto token = static_cast<std::int32_t>(
+        mix(seed * 1009 + mix(static_cast<std::uint64_t>(step * 97 + i))) %
+        static_cast<std::uint64_t>(vocabulary));
+    if (i < kSequences * kLength) batch.inputs.push_back(token);
+    if (i > 0) batch.targets.push_back(token);
+  }
+  return batch;
+}
+
+/// Gradients of a step with these weights, without engine or device.
+SequentialTrainer::Tensors gradients(ModelUnderTest& model, const SequentialTrainer::Tensors& at,
+                                     const Batch& batch, double& loss) {
+  for (std::size_t p = 0; p < at.size(); ++p) {
+    for (std::size_t i = 0; i < at[p].size(); ++i) model.weights.set(p, i, at[p][i]);
+  }
+  loss = model.step(batch);
+  SequentialTrainer::Tensors result;
+  for (std::size_t p = 0; p < at.size(); ++p) result.push_back(model.gradients.values(p));
+  return result;
+}
+
+void compare(const TransformerConfig& config, const Case& c, std::size_t threads) {
+  SCOPED_TRACE(describe(c));
+  ModelUnderTest oracle(config, kSequences, kLength, c.type);
+  oracle.initialize(c.type, c.seed);
+  const ParameterTable& table = oracle.model.parameters();
+  SequentialTrainer::Tensors initial;
+  for (std::size_t p = 0; p < table.parameters.size(); ++p) {
+    initial.push_back(oracle.weights.values(p));
+  }
+  SequentialTrainer sequential(table, rule_of(c), initial);
+
+  Recorder recorder(false);
+  SelfCommunicator self;
+  HostDevice device({.jitter = c.jitter, .lazy_streams = c.lazy, .fill = 0xFF}, recorder);
+  HostModel model(HostTransformer(config, kSequences, kLength, c.type, threads));
+  OffloadEngine engine(model, c.type, c.settings, device, self, recorder);
+  engine.load_weights(initial);
+  for (std::int64_t t = 0; t < 10; ++t) {
+    const Batch batch = batch_of(c.seed, t, config.model.vocab);
+    double loss = 0;
+    const auto expected = gradients(oracle, sequential.working(), batch, loss);
+    model.begin(batch);
+    const StepResult result = engine.step();
+    ASSERT_EQ(result.loss, loss) << "step " << t;
+    const double limit = c.settings.gradient_clipping;
+    sequential.step(expected, limit > 0 && result.gradient_norm > limit
+                                  ? static_cast<float>(limit / result.gradient_norm)
+                                  : 1.0F);
+  }
+  expect_equal(sequential.working(), engine.weights(false), table);
+  if (::testing::Test::HasFatalFailure()) return;
+  engine.settle();
+  sequential.settle();
+  expect_equal(sequential.master(), engine.weights(true), table);
+}
+
+class OffloadFamilies : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(OffloadFamilies, SameBits) {
+  const TransformerConfig config = load_transformer_config(
+      std::string(ZENFLOW_SOURCE_DIR "/tests/data/model/") + GetParam() + ".json",
+      Task::language_modelling());
+  for (std::uint64_t i = 0; i < 16; ++i) {
+    Case c = random_case(60'000 + i);
+    c.jitter = {i, std::chrono::microseconds(i % 3 == 0 ? 100 : 0)};
+    if (i % 3 == 1) c.lazy = {"d2h", "h2d"};
+    if (i % 3 == 2) c.lazy = {"compute", "d2h", "h2d"};
+    compare(config, c, 1 + i % 3);
+    if (HasFatalFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Configurations, OffloadFamilies,
+                         ::testing::Values("gpt2", "llama", "llama_tied", "qwen2"),
+                         [](const auto& which) { return std::string(which.param); });
+
+}  // namespace
+}  // namespace zenflow::runtime

@@ -1,0 +1,193 @@
+/// Runs of the offload engine on a small model, and their comparison with the sequential program.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include "runtime/device/host_device.h"
+#include "runtime/offload/engine.h"
+#include "sim/base/error.h"
+#include "tests/support/sequential_trainer.h"
+#include "tests/support/toy_model.h"
+
+namespace zenflow::runtime::testing {
+
+struct Case {
+  OffloadSettings settings;
+  ElementType type = ElementType::kFloat32;
+  std::uint64_t seed = 1;
+  Jitter jitter{};
+  std::vector<std::int64_t> widths{13, 24, 17, 6};  ///< of the model
+  bool tied = false;                                ///< see ToyModel
+  std::vector<std::string> lazy{};                  ///< streams
+  std::optional<Bytes> memory{};                    ///< of the device
+  /// S of the window after number `window`, with adaptive_interval.
+  std::function<std::int64_t(std::int64_t window)> next_interval{};
+};
+
+inline std::string describe(const Case& c) {
+  const OffloadSettings& s = c.settings;
+  return fmt::format(
+      "seed {} k {} S {} select {} warm-up {} overlap {} device sums {} clipping {} bf16 {} "
+      "threads {} delays {} lazy {} l1 {} tied {}",
+      c.seed, s.topk_ratio, s.update_interval, s.select_interval, s.full_warm_up_rounds,
+      s.overlap_step, s.accumulate_on_device, s.gradient_clipping, c.type == ElementType::kBfloat16,
+      s.optimizer_threads, c.jitter.longest.count(), fmt::join(c.lazy, " "),
+      s.norm == NormKind::kL1, c.tied);
+}
+
+inline SequentialRule rule_of(const Case& c) {
+  const OffloadSettings& s = c.settings;
+  return {.topk_ratio = s.everything_on_device ? 1 : s.topk_ratio,
+          .update_interval = s.update_interval,
+          .select_interval = s.select_interval,
+          .warm_up = s.full_warm_up_rounds,
+          .overlap = s.overlap_step,
+          .learning_rate = s.adamw.learning_rate,
+          .beta1 = s.adamw.beta1,
+          .beta2 = s.adamw.beta2,
+          .epsilon = s.adamw.epsilon,
+          .weight_decay = s.adamw.weight_decay,
+          .scaling = static_cast<int>(s.deferred_scaling),
+          .bf16 = c.type == ElementType::kBfloat16,
+          .l1 = s.norm == NormKind::kL1,
+          .next_interval = c.next_interval};
+}
+
+/// A model, a device and an engine on it. Memory that nobody has written is full of NaNs.
+struct Trainer {
+  explicit Trainer(const Case& c)
+      : recorder(false),
+        device({.memory = c.memory, .jitter = c.jitter, .lazy_streams = c.lazy, .fill = 0xFF},
+               recorder),
+        model(c.widths, c.type, c.seed, c.tied),
+        engine(model, c.type, c.settings, device, self, recorder) {
+    if (c.next_interval) {
+      engine.set_interval_policy(
+          [next = c.next_interval](const WindowObservation& seen) { return next(seen.window); });
+    }
+  }
+
+  StepResult step() {
+    model.set_step(engine.steps_done());
+    return engine.step();
+  }
+
+  Recorder recorder;
+  SelfCommunicator self;
+  HostDevice device;
+  ToyModel model;
+  OffloadEngine engine;
+};
+
+inline Case random_case(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto pick = [&random](auto... options) {
+    const auto list = {options...};
+    return *(list.begin() + static_cast<std::ptrdiff_t>(random() % list.size()));
+  };
+  Case c;
+  c.seed = seed;
+  c.type = pick(ElementType::kFloat32, ElementType::kBfloat16);
+  OffloadSettings& s = c.settings;
+  s.topk_ratio = pick(0.0, 0.1, 0.25, 0.5, 1.0);
+  s.update_interval = pick(1, 2, 3, 4);
+  s.select_interval = s.update_interval * pick(0, 1, 2);
+  s.full_warm_up_rounds = pick(0, 0, 1, 3);
+  s.overlap_step = pick(true, true, false);
+  s.accumulate_on_device = pick(false, false, true);
+  s.whole_step_gradients = pick(true, false);
+  s.deferred_scaling =
+      pick(DeferredScaling::kNone, DeferredScaling::kSquareRoot, DeferredScaling::kLinear);
+  s.gradient_clipping = pick(0.0, 0.5);
+  s.optimizer_threads = pick(1, 2, 3);
+  s.sum_threads = pick(1, 2);
+  s.adamw = {1e-2F, 0.9F, 0.999F, 1e-8F, 0.1F};
+  c.jitter = {seed, std::chrono::microseconds(pick(0, 200))};
+  return c;
+}
+
+inline void expect_equal(const std::vector<std::vector<float>>& expected,
+                         const std::vector<std::vector<float>>& found,
+                         const ParameterTable& table) {
+  for (std::size_t p = 0; p < expected.size(); ++p) {
+    for (std::size_t i = 0; i < expected[p].size(); ++i) {
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(expected[p][i]),
+                std::bit_cast<std::uint32_t>(found[p][i]))
+          << table.parameters[p].name << "[" << i << "]: " << expected[p][i] << " and "
+          << found[p][i];
+    }
+  }
+}
+
+/// After `settle_after` steps both settle, and go on.
+inline void compare_with_sequential(const Case& c, std::int64_t steps,
+                                    std::int64_t settle_after = -1) {
+  SCOPED_TRACE(describe(c));
+  Trainer trainer(c);
+  ToyModel oracle(c.widths, c.type, c.seed, c.tied);
+  const auto initial = oracle.initial_weights();
+  trainer.engine.load_weights(initial);
+  SequentialTrainer sequential(oracle.parameters(), rule_of(c), initial);
+  for (std::int64_t t = 0; t < steps; ++t) {
+    if (t == settle_after) {
+      trainer.engine.settle();
+      sequential.settle();
+      expect_equal(sequential.working(), trainer.engine.weights(false), oracle.parameters());
+      expect_equal(sequential.master(), trainer.engine.weights(true), oracle.parameters());
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+    const auto gradients = oracle.gradients(sequential.working(), t);
+    const StepResult result = trainer.step();
+    ASSERT_EQ(result.loss, oracle.loss()) << "step " << t;
+    double squares = 0;
+    for (const auto& g : gradients) {
+      for (const float x : g) squares += static_cast<double>(x) * x;
+    }
+    ASSERT_NEAR(result.gradient_norm, std::sqrt(squares), 1e-9 * std::sqrt(squares));
+    const double limit = c.settings.gradient_clipping;
+    // The norm has been checked; its last bits are the engine's.
+    sequential.step(gradients, limit > 0 && result.gradient_norm > limit
+                                   ? static_cast<float>(limit / result.gradient_norm)
+                                   : 1.0F);
+  }
+  expect_equal(sequential.working(), trainer.engine.weights(false), oracle.parameters());
+  if (::testing::Test::HasFatalFailure()) return;
+  if (c.settings.overlap_step) return;
+  expect_equal(sequential.master(), trainer.engine.weights(true), oracle.parameters());
+}
+
+using Saved = std::map<std::string, std::vector<std::byte>, std::less<>>;
+
+inline Saved save(OffloadEngine& engine) {
+  Saved saved;
+  engine.save([&](std::span<const OffloadEngine::NamedBytes> arrays) {
+    for (const auto& array : arrays) {
+      const bool is_new =
+          saved.emplace(array.name, std::vector(array.bytes.begin(), array.bytes.end())).second;
+      EXPECT_TRUE(is_new) << array.name;
+    }
+  });
+  return saved;
+}
+
+inline void restore(OffloadEngine& engine, const Saved& saved) {
+  engine.restore([&](std::string_view name) -> std::span<const std::byte> {
+    const auto found = saved.find(name);
+    if (found == saved.end()) throw Error(ErrorKind::kInput, std::string(name) + " is not there");
+    return found->second;
+  });
+}
+
+}  // namespace zenflow::runtime::testing

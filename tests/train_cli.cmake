@@ -1,0 +1,8 @@
+# zenflow-train as its users, and those who pull the plug, meet it.
+zenflow_test_group(train_cli_test LABEL cli
+  SOURCES cli/train_cli_test.cpp cli/train_files_test.cpp cli/train_result_test.cpp
+          cli/train_resume_test.cpp
+  LINK GTest::gmock nlohmann_json::nlohmann_json ZLIB::ZLIB)
+target_compile_definitions(train_cli_test PRIVATE ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train>"
+                                                  ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
+add_dependencies(train_cli_test zenflow-train zenflow-sim)

@@ -1,0 +1,146 @@
+// Rotary positions and attention: forward against a plain double reference, backward against that
+// reference's central differences. The bound is that of model_operations_test.
+#include "runtime/model/attention.h"
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "runtime/model/rotary.h"
+#include "tests/support/gradient_check.h"
+
+namespace zenflow::runtime {
+namespace {
+
+using testing::dot;
+using testing::in_double;
+using testing::numeric_gradient;
+using testing::relative_error;
+using testing::some_values;
+
+constexpr double kBound = 3e-6;
+
+std::size_t at(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+class Attention : public ::testing::Test {
+ protected:
+  ThreadPool pool_{2};
+  Execution run_{pool_, ElementType::kFloat32};
+};
+
+TEST_F(Attention, RotaryTurnsColumnsOfBothHalves) {
+  const RotarySettings settings = {100.0};
+  const RotaryTable table(settings, 4, 3, ElementType::kFloat32);
+  // Two sequences of three tokens; two heads are turned, a column after them is left alone.
+  const std::vector<float> before = some_values(6 * 9, 1);
+  std::vector<float> x = before;
+  table.apply(run_, RotaryTable::Direction::kForward, x.data(), 6, 3, 2, 9);
+  for (std::int64_t row = 0; row < 6; ++row) {
+    for (std::int64_t head = 0; head < 2; ++head) {
+      for (std::int64_t c = 0; c < 2; ++c) {
+        const double angle =
+            static_cast<double>(row % 3) * std::pow(100.0, -0.5 * static_cast<double>(c));
+        const std::int64_t low = row * 9 + head * 4 + c;
+        const double a = static_cast<double>(before[at(low)]);
+        const double b = static_cast<double>(before[at(low + 2)]);
+        EXPECT_NEAR(x[at(low)], a * std::cos(angle) - b * std::sin(angle), 1e-6);
+        EXPECT_NEAR(x[at(low + 2)], b * std::cos(angle) + a * std::sin(angle), 1e-6);
+      }
+    }
+    EXPECT_EQ(x[at(row * 9 + 8)], before[at(row * 9 + 8)]);
+  }
+  table.apply(run_, RotaryTable::Direction::kBackward, x.data(), 6, 3, 2, 9);
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], before[i], 1e-6);
+}
+
+TEST(Rotary, ScalingActsOnTheFrequenciesItNames) {
+  RotarySettings settings = {100.0};
+  const std::vector<float> plain = rotary_frequencies(settings, 8);
+  EXPECT_FLOAT_EQ(plain[0], 1.0F);
+  EXPECT_FLOAT_EQ(plain[2], 0.1F);
+  settings.scaling = RotarySettings::Scaling::kLinear;
+  settings.factor = 4.0;
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_FLOAT_EQ(rotary_frequencies(settings, 8)[i], plain[i] / 4.0F);
+  }
+  // Turns in 64 positions: 10.2, 3.22, 1.02, 0.32; kept above 4, divided below 1.
+  settings = {100.0, RotarySettings::Scaling::kLlama3, 4.0, 1.0, 4.0, 64.0};
+  const std::vector<float> llama3 = rotary_frequencies(settings, 8);
+  EXPECT_EQ(llama3[0], plain[0]);
+  const double share = (64.0 * std::pow(100.0, -0.25) / (2.0 * 3.14159265358979) - 1.0) / 3.0;
+  EXPECT_NEAR(llama3[1], plain[1] * (share + (1.0 - share) / 4.0), 1e-7);
+  EXPECT_FLOAT_EQ(llama3[3], plain[3] / 4.0F);
+}
+
+std::vector<double> attention_reference(const AttentionShape& s, const std::vector<double>& qkv) {
+  std::vector<double> out(at(s.sequences * s.length * s.out_row()));
+  const auto in = [&](std::int64_t token, std::int64_t head, std::int64_t c) {
+    return qkv[at(token * s.row() + head * s.head_dim + c)];
+  };
+  for (std::int64_t sequence = 0; sequence < s.sequences; ++sequence) {
+    for (std::int64_t head = 0; head < s.heads; ++head) {
+      const std::int64_t key = s.heads + head / (s.heads / s.kv_heads);
+      for (std::int64_t i = 0; i < s.length; ++i) {
+        const std::int64_t token = sequence * s.length + i;
+        std::vector<double> p;
+        double sum = 0.0;
+        for (std::int64_t j = 0; j <= i; ++j) {
+          double score = 0.0;
+          for (std::int64_t c = 0; c < s.head_dim; ++c) {
+            score += in(token, head, c) * in(sequence * s.length + j, key, c);
+          }
+          p.push_back(std::exp(score * static_cast<double>(s.scale)));
+          sum += p.back();
+        }
+        for (std::int64_t j = 0; j <= i; ++j) {
+          for (std::int64_t c = 0; c < s.head_dim; ++c) {
+            out[at(token * s.out_row() + head * s.head_dim + c)] +=
+                p[at(j)] / sum * in(sequence * s.length + j, key + s.kv_heads, c);
+          }
+        }
+      }
+    }
+  }
+  return out;
+}
+
+void check_attention(const Execution& run, const AttentionShape& shape, std::size_t stride) {
+  const std::int64_t tokens = shape.sequences * shape.length;
+  const std::vector<float> qkv = some_values(at(tokens * shape.row()), 1);
+  const std::vector<float> d_out = some_values(at(tokens * shape.out_row()), 2);
+  std::vector<float> out(at(tokens * shape.out_row()));
+  std::vector<float> maximum(at(tokens * shape.heads));
+  std::vector<float> sum(at(tokens * shape.heads));
+  const SoftmaxStatistics statistics = {maximum.data(), sum.data()};
+  AttentionScratch scratch;
+  attention_forward(run, shape, qkv.data(), out.data(), statistics, scratch);
+  EXPECT_LT(relative_error(out, attention_reference(shape, in_double(qkv))), kBound);
+
+  std::vector<float> d_qkv(qkv.size(), 9.0F);
+  attention_backward(run, shape, qkv.data(), out.data(), statistics, d_out.data(), d_qkv.data(),
+                     scratch);
+  const auto loss = [&](const std::vector<double>& v) {
+    return dot(attention_reference(shape, v), d_out);
+  };
+  EXPECT_LT(relative_error(d_qkv, numeric_gradient(loss, qkv, stride), stride), kBound);
+}
+
+TEST_F(Attention, WithGroupedQueries) {
+  check_attention(run_, {2, 5, 4, 2, 2, 2.0F}, 1);
+}
+
+TEST_F(Attention, OfOneTokenIsItsValue) {
+  check_attention(run_, {3, 1, 2, 2, 3, 1.0F}, 1);
+}
+
+/// Queries are handled 128 at a time.
+TEST_F(Attention, BeyondOneTile) {
+  check_attention(run_, {1, 150, 2, 1, 2, 3.0F}, 37);
+}
+
+}  // namespace
+}  // namespace zenflow::runtime

@@ -1,0 +1,129 @@
+/// Zen-auto's decisions, each bound deciding once.
+#include "runtime/train/interval_controller.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace zenflow::runtime {
+namespace {
+
+/// 10 selected of 100 columns whose root mean square norm is `ratio` times that of the others:
+/// 10 ratio^2 + 90.
+SliceImportance matrix(double ratio) {
+  return {.parameter = 0,
+          .square_sum = 10 * ratio * ratio + 90,
+          .selected_square_sum = 10 * ratio * ratio,
+          .columns = 100,
+          .selected = 10};
+}
+
+/// A window of 4 steps of 1 s each, none of it waiting.
+WindowObservation window(std::vector<SliceImportance> importance, double update_seconds) {
+  return {.window = 3,
+          .steps = 4,
+          .window_seconds = 4,
+          .waited_seconds = 0,
+          .update_seconds = update_seconds,
+          .importance = std::move(importance)};
+}
+
+TEST(ChooseInterval, GradientsDecide) {
+  // Selected columns are 4.5 times as strong: deferred ones are due after 5 steps.
+  const IntervalDecision d = choose_interval(window({matrix(4.5)}, 2), {});
+  EXPECT_EQ(d.window, 3);
+  EXPECT_EQ(d.previous, 4);
+  EXPECT_EQ(d.by_gradient, 5);
+  EXPECT_EQ(d.by_stall, 2);
+  EXPECT_EQ(d.limit, 16);
+  EXPECT_EQ(d.next, 5);
+  EXPECT_DOUBLE_EQ(d.deferred_share, 90 / 292.5);
+  EXPECT_EQ(d.reason, "deferred gradients have added up to selected ones");
+}
+
+TEST(ChooseInterval, AnExactRatioIsDueThen) {
+  EXPECT_EQ(choose_interval(window({matrix(3)}, 0), {}).by_gradient, 3);
+  EXPECT_EQ(choose_interval(window({matrix(0.5)}, 0), {}).by_gradient, 1);
+}
+
+TEST(ChooseInterval, TheCpuDecides) {
+  const IntervalDecision d = choose_interval(window({matrix(2)}, 6.5), {});
+  EXPECT_EQ(d.by_gradient, 2);
+  EXPECT_EQ(d.by_stall, 7);
+  EXPECT_EQ(d.next, 7);
+  EXPECT_EQ(d.reason, "the CPU update must fit into a window");
+}
+
+TEST(ChooseInterval, WaitingIsNotPartOfAStep) {
+  WindowObservation seen = window({matrix(1)}, 6);
+  seen.waited_seconds = 2;  // steps of 0.5 s
+  EXPECT_EQ(choose_interval(seen, {}).by_stall, 12);
+  seen.waited_seconds = 4;  // nothing but waiting: no step time to divide by
+  EXPECT_EQ(choose_interval(seen, {}).by_stall, 0);
+}
+
+TEST(ChooseInterval, StalenessLimits) {
+  const WindowObservation seen = window({matrix(7)}, 0);
+  EXPECT_EQ(choose_interval(seen, {.max_staleness = 9}).next, 5);
+  EXPECT_EQ(choose_interval(seen, {.max_staleness = 10}).next, 5);
+  EXPECT_EQ(choose_interval(seen, {.max_staleness = 9}).reason, "max_staleness 9");
+  EXPECT_EQ(choose_interval(seen, {.max_staleness = 4, .overlap_step = false}).next, 5);
+  EXPECT_EQ(choose_interval(seen, {.max_staleness = 0}).next, 1);
+  EXPECT_EQ(choose_interval(seen, {.max_staleness = 0}).limit, 1);
+}
+
+TEST(ChooseInterval, AtMostAFactorOfTwoAWindow) {
+  const IntervalDecision up = choose_interval(window({matrix(12)}, 0), {});
+  EXPECT_EQ(up.by_gradient, 12);
+  EXPECT_EQ(up.next, 8);
+  EXPECT_EQ(up.reason,
+            "deferred gradients have added up to selected ones, by at most a factor of two a "
+            "window");
+  WindowObservation seen = window({matrix(1)}, 0);
+  seen.steps = 9;
+  EXPECT_EQ(choose_interval(seen, {}).next, 5);  // half of 9, rounded up
+  seen.steps = 1;
+  EXPECT_EQ(choose_interval(seen, {}).next, 1);
+  // The limit comes before the pace: S was 9 and 3 is all that is allowed.
+  seen.steps = 9;
+  EXPECT_EQ(choose_interval(seen, {.max_staleness = 5}).next, 3);
+}
+
+TEST(ChooseInterval, AShareOfTheMatricesHasToBeDue) {
+  const auto seen = window({matrix(2), matrix(5), matrix(3), matrix(4)}, 0);
+  EXPECT_EQ(choose_interval(seen, {.auto_ratio = 1}).by_gradient, 5);
+  EXPECT_EQ(choose_interval(seen, {.auto_ratio = 0.75}).by_gradient, 4);
+  EXPECT_EQ(choose_interval(seen, {.auto_ratio = 0.6}).by_gradient, 4);
+  EXPECT_EQ(choose_interval(seen, {.auto_ratio = 0.5}).by_gradient, 3);
+  EXPECT_EQ(choose_interval(seen, {.auto_ratio = 0}).by_gradient, 2);
+}
+
+TEST(ChooseInterval, MatricesWithoutBothKindsOrWithoutGradientDoNotCount) {
+  SliceImportance zero = matrix(3);
+  zero.square_sum = zero.selected_square_sum = 0;
+  SliceImportance whole = matrix(3);
+  whole.selected = whole.columns;
+  SliceImportance none = matrix(3);
+  none.selected = 0;
+  const IntervalDecision d = choose_interval(window({zero, whole, none}, 0), {});
+  EXPECT_EQ(d.by_gradient, 0);
+  EXPECT_EQ(d.deferred_share, 0);
+  EXPECT_EQ(d.next, 2);  // 1, at half the pace
+  EXPECT_EQ(d.reason, "nothing is deferred and nothing waits, by at most a factor of two a window");
+}
+
+TEST(ChooseInterval, DeferredColumnsWithoutGradientAreNeverDue) {
+  SliceImportance dead = matrix(3);
+  dead.selected_square_sum = dead.square_sum;
+  const IntervalDecision d = choose_interval(window({dead}, 0), {});
+  EXPECT_EQ(d.by_gradient, 1'000'000'000);
+  EXPECT_EQ(d.next, 8);
+  EXPECT_EQ(d.reason, "max_staleness 31, by at most a factor of two a window");
+  // Rounding may make the part larger than the whole.
+  dead.selected_square_sum *= 1 + 1e-15;
+  EXPECT_EQ(choose_interval(window({dead}, 0), {}).by_gradient, 1'000'000'000);
+}
+
+}  // namespace
+}  // namespace zenflow::runtime

@@ -1,0 +1,81 @@
+#include "tools/command_line.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "sim/base/error.h"
+#include "sim/config/reader.h"
+#include "tools/environment.h"
+
+namespace zenflow::tools {
+namespace {
+
+/// CLI11 knows options by one spelling: "--update_interval" is "--update-interval" to it.
+std::vector<std::string> with_dashes(int argc, char** argv) {
+  std::vector<std::string> arguments;
+  for (int i = argc - 1; i > 0; --i) {
+    std::string argument = argv[i];
+    if (argument.starts_with("--")) {
+      const std::size_t end = std::min(argument.find('='), argument.size());
+      std::replace(argument.begin() + 2, argument.begin() + static_cast<std::ptrdiff_t>(end), '_',
+                   '-');
+    }
+    arguments.push_back(std::move(argument));
+  }
+  return arguments;  // reversed, as CLI11 takes them
+}
+
+/// Long flags of the program and of the command that was given.
+std::vector<std::string> flags(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  for (const CLI::App* command : app.get_subcommands()) {
+    const std::vector<std::string> more = flags(*command);
+    names.insert(names.end(), more.begin(), more.end());
+  }
+  return names;
+}
+
+/// CLI11 lists flags and their values alike, in an order of its own.
+std::string unexpected(const CLI::App& app, const std::string& message) {
+  for (const std::string& argument : app.remaining(true)) {
+    if (!argument.starts_with("-")) continue;
+    const std::string flag = argument.substr(0, argument.find('='));
+    return flag + ": unknown option" + suggestion(flag, flags(app));
+  }
+  return message;
+}
+
+}  // namespace
+
+bool parse_command_line(CLI::App& app, int argc, char** argv) {
+  const auto fail = [&app](const std::string& what) {
+    throw Error(ErrorKind::kInput, fmt::format("{}; see {} --help", what, app.get_name()));
+  };
+  try {
+    app.parse(with_dashes(argc, argv));
+  } catch (const CLI::ExtrasError& error) {
+    fail(unexpected(app, error.what()));
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0) fail(error.what());
+    std::ostringstream out;  // --help, --version
+    app.exit(error, out, out);
+    print(out.str());
+    return false;
+  }
+  return true;
+}
+
+std::string check_choice(const std::vector<std::string>& choices, const std::string& value) {
+  if (std::find(choices.begin(), choices.end(), value) != choices.end()) return "";
+  return fmt::format("expected one of {}; found \"{}\"{}", fmt::join(choices, ", "), value,
+                     suggestion(value, choices));
+}
+
+}  // namespace zenflow::tools

@@ -1,0 +1,22 @@
+/// What the programs' command lines have in common.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace zenflow::tools {
+
+/// Parses the arguments; false if help or the version were asked for and have been printed.
+/// Underscores in flags count as dashes. Throws Error(kInput) with the nearest flag for one that is
+/// not known.
+[[nodiscard]] bool parse_command_line(CLI::App& app, int argc, char** argv);
+
+/// " (did you mean ...?)" and the like for a value that must be one of `choices`; "" if it is.
+[[nodiscard]] std::string check_choice(const std::vector<std::string>& choices,
+                                       const std::string& value);
+
+}  // namespace zenflow::tools
