@@ -10,9 +10,9 @@
 namespace zenflow::kernels {
 namespace {
 
-/// The sums of a tile, those of a block and those of all, stay in the first level cache (16 KiB)
-/// while its rows go by.
-constexpr std::size_t kTileColumns = 1024;
+/// A block's sums of a tile stay in the first level cache (16 KiB) while its rows go by. Those of
+/// all blocks are looked at once a block.
+constexpr std::size_t kTileColumns = 2048;
 /// Rows that are added while a block of sums is in registers: sums are read and written once for
 /// so many elements, and so many rows are read side by side.
 constexpr std::size_t kTileRows = 4;
@@ -54,6 +54,21 @@ ZENFLOW_TARGET void add_block(const Element* row, std::size_t row_stride, Column
   for (; r < rows; ++r) add_rows<1>(row + r * row_stride, row_stride, sums, columns);
 }
 
+template <class Extent>
+ZENFLOW_INLINE void add_sums(float* all, const float* block, Extent extent) {
+  const Block old = load<Order::kSequential>(static_cast<const float*>(all), extent);
+  const Block more = load<Order::kSequential>(block, extent);
+  store<Order::kSequential>(all, {add(old.first, more.first), add(old.second, more.second)},
+                            extent);
+}
+
+/// Adds the sums of a block of rows, [n], to those of the blocks before it.
+ZENFLOW_TARGET inline void add_sums(float* all, const float* block, std::size_t n) {
+  std::size_t c = 0;
+  for (; c + kBlock <= n; c += kBlock) add_sums(all + c, block + c, Whole{});
+  if (c < n) add_sums(all + c, block + c, Part{n - c});
+}
+
 template <class Element>
 ZENFLOW_TARGET void norms_of_columns(const MatrixView<Element>& matrix, ColumnNorms norms) {
   float magnitudes[kTileColumns];
@@ -67,10 +82,8 @@ ZENFLOW_TARGET void norms_of_columns(const MatrixView<Element>& matrix, ColumnNo
       std::fill_n(squares, columns, 0.0F);
       add_block(matrix.values + r * matrix.row_stride + first, matrix.row_stride,
                 {magnitudes, squares}, std::min(kNormBlockRows, matrix.rows - r), columns);
-      for (std::size_t c = 0; c < columns; ++c) {
-        norms.l1[first + c] += magnitudes[c];
-        norms.l2[first + c] += squares[c];
-      }
+      add_sums(norms.l1 + first, magnitudes, columns);
+      add_sums(norms.l2 + first, squares, columns);
     }
   }
   finish_norms(norms, matrix.columns);
