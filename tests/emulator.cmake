@@ -16,8 +16,8 @@ endif()
 
 find_package(Boost 1.74 QUIET COMPONENTS context)
 if(ZENFLOW_SANITIZE MATCHES "thread")
-  message(STATUS "zenflow-sim: no emulated CUDA kernels under the thread sanitizer, which follows "
-                 "neither OpenMP nor fibers")
+  message(STATUS "zenflow-sim: no emulated CUDA kernels under the thread sanitizer, which "
+                 "sees neither OpenMP's barriers nor switches of fibers")
 elseif(NOT TARGET Boost::context)
   message(STATUS "zenflow-sim: no Boost.Context (Debian: libboost-context-dev), so no emulated CUDA kernels")
 else()
