@@ -8,17 +8,6 @@
 namespace zenflow::kernels {
 namespace {
 
-AdamWFactors factors_of(const AdamWSettings& settings, float gradient_scale) {
-  return {.gradient_scale = gradient_scale,
-          .beta1 = settings.beta1,
-          .one_minus_beta1 = 1.0F - settings.beta1,
-          .beta2 = settings.beta2,
-          .one_minus_beta2 = 1.0F - settings.beta2,
-          .epsilon = settings.epsilon,
-          .decay = static_cast<float>(static_cast<double>(settings.learning_rate) *
-                                      static_cast<double>(settings.weight_decay))};
-}
-
 template <class Call>
 void run(const Call& call, Isa isa) {
   if constexpr (kIsX86) {
@@ -40,6 +29,17 @@ void run_columns(const Call& call, Isa isa) {
 }
 
 }  // namespace
+
+AdamWFactors factors_of(const AdamWSettings& settings, float gradient_scale) {
+  return {.gradient_scale = gradient_scale,
+          .beta1 = settings.beta1,
+          .one_minus_beta1 = 1.0F - settings.beta1,
+          .beta2 = settings.beta2,
+          .one_minus_beta2 = 1.0F - settings.beta2,
+          .epsilon = settings.epsilon,
+          .decay = static_cast<float>(static_cast<double>(settings.learning_rate) *
+                                      static_cast<double>(settings.weight_decay))};
+}
 
 BiasCorrection bias_correction(const AdamWSettings& settings, std::uint64_t updates) {
   assert(updates >= 1);

@@ -16,6 +16,8 @@ struct AdamWFactors {
   float decay;
 };
 
+[[nodiscard]] AdamWFactors factors_of(const AdamWSettings& settings, float gradient_scale);
+
 /// `Out` of a version that writes no copy.
 struct NoCopy {};
 

@@ -1,10 +1,13 @@
 /// L1 and L2 norm of every column of a matrix: how ZenFlow ranks columns of a gradient.
 ///
-/// Arithmetic, the same in every implementation, so that results agree bit for bit. For each
-/// column, with x_r its element in row r as fp32 (exact from bf16), r ascending from 0:
-///   l1 = 0;  l1 = l1 + |x_r|
-///   s  = 0;  s  = s + x_r * x_r     the product is rounded before the sum: no fma
-///   l2 = sqrt(s)
+/// Arithmetic, the same in every implementation, so that results agree bit for bit. The rows of a
+/// column are cut into blocks of kNormBlockRows, so that a GPU can work on many blocks at once;
+/// with x_r the element in row r as fp32 (exact from bf16), for every block, r ascending:
+///   b1 = 0;  b1 = b1 + |x_r|
+///   b2 = 0;  b2 = b2 + x_r * x_r     the product is rounded before the sum: no fma
+/// and over the blocks, ascending:
+///   l1 = 0;  l1 = l1 + b1
+///   s  = 0;  s  = s + b2;  l2 = sqrt(s)
 /// All in fp32, IEEE 754, rounded to nearest even, denormals kept. A NaN in a column makes
 /// both of its norms kNormNaN (hardware differs in the bits of a computed NaN); an infinity
 /// makes them infinite. The square overflows from |x| = 2^64 on, and the norm is infinite then.
@@ -27,6 +30,8 @@ struct ColumnNorms {
   float* l1;
   float* l2;
 };
+
+inline constexpr std::size_t kNormBlockRows = 128;
 
 inline constexpr float kNormNaN = std::bit_cast<float>(std::uint32_t{0x7FC00000});
 

@@ -10,11 +10,13 @@
 namespace zenflow::kernels {
 namespace {
 
-/// The sums of a tile stay in the first level cache (16 KiB) while its rows go by.
+/// A block's sums of a tile stay in the first level cache (16 KiB) while its rows go by. Those of
+/// all blocks are looked at once a block.
 constexpr std::size_t kTileColumns = 2048;
 /// Rows that are added while a block of sums is in registers: sums are read and written once for
 /// so many elements, and so many rows are read side by side.
 constexpr std::size_t kTileRows = 4;
+static_assert(kNormBlockRows % kTileRows == 0);
 
 /// Adds columns [c, c + extent) of `rows` rows, of which the first starts at `row`.
 template <std::size_t rows, class Element, class Extent>
@@ -41,20 +43,47 @@ ZENFLOW_TARGET void add_rows(const Element* row, std::size_t row_stride, ColumnN
   if (c < columns) add_rows<rows>(row, row_stride, sums, c, Part{columns - c});
 }
 
+/// Adds the rows from `row` on, at most kNormBlockRows of them.
+template <class Element>
+ZENFLOW_TARGET void add_block(const Element* row, std::size_t row_stride, ColumnNorms sums,
+                              std::size_t rows, std::size_t columns) {
+  std::size_t r = 0;
+  for (; r + kTileRows <= rows; r += kTileRows) {
+    add_rows<kTileRows>(row + r * row_stride, row_stride, sums, columns);
+  }
+  for (; r < rows; ++r) add_rows<1>(row + r * row_stride, row_stride, sums, columns);
+}
+
+template <class Extent>
+ZENFLOW_INLINE void add_sums(float* all, const float* block, Extent extent) {
+  const Block old = load<Order::kSequential>(static_cast<const float*>(all), extent);
+  const Block more = load<Order::kSequential>(block, extent);
+  store<Order::kSequential>(all, {add(old.first, more.first), add(old.second, more.second)},
+                            extent);
+}
+
+/// Adds the sums of a block of rows, [n], to those of the blocks before it.
+ZENFLOW_TARGET inline void add_sums(float* all, const float* block, std::size_t n) {
+  std::size_t c = 0;
+  for (; c + kBlock <= n; c += kBlock) add_sums(all + c, block + c, Whole{});
+  if (c < n) add_sums(all + c, block + c, Part{n - c});
+}
+
 template <class Element>
 ZENFLOW_TARGET void norms_of_columns(const MatrixView<Element>& matrix, ColumnNorms norms) {
+  float magnitudes[kTileColumns];
+  float squares[kTileColumns];
   std::fill_n(norms.l1, matrix.columns, 0.0F);
   std::fill_n(norms.l2, matrix.columns, 0.0F);
   for (std::size_t first = 0; first < matrix.columns; first += kTileColumns) {
     const std::size_t columns = std::min(kTileColumns, matrix.columns - first);
-    const ColumnNorms sums{norms.l1 + first, norms.l2 + first};
-    std::size_t r = 0;
-    for (; r + kTileRows <= matrix.rows; r += kTileRows) {
-      add_rows<kTileRows>(matrix.values + r * matrix.row_stride + first, matrix.row_stride, sums,
-                          columns);
-    }
-    for (; r < matrix.rows; ++r) {
-      add_rows<1>(matrix.values + r * matrix.row_stride + first, matrix.row_stride, sums, columns);
+    for (std::size_t r = 0; r < matrix.rows; r += kNormBlockRows) {
+      std::fill_n(magnitudes, columns, 0.0F);
+      std::fill_n(squares, columns, 0.0F);
+      add_block(matrix.values + r * matrix.row_stride + first, matrix.row_stride,
+                {magnitudes, squares}, std::min(kNormBlockRows, matrix.rows - r), columns);
+      add_sums(norms.l1 + first, magnitudes, columns);
+      add_sums(norms.l2 + first, squares, columns);
     }
   }
   finish_norms(norms, matrix.columns);

@@ -6,12 +6,14 @@ namespace zenflow::kernels {
 
 template <class Element>
 double square_sum_scalar(const Element* values, std::size_t n) {
-  std::array<double, kSquareSums> sums{};
-  for (std::size_t i = 0; i < n; ++i) {
-    const double x = to_float(values[i]);
-    sums[i % kSquareSums] += x * x;
-  }
-  return total(sums.data());
+  return sum_of_blocks(values, n, [](const Element* block, std::size_t length) {
+    std::array<double, kSquareSums> sums{};
+    for (std::size_t i = 0; i < length; ++i) {
+      const double x = to_float(block[i]);
+      sums[i % kSquareSums] += x * x;
+    }
+    return total(sums.data());
+  });
 }
 
 template double square_sum_scalar(const float*, std::size_t);

@@ -7,9 +7,10 @@
 namespace zenflow::kernels {
 namespace {
 
+/// Of at most kSquareBlock elements.
 /// An fma here rounds as often as a multiplication and an addition: the product is exact.
 template <class Element>
-ZENFLOW_TARGET double square_sum_range(const Element* values, std::size_t n) {
+ZENFLOW_TARGET double square_sum_block(const Element* values, std::size_t n) {
   constexpr std::size_t kBlocks = kSquareSums / kBlock;
   DoubleBlock sums[kBlocks];
   for (DoubleBlock& sum : sums) sum = zero_doubles();
@@ -31,6 +32,13 @@ ZENFLOW_TARGET double square_sum_range(const Element* values, std::size_t n) {
   double all[kSquareSums];
   for (std::size_t b = 0; b < kBlocks; ++b) store(all + b * kBlock, sums[b]);
   return total(all);
+}
+
+template <class Element>
+double square_sum_range(const Element* values, std::size_t n) {
+  return sum_of_blocks(values, n, [](const Element* block, std::size_t length) {
+    return square_sum_block(block, length);
+  });
 }
 
 }  // namespace

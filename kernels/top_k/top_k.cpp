@@ -1,24 +1,16 @@
 #include "kernels/top_k/top_k.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
-#include <cmath>
+
+#include "kernels/top_k/norm_rank.h"
 
 namespace zenflow::kernels {
 namespace {
 
-/// Ascends as norms do. Floats of one sign are ordered as their bits are; those below zero the
-/// other way round.
-std::uint32_t rank_of(float norm) {
-  if (std::isnan(norm)) return 0xFFFFFFFFU;
-  const auto bits = std::bit_cast<std::uint32_t>(norm == 0.0F ? 0.0F : norm);
-  return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
-}
-
 /// Ascends from the first in the order of selection to the last; no two are alike.
 std::uint64_t key_of(float norm, std::size_t column) {
-  return (std::uint64_t{~rank_of(norm)} << 32U) | column;
+  return (std::uint64_t{~norm_rank(norm)} << 32U) | column;
 }
 
 }  // namespace

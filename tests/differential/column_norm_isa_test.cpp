@@ -62,7 +62,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ColumnNormIsas,
                                            Shape{1, 1, 0}, Shape{2, 15, 1}, Shape{3, 16, 0},
                                            Shape{4, 17, 2}, Shape{5, 31, 0}, Shape{6, 33, 3},
                                            Shape{7, 255, 0}, Shape{9, 1000, 1}, Shape{8, 2048, 0},
-                                           Shape{11, 2049, 5}, Shape{6, 4129, 0}));
+                                           Shape{11, 2049, 5}, Shape{6, 4129, 0}, Shape{128, 31, 1},
+                                           Shape{129, 17, 0}, Shape{1000, 33, 5}));
 
 }  // namespace
 }  // namespace zenflow::kernels

@@ -48,6 +48,14 @@ expect include_direction 1 'sim/graph/b.cpp:2: <cuda_runtime_api.h>: no CUDA'
 plant kernels/b.cu '#include <fmt/format.h>'
 expect include_direction 1 'kernels/b.cu:2: <fmt/format.h> does not compile under nvcc'
 
+plant kernels/b.cu '  kernel<<<1, 32>>>(out);'
+expect one_launcher 1 'kernels/b.cu:2:  kernel<<<1, 32>>>'
+plant runtime/b.cpp 'cudaLaunchKernelEx(&config, kernel);'
+expect one_launcher 1 'runtime/b.cpp:2:cudaLaunchKernelEx'
+plant kernels/cuda/launch.cuh 'cudaLaunchKernelEx(&config, kernel);'
+cp "$tree"/sim/base/a.h "$tree"/kernels/
+expect one_launcher 0 'launch no kernels by themselves'
+
 rm -rf "${tree:?}"/*
 expect include_direction 1 'wrong folder'
 

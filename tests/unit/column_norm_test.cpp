@@ -84,6 +84,17 @@ TEST(ColumnNorm, AddsRowsInAscendingOrder) {
   EXPECT_EQ(norms_of<float>({1, 1, large}, 3, 1, 1).l1[0], large + 2);
 }
 
+TEST(ColumnNorm, AddsRowsInBlocks) {
+  // 2^24 stays 2^24 when ones are added to it one by one; two of them that have been added up
+  // first count.
+  std::vector<float> values(kNormBlockRows + 2, 0.0F);
+  values[0] = 16777216.0F;
+  values[kNormBlockRows - 2] = values[kNormBlockRows - 1] = 1;
+  EXPECT_EQ(norms_of<float>(values, values.size(), 1, 1).l1[0], 16777216.0F);
+  values[kNormBlockRows] = values[kNormBlockRows + 1] = 1;
+  EXPECT_EQ(norms_of<float>(values, values.size(), 1, 1).l1[0], 16777218.0F);
+}
+
 TEST(ColumnNorm, RoundsTheSquareBeforeTheSum) {
   // x = 1 + 3 * 2^-12, so x^2 = 1 + 6 * 2^-12 + 9 * 2^-24, whose last term rounds to 8 * 2^-24
   // = 2^-21. 9 + x^2 is then a tie between multiples of 2^-20 and rounds down to the even one;

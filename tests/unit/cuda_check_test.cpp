@@ -39,7 +39,8 @@ TEST(Launch, AFailureNamesThePlaceOfTheLaunch) {
   float norm = 0;
   const float value = 1;
   try {
-    column_norms_cuda(MatrixView<float>{&value, 1, 1, 1}, {&norm, &norm}, nullptr);
+    float workspace[2];
+    column_norms_cuda(MatrixView<float>{&value, 1, 1, 1}, {&norm, &norm}, workspace, nullptr);
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kDevice);

@@ -1,9 +1,12 @@
 #include "kernels/square_sum/square_sum.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -58,21 +61,45 @@ TEST_P(SquareSum, AddsInTheStatedOrder) {
   EXPECT_EQ(of<float>({1, 1, 1, large}), square + 4);
 }
 
+TEST_P(SquareSum, AddsBlocksInTheStatedOrder) {
+  const double square = std::ldexp(1.0, 54);
+  const float large = std::ldexp(1.0F, 27);
+  std::vector<float> values(2 * kSquareBlock, 0.0F);
+  values[0] = large;
+  for (const std::size_t i : {0U, 32U, 64U}) values[kSquareBlock + i] = 1;
+  EXPECT_EQ(of(values), square + 4) << "the second block's ones meet before they meet the first's";
+  std::vector<float> one_block(values.begin(), values.begin() + kSquareBlock);
+  for (const std::size_t i : {32U, 64U, 96U}) one_block[i] = 1;
+  EXPECT_EQ(of(one_block), square) << "in one block they meet 2^54 one by one";
+}
+
 template <class Element>
 double by_definition(const std::vector<Element>& values) {
-  double sums[32] = {};
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const double x = to_float(values[i]);
-    sums[i % 32] = std::fma(x, x, sums[i % 32]);
+  std::vector<double> blocks;
+  for (std::size_t first = 0; first < values.size(); first += kSquareBlock) {
+    double sums[32] = {};
+    for (std::size_t i = first; i < std::min(first + kSquareBlock, values.size()); ++i) {
+      const double x = to_float(values[i]);
+      sums[(i - first) % 32] = std::fma(x, x, sums[(i - first) % 32]);
+    }
+    blocks.push_back(std::accumulate(std::begin(sums), std::end(sums), 0.0));
   }
-  double sum = 0;
-  for (const double s : sums) sum += s;
-  return sum;
+  std::vector<double> lanes(1024, 0.0);
+  for (std::size_t b = 0; b < blocks.size(); ++b) lanes[b % 1024] += blocks[b];
+  double sums[32] = {};
+  for (std::size_t k = 0; k < 1024; ++k) sums[k % 32] += lanes[k];
+  return std::accumulate(std::begin(sums), std::end(sums), 0.0);
 }
 
 TEST_P(SquareSum, IsItsDefinitionBitForBit) {
-  for (const std::size_t n : kSizes) {
-    for (std::uint32_t seed = 0; seed < 5; ++seed) {
+  std::vector<std::size_t> sizes(std::begin(kSizes), std::end(kSizes));
+  // Around one block, several, and more than step 2 has sums.
+  for (const std::size_t n : {kSquareBlock - 1, kSquareBlock, kSquareBlock + 1,
+                              5 * kSquareBlock + 77, 1026 * kSquareBlock + 3}) {
+    sizes.push_back(n);
+  }
+  for (const std::size_t n : sizes) {
+    for (std::uint32_t seed = 0; seed < (n <= 1000 ? 5U : 1U); ++seed) {
       const auto fp32 = ordinary<float>(n, seed);
       const auto bf16 = ordinary<Bf16>(n, seed);
       EXPECT_EQ(of(fp32), by_definition(fp32)) << n;

@@ -36,6 +36,7 @@ TEST(TopK, NoneAllAndNoNorms) {
 TEST(TopK, OfEqualNormsTheLowerIndexComesFirst) {
   EXPECT_EQ(largest({2, 1, 2, 2}, 2), (Columns{0, 2}));
   EXPECT_EQ(largest({-0.0F, 0.0F, -0.0F}, 2), (Columns{0, 1}));
+  EXPECT_EQ(largest({-0.0F, 0.0F}, 1), (Columns{0}));
 }
 
 TEST(TopK, NaNRanksAboveInfinityWhateverItsBits) {

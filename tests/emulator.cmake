@@ -1,0 +1,49 @@
+# CUDA kernels. Their tests (gpu/) are built twice: against CUDA, to run on a GPU, and against an
+# emulator of CUDA on the host (emulator/), to run everywhere, with the sanitizers too.
+set(cuda_kernel_tests adamw_cuda_test column_norm_cuda_test columns_cuda_test elementwise_cuda_test
+    square_sum_cuda_test top_k_cuda_test)
+
+if(ZENFLOW_HAVE_CUDA)
+  zenflow_test(cuda_check_test LABEL unit LINK zenflow::kernels_cuda GTest::gmock)
+  foreach(test ${cuda_kernel_tests})
+    zenflow_test(${test} LABEL gpu LINK zenflow::kernels_cuda)
+  endforeach()
+  # Is built with the tests, so that it keeps compiling; says so if there is no GPU.
+  add_executable(zenflow-cuda-bench bench/cuda_kernels_bench.cpp)
+  target_include_directories(zenflow-cuda-bench PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(zenflow-cuda-bench PRIVATE zenflow::kernels_cuda fmt::fmt zenflow::warnings)
+endif()
+
+find_package(Boost 1.74 QUIET COMPONENTS context)
+if(ZENFLOW_SANITIZE MATCHES "thread")
+  message(STATUS "zenflow-sim: no emulated CUDA kernels under the thread sanitizer, which "
+                 "sees neither OpenMP's barriers nor switches of fibers")
+elseif(NOT TARGET Boost::context)
+  message(STATUS "zenflow-sim: no Boost.Context (Debian: libboost-context-dev), so no emulated CUDA kernels")
+else()
+  find_package(OpenMP COMPONENTS CXX)  # without it blocks run one after the other
+  get_property(emulated_kernels GLOBAL PROPERTY ZENFLOW_CUDA_KERNEL_SOURCES)
+  set_source_files_properties(${emulated_kernels} PROPERTIES LANGUAGE CXX)
+
+  add_library(emulated_kernels STATIC emulator/cuda_runtime.cpp emulator/emulator.cpp
+              emulator/fiber.cpp ${emulated_kernels})
+  # Before all others: <cuda_runtime.h> is the emulator's.
+  target_include_directories(emulated_kernels BEFORE
+    PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/emulator/include ${PROJECT_SOURCE_DIR})
+  # Kernels tell nvcc by `#pragma unroll` what other compilers need not know.
+  target_compile_options(emulated_kernels PUBLIC -Wno-unknown-pragmas)
+  target_link_libraries(emulated_kernels PUBLIC zenflow::kernels zenflow::base
+    PRIVATE Boost::context fmt::fmt zenflow::warnings)
+  if(OpenMP_CXX_FOUND)
+    target_link_libraries(emulated_kernels PRIVATE OpenMP::OpenMP_CXX)
+  endif()
+
+  zenflow_test(emulator_test LABEL emulator LINK emulated_kernels GTest::gmock)
+  foreach(test ${cuda_kernel_tests})
+    add_executable(${test}_emulated gpu/${test}.cpp)
+    target_link_libraries(${test}_emulated PRIVATE emulated_kernels GTest::gtest_main
+                          zenflow::warnings)
+    gtest_discover_tests(${test}_emulated TEST_PREFIX "emulator/" DISCOVERY_MODE PRE_TEST
+                         PROPERTIES LABELS emulator TIMEOUT 120)
+  endforeach()
+endif()

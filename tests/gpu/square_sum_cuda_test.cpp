@@ -1,0 +1,76 @@
+#include "kernels/square_sum/square_sum_cuda.h"
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/kernel_inputs.h"
+#include "tests/support/on_device.h"
+
+namespace zenflow::kernels {
+namespace {
+
+using testing::any_bits;
+using testing::in_every_order;
+using testing::kSizes;
+using testing::NeedsDevice;
+using testing::OnDevice;
+using testing::ordinary;
+using testing::synchronize;
+
+class SquareSumCuda : public NeedsDevice<::testing::Test> {};
+
+/// NaN compares equal to NaN.
+std::uint64_t comparable(double value) {
+  return std::isnan(value) ? ~std::uint64_t{0} : std::bit_cast<std::uint64_t>(value);
+}
+
+template <class Element>
+void expect_reference_bits(const std::vector<Element>& values, std::size_t skip) {
+  const double reference = square_sum(values.data(), values.size(), Isa::kScalar);
+  in_every_order([&] {
+    const OnDevice<Element> on_device(values, skip);
+    const OnDevice<double> sum(std::vector<double>{-1.0});
+    const OnDevice<std::byte> workspace(square_sum_workspace(values.size()));
+    square_sum_cuda(static_cast<const Element*>(on_device.get()), values.size(), sum.get(),
+                    workspace.get(), nullptr);
+    synchronize();
+    EXPECT_EQ(comparable(sum.read()[0]), comparable(reference)) << values.size() << ", " << skip;
+  });
+}
+
+template <class Element>
+void expect_reference_bits_of_all_sizes() {
+  std::vector<std::size_t> sizes(std::begin(kSizes), std::end(kSizes));
+  for (const std::size_t n : {kSquareBlock - 1, kSquareBlock, kSquareBlock + 1,
+                              9 * kSquareBlock - 5, 70 * kSquareBlock + 31}) {
+    sizes.push_back(n);
+  }
+  for (const std::size_t n : sizes) {
+    for (const std::size_t skip : {0U, 1U, 4U}) {
+      expect_reference_bits(ordinary<Element>(n, 1), skip);
+      // More of them would always be a NaN.
+      if (n < 16) expect_reference_bits(any_bits<Element>(n, 2), skip);
+    }
+  }
+}
+
+TEST_F(SquareSumCuda, Fp32MatchesTheReference) {
+  expect_reference_bits_of_all_sizes<float>();
+}
+
+TEST_F(SquareSumCuda, Bf16MatchesTheReference) {
+  expect_reference_bits_of_all_sizes<Bf16>();
+}
+
+/// Step 2 of the arithmetic has as many sums as it has threads here; more blocks take turns.
+TEST_F(SquareSumCuda, MatchesTheReferenceWithManyBlocks) {
+  expect_reference_bits(ordinary<Bf16>(1030 * kSquareBlock + 77, 3), 0);
+}
+
+}  // namespace
+}  // namespace zenflow::kernels
