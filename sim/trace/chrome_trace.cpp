@@ -121,7 +121,8 @@ class Writer {
     append(R"({{"ph":"X","cat":"{}","name":{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{{)",
            category(timeline_, span, track), quoted(span.name), process(span.track),
            thread(span.track), microseconds(span.start), microseconds(span.end - span.start));
-    append(R"("step":{})", span.step);
+    const std::size_t arguments = out_.size();
+    if (span.step >= 0) append(R"(,"step":{})", span.step);
     if (track.kind == TrackKind::kGpuKernels || track.kind == TrackKind::kGpuCopies) {
       append(R"(,"device":{},"stream":{})", track.device, thread(span.track));
     }
@@ -143,6 +144,7 @@ class Writer {
     if (span.stalled.count > 0) {
       append(R"(,"stalled_us":{},"cause":{})", microseconds(span.stalled), quoted(span.cause));
     }
+    if (out_.size() > arguments) out_.erase(arguments, 1);  // the first comma
     append("}}}}");
   }
 

@@ -49,6 +49,15 @@ struct Buffer {
   std::size_t valid = 0;
 };
 
+bool has_incomplete_kernel(const Buffer& buffer) {
+  CUpti_Activity* record = nullptr;
+  while (cuptiActivityGetNextRecord(buffer.data, buffer.valid, &record) == CUPTI_SUCCESS) {
+    if (record->kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) continue;
+    if (reinterpret_cast<const CUpti_ActivityKernel10*>(record)->end == 0) return true;
+  }
+  return false;
+}
+
 class Fake {
  public:
   CUptiResult result(const char* function) {
@@ -79,12 +88,18 @@ class Fake {
     buffer.valid += size;
   }
 
-  void flush() {
+  /// Buffers with records that are not complete come only when forced.
+  void flush(bool forced) {
     const std::lock_guard lock(mutex);
-    for (auto& [thread, buffer] : open) {
+    for (auto entry = open.begin(); entry != open.end();) {
+      const Buffer buffer = entry->second;
+      if (buffer.data != nullptr && !forced && has_incomplete_kernel(buffer)) {
+        ++entry;
+        continue;
+      }
       if (buffer.data != nullptr) completed.push_back(buffer);
+      entry = open.erase(entry);
     }
-    open.clear();
     deliver();
   }
 
@@ -319,9 +334,9 @@ CUptiResult CUPTIAPI cuptiActivityGetNumDroppedRecords(CUcontext, std::uint32_t,
   return CUPTI_SUCCESS;
 }
 
-CUptiResult CUPTIAPI cuptiActivityFlushAll(std::uint32_t) {
+CUptiResult CUPTIAPI cuptiActivityFlushAll(std::uint32_t flag) {
   if (const auto r = fake().result("cuptiActivityFlushAll"); r != CUPTI_SUCCESS) return r;
-  fake().flush();
+  fake().flush(flag == CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   return CUPTI_SUCCESS;
 }
 

@@ -361,6 +361,7 @@ TEST(ActivityTimeline, ChromeTraceHasThePytorchProfilersFields) {
     EXPECT_TRUE(event["args"].contains("correlation"));
     EXPECT_TRUE(event["args"].contains("grid"));
     EXPECT_EQ(event["args"]["context"], 1);
+    EXPECT_FALSE(event["args"].contains("step")) << "nobody said which";
   }
   EXPECT_EQ(kernels, 40);
   EXPECT_EQ(launches, 40);

@@ -357,6 +357,21 @@ TEST(CuptiSession, WhatADeviceResetWouldTakeIsDeliveredBefore) {
   EXPECT_THAT(recording.log.notes, Contains(HasSubstr("flush")));
 }
 
+TEST(CuptiSession, IncompleteRecordsAreFetchedAtTheEndAndCounted) {
+  fake_cupti_reset();
+  Recording recording;
+  auto started = recording.start();
+  ASSERT_NE(started.session, nullptr) << started.untraced;
+  launch(1);
+  emit(kernel_record({.correlation = 2, .start = 0, .end = 0}));  // still running
+  recording.stop(*started.session);
+  EXPECT_THAT(recording.log.activities, SizeIs(3));
+  const TimelineReport report = measured_timeline(recording.log).report;
+  EXPECT_EQ(report.kernels, 1U);
+  EXPECT_EQ(report.incomplete, 1U);
+  expect_good_manners();
+}
+
 TEST(CuptiSession, SynchronisesBeforeTheLastFlush) {
   fake_cupti_reset();
   Recording recording;
