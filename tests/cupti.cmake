@@ -1,7 +1,7 @@
 # Recording GPUs: on records made by hand, through a CUPTI made by hand. No GPU is needed.
 zenflow_test_group(gpu_trace_test LABEL unit
   SOURCES unit/activity_timeline_test.cpp unit/activity_file_test.cpp
-  LINK zenflow::gpu_trace GTest::gmock nlohmann_json::nlohmann_json fmt::fmt)
+  LINK zenflow::gpu_trace zenflow::recorder GTest::gmock nlohmann_json::nlohmann_json fmt::fmt)
 
 # "record" without the rest of zenflow-calibrate, beside the library that it looks for there.
 add_executable(record_main support/record_main.cpp ${PROJECT_SOURCE_DIR}/tools/environment.cpp)

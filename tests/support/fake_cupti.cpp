@@ -101,6 +101,7 @@ class Fake {
       entry = open.erase(entry);
     }
     deliver();
+    if (forced) dropped += manners.dropped_at_end;
   }
 
   // CUPTI's own lock: held while it calls back, and taken again by calls from within.

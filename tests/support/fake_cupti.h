@@ -25,6 +25,7 @@ struct FakeCuptiManners {
   bool own_thread = true;  ///< delivers from a thread of its own, else from the flushing one
   std::size_t buffer_use = SIZE_MAX;  ///< takes a buffer to be full at so many bytes
   std::size_t hold_back = 0;  ///< completed buffers are delivered once there are more than these
+  std::size_t dropped_at_end = 0;  ///< losses that a forced flush brings up, after all buffers
 };
 
 /// What it has seen. Counts are since `fake_cupti_reset`, but `timestamp_registrations`.

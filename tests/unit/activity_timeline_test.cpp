@@ -2,7 +2,7 @@
 #include "runtime/trace/cupti/activity_timeline.h"
 
 #include <algorithm>
-#include <numeric>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "runtime/trace/recorder.h"
 #include "sim/base/error.h"
 #include "sim/trace/chrome_trace.h"
 #include "tests/support/mix.h"
@@ -394,6 +395,34 @@ TEST(ActivityTimeline, AppendsToATimelineOfHostSpans) {
   ASSERT_THAT(host.flows, SizeIs(1));
   EXPECT_EQ(host.spans[host.flows[0].to].name, "step(float*)");
   EXPECT_TRUE(json::accept(sim::chrome_trace(host)));
+}
+
+// As a training run does it: the engine's own spans, and the GPU's within them.
+TEST(ActivityTimeline, AlignsWithTheRecordersHostSpans) {
+  const auto nanoseconds = [](Clock::time_point time) {
+    return static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count());
+  };
+  Recorder recorder(true);
+  TrackRecorder& track = recorder.add_track("engine", sim::TrackKind::kHost);
+  ActivityLog log;
+  log.session_start = nanoseconds(Clock::now());
+  const Clock::time_point begin = Clock::now();
+  Activity& kernel = log.activities.emplace_back();
+  kernel.kind = ActivityKind::kMemset;
+  kernel.start = nanoseconds(Clock::now());
+  kernel.end = nanoseconds(Clock::now());
+  track.span("step", 0, begin, Clock::now());
+  log.session_end = nanoseconds(Clock::now());
+
+  sim::Timeline timeline = recorder.timeline("run", "gpu");
+  append(timeline, measured_timeline(log, nanoseconds(recorder.origin())).timeline);
+  const sim::TimelineSpan* host = find(timeline, "step");
+  const sim::TimelineSpan* gpu = find(timeline, "Memset (Unknown)");
+  ASSERT_NE(host, nullptr);
+  ASSERT_NE(gpu, nullptr);
+  EXPECT_LE(host->start, gpu->start);
+  EXPECT_LE(gpu->end, host->end);
 }
 
 }  // namespace

@@ -222,6 +222,15 @@ TEST(CuptiSession, AnEmptyPoolRefusesAndTheLossIsCounted) {
   expect_good_manners();
 }
 
+TEST(CuptiSession, LossesThatShowAfterTheLastBufferAreCounted) {
+  fake_cupti_reset({.dropped_at_end = 5});
+  Recording recording;
+  auto started = recording.start();
+  ASSERT_NE(started.session, nullptr) << started.untraced;
+  recording.stop(*started.session);
+  EXPECT_EQ(recording.log.losses, (RecordLosses{.dropped_by_cupti = 5}));
+}
+
 TEST(CuptiSession, ACallbackAfterTheEndIsHarmless) {
   fake_cupti_reset();
   Recording recording;
