@@ -80,6 +80,8 @@ class Recorder {
   void begin_step(std::int64_t step);
 
   [[nodiscard]] bool enabled() const { return enabled_; }
+  /// Time zero of `timeline`.
+  [[nodiscard]] Clock::time_point origin() const { return origin_; }
   /// Spans recorded so far, and what recording one costs: measured here and now, on a track of its
   /// own. Tracks must be at rest.
   [[nodiscard]] std::size_t span_count() const;

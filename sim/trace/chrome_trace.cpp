@@ -18,7 +18,11 @@ std::string microseconds(Picoseconds time) {
   return fmt::format("{}.{:06}", time.count / kPerMicrosecond, time.count % kPerMicrosecond);
 }
 
-const char* category(const TimelineSpan& span, const Track& track) {
+std::string category(const Timeline& timeline, const TimelineSpan& span, const Track& track) {
+  if (span.detail >= 0) {
+    const std::string& own = timeline.details[static_cast<std::size_t>(span.detail)].category;
+    if (!own.empty()) return own;
+  }
   switch (track.kind) {
     case TrackKind::kGpuKernels:
       return "kernel";
@@ -38,9 +42,11 @@ class Writer {
 
   std::string write() {
     append(
-        "{{\"schemaVersion\":1,\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":0,"
-        "\"traceName\":{},\"deviceProperties\":[",
-        quoted(timeline_.name));
+        "{{\"schemaVersion\":1,\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":{},"
+        "\"traceName\":{},",
+        timeline_.origin_nanoseconds, quoted(timeline_.name));
+    for (const auto& [name, value] : timeline_.metadata) append("{}:{},", quoted(name), value);
+    append("\"deviceProperties\":[");
     for (std::size_t i = 0; i < timeline_.devices.size(); ++i) {
       append("{}{{\"id\":{},\"name\":{}}}", i == 0 ? "" : ",", i, quoted(timeline_.devices[i]));
     }
@@ -65,8 +71,16 @@ class Writer {
     first_ = false;
   }
 
-  /// Thread numbers: 0 holds the steps, tracks follow.
-  static std::size_t thread(std::size_t track) { return track + 1; }
+  /// Thread numbers of simulated tracks: 0 holds the steps, tracks follow.
+  [[nodiscard]] std::int64_t thread(std::size_t track) const {
+    const std::int64_t own = timeline_.tracks[track].number;
+    return own >= 0 ? own : static_cast<std::int64_t>(track) + 1;
+  }
+
+  [[nodiscard]] std::int64_t process(std::size_t track) const {
+    const Track& of = timeline_.tracks[track];
+    return of.process >= 0 ? of.process : of.device;
+  }
 
   void metadata() {
     for (std::size_t i = 0; i < timeline_.devices.size(); ++i) {
@@ -76,15 +90,20 @@ class Writer {
       next_event();
       append(R"({{"ph":"M","name":"thread_name","pid":{},"tid":0,"args":{{"name":"steps"}}}})", i);
     }
+    for (const TimelineProcess& one : timeline_.processes) {
+      next_event();
+      append(R"({{"ph":"M","name":"process_name","pid":{},"tid":0,"args":{{"name":{}}}}})",
+             one.number, quoted(one.name));
+    }
     for (std::size_t i = 0; i < timeline_.tracks.size(); ++i) {
       const Track& track = timeline_.tracks[i];
       next_event();
       append(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})",
-             track.device, thread(i), quoted(track.name));
+             process(i), thread(i), quoted(track.name));
       next_event();
       append(
           R"({{"ph":"M","name":"thread_sort_index","pid":{},"tid":{},"args":{{"sort_index":{}}}}})",
-          track.device, thread(i), i);
+          process(i), thread(i), i);
     }
   }
 
@@ -100,11 +119,18 @@ class Writer {
     const Track& track = timeline_.tracks[span.track];
     next_event();
     append(R"({{"ph":"X","cat":"{}","name":{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{{)",
-           category(span, track), quoted(span.name), track.device, thread(span.track),
-           microseconds(span.start), microseconds(span.end - span.start));
-    append(R"("step":{})", span.step);
+           category(timeline_, span, track), quoted(span.name), process(span.track),
+           thread(span.track), microseconds(span.start), microseconds(span.end - span.start));
+    const std::size_t arguments = out_.size();
+    if (span.step >= 0) append(R"(,"step":{})", span.step);
     if (track.kind == TrackKind::kGpuKernels || track.kind == TrackKind::kGpuCopies) {
       append(R"(,"device":{},"stream":{})", track.device, thread(span.track));
+    }
+    if (span.detail >= 0) {
+      for (const auto& [name, value] :
+           timeline_.details[static_cast<std::size_t>(span.detail)].fields) {
+        append(",{}:{}", quoted(name), value);
+      }
     }
     if (span.correlation >= 0) append(R"(,"correlation":{})", span.correlation);
     if (span.bytes > 0) {
@@ -118,6 +144,7 @@ class Writer {
     if (span.stalled.count > 0) {
       append(R"(,"stalled_us":{},"cause":{})", microseconds(span.stalled), quoted(span.cause));
     }
+    if (out_.size() > arguments) out_.erase(arguments, 1);  // the first comma
     append("}}}}");
   }
 
@@ -125,14 +152,15 @@ class Writer {
     const TimelineFlow& flow = timeline_.flows[index];
     const TimelineSpan& from = timeline_.spans[flow.from];
     const TimelineSpan& to = timeline_.spans[flow.to];
+    // "ac2g", asynchronous CPU to GPU, is what the PyTorch profiler calls a launch.
+    const char* kind = flow.kind == FlowKind::kLaunch ? "ac2g" : "dependency";
+    next_event();
+    append(R"({{"ph":"s","cat":"{0}","name":"{0}","id":{1},"pid":{2},"tid":{3},"ts":{4}}})", kind,
+           index, process(from.track), thread(from.track), microseconds(from.start));
     next_event();
     append(
-        R"({{"ph":"s","cat":"dependency","name":"dependency","id":{},"pid":{},"tid":{},"ts":{}}})",
-        index, timeline_.tracks[from.track].device, thread(from.track), microseconds(from.start));
-    next_event();
-    append(R"({{"ph":"f","bp":"e","cat":"dependency","name":"dependency","id":{},"pid":{},)"
-           R"("tid":{},"ts":{}}})",
-           index, timeline_.tracks[to.track].device, thread(to.track), microseconds(to.start));
+        R"({{"ph":"f","bp":"e","cat":"{0}","name":"{0}","id":{1},"pid":{2},"tid":{3},"ts":{4}}})",
+        kind, index, process(to.track), thread(to.track), microseconds(to.start));
   }
 
   void count(const TimelineCounter& counter) {

@@ -1,0 +1,33 @@
+# zenflow-calibrate's command "record", and the library that it has loaded into the programs it
+# records. A program that links the command lists environment.cpp among its sources.
+add_library(zenflow_record_command STATIC commands/record.cpp commands/traced_process.cpp)
+target_include_directories(zenflow_record_command PRIVATE ${PROJECT_SOURCE_DIR})
+target_link_libraries(zenflow_record_command PUBLIC zenflow::gpu_trace zenflow::config
+                      PRIVATE CLI11::CLI11 fmt::fmt zenflow::warnings)
+
+if(ZENFLOW_HAVE_CUDA)
+  # Goes into programs of any kind: no symbol but its entry is seen, and it brings its own C++
+  # library. Its sources are compiled again, position-independent and with fmt's headers only.
+  set(sources activity_file_writer.cpp activity_parser.cpp buffer_pool.cpp cupti_api.cpp
+              cupti_session.cpp)
+  list(TRANSFORM sources PREPEND ${PROJECT_SOURCE_DIR}/runtime/trace/cupti/)
+  add_library(zenflow_inject MODULE zenflow_inject.cpp ${sources})
+  set_target_properties(zenflow_inject PROPERTIES CXX_VISIBILITY_PRESET hidden
+                        VISIBILITY_INLINES_HIDDEN ON)
+  target_include_directories(zenflow_inject PRIVATE ${PROJECT_SOURCE_DIR})
+  target_include_directories(zenflow_inject SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+  find_package(Threads REQUIRED)
+  target_link_libraries(zenflow_inject PRIVATE fmt::fmt-header-only nlohmann_json::nlohmann_json
+                        Threads::Threads ${CMAKE_DL_LIBS} zenflow::warnings)
+  target_link_options(zenflow_inject PRIVATE
+                      LINKER:--version-script=${CMAKE_CURRENT_SOURCE_DIR}/zenflow_inject.map)
+  set_target_properties(zenflow_inject PROPERTIES LINK_DEPENDS
+                        ${CMAKE_CURRENT_SOURCE_DIR}/zenflow_inject.map)
+  if(NOT ZENFLOW_SANITIZE)
+    target_link_options(zenflow_inject PRIVATE -static-libstdc++ -static-libgcc)
+  endif()
+  target_compile_definitions(zenflow_record_command PRIVATE
+                             ZENFLOW_CUPTI_LIBRARY="libcupti.so.${CUDAToolkit_VERSION_MAJOR}")
+  add_dependencies(zenflow_record_command zenflow_inject)
+  install(TARGETS zenflow_inject LIBRARY DESTINATION bin)
+endif()

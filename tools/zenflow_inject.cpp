@@ -1,0 +1,280 @@
+// libzenflow_inject.so: the CUDA driver loads it into any program whose environment names it in
+// CUDA_INJECTION64_PATH, and calls InitializeInjection from cuInit. It records the program's GPU
+// activity into a file of the process (activity_file.h), until it exits or is told to end.
+//
+// ZENFLOW_RECORD_OUT           prefix of the file's name; ".<process id>.zfrec" is appended
+// ZENFLOW_RECORD_LOW_OVERHEAD  "1": kernels, copies and memsets only
+// ZENFLOW_RECORD_BUFFERS       how many buffers of 4 MiB
+// ZENFLOW_CUDA_LIB_DIR, CUDA_HOME  where CUPTI is looked for
+//
+// It must not break what it is loaded into: no exception leaves it, a failure is one line on
+// standard error, a handler of the program's is not replaced, and a forked child (a data loader) is
+// neither recorded nor kept from ending.
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <unistd.h>
+
+#include "runtime/trace/cupti/activity_file.h"
+#include "runtime/trace/cupti/cupti_session.h"
+#include "sim/base/error.h"
+
+namespace zenflow::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using runtime::ActivityFileWriter;
+using runtime::ActivityLog;
+using runtime::CuptiSession;
+
+void complain(const std::string& what) {
+  // One write, so that lines of several processes do not mix; a closed stderr is not our affair.
+  const std::string line = fmt::format("zenflow-inject[{}]: {}\n", ::getpid(), what);
+  const ssize_t ignored = ::write(STDERR_FILENO, line.data(), line.size());
+  static_cast<void>(ignored);
+}
+
+std::optional<std::string> variable(const char* name) {
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  return std::string(text);
+}
+
+std::string command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  while (!text.empty() && text.back() == '\0') text.pop_back();
+  for (char& c : text) c = c == '\0' ? ' ' : c;
+  return text;
+}
+
+/// A CUPTI that the program has loaded (PyTorch brings its own) goes first: two in one process
+/// would each hold half of the driver.
+void* open_cupti() {
+  const std::string file = runtime::cupti_library_file();
+  if (void* loaded = ::dlopen(file.c_str(), RTLD_NOW | RTLD_NOLOAD)) return loaded;
+  std::vector<std::string> candidates;
+  if (const auto folder = variable("ZENFLOW_CUDA_LIB_DIR")) {
+    candidates.push_back(fs::path(*folder) / file);  // asked for: nothing replaces it
+  } else {
+    candidates.push_back(file);  // the loader's folders
+    const fs::path home = variable("CUDA_HOME").value_or("/usr/local/cuda");
+    for (const char* below : {"lib64", "lib", "extras/CUPTI/lib64"}) {
+      candidates.push_back(home / below / file);
+    }
+  }
+  std::string tried;
+  for (const std::string& candidate : candidates) {
+    if (void* library = ::dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+    tried += fmt::format("; {}", ::dlerror());
+  }
+  throw Error(ErrorKind::kDevice, fmt::format("{} was not found{}", file, tried));
+}
+
+/// Waits for the GPU if the driver is loaded and the thread has a context; harmless otherwise.
+void synchronize() {
+  void* driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (driver == nullptr) return;
+  using Synchronize = int (*)();
+  if (const auto wait = reinterpret_cast<Synchronize>(::dlsym(driver, "cuCtxSynchronize"))) wait();
+  ::dlclose(driver);
+}
+
+/// Threads that are started while this lives take no signals: those are for the program's threads.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+/// Of the process that loaded the library. Never destroyed: the parser's thread, CUPTI's callbacks
+/// and the exit handler may each come last.
+class Injection {
+ public:
+  /// Throws Error if not even the reason for not recording can be written.
+  explicit Injection(const std::string& prefix);
+  /// Ends the recording, once. `wait`: for the GPU first.
+  void finish(bool wait);
+  [[nodiscard]] bool is_ours() const { return owner_ == ::getpid(); }
+
+ private:
+  void create_file(const std::string& prefix);
+  std::string begin_session(const std::string& program);
+
+  pid_t owner_ = ::getpid();
+  runtime::CuptiApi api_;
+  bool wait_ = true;  // written before the session's stop, which reads it
+  std::unique_ptr<ActivityFileWriter> file_;
+  std::once_flag begun_;
+  std::unique_ptr<CuptiSession> session_;
+  std::once_flag finished_;
+};
+
+void Injection::create_file(const std::string& prefix) {
+  // A process number comes again after an exec, or when numbers run out.
+  constexpr int kTries = 1000;
+  for (int i = 0; i < kTries; ++i) {
+    const std::string again = i == 0 ? "" : fmt::format("-{}", i);
+    const fs::path path = fmt::format("{}.{}{}.zfrec", prefix, owner_, again);
+    if (fs::exists(path)) continue;
+    file_ = std::make_unique<ActivityFileWriter>(path);
+    return;
+  }
+  throw Error(ErrorKind::kRuntime, prefix + ": too many recordings of this process number");
+}
+
+/// Empty, or why nothing is recorded.
+std::string Injection::begin_session(const std::string& program) {
+  try {
+    void* library = open_cupti();  // stays open: CUPTI is never detached
+    api_ = runtime::resolve_cupti([library](const char* name) { return ::dlsym(library, name); });
+  } catch (const Error& error) {
+    return error.what();
+  }
+  runtime::CuptiOptions options;
+  options.program = program;
+  options.low_overhead = variable("ZENFLOW_RECORD_LOW_OVERHEAD") == "1";
+  if (const auto buffers = variable("ZENFLOW_RECORD_BUFFERS")) {
+    options.buffers = std::stoul(*buffers);
+  }
+  options.synchronize = [this] {
+    if (wait_) synchronize();
+  };
+  const auto sink = [this](const ActivityLog& facts, auto activities, const auto& strings) {
+    std::call_once(begun_, [&] { file_->begin(facts); });
+    file_->append(activities, strings, runtime::trace_clock());
+  };
+  const SignalsBlocked blocked;
+  auto started = CuptiSession::start(api_, std::move(options), sink);
+  session_ = std::move(started.session);
+  // Now, not with the first buffer: of a process that is killed before, this is what is left.
+  if (session_) std::call_once(begun_, [this] { file_->begin(session_->facts()); });
+  return started.untraced;
+}
+
+Injection::Injection(const std::string& prefix) {
+  create_file(prefix);
+  const std::string program = command_line();
+  const std::string untraced = begin_session(program);
+  if (untraced.empty()) return;
+  complain("not traced: " + untraced);
+  ActivityLog log;
+  log.process = static_cast<std::uint32_t>(owner_);
+  log.program = program;
+  log.untraced = untraced;
+  file_->begin(log);
+  file_->finish(log);
+}
+
+void Injection::finish(bool wait) {
+  if (!is_ours() || !session_) return;
+  std::call_once(finished_, [&] {
+    try {
+      wait_ = wait;
+      file_->finish(session_->stop());
+    } catch (const std::exception& error) {
+      complain(fmt::format("the recording ends early: {}", error.what()));
+    }
+  });
+}
+
+// What handlers of signals and of the exit need; both are given no data.
+std::atomic<Injection*> injection{nullptr};
+std::atomic<int> signal_to_end_by{0};
+sem_t signal_came;
+
+/// For programs that do not handle the signal. The flush is made by a thread, since next to nothing
+/// may be called in here. SA_RESETHAND: a second signal ends the program at once.
+extern "C" void zenflow_end_on_signal(int number) {
+  const Injection* ours = injection.load(std::memory_order_acquire);
+  if (ours == nullptr || !ours->is_ours()) {  // forked: the thread is in the parent
+    ::raise(number);  // delivered on return, by then with its default action
+    return;
+  }
+  const int error = errno;
+  signal_to_end_by.store(number, std::memory_order_relaxed);
+  ::sem_post(&signal_came);
+  errno = error;
+}
+
+extern "C" void zenflow_end_at_exit() {
+  if (Injection* ours = injection.load(std::memory_order_acquire)) ours->finish(true);
+}
+
+void end_when_signalled() {
+  while (::sem_wait(&signal_came) != 0) {  // EINTR
+  }
+  injection.load(std::memory_order_acquire)->finish(false);  // a GPU that hangs is not waited for
+  ::kill(::getpid(), signal_to_end_by.load(std::memory_order_relaxed));
+}
+
+void watch_signals() {
+  bool watched = false;
+  for (const int number : {SIGTERM, SIGINT}) {
+    struct sigaction present {};
+    if (::sigaction(number, nullptr, &present) != 0) continue;
+    const bool is_default = (present.sa_flags & SA_SIGINFO) == 0 && present.sa_handler == SIG_DFL;
+    if (!is_default) continue;  // the program's own; it exits by itself, or ignores the signal
+    struct sigaction ours {};
+    ours.sa_handler = zenflow_end_on_signal;
+    ours.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+    watched = ::sigaction(number, &ours, nullptr) == 0 || watched;
+  }
+  if (!watched) return;
+  const SignalsBlocked blocked;
+  std::thread(end_when_signalled).detach();
+}
+
+void initialize() {
+  if (injection.load(std::memory_order_acquire) != nullptr) return;
+  const auto prefix = variable("ZENFLOW_RECORD_OUT");
+  if (!prefix) {
+    complain("not traced: ZENFLOW_RECORD_OUT is not set");
+    return;
+  }
+  ::sem_init(&signal_came, 0, 0);
+  injection.store(std::make_unique<Injection>(*prefix).release(), std::memory_order_release);
+  if (std::atexit(zenflow_end_at_exit) != 0) complain("the end of the recording may be missing");
+  watch_signals();
+}
+
+}  // namespace
+}  // namespace zenflow::tools
+
+/// Called by the CUDA driver. Not 1 means failure; the program is to run in any case.
+extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
+  try {
+    zenflow::tools::initialize();
+  } catch (const std::exception& error) {
+    zenflow::tools::complain(fmt::format("not traced: {}", error.what()));
+  } catch (...) {
+    zenflow::tools::complain("not traced: unknown failure");
+  }
+  return 1;
+}
