@@ -27,6 +27,9 @@ struct SequentialRule {
   std::int64_t warm_up = 0;
   bool overlap = false;
   float learning_rate = 1e-2F, beta1 = 0.9F, beta2 = 0.999F, epsilon = 1e-8F, weight_decay = 0.1F;
+  /// An update from the mean of S gradients stands for S steps: 0 no, 1 with the rate times
+  /// sqrt(S), 2 times S.
+  int scaling = 0;
   bool bf16 = false;
   bool l1 = false;  ///< columns are ranked by the sum of absolute values
   /// S of the window after window number `window`; asked as an engine's interval policy is.
@@ -85,7 +88,7 @@ class SequentialTrainer {
                           step_ + 1 - last_selection_ >= rule_.select_interval;
       const float mean = 1.0F / static_cast<float>(window_steps_);
       for (std::size_t p = 0; p < shapes_.size(); ++p)
-        end_window(p, gradients[p], mean, window, overlap, select);
+        end_window(p, gradients[p], mean, window_steps_, overlap, select);
       if (select) last_selection_ = step_ + 1;
       start_window(step_ + 1, !warm);
     }
@@ -101,7 +104,7 @@ class SequentialTrainer {
       if (steps == 0) continue;
       std::vector<bool> deferred(selected_[p].size());
       for (std::size_t c = 0; c < deferred.size(); ++c) deferred[c] = !selected_[p][c];
-      update(p, deferred, sums_[p], 1.0F / static_cast<float>(steps));
+      update(p, deferred, sums_[p], 1.0F / static_cast<float>(steps), steps);
       publish(p, deferred);
     }
     if (steps > 0) start_window(step_, false);
