@@ -94,7 +94,9 @@ DynamicLibrary DynamicLibrary::open(const LibraryName& name, const LibrarySurrou
       continue;
     }
     // RTLD_LOCAL: another part of the process may use another version of the library.
-    Handle handle(::dlopen(candidate.path.c_str(), RTLD_NOW | RTLD_LOCAL));
+    // RTLD_NODELETE: these libraries leave threads and exit handlers behind, which must not lose
+    // their code when the last owner closes.
+    Handle handle(::dlopen(candidate.path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE));
     if (handle) return {name, std::move(handle)};
     const std::string reason = loader_error(candidate.path);
     if (candidate.demanded) {
