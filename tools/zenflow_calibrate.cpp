@@ -33,6 +33,7 @@ int main_program(int argc, char** argv) {
       "2 bad usage or input, 5 a GPU was asked for and is not usable, 130/143 stopped by a "
       "signal.");
   Command chosen;
+  add_probe(app, chosen);
   add_doctor(app, chosen);
   try {
     app.parse(argc, argv);
