@@ -41,3 +41,12 @@ if(NOT ZENFLOW_SANITIZE)
     set_tests_properties(lint/starts_without_cuda_finds_cuda PROPERTIES LABELS lint WILL_FAIL ON)
   endif()
 endif()
+
+zenflow_test_group(probe_statistics_test LABEL unit
+  SOURCES unit/probe_statistics_test.cpp
+  LINK zenflow::probe GTest::gmock)
+zenflow_test_group(probe_rehearsal_test LABEL property TIMEOUT 300
+  SOURCES property/probe_rehearsal_test.cpp
+  LINK zenflow::probe GTest::gmock nlohmann_json::nlohmann_json)
+target_compile_definitions(probe_rehearsal_test PRIVATE ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
+add_dependencies(probe_rehearsal_test zenflow-sim)

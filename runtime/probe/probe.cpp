@@ -95,6 +95,14 @@ ProbeSettings probe_settings(bool quick, std::size_t available_memory) {
   return settings;
 }
 
+ProbeSettings gpu_probe_settings(bool quick, std::size_t available_memory,
+                                 std::size_t free_memory) {
+  ProbeSettings settings = probe_settings(quick, std::min(available_memory, free_memory));
+  settings.array_bytes = probe_settings(quick, available_memory).array_bytes;
+  settings.largest_product = quick ? 5e11 : 4e12;
+  return settings;
+}
+
 ExperimentGroups make_experiments(ProbeDevice& device, const CpuTopology& topology,
                                   const ProbeSettings& settings) {
   ExperimentGroups groups;

@@ -24,6 +24,9 @@ struct ProbeSettings {
 /// What a machine with so much memory left is measured with: full sizes, or an eighth of the
 /// memory for each group's largest array.
 [[nodiscard]] ProbeSettings probe_settings(bool quick, std::size_t available_memory);
+/// The same for a GPU: products as large as keep one busy, arrays that fit in `free_memory` too.
+[[nodiscard]] ProbeSettings gpu_probe_settings(bool quick, std::size_t available_memory,
+                                               std::size_t free_memory);
 
 /// Ids of what profiles use are in the functions below; the rest is for people.
 [[nodiscard]] ExperimentGroups make_experiments(ProbeDevice& device, const CpuTopology& topology,

@@ -69,10 +69,11 @@ std::string mebibytes(std::uint64_t bytes) {
   return fmt::format("{} MiB", bytes >> 20);
 }
 
-/// Products that no memory bound explains, with their times.
+/// Products that no memory bound explains, with their times; all of them if memory bounds all.
 std::vector<ProductTime> computed_products(const ProfileText& text, const ProbeSettings& settings,
                                            double bandwidth, sim::DType type) {
-  std::vector<ProductTime> points;
+  std::vector<ProductTime> all;
+  std::vector<ProductTime> computed;
   const auto width = static_cast<double>(sim::bytes_per_element(type));
   for (const NamedProduct& product : probe_products(settings.largest_product, settings.quick)) {
     const auto m = static_cast<double>(product.shape.m);
@@ -81,9 +82,10 @@ std::vector<ProductTime> computed_products(const ProfileText& text, const ProbeS
     const double flops = 2 * m * n * k;
     const double seconds = flops / (text.median("product." + product.name) * kGiga);
     const double memory = width * (m * k + k * n + m * n) / (bandwidth * kGiga);
-    if (memory < 0.5 * seconds) points.push_back({flops, seconds});
+    all.push_back({flops, seconds});
+    if (memory < 0.5 * seconds) computed.push_back(all.back());
   }
-  return points;
+  return computed.size() < 2 ? all : computed;
 }
 
 void write_products(ProfileText& text, const ProbedMachine& machine, const ProbeSettings& settings,
@@ -215,6 +217,7 @@ std::string probe_profile(const ProbedMachine& machine, std::span<const Figure> 
   write_host(text, machine, settings);
   write_link(text, machine);
   text.line("\n# " + machine.command);
+  for (const std::string& line : machine.topology) text.line("# " + line);
   const std::string table = figures_table(figures);
   std::string commented;
   for (std::size_t at = 0; at < table.size();) {
@@ -248,6 +251,7 @@ std::string figures_json(const ProbedMachine& machine, std::span<const Figure> f
   document["date"] = machine.date;
   document["device"] = machine.device_name;
   document["cpu"] = machine.cpu_name;
+  document["topology"] = machine.topology;
   document["figures"] = nlohmann::ordered_json::array();
   for (const Figure& f : figures) {
     document["figures"].push_back({{"id", f.id},

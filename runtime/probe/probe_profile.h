@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/probe/probe.h"
 #include "runtime/probe/statistics.h"
@@ -32,6 +33,7 @@ struct ProbedMachine {
   std::uint64_t shared_memory = 0;  ///< bytes
   int sockets = 1;
   int cores = 1;
+  std::vector<std::string> topology{};        ///< lines of topology_text.h
   std::optional<std::uint64_t> nvme_bytes{};  ///< free space, where one was measured
 };
 
@@ -46,8 +48,8 @@ struct ProbedMachine {
 /// A row a figure: id, median, spread, repetitions, what it is.
 [[nodiscard]] std::string figures_table(std::span<const Figure> figures);
 
-/// {"schema_version": 1, "tool", "version", "command", "date", "device", "cpu", "figures": [{"id",
-/// "unit", "median", "low", "high", "repetitions", "what"}]}.
+/// {"schema_version": 1, "tool", "version", "command", "date", "device", "cpu", "topology",
+/// "figures": [{"id", "unit", "median", "low", "high", "repetitions", "what"}]}.
 [[nodiscard]] std::string figures_json(const ProbedMachine& machine,
                                        std::span<const Figure> figures, std::string_view version);
 

@@ -64,15 +64,18 @@ const Figure& figure(std::span<const Figure> figures, const std::string& id) {
 
 ProductFit fit_products(std::span<const ProductTime> points) {
   std::vector<Point> line_points;
-  double fastest = 0;
+  double rates = 0;
+  double squared_rates = 0;
   for (const ProductTime& p : points) {
     line_points.push_back({p.flops, p.seconds, 1 / (p.seconds * p.seconds)});
-    fastest = std::max(fastest, p.flops / p.seconds);
+    const double rate = p.flops / p.seconds;
+    rates += rate;
+    squared_rates += rate * rate;
   }
   const Line line = fit_line(line_points);
-  // Large products no slower than small ones: no loss to be seen, and the rate is what was reached.
-  if (line.slope <= 0 || line.intercept <= 0) return {fastest, 0};
-  return {1 / line.slope, line.intercept / line.slope};
+  if (line.slope > 0 && line.intercept > 0) return {1 / line.slope, line.intercept / line.slope};
+  // A loss cannot be negative. Without one the best line goes through the origin.
+  return {squared_rates / rates, 0};
 }
 
 double fit_half_threads(std::span<const ThreadRate> points) {

@@ -39,7 +39,7 @@ struct ProductTime {
 /// gpu_cost.h: time = (F + half_size) / rate.
 struct ProductFit {
   double rate;       ///< FLOP/s of a very large product
-  double half_size;  ///< FLOPs; 0 if the products show no fixed loss
+  double half_size;  ///< FLOPs; 0 if no line with a loss >= 0 is better
 };
 /// Least squares of relative errors. Precondition: two points of different size.
 [[nodiscard]] ProductFit fit_products(std::span<const ProductTime> points);

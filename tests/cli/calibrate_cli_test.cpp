@@ -43,7 +43,14 @@ class Calibrate : public ::testing::Test {
 
 TEST_F(Calibrate, RefusesWrongUsageWithTwo) {
   const std::vector<std::vector<std::string>> wrong = {
-      {}, {"measure"}, {"doctor", "--device", "tpu"}, {"doctor", "extra"}};
+      {},
+      {"measure"},
+      {"doctor", "--device", "tpu"},
+      {"doctor", "extra"},
+      {"probe"},
+      {"probe", "-o", "p.yaml", "--device", "tpu"},
+      {"probe", "-o", "p.yaml", "--nvme", "missing"},
+      {"probe", "-o", "missing/p.yaml"}};
   for (const auto& arguments : wrong) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.code, 2) << outcome.out << outcome.err;
@@ -55,7 +62,7 @@ TEST_F(Calibrate, RefusesWrongUsageWithTwo) {
 TEST_F(Calibrate, HelpsOnStandardOutput) {
   const Outcome outcome = run({"--help"});
   EXPECT_EQ(outcome.code, 0);
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("doctor"), HasSubstr("Exit codes")));
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("doctor"), HasSubstr("probe"), HasSubstr("Exit codes")));
 }
 
 TEST_F(Calibrate, DoctorsTextAndJsonSayTheSame) {
@@ -91,6 +98,23 @@ TEST_F(Calibrate, GpuThatWasAskedForAndIsNotUsableIsFive) {
     EXPECT_EQ(outcome.code, 5);
     EXPECT_THAT(outcome.err, AllOf(HasSubstr("--device cuda: found"), HasSubstr("required: ")));
   }
+}
+
+TEST_F(Calibrate, ProbeOverwritesNothingUnasked) {
+  folder_.write("mine.yaml", "precious");
+  const Outcome outcome = run({"probe", "-o", "mine.yaml"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("mine.yaml"));
+  EXPECT_EQ(file_content(folder_ / "mine.yaml"), "precious");
+}
+
+TEST_F(Calibrate, ProbeOfAGpuThatIsNotUsableIsFive) {
+  if (has_gpu()) GTEST_SKIP() << "this machine has one";
+  const Outcome outcome = run({"probe", "--device", "cuda", "-o", "gpu.yaml"});
+  EXPECT_EQ(outcome.code, 5);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("--device cuda: found"), HasSubstr("required: ")));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "gpu.yaml"));
 }
 
 TEST_F(Calibrate, DoctorFindsALibraryInTheFolderThatTheUserNames) {

@@ -1,5 +1,7 @@
 #include "runtime/probe/probe.h"
 
+#include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <ctime>
 #include <memory>
@@ -8,7 +10,9 @@
 #include <fmt/format.h>
 
 #include "runtime/machine/gather.h"
+#include "runtime/probe/cuda_probe_device.h"
 #include "runtime/probe/probe_profile.h"
+#include "runtime/probe/topology_text.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 #include "tools/calibrate/calibrate.h"
@@ -65,6 +69,9 @@ ProbedMachine host_machine(const Options& options, const MachineFacts& facts,
   machine.sockets = topology.sockets();
   machine.cores = static_cast<int>(topology.cores().size());
   machine.shared_memory = facts.shared_memory.value_or(0);
+  machine.topology = runtime::cpu_topology_text(topology);
+  const auto gpus = runtime::gpu_topology(facts.gpus);
+  machine.topology.insert(machine.topology.end(), gpus.begin(), gpus.end());
   if (!options.nvme.empty()) machine.nvme_bytes = fs::space(options.nvme).available;
   return machine;
 }
@@ -84,6 +91,27 @@ void add_host_device(const MachineFacts& facts, ProbedMachine& machine) {
       "estimate: program, thread stacks and the packing buffers of the GEMM library";
   machine.host_memory = memory - machine.device_memory;
   machine.host_memory_source = "/proc/meminfo, " + machine.date + ", less the device's third";
+}
+
+void add_gpu(const MachineFacts& facts, const runtime::CudaDeviceFacts& gpu,
+             const std::string& name, ProbedMachine& machine) {
+  machine.device_name = name;
+  std::string bus_id = gpu.bus_id;  // sysfs writes small letters
+  std::transform(bus_id.begin(), bus_id.end(), bus_id.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  machine.link_kind = "the GPU's link to the host";
+  for (const runtime::GpuSlot& slot : facts.gpus) {
+    if (slot.bus_id == bus_id) machine.link_kind = runtime::link_kind(slot);
+  }
+  machine.device_memory = gpu.memory;
+  machine.device_memory_source = "cudaMemGetInfo, " + machine.date;
+  machine.context_memory = gpu.memory - gpu.free_memory;
+  machine.context_memory_source =
+      "cudaMemGetInfo, " + machine.date + ": what is not free once CUDA and cuBLAS have started";
+  if (gpu.memory_bandwidth > 0) machine.device_bandwidth = gpu.memory_bandwidth;
+  machine.host_memory =
+      facts.memory_limit ? *facts.memory_limit : required(facts.memory, "how much memory there is");
+  machine.host_memory_source = "/proc/meminfo, " + machine.date;
 }
 
 std::vector<Figure> measure(runtime::ProbeDevice& device, const runtime::CpuTopology& topology,
@@ -117,18 +145,27 @@ int probe(const Options& options) {
   if (!options.nvme.empty() && !fs::is_directory(options.nvme)) {
     throw Error(ErrorKind::kInput, fmt::format("--nvme {}: no such folder", options.nvme));
   }
-  if (options.device == "cuda") {
-    runtime::require_gpu(runtime::ask_driver(), "--device cuda");
-    throw Error(ErrorKind::kDevice, "--device cuda: not in this version; use --device cpu");
-  }
-  const MachineFacts facts = runtime::gather_host_facts({.environment = environment_variables()});
+  const bool on_gpu = options.device == "cuda";
+  if (on_gpu) runtime::require_gpu(runtime::ask_driver(), "--device cuda");
+  const auto environment = environment_variables();
+  const MachineFacts facts = runtime::gather_host_facts({.environment = environment});
   const runtime::CpuTopology topology;
   ProbedMachine machine = host_machine(options, facts, topology);
-  add_host_device(facts, machine);
-  ProbeSettings settings = runtime::probe_settings(
-      options.quick, required(facts.memory_available, "how much memory is available"));
+  const std::uint64_t available = required(facts.memory_available, "how much memory is available");
+  std::unique_ptr<runtime::ProbeDevice> device;
+  ProbeSettings settings;
+  if (on_gpu) {
+    device = runtime::make_cuda_probe_device(0, runtime::library_surroundings(environment));
+    const runtime::CudaDeviceFacts gpu = runtime::cuda_device_facts(0);
+    add_gpu(facts, gpu, device->name(), machine);
+    settings = runtime::gpu_probe_settings(options.quick, available, gpu.free_memory);
+  } else {
+    device = runtime::make_host_probe_device();
+    add_host_device(facts, machine);
+    settings = runtime::probe_settings(options.quick, available);
+  }
+  machine.product_type = device->product_type();
   if (!options.nvme.empty()) settings.nvme = options.nvme;
-  const auto device = runtime::make_host_probe_device();
   const std::vector<Figure> figures = measure(*device, topology, settings, options);
   write_output(options.output, runtime::probe_profile(machine, figures, settings),
                options.overwrite);
