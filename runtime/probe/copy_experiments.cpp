@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <thread>
 
@@ -28,7 +29,8 @@ class Copies final : public ExperimentGroup {
       : device_(device),
         cores_(topology.cores()),
         largest_(settings.largest_copy),
-        factor_(settings.quick ? 16 : 4) {}
+        factor_(settings.quick ? 16 : 4),
+        parameters_(std::min(kMostParameters, settings.array_bytes / sizeof(float))) {}
 
   [[nodiscard]] std::string name() const override { return "copies"; }
 
@@ -39,7 +41,7 @@ class Copies final : public ExperimentGroup {
     }
     pageable_ = device_.allocate(ProbeMemory::kPageable, largest_);
     pool_ = std::make_unique<OptimizerPool>(static_cast<int>(cores_.size()), cores_);
-    for (std::vector<float>& array : adam_) array.assign(kAdamParameters, 0.5F);
+    for (std::vector<float>& array : adam_) array.assign(parameters_, 0.5F);
   }
 
   void release() override {
@@ -129,21 +131,22 @@ class Copies final : public ExperimentGroup {
 
   void update() {
     update_all(*pool_, {adam_[0].data(), adam_[1].data(), adam_[2].data(), adam_[3].data()},
-               kAdamParameters);
+               parameters_);
   }
   double adam_rate() {
     const auto begin = Clock::now();
     update();
     const std::chrono::duration<double> time = Clock::now() - begin;
-    return static_cast<double>(kAdamParameters) * kAdamBytesPerParameter / time.count() / kGiga;
+    return static_cast<double>(parameters_) * kAdamBytesPerParameter / time.count() / kGiga;
   }
 
-  static constexpr std::size_t kAdamParameters = std::size_t{24} << 20;  // 384 MiB of arrays
+  static constexpr std::size_t kMostParameters = std::size_t{24} << 20;  // 384 MiB of arrays
 
   ProbeDevice& device_;
   std::vector<int> cores_;
   std::size_t largest_;
   std::size_t factor_;
+  std::size_t parameters_;
   std::array<Buffer, 2> on_device_;  // by CopyDirection
   std::array<Buffer, 2> pinned_;     // by CopyDirection
   Buffer pageable_;

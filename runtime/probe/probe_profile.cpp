@@ -34,8 +34,8 @@ class ProfileText {
                        machine_.command, what);
   }
   [[nodiscard]] std::string described(const Figure& f) const {
-    return fmt::format("{}, median of {}, middle 80 % {:.4g} to {:.4g} {}", f.id,
-                       f.value.repetitions, f.value.low, f.value.high, f.unit);
+    return fmt::format("{}, median of {}, spread {:.4g} to {:.4g} {}", f.id, f.value.repetitions,
+                       f.value.low, f.value.high, f.unit);
   }
   /// A figure as it is, under a key.
   void figure_as(const std::string& key, const std::string& id) {
@@ -232,7 +232,7 @@ std::string figures_table(std::span<const Figure> figures) {
   std::size_t widest = 6;
   for (const Figure& f : figures) widest = std::max(widest, f.id.size());
   std::string table = fmt::format("{:<{}}  {:>9} {:<7} {:>9} {:>9} {:>4}  {}\n", "figure", widest,
-                                  "median", "unit", "10 %", "90 %", "n", "what");
+                                  "median", "unit", "low", "high", "n", "what");
   for (const Figure& f : figures) {
     table +=
         fmt::format("{:<{}}  {:>9.4g} {:<7} {:>9.4g} {:>9.4g} {:>4}  {}\n", f.id, widest,

@@ -50,6 +50,10 @@ Line fit_line(std::span<const Point> points) {
 
 Spread spread_of(std::vector<double> samples) {
   std::sort(samples.begin(), samples.end());
+  constexpr std::size_t kFew = 10;
+  if (samples.size() < kFew) {
+    return {percentile(samples, 0.5), samples.front(), samples.back(), samples.size()};
+  }
   constexpr double kLow = 0.1;
   return {percentile(samples, 0.5), percentile(samples, kLow), percentile(samples, 1 - kLow),
           samples.size()};

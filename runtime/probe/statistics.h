@@ -10,7 +10,8 @@
 namespace zenflow::runtime {
 
 /// `low` and `high` hold the middle 80 % of the repetitions between them (10th and 90th percentile,
-/// interpolated): what to expect of the next repetition on this machine as it is.
+/// interpolated), or all of them if they are fewer than ten: what to expect of the next repetition
+/// on this machine as it is.
 struct Spread {
   double median = 0;
   double low = 0;

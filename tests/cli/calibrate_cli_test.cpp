@@ -50,6 +50,7 @@ TEST_F(Calibrate, RefusesWrongUsageWithTwo) {
       {"probe"},
       {"probe", "-o", "p.yaml", "--device", "tpu"},
       {"probe", "-o", "p.yaml", "--nvme", "missing"},
+      {"probe", "-o", "p.yaml", "--date", "yesterday"},
       {"probe", "-o", "missing/p.yaml"}};
   for (const auto& arguments : wrong) {
     const Outcome outcome = run(arguments);
@@ -106,6 +107,15 @@ TEST_F(Calibrate, ProbeOverwritesNothingUnasked) {
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("mine.yaml"));
   EXPECT_EQ(file_content(folder_ / "mine.yaml"), "precious");
+}
+
+TEST_F(Calibrate, InterruptedProbeWritesNothing) {
+  const Outcome outcome = run_program({ZENFLOW_CALIBRATE, "probe", "--quick", "-o", "mine.yaml"},
+                                      {.folder = folder_.path(), .interrupt_after_ms = 2000});
+  EXPECT_EQ(outcome.code, 130);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, HasSubstr("stopped; no profile is written"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "mine.yaml"));
 }
 
 TEST_F(Calibrate, ProbeOfAGpuThatIsNotUsableIsFive) {

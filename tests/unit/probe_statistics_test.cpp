@@ -23,6 +23,13 @@ TEST(Spread, HoldsTheMiddleEightyPercent) {
   EXPECT_EQ(spread.low, 1);
   EXPECT_EQ(spread.high, 9);
   EXPECT_EQ(spread.repetitions, 11U);
+}
+
+TEST(Spread, HoldsAllOfAFew) {
+  const Spread spread = spread_of({4, 2, 100, 3, 5, 6, 7, 8, 9});
+  EXPECT_EQ(spread.median, 6);
+  EXPECT_EQ(spread.low, 2);
+  EXPECT_EQ(spread.high, 100);
   EXPECT_EQ(spread_of({4, 2}).median, 3);
   EXPECT_EQ(spread_of({7}).low, 7);
 }

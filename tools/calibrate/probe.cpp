@@ -46,6 +46,16 @@ std::string today() {
   return fmt::format("{:04}-{:02}-{:02}", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday);
 }
 
+/// Dates stand in sources and are compared by people: one form.
+void check_date(const std::string& date) {
+  const bool is_date = date.size() == 10 && date.find_first_not_of("0123456789-") == date.npos &&
+                       date[4] == '-' && date[7] == '-';
+  if (!is_date) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("--date: expected a date such as 2026-11-20, found \"{}\"", date));
+  }
+}
+
 /// What was asked for, in one form: the file's place says nothing about the figures.
 std::string command_line(const Options& options) {
   std::string command = "zenflow-calibrate probe --device " + options.device;
@@ -142,6 +152,7 @@ std::vector<Figure> measure(runtime::ProbeDevice& device, const runtime::CpuTopo
 
 int probe(const Options& options) {
   check_output(options.output, options.overwrite);
+  if (!options.date.empty()) check_date(options.date);
   if (!options.nvme.empty() && !fs::is_directory(options.nvme)) {
     throw Error(ErrorKind::kInput, fmt::format("--nvme {}: no such folder", options.nvme));
   }
@@ -166,7 +177,14 @@ int probe(const Options& options) {
   }
   machine.product_type = device->product_type();
   if (!options.nvme.empty()) settings.nvme = options.nvme;
-  const std::vector<Figure> figures = measure(*device, topology, settings, options);
+  std::vector<Figure> figures;
+  try {
+    figures = measure(*device, topology, settings, options);
+  } catch (const Error&) {
+    if (signal_exit_code() == 0) throw;
+    complain("zenflow-calibrate: stopped; no profile is written\n");
+    return signal_exit_code();
+  }
   write_output(options.output, runtime::probe_profile(machine, figures, settings),
                options.overwrite);
   print(options.json ? runtime::figures_json(machine, figures, kVersion)
