@@ -1,0 +1,9 @@
+#include "runtime/gpu/cupti_subscription.h"
+
+namespace zenflow::runtime {
+
+std::optional<int> try_cupti_subscription(const LibrarySurroundings&) {
+  return std::nullopt;
+}
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,130 @@
+#include "runtime/gpu/dynamic_library.h"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <link.h>
+
+#include "sim/base/error.h"
+
+namespace zenflow::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_there(const fs::path& path) {
+  std::error_code unreadable;
+  return fs::exists(path, unreadable);
+}
+
+/// lib/python3.11/site-packages, ... of a virtual environment, in order of their names.
+std::vector<fs::path> site_packages(const fs::path& virtual_env) {
+  std::vector<fs::path> folders;
+  std::error_code unreadable;
+  for (const auto& entry : fs::directory_iterator(virtual_env / "lib", unreadable)) {
+    const fs::path packages = entry.path() / "site-packages";
+    if (entry.path().filename().string().starts_with("python3") && is_there(packages)) {
+      folders.push_back(packages);
+    }
+  }
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
+/// What dlopen says, without the name that the message around it repeats.
+std::string loader_error(const std::string& path) {
+  const char* text = ::dlerror();
+  std::string error = text == nullptr ? "no reason given" : text;
+  if (error.starts_with(path + ": ")) error.erase(0, path.size() + 2);
+  return error;
+}
+
+fs::path loaded_from(void* handle, const std::string& asked) {
+  link_map* map = nullptr;
+  if (::dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr || map->l_name == nullptr) {
+    return asked;
+  }
+  std::error_code unreadable;
+  const fs::path real = fs::canonical(map->l_name, unreadable);
+  return unreadable ? fs::path(map->l_name) : real;
+}
+
+}  // namespace
+
+std::vector<LibraryCandidate> library_candidates(const LibraryName& name,
+                                                 const LibrarySurroundings& around) {
+  std::vector<LibraryCandidate> candidates;
+  const auto add = [&](const fs::path& folder, std::string described, bool demanded) {
+    candidates.push_back({(folder / name.file).string(), std::move(described), demanded});
+  };
+  if (around.own_folder) add(*around.own_folder, "$ZENFLOW_CUDA_LIB_DIR", true);
+  candidates.push_back({name.file, "the dynamic loader", false});
+  if (around.cuda_home) {
+    add(*around.cuda_home / "lib64", "$CUDA_HOME/lib64", false);
+    add(*around.cuda_home / "lib", "$CUDA_HOME/lib", false);
+  }
+  add(around.default_cuda / "lib64", (around.default_cuda / "lib64").string(), false);
+  if (around.virtual_env) {
+    for (const fs::path& packages : site_packages(*around.virtual_env)) {
+      for (const std::string& folder : name.python_folders) {
+        const fs::path shown = fs::relative(packages, *around.virtual_env) / folder;
+        add(packages / folder, "$VIRTUAL_ENV/" + shown.generic_string(), false);
+      }
+    }
+  }
+  return candidates;
+}
+
+void DynamicLibrary::Close::operator()(void* handle) const {
+  ::dlclose(handle);
+}
+
+DynamicLibrary::DynamicLibrary(const LibraryName& name, Handle handle)
+    : file_(name.file), handle_(std::move(handle)), path_(loaded_from(handle_.get(), name.file)) {}
+
+DynamicLibrary DynamicLibrary::open(const LibraryName& name, const LibrarySurroundings& around) {
+  std::string attempts;
+  for (const LibraryCandidate& candidate : library_candidates(name, around)) {
+    const bool is_path = candidate.path.find('/') != std::string::npos;
+    if (is_path && !is_there(candidate.path)) {
+      attempts += fmt::format("\n  {}: not there", candidate.described);
+      continue;
+    }
+    // RTLD_LOCAL: another part of the process may use another version of the library.
+    // RTLD_NODELETE: these libraries leave threads and exit handlers behind, which must not lose
+    // their code when the last owner closes.
+    Handle handle(::dlopen(candidate.path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE));
+    if (handle) return {name, std::move(handle)};
+    const std::string reason = loader_error(candidate.path);
+    if (candidate.demanded) {
+      throw Error(ErrorKind::kDevice,
+                  fmt::format("{} ({}): {} holds a file that does not load: {}", name.file,
+                              name.purpose, candidate.described, reason));
+    }
+    attempts += fmt::format("\n  {}: {}", candidate.described, reason);
+  }
+  throw Error(
+      ErrorKind::kDevice,
+      fmt::format("{} is needed for {} and was not found; it comes with {}. Name its folder "
+                  "in ZENFLOW_CUDA_LIB_DIR, or install it. Looked for in{}",
+                  name.file, name.purpose, name.provider, attempts));
+}
+
+bool DynamicLibrary::has(const char* symbol) const {
+  return ::dlsym(handle_.get(), symbol) != nullptr;
+}
+
+void* DynamicLibrary::address(const char* symbol) const {
+  void* found = ::dlsym(handle_.get(), symbol);
+  if (found == nullptr) {
+    throw Error(ErrorKind::kDevice, fmt::format("{}: no {} in it; {} is not the version of {} that "
+                                                "is needed",
+                                                path_.string(), symbol, path_.string(), file_));
+  }
+  return found;
+}
+
+}  // namespace zenflow::runtime

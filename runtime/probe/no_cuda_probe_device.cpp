@@ -1,0 +1,21 @@
+#include "runtime/probe/cuda_probe_device.h"
+#include "sim/base/error.h"
+
+namespace zenflow::runtime {
+namespace {
+
+[[noreturn]] void fail() {
+  throw Error(ErrorKind::kDevice, "this build has no CUDA in it");
+}
+
+}  // namespace
+
+std::unique_ptr<ProbeDevice> make_cuda_probe_device(int, const LibrarySurroundings&) {
+  fail();
+}
+
+CudaDeviceFacts cuda_device_facts(int) {
+  fail();
+}
+
+}  // namespace zenflow::runtime

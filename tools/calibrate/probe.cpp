@@ -1,0 +1,216 @@
+#include "runtime/probe/probe.h"
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <ctime>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "runtime/machine/gather.h"
+#include "runtime/probe/cuda_probe_device.h"
+#include "runtime/probe/probe_profile.h"
+#include "runtime/probe/topology_text.h"
+#include "sim/base/error.h"
+#include "sim/base/output_file.h"
+#include "tools/calibrate/calibrate.h"
+#include "tools/environment.h"
+#include "tools/version.h"
+
+namespace zenflow::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using runtime::Figure;
+using runtime::MachineFacts;
+using runtime::ProbedMachine;
+using runtime::ProbeSettings;
+
+struct Options {
+  std::string device = "cpu";
+  fs::path output;
+  std::string date;
+  std::string nvme;
+  bool quick = false;
+  bool overwrite = false;
+  bool json = false;
+  bool quiet = false;
+};
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  ::gmtime_r(&now, &utc);
+  return fmt::format("{:04}-{:02}-{:02}", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday);
+}
+
+/// Dates stand in sources and are compared by people: one form.
+void check_date(const std::string& date) {
+  const bool is_date = date.size() == 10 && date.find_first_not_of("0123456789-") == date.npos &&
+                       date[4] == '-' && date[7] == '-';
+  if (!is_date) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("--date: expected a date such as 2026-11-20, found \"{}\"", date));
+  }
+}
+
+/// What was asked for, in one form: the file's place says nothing about the figures.
+std::string command_line(const Options& options) {
+  std::string command = "zenflow-calibrate probe --device " + options.device;
+  if (options.quick) command += " --quick";
+  if (!options.nvme.empty()) command += " --nvme " + options.nvme;
+  return command;
+}
+
+std::uint64_t required(const std::optional<std::uint64_t>& fact, const char* what) {
+  if (!fact) throw Error(ErrorKind::kRuntime, fmt::format("the system does not state {}", what));
+  return *fact;
+}
+
+ProbedMachine host_machine(const Options& options, const MachineFacts& facts,
+                           const runtime::CpuTopology& topology) {
+  ProbedMachine machine;
+  machine.profile_name = options.output.stem().string();
+  machine.command = command_line(options);
+  machine.date = options.date.empty() ? today() : options.date;
+  machine.cpu_name = facts.cpu_name.empty() ? "an unnamed processor" : facts.cpu_name;
+  machine.sockets = topology.sockets();
+  machine.cores = static_cast<int>(topology.cores().size());
+  machine.shared_memory = facts.shared_memory.value_or(0);
+  machine.topology = runtime::cpu_topology_text(topology);
+  const auto gpus = runtime::gpu_topology(facts.gpus);
+  machine.topology.insert(machine.topology.end(), gpus.begin(), gpus.end());
+  if (!options.nvme.empty()) machine.nvme_bytes = fs::space(options.nvme).available;
+  return machine;
+}
+
+/// The host device takes a third of the memory, as much as a step's weights and activations need
+/// beside the optimizer's state.
+void add_host_device(const MachineFacts& facts, ProbedMachine& machine) {
+  const std::uint64_t memory =
+      facts.memory_limit ? *facts.memory_limit : required(facts.memory, "how much memory there is");
+  machine.device_name = "host device (CPU)";
+  machine.link_kind = "memcpy";
+  machine.device_memory = memory / 3;
+  machine.device_memory_source =
+      "a third of the host's memory, which this profile gives the device";
+  machine.context_memory = std::uint64_t{64} << 20;
+  machine.context_memory_source =
+      "estimate: program, thread stacks and the packing buffers of the GEMM library";
+  machine.host_memory = memory - machine.device_memory;
+  machine.host_memory_source = "/proc/meminfo, " + machine.date + ", less the device's third";
+}
+
+void add_gpu(const MachineFacts& facts, const runtime::CudaDeviceFacts& gpu,
+             const std::string& name, ProbedMachine& machine) {
+  machine.device_name = name;
+  std::string bus_id = gpu.bus_id;  // sysfs writes small letters
+  std::transform(bus_id.begin(), bus_id.end(), bus_id.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  machine.link_kind = "the GPU's link to the host";
+  for (const runtime::GpuSlot& slot : facts.gpus) {
+    if (slot.bus_id == bus_id) machine.link_kind = runtime::link_kind(slot);
+  }
+  machine.device_memory = gpu.memory;
+  machine.device_memory_source = "cudaMemGetInfo, " + machine.date;
+  machine.context_memory = gpu.memory - gpu.free_memory;
+  machine.context_memory_source =
+      "cudaMemGetInfo, " + machine.date + ": what is not free once CUDA and cuBLAS have started";
+  if (gpu.memory_bandwidth > 0) machine.device_bandwidth = gpu.memory_bandwidth;
+  machine.host_memory =
+      facts.memory_limit ? *facts.memory_limit : required(facts.memory, "how much memory there is");
+  machine.host_memory_source = "/proc/meminfo, " + machine.date;
+}
+
+std::vector<Figure> measure(runtime::ProbeDevice& device, const runtime::CpuTopology& topology,
+                            const ProbeSettings& settings, const Options& options) {
+  // Preparation and the least repetitions take time beyond these: a minute and eight in all.
+  constexpr double kQuickSeconds = 30;
+  constexpr double kFullSeconds = 280;
+  const auto groups = runtime::make_experiments(device, topology, settings);
+  runtime::RunSettings run;
+  if (options.quick) {
+    run = {.rounds = 2, .least_repetitions = 3, .seconds = kQuickSeconds};
+  } else {
+    run = {.rounds = 3, .least_repetitions = 4, .seconds = kFullSeconds};
+  }
+  const bool show = !options.quiet && is_terminal(stderr);
+  const auto now = [] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  };
+  runtime::RunEvents events{.now = now, .stop = [] { return signal_exit_code() != 0; }};
+  if (show) {
+    events.progress = [](std::size_t done, std::size_t all) {
+      complain(fmt::format("\r{}/{} measurements{}", done, all, done == all ? "\n" : ""));
+    };
+  }
+  return runtime::run_experiments(groups, run, events);
+}
+
+int probe(const Options& options) {
+  check_output(options.output, options.overwrite);
+  if (!options.date.empty()) check_date(options.date);
+  if (!options.nvme.empty() && !fs::is_directory(options.nvme)) {
+    throw Error(ErrorKind::kInput, fmt::format("--nvme {}: no such folder", options.nvme));
+  }
+  const bool on_gpu = options.device == "cuda";
+  if (on_gpu) runtime::require_gpu(runtime::ask_driver(), "--device cuda");
+  const auto environment = environment_variables();
+  const MachineFacts facts = runtime::gather_host_facts({.environment = environment});
+  const runtime::CpuTopology topology;
+  ProbedMachine machine = host_machine(options, facts, topology);
+  const std::uint64_t available = required(facts.memory_available, "how much memory is available");
+  std::unique_ptr<runtime::ProbeDevice> device;
+  ProbeSettings settings;
+  if (on_gpu) {
+    device = runtime::make_cuda_probe_device(0, runtime::library_surroundings(environment));
+    const runtime::CudaDeviceFacts gpu = runtime::cuda_device_facts(0);
+    add_gpu(facts, gpu, device->name(), machine);
+    settings = runtime::gpu_probe_settings(options.quick, available, gpu.free_memory);
+  } else {
+    device = runtime::make_host_probe_device();
+    add_host_device(facts, machine);
+    settings = runtime::probe_settings(options.quick, available);
+  }
+  machine.product_type = device->product_type();
+  if (!options.nvme.empty()) settings.nvme = options.nvme;
+  std::vector<Figure> figures;
+  try {
+    figures = measure(*device, topology, settings, options);
+  } catch (const Error&) {
+    if (signal_exit_code() == 0) throw;
+    complain("zenflow-calibrate: stopped; no profile is written\n");
+    return signal_exit_code();
+  }
+  write_output(options.output, runtime::probe_profile(machine, figures, settings),
+               options.overwrite);
+  print(options.json ? runtime::figures_json(machine, figures, kVersion)
+                     : runtime::figures_table(figures));
+  return 0;
+}
+
+}  // namespace
+
+void add_probe(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("probe", "measures this machine and writes a hardware profile");
+  command->add_option("-o,--output", options->output, "the profile (YAML); its stem is its name")
+      ->required();
+  command->add_option("--device", options->device, "what trains")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  command->add_flag("--quick", options->quick, "in a minute, not eight");
+  command->add_option("--nvme", options->nvme,
+                      "a folder on the drive to measure; needs 256 MiB (--quick) or 1 GiB there");
+  command->add_option("--date", options->date, "of the measurement, in sources; else today (UTC)");
+  command->add_flag("--json", options->json, "all figures as one document on standard output");
+  command->add_flag("-f,--force", options->overwrite, "overwrite an existing file");
+  command->add_flag("-q,--quiet", options->quiet, "no progress");
+  command->callback([options, &chosen] { chosen = [options] { return probe(*options); }; });
+}
+
+}  // namespace zenflow::tools
