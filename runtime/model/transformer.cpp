@@ -28,7 +28,7 @@ void check_length(const TransformerConfig& config, std::int64_t length) {
   if (config.sliding_window && length > *config.sliding_window) {
     throw Error(ErrorKind::kInput,
                 fmt::format("{}: expected sequences of at most {} tokens, the model's sliding "
-                            "window, which is not implemented for longer ones; found {}",
+                            "window: attention here looks back on all of a sequence; found {}",
                             config.model.name, *config.sliding_window, length));
   }
 }

@@ -41,12 +41,12 @@ class Theirs:
 
 
 class Ours:
-    def __init__(self, library):
-        self.library = ctypes.CDLL(library)
+    def __init__(self, path):
+        self.kernels = ctypes.CDLL(path)
 
     def call(self, name, scale, arrays, *more):
         pointers = [ctypes.c_void_p(arrays[key].data_ptr()) for key in ("p", "m", "v", "g")]
-        getattr(self.library, name)(SETTINGS, ctypes.c_uint64(UPDATES), ctypes.c_float(scale),
+        getattr(self.kernels, name)(SETTINGS, ctypes.c_uint64(UPDATES), ctypes.c_float(scale),
                                     ctypes.c_size_t(arrays["p"].numel()), *pointers, *more)
 
     def update_fp32(self, arrays):
