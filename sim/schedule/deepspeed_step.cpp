@@ -1,6 +1,7 @@
 #include "sim/schedule/deepspeed_step.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -27,12 +28,19 @@ double DeepSpeedStep::owned(std::size_t bucket) const {
 }
 
 TaskId DeepSpeedStep::copy(std::size_t c, Phase direction, std::size_t bucket, double bytes,
-                           TaskId after, bool pageable) {
+                           TaskId after, bool pageable, std::int32_t pieces) {
   const auto index = static_cast<std::int64_t>(bucket);
   if (bytes == 0) return after;
   return pageable || !job_.deepspeed.pin_memory
-             ? builder_.pageable_copy(c, direction, index, bytes, {after})
-             : builder_.copy(c, direction, index, bytes, {after});
+             ? builder_.pageable_copy(c, direction, index, bytes, {after}, pieces)
+             : builder_.copy(c, direction, index, bytes, {after}, pieces);
+}
+
+std::int32_t DeepSpeedStep::gradient_copies(std::size_t bucket) const {
+  // Stage 3 cuts every tensor over all ranks; below it whole tensors are dealt out.
+  const double owners = stage3_ ? 1 : static_cast<double>(job_.scenario.ranks());
+  const double tensors = builder_.plan().buckets[bucket].tensors * offloaded_ / owners;
+  return std::max(1, static_cast<std::int32_t>(std::ceil(tensors)));
 }
 
 /// The running sum: up, added to on the GPU, down. Stages 1 and 2 skip it where a window has
@@ -40,8 +48,9 @@ TaskId DeepSpeedStep::copy(std::size_t c, Phase direction, std::size_t bucket, d
 TaskId DeepSpeedStep::accumulate(std::size_t c, std::size_t bucket, StepPlace which, TaskId after) {
   if (!stage3_ && which.first && which.boundary && !sums_single_steps_) return after;
   const double bytes = builder_.element_bytes() * owned(bucket);
-  if (stage3_ || !which.first) after = copy(c, Phase::kH2D, bucket, bytes, after, false);
-  return copy(c, Phase::kD2H, bucket, bytes, after, false);
+  if (stage3_ || !which.first)
+    after = copy(c, Phase::kH2D, bucket, bytes, after, false, gradient_copies(bucket));
+  return copy(c, Phase::kD2H, bucket, bytes, after, false, gradient_copies(bucket));
 }
 
 void DeepSpeedStep::bucket_ready(std::size_t bucket, const PerClass& reduced, StepPlace which,
@@ -55,7 +64,8 @@ void DeepSpeedStep::bucket_ready(std::size_t bucket, const PerClass& reduced, St
   for (std::size_t c = 0; c < builder_.classes(); ++c) {
     TaskId last = accumulate(c, bucket, which, reduced[c]);
     if (which.boundary) {
-      last = copy(c, Phase::kD2H, bucket, kFp32 * owned(bucket), last, pageable_fp32);
+      last = copy(c, Phase::kD2H, bucket, kFp32 * owned(bucket), last, pageable_fp32,
+                  gradient_copies(bucket));
       if (stops_for_fp32_) builder_.hold_compute(c, last);
     }
     stream_[c] = last;

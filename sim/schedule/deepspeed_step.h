@@ -71,7 +71,9 @@ class DeepSpeedStep {
   [[nodiscard]] double owned(std::size_t bucket) const;
   TaskId accumulate(std::size_t c, std::size_t bucket, StepPlace which, TaskId after);
   TaskId copy(std::size_t c, Phase direction, std::size_t bucket, double bytes, TaskId after,
-              bool pageable);
+              bool pageable, std::int32_t pieces = 1);
+  /// Tensors of the bucket of which one rank has a part: each is copied by itself.
+  [[nodiscard]] std::int32_t gradient_copies(std::size_t bucket) const;
   void bucket_ready(std::size_t bucket, const PerClass& reduced, StepPlace which,
                     bool pageable_fp32);
 

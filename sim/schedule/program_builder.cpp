@@ -119,24 +119,30 @@ TaskId ProgramBuilder::compute(std::size_t rank_class, Phase phase, std::int64_t
   return id;
 }
 
+Seconds ProgramBuilder::link_time(Phase direction, bool pinned, double bytes,
+                                  std::int32_t pieces) const {
+  const HostLinkProfile& link = job_.scenario.hardware.host_link;
+  const Direction way = direction == Phase::kD2H ? Direction::kD2H : Direction::kH2D;
+  return copy_time(link, way, pinned, Bytes(bytes)) +
+         static_cast<double>(pieces - 1) * link.latency;
+}
+
 TaskId ProgramBuilder::copy(std::size_t rank_class, Phase direction, std::int64_t bucket,
-                            double bytes, std::span<const TaskId> after) {
+                            double bytes, std::span<const TaskId> after, std::int32_t pieces) {
   const RankClass& rank = cluster_.classes[rank_class];
   const bool down = direction == Phase::kD2H;
-  const Seconds time =
-      copy_time(job_.scenario.hardware.host_link, down ? Direction::kD2H : Direction::kH2D,
-                job_.deepspeed.pin_memory, Bytes(bytes));
+  const Seconds time = link_time(direction, job_.deepspeed.pin_memory, bytes, pieces);
   TaskLabel named = label(direction, bucket, bytes);
   named.pageable = !job_.deepspeed.pin_memory;
   return add(down ? rank.d2h : rank.h2d, to_picoseconds(time), named, after);
 }
 
 TaskId ProgramBuilder::pageable_copy(std::size_t rank_class, Phase direction, std::int64_t bucket,
-                                     double bytes, std::span<const TaskId> after) {
+                                     double bytes, std::span<const TaskId> after,
+                                     std::int32_t pieces) {
   const RankClass& rank = cluster_.classes[rank_class];
   const bool down = direction == Phase::kD2H;
-  const Seconds time = copy_time(job_.scenario.hardware.host_link,
-                                 down ? Direction::kD2H : Direction::kH2D, false, Bytes(bytes));
+  const Seconds time = link_time(direction, false, bytes, pieces);
   const LaneId lane = down ? rank.d2h.lane : rank.h2d.lane;
   TaskLabel named = label(direction, bucket, bytes);
   named.pageable = true;

@@ -75,11 +75,13 @@ class ProgramBuilder {
     return {phase, step_, static_cast<std::int32_t>(index), bytes, false};
   }
 
+  /// `pieces`: copies that the bytes go in one after the other, each with the link's latency.
   TaskId copy(std::size_t rank_class, Phase direction, std::int64_t bucket, double bytes,
-              std::span<const TaskId> after);
+              std::span<const TaskId> after, std::int32_t pieces = 1);
   TaskId copy(std::size_t rank_class, Phase direction, std::int64_t bucket, double bytes,
-              std::initializer_list<TaskId> after) {
-    return copy(rank_class, direction, bucket, bytes, std::span(after.begin(), after.size()));
+              std::initializer_list<TaskId> after, std::int32_t pieces = 1) {
+    return copy(rank_class, direction, bucket, bytes, std::span(after.begin(), after.size()),
+                pieces);
   }
   /// One more task that `task`, the one added last, waits for.
   void also_after(TaskId task, TaskId before) {
@@ -87,11 +89,11 @@ class ProgramBuilder {
   }
   /// A copy from or to ordinary memory: slower, and no competitor for the link.
   TaskId pageable_copy(std::size_t rank_class, Phase direction, std::int64_t bucket, double bytes,
-                       std::span<const TaskId> after);
+                       std::span<const TaskId> after, std::int32_t pieces = 1);
   TaskId pageable_copy(std::size_t rank_class, Phase direction, std::int64_t bucket, double bytes,
-                       std::initializer_list<TaskId> after) {
+                       std::initializer_list<TaskId> after, std::int32_t pieces = 1) {
     return pageable_copy(rank_class, direction, bucket, bytes,
-                         std::span(after.begin(), after.size()));
+                         std::span(after.begin(), after.size()), pieces);
   }
   /// The next compute task of this class also waits for `task`.
   void hold_compute(std::size_t rank_class, TaskId task) {
@@ -127,6 +129,8 @@ class ProgramBuilder {
 
  private:
   void declare_buffers();
+  [[nodiscard]] Seconds link_time(Phase direction, bool pinned, double bytes,
+                                  std::int32_t pieces) const;
   [[nodiscard]] bool all_reduces() const {
     return reduction_ == GradientReduction::kAllReduce ||
            reduction_ == GradientReduction::kAllReduceBuckets;

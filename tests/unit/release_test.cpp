@@ -128,6 +128,31 @@ TEST(Release, UploadsFp32BeforeTheNativeWorker) {
   }
 }
 
+/// ZeRO-Offload, one rank: every tensor's fp32 gradient is a copy of its own, with the link's 10
+/// us.
+TEST(DeepSpeedCopies, PayTheLatencyOncePerTensor) {
+  JobOptions one = options();
+  one.gpus = 1;
+  const Job job = make_small_job(round_node(), small_gpt2(), one);
+  const ModelSpec& model = job.scenario.model;
+  const Schedule& schedule = find_schedule("deepspeed-zero-offload");
+  const std::vector<WindowShape> windows = schedule.windows(job, 1);
+  const Program program = schedule.build(job, windows);
+  double seconds = 0;
+  double bytes = 0;
+  for (std::size_t i = 0; i < program.labels.size(); ++i) {
+    if (program.labels[i].phase != Phase::kD2H) continue;
+    seconds += to_seconds(program.graph.tasks()[i].duration).value();
+    bytes += program.labels[i].bytes;
+  }
+  ASSERT_EQ(job.deepspeed.gradient_accumulation_steps, 1);
+  EXPECT_NEAR(bytes, 4 * static_cast<double>(model.parameters()), 1);
+  const auto tensors = static_cast<double>(model.embedding.size() + model.head.size()) +
+                       static_cast<double>(model.layers) * static_cast<double>(model.block.size());
+  const HostLinkProfile& link = job.scenario.hardware.host_link;
+  EXPECT_NEAR(seconds, bytes / link.pinned.d2h.value() + tensors * 10e-6, 1e-9);
+}
+
 double fp32_weights_on_gpu(const char* version) {
   const Job job = launched(make_small_job(round_node(2), small_gpt2(), options()), {version});
   const Schedule& schedule = find_schedule(kZenFlow);
