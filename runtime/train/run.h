@@ -17,6 +17,9 @@
 
 namespace zenflow::runtime {
 
+/// Bytes of RAM, free or not.
+[[nodiscard]] std::uint64_t machine_memory();
+
 /// Everything of a run that lives as long as it. Members are destroyed from the last to the first.
 class Run {
  public:
@@ -24,6 +27,8 @@ class Run {
   TrainReport go();
 
  private:
+  /// Says what was asked for and this run is too short, or has no data, for.
+  void note_unreached() const;
   void train_steps();
   void one_step();
   void record_importance();

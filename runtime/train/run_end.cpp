@@ -47,6 +47,7 @@ void Run::fill_report() {
   report_.update_interval = engine_.settings().update_interval;
   report_.device_memory = device_.memory_use(MemoryKind::kDevice);
   report_.pinned_memory = device_.memory_use(MemoryKind::kPinnedHost);
+  report_.host_capacity_bytes = machine_memory();
   constexpr std::uint64_t kStateBytes = 12;
   if (!options_.offload.everything_on_device) {
     report_.host_optimizer_bytes = kStateBytes * engine_.layout().elements;

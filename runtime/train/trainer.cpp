@@ -16,6 +16,12 @@
 #include "sim/base/output_file.h"
 
 namespace zenflow::runtime {
+
+std::uint64_t machine_memory() {
+  return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
 namespace {
 
 Task task_of(const TrainOptions& options) {
@@ -42,8 +48,7 @@ void check_host_memory(const TransformerConfig& config, ElementType dtype) {
   constexpr std::uint64_t kStateBytes = 12;  // fp32 weight and two moments
   const std::uint64_t needed = static_cast<std::uint64_t>(config.model.parameters()) *
                                (bytes_per_element(dtype) + kStateBytes);
-  const auto there = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
-                     static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t there = machine_memory();
   if (needed <= there) return;
   throw Error(
       ErrorKind::kInfeasible,
@@ -103,9 +108,27 @@ TrainReport Run::go() {
     throw Error(ErrorKind::kInput, fmt::format("--steps: {} are asked for, the checkpoint has {}",
                                                options_.steps, report_.first_step));
   }
+  note_unreached();
   train_steps();
   finish();
   return std::move(report_);
+}
+
+void Run::note_unreached() const {
+  const OffloadSettings& s = options_.offload;
+  const std::int64_t regular = options_.steps - s.full_warm_up_rounds;
+  const bool deferred = engine_.layout().deferred_elements() > 0;
+  // Overlapped updates take effect a window after their own.
+  const std::int64_t windows = s.overlap_step ? 2 : 1;
+  if (deferred && regular > 0 && regular < windows * s.update_interval) {
+    note(fmt::format(
+        "--steps {}: no update of deferred columns takes effect before the end: with "
+        "an update_interval of {} the first one does after {} steps",
+        options_.steps, s.update_interval, s.full_warm_up_rounds + windows * s.update_interval));
+  }
+  if (options_.evaluate_interval > 0 && feed_->validation_batches() == 0) {
+    note("--evaluate-interval has no effect: there is nothing to validate with");
+  }
 }
 
 void Run::train_steps() {

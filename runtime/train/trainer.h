@@ -77,8 +77,9 @@ struct TrainReport {
   MemoryUse device_memory;
   MemoryUse pinned_memory;
   std::uint64_t host_optimizer_bytes = 0;
-  std::int64_t update_interval = 0;  ///< at the end
-  sim::Timeline timeline;            ///< with record_trace
+  std::uint64_t host_capacity_bytes = 0;  ///< this machine's memory
+  std::int64_t update_interval = 0;       ///< at the end
+  sim::Timeline timeline;                 ///< with record_trace
   std::size_t trace_spans = 0;
   double trace_overhead_seconds = 0;
 };

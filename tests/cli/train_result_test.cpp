@@ -92,6 +92,36 @@ TEST_F(TrainResult, AddsUp) {
   }
 }
 
+/// The simulator's names, and its sizes (sim/schedule/buffers.h): fp32 sums in two sets, staging in
+/// working precision down and up, 12 bytes of fp32 state. Every size is a number of elements here.
+TEST_F(TrainResult, MemoryHasTheSimulatorsCategories) {
+  const json one =
+      document({"--topk-ratio", "0.5", "--steps", "12", "--dtype", "bf16"})["results"][0];
+  constexpr std::uint64_t kMatrices = 12176 - 5 * 16;
+  constexpr std::uint64_t kDeferred = kMatrices / 2;
+  constexpr std::uint64_t kSelected = 12176 - kDeferred;
+  const json& gpu = one["memory"]["gpu"];
+  const json& host = one["memory"]["host"];
+  EXPECT_EQ(host["gradients"], 2 * 4 * kDeferred);
+  EXPECT_EQ(host["staging"], 2 * 2 * kDeferred);
+  EXPECT_EQ(host["optimizer_state"], 12 * 12176);
+  EXPECT_EQ(gpu["selected_state"], 12 * kSelected);
+  // Parameters begin at multiples of 256 bytes; both sets of weights are whole.
+  EXPECT_GE(gpu["weights"], 2 * 12176);
+  EXPECT_EQ(gpu["parameter_buffer"], gpu["weights"]);
+  EXPECT_GT(one["memory"]["host_capacity_bytes"], one["memory"]["host_peak_bytes"]);
+}
+
+TEST_F(TrainResult, SaysWhetherItsMeansAreOfTheSteadyState) {
+  const json few = document({"--steps", "11"})["results"][0]["steps"];
+  EXPECT_EQ(few, (json{{"done", 11}, {"measured", 11}, {"steady", false}}));
+  const json enough = document({"--steps", "14"})["results"][0]["steps"];
+  EXPECT_EQ(enough, (json{{"done", 14}, {"measured", 4}, {"steady", true}}));
+  EXPECT_THAT(run(basic() + Arguments{"--steps", "11"}).out,
+              HasSubstr("(mean of 11, the first ones included)"));
+  EXPECT_THAT(run(basic() + Arguments{"--steps", "14"}).out, HasSubstr("(mean of 4)"));
+}
+
 /// Whole windows from the first step on: design.md's published figures, in units of the model.
 TEST_F(TrainResult, TrafficIsThePublishedOne) {
   const auto sizes = [&](const Arguments& flags) {
@@ -131,7 +161,7 @@ TEST_F(TrainResult, TrafficIsThatOfWholeWindowsAfterTheWarmUp) {
   EXPECT_GT(one["pcie"]["selection_bytes_per_step"], 0);
   one = run_once("a",
                  {"--steps", "47", "--update-interval", "4", "--select-interval", "8", "--resume"});
-  EXPECT_EQ(one["steps"]["measured"], 16);  // after 21 steps: 2 and 4 in the ramp, 2 left over
+  EXPECT_EQ(one["steps"]["measured"], 20);  // 26 steps less 2 and 4 in the ramp
   expect(one, bytes, bytes / 4);
   one = run_once("b", {"--steps", "26", "--update-interval", "5", "--overlap-step", "false"});
   EXPECT_EQ(one["steps"]["measured"], 10);

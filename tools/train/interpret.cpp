@@ -45,6 +45,15 @@ std::int64_t whole_steps(const std::string& text) {
                           text, suggestion(text, std::vector<std::string>{"auto"})));
 }
 
+/// A shell variable that was not set must not turn an output off.
+void check_paths(const CLI::App& app) {
+  for (const char* flag : {"--model", "--data", "--task", "--weights", "--save-weights",
+                           "--checkpoint", "--trace", "--importance"}) {
+    if (app.count(flag) == 0 || !app.get_option(flag)->as<std::string>().empty()) continue;
+    throw Error(ErrorKind::kInput, fmt::format("{}: the name is empty", flag));
+  }
+}
+
 /// Every file is written once: two outputs of one name would leave one of them.
 void check_outputs(const TrainCommand& o) {
   const TrainOptions& t = o.train;
@@ -58,6 +67,13 @@ void check_outputs(const TrainCommand& o) {
     return std::filesystem::weakly_canonical(std::filesystem::absolute(path));
   };
   for (const auto& output : outputs) {
+    const std::string name = output.second.filename().string();
+    const bool run_owns_it = name.starts_with("checkpoint-") || name == ".lock";
+    if (t.checkpoint && run_owns_it && whole(output.second).parent_path() == whole(*t.checkpoint)) {
+      throw Error(ErrorKind::kInput,
+                  fmt::format("{}: {} is a name that --checkpoint uses for itself", output.first,
+                              output.second.generic_string()));
+    }
     for (const auto& other : others) {
       if (whole(output.second) != whole(other.second)) continue;
       throw Error(ErrorKind::kInput, fmt::format("{} and {} are one file: {}", other.first,
@@ -133,6 +149,10 @@ void note_unused(const CLI::App& app, TrainCommand& o) {
           "--deferred-scaling"});
   if (o.schedule == "zenflow") {
     unused(o.update_interval == "auto", "it belongs to --update-interval auto", {"--auto-ratio"});
+    unused(o.train.offload.topk_ratio != 0, "no column is selected",
+           {"--select-interval", "--column-norm"});
+    unused(o.accumulate == "host", "the device sums gradients of whole steps",
+           {"--whole-step-gradients"});
   }
   unused(o.schedule != "gpu-only", "nothing is offloaded",
          {"--max-staleness", "--optimizer-threads", "--optimizer-cores", "--sum-threads"});
@@ -146,9 +166,7 @@ void note_unused(const CLI::App& app, TrainCommand& o) {
 
 void interpret(const CLI::App& app, TrainCommand& o) {
   TrainOptions& t = o.train;
-  if (app.count("--task") > 0 && t.task.empty()) {
-    throw Error(ErrorKind::kInput, "--task: the name is empty");
-  }
+  check_paths(app);
   if (o.device == "cuda") {
     throw Error(ErrorKind::kDevice,
                 "--device cuda: training on a GPU is not in this version; use --device cpu");
