@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -33,15 +36,33 @@ Json traffic(const TrafficCount& count, double steps, double model_bytes) {
   map["d2h_bytes_per_step"] = std::llround(d2h);
   map["h2d_bytes_per_step"] = std::llround(h2d);
   map["model_sizes_per_step"] = (d2h + h2d) / model_bytes;
-  map["selection_bytes"] = of(count.d2h, Traffic::kSelection) + of(count.h2d, Traffic::kSelection);
-  map["control_bytes"] = of(count.d2h, Traffic::kControl) + of(count.h2d, Traffic::kControl);
+  for (const auto& [key, kind] : {std::pair("selection_bytes_per_step", Traffic::kSelection),
+                                  std::pair("control_bytes_per_step", Traffic::kControl)}) {
+    const std::uint64_t both = of(count.d2h, kind) + of(count.h2d, kind);
+    map[key] = std::llround(static_cast<double>(both) / steps);
+  }
   return map;
 }
 
-Json by_purpose(const MemoryUse& use) {
+/// What a simulated result calls it: there, one name is all that serves one end.
+std::string category(const std::string& purpose) {
+  static const std::map<std::string, std::string> kNames = {{"second weights", "parameter_buffer"},
+                                                            {"deferred gradients", "staging"},
+                                                            {"updated weights", "staging"},
+                                                            {"gradient sums", "gradients"}};
+  const auto found = kNames.find(purpose);
+  if (found != kNames.end()) return found->second;
+  std::string name = purpose;
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name;
+}
+
+Json by_category(const MemoryUse& use) {
+  std::map<std::string, std::uint64_t> sums;
+  for (const auto& [purpose, held] : use.by_purpose) sums[category(purpose)] += held;
   Json map = Json::object();
-  for (const auto& [purpose, held] : use.by_purpose) {
-    if (held > 0) map[purpose] = held;
+  for (const auto& [name, held] : sums) {
+    if (held > 0) map[name] = held;
   }
   return map;
 }
@@ -53,9 +74,9 @@ Json memory(const TrainOptions& options, const TrainReport& report) {
   map["gpu_capacity_bytes"] =
       options.device.memory ? Json(std::llround(options.device.memory->value())) : Json(nullptr);
   map["host_peak_bytes"] = report.pinned_memory.peak + report.host_optimizer_bytes;
-  map["host_capacity_bytes"] = nullptr;
-  map["gpu"] = by_purpose(report.device_memory);
-  map["host"] = by_purpose(report.pinned_memory);
+  map["host_capacity_bytes"] = report.host_capacity_bytes;
+  map["gpu"] = by_category(report.device_memory);
+  map["host"] = by_category(report.pinned_memory);
   map["host"]["optimizer_state"] = report.host_optimizer_bytes;
   return map;
 }
@@ -113,7 +134,8 @@ Json result(const TrainOptions& options, const TrainReport& report) {
                               {"nvme", 0.0},
                               {"selection", 0.0},
                               {"launch", milliseconds(mean.launch)}};
-  map["pcie"] = traffic(report.traffic, done, model_bytes);
+  const auto measured = static_cast<double>(std::max<std::int64_t>(1, report.times.steps));
+  map["pcie"] = traffic(report.traffic, measured, model_bytes);
   map["tokens_per_second"] = report.tokens_per_second;
   map["mfu"] = nullptr;
   map["staleness_steps"] = {
@@ -122,7 +144,9 @@ Json result(const TrainOptions& options, const TrainReport& report) {
   map["memory"] = memory(options, report);
   map["critical_path_ms"] = nullptr;
   map["tasks"] = nullptr;  // of a simulated graph
-  map["steps"] = {{"done", report.steps}, {"measured", report.times.steps}};
+  map["steps"] = {{"done", report.steps},
+                  {"measured", report.times.steps},
+                  {"steady", report.times.traffic.has_value()}};
   if (options.record_trace) {
     map["trace"] = {{"spans", report.trace_spans},
                     {"overhead_ms_per_step", milliseconds(report.trace_overhead_seconds / done)}};

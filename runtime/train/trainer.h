@@ -69,14 +69,17 @@ struct TrainReport {
   StepMeans times;
   double seconds = 0;            ///< of this process's steps
   double tokens_per_second = 0;  ///< over the steps that `times` is the mean of
-  TrafficCount traffic;          ///< of this process, what a resume repeats included
+  /// In the steps that `times` is the mean of; where those are all, of the whole process, with what
+  /// a resume repeats.
+  TrafficCount traffic;
   std::optional<std::int64_t> staleness_min;
   std::optional<std::int64_t> staleness_max;
   MemoryUse device_memory;
   MemoryUse pinned_memory;
   std::uint64_t host_optimizer_bytes = 0;
-  std::int64_t update_interval = 0;  ///< at the end
-  sim::Timeline timeline;            ///< with record_trace
+  std::uint64_t host_capacity_bytes = 0;  ///< this machine's memory
+  std::int64_t update_interval = 0;       ///< at the end
+  sim::Timeline timeline;                 ///< with record_trace
   std::size_t trace_spans = 0;
   double trace_overhead_seconds = 0;
 };

@@ -165,6 +165,11 @@ TEST_F(TrainCli, RefusesBadValues) {
                            {"--device-memory", "-1 GiB"},
                            {"--checkpoint-interval", "2"},
                            {"--task", ""},
+                           {"--weights", ""},
+                           {"--save-weights", ""},
+                           {"--checkpoint", ""},
+                           {"--trace", ""},
+                           {"--importance", ""},
                            {"--task", "sst-3"},
                            {"--importance", "i.csv", "--column-norm", "l1"},
                            {"--resume"},
@@ -218,6 +223,33 @@ TEST_F(TrainCli, SaysWhatHasNoEffect) {
     EXPECT_THAT(outcome.err, HasSubstr(std::string(flag) + " has no effect")) << flag;
   }
   EXPECT_THAT(outcome.err, Not(HasSubstr("--schedule has")));
+
+  const std::string nothing_selected =
+      run(basic() + Arguments{"--steps", "1", "--topk-ratio", "0", "--select-interval", "4",
+                              "--accumulate-on", "device", "--whole-step-gradients", "false"})
+          .err;
+  for (const char* flag : {"--select-interval", "--whole-step-gradients"}) {
+    EXPECT_THAT(nothing_selected, HasSubstr(std::string(flag) + " has no effect")) << flag;
+  }
+  EXPECT_THAT(run(basic() + Arguments{"--steps", "1", "--validation-fraction", "0",
+                                      "--evaluate-interval", "1"})
+                  .err,
+              HasSubstr("--evaluate-interval has no effect"));
+}
+
+TEST_F(TrainCli, SaysThatARunIsTooShortForItsWindows) {
+  const auto notes = [&](const char* steps, const Arguments& more) {
+    return run(basic() + Arguments{"--steps", steps} + more).err;
+  };
+  const auto too_short = HasSubstr("no update of deferred columns takes effect before the end");
+  EXPECT_THAT(notes("7", {}), AllOf(too_short, HasSubstr("the first one does after 8 steps")));
+  EXPECT_THAT(notes("8", {}), Not(too_short));
+  EXPECT_THAT(notes("3", {"--overlap-step", "false"}), too_short);
+  EXPECT_THAT(notes("4", {"--overlap-step", "false"}), Not(too_short));
+  EXPECT_THAT(notes("9", {"--full-warm-up-rounds", "2"}), too_short);
+  EXPECT_THAT(notes("2", {"--full-warm-up-rounds", "2"}), Not(too_short)) << "all are warm-up";
+  EXPECT_THAT(notes("7", {"--topk-ratio", "1"}), Not(too_short)) << "nothing is deferred";
+  EXPECT_THAT(notes("1", {"--schedule", "zero-offload"}), Not(too_short));
 }
 
 TEST_F(TrainCli, QuietSaysNothingAndVerboseEveryStep) {

@@ -143,6 +143,20 @@ TEST_F(TrainFiles, TwoOutputsCannotBeOneFile) {
   expect_refused_with({"--trace", "llama.json", "-f"}, HasSubstr("--model and --trace"));
 }
 
+TEST_F(TrainFiles, OutputsCannotBeCheckpoints) {
+  const Arguments ck = {"--checkpoint", "ck"};
+  ASSERT_EQ(run(basic() + ck + Arguments{"--steps", "2"}).code, 0);
+  for (const char* name : {"ck/checkpoint-2", "./ck/../ck/checkpoint-9", "ck/.lock"}) {
+    expect_refused_with(ck + Arguments{"--steps", "4", "--resume", "-f", "--save-weights", name},
+                        HasSubstr("is a name that --checkpoint uses for itself"));
+  }
+  EXPECT_EQ(run(basic() + ck +
+                Arguments{"--steps", "4", "--resume", "--save-weights", "ck/final.safetensors",
+                          "--trace", "ck/trace.json"})
+                .code,
+            0);
+}
+
 TEST_F(TrainFiles, AFullDiskIsAnErrorAndLeavesNothingHalf) {
   Surroundings full = around();
   full.largest_file = 4000;

@@ -92,6 +92,36 @@ TEST_F(TrainResult, AddsUp) {
   }
 }
 
+/// The simulator's names, and its sizes (sim/schedule/buffers.h): fp32 sums in two sets, staging in
+/// working precision down and up, 12 bytes of fp32 state. Every size is a number of elements here.
+TEST_F(TrainResult, MemoryHasTheSimulatorsCategories) {
+  const json one =
+      document({"--topk-ratio", "0.5", "--steps", "12", "--dtype", "bf16"})["results"][0];
+  constexpr std::uint64_t kMatrices = 12176 - 5 * 16;
+  constexpr std::uint64_t kDeferred = kMatrices / 2;
+  constexpr std::uint64_t kSelected = 12176 - kDeferred;
+  const json& gpu = one["memory"]["gpu"];
+  const json& host = one["memory"]["host"];
+  EXPECT_EQ(host["gradients"], 2 * 4 * kDeferred);
+  EXPECT_EQ(host["staging"], 2 * 2 * kDeferred);
+  EXPECT_EQ(host["optimizer_state"], 12 * 12176);
+  EXPECT_EQ(gpu["selected_state"], 12 * kSelected);
+  // Parameters begin at multiples of 256 bytes; both sets of weights are whole.
+  EXPECT_GE(gpu["weights"], 2 * 12176);
+  EXPECT_EQ(gpu["parameter_buffer"], gpu["weights"]);
+  EXPECT_GT(one["memory"]["host_capacity_bytes"], one["memory"]["host_peak_bytes"]);
+}
+
+TEST_F(TrainResult, SaysWhetherItsMeansAreOfTheSteadyState) {
+  const json few = document({"--steps", "11"})["results"][0]["steps"];
+  EXPECT_EQ(few, (json{{"done", 11}, {"measured", 11}, {"steady", false}}));
+  const json enough = document({"--steps", "14"})["results"][0]["steps"];
+  EXPECT_EQ(enough, (json{{"done", 14}, {"measured", 4}, {"steady", true}}));
+  EXPECT_THAT(run(basic() + Arguments{"--steps", "11"}).out,
+              HasSubstr("(mean of 11, the first ones included)"));
+  EXPECT_THAT(run(basic() + Arguments{"--steps", "14"}).out, HasSubstr("(mean of 4)"));
+}
+
 /// Whole windows from the first step on: design.md's published figures, in units of the model.
 TEST_F(TrainResult, TrafficIsThePublishedOne) {
   const auto sizes = [&](const Arguments& flags) {
@@ -107,6 +137,40 @@ TEST_F(TrainResult, TrafficIsThePublishedOne) {
   EXPECT_DOUBLE_EQ(sizes({"--topk-ratio", "0", "--update-interval", "4"}), 1.25);
   const double matrices = 1 - 5 * 16.0 / 12176;
   EXPECT_DOUBLE_EQ(sizes({"--topk-ratio", "0.5", "--update-interval", "4"}), 0.5 * matrices * 1.25);
+}
+
+/// The same figures to the byte where the run has more than whole windows in steady state: a
+/// warm-up, selections, an unfinished window, validations, checkpoints, and another process before.
+TEST_F(TrainResult, TrafficIsThatOfWholeWindowsAfterTheWarmUp) {
+  const Arguments flags = {"--topk-ratio",        "0.5", "--full-warm-up-rounds", "3",
+                           "--evaluate-interval", "5",   "--checkpoint-interval", "7"};
+  const std::uint64_t deferred = (12176 - 5 * 16) / 2;  // see above
+  const auto expect = [&](const json& one, double down, double up) {
+    EXPECT_EQ(one["pcie"]["d2h_bytes_per_step"], std::llround(down));
+    EXPECT_EQ(one["pcie"]["h2d_bytes_per_step"], std::llround(up));
+    EXPECT_DOUBLE_EQ(one["pcie"]["model_sizes_per_step"].get<double>(),
+                     (down + up) / (4.0 * 12176));
+  };
+  const auto bytes = static_cast<double>(4 * deferred);
+  const auto run_once = [&](const char* ck, const Arguments& more) {
+    return document(flags + Arguments{"--checkpoint", ck} + more)["results"][0];
+  };
+  json one = run_once("a", {"--steps", "21", "--update-interval", "4", "--select-interval", "8"});
+  EXPECT_EQ(one["steps"]["measured"], 8) << "windows 3 and 4: two steps are left over";
+  expect(one, bytes, bytes / 4);
+  EXPECT_GT(one["pcie"]["selection_bytes_per_step"], 0);
+  one = run_once("a",
+                 {"--steps", "47", "--update-interval", "4", "--select-interval", "8", "--resume"});
+  EXPECT_EQ(one["steps"]["measured"], 20);  // 26 steps less 2 and 4 in the ramp
+  expect(one, bytes, bytes / 4);
+  one = run_once("b", {"--steps", "26", "--update-interval", "5", "--overlap-step", "false"});
+  EXPECT_EQ(one["steps"]["measured"], 10);
+  expect(one, bytes, bytes / 5);
+  // Two bytes each in bf16, but sums stay fp32.
+  one = run_once("c", {"--steps", "20", "--update-interval", "2", "--accumulate-on", "device",
+                       "--dtype", "bf16"});
+  EXPECT_EQ(one["pcie"]["d2h_bytes_per_step"], std::llround(bytes / 2));
+  EXPECT_EQ(one["pcie"]["h2d_bytes_per_step"], std::llround(bytes / 4));
 }
 
 /// A document without what was measured by a clock.
