@@ -73,16 +73,6 @@ std::vector<LibraryFact> try_libraries(const LibrarySurroundings& around) {
 
 }  // namespace
 
-LibrarySurroundings library_surroundings(const Environment& environment) {
-  const auto folder = [&](const char* name) -> std::optional<fs::path> {
-    const auto text = variable(environment, name);
-    return text ? std::optional<fs::path>(*text) : std::nullopt;
-  };
-  return {.own_folder = folder("ZENFLOW_CUDA_LIB_DIR"),
-          .cuda_home = folder("CUDA_HOME"),
-          .virtual_env = folder("VIRTUAL_ENV")};
-}
-
 std::vector<std::string> tracing_tools(const Environment& environment,
                                        const std::string& proc_status) {
   std::vector<std::string> signs;

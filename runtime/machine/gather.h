@@ -24,10 +24,6 @@ struct FactSources {
 /// All of it: opens every GPU library, asks the driver and, if it has a GPU, CUPTI.
 [[nodiscard]] MachineFacts gather_facts(const FactSources& sources);
 
-/// The folders that $ZENFLOW_CUDA_LIB_DIR, $CUDA_HOME and $VIRTUAL_ENV name.
-[[nodiscard]] LibrarySurroundings library_surroundings(
-    const std::map<std::string, std::string>& environment);
-
 /// Signs of a tool that records the GPU or debugs this process: each is one sentence.
 [[nodiscard]] std::vector<std::string> tracing_tools(
     const std::map<std::string, std::string>& environment, const std::string& proc_status);
