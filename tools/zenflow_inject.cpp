@@ -83,13 +83,53 @@ runtime::DynamicLibrary open_cupti() {
   return runtime::DynamicLibrary::open(name, runtime::library_surroundings(environment));
 }
 
-/// Waits for the GPU if the driver is loaded and the thread has a context; harmless otherwise.
+/// The driver's functions that waiting takes, from the libcuda that the program has loaded. Types
+/// are those of cuda.h; linking it would make every program need the driver.
+class Driver {
+ public:
+  Driver() : library_(::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD)) {}
+  ~Driver() {
+    if (library_ != nullptr) ::dlclose(library_);
+  }
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+  /// 0 if it succeeds; a function that is not there fails.
+  template <class... Arguments>
+  int call(const char* function, Arguments... arguments) const {
+    if (library_ == nullptr) return -1;
+    const auto found = reinterpret_cast<int (*)(Arguments...)>(::dlsym(library_, function));
+    return found == nullptr ? -1 : found(arguments...);
+  }
+
+ private:
+  void* library_;
+};
+
+/// Waits for every GPU that the program uses: the thread that ends a program need not be one that
+/// uses a GPU, and then has no context. Only the primary contexts, which are the CUDA runtime's,
+/// and the thread's own are known.
 void synchronize() {
-  void* driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  if (driver == nullptr) return;
-  using Synchronize = int (*)();
-  if (const auto wait = reinterpret_cast<Synchronize>(::dlsym(driver, "cuCtxSynchronize"))) wait();
-  ::dlclose(driver);
+  const Driver driver;
+  driver.call("cuCtxSynchronize");  // harmless without a context
+  int devices = 0;
+  if (driver.call("cuDeviceGetCount", &devices) != 0) return;
+  for (int number = 0; number < devices; ++number) {
+    int device = 0;
+    unsigned flags = 0;
+    int is_active = 0;
+    void* context = nullptr;
+    if (driver.call("cuDeviceGet", &device, number) != 0) continue;
+    // One that is not active would be made by asking for it.
+    const int state = driver.call("cuDevicePrimaryCtxGetState", device, &flags, &is_active);
+    if (state != 0 || is_active == 0) continue;
+    if (driver.call("cuDevicePrimaryCtxRetain", &context, device) != 0) continue;
+    if (driver.call("cuCtxPushCurrent_v2", context) == 0) {
+      driver.call("cuCtxSynchronize");
+      driver.call("cuCtxPopCurrent_v2", &context);
+    }
+    driver.call("cuDevicePrimaryCtxRelease_v2", device);
+  }
 }
 
 /// Threads that are started while this lives take no signals: those are for the program's threads.

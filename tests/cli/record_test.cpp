@@ -178,6 +178,15 @@ TEST_F(RecordTraced, ForkedProcessesEndAsUsualAndAreNotRecorded) {
   EXPECT_EQ(count(written(), "kernel"), 100);
 }
 
+TEST_F(RecordTraced, EveryGpuThatTheProgramUsesIsWaitedFor) {
+  const Outcome outcome = trace("threads");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("GPU 0 is waited for\nGPU 0 is held 0 times\n"
+                                     "GPU 2 is waited for\nGPU 2 is held 0 times\n"));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("GPU 1")));
+  EXPECT_EQ(count(written(), "kernel"), 100);
+}
+
 TEST_F(RecordTraced, EachRankHasATraceOfItsOwn) {
   const Outcome outcome = trace("ranks");
   EXPECT_EQ(outcome.code, 0) << outcome.err;

@@ -96,6 +96,10 @@ int main(int argc, char** argv) {
     if (other != 0) ::waitpid(other, nullptr, 0);
     return 0;
   }
+  if (what == "threads") {  // uses GPUs from threads that have ended
+    const std::filesystem::path folder = std::getenv("ZENFLOW_CUDA_LIB_DIR");
+    if (::dlopen((folder / "libcuda.so.1").c_str(), RTLD_NOW) == nullptr) return 96;
+  }
   // NVTX may come first: PyTorch is imported, and names what it does, before it uses a GPU.
   const bool has_ranges = what == "ranges" && nvtx_has_a_tool();
   initialize_cuda();

@@ -76,6 +76,23 @@ TEST(Doctor, MissingDriverIsAWarningWithoutAGpuAndAFailureWithOne) {
             CheckStatus::kFail);
 }
 
+TEST(Doctor, NvmlThatDoesNotStartFailsWithAGpu) {
+  const auto mismatch = [](MachineFacts& facts) {
+    facts.libraries.push_back({.id = "nvml", .name = {}, .path = "/lib/libnvidia-ml.so.1"});
+    facts.nvml_problem = "nvmlInit_v2: Driver/library version mismatch";
+  };
+  const Check check = after("library-nvml", mismatch);
+  EXPECT_EQ(check.status, CheckStatus::kFail);
+  EXPECT_THAT(check.found, AllOf(HasSubstr("/lib/libnvidia-ml.so.1"), HasSubstr("mismatch")));
+  const auto without_gpu = [&](MachineFacts& facts) {
+    mismatch(facts);
+    facts.driver = {.built_with = 13000, .status = 35};
+    facts.gpus.clear();
+  };
+  EXPECT_EQ(after("library-nvml", without_gpu, {"gpu-driver", "gpu-link"}).status,
+            CheckStatus::kWarn);
+}
+
 TEST(Doctor, StubLibcudaFailsWhenLoadedAndWarnsWhenInTheWay) {
   const Check loaded =
       after("libcuda-stub",
