@@ -45,6 +45,13 @@ Check check_library(const LibraryFact& library, const MachineFacts& facts) {
   const bool gpu_usable = usable(facts);
   if (library.path) {
     check.found = *library.path;
+    if (library.id == "cuda" && judge_driver(facts.driver).state == DriverState::kStub) {
+      check.status = CheckStatus::kFail;
+      check.found += ": a stub, which is for linking only";
+      check.expected = "the driver's libcuda.so.1";
+      check.advice = "take this file's folder from LD_LIBRARY_PATH and the loader's configuration";
+      return check;
+    }
     if (library.id != "nvml" || facts.nvml_problem.empty()) return check;
     check.status = gpu_usable || !facts.gpus.empty() ? CheckStatus::kFail : CheckStatus::kWarn;
     check.found += ": " + facts.nvml_problem;

@@ -76,6 +76,22 @@ TEST(Doctor, MissingDriverIsAWarningWithoutAGpuAndAFailureWithOne) {
             CheckStatus::kFail);
 }
 
+TEST(Doctor, AStubIsNamedByItsFileWhateverItsFolderIsCalled) {
+  const Check check = after(
+      "library-cuda",
+      [](MachineFacts& facts) {
+        facts.driver = {.built_with = 13000, .status = 34};
+        facts.libraries.push_back({.id = "cuda", .name = {}, .path = "/opt/other/libcuda.so.1"});
+      },
+      {"gpu-driver", "libcuda-stub"});
+  EXPECT_EQ(check.status, CheckStatus::kFail);
+  EXPECT_THAT(check.found, HasSubstr("/opt/other/libcuda.so.1: a stub"));
+  const Check real = after("library-cuda", [](MachineFacts& facts) {
+    facts.libraries.push_back({.id = "cuda", .name = {}, .path = "/lib/libcuda.so.1"});
+  });
+  EXPECT_EQ(real.status, CheckStatus::kOk);
+}
+
 TEST(Doctor, NvmlThatDoesNotStartFailsWithAGpu) {
   const auto mismatch = [](MachineFacts& facts) {
     facts.libraries.push_back({.id = "nvml", .name = {}, .path = "/lib/libnvidia-ml.so.1"});
