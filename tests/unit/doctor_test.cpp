@@ -254,6 +254,15 @@ TEST(Doctor, CoresSharedWithOthersAreSlow) {
                   {"cpu-affinity"})
                 .status,
             CheckStatus::kOk);
+  // A twentieth of 128 CPUs is.
+  EXPECT_EQ(after("cpu-load",
+                  [](MachineFacts& facts) {
+                    facts.load = 6.5;
+                    facts.online_cpus.resize(128);
+                  },
+                  {"cpu-affinity"})
+                .status,
+            CheckStatus::kWarn);
   EXPECT_EQ(after("cpu-steal", [](MachineFacts& facts) { facts.steal = 0.05; }).status,
             CheckStatus::kWarn);
   const Check bound = after("cpu-affinity", [](MachineFacts& facts) { facts.allowed_cpus = {0}; });

@@ -1,6 +1,7 @@
 // What the probe says of a device whose rates are known: bytes, FLOPs and units, to the last digit.
 // Its lanes are clocks that work advances; nothing is timed.
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <mutex>
 
@@ -42,7 +43,10 @@ class KnownDevice final : public ProbeDevice {
   void copy(ProbeLane lane, void* to, const void* from, std::size_t bytes,
             CopyDirection direction) override {
     const bool up = direction == CopyDirection::kHostToDevice;
-    const double rate = (up ? from : to) == pageable_ ? kPageable : up ? kUp : kDown;
+    const bool is_pageable = (up ? from : to) == pageable_;
+    const double rate = is_pageable ? kPageable : up ? kUp : kDown;
+    // The host would move pageable memory while the lane is busy with something else.
+    EXPECT_FALSE(is_pageable && is_occupied_);
     advance(lane, static_cast<double>(bytes) / rate);
   }
   void update(ProbeLane lane, float*, const float*, std::size_t n) override {
@@ -57,7 +61,11 @@ class KnownDevice final : public ProbeDevice {
     advance(lane, 2 * static_cast<double>(product.batch * m * n * k) / kFlops);
   }
   void nothing(ProbeLane lane) override { advance(lane, kKernel); }
-  void occupy(ProbeLane lane) override { advance(lane, 1); }  // if it were measured it would show
+  void occupy(ProbeLane lane) override {
+    advance(lane, 1);  // if it were measured it would show
+    const std::lock_guard lock(mutex_);
+    is_occupied_ = true;
+  }
   [[nodiscard]] std::shared_ptr<ProbeMark> mark(ProbeLane lane) override {
     const std::lock_guard lock(mutex_);
     return std::make_shared<Mark>(lanes_.at(static_cast<std::size_t>(lane)));
@@ -68,6 +76,7 @@ class KnownDevice final : public ProbeDevice {
   void synchronize(ProbeLane) override {
     const std::lock_guard lock(mutex_);
     lanes_.fill(0);
+    is_occupied_ = false;
   }
 
  private:
@@ -79,6 +88,7 @@ class KnownDevice final : public ProbeDevice {
   std::mutex mutex_;  // guards the rest: work also comes from beside a measurement
   std::array<double, kProbeLanes> lanes_{};
   const void* pageable_ = nullptr;
+  std::atomic<bool> is_occupied_ = false;  // also set from beside a measurement
 };
 
 class KnownRates : public ::testing::Test {
