@@ -40,6 +40,9 @@ elseif(ZENFLOW_HAVE_CUDA)
     set_target_properties(fake_cupti PROPERTIES OUTPUT_NAME cupti
                           SOVERSION ${CUDAToolkit_VERSION_MAJOR}
                           LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/fake_cupti)
+    add_library(fake_cuda SHARED support/fake_cuda.cpp)
+    set_target_properties(fake_cuda PROPERTIES OUTPUT_NAME cuda SOVERSION 1
+                          LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/fake_cupti)
     add_executable(traced_program support/traced_program.cpp)
     foreach(target fake_cupti traced_program)
       target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
@@ -49,6 +52,6 @@ elseif(ZENFLOW_HAVE_CUDA)
     target_compile_definitions(record_test PRIVATE
       TRACED_PROGRAM="$<TARGET_FILE:traced_program>"
       FAKE_CUPTI_FOLDER="${CMAKE_CURRENT_BINARY_DIR}/fake_cupti")
-    add_dependencies(record_test traced_program fake_cupti)
+    add_dependencies(record_test traced_program fake_cupti fake_cuda)
   endif()
 endif()

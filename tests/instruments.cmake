@@ -43,7 +43,7 @@ if(NOT ZENFLOW_SANITIZE)
 endif()
 
 zenflow_test_group(probe_statistics_test LABEL unit
-  SOURCES unit/probe_statistics_test.cpp
+  SOURCES unit/probe_statistics_test.cpp unit/probe_comparison_test.cpp unit/probe_units_test.cpp
   LINK zenflow::probe GTest::gmock)
 zenflow_test_group(probe_rehearsal_test LABEL property TIMEOUT 300
   SOURCES property/probe_rehearsal_test.cpp

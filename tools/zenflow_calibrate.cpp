@@ -31,10 +31,12 @@ int main_program(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(
       "Exit codes: 0 done (doctor: nothing fails), 1 failed while running (doctor: a check fails), "
-      "2 bad usage or input, 5 a GPU was asked for and is not usable, 130/143 stopped by a "
+      "2 bad usage or input, 4 two probes do not agree, 5 a GPU was asked for and is not usable, "
+      "130/143 stopped by a "
       "signal.");
   Command chosen;
   add_probe(app, chosen);
+  add_compare(app, chosen);
   add_doctor(app, chosen);
   add_record(app, chosen);
   try {

@@ -5,7 +5,10 @@
 // ZENFLOW_RECORD_OUT           prefix of the file's name; ".<process id>.zfrec" is appended
 // ZENFLOW_RECORD_LOW_OVERHEAD  "1": kernels, copies and memsets only
 // ZENFLOW_RECORD_BUFFERS       how many buffers of 4 MiB
-// ZENFLOW_CUDA_LIB_DIR, CUDA_HOME  where CUPTI is looked for
+// ZENFLOW_CUDA_LIB_DIR, CUDA_HOME, VIRTUAL_ENV: where CUPTI is looked for, as for all GPU libraries
+//
+// NVTX hands a program's ranges to the library that NVTX_INJECTION64_PATH names. That is this one
+// too, and it passes NVTX on to the very CUPTI that it records with.
 //
 // It must not break what it is loaded into: no exception leaves it, a failure is one line on
 // standard error, a handler of the program's is not replaced, and a forked child (a data loader) is
@@ -19,12 +22,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
+#include <utility>
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -32,6 +36,8 @@
 #include <semaphore.h>
 #include <unistd.h>
 
+#include "runtime/gpu/dynamic_library.h"
+#include "runtime/gpu/libraries.h"
 #include "runtime/trace/cupti/activity_file.h"
 #include "runtime/trace/cupti/cupti_session.h"
 #include "sim/base/error.h"
@@ -66,35 +72,64 @@ std::string command_line() {
 }
 
 /// A CUPTI that the program has loaded (PyTorch brings its own) goes first: two in one process
-/// would each hold half of the driver.
-void* open_cupti() {
-  const std::string file = runtime::cupti_library_file();
-  if (void* loaded = ::dlopen(file.c_str(), RTLD_NOW | RTLD_NOLOAD)) return loaded;
-  std::vector<std::string> candidates;
-  if (const auto folder = variable("ZENFLOW_CUDA_LIB_DIR")) {
-    candidates.push_back(fs::path(*folder) / file);  // asked for: nothing replaces it
-  } else {
-    candidates.push_back(file);  // the loader's folders
-    const fs::path home = variable("CUDA_HOME").value_or("/usr/local/cuda");
-    for (const char* below : {"lib64", "lib", "extras/CUPTI/lib64"}) {
-      candidates.push_back(home / below / file);
-    }
+/// would each hold half of the driver. Throws Error(kDevice) if there is none.
+runtime::DynamicLibrary open_cupti() {
+  const runtime::LibraryName name = runtime::cupti_library(runtime::built_cuda_version() / 1000);
+  if (auto loaded = runtime::DynamicLibrary::loaded(name)) return std::move(*loaded);
+  std::map<std::string, std::string> environment;
+  for (const char* folder : {"ZENFLOW_CUDA_LIB_DIR", "CUDA_HOME", "VIRTUAL_ENV"}) {
+    if (auto text = variable(folder)) environment.emplace(folder, std::move(*text));
   }
-  std::string tried;
-  for (const std::string& candidate : candidates) {
-    if (void* library = ::dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-    tried += fmt::format("; {}", ::dlerror());
-  }
-  throw Error(ErrorKind::kDevice, fmt::format("{} was not found{}", file, tried));
+  return runtime::DynamicLibrary::open(name, runtime::library_surroundings(environment));
 }
 
-/// Waits for the GPU if the driver is loaded and the thread has a context; harmless otherwise.
+/// The driver's functions that waiting takes, from the libcuda that the program has loaded. Types
+/// are those of cuda.h; linking it would make every program need the driver.
+class Driver {
+ public:
+  Driver() : library_(::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD)) {}
+  ~Driver() {
+    if (library_ != nullptr) ::dlclose(library_);
+  }
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+  /// 0 if it succeeds; a function that is not there fails.
+  template <class... Arguments>
+  int call(const char* function, Arguments... arguments) const {
+    if (library_ == nullptr) return -1;
+    const auto found = reinterpret_cast<int (*)(Arguments...)>(::dlsym(library_, function));
+    return found == nullptr ? -1 : found(arguments...);
+  }
+
+ private:
+  void* library_;
+};
+
+/// Waits for every GPU that the program uses: the thread that ends a program need not be one that
+/// uses a GPU, and then has no context. Only the primary contexts, which are the CUDA runtime's,
+/// and the thread's own are known.
 void synchronize() {
-  void* driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  if (driver == nullptr) return;
-  using Synchronize = int (*)();
-  if (const auto wait = reinterpret_cast<Synchronize>(::dlsym(driver, "cuCtxSynchronize"))) wait();
-  ::dlclose(driver);
+  const Driver driver;
+  driver.call("cuCtxSynchronize");  // harmless without a context
+  int devices = 0;
+  if (driver.call("cuDeviceGetCount", &devices) != 0) return;
+  for (int number = 0; number < devices; ++number) {
+    int device = 0;
+    unsigned flags = 0;
+    int is_active = 0;
+    void* context = nullptr;
+    if (driver.call("cuDeviceGet", &device, number) != 0) continue;
+    // One that is not active would be made by asking for it.
+    const int state = driver.call("cuDevicePrimaryCtxGetState", device, &flags, &is_active);
+    if (state != 0 || is_active == 0) continue;
+    if (driver.call("cuDevicePrimaryCtxRetain", &context, device) != 0) continue;
+    if (driver.call("cuCtxPushCurrent_v2", context) == 0) {
+      driver.call("cuCtxSynchronize");
+      driver.call("cuCtxPopCurrent_v2", &context);
+    }
+    driver.call("cuDevicePrimaryCtxRelease_v2", device);
+  }
 }
 
 /// Threads that are started while this lives take no signals: those are for the program's threads.
@@ -128,6 +163,7 @@ class Injection {
   std::string begin_session(const std::string& program);
 
   pid_t owner_ = ::getpid();
+  std::optional<runtime::DynamicLibrary> cupti_;
   runtime::CuptiApi api_;
   bool wait_ = true;  // written before the session's stop, which reads it
   std::unique_ptr<ActivityFileWriter> file_;
@@ -152,8 +188,10 @@ void Injection::create_file(const std::string& prefix) {
 /// Empty, or why nothing is recorded.
 std::string Injection::begin_session(const std::string& program) {
   try {
-    void* library = open_cupti();  // stays open: CUPTI is never detached
-    api_ = runtime::resolve_cupti([library](const char* name) { return ::dlsym(library, name); });
+    cupti_.emplace(open_cupti());
+    api_ = runtime::resolve_cupti([this](const char* name) -> void* {
+      return cupti_->has(name) ? cupti_->symbol<void*>(name) : nullptr;
+    });
   } catch (const Error& error) {
     return error.what();
   }
@@ -264,6 +302,22 @@ void initialize() {
   watch_signals();
 }
 
+/// The type of NVTX's function that finds its tables; not called here.
+using NvtxExportTable = const void* (*)(std::uint32_t);
+
+/// Hands NVTX on to CUPTI's function `entry`. NVTX takes 0 for "no tool" and asks no more.
+int pass_nvtx_on(const char* entry, NvtxExportTable table) {
+  try {
+    const runtime::DynamicLibrary cupti = open_cupti();  // stays loaded without its owner
+    return cupti.symbol<int (*)(NvtxExportTable)>(entry)(table);
+  } catch (const std::exception& error) {
+    complain(fmt::format("NVTX ranges are not recorded: {}", error.what()));
+  } catch (...) {
+    complain("NVTX ranges are not recorded: unknown failure");
+  }
+  return 0;
+}
+
 }  // namespace
 }  // namespace zenflow::tools
 
@@ -277,4 +331,16 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
     zenflow::tools::complain("not traced: unknown failure");
   }
   return 1;
+}
+
+/// Called by NVTX 3, which is in the program's own code.
+extern "C" __attribute__((visibility("default"))) int InitializeInjectionNvtx2(
+    zenflow::tools::NvtxExportTable table) {
+  return zenflow::tools::pass_nvtx_on("InitializeInjectionNvtx2", table);
+}
+
+/// Called by NVTX 2, a library (libnvToolsExt).
+extern "C" __attribute__((visibility("default"))) int InitializeInjectionNvtx(
+    zenflow::tools::NvtxExportTable table) {
+  return zenflow::tools::pass_nvtx_on("InitializeInjectionNvtx", table);
 }

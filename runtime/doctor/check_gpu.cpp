@@ -40,10 +40,25 @@ Check check_stub(const MachineFacts& facts) {
           "libcuda see no GPU, and CUPTI fails"};
 }
 
-Check check_library(const LibraryFact& library, bool gpu_usable) {
+Check check_library(const LibraryFact& library, const MachineFacts& facts) {
   Check check{"library-" + library.id, CheckStatus::kOk, "", "", ""};
+  const bool gpu_usable = usable(facts);
   if (library.path) {
     check.found = *library.path;
+    if (library.id == "cuda" && judge_driver(facts.driver).state == DriverState::kStub) {
+      check.status = CheckStatus::kFail;
+      check.found += ": a stub, which is for linking only";
+      check.expected = "the driver's libcuda.so.1";
+      check.advice = "take this file's folder from LD_LIBRARY_PATH and the loader's configuration";
+      return check;
+    }
+    if (library.id != "nvml" || facts.nvml_problem.empty()) return check;
+    check.status = gpu_usable || !facts.gpus.empty() ? CheckStatus::kFail : CheckStatus::kWarn;
+    check.found += ": " + facts.nvml_problem;
+    check.expected = "an answer from the driver";
+    check.advice =
+        "if versions differ, the kernel module is older than the libraries: reboot, or load the "
+        "module again; else look at nvidia-smi";
     return check;
   }
   // Without a usable GPU nothing opens it.
@@ -160,9 +175,8 @@ Check check_counters(const MachineFacts& facts) {
 
 std::vector<Check> check_gpu(const MachineFacts& facts, GpuNeed need) {
   std::vector<Check> checks = {check_driver(facts, need), check_stub(facts)};
-  const bool gpu_usable = usable(facts);
   for (const LibraryFact& library : facts.libraries) {
-    checks.push_back(check_library(library, gpu_usable));
+    checks.push_back(check_library(library, facts));
   }
   if (facts.gpus.empty()) {
     checks.push_back({"gpu-link", CheckStatus::kUnknown, "no NVIDIA GPU on PCI", "", ""});

@@ -52,7 +52,23 @@ fs::path loaded_from(void* handle, const std::string& asked) {
   return unreadable ? fs::path(map->l_name) : real;
 }
 
+// RTLD_LOCAL: another part of the process may use another version of the library.
+// RTLD_NODELETE: these libraries leave threads and exit handlers behind, which must not lose
+// their code when the last owner closes.
+constexpr int kOpenMode = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
+
 }  // namespace
+
+LibrarySurroundings library_surroundings(const std::map<std::string, std::string>& environment) {
+  const auto folder = [&](const char* name) -> std::optional<fs::path> {
+    const auto found = environment.find(name);
+    if (found == environment.end() || found->second.empty()) return std::nullopt;
+    return found->second;
+  };
+  return {.own_folder = folder("ZENFLOW_CUDA_LIB_DIR"),
+          .cuda_home = folder("CUDA_HOME"),
+          .virtual_env = folder("VIRTUAL_ENV")};
+}
 
 std::vector<LibraryCandidate> library_candidates(const LibraryName& name,
                                                  const LibrarySurroundings& around) {
@@ -62,11 +78,13 @@ std::vector<LibraryCandidate> library_candidates(const LibraryName& name,
   };
   if (around.own_folder) add(*around.own_folder, "$ZENFLOW_CUDA_LIB_DIR", true);
   candidates.push_back({name.file, "the dynamic loader", false});
-  if (around.cuda_home) {
-    add(*around.cuda_home / "lib64", "$CUDA_HOME/lib64", false);
-    add(*around.cuda_home / "lib", "$CUDA_HOME/lib", false);
-  }
-  add(around.default_cuda / "lib64", (around.default_cuda / "lib64").string(), false);
+  const auto add_toolkit = [&](const fs::path& toolkit, const std::string& shown,
+                               std::vector<std::string> folders) {
+    folders.insert(folders.end(), name.toolkit_folders.begin(), name.toolkit_folders.end());
+    for (const std::string& folder : folders) add(toolkit / folder, shown + "/" + folder, false);
+  };
+  if (around.cuda_home) add_toolkit(*around.cuda_home, "$CUDA_HOME", {"lib64", "lib"});
+  add_toolkit(around.default_cuda, around.default_cuda.string(), {"lib64"});
   if (around.virtual_env) {
     for (const fs::path& packages : site_packages(*around.virtual_env)) {
       for (const std::string& folder : name.python_folders) {
@@ -93,10 +111,7 @@ DynamicLibrary DynamicLibrary::open(const LibraryName& name, const LibrarySurrou
       attempts += fmt::format("\n  {}: not there", candidate.described);
       continue;
     }
-    // RTLD_LOCAL: another part of the process may use another version of the library.
-    // RTLD_NODELETE: these libraries leave threads and exit handlers behind, which must not lose
-    // their code when the last owner closes.
-    Handle handle(::dlopen(candidate.path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE));
+    Handle handle(::dlopen(candidate.path.c_str(), kOpenMode));
     if (handle) return {name, std::move(handle)};
     const std::string reason = loader_error(candidate.path);
     if (candidate.demanded) {
@@ -111,6 +126,12 @@ DynamicLibrary DynamicLibrary::open(const LibraryName& name, const LibrarySurrou
       fmt::format("{} is needed for {} and was not found; it comes with {}. Name its folder "
                   "in ZENFLOW_CUDA_LIB_DIR, or install it. Looked for in{}",
                   name.file, name.purpose, name.provider, attempts));
+}
+
+std::optional<DynamicLibrary> DynamicLibrary::loaded(const LibraryName& name) {
+  Handle handle(::dlopen(name.file.c_str(), kOpenMode | RTLD_NOLOAD));
+  if (!handle) return std::nullopt;
+  return DynamicLibrary(name, std::move(handle));
 }
 
 bool DynamicLibrary::has(const char* symbol) const {

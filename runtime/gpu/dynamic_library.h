@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,8 @@ struct LibraryName {
   std::string purpose;   ///< "matrix products on the GPU"
   std::string provider;  ///< "CUDA 13 or the Python package nvidia-cublas"
   std::vector<std::string> python_folders{};  ///< below site-packages: "nvidia/cu13/lib"
+  /// Below a toolkit's folder, beside lib64 and lib: "extras/CUPTI/lib64".
+  std::vector<std::string> toolkit_folders{};
 };
 
 /// Folders that a user's environment names. The programs read the variables; this library does not.
@@ -26,6 +29,11 @@ struct LibrarySurroundings {
   std::filesystem::path default_cuda = "/usr/local/cuda";
 };
 
+/// The folders that $ZENFLOW_CUDA_LIB_DIR, $CUDA_HOME and $VIRTUAL_ENV name in `environment`; a
+/// variable that is empty names none.
+[[nodiscard]] LibrarySurroundings library_surroundings(
+    const std::map<std::string, std::string>& environment);
+
 /// One place to look: a path, or a bare file name, which the dynamic loader looks up itself
 /// ($LD_LIBRARY_PATH, its cache, the system's folders).
 struct LibraryCandidate {
@@ -35,7 +43,8 @@ struct LibraryCandidate {
 };
 
 /// In the order of search: own folder, loader, $CUDA_HOME/lib64 and lib, the default CUDA folder,
-/// Python packages of the virtual environment. Folders that cannot be read are left out.
+/// each with the library's own folders of a toolkit, Python packages of the virtual environment.
+/// Folders that cannot be read are left out.
 [[nodiscard]] std::vector<LibraryCandidate> library_candidates(const LibraryName& name,
                                                                const LibrarySurroundings& around);
 
@@ -47,6 +56,9 @@ class DynamicLibrary {
   /// once if the file in the user's own folder does not load: what is asked for is not replaced.
   [[nodiscard]] static DynamicLibrary open(const LibraryName& name,
                                            const LibrarySurroundings& around);
+  /// The library of this file name that the process has loaded already, from wherever; nothing if
+  /// there is none. Nothing is loaded.
+  [[nodiscard]] static std::optional<DynamicLibrary> loaded(const LibraryName& name);
 
   /// The function or object `symbol`; `Pointer` is its type, as decltype(&declaration).
   /// Throws Error(kDevice) if the library has none: it is another version than its name says.

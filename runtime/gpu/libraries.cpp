@@ -47,6 +47,7 @@ LibraryName cupti_library(int cuda_major) {
   LibraryName name =
       toolkit_library("cupti", cuda_major, "recording what the GPU does", "cuda-cupti");
   name.python_folders = python_folders(cuda_major, "cuda_cupti");
+  name.toolkit_folders = {"extras/CUPTI/lib64"};  // not every installer links it into lib64
   return name;
 }
 

@@ -14,7 +14,7 @@ namespace zenflow::runtime {
 /// A GPU as NVML lists it, whatever CUDA_VISIBLE_DEVICES says. Links as they are at this moment: an
 /// idle GPU may have lowered its link's generation.
 struct NvmlGpu {
-  std::string name;
+  std::string name{};
   std::string bus_id;  ///< "0000:3b:00.0"
   std::optional<unsigned> link_generation{};
   std::optional<unsigned> link_generation_max{};

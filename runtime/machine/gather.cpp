@@ -1,5 +1,7 @@
 #include "runtime/machine/gather.h"
 
+#include <algorithm>
+#include <array>
 #include <sstream>
 #include <system_error>
 #include <utility>
@@ -73,14 +75,38 @@ std::vector<LibraryFact> try_libraries(const LibrarySurroundings& around) {
 
 }  // namespace
 
-LibrarySurroundings library_surroundings(const Environment& environment) {
-  const auto folder = [&](const char* name) -> std::optional<fs::path> {
-    const auto text = variable(environment, name);
-    return text ? std::optional<fs::path>(*text) : std::nullopt;
+void add_nvml(MachineFacts& facts, const std::vector<NvmlGpu>& gpus, const std::string& release) {
+  const auto speed = [](std::optional<unsigned> generation) -> std::optional<double> {
+    constexpr std::array kSpeeds = {2.5, 5.0, 8.0, 16.0, 32.0, 64.0};  // GT/s, from PCIe 1.0 on
+    if (!generation || *generation == 0 || *generation > kSpeeds.size()) return std::nullopt;
+    return kSpeeds.at(*generation - 1);
   };
-  return {.own_folder = folder("ZENFLOW_CUDA_LIB_DIR"),
-          .cuda_home = folder("CUDA_HOME"),
-          .virtual_env = folder("VIRTUAL_ENV")};
+  const auto width = [](std::optional<unsigned> lanes) -> std::optional<int> {
+    if (!lanes || *lanes == 0) return std::nullopt;
+    return static_cast<int>(*lanes);
+  };
+  for (const NvmlGpu& gpu : gpus) {
+    auto slot = std::find_if(facts.gpus.begin(), facts.gpus.end(),
+                             [&](const GpuSlot& one) { return one.bus_id == gpu.bus_id; });
+    if (slot == facts.gpus.end()) {
+      slot = facts.gpus.insert(slot, {.bus_id = gpu.bus_id});
+    }
+    if (!slot->speed) slot->speed = speed(gpu.link_generation);
+    if (!slot->speed_max) slot->speed_max = speed(gpu.link_generation_max);
+    if (!slot->width) slot->width = width(gpu.link_width);
+    if (!slot->width_max) slot->width_max = width(gpu.link_width_max);
+  }
+  if (!facts.driver.release) facts.driver.release = release;
+}
+
+void ask_nvml(MachineFacts& facts, const LibrarySurroundings& around) {
+  std::optional<Nvml> nvml;
+  try {
+    nvml.emplace(around);
+    add_nvml(facts, nvml->gpus(), nvml->driver_release());
+  } catch (const Error& error) {
+    facts.nvml_problem = error.what();
+  }
 }
 
 std::vector<std::string> tracing_tools(const Environment& environment,
@@ -137,6 +163,9 @@ MachineFacts gather_facts(const FactSources& sources) {
   const LibrarySurroundings around = library_surroundings(sources.environment);
   facts.driver = ask_driver();
   facts.libraries = try_libraries(around);
+  for (const LibraryFact& library : facts.libraries) {
+    if (library.id == "nvml" && library.path) ask_nvml(facts, around);
+  }
   // Without a GPU CUPTI answers "unknown error", which says nothing about other tools.
   if (judge_driver(facts.driver).state == DriverState::kUsable) {
     facts.cupti_subscription = try_cupti_subscription(around);

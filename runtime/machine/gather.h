@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "runtime/gpu/nvml.h"
 #include "runtime/machine/machine_facts.h"
 
 namespace zenflow::runtime {
@@ -24,9 +25,11 @@ struct FactSources {
 /// All of it: opens every GPU library, asks the driver and, if it has a GPU, CUPTI.
 [[nodiscard]] MachineFacts gather_facts(const FactSources& sources);
 
-/// The folders that $ZENFLOW_CUDA_LIB_DIR, $CUDA_HOME and $VIRTUAL_ENV name.
-[[nodiscard]] LibrarySurroundings library_surroundings(
-    const std::map<std::string, std::string>& environment);
+/// Adds what NVML says of GPUs: the links that sysfs keeps silent about (virtual machines), GPUs
+/// that sysfs does not show, the driver's release where no file names it.
+void add_nvml(MachineFacts& facts, const std::vector<NvmlGpu>& gpus, const std::string& release);
+/// Opens NVML and adds it. Without NVML nothing changes; if NVML fails, `nvml_problem` says how.
+void ask_nvml(MachineFacts& facts, const LibrarySurroundings& around);
 
 /// Signs of a tool that records the GPU or debugs this process: each is one sentence.
 [[nodiscard]] std::vector<std::string> tracing_tools(

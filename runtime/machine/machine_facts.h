@@ -17,7 +17,7 @@ namespace zenflow::runtime {
 struct GpuSlot {
   std::string bus_id;                 ///< "0000:3b:00.0"
   std::optional<double> speed{};      ///< GT/s of the link now; an idle GPU may have lowered it
-  std::optional<double> speed_max{};  ///< of the GPU
+  std::optional<double> speed_max{};  ///< what both GPU and slot can do
   std::optional<int> width{};         ///< lanes
   std::optional<int> width_max{};
   std::optional<int> numa_node{};  ///< nothing where the firmware names none
@@ -42,6 +42,7 @@ struct MachineFacts {
   // GPU
   DriverAnswer driver{};
   std::vector<LibraryFact> libraries{};
+  std::string nvml_problem{};               ///< why NVML, which was found, says nothing
   std::vector<std::string> stub_folders{};  ///< with a stub libcuda, on the loader's path
   std::vector<GpuSlot> gpus{};
   std::optional<bool> counters_for_root_only{};  ///< the kernel module's RmProfilingAdminOnly

@@ -227,9 +227,12 @@ std::vector<GpuSlot> gpu_slots(const fs::path& root) {
     std::error_code unreadable;
     const fs::path real = fs::canonical(device, unreadable);
     const auto node = number_in<int>(device / "numa_node");
+    // A GPU states what it can do itself; the port that it is plugged into may do less.
+    std::optional<double> speed_max = link_speed(device / "max_link_speed");
+    if (speed_max) keep_least(speed_max, link_speed(real.parent_path() / "max_link_speed"));
     slots.push_back({.bus_id = device.filename().string(),
                      .speed = link_speed(device / "current_link_speed"),
-                     .speed_max = link_speed(device / "max_link_speed"),
+                     .speed_max = speed_max,
                      .width = link_width(device / "current_link_width"),
                      .width_max = link_width(device / "max_link_width"),
                      .numa_node = node && *node >= 0 ? node : std::nullopt,

@@ -106,6 +106,7 @@ class Copies final : public ExperimentGroup {
     // A short copy is timed in a row of them: the marks' own time would show.
     const std::size_t copies = bytes < kMiB ? 16 : 1;
     const ProbeLane lane = lane_of(direction);
+    if (pinned) device_.occupy(lane);  // the host itself moves pageable memory
     const auto begin = device_.mark(lane);
     for (std::size_t i = 0; i < copies; ++i) enqueue(direction, pinned, bytes);
     const auto end = device_.mark(lane);

@@ -10,10 +10,9 @@
 
 namespace zenflow::runtime {
 
-/// Products are bf16 with fp32 sums; `update` is cuBLAS's axpy, `pass` its geam, `nothing` its scal
-/// of one value, and so timed with what cuBLAS adds to a launch on the host. Throws Error(kDevice)
-/// in a build without CUDA, if CUDA fails or if cuBLAS is missing. Precondition: require_gpu() does
-/// not throw.
+/// Products are cuBLAS's, bf16 with fp32 sums; `update` and `pass` are our kernels of accumulation.
+/// Throws Error(kDevice) in a build without CUDA, if CUDA fails or if cuBLAS is missing.
+/// Precondition: require_gpu() does not throw.
 [[nodiscard]] std::unique_ptr<ProbeDevice> make_cuda_probe_device(
     int device, const LibrarySurroundings& around);
 

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <array>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -14,6 +16,7 @@ constexpr double kMicro = 1e-6;
 /// Time between marks around `enqueue`, in the compute lane.
 template <class Enqueue>
 double time_in_lane(ProbeDevice& device, Enqueue enqueue) {
+  device.occupy(ProbeLane::kCompute);
   const auto begin = device.mark(ProbeLane::kCompute);
   enqueue();
   const auto end = device.mark(ProbeLane::kCompute);
@@ -70,6 +73,7 @@ class Memory final : public ExperimentGroup {
                 }));
   }
   double copy_rate() {
+    device_.occupy(ProbeLane::kH2D);
     const auto begin = device_.mark(ProbeLane::kH2D);
     device_.copy(ProbeLane::kH2D, arrays_[2].data(), host_.data(), bytes_,
                  CopyDirection::kHostToDevice);
@@ -90,17 +94,19 @@ class Products final : public ExperimentGroup {
   Products(ProbeDevice& device, const ProbeSettings& settings)
       : device_(device),
         products_(probe_products(settings.largest_product, settings.quick)),
-        heads_(settings.quick ? 12 : 32),
-        length_(512) {}
+        shortest_(settings.largest_product / 40),
+        attention_(settings.attention) {}
 
   [[nodiscard]] std::string name() const override { return "products"; }
   void prepare() override {
     const auto width = static_cast<std::size_t>(sim::bytes_per_element(device_.product_type()));
-    std::array<std::int64_t, 3> most = {heads_ * length_ * kHeadDim, heads_ * length_ * kHeadDim,
-                                        heads_ * length_ * length_};
+    const auto [heads, length, head_dim] = attention_;
+    std::array<std::int64_t, 4> most = {heads * length * head_dim, heads * length * head_dim,
+                                        heads * length * length, heads * length * head_dim};
     for (const NamedProduct& product : products_) {
       const auto [m, n, k] = product.shape;
-      most = {std::max(most[0], m * k), std::max(most[1], k * n), std::max(most[2], m * n)};
+      most = {std::max(most[0], m * k), std::max(most[1], k * n), std::max(most[2], m * n),
+              most[3]};
     }
     for (std::size_t i = 0; i < most.size(); ++i) {
       arrays_[i] =
@@ -123,7 +129,7 @@ class Products final : public ExperimentGroup {
         {"attention", "GFLOPS",
          fmt::format("q k^T and scores v of {} heads of {} x {}, without softmax; FLOPs of "
                      "the causal half",
-                     heads_, length_, kHeadDim),
+                     attention_.heads, attention_.length, attention_.head_dim),
          [this] { return attention_rate(); }});
     return list;
   }
@@ -134,23 +140,24 @@ class Products final : public ExperimentGroup {
     const double flops =
         2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
     // A short product is timed in a row of them: the marks' own time would show.
-    constexpr double kShort = 1e8;
-    const int times = flops < kShort ? 16 : 1;
+    constexpr double kMost = 64;
+    const auto times = static_cast<int>(std::clamp(std::ceil(shortest_ / flops), 1.0, kMost));
     const double seconds = time_in_lane(device_, [&] {
       for (int i = 0; i < times; ++i) multiply(product);
     });
     return times * flops / seconds / kGiga;
   }
   double attention_rate() {
-    const double seconds = time_in_lane(device_, [this] {
-      multiply({.shape = {length_, length_, kHeadDim}, .batch = heads_, .b_transposed = true});
+    const auto [heads, length, head_dim] = attention_;
+    const double seconds = time_in_lane(device_, [&, heads = heads, length = length,
+                                                  head_dim = head_dim] {
+      multiply({.shape = {length, length, head_dim}, .batch = heads, .b_transposed = true});
       // Scores take the place of a [length, length] operand.
-      device_.multiply(ProbeLane::kCompute,
-                       {.shape = {length_, kHeadDim, length_}, .batch = heads_}, arrays_[2].data(),
-                       arrays_[1].data(), arrays_[0].data());
+      device_.multiply(ProbeLane::kCompute, {.shape = {length, head_dim, length}, .batch = heads},
+                       arrays_[2].data(), arrays_[1].data(), arrays_[3].data());
     });
-    const double causal = 2.0 * static_cast<double>(heads_ * kHeadDim) *
-                          static_cast<double>(length_) * static_cast<double>(length_);
+    const double causal = 2.0 * static_cast<double>(heads * head_dim) *
+                          static_cast<double>(length) * static_cast<double>(length);
     return causal / seconds / kGiga;
   }
   void multiply(const ProbeProduct& product) {
@@ -158,13 +165,11 @@ class Products final : public ExperimentGroup {
                      arrays_[2].data());
   }
 
-  static constexpr std::int64_t kHeadDim = 64;
-
   ProbeDevice& device_;
   std::vector<NamedProduct> products_;
-  std::int64_t heads_;
-  std::int64_t length_;
-  std::array<Buffer, 3> arrays_;  // a, b, c
+  double shortest_;  // FLOPs of a measurement
+  AttentionSize attention_;
+  std::array<Buffer, 4> arrays_;  // a, b, c; what attention gives: not q, which would grow
 };
 
 /// What small things cost.

@@ -69,6 +69,13 @@ class HostProbeDevice final : public ProbeDevice {
   void nothing(ProbeLane lane) override {
     run(lane, [] {});
   }
+  void occupy(ProbeLane lane) override {
+    run(lane, [] {
+      constexpr std::chrono::microseconds kTime{20};
+      for (const auto begin = Clock::now(); Clock::now() - begin < kTime;) {
+      }
+    });
+  }
 
   [[nodiscard]] std::shared_ptr<ProbeMark> mark(ProbeLane lane) override {
     const auto made = std::make_shared<HostMark>();

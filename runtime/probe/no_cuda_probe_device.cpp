@@ -1,4 +1,5 @@
 #include "runtime/probe/cuda_probe_device.h"
+#include "runtime/probe/peer_experiments.h"
 #include "sim/base/error.h"
 
 namespace zenflow::runtime {
@@ -15,6 +16,10 @@ std::unique_ptr<ProbeDevice> make_cuda_probe_device(int, const LibrarySurroundin
 }
 
 CudaDeviceFacts cuda_device_facts(int) {
+  fail();
+}
+
+std::unique_ptr<PeerDevices> make_cuda_peer_devices() {
   fail();
 }
 

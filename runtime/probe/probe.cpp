@@ -87,6 +87,7 @@ ProbeSettings probe_settings(bool quick, std::size_t available_memory) {
     settings.array_bytes = settings.device_array_bytes = 160 * kMiB;
     settings.largest_copy = 256 * kMiB;
     settings.largest_product = 2e9;
+    settings.attention.heads = 12;
   }
   for (std::size_t* bytes : {&settings.array_bytes, &settings.device_array_bytes}) {
     *bytes = std::min(*bytes, limit);
@@ -100,6 +101,7 @@ ProbeSettings gpu_probe_settings(bool quick, std::size_t available_memory,
   ProbeSettings settings = probe_settings(quick, std::min(available_memory, free_memory));
   settings.array_bytes = probe_settings(quick, available_memory).array_bytes;
   settings.largest_product = quick ? 5e11 : 4e12;
+  settings.attention = {.heads = 32, .length = 2048, .head_dim = 128};  // 256 MiB of scores
   return settings;
 }
 

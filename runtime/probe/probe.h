@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <vector>
@@ -12,11 +13,19 @@
 
 namespace zenflow::runtime {
 
+/// Of one sequence.
+struct AttentionSize {
+  std::int64_t heads = 32;
+  std::int64_t length = 512;
+  std::int64_t head_dim = 64;
+};
+
 struct ProbeSettings {
   bool quick = false;
   std::size_t largest_copy = std::size_t{1} << 30;   ///< bytes
   std::size_t array_bytes = std::size_t{640} << 20;  ///< of each array that CPU loops stream
   double largest_product = 8e9;                      ///< FLOPs
+  AttentionSize attention{};
   std::size_t device_array_bytes = std::size_t{640} << 20;
   std::optional<std::filesystem::path> nvme{};  ///< a folder
 };

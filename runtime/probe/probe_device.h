@@ -56,6 +56,10 @@ class ProbeDevice {
                         void* c) = 0;
   /// The smallest kernel.
   virtual void nothing(ProbeLane lane) = 0;
+  /// Keeps the lane busy for longer than the host takes to enqueue what follows: a mark behind it
+  /// is passed when the work behind the mark is there, and not while it is on its way. For work
+  /// that the host only enqueues; the host's own part would go on meanwhile, unmeasured.
+  virtual void occupy(ProbeLane lane) = 0;
 
   [[nodiscard]] virtual std::shared_ptr<ProbeMark> mark(ProbeLane lane) = 0;
   /// Waits for both marks. Negative if `later` came first.

@@ -35,7 +35,8 @@ using ExperimentGroups = std::vector<std::unique_ptr<ExperimentGroup>>;
 struct RunSettings {
   std::size_t rounds = 3;
   std::size_t least_repetitions = 4;  ///< a round, after one that is not counted
-  std::size_t most_repetitions = 50;  ///< a round
+  /// A round. Many: what takes microseconds is then looked at for long enough to meet a neighbour.
+  std::size_t most_repetitions = 1000;
   double seconds = 300;  ///< to be spent, shared equally; the least repetitions come first
 };
 

@@ -51,7 +51,9 @@ TEST_F(Calibrate, RefusesWrongUsageWithTwo) {
       {"probe", "-o", "p.yaml", "--device", "tpu"},
       {"probe", "-o", "p.yaml", "--nvme", "missing"},
       {"probe", "-o", "p.yaml", "--date", "yesterday"},
-      {"probe", "-o", "missing/p.yaml"}};
+      {"probe", "-o", "missing/p.yaml"},
+      {"compare", "one.json"},
+      {"compare", "missing.json", "missing.json"}};
   for (const auto& arguments : wrong) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.code, 2) << outcome.out << outcome.err;
@@ -125,6 +127,51 @@ TEST_F(Calibrate, ProbeOfAGpuThatIsNotUsableIsFive) {
   EXPECT_EQ(outcome.out, "");
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("--device cuda: found"), HasSubstr("required: ")));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "gpu.yaml"));
+}
+
+/// What `probe --json` prints of one figure.
+std::string figures(double low, double median, double high, const char* id = "copy.both") {
+  return json({{"figures",
+                {{{"id", id},
+                  {"unit", "GB/s"},
+                  {"what", "a test's"},
+                  {"median", median},
+                  {"low", low},
+                  {"high", high},
+                  {"repetitions", 12}}}}})
+      .dump();
+}
+
+TEST_F(Calibrate, ComparesTwoProbes) {
+  folder_.write("first.json", figures(9, 10, 11));
+  folder_.write("second.json", figures(9.5, 10.5, 12));
+  folder_.write("slower.json", figures(5, 6, 7));
+  folder_.write("other.json", figures(5, 6, 7, "latency.copy"));
+  Outcome outcome = run({"compare", "first.json", "second.json"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("agree    copy.both"), HasSubstr("1.050"),
+                                 HasSubstr("1 agree, 0 close, 0 apart, 0 in one alone")));
+  outcome = run({"compare", "first.json", "slower.json", "--json"});
+  EXPECT_EQ(outcome.code, 4);
+  const json document = json::parse(outcome.out);
+  EXPECT_EQ(document["counts"]["apart"], 1);
+  EXPECT_EQ(document["figures"][0]["ratio"], 0.6);
+  EXPECT_EQ(document["figures"][0]["second"]["high"], 7);
+  outcome = run({"compare", "first.json", "other.json"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("no figure that both have"));
+}
+
+TEST_F(Calibrate, ComparesNothingThatIsNoProbe) {
+  folder_.write("good.json", figures(9, 10, 11));
+  for (const std::string& bad : {std::string("not json"), std::string("{}"), figures(9, 8, 11),
+                                 figures(0, 10, 11), figures(9, 10, 9)}) {
+    folder_.write("bad.json", bad);
+    const Outcome outcome = run({"compare", "good.json", "bad.json"});
+    EXPECT_EQ(outcome.code, 2) << bad;
+    EXPECT_THAT(outcome.err, HasSubstr("bad.json: ")) << bad;
+    EXPECT_EQ(outcome.out, "");
+  }
 }
 
 TEST_F(Calibrate, DoctorFindsALibraryInTheFolderThatTheUserNames) {

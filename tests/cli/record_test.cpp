@@ -138,6 +138,16 @@ TEST_F(RecordTraced, LowOverheadIsWithoutCalls) {
   EXPECT_EQ(count(written(), "cuda_runtime"), 0);
 }
 
+TEST_F(RecordTraced, NvtxHandsItsRangesToTheCuptiThatRecords) {
+  const Outcome outcome = trace("ranges");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("1 ranges"));
+  EXPECT_EQ(count(written(), "user_annotation"), 1);
+  std::filesystem::remove(folder_ / "t.json");
+  EXPECT_EQ(trace("ranges", {"--low-overhead"}).code, 0);
+  EXPECT_EQ(count(written(), "user_annotation"), 0);
+}
+
 TEST_F(RecordTraced, CuptiHeldByAnotherToolIsNotTracedAndTheCommandRuns) {
   const Outcome outcome = trace("held");
   EXPECT_EQ(outcome.code, 0);
@@ -168,6 +178,15 @@ TEST_F(RecordTraced, ForkedProcessesEndAsUsualAndAreNotRecorded) {
   EXPECT_EQ(count(written(), "kernel"), 100);
 }
 
+TEST_F(RecordTraced, EveryGpuThatTheProgramUsesIsWaitedFor) {
+  const Outcome outcome = trace("threads");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("GPU 0 is waited for\nGPU 0 is held 0 times\n"
+                                     "GPU 2 is waited for\nGPU 2 is held 0 times\n"));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("GPU 1")));
+  EXPECT_EQ(count(written(), "kernel"), 100);
+}
+
 TEST_F(RecordTraced, EachRankHasATraceOfItsOwn) {
   const Outcome outcome = trace("ranks");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
@@ -180,11 +199,12 @@ TEST_F(RecordTraced, EachRankHasATraceOfItsOwn) {
 }
 
 TEST_F(RecordTraced, WithoutCuptiTheReasonIsSaid) {
+  folder_.write("own/libcupti.so.13", "not a library");
   const Outcome outcome =
-      record({"--", TRACED_PROGRAM, "no-cupti"}, {{"ZENFLOW_CUDA_LIB_DIR", "/nonexistent"}});
+      record({"--", TRACED_PROGRAM, "no-cupti"}, {{"ZENFLOW_CUDA_LIB_DIR", folder_ / "own"}});
   EXPECT_EQ(outcome.code, 0);
   EXPECT_THAT(outcome.err, HasSubstr("libcupti.so"));
-  EXPECT_THAT(outcome.err, HasSubstr("was not found"));
+  EXPECT_THAT(outcome.err, HasSubstr("$ZENFLOW_CUDA_LIB_DIR holds a file that does not load"));
   EXPECT_THAT(outcome.err, Not(HasSubstr("internal error")));
 }
 #endif

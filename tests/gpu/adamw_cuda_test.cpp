@@ -15,6 +15,7 @@ namespace {
 using testing::any_bits;
 using testing::comparable;
 using testing::in_every_order;
+using testing::kMatrixSizes;
 using testing::magnitude;
 using testing::NeedsDevice;
 using testing::OnDevice;
@@ -138,6 +139,20 @@ INSTANTIATE_TEST_SUITE_P(Shapes, AdamWCuda,
                                            Shape{5, 17, 19, 1, 1}, Shape{7, 31, 31, 2, 6},
                                            Shape{9, 33, 47, 0, 1}, Shape{3, 1000, 1001, 3, 3},
                                            Shape{1000, 3, 17, 0, 0}));
+
+/// Every number of rows with every number of columns. A million elements would be the same again,
+/// for minutes.
+std::vector<Shape> all_sizes() {
+  std::vector<Shape> shapes;
+  for (const std::size_t rows : kMatrixSizes) {
+    for (const std::size_t columns : kMatrixSizes) {
+      if (rows * columns >= 1'000'000) continue;
+      shapes.push_back({rows, columns, columns + 13, columns % 4, columns % 4});
+    }
+  }
+  return shapes;
+}
+INSTANTIATE_TEST_SUITE_P(AllSizes, AdamWCuda, ::testing::ValuesIn(all_sizes()));
 
 }  // namespace
 }  // namespace zenflow::kernels

@@ -15,6 +15,7 @@ namespace {
 
 using testing::any_bits;
 using testing::in_every_order;
+using testing::kMatrixSizes;
 using testing::NeedsDevice;
 using testing::OnDevice;
 using testing::ordinary;
@@ -76,6 +77,18 @@ INSTANTIATE_TEST_SUITE_P(
                       Shape{127, 31, 0, 0}, Shape{128, 16, 8, 0}, Shape{129, 17, 7, 3},
                       Shape{144, 40, 0, 7}, Shape{1000, 31, 5, 1}, Shape{4200, 9, 7, 0},
                       Shape{31, 1000, 0, 0}, Shape{130, 1031, 1, 2}));
+
+/// Every number of rows with every number of columns, and rows that no access of 16 bytes fits.
+std::vector<Shape> all_sizes() {
+  std::vector<Shape> shapes;
+  for (const std::size_t rows : kMatrixSizes) {
+    for (const std::size_t columns : kMatrixSizes) {
+      for (const std::size_t gap : {0U, 1U, 13U}) shapes.emplace_back(rows, columns, gap, gap % 4);
+    }
+  }
+  return shapes;
+}
+INSTANTIATE_TEST_SUITE_P(AllSizes, ColumnNormCuda, ::testing::ValuesIn(all_sizes()));
 
 }  // namespace
 }  // namespace zenflow::kernels

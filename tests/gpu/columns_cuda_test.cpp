@@ -17,6 +17,7 @@ namespace {
 
 using testing::any_bits;
 using testing::in_every_order;
+using testing::kMatrixSizes;
 using testing::NeedsDevice;
 using testing::OnDevice;
 using testing::synchronize;
@@ -105,6 +106,21 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ColumnsCuda,
                                            Shape{31, 31, 0, 31, 7}, Shape{16, 300, 0, 255, 0},
                                            Shape{15, 300, 5, 256, 4}, Shape{17, 300, 0, 257, 1},
                                            Shape{33, 1000, 1, 1000, 0}, Shape{1000, 33, 0, 17, 5}));
+
+/// Every number of rows with every number of selected columns, of rows of odd strides.
+std::vector<Shape> all_sizes() {
+  std::vector<Shape> shapes;
+  for (const std::size_t rows : kMatrixSizes) {
+    for (const std::size_t n : kMatrixSizes) {
+      for (const std::size_t gap : {0U, 1U, 13U}) {
+        if (rows * n >= 1'000'000 && gap != 13) continue;  // takes seconds under a sanitizer
+        shapes.emplace_back(rows, 2 * n + 1, gap, n, gap % 4);
+      }
+    }
+  }
+  return shapes;
+}
+INSTANTIATE_TEST_SUITE_P(AllSizes, ColumnsCuda, ::testing::ValuesIn(all_sizes()));
 
 }  // namespace
 }  // namespace zenflow::kernels

@@ -8,6 +8,7 @@
 
 #include "kernels/accumulate/accumulate_cuda.h"
 #include "kernels/cast/cast_cuda.h"
+#include "kernels/empty/empty_cuda.h"
 #include "tests/support/kernel_inputs.h"
 #include "tests/support/on_device.h"
 
@@ -106,6 +107,13 @@ TEST_P(ElementwiseCuda, WidensAsTheReference) {
       }
     });
   }
+}
+
+class EmptyCuda : public NeedsDevice<::testing::Test> {};
+
+TEST_F(EmptyCuda, IsLaunched) {
+  EXPECT_NO_THROW(empty_cuda(nullptr));
+  EXPECT_NO_THROW(synchronize());
 }
 
 INSTANTIATE_TEST_SUITE_P(Skips, ElementwiseCuda,

@@ -195,6 +195,10 @@ void fake_cupti_hold() {
   ++fake().seen.subscribers;
 }
 
+int InitializeInjectionNvtx2(const void* (*)(std::uint32_t)) {
+  return 1;
+}
+
 void fake_cupti_device_reset() {
   {
     const std::lock_guard lock(fake().mutex);

@@ -57,4 +57,6 @@ std::uint64_t fake_cupti_now();
 void fake_cupti_device_reset();
 /// Another tool holds CUPTI.
 void fake_cupti_hold();
+/// NVTX hands its tables over here.
+int InitializeInjectionNvtx2(const void* (*table)(std::uint32_t));
 }

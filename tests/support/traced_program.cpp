@@ -40,6 +40,32 @@ void initialize_cuda() {
   if (start == nullptr || start() != 1) std::exit(98);
 }
 
+/// What NVTX does at a program's first range: a tool that takes it leaves markers.
+bool nvtx_has_a_tool() {
+  const char* path = std::getenv("NVTX_INJECTION64_PATH");
+  void* library = path == nullptr ? nullptr : ::dlopen(path, RTLD_LAZY);
+  if (library == nullptr) return false;
+  using Entry = int (*)(const void* (*)(std::uint32_t));
+  const auto start = reinterpret_cast<Entry>(::dlsym(library, "InitializeInjectionNvtx2"));
+  return start != nullptr && start([](std::uint32_t) -> const void* { return nullptr; }) == 1;
+}
+
+void mark_range() {
+  const auto now = function<decltype(fake_cupti_now)>("fake_cupti_now");
+  for (const auto flag : {CUPTI_ACTIVITY_FLAG_MARKER_START, CUPTI_ACTIVITY_FLAG_MARKER_END}) {
+    zenflow::testing::MarkerRecord record{};
+    record.kind = CUPTI_ACTIVITY_KIND_MARKER;
+    record.flags = flag;
+    record.timestamp = now();
+    record.id = 1;
+    record.name = flag == CUPTI_ACTIVITY_FLAG_MARKER_START ? "epoch" : nullptr;
+    record.objectKind = CUPTI_ACTIVITY_OBJECT_THREAD;
+    record.objectId.pt.processId = static_cast<std::uint32_t>(::getpid());
+    record.objectId.pt.threadId = record.objectId.pt.processId;
+    emit(record);
+  }
+}
+
 void train() {
   using namespace zenflow::testing;
   const auto now = function<decltype(fake_cupti_now)>("fake_cupti_now");
@@ -70,8 +96,15 @@ int main(int argc, char** argv) {
     if (other != 0) ::waitpid(other, nullptr, 0);
     return 0;
   }
+  if (what == "threads") {  // uses GPUs from threads that have ended
+    const std::filesystem::path folder = std::getenv("ZENFLOW_CUDA_LIB_DIR");
+    if (::dlopen((folder / "libcuda.so.1").c_str(), RTLD_NOW) == nullptr) return 96;
+  }
+  // NVTX may come first: PyTorch is imported, and names what it does, before it uses a GPU.
+  const bool has_ranges = what == "ranges" && nvtx_has_a_tool();
   initialize_cuda();
   if (cupti != nullptr) train();
+  if (has_ranges) mark_range();
   if (what == "forked") {  // a data loader: ends by exit, and by SIGTERM
     const pid_t exits = ::fork();
     if (exits == 0) std::exit(0);

@@ -99,6 +99,27 @@ json field(const sim::Timeline& timeline, const std::string& span_name, const st
 
 //   thread 10  | launch |
 //   stream 7        | step     |
+TEST(ActivityTimeline, TheOutermostOfTwoCallsLaunched) {
+  // The runtime's call makes the driver's, and CUPTI gives both one number, in either order.
+  for (const bool inner_first : {false, true}) {
+    Session session;
+    const auto inner = [&session] {
+      Activity& call = session.add(ActivityKind::kDriverCall, 1, 120, 180, "cuLaunchKernelEx");
+      call.process = 4711;
+      call.thread = 10;
+    };
+    if (inner_first) inner();
+    session.call(1, 100, 200);
+    if (!inner_first) inner();
+    session.kernel(1, 110, 300);  // after the outer call's begin: nothing is wrong with it
+    const MeasuredTimeline measured = session.timeline();
+    EXPECT_EQ(measured.report.before_launch, 0U);
+    ASSERT_THAT(measured.timeline.flows, SizeIs(1));
+    const sim::TimelineFlow& flow = measured.timeline.flows[0];
+    EXPECT_EQ(measured.timeline.spans[flow.from].name, "cudaLaunchKernel");
+  }
+}
+
 TEST(ActivityTimeline, ALaunchIsJoinedWithItsKernel) {
   Session session;
   session.call(1, 100, 200);

@@ -76,6 +76,39 @@ TEST(Doctor, MissingDriverIsAWarningWithoutAGpuAndAFailureWithOne) {
             CheckStatus::kFail);
 }
 
+TEST(Doctor, AStubIsNamedByItsFileWhateverItsFolderIsCalled) {
+  const Check check = after(
+      "library-cuda",
+      [](MachineFacts& facts) {
+        facts.driver = {.built_with = 13000, .status = 34};
+        facts.libraries.push_back({.id = "cuda", .name = {}, .path = "/opt/other/libcuda.so.1"});
+      },
+      {"gpu-driver", "libcuda-stub"});
+  EXPECT_EQ(check.status, CheckStatus::kFail);
+  EXPECT_THAT(check.found, HasSubstr("/opt/other/libcuda.so.1: a stub"));
+  const Check real = after("library-cuda", [](MachineFacts& facts) {
+    facts.libraries.push_back({.id = "cuda", .name = {}, .path = "/lib/libcuda.so.1"});
+  });
+  EXPECT_EQ(real.status, CheckStatus::kOk);
+}
+
+TEST(Doctor, NvmlThatDoesNotStartFailsWithAGpu) {
+  const auto mismatch = [](MachineFacts& facts) {
+    facts.libraries.push_back({.id = "nvml", .name = {}, .path = "/lib/libnvidia-ml.so.1"});
+    facts.nvml_problem = "nvmlInit_v2: Driver/library version mismatch";
+  };
+  const Check check = after("library-nvml", mismatch);
+  EXPECT_EQ(check.status, CheckStatus::kFail);
+  EXPECT_THAT(check.found, AllOf(HasSubstr("/lib/libnvidia-ml.so.1"), HasSubstr("mismatch")));
+  const auto without_gpu = [&](MachineFacts& facts) {
+    mismatch(facts);
+    facts.driver = {.built_with = 13000, .status = 35};
+    facts.gpus.clear();
+  };
+  EXPECT_EQ(after("library-nvml", without_gpu, {"gpu-driver", "gpu-link"}).status,
+            CheckStatus::kWarn);
+}
+
 TEST(Doctor, StubLibcudaFailsWhenLoadedAndWarnsWhenInTheWay) {
   const Check loaded =
       after("libcuda-stub",
@@ -221,6 +254,15 @@ TEST(Doctor, CoresSharedWithOthersAreSlow) {
                   {"cpu-affinity"})
                 .status,
             CheckStatus::kOk);
+  // A twentieth of 128 CPUs is.
+  EXPECT_EQ(after("cpu-load",
+                  [](MachineFacts& facts) {
+                    facts.load = 6.5;
+                    facts.online_cpus.resize(128);
+                  },
+                  {"cpu-affinity"})
+                .status,
+            CheckStatus::kWarn);
   EXPECT_EQ(after("cpu-steal", [](MachineFacts& facts) { facts.steal = 0.05; }).status,
             CheckStatus::kWarn);
   const Check bound = after("cpu-affinity", [](MachineFacts& facts) { facts.allowed_cpus = {0}; });

@@ -46,10 +46,35 @@ TEST(DynamicLibrary, IsSearchedInTheDocumentedOrder) {
                           "$CUDA_HOME/lib", "/opt/cuda/lib64",
                           "$VIRTUAL_ENV/lib/python3.12/site-packages/nvidia/cu13/lib",
                           "$VIRTUAL_ENV/lib/python3.9/site-packages/nvidia/cu13/lib"));
-  EXPECT_THAT(described(cupti_library(12), {.virtual_env = folder / "venv"}),
-              ElementsAre("the dynamic loader", "/usr/local/cuda/lib64",
-                          "$VIRTUAL_ENV/lib/python3.12/site-packages/nvidia/cuda_cupti/lib",
-                          "$VIRTUAL_ENV/lib/python3.9/site-packages/nvidia/cuda_cupti/lib"));
+  EXPECT_THAT(
+      described(cupti_library(12), {.cuda_home = folder / "cuda", .virtual_env = folder / "venv"}),
+      ElementsAre("the dynamic loader", "$CUDA_HOME/lib64", "$CUDA_HOME/lib",
+                  "$CUDA_HOME/extras/CUPTI/lib64", "/usr/local/cuda/lib64",
+                  "/usr/local/cuda/extras/CUPTI/lib64",
+                  "$VIRTUAL_ENV/lib/python3.12/site-packages/nvidia/cuda_cupti/lib",
+                  "$VIRTUAL_ENV/lib/python3.9/site-packages/nvidia/cuda_cupti/lib"));
+}
+
+TEST(DynamicLibrary, SurroundingsAreWhatVariablesName) {
+  const LibrarySurroundings around = library_surroundings({{"ZENFLOW_CUDA_LIB_DIR", "/own"},
+                                                           {"CUDA_HOME", ""},
+                                                           {"VIRTUAL_ENV", "/venv"},
+                                                           {"HOME", "/root"}});
+  EXPECT_EQ(around.own_folder, "/own");
+  EXPECT_EQ(around.cuda_home, std::nullopt);
+  EXPECT_EQ(around.virtual_env, "/venv");
+  EXPECT_EQ(library_surroundings({{"CUDA_HOME", "/cuda"}}).cuda_home, "/cuda");
+}
+
+TEST(DynamicLibrary, FindsOneThatIsLoadedAlreadyWhereverItCameFrom) {
+  // No other test here loads it, and what is loaded stays.
+  EXPECT_FALSE(DynamicLibrary::loaded(missing_library()).has_value());
+  // Of the C library, so that the loader would find it, but nobody here uses it.
+  EXPECT_FALSE(DynamicLibrary::loaded({.file = "libanl.so.1", .purpose = "", .provider = ""}));
+  const DynamicLibrary opened = DynamicLibrary::open(nvml_library(), {.own_folder = kFakes});
+  const auto loaded = DynamicLibrary::loaded(nvml_library());
+  ASSERT_TRUE(loaded.has_value());
+  EXPECT_EQ(loaded->path(), opened.path());
 }
 
 TEST(DynamicLibrary, NamesTheVersionThatItCalls) {

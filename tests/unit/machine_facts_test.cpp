@@ -114,6 +114,46 @@ TEST(SystemFiles, FindNvidiaGpusAmongPciDevices) {
   EXPECT_EQ(gpus[1].root_port, gpus[0].root_port);
 }
 
+TEST(SystemFiles, ALinkIsNoFasterThanItsSlot) {
+  const TemporaryFolder root;
+  add_device(root, "pci0000:3a/0000:3a:00.0/0000:3b:00.0", "0x10de", "0x030200");
+  root.write("sys/devices/pci0000:3a/0000:3a:00.0/max_link_speed", "8.0 GT/s PCIe\n");
+  EXPECT_EQ(gpu_slots(root.path()).at(0).speed_max, 8);
+  root.write("sys/devices/pci0000:3a/0000:3a:00.0/max_link_speed", "32.0 GT/s PCIe\n");
+  EXPECT_EQ(gpu_slots(root.path()).at(0).speed_max, 16);
+}
+
+TEST(MachineFacts, NvmlSaysWhatSysfsDoesNot) {
+  MachineFacts facts;
+  facts.gpus = {{.bus_id = "0000:3b:00.0", .speed_max = 16, .width = 8},
+                {.bus_id = "0000:3c:00.0"}};
+  facts.driver.release = "580.65.06";
+  add_nvml(facts,
+           {{.bus_id = "0000:3c:00.0",
+             .link_generation = 1,
+             .link_generation_max = 5,
+             .link_width = 4,
+             .link_width_max = 16},
+            {.bus_id = "0000:3b:00.0", .link_generation_max = 6, .link_width = 16},
+            {.bus_id = "0000:5e:00.0", .link_generation = 0, .link_generation_max = 99}},
+           "535.1");
+  ASSERT_EQ(facts.gpus.size(), 3U);
+  EXPECT_EQ(facts.gpus[0].speed_max, 16) << "sysfs knows";
+  EXPECT_EQ(facts.gpus[0].width, 8);
+  EXPECT_EQ(facts.gpus[0].speed, std::nullopt);
+  EXPECT_EQ(facts.gpus[1].speed, 2.5);
+  EXPECT_EQ(facts.gpus[1].speed_max, 32);
+  EXPECT_EQ(facts.gpus[1].width, 4);
+  EXPECT_EQ(facts.gpus[1].width_max, 16);
+  EXPECT_EQ(facts.gpus[2].bus_id, "0000:5e:00.0");
+  EXPECT_EQ(facts.gpus[2].speed, std::nullopt);
+  EXPECT_EQ(facts.gpus[2].speed_max, std::nullopt);
+  EXPECT_EQ(facts.driver.release, "580.65.06");
+  MachineFacts unsaid;
+  add_nvml(unsaid, {}, "535.1");
+  EXPECT_EQ(unsaid.driver.release, "535.1");
+}
+
 TEST(MachineFacts, ComeFromTheFilesOfTheRoot) {
   const TemporaryFolder root;
   root.write("proc/self/status", "Name: x\nTracerPid:\t17\nCpus_allowed_list:\t0-1\n");

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/probe/peer_experiments.h"
 #include "runtime/probe/probe.h"
 #include "runtime/probe/runner.h"
 #include "runtime/probe/statistics.h"
@@ -190,6 +191,40 @@ TEST(TopologyText, NamesLinksAndWhoSharesThem) {
                   "GPU 0000:00:05.0: PCIe",
                   "GPUs 0000:3d:00.0, 0000:3e:00.0 share the link of root port "
                   "0000:3a:00.0"));
+}
+
+/// Three GPUs: copies to a higher number take 1 ms a step, to a lower one 2 ms, both at once 4 ms.
+class ThreeGpus final : public PeerDevices {
+ public:
+  [[nodiscard]] int count() const override { return 3; }
+  [[nodiscard]] bool is_direct(int from, int to) const override { return from + to != 2; }
+  void prepare(std::size_t bytes) override { prepared = bytes; }
+  void release() override { prepared = 0; }
+  [[nodiscard]] double copy(int from, int to) override {
+    EXPECT_GT(prepared, 0U);
+    return from < to ? 1e-3 * (to - from) : 2e-3;
+  }
+  [[nodiscard]] double copy_both_ways(int one, int other) override {
+    EXPECT_LT(one, other);
+    return 4e-3;
+  }
+  std::size_t prepared = 0;
+};
+
+TEST(Peers, AreMeasuredInPairsAndBothWays) {
+  ThreeGpus gpus;
+  ExperimentGroups groups;
+  groups.push_back(peer_experiments(gpus, std::size_t{1} << 20));
+  const auto figures = run_experiments(groups, {.rounds = 1}, {.now = [] { return 0.0; }});
+  EXPECT_EQ(gpus.prepared, 0U);
+  ASSERT_EQ(figures.size(), 9U);
+  constexpr double kMegabytes = 1.048576;  // in a millisecond: GB/s
+  EXPECT_DOUBLE_EQ(figure(figures, "peer.0-1").value.median, kMegabytes);
+  EXPECT_DOUBLE_EQ(figure(figures, "peer.0-2").value.median, kMegabytes / 2);
+  EXPECT_DOUBLE_EQ(figure(figures, "peer.2-1").value.median, kMegabytes / 2);
+  EXPECT_DOUBLE_EQ(figure(figures, "peer.1-2.both").value.median, 2 * kMegabytes / 4);
+  EXPECT_EQ(figure(figures, "peer.1-0").what, "copy of 1MiB between GPUs, direct");
+  EXPECT_THAT(figure(figures, "peer.2-0").what, HasSubstr("by way of host memory"));
 }
 
 TEST(ProbePlan, SmallMachinesGetSmallArrays) {

@@ -16,6 +16,7 @@ using Command = std::function<int()>;
 
 void add_doctor(CLI::App& app, Command& chosen);
 void add_probe(CLI::App& app, Command& chosen);
+void add_compare(CLI::App& app, Command& chosen);
 
 /// All variables of the environment.
 [[nodiscard]] std::map<std::string, std::string> environment_variables();

@@ -11,6 +11,7 @@
 
 #include "runtime/machine/gather.h"
 #include "runtime/probe/cuda_probe_device.h"
+#include "runtime/probe/peer_experiments.h"
 #include "runtime/probe/probe_profile.h"
 #include "runtime/probe/topology_text.h"
 #include "sim/base/error.h"
@@ -124,12 +125,10 @@ void add_gpu(const MachineFacts& facts, const runtime::CudaDeviceFacts& gpu,
   machine.host_memory_source = "/proc/meminfo, " + machine.date;
 }
 
-std::vector<Figure> measure(runtime::ProbeDevice& device, const runtime::CpuTopology& topology,
-                            const ProbeSettings& settings, const Options& options) {
+std::vector<Figure> measure(const runtime::ExperimentGroups& groups, const Options& options) {
   // Preparation and the least repetitions take time beyond these: a minute and eight in all.
   constexpr double kQuickSeconds = 30;
   constexpr double kFullSeconds = 280;
-  const auto groups = runtime::make_experiments(device, topology, settings);
   runtime::RunSettings run;
   if (options.quick) {
     run = {.rounds = 2, .least_repetitions = 3, .seconds = kQuickSeconds};
@@ -159,7 +158,9 @@ int probe(const Options& options) {
   const bool on_gpu = options.device == "cuda";
   if (on_gpu) runtime::require_gpu(runtime::ask_driver(), "--device cuda");
   const auto environment = environment_variables();
-  const MachineFacts facts = runtime::gather_host_facts({.environment = environment});
+  MachineFacts facts = runtime::gather_host_facts({.environment = environment});
+  // Its failure does not matter here: links are then described as far as sysfs does.
+  if (on_gpu) runtime::ask_nvml(facts, runtime::library_surroundings(environment));
   const runtime::CpuTopology topology;
   ProbedMachine machine = host_machine(options, facts, topology);
   const std::uint64_t available = required(facts.memory_available, "how much memory is available");
@@ -177,9 +178,15 @@ int probe(const Options& options) {
   }
   machine.product_type = device->product_type();
   if (!options.nvme.empty()) settings.nvme = options.nvme;
+  std::unique_ptr<runtime::PeerDevices> peers;
+  runtime::ExperimentGroups groups = runtime::make_experiments(*device, topology, settings);
+  if (on_gpu && runtime::ask_driver().devices > 1) {
+    peers = runtime::make_cuda_peer_devices();
+    groups.push_back(runtime::peer_experiments(*peers, settings.largest_copy));
+  }
   std::vector<Figure> figures;
   try {
-    figures = measure(*device, topology, settings, options);
+    figures = measure(groups, options);
   } catch (const Error&) {
     if (signal_exit_code() == 0) throw;
     complain("zenflow-calibrate: stopped; no profile is written\n");

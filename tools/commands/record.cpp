@@ -86,14 +86,10 @@ Variables tracing_variables(const RecordOptions& options, const fs::path& prefix
   if (options.buffers) {
     variables.emplace_back("ZENFLOW_RECORD_BUFFERS", std::to_string(*options.buffers));
   }
-#ifdef ZENFLOW_CUPTI_LIBRARY
-  // NVTX hands its ranges to the library named here.
+  // NVTX hands its ranges to the library named here, which passes them to the CUPTI that it found.
   if (!options.low_overhead && !is_set(kNvtxInjection)) {
-    const char* folder = std::getenv("ZENFLOW_CUDA_LIB_DIR");
-    const fs::path cupti = ZENFLOW_CUPTI_LIBRARY;
-    variables.emplace_back(kNvtxInjection, folder == nullptr ? cupti : fs::path(folder) / cupti);
+    variables.emplace_back(kNvtxInjection, library.string());
   }
-#endif
   return variables;
 }
 

@@ -63,12 +63,4 @@ std::string cupti_error_text(const CuptiApi& api, CUptiResult result) {
   return fmt::format("{} ({})", text, static_cast<int>(result));
 }
 
-std::string cupti_library_file() {
-  // Versions count 18, 19, ... up to CUDA 12 and are xxyyzz from CUDA 13.0 on.
-  constexpr int kPerMajor = 10'000;
-  constexpr int kLastOldMajor = 12;
-  const int major = CUPTI_API_VERSION >= kPerMajor ? CUPTI_API_VERSION / kPerMajor : kLastOldMajor;
-  return fmt::format("libcupti.so.{}", major);
-}
-
 }  // namespace zenflow::runtime

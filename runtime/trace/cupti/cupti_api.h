@@ -39,7 +39,4 @@ struct CuptiApi {
 /// "CUPTI_ERROR_UNKNOWN (999)".
 [[nodiscard]] std::string cupti_error_text(const CuptiApi& api, CUptiResult result);
 
-/// The file name of the library with the interface of the header compiled with: "libcupti.so.13".
-[[nodiscard]] std::string cupti_library_file();
-
 }  // namespace zenflow::runtime

@@ -1,0 +1,47 @@
+#include <filesystem>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "runtime/probe/comparison.h"
+#include "sim/base/error.h"
+#include "tools/calibrate/calibrate.h"
+#include "tools/environment.h"
+#include "tools/version.h"
+
+namespace zenflow::tools {
+namespace {
+
+using runtime::Agreement;
+
+struct Options {
+  std::filesystem::path first;
+  std::filesystem::path second;
+  bool json = false;
+};
+
+int compare(const Options& options) {
+  const runtime::ProbeComparison comparison = runtime::compare_probes(
+      runtime::read_figures(options.first), runtime::read_figures(options.second));
+  if (comparison.pairs.empty()) {
+    throw Error(ErrorKind::kInput, options.first.string() + " and " + options.second.string() +
+                                       ": no figure that both have");
+  }
+  print(options.json ? runtime::comparison_json(comparison, kVersion)
+                     : runtime::comparison_text(comparison));
+  return comparison.count(Agreement::kApart) > 0 ? static_cast<int>(ErrorKind::kTolerance) : 0;
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "compare", "says whether two probes agree within their spreads: exit code 4 if not");
+  command->add_option("first", options->first, "what probe --json printed")->required();
+  command->add_option("second", options->second, "likewise")->required();
+  command->add_flag("--json", options->json, "one document on standard output");
+  command->callback([options, &chosen] { chosen = [options] { return compare(*options); }; });
+}
+
+}  // namespace zenflow::tools
