@@ -1,0 +1,102 @@
+"""One interface to train a model by: forward() is the loss, backward(loss), step(); `micro_step` counts
+from 0."""
+import torch
+
+from gpu_check.training.cases import deepspeed_configuration
+from gpu_check.training.models import SHAPES, LanguageModel
+
+
+def new_model(case, device):
+    """In bf16 on the device: weights are drawn there, in fp32."""
+    torch.manual_seed(1)
+    with torch.device(device):
+        model = LanguageModel(SHAPES[case.model])
+        model.initialize()
+    return model.to(torch.bfloat16)
+
+
+class Plain:
+    """Everything on the device: AdamW on fp32 master weights, gradients clipped to 1."""
+
+    optimizer_text = "torch.optim.AdamW on fp32 master weights on the device"
+    config = None
+
+    def __init__(self, case, device):
+        self.model = new_model(case, device)
+        self.weights = list(self.model.parameters())
+        self.master = [weight.detach().float() for weight in self.weights]
+        self.optimizer = torch.optim.AdamW(self.master, lr=1e-5, betas=(0.9, 0.95), eps=1e-8,
+                                           weight_decay=0.1, fused=device == "cuda")
+        self.micro_step = 0
+
+    def boundary(self):
+        return True
+
+    def selections(self):
+        return 0
+
+    def forward(self, tokens):
+        return self.model(tokens)
+
+    def backward(self, loss):
+        loss.backward()
+
+    @torch.no_grad()
+    def step(self):
+        for master, weight in zip(self.master, self.weights, strict=True):
+            master.grad = weight.grad.float()
+            weight.grad = None
+        torch.nn.utils.clip_grad_norm_(self.master, 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        torch._foreach_copy_(self.weights, self.master)
+        self.micro_step += 1
+
+
+class DeepSpeed:
+    """A configuration as it is, in a group of one rank and without DeepSpeed's launcher."""
+
+    optimizer_text = "DeepSpeed's CPU Adam"
+
+    def __init__(self, case, device):
+        import deepspeed
+
+        self.config = deepspeed_configuration(case)
+        model = new_model(case, device)
+        self.engine, _, _, _ = deepspeed.initialize(
+            model=model, model_parameters=model.parameters(), config=self.config)
+        self._selected = 0
+        if case.method == "zenflow":
+            self._count_selections()
+        self.micro_step = 0
+
+    def _count_selections(self):
+        optimizer = self.engine.optimizer
+        select = optimizer.update_selected_channels
+
+        def counting(*args, **kwargs):
+            self._selected += 1
+            return select(*args, **kwargs)
+        optimizer.update_selected_channels = counting
+
+    def boundary(self):
+        return bool(self.engine.is_gradient_accumulation_boundary())
+
+    def selections(self):
+        """Since the last call."""
+        count, self._selected = self._selected, 0
+        return count
+
+    def forward(self, tokens):
+        return self.engine(tokens)
+
+    def backward(self, loss):
+        self.engine.backward(loss)
+
+    def step(self):
+        self.engine.step()
+        self.micro_step += 1
+
+
+def new_trainer(case, device):
+    return (Plain if case.method == "plain" else DeepSpeed)(case, device)
