@@ -19,11 +19,15 @@ run() {
   "$@"
 }
 
+# Fails unless the phase "build" has passed, now or in an earlier call.
+need_build() {
+  [[ -e $GPU_CHECK_BUILD/built ]] || fail 'phase "build" has to pass first'
+}
+
 # Path of a program of the build: program tools/zenflow-sim
 program() {
-  local path=$GPU_CHECK_BUILD/$1
-  if [[ ! -x $path ]]; then fail "$1 is not built: phase \"build\" has to pass first"; fi
-  echo "$path"
+  need_build
+  echo "$GPU_CHECK_BUILD/$1"
 }
 
 # Adds to the phase's figures: figures KEY VALUE [KEY VALUE...]; a value is JSON, or else text.

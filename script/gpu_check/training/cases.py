@@ -3,7 +3,7 @@ import dataclasses
 import json
 import pathlib
 
-from gpu_check.training.models import SHAPES
+from gpu_check.training.shapes import SHAPES
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 REHEARSED = {"gpt2-xl": "gpt2-tiny", "llama-1.3b": "llama-tiny"}

@@ -25,7 +25,7 @@ import torch  # noqa: E402
 
 from gpu_check import traces  # noqa: E402
 from gpu_check.training.cases import Case, parse  # noqa: E402
-from gpu_check.training.models import SHAPES, parameters  # noqa: E402
+from gpu_check.training.shapes import SHAPES, parameters  # noqa: E402
 
 
 class Output:

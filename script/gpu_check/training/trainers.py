@@ -3,7 +3,8 @@ from 0."""
 import torch
 
 from gpu_check.training.cases import deepspeed_configuration
-from gpu_check.training.models import SHAPES, LanguageModel
+from gpu_check.training.models import LanguageModel
+from gpu_check.training.shapes import SHAPES, parameters
 
 
 def new_model(case, device):
@@ -12,6 +13,9 @@ def new_model(case, device):
     with torch.device(device):
         model = LanguageModel(SHAPES[case.model])
         model.initialize()
+    count = sum(parameter.numel() for parameter in model.parameters())
+    if count != parameters(SHAPES[case.model]):
+        raise RuntimeError(f"{case.model}: {count} parameters, {parameters(SHAPES[case.model])} by its shape")
     return model.to(torch.bfloat16)
 
 
