@@ -80,17 +80,17 @@ def say(text):
     print(f"gpu-check: {text}", flush=True)
 
 
-def environment(options, phase, folder, limit):
+def environment(options, gpu, phase, folder, limit):
     """What a phase is told, beside the caller's environment."""
     def resolved(path):
         return str(path.resolve()) if path else ""
 
     preset = "cuda" if options.device == "cuda" else "default"
-    work = options.work.resolve()
     return {**os.environ, "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1",
             "GPU_CHECK_ROOT": str(ROOT), "GPU_CHECK_DEVICE": options.device,
-            "GPU_CHECK_PRESET": preset, "GPU_CHECK_BUILD": str(work / preset),
-            "GPU_CHECK_WORK": str(work), "GPU_CHECK_NVCC": machine.nvcc() or "",
+            "GPU_CHECK_GPU": next(iter(gpu.get("names", [])), ""),
+            "GPU_CHECK_PRESET": preset, "GPU_CHECK_BUILD": str(options.work / preset),
+            "GPU_CHECK_WORK": str(options.work), "GPU_CHECK_NVCC": machine.nvcc() or "",
             "GPU_CHECK_DEPS": resolved(options.deps), "GPU_CHECK_WHEELS": resolved(options.wheels),
             "GPU_CHECK_PYTHON": options.python or "", "GPU_CHECK_QUICK": "1" if options.quick else "",
             "GPU_CHECK_LIMIT": str(limit), "GPU_CHECK_PHASE": phase.name,
@@ -169,7 +169,8 @@ class Run:
         try:
             code, by_limit = process.run_limited(
                 [str(phase.file.resolve())], limit=limit, grace=self.options.grace, signals=self.signals,
-                log=folder / "log", environment=environment(self.options, phase, folder, limit),
+                log=folder / "log", environment=environment(
+                    self.options, self.gpu, phase, folder, limit),
                 folder=ROOT)
             why = " ".join(read_lines(folder / "why"))
             entry["state"], entry["why"] = state_of(code, by_limit, why, limit)
@@ -228,6 +229,7 @@ class Run:
 
 
 def prepare(options):
+    options.work = options.work.resolve()  # phases run in the repository's root, wherever this does
     if options.out.exists() and not options.out.is_dir():
         raise Refused(f"--out {options.out}: is not a folder")
     if options.deps and not options.deps.exists():

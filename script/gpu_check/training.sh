@@ -13,7 +13,7 @@ if on_gpu; then
     export CUDA_HOME=${CUDA_HOME:-$(dirname "$(dirname "$GPU_CHECK_NVCC")")}
   fi
 else
-  export DS_ACCELERATOR=cpu
+  export DS_ACCELERATOR=cpu OMP_NUM_THREADS=1
 fi
 
 has_module() { "$GPU_CHECK_PYTHON" -c "import $1" 2>/dev/null; }

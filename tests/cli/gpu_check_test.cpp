@@ -27,7 +27,7 @@ class GpuCheck : public ::testing::Test {
  protected:
   std::vector<std::string> command(std::vector<std::string> arguments) const {
     const std::vector<std::string> always = {ZENFLOW_SOURCE_DIR "/script/gpu-check", "--work",
-                                             folder_ / "work"};
+                                             "work"};
     arguments.insert(arguments.begin(), always.begin(), always.end());
     return arguments;
   }

@@ -8,6 +8,7 @@ import pathlib
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 SCRIPTS = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 else None
 sys.path.insert(0, str(SCRIPTS))
@@ -67,13 +68,16 @@ class Traces(unittest.TestCase):
         # Names that do not compress: each micro-step takes more than half of what is allowed.
         def noise(start):
             state, events = start, []
-            for _ in range(22000):
+            for _ in range(220):
                 name = ""
                 for _ in range(9):
                     state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
                     name += f"{state >> 16:012x}"
                 events.append(event("kernel", name, start + 0.001, 1))
             return events
+        patch = unittest.mock.patch.object(traces, "LARGEST", 20_000)
+        patch.start()
+        self.addCleanup(patch.stop)
         found, events = self.cut(noise(100) + noise(200), [100, 200, 300])
         self.assertEqual(found["micro_steps"], 1)
         self.assertLessEqual(self.target.stat().st_size, traces.LARGEST)

@@ -24,6 +24,7 @@ class Case:
     interval: int = 1
     topk: float = 0.0
     mode: str = "timing"
+    quick: bool = False  # as little as shows that it runs
 
     @property
     def name(self):
@@ -40,11 +41,13 @@ class Case:
     def warm_up(self):
         """Micro-steps before anything is measured: ZenFlow's warm-up rounds, and two windows in which
         its worker, and the caches of PyTorch's allocators, fall into step."""
-        return 3 * max(self.interval, 2)
+        return 2 * self.interval if self.quick else 3 * max(self.interval, 2)
 
     @property
     def measured(self):
         """Whole windows: three at least, and twelve micro-steps."""
+        if self.quick:
+            return self.interval
         return self.interval * max(3, -(-12 // self.interval))
 
     @property

@@ -149,7 +149,7 @@ class Measurement:
 
 def main():
     output_file, trace, device, model, text = sys.argv[1:]
-    case = Case(model, **parse(text))
+    case = Case(model, **parse(text), quick=bool(os.environ.get("GPU_CHECK_QUICK")))
     output = Output(output_file, case)
     require_shared_memory(case)
     join_group_of_one()
