@@ -7,6 +7,7 @@ import subprocess
 import time
 
 POLL_SECONDS = 0.05
+KILL_SECONDS = 10
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -43,7 +44,9 @@ def descendants():
 
 
 def kill_descendants():
-    while left := descendants():
+    """A process that a driver does not let go cannot be killed; it is left after a while."""
+    ends = time.monotonic() + KILL_SECONDS
+    while (left := descendants()) and time.monotonic() < ends:
         for number in left:
             try:
                 os.kill(number, signal.SIGKILL)
@@ -116,7 +119,10 @@ def run_limited(command, *, limit, grace, signals, log, environment, folder):
             break
         time.sleep(POLL_SECONDS)
     _signal_group(child, signal.SIGKILL)
-    code = child.wait()
+    killed_at = time.monotonic()
+    while not _has_ended(child) and time.monotonic() < killed_at + KILL_SECONDS:
+        time.sleep(POLL_SECONDS)
+    code = child.wait() if _has_ended(child) else -signal.SIGKILL
     kill_descendants()
     signals.check()
     return code, by_limit
