@@ -56,8 +56,10 @@ zenflow_test_group(gpu_check_test LABEL cli
   LINK GTest::gmock nlohmann_json::nlohmann_json)
 find_package(Python3 3.10 COMPONENTS Interpreter)
 if(Python3_FOUND)
-  add_test(NAME unit/gpu_check_training
-           COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/gpu_check/training_test.py
-                   ${PROJECT_SOURCE_DIR}/script)
-  set_tests_properties(unit/gpu_check_training PROPERTIES LABELS unit TIMEOUT 120)
+  foreach(test results training)
+    add_test(NAME unit/gpu_check_${test}
+             COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/gpu_check/${test}_test.py
+                     ${PROJECT_SOURCE_DIR}/script)
+    set_tests_properties(unit/gpu_check_${test} PROPERTIES LABELS unit TIMEOUT 120)
+  endforeach()
 endif()
