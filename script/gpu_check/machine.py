@@ -105,7 +105,7 @@ def host():
 
 
 def commit(root, given):
-    """{"id", "from", "changed"}. `changed`: whether there are changes on top of it, if that is known."""
+    """{"id", "from", "changed"}. `changed`: whether there are changes on top of it, if known."""
     for source, text in (("--commit", given), ("ZENFLOW_COMMIT", os.environ.get("ZENFLOW_COMMIT"))):
         if text:
             return {"id": text, "from": source, "changed": None}

@@ -15,8 +15,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 USAGE, NO_GPU = 2, 5
 SKIPPED = 77
 STATES = ("passed", "failed", "limit", "skipped")
-EPILOG = """Exit codes: 0 nothing failed or ran past its limit, 1 something did, 2 wrong usage, 5 no usable
-GPU, 128 + N ended by signal N. Details: docs/gpu-check.md"""
+EPILOG = """Exit codes: 0 nothing failed or ran past its limit, 1 something did, 2 wrong usage, 5 no
+usable GPU, 128 + N ended by signal N. Details: docs/gpu-check.md"""
 
 
 class Refused(Exception):
@@ -39,17 +39,18 @@ def parse(arguments):
     parser.add_argument("--deps", type=pathlib.Path, metavar="DIR",
                         help="folder or archive of script/fetch-deps, in place of installed packages")
     parser.add_argument("--python", metavar="PYTHON",
-                        help="an interpreter with PyTorch: trains under PyTorch and DeepSpeed too")
+                        help="an interpreter with PyTorch: trains under it and DeepSpeed too")
     parser.add_argument("--wheels", type=pathlib.Path, metavar="DIR",
                         help="Python packages that it may lack, DeepSpeed above all")
     parser.add_argument("--quick", action="store_true", help="shorter measurements; for rehearsals")
-    parser.add_argument("--work", type=pathlib.Path, metavar="DIR", default=ROOT / "build" / "gpu-check",
+    parser.add_argument("--work", type=pathlib.Path, metavar="DIR",
+                        default=ROOT / "build" / "gpu-check",
                         help="folder for intermediate files (default: build/gpu-check)")
     parser.add_argument("--commit", metavar="ID", help="of the sources, where git does not know it")
     parser.add_argument("--grace", type=int, metavar="SECONDS", default=10,
                         help="between asking a phase to end and killing it (default: 10)")
-    parser.add_argument("--phases", type=pathlib.Path, metavar="DIR", help="another folder of phases",
-                        default=ROOT / "script" / "gpu-check.d")
+    parser.add_argument("--phases", type=pathlib.Path, metavar="DIR",
+                        default=ROOT / "script" / "gpu-check.d", help="another folder of phases")
     parser.add_argument("-f", "--force", action="store_true", help="overwrite earlier results")
     options = parser.parse_args(arguments)
     for name in ("limit", "within", "grace"):
@@ -80,7 +81,7 @@ def say(text):
     print(f"gpu-check: {text}", flush=True)
 
 
-def environment(options, gpu, phase, folder, limit):
+def environment(options, gpu, folder, limit):
     """What a phase is told, beside the caller's environment."""
     def resolved(path):
         return str(path.resolve()) if path else ""
@@ -92,8 +93,8 @@ def environment(options, gpu, phase, folder, limit):
             "GPU_CHECK_PRESET": preset, "GPU_CHECK_BUILD": str(options.work / preset),
             "GPU_CHECK_WORK": str(options.work), "GPU_CHECK_NVCC": machine.nvcc() or "",
             "GPU_CHECK_DEPS": resolved(options.deps), "GPU_CHECK_WHEELS": resolved(options.wheels),
-            "GPU_CHECK_PYTHON": options.python or "", "GPU_CHECK_QUICK": "1" if options.quick else "",
-            "GPU_CHECK_LIMIT": str(limit), "GPU_CHECK_PHASE": phase.name,
+            "GPU_CHECK_PYTHON": options.python or "",
+            "GPU_CHECK_QUICK": "1" if options.quick else "", "GPU_CHECK_LIMIT": str(limit),
             "GPU_CHECK_RESULTS": str(folder), "GPU_CHECK_PUBLISH": str(folder / "publish")}
 
 
@@ -168,10 +169,9 @@ class Run:
         entry.update(state="failed", why="gpu-check was told to end", limit_s=limit)
         try:
             code, by_limit = process.run_limited(
-                [str(phase.file.resolve())], limit=limit, grace=self.options.grace, signals=self.signals,
-                log=folder / "log", environment=environment(
-                    self.options, self.gpu, phase, folder, limit),
-                folder=ROOT)
+                [str(phase.file.resolve())], limit=limit, grace=self.options.grace,
+                signals=self.signals, log=folder / "log", folder=ROOT,
+                environment=environment(self.options, self.gpu, folder, limit))
             why = " ".join(read_lines(folder / "why"))
             entry["state"], entry["why"] = state_of(code, by_limit, why, limit)
         finally:
@@ -186,16 +186,19 @@ class Run:
 
     def table(self):
         about = self.summary
-        commit = about["commit"]
+        commit, host = about["commit"], about["host"]
         lines = [f"gpu-check {about['started']}, commit {commit['id'] or 'unknown'}"
                  + (", with changes" if commit["changed"] else ""),
-                 f"{', '.join(about['gpus']) or 'no GPU'}; driver {about['driver']['release'] or '-'}, "
-                 f"CUDA {about['toolkit'] or '-'}; {about['host']['cpu']}, {about['host']['cpus']} CPUs",
+                 f"{', '.join(about['gpus']) or 'no GPU'}; "
+                 f"driver {about['driver']['release'] or '-'}, CUDA {about['toolkit'] or '-'}; "
+                 f"{host['cpu']}, {host['cpus']} CPUs",
                  "", f"{'phase':<22} {'state':<8} {'seconds':>8}  why"]
-        lines += [f"{entry['name']:<22} {entry['state']:<8} {entry['seconds']:>8.1f}  {entry['why']}".rstrip()
-                  for entry in self.entries]
+        for entry in self.entries:
+            row = f"{entry['name']:<22} {entry['state']:<8} {entry['seconds']:>8.1f}  {entry['why']}"
+            lines.append(row.rstrip())
         counts = {state: sum(entry["state"] == state for entry in self.entries) for state in STATES}
-        lines += ["", ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "nothing ran"]
+        counted = [f"{count} {state}" for state, count in counts.items() if count]
+        lines += ["", ", ".join(counted) or "nothing ran"]
         lines += [f"left out: {one['file']}: {one['why']}" for one in self.results.left_out]
         return "\n".join(lines) + "\n"
 

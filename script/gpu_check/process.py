@@ -99,8 +99,8 @@ def _has_ended(child):
 def run_limited(command, *, limit, grace, signals, log, environment, folder):
     """(exit code or minus a signal's number, whether the limit ended it).
 
-    At the limit, or when this program is told to end, the whole process group gets SIGTERM and, after
-    `grace` seconds, SIGKILL; then Ended is raised in the latter case. `log` takes both outputs.
+    At the limit, or when this program is told to end, the whole process group gets SIGTERM and,
+    after `grace` seconds, SIGKILL; Ended is raised in the latter case. `log` takes both outputs.
     """
     with open(log, "ab") as out:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out,

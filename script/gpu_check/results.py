@@ -51,7 +51,8 @@ class Results:
     def __init__(self, folder, staging):
         self.folder = folder
         self.staging = staging
-        self.left_out = []  # (name, why)
+        self.left_out = []  # {"file", "why"}
+        self.phases = []  # names of those that have run
 
     def phase_folder(self, name):
         return self.staging / name
@@ -126,7 +127,7 @@ class Results:
         return packed
 
     def write(self, summary, table, phases):
-        """`phases`: names of those that have run. Called after each."""
+        """Called after each phase."""
         self.phases = phases
         self.left_out = []
         named, traces = self._published()

@@ -1,5 +1,5 @@
-"""Chrome traces of PyTorch's profiler and of zenflow-calibrate record, which share field names: totals,
-and small copies of what happened in some micro-steps.
+"""Chrome traces of PyTorch's profiler and of zenflow-calibrate record, which share field names:
+totals, and small copies of what happened in some micro-steps.
 
   traces.py TRACE.json[.gz]    totals as one line of JSON
 """
@@ -11,7 +11,8 @@ import sys
 
 LARGEST = 1_900_000  # bytes, compressed: small enough to be committed
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
-KEPT = (*ON_GPU, "cuda_runtime", "cuda_driver", "cuda_sync", "user_annotation", "gpu_user_annotation")
+KEPT = (*ON_GPU, "cuda_runtime", "cuda_driver", "cuda_sync", "user_annotation",
+        "gpu_user_annotation")
 KEPT_ARGS = ("bytes", "Bytes", "correlation", "stream", "device", "grid", "block")
 LONGEST_NAME = 120
 
@@ -46,7 +47,8 @@ def totals(events):
 
 
 def _slim(event):
-    small = {key: event[key] for key in ("ph", "cat", "name", "pid", "tid", "ts", "dur") if key in event}
+    fields = ("ph", "cat", "name", "pid", "tid", "ts", "dur")
+    small = {key: event[key] for key in fields if key in event}
     small["name"] = str(small.get("name", ""))[:LONGEST_NAME]
     arguments = {key: value for key, value in event.get("args", {}).items() if key in KEPT_ARGS}
     if arguments or event["ph"] == "M":
@@ -63,9 +65,9 @@ def _write(path, trace, events):
 
 
 def cut(source, target, bounds, first_step, name):
-    """Writes the micro-steps between `bounds` (nanoseconds on the trace's clock, one more than there are
-    micro-steps) of `source` to `target`: device activity and the calls that caused it, as much of its
-    end as fits. Returns what is in it, and the totals of each micro-step."""
+    """Writes the micro-steps between `bounds` (nanoseconds on the trace's clock, one more than there
+    are micro-steps) of `source` to `target`: device activity and the calls that caused it, as much
+    of its end as fits. Returns what is in it, and the totals of each micro-step."""
     trace = load(source)
     base = base_ns(trace)
     events = trace["traceEvents"]

@@ -56,7 +56,8 @@ class Folder(unittest.TestCase):
         summary = self.write()
         self.assertEqual(self.names_in("traces.tar"), ["probe/a.json.gz", "probe/c.json.gz"])
         self.assertEqual([one["file"] for one in summary["left_out"]], ["probe/b.json.gz"])
-        self.assertEqual(summary["files"], ["logs.tar.gz", "summary.json", "summary.txt", "traces.tar"])
+        self.assertEqual(summary["files"],
+                         ["logs.tar.gz", "summary.json", "summary.txt", "traces.tar"])
 
     def test_long_logs_keep_both_ends(self):
         with unittest.mock.patch.object(results, "LARGEST_LOG", 1000):

@@ -143,16 +143,17 @@ class Logs(unittest.TestCase):
                 "[2026-11-20] [INFO] [Rank 0] time (ms) | fwd_microstep: 4.00\n"
                 "gpu-check micro_step 1\n")
             self.assertEqual(measure.timers(log), [
-                {"micro_step": 0, "timers_ms": {"optimizer_transmit_time": 12.5, "optimizer_step": 3.0,
-                                                "fwd_microstep": 5.11, "bwd_microstep": 9.87}},
+                {"micro_step": 0, "timers_ms": {
+                    "optimizer_transmit_time": 12.5, "optimizer_step": 3.0, "fwd_microstep": 5.11,
+                    "bwd_microstep": 9.87}},
                 {"micro_step": 1, "timers_ms": {"fwd_microstep": 4.0}}])
 
     def test_a_line_that_was_cut_off_is_left_out(self):
         case = Case("gpt2-xl", **parse("plain"))
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "training.jsonl"
-            file.write_text('{"case": "gpt2-xl-plain", "line": "begin"}\n{"case": "other", "line": "x"}\n'
-                            '{"case": "gpt2-xl-plain", "li')
+            file.write_text('{"case": "gpt2-xl-plain", "line": "begin"}\n'
+                            '{"case": "other", "line": "x"}\n{"case": "gpt2-xl-plain", "li')
             self.assertEqual(measure.read_lines(file, case),
                              [{"case": "gpt2-xl-plain", "line": "begin"}])
 

@@ -39,8 +39,8 @@ class Case:
 
     @property
     def warm_up(self):
-        """Micro-steps before anything is measured: ZenFlow's warm-up rounds, and two windows in which
-        its worker, and the caches of PyTorch's allocators, fall into step."""
+        """Micro-steps before anything is measured: ZenFlow's warm-up rounds, and two windows in
+        which its worker, and the caches of PyTorch's allocators, fall into step."""
         return 2 * self.interval if self.quick else 3 * max(self.interval, 2)
 
     @property
@@ -74,7 +74,8 @@ def parse(text):
             fields["topk"] = int(part[1:]) / 100
         else:
             raise ValueError(f"{text}: \"{part}\" is neither sN, kN nor one of {', '.join(MODES)}")
-    if method not in ("plain", "zero-offload", "zenflow") or (method == "zenflow") != ("topk" in fields):
+    known = method in ("plain", "zero-offload", "zenflow")
+    if not known or (method == "zenflow") != ("topk" in fields):
         raise ValueError(f"{text}: expected plain, zero-offload[:sN] or zenflow:sN:kN")
     return fields
 

@@ -1,13 +1,14 @@
 """Trains the cases of a phase one after the other, each in a process of its own with a limit.
 
   measure.py MODEL CASE...     run by phases: what it is told comes from the phase's environment
-Exit code 0 if all cases were measured, 1 if any failed, 77 if all were skipped. On standard output, a line
-for each. What a case has measured until it fails or is stopped is kept.
+Exit code 0 if all cases were measured, 1 if any failed, 77 if all were skipped. On standard output,
+a line for each. What a case has measured until it fails or is stopped is kept.
 """
 import json
 import os
 import pathlib
 import re
+import shutil
 import statistics
 import sys
 import tempfile
@@ -46,8 +47,8 @@ def one(lines, kind, **fields):
 
 
 def timers(log):
-    """What DeepSpeed's wall_clock_breakdown says of each micro-step, in milliseconds. Its lines come
-    within step(), before the micro-step is named."""
+    """What DeepSpeed's wall_clock_breakdown says of each micro-step, in milliseconds. Its lines
+    come within step(), before the micro-step is named."""
     steps, current = [], {}
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
         if found := TIMERS.search(line):
@@ -69,7 +70,8 @@ def figures(lines):
         total = [step["forward_ms"] + step["backward_ms"] + step["step_ms"] for step in steps]
         found[part["part"]] = {"mean_ms": part["total_ms"] / len(steps)}
         for kind, updates in (("update", True), ("other", False)):
-            chosen = [ms for ms, step in zip(total, steps, strict=True) if step["update"] == updates]
+            chosen = [ms for ms, step in zip(total, steps, strict=True)
+                      if step["update"] == updates]
             if chosen:
                 found[part["part"]][f"{kind}_median_ms"] = statistics.median(chosen)
     return found
@@ -99,7 +101,8 @@ class Phase:
                  self.model, text]
         if case.mode != "recording":
             return train, None
-        recording = pathlib.Path(tempfile.mkdtemp(dir=os.environ["GPU_CHECK_WORK"])) / "trace.json.gz"
+        folder = tempfile.mkdtemp(dir=os.environ["GPU_CHECK_WORK"])
+        recording = pathlib.Path(folder) / "trace.json.gz"
         recorder = [str(self.build / "tools" / "zenflow-calibrate"), "record"]
         return [*recorder, "-o", str(recording), "--", *train], recording
 
@@ -147,7 +150,8 @@ class Phase:
             command, limit=min(CASE_SECONDS, left), grace=GRACE, signals=self.signals, log=log,
             environment=os.environ, folder=self.root)
         seconds = time.monotonic() - start
-        self.append(case, "ran", exit_code=code, stopped_by_limit=by_limit, seconds=round(seconds, 1))
+        self.append(case, "ran", exit_code=code, stopped_by_limit=by_limit,
+                    seconds=round(seconds, 1))
         said = log.read_text(encoding="utf-8", errors="replace").splitlines()
         reason = next((line for line in said if line.startswith("skipped: ")), None)
         if reason:
@@ -158,6 +162,8 @@ class Phase:
             print("\n".join(said[-25:]))
             return case, "failed", f"exit code {code}; {said[-1] if said else 'it said nothing'}"
         wrong = self.finish(case, log, recording, trace)
+        if recording:
+            shutil.rmtree(recording.parent)  # of the whole run: large
         if trace.exists():
             trace.rename(self.publish / "traces" / trace.name)
         return case, *(("failed", wrong) if wrong else ("passed", f"{seconds:.0f} s"))

@@ -1,5 +1,5 @@
-"""GPT-2 and Llama in plain PyTorch: enough of them to train on random tokens. `model(tokens)` is the
-loss of predicting every token but the first, one tensor and nothing else: DeepSpeed scales the
+"""GPT-2 and Llama in plain PyTorch: enough of them to train on random tokens. `model(tokens)` is
+the loss of predicting every token but the first, one tensor and nothing else: DeepSpeed scales the
 gradients of each output that a model returns.
 """
 import math

@@ -2,11 +2,11 @@
 
   train.py OUTPUT.jsonl TRACE.json.gz DEVICE MODEL CASE
 Every line has "case" and "line":
-  begin   versions, configuration, device; written before the model is made
-  ready   seconds until the first micro-step, memory
-  part    micro-steps of one way of measuring. Of each: "at_ns" (CLOCK_MONOTONIC), milliseconds until
-          forward, backward and step have returned, whether weights are updated, whether columns are
-          selected. "total_ms" is the part's, until the device is idle
+  begin   versions, device, processors; written before the model is made
+  ready   configuration, seconds until the first micro-step
+  part    micro-steps of one way of measuring. Of each: "at_ns" (CLOCK_MONOTONIC), milliseconds that
+          forward, backward and step took to return, whether weights are updated, whether columns
+          are selected. "total_ms" is the part's, until the device is idle
   end     losses
 """
 import json
@@ -101,14 +101,14 @@ class Measurement:
                 "at_ns": at, "forward_ms": (forward - at) / 1e6,
                 "backward_ms": (backward - forward) / 1e6, "step_ms": (end - backward) / 1e6}
 
-    def part(self, name, count, wait=lambda: None, **fields):
-        """(begin, end) of the part on CLOCK_MONOTONIC, the device idle at both."""
+    def part(self, name, count, wait=lambda: None):
+        """(micro-steps, the part's end on CLOCK_MONOTONIC); the device is idle before and after."""
         self.synchronize()
         start = time.monotonic_ns()
         steps = [self.micro_step(wait) for _ in range(count)]
         self.synchronize()
         end = time.monotonic_ns()
-        self.output.line("part", part=name, total_ms=(end - start) / 1e6, micro_steps=steps, **fields)
+        self.output.line("part", part=name, total_ms=(end - start) / 1e6, micro_steps=steps)
         return steps, end
 
     def profiled(self, trace):
@@ -158,7 +158,8 @@ def main():
                 parameters=parameters(SHAPES[model]), versions=software(case),
                 device=torch.cuda.get_device_name() if on_gpu else "cpu",
                 cpus=len(os.sched_getaffinity(0)), omp_threads=os.environ.get("OMP_NUM_THREADS"),
-                shared_memory_free=shared_memory_free(), date=time.strftime("%Y-%m-%d", time.gmtime()))
+                shared_memory_free=shared_memory_free(),
+                date=time.strftime("%Y-%m-%d", time.gmtime()))
     from gpu_check.training.trainers import new_trainer
     start = time.monotonic()
     trainer = new_trainer(case, device)

@@ -1,5 +1,5 @@
-"""One interface to train a model by: forward() is the loss, backward(loss), step(); `micro_step` counts
-from 0."""
+"""One interface to train a model by: forward(tokens) is the loss, backward(loss), step();
+`micro_step` counts from 0."""
 import torch
 
 from gpu_check.training.cases import deepspeed_configuration
@@ -14,8 +14,8 @@ def new_model(case, device):
         model = LanguageModel(SHAPES[case.model])
         model.initialize()
     count = sum(parameter.numel() for parameter in model.parameters())
-    if count != parameters(SHAPES[case.model]):
-        raise RuntimeError(f"{case.model}: {count} parameters, {parameters(SHAPES[case.model])} by its shape")
+    if count != (expected := parameters(SHAPES[case.model])):
+        raise RuntimeError(f"{case.model}: {count} parameters, {expected} by its shape")
     return model.to(torch.bfloat16)
 
 
