@@ -37,7 +37,7 @@ def parse(arguments):
     parser.add_argument("--within", type=int, metavar="SECONDS",
                         help="for all together: no phase runs past it")
     parser.add_argument("--deps", type=pathlib.Path, metavar="DIR",
-                        help="folder or archive of script/fetch-deps, in place of installed packages")
+                        help="folder or archive of script/fetch-deps, for installed packages")
     parser.add_argument("--python", metavar="PYTHON",
                         help="an interpreter with PyTorch: trains under it and DeepSpeed too")
     parser.add_argument("--wheels", type=pathlib.Path, metavar="DIR",
@@ -194,8 +194,8 @@ class Run:
                  f"{host['cpu']}, {host['cpus']} CPUs",
                  "", f"{'phase':<22} {'state':<8} {'seconds':>8}  why"]
         for entry in self.entries:
-            row = f"{entry['name']:<22} {entry['state']:<8} {entry['seconds']:>8.1f}  {entry['why']}"
-            lines.append(row.rstrip())
+            row = f"{entry['name']:<22} {entry['state']:<8} {entry['seconds']:>8.1f}  "
+            lines.append((row + entry["why"]).rstrip())
         counts = {state: sum(entry["state"] == state for entry in self.entries) for state in STATES}
         counted = [f"{count} {state}" for state, count in counts.items() if count]
         lines += ["", ", ".join(counted) or "nothing ran"]

@@ -5,14 +5,15 @@
 sanitizer() {
   local tool=$1 command programs binary name log code unsound=()
   shift
-  on_gpu || skip "checks GPU code; the emulated kernels run under sanitizers with ./script/test asan"
+  on_gpu || skip "checks GPU code; emulated kernels run under sanitizers: ./script/test asan"
   need_build
   command=$(command -v compute-sanitizer ||
     echo "$(dirname "$(dirname "$GPU_CHECK_NVCC")")/bin/compute-sanitizer")
   if [[ ! -x $command ]]; then skip "compute-sanitizer is not installed"; fi
   mapfile -t programs < <(ctest --test-dir "$GPU_CHECK_BUILD" -L '^gpu$' --show-only=json-v1 |
     python3 -c 'import json, sys
-for program in sorted({test["command"][0] for test in json.load(sys.stdin)["tests"]}): print(program)')
+tests = json.load(sys.stdin)["tests"]
+print("\n".join(sorted({test["command"][0] for test in tests})))')
   if ((${#programs[@]} == 0)); then fail "no test with the label gpu is built"; fi
 
   export ZENFLOW_REQUIRE_GPU=1

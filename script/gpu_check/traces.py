@@ -65,9 +65,9 @@ def _write(path, trace, events):
 
 
 def cut(source, target, bounds, first_step, name):
-    """Writes the micro-steps between `bounds` (nanoseconds on the trace's clock, one more than there
-    are micro-steps) of `source` to `target`: device activity and the calls that caused it, as much
-    of its end as fits. Returns what is in it, and the totals of each micro-step."""
+    """Writes the micro-steps between `bounds` (nanoseconds on the trace's clock, one more than
+    there are micro-steps) of `source` to `target`: device activity and the calls that caused it, as
+    much of its end as fits. Returns what is in it, and the totals of each micro-step."""
     trace = load(source)
     base = base_ns(trace)
     events = trace["traceEvents"]

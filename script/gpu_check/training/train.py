@@ -164,7 +164,8 @@ def main():
     start = time.monotonic()
     trainer = new_trainer(case, device)
     output.line("ready", seconds=time.monotonic() - start, optimizer=trainer.optimizer_text,
-                configuration=trainer.config, torch_threads=torch.get_num_threads())
+                configuration=trainer.config, keeps_weights=trainer.keeps_weights,
+                torch_threads=torch.get_num_threads())
     measurement = Measurement(case, device, trainer, output)
     measurement.run(pathlib.Path(trace))
     if on_gpu:

@@ -24,6 +24,7 @@ class Plain:
 
     optimizer_text = "torch.optim.AdamW on fp32 master weights on the device"
     config = None
+    keeps_weights = True
 
     def __init__(self, case, device):
         self.model = new_model(case, device)
@@ -58,7 +59,13 @@ class Plain:
 
 
 class DeepSpeed:
-    """A configuration as it is, in a group of one rank and without DeepSpeed's launcher."""
+    """A configuration as it is, in a group of one rank and without DeepSpeed's launcher.
+
+    `keeps_weights`: whether the weights are still those that it was given once it is set up.
+    ZenFlow's stages 1 and 2 lay matrices out transposed, and 0.19.8 looks at them as if they were
+    not (_flatten_dense_tensors in zenflow_utils.py, _update_model_bit16_weights in
+    zenflow_stage_1_and_2.py).
+    """
 
     optimizer_text = "DeepSpeed's CPU Adam"
 
@@ -67,8 +74,12 @@ class DeepSpeed:
 
         self.config = deepspeed_configuration(case)
         model = new_model(case, device)
+        before = [weight.detach().to("cpu", copy=True) for weight in model.blocks[0].parameters()]
         self.engine, _, _, _ = deepspeed.initialize(
             model=model, model_parameters=model.parameters(), config=self.config)
+        after = self.engine.module.blocks[0].parameters()
+        self.keeps_weights = all(torch.equal(old, new.detach().cpu())
+                                 for old, new in zip(before, after, strict=True))
         self._selected = 0
         if case.method == "zenflow":
             self._count_selections()
