@@ -16,6 +16,15 @@ zenflow_test_group(record_test LABEL cli
 target_compile_definitions(record_test PRIVATE RECORD_MAIN="$<TARGET_FILE:record_main>")
 add_dependencies(record_test record_main)
 
+# What recording costs. Is built with the tests, so that it keeps compiling; says so if there is no GPU.
+zenflow_test_group(turns_test LABEL unit SOURCES unit/turns_test.cpp LINK zenflow::base GTest::gmock)
+if(ZENFLOW_HAVE_CUDA)
+  add_executable(zenflow-recorder-bench bench/recorder_overhead_bench.cpp)
+  target_include_directories(zenflow-recorder-bench PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(zenflow-recorder-bench PRIVATE zenflow::cupti zenflow::gpu
+                        zenflow::kernels_cuda fmt::fmt zenflow::warnings)
+endif()
+
 if(ZENFLOW_HAVE_CUDA AND CUDAToolkit_VERSION VERSION_LESS 13)
   message(STATUS "zenflow-sim: the recorder's tests write CUDA 13's records, they are not built")
 elseif(ZENFLOW_HAVE_CUDA)

@@ -45,5 +45,6 @@ else()
                           zenflow::warnings)
     gtest_discover_tests(${test}_emulated TEST_PREFIX "emulator/" DISCOVERY_MODE PRE_TEST
                          PROPERTIES LABELS emulator TIMEOUT 120)
+    zenflow_label(${test}_emulated emulator)
   endforeach()
 endif()

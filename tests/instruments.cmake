@@ -50,3 +50,16 @@ zenflow_test_group(probe_rehearsal_test LABEL property TIMEOUT 300
   LINK zenflow::probe GTest::gmock nlohmann_json::nlohmann_json)
 target_compile_definitions(probe_rehearsal_test PRIVATE ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
 add_dependencies(probe_rehearsal_test zenflow-sim)
+
+zenflow_test_group(gpu_check_test LABEL cli
+  SOURCES cli/gpu_check_test.cpp
+  LINK GTest::gmock nlohmann_json::nlohmann_json)
+find_package(Python3 3.10 COMPONENTS Interpreter)
+if(Python3_FOUND)
+  foreach(test results training)
+    add_test(NAME unit/gpu_check_${test}
+             COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/gpu_check/${test}_test.py
+                     ${PROJECT_SOURCE_DIR}/script)
+    set_tests_properties(unit/gpu_check_${test} PROPERTIES LABELS unit TIMEOUT 120)
+  endforeach()
+endif()

@@ -13,6 +13,7 @@ function(zenflow_test_group name)
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gtest_main zenflow::warnings)
   gtest_discover_tests(${name} TEST_PREFIX "${arg_LABEL}/" DISCOVERY_MODE PRE_TEST
                        PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
+  zenflow_label(${name} ${arg_LABEL})
 endfunction()
 
 zenflow_test_group(closed_form_test LABEL differential TIMEOUT 300
