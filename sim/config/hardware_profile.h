@@ -35,7 +35,17 @@ struct GpuProfile {
   double elementwise_efficiency =
       0;                            ///< share of memory bandwidth of framework element-wise chains
   double streaming_efficiency = 0;  ///< share of memory bandwidth of one fused streaming kernel
-  Seconds kernel_launch;            ///< device time lost per kernel
+  /// Share of memory bandwidth of kernels that pick columns of a matrix; empty: as
+  /// streaming_efficiency.
+  std::optional<double> column_efficiency;
+  Seconds kernel_launch;  ///< device time lost per kernel
+  /// Cores of the host that the device computes on: the runtime's host device. 0: a GPU.
+  std::int64_t host_cores = 0;
+
+  [[nodiscard]] bool runs_on_host() const { return host_cores > 0; }
+  [[nodiscard]] double column_share_of_bandwidth() const {
+    return column_efficiency.value_or(streaming_efficiency);
+  }
 };
 
 struct HostProfile {

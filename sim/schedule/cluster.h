@@ -69,10 +69,27 @@ struct Cluster {
   std::vector<RankClass> classes;
   LaneUse collective;
   LaneUse gather;  ///< shares the GPU links with `collective`
+  /// What a compute task takes beyond its duration, because cores are shared, is waiting. False:
+  /// the device itself is slowed, and a recorder would see it busy.
+  bool compute_keeps_its_time = true;
 };
 
 /// `background_gather`: whether the schedule gathers parameters beside the step's collectives.
 [[nodiscard]] Cluster make_cluster(const Scenario& scenario, const RankRates& rates,
                                    bool background_gather = false);
+
+/// Cores that the CPU's lanes take when alone.
+struct HostDeviceCores {
+  double cpu_update = 1;
+  double cpu_accumulate = 1;
+};
+
+/// One rank whose device is the host itself: all lanes are threads, and the one link is the host's
+/// cores. While more are wanted than there are, each lane gets an equal share, as a fair scheduler
+/// gives its threads. Copies take the share of a core that their rate needs (3 bytes of memory
+/// traffic a byte: read, read for ownership, written).
+/// Precondition: one rank, gpu.runs_on_host().
+[[nodiscard]] Cluster make_host_device_cluster(const Scenario& scenario, const RankRates& rates,
+                                               const HostDeviceCores& cores);
 
 }  // namespace zenflow::sim
