@@ -19,13 +19,6 @@ double touched_bytes(const GpuProfile& gpu, DType dtype, const ColumnChoice& cho
   return all * (1 - std::pow(left_out, sector / width));
 }
 
-Seconds at_rate(const GpuProfile& gpu, const ColumnChoice& choice, Bytes traffic) {
-  if (choice.chosen == 0) return Seconds(0);
-  const double share =
-      choice.chosen == choice.columns ? gpu.streaming_efficiency : gpu.column_share_of_bandwidth();
-  return traffic / (share * gpu.memory_bandwidth) + gpu.kernel_launch;
-}
-
 }  // namespace
 
 Bytes gather_traffic(const GpuProfile& gpu, DType dtype, const ColumnChoice& choice) {
@@ -35,14 +28,6 @@ Bytes gather_traffic(const GpuProfile& gpu, DType dtype, const ColumnChoice& cho
 Bytes scatter_traffic(const GpuProfile& gpu, DType dtype, const ColumnChoice& choice) {
   const double times = choice.chosen == choice.columns ? 1 : 2;
   return Bytes(times * touched_bytes(gpu, dtype, choice) + packed_bytes(dtype, choice));
-}
-
-Seconds gather_time(const GpuProfile& gpu, DType dtype, const ColumnChoice& choice) {
-  return at_rate(gpu, choice, gather_traffic(gpu, dtype, choice));
-}
-
-Seconds scatter_time(const GpuProfile& gpu, DType dtype, const ColumnChoice& choice) {
-  return at_rate(gpu, choice, scatter_traffic(gpu, dtype, choice));
 }
 
 }  // namespace zenflow::sim

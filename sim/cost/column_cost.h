@@ -1,16 +1,14 @@
-/// Time of kernels that work on single columns of a matrix, in device memory.
+/// Memory traffic of kernels that work on single columns of a matrix, in device memory.
 ///
 /// Symbols: r rows, C columns, c of them chosen, b bytes of an element, q bytes of a sector (what
-/// memory moves at least: 32 on a GPU, 64 where the device is the host), s W the rate of a
-/// streaming kernel, g W that of one that picks columns.
+/// memory moves at least: 32 on a GPU, 64 where the device is the host).
 ///
 ///   sectors touched   r C b (1 - (1 - c/C)^(q/b))     c columns in random places; all if c = C
-///   gather            (sectors touched + r c b) / (g W)
-///   scatter           (r c b + sectors touched, twice where a sector is written in part) / (g W)
-///   copy              2 r C b / (s W)                 c = C: nothing is picked
+///   gather            sectors touched + r c b
+///   scatter           r c b + sectors touched, twice where a sector is written in part
 ///
-/// each + l, the launch of a kernel. Source: bytes counted from the arrays touched; that columns
-/// lie apart at random is an assumption (selected input features have no reason to be neighbours).
+/// Source: bytes counted from the arrays touched; that columns lie apart at random is an assumption
+/// (selected input features have no reason to be neighbours).
 #pragma once
 
 #include <cstdint>
@@ -27,10 +25,6 @@ struct ColumnChoice {
   std::int64_t chosen = 0;
 };
 
-[[nodiscard]] Seconds gather_time(const GpuProfile& gpu, DType dtype, const ColumnChoice& choice);
-[[nodiscard]] Seconds scatter_time(const GpuProfile& gpu, DType dtype, const ColumnChoice& choice);
-
-/// Memory traffic of the two: what their rates are measured by.
 [[nodiscard]] Bytes gather_traffic(const GpuProfile& gpu, DType dtype, const ColumnChoice& choice);
 [[nodiscard]] Bytes scatter_traffic(const GpuProfile& gpu, DType dtype, const ColumnChoice& choice);
 

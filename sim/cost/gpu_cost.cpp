@@ -20,6 +20,8 @@ constexpr Passes kLossForward{.narrow = 1, .wide = 5, .kernels = 4};  // cast, s
 constexpr Passes kLossBackward{.narrow = 1, .wide = 6, .kernels = 4};
 // The backward of a pass reads the incoming gradient and what was saved, and writes a gradient.
 constexpr double kBackwardPasses = 2;
+// Five products instead of two.
+constexpr double kAttentionBackward = 2.5;
 
 double as_double(std::int64_t n) {
   return static_cast<double>(n);
@@ -84,19 +86,29 @@ LayerTime block_time(const GpuProfile& gpu, const ModelSpec& model,
   return time;
 }
 
-LayerTime head_time(const GpuProfile& gpu, const ModelSpec& model,
-                    const TrainingSettings& training) {
+struct ChainPair {
+  Chain forward;
+  Chain backward;
+};
+
+ChainPair head_chains(const ModelSpec& model, const TrainingSettings& training) {
   const DType dtype = training.dtype;
   const double tokens = as_double(training.tokens());
   const double logits = tokens * as_double(model.vocab);
   Chain norm;
   norm.add(model.gated_mlp ? kRmsNorm : kLayerNorm, tokens * as_double(model.hidden), dtype);
-  Chain forward = norm;
-  forward.add(kLossForward, logits, dtype);
-  Chain backward{kBackwardPasses * norm.traffic, kBackwardPasses * norm.kernels};
-  backward.add(kLossBackward, logits, dtype);
-  LayerTime time{chain_time(gpu, forward.traffic, forward.kernels),
-                 chain_time(gpu, backward.traffic, backward.kernels)};
+  ChainPair pair{norm, {kBackwardPasses * norm.traffic, kBackwardPasses * norm.kernels}};
+  pair.forward.add(kLossForward, logits, dtype);
+  pair.backward.add(kLossBackward, logits, dtype);
+  return pair;
+}
+
+LayerTime head_time(const GpuProfile& gpu, const ModelSpec& model,
+                    const TrainingSettings& training) {
+  const DType dtype = training.dtype;
+  const ChainPair chains = head_chains(model, training);
+  LayerTime time{chain_time(gpu, chains.forward.traffic, chains.forward.kernels),
+                 chain_time(gpu, chains.backward.traffic, chains.backward.kernels)};
   for (const Linear& layer : model.head_linears) {
     const LayerTime linear = linear_time(gpu, dtype, training.tokens(), layer);
     time.forward += linear.forward;
@@ -105,13 +117,18 @@ LayerTime head_time(const GpuProfile& gpu, const ModelSpec& model,
   return time;
 }
 
-LayerTime embedding_time(const GpuProfile& gpu, const ModelSpec& model,
-                         const TrainingSettings& training) {
+Chain embedding_chain(const ModelSpec& model, const TrainingSettings& training) {
   Chain chain;
   chain.add(kEmbedding, as_double(training.tokens() * model.embedding_dim), training.dtype);
   if (model.learned_positions) {
     chain.add(kResidual, as_double(training.tokens() * model.hidden), training.dtype);
   }
+  return chain;
+}
+
+LayerTime embedding_time(const GpuProfile& gpu, const ModelSpec& model,
+                         const TrainingSettings& training) {
+  const Chain chain = embedding_chain(model, training);
   return {chain_time(gpu, chain.traffic, chain.kernels),
           chain_time(gpu, kBackwardPasses * chain.traffic, kBackwardPasses * chain.kernels)};
 }
@@ -154,9 +171,9 @@ Seconds attention_forward_time(const GpuProfile& gpu, const ModelSpec& model, DT
 
 Seconds attention_backward_time(const GpuProfile& gpu, const ModelSpec& model, DType dtype,
                                 std::int64_t sequences, std::int64_t length) {
-  // Five products instead of two; q, k, v, o and the gradient of o in, three gradients out.
+  // In memory q, k, v, o and the gradient of o in, three gradients out.
   return attention_time(gpu, model, dtype, sequences * length,
-                        2.5 * attention_flops(model, sequences, length), 2);
+                        kAttentionBackward * attention_flops(model, sequences, length), 2);
 }
 
 double gpu_adam_bytes(DType dtype) {
@@ -167,6 +184,46 @@ double gpu_adam_bytes(DType dtype) {
 
 Seconds stream_time(const GpuProfile& gpu, Bytes traffic) {
   return traffic / (gpu.streaming_efficiency * gpu.memory_bandwidth) + gpu.kernel_launch;
+}
+
+namespace {
+
+/// A linear layer is one product forward and two of the same size backward.
+LayerWork work_of(const Chain& chain, const std::vector<Linear>& linears, double tokens,
+                  double products_each) {
+  LayerWork work{.chains = chain.traffic, .kernels = chain.kernels};
+  for (const Linear& layer : linears) {
+    work.products += Flops(products_each * 2.0 * tokens * as_double(layer.in * layer.out));
+    work.product_count += products_each;
+    work.kernels += products_each;
+  }
+  return work;
+}
+
+Chain backward_of(const Chain& chain) {
+  return {kBackwardPasses * chain.traffic, kBackwardPasses * chain.kernels};
+}
+
+}  // namespace
+
+ModelWork model_work(const ModelSpec& model, const TrainingSettings& training) {
+  const double tokens = as_double(training.tokens());
+  const Chain embedding = embedding_chain(model, training);
+  const Chain block = block_chain(model, tokens, training.dtype);
+  const ChainPair head = head_chains(model, training);
+  ModelWork work{work_of(embedding, {}, tokens, 1),
+                 work_of(backward_of(embedding), {}, tokens, 2),
+                 work_of(block, model.block_linears, tokens, 1),
+                 work_of(backward_of(block), model.block_linears, tokens, 2),
+                 work_of(head.forward, model.head_linears, tokens, 1),
+                 work_of(head.backward, model.head_linears, tokens, 2)};
+  const Flops attention =
+      attention_flops(model, training.micro_batch_size_per_gpu, training.sequence_length);
+  work.block_forward.attention = attention;
+  work.block_backward.attention = kAttentionBackward * attention;
+  work.block_forward.kernels += 1;
+  work.block_backward.kernels += 1;
+  return work;
 }
 
 ModelTime model_time(const GpuProfile& gpu, const ModelSpec& model,

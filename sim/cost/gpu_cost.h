@@ -66,6 +66,24 @@ struct ModelTime {
   LayerTime head;  ///< final norm, vocabulary projection, loss
 };
 
+/// What model_time() divides by rates, for a step's pieces: what measured times are fitted to.
+struct LayerWork {
+  Flops products{};  ///< of matrix products
+  double product_count = 0;
+  Flops attention{};
+  Bytes chains{};      ///< element-wise
+  double kernels = 0;  ///< launches of all of them
+};
+struct ModelWork {
+  LayerWork embedding_forward;
+  LayerWork embedding_backward;
+  LayerWork block_forward;
+  LayerWork block_backward;  ///< without recomputation
+  LayerWork head_forward;
+  LayerWork head_backward;
+};
+[[nodiscard]] ModelWork model_work(const ModelSpec& model, const TrainingSettings& training);
+
 [[nodiscard]] ModelTime model_time(const GpuProfile& gpu, const ModelSpec& model,
                                    const TrainingSettings& training);
 

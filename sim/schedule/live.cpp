@@ -21,39 +21,18 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
-#include "sim/cost/column_cost.h"
-#include "sim/cost/cpu_cost.h"
-#include "sim/cost/gpu_cost.h"
-#include "sim/cost/selection_cost.h"
-#include "sim/schedule/live_layout.h"
+#include "sim/schedule/live_work.h"
 #include "sim/schedule/program_builder.h"
 #include "sim/schedule/schedule.h"
 
 namespace zenflow::sim {
 namespace {
 
-enum class LiveKind : std::uint8_t { kGpuOnly, kZeroOffload, kZeroOffloadDpu, kZenFlow };
-
-/// The one rule that all four are points of.
-struct LiveSettings {
-  double topk_ratio = 0;  ///< 1: nothing is deferred
-  std::int64_t interval = 1;
-  bool overlap = false;
-  std::int64_t warm_up = 0;          ///< steps in which everything is updated at once
-  std::int64_t select_interval = 0;  ///< 0: once
-  double optimizer_cores = 1;
-  double sum_cores = 1;
-
-  [[nodiscard]] bool offloads() const { return topk_ratio < 1; }
-  /// The update reads the copies themselves; else sums are kept.
-  [[nodiscard]] bool reads_staging() const { return interval == 1 && !overlap; }
-};
-
 class Live final : public Schedule {
  public:
   explicit Live(LiveKind kind) : kind_(kind) {}
 
-  [[nodiscard]] std::string_view name() const override;
+  [[nodiscard]] std::string_view name() const override { return live_schedule_name(kind_); }
   [[nodiscard]] std::string_view summary() const override;
   [[nodiscard]] std::string_view source() const override {
     return "runtime/offload, as zenflow-train runs it";
@@ -69,24 +48,10 @@ class Live final : public Schedule {
   }
 
  private:
-  [[nodiscard]] LiveSettings settings(const Job& job) const;
+  [[nodiscard]] LiveSettings settings(const Job& job) const { return live_settings(kind_, job); }
 
   LiveKind kind_;
 };
-
-std::string_view Live::name() const {
-  switch (kind_) {
-    case LiveKind::kGpuOnly:
-      return "live-gpu-only";
-    case LiveKind::kZeroOffload:
-      return "live-zero-offload";
-    case LiveKind::kZeroOffloadDpu:
-      return "live-zero-offload-dpu";
-    case LiveKind::kZenFlow:
-      break;
-  }
-  return "live-zenflow";
-}
 
 std::string_view Live::summary() const {
   switch (kind_) {
@@ -100,38 +65,6 @@ std::string_view Live::summary() const {
       break;
   }
   return "zenflow-train --schedule zenflow, operation by operation";
-}
-
-LiveSettings Live::settings(const Job& job) const {
-  const auto cores = static_cast<double>(job.scenario.hardware.host.cores);
-  LiveSettings live{.optimizer_cores = cores, .sum_cores = cores};
-  if (job.deepspeed.zenflow) {
-    const double reserved = job.deepspeed.zenflow->pt_reserved_cores_perc;
-    if (reserved > 0 && reserved < 1) {
-      live.optimizer_cores = (1 - reserved) * cores;
-      live.sum_cores = reserved * cores;
-    }
-  }
-  switch (kind_) {
-    case LiveKind::kGpuOnly:
-      live.topk_ratio = 1;
-      return live;
-    case LiveKind::kZeroOffload:
-      return live;
-    case LiveKind::kZeroOffloadDpu:
-      live.overlap = true;
-      return live;
-    case LiveKind::kZenFlow:
-      break;
-  }
-  const ZenFlowSettings& zenflow = *job.deepspeed.zenflow;
-  live.topk_ratio = zenflow.topk_ratio;
-  live.interval = *zenflow.update_interval;
-  live.overlap = zenflow.overlap_step;
-  live.warm_up = zenflow.full_warm_up_rounds;
-  if (zenflow.select_strategy != "epoch")
-    live.select_interval = zenflow.select_interval.value_or(0);
-  return live;
 }
 
 void Live::check(const Job& job) const {
@@ -209,94 +142,6 @@ ClosedForm Live::closed_form(const Job& job) const {
   return {down, down / static_cast<double>(live.interval), {delay, delay + live.interval - 1}};
 }
 
-/// Times of everything that is not forward and backward.
-class LiveCosts {
- public:
-  LiveCosts(const Job& job, const LiveSettings& live) : job_(job), live_(live) {}
-
-  /// Compute stream, after a layer's backward: norms of the gradient, selected columns gathered,
-  /// deferred ones packed.
-  [[nodiscard]] Seconds after_backward(const LiveLayer& layer) const {
-    Seconds time;
-    for (const LiveTensor& t : layer.tensors) {
-      time += stream(width() * static_cast<double>(t.elements()));
-      if (t.selected > 0) {
-        time += gather(t, t.selected);
-        time += stream(width() * static_cast<double>(t.rows * t.selected));
-      }
-      if (t.deferred() > 0) time += gather(t, t.deferred());
-    }
-    return time;
-  }
-  /// Compute stream: AdamW on the selected columns, weights written where they belong.
-  [[nodiscard]] Seconds update_selected(const LiveLayer& layer) const {
-    constexpr double kReadAndWritten = 24;  // fp32 weight and two moments, both ways
-    Seconds time;
-    for (const LiveTensor& t : layer.tensors) {
-      if (t.selected == 0) continue;
-      const auto n = static_cast<double>(t.rows * t.selected);
-      time += stream((kReadAndWritten + width()) * n);
-      time += scatter(t, t.selected);
-    }
-    return time;
-  }
-  /// Compute stream, at a window's end: selected weights into the set that becomes current.
-  [[nodiscard]] Seconds carry_selected(const LiveLayer& layer) const {
-    Seconds time;
-    for (const LiveTensor& t : layer.tensors) {
-      if (t.selected > 0) time += gather(t, t.selected) + scatter(t, t.selected);
-    }
-    return time;
-  }
-  /// H2D stream, after the layer's copy.
-  [[nodiscard]] Seconds place_upload(const LiveLayer& layer) const {
-    Seconds time;
-    for (const LiveTensor& t : layer.tensors) {
-      if (t.deferred() > 0) time += scatter(t, t.deferred());
-    }
-    return time;
-  }
-  [[nodiscard]] Seconds column_norms(const LiveLayer& layer) const {
-    Seconds time;
-    for (const LiveTensor& t : layer.tensors) {
-      if (t.selectable()) time += stream(width() * static_cast<double>(t.elements()));
-    }
-    return time;
-  }
-  /// CPU, a parameter: one pass of Adam that also writes the weights that go up.
-  [[nodiscard]] CpuWork update() const {
-    const double gradient = live_.reads_staging() ? width() : 4;
-    const double bytes = kAdamBytes - 4 + gradient + width();
-    const BytesPerSecond rate = adam_rate(job_.scenario.hardware.host, live_.optimizer_cores);
-    return {bytes, Bytes(bytes) / rate};
-  }
-  /// CPU, a parameter; the window's first step writes the sums without reading them.
-  [[nodiscard]] CpuWork sum(bool first) const {
-    const double bytes = width() + (first ? 4 : 8);
-    const BytesPerSecond rate = pass_rate(job_.scenario.hardware.host, live_.sum_cores);
-    return {bytes, Bytes(bytes) / rate};
-  }
-  [[nodiscard]] double width() const {
-    return static_cast<double>(bytes_per_element(job_.scenario.training.dtype));
-  }
-
- private:
-  [[nodiscard]] Seconds stream(double bytes) const {
-    return stream_time(job_.scenario.hardware.gpu, Bytes(bytes));
-  }
-  [[nodiscard]] Seconds gather(const LiveTensor& t, std::int64_t columns) const {
-    return gather_time(job_.scenario.hardware.gpu, job_.scenario.training.dtype,
-                       {t.rows, t.columns, columns});
-  }
-  [[nodiscard]] Seconds scatter(const LiveTensor& t, std::int64_t columns) const {
-    return scatter_time(job_.scenario.hardware.gpu, job_.scenario.training.dtype,
-                        {t.rows, t.columns, columns});
-  }
-
-  const Job& job_;
-  const LiveSettings& live_;
-};
-
 /// One bucket a layer, in the order of backward.
 StepPlan live_plan(const Job& job) {
   StepPlan plan = plan_step(job);
@@ -318,7 +163,8 @@ StepPlan live_plan(const Job& job) {
 class LiveEmitter {
  public:
   LiveEmitter(const Job& job, const LiveSettings& live, ProgramBuilder& builder)
-      : builder_(builder),
+      : gpu_(job.scenario.hardware.gpu),
+        builder_(builder),
         live_(live),
         settings_of_warm_up_(warm_up_of(live)),
         regular_(job, live),
@@ -357,7 +203,8 @@ class LiveEmitter {
   [[nodiscard]] const LiveLayer& layer(std::size_t bucket, bool full) const {
     return full ? whole_layers_[layer_of(bucket)] : layers_[layer_of(bucket)];
   }
-  [[nodiscard]] const LiveCosts& costs(bool full) const { return full ? warm_up_ : regular_; }
+  [[nodiscard]] Seconds time(const DeviceWork& work) const { return device_time(gpu_, work); }
+  [[nodiscard]] const LiveWork& work_of(bool full) const { return full ? warm_up_ : regular_; }
 
   void micro_step(bool full, bool first_of_window, bool selects) {
     const bool staged = full || live_.reads_staging();
@@ -367,18 +214,18 @@ class LiveEmitter {
       const LiveLayer& cut = layer(b, full);
       const TaskId packed =
           builder_.compute(0, Phase::kGpuUpdate, static_cast<std::int64_t>(layer_of(b)),
-                           costs(full).after_backward(cut), {sent(b)});
+                           time(work_of(full).after_backward(cut)), {sent(b)});
       if (selects) {
         builder_.compute(0, Phase::kSelect, static_cast<std::int64_t>(layer_of(b)),
-                         costs(full).column_norms(cut), {});
+                         time(work_of(full).column_norms(cut)), {});
       }
-      const double bytes = costs(full).width() * cut.deferred_elements();
+      const double bytes = work_of(full).width() * cut.deferred_elements();
       if (bytes > 0) {
         down_[b] = builder_.copy(0, Phase::kD2H, static_cast<std::int64_t>(b), bytes,
                                  {packed, free.empty() ? kNoTask : free[b]});
       }
       builder_.memory(packed, true, builder_.gradients(),
-                      -costs(full).width() * whole_layers_[layer_of(b)].elements());
+                      -work_of(full).width() * whole_layers_[layer_of(b)].elements());
       return PerClass{kNoTask};
     });
     sent_ = down_;
@@ -386,9 +233,10 @@ class LiveEmitter {
     norm_ = norm;
     if (!staged && live_.offloads()) sum_up(first_of_window, norm);
     if (!full && live_.topk_ratio > 0) {
-      Seconds time;
-      for (const LiveLayer& cut : layers_) time += regular_.update_selected(cut);
-      builder_.compute(0, Phase::kGpuUpdate, static_cast<std::int64_t>(layers_.size()), time, {});
+      DeviceWork work;
+      for (const LiveLayer& cut : layers_) work += regular_.update_selected(cut);
+      builder_.compute(0, Phase::kGpuUpdate, static_cast<std::int64_t>(layers_.size()), time(work),
+                       {});
     }
   }
 
@@ -418,7 +266,7 @@ class LiveEmitter {
   /// Embedding first: the next forward needs it first. `may_write`: compute that reads the weights
   /// which the uploads replace.
   void submit(bool full, const PerClass& ready, TaskId norm, TaskId may_write) {
-    const CpuWork work = costs(full).update();
+    const CpuWork work = work_of(full).update();
     const RankClass& rank = builder_.cluster().classes[0];
     uploaded_.assign(layers_.size(), kNoTask);
     PerClass updated(layers_.size(), kNoTask);
@@ -429,9 +277,9 @@ class LiveEmitter {
       const auto index = static_cast<std::int64_t>(b);
       updated[b] = builder_.add(rank.cpu_update, to_picoseconds(elements * work.time),
                                 builder_.label(Phase::kCpuUpdate, index), {ready[b], norm});
-      const double bytes = costs(full).width() * elements;
+      const double bytes = work_of(full).width() * elements;
       builder_.copy(0, Phase::kH2D, index, bytes, {updated[b], may_write});
-      uploaded_[b] = builder_.add(rank.h2d, to_picoseconds(costs(full).place_upload(cut)),
+      uploaded_[b] = builder_.add(rank.h2d, to_picoseconds(time(work_of(full).place_upload(cut))),
                                   builder_.label(Phase::kH2D, index), {});
     }
     if (full || live_.reads_staging()) staging_free_ = updated;
@@ -450,10 +298,10 @@ class LiveEmitter {
     if (std::exchange(in_flight_, false)) {
       for (const TaskId one : uploaded_) builder_.hold_compute(0, one);
       if (live_.topk_ratio > 0) {
-        Seconds time;
-        for (const LiveLayer& cut : layers_) time += regular_.carry_selected(cut);
-        builder_.compute(0, Phase::kGpuUpdate, static_cast<std::int64_t>(layers_.size()) + 1, time,
-                         {});
+        DeviceWork work;
+        for (const LiveLayer& cut : layers_) work += regular_.carry_selected(cut);
+        builder_.compute(0, Phase::kGpuUpdate, static_cast<std::int64_t>(layers_.size()) + 1,
+                         time(work), {});
       }
     }
     pending_ready_ = summed_;
@@ -461,11 +309,12 @@ class LiveEmitter {
     pending_compute_ = builder_.last_compute(0);
   }
 
+  const GpuProfile& gpu_;
   ProgramBuilder& builder_;
   LiveSettings live_;
   LiveSettings settings_of_warm_up_;
-  LiveCosts regular_;
-  LiveCosts warm_up_;
+  LiveWork regular_;
+  LiveWork warm_up_;
   std::vector<LiveLayer> layers_;
   std::vector<LiveLayer> whole_layers_;
   PerClass down_;          ///< this step's copies, by bucket
@@ -545,7 +394,7 @@ void declare_memory(const Job& job, const LiveSettings& live, ProgramBuilder& bu
 }
 
 /// Rates at which the lanes load what they share.
-RankRates lane_rates(const Job& job, const LiveCosts& costs) {
+RankRates lane_rates(const Job& job, const LiveWork& costs) {
   const HostLinkProfile& link = job.scenario.hardware.host_link;
   const CpuWork update = costs.update();
   const CpuWork sum = costs.sum(false);
@@ -555,7 +404,7 @@ RankRates lane_rates(const Job& job, const LiveCosts& costs) {
 
 Program Live::build(const Job& job, std::span<const WindowShape> shapes) const {
   const LiveSettings live = settings(job);
-  const LiveCosts costs(job, live);
+  const LiveWork costs(job, live);
   const RankRates rates = lane_rates(job, costs);
   Cluster cluster =
       job.scenario.hardware.gpu.runs_on_host()
