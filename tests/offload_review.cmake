@@ -1,4 +1,5 @@
 # The offload engine against devices and settings that are out to break it.
 zenflow_test(offload_async_test LABEL property LINK zenflow::offload)
 zenflow_test(offload_edges_test LABEL property LINK zenflow::offload)
+zenflow_test(offload_windows_test LABEL property LINK zenflow::offload)
 zenflow_test(offload_families_test LABEL property LINK zenflow::train)

@@ -68,9 +68,13 @@ struct TrafficCount {
   std::array<std::uint64_t, kTrafficKinds> d2h{};
 };
 
+/// What crossed the link between two counts.
+[[nodiscard]] TrafficCount difference(const TrafficCount& after, const TrafficCount& before);
+
 /// Most bytes held at once, and what held them then.
 struct MemoryUse {
   std::uint64_t peak = 0;
+  std::uint64_t allocations = 0;  ///< so far: on a GPU each one waits for all that it does
   std::map<std::string, std::uint64_t> by_purpose;
 };
 

@@ -70,7 +70,10 @@ void HostDevice::reserve(MemoryKind kind, std::size_t bytes, std::string_view pu
   }
   ledger.held += bytes;
   ledger.by_purpose[std::string(purpose)] += bytes;
-  if (ledger.held > ledger.most.peak) ledger.most = {ledger.held, ledger.by_purpose};
+  ++ledger.most.allocations;
+  if (ledger.held <= ledger.most.peak) return;
+  ledger.most.peak = ledger.held;
+  ledger.most.by_purpose = ledger.by_purpose;
 }
 
 MemoryUse HostDevice::memory_use(MemoryKind kind) const {

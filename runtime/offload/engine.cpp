@@ -33,6 +33,7 @@ OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
                 .whole_step_gradients = whole_step(),
                 .device_sums = settings.accumulate_on_device,
                 .warm_up = warm_up_}),
+      carrier_(columns_, device, settings.exchange_bytes),
       compute_(device.make_stream("compute")),
       d2h_(device.make_stream("d2h")),
       h2d_(device.make_stream("h2d")),
@@ -51,7 +52,6 @@ OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
   }
   window_importance_ = importance_;
   window_steps_ = warm_up_ ? 1 : settings_.update_interval;
-  window_start_ = Clock::now();
 }
 
 OffloadEngine::~OffloadEngine() = default;

@@ -29,6 +29,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/device/device.h"
+#include "runtime/offload/column_carrier.h"
 #include "runtime/offload/cpu_lane.h"
 #include "runtime/offload/deferred_columns.h"
 #include "runtime/offload/device_columns.h"
@@ -59,16 +60,20 @@ struct StepResult {
   std::optional<std::int64_t>
       staleness{};  ///< of the oldest gradient in what took effect, if anything did
   std::optional<std::int64_t> newest_staleness{};  ///< of the newest
+  /// Bytes over the link so far, where a window ended: between two such counts lie the gradients of
+  /// one window and the upload of one update, whatever the lanes are doing.
+  std::optional<TrafficCount> window_traffic{};
   double waited_for_cpu = 0;  ///< seconds the training thread was blocked by the CPU lane
 };
 
 /// What a policy for update_interval: auto may look at when a window ends.
 struct WindowObservation {
   std::int64_t window = 0;
-  std::int64_t steps = 0;  ///< S of the window that ended
-  double window_seconds = 0;
-  double waited_seconds = 0;  ///< of these, the training thread was blocked by the CPU
-  double update_seconds = 0;  ///< the CPU lane's last update; 0 if none has run
+  std::int64_t steps = 0;        ///< S of the window that ended
+  std::int64_t timed_steps = 0;  ///< that the next two are of: fewer than `steps` after a restore
+  double window_seconds = 0;     ///< in `step`; what happens between two steps is not training
+  double waited_seconds = 0;     ///< of these, the training thread was blocked by the CPU
+  double update_seconds = 0;     ///< the CPU lane's last update; 0 if none has run
   std::vector<SliceImportance> importance;  ///< sums over the window's steps, by slice
 };
 /// Returns S of the next window.
@@ -166,6 +171,14 @@ class OffloadEngine {
   [[nodiscard]] bool selecting_first() const;
   [[nodiscard]] bool last_of_window() const;
 
+  // engine_selection.cpp
+  void first_selection(std::size_t slice);
+  [[nodiscard]] bool selection_due() const;
+  std::vector<Install> exchange_columns(const DeferredUpdate* flush, StepResult& result);
+  void send_columns(std::size_t slice);
+  /// Copies selected columns into the second weights, which are about to be used.
+  void refresh_selected();
+
   // engine_window.cpp
   void end_window(StepResult& result);
   void submit_update(const DeferredUpdate& update, std::vector<Install> installs);
@@ -174,16 +187,7 @@ class OffloadEngine {
   /// The compute stream waits, and with `on_host` the calling thread does.
   void wait_for_uploads(bool on_host);
   void send_sums(const DeferredUpdate& update);
-  void refresh_selected();
   [[nodiscard]] DeferredUpdate window_update() const;
-  void first_selection(std::size_t slice);
-  [[nodiscard]] bool selection_due() const;
-  std::vector<Install> exchange_columns(const DeferredUpdate* flush, StepResult& result);
-  void give_to_device(std::size_t slice, std::span<const std::uint32_t> slots,
-                      const ColumnState& state, bool write_weights);
-  [[nodiscard]] ColumnState take_from_device(std::size_t slice,
-                                             std::span<const std::uint32_t> slots);
-  void send_columns(std::size_t slice);
   void start_window(bool may_adapt);
   [[nodiscard]] std::int64_t adapted_interval(const WindowObservation& seen) const;
   /// Of a window of `steps` steps that follows one of `before`: the age of its oldest gradient, or
@@ -213,6 +217,7 @@ class OffloadEngine {
 
   DeferredColumns deferred_;
   DeviceColumns columns_;
+  ColumnCarrier carrier_;
   std::unique_ptr<Stream> compute_;
   std::unique_ptr<Stream> d2h_;
   std::unique_ptr<Stream> h2d_;
@@ -241,7 +246,9 @@ class OffloadEngine {
   std::vector<SliceImportance> importance_;         // of the last step
   std::vector<SliceImportance> window_importance_;  // sums
   IntervalPolicy interval_policy_;
-  Clock::time_point window_start_;
+  Clock::time_point step_start_;
+  std::int64_t window_timed_steps_ = 0;     // of the window at hand, in this process
+  double window_seconds_ = 0;               // of those but the step at hand
   double window_waited_ = 0;                // seconds
   std::atomic<double> update_seconds_ = 0;  // of the last update
 

@@ -213,7 +213,6 @@ void OffloadEngine::restore(
   }
   compute_->record().wait();
   if (pending_first_step_ >= 0) repeat_uploads();
-  window_start_ = Clock::now();
 }
 
 void OffloadEngine::check_slots() {

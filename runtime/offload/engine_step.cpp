@@ -34,6 +34,8 @@ void OffloadEngine::check_lanes() const {
 StepResult OffloadEngine::run_step() {
   check_lanes();
   recorder_.begin_step(step_);
+  step_start_ = Clock::now();
+  ++window_timed_steps_;
   StepResult result{.step = step_, .window_steps = window_steps_};
   if (warm_up_ && step_ >= settings_.full_warm_up_rounds) {
     // Buffers change their layout: nothing may be on its way.
@@ -55,7 +57,11 @@ StepResult OffloadEngine::run_step() {
   result.gradient_norm = gradient_norm_;
   sum_deferred();
   if (selected_done_) update_selected();
-  if (last_of_window()) end_window(result);
+  if (last_of_window()) {
+    end_window(result);
+  } else {
+    window_seconds_ += std::chrono::duration<double>(Clock::now() - step_start_).count();
+  }
   ++step_;
   return result;
 }

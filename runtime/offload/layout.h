@@ -1,6 +1,6 @@
 /// Which part of every parameter this rank updates, and where its numbers lie.
 ///
-/// A parameter is cut by whole rows, so that a column norm is a sum of the ranks' norms and every
+/// A parameter is cut by whole rows, so that a column norm follows from the ranks' norms and every
 /// rank updates its rows of the selected columns. A vector of n counts as n rows of one column.
 /// Slices lie one after the other in the order of the parameters, and so group by group.
 #pragma once

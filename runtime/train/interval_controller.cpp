@@ -35,21 +35,26 @@ void judge_gradients(const WindowObservation& seen, double auto_ratio, IntervalD
   }
   if (due.empty()) return;
   decision.deferred_share = deferred / total;
-  const auto wanted =
-      static_cast<std::size_t>(std::ceil(auto_ratio * static_cast<double>(due.size())));
-  const std::size_t place = std::clamp<std::size_t>(wanted, 1, due.size()) - 1;
+  const std::size_t place = matrices_wanted(auto_ratio, due.size()) - 1;
   std::nth_element(due.begin(), due.begin() + static_cast<std::ptrdiff_t>(place), due.end());
   decision.by_gradient = due[place];
 }
 
 }  // namespace
 
+std::size_t matrices_wanted(double auto_ratio, std::size_t matrices) {
+  // 0.55 * 100 is just above 55: a ratio given in decimals means the whole number it names.
+  const double exact = auto_ratio * static_cast<double>(matrices);
+  const auto whole = static_cast<std::size_t>(std::ceil(exact * (1 - 1e-12)));
+  return std::clamp<std::size_t>(whole, 1, matrices);
+}
+
 IntervalDecision choose_interval(const WindowObservation& seen, const IntervalLimits& limits) {
   IntervalDecision decision{.window = seen.window, .previous = seen.steps};
   judge_gradients(seen, limits.auto_ratio, decision);
   const double step_seconds =
-      (seen.window_seconds - seen.waited_seconds) / static_cast<double>(seen.steps);
-  if (seen.update_seconds > 0 && step_seconds > 0) {
+      (seen.window_seconds - seen.waited_seconds) / static_cast<double>(seen.timed_steps);
+  if (seen.timed_steps > 0 && seen.update_seconds > 0 && step_seconds > 0) {
     decision.by_stall = static_cast<std::int64_t>(
         std::ceil(std::min(seen.update_seconds / step_seconds, static_cast<double>(kNever))));
   }

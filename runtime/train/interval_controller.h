@@ -13,6 +13,7 @@
 /// without bound unless k = 0.1, and the decision is cleared before it is read.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -36,6 +37,10 @@ struct IntervalDecision {
   double deferred_share = 0;  ///< of the squared gradient norm of those matrices
   std::string reason{};       ///< one phrase: which of the bounds decided
 };
+
+/// The least number of `matrices` that is `auto_ratio` of them, but one at least.
+/// Precondition: 0 <= auto_ratio <= 1, matrices > 0.
+[[nodiscard]] std::size_t matrices_wanted(double auto_ratio, std::size_t matrices);
 
 /// A pure function of what was observed: times decide, so runs with it are not repeatable.
 [[nodiscard]] IntervalDecision choose_interval(const WindowObservation& seen,

@@ -33,8 +33,11 @@ Json traffic(const TrafficCount& count, double steps, double model_bytes) {
   map["d2h_bytes_per_step"] = std::llround(d2h);
   map["h2d_bytes_per_step"] = std::llround(h2d);
   map["model_sizes_per_step"] = (d2h + h2d) / model_bytes;
-  map["selection_bytes"] = of(count.d2h, Traffic::kSelection) + of(count.h2d, Traffic::kSelection);
-  map["control_bytes"] = of(count.d2h, Traffic::kControl) + of(count.h2d, Traffic::kControl);
+  for (const auto& [key, kind] : {std::pair("selection_bytes_per_step", Traffic::kSelection),
+                                  std::pair("control_bytes_per_step", Traffic::kControl)}) {
+    const std::uint64_t both = of(count.d2h, kind) + of(count.h2d, kind);
+    map[key] = std::llround(static_cast<double>(both) / steps);
+  }
   return map;
 }
 
@@ -113,7 +116,8 @@ Json result(const TrainOptions& options, const TrainReport& report) {
                               {"nvme", 0.0},
                               {"selection", 0.0},
                               {"launch", milliseconds(mean.launch)}};
-  map["pcie"] = traffic(report.traffic, done, model_bytes);
+  const auto measured = static_cast<double>(std::max<std::int64_t>(1, report.times.steps));
+  map["pcie"] = traffic(report.traffic, measured, model_bytes);
   map["tokens_per_second"] = report.tokens_per_second;
   map["mfu"] = nullptr;
   map["staleness_steps"] = {

@@ -28,7 +28,7 @@ void StepStatistics::begin() {
   training_start_ = training_thread_.totals();
 }
 
-void StepStatistics::end(bool window_ended) {
+void StepStatistics::end(const std::optional<WindowEnd>& window) {
   const TrackRecorder::Totals compute = compute_.totals();
   const TrackRecorder::Totals training = training_thread_.totals();
   StepTimes times;
@@ -46,22 +46,27 @@ void StepStatistics::end(bool window_ended) {
   times.h2d = take(waited(compute_start_, compute, WaitCause::kH2D));
   times.launch = left;
   steps_.push_back(times);
-  if (window_ended) window_ends_.push_back(steps_.size());
+  if (!window) return;
+  // A window that a resume goes on with began in another process.
+  const std::size_t length =
+      std::min<std::size_t>(static_cast<std::size_t>(window->steps), steps_.size());
+  windows_.push_back({steps_.size() - length, steps_.size(), window->traffic});
 }
 
 StepMeans StepStatistics::means() const {
   std::size_t first = 0;
   std::size_t last = steps_.size();
   StepMeans means;
-  if (!window_ends_.empty()) {
-    const std::size_t begin = window_ends_.size() > 1 ? window_ends_[window_ends_.size() - 2] : 0;
-    for (std::size_t i = begin; i < window_ends_.back(); ++i) {
+  if (!windows_.empty()) {
+    for (std::size_t i = windows_.back().begin; i < windows_.back().end; ++i) {
       means.last_window.push_back(steps_[i].total);
     }
   }
-  if (window_ends_.size() > kRampWindows) {
-    first = window_ends_[kRampWindows - 1];
-    last = window_ends_.back();
+  if (windows_.size() > kRampWindows) {
+    const Window& ramp = windows_[kRampWindows - 1];
+    first = ramp.end;
+    last = windows_.back().end;
+    means.traffic = difference(windows_.back().traffic, ramp.traffic);
   }
   means.steps = static_cast<std::int64_t>(last - first);
   if (means.steps == 0) return means;

@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "runtime/device/device.h"
 #include "runtime/trace/recorder.h"
 
 namespace zenflow::runtime {
@@ -19,21 +21,30 @@ struct StepTimes {
   double launch = 0;  ///< the rest: nothing was enqueued
 };
 
-/// Means over the steps that count: whole windows after the first two, which lack what later ones
-/// wait for; all steps if there are no others.
+/// A regular window's last step.
+struct WindowEnd {
+  std::int64_t steps = 0;  ///< S
+  TrafficCount traffic;    ///< so far: StepResult::window_traffic
+};
+
+/// Means over the steps that count: whole windows after the warm-up and two more, which lack what
+/// later ones wait for; all steps if there are no others.
 struct StepMeans {
   StepTimes mean;
   std::int64_t steps = 0;
   std::vector<double> last_window;  ///< seconds of each step of the last whole window
+  /// Bytes over the link in these steps; none if they are all steps: only the run's end, when all
+  /// has settled, says what those have moved.
+  std::optional<TrafficCount> traffic;
 };
 
 class StepStatistics {
  public:
   StepStatistics(const TrackRecorder& compute, const TrackRecorder& training_thread);
 
-  /// At the beginning of a step, and at its end.
+  /// At the beginning of a step, and at its end; `window` if it was a regular window's last one.
   void begin();
-  void end(bool window_ended);
+  void end(const std::optional<WindowEnd>& window);
 
   [[nodiscard]] const StepTimes& last() const { return steps_.back(); }
   [[nodiscard]] StepMeans means() const;
@@ -45,7 +56,12 @@ class StepStatistics {
   TrackRecorder::Totals compute_start_;
   TrackRecorder::Totals training_start_;
   std::vector<StepTimes> steps_;
-  std::vector<std::size_t> window_ends_;  // one past the last step
+  struct Window {
+    std::size_t begin;
+    std::size_t end;  // one past the last step
+    TrafficCount traffic;
+  };
+  std::vector<Window> windows_;
 };
 
 }  // namespace zenflow::runtime

@@ -8,14 +8,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "runtime/checkpoint/checkpoint_directory.h"
-#include "runtime/checkpoint/checkpoint_reader.h"
 #include "runtime/data/glue_task.h"
-#include "runtime/model/weight_file.h"
-#include "runtime/offload/engine.h"
 #include "runtime/train/initial_weights.h"
+#include "runtime/train/run.h"
 #include "runtime/train/run_identity.h"
 #include "sim/base/error.h"
+#include "sim/base/output_file.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -26,46 +24,6 @@ Task task_of(const TrainOptions& options) {
   return Task::classification(
       task.is_regression() ? 1 : static_cast<std::int64_t>(task.classes.size()));
 }
-
-/// Everything of a run that lives as long as it. Members are destroyed from the last to the first.
-class Run {
- public:
-  Run(const TrainOptions& options, const TrainEvents& events);
-  TrainReport go();
-
- private:
-  void resume();
-  void open_checkpoints();
-  void train_steps();
-  void one_step();
-  void validate();
-  void save_checkpoint();
-  void save_weights();
-  void record_importance();
-  void finish();
-  void fill_report();
-  void note(const std::string& text) const {
-    if (events_.note) events_.note(text);
-  }
-
-  const TrainOptions& options_;
-  const TrainEvents& events_;
-  TransformerConfig config_;
-  std::unique_ptr<DataFeed> feed_;
-  Recorder recorder_;
-  SelfCommunicator self_;
-  HostDevice device_;
-  HostModel model_;
-  OffloadEngine engine_;
-  std::string identity_;
-  std::optional<CheckpointDirectory> checkpoints_;
-  std::optional<ImportanceLog> importance_;
-  StepStatistics statistics_;
-  TrainReport report_;
-  TrafficCount traffic_before_;
-  std::int64_t last_checkpoint_ = -1;
-  std::int64_t last_validation_ = -1;
-};
 
 std::unique_ptr<DataFeed> open_feed(const TrainOptions& options, const TransformerConfig& config) {
   if (options.task.empty()) return open_text(options.data, config.model.vocab, options.feed);
@@ -99,6 +57,8 @@ HostTransformer make_transformer(const TransformerConfig& config, const TrainOpt
   return {config, options.feed.sequences, options.feed.length, options.dtype, options.threads};
 }
 
+}  // namespace
+
 Run::Run(const TrainOptions& options, const TrainEvents& events)
     : options_(options),
       events_(events),
@@ -126,59 +86,6 @@ Run::Run(const TrainOptions& options, const TrainEvents& events)
       if (events_.decision) events_.decision(report_.decisions.back());
       return report_.decisions.back().next;
     });
-  }
-}
-
-void Run::resume() {
-  const LatestCheckpoint latest = latest_valid(*options_.checkpoint);
-  if (!latest.valid) {
-    std::string reasons;
-    for (const RejectedCheckpoint& rejected : latest.rejected) reasons += "\n  " + rejected.reason;
-    throw Error(ErrorKind::kInput, fmt::format("{}: no valid checkpoint to resume from{}{}",
-                                               options_.checkpoint->generic_string(),
-                                               reasons.empty() ? "" : ":", reasons));
-  }
-  for (const RejectedCheckpoint& rejected : latest.rejected) {
-    note("skipped a damaged checkpoint: " + rejected.reason);
-  }
-  CheckpointReader reader(latest.valid->path);
-  check_identity(reader.read_text("identity"), identity_, latest.valid->path);
-  std::vector<std::uint8_t> bytes;
-  engine_.restore([&](std::string_view name) {
-    bytes = reader.read<std::uint8_t>("engine/" + std::string(name));
-    return std::as_bytes(std::span(bytes));
-  });
-  const auto position = reader.read<std::uint64_t>("data position");
-  if (position.size() != 2) {
-    throw Error(ErrorKind::kInput, fmt::format("{}: data position: expected two numbers",
-                                               latest.valid->path.string()));
-  }
-  feed_->seek({position[0], position[1]});
-  report_.losses = reader.read<double>("losses");
-  report_.validations = restore_validations(reader);
-  const auto total = reader.read_value<std::int64_t>("total steps");
-  reader.reject_unread();
-  const bool decays = options_.learning_rate.decay != Decay::kConstant;
-  if (decays && total != options_.learning_rate.total_steps) {
-    note(fmt::format("the learning rate now falls to zero at step {}, not {}",
-                     options_.learning_rate.total_steps, total));
-  }
-  note(fmt::format("resumed from {} after step {}", latest.valid->path.string(),
-                   engine_.steps_done()));
-  last_checkpoint_ = engine_.steps_done();
-  // An unfinished window is settled with the rate of its last step, even if no step follows.
-  if (last_checkpoint_ > 0) {
-    engine_.set_learning_rate(options_.learning_rate.at(last_checkpoint_ - 1));
-  }
-}
-
-void Run::open_checkpoints() {
-  if (!options_.checkpoint) return;
-  std::optional<std::uint64_t> resumed;
-  if (options_.resume) resumed = static_cast<std::uint64_t>(engine_.steps_done());
-  checkpoints_.emplace(*options_.checkpoint, options_.checkpoints_kept, resumed);
-  for (const auto& removed : checkpoints_->removed_temporaries()) {
-    note(removed.generic_string() + ": removed what a killed run left");
   }
 }
 
@@ -225,7 +132,11 @@ void Run::one_step() {
   model_.begin(batch);
   engine_.set_learning_rate(options_.learning_rate.at(engine_.steps_done()));
   const StepResult result = engine_.step();
-  statistics_.end(result.window_ended);
+  std::optional<WindowEnd> window;
+  if (result.window_ended && result.step >= options_.offload.full_warm_up_rounds) {
+    window = {.steps = result.window_steps, .traffic = *result.window_traffic};
+  }
+  statistics_.end(window);
   const std::int64_t tokens = batch.sequences * batch.length;
   if (!std::isfinite(result.loss)) {
     throw Error(ErrorKind::kRuntime,
@@ -281,85 +192,7 @@ void Run::validate() {
   if (events_.validation) events_.validation(result);
 }
 
-void Run::save_checkpoint() {
-  const std::int64_t done = engine_.steps_done();
-  if (!checkpoints_ || last_checkpoint_ == done) return;
-  engine_.save([&](std::span<const OffloadEngine::NamedBytes> arrays) {
-    checkpoints_->save(static_cast<std::uint64_t>(done), [&](CheckpointWriter& writer) {
-      writer.add_text("identity", identity_);
-      const DataPosition position = feed_->position();
-      const std::vector<std::uint64_t> numbers = {position.epoch, position.index};
-      writer.add("data position", std::span(numbers));
-      writer.add("losses", std::span(report_.losses));
-      save_validations(report_.validations, writer);
-      const std::vector<std::int64_t> total = {options_.learning_rate.total_steps};
-      writer.add("total steps", std::span(total));
-      for (const OffloadEngine::NamedBytes& array : arrays) {
-        writer.add("engine/" + array.name,
-                   std::span(reinterpret_cast<const std::uint8_t*>(array.bytes.data()),
-                             array.bytes.size()));
-      }
-    });
-  });
-  last_checkpoint_ = done;
-}
-
-void Run::save_weights() {
-  if (!options_.save_weights) return;
-  const auto weights = engine_.weights(true);
-  write_weights(
-      *options_.save_weights, model_.parameters(), ElementType::kFloat32,
-      [&](std::size_t i) { return static_cast<const void*>(weights[i].data()); },
-      options_.overwrite);
-}
-
-void Run::finish() {
-  save_checkpoint();  // before what is under way is forced to an end: a resume goes on as if never
-  if (report_.stopped) {
-    note(fmt::format("stopped after step {}{}{}", engine_.steps_done(),
-                     checkpoints_ ? "" : "; there is no --checkpoint to go on from",
-                     options_.save_weights ? "; --save-weights is for the last step" : ""));
-  }
-  engine_.settle();
-  if (!report_.stopped) save_weights();
-  if (importance_) importance_->close();
-  if (!report_.stopped) {
-    // The settled weights are others than those of a validation after the last step.
-    std::vector<Validation>& known = report_.validations;
-    if (!known.empty() && known.back().step == engine_.steps_done()) known.pop_back();
-    last_validation_ = -1;
-    validate();
-  }
-  fill_report();
-}
-
-void Run::fill_report() {
-  report_.steps = engine_.steps_done();
-  report_.times = statistics_.means();
-  if (report_.times.steps > 0) {
-    report_.tokens_per_second =
-        static_cast<double>(options_.feed.sequences * options_.feed.length) /
-        report_.times.mean.total;
-  }
-  const TrafficCount after = device_.traffic();
-  for (std::size_t kind = 0; kind < kTrafficKinds; ++kind) {
-    report_.traffic.h2d[kind] = after.h2d[kind] - traffic_before_.h2d[kind];
-    report_.traffic.d2h[kind] = after.d2h[kind] - traffic_before_.d2h[kind];
-  }
-  report_.update_interval = engine_.settings().update_interval;
-  report_.device_memory = device_.memory_use(MemoryKind::kDevice);
-  report_.pinned_memory = device_.memory_use(MemoryKind::kPinnedHost);
-  constexpr std::uint64_t kStateBytes = 12;
-  if (!options_.offload.everything_on_device) {
-    report_.host_optimizer_bytes = kStateBytes * engine_.layout().elements;
-  }
-  if (options_.record_trace) {
-    report_.trace_spans = recorder_.span_count();
-    report_.trace_overhead_seconds =
-        Recorder::cost_of_a_span().count() * static_cast<double>(report_.trace_spans);
-    report_.timeline = recorder_.timeline(report_.model_name, std::string(device_.name()));
-  }
-}
+namespace {
 
 /// Memory is allocated here: what the machine does not have shows before training.
 std::unique_ptr<Run> prepared(const TrainOptions& options, const TrainEvents& events) {

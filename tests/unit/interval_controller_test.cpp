@@ -1,6 +1,7 @@
 /// Zen-auto's decisions, each bound deciding once.
 #include "runtime/train/interval_controller.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ SliceImportance matrix(double ratio) {
 WindowObservation window(std::vector<SliceImportance> importance, double update_seconds) {
   return {.window = 3,
           .steps = 4,
+          .timed_steps = 4,
           .window_seconds = 4,
           .waited_seconds = 0,
           .update_seconds = update_seconds,
@@ -63,6 +65,12 @@ TEST(ChooseInterval, WaitingIsNotPartOfAStep) {
   EXPECT_EQ(choose_interval(seen, {}).by_stall, 0);
 }
 
+TEST(ChooseInterval, AfterAResumeTheTimesAreOfFewerSteps) {
+  WindowObservation seen = window({matrix(1)}, 6);
+  seen.timed_steps = 2;  // in 4 s
+  EXPECT_EQ(choose_interval(seen, {}).by_stall, 3);
+}
+
 TEST(ChooseInterval, StalenessLimits) {
   const WindowObservation seen = window({matrix(7)}, 0);
   EXPECT_EQ(choose_interval(seen, {.max_staleness = 9}).next, 5);
@@ -97,6 +105,21 @@ TEST(ChooseInterval, AShareOfTheMatricesHasToBeDue) {
   EXPECT_EQ(choose_interval(seen, {.auto_ratio = 0.6}).by_gradient, 4);
   EXPECT_EQ(choose_interval(seen, {.auto_ratio = 0.5}).by_gradient, 3);
   EXPECT_EQ(choose_interval(seen, {.auto_ratio = 0}).by_gradient, 2);
+}
+
+TEST(ChooseInterval, ARatioInDecimalsMeansTheNumberThatItNames) {
+  EXPECT_EQ(matrices_wanted(0.99, 100), 99U);
+  EXPECT_EQ(matrices_wanted(0.55, 100), 55U);  // 55.00000000000001 in doubles
+  EXPECT_EQ(matrices_wanted(0.07, 100), 7U);   // 7.000000000000001
+  EXPECT_EQ(matrices_wanted(0.99, 16), 16U);
+  EXPECT_EQ(matrices_wanted(0, 16), 1U);
+  for (std::size_t hundredths = 0; hundredths <= 100; ++hundredths) {
+    for (std::size_t n = 1; n <= 2000; ++n) {
+      ASSERT_EQ(matrices_wanted(static_cast<double>(hundredths) / 100, n),
+                std::max<std::size_t>(1, (hundredths * n + 99) / 100))
+          << hundredths << " % of " << n;
+    }
+  }
 }
 
 TEST(ChooseInterval, MatricesWithoutBothKindsOrWithoutGradientDoNotCount) {

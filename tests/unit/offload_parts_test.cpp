@@ -1,4 +1,5 @@
 /// Partitions, selections, exchanges, settings and traffic, by numbers worked by hand.
+#include <array>
 #include <functional>
 #include <limits>
 #include <set>
@@ -12,6 +13,7 @@
 #include "runtime/offload/settings.h"
 #include "runtime/offload/traffic.h"
 #include "tests/support/error_of.h"
+#include "tests/support/two_ranks.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -116,6 +118,39 @@ TEST(Layout, RanksCoverEveryRowOnce) {
 }
 
 using Columns = std::vector<std::uint32_t>;
+
+TEST(ColumnNormsOverRanks, L2AddsSquaresAndL1Adds) {
+  for (const NormKind kind : {NormKind::kL1, NormKind::kL2}) {
+    std::array<std::vector<float>, 2> norms = {std::vector<float>{3, 0, 1e30F, 5},
+                                               std::vector<float>{4, 2, 0, 12}};
+    zenflow::testing::TwoRanks().run([&](Communicator& rank) {
+      sum_column_norms(rank, kind, norms.at(static_cast<std::size_t>(rank.rank())));
+    });
+    const std::vector<float> expected = kind == NormKind::kL1 ? std::vector<float>{7, 2, 1e30F, 17}
+                                                              : std::vector<float>{5, 2, 1e30F, 13};
+    for (const auto& found : norms) EXPECT_EQ(found, expected);
+  }
+}
+
+TEST(ColumnNormsOverRanks, RankColumnsAsOneRankWould) {
+  // Column 0 has all its weight in one rank's rows, column 1 half in each.
+  std::array<std::vector<float>, 2> norms = {std::vector<float>{9, 6}, std::vector<float>{0, 6}};
+  zenflow::testing::TwoRanks().run([&](Communicator& rank) {
+    sum_column_norms(rank, NormKind::kL2, norms.at(static_cast<std::size_t>(rank.rank())));
+  });
+  // 9 > sqrt(72): the sum of norms would have had 9 < 12.
+  for (const auto& found : norms) {
+    EXPECT_EQ(first_selection(found, 1).selected, std::vector<std::uint32_t>{0});
+  }
+}
+
+TEST(ColumnNormsOverRanks, OneRankKeepsItsBits) {
+  SelfCommunicator self;
+  std::vector<float> norms = {0.1F, 1e-30F, 3.3e38F};
+  const std::vector<float> before = norms;
+  sum_column_norms(self, NormKind::kL2, norms);
+  EXPECT_EQ(norms, before);
+}
 
 TEST(FirstSelection, TakesTheLargestAndOfTiesTheFirst) {
   const std::vector<float> norms = {1, 5, 3, 5, 3, 0};

@@ -87,32 +87,33 @@ struct Steps : ::testing::Test {
 
   /// A step in which the tracks are told these times; its length is real.
   void step(std::chrono::nanoseconds busy, std::chrono::nanoseconds cpu,
-            std::chrono::nanoseconds d2h, std::chrono::nanoseconds h2d, bool window_ended) {
+            std::chrono::nanoseconds d2h, std::chrono::nanoseconds h2d,
+            const std::optional<WindowEnd>& window) {
     const Clock::time_point at{};
     statistics.begin();
     compute.span("k", 0, at, at + busy);
     thread.wait(WaitCause::kCpuUpdate, 0, at, at + cpu);
     compute.wait(WaitCause::kD2H, 0, at, at + d2h);
     compute.wait(WaitCause::kH2D, 0, at, at + h2d);
-    statistics.end(window_ended);
+    statistics.end(window);
   }
 };
 
 TEST_F(Steps, PartsAddUpWhateverTheTracksSay) {
   for (const auto unit : {0ns, 1ns, 100ns, 1000000000ns}) {
-    step(unit, unit, unit, unit, false);
+    step(unit, unit, unit, unit, {});
     const StepTimes& t = statistics.last();
     EXPECT_NEAR(t.compute + t.cpu_update + t.d2h + t.h2d + t.launch, t.total, 1e-12);
     for (const double part : {t.compute, t.cpu_update, t.d2h, t.h2d, t.launch}) EXPECT_GE(part, 0);
   }
   // An hour of computing: a step cannot compute longer than it is.
-  step(1h, 1h, 0ns, 0ns, false);
+  step(1h, 1h, 0ns, 0ns, {});
   EXPECT_EQ(statistics.last().compute, statistics.last().total);
   EXPECT_EQ(statistics.last().cpu_update, 0);
 }
 
 TEST_F(Steps, TimesGoToTheirCauses) {
-  step(3ns, 5ns, 7ns, 11ns, false);  // a step is longer than 26 ns: it reads the clock twice
+  step(3ns, 5ns, 7ns, 11ns, {});  // a step is longer than 26 ns: it reads the clock twice
   const StepTimes& t = statistics.last();
   ASSERT_GT(t.total, 26e-9);
   EXPECT_NEAR(t.compute, 3e-9, 1e-15);
@@ -121,20 +122,39 @@ TEST_F(Steps, TimesGoToTheirCauses) {
   EXPECT_NEAR(t.h2d, 11e-9, 1e-15);
 }
 
-TEST_F(Steps, TheFirstTwoWindowsAndAnUnfinishedOneAreLeftOut) {
+/// A window's end with so many bytes of gradients down and parameters up so far.
+WindowEnd window_end(std::int64_t steps, std::uint64_t down, std::uint64_t up) {
+  WindowEnd end{.steps = steps, .traffic = {}};
+  end.traffic.d2h[static_cast<std::size_t>(Traffic::kGradients)] = down;
+  end.traffic.h2d[static_cast<std::size_t>(Traffic::kParameters)] = up;
+  return end;
+}
+
+TEST_F(Steps, WarmUpTwoWindowsAndAnUnfinishedOneAreLeftOut) {
   EXPECT_EQ(statistics.means().steps, 0);
-  step(1ns, 0ns, 0ns, 0ns, false);
+  step(1ns, 0ns, 0ns, 0ns, {});            // warm-up
   EXPECT_EQ(statistics.means().steps, 1);  // there are no others
-  step(1ns, 0ns, 0ns, 0ns, true);
-  step(1ns, 0ns, 0ns, 0ns, true);
+  EXPECT_FALSE(statistics.means().traffic);
+  step(1ns, 0ns, 0ns, 0ns, window_end(1, 100, 20));
+  EXPECT_EQ(statistics.means().last_window.size(), 1U);
+  step(1ns, 0ns, 0ns, 0ns, window_end(1, 200, 70));
   EXPECT_EQ(statistics.means().steps, 3);
-  step(4ns, 0ns, 0ns, 0ns, false);
-  step(6ns, 0ns, 0ns, 0ns, true);
-  step(99ns, 0ns, 0ns, 0ns, false);
+  EXPECT_FALSE(statistics.means().traffic);
+  step(4ns, 0ns, 0ns, 0ns, {});
+  step(6ns, 0ns, 0ns, 0ns, window_end(2, 500, 120));
+  step(99ns, 0ns, 0ns, 0ns, {});
   const StepMeans means = statistics.means();
   EXPECT_EQ(means.steps, 2);
   EXPECT_NEAR(means.mean.compute, 5e-9, 1e-15);
   EXPECT_EQ(means.last_window.size(), 2U);
+  ASSERT_TRUE(means.traffic);
+  EXPECT_EQ(means.traffic->d2h[static_cast<std::size_t>(Traffic::kGradients)], 300U);
+  EXPECT_EQ(means.traffic->h2d[static_cast<std::size_t>(Traffic::kParameters)], 50U);
+}
+
+TEST_F(Steps, AWindowThatAnotherProcessBeganHasItsOwnStepsHere) {
+  step(1ns, 0ns, 0ns, 0ns, window_end(4, 0, 0));
+  EXPECT_EQ(statistics.means().last_window.size(), 1U);
 }
 
 }  // namespace

@@ -1,0 +1,54 @@
+/// Carries the fp32 state of columns between host and device when they change place.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "runtime/device/device.h"
+#include "runtime/offload/deferred_columns.h"
+#include "runtime/offload/device_columns.h"
+
+namespace zenflow::runtime {
+
+/// Buffers are allocated once, for blocks of rows, and used again for every matrix: allocating on a
+/// device waits for everything that it does. Both methods return when the copies have ended.
+class ColumnCarrier {
+ public:
+  /// `block_bytes`: of state under way at once; one row of the widest selection at least.
+  /// Throws Error(kInfeasible) if memory is short.
+  ColumnCarrier(DeviceColumns& columns, Device& device, std::size_t block_bytes);
+
+  /// State of selected slots of a slice.
+  [[nodiscard]] ColumnState take(Stream& stream, std::size_t slice,
+                                 std::span<const std::uint32_t> slots, std::int64_t step);
+  /// Overwrites selected slots with [rows, slots.size()] of state; with `write_weights` the working
+  /// weights of the columns that now have these slots too.
+  void give(Stream& stream, std::size_t slice, std::span<const std::uint32_t> slots,
+            const ColumnState& state, bool write_weights, std::int64_t step);
+
+ private:
+  /// Rows of a slice that are under way at once, with `columns` columns.
+  struct Block {
+    std::size_t first;
+    std::size_t rows;
+    std::size_t elements;  ///< rows * columns, of each of the three arrays
+  };
+  [[nodiscard]] Block block(std::size_t slice, std::size_t columns, std::size_t first) const;
+  /// The block's rows of weights (0) or moments (1, 2) of all selected slots.
+  [[nodiscard]] DeviceMatrix state_rows(std::size_t slice, std::size_t array,
+                                        const Block& block) const;
+  template <class T>
+  void send(Stream& stream, const Mirrored<T>& array, std::size_t count, std::int64_t step);
+  void write_weights(Stream& stream, std::size_t slice, std::size_t columns, const Block& block,
+                     const float* weights, std::int64_t step);
+
+  DeviceColumns& columns_;
+  Device& device_;
+  std::size_t block_bytes_;
+  Mirrored<std::uint32_t> slots_;
+  Mirrored<std::uint32_t> places_;  ///< columns of the matrix
+  Mirrored<float> state_;           ///< weights, first and second moments of a block
+  Mirrored<std::byte> weights_;     ///< in working precision
+};
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,64 @@
+/// One run of `train`, from its parts to its report.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/checkpoint/checkpoint_directory.h"
+#include "runtime/device/host_device.h"
+#include "runtime/offload/engine.h"
+#include "runtime/train/data_feed.h"
+#include "runtime/train/host_model.h"
+#include "runtime/train/importance_log.h"
+#include "runtime/train/step_statistics.h"
+#include "runtime/train/trainer.h"
+
+namespace zenflow::runtime {
+
+/// Everything of a run that lives as long as it. Members are destroyed from the last to the first.
+class Run {
+ public:
+  Run(const TrainOptions& options, const TrainEvents& events);
+  TrainReport go();
+
+ private:
+  void train_steps();
+  void one_step();
+  void record_importance();
+  void validate();
+
+  // run_checkpoints.cpp
+  void resume();
+  void open_checkpoints();
+  void save_checkpoint();
+
+  // run_end.cpp
+  void finish();
+  void save_weights();
+  void fill_report();
+  void note(const std::string& text) const {
+    if (events_.note) events_.note(text);
+  }
+
+  const TrainOptions& options_;
+  const TrainEvents& events_;
+  TransformerConfig config_;
+  std::unique_ptr<DataFeed> feed_;
+  Recorder recorder_;
+  SelfCommunicator self_;
+  HostDevice device_;
+  HostModel model_;
+  OffloadEngine engine_;
+  std::string identity_;
+  std::optional<CheckpointDirectory> checkpoints_;
+  std::optional<ImportanceLog> importance_;
+  StepStatistics statistics_;
+  TrainReport report_;
+  TrafficCount traffic_before_;
+  std::int64_t last_checkpoint_ = -1;
+  std::int64_t last_validation_ = -1;
+};
+
+}  // namespace zenflow::runtime

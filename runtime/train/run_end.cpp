@@ -1,0 +1,62 @@
+/// What a run leaves behind: the last checkpoint, weights, the report.
+#include <fmt/format.h>
+
+#include "runtime/model/weight_file.h"
+#include "runtime/train/run.h"
+
+namespace zenflow::runtime {
+
+void Run::save_weights() {
+  if (!options_.save_weights) return;
+  const auto weights = engine_.weights(true);
+  write_weights(
+      *options_.save_weights, model_.parameters(), ElementType::kFloat32,
+      [&](std::size_t i) { return static_cast<const void*>(weights[i].data()); },
+      options_.overwrite);
+}
+
+void Run::finish() {
+  save_checkpoint();  // before what is under way is forced to an end: a resume goes on as if never
+  if (report_.stopped) {
+    note(fmt::format("stopped after step {}{}{}", engine_.steps_done(),
+                     checkpoints_ ? "" : "; there is no --checkpoint to go on from",
+                     options_.save_weights ? "; --save-weights is for the last step" : ""));
+  }
+  engine_.settle();
+  if (!report_.stopped) save_weights();
+  if (importance_) importance_->close();
+  if (!report_.stopped) {
+    // The settled weights are others than those of a validation after the last step.
+    std::vector<Validation>& known = report_.validations;
+    if (!known.empty() && known.back().step == engine_.steps_done()) known.pop_back();
+    last_validation_ = -1;
+    validate();
+  }
+  fill_report();
+}
+
+void Run::fill_report() {
+  report_.steps = engine_.steps_done();
+  report_.times = statistics_.means();
+  if (report_.times.steps > 0) {
+    report_.tokens_per_second =
+        static_cast<double>(options_.feed.sequences * options_.feed.length) /
+        report_.times.mean.total;
+  }
+  report_.traffic = report_.times.traffic.value_or(difference(device_.traffic(), traffic_before_));
+  report_.update_interval = engine_.settings().update_interval;
+  report_.device_memory = device_.memory_use(MemoryKind::kDevice);
+  report_.pinned_memory = device_.memory_use(MemoryKind::kPinnedHost);
+  constexpr std::uint64_t kStateBytes = 12;
+  if (!options_.offload.everything_on_device) {
+    report_.host_optimizer_bytes = kStateBytes * engine_.layout().elements;
+  }
+  if (options_.record_trace) {
+    report_.trace_spans = recorder_.span_count();
+    report_.trace_overhead_seconds =
+        Recorder::cost_of_a_span().count() * static_cast<double>(report_.trace_spans);
+    report_.timeline = recorder_.timeline(report_.model_name, std::string(device_.name()));
+  }
+}
+
+}  // namespace zenflow::runtime

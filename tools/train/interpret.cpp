@@ -1,0 +1,168 @@
+/// From the words of the command line to what they stand for.
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/base/output_file.h"
+#include "sim/config/reader.h"
+#include "tools/train/options.h"
+
+namespace zenflow::tools {
+namespace {
+
+using runtime::Decay;
+using runtime::DeferredScaling;
+using runtime::ElementType;
+using runtime::NormKind;
+using runtime::OffloadSchedule;
+using runtime::TrainOptions;
+
+/// A name that stands for a value; the parser has checked that it is one of these.
+template <class Value>
+Value named(const std::string& name, const std::map<std::string, Value>& values) {
+  return values.at(name);
+}
+
+template <class Read>
+auto quantity(const std::string& flag, const std::string& text, Read read) {
+  Node node = parse_yaml(text, flag);
+  node.at = {};  // the flag says where
+  return read(ValueReader(node, flag));
+}
+
+std::int64_t whole_steps(const std::string& text) {
+  std::int64_t steps = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), steps);
+  if (error == std::errc() && end == text.data() + text.size() && steps > 0) return steps;
+  throw Error(ErrorKind::kInput,
+              fmt::format("--update-interval: expected a number of steps, at least 1, or auto; "
+                          "found \"{}\"{}",
+                          text, suggestion(text, std::vector<std::string>{"auto"})));
+}
+
+/// Every file is written once: two outputs of one name would leave one of them.
+void check_outputs(const TrainCommand& o) {
+  const TrainOptions& t = o.train;
+  std::vector<std::pair<std::string, std::filesystem::path>> outputs;
+  if (!o.trace.empty()) outputs.emplace_back("--trace", o.trace);
+  if (t.importance) outputs.emplace_back("--importance", *t.importance);
+  if (t.save_weights) outputs.emplace_back("--save-weights", *t.save_weights);
+  std::vector<std::pair<std::string, std::filesystem::path>> others = {{"--model", t.model},
+                                                                       {"--data", t.data}};
+  const auto whole = [](const std::filesystem::path& path) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path));
+  };
+  for (const auto& output : outputs) {
+    for (const auto& other : others) {
+      if (whole(output.second) != whole(other.second)) continue;
+      throw Error(ErrorKind::kInput, fmt::format("{} and {} are one file: {}", other.first,
+                                                 output.first, output.second.generic_string()));
+    }
+    others.push_back(output);
+  }
+}
+
+/// What is updated where and when.
+void interpret_schedule(TrainCommand& o) {
+  TrainOptions& t = o.train;
+  t.schedule =
+      named<OffloadSchedule>(o.schedule, {{"gpu-only", OffloadSchedule::kGpuOnly},
+                                          {"zero-offload", OffloadSchedule::kZeroOffload},
+                                          {"zero-offload-dpu", OffloadSchedule::kZeroOffloadDpu},
+                                          {"zenflow", OffloadSchedule::kZenFlow}});
+  t.offload.norm = o.column_norm == "l1" ? NormKind::kL1 : NormKind::kL2;
+  t.offload.deferred_scaling =
+      named<DeferredScaling>(o.deferred_scaling, {{"none", DeferredScaling::kNone},
+                                                  {"sqrt", DeferredScaling::kSquareRoot},
+                                                  {"linear", DeferredScaling::kLinear}});
+  t.offload.accumulate_on_device = o.accumulate == "device";
+  t.offload.adaptive_interval =
+      o.update_interval == "auto" && t.schedule == OffloadSchedule::kZenFlow;
+  if (o.update_interval == "auto") {
+    // The first window, before anything has been measured.
+    const std::int64_t limit =
+        t.offload.overlap_step ? (t.offload.max_staleness + 1) / 2 : t.offload.max_staleness + 1;
+    t.offload.update_interval = std::clamp<std::int64_t>(4, 1, std::max<std::int64_t>(1, limit));
+  } else {
+    t.offload.update_interval = whole_steps(o.update_interval);
+  }
+  if (!(t.auto_ratio >= 0 && t.auto_ratio <= 1)) {  // CLI11 lets nan pass
+    throw Error(ErrorKind::kInput,
+                fmt::format("--auto-ratio: expected 0 to 1, found {}", t.auto_ratio));
+  }
+}
+
+void interpret_optimizer(TrainCommand& o) {
+  TrainOptions& t = o.train;
+  t.dtype = o.dtype == "bf16" ? ElementType::kBfloat16 : ElementType::kFloat32;
+  t.learning_rate.decay = named<Decay>(
+      o.decay,
+      {{"constant", Decay::kConstant}, {"linear", Decay::kLinear}, {"cosine", Decay::kCosine}});
+  t.learning_rate.total_steps = t.steps;
+  t.offload.adamw.learning_rate = static_cast<float>(t.learning_rate.peak);
+}
+
+void interpret_machine(TrainCommand& o) {
+  TrainOptions& t = o.train;
+  if (!o.link_bandwidth.empty()) {
+    t.device.link_bandwidth = quantity("--link-bandwidth", o.link_bandwidth,
+                                       [](const ValueReader& v) { return v.bandwidth(); });
+  }
+  if (!o.device_memory.empty()) {
+    t.device.memory = quantity("--device-memory", o.device_memory,
+                               [](const ValueReader& v) { return v.bytes(); });
+  }
+}
+
+/// Says which flags were given and do nothing: a run must not seem to follow them.
+void note_unused(const CLI::App& app, TrainCommand& o) {
+  const auto unused = [&](bool applies, const std::string& why,
+                          const std::vector<std::string>& flags) {
+    for (const std::string& flag : flags) {
+      if (!applies && app.count(flag) > 0) o.notes.push_back(flag + " has no effect: " + why);
+    }
+  };
+  unused(o.schedule == "zenflow", "it belongs to --schedule zenflow",
+         {"--topk-ratio", "--update-interval", "--auto-ratio", "--select-interval",
+          "--full-warm-up-rounds", "--overlap-step", "--column-norm", "--accumulate-on",
+          "--deferred-scaling"});
+  if (o.schedule == "zenflow") {
+    unused(o.update_interval == "auto", "it belongs to --update-interval auto", {"--auto-ratio"});
+  }
+  unused(o.schedule != "gpu-only", "nothing is offloaded",
+         {"--max-staleness", "--optimizer-threads", "--optimizer-cores", "--sum-threads"});
+  unused(!o.train.task.empty(), "it belongs to --task", {"--skip-malformed-rows"});
+  unused(o.train.task.empty(), "a GLUE task has a validation file", {"--validation-fraction"});
+  unused(!o.train.resume, "--resume takes the checkpoint's weights", {"--weights"});
+  unused(o.train.checkpoint.has_value(), "there is no --checkpoint", {"--checkpoints-kept"});
+}
+
+}  // namespace
+
+void interpret(const CLI::App& app, TrainCommand& o) {
+  TrainOptions& t = o.train;
+  if (app.count("--task") > 0 && t.task.empty()) {
+    throw Error(ErrorKind::kInput, "--task: the name is empty");
+  }
+  if (o.device == "cuda") {
+    throw Error(ErrorKind::kDevice,
+                "--device cuda: training on a GPU is not in this version; use --device cpu");
+  }
+  note_unused(app, o);
+  interpret_optimizer(o);
+  interpret_schedule(o);
+  t.offload.record_importance = t.importance.has_value();
+  t.offload = runtime::settings_for(t.schedule, t.offload);
+  t.feed.seed = t.seed;
+  check_outputs(o);
+  t.record_trace = !o.trace.empty();
+  if (t.record_trace) check_output(o.trace, t.overwrite);
+  interpret_machine(o);
+}
+
+}  // namespace zenflow::tools

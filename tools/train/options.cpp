@@ -1,0 +1,199 @@
+#include "tools/train/options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <thread>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tools/command_line.h"
+
+namespace zenflow::tools {
+namespace {
+
+using runtime::TrainOptions;
+
+void add_choice(CLI::App& app, const std::string& flags, std::string& name,
+                const std::vector<std::string>& choices, const std::string& what) {
+  const auto check = [choices](const std::string& value) { return check_choice(choices, value); };
+  app.add_option(flags, name, what)
+      ->check(CLI::Validator(check, fmt::format("{{{}}}", fmt::join(choices, ","))))
+      ->capture_default_str();
+}
+
+/// CLI11 wraps negative numbers into unsigned ones and takes the largest for larger ones.
+CLI::Validator whole_number() {
+  const auto check = [](const std::string& value) {
+    std::uint64_t number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    const bool whole = error == std::errc() && end == value.data() + value.size();
+    return whole ? "" : fmt::format("expected a whole number, found \"{}\"", value);
+  };
+  return CLI::Validator(check, "");
+}
+
+/// true or false, to be written out: a default of true needs a way to say no.
+void add_switch(CLI::App& app, const std::string& flag, bool& value, const std::string& what) {
+  app.add_option(flag, value, what)
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            return check_choice({"true", "false"}, text);
+          },
+          "{true,false}"))
+      ->default_str(value ? "true" : "false");
+}
+
+void add_model_options(CLI::App& app, TrainCommand& o) {
+  TrainOptions& t = o.train;
+  app.add_option("--model", t.model, "Hugging Face config.json (llama, mistral, qwen2, gpt2)")
+      ->required();
+  app.add_option("--data", t.data, "text (bytes are tokens), tokens (*.bin), or a GLUE folder")
+      ->required();
+  app.add_option(
+      "--task", t.task,
+      "a GLUE task, e.g. sst-2, to classify --data's TSV files; else language modelling");
+  app.add_flag("--skip-malformed-rows", t.feed.skip_malformed_rows,
+               "leave out rows of GLUE files that do not have the task's columns or labels");
+  app.add_option("--weights", t.weights, "safetensors to begin with; else random by --seed");
+  app.add_option("--save-weights", t.save_weights, "write the trained weights (fp32 safetensors)");
+  add_choice(app, "--dtype", o.dtype, {"fp32", "bf16"}, "of weights and gradients");
+  const CLI::Range positive(std::int64_t{1}, std::int64_t{1} << 40);
+  const CLI::Range natural(std::int64_t{0}, std::int64_t{1} << 40);
+  app.add_option("--steps", t.steps, "steps in all, those before a resume included")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--micro-batch-size", t.feed.sequences, "sequences of a step")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--sequence-length", t.feed.length, "tokens of a sequence")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--seed", t.seed, "of initial weights and of the order of data")
+      ->check(whole_number())
+      ->capture_default_str();
+  app.add_option("--validation-fraction", t.feed.validation_fraction,
+                 "share of a text kept, at its end, for validation")
+      ->check(CLI::Range(0.0, 0.99))
+      ->capture_default_str();
+  app.add_option("--evaluate-interval", t.evaluate_interval,
+                 "steps between validations; 0: at the end only")
+      ->check(natural)
+      ->capture_default_str();
+}
+
+void add_optimizer_options(CLI::App& app, TrainCommand& o) {
+  runtime::OffloadSettings& s = o.train.offload;
+  runtime::LearningRate& rate = o.train.learning_rate;
+  const CLI::Range natural(std::int64_t{0}, std::int64_t{1} << 40);
+  add_choice(app, "--schedule", o.schedule,
+             {"gpu-only", "zero-offload", "zero-offload-dpu", "zenflow"},
+             "what is updated where and when");
+  app.add_option("--topk-ratio", s.topk_ratio,
+                 "share of columns updated on the device in every step")
+      ->capture_default_str();
+  app.add_option("--update-interval", o.update_interval,
+                 "steps between updates of the rest, or auto")
+      ->capture_default_str();
+  app.add_option("--auto-ratio", o.train.auto_ratio,
+                 "of auto: share of matrices whose deferred gradients must have added up")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--select-interval", s.select_interval,
+                 "steps between selections of columns; 0: once")
+      ->capture_default_str();
+  app.add_option("--full-warm-up-rounds", s.full_warm_up_rounds,
+                 "first steps, in which everything is updated at once")
+      ->capture_default_str();
+  add_switch(app, "--overlap-step", s.overlap_step,
+             "true: the CPU update runs beside the next window");
+  app.add_option("--max-staleness", s.max_staleness, "steps from a gradient to its use, at most")
+      ->check(natural)
+      ->capture_default_str();
+  add_choice(app, "--column-norm", o.column_norm, {"l1", "l2"}, "by which columns are ranked");
+  add_choice(app, "--accumulate-on", o.accumulate, {"host", "device"},
+             "where deferred gradients are summed");
+  add_switch(
+      app, "--whole-step-gradients", s.whole_step_gradients,
+      "false: two groups' gradients take turns on the device, and backward waits for the link");
+  add_choice(app, "--deferred-scaling", o.deferred_scaling, {"none", "sqrt", "linear"},
+             "learning rate of an update from the mean of S gradients: as of one step (DeepSpeed), "
+             "times sqrt(S), times S; the last two decay as S steps do");
+  app.add_option("--lr", rate.peak, "learning rate")->capture_default_str();
+  add_choice(app, "--lr-decay", o.decay, {"constant", "linear", "cosine"},
+             "after the warm-up, to zero at --steps");
+  app.add_option("--lr-warmup-steps", rate.warmup_steps, "linear rise")
+      ->check(natural)
+      ->capture_default_str();
+  app.add_option("--beta1", s.adamw.beta1, "AdamW: decay of the mean of gradients")
+      ->capture_default_str();
+  app.add_option("--beta2", s.adamw.beta2, "AdamW: decay of the mean of their squares")
+      ->capture_default_str();
+  app.add_option("--epsilon", s.adamw.epsilon, "AdamW: added to the root of that mean")
+      ->capture_default_str();
+  app.add_option("--weight-decay", s.adamw.weight_decay,
+                 "AdamW: share of a weight that goes, times the learning rate")
+      ->capture_default_str();
+  app.add_option("--gradient-clipping", s.gradient_clipping,
+                 "largest norm of a step's gradient; 0: none")
+      ->capture_default_str();
+}
+
+void add_machine_options(CLI::App& app, TrainCommand& o) {
+  TrainOptions& t = o.train;
+  const CLI::Range threads(1, 4096);
+  add_choice(app, "--device", o.device, {"cpu", "cuda"}, "what trains");
+  app.add_option("--threads", t.threads, "of forward and backward")
+      ->check(threads)
+      ->capture_default_str();
+  app.add_option("--optimizer-threads", t.offload.optimizer_threads, "of the CPU optimizer")
+      ->check(threads)
+      ->capture_default_str();
+  app.add_option("--sum-threads", t.offload.sum_threads, "that add up deferred gradients")
+      ->check(threads)
+      ->capture_default_str();
+  app.add_option("--optimizer-cores", t.offload.optimizer_cores,
+                 "CPUs to bind the optimizer's threads to, e.g. 2,3")
+      ->check(whole_number())
+      ->delimiter(',');
+  app.add_option("--link-bandwidth", o.link_bandwidth,
+                 "slow copies down to this, in each direction, e.g. \"25 GB/s\"");
+  app.add_option("--device-memory", o.device_memory,
+                 "refuse to use more than this on the device, e.g. \"80 GiB\"");
+}
+
+void add_output_options(CLI::App& app, TrainCommand& o) {
+  TrainOptions& t = o.train;
+  const CLI::Range natural(std::int64_t{0}, std::int64_t{1} << 40);
+  app.add_option("--checkpoint", t.checkpoint, "directory for checkpoints");
+  app.add_option("--checkpoint-interval", t.checkpoint_interval,
+                 "steps between checkpoints; 0: at the end only")
+      ->check(natural)
+      ->capture_default_str();
+  app.add_option("--checkpoints-kept", t.checkpoints_kept, "newest ones to keep")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_flag("--resume", t.resume, "go on from the newest valid checkpoint");
+  app.add_option("--trace", o.trace, "write a Chrome trace; gzip if the name ends in .gz");
+  app.add_option("--importance", t.importance,
+                 "write shares of the gradient norm by column, a row per matrix and step (CSV)");
+  app.add_flag("--json", o.json, "one result document on standard output");
+  app.add_flag("-f,--force", t.overwrite, "overwrite existing files");
+  app.add_flag("-q,--quiet", o.quiet, "no progress and no notes");
+  app.add_flag("-v,--verbose", o.verbose, "a line for every step");
+}
+
+}  // namespace
+
+void add_train_options(CLI::App& app, TrainCommand& command) {
+  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  command.train.threads = cores;
+  command.train.offload.optimizer_threads = static_cast<int>(cores);
+  add_model_options(app, command);
+  add_optimizer_options(app, command);
+  add_machine_options(app, command);
+  add_output_options(app, command);
+}
+
+}  // namespace zenflow::tools

@@ -1,0 +1,43 @@
+/// What zenflow-train's command line says.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/train/trainer.h"
+
+namespace CLI {
+class App;
+}
+
+namespace zenflow::tools {
+
+/// As given, and in `train` as the trainer takes it.
+struct TrainCommand {
+  runtime::TrainOptions train;
+  std::string schedule = "zenflow";
+  std::string update_interval = "4";
+  std::string device = "cpu";
+  std::string dtype = "fp32";
+  std::string decay = "constant";
+  std::string column_norm = "l2";
+  std::string accumulate = "host";
+  std::string deferred_scaling = "none";
+  std::string link_bandwidth;
+  std::string device_memory;
+  std::filesystem::path trace;
+  std::vector<std::string> notes;  ///< what was given and has no effect
+  bool json = false;
+  bool quiet = false;
+  bool verbose = false;
+};
+
+/// Declares every flag; parsing fills `command`, which must outlive `app`.
+void add_train_options(CLI::App& app, TrainCommand& command);
+
+/// Completes `command` after parsing: names and quantities become what they stand for, flags that
+/// have no effect become notes. Throws Error: kInput for what cannot be meant, kDevice for a GPU.
+void interpret(const CLI::App& app, TrainCommand& command);
+
+}  // namespace zenflow::tools
