@@ -36,14 +36,18 @@ std::int64_t steps_of(const LiveRunSettings& settings, const sim::LivePoint& poi
   return (kRampWindows + std::max(settings.windows, least)) * window;
 }
 
+std::uint64_t of_kind(const std::array<std::uint64_t, kTrafficKinds>& counts, Traffic kind) {
+  return counts.at(static_cast<std::size_t>(kind));
+}
+
 }  // namespace
 
 LiveRun live_run(const LiveRunSettings& settings, const sim::LivePoint& point, bool record) {
   TrainOptions options;
   options.model = settings.model;
   options.data = settings.data;
-  options.dtype = settings.training.dtype == sim::DType::kBf16 ? ElementType::kBfloat16
-                                                               : ElementType::kFloat32;
+  options.dtype =
+      settings.training.dtype == sim::DType::kBf16 ? ElementType::kBfloat16 : ElementType::kFloat32;
   options.feed.sequences = settings.training.micro_batch_size_per_gpu;
   options.feed.length = settings.training.sequence_length;
   options.feed.validation_fraction = 0.01;
@@ -53,6 +57,7 @@ LiveRun live_run(const LiveRunSettings& settings, const sim::LivePoint& point, b
   options.offload.overlap_step = point.overlap;
   options.offload.select_interval = settings.select_interval;
   options.offload.optimizer_threads = settings.optimizer_threads;
+  options.offload = settings_for(options.schedule, options.offload);
   options.threads = settings.threads;
   options.steps = steps_of(settings, point);
   options.device.link_bandwidth = settings.link_bandwidth;
@@ -68,8 +73,11 @@ LiveRun live_run(const LiveRunSettings& settings, const sim::LivePoint& point, b
                  .d2h = kMilliseconds * mean.d2h,
                  .h2d = kMilliseconds * mean.h2d,
                  .launch = kMilliseconds * mean.launch};
-  run.figures.d2h_bytes = report.d2h_bytes_per_step;
-  run.figures.h2d_bytes = report.h2d_bytes_per_step;
+  const auto steps = static_cast<double>(report.times.steps);
+  run.figures.d2h_bytes =
+      static_cast<double>(of_kind(report.traffic.d2h, Traffic::kGradients)) / steps;
+  run.figures.h2d_bytes =
+      static_cast<double>(of_kind(report.traffic.h2d, Traffic::kParameters)) / steps;
   run.timeline = report.timeline;
   run.first_step = kRampWindows * window_of(point);
   return run;
@@ -80,7 +88,7 @@ void write_training_bytes(const std::filesystem::path& file, std::int64_t sequen
   std::string bytes(static_cast<std::size_t>(sequences * length + 1), '\0');
   std::mt19937 random(1);
   for (char& one : bytes) one = static_cast<char>(random() & 0xFFU);
-  sim::write_file(file, bytes, true);
+  write_output(file, bytes, true);
 }
 
 }  // namespace zenflow::runtime

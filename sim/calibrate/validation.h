@@ -43,8 +43,8 @@ struct LivePoint {
 struct ComparedPoint {
   LivePoint point;
   bool calibrated = false;  ///< its recording was fitted to: shown, not counted
-  StepFigures measured;     ///< medians of the runs
-  StepFigures predicted;
+  StepFigures measured{};   ///< medians of the runs
+  StepFigures predicted{};
   double spread = 0;  ///< of the measured step times: (largest - smallest) / (2 median)
   std::int64_t runs = 0;
 
