@@ -15,6 +15,7 @@ namespace zenflow::sim {
 namespace {
 
 constexpr double kGiga = 1e9;
+constexpr int kMostRepetitions = 50;
 constexpr std::size_t kInline = static_cast<std::size_t>(-1);
 
 /// Rows of one fit, and the span of the first amount: its range of validity.
@@ -23,10 +24,10 @@ struct Rows {
   double smallest = std::numeric_limits<double>::infinity();
   double largest = 0;
 
-  void add(std::vector<double> work, double seconds) {
+  void add(std::vector<double> work, double seconds, double known = 0) {
     smallest = std::min(smallest, work.front());
     largest = std::max(largest, work.front());
-    times.push_back({std::move(work), seconds});
+    times.push_back({std::move(work), seconds, known});
   }
 };
 
@@ -37,12 +38,12 @@ std::string range_text(const Rows& rows, double unit, const char* name) {
 
 /// Samples of all recordings, as rows of each fit.
 struct AllRows {
-  Rows model;   // FLOPs of products, FLOPs of attention, bytes of chains
-  Rows device;  // bytes streamed, bytes of columns, kernels
-  Rows down;    // bytes, copies
-  Rows up;      // bytes, copies
-  Rows update;  // bytes
-  Rows sum;     // bytes
+  std::vector<std::pair<LayerWork, double>> model;  // with seconds
+  Rows device;                                      // bytes streamed, bytes of columns, kernels
+  Rows down;                                        // bytes, copies
+  Rows up;                                          // bytes, copies
+  Rows update;                                      // bytes
+  Rows sum;                                         // bytes
   double update_cores = 1;
   double sum_cores = 1;
 };
@@ -111,11 +112,7 @@ class RowCollector {
         return add_elements(rows_.sum, layers_[l], work_.sum_bytes(sample.first), sample.seconds);
     }
   }
-  void add_model(const LayerWork& work, double seconds) {
-    const double products =
-        work.products.value() + work.product_count * gpu_.gemm_half_size.value();
-    rows_.model.add({products, work.attention.value(), work.chains.value(), work.kernels}, seconds);
-  }
+  void add_model(const LayerWork& work, double seconds) { rows_.model.emplace_back(work, seconds); }
   void add_device(const DeviceWork& work, double seconds) {
     rows_.device.add({work.streamed, work.columns, work.kernels}, seconds);
   }
@@ -179,20 +176,44 @@ class Fitter {
   void model() {
     GpuProfile& gpu = fit_.profile.gpu;
     const double peak = gpu.peak.at(dtype_).value();
-    // Launches cost what they do elsewhere.
-    std::vector<TimedWork> times = rows_.model.times;
-    for (TimedWork& one : times) {
-      const double launches = one.work.back() * gpu.kernel_launch.value();
-      one.work.pop_back();
-      one.seconds = std::max(one.seconds - launches, 1e-3 * one.seconds);
+    const double streamed = streamed_.value;
+    const std::vector<double> given = {
+        1 / (gpu.gemm_efficiency * peak), 1 / (gpu.attention_efficiency * peak),
+        1 / (gpu.elementwise_efficiency * gpu.memory_bandwidth.value())};
+    // What memory bounds takes its time from the streams' rate. Which kernels those are depends on
+    // the rates that are sought: start from the profile's, repeat until none changes sides.
+    TimeFit fit;
+    std::vector<double> unit = given;
+    Rows rows;
+    for (int i = 0; i < kMostRepetitions; ++i) {
+      rows = {};
+      for (const auto& [work, seconds] : rows_.model) {
+        double known = work.kernels * gpu.kernel_launch.value();
+        std::vector<double> amounts = {0, 0, work.chains.value()};
+        const auto add = [&](std::size_t kind, double flops, Bytes traffic) {
+          if (flops * unit[kind] >= traffic.value() * streamed) {
+            amounts[kind] += flops;
+          } else {
+            known += traffic.value() * streamed;
+          }
+        };
+        for (const BoundedWork& one : work.products) {
+          add(0, (one.flops + gpu.gemm_half_size).value(), one.traffic);
+        }
+        add(1, work.attention.flops.value(), work.attention.traffic);
+        // Relative to the whole span: taking the known part off must not make it weigh more.
+        rows.add(std::move(amounts), seconds, known);
+      }
+      fit = fit_times(rows.times, given);
+      std::vector<double> next;
+      for (const UnitTime& one : fit.units) next.push_back(one.value);
+      if (next == unit) break;
+      unit = next;
     }
-    const TimeFit fit = fit_times(
-        times, std::vector{1 / (gpu.gemm_efficiency * peak), 1 / (gpu.attention_efficiency * peak),
-                           1 / (gpu.elementwise_efficiency * gpu.memory_bandwidth.value())});
     const double product_rate = 1 / fit.units[0].value;
     const double attention_rate = 1 / fit.units[1].value;
     const double new_peak = std::max({peak, product_rate, attention_rate});
-    const std::string range = range_text(rows_.model, kGiga, "GFLOP");
+    const std::string range = range_text(rows, kGiga, "GFLOP of products");
     gpu.peak[dtype_] = FlopsPerSecond(new_peak);
     gpu.gemm_efficiency = product_rate / new_peak;
     gpu.attention_efficiency = attention_rate / new_peak;

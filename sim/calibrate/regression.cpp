@@ -100,7 +100,7 @@ TimeFit fit_times(std::span<const TimedWork> times, std::span<const double> give
     Vector right(samples);
     for (Eigen::Index r = 0; r < samples; ++r) {
       const TimedWork& one = times[static_cast<std::size_t>(r)];
-      double known = 0;
+      double known = one.known;
       for (std::size_t c = 0; c < given.size(); ++c) {
         if (std::find(open.begin(), open.end(), c) == open.end()) known += one.work[c] * given[c];
       }

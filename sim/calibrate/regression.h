@@ -12,6 +12,7 @@ namespace zenflow::sim {
 struct TimedWork {
   std::vector<double> work;
   double seconds = 0;
+  double known = 0;  ///< seconds of it that other work takes, known from elsewhere
 };
 
 /// What a unit of one kind of work takes, in seconds.
@@ -27,10 +28,10 @@ struct TimeFit {
   double residual = 0;  ///< root mean square of (measured - fitted) / measured, outliers damped
 };
 
-/// Minimises sum rho((t - work . unit) / t) with Huber's rho, by iteratively reweighted least
-/// squares: relative residuals, because a span of a microsecond tells as much as one of a second;
-/// Huber's, because an interrupted span is longer by far and none is shorter. What is slowed by
-/// others is not corrected: it belongs to the machine as it was used.
+/// Minimises sum rho((t - known - work . unit) / t) with Huber's rho, by iteratively reweighted
+/// least squares: relative residuals, because a span of a microsecond tells as much as one of a
+/// second; Huber's, because an interrupted span is longer by far and none is shorter. What is
+/// slowed by others is not corrected: it belongs to the machine as it was used.
 ///
 /// A unit whose standard error exceeds a quarter of its value, or whose value is not above zero, is
 /// not determined by the times; the worst of them takes its value from `given` and the others are

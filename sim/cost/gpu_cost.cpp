@@ -20,8 +20,9 @@ constexpr Passes kLossForward{.narrow = 1, .wide = 5, .kernels = 4};  // cast, s
 constexpr Passes kLossBackward{.narrow = 1, .wide = 6, .kernels = 4};
 // The backward of a pass reads the incoming gradient and what was saved, and writes a gradient.
 constexpr double kBackwardPasses = 2;
-// Five products instead of two.
+// Five products instead of two; q, k, v, o and the gradient of o in, three gradients out.
 constexpr double kAttentionBackward = 2.5;
+constexpr double kAttentionBackwardPasses = 2;
 
 double as_double(std::int64_t n) {
   return static_cast<double>(n);
@@ -139,13 +140,26 @@ Flops attention_flops(const ModelSpec& model, std::int64_t sequences, std::int64
                as_double(model.heads * model.head_dim));
 }
 
-Seconds attention_time(const GpuProfile& gpu, const ModelSpec& model, DType dtype,
-                       std::int64_t tokens, Flops flops, double passes) {
-  const double elements =
-      as_double(tokens) * as_double(2 * (model.heads + model.kv_heads) * model.head_dim);
-  const Seconds compute = flops / (gpu.attention_efficiency * gpu.peak.at(dtype));
-  const Seconds memory = Bytes(passes * elements * as_double(bytes_per_element(dtype))) /
-                         (gpu.streaming_efficiency * gpu.memory_bandwidth);
+BoundedWork product_work(DType dtype, std::int64_t m, std::int64_t n, std::int64_t k) {
+  const double dm = as_double(m);
+  const double dn = as_double(n);
+  const double dk = as_double(k);
+  return {Flops(2.0 * dm * dn * dk),
+          Bytes((dm * dk + dk * dn + dm * dn) * as_double(bytes_per_element(dtype)))};
+}
+
+/// `passes` over q, k, v and o; `products` in units of the two forward ones.
+BoundedWork attention_work(const ModelSpec& model, DType dtype, std::int64_t sequences,
+                           std::int64_t length, double products, double passes) {
+  const double elements = as_double(sequences * length) *
+                          as_double(2 * (model.heads + model.kv_heads) * model.head_dim);
+  return {products * attention_flops(model, sequences, length),
+          Bytes(passes * elements * as_double(bytes_per_element(dtype)))};
+}
+
+Seconds attention_time(const GpuProfile& gpu, DType dtype, const BoundedWork& work) {
+  const Seconds compute = work.flops / (gpu.attention_efficiency * gpu.peak.at(dtype));
+  const Seconds memory = work.traffic / (gpu.streaming_efficiency * gpu.memory_bandwidth);
   return std::max(compute, memory) + gpu.kernel_launch;
 }
 
@@ -153,27 +167,23 @@ Seconds attention_time(const GpuProfile& gpu, const ModelSpec& model, DType dtyp
 
 Seconds gemm_time(const GpuProfile& gpu, DType dtype, std::int64_t m, std::int64_t n,
                   std::int64_t k) {
-  const double dm = as_double(m);
-  const double dn = as_double(n);
-  const double dk = as_double(k);
-  const Flops flops(2.0 * dm * dn * dk);
-  const Bytes traffic((dm * dk + dk * dn + dm * dn) * as_double(bytes_per_element(dtype)));
-  const Seconds compute = (flops + gpu.gemm_half_size) / (gpu.gemm_efficiency * gpu.peak.at(dtype));
-  return std::max(compute, traffic / (gpu.streaming_efficiency * gpu.memory_bandwidth)) +
+  const BoundedWork work = product_work(dtype, m, n, k);
+  const Seconds compute =
+      (work.flops + gpu.gemm_half_size) / (gpu.gemm_efficiency * gpu.peak.at(dtype));
+  return std::max(compute, work.traffic / (gpu.streaming_efficiency * gpu.memory_bandwidth)) +
          gpu.kernel_launch;
 }
 
 Seconds attention_forward_time(const GpuProfile& gpu, const ModelSpec& model, DType dtype,
                                std::int64_t sequences, std::int64_t length) {
-  return attention_time(gpu, model, dtype, sequences * length,
-                        attention_flops(model, sequences, length), 1);
+  return attention_time(gpu, dtype, attention_work(model, dtype, sequences, length, 1, 1));
 }
 
 Seconds attention_backward_time(const GpuProfile& gpu, const ModelSpec& model, DType dtype,
                                 std::int64_t sequences, std::int64_t length) {
-  // In memory q, k, v, o and the gradient of o in, three gradients out.
-  return attention_time(gpu, model, dtype, sequences * length,
-                        kAttentionBackward * attention_flops(model, sequences, length), 2);
+  return attention_time(gpu, dtype,
+                        attention_work(model, dtype, sequences, length, kAttentionBackward,
+                                       kAttentionBackwardPasses));
 }
 
 double gpu_adam_bytes(DType dtype) {
@@ -188,14 +198,23 @@ Seconds stream_time(const GpuProfile& gpu, Bytes traffic) {
 
 namespace {
 
-/// A linear layer is one product forward and two of the same size backward.
-LayerWork work_of(const Chain& chain, const std::vector<Linear>& linears, double tokens,
-                  double products_each) {
-  LayerWork work{.chains = chain.traffic, .kernels = chain.kernels};
+LayerWork forward_work(const Chain& chain, const std::vector<Linear>& linears,
+                       const TrainingSettings& training) {
+  LayerWork work{{}, {}, chain.traffic, chain.kernels + as_double(std::ssize(linears))};
   for (const Linear& layer : linears) {
-    work.products += Flops(products_each * 2.0 * tokens * as_double(layer.in * layer.out));
-    work.product_count += products_each;
-    work.kernels += products_each;
+    work.products.push_back(product_work(training.dtype, training.tokens(), layer.out, layer.in));
+  }
+  return work;
+}
+
+/// Of each linear layer the gradients of its input and of its weights.
+LayerWork backward_work(const Chain& chain, const std::vector<Linear>& linears,
+                        const TrainingSettings& training) {
+  LayerWork work{{}, {}, chain.traffic, chain.kernels + 2 * as_double(std::ssize(linears))};
+  for (const Linear& layer : linears) {
+    const std::int64_t tokens = training.tokens();
+    work.products.push_back(product_work(training.dtype, tokens, layer.in, layer.out));
+    work.products.push_back(product_work(training.dtype, layer.in, layer.out, tokens));
   }
   return work;
 }
@@ -207,20 +226,20 @@ Chain backward_of(const Chain& chain) {
 }  // namespace
 
 ModelWork model_work(const ModelSpec& model, const TrainingSettings& training) {
-  const double tokens = as_double(training.tokens());
   const Chain embedding = embedding_chain(model, training);
-  const Chain block = block_chain(model, tokens, training.dtype);
+  const Chain block = block_chain(model, as_double(training.tokens()), training.dtype);
   const ChainPair head = head_chains(model, training);
-  ModelWork work{work_of(embedding, {}, tokens, 1),
-                 work_of(backward_of(embedding), {}, tokens, 2),
-                 work_of(block, model.block_linears, tokens, 1),
-                 work_of(backward_of(block), model.block_linears, tokens, 2),
-                 work_of(head.forward, model.head_linears, tokens, 1),
-                 work_of(head.backward, model.head_linears, tokens, 2)};
-  const Flops attention =
-      attention_flops(model, training.micro_batch_size_per_gpu, training.sequence_length);
-  work.block_forward.attention = attention;
-  work.block_backward.attention = kAttentionBackward * attention;
+  ModelWork work{forward_work(embedding, {}, training),
+                 backward_work(backward_of(embedding), {}, training),
+                 forward_work(block, model.block_linears, training),
+                 backward_work(backward_of(block), model.block_linears, training),
+                 forward_work(head.forward, model.head_linears, training),
+                 backward_work(head.backward, model.head_linears, training)};
+  const std::int64_t sequences = training.micro_batch_size_per_gpu;
+  const std::int64_t length = training.sequence_length;
+  work.block_forward.attention = attention_work(model, training.dtype, sequences, length, 1, 1);
+  work.block_backward.attention = attention_work(model, training.dtype, sequences, length,
+                                                 kAttentionBackward, kAttentionBackwardPasses);
   work.block_forward.kernels += 1;
   work.block_backward.kernels += 1;
   return work;

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "sim/base/units.h"
 #include "sim/config/hardware_profile.h"
@@ -66,11 +67,15 @@ struct ModelTime {
   LayerTime head;  ///< final norm, vocabulary projection, loss
 };
 
+/// A kernel that takes as long as its arithmetic or its memory traffic, whichever is longer.
+struct BoundedWork {
+  Flops flops;  ///< 0: there is none
+  Bytes traffic;
+};
 /// What model_time() divides by rates, for a step's pieces: what measured times are fitted to.
 struct LayerWork {
-  Flops products{};  ///< of matrix products
-  double product_count = 0;
-  Flops attention{};
+  std::vector<BoundedWork> products;  ///< without gemm_half_size
+  BoundedWork attention;
   Bytes chains{};      ///< element-wise
   double kernels = 0;  ///< launches of all of them
 };

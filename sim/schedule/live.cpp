@@ -21,6 +21,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/cost/gpu_cost.h"
 #include "sim/schedule/live_work.h"
 #include "sim/schedule/program_builder.h"
 #include "sim/schedule/schedule.h"
@@ -142,9 +143,19 @@ ClosedForm Live::closed_form(const Job& job) const {
   return {down, down / static_cast<double>(live.interval), {delay, delay + live.interval - 1}};
 }
 
-/// One bucket a layer, in the order of backward.
+/// One bucket a layer, in the order of backward; gradients are packed by tasks of their own.
 StepPlan live_plan(const Job& job) {
   StepPlan plan = plan_step(job);
+  const TrainingSettings& training = job.scenario.training;
+  const ModelTime time = model_time(job.scenario.hardware.gpu, job.scenario.model, training);
+  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+    const bool first = l == 0;
+    const bool last = l + 1 == plan.layers.size();
+    const LayerTime& layer = first ? time.embedding : last ? time.head : time.block;
+    const bool again = training.activation_checkpointing && !first && !last;
+    plan.layers[l].backward =
+        to_picoseconds(again ? layer.backward + layer.forward : layer.backward);
+  }
   const std::vector<LiveLayer> layers = live_layers(job.scenario.model, 0);
   plan.buckets.clear();
   for (std::size_t l = layers.size(); l-- > 0;) {
