@@ -44,6 +44,7 @@ struct AllRows {
   Rows up;                                          // bytes, copies
   Rows update;                                      // bytes
   Rows sum;                                         // bytes
+  Rows gap;                                         // steps
   double update_cores = 1;
   double sum_cores = 1;
 };
@@ -106,6 +107,8 @@ class RowCollector {
         return rows_.down.add({sample.bytes, 1}, sample.seconds);
       case LiveOperation::kWeightsUp:
         return rows_.up.add({sample.bytes, 1}, sample.seconds);
+      case LiveOperation::kStepGap:
+        return rows_.gap.add({1}, sample.seconds);
       case LiveOperation::kUpdate:
         return add_elements(rows_.update, layers_[l], work_.update_bytes(), sample.seconds);
       case LiveOperation::kSum:
@@ -146,6 +149,7 @@ class Fitter {
     copies("host_link.h2d", rows_.up, fit_.profile.host_link.pinned.h2d);
     latency();
     processor();
+    step_gap();
     return std::move(fit_);
   }
 
@@ -296,6 +300,13 @@ class Fitter {
          range_text(rows_.sum, 1e6, "MB of traffic"));
     note("host.elementwise_bandwidth", sums.units[0], host.elementwise_bandwidth.value() / kGiga,
          "GB/s", sums, range_text(rows_.sum, 1e6, "MB of traffic"));
+  }
+
+  void step_gap() {
+    Seconds& gap = fit_.profile.host.step_gap;
+    const TimeFit fit = fit_times(rows_.gap.times, std::vector{gap.value()});
+    gap = Seconds(fit.units[0].value);
+    note("host.step_gap", fit.units[0], gap.value() * 1e6, "us", fit, "");
   }
 
   DType dtype_;

@@ -75,6 +75,7 @@ class Sampler {
 
   void compute(std::uint32_t track);
   void compute_span(const TimelineSpan& span);
+  void step_gap(const TimelineSpan& forward);
   void gradients_down(std::uint32_t track);
   void weights_up(std::uint32_t track);
   void updates(std::uint32_t track);
@@ -98,6 +99,8 @@ class Sampler {
   TimelineSpan open_from_{};
   std::size_t forwards_ = 0;  ///< of the step, so far
   std::size_t backwards_ = 0;
+  std::optional<Picoseconds> norm_known_;
+  Picoseconds last_end_{};
   bool after_backward_ = false;  ///< simulated: the next update packs the layer's gradients
   LiveOperation after_step_ = LiveOperation::kUpdateSelected;
 };
@@ -112,14 +115,27 @@ void Sampler::compute(std::uint32_t track) {
   each_span(track, [&](const TimelineSpan& span) {
     begun = begun || span.name.starts_with("forward");
     if (begun) compute_span(span);
+    last_end_ = span.end;
   });
   close();
+}
+
+/// Without overlap the forward waits for uploads, which is no gap of the training thread.
+void Sampler::step_gap(const TimelineSpan& forward) {
+  constexpr Picoseconds kBreath{1'000'000};  // a microsecond: less is no gap
+  const bool waits_for_uploads = live_.offloads() && !live_.overlap;
+  if (norm_known_ && !waits_for_uploads && forward.start - last_end_ > kBreath) {
+    keep(forward,
+         {LiveOperation::kStepGap, 0, false, 0, to_seconds(forward.start - *norm_known_).value()});
+  }
+  norm_known_.reset();
 }
 
 void Sampler::compute_span(const TimelineSpan& span) {
   const std::size_t layers = layers_.size();
   if (span.name.starts_with("forward")) {
     close();
+    step_gap(span);
     if (backwards_ == layers) forwards_ = backwards_ = 0;
     if (forwards_ == layers || backwards_ > 0) fail(span, "backward");
     keep(span, {LiveOperation::kForward, forwards_++, false, 0, seconds_of(span)});
@@ -131,6 +147,8 @@ void Sampler::compute_span(const TimelineSpan& span) {
     after_backward_ = true;
   } else if (is_one_of(span.name, {"gradient norm", "gather selected", "gather deferred"})) {
     add(LiveOperation::kAfterBackward, layers - backwards_, span);
+  } else if (span.name == "gradient norms") {
+    norm_known_ = span.end;  // copied to the host
   } else if (span.name == "update selected") {
     add(LiveOperation::kUpdateSelected, 0, span);
   } else if (span.name == "carry selected") {
@@ -139,6 +157,7 @@ void Sampler::compute_span(const TimelineSpan& span) {
     // Simulated: one task for what the runtime does in several operations.
     close();
     if (std::exchange(after_backward_, false)) {
+      norm_known_ = span.end;
       keep(span, {LiveOperation::kAfterBackward, layers - backwards_, false, 0, seconds_of(span)});
       after_step_ = LiveOperation::kUpdateSelected;
     } else {

@@ -25,6 +25,8 @@ StallCause cause_of(LaneKind lane, Phase phase) {
     case LaneKind::kNvmeRead:
     case LaneKind::kNvmeWrite:
       return StallCause::kNvme;
+    case LaneKind::kTraining:
+      return StallCause::kLaunch;
   }
   return StallCause::kLaunch;
 }

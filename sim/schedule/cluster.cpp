@@ -317,8 +317,20 @@ std::string to_string(LaneKind kind) {
       return "nvme_read";
     case LaneKind::kNvmeWrite:
       return "nvme_write";
+    case LaneKind::kTraining:
+      return "training";
   }
   return "";
+}
+
+void add_training_lanes(Cluster& cluster) {
+  for (std::size_t i = 0; i < cluster.classes.size(); ++i) {
+    RankClass& one = cluster.classes[i];
+    one.training = {static_cast<LaneId>(cluster.lanes.size()), kNoFlow};
+    cluster.machine.lanes.push_back(
+        fmt::format("{}{}", to_string(LaneKind::kTraining), one.first_rank));
+    cluster.lanes.push_back({LaneKind::kTraining, static_cast<int>(i)});
+  }
 }
 
 Cluster make_host_device_cluster(const Scenario& scenario, const RankRates& rates,

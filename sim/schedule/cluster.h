@@ -25,9 +25,10 @@ enum class LaneKind : std::uint8_t {
   kCpuAccumulate,
   kNvmeRead,
   kNvmeWrite,
+  kTraining,  ///< the thread that enqueues; only the live schedules have it
 };
 [[nodiscard]] std::string to_string(LaneKind kind);
-inline constexpr int kLaneKinds = 9;
+inline constexpr int kLaneKinds = 10;
 
 struct LaneInfo {
   LaneKind kind;
@@ -61,6 +62,7 @@ struct RankClass {
   LaneUse cpu_accumulate;
   LaneUse nvme_read;
   LaneUse nvme_write;
+  LaneUse training;  ///< where the schedule asked for it
 };
 
 struct Cluster {
@@ -77,6 +79,9 @@ struct Cluster {
 /// `background_gather`: whether the schedule gathers parameters beside the step's collectives.
 [[nodiscard]] Cluster make_cluster(const Scenario& scenario, const RankRates& rates,
                                    bool background_gather = false);
+
+/// Gives every class a lane for the thread that enqueues its work.
+void add_training_lanes(Cluster& cluster);
 
 /// Cores that the CPU's lanes take when alone.
 struct HostDeviceCores {

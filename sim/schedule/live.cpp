@@ -7,7 +7,8 @@
 ///   layer by layer, with overlap the window's end waits for all;
 /// * uploads are put into the second weights on the copy stream, selected weights are carried over
 ///   on the compute stream;
-/// * CPU Adam, clipping and the 16-bit copy are one pass.
+/// * CPU Adam, clipping and the 16-bit copy are one pass;
+/// * the training thread goes on when it knows the norm, and needs host.step_gap to the next step.
 ///
 /// Where the device is the host (gpu.host_cores), its streams are threads that share the cores with
 /// the optimizer's: each gets an equal share when there are more threads than cores.
@@ -175,6 +176,7 @@ class LiveEmitter {
  public:
   LiveEmitter(const Job& job, const LiveSettings& live, ProgramBuilder& builder)
       : gpu_(job.scenario.hardware.gpu),
+        step_gap_(to_picoseconds(job.scenario.hardware.host.step_gap)),
         builder_(builder),
         live_(live),
         settings_of_warm_up_(warm_up_of(live)),
@@ -242,6 +244,11 @@ class LiveEmitter {
     sent_ = down_;
     const TaskId norm = builder_.last_compute(0);
     norm_ = norm;
+    if (step_gap_.count > 0) {
+      const TaskId enqueued = builder_.add(builder_.cluster().classes[0].training, step_gap_,
+                                           builder_.label(Phase::kEnqueue, 0), {norm});
+      builder_.hold_forward(0, 0, enqueued);
+    }
     if (!staged && live_.offloads()) sum_up(first_of_window, norm);
     if (!full && live_.topk_ratio > 0) {
       DeviceWork work;
@@ -321,6 +328,7 @@ class LiveEmitter {
   }
 
   const GpuProfile& gpu_;
+  Picoseconds step_gap_;
   ProgramBuilder& builder_;
   LiveSettings live_;
   LiveSettings settings_of_warm_up_;
@@ -421,6 +429,7 @@ Program Live::build(const Job& job, std::span<const WindowShape> shapes) const {
       job.scenario.hardware.gpu.runs_on_host()
           ? make_host_device_cluster(job.scenario, rates, {live.optimizer_cores, live.sum_cores})
           : make_cluster(job.scenario, rates);
+  if (job.scenario.hardware.host.step_gap.value() > 0) add_training_lanes(cluster);
   ProgramBuilder builder(job, live_plan(job), std::move(cluster));
   builder.reserve(shapes);
   declare_memory(job, live, builder);

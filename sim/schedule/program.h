@@ -31,6 +31,7 @@ enum class Phase : std::uint8_t {
   kCpuCast,   ///< fp32 to the 16-bit weights that go up
   kNvmeRead,
   kNvmeWrite,
+  kEnqueue,  ///< the training thread between steps
 };
 [[nodiscard]] std::string to_string(Phase phase);
 

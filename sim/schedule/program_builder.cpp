@@ -356,6 +356,8 @@ std::string to_string(Phase phase) {
       return "nvme_read";
     case Phase::kNvmeWrite:
       return "nvme_write";
+    case Phase::kEnqueue:
+      return "enqueue";
   }
   return "";
 }
