@@ -156,7 +156,11 @@ GpuProfile read_gpu(MapReader map, NumberReader& numbers) {
   gpu.attention_efficiency = numbers.efficiency(map, "attention_efficiency");
   gpu.elementwise_efficiency = numbers.efficiency(map, "elementwise_efficiency");
   gpu.streaming_efficiency = numbers.efficiency(map, "streaming_efficiency");
+  if (map.node().find("column_efficiency") != nullptr) {
+    gpu.column_efficiency = numbers.efficiency(map, "column_efficiency");
+  }
   gpu.kernel_launch = numbers.duration(map, "kernel_launch");
+  if (map.node().find("host_cores") != nullptr) gpu.host_cores = numbers.count(map, "host_cores");
   map.reject_unknown_keys();
   return gpu;
 }
@@ -186,6 +190,7 @@ HostProfile read_host(MapReader map, NumberReader& numbers) {
   host.adam_bandwidth = numbers.bandwidth(map, "adam_bandwidth");
   host.adam_half_cores = numbers.cores(map, "adam_half_cores");
   host.elementwise_bandwidth = numbers.bandwidth(map, "elementwise_bandwidth");
+  if (map.node().find("step_gap") != nullptr) host.step_gap = numbers.duration(map, "step_gap");
   if (map.node().find("unbound_efficiency") != nullptr) {
     host.unbound_efficiency = numbers.efficiency(map, "unbound_efficiency");
   }

@@ -35,7 +35,17 @@ struct GpuProfile {
   double elementwise_efficiency =
       0;                            ///< share of memory bandwidth of framework element-wise chains
   double streaming_efficiency = 0;  ///< share of memory bandwidth of one fused streaming kernel
-  Seconds kernel_launch;            ///< device time lost per kernel
+  /// Share of memory bandwidth of kernels that pick columns of a matrix; empty: as
+  /// streaming_efficiency.
+  std::optional<double> column_efficiency;
+  Seconds kernel_launch;  ///< device time lost per kernel
+  /// Cores of the host that the device computes on: the runtime's host device. 0: a GPU.
+  std::int64_t host_cores = 0;
+
+  [[nodiscard]] bool runs_on_host() const { return host_cores > 0; }
+  [[nodiscard]] double column_share_of_bandwidth() const {
+    return column_efficiency.value_or(streaming_efficiency);
+  }
 };
 
 struct HostProfile {
@@ -54,6 +64,9 @@ struct HostProfile {
   std::optional<BytesPerSecond> worker_adam_bandwidth;
   double adam_half_cores = 0;            ///< cores at which CPU Adam reaches half of its limit
   BytesPerSecond elementwise_bandwidth;  ///< traffic of CPU casts, scaling, accumulation, all cores
+  /// Of the training thread, from a step's last gradients to the next step's first kernel: data,
+  /// bookkeeping. The live schedules read it.
+  Seconds step_gap;
   /// Share of the CPU rates that is left when the launcher does not bind ranks to cores. A profile
   /// without it gives its rates for how its ranks run, and binding then makes no difference.
   double unbound_efficiency = 1;

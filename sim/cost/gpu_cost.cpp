@@ -20,6 +20,9 @@ constexpr Passes kLossForward{.narrow = 1, .wide = 5, .kernels = 4};  // cast, s
 constexpr Passes kLossBackward{.narrow = 1, .wide = 6, .kernels = 4};
 // The backward of a pass reads the incoming gradient and what was saved, and writes a gradient.
 constexpr double kBackwardPasses = 2;
+// Five products instead of two; q, k, v, o and the gradient of o in, three gradients out.
+constexpr double kAttentionBackward = 2.5;
+constexpr double kAttentionBackwardPasses = 2;
 
 double as_double(std::int64_t n) {
   return static_cast<double>(n);
@@ -84,19 +87,29 @@ LayerTime block_time(const GpuProfile& gpu, const ModelSpec& model,
   return time;
 }
 
-LayerTime head_time(const GpuProfile& gpu, const ModelSpec& model,
-                    const TrainingSettings& training) {
+struct ChainPair {
+  Chain forward;
+  Chain backward;
+};
+
+ChainPair head_chains(const ModelSpec& model, const TrainingSettings& training) {
   const DType dtype = training.dtype;
   const double tokens = as_double(training.tokens());
   const double logits = tokens * as_double(model.vocab);
   Chain norm;
   norm.add(model.gated_mlp ? kRmsNorm : kLayerNorm, tokens * as_double(model.hidden), dtype);
-  Chain forward = norm;
-  forward.add(kLossForward, logits, dtype);
-  Chain backward{kBackwardPasses * norm.traffic, kBackwardPasses * norm.kernels};
-  backward.add(kLossBackward, logits, dtype);
-  LayerTime time{chain_time(gpu, forward.traffic, forward.kernels),
-                 chain_time(gpu, backward.traffic, backward.kernels)};
+  ChainPair pair{norm, {kBackwardPasses * norm.traffic, kBackwardPasses * norm.kernels}};
+  pair.forward.add(kLossForward, logits, dtype);
+  pair.backward.add(kLossBackward, logits, dtype);
+  return pair;
+}
+
+LayerTime head_time(const GpuProfile& gpu, const ModelSpec& model,
+                    const TrainingSettings& training) {
+  const DType dtype = training.dtype;
+  const ChainPair chains = head_chains(model, training);
+  LayerTime time{chain_time(gpu, chains.forward.traffic, chains.forward.kernels),
+                 chain_time(gpu, chains.backward.traffic, chains.backward.kernels)};
   for (const Linear& layer : model.head_linears) {
     const LayerTime linear = linear_time(gpu, dtype, training.tokens(), layer);
     time.forward += linear.forward;
@@ -105,13 +118,18 @@ LayerTime head_time(const GpuProfile& gpu, const ModelSpec& model,
   return time;
 }
 
-LayerTime embedding_time(const GpuProfile& gpu, const ModelSpec& model,
-                         const TrainingSettings& training) {
+Chain embedding_chain(const ModelSpec& model, const TrainingSettings& training) {
   Chain chain;
   chain.add(kEmbedding, as_double(training.tokens() * model.embedding_dim), training.dtype);
   if (model.learned_positions) {
     chain.add(kResidual, as_double(training.tokens() * model.hidden), training.dtype);
   }
+  return chain;
+}
+
+LayerTime embedding_time(const GpuProfile& gpu, const ModelSpec& model,
+                         const TrainingSettings& training) {
+  const Chain chain = embedding_chain(model, training);
   return {chain_time(gpu, chain.traffic, chain.kernels),
           chain_time(gpu, kBackwardPasses * chain.traffic, kBackwardPasses * chain.kernels)};
 }
@@ -122,13 +140,26 @@ Flops attention_flops(const ModelSpec& model, std::int64_t sequences, std::int64
                as_double(model.heads * model.head_dim));
 }
 
-Seconds attention_time(const GpuProfile& gpu, const ModelSpec& model, DType dtype,
-                       std::int64_t tokens, Flops flops, double passes) {
-  const double elements =
-      as_double(tokens) * as_double(2 * (model.heads + model.kv_heads) * model.head_dim);
-  const Seconds compute = flops / (gpu.attention_efficiency * gpu.peak.at(dtype));
-  const Seconds memory = Bytes(passes * elements * as_double(bytes_per_element(dtype))) /
-                         (gpu.streaming_efficiency * gpu.memory_bandwidth);
+BoundedWork product_work(DType dtype, std::int64_t m, std::int64_t n, std::int64_t k) {
+  const double dm = as_double(m);
+  const double dn = as_double(n);
+  const double dk = as_double(k);
+  return {Flops(2.0 * dm * dn * dk),
+          Bytes((dm * dk + dk * dn + dm * dn) * as_double(bytes_per_element(dtype)))};
+}
+
+/// `passes` over q, k, v and o; `products` in units of the two forward ones.
+BoundedWork attention_work(const ModelSpec& model, DType dtype, std::int64_t sequences,
+                           std::int64_t length, double products, double passes) {
+  const double elements = as_double(sequences * length) *
+                          as_double(2 * (model.heads + model.kv_heads) * model.head_dim);
+  return {products * attention_flops(model, sequences, length),
+          Bytes(passes * elements * as_double(bytes_per_element(dtype)))};
+}
+
+Seconds attention_time(const GpuProfile& gpu, DType dtype, const BoundedWork& work) {
+  const Seconds compute = work.flops / (gpu.attention_efficiency * gpu.peak.at(dtype));
+  const Seconds memory = work.traffic / (gpu.streaming_efficiency * gpu.memory_bandwidth);
   return std::max(compute, memory) + gpu.kernel_launch;
 }
 
@@ -136,27 +167,23 @@ Seconds attention_time(const GpuProfile& gpu, const ModelSpec& model, DType dtyp
 
 Seconds gemm_time(const GpuProfile& gpu, DType dtype, std::int64_t m, std::int64_t n,
                   std::int64_t k) {
-  const double dm = as_double(m);
-  const double dn = as_double(n);
-  const double dk = as_double(k);
-  const Flops flops(2.0 * dm * dn * dk);
-  const Bytes traffic((dm * dk + dk * dn + dm * dn) * as_double(bytes_per_element(dtype)));
-  const Seconds compute = (flops + gpu.gemm_half_size) / (gpu.gemm_efficiency * gpu.peak.at(dtype));
-  return std::max(compute, traffic / (gpu.streaming_efficiency * gpu.memory_bandwidth)) +
+  const BoundedWork work = product_work(dtype, m, n, k);
+  const Seconds compute =
+      (work.flops + gpu.gemm_half_size) / (gpu.gemm_efficiency * gpu.peak.at(dtype));
+  return std::max(compute, work.traffic / (gpu.streaming_efficiency * gpu.memory_bandwidth)) +
          gpu.kernel_launch;
 }
 
 Seconds attention_forward_time(const GpuProfile& gpu, const ModelSpec& model, DType dtype,
                                std::int64_t sequences, std::int64_t length) {
-  return attention_time(gpu, model, dtype, sequences * length,
-                        attention_flops(model, sequences, length), 1);
+  return attention_time(gpu, dtype, attention_work(model, dtype, sequences, length, 1, 1));
 }
 
 Seconds attention_backward_time(const GpuProfile& gpu, const ModelSpec& model, DType dtype,
                                 std::int64_t sequences, std::int64_t length) {
-  // Five products instead of two; q, k, v, o and the gradient of o in, three gradients out.
-  return attention_time(gpu, model, dtype, sequences * length,
-                        2.5 * attention_flops(model, sequences, length), 2);
+  return attention_time(gpu, dtype,
+                        attention_work(model, dtype, sequences, length, kAttentionBackward,
+                                       kAttentionBackwardPasses));
 }
 
 double gpu_adam_bytes(DType dtype) {
@@ -167,6 +194,55 @@ double gpu_adam_bytes(DType dtype) {
 
 Seconds stream_time(const GpuProfile& gpu, Bytes traffic) {
   return traffic / (gpu.streaming_efficiency * gpu.memory_bandwidth) + gpu.kernel_launch;
+}
+
+namespace {
+
+LayerWork forward_work(const Chain& chain, const std::vector<Linear>& linears,
+                       const TrainingSettings& training) {
+  LayerWork work{{}, {}, chain.traffic, chain.kernels + as_double(std::ssize(linears))};
+  for (const Linear& layer : linears) {
+    work.products.push_back(product_work(training.dtype, training.tokens(), layer.out, layer.in));
+  }
+  return work;
+}
+
+/// Of each linear layer the gradients of its input and of its weights.
+LayerWork backward_work(const Chain& chain, const std::vector<Linear>& linears,
+                        const TrainingSettings& training) {
+  LayerWork work{{}, {}, chain.traffic, chain.kernels + 2 * as_double(std::ssize(linears))};
+  for (const Linear& layer : linears) {
+    const std::int64_t tokens = training.tokens();
+    work.products.push_back(product_work(training.dtype, tokens, layer.in, layer.out));
+    work.products.push_back(product_work(training.dtype, layer.in, layer.out, tokens));
+  }
+  return work;
+}
+
+Chain backward_of(const Chain& chain) {
+  return {kBackwardPasses * chain.traffic, kBackwardPasses * chain.kernels};
+}
+
+}  // namespace
+
+ModelWork model_work(const ModelSpec& model, const TrainingSettings& training) {
+  const Chain embedding = embedding_chain(model, training);
+  const Chain block = block_chain(model, as_double(training.tokens()), training.dtype);
+  const ChainPair head = head_chains(model, training);
+  ModelWork work{forward_work(embedding, {}, training),
+                 backward_work(backward_of(embedding), {}, training),
+                 forward_work(block, model.block_linears, training),
+                 backward_work(backward_of(block), model.block_linears, training),
+                 forward_work(head.forward, model.head_linears, training),
+                 backward_work(head.backward, model.head_linears, training)};
+  const std::int64_t sequences = training.micro_batch_size_per_gpu;
+  const std::int64_t length = training.sequence_length;
+  work.block_forward.attention = attention_work(model, training.dtype, sequences, length, 1, 1);
+  work.block_backward.attention = attention_work(model, training.dtype, sequences, length,
+                                                 kAttentionBackward, kAttentionBackwardPasses);
+  work.block_forward.kernels += 1;
+  work.block_backward.kernels += 1;
+  return work;
 }
 
 ModelTime model_time(const GpuProfile& gpu, const ModelSpec& model,

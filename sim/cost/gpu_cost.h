@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "sim/base/units.h"
 #include "sim/config/hardware_profile.h"
@@ -65,6 +66,28 @@ struct ModelTime {
   LayerTime block;
   LayerTime head;  ///< final norm, vocabulary projection, loss
 };
+
+/// A kernel that takes as long as its arithmetic or its memory traffic, whichever is longer.
+struct BoundedWork {
+  Flops flops;  ///< 0: there is none
+  Bytes traffic;
+};
+/// What model_time() divides by rates, for a step's pieces: what measured times are fitted to.
+struct LayerWork {
+  std::vector<BoundedWork> products;  ///< without gemm_half_size
+  BoundedWork attention;
+  Bytes chains{};      ///< element-wise
+  double kernels = 0;  ///< launches of all of them
+};
+struct ModelWork {
+  LayerWork embedding_forward;
+  LayerWork embedding_backward;
+  LayerWork block_forward;
+  LayerWork block_backward;  ///< without recomputation
+  LayerWork head_forward;
+  LayerWork head_backward;
+};
+[[nodiscard]] ModelWork model_work(const ModelSpec& model, const TrainingSettings& training);
 
 [[nodiscard]] ModelTime model_time(const GpuProfile& gpu, const ModelSpec& model,
                                    const TrainingSettings& training);

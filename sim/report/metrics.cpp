@@ -25,6 +25,8 @@ StallCause cause_of(LaneKind lane, Phase phase) {
     case LaneKind::kNvmeRead:
     case LaneKind::kNvmeWrite:
       return StallCause::kNvme;
+    case LaneKind::kTraining:
+      return StallCause::kLaunch;
   }
   return StallCause::kLaunch;
 }
@@ -103,9 +105,12 @@ void add_compute(const Program& program, const Execution& execution, const WaitC
     const Span& span = execution.spans[id];
     if (span.start > busy_until) chain.attribute(id, busy_until, weight, metrics.stall);
     if (id == end) break;
-    // What a task takes beyond its duration it waits for the threads that feed it.
-    const auto alone = static_cast<double>(tasks[id].duration.count);
-    const auto slowed = static_cast<double>((span.end - span.start).count) - alone;
+    // What a task takes beyond its duration it waits for the threads that feed it; unless these
+    // are the device.
+    const auto lasted = static_cast<double>((span.end - span.start).count);
+    const double alone =
+        program.compute_keeps_its_time ? static_cast<double>(tasks[id].duration.count) : lasted;
+    const double slowed = lasted - alone;
     metrics.compute += weight * alone;
     metrics.stall[static_cast<std::size_t>(StallCause::kCpuUpdate)] += weight * slowed;
     busy_until = span.end;

@@ -23,6 +23,7 @@ TrackKind track_kind(LaneKind kind) {
     case LaneKind::kCpuAccumulate:
     case LaneKind::kNvmeRead:
     case LaneKind::kNvmeWrite:
+    case LaneKind::kTraining:
       return TrackKind::kHost;
   }
   return TrackKind::kHost;
@@ -214,6 +215,7 @@ std::string task_name(const Job& job, const TaskLabel& label) {
     case Phase::kCpuScale:
     case Phase::kCpuCast:
     case Phase::kGpuUpdate:
+    case Phase::kEnqueue:
       return to_string(label.phase);
   }
   return "";

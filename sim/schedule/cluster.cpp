@@ -317,8 +317,49 @@ std::string to_string(LaneKind kind) {
       return "nvme_read";
     case LaneKind::kNvmeWrite:
       return "nvme_write";
+    case LaneKind::kTraining:
+      return "training";
   }
   return "";
+}
+
+void add_training_lanes(Cluster& cluster) {
+  for (std::size_t i = 0; i < cluster.classes.size(); ++i) {
+    RankClass& one = cluster.classes[i];
+    one.training = {static_cast<LaneId>(cluster.lanes.size()), kNoFlow};
+    cluster.machine.lanes.push_back(
+        fmt::format("{}{}", to_string(LaneKind::kTraining), one.first_rank));
+    cluster.lanes.push_back({LaneKind::kTraining, static_cast<int>(i)});
+  }
+}
+
+Cluster make_host_device_cluster(const Scenario& scenario, const RankRates& rates,
+                                 const HostDeviceCores& cores) {
+  const HardwareProfile& hardware = scenario.hardware;
+  Cluster cluster;
+  // Core-seconds a second take the place of bytes a second.
+  cluster.machine.links.push_back(
+      {"cores", BytesPerSecond(static_cast<double>(hardware.host.cores))});
+  const auto add = [&](LaneKind kind, double wanted) {
+    cluster.machine.lanes.push_back(to_string(kind) + "0");
+    cluster.lanes.push_back({kind, 0});
+    cluster.machine.flows.push_back({BytesPerSecond(wanted), {{0, 1.0}}});
+    return LaneUse{static_cast<LaneId>(cluster.lanes.size() - 1),
+                   static_cast<FlowId>(cluster.machine.flows.size() - 1)};
+  };
+  const auto copying = [&](BytesPerSecond rate) {
+    constexpr double kTraffic = 3;
+    return std::min(1.0, kTraffic * (rate / hardware.host.core_bandwidth));
+  };
+  RankClass one;
+  one.compute = add(LaneKind::kCompute, static_cast<double>(hardware.gpu.host_cores));
+  one.d2h = add(LaneKind::kD2H, copying(rates.d2h));
+  one.h2d = add(LaneKind::kH2D, copying(rates.h2d));
+  one.cpu_update = add(LaneKind::kCpuUpdate, cores.cpu_update);
+  one.cpu_accumulate = add(LaneKind::kCpuAccumulate, cores.cpu_accumulate);
+  cluster.classes.push_back(one);
+  cluster.compute_keeps_its_time = false;
+  return cluster;
 }
 
 Cluster make_cluster(const Scenario& scenario, const RankRates& rates, bool background_gather) {

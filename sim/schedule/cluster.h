@@ -25,9 +25,10 @@ enum class LaneKind : std::uint8_t {
   kCpuAccumulate,
   kNvmeRead,
   kNvmeWrite,
+  kTraining,  ///< the thread that enqueues; only the live schedules have it
 };
 [[nodiscard]] std::string to_string(LaneKind kind);
-inline constexpr int kLaneKinds = 9;
+inline constexpr int kLaneKinds = 10;
 
 struct LaneInfo {
   LaneKind kind;
@@ -61,6 +62,7 @@ struct RankClass {
   LaneUse cpu_accumulate;
   LaneUse nvme_read;
   LaneUse nvme_write;
+  LaneUse training;  ///< where the schedule asked for it
 };
 
 struct Cluster {
@@ -69,10 +71,30 @@ struct Cluster {
   std::vector<RankClass> classes;
   LaneUse collective;
   LaneUse gather;  ///< shares the GPU links with `collective`
+  /// What a compute task takes beyond its duration, because cores are shared, is waiting. False:
+  /// the device itself is slowed, and a recorder would see it busy.
+  bool compute_keeps_its_time = true;
 };
 
 /// `background_gather`: whether the schedule gathers parameters beside the step's collectives.
 [[nodiscard]] Cluster make_cluster(const Scenario& scenario, const RankRates& rates,
                                    bool background_gather = false);
+
+/// Gives every class a lane for the thread that enqueues its work.
+void add_training_lanes(Cluster& cluster);
+
+/// Cores that the CPU's lanes take when alone.
+struct HostDeviceCores {
+  double cpu_update = 1;
+  double cpu_accumulate = 1;
+};
+
+/// One rank whose device is the host itself: all lanes are threads, and the one link is the host's
+/// cores. While more are wanted than there are, each lane gets an equal share, as a fair scheduler
+/// gives its threads. Copies take the share of a core that their rate needs (3 bytes of memory
+/// traffic a byte: read, read for ownership, written).
+/// Precondition: one rank, gpu.runs_on_host().
+[[nodiscard]] Cluster make_host_device_cluster(const Scenario& scenario, const RankRates& rates,
+                                               const HostDeviceCores& cores);
 
 }  // namespace zenflow::sim

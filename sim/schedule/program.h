@@ -31,6 +31,7 @@ enum class Phase : std::uint8_t {
   kCpuCast,   ///< fp32 to the 16-bit weights that go up
   kNvmeRead,
   kNvmeWrite,
+  kEnqueue,  ///< the training thread between steps
 };
 [[nodiscard]] std::string to_string(Phase phase);
 
@@ -79,9 +80,10 @@ struct Program {
   std::vector<Window> windows;      ///< parallel to shapes
   std::vector<TaskId>
       step_markers;  ///< first task of each built step on the first class's compute lane
-  std::vector<MemorySymbol> symbols;  ///< of the buffers' formulas
-  std::vector<MemoryBuffer> buffers;  ///< of the first class's GPU, the node's host and NVMe
-  std::vector<MemoryChange> memory;   ///< what is not held throughout, by task
+  std::vector<MemorySymbol> symbols;   ///< of the buffers' formulas
+  std::vector<MemoryBuffer> buffers;   ///< of the first class's GPU, the node's host and NVMe
+  std::vector<MemoryChange> memory;    ///< what is not held throughout, by task
+  bool compute_keeps_its_time = true;  ///< as Cluster's
 };
 
 }  // namespace zenflow::sim

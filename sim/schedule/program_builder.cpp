@@ -17,6 +17,7 @@ ProgramBuilder::ProgramBuilder(const Job& job, StepPlan plan, Cluster cluster,
       last_compute_(cluster_.classes.size(), kNoTask),
       last_reduced_(cluster_.classes.size(), kNoTask),
       holds_(cluster_.classes.size()),
+      forward_holds_(cluster_.classes.size(), std::vector<After>(plan_.layers.size())),
       compute_before_last_(cluster_.classes.size(), kNoTask) {
   for (const GradientBucket& bucket : plan_.buckets) {
     const Bytes bytes(element_bytes_ * bucket.elements);
@@ -217,6 +218,8 @@ void ProgramBuilder::forward_layer(std::size_t layer, const std::vector<After>& 
       for (const TaskId one : before[c]) also_after(id, one);
     }
     release_holds(c, id);
+    for (const TaskId one : forward_holds_[c][layer]) also_after(id, one);
+    forward_holds_[c][layer].clear();
     compute_before_last_[c] = previous;
     last_compute_[c] = id;
     if (c > 0) continue;
@@ -315,7 +318,8 @@ Program ProgramBuilder::finish() {
           std::move(step_markers_),
           std::move(symbols_),
           std::move(buffers_),
-          std::move(memory_)};
+          std::move(memory_),
+          cluster_.compute_keeps_its_time};
 }
 
 std::string to_string(Phase phase) {
@@ -352,6 +356,8 @@ std::string to_string(Phase phase) {
       return "nvme_read";
     case Phase::kNvmeWrite:
       return "nvme_write";
+    case Phase::kEnqueue:
+      return "enqueue";
   }
   return "";
 }

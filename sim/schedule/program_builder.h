@@ -99,6 +99,10 @@ class ProgramBuilder {
   void hold_compute(std::size_t rank_class, TaskId task) {
     if (task != kNoTask) holds_[rank_class].push_back(task);
   }
+  /// The layer's next forward also waits for `task`.
+  void hold_forward(std::size_t layer, std::size_t rank_class, TaskId task) {
+    if (task != kNoTask) forward_holds_[rank_class][layer].push_back(task);
+  }
   /// On all ranks at once; `bytes` is the whole buffer. Returns kNoTask for one rank.
   TaskId collective(Phase phase, Seconds time, std::int64_t index, double bytes,
                     std::span<const TaskId> after);
@@ -176,6 +180,7 @@ class ProgramBuilder {
   PerClass last_compute_;
   PerClass last_reduced_;
   std::vector<After> holds_;  ///< what each class's next compute task waits for besides
+  std::vector<std::vector<After>> forward_holds_;  ///< by class and layer
   PerClass compute_before_last_;
   bool window_opens_ = false;
   std::int32_t step_ = -1;

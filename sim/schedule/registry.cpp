@@ -9,7 +9,7 @@
 namespace zenflow::sim {
 
 std::span<const std::unique_ptr<const Schedule>> schedules() {
-  static const std::array<std::unique_ptr<const Schedule>, 10> all = {
+  static const std::array<std::unique_ptr<const Schedule>, 14> all = {
       make_gpu_only(),
       make_zero_offload(),
       make_zero_offload_dpu(),
@@ -20,6 +20,10 @@ std::span<const std::unique_ptr<const Schedule>> schedules() {
       make_deepspeed_twin_flow(),
       make_deepspeed_zero_infinity(),
       make_deepspeed_super_offload(),
+      make_live_gpu_only(),
+      make_live_zero_offload(),
+      make_live_zero_offload_dpu(),
+      make_live_zenflow(),
   };
   return all;
 }

@@ -92,5 +92,9 @@ class Schedule {
 [[nodiscard]] std::unique_ptr<const Schedule> make_deepspeed_twin_flow();
 [[nodiscard]] std::unique_ptr<const Schedule> make_deepspeed_zero_infinity();
 [[nodiscard]] std::unique_ptr<const Schedule> make_deepspeed_super_offload();
+[[nodiscard]] std::unique_ptr<const Schedule> make_live_gpu_only();
+[[nodiscard]] std::unique_ptr<const Schedule> make_live_zero_offload();
+[[nodiscard]] std::unique_ptr<const Schedule> make_live_zero_offload_dpu();
+[[nodiscard]] std::unique_ptr<const Schedule> make_live_zenflow();
 
 }  // namespace zenflow::sim

@@ -149,8 +149,12 @@ inline Job make_small_job(HardwareProfile hardware, ModelSpec model, const JobOp
   return make_job(std::move(scenario));
 }
 
-/// The job with what the schedule cannot do without: stage 3, NVMe.
+/// The job with what the schedule cannot do without: stage 3, NVMe, one rank.
 inline Job suited_to(const Schedule& schedule, Job job) {
+  if (schedule.name().starts_with("live-")) {
+    job.scenario.gpus = 1;
+    job.scenario.nodes = 1;
+  }
   for (const char* name :
        {"deepspeed-twin-flow", "deepspeed-zero-infinity", "deepspeed-super-offload"}) {
     if (schedule.name() == name) job.deepspeed.zero_stage = 3;

@@ -1,0 +1,94 @@
+#include "runtime/validate/live_runs.h"
+
+#include <algorithm>
+#include <random>
+
+#include "sim/base/output_file.h"
+
+namespace zenflow::runtime {
+namespace {
+
+constexpr double kMilliseconds = 1e3;
+constexpr std::int64_t kRampWindows = 2;
+
+OffloadSchedule schedule_of(sim::LiveKind kind) {
+  switch (kind) {
+    case sim::LiveKind::kGpuOnly:
+      return OffloadSchedule::kGpuOnly;
+    case sim::LiveKind::kZeroOffload:
+      return OffloadSchedule::kZeroOffload;
+    case sim::LiveKind::kZeroOffloadDpu:
+      return OffloadSchedule::kZeroOffloadDpu;
+    case sim::LiveKind::kZenFlow:
+      break;
+  }
+  return OffloadSchedule::kZenFlow;
+}
+
+std::int64_t window_of(const sim::LivePoint& point) {
+  return point.kind == sim::LiveKind::kZenFlow ? point.update_interval : 1;
+}
+
+/// Whole windows: two that do not count, and at least as many as asked for.
+std::int64_t steps_of(const LiveRunSettings& settings, const sim::LivePoint& point) {
+  const std::int64_t window = window_of(point);
+  const std::int64_t least = (settings.least_steps + window - 1) / window;
+  return (kRampWindows + std::max(settings.windows, least)) * window;
+}
+
+std::uint64_t of_kind(const std::array<std::uint64_t, kTrafficKinds>& counts, Traffic kind) {
+  return counts.at(static_cast<std::size_t>(kind));
+}
+
+}  // namespace
+
+LiveRun live_run(const LiveRunSettings& settings, const sim::LivePoint& point, bool record) {
+  TrainOptions options;
+  options.model = settings.model;
+  options.data = settings.data;
+  options.dtype =
+      settings.training.dtype == sim::DType::kBf16 ? ElementType::kBfloat16 : ElementType::kFloat32;
+  options.feed.sequences = settings.training.micro_batch_size_per_gpu;
+  options.feed.length = settings.training.sequence_length;
+  options.feed.validation_fraction = 0.01;
+  options.schedule = schedule_of(point.kind);
+  options.offload.topk_ratio = point.topk_ratio;
+  options.offload.update_interval = point.update_interval;
+  options.offload.overlap_step = point.overlap;
+  options.offload.select_interval = settings.select_interval;
+  options.offload.optimizer_threads = settings.optimizer_threads;
+  options.offload = settings_for(options.schedule, options.offload);
+  options.threads = settings.threads;
+  options.steps = steps_of(settings, point);
+  options.device.link_bandwidth = settings.link_bandwidth;
+  options.record_trace = record;
+  const TrainReport report = train(options, {});
+
+  const StepTimes& mean = report.times.mean;
+  LiveRun run;
+  run.figures = {.step = kMilliseconds * mean.total,
+                 .compute = kMilliseconds * mean.compute,
+                 .stall = kMilliseconds * (mean.total - mean.compute),
+                 .cpu_update = kMilliseconds * mean.cpu_update,
+                 .d2h = kMilliseconds * mean.d2h,
+                 .h2d = kMilliseconds * mean.h2d,
+                 .launch = kMilliseconds * mean.launch};
+  const auto steps = static_cast<double>(report.times.steps);
+  run.figures.d2h_bytes =
+      static_cast<double>(of_kind(report.traffic.d2h, Traffic::kGradients)) / steps;
+  run.figures.h2d_bytes =
+      static_cast<double>(of_kind(report.traffic.h2d, Traffic::kParameters)) / steps;
+  run.timeline = report.timeline;
+  run.first_step = kRampWindows * window_of(point);
+  return run;
+}
+
+void write_training_bytes(const std::filesystem::path& file, std::int64_t sequences,
+                          std::int64_t length) {
+  std::string bytes(static_cast<std::size_t>(sequences * length + 1), '\0');
+  std::mt19937 random(1);
+  for (char& one : bytes) one = static_cast<char>(random() & 0xFFU);
+  write_output(file, bytes, true);
+}
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,41 @@
+/// Live runs for a validation: one training run a setting, measured as its own summary says.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/train/trainer.h"
+#include "sim/calibrate/validation.h"
+
+namespace zenflow::runtime {
+
+struct LiveRunSettings {
+  std::filesystem::path model;  ///< a Hugging Face config.json
+  std::filesystem::path data;   ///< text or tokens
+  sim::TrainingSettings training;
+  std::size_t threads = 1;  ///< of forward and backward
+  int optimizer_threads = 1;
+  std::optional<BytesPerSecond> link_bandwidth;
+  std::int64_t select_interval = 0;
+  std::int64_t windows = 8;  ///< measured; two more come first
+  std::int64_t least_steps = 24;
+};
+
+struct LiveRun {
+  sim::StepFigures figures;
+  sim::Timeline timeline;       ///< if it was recorded
+  std::int64_t first_step = 0;  ///< of those that count
+};
+
+/// Throws Error as train() does.
+[[nodiscard]] LiveRun live_run(const LiveRunSettings& settings, const sim::LivePoint& point,
+                               bool record);
+
+/// Pseudo-random bytes to train on: speed does not depend on what they say. Enough for `sequences`.
+void write_training_bytes(const std::filesystem::path& file, std::int64_t sequences,
+                          std::int64_t length);
+
+}  // namespace zenflow::runtime

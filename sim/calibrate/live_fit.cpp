@@ -1,0 +1,429 @@
+#include "sim/calibrate/live_fit.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/calibrate/live_samples.h"
+#include "sim/cost/gpu_cost.h"
+
+namespace zenflow::sim {
+namespace {
+
+constexpr double kGiga = 1e9;
+constexpr int kMostRepetitions = 50;
+constexpr std::size_t kInline = static_cast<std::size_t>(-1);
+
+/// Rows of one fit, and the span of the first amount: its range of validity.
+struct Rows {
+  std::vector<TimedWork> times;
+  double smallest = std::numeric_limits<double>::infinity();
+  double largest = 0;
+
+  void add(std::vector<double> work, double seconds, double known = 0) {
+    smallest = std::min(smallest, work.front());
+    largest = std::max(largest, work.front());
+    times.push_back({std::move(work), seconds, known});
+  }
+};
+
+std::string range_text(const Rows& rows, double unit, const char* name) {
+  if (rows.times.empty()) return "";
+  return fmt::format("{:.4g} to {:.4g} {}", rows.smallest / unit, rows.largest / unit, name);
+}
+
+/// Samples of all recordings, as rows of each fit.
+struct AllRows {
+  std::vector<std::pair<LayerWork, double>> model;  // with seconds
+  Rows device;                                      // bytes streamed, bytes of columns, kernels
+  Rows down;                                        // bytes, copies
+  Rows up;                                          // bytes, copies
+  Rows update;                                      // bytes
+  Rows sum;                                         // bytes
+  Rows gap;                                         // steps
+  double update_cores = 1;
+  double sum_cores = 1;
+};
+
+const LayerWork& work_of(const ModelWork& model, std::size_t layer, std::size_t layers,
+                         bool forward) {
+  if (layer == 0) return forward ? model.embedding_forward : model.embedding_backward;
+  if (layer + 1 == layers) return forward ? model.head_forward : model.head_backward;
+  return forward ? model.block_forward : model.block_backward;
+}
+
+class RowCollector {
+ public:
+  RowCollector(const LiveRecording& recording, AllRows& rows)
+      : job_(*recording.job),
+        gpu_(job_.scenario.hardware.gpu),
+        live_(live_settings(kind_of(recording), job_)),
+        layers_(live_layers(job_.scenario.model, live_.topk_ratio)),
+        work_(job_, live_),
+        model_(model_work(job_.scenario.model, job_.scenario.training)),
+        rows_(rows) {
+    if (live_.warm_up > recording.first_step) {
+      throw Error(ErrorKind::kInput,
+                  fmt::format("{}: steps from {} on were to be used, but the warm-up lasts {}",
+                              recording.schedule, recording.first_step, live_.warm_up));
+    }
+    rows_.update_cores = live_.optimizer_cores;
+    rows_.sum_cores = live_.sum_cores;
+    for (const LiveSample& sample :
+         live_samples(*recording.timeline, layers_, live_, recording.first_step)) {
+      add(sample);
+    }
+  }
+
+ private:
+  static LiveKind kind_of(const LiveRecording& recording) {
+    if (const auto kind = live_kind(recording.schedule)) return *kind;
+    throw Error(
+        ErrorKind::kInput,
+        fmt::format("schedule \"{}\": expected one of the live-* schedules", recording.schedule));
+  }
+
+  void add(const LiveSample& sample) {
+    const std::size_t l = sample.layer;
+    switch (sample.operation) {
+      case LiveOperation::kForward:
+      case LiveOperation::kBackward:
+        return add_model(
+            work_of(model_, l, layers_.size(), sample.operation == LiveOperation::kForward),
+            sample.seconds);
+      case LiveOperation::kAfterBackward:
+        return add_device(work_.after_backward(layers_[l]), sample.seconds);
+      case LiveOperation::kUpdateSelected:
+        return add_device(all_layers(&LiveWork::update_selected), sample.seconds);
+      case LiveOperation::kCarrySelected:
+        return add_device(all_layers(&LiveWork::carry_selected), sample.seconds);
+      case LiveOperation::kPlaceUpload:
+        return add_device(work_.place_upload(layers_[l]), sample.seconds);
+      case LiveOperation::kGradientsDown:
+        return rows_.down.add({sample.bytes, 1}, sample.seconds);
+      case LiveOperation::kWeightsUp:
+        return rows_.up.add({sample.bytes, 1}, sample.seconds);
+      case LiveOperation::kStepGap:
+        return rows_.gap.add({1}, sample.seconds);
+      case LiveOperation::kUpdate:
+        return add_elements(rows_.update, layers_[l], work_.update_bytes(), sample.seconds);
+      case LiveOperation::kSum:
+        return add_elements(rows_.sum, layers_[l], work_.sum_bytes(sample.first), sample.seconds);
+    }
+  }
+  void add_model(const LayerWork& work, double seconds) { rows_.model.emplace_back(work, seconds); }
+  void add_device(const DeviceWork& work, double seconds) {
+    rows_.device.add({work.streamed, work.columns, work.kernels}, seconds);
+  }
+  static void add_elements(Rows& rows, const LiveLayer& layer, double bytes, double seconds) {
+    if (layer.deferred_elements() > 0) rows.add({bytes * layer.deferred_elements()}, seconds);
+  }
+  [[nodiscard]] DeviceWork all_layers(DeviceWork (LiveWork::*work)(const LiveLayer&) const) const {
+    DeviceWork sum;
+    for (const LiveLayer& layer : layers_) sum += (work_.*work)(layer);
+    return sum;
+  }
+
+  const Job& job_;
+  const GpuProfile& gpu_;
+  LiveSettings live_;
+  std::vector<LiveLayer> layers_;
+  LiveWork work_;
+  ModelWork model_;
+  AllRows& rows_;
+};
+
+class Fitter {
+ public:
+  Fitter(HardwareProfile base, DType dtype, const AllRows& rows)
+      : dtype_(dtype), rows_(rows), fit_{std::move(base), {}} {}
+
+  LiveFit take() {
+    device();
+    model();
+    copies("host_link.d2h", rows_.down, fit_.profile.host_link.pinned.d2h);
+    copies("host_link.h2d", rows_.up, fit_.profile.host_link.pinned.h2d);
+    latency();
+    processor();
+    step_gap();
+    return std::move(fit_);
+  }
+
+ private:
+  /// `rate` is of one unit of work, from seconds a unit.
+  void note(const std::string& path, const UnitTime& unit, double value, const char* name,
+            const TimeFit& fit, std::string range) {
+    const double relative = unit.determined ? unit.standard_error / unit.value : 0;
+    fit_.numbers.push_back({path, value, name, unit.determined, value * relative, fit.samples,
+                            fit.residual, std::move(range)});
+  }
+
+  void device() {
+    GpuProfile& gpu = fit_.profile.gpu;
+    const double bandwidth = gpu.memory_bandwidth.value();
+    const TimeFit fit =
+        fit_times(rows_.device.times, std::vector{1 / (gpu.streaming_efficiency * bandwidth),
+                                                  1 / (gpu.column_share_of_bandwidth() * bandwidth),
+                                                  gpu.kernel_launch.value()});
+    streamed_ = fit.units[0];
+    columns_ = fit.units[1];
+    device_fit_ = fit;
+    if (fit.units[2].determined) gpu.kernel_launch = Seconds(fit.units[2].value);
+    note("gpu.kernel_launch", fit.units[2], gpu.kernel_launch.value() * 1e6, "us", fit,
+         range_text(rows_.device, 1e6, "MB streamed"));
+  }
+
+  void model() {
+    GpuProfile& gpu = fit_.profile.gpu;
+    const double peak = gpu.peak.at(dtype_).value();
+    const double streamed = streamed_.value;
+    const std::vector<double> given = {
+        1 / (gpu.gemm_efficiency * peak), 1 / (gpu.attention_efficiency * peak),
+        1 / (gpu.elementwise_efficiency * gpu.memory_bandwidth.value())};
+    // What memory bounds takes its time from the streams' rate. Which kernels those are depends on
+    // the rates that are sought: start from the profile's, repeat until none changes sides.
+    TimeFit fit;
+    std::vector<double> unit = given;
+    Rows rows;
+    for (int i = 0; i < kMostRepetitions; ++i) {
+      rows = {};
+      for (const auto& [work, seconds] : rows_.model) {
+        double known = work.kernels * gpu.kernel_launch.value();
+        std::vector<double> amounts = {0, 0, work.chains.value()};
+        const auto add = [&](std::size_t kind, double flops, Bytes traffic) {
+          if (flops * unit[kind] >= traffic.value() * streamed) {
+            amounts[kind] += flops;
+          } else {
+            known += traffic.value() * streamed;
+          }
+        };
+        for (const BoundedWork& one : work.products) {
+          add(0, (one.flops + gpu.gemm_half_size).value(), one.traffic);
+        }
+        add(1, work.attention.flops.value(), work.attention.traffic);
+        // Relative to the whole span: taking the known part off must not make it weigh more.
+        rows.add(std::move(amounts), seconds, known);
+      }
+      fit = fit_times(rows.times, given);
+      std::vector<double> next;
+      for (const UnitTime& one : fit.units) next.push_back(one.value);
+      if (next == unit) break;
+      unit = next;
+    }
+    const double product_rate = 1 / fit.units[0].value;
+    const double attention_rate = 1 / fit.units[1].value;
+    const double new_peak = std::max({peak, product_rate, attention_rate});
+    const std::string range = range_text(rows, kGiga, "GFLOP of products");
+    gpu.peak[dtype_] = FlopsPerSecond(new_peak);
+    gpu.gemm_efficiency = product_rate / new_peak;
+    gpu.attention_efficiency = attention_rate / new_peak;
+    if (new_peak > peak) {
+      note("gpu.peak." + to_string(dtype_), {1, 0, true}, new_peak / kGiga, "GFLOPS", fit, range);
+    }
+    note("gpu.gemm_efficiency", fit.units[0], gpu.gemm_efficiency, "", fit, range);
+    note("gpu.attention_efficiency", fit.units[1], gpu.attention_efficiency, "", fit, range);
+
+    const double rates[] = {1 / streamed_.value, 1 / columns_.value, 1 / fit.units[2].value};
+    const double old = gpu.memory_bandwidth.value();
+    const double bandwidth = std::max({old, rates[0], rates[1], rates[2]});
+    gpu.memory_bandwidth = BytesPerSecond(bandwidth);
+    gpu.streaming_efficiency = rates[0] / bandwidth;
+    gpu.column_efficiency = rates[1] / bandwidth;
+    gpu.elementwise_efficiency = rates[2] / bandwidth;
+    const std::string moved = range_text(rows_.device, 1e6, "MB streamed");
+    if (bandwidth > old) {
+      note("gpu.memory_bandwidth", {1, 0, true}, bandwidth / kGiga, "GB/s", fit, moved);
+    }
+    note("gpu.streaming_efficiency", streamed_, gpu.streaming_efficiency, "", device_fit_, moved);
+    note("gpu.column_efficiency", columns_, *gpu.column_efficiency, "", device_fit_, moved);
+    note("gpu.elementwise_efficiency", fit.units[2], gpu.elementwise_efficiency, "", fit, range);
+  }
+
+  void copies(const std::string& path, const Rows& rows, BytesPerSecond& rate) {
+    const TimeFit fit = fit_times(
+        rows.times, std::vector{1 / rate.value(), fit_.profile.host_link.latency.value()});
+    if (fit.units[0].determined) rate = BytesPerSecond(1 / fit.units[0].value);
+    note(path, fit.units[0], rate.value() / kGiga, "GB/s", fit, range_text(rows, 1e6, "MB"));
+    if (fit.units[1].determined) {
+      latencies_.push_back(fit.units[1]);
+      latency_fit_ = fit;
+    }
+  }
+
+  /// Of both directions: the mean of what was found.
+  void latency() {
+    Seconds& latency = fit_.profile.host_link.latency;
+    UnitTime mean{latency.value(), 0, !latencies_.empty()};
+    if (mean.determined) {
+      double sum = 0;
+      for (const UnitTime& one : latencies_) {
+        sum += one.value / static_cast<double>(latencies_.size());
+        mean.standard_error = std::max(mean.standard_error, one.standard_error);
+      }
+      mean.value = sum;
+      latency = Seconds(sum);
+    }
+    note("host_link.latency", mean, latency.value() * 1e6, "us", latency_fit_,
+         range_text(rows_.down, 1e6, "MB"));
+    HostPath& path = fit_.profile.host_link.pinned;
+    path.bidirectional =
+        std::clamp(path.bidirectional, std::max(path.h2d, path.d2h), path.h2d + path.d2h);
+  }
+
+  /// Rates are at the cores that the runs used; the profile's are of all of them.
+  void processor() {
+    HostProfile& host = fit_.profile.host;
+    const double adam = adam_rate(host, rows_.update_cores).value();
+    const TimeFit updates = fit_times(rows_.update.times, std::vector{1 / adam});
+    host.adam_bandwidth = (1 / updates.units[0].value / adam) * host.adam_bandwidth;
+    const double pass = pass_rate(host, rows_.sum_cores).value();
+    const TimeFit sums = fit_times(rows_.sum.times, std::vector{1 / pass});
+    const BytesPerSecond found(1 / sums.units[0].value);
+    if (sums.units[0].determined) {
+      host.core_bandwidth = found / rows_.sum_cores;
+      host.elementwise_bandwidth = std::max(host.elementwise_bandwidth, found);
+    }
+    const BytesPerSecond most =
+        std::max({host.dram_bandwidth, host.adam_bandwidth, host.elementwise_bandwidth});
+    if (most > host.dram_bandwidth) {
+      host.dram_bandwidth = most;
+      note("host.dram_bandwidth", {1, 0, true}, most.value() / kGiga, "GB/s", updates,
+           "as fast as the fastest loop");
+    }
+    note("host.adam_bandwidth", updates.units[0], host.adam_bandwidth.value() / kGiga, "GB/s",
+         updates, range_text(rows_.update, 1e6, "MB of traffic"));
+    note("host.core_bandwidth", sums.units[0], host.core_bandwidth.value() / kGiga, "GB/s", sums,
+         range_text(rows_.sum, 1e6, "MB of traffic"));
+    note("host.elementwise_bandwidth", sums.units[0], host.elementwise_bandwidth.value() / kGiga,
+         "GB/s", sums, range_text(rows_.sum, 1e6, "MB of traffic"));
+  }
+
+  void step_gap() {
+    Seconds& gap = fit_.profile.host.step_gap;
+    const TimeFit fit = fit_times(rows_.gap.times, std::vector{gap.value()});
+    gap = Seconds(fit.units[0].value);
+    note("host.step_gap", fit.units[0], gap.value() * 1e6, "us", fit, "");
+  }
+
+  DType dtype_;
+  const AllRows& rows_;
+  LiveFit fit_;
+  UnitTime streamed_;
+  UnitTime columns_;
+  TimeFit device_fit_;
+  std::vector<UnitTime> latencies_;
+  TimeFit latency_fit_;
+};
+
+Node scalar(std::string text, bool quoted) {
+  Node node;
+  node.kind = Node::Kind::kScalar;
+  node.scalar = std::move(text);
+  node.quoted = quoted;
+  return node;
+}
+
+Node& child(Node& map, const std::string& key) {
+  if (Node* found = map.find(key)) return *found;
+  map.kind = Node::Kind::kMap;
+  map.entries.push_back({key, {}, {}});
+  return map.entries.back().value;
+}
+
+Node& at_path(Node& root, std::string_view path) {
+  Node* node = &root;
+  while (true) {
+    const std::size_t dot = path.find('.');
+    node = &child(*node, std::string(path.substr(0, dot)));
+    if (dot == path.npos) return *node;
+    path.remove_prefix(dot + 1);
+  }
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c == '\n' || c == '\t' ? ' ' : c;
+  }
+  return out + "\"";
+}
+
+/// Maps down to the numbers as blocks, the numbers themselves on one line.
+void print(const Node& node, std::size_t depth, std::string& out) {
+  switch (node.kind) {
+    case Node::Kind::kNull:
+      out += "null";
+      return;
+    case Node::Kind::kScalar:
+      out += node.quoted || node.scalar.find_first_of(":#{}[],&*!|>'\"%@`") != node.scalar.npos
+                 ? quoted(node.scalar)
+                 : node.scalar;
+      return;
+    case Node::Kind::kSequence:
+      out += "[";
+      for (std::size_t i = 0; i < node.items.size(); ++i) {
+        if (i > 0) out += ", ";
+        print(node.items[i], kInline, out);
+      }
+      out += "]";
+      return;
+    case Node::Kind::kMap:
+      break;
+  }
+  if (depth == kInline || node.find("value") != nullptr) {
+    out += "{";
+    for (std::size_t i = 0; i < node.entries.size(); ++i) {
+      out += fmt::format("{}{}: ", i > 0 ? ", " : "", node.entries[i].key);
+      print(node.entries[i].value, kInline, out);
+    }
+    out += "}";
+    return;
+  }
+  for (const Node::Entry& entry : node.entries) {
+    if (depth > 0 || &entry != &node.entries.front()) out += "\n";
+    out += std::string(2 * depth, ' ') + entry.key + ": ";
+    if (out.ends_with(": ") && entry.value.is_map() && entry.value.find("value") == nullptr) {
+      out.pop_back();
+    }
+    print(entry.value, depth + 1, out);
+  }
+}
+
+}  // namespace
+
+std::string fitted_profile_text(const Node& base, const LiveFit& fit, const std::string& name,
+                                const std::string& origin) {
+  Node root = base;
+  child(root, "name") = scalar(name, false);
+  child(root, "description") = scalar("fitted to " + origin, true);
+  for (const FittedNumber& number : fit.numbers) {
+    if (!number.fitted) continue;
+    Node& entry = at_path(root, number.path);
+    entry = {};
+    child(entry, "value") =
+        scalar(fmt::format("{:.6g}{}{}", number.value, number.unit.empty() ? "" : " ", number.unit),
+               false);
+    child(entry, "source") =
+        scalar(fmt::format("fitted to {}: {} samples, {}; standard error {:.2g}, residual {:.1f} %",
+                           origin, number.samples, number.range, number.standard_error,
+                           100 * number.residual),
+               true);
+  }
+  std::string out;
+  print(root, 0, out);
+  return out + "\n";
+}
+
+LiveFit fit_live(const std::vector<LiveRecording>& recordings) {
+  AllRows rows;
+  for (const LiveRecording& recording : recordings) RowCollector(recording, rows);
+  const Job& first = *recordings.front().job;
+  return Fitter(first.scenario.hardware, first.scenario.training.dtype, rows).take();
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,60 @@
+/// Constants of a hardware profile from live runs: each with what it was fitted to.
+///
+///   forward, backward    (F + n h) / (e P) + A / (a P) + T / (u W) + m l      e, a, u
+///   other device work    S / (s W) + G / (g W) + m l                          s, g, l
+///   copies               latency + bytes / bandwidth                          both, by direction
+///   CPU update, sums     bytes / rate(cores)                                  rates
+///   between steps        step_gap, where the device waited for the training thread
+///
+/// with F FLOPs and n number of matrix products, A FLOPs of attention, T, S, G bytes of
+/// element-wise chains, streams and column kernels, m kernels (gpu_cost.h, live_work.h). W is the
+/// largest of the fitted rates, where one is above the profile's memory_bandwidth: a device with
+/// caches. l is fitted to the second row; h keeps the base profile's value.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/calibrate/regression.h"
+#include "sim/schedule/job.h"
+#include "sim/trace/timeline.h"
+
+namespace zenflow::sim {
+
+/// One recorded run: its job (base profile, model, settings) and schedule.
+struct LiveRecording {
+  const Job* job;
+  std::string schedule;  ///< "live-zenflow"
+  const Timeline* timeline;
+  std::int64_t first_step = 0;  ///< steps before it are not used
+};
+
+/// One number of the profile.
+struct FittedNumber {
+  std::string path;  ///< "host_link.h2d"
+  double value = 0;  ///< in `unit`
+  std::string unit;  ///< "GB/s"; empty: a ratio
+  bool fitted =
+      false;  ///< false: the recordings do not determine it; `value` is the base profile's
+  double standard_error = 0;  ///< in `unit`
+  std::size_t samples = 0;
+  double residual = 0;  ///< relative, root mean square, of the fit it belongs to
+  std::string range;    ///< of what it was fitted to: "0.4 to 6.4 MB"
+};
+
+struct LiveFit {
+  HardwareProfile profile;
+  std::vector<FittedNumber> numbers;
+};
+
+/// Recordings of one machine. The profile of the first job is the base.
+/// Throws Error(kInput) if a timeline is not of its job and schedule. Precondition: at least one
+/// recording; all with the same base profile.
+[[nodiscard]] LiveFit fit_live(const std::vector<LiveRecording>& recordings);
+
+/// The base profile's text with the fitted numbers and where they come from; JSON inside YAML.
+/// `origin`: "3 runs of llama_10m, 2026-11-20".
+[[nodiscard]] std::string fitted_profile_text(const Node& base, const LiveFit& fit,
+                                              const std::string& name, const std::string& origin);
+
+}  // namespace zenflow::sim

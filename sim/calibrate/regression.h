@@ -1,0 +1,42 @@
+/// Robust least squares for times: how long a unit of each kind of work takes.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace zenflow::sim {
+
+/// One measured time, and the amounts of work in it: bytes, FLOPs, calls.
+struct TimedWork {
+  std::vector<double> work;
+  double seconds = 0;
+  double known = 0;  ///< seconds of it that other work takes, known from elsewhere
+};
+
+/// What a unit of one kind of work takes, in seconds.
+struct UnitTime {
+  double value = 0;
+  double standard_error = 0;
+  bool determined = false;  ///< false: `value` is what was given, the times do not tell
+};
+
+struct TimeFit {
+  std::vector<UnitTime> units;
+  std::size_t samples = 0;
+  double residual = 0;  ///< root mean square of (measured - fitted) / measured, outliers damped
+};
+
+/// Minimises sum rho((t - known - work . unit) / t) with Huber's rho, by iteratively reweighted
+/// least squares: relative residuals, because a span of a microsecond tells as much as one of a
+/// second; Huber's, because an interrupted span is longer by far and none is shorter. What is
+/// slowed by others is not corrected: it belongs to the machine as it was used.
+///
+/// A unit whose standard error exceeds a quarter of its value, or whose value is not above zero, is
+/// not determined by the times; the worst of them takes its value from `given` and the others are
+/// fitted anew. Standard errors take the residuals for independent.
+/// Precondition: every `work` has given.size() amounts. No times: nothing is determined.
+[[nodiscard]] TimeFit fit_times(std::span<const TimedWork> times, std::span<const double> given);
+
+}  // namespace zenflow::sim

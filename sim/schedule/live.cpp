@@ -1,0 +1,456 @@
+/// What zenflow-train does, operation by operation: the schedules by which its runs are predicted
+/// and checked. Its rule is the papers'; in detail it differs from the published schedules:
+/// * a layer is a bucket: its gradients are packed on the device and go down as one copy;
+/// * selected and deferred columns are whole numbers of each matrix (live_layout.h);
+/// * sums and updates wait for the norm of the whole gradient, which the host reads each step;
+/// * a layer is uploaded as soon as it is updated; without overlap the next step's forward waits
+///   layer by layer, with overlap the window's end waits for all;
+/// * uploads are put into the second weights on the copy stream, selected weights are carried over
+///   on the compute stream;
+/// * CPU Adam, clipping and the 16-bit copy are one pass;
+/// * the training thread goes on when it knows the norm, and needs host.step_gap to the next step.
+///
+/// Where the device is the host (gpu.host_cores), its streams are threads that share the cores with
+/// the optimizer's: each gets an equal share when there are more threads than cores.
+///
+/// Not simulated: state of columns that change place in a selection (their number depends on the
+/// data), more than one rank.
+/// Source: runtime/offload/engine_step.cpp, engine_window.cpp; docs/training.md, "The rule".
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/cost/gpu_cost.h"
+#include "sim/schedule/live_work.h"
+#include "sim/schedule/program_builder.h"
+#include "sim/schedule/schedule.h"
+
+namespace zenflow::sim {
+namespace {
+
+class Live final : public Schedule {
+ public:
+  explicit Live(LiveKind kind) : kind_(kind) {}
+
+  [[nodiscard]] std::string_view name() const override { return live_schedule_name(kind_); }
+  [[nodiscard]] std::string_view summary() const override;
+  [[nodiscard]] std::string_view source() const override {
+    return "runtime/offload, as zenflow-train runs it";
+  }
+  void check(const Job& job) const override;
+  [[nodiscard]] std::vector<std::string> ignored(const Job& job) const override;
+  [[nodiscard]] std::vector<WindowShape> windows(const Job& job, std::int64_t steps) const override;
+  [[nodiscard]] Program build(const Job& job, std::span<const WindowShape> shapes) const override;
+  [[nodiscard]] ClosedForm closed_form(const Job& job) const override;
+  [[nodiscard]] std::optional<ZenFlowSettings> zenflow(const Job& job) const override {
+    if (kind_ != LiveKind::kZenFlow) return std::nullopt;
+    return job.deepspeed.zenflow;
+  }
+
+ private:
+  [[nodiscard]] LiveSettings settings(const Job& job) const { return live_settings(kind_, job); }
+
+  LiveKind kind_;
+};
+
+std::string_view Live::summary() const {
+  switch (kind_) {
+    case LiveKind::kGpuOnly:
+      return "zenflow-train --schedule gpu-only, operation by operation";
+    case LiveKind::kZeroOffload:
+      return "zenflow-train --schedule zero-offload, operation by operation";
+    case LiveKind::kZeroOffloadDpu:
+      return "zenflow-train --schedule zero-offload-dpu, operation by operation";
+    case LiveKind::kZenFlow:
+      break;
+  }
+  return "zenflow-train --schedule zenflow, operation by operation";
+}
+
+void Live::check(const Job& job) const {
+  if (kind_ == LiveKind::kZenFlow && !job.deepspeed.zenflow) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("{}: zero_optimization.zenflow: schedule \"{}\" needs this block, e.g. "
+                            "{{\"topk_ratio\": 0.1, \"update_interval\": 4, \"overlap_step\": "
+                            "true}}; or give --set topk_ratio=0.1 --set update_interval=4",
+                            job.scenario.deepspeed.at.text(), name()));
+  }
+  if (job.scenario.ranks() != 1) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("{}: expected one GPU, as zenflow-train has, found {} (--set gpus=1 "
+                            "--set nodes=1)",
+                            name(), job.scenario.ranks()));
+  }
+}
+
+std::vector<std::string> Live::ignored(const Job& job) const {
+  std::vector<std::string> notes = ignored_by_published(job, name());
+  if (job.deepspeed.gradient_accumulation_steps > 1) {
+    notes.push_back(
+        fmt::format("{}: gradient_accumulation_steps has no effect; zenflow-train does not "
+                    "accumulate micro steps",
+                    name()));
+  }
+  return notes;
+}
+
+/// In a window of `steps` steps the last one ranks columns if the interval is over: columns
+/// change place between windows. The first selection is in the first regular step.
+std::vector<std::int32_t> selections(const LiveSettings& live, std::int64_t first,
+                                     std::int64_t steps, std::int64_t& last_selection) {
+  std::vector<std::int32_t> at;
+  if (first == live.warm_up) {
+    at.push_back(0);
+    last_selection = first;
+  }
+  if (live.select_interval > 0 && first + steps - last_selection >= live.select_interval) {
+    if (at.empty() || steps > 1) at.push_back(static_cast<std::int32_t>(steps - 1));
+    last_selection = first + steps;
+  }
+  return at;
+}
+
+std::vector<WindowShape> Live::windows(const Job& job, std::int64_t steps) const {
+  const LiveSettings live = settings(job);
+  const bool selects = live.topk_ratio > 0 && live.offloads();
+  std::vector<WindowShape> shapes;
+  std::int64_t first = 0;
+  for (; first < std::min(live.warm_up, steps); ++first) {
+    shapes.push_back(
+        {.first_step = first, .steps = 1, .full_update = true, .age = first == 0 ? 0 : 1});
+  }
+  std::int64_t last_selection = 0;
+  for (std::int32_t count = 0; first < steps; first += live.interval, ++count) {
+    WindowShape shape{.first_step = first,
+                      .steps = static_cast<std::int32_t>(live.interval),
+                      .age = std::min(count, WindowShape::kSettledAge)};
+    if (selects) shape.select_at = selections(live, first, live.interval, last_selection);
+    shapes.push_back(std::move(shape));
+  }
+  return shapes;
+}
+
+ClosedForm Live::closed_form(const Job& job) const {
+  const LiveSettings live = settings(job);
+  double deferred = 0;
+  for (const LiveLayer& layer : live_layers(job.scenario.model, live.topk_ratio)) {
+    deferred += layer.deferred_elements();
+  }
+  const double down =
+      deferred * static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+  const std::int64_t delay = live.overlap && live.offloads() ? live.interval : 0;
+  return {down, down / static_cast<double>(live.interval), {delay, delay + live.interval - 1}};
+}
+
+/// One bucket a layer, in the order of backward; gradients are packed by tasks of their own.
+StepPlan live_plan(const Job& job) {
+  StepPlan plan = plan_step(job);
+  const TrainingSettings& training = job.scenario.training;
+  const ModelTime time = model_time(job.scenario.hardware.gpu, job.scenario.model, training);
+  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+    const bool first = l == 0;
+    const bool last = l + 1 == plan.layers.size();
+    const LayerTime& layer = first ? time.embedding : last ? time.head : time.block;
+    const bool again = training.activation_checkpointing && !first && !last;
+    plan.layers[l].backward =
+        to_picoseconds(again ? layer.backward + layer.forward : layer.backward);
+  }
+  const std::vector<LiveLayer> layers = live_layers(job.scenario.model, 0);
+  plan.buckets.clear();
+  for (std::size_t l = layers.size(); l-- > 0;) {
+    GradientBucket bucket{.elements = layers[l].elements(), .matrix_elements = 0};
+    for (const LiveTensor& t : layers[l].tensors) {
+      if (t.columns > 1) bucket.matrix_elements += static_cast<double>(t.elements());
+    }
+    bucket.tensors = static_cast<std::int32_t>(layers[l].tensors.size());
+    bucket.first_layer = bucket.ready_layer = static_cast<std::int32_t>(l);
+    bucket.begins_layer = true;
+    plan.buckets.push_back(bucket);
+  }
+  return plan;
+}
+
+class LiveEmitter {
+ public:
+  LiveEmitter(const Job& job, const LiveSettings& live, ProgramBuilder& builder)
+      : gpu_(job.scenario.hardware.gpu),
+        step_gap_(to_picoseconds(job.scenario.hardware.host.step_gap)),
+        builder_(builder),
+        live_(live),
+        settings_of_warm_up_(warm_up_of(live)),
+        regular_(job, live),
+        warm_up_(job, settings_of_warm_up_),
+        layers_(live_layers(job.scenario.model, live.topk_ratio)),
+        whole_layers_(live_layers(job.scenario.model, 0)) {}
+
+  void emit(const WindowShape& shape) {
+    builder_.begin_window(shape);
+    const bool full = shape.full_update;
+    if (!full && pending_ && live_.overlap) update_pending();
+    for (std::int32_t step = 0; step < shape.steps; ++step) {
+      const bool selects =
+          std::find(shape.select_at.begin(), shape.select_at.end(), step) != shape.select_at.end();
+      micro_step(full, step == 0, selects);
+    }
+    if (!live_.offloads()) return;
+    if (full || !live_.overlap) {
+      update(full);
+    } else {
+      take_upload();
+      pending_ = true;
+    }
+  }
+
+ private:
+  static LiveSettings warm_up_of(LiveSettings live) {
+    live.topk_ratio = 0;
+    live.interval = 1;
+    live.overlap = false;
+    return live;
+  }
+  [[nodiscard]] std::size_t layer_of(std::size_t bucket) const {
+    return layers_.size() - 1 - bucket;
+  }
+  [[nodiscard]] const LiveLayer& layer(std::size_t bucket, bool full) const {
+    return full ? whole_layers_[layer_of(bucket)] : layers_[layer_of(bucket)];
+  }
+  [[nodiscard]] Seconds time(const DeviceWork& work) const { return device_time(gpu_, work); }
+  [[nodiscard]] const LiveWork& work_of(bool full) const { return full ? warm_up_ : regular_; }
+
+  void micro_step(bool full, bool first_of_window, bool selects) {
+    const bool staged = full || live_.reads_staging();
+    const PerClass free = staging_free_;
+    down_.assign(layers_.size(), kNoTask);
+    builder_.forward_backward({After{}}, {}, [&](std::size_t b, const PerClass&) {
+      const LiveLayer& cut = layer(b, full);
+      const TaskId packed =
+          builder_.compute(0, Phase::kGpuUpdate, static_cast<std::int64_t>(layer_of(b)),
+                           time(work_of(full).after_backward(cut)), {sent(b)});
+      if (selects) {
+        builder_.compute(0, Phase::kSelect, static_cast<std::int64_t>(layer_of(b)),
+                         time(work_of(full).column_norms(cut)), {});
+      }
+      const double bytes = work_of(full).width() * cut.deferred_elements();
+      if (bytes > 0) {
+        down_[b] = builder_.copy(0, Phase::kD2H, static_cast<std::int64_t>(b), bytes,
+                                 {packed, free.empty() ? kNoTask : free[b]});
+      }
+      builder_.memory(packed, true, builder_.gradients(),
+                      -work_of(full).width() * whole_layers_[layer_of(b)].elements());
+      return PerClass{kNoTask};
+    });
+    sent_ = down_;
+    const TaskId norm = builder_.last_compute(0);
+    norm_ = norm;
+    if (step_gap_.count > 0) {
+      const TaskId enqueued = builder_.add(builder_.cluster().classes[0].training, step_gap_,
+                                           builder_.label(Phase::kEnqueue, 0), {norm});
+      builder_.hold_forward(0, 0, enqueued);
+    }
+    if (!staged && live_.offloads()) sum_up(first_of_window, norm);
+    if (!full && live_.topk_ratio > 0) {
+      DeviceWork work;
+      for (const LiveLayer& cut : layers_) work += regular_.update_selected(cut);
+      builder_.compute(0, Phase::kGpuUpdate, static_cast<std::int64_t>(layers_.size()), time(work),
+                       {});
+    }
+  }
+
+  /// The copy that last left from the place where bucket b is packed.
+  [[nodiscard]] TaskId sent(std::size_t b) const { return sent_.empty() ? kNoTask : sent_[b]; }
+
+  void sum_up(bool first, TaskId norm) {
+    const CpuWork work = regular_.sum(first);
+    const RankClass& rank = builder_.cluster().classes[0];
+    summed_.assign(layers_.size(), kNoTask);
+    for (std::size_t b = 0; b < layers_.size(); ++b) {
+      if (down_[b] == kNoTask) continue;
+      summed_[b] = builder_.add(
+          rank.cpu_accumulate, to_picoseconds(layer(b, false).deferred_elements() * work.time),
+          builder_.label(Phase::kAccumulate, static_cast<std::int64_t>(b)), {down_[b], norm});
+    }
+    staging_free_ = summed_;
+  }
+
+  /// The update that was handed over at the last window's end.
+  void update_pending() {
+    submit(false, pending_ready_, pending_norm_, pending_compute_);
+    pending_ = false;
+    in_flight_ = true;
+  }
+
+  /// Embedding first: the next forward needs it first. `may_write`: compute that reads the weights
+  /// which the uploads replace.
+  void submit(bool full, const PerClass& ready, TaskId norm, TaskId may_write) {
+    const CpuWork work = work_of(full).update();
+    const RankClass& rank = builder_.cluster().classes[0];
+    uploaded_.assign(layers_.size(), kNoTask);
+    PerClass updated(layers_.size(), kNoTask);
+    for (std::size_t b = layers_.size(); b-- > 0;) {
+      const LiveLayer& cut = layer(b, full);
+      const double elements = cut.deferred_elements();
+      if (elements == 0) continue;
+      const auto index = static_cast<std::int64_t>(b);
+      updated[b] = builder_.add(rank.cpu_update, to_picoseconds(elements * work.time),
+                                builder_.label(Phase::kCpuUpdate, index), {ready[b], norm});
+      const double bytes = work_of(full).width() * elements;
+      builder_.copy(0, Phase::kH2D, index, bytes, {updated[b], may_write});
+      uploaded_[b] = builder_.add(rank.h2d, to_picoseconds(time(work_of(full).place_upload(cut))),
+                                  builder_.label(Phase::kH2D, index), {});
+    }
+    if (full || live_.reads_staging()) staging_free_ = updated;
+  }
+
+  void update(bool full) {
+    const bool staged = full || live_.reads_staging();
+    submit(full, staged ? down_ : summed_, norm_, builder_.last_compute(0));
+    for (std::size_t b = 0; b < layers_.size(); ++b) {
+      builder_.hold_forward(layer_of(b), 0, uploaded_[b]);
+    }
+  }
+
+  /// At a window's end, with overlap: the uploads of the window before are swapped in.
+  void take_upload() {
+    if (std::exchange(in_flight_, false)) {
+      for (const TaskId one : uploaded_) builder_.hold_compute(0, one);
+      if (live_.topk_ratio > 0) {
+        DeviceWork work;
+        for (const LiveLayer& cut : layers_) work += regular_.carry_selected(cut);
+        builder_.compute(0, Phase::kGpuUpdate, static_cast<std::int64_t>(layers_.size()) + 1,
+                         time(work), {});
+      }
+    }
+    pending_ready_ = summed_;
+    pending_norm_ = norm_;
+    pending_compute_ = builder_.last_compute(0);
+  }
+
+  const GpuProfile& gpu_;
+  Picoseconds step_gap_;
+  ProgramBuilder& builder_;
+  LiveSettings live_;
+  LiveSettings settings_of_warm_up_;
+  LiveWork regular_;
+  LiveWork warm_up_;
+  std::vector<LiveLayer> layers_;
+  std::vector<LiveLayer> whole_layers_;
+  PerClass down_;          ///< this step's copies, by bucket
+  PerClass sent_;          ///< the step's before
+  PerClass summed_;        ///< complete sums
+  PerClass staging_free_;  ///< last readers of what came down
+  PerClass uploaded_;
+  TaskId norm_ = kNoTask;  ///< after which the gradient's norm is known
+  bool pending_ = false;   ///< an update has been handed over and not begun
+  bool in_flight_ = false;
+  PerClass pending_ready_;
+  TaskId pending_norm_ = kNoTask;
+  TaskId pending_compute_ = kNoTask;
+};
+
+void declare_memory(const Job& job, const LiveSettings& live, ProgramBuilder& builder) {
+  double all = 0;
+  double selected = 0;
+  double largest = 0;
+  for (const LiveLayer& layer : live_layers(job.scenario.model, live.topk_ratio)) {
+    all += layer.elements();
+    selected += layer.selected_elements();
+    largest = std::max(largest, layer.deferred_elements());
+  }
+  const double deferred = all - selected;
+  const double b = builder.element_bytes();
+  builder.symbol({"N", selected, "selected elements"});
+  builder.symbol({"D", deferred, "deferred elements"});
+  builder.symbol({"Dl", largest, "deferred elements of the largest layer"});
+  builder.buffer({.name = "weights",
+                  .formula = "b P",
+                  .category = MemoryCategory::kWeights,
+                  .resident = b * all,
+                  .model_state = true});
+  builder.buffer({.name = "master, m, v of selected columns",
+                  .formula = "12 N",
+                  .category = MemoryCategory::kSelectedState,
+                  .resident = 12 * selected});
+  builder.buffer({.name = "gradients of selected columns",
+                  .formula = "b N",
+                  .category = MemoryCategory::kGradients,
+                  .resident = b * selected});
+  if (!live.offloads()) return;
+  builder.buffer({.name = "gradients leaving",
+                  .formula = "b D",
+                  .category = MemoryCategory::kGradients,
+                  .resident = b * deferred});
+  builder.buffer({.name = "weights arriving",
+                  .formula = "b Dl",
+                  .category = MemoryCategory::kParameterBuffer,
+                  .resident = b * largest});
+  if (live.overlap) {
+    builder.buffer({.name = "second weights",
+                    .formula = "b P",
+                    .category = MemoryCategory::kParameterBuffer,
+                    .resident = b * all});
+  }
+  builder.buffer({.name = "weights, m and v, fp32, of all columns",
+                  .formula = "12 P",
+                  .home = MemoryHome::kPageable,
+                  .category = MemoryCategory::kOptimizerState,
+                  .resident = 12 * all,
+                  .model_state = true});
+  for (const char* name : {"gradients arriving", "weights leaving"}) {
+    builder.buffer({.name = name,
+                    .formula = "b D",
+                    .home = MemoryHome::kPinned,
+                    .category = MemoryCategory::kStaging,
+                    .resident = b * deferred});
+  }
+  if (live.reads_staging()) return;
+  builder.buffer({.name = live.overlap ? "fp32 gradient sums, two sets" : "fp32 gradient sums",
+                  .formula = live.overlap ? "8 D" : "4 D",
+                  .home = MemoryHome::kPinned,
+                  .category = MemoryCategory::kGradients,
+                  .resident = (live.overlap ? 8 : 4) * deferred});
+}
+
+/// Rates at which the lanes load what they share.
+RankRates lane_rates(const Job& job, const LiveWork& costs) {
+  const HostLinkProfile& link = job.scenario.hardware.host_link;
+  const CpuWork update = costs.update();
+  const CpuWork sum = costs.sum(false);
+  return {copy_rate(link, Direction::kD2H, true), copy_rate(link, Direction::kH2D, true),
+          Bytes(update.bytes) / update.time, Bytes(sum.bytes) / sum.time};
+}
+
+Program Live::build(const Job& job, std::span<const WindowShape> shapes) const {
+  const LiveSettings live = settings(job);
+  const LiveWork costs(job, live);
+  const RankRates rates = lane_rates(job, costs);
+  Cluster cluster =
+      job.scenario.hardware.gpu.runs_on_host()
+          ? make_host_device_cluster(job.scenario, rates, {live.optimizer_cores, live.sum_cores})
+          : make_cluster(job.scenario, rates);
+  if (job.scenario.hardware.host.step_gap.value() > 0) add_training_lanes(cluster);
+  ProgramBuilder builder(job, live_plan(job), std::move(cluster));
+  builder.reserve(shapes);
+  declare_memory(job, live, builder);
+  LiveEmitter emitter(job, live, builder);
+  for (const WindowShape& shape : shapes) emitter.emit(shape);
+  return builder.finish();
+}
+
+}  // namespace
+
+std::unique_ptr<const Schedule> make_live_gpu_only() {
+  return std::make_unique<Live>(LiveKind::kGpuOnly);
+}
+std::unique_ptr<const Schedule> make_live_zero_offload() {
+  return std::make_unique<Live>(LiveKind::kZeroOffload);
+}
+std::unique_ptr<const Schedule> make_live_zero_offload_dpu() {
+  return std::make_unique<Live>(LiveKind::kZeroOffloadDpu);
+}
+std::unique_ptr<const Schedule> make_live_zenflow() {
+  return std::make_unique<Live>(LiveKind::kZenFlow);
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,55 @@
+#include "sim/schedule/live_layout.h"
+
+#include <algorithm>
+
+namespace zenflow::sim {
+namespace {
+
+std::int64_t selected_columns(double topk_ratio, std::int64_t columns) {
+  if (topk_ratio <= 0) return 0;
+  if (topk_ratio >= 1) return columns;
+  // 0.3 * 10 is just below 3: a ratio given in decimals means the whole number it names.
+  const auto whole =
+      static_cast<std::int64_t>(topk_ratio * static_cast<double>(columns) * (1 + 1e-12));
+  return std::clamp<std::int64_t>(whole, 1, columns);
+}
+
+LiveLayer layer_of(const std::vector<Tensor>& tensors, double topk_ratio) {
+  LiveLayer layer;
+  for (const Tensor& tensor : tensors) {
+    LiveTensor one{tensor.rows, tensor.columns, 0};
+    if (tensor.is_matrix) {
+      one.selected = selected_columns(topk_ratio, tensor.columns);
+    } else {
+      one = {tensor.parameters(), 1, topk_ratio > 0 ? 1 : 0};
+    }
+    layer.tensors.push_back(one);
+  }
+  return layer;
+}
+
+}  // namespace
+
+double LiveLayer::elements() const {
+  double sum = 0;
+  for (const LiveTensor& tensor : tensors) sum += static_cast<double>(tensor.elements());
+  return sum;
+}
+
+double LiveLayer::selected_elements() const {
+  double sum = 0;
+  for (const LiveTensor& tensor : tensors) {
+    sum += static_cast<double>(tensor.rows * tensor.selected);
+  }
+  return sum;
+}
+
+std::vector<LiveLayer> live_layers(const ModelSpec& model, double topk_ratio) {
+  std::vector<LiveLayer> layers{layer_of(model.embedding, topk_ratio)};
+  layers.insert(layers.end(), static_cast<std::size_t>(model.layers),
+                layer_of(model.block, topk_ratio));
+  layers.push_back(layer_of(model.head, topk_ratio));
+  return layers;
+}
+
+}  // namespace zenflow::sim

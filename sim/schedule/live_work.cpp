@@ -1,0 +1,156 @@
+#include "sim/schedule/live_work.h"
+
+#include <array>
+
+#include "sim/cost/column_cost.h"
+
+namespace zenflow::sim {
+namespace {
+
+constexpr std::array<std::string_view, 4> kNames = {"live-gpu-only", "live-zero-offload",
+                                                    "live-zero-offload-dpu", "live-zenflow"};
+
+DeviceWork streamed(double bytes) {
+  return {bytes, 0, 1};
+}
+
+DeviceWork picked(const ColumnChoice& choice, Bytes traffic) {
+  if (choice.chosen == 0) return {};
+  if (choice.chosen == choice.columns) return streamed(traffic.value());
+  return {0, traffic.value(), 1};
+}
+
+}  // namespace
+
+std::string_view live_schedule_name(LiveKind kind) {
+  return kNames.at(static_cast<std::size_t>(kind));
+}
+
+std::optional<LiveKind> live_kind(std::string_view schedule) {
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    if (schedule == kNames.at(i)) return static_cast<LiveKind>(i);
+  }
+  return std::nullopt;
+}
+
+LiveSettings live_settings(LiveKind kind, const Job& job) {
+  const auto cores = static_cast<double>(job.scenario.hardware.host.cores);
+  LiveSettings live{.optimizer_cores = cores, .sum_cores = cores};
+  if (job.deepspeed.zenflow) {
+    const double reserved = job.deepspeed.zenflow->pt_reserved_cores_perc;
+    if (reserved > 0 && reserved < 1) {
+      live.optimizer_cores = (1 - reserved) * cores;
+      live.sum_cores = reserved * cores;
+    }
+  }
+  if (kind == LiveKind::kGpuOnly) live.topk_ratio = 1;
+  if (kind == LiveKind::kZeroOffloadDpu) live.overlap = true;
+  if (kind != LiveKind::kZenFlow) return live;
+  const ZenFlowSettings& zenflow = *job.deepspeed.zenflow;
+  live.topk_ratio = zenflow.topk_ratio;
+  live.interval = *zenflow.update_interval;
+  live.overlap = zenflow.overlap_step;
+  live.warm_up = zenflow.full_warm_up_rounds;
+  if (zenflow.select_strategy != "epoch") {
+    live.select_interval = zenflow.select_interval.value_or(0);
+  }
+  return live;
+}
+
+DeviceWork& DeviceWork::operator+=(const DeviceWork& other) {
+  streamed += other.streamed;
+  columns += other.columns;
+  kernels += other.kernels;
+  return *this;
+}
+
+Seconds device_time(const GpuProfile& gpu, const DeviceWork& work) {
+  return Bytes(work.streamed) / (gpu.streaming_efficiency * gpu.memory_bandwidth) +
+         Bytes(work.columns) / (gpu.column_share_of_bandwidth() * gpu.memory_bandwidth) +
+         work.kernels * gpu.kernel_launch;
+}
+
+double LiveWork::width() const {
+  return static_cast<double>(bytes_per_element(job_.scenario.training.dtype));
+}
+
+DeviceWork LiveWork::gather(const LiveTensor& tensor, std::int64_t columns) const {
+  const ColumnChoice choice{tensor.rows, tensor.columns, columns};
+  return picked(choice,
+                gather_traffic(job_.scenario.hardware.gpu, job_.scenario.training.dtype, choice));
+}
+
+DeviceWork LiveWork::scatter(const LiveTensor& tensor, std::int64_t columns) const {
+  const ColumnChoice choice{tensor.rows, tensor.columns, columns};
+  return picked(choice,
+                scatter_traffic(job_.scenario.hardware.gpu, job_.scenario.training.dtype, choice));
+}
+
+DeviceWork LiveWork::after_backward(const LiveLayer& layer) const {
+  DeviceWork work;
+  for (const LiveTensor& t : layer.tensors) {
+    work += streamed(width() * static_cast<double>(t.elements()));
+    if (t.selected > 0) {
+      work += gather(t, t.selected);
+      work += streamed(width() * static_cast<double>(t.rows * t.selected));
+    }
+    work += gather(t, t.deferred());
+  }
+  return work;
+}
+
+DeviceWork LiveWork::update_selected(const LiveLayer& layer) const {
+  constexpr double kReadAndWritten = 24;  // fp32 weight and two moments, both ways
+  DeviceWork work;
+  for (const LiveTensor& t : layer.tensors) {
+    if (t.selected == 0) continue;
+    DeviceWork one = scatter(t, t.selected);
+    one.streamed += (kReadAndWritten + width()) * static_cast<double>(t.rows * t.selected);
+    work += one;  // one kernel
+  }
+  return work;
+}
+
+DeviceWork LiveWork::carry_selected(const LiveLayer& layer) const {
+  DeviceWork work;
+  for (const LiveTensor& t : layer.tensors) {
+    work += gather(t, t.selected);
+    work += scatter(t, t.selected);
+  }
+  return work;
+}
+
+DeviceWork LiveWork::place_upload(const LiveLayer& layer) const {
+  DeviceWork work;
+  for (const LiveTensor& t : layer.tensors) work += scatter(t, t.deferred());
+  return work;
+}
+
+DeviceWork LiveWork::column_norms(const LiveLayer& layer) const {
+  DeviceWork work;
+  for (const LiveTensor& t : layer.tensors) {
+    if (t.selectable()) work += streamed(width() * static_cast<double>(t.elements()));
+  }
+  return work;
+}
+
+double LiveWork::update_bytes() const {
+  const double gradient = live_.reads_staging() ? width() : 4;
+  return kAdamBytes - 4 + gradient + width();
+}
+
+double LiveWork::sum_bytes(bool first) const {
+  return width() + (first ? 4 : 8);
+}
+
+CpuWork LiveWork::update() const {
+  const BytesPerSecond rate = adam_rate(job_.scenario.hardware.host, live_.optimizer_cores);
+  return {update_bytes(), Bytes(update_bytes()) / rate};
+}
+
+CpuWork LiveWork::sum(bool first) const {
+  const BytesPerSecond rate = pass_rate(job_.scenario.hardware.host, live_.sum_cores);
+  return {sum_bytes(first), Bytes(sum_bytes(first)) / rate};
+}
+
+}  // namespace zenflow::sim

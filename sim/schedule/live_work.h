@@ -1,0 +1,83 @@
+/// How the live runtime is set up, and how much work its operations are: what a prediction turns
+/// into times, and what a fit divides measured times by.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "sim/cost/cpu_cost.h"
+#include "sim/schedule/live_layout.h"
+
+namespace zenflow::sim {
+
+enum class LiveKind : std::uint8_t { kGpuOnly, kZeroOffload, kZeroOffloadDpu, kZenFlow };
+
+/// "live-zenflow" and so on.
+[[nodiscard]] std::string_view live_schedule_name(LiveKind kind);
+/// Of a schedule's name; empty: it is not one of the live ones.
+[[nodiscard]] std::optional<LiveKind> live_kind(std::string_view schedule);
+
+/// The one rule that all four are points of.
+struct LiveSettings {
+  double topk_ratio = 0;  ///< 1: nothing is deferred
+  std::int64_t interval = 1;
+  bool overlap = false;
+  std::int64_t warm_up = 0;          ///< steps in which everything is updated at once
+  std::int64_t select_interval = 0;  ///< 0: once
+  double optimizer_cores = 1;
+  double sum_cores = 1;
+
+  [[nodiscard]] bool offloads() const { return topk_ratio < 1; }
+  /// The update reads the copies themselves; else sums are kept.
+  [[nodiscard]] bool reads_staging() const { return interval == 1 && !overlap; }
+};
+
+/// Precondition: for kZenFlow the job has a zenflow block with a number for update_interval.
+[[nodiscard]] LiveSettings live_settings(LiveKind kind, const Job& job);
+
+/// Work of device kernels that move memory.
+struct DeviceWork {
+  double streamed = 0;  ///< bytes, neighbours together
+  double columns = 0;   ///< bytes, single columns picked
+  double kernels = 0;   ///< launches
+
+  DeviceWork& operator+=(const DeviceWork& other);
+};
+/// Rates as in gpu_cost.h and column_cost.h.
+[[nodiscard]] Seconds device_time(const GpuProfile& gpu, const DeviceWork& work);
+
+/// Amounts of everything that is not forward and backward.
+class LiveWork {
+ public:
+  LiveWork(const Job& job, const LiveSettings& live) : job_(job), live_(live) {}
+
+  /// Compute stream, after a layer's backward: norms of the gradient, selected columns gathered,
+  /// deferred ones packed.
+  [[nodiscard]] DeviceWork after_backward(const LiveLayer& layer) const;
+  /// Compute stream: AdamW on the selected columns, weights written where they belong.
+  [[nodiscard]] DeviceWork update_selected(const LiveLayer& layer) const;
+  /// Compute stream, at a window's end: selected weights into the set that becomes current.
+  [[nodiscard]] DeviceWork carry_selected(const LiveLayer& layer) const;
+  /// H2D stream, after the layer's copy.
+  [[nodiscard]] DeviceWork place_upload(const LiveLayer& layer) const;
+  [[nodiscard]] DeviceWork column_norms(const LiveLayer& layer) const;
+  /// CPU, bytes of memory traffic a parameter: one pass of Adam that also writes the weights that
+  /// go up.
+  [[nodiscard]] double update_bytes() const;
+  /// Likewise; the window's first step writes the sums without reading them.
+  [[nodiscard]] double sum_bytes(bool first) const;
+  /// The same as times, on the settings' cores.
+  [[nodiscard]] CpuWork update() const;
+  [[nodiscard]] CpuWork sum(bool first) const;
+  [[nodiscard]] double width() const;  ///< bytes of an element
+
+ private:
+  [[nodiscard]] DeviceWork gather(const LiveTensor& tensor, std::int64_t columns) const;
+  [[nodiscard]] DeviceWork scatter(const LiveTensor& tensor, std::int64_t columns) const;
+
+  const Job& job_;
+  LiveSettings live_;
+};
+
+}  // namespace zenflow::sim

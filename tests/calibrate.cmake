@@ -1,0 +1,7 @@
+# From recordings to profiles, and predictions held against runs.
+zenflow_test_group(calibrate_test LABEL unit
+  SOURCES unit/regression_test.cpp unit/validation_test.cpp
+  LINK zenflow::calibrate GTest::gmock fmt::fmt)
+zenflow_test_group(live_schedule_test LABEL differential
+  SOURCES differential/live_schedule_test.cpp
+  LINK zenflow::calibrate zenflow::offload fmt::fmt)

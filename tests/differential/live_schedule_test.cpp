@@ -1,0 +1,178 @@
+// The live schedules against the runtime that they describe, and fits to runs that they simulate
+// against the profile that was simulated.
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "runtime/model/parameters.h"
+#include "runtime/offload/traffic.h"
+#include "sim/base/error.h"
+#include "sim/calibrate/live_fit.h"
+#include "sim/report/simulated_timeline.h"
+#include "sim/report/simulation.h"
+#include "sim/schedule/live_layout.h"
+#include "tests/support/small_jobs.h"
+
+namespace zenflow::sim {
+namespace {
+
+using namespace literals;
+using testing::JobOptions;
+using testing::make_small_job;
+
+ModelSpec model(const std::string& name) {
+  return load_model(fmt::format("{}/scenarios/{}", ZENFLOW_SOURCE_DIR, name));
+}
+
+const char* const kModels[] = {"training/llama_3m.json", "models/opt_125m.json",
+                               "models/llama2_7b.json"};
+
+TEST(LiveLayers, AreTheRuntimes) {
+  for (const char* name : kModels) {
+    const ModelSpec spec = model(name);
+    const runtime::ParameterTable table = runtime::parameter_table(spec, {});
+    for (const double k : {0.0, 0.003, 0.1, 0.3, 0.77, 1.0}) {
+      const runtime::Layout layout = runtime::make_layout(table, k, k >= 1, 0, 1);
+      const std::vector<LiveLayer> layers = live_layers(spec, k);
+      ASSERT_EQ(layers.size(), layout.groups.size());
+      for (std::size_t g = 0; g < layers.size(); ++g) {
+        double selected = 0;
+        double elements = 0;
+        const runtime::GroupRange& range = layout.groups[g];
+        ASSERT_EQ(layers[g].tensors.size(), range.slices);
+        for (std::size_t s = 0; s < range.slices; ++s) {
+          const runtime::Slice& slice = layout.slices[range.first_slice + s];
+          EXPECT_EQ(layers[g].tensors[s].selectable(), slice.selectable);
+          selected += static_cast<double>(slice.rows * slice.selected);
+          elements += static_cast<double>(slice.elements());
+        }
+        EXPECT_EQ(layers[g].selected_elements(), selected) << name << " k=" << k << " group " << g;
+        EXPECT_EQ(layers[g].elements(), elements);
+      }
+    }
+  }
+}
+
+TEST(LiveSchedules, MoveTheRuntimesBytes) {
+  const ModelSpec spec = model(kModels[0]);
+  const runtime::ParameterTable table = runtime::parameter_table(spec, {});
+  for (const double k : {0.03, 0.1, 0.5}) {
+    for (const std::int64_t s : {1, 3, 4}) {
+      for (const bool overlap : {false, true}) {
+        JobOptions options;
+        options.topk_ratio = k;
+        options.update_interval = std::to_string(s);
+        options.overlap_step = overlap;
+        const Job job = make_small_job(testing::round_node(1), spec, options);
+        const SimulationResult result = simulate_schedule(job, find_schedule("live-zenflow"));
+        runtime::OffloadSettings settings;
+        settings.topk_ratio = k;
+        settings.update_interval = s;
+        settings.overlap_step = overlap;
+        const runtime::LinkBytes bytes =
+            window_traffic(runtime::make_layout(table, k, false, 0, 1),
+                           runtime::ElementType::kBfloat16, settings, s);
+        EXPECT_DOUBLE_EQ(result.d2h_bytes * static_cast<double>(s), static_cast<double>(bytes.d2h));
+        EXPECT_DOUBLE_EQ(result.h2d_bytes * static_cast<double>(s), static_cast<double>(bytes.h2d));
+        EXPECT_EQ(result.staleness.max, (overlap ? 2 * s : s) - 1);
+      }
+    }
+  }
+}
+
+/// A machine on which compute, copies and the CPU's passes do not disturb each other.
+HardwareProfile quiet_node() {
+  HardwareProfile node = testing::round_node(1);
+  node.gpu.memory_bandwidth = 1000.0_GBps;
+  node.gpu.column_efficiency = 0.3;
+  node.host_link.pinned = {20.0_GBps, 10.0_GBps, 30.0_GBps};
+  node.host.core_bandwidth = 10.0_GBps;
+  node.host.elementwise_bandwidth = 400.0_GBps;
+  node.host.dram_bandwidth = 4000.0_GBps;
+  return node;
+}
+
+struct Recorded {
+  Job job;
+  std::string schedule;
+  Timeline timeline;
+};
+
+Recorded record(const HardwareProfile& machine, const std::string& schedule, double k,
+                const std::string& s) {
+  JobOptions options;
+  options.topk_ratio = k;
+  options.update_interval = s;
+  options.training.sequence_length = 512;
+  Job job = make_small_job(machine, model(kModels[1]), options);
+  const FullRun run = simulate_fully(job, find_schedule(schedule));
+  Timeline timeline = simulated_timeline(job, schedule, run);
+  return {std::move(job), schedule, std::move(timeline)};
+}
+
+const FittedNumber& number(const LiveFit& fit, const std::string& path) {
+  for (const FittedNumber& one : fit.numbers) {
+    if (one.path == path) return one;
+  }
+  throw std::runtime_error("no number " + path);
+}
+
+TEST(LiveFit, RecoversTheProfileThatWasSimulated) {
+  const HardwareProfile truth = quiet_node();
+  HardwareProfile base = truth;
+  base.gpu.gemm_efficiency = 0.9;
+  base.gpu.attention_efficiency = 0.1;
+  base.gpu.elementwise_efficiency = 0.2;
+  base.gpu.streaming_efficiency = 0.3;
+  base.gpu.column_efficiency = 0.9;
+  base.gpu.kernel_launch = 1.0_us;
+  base.host.adam_bandwidth = 50.0_GBps;
+  base.host.core_bandwidth = 3.0_GBps;
+  base.host_link.pinned = {5.0_GBps, 5.0_GBps, 10.0_GBps};
+  base.host_link.latency = 100.0_us;
+
+  std::vector<Recorded> runs;
+  runs.push_back(record(truth, "live-zero-offload", 0.1, "4"));
+  runs.push_back(record(truth, "live-zenflow", 0.1, "4"));
+  std::vector<LiveRecording> recordings;
+  for (Recorded& run : runs) {
+    run.job.scenario.hardware = base;
+    recordings.push_back({&run.job, run.schedule, &run.timeline, 8});
+  }
+  const LiveFit fit = fit_live(recordings);
+
+  const auto near = [](double found, double expected) {
+    return std::abs(found / expected - 1) < 0.01;
+  };
+  const auto check = [&](const char* path, double found, double expected) {
+    const FittedNumber& one = number(fit, path);
+    EXPECT_TRUE(!one.fitted || near(found, expected)) << path << " " << found << " " << expected;
+    return one.fitted;
+  };
+  const GpuProfile& gpu = fit.profile.gpu;
+  EXPECT_TRUE(check("gpu.streaming_efficiency", gpu.streaming_efficiency, 0.8));
+  EXPECT_TRUE(check("gpu.column_efficiency", *gpu.column_efficiency, 0.3));
+  EXPECT_TRUE(check("gpu.kernel_launch", gpu.kernel_launch.value(), 5e-6));
+  EXPECT_TRUE(check("gpu.gemm_efficiency", gpu.gemm_efficiency, 0.5));
+  EXPECT_TRUE(check("gpu.elementwise_efficiency", gpu.elementwise_efficiency, 0.5));
+  EXPECT_TRUE(check("host_link.d2h", fit.profile.host_link.pinned.d2h.value(), 10e9));
+  EXPECT_TRUE(check("host_link.h2d", fit.profile.host_link.pinned.h2d.value(), 20e9));
+  EXPECT_TRUE(check("host_link.latency", fit.profile.host_link.latency.value(), 10e-6));
+  EXPECT_TRUE(check("host.adam_bandwidth", fit.profile.host.adam_bandwidth.value(), 160e9));
+  EXPECT_TRUE(check("host.core_bandwidth", fit.profile.host.core_bandwidth.value(), 10e9));
+  // Bound by memory at this size, so this may stay as it was; if it is fitted, it is right.
+  check("gpu.attention_efficiency", gpu.attention_efficiency, 0.25);
+}
+
+TEST(LiveFit, RefusesARecordingOfAnotherModel) {
+  Recorded run = record(quiet_node(), "live-zenflow", 0.1, "4");
+  run.job.scenario.model = model(kModels[0]);
+  EXPECT_THROW((void)fit_live({{&run.job, run.schedule, &run.timeline, 8}}), Error);
+  EXPECT_THROW((void)fit_live({{&run.job, "zenflow", &run.timeline, 8}}), Error);
+}
+
+}  // namespace
+}  // namespace zenflow::sim

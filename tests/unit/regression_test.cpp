@@ -1,0 +1,88 @@
+#include "sim/calibrate/regression.h"
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace zenflow::sim {
+namespace {
+
+/// Copies of 4 KiB to 64 MiB at 20 GB/s, 10 us each, times a factor.
+template <class Factor>
+std::vector<TimedWork> copies(int count, Factor factor) {
+  std::vector<TimedWork> times;
+  for (int i = 0; i < count; ++i) {
+    const double bytes = std::ldexp(4096.0, i % 15);
+    times.push_back({{bytes, 1}, (bytes / 20e9 + 10e-6) * factor(i)});
+  }
+  return times;
+}
+
+TEST(FitTimes, FindsRateAndLatencyExactly) {
+  const TimeFit fit = fit_times(copies(15, [](int) { return 1.0; }), std::vector{1.0, 1.0});
+  EXPECT_NEAR(fit.units[0].value * 20e9, 1, 1e-9);
+  EXPECT_NEAR(fit.units[1].value / 10e-6, 1, 1e-9);
+  EXPECT_TRUE(fit.units[0].determined);
+  EXPECT_TRUE(fit.units[1].determined);
+  EXPECT_LT(fit.residual, 1e-9);
+  EXPECT_EQ(fit.samples, 15U);
+}
+
+TEST(FitTimes, IsNotMovedByInterruptedSpans) {
+  const auto interrupted = [](int i) { return i % 10 == 3 ? 50.0 : 1.0 + 0.01 * (i % 3 - 1); };
+  const TimeFit fit = fit_times(copies(300, interrupted), std::vector{1.0, 1.0});
+  EXPECT_NEAR(fit.units[0].value * 20e9, 1, 0.02);
+  EXPECT_NEAR(fit.units[1].value / 10e-6, 1, 0.02);
+}
+
+// The true value lies within two standard errors in about 95 of 100 cases.
+TEST(FitTimes, StandardErrorsSayHowFarOffItIs) {
+  std::mt19937 random(7);
+  std::normal_distribution<double> noise(0, 0.1);
+  int within = 0;
+  constexpr int kCases = 400;
+  for (int i = 0; i < kCases; ++i) {
+    const TimeFit fit =
+        fit_times(copies(60, [&](int) { return 1 + noise(random); }), std::vector{1.0, 1.0});
+    // Dividing by the measured time favours long ones a little: the mean of 1 / (1 + e).
+    const double bias = 1 + 0.1 * 0.1;
+    within += std::abs(fit.units[0].value * bias - 1 / 20e9) < 2 * fit.units[0].standard_error;
+  }
+  EXPECT_GT(within, kCases * 88 / 100);
+  EXPECT_LT(within, kCases * 99 / 100);
+}
+
+TEST(FitTimes, KeepsWhatTheTimesDoNotTell) {
+  // One size: rate and latency cannot be told apart, and one of both is as given.
+  std::vector<TimedWork> times(20, {{1e6, 1}, 1e6 / 20e9 + 10e-6});
+  const TimeFit fit = fit_times(times, std::vector{1 / 20e9, 10e-6});
+  EXPECT_NE(fit.units[0].determined, fit.units[1].determined);
+  EXPECT_NEAR(fit.units[0].value * 20e9, 1, 1e-6);
+  EXPECT_NEAR(fit.units[1].value / 10e-6, 1, 1e-6);
+}
+
+TEST(FitTimes, KeepsWhatDoesNotOccurAndWhatWouldBeNegative) {
+  std::vector<TimedWork> times;
+  for (int i = 1; i <= 20; ++i) {
+    // Less than nothing a call: 2 us have been taken from each.
+    times.push_back({{i * 1e6, 1, 0}, i * 1e6 / 20e9 - 2e-6});
+  }
+  const TimeFit fit = fit_times(times, std::vector{1 / 20e9, 3e-6, 42.0});
+  EXPECT_FALSE(fit.units[1].determined);
+  EXPECT_EQ(fit.units[1].value, 3e-6);
+  EXPECT_FALSE(fit.units[2].determined);
+  EXPECT_EQ(fit.units[2].value, 42.0);
+  EXPECT_TRUE(fit.units[0].determined);
+}
+
+TEST(FitTimes, NothingMeasuredDeterminesNothing) {
+  const TimeFit fit = fit_times({}, std::vector{1.0, 2.0});
+  EXPECT_FALSE(fit.units[0].determined);
+  EXPECT_EQ(fit.units[1].value, 2.0);
+  EXPECT_EQ(fit.samples, 0U);
+}
+
+}  // namespace
+}  // namespace zenflow::sim
