@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/train/trainer.h"
-#include "sim/calibrate/validation.h"
+#include "sim/calibrate/live_point.h"
 
 namespace zenflow::runtime {
 

@@ -19,7 +19,7 @@ sim/graph:     sim/base sim/config
 sim/engine:    sim/base sim/graph
 sim/schedule:  sim/base sim/config sim/deepspeed sim/cost sim/memory sim/graph sim/engine
 sim/report:    sim/base sim/config sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace
-sim/calibrate: sim/base sim/config sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace
+sim/calibrate: sim/base sim/config sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/report
 sim/tune:      sim/*
 kernels:       sim/base
 runtime:       sim/base sim/config sim/schedule sim/trace sim/calibrate sim/tune kernels
@@ -27,7 +27,7 @@ tools:         sim/* runtime
 '
 
 # Libraries that cost seconds per file that sees them: in .cpp files only.
-heavy='^(CLI|boost|yaml-cpp|nlohmann|simdjson|oneapi)/'
+heavy='^(CLI|boost|yaml-cpp|nlohmann|simdjson|oneapi|Eigen)/'
 heavy_headers='sim/graph/csr.h'
 cuda='^(cuda|cupti|cublas|curand|nvtx|nvml|nccl|cooperative_groups|thrust/|cub/)'
 

@@ -1,0 +1,38 @@
+/// A setting of the live runtime, and what is measured and predicted of its step.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "sim/schedule/live_work.h"
+
+namespace zenflow::sim {
+
+/// What is compared; all of one step, times in milliseconds.
+struct StepFigures {
+  double step = 0;
+  double compute = 0;
+  double stall = 0;
+  double cpu_update = 0;  ///< parts of the stall
+  double d2h = 0;
+  double h2d = 0;
+  double launch = 0;
+  double d2h_bytes = 0;
+  double h2d_bytes = 0;
+};
+
+/// A schedule and its knobs, as run and as simulated.
+struct LivePoint {
+  LiveKind kind = LiveKind::kZenFlow;
+  double topk_ratio = 0.1;
+  std::int64_t update_interval = 4;
+  bool overlap = true;
+
+  friend bool operator==(const LivePoint&, const LivePoint&) = default;
+};
+/// "zenflow k=0.1 S=4".
+[[nodiscard]] std::string to_string(const LivePoint& point);
+/// "zero-offload" or "zenflow:K:S". Throws Error(kInput) naming what is expected.
+[[nodiscard]] LivePoint parse_live_point(const std::string& text);
+
+}  // namespace zenflow::sim
