@@ -12,6 +12,7 @@
 #include "runtime/validate/live_runs.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
+#include "sim/calibrate/validation.h"
 #include "sim/config/reader.h"
 #include "tools/command_line.h"
 #include "tools/environment.h"
