@@ -25,6 +25,8 @@ if(ZENFLOW_HAVE_CUDA)
   set_tests_properties(lint/free_of_cuda_finds_cuda PROPERTIES WILL_FAIL ON)
 endif()
 
+zenflow_lint(fetched_packages ${ZENFLOW_BASH} ${lint}/fetched_packages.sh ${PROJECT_SOURCE_DIR})
+
 # Every header compiles alone.
 zenflow_lint(headers_compile_alone ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR}
              --target all_verify_interface_header_sets)
