@@ -35,6 +35,7 @@ int main_program(int argc, char** argv) {
       "signal.");
   Command chosen;
   add_probe(app, chosen);
+  add_fit(app, chosen);
   add_doctor(app, chosen);
   add_record(app, chosen);
   try {
