@@ -29,6 +29,13 @@ constexpr std::int64_t kMostDevices = 4096;
 /// which moves every few months, are nearer.
 constexpr std::int64_t kFarFromZero = std::int64_t{100} * 86'400 * 1'000'000'000;  // 100 days
 
+/// An event's text, kept for later.
+struct Held {
+  std::string text;
+  std::uint64_t offset = 0;
+};
+constexpr std::size_t kHeldEvents = 64;
+
 struct Times {
   Picoseconds start;
   Picoseconds end;
@@ -108,7 +115,7 @@ class ChromeImporter {
       if (key_value.status != JsonStream::Status::kWhole) {
         return cut(key_value.offset, "a key");
       }
-      const std::string key = unescape(bare(key_value.text));
+      const std::string key = as_utf8(unescape(bare(key_value.text)));
       if (const char colon = stream_.peek(); colon != ':') {
         if (colon == '\0') return cut(stream_.offset(), "the trace's outermost object");
         stream_.fail(stream_.offset(), "expected \":\" behind a key");
@@ -192,8 +199,32 @@ class ChromeImporter {
     left_out_.add(what, time, offset_, "byte");
   }
 
+  /// The first events are held back until it is known what time most of them have.
   void take_event(const JsonStream::Value& value) {
     ++result_.events;
+    if (origin_ || reader_ || value.status != JsonStream::Status::kWhole) return use_event(value);
+    Held& held = held_.emplace_back();
+    held.text.reserve(value.text.size() + JsonStream::kPadding);
+    held.text = value.text;
+    held.offset = value.offset;
+    if (held_.size() == kHeldEvents) use_held();
+  }
+
+  void use_held() {
+    std::vector<std::int64_t> starts;
+    for (const Held& held : held_) {
+      const bool is_event = held.text.front() == '{' && parser_.parse(held.text, event_);
+      if (!is_event || event_.phase != 'X') continue;
+      if (const auto start = parse_microseconds(event_.start)) starts.push_back(start->nanoseconds);
+    }
+    std::sort(starts.begin(), starts.end());
+    const std::int64_t middle = starts.empty() ? 0 : starts[starts.size() / 2];
+    origin_ = std::abs(middle / 2) > kFarFromZero / 2 ? middle : 0;
+    for (const Held& held : held_) use_event({JsonStream::Status::kWhole, held.offset, held.text});
+    held_ = {};
+  }
+
+  void use_event(const JsonStream::Value& value) {
     offset_ = value.offset;
     if (value.status == JsonStream::Status::kTooLong)
       return leave_out("events of more than 32 MiB");
@@ -261,10 +292,6 @@ class ChromeImporter {
     if (length->nanoseconds < 0) {
       leave_out("events with a negative duration");
       return std::nullopt;
-    }
-    if (!origin_) {
-      const bool is_far = std::abs(start->nanoseconds / 2) > kFarFromZero / 2;
-      origin_ = is_far ? start->nanoseconds : 0;
     }
     const auto from = since(*start, *origin_);
     const auto takes = since(*length, 0);
@@ -436,6 +463,7 @@ class ChromeImporter {
   }
 
   void finish() {
+    use_held();
     if (!has_events_ && !is_cut_) {
       throw Error(ErrorKind::kInput,
                   name_ + ": no \"traceEvents\": not a Chrome trace (keys: " + key_list() + ")");
@@ -545,7 +573,8 @@ class ChromeImporter {
   std::map<std::int64_t, std::string> process_names_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::string> thread_names_;
   std::map<SpanDetail, std::int32_t> details_;
-  std::optional<std::int64_t> origin_;
+  std::vector<Held> held_;
+  std::optional<std::int64_t> origin_;  // nanoseconds; known once the first events have been seen
   std::uint64_t offset_ = 0;
   std::uint64_t bad_utf8_ = 0;
   bool has_events_ = false;

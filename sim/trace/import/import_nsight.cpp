@@ -143,7 +143,8 @@ class NsightImporter {
       if (!database_.has_table(*table)) continue;
       SqliteRows rows = database_.rows(*table, {"deviceId", "globalPid"});
       while (rows.next()) {
-        const std::int64_t process = rows.is_null(1) ? -1 : process_of(rows.integer(1));
+        if (rows.is_null(1)) continue;
+        const std::int64_t process = process_of(rows.integer(1));
         const auto [entry, is_new] = first_of_device.try_emplace(rows.integer(0), process);
         if (!is_new && entry->second != process) are_shared_ = true;
         if (process != first_of_device.begin()->second) are_several_ = true;
@@ -483,6 +484,13 @@ class NsightImporter {
                              table == "CUBLAS_EVENTS" || table == "GPU_METRICS" ||
                              table == "COMPOSITE_EVENTS" || table == "SCHED_EVENTS";
       if (is_read || !is_traced) continue;
+      if (table == "CUPTI_ACTIVITY_KIND_GRAPH_TRACE" && database_.count(table) > 0) {
+        problem(
+            fmt::format("{} CUDA graphs were traced as a whole: what ran in them is not in the "
+                        "file and counts as "
+                        "idle (record with --cuda-graph-trace=node)",
+                        database_.count(table)));
+      }
       const bool has_times =
           database_.has_column(table, "start") && database_.has_column(table, "end");
       SqliteRows rows = database_.rows(table, {"start", "end"});

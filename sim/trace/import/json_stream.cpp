@@ -30,7 +30,9 @@ constexpr std::array<bool, 256> kIsStructure = make_structure();
 JsonStream::JsonStream(ByteSource& source, std::string name)
     : source_(&source), name_(std::move(name)), buffer_(kFirstBuffer + kPadding) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  if (refill() && std::string_view(buffer_.data(), end_).starts_with(kByteOrderMark)) {
+  while (end_ < kByteOrderMark.size() && refill()) {
+  }
+  if (std::string_view(buffer_.data(), end_).starts_with(kByteOrderMark)) {
     position_ = kByteOrderMark.size();
   }
 }

@@ -77,33 +77,45 @@ class PhaseAssigner {
     auto interval = std::lower_bound(intervals_.begin(), intervals_.end(), track, begins_before);
     std::vector<const TimelineSpan*> open_ranges;
     std::vector<const HostInterval*> open_intervals;
+    bool is_changed = true;
+    std::uint32_t context = 0;
     for (std::size_t i = first; i < last; ++i) {
       const TimelineSpan& span = timeline_.spans[i];
       const SpanKind kind = kind_of(timeline_, span);
-      if (kind == SpanKind::kRange) open_ranges.push_back(&span);
+      if (kind == SpanKind::kRange) {
+        open_ranges.push_back(&span);
+        is_changed = true;
+      }
       if (kind != SpanKind::kLaunch) continue;
       for (; interval != intervals_.end() && interval->track == track &&
              interval->start <= span.start;
            ++interval) {
         open_intervals.push_back(&*interval);
+        is_changed = true;
       }
       const auto is_over = [&](const auto* one) { return one->end < span.start; };
-      open_ranges.erase(std::remove_if(open_ranges.begin(), open_ranges.end(), is_over),
-                        open_ranges.end());
-      open_intervals.erase(std::remove_if(open_intervals.begin(), open_intervals.end(), is_over),
-                           open_intervals.end());
-      RuleSet holds(rules_.size(), false);
-      for (const TimelineSpan* range : open_ranges) {
-        for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
-          if (ranges_.matches(rule, range->name)) holds[rule] = true;
-        }
-      }
-      for (const HostInterval* one : open_intervals) holds[one->rule] = true;
-      const auto next = static_cast<std::uint32_t>(sets_.size());
-      const auto [entry, is_new] = contexts_.try_emplace(holds, next);
-      if (is_new) sets_.push_back(std::move(holds));
-      context_[i] = entry->second;
+      const std::size_t closed =
+          std::erase_if(open_ranges, is_over) + std::erase_if(open_intervals, is_over);
+      if (is_changed || closed > 0) context = context_of(open_ranges, open_intervals);
+      is_changed = false;
+      context_[i] = context;
     }
+  }
+
+  /// The number of the set of rules that hold for a launch in these.
+  std::uint32_t context_of(const std::vector<const TimelineSpan*>& ranges,
+                           const std::vector<const HostInterval*>& intervals) {
+    RuleSet holds(rules_.size(), false);
+    for (const TimelineSpan* range : ranges) {
+      for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
+        if (ranges_.matches(rule, range->name)) holds[rule] = true;
+      }
+    }
+    for (const HostInterval* one : intervals) holds[one->rule] = true;
+    const auto [entry, is_new] =
+        contexts_.try_emplace(holds, static_cast<std::uint32_t>(sets_.size()));
+    if (is_new) sets_.push_back(std::move(holds));
+    return entry->second;
   }
 
   SpanPhase phase_of(std::size_t index) {

@@ -126,7 +126,8 @@ TraceRules default_rules() {
       {.phase = SpanPhase::kForward, .main_thread = true},
   };
   rules.lanes = {
-      {.lane = HostLane::kCpuUpdate, .track = "cpu_update.*|cpu update.*|optimizer|update.*"},
+      {.lane = HostLane::kCpuUpdate,
+       .track = "cpu_update.*|cpu optimizer|cpu update.*|optimizer|update.*"},
       {.lane = HostLane::kNvme, .track = "nvme.*"},
       {.lane = HostLane::kCpuUpdate,
        .range = "Optimizer\\.step#.*CPU.*|.*(CPUAdam|cpu_adam|CPULion|CPUAdagrad).*"},

@@ -127,6 +127,19 @@ class StepFinder {
   Timeline& timeline_;
 };
 
+/// Whether nearly nothing stands outside the repetition: what comes once, at the beginning or the
+/// end, says that the repeated parts are layers of one step.
+bool is_all_repeated(const std::map<NameId, std::vector<std::size_t>>& places, std::size_t length,
+                     std::size_t period) {
+  const std::size_t repeats = length / period;
+  std::size_t outside = 0;
+  for (const auto& [name, at] : places) {
+    if (at.size() + 1 < repeats) outside += at.size();
+  }
+  constexpr std::size_t kOutsideOf = 500;
+  return kOutsideOf * outside <= length;
+}
+
 }  // namespace
 
 std::size_t find_period(const std::vector<NameId>& sequence) {
@@ -152,7 +165,9 @@ std::size_t find_period(const std::vector<NameId>& sequence) {
     for (std::size_t i = 0; i < compared && kWrongOf * wrong <= compared; ++i) {
       if (sequence[i] != sequence[i + period]) ++wrong;
     }
-    if (kWrongOf * wrong <= compared) return period;
+    if (kWrongOf * wrong <= compared && is_all_repeated(places, sequence.size(), period)) {
+      return period;
+    }
   }
   return 0;
 }

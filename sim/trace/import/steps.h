@@ -18,8 +18,8 @@ StepSource find_steps(Timeline& timeline, const std::vector<std::uint32_t>& laun
                       const TraceRules& rules, const std::string& pattern);
 
 /// The smallest length after which a sequence repeats, at least three times, with at most a
-/// fiftieth of its elements out of place; 0 if there is none. Shorter repetitions within it (the
-/// layers of a model) do not count: the period holds an element that no shorter one explains.
+/// fiftieth of its elements out of place; 0 if there is none. Layers of a model repeat too: names
+/// that come less often than the period would have them must be rare (one element in 500).
 [[nodiscard]] std::size_t find_period(const std::vector<NameId>& sequence);
 
 }  // namespace zenflow::sim
