@@ -33,7 +33,7 @@ class PathWalk {
     // Spans of no length could lead in a circle.
     std::size_t left = 2 * timeline_.spans.size() + 2;
     while (at != kNoSpan && now_ > start_ && left-- > 0) {
-      at = is_gpu_work(kind_of(timeline_, timeline_.spans[at])) ? before_work(at) : before_call(at);
+      at = is_call(timeline_.spans[at]) ? before_call(at) : before_work(at);
     }
     spend(start_, at == kNoSpan ? kHost : kUndetermined);
   }
@@ -55,11 +55,9 @@ class PathWalk {
     for (std::uint32_t i = 0; i < timeline_.spans.size(); ++i) {
       const TimelineSpan& span = timeline_.spans[i];
       const SpanKind kind = kind_of(timeline_, span);
-      const bool is_work = is_gpu_work(kind);
-      const bool is_call = kind == SpanKind::kLaunch || kind == SpanKind::kCall;
-      if (!is_work && !is_call) continue;
+      if (!is_gpu_work(kind) && !is_call(span) && !is_host_task(span)) continue;
       rows_[span.track].push_back(i);
-      if (is_work) by_end_.push_back(i);
+      if (is_gpu_work(kind)) by_end_.push_back(i);
     }
     for (std::vector<std::uint32_t>& row : rows_) {
       std::stable_sort(row.begin(), row.end(), [&](std::uint32_t a, std::uint32_t b) {
@@ -74,6 +72,19 @@ class PathWalk {
       if (flow.kind == FlowKind::kDependency) dependencies_.emplace_back(flow.to, flow.from);
     }
     std::sort(dependencies_.begin(), dependencies_.end());
+  }
+
+  [[nodiscard]] bool is_call(const TimelineSpan& span) const {
+    const SpanKind kind = kind_of(timeline_, span);
+    return kind == SpanKind::kLaunch || kind == SpanKind::kCall;
+  }
+
+  /// A lane of the host, as our own traces have them: in order, as a stream. Recorded waits are no
+  /// tasks.
+  [[nodiscard]] bool is_host_task(const TimelineSpan& span) const {
+    if (timeline_.tracks[span.track].kind != TrackKind::kHost) return false;
+    const bool is_wait = span.cause != kNoName && span.stalled.count == 0;
+    return !is_wait && kind_of(timeline_, span) == SpanKind::kOperation;
   }
 
   /// The work that ended last until `time`.
@@ -105,6 +116,8 @@ class PathWalk {
         return "collective";
       case SpanKind::kMemset:
         return "memset";
+      case SpanKind::kOperation:
+        return kHost;
       case SpanKind::kCopy:
         break;
       default:
@@ -120,7 +133,8 @@ class PathWalk {
     }
   }
 
-  /// Books a piece of work; what it waited for last: its row, a dependency, its launch.
+  /// Books a piece of work of a GPU or a host lane; what it waited for last: its row, a dependency,
+  /// its launch.
   std::uint32_t before_work(std::uint32_t index) {
     const TimelineSpan& work = timeline_.spans[index];
     spend(work.start, name_of(work));
@@ -158,11 +172,6 @@ class PathWalk {
 
   std::uint32_t before_call(std::uint32_t index) {
     const TimelineSpan& call = timeline_.spans[index];
-    const SpanKind kind = kind_of(timeline_, call);
-    if (kind == SpanKind::kOperation) {  // a host task, reached along a dependency
-      spend(call.start, "cpu_update");
-      return previous_of_host_task(index);
-    }
     if (waits(call)) {
       const std::uint32_t awaited = last_gpu_work(std::min(call.end, now_));
       if (awaited != kNoSpan && timeline_.spans[awaited].end > call.start) {
@@ -175,19 +184,6 @@ class PathWalk {
     const std::uint32_t previous = rows_[call.track][place_[index] - 1];
     spend(timeline_.spans[previous].end, kHost);
     return previous;
-  }
-
-  std::uint32_t previous_of_host_task(std::uint32_t index) {
-    std::uint32_t last = kNoSpan;
-    const auto first = std::lower_bound(dependencies_.begin(), dependencies_.end(),
-                                        std::pair<std::uint32_t, std::uint32_t>(index, 0));
-    for (auto flow = first; flow != dependencies_.end() && flow->first == index; ++flow) {
-      const bool is_later =
-          last == kNoSpan || timeline_.spans[flow->second].end > timeline_.spans[last].end;
-      if (is_later) last = flow->second;
-    }
-    if (last != kNoSpan) spend(timeline_.spans[last].end, kUndetermined);
-    return last;
   }
 
   const Timeline& timeline_;

@@ -15,12 +15,17 @@ std::vector<std::uint32_t> launch_of_spans(const Timeline& timeline) {
     Picoseconds start;
     std::uint32_t span;
   };
+  const auto is_call = [&](const TimelineSpan& span) {
+    return span.correlation >= 0 && kind_of(timeline, span) == SpanKind::kLaunch;
+  };
   std::vector<Call> calls;
+  // Growing would take more memory for a moment than the calls themselves.
+  calls.reserve(static_cast<std::size_t>(
+      std::count_if(timeline.spans.begin(), timeline.spans.end(), is_call)));
   const auto count = static_cast<std::uint32_t>(timeline.spans.size());
   for (std::uint32_t i = 0; i < count; ++i) {
     const TimelineSpan& span = timeline.spans[i];
-    if (span.correlation < 0 || kind_of(timeline, span) != SpanKind::kLaunch) continue;
-    calls.push_back({span.correlation, span.start, i});
+    if (is_call(span)) calls.push_back({span.correlation, span.start, i});
   }
   const auto order = [](const Call& call) {
     return std::tuple(call.correlation, call.start, call.span);

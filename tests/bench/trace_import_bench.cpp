@@ -1,5 +1,6 @@
 /// How fast a long PyTorch trace is imported, and how much memory that takes:
-/// trace_import_bench [MEGABYTES [FOLDER]], default 1000 MB in the folder for temporary files.
+/// trace_import_bench [MEGABYTES [FOLDER [OPERATORS]]], default 1000 MB in the folder for temporary
+/// files, 4 operators for each launch; without operators nearly everything is kept.
 ///
 /// Writes such a trace, reads its bytes and imports it, in turns, and prints both rates: the
 /// machine's state is in both. The events are those of a training step (operators, launches,
@@ -45,11 +46,11 @@ constexpr std::string_view kArrowEnd =
     R"_({{"ph": "f", "id": {}, "pid": 0, "tid": 7, "ts": {}, "cat": "ac2g", "name": "ac2g", "bp": "e"}})_";
 
 /// One launch and what belongs to it, about as PyTorch 2 writes them.
-void append_launch(std::string& out, std::uint64_t number) {
+void append_launch(std::string& out, std::uint64_t number, std::uint64_t operations) {
   const auto time = [&](std::uint64_t after) {
     return fmt::format("{}.{:03}", 1'712'195'495'000'000 + 20 * number + after, number % 1000);
   };
-  for (std::uint64_t depth = 0; depth < 4; ++depth) {
+  for (std::uint64_t depth = 0; depth < operations; ++depth) {
     out += fmt::format(kOperation, (number + depth) % 200, time(depth), 15 - depth, number, number);
     out += "\n";
   }
@@ -59,13 +60,13 @@ void append_launch(std::string& out, std::uint64_t number) {
   out += fmt::format(kArrowEnd, number, time(9));
 }
 
-void write_trace(const fs::path& path, std::uint64_t bytes) {
+void write_trace(const fs::path& path, std::uint64_t bytes, std::uint64_t operations) {
   std::ofstream file(path, std::ios::binary);
   file << "{\"schemaVersion\": 1, \"traceEvents\": [\n";
   std::uint64_t written = 0;
   for (std::uint64_t number = 0; written < bytes; ++number) {
     std::string text = number == 0 ? "" : ",\n";
-    append_launch(text, number);
+    append_launch(text, number, operations);
     file << text;
     written += text.size();
   }
@@ -101,8 +102,9 @@ Took time_of(const Work& work) {
 int main(int argc, char** argv) {
   const std::uint64_t megabytes = argc > 1 ? std::stoull(argv[1]) : 1000;
   const fs::path folder = argc > 2 ? fs::path(argv[2]) : fs::temp_directory_path();
+  const std::uint64_t operations = argc > 3 ? std::stoull(argv[3]) : 4;
   const fs::path path = folder / "zenflow_trace_import_bench.json";
-  write_trace(path, megabytes * 1'000'000);
+  write_trace(path, megabytes * 1'000'000, operations);
   const double size = static_cast<double>(fs::file_size(path)) / 1e6;
   const auto print = [&](const char* what, const Took& took) {
     fmt::print("{}: {:.2f} s, {:.0f} MB/s; processor {:.2f} s, {:.0f} MB/s\n", what, took.wall,

@@ -1,19 +1,40 @@
 #include "sim/trace/import/collector.h"
 
 #include <algorithm>
-#include <numeric>
+#include <memory>
+#include <new>
 #include <tuple>
+#include <type_traits>
 #include <utility>
+
+#include <sys/mman.h>
 
 namespace zenflow::sim {
 namespace {
 
-constexpr std::size_t kPiece = 16'384;  // spans: 1 MiB
+static_assert(std::is_trivially_copyable_v<TimelineSpan>);
+constexpr std::size_t kPieceBytes = SpanPiece::kCapacity * sizeof(TimelineSpan);
 // Operations that launch nothing are not kept, so a pass has gaps.
 constexpr Picoseconds kBridged{100'000'000};  // 100 us
 constexpr std::size_t kNoInterval = static_cast<std::size_t>(-1);
 
 }  // namespace
+
+SpanPiece::SpanPiece() {
+  void* pages =
+      ::mmap(nullptr, kPieceBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) throw std::bad_alloc();
+  spans_.reset(static_cast<TimelineSpan*>(pages));
+}
+
+void SpanPiece::Unmap::operator()(TimelineSpan* pages) const {
+  static_cast<void>(::munmap(pages, kPieceBytes));  // fails only for what is no mapping
+}
+
+void SpanPiece::add(const TimelineSpan& span) {
+  std::construct_at(spans_.get() + size_, span);
+  ++size_;
+}
 
 std::uint32_t TraceCollector::track(const RowKey& key) {
   if (!rows_.empty() && key == last_key_) return last_track_;
@@ -36,10 +57,8 @@ std::uint32_t TraceCollector::track(const RowKey& key) {
 }
 
 void TraceCollector::add(const TimelineSpan& span) {
-  if (pieces_.empty() || pieces_.back().size() == kPiece) {
-    pieces_.emplace_back().reserve(kPiece);
-  }
-  pieces_.back().push_back(span);
+  if (pieces_.empty() || pieces_.back().is_full()) pieces_.emplace_back();
+  pieces_.back().add(span);
   ++count_;
 }
 
@@ -70,9 +89,9 @@ void TraceCollector::shift_intervals(Picoseconds by) {
 void TraceCollector::move_spans() {
   std::vector<TimelineSpan>& spans = timeline_->spans;
   spans.reserve(static_cast<std::size_t>(count_));
-  for (std::vector<TimelineSpan>& piece : pieces_) {
-    spans.insert(spans.end(), piece.begin(), piece.end());
-    std::vector<TimelineSpan>().swap(piece);
+  for (SpanPiece& piece : pieces_) {
+    const SpanPiece taken = std::move(piece);
+    spans.insert(spans.end(), taken.spans().begin(), taken.spans().end());
   }
   pieces_.clear();
 }

@@ -4,6 +4,8 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,27 @@ struct HostInterval {
   std::uint32_t rule = 0;  ///< of TraceRules::phases
   Picoseconds start;
   Picoseconds end;
+};
+
+/// A run of spans on pages of its own, which go back to the system at once: an allocator would keep
+/// them.
+class SpanPiece {
+ public:
+  SpanPiece();
+
+  [[nodiscard]] bool is_full() const { return size_ == kCapacity; }
+  /// Precondition: not full.
+  void add(const TimelineSpan& span);
+  [[nodiscard]] std::span<const TimelineSpan> spans() const { return {spans_.get(), size_}; }
+
+  static constexpr std::size_t kCapacity = 16'384;  ///< 1 MiB
+
+ private:
+  struct Unmap {
+    void operator()(TimelineSpan* pages) const;
+  };
+  std::unique_ptr<TimelineSpan[], Unmap> spans_;
+  std::size_t size_ = 0;
 };
 
 /// Spans are kept in pieces that are given back while the timeline is filled: a vector that grows
@@ -57,7 +80,7 @@ class TraceCollector {
   std::map<RowKey, std::uint32_t> rows_;
   RowKey last_key_;
   std::uint32_t last_track_ = 0;
-  std::vector<std::vector<TimelineSpan>> pieces_;
+  std::vector<SpanPiece> pieces_;
   std::uint64_t count_ = 0;
   std::vector<HostInterval> intervals_;
   std::vector<std::size_t> open_interval_;  // by track, the last one; count of intervals_: none
