@@ -17,8 +17,9 @@ zenflow_test_group(trace_corpus_test LABEL corpus TIMEOUT 600
 zenflow_test_group(trace_cli_test LABEL cli
   SOURCES cli/trace_cli_test.cpp
   LINK GTest::gmock nlohmann_json::nlohmann_json ZLIB::ZLIB)
-target_compile_definitions(trace_cli_test PRIVATE ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
-add_dependencies(trace_cli_test zenflow-sim)
+target_compile_definitions(trace_cli_test PRIVATE ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>"
+                           ZENFLOW_CALIBRATE="$<TARGET_FILE:zenflow-calibrate>")
+add_dependencies(trace_cli_test zenflow-sim zenflow-calibrate)
 
 zenflow_fuzz(fuzz_chrome_trace LINK zenflow::trace_report)
 zenflow_fuzz(fuzz_timer_log LINK zenflow::trace_report)

@@ -55,6 +55,18 @@ TEST_F(TraceCli, TakesSeveralTracesAndRules) {
   EXPECT_EQ(document["traces"][1]["steps"]["source"], "none");
 }
 
+TEST_F(TraceCli, CalibrateFitAnalyzesAsExplainDoes) {
+  folder_.write("a.json", kTrace);
+  folder_.write("b.json", kTrace);
+  const Outcome fit =
+      run_program({ZENFLOW_CALIBRATE, "fit", "--analyze", "a.json", "b.json", "--json"},
+                  {.folder = folder_.path()});
+  EXPECT_EQ(fit.code, 0) << fit.err;
+  EXPECT_EQ(fit.out, explain({"--trace", "a.json", "--trace", "b.json", "--json"}).out);
+  const Outcome nothing = run_program({ZENFLOW_CALIBRATE, "fit"}, {.folder = folder_.path()});
+  EXPECT_EQ(nothing.code, 2);
+}
+
 TEST_F(TraceCli, SaysWhatIsMissingOfACutTrace) {
   folder_.write("cut.json", kTrace.substr(0, kTrace.size() - 20));
   const Outcome result = explain({"--trace", "cut.json", "--json"});

@@ -323,6 +323,8 @@ TEST_F(GzipImport, OtherFilesAreNamed) {
   EXPECT_THAT(message(std::string("\x28\xB5\x2F\xFD") + "zz"), HasSubstr("zstd -d"));
   EXPECT_THAT(message(std::string(100, '\x01')), HasSubstr("nsys export --type sqlite"));
   EXPECT_THAT(message("just some text\n"), HasSubstr("no trace"));
+  EXPECT_THAT(message(testing::gzip(std::string("SQLite format 3\0 and so on", 26))),
+              HasSubstr("a compressed database"));
 }
 
 TEST(ChromeImport, ReportsProgressAndCanBeStopped) {

@@ -1,12 +1,17 @@
 #include "sim/trace/import/import_trace.h"
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/base/input_file.h"
 
 namespace zenflow::sim {
 namespace {
@@ -92,10 +97,11 @@ ImportedTrace import_trace(const std::filesystem::path& path, const ImportOption
   }
   constexpr std::string_view kSqlite("SQLite format 3\0", 16);
   if (head.starts_with(kSqlite)) {
-    const bool is_plain = probe->size() >= head.size() && probe->position() <= head.size();
-    const auto raw = open_bytes(path);
-    if (!is_plain || raw->size() < kSqlite.size())
-      fail("a compressed database: unpack it with gzip -d");
+    const InputFile file(path);
+    std::array<std::byte, kSqlite.size()> first{};
+    file.read_at(0, std::span(first).first(std::min<std::size_t>(first.size(), file.size())));
+    const bool is_plain = std::memcmp(first.data(), kSqlite.data(), kSqlite.size()) == 0;
+    if (!is_plain) fail("a compressed database: unpack it with gzip -d");
     return import_nsight(path, options);
   }
   if (is_json(head)) {

@@ -45,8 +45,8 @@ std::string_view trimmed(std::string_view token) {
   return token.substr(0, last == token.npos ? 0 : last + 1);
 }
 
-bool is_written_by_us(std::string_view key) {
-  // Derived when written: it would be there twice.
+/// What is computed again when the timeline is written: it would be there twice.
+bool is_derived(std::string_view key) {
   return key == "memory bandwidth (GB/s)";
 }
 
@@ -84,6 +84,56 @@ bool KinetoEventParser::parse(std::string_view text, KinetoEvent& event) {
   return false;
 }
 
+/// Whether the event has a place for an argument; if so, it is there.
+bool KinetoEventParser::take_argument(std::string_view key, std::string_view token,
+                                      KinetoEvent& event) {
+  const bool is_metadata = event.phase == 'M';
+  if (key == "device") {
+    event.device = whole_number(token);
+  } else if (key == "stream") {
+    event.stream = whole_number(token);
+  } else if (key == "correlation") {
+    event.correlation = whole_number(token);
+  } else if (key == "bytes" || key == "Bytes") {
+    event.bytes = whole_number(token);
+  } else if (key == "step") {
+    event.step = whole_number(token);
+  } else if (key == "stalled_us") {
+    event.stalled = bare(token);
+  } else if (key == "cause") {
+    event.cause = readable(token);
+  } else if (key == "name" && is_metadata) {
+    event.label = readable(token);
+  } else if (key == "sort_index" && is_metadata) {
+    event.sort_index = whole_number(token);
+  } else {
+    // Read, and a field all the same: nothing else on a timeline says it.
+    if (key == "In msg nelems") event.message_elements = whole_number(token);
+    if (key == "dtype") event.element_type = readable(token);
+    return is_derived(key);
+  }
+  return true;
+}
+
+int KinetoEventParser::read_args(void* value, KinetoEvent& event) {
+  ondemand::object args;
+  // Chrome allows anything; only an object has fields.
+  if (static_cast<ondemand::value*>(value)->get_object().get(args) != simdjson::SUCCESS) {
+    return simdjson::SUCCESS;
+  }
+  for (auto entry : args) {
+    ondemand::field field;
+    if (const auto error = std::move(entry).get(field)) return error;
+    const std::string_view key = key_of(field);
+    ondemand::value item = field.value();
+    if (take_argument(key, item.raw_json_token(), event) || !keeps_fields_) continue;
+    std::string_view raw;
+    if (const auto error = raw_text(item, raw)) return error;
+    fields_.emplace_back(unescape(key), trimmed(raw));
+  }
+  return simdjson::SUCCESS;
+}
+
 int KinetoEventParser::parse_once(std::string_view text, KinetoEvent& event) {
   event = {};
   fields_.clear();
@@ -94,52 +144,6 @@ int KinetoEventParser::parse_once(std::string_view text, KinetoEvent& event) {
   if (const auto error = library_->parser.iterate(padded).get(document)) return error;
   ondemand::object object;
   if (const auto error = document.get_object().get(object)) return error;
-
-  const auto read_args = [&](ondemand::value& value) -> simdjson::error_code {
-    ondemand::object args;
-    // Chrome allows anything; only an object has fields.
-    if (value.get_object().get(args) != simdjson::SUCCESS) return simdjson::SUCCESS;
-    for (auto entry : args) {
-      ondemand::field field;
-      if (const auto error = std::move(entry).get(field)) return error;
-      const std::string_view key = key_of(field);
-      ondemand::value item = field.value();
-      const auto token = [&] { return item.raw_json_token(); };
-      if (key == "device") {
-        event.device = whole_number(token());
-      } else if (key == "stream") {
-        event.stream = whole_number(token());
-      } else if (key == "correlation") {
-        event.correlation = whole_number(token());
-      } else if (key == "bytes" || key == "Bytes") {
-        event.bytes = whole_number(token());
-      } else if (key == "step") {
-        event.step = whole_number(token());
-      } else if (key == "stalled_us") {
-        event.stalled = bare(token());
-      } else if (key == "cause") {
-        event.cause = readable(token());
-      } else if (key == "name" && event.phase == 'M') {
-        event.label = readable(token());
-      } else if (key == "sort_index" && event.phase == 'M') {
-        event.sort_index = whole_number(token());
-      } else if (!is_written_by_us(key)) {
-        if (key == "wait_on_cuda_event_record_corr_id") {
-          event.awaited_correlation = whole_number(token());
-        } else if (key == "In msg nelems") {
-          event.message_elements = whole_number(token());
-        } else if (key == "dtype") {
-          event.element_type = readable(token());
-        }
-        if (keeps_fields_) {
-          std::string_view raw;
-          if (const auto error = raw_text(item, raw)) return error;
-          fields_.emplace_back(unescape(key), trimmed(raw));
-        }
-      }
-    }
-    return simdjson::SUCCESS;
-  };
 
   for (auto entry : object) {
     ondemand::field field;
@@ -167,7 +171,7 @@ int KinetoEventParser::parse_once(std::string_view text, KinetoEvent& event) {
       const bool is_read = keeps_fields_ || event.category.empty() ||
                            class_of(event.category) != EventClass::kHostOperation;
       if (is_read) {
-        if (const auto error = read_args(value)) return error;
+        if (const int error = read_args(&value, event); error != simdjson::SUCCESS) return error;
       }
     }
   }

@@ -31,8 +31,6 @@ struct KinetoEvent {
   std::optional<std::int64_t> bytes{};
   std::optional<std::int64_t> step{};
   std::optional<std::int64_t> sort_index{};
-  std::optional<std::int64_t>
-      awaited_correlation{};                       ///< of the call that recorded the event awaited
   std::optional<std::int64_t> message_elements{};  ///< of a collective
   std::string_view element_type{};
   std::string_view label{};    ///< of a metadata event: the name given
@@ -77,6 +75,10 @@ class KinetoEventParser {
 
  private:
   struct Library;
+  // Error codes of simdjson and, as void*, its values: its header stays out of this one.
+  [[nodiscard]] int read_args(void* value, KinetoEvent& event);
+  [[nodiscard]] bool take_argument(std::string_view key, std::string_view token,
+                                   KinetoEvent& event);
   [[nodiscard]] int parse_once(std::string_view text, KinetoEvent& event);
   [[nodiscard]] std::string_view readable(std::string_view token);
 
