@@ -226,6 +226,20 @@ TEST(ChromeImport, GoesByTheClockThatMostEventsHave) {
   EXPECT_EQ(trace.timeline.spans[8].end.count, 8'500'000);
 }
 
+// Tools that merge or filter traces write all metadata first.
+TEST(ChromeImport, ManyEventsWithoutTimesMayComeFirst) {
+  std::string list;
+  for (int i = 0; i < 500; ++i) {
+    list += fmt::format(
+        R"({{"ph": "M", "name": "thread_name", "pid": 1, "tid": {}, "args": {{"name": "t"}}}},)",
+        i);
+  }
+  const ImportedTrace trace = import_text("{\"traceEvents\": [" + list +
+                                          kernel("k", "1712195495505540.125", "2", 1) + "]}");
+  EXPECT_THAT(trace.left_out, IsEmpty());
+  EXPECT_THAT(spans_of(trace.timeline), ElementsAre("stream 7: k 0-2000"));
+}
+
 TEST(ChromeImport, OfACutTraceEverythingBeforeTheCutIsThere) {
   const std::string text = trace_of(kernel("a", "10", "1", 1), kernel("b \\\" }", "20", "1", 2),
                                     kernel("c", "30", "1", 3));

@@ -29,10 +29,11 @@ constexpr std::int64_t kMostDevices = 4096;
 /// which moves every few months, are nearer.
 constexpr std::int64_t kFarFromZero = std::int64_t{100} * 86'400 * 1'000'000'000;  // 100 days
 
-/// An event's text, kept for later.
+/// A span's text, kept for later.
 struct Held {
   std::string text;
   std::uint64_t offset = 0;
+  std::int64_t start = 0;  // nanoseconds
 };
 constexpr std::size_t kHeldEvents = 64;
 
@@ -199,27 +200,30 @@ class ChromeImporter {
     left_out_.add(what, time, offset_, "byte");
   }
 
-  /// The first events are held back until it is known what time most of them have.
+  /// The first spans are held back until it is known what time most of them have.
   void take_event(const JsonStream::Value& value) {
     ++result_.events;
     if (origin_ || reader_ || value.status != JsonStream::Status::kWhole) return use_event(value);
+    const bool is_span =
+        value.text.front() == '{' && parser_.parse(value.text, event_) && event_.phase == 'X';
+    const auto start = is_span ? parse_microseconds(event_.start) : std::nullopt;
+    if (!start) return use_event(value);
     Held& held = held_.emplace_back();
     held.text.reserve(value.text.size() + JsonStream::kPadding);
     held.text = value.text;
     held.offset = value.offset;
+    held.start = start->nanoseconds;
     if (held_.size() == kHeldEvents) use_held();
   }
 
   void use_held() {
-    std::vector<std::int64_t> starts;
-    for (const Held& held : held_) {
-      const bool is_event = held.text.front() == '{' && parser_.parse(held.text, event_);
-      if (!is_event || event_.phase != 'X') continue;
-      if (const auto start = parse_microseconds(event_.start)) starts.push_back(start->nanoseconds);
+    if (!origin_) {
+      std::vector<std::int64_t> starts;
+      for (const Held& held : held_) starts.push_back(held.start);
+      std::sort(starts.begin(), starts.end());
+      const std::int64_t middle = starts.empty() ? 0 : starts[starts.size() / 2];
+      origin_ = std::abs(middle / 2) > kFarFromZero / 2 ? middle : 0;
     }
-    std::sort(starts.begin(), starts.end());
-    const std::int64_t middle = starts.empty() ? 0 : starts[starts.size() / 2];
-    origin_ = std::abs(middle / 2) > kFarFromZero / 2 ? middle : 0;
     for (const Held& held : held_) use_event({JsonStream::Status::kWhole, held.offset, held.text});
     held_ = {};
   }
