@@ -8,6 +8,7 @@
 #include "sim/config/reader.h"
 #include "tools/command_line.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/explain_trace.h"
 #include "tools/version.h"
 
 namespace zenflow::tools {
@@ -20,6 +21,7 @@ struct Options {
   SweepOptions sweep;
   FitOptions fit;
   LintCommandOptions lint;
+  ExplainTraceOptions explain_trace;
   std::int64_t steps = 16;
   std::filesystem::path fixed;  ///< of --fix FILE
   std::vector<std::string> topics = {"schedules", "profiles", "models"};
@@ -91,14 +93,43 @@ void add_sweep(CLI::App& app, Options& options, int& code) {
       ->check(CLI::IsMember({"table", "csv", "json"}));
 }
 
+/// Of a scenario, or of a recorded run.
+void add_explain(CLI::App& app, Options& options, int& code) {
+  CLI::App* command =
+      app.add_subcommand("explain", "why a step takes as long as it does, simulated or recorded");
+  CLI::Option* scenario = command->add_option("scenario", options.scenario, "scenario file (YAML)");
+  ExplainTraceOptions& traced = options.explain_trace;
+  CLI::Option* trace =
+      command->add_option("--trace", traced.traces,
+                          "a recorded run instead: PyTorch profiler JSON (plain, gzip), Nsight "
+                          "Systems SQLite, DeepSpeed log; repeatable");
+  trace->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->excludes(scenario);
+  command->add_option("--steps", traced.steps, "regular expression for ranges that are steps")
+      ->needs(trace);
+  command->add_option("--rules", traced.rules, "phases and lanes by name (YAML, docs/traces.md)")
+      ->needs(trace);
+  add_scenario_options(*command, options.common);
+  command->callback([&options, &traced, &code] {
+    if (!traced.traces.empty()) {
+      code = explain_trace_command(
+          {options.common.json, options.common.quiet, colored(options.common)}, traced);
+      return;
+    }
+    if (options.scenario.empty()) {
+      throw Error(ErrorKind::kInput, "explain: expected a scenario or --trace FILE");
+    }
+    options.common.scenarios = {options.scenario};
+    code = explain_command(options.common);
+  });
+}
+
 void add_others(CLI::App& app, Options& options, int& code) {
   CLI::App* compare =
       app.add_subcommand("compare", "schedules or scenarios side by side, against zero-offload");
   compare->add_option("scenario", options.common.scenarios, "scenario files (YAML)")->required();
   add_scenario_options(*compare, options.common);
   compare->callback([&] { code = compare_command(options.common); });
-  add_command(app, options, "explain", "why a step takes as long as it does",
-              [&] { code = explain_command(options.common); });
+  add_explain(app, options, code);
   CLI::App* fit =
       add_command(app, options, "fit", "memory buffer by buffer; exit 3 if it does not fit",
                   [&] { code = fit_command(options.common, options.fit); });

@@ -84,12 +84,12 @@ sim::Timeline Recorder::timeline(std::string name, std::string device) const {
   for (std::uint32_t t = 0; t < tracks_.size(); ++t) {
     for (const TrackRecorder::Span& span : tracks_[t]->spans_) {
       timeline.spans.push_back({.track = t,
+                                .name = timeline.names.intern(span.name),
                                 .start = since_origin(span.start),
                                 .end = since_origin(span.end),
-                                .name = std::string(span.name),
-                                .step = span.step,
                                 .bytes = span.bytes,
-                                .cause = std::string(name_of(span.cause))});
+                                .step = static_cast<std::int32_t>(span.step),
+                                .cause = timeline.names.intern(name_of(span.cause))});
     }
   }
   for (std::size_t i = 0; i + 1 < steps_.size(); ++i) {

@@ -48,12 +48,15 @@ class Sampler {
       if (span.track == track) visit(span);
     }
   }
+  [[nodiscard]] const std::string& name_of(const TimelineSpan& span) const {
+    return timeline_.name_of(span);
+  }
   [[noreturn]] void fail(const TimelineSpan& span, std::string_view expected) const {
     throw Error(ErrorKind::kInput,
                 fmt::format("{}: track \"{}\" at {:.6f} ms: expected {}, found \"{}\"; is this a "
                             "recording of the schedule and model given?",
                             timeline_.name, timeline_.tracks[span.track].name,
-                            to_milliseconds(span.start), expected, span.name));
+                            to_milliseconds(span.start), expected, name_of(span)));
   }
   void keep(const TimelineSpan& span, LiveSample sample) {
     if (span.start < begin_ || span.start >= end_ || sample.seconds <= 0) return;
@@ -113,7 +116,7 @@ void Sampler::compute(std::uint32_t track) {
   forwards_ = backwards_ = 0;
   bool begun = false;
   each_span(track, [&](const TimelineSpan& span) {
-    begun = begun || span.name.starts_with("forward");
+    begun = begun || name_of(span).starts_with("forward");
     if (begun) compute_span(span);
     last_end_ = span.end;
   });
@@ -133,27 +136,27 @@ void Sampler::step_gap(const TimelineSpan& forward) {
 
 void Sampler::compute_span(const TimelineSpan& span) {
   const std::size_t layers = layers_.size();
-  if (span.name.starts_with("forward")) {
+  if (name_of(span).starts_with("forward")) {
     close();
     step_gap(span);
     if (backwards_ == layers) forwards_ = backwards_ = 0;
     if (forwards_ == layers || backwards_ > 0) fail(span, "backward");
     keep(span, {LiveOperation::kForward, forwards_++, false, 0, seconds_of(span)});
-  } else if (span.name.starts_with("backward")) {
+  } else if (name_of(span).starts_with("backward")) {
     close();
     // A validation is a forward pass alone.
     if (forwards_ != layers || backwards_ == layers) fail(span, "forward");
     keep(span, {LiveOperation::kBackward, layers - ++backwards_, false, 0, seconds_of(span)});
     after_backward_ = true;
-  } else if (is_one_of(span.name, {"gradient norm", "gather selected", "gather deferred"})) {
+  } else if (is_one_of(name_of(span), {"gradient norm", "gather selected", "gather deferred"})) {
     add(LiveOperation::kAfterBackward, layers - backwards_, span);
-  } else if (span.name == "gradient norms") {
+  } else if (name_of(span) == "gradient norms") {
     norm_known_ = span.end;  // copied to the host
-  } else if (span.name == "update selected") {
+  } else if (name_of(span) == "update selected") {
     add(LiveOperation::kUpdateSelected, 0, span);
-  } else if (span.name == "carry selected") {
+  } else if (name_of(span) == "carry selected") {
     add(LiveOperation::kCarrySelected, 0, span);
-  } else if (span.name == "gpu_update") {
+  } else if (name_of(span) == "gpu_update") {
     // Simulated: one task for what the runtime does in several operations.
     close();
     if (std::exchange(after_backward_, false)) {
@@ -169,7 +172,7 @@ void Sampler::compute_span(const TimelineSpan& span) {
 
 void Sampler::gradients_down(std::uint32_t track) {
   each_span(track, [&](const TimelineSpan& span) {
-    if (span.name != "gradients down" && !span.name.starts_with("Memcpy DtoH")) return;
+    if (name_of(span) != "gradients down" && !name_of(span).starts_with("Memcpy DtoH")) return;
     keep(span, {LiveOperation::kGradientsDown, 0, false, span.bytes, seconds_of(span)});
   });
 }
@@ -178,14 +181,14 @@ void Sampler::weights_up(std::uint32_t track) {
   const std::vector<std::size_t> which = crossing();
   std::size_t copies = 0;
   each_span(track, [&](const TimelineSpan& span) {
-    const bool simulated = span.name.starts_with("Memcpy HtoD");
-    if (span.name == "weights up" || (simulated && span.bytes > 0)) {
+    const bool simulated = name_of(span).starts_with("Memcpy HtoD");
+    if (name_of(span) == "weights up" || (simulated && span.bytes > 0)) {
       close();
       if (which.empty()) fail(span, "no upload");
       ++copies;
       keep(span, {LiveOperation::kWeightsUp, which[(copies - 1) % which.size()], false, span.bytes,
                   seconds_of(span)});
-    } else if (span.name == "scatter weights" || simulated) {
+    } else if (name_of(span) == "scatter weights" || simulated) {
       if (copies == 0) fail(span, "an upload");
       add(LiveOperation::kPlaceUpload, which[(copies - 1) % which.size()], span);
       if (simulated) close();
@@ -210,8 +213,8 @@ std::optional<std::size_t> bucket_layer(std::string_view name, std::string_view 
 void Sampler::updates(std::uint32_t track) {
   std::size_t count = 0;
   each_span(track, [&](const TimelineSpan& span) {
-    std::optional<std::size_t> layer = bucket_layer(span.name, "cpu_update", layers_.size());
-    if (span.name == "update") layer = count++ % layers_.size();
+    std::optional<std::size_t> layer = bucket_layer(name_of(span), "cpu_update", layers_.size());
+    if (name_of(span) == "update") layer = count++ % layers_.size();
     if (!layer) return;
     keep(span, {LiveOperation::kUpdate, *layer, false, 0, seconds_of(span)});
   });
@@ -220,8 +223,8 @@ void Sampler::updates(std::uint32_t track) {
 void Sampler::sums(std::uint32_t track) {
   std::size_t count = 0;
   each_span(track, [&](const TimelineSpan& span) {
-    std::optional<std::size_t> layer = bucket_layer(span.name, "accumulate", layers_.size());
-    if (span.name == "sum gradients") layer = layers_.size() - 1 - count++ % layers_.size();
+    std::optional<std::size_t> layer = bucket_layer(name_of(span), "accumulate", layers_.size());
+    if (name_of(span) == "sum gradients") layer = layers_.size() - 1 - count++ % layers_.size();
     if (!layer) return;
     const bool first = (span.step - live_.warm_up) % live_.interval == 0;
     keep(span, {LiveOperation::kSum, *layer, first, 0, seconds_of(span)});

@@ -80,17 +80,16 @@ class TimelineBuilder {
     const std::vector<TaskWait> waits = compute_waits(program_, execution_);
     for (TaskId id = 0; id < tasks.size(); ++id) {
       const TaskLabel& label = program_.labels[id];
-      TimelineSpan span{.track = track_of_lane_[tasks[id].lane],
-                        .start = execution_.spans[id].start,
-                        .end = execution_.spans[id].end,
-                        .name = task_name(job_, label),
-                        .step = label.step,
-                        .bytes = label.bytes};
-      timeline_.spans.push_back(std::move(span));
+      timeline_.spans.push_back({.track = track_of_lane_[tasks[id].lane],
+                                 .name = timeline_.names.intern(task_name(job_, label)),
+                                 .start = execution_.spans[id].start,
+                                 .end = execution_.spans[id].end,
+                                 .bytes = label.bytes,
+                                 .step = label.step});
     }
     for (const TaskWait& wait : waits) {
       timeline_.spans[wait.task].stalled = wait.time;
-      timeline_.spans[wait.task].cause = to_string(wait.cause);
+      timeline_.spans[wait.task].cause = timeline_.names.intern(to_string(wait.cause));
     }
   }
 
@@ -129,13 +128,14 @@ class TimelineBuilder {
       Picoseconds& at = next[static_cast<std::size_t>(track.device)];
       if (step < timeline_.steps.size()) at = std::max(at, timeline_.steps[step].start);
       timeline_.spans[id].correlation = id;
-      timeline_.spans.push_back(
-          {.track = first_track + static_cast<std::uint32_t>(track.device),
-           .start = at,
-           .end = at + kNanosecond,
-           .name = track.kind == TrackKind::kGpuCopies ? "cudaMemcpyAsync" : "cudaLaunchKernel",
-           .step = timeline_.spans[id].step,
-           .correlation = id});
+      const char* call =
+          track.kind == TrackKind::kGpuCopies ? "cudaMemcpyAsync" : "cudaLaunchKernel";
+      timeline_.spans.push_back({.track = first_track + static_cast<std::uint32_t>(track.device),
+                                 .name = timeline_.names.intern(call),
+                                 .start = at,
+                                 .end = at + kNanosecond,
+                                 .correlation = id,
+                                 .step = timeline_.spans[id].step});
       at += kNanosecond;
     }
   }

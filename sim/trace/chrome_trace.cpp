@@ -15,25 +15,9 @@ std::string quoted(const std::string& text) {
 /// Integer picoseconds as decimal microseconds: no floating-point value is involved.
 std::string microseconds(Picoseconds time) {
   constexpr std::int64_t kPerMicrosecond = 1'000'000;
-  return fmt::format("{}.{:06}", time.count / kPerMicrosecond, time.count % kPerMicrosecond);
-}
-
-std::string category(const Timeline& timeline, const TimelineSpan& span, const Track& track) {
-  if (span.detail >= 0) {
-    const std::string& own = timeline.details[static_cast<std::size_t>(span.detail)].category;
-    if (!own.empty()) return own;
-  }
-  switch (track.kind) {
-    case TrackKind::kGpuKernels:
-      return "kernel";
-    case TrackKind::kGpuCopies:
-      return span.bytes > 0 ? "gpu_memcpy" : "kernel";
-    case TrackKind::kHost:
-      return "cpu_op";
-    case TrackKind::kRuntime:
-      return "cuda_runtime";
-  }
-  return "cpu_op";
+  const char* sign = time.count < 0 ? "-" : "";
+  const std::int64_t size = time.count < 0 ? -time.count : time.count;
+  return fmt::format("{}{}.{:06}", sign, size / kPerMicrosecond, size % kPerMicrosecond);
 }
 
 class Writer {
@@ -119,7 +103,7 @@ class Writer {
     const Track& track = timeline_.tracks[span.track];
     next_event();
     append(R"({{"ph":"X","cat":"{}","name":{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{{)",
-           category(timeline_, span, track), quoted(span.name), process(span.track),
+           category_of(timeline_, span), quoted(timeline_.name_of(span)), process(span.track),
            thread(span.track), microseconds(span.start), microseconds(span.end - span.start));
     const std::size_t arguments = out_.size();
     if (span.step >= 0) append(R"(,"step":{})", span.step);
@@ -142,7 +126,8 @@ class Writer {
       }
     }
     if (span.stalled.count > 0) {
-      append(R"(,"stalled_us":{},"cause":{})", microseconds(span.stalled), quoted(span.cause));
+      append(R"(,"stalled_us":{},"cause":{})", microseconds(span.stalled),
+             quoted(timeline_.names[span.cause]));
     }
     if (out_.size() > arguments) out_.erase(arguments, 1);  // the first comma
     append("}}}}");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/base/units.h"
+#include "sim/trace/name_table.h"
 
 namespace zenflow::sim {
 
@@ -31,18 +32,48 @@ struct SpanDetail {
   friend auto operator<=>(const SpanDetail&, const SpanDetail&) = default;
 };
 
+/// What a span is. Who records or imports work says so where the track alone does not.
+enum class SpanKind : std::uint8_t {
+  kOfTrack,     ///< what the track carries
+  kKernel,      ///< computes on a GPU
+  kCollective,  ///< a kernel that communicates
+  kCopy,        ///< direction and memories are in the name
+  kMemset,
+  kSync,       ///< a wait for the GPU, or of a stream for an event
+  kLaunch,     ///< a call that puts work on a GPU
+  kCall,       ///< another call into the GPU's runtime
+  kRange,      ///< annotation or NVTX range
+  kOperation,  ///< work of the host
+};
+
+/// What part of a training step a span belongs to.
+enum class SpanPhase : std::uint8_t {
+  kNone,  ///< not known
+  kForward,
+  kBackward,
+  kOptimizer,
+  kCopy,
+  kCollective,
+  kSelection,
+  kOther,  ///< known to be none of these
+};
+
+/// A long trace has millions: names are numbers into Timeline::names.
 struct TimelineSpan {
   std::uint32_t track = 0;
-  Picoseconds start;
-  Picoseconds end;
-  std::string name;
-  std::int64_t step = -1;
+  NameId name = kNoName;
+  Picoseconds start{};
+  Picoseconds end{};
   std::int64_t correlation = -1;  ///< joins a launch with what it launched
-  double bytes = 0;               ///< moved; 0 if nothing is
+  double bytes = 0;               ///< moved; 0 if nothing is, negative if the trace does not say
   Picoseconds stalled{};          ///< how long the track waited before this span
-  std::string cause{};            ///< what it waited for
-  std::int32_t detail = -1;       ///< index into Timeline::details; -1: none
+  std::int32_t step = -1;
+  NameId cause = kNoName;    ///< what it waited for
+  std::int32_t detail = -1;  ///< index into Timeline::details; -1: none
+  SpanKind kind = SpanKind::kOfTrack;
+  SpanPhase phase = SpanPhase::kNone;
 };
+static_assert(sizeof(TimelineSpan) <= 64);
 
 enum class FlowKind : std::uint8_t {
   kDependency,  ///< `to` could not start before `from` had ended
@@ -77,6 +108,7 @@ struct TimelineProcess {
 
 struct Timeline {
   std::string name;
+  NameTable names{};                 ///< of spans and causes
   std::vector<std::string> devices;  ///< names, by device number
   std::vector<Track> tracks;
   std::vector<TimelineSpan> spans;
@@ -90,6 +122,16 @@ struct Timeline {
   /// Where time zero is on the clock that was read. Timelines of one machine's processes align by
   /// it.
   std::int64_t origin_nanoseconds = 0;
+
+  [[nodiscard]] const std::string& name_of(const TimelineSpan& span) const {
+    return names[span.name];
+  }
 };
+
+/// "kernel", "gpu_memcpy", ...: what viewers sort the span under.
+[[nodiscard]] std::string category_of(const Timeline& timeline, const TimelineSpan& span);
+/// The span's own kind, or the one that its category and track imply.
+[[nodiscard]] SpanKind kind_of(const Timeline& timeline, const TimelineSpan& span);
+[[nodiscard]] std::string to_string(SpanPhase phase);
 
 }  // namespace zenflow::sim

@@ -11,7 +11,7 @@ cd "${1:?usage: include_direction.sh ROOT}"
 allowed='
 sim/base:
 sim/config:    sim/base
-sim/trace:     sim/base
+sim/trace:     sim/base sim/config
 sim/deepspeed: sim/base sim/config
 sim/cost:      sim/base sim/config
 sim/memory:    sim/base sim/config

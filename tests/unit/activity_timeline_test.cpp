@@ -78,7 +78,7 @@ class Session {
 
 const sim::TimelineSpan* find(const sim::Timeline& timeline, const std::string& name) {
   for (const auto& span : timeline.spans) {
-    if (span.name == name) return &span;
+    if (timeline.name_of(span) == name) return &span;
   }
   return nullptr;
 }
@@ -137,8 +137,8 @@ TEST(ActivityTimeline, ALaunchIsJoinedWithItsKernel) {
   EXPECT_EQ(track_of(timeline, "cudaLaunchKernel"), "thread 10");
   EXPECT_EQ(field(timeline, "step(float*)", "grid"), json({4, 3, 2}));
   ASSERT_THAT(timeline.flows, SizeIs(1));
-  EXPECT_EQ(timeline.spans[timeline.flows[0].from].name, "cudaLaunchKernel");
-  EXPECT_EQ(timeline.spans[timeline.flows[0].to].name, "step(float*)");
+  EXPECT_EQ(timeline.name_of(timeline.spans[timeline.flows[0].from]), "cudaLaunchKernel");
+  EXPECT_EQ(timeline.name_of(timeline.spans[timeline.flows[0].to]), "step(float*)");
   EXPECT_EQ(timeline.flows[0].kind, sim::FlowKind::kLaunch);
   EXPECT_EQ(report.kernels, 1U);
   EXPECT_EQ(report.calls, 1U);
@@ -252,7 +252,7 @@ TEST(ActivityTimeline, AWaitSaysWhichStreamRecordedTheEventLast) {
   EXPECT_EQ(report.synchronizations, 2U);
   std::vector<int> streams;
   for (const auto& span : timeline.spans) {
-    if (span.name != "Stream Wait Event") continue;
+    if (timeline.name_of(span) != "Stream Wait Event") continue;
     EXPECT_EQ(timeline.tracks[span.track].name, "stream 7 synchronization");
     for (const auto& [key, value] :
          timeline.details[static_cast<std::size_t>(span.detail)].fields) {
@@ -305,7 +305,7 @@ TEST(ActivityTimeline, RangesThatLackAnEndAreCounted) {
   const auto [timeline, report] = session.timeline();
   EXPECT_EQ(report.unmatched_ranges, 3U);
   ASSERT_THAT(timeline.spans, SizeIs(1));
-  EXPECT_EQ(timeline.spans[0].name, "mark");
+  EXPECT_EQ(timeline.name_of(timeline.spans[0]), "mark");
 }
 
 TEST(ActivityTimeline, OverheadIsSummedAndShown) {
@@ -406,7 +406,7 @@ TEST(ActivityTimeline, AppendsToATimelineOfHostSpans) {
   sim::Timeline host;
   host.devices = {"cpu"};
   host.tracks = {{"optimizer", sim::TrackKind::kHost, 0}};
-  host.spans = {{.track = 0, .start = {1}, .end = {2}, .name = "update"}};
+  host.spans = {{.track = 0, .name = host.names.intern("update"), .start = {1}, .end = {2}}};
   Session session;
   session.call(1, 100, 200);
   session.kernel(1, 150, 400);
@@ -414,7 +414,7 @@ TEST(ActivityTimeline, AppendsToATimelineOfHostSpans) {
   EXPECT_EQ(track_of(host, "update"), "optimizer");
   EXPECT_EQ(track_of(host, "step(float*)"), "stream 7");
   ASSERT_THAT(host.flows, SizeIs(1));
-  EXPECT_EQ(host.spans[host.flows[0].to].name, "step(float*)");
+  EXPECT_EQ(host.name_of(host.spans[host.flows[0].to]), "step(float*)");
   EXPECT_TRUE(json::accept(sim::chrome_trace(host)));
 }
 

@@ -46,9 +46,9 @@ TEST(ChromeTrace, WritesIntegerPicosecondsWithoutRounding) {
   timeline.devices = {"GPU 0"};
   timeline.tracks = {{"compute", TrackKind::kGpuKernels, 0}};
   timeline.spans = {{.track = 0,
+                     .name = timeline.names.intern("an hour"),
                      .start = Picoseconds{7},
                      .end = Picoseconds{3'600'000'000'000'001},
-                     .name = "an hour",
                      .step = 0}};
   const std::string text = chrome_trace(timeline);
   EXPECT_THAT(text, HasSubstr("\"ts\":0.000007,\"dur\":3599999999.999994"));
@@ -60,7 +60,11 @@ TEST(ChromeTrace, EscapesNames) {
   timeline.name = "say \"hi\"\n\\";
   timeline.devices = {"\t\"GPU\""};
   timeline.tracks = {{"a\"b", TrackKind::kHost, 0}};
-  timeline.spans = {{.track = 0, .start = {}, .end = Picoseconds{1}, .name = "\\x\"", .step = 0}};
+  timeline.spans = {{.track = 0,
+                     .name = timeline.names.intern("\\x\""),
+                     .start = {},
+                     .end = Picoseconds{1},
+                     .step = 0}};
   const json trace = json::parse(chrome_trace(timeline));
   EXPECT_EQ(trace["traceName"], "say \"hi\"\n\\");
   EXPECT_EQ(events(trace, "X", "cpu_op").at(0)["name"], "\\x\"");

@@ -15,6 +15,7 @@ namespace zenflow::tools {
 using Command = std::function<int()>;
 
 void add_doctor(CLI::App& app, Command& chosen);
+void add_fit(CLI::App& app, Command& chosen);
 void add_probe(CLI::App& app, Command& chosen);
 void add_compare(CLI::App& app, Command& chosen);
 

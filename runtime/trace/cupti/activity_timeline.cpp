@@ -351,12 +351,12 @@ class Builder {
     }
   }
 
-  void write_span(std::uint32_t track_number, Pending& pending) {
+  void write_span(std::uint32_t track_number, const Pending& pending) {
     spans_[pending.activity] = static_cast<std::uint32_t>(result_.timeline.spans.size());
     result_.timeline.spans.push_back({.track = track_number,
+                                      .name = result_.timeline.names.intern(pending.name),
                                       .start = time(pending.start),
                                       .end = time(pending.end),
-                                      .name = std::move(pending.name),
                                       .correlation = pending.correlation,
                                       .bytes = pending.bytes,
                                       .detail = pending.detail});
@@ -443,7 +443,9 @@ void append(sim::Timeline& timeline, const sim::Timeline& more) {
   for (TimelineSpan span : more.spans) {
     span.track += tracks;
     if (span.detail >= 0) span.detail += details;
-    timeline.spans.push_back(std::move(span));
+    span.name = timeline.names.intern(more.names[span.name]);
+    span.cause = timeline.names.intern(more.names[span.cause]);
+    timeline.spans.push_back(span);
   }
   for (sim::TimelineFlow flow : more.flows) {
     flow.from += spans;

@@ -1,0 +1,212 @@
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "sim/report/trace_parts.h"
+#include "sim/trace/launches.h"
+
+namespace zenflow::sim {
+namespace {
+
+constexpr const char* kHost = "host";
+constexpr const char* kLaunch = "launch";
+constexpr const char* kUndetermined = "undetermined";
+
+/// Walks from the end of a run to its start. Every moment goes to one name.
+class PathWalk {
+ public:
+  PathWalk(const Timeline& timeline, const std::vector<std::uint32_t>& launch,
+           const std::vector<Activity>& host, Picoseconds start)
+      : timeline_(timeline), launch_(launch), start_(start) {
+    for (const Activity& one : host) {
+      if (one.cause == TraceStall::kCpuUpdate) updates_.push_back({one.start, one.end});
+    }
+    updates_ = unite(std::move(updates_));
+    place_spans();
+  }
+
+  void walk(Picoseconds end) {
+    now_ = end;
+    std::uint32_t at = last_gpu_work(end);
+    if (at != kNoSpan) spend(timeline_.spans[at].end, kHost);
+    // Spans of no length could lead in a circle.
+    std::size_t left = 2 * timeline_.spans.size() + 2;
+    while (at != kNoSpan && now_ > start_ && left-- > 0) {
+      at = is_call(timeline_.spans[at]) ? before_call(at) : before_work(at);
+    }
+    spend(start_, at == kNoSpan ? kHost : kUndetermined);
+  }
+
+  [[nodiscard]] std::vector<PathPart> parts() const {
+    std::vector<PathPart> parts;
+    for (const auto& [what, time] : times_) {
+      if (time.count > 0) parts.push_back({what, time});
+    }
+    std::stable_sort(parts.begin(), parts.end(),
+                     [](const PathPart& a, const PathPart& b) { return a.time > b.time; });
+    return parts;
+  }
+
+ private:
+  void place_spans() {
+    rows_.resize(timeline_.tracks.size());
+    place_.resize(timeline_.spans.size(), 0);
+    for (std::uint32_t i = 0; i < timeline_.spans.size(); ++i) {
+      const TimelineSpan& span = timeline_.spans[i];
+      const SpanKind kind = kind_of(timeline_, span);
+      if (!is_gpu_work(kind) && !is_call(span) && !is_host_task(span)) continue;
+      rows_[span.track].push_back(i);
+      if (is_gpu_work(kind)) by_end_.push_back(i);
+    }
+    for (std::vector<std::uint32_t>& row : rows_) {
+      std::stable_sort(row.begin(), row.end(), [&](std::uint32_t a, std::uint32_t b) {
+        return timeline_.spans[a].start < timeline_.spans[b].start;
+      });
+      for (std::size_t i = 0; i < row.size(); ++i) place_[row[i]] = i;
+    }
+    std::stable_sort(by_end_.begin(), by_end_.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return timeline_.spans[a].end < timeline_.spans[b].end;
+    });
+    for (const TimelineFlow& flow : timeline_.flows) {
+      if (flow.kind == FlowKind::kDependency) dependencies_.emplace_back(flow.to, flow.from);
+    }
+    std::sort(dependencies_.begin(), dependencies_.end());
+  }
+
+  [[nodiscard]] bool is_call(const TimelineSpan& span) const {
+    const SpanKind kind = kind_of(timeline_, span);
+    return kind == SpanKind::kLaunch || kind == SpanKind::kCall;
+  }
+
+  /// A lane of the host, as our own traces have them: in order, as a stream. Recorded waits are no
+  /// tasks.
+  [[nodiscard]] bool is_host_task(const TimelineSpan& span) const {
+    if (timeline_.tracks[span.track].kind != TrackKind::kHost) return false;
+    const bool is_wait = span.cause != kNoName && span.stalled.count == 0;
+    return !is_wait && kind_of(timeline_, span) == SpanKind::kOperation;
+  }
+
+  /// The work that ended last until `time`.
+  [[nodiscard]] std::uint32_t last_gpu_work(Picoseconds time) const {
+    const auto ends_later = [&](Picoseconds t, std::uint32_t i) {
+      return t < timeline_.spans[i].end;
+    };
+    const auto behind = std::upper_bound(by_end_.begin(), by_end_.end(), time, ends_later);
+    return behind == by_end_.begin() ? kNoSpan : *(behind - 1);
+  }
+
+  /// Goes back to `time` and books what lies between.
+  void spend(Picoseconds time, const std::string& what) {
+    const Picoseconds until = std::max(time, start_);
+    if (until >= now_) return;
+    Picoseconds length = now_ - until;
+    if (what == kHost) {
+      const Picoseconds updating = length_within(updates_, until, now_);
+      times_["cpu_update"] += updating;
+      length = length - updating;
+    }
+    times_[what] += length;
+    now_ = until;
+  }
+
+  [[nodiscard]] std::string name_of(const TimelineSpan& span) const {
+    switch (kind_of(timeline_, span)) {
+      case SpanKind::kCollective:
+        return "collective";
+      case SpanKind::kMemset:
+        return "memset";
+      case SpanKind::kOperation:
+        return kHost;
+      case SpanKind::kCopy:
+        break;
+      default:
+        return span.phase == SpanPhase::kNone ? "compute" : "compute " + to_string(span.phase);
+    }
+    switch (copy_name(timeline_.name_of(span)).direction) {
+      case CopyDirection::kH2D:
+        return "h2d";
+      case CopyDirection::kD2H:
+        return "d2h";
+      default:
+        return "copy_on_device";
+    }
+  }
+
+  /// Books a piece of work of a GPU or a host lane; what it waited for last: its row, a dependency,
+  /// its launch.
+  std::uint32_t before_work(std::uint32_t index) {
+    const TimelineSpan& work = timeline_.spans[index];
+    spend(work.start, name_of(work));
+    std::uint32_t last = kNoSpan;
+    Picoseconds ended{};
+    const auto consider = [&](std::uint32_t one, Picoseconds end) {
+      if (last == kNoSpan || end > ended) {
+        last = one;
+        ended = end;
+      }
+    };
+    if (place_[index] > 0) {
+      const std::uint32_t previous = rows_[work.track][place_[index] - 1];
+      consider(previous, timeline_.spans[previous].end);
+    }
+    const auto first = std::lower_bound(dependencies_.begin(), dependencies_.end(),
+                                        std::pair<std::uint32_t, std::uint32_t>(index, 0));
+    for (auto flow = first; flow != dependencies_.end() && flow->first == index; ++flow) {
+      consider(flow->second, timeline_.spans[flow->second].end);
+    }
+    bool is_launch = false;
+    if (const std::uint32_t call = launch_[index]; call != kNoSpan) {
+      const Picoseconds returned = std::min(timeline_.spans[call].end, work.start);
+      is_launch = last == kNoSpan || returned > ended;
+      consider(call, returned);
+    }
+    if (last != kNoSpan) spend(ended, is_launch ? kLaunch : kUndetermined);
+    return last;
+  }
+
+  [[nodiscard]] bool waits(const TimelineSpan& call) const {
+    const std::string& name = timeline_.name_of(call);
+    return name.find("ynchronize") != name.npos;
+  }
+
+  std::uint32_t before_call(std::uint32_t index) {
+    const TimelineSpan& call = timeline_.spans[index];
+    if (waits(call)) {
+      const std::uint32_t awaited = last_gpu_work(std::min(call.end, now_));
+      if (awaited != kNoSpan && timeline_.spans[awaited].end > call.start) {
+        spend(timeline_.spans[awaited].end, kHost);
+        return awaited;
+      }
+    }
+    spend(call.start, kHost);
+    if (place_[index] == 0) return kNoSpan;
+    const std::uint32_t previous = rows_[call.track][place_[index] - 1];
+    spend(timeline_.spans[previous].end, kHost);
+    return previous;
+  }
+
+  const Timeline& timeline_;
+  const std::vector<std::uint32_t>& launch_;
+  Picoseconds start_;
+  Picoseconds now_{};
+  Intervals updates_;
+  std::vector<std::vector<std::uint32_t>> rows_;  // by track: work or calls, by start
+  std::vector<std::size_t> place_;                // by span: its place in its row
+  std::vector<std::uint32_t> by_end_;             // work, by end
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> dependencies_;  // to, from
+  std::map<std::string, Picoseconds> times_;
+};
+
+}  // namespace
+
+std::vector<PathPart> critical_path(const Timeline& timeline,
+                                    const std::vector<std::uint32_t>& launch,
+                                    const std::vector<Activity>& host, Picoseconds start,
+                                    Picoseconds end) {
+  PathWalk walk(timeline, launch, host, start);
+  walk.walk(end);
+  return walk.parts();
+}
+
+}  // namespace zenflow::sim

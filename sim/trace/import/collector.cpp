@@ -1,0 +1,136 @@
+#include "sim/trace/import/collector.h"
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <sys/mman.h>
+
+namespace zenflow::sim {
+namespace {
+
+static_assert(std::is_trivially_copyable_v<TimelineSpan>);
+constexpr std::size_t kPieceBytes = SpanPiece::kCapacity * sizeof(TimelineSpan);
+// Operations that launch nothing are not kept, so a pass has gaps.
+constexpr Picoseconds kBridged{100'000'000};  // 100 us
+constexpr std::size_t kNoInterval = static_cast<std::size_t>(-1);
+
+}  // namespace
+
+SpanPiece::SpanPiece() {
+  void* pages =
+      ::mmap(nullptr, kPieceBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) throw std::bad_alloc();
+  spans_.reset(static_cast<TimelineSpan*>(pages));
+}
+
+void SpanPiece::Unmap::operator()(TimelineSpan* pages) const {
+  static_cast<void>(::munmap(pages, kPieceBytes));  // fails only for what is no mapping
+}
+
+void SpanPiece::add(const TimelineSpan& span) {
+  std::construct_at(spans_.get() + size_, span);
+  ++size_;
+}
+
+std::uint32_t TraceCollector::track(const RowKey& key) {
+  if (!rows_.empty() && key == last_key_) return last_track_;
+  const auto next = static_cast<std::uint32_t>(timeline_->tracks.size());
+  const auto [entry, is_new] = rows_.try_emplace(key, next);
+  if (is_new) {
+    Track& made = timeline_->tracks.emplace_back();
+    const bool is_host = key.row == RowKey::Row::kThread;
+    made.kind = key.row == RowKey::Row::kStream ? TrackKind::kGpuKernels : TrackKind::kRuntime;
+    if (is_host) {
+      made.process = key.owner;
+    } else {
+      made.device = static_cast<int>(key.owner);
+    }
+    if (key.row != RowKey::Row::kGpuRanges) made.number = key.number;
+  }
+  last_key_ = key;
+  last_track_ = entry->second;
+  return last_track_;
+}
+
+void TraceCollector::add(const TimelineSpan& span) {
+  if (pieces_.empty() || pieces_.back().is_full()) pieces_.emplace_back();
+  pieces_.back().add(span);
+  ++count_;
+}
+
+void TraceCollector::add_interval(const HostInterval& interval) {
+  if (interval.track >= open_interval_.size())
+    open_interval_.resize(interval.track + 1, kNoInterval);
+  std::size_t& open = open_interval_[interval.track];
+  if (open != kNoInterval) {
+    HostInterval& last = intervals_[open];
+    const bool joins = last.rule == interval.rule && interval.start >= last.start &&
+                       interval.start <= last.end + kBridged;
+    if (joins) {
+      last.end = std::max(last.end, interval.end);
+      return;
+    }
+  }
+  open = intervals_.size();
+  intervals_.push_back(interval);
+}
+
+void TraceCollector::shift_intervals(Picoseconds by) {
+  for (HostInterval& interval : intervals_) {
+    interval.start = interval.start - by;
+    interval.end = interval.end - by;
+  }
+}
+
+void TraceCollector::move_spans() {
+  std::vector<TimelineSpan>& spans = timeline_->spans;
+  spans.reserve(static_cast<std::size_t>(count_));
+  for (SpanPiece& piece : pieces_) {
+    const SpanPiece taken = std::move(piece);
+    spans.insert(spans.end(), taken.spans().begin(), taken.spans().end());
+  }
+  pieces_.clear();
+}
+
+/// Sorts the tracks by key; new number by old.
+std::vector<std::uint32_t> TraceCollector::order_rows() {
+  std::vector<std::uint32_t> new_number(timeline_->tracks.size());
+  std::vector<Track> tracks;
+  tracks.reserve(timeline_->tracks.size());
+  for (auto& [key, number] : rows_) {
+    new_number[number] = static_cast<std::uint32_t>(tracks.size());
+    tracks.push_back(std::move(timeline_->tracks[number]));
+    number = new_number[number];
+  }
+  timeline_->tracks = std::move(tracks);
+  return new_number;
+}
+
+void TraceCollector::finish(bool sorts) {
+  move_spans();
+  if (!sorts) return;
+  const std::vector<std::uint32_t> new_number = order_rows();
+  for (TimelineSpan& span : timeline_->spans) span.track = new_number[span.track];
+  for (HostInterval& interval : intervals_) interval.track = new_number[interval.track];
+  const auto by_time = [](const TimelineSpan& a, const TimelineSpan& b) {
+    return std::tuple(a.track, a.start, b.end) < std::tuple(b.track, b.start, a.end);
+  };
+  // Not stable_sort, which needs as much memory again; ties fall by what else the spans hold.
+  const auto by_all = [&](const TimelineSpan& a, const TimelineSpan& b) {
+    if (by_time(a, b)) return true;
+    if (by_time(b, a)) return false;
+    return std::tuple(a.correlation, a.name, a.bytes) < std::tuple(b.correlation, b.name, b.bytes);
+  };
+  if (!std::is_sorted(timeline_->spans.begin(), timeline_->spans.end(), by_all)) {
+    std::sort(timeline_->spans.begin(), timeline_->spans.end(), by_all);
+  }
+  std::sort(intervals_.begin(), intervals_.end(), [](const HostInterval& a, const HostInterval& b) {
+    return std::tuple(a.track, a.start, a.end) < std::tuple(b.track, b.start, b.end);
+  });
+}
+
+}  // namespace zenflow::sim

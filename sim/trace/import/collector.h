@@ -1,0 +1,89 @@
+/// Gathers spans in the order of a file and makes a Timeline of them.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sim/trace/timeline.h"
+
+namespace zenflow::sim {
+
+/// A row of the timeline by what it belongs to; rows are shown in this order.
+struct RowKey {
+  enum class Row : std::uint8_t { kStream, kGpuRanges, kThread };
+  Row row = Row::kStream;
+  std::int64_t owner = 0;     ///< device, or process of a thread
+  std::int64_t process = -1;  ///< whose stream, if several processes use the device
+  std::int64_t number = 0;    ///< stream or thread
+
+  friend auto operator<=>(const RowKey&, const RowKey&) = default;
+};
+
+/// Host operations of one thread that say a phase, run together where little lies between them.
+struct HostInterval {
+  std::uint32_t track = 0;
+  std::uint32_t rule = 0;  ///< of TraceRules::phases
+  Picoseconds start;
+  Picoseconds end;
+};
+
+/// A run of spans on pages of its own, which go back to the system at once: an allocator would keep
+/// them.
+class SpanPiece {
+ public:
+  SpanPiece();
+
+  [[nodiscard]] bool is_full() const { return size_ == kCapacity; }
+  /// Precondition: not full.
+  void add(const TimelineSpan& span);
+  [[nodiscard]] std::span<const TimelineSpan> spans() const { return {spans_.get(), size_}; }
+
+  static constexpr std::size_t kCapacity = 16'384;  ///< 1 MiB
+
+ private:
+  struct Unmap {
+    void operator()(TimelineSpan* pages) const;
+  };
+  std::unique_ptr<TimelineSpan[], Unmap> spans_;
+  std::size_t size_ = 0;
+};
+
+/// Spans are kept in pieces that are given back while the timeline is filled: a vector that grows
+/// would for a moment need three times their memory.
+class TraceCollector {
+ public:
+  explicit TraceCollector(Timeline& timeline) : timeline_(&timeline) {}
+
+  /// The track of a row, a new one at first; its name can be set in `timeline.tracks` at any time.
+  std::uint32_t track(const RowKey& key);
+  void add(const TimelineSpan& span);
+  void add_interval(const HostInterval& interval);
+  [[nodiscard]] std::uint64_t size() const { return count_; }
+
+  /// Rows in their order, spans by row, start and the longer first. Spans keep the file's order
+  /// otherwise, and altogether if not `sorts`.
+  void finish(bool sorts);
+  [[nodiscard]] const std::vector<HostInterval>& intervals() const { return intervals_; }
+  /// Moves the intervals, as the spans have been, to a later origin.
+  void shift_intervals(Picoseconds by);
+
+ private:
+  void move_spans();
+  std::vector<std::uint32_t> order_rows();
+
+  Timeline* timeline_;
+  std::map<RowKey, std::uint32_t> rows_;
+  RowKey last_key_;
+  std::uint32_t last_track_ = 0;
+  std::vector<SpanPiece> pieces_;
+  std::uint64_t count_ = 0;
+  std::vector<HostInterval> intervals_;
+  std::vector<std::size_t> open_interval_;  // by track, the last one; count of intervals_: none
+};
+
+}  // namespace zenflow::sim

@@ -1,0 +1,31 @@
+/// Decimal microseconds without rounding.
+///
+/// Traces write absolute times such as 1712195495505543.218, whose last digits a double does not
+/// have: it is 125 ns off in the middle of 2024.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "sim/base/units.h"
+
+namespace zenflow::sim {
+
+/// A time or duration: `nanoseconds` + `picoseconds`, the latter in [0, 999].
+struct DecimalTime {
+  std::int64_t nanoseconds = 0;
+  std::int32_t picoseconds = 0;
+
+  friend auto operator<=>(const DecimalTime&, const DecimalTime&) = default;
+};
+
+/// A JSON number that counts microseconds; quotes around it are allowed. Digits beyond picoseconds
+/// round half up. Nothing if it is no finite number or beyond 292 years.
+[[nodiscard]] std::optional<DecimalTime> parse_microseconds(std::string_view text);
+
+/// `time` as picoseconds since `origin` nanoseconds; nothing if that is 106 days or more.
+[[nodiscard]] std::optional<Picoseconds> since(DecimalTime time, std::int64_t origin);
+
+}  // namespace zenflow::sim

@@ -1,0 +1,287 @@
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/trace/import/import_trace.h"
+#include "sim/trace/import/json_text.h"
+
+namespace zenflow::sim {
+namespace {
+
+constexpr std::string_view kRecord = "time (ms)";
+constexpr std::string_view kIteration = "elapsed time per iteration (ms):";
+constexpr std::size_t kLongestLine = 1U << 20;
+
+bool is_blank(char c) {
+  return c == ' ' || c == '\t';
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+/// Without terminal escapes: "ESC [ ... letter", and "ESC" with any other one character.
+std::string without_escapes(std::string_view line) {
+  std::string out;
+  out.reserve(line.size());
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] != '\x1B') {
+      out += line[i];
+      continue;
+    }
+    if (i + 1 >= line.size()) break;
+    ++i;
+    if (line[i] != '[') continue;
+    while (i + 1 < line.size() && (line[i + 1] < '@' || line[i + 1] > '~')) ++i;
+    ++i;
+  }
+  return out;
+}
+
+/// A number at the start of `text`, in milliseconds; takes it.
+std::optional<double> take_number(std::string_view& text) {
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || !std::isfinite(value) || value < 0) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return value;
+}
+
+/// What a line that starts with a record has before it: time, level, place, rank, in brackets.
+bool is_prefix(std::string_view text) {
+  text = trimmed(text);
+  while (!text.empty() && text.front() == '[') {
+    const std::size_t close = text.find(']');
+    if (close == text.npos) return false;
+    text = trimmed(text.substr(close + 1));
+  }
+  return text.empty();
+}
+
+class LogReader {
+ public:
+  LogReader(ByteSource& source, const std::string& name, const ImportOptions& options)
+      : source_(source), name_(name), options_(options) {
+    result_.format = TraceFormat::kTimerLog;
+    result_.timers.emplace();
+    log_ = &*result_.timers;
+    log_->iterations.name = "elapsed time per iteration (ms)";
+  }
+
+  ImportedTrace import() {
+    read_lines();
+    if (log_->records == 0 && log_->iterations.values.empty()) {
+      throw Error(
+          ErrorKind::kInput,
+          fmt::format("{}: no trace: neither Chrome JSON nor SQLite, and none of its {} lines has "
+                      "\"time (ms) | ...\" or \"elapsed time per iteration (ms): ...\" "
+                      "(DeepSpeed's wall_clock_breakdown)",
+                      name_, lines_));
+    }
+    if (!source_.damage().empty()) result_.problems.push_back(name_ + ": " + source_.damage());
+    set_means();
+    make_timeline();
+    result_.left_out = left_out_.take();
+    return std::move(result_);
+  }
+
+ private:
+  void read_lines() {
+    std::vector<char> buffer(256 * 1024);
+    std::string line;
+    bool is_dropped = false;
+    for (;;) {
+      const std::size_t count = source_.read(buffer);
+      if (count == 0) break;
+      if (options_.progress) options_.progress(source_.position(), source_.size());
+      std::string_view rest(buffer.data(), count);
+      while (!rest.empty()) {
+        // A progress bar returns to the line's start: what it wrote ends there.
+        const std::size_t end = rest.find_first_of("\n\r");
+        const std::string_view part = rest.substr(0, end);
+        if (line.size() + part.size() > kLongestLine) {
+          is_dropped = true;
+          line.clear();
+        }
+        if (!is_dropped) line += part;
+        if (end == rest.npos) break;
+        end_line(line, is_dropped, rest[end]);
+        line.clear();
+        is_dropped = false;
+        rest.remove_prefix(end + 1);
+      }
+    }
+    if (!line.empty()) end_line(line, is_dropped, '\n');
+  }
+
+  void end_line(const std::string& line, bool is_dropped, char end) {
+    if (is_dropped) {
+      left_out_.add("lines of more than 1 MiB", {}, lines_ + 1, "line");
+    } else {
+      take_line(without_escapes(line));
+    }
+    if (end == '\n') ++lines_;
+  }
+
+  void take_line(const std::string& line) {
+    std::size_t at = 0;
+    while ((at = line.find(kRecord, at)) != line.npos) {
+      const std::size_t list = at + kRecord.size();
+      take_record(line, at, list);
+      at = list;
+    }
+    for (at = 0; (at = line.find(kIteration, at)) != line.npos;) {
+      at += kIteration.size();
+      std::string_view rest = std::string_view(line).substr(at);
+      if (const auto value = take_number(rest)) {
+        log_->iterations.values.push_back(*value);
+        ++result_.events;
+      } else {
+        left_out_.add("elapsed times that are no number", {}, lines_ + 1, "line");
+      }
+    }
+  }
+
+  /// " | name: value | name: value", until something else follows.
+  void take_record(const std::string& line, std::size_t at, std::size_t list) {
+    std::string_view rest = trimmed(std::string_view(line).substr(list));
+    if (!rest.starts_with('|')) return;
+    std::size_t taken = 0;
+    while (rest.starts_with('|')) {
+      rest.remove_prefix(1);
+      const std::size_t bar = rest.find('|');
+      const std::string_view item = rest.substr(0, bar);
+      const std::size_t colon = item.find(':');
+      const std::string_view name = trimmed(item.substr(0, colon));
+      if (colon == item.npos || name.empty()) {
+        // An empty list ("time (ms) |"), or one that was cut.
+        if (!trimmed(item).empty()) left_out_.add("timers without a value", {}, lines_ + 1, "line");
+        break;
+      }
+      std::string_view number = item.substr(colon + 1);
+      const auto value = take_number(number);
+      if (!value) {
+        left_out_.add("timers whose value is no duration", {}, lines_ + 1, "line");
+      } else {
+        series(name).values.push_back(*value);
+        ++taken;
+      }
+      if (bar == rest.npos || (value && !trimmed(number).empty())) break;
+      rest.remove_prefix(bar);
+    }
+    if (taken == 0) return;
+    ++log_->records;
+    result_.events += taken;
+    if (!is_prefix(std::string_view(line).substr(0, at))) ++log_->not_at_line_start;
+  }
+
+  TimerSeries& series(std::string_view name) {
+    const std::string key = as_utf8(name);
+    const auto [entry, is_new] = places_.try_emplace(key, log_->timers.size());
+    if (is_new) log_->timers.push_back({key, {}});
+    return log_->timers[entry->second];
+  }
+
+  [[nodiscard]] double mean_of(std::initializer_list<const char*> names) const {
+    for (const char* name : names) {
+      if (const TimerSeries* series = log_->find(name)) return series->mean();
+    }
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+
+  void set_means() {
+    // Sums over a boundary's micro steps where they are logged, else the micro steps; before 0.5
+    // the names were forward, backward, step; Megatron's own are forward-compute and so on.
+    log_->forward_ms =
+        mean_of({"fwd", "forward", "fwd_microstep", "forward_microstep", "forward-compute"});
+    log_->backward_ms =
+        mean_of({"bwd", "backward", "bwd_microstep", "backward_microstep", "backward-compute"});
+    log_->optimizer_ms = mean_of({"step", "step_microstep", "optimizer_step", "optimizer"});
+    log_->step_ms = log_->iterations.mean();
+    if (std::isnan(log_->step_ms)) {
+      log_->step_ms = log_->forward_ms + log_->backward_ms + log_->optimizer_ms;
+    }
+  }
+
+  /// Only durations are known: steps stand one behind the other, phases within them as well.
+  void make_timeline() {
+    Timeline& timeline = result_.timeline;
+    timeline.tracks.push_back(
+        {.name = "timers (durations measured, places not)", .kind = TrackKind::kHost});
+    const auto to_time = [](double milliseconds) {
+      constexpr double kMost = 5e9;  // 58 days
+      return to_picoseconds(Seconds(1e-3 * std::min(milliseconds, kMost)));
+    };
+    struct Part {
+      const TimerSeries* series;
+      SpanPhase phase;
+    };
+    const auto first_of = [&](std::initializer_list<const char*> names) -> const TimerSeries* {
+      for (const char* name : names) {
+        if (const TimerSeries* found = log_->find(name)) return found;
+      }
+      return nullptr;
+    };
+    const std::array<Part, 3> parts = {
+        Part{first_of({"fwd", "forward", "fwd_microstep", "forward_microstep", "forward-compute"}),
+             SpanPhase::kForward},
+        Part{first_of(
+                 {"bwd", "backward", "bwd_microstep", "backward_microstep", "backward-compute"}),
+             SpanPhase::kBackward},
+        Part{first_of({"step", "step_microstep", "optimizer_step", "optimizer"}),
+             SpanPhase::kOptimizer}};
+    std::size_t steps = log_->iterations.values.size();
+    for (const Part& part : parts) {
+      if (part.series != nullptr) steps = std::max(steps, part.series->values.size());
+    }
+    constexpr Picoseconds kFull{std::numeric_limits<std::int64_t>::max() / 2};
+    Picoseconds now{};
+    for (std::size_t i = 0; i < steps && now < kFull; ++i) {
+      Picoseconds at = now;
+      for (const Part& part : parts) {
+        if (part.series == nullptr || i >= part.series->values.size()) continue;
+        const Picoseconds length = to_time(part.series->values[i]);
+        timeline.spans.push_back({.name = timeline.names.intern(part.series->name),
+                                  .start = at,
+                                  .end = at + length,
+                                  .step = static_cast<std::int32_t>(i),
+                                  .kind = SpanKind::kOperation,
+                                  .phase = part.phase});
+        at += length;
+      }
+      Picoseconds end = at;
+      if (i < log_->iterations.values.size()) end = now + to_time(log_->iterations.values[i]);
+      timeline.steps.push_back({static_cast<std::int64_t>(i), now, end});
+      now = std::max(end, at);
+    }
+    result_.step_source = timeline.steps.empty() ? StepSource::kNone : StepSource::kTimers;
+  }
+
+  ByteSource& source_;
+  std::string name_;
+  const ImportOptions& options_;
+  ImportedTrace result_;
+  TimerLog* log_ = nullptr;
+  LeftOutCounter left_out_;
+  std::unordered_map<std::string, std::size_t> places_;
+  std::uint64_t lines_ = 0;
+};
+
+}  // namespace
+
+ImportedTrace import_timer_log(ByteSource& source, const std::string& name,
+                               const ImportOptions& options) {
+  return LogReader(source, name, options).import();
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,125 @@
+#include "sim/trace/import/import_trace.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/base/input_file.h"
+
+namespace zenflow::sim {
+namespace {
+
+constexpr std::size_t kHead = 64 * 1024;
+
+bool is_space(char c) {
+  return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+std::string_view skip_space(std::string_view text) {
+  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
+  return text;
+}
+
+/// Whether a Chrome trace begins here: an object, or an array of objects. Log lines may begin with
+/// a bracket too.
+bool is_json(std::string_view head) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (head.starts_with(kByteOrderMark)) head.remove_prefix(kByteOrderMark.size());
+  head = skip_space(head);
+  if (head.empty() || (head.front() != '{' && head.front() != '[')) return false;
+  const bool is_object = head.front() == '{';
+  head = skip_space(head.substr(1));
+  if (head.empty()) return true;
+  if (is_object) return head.front() == '"' || head.front() == '}';
+  return head.front() == '{' || head.front() == ']';
+}
+
+struct Other {
+  std::string_view magic;
+  std::string_view what;
+};
+
+/// What people have at hand instead.
+constexpr std::array<Other, 5> kOthers{{
+    {"PK\x03\x04", "a ZIP archive: unpack it"},
+    {"\x28\xB5\x2F\xFD", "compressed with Zstandard: unpack it with zstd -d"},
+    {"\xFD"
+     "7zXZ",
+     "compressed with xz: unpack it with xz -d"},
+    {"BZh", "compressed with bzip2: unpack it with bzip2 -d"},
+    {"\x7F"
+     "ELF",
+     "a program, not a trace"},
+}};
+
+std::string fill(ByteSource& source) {
+  std::string head(kHead, '\0');
+  std::size_t size = 0;
+  while (size < head.size()) {
+    const std::size_t count = source.read({head.data() + size, head.size() - size});
+    if (count == 0) break;
+    size += count;
+  }
+  head.resize(size);
+  return head;
+}
+
+/// Control characters that no log has.
+bool is_binary(std::string_view head) {
+  std::size_t strange = 0;
+  for (const char c : head) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool is_usual = byte >= 0x20 || is_space(c) || c == '\x1B' || c == '\b' || c == '\f';
+    if (!is_usual) ++strange;
+  }
+  constexpr std::size_t kShare = 100;
+  return kShare * strange > head.size();
+}
+
+}  // namespace
+
+ImportedTrace import_trace(const std::filesystem::path& path, const ImportOptions& options) {
+  const std::string name = path.generic_string();
+  const auto fail = [&](const std::string& what) {
+    throw Error(ErrorKind::kInput, name + ": " + what);
+  };
+  const auto probe = open_bytes(path);
+  const std::string head = fill(*probe);
+  if (head.empty()) {
+    fail(probe->damage().empty() ? "is empty" : "nothing can be read: " + probe->damage());
+  }
+  constexpr std::string_view kSqlite("SQLite format 3\0", 16);
+  if (head.starts_with(kSqlite)) {
+    const InputFile file(path);
+    std::array<std::byte, kSqlite.size()> first{};
+    file.read_at(0, std::span(first).first(std::min<std::size_t>(first.size(), file.size())));
+    const bool is_plain = std::memcmp(first.data(), kSqlite.data(), kSqlite.size()) == 0;
+    if (!is_plain) fail("a compressed database: unpack it with gzip -d");
+    return import_nsight(path, options);
+  }
+  if (is_json(head)) {
+    const auto source = open_bytes(path);
+    return import_chrome(*source, name, options);
+  }
+  for (const Other& other : kOthers) {
+    if (head.starts_with(other.magic)) fail("is " + std::string(other.what));
+  }
+  if (is_binary(head)) {
+    fail(
+        "is no trace that is known: Chrome JSON (PyTorch profiler), SQLite of Nsight Systems (make "
+        "one "
+        "of a .nsys-rep or .qdrep with \"nsys export --type sqlite\"), or a log with DeepSpeed's "
+        "timers");
+  }
+  const auto source = open_bytes(path);
+  return import_timer_log(*source, name, options);
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,168 @@
+#include "sim/trace/import/phases.h"
+
+#include <algorithm>
+#include <map>
+
+#include "sim/trace/import/rule_matcher.h"
+#include "sim/trace/launches.h"
+
+namespace zenflow::sim {
+namespace {
+
+template <class Field>
+std::vector<std::string> texts(const TraceRules& rules, Field field) {
+  std::vector<std::string> found;
+  for (const PhaseRule& rule : rules.phases) found.push_back(rule.*field);
+  return found;
+}
+
+using RuleSet = std::vector<bool>;  // by rule
+
+class PhaseAssigner {
+ public:
+  PhaseAssigner(Timeline& timeline, const std::vector<std::uint32_t>& launch,
+                const std::vector<HostInterval>& intervals, const TraceRules& rules)
+      : timeline_(timeline),
+        launch_(launch),
+        intervals_(intervals),
+        rules_(rules.phases),
+        kernels_(timeline.names, texts(rules, &PhaseRule::kernel)),
+        ranges_(timeline.names, texts(rules, &PhaseRule::range)),
+        threads_(texts(rules, &PhaseRule::thread)),
+        steps_(timeline.names, rules.steps),
+        optimizers_(timeline.names, rules.optimizers) {}
+
+  void assign() {
+    contexts_.try_emplace(RuleSet(rules_.size(), false), 0);
+    sets_.push_back(contexts_.begin()->first);
+    context_.assign(timeline_.spans.size(), 0);
+    find_main_tracks();
+    for (std::size_t first = 0; first < timeline_.spans.size();) {
+      std::size_t last = first;
+      while (last < timeline_.spans.size() &&
+             timeline_.spans[last].track == timeline_.spans[first].track) {
+        ++last;
+      }
+      sweep(first, last);
+      first = last;
+    }
+    for (std::size_t i = 0; i < timeline_.spans.size(); ++i) {
+      TimelineSpan& span = timeline_.spans[i];
+      if (is_gpu_work(kind_of(timeline_, span))) span.phase = phase_of(i);
+    }
+  }
+
+ private:
+  void find_main_tracks() {
+    is_main_.assign(timeline_.tracks.size(), false);
+    thread_rules_.resize(timeline_.tracks.size());
+    for (const TimelineSpan& span : timeline_.spans) {
+      if (kind_of(timeline_, span) != SpanKind::kRange) continue;
+      const bool marks =
+          steps_.first_match(span.name) >= 0 || optimizers_.first_match(span.name) >= 0;
+      if (marks) is_main_[span.track] = true;
+    }
+    for (std::size_t track = 0; track < timeline_.tracks.size(); ++track) {
+      thread_rules_[track].assign(rules_.size(), false);
+      for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
+        thread_rules_[track][rule] = threads_.matches(rule, timeline_.tracks[track].name);
+      }
+    }
+  }
+
+  /// Goes along one track and notes for each launch which ranges and operations are open.
+  void sweep(std::size_t first, std::size_t last) {
+    const std::uint32_t track = timeline_.spans[first].track;
+    const auto begins_before = [](const HostInterval& a, std::uint32_t of) { return a.track < of; };
+    auto interval = std::lower_bound(intervals_.begin(), intervals_.end(), track, begins_before);
+    std::vector<const TimelineSpan*> open_ranges;
+    std::vector<const HostInterval*> open_intervals;
+    bool is_changed = true;
+    std::uint32_t context = 0;
+    for (std::size_t i = first; i < last; ++i) {
+      const TimelineSpan& span = timeline_.spans[i];
+      const SpanKind kind = kind_of(timeline_, span);
+      if (kind == SpanKind::kRange) {
+        open_ranges.push_back(&span);
+        is_changed = true;
+      }
+      if (kind != SpanKind::kLaunch) continue;
+      for (; interval != intervals_.end() && interval->track == track &&
+             interval->start <= span.start;
+           ++interval) {
+        open_intervals.push_back(&*interval);
+        is_changed = true;
+      }
+      const auto is_over = [&](const auto* one) { return one->end < span.start; };
+      const std::size_t closed =
+          std::erase_if(open_ranges, is_over) + std::erase_if(open_intervals, is_over);
+      if (is_changed || closed > 0) context = context_of(open_ranges, open_intervals);
+      is_changed = false;
+      context_[i] = context;
+    }
+  }
+
+  /// The number of the set of rules that hold for a launch in these.
+  std::uint32_t context_of(const std::vector<const TimelineSpan*>& ranges,
+                           const std::vector<const HostInterval*>& intervals) {
+    RuleSet holds(rules_.size(), false);
+    for (const TimelineSpan* range : ranges) {
+      for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
+        if (ranges_.matches(rule, range->name)) holds[rule] = true;
+      }
+    }
+    for (const HostInterval* one : intervals) holds[one->rule] = true;
+    const auto [entry, is_new] =
+        contexts_.try_emplace(holds, static_cast<std::uint32_t>(sets_.size()));
+    if (is_new) sets_.push_back(std::move(holds));
+    return entry->second;
+  }
+
+  SpanPhase phase_of(std::size_t index) {
+    for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
+      if (holds(rule, index)) return rules_[rule].phase;
+    }
+    return SpanPhase::kNone;
+  }
+
+  bool holds(std::size_t number, std::size_t index) {
+    const PhaseRule& rule = rules_[number];
+    const TimelineSpan& span = timeline_.spans[index];
+    if (!rule.kernel.empty() && !kernels_.matches(number, span.name)) return false;
+    if (rule.stream && timeline_.tracks[span.track].number != *rule.stream) return false;
+    const bool is_about_launch =
+        !rule.range.empty() || !rule.operation.empty() || !rule.thread.empty() || rule.main_thread;
+    if (!is_about_launch) return true;
+    const std::uint32_t launch = launch_[index];
+    if (launch == kNoSpan) return false;
+    const bool names_context = !rule.range.empty() || !rule.operation.empty();
+    if (names_context && !sets_[context_[launch]][number]) return false;
+    const std::uint32_t thread = timeline_.spans[launch].track;
+    if (!rule.thread.empty() && !thread_rules_[thread][number]) return false;
+    return !rule.main_thread || is_main_[thread];
+  }
+
+  Timeline& timeline_;
+  const std::vector<std::uint32_t>& launch_;
+  const std::vector<HostInterval>& intervals_;
+  const std::vector<PhaseRule>& rules_;
+  MatchedNames kernels_;
+  MatchedNames ranges_;
+  NamePatterns threads_;
+  MatchedNames steps_;
+  MatchedNames optimizers_;
+  std::vector<bool> is_main_;                  // by track
+  std::vector<RuleSet> thread_rules_;          // by track
+  std::map<RuleSet, std::uint32_t> contexts_;  // number in sets_
+  std::vector<RuleSet> sets_;
+  std::vector<std::uint32_t> context_;  // of each launch
+};
+
+}  // namespace
+
+void assign_phases(Timeline& timeline, const std::vector<std::uint32_t>& launch,
+                   const std::vector<HostInterval>& intervals, const TraceRules& rules) {
+  PhaseAssigner(timeline, launch, intervals, rules).assign();
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,45 @@
+/// Rules applied to names, each name once.
+#pragma once
+
+#include <cstdint>
+#include <regex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/trace/timeline.h"
+
+namespace zenflow::sim {
+
+/// Regular expressions for whole names. Of longer names only the beginning is looked at: the
+/// standard library's matcher needs stack for every character.
+class NamePatterns {
+ public:
+  explicit NamePatterns(const std::vector<std::string>& patterns);
+  /// The first pattern that matches, or -1. An empty pattern matches nothing.
+  [[nodiscard]] int first_match(std::string_view name) const;
+  [[nodiscard]] bool matches(std::size_t pattern, std::string_view name) const;
+  [[nodiscard]] std::size_t size() const { return patterns_.size(); }
+
+  static constexpr std::size_t kLongestName = 2048;
+
+ private:
+  std::vector<std::regex> patterns_;
+  std::vector<bool> is_set_;
+};
+
+/// NamePatterns over a NameTable, remembered by number. The table must outlive it.
+class MatchedNames {
+ public:
+  MatchedNames(const NameTable& names, const std::vector<std::string>& patterns)
+      : names_(&names), patterns_(patterns) {}
+  [[nodiscard]] int first_match(NameId name);
+  [[nodiscard]] bool matches(std::size_t pattern, NameId name);
+
+ private:
+  const NameTable* names_;
+  NamePatterns patterns_;
+  std::vector<std::vector<bool>> known_;  // by name, then pattern; empty: not looked at yet
+};
+
+}  // namespace zenflow::sim

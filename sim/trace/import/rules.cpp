@@ -1,0 +1,169 @@
+#include "sim/trace/import/rules.h"
+
+#include <array>
+#include <regex>
+#include <string_view>
+
+#include "sim/config/document.h"
+#include "sim/config/reader.h"
+
+namespace zenflow::sim {
+namespace {
+
+const std::array<std::string, 7> kPhases = {"forward",    "backward",  "optimizer", "copy",
+                                            "collective", "selection", "other"};
+const std::array<std::string, 3> kLanes = {"cpu_update", "selection", "nvme"};
+
+template <class Names>
+std::size_t place_of(const Names& names, std::string_view name) {
+  std::size_t at = 0;
+  while (names[at] != name) ++at;
+  return at;
+}
+
+std::string pattern(MapReader& map, std::string_view key) {
+  const auto value = map.optional(key);
+  if (!value) return "";
+  std::string text = value->string();
+  try {
+    static_cast<void>(std::regex(text));
+  } catch (const std::regex_error&) {
+    value->fail("expected a regular expression (ECMAScript), found \"" + text + "\"");
+  }
+  return text;
+}
+
+std::vector<std::string> patterns(MapReader& map, std::string_view key) {
+  std::vector<std::string> found;
+  const auto list = map.optional(key);
+  if (!list) return found;
+  for (const ValueReader& item : list->items()) {
+    found.push_back(item.string());
+    try {
+      static_cast<void>(std::regex(found.back()));
+    } catch (const std::regex_error&) {
+      item.fail("expected a regular expression (ECMAScript), found \"" + found.back() + "\"");
+    }
+  }
+  return found;
+}
+
+PhaseRule read_phase(const ValueReader& value) {
+  MapReader map(value.node(), value.path());
+  PhaseRule rule;
+  const std::string phase = map.require("phase").choice(kPhases);
+  rule.phase = static_cast<SpanPhase>(place_of(kPhases, phase) + 1);
+  rule.kernel = pattern(map, "kernel");
+  rule.range = pattern(map, "range");
+  rule.operation = pattern(map, "operation");
+  rule.thread = pattern(map, "thread");
+  if (const auto stream = map.optional("stream")) {
+    rule.stream = stream->integer(0, std::int64_t{1} << 40);
+  }
+  rule.main_thread = map.boolean_or("main_thread", false);
+  map.reject_unknown_keys();
+  const bool says_something = !rule.kernel.empty() || !rule.range.empty() ||
+                              !rule.operation.empty() || !rule.thread.empty() || rule.stream ||
+                              rule.main_thread;
+  if (!says_something) {
+    map.fail("phase", "expected kernel, range, operation, thread, stream or main_thread beside it");
+  }
+  return rule;
+}
+
+LaneRule read_lane(const ValueReader& value) {
+  MapReader map(value.node(), value.path());
+  LaneRule rule;
+  rule.lane = static_cast<HostLane>(place_of(kLanes, map.require("lane").choice(kLanes)) + 1);
+  rule.track = pattern(map, "track");
+  rule.range = pattern(map, "range");
+  map.reject_unknown_keys();
+  if (rule.track.empty() == rule.range.empty()) {
+    map.fail("lane", "expected either track or range beside it");
+  }
+  return rule;
+}
+
+template <class T>
+void add_all(std::vector<T>& to, std::vector<T> more) {
+  to.insert(to.end(), more.begin(), more.end());
+}
+
+}  // namespace
+
+TraceRules default_rules() {
+  TraceRules rules;
+  rules.phases = {
+      {.phase = SpanPhase::kCollective,
+       .kernel = "(.*[^A-Za-z])?(nccl|rccl|oneccl|mscclpp|msccl|RingKernel).*"},
+      // What our own schedules and engine call their work.
+      {.phase = SpanPhase::kCollective,
+       .kernel = "(all_gather|reduce_scatter|all_reduce|broadcast)( .*)?"},
+      {.phase = SpanPhase::kSelection, .kernel = "select( .*)?|column_norm.*|top_k.*"},
+      {.phase = SpanPhase::kForward, .kernel = "forward( .*)?"},
+      {.phase = SpanPhase::kBackward, .kernel = "backward( .*)?"},
+      {.phase = SpanPhase::kOptimizer, .kernel = "gpu_update( .*)?"},
+      {.phase = SpanPhase::kCopy, .kernel = "(Memcpy|Memory copy|memcpy|Copy).*"},
+      // DeepSpeed's ranges (NVTX) and PyTorch's annotations.
+      {.phase = SpanPhase::kSelection,
+       .range = ".*(update_selected_channels|selective_optimizer).*"},
+      {.phase = SpanPhase::kOptimizer, .range = "Optimizer\\.step#.*"},
+      {.phase = SpanPhase::kOptimizer,
+       .range =
+           "(DeepSpeedEngine|DeepSpeedZeroOptimizer.*|.*Optimizer.*)\\.(step|_take_model_step)"},
+      {.phase = SpanPhase::kOptimizer, .range = "(optimizer|opt)([_. ]?step)?( .*)?"},
+      {.phase = SpanPhase::kOther, .range = "Optimizer\\.zero_grad#.*"},
+      {.phase = SpanPhase::kBackward, .range = "DeepSpeedEngine\\.(backward|allreduce_gradients)"},
+      {.phase = SpanPhase::kBackward, .range = "(.*[^A-Za-z])?(backward|bwd)([ _]?pass)?"},
+      {.phase = SpanPhase::kForward, .range = "DeepSpeedEngine\\.forward"},
+      {.phase = SpanPhase::kForward, .range = "(.*[^A-Za-z])?(forward|fwd)([ _]?pass)?"},
+      // The engine's thread runs the backward pass, and gradient checkpointing's second forward in
+      // it.
+      {.phase = SpanPhase::kBackward, .operation = "autograd::engine::evaluate_function: .*"},
+      {.phase = SpanPhase::kBackward,
+       .operation = "[A-Za-z_:<>]*Backward[0-9]*|(struct )?torch::autograd::AccumulateGrad"},
+      {.phase = SpanPhase::kBackward, .thread = "pt_autograd_[0-9]+"},
+      {.phase = SpanPhase::kForward, .main_thread = true},
+  };
+  rules.lanes = {
+      {.lane = HostLane::kCpuUpdate,
+       .track = "cpu_update.*|cpu optimizer|cpu update.*|optimizer|update.*"},
+      {.lane = HostLane::kNvme, .track = "nvme.*"},
+      {.lane = HostLane::kCpuUpdate,
+       .range = "Optimizer\\.step#.*CPU.*|.*(CPUAdam|cpu_adam|CPULion|CPUAdagrad).*"},
+  };
+  rules.steps = {
+      "ProfilerStep#?[0-9]+",
+      "([Tt]rain(ing)?[ _-]?)?([Ss]tep|STEP|[Ii]ter(ation)?|ITER|[Bb]atch)[ _:#=-]*[0-9]+",
+      "[Tt]rain(ing)?[ _-]?[Ss]tep",
+  };
+  rules.optimizers = {
+      "Optimizer\\.step#.*",
+      "DeepSpeedEngine\\.step",
+      "[Oo]ptimizer[_. ]?[Ss]tep",
+  };
+  return rules;
+}
+
+TraceRules read_rules(const std::filesystem::path& path) {
+  const Node root = load_document(path);
+  MapReader map(root, "");
+  TraceRules rules;
+  if (const auto list = map.optional("phases")) {
+    for (const ValueReader& item : list->items()) rules.phases.push_back(read_phase(item));
+  }
+  if (const auto list = map.optional("lanes")) {
+    for (const ValueReader& item : list->items()) rules.lanes.push_back(read_lane(item));
+  }
+  rules.steps = patterns(map, "steps");
+  rules.optimizers = patterns(map, "optimizers");
+  map.reject_unknown_keys();
+  TraceRules built_in = default_rules();
+  add_all(rules.phases, std::move(built_in.phases));
+  add_all(rules.lanes, std::move(built_in.lanes));
+  add_all(rules.steps, std::move(built_in.steps));
+  add_all(rules.optimizers, std::move(built_in.optimizers));
+  return rules;
+}
+
+}  // namespace zenflow::sim

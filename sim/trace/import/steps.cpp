@@ -1,0 +1,198 @@
+#include "sim/trace/import/steps.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "sim/trace/import/rule_matcher.h"
+#include "sim/trace/launches.h"
+
+namespace zenflow::sim {
+namespace {
+
+/// The number at the end of a name, or -1.
+std::int64_t number_of(std::string_view name) {
+  const std::size_t last = name.find_last_not_of("0123456789");
+  const std::string_view digits = name.substr(last == name.npos ? 0 : last + 1);
+  std::int64_t number = -1;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  const bool fits = error == std::errc() && number <= std::numeric_limits<std::int32_t>::max();
+  return fits ? number : -1;
+}
+
+class StepFinder {
+ public:
+  explicit StepFinder(Timeline& timeline) : timeline_(timeline) {}
+
+  /// Ranges whose names match, of one track, by start; of the first pattern that has any.
+  std::vector<const TimelineSpan*> ranges(const std::vector<std::string>& patterns) {
+    MatchedNames names(timeline_.names, patterns);
+    using Place = std::tuple<std::size_t, bool, std::uint32_t>;  // pattern, on the GPU, track
+    std::map<Place, std::vector<const TimelineSpan*>> found;
+    for (const TimelineSpan& span : timeline_.spans) {
+      if (kind_of(timeline_, span) != SpanKind::kRange) continue;
+      const int pattern = names.first_match(span.name);
+      if (pattern < 0) continue;
+      const bool is_on_gpu = timeline_.tracks[span.track].process < 0;
+      found[{static_cast<std::size_t>(pattern), is_on_gpu, span.track}].push_back(&span);
+    }
+    const std::vector<const TimelineSpan*>* best = nullptr;
+    Place of{};
+    for (const auto& [place, spans] : found) {
+      const bool is_same_kind = best != nullptr && std::get<0>(place) == std::get<0>(of) &&
+                                std::get<1>(place) == std::get<1>(of);
+      if (best != nullptr && (!is_same_kind || spans.size() <= best->size())) continue;
+      best = &spans;
+      of = place;
+    }
+    return best == nullptr ? std::vector<const TimelineSpan*>() : outermost(*best);
+  }
+
+  void steps_are(const std::vector<const TimelineSpan*>& spans) {
+    std::set<std::int64_t> numbers;
+    for (const TimelineSpan* span : spans) numbers.insert(number_of(timeline_.name_of(*span)));
+    const bool are_numbered = numbers.size() == spans.size() && *numbers.begin() >= 0;
+    std::int64_t next = 0;
+    for (const TimelineSpan* span : spans) {
+      const std::int64_t number = are_numbered ? number_of(timeline_.name_of(*span)) : next;
+      timeline_.steps.push_back({number, span->start, span->end});
+      ++next;
+    }
+  }
+
+  void steps_end_with(const std::vector<const TimelineSpan*>& spans) {
+    for (std::size_t i = 0; i + 1 < spans.size(); ++i) {
+      timeline_.steps.push_back({static_cast<std::int64_t>(i), spans[i]->end, spans[i + 1]->end});
+    }
+  }
+
+  /// Periods of the kernels of the track that computes most.
+  bool steps_repeat() {
+    std::vector<std::int64_t> busy(timeline_.tracks.size(), 0);
+    for (const TimelineSpan& span : timeline_.spans) {
+      if (kind_of(timeline_, span) == SpanKind::kKernel) {
+        busy[span.track] += (span.end - span.start).count;
+      }
+    }
+    const auto most = std::max_element(busy.begin(), busy.end());
+    if (most == busy.end() || *most == 0) return false;
+    const auto track = static_cast<std::uint32_t>(most - busy.begin());
+    std::vector<NameId> names;
+    std::vector<Picoseconds> starts;
+    for (const TimelineSpan& span : timeline_.spans) {
+      if (span.track != track || kind_of(timeline_, span) != SpanKind::kKernel) continue;
+      names.push_back(span.name);
+      starts.push_back(span.start);
+    }
+    const std::size_t period = find_period(names);
+    if (period == 0) return false;
+    std::int64_t number = 0;
+    for (std::size_t i = 0; i + period < starts.size(); i += period) {
+      timeline_.steps.push_back({number++, starts[i], starts[i + period]});
+    }
+    return true;
+  }
+
+  void number_spans(const std::vector<std::uint32_t>& launch) {
+    const std::vector<TimelineStep>& steps = timeline_.steps;
+    const auto starts_later = [](Picoseconds time, const TimelineStep& step) {
+      return time < step.start;
+    };
+    for (std::size_t i = 0; i < timeline_.spans.size(); ++i) {
+      TimelineSpan& span = timeline_.spans[i];
+      if (!is_gpu_work(kind_of(timeline_, span))) continue;
+      const Picoseconds time = launch[i] == kNoSpan ? span.start : timeline_.spans[launch[i]].start;
+      const auto behind = std::upper_bound(steps.begin(), steps.end(), time, starts_later);
+      if (behind == steps.begin() || time >= (behind - 1)->end) continue;
+      span.step = static_cast<std::int32_t>((behind - 1)->number);
+    }
+  }
+
+ private:
+  /// Without those that lie in another.
+  static std::vector<const TimelineSpan*> outermost(std::vector<const TimelineSpan*> spans) {
+    std::stable_sort(spans.begin(), spans.end(), [](const TimelineSpan* a, const TimelineSpan* b) {
+      return std::tuple(a->start, b->end) < std::tuple(b->start, a->end);
+    });
+    std::vector<const TimelineSpan*> kept;
+    for (const TimelineSpan* span : spans) {
+      if (kept.empty() || span->end > kept.back()->end) kept.push_back(span);
+    }
+    return kept;
+  }
+
+  Timeline& timeline_;
+};
+
+/// Whether nearly nothing stands outside the repetition: what comes once, at the beginning or the
+/// end, says that the repeated parts are layers of one step.
+bool is_all_repeated(const std::map<NameId, std::vector<std::size_t>>& places, std::size_t length,
+                     std::size_t period) {
+  const std::size_t repeats = length / period;
+  std::size_t outside = 0;
+  for (const auto& [name, at] : places) {
+    if (at.size() + 1 < repeats) outside += at.size();
+  }
+  constexpr std::size_t kOutsideOf = 500;
+  return kOutsideOf * outside <= length;
+}
+
+}  // namespace
+
+std::size_t find_period(const std::vector<NameId>& sequence) {
+  std::map<NameId, std::vector<std::size_t>> places;
+  for (std::size_t i = 0; i < sequence.size(); ++i) places[sequence[i]].push_back(i);
+  constexpr std::size_t kRepeats = 3;
+  // The rarest name that comes often enough marks the period: layers repeat more often than steps.
+  const std::vector<std::size_t>* marks = nullptr;
+  for (const auto& [name, at] : places) {
+    if (at.size() >= kRepeats && (marks == nullptr || at.size() < marks->size())) marks = &at;
+  }
+  if (marks == nullptr) return 0;
+  std::set<std::size_t> candidates;
+  constexpr std::size_t kMostCandidates = 64;
+  for (std::size_t i = 1; i < marks->size() && candidates.size() < kMostCandidates; ++i) {
+    candidates.insert((*marks)[i] - (*marks)[0]);
+  }
+  constexpr std::size_t kWrongOf = 50;
+  for (const std::size_t period : candidates) {
+    if (kRepeats * period > sequence.size()) break;
+    const std::size_t compared = sequence.size() - period;
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < compared && kWrongOf * wrong <= compared; ++i) {
+      if (sequence[i] != sequence[i + period]) ++wrong;
+    }
+    if (kWrongOf * wrong <= compared && is_all_repeated(places, sequence.size(), period)) {
+      return period;
+    }
+  }
+  return 0;
+}
+
+StepSource find_steps(Timeline& timeline, const std::vector<std::uint32_t>& launch,
+                      const TraceRules& rules, const std::string& pattern) {
+  StepFinder finder(timeline);
+  StepSource source = StepSource::kNone;
+  if (!pattern.empty()) {
+    const auto found = finder.ranges({pattern});
+    if (!found.empty()) {
+      finder.steps_are(found);
+      source = StepSource::kPattern;
+    }
+  } else if (const auto named = finder.ranges(rules.steps); !named.empty()) {
+    finder.steps_are(named);
+    source = StepSource::kAnnotation;
+  } else if (const auto updates = finder.ranges(rules.optimizers); updates.size() >= 2) {
+    finder.steps_end_with(updates);
+    source = StepSource::kOptimizer;
+  } else if (finder.steps_repeat()) {
+    source = StepSource::kPeriod;
+  }
+  finder.number_spans(launch);
+  return source;
+}
+
+}  // namespace zenflow::sim

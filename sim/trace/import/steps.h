@@ -1,0 +1,25 @@
+/// Where the steps of a recorded run begin and end.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/trace/import/imported_trace.h"
+
+namespace zenflow::sim {
+
+/// Sets `timeline.steps`, by the first of these that finds any: ranges that match `pattern` (then
+/// nothing else is tried), ranges named as steps, optimizer ranges (from the end of one to the end
+/// of the next), the period of the kernels. Ranges of host threads go before their copies on the
+/// GPU; of several threads the one with most. Each span of the GPU gets the number of the step in
+/// which it was launched, or ran if its launch is not known.
+StepSource find_steps(Timeline& timeline, const std::vector<std::uint32_t>& launch,
+                      const TraceRules& rules, const std::string& pattern);
+
+/// The smallest length after which a sequence repeats, at least three times, with at most a
+/// fiftieth of its elements out of place; 0 if there is none. Layers of a model repeat too: names
+/// that come less often than the period would have them must be rare (one element in 500).
+[[nodiscard]] std::size_t find_period(const std::vector<NameId>& sequence);
+
+}  // namespace zenflow::sim

@@ -1,0 +1,40 @@
+/// DeepSpeed's wall_clock_breakdown: the durations that its log lines tell.
+///
+///   [2024-11-21 02:14:39,317] [INFO] [logging.py:96:log_dist] [Rank 0] time (ms) | fwd: 710.61 |
+///   bwd: ...
+///
+/// Records are found anywhere in a line (progress bars put them behind a carriage return and escape
+/// sequences). Megatron's "elapsed time per iteration (ms): ..." is a step's duration.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace zenflow::sim {
+
+/// All values of one name, in milliseconds, in the order of the log.
+struct TimerSeries {
+  std::string name;
+  std::vector<double> values;
+
+  [[nodiscard]] double sum() const;
+  /// NaN if there is none.
+  [[nodiscard]] double mean() const;
+};
+
+struct TimerLog {
+  std::vector<TimerSeries> timers;      ///< in order of first appearance, names as written
+  TimerSeries iterations;               ///< "elapsed time per iteration (ms)"
+  std::uint64_t records = 0;            ///< "time (ms)" lists
+  std::uint64_t not_at_line_start = 0;  ///< records behind other output on their line
+  /// Means by phase under the names of every DeepSpeed version. NaN: not in the log.
+  double forward_ms;
+  double backward_ms;
+  double optimizer_ms;  ///< the engine's step: "step", or "step_microstep"
+  double step_ms;       ///< mean of iterations, else the sum of the three
+
+  [[nodiscard]] const TimerSeries* find(const std::string& name) const;
+};
+
+}  // namespace zenflow::sim

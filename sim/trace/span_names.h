@@ -1,0 +1,32 @@
+/// What the names of GPU work say: direction and memories of copies, whether a kernel communicates.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace zenflow::sim {
+
+enum class CopyDirection : std::uint8_t { kH2D, kD2H, kD2D, kH2H, kPeer, kUnknown };
+enum class MemoryKind : std::uint8_t { kPinned, kPageable, kDevice, kManaged, kHost, kUnknown };
+/// As CUPTI and Kineto write it: "HtoD".
+[[nodiscard]] std::string to_string(CopyDirection direction);
+[[nodiscard]] std::string to_string(MemoryKind kind);
+
+struct CopyName {
+  CopyDirection direction = CopyDirection::kUnknown;
+  MemoryKind from = MemoryKind::kUnknown;
+  MemoryKind to = MemoryKind::kUnknown;
+
+  friend auto operator<=>(const CopyName&, const CopyName&) = default;
+};
+
+/// "Memcpy HtoD (Pinned -> Device)" (CUDA), "Memcpy DtoH (Device -> Host)" (ROCm, which does not
+/// say whether host memory is pinned), "Memcpy M2D (Memory -> Device)" (XPU), and the like.
+[[nodiscard]] CopyName copy_name(std::string_view name);
+
+/// Whether a kernel belongs to a communication library (NCCL, RCCL, oneCCL, MSCCL) or is one of our
+/// schedules' collectives.
+[[nodiscard]] bool is_collective(std::string_view kernel);
+
+}  // namespace zenflow::sim

@@ -1,0 +1,92 @@
+#include "sim/trace/timeline.h"
+
+namespace zenflow::sim {
+namespace {
+
+const std::string* own_category(const Timeline& timeline, const TimelineSpan& span) {
+  if (span.detail < 0) return nullptr;
+  const std::string& own = timeline.details[static_cast<std::size_t>(span.detail)].category;
+  return own.empty() ? nullptr : &own;
+}
+
+SpanKind kind_of_category(const std::string& category) {
+  if (category == "kernel") return SpanKind::kKernel;
+  if (category == "gpu_memcpy") return SpanKind::kCopy;
+  if (category == "gpu_memset") return SpanKind::kMemset;
+  if (category == "cuda_sync") return SpanKind::kSync;
+  if (category == "cuda_runtime" || category == "cuda_driver") return SpanKind::kCall;
+  if (category == "user_annotation") return SpanKind::kRange;
+  return SpanKind::kOperation;
+}
+
+const char* category_of_track(TrackKind kind, double bytes) {
+  switch (kind) {
+    case TrackKind::kGpuKernels:
+      return "kernel";
+    case TrackKind::kGpuCopies:
+      return bytes > 0 ? "gpu_memcpy" : "kernel";
+    case TrackKind::kHost:
+      return "cpu_op";
+    case TrackKind::kRuntime:
+      return "cuda_runtime";
+  }
+  return "cpu_op";
+}
+
+}  // namespace
+
+std::string category_of(const Timeline& timeline, const TimelineSpan& span) {
+  if (const std::string* own = own_category(timeline, span)) return *own;
+  switch (span.kind) {
+    case SpanKind::kOfTrack:
+      break;
+    case SpanKind::kKernel:
+    case SpanKind::kCollective:
+      return "kernel";
+    case SpanKind::kCopy:
+      return "gpu_memcpy";
+    case SpanKind::kMemset:
+      return "gpu_memset";
+    case SpanKind::kSync:
+      return "cuda_sync";
+    case SpanKind::kLaunch:
+    case SpanKind::kCall:
+      return "cuda_runtime";
+    case SpanKind::kRange:
+      return "user_annotation";
+    case SpanKind::kOperation:
+      return "cpu_op";
+  }
+  return category_of_track(timeline.tracks[span.track].kind, span.bytes);
+}
+
+SpanKind kind_of(const Timeline& timeline, const TimelineSpan& span) {
+  if (span.kind != SpanKind::kOfTrack) return span.kind;
+  const SpanKind kind = kind_of_category(category_of(timeline, span));
+  // Simulated and recorded launches are calls that something else on the timeline answers to.
+  return kind == SpanKind::kCall && span.correlation >= 0 ? SpanKind::kLaunch : kind;
+}
+
+std::string to_string(SpanPhase phase) {
+  switch (phase) {
+    case SpanPhase::kNone:
+      return "unassigned";
+    case SpanPhase::kForward:
+      return "forward";
+    case SpanPhase::kBackward:
+      return "backward";
+    case SpanPhase::kOptimizer:
+      return "optimizer";
+    case SpanPhase::kCopy:
+      return "copy";
+    case SpanPhase::kCollective:
+      return "collective";
+    case SpanPhase::kSelection:
+      return "selection";
+    case SpanPhase::kOther:
+      return "other";
+  }
+  return "unassigned";
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,96 @@
+// zenflow-sim explain --trace as users meet it.
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/program.h"
+#include "tests/support/temporary_folder.h"
+
+namespace zenflow::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const std::string kTrace = R"({"traceEvents": [
+  {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 9, "tid": 9, "ts": 0, "dur": 100, "args": {}},
+  {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 10, "dur": 20, "args": {"device": 0, "stream": 7}}]})";
+
+class TraceCli : public ::testing::Test {
+ protected:
+  Outcome explain(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {ZENFLOW_SIM, "explain"});
+    return run_program(arguments, {.folder = folder_.path()});
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(TraceCli, ExplainsARecordedRun) {
+  folder_.write("t.json", kTrace);
+  const Outcome text = explain({"--trace", "t.json"});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("1 steps (by annotation): mean 0.100 ms"));
+  EXPECT_THAT(text.err, IsEmpty());
+  const Outcome result = explain({"--trace", "t.json", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const json document = json::parse(result.out);
+  EXPECT_EQ(document["schema_version"], 1);
+  EXPECT_EQ(document["traces"][0]["devices"][0]["busy_ms"], 0.02);
+}
+
+TEST_F(TraceCli, TakesSeveralTracesAndRules) {
+  folder_.write("a.json", kTrace);
+  folder_.write("b.json", kTrace);
+  folder_.write("rules.yaml", "phases: [{phase: optimizer, kernel: k}]\n");
+  const Outcome result = explain({"--trace", "a.json", "--trace", "b.json", "--rules", "rules.yaml",
+                                  "--steps", "None", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const json document = json::parse(result.out);
+  ASSERT_EQ(document["traces"].size(), 2U);
+  EXPECT_EQ(document["traces"][1]["devices"][0]["phases"][0]["phase"], "optimizer");
+  EXPECT_EQ(document["traces"][1]["steps"]["source"], "none");
+}
+
+TEST_F(TraceCli, CalibrateFitAnalyzesAsExplainDoes) {
+  folder_.write("a.json", kTrace);
+  folder_.write("b.json", kTrace);
+  const Outcome fit =
+      run_program({ZENFLOW_CALIBRATE, "fit", "--analyze", "a.json", "b.json", "--json"},
+                  {.folder = folder_.path()});
+  EXPECT_EQ(fit.code, 0) << fit.err;
+  EXPECT_EQ(fit.out, explain({"--trace", "a.json", "--trace", "b.json", "--json"}).out);
+  const Outcome nothing = run_program({ZENFLOW_CALIBRATE, "fit"}, {.folder = folder_.path()});
+  EXPECT_EQ(nothing.code, 2);
+}
+
+TEST_F(TraceCli, SaysWhatIsMissingOfACutTrace) {
+  folder_.write("cut.json", kTrace.substr(0, kTrace.size() - 20));
+  const Outcome result = explain({"--trace", "cut.json", "--json"});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(result.err, HasSubstr("note: cut.json: byte "));
+  EXPECT_EQ(json::parse(result.out)["traces"][0]["problems"].size(), 1U);
+}
+
+TEST_F(TraceCli, RefusesBadUsageAndInput) {
+  folder_.write("t.json", kTrace);
+  const auto expect = [&](const std::vector<std::string>& arguments, const std::string& what) {
+    const Outcome outcome = explain(arguments);
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(what));
+    EXPECT_THAT(outcome.out, IsEmpty());
+  };
+  expect({}, "expected a scenario or --trace FILE");
+  expect({"--trace", "none.json"}, "none.json: cannot read: No such file");
+  expect({"--trace", "."}, "is not a regular file");
+  expect({"--trace", "t.json", "--steps", "("}, "expected a regular expression");
+  expect({"--trace", "t.json", "--rules", "none.yaml"}, "none.yaml");
+  expect({"scenario.yaml", "--trace", "t.json"}, "excludes");
+  expect({"scenario.yaml", "--steps", "x"}, "requires");
+}
+
+}  // namespace
+}  // namespace zenflow::testing

@@ -1,0 +1,31 @@
+# Recorded runs: importers, analysis, the corpus of public traces.
+zenflow_test_group(trace_import_test LABEL unit
+  SOURCES unit/chrome_import_test.cpp unit/decimal_time_test.cpp unit/json_stream_test.cpp
+          unit/name_table_test.cpp unit/nsight_import_test.cpp unit/own_trace_test.cpp
+          unit/timer_log_test.cpp unit/trace_rules_test.cpp unit/trace_steps_test.cpp
+  LINK zenflow::trace_report zenflow::recorder GTest::gmock nlohmann_json::nlohmann_json
+       SQLite::SQLite3 ZLIB::ZLIB fmt::fmt)
+zenflow_test_group(trace_analysis_test LABEL unit
+  SOURCES unit/intervals_test.cpp unit/trace_analysis_test.cpp
+  LINK zenflow::trace_report GTest::gmock nlohmann_json::nlohmann_json fmt::fmt)
+
+# Skipped, visibly, unless ZENFLOW_TRACE_CORPUS names the folder.
+zenflow_test_group(trace_corpus_test LABEL corpus TIMEOUT 600
+  SOURCES corpus/trace_corpus_test.cpp
+  LINK zenflow::trace_report nlohmann_json::nlohmann_json)
+
+zenflow_test_group(trace_cli_test LABEL cli
+  SOURCES cli/trace_cli_test.cpp
+  LINK GTest::gmock nlohmann_json::nlohmann_json ZLIB::ZLIB)
+target_compile_definitions(trace_cli_test PRIVATE ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>"
+                           ZENFLOW_CALIBRATE="$<TARGET_FILE:zenflow-calibrate>")
+add_dependencies(trace_cli_test zenflow-sim zenflow-calibrate)
+
+zenflow_fuzz(fuzz_chrome_trace LINK zenflow::trace_report)
+zenflow_fuzz(fuzz_timer_log LINK zenflow::trace_report)
+zenflow_fuzz(fuzz_nsight LINK zenflow::trace_report SQLite::SQLite3)
+
+# Not a test: how fast a long trace is read, and how much memory that takes.
+add_executable(trace_import_bench EXCLUDE_FROM_ALL bench/trace_import_bench.cpp)
+target_include_directories(trace_import_bench PRIVATE ${PROJECT_SOURCE_DIR})
+target_link_libraries(trace_import_bench PRIVATE zenflow::trace_import fmt::fmt zenflow::warnings)

@@ -1,0 +1,196 @@
+// What becomes of Nsight Systems exports, with the tables and columns that there happen to be.
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/report/trace_analysis.h"
+#include "sim/trace/import/import_trace.h"
+#include "sim/trace/launches.h"
+#include "tests/support/error_of.h"
+#include "tests/support/nsight_file.h"
+#include "tests/support/temporary_folder.h"
+
+namespace zenflow::sim {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using testing::error_of;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::NsightFile;
+using ::testing::SizeIs;
+
+class NsightImport : public ::testing::Test {
+ protected:
+  /// A file to which `sql` was done after it was filled.
+  ImportedTrace import(const std::string& sql = "", const ImportOptions& options = {}) {
+    const std::filesystem::path path = folder_ / "report.bin";  // the name says nothing
+    std::filesystem::remove(path);
+    {
+      NsightFile file(path);
+      file.fill();
+      if (!sql.empty()) file.run(sql);
+    }
+    return import_trace(path, options);
+  }
+
+  static std::vector<std::string> spans_of(const Timeline& timeline) {
+    std::vector<std::string> found;
+    for (const TimelineSpan& span : timeline.spans) {
+      found.push_back(timeline.tracks[span.track].name + ": " + timeline.name_of(span) + " " +
+                      std::to_string(span.start.count / 1000) + "-" +
+                      std::to_string(span.end.count / 1000));
+    }
+    return found;
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(NsightImport, ReadsKernelsCopiesMemsetsCallsAndRanges) {
+  const ImportedTrace trace = import();
+  EXPECT_EQ(trace.format, TraceFormat::kNsight);
+  EXPECT_THAT(trace.problems, IsEmpty());
+  EXPECT_THAT(spans_of(trace.timeline),
+              ElementsAre("stream 7: void gemm<float>(float*) 1000-3000",
+                          "stream 7: Memset (Device) 5000-5500",
+                          "stream 7: void gemm<float>(float*) 6000-9000",
+                          "stream 8: Memcpy HtoD (Pinned -> Device) 3000-5000",
+                          "thread 7: step 1 400-5200", "thread 7: cudaLaunchKernel_v7000 500-700",
+                          "thread 7: cudaMemcpyAsync_v3020 800-900", "thread 7: step 2 5300-9500",
+                          "thread 7: cudaLaunchKernel_v7000 5600-5900"));
+  ASSERT_THAT(trace.timeline.steps, SizeIs(2));
+  EXPECT_EQ(trace.timeline.steps[1].number, 2);
+  EXPECT_EQ(trace.step_source, StepSource::kAnnotation);
+  EXPECT_EQ(trace.timeline.spans[2].step, 2);
+  EXPECT_EQ(trace.timeline.spans[3].bytes, 4096);
+  const std::vector<std::uint32_t> launch = launch_of_spans(trace.timeline);
+  EXPECT_EQ(launch[0], 5U);
+  EXPECT_EQ(launch[2], 8U);
+  EXPECT_EQ(launch[3], 6U);
+  EXPECT_EQ(trace.events, 2U + 1U + 1U + 4U + 3U);
+}
+
+TEST_F(NsightImport, DoesWithoutTables) {
+  EXPECT_THAT(import("DROP TABLE CUPTI_ACTIVITY_KIND_MEMSET").timeline.spans, SizeIs(8));
+  EXPECT_THAT(
+      import("DROP TABLE CUPTI_ACTIVITY_KIND_RUNTIME; DROP TABLE NVTX_EVENTS").timeline.spans,
+      SizeIs(4));
+  // CUPTI's and Nsight's numbers have not changed; old exports had no tables for them.
+  EXPECT_THAT(
+      spans_of(import("DROP TABLE ENUM_CUDA_MEMCPY_OPER; DROP TABLE ENUM_CUDA_MEM_KIND").timeline),
+      Contains("stream 8: Memcpy HtoD (Pinned -> Device) 3000-5000"));
+}
+
+TEST_F(NsightImport, SaysThatNoKernelsWereTraced) {
+  const ImportedTrace without = import("DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL");
+  EXPECT_THAT(without.problems, Contains(HasSubstr("no table CUPTI_ACTIVITY_KIND_KERNEL")));
+  EXPECT_EQ(analyze(without, default_rules()).devices.at(0).kernels, 0U);
+  const ImportedTrace empty = import("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL");
+  EXPECT_THAT(empty.problems, Contains(HasSubstr("CUPTI_ACTIVITY_KIND_KERNEL is empty")));
+  const ImportedTrace nothing = import(
+      "DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL; DELETE FROM CUPTI_ACTIVITY_KIND_MEMCPY; DELETE FROM "
+      "CUPTI_ACTIVITY_KIND_MEMSET");
+  EXPECT_THAT(analyze(nothing, default_rules()).devices, IsEmpty());
+}
+
+TEST_F(NsightImport, KernelNamesMayBeMissing) {
+  const ImportedTrace trace = import("DROP TABLE StringIds");
+  EXPECT_THAT(trace.problems, Contains(HasSubstr("no table StringIds")));
+  EXPECT_THAT(trace.problems, Contains(HasSubstr("2 kernels have no name")));
+  EXPECT_THAT(spans_of(trace.timeline), Contains("stream 7: kernel without a name 1000-3000"));
+}
+
+TEST_F(NsightImport, ColumnsMayBeMissing) {
+  const ImportedTrace trace = import(
+      "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN demangledName;"
+      "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN globalPid;"
+      "ALTER TABLE CUPTI_ACTIVITY_KIND_MEMCPY DROP COLUMN bytes;"
+      "ALTER TABLE CUPTI_ACTIVITY_KIND_MEMCPY DROP COLUMN srcKind");
+  EXPECT_THAT(spans_of(trace.timeline), Contains("stream 7: gemm 1000-3000"));
+  EXPECT_THAT(spans_of(trace.timeline),
+              Contains("stream 8: Memcpy HtoD (Unknown -> Device) 3000-5000"));
+  const TraceAnalysis analysis = analyze(trace, default_rules());
+  EXPECT_EQ(analysis.devices.at(0).copy_statistics.at(0).without_bytes, 1U);
+}
+
+// Bits 24 to 47 of a global id are the process: two with the same correlation numbers.
+TEST_F(NsightImport, KeepsProcessesApart) {
+  const std::string pid = std::to_string(200LL << 24);
+  const std::string tid = std::to_string((200LL << 24) + 9);
+  const ImportedTrace trace =
+      import("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1500,2000,1,1,7,11," + pid +
+             ",1,2,NULL); INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES "
+             "(1300,1400,0," +
+             tid + ",11,3,0)");
+  const TraceAnalysis analysis = analyze(trace, default_rules());
+  ASSERT_THAT(analysis.devices, SizeIs(2));
+  const std::vector<std::uint32_t> launch = launch_of_spans(trace.timeline);
+  for (std::uint32_t i = 0; i < trace.timeline.spans.size(); ++i) {
+    if (launch[i] == kNoSpan) continue;
+    const std::int64_t process =
+        trace.timeline.tracks[trace.timeline.spans[launch[i]].track].process;
+    const int device = trace.timeline.tracks[trace.timeline.spans[i].track].device;
+    EXPECT_EQ(process, device == 0 ? 100 : 200) << i;
+  }
+  const ImportedTrace shared = import(
+      "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1500,2000,0,1,7,11," + pid + ",1,2,NULL)");
+  EXPECT_THAT(shared.problems, Contains(HasSubstr("several processes use the same device number")));
+}
+
+TEST_F(NsightImport, LeavesOutRowsThatCannotBeAndSaysWhich) {
+  const ImportedTrace trace = import(
+      "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (9000,8000,0,1,7,20,0,1,2,NULL),"
+      "(9000,9100,-1,1,7,21,0,1,2,NULL);"
+      "INSERT INTO NVTX_EVENTS VALUES (400,NULL,59,'open',0,NULL);"
+      "CREATE TABLE CUPTI_ACTIVITY_KIND_OVERHEAD (start INTEGER, end INTEGER);"
+      "INSERT INTO CUPTI_ACTIVITY_KIND_OVERHEAD VALUES (0, 500), (10, 20)");
+  const auto find = [&](const std::string& what) -> LeftOut {
+    for (const LeftOut& one : trace.left_out) {
+      if (one.what == what) return one;
+    }
+    return {};
+  };
+  EXPECT_EQ(find("CUPTI_ACTIVITY_KIND_KERNEL: rows that end before they start").first, "row 3");
+  EXPECT_EQ(find("CUPTI_ACTIVITY_KIND_KERNEL: rows of a device that is no number below 4096").count,
+            1U);
+  EXPECT_EQ(find("NVTX_EVENTS: ranges that were not ended").count, 1U);
+  EXPECT_EQ(find("NVTX_EVENTS: marks and names").count, 1U);
+  EXPECT_EQ(find("CUPTI_ACTIVITY_KIND_OVERHEAD").time.count, 510'000);
+  EXPECT_EQ(find("CUPTI_ACTIVITY_KIND_RUNTIME: calls that neither launch nor wait").count, 1U);
+}
+
+TEST_F(NsightImport, FindsStepsByAGivenPattern) {
+  ImportOptions options;
+  options.steps = "layer [a-z]+";
+  const std::string tid = std::to_string((100LL << 24) + 7);
+  const ImportedTrace trace = import("INSERT INTO NVTX_EVENTS VALUES (1000,2000,59,'layer a'," +
+                                         tid + ",NULL),(2000,3500,59,'layer b'," + tid + ",NULL)",
+                                     options);
+  EXPECT_EQ(trace.step_source, StepSource::kPattern);
+  ASSERT_THAT(trace.timeline.steps, SizeIs(2));
+  EXPECT_EQ(trace.timeline.steps[1].end.count, 3'500'000);
+}
+
+TEST_F(NsightImport, RefusesOtherAndDamagedDatabases) {
+  const std::filesystem::path path = folder_ / "other.sqlite";
+  { NsightFile(path).run("CREATE TABLE notes (text TEXT)"); }
+  EXPECT_THAT(error_of([&] { static_cast<void>(import_trace(path)); }).second,
+              HasSubstr("other.sqlite: a database, but none of Nsight Systems"));
+  static_cast<void>(import());
+  std::ostringstream content;
+  content << std::ifstream(folder_ / "report.bin", std::ios::binary).rdbuf();
+  const auto cut = folder_.write("cut.sqlite", content.str().substr(0, 5000));
+  const auto [kind, message] = error_of([&] { static_cast<void>(import_trace(cut)); });
+  EXPECT_EQ(kind, ErrorKind::kInput);
+  EXPECT_THAT(message, HasSubstr("cut.sqlite: table "));
+}
+
+}  // namespace
+}  // namespace zenflow::sim

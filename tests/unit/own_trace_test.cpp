@@ -1,0 +1,147 @@
+// That what chrome_trace.h writes comes back as it was: simulated runs and measured ones.
+#include <chrono>
+#include <regex>
+#include <sstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/trace/recorder.h"
+#include "sim/report/simulated_timeline.h"
+#include "sim/trace/chrome_trace.h"
+#include "sim/trace/launches.h"
+#include "tests/support/small_jobs.h"
+#include "tests/support/traces.h"
+
+namespace zenflow::sim {
+namespace {
+
+using ::testing::IsEmpty;
+using zenflow::testing::import_text;
+
+/// Without the rates: a simulated copy may move a fraction of a byte, which the file rounds, and
+/// then its rate has another last digit.
+std::string without_rates(const std::string& text) {
+  static const std::regex kRate(R"_("memory bandwidth \(GB/s\)":[0-9.]*)_");
+  return std::regex_replace(text, kRate, "");
+}
+
+/// Compares line by line: a difference of whole traces could not be read.
+void expect_same_lines(const std::string& found, const std::string& expected) {
+  std::istringstream left(found);
+  std::istringstream right(expected);
+  std::string a;
+  std::string b;
+  for (int line = 1; std::getline(right, b); ++line) {
+    ASSERT_TRUE(std::getline(left, a)) << "ends before line " << line;
+    ASSERT_EQ(a, b) << "line " << line;
+  }
+  EXPECT_FALSE(std::getline(left, a)) << a;
+}
+
+void expect_round_trip(const Timeline& timeline) {
+  const std::string text = chrome_trace(timeline);
+  const ImportedTrace back = import_text(text);
+  EXPECT_THAT(back.problems, IsEmpty());
+  EXPECT_THAT(back.left_out, IsEmpty());
+  expect_same_lines(chrome_trace(back.timeline), text);
+}
+
+class SimulatedRoundTrip : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(SimulatedRoundTrip, GivesTheSameBytesAndDependencies) {
+  testing::JobOptions options;
+  options.gpus = 2;
+  options.reduce_bucket_size = 9000;
+  options.run = {.warmup_steps = 4, .steps = 8};
+  const Job job =
+      testing::make_small_job(testing::contended_node(2), testing::tiny_llama(), options);
+  const FullRun run = simulate_fully(job, find_schedule(GetParam()));
+  const Timeline timeline = simulated_timeline(job, GetParam(), run);
+  const ImportedTrace back = import_text(chrome_trace(timeline));
+  EXPECT_THAT(back.problems, IsEmpty());
+  EXPECT_THAT(back.left_out, IsEmpty());
+  expect_same_lines(without_rates(chrome_trace(back.timeline)),
+                    without_rates(chrome_trace(timeline)));
+  ASSERT_EQ(back.timeline.flows.size(), timeline.flows.size());
+  EXPECT_EQ(back.timeline.steps.size(), timeline.steps.size());
+  EXPECT_EQ(launch_of_spans(back.timeline), launch_of_spans(timeline));
+  for (std::size_t i = 0; i < timeline.spans.size(); ++i) {
+    ASSERT_EQ(is_gpu_work(kind_of(back.timeline, back.timeline.spans[i])),
+              is_gpu_work(kind_of(timeline, timeline.spans[i])))
+        << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, SimulatedRoundTrip,
+                         ::testing::Values("gpu-only", "zero-offload", "zenflow",
+                                           "deepspeed-zenflow"),
+                         [](const auto& parameter) {
+                           std::string name = parameter.param;
+                           for (char& c : name) c = c == '-' ? '_' : c;
+                           return name;
+                         });
+
+TEST(OwnTrace, OfTheHostRecorderComesBack) {
+  using namespace std::chrono_literals;
+  runtime::Recorder recorder(true);
+  runtime::TrackRecorder& compute = recorder.add_track("compute", TrackKind::kGpuKernels);
+  runtime::TrackRecorder& copies = recorder.add_track("d2h", TrackKind::kGpuCopies);
+  runtime::TrackRecorder& waits = recorder.add_track("training thread", TrackKind::kHost);
+  const auto at = [&](std::chrono::nanoseconds since) { return recorder.origin() + since; };
+  recorder.begin_step(0);
+  compute.span("forward", 0, at(1'000ns), at(5'001ns));
+  copies.span("Memcpy DtoH (Device -> Pinned)", 0, at(5'001ns), at(9'000ns), 4096);
+  waits.wait(runtime::WaitCause::kD2H, 0, at(5'100ns), at(9'100ns));
+  recorder.begin_step(1);
+  expect_round_trip(recorder.timeline("run", "host device"));
+}
+
+TEST(OwnTrace, KeepsDetailsCountersProcessesAndMetadata) {
+  Timeline timeline;
+  timeline.name = "all of it \"\\";
+  timeline.devices = {"GPU 0", "GPU 1"};
+  timeline.tracks = {{"stream 7", TrackKind::kGpuKernels, 1, -1, 7},
+                     {"thread 44", TrackKind::kRuntime, 0, 4711, 44},
+                     {"overhead", TrackKind::kRuntime, 0, 4711, -1}};
+  timeline.processes = {{4711, "python"}};
+  timeline.details = {{"kernel", {{"context", "1"}, {"grid", "[1,2,3]"}}},
+                      {"cuda_driver", {}},
+                      {"overhead", {{"note", "\"x\\ny\""}}}};
+  timeline.spans = {
+      {.track = 0,
+       .name = timeline.names.intern("k<float>"),
+       .start = {5},
+       .end = {9},
+       .correlation = 3,
+       .detail = 0},
+      {.track = 1,
+       .name = timeline.names.intern("cuLaunchKernel"),
+       .start = {1},
+       .end = {4},
+       .correlation = 3,
+       .detail = 1},
+      {.track = 2, .name = timeline.names.intern("flush"), .start = {2}, .end = {3}, .detail = 2},
+      {.track = 0,
+       .name = timeline.names.intern("Memset (Device)"),
+       .start = {10},
+       .end = {12},
+       .bytes = 64,
+       .stalled = {1},
+       .step = 4,
+       .cause = timeline.names.intern("d2h"),
+       .kind = SpanKind::kMemset}};
+  timeline.flows = {{1, 0, FlowKind::kLaunch}};
+  timeline.counters = {{"memory",
+                        0,
+                        {"weights", "activations"},
+                        {{Picoseconds{1}, {1.5, 2}}, {Picoseconds{7}, {0, 1e300}}}}};
+  timeline.steps = {{4, {0}, {20}}};
+  timeline.metadata = {{"zenflow_recording", R"({"complete":true})"}};
+  timeline.origin_nanoseconds = 123'456'789'012;
+  expect_round_trip(timeline);
+}
+
+}  // namespace
+}  // namespace zenflow::sim

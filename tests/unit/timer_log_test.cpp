@@ -1,0 +1,100 @@
+// What is found in training logs.
+#include "sim/trace/import/timer_log.h"
+
+#include <cmath>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/trace/import/import_trace.h"
+#include "tests/support/error_of.h"
+
+namespace zenflow::sim {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+ImportedTrace import(const std::string& text) {
+  const auto source = memory_bytes({text.data(), text.size()});
+  return import_timer_log(*source, "run.log", {});
+}
+
+const std::string kHead = "[2024-11-21 02:14:39,317] [INFO] [logging.py:96:log_dist] [Rank 0] ";
+
+TEST(TimerLog, ReadsRecordsAndMeans) {
+  const ImportedTrace trace =
+      import("loading\n" + kHead +
+             "time (ms) | fwd_microstep: 10.00 | bwd_microstep: 20.00 | step_microstep: 5.00\n" +
+             kHead + "time (ms) | fwd: 10.01 | bwd: 20.50 | bwd_inner: 20.00 | step: 5.00\n" +
+             " elapsed_time 0.04 | elapsed time per iteration (ms): 40.5 | lm loss: 1.2E+01 |\n" +
+             kHead + "time (ms) | fwd: 12.01 | bwd: 21.50 | bwd_inner: 21.00 | step: 7.00\n" +
+             " elapsed_time 0.04 | elapsed time per iteration (ms): 41.5 | lm loss: 1.2E+01 |\n");
+  const TimerLog& log = *trace.timers;
+  EXPECT_EQ(log.records, 3U);
+  EXPECT_EQ(log.not_at_line_start, 0U);
+  EXPECT_THAT(log.find("bwd_inner")->values, ElementsAre(20.0, 21.0));
+  EXPECT_DOUBLE_EQ(log.forward_ms, 11.01);
+  EXPECT_DOUBLE_EQ(log.backward_ms, 21.0);
+  EXPECT_DOUBLE_EQ(log.optimizer_ms, 6.0);
+  EXPECT_DOUBLE_EQ(log.step_ms, 41.0);
+  EXPECT_THAT(trace.timeline.steps, SizeIs(2));
+  EXPECT_EQ(trace.step_source, StepSource::kTimers);
+  EXPECT_EQ((trace.timeline.steps[0].end - trace.timeline.steps[0].start).count, 40'500'000'000);
+}
+
+// tqdm returns to the line's start and colours what it writes; the logger's line comes behind it.
+TEST(TimerLog, FindsRecordsBehindAProgressBar) {
+  const ImportedTrace trace =
+      import("\r  0%|          | 0/10 [00:00<?, ?it/s]\x1B[32m" + kHead +
+             "time (ms) | fwd: 1.50 | \x1B[1mbwd: 2.50\x1B[0m\r 10%|# | 1/10\n" +
+             "Epoch 1:  50%|##| " + kHead + "time (ms) | fwd: 2.50 | bwd: 3.50\r\n");
+  EXPECT_EQ(trace.timers->records, 2U);
+  EXPECT_EQ(trace.timers->not_at_line_start, 2U);
+  EXPECT_THAT(trace.timers->find("fwd")->values, ElementsAre(1.5, 2.5));
+  EXPECT_THAT(trace.timers->find("bwd")->values, ElementsAre(2.5, 3.5));
+}
+
+TEST(TimerLog, KnowsTheNamesOfOtherVersions) {
+  // DeepSpeed 0.3 to 0.9, and Megatron's own timers.
+  const TimerLog old =
+      *import(
+           "[INFO] time (ms) | forward_microstep: 4.00 | backward_microstep: 8.00 | "
+           "step_microstep: 1.00\n[Rank 0] time (ms) | forward: 5.00 | backward: 9.00 "
+           "| step: 2.00\n")
+           .timers;
+  EXPECT_EQ(old.forward_ms, 5.0);
+  EXPECT_EQ(old.backward_ms, 9.0);
+  EXPECT_EQ(old.optimizer_ms, 2.0);
+  EXPECT_EQ(old.step_ms, 16.0);
+  const TimerLog megatron = *import(
+                                 "time (ms) | forward-compute: 4.00 | backward-compute: 8.00 | "
+                                 "batch generator: 1.25 | optimizer: 3.00\n")
+                                 .timers;
+  EXPECT_EQ(megatron.find("batch generator")->values.at(0), 1.25);
+  EXPECT_EQ(megatron.forward_ms, 4.0);
+  EXPECT_EQ(megatron.optimizer_ms, 3.0);
+  EXPECT_TRUE(std::isnan(import("time (ms) | init_optimizer_state: 3.00\n").timers->forward_ms));
+}
+
+TEST(TimerLog, LeavesOutWhatIsNoDurationAndSaysWhere) {
+  const ImportedTrace trace = import(
+      "x\ntime (ms) | fwd: nan | bwd: 2.00 | step\ntime (ms) is a unit\ntime (ms) | fwd: -1\n"
+      "elapsed time per iteration (ms): soon\n");
+  EXPECT_THAT(trace.timers->timers, SizeIs(1));
+  EXPECT_THAT(trace.left_out, SizeIs(3));
+  EXPECT_EQ(trace.left_out[1].what, "timers whose value is no duration");
+  EXPECT_EQ(trace.left_out[1].count, 2U);
+  EXPECT_EQ(trace.left_out[1].first, "line 2");
+}
+
+TEST(TimerLog, RefusesALogWithoutTimers) {
+  EXPECT_THAT(
+      testing::error_of([] { static_cast<void>(import("loss 1.0\nloss 0.9\n")); }).second,
+      HasSubstr("run.log: no trace: neither Chrome JSON nor SQLite, and none of its 2 lines"));
+}
+
+}  // namespace
+}  // namespace zenflow::sim

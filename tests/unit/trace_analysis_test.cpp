@@ -1,0 +1,166 @@
+// What a trace shows, on pictures small enough to count by hand. Times in microseconds.
+#include "sim/report/trace_analysis.h"
+
+#include <map>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "sim/report/trace_report.h"
+#include "tests/support/traces.h"
+
+namespace zenflow::sim {
+namespace {
+
+using testing::copy;
+using testing::event;
+using ::testing::HasSubstr;
+using testing::import_text;
+using ::testing::IsEmpty;
+using testing::kernel;
+using testing::launch;
+using ::testing::SizeIs;
+using testing::trace_of;
+
+TraceAnalysis analysis_of(const std::string& text) {
+  return analyze(import_text(text), default_rules());
+}
+
+std::int64_t us(Picoseconds time) {
+  EXPECT_EQ(time.count % 1'000'000, 0) << "whole microseconds were expected";
+  return time.count / 1'000'000;
+}
+
+std::map<std::string, std::int64_t> stall_of(const DeviceAnalysis& device) {
+  std::map<std::string, std::int64_t> found;
+  for (std::size_t i = 0; i < kTraceStalls; ++i) {
+    if (device.stall[i].count > 0) {
+      found[to_string(static_cast<TraceStall>(i))] = us(device.stall[i]);
+    }
+  }
+  return found;
+}
+
+//   stream 7  |a 0-10 |            |b 40-50 |        |c 70-80|
+//   stream 8       |h2d 5-----------35|
+//   stream 9                                |nccl 50-60|
+//   thread                    |launch b 36-38|     |launch c 62-65|
+TEST(TraceAnalysis, EveryMomentWithoutComputeHasOneCause) {
+  const TraceAnalysis analysis = analysis_of(trace_of(
+      launch("cudaLaunchKernel", "-5", "2", 1), kernel("a", "0", "10", 1),
+      launch("cudaMemcpyAsync", "2", "1", 2), copy("HtoD (Pinned -> Device)", "5", "30", 3000, 2),
+      launch("cudaLaunchKernel", "36", "2", 3), kernel("b", "40", "10", 3),
+      kernel("ncclDevKernel_AllReduce", "50", "10", 4, 9), launch("cudaLaunchKernel", "62", "3", 5),
+      kernel("c", "70", "10", 5)));
+  const DeviceAnalysis& device = analysis.devices.at(0);
+  EXPECT_EQ(us(device.span()), 80);
+  EXPECT_EQ(us(length_of(device.compute)), 30);
+  EXPECT_EQ(us(length_of(device.kernel)), 40);
+  EXPECT_EQ(us(length_of(device.collective)), 10);
+  EXPECT_EQ(us(length_of(device.copy)), 30);
+  EXPECT_EQ(us(length_of(device.busy)), 65);
+  // 10-35 the copy; 35-38 the host; 38-40 unexplained; 50-60 the collective; 60-65 the host; 65-70.
+  EXPECT_EQ(stall_of(device), (std::map<std::string, std::int64_t>{
+                                  {"h2d", 25}, {"launch", 8}, {"collective", 10}, {"other", 7}}));
+  const CopyStatistics& copies = device.copy_statistics.at(0);
+  EXPECT_EQ(copies.bytes, 3000);
+  EXPECT_EQ(us(copies.united), 30);
+  EXPECT_EQ(us(copies.hidden), 5);
+}
+
+TEST(TraceAnalysis, OfSeveralThingsUnderWayTheOneThatEndsLastIsTheCause) {
+  const TraceAnalysis analysis = analysis_of(
+      trace_of(kernel("a", "0", "10", 1), copy("HtoD (Pinned -> Device)", "10", "20", 8, 2, 8),
+               copy("DtoH (Device -> Pinned)", "15", "25", 8, 3, 9), kernel("b", "40", "10", 4)));
+  EXPECT_EQ(stall_of(analysis.devices.at(0)),
+            (std::map<std::string, std::int64_t>{{"h2d", 5}, {"d2h", 25}}));
+}
+
+TEST(TraceAnalysis, TheHostsOptimizerIsACause) {
+  const TraceAnalysis analysis = analysis_of(trace_of(
+      kernel("a", "0", "10", 1),
+      event("user_annotation", "Optimizer.step#DeepSpeedCPUAdam.step", "100", "100", "12", "20"),
+      kernel("b", "40", "10", 4)));
+  EXPECT_EQ(stall_of(analysis.devices.at(0)),
+            (std::map<std::string, std::int64_t>{{"cpu_update", 20}, {"other", 10}}));
+}
+
+//   stream 7  |a 0-10|  |b 20-30||c 30-35|  |d 50-60|
+//   launched    before    at 15    at 16      at 18
+TEST(TraceAnalysis, CountsIdleStreamsAsHtaDoes) {
+  const TraceAnalysis analysis = analysis_of(
+      trace_of(launch("cudaLaunchKernel", "-9", "1", 1), kernel("a", "0", "10", 1),
+               launch("cudaLaunchKernel", "15", "1", 2), kernel("b", "20", "10", 2),
+               launch("cudaLaunchKernel", "16", "1", 3), kernel("c", "30.020", "4.98", 3),
+               launch("cudaLaunchKernel", "18", "1", 4), kernel("d", "50", "10", 4)));
+  const StreamIdle& stream = analysis.devices.at(0).streams.at(0);
+  EXPECT_EQ(us(stream.host_wait), 10);
+  EXPECT_EQ(stream.kernel_wait.count, 20'000);
+  EXPECT_EQ(us(stream.other), 15);
+  EXPECT_EQ(stream.busy.count, 34'980'000);
+}
+
+TEST(TraceAnalysis, StepsSayHowBusyTheGpuWasInThem) {
+  const TraceAnalysis analysis =
+      analysis_of(trace_of(event("user_annotation", "ProfilerStep#7", "100", "100", "0", "40"),
+                           event("user_annotation", "ProfilerStep#8", "100", "100", "40", "60"),
+                           kernel("a", "10", "10", 1), kernel("b", "35", "15", 2)));
+  ASSERT_THAT(analysis.steps, SizeIs(2));
+  EXPECT_EQ(us(analysis.steps[0].busy.at(0)), 15);
+  EXPECT_EQ(us(analysis.steps[1].busy.at(0)), 10);
+  EXPECT_EQ(analysis.steps[1].number, 8);
+}
+
+// The host launches a, waits for it, works, and launches b; c follows b on another stream after a
+// gap.
+TEST(TraceAnalysis, ThePathGoesBackThroughLaunchesAndWaits) {
+  const TraceAnalysis analysis =
+      analysis_of(trace_of(event("user_annotation", "ProfilerStep#1", "100", "100", "0", "100"),
+                           launch("cudaLaunchKernel", "0", "5", 1), kernel("a", "7", "20", 1),
+                           event("cuda_runtime", "cudaStreamSynchronize", "100", "100", "6", "22",
+                                 R"("correlation": 9)"),
+                           launch("cudaLaunchKernel", "50", "5", 2), kernel("b", "58", "42", 2)));
+  std::map<std::string, std::int64_t> path;
+  std::int64_t total = 0;
+  for (const PathPart& part : analysis.path) {
+    path[part.what] = us(part.time);
+    total += us(part.time);
+  }
+  // b 58-100; 55-58 the launch; 28-55 and 27-28 the host; a 7-27; 5-7 its launch; 0-5 the host.
+  EXPECT_EQ(path, (std::map<std::string, std::int64_t>{
+                      {"compute forward", 62}, {"launch", 5}, {"host", 33}}));
+  EXPECT_EQ(total, us(analysis.path_length));
+}
+
+TEST(TraceAnalysis, ReportsAsJsonAndText) {
+  const ImportedTrace trace = import_text(trace_of(
+      event("user_annotation", "ProfilerStep#1", "100", "100", "0", "100"),
+      kernel("a\xC3\xA9", "7", "20.5", 1), copy("DtoH (Device -> Pageable)", "30", "2", 16'000, 2),
+      event("cpu_op", "aten::mm", "100", "100", "1", "2")));
+  const TraceAnalysis analysis = analyze(trace, default_rules());
+  const auto json = nlohmann::json::parse(trace_json(trace, analysis, "t.json"));
+  EXPECT_EQ(json["devices"][0]["kernel_ms"], 0.0205);
+  EXPECT_EQ(json["devices"][0]["copies_by_kind"][0]["bandwidth_gb_per_s"], 8.0);
+  EXPECT_EQ(json["bytes_by_direction"]["DtoH"], 16'000);
+  EXPECT_EQ(json["steps"]["mean_ms"], 0.1);
+  EXPECT_EQ(json["left_out"][0]["what"], "cpu_op");
+  EXPECT_EQ(json["left_out"][0]["time_ms"], 0.002);
+  const std::string text = trace_text(trace, analysis, "t.json", false);
+  for (const char* part : {"1 steps (by annotation): mean 0.100 ms", "DtoH Device -> Pageable",
+                           "8.00", "without a phase, longest", "cpu_op", "idle as HTA counts it"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+}
+
+TEST(TraceAnalysis, SaysThatThereIsNoGpuWork) {
+  const ImportedTrace trace =
+      import_text(trace_of(event("user_annotation", "ProfilerStep#1", "1", "1", "0", "5")));
+  const TraceAnalysis analysis = analyze(trace, default_rules());
+  EXPECT_THAT(analysis.devices, IsEmpty());
+  EXPECT_THAT(trace_text(trace, analysis, "t", false), HasSubstr("No GPU work in this trace"));
+}
+
+}  // namespace
+}  // namespace zenflow::sim

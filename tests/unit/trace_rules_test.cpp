@@ -1,0 +1,119 @@
+// That phases follow names, streams, threads and ranges, and that a user's rules come first.
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/trace/import/rules.h"
+#include "sim/trace/span_names.h"
+#include "tests/support/error_of.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/traces.h"
+
+namespace zenflow::sim {
+namespace {
+
+using testing::error_of;
+using testing::event;
+using ::testing::HasSubstr;
+using testing::import_text;
+using testing::kernel;
+using testing::launch;
+using testing::trace_of;
+
+std::string phase_of(const ImportedTrace& trace, const std::string& kernel_name) {
+  for (const TimelineSpan& span : trace.timeline.spans) {
+    if (trace.timeline.name_of(span) == kernel_name) return to_string(span.phase);
+  }
+  return "no such span";
+}
+
+// The main thread (100) runs forward and the optimizer, the engine's (200) backward.
+std::string training() {
+  return trace_of(
+      event("user_annotation", "ProfilerStep#1", "100", "100", "0", "1000"),
+      event("user_annotation", "Optimizer.step#AdamW.step", "100", "100", "600", "100"),
+      event("cpu_op", "autograd::engine::evaluate_function: MmBackward0", "100", "200", "300",
+            "20"),
+      event("cpu_op", "autograd::engine::evaluate_function: AddBackward0", "100", "200", "330",
+            "20"),
+      launch("cudaLaunchKernel", "10", "5", 1), kernel("fwd_gemm", "20", "50", 1),
+      launch("cudaLaunchKernel", "305", "5", 2, 200), kernel("bwd_gemm", "320", "50", 2),
+      launch("cudaLaunchKernel", "610", "5", 3), kernel("adam", "620", "50", 3),
+      kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "400", "50", 4),
+      testing::copy("HtoD (Pinned -> Device)", "500", "5", 64, 5), kernel("orphan", "900", "5", 99),
+      launch("cudaLaunchKernel", "950", "5", 6, 300), kernel("other_thread", "960", "5", 6));
+}
+
+TEST(TraceRules, AssignPhasesOfPyTorchTraining) {
+  const ImportedTrace trace = import_text(training());
+  EXPECT_EQ(phase_of(trace, "fwd_gemm"), "forward");
+  EXPECT_EQ(phase_of(trace, "bwd_gemm"), "backward");
+  EXPECT_EQ(phase_of(trace, "adam"), "optimizer");
+  EXPECT_EQ(phase_of(trace, "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"), "collective");
+  EXPECT_EQ(phase_of(trace, "Memcpy HtoD (Pinned -> Device)"), "copy");
+  EXPECT_EQ(phase_of(trace, "orphan"), "unassigned");
+  EXPECT_EQ(phase_of(trace, "other_thread"), "unassigned");
+}
+
+TEST(TraceRules, AUsersRulesComeFirst) {
+  const testing::TemporaryFolder folder;
+  ImportOptions options;
+  options.rules = read_rules(folder.write("rules.yaml", R"(
+phases:
+  - {phase: selection, kernel: "fwd_.*"}
+  - {phase: other, kernel: "orphan", stream: 8}
+  - {phase: optimizer, thread: "thread 300"}
+  - {phase: backward, kernel: "adam", range: "ProfilerStep.*"}
+)"));
+  const ImportedTrace trace = import_text(training(), options);
+  EXPECT_EQ(phase_of(trace, "fwd_gemm"), "selection");
+  EXPECT_EQ(phase_of(trace, "orphan"), "unassigned") << "it ran on stream 7";
+  EXPECT_EQ(phase_of(trace, "other_thread"), "optimizer");
+  EXPECT_EQ(phase_of(trace, "adam"), "backward");
+  EXPECT_EQ(phase_of(trace, "bwd_gemm"), "backward");
+}
+
+TEST(TraceRules, MistakesAreNamedWithTheirPlace) {
+  const testing::TemporaryFolder folder;
+  const auto message = [&](const std::string& text) {
+    const auto path = folder.write("r.yaml", text);
+    return error_of([&] { static_cast<void>(read_rules(path)); }).second;
+  };
+  EXPECT_THAT(message("phases:\n  - {phase: forwards, kernel: x}\n"),
+              ::testing::AllOf(HasSubstr("r.yaml:2:"), HasSubstr("forward")));
+  EXPECT_THAT(message("phases:\n  - {phase: forward, kernel: \"(\"}\n"),
+              HasSubstr("expected a regular expression"));
+  EXPECT_THAT(message("phases:\n  - {phase: forward, kernels: x}\n"), HasSubstr("kernels"));
+  EXPECT_THAT(message("phases:\n  - {phase: forward}\n"), HasSubstr("expected kernel, range"));
+  EXPECT_THAT(message("lanes:\n  - {lane: cpu_update}\n"), HasSubstr("either track or range"));
+  EXPECT_THAT(message("step: [a]\n"), HasSubstr("step"));
+  EXPECT_THAT(message("steps: [\"[\"]\n"), HasSubstr("expected a regular expression"));
+}
+
+TEST(SpanNames, SayDirectionAndMemories) {
+  const auto expect = [](const char* name, CopyDirection direction, MemoryKind from,
+                         MemoryKind to) {
+    EXPECT_EQ(copy_name(name), (CopyName{direction, from, to})) << name;
+  };
+  using D = CopyDirection;
+  using M = MemoryKind;
+  expect("Memcpy HtoD (Pinned -> Device)", D::kH2D, M::kPinned, M::kDevice);
+  expect("Memcpy DtoH (Device -> Pageable)", D::kD2H, M::kDevice, M::kPageable);
+  expect("Memcpy HtoD (Host -> Device)", D::kH2D, M::kHost, M::kDevice);
+  expect("Memcpy PtoP (Device -> Device)", D::kPeer, M::kDevice, M::kDevice);
+  expect("Memcpy HtoD (Pageable -> Array)", D::kH2D, M::kPageable, M::kDevice);
+  expect("CopyHostToDevice", D::kH2D, M::kUnknown, M::kUnknown);
+  expect("gpu_memcpy", D::kUnknown, M::kUnknown, M::kUnknown);
+}
+
+TEST(SpanNames, TellCollectivesFromOtherKernels) {
+  EXPECT_TRUE(is_collective("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)"));
+  EXPECT_TRUE(is_collective("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t"));
+  EXPECT_TRUE(is_collective("all_gather 3"));
+  EXPECT_FALSE(is_collective("void at::native::reduce_kernel<512, 1>"));
+  EXPECT_FALSE(is_collective("all_gathering"));
+}
+
+}  // namespace
+}  // namespace zenflow::sim
