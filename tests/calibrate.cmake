@@ -5,3 +5,9 @@ zenflow_test_group(calibrate_test LABEL unit
 zenflow_test_group(live_schedule_test LABEL differential
   SOURCES differential/live_schedule_test.cpp
   LINK zenflow::calibrate zenflow::offload fmt::fmt)
+zenflow_test_group(validate_cli_test LABEL cli
+  SOURCES cli/validate_cli_test.cpp
+  LINK GTest::gmock nlohmann_json::nlohmann_json)
+target_compile_definitions(validate_cli_test PRIVATE ZENFLOW_VALIDATE="$<TARGET_FILE:zenflow-validate>"
+                                                     ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
+add_dependencies(validate_cli_test zenflow-validate zenflow-sim)

@@ -4,7 +4,7 @@
 ///   other device work    S / (s W) + G / (g W) + m l                          s, g, l
 ///   copies               latency + bytes / bandwidth                          both, by direction
 ///   CPU update, sums     bytes / rate(cores)                                  rates
-///   between steps        step_gap, where the device waited for the training thread
+///   idle after the norm  step_gap
 ///
 /// with F FLOPs and n number of matrix products, A FLOPs of attention, T, S, G bytes of
 /// element-wise chains, streams and column kernels, m kernels (gpu_cost.h, live_work.h). W is the

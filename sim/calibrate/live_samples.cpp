@@ -103,7 +103,7 @@ class Sampler {
   std::size_t forwards_ = 0;  ///< of the step, so far
   std::size_t backwards_ = 0;
   std::optional<Picoseconds> norm_known_;
-  Picoseconds last_end_{};
+  Picoseconds busy_since_norm_{};
   bool after_backward_ = false;  ///< simulated: the next update packs the layer's gradients
   LiveOperation after_step_ = LiveOperation::kUpdateSelected;
 };
@@ -117,19 +117,22 @@ void Sampler::compute(std::uint32_t track) {
   bool begun = false;
   each_span(track, [&](const TimelineSpan& span) {
     begun = begun || name_of(span).starts_with("forward");
-    if (begun) compute_span(span);
-    last_end_ = span.end;
+    if (!begun) return;
+    compute_span(span);
+    if (name_of(span) != "gradient norms" && span.start >= norm_known_.value_or(span.end)) {
+      busy_since_norm_ += span.end - span.start;
+    }
   });
   close();
 }
 
-/// Without overlap the forward waits for uploads, which is no gap of the training thread.
+/// What the device idled since the norm was known. Without overlap the forward waits for uploads,
+/// which is no gap of the training thread.
 void Sampler::step_gap(const TimelineSpan& forward) {
-  constexpr Picoseconds kBreath{1'000'000};  // a microsecond: less is no gap
   const bool waits_for_uploads = live_.offloads() && !live_.overlap;
-  if (norm_known_ && !waits_for_uploads && forward.start - last_end_ > kBreath) {
-    keep(forward,
-         {LiveOperation::kStepGap, 0, false, 0, to_seconds(forward.start - *norm_known_).value()});
+  if (norm_known_ && !waits_for_uploads) {
+    keep(forward, {LiveOperation::kStepGap, 0, false, 0,
+                   to_seconds(forward.start - *norm_known_ - busy_since_norm_).value()});
   }
   norm_known_.reset();
 }
@@ -152,6 +155,8 @@ void Sampler::compute_span(const TimelineSpan& span) {
     add(LiveOperation::kAfterBackward, layers - backwards_, span);
   } else if (name_of(span) == "gradient norms") {
     norm_known_ = span.end;  // copied to the host
+    busy_since_norm_ = {};
+    return;
   } else if (name_of(span) == "update selected") {
     add(LiveOperation::kUpdateSelected, 0, span);
   } else if (name_of(span) == "carry selected") {
@@ -161,6 +166,7 @@ void Sampler::compute_span(const TimelineSpan& span) {
     close();
     if (std::exchange(after_backward_, false)) {
       norm_known_ = span.end;
+      busy_since_norm_ = {};
       keep(span, {LiveOperation::kAfterBackward, layers - backwards_, false, 0, seconds_of(span)});
       after_step_ = LiveOperation::kUpdateSelected;
     } else {

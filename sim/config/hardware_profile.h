@@ -64,8 +64,8 @@ struct HostProfile {
   std::optional<BytesPerSecond> worker_adam_bandwidth;
   double adam_half_cores = 0;            ///< cores at which CPU Adam reaches half of its limit
   BytesPerSecond elementwise_bandwidth;  ///< traffic of CPU casts, scaling, accumulation, all cores
-  /// Of the training thread, from a step's last gradients to the next step's first kernel: data,
-  /// bookkeeping. The live schedules read it.
+  /// Time that the device idles in a step because the training thread, having learnt the
+  /// gradient's norm, has to wake up and enqueue. The live schedules read it.
   Seconds step_gap;
   /// Share of the CPU rates that is left when the launcher does not bind ranks to cores. A profile
   /// without it gives its rates for how its ranks run, and binding then makes no difference.

@@ -8,7 +8,8 @@
 /// * uploads are put into the second weights on the copy stream, selected weights are carried over
 ///   on the compute stream;
 /// * CPU Adam, clipping and the 16-bit copy are one pass;
-/// * the training thread goes on when it knows the norm, and needs host.step_gap to the next step.
+/// * the training thread goes on when it knows the norm; host.step_gap later the device has work
+///   again.
 ///
 /// Where the device is the host (gpu.host_cores), its streams are threads that share the cores with
 /// the optimizer's: each gets an equal share when there are more threads than cores.
@@ -245,9 +246,8 @@ class LiveEmitter {
     const TaskId norm = builder_.last_compute(0);
     norm_ = norm;
     if (step_gap_.count > 0) {
-      const TaskId enqueued = builder_.add(builder_.cluster().classes[0].training, step_gap_,
-                                           builder_.label(Phase::kEnqueue, 0), {norm});
-      builder_.hold_forward(0, 0, enqueued);
+      builder_.hold_compute(0, builder_.add(builder_.cluster().classes[0].training, step_gap_,
+                                            builder_.label(Phase::kEnqueue, 0), {norm}));
     }
     if (!staged && live_.offloads()) sum_up(first_of_window, norm);
     if (!full && live_.topk_ratio > 0) {

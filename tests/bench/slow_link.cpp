@@ -34,7 +34,7 @@ using runtime::spread_of;
 using runtime::StepTimes;
 
 struct Options {
-  std::size_t turns = 9;
+  std::size_t turns = 5;
   std::int64_t steps = 24;
   double megabytes_per_second = 100;
   double wanted_cut = 0.85;
@@ -60,7 +60,7 @@ runtime::TrainOptions train_options(const Options& options, const Contestant& co
   runtime::TrainOptions t;
   t.model = std::string(ZENFLOW_SOURCE_DIR) + "/scenarios/training/llama_3m.json";
   t.data = text;
-  t.feed = {.sequences = 2, .length = 64, .validation_fraction = 0};
+  t.feed = {.sequences = 8, .length = 128, .validation_fraction = 0};
   t.steps = options.steps;
   t.schedule = contestant.schedule;
   t.offload.topk_ratio = kTopkRatio;
@@ -230,7 +230,7 @@ int bench(const Options& options) {
   }
 
   fmt::print(
-      "link {} MB/s each way, 3 M parameters in fp32, 2 sequences of 64, one thread for the model "
+      "link {} MB/s each way, 3 M parameters in fp32, 8 sequences of 128, one thread for the model "
       "and one for the optimizer, k {}, S {}; {} turns of {} steps; in brackets the middle 80 "
       "%\n\n",
       options.megabytes_per_second, kTopkRatio, kUpdateInterval, options.turns, options.steps);

@@ -116,7 +116,7 @@ TEST(ActivityTimeline, TheOutermostOfTwoCallsLaunched) {
     EXPECT_EQ(measured.report.before_launch, 0U);
     ASSERT_THAT(measured.timeline.flows, SizeIs(1));
     const sim::TimelineFlow& flow = measured.timeline.flows[0];
-    EXPECT_EQ(measured.timeline.spans[flow.from].name, "cudaLaunchKernel");
+    EXPECT_EQ(measured.timeline.name_of(measured.timeline.spans[flow.from]), "cudaLaunchKernel");
   }
 }
 

@@ -1,0 +1,115 @@
+// zenflow-validate as its user meets it. How well it predicts depends on the machine, so only what
+// does not is held here: bytes, what was fitted, files, mistakes.
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/program.h"
+#include "tests/support/temporary_folder.h"
+
+namespace zenflow::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using Arguments = std::vector<std::string>;
+
+constexpr const char* kModel = R"({"model_type": "llama", "vocab_size": 260, "hidden_size": 32,
+"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 64,
+"max_position_embeddings": 32, "rms_norm_eps": 1e-5, "tie_word_embeddings": true})";
+constexpr const char* kScenario = R"(name: small
+model: small.json
+hardware: this_host
+gpus: 1
+nodes: 1
+training: {micro_batch_size_per_gpu: 1, sequence_length: 16, dtype: fp32, activation_checkpointing: false}
+deepspeed:
+  zero_optimization:
+    stage: 2
+    offload_optimizer: {device: cpu}
+    zenflow: {topk_ratio: 0.1, update_interval: 4, select_interval: 0, select_strategy: step, overlap_step: true}
+launch: {bind_cores_to_rank: false}
+schedules: [live-zenflow]
+run: {warmup_steps: 16, steps: 32}
+)";
+
+class ValidateProgram : public ::testing::Test {
+ protected:
+  ValidateProgram() {
+    folder_.write("small.json", kModel);
+    folder_.write("small.yaml", kScenario);
+  }
+  [[nodiscard]] Outcome run(Arguments more) const {
+    Arguments command = {ZENFLOW_VALIDATE, "small.yaml"};
+    command.insert(command.end(), more.begin(), more.end());
+    return run_program(command, {.folder = folder_.path()});
+  }
+  void refuses(const Arguments& more, int code, const std::string& what) const {
+    const Outcome outcome = run(more);
+    EXPECT_EQ(outcome.code, code) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(what));
+    EXPECT_EQ(outcome.out, "");
+  }
+
+  TemporaryFolder folder_;
+};
+
+const Arguments kOnce = {"--live", "--rounds", "1", "--most-rounds", "1"};
+
+Arguments with(Arguments left, const Arguments& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  return left;
+}
+
+TEST_F(ValidateProgram, FitsSomeSettingsAndPredictsTheOthersBytesExactly) {
+  const Outcome outcome =
+      run(with(kOnce, {"--calibrate", "zero-offload,zenflow:0.1:4", "--predict",
+                       "gpu-only,zero-offload-dpu,zenflow:0.3:2", "--json", "--write-profile",
+                       "fitted.yaml", "--date", "2026-11-20"}));
+  // 1: too noisy, 4: outside the tolerance; a tiny model's steps are mostly thread switches.
+  EXPECT_THAT(outcome.code, ::testing::AnyOf(0, 1, 4)) << outcome.err;
+  const auto document = nlohmann::json::parse(outcome.out);
+  ASSERT_EQ(document["results"].size(), 5U);
+  for (const auto& one : document["results"]) {
+    EXPECT_TRUE(one["bytes_equal"]) << one;
+    EXPECT_GT(one["measured"]["step_time_ms"], 0.0);
+    EXPECT_GT(one["predicted"]["step_time_ms"], 0.0);
+    EXPECT_EQ(one["calibrated"],
+              one["setting"] == "zero-offload" || one["setting"] == "zenflow k=0.1 S=4");
+  }
+  EXPECT_EQ(document["results"][2]["measured"]["d2h_bytes_per_step"], 0.0);  // gpu-only
+  EXPECT_GT(document["results"][0]["measured"]["d2h_bytes_per_step"], 0.0);
+  EXPECT_EQ(document["summary"]["predicted"], 3);
+  int fitted = 0;
+  for (const auto& number : document["numbers"]) fitted += number["fitted"].get<bool>() ? 1 : 0;
+  EXPECT_GT(fitted, 3);
+
+  // The profile is one that the simulator reads, and says where its numbers come from.
+  const std::string profile = file_content(folder_.path() / "fitted.yaml");
+  EXPECT_THAT(profile,
+              HasSubstr("fitted to 2 live runs of small, zenflow-validate --live, 2026-11-20"));
+  const Outcome simulated =
+      run_program({ZENFLOW_SIM, "run", "small.yaml", "--profile", "./fitted.yaml", "-q", "--json"},
+                  {.folder = folder_.path()});
+  EXPECT_EQ(simulated.code, 0) << simulated.err;
+}
+
+TEST_F(ValidateProgram, RefusesWhatCannotBeMeant) {
+  refuses({}, 2, "--live");
+  refuses({"--live", "--device", "cuda"}, 5, "--device cuda");
+  refuses({"--live", "--predict", "zenflow:0.1"}, 2, "zenflow:K:S");
+  refuses({"--live", "--calibrate", "zero-offload", "--predict", "zero-offload"}, 2, "given twice");
+  refuses({"--live", "--profile", "h200_x1"}, 2, "gpu.host_cores");
+  refuses({"--live", "--link-bandwidth", "fast"}, 2, "--link-bandwidth");
+  refuses({"--live", "--set", "nonsense"}, 2, "PATH=VALUE");
+  folder_.write("there.yaml", "kept");
+  refuses(with(kOnce, {"--write-profile", "there.yaml"}), 2, "there.yaml");
+  EXPECT_EQ(file_content(folder_.path() / "there.yaml"), "kept");
+}
+
+}  // namespace
+}  // namespace zenflow::testing
