@@ -24,7 +24,7 @@ zenflow_test(sample_order_test LABEL property LINK zenflow::data GTest::gmock)
 zenflow_test(glue_reader_test LABEL unit LINK zenflow::data GTest::gmock)
 zenflow_test(glue_metrics_test LABEL unit LINK zenflow::data GTest::gmock)
 
-# The toy data set is made, not shipped: three folders by script/toy-glue, for the tests that read
+# The toy data set is made, not shipped: four folders by script/toy-glue, for the tests that read
 # them (fixture toy_glue).
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(ZENFLOW_TOY_GLUE ${CMAKE_CURRENT_BINARY_DIR}/toy-glue)
@@ -38,6 +38,11 @@ foreach(folder IN ITEMS a:1 b:1 c:2)
   set_tests_properties(property/make_toy_glue_${name} PROPERTIES
                        LABELS property TIMEOUT 60 FIXTURES_SETUP toy_glue)
 endforeach()
+add_test(NAME property/make_toy_glue_noisy
+         COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/script/toy-glue ${ZENFLOW_TOY_GLUE}/noisy
+                 --plain 20 --disagreement 15 --train 2000 -f)
+set_tests_properties(property/make_toy_glue_noisy PROPERTIES
+                     LABELS property TIMEOUT 60 FIXTURES_SETUP toy_glue)
 add_executable(toy_glue_test property/toy_glue_test.cpp)
 target_include_directories(toy_glue_test PRIVATE ${PROJECT_SOURCE_DIR})
 target_compile_definitions(toy_glue_test PRIVATE ZENFLOW_TOY_GLUE="${ZENFLOW_TOY_GLUE}")

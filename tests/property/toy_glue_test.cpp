@@ -1,6 +1,7 @@
 // The data set that script/toy-glue makes: valid, fair, not answered by words alone, and always the
-// same. Written by the test fixtures of tests/runtime_data.cmake to ZENFLOW_TOY_GLUE/{a,b,c}: a and
-// b with the same arguments, c with another seed.
+// same. Written by the test fixtures of tests/runtime_data.cmake to ZENFLOW_TOY_GLUE/{a,b,c,noisy}:
+// a and b with the same arguments, c with another seed, noisy with plain statements only and labels
+// of which 15 % are the other one.
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -87,11 +88,29 @@ TEST(ToyGlue, IsAnsweredByWordsAloneInTwoRowsOfThreeOnly) {
   EXPECT_NEAR(right / count, 0.7, 4 * 0.5 / std::sqrt(count));
 }
 
+const std::set<std::string> kGood = {"good",   "great",  "fine",   "warm",  "clever", "moving",
+                                     "fresh",  "sharp",  "lovely", "funny", "smart",  "rich",
+                                     "bright", "gentle", "honest", "grand"};
+
+TEST(ToyGlue, DisagreesAsOftenAsAskedFor) {
+  for (const auto& [name, expected] : {std::pair("train.tsv", 2000), std::pair("dev.tsv", 500)}) {
+    const std::vector<GlueExample> rows =
+        read_glue(glue_task(GlueTask::kSst2), kFolder / "noisy" / name, MalformedRows::kRefuse)
+            .examples;
+    EXPECT_EQ(rows.size(), static_cast<std::size_t>(expected));
+    double other = 0;
+    for (const GlueExample& row : rows) {
+      const std::vector<std::string> said = words(row.first);
+      ASSERT_EQ(said.size(), 4U) << row.first;  // a plain statement
+      other += kGood.contains(said.back()) != (row.category == 1) ? 1 : 0;
+    }
+    // Four standard deviations of such a coin.
+    EXPECT_NEAR(other / expected, 0.15, 4 * std::sqrt(0.15 * 0.85 / expected));
+  }
+}
+
 // The order of words answers all rows: the rule by which a reader would decide.
 TEST(ToyGlue, IsAnsweredByTheOrderOfWords) {
-  const std::set<std::string> good = {"good",   "great",  "fine",   "warm",  "clever", "moving",
-                                      "fresh",  "sharp",  "lovely", "funny", "smart",  "rich",
-                                      "bright", "gentle", "honest", "grand"};
   const std::set<std::string> negations = {"not", "never", "hardly"};
   for (const char* name : {"train.tsv", "dev.tsv"}) {
     for (const GlueExample& row : examples(name)) {
@@ -105,7 +124,7 @@ TEST(ToyGlue, IsAnsweredByTheOrderOfWords) {
       }
       bool is_negated = false;
       for (const std::string& word : words(clause)) is_negated ^= negations.contains(word);
-      const bool is_positive = good.contains(words(clause).back()) != is_negated;
+      const bool is_positive = kGood.contains(words(clause).back()) != is_negated;
       EXPECT_EQ(row.category, is_positive ? 1 : 0) << row.first;
     }
   }
