@@ -9,5 +9,7 @@ zenflow_test_group(validate_cli_test LABEL cli
   SOURCES cli/validate_cli_test.cpp
   LINK GTest::gmock nlohmann_json::nlohmann_json)
 target_compile_definitions(validate_cli_test PRIVATE ZENFLOW_VALIDATE="$<TARGET_FILE:zenflow-validate>"
-                                                     ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
-add_dependencies(validate_cli_test zenflow-validate zenflow-sim)
+                                                     ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>"
+                                                     ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train>"
+                                                     ZENFLOW_CALIBRATE="$<TARGET_FILE:zenflow-calibrate>")
+add_dependencies(validate_cli_test zenflow-validate zenflow-sim zenflow-train zenflow-calibrate)

@@ -1,8 +1,6 @@
 /// zenflow-validate: predictions held against runs.
 #include <algorithm>
-#include <ctime>
 #include <filesystem>
-#include <map>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -16,6 +14,7 @@
 #include "sim/config/reader.h"
 #include "tools/command_line.h"
 #include "tools/environment.h"
+#include "tools/live_jobs.h"
 #include "tools/version.h"
 
 namespace zenflow::tools {
@@ -97,13 +96,6 @@ void add_options(CLI::App& app, Options& o) {
   app.add_flag("-q,--quiet", o.quiet, "no progress");
 }
 
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  ::gmtime_r(&now, &utc);
-  return fmt::format("{:04}-{:02}-{:02}", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday);
-}
-
 /// A directory of this process's own, gone when it ends.
 class TemporaryDirectory {
  public:
@@ -123,24 +115,12 @@ class TemporaryDirectory {
   fs::path path_;
 };
 
-sim::Override parse_override(const std::string& text) {
-  const std::size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0) {
-    throw Error(
-        ErrorKind::kInput,
-        fmt::format("--set {}: expected PATH=VALUE, e.g. training.sequence_length=64", text));
-  }
-  return {sim::expand_short_name(text.substr(0, equals)), text.substr(equals + 1)};
-}
-
 class Validation {
  public:
-  explicit Validation(const Options& options) : options_(options) {
-    for (const std::string& text : options.set) overrides_.push_back(parse_override(text));
-    sim::LoadOptions load{.profile_directories = profile_directories(options.scenario),
-                          .profile = options.profile,
-                          .overrides = overrides_};
-    tree_ = sim::load_scenario_tree(options.scenario, load);
+  explicit Validation(const Options& options)
+      : options_(options),
+        date_(date_or_today(options.date)),
+        jobs_(options.scenario, options.profile, options.set) {
     for (const auto& [texts, calibrated] :
          {std::pair(&options.calibrate, true), std::pair(&options.predict, false)}) {
       for (const std::string& text : *texts) add(sim::parse_live_point(text), calibrated, text);
@@ -177,23 +157,8 @@ class Validation {
     runs_.emplace_back();
   }
 
-  [[nodiscard]] sim::Job job_of(const LivePoint& point, const sim::HardwareProfile* profile) const {
-    std::vector<sim::Override> overrides = overrides_;
-    if (point.kind == sim::LiveKind::kZenFlow) {
-      overrides.push_back(
-          {sim::expand_short_name("topk_ratio"), fmt::format("{:g}", point.topk_ratio)});
-      overrides.push_back(
-          {sim::expand_short_name("update_interval"), std::to_string(point.update_interval)});
-      overrides.push_back(
-          {sim::expand_short_name("overlap_step"), point.overlap ? "true" : "false"});
-    }
-    sim::Job job = sim::make_job(sim::read_scenario(tree_, overrides));
-    if (profile != nullptr) job.scenario.hardware = *profile;
-    return job;
-  }
-
   void prepare() {
-    const sim::Job job = job_of(points_.front().point, nullptr);
+    const sim::Job job = jobs_.job(points_.front().point);
     const sim::Scenario& scenario = job.scenario;
     if (!scenario.hardware.gpu.runs_on_host()) {
       throw Error(
@@ -206,12 +171,7 @@ class Validation {
     settings_.threads = static_cast<std::size_t>(scenario.hardware.gpu.host_cores);
     const sim::LiveSettings live = sim::live_settings(sim::LiveKind::kZeroOffload, job);
     settings_.optimizer_threads = std::max(1, static_cast<int>(live.optimizer_cores));
-    const Node* model = tree_.root.find("model");
-    const Node* config = model == nullptr ? nullptr : model->find("config");
-    if (config == nullptr || config->at.file == nullptr) {
-      throw Error(ErrorKind::kRuntime, "the scenario's model is not a file");
-    }
-    settings_.model = *config->at.file;
+    settings_.model = jobs_.model_file();
     if (!options_.link_bandwidth.empty()) {
       Node node = parse_yaml(options_.link_bandwidth, "--link-bandwidth");
       node.at = {};
@@ -287,30 +247,30 @@ class Validation {
     std::vector<sim::LiveRecording> recordings;
     for (std::size_t i = 0; i < points_.size(); ++i) {
       if (!points_[i].calibrated) continue;
-      jobs.push_back(job_of(points_[i].point, nullptr));
+      jobs.push_back(jobs_.job(points_[i].point));
       for (const LiveRun& run : runs_[i]) {
-        recordings.push_back({&jobs.back(), std::string(live_schedule_name(points_[i].point.kind)),
-                              &run.timeline, run.first_step});
+        recordings.push_back(
+            {&jobs.back(), schedule_of(points_[i].point), &run.timeline, run.first_step});
       }
     }
     fit_ = sim::fit_live(recordings);
     for (ComparedPoint& one : points_) {
-      const sim::Job job = job_of(one.point, &fit_.profile);
-      const sim::Schedule& schedule = sim::find_schedule(live_schedule_name(one.point.kind));
+      sim::Job job = jobs_.job(one.point);
+      job.scenario.hardware = fit_.profile;
+      const sim::Schedule& schedule = sim::find_schedule(schedule_of(one.point));
       one.predicted = sim::figures_of(sim::simulate_schedule(job, schedule));
     }
   }
 
   void write_profile() const {
     if (options_.write_profile.empty()) return;
-    const std::string date = options_.date.empty() ? today() : options_.date;
     std::int64_t runs = 0;
     for (const ComparedPoint& one : points_) runs += one.calibrated ? one.runs : 0;
     write_output(options_.write_profile,
                  sim::fitted_profile_text(
-                     *tree_.root.find("hardware"), fit_, options_.write_profile.stem().string(),
+                     jobs_.hardware(), fit_, options_.write_profile.stem().string(),
                      fmt::format("{} live runs of {}, zenflow-validate --live, {}", runs,
-                                 job_of(points_.front().point, nullptr).scenario.name, date)),
+                                 jobs_.job(points_.front().point).scenario.name, date_)),
                  options_.overwrite);
   }
 
@@ -336,7 +296,7 @@ class Validation {
     Json json{{"schema_version", 1},
               {"tool", "zenflow-validate"},
               {"version", kVersion},
-              {"scenario", job_of(points_.front().point, nullptr).scenario.name},
+              {"scenario", jobs_.job(points_.front().point).scenario.name},
               {"device", options_.device}};
     json["numbers"] = Json::array();
     for (const sim::FittedNumber& one : fit_.numbers) {
@@ -352,7 +312,7 @@ class Validation {
     json["results"] = Json::array();
     for (const ComparedPoint& one : points_) {
       Json entry{{"setting", to_string(one.point)},
-                 {"schedule", live_schedule_name(one.point.kind)},
+                 {"schedule", schedule_of(one.point)},
                  {"calibrated", one.calibrated},
                  {"measured", figures(one.measured)},
                  {"predicted", figures(one.predicted)},
@@ -379,8 +339,8 @@ class Validation {
   }
 
   const Options& options_;
-  std::vector<sim::Override> overrides_;
-  sim::ScenarioTree tree_;
+  std::string date_;
+  LiveJobs jobs_;
   runtime::LiveRunSettings settings_;
   std::optional<TemporaryDirectory> temporary_;
   std::vector<ComparedPoint> points_;

@@ -1,6 +1,7 @@
 #include "sim/calibrate/live_fit.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
@@ -104,8 +105,10 @@ class RowCollector {
       case LiveOperation::kPlaceUpload:
         return add_device(work_.place_upload(layers_[l]), sample.seconds);
       case LiveOperation::kGradientsDown:
+        check_bytes(sample.bytes);
         return rows_.down.add({sample.bytes, 1}, sample.seconds);
       case LiveOperation::kWeightsUp:
+        check_bytes(sample.bytes);
         return rows_.up.add({sample.bytes, 1}, sample.seconds);
       case LiveOperation::kStepGap:
         return rows_.gap.add({1}, sample.seconds);
@@ -114,6 +117,18 @@ class RowCollector {
       case LiveOperation::kSum:
         return add_elements(rows_.sum, layers_[l], work_.sum_bytes(sample.first), sample.seconds);
     }
+  }
+  /// Only the bytes tell a recording of another k or precision.
+  void check_bytes(double bytes) const {
+    for (const LiveLayer& layer : layers_) {
+      // Traces may round simulated copies.
+      if (std::abs(work_.width() * layer.deferred_elements() - bytes) < 1) return;
+    }
+    throw Error(ErrorKind::kInput,
+                fmt::format("a copy of {:.0f} bytes was recorded, which no layer of {} makes with "
+                            "topk_ratio {:g} and {}: is this the setting that was recorded?",
+                            bytes, job_.scenario.model.name, live_.topk_ratio,
+                            to_string(job_.scenario.training.dtype)));
   }
   void add_model(const LayerWork& work, double seconds) { rows_.model.emplace_back(work, seconds); }
   void add_device(const DeviceWork& work, double seconds) {

@@ -98,6 +98,29 @@ TEST_F(ValidateProgram, FitsSomeSettingsAndPredictsTheOthersBytesExactly) {
   EXPECT_EQ(simulated.code, 0) << simulated.err;
 }
 
+TEST_F(ValidateProgram, ProfilesAreFittedToRecordedFilesToo) {
+  folder_.write("text.txt", std::string(3000, 'x'));
+  const Arguments train = {ZENFLOW_TRAIN, "--model",      "small.json",  "--data",
+                           "text.txt",    "--steps",      "24",          "--sequence-length",
+                           "16",          "--threads",    "1",           "--optimizer-threads",
+                           "1",           "--topk-ratio", "0.1",         "--update-interval",
+                           "4",           "--trace",      "run.json.gz", "-q"};
+  ASSERT_EQ(run_program(train, {.folder = folder_.path()}).code, 0);
+  const auto fit = [&](const std::string& setting) {
+    return run_program({ZENFLOW_CALIBRATE, "fit", "run.json.gz", "--scenario", "small.yaml",
+                        "--setting", setting, "-o", "recorded.yaml", "-f"},
+                       {.folder = folder_.path()});
+  };
+  const Outcome fitted = fit("zenflow:0.1:4");
+  EXPECT_EQ(fitted.code, 0) << fitted.err;
+  EXPECT_THAT(fitted.out, HasSubstr("host_link.d2h"));
+  EXPECT_THAT(file_content(folder_.path() / "recorded.yaml"),
+              HasSubstr("fitted to 1 recorded runs of small, zenflow-calibrate fit"));
+  const Outcome other = fit("zenflow:0.4:4");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("is this the setting that was recorded?"));
+}
+
 TEST_F(ValidateProgram, RefusesWhatCannotBeMeant) {
   refuses({}, 2, "--live");
   refuses({"--live", "--device", "cuda"}, 5, "--device cuda");

@@ -167,6 +167,12 @@ TEST(LiveFit, RecoversTheProfileThatWasSimulated) {
   check("gpu.attention_efficiency", gpu.attention_efficiency, 0.25);
 }
 
+TEST(LiveFit, RefusesARecordingOfAnotherK) {
+  Recorded run = record(quiet_node(), "live-zenflow", 0.1, "4");
+  run.job.deepspeed.zenflow->topk_ratio = 0.2;
+  EXPECT_THROW((void)fit_live({{&run.job, run.schedule, &run.timeline, 8}}), Error);
+}
+
 TEST(LiveFit, RefusesARecordingOfAnotherModel) {
   Recorded run = record(quiet_node(), "live-zenflow", 0.1, "4");
   run.job.scenario.model = model(kModels[0]);

@@ -1,37 +1,122 @@
+#include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
+#include "sim/base/error.h"
+#include "sim/base/output_file.h"
+#include "sim/calibrate/validation.h"
+#include "sim/trace/import/import_trace.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands/explain_trace.h"
 #include "tools/environment.h"
+#include "tools/live_jobs.h"
 
 namespace zenflow::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::vector<std::string> traces;
+  fs::path scenario;
+  std::vector<std::string> settings;
+  std::optional<std::string> profile;
+  std::vector<std::string> set;
+  fs::path output;
+  std::string date;
+  bool overwrite = false;
+  ExplainTraceOptions analyze;
+  OutputStyle style;
+};
+
+void require(bool given, const char* what) {
+  if (!given) throw Error(ErrorKind::kInput, fmt::format("fit: expected {}", what));
+}
+
+/// Two windows lack what later ones wait for.
+std::int64_t settled_step(const sim::LivePoint& point) {
+  return 2 * (point.kind == sim::LiveKind::kZenFlow ? point.update_interval : 1);
+}
+
+int fit(const Options& options) {
+  require(!options.traces.empty(),
+          "TRACE..., recorded by zenflow-train --trace; or --analyze TRACE");
+  require(!options.scenario.empty(), "--scenario: model, training settings and base profile");
+  require(options.settings.size() == 1 || options.settings.size() == options.traces.size(),
+          "--setting once, or once for each trace: zero-offload, zenflow:K:S, ...");
+  const std::string date = date_or_today(options.date);
+  if (!options.output.empty()) check_output(options.output, options.overwrite);
+  const LiveJobs jobs(options.scenario, options.profile, options.set);
+
+  // Kept alive while the recordings refer to them.
+  std::vector<sim::Job> of_trace;
+  std::vector<sim::ImportedTrace> imported;
+  of_trace.reserve(options.traces.size());
+  imported.reserve(options.traces.size());
+  std::vector<sim::LiveRecording> recordings;
+  for (std::size_t i = 0; i < options.traces.size(); ++i) {
+    const sim::LivePoint point =
+        sim::parse_live_point(options.settings[std::min(i, options.settings.size() - 1)]);
+    of_trace.push_back(jobs.job(point));
+    imported.push_back(sim::import_trace(options.traces[i]));
+    recordings.push_back(
+        {&of_trace.back(), schedule_of(point), &imported.back().timeline, settled_step(point)});
+  }
+  const sim::LiveFit fitted = sim::fit_live(recordings);
+  if (!options.output.empty()) {
+    const std::string origin = fmt::format("{} recorded runs of {}, zenflow-calibrate fit, {}",
+                                           recordings.size(), of_trace.front().scenario.name, date);
+    write_output(
+        options.output,
+        sim::fitted_profile_text(jobs.hardware(), fitted, options.output.stem().string(), origin),
+        options.overwrite);
+  }
+  print(sim::fitted_table(fitted, use_color(ColorMode::kAuto, stdout)));
+  return 0;
+}
+
+int run(const Options& options) {
+  if (options.analyze.traces.empty()) return fit(options);
+  require(options.traces.empty() && options.scenario.empty() && options.output.empty(),
+          "--analyze alone: it fits nothing");
+  OutputStyle style = options.style;
+  style.bold = use_color(ColorMode::kAuto, stdout);
+  return explain_trace_command(style, options.analyze);
+}
+
+}  // namespace
 
 void add_fit(CLI::App& app, Command& chosen) {
-  struct Options {
-    ExplainTraceOptions analyze;
-    OutputStyle style;
-  };
-  CLI::App* fit = app.add_subcommand("fit", "what recorded runs say of this machine");
+  CLI::App* command = app.add_subcommand(
+      "fit", "a profile from recorded runs of zenflow-train, or what any trace says by itself");
   const auto options = std::make_shared<Options>();
-  fit->add_option("--analyze", options->analyze.traces,
-                  "traces to analyse without any model, as zenflow-sim explain --trace does")
-      ->required()
+  command->add_option("TRACE", options->traces, "traces of zenflow-train --trace");
+  command->add_option("--scenario", options->scenario,
+                      "model, training settings and base profile of the runs");
+  command
+      ->add_option("--setting", options->settings,
+                   "of the runs: gpu-only, zero-offload, zero-offload-dpu, zenflow:K:S; once, or "
+                   "once for each trace, in their order")
+      ->delimiter(',');
+  command->add_option("--profile", options->profile, "base profile in place of the scenario's");
+  command->add_option("--set", options->set, "PATH=VALUE, a scenario key (repeatable)");
+  command->add_option("-o,--output", options->output, "the base profile with the fitted numbers");
+  command->add_option("--date", options->date, "for sources, in place of today's");
+  command->add_flag("-f,--force", options->overwrite, "overwrite the profile");
+  command
+      ->add_option("--analyze", options->analyze.traces,
+                   "traces to analyse without any model, as zenflow-sim explain --trace does")
       ->type_name("TRACE...");
-  fit->add_option("--steps", options->analyze.steps,
-                  "regular expression for ranges that are steps");
-  fit->add_option("--rules", options->analyze.rules,
-                  "phases and lanes by name (YAML, docs/traces.md)");
-  fit->add_flag("--json", options->style.json, "one JSON document on standard output");
-  fit->add_flag("-q,--quiet", options->style.quiet, "no notes and no progress");
-  fit->callback([options, &chosen] {
-    chosen = [options] {
-      OutputStyle style = options->style;
-      style.bold = use_color(ColorMode::kAuto, stdout);
-      return explain_trace_command(style, options->analyze);
-    };
-  });
+  command->add_option("--steps", options->analyze.steps,
+                      "of --analyze: regular expression for ranges that are steps");
+  command->add_option("--rules", options->analyze.rules,
+                      "of --analyze: phases and lanes by name (YAML, docs/traces.md)");
+  command->add_flag("--json", options->style.json, "of --analyze: one JSON document");
+  command->add_flag("-q,--quiet", options->style.quiet, "no notes and no progress");
+  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
 }
 
 }  // namespace zenflow::tools

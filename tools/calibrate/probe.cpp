@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
-#include <ctime>
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -18,6 +17,7 @@
 #include "sim/base/output_file.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/environment.h"
+#include "tools/live_jobs.h"
 #include "tools/version.h"
 
 namespace zenflow::tools {
@@ -40,23 +40,6 @@ struct Options {
   bool quiet = false;
 };
 
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  ::gmtime_r(&now, &utc);
-  return fmt::format("{:04}-{:02}-{:02}", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday);
-}
-
-/// Dates stand in sources and are compared by people: one form.
-void check_date(const std::string& date) {
-  const bool is_date = date.size() == 10 && date.find_first_not_of("0123456789-") == date.npos &&
-                       date[4] == '-' && date[7] == '-';
-  if (!is_date) {
-    throw Error(ErrorKind::kInput,
-                fmt::format("--date: expected a date such as 2026-11-20, found \"{}\"", date));
-  }
-}
-
 /// What was asked for, in one form: the file's place says nothing about the figures.
 std::string command_line(const Options& options) {
   std::string command = "zenflow-calibrate probe --device " + options.device;
@@ -75,7 +58,7 @@ ProbedMachine host_machine(const Options& options, const MachineFacts& facts,
   ProbedMachine machine;
   machine.profile_name = options.output.stem().string();
   machine.command = command_line(options);
-  machine.date = options.date.empty() ? today() : options.date;
+  machine.date = date_or_today(options.date);
   machine.cpu_name = facts.cpu_name.empty() ? "an unnamed processor" : facts.cpu_name;
   machine.sockets = topology.sockets();
   machine.cores = static_cast<int>(topology.cores().size());
@@ -151,7 +134,7 @@ std::vector<Figure> measure(const runtime::ExperimentGroups& groups, const Optio
 
 int probe(const Options& options) {
   check_output(options.output, options.overwrite);
-  if (!options.date.empty()) check_date(options.date);
+  (void)date_or_today(options.date);
   if (!options.nvme.empty() && !fs::is_directory(options.nvme)) {
     throw Error(ErrorKind::kInput, fmt::format("--nvme {}: no such folder", options.nvme));
   }

@@ -1,0 +1,75 @@
+#include "tools/live_jobs.h"
+
+#include <ctime>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "tools/environment.h"
+
+namespace zenflow::tools {
+namespace {
+
+sim::Override parse_override(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw Error(
+        ErrorKind::kInput,
+        fmt::format("--set {}: expected PATH=VALUE, e.g. training.sequence_length=64", text));
+  }
+  return {sim::expand_short_name(text.substr(0, equals)), text.substr(equals + 1)};
+}
+
+}  // namespace
+
+LiveJobs::LiveJobs(const std::filesystem::path& scenario, const std::optional<std::string>& profile,
+                   const std::vector<std::string>& set) {
+  for (const std::string& text : set) overrides_.push_back(parse_override(text));
+  tree_ = sim::load_scenario_tree(scenario, {.profile_directories = profile_directories(scenario),
+                                             .profile = profile,
+                                             .overrides = overrides_});
+}
+
+sim::Job LiveJobs::job(const sim::LivePoint& point) const {
+  std::vector<sim::Override> overrides = overrides_;
+  if (point.kind == sim::LiveKind::kZenFlow) {
+    const auto set = [&](const char* name, std::string value) {
+      overrides.push_back({sim::expand_short_name(name), std::move(value)});
+    };
+    set("topk_ratio", fmt::format("{}", point.topk_ratio));
+    set("update_interval", std::to_string(point.update_interval));
+    set("overlap_step", point.overlap ? "true" : "false");
+  }
+  sim::Job job = sim::make_job(sim::read_scenario(tree_, overrides));
+  sim::find_schedule(schedule_of(point)).check(job);
+  return job;
+}
+
+std::filesystem::path LiveJobs::model_file() const {
+  const Node* model = tree_.root.find("model");
+  const Node* config = model == nullptr ? nullptr : model->find("config");
+  if (config == nullptr || config->at.file == nullptr) {
+    throw Error(ErrorKind::kInput, "model: expected a file");
+  }
+  return *config->at.file;
+}
+
+std::string schedule_of(const sim::LivePoint& point) {
+  return std::string(sim::live_schedule_name(point.kind));
+}
+
+std::string date_or_today(const std::string& text) {
+  if (text.empty()) {
+    const std::time_t now = std::time(nullptr);
+    std::tm utc{};
+    ::gmtime_r(&now, &utc);
+    return fmt::format("{:04}-{:02}-{:02}", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday);
+  }
+  const bool is_date = text.size() == 10 && text.find_first_not_of("0123456789-") == text.npos &&
+                       text[4] == '-' && text[7] == '-';
+  if (is_date) return text;
+  throw Error(ErrorKind::kInput,
+              fmt::format("--date: expected a date such as 2026-11-20, found \"{}\"", text));
+}
+
+}  // namespace zenflow::tools
