@@ -1,5 +1,7 @@
 /// zenflow-validate: predictions held against runs.
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <filesystem>
 
 #include <CLI/CLI.hpp>
@@ -99,9 +101,14 @@ void add_options(CLI::App& app, Options& o) {
 /// A directory of this process's own, gone when it ends.
 class TemporaryDirectory {
  public:
-  TemporaryDirectory()
-      : path_(fs::temp_directory_path() / fmt::format("zenflow-validate-{}", ::getpid())) {
-    fs::create_directory(path_);
+  TemporaryDirectory() {
+    std::error_code error;
+    std::string name = (fs::temp_directory_path(error) / "zenflow-validate-XXXXXX").string();
+    if (error || ::mkdtemp(name.data()) == nullptr) {
+      throw Error(ErrorKind::kInput,
+                  "TMPDIR: expected a folder to write in, for data to train on; or give --data");
+    }
+    path_ = name;
   }
   ~TemporaryDirectory() {
     std::error_code ignored;
@@ -132,6 +139,10 @@ class Validation {
     const sim::Tolerance tolerance{options_.tolerance / 100, options_.worst / 100,
                                    options_.stall / 100};
     measure(tolerance);
+    if (const int code = signal_exit_code(); code != 0) {
+      complain("zenflow-validate: stopped by a signal; nothing has been compared\n");
+      return code;
+    }
     predict();
     const sim::ValidationSummary summary = sim::summarize(points_, tolerance);
     write_profile();
@@ -167,7 +178,12 @@ class Validation {
                       "for --device cpu, found {}",
                       options_.scenario.generic_string(), scenario.hardware.name));
     }
+    refuse_what_is_not_run(job);
     settings_.training = scenario.training;
+    settings_.select_interval =
+        job.deepspeed.zenflow
+            ? sim::live_settings(sim::LiveKind::kZenFlow, job_with_interval(job)).select_interval
+            : 0;
     settings_.threads = static_cast<std::size_t>(scenario.hardware.gpu.host_cores);
     const sim::LiveSettings live = sim::live_settings(sim::LiveKind::kZeroOffload, job);
     settings_.optimizer_threads = std::max(1, static_cast<int>(live.optimizer_cores));
@@ -189,6 +205,31 @@ class Validation {
     if (!options_.write_profile.empty()) check_output(options_.write_profile, options_.overwrite);
   }
 
+  static sim::Job job_with_interval(sim::Job job) {
+    if (!job.deepspeed.zenflow->update_interval) job.deepspeed.zenflow->update_interval = 1;
+    return job;
+  }
+
+  /// What would be simulated and not run, or run and not simulated.
+  void refuse_what_is_not_run(const sim::Job& job) const {
+    const auto refuse = [&](bool given, const char* what) {
+      if (!given) return;
+      throw Error(ErrorKind::kInput, fmt::format("{}: zenflow-validate --live runs without {}",
+                                                 options_.scenario.generic_string(), what));
+    };
+    const sim::LiveSettings live = sim::live_settings(sim::LiveKind::kZeroOffload, job);
+    refuse(job.scenario.training.activation_checkpointing, "activation_checkpointing");
+    refuse(job.scenario.training.dtype == sim::DType::kFp16, "fp16: expected fp32 or bf16");
+    refuse(job.deepspeed.gradient_accumulation_steps > 1, "gradient_accumulation_steps");
+    refuse(job.deepspeed.zenflow && job.deepspeed.zenflow->full_warm_up_rounds > 0,
+           "full_warm_up_rounds");
+    refuse(job.deepspeed.zenflow && !job.deepspeed.zenflow->overlap_step,
+           "overlap_step false: what is predicted overlaps");
+    refuse(live.optimizer_cores != std::floor(live.optimizer_cores) ||
+               live.sum_cores != std::floor(live.sum_cores),
+           "parts of cores: pt_reserved_cores_perc has to leave whole ones to the optimizer");
+  }
+
   /// Rounds over all settings, so that what drifts slowly meets all of them alike.
   void measure(const sim::Tolerance& tolerance) {
     const std::int64_t most = std::max(options_.rounds, options_.most_rounds);
@@ -196,11 +237,10 @@ class Validation {
       for (std::size_t i = 0; i < points_.size(); ++i) {
         // A setting whose runs agree has been measured.
         if (round >= options_.rounds && points_[i].spread <= tolerance.mean_step / 3) continue;
-        if (signal_exit_code() != 0) {
-          throw Error(ErrorKind::kRuntime, "stopped by a signal; nothing has been compared");
-        }
         progress(round, i);
-        runs_[i].push_back(runtime::live_run(settings_, points_[i].point, points_[i].calibrated));
+        runs_[i].push_back(runtime::live_run(settings_, points_[i].point, points_[i].calibrated,
+                                             [] { return signal_exit_code() != 0; }));
+        if (signal_exit_code() != 0) return;
         take_median(i);
       }
       if (round + 1 < options_.rounds) continue;

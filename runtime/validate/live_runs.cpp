@@ -42,7 +42,8 @@ std::uint64_t of_kind(const std::array<std::uint64_t, kTrafficKinds>& counts, Tr
 
 }  // namespace
 
-LiveRun live_run(const LiveRunSettings& settings, const sim::LivePoint& point, bool record) {
+LiveRun live_run(const LiveRunSettings& settings, const sim::LivePoint& point, bool record,
+                 const std::function<bool()>& stop) {
   TrainOptions options;
   options.model = settings.model;
   options.data = settings.data;
@@ -56,13 +57,16 @@ LiveRun live_run(const LiveRunSettings& settings, const sim::LivePoint& point, b
   options.offload.update_interval = point.update_interval;
   options.offload.overlap_step = point.overlap;
   options.offload.select_interval = settings.select_interval;
+  options.offload.max_staleness = 2 * point.update_interval;
   options.offload.optimizer_threads = settings.optimizer_threads;
   options.offload = settings_for(options.schedule, options.offload);
   options.threads = settings.threads;
   options.steps = steps_of(settings, point);
   options.device.link_bandwidth = settings.link_bandwidth;
   options.record_trace = record;
-  const TrainReport report = train(options, {});
+  TrainEvents events;
+  events.stop = stop;
+  const TrainReport report = train(options, events);
 
   const StepTimes& mean = report.times.mean;
   LiveRun run;
@@ -78,6 +82,7 @@ LiveRun live_run(const LiveRunSettings& settings, const sim::LivePoint& point, b
       static_cast<double>(of_kind(report.traffic.d2h, Traffic::kGradients)) / steps;
   run.figures.h2d_bytes =
       static_cast<double>(of_kind(report.traffic.h2d, Traffic::kParameters)) / steps;
+  run.stopped = report.stopped;
   run.timeline = report.timeline;
   run.first_step = kRampWindows * window_of(point);
   return run;

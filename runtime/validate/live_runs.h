@@ -26,13 +26,14 @@ struct LiveRunSettings {
 
 struct LiveRun {
   sim::StepFigures figures;
+  bool stopped = false;         ///< by `stop`, asked after every step: not measured
   sim::Timeline timeline;       ///< if it was recorded
   std::int64_t first_step = 0;  ///< of those that count
 };
 
 /// Throws Error as train() does.
 [[nodiscard]] LiveRun live_run(const LiveRunSettings& settings, const sim::LivePoint& point,
-                               bool record);
+                               bool record, const std::function<bool()>& stop = {});
 
 /// Pseudo-random bytes to train on: speed does not depend on what they say. Enough for `sequences`.
 void write_training_bytes(const std::filesystem::path& file, std::int64_t sequences,

@@ -173,8 +173,19 @@ class Fitter {
   void note(const std::string& path, const UnitTime& unit, double value, const char* name,
             const TimeFit& fit, std::string range) {
     const double relative = unit.determined ? unit.standard_error / unit.value : 0;
-    fit_.numbers.push_back({path, value, name, unit.determined, value * relative, fit.samples,
-                            fit.residual, std::move(range)});
+    fit_.numbers.push_back({path, value, name, unit.determined, false, value * relative,
+                            fit.samples, fit.residual, std::move(range)});
+  }
+
+  /// A number that follows from others.
+  void adjust(const std::string& path, double value, const char* name) {
+    fit_.numbers.push_back({path, value, name, false, true, 0, 0, 0, ""});
+  }
+  /// A share of something that has become `scale` times as large.
+  void note_share(const std::string& path, const UnitTime& unit, double value, double scale,
+                  const TimeFit& fit, std::string range) {
+    if (!unit.determined && scale != 1) return adjust(path, value, "");
+    note(path, unit, value, "", fit, std::move(range));
   }
 
   void device() {
@@ -233,14 +244,16 @@ class Fitter {
     const double attention_rate = 1 / fit.units[1].value;
     const double new_peak = std::max({peak, product_rate, attention_rate});
     const std::string range = range_text(rows, kGiga, "GFLOP of products");
-    gpu.peak[dtype_] = FlopsPerSecond(new_peak);
+    const double scale = new_peak / peak;
+    for (auto& [dtype, rate] : gpu.peak) {
+      rate = scale * rate;  // the efficiencies are those of all types
+      if (scale != 1) adjust("gpu.peak." + to_string(dtype), rate.value() / kGiga, "GFLOPS");
+    }
     gpu.gemm_efficiency = product_rate / new_peak;
     gpu.attention_efficiency = attention_rate / new_peak;
-    if (new_peak > peak) {
-      note("gpu.peak." + to_string(dtype_), {1, 0, true}, new_peak / kGiga, "GFLOPS", fit, range);
-    }
-    note("gpu.gemm_efficiency", fit.units[0], gpu.gemm_efficiency, "", fit, range);
-    note("gpu.attention_efficiency", fit.units[1], gpu.attention_efficiency, "", fit, range);
+    note_share("gpu.gemm_efficiency", fit.units[0], gpu.gemm_efficiency, scale, fit, range);
+    note_share("gpu.attention_efficiency", fit.units[1], gpu.attention_efficiency, scale, fit,
+               range);
 
     const double rates[] = {1 / streamed_.value, 1 / columns_.value, 1 / fit.units[2].value};
     const double old = gpu.memory_bandwidth.value();
@@ -250,12 +263,14 @@ class Fitter {
     gpu.column_efficiency = rates[1] / bandwidth;
     gpu.elementwise_efficiency = rates[2] / bandwidth;
     const std::string moved = range_text(rows_.device, 1e6, "MB streamed");
-    if (bandwidth > old) {
-      note("gpu.memory_bandwidth", {1, 0, true}, bandwidth / kGiga, "GB/s", fit, moved);
-    }
-    note("gpu.streaming_efficiency", streamed_, gpu.streaming_efficiency, "", device_fit_, moved);
-    note("gpu.column_efficiency", columns_, *gpu.column_efficiency, "", device_fit_, moved);
-    note("gpu.elementwise_efficiency", fit.units[2], gpu.elementwise_efficiency, "", fit, range);
+    const double wider = bandwidth / old;
+    if (wider != 1) adjust("gpu.memory_bandwidth", bandwidth / kGiga, "GB/s");
+    note_share("gpu.streaming_efficiency", streamed_, gpu.streaming_efficiency, wider, device_fit_,
+               moved);
+    note_share("gpu.column_efficiency", columns_, *gpu.column_efficiency, wider, device_fit_,
+               moved);
+    note_share("gpu.elementwise_efficiency", fit.units[2], gpu.elementwise_efficiency, wider, fit,
+               range);
   }
 
   void copies(const std::string& path, const Rows& rows, BytesPerSecond& rate) {
@@ -298,23 +313,22 @@ class Fitter {
     const double pass = pass_rate(host, rows_.sum_cores).value();
     const TimeFit sums = fit_times(rows_.sum.times, std::vector{1 / pass});
     const BytesPerSecond found(1 / sums.units[0].value);
-    if (sums.units[0].determined) {
-      host.core_bandwidth = found / rows_.sum_cores;
-      host.elementwise_bandwidth = std::max(host.elementwise_bandwidth, found);
-    }
+    const bool faster = sums.units[0].determined && found > host.elementwise_bandwidth;
+    if (sums.units[0].determined) host.core_bandwidth = found / rows_.sum_cores;
+    if (faster) host.elementwise_bandwidth = found;
     const BytesPerSecond most =
         std::max({host.dram_bandwidth, host.adam_bandwidth, host.elementwise_bandwidth});
     if (most > host.dram_bandwidth) {
       host.dram_bandwidth = most;
-      note("host.dram_bandwidth", {1, 0, true}, most.value() / kGiga, "GB/s", updates,
-           "as fast as the fastest loop");
+      adjust("host.dram_bandwidth", most.value() / kGiga, "GB/s");
     }
     note("host.adam_bandwidth", updates.units[0], host.adam_bandwidth.value() / kGiga, "GB/s",
          updates, range_text(rows_.update, 1e6, "MB of traffic"));
     note("host.core_bandwidth", sums.units[0], host.core_bandwidth.value() / kGiga, "GB/s", sums,
          range_text(rows_.sum, 1e6, "MB of traffic"));
-    note("host.elementwise_bandwidth", sums.units[0], host.elementwise_bandwidth.value() / kGiga,
-         "GB/s", sums, range_text(rows_.sum, 1e6, "MB of traffic"));
+    if (faster) {
+      adjust("host.elementwise_bandwidth", host.elementwise_bandwidth.value() / kGiga, "GB/s");
+    }
   }
 
   void step_gap() {
@@ -409,25 +423,31 @@ void print(const Node& node, std::size_t depth, std::string& out) {
   }
 }
 
+std::string source_of(const FittedNumber& number, const std::string& origin) {
+  if (!number.fitted) {
+    return fmt::format("follows from numbers fitted to {}: so that the rates hold", origin);
+  }
+  return fmt::format("fitted to {}: {} samples{}{}; standard error {:.2g}{}{}, residual {:.1f} %",
+                     origin, number.samples, number.range.empty() ? "" : ", ", number.range,
+                     number.standard_error, number.unit.empty() ? "" : " ", number.unit,
+                     100 * number.residual);
+}
+
 }  // namespace
 
 std::string fitted_profile_text(const Node& base, const LiveFit& fit, const std::string& name,
                                 const std::string& origin) {
   Node root = base;
-  child(root, "name") = scalar(name, false);
+  child(root, "name") = scalar(name, true);
   child(root, "description") = scalar("fitted to " + origin, true);
   for (const FittedNumber& number : fit.numbers) {
-    if (!number.fitted) continue;
+    if (!number.fitted && !number.adjusted) continue;
     Node& entry = at_path(root, number.path);
     entry = {};
     child(entry, "value") =
         scalar(fmt::format("{:.6g}{}{}", number.value, number.unit.empty() ? "" : " ", number.unit),
                false);
-    child(entry, "source") =
-        scalar(fmt::format("fitted to {}: {} samples, {}; standard error {:.2g}, residual {:.1f} %",
-                           origin, number.samples, number.range, number.standard_error,
-                           100 * number.residual),
-               true);
+    child(entry, "source") = scalar(source_of(number, origin), true);
   }
   std::string out;
   print(root, 0, out);

@@ -31,11 +31,13 @@ struct LiveRecording {
 
 /// One number of the profile.
 struct FittedNumber {
-  std::string path;  ///< "host_link.h2d"
-  double value = 0;  ///< in `unit`
-  std::string unit;  ///< "GB/s"; empty: a ratio
-  bool fitted =
-      false;  ///< false: the recordings do not determine it; `value` is the base profile's
+  std::string path;     ///< "host_link.h2d"
+  double value = 0;     ///< in `unit`
+  std::string unit;     ///< "GB/s"; empty: a ratio
+  bool fitted = false;  ///< the recordings determine it
+  /// Not fitted, but not as in the base profile either: scaled with what it is a share of, so that
+  /// the rate stays, or moved to where the profile stays consistent.
+  bool adjusted = false;
   double standard_error = 0;  ///< in `unit`
   std::size_t samples = 0;
   double residual = 0;  ///< relative, root mean square, of the fit it belongs to

@@ -14,6 +14,8 @@ namespace {
 constexpr std::array<std::string_view, 4> kShort = {"gpu-only", "zero-offload", "zero-offload-dpu",
                                                     "zenflow"};
 
+constexpr std::int64_t kLongest = 4096;  // steps
+
 template <class Number>
 bool parse(std::string_view text, Number& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -40,13 +42,14 @@ LivePoint parse_live_point(const std::string& text) {
       parse(std::string_view(text).substr(prefix.size(), colon - prefix.size()),
             point.topk_ratio) &&
       parse(std::string_view(text).substr(colon + 1), point.update_interval) &&
-      point.topk_ratio > 0 && point.topk_ratio < 1 && point.update_interval >= 1) {
+      point.topk_ratio > 0 && point.topk_ratio < 1 && point.update_interval >= 1 &&
+      point.update_interval <= kLongest) {
     return point;
   }
   throw Error(
       ErrorKind::kInput,
       fmt::format("\"{}\": expected gpu-only, zero-offload, zero-offload-dpu or zenflow:K:S "
-                  "with 0 < K < 1 and S >= 1, e.g. zenflow:0.1:4",
+                  "with 0 < K < 1 and S from 1 to 4096, e.g. zenflow:0.1:4",
                   text));
 }
 

@@ -62,7 +62,8 @@ std::string validation_table(const std::vector<ComparedPoint>& points,
          fmt::format("{:.2f}", one.measured.compute), fmt::format("{:.2f}", one.predicted.compute),
          fmt::format("{:.2f}", one.measured.stall), fmt::format("{:.2f}", one.predicted.stall),
          fmt::format("{:+.1f} pt", 100 * one.stall_error()), one.bytes_equal() ? "equal" : "DIFFER",
-         std::to_string(one.runs), fmt::format("{:.1f} %", 100 * one.spread)});
+         std::to_string(one.runs),
+         one.runs > 1 ? fmt::format("{:.1f} %", 100 * one.spread) : "n/a"});
   }
   std::string text = format_table(header, rows, bold);
   text += fmt::format(
@@ -86,7 +87,9 @@ std::string fitted_table(const LiveFit& fit, bool bold) {
   std::vector<std::vector<std::string>> rows;
   for (const FittedNumber& one : fit.numbers) {
     rows.push_back({one.path, fmt::format("{:.4g} {}", one.value, one.unit),
-                    one.fitted ? "fitted" : "as before",
+                    one.fitted     ? "fitted"
+                    : one.adjusted ? "adjusted"
+                                   : "as before",
                     one.fitted ? fmt::format("{:.2g}", one.standard_error) : "",
                     one.fitted ? std::to_string(one.samples) : "",
                     one.fitted ? fmt::format("{:.1f} %", 100 * one.residual) : "", one.range});

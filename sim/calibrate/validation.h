@@ -20,7 +20,8 @@ struct ComparedPoint {
   bool calibrated = false;  ///< its recording was fitted to: shown, not counted
   StepFigures measured{};   ///< medians of the runs
   StepFigures predicted{};
-  double spread = 0;  ///< of the measured step times: (largest - smallest) / (2 median)
+  double spread =
+      0;  ///< of the measured step times: of their middle half, relative; 0 if there is one
   std::int64_t runs = 0;
 
   /// Relative: 0.08 is 8 % too long.

@@ -167,6 +167,35 @@ TEST(LiveFit, RecoversTheProfileThatWasSimulated) {
   check("gpu.attention_efficiency", gpu.attention_efficiency, 0.25);
 }
 
+// Rates above the base profile's peak and bandwidth: shares move with them, fitted or not.
+TEST(LiveFit, WritesTheProfileThatItFound) {
+  const std::string file = std::string(ZENFLOW_SOURCE_DIR) + "/profiles/this_host.yaml";
+  Node base = load_document(file);
+  set_path(base, "gpu.peak.fp32.value", "20 GFLOPS");
+  set_path(base, "gpu.memory_bandwidth.value", "2 GB/s");
+  const HardwareProfile slow = read_hardware_profile(base);
+  HardwareProfile truth = read_hardware_profile(load_document(file));
+  truth.host_link.pinned.h2d = 20.0_GBps;
+  Recorded run = record(truth, "live-zenflow", 0.1, "4");
+  run.job.scenario.hardware = slow;
+  const LiveFit fit = fit_live({{&run.job, run.schedule, &run.timeline, 8}});
+  const std::string text = fitted_profile_text(base, fit, "null", "a test");
+  const HardwareProfile read = read_hardware_profile(parse_yaml(text, "fitted.yaml"));
+  EXPECT_EQ(read.name, "null");
+  run.job.scenario.hardware = fit.profile;
+  const SimulationResult found = simulate_schedule(run.job, find_schedule("live-zenflow"));
+  run.job.scenario.hardware = read;
+  const SimulationResult written = simulate_schedule(run.job, find_schedule("live-zenflow"));
+  EXPECT_NEAR(written.step_time / found.step_time, 1, 1e-4);  // six digits are written
+  EXPECT_NEAR(
+      read.gpu.attention_efficiency * read.gpu.peak.at(DType::kFp32).value() /
+          (fit.profile.gpu.attention_efficiency * fit.profile.gpu.peak.at(DType::kFp32).value()),
+      1, 1e-4);
+  EXPECT_NEAR(read.host_link.pinned.bidirectional.value() /
+                  fit.profile.host_link.pinned.bidirectional.value(),
+              1, 1e-4);
+}
+
 TEST(LiveFit, RefusesARecordingOfAnotherK) {
   Recorded run = record(quiet_node(), "live-zenflow", 0.1, "4");
   run.job.deepspeed.zenflow->topk_ratio = 0.2;
