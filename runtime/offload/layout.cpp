@@ -1,7 +1,9 @@
 #include "runtime/offload/layout.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstdint>
+
+#include "sim/schedule/live_layout.h"
 
 namespace zenflow::runtime {
 
@@ -12,11 +14,8 @@ std::size_t Layout::selected_elements() const {
 }
 
 std::size_t selected_columns(double topk_ratio, std::size_t columns) {
-  if (topk_ratio <= 0) return 0;
-  // 0.3 * 10 is just below 3: a ratio given in decimals means the whole number it names.
-  const double exact = topk_ratio * static_cast<double>(columns);
-  const auto whole = static_cast<std::size_t>(exact * (1 + 1e-12));
-  return std::clamp<std::size_t>(whole, std::min<std::size_t>(1, columns), columns);
+  return static_cast<std::size_t>(
+      sim::selected_columns(topk_ratio, static_cast<std::int64_t>(columns)));
 }
 
 Layout make_layout(const ParameterTable& table, double topk_ratio, bool everything, int rank,

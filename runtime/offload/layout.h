@@ -39,8 +39,8 @@ struct Layout {
   [[nodiscard]] std::size_t deferred_elements() const { return elements - selected_elements(); }
 };
 
-/// Columns selected of a matrix with `columns`: the integer part of the share, but one at least
-/// where the share is not 0, as DeepSpeed has it since #8274.
+/// Columns selected of a matrix with `columns`: sim/schedule/live_layout.h, by which runs are
+/// predicted too.
 [[nodiscard]] std::size_t selected_columns(double topk_ratio, std::size_t columns);
 
 /// The partition of rank `rank` of `ranks`. Vectors are selected whole where anything is, as

@@ -5,15 +5,6 @@
 namespace zenflow::sim {
 namespace {
 
-std::int64_t selected_columns(double topk_ratio, std::int64_t columns) {
-  if (topk_ratio <= 0) return 0;
-  if (topk_ratio >= 1) return columns;
-  // 0.3 * 10 is just below 3: a ratio given in decimals means the whole number it names.
-  const auto whole =
-      static_cast<std::int64_t>(topk_ratio * static_cast<double>(columns) * (1 + 1e-12));
-  return std::clamp<std::int64_t>(whole, 1, columns);
-}
-
 LiveLayer layer_of(const std::vector<Tensor>& tensors, double topk_ratio) {
   LiveLayer layer;
   for (const Tensor& tensor : tensors) {
@@ -29,6 +20,14 @@ LiveLayer layer_of(const std::vector<Tensor>& tensors, double topk_ratio) {
 }
 
 }  // namespace
+
+std::int64_t selected_columns(double topk_ratio, std::int64_t columns) {
+  if (topk_ratio <= 0) return 0;
+  // 0.3 * 10 is just below 3: a ratio given in decimals means the whole number it names.
+  const auto whole =
+      static_cast<std::int64_t>(topk_ratio * static_cast<double>(columns) * (1 + 1e-12));
+  return std::clamp<std::int64_t>(whole, std::min<std::int64_t>(1, columns), columns);
+}
 
 double LiveLayer::elements() const {
   double sum = 0;

@@ -13,6 +13,10 @@
 
 namespace zenflow::sim {
 
+/// Columns selected of a matrix with `columns`: the integer part of the share, but one at least
+/// where the share is not 0, as DeepSpeed has it since #8274. The runtime asks here too.
+[[nodiscard]] std::int64_t selected_columns(double topk_ratio, std::int64_t columns);
+
 /// One matrix, or one vector as a column of its own.
 struct LiveTensor {
   std::int64_t rows = 1;

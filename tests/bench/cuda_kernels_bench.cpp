@@ -6,7 +6,6 @@
 /// of the copy's bandwidth with its quartiles. With --require, exit code 4 says that the median
 /// share of column norms, gather, scatter or selective AdamW is lower.
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -30,6 +29,7 @@
 #include "kernels/square_sum/square_sum_cuda.h"
 #include "kernels/top_k/top_k_cuda.h"
 #include "sim/base/error.h"
+#include "tests/bench/share_option.h"
 
 namespace zenflow::kernels {
 namespace {
@@ -273,24 +273,8 @@ void selection() {
   });
 }
 
-double required_share(int argc, char** argv) {
-  constexpr std::string_view kOption = "--require=";
-  double share = 0;
-  for (int i = 1; i < argc; ++i) {
-    std::string_view argument = argv[i];
-    const bool is_known = argument.starts_with(kOption);
-    if (is_known) argument.remove_prefix(kOption.size());
-    const auto [end, error] = std::from_chars(argument.begin(), argument.end(), share);
-    if (!is_known || error != std::errc{} || end != argument.end()) {
-      throw Error(ErrorKind::kInput,
-                  fmt::format("{}: expected --require=SHARE, e.g. --require=0.85", argv[i]));
-    }
-  }
-  return share;
-}
-
 int run(int argc, char** argv) {
-  const double required = required_share(argc, argv);
+  const double required = bench::share_option(argc, argv, 0, "0.85");
   cudaDeviceProp device{};
   cuda_check(cudaGetDeviceProperties(&device, 0), "cudaGetDeviceProperties");
   fmt::print("{}, matrix of {} x {}, {} columns selected, {} turns of {} runs\n", device.name,

@@ -13,7 +13,6 @@
 /// CUPTI stays in a process once it was used. Steps before its first use are printed too: the
 /// difference is what an idle recorder costs. Starting and ending a recording is not part of a
 /// step. With --require, exit code 4 says that an overhead in "layers" is higher.
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -32,6 +31,7 @@
 #include "runtime/gpu/libraries.h"
 #include "runtime/trace/cupti/cupti_session.h"
 #include "sim/base/error.h"
+#include "tests/bench/share_option.h"
 #include "tests/bench/turns.h"
 
 namespace zenflow::bench {
@@ -191,25 +191,10 @@ std::vector<double> untraced_steps(const Program& program, const Loop& loop) {
   return seconds;
 }
 
-/// A share no overhead reaches, if the option is not given.
-double highest_allowed(int argc, char** argv) {
-  constexpr std::string_view kOption = "--require=";
-  double share = 1e9;
-  for (int i = 1; i < argc; ++i) {
-    std::string_view argument = argv[i];
-    const bool is_known = argument.starts_with(kOption);
-    if (is_known) argument.remove_prefix(kOption.size());
-    const auto [end, error] = std::from_chars(argument.begin(), argument.end(), share);
-    if (!is_known || error != std::errc{} || end != argument.end()) {
-      throw Error(ErrorKind::kInput,
-                  fmt::format("{}: expected --require=SHARE, e.g. --require=0.02", argv[i]));
-    }
-  }
-  return share;
-}
+constexpr double kNoLimit = 1e9;  // a share no overhead reaches
 
 int run(int argc, char** argv) {
-  const double allowed = highest_allowed(argc, argv);
+  const double allowed = share_option(argc, argv, kNoLimit, "0.02");
   cudaDeviceProp device{};
   cuda_check(cudaGetDeviceProperties(&device, 0), "cudaGetDeviceProperties");
   const Program program;
