@@ -126,10 +126,11 @@ void Sampler::compute(std::uint32_t track) {
   close();
 }
 
-/// What the device idled since the norm was known. Without overlap the forward waits for uploads,
-/// which is no gap of the training thread.
+/// What the device idled since the norm was known. Where the forward waits for uploads, without
+/// overlap always, with overlap in a window's first step, that is no gap of the training thread.
 void Sampler::step_gap(const TimelineSpan& forward) {
-  const bool waits_for_uploads = live_.offloads() && !live_.overlap;
+  const bool after_window = (forward.step - live_.warm_up) % live_.interval == 0;
+  const bool waits_for_uploads = live_.offloads() && (!live_.overlap || after_window);
   if (norm_known_ && !waits_for_uploads) {
     keep(forward, {LiveOperation::kStepGap, 0, false, 0,
                    to_seconds(forward.start - *norm_known_ - busy_since_norm_).value()});

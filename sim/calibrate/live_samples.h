@@ -20,7 +20,7 @@ enum class LiveOperation : std::uint8_t {
   kPlaceUpload,    ///< of a layer
   kSum,            ///< of a layer
   kUpdate,         ///< of a layer
-  kStepGap,        ///< idle on the device from the norm's arrival to the next forward
+  kStepGap,        ///< idle on the device from the norm's arrival to the next forward, in a window
 };
 
 struct LiveSample {
