@@ -1,0 +1,61 @@
+/// Whether a series of times still is what it was: noise and two-sided CUSUM (Page 1954).
+#pragma once
+
+#include <cstdint>
+
+namespace zenflow::runtime {
+
+/// Spread of a time from window to window, relative: from differences of neighbours, so that a
+/// slow trend does not count. Begins with a guess that is worth a few windows.
+class NoiseEstimate {
+ public:
+  /// `log_ratio`: of a window's time to that of the window before, at the same setting.
+  void add(double log_ratio);
+  [[nodiscard]] double sigma() const;
+
+ private:
+  double weight_ = 4;  ///< differences that the sum stands for
+  double sum_;         ///< of squared differences
+
+ public:
+  NoiseEstimate();
+};
+
+/// How far a time has to have moved, and for how long.
+struct DriftLimits {
+  double allowance = 0.02;  ///< relative changes up to this are nobody's concern
+  double threshold = 0.06;  ///< sum of what lies beyond the allowance
+};
+
+/// Follows one time. The first windows after `restart` make the reference; what exceeds it by more
+/// than allowance and noise adds up until it is alarming. A single window, however long, never is.
+class DriftMonitor {
+ public:
+  explicit DriftMonitor(DriftLimits limits) : limits_(limits) {}
+
+  /// A new reference: another setting, or times that are known to have changed.
+  void restart();
+  /// `seconds` > 0. `patience` >= 1 raises the thresholds.
+  void add(double seconds, double patience);
+
+  [[nodiscard]] bool alarmed() const { return alarmed_; }
+  /// Halfway there.
+  [[nodiscard]] bool suspicious() const { return suspicious_; }
+  /// Of the last windows to the reference: 2 is twice as long.
+  [[nodiscard]] double factor() const;
+  [[nodiscard]] double sigma() const { return noise_.sigma(); }
+
+ private:
+  DriftLimits limits_;
+  NoiseEstimate noise_;
+  double reference_ = 0;  ///< mean logarithm
+  std::int64_t references_ = 0;
+  double last_ = 0;  ///< logarithm; valid if references_ > 0
+  double recent_ = 0;
+  double up_ = 0;
+  double down_ = 0;
+  bool alarmed_ = false;
+  bool suspicious_ = false;
+};
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,118 @@
+/// Which setting the tuner chooses, given what it knows.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "runtime/tune/live_tuner.h"
+
+namespace zenflow::runtime {
+namespace {
+
+constexpr std::size_t kImportanceWindows = 8;  // a limit that rises must hold for as many
+constexpr std::size_t kImportanceMedian = 5;   // one that falls, for most of these
+constexpr std::int64_t kNoLimit = 1'000'000'000;
+
+double distance(const TunePoint& a, const TunePoint& b) {
+  const double k = a.topk_ratio > 0 && b.topk_ratio > 0 ? std::log(a.topk_ratio / b.topk_ratio) : 0;
+  return std::abs(std::log(static_cast<double>(a.update_interval) /
+                           static_cast<double>(b.update_interval))) +
+         std::abs(k);
+}
+
+}  // namespace
+
+std::int64_t LiveTuner::importance_cap(bool to_stay) const {
+  if (importance_.empty()) return kNoLimit;
+  if (!to_stay) return *std::min_element(importance_.begin(), importance_.end());
+  if (importance_.size() < kImportanceMedian) return kNoLimit;
+  std::vector<std::int64_t> last(importance_.begin(), importance_.end());
+  last.erase(last.begin(), last.end() - kImportanceMedian);
+  std::nth_element(last.begin(), last.begin() + kImportanceMedian / 2, last.end());
+  return last[kImportanceMedian / 2];
+}
+
+void LiveTuner::keep_importance(std::int64_t limit) {
+  importance_.push_back(limit == 0 ? kNoLimit : limit);
+  if (importance_.size() > kImportanceWindows) importance_.pop_front();
+  if (importance_cap(false) > cap_before_) something_new_ = true;
+  cap_before_ = importance_cap(false);
+  const std::int64_t cap = importance_cap(true);
+  if (point_.update_interval <= cap || since_change_ == 0) return;
+  change({std::max<std::int64_t>(1, cap), point_.topk_ratio},
+         fmt::format("deferred gradients are due after {} steps", cap));
+}
+
+bool LiveTuner::allowed(const TunePoint& point) const {
+  if (point == point_) return true;
+  if (point.update_interval > staleness_limit(settings_.max_staleness, settings_.overlap_step)) {
+    return false;
+  }
+  return point.update_interval <= point_.update_interval ||
+         point.update_interval <= importance_cap(false);
+}
+
+double LiveTuner::estimate(const TunePoint& point) const {
+  const auto tried = levels_.find(point);
+  if (tried != levels_.end()) return tried->second.seconds;
+  double ratio = 1;
+  double nearest = INFINITY;
+  for (const auto& [other, level] : levels_) {
+    if (!model_.contains(other) || distance(other, point) >= nearest) continue;
+    nearest = distance(other, point);
+    ratio = level.seconds / model_.at(other);
+  }
+  return ratio * model_.at(point);
+}
+
+double LiveTuner::margin(const TunePoint& other) const {
+  const auto windows = [this](const TunePoint& point) {
+    const auto found = levels_.find(point);
+    return found == levels_.end() ? 0.0 : 1 / static_cast<double>(found->second.windows);
+  };
+  return std::max(settings_.least_gain, settings_.confidence * step_monitor_.sigma() *
+                                            std::sqrt(windows(point_) + windows(other)));
+}
+
+void LiveTuner::choose() {
+  something_new_ = false;
+  if (model_.empty() || !levels_.contains(point_)) return;
+  double best = levels_.at(point_).seconds;
+  for (const auto& [point, seconds] : model_) {
+    if (allowed(point)) best = std::min(best, estimate(point));
+  }
+  const double mark = best * (1 + settings_.slack);
+  // To be more careful than now on a prediction's word, it has to hold even if it is as far off as
+  // the last one was.
+  const auto trusted = [&](const TunePoint& point) {
+    const bool unproven = point < point_ && !levels_.contains(point);
+    return estimate(point) * (unproven ? 1 + model_error_ : 1);
+  };
+  const auto careful = std::find_if(model_.begin(), model_.end(), [&](const auto& one) {
+    return allowed(one.first) && !too_slow_.contains(one.first) && trusted(one.first) <= mark;
+  });
+  if (careful == model_.end() || careful->first == point_) return;
+  const double here = levels_.at(point_).seconds;
+  if (here > estimate(careful->first) * (1 + margin(careful->first)) && here > mark) {
+    change(careful->first, "faster");
+  } else if (careful->first < point_) {
+    change(careful->first,
+           fmt::format("less stale, within {:g} % of the fastest", 100 * settings_.slack));
+  }
+}
+
+void LiveTuner::change(const TunePoint& to, std::string reason) {
+  TuneEvent& event = note(TuneEvent::Kind::kChange, std::move(reason));
+  event.to = to;
+  event.measured = level_here().seconds;
+  event.predicted = model_.contains(to) ? estimate(to) : 0;
+  unchecked_.reset();
+  if (event.predicted > 0) unchecked_ = {point_, event.measured, event.predicted};
+  point_ = to;
+  levels_.erase(to);  // measured anew
+  since_change_ = 0;
+  step_monitor_.restart();
+  for (DriftMonitor& monitor : track_monitors_) monitor.restart();
+}
+
+}  // namespace zenflow::runtime

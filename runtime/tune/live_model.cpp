@@ -1,0 +1,122 @@
+#include "runtime/tune/live_model.h"
+
+#include <algorithm>
+
+#include "runtime/tune/alone.h"
+#include "sim/base/error.h"
+#include "sim/calibrate/live_fit.h"
+#include "sim/report/simulation.h"
+#include "sim/schedule/schedule.h"
+
+namespace zenflow::runtime {
+namespace {
+
+constexpr std::int64_t kDense = 8;  // S up to which every value is a candidate
+constexpr std::int64_t kMeasuredWindows = 4;
+constexpr const char* kSchedule = "live-zenflow";
+
+/// DeepSpeed's share of cores that is not the optimizer's.
+double reserved_share(const LiveModelSettings& settings) {
+  if (settings.optimizer_threads >= settings.cores) return 0;
+  return 1 - static_cast<double>(settings.optimizer_threads) / static_cast<double>(settings.cores);
+}
+
+}  // namespace
+
+std::vector<TunePoint> tune_points(std::int64_t most, const std::vector<double>& topk_ratios) {
+  std::vector<TunePoint> points;
+  for (std::int64_t s = 1; s <= most;) {
+    for (const double k : topk_ratios) points.push_back({s, k});
+    if (s == most) break;
+    s = std::min(most, s < kDense ? s + 1 : s + s / 4);
+  }
+  std::sort(points.begin(), points.end());
+  return points;
+}
+
+sim::HardwareProfile unknown_machine(const LiveModelSettings& settings) {
+  constexpr double kGiga = 1e9;
+  const BytesPerSecond fast(100 * kGiga);
+  const Bytes plenty(1e15);
+  sim::HardwareProfile machine;
+  machine.name = "this run";
+  sim::GpuProfile& gpu = machine.gpu;
+  gpu.name = "device";
+  gpu.memory = plenty;
+  gpu.memory_bandwidth = fast;
+  gpu.peak = {{sim::DType::kBf16, FlopsPerSecond(100 * kGiga)},
+              {sim::DType::kFp32, FlopsPerSecond(100 * kGiga)}};
+  gpu.gemm_efficiency = 0.8;
+  gpu.attention_efficiency = 0.3;
+  gpu.elementwise_efficiency = 0.5;
+  gpu.streaming_efficiency = 0.9;
+  gpu.kernel_launch = Seconds(1e-7);
+  gpu.host_cores = settings.device_cores;
+  sim::HostProfile& host = machine.host;
+  host.name = "host";
+  host.cores = settings.cores;
+  host.memory = host.shared_memory = plenty;
+  host.dram_bandwidth = host.core_bandwidth = fast;
+  host.adam_bandwidth = host.elementwise_bandwidth = fast;
+  const BytesPerSecond link(10 * kGiga);
+  machine.host_link.kind = "link";
+  machine.host_link.pinned = {link, link, 2.0 * link};
+  machine.host_link.pageable_h2d = machine.host_link.pageable_d2h = link;
+  machine.host_link.latency = Seconds(1e-7);
+  return machine;
+}
+
+sim::Job live_job(const LiveModelSettings& settings, const TunePoint& point,
+                  const sim::HardwareProfile& hardware, std::int64_t first_step) {
+  sim::Job job;
+  job.scenario.name = settings.model.name;
+  job.scenario.model = settings.model;
+  job.scenario.hardware = hardware;
+  job.scenario.training = settings.training;
+  // Enough to settle; windows that repeat are not simulated twice.
+  job.scenario.run = {.warmup_steps = kMeasuredWindows * point.update_interval,
+                      .steps = kMeasuredWindows * point.update_interval};
+  job.deepspeed.zero_stage = 2;
+  job.deepspeed.offload_optimizer = sim::OffloadDevice::kCpu;
+  job.deepspeed.zenflow = sim::ZenFlowSettings{.topk_ratio = point.topk_ratio,
+                                               .update_interval = point.update_interval,
+                                               .select_interval = 0,
+                                               .select_strategy = "step",
+                                               .overlap_step = settings.overlap_step,
+                                               .full_warm_up_rounds = first_step,
+                                               .pt_reserved_cores_perc = reserved_share(settings)};
+  return job;
+}
+
+sim::HardwareProfile fit_windows(const LiveModelSettings& settings, const LiveWindows& windows) {
+  const sim::Job job =
+      live_job(settings, windows.point, unknown_machine(settings), windows.first_step);
+  const sim::LiveFit fit =
+      sim::fit_live({{&job, kSchedule, &windows.timeline, windows.first_step}});
+  return alone(settings, windows, fit.profile);
+}
+
+std::vector<TunePrediction> predict(const LiveModelSettings& settings,
+                                    const sim::HardwareProfile& hardware,
+                                    const std::vector<TunePoint>& points) {
+  constexpr double kPicosecond = 1e-12;
+  std::vector<TunePrediction> predictions;
+  for (const TunePoint& point : points) {
+    const sim::Job job = live_job(settings, point, hardware);
+    const sim::SimulationResult result = sim::simulate_schedule(job, sim::find_schedule(kSchedule));
+    predictions.push_back({point, result.step_time * kPicosecond});
+  }
+  return predictions;
+}
+
+TuneFit fit_and_predict(const LiveModelSettings& settings, const LiveWindows& windows,
+                        const std::vector<TunePoint>& points) {
+  try {
+    return {.predictions = predict(settings, fit_windows(settings, windows), points),
+            .failure = {}};
+  } catch (const Error& error) {
+    return {.predictions = {}, .failure = error.what()};
+  }
+}
+
+}  // namespace zenflow::runtime

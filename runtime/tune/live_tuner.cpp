@@ -1,0 +1,205 @@
+#include "runtime/tune/live_tuner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace zenflow::runtime {
+namespace {
+
+constexpr std::int64_t kRamp = 1;        // windows after a change that belong to neither setting
+constexpr std::int64_t kLeastSteps = 4;  // of a recording
+constexpr std::int64_t kOutcomeWindows = 2;  // after which a change is judged
+constexpr int kMostFailures = 3;
+constexpr double kPatience = 1.5;  // by which an alarm raises the bar for the next
+constexpr double kMostPatience = 8;
+constexpr std::int64_t kCalm = 64;    // windows after which it is lowered again
+constexpr double kLeastShare = 0.02;  // of the window: tracks busy for less say nothing
+constexpr DriftLimits kStepLimits{.allowance = 0.02, .threshold = 0.06};
+constexpr DriftLimits kTrackLimits{.allowance = 0.1, .threshold = 0.3};
+
+}  // namespace
+
+std::string to_string(TuneEvent::Kind kind) {
+  switch (kind) {
+    case TuneEvent::Kind::kFitted:
+      return "fitted";
+    case TuneEvent::Kind::kChange:
+      return "change";
+    case TuneEvent::Kind::kOutcome:
+      return "outcome";
+    case TuneEvent::Kind::kDrift:
+      return "drift";
+    case TuneEvent::Kind::kFailed:
+      break;
+  }
+  return "failed";
+}
+
+std::int64_t staleness_limit(std::int64_t max_staleness, bool overlap_step) {
+  return std::max<std::int64_t>(1, overlap_step ? (max_staleness + 1) / 2 : max_staleness + 1);
+}
+
+LiveTuner::LiveTuner(const TuneSettings& settings)
+    : settings_(settings),
+      point_(settings.first),
+      since_change_(kRamp),
+      step_monitor_(kStepLimits),
+      track_monitors_(kTuneTracks, DriftMonitor(kTrackLimits)) {}
+
+TuneEvent& LiveTuner::note(TuneEvent::Kind kind, std::string reason) {
+  events_.push_back({.kind = kind,
+                     .window = window_,
+                     .from = point_,
+                     .to = point_,
+                     .noise = step_monitor_.sigma(),
+                     .reason = std::move(reason)});
+  return events_.back();
+}
+
+TuneOrder LiveTuner::window_ended(const TuneWindow& seen, const std::optional<TuneFit>& fit) {
+  events_.clear();
+  window_ = seen.window;
+  if (!(seen.point == point_)) {  // a resume, or a window that was cut: begin anew
+    point_ = seen.point;
+    since_change_ = 0;
+    unchecked_.reset();
+  }
+  if (++since_change_ > kRamp) {
+    measure(seen);
+    check_drift(seen);
+  }
+  if (fit) take(*fit);
+  check_outcome();
+  keep_importance(seen.importance_limit);
+  if (something_new_ && since_change_ > kRamp && !wants_fit_ && !fitting_) choose();
+  return next_window(seen);
+}
+
+LiveTuner::Level LiveTuner::level_here() const {
+  const auto found = levels_.find(point_);
+  return found == levels_.end() ? Level{} : found->second;
+}
+
+void LiveTuner::measure(const TuneWindow& seen) {
+  Level& level = levels_[point_];
+  level.seconds += (seen.step_seconds - level.seconds) / static_cast<double>(++level.windows);
+  // More windows at a setting make its time more certain: worth another look, ever more rarely.
+  const std::int64_t n = level.windows;
+  if (n >= 2 && n <= 32 && (n & (n - 1)) == 0) something_new_ = true;
+  step_monitor_.add(seen.step_seconds, patience_);
+  const double steps = static_cast<double>(seen.steps);
+  for (std::size_t t = 0; t < kTuneTracks; ++t) {
+    if (seen.busy.at(t) < kLeastShare * seen.step_seconds * steps) continue;
+    track_monitors_[t].add(seen.busy.at(t), patience_);
+  }
+  if (++quiet_ >= kCalm) {
+    patience_ = std::max(1.0, patience_ / kPatience);
+    quiet_ = 0;
+  }
+}
+
+void LiveTuner::check_drift(const TuneWindow& seen) {
+  std::string what;
+  const auto ask = [&](const DriftMonitor& monitor, const char* name) {
+    if (!monitor.alarmed()) return;
+    what += fmt::format("{}{} takes {:.2f} times what it took", what.empty() ? "" : ", ", name,
+                        monitor.factor());
+  };
+  ask(step_monitor_, "a step");
+  for (std::size_t t = 0; t < kTuneTracks; ++t) ask(track_monitors_[t], kTuneTrackNames.at(t));
+  // Before there is a model there is nothing to drift from: a fit will see what is now.
+  if (what.empty() || (model_.empty() && failures_ < kMostFailures)) return;
+  note(TuneEvent::Kind::kDrift, what).measured = seen.step_seconds;
+  model_.clear();
+  levels_.clear();
+  levels_[point_] = {seen.step_seconds, 1};
+  too_slow_.clear();
+  model_error_ = 0;
+  unchecked_.reset();
+  refits_left_ = 1;
+  failures_ = 0;
+  wants_fit_ = true;
+  patience_ = std::min(kMostPatience, patience_ * kPatience);
+  quiet_ = 0;
+  step_monitor_.restart();
+  for (DriftMonitor& monitor : track_monitors_) monitor.restart();
+}
+
+void LiveTuner::take(const TuneFit& fit) {
+  fitting_ = false;
+  if (!fit.failure.empty()) {
+    note(TuneEvent::Kind::kFailed, fit.failure);
+    wants_fit_ = ++failures_ < kMostFailures;
+    return;
+  }
+  if (wants_fit_) return;  // a drift since: this was recorded before it
+  failures_ = 0;
+  model_error_ = 0;
+  model_.clear();
+  for (const TunePrediction& one : fit.predictions) model_[one.point] = one.step_seconds;
+  something_new_ = true;
+  TuneEvent& event = note(TuneEvent::Kind::kFitted, "");
+  event.measured = level_here().seconds;
+  event.predicted = model_.contains(point_) ? model_.at(point_) : 0;
+  event.reason = event.measured > 0 && event.predicted > 0
+                     ? fmt::format("the profile explains {:.1f} % of the step",
+                                   100 * event.predicted / event.measured)
+                     : "predictions for every setting";
+  event.predictions = fit.predictions;
+}
+
+void LiveTuner::check_outcome() {
+  if (!unchecked_ || level_here().windows < kOutcomeWindows) return;
+  const Change done = *std::exchange(unchecked_, std::nullopt);
+  const double measured = level_here().seconds;
+  const double off = std::log(measured / done.predicted);
+  const double noise = step_monitor_.sigma() / std::sqrt(static_cast<double>(kOutcomeWindows));
+  const bool far = std::abs(off) > std::max(settings_.slack, settings_.confidence * noise);
+  TuneEvent& event = note(TuneEvent::Kind::kOutcome, far ? "not as predicted" : "as predicted");
+  event.from = done.from;
+  event.measured = measured;
+  event.predicted = done.predicted;
+  something_new_ = true;
+  model_error_ = std::abs(off);
+  if (done.before > measured * (1 + settings_.least_gain)) too_slow_.insert(done.from);
+  if (!far) return;
+  if (refits_left_ > 0) {
+    --refits_left_;
+    wants_fit_ = true;
+    event.reason += ": recorded anew";
+  } else {
+    event.reason += ": predictions are corrected";
+  }
+}
+
+TuneOrder LiveTuner::next_window(const TuneWindow& seen) {
+  TuneOrder order{.next = point_};
+  const bool settled = since_change_ > kRamp;
+  if (recording_ && settled) {
+    ++recorded_windows_;
+    recorded_steps_ += seen.steps;
+  }
+  if (!settled || since_change_ == 0) recorded_windows_ = recorded_steps_ = 0;
+  if (wants_fit_ && !fitting_ && recorded_windows_ > 0 && recorded_steps_ >= kLeastSteps) {
+    order.fit = true;
+    fitting_ = true;
+    wants_fit_ = false;
+    recorded_windows_ = recorded_steps_ = 0;
+    recording_ = false;
+    return order;
+  }
+  // What looks like a drift is recorded while it is still being doubted.
+  bool suspicious = step_monitor_.suspicious();
+  for (const DriftMonitor& monitor : track_monitors_) {
+    suspicious = suspicious || monitor.suspicious();
+  }
+  recording_ = (wants_fit_ || suspicious) && !fitting_ && since_change_ >= kRamp;
+  order.record = recording_;
+  if (!recording_) recorded_windows_ = recorded_steps_ = 0;
+  return order;
+}
+
+}  // namespace zenflow::runtime

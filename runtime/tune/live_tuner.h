@@ -1,0 +1,181 @@
+/// Which setting a running training should have: decisions alone. No clock, no thread, no
+/// simulation: it is told what was measured and what was predicted, and says what to do next.
+///
+///   measure  every window that ends: step time, and time in each track's operations
+///   record   the first windows, then one after a drift: recordings are fitted, and every setting
+///            is predicted (live_model.h); both happen elsewhere and arrive at a later window's end
+///   choose   the fastest allowed setting sets the mark; within `slack` of it the least staleness,
+///            then the largest topk_ratio. A faster setting is taken if the gain exceeds noise, a
+///            more careful one at once
+///   check    after a change the measured step time corrects predictions: of a setting that has
+///            been tried, the measurement holds; of others, the prediction times the ratio found at
+///            the nearest one that was. A prediction that was far off asks for one more recording
+///   drift    when a time has moved for longer than noise would let it (drift.h), all that was
+///            learnt is dropped and recorded anew
+///
+/// Why it does not oscillate: between two drifts predictions of a setting that has been tried are
+/// measurements, one that was left for being slow is not tried again, and choices are made only
+/// when something new is known. Every drift raises the bar for the next one for a while.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/tune/drift.h"
+
+namespace zenflow::runtime {
+
+/// What is tuned. In the order of care: less staleness first, then more columns in time.
+struct TunePoint {
+  std::int64_t update_interval = 4;
+  double topk_ratio = 0.1;
+
+  friend bool operator==(const TunePoint&, const TunePoint&) = default;
+  friend bool operator<(const TunePoint& a, const TunePoint& b) {
+    if (a.update_interval != b.update_interval) return a.update_interval < b.update_interval;
+    return a.topk_ratio > b.topk_ratio;
+  }
+};
+
+struct TunePrediction {
+  TunePoint point;
+  double step_seconds = 0;
+};
+
+/// What a fit of the recording that was asked for has come to.
+struct TuneFit {
+  std::vector<TunePrediction> predictions;  ///< of all settings that may be chosen
+  std::string failure;                      ///< why there are none
+};
+
+/// Where operations run: whose busy time is watched beside the step's.
+inline constexpr std::size_t kTuneTracks = 5;
+inline constexpr std::array<const char*, kTuneTracks> kTuneTrackNames = {
+    "compute", "d2h", "h2d", "cpu sums", "cpu optimizer"};
+
+struct TuneWindow {
+  std::int64_t window = 0;
+  TunePoint point;  ///< that it had
+  std::int64_t steps = 0;
+  double step_seconds = 0;                 ///< mean
+  std::array<double, kTuneTracks> busy{};  ///< seconds in the window, by track
+  std::int64_t importance_limit = 0;       ///< steps; 0: none
+};
+
+struct TuneSettings {
+  TunePoint first;
+  std::int64_t max_staleness = 31;
+  bool overlap_step = true;
+  double slack = 0.015;      ///< of step time, given up for less staleness
+  double least_gain = 0.01;  ///< by which a change must pay at least, whatever the noise
+  double confidence = 2;     ///< standard errors by which it must
+};
+
+/// One line of the log.
+struct TuneEvent {
+  enum class Kind : std::uint8_t {
+    kFitted,   ///< predictions are there: `predicted` and `measured` of the setting at hand
+    kChange,   ///< from the next window on; `measured` so far, `predicted` from now on
+    kOutcome,  ///< of a change: what was predicted, and what is measured
+    kDrift,    ///< `measured` against what it was
+    kFailed,   ///< a recording could not be used
+  };
+  Kind kind = Kind::kFitted;
+  std::int64_t window = 0;
+  TunePoint from;
+  TunePoint to;         ///< the same unless it is a change or its outcome
+  double measured = 0;  ///< seconds a step; 0: not known
+  double predicted = 0;
+  double noise = 0;                           ///< relative spread of windows' step times
+  std::string reason;                         ///< one phrase
+  std::vector<TunePrediction> predictions{};  ///< of kFitted
+};
+[[nodiscard]] std::string to_string(TuneEvent::Kind kind);
+
+struct TuneOrder {
+  TunePoint next;       ///< of the window that begins
+  bool record = false;  ///< the window that begins; else what has been recorded may be dropped
+  bool fit = false;     ///< what has been recorded, now
+};
+
+/// The limit S keeps so that no gradient exceeds max_staleness, whatever S was before.
+[[nodiscard]] std::int64_t staleness_limit(std::int64_t max_staleness, bool overlap_step);
+
+class LiveTuner {
+ public:
+  explicit LiveTuner(const TuneSettings& settings);
+
+  /// At a window's end. `fit`: what was asked for, if it is there.
+  [[nodiscard]] TuneOrder window_ended(const TuneWindow& seen, const std::optional<TuneFit>& fit);
+
+  /// What the last call had to say.
+  [[nodiscard]] const std::vector<TuneEvent>& events() const { return events_; }
+
+ private:
+  struct Level {
+    double seconds = 0;  ///< mean step time
+    std::int64_t windows = 0;
+  };
+  struct Change {
+    TunePoint from;
+    double before = 0;
+    double predicted = 0;
+  };
+
+  // live_tuner.cpp: measuring
+  void measure(const TuneWindow& seen);
+  void check_drift(const TuneWindow& seen);
+  void take(const TuneFit& fit);
+  void check_outcome();
+  TuneOrder next_window(const TuneWindow& seen);
+  [[nodiscard]] Level level_here() const;
+  TuneEvent& note(TuneEvent::Kind kind, std::string reason);
+
+  // live_choice.cpp: choosing
+  void choose();
+  void keep_importance(std::int64_t limit);
+  void change(const TunePoint& to, std::string reason);
+  [[nodiscard]] bool allowed(const TunePoint& point) const;
+  [[nodiscard]] double estimate(const TunePoint& point) const;
+  [[nodiscard]] double margin(const TunePoint& other) const;
+  [[nodiscard]] std::int64_t importance_cap(bool to_stay) const;
+
+  TuneSettings settings_;
+  TunePoint point_;  ///< of the window that ended, then of the next
+  std::int64_t window_ = 0;
+  std::int64_t since_change_;  ///< windows at this setting
+
+  // Since the last drift.
+  std::map<TunePoint, double> model_;  ///< predicted seconds
+  std::map<TunePoint, Level> levels_;  ///< measured
+  std::set<TunePoint> too_slow_;       ///< left for a faster one
+  double model_error_ = 0;             ///< relative, of the last prediction that was checked
+  int refits_left_ = 1;
+  std::optional<Change> unchecked_;
+  bool something_new_ = false;
+
+  bool wants_fit_ = true;  ///< recording, until there is enough
+  bool fitting_ = false;
+  std::int64_t recorded_windows_ = 0;
+  std::int64_t recorded_steps_ = 0;
+  bool recording_ = false;  ///< the window at hand
+  int failures_ = 0;
+
+  DriftMonitor step_monitor_;
+  std::vector<DriftMonitor> track_monitors_;
+  double patience_ = 1;
+  std::int64_t quiet_ = 0;  ///< windows since patience changed
+
+  std::deque<std::int64_t> importance_;  ///< the last windows' limits
+  std::int64_t cap_before_ = 0;
+  std::vector<TuneEvent> events_;
+};
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,214 @@
+// The loop closed over a simulated training: windows are recorded, fitted and predicted as in a
+// real one, by the same code; only the machine is a profile.
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/virtual_plant.h"
+
+namespace zenflow {
+namespace {
+
+using runtime::LiveModelSettings;
+using runtime::TuneEvent;
+using runtime::TunePoint;
+using testing::VirtualPlant;
+
+LiveModelSettings small_training(bool overlap = true) {
+  static const sim::ModelSpec model =
+      sim::load_model(fmt::format("{}/scenarios/training/llama_10m.json", ZENFLOW_SOURCE_DIR));
+  return {.model = model,
+          .training = {.micro_batch_size_per_gpu = 1,
+                       .sequence_length = 64,
+                       .dtype = sim::DType::kFp32},
+          .cores = 2,
+          .device_cores = 1,
+          .optimizer_threads = 1,
+          .overlap_step = overlap};
+}
+
+struct Rates {
+  double gflops = 150;
+  double memory = 20;  // GB/s, as all below
+  double adam = 4;
+  double sums = 8;
+  double link = 1.5;
+};
+
+sim::HardwareProfile machine(const LiveModelSettings& settings, const Rates& rates) {
+  constexpr double kGiga = 1e9;
+  sim::HardwareProfile m = runtime::unknown_machine(settings);
+  for (auto& [type, rate] : m.gpu.peak) rate = FlopsPerSecond(rates.gflops * kGiga);
+  m.gpu.memory_bandwidth = BytesPerSecond(rates.memory * kGiga);
+  m.host.adam_bandwidth = BytesPerSecond(rates.adam * kGiga);
+  m.host.core_bandwidth = BytesPerSecond(rates.sums * kGiga);
+  m.host.elementwise_bandwidth = 2.0 * m.host.core_bandwidth;
+  const BytesPerSecond link(rates.link * kGiga);
+  m.host_link.pinned = {link, link, 2.0 * link};
+  return m;
+}
+
+/// Over two orders of magnitude of what the optimizer takes compared with a step.
+Rates random_rates(std::mt19937_64& random) {
+  const auto between = [&](double low, double high) {
+    return low * std::pow(high / low, std::uniform_real_distribution<double>()(random));
+  };
+  return {.gflops = between(20, 500),
+          .memory = between(5, 50),
+          .adam = between(0.5, 20),
+          .sums = between(2, 20),
+          .link = between(0.2, 10)};
+}
+
+constexpr std::int64_t kMaxStaleness = 31;
+
+class ClosedLoop {
+ public:
+  ClosedLoop(const LiveModelSettings& settings, VirtualPlant& plant, TunePoint first = {1, 0.1})
+      : settings_(settings),
+        plant_(plant),
+        points_(runtime::tune_points(runtime::staleness_limit(kMaxStaleness, settings.overlap_step),
+                                     {first.topk_ratio})),
+        tuner_({.first = first,
+                .max_staleness = kMaxStaleness,
+                .overlap_step = settings.overlap_step}),
+        point_(first) {}
+
+  void run(int windows) {
+    for (int i = 0; i < windows; ++i) {
+      const std::optional<runtime::TuneFit> fit = std::exchange(asked_, std::nullopt);
+      const runtime::TuneOrder order = tuner_.window_ended(plant_.window(window_++, point_), fit);
+      for (const TuneEvent& event : tuner_.events()) events_.push_back(event);
+      if (order.fit) asked_ = fit_and_predict(settings_, plant_.recording(point_), points_);
+      const std::int64_t stale =
+          order.next.update_interval - 1 + (settings_.overlap_step ? point_.update_interval : 0);
+      EXPECT_LE(stale, kMaxStaleness);
+      changes_ += order.next == point_ ? 0 : 1;
+      point_ = order.next;
+    }
+  }
+
+  /// Step time at the setting at hand over that of the best one: 0.03 is 3 % above.
+  [[nodiscard]] double above_best() {
+    return plant_.step_seconds(point_) / plant_.best(points_) - 1;
+  }
+  [[nodiscard]] std::int64_t steps() const { return point_.update_interval; }
+  [[nodiscard]] int changes() const { return changes_; }
+  [[nodiscard]] std::string log() const {
+    std::string text;
+    for (const TuneEvent& e : events_) {
+      text += fmt::format("  window {} {}: {} -> {}, measured {:.2f} ms, predicted {:.2f} ms, {}\n",
+                          e.window, to_string(e.kind), e.from.update_interval, e.to.update_interval,
+                          1e3 * e.measured, 1e3 * e.predicted, e.reason);
+    }
+    return text;
+  }
+
+ private:
+  const LiveModelSettings& settings_;
+  VirtualPlant& plant_;
+  std::vector<TunePoint> points_;
+  runtime::LiveTuner tuner_;
+  TunePoint point_;
+  std::int64_t window_ = 1;
+  std::optional<runtime::TuneFit> asked_;
+  int changes_ = 0;
+  std::vector<TuneEvent> events_;
+};
+
+TEST(LiveLoop, ReachesTheBestInTwelveWindowsOnAnyMachine) {
+  std::mt19937_64 random(11);
+  for (int round = 0; round < 40; ++round) {
+    const LiveModelSettings settings = small_training(round % 4 != 3);
+    VirtualPlant plant(settings, machine(settings, random_rates(random)));
+    ClosedLoop loop(settings, plant);
+    loop.run(12);
+    EXPECT_LE(loop.above_best(), 0.03) << "round " << round << "\n" << loop.log();
+    const int settled = loop.changes();
+    loop.run(100);
+    EXPECT_LE(loop.above_best(), 0.03) << "round " << round << "\n" << loop.log();
+    EXPECT_LE(loop.changes(), settled + 1) << "round " << round << "\n" << loop.log();
+  }
+}
+
+TEST(LiveLoop, AnswersALoadWithinSixWindowsAndReturns) {
+  std::mt19937_64 random(12);
+  for (int round = 0; round < 20; ++round) {
+    const LiveModelSettings settings = small_training();
+    Rates rates = random_rates(random);
+    VirtualPlant plant(settings, machine(settings, rates));
+    ClosedLoop loop(settings, plant);
+    loop.run(40);
+    const std::int64_t alone = loop.steps();
+    rates.adam /= 2;
+    plant.set_machine(machine(settings, rates));
+    loop.run(6);
+    EXPECT_LE(loop.above_best(), 0.03) << "loaded, round " << round << "\n" << loop.log();
+    loop.run(40);
+    rates.adam *= 2;
+    plant.set_machine(machine(settings, rates));
+    loop.run(6);
+    EXPECT_LE(loop.above_best(), 0.03) << "alone again, round " << round << "\n" << loop.log();
+    loop.run(20);
+    // Not to the step: neighbours can be equally good.
+    EXPECT_NEAR(static_cast<double>(loop.steps()), static_cast<double>(alone),
+                std::max(1.0, 0.25 * static_cast<double>(alone)))
+        << "round " << round << "\n"
+        << loop.log();
+  }
+}
+
+TEST(LiveLoop, NoiseDoesNotMoveIt) {
+  std::mt19937_64 random(13);
+  int changes = 0;
+  int rounds = 0;
+  for (const double noise : {0.005, 0.02, 0.05}) {
+    for (int round = 0; round < 6; ++round, ++rounds) {
+      const LiveModelSettings settings = small_training();
+      VirtualPlant plant(settings, machine(settings, random_rates(random)), random(), noise);
+      ClosedLoop loop(settings, plant);
+      loop.run(24);
+      EXPECT_LE(loop.above_best(), 0.03 + 2 * noise) << "round " << round << "\n" << loop.log();
+      const int settled = loop.changes();
+      loop.run(1000);
+      EXPECT_LE(loop.changes(), settled + 3) << "round " << round << "\n" << loop.log();
+      changes += loop.changes() - settled;
+    }
+  }
+  EXPECT_LE(changes, rounds);  // in a thousand windows each
+}
+
+TEST(LiveModel, AProfileOfOneSettingPredictsTheOthers) {
+  std::mt19937_64 random(14);
+  for (int round = 0; round < 20; ++round) {
+    const LiveModelSettings settings = small_training();
+    VirtualPlant plant(settings, machine(settings, random_rates(random)));
+    const std::vector<TunePoint> points = runtime::tune_points(16, {0.05, 0.1, 0.2});
+    const runtime::TuneFit fit = fit_and_predict(settings, plant.recording({4, 0.1}), points);
+    ASSERT_EQ(fit.failure, "");
+    ASSERT_EQ(fit.predictions.size(), points.size());
+    for (const runtime::TunePrediction& one : fit.predictions) {
+      const double truth = plant.step_seconds(one.point);
+      // What is left after rates have been freed from each other's slowdown; the loop corrects it.
+      EXPECT_NEAR(one.step_seconds / truth, 1, 0.15)
+          << "round " << round << " S=" << one.point.update_interval
+          << " k=" << one.point.topk_ratio;
+    }
+  }
+}
+
+TEST(LiveModel, SaysWhyARecordingCannotBeUsed) {
+  const LiveModelSettings settings = small_training();
+  VirtualPlant plant(settings, machine(settings, {}));
+  runtime::LiveWindows windows = plant.recording({4, 0.1});
+  windows.point.topk_ratio = 0.2;
+  const runtime::TuneFit fit = fit_and_predict(settings, windows, {{1, 0.1}});
+  EXPECT_TRUE(fit.predictions.empty());
+  EXPECT_NE(fit.failure.find("topk_ratio 0.2"), std::string::npos) << fit.failure;
+}
+
+}  // namespace
+}  // namespace zenflow

@@ -1,0 +1,129 @@
+/// A training that is only simulated: what a tuner would see of it, on a machine that is known
+/// exactly and can be changed at any window.
+#pragma once
+
+#include <cmath>
+#include <map>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "runtime/tune/live_model.h"
+#include "sim/report/simulated_timeline.h"
+#include "sim/report/simulation.h"
+#include "sim/schedule/schedule.h"
+
+namespace zenflow::testing {
+
+/// Runs windows of live-zenflow on `machine`. Step times are those in steady state, times a
+/// random factor; recordings are complete timelines, stretched by the same factor.
+class VirtualPlant {
+ public:
+  VirtualPlant(runtime::LiveModelSettings settings, sim::HardwareProfile machine,
+               std::uint64_t seed = 1, double noise = 0)
+      : settings_(std::move(settings)),
+        machine_(std::move(machine)),
+        random_(seed),
+        noise_(noise) {}
+
+  /// From the next window on.
+  void set_machine(const sim::HardwareProfile& machine) {
+    machine_ = machine;
+    steady_.clear();
+  }
+  [[nodiscard]] const sim::HardwareProfile& machine() const { return machine_; }
+
+  /// Without noise.
+  [[nodiscard]] double step_seconds(const runtime::TunePoint& point) {
+    return steady(point).step_seconds;
+  }
+  [[nodiscard]] double best(const std::vector<runtime::TunePoint>& points) {
+    double best = INFINITY;
+    for (const runtime::TunePoint& point : points) best = std::min(best, step_seconds(point));
+    return best;
+  }
+
+  [[nodiscard]] runtime::TuneWindow window(std::int64_t number, const runtime::TunePoint& point) {
+    const Steady& one = steady(point);
+    const double factor = std::exp(noise_ * normal_(random_));
+    runtime::TuneWindow seen{.window = number,
+                             .point = point,
+                             .steps = point.update_interval,
+                             .step_seconds = factor * one.step_seconds,
+                             .busy = one.busy};
+    for (double& busy : seen.busy) busy *= factor;
+    return seen;
+  }
+
+  /// What a recorder has of some windows at `point`.
+  [[nodiscard]] runtime::LiveWindows recording(const runtime::TunePoint& point) {
+    const sim::Timeline& exact = steady(point).timeline;
+    runtime::LiveWindows windows{point, kFirstWindow * point.update_interval, exact};
+    const double factor = std::exp(noise_ * normal_(random_));
+    const auto stretch = [factor](Picoseconds& time) {
+      time.count = std::llround(factor * static_cast<double>(time.count));
+    };
+    for (sim::TimelineSpan& span : windows.timeline.spans) {
+      stretch(span.start);
+      stretch(span.end);
+    }
+    for (sim::TimelineStep& step : windows.timeline.steps) {
+      stretch(step.start);
+      stretch(step.end);
+    }
+    return windows;
+  }
+
+ private:
+  struct Steady {
+    double step_seconds = 0;
+    std::array<double, runtime::kTuneTracks> busy{};
+    sim::Timeline timeline;
+  };
+  static constexpr std::int64_t kFirstWindow = 3;
+  static constexpr std::int64_t kWindows = 6;
+
+  const Steady& steady(const runtime::TunePoint& point) {
+    const auto known = steady_.find(point);
+    if (known != steady_.end()) return known->second;
+    sim::Job job = runtime::live_job(settings_, point, machine_);
+    const sim::Schedule& schedule = sim::find_schedule("live-zenflow");
+    Steady one;
+    one.step_seconds = sim::simulate_schedule(job, schedule).step_time * 1e-12;
+    job.scenario.run = {.warmup_steps = kFirstWindow * point.update_interval,
+                        .steps = (kWindows - kFirstWindow) * point.update_interval};
+    one.timeline = sim::simulated_timeline(job, "live-zenflow", sim::simulate_fully(job, schedule));
+    one.busy = busy_of(one.timeline, point.update_interval);
+    return steady_[point] = std::move(one);
+  }
+  /// In the window after the ramp.
+  static std::array<double, runtime::kTuneTracks> busy_of(const sim::Timeline& timeline,
+                                                          std::int64_t steps) {
+    static constexpr std::array<const char*, runtime::kTuneTracks> kNames = {
+        "compute", "d2h", "h2d", "cpu_accumulate", "cpu_update"};
+    std::array<double, runtime::kTuneTracks> busy{};
+    Picoseconds begin{};
+    Picoseconds end{};
+    for (const sim::TimelineStep& step : timeline.steps) {
+      if (step.number == kFirstWindow * steps) begin = step.start;
+      if (step.number == (kFirstWindow + 1) * steps - 1) end = step.end;
+    }
+    for (const sim::TimelineSpan& span : timeline.spans) {
+      if (span.start < begin || span.start >= end) continue;
+      for (std::size_t t = 0; t < runtime::kTuneTracks; ++t) {
+        if (timeline.tracks[span.track].name != kNames[t]) continue;
+        busy[t] += to_seconds(span.end - span.start).value();
+      }
+    }
+    return busy;
+  }
+
+  runtime::LiveModelSettings settings_;
+  sim::HardwareProfile machine_;
+  std::mt19937_64 random_;
+  std::normal_distribution<double> normal_;
+  double noise_;
+  std::map<runtime::TunePoint, Steady> steady_;
+};
+
+}  // namespace zenflow::testing

@@ -1,0 +1,327 @@
+/// The tuner's decisions, each with numbers worked by hand; and its monitors.
+#include "runtime/tune/live_tuner.h"
+
+#include <functional>
+#include <map>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "runtime/tune/drift.h"
+#include "runtime/tune/live_model.h"
+
+namespace zenflow::runtime {
+namespace {
+
+TunePoint interval(std::int64_t steps) {
+  return {steps, 0.1};
+}
+
+/// A training whose step time is a function of S, and predictions of it that may be others.
+class Loop {
+ public:
+  using Times = std::function<double(std::int64_t)>;
+
+  Loop(TuneSettings settings, Times truth, Times predicted)
+      : tuner_(settings),
+        point_(settings.first),
+        truth_(std::move(truth)),
+        predicted_(std::move(predicted)),
+        candidates_(
+            tune_points(staleness_limit(settings.max_staleness, settings.overlap_step), {0.1})) {}
+
+  void set_truth(Times truth) { truth_ = std::move(truth); }
+  void set_prediction(Times predicted) { predicted_ = std::move(predicted); }
+  void set_update_seconds(double seconds) { update_seconds_ = seconds; }
+  void set_importance(std::int64_t limit) { importance_ = limit; }
+  void set_noise(double noise) { noise_ = noise; }
+  void fail(int times) { failures_ = times; }
+
+  /// Windows of the training; a fit arrives one window after it was asked for.
+  void run(int windows) {
+    for (int i = 0; i < windows; ++i, ++window_) {
+      const double factor = 1 + noise_ * normal_(random_);
+      TuneWindow seen{.window = window_,
+                      .point = point_,
+                      .steps = point_.update_interval,
+                      .step_seconds = factor * truth_(point_.update_interval),
+                      .importance_limit = importance_};
+      seen.busy[4] = factor * update_seconds_;
+      std::optional<TuneFit> fit;
+      if (asked_) fit = answer();
+      const TuneOrder order = tuner_.window_ended(seen, fit);
+      for (const TuneEvent& event : tuner_.events()) events_.push_back(event);
+      EXPECT_TRUE(recorded_ || !order.fit) << "window " << window_;
+      asked_ = order.fit;
+      recorded_ = order.record;
+      if (!(order.next == point_)) ++changes_;
+      visited_.push_back(order.next.update_interval);
+      point_ = order.next;
+    }
+  }
+
+  [[nodiscard]] std::int64_t steps() const { return point_.update_interval; }
+  [[nodiscard]] int changes() const { return changes_; }
+  [[nodiscard]] const std::vector<TuneEvent>& events() const { return events_; }
+  [[nodiscard]] const std::vector<std::int64_t>& visited() const { return visited_; }
+  [[nodiscard]] int count(TuneEvent::Kind kind) const {
+    int n = 0;
+    for (const TuneEvent& event : events_) n += event.kind == kind ? 1 : 0;
+    return n;
+  }
+
+ private:
+  TuneFit answer() {
+    if (failures_ > 0) {
+      --failures_;
+      return {.predictions = {}, .failure = "the recording is of something else"};
+    }
+    TuneFit fit;
+    for (const TunePoint& one : candidates_) {
+      fit.predictions.push_back({one, predicted_(one.update_interval)});
+    }
+    return fit;
+  }
+
+  LiveTuner tuner_;
+  TunePoint point_;
+  Times truth_;
+  Times predicted_;
+  std::vector<TunePoint> candidates_;
+  double update_seconds_ = 1;
+  std::int64_t importance_ = 0;
+  double noise_ = 0;
+  int failures_ = 0;
+  std::int64_t window_ = 1;
+  bool asked_ = false;
+  bool recorded_ = false;
+  int changes_ = 0;
+  std::vector<TuneEvent> events_;
+  std::vector<std::int64_t> visited_;
+  std::mt19937_64 random_{1};
+  std::normal_distribution<double> normal_;
+};
+
+/// The update of 3.5 s fits into four steps of 1 s.
+double stalls_below_four(std::int64_t steps) {
+  return std::max(1.0, 3.5 / static_cast<double>(steps));
+}
+
+TEST(LiveTuner, GoesFromAPoorStartToTheLeastStaleOfTheFastest) {
+  Loop loop({.first = interval(1)}, stalls_below_four, stalls_below_four);
+  loop.run(12);
+  EXPECT_EQ(loop.steps(), 4);
+  EXPECT_EQ(loop.changes(), 1);
+  const auto change = std::find_if(loop.events().begin(), loop.events().end(), [](const auto& e) {
+    return e.kind == TuneEvent::Kind::kChange;
+  });
+  ASSERT_NE(change, loop.events().end());
+  EXPECT_EQ(change->from, interval(1));
+  EXPECT_EQ(change->to, interval(4));
+  EXPECT_DOUBLE_EQ(change->measured, 3.5);
+  EXPECT_DOUBLE_EQ(change->predicted, 1);
+  EXPECT_EQ(loop.count(TuneEvent::Kind::kOutcome), 1);
+  EXPECT_EQ(loop.events().back().reason, "as predicted");
+}
+
+TEST(LiveTuner, GivesUpWhatIsWithinTheSlackForLessStaleness) {
+  // 1 % faster at 8 than at 4: not worth it.
+  const auto times = [](std::int64_t s) { return s < 4 ? 2.0 : s < 8 ? 1.01 : 1.0; };
+  Loop loop({.first = interval(16)}, times, times);
+  loop.run(12);
+  EXPECT_EQ(loop.steps(), 4);
+}
+
+TEST(LiveTuner, TakesMoreColumnsAtTheSameStaleness) {
+  LiveTuner tuner({.first = {4, 0.1}});
+  TuneWindow seen{.point = {4, 0.1}, .steps = 4, .step_seconds = 1};
+  TuneOrder order;
+  std::optional<TuneFit> fit;
+  for (seen.window = 1; seen.window < 6 && order.next == seen.point; ++seen.window) {
+    order = tuner.window_ended(seen, fit);
+    fit.reset();
+    if (order.fit) {
+      fit = {.predictions = {{{4, 0.2}, 1.0}, {{4, 0.15}, 1.0}, {{4, 0.1}, 1.0}, {{4, 0.3}, 1.1}},
+             .failure = {}};
+    }
+    if (seen.window == 1) order.next = seen.point;
+  }
+  EXPECT_EQ(order.next, (TunePoint{4, 0.2}));
+}
+
+TEST(LiveTuner, KeepsWithinMaxStaleness) {
+  for (const bool overlap : {true, false}) {
+    for (std::int64_t most = 0; most < 40; ++most) {
+      if (overlap && most == 0) continue;  // S = 1 is 1 step stale
+      const auto times = [](std::int64_t s) { return 1 + 10 / static_cast<double>(s); };
+      Loop loop({.first = interval(1), .max_staleness = most, .overlap_step = overlap}, times,
+                times);
+      loop.run(40);
+      std::int64_t before = 1;
+      for (const std::int64_t s : loop.visited()) {
+        EXPECT_LE(s - 1 + (overlap ? before : 0), most);
+        before = s;
+      }
+    }
+  }
+}
+
+TEST(LiveTuner, GoesBackWhenTheGainDoesNotComeTrue) {
+  // 4 is said to be much faster than 2. It is slower.
+  const auto truth = [](std::int64_t s) { return s == 2 ? 1.0 : s == 1 ? 1.2 : 1.3; };
+  const auto predicted = [](std::int64_t s) { return s < 4 ? 2.0 : 1.0; };
+  Loop loop({.first = interval(2)}, truth, predicted);
+  loop.run(200);
+  EXPECT_EQ(loop.steps(), 2);
+  EXPECT_LE(loop.changes(), 4);
+  EXPECT_EQ(std::count(loop.visited().end() - 150, loop.visited().end(), 2), 150);
+}
+
+TEST(LiveTuner, LearnsFromWhatItTried) {
+  // The model is wrong by a factor that depends on S: still no setting is tried twice.
+  std::mt19937_64 random(7);
+  std::uniform_real_distribution<double> factor(0.7, 1.4);
+  for (int round = 0; round < 200; ++round) {
+    std::map<std::int64_t, double> wrong;
+    for (std::int64_t s = 1; s <= 16; ++s) wrong[s] = factor(random);
+    const auto predicted = [&](std::int64_t s) { return stalls_below_four(s) * wrong.at(s); };
+    Loop loop({.first = interval(1)}, stalls_below_four, predicted);
+    loop.run(300);
+    EXPECT_LE(loop.changes(), 10) << "round " << round;
+    const std::vector<std::int64_t>& last = loop.visited();
+    EXPECT_EQ(std::count(last.end() - 100, last.end(), last.back()), 100) << "round " << round;
+  }
+}
+
+TEST(LiveTuner, AnswersASlowerOptimizerAndItsRecovery) {
+  Loop loop({.first = interval(4)}, stalls_below_four, stalls_below_four);
+  loop.set_update_seconds(3.5);
+  loop.run(20);
+  ASSERT_EQ(loop.steps(), 4);
+  const auto slow = [](std::int64_t s) { return std::max(1.0, 7 / static_cast<double>(s)); };
+  loop.set_truth(slow);
+  loop.set_prediction(slow);
+  loop.set_update_seconds(7);
+  loop.run(6);
+  EXPECT_EQ(loop.steps(), 7);
+  loop.run(20);
+  // Steps of 7 windows do not get faster when the optimizer does: its own time tells.
+  loop.set_truth(stalls_below_four);
+  loop.set_prediction(stalls_below_four);
+  loop.set_update_seconds(3.5);
+  loop.run(8);
+  EXPECT_EQ(loop.steps(), 4);
+  EXPECT_EQ(loop.changes(), 2);
+  EXPECT_EQ(loop.count(TuneEvent::Kind::kDrift), 2);
+}
+
+TEST(LiveTuner, FollowsTheImportanceLimit) {
+  Loop loop({.first = interval(8)}, stalls_below_four, stalls_below_four);
+  loop.set_importance(3);
+  loop.run(12);
+  EXPECT_EQ(loop.steps(), 3);
+  loop.set_importance(6);
+  loop.run(24);
+  EXPECT_EQ(loop.steps(), 4) << "limit 6, but 4 is as fast";
+  const int before = loop.changes();
+  for (int i = 0; i < 100; ++i) {  // a limit that flutters between two values
+    loop.set_importance(3 + i % 2);
+    loop.run(1);
+  }
+  EXPECT_LE(loop.changes() - before, 1);
+}
+
+TEST(LiveTuner, GivesUpOnRecordingsThatCannotBeUsed) {
+  Loop loop({.first = interval(2)}, stalls_below_four, stalls_below_four);
+  loop.fail(100);
+  loop.run(100);
+  EXPECT_EQ(loop.steps(), 2);
+  EXPECT_EQ(loop.count(TuneEvent::Kind::kFailed), 3);
+  loop.fail(0);
+  loop.set_truth([](std::int64_t s) { return 2 * stalls_below_four(s); });
+  loop.run(10);
+  EXPECT_EQ(loop.steps(), 4) << "a drift is worth another try";
+}
+
+TEST(LiveTuner, OneFailureIsNotTheEnd) {
+  Loop loop({.first = interval(2)}, stalls_below_four, stalls_below_four);
+  loop.fail(1);
+  loop.run(12);
+  EXPECT_EQ(loop.steps(), 4);
+}
+
+TEST(LiveTuner, StaysPutUnderNoise) {
+  for (const double noise : {0.01, 0.03, 0.1}) {
+    Loop loop({.first = interval(4)}, stalls_below_four, stalls_below_four);
+    loop.set_noise(noise);
+    loop.run(1000);
+    EXPECT_LE(loop.changes(), 1) << noise;
+    EXPECT_EQ(loop.steps(), 4) << noise;
+  }
+}
+
+TEST(DriftMonitor, OneWindowIsNoDrift) {
+  DriftMonitor monitor({.allowance = 0.02, .threshold = 0.06});
+  for (int i = 0; i < 20; ++i) monitor.add(1, 1);
+  monitor.add(100, 1);
+  EXPECT_FALSE(monitor.alarmed());
+  EXPECT_TRUE(monitor.suspicious());
+  for (int i = 0; i < 20; ++i) monitor.add(1, 1);
+  EXPECT_FALSE(monitor.alarmed());
+}
+
+TEST(DriftMonitor, TwoAre) {
+  for (const double factor : {0.5, 2.0}) {
+    DriftMonitor monitor({.allowance = 0.1, .threshold = 0.3});
+    for (int i = 0; i < 20; ++i) monitor.add(3, 1);
+    monitor.add(3 * factor, 1);
+    EXPECT_FALSE(monitor.alarmed());
+    monitor.add(3 * factor, 1);
+    EXPECT_TRUE(monitor.alarmed());
+    EXPECT_DOUBLE_EQ(monitor.factor(), factor);
+    monitor.restart();
+    for (int i = 0; i < 20; ++i) monitor.add(3 * factor, 1);
+    EXPECT_FALSE(monitor.alarmed());
+  }
+}
+
+TEST(DriftMonitor, SmallChangesAddUpUnlessAllowed) {
+  DriftMonitor monitor({.allowance = 0.02, .threshold = 0.06});
+  for (int i = 0; i < 50; ++i) monitor.add(1, 1);
+  for (int i = 0; i < 50; ++i) monitor.add(1.019, 1);
+  EXPECT_FALSE(monitor.alarmed());
+  for (int i = 0; i < 10; ++i) monitor.add(1.06, 1);
+  EXPECT_TRUE(monitor.alarmed());
+}
+
+TEST(NoiseEstimate, FindsTheSpread) {
+  std::mt19937_64 random(3);
+  std::normal_distribution<double> normal(0, 0.05);
+  NoiseEstimate noise;
+  double before = normal(random);
+  for (int i = 0; i < 2000; ++i) {
+    const double now = normal(random);
+    noise.add(now - before);
+    before = now;
+  }
+  EXPECT_NEAR(noise.sigma(), 0.05, 0.015);  // it remembers about 50 differences
+}
+
+TEST(TunePoints, AreDenseWhereItMatters) {
+  std::vector<std::int64_t> steps;
+  for (const TunePoint& point : tune_points(31, {0.1})) steps.push_back(point.update_interval);
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 18, 22, 27, 31}));
+  const std::vector<TunePoint> both = tune_points(2, {0.1, 0.2});
+  ASSERT_EQ(both.size(), 4U);
+  EXPECT_EQ(both[0], (TunePoint{1, 0.2}));
+  EXPECT_EQ(both[3], (TunePoint{2, 0.1}));
+}
+
+TEST(StalenessLimit, IsThatOfTheEngine) {
+  EXPECT_EQ(staleness_limit(31, true), 16);
+  EXPECT_EQ(staleness_limit(30, true), 15);
+  EXPECT_EQ(staleness_limit(7, false), 8);
+}
+
+}  // namespace
+}  // namespace zenflow::runtime
