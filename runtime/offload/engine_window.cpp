@@ -102,7 +102,9 @@ std::int64_t OffloadEngine::adapted_interval(const WindowObservation& seen) cons
 
 void OffloadEngine::start_window(bool may_adapt) {
   const WindowObservation seen{.window = windows_,
+                               .first_step = window_first_step_,
                                .steps = window_steps_,
+                               .topk_ratio = settings_.topk_ratio,
                                .timed_steps = window_timed_steps_,
                                .window_seconds = window_seconds_ + seconds_since(step_start_),
                                .waited_seconds = std::exchange(window_waited_, 0),
@@ -156,8 +158,8 @@ void OffloadEngine::submit_update(const DeferredUpdate& update, std::vector<Inst
     h2d_->wait(may_write, WaitCause::kCompute);
     for (std::size_t g = 0; g < issued.size(); ++g) {
       arrived[g].wait();
-      if (settings_.before_update) settings_.before_update(g);
       const Clock::time_point start = Clock::now();
+      if (settings_.before_update) settings_.before_update(g);  // a delay is the optimizer's
       deferred_.update(g, update, update_pool_);
       const GroupRange& range = layout_.groups[g];
       for (const Install& install : installs) {

@@ -23,8 +23,8 @@ enum class WaitCause : std::uint8_t { kNone, kCpuUpdate, kD2H, kH2D, kCompute };
 inline constexpr std::size_t kWaitCauses = 5;
 [[nodiscard]] std::string_view name_of(WaitCause cause);
 
-/// Spans of one track. Written by one thread at a time, without a lock; the totals are kept even
-/// when spans are not, and may be read at any time.
+/// Spans of one track. Written by one thread at a time; the totals are kept even when spans are
+/// not, and may be read at any time.
 class TrackRecorder {
  public:
   /// Time that went into operations, and into waiting by cause.
@@ -37,11 +37,13 @@ class TrackRecorder {
   void span(std::string_view name, std::int64_t step, Clock::time_point start,
             Clock::time_point end, double bytes = 0) {
     add(busy_, end - start);
-    if (enabled_) spans_.push_back({name, WaitCause::kNone, step, start, end, bytes});
+    if (enabled_.load(std::memory_order_relaxed)) {
+      keep({name, WaitCause::kNone, step, start, end, bytes});
+    }
   }
   void wait(WaitCause cause, std::int64_t step, Clock::time_point start, Clock::time_point end) {
     add(waiting_[static_cast<std::size_t>(cause)], end - start);
-    if (enabled_) spans_.push_back({"wait", cause, step, start, end, 0});
+    if (enabled_.load(std::memory_order_relaxed)) keep({"wait", cause, step, start, end, 0});
   }
   [[nodiscard]] Totals totals() const;
 
@@ -60,14 +62,19 @@ class TrackRecorder {
     Clock::time_point end;
     double bytes;
   };
-  bool enabled_ = false;
+  void keep(const Span& span) {
+    const std::lock_guard lock(mutex_);  // nobody else's but while a recording is taken
+    spans_.push_back(span);
+  }
+  std::atomic<bool> enabled_ = false;
   std::atomic<std::int64_t> busy_{0};  // nanoseconds
   std::array<std::atomic<std::int64_t>, kWaitCauses> waiting_{};
-  std::deque<Span> spans_;  // a deque never moves what it holds: no pause of a growing vector
+  mutable std::mutex mutex_;  // guards spans_
+  std::deque<Span> spans_;    // a deque never moves what it holds: no pause of a growing vector
 };
 
 /// All tracks of a run. `add_track` may be called from any thread; the tracks themselves belong
-/// to their writers, which must be at rest when `timeline` is called.
+/// to their writers.
 class Recorder {
  public:
   explicit Recorder(bool enabled) : enabled_(enabled), origin_(Clock::now()) {}
@@ -80,19 +87,32 @@ class Recorder {
   void begin_step(std::int64_t step);
 
   [[nodiscard]] bool enabled() const { return enabled_; }
+  /// Begins to keep spans, or ends that and drops what has been kept, while the tracks are written:
+  /// for a part of a run. No effect on a recorder that keeps all. By the training thread.
+  void keep_spans(bool keep);
+  /// What has been kept of steps from `first_step` on, and what ran late of the one before. The
+  /// step at hand ends now. By the training thread, within a step.
+  [[nodiscard]] sim::Timeline recent(std::int64_t first_step, std::string name,
+                                     std::string device) const;
   /// Time zero of `timeline`.
   [[nodiscard]] Clock::time_point origin() const { return origin_; }
   /// Spans recorded so far, and what recording one costs: measured here and now, on a track of its
-  /// own. Tracks must be at rest.
+  /// own.
   [[nodiscard]] std::size_t span_count() const;
   [[nodiscard]] static std::chrono::duration<double> cost_of_a_span();
-  /// Times count from the recorder's construction.
+  /// Times count from the recorder's construction. Tracks must be at rest.
   [[nodiscard]] sim::Timeline timeline(std::string name, std::string device) const;
 
  private:
   [[nodiscard]] Picoseconds since_origin(Clock::time_point time) const;
 
+  /// Of the spans that `wanted` accepts; without steps.
+  template <class Wanted>
+  [[nodiscard]] sim::Timeline timeline_of(std::string name, std::string device,
+                                          Wanted&& wanted) const;
+
   bool enabled_;
+  bool keeping_ = false;  // for now
   Clock::time_point origin_;
   mutable std::mutex mutex_;  // guards tracks_ and their names, not the spans
   std::vector<sim::Track> names_;

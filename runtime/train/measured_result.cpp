@@ -95,6 +95,44 @@ Json decisions(const TrainReport& report) {
   return list;
 }
 
+Json tuning(const TuningLog& log) {
+  const auto point = [](const TunePoint& one) {
+    return Json{{"update_interval", one.update_interval}, {"topk_ratio", one.topk_ratio}};
+  };
+  const auto known = [](double seconds) {
+    return seconds > 0 ? Json(milliseconds(seconds)) : Json(nullptr);
+  };
+  Json map{{"events", Json::array()}, {"windows", Json::array()}};
+  for (const TuneEvent& e : log.events) {
+    Json entry{{"window", e.window},
+               {"kind", to_string(e.kind)},
+               {"previous", point(e.from)},
+               {"next", point(e.to)},
+               {"measured_ms", known(e.measured)},
+               {"predicted_ms", known(e.predicted)},
+               {"noise", e.noise},
+               {"reason", e.reason}};
+    if (e.kind == TuneEvent::Kind::kFitted) {
+      entry["fit_ms"] = milliseconds(e.fit_seconds);
+      entry["predictions"] = Json::array();
+      for (const TunePrediction& one : e.predictions) {
+        Json prediction = point(one.point);
+        prediction["predicted_ms"] = milliseconds(one.step_seconds);
+        entry["predictions"].push_back(std::move(prediction));
+      }
+    }
+    map["events"].push_back(std::move(entry));
+  }
+  for (const TunedWindow& w : log.windows) {
+    Json entry = point(w.point);
+    entry["window"] = w.window;
+    entry["first_step"] = w.first_step;
+    entry["step_time_ms"] = milliseconds(w.step_seconds);
+    map["windows"].push_back(std::move(entry));
+  }
+  return map;
+}
+
 Json validations(const TrainReport& report) {
   Json list = Json::array();
   for (const Validation& v : report.validations) {
@@ -151,7 +189,11 @@ Json result(const TrainOptions& options, const TrainReport& report) {
     map["trace"] = {{"spans", report.trace_spans},
                     {"overhead_ms_per_step", milliseconds(report.trace_overhead_seconds / done)}};
   }
-  if (options.offload.adaptive_interval) map["decisions"] = decisions(report);
+  if (options.tune_live) {
+    map["tuning"] = tuning(report.tuning);
+  } else if (options.offload.adaptive_interval) {
+    map["decisions"] = decisions(report);
+  }
   map["losses"] = report.losses;
   map["final_loss"] = report.losses.empty() ? Json(nullptr) : Json(report.losses.back());
   map["validations"] = validations(report);

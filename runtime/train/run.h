@@ -29,6 +29,7 @@ class Run {
  private:
   /// Says what was asked for and this run is too short, or has no data, for.
   void note_unreached() const;
+  void set_policy();
   void train_steps();
   void one_step();
   void record_importance();
@@ -59,6 +60,7 @@ class Run {
   std::string identity_;
   std::optional<CheckpointDirectory> checkpoints_;
   std::optional<ImportanceLog> importance_;
+  std::optional<LiveTuning> tuning_;
   StepStatistics statistics_;
   TrainReport report_;
   TrafficCount traffic_before_;

@@ -38,6 +38,7 @@ void Run::finish() {
 void Run::fill_report() {
   report_.steps = engine_.steps_done();
   report_.times = statistics_.means();
+  if (tuning_) report_.tuning = tuning_->log();
   if (report_.times.steps > 0) {
     report_.tokens_per_second =
         static_cast<double>(options_.feed.sequences * options_.feed.length) /

@@ -100,6 +100,7 @@ std::string run_identity(const TrainOptions& options, const TransformerConfig& c
   if (s.adaptive_interval) {
     line("auto_ratio", options.auto_ratio);
     line("max_staleness", s.max_staleness);
+    line("tuned while training", options.tune_live);
   }
   line("select_interval", s.select_interval);
   line("full_warm_up_rounds", s.full_warm_up_rounds);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -82,16 +83,58 @@ Run::Run(const TrainOptions& options, const TrainEvents& events)
     importance_.emplace(*options.importance, options.offload.topk_ratio, options.overwrite);
   }
   if (options.save_weights) check_output(*options.save_weights, options.overwrite);
-  if (options.offload.adaptive_interval) {
-    const IntervalLimits limits{.auto_ratio = options.auto_ratio,
-                                .max_staleness = options.offload.max_staleness,
-                                .overlap_step = options.offload.overlap_step};
+  if (options.offload.adaptive_interval) set_policy();
+}
+
+namespace {
+
+LiveModelSettings live_model(const TrainOptions& options, const TransformerConfig& config) {
+  LiveModelSettings model{
+      .model = config.model,
+      .training = {.micro_batch_size_per_gpu = options.feed.sequences,
+                   .sequence_length = options.feed.length,
+                   .dtype = options.dtype == ElementType::kFloat32 ? sim::DType::kFp32
+                                                                   : sim::DType::kBf16},
+      .cores = std::max<std::int64_t>(1, std::thread::hardware_concurrency()),
+      .device_cores = static_cast<std::int64_t>(options.threads),
+      .optimizer_threads = options.offload.optimizer_threads,
+      .overlap_step = options.offload.overlap_step};
+  if (config.task.is_classification()) {
+    // Its head is that of a language model with as many words as there are labels.
+    std::erase_if(model.model.head,
+                  [](const auto& tensor) { return tensor.name == "lm_head.weight"; });
+    model.model.head.push_back({"score.weight", config.task.labels, model.model.hidden, true});
+    model.model.head_linears.back() = {"score", model.model.hidden, config.task.labels};
+  }
+  return model;
+}
+
+}  // namespace
+
+void Run::set_policy() {
+  const IntervalLimits limits{.auto_ratio = options_.auto_ratio,
+                              .max_staleness = options_.offload.max_staleness,
+                              .overlap_step = options_.offload.overlap_step};
+  if (!options_.tune_live) {
     engine_.set_interval_policy([this, limits](const WindowObservation& seen) {
       report_.decisions.push_back(choose_interval(seen, limits));
       if (events_.decision) events_.decision(report_.decisions.back());
       return report_.decisions.back().next;
     });
+    return;
   }
+  LiveTuningSettings settings{.model = live_model(options_, config_),
+                              .tuner = options_.tuner,
+                              .importance = limits,
+                              .topk_ratios = {options_.offload.topk_ratio},
+                              .wait_for_fits = options_.wait_for_fits};
+  settings.tuner.first = {options_.offload.update_interval, options_.offload.topk_ratio};
+  settings.tuner.max_staleness = limits.max_staleness;
+  settings.tuner.overlap_step = limits.overlap_step;
+  tuning_.emplace(std::move(settings), recorder_, events_.tuning);
+  engine_.set_interval_policy([this](const WindowObservation& seen) {
+    return tuning_->window_ended(seen).update_interval;
+  });
 }
 
 TrainReport Run::go() {

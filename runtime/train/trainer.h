@@ -16,6 +16,7 @@
 #include "runtime/train/importance_log.h"
 #include "runtime/train/interval_controller.h"
 #include "runtime/train/learning_rate.h"
+#include "runtime/train/live_tuning.h"
 #include "runtime/train/step_statistics.h"
 #include "runtime/train/validation.h"
 
@@ -35,7 +36,10 @@ struct TrainOptions {
   OffloadSchedule schedule = OffloadSchedule::kZenFlow;
   OffloadSettings offload;
   double auto_ratio = 0.99;
-  std::size_t threads = 1;  ///< of the model's computations
+  bool tune_live = false;      ///< update_interval is auto: by the tuner, not by Zen-auto
+  bool wait_for_fits = false;  ///< for tests
+  TuneSettings tuner;          ///< slack, gain and confidence; the rest follows from `offload`
+  std::size_t threads = 1;     ///< of the model's computations
   HostDeviceSettings device;
   std::int64_t evaluate_interval = 0;               ///< steps; 0: at the end only
   std::optional<std::filesystem::path> checkpoint;  ///< directory
@@ -52,6 +56,7 @@ struct TrainEvents {
   std::function<void(const StepResult&, const StepTimes&, double tokens_per_second)> step;
   std::function<void(const Validation&)> validation;
   std::function<void(const IntervalDecision&)> decision;
+  std::function<void(const TuneEvent&)> tuning;
   std::function<void(const std::string&)> note;
   /// Asked after every step; true ends the run as if it were finished, with a checkpoint.
   std::function<bool()> stop;
@@ -66,6 +71,7 @@ struct TrainReport {
   std::vector<double> losses;   ///< of all steps
   std::vector<Validation> validations;
   std::vector<IntervalDecision> decisions;
+  TuningLog tuning;  ///< with tune_live
   StepMeans times;
   double seconds = 0;            ///< of this process's steps
   double tokens_per_second = 0;  ///< over the steps that `times` is the mean of

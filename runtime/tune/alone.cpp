@@ -71,11 +71,15 @@ void set_units(const Units& units, sim::HardwareProfile& machine) {
 
 /// Mean seconds of a layer's forward or backward.
 double model_seconds(const sim::Timeline& timeline, std::int64_t first_step) {
+  Picoseconds begin{};
+  for (const sim::TimelineStep& step : timeline.steps) {
+    if (step.number == first_step) begin = step.start;
+  }
   double sum = 0;
   double count = 0;
   for (const sim::TimelineSpan& span : timeline.spans) {
     const std::string& name = timeline.name_of(span);
-    if (span.step < first_step || timeline.tracks[span.track].name != "compute") continue;
+    if (span.start < begin || timeline.tracks[span.track].name != "compute") continue;
     if (!name.starts_with("forward") && !name.starts_with("backward")) continue;
     sum += to_seconds(span.end - span.start).value();
     count += 1;

@@ -9,9 +9,9 @@
 namespace zenflow::runtime {
 namespace {
 
-constexpr std::size_t kImportanceWindows = 8;  // a limit that rises must hold for as many
-constexpr std::size_t kImportanceMedian = 5;   // one that falls, for most of these
-constexpr std::int64_t kNoLimit = 1'000'000'000;
+constexpr std::size_t kImportanceWindows = 8;  // S may fall to what none of as many exceeded
+constexpr std::size_t kImportanceMedian = 5;   // and rises to what most of these ask for
+constexpr std::int64_t kDense = 8;             // S up to which every value is a candidate
 
 double distance(const TunePoint& a, const TunePoint& b) {
   const double k = a.topk_ratio > 0 && b.topk_ratio > 0 ? std::log(a.topk_ratio / b.topk_ratio) : 0;
@@ -22,34 +22,54 @@ double distance(const TunePoint& a, const TunePoint& b) {
 
 }  // namespace
 
-std::int64_t LiveTuner::importance_cap(bool to_stay) const {
-  if (importance_.empty()) return kNoLimit;
-  if (!to_stay) return *std::min_element(importance_.begin(), importance_.end());
-  if (importance_.size() < kImportanceMedian) return kNoLimit;
+std::vector<TunePoint> tune_points(std::int64_t most, const std::vector<double>& topk_ratios) {
+  std::vector<TunePoint> points;
+  for (std::int64_t s = 1; s <= most;) {
+    for (const double k : topk_ratios) points.push_back({s, k});
+    if (s == most) break;
+    s = std::min(most, s < kDense ? s + 1 : s + s / 4);
+  }
+  std::sort(points.begin(), points.end());
+  return points;
+}
+
+std::int64_t LiveTuner::importance_floor(bool to_leave) const {
+  if (importance_.empty()) return 1;
+  if (!to_leave) return *std::max_element(importance_.begin(), importance_.end());
+  if (importance_.size() < kImportanceMedian) return 1;
   std::vector<std::int64_t> last(importance_.begin(), importance_.end());
   last.erase(last.begin(), last.end() - kImportanceMedian);
   std::nth_element(last.begin(), last.begin() + kImportanceMedian / 2, last.end());
   return last[kImportanceMedian / 2];
 }
 
-void LiveTuner::keep_importance(std::int64_t limit) {
-  importance_.push_back(limit == 0 ? kNoLimit : limit);
+void LiveTuner::keep_importance(std::int64_t due) {
+  const std::int64_t most = staleness_limit(settings_.max_staleness, settings_.overlap_step);
+  importance_.push_back(std::clamp<std::int64_t>(due, 1, most));
   if (importance_.size() > kImportanceWindows) importance_.pop_front();
-  if (importance_cap(false) > cap_before_) something_new_ = true;
-  cap_before_ = importance_cap(false);
-  const std::int64_t cap = importance_cap(true);
-  if (point_.update_interval <= cap || since_change_ == 0) return;
-  change({std::max<std::int64_t>(1, cap), point_.topk_ratio},
-         fmt::format("deferred gradients are due after {} steps", cap));
+  if (importance_floor(false) < floor_before_) something_new_ = true;
+  floor_before_ = importance_floor(false);
+}
+
+void LiveTuner::follow_importance() {
+  const std::int64_t floor = importance_floor(true);
+  // A recording is of one setting: what is being recorded is finished first.
+  if (point_.update_interval >= floor || since_change_ == 0 || wants_fit_ || fitting_) return;
+  const std::int64_t most = staleness_limit(settings_.max_staleness, settings_.overlap_step);
+  const std::vector<TunePoint> points = tune_points(most, {point_.topk_ratio});
+  const auto next = std::find_if(points.begin(), points.end(), [&](const TunePoint& point) {
+    return point.update_interval >= floor;
+  });
+  change(*next, fmt::format("deferred gradients are due after {} steps", floor));
 }
 
 bool LiveTuner::allowed(const TunePoint& point) const {
   if (point == point_) return true;
-  if (point.update_interval > staleness_limit(settings_.max_staleness, settings_.overlap_step)) {
-    return false;
-  }
-  return point.update_interval <= point_.update_interval ||
-         point.update_interval <= importance_cap(false);
+  return point.update_interval <=
+             staleness_limit(settings_.max_staleness, settings_.overlap_step) &&
+         point.update_interval >= importance_floor(true) &&
+         (point.update_interval >= point_.update_interval ||
+          point.update_interval >= importance_floor(false));
 }
 
 double LiveTuner::estimate(const TunePoint& point) const {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "runtime/tune/alone.h"
 #include "sim/base/error.h"
 #include "sim/calibrate/live_fit.h"
@@ -11,7 +13,6 @@
 namespace zenflow::runtime {
 namespace {
 
-constexpr std::int64_t kDense = 8;  // S up to which every value is a candidate
 constexpr std::int64_t kMeasuredWindows = 4;
 constexpr const char* kSchedule = "live-zenflow";
 
@@ -22,17 +23,6 @@ double reserved_share(const LiveModelSettings& settings) {
 }
 
 }  // namespace
-
-std::vector<TunePoint> tune_points(std::int64_t most, const std::vector<double>& topk_ratios) {
-  std::vector<TunePoint> points;
-  for (std::int64_t s = 1; s <= most;) {
-    for (const double k : topk_ratios) points.push_back({s, k});
-    if (s == most) break;
-    s = std::min(most, s < kDense ? s + 1 : s + s / 4);
-  }
-  std::sort(points.begin(), points.end());
-  return points;
-}
 
 sim::HardwareProfile unknown_machine(const LiveModelSettings& settings) {
   constexpr double kGiga = 1e9;
@@ -93,6 +83,14 @@ sim::HardwareProfile fit_windows(const LiveModelSettings& settings, const LiveWi
       live_job(settings, windows.point, unknown_machine(settings), windows.first_step);
   const sim::LiveFit fit =
       sim::fit_live({{&job, kSchedule, &windows.timeline, windows.first_step}});
+  for (const char* path : {"host.adam_bandwidth", "host_link.h2d", "host_link.d2h"}) {
+    const auto number = std::find_if(fit.numbers.begin(), fit.numbers.end(),
+                                     [&](const auto& one) { return one.path == path; });
+    if (number != fit.numbers.end() && number->samples > 0) continue;
+    throw Error(ErrorKind::kInput, fmt::format("windows from step {} on: nothing to fit {} to "
+                                               "what was recorded",
+                                               windows.first_step, path));
+  }
   return alone(settings, windows, fit.profile);
 }
 
@@ -111,12 +109,13 @@ std::vector<TunePrediction> predict(const LiveModelSettings& settings,
 
 TuneFit fit_and_predict(const LiveModelSettings& settings, const LiveWindows& windows,
                         const std::vector<TunePoint>& points) {
+  TuneFit fit;
   try {
-    return {.predictions = predict(settings, fit_windows(settings, windows), points),
-            .failure = {}};
+    fit.predictions = predict(settings, fit_windows(settings, windows), points);
   } catch (const Error& error) {
-    return {.predictions = {}, .failure = error.what()};
+    fit.failure = error.what();
   }
+  return fit;
 }
 
 }  // namespace zenflow::runtime

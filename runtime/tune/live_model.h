@@ -26,11 +26,6 @@ struct LiveModelSettings {
   bool overlap_step = true;
 };
 
-/// The settings that may be chosen: every S up to 8 and then a quarter apart, up to `most`, for
-/// every k in `topk_ratios`; in the tuner's order.
-[[nodiscard]] std::vector<TunePoint> tune_points(std::int64_t most,
-                                                 const std::vector<double>& topk_ratios);
-
 /// Rates of a machine of which nothing is known; "host" or a GPU alike.
 [[nodiscard]] sim::HardwareProfile unknown_machine(const LiveModelSettings& settings);
 

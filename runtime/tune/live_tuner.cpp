@@ -9,8 +9,10 @@
 namespace zenflow::runtime {
 namespace {
 
-constexpr std::int64_t kRamp = 1;        // windows after a change that belong to neither setting
-constexpr std::int64_t kLeastSteps = 4;  // of a recording
+constexpr std::int64_t kRamp = 1;  // windows after a change that belong to neither setting
+// Of a recording. Its first window's update runs in the second.
+constexpr std::int64_t kLeastWindows = 2;
+constexpr std::int64_t kLeastSteps = 4;
 constexpr std::int64_t kOutcomeWindows = 2;  // after which a change is judged
 constexpr int kMostFailures = 3;
 constexpr double kPatience = 1.5;  // by which an alarm raises the bar for the next
@@ -73,8 +75,9 @@ TuneOrder LiveTuner::window_ended(const TuneWindow& seen, const std::optional<Tu
   }
   if (fit) take(*fit);
   check_outcome();
-  keep_importance(seen.importance_limit);
+  keep_importance(seen.importance_due);
   if (something_new_ && since_change_ > kRamp && !wants_fit_ && !fitting_) choose();
+  follow_importance();
   return next_window(seen);
 }
 
@@ -149,6 +152,7 @@ void LiveTuner::take(const TuneFit& fit) {
                                    100 * event.predicted / event.measured)
                      : "predictions for every setting";
   event.predictions = fit.predictions;
+  event.fit_seconds = fit.seconds;
 }
 
 void LiveTuner::check_outcome() {
@@ -183,7 +187,8 @@ TuneOrder LiveTuner::next_window(const TuneWindow& seen) {
     recorded_steps_ += seen.steps;
   }
   if (!settled || since_change_ == 0) recorded_windows_ = recorded_steps_ = 0;
-  if (wants_fit_ && !fitting_ && recorded_windows_ > 0 && recorded_steps_ >= kLeastSteps) {
+  if (wants_fit_ && !fitting_ && recorded_windows_ >= kLeastWindows &&
+      recorded_steps_ >= kLeastSteps) {
     order.fit = true;
     fitting_ = true;
     wants_fit_ = false;

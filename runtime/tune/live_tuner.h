@@ -2,11 +2,13 @@
 /// simulation: it is told what was measured and what was predicted, and says what to do next.
 ///
 ///   measure  every window that ends: step time, and time in each track's operations
-///   record   the first windows, then one after a drift: recordings are fitted, and every setting
+///   record   the first windows, then two after a drift: recordings are fitted, and every setting
 ///            is predicted (live_model.h); both happen elsewhere and arrive at a later window's end
 ///   choose   the fastest allowed setting sets the mark; within `slack` of it the least staleness,
 ///            then the largest topk_ratio. A faster setting is taken if the gain exceeds noise, a
 ///            more careful one at once
+///   limits   S is at least what Zen-auto's rule for gradients asks for (interval_controller.h), at
+///            most what max_staleness allows; the second wins
 ///   check    after a change the measured step time corrects predictions: of a setting that has
 ///            been tried, the measurement holds; of others, the prediction times the ratio found at
 ///            the nearest one that was. A prediction that was far off asks for one more recording
@@ -53,6 +55,7 @@ struct TunePrediction {
 struct TuneFit {
   std::vector<TunePrediction> predictions;  ///< of all settings that may be chosen
   std::string failure;                      ///< why there are none
+  double seconds = 0;                       ///< that fit and predictions took
 };
 
 /// Where operations run: whose busy time is watched beside the step's.
@@ -66,7 +69,7 @@ struct TuneWindow {
   std::int64_t steps = 0;
   double step_seconds = 0;                 ///< mean
   std::array<double, kTuneTracks> busy{};  ///< seconds in the window, by track
-  std::int64_t importance_limit = 0;       ///< steps; 0: none
+  std::int64_t importance_due = 0;  ///< steps after which deferred gradients are due; 0: not known
 };
 
 struct TuneSettings {
@@ -96,6 +99,7 @@ struct TuneEvent {
   double noise = 0;                           ///< relative spread of windows' step times
   std::string reason;                         ///< one phrase
   std::vector<TunePrediction> predictions{};  ///< of kFitted
+  double fit_seconds = 0;                     ///< likewise, what it took
 };
 [[nodiscard]] std::string to_string(TuneEvent::Kind kind);
 
@@ -107,6 +111,11 @@ struct TuneOrder {
 
 /// The limit S keeps so that no gradient exceeds max_staleness, whatever S was before.
 [[nodiscard]] std::int64_t staleness_limit(std::int64_t max_staleness, bool overlap_step);
+
+/// The settings that may be chosen: every S up to 8 and then a quarter apart, up to `most`, for
+/// every k in `topk_ratios`; in the tuner's order.
+[[nodiscard]] std::vector<TunePoint> tune_points(std::int64_t most,
+                                                 const std::vector<double>& topk_ratios);
 
 class LiveTuner {
  public:
@@ -140,12 +149,13 @@ class LiveTuner {
 
   // live_choice.cpp: choosing
   void choose();
-  void keep_importance(std::int64_t limit);
+  void keep_importance(std::int64_t due);
+  void follow_importance();
   void change(const TunePoint& to, std::string reason);
   [[nodiscard]] bool allowed(const TunePoint& point) const;
   [[nodiscard]] double estimate(const TunePoint& point) const;
   [[nodiscard]] double margin(const TunePoint& other) const;
-  [[nodiscard]] std::int64_t importance_cap(bool to_stay) const;
+  [[nodiscard]] std::int64_t importance_floor(bool to_leave) const;
 
   TuneSettings settings_;
   TunePoint point_;  ///< of the window that ended, then of the next
@@ -173,8 +183,8 @@ class LiveTuner {
   double patience_ = 1;
   std::int64_t quiet_ = 0;  ///< windows since patience changed
 
-  std::deque<std::int64_t> importance_;  ///< the last windows' limits
-  std::int64_t cap_before_ = 0;
+  std::deque<std::int64_t> importance_;  ///< steps until due, of the last windows
+  std::int64_t floor_before_ = 0;
   std::vector<TuneEvent> events_;
 };
 

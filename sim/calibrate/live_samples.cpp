@@ -103,6 +103,7 @@ class Sampler {
   std::size_t forwards_ = 0;  ///< of the step, so far
   std::size_t backwards_ = 0;
   std::optional<Picoseconds> norm_known_;
+  std::int64_t norm_step_ = -1;  ///< whose norm that is; -1: the trace does not say
   Picoseconds busy_since_norm_{};
   bool after_backward_ = false;  ///< simulated: the next update packs the layer's gradients
   LiveOperation after_step_ = LiveOperation::kUpdateSelected;
@@ -129,7 +130,8 @@ void Sampler::compute(std::uint32_t track) {
 /// What the device idled since the norm was known. Where the forward waits for uploads, without
 /// overlap always, with overlap in a window's first step, that is no gap of the training thread.
 void Sampler::step_gap(const TimelineSpan& forward) {
-  const bool after_window = (forward.step - live_.warm_up) % live_.interval == 0;
+  const bool after_window =
+      norm_step_ >= 0 && (norm_step_ + 1 - live_.warm_up) % live_.interval == 0;
   const bool waits_for_uploads = live_.offloads() && (!live_.overlap || after_window);
   if (norm_known_ && !waits_for_uploads) {
     keep(forward, {LiveOperation::kStepGap, 0, false, 0,
@@ -156,6 +158,7 @@ void Sampler::compute_span(const TimelineSpan& span) {
     add(LiveOperation::kAfterBackward, layers - backwards_, span);
   } else if (name_of(span) == "gradient norms") {
     norm_known_ = span.end;  // copied to the host
+    norm_step_ = span.step;
     busy_since_norm_ = {};
     return;
   } else if (name_of(span) == "update selected") {
@@ -167,6 +170,7 @@ void Sampler::compute_span(const TimelineSpan& span) {
     close();
     if (std::exchange(after_backward_, false)) {
       norm_known_ = span.end;
+      norm_step_ = span.step;
       busy_since_norm_ = {};
       keep(span, {LiveOperation::kAfterBackward, layers - backwards_, false, 0, seconds_of(span)});
       after_step_ = LiveOperation::kUpdateSelected;

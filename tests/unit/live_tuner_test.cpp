@@ -33,7 +33,7 @@ class Loop {
   void set_truth(Times truth) { truth_ = std::move(truth); }
   void set_prediction(Times predicted) { predicted_ = std::move(predicted); }
   void set_update_seconds(double seconds) { update_seconds_ = seconds; }
-  void set_importance(std::int64_t limit) { importance_ = limit; }
+  void set_importance(std::int64_t due) { importance_ = due; }
   void set_noise(double noise) { noise_ = noise; }
   void fail(int times) { failures_ = times; }
 
@@ -45,7 +45,7 @@ class Loop {
                       .point = point_,
                       .steps = point_.update_interval,
                       .step_seconds = factor * truth_(point_.update_interval),
-                      .importance_limit = importance_};
+                      .importance_due = importance_};
       seen.busy[4] = factor * update_seconds_;
       std::optional<TuneFit> fit;
       if (asked_) fit = answer();
@@ -215,20 +215,30 @@ TEST(LiveTuner, AnswersASlowerOptimizerAndItsRecovery) {
   EXPECT_EQ(loop.count(TuneEvent::Kind::kDrift), 2);
 }
 
-TEST(LiveTuner, FollowsTheImportanceLimit) {
-  Loop loop({.first = interval(8)}, stalls_below_four, stalls_below_four);
-  loop.set_importance(3);
+TEST(LiveTuner, WaitsUntilDeferredGradientsAreDue) {
+  Loop loop({.first = interval(1)}, stalls_below_four, stalls_below_four);
+  loop.set_importance(9);
   loop.run(12);
-  EXPECT_EQ(loop.steps(), 3);
-  loop.set_importance(6);
+  EXPECT_EQ(loop.steps(), 10) << "the next candidate";
+  loop.set_importance(2);
   loop.run(24);
-  EXPECT_EQ(loop.steps(), 4) << "limit 6, but 4 is as fast";
+  EXPECT_EQ(loop.steps(), 4) << "due after 2, but 4 is the fastest";
+  loop.set_importance(6);
+  loop.run(12);
+  EXPECT_EQ(loop.steps(), 6);
   const int before = loop.changes();
-  for (int i = 0; i < 100; ++i) {  // a limit that flutters between two values
-    loop.set_importance(3 + i % 2);
+  for (int i = 0; i < 100; ++i) {  // fluttering between two values
+    loop.set_importance(6 + i % 2);
     loop.run(1);
   }
   EXPECT_LE(loop.changes() - before, 1);
+}
+
+TEST(LiveTuner, StalenessComesBeforeImportance) {
+  Loop loop({.first = interval(1), .max_staleness = 7}, stalls_below_four, stalls_below_four);
+  loop.set_importance(1'000'000'000);
+  loop.run(20);
+  EXPECT_EQ(loop.steps(), 4);
 }
 
 TEST(LiveTuner, GivesUpOnRecordingsThatCannotBeUsed) {

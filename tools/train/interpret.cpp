@@ -83,6 +83,28 @@ void check_outputs(const TrainCommand& o) {
   }
 }
 
+/// What the tuner's predictions do not cover is refused: it would tune something else.
+void interpret_tuning(TrainCommand& o) {
+  TrainOptions& t = o.train;
+  t.tune_live = o.tune == "live" && t.offload.adaptive_interval;
+  if (!(t.tuner.slack >= 0 && t.tuner.slack <= 1)) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("--tune-slack: expected 0 to 1, found {}", t.tuner.slack));
+  }
+  if (!t.tune_live) return;
+  if (t.offload.accumulate_on_device) {
+    throw Error(ErrorKind::kInput,
+                "--tune live: steps with --accumulate-on device cannot be predicted");
+  }
+  if (!t.offload.whole_step_gradients) {
+    throw Error(ErrorKind::kInput,
+                "--tune live: steps with --whole-step-gradients false cannot be predicted");
+  }
+  if (t.offload.topk_ratio >= 1) {
+    throw Error(ErrorKind::kInput, "--tune live: with --topk-ratio 1 nothing is deferred");
+  }
+}
+
 /// What is updated where and when.
 void interpret_schedule(TrainCommand& o) {
   TrainOptions& t = o.train;
@@ -103,10 +125,12 @@ void interpret_schedule(TrainCommand& o) {
     // The first window, before anything has been measured.
     const std::int64_t limit =
         t.offload.overlap_step ? (t.offload.max_staleness + 1) / 2 : t.offload.max_staleness + 1;
-    t.offload.update_interval = std::clamp<std::int64_t>(4, 1, std::max<std::int64_t>(1, limit));
+    t.offload.update_interval =
+        std::clamp<std::int64_t>(o.start_interval, 1, std::max<std::int64_t>(1, limit));
   } else {
     t.offload.update_interval = whole_steps(o.update_interval);
   }
+  interpret_tuning(o);
   if (!(t.auto_ratio >= 0 && t.auto_ratio <= 1)) {  // CLI11 lets nan pass
     throw Error(ErrorKind::kInput,
                 fmt::format("--auto-ratio: expected 0 to 1, found {}", t.auto_ratio));
@@ -144,11 +168,13 @@ void note_unused(const CLI::App& app, TrainCommand& o) {
     }
   };
   unused(o.schedule == "zenflow", "it belongs to --schedule zenflow",
-         {"--topk-ratio", "--update-interval", "--auto-ratio", "--select-interval",
-          "--full-warm-up-rounds", "--overlap-step", "--column-norm", "--accumulate-on",
-          "--deferred-scaling"});
+         {"--topk-ratio", "--update-interval", "--auto-ratio", "--tune", "--tune-slack",
+          "--start-interval", "--select-interval", "--full-warm-up-rounds", "--overlap-step",
+          "--column-norm", "--accumulate-on", "--deferred-scaling"});
   if (o.schedule == "zenflow") {
-    unused(o.update_interval == "auto", "it belongs to --update-interval auto", {"--auto-ratio"});
+    unused(o.update_interval == "auto", "it belongs to --update-interval auto",
+           {"--auto-ratio", "--tune", "--start-interval"});
+    unused(o.tune == "live", "it belongs to --tune live", {"--tune-slack"});
     unused(o.train.offload.topk_ratio != 0, "no column is selected",
            {"--select-interval", "--column-norm"});
     unused(o.accumulate == "host", "the device sums gradients of whole steps",

@@ -100,6 +100,15 @@ void add_optimizer_options(CLI::App& app, TrainCommand& o) {
                  "of auto: share of matrices whose deferred gradients must have added up")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
+  add_choice(app, "--tune", o.tune, {"off", "live"},
+             "live: auto goes by a profile fitted while training, for the shortest step");
+  app.add_option("--tune-slack", o.train.tuner.slack,
+                 "of --tune live: share of step time given up for less staleness")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--start-interval", o.start_interval, "of auto: steps of the first windows")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
+      ->capture_default_str();
   app.add_option("--select-interval", s.select_interval,
                  "steps between selections of columns; 0: once")
       ->capture_default_str();

@@ -18,6 +18,8 @@ struct TrainCommand {
   runtime::TrainOptions train;
   std::string schedule = "zenflow";
   std::string update_interval = "4";
+  std::string tune = "off";
+  std::int64_t start_interval = 4;
   std::string device = "cpu";
   std::string dtype = "fp32";
   std::string decay = "constant";

@@ -59,6 +59,25 @@ std::string describe(const runtime::IntervalDecision& d) {
       100 * d.deferred_share);
 }
 
+std::string describe(const runtime::TuneEvent& e) {
+  using Kind = runtime::TuneEvent::Kind;
+  const auto milliseconds = [](double seconds) {
+    return seconds > 0 ? fmt::format("{:.2f} ms", 1e3 * seconds) : std::string("unknown");
+  };
+  const auto point = [](const runtime::TunePoint& one) {
+    return fmt::format("S={} k={:g}", one.update_interval, one.topk_ratio);
+  };
+  std::string text =
+      fmt::format("window {}: tuning, {} at {}", e.window, to_string(e.kind), point(e.from));
+  if (!(e.from == e.to)) text += " -> " + point(e.to);
+  text += ": " + e.reason;
+  if (e.kind == Kind::kFailed || e.kind == Kind::kDrift) return text;
+  text += fmt::format("; step {} measured, {} predicted, noise {:.1f} %", milliseconds(e.measured),
+                      milliseconds(e.predicted), 100 * e.noise);
+  if (e.kind == Kind::kFitted) text += fmt::format(", fitted in {}", milliseconds(e.fit_seconds));
+  return text;
+}
+
 }  // namespace
 
 runtime::TrainEvents reporting_events(const TrainCommand& command, Progress& progress) {
@@ -70,6 +89,7 @@ runtime::TrainEvents reporting_events(const TrainCommand& command, Progress& pro
               [&](const runtime::IntervalDecision& d) {
                 if (d.next != d.previous || command.verbose) progress.say(describe(d));
               },
+          .tuning = [&progress](const runtime::TuneEvent& e) { progress.say(describe(e)); },
           .note = [&progress](const auto& text) { progress.say("zenflow-train: " + text); },
           .stop = {}};
 }

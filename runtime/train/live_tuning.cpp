@@ -1,0 +1,112 @@
+#include "runtime/train/live_tuning.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "sim/base/error.h"
+
+namespace zenflow::runtime {
+namespace {
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Layers that recorded updates and uploads belong to are told by their order, so a set of them
+/// must be whole. Of the window before the recording only its update is wanted, if recording began
+/// before it did.
+void keep_whole_sets(sim::Timeline& timeline, std::int64_t first_step, std::int64_t layers) {
+  std::int64_t updates = 0;
+  for (const sim::TimelineSpan& span : timeline.spans) {
+    if (span.step == first_step - 1 && timeline.name_of(span) == "update") ++updates;
+  }
+  std::erase_if(timeline.spans, [&](const sim::TimelineSpan& span) {
+    if (span.step != first_step - 1) return false;
+    const std::string& track = timeline.tracks[span.track].name;
+    return updates != layers || (track != "cpu optimizer" && track != "h2d");
+  });
+}
+
+}  // namespace
+
+LiveTuning::LiveTuning(LiveTuningSettings settings, Recorder& recorder,
+                       std::function<void(const TuneEvent&)> on_event)
+    : settings_(std::move(settings)),
+      recorder_(recorder),
+      on_event_(std::move(on_event)),
+      tuner_(settings_.tuner),
+      points_(
+          tune_points(staleness_limit(settings_.tuner.max_staleness, settings_.tuner.overlap_step),
+                      settings_.topk_ratios)) {
+  for (std::size_t t = 0; t < kTuneTracks; ++t) {
+    tracks_.at(t) = recorder.find(kTuneTrackNames.at(t));
+    if (tracks_.at(t) == nullptr) {
+      throw Error(ErrorKind::kRuntime, fmt::format("no track {}", kTuneTrackNames.at(t)));
+    }
+  }
+}
+
+LiveTuning::~LiveTuning() = default;
+
+std::array<double, kTuneTracks> LiveTuning::busy_since_last() {
+  std::array<double, kTuneTracks> since{};
+  for (std::size_t t = 0; t < kTuneTracks; ++t) {
+    const double now = std::chrono::duration<double>(tracks_.at(t)->totals().busy).count();
+    since.at(t) = now - std::exchange(busy_.at(t), now);
+  }
+  return since;
+}
+
+LiveWindows LiveTuning::recorded(const TunePoint& point) const {
+  LiveWindows windows{point, recording_from_,
+                      recorder_.recent(recording_from_, settings_.model.model.name, "device")};
+  keep_whole_sets(windows.timeline, recording_from_, settings_.model.model.layers + 2);
+  return windows;
+}
+
+void LiveTuning::start_fit(LiveWindows windows) {
+  fit_ = std::async(std::launch::async, [this, windows = std::move(windows)] {
+    // Training goes first. Where that cannot be had, the fit is short all the same.
+    (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19);
+    const Clock::time_point start = Clock::now();
+    TuneFit fit = fit_and_predict(settings_.model, windows, points_);
+    fit.seconds = seconds_since(start);
+    return fit;
+  });
+}
+
+TunePoint LiveTuning::window_ended(const WindowObservation& seen) {
+  const TunePoint point{seen.steps, seen.topk_ratio};
+  TuneWindow window{.window = seen.window,
+                    .point = point,
+                    .steps = seen.timed_steps,
+                    .step_seconds = seen.window_seconds / static_cast<double>(seen.timed_steps),
+                    .busy = busy_since_last(),
+                    .importance_due = choose_interval(seen, settings_.importance).by_gradient};
+  log_.windows.push_back({seen.window, seen.first_step, point, window.step_seconds});
+  std::optional<TuneFit> fit;
+  if (settings_.wait_for_fits && fit_.valid()) fit_.wait();
+  if (fit_.valid() && fit_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
+    fit = fit_.get();
+  }
+  const TuneOrder order = tuner_.window_ended(window, fit);
+  for (const TuneEvent& event : tuner_.events()) {
+    log_.events.push_back(event);
+    if (on_event_) on_event_(event);
+  }
+  if (order.fit) start_fit(recorded(point));
+  if (!order.record) {
+    recording_from_ = -1;
+  } else if (recording_from_ < 0) {
+    recording_from_ = seen.first_step + seen.steps;
+  }
+  recorder_.keep_spans(order.record);
+  return order.next;
+}
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,73 @@
+/// Tunes a training while it runs: records windows, has them fitted and predicted on a thread of
+/// its own, and lets the tuner decide (runtime/tune/live_tuner.h).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/offload/engine.h"
+#include "runtime/trace/recorder.h"
+#include "runtime/train/interval_controller.h"
+#include "runtime/tune/live_model.h"
+
+namespace zenflow::runtime {
+
+struct LiveTuningSettings {
+  LiveModelSettings model;
+  TuneSettings tuner;
+  IntervalLimits importance;
+  std::vector<double> topk_ratios;  ///< that may be chosen
+  bool wait_for_fits = false;       ///< at the next window's end: for tests
+};
+
+/// A window as it went, for the log.
+struct TunedWindow {
+  std::int64_t window = 0;
+  std::int64_t first_step = 0;
+  TunePoint point;
+  double step_seconds = 0;
+};
+
+/// What a run's report has of it.
+struct TuningLog {
+  std::vector<TuneEvent> events;
+  std::vector<TunedWindow> windows;
+};
+
+class LiveTuning {
+ public:
+  /// `recorder` keeps spans while the tuner wants them; on_event is called by `window_ended`.
+  LiveTuning(LiveTuningSettings settings, Recorder& recorder,
+             std::function<void(const TuneEvent&)> on_event);
+  /// Waits for a fit under way: tens of milliseconds.
+  ~LiveTuning();
+  LiveTuning(const LiveTuning&) = delete;
+  LiveTuning& operator=(const LiveTuning&) = delete;
+
+  /// At a window's end, within its last step: the setting of the next one.
+  [[nodiscard]] TunePoint window_ended(const WindowObservation& seen);
+
+  [[nodiscard]] const TuningLog& log() const { return log_; }
+
+ private:
+  [[nodiscard]] std::array<double, kTuneTracks> busy_since_last();
+  [[nodiscard]] LiveWindows recorded(const TunePoint& point) const;
+  void start_fit(LiveWindows windows);
+
+  LiveTuningSettings settings_;
+  Recorder& recorder_;
+  std::function<void(const TuneEvent&)> on_event_;
+  LiveTuner tuner_;
+  std::vector<TunePoint> points_;
+  std::array<const TrackRecorder*, kTuneTracks> tracks_{};
+  std::array<double, kTuneTracks> busy_{};
+  std::int64_t recording_from_ = -1;  ///< step; -1: nothing is recorded
+  std::future<TuneFit> fit_;
+  TuningLog log_;
+};
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,202 @@
+/// The loop in a real training: recordings are whole, fits arrive, and what is chosen is applied.
+#include "runtime/train/live_tuning.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "runtime/train/trainer.h"
+#include "tests/support/train_program.h"
+
+namespace zenflow::runtime {
+namespace {
+
+using zenflow::testing::kTinyGpt2;
+using zenflow::testing::kTinyLlama;
+using zenflow::testing::TemporaryFolder;
+
+class LiveTuningRun : public ::testing::Test {
+ protected:
+  LiveTuningRun() {
+    folder_.write("llama.json", kTinyLlama);
+    folder_.write("gpt2.json", kTinyGpt2);
+    folder_.write("text.txt", zenflow::testing::some_text(3000));
+  }
+
+  /// Fits are waited for: which window sees one does not depend on the machine.
+  [[nodiscard]] TrainOptions options(const char* model = "llama.json") const {
+    TrainOptions o;
+    o.model = folder_.path() / model;
+    o.data = folder_.path() / "text.txt";
+    o.feed = {.sequences = 2, .length = 8, .validation_fraction = 0.1};
+    o.steps = 24;
+    o.tune_live = o.wait_for_fits = true;
+    o.offload.update_interval = 1;
+    o.offload.adaptive_interval = true;
+    o.offload.max_staleness = 9;
+    o.offload = settings_for(OffloadSchedule::kZenFlow, o.offload);
+    return o;
+  }
+
+  static std::vector<std::int64_t> windows_of(const TrainReport& report, TuneEvent::Kind kind) {
+    std::vector<std::int64_t> windows;
+    for (const TuneEvent& event : report.tuning.events) {
+      if (event.kind == kind) windows.push_back(event.window);
+    }
+    return windows;
+  }
+
+  static void expect_tuned(const TrainReport& report, const TrainOptions& o) {
+    for (const TuneEvent& event : report.tuning.events) {
+      EXPECT_NE(event.kind, TuneEvent::Kind::kFailed) << event.reason;
+    }
+    // The tuner is asked from window 1 on, or from the first one after the warm-up. The next four
+    // windows of a step each are recorded; a window later the profile is there.
+    const auto fitted = windows_of(report, TuneEvent::Kind::kFitted);
+    ASSERT_FALSE(fitted.empty());
+    EXPECT_EQ(fitted.front(), std::max<std::int64_t>(1, o.offload.full_warm_up_rounds) + 5);
+    ASSERT_TRUE(report.staleness_max);
+    EXPECT_LE(*report.staleness_max, o.offload.max_staleness);
+    std::int64_t next = report.tuning.windows.front().first_step;
+    for (const TunedWindow& window : report.tuning.windows) {
+      EXPECT_EQ(window.first_step, next);
+      next += window.point.update_interval;
+      EXPECT_GT(window.step_seconds, 0);
+    }
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(LiveTuningRun, FitsWhatItRecords) {
+  for (const bool overlap : {true, false}) {
+    for (const ElementType type : {ElementType::kFloat32, ElementType::kBfloat16}) {
+      TrainOptions o = options(overlap ? "llama.json" : "gpt2.json");
+      o.offload.overlap_step = overlap;
+      o.dtype = type;
+      const TrainReport report = train(o, {});
+      expect_tuned(report, o);
+      const auto& events = report.tuning.events;
+      const auto fitted = std::find_if(events.begin(), events.end(), [](const auto& e) {
+        return e.kind == TuneEvent::Kind::kFitted;
+      });
+      ASSERT_NE(fitted, events.end());
+      EXPECT_EQ(fitted->predictions.size(), overlap ? 5U : 9U);
+      EXPECT_GT(fitted->predicted, 0);
+      EXPECT_GT(fitted->fit_seconds, 0);
+    }
+  }
+}
+
+TEST_F(LiveTuningRun, IsNotDisturbedByWhatElseHappens) {
+  TrainOptions o = options();
+  o.offload.full_warm_up_rounds = 3;
+  o.offload.select_interval = 2;
+  o.evaluate_interval = 1;
+  o.checkpoint = folder_.path() / "checkpoints";
+  o.checkpoint_interval = 2;
+  expect_tuned(train(o, {}), o);
+}
+
+TEST_F(LiveTuningRun, LeavesATraceWhole) {
+  TrainOptions o = options();
+  o.record_trace = true;
+  const TrainReport report = train(o, {});
+  expect_tuned(report, o);
+  std::int64_t forwards = 0;
+  for (const sim::TimelineSpan& span : report.timeline.spans) {
+    if (report.timeline.name_of(span) == "forward") ++forwards;
+  }
+  EXPECT_EQ(forwards, o.steps * 4) << "embedding, two layers, head, in every step";
+}
+
+TEST_F(LiveTuningRun, TunesAClassification) {
+  std::string rows = "sentence\tlabel\n";
+  for (int i = 0; i < 40; ++i) rows += i % 2 == 0 ? "good film\t1\n" : "bad\t0\n";
+  folder_.write("task/train.tsv", rows);
+  folder_.write("task/dev.tsv", rows);
+  TrainOptions o = options();
+  o.data = folder_.path() / "task";
+  o.task = "sst-2";
+  expect_tuned(train(o, {}), o);
+}
+
+TEST_F(LiveTuningRun, GoesOnAfterAResume) {
+  TrainOptions o = options();
+  o.checkpoint = folder_.path() / "checkpoints";
+  o.steps = 17;
+  (void)train(o, {});
+  o.steps = 40;
+  o.resume = true;
+  const TrainReport report = train(o, {});
+  EXPECT_FALSE(windows_of(report, TuneEvent::Kind::kFitted).empty());
+  EXPECT_LE(report.staleness_max.value_or(0), o.offload.max_staleness);
+}
+
+TEST_F(LiveTuningRun, TellsALateOptimizer) {
+  // The update of a window takes 80 ms, four groups', whatever the machine; a step without it is
+  // far shorter: of few S, the largest is the fastest by far.
+  TrainOptions o = options();
+  o.offload.max_staleness = 7;
+  o.offload.before_update = [](std::size_t) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  };
+  o.steps = 40;
+  const TrainReport report = train(o, {});
+  expect_tuned(report, o);
+  EXPECT_EQ(report.update_interval, 4);
+  const auto& events = report.tuning.events;
+  const auto change = std::find_if(events.begin(), events.end(), [](const auto& e) {
+    return e.kind == TuneEvent::Kind::kChange;
+  });
+  ASSERT_NE(change, events.end());
+  EXPECT_EQ(change->reason, "faster");
+  EXPECT_GE(change->measured, 0.08);
+  EXPECT_GT(change->predicted, 0.02);
+  EXPECT_LT(change->predicted, change->measured);
+}
+
+TEST(Recorder, KeepsAPartOfARun) {
+  Recorder recorder(false);
+  TrackRecorder& track = recorder.add_track("work", sim::TrackKind::kHost);
+  const auto step = [&](std::int64_t number) {
+    recorder.begin_step(number);
+    track.span("numbered", number, Clock::now(), Clock::now());
+    track.span("unnumbered", -1, Clock::now(), Clock::now());
+  };
+  step(0);
+  EXPECT_EQ(recorder.span_count(), 0U);
+  recorder.keep_spans(true);
+  for (const std::int64_t number : {1, 2, 3}) step(number);
+  const sim::Timeline two = recorder.recent(2, "run", "device");
+  ASSERT_EQ(two.steps.size(), 2U);
+  EXPECT_EQ(two.steps[0].number, 2);
+  EXPECT_EQ(two.steps[0].end, two.steps[1].start);
+  std::vector<std::int32_t> numbers;
+  std::size_t unnumbered = 0;
+  for (const sim::TimelineSpan& span : two.spans) {
+    if (span.step < 0) {
+      ++unnumbered;
+    } else {
+      numbers.push_back(span.step);
+    }
+  }
+  EXPECT_EQ(numbers, (std::vector<std::int32_t>{1, 2, 3}));
+  EXPECT_EQ(unnumbered, 2U);
+  recorder.keep_spans(false);
+  EXPECT_EQ(recorder.span_count(), 0U);
+  step(4);
+  EXPECT_EQ(recorder.span_count(), 0U);
+
+  Recorder all(true);
+  TrackRecorder& kept = all.add_track("work", sim::TrackKind::kHost);
+  kept.span("numbered", 0, Clock::now(), Clock::now());
+  all.keep_spans(true);
+  all.keep_spans(false);
+  EXPECT_EQ(all.span_count(), 1U) << "a trace stays whole";
+}
+
+}  // namespace
+}  // namespace zenflow::runtime
