@@ -4,3 +4,8 @@ zenflow_test(live_loop_test LABEL property LINK zenflow::live_tune zenflow::repo
 zenflow_test(live_tuning_test LABEL unit LINK zenflow::train GTest::gmock nlohmann_json::nlohmann_json)
 target_compile_definitions(live_tuning_test PRIVATE ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train>")
 add_dependencies(live_tuning_test zenflow-train)
+zenflow_test_group(train_tune_test LABEL cli
+  SOURCES cli/train_tune_test.cpp
+  LINK GTest::gmock nlohmann_json::nlohmann_json ZLIB::ZLIB)
+target_compile_definitions(train_tune_test PRIVATE ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train>")
+add_dependencies(train_tune_test zenflow-train)

@@ -1,0 +1,79 @@
+// zenflow-train --tune live as its user meets it.
+#include "tests/support/train_program.h"
+
+namespace zenflow {
+namespace {
+
+using ::testing::AllOf;
+using testing::Arguments;
+using testing::operator+;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::TrainProgram;
+
+class TrainTune : public TrainProgram {};
+
+TEST_F(TrainTune, TheResultHasEveryWindowAndEvent) {
+  const nlohmann::json result =
+      this->result(basic() + Arguments{"--steps", "60", "--update-interval", "auto", "--tune",
+                                       "live", "--start-interval", "2", "--max-staleness", "9"});
+  EXPECT_EQ(result.at("update_interval_is_auto"), true);
+  EXPECT_FALSE(result.contains("decisions")) << "those are Zen-auto's";
+  const nlohmann::json& tuning = result.at("tuning");
+  ASSERT_FALSE(tuning.at("windows").empty());
+  EXPECT_EQ(tuning.at("windows").at(0).at("update_interval"), 2);
+  std::int64_t before = 2;
+  for (const nlohmann::json& window : tuning.at("windows")) {
+    const std::int64_t now = window.at("update_interval");
+    EXPECT_LE(before + now - 1, 9);
+    before = now;
+    EXPECT_GT(window.at("step_time_ms"), 0);
+    EXPECT_EQ(window.at("topk_ratio"), 0.1);
+    EXPECT_TRUE(window.contains("window") && window.contains("first_step"));
+  }
+  EXPECT_LE(result.at("staleness_steps").at("max"), 9);
+  for (const nlohmann::json& event : tuning.at("events")) {  // how many depends on the machine
+    for (const char* key :
+         {"window", "kind", "previous", "next", "measured_ms", "predicted_ms", "noise", "reason"}) {
+      EXPECT_TRUE(event.contains(key)) << key;
+    }
+    EXPECT_EQ(event.at("kind") == "fitted", event.contains("predictions"));
+  }
+}
+
+TEST_F(TrainTune, RefusesWhatCannotBePredicted) {
+  const Arguments live = {"--update-interval", "auto", "--tune", "live"};
+  expect_refused_with(live + Arguments{"--accumulate-on", "device"},
+                      HasSubstr("--tune live: steps with --accumulate-on device"));
+  expect_refused_with(live + Arguments{"--whole-step-gradients", "false"},
+                      HasSubstr("--tune live: steps with --whole-step-gradients false"));
+  expect_refused_with(live + Arguments{"--topk-ratio", "1"}, HasSubstr("nothing is deferred"));
+  expect_refused_with(live + Arguments{"--tune-slack", "2"}, HasSubstr("--tune-slack"));
+  expect_refused_with({"--tune", "dead"}, HasSubstr("--tune"));
+  expect_refused_with({"--start-interval", "0"}, HasSubstr("--start-interval"));
+}
+
+TEST_F(TrainTune, SaysWhatHasNoEffect) {
+  const auto notes = [&](const Arguments& more) {
+    return run(basic() + Arguments{"--steps", "1"} + more).err;
+  };
+  EXPECT_THAT(notes({"--tune", "live"}),
+              HasSubstr("--tune has no effect: it belongs to --update-interval auto"));
+  EXPECT_THAT(notes({"--start-interval", "2"}), HasSubstr("--start-interval has no effect"));
+  EXPECT_THAT(notes({"--update-interval", "auto", "--tune-slack", "0.1"}),
+              HasSubstr("--tune-slack has no effect: it belongs to --tune live"));
+  EXPECT_THAT(notes({"--update-interval", "auto", "--tune", "live", "--tune-slack", "0.1"}),
+              Not(HasSubstr("has no effect")));
+}
+
+TEST_F(TrainTune, ACheckpointBelongsToTheSameTuning) {
+  const Arguments kept =
+      basic() + Arguments{"--steps", "4", "--update-interval", "auto", "--checkpoint", "kept"};
+  ASSERT_EQ(run(kept).code, 0);
+  const auto other = run(kept + Arguments{"--resume", "--tune", "live"});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("tuned while training was false, is true here"));
+}
+
+}  // namespace
+}  // namespace zenflow
