@@ -21,7 +21,7 @@ struct LiveModelSettings {
   sim::ModelSpec model;
   sim::TrainingSettings training;
   std::int64_t cores = 1;              ///< of the machine
-  std::int64_t device_cores = 1;       ///< threads of forward and backward
+  std::int64_t device_cores = 1;       ///< threads of forward and backward; 0: the device is a GPU
   std::int64_t optimizer_threads = 1;  ///< of the CPU optimizer
   bool overlap_step = true;
 };
