@@ -62,19 +62,19 @@ std::array<double, kTuneTracks> LiveTuning::busy_since_last() {
   return since;
 }
 
-LiveWindows LiveTuning::recorded(const TunePoint& point) const {
-  LiveWindows windows{point, recording_from_,
-                      recorder_.recent(recording_from_, settings_.model.model.name, "device")};
+sim::LiveWindows LiveTuning::recorded(const TunePoint& point) const {
+  sim::LiveWindows windows{point, recording_from_,
+                           recorder_.recent(recording_from_, settings_.model.model.name, "device")};
   keep_whole_sets(windows.timeline, recording_from_, settings_.model.model.layers + 2);
   return windows;
 }
 
-void LiveTuning::start_fit(LiveWindows windows) {
+void LiveTuning::start_fit(sim::LiveWindows windows) {
   fit_ = std::async(std::launch::async, [this, windows = std::move(windows)] {
     // Training goes first. Where that cannot be had, the fit is short all the same.
     (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19);
     const Clock::time_point start = Clock::now();
-    TuneFit fit = fit_and_predict(settings_.model, windows, points_);
+    TuneFit fit = sim::fit_and_predict(settings_.model, windows, points_);
     fit.seconds = seconds_since(start);
     return fit;
   });

@@ -1,5 +1,9 @@
 /// Tunes a training while it runs: records windows, has them fitted and predicted on a thread of
 /// its own, and lets the tuner decide (runtime/tune/live_tuner.h).
+///
+/// What it needs of a device: a track in the recorder for every name in kTuneTrackNames, with the
+/// host device's operation names, complete when a window ends. A GPU's tracks would be filled from
+/// CUPTI's records then, and LiveModelSettings::device_cores be 0.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +16,12 @@
 #include "runtime/offload/engine.h"
 #include "runtime/trace/recorder.h"
 #include "runtime/train/interval_controller.h"
-#include "runtime/tune/live_model.h"
+#include "runtime/tune/live_tuner.h"
 
 namespace zenflow::runtime {
 
 struct LiveTuningSettings {
-  LiveModelSettings model;
+  sim::LiveModelSettings model;
   TuneSettings tuner;
   IntervalLimits importance;
   std::vector<double> topk_ratios;  ///< that may be chosen
@@ -55,8 +59,8 @@ class LiveTuning {
 
  private:
   [[nodiscard]] std::array<double, kTuneTracks> busy_since_last();
-  [[nodiscard]] LiveWindows recorded(const TunePoint& point) const;
-  void start_fit(LiveWindows windows);
+  [[nodiscard]] sim::LiveWindows recorded(const TunePoint& point) const;
+  void start_fit(sim::LiveWindows windows);
 
   LiveTuningSettings settings_;
   Recorder& recorder_;

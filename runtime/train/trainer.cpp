@@ -88,8 +88,8 @@ Run::Run(const TrainOptions& options, const TrainEvents& events)
 
 namespace {
 
-LiveModelSettings live_model(const TrainOptions& options, const TransformerConfig& config) {
-  LiveModelSettings model{
+sim::LiveModelSettings live_model(const TrainOptions& options, const TransformerConfig& config) {
+  sim::LiveModelSettings model{
       .model = config.model,
       .training = {.micro_batch_size_per_gpu = options.feed.sequences,
                    .sequence_length = options.feed.length,

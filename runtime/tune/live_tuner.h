@@ -3,7 +3,8 @@
 ///
 ///   measure  every window that ends: step time, and time in each track's operations
 ///   record   the first windows, then two after a drift: recordings are fitted, and every setting
-///            is predicted (live_model.h); both happen elsewhere and arrive at a later window's end
+///            is predicted (sim/calibrate/live_prediction.h); both happen elsewhere and arrive at a
+///            later window's end
 ///   choose   the fastest allowed setting sets the mark; within `slack` of it the least staleness,
 ///            then the largest topk_ratio. A faster setting is taken if the gain exceeds noise, a
 ///            more careful one at once
@@ -31,32 +32,13 @@
 #include <vector>
 
 #include "runtime/tune/drift.h"
+#include "sim/calibrate/live_prediction.h"
 
 namespace zenflow::runtime {
 
-/// What is tuned. In the order of care: less staleness first, then more columns in time.
-struct TunePoint {
-  std::int64_t update_interval = 4;
-  double topk_ratio = 0.1;
-
-  friend bool operator==(const TunePoint&, const TunePoint&) = default;
-  friend bool operator<(const TunePoint& a, const TunePoint& b) {
-    if (a.update_interval != b.update_interval) return a.update_interval < b.update_interval;
-    return a.topk_ratio > b.topk_ratio;
-  }
-};
-
-struct TunePrediction {
-  TunePoint point;
-  double step_seconds = 0;
-};
-
-/// What a fit of the recording that was asked for has come to.
-struct TuneFit {
-  std::vector<TunePrediction> predictions;  ///< of all settings that may be chosen
-  std::string failure;                      ///< why there are none
-  double seconds = 0;                       ///< that fit and predictions took
-};
+using sim::TuneFit;
+using sim::TunePoint;
+using sim::TunePrediction;
 
 /// Where operations run: whose busy time is watched beside the step's.
 inline constexpr std::size_t kTuneTracks = 5;

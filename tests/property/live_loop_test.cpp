@@ -12,9 +12,9 @@
 namespace zenflow {
 namespace {
 
-using runtime::LiveModelSettings;
 using runtime::TuneEvent;
 using runtime::TunePoint;
+using sim::LiveModelSettings;
 using testing::VirtualPlant;
 
 LiveModelSettings small_training(bool overlap = true) {
@@ -40,7 +40,7 @@ struct Rates {
 
 sim::HardwareProfile machine(const LiveModelSettings& settings, const Rates& rates) {
   constexpr double kGiga = 1e9;
-  sim::HardwareProfile m = runtime::unknown_machine(settings);
+  sim::HardwareProfile m = sim::unknown_machine(settings);
   for (auto& [type, rate] : m.gpu.peak) rate = FlopsPerSecond(rates.gflops * kGiga);
   m.gpu.memory_bandwidth = BytesPerSecond(rates.memory * kGiga);
   m.host.adam_bandwidth = BytesPerSecond(rates.adam * kGiga);
@@ -203,7 +203,7 @@ TEST(LiveModel, AProfileOfOneSettingPredictsTheOthers) {
 TEST(LiveModel, SaysWhyARecordingCannotBeUsed) {
   const LiveModelSettings settings = small_training();
   VirtualPlant plant(settings, machine(settings, {}));
-  runtime::LiveWindows windows = plant.recording({4, 0.1});
+  sim::LiveWindows windows = plant.recording({4, 0.1});
   windows.point.topk_ratio = 0.2;
   const runtime::TuneFit fit = fit_and_predict(settings, windows, {{1, 0.1}});
   EXPECT_TRUE(fit.predictions.empty());

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/tune/live_model.h"
+#include "runtime/tune/live_tuner.h"
 #include "sim/report/simulated_timeline.h"
 #include "sim/report/simulation.h"
 #include "sim/schedule/schedule.h"
@@ -19,7 +19,7 @@ namespace zenflow::testing {
 /// random factor; recordings are complete timelines, stretched by the same factor.
 class VirtualPlant {
  public:
-  VirtualPlant(runtime::LiveModelSettings settings, sim::HardwareProfile machine,
+  VirtualPlant(sim::LiveModelSettings settings, sim::HardwareProfile machine,
                std::uint64_t seed = 1, double noise = 0)
       : settings_(std::move(settings)),
         machine_(std::move(machine)),
@@ -56,9 +56,9 @@ class VirtualPlant {
   }
 
   /// What a recorder has of some windows at `point`.
-  [[nodiscard]] runtime::LiveWindows recording(const runtime::TunePoint& point) {
+  [[nodiscard]] sim::LiveWindows recording(const runtime::TunePoint& point) {
     const sim::Timeline& exact = steady(point).timeline;
-    runtime::LiveWindows windows{point, kFirstWindow * point.update_interval, exact};
+    sim::LiveWindows windows{point, kFirstWindow * point.update_interval, exact};
     const double factor = std::exp(noise_ * normal_(random_));
     const auto stretch = [factor](Picoseconds& time) {
       time.count = std::llround(factor * static_cast<double>(time.count));
@@ -86,7 +86,7 @@ class VirtualPlant {
   const Steady& steady(const runtime::TunePoint& point) {
     const auto known = steady_.find(point);
     if (known != steady_.end()) return known->second;
-    sim::Job job = runtime::live_job(settings_, point, machine_);
+    sim::Job job = sim::live_job(settings_, point, machine_);
     const sim::Schedule& schedule = sim::find_schedule("live-zenflow");
     Steady one;
     one.step_seconds = sim::simulate_schedule(job, schedule).step_time * 1e-12;
@@ -118,7 +118,7 @@ class VirtualPlant {
     return busy;
   }
 
-  runtime::LiveModelSettings settings_;
+  sim::LiveModelSettings settings_;
   sim::HardwareProfile machine_;
   std::mt19937_64 random_;
   std::normal_distribution<double> normal_;

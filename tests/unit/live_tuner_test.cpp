@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "runtime/tune/drift.h"
-#include "runtime/tune/live_model.h"
 
 namespace zenflow::runtime {
 namespace {

@@ -1,16 +1,16 @@
-#include "runtime/tune/live_model.h"
+#include "sim/calibrate/live_prediction.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
-#include "runtime/tune/alone.h"
 #include "sim/base/error.h"
+#include "sim/calibrate/live_alone.h"
 #include "sim/calibrate/live_fit.h"
 #include "sim/report/simulation.h"
 #include "sim/schedule/schedule.h"
 
-namespace zenflow::runtime {
+namespace zenflow::sim {
 namespace {
 
 constexpr std::int64_t kMeasuredWindows = 4;
@@ -24,25 +24,25 @@ double reserved_share(const LiveModelSettings& settings) {
 
 }  // namespace
 
-sim::HardwareProfile unknown_machine(const LiveModelSettings& settings) {
+HardwareProfile unknown_machine(const LiveModelSettings& settings) {
   constexpr double kGiga = 1e9;
   const BytesPerSecond fast(100 * kGiga);
   const Bytes plenty(1e15);
-  sim::HardwareProfile machine;
+  HardwareProfile machine;
   machine.name = "this run";
-  sim::GpuProfile& gpu = machine.gpu;
+  GpuProfile& gpu = machine.gpu;
   gpu.name = "device";
   gpu.memory = plenty;
   gpu.memory_bandwidth = fast;
-  gpu.peak = {{sim::DType::kBf16, FlopsPerSecond(100 * kGiga)},
-              {sim::DType::kFp32, FlopsPerSecond(100 * kGiga)}};
+  gpu.peak = {{DType::kBf16, FlopsPerSecond(100 * kGiga)},
+              {DType::kFp32, FlopsPerSecond(100 * kGiga)}};
   gpu.gemm_efficiency = 0.8;
   gpu.attention_efficiency = 0.3;
   gpu.elementwise_efficiency = 0.5;
   gpu.streaming_efficiency = 0.9;
   gpu.kernel_launch = Seconds(1e-7);
   gpu.host_cores = settings.device_cores;
-  sim::HostProfile& host = machine.host;
+  HostProfile& host = machine.host;
   host.name = "host";
   host.cores = settings.cores;
   host.memory = host.shared_memory = plenty;
@@ -56,9 +56,9 @@ sim::HardwareProfile unknown_machine(const LiveModelSettings& settings) {
   return machine;
 }
 
-sim::Job live_job(const LiveModelSettings& settings, const TunePoint& point,
-                  const sim::HardwareProfile& hardware, std::int64_t first_step) {
-  sim::Job job;
+Job live_job(const LiveModelSettings& settings, const TunePoint& point,
+             const HardwareProfile& hardware, std::int64_t first_step) {
+  Job job;
   job.scenario.name = settings.model.name;
   job.scenario.model = settings.model;
   job.scenario.hardware = hardware;
@@ -67,22 +67,20 @@ sim::Job live_job(const LiveModelSettings& settings, const TunePoint& point,
   job.scenario.run = {.warmup_steps = kMeasuredWindows * point.update_interval,
                       .steps = kMeasuredWindows * point.update_interval};
   job.deepspeed.zero_stage = 2;
-  job.deepspeed.offload_optimizer = sim::OffloadDevice::kCpu;
-  job.deepspeed.zenflow = sim::ZenFlowSettings{.topk_ratio = point.topk_ratio,
-                                               .update_interval = point.update_interval,
-                                               .select_interval = 0,
-                                               .select_strategy = "step",
-                                               .overlap_step = settings.overlap_step,
-                                               .full_warm_up_rounds = first_step,
-                                               .pt_reserved_cores_perc = reserved_share(settings)};
+  job.deepspeed.offload_optimizer = OffloadDevice::kCpu;
+  job.deepspeed.zenflow = ZenFlowSettings{.topk_ratio = point.topk_ratio,
+                                          .update_interval = point.update_interval,
+                                          .select_interval = 0,
+                                          .select_strategy = "step",
+                                          .overlap_step = settings.overlap_step,
+                                          .full_warm_up_rounds = first_step,
+                                          .pt_reserved_cores_perc = reserved_share(settings)};
   return job;
 }
 
-sim::HardwareProfile fit_windows(const LiveModelSettings& settings, const LiveWindows& windows) {
-  const sim::Job job =
-      live_job(settings, windows.point, unknown_machine(settings), windows.first_step);
-  const sim::LiveFit fit =
-      sim::fit_live({{&job, kSchedule, &windows.timeline, windows.first_step}});
+HardwareProfile fit_windows(const LiveModelSettings& settings, const LiveWindows& windows) {
+  const Job job = live_job(settings, windows.point, unknown_machine(settings), windows.first_step);
+  const LiveFit fit = fit_live({{&job, kSchedule, &windows.timeline, windows.first_step}});
   for (const char* path : {"host.adam_bandwidth", "host_link.h2d", "host_link.d2h"}) {
     const auto number = std::find_if(fit.numbers.begin(), fit.numbers.end(),
                                      [&](const auto& one) { return one.path == path; });
@@ -95,13 +93,13 @@ sim::HardwareProfile fit_windows(const LiveModelSettings& settings, const LiveWi
 }
 
 std::vector<TunePrediction> predict(const LiveModelSettings& settings,
-                                    const sim::HardwareProfile& hardware,
+                                    const HardwareProfile& hardware,
                                     const std::vector<TunePoint>& points) {
   constexpr double kPicosecond = 1e-12;
   std::vector<TunePrediction> predictions;
   for (const TunePoint& point : points) {
-    const sim::Job job = live_job(settings, point, hardware);
-    const sim::SimulationResult result = sim::simulate_schedule(job, sim::find_schedule(kSchedule));
+    const Job job = live_job(settings, point, hardware);
+    const SimulationResult result = simulate_schedule(job, find_schedule(kSchedule));
     predictions.push_back({point, result.step_time * kPicosecond});
   }
   return predictions;
@@ -118,4 +116,4 @@ TuneFit fit_and_predict(const LiveModelSettings& settings, const LiveWindows& wi
   return fit;
 }
 
-}  // namespace zenflow::runtime
+}  // namespace zenflow::sim

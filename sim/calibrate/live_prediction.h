@@ -10,16 +10,39 @@
 #include <string>
 #include <vector>
 
-#include "runtime/tune/live_tuner.h"
 #include "sim/schedule/job.h"
 #include "sim/trace/timeline.h"
 
-namespace zenflow::runtime {
+namespace zenflow::sim {
+
+/// What is tuned. In the order of care: less staleness first, then more columns in time.
+struct TunePoint {
+  std::int64_t update_interval = 4;
+  double topk_ratio = 0.1;
+
+  friend bool operator==(const TunePoint&, const TunePoint&) = default;
+  friend bool operator<(const TunePoint& a, const TunePoint& b) {
+    if (a.update_interval != b.update_interval) return a.update_interval < b.update_interval;
+    return a.topk_ratio > b.topk_ratio;
+  }
+};
+
+struct TunePrediction {
+  TunePoint point;
+  double step_seconds = 0;
+};
+
+/// What a fit of the recording that was asked for has come to.
+struct TuneFit {
+  std::vector<TunePrediction> predictions;  ///< of all settings that may be chosen
+  std::string failure;                      ///< why there are none
+  double seconds = 0;                       ///< that fit and predictions took
+};
 
 /// What all settings of a run have in common.
 struct LiveModelSettings {
-  sim::ModelSpec model;
-  sim::TrainingSettings training;
+  ModelSpec model;
+  TrainingSettings training;
   std::int64_t cores = 1;              ///< of the machine
   std::int64_t device_cores = 1;       ///< threads of forward and backward; 0: the device is a GPU
   std::int64_t optimizer_threads = 1;  ///< of the CPU optimizer
@@ -27,27 +50,27 @@ struct LiveModelSettings {
 };
 
 /// Rates of a machine of which nothing is known; "host" or a GPU alike.
-[[nodiscard]] sim::HardwareProfile unknown_machine(const LiveModelSettings& settings);
+[[nodiscard]] HardwareProfile unknown_machine(const LiveModelSettings& settings);
 
 /// The run at `point` on `hardware`, its warm-up over at `first_step`.
-[[nodiscard]] sim::Job live_job(const LiveModelSettings& settings, const TunePoint& point,
-                                const sim::HardwareProfile& hardware, std::int64_t first_step = 0);
+[[nodiscard]] Job live_job(const LiveModelSettings& settings, const TunePoint& point,
+                           const HardwareProfile& hardware, std::int64_t first_step = 0);
 
 /// Windows of one setting as a Recorder has them; the first begins at `first_step`.
 struct LiveWindows {
   TunePoint point;
   std::int64_t first_step = 0;
-  sim::Timeline timeline;
+  Timeline timeline;
 };
 
 /// Throws Error(kInput) if the recording is not of the model and setting.
-[[nodiscard]] sim::HardwareProfile fit_windows(const LiveModelSettings& settings,
-                                               const LiveWindows& windows);
+[[nodiscard]] HardwareProfile fit_windows(const LiveModelSettings& settings,
+                                          const LiveWindows& windows);
 [[nodiscard]] std::vector<TunePrediction> predict(const LiveModelSettings& settings,
-                                                  const sim::HardwareProfile& hardware,
+                                                  const HardwareProfile& hardware,
                                                   const std::vector<TunePoint>& points);
 /// Both; what they throw becomes `failure`.
 [[nodiscard]] TuneFit fit_and_predict(const LiveModelSettings& settings, const LiveWindows& windows,
                                       const std::vector<TunePoint>& points);
 
-}  // namespace zenflow::runtime
+}  // namespace zenflow::sim

@@ -1,4 +1,4 @@
-#include "runtime/tune/alone.h"
+#include "sim/calibrate/live_alone.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include "sim/report/simulation.h"
 #include "sim/schedule/schedule.h"
 
-namespace zenflow::runtime {
+namespace zenflow::sim {
 namespace {
 
 constexpr int kMostRounds = 10;
@@ -23,9 +23,9 @@ constexpr std::int64_t kWindows = 5;
 constexpr std::size_t kModelUnits = 3;
 using Units = std::array<double, 12>;
 
-Units units_of(const sim::HardwareProfile& machine) {
-  const sim::GpuProfile& gpu = machine.gpu;
-  const double peak = gpu.peak.at(sim::DType::kFp32).value();
+Units units_of(const HardwareProfile& machine) {
+  const GpuProfile& gpu = machine.gpu;
+  const double peak = gpu.peak.at(DType::kFp32).value();
   const double bandwidth = gpu.memory_bandwidth.value();
   return {1 / (gpu.gemm_efficiency * peak),
           1 / (gpu.attention_efficiency * peak),
@@ -42,8 +42,8 @@ Units units_of(const sim::HardwareProfile& machine) {
 }
 
 /// All types have one peak, as unknown_machine() has it.
-void set_units(const Units& units, sim::HardwareProfile& machine) {
-  sim::GpuProfile& gpu = machine.gpu;
+void set_units(const Units& units, HardwareProfile& machine) {
+  GpuProfile& gpu = machine.gpu;
   const double peak = 1 / std::min(units[0], units[1]);
   for (auto& [type, rate] : gpu.peak) rate = FlopsPerSecond(peak);
   gpu.gemm_efficiency = 1 / units[0] / peak;
@@ -54,12 +54,12 @@ void set_units(const Units& units, sim::HardwareProfile& machine) {
   gpu.streaming_efficiency = 1 / units[3] / bandwidth;
   gpu.column_efficiency = 1 / units[4] / bandwidth;
   gpu.kernel_launch = Seconds(units[5]);
-  sim::HostPath& path = machine.host_link.pinned;
+  HostPath& path = machine.host_link.pinned;
   path.h2d = BytesPerSecond(1 / units[6]);
   path.d2h = BytesPerSecond(1 / units[7]);
   path.bidirectional = path.h2d + path.d2h;
   machine.host_link.latency = Seconds(units[8]);
-  sim::HostProfile& host = machine.host;
+  HostProfile& host = machine.host;
   host.adam_bandwidth = BytesPerSecond(1 / units[9]);
   host.core_bandwidth = BytesPerSecond(1 / units[10]);
   host.elementwise_bandwidth =
@@ -70,14 +70,14 @@ void set_units(const Units& units, sim::HardwareProfile& machine) {
 }
 
 /// Mean seconds of a layer's forward or backward.
-double model_seconds(const sim::Timeline& timeline, std::int64_t first_step) {
+double model_seconds(const Timeline& timeline, std::int64_t first_step) {
   Picoseconds begin{};
-  for (const sim::TimelineStep& step : timeline.steps) {
+  for (const TimelineStep& step : timeline.steps) {
     if (step.number == first_step) begin = step.start;
   }
   double sum = 0;
   double count = 0;
-  for (const sim::TimelineSpan& span : timeline.spans) {
+  for (const TimelineSpan& span : timeline.spans) {
     const std::string& name = timeline.name_of(span);
     if (span.start < begin || timeline.tracks[span.track].name != "compute") continue;
     if (!name.starts_with("forward") && !name.starts_with("backward")) continue;
@@ -94,25 +94,25 @@ struct Found {
 
 /// What a fit makes of a simulated run at `point` on `machine`.
 Found fit_of_simulated(const LiveModelSettings& settings, const TunePoint& point,
-                       const sim::HardwareProfile& machine) {
-  sim::Job job = live_job(settings, point, machine);
+                       const HardwareProfile& machine) {
+  Job job = live_job(settings, point, machine);
   const std::int64_t first = kFirstWindow * point.update_interval;
   job.scenario.run = {.warmup_steps = first,
                       .steps = (kWindows - kFirstWindow) * point.update_interval};
   const std::string schedule = "live-zenflow";
-  const sim::FullRun run = sim::simulate_fully(job, sim::find_schedule(schedule));
-  const sim::Timeline timeline = sim::simulated_timeline(job, schedule, run);
-  return {units_of(sim::fit_live({{&job, schedule, &timeline, first}}).profile),
+  const FullRun run = simulate_fully(job, find_schedule(schedule));
+  const Timeline timeline = simulated_timeline(job, schedule, run);
+  return {units_of(fit_live({{&job, schedule, &timeline, first}}).profile),
           model_seconds(timeline, first)};
 }
 
 }  // namespace
 
-sim::HardwareProfile alone(const LiveModelSettings& settings, const LiveWindows& recording,
-                           const sim::HardwareProfile& fitted) {
+HardwareProfile alone(const LiveModelSettings& settings, const LiveWindows& recording,
+                      const HardwareProfile& fitted) {
   const Found wanted{units_of(fitted), model_seconds(recording.timeline, recording.first_step)};
   Units units = wanted.units;
-  sim::HardwareProfile machine = fitted;
+  HardwareProfile machine = fitted;
   set_units(units, machine);
   for (int round = 0; round < kMostRounds; ++round) {
     const Found found = fit_of_simulated(settings, recording.point, machine);
@@ -132,4 +132,4 @@ sim::HardwareProfile alone(const LiveModelSettings& settings, const LiveWindows&
   return machine;
 }
 
-}  // namespace zenflow::runtime
+}  // namespace zenflow::sim

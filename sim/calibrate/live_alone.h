@@ -10,13 +10,12 @@
 /// single batch size does not tell products, attention and element-wise work apart.
 #pragma once
 
-#include "runtime/tune/live_model.h"
+#include "sim/calibrate/live_prediction.h"
 
-namespace zenflow::runtime {
+namespace zenflow::sim {
 
 /// `fitted`: to the recording.
-[[nodiscard]] sim::HardwareProfile alone(const LiveModelSettings& settings,
-                                         const LiveWindows& recording,
-                                         const sim::HardwareProfile& fitted);
+[[nodiscard]] HardwareProfile alone(const LiveModelSettings& settings, const LiveWindows& recording,
+                                    const HardwareProfile& fitted);
 
-}  // namespace zenflow::runtime
+}  // namespace zenflow::sim
