@@ -88,7 +88,8 @@ TunePoint LiveTuning::window_ended(const WindowObservation& seen) {
                     .step_seconds = seen.window_seconds / static_cast<double>(seen.timed_steps),
                     .busy = busy_since_last(),
                     .importance_due = choose_interval(seen, settings_.importance).by_gradient};
-  log_.windows.push_back({seen.window, seen.first_step, point, window.step_seconds});
+  log_.windows.push_back(
+      {seen.window, seen.first_step, point, window.step_seconds, window.importance_due});
   std::optional<TuneFit> fit;
   if (settings_.wait_for_fits && fit_.valid()) fit_.wait();
   if (fit_.valid() && fit_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {

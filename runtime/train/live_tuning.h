@@ -34,6 +34,7 @@ struct TunedWindow {
   std::int64_t first_step = 0;
   TunePoint point;
   double step_seconds = 0;
+  std::int64_t importance_due = 0;  ///< steps; 0: not known
 };
 
 /// What a run's report has of it.

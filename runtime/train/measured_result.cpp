@@ -128,6 +128,7 @@ Json tuning(const TuningLog& log) {
     entry["window"] = w.window;
     entry["first_step"] = w.first_step;
     entry["step_time_ms"] = milliseconds(w.step_seconds);
+    entry["importance_due"] = w.importance_due > 0 ? Json(w.importance_due) : Json(nullptr);
     map["windows"].push_back(std::move(entry));
   }
   return map;

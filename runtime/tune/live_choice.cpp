@@ -9,9 +9,10 @@
 namespace zenflow::runtime {
 namespace {
 
-constexpr std::size_t kImportanceWindows = 8;  // S may fall to what none of as many exceeded
-constexpr std::size_t kImportanceMedian = 5;   // and rises to what most of these ask for
-constexpr std::int64_t kDense = 8;             // S up to which every value is a candidate
+constexpr std::size_t kImportanceWindows = 8;  // S may rise to what none of as many was below
+constexpr std::size_t kImportanceMedian = 5;   // and falls to what most of these ask for
+constexpr std::int64_t kNoLimit = 1'000'000'000;
+constexpr std::int64_t kDense = 8;  // S up to which every value is a candidate
 
 double distance(const TunePoint& a, const TunePoint& b) {
   const double k = a.topk_ratio > 0 && b.topk_ratio > 0 ? std::log(a.topk_ratio / b.topk_ratio) : 0;
@@ -33,10 +34,10 @@ std::vector<TunePoint> tune_points(std::int64_t most, const std::vector<double>&
   return points;
 }
 
-std::int64_t LiveTuner::importance_floor(bool to_leave) const {
-  if (importance_.empty()) return 1;
-  if (!to_leave) return *std::max_element(importance_.begin(), importance_.end());
-  if (importance_.size() < kImportanceMedian) return 1;
+std::int64_t LiveTuner::importance_cap(bool to_stay) const {
+  if (importance_.empty()) return kNoLimit;
+  if (!to_stay) return *std::min_element(importance_.begin(), importance_.end());
+  if (importance_.size() < kImportanceMedian) return kNoLimit;
   std::vector<std::int64_t> last(importance_.begin(), importance_.end());
   last.erase(last.begin(), last.end() - kImportanceMedian);
   std::nth_element(last.begin(), last.begin() + kImportanceMedian / 2, last.end());
@@ -44,32 +45,31 @@ std::int64_t LiveTuner::importance_floor(bool to_leave) const {
 }
 
 void LiveTuner::keep_importance(std::int64_t due) {
-  const std::int64_t most = staleness_limit(settings_.max_staleness, settings_.overlap_step);
-  importance_.push_back(std::clamp<std::int64_t>(due, 1, most));
+  importance_.push_back(due == 0 ? kNoLimit : due);
   if (importance_.size() > kImportanceWindows) importance_.pop_front();
-  if (importance_floor(false) < floor_before_) something_new_ = true;
-  floor_before_ = importance_floor(false);
+  if (importance_cap(false) > cap_before_) something_new_ = true;
+  cap_before_ = importance_cap(false);
 }
 
 void LiveTuner::follow_importance() {
-  const std::int64_t floor = importance_floor(true);
+  const std::int64_t cap = importance_cap(true);
   // A recording is of one setting: what is being recorded is finished first.
-  if (point_.update_interval >= floor || since_change_ == 0 || wants_fit_ || fitting_) return;
-  const std::int64_t most = staleness_limit(settings_.max_staleness, settings_.overlap_step);
-  const std::vector<TunePoint> points = tune_points(most, {point_.topk_ratio});
-  const auto next = std::find_if(points.begin(), points.end(), [&](const TunePoint& point) {
-    return point.update_interval >= floor;
-  });
-  change(*next, fmt::format("deferred gradients are due after {} steps", floor));
+  if (point_.update_interval <= cap || since_change_ == 0 || wants_fit_ || fitting_) return;
+  std::int64_t most = 1;
+  for (const TunePoint& point :
+       tune_points(staleness_limit(settings_.max_staleness, settings_.overlap_step), {0.0})) {
+    if (point.update_interval <= cap) most = std::max(most, point.update_interval);
+  }
+  change({most, point_.topk_ratio}, fmt::format("deferred gradients are due after {} steps", cap));
 }
 
 bool LiveTuner::allowed(const TunePoint& point) const {
   if (point == point_) return true;
   return point.update_interval <=
              staleness_limit(settings_.max_staleness, settings_.overlap_step) &&
-         point.update_interval >= importance_floor(true) &&
-         (point.update_interval >= point_.update_interval ||
-          point.update_interval >= importance_floor(false));
+         point.update_interval <= importance_cap(true) &&
+         (point.update_interval <= point_.update_interval ||
+          point.update_interval <= importance_cap(false));
 }
 
 double LiveTuner::estimate(const TunePoint& point) const {

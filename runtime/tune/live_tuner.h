@@ -8,8 +8,8 @@
 ///   choose   the fastest allowed setting sets the mark; within `slack` of it the least staleness,
 ///            then the largest topk_ratio. A faster setting is taken if the gain exceeds noise, a
 ///            more careful one at once
-///   limits   S is at least what Zen-auto's rule for gradients asks for (interval_controller.h), at
-///            most what max_staleness allows; the second wins
+///   limits   S is at most what max_staleness allows, and no longer than it takes for deferred
+///            gradients to add up to selected ones (Zen-auto's rule, interval_controller.h)
 ///   check    after a change the measured step time corrects predictions: of a setting that has
 ///            been tried, the measurement holds; of others, the prediction times the ratio found at
 ///            the nearest one that was. A prediction that was far off asks for one more recording
@@ -137,7 +137,7 @@ class LiveTuner {
   [[nodiscard]] bool allowed(const TunePoint& point) const;
   [[nodiscard]] double estimate(const TunePoint& point) const;
   [[nodiscard]] double margin(const TunePoint& other) const;
-  [[nodiscard]] std::int64_t importance_floor(bool to_leave) const;
+  [[nodiscard]] std::int64_t importance_cap(bool to_stay) const;
 
   TuneSettings settings_;
   TunePoint point_;  ///< of the window that ended, then of the next
@@ -166,7 +166,7 @@ class LiveTuner {
   std::int64_t quiet_ = 0;  ///< windows since patience changed
 
   std::deque<std::int64_t> importance_;  ///< steps until due, of the last windows
-  std::int64_t floor_before_ = 0;
+  std::int64_t cap_before_ = 0;
   std::vector<TuneEvent> events_;
 };
 

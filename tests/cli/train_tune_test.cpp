@@ -30,6 +30,7 @@ TEST_F(TrainTune, TheResultHasEveryWindowAndEvent) {
     EXPECT_GT(window.at("step_time_ms"), 0);
     EXPECT_EQ(window.at("topk_ratio"), 0.1);
     EXPECT_TRUE(window.contains("window") && window.contains("first_step"));
+    EXPECT_TRUE(window.contains("importance_due"));
   }
   EXPECT_LE(result.at("staleness_steps").at("max"), 9);
   for (const nlohmann::json& event : tuning.at("events")) {  // how many depends on the machine

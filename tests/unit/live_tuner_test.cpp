@@ -214,30 +214,31 @@ TEST(LiveTuner, AnswersASlowerOptimizerAndItsRecovery) {
   EXPECT_EQ(loop.count(TuneEvent::Kind::kDrift), 2);
 }
 
-TEST(LiveTuner, WaitsUntilDeferredGradientsAreDue) {
-  Loop loop({.first = interval(1)}, stalls_below_four, stalls_below_four);
-  loop.set_importance(9);
+TEST(LiveTuner, DoesNotWaitLongerThanUntilDeferredGradientsAreDue) {
+  Loop loop({.first = interval(8)}, stalls_below_four, stalls_below_four);
+  loop.set_importance(3);
   loop.run(12);
-  EXPECT_EQ(loop.steps(), 10) << "the next candidate";
-  loop.set_importance(2);
-  loop.run(24);
-  EXPECT_EQ(loop.steps(), 4) << "due after 2, but 4 is the fastest";
+  EXPECT_EQ(loop.steps(), 3);
   loop.set_importance(6);
+  loop.run(24);
+  EXPECT_EQ(loop.steps(), 4) << "due after 6, but 4 is the fastest";
+  loop.set_importance(2);
   loop.run(12);
-  EXPECT_EQ(loop.steps(), 6);
+  EXPECT_EQ(loop.steps(), 2);
   const int before = loop.changes();
   for (int i = 0; i < 100; ++i) {  // fluttering between two values
-    loop.set_importance(6 + i % 2);
+    loop.set_importance(2 + i % 2);
     loop.run(1);
   }
   EXPECT_LE(loop.changes() - before, 1);
 }
 
-TEST(LiveTuner, StalenessComesBeforeImportance) {
-  Loop loop({.first = interval(1), .max_staleness = 7}, stalls_below_four, stalls_below_four);
-  loop.set_importance(1'000'000'000);
-  loop.run(20);
-  EXPECT_EQ(loop.steps(), 4);
+TEST(LiveTuner, ImportanceLimitsTheFirstChoiceToo) {
+  Loop loop({.first = interval(1)}, stalls_below_four, stalls_below_four);
+  loop.set_importance(2);
+  loop.run(12);
+  EXPECT_EQ(loop.steps(), 2);
+  EXPECT_EQ(loop.changes(), 1);
 }
 
 TEST(LiveTuner, GivesUpOnRecordingsThatCannotBeUsed) {
