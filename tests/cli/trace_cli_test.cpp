@@ -47,12 +47,12 @@ TEST_F(TraceCli, TakesSeveralTracesAndRules) {
   folder_.write("b.json", kTrace);
   folder_.write("rules.yaml", "phases: [{phase: optimizer, kernel: k}]\n");
   const Outcome result = explain({"--trace", "a.json", "--trace", "b.json", "--rules", "rules.yaml",
-                                  "--steps", "None", "--json"});
+                                  "--steps", "Profiler.*", "--json"});
   ASSERT_EQ(result.code, 0) << result.err;
   const json document = json::parse(result.out);
   ASSERT_EQ(document["traces"].size(), 2U);
   EXPECT_EQ(document["traces"][1]["devices"][0]["phases"][0]["phase"], "optimizer");
-  EXPECT_EQ(document["traces"][1]["steps"]["source"], "none");
+  EXPECT_EQ(document["traces"][1]["steps"]["source"], "pattern");
 }
 
 TEST_F(TraceCli, CalibrateFitAnalyzesAsExplainDoes) {
@@ -87,6 +87,7 @@ TEST_F(TraceCli, RefusesBadUsageAndInput) {
   expect({"--trace", "none.json"}, "none.json: cannot read: No such file");
   expect({"--trace", "."}, "is not a regular file");
   expect({"--trace", "t.json", "--steps", "("}, "expected a regular expression");
+  expect({"--trace", "t.json", "--steps", "None"}, "ranges are ProfilerStep#1");
   expect({"--trace", "t.json", "--rules", "none.yaml"}, "none.yaml");
   expect({"scenario.yaml", "--trace", "t.json"}, "excludes");
   expect({"scenario.yaml", "--steps", "x"}, "requires");
