@@ -21,6 +21,13 @@ target_compile_definitions(trace_cli_test PRIVATE ZENFLOW_SIM="$<TARGET_FILE:zen
                            ZENFLOW_CALIBRATE="$<TARGET_FILE:zenflow-calibrate>")
 add_dependencies(trace_cli_test zenflow-sim zenflow-calibrate)
 
+zenflow_test_group(recorded_run_test LABEL cli
+  SOURCES cli/recorded_run_test.cpp
+  LINK GTest::gmock nlohmann_json::nlohmann_json)
+target_compile_definitions(recorded_run_test PRIVATE ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train>"
+                                                     ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
+add_dependencies(recorded_run_test zenflow-train zenflow-sim)
+
 zenflow_fuzz(fuzz_chrome_trace LINK zenflow::trace_report)
 zenflow_fuzz(fuzz_timer_log LINK zenflow::trace_report)
 zenflow_fuzz(fuzz_nsight LINK zenflow::trace_report SQLite::SQLite3)
