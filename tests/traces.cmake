@@ -9,6 +9,10 @@ zenflow_test_group(trace_analysis_test LABEL unit
   SOURCES unit/intervals_test.cpp unit/trace_analysis_test.cpp
   LINK zenflow::trace_report GTest::gmock nlohmann_json::nlohmann_json fmt::fmt)
 
+zenflow_test_group(long_trace_test LABEL property TIMEOUT 600
+  SOURCES property/long_trace_test.cpp
+  LINK zenflow::trace_import GTest::gmock ZLIB::ZLIB fmt::fmt)
+
 # Skipped, visibly, unless ZENFLOW_TRACE_CORPUS names the folder.
 zenflow_test_group(trace_corpus_test LABEL corpus TIMEOUT 600
   SOURCES corpus/trace_corpus_test.cpp

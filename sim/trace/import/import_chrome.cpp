@@ -6,6 +6,7 @@
 
 #include "sim/base/error.h"
 #include "sim/trace/import/chrome_document.h"
+#include "sim/trace/import/clocks.h"
 #include "sim/trace/import/collector.h"
 #include "sim/trace/import/decimal_time.h"
 #include "sim/trace/import/import_trace.h"
@@ -139,6 +140,8 @@ class ChromeImporter {
                       bad_utf8_));
     }
     const std::vector<std::uint32_t> launch = launch_of_spans(timeline);
+    // Of our own traces, simulated launches stand at their step's beginning in a row.
+    if (!own_) note_clock_differences(name_, launch, result_);
     assign_phases(timeline, launch, collector_.intervals(), options_.rules);
     if (timeline.steps.empty()) {
       result_.step_source = find_steps(timeline, launch, options_.rules, options_.steps);

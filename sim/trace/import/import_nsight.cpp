@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "sim/trace/import/clocks.h"
 #include "sim/trace/import/decimal_time.h"
 #include "sim/trace/import/import_trace.h"
 #include "sim/trace/import/json_text.h"
@@ -76,6 +77,7 @@ ImportedTrace import_nsight(const std::filesystem::path& path, const ImportOptio
   timeline.name = path.filename().string();
   file.collector().finish(true);
   const std::vector<std::uint32_t> launch = launch_of_spans(timeline);
+  note_clock_differences(file.name(), launch, result);
   assign_phases(timeline, launch, file.collector().intervals(), options.rules);
   result.step_source = find_steps(timeline, launch, options.rules, options.steps);
   result.left_out = file.left_out().take();
