@@ -21,6 +21,7 @@
 
 #include "kernels/adamw/adamw.h"
 #include "runtime/model/parameters.h"
+#include "runtime/trace/copy.h"
 #include "runtime/trace/recorder.h"
 
 namespace zenflow::runtime {
@@ -49,18 +50,6 @@ class Buffer {
   std::unique_ptr<void, std::function<void(void*)>> address_{nullptr, [](void*) {}};
   std::size_t bytes_ = 0;
 };
-
-enum class CopyDirection : std::uint8_t { kHostToDevice, kDeviceToHost };
-
-/// What crosses the link, for accounting: a schedule's closed form speaks of the first two.
-enum class Traffic : std::uint8_t {
-  kGradients,   ///< deferred gradients down
-  kParameters,  ///< updated parameters up
-  kSelection,   ///< column norms, indices, and the state of columns that change place
-  kControl,     ///< sums for clipping, bias corrections, tokens, losses
-  kInitial,     ///< weights at the start, and for evaluation and checkpoints
-};
-inline constexpr std::size_t kTrafficKinds = 5;
 
 /// Bytes over the link since the device was made, by kind.
 struct TrafficCount {

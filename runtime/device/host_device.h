@@ -2,6 +2,8 @@
 /// accounting, and on request the speed, of a PCIe link.
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -16,9 +18,12 @@ namespace zenflow::runtime {
 
 struct HostDeviceSettings {
   std::optional<BytesPerSecond> link_bandwidth{};  ///< per direction; none: as fast as memory is
-  std::optional<Bytes> memory{};                   ///< capacity of the "device"; none: unlimited
-  Jitter jitter{};                                 ///< for tests
-  std::vector<std::string> lazy_streams{};         ///< names: these are, for tests
+  /// Once true, copies take no longer than memory does: nobody waits for a slow link to end a run.
+  /// Asked now and then by every stream's thread that waits for the link.
+  std::function<bool()> link_released{};
+  std::optional<Bytes> memory{};            ///< capacity of the "device"; none: unlimited
+  Jitter jitter{};                          ///< for tests
+  std::vector<std::string> lazy_streams{};  ///< names: these are, for tests
   /// What every byte of new memory holds: 0xFF, for tests, makes all that nobody wrote a NaN, or an
   /// index out of range.
   std::uint8_t fill = 0;
@@ -36,6 +41,8 @@ class HostDevice final : public Device {
   [[nodiscard]] std::shared_ptr<Signal> make_signal() override;
   [[nodiscard]] TrafficCount traffic() const override;
   [[nodiscard]] MemoryUse memory_use(MemoryKind kind) const override;
+  /// Whether a copy took less time than the link's bandwidth says: `link_released` was true.
+  [[nodiscard]] bool has_released_link() const { return has_released_link_; }
   void copy(Stream& stream, void* to, const void* from, std::size_t bytes, CopyDirection direction,
             Traffic kind, Label label) override;
 
@@ -66,6 +73,8 @@ class HostDevice final : public Device {
   void reserve(MemoryKind kind, std::size_t bytes, std::string_view purpose);
   /// Occupies the link for the copy's time and returns when the copy ends.
   Clock::time_point occupy_link(CopyDirection direction, std::size_t bytes);
+  /// Sleeps until then, or until the link is released.
+  void wait_for_link(Clock::time_point end);
 
   HostDeviceSettings settings_;
   Recorder& recorder_;
@@ -76,6 +85,7 @@ class HostDevice final : public Device {
   TrafficCount traffic_;
   std::array<Clock::time_point, 2> link_free_{};  ///< by direction: end of the copies so far
   std::uint64_t streams_made_ = 0;
+  std::atomic<bool> has_released_link_{false};
 };
 
 }  // namespace zenflow::runtime

@@ -1,7 +1,10 @@
 #include "runtime/trace/recorder.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
+
+#include <fmt/format.h>
 
 namespace zenflow::runtime {
 
@@ -17,6 +20,22 @@ std::string_view name_of(WaitCause cause) {
       return "h2d";
     case WaitCause::kCompute:
       return "compute";
+  }
+  return "";
+}
+
+std::string_view name_of(Traffic traffic) {
+  switch (traffic) {
+    case Traffic::kGradients:
+      return "gradients";
+    case Traffic::kParameters:
+      return "parameters";
+    case Traffic::kSelection:
+      return "selection";
+    case Traffic::kControl:
+      return "control";
+    case Traffic::kInitial:
+      return "initial";
   }
   return "";
 }
@@ -66,8 +85,8 @@ const TrackRecorder* Recorder::find(std::string_view name) const {
   return nullptr;
 }
 
-void Recorder::begin_step(std::int64_t step) {
-  if (enabled_) steps_.emplace_back(step, Clock::now());
+void Recorder::step(std::int64_t number, Clock::time_point start, Clock::time_point end) {
+  if (enabled_) steps_.push_back({number, start, end});
 }
 
 Picoseconds Recorder::since_origin(Clock::time_point time) const {
@@ -75,27 +94,82 @@ Picoseconds Recorder::since_origin(Clock::time_point time) const {
   return {elapsed.count() * 1000};
 }
 
+class Recorder::TimelineBuilder {
+ public:
+  TimelineBuilder(const Recorder& recorder, sim::Timeline& timeline)
+      : recorder_(recorder), timeline_(timeline) {}
+
+  void add(std::uint32_t track, const TrackRecorder::Span& span) {
+    timeline_.spans.push_back({.track = track,
+                               .name = timeline_.names.intern(name(track, span)),
+                               .start = recorder_.since_origin(span.start),
+                               .end = recorder_.since_origin(span.end),
+                               .bytes = static_cast<double>(span.bytes),
+                               .step = static_cast<std::int32_t>(span.step),
+                               .cause = timeline_.names.intern(name_of(span.cause)),
+                               .detail = detail(span),
+                               .kind = kind(track, span)});
+  }
+
+ private:
+  using Kind = TrackRecorder::Kind;
+
+  [[nodiscard]] bool is_on_device(std::uint32_t track) const {
+    return timeline_.tracks[track].kind != sim::TrackKind::kHost;
+  }
+
+  [[nodiscard]] std::string_view name(std::uint32_t track, const TrackRecorder::Span& span) const {
+    switch (span.kind) {
+      case Kind::kWork:
+        break;
+      case Kind::kToDevice:
+        return "Memcpy HtoD (Pinned -> Device)";
+      case Kind::kToHost:
+        return "Memcpy DtoH (Device -> Pinned)";
+      case Kind::kWait:
+        return is_on_device(track) ? "Stream Wait Event" : "Event Sync";
+    }
+    return span.name;
+  }
+
+  [[nodiscard]] sim::SpanKind kind(std::uint32_t track, const TrackRecorder::Span& span) const {
+    if (span.kind == Kind::kWait) return sim::SpanKind::kSync;
+    if (span.kind != Kind::kWork) return sim::SpanKind::kCopy;
+    return is_on_device(track) ? sim::SpanKind::kKernel : sim::SpanKind::kOperation;
+  }
+
+  /// Copies of one kind share one. Names are literals without anything that JSON escapes.
+  [[nodiscard]] std::int32_t detail(const TrackRecorder::Span& span) {
+    if (span.kind != Kind::kToDevice && span.kind != Kind::kToHost) return -1;
+    const auto next = static_cast<std::int32_t>(timeline_.details.size());
+    const auto [entry, is_new] = details_.try_emplace({span.name, span.traffic}, next);
+    if (is_new) {
+      timeline_.details.push_back(
+          {.category = "",
+           .fields = {{std::string(sim::kCarriesField), fmt::format("\"{}\"", span.name)},
+                      {"traffic", fmt::format("\"{}\"", name_of(span.traffic))}}});
+    }
+    return entry->second;
+  }
+
+  const Recorder& recorder_;
+  sim::Timeline& timeline_;
+  std::map<std::pair<std::string_view, Traffic>, std::int32_t> details_;
+};
+
 sim::Timeline Recorder::timeline(std::string name, std::string device) const {
   const std::lock_guard lock(mutex_);
   sim::Timeline timeline;
   timeline.name = std::move(name);
   timeline.devices = {std::move(device)};
   timeline.tracks = names_;
+  TimelineBuilder builder(*this, timeline);
   for (std::uint32_t t = 0; t < tracks_.size(); ++t) {
-    for (const TrackRecorder::Span& span : tracks_[t]->spans_) {
-      timeline.spans.push_back({.track = t,
-                                .name = timeline.names.intern(span.name),
-                                .start = since_origin(span.start),
-                                .end = since_origin(span.end),
-                                .bytes = span.bytes,
-                                .step = static_cast<std::int32_t>(span.step),
-                                .cause = timeline.names.intern(name_of(span.cause))});
-    }
+    for (const TrackRecorder::Span& span : tracks_[t]->spans_) builder.add(t, span);
   }
-  for (std::size_t i = 0; i + 1 < steps_.size(); ++i) {
-    timeline.steps.push_back({.number = steps_[i].first,
-                              .start = since_origin(steps_[i].second),
-                              .end = since_origin(steps_[i + 1].second)});
+  for (const Step& step : steps_) {
+    timeline.steps.push_back(
+        {.number = step.number, .start = since_origin(step.start), .end = since_origin(step.end)});
   }
   return timeline;
 }

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/trace/copy.h"
 #include "sim/trace/timeline.h"
 
 namespace zenflow::runtime {
@@ -33,15 +34,31 @@ class TrackRecorder {
     std::array<std::chrono::nanoseconds, kWaitCauses> waiting{};
   };
 
-  /// `name` must outlive the recorder: it is a literal.
+  /// Work. `name` must outlive the recorder: it is a literal.
   void span(std::string_view name, std::int64_t step, Clock::time_point start,
-            Clock::time_point end, double bytes = 0) {
+            Clock::time_point end) {
     add(busy_, end - start);
-    if (enabled_) spans_.push_back({name, WaitCause::kNone, step, start, end, bytes});
+    if (enabled_) spans_.push_back({.name = name, .step = step, .start = start, .end = end});
+  }
+  /// A copy between the device's memory and pinned host memory; `carries` as `name` above.
+  void copy(CopyDirection direction, Traffic traffic, std::string_view carries, std::int64_t step,
+            Clock::time_point start, Clock::time_point end, std::size_t bytes) {
+    add(busy_, end - start);
+    if (!enabled_) return;
+    const Kind kind = direction == CopyDirection::kHostToDevice ? Kind::kToDevice : Kind::kToHost;
+    spans_.push_back({.name = carries,
+                      .kind = kind,
+                      .traffic = traffic,
+                      .step = step,
+                      .start = start,
+                      .end = end,
+                      .bytes = bytes});
   }
   void wait(WaitCause cause, std::int64_t step, Clock::time_point start, Clock::time_point end) {
     add(waiting_[static_cast<std::size_t>(cause)], end - start);
-    if (enabled_) spans_.push_back({"wait", cause, step, start, end, 0});
+    if (!enabled_) return;
+    spans_.push_back(
+        {.kind = Kind::kWait, .cause = cause, .step = step, .start = start, .end = end});
   }
   [[nodiscard]] Totals totals() const;
 
@@ -52,13 +69,16 @@ class TrackRecorder {
     const auto count = std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
     total.fetch_add(count, std::memory_order_relaxed);
   }
+  enum class Kind : std::uint8_t { kWork, kToDevice, kToHost, kWait };
   struct Span {
-    std::string_view name;
-    WaitCause cause;
-    std::int64_t step;
+    std::string_view name{};
+    Kind kind = Kind::kWork;
+    Traffic traffic = Traffic::kGradients;
+    WaitCause cause = WaitCause::kNone;
+    std::int64_t step = -1;
     Clock::time_point start;
     Clock::time_point end;
-    double bytes;
+    std::size_t bytes = 0;
   };
   bool enabled_ = false;
   std::atomic<std::int64_t> busy_{0};  // nanoseconds
@@ -76,8 +96,8 @@ class Recorder {
   TrackRecorder& add_track(std::string name, sim::TrackKind kind);
   /// The first track of this name; null if there is none.
   [[nodiscard]] const TrackRecorder* find(std::string_view name) const;
-  /// Called by the training thread at the start of every step, and once after the last.
-  void begin_step(std::int64_t step);
+  /// Called by the training thread after every step.
+  void step(std::int64_t number, Clock::time_point start, Clock::time_point end);
 
   [[nodiscard]] bool enabled() const { return enabled_; }
   /// Time zero of `timeline`.
@@ -86,10 +106,18 @@ class Recorder {
   /// own. Tracks must be at rest.
   [[nodiscard]] std::size_t span_count() const;
   [[nodiscard]] static std::chrono::duration<double> cost_of_a_span();
-  /// Times count from the recorder's construction.
+  /// In the PyTorch profiler's terms: a copy is "Memcpy DtoH (Device -> Pinned)", with what it
+  /// carries and of which kind of Traffic that is as fields; a wait is a synchronization with its
+  /// cause. Times count from the recorder's construction.
   [[nodiscard]] sim::Timeline timeline(std::string name, std::string device) const;
 
  private:
+  struct Step {
+    std::int64_t number;
+    Clock::time_point start;
+    Clock::time_point end;
+  };
+  class TimelineBuilder;
   [[nodiscard]] Picoseconds since_origin(Clock::time_point time) const;
 
   bool enabled_;
@@ -97,7 +125,7 @@ class Recorder {
   mutable std::mutex mutex_;  // guards tracks_ and their names, not the spans
   std::vector<sim::Track> names_;
   std::vector<std::unique_ptr<TrackRecorder>> tracks_;
-  std::vector<std::pair<std::int64_t, Clock::time_point>> steps_;
+  std::vector<Step> steps_;
 };
 
 }  // namespace zenflow::runtime

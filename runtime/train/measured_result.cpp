@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -24,6 +25,10 @@ std::uint64_t bytes(const std::array<std::uint64_t, kTrafficKinds>& count) {
     sum += count.at(static_cast<std::size_t>(kind));
   }
   return sum;
+}
+
+std::uint64_t bytes_of_all_kinds(const std::array<std::uint64_t, kTrafficKinds>& count) {
+  return std::accumulate(count.begin(), count.end(), std::uint64_t{0});
 }
 
 Json traffic(const TrafficCount& count, double steps, double model_bytes) {
@@ -149,6 +154,8 @@ Json result(const TrainOptions& options, const TrainReport& report) {
                   {"steady", report.times.traffic.has_value()}};
   if (options.record_trace) {
     map["trace"] = {{"spans", report.trace_spans},
+                    {"d2h_bytes", bytes_of_all_kinds(report.recorded_traffic.d2h)},
+                    {"h2d_bytes", bytes_of_all_kinds(report.recorded_traffic.h2d)},
                     {"overhead_ms_per_step", milliseconds(report.trace_overhead_seconds / done)}};
   }
   if (options.offload.adaptive_interval) map["decisions"] = decisions(report);

@@ -56,6 +56,7 @@ void Run::fill_report() {
     report_.trace_spans = recorder_.span_count();
     report_.trace_overhead_seconds =
         Recorder::cost_of_a_span().count() * static_cast<double>(report_.trace_spans);
+    report_.recorded_traffic = device_.traffic();
     report_.timeline = recorder_.timeline(report_.model_name, std::string(device_.name()));
   }
 }

@@ -57,6 +57,13 @@ void check_host_memory(const TransformerConfig& config, ElementType dtype) {
                   config.model.name, config.model.parameters(), needed, there));
 }
 
+/// Copies stop waiting for the link when the run is to stop: a step over a slow one takes hours.
+HostDeviceSettings device_settings(const TrainOptions& options, const TrainEvents& events) {
+  HostDeviceSettings settings = options.device;
+  settings.link_released = events.stop;
+  return settings;
+}
+
 HostTransformer make_transformer(const TransformerConfig& config, const TrainOptions& options) {
   check_host_memory(config, options.dtype);
   return {config, options.feed.sequences, options.feed.length, options.dtype, options.threads};
@@ -70,7 +77,7 @@ Run::Run(const TrainOptions& options, const TrainEvents& events)
       config_(load_transformer_config(options.model, task_of(options))),
       feed_(open_feed(options, config_)),
       recorder_(options.record_trace),
-      device_(options.device, recorder_),
+      device_(device_settings(options, events), recorder_),
       model_(make_transformer(config_, options)),
       engine_(model_, options.dtype, options.offload, device_, self_, recorder_),
       identity_(run_identity(options, config_, model_.parameters(), feed_->fingerprint())),
@@ -146,7 +153,6 @@ void Run::train_steps() {
     paused += std::chrono::duration<double>(Clock::now() - pause).count();
   }
   report_.seconds = std::chrono::duration<double>(Clock::now() - start).count() - paused;
-  recorder_.begin_step(engine_.steps_done());
 }
 
 void Run::one_step() {
@@ -159,7 +165,14 @@ void Run::one_step() {
   if (result.window_ended && result.step >= options_.offload.full_warm_up_rounds) {
     window = {.steps = result.window_steps, .traffic = *result.window_traffic};
   }
-  statistics_.end(window);
+  if (device_.has_released_link()) {
+    statistics_.end_uncounted();
+    note(fmt::format("step {} did not wait for the link any longer; it counts in no mean",
+                     result.step));
+  } else {
+    statistics_.end(window);
+    recorder_.step(result.step, statistics_.last_start(), statistics_.last_end());
+  }
   const std::int64_t tokens = batch.sequences * batch.length;
   if (!std::isfinite(result.loss)) {
     throw Error(ErrorKind::kRuntime,

@@ -47,13 +47,14 @@ struct TrainOptions {
   bool overwrite = false;
 };
 
-/// What a run reports while it goes on. Calls come from the training thread.
+/// What a run reports while it goes on. Calls come from the training thread, except of `stop`.
 struct TrainEvents {
   std::function<void(const StepResult&, const StepTimes&, double tokens_per_second)> step;
   std::function<void(const Validation&)> validation;
   std::function<void(const IntervalDecision&)> decision;
   std::function<void(const std::string&)> note;
-  /// Asked after every step; true ends the run as if it were finished, with a checkpoint.
+  /// Asked after every step; true ends the run as if it were finished, with a checkpoint. With a
+  /// link bandwidth also asked by threads that wait for the link, which they then do no longer.
   std::function<bool()> stop;
 };
 
@@ -80,6 +81,7 @@ struct TrainReport {
   std::uint64_t host_capacity_bytes = 0;  ///< this machine's memory
   std::int64_t update_interval = 0;       ///< at the end
   sim::Timeline timeline;                 ///< with record_trace
+  TrafficCount recorded_traffic;          ///< all that the trace has
   std::size_t trace_spans = 0;
   double trace_overhead_seconds = 0;
 };

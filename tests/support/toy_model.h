@@ -119,7 +119,7 @@ class ToyModel final : public TrainableModel {
   }
   template <class Work>
   static void run(Stream& compute, std::string_view name, Work work) {
-    static_cast<HostStream&>(compute).run({name}, 0, std::move(work));
+    static_cast<HostStream&>(compute).run({name}, std::move(work));
   }
 
   void forward_now(std::size_t layer, const void* w, const void* b, const void* first,
