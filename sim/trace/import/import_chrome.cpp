@@ -20,9 +20,9 @@
 namespace zenflow::sim {
 namespace {
 
-/// Times further from zero than this are absolute ones; those relative to baseTimeNanoseconds,
-/// which moves every few months, are nearer.
-constexpr std::int64_t kFarFromZero = std::int64_t{100} * 86'400 * 1'000'000'000;  // 100 days
+/// Times further from zero than this count from the earliest one: absolute ones, and those relative
+/// to a baseTimeNanoseconds that lies weeks back.
+constexpr std::int64_t kFarFromZero = std::int64_t{20} * 86'400 * 1'000'000'000;  // 20 days
 
 /// A span's text, kept for later.
 struct Held {

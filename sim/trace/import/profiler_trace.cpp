@@ -13,6 +13,8 @@ namespace zenflow::sim {
 namespace {
 
 constexpr std::int64_t kMostDevices = 4096;
+/// A quarter of what picoseconds can say: no difference of two ends overflows.
+constexpr Picoseconds kFarthest{std::numeric_limits<std::int64_t>::max() / 4};
 
 std::int64_t element_size(std::string_view type) {
   static constexpr std::pair<std::string_view, std::int64_t> kSizes[] = {
@@ -125,14 +127,13 @@ std::optional<ProfilerTraceReader::Times> ProfilerTraceReader::times(const Place
   }
   const auto from = since(*start, *origin_);
   const auto takes = since(*length, 0);
-  Picoseconds to{};
-  const bool fits = from && takes && !__builtin_add_overflow(from->count, takes->count, &to.count);
-  if (!fits) {
-    leave_out(placed, "events more than 100 days away from the others",
+  const bool is_near = from && *from <= kFarthest && Picoseconds{-kFarthest.count} <= *from;
+  if (!is_near || !takes || *takes > kFarthest) {
+    leave_out(placed, "events more than 26 days away from the others",
               takes.value_or(Picoseconds{}));
     return std::nullopt;
   }
-  return Times{*from, to};
+  return Times{*from, *from + *takes};
 }
 
 void ProfilerTraceReader::take_span(const Placed& placed) {
