@@ -98,6 +98,15 @@ TEST_F(ValidateProgram, FitsSomeSettingsAndPredictsTheOthersBytesExactly) {
   EXPECT_EQ(simulated.code, 0) << simulated.err;
 }
 
+TEST_F(ValidateProgram, WhatDeepSpeedThinksOfALiveScheduleDoesNotMatter) {
+  const auto simulate = [&](const std::string& schedule) {
+    return run_program({ZENFLOW_SIM, "run", "small.yaml", "--schedule", schedule},
+                       {.folder = folder_.path()});
+  };
+  EXPECT_EQ(simulate("live-zenflow").err, "");
+  EXPECT_THAT(simulate("zenflow").err, HasSubstr("DeepSpeed"));
+}
+
 TEST_F(ValidateProgram, ProfilesAreFittedToRecordedFilesToo) {
   folder_.write("text.txt", std::string(3000, 'x'));
   const Arguments train = {ZENFLOW_TRAIN, "--model",      "small.json",  "--data",
