@@ -1,6 +1,6 @@
 # Predictions held against runs: figures, comparison, zenflow-validate, the accuracy page.
 zenflow_test_group(accuracy_test LABEL unit
-  SOURCES unit/comparison_test.cpp
+  SOURCES unit/comparison_test.cpp unit/measured_figures_test.cpp
   LINK zenflow::validate GTest::gmock fmt::fmt)
 zenflow_test_group(validate_cli_test LABEL cli
   SOURCES cli/validate_cli_test.cpp

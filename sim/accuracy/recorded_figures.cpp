@@ -66,6 +66,9 @@ class Reader {
     for (const TimelineSpan& span : timeline_.spans) {
       if (counts(span)) add(span);
     }
+    // Whole numbers until here: the mean is the one that a traffic formula gives.
+    *figures_[Metric::kD2HBytes] /= count_;
+    *figures_[Metric::kH2DBytes] /= count_;
     step_times();
     stall();
     return figures_;
@@ -90,12 +93,12 @@ class Reader {
       case Lane::kCompute:
         return add_compute(span, name);
       case Lane::kDown:
-        *figures_[Metric::kD2HBytes] += std::max(0.0, span.bytes) / count_;
+        *figures_[Metric::kD2HBytes] += std::max(0.0, span.bytes);
         return add_time(Metric::kCopyDown, span);
       case Lane::kUp:
         // What is then put in its place is not moved again.
         if (name != "scatter weights") {
-          *figures_[Metric::kH2DBytes] += std::max(0.0, span.bytes) / count_;
+          *figures_[Metric::kH2DBytes] += std::max(0.0, span.bytes);
         }
         return add_time(Metric::kCopyUp, span);
       case Lane::kUpdate:
