@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "runtime/gpu/driver.h"
+#include "runtime/machine/gather.h"
 #include "runtime/validate/live_runs.h"
 #include "runtime/validate/rounds.h"
 #include "sim/base/error.h"
@@ -51,6 +52,12 @@ class TemporaryDirectory {
 sim::Job job_with_interval(sim::Job job) {
   if (!job.deepspeed.zenflow->update_interval) job.deepspeed.zenflow->update_interval = 1;
   return job;
+}
+
+std::string machine_text() {
+  const runtime::MachineFacts facts = runtime::gather_host_facts({});
+  return fmt::format("{} of {} CPUs: {}", facts.allowed_cpus.size(), facts.online_cpus.size(),
+                     facts.cpu_name.empty() ? "an unnamed processor" : facts.cpu_name);
 }
 
 class LiveComparison {
@@ -100,6 +107,7 @@ class LiveComparison {
     refuse_what_is_not_run(job);
     result_.scenario = scenario.name;
     result_.device = options_.device;
+    result_.machine = machine_text();
     settings_.training = scenario.training;
     settings_.select_interval =
         job.deepspeed.zenflow

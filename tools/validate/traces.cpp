@@ -57,6 +57,7 @@ class TraceComparison {
     result_.scenario = recorded_.front().job.scenario.name;
     const std::vector<std::string>& devices = recorded_.front().trace.timeline.devices;
     result_.device = devices.empty() || devices.front().empty() ? "not stated" : devices.front();
+    result_.machine = "a machine that the traces do not name";
     fit();
     compare();
     return std::move(result_);
