@@ -455,6 +455,9 @@ std::string fitted_profile_text(const Node& base, const LiveFit& fit, const std:
 }
 
 LiveFit fit_live(const std::vector<LiveRecording>& recordings) {
+  if (recordings.empty()) {
+    throw Error(ErrorKind::kInput, "nothing to fit to: expected at least one recording");
+  }
   AllRows rows;
   for (const LiveRecording& recording : recordings) RowCollector(recording, rows);
   const Job& first = *recordings.front().job;

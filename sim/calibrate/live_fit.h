@@ -50,8 +50,8 @@ struct LiveFit {
 };
 
 /// Recordings of one machine. The profile of the first job is the base.
-/// Throws Error(kInput) if a timeline is not of its job and schedule. Precondition: at least one
-/// recording; all with the same base profile.
+/// Throws Error(kInput) if there is none, or if a timeline is not of its job and schedule.
+/// Precondition: all have the same base profile.
 [[nodiscard]] LiveFit fit_live(const std::vector<LiveRecording>& recordings);
 
 /// The base profile's text with the fitted numbers and where they come from; JSON inside YAML.

@@ -7,7 +7,8 @@
 
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
-#include "sim/calibrate/validation.h"
+#include "sim/calibrate/fitted_table.h"
+#include "sim/calibrate/live_point.h"
 #include "sim/trace/import/import_trace.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands/explain_trace.h"
