@@ -6,9 +6,23 @@ if(ZENFLOW_HAVE_CUDA)
   foreach(test ${model_kernel_tests})
     zenflow_test(${test} LABEL gpu LINK zenflow::kernels_cuda)
   endforeach()
+  zenflow_test(cuda_model_test LABEL gpu LINK zenflow::cuda_model GTest::gmock)
 endif()
 
 if(TARGET emulated_kernels)
+  get_property(emulated_model GLOBAL PROPERTY ZENFLOW_CUDA_MODEL_SOURCES)
+  add_library(emulated_model STATIC ${emulated_model})
+  target_link_libraries(emulated_model PUBLIC emulated_kernels zenflow::offload
+                        PRIVATE fmt::fmt zenflow::warnings)
+  add_executable(cuda_model_test_emulated gpu/cuda_model_test.cpp)
+  target_compile_definitions(cuda_model_test_emulated
+                             PRIVATE ZENFLOW_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_link_libraries(cuda_model_test_emulated PRIVATE emulated_model GTest::gmock
+                        GTest::gtest_main zenflow::warnings)
+  gtest_discover_tests(cuda_model_test_emulated TEST_PREFIX "emulator/" DISCOVERY_MODE PRE_TEST
+                       PROPERTIES LABELS emulator TIMEOUT 300)
+  zenflow_label(cuda_model_test_emulated emulator)
+
   foreach(test ${model_kernel_tests})
     add_executable(${test}_emulated gpu/${test}.cpp)
     target_link_libraries(${test}_emulated PRIVATE emulated_kernels GTest::gtest_main

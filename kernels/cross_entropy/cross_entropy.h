@@ -48,10 +48,19 @@ struct LossSum {
 // The references. There is Element = float and Bf16.
 template <class Element>
 void cross_entropy_scalar(const LogitRows<Element>& rows);
-/// outputs[rows] against values[rows].
+/// One output in each row, against values[rows].
 template <class Element>
-void squared_error_scalar(std::size_t rows, const float* values, float scale, bool writes_gradient,
-                          Element* outputs, RowLoss* losses);
+struct OutputRows {
+  Element* outputs;
+  std::size_t rows;
+  std::size_t stride;
+  const float* values;
+  RowLoss* losses;  ///< [rows], written
+  float scale;      ///< of gradients
+  bool writes_gradient;
+};
+template <class Element>
+void squared_error_scalar(const OutputRows<Element>& rows);
 /// 256 sums, of which number k adds the rows k, k + 256, ...; then 8 that add the sums of 32
 /// neighbours in pairs 16, 8, 4, 2 and 1 apart; then these in order. Bit for bit the same
 /// everywhere.

@@ -98,14 +98,13 @@ __global__ void __launch_bounds__(kBlockSize) cross_entropy_kernel(LogitRows<Ele
 }
 
 template <class Element>
-__global__ void __launch_bounds__(kBlockSize)
-    squared_error_kernel(std::size_t rows, const float* values, float scale, bool writes_gradient,
-                         Element* outputs, RowLoss* losses) {
+__global__ void __launch_bounds__(kBlockSize) squared_error_kernel(OutputRows<Element> all) {
   const std::size_t row = thread_number();
-  if (row >= rows) return;
-  const float error = to_float(outputs[row]) - values[row];
-  losses[row] = {error * error, 0};
-  if (writes_gradient) outputs[row] = stored<Element>(2.0F * error * scale);
+  if (row >= all.rows) return;
+  Element& output = all.outputs[row * all.stride];
+  const float error = to_float(output) - all.values[row];
+  all.losses[row] = {error * error, 0};
+  if (all.writes_gradient) output = stored<Element>(2.0F * error * all.scale);
 }
 
 __global__ void __launch_bounds__(kBlockSize)
@@ -148,11 +147,10 @@ void cross_entropy_cuda(const LogitRows<Element>& rows, cudaStream_t stream) {
 }
 
 template <class Element>
-void squared_error_cuda(std::size_t rows, const float* values, float scale, bool writes_gradient,
-                        Element* outputs, RowLoss* losses, cudaStream_t stream) {
-  if (rows == 0) return;
-  launch(squared_error_kernel<Element>, blocks_of(rows, kBlockSize), kBlockSize, 0, stream, rows,
-         values, scale, writes_gradient, outputs, losses);
+void squared_error_cuda(const OutputRows<Element>& rows, cudaStream_t stream) {
+  if (rows.rows == 0) return;
+  launch(squared_error_kernel<Element>, blocks_of(rows.rows, kBlockSize), kBlockSize, 0, stream,
+         rows);
 }
 
 void sum_losses_cuda(const RowLoss* losses, std::size_t rows, LossSum* sum, cudaStream_t stream) {
@@ -161,9 +159,7 @@ void sum_losses_cuda(const RowLoss* losses, std::size_t rows, LossSum* sum, cuda
 
 template void cross_entropy_cuda(const LogitRows<float>&, cudaStream_t);
 template void cross_entropy_cuda(const LogitRows<Bf16>&, cudaStream_t);
-template void squared_error_cuda(std::size_t, const float*, float, bool, float*, RowLoss*,
-                                 cudaStream_t);
-template void squared_error_cuda(std::size_t, const float*, float, bool, Bf16*, RowLoss*,
-                                 cudaStream_t);
+template void squared_error_cuda(const OutputRows<float>&, cudaStream_t);
+template void squared_error_cuda(const OutputRows<Bf16>&, cudaStream_t);
 
 }  // namespace zenflow::kernels

@@ -16,8 +16,7 @@ namespace zenflow::kernels {
 template <class Element>
 void cross_entropy_cuda(const LogitRows<Element>& rows, cudaStream_t stream);
 template <class Element>
-void squared_error_cuda(std::size_t rows, const float* values, float scale, bool writes_gradient,
-                        Element* outputs, RowLoss* losses, cudaStream_t stream);
+void squared_error_cuda(const OutputRows<Element>& rows, cudaStream_t stream);
 void sum_losses_cuda(const RowLoss* losses, std::size_t rows, LossSum* sum, cudaStream_t stream);
 
 }  // namespace zenflow::kernels

@@ -45,12 +45,12 @@ void cross_entropy_scalar(const LogitRows<Element>& rows) {
 }
 
 template <class Element>
-void squared_error_scalar(std::size_t rows, const float* values, float scale, bool writes_gradient,
-                          Element* outputs, RowLoss* losses) {
-  for (std::size_t r = 0; r < rows; ++r) {
-    const float error = to_float(outputs[r]) - values[r];
-    losses[r] = {error * error, 0};
-    if (writes_gradient) outputs[r] = as_element<Element>(2.0F * error * scale);
+void squared_error_scalar(const OutputRows<Element>& all) {
+  for (std::size_t r = 0; r < all.rows; ++r) {
+    Element& output = all.outputs[r * all.stride];
+    const float error = to_float(output) - all.values[r];
+    all.losses[r] = {error * error, 0};
+    if (all.writes_gradient) output = as_element<Element>(2.0F * error * all.scale);
   }
 }
 
@@ -76,7 +76,7 @@ LossSum sum_losses_scalar(const RowLoss* losses, std::size_t rows) {
 
 template void cross_entropy_scalar(const LogitRows<float>&);
 template void cross_entropy_scalar(const LogitRows<Bf16>&);
-template void squared_error_scalar(std::size_t, const float*, float, bool, float*, RowLoss*);
-template void squared_error_scalar(std::size_t, const float*, float, bool, Bf16*, RowLoss*);
+template void squared_error_scalar(const OutputRows<float>&);
+template void squared_error_scalar(const OutputRows<Bf16>&);
 
 }  // namespace zenflow::kernels

@@ -104,15 +104,15 @@ TEST_F(CrossEntropyCuda, LargeLogitsDoNotOverflow) {
 
 TEST_F(CrossEntropyCuda, SquaredErrorsMatchTheReference) {
   const std::vector<Bf16> outputs = ordinary<Bf16>(300, 1);
-  const std::vector<float> values = ordinary<float>(300, 2);
+  const std::vector<float> values = ordinary<float>(100, 2);
   std::vector<Bf16> expected = outputs;
-  std::vector<RowLoss> losses(300);
-  squared_error_scalar(300, values.data(), 0.25F, true, expected.data(), losses.data());
+  std::vector<RowLoss> losses(100);
+  squared_error_scalar<Bf16>({expected.data(), 100, 3, values.data(), losses.data(), 0.25F, true});
   in_every_order([&] {
     const OnDevice<Bf16> x(outputs);
     const OnDevice<float> v(values);
-    const OnDevice<RowLoss> l(300);
-    squared_error_cuda(300, v.get(), 0.25F, true, x.get(), l.get(), nullptr);
+    const OnDevice<RowLoss> l(100);
+    squared_error_cuda<Bf16>({x.get(), 100, 3, v.get(), l.get(), 0.25F, true}, nullptr);
     synchronize();
     EXPECT_EQ(comparable(x.read()), comparable(expected));
     EXPECT_EQ(losses_of(l.read()), losses_of(losses));
