@@ -6,7 +6,9 @@ if(ZENFLOW_HAVE_CUDA)
   foreach(test ${model_kernel_tests})
     zenflow_test(${test} LABEL gpu LINK zenflow::kernels_cuda)
   endforeach()
-  zenflow_test(cuda_model_test LABEL gpu LINK zenflow::cuda_model GTest::gmock)
+  foreach(test cublas_gemm_test cuda_model_test)
+    zenflow_test(${test} LABEL gpu LINK zenflow::cuda_model)
+  endforeach()
 endif()
 
 if(TARGET emulated_kernels)
@@ -17,8 +19,8 @@ if(TARGET emulated_kernels)
   add_executable(cuda_model_test_emulated gpu/cuda_model_test.cpp)
   target_compile_definitions(cuda_model_test_emulated
                              PRIVATE ZENFLOW_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  target_link_libraries(cuda_model_test_emulated PRIVATE emulated_model GTest::gmock
-                        GTest::gtest_main zenflow::warnings)
+  target_link_libraries(cuda_model_test_emulated PRIVATE emulated_model GTest::gtest_main
+                        zenflow::warnings)
   gtest_discover_tests(cuda_model_test_emulated TEST_PREFIX "emulator/" DISCOVERY_MODE PRE_TEST
                        PROPERTIES LABELS emulator TIMEOUT 300)
   zenflow_label(cuda_model_test_emulated emulator)

@@ -164,22 +164,22 @@ __device__ float quad_sum(float value) {
   return value + __shfl_xor_sync(kAllLanes, value, 2);
 }
 
-/// Scores, times log2(e), become exponentials; `rows` of the warp begin at `first` and the tile's
-/// columns at `tile`. Sums are of this lane's columns.
+/// Scores, times log2(e), become exponentials. Sums are of this lane's columns.
 struct OnlineSoftmax {
   float maximum[2] = {-INFINITY, -INFINITY};
   float sum[2] = {0.0F, 0.0F};
 
+  /// `masks`: the tile's keys are those of the block's own queries, some of which come after.
   template <unsigned kOut>
   __device__ void take(float (&scores)[kTile / 8][4], float (&out)[kOut][4], float scale,
-                       std::size_t first, std::size_t tile, const Lane& lane) {
+                       bool masks, const Lane& lane) {
     float larger[2] = {maximum[0], maximum[1]};
 #pragma unroll
     for (unsigned n = 0; n < kTile / 8; ++n) {
 #pragma unroll
       for (unsigned i = 0; i < 4; ++i) {
-        const std::size_t row = first + lane.g + i / 2 * 8;
-        const bool sees = tile + n * 8 + lane.t * 2 + i % 2 <= row;
+        const unsigned row = lane.warp * kWarpRows + lane.g + i / 2 * 8;
+        const bool sees = !masks || n * 8 + lane.t * 2 + i % 2 <= row;
         scores[n][i] = sees ? scores[n][i] * scale : -INFINITY;
         larger[i / 2] = fmaxf(larger[i / 2], scores[n][i]);
       }
@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(kBlockSize)
     __syncthreads();
     float scores[kTile / 8][4] = {};
     multiply_rows<kD, kTile>(scores, query, key_tile, lane);
-    softmax.take(scores, out, shape.scale * kLog2E, first, j * kTile, lane);
+    softmax.take(scores, out, shape.scale * kLog2E, j == tile, lane);
     multiply_columns<kD, kTile>(out, scores, value_tile, lane);
   }
   const float sums[2] = {quad_sum(softmax.sum[0]), quad_sum(softmax.sum[1])};
@@ -304,8 +304,8 @@ __global__ void __launch_bounds__(kBlockSize)
       for (unsigned n = 0; n < kHalf / 8; ++n) {
 #pragma unroll
         for (unsigned i = 0; i < 4; ++i) {
-          const std::size_t key = j * kTile + part + n * 8 + lane.t * 2 + i % 2;
-          const bool sees = key <= first + lane.g + i / 2 * 8;
+          const unsigned key = part + n * 8 + lane.t * 2 + i % 2;
+          const bool sees = j < tile || key <= lane.warp * kWarpRows + lane.g + i / 2 * 8;
           probability_and_gradient(scores[n][i], by_p[n][i], shape.scale, lse[i / 2], delta[i / 2],
                                    sees);
         }
@@ -337,8 +337,8 @@ __global__ void __launch_bounds__(kBlockSize)
   auto* const lse = reinterpret_cast<float*>(by_out_tile + kHalf * kRow<kD>);
   float* const delta = lse + kHalf;
 
-  LeftRows<kD> key;
-  key.load(base + first * row + key_column, row, rows_left(shape.length, first), lane);
+  LeftRows<kD> keys;
+  keys.load(base + first * row + key_column, row, rows_left(shape.length, first), lane);
   load_tile<kD>(value_tile, base + tile * row + value_column, row, kTile,
                 rows_left(shape.length, tile));
   float by_key[kD / 8][4] = {};
@@ -359,7 +359,7 @@ __global__ void __launch_bounds__(kBlockSize)
       __syncthreads();
       float scores[kHalf / 8][4] = {};
       float by_p[kHalf / 8][4] = {};
-      multiply_rows<kD, kHalf>(scores, key, query_tile, lane);
+      multiply_rows<kD, kHalf>(scores, keys, query_tile, lane);
       multiply_rows<kD, kHalf>(by_p, value_tile + lane.warp * kWarpRows * kRow<kD>, by_out_tile,
                                lane);
 #pragma unroll
@@ -367,7 +367,8 @@ __global__ void __launch_bounds__(kBlockSize)
 #pragma unroll
         for (unsigned i = 0; i < 4; ++i) {
           const unsigned column = n * 8 + lane.t * 2 + i % 2;
-          const bool sees = first + lane.g + i / 2 * 8 <= q + column;
+          const unsigned key = lane.warp * kWarpRows + lane.g + i / 2 * 8;
+          const bool sees = q >= tile + kTile || key <= q - tile + column;
           probability_and_gradient(scores[n][i], by_p[n][i], shape.scale, lse[column],
                                    delta[column], sees);
         }

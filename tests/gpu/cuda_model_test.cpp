@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <string>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "runtime/cuda/model_transformer.h"
@@ -18,6 +17,7 @@
 #include "tests/emulator/kernel_gemm.h"
 #else
 #include "runtime/cuda/model_cublas.h"
+#include "tests/support/gpu_libraries.h"
 #endif
 
 namespace zenflow::runtime {
@@ -35,7 +35,7 @@ std::unique_ptr<DeviceGemm> make_gemm(Device& device, bool fuses) {
   return std::make_unique<testing::KernelGemm>(fuses);
 #else
   static_cast<void>(fuses);  // the library decides
-  return std::make_unique<CublasGemm>(LibrarySurroundings{}, device);
+  return std::make_unique<CublasGemm>(testing::surroundings_of_this_process(), device);
 #endif
 }
 auto with_gemm(bool fuses) {
