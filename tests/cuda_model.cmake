@@ -24,6 +24,7 @@ if(TARGET emulated_kernels)
   gtest_discover_tests(cuda_model_test_emulated TEST_PREFIX "emulator/" DISCOVERY_MODE PRE_TEST
                        PROPERTIES LABELS emulator TIMEOUT 300)
   zenflow_label(cuda_model_test_emulated emulator)
+  zenflow_test(trainer_activations_test LABEL differential LINK emulated_model zenflow::memory)
 
   foreach(test ${model_kernel_tests})
     add_executable(${test}_emulated gpu/${test}.cpp)

@@ -16,7 +16,7 @@
 
 #include "kernels/bf16/bf16.h"
 #if defined(ZENFLOW_CUDA_EMULATOR)
-#include "emulated_mma.h"
+#include <emulated_mma.h>
 #endif
 
 namespace zenflow::kernels {

@@ -303,6 +303,31 @@ TEST_P(CudaModel, TakesTheMemoryThatItSaysAndNoMoreAfterwards) {
   }
 }
 
+// model_block.h's formula, from the difference that a layer makes. 128 tokens: every array is then
+// a multiple of 256 bytes.
+TEST_P(CudaModel, ALayerKeepsWhatItsHeaderSays) {
+  TransformerConfig more = config();
+  more.model.layers += 1;
+  const sim::ModelSpec& model = more.model;
+  const std::int64_t h = model.hidden;
+  const std::int64_t q = model.heads * model.head_dim;
+  const std::int64_t v = model.kv_heads * model.head_dim;
+  const std::int64_t f = model.intermediate;
+  for (const ElementType type : {ElementType::kFloat32, ElementType::kBfloat16}) {
+    const auto b = static_cast<std::int64_t>(bytes_per_element(type));
+    CudaTransformerSettings settings{4, 32, type};
+    const auto layer = [&] {
+      return static_cast<std::int64_t>(cuda_transformer_memory(more, settings).kept -
+                                       cuda_transformer_memory(config(), settings).kept);
+    };
+    const std::int64_t block =
+        b * (3 * h + 2 * q + 2 * v + (model.gated_mlp ? 3 : 2) * f) + 16 + 4 * model.heads;
+    EXPECT_EQ(layer(), 128 * (block + b * h));
+    settings.checkpoints_activations = true;
+    EXPECT_EQ(layer(), 128 * b * h);
+  }
+}
+
 TEST_P(CudaModel, RefusesGroupsOutOfOrderAndBatchesThatDoNotFit) {
   const auto model = make({kSequences, kLength, ElementType::kFloat32});
   const auto fails_with = [](ErrorKind kind, const auto& run) {
