@@ -20,7 +20,8 @@ class LiveJobs {
            const std::vector<std::string>& set);
 
   [[nodiscard]] sim::Job job(const sim::LivePoint& point) const;
-  /// As the scenario has it, for any schedule. Throws Error(kInput) if the schedule lacks something.
+  /// As the scenario has it, for any schedule. Throws Error(kInput) if the schedule lacks
+  /// something.
   [[nodiscard]] sim::Job job(const sim::Schedule& schedule) const;
   /// Names of the scenario's own schedules.
   [[nodiscard]] std::vector<std::string> schedules() const;

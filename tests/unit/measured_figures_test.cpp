@@ -104,6 +104,35 @@ TEST(RecordedFigures, WithoutCausesThereAreNone) {
   EXPECT_FALSE(f[Metric::kStallLaunch]);
 }
 
+/// As the profiler names things: copies by direction, with what they carry beside; waits by kind.
+TEST(RecordedFigures, AreTheSameByWhatCopiesCarry) {
+  Recording r = six_steps();
+  const StepFigures plain = recorded_figures(r.timeline, recorded_steps(r.timeline, 2, 2));
+  r.add(kCompute, "gradient norms", 27.5, 0.5, 2, 320);
+  for (TimelineSpan& span : r.timeline.spans) {
+    const std::string name = r.timeline.name_of(span);
+    if (name == "wait") {
+      span.kind = SpanKind::kSync;
+      span.name = r.timeline.names.intern("Stream Wait Event");
+    } else if (name == "gradients down" || name == "weights up" || name == "gradient norms") {
+      span.kind = SpanKind::kCopy;
+      span.name = r.timeline.names.intern(name == "weights up" ? "Memcpy HtoD (Pinned -> Device)"
+                                                               : "Memcpy DtoH (Device -> Pinned)");
+      span.detail = static_cast<std::int32_t>(r.timeline.details.size());
+      r.timeline.details.push_back({"", {{"carries", "\"" + name + "\""}}});
+    }
+  }
+  const StepFigures named = recorded_figures(r.timeline, recorded_steps(r.timeline, 2, 2));
+  for (const Metric metric :
+       {Metric::kStep, Metric::kStallCpuUpdate, Metric::kStallD2H, Metric::kD2HBytes,
+        Metric::kH2DBytes, Metric::kForward, Metric::kCopyDown, Metric::kCopyUp}) {
+    EXPECT_EQ(named[metric], plain[metric]) << path_of(metric);
+  }
+  // Half a millisecond of norms in one of four steps.
+  EXPECT_DOUBLE_EQ(*named[Metric::kPacking], *plain[Metric::kPacking] + 0.125);
+  EXPECT_DOUBLE_EQ(*named[Metric::kCompute], *plain[Metric::kCompute] + 0.125);
+}
+
 TEST(RecordedFigures, NeedWholeWindowsAndTheirTrack) {
   const Recording r = six_steps();
   EXPECT_EQ(recorded_steps(r.timeline, 1, 2).end, 5);  // one step is left over
