@@ -41,7 +41,7 @@ CudaBatch::CudaBatch(Device& device, std::int64_t sequences, std::int64_t length
   std::fill_n(host_memory_.data(), host_memory_.bytes(), std::byte{0});
 }
 
-void CudaBatch::upload(const Batch& batch, Stream& stream) {
+void CudaBatch::take(const Batch& batch) {
   uploaded_.wait();
   sequences_ = batch.sequences;
   length_ = batch.length;
@@ -63,6 +63,9 @@ void CudaBatch::upload(const Batch& batch, Stream& stream) {
                  ? batch.sequences
                  : static_cast<std::int64_t>(batch.targets.size()) -
                        std::count(batch.targets.begin(), batch.targets.end(), kIgnoredTarget);
+}
+
+void CudaBatch::upload(Stream& stream) {
   device_.copy(stream, device_memory_.data(), host_memory_.data(), host_memory_.bytes(),
                CopyDirection::kHostToDevice, Traffic::kControl, {"batch"});
   uploaded_ = stream.record();

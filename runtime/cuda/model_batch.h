@@ -15,8 +15,10 @@ class CudaBatch {
   /// For at most `sequences` of `length` tokens. Memory: about 24 bytes a token, twice.
   CudaBatch(Device& device, std::int64_t sequences, std::int64_t length);
 
-  /// Enqueues the copy. The batch has been checked. Waits until the last batch's copy is done.
-  void upload(const Batch& batch, Stream& stream);
+  /// Takes a batch that has been checked. Waits until the last batch's copy is done.
+  void take(const Batch& batch);
+  /// Enqueues the copy.
+  void upload(Stream& stream);
 
   struct Arrays {
     Arrays(std::int64_t sequences, std::int64_t length, Arena& arena);

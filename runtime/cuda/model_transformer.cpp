@@ -44,7 +44,7 @@ struct CudaTransformer::State {
     return sum().loss / static_cast<double>(batch.counted());
   }
 
-  void begin(const Batch& next, Stream& compute, MicroBatch micro, bool for_training) {
+  void begin(const Batch& next, MicroBatch micro, bool for_training) {
     check_batch(next, config, {settings.max_sequences, settings.max_length});
     if (micro.adds) {
       sum_arrived.wait();
@@ -52,7 +52,7 @@ struct CudaTransformer::State {
     } else {
       earlier_loss = 0.0;
     }
-    batch.upload(next, compute);
+    batch.take(next);
     part = micro;
     trains = for_training;
     order.begin();
@@ -70,6 +70,7 @@ struct CudaTransformer::State {
 
   void forward(std::size_t group, WeightPointers weights, Stream& compute) {
     order.forward(group);
+    if (group == 0) batch.upload(compute);
     passes->forward(pass(weights, compute), group, sum_on_device.as<kernels::LossSum>());
     if (!is_head(group)) return;
     device.copy(compute, sum_on_host.data(), sum_on_device.data(), sizeof(kernels::LossSum),
@@ -128,8 +129,8 @@ CudaTransformer::CudaTransformer(const TransformerConfig& config,
 
 CudaTransformer::~CudaTransformer() = default;
 
-void CudaTransformer::begin(const Batch& batch, Stream& compute, MicroBatch part) {
-  state_->begin(batch, compute, part, true);
+void CudaTransformer::begin(const Batch& batch, MicroBatch part) {
+  state_->begin(batch, part, true);
 }
 
 const TransformerConfig& CudaTransformer::config() const {
@@ -161,7 +162,7 @@ double CudaTransformer::loss() const {
 Evaluation CudaTransformer::evaluate(const Batch& batch, std::span<const void* const> weights,
                                      Stream& compute) {
   State& state = *state_;
-  state.begin(batch, compute, {}, false);
+  state.begin(batch, {}, false);
   for (std::size_t group = 0; group < state.table.groups.size(); ++group) {
     state.forward(group, weights, compute);
   }

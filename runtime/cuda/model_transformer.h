@@ -56,10 +56,11 @@ class CudaTransformer final : public TrainableModel {
   CudaTransformer(const CudaTransformer&) = delete;
   CudaTransformer& operator=(const CudaTransformer&) = delete;
 
-  /// Takes the next batch, for `forward` and `backward` on the same stream, and enqueues its copy.
-  /// Waits for the copy of the batch before, and with `adds` for its loss.
+  /// Takes the next batch; the forward pass of its first group copies it to the device. Waits for
+  /// the copy of the batch before, and with `adds` for its loss, but for no backward pass: passes
+  /// of several batches may be enqueued one after the other, all on one stream.
   /// Throws Error(kInput) as HostTransformer::begin.
-  void begin(const Batch& batch, Stream& compute, MicroBatch part = {});
+  void begin(const Batch& batch, MicroBatch part = {});
   /// A forward pass alone, which it waits for; ends a step that has not run its backward.
   [[nodiscard]] Evaluation evaluate(const Batch& batch, std::span<const void* const> weights,
                                     Stream& compute);

@@ -55,8 +55,7 @@ struct CudaModelUnderTest {
     const DeviceTensors out(gradients);
     const std::size_t groups = model.parameters().groups.size();
     for (std::size_t i = 0; i < batches.size(); ++i) {
-      model.begin(batches[i], stream,
-                  {.adds = i > 0, .weight = 1.0 / static_cast<double>(batches.size())});
+      model.begin(batches[i], {.adds = i > 0, .weight = 1.0 / static_cast<double>(batches.size())});
       for (std::size_t group = 0; group < groups; ++group) {
         model.forward(group, on_device->constant(), stream);
       }
