@@ -58,6 +58,8 @@ struct ValidationSummary {
 [[nodiscard]] std::string validation_table(const std::vector<ComparedPoint>& points,
                                            const ValidationSummary& summary,
                                            const Tolerance& tolerance, bool bold);
-[[nodiscard]] std::string fitted_table(const LiveFit& fit, bool bold);
+[[nodiscard]] inline std::string fitted_table(const LiveFit& fit, bool bold) {
+  return fitted_table(fit.numbers, bold);
+}
 
 }  // namespace zenflow::sim

@@ -14,6 +14,7 @@
 #include "sim/trace/import/json_stream.h"
 #include "sim/trace/import/json_text.h"
 #include "sim/trace/import/kineto_event.h"
+#include "sim/trace/import/operation_shapes.h"
 #include "sim/trace/import/own_trace.h"
 #include "sim/trace/import/phases.h"
 #include "sim/trace/import/rule_matcher.h"
@@ -356,8 +357,12 @@ class ChromeImporter {
     const bool is_plain =
         is_implied || event_.category == "cuda_runtime" || event_.category == "user_annotation";
     if (is_plain && parser_.fields().empty()) return -1;
-    SpanDetail made{.category = is_plain ? "" : std::string(event_.category),
-                    .fields = parser_.fields()};
+    return shared_detail(
+        {.category = is_plain ? "" : std::string(event_.category), .fields = parser_.fields()});
+  }
+
+  /// The number of an equal detail, a new one at first.
+  std::int32_t shared_detail(SpanDetail made) {
     const auto next = static_cast<std::int32_t>(result_.timeline.details.size());
     const auto [entry, is_new] = details_.try_emplace(made, next);
     if (is_new) result_.timeline.details.push_back(std::move(made));
@@ -378,6 +383,11 @@ class ChromeImporter {
     if (is == EventClass::kKernel && is_collective(event_.name)) kind = SpanKind::kCollective;
     TimelineSpan work = span(*when, kind);
     work.bytes = bytes_of(kind);
+    if (kind == SpanKind::kCollective && work.detail < 0 && event_.group_size) {
+      work.detail = shared_detail(
+          {.category = "",
+           .fields = {{std::string(kGroupSizeField), std::to_string(*event_.group_size)}}});
+    }
     const std::int64_t stream = event_.stream.value_or(thread_number());
     work.track = collector_.track({RowKey::Row::kStream, device, -1, stream});
     if (result_.timeline.tracks[work.track].name.empty()) {
@@ -443,8 +453,20 @@ class ChromeImporter {
             {track, static_cast<std::uint32_t>(facts.rule), when->start, when->end});
       }
     }
+    if (!event_.input_dims.empty() && has_wanted_shape(event_.name)) take_shape();
     leave_out(event_.category.empty() ? std::string_view("host operations") : event_.category,
               duration());
+  }
+
+  /// Which shapes the operation had: for the kernels that it launches.
+  void take_shape() {
+    const auto when = times();
+    if (!when) return;
+    const std::uint32_t track =
+        collector_.track({RowKey::Row::kThread, process_number(), -1, thread_number()});
+    const std::int32_t detail = shared_detail(
+        shape_detail(event_.name, event_.input_dims, event_.input_types, event_.concrete_inputs));
+    collector_.add_shaped({track, static_cast<std::uint32_t>(detail), when->start, when->end});
   }
 
   const NameFacts& facts_of(std::string_view name) {
@@ -493,6 +515,7 @@ class ChromeImporter {
     }
     const std::vector<std::uint32_t> launch = launch_of_spans(timeline);
     assign_phases(timeline, launch, collector_.intervals(), options_.rules);
+    attach_shapes(timeline, launch, collector_.take_shaped());
     if (timeline.steps.empty()) {
       result_.step_source = find_steps(timeline, launch, options_.rules, options_.steps);
     } else {
