@@ -20,6 +20,8 @@ class LiveJobs {
            const std::vector<std::string>& set);
 
   [[nodiscard]] sim::Job job(const sim::LivePoint& point) const;
+  /// As the scenario has it.
+  [[nodiscard]] sim::Job job() const;
   /// The file of the scenario's model, a Hugging Face config.json.
   [[nodiscard]] std::filesystem::path model_file() const;
   /// The profile as a document.

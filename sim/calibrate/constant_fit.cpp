@@ -21,8 +21,10 @@ constexpr double kLeastScatter = 1e-4;
 constexpr double kAssumedScatter = 0.05;
 constexpr std::size_t kShowsItsScatter = 8;
 constexpr double kDifference = 0.02;  // of a logarithm
-constexpr int kIterations = 25;
-constexpr int kDamped = 12;  // of those, at most with Huber's rho
+constexpr int kIterations = 40;
+constexpr int kDamped = 24;  // of those, at most with Huber's rho
+constexpr double kFirstScatter = 0.3;
+constexpr double kSettled = 1e-6;  // of a logarithm
 constexpr double kLongestStep = 1;
 constexpr double kLargestError = 0.25;
 constexpr double kLargestFromBase = 0.03;
@@ -106,14 +108,15 @@ class ConstantFitter {
   }
 
   /// The robust scatter of each group.
-  [[nodiscard]] std::vector<double> scatters(const Vector& residual) const {
+  [[nodiscard]] std::vector<double> scatters(const Vector& residual, double floor) const {
     std::vector<std::vector<double>> sizes(groups_.size());
     for (Index i = 0; i < residual.size(); ++i) {
       sizes[group_of_[static_cast<std::size_t>(i)]].push_back(std::abs(residual(i)));
     }
     std::vector<double> found;
     for (std::vector<double>& one : sizes) {
-      const double least = one.size() < kShowsItsScatter ? kAssumedScatter : kLeastScatter;
+      const double least =
+          std::max(floor, one.size() < kShowsItsScatter ? kAssumedScatter : kLeastScatter);
       found.push_back(one.empty() ? least : std::max(least, kScaleOfMedian * median_of(one)));
     }
     return found;
@@ -173,17 +176,23 @@ class ConstantFitter {
     return false;
   }
 
+  /// Scatters are taken for large at first, and for smaller from step to step: while the constants
+  /// are far off, most spans may agree with values at which the others look like outliers.
   void iterate() {
     bool drops = false;
+    double floor = kFirstScatter;
     for (int i = 0; i < kIterations; ++i) {
       const Vector predicted = predict(logs_);
       slope_ = derivatives(predicted);
       residual_ = residuals(predicted);
-      scatter_ = scatters(residual_);
+      scatter_ = scatters(residual_, floor);
       weight_ = weights(residual_, scatter_, drops);
       const Vector step = step_for(slope_, residual_, weight_);
       const bool moved = move(step, residual_, weight_);
-      const bool settled = !moved || step.cwiseAbs().maxCoeff() < 1e-6;
+      const bool settled = !moved || step.cwiseAbs().maxCoeff() < kSettled;
+      const bool is_free = floor <= kLeastScatter;
+      floor = std::max(kLeastScatter, floor / 2);
+      if (!is_free) continue;
       if (settled && drops) return;
       if (settled || i >= kDamped) drops = true;
     }

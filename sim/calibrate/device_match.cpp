@@ -35,7 +35,10 @@ DeviceName parse(std::string_view text) {
     });
     if (word == "pcie") name.is_pcie = true;
     if (word == "laptop" || word == "ada") name.is_laptop = true;
-    if (!has_digit || word.starts_with("sxm") || word.starts_with("hbm")) continue;
+    // "GPU 0", "one of 4": a number by itself is a model only if it is long, as of an RTX 3090.
+    if (!has_digit || word.size() < 2 || word.starts_with("sxm") || word.starts_with("hbm")) {
+      continue;
+    }
     if (word.ends_with("gb")) {
       name.memory = word;
     } else if (name.model.empty()) {

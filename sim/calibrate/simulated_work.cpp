@@ -246,6 +246,8 @@ void find_what_ran_beside(const std::vector<const TimelineSpan*>& spans,
     return std::tuple(a.at, a.begins, a.index) < std::tuple(b.at, b.begins, b.index);
   });
   std::vector<std::size_t> active;
+  constexpr std::size_t kBits = 64;
+  std::array<int, kBits> running{};
   UseSet set = 0;
   for (std::size_t e = 0; e < events.size(); ++e) {
     if (e > 0 && events[e].at > events[e - 1].at) {
@@ -259,14 +261,16 @@ void find_what_ran_beside(const std::vector<const TimelineSpan*>& spans,
         }
       }
     }
-    const UseSet bit = UseSet{1} << times[events[e].index].use;
+    const std::size_t use = times[events[e].index].use;
     if (events[e].begins) {
       active.push_back(events[e].index);
-      set |= bit;
     } else {
       std::erase(active, events[e].index);
-      set &= ~bit;
     }
+    // What a viewer drew by hand may overlap on a track.
+    running.at(use) += events[e].begins ? 1 : -1;
+    const UseSet bit = UseSet{1} << use;
+    set = running.at(use) > 0 ? set | bit : set & ~bit;
   }
 }
 

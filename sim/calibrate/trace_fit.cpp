@@ -196,6 +196,19 @@ class NumberList {
   std::vector<FittedNumber> numbers_;
 };
 
+/// A profile of which nothing is fitted would only look as if it were of the machine.
+void check_something_is_told(const std::vector<ProfileConstant>& constants, const ConstantFit& fit,
+                             const std::vector<std::string>& notes) {
+  std::string why;
+  for (std::size_t c = 0; c < constants.size(); ++c) {
+    if (fit.estimates[c].determined) return;
+    if (fit.estimates[c].samples == 0) continue;
+    why += fmt::format("\n  {}: {}", constants[c].path, fit.estimates[c].reason);
+  }
+  for (const std::string& note : notes) why += "\n  " + note;
+  throw Error(ErrorKind::kInput, "the traces determine no constant:" + why);
+}
+
 }  // namespace
 
 TraceBaseline trace_baseline(const FitTrace& one, const TraceRules& rules) {
@@ -234,6 +247,7 @@ TraceFit fit_traces(const TraceFitInput& input) {
   }
   const std::vector<ProfileConstant> constants = profile_constants(input.base);
   const ConstantFit found = fit_constants(input.base, constants, all.groups);
+  check_something_is_told(constants, found, all.notes);
   NumberList numbers(constants, found);
   fit.profile = numbers.profile();
   fit.numbers = numbers.take();

@@ -51,7 +51,7 @@ struct TraceFit {
 };
 
 /// Throws Error(kInput) if there is no trace, if none has anything that a constant can be fitted to
-/// (says what each lacks), or if a simulated run is not of its job.
+/// or they determine none (says what each lacks), or if a simulated run is not of its job.
 [[nodiscard]] TraceFit fit_traces(const TraceFitInput& input);
 
 [[nodiscard]] TraceBaseline trace_baseline(const FitTrace& trace, const TraceRules& rules);
