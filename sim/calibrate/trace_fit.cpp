@@ -216,7 +216,10 @@ TraceBaseline trace_baseline(const FitTrace& one, const TraceRules& rules) {
   TraceBaseline baseline;
   baseline.name = one.name;
   baseline.analysis = analyze(trace, rules);
-  baseline.launch = launch_times(trace.timeline, launch_of_spans(trace.timeline));
+  // Simulated launches stand where a step begins and cost nothing.
+  if (!is_simulated(trace.timeline)) {
+    baseline.launch = launch_times(trace.timeline, launch_of_spans(trace.timeline));
+  }
   const std::vector<TimelineStep>& steps = trace.timeline.steps;
   if (trace.timers && std::isfinite(trace.timers->step_ms)) {
     baseline.step_seconds = 1e-3 * trace.timers->step_ms;
