@@ -55,6 +55,10 @@ std::vector<std::string> LiveJobs::schedules() const {
   return sim::read_scenario(tree_, overrides_).schedules;
 }
 
+sim::Job LiveJobs::job() const {
+  return sim::make_job(sim::read_scenario(tree_, overrides_));
+}
+
 std::filesystem::path LiveJobs::model_file() const {
   const Node* model = tree_.root.find("model");
   const Node* config = model == nullptr ? nullptr : model->find("config");

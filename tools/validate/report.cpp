@@ -2,7 +2,6 @@
 
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
-#include "sim/calibrate/fitted_table.h"
 #include "sim/report/simulated_timeline.h"
 #include "sim/trace/chrome_trace.h"
 #include "tools/environment.h"
@@ -95,7 +94,7 @@ int report(const ValidateOptions& options, const std::string& date, const Compar
     print(sim::document_json(document));
   } else {
     const bool bold = use_color(ColorMode::kAuto, stdout);
-    print((comparison.fit ? sim::fitted_table(*comparison.fit, bold) + "\n" : "") +
+    print((comparison.fit ? sim::fitted_table(comparison.fit->numbers, bold) + "\n" : "") +
           sim::validation_table(document.settings, summary, document.tolerance, bold));
   }
   if (summary.too_noisy) {

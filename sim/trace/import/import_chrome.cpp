@@ -12,6 +12,7 @@
 #include "sim/trace/import/import_trace.h"
 #include "sim/trace/import/kineto_event.h"
 #include "sim/trace/import/own_trace.h"
+#include "sim/trace/import/operation_shapes.h"
 #include "sim/trace/import/phases.h"
 #include "sim/trace/import/profiler_trace.h"
 #include "sim/trace/import/steps.h"
@@ -143,6 +144,7 @@ class ChromeImporter {
     // Of our own traces, simulated launches stand at their step's beginning in a row.
     if (!own_) note_clock_differences(name_, launch, result_);
     assign_phases(timeline, launch, collector_.intervals(), options_.rules);
+    attach_shapes(timeline, launch, collector_.take_shaped());
     if (timeline.steps.empty()) {
       result_.step_source = find_steps(timeline, launch, options_.rules, options_.steps);
     } else {

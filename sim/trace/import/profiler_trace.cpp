@@ -7,6 +7,7 @@
 
 #include "sim/trace/import/decimal_time.h"
 #include "sim/trace/import/json_text.h"
+#include "sim/trace/import/operation_shapes.h"
 #include "sim/trace/span_names.h"
 
 namespace zenflow::sim {
@@ -178,7 +179,12 @@ std::int32_t ProfilerTraceReader::detail(const Placed& placed, SpanKind kind) {
       kind != SpanKind::kCall && kind != SpanKind::kLaunch && kind != SpanKind::kRange;
   const bool is_plain = is_implied || category == "cuda_runtime" || category == "user_annotation";
   if (is_plain && placed.fields.empty()) return -1;
-  SpanDetail made{.category = is_plain ? "" : std::string(category), .fields = placed.fields};
+  return shared_detail(
+      {.category = is_plain ? "" : std::string(category), .fields = placed.fields});
+}
+
+/// The number of an equal detail, a new one at first.
+std::int32_t ProfilerTraceReader::shared_detail(SpanDetail made) {
   const auto next = static_cast<std::int32_t>(timeline_->details.size());
   const auto [entry, is_new] = details_.try_emplace(made, next);
   if (is_new) timeline_->details.push_back(std::move(made));
@@ -198,6 +204,11 @@ void ProfilerTraceReader::take_gpu_work(const Placed& placed, EventClass is) {
   const SpanKind kind = kind_of_work(is, event.name);
   TimelineSpan work = span(placed, *when, kind);
   work.bytes = bytes_of(event, kind);
+  if (kind == SpanKind::kCollective && work.detail < 0 && event.group_size) {
+    work.detail = shared_detail(
+        {.category = "",
+         .fields = {{std::string(kGroupSizeField), std::to_string(*event.group_size)}}});
+  }
   const std::int64_t stream = event.stream.value_or(thread_number(event));
   work.track = collector_->track({RowKey::Row::kStream, device, -1, stream});
   if (timeline_->tracks[work.track].name.empty()) {
@@ -255,8 +266,20 @@ void ProfilerTraceReader::take_operation(const Placed& placed) {
           {track, static_cast<std::uint32_t>(facts.rule), when->start, when->end});
     }
   }
+  if (!event.input_dims.empty() && has_wanted_shape(event.name)) take_shape(placed);
   leave_out(placed, event.category.empty() ? std::string_view("host operations") : event.category,
             duration_of(event));
+}
+
+/// Which shapes the operation had: for the kernels that it launches.
+void ProfilerTraceReader::take_shape(const Placed& placed) {
+  const KinetoEvent& event = placed.event;
+  const auto when = times(placed);
+  if (!when) return;
+  const std::int32_t detail = shared_detail(
+      shape_detail(event.name, event.input_dims, event.input_types, event.concrete_inputs));
+  collector_->add_shaped(
+      {thread_track(event), static_cast<std::uint32_t>(detail), when->start, when->end});
 }
 
 void ProfilerTraceReader::settle_origin(const ChromeHeader& header) {

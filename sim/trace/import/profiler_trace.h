@@ -57,9 +57,11 @@ class ProfilerTraceReader {
   void take_host(const Placed& placed, SpanKind kind);
   void take_gpu_range(const Placed& placed);
   void take_operation(const Placed& placed);
+  void take_shape(const Placed& placed);
   [[nodiscard]] std::optional<Times> times(const Placed& placed);
   [[nodiscard]] TimelineSpan span(const Placed& placed, const Times& when, SpanKind kind);
   [[nodiscard]] std::int32_t detail(const Placed& placed, SpanKind kind);
+  [[nodiscard]] std::int32_t shared_detail(SpanDetail made);
   void leave_out(const Placed& placed, std::string_view what, Picoseconds time = {});
   [[nodiscard]] std::int64_t number(std::string_view text);
   [[nodiscard]] std::int64_t thread_number(const KinetoEvent& event);
