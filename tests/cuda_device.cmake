@@ -1,0 +1,41 @@
+# The CUDA device, and the offload engine on it, on the emulator's asynchronous streams: the tests
+# of the engine on the host device, a second time and a third. They need no CUDA. Under the thread
+# sanitizer there are no fibers, and so no kernels: there only the second time.
+add_library(emulated_cuda STATIC emulator/ask_driver.cpp
+            ${PROJECT_SOURCE_DIR}/runtime/cuda/cuda_device.cpp
+            ${PROJECT_SOURCE_DIR}/runtime/cuda/cuda_events.cpp
+            ${PROJECT_SOURCE_DIR}/runtime/cuda/cuda_handles.cpp
+            ${PROJECT_SOURCE_DIR}/runtime/cuda/cuda_memory.cpp
+            ${PROJECT_SOURCE_DIR}/runtime/cuda/cuda_stream.cpp)
+target_compile_definitions(emulated_cuda PUBLIC ZENFLOW_FAKE_CUDA)
+target_link_libraries(emulated_cuda PUBLIC emulated_runtime zenflow::offload zenflow::gpu
+                      PRIVATE fmt::fmt zenflow::warnings)
+
+# The kernels' host functions with the arithmetic of the scalar references.
+add_library(emulated_host_kernels STATIC emulator/host_kernels.cpp
+            ${PROJECT_SOURCE_DIR}/kernels/cuda/cuda_check.cpp)
+target_link_libraries(emulated_host_kernels PUBLIC emulated_runtime zenflow::kernels
+                      PRIVATE fmt::fmt zenflow::warnings)
+
+# zenflow_test_on_fake_cuda(<file> <suffix> <kernels>)
+function(zenflow_test_on_fake_cuda file suffix kernels)
+  get_filename_component(name ${file} NAME_WE)
+  set(name ${name}_${suffix})
+  add_executable(${name} ${file})
+  target_compile_definitions(${name} PRIVATE ZENFLOW_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${name} PRIVATE emulated_cuda ${kernels} zenflow::train GTest::gtest_main
+                        GTest::gmock zenflow::warnings)
+  gtest_discover_tests(${name} TEST_PREFIX "${suffix}/" DISCOVERY_MODE PRE_TEST
+                       PROPERTIES LABELS emulator TIMEOUT 300)
+  zenflow_label(${name} emulator)
+endfunction()
+
+set(engine_tests offload_engine_test offload_async_test offload_edges_test offload_windows_test
+    offload_families_test)
+list(TRANSFORM engine_tests REPLACE "(.+)" "property/\\1.cpp")
+foreach(test ${engine_tests} unit/cuda_device_test.cpp)
+  zenflow_test_on_fake_cuda(${test} fake_cuda emulated_host_kernels)
+  if(TARGET emulated_kernels)
+    zenflow_test_on_fake_cuda(${test} fake_cuda_kernels emulated_kernels)
+  endif()
+endforeach()
