@@ -17,7 +17,7 @@ add_library(emulated_host_kernels STATIC emulator/host_kernels.cpp
 target_link_libraries(emulated_host_kernels PUBLIC emulated_runtime zenflow::kernels
                       PRIVATE fmt::fmt zenflow::warnings)
 
-# zenflow_test_on_fake_cuda(<file> <suffix> <kernels>)
+# zenflow_test_on_fake_cuda(<file> <suffix> <kernels> [<those tests alone>])
 function(zenflow_test_on_fake_cuda file suffix kernels)
   get_filename_component(name ${file} NAME_WE)
   set(name ${name}_${suffix})
@@ -25,17 +25,22 @@ function(zenflow_test_on_fake_cuda file suffix kernels)
   target_compile_definitions(${name} PRIVATE ZENFLOW_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE emulated_cuda ${kernels} zenflow::train GTest::gtest_main
                         GTest::gmock zenflow::warnings)
-  gtest_discover_tests(${name} TEST_PREFIX "${suffix}/" DISCOVERY_MODE PRE_TEST
+  gtest_discover_tests(${name} TEST_PREFIX "${suffix}/" TEST_FILTER "${ARGN}"
+                       DISCOVERY_MODE PRE_TEST
                        PROPERTIES LABELS emulator TIMEOUT 300)
   zenflow_label(${name} emulator)
 endfunction()
 
-set(engine_tests offload_engine_test offload_async_test offload_edges_test offload_windows_test
-    offload_families_test)
-list(TRANSFORM engine_tests REPLACE "(.+)" "property/\\1.cpp")
-foreach(test ${engine_tests} unit/cuda_device_test.cpp)
-  zenflow_test_on_fake_cuda(${test} fake_cuda emulated_host_kernels)
-  if(TARGET emulated_kernels)
-    zenflow_test_on_fake_cuda(${test} fake_cuda_kernels emulated_kernels)
-  endif()
+foreach(test offload_engine_test offload_async_test offload_edges_test offload_windows_test
+        offload_families_test)
+  zenflow_test_on_fake_cuda(property/${test}.cpp fake_cuda emulated_host_kernels)
 endforeach()
+zenflow_test_on_fake_cuda(unit/cuda_device_test.cpp fake_cuda emulated_host_kernels)
+# With the kernels themselves a step is ten times as long: one seed, and one of the real models.
+if(TARGET emulated_kernels)
+  zenflow_test_on_fake_cuda(property/offload_engine_test.cpp fake_cuda_kernels emulated_kernels
+                            "Seeds/*SameBits/0")
+  zenflow_test_on_fake_cuda(property/offload_families_test.cpp fake_cuda_kernels emulated_kernels
+                            "*llama_tied")
+  zenflow_test_on_fake_cuda(unit/cuda_device_test.cpp fake_cuda_kernels emulated_kernels)
+endif()
