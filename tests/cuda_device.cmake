@@ -42,5 +42,7 @@ if(TARGET emulated_kernels)
                             "Seeds/*SameBits/0")
   zenflow_test_on_fake_cuda(property/offload_families_test.cpp fake_cuda_kernels emulated_kernels
                             "*llama_tied")
-  zenflow_test_on_fake_cuda(unit/cuda_device_test.cpp fake_cuda_kernels emulated_kernels)
+  zenflow_test_on_fake_cuda(unit/cuda_device_test.cpp fake_cuda_kernels emulated_kernels
+                            "CudaDeviceTest.*")
 endif()
+zenflow_test(memory_plan_test LABEL unit LINK zenflow::train GTest::gmock)

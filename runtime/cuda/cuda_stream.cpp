@@ -30,16 +30,6 @@ bool kept(const Event& promise) {
   }
 }
 
-/// Runs on a thread of CUDA's, where nothing may be thrown and CUDA not be called.
-void await_signal(void* event) {
-  const std::unique_ptr<Event> signal(static_cast<Event*>(event));
-  try {
-    signal->wait();
-  } catch (const std::exception&) {
-    // The signal itself keeps it, and is among the promises of the events behind it.
-  }
-}
-
 }  // namespace
 
 cudaStream_t handle_of(Stream& stream) {
@@ -101,9 +91,24 @@ void CudaDeviceStream::wait_for_signal(const Event& signal, WaitCause cause) {
   if (signal.complete()) return;  // and failed
   cuda_check(cudaSetDevice(ordinal_), "cudaSetDevice");
   mark(StreamClock::Doing::kWait, cause);
-  auto waiter = std::make_unique<Event>(signal);
-  cuda_check(cudaLaunchHostFunc(stream_.get(), await_signal, waiter.get()), "cudaLaunchHostFunc");
-  static_cast<void>(waiter.release());  // the function's now
+  signal_waits_.erase(std::remove_if(signal_waits_.begin(), signal_waits_.end(),
+                                     [](const auto& one) { return one->ended.load(); }),
+                      signal_waits_.end());
+  signal_waits_.push_back(std::make_unique<SignalWait>());
+  signal_waits_.back()->signal = signal;
+  cuda_check(cudaLaunchHostFunc(stream_.get(), run_signal_wait, signal_waits_.back().get()),
+             "cudaLaunchHostFunc");
+}
+
+/// On a thread of CUDA's, where nothing may be thrown and CUDA not be called.
+void CudaDeviceStream::run_signal_wait(void* wait) {
+  auto& own = *static_cast<SignalWait*>(wait);
+  try {
+    own.signal.wait();
+  } catch (const std::exception&) {
+    // The signal keeps it, and is among the promises of the events behind it.
+  }
+  own.ended = true;
 }
 
 void CudaDeviceStream::remember(const Event& promise) {

@@ -1,6 +1,7 @@
 /// A stream of the CUDA device.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -60,7 +61,16 @@ class CudaDeviceStream final : public Stream {
   void remember(const Event& promise);
   void forget_kept_promises();
 
+  /// What a host function in the stream waits for. The stream's own: after a failure of the GPU
+  /// the function does not run.
+  struct SignalWait {
+    Event signal;
+    std::atomic<bool> ended = false;
+  };
+  static void run_signal_wait(void* wait);
+
   int ordinal_;
+  std::vector<std::unique_ptr<SignalWait>> signal_waits_;  // freed after stream_
   CudaStream stream_;
   std::shared_ptr<CudaEventPool> events_;
   StreamClock clock_;

@@ -7,18 +7,14 @@
 #include <string>
 
 #include "runtime/checkpoint/checkpoint_directory.h"
-#include "runtime/device/host_device.h"
 #include "runtime/offload/engine.h"
+#include "runtime/offload/training_model.h"
 #include "runtime/train/data_feed.h"
-#include "runtime/train/host_model.h"
 #include "runtime/train/importance_log.h"
 #include "runtime/train/step_statistics.h"
 #include "runtime/train/trainer.h"
 
 namespace zenflow::runtime {
-
-/// Bytes of RAM, free or not.
-[[nodiscard]] std::uint64_t machine_memory();
 
 /// Everything of a run that lives as long as it. Members are destroyed from the last to the first.
 class Run {
@@ -52,9 +48,10 @@ class Run {
   TransformerConfig config_;
   std::unique_ptr<DataFeed> feed_;
   Recorder recorder_;
+  Recorder stream_times_{false};  // of a GPU's streams
   SelfCommunicator self_;
-  HostDevice device_;
-  HostModel model_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<TrainingModel> model_;
   OffloadEngine engine_;
   std::string identity_;
   std::optional<CheckpointDirectory> checkpoints_;
