@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/checkpoint/checkpoint_directory.h"
+#include "runtime/cuda/gpu_recording.h"
 #include "runtime/offload/engine.h"
 #include "runtime/offload/training_model.h"
 #include "runtime/train/data_feed.h"
@@ -39,6 +40,7 @@ class Run {
   void finish();
   void save_weights();
   void fill_report();
+  void add_gpu_trace();
   void note(const std::string& text) const {
     if (events_.note) events_.note(text);
   }
@@ -50,6 +52,7 @@ class Run {
   Recorder recorder_;
   Recorder stream_times_{false};  // of a GPU's streams
   SelfCommunicator self_;
+  std::unique_ptr<GpuRecording> gpu_recording_;  // with a trace, on a GPU
   std::unique_ptr<Device> device_;
   std::unique_ptr<TrainingModel> model_;
   OffloadEngine engine_;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "runtime/model/weight_file.h"
+#include "runtime/trace/cupti/activity_timeline.h"
 #include "runtime/train/make_model.h"
 #include "runtime/train/run.h"
 
@@ -59,7 +60,17 @@ void Run::fill_report() {
     report_.trace_overhead_seconds =
         Recorder::cost_of_a_span().count() * static_cast<double>(report_.trace_spans);
     report_.timeline = recorder_.timeline(report_.model_name, std::string(device_->name()));
+    if (gpu_recording_) add_gpu_trace();
   }
+}
+
+/// On the clock of the host's spans.
+void Run::add_gpu_trace() {
+  const GpuTrace trace = gpu_recording_->finish(recorder_.origin());
+  append(report_.timeline, trace.timeline);
+  report_.trace_spans += trace.spans;
+  report_.trace_overhead_seconds += trace.overhead_seconds;
+  for (const std::string& text : trace.notes) note(text);
 }
 
 }  // namespace zenflow::runtime

@@ -45,6 +45,7 @@ Run::Run(const TrainOptions& options, const TrainEvents& events)
       config_(load_transformer_config(options.model, task_of(options))),
       feed_(open_feed(options, config_)),
       recorder_(options.record_trace),
+      gpu_recording_(options.cuda && options.record_trace ? start_gpu_recording() : nullptr),
       device_(make_training_device(options, recorder_, stream_times_)),
       model_(make_training_model(config_, options, *device_)),
       engine_(*model_, options.dtype, options.offload, *device_, self_, recorder_),
