@@ -152,6 +152,10 @@ class Phase:
         command = [str(self.build / "tools" / "zenflow-train"), "--json", "--quiet", "--data",
                    str(self.data()), "--device", device, "--validation-fraction", "0",
                    *map(str, arguments)]
+        if device == "cuda":
+            sums = max(1, (os.cpu_count() or 1) // 4)
+            command += ["--sum-threads", str(sums), "--optimizer-threads",
+                        str(max(1, (os.cpu_count() or 1) - sums))]
         with open(self.results / "commands", "a", encoding="utf-8") as file:
             file.write(" ".join(command).replace(f"{self.root}/", "") + "\n")
         left = self.ends - time.monotonic()

@@ -22,7 +22,7 @@ sim/report:    sim/base sim/config sim/deepspeed sim/cost sim/memory sim/graph s
 sim/calibrate: sim/base sim/config sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/report
 sim/tune:      sim/*
 kernels:       sim/base
-runtime:       sim/base sim/config sim/schedule sim/trace sim/calibrate sim/tune kernels
+runtime:       sim/base sim/config sim/schedule sim/report sim/trace sim/calibrate sim/tune kernels
 tools:         sim/* runtime
 '
 

@@ -59,15 +59,15 @@ class ToyModel final : public TrainableModel {
 
   void forward(std::size_t group, std::span<const void* const> weights, Stream& compute) override {
     run_on(compute, "forward",
-        [this, group, w = weights[2 * group], b = weights[2 * group + 1], first = weights[0],
-         step = step_] { forward_now(group, w, b, first, step); });
+           [this, group, w = weights[2 * group], b = weights[2 * group + 1], first = weights[0],
+            step = step_] { forward_now(group, w, b, first, step); });
   }
   void backward(std::size_t group, std::span<const void* const> weights,
                 std::span<void* const> gradients, Stream& compute) override {
     run_on(compute, "backward",
-        [this, group, w = weights[2 * group], dw = gradients[2 * group],
-         db = gradients[2 * group + 1], first = gradients[0],
-         step = step_] { backward_now(group, w, dw, db, first, step); });
+           [this, group, w = weights[2 * group], dw = gradients[2 * group],
+            db = gradients[2 * group + 1], first = gradients[0],
+            step = step_] { backward_now(group, w, dw, db, first, step); });
   }
   [[nodiscard]] double loss() const override { return loss_; }
 
