@@ -18,12 +18,19 @@ void require_host_memory(const std::string& name, std::vector<PlannedMemory> par
   require_memory(name + ": this machine's memory", parts, there, there);
 }
 
+/// Held in vectors while the engine takes them in.
+PlannedMemory initial_weights_of(const sim::ModelSpec& model) {
+  return {"initial weights, fp32, while they are loaded",
+          sizeof(float) * static_cast<std::uint64_t>(model.parameters())};
+}
+
 /// A host device's memory is the machine's; --device-memory is its own books' to refuse.
 std::unique_ptr<TrainingModel> on_host(const TransformerConfig& config,
                                        const TrainOptions& options) {
   MemoryPlan plan = plan_memory(config.model, options);
   std::vector<PlannedMemory> parts = std::move(plan.device);
   parts.insert(parts.end(), plan.host.begin(), plan.host.end());
+  parts.push_back(initial_weights_of(config.model));
   parts.push_back({"activations", host_activation_bytes(config.model, options.feed)});
   require_host_memory(config.model.name, std::move(parts));
   return std::make_unique<HostModel>(HostTransformer(
@@ -42,6 +49,7 @@ std::unique_ptr<TrainingModel> on_gpu(const TransformerConfig& config, const Tra
   }
   require_memory(fmt::format("{}: memory of {}", config.model.name, device.name()), plan.device,
                  free, memory.total);
+  plan.host.push_back(initial_weights_of(config.model));
   require_host_memory(config.model.name, std::move(plan.host));
   return make_cuda_model(config, options.feed.sequences, options.feed.length, options.dtype,
                          device);

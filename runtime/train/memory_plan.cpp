@@ -147,6 +147,11 @@ MemoryPlan plan_memory(const sim::ModelSpec& model, const TrainOptions& options)
     take_larger(plan.host, first.host);
   }
   place_gradients(model, options, plan);
+  if (options.offload.everything_on_device) {
+    constexpr std::uint64_t kStateBytes = 12;
+    plan.host.push_back({"weights, m and v, fp32, of all columns, until the first step",
+                         kStateBytes * static_cast<std::uint64_t>(model.parameters())});
+  }
   return plan;
 }
 
