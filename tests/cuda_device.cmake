@@ -36,12 +36,17 @@ foreach(test offload_engine_test offload_async_test offload_edges_test offload_w
   zenflow_test_on_fake_cuda(property/${test}.cpp fake_cuda emulated_host_kernels)
 endforeach()
 zenflow_test_on_fake_cuda(unit/cuda_device_test.cpp fake_cuda emulated_host_kernels)
+zenflow_test_on_fake_cuda(gpu/cuda_device_operations_test.cpp fake_cuda emulated_host_kernels)
+if(ZENFLOW_HAVE_CUDA)
+  zenflow_test(cuda_device_operations_test LABEL gpu LINK zenflow::cuda_runtime)
+endif()
 # With the kernels themselves a step is ten times as long: one seed, and one of the real models.
 if(TARGET emulated_kernels)
   zenflow_test_on_fake_cuda(property/offload_engine_test.cpp fake_cuda_kernels emulated_kernels
                             "Seeds/*SameBits/0")
   zenflow_test_on_fake_cuda(property/offload_families_test.cpp fake_cuda_kernels emulated_kernels
                             "*llama_tied")
+  zenflow_test_on_fake_cuda(gpu/cuda_device_operations_test.cpp fake_cuda_kernels emulated_kernels)
   zenflow_test_on_fake_cuda(unit/cuda_device_test.cpp fake_cuda_kernels emulated_kernels
                             "CudaDeviceTest.*")
 endif()
