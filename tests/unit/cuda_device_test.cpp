@@ -162,7 +162,7 @@ TEST_F(CudaDeviceTest, ASignalThatNobodySetsFailsEveryStreamBehindIt) {
 }
 
 TEST_F(CudaDeviceTest, AFailureOnTheGpuReachesEveryWaiterWithItsCall) {
-  start({});
+  start({"compute"});  // it fails when it is waited for, and no call before sees it
   const auto stream = device->make_stream("compute");
   const auto other = device->make_stream("d2h");
   run_on(*stream, "broken", [] { throw std::runtime_error("an illegal address"); });
