@@ -142,6 +142,12 @@ class Device {
   [[nodiscard]] virtual std::shared_ptr<Signal> make_signal() = 0;
   [[nodiscard]] virtual TrafficCount traffic() const = 0;
   [[nodiscard]] virtual MemoryUse memory_use(MemoryKind kind) const = 0;
+  /// Kernels on `stream` will be given matrices of this shape: what memory they need beside their
+  /// arguments is allocated now. Otherwise they allocate it, and wait. Throws as `allocate`.
+  virtual void expect(Stream& stream, std::size_t rows, std::size_t columns) = 0;
+
+  /// Whether a copy gave up waiting for an artificially slow link, because the run is to stop.
+  [[nodiscard]] virtual bool has_released_link() const { return false; }
 
   virtual void copy(Stream& stream, void* to, const void* from, std::size_t bytes,
                     CopyDirection direction, Traffic kind, Label label) = 0;

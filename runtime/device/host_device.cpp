@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <thread>
 #include <type_traits>
@@ -57,45 +58,22 @@ MatrixView<E> view(const DeviceMatrix& matrix) {
 HostDevice::HostDevice(HostDeviceSettings settings, Recorder& recorder)
     : settings_(std::move(settings)), recorder_(recorder) {}
 
-void HostDevice::reserve(MemoryKind kind, std::size_t bytes, std::string_view purpose) {
-  Ledger& ledger = *ledgers_.at(static_cast<std::size_t>(kind));
-  const std::lock_guard lock(ledger.mutex);
-  if (settings_.memory && kind == MemoryKind::kDevice) {
-    const auto capacity = static_cast<std::uint64_t>(settings_.memory->value());
-    if (bytes > capacity - std::min(capacity, ledger.held)) {
-      std::string holders;
-      for (const auto& [name, held] : ledger.by_purpose) {
-        if (held > 0) holders += fmt::format("{}{}: {}", holders.empty() ? "" : ", ", name, held);
-      }
-      throw Error(ErrorKind::kInfeasible,
-                  fmt::format("device memory: {} needs {} bytes, {} of {} are free; held: {}",
-                              purpose, bytes, capacity - std::min(capacity, ledger.held), capacity,
-                              holders.empty() ? "nothing" : holders));
-    }
-  }
-  ledger.held += bytes;
-  ledger.by_purpose[std::string(purpose)] += bytes;
-  ++ledger.most.allocations;
-  if (ledger.held <= ledger.most.peak) return;
-  ledger.most.peak = ledger.held;
-  ledger.most.by_purpose = ledger.by_purpose;
-}
-
-MemoryUse HostDevice::memory_use(MemoryKind kind) const {
-  Ledger& ledger = *ledgers_.at(static_cast<std::size_t>(kind));
-  const std::lock_guard lock(ledger.mutex);
-  return ledger.most;
-}
-
 Buffer HostDevice::allocate(MemoryKind kind, std::size_t bytes, std::string_view purpose) {
   if (bytes == 0) return {};
-  reserve(kind, bytes, purpose);
+  constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
+  const std::uint64_t capacity = settings_.memory && kind == MemoryKind::kDevice
+                                     ? static_cast<std::uint64_t>(settings_.memory->value())
+                                     : kUnlimited;
+  const std::shared_ptr<MemoryLedger>& ledger = ledgers_.at(static_cast<std::size_t>(kind));
+  if (!ledger->try_hold(bytes, purpose, capacity)) {
+    throw Error(
+        ErrorKind::kInfeasible,
+        fmt::format("device memory: {} needs {} bytes, {} of {} are free; held: {}", purpose, bytes,
+                    capacity - std::min(capacity, ledger->held()), capacity, ledger->holders()));
+  }
   void* address = ::operator new(bytes, kAlignment, std::nothrow);
-  const auto give_back = [bytes, ledger = ledgers_.at(static_cast<std::size_t>(kind)),
-                          name = std::string(purpose)] {
-    const std::lock_guard lock(ledger->mutex);
-    ledger->held -= bytes;
-    ledger->by_purpose[name] -= bytes;
+  const auto give_back = [bytes, ledger, name = std::string(purpose)] {
+    ledger->give_back(bytes, name);
   };
   if (address == nullptr) {
     give_back();
@@ -121,11 +99,6 @@ std::unique_ptr<Stream> HostDevice::make_stream(std::string_view name) {
 
 std::shared_ptr<Signal> HostDevice::make_signal() {
   return std::make_shared<HostSignal>();
-}
-
-TrafficCount HostDevice::traffic() const {
-  const std::lock_guard lock(mutex_);
-  return traffic_;
 }
 
 Clock::time_point HostDevice::occupy_link(CopyDirection direction, std::size_t bytes) {
@@ -155,11 +128,7 @@ void HostDevice::wait_for_link(Clock::time_point end) {
 void HostDevice::copy(Stream& stream, void* to, const void* from, std::size_t bytes,
                       CopyDirection direction, Traffic kind, Label label) {
   if (bytes == 0) return;
-  {
-    const std::lock_guard lock(mutex_);
-    auto& count = direction == CopyDirection::kHostToDevice ? traffic_.h2d : traffic_.d2h;
-    count.at(static_cast<std::size_t>(kind)) += bytes;
-  }
+  traffic_.add(direction, kind, bytes);
   host(stream).copy(label, direction, kind, bytes, [this, to, from, bytes, direction] {
     if (!settings_.link_bandwidth) {
       std::memcpy(to, from, bytes);

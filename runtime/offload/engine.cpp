@@ -46,6 +46,7 @@ OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
                 fmt::format("{} ranks: this build trains on one", communicator.size()));
   }
   for (const Slice& slice : layout_.slices) {
+    device.expect(*compute_, slice.rows, slice.columns);
     importance_.push_back(
         {.parameter = slice.parameter, .columns = slice.columns, .selected = slice.selected});
   }

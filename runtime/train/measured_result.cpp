@@ -74,10 +74,10 @@ Json by_category(const MemoryUse& use) {
 
 Json memory(const TrainOptions& options, const TrainReport& report) {
   Json map;
+  const std::optional<Bytes> capacity = options.cuda ? options.cuda->memory : options.device.memory;
   map["fits"] = true;
   map["gpu_peak_bytes"] = report.device_memory.peak;
-  map["gpu_capacity_bytes"] =
-      options.device.memory ? Json(std::llround(options.device.memory->value())) : Json(nullptr);
+  map["gpu_capacity_bytes"] = capacity ? Json(std::llround(capacity->value())) : Json(nullptr);
   map["host_peak_bytes"] = report.pinned_memory.peak + report.host_optimizer_bytes;
   map["host_capacity_bytes"] = report.host_capacity_bytes;
   map["gpu"] = by_category(report.device_memory);
@@ -192,7 +192,7 @@ std::string measured_result_json(const TrainOptions& options, const TrainReport&
       {"name", report.model_name},
       {"parameters", report.parameters},
       {"bytes", report.parameters * static_cast<std::int64_t>(bytes_per_element(options.dtype))}};
-  document["hardware"] = {{"name", "host"}, {"gpus", 1}};
+  document["hardware"] = {{"name", report.device_name}, {"gpus", 1}};
   document["results"] = Json::array({result(options, report)});
   return document.dump(2) + "\n";
 }

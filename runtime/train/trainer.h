@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "runtime/cuda/cuda_device.h"
 #include "runtime/device/host_device.h"
 #include "runtime/offload/settings.h"
 #include "runtime/train/data_feed.h"
-#include "runtime/train/host_model.h"
 #include "runtime/train/importance_log.h"
 #include "runtime/train/interval_controller.h"
 #include "runtime/train/learning_rate.h"
@@ -35,8 +35,9 @@ struct TrainOptions {
   OffloadSchedule schedule = OffloadSchedule::kZenFlow;
   OffloadSettings offload;
   double auto_ratio = 0.99;
-  std::size_t threads = 1;  ///< of the model's computations
-  HostDeviceSettings device;
+  std::size_t threads = 1;                          ///< of the model's computations
+  HostDeviceSettings device;                        ///< unless `cuda`
+  std::optional<CudaDeviceSettings> cuda{};         ///< train on a GPU
   std::int64_t evaluate_interval = 0;               ///< steps; 0: at the end only
   std::optional<std::filesystem::path> checkpoint;  ///< directory
   std::int64_t checkpoint_interval = 0;             ///< steps; 0: at the end only
@@ -60,6 +61,7 @@ struct TrainEvents {
 
 struct TrainReport {
   std::string model_name;
+  std::string device_name;
   std::int64_t parameters = 0;
   std::int64_t steps = 0;       ///< done in all, those before a resume included
   std::int64_t first_step = 0;  ///< of this process

@@ -23,7 +23,7 @@ sim/calibrate: sim/base sim/config sim/deepspeed sim/cost sim/memory sim/graph s
 sim/accuracy:  sim/base sim/config sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/report sim/calibrate
 sim/tune:      sim/*
 kernels:       sim/base
-runtime:       sim/base sim/config sim/schedule sim/trace sim/calibrate sim/accuracy sim/tune kernels
+runtime:       sim/base sim/config sim/schedule sim/report sim/trace sim/calibrate sim/accuracy sim/tune kernels
 tools:         sim/* runtime
 '
 

@@ -7,9 +7,11 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "runtime/gpu/driver.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 #include "sim/config/reader.h"
+#include "tools/environment.h"
 #include "tools/train/options.h"
 
 namespace zenflow::tools {
@@ -130,8 +132,10 @@ void interpret_machine(TrainCommand& o) {
                                        [](const ValueReader& v) { return v.bandwidth(); });
   }
   if (!o.device_memory.empty()) {
-    t.device.memory = quantity("--device-memory", o.device_memory,
-                               [](const ValueReader& v) { return v.bytes(); });
+    const Bytes memory = quantity("--device-memory", o.device_memory,
+                                  [](const ValueReader& v) { return v.bytes(); });
+    t.device.memory = memory;
+    if (t.cuda) t.cuda->memory = memory;
   }
 }
 
@@ -154,6 +158,7 @@ void note_unused(const CLI::App& app, TrainCommand& o) {
     unused(o.accumulate == "host", "the device sums gradients of whole steps",
            {"--whole-step-gradients"});
   }
+  unused(o.device == "cpu", "it belongs to --device cpu", {"--threads", "--link-bandwidth"});
   unused(o.schedule != "gpu-only", "nothing is offloaded",
          {"--max-staleness", "--optimizer-threads", "--optimizer-cores", "--sum-threads"});
   unused(!o.train.task.empty(), "it belongs to --task", {"--skip-malformed-rows"});
@@ -168,8 +173,9 @@ void interpret(const CLI::App& app, TrainCommand& o) {
   TrainOptions& t = o.train;
   check_paths(app);
   if (o.device == "cuda") {
-    throw Error(ErrorKind::kDevice,
-                "--device cuda: training on a GPU is not in this version; use --device cpu");
+    runtime::require_gpu(runtime::ask_driver(), "--device cuda");
+    t.cuda.emplace();
+    t.cuda->libraries = runtime::library_surroundings(environment_variables());
   }
   note_unused(app, o);
   interpret_optimizer(o);

@@ -1,4 +1,4 @@
-#include "runtime/probe/cuda_handles.h"
+#include "runtime/cuda/cuda_handles.h"
 
 #include <fmt/format.h>
 
