@@ -1,0 +1,441 @@
+#include "sim/tune/bounds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <unordered_map>
+
+#include "sim/cost/cpu_cost.h"
+#include "sim/cost/gpu_cost.h"
+#include "sim/cost/selection_cost.h"
+#include "sim/cost/transfer_cost.h"
+#include "sim/schedule/offload.h"
+#include "sim/tune/step_path.h"
+
+namespace zenflow::sim {
+namespace {
+
+constexpr double kPicoseconds = 1e12;
+/// Sums of rounded times against one rounded sum, and the engine's count of work in doubles.
+constexpr double kRounding = 1 - 1e-7;
+
+double ps(Seconds time) {
+  return time.value() * kPicoseconds;
+}
+
+/// What jobs of one memory key share.
+struct Buffers {
+  std::array<double, kMemoryLimits> host_needs{};
+  double gpu_resident = 0;
+  double largest_tensor = 0;
+  double selected = 0;  ///< parameters of one rank that ZenFlow updates on the GPU
+};
+
+/// What jobs of one step key share.
+struct Steps {
+  StepPlan plan;
+  StepParts parts;
+  double forward_backward = 0;  ///< compute alone
+  double d2h_factor = 1;        ///< by how much a copy of every rank at once is slowed by links
+  double h2d_factor = 1;
+  double reduce = 0;       ///< collectives of the gradients
+  double last_reduce = 0;  ///< of the last bucket
+  double gathers = 0;      ///< stage 3: of all layers, once
+  double parameters = 0;
+  std::array<std::optional<StepPath>, 8> paths;
+};
+
+/// How much longer the flow takes than alone if all ranks that the class stands for use it.
+double slowed(const Machine& machine, FlowId flow) {
+  double factor = 1;
+  if (flow == kNoFlow) return factor;
+  for (const LinkUse& use : machine.flows[flow].uses) {
+    factor = std::max(factor, use.coefficient * machine.flows[flow].solo_rate.value() /
+                                  machine.links[use.link].capacity.value());
+  }
+  return factor;
+}
+
+class Computer {
+ public:
+  Computer(const Job& job, const Buffers& buffers, Steps& steps)
+      : job_(job),
+        config_(job.deepspeed),
+        hardware_(job.scenario.hardware),
+        buffers_(buffers),
+        steps_(steps),
+        group_(communicator(hardware_, job.scenario.gpus, job.scenario.nodes)),
+        bytes_(static_cast<double>(bytes_per_element(job.scenario.training.dtype))),
+        partition_(job.partition()),
+        ranks_(static_cast<double>(job.scenario.ranks())) {}
+
+  [[nodiscard]] double gpu_only() const {
+    const double steps = accumulation();
+    const double owned = config_.zero_stage == 0 ? steps_.parameters : partition_;
+    const double update = stream(owned * gpu_adam_bytes(job_.scenario.training.dtype));
+    const bool gathers = config_.zero_stage == 1 || config_.zero_stage == 2;
+    const double gather = gathers ? all_gather(bytes_ * steps_.parameters) : 0;
+    const double path =
+        steps * steps_.forward_backward + steps_.last_reduce + update + gather;
+    const double stage3 = config_.zero_stage == 3 ? 2 * steps_.gathers : 0;
+    return std::max(path, steps * (steps_.reduce + stage3) + gather) / steps;
+  }
+
+  /// The published schedules' work on the CPU, `share` of the parameters.
+  [[nodiscard]] double published_offload() const {
+    const double steps = accumulation();
+    const double cores = all_cores();
+    const CpuCosts costs = cpu_costs(job_, cores, cores, config_.gradient_accumulation_steps == 1);
+    const double update = ps(partition_ * costs.update.time);
+    const double up = copy(Direction::kH2D, bytes_ * partition_);
+    const double gather = config_.zero_stage == 3 ? 0 : all_gather(bytes_ * steps_.parameters);
+    const double path = steps * steps_.forward_backward + update + up + gather;
+    const double down = copy(Direction::kD2H, bytes_ * partition_);
+    return std::max({path / steps, down});
+  }
+
+  [[nodiscard]] double published_zenflow() const {
+    const ZenFlowSettings& zenflow = *config_.zenflow;
+    const auto s = static_cast<double>(*zenflow.update_interval);
+    const double kept = 1 - zenflow.topk_ratio;
+    const bool partitioned = config_.zero_stage == 3;
+    const double cores = all_cores();
+    const double reserved = zenflow.pt_reserved_cores_perc;
+    const bool split = zenflow.overlap_step && reserved > 0 && reserved < 1;
+    const CpuCosts costs =
+        cpu_costs(job_, split ? (1 - reserved) * cores : cores, split ? reserved * cores : cores,
+                  false);
+    const double selected = stream(zenflow.topk_ratio * partition_ *
+                                   gpu_adam_bytes(job_.scenario.training.dtype));
+    const double gather = partitioned ? 0 : all_gather(bytes_ * steps_.parameters * zenflow.topk_ratio);
+    const double step = steps_.forward_backward + steps_.last_reduce + selected + gather;
+    const double update = ps(kept * partition_ * costs.update.time);
+    const double up = copy(Direction::kH2D, bytes_ * kept * partition_);
+    const double down = copy(Direction::kD2H, bytes_ * kept * partition_);
+    const double sums = ps(kept * partition_ * costs.accumulate.time);
+    const double hand_over = update + up;
+    const double lanes = std::max({step, down, sums});
+    if (zenflow.overlap_step) return std::max(lanes, hand_over / s);
+    const double arrival = partitioned ? 0 : all_gather(bytes_ * steps_.parameters * kept);
+    return std::max(lanes, step + (hand_over + arrival) / s);
+  }
+
+  [[nodiscard]] double deepspeed_offload() {
+    const std::int64_t steps = config_.gradient_accumulation_steps;
+    const double cores = all_cores();
+    const DeepSpeedCpu cpu = deepspeed_cpu(job_, cores, cores, OptimizerPlace::kTraining);
+    return (paths(steps, false) + blocking(cpu)) / static_cast<double>(steps);
+  }
+
+  /// ZeRO-Infinity and others of stage 3: gradients alone.
+  [[nodiscard]] double deepspeed_gradients() {
+    const std::int64_t steps = config_.gradient_accumulation_steps;
+    return paths(steps, false) / static_cast<double>(steps);
+  }
+
+  [[nodiscard]] double deepspeed_zenflow() {
+    const ZenFlowSettings& zenflow = *config_.zenflow;
+    const std::int64_t steps = zenflow_window(job_);
+    const auto s = static_cast<double>(steps);
+    const DeepSpeedCpu cpu = zenflow.overlap_step ? worker_cpu(zenflow) : training_cpu();
+    const Selected selected = selected_update(zenflow);
+    const double chain = zenflow.overlap_step ? overlapped(cpu) : blocking(cpu);
+    const double regular = paths(steps, zenflow.overlap_step) + (s - 1) * selected.step +
+                           std::max(selected.step, chain);
+    double bound = regular / s;
+    const bool own = job_.target == LaunchTarget::kDeepSpeed;
+    const std::int64_t every =
+        zenflow.select_strategy == "step" ? zenflow.select_interval.value_or(0) : 0;
+    if (own && every > 0 && every % steps == 0) {
+      // Once an interval the master is overwritten, beside the boundary's own work.
+      const double copied = link_time(Direction::kD2H, false, bytes_ * partition_, 1);
+      const double again =
+          std::max(chain, selected.step + copied) - std::max(selected.step, chain);
+      const double extra = steps > 1 ? selected.extra_of_selection : 0;
+      bound += (std::max(again, 0.0) + extra) / static_cast<double>(every);
+    }
+    if (!zenflow.overlap_step) return bound;
+    const double update = ps(cpu.update);
+    const bool deep = zenflow.full_warm_up_rounds == 0;
+    bound = std::max(bound, (update + (deep ? 0 : chain_to_hand_over(cpu))) / s);
+    if (cpu.rates.optimizer_shares_cores) {
+      // While the optimizer works, compute has half its speed.
+      const double compute = s * (steps_.forward_backward + selected.update);
+      bound = std::max(bound, (compute + update / 2) / s);
+    }
+    return bound;
+  }
+
+ private:
+  [[nodiscard]] double accumulation() const {
+    return static_cast<double>(config_.gradient_accumulation_steps);
+  }
+  [[nodiscard]] double all_cores() const { return static_cast<double>(hardware_.host.cores); }
+  [[nodiscard]] double stream(double traffic) const {
+    return ps(stream_time(hardware_.gpu, Bytes(traffic)));
+  }
+  [[nodiscard]] double all_gather(double bytes) const {
+    return ranks_ > 1 ? ps(all_gather_time(group_, Bytes(bytes))) : 0;
+  }
+  [[nodiscard]] double link_time(Direction way, bool pinned, double bytes, int pieces) const {
+    const HostLinkProfile& link = hardware_.host_link;
+    return ps(copy_time(link, way, pinned, Bytes(bytes)) +
+              static_cast<double>(pieces - 1) * link.latency);
+  }
+  /// With pin_memory as configured, latencies left out: in how many pieces depends.
+  [[nodiscard]] double copy(Direction way, double bytes) const {
+    const double factor = way == Direction::kD2H ? steps_.d2h_factor : steps_.h2d_factor;
+    return factor * ps(Bytes(bytes) / copy_rate(hardware_.host_link, way, config_.pin_memory));
+  }
+  [[nodiscard]] double pinned_or_pageable(Direction way, double bytes) const {
+    if (!config_.pin_memory) return link_time(way, false, bytes, 1);
+    const double factor = way == Direction::kD2H ? steps_.d2h_factor : steps_.h2d_factor;
+    return factor * link_time(way, true, bytes, 1);
+  }
+
+  [[nodiscard]] double path(bool first, bool boundary, bool pageable) {
+    const std::size_t which = (first ? 1U : 0U) + (boundary ? 2U : 0U) + (pageable ? 4U : 0U);
+    if (!steps_.paths[which]) {
+      steps_.paths[which] = step_path(steps_.parts, {first, boundary}, pageable);
+    }
+    return steps_.paths[which]->drained;
+  }
+  /// Of a window's micro steps, each until its reduction stream is empty.
+  [[nodiscard]] double paths(std::int64_t steps, bool pageable) {
+    if (steps == 1) return path(true, true, pageable);
+    return path(true, false, pageable) + static_cast<double>(steps - 2) * path(false, false, pageable) +
+           path(false, true, pageable);
+  }
+
+  [[nodiscard]] DeepSpeedCpu training_cpu() const {
+    const double cores = all_cores();
+    return deepspeed_cpu(job_, cores, cores, OptimizerPlace::kTraining);
+  }
+  [[nodiscard]] DeepSpeedCpu worker_cpu(const ZenFlowSettings& zenflow) const {
+    const double cores = all_cores();
+    const double reserved = zenflow.pt_reserved_cores_perc;
+    const bool split = job_.has(Change::kWorkerCores) && reserved > 0 && reserved < 1;
+    DeepSpeedCpu cpu = deepspeed_cpu(job_, split ? reserved * cores : cores,
+                                     split ? (1 - reserved) * cores : cores, OptimizerPlace::kWorker);
+    cpu.rates.optimizer_shares_cores = !(job_.scenario.bind_cores_to_rank && split);
+    return cpu;
+  }
+
+  [[nodiscard]] double gather_weights() const {
+    return config_.zero_stage == 3 ? 0 : all_gather(bytes_ * partition_ * ranks_);
+  }
+  [[nodiscard]] double blocking(const DeepSpeedCpu& cpu) const {
+    return ps(cpu.scale) + ps(cpu.update) + ps(cpu.cast) +
+           pinned_or_pageable(Direction::kH2D, bytes_ * partition_) + gather_weights();
+  }
+  /// From the boundary's empty stream until the new gradients are with the worker.
+  [[nodiscard]] double chain_to_hand_over(const DeepSpeedCpu& cpu) const {
+    return upload(cpu) + ps(cpu.scale);
+  }
+  [[nodiscard]] double upload(const DeepSpeedCpu& cpu) const {
+    const bool wide = zenflow_uploads_fp32(job_);
+    const double up = link_time(Direction::kH2D, false, (wide ? 4 : bytes_) * partition_, 1);
+    return up + (wide ? 0 : ps(cpu.cast));
+  }
+  [[nodiscard]] double overlapped(const DeepSpeedCpu& cpu) const {
+    return upload(cpu) + std::max(ps(cpu.scale), gather_weights());
+  }
+
+  struct Selected {
+    double step = 0;    ///< from the empty stream to the next forward
+    double update = 0;  ///< on the compute lane
+    double extra_of_selection = 0;
+  };
+  [[nodiscard]] Selected selected_update(const ZenFlowSettings& zenflow) const {
+    const bool stage3 = config_.zero_stage == 3;
+    const double all = buffers_.selected * (stage3 ? ranks_ : 1);
+    const auto matrix = static_cast<double>(job_.scenario.model.matrix_parameters());
+    Selected one;
+    one.update = stream(bytes_ * (4 * matrix + 9 * all));
+    one.extra_of_selection = stream(bytes_ * (5 * matrix + 9 * all)) - one.update;
+    one.step = all_gather(bytes_ * all);
+    if (!zenflow.offload) {
+      one.step += one.update;
+      return one;
+    }
+    const double moments = 2 * bytes_ * zenflow.topk_ratio *
+                           static_cast<double>(job_.scenario.model.parameters()) /
+                           (stage3 ? ranks_ : 1);
+    const double up = copy(Direction::kH2D, moments);
+    const double down = copy(Direction::kD2H, moments);
+    one.step += up + std::max(one.update, down);
+    return one;
+  }
+
+  const Job& job_;
+  const DeepSpeedConfig& config_;
+  const HardwareProfile& hardware_;
+  const Buffers& buffers_;
+  Steps& steps_;
+  Communicator group_;
+  double bytes_;
+  double partition_;
+  double ranks_;
+};
+
+double symbol(const Program& program, std::string_view name) {
+  for (const MemorySymbol& one : program.symbols) {
+    if (one.name == name) return one.value;
+  }
+  return 0;
+}
+
+Buffers read_buffers(const Job& job, const Schedule& schedule) {
+  const Program empty = schedule.build(job, {});
+  Buffers buffers;
+  const auto need = [&](MemoryLimit limit) -> double& {
+    return buffers.host_needs[static_cast<std::size_t>(limit)];
+  };
+  for (const MemoryBuffer& one : empty.buffers) {
+    switch (one.home) {
+      case MemoryHome::kGpu:
+        buffers.gpu_resident += one.resident;
+        continue;
+      case MemoryHome::kNvme:
+        need(MemoryLimit::kNvme) += one.resident;
+        continue;
+      case MemoryHome::kShared:
+        need(MemoryLimit::kShared) += one.resident;
+        break;
+      case MemoryHome::kPinned:
+        need(MemoryLimit::kLocked) += one.resident / static_cast<double>(job.scenario.gpus);
+        break;
+      case MemoryHome::kPageable:
+        break;
+    }
+    need(MemoryLimit::kHost) += one.resident;
+  }
+  buffers.largest_tensor = largest_tensor(job.scenario.model);
+  buffers.selected = symbol(empty, "Ps");
+  if (job.deepspeed.zero_stage == 3) {
+    buffers.selected /= static_cast<double>(job.scenario.ranks());
+  }
+  return buffers;
+}
+
+void read_copies(const Job& job, Steps& steps) {
+  const HostLinkProfile& link = job.scenario.hardware.host_link;
+  const bool stage3 = job.deepspeed.zero_stage == 3;
+  const bool pinned = job.deepspeed.pin_memory;
+  const auto ranks = static_cast<double>(job.scenario.ranks());
+  const auto bytes = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+  for (const GradientBucket& bucket : steps.plan.buckets) {
+    const double owned = bucket.elements / ranks;
+    const double tensors = std::ceil(bucket.tensors / (stage3 ? 1 : ranks));
+    const auto time = [&](Direction way, bool fast, double size) {
+      const double factor =
+          !fast ? 1 : (way == Direction::kD2H ? steps.d2h_factor : steps.h2d_factor);
+      return factor * ps(copy_time(link, way, fast, Bytes(size * owned)) +
+                         (std::max(tensors, 1.0) - 1) * link.latency);
+    };
+    steps.parts.sum_up.push_back(time(Direction::kH2D, pinned, bytes));
+    steps.parts.sum_down.push_back(time(Direction::kD2H, pinned, bytes));
+    steps.parts.fp32_down.push_back(time(Direction::kD2H, pinned, 4));
+    steps.parts.fp32_down_pageable.push_back(time(Direction::kD2H, false, 4));
+  }
+}
+
+Steps read_steps(const Job& job, const Schedule& schedule) {
+  Steps steps;
+  steps.plan = plan_step(job);
+  const bool stage3 = job.deepspeed.zero_stage == 3;
+  const Communicator group =
+      communicator(job.scenario.hardware, job.scenario.gpus, job.scenario.nodes);
+  const auto bytes = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+  StepParts& parts = steps.parts;
+  parts.ranks = job.scenario.ranks() > 1;
+  parts.stage3 = stage3;
+  parts.overlap = job.deepspeed.overlaps_communication();
+  parts.stops_for_fp32 =
+      stage3 && (schedule.name() == "deepspeed-zenflow" || !job.has(Change::kAsyncStage3Gradients));
+  for (const PlannedLayer& layer : steps.plan.layers) {
+    parts.forward.push_back(static_cast<double>(layer.forward.count));
+    parts.backward.push_back(static_cast<double>(layer.backward.count));
+    parts.gather.push_back(ps(all_gather_time(group, Bytes(bytes * layer.parameters))));
+    steps.forward_backward += parts.forward.back() + parts.backward.back();
+    steps.gathers += parts.gather.back();
+    steps.parameters += layer.parameters;
+  }
+  const bool all_reduces =
+      (schedule.runs_deepspeed() && !stage3) || (job.deepspeed.zero_stage == 0 && schedule.name() == "gpu-only");
+  for (const GradientBucket& bucket : steps.plan.buckets) {
+    const Bytes size(bytes * bucket.elements);
+    const Seconds time = all_reduces ? all_reduce_time(group, size) : reduce_scatter_time(group, size);
+    parts.reduce.push_back(parts.ranks ? ps(time) : 0);
+    parts.ready_layer.push_back(bucket.ready_layer);
+    steps.reduce += parts.reduce.back();
+    steps.last_reduce = parts.reduce.back();
+  }
+  // CPU work cannot oversubscribe DRAM alone (profiles are checked for it), so any rates do here.
+  const CpuCosts costs = cpu_costs(job, 1, 1, false);
+  const Cluster cluster = make_cluster(job.scenario, costs.rates);
+  steps.d2h_factor = steps.h2d_factor = std::numeric_limits<double>::infinity();
+  for (const RankClass& one : cluster.classes) {
+    steps.d2h_factor = std::min(steps.d2h_factor, slowed(cluster.machine, one.d2h.flow));
+    steps.h2d_factor = std::min(steps.h2d_factor, slowed(cluster.machine, one.h2d.flow));
+  }
+  if (schedule.runs_deepspeed()) read_copies(job, steps);
+  return steps;
+}
+
+/// At the start of the head's backward all activations are held, and what backward begins with.
+double head_backward(const Job& job, const Schedule& schedule, const Buffers& buffers,
+                     const StepPlan& plan) {
+  const auto bytes = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+  double held = 0;
+  for (const PlannedLayer& layer : plan.layers) held += layer.activation_bytes;
+  const PlannedLayer& head = plan.layers.back();
+  held += head.logit_bytes + head.transient_bytes + bytes * head.parameters;
+  if (schedule.runs_deepspeed()) held += (bytes + 8) * buffers.largest_tensor;
+  if (schedule.name() == "deepspeed-zenflow") held += 2 * bytes * buffers.selected;
+  return held;
+}
+
+double step_bound(std::string_view schedule, Computer& computer) {
+  if (schedule == "gpu-only") return computer.gpu_only();
+  if (schedule == "zero-offload") return computer.published_offload();
+  if (schedule == "zenflow") return computer.published_zenflow();
+  if (schedule == "deepspeed-zero-offload") return computer.deepspeed_offload();
+  if (schedule == "deepspeed-zenflow") return computer.deepspeed_zenflow();
+  if (schedule == "deepspeed-zero-infinity") return computer.deepspeed_gradients();
+  return 0;
+}
+
+}  // namespace
+
+struct BoundsComputer::Cache {
+  std::unordered_map<std::uint64_t, Buffers> buffers;
+  std::unordered_map<std::uint64_t, Steps> steps;
+};
+
+BoundsComputer::BoundsComputer() : cache_(std::make_unique<Cache>()) {}
+BoundsComputer::~BoundsComputer() = default;
+
+StepBounds BoundsComputer::bounds(const Job& job, const Schedule& schedule, std::uint64_t memory_key,
+                                  std::uint64_t step_key) {
+  auto buffers = cache_->buffers.find(memory_key);
+  if (buffers == cache_->buffers.end()) {
+    buffers = cache_->buffers.emplace(memory_key, read_buffers(job, schedule)).first;
+  }
+  auto steps = cache_->steps.find(step_key);
+  if (steps == cache_->steps.end()) {
+    steps = cache_->steps.emplace(step_key, read_steps(job, schedule)).first;
+  }
+  Computer computer(job, buffers->second, steps->second);
+  const ClosedForm form = schedule.closed_form(job);
+  StepBounds bounds;
+  bounds.step_time = kRounding * step_bound(schedule.name(), computer);
+  bounds.gpu_bytes = kRounding * (buffers->second.gpu_resident +
+                                  head_backward(job, schedule, buffers->second, steps->second.plan));
+  bounds.traffic = kRounding * (form.d2h_bytes_per_step + form.h2d_bytes_per_step);
+  bounds.host_needs = buffers->second.host_needs;
+  bounds.staleness = form.staleness_steps;
+  return bounds;
+}
+
+}  // namespace zenflow::sim
