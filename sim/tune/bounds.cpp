@@ -156,9 +156,10 @@ class Computer {
     }
     if (!zenflow.overlap_step) return bound;
     const double update = ps(cpu.update);
+    // Waiting for the update before the last, a backlog may grow for long; nothing is said of it.
     const bool deep = zenflow.full_warm_up_rounds == 0;
-    bound = std::max(bound, (update + (deep ? 0 : chain_to_hand_over(cpu))) / s);
-    if (cpu.rates.optimizer_shares_cores) {
+    if (!deep) bound = std::max(bound, (update + chain_to_hand_over(cpu)) / s);
+    if (!deep && cpu.rates.optimizer_shares_cores) {
       // While the optimizer works, compute has half its speed.
       const double compute = s * (steps_.forward_backward + selected.update);
       bound = std::max(bound, (compute + update / 2) / s);
@@ -383,7 +384,9 @@ Steps read_steps(const Job& job, const Schedule& schedule) {
   return steps;
 }
 
-/// At the start of the head's backward all activations are held, and what backward begins with.
+/// At the start of the head's backward all activations are held, and what backward begins with; in
+/// stage 3 also the head's gathered parameters and, unless a bucket has to be reduced before, those
+/// of the block below it, whose gather begins at the same instant.
 double head_backward(const Job& job, const Schedule& schedule, const Buffers& buffers,
                      const StepPlan& plan) {
   const auto bytes = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
@@ -391,6 +394,12 @@ double head_backward(const Job& job, const Schedule& schedule, const Buffers& bu
   for (const PlannedLayer& layer : plan.layers) held += layer.activation_bytes;
   const PlannedLayer& head = plan.layers.back();
   held += head.logit_bytes + head.transient_bytes + bytes * head.parameters;
+  if (job.deepspeed.zero_stage == 3 && job.scenario.ranks() > 1) {
+    held += bytes * head.parameters;
+    const auto layers = static_cast<std::int32_t>(plan.layers.size());
+    const bool reduces_first = plan.buckets.front().ready_layer == layers - 1;
+    if (!reduces_first) held += bytes * plan.layers[plan.layers.size() - 2].parameters;
+  }
   if (schedule.runs_deepspeed()) held += (bytes + 8) * buffers.largest_tensor;
   if (schedule.name() == "deepspeed-zenflow") held += 2 * bytes * buffers.selected;
   return held;

@@ -18,6 +18,8 @@ namespace {
 constexpr std::int64_t kAveraged = 64;
 /// Windows before the average begins.
 constexpr std::int64_t kSettling = 4;
+/// The same where a boundary waits for the update before the last, whose backlog fills slowly.
+constexpr std::int64_t kDeepSettling = 256;
 
 std::uint64_t key_of(const Space& space, const Setting& setting, std::initializer_list<Knob> which) {
   std::uint64_t key = 0;
@@ -30,10 +32,11 @@ std::uint64_t key_of(const Space& space, const Setting& setting, std::initialize
 }
 
 /// A run whose average is that of ever longer ones: whole intervals of what repeats.
-RunSettings long_run(std::int64_t warm_up, std::int64_t window, std::int64_t select) {
+RunSettings long_run(std::int64_t warm_up, std::int64_t window, std::int64_t select,
+                     std::int64_t settling = kSettling) {
   const std::int64_t period = select > 0 ? std::lcm(window, select) : window;
   const std::int64_t times = (kAveraged + period - 1) / period;
-  return {.warmup_steps = warm_up + kSettling * window, .steps = period * times};
+  return {.warmup_steps = warm_up + settling * window, .steps = period * times};
 }
 
 /// The strict JSON that DeepSpeed would read of a document that may be YAML.
@@ -155,6 +158,11 @@ const std::string& Candidates::refusal(const Setting& setting) {
     why = fmt::format("launcher: {} sets update boundaries every gradient_accumulation_steps, and "
                       "update_interval has to say the same",
                       to_string(request_.job.target));
+  }
+  if (why.empty() && setting.zenflow() && request_.family == Family::kDeepSpeed &&
+      setting.flag(Knob::kOverlapStep) && setting.whole(Knob::kWarmUp) == 0) {
+    // Only a warning to who wrote it so; not to be proposed.
+    why = "lint ZF043: overlap_step without warm-up may copy half-written weights";
   }
   if (why.empty()) {
     why = tuned_config(document_, request_.job, setting, accumulation(setting)).refusal;
@@ -369,7 +377,9 @@ Evaluation Candidates::evaluate_own(const HardwareProfile* hardware) const {
     const std::int64_t window = own_window ? *config.zenflow->update_interval : steps;
     const std::int64_t select = config.zenflow ? own_.whole(Knob::kSelectInterval) : 0;
     const std::int64_t warm_up = config.zenflow ? config.zenflow->full_warm_up_rounds : 0;
-    job.scenario.run = long_run(warm_up, window, select);
+    const bool deep = config.zenflow && config.zenflow->overlap_step && warm_up == 0 &&
+                      request_.family == Family::kDeepSpeed;
+    job.scenario.run = long_run(warm_up, window, select, deep ? kDeepSettling : kSettling);
   }
   const std::int64_t accumulation = std::max<std::int64_t>(1, this->accumulation(own_));
   return judged(own_, job, simulate_schedule(job, schedule), accumulation);

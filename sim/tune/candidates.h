@@ -44,7 +44,8 @@ struct TuneRequest {
   double price_per_gpu_hour = 0;  ///< of kCostPerToken
   double slack = 0.02;
   std::size_t top = 5;
-  bool front = true;  ///< also find the Pareto front
+  /// The Pareto front reaches to settings that cost this much more than the best; 0: none is sought.
+  double front_within = 1;
   std::optional<ImportanceCurve> importance{};
   /// Measured step time of the user's own setting, seconds; empty: simulated.
   std::optional<double> measured_step{};

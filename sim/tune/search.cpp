@@ -68,7 +68,7 @@ class Search {
     enumerate();
     bound();
     seed();
-    if (find_best() && choose() && request_.front) find_front();
+    if (find_best() && choose() && request_.front_within > 0) find_front();
     finish();
     return std::move(result_);
   }
@@ -184,7 +184,11 @@ class Search {
     if (step < one.bounds.step_time || evaluation.gpu_bytes < one.bounds.gpu_bytes ||
         evaluation.traffic() < one.bounds.traffic) {
       throw Error(ErrorKind::kRuntime,
-                  fmt::format("tune: {} was simulated below its bound", describe(one.setting)));
+                  fmt::format("tune: {} was simulated below its bound: step {} of {} ps, GPU {} of {} "
+                              "bytes, traffic {} of {} bytes",
+                              describe(one.setting), step, one.bounds.step_time,
+                              evaluation.gpu_bytes, one.bounds.gpu_bytes, evaluation.traffic(),
+                              one.bounds.traffic));
     }
     one.simulated = done_.size();
     done_.push_back({one.index, one.setting, std::move(evaluation)});
@@ -349,6 +353,7 @@ class Search {
   void find_front() {
     std::vector<std::size_t> batch;
     for (const std::size_t which : by_bound_) {
+      if (all_[which].cost_bound > best_ * (1 + request_.front_within)) break;
       if (all_[which].simulated || covered(point_of(all_[which].bounds))) continue;
       batch.push_back(which);
       if (batch.size() < kBatch) continue;
@@ -420,10 +425,13 @@ class Search {
   }
 
   void take_front() {
-    if (!request_.front) return;
+    if (request_.front_within <= 0) return;
+    const double limit = best_ * (1 + request_.front_within);
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < done_.size(); ++i) {
-      if (done_[i].evaluation.infeasible.empty()) order.push_back(i);
+      if (!done_[i].evaluation.infeasible.empty()) continue;
+      const double cost = candidates_.cost(done_[i].setting, done_[i].evaluation.step_time);
+      if (cost <= limit) order.push_back(i);
     }
     std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
       return std::tie(done_[a].evaluation.step_time, done_[a].index) <

@@ -184,6 +184,13 @@ LintOptions lint_options(const Job& own, const Setting& setting) {
   return options;
 }
 
+std::string refusal_by(const Finding& finding) {
+  static const std::vector<Rule> rules = lint_rules();
+  const auto rule = std::find_if(rules.begin(), rules.end(),
+                                 [&](const Rule& one) { return one.code == finding.code; });
+  return fmt::format("lint {}: {}", finding.code, rule->title);
+}
+
 /// The first error, after those that the linter can correct have been corrected.
 std::string correct(TunedConfig& config, const LintOptions& options) {
   constexpr int kRounds = 16;
@@ -193,14 +200,7 @@ std::string correct(TunedConfig& config, const LintOptions& options) {
     bool edited = false;
     for (const Finding& finding : lint({config.root, {}, {}}, options)) {
       if (finding.severity != Severity::kError) continue;
-      if (refusal.empty()) {
-        const Rule* rule = nullptr;
-        static const std::vector<Rule> rules = lint_rules();
-        for (const Rule& one : rules) {
-          if (one.code == finding.code) rule = &one;
-        }
-        refusal = fmt::format("lint {}: {}", finding.code, rule != nullptr ? rule->title : "");
-      }
+      if (refusal.empty()) refusal = refusal_by(finding);
       if (finding.edits.empty()) continue;
       for (const Edit& edit : finding.edits) {
         apply_edit(config.root, edit);
@@ -248,7 +248,7 @@ TunedConfig tuned_config(const Node& document, const Job& own, const Setting& se
     for (std::size_t i = 0; i < before; ++i) apply_edit(plain.root, config.edits[i]);
     for (const Finding& one : lint({plain.root, {}, {}}, lint_options(own, setting))) {
       if (one.severity != Severity::kError) continue;
-      config.refusal = fmt::format("lint {}: {}", one.code, one.what.substr(0, one.what.find(':')));
+      config.refusal = refusal_by(one);
       break;
     }
   }
