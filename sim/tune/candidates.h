@@ -45,7 +45,7 @@ struct TuneRequest {
   double slack = 0.02;
   std::size_t top = 5;
   /// The Pareto front reaches to settings that cost this much more than the best; 0: none is sought.
-  double front_within = 1;
+  double front_within = 0.5;
   std::optional<ImportanceCurve> importance{};
   /// Measured step time of the user's own setting, seconds; empty: simulated.
   std::optional<double> measured_step{};
@@ -113,6 +113,10 @@ class Candidates {
   /// The user's own job as it is, whatever the space says. Throws Error(kInput) if its schedule
   /// cannot run it.
   [[nodiscard]] Evaluation evaluate_own(const HardwareProfile* hardware = nullptr) const;
+  /// The limit that does not hold; empty: all do.
+  [[nodiscard]] std::string infeasible(const Setting& setting, const Evaluation& evaluation) const {
+    return exceeded(setting, evaluation.gpu_bytes, evaluation.staleness, evaluation.needs);
+  }
   /// What is minimised: picoseconds a step of the global batch, or money a token.
   [[nodiscard]] double cost(const Setting& setting, double step_time) const;
 

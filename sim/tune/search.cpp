@@ -1,17 +1,15 @@
 #include "sim/tune/search.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <exception>
 #include <limits>
-#include <mutex>
-#include <thread>
+#include <tuple>
 #include <unordered_map>
 
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/tune/parallel.h"
 
 namespace zenflow::sim {
 namespace {
@@ -20,28 +18,6 @@ namespace {
 constexpr std::size_t kBatch = 16;
 /// Differences below a millionth are rounding.
 constexpr double kSame = 1 + 1e-6;
-
-/// Runs body(0) to body(count - 1) on the threads. The first exception, by number, is thrown.
-void in_parallel(std::size_t count, unsigned threads, const std::function<void(std::size_t)>& body) {
-  std::atomic<std::size_t> next = 0;
-  std::vector<std::exception_ptr> failed(count);
-  const auto work = [&] {
-    for (std::size_t i = next++; i < count; i = next++) {
-      try {
-        body(i);
-      } catch (...) {
-        failed[i] = std::current_exception();
-      }
-    }
-  };
-  std::vector<std::thread> others;
-  for (unsigned i = 1; i < std::min<std::size_t>(threads, count); ++i) others.emplace_back(work);
-  work();
-  for (std::thread& one : others) one.join();
-  for (const std::exception_ptr& one : failed) {
-    if (one) std::rethrow_exception(one);
-  }
-}
 
 /// A canonical setting and what is known of it.
 struct Candidate {
@@ -155,8 +131,11 @@ class Search {
       }
     }
     std::sort(by_bound_.begin(), by_bound_.end(), [&](std::size_t a, std::size_t b) {
-      return std::tie(all_[a].cost_bound, all_[a].index) <
-             std::tie(all_[b].cost_bound, all_[b].index);
+      // Of equal bounds those first that meet them: nothing shares cores with a bound worker.
+      const bool bound_a = !all_[a].setting.flag(Knob::kBindCores);
+      const bool bound_b = !all_[b].setting.flag(Knob::kBindCores);
+      return std::tie(all_[a].cost_bound, bound_a, all_[a].index) <
+             std::tie(all_[b].cost_bound, bound_b, all_[b].index);
     });
   }
 
