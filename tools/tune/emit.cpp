@@ -73,7 +73,7 @@ void verify(const TuneAnswer& answer) {
                                                  finding.code, finding.what));
   }
   const sim::DsDocument written = sim::parse_ds_document(answer.text.text, "ds_config_optimal.json");
-  if (render_json(written.root) != render_json(answer.config.root)) {
+  if (sim::render_json(written.root) != sim::render_json(answer.config.root)) {
     throw Error(ErrorKind::kRuntime, "tune: the edited text does not say what was chosen");
   }
 }
@@ -90,7 +90,7 @@ void emit(TuneAnswer& answer) {
     answer.text = sim::edit_text(*answer.loaded.base_text, answer.loaded.base_name,
                                  answer.config.root, comments);
   } else {
-    answer.text = {render_json(answer.config.root), false, "the scenario has no file of its own"};
+    answer.text = {sim::render_json(answer.config.root), false, "the scenario has no file of its own"};
   }
   answer.findings = sim::lint(sim::parse_ds_document(answer.text.text, "ds_config_optimal.json"),
                               lint_options(answer));
