@@ -133,6 +133,11 @@ std::string Candidates::refusal_of_rest(const Setting& setting) const {
   if (setting.stage() == 0 && placement != Placement::kGpu) {
     return "stage: an offloaded optimizer needs ZeRO stage 1, 2 or 3";
   }
+  if (placement == Placement::kGpu && setting.stage() > 0 && !setting.flag(Knob::kOverlapComm) &&
+      request_.family == Family::kDeepSpeed) {
+    return "model: without offloading reductions are simulated beside backward, as overlap_comm has "
+           "them";
+  }
   if (placement == Placement::kNvme && setting.stage() != 3) return "stage: NVMe needs stage 3";
   if (placement == Placement::kNvme && !request_.job.scenario.hardware.nvme) {
     return "hardware: the profile has no nvme block";
@@ -179,7 +184,12 @@ const std::string& Candidates::refusal(const Setting& setting) {
 
 Setting Candidates::canonical(const Setting& setting) const {
   Setting same = setting;
-  const auto forget = [&](Knob knob) { same.set(knob, request_.space.values(knob).front()); };
+  // The user's own value where the space has it, so that nothing is changed for nothing.
+  const auto forget = [&](Knob knob) {
+    const std::vector<double>& values = request_.space.values(knob);
+    const bool keeps = std::binary_search(values.begin(), values.end(), own_.get(knob));
+    same.set(knob, keeps ? own_.get(knob) : values.front());
+  };
   const HostProfile& host = request_.job.scenario.hardware.host;
   if (!setting.zenflow()) {
     for (const KnobInfo& one : knobs()) {
@@ -191,6 +201,7 @@ Setting Candidates::canonical(const Setting& setting) const {
   if (setting.placement() == Placement::kGpu) {
     forget(Knob::kPinMemory);
     forget(Knob::kBindCores);
+    if (setting.stage() == 0) forget(Knob::kOverlapComm);
   }
   if (request_.family == Family::kDeepSpeed) {
     // Without a worker, binding only changes CPU rates, by unbound_efficiency.
