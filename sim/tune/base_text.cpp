@@ -134,6 +134,13 @@ std::string_view trailing_space(std::string_view text) {
   return last == std::string_view::npos ? text : text.substr(last + 1);
 }
 
+/// A comment to the end of its line needs the line's end before what follows it.
+std::string ended(std::string comment, std::string_view next) {
+  const bool to_the_end = !comment.empty() && !comment.ends_with("*/");
+  const bool breaks = next.starts_with('\n') || next.starts_with("\r\n");
+  return to_the_end && !breaks ? comment + "\n" : comment;
+}
+
 /// What stands before a key on its line, if it begins one: a line break and the indent.
 std::string line_start(std::string_view before) {
   const std::size_t newline = before.rfind('\n');
@@ -194,26 +201,44 @@ class Patcher {
 
   /// A comment on the line of the comma before a key is about the key before it.
   static std::string_view of_line_before(std::string_view before) {
-    const std::string_view line = before.substr(0, before.find('\n'));
-    return line.find_first_not_of(" \t\r") == std::string_view::npos ? line.substr(0, 0) : line;
+    bool comment = false;
+    std::size_t at = 0;
+    while (at < before.size() && before[at] != '\n') {
+      const std::string_view rest = before.substr(at);
+      if (rest.starts_with("/*")) {
+        at = before.find("*/", at + 2) + 2;
+        comment = true;
+      } else if (rest.starts_with("//") || rest.starts_with("#")) {
+        at = std::min(before.find('\n', at), before.size());
+        comment = true;
+      } else {
+        ++at;
+      }
+    }
+    return before.substr(0, comment ? at : 0);
   }
 
   std::string map(const Span& span, const Node& old, const Node& wanted) const {
     std::string out = "{";
     std::string carried;  // comments that outlive a removed key
     bool any = false;
+    bool before_is_kept = true;
     std::size_t from = span.begin + 1;
     for (std::size_t i = 0; i < span.entries.size(); ++i) {
       const Span::Entry& entry = span.entries[i];
-      const std::string_view before = part(from, entry.key_begin);
+      std::string_view before = part(from, entry.key_begin);
+      const std::string_view about_before = i > 0 ? of_line_before(before) : before.substr(0, 0);
+      if (!before_is_kept) before.remove_prefix(about_before.size());
       const bool last = i + 1 == span.entries.size();
       from = last ? span.end - 1 : entry.separator + 1;
       const Node* now = wanted.find(old.entries[i].key);
       if (now == nullptr) {
-        if (i > 0) carried += of_line_before(before);
+        if (before_is_kept) carried += about_before;
+        before_is_kept = false;
         continue;
       }
-      out += (any ? "," : "") + std::exchange(carried, {});
+      before_is_kept = true;
+      out += (any ? "," : "") + ended(std::exchange(carried, {}), before);
       out += before;
       out += part(entry.key_begin, entry.value.begin);
       out += value(entry.value, old.entries[i].value, *now, line_start(before));
@@ -231,11 +256,11 @@ class Patcher {
         line_start(part(span.begin + 1, span.entries.front().key_begin));
     for (const Node::Entry& entry : wanted.entries) {
       if (old.find(entry.key) != nullptr) continue;
-      out += (any ? "," : "") + std::exchange(rest, {});
+      out += (any ? "," : "") + ended(std::exchange(rest, {}), line);
       out += line + key_text(entry.key) + ": " + rendered(entry.value, line);
       any = true;
     }
-    return out + rest + std::string(closing) + "}";
+    return out + ended(rest, closing) + std::string(closing) + "}";
   }
 
   std::string_view text_;

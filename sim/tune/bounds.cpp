@@ -117,7 +117,8 @@ class Computer {
     const double lanes = std::max({step, down, sums});
     if (zenflow.overlap_step) return std::max(lanes, hand_over / s);
     const double arrival = partitioned ? 0 : all_gather(bytes_ * steps_.parameters * kept);
-    return std::max(lanes, step + (hand_over + arrival) / s);
+    // The boundary's own gather of selected weights runs beside the update.
+    return std::max(lanes, step + (hand_over + arrival - gather) / s);
   }
 
   [[nodiscard]] double deepspeed_offload() {
@@ -255,7 +256,8 @@ class Computer {
     one.update = stream(bytes_ * (4 * matrix + 9 * all));
     one.extra_of_selection = stream(bytes_ * (5 * matrix + 9 * all)) - one.update;
     one.step = all_gather(bytes_ * all);
-    if (!zenflow.offload) {
+    // On one rank nothing holds the moments' copy back but its lane: it may be done before.
+    if (!zenflow.offload || ranks_ == 1) {
       one.step += one.update;
       return one;
     }
