@@ -3,9 +3,11 @@
 #include <cstring>
 #include <map>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 #include <sqlite3.h>
+#include <unistd.h>
 
 #include "sim/base/error.h"
 #include "sim/deepspeed/ds_document.h"
@@ -117,65 +119,86 @@ std::string study_identity(const std::string& program_version, const ScenarioTre
   return identity + render_json(tree.root);
 }
 
+namespace {
+
+/// An empty study. It gets its name when it is complete, so that one that is killed here is none.
+void create(const std::filesystem::path& path, const std::string& identity) {
+  Study::Database database;
+  database.path = path;
+  std::filesystem::path temporary = path;
+  temporary += fmt::format(".partial-{}", ::getpid());
+  if (sqlite3_open_v2(temporary.c_str(), &database.handle,
+                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr) != SQLITE_OK) {
+    database.fail(ErrorKind::kInput,
+                  fmt::format("cannot be created: {}", sqlite3_errmsg(database.handle)));
+  }
+  database.run(
+      "BEGIN; CREATE TABLE study (key TEXT PRIMARY KEY, value TEXT);"
+      "CREATE TABLE evaluations (setting TEXT PRIMARY KEY, numbers BLOB);");
+  {
+    Statement write(database.handle, "INSERT INTO study VALUES (?, ?)");
+    for (const auto& [key, value] : {std::pair<std::string, std::string>{"format", kFormat},
+                                     std::pair<std::string, std::string>{"identity", identity}}) {
+      write.bind(1, key);
+      write.bind(2, value);
+      if (write.step() != SQLITE_DONE) {
+        database.fail(ErrorKind::kRuntime,
+                      fmt::format("cannot be written: {}", sqlite3_errmsg(database.handle)));
+      }
+      write.reset();
+    }
+  }
+  database.run("COMMIT");
+  static_cast<void>(sqlite3_close(std::exchange(database.handle, nullptr)));
+  std::error_code error;
+  std::filesystem::rename(temporary, path, error);
+  if (error) database.fail(ErrorKind::kRuntime, "cannot be created: " + error.message());
+}
+
+}  // namespace
+
 Study::Study(const std::filesystem::path& path, const std::string& identity,
              const Candidates& candidates)
     : database_(std::make_unique<Database>()), candidates_(&candidates) {
   database_->path = path;
   std::error_code missing;
-  const bool exists = std::filesystem::exists(path, missing);
-  if (exists) {
-    if (sqlite3_open_v2(path.c_str(), &database_->handle, SQLITE_OPEN_READWRITE, nullptr) !=
-        SQLITE_OK) {
-      database_->fail(ErrorKind::kInput,
-                      fmt::format("cannot be opened: {}", sqlite3_errmsg(database_->handle)));
-    }
-    Statement read(database_->handle, "SELECT key, value FROM study ORDER BY key");
-    std::map<std::string, std::string> said;
-    if (!read.ready()) database_->fail(ErrorKind::kInput, "is no study of zenflow-tune");
-    while (read.step() == SQLITE_ROW) said[read.text(0)] = read.text(1);
-    if (said["format"] != kFormat || said["identity"] != identity) {
-      database_->fail(ErrorKind::kInput, kOther);
-    }
-    Statement rows(database_->handle, "SELECT setting, numbers FROM evaluations");
-    if (!rows.ready()) database_->fail(ErrorKind::kInput, "is no study of zenflow-tune");
-    int status = rows.step();
-    for (; status == SQLITE_ROW; status = rows.step()) {
-      const std::string blob = rows.text(1);
-      if (blob.size() != kNumbers * sizeof(double)) {
-        database_->fail(ErrorKind::kInput, "is damaged: an evaluation of another length");
-      }
-      std::vector<double> values(kNumbers);
-      std::memcpy(values.data(), blob.data(), blob.size());
-      database_->known.emplace(rows.text(0), evaluation_of(values));
-    }
-    if (status != SQLITE_DONE) {
-      database_->fail(ErrorKind::kInput,
-                      fmt::format("is damaged: {}", sqlite3_errmsg(database_->handle)));
-    }
-    found_ = database_->known.size();
-  } else if (sqlite3_open_v2(path.c_str(), &database_->handle,
-                             SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr) != SQLITE_OK) {
+  if (!std::filesystem::exists(path, missing)) create(path, identity);
+  if (sqlite3_open_v2(path.c_str(), &database_->handle, SQLITE_OPEN_READWRITE, nullptr) !=
+      SQLITE_OK) {
     database_->fail(ErrorKind::kInput,
-                    fmt::format("cannot be created: {}", sqlite3_errmsg(database_->handle)));
+                    fmt::format("cannot be opened: {}", sqlite3_errmsg(database_->handle)));
   }
+  read(identity);
   // A killed process loses nothing that was committed; no wait for the disk at every batch.
   database_->run("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;");
-  if (exists) return;
-  database_->run(
-      "BEGIN; CREATE TABLE study (key TEXT PRIMARY KEY, value TEXT);"
-      "CREATE TABLE evaluations (setting TEXT PRIMARY KEY, numbers BLOB);");
-  Statement write(database_->handle, "INSERT INTO study VALUES (?, ?)");
-  for (const auto& [key, value] : {std::pair<std::string, std::string>{"format", kFormat},
-                                   std::pair<std::string, std::string>{"identity", identity}}) {
-    write.bind(1, key);
-    write.bind(2, value);
-    if (write.step() != SQLITE_DONE) {
-      database_->fail(ErrorKind::kRuntime,
-                      fmt::format("cannot be written: {}", sqlite3_errmsg(database_->handle)));
-    }
-    write.reset();
+}
+
+void Study::read(const std::string& identity) {
+  Statement keys(database_->handle, "SELECT key, value FROM study ORDER BY key");
+  Statement rows(database_->handle, "SELECT setting, numbers FROM evaluations");
+  if (!keys.ready() || !rows.ready()) {
+    database_->fail(ErrorKind::kInput, "is no study of zenflow-tune");
   }
-  database_->run("COMMIT");
+  std::map<std::string, std::string> said;
+  while (keys.step() == SQLITE_ROW) said[keys.text(0)] = keys.text(1);
+  if (said["format"] != kFormat || said["identity"] != identity) {
+    database_->fail(ErrorKind::kInput, kOther);
+  }
+  int status = rows.step();
+  for (; status == SQLITE_ROW; status = rows.step()) {
+    const std::string blob = rows.text(1);
+    if (blob.size() != kNumbers * sizeof(double)) {
+      database_->fail(ErrorKind::kInput, "is damaged: an evaluation of another length");
+    }
+    std::vector<double> values(kNumbers);
+    std::memcpy(values.data(), blob.data(), blob.size());
+    database_->known.emplace(rows.text(0), evaluation_of(values));
+  }
+  if (status != SQLITE_DONE) {
+    database_->fail(ErrorKind::kInput,
+                    fmt::format("is damaged: {}", sqlite3_errmsg(database_->handle)));
+  }
+  found_ = database_->known.size();
 }
 
 Study::~Study() = default;

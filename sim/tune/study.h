@@ -31,8 +31,11 @@ class Study final : public EvaluationStore {
   void store(const std::vector<std::pair<std::uint64_t, Evaluation>>& results) override;
   [[nodiscard]] std::uint64_t found() const { return found_; }  ///< results that were there
 
+  struct Database;  ///< only study.cpp knows it
+
  private:
-  struct Database;
+  void read(const std::string& identity);
+
   std::unique_ptr<Database> database_;
   const Candidates* candidates_;
   std::uint64_t found_ = 0;

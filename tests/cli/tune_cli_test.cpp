@@ -124,7 +124,7 @@ TEST_F(Tune, KeepsTheBaseFileBesideWhatItTunes) {
   base.replace(base.find(clipping), clipping.size(), "\"gradient_clipping\":   1.00, // ours\n  \"my_own\": {\"x\": [1,2]},");
   folder_.write("base.json", base);
   const Outcome outcome = run_small({"--base", "base.json", "--vary", "placement=zenflow",
-                                     "--max-staleness", "15", "-o", "out"});
+                                     "--front-within", "0", "-o", "out"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const std::string written = content("out/ds_config_optimal.json");
   EXPECT_THAT(written, HasSubstr("\"gradient_clipping\":   1.00, // ours\n  \"my_own\": {\"x\": [1,2]},"));
@@ -138,7 +138,8 @@ TEST_F(Tune, WritesWhatTheLinterAcceptsForEveryTarget) {
     for (const std::string version : {"0.18.2", "0.19.8"}) {
       const std::string out = target + version;
       const Outcome outcome =
-          run_small({"--target", target, "--deepspeed-version", version, "-o", out});
+          run_small({"--target", target, "--deepspeed-version", version,
+                                         "--front-within", "0", "-o", out});
       ASSERT_EQ(outcome.code, 0) << outcome.err;
       const Outcome lint =
           run_program({ZENFLOW_SIM, "lint", out + "/ds_config_optimal.json", "--target", target,
@@ -153,7 +154,7 @@ TEST_F(Tune, WritesWhatTheLinterAcceptsForEveryTarget) {
 
 TEST_F(Tune, StaysWithinItsLimits) {
   const Outcome outcome = run_small({"--vary", "placement=zenflow", "--max-staleness", "7",
-                                     "--max-gpu-memory", "40 GiB", "--json"});
+                                     "--max-gpu-memory", "40 GiB", "--front-within", "0", "--json"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const json chosen = json::parse(outcome.out)["chosen"]["result"];
   EXPECT_LE(chosen["staleness_steps_max"].get<int>(), 7);
@@ -208,7 +209,8 @@ TEST_F(Tune, RefusesAFileThatIsNoStudy) {
 
 TEST_F(Tune, HasMorePlaceForCareWithMoreSlack) {
   const auto staleness = [&](const char* slack) {
-    const Outcome outcome = run_small({"--vary", "placement=cpu,zenflow", "--slack", slack, "--json"});
+    const Outcome outcome = run_small({"--vary", "placement=cpu,zenflow", "--slack", slack,
+                                       "--front-within", "0", "--json"});
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     return json::parse(outcome.out)["chosen"]["result"]["staleness_steps_max"].get<int>();
   };
@@ -222,7 +224,7 @@ TEST_F(Tune, MindsWhatWasRecordedOfImportance) {
                 "step,parameter,columns,top_1_percent,top_5_percent,top_10_percent,same_as_before,selected\n"
                 "0,w,100,0.1,0.3,0.4,,0.4\n1,w,100,0.1,0.3,0.6,0.9,0.4\n");
   const Outcome outcome = run_small({"--vary", "placement=zenflow", "--importance", "importance.csv",
-                                     "--max-deferred-share", "0.47", "--json"});
+                                     "--max-deferred-share", "0.47", "--front-within", "0", "--json"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   // Half is in the top tenth; with 0.2, half + 1/9 of the other half: 0.444 is deferred.
   EXPECT_EQ(json::parse(outcome.out)["chosen"]["setting"]["topk_ratio"], 0.2);
@@ -245,7 +247,7 @@ TEST_F(Tune, CountsMoneyPerToken) {
 TEST_F(Tune, InterruptedWritesTheBestSoFarAndKilledResumes) {
   const std::vector<std::string> arguments = {kSource + "/scenarios/llama2_7b_4xa100.yaml", "--vary",
                                               "placement=zenflow", "--vary", "stage=2",
-                                              "--threads", "1", "-q", "-o"};
+                                              "--vary", "topk_ratio=0.1", "--threads", "1", "-q", "-o"};
   const auto in = [&](const std::string& folder) {
     std::vector<std::string> all = arguments;
     all.push_back(folder);

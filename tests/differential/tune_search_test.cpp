@@ -49,11 +49,17 @@ TuneRequest request_of(const Case& which) {
   return request;
 }
 
+SearchOptions on_threads(unsigned threads) {
+  SearchOptions options;
+  options.threads = threads;
+  return options;
+}
+
 class TuneSearch : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(TuneSearch, FindsWhatBruteForceFinds) {
   Candidates candidates(request_of(cases()[GetParam()]));
-  const SearchResult result = search(candidates, {.threads = 2});
+  const SearchResult result = search(candidates, on_threads(2));
   const BruteForce all(candidates);
   ASSERT_FALSE(all.feasible.empty());
   ASSERT_TRUE(result.fastest);
@@ -83,7 +89,7 @@ TEST_P(TuneSearch, FindsWhatBruteForceFinds) {
 
 TEST_P(TuneSearch, FindsTheParetoFrontThatBruteForceFinds) {
   Candidates candidates(request_of(cases()[GetParam()]));
-  const SearchResult result = search(candidates, {.threads = 2});
+  const SearchResult result = search(candidates, on_threads(2));
   const BruteForce all(candidates);
   constexpr double kSame = 1 + 3e-6;
   const auto covers = [](const Evaluation& a, const Evaluation& b, double same) {
@@ -105,7 +111,7 @@ TEST_P(TuneSearch, FindsTheParetoFrontThatBruteForceFinds) {
 
 TEST_P(TuneSearch, CountsEveryPointOnce) {
   Candidates candidates(request_of(cases()[GetParam()]));
-  const SearchResult result = search(candidates, {.threads = 2});
+  const SearchResult result = search(candidates, on_threads(2));
   const SearchCounts& counts = result.counts;
   EXPECT_EQ(counts.points, candidates.request().space.size());
   EXPECT_EQ(counts.points,
@@ -121,7 +127,7 @@ TEST_P(TuneSearch, DoesNotDependOnTheNumberOfThreads) {
   std::vector<SearchResult> results;
   for (const unsigned threads : {1U, 2U, 5U}) {
     Candidates candidates(request_of(cases()[GetParam()]));
-    results.push_back(search(candidates, {.threads = threads}));
+    results.push_back(search(candidates, on_threads(threads)));
   }
   for (const SearchResult& one : results) {
     EXPECT_EQ(one.chosen, results[0].chosen);
@@ -138,7 +144,9 @@ TEST_P(TuneSearch, DoesNotDependOnTheNumberOfThreads) {
 TEST_P(TuneSearch, StopsWhenAskedTo) {
   Candidates candidates(request_of(cases()[GetParam()]));
   int asked = 0;
-  const SearchResult result = search(candidates, {.threads = 2, .cancelled = [&] { return ++asked > 0; }});
+  SearchOptions options = on_threads(2);
+  options.cancelled = [&] { return ++asked > 0; };
+  const SearchResult result = search(candidates, options);
   EXPECT_FALSE(result.complete);
   const SearchCounts& counts = result.counts;
   EXPECT_EQ(counts.points, counts.simulated + counts.equal + counts.not_reached + counts.infeasible);
@@ -154,7 +162,7 @@ TEST_P(TuneShipped, IsAtLeastAsGoodAsThePublishedSettingAndDoesNotOffloadWhatFit
   TuneRequest request = shipped_request(GetParam(), host ? Family::kLive : Family::kDeepSpeed);
   request.front_within = 0;
   Candidates candidates(request);
-  const SearchResult result = search(candidates, {.threads = 2});
+  const SearchResult result = search(candidates, on_threads(2));
   ASSERT_TRUE(result.chosen);
   const Simulated& chosen = result.simulated[*result.chosen];
   EXPECT_EQ(chosen.evaluation.infeasible, "");

@@ -71,7 +71,7 @@ TEST_P(TuneBounds, AreBelowEverySimulation) {
   Numbers numbers(7 + GetParam());
   std::size_t tried = 0;
   std::size_t close = 0;
-  for (int machine = 0; machine < 12; ++machine) {
+  for (int machine = 0; machine < 30; ++machine) {
     TuneRequest request = shipped_request(which.scenario, which.family, which.overrides);
     if (machine > 0) vary(request.job.scenario.hardware, numbers);
     request.space.set(Knob::kReservedCores, {0, 0.25, 0.5, 1});
@@ -79,7 +79,7 @@ TEST_P(TuneBounds, AreBelowEverySimulation) {
     const Space& space = candidates.request().space;
     BoundsComputer computer;
     Job scratch = candidates.job(space.at(0));
-    for (int i = 0, found = 0; i < 4000 && found < 12; ++i) {
+    for (int i = 0, found = 0; i < 4000 && found < 20; ++i) {
       const Setting setting = space.at(numbers.below(space.size()));
       if (!candidates.refusal(setting).empty()) continue;
       ++found;
