@@ -20,13 +20,16 @@ namespace {
 namespace fs = std::filesystem;
 
 void add_what(CLI::App& app, TuneOptions& o) {
-  app.add_option("SCENARIO", o.scenario, "model, hardware, training, the DeepSpeed file")->required();
-  app.add_option("-o,--output", o.output, "folder for the results; else only the summary is printed");
+  app.add_option("SCENARIO", o.scenario, "model, hardware, training, the DeepSpeed file")
+      ->required();
+  app.add_option("-o,--output", o.output,
+                 "folder for the results; else only the summary is printed");
   app.add_option("--base", o.base, "DeepSpeed file that is changed; else the scenario's");
-  app.add_option("--schedule", o.schedule,
-                 "deepspeed-zenflow (default): what DeepSpeed ships; zenflow: the published rule, which "
-                 "the runtime follows; live-zenflow: zenflow-train, operation by operation (default if "
-                 "the device is the host)");
+  app.add_option(
+      "--schedule", o.schedule,
+      "deepspeed-zenflow (default): what DeepSpeed ships; zenflow: the published rule, which "
+      "the runtime follows; live-zenflow: zenflow-train, operation by operation (default if "
+      "the device is the host)");
   app.add_option("--set", o.set, "PATH=VALUE, a scenario key (repeatable)");
   app.add_option("--profile", o.profile, "hardware profile in place of the scenario's");
   app.add_option("--deepspeed-version", o.deepspeed_version, "release that will run it");
@@ -51,7 +54,8 @@ void add_search(CLI::App& app, TuneOptions& o) {
                  "of the squared gradient norm; needs --importance")
       ->check(CLI::Range(0.0, 1.0));
   app.add_option("--importance", o.importance, "CSV that zenflow-train --importance recorded");
-  app.add_option("--slack", o.slack, "among candidates this close to the best the most careful wins")
+  app.add_option("--slack", o.slack,
+                 "among candidates this close to the best the most careful wins")
       ->check(CLI::Range(0.0, 10.0))
       ->capture_default_str();
   app.add_option("--front-within", o.front_within,
@@ -101,8 +105,8 @@ void prepare_output(const TuneOptions& options) {
   }
   fs::create_directory(folder, error);
   if (error) {
-    throw Error(ErrorKind::kInput, fmt::format("{}: cannot be created: {}", folder.generic_string(),
-                                               error.message()));
+    throw Error(ErrorKind::kInput,
+                fmt::format("{}: cannot be created: {}", folder.generic_string(), error.message()));
   }
   for (const std::string& name : kOutputs) check_output(folder / name, options.overwrite);
 }
@@ -139,12 +143,13 @@ int tune(const TuneOptions& options) {
                   candidates);
   }
   sim::SearchOptions search;
-  search.threads = options.threads > 0 ? options.threads
-                                       : std::max(1U, std::thread::hardware_concurrency());
+  search.threads =
+      options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
   search.cancelled = [] { return signal_exit_code() != 0; };
   search.progress = progress_line(options);
   search.store = study ? &*study : nullptr;
-  TuneAnswer answer{options, loaded, candidates, sim::search(candidates, search), {}, {}, {}, {}, {}, {}};
+  TuneAnswer answer{options, loaded, candidates, sim::search(candidates, search), {}, {}, {},
+                    {},      {},     {}};
   if (search.progress) complain("\r\033[K");
   if (!answer.result.chosen) {
     complain(reasons_text(answer.result.counts));

@@ -252,8 +252,7 @@ class Patcher {
     const bool keeps_last = wanted.find(old.entries.back().key) != nullptr;
     std::string rest = std::exchange(carried, {});
     if (keeps_last) rest += end.substr(0, end.size() - closing.size());
-    const std::string line =
-        line_start(part(span.begin + 1, span.entries.front().key_begin));
+    const std::string line = line_start(part(span.begin + 1, span.entries.front().key_begin));
     for (const Node::Entry& entry : wanted.entries) {
       if (old.find(entry.key) != nullptr) continue;
       out += (any ? "," : "") + ended(std::exchange(rest, {}), line);
@@ -272,7 +271,8 @@ EditedText edit_text(std::string_view text, const std::string& file, const Node&
                      bool comments) {
   const DsDocument document = parse_ds_document(text, file);
   if (!document.uses.empty()) {
-    return {render_json(wanted), false, "it is Hjson; written anew as strict JSON, without comments"};
+    return {render_json(wanted), false,
+            "it is Hjson; written anew as strict JSON, without comments"};
   }
   if (!comments && !document.comments.empty()) {
     return {render_json(wanted), false,

@@ -15,11 +15,11 @@ struct EditedText {
   std::string reason;
 };
 
-/// `text`: JSON, with comments or without, or other Hjson. `wanted`: what it shall say. What says the
-/// same stays byte for byte: order, spaces, comments, the text of numbers. A removed key takes the
-/// comments right before it along; new keys follow the last one of their block. Other Hjson, and,
-/// unless `comments`, a text with comments are written anew.
-/// Throws Error(kInput), located, if `text` does not parse.
+/// `text`: JSON, with comments or without, or other Hjson. `wanted`: what it shall say. What says
+/// the same stays byte for byte: order, spaces, comments, the text of numbers. A removed key takes
+/// the comments right before it along; new keys follow the last one of their block. Other Hjson,
+/// and, unless `comments`, a text with comments are written anew. Throws Error(kInput), located, if
+/// `text` does not parse.
 [[nodiscard]] EditedText edit_text(std::string_view text, const std::string& file,
                                    const Node& wanted, bool comments);
 

@@ -75,8 +75,7 @@ class Computer {
     const double update = stream(owned * gpu_adam_bytes(job_.scenario.training.dtype));
     const bool gathers = config_.zero_stage == 1 || config_.zero_stage == 2;
     const double gather = gathers ? all_gather(bytes_ * steps_.parameters) : 0;
-    const double path =
-        steps * steps_.forward_backward + steps_.last_reduce + update + gather;
+    const double path = steps * steps_.forward_backward + steps_.last_reduce + update + gather;
     const double stage3 = config_.zero_stage == 3 ? 2 * steps_.gathers : 0;
     return std::max(path, steps * (steps_.reduce + stage3) + gather) / steps;
   }
@@ -102,12 +101,12 @@ class Computer {
     const double cores = all_cores();
     const double reserved = zenflow.pt_reserved_cores_perc;
     const bool split = zenflow.overlap_step && reserved > 0 && reserved < 1;
-    const CpuCosts costs =
-        cpu_costs(job_, split ? (1 - reserved) * cores : cores, split ? reserved * cores : cores,
-                  false);
-    const double selected = stream(zenflow.topk_ratio * partition_ *
-                                   gpu_adam_bytes(job_.scenario.training.dtype));
-    const double gather = partitioned ? 0 : all_gather(bytes_ * steps_.parameters * zenflow.topk_ratio);
+    const CpuCosts costs = cpu_costs(job_, split ? (1 - reserved) * cores : cores,
+                                     split ? reserved * cores : cores, false);
+    const double selected =
+        stream(zenflow.topk_ratio * partition_ * gpu_adam_bytes(job_.scenario.training.dtype));
+    const double gather =
+        partitioned ? 0 : all_gather(bytes_ * steps_.parameters * zenflow.topk_ratio);
     const double step = steps_.forward_backward + steps_.last_reduce + selected + gather;
     const double update = ps(kept * partition_ * costs.update.time);
     const double up = copy(Direction::kH2D, bytes_ * kept * partition_);
@@ -150,8 +149,7 @@ class Computer {
     if (own && every > 0 && every % steps == 0) {
       // Once an interval the master is overwritten, beside the boundary's own work.
       const double copied = link_time(Direction::kD2H, false, bytes_ * partition_, 1);
-      const double again =
-          std::max(chain, selected.step + copied) - std::max(selected.step, chain);
+      const double again = std::max(chain, selected.step + copied) - std::max(selected.step, chain);
       const double extra = steps > 1 ? selected.extra_of_selection : 0;
       bound += (std::max(again, 0.0) + extra) / static_cast<double>(every);
     }
@@ -205,7 +203,8 @@ class Computer {
   /// Of a window's micro steps, each until its reduction stream is empty.
   [[nodiscard]] double paths(std::int64_t steps, bool pageable) {
     if (steps == 1) return path(true, true, pageable);
-    return path(true, false, pageable) + static_cast<double>(steps - 2) * path(false, false, pageable) +
+    return path(true, false, pageable) +
+           static_cast<double>(steps - 2) * path(false, false, pageable) +
            path(false, true, pageable);
   }
 
@@ -217,8 +216,9 @@ class Computer {
     const double cores = all_cores();
     const double reserved = zenflow.pt_reserved_cores_perc;
     const bool split = job_.has(Change::kWorkerCores) && reserved > 0 && reserved < 1;
-    DeepSpeedCpu cpu = deepspeed_cpu(job_, split ? reserved * cores : cores,
-                                     split ? (1 - reserved) * cores : cores, OptimizerPlace::kWorker);
+    DeepSpeedCpu cpu =
+        deepspeed_cpu(job_, split ? reserved * cores : cores,
+                      split ? (1 - reserved) * cores : cores, OptimizerPlace::kWorker);
     cpu.rates.optimizer_shares_cores = !(job_.scenario.bind_cores_to_rank && split);
     return cpu;
   }
@@ -364,11 +364,12 @@ Steps read_steps(const Job& job, const Schedule& schedule) {
     steps.gathers += parts.gather.back();
     steps.parameters += layer.parameters;
   }
-  const bool all_reduces =
-      (schedule.runs_deepspeed() && !stage3) || (job.deepspeed.zero_stage == 0 && schedule.name() == "gpu-only");
+  const bool all_reduces = (schedule.runs_deepspeed() && !stage3) ||
+                           (job.deepspeed.zero_stage == 0 && schedule.name() == "gpu-only");
   for (const GradientBucket& bucket : steps.plan.buckets) {
     const Bytes size(bytes * bucket.elements);
-    const Seconds time = all_reduces ? all_reduce_time(group, size) : reduce_scatter_time(group, size);
+    const Seconds time =
+        all_reduces ? all_reduce_time(group, size) : reduce_scatter_time(group, size);
     parts.reduce.push_back(parts.ranks ? ps(time) : 0);
     parts.ready_layer.push_back(bucket.ready_layer);
     steps.reduce += parts.reduce.back();
@@ -427,8 +428,8 @@ struct BoundsComputer::Cache {
 BoundsComputer::BoundsComputer() : cache_(std::make_unique<Cache>()) {}
 BoundsComputer::~BoundsComputer() = default;
 
-StepBounds BoundsComputer::bounds(const Job& job, const Schedule& schedule, std::uint64_t memory_key,
-                                  std::uint64_t step_key) {
+StepBounds BoundsComputer::bounds(const Job& job, const Schedule& schedule,
+                                  std::uint64_t memory_key, std::uint64_t step_key) {
   auto buffers = cache_->buffers.find(memory_key);
   if (buffers == cache_->buffers.end()) {
     buffers = cache_->buffers.emplace(memory_key, read_buffers(job, schedule)).first;
@@ -441,8 +442,9 @@ StepBounds BoundsComputer::bounds(const Job& job, const Schedule& schedule, std:
   const ClosedForm form = schedule.closed_form(job);
   StepBounds bounds;
   bounds.step_time = kRounding * step_bound(schedule.name(), computer);
-  bounds.gpu_bytes = kRounding * (buffers->second.gpu_resident +
-                                  head_backward(job, schedule, buffers->second, steps->second.plan));
+  bounds.gpu_bytes =
+      kRounding * (buffers->second.gpu_resident +
+                   head_backward(job, schedule, buffers->second, steps->second.plan));
   bounds.traffic = kRounding * (form.d2h_bytes_per_step + form.h2d_bytes_per_step);
   bounds.host_needs = buffers->second.host_needs;
   bounds.staleness = form.staleness_steps;

@@ -39,8 +39,8 @@ class BoundsComputer {
 
   /// `memory_key`: equal for jobs whose buffers are equal. `step_key`: equal for jobs whose layers,
   /// buckets and copies are equal. Precondition: the schedule accepts the job.
-  [[nodiscard]] StepBounds bounds(const Job& job, const Schedule& schedule, std::uint64_t memory_key,
-                                  std::uint64_t step_key);
+  [[nodiscard]] StepBounds bounds(const Job& job, const Schedule& schedule,
+                                  std::uint64_t memory_key, std::uint64_t step_key);
 
  private:
   struct Cache;

@@ -21,7 +21,8 @@ constexpr std::int64_t kSettling = 4;
 /// The same where a boundary waits for the update before the last, whose backlog fills slowly.
 constexpr std::int64_t kDeepSettling = 256;
 
-std::uint64_t key_of(const Space& space, const Setting& setting, std::initializer_list<Knob> which) {
+std::uint64_t key_of(const Space& space, const Setting& setting,
+                     std::initializer_list<Knob> which) {
   std::uint64_t key = 0;
   for (const Knob knob : which) {
     const std::vector<double>& values = space.values(knob);
@@ -113,8 +114,8 @@ Candidates::Candidates(TuneRequest request)
       base_(without_documents(request_.job)) {}
 
 std::int64_t Candidates::accumulation(const Setting& setting) const {
-  const std::int64_t step = setting.whole(Knob::kMicroBatch) * setting.whole(Knob::kGpus) *
-                            request_.job.scenario.nodes;
+  const std::int64_t step =
+      setting.whole(Knob::kMicroBatch) * setting.whole(Knob::kGpus) * request_.job.scenario.nodes;
   return request_.global_batch % step == 0 ? request_.global_batch / step : 0;
 }
 
@@ -135,7 +136,8 @@ std::string Candidates::refusal_of_rest(const Setting& setting) const {
   }
   if (placement == Placement::kGpu && setting.stage() > 0 && !setting.flag(Knob::kOverlapComm) &&
       request_.family == Family::kDeepSpeed) {
-    return "model: without offloading reductions are simulated beside backward, as overlap_comm has "
+    return "model: without offloading reductions are simulated beside backward, as overlap_comm "
+           "has "
            "them";
   }
   if (placement == Placement::kNvme && setting.stage() != 3) return "stage: NVMe needs stage 3";
@@ -149,20 +151,21 @@ std::string Candidates::refusal_of_rest(const Setting& setting) const {
 }
 
 const std::string& Candidates::refusal(const Setting& setting) {
-  const std::uint64_t key = key_of(
-      request_.space, setting,
-      {Knob::kPlacement, Knob::kStage, Knob::kMicroBatch, Knob::kOverlapComm, Knob::kPinMemory,
-       Knob::kGpus, Knob::kUpdateInterval, Knob::kSelectInterval, Knob::kWarmUp, Knob::kOverlapStep,
-       Knob::kSelectedOffload});
+  const std::uint64_t key =
+      key_of(request_.space, setting,
+             {Knob::kPlacement, Knob::kStage, Knob::kMicroBatch, Knob::kOverlapComm,
+              Knob::kPinMemory, Knob::kGpus, Knob::kUpdateInterval, Knob::kSelectInterval,
+              Knob::kWarmUp, Knob::kOverlapStep, Knob::kSelectedOffload});
   const auto known = refusals_.find(key);
   if (known != refusals_.end()) return known->second;
   std::string why = refusal_of_rest(setting);
   const bool own_launcher = request_.job.target == LaunchTarget::kDeepSpeed;
   if (why.empty() && setting.zenflow() && request_.family == Family::kDeepSpeed && !own_launcher &&
       setting.interval() != accumulation(setting)) {
-    why = fmt::format("launcher: {} sets update boundaries every gradient_accumulation_steps, and "
-                      "update_interval has to say the same",
-                      to_string(request_.job.target));
+    why = fmt::format(
+        "launcher: {} sets update boundaries every gradient_accumulation_steps, and "
+        "update_interval has to say the same",
+        to_string(request_.job.target));
   }
   if (why.empty() && setting.zenflow() && request_.family == Family::kDeepSpeed &&
       setting.flag(Knob::kOverlapStep) && setting.whole(Knob::kWarmUp) == 0) {
@@ -214,7 +217,8 @@ Setting Candidates::canonical(const Setting& setting) const {
       same.set(Knob::kWarmUp, *std::upper_bound(rounds.begin(), rounds.end(), 0.0));
     }
   } else {
-    for (const Knob knob : {Knob::kBindCores, Knob::kOverlapComm, Knob::kSelectedOffload, Knob::kWarmUp}) {
+    for (const Knob knob :
+         {Knob::kBindCores, Knob::kOverlapComm, Knob::kSelectedOffload, Knob::kWarmUp}) {
       forget(knob);
     }
   }
@@ -242,7 +246,8 @@ void Candidates::apply(Job& job, const Setting& setting) const {
   config.offload_optimizer = placement == Placement::kGpu    ? OffloadDevice::kNone
                              : placement == Placement::kNvme ? OffloadDevice::kNvme
                                                              : OffloadDevice::kCpu;
-  if (placement == Placement::kGpu || setting.stage() < 3) config.offload_param = OffloadDevice::kNone;
+  if (placement == Placement::kGpu || setting.stage() < 3)
+    config.offload_param = OffloadDevice::kNone;
   if (!setting.zenflow()) {
     config.zenflow.reset();
     job.scenario.run = long_run(0, config.gradient_accumulation_steps, 0);
@@ -277,9 +282,8 @@ double Candidates::extra_gpu_bytes(const Job& job, const Setting& setting) const
   const auto bytes = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
   const auto bucket = static_cast<double>(job.deepspeed.reduce_bucket_size);
   const double buckets = setting.stage() == 0 ? 0 : (setting.flag(Knob::kOverlapComm) ? 3 : 2);
-  const double owned = setting.stage() == 0
-                           ? static_cast<double>(job.scenario.model.parameters())
-                           : job.partition();
+  const double owned =
+      setting.stage() == 0 ? static_cast<double>(job.scenario.model.parameters()) : job.partition();
   return bytes * bucket * buckets + 4 * owned;
 }
 
@@ -332,15 +336,14 @@ CandidateBounds Candidates::bounds(const Setting& setting, Job& scratch,
                                    BoundsComputer& computer) const {
   apply(scratch, setting);
   const std::int64_t steps = accumulation(setting);
-  const StepBounds step = computer.bounds(scratch, schedule(setting), memory_key(setting, steps),
-                                          step_key(setting));
+  const StepBounds step =
+      computer.bounds(scratch, schedule(setting), memory_key(setting, steps), step_key(setting));
   CandidateBounds bounds;
   bounds.step_time = step.step_time * static_cast<double>(steps);
   bounds.gpu_bytes = step.gpu_bytes + extra_gpu_bytes(scratch, setting);
   bounds.traffic = step.traffic * static_cast<double>(steps);
   bounds.staleness = step.staleness.max / steps;
-  bounds.infeasible =
-      exceeded(setting, bounds.gpu_bytes, bounds.staleness, step.host_needs);
+  bounds.infeasible = exceeded(setting, bounds.gpu_bytes, bounds.staleness, step.host_needs);
   return bounds;
 }
 
@@ -378,9 +381,10 @@ Evaluation Candidates::evaluate_own(const HardwareProfile* hardware) const {
   const bool automatic = config.zenflow && !config.zenflow->update_interval;
   Job job = request_.job;
   if (hardware != nullptr) job.scenario.hardware = *hardware;
-  const Schedule& schedule = special ? find_schedule(config.super_offload ? "deepspeed-super-offload"
-                                                                          : "deepspeed-twin-flow")
-                                     : this->schedule(own_);
+  const Schedule& schedule =
+      special
+          ? find_schedule(config.super_offload ? "deepspeed-super-offload" : "deepspeed-twin-flow")
+          : this->schedule(own_);
   if (!special && !automatic) {
     const std::int64_t steps = config.gradient_accumulation_steps;
     const bool own_window = config.zenflow && (request_.family != Family::kDeepSpeed ||

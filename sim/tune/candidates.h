@@ -20,17 +20,18 @@ enum class Objective : std::uint8_t { kStepTime, kTokensPerSecond, kCostPerToken
 [[nodiscard]] std::string_view to_string(Objective objective);
 
 struct Limits {
-  std::optional<double> gpu_memory{};   ///< bytes of one GPU; else the profile's
-  std::optional<double> host_memory{};  ///< bytes of the node
-  std::optional<double> shm{};          ///< bytes of /dev/shm of the node
-  std::int64_t staleness = 31;          ///< steps
+  std::optional<double> gpu_memory{};      ///< bytes of one GPU; else the profile's
+  std::optional<double> host_memory{};     ///< bytes of the node
+  std::optional<double> shm{};             ///< bytes of /dev/shm of the node
+  std::int64_t staleness = 31;             ///< steps
   std::optional<double> deferred_share{};  ///< of the squared gradient norm
 };
 
 /// Share of the squared gradient norm in the largest columns, as recorded by zenflow-train
 /// --importance: points of a curve from (0, 0) to (1, 1), straight between them.
 struct ImportanceCurve {
-  std::vector<std::pair<double, double>> points;  ///< share of columns, share of the norm; ascending
+  std::vector<std::pair<double, double>>
+      points;  ///< share of columns, share of the norm; ascending
   [[nodiscard]] double selected(double topk_ratio) const;
 };
 
@@ -44,7 +45,8 @@ struct TuneRequest {
   double price_per_gpu_hour = 0;  ///< of kCostPerToken
   double slack = 0.02;
   std::size_t top = 5;
-  /// The Pareto front reaches to settings that cost this much more than the best; 0: none is sought.
+  /// The Pareto front reaches to settings that cost this much more than the best; 0: none is
+  /// sought.
   double front_within = 0.5;
   std::optional<ImportanceCurve> importance{};
   /// Measured step time of the user's own setting, seconds; empty: simulated.

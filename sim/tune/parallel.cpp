@@ -8,7 +8,8 @@
 
 namespace zenflow::sim {
 
-void in_parallel(std::size_t count, unsigned threads, const std::function<void(std::size_t)>& body) {
+void in_parallel(std::size_t count, unsigned threads,
+                 const std::function<void(std::size_t)>& body) {
   std::atomic<std::size_t> next = 0;
   std::vector<std::exception_ptr> failed(count);
   const auto work = [&] {

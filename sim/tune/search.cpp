@@ -119,8 +119,8 @@ class Search {
         one.bounds = candidates_.bounds(one.setting, scratch, computer);
         one.cost_bound = candidates_.cost(one.setting, one.bounds.step_time);
         one.kind = kind_of(one.setting);
-        one.care = carefulness(one.setting, one.bounds.staleness, one.bounds.gpu_bytes, own_,
-                               one.index);
+        one.care =
+            carefulness(one.setting, one.bounds.staleness, one.bounds.gpu_bytes, own_, one.index);
       }
     });
     for (std::size_t i = 0; i < all_.size(); ++i) {
@@ -162,12 +162,12 @@ class Search {
     const double step = evaluation.step_time;
     if (step < one.bounds.step_time || evaluation.gpu_bytes < one.bounds.gpu_bytes ||
         evaluation.traffic() < one.bounds.traffic) {
-      throw Error(ErrorKind::kRuntime,
-                  fmt::format("tune: {} was simulated below its bound: step {} of {} ps, GPU {} of {} "
-                              "bytes, traffic {} of {} bytes",
-                              describe(one.setting), step, one.bounds.step_time,
-                              evaluation.gpu_bytes, one.bounds.gpu_bytes, evaluation.traffic(),
-                              one.bounds.traffic));
+      throw Error(
+          ErrorKind::kRuntime,
+          fmt::format("tune: {} was simulated below its bound: step {} of {} ps, GPU {} of {} "
+                      "bytes, traffic {} of {} bytes",
+                      describe(one.setting), step, one.bounds.step_time, evaluation.gpu_bytes,
+                      one.bounds.gpu_bytes, evaluation.traffic(), one.bounds.traffic));
     }
     one.simulated = done_.size();
     done_.push_back({one.index, one.setting, std::move(evaluation)});
@@ -197,9 +197,10 @@ class Search {
     for (const Setting& one : {own_, published}) {
       if (!space.contains(one)) continue;
       const std::uint64_t index = space.index_of(candidates_.canonical(one));
-      const auto at = std::lower_bound(
-          all_.begin(), all_.end(), index,
-          [](const Candidate& candidate, std::uint64_t wanted) { return candidate.index < wanted; });
+      const auto at = std::lower_bound(all_.begin(), all_.end(), index,
+                                       [](const Candidate& candidate, std::uint64_t wanted) {
+                                         return candidate.index < wanted;
+                                       });
       if (at == all_.end() || at->index != index || !at->bounds.infeasible.empty()) continue;
       const auto which = static_cast<std::size_t>(at - all_.begin());
       if (std::find(batch.begin(), batch.end(), which) == batch.end()) batch.push_back(which);
@@ -421,7 +422,8 @@ class Search {
       const bool beaten = std::any_of(order.begin(), order.end(), [&](std::size_t other) {
         if (other == i) return false;
         const Point better = point_of(done_[other].evaluation);
-        return covers(better, point) && (!covers(point, better) || done_[other].index < done_[i].index);
+        return covers(better, point) &&
+               (!covers(point, better) || done_[other].index < done_[i].index);
       });
       if (!beaten) result_.front.push_back(i);
     }
@@ -434,8 +436,8 @@ class Search {
   const SearchOptions& options_;
   Setting own_;
   SearchResult result_;
-  std::vector<Candidate> all_;          ///< canonical, ascending by index
-  std::vector<std::size_t> by_bound_;   ///< those not infeasible by their bounds
+  std::vector<Candidate> all_;         ///< canonical, ascending by index
+  std::vector<std::size_t> by_bound_;  ///< those not infeasible by their bounds
   std::vector<Simulated> done_;
   std::optional<std::size_t> published_;  ///< into all_
   double best_ = kInfinite;

@@ -24,7 +24,7 @@ class EvaluationStore {
 
 struct SearchOptions {
   unsigned threads = 1;
-  std::function<bool()> cancelled;        ///< asked between batches; empty: never
+  std::function<bool()> cancelled;                   ///< asked between batches; empty: never
   std::function<void(std::uint64_t done)> progress;  ///< simulations so far; may be empty
   EvaluationStore* store = nullptr;
 };
@@ -50,14 +50,14 @@ struct SearchCounts {
 struct SearchResult {
   bool complete = true;  ///< false: cancelled, and what follows is the best so far
   SearchCounts counts;
-  std::vector<Simulated> simulated;  ///< ascending by index
+  std::vector<Simulated> simulated;    ///< ascending by index
   std::optional<std::size_t> fastest;  ///< of the objective; index into simulated
   std::optional<std::size_t> chosen;
   std::vector<std::size_t> top;  ///< best of each kind of setting, best first; at most request.top
   std::array<std::optional<std::size_t>, kPlacements> by_placement;
-  std::vector<std::size_t> front;  ///< ascending by step time
-  std::optional<Evaluation> own;   ///< the user's setting, unless DeepSpeed cannot run it
-  std::string own_refusal;         ///< why it cannot
+  std::vector<std::size_t> front;      ///< ascending by step time
+  std::optional<Evaluation> own;       ///< the user's setting, unless DeepSpeed cannot run it
+  std::string own_refusal;             ///< why it cannot
   std::optional<Simulated> published;  ///< topk_ratio 0.1, update_interval 4, if feasible
 };
 

@@ -118,8 +118,8 @@ NumberEffects number_effects(const Candidates& candidates, const SearchResult& r
     if (one != *result.chosen) which.push_back(one);
   }
   const HardwareProfile& base = candidates.request().job.scenario.hardware;
-  std::vector<Costs> costs(kNumbers.size(), {std::vector<double>(which.size()),
-                                             std::vector<double>(which.size())});
+  std::vector<Costs> costs(kNumbers.size(),
+                           {std::vector<double>(which.size()), std::vector<double>(which.size())});
   std::vector<double> errors;
   for (const Number& one : kNumbers) {
     const auto known = uncertainty.relative.find(one.path);

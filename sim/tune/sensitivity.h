@@ -37,7 +37,8 @@ struct NumberEffect {
   std::string path;
   double relative_error = 0;
   bool measured = false;  ///< the error was given; else it is `Uncertainty::other`
-  double elasticity = 0;  ///< relative change of the chosen step time by relative change of the number
+  double elasticity =
+      0;  ///< relative change of the chosen step time by relative change of the number
 };
 struct RunnerUp {
   std::size_t which = 0;  ///< into SearchResult::simulated

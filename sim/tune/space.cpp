@@ -142,8 +142,7 @@ Setting setting_of(const Job& job) {
 }
 
 std::int64_t global_batch_of(const Job& job, Family family) {
-  const std::int64_t step =
-      job.scenario.training.micro_batch_size_per_gpu * job.scenario.ranks();
+  const std::int64_t step = job.scenario.training.micro_batch_size_per_gpu * job.scenario.ranks();
   const bool dropped = job.deepspeed.zenflow.has_value() &&
                        (family != Family::kDeepSpeed || job.target == LaunchTarget::kDeepSpeed);
   return dropped || family == Family::kLive ? step
@@ -159,8 +158,9 @@ Space default_space(const Job& job, Family family, std::int64_t global_batch) {
     values.push_back(own.get(knob));
     space.set(knob, std::move(values));
   };
-  among(Knob::kPlacement, {static_cast<double>(Placement::kGpu), static_cast<double>(Placement::kCpu),
-                           static_cast<double>(Placement::kZenFlow)});
+  among(Knob::kPlacement,
+        {static_cast<double>(Placement::kGpu), static_cast<double>(Placement::kCpu),
+         static_cast<double>(Placement::kZenFlow)});
   among(Knob::kTopkRatio, {0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3});
   among(Knob::kUpdateInterval, {1, 2, 3, 4, 6, 8, 12, 16});
   among(Knob::kOverlapStep, {0, 1});

@@ -17,14 +17,16 @@ namespace {
 
 constexpr const char* kFormat = "1";
 constexpr const char* kOther =
-    "is a study of another scenario, schedule or program version; give another folder, or remove it";
+    "is a study of another scenario, schedule or program version; give another folder, or remove "
+    "it";
 
 /// Numbers of an evaluation in the order of the table's columns.
 std::vector<double> numbers(const Evaluation& one) {
-  std::vector<double> all = {one.step_time,   one.micro_step,  one.compute,
-                             one.d2h_bytes,   one.h2d_bytes,   one.model_sizes,
-                             one.tokens_per_second, one.mfu,   static_cast<double>(one.staleness),
-                             one.gpu_bytes};
+  std::vector<double> all = {
+      one.step_time,         one.micro_step, one.compute,
+      one.d2h_bytes,         one.h2d_bytes,  one.model_sizes,
+      one.tokens_per_second, one.mfu,        static_cast<double>(one.staleness),
+      one.gpu_bytes};
   all.insert(all.end(), one.stall.begin(), one.stall.end());
   all.insert(all.end(), one.needs.begin(), one.needs.end());
   return all;
@@ -91,9 +93,9 @@ class Statement {
                                  SQLITE_TRANSIENT);
   }
   void bind(int column, const std::vector<double>& numbers) {
-    status_ |= sqlite3_bind_blob(statement_, column, numbers.data(),
-                                 static_cast<int>(numbers.size() * sizeof(double)),
-                                 SQLITE_TRANSIENT);
+    status_ |=
+        sqlite3_bind_blob(statement_, column, numbers.data(),
+                          static_cast<int>(numbers.size() * sizeof(double)), SQLITE_TRANSIENT);
   }
   [[nodiscard]] int step() { return sqlite3_step(statement_); }
   void reset() { static_cast<void>(sqlite3_reset(statement_)); }
@@ -112,9 +114,9 @@ class Statement {
 
 std::string study_identity(const std::string& program_version, const ScenarioTree& tree,
                            const std::vector<Override>& overrides, const TuneRequest& request) {
-  std::string identity = fmt::format("zenflow-tune {}\nschedule {}\nglobal batch {}\n",
-                                     program_version, to_string(request.family),
-                                     request.global_batch);
+  std::string identity =
+      fmt::format("zenflow-tune {}\nschedule {}\nglobal batch {}\n", program_version,
+                  to_string(request.family), request.global_batch);
   for (const Override& one : overrides) identity += fmt::format("set {}={}\n", one.path, one.value);
   return identity + render_json(tree.root);
 }

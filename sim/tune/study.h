@@ -17,8 +17,8 @@ namespace zenflow::sim {
                                          const std::vector<Override>& overrides,
                                          const TuneRequest& request);
 
-/// A SQLite database with the tables `study` (key, value) and `evaluations`. A process that is killed
-/// leaves what was stored before.
+/// A SQLite database with the tables `study` (key, value) and `evaluations`. A process that is
+/// killed leaves what was stored before.
 class Study final : public EvaluationStore {
  public:
   /// Opens or creates. Throws Error(kInput) if the file is no study, or one of something else, and

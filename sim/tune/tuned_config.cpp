@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "sim/config/reader.h"
 #include "sim/base/error.h"
+#include "sim/config/reader.h"
 #include "sim/deepspeed/lint.h"
 
 namespace zenflow::sim {
@@ -149,15 +149,16 @@ class Editor {
     const Node* written_micro = find(document_, "train_micro_batch_size_per_gpu");
     const Node* written_steps = find(document_, "gradient_accumulation_steps");
     const auto agrees = [](const Node* node, std::int64_t value) {
-      return is_number(node) && ValueReader(*node, "").number(-1e18, 1e18) ==
-                                    static_cast<double>(value);
+      return is_number(node) &&
+             ValueReader(*node, "").number(-1e18, 1e18) == static_cast<double>(value);
     };
     const bool as_before = micro == own_.scenario.training.micro_batch_size_per_gpu;
     if (is_number(total) && !agrees(total, micro * accumulation_ * ranks)) {
       set("train_batch_size", std::to_string(micro * accumulation_ * ranks));
     }
-    if (written_micro == nullptr ? total == nullptr
-                                 : !agrees(written_micro, micro) && (is_number(written_micro) || !as_before)) {
+    if (written_micro == nullptr
+            ? total == nullptr
+            : !agrees(written_micro, micro) && (is_number(written_micro) || !as_before)) {
       set("train_micro_batch_size_per_gpu", std::to_string(micro));
     }
     const bool default_holds = written_steps == nullptr && accumulation_ == 1;

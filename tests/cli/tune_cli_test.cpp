@@ -24,8 +24,8 @@ const std::string kSource = ZENFLOW_SOURCE_DIR;
 const std::string kScenario = kSource + "/scenarios/llama2_7b_4xa100.yaml";
 const std::string kBase = kSource + "/scenarios/ds/zenflow_k10_s4.json";
 /// Few settings, so that a test takes moments.
-const std::vector<std::string> kSmall = {"--vary", "update_interval=4,8", "--vary",
-                                         "topk_ratio=0.1,0.2", "--vary", "stage=2,3"};
+const std::vector<std::string> kSmall = {
+    "--vary", "update_interval=4,8", "--vary", "topk_ratio=0.1,0.2", "--vary", "stage=2,3"};
 
 class Tune : public ::testing::Test {
  protected:
@@ -70,9 +70,9 @@ TEST_F(Tune, WritesConfigurationCommandAndSummaries) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
   EXPECT_EQ(outcome.out, content("out/summary.txt"));
-  EXPECT_EQ(files(), (std::set<std::string>{"out", "out/cmd_optimal.txt", "out/ds_config_optimal.json",
-                                            "out/study.sqlite", "out/summary.json",
-                                            "out/summary.txt"}));
+  EXPECT_EQ(files(),
+            (std::set<std::string>{"out", "out/cmd_optimal.txt", "out/ds_config_optimal.json",
+                                   "out/study.sqlite", "out/summary.json", "out/summary.txt"}));
   const json summary = json::parse(content("out/summary.json"));
   EXPECT_EQ(summary["schema_version"], 1);
   EXPECT_EQ(summary["tool"], "zenflow-tune");
@@ -121,13 +121,15 @@ TEST_F(Tune, OverwritesOnlyWhenTold) {
 TEST_F(Tune, KeepsTheBaseFileBesideWhatItTunes) {
   std::string base = file_content(kBase);
   const std::string clipping = "\"gradient_clipping\": 1.0,";
-  base.replace(base.find(clipping), clipping.size(), "\"gradient_clipping\":   1.00, // ours\n  \"my_own\": {\"x\": [1,2]},");
+  base.replace(base.find(clipping), clipping.size(),
+               "\"gradient_clipping\":   1.00, // ours\n  \"my_own\": {\"x\": [1,2]},");
   folder_.write("base.json", base);
-  const Outcome outcome = run_small({"--base", "base.json", "--vary", "placement=zenflow",
-                                     "--front-within", "0", "-o", "out"});
+  const Outcome outcome = run_small(
+      {"--base", "base.json", "--vary", "placement=zenflow", "--front-within", "0", "-o", "out"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const std::string written = content("out/ds_config_optimal.json");
-  EXPECT_THAT(written, HasSubstr("\"gradient_clipping\":   1.00, // ours\n  \"my_own\": {\"x\": [1,2]},"));
+  EXPECT_THAT(written,
+              HasSubstr("\"gradient_clipping\":   1.00, // ours\n  \"my_own\": {\"x\": [1,2]},"));
   // Up to ZeRO's block nothing differs.
   const std::size_t same = base.find("\"zero_optimization\"");
   EXPECT_EQ(written.substr(0, same), base.substr(0, same));
@@ -137,9 +139,8 @@ TEST_F(Tune, WritesWhatTheLinterAcceptsForEveryTarget) {
   for (const std::string target : {"deepspeed", "hf", "accelerate"}) {
     for (const std::string version : {"0.18.2", "0.19.8"}) {
       const std::string out = target + version;
-      const Outcome outcome =
-          run_small({"--target", target, "--deepspeed-version", version,
-                                         "--front-within", "0", "-o", out});
+      const Outcome outcome = run_small(
+          {"--target", target, "--deepspeed-version", version, "--front-within", "0", "-o", out});
       ASSERT_EQ(outcome.code, 0) << outcome.err;
       const Outcome lint =
           run_program({ZENFLOW_SIM, "lint", out + "/ds_config_optimal.json", "--target", target,
@@ -153,8 +154,9 @@ TEST_F(Tune, WritesWhatTheLinterAcceptsForEveryTarget) {
 }
 
 TEST_F(Tune, StaysWithinItsLimits) {
-  const Outcome outcome = run_small({"--vary", "placement=zenflow", "--max-staleness", "7",
-                                     "--max-gpu-memory", "40 GiB", "--front-within", "0", "--json"});
+  const Outcome outcome =
+      run_small({"--vary", "placement=zenflow", "--max-staleness", "7", "--max-gpu-memory",
+                 "40 GiB", "--front-within", "0", "--json"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const json chosen = json::parse(outcome.out)["chosen"]["result"];
   EXPECT_LE(chosen["staleness_steps_max"].get<int>(), 7);
@@ -170,13 +172,15 @@ TEST_F(Tune, SaysWhyThereIsNoCandidate) {
 }
 
 TEST_F(Tune, NamesReleasesInWhichZenFlowFails) {
-  const Outcome outcome = run_small({"--vary", "placement=zenflow", "--deepspeed-version", "0.18.9"});
+  const Outcome outcome =
+      run_small({"--vary", "placement=zenflow", "--deepspeed-version", "0.18.9"});
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, HasSubstr("lint ZF020"));
 }
 
 TEST_F(Tune, RefusesWhatItDoesNotKnow) {
-  expect_refused({kScenario, "--vary", "topk_rati=0.1"}, 2, HasSubstr("did you mean \"topk_ratio\"?"));
+  expect_refused({kScenario, "--vary", "topk_rati=0.1"}, 2,
+                 HasSubstr("did you mean \"topk_ratio\"?"));
   expect_refused({kScenario, "--vary", "stage=2,9"}, 2, HasSubstr("from 0 to 3"));
   expect_refused({kScenario, "--objective", "speed"}, 2, HasSubstr("expected step_time"));
   expect_refused({kScenario, "--objective", "cost_per_token"}, 2, HasSubstr("--price"));
@@ -195,36 +199,41 @@ TEST_F(Tune, RefusesABaseFileThatDoesNotParse) {
 TEST_F(Tune, RefusesAStudyOfAnotherScenario) {
   ASSERT_EQ(run_small({"-o", "out"}).code, 0);
   const std::string before = content("out/summary.json");
-  const std::vector<std::string> other = {kSource + "/scenarios/qwen2_5_3b_4xa100.yaml", "-o", "out", "-f"};
+  const std::vector<std::string> other = {kSource + "/scenarios/qwen2_5_3b_4xa100.yaml", "-o",
+                                          "out", "-f"};
   expect_refused(other, 2, HasSubstr("study of another scenario"));
   EXPECT_EQ(content("out/summary.json"), before);
   EXPECT_EQ(run_small({"-o", "out", "-f"}).code, 0);  // the study is still its own
 }
 
 TEST_F(Tune, RefusesAFileThatIsNoStudy) {
-  folder_.write("out/study.sqlite", "not a database, whatever its name says, and long enough for a header");
+  folder_.write("out/study.sqlite",
+                "not a database, whatever its name says, and long enough for a header");
   expect_refused({kScenario, "-o", "out"}, 2, HasSubstr("study.sqlite"));
   EXPECT_THAT(content("out/study.sqlite"), StartsWith("not a database"));
 }
 
 TEST_F(Tune, HasMorePlaceForCareWithMoreSlack) {
   const auto staleness = [&](const char* slack) {
-    const Outcome outcome = run_small({"--vary", "placement=cpu,zenflow", "--slack", slack,
-                                       "--front-within", "0", "--json"});
+    const Outcome outcome = run_small(
+        {"--vary", "placement=cpu,zenflow", "--slack", slack, "--front-within", "0", "--json"});
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     return json::parse(outcome.out)["chosen"]["result"]["staleness_steps_max"].get<int>();
   };
   EXPECT_GT(staleness("0"), 0);
-  // ZeRO-Offload is several times slower, and not stale at all; but never slower than what the user has.
+  // ZeRO-Offload is several times slower, and not stale at all; but never slower than what the user
+  // has.
   EXPECT_LE(staleness("10"), staleness("0"));
 }
 
 TEST_F(Tune, MindsWhatWasRecordedOfImportance) {
-  folder_.write("importance.csv",
-                "step,parameter,columns,top_1_percent,top_5_percent,top_10_percent,same_as_before,selected\n"
-                "0,w,100,0.1,0.3,0.4,,0.4\n1,w,100,0.1,0.3,0.6,0.9,0.4\n");
-  const Outcome outcome = run_small({"--vary", "placement=zenflow", "--importance", "importance.csv",
-                                     "--max-deferred-share", "0.47", "--front-within", "0", "--json"});
+  folder_.write(
+      "importance.csv",
+      "step,parameter,columns,top_1_percent,top_5_percent,top_10_percent,same_as_before,selected\n"
+      "0,w,100,0.1,0.3,0.4,,0.4\n1,w,100,0.1,0.3,0.6,0.9,0.4\n");
+  const Outcome outcome =
+      run_small({"--vary", "placement=zenflow", "--importance", "importance.csv",
+                 "--max-deferred-share", "0.47", "--front-within", "0", "--json"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   // Half is in the top tenth; with 0.2, half + 1/9 of the other half: 0.444 is deferred.
   EXPECT_EQ(json::parse(outcome.out)["chosen"]["setting"]["topk_ratio"], 0.2);
@@ -240,14 +249,23 @@ TEST_F(Tune, CountsMoneyPerToken) {
   const json chosen = json::parse(outcome.out)["chosen"];
   const double gpus = chosen["setting"]["gpus"];
   const double tokens = chosen["result"]["tokens_per_second"];
-  EXPECT_NEAR(chosen["cost_per_million_tokens"].get<double>(), 2 * gpus / 3600 / tokens * 1e6, 1e-6);
+  EXPECT_NEAR(chosen["cost_per_million_tokens"].get<double>(), 2 * gpus / 3600 / tokens * 1e6,
+              1e-6);
 }
 
 // Large enough a search that a signal meets it at work; and it does not matter when.
 TEST_F(Tune, InterruptedWritesTheBestSoFarAndKilledResumes) {
-  const std::vector<std::string> arguments = {kSource + "/scenarios/llama2_7b_4xa100.yaml", "--vary",
-                                              "placement=zenflow", "--vary", "stage=2",
-                                              "--vary", "topk_ratio=0.1", "--threads", "1", "-q", "-o"};
+  const std::vector<std::string> arguments = {kSource + "/scenarios/llama2_7b_4xa100.yaml",
+                                              "--vary",
+                                              "placement=zenflow",
+                                              "--vary",
+                                              "stage=2",
+                                              "--vary",
+                                              "topk_ratio=0.1",
+                                              "--threads",
+                                              "1",
+                                              "-q",
+                                              "-o"};
   const auto in = [&](const std::string& folder) {
     std::vector<std::string> all = arguments;
     all.push_back(folder);
@@ -256,7 +274,8 @@ TEST_F(Tune, InterruptedWritesTheBestSoFarAndKilledResumes) {
   ASSERT_EQ(run(in("whole")).code, 0);
   {
     RunningProgram killed(command(in("killed")), {.folder = folder_.path()});
-    static_cast<void>(killed.wait_until([&] { return fs::exists(folder_ / "killed/study.sqlite"); }));
+    static_cast<void>(
+        killed.wait_until([&] { return fs::exists(folder_ / "killed/study.sqlite"); }));
     ::usleep(50'000);
     killed.send(SIGKILL);
     static_cast<void>(killed.wait());
@@ -267,7 +286,8 @@ TEST_F(Tune, InterruptedWritesTheBestSoFarAndKilledResumes) {
   ASSERT_EQ(run(resume).code, 0);
   {
     RunningProgram stopped(command(in("stopped")), {.folder = folder_.path()});
-    static_cast<void>(stopped.wait_until([&] { return fs::exists(folder_ / "stopped/study.sqlite"); }));
+    static_cast<void>(
+        stopped.wait_until([&] { return fs::exists(folder_ / "stopped/study.sqlite"); }));
     stopped.send(SIGINT);
     const Outcome outcome = stopped.wait();
     EXPECT_THAT(outcome.code, ::testing::AnyOf(0, 130));
@@ -289,7 +309,8 @@ TEST_F(Tune, InterruptedWritesTheBestSoFarAndKilledResumes) {
 TEST_F(Tune, HelpsLikeAManualPage) {
   const Outcome outcome = run({"--help"});
   EXPECT_EQ(outcome.code, 0);
-  for (const char* word : {"--base", "--max-staleness", "--slack", "Exit codes", "Example", "study.sqlite"}) {
+  for (const char* word :
+       {"--base", "--max-staleness", "--slack", "Exit codes", "Example", "study.sqlite"}) {
     EXPECT_THAT(outcome.out, HasSubstr(word));
   }
 }

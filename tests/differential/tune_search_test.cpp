@@ -30,8 +30,8 @@ std::vector<Case> cases() {
       {"llama2_7b_4xa100",
        Family::kDeepSpeed,
        {"placement=cpu,zenflow", "stage=2,3", "micro_batch_size_per_gpu=4", "topk_ratio=0.05,0.2",
-        "update_interval=2,4,8", "select_interval=48,192", "full_warm_up_rounds=48", "offload=false",
-        "reduce_bucket_size=200000000"}},
+        "update_interval=2,4,8", "select_interval=48,192", "full_warm_up_rounds=48",
+        "offload=false", "reduce_bucket_size=200000000"}},
       {"mistral_7b_1xrtx4090",
        Family::kPublished,
        {"stage=2,3", "topk_ratio=0.05,0.1,0.3", "update_interval=1,2,4,8,16",
@@ -75,13 +75,13 @@ TEST_P(TuneSearch, FindsWhatBruteForceFinds) {
   std::optional<Carefulness> careful;
   for (const BruteForce::Point& one : all.feasible) {
     if (one.cost > limit) continue;
-    const Carefulness care = carefulness(one.setting, one.evaluation.staleness,
-                                         one.evaluation.gpu_bytes, own, 0);
+    const Carefulness care =
+        carefulness(one.setting, one.evaluation.staleness, one.evaluation.gpu_bytes, own, 0);
     if (!careful || care < *careful) careful = care;
   }
   const Simulated& chosen = result.simulated[*result.chosen];
-  const Carefulness found = carefulness(chosen.setting, chosen.evaluation.staleness,
-                                        chosen.evaluation.gpu_bytes, own, 0);
+  const Carefulness found =
+      carefulness(chosen.setting, chosen.evaluation.staleness, chosen.evaluation.gpu_bytes, own, 0);
   EXPECT_EQ(found.staleness, careful->staleness);
   EXPECT_EQ(found.minus_topk_ratio, careful->minus_topk_ratio);
   EXPECT_EQ(found.gpu_bytes, careful->gpu_bytes);
@@ -136,7 +136,8 @@ TEST_P(TuneSearch, DoesNotDependOnTheNumberOfThreads) {
     ASSERT_EQ(one.simulated.size(), results[0].simulated.size());
     for (std::size_t i = 0; i < one.simulated.size(); ++i) {
       EXPECT_EQ(one.simulated[i].index, results[0].simulated[i].index);
-      EXPECT_EQ(one.simulated[i].evaluation.step_time, results[0].simulated[i].evaluation.step_time);
+      EXPECT_EQ(one.simulated[i].evaluation.step_time,
+                results[0].simulated[i].evaluation.step_time);
     }
   }
 }
@@ -149,13 +150,14 @@ TEST_P(TuneSearch, StopsWhenAskedTo) {
   const SearchResult result = search(candidates, options);
   EXPECT_FALSE(result.complete);
   const SearchCounts& counts = result.counts;
-  EXPECT_EQ(counts.points, counts.simulated + counts.equal + counts.not_reached + counts.infeasible);
+  EXPECT_EQ(counts.points,
+            counts.simulated + counts.equal + counts.not_reached + counts.infeasible);
 }
 
 INSTANTIATE_TEST_SUITE_P(Spaces, TuneSearch, ::testing::Range(std::size_t{0}, cases().size()));
 
-/// At the scenario's own micro-batch, in any stage. Where the device is the host there is nothing to
-/// offload from: its memory is the same, and the optimizer only gets cores of its own.
+/// At the scenario's own micro-batch, in any stage. Where the device is the host there is nothing
+/// to offload from: its memory is the same, and the optimizer only gets cores of its own.
 bool fits_without_offloading(Candidates& candidates) {
   if (candidates.request().job.scenario.hardware.gpu.runs_on_host()) return false;
   for (const int stage : {0, 1, 2, 3}) {
@@ -173,8 +175,7 @@ class TuneShipped : public ::testing::TestWithParam<std::string> {};
 TEST_P(TuneShipped, IsAtLeastAsGoodAsThePublishedSettingAndDoesNotOffloadWhatFits) {
   const TuneRequest probe = shipped_request(GetParam());
   const bool host = probe.job.scenario.hardware.gpu.runs_on_host();
-  TuneRequest request =
-      shipped_request(GetParam(), host ? Family::kLive : Family::kDeepSpeed);
+  TuneRequest request = shipped_request(GetParam(), host ? Family::kLive : Family::kDeepSpeed);
   request.front_within = 0;
   Candidates candidates(request);
   const SearchResult result = search(candidates, on_threads(2));

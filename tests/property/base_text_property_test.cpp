@@ -1,8 +1,7 @@
 // Generated files with random edits: what no edit names is untouched, byte for byte.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-
-#include <fmt/format.h>
 
 #include "sim/deepspeed/ds_document.h"
 #include "sim/tune/base_text.h"
@@ -30,15 +29,16 @@ class Writer {
 
  private:
   std::string space() {
-    static constexpr const char* kSpaces[] = {"",    " ",      "\n  ",           "\r\n\t",
-                                              "  ",  "\n",     " // a \"b\": {\n", " # } ,\n ",
-                                              "\n\n", "/* ], */", " /* x\n y */ ", "\n      "};
+    static constexpr const char* kSpaces[] = {
+        "",          " ",    "\n  ",     "\r\n\t",        "  ",      "\n", " // a \"b\": {\n",
+        " # } ,\n ", "\n\n", "/* ], */", " /* x\n y */ ", "\n      "};
     return kSpaces[numbers_.below(std::size(kSpaces))];
   }
   std::string value(int depth) {
     static constexpr const char* kValues[] = {
-        "1",      "1e-05", "500000000", "0.10", "true",      "null",    "\"auto\"",  "\"} \\\" //\"",
-        "[1, 2]", "[]",    "-3",        "{}",   "\"\\u00e9\"", "[[], {}]", "\"a\\\\\"", "[\"x\" , 1]"};
+        "1",           "1e-05",         "500000000", "0.10",       "true", "null",
+        "\"auto\"",    "\"} \\\" //\"", "[1, 2]",    "[]",         "-3",   "{}",
+        "\"\\u00e9\"", "[[], {}]",      "\"a\\\\\"", "[\"x\" , 1]"};
     if (depth < 4 && numbers_.below(3) == 0) return map(depth);
     return kValues[numbers_.below(std::size(kValues))];
   }
@@ -74,7 +74,8 @@ TEST(BaseTextProperty, OnlyWhatIsNamedChanges) {
                                    ? fmt::format("new{}", i)
                                    : paths[numbers.below(paths.size())];
       const char* const values[] = {"7", "\"word\"", "{\"a\": {\"b\": [1, 2]}}", "[1]"};
-      const Edit edit = numbers.below(3) == 0 ? erase_key(path) : set_key(path, values[numbers.below(4)]);
+      const Edit edit =
+          numbers.below(3) == 0 ? erase_key(path) : set_key(path, values[numbers.below(4)]);
       const bool reaches = [&] {
         Node copy = wanted;
         try {

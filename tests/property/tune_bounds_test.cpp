@@ -22,7 +22,8 @@ void vary(HardwareProfile& node, Numbers& numbers) {
   const double cpu = numbers.between(0.05, 0.9);
   host.adam_bandwidth = cpu * host.dram_bandwidth;
   host.elementwise_bandwidth = numbers.between(0.1, 1) * host.dram_bandwidth;
-  if (numbers.below(2) == 0) host.worker_adam_bandwidth = numbers.between(cpu, 1) * host.dram_bandwidth;
+  if (numbers.below(2) == 0)
+    host.worker_adam_bandwidth = numbers.between(cpu, 1) * host.dram_bandwidth;
   host.unbound_efficiency = numbers.below(2) == 0 ? 1 : numbers.between(0.3, 1);
   host.sockets = numbers.below(2) == 0 ? host.sockets : 1;
   HostLinkProfile& link = node.host_link;
@@ -84,7 +85,8 @@ TEST_P(TuneBounds, AreBelowEverySimulation) {
       if (!candidates.refusal(setting).empty()) continue;
       ++found;
       ++tried;
-      const CandidateBounds bounds = candidates.bounds(candidates.canonical(setting), scratch, computer);
+      const CandidateBounds bounds =
+          candidates.bounds(candidates.canonical(setting), scratch, computer);
       const Evaluation one = candidates.evaluate(setting);
       EXPECT_LE(bounds.step_time, one.step_time) << describe(setting) << " on machine " << machine;
       EXPECT_LE(bounds.gpu_bytes, one.gpu_bytes) << describe(setting);
@@ -145,7 +147,8 @@ TEST(TuneWarmUp, DoesNotCountInTheLongRun) {
       job.deepspeed.zenflow->full_warm_up_rounds = rounds;
       job.scenario.run = {.warmup_steps = rounds + 48, .steps = 96};
       const double whole = simulate_schedule(job, candidates.schedule(setting)).step_time;
-      EXPECT_NEAR(candidates.evaluate(setting).step_time / whole, 1, 1e-9) << rounds << " " << stage;
+      EXPECT_NEAR(candidates.evaluate(setting).step_time / whole, 1, 1e-9)
+          << rounds << " " << stage;
     }
   }
 }

@@ -1,9 +1,10 @@
 // Texts that are changed as little as their new values allow.
+#include "sim/tune/base_text.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "sim/deepspeed/ds_document.h"
-#include "sim/tune/base_text.h"
 #include "tests/support/error_of.h"
 
 namespace zenflow::sim {
@@ -34,9 +35,11 @@ TEST(BaseText, AddsKeysBehindTheLastOfTheirBlock) {
 }
 
 TEST(BaseText, AddsBlocksWithTheIndentOfTheirPlace) {
-  EXPECT_EQ(edited("{\n  \"z\": {\n    \"s\": 2\n  }\n}\n", {set_key("z.zenflow", "{\"k\": 1, \"l\": [1, 2]}")}),
-            "{\n  \"z\": {\n    \"s\": 2,\n    \"zenflow\": {\n      \"k\": 1,\n      \"l\": [1, 2]\n"
-            "    }\n  }\n}\n");
+  EXPECT_EQ(
+      edited("{\n  \"z\": {\n    \"s\": 2\n  }\n}\n",
+             {set_key("z.zenflow", "{\"k\": 1, \"l\": [1, 2]}")}),
+      "{\n  \"z\": {\n    \"s\": 2,\n    \"zenflow\": {\n      \"k\": 1,\n      \"l\": [1, 2]\n"
+      "    }\n  }\n}\n");
 }
 
 TEST(BaseText, RemovesKeysWithTheirComma) {

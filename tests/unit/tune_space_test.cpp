@@ -17,8 +17,9 @@ using zenflow::testing::error_of;
 using zenflow::testing::TemporaryFolder;
 
 Space small_space() {
-  return default_space(testing::make_small_job(testing::round_node(2), testing::tiny_llama(), {.gpus = 2}),
-                       Family::kDeepSpeed, 4);
+  return default_space(
+      testing::make_small_job(testing::round_node(2), testing::tiny_llama(), {.gpus = 2}),
+      Family::kDeepSpeed, 4);
 }
 
 TEST(Knobs, AreInTheOrderOfTheirEnumeration) {

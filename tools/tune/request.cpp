@@ -83,7 +83,8 @@ sim::LoadOptions load_options(const TuneOptions& options) {
 double field(const std::string& cell, const fs::path& path, std::size_t line) {
   double value = 0;
   const auto [end, bad] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  if (bad == std::errc() && end == cell.data() + cell.size() && value >= 0 && value <= 1) return value;
+  if (bad == std::errc() && end == cell.data() + cell.size() && value >= 0 && value <= 1)
+    return value;
   throw Error(ErrorKind::kInput, fmt::format("{}:{}: expected a share from 0 to 1, found \"{}\"",
                                              path.generic_string(), line, cell));
 }
@@ -162,7 +163,8 @@ sim::Objective find_objective(const TuneOptions& options) {
                                    sim::Objective::kCostPerToken}) {
     if (to_string(one) != options.objective) continue;
     if (one == sim::Objective::kCostPerToken && !options.price) {
-      throw Error(ErrorKind::kInput, "--objective cost_per_token: needs --price, of a GPU and hour");
+      throw Error(ErrorKind::kInput,
+                  "--objective cost_per_token: needs --price, of a GPU and hour");
     }
     return one;
   }

@@ -25,7 +25,7 @@ std::vector<std::string> row(const std::string& name, const Setting& setting,
           one.infeasible.empty() ? "yes" : "NO, " + one.infeasible};
 }
 
-const std::vector<std::string> kHeader = {"",          "setting",    "step ms", "tokens/s",
+const std::vector<std::string> kHeader = {"",          "setting",    "step ms",   "tokens/s",
                                           "staleness", "GPU memory", "PCIe/step", "feasible"};
 
 std::string comparison(const TuneAnswer& answer) {
@@ -92,8 +92,8 @@ std::string limit(const TuneAnswer& answer) {
     stall += one.stall[i];
     if (one.stall[i] > one.stall[worst]) worst = i;
   }
-  std::string text =
-      fmt::format("What limits it: the GPU computes {:.0f} % of the time", 100 * one.compute / one.micro_step);
+  std::string text = fmt::format("What limits it: the GPU computes {:.0f} % of the time",
+                                 100 * one.compute / one.micro_step);
   if (stall > 0.001 * one.micro_step) {
     text += fmt::format(" and waits most for {} ({:.0f} %)",
                         to_string(static_cast<sim::StallCause>(worst)),
@@ -103,7 +103,8 @@ std::string limit(const TuneAnswer& answer) {
   const double care = one.step_time / fastest.evaluation.step_time - 1;
   if (*answer.result.fastest != *answer.result.chosen) {
     text += fmt::format(
-        ".\nChosen over the fastest, which is {:.1f} % faster: within {:.0f} % the most careful one "
+        ".\nChosen over the fastest, which is {:.1f} % faster: within {:.0f} % the most careful "
+        "one "
         "is taken (least staleness, largest topk_ratio, least memory)",
         100 * (1 - 1 / (1 + care)), 100 * answer.loaded.request.slack);
   }
@@ -131,10 +132,10 @@ std::string knobs(const TuneAnswer& answer) {
     for (const sim::KnobValue& one : effect.values) {
       cells += fmt::format("{}{}: {}", cells.empty() ? "" : ", ",
                            sim::value_text(effect.knob, one.value),
-                           !one.evaluation                       ? "-"
-                           : !one.evaluation->infeasible.empty() ? "infeasible"
-                                                                 : sim::format_milliseconds(
-                                                                       one.evaluation->step_time));
+                           !one.evaluation ? "-"
+                           : !one.evaluation->infeasible.empty()
+                               ? "infeasible"
+                               : sim::format_milliseconds(one.evaluation->step_time));
     }
     rows.push_back({std::string(sim::info(effect.knob).name), cells});
   }
@@ -148,9 +149,10 @@ std::string numbers(const TuneAnswer& answer) {
   for (const sim::NumberEffect& one : answer.numbers.numbers) {
     constexpr double kSmall = 1e-4;
     if (std::abs(one.elasticity) * one.relative_error < kSmall) continue;
-    rows.push_back({one.path,
-                    fmt::format("{:.1f} %{}", 100 * one.relative_error, one.measured ? "" : " assumed"),
-                    fmt::format("{:+.2f} %", 100 * one.elasticity * one.relative_error)});
+    rows.push_back(
+        {one.path,
+         fmt::format("{:.1f} %{}", 100 * one.relative_error, one.measured ? "" : " assumed"),
+         fmt::format("{:+.2f} %", 100 * one.elasticity * one.relative_error)});
   }
   if (rows.empty()) return "";
   return "\nNumbers of the profile, their error, and what it does to the step time:\n" +
@@ -163,15 +165,17 @@ std::string front(const TuneAnswer& answer) {
   std::vector<std::vector<std::string>> rows;
   for (const std::size_t one : answer.result.front) {
     if (rows.size() == kShown) break;
-    rows.push_back(row("", answer.result.simulated[one].setting, answer.result.simulated[one].evaluation));
+    rows.push_back(
+        row("", answer.result.simulated[one].setting, answer.result.simulated[one].evaluation));
     rows.back().erase(rows.back().begin());
     rows.back().pop_back();
   }
   std::vector<std::string> header(kHeader.begin() + 1, kHeader.end() - 1);
   const std::size_t left = answer.result.front.size() - rows.size();
-  return fmt::format("\nPareto front of step time, staleness, GPU memory and traffic, up to {:.0f} % "
-                     "more than the best: {} settings\n",
-                     100 * answer.loaded.request.front_within, answer.result.front.size()) +
+  return fmt::format(
+             "\nPareto front of step time, staleness, GPU memory and traffic, up to {:.0f} % "
+             "more than the best: {} settings\n",
+             100 * answer.loaded.request.front_within, answer.result.front.size()) +
          sim::format_table(header, rows) +
          (left > 0 ? fmt::format("... and {} more in summary.json\n", left) : "");
 }
@@ -196,7 +200,8 @@ std::string behaviour(const TuneAnswer& answer) {
   std::string text = fmt::format("\nWhat DeepSpeed {} will really do with it (launched by {}):\n",
                                  to_string(job.version), to_string(job.target));
   for (const sim::Finding& one : answer.findings) {
-    text += fmt::format("  {} {}{}{}\n", one.code, one.path, one.path.empty() ? "" : ": ", one.what);
+    text +=
+        fmt::format("  {} {}{}{}\n", one.code, one.path, one.path.empty() ? "" : ": ", one.what);
   }
   return text;
 }
@@ -206,14 +211,15 @@ std::string study(const TuneAnswer& answer) {
   std::string text = fmt::format(
       "\nSearched {} settings: {} simulated, {} equal to one of these, {} excluded by bounds, {} "
       "infeasible{}.\n",
-      counts.points, counts.simulated, counts.equal, counts.excluded_by_bound,
-      counts.infeasible, counts.infeasible_when_simulated == 0
-                             ? ""
-                             : fmt::format(", {} of those simulated found not to fit",
-                                           counts.infeasible_when_simulated));
+      counts.points, counts.simulated, counts.equal, counts.excluded_by_bound, counts.infeasible,
+      counts.infeasible_when_simulated == 0
+          ? ""
+          : fmt::format(", {} of those simulated found not to fit",
+                        counts.infeasible_when_simulated));
   if (!answer.result.complete) {
-    text += fmt::format("Stopped before the end: {} settings were not reached; this is the best so far.\n",
-                        counts.not_reached);
+    text += fmt::format(
+        "Stopped before the end: {} settings were not reached; this is the best so far.\n",
+        counts.not_reached);
   }
   return text + reasons_text(counts);
 }

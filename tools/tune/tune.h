@@ -69,10 +69,10 @@ struct TuneAnswer {
   sim::SearchResult result;
   std::vector<sim::KnobEffect> knobs;
   sim::NumberEffects numbers;
-  sim::TunedConfig config;      ///< of the chosen setting
-  sim::EditedText text;         ///< ds_config_optimal.json
+  sim::TunedConfig config;             ///< of the chosen setting
+  sim::EditedText text;                ///< ds_config_optimal.json
   std::vector<sim::Finding> findings;  ///< warnings and notes of that file
-  std::string command;          ///< cmd_optimal.txt
+  std::string command;                 ///< cmd_optimal.txt
 
   [[nodiscard]] const sim::Simulated& chosen() const { return result.simulated[*result.chosen]; }
 };
