@@ -375,6 +375,10 @@ Evaluation Candidates::evaluate(const Setting& setting, const HardwareProfile* h
 
 Evaluation Candidates::evaluate_own(const HardwareProfile* hardware) const {
   const DeepSpeedConfig& config = request_.job.deepspeed;
+  const std::int64_t accumulation = this->accumulation(own_);
+  if (accumulation == 0) {
+    throw Error(ErrorKind::kInput, "its micro-batch and GPUs do not divide the global batch");
+  }
   const bool special = request_.family == Family::kDeepSpeed && !config.zenflow &&
                        config.zero_stage == 3 && config.offload_optimizer == OffloadDevice::kCpu &&
                        (config.offload_ratio < 1 || config.super_offload);
@@ -396,7 +400,6 @@ Evaluation Candidates::evaluate_own(const HardwareProfile* hardware) const {
                       request_.family == Family::kDeepSpeed;
     job.scenario.run = long_run(warm_up, window, select, deep ? kDeepSettling : kSettling);
   }
-  const std::int64_t accumulation = std::max<std::int64_t>(1, this->accumulation(own_));
   return judged(own_, job, simulate_schedule(job, schedule), accumulation);
 }
 

@@ -38,8 +38,10 @@ void read_zenflow(const ZenFlowSettings& zenflow, Setting& setting) {
 
 std::vector<double> divisors(std::int64_t number) {
   std::vector<double> all;
-  for (std::int64_t d = 1; d <= number; ++d) {
-    if (number % d == 0) all.push_back(static_cast<double>(d));
+  for (std::int64_t d = 1; d * d <= number; ++d) {
+    if (number % d != 0) continue;
+    all.push_back(static_cast<double>(d));
+    all.push_back(static_cast<double>(number / d));
   }
   return all;
 }
@@ -184,6 +186,10 @@ Space default_space(const Job& job, Family family, std::int64_t global_batch) {
   among(Knob::kBucket, {5e7, 2e8, 5e8});
   const std::int64_t share = std::max<std::int64_t>(1, global_batch / job.scenario.ranks());
   among(Knob::kMicroBatch, divisors(share));
+  // Who sets the boundaries sets the interval: the accumulation that is left.
+  if (family == Family::kDeepSpeed && job.target != LaunchTarget::kDeepSpeed) {
+    among(Knob::kUpdateInterval, divisors(share));
+  }
   return space;
 }
 
