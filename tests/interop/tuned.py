@@ -38,7 +38,7 @@ def lint(program, file, target, version, world_size):
 
 
 def check(options, deepspeed, scenario, target, placement):
-    """What is wrong; nothing if all is well; None if no setting fits."""
+    """What is wrong; nothing if all is well; None if there is no candidate."""
     with tempfile.TemporaryDirectory() as folder:
         run = tune(options.tune, scenario, target, placement, deepspeed.version, folder)
         if run.returncode == INFEASIBLE and placement:
@@ -75,7 +75,7 @@ def main():
                 else:
                     accepted += 1
     print(f"DeepSpeed {deepspeed.version}: {accepted} tuned configurations accepted, {refused} not; "
-          f"{infeasible} times ZenFlow does not fit")
+          f"{infeasible} times no candidate with ZenFlow alone")
     return 1 if refused or not accepted else 0
 
 
