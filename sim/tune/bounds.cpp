@@ -7,58 +7,19 @@
 
 #include "sim/cost/cpu_cost.h"
 #include "sim/cost/gpu_cost.h"
-#include "sim/cost/selection_cost.h"
 #include "sim/cost/transfer_cost.h"
 #include "sim/schedule/offload.h"
-#include "sim/tune/step_path.h"
+#include "sim/tune/step_facts.h"
 
 namespace zenflow::sim {
 namespace {
 
-constexpr double kPicoseconds = 1e12;
 /// Sums of rounded times against one rounded sum, and the engine's count of work in doubles.
 constexpr double kRounding = 1 - 1e-7;
 
-double ps(Seconds time) {
-  return time.value() * kPicoseconds;
-}
-
-/// What jobs of one memory key share.
-struct Buffers {
-  std::array<double, kMemoryLimits> host_needs{};
-  double gpu_resident = 0;
-  double largest_tensor = 0;
-  double selected = 0;  ///< parameters of one rank that ZenFlow updates on the GPU
-};
-
-/// What jobs of one step key share.
-struct Steps {
-  StepPlan plan;
-  StepParts parts;
-  double forward_backward = 0;  ///< compute alone
-  double d2h_factor = 1;        ///< by how much a copy of every rank at once is slowed by links
-  double h2d_factor = 1;
-  double reduce = 0;       ///< collectives of the gradients
-  double last_reduce = 0;  ///< of the last bucket
-  double gathers = 0;      ///< stage 3: of all layers, once
-  double parameters = 0;
-  std::array<std::optional<StepPath>, 8> paths;
-};
-
-/// How much longer the flow takes than alone if all ranks that the class stands for use it.
-double slowed(const Machine& machine, FlowId flow) {
-  double factor = 1;
-  if (flow == kNoFlow) return factor;
-  for (const LinkUse& use : machine.flows[flow].uses) {
-    factor = std::max(factor, use.coefficient * machine.flows[flow].solo_rate.value() /
-                                  machine.links[use.link].capacity.value());
-  }
-  return factor;
-}
-
 class Computer {
  public:
-  Computer(const Job& job, const Buffers& buffers, Steps& steps)
+  Computer(const Job& job, const BufferFacts& buffers, StepFacts& steps)
       : job_(job),
         config_(job.deepspeed),
         hardware_(job.scenario.hardware),
@@ -85,7 +46,7 @@ class Computer {
     const double steps = accumulation();
     const double cores = all_cores();
     const CpuCosts costs = cpu_costs(job_, cores, cores, config_.gradient_accumulation_steps == 1);
-    const double update = ps(partition_ * costs.update.time);
+    const double update = picoseconds(partition_ * costs.update.time);
     const double up = copy(Direction::kH2D, bytes_ * partition_);
     const double gather = config_.zero_stage == 3 ? 0 : all_gather(bytes_ * steps_.parameters);
     const double path = steps * steps_.forward_backward + update + up + gather;
@@ -108,10 +69,10 @@ class Computer {
     const double gather =
         partitioned ? 0 : all_gather(bytes_ * steps_.parameters * zenflow.topk_ratio);
     const double step = steps_.forward_backward + steps_.last_reduce + selected + gather;
-    const double update = ps(kept * partition_ * costs.update.time);
+    const double update = picoseconds(kept * partition_ * costs.update.time);
     const double up = copy(Direction::kH2D, bytes_ * kept * partition_);
     const double down = copy(Direction::kD2H, bytes_ * kept * partition_);
-    const double sums = ps(kept * partition_ * costs.accumulate.time);
+    const double sums = picoseconds(kept * partition_ * costs.accumulate.time);
     const double hand_over = update + up;
     const double lanes = std::max({step, down, sums});
     if (zenflow.overlap_step) return std::max(lanes, hand_over / s);
@@ -154,7 +115,7 @@ class Computer {
       bound += (std::max(again, 0.0) + extra) / static_cast<double>(every);
     }
     if (!zenflow.overlap_step) return bound;
-    const double update = ps(cpu.update);
+    const double update = picoseconds(cpu.update);
     // Waiting for the update before the last, a backlog may grow for long; nothing is said of it.
     const bool deep = zenflow.full_warm_up_rounds == 0;
     if (!deep) bound = std::max(bound, (update + chain_to_hand_over(cpu)) / s);
@@ -172,20 +133,21 @@ class Computer {
   }
   [[nodiscard]] double all_cores() const { return static_cast<double>(hardware_.host.cores); }
   [[nodiscard]] double stream(double traffic) const {
-    return ps(stream_time(hardware_.gpu, Bytes(traffic)));
+    return picoseconds(stream_time(hardware_.gpu, Bytes(traffic)));
   }
   [[nodiscard]] double all_gather(double bytes) const {
-    return ranks_ > 1 ? ps(all_gather_time(group_, Bytes(bytes))) : 0;
+    return ranks_ > 1 ? picoseconds(all_gather_time(group_, Bytes(bytes))) : 0;
   }
   [[nodiscard]] double link_time(Direction way, bool pinned, double bytes, int pieces) const {
     const HostLinkProfile& link = hardware_.host_link;
-    return ps(copy_time(link, way, pinned, Bytes(bytes)) +
-              static_cast<double>(pieces - 1) * link.latency);
+    return picoseconds(copy_time(link, way, pinned, Bytes(bytes)) +
+                       static_cast<double>(pieces - 1) * link.latency);
   }
   /// With pin_memory as configured, latencies left out: in how many pieces depends.
   [[nodiscard]] double copy(Direction way, double bytes) const {
     const double factor = way == Direction::kD2H ? steps_.d2h_factor : steps_.h2d_factor;
-    return factor * ps(Bytes(bytes) / copy_rate(hardware_.host_link, way, config_.pin_memory));
+    return factor *
+           picoseconds(Bytes(bytes) / copy_rate(hardware_.host_link, way, config_.pin_memory));
   }
   [[nodiscard]] double pinned_or_pageable(Direction way, double bytes) const {
     if (!config_.pin_memory) return link_time(way, false, bytes, 1);
@@ -227,20 +189,20 @@ class Computer {
     return config_.zero_stage == 3 ? 0 : all_gather(bytes_ * partition_ * ranks_);
   }
   [[nodiscard]] double blocking(const DeepSpeedCpu& cpu) const {
-    return ps(cpu.scale) + ps(cpu.update) + ps(cpu.cast) +
+    return picoseconds(cpu.scale) + picoseconds(cpu.update) + picoseconds(cpu.cast) +
            pinned_or_pageable(Direction::kH2D, bytes_ * partition_) + gather_weights();
   }
   /// From the boundary's empty stream until the new gradients are with the worker.
   [[nodiscard]] double chain_to_hand_over(const DeepSpeedCpu& cpu) const {
-    return upload(cpu) + ps(cpu.scale);
+    return upload(cpu) + picoseconds(cpu.scale);
   }
   [[nodiscard]] double upload(const DeepSpeedCpu& cpu) const {
     const bool wide = zenflow_uploads_fp32(job_);
     const double up = link_time(Direction::kH2D, false, (wide ? 4 : bytes_) * partition_, 1);
-    return up + (wide ? 0 : ps(cpu.cast));
+    return up + (wide ? 0 : picoseconds(cpu.cast));
   }
   [[nodiscard]] double overlapped(const DeepSpeedCpu& cpu) const {
-    return upload(cpu) + std::max(ps(cpu.scale), gather_weights());
+    return upload(cpu) + std::max(picoseconds(cpu.scale), gather_weights());
   }
 
   struct Selected {
@@ -273,140 +235,13 @@ class Computer {
   const Job& job_;
   const DeepSpeedConfig& config_;
   const HardwareProfile& hardware_;
-  const Buffers& buffers_;
-  Steps& steps_;
+  const BufferFacts& buffers_;
+  StepFacts& steps_;
   Communicator group_;
   double bytes_;
   double partition_;
   double ranks_;
 };
-
-double symbol(const Program& program, std::string_view name) {
-  for (const MemorySymbol& one : program.symbols) {
-    if (one.name == name) return one.value;
-  }
-  return 0;
-}
-
-Buffers read_buffers(const Job& job, const Schedule& schedule) {
-  const Program empty = schedule.build(job, {});
-  Buffers buffers;
-  const auto need = [&](MemoryLimit limit) -> double& {
-    return buffers.host_needs[static_cast<std::size_t>(limit)];
-  };
-  for (const MemoryBuffer& one : empty.buffers) {
-    switch (one.home) {
-      case MemoryHome::kGpu:
-        buffers.gpu_resident += one.resident;
-        continue;
-      case MemoryHome::kNvme:
-        need(MemoryLimit::kNvme) += one.resident;
-        continue;
-      case MemoryHome::kShared:
-        need(MemoryLimit::kShared) += one.resident;
-        break;
-      case MemoryHome::kPinned:
-        need(MemoryLimit::kLocked) += one.resident / static_cast<double>(job.scenario.gpus);
-        break;
-      case MemoryHome::kPageable:
-        break;
-    }
-    need(MemoryLimit::kHost) += one.resident;
-  }
-  buffers.largest_tensor = largest_tensor(job.scenario.model);
-  buffers.selected = symbol(empty, "Ps");
-  if (job.deepspeed.zero_stage == 3) {
-    buffers.selected /= static_cast<double>(job.scenario.ranks());
-  }
-  return buffers;
-}
-
-void read_copies(const Job& job, Steps& steps) {
-  const HostLinkProfile& link = job.scenario.hardware.host_link;
-  const bool stage3 = job.deepspeed.zero_stage == 3;
-  const bool pinned = job.deepspeed.pin_memory;
-  const auto ranks = static_cast<double>(job.scenario.ranks());
-  const auto bytes = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
-  for (const GradientBucket& bucket : steps.plan.buckets) {
-    const double owned = bucket.elements / ranks;
-    const double tensors = std::ceil(bucket.tensors / (stage3 ? 1 : ranks));
-    const auto time = [&](Direction way, bool fast, double size) {
-      const double factor =
-          !fast ? 1 : (way == Direction::kD2H ? steps.d2h_factor : steps.h2d_factor);
-      return factor * ps(copy_time(link, way, fast, Bytes(size * owned)) +
-                         (std::max(tensors, 1.0) - 1) * link.latency);
-    };
-    steps.parts.sum_up.push_back(time(Direction::kH2D, pinned, bytes));
-    steps.parts.sum_down.push_back(time(Direction::kD2H, pinned, bytes));
-    steps.parts.fp32_down.push_back(time(Direction::kD2H, pinned, 4));
-    steps.parts.fp32_down_pageable.push_back(time(Direction::kD2H, false, 4));
-  }
-}
-
-Steps read_steps(const Job& job, const Schedule& schedule) {
-  Steps steps;
-  steps.plan = plan_step(job);
-  const bool stage3 = job.deepspeed.zero_stage == 3;
-  const Communicator group =
-      communicator(job.scenario.hardware, job.scenario.gpus, job.scenario.nodes);
-  const auto bytes = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
-  StepParts& parts = steps.parts;
-  parts.ranks = job.scenario.ranks() > 1;
-  parts.stage3 = stage3;
-  parts.overlap = job.deepspeed.overlaps_communication();
-  parts.stops_for_fp32 =
-      stage3 && (schedule.name() == "deepspeed-zenflow" || !job.has(Change::kAsyncStage3Gradients));
-  for (const PlannedLayer& layer : steps.plan.layers) {
-    parts.forward.push_back(static_cast<double>(layer.forward.count));
-    parts.backward.push_back(static_cast<double>(layer.backward.count));
-    parts.gather.push_back(ps(all_gather_time(group, Bytes(bytes * layer.parameters))));
-    steps.forward_backward += parts.forward.back() + parts.backward.back();
-    steps.gathers += parts.gather.back();
-    steps.parameters += layer.parameters;
-  }
-  const bool all_reduces = (schedule.runs_deepspeed() && !stage3) ||
-                           (job.deepspeed.zero_stage == 0 && schedule.name() == "gpu-only");
-  for (const GradientBucket& bucket : steps.plan.buckets) {
-    const Bytes size(bytes * bucket.elements);
-    const Seconds time =
-        all_reduces ? all_reduce_time(group, size) : reduce_scatter_time(group, size);
-    parts.reduce.push_back(parts.ranks ? ps(time) : 0);
-    parts.ready_layer.push_back(bucket.ready_layer);
-    steps.reduce += parts.reduce.back();
-    steps.last_reduce = parts.reduce.back();
-  }
-  // CPU work cannot oversubscribe DRAM alone (profiles are checked for it), so any rates do here.
-  const CpuCosts costs = cpu_costs(job, 1, 1, false);
-  const Cluster cluster = make_cluster(job.scenario, costs.rates);
-  steps.d2h_factor = steps.h2d_factor = std::numeric_limits<double>::infinity();
-  for (const RankClass& one : cluster.classes) {
-    steps.d2h_factor = std::min(steps.d2h_factor, slowed(cluster.machine, one.d2h.flow));
-    steps.h2d_factor = std::min(steps.h2d_factor, slowed(cluster.machine, one.h2d.flow));
-  }
-  if (schedule.runs_deepspeed()) read_copies(job, steps);
-  return steps;
-}
-
-/// At the start of the head's backward all activations are held, and what backward begins with; in
-/// stage 3 also the head's gathered parameters and, unless a bucket has to be reduced before, those
-/// of the block below it, whose gather begins at the same instant.
-double head_backward(const Job& job, const Schedule& schedule, const Buffers& buffers,
-                     const StepPlan& plan) {
-  const auto bytes = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
-  double held = 0;
-  for (const PlannedLayer& layer : plan.layers) held += layer.activation_bytes;
-  const PlannedLayer& head = plan.layers.back();
-  held += head.logit_bytes + head.transient_bytes + bytes * head.parameters;
-  if (job.deepspeed.zero_stage == 3 && job.scenario.ranks() > 1) {
-    held += bytes * head.parameters;
-    const auto layers = static_cast<std::int32_t>(plan.layers.size());
-    const bool reduces_first = plan.buckets.front().ready_layer == layers - 1;
-    if (!reduces_first) held += bytes * plan.layers[plan.layers.size() - 2].parameters;
-  }
-  if (schedule.runs_deepspeed()) held += (bytes + 8) * buffers.largest_tensor;
-  if (schedule.name() == "deepspeed-zenflow") held += 2 * bytes * buffers.selected;
-  return held;
-}
 
 double step_bound(std::string_view schedule, Computer& computer) {
   if (schedule == "gpu-only") return computer.gpu_only();
@@ -421,8 +256,8 @@ double step_bound(std::string_view schedule, Computer& computer) {
 }  // namespace
 
 struct BoundsComputer::Cache {
-  std::unordered_map<std::uint64_t, Buffers> buffers;
-  std::unordered_map<std::uint64_t, Steps> steps;
+  std::unordered_map<std::uint64_t, BufferFacts> buffers;
+  std::unordered_map<std::uint64_t, StepFacts> steps;
 };
 
 BoundsComputer::BoundsComputer() : cache_(std::make_unique<Cache>()) {}
@@ -432,11 +267,11 @@ StepBounds BoundsComputer::bounds(const Job& job, const Schedule& schedule,
                                   std::uint64_t memory_key, std::uint64_t step_key) {
   auto buffers = cache_->buffers.find(memory_key);
   if (buffers == cache_->buffers.end()) {
-    buffers = cache_->buffers.emplace(memory_key, read_buffers(job, schedule)).first;
+    buffers = cache_->buffers.emplace(memory_key, buffer_facts(job, schedule)).first;
   }
   auto steps = cache_->steps.find(step_key);
   if (steps == cache_->steps.end()) {
-    steps = cache_->steps.emplace(step_key, read_steps(job, schedule)).first;
+    steps = cache_->steps.emplace(step_key, step_facts(job, schedule)).first;
   }
   Computer computer(job, buffers->second, steps->second);
   const ClosedForm form = schedule.closed_form(job);
@@ -444,7 +279,7 @@ StepBounds BoundsComputer::bounds(const Job& job, const Schedule& schedule,
   bounds.step_time = kRounding * step_bound(schedule.name(), computer);
   bounds.gpu_bytes =
       kRounding * (buffers->second.gpu_resident +
-                   head_backward(job, schedule, buffers->second, steps->second.plan));
+                   held_at_head_backward(job, schedule, buffers->second, steps->second.plan));
   bounds.traffic = kRounding * (form.d2h_bytes_per_step + form.h2d_bytes_per_step);
   bounds.host_needs = buffers->second.host_needs;
   bounds.staleness = form.staleness_steps;
