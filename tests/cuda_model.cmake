@@ -24,6 +24,15 @@ if(TARGET emulated_kernels)
   gtest_discover_tests(cuda_model_test_emulated TEST_PREFIX "emulator/" DISCOVERY_MODE PRE_TEST
                        PROPERTIES LABELS emulator TIMEOUT 300)
   zenflow_label(cuda_model_test_emulated emulator)
+  # On the CUDA device and the emulator's asynchronous streams (cuda_device.cmake).
+  if(TARGET emulated_cuda)
+    add_executable(cuda_model_async_test unit/cuda_model_async_test.cpp)
+    target_link_libraries(cuda_model_async_test PRIVATE emulated_cuda emulated_model
+                          GTest::gtest_main zenflow::warnings)
+    gtest_discover_tests(cuda_model_async_test TEST_PREFIX "emulator/" DISCOVERY_MODE PRE_TEST
+                         PROPERTIES LABELS emulator TIMEOUT 300)
+    zenflow_label(cuda_model_async_test emulator)
+  endif()
   zenflow_test(trainer_activations_test LABEL differential LINK emulated_model zenflow::memory)
 
   foreach(test ${model_kernel_tests})

@@ -15,8 +15,6 @@
 namespace zenflow::runtime {
 namespace {
 
-constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20U;
-
 cudaDataType type_of(ElementType type) {
   return type == ElementType::kBfloat16 ? CUDA_R_16BF : CUDA_R_32F;
 }
@@ -201,7 +199,7 @@ class CublasGemm::Library {
     cublasLtMatmulHeuristicResult_t found{};
     int count = 0;
     cublasStatus_t status =
-        prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspaceBytes});
+        prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kCublasWorkspaceBytes});
     const auto then = [&](cublasLtMatmulPreferenceAttributes_t attribute, std::uint32_t value) {
       if (status == CUBLAS_STATUS_SUCCESS) status = prefer(attribute, value);
     };
@@ -255,7 +253,8 @@ class CublasGemm::Library {
 
 CublasGemm::CublasGemm(const LibrarySurroundings& around, Device& device)
     : library_(std::make_unique<Library>(around)),
-      workspace_(device.allocate(MemoryKind::kDevice, kWorkspaceBytes, "cuBLASLt workspace")) {}
+      workspace_(
+          device.allocate(MemoryKind::kDevice, kCublasWorkspaceBytes, "cuBLASLt workspace")) {}
 
 CublasGemm::~CublasGemm() = default;
 

@@ -1,6 +1,7 @@
 /// Matrix products by cuBLASLt, opened at run time.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include "runtime/cuda/model_gemm.h"
@@ -8,6 +9,9 @@
 #include "runtime/gpu/dynamic_library.h"
 
 namespace zenflow::runtime {
+
+/// What a CublasGemm takes of the device as workspace: what NVIDIA recommends for Hopper.
+inline constexpr std::size_t kCublasWorkspaceBytes = std::size_t{32} << 20U;
 
 /// bf16 and fp32 with fp32 sums; fp32 without TF32. Split sums are kept in fp32 and added up in a
 /// step of their own, never in the output's type and not by atomics.
@@ -17,7 +21,6 @@ namespace zenflow::runtime {
 /// as multiply_fused says. Of the GPU that is current when it is made; for one thread at a time.
 class CublasGemm final : public DeviceGemm {
  public:
-  /// Takes 32 MiB of `device` as workspace, what NVIDIA recommends for Hopper.
   /// Throws Error(kDevice) if cuBLASLt is missing or fails, Error(kInfeasible) as Device::allocate.
   CublasGemm(const LibrarySurroundings& around, Device& device);
   ~CublasGemm() override;
