@@ -14,6 +14,13 @@ if(ZENFLOW_HAVE_CUDA)
   target_link_libraries(zenflow-cuda-bench PRIVATE zenflow::kernels_cuda fmt::fmt zenflow::warnings)
 endif()
 
+# CUDA's runtime interface on the host: streams are threads.
+add_library(emulated_runtime STATIC emulator/device_memory.cpp emulator/streams.cpp)
+# Before all others: <cuda_runtime.h> is the emulator's.
+target_include_directories(emulated_runtime BEFORE
+  PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/emulator/include ${PROJECT_SOURCE_DIR})
+target_link_libraries(emulated_runtime PUBLIC zenflow::device PRIVATE zenflow::warnings)
+
 find_package(Boost 1.74 QUIET COMPONENTS context)
 if(ZENFLOW_SANITIZE MATCHES "thread")
   message(STATUS "zenflow-sim: no emulated CUDA kernels under the thread sanitizer, which "
@@ -25,14 +32,10 @@ else()
   get_property(emulated_kernels GLOBAL PROPERTY ZENFLOW_CUDA_KERNEL_SOURCES)
   set_source_files_properties(${emulated_kernels} PROPERTIES LANGUAGE CXX)
 
-  add_library(emulated_kernels STATIC emulator/cuda_runtime.cpp emulator/emulator.cpp
-              emulator/fiber.cpp ${emulated_kernels})
-  # Before all others: <cuda_runtime.h> is the emulator's.
-  target_include_directories(emulated_kernels BEFORE
-    PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/emulator/include ${PROJECT_SOURCE_DIR})
+  add_library(emulated_kernels STATIC emulator/emulator.cpp emulator/fiber.cpp ${emulated_kernels})
   # Kernels tell nvcc by `#pragma unroll` what other compilers need not know.
   target_compile_options(emulated_kernels PUBLIC -Wno-unknown-pragmas)
-  target_link_libraries(emulated_kernels PUBLIC zenflow::kernels zenflow::base
+  target_link_libraries(emulated_kernels PUBLIC emulated_runtime zenflow::kernels zenflow::base
     PRIVATE Boost::context fmt::fmt zenflow::warnings)
   if(OpenMP_CXX_FOUND)
     target_link_libraries(emulated_kernels PRIVATE OpenMP::OpenMP_CXX)

@@ -22,7 +22,7 @@ zenflow_test_group(closed_form_test LABEL differential TIMEOUT 300
 
 zenflow_test_group(published_test LABEL differential TIMEOUT 300
   SOURCES differential/published_test.cpp
-  LINK zenflow::report)
+  LINK zenflow::accuracy)
 
 zenflow_test_group(sim_model_test LABEL unit
   SOURCES unit/gpu_cost_test.cpp unit/transfer_cost_test.cpp unit/cpu_cost_test.cpp unit/selection_cost_test.cpp

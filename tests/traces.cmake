@@ -2,12 +2,17 @@
 zenflow_test_group(trace_import_test LABEL unit
   SOURCES unit/chrome_import_test.cpp unit/decimal_time_test.cpp unit/json_stream_test.cpp
           unit/name_table_test.cpp unit/nsight_import_test.cpp unit/own_trace_test.cpp
+          unit/pytorch_trace_test.cpp
           unit/timer_log_test.cpp unit/trace_rules_test.cpp unit/trace_steps_test.cpp
   LINK zenflow::trace_report zenflow::recorder GTest::gmock nlohmann_json::nlohmann_json
        SQLite::SQLite3 ZLIB::ZLIB fmt::fmt)
 zenflow_test_group(trace_analysis_test LABEL unit
   SOURCES unit/intervals_test.cpp unit/trace_analysis_test.cpp
   LINK zenflow::trace_report GTest::gmock nlohmann_json::nlohmann_json fmt::fmt)
+
+zenflow_test_group(long_trace_test LABEL property TIMEOUT 600
+  SOURCES property/long_trace_test.cpp
+  LINK zenflow::trace_import GTest::gmock ZLIB::ZLIB fmt::fmt)
 
 # Skipped, visibly, unless ZENFLOW_TRACE_CORPUS names the folder.
 zenflow_test_group(trace_corpus_test LABEL corpus TIMEOUT 600
@@ -20,6 +25,13 @@ zenflow_test_group(trace_cli_test LABEL cli
 target_compile_definitions(trace_cli_test PRIVATE ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>"
                            ZENFLOW_CALIBRATE="$<TARGET_FILE:zenflow-calibrate>")
 add_dependencies(trace_cli_test zenflow-sim zenflow-calibrate)
+
+zenflow_test_group(recorded_run_test LABEL cli
+  SOURCES cli/recorded_run_test.cpp
+  LINK GTest::gmock nlohmann_json::nlohmann_json)
+target_compile_definitions(recorded_run_test PRIVATE ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train>"
+                                                     ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
+add_dependencies(recorded_run_test zenflow-train zenflow-sim)
 
 zenflow_fuzz(fuzz_chrome_trace LINK zenflow::trace_report)
 zenflow_fuzz(fuzz_timer_log LINK zenflow::trace_report)

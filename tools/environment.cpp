@@ -1,6 +1,7 @@
 #include "tools/environment.h"
 
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
@@ -18,7 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-volatile std::sig_atomic_t caught_signal = 0;
+// Asked by other threads than the one that the handler interrupts.
+std::atomic<int> caught_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may use it");
 
 extern "C" void note_signal(int number) {
   caught_signal = number;
@@ -81,7 +84,8 @@ void catch_signals() {
 
 int signal_exit_code() {
   constexpr int kSignalBase = 128;
-  return caught_signal == 0 ? 0 : kSignalBase + caught_signal;
+  const int number = caught_signal;
+  return number == 0 ? 0 : kSignalBase + number;
 }
 
 bool is_terminal(std::FILE* stream) {
@@ -127,6 +131,16 @@ std::vector<fs::path> model_directories() {
   std::vector<fs::path> folders = {"scenarios/models"};
   for (const fs::path& root : shipped_roots()) folders.push_back(root / "scenarios" / "models");
   return folders;
+}
+
+std::map<std::string, std::string> environment_variables() {
+  std::map<std::string, std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != text.npos) variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return variables;
 }
 
 void print(const std::string& text) {

@@ -44,6 +44,9 @@ class Defaults {
 /// Folders with the model configurations that ship with the program.
 [[nodiscard]] std::vector<std::filesystem::path> model_directories();
 
+/// All variables of the environment.
+[[nodiscard]] std::map<std::string, std::string> environment_variables();
+
 /// Writes to stdout. Throws Error(kRuntime) if that fails (a closed pipe, a full disk).
 void print(const std::string& text);
 /// Writes to stderr.

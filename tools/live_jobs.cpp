@@ -45,6 +45,20 @@ sim::Job LiveJobs::job(const sim::LivePoint& point) const {
   return job;
 }
 
+sim::Job LiveJobs::job(const sim::Schedule& schedule) const {
+  sim::Job job = sim::make_job(sim::read_scenario(tree_, overrides_));
+  schedule.check(job);
+  return job;
+}
+
+std::vector<std::string> LiveJobs::schedules() const {
+  return sim::read_scenario(tree_, overrides_).schedules;
+}
+
+sim::Job LiveJobs::job() const {
+  return sim::make_job(sim::read_scenario(tree_, overrides_));
+}
+
 std::filesystem::path LiveJobs::model_file() const {
   const Node* model = tree_.root.find("model");
   const Node* config = model == nullptr ? nullptr : model->find("config");

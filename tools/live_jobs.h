@@ -20,6 +20,13 @@ class LiveJobs {
            const std::vector<std::string>& set);
 
   [[nodiscard]] sim::Job job(const sim::LivePoint& point) const;
+  /// As the scenario has it, for any schedule. Throws Error(kInput) if the schedule lacks
+  /// something.
+  [[nodiscard]] sim::Job job(const sim::Schedule& schedule) const;
+  /// Names of the scenario's own schedules.
+  [[nodiscard]] std::vector<std::string> schedules() const;
+  /// As the scenario has it.
+  [[nodiscard]] sim::Job job() const;
   /// The file of the scenario's model, a Hugging Face config.json.
   [[nodiscard]] std::filesystem::path model_file() const;
   /// The profile as a document.

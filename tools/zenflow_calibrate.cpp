@@ -12,16 +12,6 @@
 
 namespace zenflow::tools {
 
-std::map<std::string, std::string> environment_variables() {
-  std::map<std::string, std::string> variables;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const std::size_t equals = text.find('=');
-    if (equals != text.npos) variables.emplace(text.substr(0, equals), text.substr(equals + 1));
-  }
-  return variables;
-}
-
 namespace {
 
 int main_program(int argc, char** argv) {

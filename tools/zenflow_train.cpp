@@ -1,4 +1,4 @@
-/// zenflow-train: trains a transformer with its optimizer offloaded, on the host device.
+/// zenflow-train: trains a transformer with its optimizer offloaded, on the host device or a GPU.
 #include <CLI/CLI.hpp>
 
 #include "runtime/train/measured_result.h"

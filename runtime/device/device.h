@@ -21,6 +21,7 @@
 
 #include "kernels/adamw/adamw.h"
 #include "runtime/model/parameters.h"
+#include "runtime/trace/copy.h"
 #include "runtime/trace/recorder.h"
 
 namespace zenflow::runtime {
@@ -49,18 +50,6 @@ class Buffer {
   std::unique_ptr<void, std::function<void(void*)>> address_{nullptr, [](void*) {}};
   std::size_t bytes_ = 0;
 };
-
-enum class CopyDirection : std::uint8_t { kHostToDevice, kDeviceToHost };
-
-/// What crosses the link, for accounting: a schedule's closed form speaks of the first two.
-enum class Traffic : std::uint8_t {
-  kGradients,   ///< deferred gradients down
-  kParameters,  ///< updated parameters up
-  kSelection,   ///< column norms, indices, and the state of columns that change place
-  kControl,     ///< sums for clipping, bias corrections, tokens, losses
-  kInitial,     ///< weights at the start, and for evaluation and checkpoints
-};
-inline constexpr std::size_t kTrafficKinds = 5;
 
 /// Bytes over the link since the device was made, by kind.
 struct TrafficCount {
@@ -153,6 +142,12 @@ class Device {
   [[nodiscard]] virtual std::shared_ptr<Signal> make_signal() = 0;
   [[nodiscard]] virtual TrafficCount traffic() const = 0;
   [[nodiscard]] virtual MemoryUse memory_use(MemoryKind kind) const = 0;
+  /// Kernels on `stream` will be given matrices of this shape: what memory they need beside their
+  /// arguments is allocated now. Otherwise they allocate it, and wait. Throws as `allocate`.
+  virtual void expect(Stream& stream, std::size_t rows, std::size_t columns) = 0;
+
+  /// Whether a copy gave up waiting for an artificially slow link, because the run is to stop.
+  [[nodiscard]] virtual bool has_released_link() const { return false; }
 
   virtual void copy(Stream& stream, void* to, const void* from, std::size_t bytes,
                     CopyDirection direction, Traffic kind, Label label) = 0;

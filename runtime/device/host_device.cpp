@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <thread>
 #include <type_traits>
@@ -24,6 +25,11 @@ using kernels::MatrixView;
 
 // A cache line, and what AVX-512 likes.
 constexpr std::align_val_t kAlignment{64};
+// No run takes longer; what lies further ahead than some centuries, clocks cannot say.
+constexpr Seconds kLongestCopy(1e9);
+// How often somebody who waits for the link asks whether it was released: seldom enough to cost
+// nothing, often enough that nobody who ends a run notices.
+constexpr std::chrono::milliseconds kAskLink{20};
 
 HostStream& host(Stream& stream) {
   return static_cast<HostStream&>(stream);
@@ -52,45 +58,22 @@ MatrixView<E> view(const DeviceMatrix& matrix) {
 HostDevice::HostDevice(HostDeviceSettings settings, Recorder& recorder)
     : settings_(std::move(settings)), recorder_(recorder) {}
 
-void HostDevice::reserve(MemoryKind kind, std::size_t bytes, std::string_view purpose) {
-  Ledger& ledger = *ledgers_.at(static_cast<std::size_t>(kind));
-  const std::lock_guard lock(ledger.mutex);
-  if (settings_.memory && kind == MemoryKind::kDevice) {
-    const auto capacity = static_cast<std::uint64_t>(settings_.memory->value());
-    if (bytes > capacity - std::min(capacity, ledger.held)) {
-      std::string holders;
-      for (const auto& [name, held] : ledger.by_purpose) {
-        if (held > 0) holders += fmt::format("{}{}: {}", holders.empty() ? "" : ", ", name, held);
-      }
-      throw Error(ErrorKind::kInfeasible,
-                  fmt::format("device memory: {} needs {} bytes, {} of {} are free; held: {}",
-                              purpose, bytes, capacity - std::min(capacity, ledger.held), capacity,
-                              holders.empty() ? "nothing" : holders));
-    }
-  }
-  ledger.held += bytes;
-  ledger.by_purpose[std::string(purpose)] += bytes;
-  ++ledger.most.allocations;
-  if (ledger.held <= ledger.most.peak) return;
-  ledger.most.peak = ledger.held;
-  ledger.most.by_purpose = ledger.by_purpose;
-}
-
-MemoryUse HostDevice::memory_use(MemoryKind kind) const {
-  Ledger& ledger = *ledgers_.at(static_cast<std::size_t>(kind));
-  const std::lock_guard lock(ledger.mutex);
-  return ledger.most;
-}
-
 Buffer HostDevice::allocate(MemoryKind kind, std::size_t bytes, std::string_view purpose) {
   if (bytes == 0) return {};
-  reserve(kind, bytes, purpose);
+  constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
+  const std::uint64_t capacity = settings_.memory && kind == MemoryKind::kDevice
+                                     ? static_cast<std::uint64_t>(settings_.memory->value())
+                                     : kUnlimited;
+  const std::shared_ptr<MemoryLedger>& ledger = ledgers_.at(static_cast<std::size_t>(kind));
+  if (!ledger->try_hold(bytes, purpose, capacity)) {
+    throw Error(
+        ErrorKind::kInfeasible,
+        fmt::format("device memory: {} needs {} bytes, {} of {} are free; held: {}", purpose, bytes,
+                    capacity - std::min(capacity, ledger->held()), capacity, ledger->holders()));
+  }
   void* address = ::operator new(bytes, kAlignment, std::nothrow);
-  const auto give_back = [bytes, ledger = ledgers_.at(static_cast<std::size_t>(kind)),
-                          name = std::string(purpose)] {
-    const std::lock_guard lock(ledger->mutex);
-    ledger->held -= bytes;
-    ledger->by_purpose[name] -= bytes;
+  const auto give_back = [bytes, ledger, name = std::string(purpose)] {
+    ledger->give_back(bytes, name);
   };
   if (address == nullptr) {
     give_back();
@@ -118,43 +101,48 @@ std::shared_ptr<Signal> HostDevice::make_signal() {
   return std::make_shared<HostSignal>();
 }
 
-TrafficCount HostDevice::traffic() const {
-  const std::lock_guard lock(mutex_);
-  return traffic_;
-}
-
 Clock::time_point HostDevice::occupy_link(CopyDirection direction, std::size_t bytes) {
+  const auto as_duration = [](Seconds time) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time.value()));
+  };
   const Seconds time = Bytes(static_cast<double>(bytes)) / *settings_.link_bandwidth;
-  const auto duration =
-      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time.value()));
   const std::lock_guard lock(mutex_);
   Clock::time_point& free = link_free_.at(static_cast<std::size_t>(direction));
-  free = std::max(free, Clock::now()) + duration;
+  const Clock::time_point now = Clock::now();
+  free = std::max(free, now) + as_duration(std::min(time, kLongestCopy));
+  free = std::min(free, now + as_duration(kLongestCopy));
   return free;
+}
+
+void HostDevice::wait_for_link(Clock::time_point end) {
+  if (!settings_.link_released) return std::this_thread::sleep_until(end);
+  for (Clock::time_point now = Clock::now(); now < end; now = Clock::now()) {
+    if (settings_.link_released()) {
+      has_released_link_ = true;
+      return;
+    }
+    std::this_thread::sleep_until(std::min(end, now + kAskLink));
+  }
 }
 
 void HostDevice::copy(Stream& stream, void* to, const void* from, std::size_t bytes,
                       CopyDirection direction, Traffic kind, Label label) {
   if (bytes == 0) return;
-  {
-    const std::lock_guard lock(mutex_);
-    auto& count = direction == CopyDirection::kHostToDevice ? traffic_.h2d : traffic_.d2h;
-    count.at(static_cast<std::size_t>(kind)) += bytes;
-  }
-  host(stream).run(label, static_cast<double>(bytes), [this, to, from, bytes, direction] {
+  traffic_.add(direction, kind, bytes);
+  host(stream).copy(label, direction, kind, bytes, [this, to, from, bytes, direction] {
     if (!settings_.link_bandwidth) {
       std::memcpy(to, from, bytes);
       return;
     }
     const Clock::time_point end = occupy_link(direction, bytes);
     std::memcpy(to, from, bytes);
-    std::this_thread::sleep_until(end);
+    wait_for_link(end);
   });
 }
 
 void HostDevice::square_sum(Stream& stream, ElementType type, const void* values, std::size_t n,
                             double* sum, Label label) {
-  host(stream).run(label, 0, [=] {
+  host(stream).run(label, [=] {
     with_type(type, [&](auto* element) {
       using E = Pointee<decltype(element)>;
       *sum = kernels::square_sum(static_cast<const E*>(values), n);
@@ -164,7 +152,7 @@ void HostDevice::square_sum(Stream& stream, ElementType type, const void* values
 
 void HostDevice::column_norms(Stream& stream, ElementType type, const DeviceMatrix& matrix,
                               NormKind kind, float* norms, Label label) {
-  host(stream).run(label, 0, [=] {
+  host(stream).run(label, [=] {
     std::vector<float> other(matrix.columns);
     const kernels::ColumnNorms both = kind == NormKind::kL1
                                           ? kernels::ColumnNorms{norms, other.data()}
@@ -178,7 +166,7 @@ void HostDevice::column_norms(Stream& stream, ElementType type, const DeviceMatr
 void HostDevice::gather_columns(Stream& stream, ElementType type, const DeviceMatrix& matrix,
                                 const std::uint32_t* column, std::size_t n, void* out,
                                 Label label) {
-  host(stream).run(label, 0, [=] {
+  host(stream).run(label, [=] {
     with_type(type, [&](auto* element) {
       using E = Pointee<decltype(element)>;
       if (column == nullptr) {
@@ -193,7 +181,7 @@ void HostDevice::gather_columns(Stream& stream, ElementType type, const DeviceMa
 void HostDevice::scatter_columns(Stream& stream, ElementType type, const void* in,
                                  const std::uint32_t* column, std::size_t n,
                                  const DeviceMatrix& matrix, Label label) {
-  host(stream).run(label, 0, [=] {
+  host(stream).run(label, [=] {
     with_type(type, [&](auto* element) {
       using E = Pointee<decltype(element)>;
       if (column == nullptr) {
@@ -211,7 +199,7 @@ void HostDevice::update_columns(Stream& stream, ElementType type,
                                 const kernels::ColumnCorrections& corrections, float gradient_scale,
                                 const void* gradient, const SelectedColumns& selected,
                                 const DeviceMatrix& weights, Label label) {
-  host(stream).run(label, 0, [=] {
+  host(stream).run(label, [=] {
     with_type(type, [&](auto* element) {
       using E = Pointee<decltype(element)>;
       kernels::adamw_columns(settings, corrections, gradient_scale, weights.rows, selected.columns,
@@ -224,7 +212,7 @@ void HostDevice::update_columns(Stream& stream, ElementType type,
 
 void HostDevice::accumulate(Stream& stream, ElementType type, const void* gradient, float scale,
                             std::size_t n, bool first, float* sum, Label label) {
-  host(stream).run(label, 0, [=] {
+  host(stream).run(label, [=] {
     with_type(type, [&](auto* element) {
       using E = Pointee<decltype(element)>;
       const E* values = static_cast<const E*>(gradient);

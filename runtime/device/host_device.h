@@ -2,7 +2,8 @@
 /// accounting, and on request the speed, of a PCIe link.
 #pragma once
 
-#include <map>
+#include <atomic>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -10,15 +11,19 @@
 
 #include "runtime/device/device.h"
 #include "runtime/device/host_stream.h"
+#include "runtime/device/memory_ledger.h"
 #include "sim/base/units.h"
 
 namespace zenflow::runtime {
 
 struct HostDeviceSettings {
   std::optional<BytesPerSecond> link_bandwidth{};  ///< per direction; none: as fast as memory is
-  std::optional<Bytes> memory{};                   ///< capacity of the "device"; none: unlimited
-  Jitter jitter{};                                 ///< for tests
-  std::vector<std::string> lazy_streams{};         ///< names: these are, for tests
+  /// Once true, copies take no longer than memory does: nobody waits for a slow link to end a run.
+  /// Asked now and then by every stream's thread that waits for the link.
+  std::function<bool()> link_released{};
+  std::optional<Bytes> memory{};            ///< capacity of the "device"; none: unlimited
+  Jitter jitter{};                          ///< for tests
+  std::vector<std::string> lazy_streams{};  ///< names: these are, for tests
   /// What every byte of new memory holds: 0xFF, for tests, makes all that nobody wrote a NaN, or an
   /// index out of range.
   std::uint8_t fill = 0;
@@ -34,8 +39,11 @@ class HostDevice final : public Device {
                                 std::string_view purpose) override;
   [[nodiscard]] std::unique_ptr<Stream> make_stream(std::string_view name) override;
   [[nodiscard]] std::shared_ptr<Signal> make_signal() override;
-  [[nodiscard]] TrafficCount traffic() const override;
-  [[nodiscard]] MemoryUse memory_use(MemoryKind kind) const override;
+  [[nodiscard]] TrafficCount traffic() const override { return traffic_.count(); }
+  [[nodiscard]] MemoryUse memory_use(MemoryKind kind) const override { return ledger(kind).most(); }
+  void expect(Stream&, std::size_t, std::size_t) override {}
+  /// Whether a copy took less time than the link's bandwidth says: `link_released` was true.
+  [[nodiscard]] bool has_released_link() const override { return has_released_link_; }
   void copy(Stream& stream, void* to, const void* from, std::size_t bytes, CopyDirection direction,
             Traffic kind, Label label) override;
 
@@ -56,26 +64,24 @@ class HostDevice final : public Device {
                   std::size_t n, bool first, float* sum, Label label) override;
 
  private:
-  /// What allocations hold: a copy outlives the device in the buffers' deleters.
-  struct Ledger {
-    std::mutex mutex;  // guards the rest
-    std::uint64_t held = 0;
-    std::map<std::string, std::uint64_t> by_purpose;
-    MemoryUse most;
-  };
-  void reserve(MemoryKind kind, std::size_t bytes, std::string_view purpose);
+  [[nodiscard]] MemoryLedger& ledger(MemoryKind kind) const {
+    return *ledgers_.at(static_cast<std::size_t>(kind));
+  }
   /// Occupies the link for the copy's time and returns when the copy ends.
   Clock::time_point occupy_link(CopyDirection direction, std::size_t bytes);
+  /// Sleeps until then, or until the link is released.
+  void wait_for_link(Clock::time_point end);
 
   HostDeviceSettings settings_;
   Recorder& recorder_;
-  /// By MemoryKind.
-  std::array<std::shared_ptr<Ledger>, 2> ledgers_{std::make_shared<Ledger>(),
-                                                  std::make_shared<Ledger>()};
-  mutable std::mutex mutex_;  // guards traffic_ and link_free_
-  TrafficCount traffic_;
+  /// By MemoryKind. Shared with the buffers' deleters, which outlive the device.
+  std::array<std::shared_ptr<MemoryLedger>, 2> ledgers_{std::make_shared<MemoryLedger>(),
+                                                        std::make_shared<MemoryLedger>()};
+  TrafficLedger traffic_;
+  std::mutex mutex_;                              // guards link_free_
   std::array<Clock::time_point, 2> link_free_{};  ///< by direction: end of the copies so far
   std::uint64_t streams_made_ = 0;
+  std::atomic<bool> has_released_link_{false};
 };
 
 }  // namespace zenflow::runtime

@@ -66,16 +66,23 @@ void HostStream::enqueue(Operation operation) {
   filled_.notify_one();
 }
 
-void HostStream::run(Label label, double bytes, std::function<void()> work) {
-  enqueue({.label = label, .bytes = bytes, .traced = true, .work = std::move(work)});
+void HostStream::run(Label label, std::function<void()> work) {
+  enqueue({.label = label, .traced = true, .work = std::move(work)});
+}
+
+void HostStream::copy(Label label, CopyDirection direction, Traffic traffic, std::size_t bytes,
+                      std::function<void()> work) {
+  enqueue({.label = label,
+           .copy = Copy{direction, traffic, bytes},
+           .traced = true,
+           .work = std::move(work)});
 }
 
 Event HostStream::record() {
   auto completion = std::make_shared<HostCompletion>(demand_, enqueued_ + 1);
   // Runs even after a failure, which is what it reports.
-  enqueue({.label = {}, .bytes = 0, .traced = false, .work = [this, completion] {
-             completion->set(failure_);
-           }});
+  enqueue(
+      {.label = {}, .traced = false, .work = [this, completion] { completion->set(failure_); }});
   return Event(std::move(completion));
 }
 
@@ -108,8 +115,13 @@ void HostStream::execute(Operation& operation) {
     }
     const Clock::time_point start = Clock::now();
     operation.work();
-    if (operation.traced) {
-      track_.span(operation.label.name, operation.label.step, start, Clock::now(), operation.bytes);
+    if (!operation.traced) return;
+    const Label& label = operation.label;
+    if (operation.copy) {
+      track_.copy(operation.copy->direction, operation.copy->traffic, label.name, label.step, start,
+                  Clock::now(), operation.copy->bytes);
+    } else {
+      track_.span(label.name, label.step, start, Clock::now());
     }
   } catch (...) {
     if (!failure_) failure_ = std::current_exception();

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <stop_token>
 #include <thread>
@@ -82,16 +83,24 @@ class HostStream final : public Stream {
   HostStream& operator=(const HostStream&) = delete;
 
   /// Enqueues `work`. After an operation has thrown, the rest of the queue is not executed.
-  void run(Label label, double bytes, std::function<void()> work);
+  void run(Label label, std::function<void()> work);
+  /// The same of a copy, which `work` does.
+  void copy(Label label, CopyDirection direction, Traffic traffic, std::size_t bytes,
+            std::function<void()> work);
 
   [[nodiscard]] Event record() override;
   void wait(const Event& event, WaitCause cause) override;
   void synchronize();
 
  private:
+  struct Copy {
+    CopyDirection direction;
+    Traffic traffic;
+    std::size_t bytes;
+  };
   struct Operation {
     Label label;
-    double bytes = 0;
+    std::optional<Copy> copy{};
     bool traced = true;
     std::function<void()> work;
     std::uint64_t number = 0;

@@ -68,6 +68,21 @@ void check_labels(const Batch& batch, std::int64_t labels) {
 
 }  // namespace
 
+void check_length(const TransformerConfig& config, std::int64_t length) {
+  if (length > config.model.max_positions) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("{}: expected sequences of at most {} tokens, the model's positions; "
+                            "found {}",
+                            config.model.name, config.model.max_positions, length));
+  }
+  if (config.sliding_window && length > *config.sliding_window) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("{}: expected sequences of at most {} tokens, the model's sliding "
+                            "window: attention here looks back on all of a sequence; found {}",
+                            config.model.name, *config.sliding_window, length));
+  }
+}
+
 void check_batch(const Batch& batch, const TransformerConfig& config, BatchLimits limits) {
   if (batch.sequences < 1 || batch.sequences > limits.max_sequences) {
     fail(

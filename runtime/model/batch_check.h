@@ -12,6 +12,9 @@ struct BatchLimits {
   std::int64_t max_length;
 };
 
+/// Throws Error(kInput) if sequences of `length` exceed the model's positions or sliding window.
+void check_length(const TransformerConfig& config, std::int64_t length);
+
 /// Throws Error(kInput) with the place of what is wrong.
 void check_batch(const Batch& batch, const TransformerConfig& config, BatchLimits limits);
 

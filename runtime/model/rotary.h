@@ -30,6 +30,10 @@ class RotaryTable {
   void apply(const Execution& run, Direction direction, float* x, std::int64_t rows,
              std::int64_t length, std::int64_t heads, std::int64_t stride) const;
 
+  /// [positions, head_dim / 2] each, rounded to the element type.
+  [[nodiscard]] const std::vector<float>& cosines() const { return cosines_; }
+  [[nodiscard]] const std::vector<float>& sines() const { return sines_; }
+
  private:
   std::int64_t half_ = 0;
   std::vector<float> cosines_;  // [positions, head_dim / 2]

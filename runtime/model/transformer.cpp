@@ -2,35 +2,18 @@
 
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "runtime/model/batch_check.h"
 #include "runtime/model/decoder_block.h"
 #include "runtime/model/embedding.h"
 #include "runtime/model/output_head.h"
+#include "runtime/model/pass_order.h"
 #include "runtime/model/rotary.h"
-#include "sim/base/error.h"
 
 namespace zenflow::runtime {
 namespace {
 
 std::size_t size(std::int64_t count) {
   return static_cast<std::size_t>(count);
-}
-
-void check_length(const TransformerConfig& config, std::int64_t length) {
-  if (length > config.model.max_positions) {
-    throw Error(ErrorKind::kInput,
-                fmt::format("{}: expected sequences of at most {} tokens, the model's positions; "
-                            "found {}",
-                            config.model.name, config.model.max_positions, length));
-  }
-  if (config.sliding_window && length > *config.sliding_window) {
-    throw Error(ErrorKind::kInput,
-                fmt::format("{}: expected sequences of at most {} tokens, the model's sliding "
-                            "window: attention here looks back on all of a sequence; found {}",
-                            config.model.name, *config.sliding_window, length));
-  }
 }
 
 }  // namespace
@@ -64,19 +47,6 @@ struct HostTransformer::State {
   [[nodiscard]] Targets targets() const { return {batch.targets, batch.values, last}; }
   [[nodiscard]] bool is_head(std::size_t group) const { return group + 1 == table.groups.size(); }
 
-  /// A group out of order would compute from another step's activations.
-  void take_turn(std::size_t group, bool is_forward) {
-    const std::size_t groups = table.groups.size();
-    const std::size_t expected = is_forward ? turn : 2 * groups - 1 - turn;
-    const bool is_phase = is_forward ? turn < groups : turn >= groups && turn < 2 * groups;
-    if (!is_phase || group != expected) {
-      throw Error(ErrorKind::kRuntime,
-                  fmt::format("{} of group {} out of order, after {} of the {} passes of a step",
-                              is_forward ? "forward" : "backward", group, turn, 2 * groups));
-    }
-    ++turn;
-  }
-
   /// The embedding group: token embeddings, then GPT-2's positions.
   void embed(WeightPointers weights) {
     const void* const positions = config.model.learned_positions ? weights[1] : nullptr;
@@ -107,9 +77,7 @@ struct HostTransformer::State {
   Batch batch;
   std::vector<std::int32_t> last;  // place of each sequence's last token
   double loss = 0.0;
-  /// Passes of the step done: forward of every group, then backward of every group. None is open
-  /// before the first batch.
-  std::size_t turn = 2 * table.groups.size();
+  PassOrder order{table.groups.size()};
 };
 
 HostTransformer::HostTransformer(TransformerConfig config, std::int64_t max_sequences,
@@ -134,7 +102,7 @@ double HostTransformer::loss() const {
 
 void HostTransformer::begin(const Batch& batch) {
   check_batch(batch, state_->config, state_->limits);
-  state_->turn = 0;
+  state_->order.begin();
   state_->batch = batch;
   state_->last.assign(size(batch.sequences), static_cast<std::int32_t>(batch.length - 1));
   for (std::size_t s = 0; s < batch.lengths.size(); ++s) state_->last[s] = batch.lengths[s] - 1;
@@ -142,7 +110,7 @@ void HostTransformer::begin(const Batch& batch) {
 
 void HostTransformer::forward(std::size_t group, std::span<const void* const> weights) {
   State& state = *state_;
-  state.take_turn(group, true);
+  state.order.forward(group);
   if (group == 0) {
     state.embed(weights);
   } else if (state.is_head(group)) {
@@ -159,7 +127,7 @@ void HostTransformer::forward(std::size_t group, std::span<const void* const> we
 void HostTransformer::backward(std::size_t group, std::span<const void* const> weights,
                                std::span<void* const> gradients) {
   State& state = *state_;
-  state.take_turn(group, false);
+  state.order.backward(group);
   if (group == 0) {
     state.embed_backward(gradients);
   } else if (state.is_head(group)) {
@@ -179,7 +147,7 @@ Evaluation HostTransformer::evaluate(const Batch& batch, std::span<const void* c
     forward(group, weights);
   }
   State& state = *state_;
-  state.turn = 2 * state.table.groups.size();  // no backward: its logits have gone
+  state.order.end();  // no backward: its logits have gone
   return {state.loss, state.head.counted(), state.head.correct(),
           state.head.last_logits(state.execution(), state.grid(), weights, state.last, state.work)};
 }

@@ -23,7 +23,6 @@ OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
       waits_(recorder.add_track("training thread", sim::TrackKind::kHost)),
       sum_track_(recorder.add_track("cpu sums", sim::TrackKind::kHost)),
       update_track_(recorder.add_track("cpu optimizer", sim::TrackKind::kHost)),
-      recorder_(recorder),
       warm_up_(settings.full_warm_up_rounds > 0),
       deferred_(layout_, type, device,
                 settings.overlap_step || settings.update_interval > 1 || settings.adaptive_interval,
@@ -47,6 +46,7 @@ OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
                 fmt::format("{} ranks: this build trains on one", communicator.size()));
   }
   for (const Slice& slice : layout_.slices) {
+    device.expect(*compute_, slice.rows, slice.columns);
     importance_.push_back(
         {.parameter = slice.parameter, .columns = slice.columns, .selected = slice.selected});
   }

@@ -214,7 +214,6 @@ class OffloadEngine {
   TrackRecorder& waits_;  // the training thread's
   TrackRecorder& sum_track_;
   TrackRecorder& update_track_;
-  Recorder& recorder_;
   bool warm_up_;
 
   DeferredColumns deferred_;

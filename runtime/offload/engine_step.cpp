@@ -33,7 +33,6 @@ void OffloadEngine::check_lanes() const {
 
 StepResult OffloadEngine::run_step() {
   check_lanes();
-  recorder_.begin_step(step_);
   step_start_ = Clock::now();
   ++window_timed_steps_;
   StepResult result{.step = step_, .window_steps = window_steps_};

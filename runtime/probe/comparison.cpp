@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "sim/base/error.h"
-#include "sim/base/input_file.h"
+#include "sim/config/reader.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -26,18 +27,22 @@ nlohmann::ordered_json json_of(const Spread& spread) {
   return {{"median", spread.median}, {"low", spread.low}, {"high", spread.high}};
 }
 
-Figure figure_of(const nlohmann::json& from) {
-  Figure figure{from.at("id"),
-                from.at("unit"),
-                from.at("what"),
-                {from.at("median"), from.at("low"), from.at("high"), from.at("repetitions")}};
-  const Spread& s = figure.value;
+constexpr double kLargest = std::numeric_limits<double>::max();
+
+Figure figure_of(const ValueReader& from) {
+  MapReader map(from.node(), from.path());
+  Figure figure{
+      map.require("id").string(), map.require("unit").string(), map.string_or("what", ""), {}};
+  Spread& s = figure.value;
+  s.median = map.require("median").number(0, kLargest);
+  s.low = map.require("low").number(0, kLargest);
+  s.high = map.require("high").number(0, kLargest);
+  s.repetitions = static_cast<std::size_t>(
+      map.require("repetitions").integer(1, std::numeric_limits<std::int32_t>::max()));
   const bool is_ordered = 0 < s.low && s.low <= s.median && s.median <= s.high;
-  if (!is_ordered || s.repetitions == 0) {
-    throw Error(ErrorKind::kInput,
-                fmt::format("{}: expected 0 < low <= median <= high of at least one repetition, "
-                            "found {}, {}, {} of {}",
-                            figure.id, s.low, s.median, s.high, s.repetitions));
+  if (!is_ordered) {
+    from.fail(fmt::format("{}: expected 0 < low <= median <= high, found {}, {}, {}", figure.id,
+                          s.low, s.median, s.high));
   }
   return figure;
 }
@@ -135,18 +140,17 @@ std::string comparison_json(const ProbeComparison& comparison, std::string_view 
 }
 
 std::vector<Figure> read_figures(const std::filesystem::path& file) {
-  const InputFile input(file);
-  std::string content(input.size(), '\0');
-  input.read_at(0, std::as_writable_bytes(std::span(content)));
+  const std::string name = file.generic_string();
+  const Node document = parse_json(read_text_file(file), name);
+  // A probe writes more than is compared.
+  const Node* list = document.find("figures");
+  if (list == nullptr || list->kind != Node::Kind::kSequence) {
+    fail_at(document.at, "",
+            "expected what zenflow-calibrate probe --json prints, with a list \"figures\"");
+  }
   std::vector<Figure> figures;
-  try {
-    const auto document = nlohmann::json::parse(content);
-    for (const auto& one : document.at("figures")) figures.push_back(figure_of(one));
-  } catch (const nlohmann::json::exception& error) {
-    input.fail(
-        fmt::format("expected what zenflow-calibrate probe --json prints: {}", error.what()));
-  } catch (const Error& error) {
-    input.fail(error.what());
+  for (const ValueReader& one : ValueReader(*list, "figures").items()) {
+    figures.push_back(figure_of(one));
   }
   return figures;
 }

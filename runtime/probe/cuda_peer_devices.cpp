@@ -5,7 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/cuda_check.h"
-#include "runtime/probe/cuda_handles.h"
+#include "runtime/cuda/cuda_handles.h"
 #include "runtime/probe/peer_experiments.h"
 
 namespace zenflow::runtime {

@@ -13,8 +13,8 @@
 #include "kernels/bf16/bf16.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/empty/empty_cuda.h"
+#include "runtime/cuda/cuda_handles.h"
 #include "runtime/probe/cublas_products.h"
-#include "runtime/probe/cuda_handles.h"
 #include "sim/base/error.h"
 
 namespace zenflow::runtime {

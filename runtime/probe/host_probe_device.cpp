@@ -94,7 +94,7 @@ class HostProbeDevice final : public ProbeDevice {
   Stream& stream(ProbeLane lane) { return *lanes_[static_cast<std::size_t>(lane)]; }
   template <class Work>
   void run(ProbeLane lane, Work work) {
-    static_cast<HostStream&>(stream(lane)).run(kLabel, 0, std::move(work));
+    static_cast<HostStream&>(stream(lane)).run(kLabel, std::move(work));
   }
 
   Recorder recorder_{false};

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <utility>
+#include <vector>
+
+#include <fmt/format.h>
 
 namespace zenflow::runtime {
 
@@ -18,6 +22,22 @@ std::string_view name_of(WaitCause cause) {
       return "h2d";
     case WaitCause::kCompute:
       return "compute";
+  }
+  return "";
+}
+
+std::string_view name_of(Traffic traffic) {
+  switch (traffic) {
+    case Traffic::kGradients:
+      return "gradients";
+    case Traffic::kParameters:
+      return "parameters";
+    case Traffic::kSelection:
+      return "selection";
+    case Traffic::kControl:
+      return "control";
+    case Traffic::kInitial:
+      return "initial";
   }
   return "";
 }
@@ -44,7 +64,7 @@ std::size_t Recorder::span_count() const {
 std::chrono::duration<double> Recorder::cost_of_a_span() {
   constexpr int kSpans = 20'000;
   TrackRecorder track;
-  track.enabled_ = true;
+  track.keeping_ = true;
   const Clock::time_point start = Clock::now();
   for (int i = 0; i < kSpans; ++i) {
     // Two readings of the clock, as around an operation.
@@ -58,7 +78,7 @@ TrackRecorder& Recorder::add_track(std::string name, sim::TrackKind kind) {
   const std::lock_guard lock(mutex_);
   names_.push_back({.name = std::move(name), .kind = kind, .device = 0});
   tracks_.push_back(std::make_unique<TrackRecorder>());
-  tracks_.back()->enabled_ = enabled_ || keeping_;
+  tracks_.back()->keeping_ = enabled_ || keeping_;
   return *tracks_.back();
 }
 
@@ -70,13 +90,8 @@ const TrackRecorder* Recorder::find(std::string_view name) const {
   return nullptr;
 }
 
-void Recorder::begin_step(std::int64_t step) {
-  if (enabled_ || keeping_) steps_.emplace_back(step, Clock::now());
-}
-
-Picoseconds Recorder::since_origin(Clock::time_point time) const {
-  const auto elapsed = std::chrono::duration_cast<std::chrono::nanoseconds>(time - origin_);
-  return {elapsed.count() * 1000};
+void Recorder::step(std::int64_t number, Clock::time_point start, Clock::time_point end) {
+  if (enabled_ || keeping_) steps_.push_back({number, start, end});
 }
 
 void Recorder::keep_spans(bool keep) {
@@ -85,59 +100,126 @@ void Recorder::keep_spans(bool keep) {
   keeping_ = keep;
   steps_.clear();
   for (const auto& track : tracks_) {
-    track->enabled_ = keep;
+    track->keeping_ = keep;
+    // What a writer puts in while keeping ends is dropped when it begins again.
     const std::lock_guard of_track(track->mutex_);
-    track->spans_.clear();  // when keeping ends, and what a writer put in while it did
+    track->spans_.clear();
   }
 }
 
-sim::Timeline Recorder::recent(std::int64_t first_step, std::string name,
-                               std::string device) const {
-  const auto first = std::find_if(steps_.begin(), steps_.end(),
-                                  [&](const auto& step) { return step.first >= first_step; });
-  const Clock::time_point begin = first == steps_.end() ? Clock::now() : first->second;
-  sim::Timeline timeline =
-      timeline_of(std::move(name), std::move(device), [&](const TrackRecorder::Span& span) {
-        return span.step >= 0 ? span.step + 1 >= first_step : span.start >= begin;
-      });
-  for (auto step = first; step != steps_.end(); ++step) {
-    const auto next = std::next(step);
-    const Clock::time_point end = next == steps_.end() ? Clock::now() : next->second;
-    timeline.steps.push_back({step->first, since_origin(step->second), since_origin(end)});
+Picoseconds Recorder::since_origin(Clock::time_point time) const {
+  const auto elapsed = std::chrono::duration_cast<std::chrono::nanoseconds>(time - origin_);
+  return {elapsed.count() * 1000};
+}
+
+class Recorder::TimelineBuilder {
+ public:
+  TimelineBuilder(const Recorder& recorder, sim::Timeline& timeline)
+      : recorder_(recorder), timeline_(timeline) {}
+
+  void add(std::uint32_t track, const TrackRecorder::Span& span) {
+    timeline_.spans.push_back({.track = track,
+                               .name = timeline_.names.intern(name(track, span)),
+                               .start = recorder_.since_origin(span.start),
+                               .end = recorder_.since_origin(span.end),
+                               .bytes = static_cast<double>(span.bytes),
+                               .step = static_cast<std::int32_t>(span.step),
+                               .cause = timeline_.names.intern(name_of(span.cause)),
+                               .detail = detail(span),
+                               .kind = kind(track, span)});
   }
-  return timeline;
+
+ private:
+  using Kind = TrackRecorder::Kind;
+
+  [[nodiscard]] bool is_on_device(std::uint32_t track) const {
+    return timeline_.tracks[track].kind != sim::TrackKind::kHost;
+  }
+
+  [[nodiscard]] std::string_view name(std::uint32_t track, const TrackRecorder::Span& span) const {
+    switch (span.kind) {
+      case Kind::kWork:
+        break;
+      case Kind::kToDevice:
+        return "Memcpy HtoD (Pinned -> Device)";
+      case Kind::kToHost:
+        return "Memcpy DtoH (Device -> Pinned)";
+      case Kind::kWait:
+        return is_on_device(track) ? "Stream Wait Event" : "Event Sync";
+    }
+    return span.name;
+  }
+
+  [[nodiscard]] sim::SpanKind kind(std::uint32_t track, const TrackRecorder::Span& span) const {
+    if (span.kind == Kind::kWait) return sim::SpanKind::kSync;
+    if (span.kind != Kind::kWork) return sim::SpanKind::kCopy;
+    return is_on_device(track) ? sim::SpanKind::kKernel : sim::SpanKind::kOperation;
+  }
+
+  /// Copies of one kind share one. Names are literals without anything that JSON escapes.
+  [[nodiscard]] std::int32_t detail(const TrackRecorder::Span& span) {
+    if (span.kind != Kind::kToDevice && span.kind != Kind::kToHost) return -1;
+    const auto next = static_cast<std::int32_t>(timeline_.details.size());
+    const auto [entry, is_new] = details_.try_emplace({span.name, span.traffic}, next);
+    if (is_new) {
+      timeline_.details.push_back(
+          {.category = "",
+           .fields = {{std::string(sim::kCarriesField), fmt::format("\"{}\"", span.name)},
+                      {"traffic", fmt::format("\"{}\"", name_of(span.traffic))}}});
+    }
+    return entry->second;
+  }
+
+  const Recorder& recorder_;
+  sim::Timeline& timeline_;
+  std::map<std::pair<std::string_view, Traffic>, std::int32_t> details_;
+};
+
+sim::TimelineStep Recorder::timeline_step(const RecordedStep& step) const {
+  return {.number = step.number, .start = since_origin(step.start), .end = since_origin(step.end)};
 }
 
 sim::Timeline Recorder::timeline(std::string name, std::string device) const {
   sim::Timeline timeline = timeline_of(std::move(name), std::move(device),
                                        [](const TrackRecorder::Span&) { return true; });
-  for (std::size_t i = 0; i + 1 < steps_.size(); ++i) {
-    timeline.steps.push_back({.number = steps_[i].first,
-                              .start = since_origin(steps_[i].second),
-                              .end = since_origin(steps_[i + 1].second)});
-  }
+  for (const RecordedStep& step : steps_) timeline.steps.push_back(timeline_step(step));
   return timeline;
 }
 
-template <class Wanted>
-sim::Timeline Recorder::timeline_of(std::string name, std::string device, Wanted&& wanted) const {
+sim::Timeline Recorder::recent(std::int64_t first_step, const RecordedStep& at_hand,
+                               std::string name, std::string device) const {
+  std::vector<RecordedStep> steps;
+  std::copy_if(steps_.begin(), steps_.end(), std::back_inserter(steps),
+               [&](const RecordedStep& step) { return step.number >= first_step; });
+  steps.push_back(at_hand);
+  const Clock::time_point begin = steps.front().start;
+  sim::Timeline timeline =
+      timeline_of(std::move(name), std::move(device), [&](const TrackRecorder::Span& span) {
+        return span.step >= 0 ? span.step + 1 >= first_step : span.start >= begin;
+      });
+  for (const RecordedStep& step : steps) timeline.steps.push_back(timeline_step(step));
+  return timeline;
+}
+
+template <class IsWanted>
+sim::Timeline Recorder::timeline_of(std::string name, std::string device,
+                                    IsWanted is_wanted) const {
   const std::lock_guard lock(mutex_);
   sim::Timeline timeline;
   timeline.name = std::move(name);
   timeline.devices = {std::move(device)};
   timeline.tracks = names_;
+  TimelineBuilder builder(*this, timeline);
+  std::vector<TrackRecorder::Span> wanted;
   for (std::uint32_t t = 0; t < tracks_.size(); ++t) {
-    const std::lock_guard of_track(tracks_[t]->mutex_);
-    for (const TrackRecorder::Span& span : tracks_[t]->spans_) {
-      if (!wanted(span)) continue;
-      timeline.spans.push_back({.track = t,
-                                .name = timeline.names.intern(span.name),
-                                .start = since_origin(span.start),
-                                .end = since_origin(span.end),
-                                .bytes = span.bytes,
-                                .step = static_cast<std::int32_t>(span.step),
-                                .cause = timeline.names.intern(name_of(span.cause))});
+    wanted.clear();
+    {
+      // The track's writer may wait for this: no more than copies.
+      const std::lock_guard of_track(tracks_[t]->mutex_);
+      const auto& spans = tracks_[t]->spans_;
+      std::copy_if(spans.begin(), spans.end(), std::back_inserter(wanted), is_wanted);
     }
+    for (const TrackRecorder::Span& span : wanted) builder.add(t, span);
   }
   return timeline;
 }

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/trace/copy.h"
 #include "sim/trace/timeline.h"
 
 namespace zenflow::runtime {
@@ -24,7 +25,7 @@ inline constexpr std::size_t kWaitCauses = 5;
 [[nodiscard]] std::string_view name_of(WaitCause cause);
 
 /// Spans of one track. Written by one thread at a time; the totals are kept even when spans are
-/// not, and may be read at any time.
+/// not, and may be read at any time. Where no spans are kept, writing takes no lock.
 class TrackRecorder {
  public:
   /// Time that went into operations, and into waiting by cause.
@@ -33,17 +34,31 @@ class TrackRecorder {
     std::array<std::chrono::nanoseconds, kWaitCauses> waiting{};
   };
 
-  /// `name` must outlive the recorder: it is a literal.
+  /// Work. `name` must outlive the recorder: it is a literal.
   void span(std::string_view name, std::int64_t step, Clock::time_point start,
-            Clock::time_point end, double bytes = 0) {
+            Clock::time_point end) {
     add(busy_, end - start);
-    if (enabled_.load(std::memory_order_relaxed)) {
-      keep({name, WaitCause::kNone, step, start, end, bytes});
-    }
+    if (!is_keeping()) return;
+    keep({.name = name, .step = step, .start = start, .end = end});
+  }
+  /// A copy between the device's memory and pinned host memory; `carries` as `name` above.
+  void copy(CopyDirection direction, Traffic traffic, std::string_view carries, std::int64_t step,
+            Clock::time_point start, Clock::time_point end, std::size_t bytes) {
+    add(busy_, end - start);
+    if (!is_keeping()) return;
+    const Kind kind = direction == CopyDirection::kHostToDevice ? Kind::kToDevice : Kind::kToHost;
+    keep({.name = carries,
+          .kind = kind,
+          .traffic = traffic,
+          .step = step,
+          .start = start,
+          .end = end,
+          .bytes = bytes});
   }
   void wait(WaitCause cause, std::int64_t step, Clock::time_point start, Clock::time_point end) {
     add(waiting_[static_cast<std::size_t>(cause)], end - start);
-    if (enabled_.load(std::memory_order_relaxed)) keep({"wait", cause, step, start, end, 0});
+    if (!is_keeping()) return;
+    keep({.kind = Kind::kWait, .cause = cause, .step = step, .start = start, .end = end});
   }
   [[nodiscard]] Totals totals() const;
 
@@ -54,23 +69,35 @@ class TrackRecorder {
     const auto count = std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
     total.fetch_add(count, std::memory_order_relaxed);
   }
+  enum class Kind : std::uint8_t { kWork, kToDevice, kToHost, kWait };
   struct Span {
-    std::string_view name;
-    WaitCause cause;
-    std::int64_t step;
+    std::string_view name{};
+    Kind kind = Kind::kWork;
+    Traffic traffic = Traffic::kGradients;
+    WaitCause cause = WaitCause::kNone;
+    std::int64_t step = -1;
     Clock::time_point start;
     Clock::time_point end;
-    double bytes;
+    std::size_t bytes = 0;
   };
+  // Relaxed: a writer may learn of a change a few spans late.
+  [[nodiscard]] bool is_keeping() const { return keeping_.load(std::memory_order_relaxed); }
   void keep(const Span& span) {
     const std::lock_guard lock(mutex_);  // nobody else's but while a recording is taken
     spans_.push_back(span);
   }
-  std::atomic<bool> enabled_ = false;
+  std::atomic<bool> keeping_ = false;
   std::atomic<std::int64_t> busy_{0};  // nanoseconds
   std::array<std::atomic<std::int64_t>, kWaitCauses> waiting_{};
   mutable std::mutex mutex_;  // guards spans_
   std::deque<Span> spans_;    // a deque never moves what it holds: no pause of a growing vector
+};
+
+/// A step of the training thread.
+struct RecordedStep {
+  std::int64_t number;
+  Clock::time_point start;
+  Clock::time_point end;
 };
 
 /// All tracks of a run. `add_track` may be called from any thread; the tracks themselves belong
@@ -83,33 +110,37 @@ class Recorder {
   TrackRecorder& add_track(std::string name, sim::TrackKind kind);
   /// The first track of this name; null if there is none.
   [[nodiscard]] const TrackRecorder* find(std::string_view name) const;
-  /// Called by the training thread at the start of every step, and once after the last.
-  void begin_step(std::int64_t step);
+  /// Called by the training thread after every step.
+  void step(std::int64_t number, Clock::time_point start, Clock::time_point end);
 
   [[nodiscard]] bool enabled() const { return enabled_; }
   /// Begins to keep spans, or ends that and drops what has been kept, while the tracks are written:
   /// for a part of a run. No effect on a recorder that keeps all. By the training thread.
   void keep_spans(bool keep);
-  /// What has been kept of steps from `first_step` on, and what ran late of the one before. The
-  /// step at hand ends now. By the training thread, within a step.
-  [[nodiscard]] sim::Timeline recent(std::int64_t first_step, std::string name,
-                                     std::string device) const;
+  /// What has been kept of steps from `first_step` on, and what ran late of the one before; times
+  /// and names are `timeline`'s. `at_hand` is the step that `step` does not know yet, up to now. By
+  /// the training thread, while the tracks are written.
+  [[nodiscard]] sim::Timeline recent(std::int64_t first_step, const RecordedStep& at_hand,
+                                     std::string name, std::string device) const;
   /// Time zero of `timeline`.
   [[nodiscard]] Clock::time_point origin() const { return origin_; }
   /// Spans recorded so far, and what recording one costs: measured here and now, on a track of its
   /// own.
   [[nodiscard]] std::size_t span_count() const;
   [[nodiscard]] static std::chrono::duration<double> cost_of_a_span();
-  /// Times count from the recorder's construction. Tracks must be at rest.
+  /// In the PyTorch profiler's terms: a copy is "Memcpy DtoH (Device -> Pinned)", with what it
+  /// carries and of which kind of Traffic that is as fields; a wait is a synchronization with its
+  /// cause. Times count from the recorder's construction. Tracks must be at rest.
   [[nodiscard]] sim::Timeline timeline(std::string name, std::string device) const;
 
  private:
+  class TimelineBuilder;
   [[nodiscard]] Picoseconds since_origin(Clock::time_point time) const;
-
-  /// Of the spans that `wanted` accepts; without steps.
-  template <class Wanted>
+  [[nodiscard]] sim::TimelineStep timeline_step(const RecordedStep& step) const;
+  /// Of the spans that `is_wanted`; without steps.
+  template <class IsWanted>
   [[nodiscard]] sim::Timeline timeline_of(std::string name, std::string device,
-                                          Wanted&& wanted) const;
+                                          IsWanted is_wanted) const;
 
   bool enabled_;
   bool keeping_ = false;  // for now
@@ -117,7 +148,7 @@ class Recorder {
   mutable std::mutex mutex_;  // guards tracks_ and their names, not the spans
   std::vector<sim::Track> names_;
   std::vector<std::unique_ptr<TrackRecorder>> tracks_;
-  std::vector<std::pair<std::int64_t, Clock::time_point>> steps_;
+  std::vector<RecordedStep> steps_;
 };
 
 }  // namespace zenflow::runtime

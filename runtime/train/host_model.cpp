@@ -15,7 +15,7 @@ bool HostModel::shared(std::size_t parameter) const {
 // The spans' contents may change before the stream comes to them: it gets copies.
 void HostModel::forward(std::size_t group, std::span<const void* const> weights, Stream& compute) {
   static_cast<HostStream&>(compute).run(
-      {"forward"}, 0, [this, group, w = std::vector(weights.begin(), weights.end())] {
+      {"forward"}, [this, group, w = std::vector(weights.begin(), weights.end())] {
         transformer_.forward(group, w);
       });
 }
@@ -23,9 +23,8 @@ void HostModel::forward(std::size_t group, std::span<const void* const> weights,
 void HostModel::backward(std::size_t group, std::span<const void* const> weights,
                          std::span<void* const> gradients, Stream& compute) {
   static_cast<HostStream&>(compute).run(
-      {"backward"}, 0,
-      [this, group, w = std::vector(weights.begin(), weights.end()),
-       g = std::vector(gradients.begin(), gradients.end())] {
+      {"backward"}, [this, group, w = std::vector(weights.begin(), weights.end()),
+                     g = std::vector(gradients.begin(), gradients.end())] {
         transformer_.backward(group, w, g);
       });
 }

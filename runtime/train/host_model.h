@@ -2,22 +2,21 @@
 #pragma once
 
 #include "runtime/model/transformer.h"
-#include "runtime/offload/trainable.h"
+#include "runtime/offload/training_model.h"
 
 namespace zenflow::runtime {
 
-class HostModel final : public TrainableModel {
+class HostModel final : public TrainingModel {
  public:
   explicit HostModel(HostTransformer transformer) : transformer_(std::move(transformer)) {}
 
-  /// Takes the batch of the next step. Call it when the stream has finished the last pass, as it
-  /// has when OffloadEngine::step returns. Throws as HostTransformer::begin.
-  void begin(const Batch& batch) { transformer_.begin(batch); }
-  /// On the calling thread, with the stream at rest.
-  [[nodiscard]] Evaluation evaluate(const Batch& batch, std::span<const void* const> weights) {
+  void begin(const Batch& batch) override { transformer_.begin(batch); }
+  /// On the calling thread.
+  [[nodiscard]] Evaluation evaluate(const Batch& batch, std::span<const void* const> weights,
+                                    Stream&) override {
     return transformer_.evaluate(batch, weights);
   }
-  [[nodiscard]] const TransformerConfig& config() const { return transformer_.config(); }
+  [[nodiscard]] const TransformerConfig& config() const override { return transformer_.config(); }
 
   [[nodiscard]] const ParameterTable& parameters() const override {
     return transformer_.parameters();

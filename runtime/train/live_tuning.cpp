@@ -62,9 +62,10 @@ std::array<double, kTuneTracks> LiveTuning::busy_since_last() {
   return since;
 }
 
-sim::LiveWindows LiveTuning::recorded(const TunePoint& point) const {
-  sim::LiveWindows windows{point, recording_from_,
-                           recorder_.recent(recording_from_, settings_.model.model.name, "device")};
+sim::LiveWindows LiveTuning::recorded(const TunePoint& point, const RecordedStep& at_hand) const {
+  sim::LiveWindows windows{
+      point, recording_from_,
+      recorder_.recent(recording_from_, at_hand, settings_.model.model.name, "device")};
   keep_whole_sets(windows.timeline, recording_from_, settings_.model.model.layers + 2);
   return windows;
 }
@@ -80,7 +81,7 @@ void LiveTuning::start_fit(sim::LiveWindows windows) {
   });
 }
 
-TunePoint LiveTuning::window_ended(const WindowObservation& seen) {
+TunePoint LiveTuning::window_ended(const WindowObservation& seen, Clock::time_point step_start) {
   const TunePoint point{seen.steps, seen.topk_ratio};
   TuneWindow window{.window = seen.window,
                     .point = point,
@@ -100,11 +101,12 @@ TunePoint LiveTuning::window_ended(const WindowObservation& seen) {
     log_.events.push_back(event);
     if (on_event_) on_event_(event);
   }
-  if (order.fit) start_fit(recorded(point));
+  const std::int64_t next_step = seen.first_step + seen.steps;
+  if (order.fit) start_fit(recorded(point, {next_step - 1, step_start, Clock::now()}));
   if (!order.record) {
     recording_from_ = -1;
   } else if (recording_from_ < 0) {
-    recording_from_ = seen.first_step + seen.steps;
+    recording_from_ = next_step;
   }
   recorder_.keep_spans(order.record);
   return order.next;

@@ -53,14 +53,17 @@ class LiveTuning {
   LiveTuning(const LiveTuning&) = delete;
   LiveTuning& operator=(const LiveTuning&) = delete;
 
-  /// At a window's end, within its last step: the setting of the next one.
-  [[nodiscard]] TunePoint window_ended(const WindowObservation& seen);
+  /// At a window's end, within its last step, which began at `step_start`: the setting of the next
+  /// one.
+  [[nodiscard]] TunePoint window_ended(const WindowObservation& seen, Clock::time_point step_start);
 
   [[nodiscard]] const TuningLog& log() const { return log_; }
 
  private:
   [[nodiscard]] std::array<double, kTuneTracks> busy_since_last();
-  [[nodiscard]] sim::LiveWindows recorded(const TunePoint& point) const;
+  /// From the step that recording began with up to the one at hand.
+  [[nodiscard]] sim::LiveWindows recorded(const TunePoint& point,
+                                          const RecordedStep& at_hand) const;
   void start_fit(sim::LiveWindows windows);
 
   LiveTuningSettings settings_;

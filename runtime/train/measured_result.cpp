@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -24,6 +25,10 @@ std::uint64_t bytes(const std::array<std::uint64_t, kTrafficKinds>& count) {
     sum += count.at(static_cast<std::size_t>(kind));
   }
   return sum;
+}
+
+std::uint64_t bytes_of_all_kinds(const std::array<std::uint64_t, kTrafficKinds>& count) {
+  return std::accumulate(count.begin(), count.end(), std::uint64_t{0});
 }
 
 Json traffic(const TrafficCount& count, double steps, double model_bytes) {
@@ -69,10 +74,10 @@ Json by_category(const MemoryUse& use) {
 
 Json memory(const TrainOptions& options, const TrainReport& report) {
   Json map;
+  const std::optional<Bytes> capacity = options.cuda ? options.cuda->memory : options.device.memory;
   map["fits"] = true;
   map["gpu_peak_bytes"] = report.device_memory.peak;
-  map["gpu_capacity_bytes"] =
-      options.device.memory ? Json(std::llround(options.device.memory->value())) : Json(nullptr);
+  map["gpu_capacity_bytes"] = capacity ? Json(std::llround(capacity->value())) : Json(nullptr);
   map["host_peak_bytes"] = report.pinned_memory.peak + report.host_optimizer_bytes;
   map["host_capacity_bytes"] = report.host_capacity_bytes;
   map["gpu"] = by_category(report.device_memory);
@@ -188,6 +193,8 @@ Json result(const TrainOptions& options, const TrainReport& report) {
                   {"steady", report.times.traffic.has_value()}};
   if (options.record_trace) {
     map["trace"] = {{"spans", report.trace_spans},
+                    {"d2h_bytes", bytes_of_all_kinds(report.recorded_traffic.d2h)},
+                    {"h2d_bytes", bytes_of_all_kinds(report.recorded_traffic.h2d)},
                     {"overhead_ms_per_step", milliseconds(report.trace_overhead_seconds / done)}};
   }
   if (options.tune_live) {
@@ -228,7 +235,7 @@ std::string measured_result_json(const TrainOptions& options, const TrainReport&
       {"name", report.model_name},
       {"parameters", report.parameters},
       {"bytes", report.parameters * static_cast<std::int64_t>(bytes_per_element(options.dtype))}};
-  document["hardware"] = {{"name", "host"}, {"gpus", 1}};
+  document["hardware"] = {{"name", report.device_name}, {"gpus", 1}};
   document["results"] = Json::array({result(options, report)});
   return document.dump(2) + "\n";
 }

@@ -7,18 +7,15 @@
 #include <string>
 
 #include "runtime/checkpoint/checkpoint_directory.h"
-#include "runtime/device/host_device.h"
+#include "runtime/cuda/gpu_recording.h"
 #include "runtime/offload/engine.h"
+#include "runtime/offload/training_model.h"
 #include "runtime/train/data_feed.h"
-#include "runtime/train/host_model.h"
 #include "runtime/train/importance_log.h"
 #include "runtime/train/step_statistics.h"
 #include "runtime/train/trainer.h"
 
 namespace zenflow::runtime {
-
-/// Bytes of RAM, free or not.
-[[nodiscard]] std::uint64_t machine_memory();
 
 /// Everything of a run that lives as long as it. Members are destroyed from the last to the first.
 class Run {
@@ -44,6 +41,7 @@ class Run {
   void finish();
   void save_weights();
   void fill_report();
+  void add_gpu_trace();
   void note(const std::string& text) const {
     if (events_.note) events_.note(text);
   }
@@ -53,9 +51,11 @@ class Run {
   TransformerConfig config_;
   std::unique_ptr<DataFeed> feed_;
   Recorder recorder_;
+  Recorder stream_times_{false};  // of a GPU's streams
   SelfCommunicator self_;
-  HostDevice device_;
-  HostModel model_;
+  std::unique_ptr<GpuRecording> gpu_recording_;  // with a trace, on a GPU
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<TrainingModel> model_;
   OffloadEngine engine_;
   std::string identity_;
   std::optional<CheckpointDirectory> checkpoints_;

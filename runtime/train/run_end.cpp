@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include "runtime/model/weight_file.h"
+#include "runtime/trace/cupti/activity_timeline.h"
+#include "runtime/train/make_model.h"
 #include "runtime/train/run.h"
 
 namespace zenflow::runtime {
@@ -10,7 +12,7 @@ void Run::save_weights() {
   if (!options_.save_weights) return;
   const auto weights = engine_.weights(true);
   write_weights(
-      *options_.save_weights, model_.parameters(), ElementType::kFloat32,
+      *options_.save_weights, model_->parameters(), ElementType::kFloat32,
       [&](std::size_t i) { return static_cast<const void*>(weights[i].data()); },
       options_.overwrite);
 }
@@ -44,10 +46,11 @@ void Run::fill_report() {
         static_cast<double>(options_.feed.sequences * options_.feed.length) /
         report_.times.mean.total;
   }
-  report_.traffic = report_.times.traffic.value_or(difference(device_.traffic(), traffic_before_));
+  report_.traffic = report_.times.traffic.value_or(difference(device_->traffic(), traffic_before_));
   report_.update_interval = engine_.settings().update_interval;
-  report_.device_memory = device_.memory_use(MemoryKind::kDevice);
-  report_.pinned_memory = device_.memory_use(MemoryKind::kPinnedHost);
+  report_.device_memory = device_->memory_use(MemoryKind::kDevice);
+  report_.pinned_memory = device_->memory_use(MemoryKind::kPinnedHost);
+  report_.device_name = device_->name();
   report_.host_capacity_bytes = machine_memory();
   constexpr std::uint64_t kStateBytes = 12;
   if (!options_.offload.everything_on_device) {
@@ -57,8 +60,19 @@ void Run::fill_report() {
     report_.trace_spans = recorder_.span_count();
     report_.trace_overhead_seconds =
         Recorder::cost_of_a_span().count() * static_cast<double>(report_.trace_spans);
-    report_.timeline = recorder_.timeline(report_.model_name, std::string(device_.name()));
+    report_.recorded_traffic = device_->traffic();
+    report_.timeline = recorder_.timeline(report_.model_name, std::string(device_->name()));
+    if (gpu_recording_) add_gpu_trace();
   }
+}
+
+/// On the clock of the host's spans.
+void Run::add_gpu_trace() {
+  const GpuTrace trace = gpu_recording_->finish(recorder_.origin());
+  append(report_.timeline, trace.timeline);
+  report_.trace_spans += trace.spans;
+  report_.trace_overhead_seconds += trace.overhead_seconds;
+  for (const std::string& text : trace.notes) note(text);
 }
 
 }  // namespace zenflow::runtime

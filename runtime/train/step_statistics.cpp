@@ -28,11 +28,12 @@ void StepStatistics::begin() {
   training_start_ = training_thread_.totals();
 }
 
-void StepStatistics::end(const std::optional<WindowEnd>& window) {
+StepTimes StepStatistics::times_until_now() {
   const TrackRecorder::Totals compute = compute_.totals();
   const TrackRecorder::Totals training = training_thread_.totals();
   StepTimes times;
-  times.total = seconds(Clock::now() - start_);
+  end_ = Clock::now();
+  times.total = seconds(end_ - start_);
   // What is enqueued at a step's end may run in the next: a step cannot compute longer than it is.
   times.compute = std::min(times.total, seconds(compute.busy - compute_start_.busy));
   double left = times.total - times.compute;
@@ -45,7 +46,16 @@ void StepStatistics::end(const std::optional<WindowEnd>& window) {
   times.d2h = take(waited(compute_start_, compute, WaitCause::kD2H));
   times.h2d = take(waited(compute_start_, compute, WaitCause::kH2D));
   times.launch = left;
-  steps_.push_back(times);
+  return times;
+}
+
+void StepStatistics::end_uncounted() {
+  steps_.push_back(times_until_now());
+  uncounted_ = 1;
+}
+
+void StepStatistics::end(const std::optional<WindowEnd>& window) {
+  steps_.push_back(times_until_now());
   if (!window) return;
   // A window that a resume goes on with began in another process.
   const std::size_t length =
@@ -55,7 +65,7 @@ void StepStatistics::end(const std::optional<WindowEnd>& window) {
 
 StepMeans StepStatistics::means() const {
   std::size_t first = 0;
-  std::size_t last = steps_.size();
+  std::size_t last = steps_.size() - uncounted_;
   StepMeans means;
   if (!windows_.empty()) {
     for (std::size_t i = windows_.back().begin; i < windows_.back().end; ++i) {

@@ -45,17 +45,26 @@ class StepStatistics {
   /// At the beginning of a step, and at its end; `window` if it was a regular window's last one.
   void begin();
   void end(const std::optional<WindowEnd>& window);
+  /// The same of a run's last step, which counts in no mean: it did not take the time it would.
+  void end_uncounted();
 
   [[nodiscard]] const StepTimes& last() const { return steps_.back(); }
+  /// When the last step began (the one at hand between `begin` and `end`), and ended.
+  [[nodiscard]] Clock::time_point last_start() const { return start_; }
+  [[nodiscard]] Clock::time_point last_end() const { return end_; }
   [[nodiscard]] StepMeans means() const;
 
  private:
   const TrackRecorder& compute_;
   const TrackRecorder& training_thread_;
+  [[nodiscard]] StepTimes times_until_now();
+
   Clock::time_point start_;
+  Clock::time_point end_;
   TrackRecorder::Totals compute_start_;
   TrackRecorder::Totals training_start_;
   std::vector<StepTimes> steps_;
+  std::size_t uncounted_ = 0;  // at the end of steps_
   struct Window {
     std::size_t begin;
     std::size_t end;  // one past the last step

@@ -7,21 +7,16 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "runtime/data/glue_task.h"
 #include "runtime/train/initial_weights.h"
+#include "runtime/train/make_model.h"
 #include "runtime/train/run.h"
 #include "runtime/train/run_identity.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 
 namespace zenflow::runtime {
-
-std::uint64_t machine_memory() {
-  return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
-         static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-}
 
 namespace {
 
@@ -43,26 +38,6 @@ const TrackRecorder& track(const Recorder& recorder, std::string_view name) {
   return *found;
 }
 
-/// Where memory is promised beyond what there is, allocating succeeds and using it ends the
-/// process: what cannot fit in any case is refused before.
-void check_host_memory(const TransformerConfig& config, ElementType dtype) {
-  constexpr std::uint64_t kStateBytes = 12;  // fp32 weight and two moments
-  const std::uint64_t needed = static_cast<std::uint64_t>(config.model.parameters()) *
-                               (bytes_per_element(dtype) + kStateBytes);
-  const std::uint64_t there = machine_memory();
-  if (needed <= there) return;
-  throw Error(
-      ErrorKind::kInfeasible,
-      fmt::format("{}: weights and optimizer state of {} parameters need {} bytes at least, "
-                  "this machine has {}",
-                  config.model.name, config.model.parameters(), needed, there));
-}
-
-HostTransformer make_transformer(const TransformerConfig& config, const TrainOptions& options) {
-  check_host_memory(config, options.dtype);
-  return {config, options.feed.sequences, options.feed.length, options.dtype, options.threads};
-}
-
 }  // namespace
 
 Run::Run(const TrainOptions& options, const TrainEvents& events)
@@ -71,13 +46,17 @@ Run::Run(const TrainOptions& options, const TrainEvents& events)
       config_(load_transformer_config(options.model, task_of(options))),
       feed_(open_feed(options, config_)),
       recorder_(options.record_trace),
-      device_(options.device, recorder_),
-      model_(make_transformer(config_, options)),
-      engine_(model_, options.dtype, options.offload, device_, self_, recorder_),
-      identity_(run_identity(options, config_, model_.parameters(), feed_->fingerprint())),
-      statistics_(track(recorder_, "compute"), track(recorder_, "training thread")) {
+      gpu_recording_(options.cuda && options.record_trace
+                         ? start_gpu_recording(options.cuda->libraries)
+                         : nullptr),
+      device_(make_training_device(options, recorder_, stream_times_, events.stop)),
+      model_(make_training_model(config_, options, *device_)),
+      engine_(*model_, options.dtype, options.offload, *device_, self_, recorder_),
+      identity_(run_identity(options, config_, model_->parameters(), feed_->fingerprint())),
+      statistics_(track(options.cuda ? stream_times_ : recorder_, "compute"),
+                  track(recorder_, "training thread")) {
   report_.model_name = config_.model.name;
-  report_.parameters = model_.parameters().elements();
+  report_.parameters = model_->parameters().elements();
   for (const std::string& dropout : config_.unapplied_dropouts) note(dropout);
   if (options.importance) {
     importance_.emplace(*options.importance, options.offload.topk_ratio, options.overwrite);
@@ -133,16 +112,16 @@ void Run::set_policy() {
   settings.tuner.overlap_step = limits.overlap_step;
   tuning_.emplace(std::move(settings), recorder_, events_.tuning);
   engine_.set_interval_policy([this](const WindowObservation& seen) {
-    return tuning_->window_ended(seen).update_interval;
+    return tuning_->window_ended(seen, statistics_.last_start()).update_interval;
   });
 }
 
 TrainReport Run::go() {
-  traffic_before_ = device_.traffic();
+  traffic_before_ = device_->traffic();
   if (options_.resume) {
     resume();
   } else {
-    engine_.load_weights(initial_weights(config_, model_.parameters(), options_.weights,
+    engine_.load_weights(initial_weights(config_, model_->parameters(), options_.weights,
                                          options_.seed, [this](const auto& text) { note(text); }));
   }
   open_checkpoints();
@@ -189,20 +168,26 @@ void Run::train_steps() {
     paused += std::chrono::duration<double>(Clock::now() - pause).count();
   }
   report_.seconds = std::chrono::duration<double>(Clock::now() - start).count() - paused;
-  recorder_.begin_step(engine_.steps_done());
 }
 
 void Run::one_step() {
   const Batch batch = feed_->next();
   statistics_.begin();
-  model_.begin(batch);
+  model_->begin(batch);
   engine_.set_learning_rate(options_.learning_rate.at(engine_.steps_done()));
   const StepResult result = engine_.step();
   std::optional<WindowEnd> window;
   if (result.window_ended && result.step >= options_.offload.full_warm_up_rounds) {
     window = {.steps = result.window_steps, .traffic = *result.window_traffic};
   }
-  statistics_.end(window);
+  if (device_->has_released_link()) {
+    statistics_.end_uncounted();
+    note(fmt::format("step {} did not wait for the link any longer; it counts in no mean",
+                     result.step));
+  } else {
+    statistics_.end(window);
+    recorder_.step(result.step, statistics_.last_start(), statistics_.last_end());
+  }
   const std::int64_t tokens = batch.sequences * batch.length;
   if (!std::isfinite(result.loss)) {
     throw Error(ErrorKind::kRuntime,
@@ -223,7 +208,7 @@ void Run::one_step() {
 
 void Run::record_importance() {
   const Layout& layout = engine_.layout();
-  const ParameterTable& table = model_.parameters();
+  const ParameterTable& table = model_->parameters();
   for (std::size_t s = 0; s < layout.slices.size(); ++s) {
     if (layout.slices[s].columns == 1) continue;
     const SliceImportance& seen = engine_.last_importance()[s];
@@ -242,7 +227,7 @@ void Run::validate() {
   double sum = 0;
   std::int64_t targets = 0;
   for (std::size_t i = 0; i < feed_->validation_batches(); ++i) {
-    Evaluation batch = model_.evaluate(feed_->validation(i), weights);
+    Evaluation batch = model_->evaluate(feed_->validation(i), weights, engine_.compute());
     sum += batch.loss * static_cast<double>(batch.targets);
     targets += batch.targets;
     if (!options_.task.empty()) logits.push_back(std::move(batch.logits));

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "runtime/cuda/cuda_device.h"
 #include "runtime/device/host_device.h"
 #include "runtime/offload/settings.h"
 #include "runtime/train/data_feed.h"
-#include "runtime/train/host_model.h"
 #include "runtime/train/importance_log.h"
 #include "runtime/train/interval_controller.h"
 #include "runtime/train/learning_rate.h"
@@ -40,7 +40,8 @@ struct TrainOptions {
   bool wait_for_fits = false;  ///< for tests
   TuneSettings tuner;          ///< slack, gain and confidence; the rest follows from `offload`
   std::size_t threads = 1;     ///< of the model's computations
-  HostDeviceSettings device;
+  HostDeviceSettings device;   ///< unless `cuda`
+  std::optional<CudaDeviceSettings> cuda{};         ///< train on a GPU
   std::int64_t evaluate_interval = 0;               ///< steps; 0: at the end only
   std::optional<std::filesystem::path> checkpoint;  ///< directory
   std::int64_t checkpoint_interval = 0;             ///< steps; 0: at the end only
@@ -51,19 +52,21 @@ struct TrainOptions {
   bool overwrite = false;
 };
 
-/// What a run reports while it goes on. Calls come from the training thread.
+/// What a run reports while it goes on. Calls come from the training thread, except of `stop`.
 struct TrainEvents {
   std::function<void(const StepResult&, const StepTimes&, double tokens_per_second)> step;
   std::function<void(const Validation&)> validation;
   std::function<void(const IntervalDecision&)> decision;
   std::function<void(const TuneEvent&)> tuning;
   std::function<void(const std::string&)> note;
-  /// Asked after every step; true ends the run as if it were finished, with a checkpoint.
+  /// Asked after every step; true ends the run as if it were finished, with a checkpoint. With a
+  /// link bandwidth also asked by threads that wait for the link, which they then do no longer.
   std::function<bool()> stop;
 };
 
 struct TrainReport {
   std::string model_name;
+  std::string device_name;
   std::int64_t parameters = 0;
   std::int64_t steps = 0;       ///< done in all, those before a resume included
   std::int64_t first_step = 0;  ///< of this process
@@ -86,6 +89,7 @@ struct TrainReport {
   std::uint64_t host_capacity_bytes = 0;  ///< this machine's memory
   std::int64_t update_interval = 0;       ///< at the end
   sim::Timeline timeline;                 ///< with record_trace
+  TrafficCount recorded_traffic;          ///< all that the trace has
   std::size_t trace_spans = 0;
   double trace_overhead_seconds = 0;
 };

@@ -40,9 +40,32 @@ std::uint64_t of_kind(const std::array<std::uint64_t, kTrafficKinds>& counts, Tr
   return counts.at(static_cast<std::size_t>(kind));
 }
 
+void add_summary(const TrainReport& report, sim::StepFigures& figures) {
+  using sim::Metric;
+  const StepTimes& mean = report.times.mean;
+  figures[Metric::kStep] = kMilliseconds * mean.total;
+  figures[Metric::kCompute] = kMilliseconds * mean.compute;
+  figures[Metric::kStall] = kMilliseconds * (mean.total - mean.compute);
+  figures[Metric::kStallCpuUpdate] = kMilliseconds * mean.cpu_update;
+  figures[Metric::kStallD2H] = kMilliseconds * mean.d2h;
+  figures[Metric::kStallH2D] = kMilliseconds * mean.h2d;
+  figures[Metric::kStallCollective] = 0;  // one device, no drive
+  figures[Metric::kStallNvme] = 0;
+  figures[Metric::kStallSelection] = 0;
+  figures[Metric::kStallLaunch] = kMilliseconds * mean.launch;
+  const auto steps = static_cast<double>(report.times.steps);
+  figures[Metric::kD2HBytes] =
+      static_cast<double>(of_kind(report.traffic.d2h, Traffic::kGradients)) / steps;
+  figures[Metric::kH2DBytes] =
+      static_cast<double>(of_kind(report.traffic.h2d, Traffic::kParameters)) / steps;
+  figures[Metric::kDeviceMemory] = static_cast<double>(report.device_memory.peak);
+  figures[Metric::kHostMemory] =
+      static_cast<double>(report.pinned_memory.peak + report.host_optimizer_bytes);
+}
+
 }  // namespace
 
-LiveRun live_run(const LiveRunSettings& settings, const sim::LivePoint& point, bool record,
+LiveRun live_run(const LiveRunSettings& settings, const sim::LivePoint& point,
                  const std::function<bool()>& stop) {
   TrainOptions options;
   options.model = settings.model;
@@ -63,28 +86,18 @@ LiveRun live_run(const LiveRunSettings& settings, const sim::LivePoint& point, b
   options.threads = settings.threads;
   options.steps = steps_of(settings, point);
   options.device.link_bandwidth = settings.link_bandwidth;
-  options.record_trace = record;
+  options.record_trace = true;
   TrainEvents events;
   events.stop = stop;
-  const TrainReport report = train(options, events);
-
-  const StepTimes& mean = report.times.mean;
+  TrainReport report = train(options, events);
   LiveRun run;
-  run.figures = {.step = kMilliseconds * mean.total,
-                 .compute = kMilliseconds * mean.compute,
-                 .stall = kMilliseconds * (mean.total - mean.compute),
-                 .cpu_update = kMilliseconds * mean.cpu_update,
-                 .d2h = kMilliseconds * mean.d2h,
-                 .h2d = kMilliseconds * mean.h2d,
-                 .launch = kMilliseconds * mean.launch};
-  const auto steps = static_cast<double>(report.times.steps);
-  run.figures.d2h_bytes =
-      static_cast<double>(of_kind(report.traffic.d2h, Traffic::kGradients)) / steps;
-  run.figures.h2d_bytes =
-      static_cast<double>(of_kind(report.traffic.h2d, Traffic::kParameters)) / steps;
   run.stopped = report.stopped;
-  run.timeline = report.timeline;
-  run.first_step = kRampWindows * window_of(point);
+  if (run.stopped) return run;
+  run.steps =
+      sim::recorded_steps(report.timeline, kRampWindows * window_of(point), window_of(point));
+  run.figures = sim::recorded_figures(report.timeline, run.steps);
+  add_summary(report, run.figures);
+  run.timeline = std::move(report.timeline);
   return run;
 }
 

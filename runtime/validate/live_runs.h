@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/train/trainer.h"
+#include "sim/accuracy/recorded_figures.h"
 #include "sim/calibrate/live_point.h"
 
 namespace zenflow::runtime {
@@ -25,15 +26,17 @@ struct LiveRunSettings {
 };
 
 struct LiveRun {
+  /// Times of the step, stall and bytes as the run's own summary has them; memory by its ledger:
+  /// what the engine allocates, without a model's activations; phases from its recording.
   sim::StepFigures figures;
-  bool stopped = false;         ///< by `stop`, asked after every step: not measured
-  sim::Timeline timeline;       ///< if it was recorded
-  std::int64_t first_step = 0;  ///< of those that count
+  bool stopped = false;      ///< by `stop`, asked after every step: not measured
+  sim::Timeline timeline;    ///< what was recorded
+  sim::RecordedSteps steps;  ///< those that count
 };
 
 /// Throws Error as train() does.
 [[nodiscard]] LiveRun live_run(const LiveRunSettings& settings, const sim::LivePoint& point,
-                               bool record, const std::function<bool()>& stop = {});
+                               const std::function<bool()>& stop = {});
 
 /// Pseudo-random bytes to train on: speed does not depend on what they say. Enough for `sequences`.
 void write_training_bytes(const std::filesystem::path& file, std::int64_t sequences,

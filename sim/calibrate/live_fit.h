@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/calibrate/fitted_profile.h"
 #include "sim/calibrate/regression.h"
 #include "sim/schedule/job.h"
 #include "sim/trace/timeline.h"
@@ -29,34 +30,20 @@ struct LiveRecording {
   std::int64_t first_step = 0;  ///< steps before it are not used
 };
 
-/// One number of the profile.
-struct FittedNumber {
-  std::string path;     ///< "host_link.h2d"
-  double value = 0;     ///< in `unit`
-  std::string unit;     ///< "GB/s"; empty: a ratio
-  bool fitted = false;  ///< the recordings determine it
-  /// Not fitted, but not as in the base profile either: scaled with what it is a share of, so that
-  /// the rate stays, or moved to where the profile stays consistent.
-  bool adjusted = false;
-  double standard_error = 0;  ///< in `unit`
-  std::size_t samples = 0;
-  double residual = 0;  ///< relative, root mean square, of the fit it belongs to
-  std::string range;    ///< of what it was fitted to: "0.4 to 6.4 MB"
-};
-
 struct LiveFit {
   HardwareProfile profile;
   std::vector<FittedNumber> numbers;
 };
 
 /// Recordings of one machine. The profile of the first job is the base.
-/// Throws Error(kInput) if a timeline is not of its job and schedule. Precondition: at least one
-/// recording; all with the same base profile.
+/// Throws Error(kInput) if there is none, or if a timeline is not of its job and schedule.
+/// Precondition: all have the same base profile.
 [[nodiscard]] LiveFit fit_live(const std::vector<LiveRecording>& recordings);
 
-/// The base profile's text with the fitted numbers and where they come from; JSON inside YAML.
-/// `origin`: "3 runs of llama_10m, 2026-11-20".
-[[nodiscard]] std::string fitted_profile_text(const Node& base, const LiveFit& fit,
-                                              const std::string& name, const std::string& origin);
+[[nodiscard]] inline std::string fitted_profile_text(const Node& base, const LiveFit& fit,
+                                                     const std::string& name,
+                                                     const std::string& origin) {
+  return fitted_profile_text(base, fit.numbers, name, origin);
+}
 
 }  // namespace zenflow::sim

@@ -1,4 +1,4 @@
-/// A setting of the live runtime, and what is measured and predicted of its step.
+/// A setting of the live runtime.
 #pragma once
 
 #include <cstdint>
@@ -7,19 +7,6 @@
 #include "sim/schedule/live_work.h"
 
 namespace zenflow::sim {
-
-/// What is compared; all of one step, times in milliseconds.
-struct StepFigures {
-  double step = 0;
-  double compute = 0;
-  double stall = 0;
-  double cpu_update = 0;  ///< parts of the stall
-  double d2h = 0;
-  double h2d = 0;
-  double launch = 0;
-  double d2h_bytes = 0;
-  double h2d_bytes = 0;
-};
 
 /// A schedule and its knobs, as run and as simulated.
 struct LivePoint {

@@ -48,8 +48,9 @@ class Sampler {
       if (span.track == track) visit(span);
     }
   }
-  [[nodiscard]] const std::string& name_of(const TimelineSpan& span) const {
-    return timeline_.name_of(span);
+  /// Recorded copies by what they carry. (Until 0.1's first recordings that was their name.)
+  [[nodiscard]] std::string_view name_of(const TimelineSpan& span) const {
+    return operation_name(timeline_, span);
   }
   [[noreturn]] void fail(const TimelineSpan& span, std::string_view expected) const {
     throw Error(ErrorKind::kInput,

@@ -128,6 +128,8 @@ class Writer {
     if (span.stalled.count > 0) {
       append(R"(,"stalled_us":{},"cause":{})", microseconds(span.stalled),
              quoted(timeline_.names[span.cause]));
+    } else if (span.kind == SpanKind::kSync && span.cause != kNoName) {
+      append(R"(,"cause":{})", quoted(timeline_.names[span.cause]));
     }
     if (out_.size() > arguments) out_.erase(arguments, 1);  // the first comma
     append("}}}}");

@@ -35,6 +35,15 @@ const char* category_of_track(TrackKind kind, double bytes) {
 
 }  // namespace
 
+std::string_view operation_name(const Timeline& timeline, const TimelineSpan& span) {
+  if (span.detail < 0) return timeline.name_of(span);
+  for (const auto& [name, value] : timeline.details[static_cast<std::size_t>(span.detail)].fields) {
+    const bool is_text = name == kCarriesField && value.size() >= 2 && value.front() == '"';
+    if (is_text) return std::string_view(value).substr(1, value.size() - 2);
+  }
+  return timeline.name_of(span);
+}
+
 std::string category_of(const Timeline& timeline, const TimelineSpan& span) {
   if (const std::string* own = own_category(timeline, span)) return *own;
   switch (span.kind) {

@@ -4,6 +4,7 @@
 #include <compare>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -127,6 +128,11 @@ struct Timeline {
     return names[span.name];
   }
 };
+
+/// The field of a copy that says what it carries: "gradients down".
+inline constexpr std::string_view kCarriesField = "carries";
+/// What a copy carries, where the trace says so; else the span's name. Valid as long as `timeline`.
+[[nodiscard]] std::string_view operation_name(const Timeline& timeline, const TimelineSpan& span);
 
 /// "kernel", "gpu_memcpy", ...: what viewers sort the span under.
 [[nodiscard]] std::string category_of(const Timeline& timeline, const TimelineSpan& span);

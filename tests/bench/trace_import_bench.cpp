@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 using namespace zenflow;
 
 constexpr std::string_view kOperation =
-    R"_({{"ph": "X", "cat": "cpu_op", "name": "aten::op_{}", "pid": 4515, "tid": 4515, "ts": {}, "dur": {}.125, )_"
+    R"_({{"ph": "X", "cat": "cpu_op", "name": "aten::{}", "pid": 4515, "tid": 4515, "ts": {}, "dur": {}.125, )_"
     R"_("args": {{"External id": {}, "Input Dims": [[8, 1024], [1024, 4096], []], )_"
     R"_("Input type": ["float", "float", "Scalar"], "Sequence number": {}}}}},)_";
 constexpr std::string_view kLaunch =
@@ -51,7 +51,10 @@ void append_launch(std::string& out, std::uint64_t number, std::uint64_t operati
     return fmt::format("{}.{:03}", 1'712'195'495'000'000 + 20 * number + after, number % 1000);
   };
   for (std::uint64_t depth = 0; depth < operations; ++depth) {
-    out += fmt::format(kOperation, (number + depth) % 200, time(depth), 15 - depth, number, number);
+    // The innermost is a product, whose shapes are kept.
+    const std::string name =
+        depth + 1 == operations ? "mm" : fmt::format("op_{}", (number + depth) % 200);
+    out += fmt::format(kOperation, name, time(depth), 15 - depth, number, number);
     out += "\n";
   }
   out += fmt::format(kLaunch, time(5), number, number) + "\n";

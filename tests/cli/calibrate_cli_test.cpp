@@ -169,9 +169,16 @@ TEST_F(Calibrate, ComparesNothingThatIsNoProbe) {
     folder_.write("bad.json", bad);
     const Outcome outcome = run({"compare", "good.json", "bad.json"});
     EXPECT_EQ(outcome.code, 2) << bad;
-    EXPECT_THAT(outcome.err, HasSubstr("bad.json: ")) << bad;
+    EXPECT_THAT(outcome.err, HasSubstr("bad.json:1:")) << bad;
+    EXPECT_THAT(outcome.err, Not(HasSubstr("exception"))) << bad;
     EXPECT_EQ(outcome.out, "");
   }
+  // Of two wrong files the first is named.
+  folder_.write("worse.json", "[");
+  EXPECT_THAT(run({"compare", "worse.json", "bad.json"}).err, HasSubstr("worse.json:1:"));
+  folder_.write("bad.json", R"({"figures": [{"id": "a", "unit": "s", "median": "fast"}]})");
+  EXPECT_THAT(run({"compare", "good.json", "bad.json"}).err,
+              HasSubstr("bad.json:1:49: figures[0].median: expected a number"));
 }
 
 TEST_F(Calibrate, DoctorFindsALibraryInTheFolderThatTheUserNames) {

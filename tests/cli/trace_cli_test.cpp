@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/file_content.h"
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 
@@ -47,12 +48,12 @@ TEST_F(TraceCli, TakesSeveralTracesAndRules) {
   folder_.write("b.json", kTrace);
   folder_.write("rules.yaml", "phases: [{phase: optimizer, kernel: k}]\n");
   const Outcome result = explain({"--trace", "a.json", "--trace", "b.json", "--rules", "rules.yaml",
-                                  "--steps", "None", "--json"});
+                                  "--steps", "Profiler.*", "--json"});
   ASSERT_EQ(result.code, 0) << result.err;
   const json document = json::parse(result.out);
   ASSERT_EQ(document["traces"].size(), 2U);
   EXPECT_EQ(document["traces"][1]["devices"][0]["phases"][0]["phase"], "optimizer");
-  EXPECT_EQ(document["traces"][1]["steps"]["source"], "none");
+  EXPECT_EQ(document["traces"][1]["steps"]["source"], "pattern");
 }
 
 TEST_F(TraceCli, CalibrateFitAnalyzesAsExplainDoes) {
@@ -65,6 +66,44 @@ TEST_F(TraceCli, CalibrateFitAnalyzesAsExplainDoes) {
   EXPECT_EQ(fit.out, explain({"--trace", "a.json", "--trace", "b.json", "--json"}).out);
   const Outcome nothing = run_program({ZENFLOW_CALIBRATE, "fit"}, {.folder = folder_.path()});
   EXPECT_EQ(nothing.code, 2);
+}
+
+/// Copies of 4 KiB to 32 MiB up, 8 us and 20 GB/s each.
+std::string copies_on(const std::string& gpu) {
+  std::string text = R"({"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": ")" + gpu +
+                     R"("}], "traceEvents": [)";
+  for (int i = 0; i < 42; ++i) {
+    const double bytes = 4096.0 * (1 << (i % 14));
+    text += (i == 0 ? "" : ",") + std::string(R"({"ph": "X", "cat": "gpu_memcpy", "name": )") +
+            R"_("Memcpy HtoD (Pinned -> Device)", "pid": 0, "tid": 7, "ts": )_" +
+            std::to_string(1e4 * i) + R"(, "dur": )" + std::to_string(8 + bytes / 20e3) +
+            R"(, "args": {"device": 0, "stream": 7, "bytes": )" +
+            std::to_string(static_cast<long>(bytes)) + "}}";
+  }
+  return text + "]}";
+}
+
+TEST_F(TraceCli, CalibrateFitsAProfileOfTheGpuThatTheTraceNames) {
+  folder_.write("h100.json", copies_on("NVIDIA H100 80GB HBM3"));
+  const auto fit = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {ZENFLOW_CALIBRATE, "fit"});
+    return run_program(arguments, {.folder = folder_.path()});
+  };
+  const Outcome known = fit({"h100.json", "-o", "fitted.yaml", "--date", "2026-11-20"});
+  EXPECT_EQ(known.code, 0) << known.err;
+  EXPECT_THAT(known.err, HasSubstr("base profile dgx_h100"));
+  EXPECT_THAT(known.out, HasSubstr("nothing in the traces depends on it"));
+  const std::string profile = file_content(folder_.path() / "fitted.yaml");
+  EXPECT_THAT(profile, HasSubstr("h2d: {value: 20 GB/s, source: \"fitted to 1 trace, "
+                                 "zenflow-calibrate fit, 2026-11-20: "));
+  EXPECT_THAT(profile, HasSubstr("latency: {value: 8 us"));
+
+  folder_.write("other.json", copies_on("Voodoo 2"));
+  const Outcome unknown = fit({"other.json"});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("--profile"));
+  EXPECT_EQ(fit({"other.json", "--profile", "fitted.yaml"}).code, 0);
+  EXPECT_EQ(fit({"h100.json", "--model", "m.json"}).code, 2);
 }
 
 TEST_F(TraceCli, SaysWhatIsMissingOfACutTrace) {
@@ -87,6 +126,7 @@ TEST_F(TraceCli, RefusesBadUsageAndInput) {
   expect({"--trace", "none.json"}, "none.json: cannot read: No such file");
   expect({"--trace", "."}, "is not a regular file");
   expect({"--trace", "t.json", "--steps", "("}, "expected a regular expression");
+  expect({"--trace", "t.json", "--steps", "None"}, "ranges are ProfilerStep#1");
   expect({"--trace", "t.json", "--rules", "none.yaml"}, "none.yaml");
   expect({"scenario.yaml", "--trace", "t.json"}, "excludes");
   expect({"scenario.yaml", "--steps", "x"}, "requires");

@@ -265,7 +265,25 @@ TEST_F(TrainCli, QuietSaysNothingAndVerboseEveryStep) {
 // ---- device and memory ----
 
 TEST_F(TrainCli, CudaIsRefusedWithFive) {
-  expect_refused_with({"--device", "cuda"}, HasSubstr("use --device cpu"), 5);
+  // Whatever the build and the machine: no GPU is visible.
+  const Surroundings none{.folder = folder_.path(), .environment = {{"CUDA_VISIBLE_DEVICES", ""}}};
+  const Outcome outcome = run_in(none, basic() + Arguments{"--device", "cuda"});
+  EXPECT_EQ(outcome.code, 5);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("zenflow-train: --device cuda: found "), HasSubstr("required: "),
+                    ::testing::AnyOf(HasSubstr("install"), HasSubstr("CUDA_VISIBLE_DEVICES"),
+                                     HasSubstr("driver"))));
+}
+
+TEST_F(TrainCli, CudaIsRefusedBeforeAnythingIsWritten) {
+  const Surroundings none{.folder = folder_.path(), .environment = {{"CUDA_VISIBLE_DEVICES", ""}}};
+  const std::set<std::string> before = files();
+  const Outcome outcome =
+      run_in(none, basic() + Arguments{"--device", "cuda", "--checkpoint", "run", "--trace",
+                                       "trace.json", "--save-weights", "w.safetensors"});
+  EXPECT_EQ(outcome.code, 5);
+  EXPECT_EQ(files(), before);
 }
 
 TEST_F(TrainCli, SaysWhoHoldsTheDevicesMemory) {
@@ -290,15 +308,18 @@ TEST_F(TrainCli, ThePeakOfDeviceMemoryIsExact) {
 }
 
 TEST_F(TrainCli, WhatTheMachineCannotHoldIsInfeasible) {
-  expect_refused_with({"--micro-batch-size", "100000000000"},
-                      HasSubstr("do not fit this machine's memory"), 3);
+  expect_refused_with(
+      {"--micro-batch-size", "100000000000"},
+      AllOf(HasSubstr("llama: this machine's memory: the run needs "), HasSubstr("activations: ")),
+      3);
   folder_.write("huge.json", R"({"model_type": "llama", "vocab_size": 258, "hidden_size": 65536,
     "num_hidden_layers": 1000, "num_attention_heads": 64, "intermediate_size": 262144,
     "max_position_embeddings": 32, "rms_norm_eps": 1e-5, "tie_word_embeddings": false})");
   // Two of 258 x 65536; in a layer 4 x 65536^2, 3 x 65536 x 262144 and two norms; one more norm.
   expect_refused(with(basic(), "--model", "huge.json"),
-                 HasSubstr("huge: weights and optimizer state of 68719641690112 parameters need "
-                           "1099514267041792 bytes at least, this machine has "),
+                 AllOf(HasSubstr("huge: this machine's memory: the run needs "),
+                       HasSubstr("weights: 274878566760448"),
+                       HasSubstr("weights, m and v, fp32, of all columns: 824635700281344")),
                  3);
 }
 

@@ -269,7 +269,7 @@ TEST_F(TrainResult, TheTraceIsValidAndItsSpansDoNotOverlap) {
       ++spans;
       if (category != "gpu_memcpy") continue;
       EXPECT_GT(event["args"]["bytes"].get<std::uint64_t>(), 0U) << event;
-      copied[event["name"]] += event["args"]["bytes"].get<std::uint64_t>();
+      copied[event["args"]["carries"]] += event["args"]["bytes"].get<std::uint64_t>();
     }
     EXPECT_EQ(steps, 9) << schedule;
     EXPECT_EQ(spans, one["trace"]["spans"]) << schedule;

@@ -48,6 +48,7 @@ TEST_F(TrainTune, RefusesWhatCannotBePredicted) {
                       HasSubstr("--tune live: steps with --accumulate-on device"));
   expect_refused_with(live + Arguments{"--whole-step-gradients", "false"},
                       HasSubstr("--tune live: steps with --whole-step-gradients false"));
+  expect_refused_with(live + Arguments{"--device", "cuda"}, HasSubstr("it needs --device cpu"));
   expect_refused_with(live + Arguments{"--topk-ratio", "1"}, HasSubstr("nothing is deferred"));
   expect_refused_with(live + Arguments{"--tune-slack", "2"}, HasSubstr("--tune-slack"));
   expect_refused_with({"--tune", "dead"}, HasSubstr("--tune"));

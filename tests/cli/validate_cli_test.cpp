@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/program.h"
+#include "tests/support/small_scenario.h"
 #include "tests/support/temporary_folder.h"
 
 namespace zenflow::testing {
@@ -18,31 +19,9 @@ namespace {
 using ::testing::HasSubstr;
 using Arguments = std::vector<std::string>;
 
-constexpr const char* kModel = R"({"model_type": "llama", "vocab_size": 260, "hidden_size": 32,
-"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 64,
-"max_position_embeddings": 32, "rms_norm_eps": 1e-5, "tie_word_embeddings": true})";
-constexpr const char* kScenario = R"(name: small
-model: small.json
-hardware: this_host
-gpus: 1
-nodes: 1
-training: {micro_batch_size_per_gpu: 1, sequence_length: 16, dtype: fp32, activation_checkpointing: false}
-deepspeed:
-  zero_optimization:
-    stage: 2
-    offload_optimizer: {device: cpu}
-    zenflow: {topk_ratio: 0.1, update_interval: 4, select_interval: 0, select_strategy: step, overlap_step: true}
-launch: {bind_cores_to_rank: false}
-schedules: [live-zenflow]
-run: {warmup_steps: 16, steps: 32}
-)";
-
 class ValidateProgram : public ::testing::Test {
  protected:
-  ValidateProgram() {
-    folder_.write("small.json", kModel);
-    folder_.write("small.yaml", kScenario);
-  }
+  ValidateProgram() { write_small_scenario(folder_); }
   [[nodiscard]] Outcome run(Arguments more) const {
     Arguments command = {ZENFLOW_VALIDATE, "small.yaml"};
     command.insert(command.end(), more.begin(), more.end());
@@ -68,12 +47,13 @@ Arguments with(Arguments left, const Arguments& right) {
 TEST_F(ValidateProgram, FitsSomeSettingsAndPredictsTheOthersBytesExactly) {
   const Outcome outcome =
       run(with(kOnce, {"--calibrate", "zero-offload,zenflow:0.1:4", "--predict",
-                       "gpu-only,zero-offload-dpu,zenflow:0.3:2", "--json", "--write-profile",
-                       "fitted.yaml", "--date", "2026-11-20"}));
+                       "gpu-only,zero-offload-dpu,zenflow:0.3:2,zenflow:0.05:2,zenflow:0.1:1,"
+                       "zenflow:0.1:8,zenflow:0.2:4,zenflow:0.5:4",
+                       "--json", "--write-profile", "fitted.yaml", "--date", "2026-11-20"}));
   // 1: too noisy, 4: outside the tolerance; a tiny model's steps are mostly thread switches.
   EXPECT_THAT(outcome.code, ::testing::AnyOf(0, 1, 4)) << outcome.err;
   const auto document = nlohmann::json::parse(outcome.out);
-  ASSERT_EQ(document["results"].size(), 5U);
+  ASSERT_EQ(document["results"].size(), 10U);
   for (const auto& one : document["results"]) {
     EXPECT_TRUE(one["bytes_equal"]) << one;
     EXPECT_GT(one["measured"]["step_time_ms"], 0.0);
@@ -83,7 +63,7 @@ TEST_F(ValidateProgram, FitsSomeSettingsAndPredictsTheOthersBytesExactly) {
   }
   EXPECT_EQ(document["results"][2]["measured"]["d2h_bytes_per_step"], 0.0);  // gpu-only
   EXPECT_GT(document["results"][0]["measured"]["d2h_bytes_per_step"], 0.0);
-  EXPECT_EQ(document["summary"]["predicted"], 3);
+  EXPECT_EQ(document["summary"]["predicted"], 8);
   int fitted = 0;
   for (const auto& number : document["numbers"]) fitted += number["fitted"].get<bool>() ? 1 : 0;
   EXPECT_GT(fitted, 3);
@@ -96,6 +76,15 @@ TEST_F(ValidateProgram, FitsSomeSettingsAndPredictsTheOthersBytesExactly) {
       run_program({ZENFLOW_SIM, "run", "small.yaml", "--profile", "./fitted.yaml", "-q", "--json"},
                   {.folder = folder_.path()});
   EXPECT_EQ(simulated.code, 0) << simulated.err;
+}
+
+TEST_F(ValidateProgram, WhatDeepSpeedThinksOfALiveScheduleDoesNotMatter) {
+  const auto simulate = [&](const std::string& schedule) {
+    return run_program({ZENFLOW_SIM, "run", "small.yaml", "--schedule", schedule},
+                       {.folder = folder_.path()});
+  };
+  EXPECT_EQ(simulate("live-zenflow").err, "");
+  EXPECT_THAT(simulate("zenflow").err, HasSubstr("DeepSpeed"));
 }
 
 TEST_F(ValidateProgram, ProfilesAreFittedToRecordedFilesToo) {
@@ -121,6 +110,45 @@ TEST_F(ValidateProgram, ProfilesAreFittedToRecordedFilesToo) {
   EXPECT_THAT(other.err, HasSubstr("is this the setting that was recorded?"));
 }
 
+TEST_F(ValidateProgram, KeepsItsResultAndWritesThePage) {
+  folder_.write("page/page.yaml",
+                "title: T\nintroduction: I\nscenarios: .\nprofiles: .\n"
+                "sections: [{title: S, blocks: [{results: ours}]}]\n");
+  // However busy the machine is: a single round says nothing of noise, so the result is kept.
+  const Arguments arguments =
+      with(kOnce, {"--predict", "gpu-only", "--write", "page.md", "--name", "ours", "--machine",
+                   "a test's machine", "--date", "2026-11-20", "-q"});
+  const Outcome first = run(with(arguments, {"--remark", "It was loud."}));
+  EXPECT_THAT(first.code, ::testing::AnyOf(0, 4)) << first.err;
+  const auto kept = nlohmann::json::parse(file_content(folder_.path() / "page/ours.json"));
+  EXPECT_EQ(kept["machine"], "a test's machine");
+  EXPECT_EQ(kept["remarks"][0], "It was loud.");
+  EXPECT_TRUE(kept["results"][0]["measured"]["memory"].contains("gpu_peak_bytes"));
+  EXPECT_EQ(kept["results"][1]["measured"]["step_times_ms"].size(), 4U);
+  const std::string page = file_content(folder_.path() / "page.md");
+  EXPECT_THAT(page, HasSubstr("2026-11-20, a test's machine."));
+  EXPECT_THAT(page, HasSubstr("\nIt was loud.\n"));
+  EXPECT_THAT(page, HasSubstr("| phase: forward |"));
+  EXPECT_THAT(page, HasSubstr("| single steps of a window |"));
+
+  // A remark belongs to its measurement.
+  const Outcome second = run(arguments);
+  EXPECT_THAT(second.err,
+              HasSubstr("a remark of the result before is not in this one: It was loud."));
+  EXPECT_THAT(file_content(folder_.path() / "page.md"), ::testing::Not(HasSubstr("loud")));
+
+  // A page that somebody has written is not replaced.
+  folder_.write("page.md", "# Mine\n");
+  const auto render = [&](const Arguments& more) {
+    return run_program(with({ZENFLOW_VALIDATE, "--write", "page.md"}, more),
+                       {.folder = folder_.path()});
+  };
+  EXPECT_EQ(render({}).code, 2);
+  EXPECT_EQ(file_content(folder_.path() / "page.md"), "# Mine\n");
+  EXPECT_EQ(render({"-f"}).code, 0);
+  EXPECT_THAT(file_content(folder_.path() / "page.md"), HasSubstr("a test's machine"));
+}
+
 TEST_F(ValidateProgram, RefusesWhatCannotBeMeant) {
   refuses({}, 2, "--live");
   refuses({"--live", "--device", "cuda"}, 5, "--device cuda");
@@ -129,6 +157,9 @@ TEST_F(ValidateProgram, RefusesWhatCannotBeMeant) {
   refuses({"--live", "--profile", "h200_x1"}, 2, "gpu.host_cores");
   refuses({"--live", "--link-bandwidth", "fast"}, 2, "--link-bandwidth");
   refuses({"--live", "--set", "nonsense"}, 2, "PATH=VALUE");
+  refuses({"--live", "--write", "page.md"}, 2, "page.yaml");
+  refuses({"--live", "--write", "page.txt"}, 2, "*.md");
+  refuses({"--live", "--setting", "gpu-only"}, 2, "--trace");
   folder_.write("there.yaml", "kept");
   refuses(with(kOnce, {"--write-profile", "there.yaml"}), 2, "there.yaml");
   EXPECT_EQ(file_content(folder_.path() / "there.yaml"), "kept");

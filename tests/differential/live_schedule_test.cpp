@@ -196,6 +196,10 @@ TEST(LiveFit, WritesTheProfileThatItFound) {
               1, 1e-4);
 }
 
+TEST(LiveFit, RefusesToFitToNothing) {
+  EXPECT_THROW((void)fit_live({}), Error);
+}
+
 TEST(LiveFit, RefusesARecordingOfAnotherK) {
   Recorded run = record(quiet_node(), "live-zenflow", 0.1, "4");
   run.job.deepspeed.zenflow->topk_ratio = 0.2;

@@ -20,9 +20,10 @@ sim/engine:    sim/base sim/graph
 sim/schedule:  sim/base sim/config sim/deepspeed sim/cost sim/memory sim/graph sim/engine
 sim/report:    sim/base sim/config sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace
 sim/calibrate: sim/base sim/config sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/report
+sim/accuracy:  sim/base sim/config sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/report sim/calibrate
 sim/tune:      sim/*
 kernels:       sim/base
-runtime:       sim/base sim/config sim/schedule sim/trace sim/calibrate sim/tune kernels
+runtime:       sim/base sim/config sim/schedule sim/report sim/trace sim/calibrate sim/accuracy sim/tune kernels
 tools:         sim/* runtime
 '
 

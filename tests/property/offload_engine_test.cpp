@@ -196,10 +196,10 @@ TEST(OffloadEngine, AFailingOptimizerThreadStopsTheRunWithItsOwnError) {
 TEST(OffloadEngine, DeviceMemoryThatIsTooSmallIsRefusedWithNumbers) {
   Recorder recorder(false);
   SelfCommunicator self;
-  HostDevice device({.memory = Bytes(2000)}, recorder);
+  const auto device = make_test_device({.memory = Bytes(2000)}, recorder);
   ToyModel model({13, 24, 17, 6}, ElementType::kFloat32, 1);
   try {
-    const OffloadEngine engine(model, ElementType::kFloat32, {}, device, self, recorder);
+    const OffloadEngine engine(model, ElementType::kFloat32, {}, *device, self, recorder);
     FAIL() << "more memory was given than there is";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kInfeasible);

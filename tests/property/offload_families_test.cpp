@@ -6,10 +6,10 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/train/host_model.h"
 #include "tests/support/mix.h"
 #include "tests/support/model_step.h"
 #include "tests/support/offload_case.h"
+#include "tests/support/test_model.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -60,9 +60,9 @@ void compare(const TransformerConfig& config, const Case& c, std::size_t threads
 
   Recorder recorder(false);
   SelfCommunicator self;
-  HostDevice device({.jitter = c.jitter, .lazy_streams = c.lazy, .fill = 0xFF}, recorder);
-  HostModel model(HostTransformer(config, kSequences, kLength, c.type, threads));
-  OffloadEngine engine(model, c.type, c.settings, device, self, recorder);
+  const auto device = make_test_device({.jitter = c.jitter, .lazy_streams = c.lazy}, recorder);
+  TestModel model(HostTransformer(config, kSequences, kLength, c.type, threads));
+  OffloadEngine engine(model, c.type, c.settings, *device, self, recorder);
   engine.load_weights(initial);
   for (std::int64_t t = 0; t < 10; ++t) {
     const Batch batch = batch_of(c.seed, t, config.model.vocab);

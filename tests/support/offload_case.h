@@ -6,6 +6,7 @@
 #include <functional>
 #include <initializer_list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
@@ -15,10 +16,10 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include "runtime/device/host_device.h"
 #include "runtime/offload/engine.h"
 #include "sim/base/error.h"
 #include "tests/support/sequential_trainer.h"
+#include "tests/support/test_device.h"
 #include "tests/support/toy_model.h"
 
 namespace zenflow::runtime::testing {
@@ -69,8 +70,9 @@ inline SequentialRule rule_of(const Case& c) {
 struct Trainer {
   explicit Trainer(const Case& c)
       : recorder(false),
-        device({.memory = c.memory, .jitter = c.jitter, .lazy_streams = c.lazy, .fill = 0xFF},
-               recorder),
+        owned_device(make_test_device(
+            {.memory = c.memory, .jitter = c.jitter, .lazy_streams = c.lazy}, recorder)),
+        device(*owned_device),
         model(c.widths, c.type, c.seed, c.tied),
         engine(model, c.type, c.settings, device, self, recorder) {
     if (c.next_interval) {
@@ -86,7 +88,8 @@ struct Trainer {
 
   Recorder recorder;
   SelfCommunicator self;
-  HostDevice device;
+  std::unique_ptr<Device> owned_device;
+  Device& device;
   ToyModel model;
   OffloadEngine engine;
 };

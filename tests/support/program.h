@@ -85,6 +85,16 @@ class RunningProgram {
   void send(int signal) const {
     if (child_ > 0) ::kill(child_, signal);
   }
+  /// Whether the program has a handler of its own for the signal.
+  [[nodiscard]] bool handles(int signal) const {
+    std::ifstream status("/proc/" + std::to_string(child_) + "/status");
+    const std::string key = "SigCgt:";
+    for (std::string line; std::getline(status, line);) {
+      if (!line.starts_with(key)) continue;
+      return ((std::stoull(line.substr(key.size()), nullptr, 16) >> (signal - 1)) & 1U) != 0;
+    }
+    return false;
+  }
   [[nodiscard]] bool has_ended() const {
     siginfo_t info{};
     return child_ <= 0 ||

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kernels/cast/cast.h"
-#include "runtime/device/host_stream.h"
 #include "runtime/offload/trainable.h"
+#include "tests/support/test_device.h"
 
 namespace zenflow::runtime::testing {
 
@@ -58,16 +58,16 @@ class ToyModel final : public TrainableModel {
   }
 
   void forward(std::size_t group, std::span<const void* const> weights, Stream& compute) override {
-    run(compute, "forward",
-        [this, group, w = weights[2 * group], b = weights[2 * group + 1], first = weights[0],
-         step = step_] { forward_now(group, w, b, first, step); });
+    run_on(compute, "forward",
+           [this, group, w = weights[2 * group], b = weights[2 * group + 1], first = weights[0],
+            step = step_] { forward_now(group, w, b, first, step); });
   }
   void backward(std::size_t group, std::span<const void* const> weights,
                 std::span<void* const> gradients, Stream& compute) override {
-    run(compute, "backward",
-        [this, group, w = weights[2 * group], dw = gradients[2 * group],
-         db = gradients[2 * group + 1], first = gradients[0],
-         step = step_] { backward_now(group, w, dw, db, first, step); });
+    run_on(compute, "backward",
+           [this, group, w = weights[2 * group], dw = gradients[2 * group],
+            db = gradients[2 * group + 1], first = gradients[0],
+            step = step_] { backward_now(group, w, dw, db, first, step); });
   }
   [[nodiscard]] double loss() const override { return loss_; }
 
@@ -117,11 +117,6 @@ class ToyModel final : public TrainableModel {
       static_cast<kernels::Bf16*>(values)[i] = kernels::round_to_bf16(value);
     }
   }
-  template <class Work>
-  static void run(Stream& compute, std::string_view name, Work work) {
-    static_cast<HostStream&>(compute).run({name}, 0, std::move(work));
-  }
-
   void forward_now(std::size_t layer, const void* w, const void* b, const void* first,
                    std::int64_t step) {
     const auto in = static_cast<std::size_t>(widths_[layer]);

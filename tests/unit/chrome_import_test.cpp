@@ -221,9 +221,21 @@ TEST(ChromeImport, GoesByTheClockThatMostEventsHave) {
   }
   const ImportedTrace trace = import_text("{\"traceEvents\": [" + list + "]}");
   EXPECT_THAT(trace.timeline.spans, SizeIs(9));
-  EXPECT_EQ(left_out(trace, "events more than 100 days away from the others"), 1U);
+  EXPECT_EQ(left_out(trace, "events more than 26 days away from the others"), 1U);
   EXPECT_EQ(trace.timeline.origin_nanoseconds, 1'712'195'495'505'540'125);
   EXPECT_EQ(trace.timeline.spans[8].end.count, 8'500'000);
+}
+
+TEST(ChromeImport, SaysThatHostAndGpuClocksDisagree) {
+  const ImportedTrace trace = import_text(
+      trace_of(launch("cudaLaunchKernel", "10", "2", 1), kernel("early", "8.5", "1", 1),
+               launch("cudaLaunchKernel", "20", "2", 2), kernel("earlier", "17", "1", 2),
+               launch("cudaLaunchKernel", "30", "2", 3), kernel("in time", "30", "1", 3)));
+  EXPECT_THAT(trace.timeline.spans, SizeIs(6));
+  EXPECT_THAT(trace.problems,
+              ElementsAre(HasSubstr("2 pieces of GPU work begin before the call that launched "
+                                    "them, by up to 3.000 us, the first (\"early\") at 0.008500 "
+                                    "ms: the clocks of host and GPU disagree")));
 }
 
 // Tools that merge or filter traces write all metadata first.

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,7 +31,7 @@ struct HostStreams : ::testing::Test {
 
 TEST_F(HostStreams, WorkInOrder) {
   std::vector<int> order;
-  for (int i = 0; i < 100; ++i) a.run({"w"}, 0, [&order, i] { order.push_back(i); });
+  for (int i = 0; i < 100; ++i) a.run({"w"}, [&order, i] { order.push_back(i); });
   a.synchronize();
   for (int i = 0; i < 100; ++i) EXPECT_EQ(order[static_cast<std::size_t>(i)], i);
 }
@@ -38,10 +39,10 @@ TEST_F(HostStreams, WorkInOrder) {
 TEST_F(HostStreams, AnEventCoversWhatCameBeforeItAndNothingElse) {
   HostSignal gate;
   std::atomic<int> done = 0;
-  a.run({"w"}, 0, [&] { ++done; });
+  a.run({"w"}, [&] { ++done; });
   const Event before = a.record();
   a.wait(gate.event(), WaitCause::kCpuUpdate);
-  a.run({"w"}, 0, [&] { ++done; });
+  a.run({"w"}, [&] { ++done; });
   const Event after = a.record();
   before.wait();
   EXPECT_EQ(done, 1);
@@ -55,11 +56,11 @@ TEST_F(HostStreams, AnEventCoversWhatCameBeforeItAndNothingElse) {
 TEST_F(HostStreams, AFailureSkipsTheRestAndReachesEveryWaiter) {
   std::atomic<bool> ran = false;
   const Event good = a.record();
-  a.run({"w"}, 0, fail);
-  a.run({"w"}, 0, [&] { ran = true; });
+  a.run({"w"}, fail);
+  a.run({"w"}, [&] { ran = true; });
   const Event bad = a.record();
   b.wait(bad, WaitCause::kCompute);
-  b.run({"w"}, 0, [&] { ran = true; });
+  b.run({"w"}, [&] { ran = true; });
   EXPECT_NO_THROW(good.wait());
   EXPECT_EQ(error_of([&] { bad.wait(); }).second, "the kernel broke");
   EXPECT_EQ(error_of([&] { bad.wait(); }).second, "the kernel broke");  // not only once
@@ -69,7 +70,7 @@ TEST_F(HostStreams, AFailureSkipsTheRestAndReachesEveryWaiter) {
 }
 
 TEST_F(HostStreams, AFailedEventFailsAStreamThatWaitsLater) {
-  a.run({"w"}, 0, fail);
+  a.run({"w"}, fail);
   const Event bad = a.record();
   EXPECT_THROW(bad.wait(), Error);
   EXPECT_TRUE(bad.complete());
@@ -113,6 +114,37 @@ TEST(HostDevice, CountsBytesByKindAndDirection) {
   const TrafficCount count = device.traffic();
   EXPECT_EQ(count.h2d, (std::array<std::uint64_t, kTrafficKinds>{0, 67, 0, 0, 0}));
   EXPECT_EQ(count.d2h, (std::array<std::uint64_t, kTrafficKinds>{100, 0, 0, 0, 0}));
+}
+
+/// A copy that would take a thousand years ends when the link is released while it waits, and those
+/// behind it at once.
+TEST(HostDevice, ReleasesTheLinkToEndARun) {
+  std::atomic<bool> is_asked{false};
+  std::atomic<bool> is_released{false};
+  Recorder recorder(true);
+  HostDevice device({.link_bandwidth = BytesPerSecond(1e-9),
+                     .link_released =
+                         [&] {
+                           is_asked = true;
+                           is_asked.notify_one();
+                           return is_released.load();
+                         }},
+                    recorder);
+  const auto stream = device.make_stream("d2h");
+  const Buffer host = device.allocate(MemoryKind::kPinnedHost, 100, "x");
+  const Buffer there = device.allocate(MemoryKind::kDevice, 100, "y");
+  std::memset(there.data(), 7, 100);
+  for (int i = 0; i < 3; ++i) {
+    device.copy(*stream, host.data(), there.data(), 100, CopyDirection::kDeviceToHost,
+                Traffic::kGradients, {"c"});
+  }
+  is_asked.wait(false);
+  EXPECT_FALSE(device.has_released_link());
+  is_released = true;
+  stream->record().wait();
+  EXPECT_TRUE(device.has_released_link());
+  EXPECT_EQ(std::to_integer<int>(host.data()[99]), 7);
+  EXPECT_EQ(recorder.span_count(), 3U);
 }
 
 TEST(HostDevice, KnowsItsPeakAndWhatHeldIt) {

@@ -2,8 +2,11 @@
 #include "runtime/train/live_tuning.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -161,19 +164,32 @@ TEST_F(LiveTuningRun, TellsALateOptimizer) {
 TEST(Recorder, KeepsAPartOfARun) {
   Recorder recorder(false);
   TrackRecorder& track = recorder.add_track("work", sim::TrackKind::kHost);
-  const auto step = [&](std::int64_t number) {
-    recorder.begin_step(number);
+  const auto spans = [&](std::int64_t number) {
     track.span("numbered", number, Clock::now(), Clock::now());
     track.span("unnumbered", -1, Clock::now(), Clock::now());
   };
+  const auto step = [&](std::int64_t number) {
+    const Clock::time_point start = Clock::now();
+    spans(number);
+    recorder.step(number, start, Clock::now());
+  };
   step(0);
   EXPECT_EQ(recorder.span_count(), 0U);
+  // As at a window's end: within a step, which is known only afterwards.
+  const Clock::time_point start_of_1 = Clock::now();
   recorder.keep_spans(true);
-  for (const std::int64_t number : {1, 2, 3}) step(number);
-  const sim::Timeline two = recorder.recent(2, "run", "device");
+  spans(1);
+  recorder.step(1, start_of_1, Clock::now());
+  step(2);
+  const RecordedStep at_hand{3, Clock::now(), Clock::now() + std::chrono::seconds(1)};
+  spans(3);
+  const sim::Timeline two = recorder.recent(2, at_hand, "run", "device");
   ASSERT_EQ(two.steps.size(), 2U);
   EXPECT_EQ(two.steps[0].number, 2);
-  EXPECT_EQ(two.steps[0].end, two.steps[1].start);
+  EXPECT_EQ(two.steps[1].number, 3);
+  EXPECT_GE(two.steps[1].start, two.steps[0].end);
+  EXPECT_EQ(two.steps[1].end - two.steps[1].start,
+            Picoseconds{(at_hand.end - at_hand.start).count() * 1000});
   std::vector<std::int32_t> numbers;
   std::size_t unnumbered = 0;
   for (const sim::TimelineSpan& span : two.spans) {
@@ -185,6 +201,9 @@ TEST(Recorder, KeepsAPartOfARun) {
   }
   EXPECT_EQ(numbers, (std::vector<std::int32_t>{1, 2, 3}));
   EXPECT_EQ(unnumbered, 2U);
+  const sim::Timeline one = recorder.recent(3, at_hand, "run", "device");
+  ASSERT_EQ(one.steps.size(), 1U) << "a window of one step";
+  EXPECT_EQ(one.steps[0].number, 3);
   recorder.keep_spans(false);
   EXPECT_EQ(recorder.span_count(), 0U);
   step(4);
@@ -196,6 +215,39 @@ TEST(Recorder, KeepsAPartOfARun) {
   all.keep_spans(true);
   all.keep_spans(false);
   EXPECT_EQ(all.span_count(), 1U) << "a trace stays whole";
+}
+
+// Under the thread sanitizer: writers, and a training thread that turns keeping on and off.
+TEST(Recorder, KeepsWhileTracksAreWritten) {
+  Recorder recorder(false);
+  constexpr std::size_t kWriters = 3;
+  std::atomic<bool> done = false;
+  std::vector<std::thread> writers;
+  for (std::size_t w = 0; w < kWriters; ++w) {
+    TrackRecorder& track = recorder.add_track(std::to_string(w), sim::TrackKind::kHost);
+    writers.emplace_back([&track, &done] {
+      while (!done) {
+        const Clock::time_point start = Clock::now();
+        track.span("work", 0, start, start + std::chrono::nanoseconds(1));
+        track.copy(CopyDirection::kDeviceToHost, Traffic::kGradients, "down", 0, start,
+                   start + std::chrono::nanoseconds(1), 4);
+        track.wait(WaitCause::kD2H, 0, start, start + std::chrono::nanoseconds(1));
+      }
+    });
+  }
+  for (int round = 0; round < 20; ++round) {
+    recorder.keep_spans(true);
+    while (recorder.span_count() < 30) std::this_thread::yield();
+    const Clock::time_point now = Clock::now();
+    const sim::Timeline timeline = recorder.recent(0, {0, now, now}, "run", "device");
+    EXPECT_GE(timeline.spans.size(), 30U);
+    for (const sim::TimelineSpan& span : timeline.spans) {
+      EXPECT_EQ(span.end - span.start, Picoseconds{1000});
+    }
+    recorder.keep_spans(false);
+  }
+  done = true;
+  for (std::thread& writer : writers) writer.join();
 }
 
 }  // namespace

@@ -166,6 +166,20 @@ TEST_F(NsightImport, LeavesOutRowsThatCannotBeAndSaysWhich) {
   EXPECT_EQ(find("CUPTI_ACTIVITY_KIND_RUNTIME: calls that neither launch nor wait").count, 1U);
 }
 
+TEST_F(NsightImport, ReplacesNamesThatAreNotUtf8) {
+  const std::string tid = std::to_string((100LL << 24) + 7);
+  const ImportedTrace trace = import(
+      "UPDATE StringIds SET value = CAST(x'6DFF6E' AS TEXT) WHERE id = 1;"
+      "INSERT INTO NVTX_EVENTS VALUES (1000,2000,59,CAST(x'C3' AS TEXT)," +
+      tid + ",NULL)");
+  std::vector<std::string> names;
+  for (const TimelineSpan& span : trace.timeline.spans) {
+    names.push_back(trace.timeline.name_of(span));
+  }
+  EXPECT_THAT(names, Contains("m\uFFFDn"));
+  EXPECT_THAT(names, Contains("\uFFFD"));
+}
+
 TEST_F(NsightImport, FindsStepsByAGivenPattern) {
   ImportOptions options;
   options.steps = "layer [a-z]+";

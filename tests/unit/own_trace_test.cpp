@@ -90,11 +90,12 @@ TEST(OwnTrace, OfTheHostRecorderComesBack) {
   runtime::TrackRecorder& copies = recorder.add_track("d2h", TrackKind::kGpuCopies);
   runtime::TrackRecorder& waits = recorder.add_track("training thread", TrackKind::kHost);
   const auto at = [&](std::chrono::nanoseconds since) { return recorder.origin() + since; };
-  recorder.begin_step(0);
   compute.span("forward", 0, at(1'000ns), at(5'001ns));
-  copies.span("Memcpy DtoH (Device -> Pinned)", 0, at(5'001ns), at(9'000ns), 4096);
+  copies.copy(runtime::CopyDirection::kDeviceToHost, runtime::Traffic::kGradients, "gradients down",
+              0, at(5'001ns), at(9'000ns), 4096);
+  compute.wait(runtime::WaitCause::kH2D, 0, at(5'100ns), at(6'000ns));
   waits.wait(runtime::WaitCause::kD2H, 0, at(5'100ns), at(9'100ns));
-  recorder.begin_step(1);
+  recorder.step(0, at(900ns), at(9'500ns));
   expect_round_trip(recorder.timeline("run", "host device"));
 }
 

@@ -19,7 +19,4 @@ void add_fit(CLI::App& app, Command& chosen);
 void add_probe(CLI::App& app, Command& chosen);
 void add_compare(CLI::App& app, Command& chosen);
 
-/// All variables of the environment.
-[[nodiscard]] std::map<std::string, std::string> environment_variables();
-
 }  // namespace zenflow::tools

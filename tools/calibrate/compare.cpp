@@ -21,8 +21,10 @@ struct Options {
 };
 
 int compare(const Options& options) {
-  const runtime::ProbeComparison comparison = runtime::compare_probes(
-      runtime::read_figures(options.first), runtime::read_figures(options.second));
+  // One after the other: of two wrong files the first is named.
+  const std::vector<runtime::Figure> first = runtime::read_figures(options.first);
+  const std::vector<runtime::Figure> second = runtime::read_figures(options.second);
+  const runtime::ProbeComparison comparison = runtime::compare_probes(first, second);
   if (comparison.pairs.empty()) {
     throw Error(ErrorKind::kInput, options.first.string() + " and " + options.second.string() +
                                        ": no figure that both have");

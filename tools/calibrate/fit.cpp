@@ -7,9 +7,11 @@
 
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
-#include "sim/calibrate/validation.h"
+#include "sim/calibrate/live_fit.h"
+#include "sim/calibrate/live_point.h"
 #include "sim/trace/import/import_trace.h"
 #include "tools/calibrate/calibrate.h"
+#include "tools/calibrate/foreign_fit.h"
 #include "tools/commands/explain_trace.h"
 #include "tools/environment.h"
 #include "tools/live_jobs.h"
@@ -21,6 +23,7 @@ namespace fs = std::filesystem;
 
 struct Options {
   std::vector<std::string> traces;
+  ForeignFitOptions foreign;
   fs::path scenario;
   std::vector<std::string> settings;
   std::optional<std::string> profile;
@@ -42,8 +45,6 @@ std::int64_t settled_step(const sim::LivePoint& point) {
 }
 
 int fit(const Options& options) {
-  require(!options.traces.empty(),
-          "TRACE..., recorded by zenflow-train --trace; or --analyze TRACE");
   require(!options.scenario.empty(), "--scenario: model, training settings and base profile");
   require(options.settings.size() == 1 || options.settings.size() == options.traces.size(),
           "--setting once, or once for each trace: zero-offload, zenflow:K:S, ...");
@@ -74,12 +75,26 @@ int fit(const Options& options) {
         sim::fitted_profile_text(jobs.hardware(), fitted, options.output.stem().string(), origin),
         options.overwrite);
   }
-  print(sim::fitted_table(fitted, use_color(ColorMode::kAuto, stdout)));
+  print(sim::fitted_table(fitted.numbers, use_color(ColorMode::kAuto, stdout)));
   return 0;
 }
 
 int run(const Options& options) {
-  if (options.analyze.traces.empty()) return fit(options);
+  if (options.analyze.traces.empty()) {
+    require(!options.traces.empty(), "TRACE..., or --analyze TRACE");
+    if (!options.settings.empty()) return fit(options);
+    ForeignFitOptions foreign = options.foreign;
+    foreign.traces = options.traces;
+    foreign.scenario = options.scenario;
+    foreign.profile = options.profile;
+    foreign.set = options.set;
+    foreign.output = options.output;
+    foreign.date = options.date;
+    foreign.overwrite = options.overwrite;
+    foreign.steps = options.analyze.steps;
+    foreign.rules = options.analyze.rules;
+    return foreign_fit(foreign);
+  }
   require(options.traces.empty() && options.scenario.empty() && options.output.empty(),
           "--analyze alone: it fits nothing");
   OutputStyle style = options.style;
@@ -90,18 +105,41 @@ int run(const Options& options) {
 }  // namespace
 
 void add_fit(CLI::App& app, Command& chosen) {
-  CLI::App* command = app.add_subcommand(
-      "fit", "a profile from recorded runs of zenflow-train, or what any trace says by itself");
+  CLI::App* command =
+      app.add_subcommand("fit", "a profile from recorded runs, or what any trace says by itself");
   const auto options = std::make_shared<Options>();
-  command->add_option("TRACE", options->traces, "traces of zenflow-train --trace");
+  command->add_option(
+      "TRACE", options->traces,
+      "traces of the PyTorch profiler, Nsight Systems (SQLite), record, zenflow-sim "
+      "run --trace, DeepSpeed logs; with --setting of zenflow-train --trace");
   command->add_option("--scenario", options->scenario,
                       "model, training settings and base profile of the runs");
   command
       ->add_option("--setting", options->settings,
-                   "of the runs: gpu-only, zero-offload, zero-offload-dpu, zenflow:K:S; once, or "
+                   "of zenflow-train's runs: gpu-only, zero-offload, zero-offload-dpu, "
+                   "zenflow:K:S; once, or "
                    "once for each trace, in their order")
       ->delimiter(',');
-  command->add_option("--profile", options->profile, "base profile in place of the scenario's");
+  command->add_option("--profile", options->profile,
+                      "base profile in place of the scenario's, or of that of the traces' GPU");
+  command->add_option("--model", options->foreign.model,
+                      "config.json of the model, where there is no scenario");
+  command->add_option("--micro-batch-size", options->foreign.micro_batch, "with --model: sequences")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--sequence-length", options->foreign.length, "with --model: tokens")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--dtype", options->foreign.dtype, "with --model")
+      ->check(CLI::IsMember({"bf16", "fp16", "fp32"}))
+      ->capture_default_str();
+  command->add_option("--gpus", options->foreign.gpus, "with --model: GPUs that share the model")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--accumulation-steps", options->foreign.accumulation,
+                   "with --model: micro steps of a step")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_flag("--activation-checkpointing", options->foreign.checkpointing, "with --model");
   command->add_option("--set", options->set, "PATH=VALUE, a scenario key (repeatable)");
   command->add_option("-o,--output", options->output, "the base profile with the fitted numbers");
   command->add_option("--date", options->date, "for sources, in place of today's");
@@ -111,9 +149,9 @@ void add_fit(CLI::App& app, Command& chosen) {
                    "traces to analyse without any model, as zenflow-sim explain --trace does")
       ->type_name("TRACE...");
   command->add_option("--steps", options->analyze.steps,
-                      "of --analyze: regular expression for ranges that are steps");
+                      "regular expression for ranges that are steps");
   command->add_option("--rules", options->analyze.rules,
-                      "of --analyze: phases and lanes by name (YAML, docs/traces.md)");
+                      "phases and lanes by name (YAML, docs/traces.md)");
   command->add_flag("--json", options->style.json, "of --analyze: one JSON document");
   command->add_flag("-q,--quiet", options->style.quiet, "no notes and no progress");
   command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });

@@ -1,8 +1,11 @@
 #include "tools/commands/explain_trace.h"
 
+#include <iterator>
+#include <set>
+#include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "sim/base/error.h"
 #include "sim/report/trace_analysis.h"
@@ -52,12 +55,34 @@ std::string indented(const std::string& text) {
   return out;
 }
 
+/// Throws Error(kInput) with names that ranges do have if the user's expression matches none.
+void require_steps(const sim::ImportedTrace& trace, const std::string& file,
+                   const std::string& pattern) {
+  if (trace.step_source == sim::StepSource::kPattern) return;
+  if (trace.step_source == sim::StepSource::kTimers) {
+    throw Error(ErrorKind::kInput, file + ": --steps: a log's steps are its timers' records");
+  }
+  constexpr std::size_t kShown = 5;
+  std::set<std::string_view> names;
+  for (const sim::TimelineSpan& span : trace.timeline.spans) {
+    if (span.kind == sim::SpanKind::kRange) names.insert(trace.timeline.name_of(span));
+    if (names.size() > kShown) break;
+  }
+  const bool are_more = names.size() > kShown;
+  if (are_more) names.erase(std::prev(names.end()));
+  throw Error(ErrorKind::kInput,
+              fmt::format("{}: --steps: expected an expression that the whole name of a range "
+                          "matches, found '{}'; {}{}{}",
+                          file, pattern, names.empty() ? "there are no ranges" : "ranges are ",
+                          fmt::join(names, ", "), are_more ? ", ..." : ""));
+}
+
 }  // namespace
 
 int explain_trace_command(const OutputStyle& style, const ExplainTraceOptions& options) {
-  sim::ImportOptions import;
-  if (options.rules) import.rules = sim::read_rules(*options.rules);
-  import.steps = options.steps;
+  sim::ImportOptions settings;
+  if (options.rules) settings.rules = sim::read_rules(*options.rules);
+  settings.steps = options.steps;
   std::string text;
   std::string list;
   for (const std::filesystem::path& file : options.traces) {
@@ -65,31 +90,32 @@ int explain_trace_command(const OutputStyle& style, const ExplainTraceOptions& o
     sim::ImportedTrace trace;
     try {
       Progress progress(name, !style.quiet);
-      import.progress = [&](std::uint64_t done, std::uint64_t total) { progress.show(done, total);
-    };
-    trace = sim::import_trace(file, import);
-  }
-  catch (const Error&) {
-    if (signal_exit_code() != 0) return signal_exit_code();
-    throw;
-  }
-  const sim::TraceAnalysis analysis = sim::analyze(trace, import.rules);
-  if (style.json && !style.quiet) {
-    for (const std::string& problem : trace.problems) complain("note: " + problem + "\n");
+      settings.progress = [&](std::uint64_t done, std::uint64_t total) {
+        progress.show(done, total);
+      };
+      trace = sim::import_trace(file, settings);
+    } catch (const Error&) {
+      if (signal_exit_code() != 0) return signal_exit_code();
+      throw;
+    }
+    if (!options.steps.empty()) require_steps(trace, name, options.steps);
+    const sim::TraceAnalysis analysis = sim::analyze(trace, settings.rules);
+    if (style.json && !style.quiet) {
+      for (const std::string& problem : trace.problems) complain("note: " + problem + "\n");
+    }
+    if (style.json) {
+      list += (list.empty() ? "" : ",\n") + indented(sim::trace_json(trace, analysis, name));
+    } else {
+      text += sim::trace_text(trace, analysis, name, style.bold);
+    }
   }
   if (style.json) {
-    list += (list.empty() ? "" : ",\n") + indented(sim::trace_json(trace, analysis, name));
-  } else {
-    text += sim::trace_text(trace, analysis, name, style.bold);
+    text = fmt::format(
+        "{{\n  \"schema_version\": 1,\n  \"version\": \"{}\",\n  \"traces\": [\n{}\n  ]\n}}\n",
+        kVersion, list);
   }
+  print(text);
+  return signal_exit_code();
 }
-if (style.json) {
-  text = fmt::format(
-      "{{\n  \"schema_version\": 1,\n  \"version\": \"{}\",\n  \"traces\": [\n{}\n  ]\n}}\n",
-      kVersion, list);
-}
-print(text);
-return signal_exit_code();
-}  // namespace zenflow::tools
 
 }  // namespace zenflow::tools

@@ -6,6 +6,7 @@
 #include "sim/base/error.h"
 #include "sim/config/reader.h"
 #include "sim/deepspeed/lint.h"
+#include "sim/schedule/live_work.h"
 #include "tools/commands/commands.h"
 
 namespace zenflow::tools {
@@ -102,7 +103,13 @@ LoadedJob load_job(const CommonOptions& common, const std::filesystem::path& sce
     const std::vector<std::string> ignored = schedule->ignored(loaded.job);
     warnings.insert(warnings.end(), ignored.begin(), ignored.end());
   }
-  if (std::string found = refusal(loaded.job); !found.empty()) warnings.push_back(std::move(found));
+  // zenflow-train runs the live schedules: DeepSpeed does not see their configuration.
+  const bool for_deepspeed =
+      std::any_of(loaded.schedules.begin(), loaded.schedules.end(),
+                  [](const sim::Schedule* one) { return !sim::live_kind(one->name()); });
+  if (std::string found = for_deepspeed ? refusal(loaded.job) : ""; !found.empty()) {
+    warnings.push_back(std::move(found));
+  }
   for (const std::string& warning : warnings) {
     complain("zenflow-sim: warning: " + warning + "\n");
   }

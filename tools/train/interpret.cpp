@@ -7,9 +7,11 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "runtime/gpu/driver.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 #include "sim/config/reader.h"
+#include "tools/environment.h"
 #include "tools/train/options.h"
 
 namespace zenflow::tools {
@@ -92,6 +94,11 @@ void interpret_tuning(TrainCommand& o) {
                 fmt::format("--tune-slack: expected 0 to 1, found {}", t.tuner.slack));
   }
   if (!t.tune_live) return;
+  if (o.device == "cuda") {
+    throw Error(ErrorKind::kInput,
+                "--tune live: what a GPU does cannot be recorded for a part of a run; it needs "
+                "--device cpu");
+  }
   if (t.offload.accumulate_on_device) {
     throw Error(ErrorKind::kInput,
                 "--tune live: steps with --accumulate-on device cannot be predicted");
@@ -154,8 +161,10 @@ void interpret_machine(TrainCommand& o) {
                                        [](const ValueReader& v) { return v.bandwidth(); });
   }
   if (!o.device_memory.empty()) {
-    t.device.memory = quantity("--device-memory", o.device_memory,
-                               [](const ValueReader& v) { return v.bytes(); });
+    const Bytes memory = quantity("--device-memory", o.device_memory,
+                                  [](const ValueReader& v) { return v.bytes(); });
+    t.device.memory = memory;
+    if (t.cuda) t.cuda->memory = memory;
   }
 }
 
@@ -180,6 +189,7 @@ void note_unused(const CLI::App& app, TrainCommand& o) {
     unused(o.accumulate == "host", "the device sums gradients of whole steps",
            {"--whole-step-gradients"});
   }
+  unused(o.device == "cpu", "it belongs to --device cpu", {"--threads", "--link-bandwidth"});
   unused(o.schedule != "gpu-only", "nothing is offloaded",
          {"--max-staleness", "--optimizer-threads", "--optimizer-cores", "--sum-threads"});
   unused(!o.train.task.empty(), "it belongs to --task", {"--skip-malformed-rows"});
@@ -193,13 +203,14 @@ void note_unused(const CLI::App& app, TrainCommand& o) {
 void interpret(const CLI::App& app, TrainCommand& o) {
   TrainOptions& t = o.train;
   check_paths(app);
-  if (o.device == "cuda") {
-    throw Error(ErrorKind::kDevice,
-                "--device cuda: training on a GPU is not in this version; use --device cpu");
-  }
   note_unused(app, o);
   interpret_optimizer(o);
   interpret_schedule(o);
+  if (o.device == "cuda") {
+    runtime::require_gpu(runtime::ask_driver(), "--device cuda");
+    t.cuda.emplace();
+    t.cuda->libraries = runtime::library_surroundings(environment_variables());
+  }
   t.offload.record_importance = t.importance.has_value();
   t.offload = runtime::settings_for(t.schedule, t.offload);
   t.feed.seed = t.seed;

@@ -80,10 +80,12 @@ void TraceCollector::add_interval(const HostInterval& interval) {
 }
 
 void TraceCollector::shift_intervals(Picoseconds by) {
-  for (HostInterval& interval : intervals_) {
+  const auto shift = [by](HostInterval& interval) {
     interval.start = interval.start - by;
     interval.end = interval.end - by;
-  }
+  };
+  std::for_each(intervals_.begin(), intervals_.end(), shift);
+  std::for_each(shaped_.begin(), shaped_.end(), shift);
 }
 
 void TraceCollector::move_spans() {
@@ -116,6 +118,7 @@ void TraceCollector::finish(bool sorts) {
   const std::vector<std::uint32_t> new_number = order_rows();
   for (TimelineSpan& span : timeline_->spans) span.track = new_number[span.track];
   for (HostInterval& interval : intervals_) interval.track = new_number[interval.track];
+  for (HostInterval& operation : shaped_) operation.track = new_number[operation.track];
   const auto by_time = [](const TimelineSpan& a, const TimelineSpan& b) {
     return std::tuple(a.track, a.start, b.end) < std::tuple(b.track, b.start, a.end);
   };

@@ -3,10 +3,12 @@
 
 #include <compare>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/trace/timeline.h"
@@ -63,12 +65,15 @@ class TraceCollector {
   std::uint32_t track(const RowKey& key);
   void add(const TimelineSpan& span);
   void add_interval(const HostInterval& interval);
+  /// An operation whose shapes are known; `rule` is an index into Timeline::details.
+  void add_shaped(const HostInterval& operation) { shaped_.push_back(operation); }
   [[nodiscard]] std::uint64_t size() const { return count_; }
 
   /// Rows in their order, spans by row, start and the longer first. Spans keep the file's order
   /// otherwise, and altogether if not `sorts`.
   void finish(bool sorts);
   [[nodiscard]] const std::vector<HostInterval>& intervals() const { return intervals_; }
+  [[nodiscard]] std::deque<HostInterval> take_shaped() { return std::move(shaped_); }
   /// Moves the intervals, as the spans have been, to a later origin.
   void shift_intervals(Picoseconds by);
 
@@ -83,6 +88,7 @@ class TraceCollector {
   std::vector<SpanPiece> pieces_;
   std::uint64_t count_ = 0;
   std::vector<HostInterval> intervals_;
+  std::deque<HostInterval> shaped_;         // grows without a second copy
   std::vector<std::size_t> open_interval_;  // by track, the last one; count of intervals_: none
 };
 

@@ -6,6 +6,7 @@
 
 #include "sim/trace/import/json_stream.h"
 #include "sim/trace/import/json_text.h"
+#include "sim/trace/import/operation_shapes.h"
 
 namespace zenflow::sim {
 namespace {
@@ -43,6 +44,14 @@ simdjson::error_code raw_text(ondemand::value& value, std::string_view& out) {
 std::string_view trimmed(std::string_view token) {
   const std::size_t last = token.find_last_not_of(" \t\r\n");
   return token.substr(0, last == token.npos ? 0 : last + 1);
+}
+
+/// Where an argument that is a list of shapes, types or values belongs; nullptr: nowhere.
+std::string_view* shape_argument(std::string_view key, KinetoEvent& event) {
+  if (key == "Input Dims" || key == "Input dims") return &event.input_dims;
+  if (key == "Input type") return &event.input_types;
+  if (key == "Concrete Inputs") return &event.concrete_inputs;
+  return nullptr;
 }
 
 /// What is computed again when the timeline is written: it would be there twice.
@@ -110,6 +119,7 @@ bool KinetoEventParser::take_argument(std::string_view key, std::string_view tok
     // Read, and a field all the same: nothing else on a timeline says it.
     if (key == "In msg nelems") event.message_elements = whole_number(token);
     if (key == "dtype") event.element_type = readable(token);
+    if (key == "Group size") event.group_size = whole_number(token);
     return is_derived(key);
   }
   return true;
@@ -126,10 +136,13 @@ int KinetoEventParser::read_args(void* value, KinetoEvent& event) {
     if (const auto error = std::move(entry).get(field)) return error;
     const std::string_view key = key_of(field);
     ondemand::value item = field.value();
-    if (take_argument(key, item.raw_json_token(), event) || !keeps_fields_) continue;
+    std::string_view* const shape = shape_argument(key, event);
+    const bool is_taken = take_argument(key, item.raw_json_token(), event);
+    if (shape == nullptr && (is_taken || !keeps_fields_)) continue;
     std::string_view raw;
     if (const auto error = raw_text(item, raw)) return error;
-    fields_.emplace_back(unescape(key), trimmed(raw));
+    if (shape != nullptr) *shape = trimmed(raw);
+    if (keeps_fields_) fields_.emplace_back(unescape(key), trimmed(raw));
   }
   return simdjson::SUCCESS;
 }
@@ -169,7 +182,8 @@ int KinetoEventParser::parse_once(std::string_view text, KinetoEvent& event) {
       event.id = readable(value.raw_json_token());
     } else if (key == "args") {
       const bool is_read = keeps_fields_ || event.category.empty() ||
-                           class_of(event.category) != EventClass::kHostOperation;
+                           class_of(event.category) != EventClass::kHostOperation ||
+                           has_wanted_shape(event.name);
       if (is_read) {
         if (const int error = read_args(&value, event); error != simdjson::SUCCESS) return error;
       }

@@ -33,6 +33,11 @@ struct KinetoEvent {
   std::optional<std::int64_t> sort_index{};
   std::optional<std::int64_t> message_elements{};  ///< of a collective
   std::string_view element_type{};
+  std::optional<std::int64_t> group_size{};  ///< of a collective
+  // Of host operations whose shapes are wanted (operation_shapes.h), as written.
+  std::string_view input_dims{};
+  std::string_view input_types{};
+  std::string_view concrete_inputs{};
   std::string_view label{};    ///< of a metadata event: the name given
   std::string_view stalled{};  ///< microseconds
   std::string_view cause{};

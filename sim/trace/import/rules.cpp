@@ -99,10 +99,15 @@ TraceRules default_rules() {
       // What our own schedules and engine call their work.
       {.phase = SpanPhase::kCollective,
        .kernel = "(all_gather|reduce_scatter|all_reduce|broadcast)( .*)?"},
-      {.phase = SpanPhase::kSelection, .kernel = "select( .*)?|column_norm.*|top_k.*"},
+      {.phase = SpanPhase::kSelection,
+       .kernel = "select( .*)?|column_norm.*|top_k.*|column (norms|exchange|indices)"},
       {.phase = SpanPhase::kForward, .kernel = "forward( .*)?"},
       {.phase = SpanPhase::kBackward, .kernel = "backward( .*)?"},
       {.phase = SpanPhase::kOptimizer, .kernel = "gpu_update( .*)?"},
+      {.phase = SpanPhase::kOptimizer,
+       .kernel = "gradient norm|gather (selected|deferred)|sum gradients|"
+                 "(update|carry) selected|scatter weights"},
+      {.phase = SpanPhase::kOther, .kernel = "checkpoint|export"},
       {.phase = SpanPhase::kCopy, .kernel = "(Memcpy|Memory copy|memcpy|Copy).*"},
       // DeepSpeed's ranges (NVTX) and PyTorch's annotations.
       {.phase = SpanPhase::kSelection,
@@ -127,7 +132,8 @@ TraceRules default_rules() {
   };
   rules.lanes = {
       {.lane = HostLane::kCpuUpdate,
-       .track = "cpu_update.*|cpu optimizer|cpu update.*|optimizer|update.*"},
+       .track =
+           "cpu_update.*|cpu_accumulate.*|cpu (optimizer|sums)|cpu update.*|optimizer|update.*"},
       {.lane = HostLane::kNvme, .track = "nvme.*"},
       {.lane = HostLane::kCpuUpdate,
        .range = "Optimizer\\.step#.*CPU.*|.*(CPUAdam|cpu_adam|CPULion|CPUAdagrad).*"},

@@ -80,18 +80,27 @@ class StepFinder {
     const auto most = std::max_element(busy.begin(), busy.end());
     if (most == busy.end() || *most == 0) return false;
     const auto track = static_cast<std::uint32_t>(most - busy.begin());
+    const auto is_kernel = [&](const TimelineSpan& span) {
+      return span.track == track && kind_of(timeline_, span) == SpanKind::kKernel;
+    };
+    // There are millions: growing would take twice their memory for a moment.
+    const auto count = static_cast<std::size_t>(
+        std::count_if(timeline_.spans.begin(), timeline_.spans.end(), is_kernel));
     std::vector<NameId> names;
-    std::vector<Picoseconds> starts;
-    for (const TimelineSpan& span : timeline_.spans) {
-      if (span.track != track || kind_of(timeline_, span) != SpanKind::kKernel) continue;
-      names.push_back(span.name);
-      starts.push_back(span.start);
+    std::vector<std::uint32_t> kernels;
+    names.reserve(count);
+    kernels.reserve(count);
+    for (std::uint32_t i = 0; i < timeline_.spans.size(); ++i) {
+      if (!is_kernel(timeline_.spans[i])) continue;
+      names.push_back(timeline_.spans[i].name);
+      kernels.push_back(i);
     }
     const std::size_t period = find_period(names);
     if (period == 0) return false;
     std::int64_t number = 0;
-    for (std::size_t i = 0; i + period < starts.size(); i += period) {
-      timeline_.steps.push_back({number++, starts[i], starts[i + period]});
+    for (std::size_t i = 0; i + period < kernels.size(); i += period) {
+      timeline_.steps.push_back({number++, timeline_.spans[kernels[i]].start,
+                                 timeline_.spans[kernels[i + period]].start});
     }
     return true;
   }
@@ -129,7 +138,7 @@ class StepFinder {
 
 /// Whether nearly nothing stands outside the repetition: what comes once, at the beginning or the
 /// end, says that the repeated parts are layers of one step.
-bool is_all_repeated(const std::map<NameId, std::vector<std::size_t>>& places, std::size_t length,
+bool is_all_repeated(const std::map<NameId, std::vector<std::uint32_t>>& places, std::size_t length,
                      std::size_t period) {
   const std::size_t repeats = length / period;
   std::size_t outside = 0;
@@ -143,11 +152,11 @@ bool is_all_repeated(const std::map<NameId, std::vector<std::size_t>>& places, s
 }  // namespace
 
 std::size_t find_period(const std::vector<NameId>& sequence) {
-  std::map<NameId, std::vector<std::size_t>> places;
-  for (std::size_t i = 0; i < sequence.size(); ++i) places[sequence[i]].push_back(i);
+  std::map<NameId, std::vector<std::uint32_t>> places;
+  for (std::uint32_t i = 0; i < sequence.size(); ++i) places[sequence[i]].push_back(i);
   constexpr std::size_t kRepeats = 3;
   // The rarest name that comes often enough marks the period: layers repeat more often than steps.
-  const std::vector<std::size_t>* marks = nullptr;
+  const std::vector<std::uint32_t>* marks = nullptr;
   for (const auto& [name, at] : places) {
     if (at.size() >= kRepeats && (marks == nullptr || at.size() < marks->size())) marks = &at;
   }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <bit>
 #include <cstdint>
+#include <tuple>
 #include <type_traits>
 
 #include <math.h>
@@ -13,6 +14,7 @@
 #include <cuda_runtime_api.h>
 
 #include "tests/emulator/emulator.h"
+#include "tests/emulator/streams.h"
 
 #define __global__
 #define __device__
@@ -75,7 +77,8 @@ inline bool is_launchable(const cudaLaunchConfig_t& config) {
 
 }  // namespace zenflow::emulator
 
-/// Runs the whole grid. Throws BrokenKernel if threads do not meet where they have to.
+/// Gives the whole grid to the stream. It throws BrokenKernel if threads do not meet where they
+/// have to: on the default stream, here.
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
@@ -83,18 +86,23 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   if (!emulator::is_launchable(*config)) return cudaErrorInvalidConfiguration;
   const dim3 grid = config->gridDim;
   const dim3 block = config->blockDim;
-  emulator::run_grid(
-      {.blocks = emulator::volume(grid),
-       .threads = emulator::volume(block),
-       .shared_bytes = config->dynamicSmemBytes},
-      [&](std::size_t block_number, std::size_t thread_number) {
-        gridDim = grid;
-        blockDim = block;
-        blockIdx = emulator::place(block_number, grid);
-        threadIdx = emulator::place(thread_number, block);
-      },
-      [&] { kernel(arguments...); });
-  return cudaSuccess;
+  const emulator::GridShape shape{.blocks = emulator::volume(grid),
+                                  .threads = emulator::volume(block),
+                                  .shared_bytes = config->dynamicSmemBytes};
+  // A launch takes its arguments with it.
+  return emulator::enqueue(
+      config->stream,
+      [grid, block, shape, kernel, taken = std::tuple<std::decay_t<Parameters>...>(arguments...)] {
+        emulator::run_grid(
+            shape,
+            [&](std::size_t block_number, std::size_t thread_number) {
+              gridDim = grid;
+              blockDim = block;
+              blockIdx = emulator::place(block_number, grid);
+              threadIdx = emulator::place(thread_number, block);
+            },
+            [&] { std::apply(kernel, taken); });
+      });
 }
 
 // --- Arithmetic with a stated rounding. The build keeps the compiler from contracting any.

@@ -1,0 +1,56 @@
+/// Rows of a table looked up by word, with GPT-2's rows by position, and their gradients.
+///
+/// Arithmetic: y[t, c] = words[id[t], c], and with positions stored(words[id[t], c] +
+/// positions[t % length, c]). The gradient of a row is stored(before + sum), before: what is there,
+/// or 0; the sum is in double, over the row's tokens in their order, and rounded to fp32 first.
+/// No order is left open, so implementations agree bit for bit, without atomics.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/bf16/bf16.h"
+
+namespace zenflow::kernels {
+
+/// Ids of [tokens], each below the rows of its table.
+struct TokenRows {
+  const std::int32_t* ids;
+  std::size_t tokens;
+  std::size_t length;  ///< of a sequence
+};
+
+/// Tokens by word: those of word number i are token[first[i]] to token[first[i + 1] - 1], in
+/// ascending order. Made on the host, where batches come from.
+struct WordOrder {
+  std::vector<std::int32_t> word;    ///< the distinct ids, ascending
+  std::vector<std::uint32_t> first;  ///< [words + 1]
+  std::vector<std::uint32_t> token;  ///< [tokens]
+};
+[[nodiscard]] WordOrder order_by_word(std::span<const std::int32_t> ids);
+
+/// The same on the device or the host; [words], [words + 1] and [tokens].
+struct WordOrderView {
+  const std::int32_t* word;
+  const std::uint32_t* first;
+  const std::uint32_t* token;
+  std::size_t words;
+};
+
+// The references. There is Element = float and Bf16.
+/// y[tokens, columns]; `positions` may be null.
+template <class Element>
+void embedding_scalar(const TokenRows& rows, std::size_t columns, const Element* words,
+                      const Element* positions, Element* y);
+/// gradient[rows, columns] of the words' table; rows without tokens get 0 unless `adds`.
+template <class Element>
+void word_gradient_scalar(const WordOrderView& order, std::size_t columns, const Element* dy,
+                          std::size_t rows, bool adds, Element* gradient);
+/// gradient[places, columns]; places beyond `length` get 0 unless `adds`.
+template <class Element>
+void position_gradient_scalar(std::size_t tokens, std::size_t length, std::size_t columns,
+                              const Element* dy, std::size_t places, bool adds, Element* gradient);
+
+}  // namespace zenflow::kernels

@@ -1,0 +1,116 @@
+#include <cmath>
+
+#include "kernels/bf16/stored.h"
+#include "kernels/norm/norm.h"
+
+namespace zenflow::kernels {
+namespace {
+
+template <class Element>
+double mean_of(const Element* x, std::size_t columns) {
+  double sum = 0.0;
+  for (std::size_t c = 0; c < columns; ++c) sum += static_cast<double>(to_float(x[c]));
+  return sum / static_cast<double>(columns);
+}
+
+template <class Element>
+double mean_square(const Element* x, std::size_t columns, double mean) {
+  double sum = 0.0;
+  for (std::size_t c = 0; c < columns; ++c) {
+    const double centred = static_cast<double>(to_float(x[c])) - mean;
+    sum += centred * centred;
+  }
+  return sum / static_cast<double>(columns);
+}
+
+template <class Element>
+void forward_row(const NormShape& shape, const NormForward<Element>& v, std::size_t row) {
+  const std::size_t first = row * shape.columns;
+  const Element* x = v.x + first;
+  if (v.delta != nullptr) {
+    for (std::size_t c = 0; c < shape.columns; ++c) {
+      v.sum[first + c] = as_element<Element>(to_float(x[c]) + to_float(v.delta[first + c]));
+    }
+    x = v.sum + first;
+  }
+  const double exact_mean = shape.is_layer_norm ? mean_of(x, shape.columns) : 0.0;
+  const double square = mean_square(x, shape.columns, exact_mean);
+  const auto mean = static_cast<float>(exact_mean);
+  const auto inverse =
+      static_cast<float>(1.0 / std::sqrt(square + static_cast<double>(shape.epsilon)));
+  v.mean[row] = mean;
+  v.inverse[row] = inverse;
+  for (std::size_t c = 0; c < shape.columns; ++c) {
+    const float n = rounded_to<Element>((to_float(x[c]) - mean) * inverse);
+    const float scaled = n * to_float(v.weight[c]);
+    v.y[first + c] = as_element<Element>(v.bias != nullptr ? scaled + to_float(v.bias[c]) : scaled);
+  }
+}
+
+template <class Element>
+void backward_row(const NormShape& shape, const NormBackward<Element>& v, std::size_t row) {
+  const std::size_t first = row * shape.columns;
+  const float mean = v.mean[row];
+  const float inverse = v.inverse[row];
+  double sum = 0.0;
+  double products = 0.0;
+  for (std::size_t c = 0; c < shape.columns; ++c) {
+    const float g = to_float(v.dy[first + c]) * to_float(v.weight[c]);
+    const float n = (to_float(v.x[first + c]) - mean) * inverse;
+    sum += static_cast<double>(g);
+    products += static_cast<double>(g * n);
+  }
+  const auto columns = static_cast<double>(shape.columns);
+  const float mean_g = shape.is_layer_norm ? static_cast<float>(sum / columns) : 0.0F;
+  const auto mean_products = static_cast<float>(products / columns);
+  for (std::size_t c = 0; c < shape.columns; ++c) {
+    const float g = to_float(v.dy[first + c]) * to_float(v.weight[c]);
+    const float n = (to_float(v.x[first + c]) - mean) * inverse;
+    const float gradient = rounded_to<Element>(((g - mean_g) - n * mean_products) * inverse);
+    const float before = v.adds ? to_float(v.dx[first + c]) : 0.0F;
+    v.dx[first + c] = as_element<Element>(before + gradient);
+  }
+}
+
+template <class Element>
+void add_to(Element* gradient, bool adds, double sum) {
+  const double before = adds ? static_cast<double>(to_float(*gradient)) : 0.0;
+  *gradient = as_element<Element>(static_cast<float>(before + sum));
+}
+
+}  // namespace
+
+template <class Element>
+void norm_forward_scalar(const NormShape& shape, const NormForward<Element>& values) {
+  for (std::size_t r = 0; r < shape.rows; ++r) forward_row(shape, values, r);
+}
+
+template <class Element>
+void norm_backward_scalar(const NormShape& shape, const NormBackward<Element>& values) {
+  for (std::size_t r = 0; r < shape.rows; ++r) backward_row(shape, values, r);
+}
+
+template <class Element>
+void norm_weight_gradients_scalar(const NormShape& shape, const NormWeightGradients<Element>& v) {
+  for (std::size_t c = 0; c < shape.columns; ++c) {
+    double weight = 0.0;
+    double bias = 0.0;
+    for (std::size_t r = 0; r < shape.rows; ++r) {
+      const std::size_t at = r * shape.columns + c;
+      const float n = rounded_to<Element>((to_float(v.x[at]) - v.mean[r]) * v.inverse[r]);
+      weight += static_cast<double>(to_float(v.dy[at]) * n);
+      bias += static_cast<double>(to_float(v.dy[at]));
+    }
+    add_to(v.d_weight + c, v.adds, weight);
+    if (v.d_bias != nullptr) add_to(v.d_bias + c, v.adds, bias);
+  }
+}
+
+template void norm_forward_scalar(const NormShape&, const NormForward<float>&);
+template void norm_forward_scalar(const NormShape&, const NormForward<Bf16>&);
+template void norm_backward_scalar(const NormShape&, const NormBackward<float>&);
+template void norm_backward_scalar(const NormShape&, const NormBackward<Bf16>&);
+template void norm_weight_gradients_scalar(const NormShape&, const NormWeightGradients<float>&);
+template void norm_weight_gradients_scalar(const NormShape&, const NormWeightGradients<Bf16>&);
+
+}  // namespace zenflow::kernels

@@ -1,0 +1,260 @@
+#include "runtime/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/accumulate/accumulate_cuda.h"
+#include "kernels/adamw/adamw_cuda.h"
+#include "kernels/column_norm/column_norm_cuda.h"
+#include "kernels/columns/columns_cuda.h"
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/square_sum/square_sum_cuda.h"
+#include "runtime/cuda/cuda_memory.h"
+#include "runtime/cuda/device_stream.h"
+#include "runtime/device/host_stream.h"
+#include "runtime/device/memory_ledger.h"
+#include "runtime/gpu/driver.h"
+#include "sim/base/error.h"
+
+namespace zenflow::runtime {
+namespace {
+
+using kernels::Bf16;
+using kernels::cuda_check;
+using kernels::MatrixView;
+
+CudaDeviceStream& cuda(Stream& stream) {
+  return static_cast<CudaDeviceStream&>(stream);
+}
+
+/// Calls `function` with a null pointer of the C++ type that `type` stands for.
+template <class Function>
+void with_type(ElementType type, Function&& function) {
+  switch (type) {
+    case ElementType::kFloat32:
+      return function(static_cast<float*>(nullptr));
+    case ElementType::kBfloat16:
+      return function(static_cast<Bf16*>(nullptr));
+  }
+}
+template <class Pointer>
+using Pointee = std::remove_pointer_t<Pointer>;
+
+template <class E>
+MatrixView<E> view(const DeviceMatrix& matrix) {
+  return {static_cast<const E*>(matrix.values), matrix.rows, matrix.columns, matrix.columns};
+}
+
+/// Rounded up so that what lies behind is aligned, too.
+std::size_t norm_workspace(std::size_t rows, std::size_t columns) {
+  constexpr std::size_t kAlignment = 256;
+  const std::size_t bytes = kernels::column_norm_workspace(rows, columns);
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+void copy_on_device(cudaStream_t stream, void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream),
+             "cudaMemcpyAsync on the device");
+}
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(const CudaDeviceSettings& settings, Recorder& times);
+
+  [[nodiscard]] std::string_view name() const override { return name_; }
+  [[nodiscard]] Buffer allocate(MemoryKind kind, std::size_t bytes,
+                                std::string_view purpose) override {
+    return memory_.allocate(kind, bytes, purpose);
+  }
+  [[nodiscard]] std::unique_ptr<Stream> make_stream(std::string_view name) override;
+  [[nodiscard]] std::shared_ptr<Signal> make_signal() override {
+    return std::make_shared<HostSignal>();
+  }
+  [[nodiscard]] TrafficCount traffic() const override { return traffic_.count(); }
+  [[nodiscard]] MemoryUse memory_use(MemoryKind kind) const override { return memory_.most(kind); }
+  void expect(Stream& stream, std::size_t rows, std::size_t columns) override;
+
+  void copy(Stream& stream, void* to, const void* from, std::size_t bytes, CopyDirection direction,
+            Traffic kind, Label label) override;
+  void square_sum(Stream& stream, ElementType type, const void* values, std::size_t n, double* sum,
+                  Label label) override;
+  void column_norms(Stream& stream, ElementType type, const DeviceMatrix& matrix, NormKind kind,
+                    float* norms, Label label) override;
+  void gather_columns(Stream& stream, ElementType type, const DeviceMatrix& matrix,
+                      const std::uint32_t* column, std::size_t n, void* out, Label label) override;
+  void scatter_columns(Stream& stream, ElementType type, const void* in,
+                       const std::uint32_t* column, std::size_t n, const DeviceMatrix& matrix,
+                       Label label) override;
+  void update_columns(Stream& stream, ElementType type, const kernels::AdamWSettings& settings,
+                      const kernels::ColumnCorrections& corrections, float gradient_scale,
+                      const void* gradient, const SelectedColumns& selected,
+                      const DeviceMatrix& weights, Label label) override;
+  void accumulate(Stream& stream, ElementType type, const void* gradient, float scale,
+                  std::size_t n, bool first, float* sum, Label label) override;
+
+ private:
+  int ordinal_;
+  std::string name_;
+  Recorder& times_;
+  CudaMemoryBooks memory_;
+  TrafficLedger traffic_;
+  std::shared_ptr<CudaEventPool> events_ = std::make_shared<CudaEventPool>();
+};
+
+std::optional<std::uint64_t> limit_of(const CudaDeviceSettings& settings) {
+  if (!settings.memory) return std::nullopt;
+  return static_cast<std::uint64_t>(settings.memory->value());
+}
+
+CudaDevice::CudaDevice(const CudaDeviceSettings& settings, Recorder& times)
+    : ordinal_(settings.ordinal), times_(times), memory_(settings.ordinal, limit_of(settings)) {
+  cudaDeviceProp properties{};
+  cuda_check(cudaGetDeviceProperties(&properties, ordinal_), "cudaGetDeviceProperties");
+  name_ = properties.name;
+}
+
+std::unique_ptr<Stream> CudaDevice::make_stream(std::string_view name) {
+  cuda_check(cudaSetDevice(ordinal_), "cudaSetDevice");
+  int least = 0;
+  int greatest = 0;
+  cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest),
+             "cudaDeviceGetStreamPriorityRange");
+  // The other streams' kernels move columns beside it, and have a whole window for that.
+  const bool computes = name == "compute";
+  const sim::TrackKind kind = computes ? sim::TrackKind::kGpuKernels : sim::TrackKind::kGpuCopies;
+  return std::make_unique<CudaDeviceStream>(ordinal_, computes ? greatest : least, events_,
+                                            times_.add_track(std::string(name), kind));
+}
+
+void CudaDevice::expect(Stream& stream, std::size_t rows, std::size_t columns) {
+  const std::size_t norms = norm_workspace(rows, columns) + columns * sizeof(float);
+  static_cast<void>(cuda(stream).workspace(
+      *this, std::max(norms, kernels::square_sum_workspace(rows * columns))));
+}
+
+void CudaDevice::copy(Stream& stream, void* to, const void* from, std::size_t bytes,
+                      CopyDirection direction, Traffic kind, Label label) {
+  if (bytes == 0) return;
+  const bool up = direction == CopyDirection::kHostToDevice;
+  if (!memory_.is_pinned(up ? from : to, bytes)) {
+    throw Error(ErrorKind::kRuntime,
+                fmt::format("{}: {} bytes to or from host memory that is not page-locked would "
+                            "block the thread that enqueues them",
+                            label.name, bytes));
+  }
+  traffic_.add(direction, kind, bytes);
+  cuda_check(cudaMemcpyAsync(to, from, bytes, up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost,
+                             cuda(stream).for_work()),
+             "cudaMemcpyAsync");
+}
+
+void CudaDevice::square_sum(Stream& stream, ElementType type, const void* values, std::size_t n,
+                            double* sum, Label) {
+  void* workspace = cuda(stream).workspace(*this, kernels::square_sum_workspace(n));
+  with_type(type, [&](auto* element) {
+    using E = Pointee<decltype(element)>;
+    kernels::square_sum_cuda(static_cast<const E*>(values), n, sum, workspace,
+                             cuda(stream).for_work());
+  });
+}
+
+void CudaDevice::column_norms(Stream& stream, ElementType type, const DeviceMatrix& matrix,
+                              NormKind kind, float* norms, Label) {
+  const std::size_t blocks = norm_workspace(matrix.rows, matrix.columns);
+  std::byte* workspace = cuda(stream).workspace(*this, blocks + matrix.columns * sizeof(float));
+  float* other = reinterpret_cast<float*>(workspace + blocks);
+  const kernels::ColumnNorms both = kind == NormKind::kL1 ? kernels::ColumnNorms{norms, other}
+                                                          : kernels::ColumnNorms{other, norms};
+  with_type(type, [&](auto* element) {
+    kernels::column_norms_cuda(view<Pointee<decltype(element)>>(matrix), both, workspace,
+                               cuda(stream).for_work());
+  });
+}
+
+void CudaDevice::gather_columns(Stream& stream, ElementType type, const DeviceMatrix& matrix,
+                                const std::uint32_t* column, std::size_t n, void* out, Label) {
+  const cudaStream_t handle = cuda(stream).for_work();
+  with_type(type, [&](auto* element) {
+    using E = Pointee<decltype(element)>;
+    if (column == nullptr) {
+      copy_on_device(handle, out, matrix.values, matrix.rows * n * sizeof(E));
+    } else {
+      kernels::gather_columns_cuda(view<E>(matrix), column, n, static_cast<E*>(out), handle);
+    }
+  });
+}
+
+void CudaDevice::scatter_columns(Stream& stream, ElementType type, const void* in,
+                                 const std::uint32_t* column, std::size_t n,
+                                 const DeviceMatrix& matrix, Label) {
+  const cudaStream_t handle = cuda(stream).for_work();
+  with_type(type, [&](auto* element) {
+    using E = Pointee<decltype(element)>;
+    if (column == nullptr) {
+      copy_on_device(handle, matrix.values, in, matrix.rows * n * sizeof(E));
+    } else {
+      kernels::scatter_columns_cuda(static_cast<const E*>(in), matrix.rows, n, column,
+                                    static_cast<E*>(matrix.values), matrix.columns, handle);
+    }
+  });
+}
+
+void CudaDevice::update_columns(Stream& stream, ElementType type,
+                                const kernels::AdamWSettings& settings,
+                                const kernels::ColumnCorrections& corrections, float gradient_scale,
+                                const void* gradient, const SelectedColumns& selected,
+                                const DeviceMatrix& weights, Label) {
+  const cudaStream_t handle = cuda(stream).for_work();
+  with_type(type, [&](auto* element) {
+    using E = Pointee<decltype(element)>;
+    kernels::adamw_columns_cuda(settings, corrections, gradient_scale, weights.rows,
+                                selected.columns, selected.state, static_cast<const E*>(gradient),
+                                kernels::ColumnScatter<E>{static_cast<E*>(weights.values),
+                                                          weights.columns, selected.column},
+                                handle);
+  });
+}
+
+void CudaDevice::accumulate(Stream& stream, ElementType type, const void* gradient, float scale,
+                            std::size_t n, bool first, float* sum, Label) {
+  const cudaStream_t handle = cuda(stream).for_work();
+  with_type(type, [&](auto* element) {
+    using E = Pointee<decltype(element)>;
+    const E* values = static_cast<const E*>(gradient);
+    first ? kernels::accumulate_first_cuda(sum, values, scale, n, handle)
+          : kernels::accumulate_cuda(sum, values, scale, n, handle);
+  });
+}
+
+void require_ordinal(int ordinal) {
+  const DriverAnswer answer = ask_driver();
+  require_gpu(answer, "the CUDA device");
+  if (ordinal >= 0 && ordinal < answer.devices) return;
+  throw Error(ErrorKind::kDevice, fmt::format("the CUDA device: no GPU number {}, there are {}",
+                                              ordinal, answer.devices));
+}
+
+}  // namespace
+
+std::unique_ptr<Device> make_cuda_device(const CudaDeviceSettings& settings, Recorder& times) {
+  require_ordinal(settings.ordinal);
+  return std::make_unique<CudaDevice>(settings, times);
+}
+
+CudaMemoryFacts cuda_memory(int ordinal) {
+  require_ordinal(ordinal);
+  cuda_check(cudaSetDevice(ordinal), "cudaSetDevice");
+  std::size_t free = 0;
+  std::size_t total = 0;
+  cuda_check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return {.total = total, .free = free};
+}
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,26 @@
+/// The transformer on a GPU, for training runs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "runtime/gpu/dynamic_library.h"
+#include "runtime/model/transformer_config.h"
+#include "runtime/offload/training_model.h"
+
+namespace zenflow::runtime {
+
+/// Allocates on `device`, which make_cuda_device made and which outlives the model, all that passes
+/// over up to `max_sequences` sequences of `max_length` tokens need.
+/// Throws Error(kInfeasible) if memory is short, Error(kInput) as HostTransformer, Error(kDevice)
+/// if this build cannot.
+[[nodiscard]] std::unique_ptr<TrainingModel> make_cuda_model(
+    const TransformerConfig& config, std::int64_t max_sequences, std::int64_t max_length,
+    ElementType type, const LibrarySurroundings& libraries, Device& device);
+
+/// Bytes of device memory that it would allocate. Throws Error(kDevice) if this build cannot.
+[[nodiscard]] std::uint64_t cuda_model_bytes(const TransformerConfig& config,
+                                             std::int64_t max_sequences, std::int64_t max_length,
+                                             ElementType type);
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,81 @@
+/// A stream of the CUDA device.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+#include "runtime/cuda/cuda_events.h"
+#include "runtime/cuda/cuda_handles.h"
+#include "runtime/device/device.h"
+
+namespace zenflow::runtime {
+
+/// Its work up to a point. `promises`: signals that the stream has waited for until then, itself or
+/// through others, and that have failed or not been seen to be set.
+class CudaEventState final : public Event::State {
+ public:
+  CudaEventState(int ordinal, std::shared_ptr<const RecordedEvent> event,
+                 std::vector<Event> promises)
+      : ordinal_(ordinal), event_(std::move(event)), promises_(std::move(promises)) {}
+
+  /// Throws Error(kDevice) if the GPU has failed, and what a promise has failed with.
+  void wait() override;
+  [[nodiscard]] bool complete() const override { return event_->passed(); }
+
+  [[nodiscard]] cudaEvent_t event() const { return event_->get(); }
+  [[nodiscard]] const std::vector<Event>& promises() const { return promises_; }
+
+ private:
+  int ordinal_;
+  std::shared_ptr<const RecordedEvent> event_;
+  std::vector<Event> promises_;
+};
+
+class CudaDeviceStream final : public Stream {
+ public:
+  /// `priority` as CUDA counts: less comes first.
+  CudaDeviceStream(int ordinal, int priority, std::shared_ptr<CudaEventPool> events,
+                   TrackRecorder& track);
+  /// Finishes what is enqueued.
+  ~CudaDeviceStream() override;
+  CudaDeviceStream(const CudaDeviceStream&) = delete;
+  CudaDeviceStream& operator=(const CudaDeviceStream&) = delete;
+
+  /// To enqueue work on: makes the GPU the thread's current one and starts the clock.
+  [[nodiscard]] cudaStream_t for_work();
+  [[nodiscard]] Event record() override;
+  void wait(const Event& event, WaitCause cause) override;
+
+  /// Memory for kernels of this stream, which use it one after the other; aligned to 256 bytes.
+  /// Grows by allocating, which waits for the GPU.
+  [[nodiscard]] std::byte* workspace(Device& device, std::size_t bytes);
+
+ private:
+  std::shared_ptr<const RecordedEvent> mark(StreamClock::Doing next,
+                                            WaitCause cause = WaitCause::kNone);
+  void wait_for_signal(const Event& signal, WaitCause cause);
+  void remember(const Event& promise);
+  void forget_kept_promises();
+
+  /// What a host function in the stream waits for. The stream's own: after a failure of the GPU
+  /// the function does not run.
+  struct SignalWait {
+    Event signal;
+    std::atomic<bool> ended = false;
+  };
+  static void run_signal_wait(void* wait);
+
+  int ordinal_;
+  std::vector<std::unique_ptr<SignalWait>> signal_waits_;  // freed after stream_
+  CudaStream stream_;
+  std::shared_ptr<CudaEventPool> events_;
+  StreamClock clock_;
+  std::vector<Event> promises_;
+  std::vector<Buffer> workspaces_;  // the last is in use; those before it may still be
+};
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,30 @@
+/// The device that a run trains on, and the model on it.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "runtime/offload/training_model.h"
+#include "runtime/train/trainer.h"
+
+namespace zenflow::runtime {
+
+/// `recorder` gets the host device's streams, `stream_times` the GPU's, whose spans have no time of
+/// day. Copies stop waiting for the host device's link once `stop` says so: a step over a slow one
+/// takes hours. Throws Error(kDevice) if there is no such GPU.
+[[nodiscard]] std::unique_ptr<Device> make_training_device(const TrainOptions& options,
+                                                           Recorder& recorder,
+                                                           Recorder& stream_times,
+                                                           const std::function<bool()>& stop);
+
+/// Plans the memory of the whole run first, and refuses what does not fit: Error(kInfeasible) with
+/// numbers. Where memory is promised beyond what there is, allocating would succeed and using it
+/// end the process. Throws as HostTransformer and make_cuda_model.
+[[nodiscard]] std::unique_ptr<TrainingModel> make_training_model(const TransformerConfig& config,
+                                                                 const TrainOptions& options,
+                                                                 Device& device);
+
+/// Bytes of RAM, free or not.
+[[nodiscard]] std::uint64_t machine_memory();
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,186 @@
+#include "sim/accuracy/imported_figures.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/report/trace_analysis.h"
+#include "sim/report/trace_parts.h"
+#include "sim/trace/launches.h"
+
+namespace zenflow::sim {
+namespace {
+
+/// The trace with GPU work that begins within [begin, end) alone; the host's spans stay, since what
+/// launched it may lie before.
+ImportedTrace cut(const ImportedTrace& trace, Picoseconds begin, Picoseconds end) {
+  constexpr std::uint32_t kGone = 0xFFFFFFFFU;
+  ImportedTrace part = trace;
+  Timeline& timeline = part.timeline;
+  std::vector<std::uint32_t> place(timeline.spans.size(), kGone);
+  std::uint32_t kept = 0;
+  for (std::uint32_t i = 0; i < timeline.spans.size(); ++i) {
+    const TimelineSpan span = timeline.spans[i];
+    const bool is_inside = span.start >= begin && span.start < end;
+    if (is_gpu_work(kind_of(timeline, span)) && !is_inside) continue;
+    place[i] = kept;
+    timeline.spans[kept++] = span;
+  }
+  timeline.spans.resize(kept);
+  std::vector<TimelineFlow> flows;
+  for (const TimelineFlow& flow : timeline.flows) {
+    if (place[flow.from] == kGone || place[flow.to] == kGone) continue;
+    flows.push_back({place[flow.from], place[flow.to], flow.kind});
+  }
+  timeline.flows = std::move(flows);
+  return part;
+}
+
+class Reader {
+ public:
+  Reader(const ImportedTrace& part, const TraceRules& rules, const ImportedFigures& range,
+         StepFigures& figures)
+      : part_(part),
+        analysis_(analyze(part, rules)),
+        knows_host_(!host_activities(part.timeline, rules).empty()),
+        range_(range),
+        figures_(figures) {}
+
+  void read() {
+    if (analysis_.devices.empty()) return;
+    const double each =
+        static_cast<double>(analysis_.devices.size()) * static_cast<double>(range_.steps);
+    for (const DeviceAnalysis& device : analysis_.devices) {
+      stall(device, each);
+      copies(device, each);
+      phases(device, each);
+    }
+    figures_[Metric::kStall] = *figures_[Metric::kStep] - figures_[Metric::kCompute].value_or(0);
+    if (!sizes_known_) {
+      figures_[Metric::kD2HBytes].reset();
+      figures_[Metric::kH2DBytes].reset();
+    }
+  }
+
+ private:
+  void add(Metric metric, double value) { figures_[metric] = figures_[metric].value_or(0) + value; }
+
+  void stall(const DeviceAnalysis& device, double each) {
+    const auto ms = [each](Picoseconds time) { return to_milliseconds(time) / each; };
+    add(Metric::kCompute, ms(length_within(device.compute, range_.begin, range_.end)));
+    const auto cause = [&](TraceStall one) {
+      return ms(device.stall[static_cast<std::size_t>(one)]);
+    };
+    add(Metric::kStallD2H, cause(TraceStall::kD2H));
+    add(Metric::kStallH2D, cause(TraceStall::kH2D));
+    add(Metric::kStallCollective, cause(TraceStall::kCollective));
+    // Where no rule says what the host does, its work cannot be told from late launches.
+    if (!knows_host_) return;
+    add(Metric::kStallCpuUpdate, cause(TraceStall::kCpuUpdate));
+    add(Metric::kStallNvme, cause(TraceStall::kNvme));
+    add(Metric::kStallSelection, cause(TraceStall::kSelection));
+    add(Metric::kStallLaunch, cause(TraceStall::kLaunch) + cause(TraceStall::kCopyOnDevice) +
+                                  cause(TraceStall::kOther) +
+                                  ms(std::max(Picoseconds{}, device.start - range_.begin)) +
+                                  ms(std::max(Picoseconds{}, range_.end - device.end)));
+  }
+
+  void copies(const DeviceAnalysis& device, double each) {
+    for (const Metric metric :
+         {Metric::kD2HBytes, Metric::kH2DBytes, Metric::kCopyDown, Metric::kCopyUp}) {
+      add(metric, 0);
+    }
+    for (const CopyStatistics& one : device.copy_statistics) {
+      const bool down = one.kind.direction == CopyDirection::kD2H;
+      if (!down && one.kind.direction != CopyDirection::kH2D) continue;
+      sizes_known_ = sizes_known_ && one.without_bytes == 0;
+      add(down ? Metric::kD2HBytes : Metric::kH2DBytes, static_cast<double>(one.bytes) / each);
+      add(down ? Metric::kCopyDown : Metric::kCopyUp, to_milliseconds(one.time) / each);
+    }
+  }
+
+  void phases(const DeviceAnalysis& device, double each) {
+    for (const PhaseTime& one : device.phases) {
+      const double time = to_milliseconds(one.time) / each;
+      switch (one.phase) {
+        case SpanPhase::kForward:
+          add(Metric::kForward, time);
+          break;
+        case SpanPhase::kBackward:
+          add(Metric::kBackward, time);
+          break;
+        case SpanPhase::kOptimizer:
+          add(Metric::kGpuUpdate, time);
+          break;
+        case SpanPhase::kSelection:
+          add(Metric::kSelection, time);
+          break;
+        case SpanPhase::kCollective:
+          add(Metric::kCollective, time);
+          break;
+        case SpanPhase::kNone:
+        case SpanPhase::kCopy:
+        case SpanPhase::kOther:
+          break;
+      }
+    }
+  }
+
+  const ImportedTrace& part_;
+  TraceAnalysis analysis_;
+  bool knows_host_;
+  const ImportedFigures& range_;
+  StepFigures& figures_;
+  bool sizes_known_ = true;
+};
+
+ImportedFigures of_log(const TimerLog& timers, const std::string& name) {
+  if (!std::isfinite(timers.step_ms)) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("{}: the log does not say how long steps take", name));
+  }
+  ImportedFigures result;
+  result.figures[Metric::kStep] = timers.step_ms;
+  result.steps = static_cast<std::int64_t>(timers.records);
+  result.notes.emplace_back(
+      "a log's forward, backward and optimizer times hold what the GPU waited for: only its step "
+      "is compared");
+  return result;
+}
+
+}  // namespace
+
+ImportedFigures imported_figures(const ImportedTrace& trace, const TraceRules& rules,
+                                 std::int64_t first, std::int64_t window) {
+  const Timeline& timeline = trace.timeline;
+  if (trace.timers) return of_log(*trace.timers, timeline.name);
+  const auto found = static_cast<std::int64_t>(timeline.steps.size());
+  if (found <= first) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("{}: no step is found from the {}-th on ({} in all); --steps names the "
+                            "ranges that are steps",
+                            timeline.name, first, found));
+  }
+  ImportedFigures result;
+  result.steps = found - first;
+  if (result.steps >= window) {
+    result.steps -= result.steps % window;
+  } else {
+    result.notes.push_back(fmt::format(
+        "{} steps of windows of {}: which ones they are is not known, so they are held against the "
+        "window's mean",
+        result.steps, window));
+  }
+  const auto begin = timeline.steps.begin() + first;
+  result.begin = begin->start;
+  const auto behind = begin + result.steps;
+  result.end = behind == timeline.steps.end() ? (behind - 1)->end : behind->start;
+  result.figures[Metric::kStep] =
+      to_milliseconds(result.end - result.begin) / static_cast<double>(result.steps);
+  Reader(cut(trace, result.begin, result.end), rules, result, result.figures).read();
+  return result;
+}
+
+}  // namespace zenflow::sim

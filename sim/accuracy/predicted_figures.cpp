@@ -1,0 +1,122 @@
+#include "sim/accuracy/predicted_figures.h"
+
+#include <algorithm>
+
+#include "sim/schedule/live_work.h"
+
+namespace zenflow::sim {
+namespace {
+
+constexpr double kMilliseconds = 1e-9;  // a picosecond
+
+std::optional<Metric> metric_of(const TaskLabel& label, bool is_live, std::int64_t layers) {
+  switch (label.phase) {
+    case Phase::kForward:
+      return Metric::kForward;
+    case Phase::kBackward:
+      return Metric::kBackward;
+    case Phase::kSelect:
+    case Phase::kBroadcast:
+      return Metric::kSelection;
+    case Phase::kGpuUpdate:
+      // The live schedules give each layer's gradients its number, and updates higher ones.
+      return is_live && label.index < layers ? Metric::kPacking : Metric::kGpuUpdate;
+    case Phase::kReduceScatter:
+    case Phase::kAllReduce:
+    case Phase::kAllGather:
+      return Metric::kCollective;
+    case Phase::kD2H:
+      return Metric::kCopyDown;
+    case Phase::kH2D:
+      return Metric::kCopyUp;
+    case Phase::kAccumulate:
+      return Metric::kAccumulate;
+    case Phase::kCpuUpdate:
+    case Phase::kCpuScale:
+    case Phase::kCpuCast:
+      return Metric::kCpuUpdate;
+    case Phase::kNvmeRead:
+    case Phase::kNvmeWrite:
+      return Metric::kNvme;
+    case Phase::kEnqueue:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+/// Of the first rank class; lanes that all share count too.
+void add_phases(const Prediction& prediction, bool is_live, StepFigures& figures) {
+  const Program& program = prediction.run.program;
+  const WindowShape& first = program.shapes[prediction.run.measured_begin];
+  const WindowShape& last = program.shapes[prediction.run.measured_end - 1];
+  const std::int64_t end = last.first_step + last.steps;
+  const auto steps = static_cast<double>(end - first.first_step);
+  const std::int64_t layers = prediction.job.scenario.model.layers + 2;
+  for (const Metric metric : all_metrics()) {
+    if (group_of(metric) == MetricGroup::kPhase) figures[metric] = 0;
+  }
+  const auto tasks = program.graph.tasks();
+  for (TaskId id = 0; id < tasks.size(); ++id) {
+    const TaskLabel& label = program.labels[id];
+    if (label.step < first.first_step || label.step >= end) continue;
+    if (program.lanes[tasks[id].lane].rank_class > 0) continue;
+    const auto metric = metric_of(label, is_live, layers);
+    if (!metric) continue;
+    const Span& span = prediction.run.execution.spans[id];
+    *figures[*metric] += to_milliseconds(span.end - span.start) / steps;
+  }
+}
+
+/// Most that is held at once of what an offload engine allocates.
+double engine_peak(const FullRun& run, MemoryPlace place) {
+  double peak = 0;
+  for (const MemorySample& sample : memory_timeline(run.program, run.execution, place)) {
+    double held = 0;
+    for (std::size_t i = 0; i < kMemoryCategories; ++i) {
+      const auto category = static_cast<MemoryCategory>(i);
+      const bool is_of_the_model = category == MemoryCategory::kActivations ||
+                                   category == MemoryCategory::kLogits ||
+                                   category == MemoryCategory::kContext;
+      if (!is_of_the_model) held += sample.by_category[i];
+    }
+    peak = std::max(peak, held);
+  }
+  return peak;
+}
+
+}  // namespace
+
+StepFigures figures_of(const SimulationResult& result) {
+  StepFigures figures;
+  figures[Metric::kStep] = kMilliseconds * result.step_time;
+  figures[Metric::kCompute] = kMilliseconds * result.compute;
+  figures[Metric::kStall] = kMilliseconds * result.stall;
+  const auto part = [&](Metric metric, StallCause cause) {
+    figures[metric] = kMilliseconds * result.stall_by_cause[static_cast<std::size_t>(cause)];
+  };
+  part(Metric::kStallCpuUpdate, StallCause::kCpuUpdate);
+  part(Metric::kStallD2H, StallCause::kD2H);
+  part(Metric::kStallH2D, StallCause::kH2D);
+  part(Metric::kStallCollective, StallCause::kCollective);
+  part(Metric::kStallNvme, StallCause::kNvme);
+  part(Metric::kStallSelection, StallCause::kSelection);
+  part(Metric::kStallLaunch, StallCause::kLaunch);
+  figures[Metric::kD2HBytes] = result.d2h_bytes;
+  figures[Metric::kH2DBytes] = result.h2d_bytes;
+  for (const double step : result.step_times) figures.step_times.push_back(kMilliseconds * step);
+  return figures;
+}
+
+Prediction predict(const Job& job, const Schedule& schedule) {
+  const SimulationResult result = simulate_schedule(job, schedule);
+  const Job settled =
+      result.update_interval_is_auto ? with_update_interval(job, *result.update_interval) : job;
+  Prediction prediction{figures_of(result), simulate_fully(settled, schedule), settled};
+  StepFigures& figures = prediction.figures;
+  add_phases(prediction, live_kind(schedule.name()).has_value(), figures);
+  figures[Metric::kDeviceMemory] = engine_peak(prediction.run, MemoryPlace::kGpu);
+  figures[Metric::kHostMemory] = engine_peak(prediction.run, MemoryPlace::kHost);
+  return prediction;
+}
+
+}  // namespace zenflow::sim

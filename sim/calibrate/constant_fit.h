@@ -1,0 +1,60 @@
+/// A profile's constants from measured times, whatever formula leads from the one to the other.
+///
+///   minimise  sum over spans of rho(((t - f) / f) / sigma)  +  sum over constants of x^2
+///
+/// with t measured, f predicted, sigma the robust scatter of the span's group, x the logarithm of a
+/// constant over its base value. Gauss-Newton with numerical derivatives; rho is Huber's until it
+/// has converged, then Tukey's biweight: an interrupted span is left out and not only damped.
+///
+/// The second sum says that the base profile may be wrong by a factor e. Where the spans tell a
+/// constant it weighs nothing; where they do not, the constant stays, and where they tell only a
+/// combination of several, none of these is taken for known: see ConstantEstimate::from_base.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sim/calibrate/profile_constants.h"
+
+namespace zenflow::sim {
+
+/// Measured times that scatter alike and are predicted by one formula.
+struct TimedGroup {
+  std::string what;             ///< "products by shape"
+  std::vector<double> seconds;  ///< measured, above zero
+  std::vector<double> amounts;  ///< of each, for the range of validity
+  double amount_unit = 1;       ///< what `amounts` are divided by to be shown
+  std::string amount_name;      ///< "MB"
+  /// Seconds that a machine with this profile takes, of the same length; above zero.
+  std::function<std::vector<double>(const HardwareProfile&)> predict;
+  std::vector<std::string> only{};  ///< constants that it may tell; empty: all
+};
+
+struct ConstantEstimate {
+  double value = 0;  ///< base units; of the base profile unless determined
+  bool determined = false;
+  double relative_error = 0;  ///< standard error
+  double from_base = 0;       ///< what of it is not known of other constants, or of this one
+  std::size_t samples = 0;    ///< spans of which it decides at least 1 %
+  double residual = 0;        ///< relative, root mean square, of the group that tells most of it
+  std::string range{};
+  std::string told_by{};  ///< that group
+  std::string reason{};   ///< why it is not determined
+};
+
+struct ConstantFit {
+  HardwareProfile profile;                  ///< with the determined constants
+  std::vector<ConstantEstimate> estimates;  ///< by constant
+};
+
+/// A constant is determined if its standard error is at most a quarter of it, if at most 0.03 of
+/// that (of a factor e) comes from the base profile, and if it decides 1 % of three spans or more.
+/// The standard error of a group of fewer than eight spans assumes a scatter of at least 5 %.
+[[nodiscard]] ConstantFit fit_constants(const HardwareProfile& base,
+                                        const std::vector<ProfileConstant>& constants,
+                                        const std::vector<TimedGroup>& groups);
+
+}  // namespace zenflow::sim

@@ -1,0 +1,33 @@
+/// What the host costs a GPU: delays of launches, gaps between kernels, returns from waits.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "sim/trace/timeline.h"
+
+namespace zenflow::sim {
+
+/// A time that a trace shows; the median, and the middle half's bounds. Seconds.
+struct MeasuredTime {
+  std::string what;
+  double median = 0;
+  double lower = 0;
+  double upper = 0;
+  std::size_t samples = 0;
+};
+
+struct LaunchTimes {
+  MeasuredTime call;    ///< how long a launching call takes
+  MeasuredTime delay;   ///< from the call's start to the kernel's, if its stream was idle before
+  MeasuredTime gap;     ///< between kernels of a stream, the next launched before the first ended
+  MeasuredTime starve;  ///< the same where it was launched after: the GPU waited for the host
+  MeasuredTime wake;    ///< from the end of the GPU's work to the return of the call waiting for it
+};
+
+/// Of those without samples all is zero. `launch` is launch_of_spans(timeline).
+[[nodiscard]] LaunchTimes launch_times(const Timeline& timeline,
+                                       const std::vector<std::uint32_t>& launch);
+
+}  // namespace zenflow::sim

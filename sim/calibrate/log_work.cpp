@@ -1,0 +1,117 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "sim/calibrate/trace_work.h"
+#include "sim/cost/cpu_cost.h"
+#include "sim/report/trace_parts.h"
+#include "sim/schedule/step_plan.h"
+
+namespace zenflow::sim {
+namespace {
+
+/// Adam on a rank's part while all ranks of the node work.
+double adam_seconds(const HardwareProfile& profile, const Job& job) {
+  const HostProfile& host = profile.host;
+  const double rate = adam_rate(host, static_cast<double>(host.cores)).value() /
+                      static_cast<double>(job.scenario.gpus);
+  return kAdamBytes * job.partition() / rate;
+}
+
+double forward_seconds(const HardwareProfile& profile, Job job) {
+  job.scenario.hardware = profile;
+  double total = 0;
+  for (const PlannedLayer& layer : plan_step(job).layers)
+    total += to_seconds(layer.forward).value();
+  return total;
+}
+
+/// Times that one value predicts; those of zero and less are no times.
+template <class Predict>
+TimedGroup group_of(std::string what, const std::vector<double>& seconds, const char* tells,
+                    Predict predict) {
+  TimedGroup group{.what = std::move(what),
+                   .seconds = {},
+                   .amounts = {},
+                   .amount_unit = 1e-3,
+                   .amount_name = "ms",
+                   .predict = {},
+                   .only = {tells}};
+  for (const double one : seconds) {
+    if (one > 0) group.seconds.push_back(one);
+  }
+  group.amounts = group.seconds;
+  group.predict = [count = group.seconds.size(), predict](const HardwareProfile& profile) {
+    return std::vector<double>(count, predict(profile));
+  };
+  return group;
+}
+
+std::vector<double> in_seconds(const TimerSeries& series, double parts) {
+  std::vector<double> found;
+  for (const double one : series.values) found.push_back(1e-3 * one / parts);
+  return found;
+}
+
+}  // namespace
+
+TraceWork host_update_work(const Timeline& timeline, const Job& job, const TraceRules& rules) {
+  Intervals updates;
+  for (const Activity& one : host_activities(timeline, rules)) {
+    if (one.cause == TraceStall::kCpuUpdate) updates.push_back({one.start, one.end});
+  }
+  updates = unite(std::move(updates));
+  std::vector<double> seconds;
+  for (const TimelineStep& step : timeline.steps) {
+    seconds.push_back(to_seconds(length_within(updates, step.start, step.end)).value());
+  }
+  TraceWork work;
+  work.add(group_of("CPU optimizer of a step", seconds, "host.adam_bandwidth",
+                    [job](const HardwareProfile& profile) { return adam_seconds(profile, job); }));
+  if (!updates.empty() && work.groups.empty()) {
+    work.notes.emplace_back("CPU optimizer ranges left aside: none within a step");
+  }
+  return work;
+}
+
+TraceWork log_work(const ImportedTrace& trace, const Job& job) {
+  const TimerLog& log = *trace.timers;
+  const auto micro_steps = static_cast<double>(job.deepspeed.gradient_accumulation_steps);
+  TraceWork work;
+  const auto forward = [&](const char* name, double parts) {
+    const TimerSeries* series = log.find(name);
+    if (series == nullptr || !work.groups.empty()) return;
+    work.add(group_of(
+        fmt::format("timer \"{}\"", name), in_seconds(*series, parts), "gpu.gemm_efficiency",
+        [job](const HardwareProfile& profile) { return forward_seconds(profile, job); }));
+  };
+  forward("fwd_microstep", 1);
+  forward("forward_microstep", 1);
+  forward("fwd", micro_steps);
+  forward("forward", micro_steps);
+  if (!work.groups.empty()) {
+    work.notes.emplace_back(
+        "forward timers tell the products' rate alone; attention, element-wise passes and launches "
+        "are taken as the base profile has them");
+  }
+  work.notes.emplace_back(
+      "backward timers not used: they also hold the reduction and the copies of gradients");
+  const bool swaps = log.find("optimizer_swap_in_state") != nullptr;
+  const TimerSeries* update = log.find("optimizer_step");
+  if (swaps) {
+    work.notes.emplace_back(
+        "optimizer timers not used: they also hold the transfers of optimizer state from NVMe");
+  } else if (job.deepspeed.offload_optimizer != OffloadDevice::kCpu) {
+    work.notes.emplace_back(
+        "optimizer timers not used: the configuration does not offload the optimizer to the CPU");
+  } else if (update != nullptr) {
+    work.add(
+        group_of("timer \"optimizer_step\"", in_seconds(*update, 1), "host.adam_bandwidth",
+                 [job](const HardwareProfile& profile) { return adam_seconds(profile, job); }));
+    work.notes.emplace_back(
+        "timer \"optimizer_step\" is taken for CPU Adam alone: what else it holds lowers the rate");
+  }
+  return work;
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,261 @@
+#include "sim/calibrate/trace_fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/calibrate/trace_work.h"
+#include "sim/trace/launches.h"
+
+namespace zenflow::sim {
+namespace {
+
+constexpr double kGiga = 1e9;
+
+/// The shortest kernels compute next to nothing: what they take is what any kernel costs.
+TimedGroup shortest_kernels(const Timeline& timeline, const MeasuredTime& gap) {
+  constexpr std::size_t kFewest = 40;
+  constexpr std::size_t kShare = 20;
+  constexpr std::size_t kFewestGaps = 8;
+  TimedGroup group{.what = "the shortest twentieth of the kernels, with the gap before them",
+                   .seconds = {},
+                   .amounts = {},
+                   .amount_name = "",
+                   .predict = {},
+                   .only = {"gpu.kernel_launch"}};
+  if (gap.samples < kFewestGaps) return group;
+  for (const TimelineSpan& span : timeline.spans) {
+    if (kind_of(timeline, span) != SpanKind::kKernel || span.end <= span.start) continue;
+    group.seconds.push_back(to_seconds(span.end - span.start).value() + gap.median);
+  }
+  std::sort(group.seconds.begin(), group.seconds.end());
+  group.seconds.resize(group.seconds.size() < kFewest ? 0 : group.seconds.size() / kShare);
+  group.amounts = group.seconds;
+  group.predict = [count = group.seconds.size()](const HardwareProfile& profile) {
+    return std::vector<double>(count, profile.gpu.kernel_launch.value());
+  };
+  return group;
+}
+
+bool is_of_zenflow_train(const Timeline& timeline) {
+  return std::any_of(timeline.tracks.begin(), timeline.tracks.end(), [](const Track& track) {
+    return track.name == "cpu optimizer" || track.name == "cpu sums";
+  });
+}
+
+bool has_gpu_work(const Timeline& timeline) {
+  return std::any_of(timeline.spans.begin(), timeline.spans.end(), [&](const TimelineSpan& span) {
+    return is_gpu_work(kind_of(timeline, span));
+  });
+}
+
+TraceWork recorded_work(const FitTrace& one, const TraceFitInput& input,
+                        const LaunchTimes& launch) {
+  const Timeline& timeline = one.trace->timeline;
+  TraceWork work = shaped_kernel_work(timeline, input.base, launch.gap.median);
+  const bool has_shapes = !work.groups.empty();
+  if (!has_shapes) {
+    work.add(shortest_kernels(timeline, launch.gap));
+    work.notes.emplace_back(
+        "no shapes of the operations that launched its kernels (record_shapes of the PyTorch "
+        "profiler)");
+    if (one.job != nullptr) work.add(model_kernel_work(timeline, *one.job, launch.gap.median));
+  }
+  if (one.job == nullptr && !has_shapes) {
+    work.notes.emplace_back("without a model nothing is known of what its kernels computed");
+  }
+  work.add(copy_work(timeline));
+  work.add(collective_work(timeline, input.base));
+  if (one.job != nullptr) work.add(host_update_work(timeline, *one.job, input.rules));
+  if (timeline.steps.empty()) work.notes.emplace_back("no steps were found");
+  return work;
+}
+
+TraceWork work_of(const FitTrace& one, const TraceFitInput& input, const LaunchTimes& launch) {
+  const Timeline& timeline = one.trace->timeline;
+  TraceWork work;
+  if (one.trace->timers) {
+    if (one.job == nullptr) {
+      work.notes.emplace_back("a log of timers tells constants only with a model");
+      return work;
+    }
+    return log_work(*one.trace, *one.job);
+  }
+  if (is_of_zenflow_train(timeline)) {
+    work.notes.emplace_back("recorded by zenflow-train: name its setting (--setting) to fit to it");
+    return work;
+  }
+  if (is_simulated(timeline) && one.job != nullptr) {
+    Job job = *one.job;
+    job.scenario.hardware = input.base;
+    return simulated_work(timeline, job);
+  }
+  if (!has_gpu_work(timeline)) {
+    work.notes.emplace_back(
+        "no kernels and no copies: nothing ran on a GPU, or it was not recorded");
+    if (one.job != nullptr) work.add(host_update_work(timeline, *one.job, input.rules));
+    return work;
+  }
+  if (is_simulated(timeline)) {
+    work.notes.emplace_back("a simulated run without its scenario: only copies are looked at");
+    work.add(copy_work(timeline));
+    return work;
+  }
+  return recorded_work(one, input, launch);
+}
+
+/// Fitted constants as numbers of a profile that its reader accepts: shares of at most all, rates
+/// within those that bound them.
+class NumberList {
+ public:
+  NumberList(const std::vector<ProfileConstant>& constants, const ConstantFit& fit)
+      : profile_(fit.profile) {
+    for (std::size_t c = 0; c < constants.size(); ++c) {
+      const ConstantEstimate& one = fit.estimates[c];
+      const double value = one.value / constants[c].scale;
+      std::string range = one.range;
+      if (one.determined) range += (range.empty() ? "" : ", ") + one.told_by;
+      numbers_.push_back({constants[c].path, value, constants[c].unit, one.determined, false,
+                          one.determined ? value * one.relative_error : 0,
+                          one.determined ? one.samples : 0, one.residual, std::move(range),
+                          one.reason});
+    }
+    const double old_peak_scale =
+        scale_of_shares({"gpu.gemm_efficiency", "gpu.attention_efficiency"},
+                        {&profile_.gpu.gemm_efficiency, &profile_.gpu.attention_efficiency});
+    if (old_peak_scale > 1) {
+      for (auto& [dtype, peak] : profile_.gpu.peak) {
+        peak = old_peak_scale * peak;
+        adjust("gpu.peak." + to_string(dtype), peak.value() / kGiga, "GFLOPS");
+      }
+    }
+    double ignored = profile_.gpu.column_share_of_bandwidth();
+    double& columns = profile_.gpu.column_efficiency ? *profile_.gpu.column_efficiency : ignored;
+    const double wider = scale_of_shares(
+        {"gpu.elementwise_efficiency", "gpu.streaming_efficiency", "gpu.column_efficiency"},
+        {&profile_.gpu.elementwise_efficiency, &profile_.gpu.streaming_efficiency, &columns});
+    if (wider > 1) {
+      profile_.gpu.memory_bandwidth = wider * profile_.gpu.memory_bandwidth;
+      adjust("gpu.memory_bandwidth", profile_.gpu.memory_bandwidth.value() / kGiga, "GB/s");
+    }
+    bound_links();
+  }
+
+  HardwareProfile profile() const { return profile_; }
+  std::vector<FittedNumber> take() { return std::move(numbers_); }
+
+ private:
+  void adjust(const std::string& path, double value, const char* unit) {
+    for (FittedNumber& one : numbers_) {
+      if (one.path != path) continue;
+      one = {path, value, unit, false, true};
+      return;
+    }
+    numbers_.push_back({path, value, unit, false, true});
+  }
+
+  /// Divides all by the largest if that is above 1, and returns it.
+  double scale_of_shares(const std::vector<std::string>& paths,
+                         const std::vector<double*>& shares) {
+    double scale = 1;
+    for (const double* share : shares) scale = std::max(scale, *share);
+    if (scale == 1) return 1;
+    for (std::size_t i = 0; i < paths.size(); ++i) {
+      *shares[i] /= scale;
+      for (FittedNumber& one : numbers_) {
+        if (one.path != paths[i]) continue;
+        one.value = *shares[i];
+        one.standard_error /= scale;
+        one.adjusted = !one.fitted;
+      }
+    }
+    return scale;
+  }
+
+  void bound_links() {
+    HostPath& path = profile_.host_link.pinned;
+    const BytesPerSecond both =
+        std::clamp(path.bidirectional, std::max(path.h2d, path.d2h), path.h2d + path.d2h);
+    if (both != path.bidirectional) {
+      path.bidirectional = both;
+      adjust("host_link.bidirectional", both.value() / kGiga, "GB/s");
+    }
+    HostProfile& host = profile_.host;
+    BytesPerSecond most = std::max(host.adam_bandwidth, host.elementwise_bandwidth);
+    if (host.worker_adam_bandwidth) most = std::max(most, *host.worker_adam_bandwidth);
+    if (most > host.dram_bandwidth) {
+      host.dram_bandwidth = most;
+      adjust("host.dram_bandwidth", most.value() / kGiga, "GB/s");
+    }
+  }
+
+  HardwareProfile profile_;
+  std::vector<FittedNumber> numbers_;
+};
+
+/// A profile of which nothing is fitted would only look as if it were of the machine.
+void check_something_is_told(const std::vector<ProfileConstant>& constants, const ConstantFit& fit,
+                             const std::vector<std::string>& notes) {
+  std::string why;
+  for (std::size_t c = 0; c < constants.size(); ++c) {
+    if (fit.estimates[c].determined) return;
+    if (fit.estimates[c].samples == 0) continue;
+    why += fmt::format("\n  {}: {}", constants[c].path, fit.estimates[c].reason);
+  }
+  for (const std::string& note : notes) why += "\n  " + note;
+  throw Error(ErrorKind::kInput, "the traces determine no constant:" + why);
+}
+
+}  // namespace
+
+TraceBaseline trace_baseline(const FitTrace& one, const TraceRules& rules) {
+  const ImportedTrace& trace = *one.trace;
+  TraceBaseline baseline;
+  baseline.name = one.name;
+  baseline.analysis = analyze(trace, rules);
+  // Simulated launches stand where a step begins and cost nothing.
+  if (!is_simulated(trace.timeline)) {
+    baseline.launch = launch_times(trace.timeline, launch_of_spans(trace.timeline));
+  }
+  const std::vector<TimelineStep>& steps = trace.timeline.steps;
+  if (trace.timers && std::isfinite(trace.timers->step_ms)) {
+    baseline.step_seconds = 1e-3 * trace.timers->step_ms;
+  } else if (steps.size() > 1) {
+    const double whole = to_seconds(steps.back().start - steps.front().start).value();
+    baseline.step_seconds = whole / static_cast<double>(steps.size() - 1);
+  } else if (steps.size() == 1) {
+    baseline.step_seconds = to_seconds(steps.front().end - steps.front().start).value();
+  }
+  return baseline;
+}
+
+TraceFit fit_traces(const TraceFitInput& input) {
+  if (input.traces.empty()) throw Error(ErrorKind::kInput, "fit: expected a trace");
+  TraceFit fit;
+  TraceWork all;
+  for (const FitTrace& one : input.traces) {
+    fit.baselines.push_back(trace_baseline(one, input.rules));
+    TraceWork work = work_of(one, input, fit.baselines.back().launch);
+    if (work.groups.empty()) work.notes.emplace_back("nothing in it tells a constant");
+    for (std::string& note : work.notes) note = fmt::format("{}: {}", one.name, note);
+    all.add(std::move(work));
+  }
+  if (all.groups.empty()) {
+    std::string why;
+    for (const std::string& note : all.notes) why += "\n  " + note;
+    throw Error(ErrorKind::kInput, "nothing to fit to:" + why);
+  }
+  const std::vector<ProfileConstant> constants = profile_constants(input.base);
+  const ConstantFit found = fit_constants(input.base, constants, all.groups);
+  check_something_is_told(constants, found, all.notes);
+  NumberList numbers(constants, found);
+  fit.profile = numbers.profile();
+  fit.numbers = numbers.take();
+  fit.untold = std::move(all.notes);
+  return fit;
+}
+
+}  // namespace zenflow::sim

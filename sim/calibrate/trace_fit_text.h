@@ -1,0 +1,13 @@
+/// A fit to traces for people.
+#pragma once
+
+#include <string>
+
+#include "sim/calibrate/trace_fit.h"
+
+namespace zenflow::sim {
+
+/// The table of constants, what each run was, and what the traces could not tell.
+[[nodiscard]] std::string trace_fit_text(const TraceFit& fit, bool bold);
+
+}  // namespace zenflow::sim

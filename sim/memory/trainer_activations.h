@@ -1,0 +1,38 @@
+/// Bytes of activations that zenflow-train takes on a GPU, for one micro-batch.
+///
+/// Its transformer (runtime/cuda/model_block.h, model_head.h) keeps less than autograd does in
+/// Hugging Face's modules: nothing in fp32 but statistics, no dropout masks, one result of an
+/// activation, logits in the element type that become their own gradients. With T tokens, L layers,
+/// b bytes of an element, h hidden, q = heads * head_dim, v = kv_heads * head_dim, f intermediate,
+/// a heads, s sequences, V vocabulary up to a multiple of 64:
+///
+///   block     T (b (3 h + 2 q + 2 v + m f) + 16 + 4 a)    m = 3 with a gate, 2 without one
+///   kept      (L + 1) T b h + L blocks; with checkpointing one block
+///   work      T (b (4 h + max(2 f, 2 q + 2 v)) + 4 a + 16) + s b h + b C V + sums over rows:
+///             4 * ceil(T / 64) * max(2 h, q + 2 v, f)
+///   C         tokens of a chunk of logits: all of them, unless b T V exceeds `logit_bytes` and, in
+///             bf16, the 4 h V bytes that sums over chunks then take in fp32, which are added
+///
+/// Arrays begin at multiples of 256 bytes, which is not counted: below 4 KiB a layer.
+#pragma once
+
+#include <cstdint>
+
+#include "sim/base/units.h"
+#include "sim/config/model_spec.h"
+#include "sim/config/scenario.h"
+
+namespace zenflow::sim {
+
+struct TrainerActivations {
+  Bytes kept;  ///< from forward to backward
+  Bytes work;  ///< what one block or the head uses, the logits among it
+};
+
+/// Of a language model. `logit_bytes` is CudaTransformerSettings's.
+[[nodiscard]] TrainerActivations trainer_activations(const ModelSpec& model,
+                                                     const TrainingSettings& training,
+                                                     std::int64_t logit_bytes = std::int64_t{1}
+                                                                                << 30);
+
+}  // namespace zenflow::sim

@@ -1,0 +1,17 @@
+/// Whether the host's clock and the GPU's agree.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/trace/import/imported_trace.h"
+
+namespace zenflow::sim {
+
+/// Adds to the problems how much GPU work begins before the call that launched it, if any does: the
+/// first such place and the largest difference. `launch` is launch_of_spans of the timeline.
+void note_clock_differences(const std::string& name, const std::vector<std::uint32_t>& launch,
+                            ImportedTrace& trace);
+
+}  // namespace zenflow::sim

@@ -1,0 +1,146 @@
+#include "sim/trace/import/nsight_file.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/trace/import/decimal_time.h"
+#include "sim/trace/import/json_text.h"
+
+namespace zenflow::sim {
+
+NsightFile::NsightFile(const std::filesystem::path& path, const ImportOptions& options)
+    : name_(path.generic_string()),
+      options_(options),
+      database_(path),
+      collector_(result_.timeline) {
+  result_.format = TraceFormat::kNsight;
+  check_is_nsight();
+  count_rows();
+  read_strings();
+  read_clock();
+  find_processes();
+}
+
+void NsightFile::check_is_nsight() const {
+  static const std::array<std::string, 5> kKnown = {
+      nsight::kKernels, nsight::kCopies, nsight::kCalls, "StringIds", "META_DATA_EXPORT"};
+  const bool is_nsight = std::any_of(kKnown.begin(), kKnown.end(), [&](const std::string& table) {
+    return database_.has_table(table);
+  });
+  if (is_nsight) return;
+  throw Error(ErrorKind::kInput,
+              fmt::format("{}: a database, but none of Nsight Systems: no table {}, {}, StringIds "
+                          "or META_DATA_EXPORT among its {}",
+                          name_, nsight::kKernels, nsight::kCopies, database_.tables().size()));
+}
+
+void NsightFile::count_rows() {
+  for (const std::string* table :
+       {&nsight::kKernels, &nsight::kCopies, &nsight::kMemsets, &nsight::kCalls,
+        &nsight::kDriverCalls, &nsight::kSyncs, &nsight::kRanges}) {
+    if (database_.has_table(*table)) total_ += database_.count(*table);
+  }
+}
+
+void NsightFile::took_row() {
+  constexpr std::uint64_t kEvery = 65'536;
+  if (++result_.events % kEvery == 0 && options_.progress) {
+    options_.progress(result_.events, total_);
+  }
+}
+
+void NsightFile::read_strings() {
+  if (!database_.has_table("StringIds")) {
+    problem("no table StringIds: names are missing");
+    return;
+  }
+  SqliteRows rows = database_.rows("StringIds", {"id", "value"});
+  while (rows.next()) {
+    const std::string_view text = rows.text(1);
+    NameTable& names = result_.timeline.names;
+    const NameId id = is_utf8(text) ? names.intern(text) : names.intern(as_utf8(text));
+    strings_[rows.integer(0)] = id;
+  }
+}
+
+NameId NsightFile::string_in(const SqliteRows& rows, int column) {
+  if (rows.is_null(column)) return kNoName;
+  if (rows.is_number(column)) {
+    const auto known = strings_.find(rows.integer(column));
+    return known == strings_.end() ? kNoName : known->second;
+  }
+  return result_.timeline.names.intern(as_utf8(rows.text(column)));
+}
+
+void NsightFile::read_clock() {
+  const std::string table = "TARGET_INFO_SESSION_START_TIME";
+  if (!database_.has_table(table)) return;
+  SqliteRows rows = database_.rows(table, {"utcEpochNs"});
+  if (rows.next() && rows.is_number(0)) result_.timeline.origin_nanoseconds = rows.integer(0);
+}
+
+void NsightFile::find_processes() {
+  std::map<std::int64_t, std::int64_t> first_of_device;
+  for (const std::string* table : {&nsight::kKernels, &nsight::kCopies, &nsight::kMemsets}) {
+    if (!database_.has_table(*table)) continue;
+    SqliteRows rows = database_.rows(*table, {"deviceId", "globalPid"});
+    while (rows.next()) {
+      if (rows.is_null(1)) continue;
+      const std::int64_t process = nsight::process_of(rows.integer(1));
+      const auto [entry, is_new] = first_of_device.try_emplace(rows.integer(0), process);
+      if (!is_new && entry->second != process) are_shared_ = true;
+      if (process != first_of_device.begin()->second) are_several_ = true;
+      if (are_shared_) break;
+    }
+  }
+  if (are_shared_) {
+    problem("several processes use the same device number; their work is added up for it");
+  }
+}
+
+std::optional<std::pair<Picoseconds, Picoseconds>> NsightFile::times(const SqliteRows& rows,
+                                                                     const std::string& table) {
+  const auto leave_out = [&](const char* what) {
+    left_out_.add(fmt::format("{}: {}", table, what), {}, rows.number(), "row");
+  };
+  if (!rows.is_number(0) || !rows.is_number(1)) {
+    leave_out("rows without a start or an end");
+    return std::nullopt;
+  }
+  const auto start = since({rows.integer(0), 0}, 0);
+  const auto end = since({rows.integer(1), 0}, 0);
+  if (!start || !end) {
+    leave_out("rows more than 100 days from the session's start");
+    return std::nullopt;
+  }
+  if (*end < *start) {
+    leave_out("rows that end before they start");
+    return std::nullopt;
+  }
+  return std::pair{*start, *end};
+}
+
+std::int64_t NsightFile::joined(std::int64_t process, std::int64_t correlation) const {
+  if (!are_several_ || process <= 0 || correlation < 0 || correlation > 0xFFFFFFFF) {
+    return correlation;
+  }
+  return ((process & 0xFFFFFF) << 32) | correlation;
+}
+
+std::map<std::int64_t, std::string> NsightFile::enumeration(
+    const std::string& table, std::map<std::int64_t, std::string> fallback) const {
+  if (!database_.has_table(table)) return fallback;
+  std::map<std::int64_t, std::string> found;
+  SqliteRows rows = database_.rows(table, {"id", "name", "label"});
+  while (rows.next()) {
+    const std::string_view name = rows.text(1);
+    const std::string_view label = rows.text(2);
+    found[rows.integer(0)] = fmt::format("{} {}", as_utf8(name), as_utf8(label));
+  }
+  return found.empty() ? fallback : found;
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,336 @@
+#include "sim/trace/import/profiler_trace.h"
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "sim/trace/import/decimal_time.h"
+#include "sim/trace/import/json_text.h"
+#include "sim/trace/import/operation_shapes.h"
+#include "sim/trace/span_names.h"
+
+namespace zenflow::sim {
+namespace {
+
+constexpr std::int64_t kMostDevices = 4096;
+/// A quarter of what picoseconds can say: no difference of two ends overflows.
+constexpr Picoseconds kFarthest{std::numeric_limits<std::int64_t>::max() / 4};
+
+std::int64_t element_size(std::string_view type) {
+  static constexpr std::pair<std::string_view, std::int64_t> kSizes[] = {
+      {"Byte", 1},     {"Char", 1},   {"Bool", 1},          {"Half", 2},
+      {"BFloat16", 2}, {"Short", 2},  {"Int", 4},           {"Float", 4},
+      {"Long", 8},     {"Double", 8}, {"Float8_e4m3fn", 1}, {"Float8_e5m2", 1}};
+  for (const auto& [name, size] : kSizes) {
+    if (name == type) return size;
+  }
+  return 0;
+}
+
+/// Before Kineto (PyTorch 1.7), torch.autograd's profiler had two processes and no categories.
+EventClass class_without_category(const KinetoEvent& event) {
+  if (event.process == "CUDA functions") return EventClass::kKernel;
+  if (event.process == "CPU functions") return EventClass::kHostOperation;
+  return EventClass::kUnknown;
+}
+
+SpanKind kind_of_work(EventClass is, std::string_view name) {
+  if (is == EventClass::kCopy) return SpanKind::kCopy;
+  if (is == EventClass::kMemset) return SpanKind::kMemset;
+  return is_collective(name) ? SpanKind::kCollective : SpanKind::kKernel;
+}
+
+double bytes_of(const KinetoEvent& event, SpanKind kind) {
+  if (kind == SpanKind::kKernel) return 0;
+  if (kind == SpanKind::kCollective) {
+    return static_cast<double>(event.message_elements.value_or(0)) *
+           static_cast<double>(element_size(event.element_type));
+  }
+  const bool is_said = event.bytes && *event.bytes >= 0;
+  return is_said ? static_cast<double>(*event.bytes) : -1;
+}
+
+/// Zero if the event does not say.
+Picoseconds duration_of(const KinetoEvent& event) {
+  if (event.duration.empty()) return {};
+  const auto time = parse_microseconds(event.duration);
+  const auto counted = time ? since(*time, 0) : std::nullopt;
+  return counted && counted->count > 0 ? *counted : Picoseconds{};
+}
+
+}  // namespace
+
+ProfilerTraceReader::ProfilerTraceReader(Timeline& timeline, TraceCollector& collector,
+                                         LeftOutCounter& left_out, const ImportOptions& options)
+    : timeline_(&timeline), collector_(&collector), left_out_(&left_out), operations_(options) {}
+
+void ProfilerTraceReader::leave_out(const Placed& placed, std::string_view what, Picoseconds time) {
+  left_out_->add(what, time, placed.offset, "byte");
+}
+
+void ProfilerTraceReader::take(const KinetoEvent& event, const Fields& fields,
+                               std::uint64_t offset) {
+  const Placed placed{event, fields, offset};
+  if (event.phase == 'X') return take_span(placed);
+  if (event.phase == 'M') return take_metadata(event);
+  // Arrows repeat what the correlation numbers say.
+  const bool is_arrow = event.phase == 's' || event.phase == 'f' || event.phase == 't';
+  if (is_arrow) return leave_out(placed, "arrows");
+  leave_out(placed, fmt::format("events of Chrome's kind \"{}\"", event.phase));
+}
+
+void ProfilerTraceReader::take_metadata(const KinetoEvent& event) {
+  if (event.name != "thread_name" && event.name != "process_name") return;
+  const std::int64_t process = number(event.process);
+  if (event.name == "process_name") {
+    process_names_[process] = std::string(event.label);
+  } else {
+    thread_names_[{process, thread_number(event)}] = std::string(event.label);
+  }
+}
+
+/// Numbers as they are; other names get numbers of their own below -1.
+std::int64_t ProfilerTraceReader::number(std::string_view text) {
+  if (const auto value = whole_number(text)) return *value;
+  return -2 - static_cast<std::int64_t>(identities_.intern(text));
+}
+
+std::int64_t ProfilerTraceReader::thread_number(const KinetoEvent& event) {
+  // Until PyTorch 1.11 a stream's row was "stream 7".
+  constexpr std::string_view kStream = "stream ";
+  const std::string_view text = event.thread;
+  return number(text.starts_with(kStream) ? text.substr(kStream.size()) : text);
+}
+
+std::uint32_t ProfilerTraceReader::thread_track(const KinetoEvent& event) {
+  const std::int64_t process = number(event.process);
+  return collector_->track({RowKey::Row::kThread, process, -1, thread_number(event)});
+}
+
+/// The event's times on the timeline's clock; if they cannot be, says why.
+std::optional<ProfilerTraceReader::Times> ProfilerTraceReader::times(const Placed& placed) {
+  const KinetoEvent& event = placed.event;
+  const auto start = parse_microseconds(event.start);
+  if (!start) {
+    leave_out(placed, "events without a time", duration_of(event));
+    return std::nullopt;
+  }
+  const auto length =
+      event.duration.empty() ? std::optional(DecimalTime{}) : parse_microseconds(event.duration);
+  if (!length) {
+    leave_out(placed, "events whose duration is no number");
+    return std::nullopt;
+  }
+  if (length->nanoseconds < 0) {
+    leave_out(placed, "events with a negative duration");
+    return std::nullopt;
+  }
+  const auto from = since(*start, *origin_);
+  const auto takes = since(*length, 0);
+  const bool is_near = from && *from <= kFarthest && Picoseconds{-kFarthest.count} <= *from;
+  if (!is_near || !takes || *takes > kFarthest) {
+    leave_out(placed, "events more than 26 days away from the others",
+              takes.value_or(Picoseconds{}));
+    return std::nullopt;
+  }
+  return Times{*from, *from + *takes};
+}
+
+void ProfilerTraceReader::take_span(const Placed& placed) {
+  const KinetoEvent& event = placed.event;
+  const EventClass is =
+      event.category.empty() ? class_without_category(event) : class_of(event.category);
+  switch (is) {
+    case EventClass::kKernel:
+    case EventClass::kCopy:
+    case EventClass::kMemset:
+      return take_gpu_work(placed, is);
+    case EventClass::kCall:
+      return take_call(placed);
+    case EventClass::kSync:
+      return take_host(placed, SpanKind::kSync);
+    case EventClass::kRange:
+      return take_host(placed, SpanKind::kRange);
+    case EventClass::kGpuRange:
+      return take_gpu_range(placed);
+    case EventClass::kHostOperation:
+      return take_operation(placed);
+    case EventClass::kUnknown:
+      leave_out(placed,
+                event.category.empty() ? std::string("events without a category")
+                                       : fmt::format("category \"{}\"", event.category),
+                duration_of(event));
+  }
+}
+
+TimelineSpan ProfilerTraceReader::span(const Placed& placed, const Times& when, SpanKind kind) {
+  return {.name = timeline_->names.intern(placed.event.name),
+          .start = when.start,
+          .end = when.end,
+          .correlation = placed.event.correlation.value_or(-1),
+          .detail = detail(placed, kind),
+          .kind = kind};
+}
+
+std::int32_t ProfilerTraceReader::detail(const Placed& placed, SpanKind kind) {
+  const std::string_view category = placed.event.category;
+  const bool is_implied =
+      kind != SpanKind::kCall && kind != SpanKind::kLaunch && kind != SpanKind::kRange;
+  const bool is_plain = is_implied || category == "cuda_runtime" || category == "user_annotation";
+  if (is_plain && placed.fields.empty()) return -1;
+  return shared_detail(
+      {.category = is_plain ? "" : std::string(category), .fields = placed.fields});
+}
+
+/// The number of an equal detail, a new one at first.
+std::int32_t ProfilerTraceReader::shared_detail(SpanDetail made) {
+  const auto next = static_cast<std::int32_t>(timeline_->details.size());
+  const auto [entry, is_new] = details_.try_emplace(made, next);
+  if (is_new) timeline_->details.push_back(std::move(made));
+  return entry->second;
+}
+
+void ProfilerTraceReader::take_gpu_work(const Placed& placed, EventClass is) {
+  const KinetoEvent& event = placed.event;
+  const std::int64_t device =
+      event.device.value_or(event.process == "CUDA functions" ? 0 : number(event.process));
+  if (device < 0 || device >= kMostDevices) {
+    return leave_out(placed, "GPU work of a device that is no number below 4096",
+                     duration_of(event));
+  }
+  const auto when = times(placed);
+  if (!when) return;
+  const SpanKind kind = kind_of_work(is, event.name);
+  TimelineSpan work = span(placed, *when, kind);
+  work.bytes = bytes_of(event, kind);
+  if (kind == SpanKind::kCollective && work.detail < 0 && event.group_size) {
+    work.detail = shared_detail(
+        {.category = "",
+         .fields = {{std::string(kGroupSizeField), std::to_string(*event.group_size)}}});
+  }
+  const std::int64_t stream = event.stream.value_or(thread_number(event));
+  work.track = collector_->track({RowKey::Row::kStream, device, -1, stream});
+  if (timeline_->tracks[work.track].name.empty()) {
+    timeline_->tracks[work.track].name = fmt::format("stream {}", stream);
+  }
+  collector_->add(work);
+}
+
+void ProfilerTraceReader::take_call(const Placed& placed) {
+  const std::string_view name = placed.event.name;
+  const auto has = [&](std::string_view part) { return name.find(part) != name.npos; };
+  const bool launches = has("Launch") || has("Memcpy") || has("Memset") || has("Enqueue") ||
+                        has("enqueue") || has("MemPrefetch");
+  if (launches) return take_host(placed, SpanKind::kLaunch);
+  if (has("Synchronize") || has("synchronize") || has("StreamWaitEvent")) {
+    return take_host(placed, SpanKind::kCall);
+  }
+  leave_out(placed, "calls that neither launch nor wait", duration_of(placed.event));
+}
+
+void ProfilerTraceReader::take_host(const Placed& placed, SpanKind kind) {
+  const auto when = times(placed);
+  if (!when) return;
+  TimelineSpan made = span(placed, *when, kind);
+  made.track = thread_track(placed.event);
+  collector_->add(made);
+}
+
+void ProfilerTraceReader::take_gpu_range(const Placed& placed) {
+  const KinetoEvent& event = placed.event;
+  const auto when = times(placed);
+  const std::int64_t device = event.device.value_or(number(event.process));
+  if (!when) return;
+  if (device < 0 || device >= kMostDevices) {
+    return leave_out(placed, "GPU annotations of a device that is no number below 4096",
+                     duration_of(event));
+  }
+  TimelineSpan made = span(placed, *when, SpanKind::kRange);
+  const std::int64_t stream = event.stream.value_or(thread_number(event));
+  made.track = collector_->track({RowKey::Row::kGpuRanges, device, -1, stream});
+  timeline_->tracks[made.track].name = fmt::format("stream {} annotations", stream);
+  collector_->add(made);
+}
+
+/// Operations are not kept; some are steps, optimizers or tell which pass a launch belongs to.
+void ProfilerTraceReader::take_operation(const Placed& placed) {
+  const KinetoEvent& event = placed.event;
+  const HostOperations::Facts& facts =
+      operations_.facts_of(event.name, event.category == "python_function");
+  if (facts.is_range) return take_host(placed, SpanKind::kRange);
+  if (facts.rule >= 0) {
+    if (const auto when = times(placed)) {
+      const std::uint32_t track = thread_track(event);
+      collector_->add_interval(
+          {track, static_cast<std::uint32_t>(facts.rule), when->start, when->end});
+    }
+  }
+  if (!event.input_dims.empty() && has_wanted_shape(event.name)) take_shape(placed);
+  leave_out(placed, event.category.empty() ? std::string_view("host operations") : event.category,
+            duration_of(event));
+}
+
+/// Which shapes the operation had: for the kernels that it launches.
+void ProfilerTraceReader::take_shape(const Placed& placed) {
+  const KinetoEvent& event = placed.event;
+  const auto when = times(placed);
+  if (!when) return;
+  const std::int32_t detail = shared_detail(
+      shape_detail(event.name, event.input_dims, event.input_types, event.concrete_inputs));
+  collector_->add_shaped(
+      {thread_track(event), static_cast<std::uint32_t>(detail), when->start, when->end});
+}
+
+void ProfilerTraceReader::settle_origin(const ChromeHeader& header) {
+  Timeline& timeline = *timeline_;
+  timeline.origin_nanoseconds = header.base_nanoseconds.value_or(0);
+  if (!origin_ || *origin_ == 0 || timeline.spans.empty()) return;
+  constexpr std::int64_t kPerNanosecond = 1000;
+  std::int64_t earliest = std::numeric_limits<std::int64_t>::max();
+  for (const TimelineSpan& span : timeline.spans) {
+    earliest = std::min(earliest, span.start.count);
+  }
+  const std::int64_t whole =
+      (earliest >= 0 ? earliest : earliest - (kPerNanosecond - 1)) / kPerNanosecond;
+  const Picoseconds shift{whole * kPerNanosecond};
+  for (TimelineSpan& span : timeline.spans) {
+    span.start = span.start - shift;
+    span.end = span.end - shift;
+  }
+  collector_->shift_intervals(shift);
+  timeline.origin_nanoseconds += *origin_ + whole;
+}
+
+void ProfilerTraceReader::name_rows(const ChromeHeader& header) {
+  Timeline& timeline = *timeline_;
+  for (Track& track : timeline.tracks) {
+    if (track.process < 0 && track.kind != TrackKind::kRuntime) continue;
+    if (!track.name.empty()) continue;
+    const auto known = thread_names_.find({track.process, track.number});
+    track.name =
+        known != thread_names_.end() ? known->second : fmt::format("thread {}", track.number);
+  }
+  name_devices(header);
+  for (const auto& [number, process] : process_names_) {
+    const bool has_track =
+        std::any_of(timeline.tracks.begin(), timeline.tracks.end(),
+                    [n = number](const Track& track) { return track.process == n; });
+    if (has_track) timeline.processes.push_back({number, process});
+  }
+}
+
+void ProfilerTraceReader::name_devices(const ChromeHeader& header) {
+  Timeline& timeline = *timeline_;
+  std::int64_t devices = 0;
+  for (const Track& track : timeline.tracks) {
+    if (track.process < 0) devices = std::max<std::int64_t>(devices, track.device + 1);
+  }
+  for (std::int64_t i = 0; i < devices; ++i) timeline.devices.push_back(fmt::format("GPU {}", i));
+  for (const auto& [number, device] : header.devices) {
+    if (number < 0 || number >= devices) continue;
+    timeline.devices[static_cast<std::size_t>(number)] = device;
+  }
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,60 @@
+/// How much the answer depends on each knob and on each uncertain number of the profile.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/tune/search.h"
+
+namespace zenflow::sim {
+
+/// The chosen setting with one knob at another value.
+struct KnobValue {
+  double value = 0;
+  std::string refusal;  ///< nobody would run it; then there is no evaluation
+  std::optional<Evaluation> evaluation;
+};
+struct KnobEffect {
+  Knob knob;
+  std::vector<KnobValue> values;  ///< all of the space, the chosen one among them
+};
+/// Knobs with several values that have an effect on the setting.
+[[nodiscard]] std::vector<KnobEffect> knob_effects(Candidates& candidates, const Setting& chosen,
+                                                   const SearchOptions& options);
+
+/// Relative standard errors of the profile's numbers, by path ("host.adam_bandwidth"); `other`: of
+/// those without one.
+struct Uncertainty {
+  std::map<std::string, double> relative;
+  double other = 0.1;
+};
+/// Paths of the numbers that may be uncertain, in order.
+[[nodiscard]] std::vector<std::string> uncertain_numbers();
+
+struct NumberEffect {
+  std::string path;
+  double relative_error = 0;
+  bool measured = false;  ///< the error was given; else it is `Uncertainty::other`
+  double elasticity =
+      0;  ///< relative change of the chosen step time by relative change of the number
+};
+struct RunnerUp {
+  std::size_t which = 0;  ///< into SearchResult::simulated
+  double difference = 0;  ///< of cost, relative: runner-up less chosen
+  double error = 0;       ///< standard error of that, relative, from those of the numbers
+  double chance = 0;      ///< that the runner-up is really better
+};
+struct NumberEffects {
+  std::vector<NumberEffect> numbers;  ///< largest contribution to the error first
+  double error = 0;                   ///< relative standard error of the chosen step time
+  std::vector<RunnerUp> runners_up;
+};
+/// To first order, by central differences of one standard error; errors are taken to be
+/// independent. Runners-up: `result.top` without the chosen setting.
+[[nodiscard]] NumberEffects number_effects(const Candidates& candidates, const SearchResult& result,
+                                           const Uncertainty& uncertainty,
+                                           const SearchOptions& options);
+
+}  // namespace zenflow::sim

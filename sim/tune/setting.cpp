@@ -1,0 +1,150 @@
+#include "sim/tune/setting.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "sim/base/error.h"
+#include "sim/config/reader.h"
+#include "sim/deepspeed/ds_config.h"
+
+namespace zenflow::sim {
+namespace {
+
+constexpr double kMany = 1e12;
+constexpr double kManySteps = 100'000;
+
+using enum KnobKind;
+
+constexpr std::array<KnobInfo, kKnobs> kTable = {{
+    {Knob::kPlacement, "placement", "placement", kWord, 0, 0, false},
+    {Knob::kStage, "stage", "deepspeed.zero_optimization.stage", kWhole, 0, 3, false},
+    {Knob::kMicroBatch, "micro_batch_size_per_gpu", "deepspeed.train_micro_batch_size_per_gpu",
+     kWhole, 1, 1 << 24, false},
+    {Knob::kBucket, "reduce_bucket_size", "deepspeed.zero_optimization.reduce_bucket_size", kWhole,
+     1, kMany, false},
+    {Knob::kOverlapComm, "overlap_comm", "deepspeed.zero_optimization.overlap_comm", kFlag, 0, 1,
+     false},
+    {Knob::kPinMemory, "pin_memory", "deepspeed.zero_optimization.offload_optimizer.pin_memory",
+     kFlag, 0, 1, false},
+    {Knob::kCheckpointing, "activation_checkpointing", "training.activation_checkpointing", kFlag,
+     0, 1, false},
+    {Knob::kGpus, "gpus", "gpus", kWhole, 1, 4096, false},
+    {Knob::kBindCores, "bind_cores_to_rank", "launch.bind_cores_to_rank", kFlag, 0, 1, false},
+    {Knob::kTopkRatio, "topk_ratio", "deepspeed.zero_optimization.zenflow.topk_ratio", kShare, 0, 1,
+     true},
+    {Knob::kUpdateInterval, "update_interval",
+     "deepspeed.zero_optimization.zenflow.update_interval", kWhole, 1, kManySteps, true},
+    {Knob::kSelectInterval, "select_interval",
+     "deepspeed.zero_optimization.zenflow.select_interval", kWhole, 0, kManySteps, true},
+    {Knob::kWarmUp, "full_warm_up_rounds",
+     "deepspeed.zero_optimization.zenflow.full_warm_up_rounds", kWhole, 0, kManySteps, true},
+    {Knob::kOverlapStep, "overlap_step", "deepspeed.zero_optimization.zenflow.overlap_step", kFlag,
+     0, 1, true},
+    {Knob::kSelectedOffload, "offload", "deepspeed.zero_optimization.zenflow.offload", kFlag, 0, 1,
+     true},
+    {Knob::kReservedCores, "pt_reserved_cores_perc",
+     "deepspeed.zero_optimization.zenflow.pt_reserved_cores_perc", kShare, 0, 1, true},
+}};
+
+constexpr std::array<std::string_view, kPlacements> kPlacementNames = {"gpu", "cpu", "zenflow",
+                                                                       "nvme"};
+
+[[noreturn]] void fail(Knob knob, std::string_view text, const std::string& what) {
+  throw Error(ErrorKind::kInput,
+              fmt::format("{}: expected {}, found \"{}\"", info(knob).name, what, text));
+}
+
+double parse_word(std::string_view text) {
+  for (std::size_t i = 0; i < kPlacementNames.size(); ++i) {
+    if (kPlacementNames[i] == text) return static_cast<double>(i);
+  }
+  const std::vector<std::string> known(kPlacementNames.begin(), kPlacementNames.end());
+  fail(Knob::kPlacement, text,
+       fmt::format("one of {}{}", fmt::join(known, ", "), suggestion(text, known)));
+}
+
+double parse_number(Knob knob, std::string_view text) {
+  const KnobInfo& of = info(knob);
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, bad] = std::from_chars(text.data(), end, value);
+  const bool whole = of.kind == kWhole;
+  const std::string range =
+      fmt::format("a {} from {} to {}", whole ? "whole number" : "number", of.low, of.high);
+  if (bad != std::errc() || rest != end || !std::isfinite(value)) fail(knob, text, range);
+  if (whole && value != std::floor(value)) fail(knob, text, range);
+  if (value < of.low || value > of.high) fail(knob, text, range);
+  if (knob == Knob::kTopkRatio && (value == 0 || value == 1)) {
+    fail(knob, text, "a share between 0 and 1, both excluded");
+  }
+  return value;
+}
+
+}  // namespace
+
+std::string_view to_string(Placement placement) {
+  return kPlacementNames[static_cast<std::size_t>(placement)];
+}
+
+std::span<const KnobInfo> knobs() {
+  return kTable;
+}
+
+Knob find_knob(std::string_view name) {
+  std::vector<std::string> known;
+  for (const KnobInfo& one : kTable) {
+    if (one.name == name || one.path == name) return one.knob;
+    known.emplace_back(one.name);
+  }
+  if (name == "training.micro_batch_size_per_gpu") return Knob::kMicroBatch;
+  throw Error(ErrorKind::kInput, fmt::format("\"{}\": no such knob{}; known: {}", name,
+                                             suggestion(name, known), fmt::join(known, ", ")));
+}
+
+double parse_value(Knob knob, std::string_view text) {
+  switch (info(knob).kind) {
+    case kWord:
+      return parse_word(text);
+    case kFlag:
+      if (text == "true") return 1;
+      if (text == "false") return 0;
+      fail(knob, text, "true or false");
+    case kWhole:
+    case kShare:
+      break;
+  }
+  return parse_number(knob, text);
+}
+
+std::string value_text(Knob knob, double value) {
+  switch (info(knob).kind) {
+    case kWord:
+      return std::string(kPlacementNames[static_cast<std::size_t>(value)]);
+    case kFlag:
+      return value != 0 ? "true" : "false";
+    case kWhole:
+      return fmt::format("{}", static_cast<std::int64_t>(value));
+    case kShare:
+      break;
+  }
+  return fmt::format("{}", value);
+}
+
+std::string describe(const Setting& setting) {
+  std::string text = fmt::format("{}, stage {}, micro-batch {}", to_string(setting.placement()),
+                                 setting.stage(), setting.whole(Knob::kMicroBatch));
+  if (setting.zenflow()) {
+    text += fmt::format(", topk_ratio {}, update_interval {}", setting.topk_ratio(),
+                        setting.interval());
+    if (setting.flag(Knob::kOverlapStep)) text += ", overlap_step";
+    if (setting.flag(Knob::kSelectedOffload)) text += ", offload";
+  }
+  if (setting.flag(Knob::kBindCores)) text += ", cores bound";
+  return text;
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,230 @@
+#include "sim/tune/space.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/config/reader.h"
+#include "sim/report/sweep.h"
+
+namespace zenflow::sim {
+namespace {
+
+Placement placement_of(const Job& job) {
+  if (job.deepspeed.zenflow) return Placement::kZenFlow;
+  switch (job.deepspeed.offload_optimizer) {
+    case OffloadDevice::kNone:
+      return Placement::kGpu;
+    case OffloadDevice::kCpu:
+      return Placement::kCpu;
+    case OffloadDevice::kNvme:
+      return Placement::kNvme;
+  }
+  return Placement::kGpu;
+}
+
+void read_zenflow(const ZenFlowSettings& zenflow, Setting& setting) {
+  setting.set(Knob::kTopkRatio, zenflow.topk_ratio);
+  setting.set(Knob::kUpdateInterval, static_cast<double>(zenflow.update_interval.value_or(1)));
+  const bool by_step = zenflow.select_strategy == "step";
+  setting.set(Knob::kSelectInterval,
+              by_step ? static_cast<double>(zenflow.select_interval.value_or(0)) : 0);
+  setting.set(Knob::kWarmUp, static_cast<double>(zenflow.full_warm_up_rounds));
+  setting.set(Knob::kOverlapStep, zenflow.overlap_step ? 1 : 0);
+  setting.set(Knob::kSelectedOffload, zenflow.offload ? 1 : 0);
+  setting.set(Knob::kReservedCores, zenflow.pt_reserved_cores_perc);
+}
+
+std::vector<double> divisors(std::int64_t number) {
+  std::vector<double> all;
+  for (std::int64_t d = 1; d * d <= number; ++d) {
+    if (number % d != 0) continue;
+    all.push_back(static_cast<double>(d));
+    all.push_back(static_cast<double>(number / d));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string_view to_string(Family family) {
+  switch (family) {
+    case Family::kDeepSpeed:
+      return "deepspeed-zenflow";
+    case Family::kPublished:
+      return "zenflow";
+    case Family::kLive:
+      return "live-zenflow";
+  }
+  return "";
+}
+
+Family find_family(std::string_view schedule) {
+  for (const Family one : {Family::kDeepSpeed, Family::kPublished, Family::kLive}) {
+    if (to_string(one) == schedule) return one;
+  }
+  const std::vector<std::string> known = {"deepspeed-zenflow", "zenflow", "live-zenflow"};
+  throw Error(ErrorKind::kInput,
+              fmt::format("--schedule: expected deepspeed-zenflow, zenflow or live-zenflow, found "
+                          "\"{}\"{}",
+                          schedule, suggestion(schedule, known)));
+}
+
+void Space::set(Knob knob, std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  values_[static_cast<std::size_t>(knob)] = std::move(values);
+}
+
+void Space::add(Knob knob, double value) {
+  std::vector<double> values = this->values(knob);
+  values.push_back(value);
+  set(knob, std::move(values));
+}
+
+std::uint64_t Space::size() const {
+  std::uint64_t count = 1;
+  for (const std::vector<double>& values : values_) count *= values.size();
+  return count;
+}
+
+Setting Space::at(std::uint64_t index) const {
+  Setting setting;
+  for (std::size_t i = kKnobs; i-- > 0;) {
+    const std::uint64_t radix = values_[i].size();
+    setting.set(static_cast<Knob>(i), values_[i][index % radix]);
+    index /= radix;
+  }
+  return setting;
+}
+
+std::uint64_t Space::index_of(const Setting& setting) const {
+  std::uint64_t index = 0;
+  for (std::size_t i = 0; i < kKnobs; ++i) {
+    const std::vector<double>& values = values_[i];
+    const auto at =
+        std::lower_bound(values.begin(), values.end(), setting.get(static_cast<Knob>(i)));
+    index = index * values.size() + static_cast<std::uint64_t>(at - values.begin());
+  }
+  return index;
+}
+
+bool Space::contains(const Setting& setting) const {
+  for (std::size_t i = 0; i < kKnobs; ++i) {
+    if (!std::binary_search(values_[i].begin(), values_[i].end(),
+                            setting.get(static_cast<Knob>(i)))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Setting setting_of(const Job& job) {
+  Setting setting;
+  const auto flag = [&](Knob knob, bool value) { setting.set(knob, value ? 1 : 0); };
+  const auto whole = [&](Knob knob, std::int64_t value) {
+    setting.set(knob, static_cast<double>(value));
+  };
+  const DeepSpeedConfig& config = job.deepspeed;
+  whole(Knob::kPlacement, static_cast<int>(placement_of(job)));
+  whole(Knob::kStage, config.zero_stage);
+  whole(Knob::kMicroBatch, job.scenario.training.micro_batch_size_per_gpu);
+  whole(Knob::kBucket, config.reduce_bucket_size);
+  flag(Knob::kOverlapComm, config.overlaps_communication());
+  flag(Knob::kPinMemory, config.pin_memory);
+  flag(Knob::kCheckpointing, job.scenario.training.activation_checkpointing);
+  whole(Knob::kGpus, job.scenario.gpus);
+  flag(Knob::kBindCores, job.scenario.bind_cores_to_rank);
+  ZenFlowSettings published;
+  published.update_interval = 4;
+  published.overlap_step = true;
+  read_zenflow(config.zenflow.value_or(published), setting);
+  return setting;
+}
+
+std::int64_t global_batch_of(const Job& job, Family family) {
+  const std::int64_t step = job.scenario.training.micro_batch_size_per_gpu * job.scenario.ranks();
+  const bool dropped = job.deepspeed.zenflow.has_value() &&
+                       (family != Family::kDeepSpeed || job.target == LaunchTarget::kDeepSpeed);
+  return dropped || family == Family::kLive ? step
+                                            : step * job.deepspeed.gradient_accumulation_steps;
+}
+
+Space default_space(const Job& job, Family family, std::int64_t global_batch) {
+  const Setting own = setting_of(job);
+  Space space;
+  for (const KnobInfo& one : knobs()) space.set(one.knob, {own.get(one.knob)});
+  const bool live = family == Family::kLive;
+  const auto among = [&](Knob knob, std::vector<double> values) {
+    values.push_back(own.get(knob));
+    space.set(knob, std::move(values));
+  };
+  among(Knob::kPlacement,
+        {static_cast<double>(Placement::kGpu), static_cast<double>(Placement::kCpu),
+         static_cast<double>(Placement::kZenFlow)});
+  among(Knob::kTopkRatio, {0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3});
+  among(Knob::kUpdateInterval, {1, 2, 3, 4, 6, 8, 12, 16});
+  among(Knob::kOverlapStep, {0, 1});
+  // Every update_interval above divides these; 0 (select once) is left to who asks for it.
+  if (own.get(Knob::kSelectInterval) == 0) space.set(Knob::kSelectInterval, {48});
+  among(Knob::kReservedCores, {0.25, 0.5, 0.75});
+  if (live) return space;
+  if (own.get(Knob::kSelectInterval) == 0) {
+    space.set(Knob::kSelectInterval, {48, 192});
+  } else {
+    among(Knob::kSelectInterval, {48, 192});
+  }
+  if (family == Family::kDeepSpeed) {
+    among(Knob::kWarmUp, {0, 48});
+    among(Knob::kSelectedOffload, {0, 1});
+    among(Knob::kOverlapComm, {0, 1});
+    // accelerate starts the processes itself, without numactl.
+    if (job.target != LaunchTarget::kAccelerate) among(Knob::kBindCores, {0, 1});
+  }
+  among(Knob::kStage, {0, 1, 2, 3});
+  among(Knob::kBucket, {5e7, 2e8, 5e8});
+  const std::int64_t share = std::max<std::int64_t>(1, global_batch / job.scenario.ranks());
+  among(Knob::kMicroBatch, divisors(share));
+  // Who sets the boundaries sets the interval: the accumulation that is left.
+  if (family == Family::kDeepSpeed && job.target != LaunchTarget::kDeepSpeed) {
+    among(Knob::kUpdateInterval, divisors(share));
+  }
+  return space;
+}
+
+void narrow(Space& space, const std::string& text) {
+  const Variation variation = parse_variation(text);
+  const Knob knob = find_knob(variation.path);
+  std::vector<double> values;
+  for (const std::string& one : variation.values) values.push_back(parse_value(knob, one));
+  space.set(knob, std::move(values));
+}
+
+void narrow_by_file(Space& space, const std::filesystem::path& path) {
+  const Node root = load_document(path);
+  if (!root.is_map()) fail_at(root.at, "", "expected a map of knobs and their values");
+  for (const Node::Entry& entry : root.entries) {
+    const auto located = [&entry](const Node& at, const auto& body) {
+      try {
+        return body();
+      } catch (const Error& error) {
+        fail_at(at.at.line > 0 ? at.at : entry.key_at, "", error.what());
+      }
+    };
+    Node key_node;
+    key_node.at = entry.key_at;
+    const Knob knob = located(key_node, [&] { return find_knob(expand_short_name(entry.key)); });
+    std::vector<double> values;
+    const std::vector<Node> single = {entry.value};
+    const bool is_list = entry.value.kind == Node::Kind::kSequence;
+    for (const Node& one : is_list ? entry.value.items : single) {
+      if (!one.is_scalar()) fail_at(one.at, entry.key, "expected a value or a list of values");
+      values.push_back(located(one, [&] { return parse_value(knob, one.scalar); }));
+    }
+    if (values.empty()) fail_at(entry.value.at, entry.key, "expected at least one value");
+    space.set(knob, std::move(values));
+  }
+}
+
+}  // namespace zenflow::sim

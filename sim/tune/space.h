@@ -1,0 +1,57 @@
+/// The values that each knob may take: the whole of what is searched.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "sim/schedule/job.h"
+#include "sim/tune/setting.h"
+
+namespace zenflow::sim {
+
+/// What is tuned: what DeepSpeed ships, the rule as published, or zenflow-train's operations.
+enum class Family : std::uint8_t { kDeepSpeed, kPublished, kLive };
+[[nodiscard]] std::string_view to_string(Family family);  ///< the schedule's name
+/// "deepspeed-zenflow", "zenflow" or "live-zenflow". Throws Error(kInput) for another.
+[[nodiscard]] Family find_family(std::string_view schedule);
+
+class Space {
+ public:
+  [[nodiscard]] const std::vector<double>& values(Knob knob) const {
+    return values_[static_cast<std::size_t>(knob)];
+  }
+  /// Sorted, without duplicates.
+  void set(Knob knob, std::vector<double> values);
+  void add(Knob knob, double value);
+
+  /// The number of combinations.
+  [[nodiscard]] std::uint64_t size() const;
+  /// Combination `index`; the last knob varies fastest. Precondition: index < size().
+  [[nodiscard]] Setting at(std::uint64_t index) const;
+  /// The index of a setting of which all values are in the space.
+  [[nodiscard]] std::uint64_t index_of(const Setting& setting) const;
+  [[nodiscard]] bool contains(const Setting& setting) const;
+
+ private:
+  std::array<std::vector<double>, kKnobs> values_;
+};
+
+/// The job's own value of every knob.
+[[nodiscard]] Setting setting_of(const Job& job);
+/// Sequences of one step of all ranks: micro-batch, accumulation (which DeepSpeed's ZenFlow drops
+/// under its own launcher) and ranks multiplied.
+[[nodiscard]] std::int64_t global_batch_of(const Job& job, Family family);
+
+/// All that a family has, the job's own values among them. `global_batch` bounds the micro-batch.
+[[nodiscard]] Space default_space(const Job& job, Family family, std::int64_t global_batch);
+
+/// `text`: "KEY=A,B,C" or "KEY=LOW:HIGH:STEP". Throws Error(kInput) for an unknown knob or value.
+void narrow(Space& space, const std::string& text);
+/// A YAML map of knobs and lists of values (a single value counts as a list). Throws Error(kInput),
+/// located.
+void narrow_by_file(Space& space, const std::filesystem::path& path);
+
+}  // namespace zenflow::sim

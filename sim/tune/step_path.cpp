@@ -1,0 +1,82 @@
+#include "sim/tune/step_path.h"
+
+#include <algorithm>
+
+namespace zenflow::sim {
+namespace {
+
+/// Walks the step in issue order and keeps when each lane is free.
+class Walk {
+ public:
+  Walk(const StepParts& parts, StepPlace which, bool pageable_fp32)
+      : parts_(parts),
+        which_(which),
+        fp32_(pageable_fp32 ? parts.fp32_down_pageable : parts.fp32_down) {}
+
+  StepPath go() {
+    const std::size_t layers = parts_.forward.size();
+    for (std::size_t l = 0; l < layers; ++l) compute(parts_.forward[l], fetched(l, l < 2));
+    std::size_t bucket = 0;
+    for (std::size_t l = layers; l-- > 0;) {
+      compute(parts_.backward[l], fetched(l, false));
+      for (; bucket < parts_.reduce.size() && parts_.ready_layer[bucket] == static_cast<int>(l);
+           ++bucket) {
+        reduce(bucket);
+      }
+    }
+    return {now_, std::max(now_, stream_)};
+  }
+
+ private:
+  /// When the layer's parameters are there. What the first two layers of a step wait for may have
+  /// begun in the step before; it is taken to be done.
+  double fetched(std::size_t layer, bool before_the_step) {
+    if (!parts_.stage3 || !parts_.ranks || before_the_step) return 0;
+    collective_ = std::max(collective_, before_last_) + parts_.gather[layer];
+    return collective_;
+  }
+
+  void compute(double time, double ready) {
+    before_last_ = now_;
+    now_ = std::max({now_, ready, hold_}) + time;
+    hold_ = 0;
+  }
+
+  void reduce(std::size_t b) {
+    double last = now_;
+    if (parts_.ranks) {
+      last = std::max({now_, collective_, stream_}) + parts_.reduce[b];
+      collective_ = last;
+    }
+    if (parts_.overlap) hold_ = std::max(hold_, stream_);
+    if (parts_.stage3 || !which_.first || !which_.boundary) {
+      if (parts_.stage3 || !which_.first) last = h2d_ = std::max(last, h2d_) + parts_.sum_up[b];
+      last = d2h_ = std::max(last, d2h_) + parts_.sum_down[b];
+    }
+    if (which_.boundary) {
+      last = d2h_ = std::max(last, d2h_) + fp32_[b];
+      if (parts_.stops_for_fp32) hold_ = std::max(hold_, last);
+    }
+    stream_ = last;
+    if (!parts_.overlap) hold_ = std::max(hold_, last);
+  }
+
+  const StepParts& parts_;
+  StepPlace which_;
+  const std::vector<double>& fp32_;
+  double now_ = 0;          ///< end of the compute task added last
+  double before_last_ = 0;  ///< of the one before
+  double hold_ = 0;         ///< what the next compute task waits for
+  double stream_ = 0;
+  double collective_ = 0;
+  double d2h_ = 0;
+  double h2d_ = 0;
+};
+
+}  // namespace
+
+StepPath step_path(const StepParts& parts, StepPlace which, bool pageable_fp32) {
+  return Walk(parts, which, pageable_fp32).go();
+}
+
+}  // namespace zenflow::sim

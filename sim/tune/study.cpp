@@ -1,0 +1,232 @@
+#include "sim/tune/study.h"
+
+#include <cstring>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sqlite3.h>
+#include <unistd.h>
+
+#include "sim/base/error.h"
+#include "sim/deepspeed/ds_document.h"
+
+namespace zenflow::sim {
+namespace {
+
+constexpr const char* kFormat = "1";
+constexpr const char* kOther =
+    "is a study of another scenario, schedule or program version; give another folder, or remove "
+    "it";
+
+/// Numbers of an evaluation in the order of the table's columns.
+std::vector<double> numbers(const Evaluation& one) {
+  std::vector<double> all = {
+      one.step_time,         one.micro_step, one.compute,
+      one.d2h_bytes,         one.h2d_bytes,  one.model_sizes,
+      one.tokens_per_second, one.mfu,        static_cast<double>(one.staleness),
+      one.gpu_bytes};
+  all.insert(all.end(), one.stall.begin(), one.stall.end());
+  all.insert(all.end(), one.needs.begin(), one.needs.end());
+  return all;
+}
+
+constexpr std::size_t kNumbers = 10 + kStallCauses + kMemoryLimits;
+
+Evaluation evaluation_of(const std::vector<double>& all) {
+  Evaluation one;
+  std::size_t next = 0;
+  for (double* number : {&one.step_time, &one.micro_step, &one.compute, &one.d2h_bytes,
+                         &one.h2d_bytes, &one.model_sizes, &one.tokens_per_second, &one.mfu}) {
+    *number = all[next++];
+  }
+  one.staleness = static_cast<std::int64_t>(all[next++]);
+  one.gpu_bytes = all[next++];
+  for (double& stall : one.stall) stall = all[next++];
+  for (double& need : one.needs) need = all[next++];
+  return one;
+}
+
+std::string key_text(const Setting& setting) {
+  std::string key;
+  for (const KnobInfo& one : knobs()) {
+    key += fmt::format("{}{}={}", key.empty() ? "" : " ", one.name,
+                       value_text(one.knob, setting.get(one.knob)));
+  }
+  return key;
+}
+
+}  // namespace
+
+struct Study::Database {
+  sqlite3* handle = nullptr;
+  std::filesystem::path path;
+  std::map<std::string, Evaluation, std::less<>> known;
+
+  ~Database() { static_cast<void>(sqlite3_close(handle)); }
+
+  [[noreturn]] void fail(ErrorKind kind, const std::string& what) const {
+    throw Error(kind, fmt::format("{}: {}", path.generic_string(), what));
+  }
+  void run(const std::string& sql) const {
+    if (sqlite3_exec(handle, sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK) return;
+    fail(ErrorKind::kRuntime, fmt::format("cannot be written: {}", sqlite3_errmsg(handle)));
+  }
+};
+
+namespace {
+
+/// A prepared statement that ends with its scope.
+class Statement {
+ public:
+  Statement(sqlite3* handle, const char* sql) {
+    status_ = sqlite3_prepare_v2(handle, sql, -1, &statement_, nullptr);
+  }
+  ~Statement() { static_cast<void>(sqlite3_finalize(statement_)); }
+  Statement(const Statement&) = delete;
+  Statement& operator=(const Statement&) = delete;
+
+  [[nodiscard]] bool ready() const { return status_ == SQLITE_OK; }
+  void bind(int column, const std::string& text) {
+    status_ |= sqlite3_bind_text(statement_, column, text.c_str(), static_cast<int>(text.size()),
+                                 SQLITE_TRANSIENT);
+  }
+  void bind(int column, const std::vector<double>& numbers) {
+    status_ |=
+        sqlite3_bind_blob(statement_, column, numbers.data(),
+                          static_cast<int>(numbers.size() * sizeof(double)), SQLITE_TRANSIENT);
+  }
+  [[nodiscard]] int step() { return sqlite3_step(statement_); }
+  void reset() { static_cast<void>(sqlite3_reset(statement_)); }
+  [[nodiscard]] std::string text(int column) const {
+    const auto* bytes = static_cast<const char*>(sqlite3_column_blob(statement_, column));
+    const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
+    return bytes == nullptr ? "" : std::string(bytes, size);
+  }
+
+ private:
+  sqlite3_stmt* statement_ = nullptr;
+  int status_ = SQLITE_OK;
+};
+
+}  // namespace
+
+std::string study_identity(const std::string& program_version, const ScenarioTree& tree,
+                           const std::vector<Override>& overrides, const TuneRequest& request) {
+  std::string identity =
+      fmt::format("zenflow-tune {}\nschedule {}\nglobal batch {}\n", program_version,
+                  to_string(request.family), request.global_batch);
+  for (const Override& one : overrides) identity += fmt::format("set {}={}\n", one.path, one.value);
+  return identity + render_json(tree.root);
+}
+
+namespace {
+
+/// An empty study. It gets its name when it is complete, so that one that is killed here is none.
+void create(const std::filesystem::path& path, const std::string& identity) {
+  Study::Database database;
+  database.path = path;
+  std::filesystem::path temporary = path;
+  temporary += fmt::format(".partial-{}", ::getpid());
+  if (sqlite3_open_v2(temporary.c_str(), &database.handle,
+                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr) != SQLITE_OK) {
+    database.fail(ErrorKind::kInput,
+                  fmt::format("cannot be created: {}", sqlite3_errmsg(database.handle)));
+  }
+  database.run(
+      "BEGIN; CREATE TABLE study (key TEXT PRIMARY KEY, value TEXT);"
+      "CREATE TABLE evaluations (setting TEXT PRIMARY KEY, numbers BLOB);");
+  {
+    Statement write(database.handle, "INSERT INTO study VALUES (?, ?)");
+    for (const auto& [key, value] : {std::pair<std::string, std::string>{"format", kFormat},
+                                     std::pair<std::string, std::string>{"identity", identity}}) {
+      write.bind(1, key);
+      write.bind(2, value);
+      if (write.step() != SQLITE_DONE) {
+        database.fail(ErrorKind::kRuntime,
+                      fmt::format("cannot be written: {}", sqlite3_errmsg(database.handle)));
+      }
+      write.reset();
+    }
+  }
+  database.run("COMMIT");
+  static_cast<void>(sqlite3_close(std::exchange(database.handle, nullptr)));
+  std::error_code error;
+  std::filesystem::rename(temporary, path, error);
+  if (error) database.fail(ErrorKind::kRuntime, "cannot be created: " + error.message());
+}
+
+}  // namespace
+
+Study::Study(const std::filesystem::path& path, const std::string& identity,
+             const Candidates& candidates)
+    : database_(std::make_unique<Database>()), candidates_(&candidates) {
+  database_->path = path;
+  std::error_code missing;
+  if (!std::filesystem::exists(path, missing)) create(path, identity);
+  if (sqlite3_open_v2(path.c_str(), &database_->handle, SQLITE_OPEN_READWRITE, nullptr) !=
+      SQLITE_OK) {
+    database_->fail(ErrorKind::kInput,
+                    fmt::format("cannot be opened: {}", sqlite3_errmsg(database_->handle)));
+  }
+  read(identity);
+  // A killed process loses nothing that was committed; no wait for the disk at every batch.
+  database_->run("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;");
+}
+
+void Study::read(const std::string& identity) {
+  Statement keys(database_->handle, "SELECT key, value FROM study ORDER BY key");
+  Statement rows(database_->handle, "SELECT setting, numbers FROM evaluations");
+  if (!keys.ready() || !rows.ready()) {
+    database_->fail(ErrorKind::kInput, "is no study of zenflow-tune");
+  }
+  std::map<std::string, std::string> said;
+  while (keys.step() == SQLITE_ROW) said[keys.text(0)] = keys.text(1);
+  if (said["format"] != kFormat || said["identity"] != identity) {
+    database_->fail(ErrorKind::kInput, kOther);
+  }
+  int status = rows.step();
+  for (; status == SQLITE_ROW; status = rows.step()) {
+    const std::string blob = rows.text(1);
+    if (blob.size() != kNumbers * sizeof(double)) {
+      database_->fail(ErrorKind::kInput, "is damaged: an evaluation of another length");
+    }
+    std::vector<double> values(kNumbers);
+    std::memcpy(values.data(), blob.data(), blob.size());
+    database_->known.emplace(rows.text(0), evaluation_of(values));
+  }
+  if (status != SQLITE_DONE) {
+    database_->fail(ErrorKind::kInput,
+                    fmt::format("is damaged: {}", sqlite3_errmsg(database_->handle)));
+  }
+  found_ = database_->known.size();
+}
+
+Study::~Study() = default;
+
+std::optional<Evaluation> Study::find(std::uint64_t index) {
+  const Setting setting = candidates_->request().space.at(index);
+  const auto known = database_->known.find(key_text(setting));
+  if (known == database_->known.end()) return std::nullopt;
+  Evaluation evaluation = known->second;
+  evaluation.infeasible = candidates_->infeasible(setting, evaluation);
+  return evaluation;
+}
+
+void Study::store(const std::vector<std::pair<std::uint64_t, Evaluation>>& results) {
+  database_->run("BEGIN");
+  Statement write(database_->handle, "INSERT OR REPLACE INTO evaluations VALUES (?, ?)");
+  for (const auto& [index, evaluation] : results) {
+    write.bind(1, key_text(candidates_->request().space.at(index)));
+    write.bind(2, numbers(evaluation));
+    if (write.step() != SQLITE_DONE) {
+      database_->fail(ErrorKind::kRuntime,
+                      fmt::format("cannot be written: {}", sqlite3_errmsg(database_->handle)));
+    }
+    write.reset();
+  }
+  database_->run("COMMIT");
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,44 @@
+/// A search on disk: what has been simulated, for a search that was stopped to go on.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "sim/tune/search.h"
+
+namespace zenflow::sim {
+
+/// What results of a study depend on: program, scenario with all its files and overrides, schedule,
+/// global batch. Limits, objective and space may change: results are found by setting.
+[[nodiscard]] std::string study_identity(const std::string& program_version,
+                                         const ScenarioTree& tree,
+                                         const std::vector<Override>& overrides,
+                                         const TuneRequest& request);
+
+/// A SQLite database with the tables `study` (key, value) and `evaluations`. A process that is
+/// killed leaves what was stored before.
+class Study final : public EvaluationStore {
+ public:
+  /// Opens or creates. Throws Error(kInput) if the file is no study, or one of something else, and
+  /// leaves it as it is.
+  Study(const std::filesystem::path& path, const std::string& identity,
+        const Candidates& candidates);
+  ~Study() override;
+
+  [[nodiscard]] std::optional<Evaluation> find(std::uint64_t index) override;
+  void store(const std::vector<std::pair<std::uint64_t, Evaluation>>& results) override;
+  [[nodiscard]] std::uint64_t found() const { return found_; }  ///< results that were there
+
+  struct Database;  ///< only study.cpp knows it
+
+ private:
+  void read(const std::string& identity);
+
+  std::unique_ptr<Database> database_;
+  const Candidates* candidates_;
+  std::uint64_t found_ = 0;
+};
+
+}  // namespace zenflow::sim

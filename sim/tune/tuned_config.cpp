@@ -1,0 +1,259 @@
+#include "sim/tune/tuned_config.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "sim/base/error.h"
+#include "sim/config/reader.h"
+#include "sim/deepspeed/lint.h"
+
+namespace zenflow::sim {
+namespace {
+
+constexpr const char* kOffload = "zero_optimization.offload_optimizer";
+constexpr const char* kZenFlow = "zero_optimization.zenflow";
+
+const Node* find(const Node& root, std::string_view path) {
+  const Node* node = &root;
+  while (node != nullptr && !path.empty()) {
+    const std::size_t dot = std::min(path.find('.'), path.size());
+    node = node->is_map() ? node->find(path.substr(0, dot)) : nullptr;
+    path.remove_prefix(std::min(path.size(), dot + 1));
+  }
+  return node;
+}
+
+bool is_number(const Node* node) {
+  return node != nullptr && node->is_scalar() && !node->quoted;
+}
+
+std::string text(bool value) {
+  return value ? "true" : "false";
+}
+
+/// Collects edits: only of what the configuration in force does not say already.
+class Editor {
+ public:
+  Editor(const Node& document, const Job& own, const Setting& setting, std::int64_t accumulation)
+      : document_(document), own_(own), setting_(setting), accumulation_(accumulation) {}
+
+  std::vector<Edit> edits() {
+    zero();
+    offload();
+    if (setting_.zenflow()) {
+      zenflow();
+    } else {
+      erase(kZenFlow);
+    }
+    batch();
+    return std::move(edits_);
+  }
+
+ private:
+  void set(const std::string& path, std::string json) {
+    edits_.push_back(set_key(path, std::move(json)));
+  }
+  void erase(const std::string& path) {
+    if (find(document_, path) != nullptr) edits_.push_back(erase_key(path));
+  }
+
+  void zero() {
+    const DeepSpeedConfig& config = own_.deepspeed;
+    if (config.zero_stage != setting_.stage()) {
+      set("zero_optimization.stage", std::to_string(setting_.stage()));
+    }
+    const std::int64_t bucket = setting_.whole(Knob::kBucket);
+    if (config.reduce_bucket_size != bucket) {
+      set("zero_optimization.reduce_bucket_size", std::to_string(bucket));
+    }
+    // The default of overlap_comm follows the stage, which may be another now.
+    const bool overlap = setting_.flag(Knob::kOverlapComm);
+    if (config.overlap_comm.value_or(setting_.stage() == 3) != overlap) {
+      set("zero_optimization.overlap_comm", text(overlap));
+    }
+  }
+
+  void offload() {
+    const Placement placement = setting_.placement();
+    if (placement == Placement::kGpu) {
+      erase(kOffload);
+      for (const char* legacy : {"cpu_offload", "cpu_offload_use_pin_memory"}) {
+        erase(std::string("zero_optimization.") + legacy);
+      }
+    }
+    if (placement == Placement::kGpu || setting_.stage() < 3) {
+      erase("zero_optimization.offload_param");
+      erase("zero_optimization.cpu_offload_param");
+    }
+    if (placement != Placement::kCpu && placement != Placement::kZenFlow) return;
+    if (own_.deepspeed.offload_optimizer != OffloadDevice::kCpu) {
+      set(std::string(kOffload) + ".device", "\"cpu\"");
+    }
+    const bool pinned = setting_.flag(Knob::kPinMemory);
+    if (own_.deepspeed.pin_memory != pinned) {
+      set(std::string(kOffload) + ".pin_memory", text(pinned));
+    }
+    if (own_.deepspeed.offload_ratio != 1) erase(std::string(kOffload) + ".ratio");
+    if (own_.deepspeed.super_offload) erase(std::string(kOffload) + ".super_offload");
+  }
+
+  [[nodiscard]] bool writes_cores() const {
+    return setting_.flag(Knob::kOverlapStep) && own_.has(Change::kWorkerCores);
+  }
+
+  void zenflow() {
+    const Node* block = find(document_, kZenFlow);
+    const std::int64_t select = setting_.whole(Knob::kSelectInterval);
+    if (block == nullptr || !block->is_map()) {
+      std::string json = fmt::format(
+          "{{\"topk_ratio\": {}, \"select_strategy\": \"step\", \"select_interval\": {}, "
+          "\"update_interval\": {}, \"full_warm_up_rounds\": {}, \"overlap_step\": {}",
+          setting_.topk_ratio(), select, setting_.interval(), setting_.whole(Knob::kWarmUp),
+          text(setting_.flag(Knob::kOverlapStep)));
+      if (setting_.flag(Knob::kSelectedOffload)) json += ", \"offload\": true";
+      if (writes_cores()) {
+        json += fmt::format(", \"pt_reserved_cores_perc\": {}", setting_.get(Knob::kReservedCores));
+      }
+      set(kZenFlow, json + "}");
+      return;
+    }
+    const ZenFlowSettings& now = *own_.deepspeed.zenflow;
+    const auto put = [&](bool differs, const char* key, std::string json) {
+      if (differs) set(std::string(kZenFlow) + "." + key, std::move(json));
+    };
+    put(now.topk_ratio != setting_.topk_ratio(), "topk_ratio",
+        fmt::format("{}", setting_.topk_ratio()));
+    put(select > 0 && now.select_strategy != "step", "select_strategy", "\"step\"");
+    put(now.select_interval != select && (select > 0 || now.select_strategy == "step"),
+        "select_interval", std::to_string(select));
+    put(now.update_interval != setting_.interval(), "update_interval",
+        std::to_string(setting_.interval()));
+    put(now.full_warm_up_rounds != setting_.whole(Knob::kWarmUp), "full_warm_up_rounds",
+        std::to_string(setting_.whole(Knob::kWarmUp)));
+    put(now.overlap_step != setting_.flag(Knob::kOverlapStep), "overlap_step",
+        text(setting_.flag(Knob::kOverlapStep)));
+    put(now.offload != setting_.flag(Knob::kSelectedOffload), "offload",
+        text(setting_.flag(Knob::kSelectedOffload)));
+    put(writes_cores() && now.pt_reserved_cores_perc != setting_.get(Knob::kReservedCores),
+        "pt_reserved_cores_perc", fmt::format("{}", setting_.get(Knob::kReservedCores)));
+  }
+
+  /// Keys that state batch sizes are brought in line; "auto" stays where it means the same.
+  void batch() {
+    const std::int64_t micro = setting_.whole(Knob::kMicroBatch);
+    const std::int64_t ranks = setting_.whole(Knob::kGpus) * own_.scenario.nodes;
+    const Node* total = find(document_, "train_batch_size");
+    const Node* written_micro = find(document_, "train_micro_batch_size_per_gpu");
+    const Node* written_steps = find(document_, "gradient_accumulation_steps");
+    const auto agrees = [](const Node* node, std::int64_t value) {
+      return is_number(node) &&
+             ValueReader(*node, "").number(-1e18, 1e18) == static_cast<double>(value);
+    };
+    const bool as_before = micro == own_.scenario.training.micro_batch_size_per_gpu;
+    if (is_number(total) && !agrees(total, micro * accumulation_ * ranks)) {
+      set("train_batch_size", std::to_string(micro * accumulation_ * ranks));
+    }
+    if (written_micro == nullptr
+            ? total == nullptr
+            : !agrees(written_micro, micro) && (is_number(written_micro) || !as_before)) {
+      set("train_micro_batch_size_per_gpu", std::to_string(micro));
+    }
+    const bool default_holds = written_steps == nullptr && accumulation_ == 1;
+    const bool same_steps = accumulation_ == own_.deepspeed.gradient_accumulation_steps;
+    if (!default_holds && !agrees(written_steps, accumulation_) &&
+        !(same_steps && written_steps != nullptr && !is_number(written_steps))) {
+      set("gradient_accumulation_steps", std::to_string(accumulation_));
+    }
+  }
+
+  const Node& document_;
+  const Job& own_;
+  const Setting& setting_;
+  std::int64_t accumulation_;
+  std::vector<Edit> edits_;
+};
+
+LintOptions lint_options(const Job& own, const Setting& setting) {
+  LintOptions options{.version = own.version, .target = own.target};
+  options.world_size = setting.whole(Knob::kGpus) * own.scenario.nodes;
+  options.cores_per_node = own.scenario.hardware.host.cores;
+  options.gpus_per_node = setting.whole(Knob::kGpus);
+  options.bind_cores_to_rank = setting.flag(Knob::kBindCores);
+  return options;
+}
+
+std::string refusal_by(const Finding& finding) {
+  static const std::vector<Rule> rules = lint_rules();
+  const auto rule = std::find_if(rules.begin(), rules.end(),
+                                 [&](const Rule& one) { return one.code == finding.code; });
+  return fmt::format("lint {}: {}", finding.code, rule->title);
+}
+
+/// The first error, after those that the linter can correct have been corrected.
+std::string correct(TunedConfig& config, const LintOptions& options) {
+  constexpr int kRounds = 16;
+  std::string refusal;
+  for (int round = 0; round < kRounds; ++round) {
+    refusal.clear();
+    bool edited = false;
+    for (const Finding& finding : lint({config.root, {}, {}}, options)) {
+      if (finding.severity != Severity::kError) continue;
+      if (refusal.empty()) refusal = refusal_by(finding);
+      if (finding.edits.empty()) continue;
+      for (const Edit& edit : finding.edits) {
+        apply_edit(config.root, edit);
+        config.edits.push_back(edit);
+      }
+      edited = true;
+      break;
+    }
+    if (!edited) return refusal;
+  }
+  return refusal;
+}
+
+/// Whether the linter's corrections left what the setting decides alone.
+bool still_says(const Node& root, const Setting& setting, std::int64_t accumulation) {
+  const DeepSpeedConfig now = read_deepspeed_config(root);
+  if (now.zero_stage != setting.stage()) return false;
+  if (now.overlaps_communication() != setting.flag(Knob::kOverlapComm)) return false;
+  if (now.reduce_bucket_size != setting.whole(Knob::kBucket)) return false;
+  if (now.zenflow.has_value() != setting.zenflow()) return false;
+  if (now.gradient_accumulation_steps != accumulation) return false;
+  if (!setting.zenflow()) return true;
+  const std::int64_t select = setting.whole(Knob::kSelectInterval);
+  const std::int64_t selects =
+      now.zenflow->select_strategy == "step" ? now.zenflow->select_interval.value_or(0) : 0;
+  return now.zenflow->topk_ratio == setting.topk_ratio() &&
+         now.zenflow->update_interval == setting.interval() && selects == select &&
+         now.zenflow->full_warm_up_rounds == setting.whole(Knob::kWarmUp) &&
+         now.zenflow->overlap_step == setting.flag(Knob::kOverlapStep) &&
+         now.zenflow->offload == setting.flag(Knob::kSelectedOffload);
+}
+
+}  // namespace
+
+TunedConfig tuned_config(const Node& document, const Job& own, const Setting& setting,
+                         std::int64_t accumulation) {
+  TunedConfig config{document, Editor(document, own, setting, accumulation).edits(), {}};
+  for (const Edit& edit : config.edits) apply_edit(config.root, edit);
+  const std::size_t before = config.edits.size();
+  config.refusal = correct(config, lint_options(own, setting));
+  if (!config.refusal.empty() || config.edits.size() == before) return config;
+  if (!still_says(config.root, setting, accumulation)) {
+    TunedConfig plain{config.root, {}, {}};
+    plain.root = document;
+    for (std::size_t i = 0; i < before; ++i) apply_edit(plain.root, config.edits[i]);
+    for (const Finding& one : lint({plain.root, {}, {}}, lint_options(own, setting))) {
+      if (one.severity != Severity::kError) continue;
+      config.refusal = refusal_by(one);
+      break;
+    }
+  }
+  return config;
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,28 @@
+/// The DeepSpeed configuration that a setting stands for: the user's document with what differs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/deepspeed/ds_document.h"
+#include "sim/schedule/job.h"
+#include "sim/tune/setting.h"
+
+namespace zenflow::sim {
+
+struct TunedConfig {
+  Node root;
+  std::vector<Edit> edits;  ///< of the user's document, in order
+  /// What DeepSpeed or the launcher would not run as meant whatever is changed: "ZF042: ..."; empty
+  /// if nothing.
+  std::string refusal;
+};
+
+/// `document`: the user's, as strict JSON would read it. `own`: the user's job, of that document.
+/// `accumulation`: gradient_accumulation_steps of the setting. Errors that the linter can correct
+/// in keys that the setting does not decide are corrected.
+[[nodiscard]] TunedConfig tuned_config(const Node& document, const Job& own, const Setting& setting,
+                                       std::int64_t accumulation);
+
+}  // namespace zenflow::sim

@@ -1,0 +1,319 @@
+// zenflow-tune as its user meets it: files, exit codes, messages, interruption.
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/program.h"
+#include "tests/support/temporary_folder.h"
+
+namespace zenflow::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+const std::string kSource = ZENFLOW_SOURCE_DIR;
+const std::string kScenario = kSource + "/scenarios/llama2_7b_4xa100.yaml";
+const std::string kBase = kSource + "/scenarios/ds/zenflow_k10_s4.json";
+/// Few settings, so that a test takes moments.
+const std::vector<std::string> kSmall = {
+    "--vary", "update_interval=4,8", "--vary", "topk_ratio=0.1,0.2", "--vary", "stage=2,3"};
+
+class Tune : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::vector<std::string> command(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), ZENFLOW_TUNE);
+    return arguments;
+  }
+  [[nodiscard]] Outcome run(const std::vector<std::string>& arguments) const {
+    return run_program(command(arguments), {.folder = folder_.path()});
+  }
+  [[nodiscard]] Outcome run_small(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), kScenario);
+    arguments.insert(arguments.end(), kSmall.begin(), kSmall.end());
+    return run(arguments);
+  }
+  [[nodiscard]] std::string content(const std::string& name) const {
+    return file_content(folder_ / name);
+  }
+  [[nodiscard]] std::set<std::string> files() const {
+    std::set<std::string> names;
+    for (const auto& entry : fs::recursive_directory_iterator(folder_.path())) {
+      names.insert(fs::relative(entry.path(), folder_.path()).generic_string());
+    }
+    return names;
+  }
+  /// Exit code and message; nothing is printed and no file appears or changes.
+  void expect_refused(const std::vector<std::string>& arguments, int code,
+                      const ::testing::Matcher<std::string>& message) const {
+    const std::set<std::string> before = files();
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, code) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_THAT(outcome.err, message);
+    EXPECT_EQ(files(), before);
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Tune, WritesConfigurationCommandAndSummaries) {
+  const Outcome outcome = run_small({"-o", "out"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_EQ(outcome.out, content("out/summary.txt"));
+  EXPECT_EQ(files(),
+            (std::set<std::string>{"out", "out/cmd_optimal.txt", "out/ds_config_optimal.json",
+                                   "out/study.sqlite", "out/summary.json", "out/summary.txt"}));
+  const json summary = json::parse(content("out/summary.json"));
+  EXPECT_EQ(summary["schema_version"], 1);
+  EXPECT_EQ(summary["tool"], "zenflow-tune");
+  const json config = json::parse(content("out/ds_config_optimal.json"));
+  // Four A100 hold Llama-2-7B without offloading.
+  EXPECT_EQ(summary["chosen"]["setting"]["placement"], "gpu");
+  EXPECT_FALSE(config["zero_optimization"].contains("offload_optimizer"));
+  EXPECT_FALSE(config["zero_optimization"].contains("zenflow"));
+  EXPECT_EQ(config["optimizer"], json::parse(file_content(kBase))["optimizer"]);
+  EXPECT_THAT(content("out/cmd_optimal.txt"),
+              StartsWith("deepspeed --num_gpus 4 train.py --deepspeed --deepspeed_config "));
+  const json& search = summary["search"];
+  EXPECT_EQ(search["points"].get<int>(),
+            search["simulated"].get<int>() + search["equal_to_simulated"].get<int>() +
+                search["excluded_by_bound"].get<int>() + search["infeasible"].get<int>());
+}
+
+TEST_F(Tune, WritesTheSameBytesAgainAndForAnyNumberOfThreads) {
+  ASSERT_EQ(run_small({"-o", "a", "--threads", "1"}).code, 0);
+  ASSERT_EQ(run_small({"-o", "b", "--threads", "3"}).code, 0);
+  ASSERT_EQ(run_small({"-o", "a", "-f"}).code, 0);  // from the study
+  for (const char* name : {"/ds_config_optimal.json", "/summary.txt", "/summary.json"}) {
+    EXPECT_EQ(content("a" + std::string(name)), content("b" + std::string(name))) << name;
+  }
+}
+
+TEST_F(Tune, PrintsTheSummaryAsJson) {
+  const Outcome outcome = run_small({"--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(json::parse(outcome.out)["scenario"], "llama2_7b_4xa100");
+  EXPECT_EQ(files(), std::set<std::string>{});
+}
+
+TEST_F(Tune, OverwritesOnlyWhenTold) {
+  ASSERT_EQ(run_small({"-o", "out"}).code, 0);
+  const std::string before = content("out/summary.json");
+  std::vector<std::string> again = {kScenario, "-o", "out", "--slack", "0.5"};
+  again.insert(again.end(), kSmall.begin(), kSmall.end());
+  expect_refused(again, 2, HasSubstr("out/ds_config_optimal.json"));
+  EXPECT_EQ(content("out/summary.json"), before);
+  again.emplace_back("-f");
+  EXPECT_EQ(run(again).code, 0);
+  EXPECT_NE(content("out/summary.json"), before);
+}
+
+TEST_F(Tune, KeepsTheBaseFileBesideWhatItTunes) {
+  std::string base = file_content(kBase);
+  const std::string clipping = "\"gradient_clipping\": 1.0,";
+  base.replace(base.find(clipping), clipping.size(),
+               "\"gradient_clipping\":   1.00, // ours\n  \"my_own\": {\"x\": [1,2]},");
+  folder_.write("base.json", base);
+  const Outcome outcome = run_small(
+      {"--base", "base.json", "--vary", "placement=zenflow", "--front-within", "0", "-o", "out"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const std::string written = content("out/ds_config_optimal.json");
+  EXPECT_THAT(written,
+              HasSubstr("\"gradient_clipping\":   1.00, // ours\n  \"my_own\": {\"x\": [1,2]},"));
+  // Up to ZeRO's block nothing differs.
+  const std::size_t same = base.find("\"zero_optimization\"");
+  EXPECT_EQ(written.substr(0, same), base.substr(0, same));
+}
+
+TEST_F(Tune, WritesWhatTheLinterAcceptsForEveryTarget) {
+  for (const std::string target : {"deepspeed", "hf", "accelerate"}) {
+    for (const std::string version : {"0.18.2", "0.19.8"}) {
+      const std::string out = target + version;
+      const Outcome outcome = run_small(
+          {"--target", target, "--deepspeed-version", version, "--front-within", "0", "-o", out});
+      ASSERT_EQ(outcome.code, 0) << outcome.err;
+      const Outcome lint =
+          run_program({ZENFLOW_SIM, "lint", out + "/ds_config_optimal.json", "--target", target,
+                       "--deepspeed-version", version, "--world-size", "4"},
+                      {.folder = folder_.path()});
+      EXPECT_EQ(lint.code, 0) << lint.out;
+    }
+  }
+  EXPECT_THAT(content("hf0.19.8/cmd_optimal.txt"), HasSubstr("--per_device_train_batch_size"));
+  EXPECT_THAT(content("accelerate0.19.8/cmd_optimal.txt"), StartsWith("accelerate launch "));
+}
+
+TEST_F(Tune, StaysWithinItsLimits) {
+  const Outcome outcome =
+      run_small({"--vary", "placement=zenflow", "--max-staleness", "7", "--max-gpu-memory",
+                 "40 GiB", "--front-within", "0", "--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json chosen = json::parse(outcome.out)["chosen"]["result"];
+  EXPECT_LE(chosen["staleness_steps_max"].get<int>(), 7);
+  EXPECT_LE(chosen["gpu_peak_bytes"].get<double>(), 40 * 0x1p30);
+}
+
+TEST_F(Tune, SaysWhyThereIsNoCandidate) {
+  const Outcome outcome = run_small({"--max-gpu-memory", "2 GiB", "-o", "out"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("limit: --max-gpu-memory"), HasSubstr("no candidate")));
+  EXPECT_FALSE(fs::exists(folder_ / "out/ds_config_optimal.json"));
+}
+
+TEST_F(Tune, NamesReleasesInWhichZenFlowFails) {
+  const Outcome outcome =
+      run_small({"--vary", "placement=zenflow", "--deepspeed-version", "0.18.9"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("lint ZF020"));
+}
+
+TEST_F(Tune, RefusesWhatItDoesNotKnow) {
+  expect_refused({kScenario, "--vary", "topk_rati=0.1"}, 2,
+                 HasSubstr("did you mean \"topk_ratio\"?"));
+  expect_refused({kScenario, "--vary", "stage=2,9"}, 2, HasSubstr("from 0 to 3"));
+  expect_refused({kScenario, "--objective", "speed"}, 2, HasSubstr("expected step_time"));
+  expect_refused({kScenario, "--objective", "cost_per_token"}, 2, HasSubstr("--price"));
+  expect_refused({kScenario, "--schedule", "zenflwo"}, 2, HasSubstr("did you mean \"zenflow\"?"));
+  expect_refused({kScenario, "--max-deferred-share", "0.5"}, 2, HasSubstr("--importance"));
+  expect_refused({kScenario, "--max-gpu-memory", "40"}, 2, HasSubstr("--max-gpu-memory"));
+  expect_refused({kScenario, "--no-such"}, 2, HasSubstr("--no-such"));
+  expect_refused({"missing.yaml"}, 2, HasSubstr("missing.yaml"));
+}
+
+TEST_F(Tune, RefusesABaseFileThatDoesNotParse) {
+  folder_.write("base.json", "{\"zero_optimization\": {\"stage\": 2,,}");
+  expect_refused({kScenario, "--base", "base.json", "-o", "out"}, 2, HasSubstr("base.json:1"));
+}
+
+TEST_F(Tune, RefusesAStudyOfAnotherScenario) {
+  ASSERT_EQ(run_small({"-o", "out"}).code, 0);
+  const std::string before = content("out/summary.json");
+  const std::vector<std::string> other = {kSource + "/scenarios/qwen2_5_3b_4xa100.yaml", "-o",
+                                          "out", "-f"};
+  expect_refused(other, 2, HasSubstr("study of another scenario"));
+  EXPECT_EQ(content("out/summary.json"), before);
+  EXPECT_EQ(run_small({"-o", "out", "-f"}).code, 0);  // the study is still its own
+}
+
+TEST_F(Tune, RefusesAFileThatIsNoStudy) {
+  folder_.write("out/study.sqlite",
+                "not a database, whatever its name says, and long enough for a header");
+  expect_refused({kScenario, "-o", "out"}, 2, HasSubstr("study.sqlite"));
+  EXPECT_THAT(content("out/study.sqlite"), StartsWith("not a database"));
+}
+
+TEST_F(Tune, HasMorePlaceForCareWithMoreSlack) {
+  const auto staleness = [&](const char* slack) {
+    const Outcome outcome = run_small(
+        {"--vary", "placement=cpu,zenflow", "--slack", slack, "--front-within", "0", "--json"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return json::parse(outcome.out)["chosen"]["result"]["staleness_steps_max"].get<int>();
+  };
+  EXPECT_GT(staleness("0"), 0);
+  // ZeRO-Offload is several times slower, and not stale at all; but never slower than what the user
+  // has.
+  EXPECT_LE(staleness("10"), staleness("0"));
+}
+
+TEST_F(Tune, MindsWhatWasRecordedOfImportance) {
+  folder_.write(
+      "importance.csv",
+      "step,parameter,columns,top_1_percent,top_5_percent,top_10_percent,same_as_before,selected\n"
+      "0,w,100,0.1,0.3,0.4,,0.4\n1,w,100,0.1,0.3,0.6,0.9,0.4\n");
+  const Outcome outcome =
+      run_small({"--vary", "placement=zenflow", "--importance", "importance.csv",
+                 "--max-deferred-share", "0.47", "--front-within", "0", "--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  // Half is in the top tenth; with 0.2, half + 1/9 of the other half: 0.444 is deferred.
+  EXPECT_EQ(json::parse(outcome.out)["chosen"]["setting"]["topk_ratio"], 0.2);
+  folder_.write("bad.csv", "step,parameter\n0,w\n");
+  expect_refused({kScenario, "--importance", "bad.csv", "--max-deferred-share", "0.5"}, 2,
+                 HasSubstr("bad.csv:1"));
+}
+
+TEST_F(Tune, CountsMoneyPerToken) {
+  const Outcome outcome =
+      run_small({"--objective", "cost_per_token", "--price", "2", "--vary", "gpus=2,4", "--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json chosen = json::parse(outcome.out)["chosen"];
+  const double gpus = chosen["setting"]["gpus"];
+  const double tokens = chosen["result"]["tokens_per_second"];
+  EXPECT_NEAR(chosen["cost_per_million_tokens"].get<double>(), 2 * gpus / 3600 / tokens * 1e6,
+              1e-6);
+}
+
+// Large enough a search that a signal meets it at work; and it does not matter when.
+TEST_F(Tune, InterruptedWritesTheBestSoFarAndKilledResumes) {
+  const std::vector<std::string> arguments = {kSource + "/scenarios/llama2_7b_4xa100.yaml",
+                                              "--vary",
+                                              "placement=zenflow",
+                                              "--vary",
+                                              "stage=2",
+                                              "--vary",
+                                              "topk_ratio=0.1",
+                                              "--threads",
+                                              "1",
+                                              "-q",
+                                              "-o"};
+  const auto in = [&](const std::string& folder) {
+    std::vector<std::string> all = arguments;
+    all.push_back(folder);
+    return all;
+  };
+  ASSERT_EQ(run(in("whole")).code, 0);
+  {
+    RunningProgram killed(command(in("killed")), {.folder = folder_.path()});
+    static_cast<void>(
+        killed.wait_until([&] { return fs::exists(folder_ / "killed/study.sqlite"); }));
+    ::usleep(50'000);
+    killed.send(SIGKILL);
+    static_cast<void>(killed.wait());
+  }
+  const bool finished = fs::exists(folder_ / "killed/summary.json");
+  std::vector<std::string> resume = in("killed");
+  if (finished) resume.emplace_back("-f");
+  ASSERT_EQ(run(resume).code, 0);
+  {
+    RunningProgram stopped(command(in("stopped")), {.folder = folder_.path()});
+    static_cast<void>(
+        stopped.wait_until([&] { return fs::exists(folder_ / "stopped/study.sqlite"); }));
+    stopped.send(SIGINT);
+    const Outcome outcome = stopped.wait();
+    EXPECT_THAT(outcome.code, ::testing::AnyOf(0, 130));
+    if (outcome.code == 130 && fs::exists(folder_ / "stopped/summary.json")) {
+      const json summary = json::parse(content("stopped/summary.json"));
+      EXPECT_FALSE(summary["complete"].get<bool>());
+      EXPECT_TRUE(summary["chosen"]["result"]["feasible"].get<bool>());
+    }
+  }
+  std::vector<std::string> resumed = in("stopped");
+  resumed.emplace_back("-f");
+  ASSERT_EQ(run(resumed).code, 0);
+  for (const char* name : {"/ds_config_optimal.json", "/summary.txt", "/summary.json"}) {
+    EXPECT_EQ(content("killed" + std::string(name)), content("whole" + std::string(name))) << name;
+    EXPECT_EQ(content("stopped" + std::string(name)), content("whole" + std::string(name))) << name;
+  }
+}
+
+TEST_F(Tune, HelpsLikeAManualPage) {
+  const Outcome outcome = run({"--help"});
+  EXPECT_EQ(outcome.code, 0);
+  for (const char* word :
+       {"--base", "--max-staleness", "--slack", "Exit codes", "Example", "study.sqlite"}) {
+    EXPECT_THAT(outcome.out, HasSubstr(word));
+  }
+}
+
+}  // namespace
+}  // namespace zenflow::testing

@@ -1,0 +1,199 @@
+// The search against brute force, against itself with other threads, and on the shipped scenarios.
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/tune_requests.h"
+
+namespace zenflow::sim {
+namespace {
+
+using testing::BruteForce;
+using testing::shipped_request;
+using testing::shipped_scenarios;
+
+struct Case {
+  std::string scenario;
+  Family family;
+  std::vector<std::string> vary;
+};
+
+// Spaces in which different ends of the search decide: what fits, the slack, the front.
+std::vector<Case> cases() {
+  return {
+      {"opt_1_3b_1xrtx3090",
+       Family::kDeepSpeed,
+       {"stage=1,2", "micro_batch_size_per_gpu=2,4", "topk_ratio=0.05,0.1,0.3",
+        "update_interval=1,4,8", "select_interval=48", "full_warm_up_rounds=0,48",
+        "pt_reserved_cores_perc=0.25,0.5", "reduce_bucket_size=50000000,200000000"}},
+      {"llama2_7b_4xa100",
+       Family::kDeepSpeed,
+       {"placement=cpu,zenflow", "stage=2,3", "micro_batch_size_per_gpu=4", "topk_ratio=0.05,0.2",
+        "update_interval=2,4,8", "select_interval=48,192", "full_warm_up_rounds=48",
+        "offload=false", "reduce_bucket_size=200000000"}},
+      {"mistral_7b_1xrtx4090",
+       Family::kPublished,
+       {"stage=2,3", "topk_ratio=0.05,0.1,0.3", "update_interval=1,2,4,8,16",
+        "select_interval=48,64"}},
+      {"llama_10m_this_host",
+       Family::kLive,
+       {"topk_ratio=0.05,0.1,0.3", "update_interval=1,2,4,8"}},
+  };
+}
+
+TuneRequest request_of(const Case& which) {
+  TuneRequest request = shipped_request(which.scenario, which.family);
+  for (const std::string& text : which.vary) narrow(request.space, text);
+  request.front_within = 10;
+  return request;
+}
+
+SearchOptions on_threads(unsigned threads) {
+  SearchOptions options;
+  options.threads = threads;
+  return options;
+}
+
+class TuneSearch : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(TuneSearch, FindsWhatBruteForceFinds) {
+  Candidates candidates(request_of(cases()[GetParam()]));
+  const SearchResult result = search(candidates, on_threads(2));
+  const BruteForce all(candidates);
+  ASSERT_FALSE(all.feasible.empty());
+  ASSERT_TRUE(result.fastest);
+  const Simulated& fastest = result.simulated[*result.fastest];
+  EXPECT_EQ(candidates.cost(fastest.setting, fastest.evaluation.step_time), all.best());
+
+  // The most careful within the slack, and no slower than what the user has or the published one.
+  double limit = all.best() * (1 + candidates.request().slack);
+  const Setting own = setting_of(candidates.request().job);
+  if (result.own && result.own->infeasible.empty()) limit = std::min(limit, result.own->step_time);
+  if (result.published) limit = std::min(limit, result.published->evaluation.step_time);
+  limit = std::max(limit, all.best());
+  std::optional<Carefulness> careful;
+  for (const BruteForce::Point& one : all.feasible) {
+    if (one.cost > limit) continue;
+    const Carefulness care =
+        carefulness(one.setting, one.evaluation.staleness, one.evaluation.gpu_bytes, own, 0);
+    if (!careful || care < *careful) careful = care;
+  }
+  const Simulated& chosen = result.simulated[*result.chosen];
+  const Carefulness found =
+      carefulness(chosen.setting, chosen.evaluation.staleness, chosen.evaluation.gpu_bytes, own, 0);
+  EXPECT_EQ(found.staleness, careful->staleness);
+  EXPECT_EQ(found.minus_topk_ratio, careful->minus_topk_ratio);
+  EXPECT_EQ(found.gpu_bytes, careful->gpu_bytes);
+}
+
+TEST_P(TuneSearch, FindsTheParetoFrontThatBruteForceFinds) {
+  Candidates candidates(request_of(cases()[GetParam()]));
+  const SearchResult result = search(candidates, on_threads(2));
+  const BruteForce all(candidates);
+  constexpr double kSame = 1 + 3e-6;
+  const auto covers = [](const Evaluation& a, const Evaluation& b, double same) {
+    return a.step_time <= b.step_time * same && a.staleness <= b.staleness &&
+           a.gpu_bytes <= b.gpu_bytes * same && a.traffic() <= b.traffic() * same;
+  };
+  // Everything feasible is covered by the front, and nothing on the front clearly beaten.
+  for (const BruteForce::Point& one : all.feasible) {
+    EXPECT_TRUE(std::any_of(result.front.begin(), result.front.end(), [&](std::size_t on) {
+      return covers(result.simulated[on].evaluation, one.evaluation, kSame);
+    })) << describe(one.setting);
+    for (const std::size_t on : result.front) {
+      const Evaluation& point = result.simulated[on].evaluation;
+      EXPECT_FALSE(covers(one.evaluation, point, 1) && !covers(point, one.evaluation, kSame))
+          << describe(one.setting) << " beats " << describe(result.simulated[on].setting);
+    }
+  }
+}
+
+TEST_P(TuneSearch, CountsEveryPointOnce) {
+  Candidates candidates(request_of(cases()[GetParam()]));
+  const SearchResult result = search(candidates, on_threads(2));
+  const SearchCounts& counts = result.counts;
+  EXPECT_EQ(counts.points, candidates.request().space.size());
+  EXPECT_EQ(counts.points,
+            counts.simulated + counts.equal + counts.excluded_by_bound + counts.infeasible);
+  EXPECT_EQ(counts.not_reached, 0U);
+  EXPECT_EQ(counts.simulated, result.simulated.size());
+  std::uint64_t reasons = 0;
+  for (const auto& [why, count] : counts.reasons) reasons += count;
+  EXPECT_EQ(reasons, counts.infeasible + counts.infeasible_when_simulated);
+}
+
+TEST_P(TuneSearch, DoesNotDependOnTheNumberOfThreads) {
+  std::vector<SearchResult> results;
+  for (const unsigned threads : {1U, 2U, 5U}) {
+    Candidates candidates(request_of(cases()[GetParam()]));
+    results.push_back(search(candidates, on_threads(threads)));
+  }
+  for (const SearchResult& one : results) {
+    EXPECT_EQ(one.chosen, results[0].chosen);
+    EXPECT_EQ(one.top, results[0].top);
+    EXPECT_EQ(one.front, results[0].front);
+    ASSERT_EQ(one.simulated.size(), results[0].simulated.size());
+    for (std::size_t i = 0; i < one.simulated.size(); ++i) {
+      EXPECT_EQ(one.simulated[i].index, results[0].simulated[i].index);
+      EXPECT_EQ(one.simulated[i].evaluation.step_time,
+                results[0].simulated[i].evaluation.step_time);
+    }
+  }
+}
+
+TEST_P(TuneSearch, StopsWhenAskedTo) {
+  Candidates candidates(request_of(cases()[GetParam()]));
+  int asked = 0;
+  SearchOptions options = on_threads(2);
+  options.cancelled = [&] { return ++asked > 0; };
+  const SearchResult result = search(candidates, options);
+  EXPECT_FALSE(result.complete);
+  const SearchCounts& counts = result.counts;
+  EXPECT_EQ(counts.points,
+            counts.simulated + counts.equal + counts.not_reached + counts.infeasible);
+}
+
+INSTANTIATE_TEST_SUITE_P(Spaces, TuneSearch, ::testing::Range(std::size_t{0}, cases().size()));
+
+/// At the scenario's own micro-batch, in any stage. Where the device is the host there is nothing
+/// to offload from: its memory is the same, and the optimizer only gets cores of its own.
+bool fits_without_offloading(Candidates& candidates) {
+  if (candidates.request().job.scenario.hardware.gpu.runs_on_host()) return false;
+  for (const int stage : {0, 1, 2, 3}) {
+    Setting setting = setting_of(candidates.request().job);
+    setting.set(Knob::kPlacement, static_cast<double>(Placement::kGpu));
+    setting.set(Knob::kStage, stage);
+    setting.set(Knob::kOverlapComm, 1);
+    if (candidates.evaluate(setting).infeasible.empty()) return true;
+  }
+  return false;
+}
+
+class TuneShipped : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(TuneShipped, IsAtLeastAsGoodAsThePublishedSettingAndDoesNotOffloadWhatFits) {
+  const TuneRequest probe = shipped_request(GetParam());
+  const bool host = probe.job.scenario.hardware.gpu.runs_on_host();
+  TuneRequest request = shipped_request(GetParam(), host ? Family::kLive : Family::kDeepSpeed);
+  request.front_within = 0;
+  Candidates candidates(request);
+  const SearchResult result = search(candidates, on_threads(2));
+  ASSERT_TRUE(result.chosen);
+  const Simulated& chosen = result.simulated[*result.chosen];
+  EXPECT_EQ(chosen.evaluation.infeasible, "");
+  if (result.published) {
+    EXPECT_LE(chosen.evaluation.step_time, result.published->evaluation.step_time);
+  }
+  if (result.own && result.own->infeasible.empty()) {
+    EXPECT_LE(chosen.evaluation.step_time, result.own->step_time);
+  }
+  if (fits_without_offloading(candidates)) {
+    EXPECT_EQ(chosen.setting.placement(), Placement::kGpu) << describe(chosen.setting);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Scenarios, TuneShipped, ::testing::ValuesIn(shipped_scenarios()));
+
+}  // namespace
+}  // namespace zenflow::sim

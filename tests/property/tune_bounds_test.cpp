@@ -1,0 +1,157 @@
+// No candidate is simulated below its bounds, and settings that are taken to be equal are, whatever
+// the machine.
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "sim/report/simulation.h"
+#include "tests/support/tune_requests.h"
+
+namespace zenflow::sim {
+namespace {
+
+using testing::Numbers;
+using testing::shipped_request;
+
+/// A machine with every rate its own: faster or slower links, CPU and GPU, bound or not.
+void vary(HardwareProfile& node, Numbers& numbers) {
+  const auto factor = [&] { return std::exp(numbers.between(-1.5, 1.5)); };
+  node.gpu.memory_bandwidth = factor() * node.gpu.memory_bandwidth;
+  node.gpu.gemm_efficiency = numbers.between(0.1, 0.9);
+  HostProfile& host = node.host;
+  const double cpu = numbers.between(0.05, 0.9);
+  host.adam_bandwidth = cpu * host.dram_bandwidth;
+  host.elementwise_bandwidth = numbers.between(0.1, 1) * host.dram_bandwidth;
+  if (numbers.below(2) == 0)
+    host.worker_adam_bandwidth = numbers.between(cpu, 1) * host.dram_bandwidth;
+  host.unbound_efficiency = numbers.below(2) == 0 ? 1 : numbers.between(0.3, 1);
+  host.sockets = numbers.below(2) == 0 ? host.sockets : 1;
+  HostLinkProfile& link = node.host_link;
+  const double speed = factor();
+  link.pinned = {speed * link.pinned.h2d, speed * link.pinned.d2h,
+                 numbers.between(1, 2) * speed * link.pinned.h2d};
+  link.pageable_h2d = factor() * link.pageable_h2d;
+  link.pageable_d2h = factor() * link.pageable_d2h;
+  for (HostSwitch& one : link.switches) {
+    const double shared = factor();
+    one.path = {shared * one.path.h2d, shared * one.path.d2h, shared * one.path.bidirectional};
+  }
+  if (node.gpu_link) node.gpu_link->bandwidth = factor() * node.gpu_link->bandwidth;
+  // So that nothing is excluded by memory here.
+  node.gpu.memory = Bytes(1e15);
+  node.host.memory = node.host.shared_memory = Bytes(1e15);
+}
+
+struct Case {
+  std::string scenario;
+  Family family;
+  std::vector<Override> overrides{};
+};
+
+std::vector<Case> cases() {
+  return {
+      {"llama2_7b_4xa100", Family::kDeepSpeed},
+      {"qwen2_5_1_5b_2xa100_40g", Family::kDeepSpeed},
+      {"opt_1_3b_1xrtx3090", Family::kDeepSpeed},
+      {"qwen2_5_7b_4xl40s", Family::kDeepSpeed},
+      {"qwen2_5_3b_4xa100", Family::kDeepSpeed, {{"launch.deepspeed_version", "0.18.2"}}},
+      {"llama2_7b_4xa100",
+       Family::kDeepSpeed,
+       {{"launch.target", "hf"}, {"deepspeed.gradient_accumulation_steps", "8"}}},
+      {"llama2_7b_4xa100", Family::kPublished},
+      {"qwen2_5_7b_4xl40s", Family::kPublished},
+      {"opt_1_3b_1xrtx3090", Family::kPublished},
+      {"llama_10m_this_host", Family::kLive},
+  };
+}
+
+class TuneBounds : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(TuneBounds, AreBelowEverySimulation) {
+  const Case which = cases()[GetParam()];
+  Numbers numbers(7 + GetParam());
+  std::size_t tried = 0;
+  std::size_t close = 0;
+  for (int machine = 0; machine < 30; ++machine) {
+    TuneRequest request = shipped_request(which.scenario, which.family, which.overrides);
+    if (machine > 0) vary(request.job.scenario.hardware, numbers);
+    request.space.set(Knob::kReservedCores, {0, 0.25, 0.5, 1});
+    Candidates candidates(std::move(request));
+    const Space& space = candidates.request().space;
+    BoundsComputer computer;
+    Job scratch = candidates.job(space.at(0));
+    for (int i = 0, found = 0; i < 4000 && found < 20; ++i) {
+      const Setting setting = space.at(numbers.below(space.size()));
+      if (!candidates.refusal(setting).empty()) continue;
+      ++found;
+      ++tried;
+      const CandidateBounds bounds =
+          candidates.bounds(candidates.canonical(setting), scratch, computer);
+      const Evaluation one = candidates.evaluate(setting);
+      EXPECT_LE(bounds.step_time, one.step_time) << describe(setting) << " on machine " << machine;
+      EXPECT_LE(bounds.gpu_bytes, one.gpu_bytes) << describe(setting);
+      EXPECT_LE(bounds.traffic, one.traffic()) << describe(setting);
+      EXPECT_EQ(bounds.staleness, one.staleness) << describe(setting);
+      close += bounds.step_time > 0.9 * one.step_time ? 1U : 0U;
+    }
+  }
+  EXPECT_GT(tried, 100U);
+  // A bound of zero would pass, too. That of zenflow-train's own operations is zero.
+  if (which.family == Family::kDeepSpeed) {
+    EXPECT_GT(close, tried / 3);
+  }
+}
+
+TEST_P(TuneBounds, SettingsOfOneCanonicalFormAreSimulatedAlike) {
+  const Case which = cases()[GetParam()];
+  Numbers numbers(99 + GetParam());
+  TuneRequest request = shipped_request(which.scenario, which.family, which.overrides);
+  Candidates candidates(std::move(request));
+  const Space& space = candidates.request().space;
+  int differing = 0;
+  for (int i = 0; i < 20000 && differing < 15; ++i) {
+    const Setting setting = space.at(numbers.below(space.size()));
+    if (!candidates.refusal(setting).empty()) continue;
+    const Setting same = candidates.canonical(setting);
+    if (same == setting) continue;
+    ++differing;
+    EXPECT_EQ(candidates.canonical(same), same);
+    EXPECT_TRUE(space.contains(same));
+    const Evaluation a = candidates.evaluate(setting);
+    const Evaluation b = candidates.evaluate(same);
+    EXPECT_EQ(a.step_time, b.step_time) << describe(setting);
+    EXPECT_EQ(a.traffic(), b.traffic()) << describe(setting);
+    EXPECT_EQ(a.gpu_bytes, b.gpu_bytes) << describe(setting);
+    EXPECT_EQ(a.needs, b.needs) << describe(setting);
+    EXPECT_EQ(a.staleness, b.staleness) << describe(setting);
+  }
+  if (which.family != Family::kLive) {
+    EXPECT_GT(differing, 5);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, TuneBounds, ::testing::Range(std::size_t{0}, cases().size()));
+
+// Candidates are simulated with a warm-up of one window; in the long run the configured one gives
+// the same step time.
+TEST(TuneWarmUp, DoesNotCountInTheLongRun) {
+  TuneRequest request = shipped_request("qwen2_5_1_5b_4xa100");
+  Candidates candidates(std::move(request));
+  for (const std::int64_t rounds : {4, 48}) {
+    for (const int stage : {2, 3}) {
+      Setting setting = setting_of(candidates.request().job);
+      setting.set(Knob::kStage, stage);
+      setting.set(Knob::kSelectInterval, 48);
+      setting.set(Knob::kWarmUp, static_cast<double>(rounds));
+      Job job = candidates.job(setting);
+      job.deepspeed.zenflow->full_warm_up_rounds = rounds;
+      job.scenario.run = {.warmup_steps = rounds + 48, .steps = 96};
+      const double whole = simulate_schedule(job, candidates.schedule(setting)).step_time;
+      EXPECT_NEAR(candidates.evaluate(setting).step_time / whole, 1, 1e-9)
+          << rounds << " " << stage;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace zenflow::sim

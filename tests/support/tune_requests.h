@@ -1,0 +1,86 @@
+/// What the tuner's tests ask for: shipped scenarios, and brute force.
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/tune/search.h"
+
+namespace zenflow::sim::testing {
+
+inline TuneRequest shipped_request(const std::string& scenario, Family family = Family::kDeepSpeed,
+                                   const std::vector<Override>& overrides = {}) {
+  const std::filesystem::path root = ZENFLOW_SOURCE_DIR;
+  LoadOptions options;
+  options.profile_directories = {root / "profiles"};
+  options.overrides = overrides;
+  TuneRequest request;
+  request.job = make_job(load_scenario(root / "scenarios" / (scenario + ".yaml"), options));
+  request.family = family;
+  request.global_batch = global_batch_of(request.job, family);
+  request.space = default_space(request.job, family, request.global_batch);
+  request.limits.staleness = request.job.scenario.max_staleness;
+  return request;
+}
+
+inline std::vector<std::string> shipped_scenarios() {
+  std::vector<std::string> names;
+  const std::filesystem::path folder = std::filesystem::path(ZENFLOW_SOURCE_DIR) / "scenarios";
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".yaml") names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// Small numbers that look random; equal on every machine.
+class Numbers {
+ public:
+  explicit Numbers(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t below(std::uint64_t bound) {
+    state_ = state_ * 6364136223846793005U + 1442695040888963407U;
+    return (state_ >> 33U) % bound;
+  }
+  double between(double low, double high) {
+    return low + (high - low) * static_cast<double>(below(1U << 30U)) / (1U << 30U);
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+/// Every point of the space by itself, without canonical forms, bounds or batches.
+struct BruteForce {
+  struct Point {
+    Setting setting;
+    Evaluation evaluation;
+    double cost;
+  };
+  std::vector<Point> feasible;
+  std::uint64_t refused = 0;
+
+  explicit BruteForce(Candidates& candidates) {
+    const Space& space = candidates.request().space;
+    for (std::uint64_t i = 0; i < space.size(); ++i) {
+      const Setting setting = space.at(i);
+      if (!candidates.refusal(setting).empty()) {
+        ++refused;
+        continue;
+      }
+      Evaluation one = candidates.evaluate(setting);
+      if (!one.infeasible.empty()) continue;
+      const double cost = candidates.cost(setting, one.step_time);
+      feasible.push_back({setting, std::move(one), cost});
+    }
+  }
+  [[nodiscard]] double best() const {
+    double best = std::numeric_limits<double>::infinity();
+    for (const Point& one : feasible) best = std::min(best, one.cost);
+    return best;
+  }
+};
+
+}  // namespace zenflow::sim::testing

@@ -1,0 +1,16 @@
+# zenflow-tune: the search, its bounds, what it writes, the program.
+zenflow_test_group(tune_test LABEL unit
+  SOURCES unit/tune_space_test.cpp unit/base_text_test.cpp
+  LINK zenflow::tune GTest::gmock fmt::fmt)
+zenflow_test_group(tune_bounds_test LABEL property TIMEOUT 600
+  SOURCES property/tune_bounds_test.cpp property/base_text_property_test.cpp
+  LINK zenflow::tune nlohmann_json::nlohmann_json fmt::fmt)
+zenflow_test_group(tune_search_test LABEL differential TIMEOUT 600
+  SOURCES differential/tune_search_test.cpp
+  LINK zenflow::tune GTest::gmock fmt::fmt)
+zenflow_test_group(tune_cli_test LABEL cli TIMEOUT 300
+  SOURCES cli/tune_cli_test.cpp
+  LINK GTest::gmock nlohmann_json::nlohmann_json)
+target_compile_definitions(tune_cli_test PRIVATE ZENFLOW_TUNE="$<TARGET_FILE:zenflow-tune>"
+                           ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
+add_dependencies(tune_cli_test zenflow-tune zenflow-sim)

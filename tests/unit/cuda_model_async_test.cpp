@@ -1,0 +1,108 @@
+// The transformer on the CUDA device, on the emulator's asynchronous streams: late, with host code
+// kept from device memory, and without the default stream.
+#include <cstring>
+
+#include <gtest/gtest.h>
+
+#include "runtime/cuda/cuda_stream.h"
+#include "runtime/cuda/model_transformer.h"
+#include "runtime/trace/recorder.h"
+#include "tests/emulator/kernel_gemm.h"
+#include "tests/support/closeness.h"
+#include "tests/support/model_step.h"
+#include "tests/support/test_device.h"
+
+namespace zenflow::runtime {
+namespace {
+
+constexpr const char* kModel = R"({"model_type": "gpt2", "vocab_size": 31, "n_embd": 64,
+  "n_layer": 2, "n_head": 1, "n_inner": 48, "n_positions": 16, "layer_norm_epsilon": 1e-5,
+  "activation_function": "gelu_new", "initializer_range": 0.1, "resid_pdrop": 0.0,
+  "embd_pdrop": 0.0, "attn_pdrop": 0.0})";
+
+Batch some_batch(std::uint32_t seed) {
+  Batch batch{2, 9, {}, {}, {}, {}};
+  for (std::uint32_t i = 0; i < 18; ++i) {
+    const auto words = philox({i, 0, 0, 0}, {seed, 0});
+    batch.inputs.push_back(static_cast<std::int32_t>(words[0] % 31));
+    batch.targets.push_back(static_cast<std::int32_t>(words[1] % 31));
+  }
+  return batch;
+}
+
+/// A table's tensors in one buffer on the device, and where they come from and go to.
+struct Tensors {
+  Tensors(Device& on, Stream& by, const zenflow::testing::TensorStore& values)
+      : device(on), stream(by) {
+    for (const auto& bytes : values.bytes()) {
+      buffers.push_back(device.allocate(MemoryKind::kDevice, bytes.size(), "tensor"));
+      pinned.push_back(device.allocate(MemoryKind::kPinnedHost, bytes.size(), "tensor"));
+      std::memcpy(pinned.back().data(), bytes.data(), bytes.size());
+      device.copy(stream, buffers.back().data(), pinned.back().data(), bytes.size(),
+                  CopyDirection::kHostToDevice, Traffic::kInitial, {"tensor"});
+      pointers.push_back(buffers.back().data());
+      constant.push_back(buffers.back().data());
+    }
+  }
+  void read_into(zenflow::testing::TensorStore& values) {
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      device.copy(stream, pinned[i].data(), buffers[i].data(), buffers[i].bytes(),
+                  CopyDirection::kDeviceToHost, Traffic::kInitial, {"tensor"});
+    }
+    stream.record().wait();
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      std::memcpy(values.pointers()[i], pinned[i].data(), buffers[i].bytes());
+    }
+  }
+  Device& device;
+  Stream& stream;
+  std::vector<Buffer> buffers;
+  std::vector<Buffer> pinned;
+  std::vector<void*> pointers;
+  std::vector<const void*> constant;
+};
+
+class CudaModelAsync : public ::testing::TestWithParam<ElementType> {};
+
+TEST_P(CudaModelAsync, StepsAgreeWithTheHostHoweverLateStreamsAre) {
+  const TransformerConfig config = zenflow::testing::model_config(kModel);
+  zenflow::testing::ModelUnderTest host(config, 2, 9, GetParam());
+  host.initialize(GetParam());
+  Recorder recorder{false};
+  const auto device = runtime::testing::make_test_device({.lazy_streams = {"compute"}}, recorder);
+  const std::unique_ptr<Stream> compute = device->make_stream("compute");
+  CudaTransformer model(config, {2, 9, GetParam()}, *device,
+                        std::make_unique<zenflow::testing::KernelGemm>(true), &handle_of);
+  Tensors weights(*device, *compute, host.weights);
+  zenflow::testing::TensorStore found(model.parameters(), GetParam());
+  Tensors gradients(*device, *compute, found);
+  const std::size_t groups = model.parameters().groups.size();
+  const std::uint64_t allocations = device->memory_use(MemoryKind::kDevice).allocations;
+  for (const std::uint32_t seed : {1U, 2U, 3U}) {
+    model.begin(some_batch(seed));
+    for (std::size_t g = 0; g < groups; ++g) model.forward(g, weights.constant, *compute);
+    for (std::size_t g = groups; g-- > 0;) {
+      model.backward(g, weights.constant, gradients.pointers, *compute);
+    }
+    gradients.read_into(found);
+    const double expected = host.step(some_batch(seed));
+    const bool is_narrow = GetParam() == ElementType::kBfloat16;
+    EXPECT_NEAR(model.loss() / expected, 1.0, is_narrow ? 1e-3 : 1e-6);
+    for (std::size_t i = 0; i < found.bytes().size(); ++i) {
+      kernels::testing::expect_close(found.values(i), host.gradients.values(i),
+                                     is_narrow ? kernels::testing::Bounds{0x1p-5, 0x1p-4}
+                                               : kernels::testing::Bounds{1e-5, 1e-5},
+                                     model.parameters().parameters[i].name.c_str());
+    }
+  }
+  EXPECT_EQ(device->memory_use(MemoryKind::kDevice).allocations, allocations);
+  const Evaluation evaluation = model.evaluate(some_batch(4), weights.constant, *compute);
+  const Evaluation of_host = host.model.evaluate(some_batch(4), host.weights.constant());
+  EXPECT_NEAR(evaluation.loss, of_host.loss, 1e-2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CudaModelAsync,
+                         ::testing::Values(ElementType::kFloat32, ElementType::kBfloat16));
+
+}  // namespace
+}  // namespace zenflow::runtime

@@ -1,0 +1,113 @@
+// Knobs, their values, and spaces.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/tune/space.h"
+#include "tests/support/error_of.h"
+#include "tests/support/small_jobs.h"
+#include "tests/support/temporary_folder.h"
+
+namespace zenflow::sim {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using zenflow::testing::error_of;
+using zenflow::testing::TemporaryFolder;
+
+Space small_space() {
+  return default_space(
+      testing::make_small_job(testing::round_node(2), testing::tiny_llama(), {.gpus = 2}),
+      Family::kDeepSpeed, 4);
+}
+
+TEST(Knobs, AreInTheOrderOfTheirEnumeration) {
+  for (std::size_t i = 0; i < kKnobs; ++i) {
+    EXPECT_EQ(static_cast<std::size_t>(knobs()[i].knob), i);
+  }
+}
+
+TEST(Knobs, AreFoundByNameAndPath) {
+  EXPECT_EQ(find_knob("topk_ratio"), Knob::kTopkRatio);
+  EXPECT_EQ(find_knob("deepspeed.zero_optimization.stage"), Knob::kStage);
+  const auto [kind, what] = error_of([] { return find_knob("updat_interval"); });
+  EXPECT_EQ(kind, ErrorKind::kInput);
+  EXPECT_THAT(what, HasSubstr("did you mean \"update_interval\"?"));
+}
+
+TEST(Knobs, RefuseValuesOfAnotherKindOrOutOfRange) {
+  EXPECT_EQ(parse_value(Knob::kPlacement, "zenflow"), 2);
+  EXPECT_EQ(parse_value(Knob::kOverlapStep, "true"), 1);
+  EXPECT_EQ(parse_value(Knob::kTopkRatio, "0.1"), 0.1);
+  const auto refused = [](Knob knob, const char* text) {
+    return error_of([&] { return parse_value(knob, text); }).second;
+  };
+  EXPECT_THAT(refused(Knob::kPlacement, "zenflwo"), HasSubstr("did you mean \"zenflow\"?"));
+  EXPECT_THAT(refused(Knob::kStage, "4"), HasSubstr("a whole number from 0 to 3"));
+  EXPECT_THAT(refused(Knob::kUpdateInterval, "1.5"), HasSubstr("a whole number"));
+  EXPECT_THAT(refused(Knob::kTopkRatio, "1"), HasSubstr("both excluded"));
+  EXPECT_THAT(refused(Knob::kOverlapStep, "yes"), HasSubstr("true or false"));
+  EXPECT_THAT(refused(Knob::kTopkRatio, "nan"), HasSubstr("a number from 0 to 1"));
+}
+
+TEST(Spaces, NumberTheirPoints) {
+  const Space space = small_space();
+  EXPECT_GT(space.size(), 1000U);
+  for (std::uint64_t i = 0; i < space.size(); i += space.size() / 37) {
+    EXPECT_EQ(space.index_of(space.at(i)), i);
+    EXPECT_TRUE(space.contains(space.at(i)));
+  }
+  EXPECT_EQ(space.at(0).get(Knob::kReservedCores), space.values(Knob::kReservedCores)[0]);
+  EXPECT_EQ(space.at(1).get(Knob::kReservedCores), space.values(Knob::kReservedCores)[1]);
+}
+
+TEST(Spaces, HaveTheUsersOwnValues) {
+  const Job job = testing::make_small_job(testing::round_node(), testing::tiny_llama(),
+                                          {.topk_ratio = 0.07, .update_interval = "5"});
+  EXPECT_TRUE(default_space(job, Family::kDeepSpeed, 2).contains(setting_of(job)));
+}
+
+TEST(Spaces, OfferMicroBatchesThatDivideTheGlobalBatch) {
+  EXPECT_THAT(small_space().values(Knob::kMicroBatch), ElementsAre(1, 2));
+}
+
+TEST(Spaces, AreNarrowedByLists) {
+  Space space = small_space();
+  narrow(space, "update_interval=8,2");
+  EXPECT_THAT(space.values(Knob::kUpdateInterval), ElementsAre(2, 8));
+  narrow(space, "topk_ratio=0.1:0.3:0.1");
+  EXPECT_THAT(space.values(Knob::kTopkRatio), ElementsAre(0.1, 0.2, 0.3));
+  const auto [kind, what] = error_of([&] { narrow(space, "overlap_stp=true"); });
+  EXPECT_EQ(kind, ErrorKind::kInput);
+  EXPECT_THAT(what, HasSubstr("did you mean \"overlap_step\"?"));
+}
+
+TEST(Spaces, AreNarrowedByFiles) {
+  const TemporaryFolder folder;
+  Space space = small_space();
+  narrow_by_file(space, folder.write("space.yaml", "stage: [2, 3]\noverlap_step: true\n"));
+  EXPECT_THAT(space.values(Knob::kStage), ElementsAre(2, 3));
+  EXPECT_THAT(space.values(Knob::kOverlapStep), ElementsAre(1));
+  const auto refused = [&](const char* text) {
+    return error_of([&] { narrow_by_file(space, folder.write("bad.yaml", text)); }).second;
+  };
+  EXPECT_THAT(refused("stage: [2, 3]\noverlap_stp: true\n"),
+              AllOf(HasSubstr("bad.yaml:2:1"), HasSubstr("did you mean \"overlap_step\"?")));
+  EXPECT_THAT(refused("stage: [2, 7]\n"), HasSubstr("bad.yaml:1:12"));
+  EXPECT_THAT(refused("stage: []\n"), HasSubstr("expected at least one value"));
+  EXPECT_THAT(refused("stage: {a: 1}\n"), HasSubstr("expected a value or a list"));
+}
+
+TEST(GlobalBatch, LeavesOutAccumulationThatZenFlowDrops) {
+  Job job = testing::make_small_job(testing::round_node(2), testing::tiny_llama(),
+                                    {.gpus = 2, .accumulation = 4});
+  EXPECT_EQ(global_batch_of(job, Family::kDeepSpeed), 4);
+  job.target = LaunchTarget::kHf;
+  EXPECT_EQ(global_batch_of(job, Family::kDeepSpeed), 16);
+  job.deepspeed.zenflow.reset();
+  EXPECT_EQ(global_batch_of(job, Family::kPublished), 16);
+}
+
+}  // namespace
+}  // namespace zenflow::sim

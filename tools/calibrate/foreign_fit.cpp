@@ -1,0 +1,138 @@
+#include "tools/calibrate/foreign_fit.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/base/output_file.h"
+#include "sim/calibrate/device_match.h"
+#include "sim/calibrate/trace_fit.h"
+#include "sim/calibrate/trace_fit_text.h"
+#include "sim/trace/import/import_trace.h"
+#include "tools/environment.h"
+#include "tools/live_jobs.h"
+
+namespace zenflow::tools {
+namespace {
+
+/// The base profile, and what was trained if that is known.
+struct Setting {
+  Node hardware;
+  std::optional<sim::Job> job;
+};
+
+void require(bool given, const std::string& what) {
+  if (!given) throw Error(ErrorKind::kInput, "fit: expected " + what);
+}
+
+std::vector<std::string> devices_of(const std::vector<sim::ImportedTrace>& traces) {
+  std::vector<std::string> found;
+  for (const sim::ImportedTrace& trace : traces) {
+    for (const std::string& device : trace.timeline.devices) {
+      // Importers call a GPU without a name by its number.
+      const bool is_number = device.starts_with("GPU ") && device.size() < 8;
+      const bool is_new = std::find(found.begin(), found.end(), device) == found.end();
+      if (is_new && !is_number) found.push_back(device);
+    }
+  }
+  return found;
+}
+
+Node load_profile(const std::string& name) {
+  const Location nowhere{std::make_shared<const std::string>("--profile"), 0, 0};
+  return load_document(sim::find_profile(name, ".", profile_directories(""), nowhere));
+}
+
+/// The shipped profile of the traces' GPU.
+Node profile_of_device(const std::vector<std::string>& devices) {
+  std::vector<std::string> matches;
+  std::string listed;
+  for (const std::string& device : devices) {
+    listed += (listed.empty() ? "\"" : ", \"") + device + "\"";
+    for (const std::string& name : sim::list_profiles(profile_directories(""))) {
+      const sim::HardwareProfile profile = sim::read_hardware_profile(load_profile(name));
+      const bool is_new = std::find(matches.begin(), matches.end(), name) == matches.end();
+      if (is_new && sim::same_device(device, profile.gpu.name)) matches.push_back(name);
+    }
+  }
+  if (matches.empty()) {
+    throw Error(
+        ErrorKind::kInput,
+        fmt::format("fit: --profile: expected a base profile (zenflow-sim list): the traces "
+                    "name {}",
+                    listed.empty() ? "no GPU" : listed + ", of which none ships"));
+  }
+  std::string others;
+  for (std::size_t i = 1; i < matches.size(); ++i) others += " " + matches[i];
+  complain(fmt::format("base profile {} for {}{}\n", matches.front(), listed,
+                       others.empty() ? "" : "; also of this GPU, with --profile:" + others));
+  return load_profile(matches.front());
+}
+
+/// A scenario of the model alone; the optimizer on the CPU.
+sim::Job job_of_model(const ForeignFitOptions& options, const Node& hardware) {
+  require(options.micro_batch > 0 && options.length > 0,
+          "--micro-batch-size and --sequence-length with --model");
+  const std::string text = fmt::format(
+      "name: {0}\nmodel: {{name: {0}}}\ngpus: {1}\nnodes: 1\ntraining: "
+      "{{micro_batch_size_per_gpu: {2}, sequence_length: {3}, dtype: {4}, "
+      "activation_checkpointing: {5}}}\ndeepspeed: {{gradient_accumulation_steps: {6}, "
+      "zero_optimization: {{stage: 2, offload_optimizer: {{device: cpu, pin_memory: true}}}}}}\n"
+      "schedules: [zero-offload]\nrun: {{warmup_steps: 1, steps: 1}}\n",
+      "\"" + sim::model_name(options.model) + "\"", options.gpus, options.micro_batch,
+      options.length, options.dtype, options.checkpointing, options.accumulation);
+  sim::ScenarioTree tree{parse_yaml(text, "--model")};
+  tree.root.find("model")->entries.push_back({"config", {}, load_document(options.model)});
+  tree.root.entries.push_back({"hardware", {}, hardware});
+  return sim::make_job(sim::read_scenario(std::move(tree), {}));
+}
+
+Setting setting_of(const ForeignFitOptions& options,
+                   const std::vector<sim::ImportedTrace>& traces) {
+  require(options.scenario.empty() || options.model.empty(), "--scenario or --model, not both");
+  if (!options.scenario.empty()) {
+    const LiveJobs jobs(options.scenario, options.profile, options.set);
+    return {jobs.hardware(), jobs.job()};
+  }
+  require(options.set.empty(), "--scenario with --set");
+  Setting setting{
+      options.profile ? load_profile(*options.profile) : profile_of_device(devices_of(traces)), {}};
+  if (!options.model.empty()) setting.job = job_of_model(options, setting.hardware);
+  return setting;
+}
+
+}  // namespace
+
+int foreign_fit(const ForeignFitOptions& options) {
+  const std::string date = date_or_today(options.date);
+  if (!options.output.empty()) check_output(options.output, options.overwrite);
+  sim::ImportOptions import;
+  if (options.rules) import.rules = sim::read_rules(*options.rules);
+  import.steps = options.steps;
+  std::vector<sim::ImportedTrace> traces;
+  traces.reserve(options.traces.size());
+  for (const std::string& path : options.traces) {
+    traces.push_back(sim::import_trace(path, import));
+  }
+  const Setting setting = setting_of(options, traces);
+  sim::TraceFitInput input{sim::read_hardware_profile(setting.hardware), {}, import.rules};
+  for (std::size_t i = 0; i < traces.size(); ++i) {
+    input.traces.push_back({options.traces[i], &traces[i], setting.job ? &*setting.job : nullptr});
+  }
+  const sim::TraceFit fit = sim::fit_traces(input);
+  if (!options.output.empty()) {
+    const std::string name = options.output.stem().string();
+    const std::string text =
+        sim::fitted_profile_text(setting.hardware, fit.numbers, name,
+                                 fmt::format("{} trace{}, zenflow-calibrate fit, {}", traces.size(),
+                                             traces.size() == 1 ? "" : "s", date));
+    // What is written can be read.
+    static_cast<void>(sim::read_hardware_profile(parse_yaml(text, options.output.string())));
+    write_output(options.output, text, options.overwrite);
+  }
+  print(sim::trace_fit_text(fit, use_color(ColorMode::kAuto, stdout)));
+  return 0;
+}
+
+}  // namespace zenflow::tools

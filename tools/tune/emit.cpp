@@ -1,0 +1,109 @@
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "tools/tune/tune.h"
+
+namespace zenflow::tools {
+namespace {
+
+using sim::Knob;
+using sim::Setting;
+
+sim::LintOptions lint_options(const TuneAnswer& answer) {
+  const sim::Job& job = answer.loaded.request.job;
+  const Setting& setting = answer.chosen().setting;
+  sim::LintOptions options{.version = job.version, .target = job.target};
+  options.world_size = setting.whole(Knob::kGpus) * job.scenario.nodes;
+  options.cores_per_node = job.scenario.hardware.host.cores;
+  options.gpus_per_node = setting.whole(Knob::kGpus);
+  options.bind_cores_to_rank = setting.flag(Knob::kBindCores);
+  options.notes = true;
+  return options;
+}
+
+std::string deepspeed_command(const TuneAnswer& answer) {
+  const sim::Job& job = answer.loaded.request.job;
+  const Setting& setting = answer.chosen().setting;
+  const std::int64_t steps = answer.candidates.accumulation(setting);
+  const std::int64_t gpus = setting.whole(Knob::kGpus);
+  const std::int64_t nodes = job.scenario.nodes;
+  const std::string& script = answer.options.train_command;
+  if (job.target == sim::LaunchTarget::kAccelerate) {
+    std::string command =
+        fmt::format("accelerate launch --use_deepspeed --num_processes {}", gpus * nodes);
+    if (nodes > 1) command += fmt::format(" --num_machines {}", nodes);
+    return fmt::format("{} --deepspeed_config_file ds_config_optimal.json {}", command, script);
+  }
+  std::string command = "deepspeed";
+  if (nodes > 1) command += fmt::format(" --num_nodes {}", nodes);
+  command += fmt::format(" --num_gpus {}", gpus);
+  if (setting.flag(Knob::kBindCores)) command += " --bind_cores_to_rank";
+  command += " " + script;
+  if (job.target == sim::LaunchTarget::kHf) {
+    return fmt::format(
+        "{} --deepspeed ds_config_optimal.json --per_device_train_batch_size {} "
+        "--gradient_accumulation_steps {}{}",
+        command, setting.whole(Knob::kMicroBatch), steps,
+        setting.flag(Knob::kCheckpointing) ? " --gradient_checkpointing" : "");
+  }
+  return command + " --deepspeed --deepspeed_config ds_config_optimal.json";
+}
+
+std::string live_command(const TuneAnswer& answer) {
+  const sim::Scenario& scenario = answer.loaded.request.job.scenario;
+  const Setting& setting = answer.chosen().setting;
+  const char* schedule = setting.zenflow()                             ? "zenflow"
+                         : setting.placement() == sim::Placement::kCpu ? "zero-offload"
+                                                                       : "gpu-only";
+  std::string command = fmt::format(
+      "zenflow-train --model config.json --data data.txt --schedule {} "
+      "--micro-batch-size {} --sequence-length {}",
+      schedule, setting.whole(Knob::kMicroBatch), scenario.training.sequence_length);
+  if (setting.zenflow()) {
+    command +=
+        fmt::format(" --topk-ratio {} --update-interval {} --select-interval {}",
+                    setting.topk_ratio(), setting.interval(), setting.whole(Knob::kSelectInterval));
+  }
+  return command;
+}
+
+/// The file must say what was chosen, and the linter have nothing against it.
+void verify(const TuneAnswer& answer) {
+  for (const sim::Finding& finding : answer.findings) {
+    if (finding.severity != sim::Severity::kError) continue;
+    throw Error(ErrorKind::kRuntime,
+                fmt::format("tune: the configuration found has an error: {} {}", finding.code,
+                            finding.what));
+  }
+  const sim::DsDocument written =
+      sim::parse_ds_document(answer.text.text, "ds_config_optimal.json");
+  if (sim::render_json(written.root) != sim::render_json(answer.config.root)) {
+    throw Error(ErrorKind::kRuntime, "tune: the edited text does not say what was chosen");
+  }
+}
+
+}  // namespace
+
+void emit(TuneAnswer& answer) {
+  const sim::Job& job = answer.loaded.request.job;
+  const Setting& setting = answer.chosen().setting;
+  answer.config = tuned_config(answer.candidates.document(), job, setting,
+                               answer.candidates.accumulation(setting));
+  const bool comments = job.target == sim::LaunchTarget::kDeepSpeed;
+  if (answer.loaded.base_text) {
+    answer.text = sim::edit_text(*answer.loaded.base_text, answer.loaded.base_name,
+                                 answer.config.root, comments);
+  } else {
+    answer.text = {sim::render_json(answer.config.root), false,
+                   "the scenario has no file of its own"};
+  }
+  answer.findings = sim::lint(sim::parse_ds_document(answer.text.text, "ds_config_optimal.json"),
+                              lint_options(answer));
+  verify(answer);
+  answer.command =
+      (answer.loaded.request.family == sim::Family::kDeepSpeed ? deepspeed_command(answer)
+                                                               : live_command(answer)) +
+      "\n";
+}
+
+}  // namespace zenflow::tools

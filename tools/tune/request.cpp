@@ -1,0 +1,225 @@
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/config/reader.h"
+#include "tools/environment.h"
+#include "tools/tune/tune.h"
+
+namespace zenflow::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A flag's value as documents have it: "40 GiB", "2.3 s".
+template <class Read>
+auto quantity(const char* flag, const std::string& text, Read read) {
+  Node node = parse_yaml(text, flag);
+  node.at = {};
+  return read(ValueReader(node, flag)).value();
+}
+
+std::optional<double> bytes(const char* flag, const std::optional<std::string>& text) {
+  if (!text) return std::nullopt;
+  return quantity(flag, *text, [](const ValueReader& value) { return value.bytes(); });
+}
+
+std::optional<std::int64_t> whole(const Node& root, std::string_view key) {
+  const Node* node = root.find(key);
+  if (node == nullptr || !node->is_scalar() || node->quoted) return std::nullopt;
+  return ValueReader(*node, std::string(key)).integer(1, std::int64_t{1} << 31);
+}
+
+bool has(const std::vector<sim::Override>& overrides, std::string_view path) {
+  return std::any_of(overrides.begin(), overrides.end(),
+                     [path](const sim::Override& one) { return one.path == path; });
+}
+
+/// A base file that states the micro-batch, in one way or another, wins over the scenario.
+void take_micro_batch(const TuneOptions& options, const Node& base, sim::LoadOptions& load) {
+  constexpr const char* kMicro = "training.micro_batch_size_per_gpu";
+  if (has(load.overrides, kMicro)) return;
+  std::optional<std::int64_t> micro = whole(base, "train_micro_batch_size_per_gpu");
+  const std::optional<std::int64_t> total = whole(base, "train_batch_size");
+  if (!micro && total) {
+    const std::int64_t ranks = sim::load_scenario(options.scenario, load).ranks();
+    const std::int64_t step = whole(base, "gradient_accumulation_steps").value_or(1) * ranks;
+    if (*total % step == 0) micro = *total / step;
+  }
+  if (micro) load.overrides.push_back({kMicro, std::to_string(*micro)});
+}
+
+sim::LoadOptions load_options(const TuneOptions& options) {
+  sim::LoadOptions load;
+  load.profile_directories = profile_directories(options.scenario);
+  load.profile = options.profile ? options.profile : Defaults(std::nullopt).value("profile");
+  for (const std::string& text : options.set) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw Error(ErrorKind::kInput, fmt::format("--set {}: expected PATH=VALUE", text));
+    }
+    load.overrides.push_back(
+        {sim::expand_short_name(text.substr(0, equals)), text.substr(equals + 1)});
+  }
+  if (options.deepspeed_version) {
+    static_cast<void>(sim::parse_version(*options.deepspeed_version));
+    load.overrides.push_back({"launch.deepspeed_version", *options.deepspeed_version});
+  }
+  if (options.target) {
+    static_cast<void>(sim::parse_target(*options.target));
+    load.overrides.push_back({"launch.target", *options.target});
+  }
+  if (options.base) {
+    const sim::DsDocument base = sim::load_ds_document(*options.base);
+    take_micro_batch(options, base.root, load);
+    load.overrides.insert(load.overrides.begin(), {"deepspeed", options.base->string()});
+  }
+  return load;
+}
+
+double field(const std::string& cell, const fs::path& path, std::size_t line) {
+  double value = 0;
+  const auto [end, bad] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  if (bad == std::errc() && end == cell.data() + cell.size() && value >= 0 && value <= 1)
+    return value;
+  throw Error(ErrorKind::kInput, fmt::format("{}:{}: expected a share from 0 to 1, found \"{}\"",
+                                             path.generic_string(), line, cell));
+}
+
+/// Means over all rows of zenflow-train's --importance.
+sim::ImportanceCurve read_importance(const fs::path& path) {
+  constexpr std::array<std::pair<const char*, double>, 3> kColumns = {
+      {{"top_1_percent", 0.01}, {"top_5_percent", 0.05}, {"top_10_percent", 0.1}}};
+  std::istringstream lines(read_text_file(path));
+  std::string line;
+  std::array<std::size_t, kColumns.size()> at{};
+  std::array<double, kColumns.size()> sums{};
+  std::size_t rows = 0;
+  for (std::size_t number = 1; std::getline(lines, line); ++number) {
+    std::vector<std::string> cells;
+    std::istringstream row(line);
+    for (std::string cell; std::getline(row, cell, ',');) cells.push_back(cell);
+    for (std::size_t i = 0; i < kColumns.size(); ++i) {
+      if (number == 1) {
+        const auto found = std::find(cells.begin(), cells.end(), kColumns[i].first);
+        if (found == cells.end()) {
+          throw Error(ErrorKind::kInput,
+                      fmt::format("{}:1: expected the columns of zenflow-train --importance; no {}",
+                                  path.generic_string(), kColumns[i].first));
+        }
+        at[i] = static_cast<std::size_t>(found - cells.begin());
+      } else {
+        sums[i] += field(at[i] < cells.size() ? cells[at[i]] : "", path, number);
+      }
+    }
+    rows += number > 1 ? 1 : 0;
+  }
+  if (rows == 0) {
+    throw Error(ErrorKind::kInput, fmt::format("{}: has no rows", path.generic_string()));
+  }
+  sim::ImportanceCurve curve;
+  for (std::size_t i = 0; i < kColumns.size(); ++i) {
+    curve.points.emplace_back(kColumns[i].second, sums[i] / static_cast<double>(rows));
+  }
+  return curve;
+}
+
+/// A YAML map from paths of the profile to relative standard errors.
+sim::Uncertainty read_uncertainty(const TuneOptions& options) {
+  sim::Uncertainty uncertainty{{}, options.relative_error};
+  if (!options.standard_errors) return uncertainty;
+  const Node root = load_document(*options.standard_errors);
+  if (!root.is_map()) fail_at(root.at, "", "expected a map from profile keys to relative errors");
+  const std::vector<std::string> known = sim::uncertain_numbers();
+  for (const Node::Entry& entry : root.entries) {
+    if (std::find(known.begin(), known.end(), entry.key) == known.end()) {
+      fail_at(entry.key_at, entry.key, "no such number" + suggestion(entry.key, known));
+    }
+    uncertainty.relative[entry.key] = ValueReader(entry.value, entry.key).number(0, 1);
+  }
+  return uncertainty;
+}
+
+/// The text that is changed: --base, or the JSON file that the scenario names.
+void find_base_text(const TuneOptions& options, LoadedRequest& loaded) {
+  fs::path path;
+  const Location& at = loaded.request.job.scenario.deepspeed.at;
+  if (options.base) {
+    path = *options.base;
+  } else if (at.file && (at.file->ends_with(".json") || at.file->ends_with(".hjson"))) {
+    path = *at.file;
+  }
+  std::error_code missing;
+  if (path.empty() || !fs::exists(path, missing)) return;
+  loaded.base_text = read_text_file(path);
+  loaded.base_name = path.generic_string();
+}
+
+sim::Objective find_objective(const TuneOptions& options) {
+  for (const sim::Objective one : {sim::Objective::kStepTime, sim::Objective::kTokensPerSecond,
+                                   sim::Objective::kCostPerToken}) {
+    if (to_string(one) != options.objective) continue;
+    if (one == sim::Objective::kCostPerToken && !options.price) {
+      throw Error(ErrorKind::kInput,
+                  "--objective cost_per_token: needs --price, of a GPU and hour");
+    }
+    return one;
+  }
+  const std::vector<std::string> known = {"step_time", "tokens_per_second", "cost_per_token"};
+  throw Error(ErrorKind::kInput,
+              fmt::format("--objective: expected step_time, tokens_per_second or cost_per_token, "
+                          "found \"{}\"{}",
+                          options.objective, suggestion(options.objective, known)));
+}
+
+void read_limits(const TuneOptions& options, sim::TuneRequest& request) {
+  sim::Limits& limits = request.limits;
+  limits.gpu_memory = bytes("--max-gpu-memory", options.max_gpu_memory);
+  limits.host_memory = bytes("--max-host-memory", options.max_host_memory);
+  limits.shm = bytes("--max-shm", options.max_shm);
+  limits.staleness = options.max_staleness.value_or(request.job.scenario.max_staleness);
+  limits.deferred_share = options.max_deferred_share;
+  if (options.importance) request.importance = read_importance(*options.importance);
+  if (limits.deferred_share && !request.importance) {
+    throw Error(ErrorKind::kInput,
+                "--max-deferred-share: needs --importance, what zenflow-train recorded");
+  }
+}
+
+}  // namespace
+
+LoadedRequest load_request(const TuneOptions& options) {
+  LoadedRequest loaded;
+  const sim::LoadOptions load = load_options(options);
+  loaded.overrides = load.overrides;
+  loaded.tree = sim::load_scenario_tree(options.scenario, load);
+  sim::TuneRequest& request = loaded.request;
+  request.job = sim::make_job(sim::read_scenario(loaded.tree, load.overrides));
+  const bool host = request.job.scenario.hardware.gpu.runs_on_host();
+  request.family = options.schedule ? sim::find_family(*options.schedule)
+                   : host           ? sim::Family::kLive
+                                    : sim::Family::kDeepSpeed;
+  request.global_batch =
+      options.global_batch.value_or(global_batch_of(request.job, request.family));
+  request.space = default_space(request.job, request.family, request.global_batch);
+  if (options.search_space) narrow_by_file(request.space, *options.search_space);
+  for (const std::string& text : options.vary) narrow(request.space, text);
+  request.objective = find_objective(options);
+  request.price_per_gpu_hour = options.price.value_or(0);
+  request.slack = options.slack;
+  request.top = options.top;
+  request.front_within = options.front_within;
+  read_limits(options, request);
+  if (options.measured_step) {
+    request.measured_step = quantity("--measured-step", *options.measured_step,
+                                     [](const ValueReader& value) { return value.duration(); });
+  }
+  loaded.uncertainty = read_uncertainty(options);
+  find_base_text(options, loaded);
+  return loaded;
+}
+
+}  // namespace zenflow::tools

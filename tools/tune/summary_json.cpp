@@ -1,0 +1,233 @@
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "sim/report/result_json.h"
+#include "tools/tune/tune.h"
+#include "tools/version.h"
+
+namespace zenflow::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using sim::Evaluation;
+using sim::Knob;
+using sim::Setting;
+
+constexpr double kPerMillisecond = 1e9;
+constexpr std::int64_t kSchemaVersion = 1;
+
+/// Nine decimals, as results have.
+double rounded(double value) {
+  constexpr double kDecimals = 1e9;
+  const double scaled = std::round(value * kDecimals) / kDecimals;
+  return std::isfinite(scaled) ? scaled : value;
+}
+double milliseconds(double picoseconds) {
+  return rounded(picoseconds / kPerMillisecond);
+}
+
+Json value_of(Knob knob, double value) {
+  switch (sim::info(knob).kind) {
+    case sim::KnobKind::kWord:
+      return sim::value_text(knob, value);
+    case sim::KnobKind::kFlag:
+      return value != 0;
+    case sim::KnobKind::kWhole:
+      return static_cast<std::int64_t>(value);
+    case sim::KnobKind::kShare:
+      break;
+  }
+  return value;
+}
+
+Json setting_json(const TuneAnswer& answer, const Setting& setting) {
+  Json map;
+  for (const sim::KnobInfo& one : sim::knobs()) {
+    if (one.of_zenflow && !setting.zenflow()) continue;
+    map[std::string(one.name)] = value_of(one.knob, setting.get(one.knob));
+  }
+  map["gradient_accumulation_steps"] = answer.candidates.accumulation(setting);
+  return map;
+}
+
+Json evaluation_json(const Evaluation& one) {
+  Json map;
+  map["step_time_ms"] = milliseconds(one.step_time);
+  map["micro_step_time_ms"] = milliseconds(one.micro_step);
+  map["gpu_compute_ms"] = milliseconds(one.compute);
+  Json stall;
+  for (int cause = 0; cause < sim::kStallCauses; ++cause) {
+    stall[to_string(static_cast<sim::StallCause>(cause))] =
+        milliseconds(one.stall[static_cast<std::size_t>(cause)]);
+  }
+  map["stall_by_cause_ms"] = stall;
+  map["tokens_per_second"] = rounded(one.tokens_per_second);
+  map["mfu"] = rounded(one.mfu);
+  map["d2h_bytes_per_step"] = rounded(one.d2h_bytes);
+  map["h2d_bytes_per_step"] = rounded(one.h2d_bytes);
+  map["model_sizes_per_micro_step"] = rounded(one.model_sizes);
+  map["staleness_steps_max"] = one.staleness;
+  map["gpu_peak_bytes"] = rounded(one.gpu_bytes);
+  Json needs;
+  for (int i = 0; i < sim::kMemoryLimits; ++i) {
+    const auto limit = static_cast<sim::MemoryLimit>(i);
+    if (limit == sim::MemoryLimit::kGpu) continue;
+    needs[to_string(limit) + "_bytes"] = rounded(one.needs[static_cast<std::size_t>(i)]);
+  }
+  map["needs"] = needs;
+  map["feasible"] = one.infeasible.empty();
+  if (!one.infeasible.empty()) map["infeasible"] = one.infeasible;
+  return map;
+}
+
+Json simulated_json(const TuneAnswer& answer, const sim::Simulated& one) {
+  Json map;
+  map["setting"] = setting_json(answer, one.setting);
+  map["result"] = evaluation_json(one.evaluation);
+  if (answer.loaded.request.objective == sim::Objective::kCostPerToken) {
+    map["cost_per_million_tokens"] =
+        rounded(1e6 * answer.candidates.cost(one.setting, one.evaluation.step_time));
+  }
+  return map;
+}
+
+Json counts_json(const sim::SearchCounts& counts) {
+  Json map;
+  map["points"] = counts.points;
+  map["simulated"] = counts.simulated;
+  map["equal_to_simulated"] = counts.equal;
+  map["excluded_by_bound"] = counts.excluded_by_bound;
+  map["infeasible"] = counts.infeasible;
+  map["infeasible_when_simulated"] = counts.infeasible_when_simulated;
+  map["not_reached"] = counts.not_reached;
+  Json reasons = Json::object();
+  for (const auto& [why, count] : counts.reasons) reasons[why] = count;
+  map["infeasible_by_reason"] = reasons;
+  return map;
+}
+
+Json baseline_json(const TuneAnswer& answer) {
+  Json map;
+  map["setting"] = setting_json(answer, sim::setting_of(answer.loaded.request.job));
+  if (answer.result.own) {
+    map["result"] = evaluation_json(*answer.result.own);
+  } else {
+    map["refused"] = answer.result.own_refusal;
+  }
+  if (const auto& measured = answer.loaded.request.measured_step) {
+    map["measured_step_time_ms"] = rounded(*measured * 1e3);
+  }
+  return map;
+}
+
+Json knobs_json(const TuneAnswer& answer) {
+  Json list = Json::array();
+  for (const sim::KnobEffect& effect : answer.knobs) {
+    Json values = Json::array();
+    for (const sim::KnobValue& one : effect.values) {
+      Json map;
+      map["value"] = value_of(effect.knob, one.value);
+      if (one.evaluation) {
+        map["step_time_ms"] = milliseconds(one.evaluation->step_time);
+        map["gpu_peak_bytes"] = rounded(one.evaluation->gpu_bytes);
+        if (!one.evaluation->infeasible.empty()) map["infeasible"] = one.evaluation->infeasible;
+      } else {
+        map["infeasible"] = one.refusal;
+      }
+      values.push_back(map);
+    }
+    list.push_back({{"knob", sim::info(effect.knob).name}, {"values", values}});
+  }
+  return list;
+}
+
+Json numbers_json(const TuneAnswer& answer) {
+  Json list = Json::array();
+  for (const sim::NumberEffect& one : answer.numbers.numbers) {
+    list.push_back({{"number", one.path},
+                    {"relative_error", rounded(one.relative_error)},
+                    {"from", one.measured ? "given" : "assumed"},
+                    {"elasticity", rounded(one.elasticity)}});
+  }
+  return list;
+}
+
+Json changes_json(const TuneAnswer& answer) {
+  Json list = Json::array();
+  for (const sim::Edit& edit : answer.config.edits) list.push_back(describe(edit));
+  return list;
+}
+
+Json findings_json(const TuneAnswer& answer) {
+  Json list = Json::array();
+  for (const sim::Finding& one : answer.findings) {
+    list.push_back({{"code", one.code},
+                    {"severity", to_string(one.severity)},
+                    {"path", one.path},
+                    {"what", one.what},
+                    {"instead", one.instead}});
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string summary_json(const TuneAnswer& answer) {
+  const sim::TuneRequest& request = answer.loaded.request;
+  const sim::SearchResult& result = answer.result;
+  Json map;
+  map["schema_version"] = kSchemaVersion;
+  map["tool"] = "zenflow-tune";
+  map["version"] = kVersion;
+  map["scenario"] = request.job.scenario.name;
+  map["schedule"] = to_string(request.family);
+  map["deepspeed_version"] = to_string(request.job.version);
+  map["target"] = to_string(request.job.target);
+  map["objective"] = to_string(request.objective);
+  map["global_batch"] = request.global_batch;
+  map["slack"] = request.slack;
+  map["complete"] = result.complete;
+  map["chosen"] = simulated_json(answer, answer.chosen());
+  map["chosen"]["relative_error"] = rounded(answer.numbers.error);
+  map["fastest"] = simulated_json(answer, result.simulated[*result.fastest]);
+  map["baseline"] = baseline_json(answer);
+  if (result.own) {
+    map["speedup"] = rounded(result.own->step_time / answer.chosen().evaluation.step_time);
+  }
+  if (result.published) map["published"] = simulated_json(answer, *result.published);
+  map["changes"] = changes_json(answer);
+  map["base_kept"] = answer.text.kept;
+  if (!answer.text.kept) map["base_rewritten"] = answer.text.reason;
+  map["command"] = answer.command.substr(0, answer.command.size() - 1);
+  map["top"] = Json::array();
+  for (const std::size_t one : result.top) {
+    map["top"].push_back(simulated_json(answer, result.simulated[one]));
+  }
+  map["runners_up"] = Json::array();
+  for (const sim::RunnerUp& one : answer.numbers.runners_up) {
+    Json runner = simulated_json(answer, result.simulated[one.which]);
+    runner["difference"] = rounded(one.difference);
+    runner["error_of_difference"] = rounded(one.error);
+    runner["chance_of_being_better"] = rounded(one.chance);
+    map["runners_up"].push_back(runner);
+  }
+  map["best_by_placement"] = Json::object();
+  for (int place = 0; place < sim::kPlacements; ++place) {
+    const auto& best = result.by_placement[static_cast<std::size_t>(place)];
+    if (!best) continue;
+    map["best_by_placement"][std::string(to_string(static_cast<sim::Placement>(place)))] =
+        simulated_json(answer, result.simulated[*best]);
+  }
+  map["pareto_front"] = Json::array();
+  for (const std::size_t one : result.front) {
+    map["pareto_front"].push_back(simulated_json(answer, result.simulated[one]));
+  }
+  map["knobs"] = knobs_json(answer);
+  map["numbers"] = numbers_json(answer);
+  map["search"] = counts_json(result.counts);
+  map["deepspeed_will"] = findings_json(answer);
+  return map.dump(2) + "\n";
+}
+
+}  // namespace zenflow::tools

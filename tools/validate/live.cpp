@@ -1,0 +1,245 @@
+/// --live: trains under every setting, fits to some, predicts the others.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "runtime/gpu/driver.h"
+#include "runtime/machine/gather.h"
+#include "runtime/validate/live_runs.h"
+#include "runtime/validate/rounds.h"
+#include "sim/base/error.h"
+#include "sim/base/output_file.h"
+#include "sim/config/reader.h"
+#include "tools/environment.h"
+#include "tools/live_jobs.h"
+#include "tools/validate/validate.h"
+
+namespace zenflow::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using runtime::LiveRun;
+using sim::ComparedSetting;
+using sim::LivePoint;
+
+/// A directory of this process's own, gone when it ends.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    std::error_code error;
+    std::string name = (fs::temp_directory_path(error) / "zenflow-validate-XXXXXX").string();
+    if (error || ::mkdtemp(name.data()) == nullptr) {
+      throw Error(ErrorKind::kInput,
+                  "TMPDIR: expected a folder to write in, for data to train on; or give --data");
+    }
+    path_ = name;
+  }
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  [[nodiscard]] const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+sim::Job job_with_interval(sim::Job job) {
+  if (!job.deepspeed.zenflow->update_interval) job.deepspeed.zenflow->update_interval = 1;
+  return job;
+}
+
+std::string machine_text() {
+  const runtime::MachineFacts facts = runtime::gather_host_facts({});
+  return fmt::format("{} of {} CPUs: {}", facts.allowed_cpus.size(), facts.online_cpus.size(),
+                     facts.cpu_name.empty() ? "an unnamed processor" : facts.cpu_name);
+}
+
+class LiveComparison {
+ public:
+  LiveComparison(const ValidateOptions& options, std::string date)
+      : options_(options),
+        date_(std::move(date)),
+        jobs_(options.scenario, options.profile, options.set) {
+    for (const auto& [texts, calibrated] :
+         {std::pair(&options.calibrate, true), std::pair(&options.predict, false)}) {
+      for (const std::string& text : *texts) add(sim::parse_live_point(text), calibrated, text);
+    }
+  }
+
+  Comparison take() {
+    prepare();
+    measure();
+    result_.signal = signal_exit_code();
+    if (result_.signal != 0) return std::move(result_);
+    fit();
+    predict();
+    return std::move(result_);
+  }
+
+ private:
+  void add(const LivePoint& point, bool calibrated, const std::string& text) {
+    if (std::find(points_.begin(), points_.end(), point) != points_.end()) {
+      throw Error(ErrorKind::kInput,
+                  fmt::format("{}: given twice; what is calibrated on cannot be predicted", text));
+    }
+    points_.push_back(point);
+    runs_.emplace_back();
+    result_.settings.push_back(
+        {.name = to_string(point), .schedule = schedule_of(point), .calibrated = calibrated});
+  }
+
+  void prepare() {
+    const sim::Job job = jobs_.job(points_.front());
+    const sim::Scenario& scenario = job.scenario;
+    if (!scenario.hardware.gpu.runs_on_host()) {
+      throw Error(
+          ErrorKind::kInput,
+          fmt::format("{}: hardware: expected a profile of the host device (gpu.host_cores) "
+                      "for --device cpu, found {}",
+                      options_.scenario.generic_string(), scenario.hardware.name));
+    }
+    refuse_what_is_not_run(job);
+    result_.scenario = scenario.name;
+    result_.device = options_.device;
+    result_.machine = machine_text();
+    settings_.training = scenario.training;
+    settings_.select_interval =
+        job.deepspeed.zenflow
+            ? sim::live_settings(sim::LiveKind::kZenFlow, job_with_interval(job)).select_interval
+            : 0;
+    settings_.threads = static_cast<std::size_t>(scenario.hardware.gpu.host_cores);
+    const sim::LiveSettings live = sim::live_settings(sim::LiveKind::kZeroOffload, job);
+    settings_.optimizer_threads = std::max(1, static_cast<int>(live.optimizer_cores));
+    settings_.model = jobs_.model_file();
+    if (!options_.link_bandwidth.empty()) {
+      Node node = parse_yaml(options_.link_bandwidth, "--link-bandwidth");
+      node.at = {};
+      settings_.link_bandwidth = ValueReader(node, "--link-bandwidth").bandwidth();
+    }
+    settings_.data = options_.data;
+    if (options_.data.empty()) {
+      temporary_.emplace();
+      settings_.data = temporary_->path() / "tokens.txt";
+      constexpr std::int64_t kBatches = 64;
+      runtime::write_training_bytes(settings_.data,
+                                    kBatches * scenario.training.micro_batch_size_per_gpu,
+                                    scenario.training.sequence_length);
+    }
+  }
+
+  /// What would be simulated and not run, or run and not simulated.
+  void refuse_what_is_not_run(const sim::Job& job) const {
+    const auto refuse = [&](bool given, const char* what) {
+      if (!given) return;
+      throw Error(ErrorKind::kInput, fmt::format("{}: zenflow-validate --live runs without {}",
+                                                 options_.scenario.generic_string(), what));
+    };
+    const sim::LiveSettings live = sim::live_settings(sim::LiveKind::kZeroOffload, job);
+    refuse(job.scenario.training.activation_checkpointing, "activation_checkpointing");
+    refuse(job.scenario.training.dtype == sim::DType::kFp16, "fp16: expected fp32 or bf16");
+    refuse(job.deepspeed.gradient_accumulation_steps > 1, "gradient_accumulation_steps");
+    refuse(job.deepspeed.zenflow && job.deepspeed.zenflow->full_warm_up_rounds > 0,
+           "full_warm_up_rounds");
+    refuse(job.deepspeed.zenflow && !job.deepspeed.zenflow->overlap_step,
+           "overlap_step false: what is predicted overlaps");
+    refuse(live.optimizer_cores != std::floor(live.optimizer_cores) ||
+               live.sum_cores != std::floor(live.sum_cores),
+           "parts of cores: pt_reserved_cores_perc has to leave whole ones to the optimizer");
+  }
+
+  void measure() {
+    const double agreeing = options_.limits().mean_step / 3;
+    const std::vector<std::vector<double>> times = runtime::run_rounds(
+        {options_.rounds, options_.most_rounds, agreeing}, points_.size(),
+        [&](std::int64_t round, std::size_t i) {
+          progress(round, i);
+          LiveRun run =
+              runtime::live_run(settings_, points_[i], [] { return signal_exit_code() != 0; });
+          if (run.stopped || signal_exit_code() != 0) return -1.0;
+          const double step = *run.figures[sim::Metric::kStep];
+          // A fit needs all of its recordings, an overlay one.
+          const bool is_kept = result_.settings[i].calibrated || !options_.overlay.empty();
+          if (!is_kept) run.timeline = {};
+          if (!result_.settings[i].calibrated && !runs_[i].empty()) runs_[i].back().timeline = {};
+          runs_[i].push_back(std::move(run));
+          return step;
+        });
+    if (signal_exit_code() != 0) return;
+    for (std::size_t i = 0; i < points_.size(); ++i) {
+      ComparedSetting& setting = result_.settings[i];
+      std::vector<sim::StepFigures> figures;
+      for (const LiveRun& run : runs_[i]) figures.push_back(run.figures);
+      setting.measured = sim::median_of(figures);
+      setting.runs = static_cast<std::int64_t>(figures.size());
+      if (figures.size() > 1) setting.spread = sim::middle_spread(times[i]);
+    }
+  }
+
+  void progress(std::int64_t round, std::size_t point) const {
+    if (options_.quiet || !is_terminal(stderr)) return;
+    complain(fmt::format("\r\033[Kround {}: {}", round + 1, to_string(points_[point])));
+  }
+
+  void fit() {
+    // Kept alive while the recordings refer to them.
+    std::vector<sim::Job> jobs;
+    jobs.reserve(points_.size());
+    std::vector<sim::LiveRecording> recordings;
+    for (std::size_t i = 0; i < points_.size(); ++i) {
+      if (!result_.settings[i].calibrated) continue;
+      jobs.push_back(jobs_.job(points_[i]));
+      for (const LiveRun& run : runs_[i]) {
+        recordings.push_back(
+            {&jobs.back(), schedule_of(points_[i]), &run.timeline, run.steps.first});
+      }
+    }
+    result_.fit = sim::fit_live(recordings);
+    result_.base_profile = jobs_.hardware();
+    result_.fitted_to = fmt::format("{} live runs of {}, zenflow-validate --live, {}",
+                                    recordings.size(), result_.scenario, date_);
+  }
+
+  void predict() {
+    for (std::size_t i = 0; i < points_.size(); ++i) {
+      sim::Job job = jobs_.job(points_[i]);
+      job.scenario.hardware = result_.fit->profile;
+      OverlayPart* part = nullptr;
+      if (!options_.overlay.empty()) {
+        LiveRun& last = runs_[i].back();
+        part = &result_.overlay.emplace_back();
+        part->measured = std::move(last.timeline);
+        part->measured_stretch = {nullptr, last.steps.begin, last.steps.finish};
+      }
+      predict_setting(job, sim::find_schedule(schedule_of(points_[i])), result_.settings[i], part);
+    }
+  }
+
+  const ValidateOptions& options_;
+  std::string date_;
+  LiveJobs jobs_;
+  runtime::LiveRunSettings settings_;
+  std::optional<TemporaryDirectory> temporary_;
+  std::vector<LivePoint> points_;
+  std::vector<std::vector<LiveRun>> runs_;
+  Comparison result_;
+};
+
+}  // namespace
+
+Comparison compare_live(const ValidateOptions& options, const std::string& date) {
+  if (options.device == "cuda") {
+    runtime::require_gpu(runtime::ask_driver(), "--device cuda");
+    throw Error(ErrorKind::kDevice,
+                "--device cuda: the live runtime trains on the CPU only so far; record elsewhere "
+                "and give --trace");
+  }
+  return LiveComparison(options, date).take();
+}
+
+}  // namespace zenflow::tools

@@ -1,0 +1,96 @@
+#include "tools/validate/store.h"
+
+#include <algorithm>
+#include <cctype>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "sim/accuracy/page.h"
+#include "sim/base/error.h"
+#include "sim/base/output_file.h"
+#include "tools/environment.h"
+#include "tools/validate/validate.h"
+#include "tools/version.h"
+
+namespace zenflow::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// docs/accuracy.md has its data in docs/accuracy.
+fs::path data_of(const fs::path& page) {
+  fs::path folder = page;
+  return folder.replace_extension();
+}
+
+std::string first_line(const fs::path& file) {
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+/// "500 MB/s" as a part of a file's name: "500_mb_s".
+std::string slug(const std::string& text) {
+  std::string name;
+  for (const char c : text) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
+      name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    } else if (!name.empty() && name.back() != '_') {
+      name += '_';
+    }
+  }
+  return name;
+}
+
+std::string document_name(const ValidateOptions& options) {
+  if (!options.name.empty()) return options.name;
+  std::string name = slug(options.scenario.stem().string()) + (options.live ? "_live" : "_traces");
+  if (!options.link_bandwidth.empty()) name += "_" + slug(options.link_bandwidth);
+  return name;
+}
+
+fs::path document_file(const ValidateOptions& options) {
+  return data_of(options.page) / (document_name(options) + ".json");
+}
+
+}  // namespace
+
+void check_store(const ValidateOptions& options) {
+  if (options.page.extension() != ".md") {
+    throw Error(ErrorKind::kInput, fmt::format("--write {}: expected the name of a page, *.md",
+                                               options.page.generic_string()));
+  }
+  const bool is_ours = fs::exists(options.page) && first_line(options.page) == sim::kPageMark;
+  check_output(options.page, options.overwrite || is_ours);
+  const fs::path data = data_of(options.page);
+  if (!fs::exists(data / "page.yaml")) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("--write {}: its data, {}, is not there", options.page.generic_string(),
+                            (data / "page.yaml").generic_string()));
+  }
+  const bool stores = options.live || !options.traces.empty();
+  if (stores && document_name(options) != slug(document_name(options))) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("--name {}: expected small letters, digits and underscores",
+                            document_name(options)));
+  }
+}
+
+void store(const ValidateOptions& options, const sim::ValidationDocument& document) {
+  const fs::path file = document_file(options);
+  if (fs::exists(file)) {
+    for (const std::string& remark : sim::read_document(file).origin.remarks) {
+      complain(fmt::format("note: {}: a remark of the result before is not in this one: {}\n",
+                           file.generic_string(), remark));
+    }
+  }
+  write_output(file, sim::document_json(document), true);
+}
+
+void write_page(const ValidateOptions& options) {
+  write_output(options.page, sim::accuracy_page(data_of(options.page), kVersion), true);
+}
+
+}  // namespace zenflow::tools

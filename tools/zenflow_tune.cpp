@@ -1,0 +1,202 @@
+/// zenflow-tune: the command line, and the order of things.
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include "sim/base/error.h"
+#include "sim/base/output_file.h"
+#include "tools/command_line.h"
+#include "tools/environment.h"
+#include "tools/tune/tune.h"
+#include "tools/version.h"
+
+namespace zenflow::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+void add_what(CLI::App& app, TuneOptions& o) {
+  app.add_option("SCENARIO", o.scenario, "model, hardware, training, the DeepSpeed file")
+      ->required();
+  app.add_option("-o,--output", o.output,
+                 "folder for the results; else only the summary is printed");
+  app.add_option("--base", o.base, "DeepSpeed file that is changed; else the scenario's");
+  app.add_option(
+      "--schedule", o.schedule,
+      "deepspeed-zenflow (default): what DeepSpeed ships; zenflow: the published rule, which "
+      "the runtime follows; live-zenflow: zenflow-train, operation by operation (default if "
+      "the device is the host)");
+  app.add_option("--set", o.set, "PATH=VALUE, a scenario key (repeatable)");
+  app.add_option("--profile", o.profile, "hardware profile in place of the scenario's");
+  app.add_option("--deepspeed-version", o.deepspeed_version, "release that will run it");
+  app.add_option("--target", o.target, "who launches: deepspeed, hf, accelerate");
+}
+
+void add_search(CLI::App& app, TuneOptions& o) {
+  app.add_option("--search-space", o.search_space, "YAML map of knobs and their values");
+  app.add_option("--vary", o.vary, "KEY=A,B,C or KEY=LOW:HIGH:STEP, a knob's values (repeatable)");
+  app.add_option("--global-batch", o.global_batch, "sequences of a step; default the scenario's")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--objective", o.objective, "step_time, tokens_per_second or cost_per_token")
+      ->capture_default_str();
+  app.add_option("--price", o.price, "of a GPU and hour, for cost_per_token")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--max-gpu-memory", o.max_gpu_memory, "of one GPU, e.g. \"40 GiB\"");
+  app.add_option("--max-host-memory", o.max_host_memory, "of the node");
+  app.add_option("--max-shm", o.max_shm, "of /dev/shm of the node");
+  app.add_option("--max-staleness", o.max_staleness, "steps; default the scenario's max_staleness")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--max-deferred-share", o.max_deferred_share,
+                 "of the squared gradient norm; needs --importance")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--importance", o.importance, "CSV that zenflow-train --importance recorded");
+  app.add_option("--slack", o.slack,
+                 "among candidates this close to the best the most careful wins")
+      ->check(CLI::Range(0.0, 10.0))
+      ->capture_default_str();
+  app.add_option("--front-within", o.front_within,
+                 "how much more than the best settings of the Pareto front may cost; 0: no front")
+      ->check(CLI::Range(0.0, 1000.0))
+      ->capture_default_str();
+  app.add_option("--top", o.top, "settings of different kinds that are listed")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+}
+
+void add_rest(CLI::App& app, TuneOptions& o) {
+  app.add_option("--measured-step", o.measured_step,
+                 "what a step of your own setting takes today, e.g. \"2.3 s\"");
+  app.add_option("--standard-errors", o.standard_errors,
+                 "YAML map from numbers of the profile to relative standard errors");
+  app.add_option("--relative-error", o.relative_error, "of numbers without one")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--train-command", o.train_command, "script and arguments, for cmd_optimal.txt")
+      ->capture_default_str();
+  app.add_option("--threads", o.threads, "default as many as the machine has")
+      ->check(CLI::Range(1, 1024));
+  app.add_flag("--json", o.json, "the summary as one document on standard output");
+  app.add_flag("-f,--force", o.overwrite, "overwrite results; the study goes on all the same");
+  app.add_flag("-q,--quiet", o.quiet, "no progress");
+}
+
+const std::vector<std::string> kOutputs = {"ds_config_optimal.json", "cmd_optimal.txt",
+                                           "summary.txt", "summary.json"};
+
+/// Every point allocates and frees the same megabyte or so; giving it back to the system each time
+/// costs a page fault per 4 KiB.
+void keep_freed_memory() {
+  constexpr int kKeep = 256 << 20;
+  ::mallopt(M_MMAP_THRESHOLD, kKeep);
+  ::mallopt(M_TRIM_THRESHOLD, kKeep);
+}
+
+/// Before any work: nothing is there that must not be overwritten, and the folder can be.
+void prepare_output(const TuneOptions& options) {
+  if (!options.output) return;
+  const fs::path& folder = *options.output;
+  std::error_code error;
+  if (fs::exists(folder, error) && !fs::is_directory(folder, error)) {
+    throw Error(ErrorKind::kInput, fmt::format("{}: is no folder", folder.generic_string()));
+  }
+  fs::create_directory(folder, error);
+  if (error) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("{}: cannot be created: {}", folder.generic_string(), error.message()));
+  }
+  for (const std::string& name : kOutputs) check_output(folder / name, options.overwrite);
+}
+
+/// "1234 simulated" on a terminal, at most ten times a second.
+std::function<void(std::uint64_t)> progress_line(const TuneOptions& options) {
+  if (options.quiet || !is_terminal(stderr)) return {};
+  return [last = std::chrono::steady_clock::time_point()](std::uint64_t done) mutable {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last < std::chrono::milliseconds(100)) return;
+    last = now;
+    complain(fmt::format("\r\033[K{} simulated", done));
+  };
+}
+
+void write_results(const TuneAnswer& answer) {
+  const fs::path& folder = *answer.options.output;
+  const std::vector<std::string> texts = {answer.text.text, answer.command, summary_text(answer),
+                                          summary_json(answer)};
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    write_output(folder / kOutputs[i], texts[i], answer.options.overwrite);
+  }
+}
+
+int tune(const TuneOptions& options) {
+  keep_freed_memory();
+  const LoadedRequest loaded = load_request(options);
+  sim::Candidates candidates(loaded.request);
+  prepare_output(options);
+  std::optional<sim::Study> study;
+  if (options.output) {
+    study.emplace(*options.output / "study.sqlite",
+                  study_identity(kVersion, loaded.tree, loaded.overrides, loaded.request),
+                  candidates);
+  }
+  sim::SearchOptions search;
+  search.threads =
+      options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
+  search.cancelled = [] { return signal_exit_code() != 0; };
+  search.progress = progress_line(options);
+  search.store = study ? &*study : nullptr;
+  TuneAnswer answer{options, loaded, candidates, sim::search(candidates, search), {}, {}, {},
+                    {},      {},     {}};
+  if (search.progress) complain("\r\033[K");
+  if (!answer.result.chosen) {
+    complain(reasons_text(answer.result.counts));
+    if (!answer.result.complete) {
+      complain("zenflow-tune: stopped by a signal before anything feasible was found\n");
+      return signal_exit_code();
+    }
+    throw Error(ErrorKind::kInfeasible,
+                fmt::format("{}: no candidate of {} is feasible; reasons are above",
+                            loaded.request.job.scenario.name, answer.result.counts.points));
+  }
+  if (answer.result.complete) {
+    answer.knobs = knob_effects(candidates, answer.chosen().setting, search);
+    answer.numbers = number_effects(candidates, answer.result, loaded.uncertainty, search);
+  }
+  emit(answer);
+  if (options.output) write_results(answer);
+  print(options.json ? summary_json(answer) : summary_text(answer));
+  return answer.result.complete ? 0 : signal_exit_code();
+}
+
+int main_program(int argc, char** argv) {
+  TuneOptions options;
+  CLI::App app{"Finds the best configuration by exact search over simulated ones, and says why."};
+  app.name("zenflow-tune");
+  app.set_version_flag("--version", kVersion);
+  add_what(app, options);
+  add_search(app, options);
+  add_rest(app, options);
+  app.footer(
+      "Knobs: placement (gpu, cpu, zenflow, nvme), stage, micro_batch_size_per_gpu, "
+      "reduce_bucket_size, overlap_comm, pin_memory, activation_checkpointing, gpus, "
+      "bind_cores_to_rank, topk_ratio, update_interval, select_interval, full_warm_up_rounds, "
+      "overlap_step, offload, pt_reserved_cores_perc.\n"
+      "Writes ds_config_optimal.json, cmd_optimal.txt, summary.txt, summary.json, study.sqlite.\n"
+      "Example: zenflow-tune scenarios/llama2_7b_4xa100.yaml --max-gpu-memory \"40 GiB\" -o out/\n"
+      "Exit codes: 0 done, 1 failed while running, 2 bad usage or input, 3 no candidate within the "
+      "limits, 130/143 stopped by a signal, with the best so far written.");
+  if (!parse_command_line(app, argc, argv)) return 0;
+  return tune(options);
+}
+
+}  // namespace
+}  // namespace zenflow::tools
+
+int main(int argc, char** argv) {
+  zenflow::tools::catch_signals();
+  return zenflow::tools::run_program("zenflow-tune",
+                                     [&] { return zenflow::tools::main_program(argc, argv); });
+}
