@@ -35,7 +35,7 @@ struct EmulatedStream {
 
   void run(std::function<void()> work) {
     const std::lock_guard lock(mutex);
-    host.run({"emulated"}, 0, std::move(work));
+    host.run({"emulated"}, std::move(work));
   }
   Event record() {
     const std::lock_guard lock(mutex);

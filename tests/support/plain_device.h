@@ -55,6 +55,7 @@ class PlainDevice final : public runtime::Device {
   [[nodiscard]] std::shared_ptr<runtime::Signal> make_signal() override { refuse(); }
   [[nodiscard]] runtime::TrafficCount traffic() const override { return {}; }
   [[nodiscard]] runtime::MemoryUse memory_use(runtime::MemoryKind) const override { return {}; }
+  void expect(runtime::Stream&, std::size_t, std::size_t) override {}
   void copy(runtime::Stream&, void* to, const void* from, std::size_t bytes,
             runtime::CopyDirection direction, runtime::Traffic, runtime::Label) override {
     kernels::testing::synchronize();

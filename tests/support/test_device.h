@@ -65,7 +65,7 @@ inline std::unique_ptr<Device> make_test_device(const TestDevice& settings, Reco
 }
 
 inline void run_on(Stream& stream, std::string_view name, std::function<void()> work) {
-  static_cast<HostStream&>(stream).run({name}, 0, std::move(work));
+  static_cast<HostStream&>(stream).run({name}, std::move(work));
 }
 
 inline bool is_stream_failure(const Error& error, const std::string& thrown) {

@@ -166,6 +166,22 @@ TEST_F(NsightImport, LeavesOutRowsThatCannotBeAndSaysWhich) {
   EXPECT_EQ(find("CUPTI_ACTIVITY_KIND_RUNTIME: calls that neither launch nor wait").count, 1U);
 }
 
+TEST_F(NsightImport, NamesTheGpuAndNotAdaptersWithoutCuda) {
+  const std::string table =
+      "CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT, cuDevice INTEGER%);"
+      "INSERT INTO TARGET_INFO_GPU VALUES (0,'A GPU',0";
+  const auto of = [&](const std::string& column, const std::string& capability) {
+    std::string sql = table;
+    sql.replace(sql.find('%'), 1, column);
+    return import(sql + capability);
+  };
+  // As an export from a laptop has it: every adapter is number 0 to CUDA.
+  const ImportedTrace laptop = of(", smMajor INTEGER", ",8),(1,'Basic Render Driver',0,0)");
+  EXPECT_THAT(laptop.timeline.devices, ElementsAre("A GPU"));
+  EXPECT_THAT(of("", ")").timeline.devices, ElementsAre("A GPU"));
+  EXPECT_THAT(import().timeline.devices, ElementsAre("GPU 0"));
+}
+
 TEST_F(NsightImport, ReplacesNamesThatAreNotUtf8) {
   const std::string tid = std::to_string((100LL << 24) + 7);
   const ImportedTrace trace = import(

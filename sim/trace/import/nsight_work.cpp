@@ -227,10 +227,12 @@ void WorkReader::name_devices() {
   for (std::int64_t i = 0; i < devices_; ++i) timeline.devices.push_back(fmt::format("GPU {}", i));
   const std::string table = "TARGET_INFO_GPU";
   if (!database_.has_table(table)) return;
-  SqliteRows rows = database_.rows(table, {"cuDevice", "id", "name"});
+  // Display adapters that CUDA does not know have number 0 there, too, and no compute capability.
+  SqliteRows rows = database_.rows(table, {"cuDevice", "smMajor", "name"});
   while (rows.next()) {
     const std::int64_t number = rows.is_number(0) ? rows.integer(0) : -1;
-    const bool is_ours = number >= 0 && number < devices_ && !rows.text(2).empty();
+    const bool has_cuda = !rows.is_number(1) || rows.integer(1) > 0;
+    const bool is_ours = number >= 0 && number < devices_ && has_cuda && !rows.text(2).empty();
     if (is_ours) timeline.devices[static_cast<std::size_t>(number)] = as_utf8(rows.text(2));
   }
 }
