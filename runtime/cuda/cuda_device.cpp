@@ -14,6 +14,7 @@
 #include "kernels/column_norm/column_norm_cuda.h"
 #include "kernels/columns/columns_cuda.h"
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/mapped_copy/mapped_copy_cuda.h"
 #include "kernels/square_sum/square_sum_cuda.h"
 #include "runtime/cuda/cuda_memory.h"
 #include "runtime/cuda/device_stream.h"
@@ -150,6 +151,9 @@ void CudaDevice::copy(Stream& stream, void* to, const void* from, std::size_t by
                             label.name, bytes));
   }
   traffic_.add(direction, kind, bytes);
+  if (is_mapped(kind, bytes)) {
+    return kernels::mapped_copy_cuda(to, from, bytes, cuda(stream).for_work());
+  }
   cuda_check(cudaMemcpyAsync(to, from, bytes, up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost,
                              cuda(stream).for_work()),
              "cudaMemcpyAsync");

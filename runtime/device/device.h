@@ -130,6 +130,13 @@ struct SelectedColumns {
   kernels::AdamWState<float, float> state;
 };
 
+/// What a training step reads back or is given in between its copies of gradients and weights: the
+/// gradients' norm, the loss, bias corrections, tokens.
+inline constexpr std::size_t kMappedBytes = 256 * 1024;
+[[nodiscard]] constexpr bool is_mapped(Traffic kind, std::size_t bytes) {
+  return kind == Traffic::kControl && bytes <= kMappedBytes;
+}
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -149,6 +156,8 @@ class Device {
   /// Whether a copy gave up waiting for an artificially slow link, because the run is to stop.
   [[nodiscard]] virtual bool has_released_link() const { return false; }
 
+  /// Copies of kControl up to kMappedBytes do not wait for other copies in their direction: no
+  /// copy engine carries them (kernels/mapped_copy). Others are carried one after the other.
   virtual void copy(Stream& stream, void* to, const void* from, std::size_t bytes,
                     CopyDirection direction, Traffic kind, Label label) = 0;
 

@@ -101,16 +101,19 @@ std::shared_ptr<Signal> HostDevice::make_signal() {
   return std::make_shared<HostSignal>();
 }
 
+Clock::duration HostDevice::time_on_link(std::size_t bytes) const {
+  const Seconds time =
+      std::min(kLongestCopy, Bytes(static_cast<double>(bytes)) / *settings_.link_bandwidth);
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time.value()));
+}
+
 Clock::time_point HostDevice::occupy_link(CopyDirection direction, std::size_t bytes) {
-  const auto as_duration = [](Seconds time) {
-    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time.value()));
-  };
-  const Seconds time = Bytes(static_cast<double>(bytes)) / *settings_.link_bandwidth;
+  const Clock::duration longest = std::chrono::duration_cast<Clock::duration>(
+      std::chrono::duration<double>(kLongestCopy.value()));
   const std::lock_guard lock(mutex_);
   Clock::time_point& free = link_free_.at(static_cast<std::size_t>(direction));
   const Clock::time_point now = Clock::now();
-  free = std::max(free, now) + as_duration(std::min(time, kLongestCopy));
-  free = std::min(free, now + as_duration(kLongestCopy));
+  free = std::min(std::max(free, now) + time_on_link(bytes), now + longest);
   return free;
 }
 
@@ -129,12 +132,13 @@ void HostDevice::copy(Stream& stream, void* to, const void* from, std::size_t by
                       CopyDirection direction, Traffic kind, Label label) {
   if (bytes == 0) return;
   traffic_.add(direction, kind, bytes);
-  host(stream).copy(label, direction, kind, bytes, [this, to, from, bytes, direction] {
+  host(stream).copy(label, direction, kind, bytes, [this, to, from, bytes, direction, kind] {
     if (!settings_.link_bandwidth) {
       std::memcpy(to, from, bytes);
       return;
     }
-    const Clock::time_point end = occupy_link(direction, bytes);
+    const Clock::time_point end =
+        is_mapped(kind, bytes) ? Clock::now() + time_on_link(bytes) : occupy_link(direction, bytes);
     std::memcpy(to, from, bytes);
     wait_for_link(end);
   });

@@ -69,6 +69,7 @@ class HostDevice final : public Device {
   }
   /// Occupies the link for the copy's time and returns when the copy ends.
   Clock::time_point occupy_link(CopyDirection direction, std::size_t bytes);
+  [[nodiscard]] Clock::duration time_on_link(std::size_t bytes) const;
   /// Sleeps until then, or until the link is released.
   void wait_for_link(Clock::time_point end);
 

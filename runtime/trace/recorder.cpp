@@ -79,6 +79,7 @@ TrackRecorder& Recorder::add_track(std::string name, sim::TrackKind kind) {
   names_.push_back({.name = std::move(name), .kind = kind, .device = 0});
   tracks_.push_back(std::make_unique<TrackRecorder>());
   tracks_.back()->keeping_ = enabled_ || keeping_;
+  tracks_.back()->computes_ = kind == sim::TrackKind::kGpuKernels;
   return *tracks_.back();
 }
 

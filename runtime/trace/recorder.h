@@ -41,10 +41,13 @@ class TrackRecorder {
     if (!is_keeping()) return;
     keep({.name = name, .step = step, .start = start, .end = end});
   }
-  /// A copy between the device's memory and pinned host memory; `carries` as `name` above.
+  /// A copy between the device's memory and pinned host memory; `carries` as `name` above. On a
+  /// track that computes it is time in which nothing is computed: it counts as waiting.
   void copy(CopyDirection direction, Traffic traffic, std::string_view carries, std::int64_t step,
             Clock::time_point start, Clock::time_point end, std::size_t bytes) {
-    add(busy_, end - start);
+    const WaitCause cause =
+        direction == CopyDirection::kHostToDevice ? WaitCause::kH2D : WaitCause::kD2H;
+    add(computes_ ? waiting_[static_cast<std::size_t>(cause)] : busy_, end - start);
     if (!is_keeping()) return;
     const Kind kind = direction == CopyDirection::kHostToDevice ? Kind::kToDevice : Kind::kToHost;
     keep({.name = carries,
@@ -87,6 +90,7 @@ class TrackRecorder {
     spans_.push_back(span);
   }
   std::atomic<bool> keeping_ = false;
+  bool computes_ = false;
   std::atomic<std::int64_t> busy_{0};  // nanoseconds
   std::array<std::atomic<std::int64_t>, kWaitCauses> waiting_{};
   mutable std::mutex mutex_;  // guards spans_

@@ -9,6 +9,7 @@
 #include "kernels/columns/columns.h"
 #include "kernels/columns/columns_cuda.h"
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/mapped_copy/mapped_copy_cuda.h"
 #include "kernels/square_sum/square_sum.h"
 #include "kernels/square_sum/square_sum_cuda.h"
 #include "tests/emulator/streams.h"
@@ -28,6 +29,12 @@ void use(void* workspace) {
 }
 
 }  // namespace
+
+void mapped_copy_cuda(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+  launch(stream, [=] {
+    std::copy_n(static_cast<const std::byte*>(from), bytes, static_cast<std::byte*>(to));
+  });
+}
 
 template <class Grad>
 void accumulate_cuda(float* sum, const Grad* gradient, float scale, std::size_t n,

@@ -142,5 +142,34 @@ TEST_F(CudaDeviceOperations, GiveTheHostsBits) {
   }
 }
 
+/// Control up to kMappedBytes goes by a kernel, and what is larger or something else does not.
+TEST_F(CudaDeviceOperations, BringControlUpAndDownWhole) {
+  Recorder recorder(false);
+  const std::unique_ptr<Device> gpu = make_cuda_device({}, recorder);
+  const auto stream = gpu->make_stream("compute");
+  constexpr std::size_t kMost = kMappedBytes + 8;
+  const Buffer host = gpu->allocate(MemoryKind::kPinnedHost, 2 * kMost + 64, "both ways");
+  const Buffer there = gpu->allocate(MemoryKind::kDevice, kMost + 64, "there");
+  const auto copy = [&](std::byte* to, const std::byte* from, std::size_t bytes,
+                        CopyDirection direction) {
+    gpu->copy(*stream, to, from, bytes, direction, Traffic::kControl, {"control"});
+  };
+  for (const std::size_t bytes : {1UL, 3UL, 4UL, 8UL, 12UL, 1000UL, 2049UL, kMappedBytes, kMost}) {
+    for (const std::size_t offset : {0UL, 1UL, 4UL}) {
+      std::byte* source = host.data() + offset;
+      std::byte* target = host.data() + kMost + 32 + offset;
+      for (std::size_t i = 0; i < bytes; ++i) {
+        source[i] = static_cast<std::byte>(testing::mix(i + bytes));
+      }
+      std::memset(host.data() + kMost + 32, 0, kMost + 32);
+      copy(there.data() + offset, source, bytes, CopyDirection::kHostToDevice);
+      copy(target, there.data() + offset, bytes, CopyDirection::kDeviceToHost);
+      stream->record().wait();
+      EXPECT_EQ(std::memcmp(source, target, bytes), 0) << bytes << " bytes at " << offset;
+      EXPECT_EQ(target[bytes], std::byte{0}) << bytes << " bytes at " << offset;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace zenflow::runtime

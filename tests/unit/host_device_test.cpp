@@ -147,6 +147,59 @@ TEST(HostDevice, ReleasesTheLinkToEndARun) {
   EXPECT_EQ(recorder.span_count(), 3U);
 }
 
+/// The copy of gradients would take a quarter of an hour.
+TEST(HostDevice, DoesNotLetControlWaitBehindGradients) {
+  std::atomic<bool> is_asked{false};
+  std::atomic<bool> is_released{false};
+  Recorder recorder(false);
+  HostDevice device({.link_bandwidth = BytesPerSecond(1000),
+                     .link_released =
+                         [&] {
+                           is_asked = true;
+                           is_asked.notify_one();
+                           return is_released.load();
+                         }},
+                    recorder);
+  const auto d2h = device.make_stream("d2h");
+  const auto compute = device.make_stream("compute");
+  constexpr std::size_t kBytes = 1'000'000;
+  const Buffer host = device.allocate(MemoryKind::kPinnedHost, kBytes + 1, "x");
+  const Buffer there = device.allocate(MemoryKind::kDevice, kBytes + 1, "y");
+  device.copy(*d2h, host.data(), there.data(), kBytes, CopyDirection::kDeviceToHost,
+              Traffic::kGradients, {"c"});
+  is_asked.wait(false);  // it is under way
+  device.copy(*compute, host.data() + kBytes, there.data() + kBytes, 1,
+              CopyDirection::kDeviceToHost, Traffic::kControl, {"c"});
+  compute->record().wait();
+  const Event gradients = d2h->record();
+  EXPECT_FALSE(gradients.complete());
+  EXPECT_FALSE(device.has_released_link());
+  is_released = true;
+  gradients.wait();
+}
+
+TEST(HostDevice, CountsACopyOnTheComputeStreamAsWaiting) {
+  Recorder recorder(false);
+  HostDevice device({.link_bandwidth = BytesPerSecond(1e6)}, recorder);
+  const Buffer host = device.allocate(MemoryKind::kPinnedHost, 1000, "x");
+  const Buffer there = device.allocate(MemoryKind::kDevice, 1000, "y");
+  const auto totals_of = [&](const char* name) {
+    const auto stream = device.make_stream(name);
+    device.copy(*stream, there.data(), host.data(), 1000, CopyDirection::kHostToDevice,
+                Traffic::kControl, {"c"});
+    stream->record().wait();
+    return recorder.find(name)->totals();
+  };
+  constexpr std::chrono::milliseconds kAtLeast{1};
+  const auto up = static_cast<std::size_t>(WaitCause::kH2D);
+  const TrackRecorder::Totals compute = totals_of("compute");
+  EXPECT_EQ(compute.busy.count(), 0);
+  EXPECT_GE(compute.waiting.at(up), kAtLeast);
+  const TrackRecorder::Totals copies = totals_of("h2d");
+  EXPECT_GE(copies.busy, kAtLeast);
+  EXPECT_EQ(copies.waiting.at(up).count(), 0);
+}
+
 TEST(HostDevice, KnowsItsPeakAndWhatHeldIt) {
   Recorder recorder(false);
   HostDevice device({}, recorder);
