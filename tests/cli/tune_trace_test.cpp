@@ -85,9 +85,11 @@ TEST_F(TuneTrace, PredictsWhatTheTunedSettingTakesOnTheMachineThatWasRecorded) {
   EXPECT_GT(said["speedup_relative_error"], 0.0);
 
   // The tuned file, simulated with what the machine really does.
+  const bool binds = said["chosen"]["setting"]["bind_cores_to_rank"];
   const Outcome really =
-      tune(Arguments{"job.yaml", "--base", "out/ds_config_optimal.json", "--json"} + kReally +
-           kOffloading);
+      tune(Arguments{"job.yaml", "--base", "out/ds_config_optimal.json", "--json", "--set",
+                     binds ? "launch.bind_cores_to_rank=true" : "launch.bind_cores_to_rank=false"} +
+           kReally + kOffloading);
   ASSERT_EQ(really.code, 0) << really.err;
   const json truth = json::parse(really.out)["baseline"];
   EXPECT_EQ(truth["setting"], said["chosen"]["setting"]);
@@ -209,7 +211,8 @@ TEST_F(TuneTrace, SaysWhyARecordingOfZenFlowTrainDoesNotSuffice) {
   expect_refused(recorded, HasSubstr("its update interval changed"));
   // Another model than the recorded one.
   record({"--schedule", "zenflow", "--update-interval", "2", "--steps", "12"});
-  expect_refused({"--trace", "t.json", "--model", "gpt2.json"}, HasSubstr("t.json"));
+  expect_refused({"--trace", "t.json", "--model", "gpt2.json"},
+                 HasSubstr("is this a recording of the schedule and model given?"));
 }
 
 TEST_F(TuneTrace, RefusesWhatCannotBeMeant) {
