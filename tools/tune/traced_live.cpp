@@ -75,7 +75,7 @@ std::int64_t settled_step(const sim::RecordedRun& run) {
   return run.full_warm_up_rounds + 2 * window_of(run);
 }
 
-/// What DeepSpeed's file would say of it.
+/// What DeepSpeed's file would say of it; its ZenFlow insists on the optimizer's parameters.
 std::string deepspeed_of(const sim::RecordedRun& run, std::int64_t cores) {
   std::string zero = "stage: 2, overlap_comm: true";
   if (run.schedule != "gpu-only") zero += ", offload_optimizer: {device: cpu, pin_memory: true}";
@@ -88,8 +88,10 @@ std::string deepspeed_of(const sim::RecordedRun& run, std::int64_t cores) {
         run.topk_ratio, run.update_interval, run.select_interval, run.overlap_step,
         run.full_warm_up_rounds, share < 1 ? 1 - share : 0);
   }
-  return fmt::format("{{{}gradient_clipping: 0.0, zero_optimization: {{{}}}}}",
-                     run.dtype == "bf16" ? "bf16: {enabled: true}, " : "", zero);
+  return fmt::format(
+      "{{{}optimizer: {{type: AdamW, params: {{lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, "
+      "weight_decay: 0.01}}}}, gradient_clipping: 0.0, zero_optimization: {{{}}}}}",
+      run.dtype == "bf16" ? "bf16: {enabled: true}, " : "", zero);
 }
 
 TracedScenario scenario_of(const TraceReading& reading, const sim::RecordedRun& run) {
@@ -102,24 +104,31 @@ TracedScenario scenario_of(const TraceReading& reading, const sim::RecordedRun& 
   return scenario;
 }
 
-/// Mean over whole windows, past the first two.
+/// Median over whole windows, past the first two: what the fit is to, too, and not moved by a
+/// window in which something else ran on the machine. Seconds of a step.
 double measured_step(TraceReading& reading, std::size_t i, const sim::RecordedRun& run) {
   const std::vector<sim::TimelineStep>& steps = reading.traces[i].timeline.steps;
   const std::int64_t first = settled_step(run);
-  const std::int64_t count = (std::ssize(steps) - first) / window_of(run) * window_of(run);
-  if (count < 1) {
+  const std::int64_t window = window_of(run);
+  std::vector<double> windows;
+  for (std::int64_t s = first; s + window <= std::ssize(steps); s += window) {
+    double sum = 0;
+    for (std::int64_t of = s; of < s + window; ++of) {
+      const sim::TimelineStep& step = steps[static_cast<std::size_t>(of)];
+      sum += to_seconds(step.end - step.start).value();
+    }
+    windows.push_back(sum / static_cast<double>(window));
+  }
+  if (windows.empty()) {
     insufficient(
         fmt::format("{}: {} steps, expected at least {}: two update windows to settle "
                     "and one to measure",
-                    reading.file(i), steps.size(), first + window_of(run)));
+                    reading.file(i), steps.size(), first + window));
   }
-  double sum = 0;
-  for (std::int64_t s = first; s < first + count; ++s) {
-    const sim::TimelineStep& step = steps[static_cast<std::size_t>(s)];
-    sum += to_seconds(step.end - step.start).value();
-  }
-  reading.result.steps += static_cast<std::size_t>(count);
-  return sum / static_cast<double>(count);
+  reading.result.steps += windows.size() * static_cast<std::size_t>(window);
+  const auto middle = windows.begin() + std::ssize(windows) / 2;
+  std::nth_element(windows.begin(), middle, windows.end());
+  return *middle;
 }
 
 void add_facts(TraceReading& reading, const sim::RecordedRun& run) {
@@ -132,6 +141,10 @@ void add_facts(TraceReading& reading, const sim::RecordedRun& run) {
                   "wrote into its recording",
                   what, run.micro_batch_size, run.sequence_length, run.dtype, run.threads,
                   run.optimizer_threads, run.sum_threads));
+  reading.result.untold.emplace_back(
+      "learning rate and the like: ds_config_optimal.json has zenflow-train's defaults, and no "
+      "step "
+      "time depends on them");
   reading.result.untold.emplace_back(
       "what other numbers of threads would do: those of the recording are kept");
   if (run.schedule == "gpu-only") {

@@ -25,7 +25,8 @@ std::string measured(const TuneAnswer& answer) {
   const double picoseconds = *step * 1e12;
   const TracedRequest& traced = *answer.loaded.traced;
   std::string text = fmt::format("Measured: {} a step", sim::format_seconds(picoseconds));
-  if (traced.steps > 0) text += fmt::format(", mean of {}", traced.steps);
+  if (traced.steps > 0)
+    text += fmt::format(", {} of {}", traced.run ? "median of windows" : "mean", traced.steps);
   if (!answer.result.own) {
     return text + "; the model cannot run that setting, so it is not held against it.\n";
   }
