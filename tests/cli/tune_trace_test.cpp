@@ -4,6 +4,9 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "tests/support/traces.h"
 #include "tests/support/train_program.h"
 
 namespace zenflow::testing {
@@ -131,6 +134,59 @@ TEST_F(TuneTrace, MindsWhatTheUserKnowsOfTheMachine) {
   EXPECT_EQ(little.code, 3) << little.out;
   EXPECT_THAT(little.err, HasSubstr("memory: RAM of the node"));
   EXPECT_FALSE(fs::exists(folder_ / "out/summary.txt"));
+}
+
+/// Three steps of half a second by the PyTorch profiler: fused attention over 4 sequences of 1024
+/// tokens, and gradients that go down at 20 GB/s.
+std::string profiled() {
+  std::string text = R"({"schemaVersion": 1, "distributedInfo": {"rank": 0, "world_size": 4},
+"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}], "traceEvents": [)";
+  int next = 1;
+  for (int step = 0; step < 3; ++step) {
+    const int begin = 500'000 * step;
+    text += (step == 0 ? "" : ",") + event("user_annotation", fmt::format("ProfilerStep#{}", step),
+                                           "100", "100", std::to_string(begin), "499000");
+    for (int i = 0; i < 14; ++i) {
+      const int at = begin + 1000 + 10'000 * i;
+      text += "," + event("cpu_op", "aten::_scaled_dot_product_flash_attention", "100", "100",
+                          std::to_string(at), "20",
+                          R"("Input Dims": [[4, 32, 1024, 64], [4, 32, 1024, 64],)"
+                          R"([4, 32, 1024, 64], [], [], []], "Input type": ["c10::BFloat16",)"
+                          R"("c10::BFloat16", "c10::BFloat16", "Scalar", "Scalar", "Scalar"],)"
+                          R"("Concrete Inputs": ["", "", "", "0.", "True", "False"])");
+      text += "," + launch("cudaLaunchKernel", std::to_string(at + 5), "4", next);
+      text += "," + kernel("flash_fwd_kernel", std::to_string(at + 30), "120", next++);
+      const long bytes = 65'536L << (i % 8);
+      text +=
+          "," + copy("DtoH (Device -> Pinned)", std::to_string(at + 500),
+                     fmt::format("{:.3f}", 8 + static_cast<double>(bytes) / 20e3), bytes, next++);
+    }
+  }
+  return text + "]}";
+}
+
+TEST_F(TuneTrace, AsksNothingThatTheProfilersTraceTells) {
+  folder_.write("rank0.pt.trace.json.gz", gzip(profiled()));
+  const Outcome outcome = tune(Arguments{"--trace", "rank0.pt.trace.json.gz", "--model", kModel,
+                                         "--base", kBase, "-o", "out"} +
+                               kOffloading);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json said = summary();
+  EXPECT_EQ(said["trace"]["base_profile"], "dgx_h100");
+  EXPECT_THAT(said["trace"]["told"],
+              AllOf(Contains("4 GPUs: the profiler's world_size"),
+                    Contains("1024 tokens of a sequence: shapes of its attention")));
+  EXPECT_EQ(said["baseline"]["setting"]["gpus"], 4);
+  EXPECT_NEAR(said["baseline"]["measured_step_time_ms"].get<double>(), 500, 1e-6);
+  bool has_link = false;
+  for (const json& one : said["trace"]["fitted"]) {
+    if (one["number"] != "host_link.d2h") continue;
+    has_link = true;
+    EXPECT_NEAR(one["value"].get<double>(), 20, 0.1);
+  }
+  EXPECT_TRUE(has_link) << said["trace"];
+  // A step is as long as it is for no reason that the trace shows: that is said.
+  EXPECT_THAT(outcome.out, HasSubstr("WARNING: the model misses"));
 }
 
 std::string deepspeed_log() {
