@@ -116,6 +116,23 @@ TEST_F(TuneTrace, WritesAScenarioAndAProfileToGoOnWith) {
   EXPECT_EQ(tune(Arguments{"out/scenario.yaml"} + kOffloading).code, 0);
 }
 
+// A step of the file is a micro step; windows of four begin and end where they like in the trace.
+TEST_F(TuneTrace, AddsUpMicroSteps) {
+  json base = json::parse(file_content(kBase));
+  base["gradient_accumulation_steps"] = 4;
+  folder_.write("base.json", base.dump());
+  ASSERT_EQ(run_program({ZENFLOW_SIM, "run", "job.yaml", "--set", "deepspeed=base.json", "--trace",
+                         "run.json.gz", "-q"},
+                        around())
+                .code,
+            0);
+  const Outcome outcome = tune(with(job(), "--base", "base.json") + kOffloading +
+                               Arguments{"--vary", "topk_ratio=0.1", "-o", "out"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NEAR(summary()["trace"]["simulated_over_measured"].get<double>(), 1, 0.01);
+  EXPECT_EQ(summary()["global_batch"], 64);
+}
+
 TEST_F(TuneTrace, GoesOnWithItsStudyAndOverwritesOnlyWhenTold) {
   record_job();
   ASSERT_EQ(tune(job() + kOffloading + Arguments{"-o", "out"}).code, 0);

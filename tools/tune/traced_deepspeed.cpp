@@ -150,6 +150,23 @@ void place_ranks(const TraceReading& reading, std::int64_t ranks, TracedScenario
   scenario.nodes = ranks / node.gpu.count;
 }
 
+/// Steps after which work repeats: of a window that long every part is there, wherever it begins.
+std::int64_t window_of(const sim::Job& job) {
+  const auto& zenflow = job.deepspeed.zenflow;
+  return zenflow ? zenflow->update_interval.value_or(1) : job.deepspeed.gradient_accumulation_steps;
+}
+
+/// Mean of as many steps as fill whole windows, the last ones; of a trace too short for one, of
+/// all.
+std::optional<double> mean_step(const sim::ImportedTrace& trace, const sim::TraceBaseline& baseline,
+                                std::int64_t window) {
+  const std::vector<sim::TimelineStep>& steps = trace.timeline.steps;
+  const std::int64_t count = (std::ssize(steps) - 1) / window * window;
+  if (trace.timers || count < 1) return baseline.step_seconds;
+  const Picoseconds from = steps[steps.size() - 1 - static_cast<std::size_t>(count)].start;
+  return to_seconds(steps.back().start - from).value() / static_cast<double>(count);
+}
+
 /// As zenflow-sim runs it: a simulated run is matched task by task.
 sim::RunSettings run_of(const sim::Timeline& timeline, const sim::Job& job) {
   const auto& zenflow = job.deepspeed.zenflow;
@@ -167,14 +184,15 @@ std::optional<double> step_of(TraceReading& reading, std::size_t i,
   const sim::ImportedTrace& trace = reading.traces[i];
   std::vector<std::string>& untold = reading.result.untold;
   const std::int64_t steps = job.deepspeed.gradient_accumulation_steps;
-  if (!baseline.step_seconds || !std::isfinite(*baseline.step_seconds)) {
+  const std::optional<double> mean = mean_step(trace, baseline, window_of(job));
+  if (!mean || !std::isfinite(*mean)) {
     untold.push_back(reading.file(i) +
                      ": what a step takes: no steps were found (--steps, --measured-step)");
     return std::nullopt;
   }
   const bool dropped = job.deepspeed.zenflow && job.target == sim::LaunchTarget::kDeepSpeed;
-  if (steps == 1 || dropped) return baseline.step_seconds;
-  if (sim::is_simulated(trace.timeline)) return static_cast<double>(steps) * *baseline.step_seconds;
+  if (steps == 1 || dropped) return mean;
+  if (sim::is_simulated(trace.timeline)) return static_cast<double>(steps) * *mean;
   if (trace.timers && trace.timers->iterations.values.empty() &&
       trace.timers->find("fwd") == nullptr && trace.timers->find("forward") == nullptr) {
     untold.push_back(
@@ -189,7 +207,7 @@ std::optional<double> step_of(TraceReading& reading, std::size_t i,
         "{}: whether a step of it is all {} micro steps: taken as such (--measured-step)",
         reading.file(i), steps));
   }
-  return baseline.step_seconds;
+  return mean;
 }
 
 }  // namespace
