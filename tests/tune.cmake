@@ -14,3 +14,14 @@ zenflow_test_group(tune_cli_test LABEL cli TIMEOUT 300
 target_compile_definitions(tune_cli_test PRIVATE ZENFLOW_TUNE="$<TARGET_FILE:zenflow-tune>"
                            ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
 add_dependencies(tune_cli_test zenflow-tune zenflow-sim)
+# From recordings of a job to its tuned configuration.
+zenflow_test_group(traced_job_test LABEL unit
+  SOURCES unit/traced_job_test.cpp
+  LINK zenflow::trace_fit GTest::gmock ZLIB::ZLIB fmt::fmt)
+zenflow_test_group(tune_trace_test LABEL cli TIMEOUT 300
+  SOURCES cli/tune_trace_test.cpp
+  LINK zenflow::trace_import GTest::gmock nlohmann_json::nlohmann_json ZLIB::ZLIB fmt::fmt)
+target_compile_definitions(tune_trace_test PRIVATE ZENFLOW_TUNE="$<TARGET_FILE:zenflow-tune>"
+                           ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>"
+                           ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train>")
+add_dependencies(tune_trace_test zenflow-tune zenflow-sim zenflow-train)

@@ -20,8 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 void add_what(CLI::App& app, TuneOptions& o) {
-  app.add_option("SCENARIO", o.scenario, "model, hardware, training, the DeepSpeed file")
-      ->required();
+  app.add_option("SCENARIO", o.scenario, "model, hardware, training, the DeepSpeed file");
   app.add_option("-o,--output", o.output,
                  "folder for the results; else only the summary is printed");
   app.add_option("--base", o.base, "DeepSpeed file that is changed; else the scenario's");
@@ -34,6 +33,28 @@ void add_what(CLI::App& app, TuneOptions& o) {
   app.add_option("--profile", o.profile, "hardware profile in place of the scenario's");
   app.add_option("--deepspeed-version", o.deepspeed_version, "release that will run it");
   app.add_option("--target", o.target, "who launches: deepspeed, hf, accelerate");
+}
+
+void add_traces(CLI::App& app, TuneOptions& o) {
+  app.add_option("--trace", o.traces,
+                 "in place of SCENARIO: a recorded job, of the PyTorch profiler, Nsight Systems "
+                 "(SQLite), zenflow-train, zenflow-sim, or DeepSpeed's log (repeatable)");
+  app.add_option("--model", o.model, "with --trace: config.json of the model");
+  app.add_option("--sequence-length", o.sequence_length,
+                 "with --trace: tokens; default what shapes of attention tell")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--gpus", o.gpus, "with --trace: of the job; default what traces or --base tell")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--host-memory", o.host_memory,
+                 "with --trace: of the node, e.g. \"512 GiB\"; default the profile's");
+  app.add_option("--gpu-memory", o.gpu_memory, "with --trace: of one GPU; default the profile's");
+  app.add_option("--setting", o.settings,
+                 "with recordings of zenflow-train that do not say: gpu-only, zero-offload, "
+                 "zenflow:K:S; once, or once for each trace")
+      ->delimiter(',');
+  app.add_option("--steps", o.steps, "with --trace: regular expression for ranges that are steps");
+  app.add_option("--rules", o.trace_rules,
+                 "with --trace: phases and lanes by name (YAML, docs/traces.md)");
 }
 
 void add_search(CLI::App& app, TuneOptions& o) {
@@ -86,6 +107,27 @@ void add_rest(CLI::App& app, TuneOptions& o) {
 
 const std::vector<std::string> kOutputs = {"ds_config_optimal.json", "cmd_optimal.txt",
                                            "summary.txt", "summary.json"};
+/// Of --trace, to go on with.
+const std::vector<std::string> kTracedOutputs = {"profile.yaml", "scenario.yaml"};
+
+/// Either a scenario or traces; and nothing that is of the other.
+void check_what(const TuneOptions& options) {
+  const auto refuse = [](const std::string& what) { throw Error(ErrorKind::kInput, what); };
+  if (options.traces.empty()) {
+    if (options.scenario.empty()) refuse("expected SCENARIO or --trace");
+    const bool only_of_traces = options.model || options.sequence_length || options.gpus ||
+                                options.host_memory || options.gpu_memory ||
+                                !options.settings.empty() || !options.steps.empty() ||
+                                options.trace_rules;
+    if (only_of_traces) {
+      refuse(
+          "--model, --sequence-length, --gpus, --host-memory, --gpu-memory, --setting, --steps, "
+          "--rules: with --trace; a scenario says it itself (--set)");
+    }
+  } else if (!options.scenario.empty()) {
+    refuse("SCENARIO or --trace, not both");
+  }
+}
 
 /// Every point allocates and frees the same megabyte or so; giving it back to the system each time
 /// costs a page fault per 4 KiB.
@@ -109,6 +151,8 @@ void prepare_output(const TuneOptions& options) {
                 fmt::format("{}: cannot be created: {}", folder.generic_string(), error.message()));
   }
   for (const std::string& name : kOutputs) check_output(folder / name, options.overwrite);
+  if (options.traces.empty()) return;
+  for (const std::string& name : kTracedOutputs) check_output(folder / name, options.overwrite);
 }
 
 /// "1234 simulated" on a terminal, at most ten times a second.
@@ -129,10 +173,15 @@ void write_results(const TuneAnswer& answer) {
   for (std::size_t i = 0; i < texts.size(); ++i) {
     write_output(folder / kOutputs[i], texts[i], answer.options.overwrite);
   }
+  if (!answer.loaded.traced) return;
+  const TracedRequest& traced = *answer.loaded.traced;
+  write_output(folder / kTracedOutputs[0], traced.profile, answer.options.overwrite);
+  write_output(folder / kTracedOutputs[1], traced.scenario, answer.options.overwrite);
 }
 
 int tune(const TuneOptions& options) {
   keep_freed_memory();
+  check_what(options);
   const LoadedRequest loaded = load_request(options);
   sim::Candidates candidates(loaded.request);
   prepare_output(options);
@@ -177,6 +226,7 @@ int main_program(int argc, char** argv) {
   app.name("zenflow-tune");
   app.set_version_flag("--version", kVersion);
   add_what(app, options);
+  add_traces(app, options);
   add_search(app, options);
   add_rest(app, options);
   app.footer(
@@ -184,8 +234,12 @@ int main_program(int argc, char** argv) {
       "reduce_bucket_size, overlap_comm, pin_memory, activation_checkpointing, gpus, "
       "bind_cores_to_rank, topk_ratio, update_interval, select_interval, full_warm_up_rounds, "
       "overlap_step, offload, pt_reserved_cores_perc.\n"
-      "Writes ds_config_optimal.json, cmd_optimal.txt, summary.txt, summary.json, study.sqlite.\n"
+      "Writes ds_config_optimal.json, cmd_optimal.txt, summary.txt, summary.json, study.sqlite; "
+      "with "
+      "--trace also scenario.yaml and profile.yaml.\n"
       "Example: zenflow-tune scenarios/llama2_7b_4xa100.yaml --max-gpu-memory \"40 GiB\" -o out/\n"
+      "Example: zenflow-tune --trace rank0.pt.trace.json.gz --model config.json --base "
+      "ds_config.json -o out/\n"
       "Exit codes: 0 done, 1 failed while running, 2 bad usage or input, 3 no candidate within the "
       "limits, 130/143 stopped by a signal, with the best so far written.");
   if (!parse_command_line(app, argc, argv)) return 0;

@@ -4,9 +4,31 @@
 #include "runtime/model/weight_file.h"
 #include "runtime/trace/cupti/activity_timeline.h"
 #include "runtime/train/make_model.h"
+#include "runtime/train/measured_result.h"
 #include "runtime/train/run.h"
+#include "sim/trace/recorded_run.h"
 
 namespace zenflow::runtime {
+namespace {
+
+sim::RecordedRun recorded_run(const TrainOptions& options, std::int64_t update_interval) {
+  const OffloadSettings& offload = options.offload;
+  return {.schedule = schedule_name(options.schedule),
+          .topk_ratio = offload.topk_ratio,
+          .update_interval = update_interval,
+          .interval_is_auto = offload.adaptive_interval,
+          .select_interval = offload.select_interval,
+          .full_warm_up_rounds = offload.full_warm_up_rounds,
+          .overlap_step = offload.overlap_step,
+          .micro_batch_size = options.feed.sequences,
+          .sequence_length = options.feed.length,
+          .dtype = options.dtype == ElementType::kBfloat16 ? "bf16" : "fp32",
+          .threads = static_cast<std::int64_t>(options.threads),
+          .optimizer_threads = offload.optimizer_threads,
+          .sum_threads = offload.sum_threads};
+}
+
+}  // namespace
 
 void Run::save_weights() {
   if (!options_.save_weights) return;
@@ -62,6 +84,7 @@ void Run::fill_report() {
         Recorder::cost_of_a_span().count() * static_cast<double>(report_.trace_spans);
     report_.recorded_traffic = device_->traffic();
     report_.timeline = recorder_.timeline(report_.model_name, std::string(device_->name()));
+    sim::write_recorded_run(report_.timeline, recorded_run(options_, report_.update_interval));
     if (gpu_recording_) add_gpu_trace();
   }
 }

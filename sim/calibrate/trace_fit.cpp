@@ -9,6 +9,7 @@
 #include "sim/base/error.h"
 #include "sim/calibrate/trace_work.h"
 #include "sim/trace/launches.h"
+#include "sim/trace/recorded_run.h"
 
 namespace zenflow::sim {
 namespace {
@@ -38,12 +39,6 @@ TimedGroup shortest_kernels(const Timeline& timeline, const MeasuredTime& gap) {
     return std::vector<double>(count, profile.gpu.kernel_launch.value());
   };
   return group;
-}
-
-bool is_of_zenflow_train(const Timeline& timeline) {
-  return std::any_of(timeline.tracks.begin(), timeline.tracks.end(), [](const Track& track) {
-    return track.name == "cpu optimizer" || track.name == "cpu sums";
-  });
 }
 
 bool has_gpu_work(const Timeline& timeline) {

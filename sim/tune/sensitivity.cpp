@@ -118,8 +118,10 @@ NumberEffects number_effects(const Candidates& candidates, const SearchResult& r
     if (one != *result.chosen) which.push_back(one);
   }
   const HardwareProfile& base = candidates.request().job.scenario.hardware;
+  // Last, where it runs, the user's own setting; that by time.
+  const std::size_t columns = which.size() + (result.own ? 1 : 0);
   std::vector<Costs> costs(kNumbers.size(),
-                           {std::vector<double>(which.size()), std::vector<double>(which.size())});
+                           {std::vector<double>(columns), std::vector<double>(columns)});
   std::vector<double> errors;
   for (const Number& one : kNumbers) {
     const auto known = uncertainty.relative.find(one.path);
@@ -127,14 +129,18 @@ NumberEffects number_effects(const Candidates& candidates, const SearchResult& r
     errors.push_back(measured ? known->second : uncertainty.other);
     effects.numbers.push_back({one.path, errors.back(), measured, 0});
   }
-  in_parallel(kNumbers.size() * which.size() * 2, options.threads, [&](std::size_t task) {
-    const std::size_t number = task / 2 / which.size();
-    const std::size_t setting = task / 2 % which.size();
+  in_parallel(kNumbers.size() * columns * 2, options.threads, [&](std::size_t task) {
+    const std::size_t number = task / 2 / columns;
+    const std::size_t setting = task / 2 % columns;
     const bool higher = task % 2 == 1;
     HardwareProfile changed = base;
     kNumbers[number].scale(changed, higher ? 1 + errors[number] : 1 / (1 + errors[number]));
-    const Simulated& one = result.simulated[which[setting]];
     std::vector<double>& target = higher ? costs[number].higher : costs[number].lower;
+    if (setting == which.size()) {
+      target[setting] = candidates.evaluate_own(&changed).step_time;
+      return;
+    }
+    const Simulated& one = result.simulated[which[setting]];
     target[setting] =
         candidates.cost(one.setting, candidates.evaluate(one.setting, &changed).step_time);
   });
@@ -148,11 +154,18 @@ NumberEffects number_effects(const Candidates& candidates, const SearchResult& r
     return (costs[number].higher[i] - costs[number].lower[i]) / 2 / chosen;
   };
   double variance = 0;
+  double of_gain = 0;
   for (std::size_t n = 0; n < kNumbers.size(); ++n) {
     if (errors[n] > 0) effects.numbers[n].elasticity = effect(n, 0) / std::log1p(errors[n]);
     variance += effect(n, 0) * effect(n, 0);
+    if (!result.own) continue;
+    const std::size_t own = which.size();
+    const double change =
+        (costs[n].higher[own] - costs[n].lower[own]) / 2 / result.own->step_time - effect(n, 0);
+    of_gain += change * change;
   }
   effects.error = std::sqrt(variance);
+  effects.gain_error = std::sqrt(of_gain);
   for (std::size_t i = 1; i < which.size(); ++i) {
     RunnerUp one{which[i], (cost(i) - chosen) / chosen, 0, 0};
     double of_difference = 0;

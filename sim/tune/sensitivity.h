@@ -49,6 +49,8 @@ struct RunnerUp {
 struct NumberEffects {
   std::vector<NumberEffect> numbers;  ///< largest contribution to the error first
   double error = 0;                   ///< relative standard error of the chosen step time
+  /// Of how many times as fast it is as the user's own setting, relative; 0 without that.
+  double gain_error = 0;
   std::vector<RunnerUp> runners_up;
 };
 /// To first order, by central differences of one standard error; errors are taken to be

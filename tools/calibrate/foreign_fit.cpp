@@ -1,15 +1,15 @@
 #include "tools/calibrate/foreign_fit.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
-#include "sim/calibrate/device_match.h"
 #include "sim/calibrate/trace_fit.h"
 #include "sim/calibrate/trace_fit_text.h"
+#include "sim/calibrate/traced_job.h"
 #include "sim/trace/import/import_trace.h"
+#include "tools/base_profile.h"
 #include "tools/environment.h"
 #include "tools/live_jobs.h"
 
@@ -26,46 +26,16 @@ void require(bool given, const std::string& what) {
   if (!given) throw Error(ErrorKind::kInput, "fit: expected " + what);
 }
 
-std::vector<std::string> devices_of(const std::vector<sim::ImportedTrace>& traces) {
-  std::vector<std::string> found;
-  for (const sim::ImportedTrace& trace : traces) {
-    for (const std::string& device : trace.timeline.devices) {
-      // Importers call a GPU without a name by its number.
-      const bool is_number = device.starts_with("GPU ") && device.size() < 8;
-      const bool is_new = std::find(found.begin(), found.end(), device) == found.end();
-      if (is_new && !is_number) found.push_back(device);
-    }
-  }
-  return found;
-}
-
-Node load_profile(const std::string& name) {
-  const Location nowhere{std::make_shared<const std::string>("--profile"), 0, 0};
-  return load_document(sim::find_profile(name, ".", profile_directories(""), nowhere));
-}
-
 /// The shipped profile of the traces' GPU.
-Node profile_of_device(const std::vector<std::string>& devices) {
-  std::vector<std::string> matches;
-  std::string listed;
-  for (const std::string& device : devices) {
-    listed += (listed.empty() ? "\"" : ", \"") + device + "\"";
-    for (const std::string& name : sim::list_profiles(profile_directories(""))) {
-      const sim::HardwareProfile profile = sim::read_hardware_profile(load_profile(name));
-      const bool is_new = std::find(matches.begin(), matches.end(), name) == matches.end();
-      if (is_new && sim::same_device(device, profile.gpu.name)) matches.push_back(name);
-    }
-  }
-  if (matches.empty()) {
-    throw Error(
-        ErrorKind::kInput,
-        fmt::format("fit: --profile: expected a base profile (zenflow-sim list): the traces "
-                    "name {}",
-                    listed.empty() ? "no GPU" : listed + ", of which none ships"));
-  }
+Node profile_of_traces(const std::vector<sim::ImportedTrace>& traces) {
+  std::vector<const sim::ImportedTrace*> all;
+  for (const sim::ImportedTrace& trace : traces) all.push_back(&trace);
+  const std::vector<std::string> devices = sim::traced_job(all).devices;
+  const std::vector<std::string> matches = profiles_of_devices(devices);
   std::string others;
   for (std::size_t i = 1; i < matches.size(); ++i) others += " " + matches[i];
-  complain(fmt::format("base profile {} for {}{}\n", matches.front(), listed,
+  complain(fmt::format("base profile {} for \"{}\"{}\n", matches.front(),
+                       fmt::join(devices, "\", \""),
                        others.empty() ? "" : "; also of this GPU, with --profile:" + others));
   return load_profile(matches.front());
 }
@@ -96,8 +66,7 @@ Setting setting_of(const ForeignFitOptions& options,
     return {jobs.hardware(), jobs.job()};
   }
   require(options.set.empty(), "--scenario with --set");
-  Setting setting{
-      options.profile ? load_profile(*options.profile) : profile_of_device(devices_of(traces)), {}};
+  Setting setting{options.profile ? load_profile(*options.profile) : profile_of_traces(traces), {}};
   if (!options.model.empty()) setting.job = job_of_model(options, setting.hardware);
   return setting;
 }

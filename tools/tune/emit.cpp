@@ -55,14 +55,24 @@ std::string live_command(const TuneAnswer& answer) {
   const char* schedule = setting.zenflow()                             ? "zenflow"
                          : setting.placement() == sim::Placement::kCpu ? "zero-offload"
                                                                        : "gpu-only";
+  const TuneOptions& options = answer.options;
   std::string command = fmt::format(
-      "zenflow-train --model config.json --data data.txt --schedule {} "
+      "zenflow-train --model {} --data data.txt --schedule {} "
       "--micro-batch-size {} --sequence-length {}",
-      schedule, setting.whole(Knob::kMicroBatch), scenario.training.sequence_length);
+      options.model ? options.model->generic_string() : "config.json", schedule,
+      setting.whole(Knob::kMicroBatch), scenario.training.sequence_length);
   if (setting.zenflow()) {
     command +=
         fmt::format(" --topk-ratio {} --update-interval {} --select-interval {}",
                     setting.topk_ratio(), setting.interval(), setting.whole(Knob::kSelectInterval));
+  }
+  if (answer.loaded.traced && answer.loaded.traced->run) {
+    const sim::RecordedRun& run = *answer.loaded.traced->run;
+    if (setting.zenflow()) {
+      command += fmt::format(" --overlap-step {}", setting.flag(Knob::kOverlapStep));
+    }
+    command += fmt::format(" --dtype {} --threads {} --optimizer-threads {} --sum-threads {}",
+                           run.dtype, run.threads, run.optimizer_threads, run.sum_threads);
   }
   return command;
 }

@@ -22,17 +22,6 @@ auto quantity(const char* flag, const std::string& text, Read read) {
   return read(ValueReader(node, flag)).value();
 }
 
-std::optional<double> bytes(const char* flag, const std::optional<std::string>& text) {
-  if (!text) return std::nullopt;
-  return quantity(flag, *text, [](const ValueReader& value) { return value.bytes(); });
-}
-
-std::optional<std::int64_t> whole(const Node& root, std::string_view key) {
-  const Node* node = root.find(key);
-  if (node == nullptr || !node->is_scalar() || node->quoted) return std::nullopt;
-  return ValueReader(*node, std::string(key)).integer(1, std::int64_t{1} << 31);
-}
-
 bool has(const std::vector<sim::Override>& overrides, std::string_view path) {
   return std::any_of(overrides.begin(), overrides.end(),
                      [path](const sim::Override& one) { return one.path == path; });
@@ -42,11 +31,12 @@ bool has(const std::vector<sim::Override>& overrides, std::string_view path) {
 void take_micro_batch(const TuneOptions& options, const Node& base, sim::LoadOptions& load) {
   constexpr const char* kMicro = "training.micro_batch_size_per_gpu";
   if (has(load.overrides, kMicro)) return;
-  std::optional<std::int64_t> micro = whole(base, "train_micro_batch_size_per_gpu");
-  const std::optional<std::int64_t> total = whole(base, "train_batch_size");
+  std::optional<std::int64_t> micro = stated_number(base, "train_micro_batch_size_per_gpu");
+  const std::optional<std::int64_t> total = stated_number(base, "train_batch_size");
   if (!micro && total) {
     const std::int64_t ranks = sim::load_scenario(options.scenario, load).ranks();
-    const std::int64_t step = whole(base, "gradient_accumulation_steps").value_or(1) * ranks;
+    const std::int64_t step =
+        stated_number(base, "gradient_accumulation_steps").value_or(1) * ranks;
     if (*total % step == 0) micro = *total / step;
   }
   if (micro) load.overrides.push_back({kMicro, std::to_string(*micro)});
@@ -56,22 +46,7 @@ sim::LoadOptions load_options(const TuneOptions& options) {
   sim::LoadOptions load;
   load.profile_directories = profile_directories(options.scenario);
   load.profile = options.profile ? options.profile : Defaults(std::nullopt).value("profile");
-  for (const std::string& text : options.set) {
-    const std::size_t equals = text.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      throw Error(ErrorKind::kInput, fmt::format("--set {}: expected PATH=VALUE", text));
-    }
-    load.overrides.push_back(
-        {sim::expand_short_name(text.substr(0, equals)), text.substr(equals + 1)});
-  }
-  if (options.deepspeed_version) {
-    static_cast<void>(sim::parse_version(*options.deepspeed_version));
-    load.overrides.push_back({"launch.deepspeed_version", *options.deepspeed_version});
-  }
-  if (options.target) {
-    static_cast<void>(sim::parse_target(*options.target));
-    load.overrides.push_back({"launch.target", *options.target});
-  }
+  load.overrides = overrides_of(options);
   if (options.base) {
     const sim::DsDocument base = sim::load_ds_document(*options.base);
     take_micro_batch(options, base.root, load);
@@ -177,9 +152,9 @@ sim::Objective find_objective(const TuneOptions& options) {
 
 void read_limits(const TuneOptions& options, sim::TuneRequest& request) {
   sim::Limits& limits = request.limits;
-  limits.gpu_memory = bytes("--max-gpu-memory", options.max_gpu_memory);
-  limits.host_memory = bytes("--max-host-memory", options.max_host_memory);
-  limits.shm = bytes("--max-shm", options.max_shm);
+  limits.gpu_memory = bytes_of("--max-gpu-memory", options.max_gpu_memory);
+  limits.host_memory = bytes_of("--max-host-memory", options.max_host_memory);
+  limits.shm = bytes_of("--max-shm", options.max_shm);
   limits.staleness = options.max_staleness.value_or(request.job.scenario.max_staleness);
   limits.deferred_share = options.max_deferred_share;
   if (options.importance) request.importance = read_importance(*options.importance);
@@ -191,15 +166,44 @@ void read_limits(const TuneOptions& options, sim::TuneRequest& request) {
 
 }  // namespace
 
-LoadedRequest load_request(const TuneOptions& options) {
-  LoadedRequest loaded;
-  const sim::LoadOptions load = load_options(options);
-  loaded.overrides = load.overrides;
-  loaded.tree = sim::load_scenario_tree(options.scenario, load);
+std::optional<double> bytes_of(const char* flag, const std::optional<std::string>& text) {
+  if (!text) return std::nullopt;
+  return quantity(flag, *text, [](const ValueReader& value) { return value.bytes(); });
+}
+
+std::optional<std::int64_t> stated_number(const Node& root, std::string_view key) {
+  const Node* node = root.find(key);
+  if (node == nullptr || !node->is_scalar() || node->quoted) return std::nullopt;
+  return ValueReader(*node, std::string(key)).integer(1, std::int64_t{1} << 31);
+}
+
+std::vector<sim::Override> overrides_of(const TuneOptions& options) {
+  std::vector<sim::Override> overrides;
+  for (const std::string& text : options.set) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw Error(ErrorKind::kInput, fmt::format("--set {}: expected PATH=VALUE", text));
+    }
+    overrides.push_back({sim::expand_short_name(text.substr(0, equals)), text.substr(equals + 1)});
+  }
+  if (options.deepspeed_version) {
+    static_cast<void>(sim::parse_version(*options.deepspeed_version));
+    overrides.push_back({"launch.deepspeed_version", *options.deepspeed_version});
+  }
+  if (options.target) {
+    static_cast<void>(sim::parse_target(*options.target));
+    overrides.push_back({"launch.target", *options.target});
+  }
+  return overrides;
+}
+
+void complete_request(const TuneOptions& options, std::optional<sim::Family> family,
+                      LoadedRequest& loaded) {
   sim::TuneRequest& request = loaded.request;
-  request.job = sim::make_job(sim::read_scenario(loaded.tree, load.overrides));
+  request.job = sim::make_job(sim::read_scenario(loaded.tree, loaded.overrides));
   const bool host = request.job.scenario.hardware.gpu.runs_on_host();
   request.family = options.schedule ? sim::find_family(*options.schedule)
+                   : family         ? *family
                    : host           ? sim::Family::kLive
                                     : sim::Family::kDeepSpeed;
   request.global_batch =
@@ -219,6 +223,15 @@ LoadedRequest load_request(const TuneOptions& options) {
   }
   loaded.uncertainty = read_uncertainty(options);
   find_base_text(options, loaded);
+}
+
+LoadedRequest load_request(const TuneOptions& options) {
+  if (!options.traces.empty()) return load_traced_request(options);
+  LoadedRequest loaded;
+  const sim::LoadOptions load = load_options(options);
+  loaded.overrides = load.overrides;
+  loaded.tree = sim::load_scenario_tree(options.scenario, load);
+  complete_request(options, std::nullopt, loaded);
   return loaded;
 }
 

@@ -121,6 +121,32 @@ Json baseline_json(const TuneAnswer& answer) {
   return map;
 }
 
+Json traced_json(const TuneAnswer& answer) {
+  const TracedRequest& traced = *answer.loaded.traced;
+  Json map;
+  map["traces"] = Json::array();
+  for (const auto& one : answer.options.traces) map["traces"].push_back(one.generic_string());
+  map["base_profile"] = traced.base_profile;
+  map["measured_steps"] = traced.steps;
+  const auto& step = answer.loaded.request.measured_step;
+  if (step && answer.result.own) {
+    map["simulated_over_measured"] = rounded(answer.result.own->step_time / (*step * 1e12));
+  }
+  if (const auto scaled = scaled_step(answer)) map["scaled_step_time_ms"] = milliseconds(*scaled);
+  map["told"] = traced.facts;
+  map["untold"] = traced.untold;
+  map["fitted"] = Json::array();
+  for (const sim::FittedNumber& one : traced.numbers) {
+    if (!one.fitted) continue;
+    map["fitted"].push_back({{"number", one.path},
+                             {"value", rounded(one.value)},
+                             {"unit", one.unit},
+                             {"standard_error", rounded(one.standard_error)},
+                             {"samples", one.samples}});
+  }
+  return map;
+}
+
 Json knobs_json(const TuneAnswer& answer) {
   Json list = Json::array();
   for (const sim::KnobEffect& effect : answer.knobs) {
@@ -194,7 +220,9 @@ std::string summary_json(const TuneAnswer& answer) {
   map["baseline"] = baseline_json(answer);
   if (result.own) {
     map["speedup"] = rounded(result.own->step_time / answer.chosen().evaluation.step_time);
+    map["speedup_relative_error"] = rounded(answer.numbers.gain_error);
   }
+  if (answer.loaded.traced) map["trace"] = traced_json(answer);
   if (result.published) map["published"] = simulated_json(answer, *result.published);
   map["changes"] = changes_json(answer);
   map["base_kept"] = answer.text.kept;

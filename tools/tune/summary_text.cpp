@@ -61,7 +61,8 @@ std::string gain(const TuneAnswer& answer) {
       sim::format_seconds(chosen.step_time), sim::format_seconds(own.step_time),
       answer.loaded.request.global_batch, own.step_time / chosen.step_time,
       100 * answer.numbers.error);
-  if (const auto& measured = answer.loaded.request.measured_step) {
+  const auto& measured = answer.loaded.request.measured_step;
+  if (measured && !answer.loaded.traced) {
     text += fmt::format("Measured today: {}; the model says {} ({:+.1f} %).\n",
                         sim::format_seconds(*measured * 1e12), sim::format_seconds(own.step_time),
                         100 * (own.step_time / (*measured * 1e12) - 1));
@@ -240,7 +241,7 @@ std::string summary_text(const TuneAnswer& answer) {
       scenario.name, scenario.model.name, scenario.ranks(), scenario.hardware.gpu.name,
       scenario.hardware.name, request.global_batch, scenario.training.sequence_length,
       to_string(request.family), to_string(request.objective));
-  text += comparison(answer) + "\n" + gain(answer) + "\n" + limit(answer);
+  text += comparison(answer) + "\n" + gain(answer) + traced_text(answer) + "\n" + limit(answer);
   return text + configuration(answer) + runners_up(answer) + knobs(answer) + numbers(answer) +
          front(answer) + study(answer) + behaviour(answer);
 }

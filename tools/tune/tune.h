@@ -5,9 +5,12 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "sim/calibrate/fitted_profile.h"
 #include "sim/deepspeed/lint.h"
+#include "sim/trace/recorded_run.h"
 #include "sim/tune/base_text.h"
 #include "sim/tune/search.h"
 #include "sim/tune/sensitivity.h"
@@ -17,8 +20,17 @@
 namespace zenflow::tools {
 
 struct TuneOptions {
-  std::filesystem::path scenario;
-  std::optional<std::filesystem::path> output;  ///< a folder; else nothing is written
+  std::filesystem::path scenario;                    ///< empty: the job is that of `traces`
+  std::vector<std::filesystem::path> traces;         ///< recordings of one job
+  std::optional<std::filesystem::path> model;        ///< with traces: config.json
+  std::optional<std::int64_t> sequence_length;       ///< with traces: tokens
+  std::optional<std::int64_t> gpus;                  ///< with traces: of the whole job
+  std::vector<std::string> settings;                 ///< of recordings that do not say theirs
+  std::optional<std::string> host_memory;            ///< with traces: of a node
+  std::optional<std::string> gpu_memory;             ///< with traces: of one GPU
+  std::string steps;                                 ///< with traces: ranges that are steps
+  std::optional<std::filesystem::path> trace_rules;  ///< with traces: phases by name
+  std::optional<std::filesystem::path> output;       ///< a folder; else nothing is written
   std::optional<std::filesystem::path> base;
   std::optional<std::string> schedule;
   std::vector<std::string> set;
@@ -49,6 +61,19 @@ struct TuneOptions {
   bool overwrite = false;
 };
 
+/// A job that traces told: what they did, and what they did not.
+struct TracedRequest {
+  std::vector<std::string> facts;  ///< "4 GPUs: the group of its collectives"
+  std::vector<std::string> untold;
+  std::string base_profile;  ///< "dgx_h100"
+  std::vector<sim::FittedNumber> numbers;
+  std::size_t steps = 0;  ///< that the measured step is the mean of
+  std::string profile;    ///< profile.yaml
+  std::string scenario;   ///< scenario.yaml, for the folder of the results
+  /// How zenflow-train ran, of its recordings.
+  std::optional<sim::RecordedRun> run;
+};
+
 /// What is to be searched, and what its files say.
 struct LoadedRequest {
   sim::TuneRequest request;
@@ -57,9 +82,24 @@ struct LoadedRequest {
   sim::Uncertainty uncertainty;
   std::optional<std::string> base_text;  ///< the DeepSpeed file that is changed; else a new one
   std::string base_name;
+  std::optional<TracedRequest> traced;
 };
 /// Throws Error(kInput) for anything that does not parse or fit together.
 [[nodiscard]] LoadedRequest load_request(const TuneOptions& options);
+
+/// Of --trace. Throws Error(kInput) also where the traces do not suffice, with what they lack.
+[[nodiscard]] LoadedRequest load_traced_request(const TuneOptions& options);
+
+/// --set, --deepspeed-version and --target, checked.
+[[nodiscard]] std::vector<sim::Override> overrides_of(const TuneOptions& options);
+/// Everything that follows from `loaded.tree` and `loaded.overrides`. `family`: unless --schedule.
+void complete_request(const TuneOptions& options, std::optional<sim::Family> family,
+                      LoadedRequest& loaded);
+/// A flag's value as documents have it ("40 GiB"), in bytes.
+[[nodiscard]] std::optional<double> bytes_of(const char* flag,
+                                             const std::optional<std::string>& text);
+/// A number that a DeepSpeed file states; empty: absent, "auto" or in quotes.
+[[nodiscard]] std::optional<std::int64_t> stated_number(const Node& root, std::string_view key);
 
 /// The answer, ready to be written.
 struct TuneAnswer {
@@ -83,6 +123,12 @@ void emit(TuneAnswer& answer);
 
 [[nodiscard]] std::string summary_json(const TuneAnswer& answer);
 [[nodiscard]] std::string summary_text(const TuneAnswer& answer);
+
+/// The chosen step time if the model misses as much of it as of the measured own; empty: nothing
+/// was measured, or the own setting is not simulated. Picoseconds.
+[[nodiscard]] std::optional<double> scaled_step(const TuneAnswer& answer);
+/// Empty where the job is not that of traces.
+[[nodiscard]] std::string traced_text(const TuneAnswer& answer);
 /// Why there is no candidate, by reason.
 [[nodiscard]] std::string reasons_text(const sim::SearchCounts& counts);
 

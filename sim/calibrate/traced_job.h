@@ -1,0 +1,33 @@
+/// What traces tell of the job that was recorded, apart from times: how many GPUs, which batch.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/trace/import/imported_trace.h"
+#include "sim/trace/recorded_run.h"
+
+namespace zenflow::sim {
+
+/// A number with where it was found.
+struct ToldNumber {
+  std::int64_t value = 0;
+  std::string from;  ///< "shapes of its attention"
+};
+
+struct TracedJob {
+  std::vector<std::string> devices;  ///< names of GPUs, each once; not those that only say a number
+  std::optional<ToldNumber> ranks;
+  std::optional<ToldNumber> micro_batch;      ///< sequences of a GPU
+  std::optional<ToldNumber> sequence_length;  ///< tokens
+  /// Sequences of several lengths were seen: `sequence_length` is that of most.
+  bool lengths_differ = false;
+};
+
+/// Ranks: the profiler's world size, the largest group of a collective, ranks that a simulated GPU
+/// stands for, or GPUs with work in one trace. Batch and length: inputs of fused attention.
+[[nodiscard]] TracedJob traced_job(const std::vector<const ImportedTrace*>& traces);
+
+}  // namespace zenflow::sim

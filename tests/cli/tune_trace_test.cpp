@@ -1,0 +1,313 @@
+// zenflow-tune --trace as its user meets it: from recordings to a configuration, or to the reason
+// why there is none.
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "tests/support/traces.h"
+#include "tests/support/train_program.h"
+
+namespace zenflow::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::string kSource = ZENFLOW_SOURCE_DIR;
+const std::string kModel = kSource + "/scenarios/models/opt_1_3b.json";
+const std::string kBase = kSource + "/scenarios/ds/zero2_offload.json";
+/// The machine on which the job runs is not the one that the shipped profile says.
+const Arguments kReally = {"--set", "hardware.gpu.gemm_efficiency.value=0.5",
+                           "--set", "hardware.gpu.elementwise_efficiency.value=0.6",
+                           "--set", "hardware.host.adam_bandwidth.value=90 GB/s",
+                           "--set", "hardware.host_link.h2d.value=35 GB/s",
+                           "--set", "hardware.host_link.d2h.value=31 GB/s"};
+/// Whether it offloads is not asked: without, four H100 would not wait for the host at all.
+const Arguments kOffloading = {"--vary",  "placement=cpu,zenflow", "--vary",
+                               "stage=2", "--front-within",        "0"};
+
+class TuneTrace : public TrainProgram {
+ protected:
+  TuneTrace() {
+    folder_.write("job.yaml", "name: job\nmodel: " + kModel +
+                                  "\nhardware: dgx_h100\ngpus: 4\nnodes: 1\n"
+                                  "training: {micro_batch_size_per_gpu: 4, sequence_length: 1024, "
+                                  "dtype: bf16, activation_checkpointing: false}\ndeepspeed: " +
+                                  kBase +
+                                  "\nschedules: [deepspeed-zero-offload]\n"
+                                  "run: {warmup_steps: 4, steps: 12}\n");
+  }
+  [[nodiscard]] Outcome tune(const Arguments& arguments) const {
+    return run_program(Arguments{ZENFLOW_TUNE} + arguments, around());
+  }
+  void record_job() const {
+    const Outcome outcome = run_program(
+        Arguments{ZENFLOW_SIM, "run", "job.yaml", "--trace", "run.json.gz", "-q"} + kReally,
+        around());
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+  }
+  [[nodiscard]] static Arguments job() {
+    return {"--trace", "run.json.gz", "--model",           kModel,
+            "--base",  kBase,         "--sequence-length", "1024"};
+  }
+  [[nodiscard]] json summary() const { return json::parse(content("out/summary.json")); }
+  /// Exit code and message; nothing is printed and no file appears.
+  void expect_refused(const Arguments& arguments, const ::testing::Matcher<std::string>& message,
+                      int code = 2) const {
+    const std::set<std::string> before = files();
+    const Outcome outcome = tune(arguments + Arguments{"-o", "out"});
+    EXPECT_EQ(outcome.code, code) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_THAT(outcome.err, message);
+    EXPECT_EQ(files(), before);
+  }
+};
+
+TEST_F(TuneTrace, PredictsWhatTheTunedSettingTakesOnTheMachineThatWasRecorded) {
+  record_job();
+  const Outcome outcome = tune(job() + kOffloading + Arguments{"-o", "out"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, content("out/summary.txt"));
+  const json said = summary();
+  const double measured = said["baseline"]["measured_step_time_ms"];
+  EXPECT_NEAR(said["baseline"]["result"]["step_time_ms"].get<double>(), measured, 0.01 * measured);
+  EXPECT_NEAR(said["trace"]["simulated_over_measured"].get<double>(), 1, 0.01);
+  EXPECT_EQ(said["baseline"]["setting"]["gpus"], 4);
+  EXPECT_EQ(said["trace"]["base_profile"], "dgx_h100");
+  EXPECT_THAT(said["trace"]["told"], Contains("4 GPUs: GPUs that its tracks stand for"));
+  EXPECT_THAT(content("out/summary.txt"),
+              AllOf(HasSubstr("From the traces:"), HasSubstr("What they could not tell:"),
+                    HasSubstr("activation checkpointing: taken as off")));
+  EXPECT_GT(said["speedup"], 1.0);
+  EXPECT_GT(said["speedup_relative_error"], 0.0);
+
+  // The tuned file, simulated with what the machine really does.
+  const bool binds = said["chosen"]["setting"]["bind_cores_to_rank"];
+  const Outcome really =
+      tune(Arguments{"job.yaml", "--base", "out/ds_config_optimal.json", "--json", "--set",
+                     binds ? "launch.bind_cores_to_rank=true" : "launch.bind_cores_to_rank=false"} +
+           kReally + kOffloading);
+  ASSERT_EQ(really.code, 0) << really.err;
+  const json truth = json::parse(really.out)["baseline"];
+  EXPECT_EQ(truth["setting"], said["chosen"]["setting"]);
+  const double predicted = said["chosen"]["result"]["step_time_ms"];
+  EXPECT_NEAR(predicted, truth["result"]["step_time_ms"].get<double>(), 0.03 * predicted);
+  EXPECT_NEAR(said["trace"]["scaled_step_time_ms"].get<double>(),
+              truth["result"]["step_time_ms"].get<double>(), 0.03 * predicted);
+}
+
+TEST_F(TuneTrace, WritesAScenarioAndAProfileToGoOnWith) {
+  record_job();
+  ASSERT_EQ(tune(job() + kOffloading + Arguments{"-o", "out"}).code, 0);
+  const Outcome run = run_program(
+      {ZENFLOW_SIM, "run", "out/scenario.yaml", "--schedule", "deepspeed-zero-offload", "--json"},
+      around());
+  ASSERT_EQ(run.code, 0) << run.err;
+  const double own = summary()["baseline"]["result"]["step_time_ms"];
+  EXPECT_NEAR(json::parse(run.out)["results"][0]["step_time_ms"].get<double>(), own, 1e-3 * own);
+  EXPECT_THAT(content("out/profile.yaml"), HasSubstr("fitted to run.json.gz"));
+  // The tuner itself takes it as well.
+  EXPECT_EQ(tune(Arguments{"out/scenario.yaml"} + kOffloading).code, 0);
+}
+
+// A step of the file is a micro step; windows of four begin and end where they like in the trace.
+TEST_F(TuneTrace, AddsUpMicroSteps) {
+  json base = json::parse(file_content(kBase));
+  base["gradient_accumulation_steps"] = 4;
+  folder_.write("base.json", base.dump());
+  ASSERT_EQ(run_program({ZENFLOW_SIM, "run", "job.yaml", "--set", "deepspeed=base.json", "--trace",
+                         "run.json.gz", "-q"},
+                        around())
+                .code,
+            0);
+  const Outcome outcome = tune(with(job(), "--base", "base.json") + kOffloading +
+                               Arguments{"--vary", "topk_ratio=0.1", "-o", "out"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NEAR(summary()["trace"]["simulated_over_measured"].get<double>(), 1, 0.01);
+  EXPECT_EQ(summary()["global_batch"], 64);
+}
+
+TEST_F(TuneTrace, GoesOnWithItsStudyAndOverwritesOnlyWhenTold) {
+  record_job();
+  ASSERT_EQ(tune(job() + kOffloading + Arguments{"-o", "out"}).code, 0);
+  const std::string before = content("out/summary.txt");
+  const Outcome again = tune(job() + kOffloading + Arguments{"-o", "out"});
+  EXPECT_EQ(again.code, 2);
+  EXPECT_THAT(again.err, HasSubstr("out/ds_config_optimal.json"));
+  ASSERT_EQ(tune(job() + kOffloading + Arguments{"-o", "out", "-f"}).code, 0);
+  EXPECT_EQ(content("out/summary.txt"), before);
+}
+
+TEST_F(TuneTrace, MindsWhatTheUserKnowsOfTheMachine) {
+  record_job();
+  const Outcome little =
+      tune(job() + kOffloading + Arguments{"--host-memory", "9 GiB", "-o", "out"});
+  EXPECT_EQ(little.code, 3) << little.out;
+  EXPECT_THAT(little.err, HasSubstr("memory: RAM of the node"));
+  EXPECT_FALSE(fs::exists(folder_ / "out/summary.txt"));
+}
+
+/// Three steps of half a second by the PyTorch profiler: fused attention over 4 sequences of 1024
+/// tokens, and gradients that go down at 20 GB/s.
+std::string profiled() {
+  std::string text = R"({"schemaVersion": 1, "distributedInfo": {"rank": 0, "world_size": 4},
+"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}], "traceEvents": [)";
+  int next = 1;
+  for (int step = 0; step < 3; ++step) {
+    const int begin = 500'000 * step;
+    text += (step == 0 ? "" : ",") + event("user_annotation", fmt::format("ProfilerStep#{}", step),
+                                           "100", "100", std::to_string(begin), "499000");
+    for (int i = 0; i < 14; ++i) {
+      const int at = begin + 1000 + 10'000 * i;
+      text += "," + event("cpu_op", "aten::_scaled_dot_product_flash_attention", "100", "100",
+                          std::to_string(at), "20",
+                          R"("Input Dims": [[4, 32, 1024, 64], [4, 32, 1024, 64],)"
+                          R"([4, 32, 1024, 64], [], [], []], "Input type": ["c10::BFloat16",)"
+                          R"("c10::BFloat16", "c10::BFloat16", "Scalar", "Scalar", "Scalar"],)"
+                          R"("Concrete Inputs": ["", "", "", "0.", "True", "False"])");
+      text += "," + launch("cudaLaunchKernel", std::to_string(at + 5), "4", next);
+      text += "," + kernel("flash_fwd_kernel", std::to_string(at + 30), "120", next++);
+      const long bytes = 65'536L << (i % 8);
+      text +=
+          "," + copy("DtoH (Device -> Pinned)", std::to_string(at + 500),
+                     fmt::format("{:.3f}", 8 + static_cast<double>(bytes) / 20e3), bytes, next++);
+    }
+  }
+  return text + "]}";
+}
+
+TEST_F(TuneTrace, AsksNothingThatTheProfilersTraceTells) {
+  folder_.write("rank0.pt.trace.json.gz", gzip(profiled()));
+  const Outcome outcome = tune(Arguments{"--trace", "rank0.pt.trace.json.gz", "--model", kModel,
+                                         "--base", kBase, "-o", "out"} +
+                               kOffloading);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json said = summary();
+  EXPECT_EQ(said["trace"]["base_profile"], "dgx_h100");
+  EXPECT_THAT(said["trace"]["told"],
+              AllOf(Contains("4 GPUs: the profiler's world_size"),
+                    Contains("1024 tokens of a sequence: shapes of its attention")));
+  EXPECT_EQ(said["baseline"]["setting"]["gpus"], 4);
+  EXPECT_NEAR(said["baseline"]["measured_step_time_ms"].get<double>(), 500, 1e-6);
+  bool has_link = false;
+  for (const json& one : said["trace"]["fitted"]) {
+    if (one["number"] != "host_link.d2h") continue;
+    has_link = true;
+    EXPECT_NEAR(one["value"].get<double>(), 20, 0.1);
+  }
+  EXPECT_TRUE(has_link) << said["trace"];
+  // A step is as long as it is for no reason that the trace shows: that is said.
+  EXPECT_THAT(outcome.out, HasSubstr("WARNING: the model misses"));
+}
+
+std::string deepspeed_log() {
+  std::string log;
+  for (int i = 0; i < 12; ++i) {
+    log +=
+        "[2024-11-21 02:14:39,317] [INFO] [logging.py:96:log_dist] [Rank 0] time (ms) | "
+        "fwd: 70.00 | bwd: 180.00 | optimizer_step: 60.00 | step: 100.00\n";
+  }
+  return log;
+}
+
+TEST_F(TuneTrace, TakesALogOfDeepSpeedWithWhatItCannotTell) {
+  folder_.write("train.log", deepspeed_log());
+  const Arguments log = {"--trace", "train.log", "--model", kModel, "--base", kBase};
+  expect_refused(log,
+                 AllOf(HasSubstr("--profile"), HasSubstr("name no GPU"), HasSubstr("dgx_h100")));
+  const Arguments with_profile = log + Arguments{"--profile", "dgx_h100"};
+  expect_refused(with_profile,
+                 AllOf(HasSubstr("does not suffice"), HasSubstr("--sequence-length")));
+  const Outcome outcome =
+      tune(with_profile + Arguments{"--sequence-length", "1024", "-o", "out"} + kOffloading);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json said = summary();
+  EXPECT_NEAR(said["baseline"]["measured_step_time_ms"].get<double>(), 350, 1e-9);
+  std::vector<std::string> fitted;
+  for (const json& one : said["trace"]["fitted"]) fitted.push_back(one["number"]);
+  EXPECT_THAT(fitted, AllOf(Contains("gpu.gemm_efficiency"), Contains("host.adam_bandwidth")));
+  EXPECT_THAT(said["trace"]["untold"],
+              Contains("how many GPUs the job has: one is assumed (--gpus)"));
+}
+
+TEST_F(TuneTrace, SaysWhyARecordingWithoutAGpuDoesNotSuffice) {
+  const std::string trace = kSource + "/tests/data/traces/pytorch_cpu/trace.json.gz";
+  expect_refused({"--trace", trace, "--model", kModel, "--base", kBase, "--profile", "dgx_h100"},
+                 AllOf(HasSubstr("does not suffice"), HasSubstr("nothing ran on a GPU")));
+}
+
+/// Of a run of zenflow-train nothing needs to be said: neither profile nor batch nor setting.
+TEST_F(TuneTrace, TunesARecordingOfZenFlowTrain) {
+  for (const Arguments& setting :
+       {Arguments{"--schedule", "zero-offload"},
+        Arguments{"--schedule", "zenflow", "--topk-ratio", "0.3", "--update-interval", "2"}}) {
+    ASSERT_EQ(
+        run(basic() + setting + Arguments{"--steps", "24", "--trace", "t.json.gz", "-f", "-q"})
+            .code,
+        0);
+    const Outcome outcome =
+        tune({"--trace", "t.json.gz", "--model", "llama.json", "-o", "out", "--front-within", "0",
+              "--vary", "topk_ratio=0.1,0.3", "--vary", "update_interval=1,2,4"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const json said = summary();
+    EXPECT_EQ(said["schedule"], "live-zenflow");
+    EXPECT_EQ(said["trace"]["base_profile"], "this_host");
+    EXPECT_GT(said["baseline"]["measured_step_time_ms"], 0.0);
+    EXPECT_GT(said["trace"]["scaled_step_time_ms"], 0.0);
+    EXPECT_THAT(content("out/cmd_optimal.txt"),
+                AllOf(HasSubstr("zenflow-train --model llama.json"),
+                      HasSubstr("--threads 1 --optimizer-threads 1 --sum-threads 1")));
+    const Outcome live = run_program({ZENFLOW_SIM, "run", "out/scenario.yaml", "--json"}, around());
+    EXPECT_EQ(live.code, 0) << live.err;
+    fs::remove_all(folder_ / "out");
+  }
+}
+
+TEST_F(TuneTrace, SaysWhyARecordingOfZenFlowTrainDoesNotSuffice) {
+  const auto record = [&](const Arguments& more) {
+    ASSERT_EQ(run(basic() + more + Arguments{"--trace", "t.json", "-f", "-q"}).code, 0);
+  };
+  const Arguments recorded = {"--trace", "t.json", "--model", "llama.json"};
+  record({"--schedule", "zenflow", "--update-interval", "4", "--steps", "9"});
+  expect_refused(recorded, AllOf(HasSubstr("does not suffice"), HasSubstr("9 steps")));
+  expect_refused(recorded + Arguments{"--base", kBase}, HasSubstr("has no DeepSpeed file"));
+  expect_refused(recorded + Arguments{"--setting", "zenflow:0.1:4"}, HasSubstr("says itself"));
+  record({"--schedule", "zero-offload-dpu", "--steps", "9"});
+  expect_refused(recorded, HasSubstr("zero-offload-dpu is no setting that is tuned"));
+  record({"--schedule", "zenflow", "--update-interval", "auto", "--steps", "9"});
+  expect_refused(recorded, HasSubstr("its update interval changed"));
+  // Another model than the recorded one.
+  record({"--schedule", "zenflow", "--update-interval", "2", "--steps", "12"});
+  expect_refused({"--trace", "t.json", "--model", "gpt2.json"},
+                 HasSubstr("is this a recording of the schedule and model given?"));
+}
+
+TEST_F(TuneTrace, RefusesWhatCannotBeMeant) {
+  record_job();
+  expect_refused({}, HasSubstr("expected SCENARIO or --trace"));
+  expect_refused(job() + Arguments{"job.yaml"}, HasSubstr("not both"));
+  expect_refused({"job.yaml", "--gpus", "4"}, HasSubstr("with --trace"));
+  expect_refused({"--trace", "run.json.gz", "--base", kBase}, HasSubstr("--model: expected"));
+  expect_refused({"--trace", "run.json.gz", "--model", kModel}, HasSubstr("--base: expected"));
+  expect_refused({"--trace", "run.json.gz", "--model", kModel, "--base", kBase},
+                 HasSubstr("--sequence-length: the traces have no shapes"));
+  expect_refused(job() + Arguments{"--set", "deepspeed.zero_optimization.stage=3"},
+                 HasSubstr("the --base file itself says so"));
+  expect_refused(job() + Arguments{"--profile", "dgx_h10"}, HasSubstr("dgx_h100"));
+  expect_refused(job() + Arguments{"--gpus", "12"}, HasSubstr("the job has 12 GPUs"));
+  expect_refused(job() + Arguments{"--host-memory", "12"}, HasSubstr("--host-memory"));
+  expect_refused({"--trace", "missing.json", "--model", kModel, "--base", kBase},
+                 HasSubstr("missing.json"));
+  folder_.write("bad.json", "{\"traceEvents\": 7}");
+  expect_refused({"--trace", "bad.json", "--model", kModel, "--base", kBase},
+                 HasSubstr("bad.json"));
+}
+
+}  // namespace
+}  // namespace zenflow::testing

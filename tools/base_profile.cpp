@@ -1,0 +1,50 @@
+#include "tools/base_profile.h"
+
+#include <algorithm>
+#include <memory>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "sim/base/error.h"
+#include "sim/calibrate/device_match.h"
+#include "sim/config/hardware_profile.h"
+#include "sim/config/scenario.h"
+#include "tools/environment.h"
+
+namespace zenflow::tools {
+namespace {
+
+bool is_of(const sim::HardwareProfile& profile, const std::string& device) {
+  // What zenflow-train calls the device on which it runs without a GPU.
+  if (device == "host") return profile.gpu.runs_on_host();
+  return sim::same_device(device, profile.gpu.name);
+}
+
+}  // namespace
+
+Node load_profile(const std::string& name) {
+  const Location nowhere{std::make_shared<const std::string>("--profile"), 0, 0};
+  return load_document(sim::find_profile(name, ".", profile_directories(""), nowhere));
+}
+
+std::vector<std::string> profiles_of_devices(const std::vector<std::string>& devices) {
+  const std::vector<std::string> known = sim::list_profiles(profile_directories(""));
+  std::vector<std::string> matches;
+  std::string listed;
+  for (const std::string& device : devices) {
+    listed += (listed.empty() ? "\"" : ", \"") + device + "\"";
+    for (const std::string& name : known) {
+      const sim::HardwareProfile profile = sim::read_hardware_profile(load_profile(name));
+      const bool is_new = std::find(matches.begin(), matches.end(), name) == matches.end();
+      if (is_new && is_of(profile, device)) matches.push_back(name);
+    }
+  }
+  if (!matches.empty()) return matches;
+  throw Error(ErrorKind::kInput,
+              fmt::format("--profile: expected a base profile: the traces name {}; known: {}",
+                          listed.empty() ? "no GPU" : listed + ", of which none ships",
+                          fmt::join(known, ", ")));
+}
+
+}  // namespace zenflow::tools

@@ -1,0 +1,260 @@
+/// A job of DeepSpeed, or of zenflow-sim: its file, its model and what its traces say.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/calibrate/trace_fit.h"
+#include "sim/calibrate/trace_work.h"
+#include "sim/config/reader.h"
+#include "sim/deepspeed/ds_document.h"
+#include "sim/trace/launches.h"
+#include "tools/tune/traced_job.h"
+
+namespace zenflow::tools {
+namespace {
+
+constexpr const char* kMicro = "train_micro_batch_size_per_gpu";
+
+void require_gpu_work(const TraceReading& reading) {
+  for (const sim::ImportedTrace& trace : reading.traces) {
+    if (trace.timers) return;
+    const sim::Timeline& timeline = trace.timeline;
+    if (std::any_of(timeline.spans.begin(), timeline.spans.end(), [&](const auto& span) {
+          return sim::is_gpu_work(sim::kind_of(timeline, span));
+        })) {
+      return;
+    }
+  }
+  insufficient(
+      fmt::format("{}: no kernels and no copies: nothing ran on a GPU, or it was not "
+                  "recorded (ProfilerActivity.CUDA of the PyTorch profiler)",
+                  reading.file(0)));
+}
+
+/// Finds the numbers of the batch equation.
+class Batch {
+ public:
+  Batch(TraceReading& reading, const Node& base)
+      : reading_(reading),
+        micro_(sim_number(base, kMicro)),
+        total_(sim_number(base, "train_batch_size")),
+        steps_(sim_number(base, "gradient_accumulation_steps").value_or(1)) {}
+
+  [[nodiscard]] std::int64_t steps() const { return steps_; }
+
+  std::int64_t ranks() {
+    const auto& given = reading_.options.gpus;
+    if (given) return *given;
+    if (reading_.told.ranks) {
+      return fact("GPUs", reading_.told.ranks->value, reading_.told.ranks->from);
+    }
+    if (total_ && micro_ && *total_ % (*micro_ * steps_) == 0) {
+      return fact("GPUs", *total_ / (*micro_ * steps_), "the batch of --base");
+    }
+    reading_.result.untold.emplace_back("how many GPUs the job has: one is assumed (--gpus)");
+    return 1;
+  }
+
+  std::int64_t micro_batch(std::int64_t ranks) {
+    if (reading_.sets("training.micro_batch_size_per_gpu")) return micro_.value_or(1);
+    const auto& told = reading_.told.micro_batch;
+    if (micro_) {
+      if (told && told->value != *micro_) {
+        reading_.result.untold.push_back(
+            fmt::format("why its attention works on {} sequences, where --base states a "
+                        "micro-batch of {}",
+                        told->value, *micro_));
+      }
+      return *micro_;
+    }
+    if (total_ && *total_ % (steps_ * ranks) == 0) {
+      return fact("sequences of a micro-batch", *total_ / (steps_ * ranks), "the batch of --base");
+    }
+    if (told) return fact("sequences of a micro-batch", told->value, told->from);
+    insufficient(
+        fmt::format("--base states no {}, and the traces have no shapes of attention that tell it "
+                    "(record_shapes=True of the PyTorch profiler): --set "
+                    "training.micro_batch_size_per_gpu=N",
+                    kMicro));
+  }
+
+  std::int64_t length() {
+    const auto& given = reading_.options.sequence_length;
+    const auto& told = reading_.told.sequence_length;
+    if (reading_.told.lengths_differ) {
+      reading_.result.untold.emplace_back(
+          "one batch for all steps: its attention works on several sizes, of which the most "
+          "frequent is taken");
+    }
+    if (given) {
+      if (told && told->value != *given) {
+        reading_.result.untold.push_back(
+            fmt::format("why its attention works on sequences of {} tokens, where "
+                        "--sequence-length says {}",
+                        told->value, *given));
+      }
+      return *given;
+    }
+    if (told) return fact("tokens of a sequence", told->value, told->from);
+    insufficient(
+        "--sequence-length: the traces have no shapes of attention that tell it "
+        "(record_shapes=True of the PyTorch profiler)");
+  }
+
+ private:
+  static std::optional<std::int64_t> sim_number(const Node& base, const char* key) {
+    return stated_number(base, key);
+  }
+  std::int64_t fact(const char* what, std::int64_t value, const std::string& from) {
+    reading_.result.facts.push_back(fmt::format("{} {}: {}", value, what, from));
+    return value;
+  }
+
+  TraceReading& reading_;
+  std::optional<std::int64_t> micro_;
+  std::optional<std::int64_t> total_;
+  std::int64_t steps_;
+};
+
+bool enabled(const Node& base, const char* block) {
+  const Node* map = base.find(block);
+  const Node* value = map != nullptr && map->is_map() ? map->find("enabled") : nullptr;
+  if (value == nullptr) return false;
+  if (value->is_scalar() && value->scalar == "auto") {
+    throw Error(ErrorKind::kInput,
+                fmt::format("--base: {}.enabled is \"auto\": say which it was, --set "
+                            "training.dtype=bf16, fp16 or fp32",
+                            block));
+  }
+  return ValueReader(*value, std::string(block) + ".enabled").boolean();
+}
+
+sim::DType dtype_of(const TraceReading& reading, const Node& base) {
+  if (reading.sets("training.dtype")) return sim::DType::kFp32;  // is overridden
+  if (enabled(base, "bf16")) return sim::DType::kBf16;
+  return enabled(base, "fp16") ? sim::DType::kFp16 : sim::DType::kFp32;
+}
+
+void place_ranks(const TraceReading& reading, std::int64_t ranks, TracedScenario& scenario) {
+  const sim::HardwareProfile node = sim::read_hardware_profile(reading.hardware);
+  scenario.gpus = ranks;
+  if (ranks <= node.gpu.count) return;
+  if (ranks % node.gpu.count != 0 || !node.network) {
+    insufficient(fmt::format(
+        "the job has {} GPUs, profile {} {} a node{}: name another with --profile", ranks,
+        reading.result.base_profile, node.gpu.count, node.network ? "" : " and no network"));
+  }
+  scenario.gpus = node.gpu.count;
+  scenario.nodes = ranks / node.gpu.count;
+}
+
+/// Steps after which work repeats: of a window that long every part is there, wherever it begins.
+std::int64_t window_of(const sim::Job& job) {
+  const auto& zenflow = job.deepspeed.zenflow;
+  return zenflow ? zenflow->update_interval.value_or(1) : job.deepspeed.gradient_accumulation_steps;
+}
+
+/// Mean of as many steps as fill whole windows, the last ones; of a trace too short for one, of
+/// all.
+std::optional<double> mean_step(const sim::ImportedTrace& trace, const sim::TraceBaseline& baseline,
+                                std::int64_t window) {
+  const std::vector<sim::TimelineStep>& steps = trace.timeline.steps;
+  const std::int64_t count = (std::ssize(steps) - 1) / window * window;
+  if (trace.timers || count < 1) return baseline.step_seconds;
+  const Picoseconds from = steps[steps.size() - 1 - static_cast<std::size_t>(count)].start;
+  return to_seconds(steps.back().start - from).value() / static_cast<double>(count);
+}
+
+/// As zenflow-sim runs it: a simulated run is matched task by task.
+sim::RunSettings run_of(const sim::Timeline& timeline, const sim::Job& job) {
+  const auto& zenflow = job.deepspeed.zenflow;
+  const std::int64_t window =
+      zenflow ? zenflow->update_interval.value_or(1) : job.deepspeed.gradient_accumulation_steps;
+  // One more window is simulated than is counted, and the last step has no end.
+  const std::int64_t counted = std::ssize(timeline.steps) + 1 - window;
+  const std::int64_t warm_up = std::min<std::int64_t>(16, counted / 2) / window * window;
+  return {.warmup_steps = warm_up, .steps = std::max<std::int64_t>(1, counted - warm_up)};
+}
+
+/// Seconds of a step of the global batch; empty: the trace does not say.
+std::optional<double> step_of(TraceReading& reading, std::size_t i,
+                              const sim::TraceBaseline& baseline, const sim::Job& job) {
+  const sim::ImportedTrace& trace = reading.traces[i];
+  std::vector<std::string>& untold = reading.result.untold;
+  const std::int64_t steps = job.deepspeed.gradient_accumulation_steps;
+  const std::optional<double> mean = mean_step(trace, baseline, window_of(job));
+  if (!mean || !std::isfinite(*mean)) {
+    untold.push_back(reading.file(i) +
+                     ": what a step takes: no steps were found (--steps, --measured-step)");
+    return std::nullopt;
+  }
+  const bool dropped = job.deepspeed.zenflow && job.target == sim::LaunchTarget::kDeepSpeed;
+  if (steps == 1 || dropped) return mean;
+  if (sim::is_simulated(trace.timeline)) return static_cast<double>(steps) * *mean;
+  if (trace.timers && trace.timers->iterations.values.empty() &&
+      trace.timers->find("fwd") == nullptr && trace.timers->find("forward") == nullptr) {
+    untold.push_back(
+        fmt::format("{}: what a step of {} micro steps takes: it times micro steps "
+                    "alone (--measured-step)",
+                    reading.file(i), steps));
+    return std::nullopt;
+  }
+  if (trace.step_source == sim::StepSource::kAnnotation ||
+      trace.step_source == sim::StepSource::kPattern) {
+    untold.push_back(fmt::format(
+        "{}: whether a step of it is all {} micro steps: taken as such (--measured-step)",
+        reading.file(i), steps));
+  }
+  return mean;
+}
+
+}  // namespace
+
+FittedJob fit_deepspeed_job(TraceReading& reading) {
+  const TuneOptions& options = reading.options;
+  require_gpu_work(reading);
+  const Node base = sim::load_ds_document(*options.base).root;
+  FittedJob found;
+  TracedScenario& scenario = found.scenario;
+  scenario.model = *options.model;
+  scenario.base = options.base;
+  Batch batch(reading, base);
+  const std::int64_t ranks = batch.ranks();
+  place_ranks(reading, ranks, scenario);
+  scenario.training.micro_batch_size_per_gpu = batch.micro_batch(ranks);
+  scenario.training.sequence_length = batch.length();
+  scenario.training.dtype = dtype_of(reading, base);
+  std::vector<sim::Job> jobs;
+  for (const sim::ImportedTrace& trace : reading.traces) {
+    jobs.push_back(reading.job(scenario));
+    if (sim::is_simulated(trace.timeline) && !reading.sets("run.steps")) {
+      scenario.run = run_of(trace.timeline, jobs.back());
+      jobs.back() = reading.job(scenario);
+    }
+  }
+  sim::TraceFitInput input{
+      sim::read_hardware_profile(reading.hardware),
+      {},
+      options.trace_rules ? sim::read_rules(*options.trace_rules) : sim::default_rules()};
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    input.traces.push_back({reading.file(i), &reading.traces[i], &jobs[i]});
+  }
+  sim::TraceFit fit = sim::fit_traces(input);
+  found.numbers = std::move(fit.numbers);
+  for (std::string& one : fit.untold) reading.result.untold.push_back(std::move(one));
+  double sum = 0;
+  double times = 0;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const auto step = step_of(reading, i, fit.baselines[i], jobs[i]);
+    if (!step) continue;
+    sum += *step;
+    times += 1;
+    reading.result.steps += reading.traces[i].timeline.steps.size();
+  }
+  if (times > 0) found.measured_step = sum / times;
+  return found;
+}
+
+}  // namespace zenflow::tools

@@ -1,0 +1,45 @@
+/// From traces to the job that they are of: shared by recordings of other programs and of
+/// zenflow-train.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/calibrate/fitted_profile.h"
+#include "sim/calibrate/traced_job.h"
+#include "sim/trace/import/imported_trace.h"
+#include "tools/tune/traced_scenario.h"
+#include "tools/tune/tune.h"
+
+namespace zenflow::tools {
+
+[[noreturn]] void insufficient(const std::string& what);
+
+/// What has been found so far.
+struct TraceReading {
+  const TuneOptions& options;
+  std::vector<sim::ImportedTrace> traces;
+  sim::TracedJob told;
+  Node hardware;                         ///< the base profile, with overrides
+  std::vector<sim::Override> overrides;  ///< others
+  TracedRequest result;
+
+  [[nodiscard]] bool sets(std::string_view path) const;
+  [[nodiscard]] std::string file(std::size_t trace) const {
+    return options.traces[trace].filename().generic_string();
+  }
+  /// The job with the base profile. Remembers the facts.
+  [[nodiscard]] sim::Job job(const TracedScenario& scenario) const;
+};
+
+/// What was fitted, and what a step took.
+struct FittedJob {
+  TracedScenario scenario;
+  std::vector<sim::FittedNumber> numbers;
+  std::optional<double> measured_step;  ///< seconds, of the global batch
+};
+/// Precondition of the first: a DeepSpeed file is given. Both add facts and what is not told.
+[[nodiscard]] FittedJob fit_deepspeed_job(TraceReading& reading);
+[[nodiscard]] FittedJob fit_recorded_runs(TraceReading& reading);
+
+}  // namespace zenflow::tools

@@ -1,0 +1,193 @@
+/// Recordings of zenflow-train: they say themselves how it ran.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/calibrate/live_fit.h"
+#include "sim/calibrate/live_point.h"
+#include "tools/tune/traced_job.h"
+
+namespace zenflow::tools {
+namespace {
+
+/// A recording of before, by --setting and the flags that say the rest.
+sim::RecordedRun run_by_flags(const TraceReading& reading, std::size_t i) {
+  const TuneOptions& options = reading.options;
+  const std::vector<std::string>& settings = options.settings;
+  if (settings.empty()) {
+    insufficient(
+        fmt::format("{}: does not say how zenflow-train ran: --setting zenflow:K:S, "
+                    "zero-offload or gpu-only",
+                    reading.file(i)));
+  }
+  if (settings.size() != 1 && settings.size() != options.traces.size()) {
+    throw Error(ErrorKind::kInput, "--setting: expected once, or once for each trace");
+  }
+  if (!options.sequence_length || !reading.sets("training.micro_batch_size_per_gpu")) {
+    insufficient(
+        fmt::format("{}: does not say with which batch: --sequence-length and --set "
+                    "training.micro_batch_size_per_gpu=N",
+                    reading.file(i)));
+  }
+  const sim::LivePoint point = sim::parse_live_point(settings[std::min(i, settings.size() - 1)]);
+  sim::RecordedRun run;
+  run.schedule = std::string(sim::live_schedule_name(point.kind)).substr(5);
+  run.topk_ratio = point.topk_ratio;
+  run.update_interval = point.update_interval;
+  run.overlap_step = point.overlap;
+  run.sequence_length = *options.sequence_length;
+  run.dtype = "fp32";
+  return run;
+}
+
+sim::RecordedRun run_of(const TraceReading& reading, std::size_t i) {
+  const auto said = sim::recorded_run(reading.traces[i].timeline);
+  if (said && !reading.options.settings.empty()) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("--setting: {} says itself how it ran", reading.file(i)));
+  }
+  sim::RecordedRun run = said ? *said : run_by_flags(reading, i);
+  if (!sim::live_kind("live-" + run.schedule)) {
+    throw Error(ErrorKind::kInput, fmt::format("{}: no such schedule of zenflow-train: \"{}\"",
+                                               reading.file(i), run.schedule));
+  }
+  if (run.interval_is_auto) {
+    insufficient(
+        fmt::format("{}: its update interval changed while it ran (--update-interval "
+                    "auto): record one that stays",
+                    reading.file(i)));
+  }
+  if (run.schedule == "zero-offload-dpu") {
+    insufficient(
+        fmt::format("{}: zero-offload-dpu is no setting that is tuned: record gpu-only, "
+                    "zero-offload or zenflow",
+                    reading.file(i)));
+  }
+  return run;
+}
+
+std::int64_t window_of(const sim::RecordedRun& run) {
+  return run.schedule == "zenflow" ? run.update_interval : 1;
+}
+/// Two windows lack what later ones wait for.
+std::int64_t settled_step(const sim::RecordedRun& run) {
+  return run.full_warm_up_rounds + 2 * window_of(run);
+}
+
+/// What DeepSpeed's file would say of it; its ZenFlow insists on the optimizer's parameters.
+std::string deepspeed_of(const sim::RecordedRun& run, std::int64_t cores) {
+  std::string zero = "stage: 2, overlap_comm: true";
+  if (run.schedule != "gpu-only") zero += ", offload_optimizer: {device: cpu, pin_memory: true}";
+  if (run.schedule == "zenflow") {
+    // The optimizer's share of the cores; all if it has a thread for each.
+    const double share = static_cast<double>(run.optimizer_threads) / static_cast<double>(cores);
+    zero += fmt::format(
+        ", zenflow: {{topk_ratio: {}, update_interval: {}, select_interval: {}, select_strategy: "
+        "step, overlap_step: {}, full_warm_up_rounds: {}, pt_reserved_cores_perc: {}}}",
+        run.topk_ratio, run.update_interval, run.select_interval, run.overlap_step,
+        run.full_warm_up_rounds, share < 1 ? 1 - share : 0);
+  }
+  return fmt::format(
+      "{{{}optimizer: {{type: AdamW, params: {{lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, "
+      "weight_decay: 0.01}}}}, gradient_clipping: 0.0, zero_optimization: {{{}}}}}",
+      run.dtype == "bf16" ? "bf16: {enabled: true}, " : "", zero);
+}
+
+TracedScenario scenario_of(const TraceReading& reading, const sim::RecordedRun& run) {
+  TracedScenario scenario;
+  scenario.model = *reading.options.model;
+  scenario.training.micro_batch_size_per_gpu = run.micro_batch_size;
+  scenario.training.sequence_length = run.sequence_length;
+  scenario.training.dtype = run.dtype == "bf16" ? sim::DType::kBf16 : sim::DType::kFp32;
+  scenario.deepspeed = deepspeed_of(run, sim::read_hardware_profile(reading.hardware).host.cores);
+  return scenario;
+}
+
+/// Median over whole windows, past the first two: what the fit is to, too, and not moved by a
+/// window in which something else ran on the machine. Seconds of a step.
+double measured_step(TraceReading& reading, std::size_t i, const sim::RecordedRun& run) {
+  const std::vector<sim::TimelineStep>& steps = reading.traces[i].timeline.steps;
+  const std::int64_t first = settled_step(run);
+  const std::int64_t window = window_of(run);
+  std::vector<double> windows;
+  for (std::int64_t s = first; s + window <= std::ssize(steps); s += window) {
+    double sum = 0;
+    for (std::int64_t of = s; of < s + window; ++of) {
+      const sim::TimelineStep& step = steps[static_cast<std::size_t>(of)];
+      sum += to_seconds(step.end - step.start).value();
+    }
+    windows.push_back(sum / static_cast<double>(window));
+  }
+  if (windows.empty()) {
+    insufficient(
+        fmt::format("{}: {} steps, expected at least {}: two update windows to settle "
+                    "and one to measure",
+                    reading.file(i), steps.size(), first + window));
+  }
+  reading.result.steps += windows.size() * static_cast<std::size_t>(window);
+  const auto middle = windows.begin() + std::ssize(windows) / 2;
+  std::nth_element(windows.begin(), middle, windows.end());
+  return *middle;
+}
+
+void add_facts(TraceReading& reading, const sim::RecordedRun& run) {
+  std::string what = run.schedule;
+  if (run.schedule == "zenflow") {
+    what += fmt::format(", topk_ratio {}, update_interval {}", run.topk_ratio, run.update_interval);
+  }
+  reading.result.facts.push_back(
+      fmt::format("{}, {} sequences of {} tokens, {}, {} + {} + {} threads: what zenflow-train "
+                  "wrote into its recording",
+                  what, run.micro_batch_size, run.sequence_length, run.dtype, run.threads,
+                  run.optimizer_threads, run.sum_threads));
+  reading.result.untold.emplace_back(
+      "learning rate and the like: ds_config_optimal.json has zenflow-train's defaults, and no "
+      "step "
+      "time depends on them");
+  reading.result.untold.emplace_back(
+      "what other numbers of threads would do: those of the recording are kept");
+  if (run.schedule == "gpu-only") {
+    reading.result.untold.emplace_back(
+        "what offloading costs: it did not offload; record zero-offload or zenflow as well");
+  }
+}
+
+}  // namespace
+
+FittedJob fit_recorded_runs(TraceReading& reading) {
+  const TuneOptions& options = reading.options;
+  if (options.base) {
+    throw Error(ErrorKind::kInput,
+                "--base: zenflow-train has no DeepSpeed file; its recording says how it ran");
+  }
+  if (options.gpus.value_or(1) != 1) {
+    throw Error(ErrorKind::kInput, "--gpus: zenflow-train has one device");
+  }
+  std::vector<sim::RecordedRun> runs;
+  std::vector<sim::Job> jobs;
+  std::vector<sim::LiveRecording> recordings;
+  FittedJob found;
+  runs.reserve(reading.traces.size());
+  jobs.reserve(reading.traces.size());
+  for (std::size_t i = 0; i < reading.traces.size(); ++i) {
+    runs.push_back(run_of(reading, i));
+    if (i == 0) found.measured_step = measured_step(reading, i, runs[i]);
+    TracedScenario scenario = scenario_of(reading, runs[i]);
+    jobs.push_back(reading.job(scenario));
+    recordings.push_back(
+        {&jobs[i], "live-" + runs[i].schedule, &reading.traces[i].timeline, settled_step(runs[i])});
+    if (i == 0) found.scenario = std::move(scenario);
+  }
+  found.numbers = sim::fit_live(recordings).numbers;
+  add_facts(reading, runs.front());
+  if (runs.size() > 1) {
+    reading.result.facts.push_back(
+        fmt::format("{} more recordings tell about the machine; yours is {}", runs.size() - 1,
+                    reading.file(0)));
+  }
+  reading.result.run = runs.front();
+  return found;
+}
+
+}  // namespace zenflow::tools

@@ -1,0 +1,198 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "sim/base/error.h"
+#include "sim/trace/import/import_trace.h"
+#include "tools/base_profile.h"
+#include "tools/environment.h"
+#include "tools/tune/traced_job.h"
+
+namespace zenflow::tools {
+namespace {
+
+/// Below it a fit's error says more about how times are written than about the machine.
+constexpr double kLeastError = 0.001;
+
+void require_options(const TuneOptions& options) {
+  if (!options.model) {
+    throw Error(ErrorKind::kInput,
+                "--model: expected the config.json of the model that the traces are of");
+  }
+  for (const sim::Override& one : overrides_of(options)) {
+    for (const char* block : {"deepspeed", "model"}) {
+      if (one.path != block && !one.path.starts_with(std::string(block) + ".")) continue;
+      throw Error(ErrorKind::kInput,
+                  fmt::format("--set {}: with --trace the {} file itself says so", one.path,
+                              one.path.starts_with("model") ? "--model" : "--base"));
+    }
+  }
+}
+
+std::vector<sim::ImportedTrace> import_all(const TuneOptions& options,
+                                           std::vector<std::string>& untold) {
+  sim::ImportOptions import;
+  if (options.trace_rules) import.rules = sim::read_rules(*options.trace_rules);
+  import.steps = options.steps;
+  import.progress = [](std::uint64_t, std::uint64_t) {
+    if (signal_exit_code() != 0) throw Error(ErrorKind::kRuntime, "stopped while reading");
+};
+std::vector<sim::ImportedTrace> traces;
+for (const auto& path : options.traces) {
+  traces.push_back(sim::import_trace(path, import));
+  for (const std::string& problem : traces.back().problems) untold.push_back(problem);
+}
+return traces;
+}  // namespace
+
+/// `{value, source}`, as profiles have it.
+void set_number(Node& hardware, const std::string& path, const std::string& value,
+                const std::string& source) {
+  set_path(hardware, path, fmt::format("{{value: {}, source: \"{}\"}}", value, source));
+}
+
+/// The base profile, with what the user knows better.
+void find_hardware(TraceReading& reading) {
+  const TuneOptions& options = reading.options;
+  const std::optional<std::string> given =
+      options.profile ? options.profile : Defaults(std::nullopt).value("profile");
+  if (given) {
+    reading.result.base_profile = *given;
+  } else {
+    const std::vector<std::string> matches = profiles_of_devices(reading.told.devices);
+    reading.result.base_profile = matches.front();
+    if (matches.size() > 1) {
+      reading.result.untold.push_back(
+          fmt::format("which machine it was: {} is taken, of {} (--profile)", matches.front(),
+                      fmt::join(matches, ", ")));
+    }
+  }
+  reading.hardware = load_profile(reading.result.base_profile);
+  if (const auto memory = bytes_of("--host-memory", options.host_memory)) {
+    const Bytes shared = sim::read_hardware_profile(reading.hardware).host.shared_memory;
+    set_number(reading.hardware, "host.memory", *options.host_memory, "--host-memory");
+    if (shared.value() > *memory) {
+      set_number(reading.hardware, "host.shared_memory", *options.host_memory,
+                 "bounded by --host-memory");
+    }
+  }
+  if (options.gpu_memory && bytes_of("--gpu-memory", options.gpu_memory)) {
+    set_number(reading.hardware, "gpu.memory", *options.gpu_memory, "--gpu-memory");
+  }
+  for (const sim::Override& one : overrides_of(options)) {
+    constexpr std::string_view kHardware = "hardware.";
+    if (one.path.starts_with(kHardware)) {
+      set_path(reading.hardware, one.path.substr(kHardware.size()), one.value);
+    } else {
+      reading.overrides.push_back(one);
+    }
+  }
+}
+
+/// What no trace says, and which numbers these traces do not.
+void list_untold(TraceReading& reading, const std::vector<sim::FittedNumber>& numbers) {
+  std::vector<std::string>& untold = reading.result.untold;
+  std::string kept;
+  for (const sim::FittedNumber& one : numbers) {
+    if (!one.fitted && !one.adjusted) kept += (kept.empty() ? "" : ", ") + one.path;
+  }
+  if (!kept.empty()) {
+    untold.push_back(
+        fmt::format("taken from profile {} as they are: {}", reading.result.base_profile, kept));
+  }
+  const TuneOptions& options = reading.options;
+  std::string memory = options.gpu_memory ? "" : "of the GPU (--gpu-memory)";
+  if (!options.host_memory)
+    memory += std::string(memory.empty() ? "" : ", ") + "of the node (--host-memory)";
+  if (!memory.empty()) {
+    untold.push_back(
+        fmt::format("memory {}: as profile {} has it", memory, reading.result.base_profile));
+  }
+  if (!reading.sets("training.activation_checkpointing")) {
+    untold.emplace_back(
+        "activation checkpointing: taken as off (--set training.activation_checkpointing=true)");
+  }
+}
+
+void add_errors(const std::vector<sim::FittedNumber>& numbers, sim::Uncertainty& uncertainty) {
+  const std::vector<std::string> known = sim::uncertain_numbers();
+  for (const sim::FittedNumber& one : numbers) {
+    if (!one.fitted || one.value <= 0) continue;
+    if (std::find(known.begin(), known.end(), one.path) == known.end()) continue;
+    const double relative = std::clamp(one.standard_error / one.value, kLeastError, 1.0);
+    uncertainty.relative.try_emplace(one.path, relative);  // --standard-errors win
+  }
+}
+
+std::string names_of(const TraceReading& reading) {
+  std::string names;
+  for (std::size_t i = 0; i < reading.traces.size(); ++i) {
+    names += (names.empty() ? "" : ", ") + reading.file(i);
+  }
+  return names;
+}
+
+}  // namespace zenflow::tools
+
+void insufficient(const std::string& what) {
+  throw Error(ErrorKind::kInput, "the trace does not suffice: " + what);
+}
+
+bool TraceReading::sets(std::string_view path) const {
+  return std::any_of(overrides.begin(), overrides.end(),
+                     [path](const sim::Override& one) { return one.path == path; });
+}
+
+sim::Job TraceReading::job(const TracedScenario& scenario) const {
+  return sim::make_job(sim::read_scenario(scenario_tree(scenario, hardware), overrides));
+}
+
+LoadedRequest load_traced_request(const TuneOptions& options) {
+  require_options(options);
+  TraceReading reading{options, {}, {}, {}, {}, {}};
+  reading.traces = import_all(options, reading.result.untold);
+  std::vector<const sim::ImportedTrace*> all;
+  for (const sim::ImportedTrace& trace : reading.traces) all.push_back(&trace);
+  reading.told = sim::traced_job(all);
+  const auto recorded =
+      std::count_if(reading.traces.begin(), reading.traces.end(),
+                    [](const auto& trace) { return sim::is_of_zenflow_train(trace.timeline); });
+  if (recorded != 0 && recorded != std::ssize(reading.traces)) {
+    throw Error(ErrorKind::kInput,
+                "--trace: recordings of zenflow-train and of other programs are not of one job");
+  }
+  const bool is_recorded = recorded > 0;
+  const auto fit = is_recorded ? fit_recorded_runs : fit_deepspeed_job;
+  if (!is_recorded && !options.base) {
+    throw Error(ErrorKind::kInput, "--base: expected the DeepSpeed file that the job ran with");
+  }
+  find_hardware(reading);
+  const FittedJob fitted = fit(reading);
+  list_untold(reading, fitted.numbers);
+
+  LoadedRequest loaded;
+  reading.result.numbers = fitted.numbers;
+  reading.result.profile =
+      sim::fitted_profile_text(reading.hardware, fitted.numbers, "profile",
+                               fmt::format("{} (zenflow-tune --trace)", names_of(reading)));
+  loaded.tree = scenario_tree(fitted.scenario, parse_yaml(reading.result.profile, "profile.yaml"));
+  loaded.overrides = reading.overrides;
+  complete_request(options, is_recorded ? std::optional(sim::Family::kLive) : std::nullopt, loaded);
+  if (!loaded.request.measured_step) loaded.request.measured_step = fitted.measured_step;
+  if (is_recorded) {
+    // Threads are not tuned: the recording says what a number of them does, not what another would.
+    const double own = setting_of(loaded.request.job).get(sim::Knob::kReservedCores);
+    loaded.request.space.set(sim::Knob::kReservedCores, {own});
+  }
+  add_errors(fitted.numbers, loaded.uncertainty);
+  const sim::Candidates candidates(loaded.request);
+  reading.result.scenario =
+      scenario_text(fitted.scenario, loaded.request.job.scenario,
+                    std::string(candidates.schedule(setting_of(loaded.request.job)).name()),
+                    options.output.value_or("."), names_of(reading));
+  loaded.traced = std::move(reading.result);
+  return loaded;
+}
+
+}  // namespace zenflow::tools

@@ -1,0 +1,83 @@
+#include "tools/tune/traced_scenario.h"
+
+#include <fmt/format.h>
+
+#include "sim/deepspeed/ds_document.h"
+
+namespace zenflow::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// As YAML reads it back.
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
+/// What does not name a file.
+std::string settings_text(const std::string& name, std::int64_t gpus, std::int64_t nodes,
+                          const sim::TrainingSettings& training, const std::string& schedule) {
+  return fmt::format(
+      "name: {}\ngpus: {}\nnodes: {}\ntraining: {{micro_batch_size_per_gpu: {}, sequence_length: "
+      "{}, dtype: {}, activation_checkpointing: {}}}\nschedules: [{}]\n",
+      quoted(name), gpus, nodes, training.micro_batch_size_per_gpu, training.sequence_length,
+      to_string(training.dtype), training.activation_checkpointing, schedule);
+}
+
+std::string run_text(const sim::RunSettings& run) {
+  return fmt::format("run: {{warmup_steps: {}, steps: {}}}\n", run.warmup_steps, run.steps);
+}
+
+/// From a file in `folder`.
+std::string path_from(const fs::path& folder, const fs::path& path) {
+  return quoted(fs::absolute(path)
+                    .lexically_normal()
+                    .lexically_proximate(fs::absolute(folder).lexically_normal())
+                    .generic_string());
+}
+
+}  // namespace
+
+sim::ScenarioTree scenario_tree(const TracedScenario& traced, const Node& hardware) {
+  const std::string name = sim::model_name(traced.model);
+  // Any schedule: which one runs is found by setting.
+  std::string text =
+      settings_text(name, traced.gpus, traced.nodes, traced.training, "zero-offload");
+  if (traced.run) text += run_text(*traced.run);
+  text += fmt::format("model: {{name: {}}}\n", quoted(name));
+  if (!traced.base) text += "deepspeed: " + traced.deepspeed + "\n";
+  sim::ScenarioTree tree{parse_yaml(text, "--trace")};
+  tree.root.find("model")->entries.push_back({"config", {}, load_document(traced.model)});
+  tree.root.entries.push_back({"hardware", hardware.at, hardware});
+  if (traced.base) {
+    Node document = sim::load_ds_document(*traced.base).root;
+    const Location at = document.at;
+    tree.root.entries.push_back({"deepspeed", at, std::move(document)});
+  }
+  return tree;
+}
+
+std::string scenario_text(const TracedScenario& traced, const sim::Scenario& scenario,
+                          const std::string& schedule, const fs::path& folder,
+                          const std::string& origin) {
+  std::string text =
+      fmt::format("# The job of {}, as zenflow-tune --trace understood it.\n", origin);
+  text += settings_text(scenario.name, scenario.gpus, scenario.nodes, scenario.training, schedule);
+  text += "model: " + path_from(folder, traced.model) + "\n";
+  text += "hardware: profile.yaml\n";
+  text += "deepspeed: " + (traced.base ? path_from(folder, *traced.base) : traced.deepspeed) + "\n";
+  text += fmt::format("launch: {{bind_cores_to_rank: {}", scenario.bind_cores_to_rank);
+  if (scenario.deepspeed_version) {
+    text += ", deepspeed_version: " + quoted(scenario.deepspeed_version->text);
+  }
+  if (scenario.target) text += ", target: " + quoted(scenario.target->text);
+  text += "}\n";
+  return text + run_text(scenario.run) + fmt::format("max_staleness: {}\n", scenario.max_staleness);
+}
+
+}  // namespace zenflow::tools

@@ -1,0 +1,33 @@
+/// The scenario of a job that was recorded: as a tree in memory, and as a file to go on with.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "sim/config/scenario.h"
+
+namespace zenflow::tools {
+
+struct TracedScenario {
+  std::filesystem::path model;                ///< config.json
+  std::optional<std::filesystem::path> base;  ///< DeepSpeed's file; else `deepspeed`
+  std::string deepspeed;                      ///< the same keys as a YAML flow map
+  std::int64_t gpus = 1;                      ///< of a node
+  std::int64_t nodes = 1;
+  sim::TrainingSettings training;
+  std::optional<sim::RunSettings> run{};
+};
+
+/// `hardware`: the profile. Throws Error(kInput) if model or base do not parse.
+[[nodiscard]] sim::ScenarioTree scenario_tree(const TracedScenario& traced, const Node& hardware);
+
+/// `job`'s scenario with its overrides, for a file in `folder` beside profile.yaml. `schedule`:
+/// what the job ran; `origin`: for the comment.
+[[nodiscard]] std::string scenario_text(const TracedScenario& traced, const sim::Scenario& scenario,
+                                        const std::string& schedule,
+                                        const std::filesystem::path& folder,
+                                        const std::string& origin);
+
+}  // namespace zenflow::tools

@@ -1,0 +1,72 @@
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "sim/report/table.h"
+#include "tools/tune/tune.h"
+
+namespace zenflow::tools {
+namespace {
+
+/// More than this of the measured step missed, relative, and a prediction needs a warning.
+constexpr double kLargeGap = 0.15;
+
+std::string list(const std::string& title, const std::vector<std::string>& lines) {
+  if (lines.empty()) return "";
+  std::string text = title + "\n";
+  for (const std::string& one : lines) text += "  - " + one + "\n";
+  return text;
+}
+
+std::string measured(const TuneAnswer& answer) {
+  const auto& step = answer.loaded.request.measured_step;
+  if (!step) return "Nothing says what a step takes, so the model is not held against the job.\n";
+  const double picoseconds = *step * 1e12;
+  const TracedRequest& traced = *answer.loaded.traced;
+  std::string text = fmt::format("Measured: {} a step", sim::format_seconds(picoseconds));
+  if (traced.steps > 0)
+    text += fmt::format(", {} of {}", traced.run ? "median of windows" : "mean", traced.steps);
+  if (!answer.result.own) {
+    return text + "; the model cannot run that setting, so it is not held against it.\n";
+  }
+  const double own = answer.result.own->step_time;
+  text += fmt::format("; simulated with what was fitted: {}, {:.3f} of it.\n",
+                      sim::format_seconds(own), own / picoseconds);
+  text += fmt::format(
+      "Predicted for the chosen setting: {}; scaled by the same to what was measured: {}. {:.2f} "
+      "times as fast, standard error {:.1f} %, from the errors of the profile's numbers.\n",
+      sim::format_seconds(answer.chosen().evaluation.step_time),
+      sim::format_seconds(*scaled_step(answer)), own / answer.chosen().evaluation.step_time,
+      100 * answer.numbers.gain_error);
+  if (std::abs(own / picoseconds - 1) > kLargeGap) {
+    text += fmt::format(
+        "WARNING: the model misses {:.0f} % of what was measured. Something of the job is not in "
+        "it, or what is assumed below is wrong; the gain may not hold.\n",
+        100 * std::abs(own / picoseconds - 1));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::optional<double> scaled_step(const TuneAnswer& answer) {
+  const auto& step = answer.loaded.request.measured_step;
+  if (!step || !answer.result.own || answer.result.own->step_time <= 0) return std::nullopt;
+  return answer.chosen().evaluation.step_time * (*step * 1e12 / answer.result.own->step_time);
+}
+
+std::string traced_text(const TuneAnswer& answer) {
+  if (!answer.loaded.traced) return "";
+  const TracedRequest& traced = *answer.loaded.traced;
+  const auto fitted = std::count_if(traced.numbers.begin(), traced.numbers.end(),
+                                    [](const sim::FittedNumber& one) { return one.fitted; });
+  std::string text = "\nFrom the traces:\n" + measured(answer);
+  text += list(fmt::format("What they told (and {} of {} numbers of the profile, which began as "
+                           "{}; profile.yaml says which):",
+                           fitted, traced.numbers.size(), traced.base_profile),
+               traced.facts);
+  return text + list("What they could not tell:", traced.untold);
+}
+
+}  // namespace zenflow::tools
