@@ -16,31 +16,14 @@ if(TARGET emulated_kernels)
   add_library(emulated_model STATIC ${emulated_model})
   target_link_libraries(emulated_model PUBLIC emulated_kernels zenflow::offload
                         PRIVATE fmt::fmt zenflow::warnings)
-  add_executable(cuda_model_test_emulated gpu/cuda_model_test.cpp)
-  target_compile_definitions(cuda_model_test_emulated
-                             PRIVATE ZENFLOW_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  target_link_libraries(cuda_model_test_emulated PRIVATE emulated_model GTest::gtest_main
-                        zenflow::warnings)
-  gtest_discover_tests(cuda_model_test_emulated TEST_PREFIX "emulator/" DISCOVERY_MODE PRE_TEST
-                       PROPERTIES LABELS emulator TIMEOUT 300)
-  zenflow_label(cuda_model_test_emulated emulator)
+  zenflow_emulated_test(cuda_model_test_emulated gpu/cuda_model_test.cpp emulated_model)
   # On the CUDA device and the emulator's asynchronous streams (cuda_device.cmake).
   if(TARGET emulated_cuda)
-    add_executable(cuda_model_async_test unit/cuda_model_async_test.cpp)
-    target_link_libraries(cuda_model_async_test PRIVATE emulated_cuda emulated_model
-                          GTest::gtest_main zenflow::warnings)
-    gtest_discover_tests(cuda_model_async_test TEST_PREFIX "emulator/" DISCOVERY_MODE PRE_TEST
-                         PROPERTIES LABELS emulator TIMEOUT 300)
-    zenflow_label(cuda_model_async_test emulator)
+    zenflow_emulated_test(cuda_model_async_test unit/cuda_model_async_test.cpp emulated_cuda emulated_model)
   endif()
   zenflow_test(trainer_activations_test LABEL differential LINK emulated_model zenflow::memory)
 
   foreach(test ${model_kernel_tests})
-    add_executable(${test}_emulated gpu/${test}.cpp)
-    target_link_libraries(${test}_emulated PRIVATE emulated_kernels GTest::gtest_main
-                          zenflow::warnings)
-    gtest_discover_tests(${test}_emulated TEST_PREFIX "emulator/" DISCOVERY_MODE PRE_TEST
-                         PROPERTIES LABELS emulator TIMEOUT 120)
-    zenflow_label(${test}_emulated emulator)
+    zenflow_emulated_test(${test}_emulated gpu/${test}.cpp emulated_kernels)
   endforeach()
 endif()

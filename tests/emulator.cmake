@@ -14,6 +14,16 @@ if(ZENFLOW_HAVE_CUDA)
   target_link_libraries(zenflow-cuda-bench PRIVATE zenflow::kernels_cuda fmt::fmt zenflow::warnings)
 endif()
 
+# A test that runs on the emulator, linked to the libraries named last.
+function(zenflow_emulated_test name source)
+  add_executable(${name} ${source})
+  target_compile_definitions(${name} PRIVATE ZENFLOW_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${name} PRIVATE ${ARGN} GTest::gtest_main zenflow::warnings)
+  gtest_discover_tests(${name} TEST_PREFIX "emulator/" DISCOVERY_MODE PRE_TEST
+                       PROPERTIES LABELS emulator TIMEOUT 300)
+  zenflow_label(${name} emulator)
+endfunction()
+
 # CUDA's runtime interface on the host: streams are threads.
 add_library(emulated_runtime STATIC emulator/device_memory.cpp emulator/streams.cpp)
 # Before all others: <cuda_runtime.h> is the emulator's.
@@ -43,11 +53,6 @@ else()
 
   zenflow_test(emulator_test LABEL emulator LINK emulated_kernels GTest::gmock)
   foreach(test ${cuda_kernel_tests})
-    add_executable(${test}_emulated gpu/${test}.cpp)
-    target_link_libraries(${test}_emulated PRIVATE emulated_kernels GTest::gtest_main
-                          zenflow::warnings)
-    gtest_discover_tests(${test}_emulated TEST_PREFIX "emulator/" DISCOVERY_MODE PRE_TEST
-                         PROPERTIES LABELS emulator TIMEOUT 120)
-    zenflow_label(${test}_emulated emulator)
+    zenflow_emulated_test(${test}_emulated gpu/${test}.cpp emulated_kernels)
   endforeach()
 endif()

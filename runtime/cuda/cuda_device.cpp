@@ -18,6 +18,7 @@
 #include "kernels/square_sum/square_sum_cuda.h"
 #include "runtime/cuda/cuda_memory.h"
 #include "runtime/cuda/device_stream.h"
+#include "runtime/device/element_view.h"
 #include "runtime/device/host_stream.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/gpu/driver.h"
@@ -32,24 +33,6 @@ using kernels::MatrixView;
 
 CudaDeviceStream& cuda(Stream& stream) {
   return static_cast<CudaDeviceStream&>(stream);
-}
-
-/// Calls `function` with a null pointer of the C++ type that `type` stands for.
-template <class Function>
-void with_type(ElementType type, Function&& function) {
-  switch (type) {
-    case ElementType::kFloat32:
-      return function(static_cast<float*>(nullptr));
-    case ElementType::kBfloat16:
-      return function(static_cast<Bf16*>(nullptr));
-  }
-}
-template <class Pointer>
-using Pointee = std::remove_pointer_t<Pointer>;
-
-template <class E>
-MatrixView<E> view(const DeviceMatrix& matrix) {
-  return {static_cast<const E*>(matrix.values), matrix.rows, matrix.columns, matrix.columns};
 }
 
 /// Rounded up so that what lies behind is aligned, too.

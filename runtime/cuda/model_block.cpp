@@ -1,9 +1,6 @@
 #include "runtime/cuda/model_block.h"
 
 #include <algorithm>
-#include <cmath>
-
-#include <fmt/format.h>
 
 #include "kernels/activation/activation_cuda.h"
 #include "kernels/attention/attention_cuda.h"
@@ -113,66 +110,26 @@ void cuda_norm_backward(const CudaExecution& run, const kernels::NormShape& shap
 template <class Element>
 CudaBlock<Element>::CudaBlock(const TransformerConfig& config, const ParameterTable& table,
                               std::int64_t layer)
-    : hidden_(config.model.hidden),
-      intermediate_(config.model.intermediate),
-      heads_(config.model.heads),
-      kv_heads_(config.model.kv_heads),
-      head_dim_(config.model.head_dim),
-      scale_(config.scales_attention
-                 ? static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim_)))
-                 : 1.0F),
+    : layout_(config, table, layer),
       is_llama_like_(config.is_llama_like()),
       epsilon_(static_cast<float>(config.norm_epsilon)),
-      activation_(function_of(config.activation)) {
-  if (config.scales_attention_by_layer) scale_ /= static_cast<float>(layer + 1);
-  if (is_llama_like_) {
-    find_llama_parameters(table, fmt::format("model.layers.{}.", layer));
-  } else {
-    find_gpt2_parameters(table, fmt::format("transformer.h.{}.", layer));
-  }
-}
-
-template <class Element>
-void CudaBlock<Element>::find_llama_parameters(const ParameterTable& table,
-                                               const std::string& prefix) {
-  const std::int64_t query = heads_ * head_dim_;
-  const std::int64_t key = kv_heads_ * head_dim_;
-  norm_places_ = {find_norm(table, prefix + "input_layernorm"),
-                  find_norm(table, prefix + "post_attention_layernorm")};
-  qkv_ = {{find_linear(table, prefix + "self_attn.q_proj", {hidden_, query}), 0},
-          {find_linear(table, prefix + "self_attn.k_proj", {hidden_, key}), query},
-          {find_linear(table, prefix + "self_attn.v_proj", {hidden_, key}), query + key}};
-  attention_out_ = find_linear(table, prefix + "self_attn.o_proj", {query, hidden_});
-  gate_ = find_linear(table, prefix + "mlp.gate_proj", {hidden_, intermediate_});
-  up_ = find_linear(table, prefix + "mlp.up_proj", {hidden_, intermediate_});
-  down_ = find_linear(table, prefix + "mlp.down_proj", {intermediate_, hidden_});
-}
-
-template <class Element>
-void CudaBlock<Element>::find_gpt2_parameters(const ParameterTable& table,
-                                              const std::string& prefix) {
-  norm_places_ = {find_norm(table, prefix + "ln_1"), find_norm(table, prefix + "ln_2")};
-  qkv_ = {{find_linear(table, prefix + "attn.c_attn", {hidden_, 3 * hidden_, true}), 0}};
-  attention_out_ = find_linear(table, prefix + "attn.c_proj", {hidden_, hidden_, true});
-  gate_ = find_linear(table, prefix + "mlp.c_fc", {hidden_, intermediate_, true});
-  down_ = find_linear(table, prefix + "mlp.c_proj", {intermediate_, hidden_, true});
-}
+      activation_(function_of(config.activation)) {}
 
 template <class Element>
 kernels::AttentionShape CudaBlock<Element>::attention_shape(TokenGrid grid) const {
-  return {size(grid.sequences), size(grid.length), size(heads_),
-          size(kv_heads_),      size(head_dim_),   scale_};
+  return {size(grid.sequences),   size(grid.length),      size(layout_.heads),
+          size(layout_.kv_heads), size(layout_.head_dim), layout_.scale};
 }
 
 template <class Element>
 kernels::RotaryShape CudaBlock<Element>::rotary_shape(TokenGrid grid) const {
-  return {size(grid.tokens()), size(grid.length), size(heads_ + kv_heads_), size(head_dim_),
-          attention_shape(grid).row()};
+  return {size(grid.tokens()), size(grid.length), size(layout_.heads + layout_.kv_heads),
+          size(layout_.head_dim), attention_shape(grid).row()};
 }
 
 template <class Element>
 kernels::NormShape CudaBlock<Element>::norm_shape(TokenGrid grid) const {
-  return {size(grid.tokens()), size(hidden_), !is_llama_like_, epsilon_};
+  return {size(grid.tokens()), size(layout_.hidden), !is_llama_like_, epsilon_};
 }
 
 template <class Element>
@@ -182,7 +139,7 @@ void CudaBlock<Element>::attention_forward(const CudaExecution& run, TokenGrid g
                                            const CudaWorkspace<Element>& work) const {
   const kernels::AttentionShape shape = attention_shape(grid);
   const auto row = static_cast<std::int64_t>(shape.row());
-  for (const QkvPart& part : qkv_) {
+  for (const BlockLayout::QkvPart& part : layout_.qkv) {
     cuda_linear_forward<Element>(run, part.linear, weights, grid.tokens(), kept.normed,
                                  {kept.qkv + part.column, row});
   }
@@ -191,8 +148,8 @@ void CudaBlock<Element>::attention_forward(const CudaExecution& run, TokenGrid g
                          run.stream);
   }
   kernels::attention_forward_cuda<Element>(shape, {kept.qkv, kept.attention, kept.lse}, run.stream);
-  cuda_linear_forward<Element>(run, attention_out_, weights, grid.tokens(), kept.attention,
-                               {work.delta, hidden_});
+  cuda_linear_forward<Element>(run, layout_.attention_out, weights, grid.tokens(), kept.attention,
+                               {work.delta, layout_.hidden});
 }
 
 template <class Element>
@@ -200,18 +157,18 @@ void CudaBlock<Element>::feed_forward(const CudaExecution& run, TokenGrid grid,
                                       WeightPointers weights,
                                       const CudaBlockActivations<Element>& kept) const {
   const std::int64_t tokens = grid.tokens();
-  const std::size_t elements = size(tokens * intermediate_);
-  if (!up_ && activation_ == kernels::ActivationFunction::kGeluTanh) {
-    return cuda_linear_gelu_forward(run, gate_, weights, tokens, kept.normed_middle, kept.gate,
-                                    kept.activated);
+  const std::size_t elements = size(tokens * layout_.intermediate);
+  if (!layout_.up && activation_ == kernels::ActivationFunction::kGeluTanh) {
+    return cuda_linear_gelu_forward(run, layout_.gate, weights, tokens, kept.normed_middle,
+                                    kept.gate, kept.activated);
   }
-  cuda_linear_forward<Element>(run, gate_, weights, tokens, kept.normed_middle,
-                               {kept.gate, intermediate_});
-  if (!up_) {
+  cuda_linear_forward<Element>(run, layout_.gate, weights, tokens, kept.normed_middle,
+                               {kept.gate, layout_.intermediate});
+  if (!layout_.up) {
     return kernels::activation_cuda(activation_, elements, kept.gate, kept.activated, run.stream);
   }
-  cuda_linear_forward<Element>(run, *up_, weights, tokens, kept.normed_middle,
-                               {kept.up, intermediate_});
+  cuda_linear_forward<Element>(run, *layout_.up, weights, tokens, kept.normed_middle,
+                               {kept.up, layout_.intermediate});
   kernels::gated_cuda(activation_, elements, kept.gate, kept.up, kept.activated, run.stream);
 }
 
@@ -222,16 +179,16 @@ void CudaBlock<Element>::forward(const CudaExecution& run, TokenGrid grid,
                                  const CudaBlockActivations<Element>& kept,
                                  const CudaWorkspace<Element>& work, bool recomputes) const {
   const Element* const x = in.delta != nullptr ? in.sum : in.x;
-  cuda_norm_forward(run, norm_shape(grid), norm_places_[0], weights, in, kept.normed, kept.mean[0],
-                    kept.inverse[0]);
+  cuda_norm_forward(run, norm_shape(grid), layout_.norm_places[0], weights, in, kept.normed,
+                    kept.mean[0], kept.inverse[0]);
   attention_forward(run, grid, angles, weights, kept, work);
-  cuda_norm_forward<Element>(run, norm_shape(grid), norm_places_[1], weights,
+  cuda_norm_forward<Element>(run, norm_shape(grid), layout_.norm_places[1], weights,
                              {x, work.delta, kept.middle}, kept.normed_middle, kept.mean[1],
                              kept.inverse[1]);
   feed_forward(run, grid, weights, kept);
   if (recomputes) return;  // backward does not need the block's output
-  cuda_linear_forward<Element>(run, down_, weights, grid.tokens(), kept.activated,
-                               {work.delta, hidden_});
+  cuda_linear_forward<Element>(run, layout_.down, weights, grid.tokens(), kept.activated,
+                               {work.delta, layout_.hidden});
 }
 
 template <class Element>
@@ -241,12 +198,12 @@ void CudaBlock<Element>::feed_forward_gradients(const CudaExecution& run, TokenG
                                                 const CudaBlockActivations<Element>& kept,
                                                 const CudaWorkspace<Element>& work) const {
   const std::int64_t tokens = grid.tokens();
-  const std::size_t elements = size(tokens * intermediate_);
-  const RowsView<const Element> dy = {dx, hidden_};
-  cuda_linear_backward_weights(run, down_, gradients, tokens,
+  const std::size_t elements = size(tokens * layout_.intermediate);
+  const RowsView<const Element> dy = {dx, layout_.hidden};
+  cuda_linear_backward_weights(run, layout_.down, gradients, tokens,
                                static_cast<const Element*>(kept.activated), dy, adds);
-  cuda_linear_backward_input(run, down_, weights, tokens, dy, work.d_activated, false);
-  if (up_) {
+  cuda_linear_backward_input(run, layout_.down, weights, tokens, dy, work.d_activated, false);
+  if (layout_.up) {
     kernels::gated_gradient_cuda<Element>(
         activation_, elements,
         {kept.gate, kept.up, work.d_activated, work.d_gate, work.d_activated}, run.stream);
@@ -255,13 +212,13 @@ void CudaBlock<Element>::feed_forward_gradients(const CudaExecution& run, TokenG
         activation_, elements, {kept.gate, work.d_activated, work.d_gate}, run.stream);
   }
   const Element* const normed = kept.normed_middle;
-  const RowsView<const Element> d_gate = {work.d_gate, intermediate_};
-  cuda_linear_backward_weights(run, gate_, gradients, tokens, normed, d_gate, adds);
-  cuda_linear_backward_input(run, gate_, weights, tokens, d_gate, work.hidden, false);
-  if (!up_) return;
-  const RowsView<const Element> d_up = {work.d_activated, intermediate_};
-  cuda_linear_backward_weights(run, *up_, gradients, tokens, normed, d_up, adds);
-  cuda_linear_backward_input(run, *up_, weights, tokens, d_up, work.hidden, true);
+  const RowsView<const Element> d_gate = {work.d_gate, layout_.intermediate};
+  cuda_linear_backward_weights(run, layout_.gate, gradients, tokens, normed, d_gate, adds);
+  cuda_linear_backward_input(run, layout_.gate, weights, tokens, d_gate, work.hidden, false);
+  if (!layout_.up) return;
+  const RowsView<const Element> d_up = {work.d_activated, layout_.intermediate};
+  cuda_linear_backward_weights(run, *layout_.up, gradients, tokens, normed, d_up, adds);
+  cuda_linear_backward_input(run, *layout_.up, weights, tokens, d_up, work.hidden, true);
 }
 
 template <class Element>
@@ -274,10 +231,11 @@ void CudaBlock<Element>::attention_gradients(const CudaExecution& run, TokenGrid
   const std::int64_t tokens = grid.tokens();
   const kernels::AttentionShape shape = attention_shape(grid);
   const auto row = static_cast<std::int64_t>(shape.row());
-  const RowsView<const Element> dy = {dx, hidden_};
-  cuda_linear_backward_weights(run, attention_out_, gradients, tokens,
+  const RowsView<const Element> dy = {dx, layout_.hidden};
+  cuda_linear_backward_weights(run, layout_.attention_out, gradients, tokens,
                                static_cast<const Element*>(kept.attention), dy, adds);
-  cuda_linear_backward_input(run, attention_out_, weights, tokens, dy, work.d_attention, false);
+  cuda_linear_backward_input(run, layout_.attention_out, weights, tokens, dy, work.d_attention,
+                             false);
   kernels::attention_backward_cuda<Element>(
       shape,
       {kept.qkv, kept.attention, kept.lse, work.d_attention, work.attention_delta, work.d_qkv},
@@ -287,7 +245,7 @@ void CudaBlock<Element>::attention_gradients(const CudaExecution& run, TokenGrid
                          work.d_qkv, run.stream);
   }
   bool adds_to_hidden = false;
-  for (const QkvPart& part : qkv_) {
+  for (const BlockLayout::QkvPart& part : layout_.qkv) {
     const RowsView<const Element> d_part = {work.d_qkv + part.column, row};
     cuda_linear_backward_weights(run, part.linear, gradients, tokens,
                                  static_cast<const Element*>(kept.normed), d_part, adds);
@@ -305,10 +263,10 @@ void CudaBlock<Element>::backward(const CudaExecution& run, TokenGrid grid,
                                   const CudaWorkspace<Element>& work) const {
   feed_forward_gradients(run, grid, weights, gradients, adds, dx, kept, work);
   cuda_norm_backward<Element>(
-      run, norm_shape(grid), norm_places_[1], weights, gradients,
+      run, norm_shape(grid), layout_.norm_places[1], weights, gradients,
       {kept.middle, kept.mean[1], kept.inverse[1], work.hidden, dx, true, adds});
   attention_gradients(run, grid, angles, weights, gradients, adds, dx, kept, work);
-  cuda_norm_backward<Element>(run, norm_shape(grid), norm_places_[0], weights, gradients,
+  cuda_norm_backward<Element>(run, norm_shape(grid), layout_.norm_places[0], weights, gradients,
                               {x, kept.mean[0], kept.inverse[0], work.hidden, dx, true, adds});
 }
 

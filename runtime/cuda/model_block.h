@@ -7,9 +7,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "kernels/activation/activation.h"
 #include "kernels/attention/attention.h"
@@ -17,6 +14,7 @@
 #include "kernels/rotary/rotary.h"
 #include "runtime/cuda/model_arena.h"
 #include "runtime/cuda/model_linear.h"
+#include "runtime/model/block_layout.h"
 
 namespace zenflow::runtime {
 
@@ -104,13 +102,6 @@ class CudaBlock {
                 const CudaWorkspace<Element>& work) const;
 
  private:
-  struct QkvPart {
-    LinearPlaces linear;
-    std::int64_t column;  ///< of qkv, from which on the layer writes
-  };
-
-  void find_llama_parameters(const ParameterTable& table, const std::string& prefix);
-  void find_gpt2_parameters(const ParameterTable& table, const std::string& prefix);
   [[nodiscard]] kernels::AttentionShape attention_shape(TokenGrid grid) const;
   [[nodiscard]] kernels::RotaryShape rotary_shape(TokenGrid grid) const;
   [[nodiscard]] kernels::NormShape norm_shape(TokenGrid grid) const;
@@ -128,21 +119,10 @@ class CudaBlock {
                            const Element* dx, const CudaBlockActivations<Element>& kept,
                            const CudaWorkspace<Element>& work) const;
 
-  std::int64_t hidden_;
-  std::int64_t intermediate_;
-  std::int64_t heads_;
-  std::int64_t kv_heads_;
-  std::int64_t head_dim_;
-  float scale_;
+  BlockLayout layout_;
   bool is_llama_like_;
   float epsilon_;
   kernels::ActivationFunction activation_;
-  std::array<NormPlaces, 2> norm_places_;  // before attention, before feed-forward
-  std::vector<QkvPart> qkv_;
-  LinearPlaces attention_out_;
-  std::optional<LinearPlaces> up_;  // with a gate only
-  LinearPlaces gate_;               // without a gate the layer before the activation
-  LinearPlaces down_;
 };
 
 }  // namespace zenflow::runtime

@@ -15,6 +15,7 @@
 #include "kernels/column_norm/column_norm.h"
 #include "kernels/columns/columns.h"
 #include "kernels/square_sum/square_sum.h"
+#include "runtime/device/element_view.h"
 #include "sim/base/error.h"
 
 namespace zenflow::runtime {
@@ -33,24 +34,6 @@ constexpr std::chrono::milliseconds kAskLink{20};
 
 HostStream& host(Stream& stream) {
   return static_cast<HostStream&>(stream);
-}
-
-/// Calls `function` with a null pointer of the C++ type that `type` stands for.
-template <class Function>
-void with_type(ElementType type, Function&& function) {
-  switch (type) {
-    case ElementType::kFloat32:
-      return function(static_cast<float*>(nullptr));
-    case ElementType::kBfloat16:
-      return function(static_cast<Bf16*>(nullptr));
-  }
-}
-template <class Pointer>
-using Pointee = std::remove_pointer_t<Pointer>;
-
-template <class E>
-MatrixView<E> view(const DeviceMatrix& matrix) {
-  return {static_cast<const E*>(matrix.values), matrix.rows, matrix.columns, matrix.columns};
 }
 
 }  // namespace

@@ -5,12 +5,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "runtime/model/attention.h"
+#include "runtime/model/block_layout.h"
 #include "runtime/model/linear.h"
 #include "runtime/model/norm.h"
 #include "runtime/model/rotary.h"
@@ -21,21 +20,6 @@ namespace zenflow::runtime {
 /// The weights, or the gradients, of a whole table, by the parameter's place in it.
 using WeightPointers = std::span<const void* const>;
 using GradientPointers = std::span<void* const>;
-
-/// Places of a norm's or a linear layer's parameters in the table.
-struct NormPlaces {
-  std::size_t weight = 0;
-  std::optional<std::size_t> bias;
-};
-struct LinearPlaces {
-  LinearShape shape = {};
-  std::size_t weight = 0;
-  std::optional<std::size_t> bias;
-};
-/// The places of PREFIX.weight and, if the table has it, PREFIX.bias.
-[[nodiscard]] NormPlaces find_norm(const ParameterTable& table, const std::string& prefix);
-[[nodiscard]] LinearPlaces find_linear(const ParameterTable& table, const std::string& prefix,
-                                       LinearShape shape);
 
 /// What forward keeps for backward, for at most `tokens` tokens.
 struct BlockActivations {
@@ -104,14 +88,6 @@ class DecoderBlock {
                 BlockActivations& kept, BlockWorkspace& work) const;
 
  private:
-  /// A linear layer that writes columns of qkv from `column` on.
-  struct QkvPart {
-    LinearPlaces linear;
-    std::int64_t column;
-  };
-
-  void find_llama_parameters(const ParameterTable& table, const std::string& prefix);
-  void find_gpt2_parameters(const ParameterTable& table, const std::string& prefix);
   [[nodiscard]] AttentionShape attention_shape(TokenGrid grid) const;
   void attention_gradients(const Execution& run, TokenGrid grid, const RotaryTable& rotary,
                            WeightPointers weights, GradientPointers gradients, const float* dx,
@@ -120,21 +96,10 @@ class DecoderBlock {
                               GradientPointers gradients, const float* dx, BlockActivations& kept,
                               BlockWorkspace& work) const;
 
-  std::int64_t hidden_;
-  std::int64_t intermediate_;
-  std::int64_t heads_;
-  std::int64_t kv_heads_;
-  std::int64_t head_dim_;
-  float scale_;
+  BlockLayout layout_;
   bool is_rotary_;
   Activation activation_;
   NormShape norm_;
-  std::array<NormPlaces, 2> norm_places_;  // before attention, before feed-forward
-  std::vector<QkvPart> qkv_;
-  LinearPlaces attention_out_;
-  std::optional<LinearPlaces> up_;  // with a gate only
-  LinearPlaces gate_;               // without a gate the layer before the activation
-  LinearPlaces down_;
 };
 
 }  // namespace zenflow::runtime

@@ -43,20 +43,6 @@ Lane lane_of(std::string_view track) {
   return Lane::kOther;
 }
 
-/// What an operation does: of a copy what it carries, where the recording says so.
-std::string_view operation_of(const Timeline& timeline, const TimelineSpan& span) {
-  if (span.detail >= 0) {
-    for (const auto& [name, value] :
-         timeline.details[static_cast<std::size_t>(span.detail)].fields) {
-      const bool is_text = value.size() >= 2 && value.front() == '"';
-      if (name == "carries" && is_text) {
-        return std::string_view(value).substr(1, value.size() - 2);
-      }
-    }
-  }
-  return timeline.name_of(span);
-}
-
 bool is_wait(const Timeline& timeline, const TimelineSpan& span) {
   return span.kind == SpanKind::kSync || timeline.name_of(span) == "wait";
 }
@@ -104,7 +90,7 @@ class Reader {
   }
 
   void add(const TimelineSpan& span) {
-    const std::string_view name = operation_of(timeline_, span);
+    const std::string_view name = operation_name(timeline_, span);
     const Lane lane = lanes_[span.track];
     if (is_wait(timeline_, span)) return add_wait(span, lane);
     switch (lane) {

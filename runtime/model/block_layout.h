@@ -1,0 +1,62 @@
+/// One decoder layer of either family, as far as it does not depend on the device: its sizes, and
+/// where its parameters are in the table.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/model/linear.h"
+#include "runtime/model/parameters.h"
+#include "runtime/model/transformer_config.h"
+
+namespace zenflow::runtime {
+
+/// Places of a norm's or a linear layer's parameters in the table.
+struct NormPlaces {
+  std::size_t weight = 0;
+  std::optional<std::size_t> bias;
+};
+struct LinearPlaces {
+  LinearShape shape = {};
+  std::size_t weight = 0;
+  std::optional<std::size_t> bias;
+};
+/// The places of PREFIX.weight and, if the table has it, PREFIX.bias.
+/// Throws Error(kRuntime) if there is no such weight.
+[[nodiscard]] NormPlaces find_norm(const ParameterTable& table, const std::string& prefix);
+[[nodiscard]] LinearPlaces find_linear(const ParameterTable& table, const std::string& prefix,
+                                       LinearShape shape);
+
+struct BlockLayout {
+  /// A linear layer that writes columns of qkv from `column` on.
+  struct QkvPart {
+    LinearPlaces linear;
+    std::int64_t column;
+  };
+
+  /// Throws as find_linear.
+  BlockLayout(const TransformerConfig& config, const ParameterTable& table, std::int64_t layer);
+
+  std::int64_t hidden;
+  std::int64_t intermediate;
+  std::int64_t heads;
+  std::int64_t kv_heads;
+  std::int64_t head_dim;
+  float scale;                                 ///< of the scores
+  std::array<NormPlaces, 2> norm_places = {};  ///< before attention, before feed-forward
+  std::vector<QkvPart> qkv;
+  LinearPlaces attention_out;
+  std::optional<LinearPlaces> up;  ///< with a gate only
+  LinearPlaces gate;               ///< without a gate the layer before the activation
+  LinearPlaces down;
+
+ private:
+  void find_llama_parameters(const ParameterTable& table, const std::string& prefix);
+  void find_gpt2_parameters(const ParameterTable& table, const std::string& prefix);
+};
+
+}  // namespace zenflow::runtime
