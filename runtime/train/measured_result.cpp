@@ -163,6 +163,8 @@ Json result(const TrainOptions& options, const TrainReport& report) {
     map["update_interval"] = report.update_interval;
     if (options.offload.adaptive_interval) map["update_interval_is_auto"] = true;
   }
+  map["gradient_accumulation_steps"] = options.offload.gradient_accumulation_steps;
+  map["activation_checkpointing"] = options.activation_checkpointing;
   map["step_time_ms"] = milliseconds(mean.total);
   map["step_times_ms"] = Json::array();
   for (const double step : report.times.last_window) {
@@ -236,6 +238,7 @@ std::string measured_result_json(const TrainOptions& options, const TrainReport&
       {"parameters", report.parameters},
       {"bytes", report.parameters * static_cast<std::int64_t>(bytes_per_element(options.dtype))}};
   document["hardware"] = {{"name", report.device_name}, {"gpus", 1}};
+  if (options.cuda) document["hardware"]["gpu"] = options.cuda->ordinal;
   document["results"] = Json::array({result(options, report)});
   return document.dump(2) + "\n";
 }
