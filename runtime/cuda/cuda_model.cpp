@@ -35,10 +35,12 @@ class CudaModel final : public TrainingModel {
     return transformer_.shared(parameter);
   }
   void forward(std::size_t group, std::span<const void* const> weights, Stream& compute) override {
+    const LaunchScope scope = launching(compute, {"forward"});
     transformer_.forward(group, weights, compute);
   }
   void backward(std::size_t group, std::span<const void* const> weights,
                 std::span<void* const> gradients, Stream& compute) override {
+    const LaunchScope scope = launching(compute, {"backward"});
     transformer_.backward(group, weights, gradients, compute);
   }
   [[nodiscard]] double loss() const override { return transformer_.loss(); }
