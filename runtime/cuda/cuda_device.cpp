@@ -87,6 +87,7 @@ class CudaDevice final : public Device {
   int ordinal_;
   std::string name_;
   Recorder& times_;
+  LaunchLog* launches_;
   CudaMemoryBooks memory_;
   TrafficLedger traffic_;
   std::shared_ptr<CudaEventPool> events_ = std::make_shared<CudaEventPool>();
@@ -98,7 +99,10 @@ std::optional<std::uint64_t> limit_of(const CudaDeviceSettings& settings) {
 }
 
 CudaDevice::CudaDevice(const CudaDeviceSettings& settings, Recorder& times)
-    : ordinal_(settings.ordinal), times_(times), memory_(settings.ordinal, limit_of(settings)) {
+    : ordinal_(settings.ordinal),
+      times_(times),
+      launches_(settings.launches),
+      memory_(settings.ordinal, limit_of(settings)) {
   cudaDeviceProp properties{};
   cuda_check(cudaGetDeviceProperties(&properties, ordinal_), "cudaGetDeviceProperties");
   name_ = properties.name;
@@ -113,8 +117,9 @@ std::unique_ptr<Stream> CudaDevice::make_stream(std::string_view name) {
   // The other streams' kernels move columns beside it, and have a whole window for that.
   const bool computes = name == "compute";
   const sim::TrackKind kind = computes ? sim::TrackKind::kGpuKernels : sim::TrackKind::kGpuCopies;
-  return std::make_unique<CudaDeviceStream>(ordinal_, computes ? greatest : least, events_,
-                                            times_.add_track(std::string(name), kind));
+  return std::make_unique<CudaDeviceStream>(std::string(name), ordinal_,
+                                            computes ? greatest : least, events_,
+                                            times_.add_track(std::string(name), kind), launches_);
 }
 
 void CudaDevice::expect(Stream& stream, std::size_t rows, std::size_t columns) {
@@ -134,6 +139,7 @@ void CudaDevice::copy(Stream& stream, void* to, const void* from, std::size_t by
                             label.name, bytes));
   }
   traffic_.add(direction, kind, bytes);
+  const LaunchScope scope = cuda(stream).launching(label);
   if (is_mapped(kind, bytes)) {
     return kernels::mapped_copy_cuda(to, from, bytes, cuda(stream).for_work());
   }
@@ -143,7 +149,8 @@ void CudaDevice::copy(Stream& stream, void* to, const void* from, std::size_t by
 }
 
 void CudaDevice::square_sum(Stream& stream, ElementType type, const void* values, std::size_t n,
-                            double* sum, Label) {
+                            double* sum, Label label) {
+  const LaunchScope scope = cuda(stream).launching(label);
   void* workspace = cuda(stream).workspace(*this, kernels::square_sum_workspace(n));
   with_type(type, [&](auto* element) {
     using E = Pointee<decltype(element)>;
@@ -153,7 +160,8 @@ void CudaDevice::square_sum(Stream& stream, ElementType type, const void* values
 }
 
 void CudaDevice::column_norms(Stream& stream, ElementType type, const DeviceMatrix& matrix,
-                              NormKind kind, float* norms, Label) {
+                              NormKind kind, float* norms, Label label) {
+  const LaunchScope scope = cuda(stream).launching(label);
   const std::size_t blocks = norm_workspace(matrix.rows, matrix.columns);
   std::byte* workspace = cuda(stream).workspace(*this, blocks + matrix.columns * sizeof(float));
   float* other = reinterpret_cast<float*>(workspace + blocks);
@@ -166,7 +174,9 @@ void CudaDevice::column_norms(Stream& stream, ElementType type, const DeviceMatr
 }
 
 void CudaDevice::gather_columns(Stream& stream, ElementType type, const DeviceMatrix& matrix,
-                                const std::uint32_t* column, std::size_t n, void* out, Label) {
+                                const std::uint32_t* column, std::size_t n, void* out,
+                                Label label) {
+  const LaunchScope scope = cuda(stream).launching(label);
   const cudaStream_t handle = cuda(stream).for_work();
   with_type(type, [&](auto* element) {
     using E = Pointee<decltype(element)>;
@@ -180,7 +190,8 @@ void CudaDevice::gather_columns(Stream& stream, ElementType type, const DeviceMa
 
 void CudaDevice::scatter_columns(Stream& stream, ElementType type, const void* in,
                                  const std::uint32_t* column, std::size_t n,
-                                 const DeviceMatrix& matrix, Label) {
+                                 const DeviceMatrix& matrix, Label label) {
+  const LaunchScope scope = cuda(stream).launching(label);
   const cudaStream_t handle = cuda(stream).for_work();
   with_type(type, [&](auto* element) {
     using E = Pointee<decltype(element)>;
@@ -197,7 +208,8 @@ void CudaDevice::update_columns(Stream& stream, ElementType type,
                                 const kernels::AdamWSettings& settings,
                                 const kernels::ColumnCorrections& corrections, float gradient_scale,
                                 const void* gradient, const SelectedColumns& selected,
-                                const DeviceMatrix& weights, Label) {
+                                const DeviceMatrix& weights, Label label) {
+  const LaunchScope scope = cuda(stream).launching(label);
   const cudaStream_t handle = cuda(stream).for_work();
   with_type(type, [&](auto* element) {
     using E = Pointee<decltype(element)>;
@@ -210,7 +222,8 @@ void CudaDevice::update_columns(Stream& stream, ElementType type,
 }
 
 void CudaDevice::accumulate(Stream& stream, ElementType type, const void* gradient, float scale,
-                            std::size_t n, bool first, float* sum, Label) {
+                            std::size_t n, bool first, float* sum, Label label) {
+  const LaunchScope scope = cuda(stream).launching(label);
   const cudaStream_t handle = cuda(stream).for_work();
   with_type(type, [&](auto* element) {
     using E = Pointee<decltype(element)>;

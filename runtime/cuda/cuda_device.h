@@ -9,6 +9,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/gpu/dynamic_library.h"
+#include "runtime/trace/launch_log.h"
 #include "sim/base/units.h"
 
 namespace zenflow::runtime {
@@ -18,6 +19,7 @@ struct CudaDeviceSettings {
   std::optional<Bytes> memory{};  ///< use no more than this; none: all that is free
   /// Where cuBLASLt and CUPTI are looked for.
   LibrarySurroundings libraries{};
+  LaunchLog* launches = nullptr;  ///< is told of every operation; outlives the device
 };
 
 /// Streams are non-blocking CUDA streams, "compute" with the highest priority: nothing here or in

@@ -36,15 +36,22 @@ cudaStream_t handle_of(Stream& stream) {
   return static_cast<CudaDeviceStream&>(stream).for_work();
 }
 
+LaunchScope launching(Stream& stream, Label label) {
+  return static_cast<CudaDeviceStream&>(stream).launching(label);
+}
+
 void CudaEventState::wait() {
   cuda_check(cudaSetDevice(ordinal_), "cudaSetDevice");
   cuda_check(cudaEventSynchronize(event_->get()), "cudaEventSynchronize");
   for (const Event& promise : promises_) promise.wait();
 }
 
-CudaDeviceStream::CudaDeviceStream(int ordinal, int priority, std::shared_ptr<CudaEventPool> events,
-                                   TrackRecorder& track)
-    : ordinal_(ordinal),
+CudaDeviceStream::CudaDeviceStream(std::string name, int ordinal, int priority,
+                                   std::shared_ptr<CudaEventPool> events, TrackRecorder& track,
+                                   LaunchLog* launches)
+    : name_(std::move(name)),
+      launches_(launches),
+      ordinal_(ordinal),
       stream_(make_stream(ordinal, priority)),
       events_(std::move(events)),
       clock_(track) {}

@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include "runtime/device/device.h"
+#include "runtime/trace/launch_log.h"
 
 namespace zenflow::runtime {
 
@@ -16,5 +17,9 @@ namespace zenflow::runtime {
 /// host or for the default stream, and memory comes from Device::allocate, before the first step.
 /// Throws Error(kDevice) if CUDA has failed.
 [[nodiscard]] cudaStream_t handle_of(Stream& stream);
+
+/// `stream` is of a CudaDevice. What the calling thread launches while the result lives is shown as
+/// this operation of the stream in a trace.
+[[nodiscard]] LaunchScope launching(Stream& stream, Label label);
 
 }  // namespace zenflow::runtime

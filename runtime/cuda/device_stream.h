@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <cuda_runtime_api.h>
@@ -11,6 +12,7 @@
 #include "runtime/cuda/cuda_events.h"
 #include "runtime/cuda/cuda_handles.h"
 #include "runtime/device/device.h"
+#include "runtime/trace/launch_log.h"
 
 namespace zenflow::runtime {
 
@@ -37,9 +39,10 @@ class CudaEventState final : public Event::State {
 
 class CudaDeviceStream final : public Stream {
  public:
-  /// `priority` as CUDA counts: less comes first.
-  CudaDeviceStream(int ordinal, int priority, std::shared_ptr<CudaEventPool> events,
-                   TrackRecorder& track);
+  /// `priority` as CUDA counts: less comes first. `launches` may be null.
+  CudaDeviceStream(std::string name, int ordinal, int priority,
+                   std::shared_ptr<CudaEventPool> events, TrackRecorder& track,
+                   LaunchLog* launches);
   /// Finishes what is enqueued.
   ~CudaDeviceStream() override;
   CudaDeviceStream(const CudaDeviceStream&) = delete;
@@ -47,6 +50,9 @@ class CudaDeviceStream final : public Stream {
 
   /// To enqueue work on: makes the GPU the thread's current one and starts the clock.
   [[nodiscard]] cudaStream_t for_work();
+  [[nodiscard]] LaunchScope launching(Label label) const {
+    return {launches_, label.name, label.step, name_};
+  }
   [[nodiscard]] Event record() override;
   void wait(const Event& event, WaitCause cause) override;
 
@@ -69,6 +75,8 @@ class CudaDeviceStream final : public Stream {
   };
   static void run_signal_wait(void* wait);
 
+  std::string name_;
+  LaunchLog* launches_;
   int ordinal_;
   std::vector<std::unique_ptr<SignalWait>> signal_waits_;  // freed after stream_
   CudaStream stream_;

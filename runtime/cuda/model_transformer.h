@@ -36,7 +36,7 @@ struct CudaTransformerMemory {
 
 /// Gradients of several micro-batches are added in fp32 and stored in the element type after each,
 /// as a gradient buffer of that type has them.
-class CudaTransformer final : public TrainingModel {
+class CudaTransformer : public TrainingModel {
  public:
   /// The CUDA stream behind a stream of the device.
   using StreamHandle = cudaStream_t (*)(Stream&);

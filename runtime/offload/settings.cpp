@@ -5,8 +5,12 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/schedule/live_layout.h"
 
 namespace zenflow::runtime {
+
+static_assert(kExchangeBytes == static_cast<std::size_t>(sim::kLiveExchangeBytes));
+
 namespace {
 
 void require(bool holds, const std::string& message) {

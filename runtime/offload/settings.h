@@ -22,6 +22,8 @@ enum class DeferredScaling : std::uint8_t {
   kLinear,      ///< learning rate times S
 };
 
+inline constexpr std::size_t kExchangeBytes = std::size_t{16} << 20;
+
 /// DeepSpeed's names where it has them. Defaults are those of its ZenFlow block.
 struct OffloadSettings {
   /// Micro-batches of a step: their gradients add up in the device's gradient buffer, and the rest
@@ -42,7 +44,7 @@ struct OffloadSettings {
   /// through the next forward; else two groups' take turns and backward waits for the link.
   bool whole_step_gradients = true;
   /// Of column state on its way when columns change place: what is held for it, on both sides.
-  std::size_t exchange_bytes = std::size_t{16} << 20;
+  std::size_t exchange_bytes = kExchangeBytes;
   double gradient_clipping = 0;  ///< largest global norm of a step's gradient; 0: none
   kernels::AdamWSettings adamw{1e-3F, 0.9F, 0.999F, 1e-8F, 0.01F};
   std::int64_t max_staleness = 31;  ///< steps from a gradient to its use; checked at every swap

@@ -74,9 +74,13 @@ HostMemory host_memory(const std::filesystem::path& root) {
 }
 
 std::unique_ptr<Device> make_training_device(const TrainOptions& options, Recorder& recorder,
-                                             Recorder& stream_times,
+                                             Recorder& stream_times, LaunchLog* launches,
                                              const std::function<bool()>& stop) {
-  if (options.cuda) return make_cuda_device(*options.cuda, stream_times);
+  if (options.cuda) {
+    CudaDeviceSettings gpu = *options.cuda;
+    gpu.launches = launches;
+    return make_cuda_device(gpu, stream_times);
+  }
   HostDeviceSettings settings = options.device;
   settings.link_released = stop;
   return std::make_unique<HostDevice>(std::move(settings), recorder);

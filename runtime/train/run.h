@@ -54,6 +54,7 @@ class Run {
   Recorder stream_times_{false};  // of a GPU's streams
   SelfCommunicator self_;
   std::unique_ptr<GpuRecording> gpu_recording_;  // with a trace, on a GPU
+  LaunchLog launches_;                           // likewise
   std::unique_ptr<Device> device_;
   std::unique_ptr<TrainingModel> model_;
   OffloadEngine engine_;

@@ -3,6 +3,7 @@
 
 #include "runtime/model/weight_file.h"
 #include "runtime/trace/cupti/activity_timeline.h"
+#include "runtime/trace/cupti/operation_tracks.h"
 #include "runtime/train/make_model.h"
 #include "runtime/train/measured_result.h"
 #include "runtime/train/run.h"
@@ -95,7 +96,8 @@ void Run::fill_report() {
 
 /// On the clock of the host's spans.
 void Run::add_gpu_trace() {
-  const GpuTrace trace = gpu_recording_->finish(recorder_.origin());
+  GpuTrace trace = gpu_recording_->finish(recorder_.origin());
+  add_operation_tracks(trace.timeline, launches_.operations(), recorder_.origin());
   append(report_.timeline, trace.timeline);
   report_.trace_spans += trace.spans;
   report_.trace_overhead_seconds += trace.overhead_seconds;

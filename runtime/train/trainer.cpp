@@ -50,7 +50,8 @@ Run::Run(const TrainOptions& options, const TrainEvents& events)
       gpu_recording_(options.cuda && options.record_trace
                          ? start_gpu_recording(options.cuda->libraries)
                          : nullptr),
-      device_(make_training_device(options, recorder_, stream_times_, events.stop)),
+      device_(make_training_device(options, recorder_, stream_times_,
+                                   gpu_recording_ ? &launches_ : nullptr, events.stop)),
       model_(make_training_model(config_, options, *device_)),
       engine_(*model_, options.dtype, options.offload, *device_, self_, recorder_),
       identity_(run_identity(options, config_, model_->parameters(), feed_->fingerprint())),

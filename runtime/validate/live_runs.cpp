@@ -1,6 +1,7 @@
 #include "runtime/validate/live_runs.h"
 
 #include <algorithm>
+#include <array>
 #include <random>
 
 #include "sim/base/output_file.h"
@@ -40,6 +41,19 @@ std::uint64_t of_kind(const std::array<std::uint64_t, kTrafficKinds>& counts, Tr
   return counts.at(static_cast<std::size_t>(kind));
 }
 
+/// Of a GPU's books without what its model and libraries allocate, which no prediction has.
+double engine_bytes(const MemoryUse& use) {
+  constexpr std::array<const char*, 8> kOfTheModel = {
+      "activations", "batch",           "cuBLASLt workspace", "evaluation logits",
+      "loss",        "model workspace", "rotary angles",      "workspace"};
+  std::uint64_t bytes = use.peak;
+  for (const char* purpose : kOfTheModel) {
+    const auto held = use.by_purpose.find(purpose);
+    if (held != use.by_purpose.end()) bytes -= held->second;
+  }
+  return static_cast<double>(bytes);
+}
+
 void add_summary(const TrainReport& report, sim::StepFigures& figures) {
   using sim::Metric;
   const StepTimes& mean = report.times.mean;
@@ -58,9 +72,9 @@ void add_summary(const TrainReport& report, sim::StepFigures& figures) {
       static_cast<double>(of_kind(report.traffic.d2h, Traffic::kGradients)) / steps;
   figures[Metric::kH2DBytes] =
       static_cast<double>(of_kind(report.traffic.h2d, Traffic::kParameters)) / steps;
-  figures[Metric::kDeviceMemory] = static_cast<double>(report.device_memory.peak);
+  figures[Metric::kDeviceMemory] = engine_bytes(report.device_memory);
   figures[Metric::kHostMemory] =
-      static_cast<double>(report.pinned_memory.peak + report.host_optimizer_bytes);
+      engine_bytes(report.pinned_memory) + static_cast<double>(report.host_optimizer_bytes);
 }
 
 }  // namespace
@@ -84,10 +98,12 @@ LiveRun live_run(const LiveRunSettings& settings, const sim::LivePoint& point,
   options.offload.select_interval = settings.select_interval;
   options.offload.max_staleness = 2 * point.update_interval;
   options.offload.optimizer_threads = settings.optimizer_threads;
+  options.offload.sum_threads = settings.sum_threads;
   options.offload = settings_for(options.schedule, options.offload);
   options.threads = settings.threads;
   options.steps = steps_of(settings, point);
   options.device.link_bandwidth = settings.link_bandwidth;
+  options.cuda = settings.cuda;
   options.record_trace = true;
   TrainEvents events;
   events.stop = stop;

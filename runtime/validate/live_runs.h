@@ -20,7 +20,9 @@ struct LiveRunSettings {
   std::int64_t gradient_accumulation_steps = 1;
   std::size_t threads = 1;  ///< of forward and backward
   int optimizer_threads = 1;
-  std::optional<BytesPerSecond> link_bandwidth;
+  int sum_threads = 1;
+  std::optional<BytesPerSecond> link_bandwidth;  ///< of the host device
+  std::optional<CudaDeviceSettings> cuda{};      ///< train on a GPU
   std::int64_t select_interval = 0;
   std::int64_t windows = 8;  ///< measured; two more come first
   std::int64_t least_steps = 24;

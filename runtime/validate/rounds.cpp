@@ -11,7 +11,7 @@ std::vector<std::vector<double>> run_rounds(
     const std::function<double(std::int64_t round, std::size_t i)>& run) {
   std::vector<std::vector<double>> times(settings);
   const auto agrees = [&](const std::vector<double>& one) {
-    return sim::middle_spread(one) <= limits.spread;
+    return sim::run_spread(newest(one, limits.least)) <= limits.spread;
   };
   for (std::int64_t round = 0; round < std::max(limits.least, limits.most); ++round) {
     if (round >= limits.least && std::all_of(times.begin(), times.end(), agrees)) break;
@@ -23,6 +23,10 @@ std::vector<std::vector<double>> run_rounds(
     }
   }
   return times;
+}
+
+std::vector<double> newest(const std::vector<double>& times, std::int64_t count) {
+  return {times.end() - std::min(std::ssize(times), count), times.end()};
 }
 
 }  // namespace zenflow::runtime

@@ -1,26 +1,31 @@
 #include "sim/accuracy/comparison.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
 namespace zenflow::sim {
+namespace {
 
-std::optional<double> ComparedSetting::step_error() const {
-  return stated_step_error ? stated_step_error : error(Metric::kStep);
-}
+constexpr std::array kLinkDirections = {Metric::kD2HBytes, Metric::kH2DBytes};
 
-std::optional<double> ComparedSetting::stall_error() const {
-  return stated_stall_error ? stated_stall_error : error(Metric::kStall);
-}
+}  // namespace
 
 std::optional<double> ComparedSetting::bytes_error() const {
-  if (stated_bytes_equal && *stated_bytes_equal) return 0;
   std::optional<double> worst;
-  for (const Metric metric : {Metric::kD2HBytes, Metric::kH2DBytes}) {
+  for (const Metric metric : kLinkDirections) {
     if (const auto one = error(metric)) worst = std::max(worst.value_or(0), std::abs(*one));
   }
   return worst;
+}
+
+std::optional<bool> ComparedSetting::bytes_within(double tolerance) const {
+  if (bytes_error().value_or(0) > tolerance) return false;
+  for (const Metric metric : kLinkDirections) {
+    if (!error(metric)) return std::nullopt;
+  }
+  return true;
 }
 
 std::vector<double> ComparedSetting::errors_in_window() const {
@@ -52,12 +57,6 @@ bool is_share_of_step(Metric metric) {
 }
 
 namespace {
-
-std::optional<double> error_of(const ComparedSetting& one, Metric metric) {
-  if (metric == Metric::kStep) return one.step_error();
-  if (metric == Metric::kStall) return one.stall_error();
-  return one.error(metric);
-}
 
 /// Sums up the errors that are given to it.
 class ErrorSum {
@@ -99,7 +98,7 @@ void add_metrics(const std::vector<ComparedSetting>& settings, ValidationSummary
       is_told = is_told || one.measured[metric].has_value();
       is_there = is_there || one.measured[metric].value_or(0) != 0 ||
                  one.predicted[metric].value_or(0) != 0;
-      const std::optional<double> error = error_of(one, metric);
+      const std::optional<double> error = one.error(metric);
       if (!one.calibrated && error) sum.add(one.name, {*error});
     }
     if (!is_told) all.not_told.push_back(metric);
@@ -109,17 +108,29 @@ void add_metrics(const std::vector<ComparedSetting>& settings, ValidationSummary
   }
 }
 
+/// What both say: wrong if one is, else unknown if one is.
+std::optional<bool> both(const std::optional<bool>& a, const std::optional<bool>& b) {
+  if (a == false || b == false) return false;
+  return a && b ? std::optional(true) : std::nullopt;
+}
+
 }  // namespace
 
 ValidationSummary summarize(const std::vector<ComparedSetting>& settings,
                             const Tolerance& tolerance) {
   ValidationSummary all;
   add_metrics(settings, all);
+  bool is_stall_told = true;
+  all.bytes_equal = true;
   for (const ComparedSetting& one : settings) {
     all.worst_spread = std::max(all.worst_spread, one.spread.value_or(0));
-    const std::optional<double> bytes = one.bytes_error();
-    if (bytes) all.worst_bytes_error = std::max(all.worst_bytes_error.value_or(0), *bytes);
-    if (!one.calibrated) ++all.predicted;
+    if (const auto bytes = one.bytes_error()) {
+      all.worst_bytes_error = std::max(all.worst_bytes_error.value_or(0), *bytes);
+    }
+    all.bytes_equal = both(all.bytes_equal, one.bytes_within(tolerance.bytes.value_or(0)));
+    if (one.calibrated) continue;
+    ++all.predicted;
+    is_stall_told = is_stall_told && one.error(Metric::kStall);
   }
   bool has_steps = false;
   for (const MetricError& one : all.metrics) {
@@ -128,21 +139,25 @@ ValidationSummary summarize(const std::vector<ComparedSetting>& settings,
       all.mean_step_error = one.mean;
       all.worst_step_error = std::abs(one.worst);
     }
-    if (one.metric == Metric::kStall) all.worst_stall_error = std::abs(one.worst);
+    if (one.metric == Metric::kStall && is_stall_told) all.worst_stall_error = std::abs(one.worst);
   }
-  all.bytes_equal = all.worst_bytes_error.value_or(0) <= tolerance.bytes;
+  // Without any stall, measured or predicted, there is no error of it.
+  if (has_steps && is_stall_told) all.worst_stall_error = all.worst_stall_error.value_or(0);
+  const bool bytes_pass = !tolerance.bytes || all.bytes_equal.value_or(false);
+  const bool stall_passes =
+      !tolerance.worst_stall ||
+      (all.worst_stall_error && *all.worst_stall_error <= *tolerance.worst_stall);
   all.too_noisy = all.worst_spread > tolerance.mean_step / 3;
-  all.within = has_steps && all.bytes_equal && all.mean_step_error <= tolerance.mean_step &&
-               all.worst_step_error <= tolerance.worst_step &&
-               all.worst_stall_error.value_or(0) <= tolerance.worst_stall;
+  all.within = has_steps && bytes_pass && stall_passes &&
+               all.mean_step_error <= tolerance.mean_step &&
+               all.worst_step_error <= tolerance.worst_step;
   return all;
 }
 
-double middle_spread(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const double median = (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
-  const std::size_t quarter = values.size() / 4;
-  return (values[values.size() - 1 - quarter] - values[quarter]) / 2 / median;
+double run_spread(std::vector<double> times) {
+  const auto [least, most] = std::minmax_element(times.begin(), times.end());
+  const double range = *most - *least;
+  return range / median(std::move(times));
 }
 
 }  // namespace zenflow::sim

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/accuracy/step_figures.h"
@@ -15,22 +16,20 @@ struct ComparedSetting {
   std::string name;         ///< "zenflow k=0.1 S=4"
   std::string schedule;     ///< "live-zenflow"
   bool calibrated = false;  ///< its recording was fitted to: shown, not counted
-  StepFigures measured{};   ///< medians of the runs
+  StepFigures measured{};   ///< medians of the runs that count
   StepFigures predicted{};
-  /// Of the measured step times: of their middle half, relative. Unknown if there is one.
+  /// Step times of the runs that count, in milliseconds; empty: not kept.
+  std::vector<double> run_times{};
+  /// How far those lie apart: run_spread. Unknown of a single run.
   std::optional<double> spread{};
-  std::optional<std::int64_t> runs{};
-  /// Errors as a table of rounded figures stated them: they take precedence.
-  std::optional<double> stated_step_error{};
-  std::optional<double> stated_stall_error{};
-  std::optional<bool> stated_bytes_equal{};
+  std::optional<std::int64_t> runs{};  ///< made in all
 
-  /// Relative: 0.08 is 8 % too long.
-  [[nodiscard]] std::optional<double> step_error() const;
-  /// Of the measured step: 0.05 is 5 points.
-  [[nodiscard]] std::optional<double> stall_error() const;
-  /// The larger of both directions', relative; infinite where nothing was to be moved.
+  /// The larger of both directions', relative; infinite where nothing was to be moved. A direction
+  /// that is not known on both sides has none.
   [[nodiscard]] std::optional<double> bytes_error() const;
+  /// Whether the bytes of both directions are right to within `tolerance`, relative. Unknown if
+  /// those of a direction are not known on both sides, unless the other direction's are wrong.
+  [[nodiscard]] std::optional<bool> bytes_within(double tolerance) const;
   /// The errors of a window's steps one by one, relative to the measured step's mean; empty where
   /// they are not known.
   [[nodiscard]] std::vector<double> errors_in_window() const;
@@ -44,8 +43,9 @@ struct ComparedSetting {
 struct Tolerance {
   double mean_step = 0.08;
   double worst_step = 0.15;
-  double worst_stall = 0.05;
-  double bytes = 0;  ///< 0: exact
+  /// None: not judged. Otherwise what is not known is not within it.
+  std::optional<double> worst_stall = 0.05;
+  std::optional<double> bytes = 0;  ///< 0: exact; none as above
 };
 
 /// Over the settings that were predicted and of which both sides are known. A metric that is 0
@@ -62,9 +62,10 @@ struct ValidationSummary {
   std::int64_t predicted = 0;  ///< settings that count
   double mean_step_error = 0;  ///< of absolute values
   double worst_step_error = 0;
-  std::optional<double> worst_stall_error;  ///< unknown: no measurement tells the stall
-  std::optional<double> worst_bytes_error;
-  bool bytes_equal = true;  ///< within the tolerance, of all settings
+  std::optional<double> worst_stall_error;  ///< unknown: not told of every setting that counts
+  std::optional<double> worst_bytes_error;  ///< of all settings, as far as they are known
+  /// ComparedSetting::bytes_within of all settings; without a tolerance: equal.
+  std::optional<bool> bytes_equal;
   std::vector<MetricError> metrics;
   std::optional<MetricError> window_steps;  ///< errors of single steps of windows
   std::vector<Metric> not_told;             ///< that no measurement tells
@@ -76,9 +77,12 @@ struct ValidationSummary {
 [[nodiscard]] ValidationSummary summarize(const std::vector<ComparedSetting>& settings,
                                           const Tolerance& tolerance);
 
-/// Half the width of the middle half, relative to the median; 0 for one value.
-/// Precondition: at least one.
-[[nodiscard]] double middle_spread(std::vector<double> values);
+/// Of runs' step times: (largest - smallest) / median; 0 for one value. Precondition: at least one.
+[[nodiscard]] double run_spread(std::vector<double> times);
+
+/// "+1.2 %", "0.0 %" for what rounds to nothing, "n/a" for what is not known.
+[[nodiscard]] std::string signed_percent(const std::optional<double>& share,
+                                         std::string_view unit = " %", int decimals = 1);
 
 /// Settings, then each metric's errors, then the judgement.
 [[nodiscard]] std::string validation_table(const std::vector<ComparedSetting>& settings,

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -14,29 +15,26 @@ std::string text_of(const StepFigures& figures, Metric metric) {
   return figures[metric] ? format_metric(metric, *figures[metric]) : kUnknown;
 }
 
-std::string signed_percent(const std::optional<double>& share, const char* unit) {
-  return share ? fmt::format("{:+.1f} {}", 100 * *share, unit) : kUnknown;
-}
-
 std::string bytes_text(const ComparedSetting& one, const Tolerance& tolerance) {
-  const std::optional<double> error = one.bytes_error();
-  if (!error) return kUnknown;
-  if (*error == 0) return "equal";
-  if (*error <= tolerance.bytes) return fmt::format("{:.2g} % off", 100 * *error);
-  return "DIFFER";
+  const std::optional<bool> within = one.bytes_within(tolerance.bytes.value_or(0));
+  if (!within) return kUnknown;
+  const double error = *one.bytes_error();
+  if (error == 0) return "equal";
+  return *within ? fmt::format("{:.2g} % off", 100 * error) : "DIFFER";
 }
 
 std::string settings_table(const std::vector<ComparedSetting>& settings, const Tolerance& tolerance,
                            bool bold) {
   std::vector<std::vector<std::string>> rows;
   for (const ComparedSetting& one : settings) {
-    rows.push_back({one.name, one.calibrated ? "fitted" : "predicted",
-                    text_of(one.measured, Metric::kStep), text_of(one.predicted, Metric::kStep),
-                    signed_percent(one.step_error(), "%"), text_of(one.measured, Metric::kCompute),
-                    text_of(one.predicted, Metric::kCompute), text_of(one.measured, Metric::kStall),
-                    text_of(one.predicted, Metric::kStall), signed_percent(one.stall_error(), "pt"),
-                    bytes_text(one, tolerance), one.runs ? std::to_string(*one.runs) : kUnknown,
-                    one.spread ? fmt::format("{:.1f} %", 100 * *one.spread) : kUnknown});
+    rows.push_back(
+        {one.name, one.calibrated ? "fitted" : "predicted", text_of(one.measured, Metric::kStep),
+         text_of(one.predicted, Metric::kStep), signed_percent(one.error(Metric::kStep)),
+         text_of(one.measured, Metric::kCompute), text_of(one.predicted, Metric::kCompute),
+         text_of(one.measured, Metric::kStall), text_of(one.predicted, Metric::kStall),
+         signed_percent(one.error(Metric::kStall), " pt"), bytes_text(one, tolerance),
+         one.runs ? std::to_string(*one.runs) : kUnknown,
+         one.spread ? fmt::format("{:.1f} %", 100 * *one.spread) : kUnknown});
   }
   return format_table({"setting", "", "step ms", "predicted", "error", "GPU ms", "predicted",
                        "stall ms", "predicted", "of step", "bytes", "runs", "spread"},
@@ -44,10 +42,9 @@ std::string settings_table(const std::vector<ComparedSetting>& settings, const T
 }
 
 std::vector<std::string> metric_row(const std::string& title, const MetricError& one) {
-  const char* unit = is_share_of_step(one.metric) ? "pt" : "%";
-  return {title, fmt::format("{:.2f} {}", 100 * one.mean, unit),
-          fmt::format("{:+.2f} {}", 100 * one.worst, unit), one.worst_setting,
-          std::to_string(one.settings)};
+  const char* unit = is_share_of_step(one.metric) ? " pt" : " %";
+  return {title, fmt::format("{:.2f}{}", 100 * one.mean, unit), signed_percent(one.worst, unit, 2),
+          one.worst == 0 ? "" : one.worst_setting, std::to_string(one.settings)};
 }
 
 std::string metrics_table(const ValidationSummary& summary, bool bold) {
@@ -60,6 +57,42 @@ std::string metrics_table(const ValidationSummary& summary, bool bold) {
   }
   return format_table({"of what was predicted", "mean error", "worst", "of", "settings"}, rows,
                       bold);
+}
+
+std::string limit_text(const std::optional<double>& limit) {
+  return limit ? fmt::format("at most {:g}", 100 * *limit) : "not judged";
+}
+
+std::string bytes_judgement(const ValidationSummary& summary, const Tolerance& tolerance) {
+  if (!summary.bytes_equal) return "bytes of some settings unknown";
+  if (!*summary.bytes_equal) return "bytes differ";
+  if (summary.worst_bytes_error == 0.0) return "bytes equal";
+  return fmt::format("bytes equal within {:g} %", 100 * tolerance.bytes.value_or(0));
+}
+
+std::string judgement(const ValidationSummary& summary, const Tolerance& tolerance) {
+  const std::string stall =
+      summary.worst_stall_error
+          ? fmt::format("{:.1f} points at worst", 100 * *summary.worst_stall_error)
+          : "unknown";
+  return fmt::format(
+      "{} predicted: step time {:.1f} % off in the mean (at most {:g}), {:.1f} % at worst (at most "
+      "{:g}); stall {} ({}); {}{}\n",
+      summary.predicted, 100 * summary.mean_step_error, 100 * tolerance.mean_step,
+      100 * summary.worst_step_error, 100 * tolerance.worst_step, stall,
+      limit_text(tolerance.worst_stall), bytes_judgement(summary, tolerance),
+      tolerance.bytes ? "" : " (not judged)");
+}
+
+std::string noise(const std::vector<ComparedSetting>& settings, const ValidationSummary& summary) {
+  const bool is_known = std::any_of(settings.begin(), settings.end(),
+                                    [](const ComparedSetting& one) { return one.spread; });
+  if (!is_known) return "One run of each setting: how noisy the machine is, is not known.\n";
+  if (!summary.too_noisy) return "";
+  return fmt::format(
+      "The machine is too noisy to judge by: runs of one setting differ by {:.1f} % of their "
+      "median, more than a third of the tolerance.\n",
+      100 * summary.worst_spread);
 }
 
 }  // namespace
@@ -78,29 +111,18 @@ std::string validation_table(const std::vector<ComparedSetting>& settings,
     }
     text += "\n";
   }
-  text += fmt::format(
-      "\n{} predicted: step time {:.1f} % off in the mean (at most {:.0f}), {:.1f} % at worst (at "
-      "most {:.0f})",
-      summary.predicted, 100 * summary.mean_step_error, 100 * tolerance.mean_step,
-      100 * summary.worst_step_error, 100 * tolerance.worst_step);
-  if (summary.worst_stall_error) {
-    text += fmt::format("; stall {:.1f} points at worst (at most {:.0f})",
-                        100 * *summary.worst_stall_error, 100 * tolerance.worst_stall);
-  }
-  if (summary.worst_bytes_error) {
-    text += summary.bytes_equal ? "; bytes equal" : "; bytes differ";
-    if (summary.bytes_equal && tolerance.bytes > 0) {
-      text += fmt::format(" within {:g} %", 100 * tolerance.bytes);
-    }
-  }
-  text += "\n";
-  if (summary.too_noisy) {
-    text += fmt::format(
-        "The machine is too noisy to judge by: runs of one setting differ by {:.1f} % from their "
-        "median, more than a third of the tolerance.\n",
-        100 * summary.worst_spread);
-  }
-  return text;
+  return text + "\n" + judgement(summary, tolerance) + noise(settings, summary);
+}
+
+std::string signed_percent(const std::optional<double>& share, std::string_view unit,
+                           int decimals) {
+  if (!share) return kUnknown;
+  const double percent = 100 * *share;
+  const bool is_nothing = std::abs(percent) < 0.5 * std::pow(10.0, -decimals);
+  return fmt::format("{}{}",
+                     is_nothing ? fmt::format("{:.{}f}", 0.0, decimals)
+                                : fmt::format("{:+.{}f}", percent, decimals),
+                     unit);
 }
 
 }  // namespace zenflow::sim

@@ -30,12 +30,19 @@ struct ValidationDocument {
   ValidationSummary summary;
 };
 
-/// schema_version 1. What is not known is not in the document; an error relative to nothing is
-/// null. Times are rounded to the nanosecond.
+/// Rounds figures to what a document keeps, nanoseconds and bytes, and sums up: what a document
+/// says of its figures follows from those that are in it.
+void judge(ValidationDocument& document);
+
+/// schema_version 1. What is not known is not in the document, or null in the summary; an error
+/// relative to nothing is null. Precondition: `document` is judged.
 [[nodiscard]] std::string document_json(const ValidationDocument& document);
 
-/// A document that document_json wrote; `numbers` are not read.
-/// Throws Error(kInput) "FILE:LINE:COLUMN: ...".
+/// A document that document_json wrote; `numbers` are not read. Errors and summary are computed
+/// from its figures; those that it states have to agree to within 2e-6. The spread of runs is
+/// computed where the document has their times, else it is what the document states: until
+/// 2026-11-22 that was half the width of their middle half. Throws Error(kInput) "FILE:LINE:COLUMN:
+/// ...".
 [[nodiscard]] ValidationDocument read_document(const std::filesystem::path& file);
 
 }  // namespace zenflow::sim

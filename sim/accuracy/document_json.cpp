@@ -13,7 +13,18 @@ double rounded(double value, double decimals) {
   return std::round(value * decimals) / decimals;
 }
 
-constexpr double kNanosecond = 1e6;  // parts of a millisecond
+/// Times in milliseconds to the nanosecond; bytes keep more than they need.
+double rounded_figure(double value) {
+  return rounded(value, 1e6);
+}
+
+void round(StepFigures& figures) {
+  for (std::optional<double>& value : figures.values) {
+    if (value) value = rounded_figure(*value);
+  }
+  for (double& step : figures.step_times) step = rounded_figure(step);
+}
+
 constexpr double kShare = 1e6;
 
 /// Null for an error relative to nothing.
@@ -41,11 +52,9 @@ Json figures_json(const StepFigures& figures) {
   Json map = Json::object();
   for (const Metric metric : all_metrics()) {
     if (!figures[metric]) continue;
-    at(map, metric) = rounded(*figures[metric], kNanosecond);
+    at(map, metric) = *figures[metric];
     if (metric == Metric::kStep && !figures.step_times.empty()) {
-      for (const double step : figures.step_times) {
-        map["step_times_ms"].push_back(rounded(step, kNanosecond));
-      }
+      map["step_times_ms"] = figures.step_times;
     }
   }
   return map;
@@ -68,13 +77,12 @@ Json setting_json(const ComparedSetting& one) {
              {"calibrated", one.calibrated},
              {"measured", figures_json(one.measured)},
              {"predicted", figures_json(one.predicted)}};
-  if (const auto error = one.step_error()) entry["step_error"] = share(*error);
-  if (const auto error = one.stall_error()) entry["stall_error"] = share(*error);
-  if (const auto error = one.bytes_error()) {
-    entry["bytes_equal"] = *error == 0;
-    entry["bytes_error"] = share(*error);
-  }
+  if (const auto error = one.error(Metric::kStep)) entry["step_error"] = share(*error);
+  if (const auto error = one.error(Metric::kStall)) entry["stall_error"] = share(*error);
+  if (const auto equal = one.bytes_within(0)) entry["bytes_equal"] = *equal;
+  if (const auto error = one.bytes_error()) entry["bytes_error"] = share(*error);
   if (one.runs) entry["runs"] = *one.runs;
+  if (!one.run_times.empty()) entry["run_step_times_ms"] = one.run_times;
   if (one.spread) entry["spread"] = share(*one.spread);
   return entry;
 }
@@ -86,20 +94,24 @@ Json metric_json(const MetricError& one) {
       {"worst_error", share(one.worst)}, {"worst_setting", one.worst_setting}};
 }
 
+Json if_known(const auto& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
 Json summary_json(const ValidationSummary& summary, const Tolerance& tolerance) {
   Json map{{"predicted", summary.predicted},
            {"mean_step_error", share(summary.mean_step_error)},
            {"worst_step_error", share(summary.worst_step_error)}};
   if (summary.worst_stall_error) map["worst_stall_error"] = share(*summary.worst_stall_error);
   if (summary.worst_bytes_error) map["worst_bytes_error"] = share(*summary.worst_bytes_error);
-  map["bytes_equal"] = summary.bytes_equal;
+  map["bytes_equal"] = if_known(summary.bytes_equal);
   map["worst_spread"] = share(summary.worst_spread);
   map["too_noisy"] = summary.too_noisy;
   map["within_tolerance"] = summary.within;
   map["tolerance"] = {{"mean_step", tolerance.mean_step},
                       {"worst_step", tolerance.worst_step},
-                      {"worst_stall", tolerance.worst_stall},
-                      {"bytes", tolerance.bytes}};
+                      {"worst_stall", if_known(tolerance.worst_stall)},
+                      {"bytes", if_known(tolerance.bytes)}};
   map["metrics"] = Json::array();
   for (const MetricError& one : summary.metrics) map["metrics"].push_back(metric_json(one));
   if (summary.window_steps) map["steps_of_window"] = metric_json(*summary.window_steps);
@@ -109,6 +121,16 @@ Json summary_json(const ValidationSummary& summary, const Tolerance& tolerance) 
 }
 
 }  // namespace
+
+void judge(ValidationDocument& document) {
+  for (ComparedSetting& one : document.settings) {
+    round(one.measured);
+    round(one.predicted);
+    for (double& time : one.run_times) time = rounded_figure(time);
+    if (one.run_times.size() > 1) one.spread = run_spread(one.run_times);
+  }
+  document.summary = summarize(document.settings, document.tolerance);
+}
 
 std::string document_json(const ValidationDocument& document) {
   const MeasurementOrigin& origin = document.origin;

@@ -1,5 +1,8 @@
-#include <algorithm>
+#include <array>
+#include <cmath>
 #include <limits>
+
+#include <fmt/format.h>
 
 #include "sim/accuracy/document.h"
 #include "sim/config/reader.h"
@@ -8,15 +11,12 @@ namespace zenflow::sim {
 namespace {
 
 constexpr double kLargest = std::numeric_limits<double>::max();
+/// Computed from figures; `check` compares.
+constexpr std::array kStatedErrors = {"step_error", "stall_error", "bytes_equal", "bytes_error"};
 
 std::optional<double> number(MapReader& map, std::string_view key) {
   const auto value = map.optional(key);
   return value ? std::optional(value->number(-kLargest, kLargest)) : std::nullopt;
-}
-
-/// Null: relative to nothing.
-double share(MapReader& map, std::string_view key) {
-  return number(map, key).value_or(std::numeric_limits<double>::infinity());
 }
 
 StepFigures read_figures(MapReader map) {
@@ -52,70 +52,73 @@ ComparedSetting read_setting(const ValueReader& value) {
                       .calibrated = map.require("calibrated").boolean(),
                       .measured = read_figures(map.require_map("measured")),
                       .predicted = read_figures(map.require_map("predicted"))};
-  one.stated_step_error = number(map, "step_error");
-  one.stated_stall_error = number(map, "stall_error");
-  if (const auto equal = map.optional("bytes_equal")) one.stated_bytes_equal = equal->boolean();
-  map.ignore("bytes_error");
+  for (const char* stated : kStatedErrors) map.ignore(stated);
   if (const auto runs = map.optional("runs")) {
     one.runs = runs->integer(1, std::numeric_limits<std::int32_t>::max());
+  }
+  if (const auto times = map.optional("run_step_times_ms")) {
+    for (const ValueReader& time : times->items()) {
+      one.run_times.push_back(time.number(0, kLargest));
+    }
   }
   one.spread = number(map, "spread");
   map.reject_unknown_keys();
   return one;
 }
 
-Metric metric_named(const ValueReader& value) {
-  const std::string path = value.string();
-  for (const Metric metric : all_metrics()) {
-    if (path_of(metric) == path) return metric;
-  }
-  value.fail("expected a metric's name, found \"" + path + "\"");
-}
-
-MetricError read_metric(const ValueReader& value) {
-  MapReader map(value.node(), value.path());
-  MetricError one{metric_named(map.require("metric")),
-                  map.require("settings").integer(1, std::numeric_limits<std::int32_t>::max()),
-                  share(map, "mean_error"), share(map, "worst_error"),
-                  map.require("worst_setting").string()};
-  map.ignore("of");
-  map.reject_unknown_keys();
-  return one;
+/// Null: not judged.
+std::optional<double> limit(MapReader& map, std::string_view key) {
+  const ValueReader value = map.require(key);
+  if (value.node().kind == Node::Kind::kNull) return std::nullopt;
+  return value.number(0, kLargest);
 }
 
 Tolerance read_tolerance(MapReader map) {
   Tolerance tolerance;
   tolerance.mean_step = map.require("mean_step").number(0, kLargest);
   tolerance.worst_step = map.require("worst_step").number(0, kLargest);
-  tolerance.worst_stall = map.require("worst_stall").number(0, kLargest);
-  tolerance.bytes = map.number_or("bytes", 0, 0, kLargest);
+  tolerance.worst_stall = limit(map, "worst_stall");
+  tolerance.bytes = limit(map, "bytes");
   map.reject_unknown_keys();
   return tolerance;
 }
 
-void read_summary(MapReader map, ValidationDocument& document) {
-  ValidationSummary& summary = document.summary;
-  summary.predicted = map.require("predicted").integer(0, std::numeric_limits<std::int32_t>::max());
-  summary.mean_step_error = share(map, "mean_step_error");
-  summary.worst_step_error = share(map, "worst_step_error");
-  summary.worst_stall_error = number(map, "worst_stall_error");
-  summary.worst_bytes_error = number(map, "worst_bytes_error");
-  summary.bytes_equal = map.require("bytes_equal").boolean();
-  summary.worst_spread = number(map, "worst_spread").value_or(0);
-  summary.too_noisy = map.require("too_noisy").boolean();
-  summary.within = map.require("within_tolerance").boolean();
-  document.tolerance = read_tolerance(map.require_map("tolerance"));
-  if (const auto metrics = map.optional("metrics")) {
-    for (const ValueReader& one : metrics->items()) summary.metrics.push_back(read_metric(one));
-  }
-  if (const auto steps = map.optional("steps_of_window"))
-    summary.window_steps = read_metric(*steps);
-  if (const auto not_told = map.optional("not_told")) {
-    for (const ValueReader& one : not_told->items()) {
-      summary.not_told.push_back(metric_named(one));
+/// Whether two documents' scalars say the same: numbers to within what rounding explains.
+bool agree(const ValueReader& stated, const Node& computed) {
+  const Node& node = stated.node();
+  if (node.kind != computed.kind || node.quoted != computed.quoted) return false;
+  if (node.scalar == computed.scalar) return true;
+  const auto is_word = [](const Node& one) {
+    return one.quoted || one.scalar == "true" || one.scalar == "false";
+  };
+  if (is_word(node) || is_word(computed)) return false;
+  constexpr double kSlack = 2e-6;
+  const double value = ValueReader(computed, stated.path()).number(-kLargest, kLargest);
+  return std::abs(stated.number(-kLargest, kLargest) - value) <= kSlack;
+}
+
+/// Everything that is stated has to follow from the figures, `computed`.
+void check(const ValueReader& stated, const Node& computed) {
+  const Node& node = stated.node();
+  const auto found = [&](const Node& one) {
+    return one.is_scalar() ? one.scalar : "another value";
+  };
+  if (node.kind == computed.kind && node.is_map()) {
+    for (const Node::Entry& entry : node.entries) {
+      const ValueReader value(entry.value, stated.path() + "." + entry.key);
+      const Node* other = computed.find(entry.key);
+      if (other == nullptr) value.fail("stated, but the figures of this document do not tell it");
+      check(value, *other);
     }
+  } else if (node.kind == computed.kind && node.kind == Node::Kind::kSequence &&
+             node.items.size() == computed.items.size()) {
+    for (std::size_t i = 0; i < node.items.size(); ++i) {
+      check({node.items[i], fmt::format("{}[{}]", stated.path(), i)}, computed.items[i]);
+    }
+  } else if (!agree(stated, computed)) {
+    stated.fail(fmt::format("the figures of this document make it {}, found {}", found(computed),
+                            found(node)));
   }
-  map.reject_unknown_keys();
 }
 
 }  // namespace
@@ -141,8 +144,13 @@ ValidationDocument read_document(const std::filesystem::path& file) {
   for (const ValueReader& one : map.require("results").items()) {
     document.settings.push_back(read_setting(one));
   }
-  read_summary(map.require_map("summary"), document);
+  document.tolerance = read_tolerance(map.require_map("summary").require_map("tolerance"));
   map.reject_unknown_keys();
+  judge(document);
+  const Node computed = parse_json(document_json(document), file.generic_string());
+  for (const char* part : {"results", "summary"}) {
+    check({*root.find(part), part}, *computed.find(part));
+  }
   return document;
 }
 

@@ -82,7 +82,7 @@ class Reader {
     add(Metric::kStallNvme, cause(TraceStall::kNvme));
     add(Metric::kStallSelection, cause(TraceStall::kSelection));
     add(Metric::kStallLaunch, cause(TraceStall::kLaunch) + cause(TraceStall::kCopyOnDevice) +
-                                  cause(TraceStall::kOther) +
+                                  cause(TraceStall::kOther) + cause(TraceStall::kNotRecorded) +
                                   ms(std::max(Picoseconds{}, device.start - range_.begin)) +
                                   ms(std::max(Picoseconds{}, range_.end - device.end)));
   }

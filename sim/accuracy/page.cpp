@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/accuracy/comparison.h"
 #include "sim/accuracy/page_results.h"
 #include "sim/accuracy/page_simulation.h"
 #include "sim/base/error.h"
@@ -14,6 +15,9 @@ namespace zenflow::sim {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kMark =
+    "<!-- Written by zenflow-validate --write from the folder of this name: do not edit. -->";
 
 std::string line(const std::vector<std::string>& cells) {
   return fmt::format("| {} |\n", fmt::join(cells, " | "));
@@ -29,10 +33,6 @@ std::string with_unit(double value, const std::string& unit, int digits) {
   return fmt::format("{:.{}f}{}{}", value, digits, unit.empty() ? "" : " ", unit);
 }
 
-std::string percent(double share) {
-  return fmt::format("{:+.1f} %", 100 * share);
-}
-
 /// How a case is simulated, for those who repeat it.
 std::string how(const PageCase& one) {
   std::string text = fmt::format("`{}`, `{}`", one.scenario, one.schedule);
@@ -43,6 +43,15 @@ std::string how(const PageCase& one) {
                     each.path == "model" ? fs::path(each.value).filename().string() : each.value);
   }
   return text;
+}
+
+/// Against a number that was rounded when it was published.
+std::string error_text(const PageRow& row, double value) {
+  constexpr double kSlack = 1e-9;
+  const double off = std::abs(value - row.published);
+  if (row.rounded_to > 0 && off <= kSlack) return "exact";
+  if (row.rounded_to > 0 && off <= row.rounded_to / 2 + kSlack) return "none: it is rounded";
+  return signed_percent(relative_error(value, row.published));
 }
 
 class PageWriter {
@@ -69,7 +78,7 @@ class PageWriter {
       }
     }
     std::string page =
-        fmt::format("{}\n# {}\n\n{}", kPageMark, data_.title, filled(data_.introduction));
+        fmt::format("{}\n# {}\n\n{}", kMark, data_.title, filled(data_.introduction));
     auto body = bodies.begin();
     for (const PageSection& section : data_.sections) {
       page += fmt::format("\n## {}\n", section.title);
@@ -141,11 +150,9 @@ class PageWriter {
         sum += std::abs(error);
         worst = std::max(worst, std::abs(error));
       }
-      constexpr double kSlack = 1e-9;
-      const bool is_exact = std::abs(value - row.published) <= row.rounded_to / 2 + kSlack;
       text += line({row.what, how(row.simulated), with_unit(value, row.unit, row.digits),
                     fmt::format("{:g}{}{}", row.published, row.unit.empty() ? "" : " ", row.unit),
-                    row.rounded_to > 0 && is_exact ? "exact" : percent(error)});
+                    error_text(row, value)});
     }
     for (const PageRange& range : table.ranges) text += render(range);
     if (count > 0) {
@@ -180,7 +187,7 @@ class PageWriter {
       for (std::size_t i = 0; i < table.columns.size(); ++i) {
         const double value = simulation_.value(row.simulated, table.columns[i].metric, "s");
         cells.push_back(fmt::format("{:.3f} / {:.3f} ({})", value, row.published[i],
-                                    percent(relative_error(value, row.published[i]))));
+                                    signed_percent(relative_error(value, row.published[i]))));
       }
       text += line(cells);
     }

@@ -6,10 +6,6 @@
 
 namespace zenflow::sim {
 
-/// The first line of every page that this writes.
-inline constexpr const char* kPageMark =
-    "<!-- Written by zenflow-validate --write from the folder of this name: do not edit. -->";
-
 /// `data`: the folder with page.yaml (page_data.h) and the documents of our own runs
 /// (document.h), all of which are shown. `version`: of the simulator.
 /// Throws Error(kInput) as reading and simulating do, and for a name in braces that is not known.

@@ -1,5 +1,6 @@
 #include "sim/accuracy/page_results.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -13,15 +14,12 @@ std::string ms(const StepFigures& figures, Metric metric) {
   return figures[metric] ? fmt::format("{:.1f}", *figures[metric]) : kUnknown;
 }
 
-std::string signed_number(const std::optional<double>& share, const char* unit) {
-  return share ? fmt::format("{:+.1f}{}", 100 * *share, unit) : kUnknown;
-}
-
-std::string bytes_text(const ComparedSetting& one) {
-  const std::optional<double> error = one.bytes_error();
-  if (!error) return kUnknown;
-  if (*error == 0) return "equal";
-  return std::isfinite(*error) ? fmt::format("{:.2g} % off", 100 * *error) : "differ";
+std::string bytes_text(const ComparedSetting& one, const Tolerance& tolerance) {
+  const std::optional<bool> within = one.bytes_within(tolerance.bytes.value_or(0));
+  if (!within) return "unknown";
+  const double error = *one.bytes_error();
+  if (error == 0) return "equal";
+  return std::isfinite(error) ? fmt::format("{:.2g} % off", 100 * error) : "differ";
 }
 
 std::string settings_table(const ValidationDocument& document) {
@@ -32,18 +30,19 @@ std::string settings_table(const ValidationDocument& document) {
   for (const ComparedSetting& one : document.settings) {
     text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", one.name,
                         one.calibrated ? "fitted to" : "", ms(one.measured, Metric::kStep),
-                        ms(one.predicted, Metric::kStep), signed_number(one.step_error(), " %"),
+                        ms(one.predicted, Metric::kStep), signed_percent(one.error(Metric::kStep)),
                         ms(one.measured, Metric::kCompute), ms(one.predicted, Metric::kCompute),
                         ms(one.measured, Metric::kStall), ms(one.predicted, Metric::kStall),
-                        signed_number(one.stall_error(), ""), bytes_text(one));
+                        signed_percent(one.error(Metric::kStall), ""),
+                        bytes_text(one, document.tolerance));
   }
   return text;
 }
 
 std::string metric_line(const std::string& title, const MetricError& one) {
-  const char* unit = is_share_of_step(one.metric) ? "points" : "%";
-  return fmt::format("| {} | {:.1f} {} | {:+.1f} {} | {} |\n", title, 100 * one.mean, unit,
-                     100 * one.worst, unit, one.worst_setting);
+  const char* unit = is_share_of_step(one.metric) ? " points" : " %";
+  return fmt::format("| {} | {:.1f}{} | {} | {} |\n", title, 100 * one.mean, unit,
+                     signed_percent(one.worst, unit), one.worst == 0 ? "" : one.worst_setting);
 }
 
 std::string metrics_table(const ValidationSummary& summary) {
@@ -67,24 +66,47 @@ std::string not_told(const ValidationSummary& summary) {
   return fmt::format("\nNot in what was measured: {}.\n", fmt::join(titles, ", "));
 }
 
+std::string bytes_judgement(const ValidationSummary& summary, const Tolerance& limit) {
+  if (!summary.bytes_equal) return "bytes over the link of some settings unknown";
+  if (!*summary.bytes_equal) return "bytes over the link differ";
+  if (summary.worst_bytes_error == 0.0) return "bytes over the link equal";
+  return fmt::format("bytes over the link equal within {:g} %", 100 * limit.bytes.value_or(0));
+}
+
+/// Two measures of how far runs of one setting lie apart (read_document).
+std::string spread_text(const ValidationDocument& document) {
+  const double spread = 100 * document.summary.worst_spread;
+  if (spread == 0) return "one run of each setting, so noise is not known";
+  const bool is_range =
+      std::any_of(document.settings.begin(), document.settings.end(),
+                  [](const ComparedSetting& one) { return one.run_times.size() > 1; });
+  return is_range
+             ? fmt::format("runs of one setting differ by up to {:.1f} % of their median", spread)
+             : fmt::format(
+                   "the middle half of the runs of one setting is up to {:.1f} % of "
+                   "their median wide to each side of it",
+                   spread);
+}
+
 std::string judgement(const ValidationDocument& document) {
   const ValidationSummary& s = document.summary;
   const Tolerance& limit = document.tolerance;
-  std::string text =
-      fmt::format("\n{} settings predicted. Step time: mean {:.1f} %, worst {:.1f} %", s.predicted,
-                  100 * s.mean_step_error, 100 * s.worst_step_error);
-  if (s.worst_stall_error) {
-    text += fmt::format("; stall at worst {:.1f} points of the step", 100 * *s.worst_stall_error);
-  }
-  text += s.bytes_equal ? "; bytes over the link equal" : "; bytes over the link differ";
-  if (s.worst_spread > 0) {
-    text += fmt::format("; runs of one setting differ by up to {:.1f} %", 100 * s.worst_spread);
-  }
-  return text +
-         fmt::format(". {} (mean {:g} %, worst {:g} %, stall {:g} points{}).\n",
-                     s.within ? "Within the tolerance" : "**Outside the tolerance**",
-                     100 * limit.mean_step, 100 * limit.worst_step, 100 * limit.worst_stall,
-                     limit.bytes > 0 ? fmt::format(", bytes {:g} %", 100 * limit.bytes) : "");
+  const auto limited = [](const char* what, const std::optional<double>& share, const char* unit) {
+    return share ? fmt::format(", {} {:g} {}", what, 100 * *share, unit)
+                 : fmt::format(", {} not judged", what);
+  };
+  return fmt::format(
+      "\n{} settings predicted. Step time: mean {:.1f} %, worst {:.1f} %; stall {}; {}; {}. {} "
+      "(mean "
+      "{:g} %, worst {:g} %{}{}).\n",
+      s.predicted, 100 * s.mean_step_error, 100 * s.worst_step_error,
+      s.worst_stall_error
+          ? fmt::format("at worst {:.1f} points of the step", 100 * *s.worst_stall_error)
+          : "unknown",
+      bytes_judgement(s, limit), spread_text(document),
+      s.within ? "Within the tolerance" : "**Outside the tolerance**", 100 * limit.mean_step,
+      100 * limit.worst_step, limited("stall", limit.worst_stall, "points"),
+      limit.bytes == 0.0 ? ", bytes exact" : limited("bytes", limit.bytes, "%"));
 }
 
 }  // namespace
@@ -92,8 +114,10 @@ std::string judgement(const ValidationDocument& document) {
 std::string results_text(const ValidationDocument& document) {
   const MeasurementOrigin& origin = document.origin;
   std::string text = fmt::format(
-      "`{}`, {}, {}. Device {}, predicted by version {}. Milliseconds, medians of the runs; what "
-      "is marked as fitted to is what the profile's constants come from.\n\n",
+      "`{}`, {}, {}. Device {}, predicted by version {}. Times are milliseconds, those measured "
+      "are "
+      "medians of the runs. The profile's constants come from the settings marked \"fitted "
+      "to\".\n\n",
       origin.command, origin.date, origin.machine, origin.device, document.version);
   text += settings_table(document) + metrics_table(document.summary) + not_told(document.summary) +
           judgement(document);

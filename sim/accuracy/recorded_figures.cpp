@@ -116,6 +116,8 @@ class Reader {
   }
 
   void add_compute(const TimelineSpan& span, std::string_view name) {
+    // A GPU's operations are ranges over its work; what the stream waited for is not recorded.
+    if (span.kind == SpanKind::kRange) has_causes_ = false;
     add_time(Metric::kCompute, span);
     for (const NamedPhase& one : kDevicePhases) {
       if (!name.starts_with(one.beginning)) continue;

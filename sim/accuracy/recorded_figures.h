@@ -19,8 +19,9 @@ struct RecordedSteps {
 [[nodiscard]] RecordedSteps recorded_steps(const Timeline& timeline, std::int64_t first,
                                            std::int64_t window);
 
-/// A timeline of the runtime's recorder (zenflow-train --trace), or a simulated one of a live
-/// schedule. Unknown are memory, and causes of the stall where the recording does not name them.
+/// A timeline of the runtime's recorder (zenflow-train --trace) or, with operations on tracks of
+/// their own, of a GPU that it trained on; or a simulated one of a live schedule. Unknown are
+/// memory, and causes of the stall where the recording does not name them, as a GPU's does not.
 /// Throws Error(kInput) if it has no track "compute".
 [[nodiscard]] StepFigures recorded_figures(const Timeline& timeline, const RecordedSteps& steps);
 

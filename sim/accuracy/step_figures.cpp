@@ -44,11 +44,6 @@ const MetricRow& row_of(Metric metric) {
   return kRows[static_cast<std::size_t>(metric)];
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
-}
-
 }  // namespace
 
 const std::array<Metric, kMetrics>& all_metrics() {
@@ -115,6 +110,11 @@ std::string format_metric(Metric metric, double value) {
   }
   constexpr double kWhole = 1000;
   return fmt::format("{:.{}f}", value, value >= kWhole ? 0 : 2);
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
 }
 
 StepFigures median_of(const std::vector<StepFigures>& runs) {

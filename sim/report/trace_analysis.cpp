@@ -161,8 +161,8 @@ class DeviceBuilder {
   Picoseconds& wait_of(std::uint32_t index, Picoseconds ended, StreamIdle& idle) const {
     const std::uint32_t call = launch_[index];
     if (call != kNoSpan && timeline_.spans[call].start > ended) return idle.host_wait;
-    const bool is_short = timeline_.spans[index].start - ended < kKernelDelay;
-    return is_short ? idle.kernel_wait : idle.other;
+    if (timeline_.spans[index].start - ended < kKernelDelay) return idle.kernel_wait;
+    return call == kNoSpan ? idle.not_recorded : idle.other;
   }
 
   void finish_phases() {
@@ -230,8 +230,10 @@ std::string to_string(TraceStall cause) {
       return "launch";
     case TraceStall::kCopyOnDevice:
       return "copy_on_device";
+    case TraceStall::kNotRecorded:
+      return "not_recorded";
     case TraceStall::kOther:
-      return "other";
+      break;
   }
   return "other";
 }

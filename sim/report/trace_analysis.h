@@ -8,14 +8,15 @@
 /// Idle streams, as HTA counts them (facebookresearch/HolisticTraceAnalysis,
 /// breakdown_analysis.py): each stream's work is sorted by start; a gap is "host_wait" if the next
 /// piece was launched after the previous one had ended, else "kernel_wait" if it is shorter than 30
-/// ns, else "other". Unlike HTA, work that overlaps its predecessor on the stream has no (negative)
-/// gap.
+/// ns, else "other". Where the launch of the next piece is not in the trace, a gap of 30 ns or more
+/// is "not_recorded": nothing says whether the host was late. (No call returns within 30 ns.)
+/// Unlike HTA, work that overlaps its predecessor on the stream has no (negative) gap.
 ///
 /// Stall: what of the GPU's span no kernel computes in. Each moment of it goes to what was under
 /// way and ended last: a copy to or from the host, a collective, the host's optimizer, a selection;
 /// where nothing was, to "launch" up to the return of the call that launched the next computing
 /// kernel (the host was late), and to "other" afterwards (a dependency that the trace does not
-/// show).
+/// show); to "not_recorded" if that call is not in the trace.
 #pragma once
 
 #include <array>
@@ -41,8 +42,9 @@ enum class TraceStall : std::uint8_t {
   kLaunch,
   kCopyOnDevice,  ///< copies within or between GPUs, memsets
   kOther,
+  kNotRecorded,
 };
-inline constexpr std::size_t kTraceStalls = 9;
+inline constexpr std::size_t kTraceStalls = 10;
 [[nodiscard]] std::string to_string(TraceStall cause);
 
 struct StreamIdle {
@@ -52,6 +54,7 @@ struct StreamIdle {
   Picoseconds host_wait{};
   Picoseconds kernel_wait{};
   Picoseconds other{};
+  Picoseconds not_recorded{};
 };
 
 /// Copies of one direction between the same kinds of memory.
@@ -126,7 +129,8 @@ struct TraceAnalysis {
   StepSource step_source = StepSource::kNone;
   /// Followed back from the end of the last step (without steps: of the last GPU work) to the
   /// first's start: each piece of work to what ended last of what it waited for, as far as the
-  /// trace shows that.
+  /// trace shows that. "host" is time of a host that was recorded, "not_recorded" of one that was
+  /// not.
   std::vector<PathPart> path;  ///< largest first; adds up to `path_length`
   Picoseconds path_length{};
   std::uint64_t host_only_spans = 0;

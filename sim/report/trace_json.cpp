@@ -83,7 +83,8 @@ json device_json(const DeviceAnalysis& device) {
                                      {"busy_ms", milliseconds(one.busy)},
                                      {"host_wait_ms", milliseconds(one.host_wait)},
                                      {"kernel_wait_ms", milliseconds(one.kernel_wait)},
-                                     {"other_ms", milliseconds(one.other)}});
+                                     {"other_ms", milliseconds(one.other)},
+                                     {"not_recorded_ms", milliseconds(one.not_recorded)}});
   }
   Picoseconds total;
   for (const PhaseTime& one : device.phases) total += one.time;

@@ -10,6 +10,7 @@ namespace zenflow::sim {
 namespace {
 
 constexpr const char* kHost = "host";
+constexpr const char* kNotRecorded = "not_recorded";
 constexpr const char* kLaunch = "launch";
 constexpr const char* kUndetermined = "undetermined";
 
@@ -29,13 +30,17 @@ class PathWalk {
   void walk(Picoseconds end) {
     now_ = end;
     std::uint32_t at = last_gpu_work(end);
-    if (at != kNoSpan) spend(timeline_.spans[at].end, kHost);
+    if (at != kNoSpan) spend(timeline_.spans[at].end, host_);
+    const char* before_all = host_;
     // Spans of no length could lead in a circle.
     std::size_t left = 2 * timeline_.spans.size() + 2;
     while (at != kNoSpan && now_ > start_ && left-- > 0) {
+      // Of a GPU's work that waited for nothing in the trace not even the launch is there.
+      const bool is_work = is_gpu_work(kind_of(timeline_, timeline_.spans[at]));
+      before_all = is_work ? kNotRecorded : kHost;
       at = is_call(timeline_.spans[at]) ? before_call(at) : before_work(at);
     }
-    spend(start_, at == kNoSpan ? kHost : kUndetermined);
+    spend(start_, at == kNoSpan ? before_all : kUndetermined);
   }
 
   [[nodiscard]] std::vector<PathPart> parts() const {
@@ -55,6 +60,8 @@ class PathWalk {
     for (std::uint32_t i = 0; i < timeline_.spans.size(); ++i) {
       const TimelineSpan& span = timeline_.spans[i];
       const SpanKind kind = kind_of(timeline_, span);
+      const bool is_of_host = is_call(span) || is_host_lane(span.track);
+      if (is_of_host && kind != SpanKind::kRange) host_ = kHost;
       if (!is_gpu_work(kind) && !is_call(span) && !is_host_task(span)) continue;
       rows_[span.track].push_back(i);
       if (is_gpu_work(kind)) by_end_.push_back(i);
@@ -79,10 +86,14 @@ class PathWalk {
     return kind == SpanKind::kLaunch || kind == SpanKind::kCall;
   }
 
+  [[nodiscard]] bool is_host_lane(std::uint32_t track) const {
+    return timeline_.tracks[track].kind == TrackKind::kHost;
+  }
+
   /// A lane of the host, as our own traces have them: in order, as a stream. Recorded waits are no
   /// tasks.
   [[nodiscard]] bool is_host_task(const TimelineSpan& span) const {
-    if (timeline_.tracks[span.track].kind != TrackKind::kHost) return false;
+    if (!is_host_lane(span.track)) return false;
     const bool is_wait = span.cause != kNoName && span.stalled.count == 0;
     return !is_wait && kind_of(timeline_, span) == SpanKind::kOperation;
   }
@@ -101,7 +112,7 @@ class PathWalk {
     const Picoseconds until = std::max(time, start_);
     if (until >= now_) return;
     Picoseconds length = now_ - until;
-    if (what == kHost) {
+    if (what == kHost || what == kNotRecorded) {
       const Picoseconds updating = length_within(updates_, until, now_);
       times_["cpu_update"] += updating;
       length = length - updating;
@@ -190,6 +201,8 @@ class PathWalk {
   const std::vector<std::uint32_t>& launch_;
   Picoseconds start_;
   Picoseconds now_{};
+  const char* host_ =
+      kNotRecorded;  // what the time of the host is called: kHost if it was recorded
   Intervals updates_;
   std::vector<std::vector<std::uint32_t>> rows_;  // by track: work or calls, by start
   std::vector<std::size_t> place_;                // by span: its place in its row

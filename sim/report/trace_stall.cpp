@@ -15,13 +15,13 @@ class StallSweep {
       : next_(activities.begin()), last_(activities.end()), starts_(starts) {}
 
   void gap(Picoseconds from, Picoseconds to) {
-    const Picoseconds launched = launch_before(to, from);
+    const Launch launch = launch_before(to);
     for (Picoseconds now = from; now < to;) {
       for (; next_ != last_ && next_->start <= now; ++next_) active_.push_back(&*next_);
       const auto is_over = [&](const Activity* one) { return one->end <= now; };
       active_.erase(std::remove_if(active_.begin(), active_.end(), is_over), active_.end());
       Picoseconds until = next_ == last_ ? to : std::min(to, next_->start);
-      TraceStall cause = TraceStall::kOther;
+      TraceStall cause = launch.is_missing ? TraceStall::kNotRecorded : TraceStall::kOther;
       if (!active_.empty()) {
         const Activity* last = *std::max_element(
             active_.begin(), active_.end(), [](const Activity* a, const Activity* b) {
@@ -29,9 +29,9 @@ class StallSweep {
             });
         cause = last->cause;
         until = std::min(until, last->end);
-      } else if (now < launched) {
+      } else if (now < launch.returned) {
         cause = TraceStall::kLaunch;
-        until = std::min(until, launched);
+        until = std::min(until, launch.returned);
       }
       stall[static_cast<std::size_t>(cause)] += until - now;
       now = until;
@@ -41,12 +41,17 @@ class StallSweep {
   std::array<Picoseconds, kTraceStalls> stall{};
 
  private:
-  /// Until when the call ran that launched the kernel at the gap's end.
-  [[nodiscard]] Picoseconds launch_before(Picoseconds start, Picoseconds from) const {
+  /// Of the kernel that starts at a gap's end, if one does.
+  struct Launch {
+    Picoseconds returned{};  ///< its call
+    bool is_missing = false;
+  };
+  [[nodiscard]] Launch launch_before(Picoseconds start) const {
     const auto before = [](const ComputeStart& one, Picoseconds time) { return one.start < time; };
     const auto at = std::lower_bound(starts_.begin(), starts_.end(), start, before);
-    const bool is_known = at != starts_.end() && at->start == start && at->is_launch_known;
-    return is_known ? std::min(at->launched, start) : from;
+    if (at == starts_.end() || at->start != start) return {};
+    if (!at->is_launch_known) return {.is_missing = true};
+    return {.returned = std::min(at->launched, start)};
   }
 
   std::vector<Activity>::const_iterator next_;

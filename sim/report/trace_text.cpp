@@ -98,11 +98,11 @@ std::string streams_text(const DeviceAnalysis& device, bool bold) {
   Rows rows;
   for (const StreamIdle& one : device.streams) {
     rows.push_back({one.track, fmt::format("{}", one.spans), ms(one.busy), ms(one.host_wait),
-                    ms(one.kernel_wait), ms(one.other)});
+                    ms(one.kernel_wait), ms(one.other), ms(one.not_recorded)});
   }
-  return format_table(
-             {"idle as HTA counts it", "spans", "busy ms", "host wait", "kernel wait", "other"},
-             rows, bold) +
+  return format_table({"idle as HTA counts it", "spans", "busy ms", "host wait", "kernel wait",
+                       "other", "not recorded"},
+                      rows, bold) +
          "\n";
 }
 

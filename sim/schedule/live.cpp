@@ -385,6 +385,30 @@ void declare_activations(const Job& job, const LiveSettings& live, ProgramBuilde
                   .resident = bytes.work.value()});
 }
 
+void declare_staging(const LiveStaging& staging, ProgramBuilder& builder) {
+  builder.symbol({"Ct", staging.control, "bytes of indices, norms and corrections of columns"});
+  builder.symbol({"Ex", staging.exchange, "bytes for columns that change place"});
+  builder.symbol({"Wt", staging.tensor, "bytes of the largest tensor"});
+  for (const MemoryHome home : {MemoryHome::kGpu, MemoryHome::kPinned}) {
+    const char* side = home == MemoryHome::kPinned ? ", host" : "";
+    builder.buffer({.name = std::string("indices, norms, corrections of columns") + side,
+                    .formula = "Ct",
+                    .home = home,
+                    .category = MemoryCategory::kStaging,
+                    .resident = staging.control});
+    builder.buffer({.name = std::string("columns that change place") + side,
+                    .formula = "Ex",
+                    .home = home,
+                    .category = MemoryCategory::kStaging,
+                    .resident = staging.exchange});
+  }
+  builder.buffer({.name = "a tensor that is loaded or written",
+                  .formula = "Wt",
+                  .home = MemoryHome::kPinned,
+                  .category = MemoryCategory::kStaging,
+                  .resident = staging.tensor});
+}
+
 void declare_memory(const Job& job, const LiveSettings& live, ProgramBuilder& builder) {
   declare_activations(job, live, builder);
   double all = 0;
@@ -397,6 +421,7 @@ void declare_memory(const Job& job, const LiveSettings& live, ProgramBuilder& bu
   }
   const double deferred = all - selected;
   const double b = builder.element_bytes();
+  declare_staging(live_staging(live_layers(job.scenario.model, live.topk_ratio), b), builder);
   builder.symbol({"N", selected, "selected elements"});
   builder.symbol({"D", deferred, "deferred elements"});
   builder.symbol({"Dl", largest, "deferred elements of the largest layer"});

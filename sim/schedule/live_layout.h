@@ -41,4 +41,21 @@ struct LiveLayer {
 /// weights. `topk_ratio` 1 or more: everything is selected.
 [[nodiscard]] std::vector<LiveLayer> live_layers(const ModelSpec& model, double topk_ratio);
 
+/// Bytes that are held in pinned host memory beside what crosses the link in bulk.
+struct LiveStaging {
+  /// On the device too: index and norm of every column, two bias corrections of every selected one,
+  /// two sums of squares of every tensor. 8 C + 8 S + 16 T bytes.
+  double control = 0;
+  /// On the device too: state and weights of columns that change place, a block of rows at a time,
+  /// with slots and columns of the widest selection. 8 max S + (12 + b) max E bytes, where E is a
+  /// tensor's selected elements, or kLiveExchangeBytes / 12, at least a row, where those are fewer.
+  double exchange = 0;
+  /// The largest tensor, for weights that are loaded or written.
+  double tensor = 0;
+};
+/// Of state under way at once while columns change place. (OffloadSettings::exchange_bytes.)
+inline constexpr std::int64_t kLiveExchangeBytes = std::int64_t{16} << 20;
+/// `width`: bytes of a weight.
+[[nodiscard]] LiveStaging live_staging(const std::vector<LiveLayer>& layers, double width);
+
 }  // namespace zenflow::sim

@@ -1,6 +1,10 @@
 #include "sim/trace/chrome_trace.h"
 
+#include <algorithm>
 #include <iterator>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -22,7 +26,7 @@ std::string microseconds(Picoseconds time) {
 
 class Writer {
  public:
-  explicit Writer(const Timeline& timeline) : timeline_(timeline) {}
+  explicit Writer(const Timeline& timeline) : timeline_(timeline) { number_threads(); }
 
   std::string write() {
     append(
@@ -55,11 +59,24 @@ class Writer {
     first_ = false;
   }
 
-  /// Thread numbers of simulated tracks: 0 holds the steps, tracks follow.
-  [[nodiscard]] std::int64_t thread(std::size_t track) const {
-    const std::int64_t own = timeline_.tracks[track].number;
-    return own >= 0 ? own : static_cast<std::int64_t>(track) + 1;
+  /// A track without a number of its own gets its place, 0 holding the steps; if another track of
+  /// the process has that number, the first above all.
+  void number_threads() {
+    std::set<std::pair<std::int64_t, std::int64_t>> taken;  // process, thread
+    std::int64_t next = std::ssize(timeline_.tracks) + 1;
+    for (std::size_t i = 0; i < timeline_.tracks.size(); ++i) {
+      const std::int64_t own = timeline_.tracks[i].number;
+      threads_.push_back(own);
+      if (own >= 0) taken.emplace(process(i), own);
+      next = std::max(next, own + 1);
+    }
+    for (std::size_t i = 0; i < threads_.size(); ++i) {
+      if (threads_[i] >= 0) continue;
+      const auto place = static_cast<std::int64_t>(i) + 1;
+      threads_[i] = taken.contains({process(i), place}) ? next++ : place;
+    }
   }
+  [[nodiscard]] std::int64_t thread(std::size_t track) const { return threads_[track]; }
 
   [[nodiscard]] std::int64_t process(std::size_t track) const {
     const Track& of = timeline_.tracks[track];
@@ -164,6 +181,7 @@ class Writer {
   }
 
   const Timeline& timeline_;
+  std::vector<std::int64_t> threads_;  // by track
   std::string out_;
   bool first_ = true;
 };

@@ -58,6 +58,11 @@ TEST_F(ValidateProgram, FitsSomeSettingsAndPredictsTheOthersBytesExactly) {
     EXPECT_TRUE(one["bytes_equal"]) << one;
     EXPECT_GT(one["measured"]["step_time_ms"], 0.0);
     EXPECT_GT(one["predicted"]["step_time_ms"], 0.0);
+    // By the engine's own ledger, to the byte; gpu-only holds some, too.
+    EXPECT_EQ(one["predicted"]["memory"]["host_peak_bytes"],
+              one["measured"]["memory"]["host_peak_bytes"])
+        << one;
+    EXPECT_GT(one["measured"]["memory"]["host_peak_bytes"], 0.0);
     EXPECT_EQ(one["calibrated"],
               one["setting"] == "zero-offload" || one["setting"] == "zenflow k=0.1 S=4");
   }
@@ -105,6 +110,29 @@ TEST_F(ValidateProgram, ProfilesAreFittedToRecordedFilesToo) {
   EXPECT_THAT(fitted.out, HasSubstr("host_link.d2h"));
   EXPECT_THAT(file_content(folder_.path() / "recorded.yaml"),
               HasSubstr("fitted to 1 recorded runs of small, zenflow-calibrate fit"));
+  // A recording says how it ran.
+  const auto validate = [&](const Arguments& more) {
+    return run(with({"--trace", "run.json.gz", "--setting"}, more));
+  };
+  EXPECT_THAT(validate({"zenflow:0.1:4", "-q"}).code, ::testing::AnyOf(0, 4));
+  for (const auto& [more, what] :
+       {std::pair(Arguments{"zenflow:0.4:4"}, "--topk-ratio 0.1, not 0.4"),
+        std::pair(Arguments{"zenflow:0.1:2"}, "--update-interval 4, not 2"),
+        std::pair(Arguments{"gpu-only"}, "--schedule zenflow, not gpu-only"),
+        std::pair(Arguments{"zenflow:0.1:4", "--set", "training.sequence_length=32"},
+                  "--sequence-length 16, not 32")}) {
+    const Outcome wrong = validate(more);
+    EXPECT_EQ(wrong.code, 2) << what;
+    EXPECT_THAT(wrong.err, HasSubstr(what));
+    EXPECT_EQ(wrong.out, "");
+  }
+  // What is cut off would count as nothing done.
+  const std::string whole = file_content(folder_ / "run.json.gz");
+  folder_.write("cut.json.gz", whole.substr(0, whole.size() / 2));
+  const Outcome cut = run({"--trace", "cut.json.gz", "--setting", "zenflow:0.1:4"});
+  EXPECT_EQ(cut.code, 2);
+  EXPECT_THAT(cut.err, HasSubstr("--setting needs a whole recording"));
+
   const Outcome other = fit("zenflow:0.4:4");
   EXPECT_EQ(other.code, 2);
   EXPECT_THAT(other.err, HasSubstr("is this the setting that was recorded?"));
@@ -131,8 +159,16 @@ TEST_F(ValidateProgram, KeepsItsResultAndWritesThePage) {
   EXPECT_THAT(page, HasSubstr("| phase: forward |"));
   EXPECT_THAT(page, HasSubstr("| single steps of a window |"));
 
+  // What has been measured is not replaced without being asked to.
+  const Outcome again = run(arguments);
+  EXPECT_EQ(again.code, 2);
+  EXPECT_THAT(again.err, HasSubstr("page.md"));
+  std::filesystem::remove(folder_ / "page.md");
+  EXPECT_THAT(run(arguments).err, HasSubstr("ours.json"));
+  EXPECT_EQ(nlohmann::json::parse(file_content(folder_ / "page/ours.json")), kept);
+
   // A remark belongs to its measurement.
-  const Outcome second = run(arguments);
+  const Outcome second = run(with(arguments, {"-f"}));
   EXPECT_THAT(second.err,
               HasSubstr("a remark of the result before is not in this one: It was loud."));
   EXPECT_THAT(file_content(folder_.path() / "page.md"), ::testing::Not(HasSubstr("loud")));
@@ -149,13 +185,30 @@ TEST_F(ValidateProgram, KeepsItsResultAndWritesThePage) {
   EXPECT_THAT(file_content(folder_.path() / "page.md"), HasSubstr("a test's machine"));
 }
 
+TEST_F(ValidateProgram, CudaIsRefusedWithFive) {
+  // Whatever the build and the machine: no GPU is visible.
+  const Outcome outcome =
+      run_program({ZENFLOW_VALIDATE, "small.yaml", "--live", "--device", "cuda", "--profile",
+                   "h200_x1", "--write-profile", "fitted.yaml"},
+                  {.folder = folder_.path(), .environment = {{"CUDA_VISIBLE_DEVICES", ""}}});
+  EXPECT_EQ(outcome.code, 5) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, ::testing::AllOf(HasSubstr("zenflow-validate: --device cuda: found "),
+                                            HasSubstr("required: ")));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "fitted.yaml"));
+}
+
 TEST_F(ValidateProgram, RefusesWhatCannotBeMeant) {
   refuses({}, 2, "--live");
-  refuses({"--live", "--device", "cuda"}, 5, "--device cuda");
+  refuses({"--live", "--device", "cuda"}, 2, "expected a profile of a GPU");
+  refuses({"--live", "--device", "cuda", "--profile", "h200_x1", "--link-bandwidth", "1 GB/s"}, 2,
+          "--link-bandwidth");
+  refuses({"--device", "cuda", "--trace", "a.json", "--setting", "gpu-only"}, 2, "--live");
   refuses({"--live", "--predict", "zenflow:0.1"}, 2, "zenflow:K:S");
   refuses({"--live", "--calibrate", "zero-offload", "--predict", "zero-offload"}, 2, "given twice");
   refuses({"--live", "--profile", "h200_x1"}, 2, "gpu.host_cores");
   refuses({"--live", "--link-bandwidth", "fast"}, 2, "--link-bandwidth");
+  refuses({"--live", "--bytes-tolerance", "some"}, 2, "--bytes-tolerance");
   refuses({"--live", "--set", "nonsense"}, 2, "PATH=VALUE");
   refuses({"--live", "--write", "page.md"}, 2, "page.yaml");
   refuses({"--live", "--write", "page.txt"}, 2, "*.md");

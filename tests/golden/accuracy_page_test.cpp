@@ -44,7 +44,7 @@ TEST(AccuracyPage, IsWhatItsDataAndTodaysSimulationsSay) {
   const std::string fresh = sim::accuracy_page(kRoot / "docs/accuracy", tools::kVersion);
   EXPECT_TRUE(page == fresh) << first_difference(page, fresh)
                              << "\nIf that is meant: build/default/tools/zenflow-validate --write "
-                                "docs/accuracy.md, and review the difference";
+                                "docs/accuracy.md -f, and review the difference";
 }
 
 /// A page of its own, with the shipped scenarios.
@@ -70,11 +70,13 @@ TEST_F(SmallPage, SaysWhatIsSimulatedAndHowFarOffItIs) {
       schedule: zenflow
       rows:
       - {what: exact, metric: model_sizes, published: 1.125, rounded_to: 0.001, digits: 3}
+      - {what: rounded, metric: model_sizes, published: 1.13, rounded_to: 0.01, digits: 3}
       - {what: off, metric: model_sizes, published: 1, counts: true, digits: 3}
   - text: "Of {t.count}: {t.mean}."
 )");
   EXPECT_THAT(page, HasSubstr("Version 1.2.3."));
   EXPECT_THAT(page, HasSubstr("| exact | `llama2_7b_4xa100`, `zenflow` | 1.125 | 1.125 | exact |"));
+  EXPECT_THAT(page, HasSubstr("| 1.125 | 1.13 | none: it is rounded |"));
   EXPECT_THAT(page, HasSubstr("| off | `llama2_7b_4xa100`, `zenflow` | 1.125 | 1 | +12.5 % |"));
   EXPECT_THAT(page, HasSubstr("Of 1: 12.5 %."));
 }
@@ -85,6 +87,22 @@ TEST_F(SmallPage, ShowsResultsThatItsDataDoesNotPlace) {
   const std::string page = write("- {title: S, blocks: [{text: nothing}]}\n");
   EXPECT_THAT(page, HasSubstr("## Further runs\n\n### further\n"));
   EXPECT_THAT(page, HasSubstr("**Outside the tolerance**"));
+}
+
+/// Nobody makes a result better by editing what it says of itself.
+TEST_F(SmallPage, RefusesResultsThatContradictTheirFigures) {
+  std::string text = file_content(kRoot / "docs/accuracy/host_device_slow_link.json");
+  const std::string outside = "\"within_tolerance\": false";
+  ASSERT_NE(text.find(outside), std::string::npos);
+  text.replace(text.find(outside), outside.size(), "\"within_tolerance\": true");
+  folder_.write("page/further.json", text);
+  try {
+    (void)write("- {title: S, blocks: [{text: nothing}]}\n");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("summary.within_tolerance: "));
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  }
 }
 
 TEST_F(SmallPage, RefusesNamesThatMeanNothing) {

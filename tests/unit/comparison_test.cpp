@@ -1,6 +1,8 @@
 #include "sim/accuracy/comparison.h"
 
 #include <cmath>
+#include <tuple>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,6 +18,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 ComparedSetting compared(double measured, double predicted, double stall, double predicted_stall) {
   ComparedSetting setting;
@@ -25,6 +28,9 @@ ComparedSetting compared(double measured, double predicted, double stall, double
   setting.measured[Metric::kStall] = stall;
   setting.predicted[Metric::kStep] = predicted;
   setting.predicted[Metric::kStall] = predicted_stall;
+  for (StepFigures* side : {&setting.measured, &setting.predicted}) {
+    (*side)[Metric::kD2HBytes] = (*side)[Metric::kH2DBytes] = 1000;
+  }
   return setting;
 }
 
@@ -53,7 +59,6 @@ TEST(Comparison, EveryLimitCounts) {
   EXPECT_FALSE(summarize({compared(100, 84, 0, 0), compared(100, 100, 0, 0)}, {}).within);  // worst
   EXPECT_FALSE(summarize({compared(100, 100, 0, 6)}, {}).within);                           // stall
   ComparedSetting bytes = compared(100, 100, 0, 0);
-  bytes.measured[Metric::kD2HBytes] = 1000;
   bytes.predicted[Metric::kD2HBytes] = 1001;
   EXPECT_FALSE(summarize({bytes}, {}).within);
   EXPECT_TRUE(summarize({bytes}, {.bytes = 0.001}).within);
@@ -69,7 +74,50 @@ TEST(Comparison, BytesWhereNoneShouldBeAreInfinitelyWrong) {
   EXPECT_EQ(one.bytes_error(), 0.0);
   one.predicted[Metric::kH2DBytes] = 1;
   EXPECT_TRUE(std::isinf(*one.bytes_error()));
-  EXPECT_FALSE(summarize({one}, {.bytes = 0.5}).bytes_equal);
+  EXPECT_EQ(summarize({one}, {.bytes = 0.5}).bytes_equal, false);
+}
+
+TEST(Comparison, UnknownBytesAreNotEqual) {
+  const auto judged = [](const ComparedSetting& one, const Tolerance& tolerance) {
+    const ValidationSummary all = summarize({one}, tolerance);
+    return std::pair(all, validation_table({one}, all, tolerance, false));
+  };
+  ComparedSetting one = compared(100, 100, 0, 0);
+  EXPECT_THAT(judged(one, {}).second, HasSubstr("; bytes equal\n"));
+  for (StepFigures* side : {&one.measured, &one.predicted}) {
+    ComparedSetting half = one;
+    (side == &one.measured ? half.measured : half.predicted)[Metric::kH2DBytes].reset();
+    const auto [all, table] = judged(half, {});
+    EXPECT_EQ(all.bytes_equal, std::nullopt);
+    EXPECT_FALSE(all.within);
+    EXPECT_THAT(table, HasSubstr("bytes of some settings unknown"));
+    EXPECT_THAT(table, Not(HasSubstr("equal")));
+    // Known of one setting, unknown of another.
+    EXPECT_EQ(summarize({one, half}, {}).bytes_equal, std::nullopt);
+    // What is wrong is wrong, whatever the other direction is.
+    half.predicted[Metric::kD2HBytes] = 999;
+    EXPECT_EQ(summarize({half}, {}).bytes_equal, false);
+    // Somebody who has no bytes to judge by says so.
+    const auto [free, text] = judged(half, {.bytes = std::nullopt});
+    EXPECT_TRUE(free.within);
+    EXPECT_THAT(text, HasSubstr("(not judged)"));
+  }
+}
+
+TEST(Comparison, AnUnknownStallIsNotWithinItsLimit) {
+  ComparedSetting one = compared(100, 100, 0, 0);
+  one.measured[Metric::kStall].reset();
+  EXPECT_FALSE(summarize({one}, {}).within);
+  EXPECT_FALSE(summarize({one, compared(100, 100, 0, 0)}, {}).within);
+  EXPECT_TRUE(summarize({one}, {.worst_stall = std::nullopt}).within);
+}
+
+TEST(Comparison, WhatRoundsToNothingHasNoSign) {
+  EXPECT_EQ(signed_percent(-0.0002), "0.0 %");
+  EXPECT_EQ(signed_percent(0.0005), "+0.1 %");
+  EXPECT_EQ(signed_percent(-0.0012, " pt"), "-0.1 pt");
+  EXPECT_EQ(signed_percent(-0.0002, " %", 2), "-0.02 %");
+  EXPECT_EQ(signed_percent(std::nullopt), "n/a");
 }
 
 TEST(Comparison, PhasesAreHeldAgainstTheStepAndUnknownsAreListed) {
@@ -82,7 +130,7 @@ TEST(Comparison, PhasesAreHeldAgainstTheStepAndUnknownsAreListed) {
   EXPECT_NEAR(find(all, Metric::kForward)->worst, 0.03, 1e-12);  // 6 of 200
   EXPECT_EQ(find(all, Metric::kHostMemory), nullptr);
   EXPECT_THAT(all.not_told, ::testing::Contains(Metric::kHostMemory));
-  EXPECT_THAT(all.not_told, ::testing::Not(::testing::Contains(Metric::kForward)));
+  EXPECT_THAT(all.not_told, Not(::testing::Contains(Metric::kForward)));
   const std::string table = validation_table({one}, all, {}, false);
   EXPECT_THAT(table, HasSubstr("phase: forward"));
   EXPECT_THAT(table, HasSubstr("not told by what was measured: GPU compute"));
@@ -108,10 +156,10 @@ TEST(Comparison, SaysWhenTheMachineIsTooNoisy) {
   EXPECT_TRUE(summarize(settings, {}).too_noisy);
 }
 
-TEST(Comparison, TheSpreadIsThatOfTheMiddleHalf) {
-  EXPECT_EQ(middle_spread({5}), 0);
-  // Sorted 8, 9, 10, 11, 50: the middle three, 9 to 11, around 10.
-  EXPECT_NEAR(middle_spread({50, 9, 10, 8, 11}), 0.1, 1e-12);
+TEST(Comparison, TheSpreadOfRunsIsTheirRangeRelativeToTheMedian) {
+  EXPECT_EQ(run_spread({5}), 0);
+  EXPECT_NEAR(run_spread({12, 9, 10}), 0.3, 1e-12);
+  EXPECT_NEAR(run_spread({9, 11}), 0.2, 1e-12);  // the median of two is their mean
 }
 
 TEST(Comparison, MediansAreOfEachFigureOnItsOwn) {
@@ -146,10 +194,11 @@ TEST(Document, IsReadAsItWasWritten) {
   setting.predicted[Metric::kD2HBytes] = 64;  // infinitely wrong
   setting.measured.step_times = {80, 120};
   setting.predicted.step_times = {100, 120};
-  setting.runs = 3;
-  setting.spread = 0.01;
+  setting.runs = 4;
+  setting.run_times = {99, 100, 101};
   document.settings = {setting};
-  document.summary = summarize(document.settings, document.tolerance);
+  judge(document);
+  EXPECT_NEAR(*document.settings[0].spread, 0.02, 1e-12);
 
   const testing::TemporaryFolder folder;
   const auto file = folder.write("result.json", document_json(document));
@@ -160,9 +209,11 @@ TEST(Document, IsReadAsItWasWritten) {
   EXPECT_EQ(read.settings[0].measured.values, setting.measured.values);
   EXPECT_EQ(read.settings[0].predicted.values, setting.predicted.values);
   EXPECT_EQ(read.settings[0].measured.step_times, setting.measured.step_times);
-  EXPECT_NEAR(*read.settings[0].step_error(), 0.1, 1e-9);
-  EXPECT_EQ(read.settings[0].runs, 3);
-  EXPECT_FALSE(read.summary.bytes_equal);
+  EXPECT_NEAR(*read.settings[0].error(Metric::kStep), 0.1, 1e-9);
+  EXPECT_EQ(read.settings[0].runs, 4);
+  EXPECT_EQ(read.settings[0].run_times, setting.run_times);
+  EXPECT_NEAR(read.summary.worst_spread, 0.02, 1e-12);
+  EXPECT_EQ(read.summary.bytes_equal, false);
   ASSERT_NE(find(read.summary, Metric::kD2HBytes), nullptr);
   EXPECT_TRUE(std::isinf(find(read.summary, Metric::kD2HBytes)->worst));
   EXPECT_EQ(read.summary.not_told, document.summary.not_told);
@@ -175,6 +226,52 @@ TEST(Document, IsReadAsItWasWritten) {
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("wrong.json:1:10: tool: expected what zenflow-validate"));
+  }
+}
+
+/// Each statement of a document follows from its figures, or is refused where it stands.
+TEST(Document, MayNotContradictItsFigures) {
+  ValidationDocument document;
+  document.origin = {"cpu", "2026-11-20", "a machine", "zenflow-validate small.yaml"};
+  document.version = document.scenario = "x";
+  document.settings = {compared(100, 110, 10, 12), compared(100, 95, 10, 10)};
+  document.settings[0].run_times = {99, 100, 101};
+  document.settings[1].name = "b";
+  judge(document);
+  const std::string text = document_json(document);
+  const testing::TemporaryFolder folder;
+  const auto message_of = [&](const std::string& from, const std::string& to) -> std::string {
+    std::string changed = text;
+    const std::size_t at = changed.find(from);
+    if (at == changed.npos) return "not there";
+    changed.replace(at, from.size(), to);
+    const auto file = folder.write("d.json", changed);
+    try {
+      (void)read_document(file);
+      return "";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInput);
+      return error.what();
+    }
+  };
+  EXPECT_EQ(message_of("\"x\"", "\"y\""), "");
+  EXPECT_EQ(message_of("\"step_error\": 0.1,", "\"step_error\": 0.100001,"), "");  // rounding
+  for (const auto& [from, to, what] :
+       {std::tuple("\"step_error\": 0.1,", "\"step_error\": 0.01,", "results[0].step_error: "),
+        std::tuple("\"stall_error\": 0.02", "\"stall_error\": null", "results[0].stall_error: "),
+        std::tuple("\"bytes_equal\": true", "\"bytes_equal\": false", "results[0].bytes_equal: "),
+        std::tuple("\"spread\": 0.02", "\"spread\": 0.01", "results[0].spread: "),
+        std::tuple(
+            "\"mean_step_error\": 0.075", "\"mean_step_error\": 0.07",
+            "summary.mean_step_error: the figures of this document make it 0.075, found 0.07"),
+        std::tuple("\"worst_setting\": \"a\"", "\"worst_setting\": \"b\"",
+                   "summary.metrics[0].worst_setting: "),
+        std::tuple("\"within_tolerance\": true", "\"within_tolerance\": false",
+                   "summary.within_tolerance: "),
+        std::tuple("\"too_noisy\": false", "\"quiet\": true", "summary.quiet: stated, but")}) {
+    const std::string message = message_of(from, to);
+    EXPECT_THAT(message, HasSubstr(what)) << from;
+    EXPECT_THAT(message, ::testing::ContainsRegex("d\\.json:[0-9]+:[0-9]+: ")) << from;
   }
 }
 

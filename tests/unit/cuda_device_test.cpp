@@ -9,7 +9,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include "runtime/cuda/cuda_stream.h"
 #include "tests/emulator/device_memory.h"
 #include "tests/support/error_of.h"
 #include "tests/support/offload_case.h"
@@ -55,6 +57,28 @@ TEST_F(CudaDeviceTest, CopiesThereAndBack) {
   EXPECT_EQ(back.as<unsigned char>()[60], 0xFF);
   EXPECT_EQ(device->traffic().h2d[static_cast<std::size_t>(Traffic::kParameters)], 64U);
   EXPECT_EQ(device->traffic().d2h[static_cast<std::size_t>(Traffic::kGradients)], 60U);
+}
+
+/// What a recording needs to call a GPU's work by the names that the host device's has.
+TEST_F(CudaDeviceTest, SaysWhichOperationOfWhichStreamItLaunches) {
+  LaunchLog log;
+  start({});
+  device = make_cuda_device({.launches = &log}, recorder);
+  const auto down = device->make_stream("d2h");
+  const Buffer there = device->allocate(MemoryKind::kDevice, 64, "there");
+  const Buffer back = device->allocate(MemoryKind::kPinnedHost, 64, "back");
+  device->copy(*down, back.data(), there.data(), 64, CopyDirection::kDeviceToHost,
+               Traffic::kGradients, {"gradients down", 3});
+  { const LaunchScope scope = launching(*down, {"forward"}); }
+  down->record().wait();
+  const std::vector<LaunchedOperation> operations = log.operations();
+  ASSERT_EQ(operations.size(), 2U);
+  EXPECT_EQ(operations[0].name, "gradients down");
+  EXPECT_EQ(operations[0].step, 3);
+  EXPECT_EQ(operations[0].stream, "d2h");
+  EXPECT_EQ(operations[0].thread, ::gettid());
+  EXPECT_LE(operations[0].start, operations[0].end);
+  EXPECT_EQ(operations[1].name, "forward");
 }
 
 TEST_F(CudaDeviceTest, RefusesHostMemoryThatIsNotPageLocked) {

@@ -43,6 +43,10 @@ std::map<std::string, std::int64_t> stall_of(const DeviceAnalysis& device) {
   return found;
 }
 
+std::int64_t device_stall(const TraceAnalysis& analysis, TraceStall cause) {
+  return analysis.devices.at(0).stall.at(static_cast<std::size_t>(cause)).count;
+}
+
 //   stream 7  |a 0-10 |            |b 40-50 |        |c 70-80|
 //   stream 8       |h2d 5-----------35|
 //   stream 9                                |nccl 50-60|
@@ -84,7 +88,7 @@ TEST(TraceAnalysis, TheHostsOptimizerIsACause) {
       event("user_annotation", "Optimizer.step#DeepSpeedCPUAdam.step", "100", "100", "12", "20"),
       kernel("b", "40", "10", 4)));
   EXPECT_EQ(stall_of(analysis.devices.at(0)),
-            (std::map<std::string, std::int64_t>{{"cpu_update", 20}, {"other", 10}}));
+            (std::map<std::string, std::int64_t>{{"cpu_update", 20}, {"not_recorded", 10}}));
 }
 
 //   stream 7  |a 0-10|  |b 20-30||c 30-35|  |d 50-60|
@@ -132,6 +136,31 @@ TEST(TraceAnalysis, ThePathGoesBackThroughLaunchesAndWaits) {
   EXPECT_EQ(path, (std::map<std::string, std::int64_t>{
                       {"compute forward", 62}, {"launch", 5}, {"host", 33}}));
   EXPECT_EQ(total, us(analysis.path_length));
+}
+
+// Kernels and copies alone, as with --low-overhead: whether the host was late, nobody can say.
+TEST(TraceAnalysis, ATraceWithoutTheHostDoesNotBlameIt) {
+  const std::string text = trace_of(
+      event("user_annotation", "ProfilerStep#1", "100", "100", "0", "100"),
+      kernel("a", "10", "20", 1), kernel("b", "30.020", "9.98", 2), kernel("c", "60", "20", 3));
+  const ImportedTrace trace = import_text(text);
+  const TraceAnalysis analysis = analyze(trace, default_rules());
+  std::map<std::string, std::int64_t> path;
+  for (const PathPart& part : analysis.path) path[part.what] += part.time.count;
+  EXPECT_EQ(path.count("host"), 0U);
+  // 80-100 and 0-10.
+  EXPECT_EQ(path["not_recorded"], 30'000'000);
+  const StreamIdle& stream = analysis.devices.at(0).streams.at(0);
+  EXPECT_EQ(stream.host_wait.count, 0);
+  EXPECT_EQ(stream.other.count, 0);
+  EXPECT_EQ(us(stream.not_recorded), 20);  // 40-60
+  EXPECT_EQ(stream.kernel_wait.count, 20'000);
+  EXPECT_EQ(device_stall(analysis, TraceStall::kNotRecorded), 20'020'000);
+  EXPECT_EQ(device_stall(analysis, TraceStall::kOther), 0);
+  EXPECT_EQ(device_stall(analysis, TraceStall::kLaunch), 0);
+  const auto json = nlohmann::json::parse(trace_json(trace, analysis, "t.json"));
+  EXPECT_EQ(json["devices"][0]["idle_by_stream"][0]["not_recorded_ms"], 0.02);
+  EXPECT_THAT(trace_text(trace, analysis, "t.json", false), HasSubstr("not recorded"));
 }
 
 TEST(TraceAnalysis, ReportsAsJsonAndText) {

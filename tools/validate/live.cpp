@@ -97,14 +97,12 @@ class LiveComparison {
   void prepare() {
     const sim::Job job = jobs_.job(points_.front());
     const sim::Scenario& scenario = job.scenario;
-    if (!scenario.hardware.gpu.runs_on_host()) {
-      throw Error(
-          ErrorKind::kInput,
-          fmt::format("{}: hardware: expected a profile of the host device (gpu.host_cores) "
-                      "for --device cpu, found {}",
-                      options_.scenario.generic_string(), scenario.hardware.name));
-    }
+    require_profile(scenario.hardware);
     refuse_what_is_not_run(job);
+    if (on_gpu()) {
+      runtime::require_gpu(runtime::ask_driver(), "--device cuda");
+      settings_.cuda = {.libraries = runtime::library_surroundings(environment_variables())};
+    }
     result_.scenario = scenario.name;
     result_.device = options_.device;
     result_.machine = machine_text();
@@ -114,9 +112,10 @@ class LiveComparison {
         job.deepspeed.zenflow
             ? sim::live_settings(sim::LiveKind::kZenFlow, job_with_interval(job)).select_interval
             : 0;
-    settings_.threads = static_cast<std::size_t>(scenario.hardware.gpu.host_cores);
+    settings_.threads = on_gpu() ? 1 : static_cast<std::size_t>(scenario.hardware.gpu.host_cores);
     const sim::LiveSettings live = sim::live_settings(sim::LiveKind::kZeroOffload, job);
     settings_.optimizer_threads = std::max(1, static_cast<int>(live.optimizer_cores));
+    settings_.sum_threads = std::max(1, static_cast<int>(live.sum_cores));
     settings_.model = jobs_.model_file();
     if (!options_.link_bandwidth.empty()) {
       Node node = parse_yaml(options_.link_bandwidth, "--link-bandwidth");
@@ -133,6 +132,18 @@ class LiveComparison {
                                         scenario.training.micro_batch_size_per_gpu,
                                     scenario.training.sequence_length);
     }
+  }
+
+  [[nodiscard]] bool on_gpu() const { return options_.device == "cuda"; }
+
+  void require_profile(const sim::HardwareProfile& hardware) const {
+    if (hardware.gpu.runs_on_host() != on_gpu()) return;
+    throw Error(
+        ErrorKind::kInput,
+        fmt::format("{}: hardware: expected a profile of {} for --device {}, found {}",
+                    options_.scenario.generic_string(),
+                    on_gpu() ? "a GPU (no gpu.host_cores)" : "the host device (gpu.host_cores)",
+                    options_.device, hardware.name));
   }
 
   /// What would be simulated and not run, or run and not simulated.
@@ -162,12 +173,14 @@ class LiveComparison {
           LiveRun run =
               runtime::live_run(settings_, points_[i], [] { return signal_exit_code() != 0; });
           if (run.stopped || signal_exit_code() != 0) return -1.0;
+          if (on_gpu()) result_.machine = machine_text() + ", " + run.timeline.devices.front();
           const double step = *run.figures[sim::Metric::kStep];
-          // A fit needs all of its recordings, an overlay one.
+          // A fit needs the recordings of the runs that count, an overlay one.
           const bool is_kept = result_.settings[i].calibrated || !options_.overlay.empty();
           if (!is_kept) run.timeline = {};
           if (!result_.settings[i].calibrated && !runs_[i].empty()) runs_[i].back().timeline = {};
           runs_[i].push_back(std::move(run));
+          if (std::ssize(runs_[i]) > options_.rounds) runs_[i].erase(runs_[i].begin());
           return step;
         });
     if (signal_exit_code() != 0) return;
@@ -176,8 +189,8 @@ class LiveComparison {
       std::vector<sim::StepFigures> figures;
       for (const LiveRun& run : runs_[i]) figures.push_back(run.figures);
       setting.measured = sim::median_of(figures);
-      setting.runs = static_cast<std::int64_t>(figures.size());
-      if (figures.size() > 1) setting.spread = sim::middle_spread(times[i]);
+      setting.runs = std::ssize(times[i]);
+      setting.run_times = runtime::newest(times[i], options_.rounds);
     }
   }
 
@@ -233,12 +246,6 @@ class LiveComparison {
 }  // namespace
 
 Comparison compare_live(const ValidateOptions& options, const std::string& date) {
-  if (options.device == "cuda") {
-    runtime::require_gpu(runtime::ask_driver(), "--device cuda");
-    throw Error(ErrorKind::kDevice,
-                "--device cuda: the live runtime trains on the CPU only so far; record elsewhere "
-                "and give --trace");
-  }
   return LiveComparison(options, date).take();
 }
 

@@ -62,18 +62,25 @@ void add_traces(CLI::App& app, ValidateOptions& o) {
 
 void add_tolerance(CLI::App& app, ValidateOptions& o) {
   const CLI::Range percent(0.0, 1000.0);
-  app.add_option("--tolerance", o.tolerance, "mean error of the step time, percent")
-      ->check(percent)
-      ->capture_default_str();
-  app.add_option("--worst", o.worst, "largest error of the step time, percent")
-      ->check(percent)
-      ->capture_default_str();
-  app.add_option("--stall-tolerance", o.stall, "largest error of the stall, percent of the step")
-      ->check(percent)
-      ->capture_default_str();
-  app.add_option("--bytes-tolerance", o.bytes,
-                 "largest error of the bytes, percent; else 0 live, 0.1 of traces")
+  const CLI::Validator percent_or_any(
+      [percent](const std::string& value) {
+        return value == kNotJudged ? std::string() : percent(value);
+      },
+      fmt::format("PERCENT or {}", kNotJudged));
+  app.add_option("--tolerance", o.tolerance,
+                 "mean error of the step time, percent [8; of --live --device cuda 3]")
       ->check(percent);
+  app.add_option("--worst", o.worst,
+                 "largest error of the step time, percent [15; of --live --device cuda 8]")
+      ->check(percent);
+  app.add_option("--stall-tolerance", o.stall,
+                 "largest error of the stall, percent of the step; any: not judged [5; of --live "
+                 "--device cuda any]")
+      ->check(percent_or_any);
+  app.add_option("--bytes-tolerance", o.bytes,
+                 "largest error of the bytes, percent; any: not judged, else unknown bytes are "
+                 "outside [0 of --live --device cpu, else 0.1]")
+      ->check(percent_or_any);
 }
 
 void add_outputs(CLI::App& app, ValidateOptions& o) {
@@ -100,11 +107,6 @@ void expect(bool given, const char* what) {
 
 }  // namespace
 
-sim::Tolerance ValidateOptions::limits() const {
-  constexpr double kOfTraces = 0.1;
-  return {tolerance / 100, worst / 100, stall / 100, bytes.value_or(live ? 0 : kOfTraces) / 100};
-}
-
 void add_validate_options(CLI::App& app, ValidateOptions& options) {
   app.add_option("SCENARIO", options.scenario, "model, training settings, base profile");
   add_live(app, options);
@@ -125,7 +127,10 @@ void check_validate_options(const ValidateOptions& o) {
     return;
   }
   expect(!o.scenario.empty(), "SCENARIO: model, training settings, base profile");
+  expect(o.live || o.device == "cpu", "--live with --device: it says what trains here");
   if (o.live) {
+    expect(o.device == "cpu" || o.link_bandwidth.empty(),
+           "--device cpu with --link-bandwidth: a GPU's link is as fast as it is");
     expect(o.settings.empty() && o.schedules.empty(),
            "--calibrate and --predict with --live: --setting and --schedule are of --trace");
     return;

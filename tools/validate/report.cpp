@@ -30,7 +30,7 @@ sim::ValidationDocument document_of(const ValidateOptions& options, const std::s
   if (comparison.fit) document.numbers = comparison.fit->numbers;
   document.settings = comparison.settings;
   document.tolerance = options.limits();
-  document.summary = sim::summarize(document.settings, document.tolerance);
+  sim::judge(document);
   return document;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
 
 #include <fmt/format.h>
 
@@ -22,13 +21,6 @@ namespace fs = std::filesystem;
 fs::path data_of(const fs::path& page) {
   fs::path folder = page;
   return folder.replace_extension();
-}
-
-std::string first_line(const fs::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  return line;
 }
 
 /// "500 MB/s" as a part of a file's name: "500_mb_s".
@@ -62,8 +54,7 @@ void check_store(const ValidateOptions& options) {
     throw Error(ErrorKind::kInput, fmt::format("--write {}: expected the name of a page, *.md",
                                                options.page.generic_string()));
   }
-  const bool is_ours = fs::exists(options.page) && first_line(options.page) == sim::kPageMark;
-  check_output(options.page, options.overwrite || is_ours);
+  check_output(options.page, options.overwrite);
   const fs::path data = data_of(options.page);
   if (!fs::exists(data / "page.yaml")) {
     throw Error(ErrorKind::kInput,
@@ -71,7 +62,9 @@ void check_store(const ValidateOptions& options) {
                             (data / "page.yaml").generic_string()));
   }
   const bool stores = options.live || !options.traces.empty();
-  if (stores && document_name(options) != slug(document_name(options))) {
+  if (!stores) return;
+  check_output(document_file(options), options.overwrite);
+  if (document_name(options) != slug(document_name(options))) {
     throw Error(ErrorKind::kInput,
                 fmt::format("--name {}: expected small letters, digits and underscores",
                             document_name(options)));

@@ -1,0 +1,50 @@
+/// Which operation a thread was launching when: what joins a GPU's own records, which know kernels
+/// and copies alone, with the names and steps that the host device's recordings have.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/trace/recorder.h"
+
+namespace zenflow::runtime {
+
+/// An operation of a stream; what was launched by `thread` from `start` to `end` belongs to it.
+struct LaunchedOperation {
+  std::string_view name;  ///< a literal
+  std::int64_t step = -1;
+  std::string stream;       ///< its name: "compute"
+  std::int64_t thread = 0;  ///< the system's number
+  Clock::time_point start{};
+  Clock::time_point end{};
+};
+
+/// Any thread.
+class LaunchLog {
+ public:
+  void add(LaunchedOperation operation);
+  /// All so far, in no order.
+  [[nodiscard]] std::vector<LaunchedOperation> operations() const;
+
+ private:
+  mutable std::mutex mutex_;  // guards operations_
+  std::vector<LaunchedOperation> operations_;
+};
+
+/// While it lives the thread launches an operation. Without a log nothing happens.
+class LaunchScope {
+ public:
+  LaunchScope(LaunchLog* log, std::string_view name, std::int64_t step, std::string_view stream);
+  ~LaunchScope();
+  LaunchScope(const LaunchScope&) = delete;
+  LaunchScope& operator=(const LaunchScope&) = delete;
+
+ private:
+  LaunchLog* log_;
+  LaunchedOperation operation_;
+};
+
+}  // namespace zenflow::runtime
