@@ -44,9 +44,11 @@ StepResult OffloadEngine::run_step() {
     warm_up_ = false;
   }
   const bool first_selection = selecting_first();
-  const bool measure_norms = settings_.record_importance || (last_of_window() && selection_due());
+  const bool measure_norms =
+      settings_.record_importance || (last_of_window() && (selection_due() || ratio_changes()));
   forward(result);
   backward(first_selection, measure_norms);
+  if (first_selection || measure_norms) norms_step_ = step_;
   if (first_selection) {
     selected_done_ = true;
     deferred_.release_if_empty();

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "kernels/adamw/adamw.h"
 #include "runtime/device/device.h"
+#include "runtime/offload/layout.h"
 
 namespace zenflow::runtime {
 
@@ -24,7 +26,9 @@ enum class DeferredScaling : std::uint8_t {
 
 /// DeepSpeed's names where it has them. Defaults are those of its ZenFlow block.
 struct OffloadSettings {
-  double topk_ratio = 0.1;           ///< share of columns of every matrix updated on the device
+  double topk_ratio = 0.1;  ///< share of columns of every matrix updated on the device
+  /// Between which topk_ratio may change; memory is for the worst of them. None: it stays.
+  std::optional<TopkRange> topk_range{};
   std::int64_t update_interval = 4;  ///< S: steps between two updates of the rest
   /// Steps between selections, a multiple of S unless that adapts; 0: one only.
   std::int64_t select_interval = 0;
