@@ -32,7 +32,7 @@ function(zenflow_test_on_fake_cuda file suffix kernels)
 endfunction()
 
 foreach(test offload_engine_test offload_async_test offload_edges_test offload_windows_test
-        offload_families_test)
+        offload_ratio_test offload_families_test)
   zenflow_test_on_fake_cuda(property/${test}.cpp fake_cuda emulated_host_kernels)
 endforeach()
 zenflow_test_on_fake_cuda(unit/cuda_device_test.cpp fake_cuda emulated_host_kernels)

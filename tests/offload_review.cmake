@@ -2,4 +2,5 @@
 zenflow_test(offload_async_test LABEL property LINK zenflow::offload)
 zenflow_test(offload_edges_test LABEL property LINK zenflow::offload)
 zenflow_test(offload_windows_test LABEL property LINK zenflow::offload)
+zenflow_test(offload_ratio_test LABEL property LINK zenflow::offload)
 zenflow_test(offload_families_test LABEL property LINK zenflow::train)

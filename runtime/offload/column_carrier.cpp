@@ -17,7 +17,7 @@ ColumnCarrier::ColumnCarrier(DeviceColumns& columns, Device& device, std::size_t
   std::size_t most_columns = 0;
   std::size_t most_elements = 0;
   for (std::size_t s = 0; s < columns.layout.slices.size(); ++s) {
-    const std::size_t selected = columns.layout.slices[s].selected;
+    const std::size_t selected = columns.layout.slices[s].most_selected;
     if (selected == 0) continue;
     most_columns = std::max(most_columns, selected);
     // Fewer columns make blocks of more rows, up to as many elements.
@@ -39,11 +39,10 @@ ColumnCarrier::Block ColumnCarrier::block(std::size_t slice, std::size_t columns
   return {first, std::min(rows, left), std::min(rows, left) * columns};
 }
 
-DeviceMatrix ColumnCarrier::state_rows(std::size_t slice, std::size_t array,
-                                       const Block& block) const {
-  const std::size_t selected = columns_.layout.slices[slice].selected;
+DeviceMatrix ColumnCarrier::state_rows(std::size_t slice, std::size_t array, const Block& block,
+                                       std::size_t width) const {
   float* values = columns_.selected_state.at(array).as<float>() + columns_.selected_first[slice];
-  return {values + block.first * selected, block.rows, selected};
+  return {values + block.first * width, block.rows, width};
 }
 
 template <class T>
@@ -65,9 +64,9 @@ ColumnState ColumnCarrier::take(Stream& stream, std::size_t slice,
   send(stream, slots_, n, step);
   for (Block b = block(slice, n, 0); b.rows > 0; b = block(slice, n, b.first + b.rows)) {
     for (std::size_t i = 0; i < kArrays; ++i) {
-      device_.gather_columns(stream, ElementType::kFloat32, state_rows(slice, i, b),
-                             slots_.on_device(), n, state_.on_device() + i * b.elements,
-                             {kPurpose, step});
+      device_.gather_columns(stream, ElementType::kFloat32,
+                             state_rows(slice, i, b, selected(slice)), slots_.on_device(), n,
+                             state_.on_device() + i * b.elements, {kPurpose, step});
     }
     device_.copy(stream, state_.on_host(), state_.on_device(), kArrays * b.elements * sizeof(float),
                  CopyDirection::kDeviceToHost, Traffic::kSelection, {kPurpose, step});
@@ -80,6 +79,38 @@ ColumnState ColumnCarrier::take(Stream& stream, std::size_t slice,
     state.updates.push_back(columns_.selected_updates[slice][slot]);
   }
   return state;
+}
+
+void ColumnCarrier::keep(Stream& stream, std::size_t slice, std::span<const std::uint32_t> kept,
+                         std::size_t before, std::int64_t step) {
+  const std::size_t n = kept.size();
+  const std::size_t now = selected(slice);
+  std::vector<std::uint32_t>& updates = columns_.selected_updates[slice];
+  for (std::size_t i = 0; i < n; ++i) {
+    slots_.on_host()[i] = kept[i];
+    places_.on_host()[i] = static_cast<std::uint32_t>(i);
+    updates[i] = updates[kept[i]];
+  }
+  updates.resize(now);
+  if (n == 0) return;
+  send(stream, slots_, n, step);
+  send(stream, places_, n, step);
+  std::vector<Block> blocks;
+  for (Block b = block(slice, n, 0); b.rows > 0; b = block(slice, n, b.first + b.rows)) {
+    blocks.push_back(b);
+  }
+  // In place: rows move to higher addresses from the last one on, to lower ones from the first.
+  if (now > before) std::reverse(blocks.begin(), blocks.end());
+  for (std::size_t i = 0; i < kArrays; ++i) {
+    for (const Block& b : blocks) {
+      device_.gather_columns(stream, ElementType::kFloat32, state_rows(slice, i, b, before),
+                             slots_.on_device(), n, state_.on_device(), {kPurpose, step});
+      device_.scatter_columns(stream, ElementType::kFloat32, state_.on_device(),
+                              places_.on_device(), n, state_rows(slice, i, b, now),
+                              {kPurpose, step});
+    }
+  }
+  stream.record().wait();
 }
 
 void ColumnCarrier::give(Stream& stream, std::size_t slice, std::span<const std::uint32_t> slots,
@@ -102,7 +133,8 @@ void ColumnCarrier::give(Stream& stream, std::size_t slice, std::span<const std:
     send(stream, state_, kArrays * b.elements, step);
     for (std::size_t i = 0; i < kArrays; ++i) {
       device_.scatter_columns(stream, ElementType::kFloat32, state_.on_device() + i * b.elements,
-                              slots_.on_device(), n, state_rows(slice, i, b), {kPurpose, step});
+                              slots_.on_device(), n, state_rows(slice, i, b, selected(slice)),
+                              {kPurpose, step});
     }
     if (with_weights) {
       write_weights(stream, slice, n, b, state.weights.data() + b.first * n, step);

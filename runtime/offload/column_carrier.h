@@ -11,7 +11,7 @@
 namespace zenflow::runtime {
 
 /// Buffers are allocated once, for blocks of rows, and used again for every matrix: allocating on a
-/// device waits for everything that it does. Both methods return when the copies have ended.
+/// device waits for everything that it does. All methods return when what they enqueue has ended.
 class ColumnCarrier {
  public:
   /// `block_bytes`: of state under way at once; one row of the widest selection at least.
@@ -21,6 +21,10 @@ class ColumnCarrier {
   /// State of selected slots of a slice.
   [[nodiscard]] ColumnState take(Stream& stream, std::size_t slice,
                                  std::span<const std::uint32_t> slots, std::int64_t step);
+  /// The slice has had `before` selected slots; of these `kept` (ascending) close ranks, and the
+  /// state of others is lost. For a layout that has just changed: slots past them have none yet.
+  void keep(Stream& stream, std::size_t slice, std::span<const std::uint32_t> kept,
+            std::size_t before, std::int64_t step);
   /// Overwrites selected slots with [rows, slots.size()] of state; with `write_weights` the working
   /// weights of the columns that now have these slots too.
   void give(Stream& stream, std::size_t slice, std::span<const std::uint32_t> slots,
@@ -34,9 +38,12 @@ class ColumnCarrier {
     std::size_t elements;  ///< rows * columns, of each of the three arrays
   };
   [[nodiscard]] Block block(std::size_t slice, std::size_t columns, std::size_t first) const;
-  /// The block's rows of weights (0) or moments (1, 2) of all selected slots.
-  [[nodiscard]] DeviceMatrix state_rows(std::size_t slice, std::size_t array,
-                                        const Block& block) const;
+  /// The block's rows of weights (0) or moments (1, 2) of all selected slots, `width` of them.
+  [[nodiscard]] DeviceMatrix state_rows(std::size_t slice, std::size_t array, const Block& block,
+                                        std::size_t width) const;
+  [[nodiscard]] std::size_t selected(std::size_t slice) const {
+    return columns_.layout.slices[slice].selected;
+  }
   template <class T>
   void send(Stream& stream, const Mirrored<T>& array, std::size_t count, std::int64_t step);
   void write_weights(Stream& stream, std::size_t slice, std::size_t columns, const Block& block,

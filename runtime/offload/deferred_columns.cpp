@@ -7,6 +7,7 @@
 #include "kernels/accumulate/accumulate.h"
 #include "kernels/cast/cast.h"
 #include "kernels/columns/columns.h"
+#include "runtime/offload/selection.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -33,20 +34,25 @@ void gather(std::span<const float> matrix, std::size_t width, std::span<const st
                           slots.data(), slots.size(), out.data());
 }
 
-/// Drops the columns `gone` (ascending) from [rows, width], in place.
-void drop_columns(float* matrix, std::size_t rows, std::size_t width,
-                  std::span<const std::uint32_t> gone) {
-  float* to = matrix;
-  for (std::size_t row = 0; row < rows; ++row) {
-    const float* from = matrix + row * width;
-    auto next = gone.begin();
-    for (std::uint32_t column = 0; column < width; ++column) {
-      if (next != gone.end() && *next == column) {
-        ++next;
-      } else {
-        *to++ = from[column];
-      }
-    }
+/// Where [rows, width] of a matrix begins in an array.
+struct Place {
+  std::size_t first;
+  std::size_t width;
+};
+
+/// Moves [rows, from.width] to [rows, to.width] of the same array: columns `kept` (ascending) of
+/// the one come first in the other, zeros follow. The places may overlap. Towards lower addresses
+/// rows go in order, towards higher ones in reverse, so that none is overwritten before it moves:
+/// of first place and width both grow or neither does.
+void move_rows(float* array, std::size_t rows, const Place& from, const Place& to,
+               std::span<const std::uint32_t> kept) {
+  const bool up = to.first > from.first || to.width > from.width;
+  std::vector<float> passing(to.width, 0.0F);
+  for (std::size_t i = 0; i < rows; ++i) {
+    const std::size_t row = up ? rows - 1 - i : i;
+    const float* source = array + from.first + row * from.width;
+    for (std::size_t j = 0; j < kept.size(); ++j) passing[j] = source[kept[j]];
+    std::copy(passing.begin(), passing.end(), array + to.first + row * to.width);
   }
 }
 
@@ -69,18 +75,18 @@ kernels::BiasCorrection correction_of(const DeferredUpdate& update, std::uint32_
 DeferredColumns::DeferredColumns(const Layout& layout, ElementType type, Device& device,
                                  bool with_sums, bool double_sums, bool warm_up)
     : layout_(layout), type_(type), warm_up_(warm_up) {
-  packed_.push_back(0);
+  std::size_t crossing = 0;
   for (const Slice& slice : layout.slices) {
     widths_.push_back(slice.columns);
-    packed_.push_back(packed_.back() + slice.rows * slice.deferred());
+    crossing += slice.rows * (warm_up ? slice.columns : slice.most_deferred());
     updates_.emplace_back(slice.columns, 0U);
   }
+  pack();
   step_sizes_.resize(layout.slices.size());
   second_corrections_.resize(layout.slices.size());
   weights_.resize(layout.elements);
   first_moment_.resize(layout.elements);
   second_moment_.resize(layout.elements);
-  const std::size_t crossing = warm_up ? layout.elements : packed_.back();
   staging_ = device.allocate(MemoryKind::kPinnedHost, crossing * bytes_per_element(type),
                              "deferred gradients");
   upload_ = device.allocate(MemoryKind::kPinnedHost, crossing * bytes_per_element(type),
@@ -138,23 +144,44 @@ void DeferredColumns::release_if_empty() {
 }
 
 ColumnState DeferredColumns::narrow(std::size_t slice, std::span<const std::uint32_t> columns) {
-  const Slice& s = layout_.slices[slice];
   ColumnState state = take(slice, columns, nullptr);
-  for (std::vector<float>* array : {&weights_, &first_moment_, &second_moment_}) {
-    drop_columns(array->data() + s.first, s.rows, s.columns, columns);
-  }
-  std::vector<std::uint32_t> kept;
-  auto next = columns.begin();
-  for (std::uint32_t column = 0; column < s.columns; ++column) {
-    if (next != columns.end() && *next == column) {
-      ++next;
-    } else {
-      kept.push_back(updates_[slice][column]);
-    }
-  }
-  updates_[slice] = std::move(kept);
-  widths_[slice] = s.columns - columns.size();
+  change_width(slice, {.gone = std::vector(columns.begin(), columns.end())});
   return state;
+}
+
+void DeferredColumns::change_width(std::size_t slice, const WidthChange& change) {
+  const Slice& s = layout_.slices[slice];
+  const std::vector<std::uint32_t> kept = slots_left(widths_[slice], change.gone);
+  const std::size_t width = kept.size() + change.added;
+  for (std::vector<float>* array : {&weights_, &first_moment_, &second_moment_}) {
+    move_rows(array->data(), s.rows, {s.first, widths_[slice]}, {s.first, width}, kept);
+  }
+  std::vector<std::uint32_t> updates(width, 0U);
+  for (std::size_t j = 0; j < kept.size(); ++j) updates[j] = updates_[slice][kept[j]];
+  updates_[slice] = std::move(updates);
+  widths_[slice] = width;
+}
+
+void DeferredColumns::pack() {
+  packed_.assign(1, 0);
+  for (const Slice& slice : layout_.slices) {
+    packed_.push_back(packed_.back() + slice.rows * slice.deferred());
+  }
+}
+
+void DeferredColumns::change_widths(std::span<const WidthChange> changes, std::optional<int> summed,
+                                    OptimizerPool& pool) {
+  const std::vector<std::size_t> packed_before = packed_;
+  const std::vector<std::size_t> widths_before = widths_;
+  pool.parallel_for(changes.size(), [&](std::size_t s) { change_width(s, changes[s]); });
+  pack();
+  if (!summed) return;
+  const bool up = packed_.back() > packed_before.back();
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    const std::size_t s = up ? changes.size() - 1 - i : i;
+    move_rows(sums(*summed), layout_.slices[s].rows, {packed_before[s], widths_before[s]},
+              {packed_[s], widths_[s]}, slots_left(widths_before[s], changes[s].gone));
+  }
 }
 
 std::vector<DeferredColumns::Chunk> DeferredColumns::chunks(std::size_t group) const {

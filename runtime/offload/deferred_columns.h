@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -39,8 +40,15 @@ struct DeferredUpdate {
   float scale = 1;  ///< of the gradients: clipping, and 1/S of a sum
 };
 
+/// A slice loses the slots `gone` (ascending); those left close ranks, and `added` columns of
+/// zeros follow.
+struct WidthChange {
+  std::vector<std::uint32_t> gone{};
+  std::size_t added = 0;
+};
+
 /// Slices are [rows, width] with one column a slot. Before the first selection every column is
-/// deferred (`warm up`), then `narrow` gives a slice its final width. Master weights and moments
+/// deferred (`warm up`), then `narrow` gives a slice its width. Master weights and moments
 /// stay where the slice lies in the partition; what crosses the link is packed, group by group.
 /// Methods on different groups may run at the same time; the caller orders the rest.
 class DeferredColumns {
@@ -49,10 +57,19 @@ class DeferredColumns {
   DeferredColumns(const Layout& layout, ElementType type, Device& device, bool with_sums,
                   bool double_sums, bool warm_up);
 
-  /// Ends the warm-up: offsets of what crosses the link become those of the final widths.
+  /// Ends the warm-up: offsets of what crosses the link become those of the layout's widths.
   void end_warm_up();
   /// Moves `columns` (ascending) out of a slice that has all of them, and closes the gaps.
   [[nodiscard]] ColumnState narrow(std::size_t slice, std::span<const std::uint32_t> columns);
+
+  /// Follows another topk_ratio of the layout: [layout.slices] of changes, which make the widths
+  /// those of the layout, all at least or all at most what they were. Sums of `summed` (a parity),
+  /// if any, move along. Nothing may be crossing the link.
+  void change_widths(std::span<const WidthChange> changes, std::optional<int> summed,
+                     OptimizerPool& pool);
+  /// Offsets of what crosses the link, from the layout. Part of the above; else before any column
+  /// has been selected.
+  void pack();
 
   /// Gives the state's memory back if no slice has a column left.
   void release_if_empty();
@@ -93,6 +110,7 @@ class DeferredColumns {
     std::size_t first_row;
     std::size_t rows;
   };
+  void change_width(std::size_t slice, const WidthChange& change);
   [[nodiscard]] std::span<float> of_slice(std::vector<float>& array, std::size_t slice);
   [[nodiscard]] std::vector<Chunk> chunks(std::size_t group) const;
   void prepare_corrections(std::size_t slice, const DeferredUpdate& update);
@@ -104,7 +122,7 @@ class DeferredColumns {
   ElementType type_;
   bool warm_up_;
   std::vector<std::size_t> widths_;
-  std::vector<std::size_t> packed_;  ///< offsets at final widths; one more than slices
+  std::vector<std::size_t> packed_;  ///< offsets at the layout's widths; one more than slices
   std::vector<std::vector<std::uint32_t>> updates_;
   std::vector<float> weights_;
   std::vector<float> first_moment_;

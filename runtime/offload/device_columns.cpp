@@ -75,20 +75,20 @@ DeviceColumns::DeviceColumns(const ParameterTable& table_in, const Layout& layou
   for (const Slice& slice : layout.slices) {
     selected_first.push_back(selected_elements);
     column_first.push_back(columns_all);
-    slot_first.push_back(slots_all);
-    selected_elements += slice.rows * slice.selected;
+    selected_elements += slice.rows * slice.most_selected;
     columns_all += slice.columns;
-    slots_all += slice.selected;
+    slots_all += slice.most_selected;
     selected_updates.emplace_back(slice.selected, 0U);
     slots_.emplace_back();
   }
+  place_slots();
   std::size_t largest_group = 0;
   std::size_t all_deferred = 0;
   for (const GroupRange& group : layout.groups) {
     std::size_t deferred = 0;
     for (std::size_t s = group.first_slice; s < group.first_slice + group.slices; ++s) {
       const Slice& slice = layout.slices[s];
-      deferred += slice.rows * (options.warm_up ? slice.columns : slice.deferred());
+      deferred += slice.rows * (options.warm_up ? slice.columns : slice.most_deferred());
     }
     largest_group = std::max(largest_group, deferred);
     all_deferred += deferred;
@@ -130,6 +130,14 @@ DeviceMatrix DeviceColumns::second_weight_slice(std::size_t slice) const {
 }
 DeviceMatrix DeviceColumns::gradient_slice(std::size_t slice) const {
   return slice_of(slice, gradients_[layout.slices[slice].parameter]);
+}
+void DeviceColumns::place_slots() {
+  slot_first.clear();
+  std::size_t slots = 0;
+  for (const Slice& slice : layout.slices) {
+    slot_first.push_back(slots);
+    slots += slice.selected;
+  }
 }
 void DeviceColumns::swap_weights() {
   front_.swap(back_);

@@ -39,6 +39,8 @@ struct DeviceColumnsOptions {
 };
 
 /// Device memory and where things lie in it. Nothing here enqueues work but what is named so.
+/// Memory is for every topk_ratio that the layout may have: of selected columns for the largest,
+/// of deferred ones for the smallest.
 class DeviceColumns {
  public:
   DeviceColumns(const ParameterTable& table, const Layout& layout, ElementType type, Device& device,
@@ -55,6 +57,9 @@ class DeviceColumns {
   [[nodiscard]] DeviceMatrix second_weight_slice(std::size_t slice) const;
   [[nodiscard]] DeviceMatrix gradient_slice(std::size_t slice) const;
   void swap_weights();
+
+  /// Where corrections begin, from the layout: after another topk_ratio.
+  void place_slots();
 
   [[nodiscard]] ColumnSlots& slots(std::size_t slice) { return slots_[slice]; }
   [[nodiscard]] SelectedColumns selected(std::size_t slice) const;

@@ -19,7 +19,7 @@ OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
       device_(device),
       communicator_(communicator),
       layout_(make_layout(model.parameters(), settings.topk_ratio, settings.everything_on_device,
-                          communicator.rank(), communicator.size())),
+                          communicator.rank(), communicator.size(), settings.topk_range)),
       waits_(recorder.add_track("training thread", sim::TrackKind::kHost)),
       sum_track_(recorder.add_track("cpu sums", sim::TrackKind::kHost)),
       update_track_(recorder.add_track("cpu optimizer", sim::TrackKind::kHost)),
@@ -53,6 +53,7 @@ OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
   }
   window_importance_ = importance_;
   window_steps_ = warm_up_ ? 1 : settings_.update_interval;
+  window_topk_ratio_ = next_topk_ratio_ = settings_.topk_ratio;
 }
 
 OffloadEngine::~OffloadEngine() = default;
@@ -62,6 +63,18 @@ void OffloadEngine::set_interval_policy(IntervalPolicy policy) {
     throw Error(ErrorKind::kInput, "an interval policy: the settings have a fixed update_interval");
   }
   interval_policy_ = std::move(policy);
+}
+
+void OffloadEngine::change_topk_ratio(double topk_ratio) {
+  const std::optional<TopkRange>& range = settings_.topk_range;
+  if (topk_ratio != settings_.topk_ratio && !(range && range->has(topk_ratio))) {
+    throw Error(ErrorKind::kInput,
+                range ? fmt::format("topk_ratio: expected a number from {} to {}, found {}",
+                                    range->low, range->high, topk_ratio)
+                      : fmt::format("topk_ratio: {} after {}: the settings have no topk_range",
+                                    topk_ratio, settings_.topk_ratio));
+  }
+  next_topk_ratio_ = topk_ratio;
 }
 
 void OffloadEngine::load_weights(std::span<const std::vector<float>> weights) {

@@ -59,7 +59,7 @@ struct StepResult {
   bool window_ended = false;
   std::int64_t window_steps = 0;  ///< S of the window the step belongs to
   bool selected_anew = false;
-  std::size_t columns_exchanged = 0;
+  std::size_t columns_exchanged = 0;  ///< that entered the selection
   std::optional<std::int64_t>
       staleness{};  ///< of the oldest gradient in what took effect, if anything did
   std::optional<std::int64_t> newest_staleness{};  ///< of the newest
@@ -74,10 +74,12 @@ struct WindowObservation {
   std::int64_t window = 0;
   std::int64_t first_step = 0;   ///< of the window that ended
   std::int64_t steps = 0;        ///< S of it
-  double topk_ratio = 0;         ///< k of it
+  double topk_ratio = 0;         ///< k of it; of the next one perhaps another
   std::int64_t timed_steps = 0;  ///< that the next two are of: fewer than `steps` after a restore
   double window_seconds = 0;     ///< in `step`; what happens between two steps is not training
   double waited_seconds = 0;     ///< of these, the training thread was blocked by the CPU
+  double selection_seconds = 0;  ///< of these, columns were selected anew at its end
+  std::int64_t norms_step = -1;  ///< of the column norms that the engine has; -1: it has none
   double update_seconds = 0;     ///< the CPU lane's last update; 0 if none has run
   std::vector<SliceImportance> importance;  ///< sums over the window's steps, by slice
 };
@@ -107,6 +109,12 @@ class OffloadEngine {
   /// Error(kInput) unless the settings have adaptive_interval. Before `restore`.
   void set_interval_policy(IntervalPolicy policy);
 
+  /// Another share of columns, at the end of the first regular window whose last step has not
+  /// begun: columns are selected anew there, by that step's gradient, and those that change place
+  /// take their state along. The ratio at hand: nothing will change. Between steps, or from the
+  /// policy. Throws Error(kInput) if it is not in the settings' topk_range.
+  void change_topk_ratio(double topk_ratio);
+
   /// Lets all that is under way take effect, an unfinished window included: for the end of a run.
   void settle();
 
@@ -121,7 +129,8 @@ class OffloadEngine {
   [[nodiscard]] const Layout& layout() const { return layout_; }
   [[nodiscard]] const OffloadSettings& settings() const { return settings_; }
   [[nodiscard]] const std::vector<SliceImportance>& last_importance() const { return importance_; }
-  /// Column norms of the last step's gradient, by slice; only with record_importance.
+  /// Column norms of the last gradient that they were measured of, by slice: with
+  /// record_importance the last step's; else of matrices alone, for the last selection.
   [[nodiscard]] std::span<const float> column_norms(std::size_t slice) const;
   [[nodiscard]] const ColumnSlots& slots(std::size_t slice) { return columns_.slots(slice); }
 
@@ -156,6 +165,8 @@ class OffloadEngine {
   template <class Visit>
   void for_each_array(Visit&& visit);
   void check_slots();
+  /// Of the state that is being restored.
+  void take_ratio(double topk_ratio);
   void repeat_uploads();
 
   [[nodiscard]] std::vector<float> from_device(const void* values, std::size_t count,
@@ -181,7 +192,16 @@ class OffloadEngine {
   // engine_selection.cpp
   void first_selection(std::size_t slice);
   [[nodiscard]] bool selection_due() const;
+  [[nodiscard]] bool ratio_changes() const {
+    return selected_done_ && next_topk_ratio_ != settings_.topk_ratio;
+  }
+  /// What is due of the following two; both waited for norms to arrive. `flush`: of the window's
+  /// sums, unless they have been applied.
+  std::vector<Install> select_anew(const DeferredUpdate* flush, StepResult& result);
   std::vector<Install> exchange_columns(const DeferredUpdate* flush, StepResult& result);
+  std::vector<Install> change_selected(const DeferredUpdate* flush, StepResult& result);
+  /// Of whole columns, in the last step that measured them.
+  [[nodiscard]] std::span<const float> summed_norms(std::size_t slice);
   void send_columns(std::size_t slice);
   /// Copies selected columns into the second weights, which are about to be used.
   void refresh_selected();
@@ -231,6 +251,8 @@ class OffloadEngine {
   std::int64_t step_ = 0;  // steps done
   std::int64_t window_first_step_ = 0;
   std::int64_t window_steps_ = 1;  // S of the window at hand
+  double window_topk_ratio_ = 0;   // k of it; the settings' is the layout's
+  double next_topk_ratio_ = 0;     // that is wanted
   std::int64_t windows_ = 0;
   std::int64_t last_selection_ = 0;       // step after which columns were selected last
   int parity_ = 0;                        // the sums that this window writes
@@ -256,6 +278,8 @@ class OffloadEngine {
   std::int64_t window_timed_steps_ = 0;     // of the window at hand, in this process
   double window_seconds_ = 0;               // of those but the step at hand
   double window_waited_ = 0;                // seconds
+  double selection_seconds_ = 0;            // at the window's end
+  std::int64_t norms_step_ = -1;            // of the norms on the host
   std::atomic<double> update_seconds_ = 0;  // of the last update
 
   OptimizerPool sum_pool_;

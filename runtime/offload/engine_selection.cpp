@@ -1,5 +1,7 @@
 /// Which columns are selected: at first, and when they change place between two windows.
 #include <algorithm>
+#include <numeric>
+#include <optional>
 #include <utility>
 
 #include "runtime/offload/engine.h"
@@ -7,10 +9,15 @@
 namespace zenflow::runtime {
 namespace {
 
+/// The last `n` of `count` slots, in order.
+std::vector<std::uint32_t> last_slots(std::size_t count, std::size_t n) {
+  std::vector<std::uint32_t> slots(n);
+  std::iota(slots.begin(), slots.end(), static_cast<std::uint32_t>(count - n));
+  return slots;
+}
+
 std::vector<std::uint32_t> counting(std::size_t count) {
-  std::vector<std::uint32_t> numbers(count);
-  for (std::size_t i = 0; i < count; ++i) numbers[i] = static_cast<std::uint32_t>(i);
-  return numbers;
+  return last_slots(count, count);
 }
 
 }  // namespace
@@ -24,10 +31,7 @@ void OffloadEngine::first_selection(std::size_t s) {
   const Slice& slice = layout_.slices[s];
   ColumnSlots& slots = columns_.slots(s);
   if (slice.selectable) {
-    const std::span<float> norms(columns_.norms.on_host() + columns_.column_first[s],
-                                 slice.columns);
-    sum_column_norms(communicator_, settings_.norm, norms);
-    slots = zenflow::runtime::first_selection(norms, slice.selected);
+    slots = zenflow::runtime::first_selection(summed_norms(s), slice.selected);
   } else if (slice.selected > 0) {
     slots.selected = counting(slice.columns);
   } else {
@@ -53,16 +57,12 @@ void OffloadEngine::send_columns(std::size_t s) {
 
 std::vector<OffloadEngine::Install> OffloadEngine::exchange_columns(const DeferredUpdate* flush,
                                                                     StepResult& result) {
-  compute_->record().wait();  // the norms are here
   std::vector<Install> installs;
   for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
     const Slice& slice = layout_.slices[s];
     if (!slice.selectable) continue;
-    const std::span<float> norms(columns_.norms.on_host() + columns_.column_first[s],
-                                 slice.columns);
-    sum_column_norms(communicator_, settings_.norm, norms);
     ColumnSlots& slots = columns_.slots(s);
-    const ColumnExchange exchange = plan_exchange(norms, slots);
+    const ColumnExchange exchange = plan_exchange(summed_norms(s), slots);
     if (exchange.selected_slot.empty()) continue;
     ColumnState leaving = carrier_.take(*compute_, s, exchange.selected_slot, step_);
     const ColumnState entering = deferred_.take(s, exchange.deferred_slot, flush);
@@ -72,9 +72,64 @@ std::vector<OffloadEngine::Install> OffloadEngine::exchange_columns(const Deferr
     result.columns_exchanged += exchange.selected_slot.size();
     installs.push_back({s, exchange.deferred_slot, std::move(leaving)});
   }
+  return installs;
+}
+
+std::vector<OffloadEngine::Install> OffloadEngine::change_selected(const DeferredUpdate* flush,
+                                                                   StepResult& result) {
+  std::vector<Install> installs;
+  std::vector<WidthChange> widths(layout_.slices.size());
+  for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
+    Slice& slice = layout_.slices[s];
+    if (!slice.selectable) continue;
+    const std::size_t before = slice.selected;
+    const std::size_t count = selected_columns(next_topk_ratio_, slice.columns);
+    ColumnSlots& slots = columns_.slots(s);
+    const ColumnMoves moves = plan_moves(summed_norms(s), slots, count);
+    if (moves.leaving.empty() && moves.entering.empty()) continue;
+    ColumnState leaving;
+    ColumnState entering;
+    if (!moves.leaving.empty()) leaving = carrier_.take(*compute_, s, moves.leaving, step_);
+    if (!moves.entering.empty()) entering = deferred_.take(s, moves.entering, flush);
+    apply_moves(moves, slots);
+    slice.selected = count;
+    carrier_.keep(*compute_, s, slots_left(before, moves.leaving), before, step_);
+    send_columns(s);
+    if (!moves.entering.empty()) {
+      carrier_.give(*compute_, s, last_slots(count, moves.entering.size()), entering,
+                    flush != nullptr, step_);
+    }
+    result.columns_exchanged += moves.entering.size();
+    if (!moves.leaving.empty()) {
+      installs.push_back(
+          {s, last_slots(slice.deferred(), moves.leaving.size()), std::move(leaving)});
+    }
+    widths[s] = {.gone = moves.entering, .added = moves.leaving.size()};
+  }
+  settings_.topk_ratio = next_topk_ratio_;
+  deferred_.change_widths(widths, flush ? std::optional<int>(flush->parity) : std::nullopt,
+                          update_pool_);
+  columns_.place_slots();
+  return installs;
+}
+
+std::vector<OffloadEngine::Install> OffloadEngine::select_anew(const DeferredUpdate* flush,
+                                                               StepResult& result) {
+  compute_->record().wait();  // the norms are here
+  const Clock::time_point start = Clock::now();
+  std::vector<Install> installs =
+      ratio_changes() ? change_selected(flush, result) : exchange_columns(flush, result);
   last_selection_ = step_ + 1;
   result.selected_anew = true;
+  selection_seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
   return installs;
+}
+
+std::span<const float> OffloadEngine::summed_norms(std::size_t s) {
+  const std::span<float> norms(columns_.norms.on_host() + columns_.column_first[s],
+                               layout_.slices[s].columns);
+  sum_column_norms(communicator_, settings_.norm, norms);
+  return norms;
 }
 
 void OffloadEngine::refresh_selected() {

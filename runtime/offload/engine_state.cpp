@@ -33,6 +33,12 @@ struct Counters {
   std::int64_t ranks;
 };
 
+/// With a topk_range: the ratio at hand, and the one that the next window's end brings.
+struct TopkRatios {
+  double now;
+  double next;
+};
+
 template <class T>
 std::span<const std::byte> bytes(const T* values, std::size_t count) {
   return std::as_bytes(std::span(values, count));
@@ -110,6 +116,8 @@ void OffloadEngine::save(const std::function<void(std::span<const NamedBytes>)>&
   std::vector<NamedBytes> arrays;
   std::vector<Buffer> staged;  // what had to be fetched
   arrays.push_back({"counters", bytes(&counters, 1)});
+  const TopkRatios ratios{settings_.topk_ratio, next_topk_ratio_};
+  if (settings_.topk_range) arrays.push_back({"topk_ratios", bytes(&ratios, 1)});
   // All memory before the first copy: none is given back while the stream still uses it.
   for_each_array([&](const std::string&, void*, std::size_t size, Place place) {
     if (place == Place::kDevice) {
@@ -149,6 +157,12 @@ void OffloadEngine::restore(
   };
   require("the number of parameters of this rank", counters.elements,
           static_cast<std::int64_t>(layout_.elements));
+  if (settings_.topk_range) {
+    TopkRatios ratios;
+    std::memcpy(&ratios, fetch("topk_ratios", sizeof ratios).data(), sizeof ratios);
+    take_ratio(ratios.now);
+    change_topk_ratio(ratios.next);
+  }
   require("the number of selected parameters (topk_ratio)", counters.selected_elements,
           static_cast<std::int64_t>(layout_.selected_elements()));
   require("bytes per weight", counters.element_bytes,
@@ -213,6 +227,18 @@ void OffloadEngine::restore(
   }
   compute_->record().wait();
   if (pending_first_step_ >= 0) repeat_uploads();
+}
+
+void OffloadEngine::take_ratio(double topk_ratio) {
+  change_topk_ratio(topk_ratio);  // refuses what is out of range
+  settings_.topk_ratio = window_topk_ratio_ = topk_ratio;
+  set_topk_ratio(layout_, topk_ratio);
+  deferred_.pack();
+  columns_.place_slots();
+  for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
+    columns_.selected_updates[s].resize(layout_.slices[s].selected);
+    importance_[s].selected = layout_.slices[s].selected;
+  }
 }
 
 void OffloadEngine::check_slots() {

@@ -44,8 +44,10 @@ StepResult OffloadEngine::run_step() {
     warm_up_ = false;
   }
   const bool first_selection = selecting_first();
-  const bool measure_norms = settings_.record_importance || (last_of_window() && selection_due());
+  const bool measure_norms =
+      settings_.record_importance || (last_of_window() && (selection_due() || ratio_changes()));
   run_passes(first_selection, measure_norms, result);
+  if (first_selection || measure_norms) norms_step_ = step_;
   if (first_selection) {
     selected_done_ = true;
     deferred_.release_if_empty();

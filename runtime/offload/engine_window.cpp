@@ -64,11 +64,11 @@ void OffloadEngine::end_window(StepResult& result) {
   std::vector<Install> installs;
   if (overlaps()) {
     take_upload(&result);
-    if (selection_due()) {
+    if (selection_due() || ratio_changes()) {
       // The columns' sums must be complete before columns leave with them.
       wait_for_lane(sum_lane_, sum_lane_.last(), &result);
       for (const Event& arrived : arrived_) arrived.wait();
-      installs = exchange_columns(&update, result);
+      installs = select_anew(&update, result);
     }
     pending_first_step_ = window_first_step_;
     pending_last_step_ = step_;
@@ -80,10 +80,10 @@ void OffloadEngine::end_window(StepResult& result) {
     submit_update(update, {});
     result.staleness = step_ - window_first_step_;
     result.newest_staleness = 0;
-    if (selection_due()) {
+    if (selection_due() || ratio_changes()) {
       wait_for_lane(update_lane_, update_lane_.last(), &result);
       wait_for_uploads(true);
-      for (Install& install : exchange_columns(nullptr, result)) {
+      for (Install& install : select_anew(nullptr, result)) {
         deferred_.put(install.slice, install.slots, install.state);
       }
     }
@@ -104,10 +104,12 @@ void OffloadEngine::start_window(bool may_adapt) {
   const WindowObservation seen{.window = windows_,
                                .first_step = window_first_step_,
                                .steps = window_steps_,
-                               .topk_ratio = settings_.topk_ratio,
+                               .topk_ratio = window_topk_ratio_,
                                .timed_steps = window_timed_steps_,
                                .window_seconds = window_seconds_ + seconds_since(step_start_),
                                .waited_seconds = std::exchange(window_waited_, 0),
+                               .selection_seconds = std::exchange(selection_seconds_, 0),
+                               .norms_step = norms_step_,
                                .update_seconds = update_seconds_,
                                .importance = window_importance_};
   window_first_step_ = step_ + 1;
@@ -117,11 +119,13 @@ void OffloadEngine::start_window(bool may_adapt) {
   const bool telling = may_adapt && step_ >= settings_.full_warm_up_rounds && windows_ > 0;
   if (telling && interval_policy_) settings_.update_interval = adapted_interval(seen);
   window_steps_ = regular ? settings_.update_interval : 1;
+  window_topk_ratio_ = settings_.topk_ratio;
   ++windows_;
   window_timed_steps_ = 0;
   window_seconds_ = 0;
-  for (SliceImportance& slice : window_importance_) {
-    slice.square_sum = slice.selected_square_sum = 0;
+  for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
+    window_importance_[s].square_sum = window_importance_[s].selected_square_sum = 0;
+    window_importance_[s].selected = importance_[s].selected = layout_.slices[s].selected;
   }
 }
 

@@ -18,8 +18,14 @@ std::size_t selected_columns(double topk_ratio, std::size_t columns) {
       sim::selected_columns(topk_ratio, static_cast<std::int64_t>(columns)));
 }
 
+void set_topk_ratio(Layout& layout, double topk_ratio) {
+  for (Slice& slice : layout.slices) {
+    if (slice.selectable) slice.selected = selected_columns(topk_ratio, slice.columns);
+  }
+}
+
 Layout make_layout(const ParameterTable& table, double topk_ratio, bool everything, int rank,
-                   int ranks) {
+                   int ranks, std::optional<TopkRange> topk_range) {
   std::int64_t total = 0;
   for (const Parameter& parameter : table.parameters) total += parameter.rows * parameter.columns;
   // Rank r owns the rows whose first element lies in its share of all elements.
@@ -54,6 +60,11 @@ Layout make_layout(const ParameterTable& table, double topk_ratio, bool everythi
       } else {
         slice.selected = topk_ratio > 0 ? 1 : 0;
       }
+      const bool varies = slice.selectable && topk_range.has_value();
+      slice.least_selected =
+          varies ? selected_columns(topk_range->low, slice.columns) : slice.selected;
+      slice.most_selected =
+          varies ? selected_columns(topk_range->high, slice.columns) : slice.selected;
       layout.elements += slice.elements();
       layout.slices.push_back(slice);
     }

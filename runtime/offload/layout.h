@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "runtime/model/parameters.h"
@@ -17,12 +18,26 @@ struct Slice {
   std::size_t row_begin = 0;  ///< in the parameter
   std::size_t rows = 0;
   std::size_t columns = 0;
-  std::size_t selected = 0;  ///< columns updated on the device; their number never changes
-  bool selectable = false;   ///< a matrix with selected and deferred columns
-  std::size_t first = 0;     ///< element of the partition where the slice begins
+  std::size_t selected = 0;        ///< columns updated on the device
+  std::size_t least_selected = 0;  ///< at any topk_ratio that the run may have
+  std::size_t most_selected = 0;
+  bool selectable = false;  ///< a matrix with selected and deferred columns, at any such ratio
+  std::size_t first = 0;    ///< element of the partition where the slice begins
 
   [[nodiscard]] std::size_t elements() const { return rows * columns; }
   [[nodiscard]] std::size_t deferred() const { return columns - selected; }
+  [[nodiscard]] std::size_t most_deferred() const { return columns - least_selected; }
+};
+
+/// Values of topk_ratio between which a run may change. 0 < low <= high < 1: with these a matrix of
+/// more than one column always has columns of both kinds.
+struct TopkRange {
+  double low = 0;
+  double high = 0;
+
+  [[nodiscard]] bool has(double topk_ratio) const {
+    return low <= topk_ratio && topk_ratio <= high;
+  }
 };
 
 struct GroupRange {
@@ -44,9 +59,11 @@ struct Layout {
 [[nodiscard]] std::size_t selected_columns(double topk_ratio, std::size_t columns);
 
 /// The partition of rank `rank` of `ranks`. Vectors are selected whole where anything is, as
-/// DeepSpeed has it; with `everything`, all columns are.
-/// Precondition: 0 <= rank < ranks.
+/// DeepSpeed has it; with `everything`, all columns are. `topk_range`: of ratios that may follow.
+/// Precondition: 0 <= rank < ranks, `topk_range` has topk_ratio.
 [[nodiscard]] Layout make_layout(const ParameterTable& table, double topk_ratio, bool everything,
-                                 int rank, int ranks);
+                                 int rank, int ranks, std::optional<TopkRange> topk_range = {});
+/// Another ratio of its range.
+void set_topk_ratio(Layout& layout, double topk_ratio);
 
 }  // namespace zenflow::runtime

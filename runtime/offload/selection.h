@@ -24,6 +24,22 @@ void sum_column_norms(Communicator& communicator, NormKind kind, std::span<float
 /// All of a matrix's columns by the `count` largest norms; both lists ascending.
 [[nodiscard]] ColumnSlots first_selection(std::span<const float> norms, std::size_t count);
 
+/// Slots, ascending.
+struct ColumnMoves {
+  std::vector<std::uint32_t> leaving;   ///< selected slots
+  std::vector<std::uint32_t> entering;  ///< deferred slots
+};
+
+/// What makes the `count` largest norms the selected ones. Ties keep who is selected, then the
+/// lower index. Precondition: count <= norms.size().
+[[nodiscard]] ColumnMoves plan_moves(std::span<const float> norms, const ColumnSlots& slots,
+                                     std::size_t count);
+/// Carries them out on the lists: those who stay close ranks, those who come are last.
+void apply_moves(const ColumnMoves& moves, ColumnSlots& slots);
+/// Slots [0, count) without `gone` (ascending).
+[[nodiscard]] std::vector<std::uint32_t> slots_left(std::size_t count,
+                                                    std::span<const std::uint32_t> gone);
+
 /// `selected[selected_slot]` leaves for `deferred[deferred_slot]`, which enters.
 struct ColumnExchange {
   std::vector<std::uint32_t> selected_slot;
@@ -31,7 +47,7 @@ struct ColumnExchange {
 };
 
 /// The exchanges that make the `slots.selected.size()` largest norms the selected ones; leaving and
-/// entering columns are paired in ascending order. Ties keep who is selected, then the lower index.
+/// entering columns are paired in ascending order. Ties as above.
 [[nodiscard]] ColumnExchange plan_exchange(std::span<const float> norms, const ColumnSlots& slots);
 /// Carries it out on the lists.
 void apply_exchange(const ColumnExchange& exchange, ColumnSlots& slots);

@@ -23,6 +23,16 @@ void check(const OffloadSettings& s) {
                       s.gradient_accumulation_steps));
   require(s.topk_ratio >= 0 && s.topk_ratio <= 1,
           fmt::format("topk_ratio: expected a number from 0 to 1, found {}", s.topk_ratio));
+  if (s.topk_range) {
+    const TopkRange& range = *s.topk_range;
+    require(range.low > 0 && range.low <= range.high && range.high < 1,
+            fmt::format("topk_range: expected two numbers above 0 and below 1, the smaller one "
+                        "first, found {} and {}",
+                        range.low, range.high));
+    require(range.has(s.topk_ratio),
+            fmt::format("topk_ratio: expected a number from {} to {} (topk_range), found {}",
+                        range.low, range.high, s.topk_ratio));
+  }
   require(s.update_interval >= 1,
           fmt::format("update_interval: expected at least 1, found {}", s.update_interval));
   require(
@@ -79,6 +89,7 @@ kernels::AdamWSettings scaled_adamw(const kernels::AdamWSettings& adamw, Deferre
 OffloadSettings settings_for(OffloadSchedule schedule, OffloadSettings settings) {
   if (schedule != OffloadSchedule::kZenFlow) {
     settings.topk_ratio = 0;
+    settings.topk_range.reset();
     settings.update_interval = 1;
     settings.adaptive_interval = false;
     settings.select_interval = 0;

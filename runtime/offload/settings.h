@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "kernels/adamw/adamw.h"
 #include "runtime/device/device.h"
+#include "runtime/offload/layout.h"
 
 namespace zenflow::runtime {
 
@@ -29,7 +31,9 @@ struct OffloadSettings {
   /// Micro-batches of a step: their gradients add up in the device's gradient buffer, and the rest
   /// of the step sees the sum alone.
   std::int64_t gradient_accumulation_steps = 1;
-  double topk_ratio = 0.1;           ///< share of columns of every matrix updated on the device
+  double topk_ratio = 0.1;  ///< share of columns of every matrix updated on the device
+  /// Between which topk_ratio may change; memory is for the worst of them. None: it stays.
+  std::optional<TopkRange> topk_range{};
   std::int64_t update_interval = 4;  ///< S: steps between two updates of the rest
   /// Steps between selections, a multiple of S unless that adapts; 0: one only.
   std::int64_t select_interval = 0;

@@ -2,6 +2,7 @@
 /// equal.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "runtime/device/device.h"
@@ -22,5 +23,19 @@ struct LinkBytes {
                                        const OffloadSettings& settings, std::int64_t steps);
 /// Of one warm-up step: all gradients down, all weights up.
 [[nodiscard]] LinkBytes warm_up_traffic(const Layout& layout, ElementType type);
+
+/// Columns of a matrix that change place between two windows.
+struct ChangedColumns {
+  std::size_t leaving = 0;   ///< the selection
+  std::size_t entering = 0;  ///< as many, unless topk_ratio changes with it
+  bool ratio_changes = false;
+};
+/// Of a selection, by matrix; `overlap` as in the settings. Down: a norm of 4 bytes for every
+/// column, and 12 bytes of state for every element that leaves. Up, if any column changes place:
+/// 4 bytes for every column, for each leaving one and each entering one; state of those that enter,
+/// with overlap 4 bytes for each of them and their weights in working precision besides; and if
+/// the ratio changes 8 bytes for every column that stays selected.
+[[nodiscard]] LinkBytes selection_traffic(const Slice& before, ElementType type,
+                                          const ChangedColumns& changed, bool overlap);
 
 }  // namespace zenflow::runtime

@@ -1,6 +1,7 @@
 /// Runs of the offload engine on a small model, and their comparison with the sequential program.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <functional>
@@ -35,6 +36,8 @@ struct Case {
   std::optional<Bytes> memory{};                    ///< of the device
   /// S of the window after number `window`, with adaptive_interval.
   std::function<std::int64_t(std::int64_t window)> next_interval{};
+  /// The share of columns asked for then, with adaptive_interval and a topk_range.
+  std::function<double(std::int64_t window)> next_ratio{};
 };
 
 inline std::string describe(const Case& c) {
@@ -63,7 +66,8 @@ inline SequentialRule rule_of(const Case& c) {
           .scaling = static_cast<int>(s.deferred_scaling),
           .bf16 = c.type == ElementType::kBfloat16,
           .l1 = s.norm == NormKind::kL1,
-          .next_interval = c.next_interval};
+          .next_interval = c.next_interval,
+          .next_ratio = c.next_ratio};
 }
 
 /// A model, a device and an engine on it. Memory that nobody has written is full of NaNs.
@@ -75,9 +79,12 @@ struct Trainer {
         device(*owned_device),
         model(c.widths, c.type, c.seed, c.tied),
         engine(model, c.type, c.settings, device, self, recorder) {
-    if (c.next_interval) {
+    if (c.next_interval || c.next_ratio) {
       engine.set_interval_policy(
-          [next = c.next_interval](const WindowObservation& seen) { return next(seen.window); });
+          [this, steps = c.next_interval, ratio = c.next_ratio](const WindowObservation& seen) {
+            if (ratio) engine.change_topk_ratio(ratio(seen.window));
+            return steps ? steps(seen.window) : seen.steps;
+          });
     }
   }
 
@@ -121,6 +128,20 @@ inline Case random_case(std::uint64_t seed) {
   // One row at a time, a few, all at once.
   s.exchange_bytes = pick(std::size_t{1}, std::size_t{200}, s.exchange_bytes);
   s.gradient_accumulation_steps = pick(1, 1, 1, 2, 3);
+  return c;
+}
+
+/// The same with a share of columns that changes as the seed has it, now and then for some windows.
+inline Case random_ratio_case(std::uint64_t seed) {
+  Case c = random_case(seed);
+  static constexpr std::array kRatios = {0.1, 0.2, 0.25, 0.4, 0.6, 0.9};
+  c.settings.topk_ratio = kRatios.at(seed % kRatios.size());
+  c.settings.topk_range = {kRatios.front(), kRatios.back()};
+  c.settings.adaptive_interval = true;
+  c.next_ratio = [seed](std::int64_t window) {
+    std::mt19937_64 random(seed * 31 + static_cast<std::uint64_t>(window) / 2);
+    return kRatios.at(random() % kRatios.size());
+  };
   return c;
 }
 

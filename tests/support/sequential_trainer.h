@@ -34,6 +34,8 @@ struct SequentialRule {
   bool l1 = false;  ///< columns are ranked by the sum of absolute values
   /// S of the window after window number `window`; asked as an engine's interval policy is.
   std::function<std::int64_t(std::int64_t window)> next_interval{};
+  /// The share of columns wanted from then on, asked after the above.
+  std::function<double(std::int64_t window)> next_ratio{};
 };
 
 class SequentialTrainer {
@@ -44,21 +46,17 @@ class SequentialTrainer {
       : rule_(std::move(rule)), master_(weights), working_(weights) {
     window_steps_ = rule_.warm_up > 0 ? 1 : rule_.update_interval;
     for (const Parameter& p : table.parameters) {
-      Shape shape{p.is_matrix ? p.rows : p.columns, p.is_matrix ? p.columns : 1, 0};
-      const double k = rule_.topk_ratio;
-      if (k > 0)
-        shape.selected = std::max<std::int64_t>(
-            1, static_cast<std::int64_t>(k * static_cast<double>(shape.columns) + 1e-9));
-      shapes_.push_back(shape);
+      shapes_.push_back({p.is_matrix ? p.rows : p.columns, p.is_matrix ? p.columns : 1, 0});
       const auto n = static_cast<std::size_t>(p.elements());
       m_.emplace_back(n);
       v_.emplace_back(n);
       sums_.emplace_back(n);
-      const auto columns = static_cast<std::size_t>(shape.columns);
+      const auto columns = static_cast<std::size_t>(shapes_.back().columns);
       updates_.emplace_back(columns, 0U);
       selected_.emplace_back(columns, false);
       waiting_.emplace_back(columns, false);
     }
+    select_share(rule_.topk_ratio);
   }
 
   [[nodiscard]] const Tensors& working() const { return working_; }
@@ -84,8 +82,10 @@ class SequentialTrainer {
       publish(p, selected_[p]);
     }
     if (inside + 1 == window_steps_) {
-      const bool select = !warm && rule_.select_interval > 0 &&
-                          step_ + 1 - last_selection_ >= rule_.select_interval;
+      const bool due =
+          rule_.select_interval > 0 && step_ + 1 - last_selection_ >= rule_.select_interval;
+      const bool select = !warm && (due || wanted_ratio_ != rule_.topk_ratio);
+      if (!warm) select_share(wanted_ratio_);
       const float mean = 1.0F / static_cast<float>(window_steps_);
       for (std::size_t p = 0; p < shapes_.size(); ++p)
         end_window(p, gradients[p], mean, window_steps_, overlap, select);
@@ -115,9 +115,18 @@ class SequentialTrainer {
     std::int64_t rows, columns, selected;
   };
 
+  void select_share(double k) {
+    rule_.topk_ratio = wanted_ratio_ = k;
+    for (Shape& shape : shapes_) {
+      const auto share = static_cast<std::int64_t>(k * static_cast<double>(shape.columns) + 1e-9);
+      shape.selected = k > 0 ? std::max<std::int64_t>(1, share) : 0;
+    }
+  }
+
   void start_window(std::int64_t first, bool may_adapt) {
-    if (may_adapt && windows_ > 0 && rule_.next_interval) {
-      rule_.update_interval = rule_.next_interval(windows_);
+    if (may_adapt && windows_ > 0) {
+      if (rule_.next_interval) rule_.update_interval = rule_.next_interval(windows_);
+      if (rule_.next_ratio) wanted_ratio_ = rule_.next_ratio(windows_);
     }
     window_first_ = first;
     window_steps_ = first < rule_.warm_up ? 1 : rule_.update_interval;
@@ -231,6 +240,7 @@ class SequentialTrainer {
   std::int64_t window_steps_ = 1;
   std::int64_t windows_ = 0;
   std::int64_t last_selection_ = 0;
+  double wanted_ratio_ = 0;
 };
 
 }  // namespace zenflow::runtime::testing
