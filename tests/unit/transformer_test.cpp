@@ -120,8 +120,8 @@ TEST(Transformer, MicroBatchesAddUpToTheBatch) {
   }
 }
 
-/// Halves and quarters are exact, so a batch that comes 2 or 4 times is that batch to the bit. (Not
-/// with a tied head, whose part and the embedding's are added one by one.)
+/// Halves are exact, so a batch that comes twice is that batch to the bit. (Not with a tied head,
+/// whose part and the embedding's are added one by one.)
 TEST(Transformer, EqualMicroBatchesAddUpToTheBitsOfOne) {
   std::string llama = kLlama;
   llama.replace(llama.find("true"), 4, "false");
@@ -139,14 +139,9 @@ TEST(Transformer, EqualMicroBatchesAddUpToTheBitsOfOne) {
       }
       const double loss = model.step(batch);
       const auto gradients = model.gradients.bytes();
-      for (const int times : {2, 4}) {
-        double sum = 0;
-        for (int i = 0; i < times; ++i) {
-          sum = model.step(batch, {.adds = i > 0, .weight = 1.0 / times});
-        }
-        EXPECT_DOUBLE_EQ(sum, loss);
-        EXPECT_TRUE(model.gradients.bytes() == gradients) << json << labels << " x " << times;
-      }
+      model.step(batch, {.adds = false, .weight = 0.5});
+      EXPECT_EQ(model.step(batch, {.adds = true, .weight = 0.5}), loss);
+      EXPECT_TRUE(model.gradients.bytes() == gradients) << json << labels;
     }
   }
 }
