@@ -11,16 +11,12 @@
 namespace zenflow::runtime {
 
 /// Allocates on `device`, which make_cuda_device made and which outlives the model, all that passes
-/// over up to `max_sequences` sequences of `max_length` tokens need.
+/// over the largest batch need.
 /// Throws Error(kInfeasible) if memory is short, Error(kInput) as HostTransformer, Error(kDevice)
 /// if this build cannot.
-[[nodiscard]] std::unique_ptr<TrainingModel> make_cuda_model(
-    const TransformerConfig& config, std::int64_t max_sequences, std::int64_t max_length,
-    ElementType type, const LibrarySurroundings& libraries, Device& device);
-
-/// Bytes of device memory that it would allocate. Throws Error(kDevice) if this build cannot.
-[[nodiscard]] std::uint64_t cuda_model_bytes(const TransformerConfig& config,
-                                             std::int64_t max_sequences, std::int64_t max_length,
-                                             ElementType type);
+[[nodiscard]] std::unique_ptr<TrainingModel> make_cuda_model(const TransformerConfig& config,
+                                                             const TransformerSettings& settings,
+                                                             const LibrarySurroundings& libraries,
+                                                             Device& device);
 
 }  // namespace zenflow::runtime

@@ -44,8 +44,12 @@ struct CudaTransformer::State {
     return sum().loss / static_cast<double>(batch.counted());
   }
 
-  void begin(const Batch& next, MicroBatch micro, bool for_training) {
+  void check(const Batch& next) const {
     check_batch(next, config, {settings.max_sequences, settings.max_length});
+  }
+
+  void begin(const Batch& next, MicroBatch micro, bool for_training) {
+    check(next);
     if (micro.adds) {
       sum_arrived.wait();
       earlier_loss += part.weight * mean_loss();
@@ -131,6 +135,10 @@ CudaTransformer::~CudaTransformer() = default;
 
 void CudaTransformer::begin(const Batch& batch, MicroBatch part) {
   state_->begin(batch, part, true);
+}
+
+void CudaTransformer::check(const Batch& batch) const {
+  state_->check(batch);
 }
 
 const TransformerConfig& CudaTransformer::config() const {

@@ -9,8 +9,7 @@
 
 #include "runtime/cuda/model_gemm.h"
 #include "runtime/device/device.h"
-#include "runtime/model/transformer.h"
-#include "runtime/offload/trainable.h"
+#include "runtime/offload/training_model.h"
 
 namespace zenflow::runtime {
 
@@ -35,15 +34,9 @@ struct CudaTransformerMemory {
 [[nodiscard]] CudaTransformerMemory cuda_transformer_memory(
     const TransformerConfig& config, const CudaTransformerSettings& settings);
 
-/// One of the batches whose gradients a step sums up.
-struct MicroBatch {
-  bool adds = false;    ///< to the gradients and the loss of those before; false: the first
-  double weight = 1.0;  ///< of its mean loss in the step's: the weights of a step sum to 1
-};
-
 /// Gradients of several micro-batches are added in fp32 and stored in the element type after each,
 /// as a gradient buffer of that type has them.
-class CudaTransformer final : public TrainableModel {
+class CudaTransformer final : public TrainingModel {
  public:
   /// The CUDA stream behind a stream of the device.
   using StreamHandle = cudaStream_t (*)(Stream&);
@@ -56,15 +49,15 @@ class CudaTransformer final : public TrainableModel {
   CudaTransformer(const CudaTransformer&) = delete;
   CudaTransformer& operator=(const CudaTransformer&) = delete;
 
-  /// Takes the next batch; the forward pass of its first group copies it to the device. Waits for
+  /// Takes the next batch: the forward pass of its first group copies it to the device. Waits for
   /// the copy of the batch before, and with `adds` for its loss, but for no backward pass: passes
   /// of several batches may be enqueued one after the other, all on one stream.
   /// Throws Error(kInput) as HostTransformer::begin.
-  void begin(const Batch& batch, MicroBatch part = {});
+  void begin(const Batch& batch, MicroBatch part) override;
   /// A forward pass alone, which it waits for; ends a step that has not run its backward.
   [[nodiscard]] Evaluation evaluate(const Batch& batch, std::span<const void* const> weights,
-                                    Stream& compute);
-  [[nodiscard]] const TransformerConfig& config() const;
+                                    Stream& compute) override;
+  [[nodiscard]] const TransformerConfig& config() const override;
 
   [[nodiscard]] const ParameterTable& parameters() const override;
   [[nodiscard]] bool shared(std::size_t parameter) const override;
@@ -74,6 +67,9 @@ class CudaTransformer final : public TrainableModel {
                 std::span<void* const> gradients, Stream& compute) override;
   /// Of the step so far: the weighted sum over its micro-batches.
   [[nodiscard]] double loss() const override;
+
+ protected:
+  void check(const Batch& batch) const override;
 
  private:
   struct State;

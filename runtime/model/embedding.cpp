@@ -123,7 +123,7 @@ void position_gradient(const Execution& run, Tokens tokens, std::int64_t columns
             add_row(dy + t * columns, sum);
           }
         }
-        write_row(sum, Store::kWrite, rows + place * columns);
+        write_row(sum, run.gradients, rows + place * columns);
       }
     });
   });

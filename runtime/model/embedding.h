@@ -24,7 +24,8 @@ void embedding_forward(const Execution& run, Tokens tokens, std::int64_t columns
 void word_gradient(const Execution& run, Tokens tokens, std::int64_t columns, const float* dy,
                    std::int64_t vocabulary, void* gradient, Store store);
 
-/// gradient[places, columns] = the sum of dy over the sequences; 0 beyond their length.
+/// gradient[places, columns] = the sum of dy over the sequences, 0 beyond their length; stored as
+/// `run` says.
 void position_gradient(const Execution& run, Tokens tokens, std::int64_t columns, const float* dy,
                        std::int64_t places, void* gradient);
 

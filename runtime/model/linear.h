@@ -15,7 +15,8 @@ struct LinearShape {
   bool is_conv1d = false;  ///< weight [in, out]; otherwise [out, in]
 };
 
-/// Scratch for one product at a time; grows to the largest weight in bf16, stays empty in fp32.
+/// Scratch for one product at a time; grows to the largest weight in bf16. In fp32 it stays empty,
+/// but for gradients that are added to others.
 struct LinearScratch {
   std::vector<float> weight;
   std::vector<float> bias;
@@ -35,16 +36,13 @@ struct LinearGradients {
 void linear_forward(const Execution& run, LinearShape shape, LinearWeights weights,
                     std::int64_t rows, ConstMatrix x, Matrix y, LinearScratch& scratch);
 
-/// Whether a gradient replaces what is there or is summed to it.
-enum class Store : std::uint8_t { kWrite, kAdd };
-
 /// dx[rows, in] = or += dy[rows, out] * weight^T.
 void linear_backward_input(const Execution& run, LinearShape shape, const void* weight,
                            std::int64_t rows, ConstMatrix dy, Matrix dx, Store store,
                            LinearScratch& scratch);
 
-/// The gradients of weight and bias, written. Sums over rows are fp32 in the weight (oneDNN) and
-/// double in the bias.
+/// The gradients of weight and bias, stored as `run` says. Sums over rows are fp32 in the weight
+/// (oneDNN) and double in the bias.
 void linear_backward_weights(const Execution& run, LinearShape shape, LinearGradients gradients,
                              std::int64_t rows, ConstMatrix x, ConstMatrix dy,
                              LinearScratch& scratch);

@@ -67,10 +67,10 @@ double mean_squared_error(std::span<const float> outputs, std::span<const float>
   return sum / static_cast<double>(outputs.size());
 }
 
-void mean_squared_error_gradient(const Execution& run, std::span<float> outputs,
+void mean_squared_error_gradient(const Execution& run, double weight, std::span<float> outputs,
                                  std::span<const float> values) {
   const Rounding rounded = run.rounding();
-  const auto scale = 2.0 / static_cast<double>(outputs.size());
+  const auto scale = 2.0 * weight / static_cast<double>(outputs.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const double error = static_cast<double>(outputs[i]) - static_cast<double>(values[i]);
     outputs[i] = rounded(static_cast<float>(error * scale));

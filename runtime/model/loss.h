@@ -28,10 +28,10 @@ void cross_entropy_gradient(const Execution& run, std::int64_t classes, double w
                             std::span<const std::int32_t> targets, std::span<const RowLoss> rows,
                             float* logits);
 
-/// Mean of (output - value)^2; outputs become its gradients.
+/// Mean of (output - value)^2; outputs become the gradients of weight times it.
 [[nodiscard]] double mean_squared_error(std::span<const float> outputs,
                                         std::span<const float> values);
-void mean_squared_error_gradient(const Execution& run, std::span<float> outputs,
+void mean_squared_error_gradient(const Execution& run, double weight, std::span<float> outputs,
                                  std::span<const float> values);
 
 }  // namespace zenflow::runtime

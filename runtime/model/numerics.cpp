@@ -10,6 +10,10 @@ void grow(std::vector<float>& scratch, std::int64_t count) {
   if (scratch.size() < size) scratch.resize(size);
 }
 
+bool is_computed_in_place(const Execution& run) {
+  return run.type == ElementType::kFloat32 && run.gradients == Store::kWrite;
+}
+
 }  // namespace
 
 const float* as_float(const Execution& run, const void* values, std::int64_t count,
@@ -26,16 +30,24 @@ const float* as_float(const Execution& run, const void* values, std::int64_t cou
 
 float* gradient_in_float(const Execution& run, void* gradient, std::int64_t count,
                          std::vector<float>& scratch) {
-  if (run.type == ElementType::kFloat32) return static_cast<float*>(gradient);
+  if (is_computed_in_place(run)) return static_cast<float*>(gradient);
   grow(scratch, count);
   return scratch.data();
 }
 
 void store_gradient(const Execution& run, const float* values, std::int64_t count, void* gradient) {
-  if (run.type == ElementType::kFloat32) return;  // it was computed in place
+  if (is_computed_in_place(run)) return;
+  if (run.type == ElementType::kFloat32) {
+    add(run, values, count, static_cast<float*>(gradient));
+    return;
+  }
   auto* const out = static_cast<kernels::Bf16*>(gradient);
+  const bool adds = run.gradients == Store::kAdd;
   for_ranges(run.pool, count, kPerBlock, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t i = first; i < last; ++i) out[i] = kernels::round_to_bf16(values[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      const float sum = adds ? kernels::to_float(out[i]) + values[i] : values[i];
+      out[i] = kernels::round_to_bf16(sum);
+    }
   });
 }
 

@@ -26,10 +26,14 @@ struct Rounding {
   }
 };
 
+/// Whether a gradient replaces what is there or is summed to it.
+enum class Store : std::uint8_t { kWrite, kAdd };
+
 /// What every operation runs with.
 struct Execution {
   ThreadPool& pool;
   ElementType type;
+  Store gradients = Store::kWrite;  ///< of parameters
 
   [[nodiscard]] Rounding rounding() const { return Rounding(type); }
 };
@@ -55,8 +59,8 @@ void for_ranges(ThreadPool& pool, std::int64_t count, std::int64_t per_block, co
 [[nodiscard]] const float* as_float(const Execution& run, const void* values, std::int64_t count,
                                     std::vector<float>& scratch);
 
-/// Where an operation writes a gradient in fp32: the gradient itself, or `scratch`, from which
-/// `store_gradient` rounds it to its place.
+/// Where an operation writes a parameter's gradient in fp32: the gradient itself, or `scratch`,
+/// from which `store_gradient` adds it to its place, or rounds it, or both.
 [[nodiscard]] float* gradient_in_float(const Execution& run, void* gradient, std::int64_t count,
                                        std::vector<float>& scratch);
 void store_gradient(const Execution& run, const float* values, std::int64_t count, void* gradient);

@@ -112,7 +112,7 @@ void OutputHead::backward_tokens(const Execution& run, TokenGrid grid, WeightPoi
   const std::int64_t hidden = norm_.columns;
   void* const stored = gradients[projection_.weight];
   float* const gradient = gradient_in_float(run, stored, outputs * hidden, work.linear.gradient);
-  const double weight = 1.0 / static_cast<double>(counted_);
+  const double weight = targets.weight / static_cast<double>(counted_);
   for (std::int64_t first = 0; first < tokens; first += rows_per_chunk()) {
     const std::int64_t rows = std::min(rows_per_chunk(), tokens - first);
     const float* const normed = normed_.data() + first * hidden;
@@ -136,10 +136,11 @@ void OutputHead::backward_sequences(const Execution& run, TokenGrid grid, Weight
   const auto rows = static_cast<std::size_t>(grid.sequences);
   project(run, weights, grid.sequences, last_.data(), work);
   if (task_.labels == 1) {
-    mean_squared_error_gradient(run, std::span(logits_).first(rows), targets.values);
+    mean_squared_error_gradient(run, targets.weight, std::span(logits_).first(rows),
+                                targets.values);
   } else {
-    cross_entropy_gradient(run, task_.labels, 1.0 / static_cast<double>(counted_), targets.classes,
-                           std::span(losses_).first(rows), logits_.data());
+    cross_entropy_gradient(run, task_.labels, targets.weight / static_cast<double>(counted_),
+                           targets.classes, std::span(losses_).first(rows), logits_.data());
   }
   const ConstMatrix d_logits = {logits_.data(), projection_.shape.out};
   const ConstMatrix last = {last_.data(), norm_.columns};

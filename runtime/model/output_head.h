@@ -15,6 +15,7 @@ struct Targets {
   std::span<const std::int32_t> classes;  ///< [tokens], or of a classification [sequences]
   std::span<const float> values;          ///< of a regression, [sequences]
   std::span<const std::int32_t> last;  ///< of a classification: the last token's place, [sequences]
+  double weight = 1.0;  ///< of the batch's mean loss in the step's: gradients are times it
 };
 
 class OutputHead {
@@ -27,7 +28,7 @@ class OutputHead {
   double forward(const Execution& run, TokenGrid grid, WeightPointers weights,
                  const Targets& targets, const float* x, BlockWorkspace& work);
   /// dx[tokens, hidden] is written. Gradients of the group, and with a tied head of the embedding,
-  /// are written.
+  /// are stored as `run` says.
   void backward(const Execution& run, TokenGrid grid, WeightPointers weights,
                 GradientPointers gradients, const Targets& targets, const float* x, float* dx,
                 BlockWorkspace& work);

@@ -1,5 +1,6 @@
 #include "runtime/model/transformer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/model/batch_check.h"
@@ -19,32 +20,34 @@ std::size_t size(std::int64_t count) {
 }  // namespace
 
 struct HostTransformer::State {
-  State(TransformerConfig configuration, std::int64_t max_sequences, std::int64_t max_length,
-        ElementType element_type, std::size_t threads)
+  State(TransformerConfig configuration, const TransformerSettings& settings, std::size_t threads)
       : config(std::move(configuration)),
         table(parameter_table(config.model, config.task)),
-        limits{max_sequences, max_length},
-        type(element_type),
+        limits{settings.max_sequences, settings.max_length},
+        type(settings.type),
         pool(threads),
-        head(config, table, max_sequences, max_sequences * max_length),
-        work(config, max_sequences * max_length) {
-    const std::int64_t tokens = max_sequences * max_length;
+        head(config, table, settings.max_sequences, settings.tokens()),
+        work(config, settings.tokens()) {
+    const std::int64_t tokens = settings.tokens();
     for (std::int64_t layer = 0; layer < config.model.layers; ++layer) {
       blocks.emplace_back(config, table, layer);
-      kept.emplace_back(config, tokens);
     }
+    const std::int64_t whole = settings.checkpoints_activations ? 1 : config.model.layers;
+    for (std::int64_t layer = 0; layer < whole; ++layer) kept.emplace_back(config, tokens);
     streams.resize(size(config.model.layers + 1));
     for (std::vector<float>& stream : streams) stream.resize(size(tokens * config.model.hidden));
     d_stream.resize(size(tokens * config.model.hidden));
     if (config.is_llama_like()) {
-      rotary = RotaryTable(config.rotary, config.model.head_dim, max_length, type);
+      rotary = RotaryTable(config.rotary, config.model.head_dim, settings.max_length, type);
     }
   }
 
-  [[nodiscard]] Execution execution() { return {pool, type}; }
+  [[nodiscard]] Execution execution() {
+    return {pool, type, part.adds ? Store::kAdd : Store::kWrite};
+  }
   [[nodiscard]] TokenGrid grid() const { return {batch.sequences, batch.length}; }
   [[nodiscard]] Tokens tokens() const { return {batch.inputs, batch.length}; }
-  [[nodiscard]] Targets targets() const { return {batch.targets, batch.values, last}; }
+  [[nodiscard]] Targets targets() const { return {batch.targets, batch.values, last, part.weight}; }
   [[nodiscard]] bool is_head(std::size_t group) const { return group + 1 == table.groups.size(); }
 
   /// The embedding group: token embeddings, then GPT-2's positions.
@@ -55,10 +58,25 @@ struct HostTransformer::State {
   }
   void embed_backward(GradientPointers gradients) {
     word_gradient(execution(), tokens(), config.model.hidden, d_stream.data(), config.model.vocab,
-                  gradients[0], config.has_tied_head() ? Store::kAdd : Store::kWrite);
+                  gradients[0], config.has_tied_head() ? Store::kAdd : execution().gradients);
     if (!config.model.learned_positions) return;
     position_gradient(execution(), tokens(), config.model.hidden, d_stream.data(),
                       config.model.max_positions, gradients[1]);
+  }
+
+  [[nodiscard]] BlockActivations& kept_of(std::size_t layer) {
+    return kept[std::min(layer, kept.size() - 1)];
+  }
+  void block_forward(std::size_t layer, WeightPointers weights) {
+    blocks[layer].forward(execution(), grid(), rotary, weights, streams[layer].data(),
+                          streams[layer + 1].data(), kept_of(layer), work);
+    computed = layer;
+  }
+  void block_backward(std::size_t layer, WeightPointers weights, GradientPointers gradients) {
+    // Blocks that share a place: the same operations on the same input leave the same bits.
+    if (kept.size() < blocks.size() && computed != layer) block_forward(layer, weights);
+    blocks[layer].backward(execution(), grid(), rotary, weights, gradients, streams[layer].data(),
+                           d_stream.data(), kept_of(layer), work);
   }
 
   TransformerConfig config;
@@ -68,22 +86,25 @@ struct HostTransformer::State {
   ThreadPool pool;
   RotaryTable rotary;
   std::vector<DecoderBlock> blocks;
-  std::vector<BlockActivations> kept;  // of every block
+  std::vector<BlockActivations> kept;  // of every block, or one for all if they are computed again
+  std::size_t computed = 0;            // the block that filled it
   std::vector<std::vector<float>>
       streams;  // [tokens, hidden]: before each block, and after the last
   std::vector<float> d_stream;
   OutputHead head;
   BlockWorkspace work;
   Batch batch;
+  MicroBatch part;
   std::vector<std::int32_t> last;  // place of each sequence's last token
-  double loss = 0.0;
+  double loss = 0.0;               // of the batch
+  double earlier_loss = 0.0;       // of the step's batches before it
   PassOrder order{table.groups.size()};
 };
 
-HostTransformer::HostTransformer(TransformerConfig config, std::int64_t max_sequences,
-                                 std::int64_t max_length, ElementType type, std::size_t threads) {
-  check_length(config, max_length);
-  state_ = std::make_unique<State>(std::move(config), max_sequences, max_length, type, threads);
+HostTransformer::HostTransformer(TransformerConfig config, const TransformerSettings& settings,
+                                 std::size_t threads) {
+  check_length(config, settings.max_length);
+  state_ = std::make_unique<State>(std::move(config), settings, threads);
 }
 
 HostTransformer::~HostTransformer() = default;
@@ -97,11 +118,17 @@ const TransformerConfig& HostTransformer::config() const {
   return state_->config;
 }
 double HostTransformer::loss() const {
-  return state_->loss;
+  return state_->earlier_loss + state_->part.weight * state_->loss;
 }
 
-void HostTransformer::begin(const Batch& batch) {
+void HostTransformer::check(const Batch& batch) const {
   check_batch(batch, state_->config, state_->limits);
+}
+
+void HostTransformer::begin(const Batch& batch, MicroBatch part) {
+  check(batch);
+  state_->earlier_loss = part.adds ? loss() : 0.0;
+  state_->part = part;
   state_->order.begin();
   state_->batch = batch;
   state_->last.assign(size(batch.sequences), static_cast<std::int32_t>(batch.length - 1));
@@ -117,10 +144,7 @@ void HostTransformer::forward(std::size_t group, std::span<const void* const> we
     state.loss = state.head.forward(state.execution(), state.grid(), weights, state.targets(),
                                     state.streams.back().data(), state.work);
   } else {
-    const std::size_t layer = group - 1;
-    state.blocks[layer].forward(state.execution(), state.grid(), state.rotary, weights,
-                                state.streams[layer].data(), state.streams[layer + 1].data(),
-                                state.kept[layer], state.work);
+    state.block_forward(group - 1, weights);
   }
 }
 
@@ -134,10 +158,7 @@ void HostTransformer::backward(std::size_t group, std::span<const void* const> w
     state.head.backward(state.execution(), state.grid(), weights, gradients, state.targets(),
                         state.streams.back().data(), state.d_stream.data(), state.work);
   } else {
-    const std::size_t layer = group - 1;
-    state.blocks[layer].backward(state.execution(), state.grid(), state.rotary, weights, gradients,
-                                 state.streams[layer].data(), state.d_stream.data(),
-                                 state.kept[layer], state.work);
+    state.block_backward(group - 1, weights, gradients);
   }
 }
 

@@ -28,6 +28,12 @@ struct Batch {
   std::vector<std::int32_t> lengths;
 };
 
+/// One of the batches whose gradients a step sums up.
+struct MicroBatch {
+  bool adds = false;    ///< to the gradients and the loss of those before; false: the first
+  double weight = 1.0;  ///< of its mean loss in the step's: the weights of a step sum to 1
+};
+
 /// What a forward pass alone says of a batch.
 struct Evaluation {
   double loss = 0.0;
@@ -35,6 +41,17 @@ struct Evaluation {
   std::int64_t correct = 0;  ///< of these, the largest logit is the target's; 0 for a regression
   /// Of the last token of every sequence: [sequences, vocabulary or labels].
   std::vector<float> logits;
+};
+
+/// What a transformer on any device is made for.
+struct TransformerSettings {
+  std::int64_t max_sequences;
+  std::int64_t max_length;
+  ElementType type = ElementType::kFloat32;
+  /// Blocks keep their input alone, and backward runs their forward again: the same bits.
+  bool checkpoints_activations = false;
+
+  [[nodiscard]] std::int64_t tokens() const { return max_sequences * max_length; }
 };
 
 /// Synchronous on the calling thread and `threads` - 1 of its own; instances share nothing. Results
@@ -48,10 +65,10 @@ struct Evaluation {
 class HostTransformer {
  public:
   /// Throws Error(kInput) if `max_length` exceeds the model's positions or sliding window.
-  /// Memory: about 4 bytes * max_sequences * max_length * layers * (8 hidden + 3 intermediate).
+  /// Memory: sim/memory/trainer_activations.h.
   /// Preconditions: the sizes and `threads` are at least 1.
-  HostTransformer(TransformerConfig config, std::int64_t max_sequences, std::int64_t max_length,
-                  ElementType type, std::size_t threads = 1);
+  HostTransformer(TransformerConfig config, const TransformerSettings& settings,
+                  std::size_t threads = 1);
   ~HostTransformer();
   HostTransformer(HostTransformer&&) noexcept;
   HostTransformer& operator=(HostTransformer&&) noexcept;
@@ -59,24 +76,28 @@ class HostTransformer {
   [[nodiscard]] const ParameterTable& parameters() const;
   [[nodiscard]] const TransformerConfig& config() const;
 
-  /// Takes the batch of the next step. Throws Error(kInput) naming the sequence and position of a
-  /// token outside the vocabulary, or what else does not fit together; nothing has changed then.
-  void begin(const Batch& batch);
+  /// Throws Error(kInput) naming the sequence and position of a token outside the vocabulary, or
+  /// what else does not fit together.
+  void check(const Batch& batch) const;
+  /// Takes the next batch. Throws as `check`; nothing has changed then.
+  void begin(const Batch& batch, MicroBatch part = {});
 
   /// `weights[i]` is parameter i of the whole table, in the element type, row-major and contiguous.
   /// Read are those of the group, and by a tied head the token embedding.
   /// Throws Error(kRuntime) unless, after `begin`, groups come in the order 0, 1, ..., each once.
   void forward(std::size_t group, std::span<const void* const> weights);
 
-  /// `gradients[i]` belongs to parameter i, as weights do; those of the group are overwritten. A
-  /// tied head overwrites the embedding's with its part, and the embedding's backward adds to that.
-  /// Throws Error(kRuntime) unless, after the forward of all groups, they come in reverse order,
-  /// each once. Precondition: the weights of the forward pass.
+  /// `gradients[i]` belongs to parameter i, as weights do; those of the group are overwritten, or
+  /// where the batch adds, added to in fp32 and stored in the element type. A tied head does that
+  /// to the embedding's with its part, and the embedding's backward adds to that. Throws
+  /// Error(kRuntime) unless, after the forward of all groups, they come in reverse order, each
+  /// once. Precondition: the weights of the forward pass.
   void backward(std::size_t group, std::span<const void* const> weights,
                 std::span<void* const> gradients);
 
-  /// Of the batch, after the forward of the last group: cross-entropy averaged over the targets
-  /// that are not ignored, or the mean squared error of a regression.
+  /// After the forward of the last group: cross-entropy averaged over the targets that are not
+  /// ignored, or the mean squared error of a regression; the weighted sum over the batches that
+  /// were added up.
   [[nodiscard]] double loss() const;
 
   /// `begin` and `forward` of all groups; ends a step that has not run its backward.

@@ -31,6 +31,7 @@ struct Mirrored {
 };
 
 struct DeviceColumnsOptions {
+  bool accumulates = false;           ///< micro-batches add to gradients, which all have a place
   bool second_weights = false;        ///< uploads land beside the weights in use
   bool whole_step_gradients = false;  ///< a place for every group's deferred gradients
   bool device_sums = false;           ///< they are summed on the device

@@ -13,6 +13,9 @@
 ///   update lane                            |update of w         |
 ///   h2d                                        per group|
 ///
+/// With gradient_accumulation_steps a step has that many forward and backward passes. Their
+/// gradients add up on the device, and leave it in the last backward.
+///
 /// Staleness of a gradient of step t: the number of steps that begin after it before the weights
 /// contain it. Without overlap 0 .. S-1, with overlap S .. 2S-1, checked at every swap.
 #pragma once
@@ -93,8 +96,8 @@ class OffloadEngine {
   /// fp32 values by parameter, row-major. Before the first step.
   void load_weights(std::span<const std::vector<float>> weights);
 
-  /// One step on the batch that the model holds. Throws Error(kRuntime) naming the layer if a
-  /// gradient is not finite, before any weight is touched; and what the CPU lane has thrown.
+  /// One step on the micro-batches that the model holds. Throws Error(kRuntime) naming the layer if
+  /// a gradient is not finite, before any weight is touched; and what the CPU lane has thrown.
   /// After an exception the engine can only be destroyed.
   StepResult step();
 
@@ -160,8 +163,10 @@ class OffloadEngine {
 
   // engine_step.cpp
   StepResult run_step();
+  void run_passes(bool first_selection, bool measure_norms, StepResult& result);
   void forward(StepResult& result);
-  void backward(bool first_selection, bool measure_norms);
+  void backward();
+  void last_backward(bool first_selection, bool measure_norms);
   void gradients_ready(std::size_t group, bool first_selection, bool measure_norms);
   void pack_and_send(std::size_t group);
   void check_gradients();

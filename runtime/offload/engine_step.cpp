@@ -45,8 +45,7 @@ StepResult OffloadEngine::run_step() {
   }
   const bool first_selection = selecting_first();
   const bool measure_norms = settings_.record_importance || (last_of_window() && selection_due());
-  forward(result);
-  backward(first_selection, measure_norms);
+  run_passes(first_selection, measure_norms, result);
   if (first_selection) {
     selected_done_ = true;
     deferred_.release_if_empty();
@@ -63,6 +62,19 @@ StepResult OffloadEngine::run_step() {
   }
   ++step_;
   return result;
+}
+
+void OffloadEngine::run_passes(bool first_selection, bool measure_norms, StepResult& result) {
+  const std::int64_t micro_batches = settings_.gradient_accumulation_steps;
+  for (std::int64_t i = 0; i < micro_batches; ++i) {
+    model_.begin_micro_batch(static_cast<std::size_t>(i));
+    forward(result);
+    if (i + 1 < micro_batches) {
+      backward();
+    } else {
+      last_backward(first_selection, measure_norms);
+    }
+  }
 }
 
 void OffloadEngine::forward(StepResult& result) {
@@ -83,7 +95,13 @@ void OffloadEngine::forward(StepResult& result) {
   if (!overlaps()) uploads_.reset();
 }
 
-void OffloadEngine::backward(bool first_selection, bool measure_norms) {
+void OffloadEngine::backward() {
+  for (std::size_t group = layout_.groups.size(); group-- > 0;) {
+    model_.backward(group, columns_.weights(), columns_.gradients(), *compute_);
+  }
+}
+
+void OffloadEngine::last_backward(bool first_selection, bool measure_norms) {
   for (std::size_t group = layout_.groups.size(); group-- > 0;) {
     model_.backward(group, columns_.weights(), columns_.gradients(), *compute_);
     gradients_ready(group, first_selection, measure_norms);

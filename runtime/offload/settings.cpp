@@ -14,6 +14,9 @@ void require(bool holds, const std::string& message) {
 }
 
 void check(const OffloadSettings& s) {
+  require(s.gradient_accumulation_steps >= 1,
+          fmt::format("gradient_accumulation_steps: expected at least 1, found {}",
+                      s.gradient_accumulation_steps));
   require(s.topk_ratio >= 0 && s.topk_ratio <= 1,
           fmt::format("topk_ratio: expected a number from 0 to 1, found {}", s.topk_ratio));
   require(s.update_interval >= 1,

@@ -24,6 +24,9 @@ enum class DeferredScaling : std::uint8_t {
 
 /// DeepSpeed's names where it has them. Defaults are those of its ZenFlow block.
 struct OffloadSettings {
+  /// Micro-batches of a step: their gradients add up in the device's gradient buffer, and the rest
+  /// of the step sees the sum alone.
+  std::int64_t gradient_accumulation_steps = 1;
   double topk_ratio = 0.1;           ///< share of columns of every matrix updated on the device
   std::int64_t update_interval = 4;  ///< S: steps between two updates of the rest
   /// Steps between selections, a multiple of S unless that adapts; 0: one only.

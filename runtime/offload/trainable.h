@@ -9,8 +9,8 @@
 
 namespace zenflow::runtime {
 
-/// One forward and backward pass over a batch that the model has been given before, group by group:
-/// the engine decides in between what moves. Every call enqueues on `compute` and returns.
+/// Forward and backward passes over batches that the model has been given before, group by group:
+/// the engine decides in between what moves. Passes enqueue on `compute` and return.
 class TrainableModel {
  public:
   virtual ~TrainableModel() = default;
@@ -18,14 +18,17 @@ class TrainableModel {
   /// Parameters whose gradient several groups add to (a tied head): complete with their own group.
   [[nodiscard]] virtual bool shared(std::size_t parameter) const = 0;
 
+  /// The next passes are over micro-batch `index` of the step; backward adds to the gradients of
+  /// those before it, unless it is the first. Passes before may still be under way.
+  virtual void begin_micro_batch(std::size_t index) = 0;
   /// Groups in order. `weights[i]`: parameter i on the device, row-major.
   virtual void forward(std::size_t group, std::span<const void* const> weights,
                        Stream& compute) = 0;
-  /// Groups in reverse order. Writes `gradients[i]` for the parameters of `group`, and of those
+  /// Groups in reverse order. Stores `gradients[i]` for the parameters of `group`, and of those
   /// that it shares.
   virtual void backward(std::size_t group, std::span<const void* const> weights,
                         std::span<void* const> gradients, Stream& compute) = 0;
-  /// Of the last pass; the compute stream has been waited for.
+  /// Of the step's micro-batches so far; the compute stream has been waited for.
   [[nodiscard]] virtual double loss() const = 0;
 };
 

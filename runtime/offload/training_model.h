@@ -2,6 +2,8 @@
 #pragma once
 
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "runtime/device/device.h"
 #include "runtime/model/transformer.h"
@@ -12,14 +14,31 @@ namespace zenflow::runtime {
 class TrainingModel : public TrainableModel {
  public:
   [[nodiscard]] virtual const TransformerConfig& config() const = 0;
-  /// Takes the batch of the next step. Call it when the stream has finished the last pass, as it
-  /// has when OffloadEngine::step returns. Throws as HostTransformer::begin.
-  virtual void begin(const Batch& batch) = 0;
+  /// Takes the micro-batches of the next step, one at least, all of which count the same. Call it
+  /// when the stream has finished the last pass, as it has when OffloadEngine::step returns.
+  /// Throws Error(kInput) as HostTransformer::check.
+  void begin_step(std::vector<Batch> micro_batches) {
+    for (const Batch& batch : micro_batches) check(batch);
+    micro_batches_ = std::move(micro_batches);
+  }
+  void begin_micro_batch(std::size_t index) final {
+    begin(micro_batches_.at(index),
+          {.adds = index > 0, .weight = 1.0 / static_cast<double>(micro_batches_.size())});
+  }
+  /// The next passes are over `batch`. Throws as HostTransformer::begin.
+  virtual void begin(const Batch& batch, MicroBatch part) = 0;
   /// A forward pass of `batch` alone. `weights` are on the device, and nothing else is under way on
   /// `compute`. Returns when the result is there. Throws as HostTransformer::begin.
   [[nodiscard]] virtual Evaluation evaluate(const Batch& batch,
                                             std::span<const void* const> weights,
                                             Stream& compute) = 0;
+
+ protected:
+  /// Throws Error(kInput) as HostTransformer::check.
+  virtual void check(const Batch& batch) const = 0;
+
+ private:
+  std::vector<Batch> micro_batches_;
 };
 
 }  // namespace zenflow::runtime

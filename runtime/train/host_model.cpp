@@ -14,10 +14,13 @@ bool HostModel::shared(std::size_t parameter) const {
 
 // The spans' contents may change before the stream comes to them: it gets copies.
 void HostModel::forward(std::size_t group, std::span<const void* const> weights, Stream& compute) {
-  static_cast<HostStream&>(compute).run(
-      {"forward"}, [this, group, w = std::vector(weights.begin(), weights.end())] {
-        transformer_.forward(group, w);
-      });
+  static_cast<HostStream&>(compute).run({"forward"},
+                                        [this, group, begins = std::exchange(next_, std::nullopt),
+                                         w = std::vector(weights.begin(), weights.end())] {
+                                          if (begins)
+                                            transformer_.begin(begins->first, begins->second);
+                                          transformer_.forward(group, w);
+                                        });
 }
 
 void HostModel::backward(std::size_t group, std::span<const void* const> weights,

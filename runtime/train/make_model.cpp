@@ -8,15 +8,26 @@
 
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/cuda_model.h"
+#include "runtime/machine/system_files.h"
 #include "runtime/train/host_model.h"
 #include "runtime/train/memory_plan.h"
 
 namespace zenflow::runtime {
 namespace {
 
-void require_host_memory(const std::string& name, std::vector<PlannedMemory> parts) {
-  const std::uint64_t there = machine_memory();
-  require_memory(name + ": this machine's memory", parts, there, there);
+void require_host_memory(const std::string& name, const std::vector<PlannedMemory>& parts) {
+  const HostMemory there = host_memory();
+  require_memory(fmt::format("{}: {}", name,
+                             there.is_of_control_group ? "the memory of this control group"
+                                                       : "this machine's memory"),
+                 parts, there.bytes, there.bytes);
+}
+
+TransformerSettings settings_of(const TrainOptions& options) {
+  return {.max_sequences = options.feed.sequences,
+          .max_length = options.feed.length,
+          .type = options.dtype,
+          .checkpoints_activations = options.activation_checkpointing};
 }
 
 /// Held in vectors while the engine takes them in.
@@ -28,21 +39,18 @@ PlannedMemory initial_weights_of(const sim::ModelSpec& model) {
 /// A host device's memory is the machine's; --device-memory is its own books' to refuse.
 std::unique_ptr<TrainingModel> on_host(const TransformerConfig& config,
                                        const TrainOptions& options) {
-  MemoryPlan plan = plan_memory(config.model, options);
+  MemoryPlan plan = plan_memory(config, options);
   std::vector<PlannedMemory> parts = std::move(plan.device);
   parts.insert(parts.end(), plan.host.begin(), plan.host.end());
   parts.push_back(initial_weights_of(config.model));
-  parts.push_back({"activations", host_activation_bytes(config.model, options.feed)});
-  require_host_memory(config.model.name, std::move(parts));
-  return std::make_unique<HostModel>(HostTransformer(
-      config, options.feed.sequences, options.feed.length, options.dtype, options.threads));
+  require_host_memory(config.model.name, parts);
+  return std::make_unique<HostModel>(
+      HostTransformer(config, settings_of(options), options.threads));
 }
 
 std::unique_ptr<TrainingModel> on_gpu(const TransformerConfig& config, const TrainOptions& options,
                                       Device& device) {
-  MemoryPlan plan = plan_memory(config.model, options);
-  plan.device.push_back({"activations", cuda_model_bytes(config, options.feed.sequences,
-                                                         options.feed.length, options.dtype)});
+  MemoryPlan plan = plan_memory(config, options);
   const CudaMemoryFacts memory = cuda_memory(options.cuda->ordinal);
   std::uint64_t free = memory.free;
   if (options.cuda->memory) {
@@ -51,16 +59,18 @@ std::unique_ptr<TrainingModel> on_gpu(const TransformerConfig& config, const Tra
   require_memory(fmt::format("{}: memory of {}", config.model.name, device.name()), plan.device,
                  free, memory.total);
   plan.host.push_back(initial_weights_of(config.model));
-  require_host_memory(config.model.name, std::move(plan.host));
-  return make_cuda_model(config, options.feed.sequences, options.feed.length, options.dtype,
-                         options.cuda->libraries, device);
+  require_host_memory(config.model.name, plan.host);
+  return make_cuda_model(config, settings_of(options), options.cuda->libraries, device);
 }
 
 }  // namespace
 
-std::uint64_t machine_memory() {
-  return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
-         static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+HostMemory host_memory(const std::filesystem::path& root) {
+  const std::uint64_t machine = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                                static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::optional<std::uint64_t> group = control_group_limits(root).memory;
+  if (group && *group < machine) return {*group, true};
+  return {machine, false};
 }
 
 std::unique_ptr<Device> make_training_device(const TrainOptions& options, Recorder& recorder,

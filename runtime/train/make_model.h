@@ -1,6 +1,8 @@
 /// The device that a run trains on, and the model on it.
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 
@@ -24,7 +26,12 @@ namespace zenflow::runtime {
                                                                  const TrainOptions& options,
                                                                  Device& device);
 
-/// Bytes of RAM, free or not.
-[[nodiscard]] std::uint64_t machine_memory();
+/// RAM that this process may use, free or not: the machine's, or less where a control group (a
+/// container, a batch job) limits it. `root` stands for "/".
+struct HostMemory {
+  std::uint64_t bytes;
+  bool is_of_control_group;
+};
+[[nodiscard]] HostMemory host_memory(const std::filesystem::path& root = "/");
 
 }  // namespace zenflow::runtime

@@ -163,6 +163,8 @@ Json result(const TrainOptions& options, const TrainReport& report) {
     map["update_interval"] = report.update_interval;
     if (options.offload.adaptive_interval) map["update_interval_is_auto"] = true;
   }
+  map["gradient_accumulation_steps"] = options.offload.gradient_accumulation_steps;
+  map["activation_checkpointing"] = options.activation_checkpointing;
   map["step_time_ms"] = milliseconds(mean.total);
   map["step_times_ms"] = Json::array();
   for (const double step : report.times.last_window) {

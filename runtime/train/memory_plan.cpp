@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/train/simulated_run.h"
 #include "sim/base/error.h"
 #include "sim/report/simulation.h"
 #include "sim/schedule/live_work.h"
@@ -28,21 +29,23 @@ sim::LiveKind live_kind_of(OffloadSchedule schedule) {
   return sim::LiveKind::kZenFlow;
 }
 
-/// A machine on which everything takes some time: how long does not decide what is held, as lanes
-/// work in order.
-sim::HardwareProfile some_machine(sim::DType dtype) {
-  const BytesPerSecond rate(1e11);
+/// A machine on which everything takes some time, and no batch longer than the simulated clock
+/// goes: how long does not decide what is held, as lanes work in order.
+sim::HardwareProfile some_machine(sim::DType dtype, bool device_is_host) {
+  const BytesPerSecond rate(1e15);
   const Bytes unlimited(std::numeric_limits<double>::infinity());
   sim::HardwareProfile machine;
   machine.name = "any";
   sim::GpuProfile& gpu = machine.gpu;
   gpu.memory = unlimited;
   gpu.memory_bandwidth = rate;
-  gpu.peak = {{dtype, FlopsPerSecond(1e14)}};
+  gpu.peak = {{dtype, FlopsPerSecond(1e18)}};
   gpu.gemm_half_size = Flops(1);
   gpu.gemm_efficiency = gpu.attention_efficiency = 1;
   gpu.elementwise_efficiency = gpu.streaming_efficiency = 1;
+  gpu.host_cores = device_is_host ? 1 : 0;
   sim::HostProfile& host = machine.host;
+  host.cores = 1;
   host.memory = host.shared_memory = unlimited;
   host.dram_bandwidth = host.core_bandwidth = host.adam_bandwidth = rate;
   host.elementwise_bandwidth = rate;
@@ -53,17 +56,17 @@ sim::HardwareProfile some_machine(sim::DType dtype) {
   return machine;
 }
 
-sim::Job job_of(const sim::ModelSpec& model, const TrainOptions& options) {
+sim::Job job_of(const TransformerConfig& config, const TrainOptions& options) {
   const OffloadSettings& s = options.offload;
   sim::Job job;
   sim::Scenario& scenario = job.scenario;
-  scenario.name = model.name;
-  scenario.model = model;
-  scenario.training = {
-      .micro_batch_size_per_gpu = options.feed.sequences,
-      .sequence_length = options.feed.length,
-      .dtype = options.dtype == ElementType::kBfloat16 ? sim::DType::kBf16 : sim::DType::kFp32};
-  scenario.hardware = some_machine(scenario.training.dtype);
+  scenario.model = simulated_model(config);
+  scenario.name = scenario.model.name;
+  scenario.training = simulated_training(options);
+  scenario.hardware = some_machine(scenario.training.dtype, !options.cuda);
+  // A second micro-batch needs what every later one does.
+  job.deepspeed.gradient_accumulation_steps =
+      std::min<std::int64_t>(2, s.gradient_accumulation_steps);
   // Two windows: memory is that of every later one.
   scenario.run = {.warmup_steps = 0, .steps = 2 * s.update_interval};
   if (options.schedule == OffloadSchedule::kZenFlow) {
@@ -76,14 +79,14 @@ sim::Job job_of(const sim::ModelSpec& model, const TrainOptions& options) {
   return job;
 }
 
-bool is_activation(const sim::MemoryBuffer& buffer) {
-  return buffer.category == sim::MemoryCategory::kActivations ||
-         buffer.category == sim::MemoryCategory::kLogits ||
-         buffer.category == sim::MemoryCategory::kContext;
+/// What a command line asks for may be more than an integer holds.
+std::uint64_t whole_bytes(double bytes) {
+  constexpr double kBeyondAnyMachine = 1e18;
+  return static_cast<std::uint64_t>(std::min(bytes, kBeyondAnyMachine));
 }
 
-MemoryPlan simulated_plan(const sim::ModelSpec& model, const TrainOptions& options) {
-  const sim::Job job = job_of(model, options);
+MemoryPlan simulated_plan(const TransformerConfig& config, const TrainOptions& options) {
+  const sim::Job job = job_of(config, options);
   const sim::Schedule& schedule =
       sim::find_schedule(sim::live_schedule_name(live_kind_of(options.schedule)));
   schedule.check(job);
@@ -92,9 +95,9 @@ MemoryPlan simulated_plan(const sim::ModelSpec& model, const TrainOptions& optio
   MemoryPlan plan;
   for (std::size_t i = 0; i < largest.size(); ++i) {
     const sim::MemoryBuffer& buffer = run.program.buffers[i];
-    if (largest[i] <= 0 || buffer.of_framework || is_activation(buffer)) continue;
+    if (largest[i] <= 0 || buffer.of_framework) continue;
     auto& parts = place_of(buffer.home) == sim::MemoryPlace::kGpu ? plan.device : plan.host;
-    parts.push_back({buffer.name, static_cast<std::uint64_t>(std::llround(largest[i]))});
+    parts.push_back({buffer.name, whole_bytes(largest[i])});
   }
   return plan;
 }
@@ -113,13 +116,14 @@ void take_larger(std::vector<PlannedMemory>& parts, const std::vector<PlannedMem
 }
 
 /// What the simulated schedules do not know: where gradients are summed, and groups taking turns.
-void place_gradients(const sim::ModelSpec& model, const TrainOptions& options, MemoryPlan& plan) {
+void place_gradients(const TransformerConfig& config, const TrainOptions& options,
+                     MemoryPlan& plan) {
   const OffloadSettings& s = options.offload;
   if (s.everything_on_device) return;
   double deferred = 0;
   double largest = 0;
   const double ratio = s.full_warm_up_rounds > 0 ? 0 : s.topk_ratio;
-  for (const sim::LiveLayer& layer : sim::live_layers(model, ratio)) {
+  for (const sim::LiveLayer& layer : sim::live_layers(simulated_model(config), ratio)) {
     deferred += layer.deferred_elements();
     largest = std::max(largest, layer.deferred_elements());
   }
@@ -136,30 +140,24 @@ void place_gradients(const sim::ModelSpec& model, const TrainOptions& options, M
 
 }  // namespace
 
-MemoryPlan plan_memory(const sim::ModelSpec& model, const TrainOptions& options) {
-  MemoryPlan plan = simulated_plan(model, options);
+MemoryPlan plan_memory(const TransformerConfig& config, const TrainOptions& options) {
+  MemoryPlan plan = simulated_plan(config, options);
   if (options.offload.full_warm_up_rounds > 0) {
     // At first everything is deferred.
     TrainOptions warm_up = options;
     warm_up.offload.topk_ratio = 0;
-    const MemoryPlan first = simulated_plan(model, warm_up);
+    const MemoryPlan first = simulated_plan(config, warm_up);
     take_larger(plan.device, first.device);
     take_larger(plan.host, first.host);
   }
-  place_gradients(model, options, plan);
+  place_gradients(config, options, plan);
   if (options.offload.everything_on_device) {
     constexpr std::uint64_t kStateBytes = 12;
-    plan.host.push_back({"weights, m and v, fp32, of all columns, until the first step",
-                         kStateBytes * static_cast<std::uint64_t>(model.parameters())});
+    plan.host.push_back(
+        {"weights, m and v, fp32, of all columns, until the first step",
+         kStateBytes * static_cast<std::uint64_t>(simulated_model(config).parameters())});
   }
   return plan;
-}
-
-std::uint64_t host_activation_bytes(const sim::ModelSpec& model, const FeedOptions& feed) {
-  // In double: what a command line asks for may be anything.
-  const auto tokens = static_cast<double>(feed.sequences) * static_cast<double>(feed.length);
-  const std::int64_t width = model.layers * (8 * model.hidden + 3 * model.intermediate);
-  return static_cast<std::uint64_t>(std::min(4 * tokens * static_cast<double>(width), 1e18));
 }
 
 std::uint64_t total(const std::vector<PlannedMemory>& parts) {

@@ -14,8 +14,8 @@ struct PlannedMemory {
   std::uint64_t bytes = 0;
 };
 
-/// Buffers of the live schedule (sim/schedule/live.cpp) at their largest, less activations: those
-/// are the model's, which differ by device. Column indices and other small arrays are not in it.
+/// Buffers of the live schedule (sim/schedule/live.cpp) at their largest, with the model's
+/// activations. Column indices and other small arrays are not in it.
 struct MemoryPlan {
   std::vector<PlannedMemory> device;
   std::vector<PlannedMemory> host;
@@ -23,11 +23,7 @@ struct MemoryPlan {
 
 /// Of a run on any device, whose settings `settings_for` has made. Throws Error(kInput) if the
 /// schedule refuses them.
-[[nodiscard]] MemoryPlan plan_memory(const sim::ModelSpec& model, const TrainOptions& options);
-
-/// About what the host model keeps of a pass, in host memory: transformer.h, "Memory".
-[[nodiscard]] std::uint64_t host_activation_bytes(const sim::ModelSpec& model,
-                                                  const FeedOptions& feed);
+[[nodiscard]] MemoryPlan plan_memory(const TransformerConfig& config, const TrainOptions& options);
 
 [[nodiscard]] std::uint64_t total(const std::vector<PlannedMemory>& parts);
 

@@ -13,6 +13,8 @@ namespace {
 
 sim::RecordedRun recorded_run(const TrainOptions& options, std::int64_t update_interval) {
   const OffloadSettings& offload = options.offload;
+  std::optional<std::int64_t> gpu;
+  if (options.cuda) gpu = options.cuda->ordinal;
   return {.schedule = schedule_name(options.schedule),
           .topk_ratio = offload.topk_ratio,
           .update_interval = update_interval,
@@ -21,11 +23,14 @@ sim::RecordedRun recorded_run(const TrainOptions& options, std::int64_t update_i
           .full_warm_up_rounds = offload.full_warm_up_rounds,
           .overlap_step = offload.overlap_step,
           .micro_batch_size = options.feed.sequences,
+          .gradient_accumulation_steps = offload.gradient_accumulation_steps,
+          .activation_checkpointing = options.activation_checkpointing,
           .sequence_length = options.feed.length,
           .dtype = options.dtype == ElementType::kBfloat16 ? "bf16" : "fp32",
           .threads = static_cast<std::int64_t>(options.threads),
           .optimizer_threads = offload.optimizer_threads,
-          .sum_threads = offload.sum_threads};
+          .sum_threads = offload.sum_threads,
+          .gpu = gpu};
 }
 
 }  // namespace
@@ -65,15 +70,14 @@ void Run::fill_report() {
   if (tuning_) report_.tuning = tuning_->log();
   if (report_.times.steps > 0) {
     report_.tokens_per_second =
-        static_cast<double>(options_.feed.sequences * options_.feed.length) /
-        report_.times.mean.total;
+        static_cast<double>(tokens_per_step(options_)) / report_.times.mean.total;
   }
   report_.traffic = report_.times.traffic.value_or(difference(device_->traffic(), traffic_before_));
   report_.update_interval = engine_.settings().update_interval;
   report_.device_memory = device_->memory_use(MemoryKind::kDevice);
   report_.pinned_memory = device_->memory_use(MemoryKind::kPinnedHost);
   report_.device_name = device_->name();
-  report_.host_capacity_bytes = machine_memory();
+  report_.host_capacity_bytes = host_memory().bytes;
   constexpr std::uint64_t kStateBytes = 12;
   if (!options_.offload.everything_on_device) {
     report_.host_optimizer_bytes = kStateBytes * engine_.layout().elements;

@@ -91,6 +91,10 @@ std::string run_identity(const TrainOptions& options, const TransformerConfig& c
   line("data checksum", data.crc);
   line("validation fraction", options.feed.validation_fraction);
   line("micro-batch size", options.feed.sequences);
+  // Checkpoints of before it existed are of runs without.
+  if (s.gradient_accumulation_steps > 1) {
+    line("gradient accumulation steps", s.gradient_accumulation_steps);
+  }
   line("sequence length", options.feed.length);
   line("seed", options.seed);
   line("schedule", schedule_name(options.schedule));

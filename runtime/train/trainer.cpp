@@ -13,6 +13,7 @@
 #include "runtime/train/make_model.h"
 #include "runtime/train/run.h"
 #include "runtime/train/run_identity.h"
+#include "runtime/train/simulated_run.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 
@@ -68,24 +69,13 @@ Run::Run(const TrainOptions& options, const TrainEvents& events)
 namespace {
 
 sim::LiveModelSettings live_model(const TrainOptions& options, const TransformerConfig& config) {
-  sim::LiveModelSettings model{
-      .model = config.model,
-      .training = {.micro_batch_size_per_gpu = options.feed.sequences,
-                   .sequence_length = options.feed.length,
-                   .dtype = options.dtype == ElementType::kFloat32 ? sim::DType::kFp32
-                                                                   : sim::DType::kBf16},
-      .cores = std::max<std::int64_t>(1, std::thread::hardware_concurrency()),
-      .device_cores = static_cast<std::int64_t>(options.threads),
-      .optimizer_threads = options.offload.optimizer_threads,
-      .overlap_step = options.offload.overlap_step};
-  if (config.task.is_classification()) {
-    // Its head is that of a language model with as many words as there are labels.
-    std::erase_if(model.model.head,
-                  [](const auto& tensor) { return tensor.name == "lm_head.weight"; });
-    model.model.head.push_back({"score.weight", config.task.labels, model.model.hidden, true});
-    model.model.head_linears.back() = {"score", model.model.hidden, config.task.labels};
-  }
-  return model;
+  return {.model = simulated_model(config),
+          .training = simulated_training(options),
+          .cores = std::max<std::int64_t>(1, std::thread::hardware_concurrency()),
+          .device_cores = static_cast<std::int64_t>(options.threads),
+          .optimizer_threads = options.offload.optimizer_threads,
+          .overlap_step = options.offload.overlap_step,
+          .gradient_accumulation_steps = options.offload.gradient_accumulation_steps};
 }
 
 }  // namespace
@@ -171,9 +161,12 @@ void Run::train_steps() {
 }
 
 void Run::one_step() {
-  const Batch batch = feed_->next();
+  std::vector<Batch> micro_batches;
+  for (std::int64_t i = 0; i < options_.offload.gradient_accumulation_steps; ++i) {
+    micro_batches.push_back(feed_->next());
+  }
   statistics_.begin();
-  model_->begin(batch);
+  model_->begin_step(std::move(micro_batches));
   engine_.set_learning_rate(options_.learning_rate.at(engine_.steps_done()));
   const StepResult result = engine_.step();
   std::optional<WindowEnd> window;
@@ -188,7 +181,6 @@ void Run::one_step() {
     statistics_.end(window);
     recorder_.step(result.step, statistics_.last_start(), statistics_.last_end());
   }
-  const std::int64_t tokens = batch.sequences * batch.length;
   if (!std::isfinite(result.loss)) {
     throw Error(ErrorKind::kRuntime,
                 fmt::format("step {}: the loss is {}", result.step, result.loss));
@@ -202,7 +194,7 @@ void Run::one_step() {
   if (importance_) record_importance();
   if (events_.step) {
     events_.step(result, statistics_.last(),
-                 static_cast<double>(tokens) / statistics_.last().total);
+                 static_cast<double>(tokens_per_step(options_)) / statistics_.last().total);
   }
 }
 
@@ -259,6 +251,10 @@ std::unique_ptr<Run> prepared(const TrainOptions& options, const TrainEvents& ev
 }
 
 }  // namespace
+
+std::int64_t tokens_per_step(const TrainOptions& options) {
+  return options.feed.sequences * options.feed.length * options.offload.gradient_accumulation_steps;
+}
 
 TrainReport train(const TrainOptions& options, const TrainEvents& events) {
   if (options.resume && !options.checkpoint) {

@@ -29,7 +29,8 @@ struct TrainOptions {
   std::optional<std::filesystem::path> weights;  ///< safetensors to begin with
   std::optional<std::filesystem::path> save_weights;  ///< fp32 safetensors at the end
   ElementType dtype = ElementType::kFloat32;
-  FeedOptions feed;
+  FeedOptions feed;                       ///< of a micro-batch
+  bool activation_checkpointing = false;  ///< blocks keep their input alone and run forward again
   std::int64_t steps = 100;
   std::uint64_t seed = 0;
   LearningRate learning_rate;
@@ -86,13 +87,16 @@ struct TrainReport {
   MemoryUse device_memory;
   MemoryUse pinned_memory;
   std::uint64_t host_optimizer_bytes = 0;
-  std::uint64_t host_capacity_bytes = 0;  ///< this machine's memory
+  std::uint64_t host_capacity_bytes = 0;  ///< that this process may use
   std::int64_t update_interval = 0;       ///< at the end
   sim::Timeline timeline;                 ///< with record_trace
   TrafficCount recorded_traffic;          ///< all that the trace has
   std::size_t trace_spans = 0;
   double trace_overhead_seconds = 0;
 };
+
+/// Tokens of a step: of all its micro-batches.
+[[nodiscard]] std::int64_t tokens_per_step(const TrainOptions& options);
 
 /// Checks everything that can be checked first, then trains. Throws Error: kInput for what the user
 /// gave, kInfeasible if memory is short, kRuntime for what fails while running; a checkpoint

@@ -75,6 +75,8 @@ LiveRun live_run(const LiveRunSettings& settings, const sim::LivePoint& point,
   options.feed.sequences = settings.training.micro_batch_size_per_gpu;
   options.feed.length = settings.training.sequence_length;
   options.feed.validation_fraction = 0.01;
+  options.activation_checkpointing = settings.training.activation_checkpointing;
+  options.offload.gradient_accumulation_steps = settings.gradient_accumulation_steps;
   options.schedule = schedule_of(point.kind);
   options.offload.topk_ratio = point.topk_ratio;
   options.offload.update_interval = point.update_interval;

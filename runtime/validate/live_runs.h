@@ -17,6 +17,7 @@ struct LiveRunSettings {
   std::filesystem::path model;  ///< a Hugging Face config.json
   std::filesystem::path data;   ///< text or tokens
   sim::TrainingSettings training;
+  std::int64_t gradient_accumulation_steps = 1;
   std::size_t threads = 1;  ///< of forward and backward
   int optimizer_threads = 1;
   std::optional<BytesPerSecond> link_bandwidth;

@@ -36,15 +36,21 @@ std::string range_text(const Rows& rows, double unit, const char* name) {
   return fmt::format("{:.4g} to {:.4g} {}", rows.smallest / unit, rows.largest / unit, name);
 }
 
+/// A layer's pass; backward may contain the forward that it runs again.
+struct ModelSample {
+  std::vector<LayerWork> work;
+  double seconds;
+};
+
 /// Samples of all recordings, as rows of each fit.
 struct AllRows {
-  std::vector<std::pair<LayerWork, double>> model;  // with seconds
-  Rows device;                                      // bytes streamed, bytes of columns, kernels
-  Rows down;                                        // bytes, copies
-  Rows up;                                          // bytes, copies
-  Rows update;                                      // bytes
-  Rows sum;                                         // bytes
-  Rows gap;                                         // steps
+  std::vector<ModelSample> model;
+  Rows device;  // bytes streamed, bytes of columns, kernels
+  Rows down;    // bytes, copies
+  Rows up;      // bytes, copies
+  Rows update;  // bytes
+  Rows sum;     // bytes
+  Rows gap;     // steps
   double update_cores = 1;
   double sum_cores = 1;
 };
@@ -91,10 +97,10 @@ class RowCollector {
     const std::size_t l = sample.layer;
     switch (sample.operation) {
       case LiveOperation::kForward:
+        rows_.model.push_back({{work_of(model_, l, layers_.size(), true)}, sample.seconds});
+        return;
       case LiveOperation::kBackward:
-        return add_model(
-            work_of(model_, l, layers_.size(), sample.operation == LiveOperation::kForward),
-            sample.seconds);
+        return add_backward(l, sample.seconds);
       case LiveOperation::kAfterBackward:
         return add_device(work_.after_backward(layers_[l]), sample.seconds);
       case LiveOperation::kUpdateSelected:
@@ -129,7 +135,13 @@ class RowCollector {
                             bytes, job_.scenario.model.name, live_.topk_ratio,
                             to_string(job_.scenario.training.dtype)));
   }
-  void add_model(const LayerWork& work, double seconds) { rows_.model.emplace_back(work, seconds); }
+  void add_backward(std::size_t layer, double seconds) {
+    std::vector<LayerWork> work = {work_of(model_, layer, layers_.size(), false)};
+    if (runs_forward_again(job_.scenario.training, layer, layers_.size())) {
+      work.push_back(work_of(model_, layer, layers_.size(), true));
+    }
+    rows_.model.push_back({std::move(work), seconds});
+  }
   void add_device(const DeviceWork& work, double seconds) {
     rows_.device.add({work.streamed, work.columns, work.kernels}, seconds);
   }
@@ -216,9 +228,9 @@ class Fitter {
     Rows rows;
     for (int i = 0; i < kMostRepetitions; ++i) {
       rows = {};
-      for (const auto& [work, seconds] : rows_.model) {
-        double known = work.kernels * gpu.kernel_launch.value();
-        std::vector<double> amounts = {0, 0, work.chains.value()};
+      for (const ModelSample& sample : rows_.model) {
+        double known = 0;
+        std::vector<double> amounts(3);
         const auto add = [&](std::size_t kind, double flops, Bytes traffic) {
           if (flops * unit[kind] >= traffic.value() * streamed) {
             amounts[kind] += flops;
@@ -226,12 +238,16 @@ class Fitter {
             known += traffic.value() * streamed;
           }
         };
-        for (const BoundedWork& one : work.products) {
-          add(0, (one.flops + gpu.gemm_half_size).value(), one.traffic);
+        for (const LayerWork& work : sample.work) {
+          known += work.kernels * gpu.kernel_launch.value();
+          amounts[2] += work.chains.value();
+          for (const BoundedWork& one : work.products) {
+            add(0, (one.flops + gpu.gemm_half_size).value(), one.traffic);
+          }
+          add(1, work.attention.flops.value(), work.attention.traffic);
         }
-        add(1, work.attention.flops.value(), work.attention.traffic);
         // Relative to the whole span: taking the known part off must not make it weigh more.
-        rows.add(std::move(amounts), seconds, known);
+        rows.add(std::move(amounts), sample.seconds, known);
       }
       fit = fit_times(rows.times, given);
       std::vector<double> next;

@@ -67,6 +67,7 @@ Job live_job(const LiveModelSettings& settings, const TunePoint& point,
   job.scenario.run = {.warmup_steps = kMeasuredWindows * point.update_interval,
                       .steps = kMeasuredWindows * point.update_interval};
   job.deepspeed.zero_stage = 2;
+  job.deepspeed.gradient_accumulation_steps = settings.gradient_accumulation_steps;
   job.deepspeed.offload_optimizer = OffloadDevice::kCpu;
   job.deepspeed.zenflow = ZenFlowSettings{.topk_ratio = point.topk_ratio,
                                           .update_interval = point.update_interval,

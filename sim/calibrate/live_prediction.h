@@ -47,6 +47,7 @@ struct LiveModelSettings {
   std::int64_t device_cores = 1;       ///< threads of forward and backward; 0: the device is a GPU
   std::int64_t optimizer_threads = 1;  ///< of the CPU optimizer
   bool overlap_step = true;
+  std::int64_t gradient_accumulation_steps = 1;
 };
 
 /// Rates of a machine of which nothing is known; "host" or a GPU alike.

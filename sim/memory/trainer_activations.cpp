@@ -1,54 +1,88 @@
 #include "sim/memory/trainer_activations.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace zenflow::sim {
 namespace {
 
-/// Columns of a model that activations have, and bytes of an element.
+constexpr double kFewestRows = 64;
+
+/// Columns of a model that activations have, and bytes of an element. In double, which is exact
+/// where it matters: what a command line asks for may be anything.
 struct Widths {
-  Widths(const ModelSpec& model, DType dtype)
-      : b(bytes_per_element(dtype)),
-        h(model.hidden),
-        q(model.heads * model.head_dim),
-        v(model.kv_heads * model.head_dim),
-        f(model.intermediate),
-        a(model.heads) {}
-  std::int64_t b, h, q, v, f, a;
+  Widths(const ModelSpec& model, const TrainingSettings& training)
+      : b(static_cast<double>(bytes_per_element(training.dtype))),
+        h(static_cast<double>(model.hidden)),
+        q(static_cast<double>(model.heads * model.head_dim)),
+        v(static_cast<double>(model.kv_heads * model.head_dim)),
+        f(static_cast<double>(model.intermediate)),
+        m(model.gated_mlp ? 3 : 2),
+        a(static_cast<double>(model.heads)),
+        outputs(static_cast<double>(model.head_linears.back().out)),
+        sequences(static_cast<double>(training.micro_batch_size_per_gpu)),
+        tokens(sequences * static_cast<double>(training.sequence_length)) {}
+  double b, h, q, v, f, m, a, outputs, sequences, tokens;
 };
 
+/// What is kept of a whole pass: `block` of a block, and the stream in elements of `element` bytes.
+Bytes kept(const ModelSpec& model, const TrainingSettings& training, double block, double element) {
+  const auto layers = static_cast<double>(model.layers);
+  const Widths w(model, training);
+  return Bytes((layers + 1) * w.tokens * element * w.h +
+               (training.activation_checkpointing ? 1 : layers) * block);
+}
+
 /// Logits of a chunk of tokens, and the fp32 sums that several chunks need.
-std::int64_t logits(const ModelSpec& model, const Widths& w, std::int64_t tokens,
-                    std::int64_t logit_bytes) {
-  constexpr std::int64_t kMultiple = 64;
-  constexpr std::int64_t kFewest = 64;
-  const std::int64_t row = w.b * ((model.vocab + kMultiple - 1) / kMultiple * kMultiple);
-  const std::int64_t sums = w.b == 2 ? 4 * w.h * model.vocab : 0;
-  if (tokens * row <= logit_bytes + sums) return tokens * row;
-  const std::int64_t chunk = std::min(tokens, std::max(kFewest, logit_bytes / row));
-  return chunk * row + (chunk < tokens ? sums : 0);
+double logits(const Widths& w, double logit_bytes) {
+  constexpr double kMultiple = 64;
+  const double row = w.b * kMultiple * std::ceil(w.outputs / kMultiple);
+  const double sums = w.b == 2 ? 4 * w.h * w.outputs : 0;
+  if (w.tokens * row <= logit_bytes + sums) return w.tokens * row;
+  const double chunk = std::min(w.tokens, std::max(kFewestRows, std::floor(logit_bytes / row)));
+  return chunk * row + (chunk < w.tokens ? sums : 0);
+}
+
+double largest_matrix(const ModelSpec& model) {
+  std::int64_t largest = 0;
+  for (const auto* linears : {&model.block_linears, &model.head_linears}) {
+    for (const Linear& one : *linears) largest = std::max(largest, one.in * one.out);
+  }
+  return static_cast<double>(largest);
 }
 
 }  // namespace
 
 TrainerActivations trainer_activations(const ModelSpec& model, const TrainingSettings& training,
                                        std::int64_t logit_bytes) {
-  constexpr std::int64_t kSumBlockRows = 64;
-  const Widths w(model, training.dtype);
-  const std::int64_t tokens = training.tokens();
-  const std::int64_t kept_of_feed_forward = (model.gated_mlp ? 3 : 2) * w.f;
-  const std::int64_t block =
-      tokens * (w.b * (3 * w.h + 2 * w.q + 2 * w.v + kept_of_feed_forward) + 16 + 4 * w.a);
-  const std::int64_t blocks = training.activation_checkpointing ? 1 : model.layers;
-  const std::int64_t kept = (model.layers + 1) * tokens * w.b * w.h + blocks * block;
+  constexpr double kSumBlockRows = 64;
+  const Widths w(model, training);
+  const double block = w.tokens * (w.b * (3 * w.h + 2 * w.q + 2 * w.v + w.m * w.f) + 16 + 4 * w.a);
+  const double sums =
+      4 * std::ceil(w.tokens / kSumBlockRows) * std::max({2 * w.h, w.q + 2 * w.v, w.f});
+  const double gradients = std::max(2 * w.f, 2 * w.q + 2 * w.v);
+  const double work = w.tokens * (w.b * (4 * w.h + gradients) + 4 * w.a + 16) +
+                      w.sequences * w.b * w.h + logits(w, static_cast<double>(logit_bytes)) + sums;
+  return {kept(model, training, block, w.b), Bytes(work)};
+}
 
-  const std::int64_t row_blocks = (tokens + kSumBlockRows - 1) / kSumBlockRows;
-  const std::int64_t sums = 4 * row_blocks * std::max({2 * w.h, w.q + 2 * w.v, w.f});
-  const std::int64_t gradients = std::max(2 * w.f, 2 * w.q + 2 * w.v);
-  const std::int64_t work = tokens * (w.b * (4 * w.h + gradients) + 4 * w.a + 16) +
-                            training.micro_batch_size_per_gpu * w.b * w.h +
-                            logits(model, w, tokens, logit_bytes) + sums;
-  return {Bytes(static_cast<double>(kept)), Bytes(static_cast<double>(work))};
+TrainerActivations host_trainer_activations(const ModelSpec& model,
+                                            const TrainingSettings& training, bool accumulates) {
+  constexpr double kFloat = 4;
+  constexpr double kRowLoss = 24;
+  constexpr double kChunkedLogits = 0x1p24;
+  const Widths w(model, training);
+  const double attention = 2 * w.q + 2 * w.v;
+  const double block = kFloat * w.tokens * (3 * w.h + attention + w.m * w.f + 4 + 2 * w.a);
+
+  const double chunk =
+      std::min(w.tokens, std::max(kFewestRows, std::floor(kChunkedLogits / w.outputs)));
+  const double head = w.sequences * w.h + std::max(w.sequences, chunk) * w.outputs;
+  const double widened = w.b == 2 ? 2 : accumulates ? 1 : 0;
+  const double work = kFloat * (w.tokens * (3 * w.h + attention + 2 * w.f + 2) + head +
+                                widened * largest_matrix(model)) +
+                      kRowLoss * w.tokens;
+  return {kept(model, training, block, kFloat), Bytes(work)};
 }
 
 }  // namespace zenflow::sim

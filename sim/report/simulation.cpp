@@ -152,8 +152,9 @@ SimulationResult average(const Job& job, const RunPlan& plan, const ShortenedRun
   return result;
 }
 
-void add_rates(const Job& job, SimulationResult& result) {
-  const double seconds = result.step_time * 1e-12;
+void add_rates(const Job& job, const Schedule& schedule, SimulationResult& result) {
+  const double seconds =
+      result.step_time * 1e-12 / static_cast<double>(schedule.micro_batches_per_step(job));
   const auto ranks = static_cast<double>(job.scenario.ranks());
   const TrainingSettings& training = job.scenario.training;
   result.tokens_per_second = ranks * static_cast<double>(training.tokens()) / seconds;
@@ -198,7 +199,7 @@ SimulationResult simulate_interval(const Job& job, const Schedule& schedule) {
       result.topk_ratio = knobs->topk_ratio;
       result.update_interval = knobs->update_interval;
     }
-    add_rates(job, result);
+    add_rates(job, schedule, result);
     result.staleness = schedule.closed_form(job).staleness_steps;
     result.memory = memory_report(job, program, execution);
     const std::size_t begin = shortened.shown_by[plan.measured_begin];

@@ -8,6 +8,10 @@
 /// * uploads are put into the second weights on the copy stream, selected weights are carried over
 ///   on the compute stream;
 /// * CPU Adam, clipping and the 16-bit copy are one pass;
+/// * a step has gradient_accumulation_steps micro-batches, one after the other: gradients add up in
+///   the device's buffer, which then has a place for each, and leave in the last backward;
+/// * with activation checkpointing a block's forward runs again before its backward, but not the
+///   last block's, whose activations are still there;
 /// * the training thread goes on when it knows the norm; host.step_gap later the device has work
 ///   again.
 ///
@@ -24,6 +28,7 @@
 
 #include "sim/base/error.h"
 #include "sim/cost/gpu_cost.h"
+#include "sim/memory/trainer_activations.h"
 #include "sim/schedule/live_work.h"
 #include "sim/schedule/program_builder.h"
 #include "sim/schedule/schedule.h"
@@ -45,6 +50,9 @@ class Live final : public Schedule {
   [[nodiscard]] std::vector<WindowShape> windows(const Job& job, std::int64_t steps) const override;
   [[nodiscard]] Program build(const Job& job, std::span<const WindowShape> shapes) const override;
   [[nodiscard]] ClosedForm closed_form(const Job& job) const override;
+  [[nodiscard]] std::int64_t micro_batches_per_step(const Job& job) const override {
+    return settings(job).micro_batches;
+  }
   [[nodiscard]] std::optional<ZenFlowSettings> zenflow(const Job& job) const override {
     if (kind_ != LiveKind::kZenFlow) return std::nullopt;
     return job.deepspeed.zenflow;
@@ -87,14 +95,7 @@ void Live::check(const Job& job) const {
 }
 
 std::vector<std::string> Live::ignored(const Job& job) const {
-  std::vector<std::string> notes = ignored_by_published(job, name());
-  if (job.deepspeed.gradient_accumulation_steps > 1) {
-    notes.push_back(
-        fmt::format("{}: gradient_accumulation_steps has no effect; zenflow-train does not "
-                    "accumulate micro steps",
-                    name()));
-  }
-  return notes;
+  return ignored_by_published(job, name());
 }
 
 /// In a window of `steps` steps the last one ranks columns if the interval is over: columns
@@ -145,18 +146,20 @@ ClosedForm Live::closed_form(const Job& job) const {
   return {down, down / static_cast<double>(live.interval), {delay, delay + live.interval - 1}};
 }
 
-/// One bucket a layer, in the order of backward; gradients are packed by tasks of their own.
+/// One bucket a layer, in the order of backward; gradients are packed by tasks of their own, and
+/// activations are in buffers that stay (declare_memory).
 StepPlan live_plan(const Job& job) {
   StepPlan plan = plan_step(job);
   const TrainingSettings& training = job.scenario.training;
   const ModelTime time = model_time(job.scenario.hardware.gpu, job.scenario.model, training);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+    PlannedLayer& planned = plan.layers[l];
     const bool first = l == 0;
     const bool last = l + 1 == plan.layers.size();
     const LayerTime& layer = first ? time.embedding : last ? time.head : time.block;
-    const bool again = training.activation_checkpointing && !first && !last;
-    plan.layers[l].backward =
-        to_picoseconds(again ? layer.backward + layer.forward : layer.backward);
+    const bool again = runs_forward_again(training, l, plan.layers.size());
+    planned.backward = to_picoseconds(again ? layer.backward + layer.forward : layer.backward);
+    planned.activation_bytes = planned.transient_bytes = planned.logit_bytes = 0;
   }
   const std::vector<LiveLayer> layers = live_layers(job.scenario.model, 0);
   plan.buckets.clear();
@@ -193,7 +196,7 @@ class LiveEmitter {
     for (std::int32_t step = 0; step < shape.steps; ++step) {
       const bool selects =
           std::find(shape.select_at.begin(), shape.select_at.end(), step) != shape.select_at.end();
-      micro_step(full, step == 0, selects);
+      one_step(full, step == 0, selects);
     }
     if (!live_.offloads()) return;
     if (full || !live_.overlap) {
@@ -220,11 +223,25 @@ class LiveEmitter {
   [[nodiscard]] Seconds time(const DeviceWork& work) const { return device_time(gpu_, work); }
   [[nodiscard]] const LiveWork& work_of(bool full) const { return full ? warm_up_ : regular_; }
 
-  void micro_step(bool full, bool first_of_window, bool selects) {
+  /// The passes of a step's micro-batches; what `leave` does with the gradients of a bucket is for
+  /// the last of them.
+  void passes(const BucketSink& leave) {
+    const BucketSink stay = [](std::size_t, const PerClass&) { return PerClass{kNoTask}; };
+    for (std::int64_t i = 0; i < live_.micro_batches; ++i) {
+      const BucketSink& sink = i + 1 < live_.micro_batches ? stay : leave;
+      if (i == 0) {
+        builder_.forward_backward({After{}}, {}, sink);
+      } else {
+        builder_.forward_backward_again(sink);
+      }
+    }
+  }
+
+  void one_step(bool full, bool first_of_window, bool selects) {
     const bool staged = full || live_.reads_staging();
     const PerClass free = staging_free_;
     down_.assign(layers_.size(), kNoTask);
-    builder_.forward_backward({After{}}, {}, [&](std::size_t b, const PerClass&) {
+    passes([&](std::size_t b, const PerClass&) {
       const LiveLayer& cut = layer(b, full);
       const TaskId packed =
           builder_.compute(0, Phase::kGpuUpdate, static_cast<std::int64_t>(layer_of(b)),
@@ -349,7 +366,27 @@ class LiveEmitter {
   TaskId pending_compute_ = kNoTask;
 };
 
+void declare_activations(const Job& job, const LiveSettings& live, ProgramBuilder& builder) {
+  const ModelSpec& model = job.scenario.model;
+  const TrainingSettings& training = job.scenario.training;
+  const TrainerActivations bytes =
+      job.scenario.hardware.gpu.runs_on_host()
+          ? host_trainer_activations(model, training, live.micro_batches > 1)
+          : trainer_activations(model, training);
+  builder.symbol({"K", bytes.kept.value(), "activations kept from forward to backward"});
+  builder.symbol({"W", bytes.work.value(), "what one block, or the head, works with"});
+  builder.buffer({.name = "activations kept",
+                  .formula = "K",
+                  .category = MemoryCategory::kActivations,
+                  .resident = bytes.kept.value()});
+  builder.buffer({.name = "model workspace",
+                  .formula = "W",
+                  .category = MemoryCategory::kActivations,
+                  .resident = bytes.work.value()});
+}
+
 void declare_memory(const Job& job, const LiveSettings& live, ProgramBuilder& builder) {
+  declare_activations(job, live, builder);
   double all = 0;
   double selected = 0;
   double largest = 0;

@@ -35,7 +35,9 @@ std::optional<LiveKind> live_kind(std::string_view schedule) {
 
 LiveSettings live_settings(LiveKind kind, const Job& job) {
   const auto cores = static_cast<double>(job.scenario.hardware.host.cores);
-  LiveSettings live{.optimizer_cores = cores, .sum_cores = cores};
+  LiveSettings live{.micro_batches = job.deepspeed.gradient_accumulation_steps,
+                    .optimizer_cores = cores,
+                    .sum_cores = cores};
   if (job.deepspeed.zenflow) {
     const double reserved = job.deepspeed.zenflow->pt_reserved_cores_perc;
     if (reserved > 0 && reserved < 1) {
@@ -55,6 +57,10 @@ LiveSettings live_settings(LiveKind kind, const Job& job) {
     live.select_interval = zenflow.select_interval.value_or(0);
   }
   return live;
+}
+
+bool runs_forward_again(const TrainingSettings& training, std::size_t layer, std::size_t layers) {
+  return training.activation_checkpointing && layer > 0 && layer + 2 < layers;
 }
 
 DeviceWork& DeviceWork::operator+=(const DeviceWork& other) {

@@ -25,6 +25,7 @@ struct LiveSettings {
   bool overlap = false;
   std::int64_t warm_up = 0;          ///< steps in which everything is updated at once
   std::int64_t select_interval = 0;  ///< 0: once
+  std::int64_t micro_batches = 1;    ///< of a step: gradient_accumulation_steps
   double optimizer_cores = 1;
   double sum_cores = 1;
 
@@ -35,6 +36,11 @@ struct LiveSettings {
 
 /// Precondition: for kZenFlow the job has a zenflow block with a number for update_interval.
 [[nodiscard]] LiveSettings live_settings(LiveKind kind, const Job& job);
+
+/// Whether backward of layer `layer` of `layers` (embedding, blocks, head) runs its forward before:
+/// with activation checkpointing all blocks do, but the last, whose activations are still there.
+[[nodiscard]] bool runs_forward_again(const TrainingSettings& training, std::size_t layer,
+                                      std::size_t layers);
 
 /// Work of device kernels that move memory.
 struct DeviceWork {

@@ -223,7 +223,7 @@ void ProgramBuilder::forward_layer(std::size_t layer, const std::vector<After>& 
     compute_before_last_[c] = previous;
     last_compute_[c] = id;
     if (c > 0) continue;
-    if (layer == 0) {
+    if (layer == 0 && step_opens_) {
       step_markers_.push_back(id);
       if (std::exchange(window_opens_, false)) windows_.back().marker = id;
     }
@@ -254,7 +254,7 @@ void ProgramBuilder::backward_layer(std::size_t layer, const ParameterGather& ga
       at_backward_.clear();
     }
     memory(id, false, transient, planned.transient_bytes);
-    memory(id, false, gradients_, element_bytes_ * planned.parameters);
+    if (step_opens_) memory(id, false, gradients_, element_bytes_ * planned.parameters);
     if (reduction_ == GradientReduction::kAllReduceBuckets ||
         reduction_ == GradientReduction::kReduceScatterBuckets) {
       memory(id, true, gradients_, -element_bytes_ * planned.parameters);
@@ -299,6 +299,17 @@ void ProgramBuilder::reduce_ready_buckets(std::size_t layer, const BucketSink& s
 void ProgramBuilder::forward_backward(const std::vector<After>& before,
                                       const ParameterGather& gather, const BucketSink& sink) {
   ++step_;
+  step_opens_ = true;
+  passes(before, gather, sink);
+}
+
+void ProgramBuilder::forward_backward_again(const BucketSink& sink) {
+  step_opens_ = false;
+  passes(std::vector<After>(classes()), {}, sink);
+}
+
+void ProgramBuilder::passes(const std::vector<After>& before, const ParameterGather& gather,
+                            const BucketSink& sink) {
   for (std::size_t layer = 0; layer < plan_.layers.size(); ++layer) {
     forward_layer(layer, before, gather);
   }

@@ -65,6 +65,8 @@ class ProgramBuilder {
   /// that begins bucket b waits until the buffer of bucket b - kBucketBuffers is free.
   void forward_backward(const std::vector<After>& before, const ParameterGather& gather,
                         const BucketSink& sink);
+  /// One more micro-batch of the same step, whose gradients add to those that are there.
+  void forward_backward_again(const BucketSink& sink);
 
   TaskId add(LaneUse where, Picoseconds duration, TaskLabel label, std::span<const TaskId> after);
   TaskId add(LaneUse where, Picoseconds duration, TaskLabel label,
@@ -133,6 +135,8 @@ class ProgramBuilder {
 
  private:
   void declare_buffers();
+  void passes(const std::vector<After>& before, const ParameterGather& gather,
+              const BucketSink& sink);
   [[nodiscard]] Seconds link_time(Phase direction, bool pinned, double bytes,
                                   std::int32_t pieces) const;
   [[nodiscard]] bool all_reduces() const {
@@ -183,6 +187,7 @@ class ProgramBuilder {
   std::vector<std::vector<After>> forward_holds_;  ///< by class and layer
   PerClass compute_before_last_;
   bool window_opens_ = false;
+  bool step_opens_ = false;
   std::int32_t step_ = -1;
 };
 

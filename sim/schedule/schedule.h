@@ -53,6 +53,10 @@ class Schedule {
 
   [[nodiscard]] virtual ClosedForm closed_form(const Job& job) const = 0;
 
+  /// Micro-batches of what the schedule calls a step: one, a micro step, but of zenflow-train,
+  /// whose step ends with an update of the selected columns.
+  [[nodiscard]] virtual std::int64_t micro_batches_per_step(const Job&) const { return 1; }
+
   /// The ZenFlow knobs in force, for schedules that have them.
   [[nodiscard]] virtual std::optional<ZenFlowSettings> zenflow(const Job&) const {
     return std::nullopt;

@@ -14,19 +14,22 @@ constexpr const char* kKey = "zenflow_train";
 }  // namespace
 
 void write_recorded_run(Timeline& timeline, const RecordedRun& run) {
-  const Json map = {{"schedule", run.schedule},
-                    {"topk_ratio", run.topk_ratio},
-                    {"update_interval", run.update_interval},
-                    {"update_interval_is_auto", run.interval_is_auto},
-                    {"select_interval", run.select_interval},
-                    {"full_warm_up_rounds", run.full_warm_up_rounds},
-                    {"overlap_step", run.overlap_step},
-                    {"micro_batch_size", run.micro_batch_size},
-                    {"sequence_length", run.sequence_length},
-                    {"dtype", run.dtype},
-                    {"threads", run.threads},
-                    {"optimizer_threads", run.optimizer_threads},
-                    {"sum_threads", run.sum_threads}};
+  Json map = {{"schedule", run.schedule},
+              {"topk_ratio", run.topk_ratio},
+              {"update_interval", run.update_interval},
+              {"update_interval_is_auto", run.interval_is_auto},
+              {"select_interval", run.select_interval},
+              {"full_warm_up_rounds", run.full_warm_up_rounds},
+              {"overlap_step", run.overlap_step},
+              {"micro_batch_size", run.micro_batch_size},
+              {"gradient_accumulation_steps", run.gradient_accumulation_steps},
+              {"activation_checkpointing", run.activation_checkpointing},
+              {"sequence_length", run.sequence_length},
+              {"dtype", run.dtype},
+              {"threads", run.threads},
+              {"optimizer_threads", run.optimizer_threads},
+              {"sum_threads", run.sum_threads}};
+  if (run.gpu) map["gpu"] = *run.gpu;
   timeline.metadata.emplace_back(kKey, map.dump());
 }
 
@@ -61,6 +64,14 @@ std::optional<RecordedRun> recorded_run(const Timeline& timeline) {
   whole("full_warm_up_rounds", run.full_warm_up_rounds, 0);
   flag("overlap_step", run.overlap_step);
   whole("micro_batch_size", run.micro_batch_size, 1);
+  // Recordings of before these existed are of runs without.
+  if (map.contains("gradient_accumulation_steps")) {
+    whole("gradient_accumulation_steps", run.gradient_accumulation_steps, 1);
+  }
+  if (map.contains("activation_checkpointing")) {
+    flag("activation_checkpointing", run.activation_checkpointing);
+  }
+  if (map.contains("gpu")) whole("gpu", run.gpu.emplace(), 0);
   whole("sequence_length", run.sequence_length, 1);
   text("dtype", run.dtype);
   whole("threads", run.threads, 1);

@@ -20,11 +20,14 @@ struct RecordedRun {
   std::int64_t full_warm_up_rounds = 0;
   bool overlap_step = true;
   std::int64_t micro_batch_size = 1;  ///< sequences
-  std::int64_t sequence_length = 1;   ///< tokens
-  std::string dtype;                  ///< "bf16", "fp32"
-  std::int64_t threads = 1;           ///< of the model's computations
+  std::int64_t gradient_accumulation_steps = 1;
+  bool activation_checkpointing = false;
+  std::int64_t sequence_length = 1;  ///< tokens
+  std::string dtype;                 ///< "bf16", "fp32"
+  std::int64_t threads = 1;          ///< of the model's computations
   std::int64_t optimizer_threads = 1;
   std::int64_t sum_threads = 1;
+  std::optional<std::int64_t> gpu{};  ///< its number; none: the host was the device
 
   friend bool operator==(const RecordedRun&, const RecordedRun&) = default;
 };

@@ -129,7 +129,7 @@ std::string Candidates::refusal_of_rest(const Setting& setting) const {
     return "batch: ZenFlow takes no gradient_accumulation_steps, so one micro-batch is a step";
   }
   if (steps > 1 && request_.family == Family::kLive) {
-    return "batch: zenflow-train does not accumulate micro steps";
+    return "batch: steps of zenflow-train are searched with one micro-batch";
   }
   if (setting.stage() == 0 && placement != Placement::kGpu) {
     return "stage: an offloaded optimizer needs ZeRO stage 1, 2 or 3";

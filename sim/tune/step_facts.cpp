@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "sim/cost/transfer_cost.h"
+#include "sim/schedule/live_work.h"
 #include "sim/schedule/offload.h"
 
 namespace zenflow::sim {
@@ -132,9 +133,11 @@ StepFacts step_facts(const Job& job, const Schedule& schedule) {
 double held_at_head_backward(const Job& job, const Schedule& schedule, const BufferFacts& buffers,
                              const StepPlan& plan) {
   const auto bytes = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+  const PlannedLayer& head = plan.layers.back();
+  // zenflow-train's activations stay: they are among the resident buffers.
+  if (live_kind(schedule.name())) return bytes * head.parameters;
   double held = 0;
   for (const PlannedLayer& layer : plan.layers) held += layer.activation_bytes;
-  const PlannedLayer& head = plan.layers.back();
   held += head.logit_bytes + head.transient_bytes + bytes * head.parameters;
   if (job.deepspeed.zero_stage == 3 && job.scenario.ranks() > 1) {
     held += bytes * head.parameters;

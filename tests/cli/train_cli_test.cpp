@@ -308,10 +308,10 @@ TEST_F(TrainCli, ThePeakOfDeviceMemoryIsExact) {
 }
 
 TEST_F(TrainCli, WhatTheMachineCannotHoldIsInfeasible) {
-  expect_refused_with(
-      {"--micro-batch-size", "100000000000"},
-      AllOf(HasSubstr("llama: this machine's memory: the run needs "), HasSubstr("activations: ")),
-      3);
+  expect_refused_with({"--micro-batch-size", "100000000000"},
+                      AllOf(HasSubstr("llama: this machine's memory: the run needs "),
+                            HasSubstr("activations kept: ")),
+                      3);
   folder_.write("huge.json", R"({"model_type": "llama", "vocab_size": 258, "hidden_size": 65536,
     "num_hidden_layers": 1000, "num_attention_heads": 64, "intermediate_size": 262144,
     "max_position_embeddings": 32, "rms_norm_eps": 1e-5, "tie_word_embeddings": false})");

@@ -1,5 +1,6 @@
 // The live schedules against the runtime that they describe, and fits to runs that they simulate
 // against the profile that was simulated.
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "runtime/offload/traffic.h"
 #include "sim/base/error.h"
 #include "sim/calibrate/live_fit.h"
+#include "sim/cost/gpu_cost.h"
+#include "sim/memory/trainer_activations.h"
 #include "sim/report/simulated_timeline.h"
 #include "sim/report/simulation.h"
 #include "sim/schedule/live_layout.h"
@@ -81,6 +84,70 @@ TEST(LiveSchedules, MoveTheRuntimesBytes) {
       }
     }
   }
+}
+
+/// Passes of a step: forward of all layers, then backward of all.
+TEST(LiveSchedules, AStepHasAllItsMicroBatches) {
+  for (const char* name : {"live-gpu-only", "live-zero-offload", "live-zenflow"}) {
+    JobOptions options;
+    options.update_interval = "2";
+    Job job = make_small_job(testing::round_node(1), model(kModels[0]), options);
+    const FullRun once = simulate_fully(job, find_schedule(name));
+    const SimulationResult one = simulate_schedule(job, find_schedule(name));
+    job.deepspeed.gradient_accumulation_steps = 3;
+    const FullRun thrice = simulate_fully(job, find_schedule(name));
+    const SimulationResult three = simulate_schedule(job, find_schedule(name));
+    const auto tasks = [](const FullRun& run, Phase phase) {
+      return std::count_if(run.program.labels.begin(), run.program.labels.end(),
+                           [&](const TaskLabel& label) { return label.phase == phase; });
+    };
+    EXPECT_EQ(thrice.program.step_markers.size(), once.program.step_markers.size());
+    for (const Phase phase : {Phase::kForward, Phase::kBackward}) {
+      EXPECT_EQ(tasks(thrice, phase), 3 * tasks(once, phase)) << name;
+    }
+    for (const Phase phase : {Phase::kD2H, Phase::kH2D, Phase::kAccumulate, Phase::kCpuUpdate,
+                              Phase::kGpuUpdate, Phase::kSelect}) {
+      EXPECT_EQ(tasks(thrice, phase), tasks(once, phase)) << name << to_string(phase);
+    }
+    EXPECT_EQ(three.d2h_bytes, one.d2h_bytes);
+    EXPECT_EQ(three.h2d_bytes, one.h2d_bytes);
+    EXPECT_EQ(three.staleness.max, one.staleness.max);
+    // Three times the tokens in a step's time.
+    EXPECT_NEAR(three.tokens_per_second * three.step_time,
+                3 * one.tokens_per_second * one.step_time, 1e-6 * one.step_time);
+  }
+}
+
+/// Without gradients on their way: all of them, b P, where micro-batches add up.
+TEST(LiveSchedules, AccumulationGivesEveryGradientAPlace) {
+  Job job = make_small_job(testing::round_node(1), model(kModels[0]), JobOptions{});
+  const auto gradients = [&job] {
+    const FullRun run = simulate_fully(job, find_schedule("live-zero-offload"));
+    const std::vector<double> largest = largest_sizes(run.program, run.execution);
+    for (std::size_t i = 0; i < largest.size(); ++i) {
+      if (run.program.buffers[i].name == "gradients") return largest[i];
+    }
+    return 0.0;
+  };
+  const auto all = static_cast<double>(job.scenario.model.parameters());
+  EXPECT_LT(gradients(), 2 * all / 2);
+  job.deepspeed.gradient_accumulation_steps = 2;
+  EXPECT_EQ(gradients(), 2 * all);
+}
+
+TEST(LiveSchedules, CheckpointingRunsAllBlocksButTheLastAgain) {
+  Job job = make_small_job(testing::round_node(1), model(kModels[0]), JobOptions{});
+  const SimulationResult kept = simulate_schedule(job, find_schedule("live-gpu-only"));
+  job.scenario.training.activation_checkpointing = true;
+  const SimulationResult again = simulate_schedule(job, find_schedule("live-gpu-only"));
+  const ModelTime time =
+      model_time(job.scenario.hardware.gpu, job.scenario.model, job.scenario.training);
+  const auto blocks = static_cast<double>(job.scenario.model.layers - 1);
+  EXPECT_NEAR(again.compute - kept.compute,
+              blocks * static_cast<double>(to_picoseconds(time.block.forward).count), blocks);
+  const TrainerActivations bytes = trainer_activations(job.scenario.model, job.scenario.training);
+  EXPECT_EQ(again.memory.gpu.by_category[static_cast<std::size_t>(MemoryCategory::kActivations)],
+            bytes.kept.value() + bytes.work.value());
 }
 
 /// A machine on which compute, copies and the CPU's passes do not disturb each other.
@@ -194,6 +261,25 @@ TEST(LiveFit, WritesTheProfileThatItFound) {
   EXPECT_NEAR(read.host_link.pinned.bidirectional.value() /
                   fit.profile.host_link.pinned.bidirectional.value(),
               1, 1e-4);
+}
+
+/// Backward then has the forward that runs again in it, and a step has several passes.
+TEST(LiveFit, RecoversTheProfileOfCheckpointingAndMicroBatches) {
+  JobOptions options;
+  options.training.sequence_length = 512;
+  options.training.activation_checkpointing = true;
+  Job job = make_small_job(quiet_node(), model(kModels[1]), options);
+  job.deepspeed.gradient_accumulation_steps = 2;
+  const Timeline timeline =
+      simulated_timeline(job, "live-zenflow", simulate_fully(job, find_schedule("live-zenflow")));
+  HardwareProfile& base = job.scenario.hardware;
+  base.gpu.gemm_efficiency = 0.9;
+  base.gpu.elementwise_efficiency = 0.2;
+  base.host_link.pinned.d2h = 5.0_GBps;
+  const LiveFit fit = fit_live({{&job, "live-zenflow", &timeline, 8}});
+  EXPECT_NEAR(fit.profile.gpu.gemm_efficiency, 0.5, 0.005);
+  EXPECT_NEAR(fit.profile.gpu.elementwise_efficiency, 0.5, 0.005);
+  EXPECT_NEAR(fit.profile.host_link.pinned.d2h.value() / 10e9, 1, 0.01);
 }
 
 TEST(LiveFit, RefusesToFitToNothing) {

@@ -342,9 +342,9 @@ TEST_P(CudaModel, RefusesGroupsOutOfOrderAndBatchesThatDoNotFit) {
     return [&, group] { model->model.forward(group, model->on_device->constant(), stream); };
   };
   EXPECT_TRUE(fails_with(ErrorKind::kRuntime, forward(0)));
-  EXPECT_TRUE(
-      fails_with(ErrorKind::kInput, [&] { model->model.begin(some_batch(kSequences + 1, 1)); }));
-  model->model.begin(some_batch(kSequences, 1));
+  EXPECT_TRUE(fails_with(ErrorKind::kInput,
+                         [&] { model->model.begin(some_batch(kSequences + 1, 1), {}); }));
+  model->model.begin(some_batch(kSequences, 1), {});
   EXPECT_TRUE(fails_with(ErrorKind::kRuntime, forward(1)));
   EXPECT_TRUE(fails_with(ErrorKind::kInput, [&] {
     CudaModelUnderTest(config(), {1, 65, ElementType::kFloat32}, with_gemm(true));

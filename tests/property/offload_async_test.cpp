@@ -119,6 +119,7 @@ class BreakingModel final : public TrainableModel {
   [[nodiscard]] const ParameterTable& parameters() const override { return model_.parameters(); }
   [[nodiscard]] bool shared(std::size_t p) const override { return model_.shared(p); }
   [[nodiscard]] double loss() const override { return model_.loss(); }
+  void begin_micro_batch(std::size_t index) override { model_.begin_micro_batch(index); }
   void forward(std::size_t g, std::span<const void* const> weights, Stream& compute) override {
     maybe_break(compute);
     model_.forward(g, weights, compute);

@@ -141,6 +141,23 @@ TEST(OffloadEngine, TrafficIsTheClosedForm) {
   }
 }
 
+TEST(OffloadEngine, MicroBatchesCrossTheLinkOnceAStep) {
+  std::uint64_t once = 0;
+  for (const std::int64_t count : {1, 2, 5}) {
+    Case c = zenflow_case();
+    c.settings.gradient_accumulation_steps = count;
+    Trainer trainer(c);
+    trainer.engine.load_weights(trainer.model.initial_weights());
+    for (int t = 0; t < 6; ++t) trainer.step();
+    trainer.engine.settle();
+    const auto kind = static_cast<std::size_t>(Traffic::kGradients);
+    const std::uint64_t down = trainer.device.traffic().d2h[kind];
+    if (count == 1) once = down;
+    EXPECT_EQ(down, once);
+    EXPECT_EQ(down, 2 * window_traffic(trainer.engine.layout(), c.type, c.settings, 3).d2h);
+  }
+}
+
 TEST(WindowTraffic, IsThePaperFormulaWhereSharesAreWhole) {
   // 1000 columns, k = 0.1, S = 4, bf16: (1 - k)(1 + 1/S) = 1.125 model sizes of 2 bytes a step.
   ParameterTable table;

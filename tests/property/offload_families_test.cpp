@@ -2,6 +2,7 @@
 /// for bit, for any settings, thread counts and delays.
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -35,13 +36,26 @@ Batch batch_of(std::uint64_t seed, std::int64_t step, std::int64_t vocabulary) {
   return batch;
 }
 
+/// The micro-batches of a step.
+std::vector<Batch> batches_of(const Case& c, std::int64_t step, std::int64_t vocabulary) {
+  std::vector<Batch> batches;
+  const std::int64_t count = c.settings.gradient_accumulation_steps;
+  for (std::int64_t i = 0; i < count; ++i) {
+    batches.push_back(batch_of(c.seed, step * count + i, vocabulary));
+  }
+  return batches;
+}
+
 /// Gradients of a step with these weights, without engine or device.
 SequentialTrainer::Tensors gradients(ModelUnderTest& model, const SequentialTrainer::Tensors& at,
-                                     const Batch& batch, double& loss) {
+                                     const std::vector<Batch>& batches, double& loss) {
   for (std::size_t p = 0; p < at.size(); ++p) {
     for (std::size_t i = 0; i < at[p].size(); ++i) model.weights.set(p, i, at[p][i]);
   }
-  loss = model.step(batch);
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    loss = model.step(batches[i],
+                      {.adds = i > 0, .weight = 1.0 / static_cast<double>(batches.size())});
+  }
   SequentialTrainer::Tensors result;
   for (std::size_t p = 0; p < at.size(); ++p) result.push_back(model.gradients.values(p));
   return result;
@@ -61,14 +75,14 @@ void compare(const TransformerConfig& config, const Case& c, std::size_t threads
   Recorder recorder(false);
   SelfCommunicator self;
   const auto device = make_test_device({.jitter = c.jitter, .lazy_streams = c.lazy}, recorder);
-  TestModel model(HostTransformer(config, kSequences, kLength, c.type, threads));
+  TestModel model(HostTransformer(config, {kSequences, kLength, c.type}, threads));
   OffloadEngine engine(model, c.type, c.settings, *device, self, recorder);
   engine.load_weights(initial);
   for (std::int64_t t = 0; t < 10; ++t) {
-    const Batch batch = batch_of(c.seed, t, config.model.vocab);
+    const std::vector<Batch> batches = batches_of(c, t, config.model.vocab);
     double loss = 0;
-    const auto expected = gradients(oracle, sequential.working(), batch, loss);
-    model.begin(batch);
+    const auto expected = gradients(oracle, sequential.working(), batches, loss);
+    model.begin_step(batches);
     const StepResult result = engine.step();
     ASSERT_EQ(result.loss, loss) << "step " << t;
     const double limit = c.settings.gradient_clipping;
@@ -83,18 +97,65 @@ void compare(const TransformerConfig& config, const Case& c, std::size_t threads
   expect_equal(sequential.master(), engine.weights(true), table);
 }
 
+TransformerConfig config_of(const std::string& family) {
+  return load_transformer_config(ZENFLOW_SOURCE_DIR "/tests/data/model/" + family + ".json",
+                                 Task::language_modelling());
+}
+
 class OffloadFamilies : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(OffloadFamilies, SameBits) {
-  const TransformerConfig config = load_transformer_config(
-      std::string(ZENFLOW_SOURCE_DIR "/tests/data/model/") + GetParam() + ".json",
-      Task::language_modelling());
+  const TransformerConfig config = config_of(GetParam());
   for (std::uint64_t i = 0; i < 16; ++i) {
     Case c = random_case(60'000 + i);
     c.jitter = {i, std::chrono::microseconds(i % 3 == 0 ? 100 : 0)};
     if (i % 3 == 1) c.lazy = {"d2h", "h2d"};
     if (i % 3 == 2) c.lazy = {"compute", "d2h", "h2d"};
     compare(config, c, 1 + i % 3);
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// Weights after `steps` steps of AdamW on the CPU, by parameter.
+std::vector<std::vector<float>> trained(const TransformerConfig& config, const Case& c,
+                                        std::int64_t steps) {
+  ModelUnderTest initial(config, kSequences, kLength, c.type);
+  initial.initialize(c.type, c.seed);
+  std::vector<std::vector<float>> weights;
+  for (std::size_t p = 0; p < initial.model.parameters().parameters.size(); ++p) {
+    weights.push_back(initial.weights.values(p));
+  }
+  Recorder recorder(false);
+  SelfCommunicator self;
+  const auto device = make_test_device({}, recorder);
+  TestModel model(HostTransformer(config, {kSequences, kLength, c.type}));
+  OffloadEngine engine(model, c.type, c.settings, *device, self, recorder);
+  engine.load_weights(weights);
+  for (std::int64_t t = 0; t < steps; ++t) {
+    model.begin_step(batches_of(c, t, config.model.vocab));
+    engine.step();
+  }
+  engine.settle();
+  return engine.weights(true);
+}
+
+/// Micro-batches can add up in the device's gradients, or as the steps of a window on the host: a
+/// window of N steps in which everything is deferred and nothing overlaps. Sums are taken in one
+/// order, and a power of two scales exactly, so the weights are the same to the bit. (Not with a
+/// tied head, whose part and the embedding's are added one by one on the device.)
+TEST(OffloadAccumulation, OnTheDeviceIsThatOnTheHost) {
+  for (const auto& [family, count] :
+       {std::pair("llama", 2), {"llama", 4}, {"qwen2", 2}, {"qwen2", 4}}) {
+    const TransformerConfig config = config_of(family);
+    Case on_device;
+    on_device.settings.gradient_accumulation_steps = count;
+    on_device.settings = settings_for(OffloadSchedule::kZeroOffload, on_device.settings);
+    Case on_host;
+    on_host.settings.topk_ratio = 0;
+    on_host.settings.update_interval = count;
+    on_host.settings.overlap_step = false;
+    expect_equal(trained(config, on_device, 5), trained(config, on_host, 5 * count),
+                 parameter_table(config.model, config.task));
     if (HasFatalFailure()) return;
   }
 }

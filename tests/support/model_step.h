@@ -64,8 +64,8 @@ class TensorStore {
 struct ModelUnderTest {
   ModelUnderTest(const runtime::TransformerConfig& config, std::int64_t sequences,
                  std::int64_t length, ElementType type = ElementType::kFloat32,
-                 std::size_t threads = 1)
-      : model(config, sequences, length, type, threads),
+                 std::size_t threads = 1, bool checkpoints_activations = false)
+      : model(config, {sequences, length, type, checkpoints_activations}, threads),
         weights(model.parameters(), type),
         gradients(model.parameters(), type) {}
 
@@ -77,8 +77,8 @@ struct ModelUnderTest {
   }
 
   /// Forward and backward; the loss.
-  double step(const runtime::Batch& batch) {
-    model.begin(batch);
+  double step(const runtime::Batch& batch, runtime::MicroBatch part = {}) {
+    model.begin(batch, part);
     const std::size_t groups = model.parameters().groups.size();
     for (std::size_t group = 0; group < groups; ++group) model.forward(group, weights.constant());
     for (std::size_t group = groups; group-- > 0;) {

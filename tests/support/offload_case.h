@@ -41,11 +41,11 @@ inline std::string describe(const Case& c) {
   const OffloadSettings& s = c.settings;
   return fmt::format(
       "seed {} k {} S {} select {} warm-up {} overlap {} device sums {} clipping {} bf16 {} "
-      "threads {} delays {} lazy {} l1 {} tied {}",
+      "threads {} delays {} lazy {} l1 {} tied {} micro-batches {}",
       c.seed, s.topk_ratio, s.update_interval, s.select_interval, s.full_warm_up_rounds,
       s.overlap_step, s.accumulate_on_device, s.gradient_clipping, c.type == ElementType::kBfloat16,
       s.optimizer_threads, c.jitter.longest.count(), fmt::join(c.lazy, " "),
-      s.norm == NormKind::kL1, c.tied);
+      s.norm == NormKind::kL1, c.tied, s.gradient_accumulation_steps);
 }
 
 inline SequentialRule rule_of(const Case& c) {
@@ -120,6 +120,7 @@ inline Case random_case(std::uint64_t seed) {
   c.jitter = {seed, std::chrono::microseconds(pick(0, 200))};
   // One row at a time, a few, all at once.
   s.exchange_bytes = pick(std::size_t{1}, std::size_t{200}, s.exchange_bytes);
+  s.gradient_accumulation_steps = pick(1, 1, 1, 2, 3);
   return c;
 }
 
@@ -153,7 +154,8 @@ inline void compare_with_sequential(const Case& c, std::int64_t steps,
       expect_equal(sequential.master(), trainer.engine.weights(true), oracle.parameters());
       if (::testing::Test::HasFatalFailure()) return;
     }
-    const auto gradients = oracle.gradients(sequential.working(), t);
+    const auto gradients =
+        oracle.gradients(sequential.working(), t, c.settings.gradient_accumulation_steps);
     const StepResult result = trainer.step();
     ASSERT_EQ(result.loss, oracle.loss()) << "step " << t;
     double squares = 0;

@@ -1,6 +1,8 @@
 /// The host transformer on the device of tests/support/test_device.h.
 #pragma once
 
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "runtime/train/host_model.h"
@@ -11,11 +13,16 @@ namespace zenflow::runtime::testing {
 #if defined(ZENFLOW_FAKE_CUDA)
 
 /// As HostModel, in kernels of the emulator's compute stream.
-class TestModel final : public TrainableModel {
+class TestModel final : public TrainingModel {
  public:
   explicit TestModel(HostTransformer transformer) : transformer_(std::move(transformer)) {}
 
-  void begin(const Batch& batch) { transformer_.begin(batch); }
+  [[nodiscard]] const TransformerConfig& config() const override { return transformer_.config(); }
+  void begin(const Batch& batch, MicroBatch part) override { next_.emplace(batch, part); }
+  [[nodiscard]] Evaluation evaluate(const Batch& batch, std::span<const void* const> weights,
+                                    Stream&) override {
+    return transformer_.evaluate(batch, weights);
+  }
   [[nodiscard]] const ParameterTable& parameters() const override {
     return transformer_.parameters();
   }
@@ -23,9 +30,12 @@ class TestModel final : public TrainableModel {
     return parameter == 0 && transformer_.config().model.tied_embeddings;
   }
   void forward(std::size_t group, std::span<const void* const> weights, Stream& compute) override {
-    run_on(compute, "forward", [this, group, w = std::vector(weights.begin(), weights.end())] {
-      transformer_.forward(group, w);
-    });
+    run_on(compute, "forward",
+           [this, group, begins = std::exchange(next_, std::nullopt),
+            w = std::vector(weights.begin(), weights.end())] {
+             if (begins) transformer_.begin(begins->first, begins->second);
+             transformer_.forward(group, w);
+           });
   }
   void backward(std::size_t group, std::span<const void* const> weights,
                 std::span<void* const> gradients, Stream& compute) override {
@@ -37,8 +47,12 @@ class TestModel final : public TrainableModel {
   }
   [[nodiscard]] double loss() const override { return transformer_.loss(); }
 
+ protected:
+  void check(const Batch& batch) const override { transformer_.check(batch); }
+
  private:
   HostTransformer transformer_;
+  std::optional<std::pair<Batch, MicroBatch>> next_;
 };
 
 #else

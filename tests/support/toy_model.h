@@ -49,8 +49,9 @@ class ToyModel final : public TrainableModel {
     return weights;
   }
 
-  /// The next pass is over the batch of this step.
+  /// The next passes are over batches of this step.
   void set_step(std::int64_t step) { step_ = step; }
+  void begin_micro_batch(std::size_t index) override { micro_batch_ = index; }
   /// The gradient of this parameter's first element will be a NaN in this step.
   void poison(std::int64_t step, std::size_t parameter) {
     poisoned_step_ = step;
@@ -60,40 +61,53 @@ class ToyModel final : public TrainableModel {
   void forward(std::size_t group, std::span<const void* const> weights, Stream& compute) override {
     run_on(compute, "forward",
            [this, group, w = weights[2 * group], b = weights[2 * group + 1], first = weights[0],
-            step = step_] { forward_now(group, w, b, first, step); });
+            part = Part{step_, micro_batch_}] { forward_now(group, w, b, first, part); });
   }
   void backward(std::size_t group, std::span<const void* const> weights,
                 std::span<void* const> gradients, Stream& compute) override {
     run_on(compute, "backward",
            [this, group, w = weights[2 * group], dw = gradients[2 * group],
             db = gradients[2 * group + 1], first = gradients[0],
-            step = step_] { backward_now(group, w, dw, db, first, step); });
+            part = Part{step_, micro_batch_}] { backward_now(group, w, dw, db, first, part); });
   }
   [[nodiscard]] double loss() const override { return loss_; }
 
-  /// A whole pass at once; gradients as fp32 values. For programs without a device.
+  /// All passes of a step at once; gradients as fp32 values. For programs without a device.
   std::vector<std::vector<float>> gradients(const std::vector<std::vector<float>>& weights,
-                                            std::int64_t step) {
+                                            std::int64_t step, std::int64_t micro_batches = 1) {
     std::vector<std::vector<float>> result;
     for (const auto& w : weights) result.emplace_back(w.size());
-    const ElementType type = std::exchange(type_, ElementType::kFloat32);
-    for (std::size_t g = 0; g < table_.groups.size(); ++g) {
-      forward_now(g, weights[2 * g].data(), weights[2 * g + 1].data(), weights[0].data(), step);
-    }
-    for (std::size_t g = table_.groups.size(); g-- > 0;) {
-      backward_now(g, weights[2 * g].data(), result[2 * g].data(), result[2 * g + 1].data(),
-                   result[0].data(), step);
-    }
-    type_ = type;
-    if (type_ == ElementType::kBfloat16) {
-      for (auto& values : result) {
-        for (float& value : values) value = kernels::to_float(kernels::round_to_bf16(value));
-      }
+    for (std::int64_t i = 0; i < micro_batches; ++i) {
+      add_gradients(weights, {step, static_cast<std::size_t>(i)}, result);
     }
     return result;
   }
 
  private:
+  /// Which batch a pass is over.
+  struct Part {
+    std::int64_t step;
+    std::size_t micro_batch;
+    [[nodiscard]] bool adds() const { return micro_batch > 0; }
+  };
+
+  void add_gradients(const std::vector<std::vector<float>>& weights, Part part,
+                     std::vector<std::vector<float>>& result) {
+    const ElementType type = std::exchange(type_, ElementType::kFloat32);
+    for (std::size_t g = 0; g < table_.groups.size(); ++g) {
+      forward_now(g, weights[2 * g].data(), weights[2 * g + 1].data(), weights[0].data(), part);
+    }
+    for (std::size_t g = table_.groups.size(); g-- > 0;) {
+      backward_now(g, weights[2 * g].data(), result[2 * g].data(), result[2 * g + 1].data(),
+                   result[0].data(), part);
+    }
+    type_ = type;
+    if (type_ != ElementType::kBfloat16) return;
+    for (auto& values : result) {
+      for (float& value : values) value = kernels::to_float(kernels::round_to_bf16(value));
+    }
+  }
+
   static constexpr std::size_t kSamples = 5;
   static constexpr float kTied = 0.25F;
 
@@ -117,15 +131,16 @@ class ToyModel final : public TrainableModel {
       static_cast<kernels::Bf16*>(values)[i] = kernels::round_to_bf16(value);
     }
   }
-  void forward_now(std::size_t layer, const void* w, const void* b, const void* first,
-                   std::int64_t step) {
+  void forward_now(std::size_t layer, const void* w, const void* b, const void* first, Part part) {
     const auto in = static_cast<std::size_t>(widths_[layer]);
     const auto out = static_cast<std::size_t>(widths_[layer + 1]);
     const bool last = layer + 2 == widths_.size();
     if (layer == 0) {
       activations_[0].resize(kSamples * in);
       for (std::size_t i = 0; i < activations_[0].size(); ++i) {
-        activations_[0][i] = uniform(seed_ * 7919 + static_cast<std::uint64_t>(step) * 104'729 + i);
+        activations_[0][i] =
+            uniform(seed_ * 7919 + static_cast<std::uint64_t>(part.step) * 104'729 +
+                    part.micro_batch * 15'485'863 + i);
       }
     }
     activations_[layer + 1].assign(kSamples * out, 0);
@@ -140,7 +155,7 @@ class ToyModel final : public TrainableModel {
       }
     }
     if (!last) return;
-    loss_ = 0;
+    if (!part.adds()) loss_ = 0;
     error_.assign(kSamples * out, 0);
     for (std::size_t i = 0; i < error_.size(); ++i) {
       const float target = std::sin(3 * activations_[0][i % activations_[0].size()]);
@@ -149,8 +164,10 @@ class ToyModel final : public TrainableModel {
     }
   }
 
-  void backward_now(std::size_t layer, const void* w, void* dw, void* db, void* first,
-                    std::int64_t step) {
+  void backward_now(std::size_t layer, const void* w, void* dw, void* db, void* first, Part part) {
+    const auto store = [&](void* values, std::size_t i, float value, bool adds) {
+      write(values, i, adds ? read(values, i) + value : value);
+    };
     const auto in = static_cast<std::size_t>(widths_[layer]);
     const auto out = static_cast<std::size_t>(widths_[layer + 1]);
     if (layer + 2 != widths_.size()) {
@@ -159,30 +176,30 @@ class ToyModel final : public TrainableModel {
         error_[i] *= 1 - y * y;
       }
     }
-    if (tied_ && layer + 2 == widths_.size()) {  // backward comes here first: all is overwritten
+    if (tied_ && layer + 2 == widths_.size()) {  // backward comes here first
       const auto elements = static_cast<std::size_t>(table_.parameters[0].elements());
       for (std::size_t i = 0; i < elements; ++i) {
         float sum = 0;
         for (std::size_t n = 0; i < out && n < kSamples; ++n) sum += error_[n * out + i];
-        write(first, i, kTied * sum);
+        store(first, i, kTied * sum, part.adds());
       }
     }
     std::vector<float> below(kSamples * in, 0);
     for (std::size_t o = 0; o < out; ++o) {
       float bias = 0;
       for (std::size_t n = 0; n < kSamples; ++n) bias += error_[n * out + o];
-      write(db, o, bias);
+      store(db, o, bias, part.adds());
       for (std::size_t i = 0; i < in; ++i) {
         float sum = 0;
         for (std::size_t n = 0; n < kSamples; ++n) {
           sum += error_[n * out + o] * activations_[layer][n * in + i];
           below[n * in + i] += error_[n * out + o] * read(w, o * in + i);
         }
-        write(dw, o * in + i, tied_ && layer == 0 ? read(dw, o * in + i) + sum : sum);
+        store(dw, o * in + i, sum, part.adds() || (tied_ && layer == 0));
       }
     }
     error_ = std::move(below);
-    if (step == poisoned_step_ && poisoned_ / 2 == layer) {
+    if (part.step == poisoned_step_ && poisoned_ / 2 == layer) {
       write(poisoned_ % 2 == 0 ? dw : db, 0, std::numeric_limits<float>::quiet_NaN());
     }
   }
@@ -193,6 +210,7 @@ class ToyModel final : public TrainableModel {
   bool tied_;
   ParameterTable table_;
   std::int64_t step_ = 0;
+  std::size_t micro_batch_ = 0;
   std::int64_t poisoned_step_ = -1;
   std::size_t poisoned_ = 0;
   // The compute stream's thread alone, while a pass runs.

@@ -6,6 +6,7 @@
 
 #include "runtime/cuda/cuda_stream.h"
 #include "runtime/cuda/model_transformer.h"
+#include "runtime/offload/engine.h"
 #include "runtime/trace/recorder.h"
 #include "tests/emulator/kernel_gemm.h"
 #include "tests/support/closeness.h"
@@ -79,7 +80,7 @@ TEST_P(CudaModelAsync, StepsAgreeWithTheHostHoweverLateStreamsAre) {
   const std::size_t groups = model.parameters().groups.size();
   const std::uint64_t allocations = device->memory_use(MemoryKind::kDevice).allocations;
   for (const std::uint32_t seed : {1U, 2U, 3U}) {
-    model.begin(some_batch(seed));
+    model.begin(some_batch(seed), {});
     for (std::size_t g = 0; g < groups; ++g) model.forward(g, weights.constant, *compute);
     for (std::size_t g = groups; g-- > 0;) {
       model.backward(g, weights.constant, gradients.pointers, *compute);
@@ -99,6 +100,81 @@ TEST_P(CudaModelAsync, StepsAgreeWithTheHostHoweverLateStreamsAre) {
   const Evaluation evaluation = model.evaluate(some_batch(4), weights.constant, *compute);
   const Evaluation of_host = host.model.evaluate(some_batch(4), host.weights.constant());
   EXPECT_NEAR(evaluation.loss, of_host.loss, 1e-2);
+}
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<std::vector<float>> weights;
+  TrafficCount traffic;
+  std::uint64_t activations = 0;  // bytes on the device
+};
+
+/// Four sequences a step, in `count` micro-batches, for three steps of overlapped ZenFlow.
+Trained train(ElementType type, std::int64_t count, bool checkpoints) {
+  const TransformerConfig config = zenflow::testing::model_config(kModel);
+  zenflow::testing::ModelUnderTest initial(config, 1, 9, type);
+  initial.initialize(type);
+  std::vector<std::vector<float>> weights;
+  for (std::size_t p = 0; p < initial.model.parameters().parameters.size(); ++p) {
+    weights.push_back(initial.weights.values(p));
+  }
+  Recorder recorder{false};
+  SelfCommunicator self;
+  const auto device =
+      runtime::testing::make_test_device({.lazy_streams = {"compute", "d2h"}}, recorder);
+  CudaTransformer model(config, {4 / count, 9, type, checkpoints}, *device,
+                        std::make_unique<zenflow::testing::KernelGemm>(true), &handle_of);
+  OffloadSettings settings;
+  settings.gradient_accumulation_steps = count;
+  settings.topk_ratio = 0.25;
+  settings.update_interval = 1;
+  settings.adamw.learning_rate = 1e-4F;
+  OffloadEngine engine(model, type, settings, *device, self, recorder);
+  engine.load_weights(weights);
+  Trained trained;
+  for (std::uint32_t t = 0; t < 3; ++t) {
+    std::vector<Batch> micro_batches(static_cast<std::size_t>(count),
+                                     {4 / count, 9, {}, {}, {}, {}});
+    for (std::uint32_t half = 0; half < 2; ++half) {
+      const Batch two = some_batch(2 * t + half);
+      for (std::size_t token = 0; token < 18; ++token) {
+        const std::size_t which = (18 * half + token) * micro_batches.size() / 36;
+        micro_batches[which].inputs.push_back(two.inputs[token]);
+        micro_batches[which].targets.push_back(two.targets[token]);
+      }
+    }
+    model.begin_step(std::move(micro_batches));
+    trained.losses.push_back(engine.step().loss);
+  }
+  engine.settle();
+  trained.weights = engine.weights(true);
+  trained.traffic = device->traffic();
+  trained.activations = device->memory_use(MemoryKind::kDevice).by_purpose.at("activations");
+  return trained;
+}
+
+TEST_P(CudaModelAsync, CheckpointingChangesNoBitOfATraining) {
+  for (const std::int64_t count : {1, 2}) {
+    const Trained kept = train(GetParam(), count, false);
+    const Trained again = train(GetParam(), count, true);
+    EXPECT_EQ(again.losses, kept.losses);
+    EXPECT_EQ(again.weights, kept.weights);
+    EXPECT_LT(again.activations, kept.activations);
+  }
+}
+
+TEST_P(CudaModelAsync, MicroBatchesTrainAsTheBatchDoes) {
+  const bool is_narrow = GetParam() == ElementType::kBfloat16;
+  const Trained whole = train(GetParam(), 1, false);
+  for (const std::int64_t count : {2, 4}) {
+    const Trained parts = train(GetParam(), count, false);
+    for (std::size_t t = 0; t < parts.losses.size(); ++t) {
+      // Sums in another order; in bf16 they also round after every micro-batch.
+      EXPECT_NEAR(parts.losses[t] / whole.losses[t], 1, is_narrow ? 1e-2 : 1e-4);
+    }
+    const auto kind = static_cast<std::size_t>(Traffic::kGradients);
+    EXPECT_EQ(parts.traffic.d2h[kind], whole.traffic.d2h[kind]);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, CudaModelAsync,

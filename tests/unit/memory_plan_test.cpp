@@ -9,9 +9,14 @@
 #include <gtest/gtest.h>
 
 #include "runtime/device/host_device.h"
+#include "runtime/model/decoder_block.h"
 #include "runtime/offload/engine.h"
 #include "runtime/train/host_model.h"
+#include "runtime/train/make_model.h"
+#include "runtime/train/simulated_run.h"
+#include "sim/memory/trainer_activations.h"
 #include "tests/support/error_of.h"
+#include "tests/support/temporary_folder.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -23,6 +28,16 @@ TransformerConfig config_of(const std::string& name) {
   return load_transformer_config(
       std::string(ZENFLOW_SOURCE_DIR "/tests/data/model/") + name + ".json",
       Task::language_modelling());
+}
+
+/// Of the plan for the host device, but the model's: no device counts those there.
+std::uint64_t of_the_engine(const std::vector<PlannedMemory>& parts) {
+  std::uint64_t bytes = 0;
+  for (const PlannedMemory& part : parts) {
+    const bool is_of_the_model = part.what == "activations kept" || part.what == "model workspace";
+    bytes += is_of_the_model ? 0 : part.bytes;
+  }
+  return bytes;
 }
 
 /// Bytes at the peak of what the plan speaks of; the rest is small, and named here.
@@ -54,6 +69,7 @@ TEST_P(MemoryPlanOf, IsWhatTheEngineAllocates) {
       o.offload.accumulate_on_device = variant == 3;
       o.offload.whole_step_gradients = variant != 4;
       o.offload.full_warm_up_rounds = variant == 5 ? 2 : 0;
+      o.offload.gradient_accumulation_steps = variant < 2 ? 1 : variant;
       o.offload = settings_for(schedule, o.offload);
       runs.push_back(o);
     }
@@ -62,11 +78,11 @@ TEST_P(MemoryPlanOf, IsWhatTheEngineAllocates) {
     SCOPED_TRACE(::testing::Message()
                  << "schedule " << static_cast<int>(o.schedule) << " S "
                  << o.offload.update_interval << " k " << o.offload.topk_ratio);
-    const MemoryPlan plan = plan_memory(config.model, o);
+    const MemoryPlan plan = plan_memory(config, o);
     Recorder recorder(false);
     SelfCommunicator self;
     HostDevice device({}, recorder);
-    HostModel model(HostTransformer(config, 2, 6, o.dtype));
+    HostModel model(HostTransformer(config, {2, 6, o.dtype}));
     const OffloadEngine engine(model, o.dtype, o.offload, device, self, recorder);
     // Every tensor begins at a multiple of 256 bytes, in weights, second weights and gradients.
     std::uint64_t padding = 0;
@@ -75,8 +91,8 @@ TEST_P(MemoryPlanOf, IsWhatTheEngineAllocates) {
       padding += 3 * ((256 - bytes % 256) % 256);
     }
     const std::uint64_t device_held = held(device.memory_use(MemoryKind::kDevice));
-    EXPECT_GE(device_held, total(plan.device));
-    EXPECT_LE(device_held, total(plan.device) + padding);
+    EXPECT_GE(device_held, of_the_engine(plan.device));
+    EXPECT_LE(device_held, of_the_engine(plan.device) + padding);
     double pinned = 0;
     for (const PlannedMemory& part : plan.host) {
       if (part.what.find("all columns") == std::string::npos) {
@@ -91,6 +107,87 @@ TEST_P(MemoryPlanOf, IsWhatTheEngineAllocates) {
 INSTANTIATE_TEST_SUITE_P(Configurations, MemoryPlanOf,
                          ::testing::Values("gpt2", "llama", "llama_tied", "qwen2"),
                          [](const auto& which) { return std::string(which.param); });
+
+TEST(MemoryPlan, HasTheActivationsThatFitHas) {
+  const TransformerConfig config = config_of("llama");
+  for (const bool checkpoints : {false, true}) {
+    for (const bool on_gpu : {false, true}) {
+      TrainOptions o;
+      o.feed.sequences = 3;
+      o.feed.length = 5;
+      o.activation_checkpointing = checkpoints;
+      if (on_gpu) o.cuda.emplace();
+      const sim::TrainingSettings training = simulated_training(o);
+      EXPECT_EQ(training.activation_checkpointing, checkpoints);
+      const sim::TrainerActivations expected =
+          on_gpu ? sim::trainer_activations(config.model, training)
+                 : sim::host_trainer_activations(config.model, training, false);
+      const MemoryPlan plan = plan_memory(config, o);
+      const auto planned = [&](const char* what) {
+        for (const PlannedMemory& part : plan.device) {
+          if (part.what == what) return static_cast<double>(part.bytes);
+        }
+        return 0.0;
+      };
+      EXPECT_EQ(planned("activations kept"), expected.kept.value());
+      EXPECT_EQ(planned("model workspace"), expected.work.value());
+    }
+  }
+}
+
+template <class... Arrays>
+double bytes_of(const Arrays&... arrays) {
+  return static_cast<double>((arrays.size() + ...) * sizeof(float));
+}
+
+TEST_P(MemoryPlanOf, HasTheHostModelsActivations) {
+  const TransformerConfig config = config_of(GetParam());
+  const sim::ModelSpec& model = config.model;
+  constexpr std::int64_t kTokens = 15;
+  const BlockActivations block(config, kTokens);
+  const double of_block = bytes_of(block.normed, block.qkv, block.attention, block.middle,
+                                   block.normed_middle, block.gate, block.up, block.activated,
+                                   block.mean[0], block.mean[1], block.inverse_deviation[0],
+                                   block.inverse_deviation[1], block.maximum, block.inverse_sum);
+  const BlockWorkspace work(config, kTokens);
+  const double of_work =
+      bytes_of(work.hidden, work.d_activated, work.d_gate, work.d_attention, work.d_qkv);
+  const auto hidden = static_cast<double>(model.hidden);
+  const auto layers = static_cast<double>(model.layers);
+  // The stream between blocks; its gradient, the head's norm, the last tokens of three sequences,
+  // two statistics, the logits of all tokens, and three numbers of 8 bytes of each token's loss.
+  const double stream = 4 * kTokens * hidden;
+  const double head = stream + stream + 4 * 3 * hidden + 8 * kTokens +
+                      4 * kTokens * static_cast<double>(model.vocab) + 24 * kTokens;
+  const sim::TrainingSettings training{
+      .micro_batch_size_per_gpu = 3, .sequence_length = 5, .dtype = sim::DType::kFp32};
+  sim::TrainingSettings checkpointing = training;
+  checkpointing.activation_checkpointing = true;
+  EXPECT_EQ(host_trainer_activations(model, training, false).kept.value(),
+            (layers + 1) * stream + layers * of_block);
+  EXPECT_EQ(host_trainer_activations(model, checkpointing, false).kept.value(),
+            (layers + 1) * stream + of_block);
+  EXPECT_EQ(host_trainer_activations(model, training, false).work.value(), of_work + head);
+}
+
+TEST(HostMemory, IsWhatTheControlGroupLeaves) {
+  zenflow::testing::TemporaryFolder root;
+  const HostMemory machine = host_memory(root.path());
+  EXPECT_FALSE(machine.is_of_control_group);
+  EXPECT_GT(machine.bytes, 0U);
+  root.write("proc/self/cgroup", "0::/job\n");
+  root.write("sys/fs/cgroup/job/memory.max", "max\n");
+  EXPECT_EQ(host_memory(root.path()).bytes, machine.bytes);
+  root.write("sys/fs/cgroup/memory.max", "1048576\n");  // of a group above
+  EXPECT_EQ(host_memory(root.path()).bytes, 1048576U);
+  EXPECT_TRUE(host_memory(root.path()).is_of_control_group);
+  // Version 1 names a number beyond any machine where there is no limit.
+  root.write("proc/self/cgroup", "4:memory:/a\n");
+  root.write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_EQ(host_memory(root.path()).bytes, machine.bytes);
+  root.write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "2097152\n");
+  EXPECT_EQ(host_memory(root.path()).bytes, 2097152U);
+}
 
 TEST(MemoryPlan, WhatDoesNotFitIsRefusedWithNumbers) {
   const std::vector<PlannedMemory> parts = {{"weights", 60}, {"second weights", 50}};

@@ -381,7 +381,7 @@ TEST_F(Operations, MeanSquaredError) {
   std::vector<float> outputs = {1.0F, 2.0F, -3.0F, 0.5F};
   const std::vector<float> values = {0.0F, 2.0F, -1.0F, 1.0F};
   EXPECT_EQ(mean_squared_error(outputs, values), (1.0 + 0.0 + 4.0 + 0.25) / 4.0);
-  mean_squared_error_gradient(run_, outputs, values);
+  mean_squared_error_gradient(run_, 1.0, outputs, values);
   EXPECT_EQ(outputs, (std::vector<float>{0.5F, 0.0F, -1.0F, -0.25F}));
 }
 

@@ -85,11 +85,14 @@ RecordedRun some_run() {
           .full_warm_up_rounds = 3,
           .overlap_step = false,
           .micro_batch_size = 2,
+          .gradient_accumulation_steps = 4,
+          .activation_checkpointing = true,
           .sequence_length = 64,
           .dtype = "bf16",
           .threads = 3,
           .optimizer_threads = 5,
-          .sum_threads = 7};
+          .sum_threads = 7,
+          .gpu = 1};
 }
 
 TEST(RecordedRun, ComesBackFromATraceFile) {
@@ -121,6 +124,20 @@ TEST(RecordedRun, IsNothingIfAnythingOfItIsMissingOrOfAnotherType) {
     text.replace(text.find(key) + 1, 1, "_");
     EXPECT_FALSE(read(text)) << text;
   }
+  // A recording of before they existed says nothing of them.
+  const std::string old = [&] {
+    std::string text = whole;
+    for (const char* part : {"\"gradient_accumulation_steps\":4,",
+                             "\"activation_checkpointing\":true,", ",\"gpu\":1"}) {
+      text.erase(text.find(part), std::string(part).size());
+    }
+    return text;
+  }();
+  RecordedRun expected = some_run();
+  expected.gradient_accumulation_steps = 1;
+  expected.activation_checkpointing = false;
+  expected.gpu.reset();
+  EXPECT_EQ(read(old), expected);
   std::string zero = whole;
   zero.replace(zero.find("\"update_interval\":8"), 19, "\"update_interval\":0");
   EXPECT_FALSE(read(zero));

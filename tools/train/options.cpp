@@ -64,9 +64,15 @@ void add_model_options(CLI::App& app, TrainCommand& o) {
   app.add_option("--steps", t.steps, "steps in all, those before a resume included")
       ->check(positive)
       ->capture_default_str();
-  app.add_option("--micro-batch-size", t.feed.sequences, "sequences of a step")
+  app.add_option("--micro-batch-size", t.feed.sequences, "sequences of a forward and backward pass")
       ->check(positive)
       ->capture_default_str();
+  app.add_option("--gradient-accumulation-steps", t.offload.gradient_accumulation_steps,
+                 "micro-batches of a step, whose gradients add up on the device")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->capture_default_str();
+  app.add_flag("--activation-checkpointing", t.activation_checkpointing,
+               "keep only the input of every block, and run its forward again in backward");
   app.add_option("--sequence-length", t.feed.length, "tokens of a sequence")
       ->check(positive)
       ->capture_default_str();

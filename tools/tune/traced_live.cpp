@@ -64,6 +64,12 @@ sim::RecordedRun run_of(const TraceReading& reading, std::size_t i) {
                     "zero-offload or zenflow",
                     reading.file(i)));
   }
+  if (run.gradient_accumulation_steps > 1) {
+    insufficient(
+        fmt::format("{}: its steps had {} micro-batches each, which is no setting that is tuned: "
+                    "record steps of one",
+                    reading.file(i), run.gradient_accumulation_steps));
+  }
   return run;
 }
 
@@ -99,6 +105,7 @@ TracedScenario scenario_of(const TraceReading& reading, const sim::RecordedRun& 
   scenario.model = *reading.options.model;
   scenario.training.micro_batch_size_per_gpu = run.micro_batch_size;
   scenario.training.sequence_length = run.sequence_length;
+  scenario.training.activation_checkpointing = run.activation_checkpointing;
   scenario.training.dtype = run.dtype == "bf16" ? sim::DType::kBf16 : sim::DType::kFp32;
   scenario.deepspeed = deepspeed_of(run, sim::read_hardware_profile(reading.hardware).host.cores);
   return scenario;

@@ -109,6 +109,7 @@ class LiveComparison {
     result_.device = options_.device;
     result_.machine = machine_text();
     settings_.training = scenario.training;
+    settings_.gradient_accumulation_steps = job.deepspeed.gradient_accumulation_steps;
     settings_.select_interval =
         job.deepspeed.zenflow
             ? sim::live_settings(sim::LiveKind::kZenFlow, job_with_interval(job)).select_interval
@@ -128,7 +129,8 @@ class LiveComparison {
       settings_.data = temporary_->path() / "tokens.txt";
       constexpr std::int64_t kBatches = 64;
       runtime::write_training_bytes(settings_.data,
-                                    kBatches * scenario.training.micro_batch_size_per_gpu,
+                                    kBatches * settings_.gradient_accumulation_steps *
+                                        scenario.training.micro_batch_size_per_gpu,
                                     scenario.training.sequence_length);
     }
   }
@@ -141,9 +143,7 @@ class LiveComparison {
                                                  options_.scenario.generic_string(), what));
     };
     const sim::LiveSettings live = sim::live_settings(sim::LiveKind::kZeroOffload, job);
-    refuse(job.scenario.training.activation_checkpointing, "activation_checkpointing");
     refuse(job.scenario.training.dtype == sim::DType::kFp16, "fp16: expected fp32 or bf16");
-    refuse(job.deepspeed.gradient_accumulation_steps > 1, "gradient_accumulation_steps");
     refuse(job.deepspeed.zenflow && job.deepspeed.zenflow->full_warm_up_rounds > 0,
            "full_warm_up_rounds");
     refuse(job.deepspeed.zenflow && !job.deepspeed.zenflow->overlap_step,

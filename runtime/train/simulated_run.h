@@ -1,0 +1,17 @@
+/// A run as the simulator's live schedules see it.
+#pragma once
+
+#include "runtime/model/transformer_config.h"
+#include "runtime/train/trainer.h"
+#include "sim/config/model_spec.h"
+#include "sim/config/scenario.h"
+
+namespace zenflow::runtime {
+
+/// A classification's head is that of a language model with as many words as there are labels.
+[[nodiscard]] sim::ModelSpec simulated_model(const TransformerConfig& config);
+
+/// Of one micro-batch.
+[[nodiscard]] sim::TrainingSettings simulated_training(const TrainOptions& options);
+
+}  // namespace zenflow::runtime
