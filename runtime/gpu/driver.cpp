@@ -108,6 +108,15 @@ void require_gpu(const DriverAnswer& answer, const std::string& what) {
                                               verdict.expected, verdict.advice));
 }
 
+void require_gpu_number(const DriverAnswer& answer, int number, const std::string& flag) {
+  if (number >= 0 && number < answer.devices) return;
+  throw Error(ErrorKind::kInput,
+              fmt::format("{} {}: expected a visible GPU, of which there {}", flag, number,
+                          answer.devices == 1 ? "is one, 0"
+                                              : fmt::format("are {}, 0 to {}", answer.devices,
+                                                            answer.devices - 1)));
+}
+
 std::optional<std::string> driver_release(const std::string& proc_version) {
   const std::size_t at = proc_version.find("Kernel Module");
   if (at == std::string::npos) return std::nullopt;

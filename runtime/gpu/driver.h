@@ -50,6 +50,10 @@ struct DriverVerdict {
 /// and what to do.
 void require_gpu(const DriverAnswer& answer, const std::string& what);
 
+/// Throws Error(kInput), `flag` first, unless there is a GPU of that number: they count from 0.
+/// Precondition: a GPU is usable.
+void require_gpu_number(const DriverAnswer& answer, int number, const std::string& flag);
+
 /// The release that /proc/driver/nvidia/version names: the first word of digits and dots that
 /// follows "Kernel Module"; nothing if there is none.
 [[nodiscard]] std::optional<std::string> driver_release(const std::string& proc_version);

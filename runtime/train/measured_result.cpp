@@ -238,6 +238,7 @@ std::string measured_result_json(const TrainOptions& options, const TrainReport&
       {"parameters", report.parameters},
       {"bytes", report.parameters * static_cast<std::int64_t>(bytes_per_element(options.dtype))}};
   document["hardware"] = {{"name", report.device_name}, {"gpus", 1}};
+  if (options.cuda) document["hardware"]["gpu"] = options.cuda->ordinal;
   document["results"] = Json::array({result(options, report)});
   return document.dump(2) + "\n";
 }

@@ -73,6 +73,20 @@ TEST(Driver, UsableNeedsNoAdvice) {
   EXPECT_NO_THROW(require_gpu(answer, "x"));
 }
 
+TEST(Driver, AGpuThatIsNotThereIsTheUsersMistake) {
+  DriverAnswer answer{.built_with = 13000, .devices = 2, .supports = 13000};
+  EXPECT_NO_THROW(require_gpu_number(answer, 0, "--gpu"));
+  EXPECT_NO_THROW(require_gpu_number(answer, 1, "--gpu"));
+  const auto refused = [&](int number) {
+    return error_of([&] { require_gpu_number(answer, number, "--gpu"); });
+  };
+  EXPECT_EQ(refused(2).first, ErrorKind::kInput);
+  EXPECT_EQ(refused(2).second, "--gpu 2: expected a visible GPU, of which there are 2, 0 to 1");
+  EXPECT_EQ(refused(-1).first, ErrorKind::kInput);
+  answer.devices = 1;
+  EXPECT_EQ(refused(1).second, "--gpu 1: expected a visible GPU, of which there is one, 0");
+}
+
 TEST(Driver, BuildWithoutCudaSaysSo) {
   const auto [kind, message] = error_of([] { require_gpu({}, "--device cuda"); });
   EXPECT_EQ(kind, ErrorKind::kDevice);

@@ -190,6 +190,7 @@ void note_unused(const CLI::App& app, TrainCommand& o) {
            {"--whole-step-gradients"});
   }
   unused(o.device == "cpu", "it belongs to --device cpu", {"--threads", "--link-bandwidth"});
+  unused(o.device == "cuda", "it belongs to --device cuda", {"--gpu"});
   unused(o.schedule != "gpu-only", "nothing is offloaded",
          {"--max-staleness", "--optimizer-threads", "--optimizer-cores", "--sum-threads"});
   unused(!o.train.task.empty(), "it belongs to --task", {"--skip-malformed-rows"});
@@ -207,8 +208,11 @@ void interpret(const CLI::App& app, TrainCommand& o) {
   interpret_optimizer(o);
   interpret_schedule(o);
   if (o.device == "cuda") {
-    runtime::require_gpu(runtime::ask_driver(), "--device cuda");
+    const runtime::DriverAnswer answer = runtime::ask_driver();
+    runtime::require_gpu(answer, "--device cuda");
+    runtime::require_gpu_number(answer, o.gpu, "--gpu");
     t.cuda.emplace();
+    t.cuda->ordinal = o.gpu;
     t.cuda->libraries = runtime::library_surroundings(environment_variables());
   }
   t.offload.record_importance = t.importance.has_value();

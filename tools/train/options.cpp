@@ -159,6 +159,9 @@ void add_machine_options(CLI::App& app, TrainCommand& o) {
   TrainOptions& t = o.train;
   const CLI::Range threads(1, 4096);
   add_choice(app, "--device", o.device, {"cpu", "cuda"}, "what trains");
+  app.add_option("--gpu", o.gpu, "of --device cuda: its number among the visible GPUs")
+      ->check(CLI::Range(0, 1023))
+      ->capture_default_str();
   app.add_option("--threads", t.threads, "of forward and backward")
       ->check(threads)
       ->capture_default_str();

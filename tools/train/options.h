@@ -21,6 +21,7 @@ struct TrainCommand {
   std::string tune = "off";
   std::int64_t start_interval = 4;
   std::string device = "cpu";
+  int gpu = 0;
   std::string dtype = "fp32";
   std::string decay = "constant";
   std::string column_norm = "l2";
