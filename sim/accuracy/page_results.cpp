@@ -83,8 +83,8 @@ std::string spread_text(const ValidationDocument& document) {
   return is_range
              ? fmt::format("runs of one setting differ by up to {:.1f} % of their median", spread)
              : fmt::format(
-                   "the middle half of the runs of one setting is up to {:.1f} % of "
-                   "their median wide to each side of it",
+                   "half the width of the middle half of one setting's runs is up to {:.1f} % of "
+                   "their median",
                    spread);
 }
 
