@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -118,7 +119,8 @@ void place_gradients(const sim::ModelSpec& model, const TrainOptions& options, M
   if (s.everything_on_device) return;
   double deferred = 0;
   double largest = 0;
-  const double ratio = s.full_warm_up_rounds > 0 ? 0 : s.topk_ratio;
+  const double least = s.topk_range ? s.topk_range->low : s.topk_ratio;
+  const double ratio = s.full_warm_up_rounds > 0 ? 0 : least;
   for (const sim::LiveLayer& layer : sim::live_layers(model, ratio)) {
     deferred += layer.deferred_elements();
     largest = std::max(largest, layer.deferred_elements());
@@ -138,14 +140,19 @@ void place_gradients(const sim::ModelSpec& model, const TrainOptions& options, M
 
 MemoryPlan plan_memory(const sim::ModelSpec& model, const TrainOptions& options) {
   MemoryPlan plan = simulated_plan(model, options);
-  if (options.offload.full_warm_up_rounds > 0) {
-    // At first everything is deferred.
-    TrainOptions warm_up = options;
-    warm_up.offload.topk_ratio = 0;
-    const MemoryPlan first = simulated_plan(model, warm_up);
-    take_larger(plan.device, first.device);
-    take_larger(plan.host, first.host);
+  const auto take_ratio = [&](double topk_ratio) {
+    TrainOptions other = options;
+    other.offload.topk_ratio = topk_ratio;
+    const MemoryPlan with = simulated_plan(model, other);
+    take_larger(plan.device, with.device);
+    take_larger(plan.host, with.host);
+  };
+  if (const std::optional<TopkRange>& range = options.offload.topk_range) {
+    // Most is deferred with the smallest ratio, most selected with the largest.
+    take_ratio(range->low);
+    take_ratio(range->high);
   }
+  if (options.offload.full_warm_up_rounds > 0) take_ratio(0);  // at first everything is deferred
   place_gradients(model, options, plan);
   if (options.offload.everything_on_device) {
     constexpr std::uint64_t kStateBytes = 12;
