@@ -1,5 +1,6 @@
 # Tuning while training: decisions, and the loop closed over a simulated training.
 zenflow_test(live_tuner_test LABEL unit LINK zenflow::live_tune)
+zenflow_test(live_ratio_test LABEL unit LINK zenflow::live_tune)
 zenflow_test(live_loop_test LABEL property LINK zenflow::live_tune zenflow::report)
 zenflow_test(live_tuning_test LABEL unit LINK zenflow::train GTest::gmock nlohmann_json::nlohmann_json)
 target_compile_definitions(live_tuning_test PRIVATE ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train>")

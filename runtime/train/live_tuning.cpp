@@ -81,16 +81,42 @@ void LiveTuning::start_fit(sim::LiveWindows windows) {
   });
 }
 
+std::vector<DeferredShare> LiveTuning::deferred_shares(const WindowObservation& seen,
+                                                       double share) {
+  const std::vector<double>& ratios = settings_.topk_ratios;
+  if (settings_.tuner.max_deferred_share >= 1 || ratios.size() < 2) return {};
+  if (seen.norms_step > norms_step_) {
+    shares_of_norms_ = settings_.shares_of_norms(ratios);
+    norms_step_ = seen.norms_step;
+  }
+  const auto at = std::find(ratios.begin(), ratios.end(), seen.topk_ratio) - ratios.begin();
+  const auto here = static_cast<std::size_t>(at);
+  std::vector<DeferredShare> shares;
+  for (std::size_t i = 0; i < ratios.size(); ++i) {
+    if (i >= here && shares_of_norms_.empty()) shares.push_back({ratios[i], share});
+    if (shares_of_norms_.empty()) continue;
+    const double by_norms = here < ratios.size() ? shares_of_norms_[here] : 0;
+    const double scale = by_norms > 0 ? share / by_norms : 1;
+    shares.push_back({ratios[i], std::min(1.0, scale * shares_of_norms_[i])});
+  }
+  return shares;
+}
+
 TunePoint LiveTuning::window_ended(const WindowObservation& seen, Clock::time_point step_start) {
   const TunePoint point{seen.steps, seen.topk_ratio};
+  const IntervalDecision importance = choose_interval(seen, settings_.importance);
   TuneWindow window{.window = seen.window,
                     .point = point,
                     .steps = seen.timed_steps,
                     .step_seconds = seen.window_seconds / static_cast<double>(seen.timed_steps),
                     .busy = busy_since_last(),
-                    .importance_due = choose_interval(seen, settings_.importance).by_gradient};
-  log_.windows.push_back(
-      {seen.window, seen.first_step, point, window.step_seconds, window.importance_due});
+                    .importance_due = importance.by_gradient,
+                    .deferred_shares = deferred_shares(seen, importance.deferred_share),
+                    .selection_seconds = seen.selection_seconds,
+                    .steps_left = settings_.steps - seen.first_step - seen.steps};
+  log_.windows.push_back({seen.window, seen.first_step, point, window.step_seconds,
+                          window.importance_due, importance.deferred_share,
+                          seen.selection_seconds});
   std::optional<TuneFit> fit;
   if (settings_.wait_for_fits && fit_.valid()) fit_.wait();
   if (fit_.valid() && fit_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {

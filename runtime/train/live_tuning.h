@@ -24,8 +24,11 @@ struct LiveTuningSettings {
   sim::LiveModelSettings model;
   TuneSettings tuner;
   IntervalLimits importance;
-  std::vector<double> topk_ratios;  ///< that may be chosen
-  bool wait_for_fits = false;       ///< at the next window's end: for tests
+  std::vector<double> topk_ratios;  ///< that may be chosen, ascending
+  std::int64_t steps = 0;           ///< of the run
+  /// What would be deferred with each of them, by the column norms that the engine has.
+  std::function<std::vector<double>(const std::vector<double>& topk_ratios)> shares_of_norms{};
+  bool wait_for_fits = false;  ///< at the next window's end: for tests
 };
 
 /// A window as it went, for the log.
@@ -35,6 +38,8 @@ struct TunedWindow {
   TunePoint point;
   double step_seconds = 0;
   std::int64_t importance_due = 0;  ///< steps; 0: not known
+  double deferred_share = 0;        ///< of the squared gradient norm of matrices
+  double selection_seconds = 0;     ///< of the last step
 };
 
 /// What a run's report has of it.
@@ -61,6 +66,11 @@ class LiveTuning {
 
  private:
   [[nodiscard]] std::array<double, kTuneTracks> busy_since_last();
+  /// Of every ratio, from the share that is deferred now: it grows and falls with k as it does by
+  /// the column norms of the last selection. Without such norms larger ratios have the share that
+  /// is deferred now, which they cannot exceed, and smaller ones are not known.
+  [[nodiscard]] std::vector<DeferredShare> deferred_shares(const WindowObservation& seen,
+                                                           double share);
   /// From the step that recording began with up to the one at hand.
   [[nodiscard]] sim::LiveWindows recorded(const TunePoint& point,
                                           const RecordedStep& at_hand) const;
@@ -73,7 +83,9 @@ class LiveTuning {
   std::vector<TunePoint> points_;
   std::array<const TrackRecorder*, kTuneTracks> tracks_{};
   std::array<double, kTuneTracks> busy_{};
-  std::int64_t recording_from_ = -1;  ///< step; -1: nothing is recorded
+  std::int64_t recording_from_ = -1;     ///< step; -1: nothing is recorded
+  std::int64_t norms_step_ = -1;         ///< that the following are of
+  std::vector<double> shares_of_norms_;  ///< by ratio
   std::future<TuneFit> fit_;
   TuningLog log_;
 };

@@ -117,6 +117,9 @@ Json tuning(const TuningLog& log) {
                {"predicted_ms", known(e.predicted)},
                {"noise", e.noise},
                {"reason", e.reason}};
+    if (e.from.topk_ratio != e.to.topk_ratio) {
+      entry["selection_ms"] = milliseconds(e.selection_seconds);
+    }
     if (e.kind == TuneEvent::Kind::kFitted) {
       entry["fit_ms"] = milliseconds(e.fit_seconds);
       entry["predictions"] = Json::array();
@@ -134,6 +137,8 @@ Json tuning(const TuningLog& log) {
     entry["first_step"] = w.first_step;
     entry["step_time_ms"] = milliseconds(w.step_seconds);
     entry["importance_due"] = w.importance_due > 0 ? Json(w.importance_due) : Json(nullptr);
+    entry["deferred_share"] = w.deferred_share;
+    entry["selection_ms"] = milliseconds(w.selection_seconds);
     map["windows"].push_back(std::move(entry));
   }
   return map;
@@ -159,7 +164,10 @@ Json result(const TrainOptions& options, const TrainReport& report) {
   Json map;
   map["schedule"] = schedule_name(options.schedule);
   if (options.schedule == OffloadSchedule::kZenFlow) {
-    map["topk_ratio"] = options.offload.topk_ratio;
+    map["topk_ratio"] = report.topk_ratio;
+    if (const auto& range = options.offload.topk_range) {
+      map["topk_range"] = {range->low, range->high};
+    }
     map["update_interval"] = report.update_interval;
     if (options.offload.adaptive_interval) map["update_interval_is_auto"] = true;
   }

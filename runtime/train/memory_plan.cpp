@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -122,7 +123,8 @@ void place_gradients(const TransformerConfig& config, const TrainOptions& option
   if (s.everything_on_device) return;
   double deferred = 0;
   double largest = 0;
-  const double ratio = s.full_warm_up_rounds > 0 ? 0 : s.topk_ratio;
+  const double least = s.topk_range ? s.topk_range->low : s.topk_ratio;
+  const double ratio = s.full_warm_up_rounds > 0 ? 0 : least;
   for (const sim::LiveLayer& layer : sim::live_layers(simulated_model(config), ratio)) {
     deferred += layer.deferred_elements();
     largest = std::max(largest, layer.deferred_elements());
@@ -142,14 +144,19 @@ void place_gradients(const TransformerConfig& config, const TrainOptions& option
 
 MemoryPlan plan_memory(const TransformerConfig& config, const TrainOptions& options) {
   MemoryPlan plan = simulated_plan(config, options);
-  if (options.offload.full_warm_up_rounds > 0) {
-    // At first everything is deferred.
-    TrainOptions warm_up = options;
-    warm_up.offload.topk_ratio = 0;
-    const MemoryPlan first = simulated_plan(config, warm_up);
-    take_larger(plan.device, first.device);
-    take_larger(plan.host, first.host);
+  const auto take_ratio = [&](double topk_ratio) {
+    TrainOptions other = options;
+    other.offload.topk_ratio = topk_ratio;
+    const MemoryPlan with = simulated_plan(config, other);
+    take_larger(plan.device, with.device);
+    take_larger(plan.host, with.host);
+  };
+  if (const std::optional<TopkRange>& range = options.offload.topk_range) {
+    // Most is deferred with the smallest ratio, most selected with the largest.
+    take_ratio(range->low);
+    take_ratio(range->high);
   }
+  if (options.offload.full_warm_up_rounds > 0) take_ratio(0);  // at first everything is deferred
   place_gradients(config, options, plan);
   if (options.offload.everything_on_device) {
     constexpr std::uint64_t kStateBytes = 12;

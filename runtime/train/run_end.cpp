@@ -12,13 +12,13 @@
 namespace zenflow::runtime {
 namespace {
 
-sim::RecordedRun recorded_run(const TrainOptions& options, std::int64_t update_interval) {
+sim::RecordedRun recorded_run(const TrainOptions& options, const TrainReport& report) {
   const OffloadSettings& offload = options.offload;
   std::optional<std::int64_t> gpu;
   if (options.cuda) gpu = options.cuda->ordinal;
   return {.schedule = schedule_name(options.schedule),
-          .topk_ratio = offload.topk_ratio,
-          .update_interval = update_interval,
+          .topk_ratio = report.topk_ratio,
+          .update_interval = report.update_interval,
           .interval_is_auto = offload.adaptive_interval,
           .select_interval = offload.select_interval,
           .full_warm_up_rounds = offload.full_warm_up_rounds,
@@ -75,6 +75,7 @@ void Run::fill_report() {
   }
   report_.traffic = report_.times.traffic.value_or(difference(device_->traffic(), traffic_before_));
   report_.update_interval = engine_.settings().update_interval;
+  report_.topk_ratio = engine_.settings().topk_ratio;
   report_.device_memory = device_->memory_use(MemoryKind::kDevice);
   report_.pinned_memory = device_->memory_use(MemoryKind::kPinnedHost);
   report_.device_name = device_->name();
@@ -89,7 +90,7 @@ void Run::fill_report() {
         Recorder::cost_of_a_span().count() * static_cast<double>(report_.trace_spans);
     report_.recorded_traffic = device_->traffic();
     report_.timeline = recorder_.timeline(report_.model_name, std::string(device_->name()));
-    sim::write_recorded_run(report_.timeline, recorded_run(options_, report_.update_interval));
+    sim::write_recorded_run(report_.timeline, recorded_run(options_, report_));
     if (gpu_recording_) add_gpu_trace();
   }
 }

@@ -106,6 +106,7 @@ std::string run_identity(const TrainOptions& options, const TransformerConfig& c
     line("max_staleness", s.max_staleness);
     line("tuned while training", options.tune_live);
   }
+  if (s.topk_range) line("topk_range", fmt::format("{} {}", s.topk_range->low, s.topk_range->high));
   line("select_interval", s.select_interval);
   line("full_warm_up_rounds", s.full_warm_up_rounds);
   line("overlap_step", s.overlap_step);

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "runtime/data/glue_task.h"
+#include "runtime/train/deferred_shares.h"
 #include "runtime/train/initial_weights.h"
 #include "runtime/train/make_model.h"
 #include "runtime/train/run.h"
@@ -93,17 +94,26 @@ void Run::set_policy() {
     });
     return;
   }
-  LiveTuningSettings settings{.model = live_model(options_, config_),
-                              .tuner = options_.tuner,
-                              .importance = limits,
-                              .topk_ratios = {options_.offload.topk_ratio},
-                              .wait_for_fits = options_.wait_for_fits};
+  LiveTuningSettings settings{
+      .model = live_model(options_, config_),
+      .tuner = options_.tuner,
+      .importance = limits,
+      .topk_ratios = {options_.offload.topk_ratio},
+      .steps = options_.steps,
+      .shares_of_norms =
+          [this](const std::vector<double>& ratios) { return deferred_shares(engine_, ratios); },
+      .wait_for_fits = options_.wait_for_fits};
+  if (const auto& range = options_.offload.topk_range) {
+    settings.topk_ratios = topk_ratios(range->low, range->high, options_.offload.topk_ratio);
+  }
   settings.tuner.first = {options_.offload.update_interval, options_.offload.topk_ratio};
   settings.tuner.max_staleness = limits.max_staleness;
   settings.tuner.overlap_step = limits.overlap_step;
   tuning_.emplace(std::move(settings), recorder_, events_.tuning);
   engine_.set_interval_policy([this](const WindowObservation& seen) {
-    return tuning_->window_ended(seen, statistics_.last_start()).update_interval;
+    const TunePoint next = tuning_->window_ended(seen, statistics_.last_start());
+    engine_.change_topk_ratio(next.topk_ratio);
+    return next.update_interval;
   });
 }
 

@@ -39,9 +39,10 @@ struct TrainOptions {
   double auto_ratio = 0.99;
   bool tune_live = false;      ///< update_interval is auto: by the tuner, not by Zen-auto
   bool wait_for_fits = false;  ///< for tests
-  TuneSettings tuner;          ///< slack, gain and confidence; the rest follows from `offload`
-  std::size_t threads = 1;     ///< of the model's computations
-  HostDeviceSettings device;   ///< unless `cuda`
+  /// Slack, gain, confidence and max_deferred_share; the rest follows from `offload`.
+  TuneSettings tuner;
+  std::size_t threads = 1;                          ///< of the model's computations
+  HostDeviceSettings device;                        ///< unless `cuda`
   std::optional<CudaDeviceSettings> cuda{};         ///< train on a GPU
   std::int64_t evaluate_interval = 0;               ///< steps; 0: at the end only
   std::optional<std::filesystem::path> checkpoint;  ///< directory
@@ -89,6 +90,7 @@ struct TrainReport {
   std::uint64_t host_optimizer_bytes = 0;
   std::uint64_t host_capacity_bytes = 0;  ///< that this process may use
   std::int64_t update_interval = 0;       ///< at the end
+  double topk_ratio = 0;                  ///< likewise
   sim::Timeline timeline;                 ///< with record_trace
   TrafficCount recorded_traffic;          ///< all that the trace has
   std::size_t trace_spans = 0;

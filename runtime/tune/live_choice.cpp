@@ -1,6 +1,7 @@
 /// Which setting the tuner chooses, given what it knows.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -13,6 +14,14 @@ constexpr std::size_t kImportanceWindows = 8;  // S may rise to what none of as 
 constexpr std::size_t kImportanceMedian = 5;   // and falls to what most of these ask for
 constexpr std::int64_t kNoLimit = 1'000'000'000;
 constexpr std::int64_t kDense = 8;  // S up to which every value is a candidate
+constexpr int kRatios = 4;          // by as many equal ratios from the least k to the largest
+
+/// Of a list by ratio; none: not known.
+std::optional<double> share_at(const std::vector<DeferredShare>& shares, double topk_ratio) {
+  const auto found = std::find_if(shares.begin(), shares.end(),
+                                  [&](const auto& one) { return one.topk_ratio == topk_ratio; });
+  return found == shares.end() ? std::nullopt : std::optional(found->share);
+}
 
 double distance(const TunePoint& a, const TunePoint& b) {
   const double k = a.topk_ratio > 0 && b.topk_ratio > 0 ? std::log(a.topk_ratio / b.topk_ratio) : 0;
@@ -22,6 +31,18 @@ double distance(const TunePoint& a, const TunePoint& b) {
 }
 
 }  // namespace
+
+std::vector<double> topk_ratios(double low, double high, double current) {
+  std::vector<double> ratios{low, high, current};
+  for (int i = 1; i < kRatios; ++i) {
+    const double exact = low * std::pow(high / low, static_cast<double>(i) / kRatios);
+    const double scale = std::pow(10, 2 - std::floor(std::log10(exact)));
+    ratios.push_back(std::clamp(std::round(exact * scale) / scale, low, high));
+  }
+  std::sort(ratios.begin(), ratios.end());
+  ratios.erase(std::unique(ratios.begin(), ratios.end()), ratios.end());
+  return ratios;
+}
 
 std::vector<TunePoint> tune_points(std::int64_t most, const std::vector<double>& topk_ratios) {
   std::vector<TunePoint> points;
@@ -63,9 +84,57 @@ void LiveTuner::follow_importance() {
   change({most, point_.topk_ratio}, fmt::format("deferred gradients are due after {} steps", cap));
 }
 
+void LiveTuner::keep_shares(const std::vector<DeferredShare>& shares) {
+  if (settings_.max_deferred_share >= 1) return;
+  shares_.push_back(shares);
+  if (shares_.size() > kImportanceWindows) shares_.pop_front();
+}
+
+bool LiveTuner::shares_allow(double topk_ratio) const {
+  if (settings_.max_deferred_share >= 1) return true;
+  return !shares_.empty() && std::all_of(shares_.begin(), shares_.end(), [&](const auto& window) {
+    return share_at(window, topk_ratio).value_or(1) <= settings_.max_deferred_share;
+  });
+}
+
+void LiveTuner::follow_shares() {
+  const double limit = settings_.max_deferred_share;
+  if (limit >= 1 || shares_.size() < kImportanceMedian) return;
+  if (since_change_ == 0 || wants_fit_ || fitting_) return;  // as above
+  std::vector<double> last;
+  for (auto window = shares_.end() - kImportanceMedian; window != shares_.end(); ++window) {
+    last.push_back(share_at(*window, point_.topk_ratio).value_or(0));
+  }
+  std::nth_element(last.begin(), last.begin() + kImportanceMedian / 2, last.end());
+  const double median = last[kImportanceMedian / 2];
+  if (median <= limit) return;
+  const std::vector<DeferredShare>& now = shares_.back();
+  auto enough = std::find_if(now.begin(), now.end(), [&](const DeferredShare& one) {
+    return one.topk_ratio > point_.topk_ratio && one.share <= limit;
+  });
+  if (enough == now.end() && !now.empty()) --enough;  // the largest there is
+  if (enough == now.end() || enough->topk_ratio <= point_.topk_ratio) return;
+  change({point_.update_interval, enough->topk_ratio},
+         fmt::format("{:.1f} % of the squared gradient norm are deferred", 100 * median));
+}
+
+double LiveTuner::cost_of(double topk_ratio) const {
+  if (topk_ratio == point_.topk_ratio) return 0;
+  // All selected columns leave and others come.
+  return (point_.topk_ratio + topk_ratio) * carry_seconds_ + reorder_seconds_;
+}
+
+bool LiveTuner::pays_back(const TunePoint& point) const {
+  const double here = level_here().seconds;
+  const double gain = std::max(here - estimate(point), settings_.slack * here);
+  return cost_of(point.topk_ratio) <= gain * static_cast<double>(steps_left_);
+}
+
 bool LiveTuner::allowed(const TunePoint& point) const {
   if (point == point_) return true;
-  return point.update_interval <=
+  if (point.topk_ratio < point_.topk_ratio && !shares_allow(point.topk_ratio)) return false;
+  return pays_back(point) &&
+         point.update_interval <=
              staleness_limit(settings_.max_staleness, settings_.overlap_step) &&
          point.update_interval <= importance_cap(true) &&
          (point.update_interval <= point_.update_interval ||
@@ -116,8 +185,10 @@ void LiveTuner::choose() {
   if (here > estimate(careful->first) * (1 + margin(careful->first)) && here > mark) {
     change(careful->first, "faster");
   } else if (careful->first < point_) {
+    const bool less = careful->first.update_interval < point_.update_interval;
     change(careful->first,
-           fmt::format("less stale, within {:g} % of the fastest", 100 * settings_.slack));
+           fmt::format("{}, within {:g} % of the fastest",
+                       less ? "less stale" : "more columns in time", 100 * settings_.slack));
   }
 }
 
@@ -128,6 +199,8 @@ void LiveTuner::change(const TunePoint& to, std::string reason) {
   event.predicted = model_.contains(to) ? estimate(to) : 0;
   unchecked_.reset();
   if (event.predicted > 0) unchecked_ = {point_, event.measured, event.predicted};
+  event.selection_seconds = cost_of(to.topk_ratio);
+  if (to.topk_ratio != point_.topk_ratio) ratio_before_ = point_.topk_ratio;
   point_ = to;
   levels_.erase(to);  // measured anew
   since_change_ = 0;

@@ -64,20 +64,30 @@ TuneEvent& LiveTuner::note(TuneEvent::Kind kind, std::string reason) {
 TuneOrder LiveTuner::window_ended(const TuneWindow& seen, const std::optional<TuneFit>& fit) {
   events_.clear();
   window_ = seen.window;
-  if (!(seen.point == point_)) {  // a resume, or a window that was cut: begin anew
-    point_ = seen.point;
-    since_change_ = 0;
-    unchecked_.reset();
+  steps_left_ = seen.steps_left;
+  const std::optional<double> before = std::exchange(ratio_before_, std::nullopt);
+  if (before && seen.point == TunePoint{point_.update_interval, *before}) {
+    // Columns have changed place at its end.
+    if (unchecked_) unchecked_->selection_seconds = seen.selection_seconds;
+  } else {
+    if (!(seen.point == point_)) {  // a resume, or a window that was cut: begin anew
+      point_ = seen.point;
+      since_change_ = 0;
+      unchecked_.reset();
+    }
+    ++since_change_;
   }
-  if (++since_change_ > kRamp) {
+  if (since_change_ > kRamp) {
     measure(seen);
     check_drift(seen);
   }
   if (fit) take(*fit);
   check_outcome();
   keep_importance(seen.importance_due);
+  keep_shares(seen.deferred_shares);
   if (something_new_ && since_change_ > kRamp && !wants_fit_ && !fitting_) choose();
   follow_importance();
+  follow_shares();
   return next_window(seen);
 }
 
@@ -143,6 +153,8 @@ void LiveTuner::take(const TuneFit& fit) {
   model_error_ = 0;
   model_.clear();
   for (const TunePrediction& one : fit.predictions) model_[one.point] = one.step_seconds;
+  carry_seconds_ = fit.carry_seconds;
+  reorder_seconds_ = fit.reorder_seconds;
   something_new_ = true;
   TuneEvent& event = note(TuneEvent::Kind::kFitted, "");
   event.measured = level_here().seconds;
@@ -166,6 +178,7 @@ void LiveTuner::check_outcome() {
   event.from = done.from;
   event.measured = measured;
   event.predicted = done.predicted;
+  event.selection_seconds = done.selection_seconds;
   something_new_ = true;
   model_error_ = std::abs(off);
   if (done.before > measured * (1 + settings_.least_gain)) too_slow_.insert(done.from);

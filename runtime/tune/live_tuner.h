@@ -9,7 +9,10 @@
 ///            then the largest topk_ratio. A faster setting is taken if the gain exceeds noise, a
 ///            more careful one at once
 ///   limits   S is at most what max_staleness allows, and no longer than it takes for deferred
-///            gradients to add up to selected ones (Zen-auto's rule, interval_controller.h)
+///            gradients to add up to selected ones (Zen-auto's rule, interval_controller.h). k
+///            falls no further than max_deferred_share allows, and rises if it has to. What a
+///            change of k takes at most, since columns have to be carried, has to come in again
+///            before the end
 ///   check    after a change the measured step time corrects predictions: of a setting that has
 ///            been tried, the measurement holds; of others, the prediction times the ratio found at
 ///            the nearest one that was. A prediction that was far off asks for one more recording
@@ -45,6 +48,12 @@ inline constexpr std::size_t kTuneTracks = 5;
 inline constexpr std::array<const char*, kTuneTracks> kTuneTrackNames = {
     "compute", "d2h", "h2d", "cpu sums", "cpu optimizer"};
 
+/// Of the squared gradient norm, what falls on columns that are not selected.
+struct DeferredShare {
+  double topk_ratio = 0;
+  double share = 0;
+};
+
 struct TuneWindow {
   std::int64_t window = 0;
   TunePoint point;  ///< that it had
@@ -52,6 +61,10 @@ struct TuneWindow {
   double step_seconds = 0;                 ///< mean
   std::array<double, kTuneTracks> busy{};  ///< seconds in the window, by track
   std::int64_t importance_due = 0;  ///< steps after which deferred gradients are due; 0: not known
+  /// With the largest columns selected, by ascending ratio; where nothing is known, none.
+  std::vector<DeferredShare> deferred_shares{};
+  double selection_seconds = 0;             ///< of the step time, to select columns anew
+  std::int64_t steps_left = 1'000'000'000;  ///< of the run
 };
 
 struct TuneSettings {
@@ -61,6 +74,9 @@ struct TuneSettings {
   double slack = 0.015;      ///< of step time, given up for less staleness
   double least_gain = 0.01;  ///< by which a change must pay at least, whatever the noise
   double confidence = 2;     ///< standard errors by which it must
+  /// Of the squared gradient norm: k is not lowered to where more is deferred, or where that is not
+  /// known, and raised where it is. 1: no limit.
+  double max_deferred_share = 1;
 };
 
 /// One line of the log.
@@ -82,6 +98,8 @@ struct TuneEvent {
   std::string reason;                         ///< one phrase
   std::vector<TunePrediction> predictions{};  ///< of kFitted
   double fit_seconds = 0;                     ///< likewise, what it took
+  /// Of a change of k, to select columns anew: at most; of its outcome, as measured.
+  double selection_seconds = 0;
 };
 [[nodiscard]] std::string to_string(TuneEvent::Kind kind);
 
@@ -93,6 +111,10 @@ struct TuneOrder {
 
 /// The limit S keeps so that no gradient exceeds max_staleness, whatever S was before.
 [[nodiscard]] std::int64_t staleness_limit(std::int64_t max_staleness, bool overlap_step);
+
+/// Both ends, three between them at equal ratios, and `current`; ascending. Those between have
+/// three significant digits. Precondition: 0 < low <= current <= high.
+[[nodiscard]] std::vector<double> topk_ratios(double low, double high, double current);
 
 /// The settings that may be chosen: every S up to 8 and then a quarter apart, up to `most`, for
 /// every k in `topk_ratios`; in the tuner's order.
@@ -118,6 +140,7 @@ class LiveTuner {
     TunePoint from;
     double before = 0;
     double predicted = 0;
+    double selection_seconds = 0;  ///< measured
   };
 
   // live_tuner.cpp: measuring
@@ -133,6 +156,14 @@ class LiveTuner {
   void choose();
   void keep_importance(std::int64_t due);
   void follow_importance();
+  void keep_shares(const std::vector<DeferredShare>& shares);
+  void follow_shares();
+  /// In every one of the last windows no more than the limit would be deferred.
+  [[nodiscard]] bool shares_allow(double topk_ratio) const;
+  /// Seconds to get from the ratio at hand to another one, at most.
+  [[nodiscard]] double cost_of(double topk_ratio) const;
+  /// What the change costs comes in again, or is less than the slack, before the end.
+  [[nodiscard]] bool pays_back(const TunePoint& point) const;
   void change(const TunePoint& to, std::string reason);
   [[nodiscard]] bool allowed(const TunePoint& point) const;
   [[nodiscard]] double estimate(const TunePoint& point) const;
@@ -143,12 +174,17 @@ class LiveTuner {
   TunePoint point_;  ///< of the window that ended, then of the next
   std::int64_t window_ = 0;
   std::int64_t since_change_;  ///< windows at this setting
+  /// k of the window in which another one has been chosen: the next one has it too.
+  std::optional<double> ratio_before_;
+  std::int64_t steps_left_ = 0;
 
   // Since the last drift.
   std::map<TunePoint, double> model_;  ///< predicted seconds
   std::map<TunePoint, Level> levels_;  ///< measured
   std::set<TunePoint> too_slow_;       ///< left for a faster one
-  double model_error_ = 0;             ///< relative, of the last prediction that was checked
+  double carry_seconds_ = 0;           ///< TuneFit's
+  double reorder_seconds_ = 0;
+  double model_error_ = 0;  ///< relative, of the last prediction that was checked
   int refits_left_ = 1;
   std::optional<Change> unchecked_;
   bool something_new_ = false;
@@ -167,6 +203,7 @@ class LiveTuner {
 
   std::deque<std::int64_t> importance_;  ///< steps until due, of the last windows
   std::int64_t cap_before_ = 0;
+  std::deque<std::vector<DeferredShare>> shares_;  ///< of the last windows
   std::vector<TuneEvent> events_;
 };
 

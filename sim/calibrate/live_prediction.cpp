@@ -14,6 +14,7 @@ namespace zenflow::sim {
 namespace {
 
 constexpr std::int64_t kMeasuredWindows = 4;
+constexpr double kStateBytes = 12;  // of an element: weight and two moments in fp32
 constexpr const char* kSchedule = "live-zenflow";
 
 /// DeepSpeed's share of cores that is not the optimizer's.
@@ -110,7 +111,12 @@ TuneFit fit_and_predict(const LiveModelSettings& settings, const LiveWindows& wi
                         const std::vector<TunePoint>& points) {
   TuneFit fit;
   try {
-    fit.predictions = predict(settings, fit_windows(settings, windows), points);
+    const HardwareProfile machine = fit_windows(settings, windows);
+    fit.predictions = predict(settings, machine, points);
+    const Bytes state(kStateBytes * static_cast<double>(settings.model.parameters()));
+    const HostPath& link = machine.host_link.pinned;
+    fit.carry_seconds = (state / std::min(link.h2d, link.d2h)).value();
+    fit.reorder_seconds = (2.0 * state / machine.host.adam_bandwidth).value();
   } catch (const Error& error) {
     fit.failure = error.what();
   }

@@ -36,7 +36,11 @@ struct TunePrediction {
 struct TuneFit {
   std::vector<TunePrediction> predictions;  ///< of all settings that may be chosen
   std::string failure;                      ///< why there are none
-  double seconds = 0;                       ///< that fit and predictions took
+  /// By the same profile: to carry weights and moments of all columns over the link once, and to
+  /// pass over the host's once. For what a change of topk_ratio takes.
+  double carry_seconds = 0;
+  double reorder_seconds = 0;
+  double seconds = 0;  ///< that fit and predictions took
 };
 
 /// What all settings of a run have in common.

@@ -42,6 +42,66 @@ TEST_F(TrainTune, TheResultHasEveryWindowAndEvent) {
   }
 }
 
+TEST_F(TrainTune, TheRatioStaysWithinItsRange) {
+  const nlohmann::json result = this->result(
+      basic() + Arguments{"--steps", "60", "--update-interval", "auto", "--tune", "live",
+                          "--max-staleness", "3", "--topk-ratio", "0.2", "--topk-range", "0.1:0.6",
+                          "--max-deferred-share", "0.95", "--select-interval", "8"});
+  EXPECT_EQ(result.at("topk_range"), (nlohmann::json{0.1, 0.6}));
+  EXPECT_GE(result.at("topk_ratio"), 0.1);
+  EXPECT_LE(result.at("topk_ratio"), 0.6);
+  EXPECT_EQ(result.at("tuning").at("windows").at(0).at("topk_ratio"), 0.2);
+  for (const nlohmann::json& window : result.at("tuning").at("windows")) {
+    EXPECT_GE(window.at("topk_ratio"), 0.1);
+    EXPECT_LE(window.at("topk_ratio"), 0.6);
+    EXPECT_GE(window.at("deferred_share"), 0);
+    EXPECT_LE(window.at("deferred_share"), 1);
+    EXPECT_TRUE(window.contains("selection_ms"));
+  }
+  for (const nlohmann::json& event : result.at("tuning").at("events")) {
+    const bool moves = event.at("previous").at("topk_ratio") != event.at("next").at("topk_ratio");
+    EXPECT_EQ(event.contains("selection_ms"), moves);
+  }
+}
+
+TEST_F(TrainTune, RefusesARangeThatMeansNothing) {
+  const Arguments live = {"--update-interval", "auto", "--tune", "live"};
+  const Arguments range = {"--topk-range", "0.05:0.3"};
+  for (const Arguments& other :
+       {Arguments{}, Arguments{"--tune", "live"}, Arguments{"--update-interval", "auto"},
+        live + Arguments{"--schedule", "zero-offload"}}) {
+    expect_refused_with(other + range, HasSubstr("--topk-range: only --tune live with"));
+  }
+  for (const char* bad : {"", "0.1", "0.1:", ":0.3", "0.1:0.3:0.5", "a:b", "0.1-0.3", "0.1: 0.3"}) {
+    expect_refused_with(live + Arguments{"--topk-range", bad},
+                        HasSubstr("--topk-range: expected LOW:HIGH"));
+  }
+  for (const char* bad : {"0:0.3", "0.3:0.1", "0.1:1", "nan:0.3", "0.1:nan"}) {
+    expect_refused_with(live + Arguments{"--topk-range", bad},
+                        HasSubstr("topk_range: expected two numbers above 0 and below 1"));
+  }
+  expect_refused_with(live + range + Arguments{"--topk-ratio", "0.4"},
+                      HasSubstr("topk_ratio: expected a number from 0.05 to 0.3 (topk_range)"));
+  expect_refused_with(live + Arguments{"--max-deferred-share", "0.5"},
+                      HasSubstr("--max-deferred-share: it limits what --topk-range may choose"));
+  expect_refused_with(live + range + Arguments{"--max-deferred-share", "1.5"},
+                      HasSubstr("--max-deferred-share"));
+  expect_refused_with(live + range + Arguments{"--max-deferred-share", "nan"},
+                      HasSubstr("--max-deferred-share"));
+  expect_refused_with(
+      live + range + Arguments{"--max-deferred-share", "0.5", "--column-norm", "l1"},
+      HasSubstr("which --column-norm l1 does not measure"));
+}
+
+TEST_F(TrainTune, ACheckpointBelongsToTheSameRange) {
+  const Arguments kept = basic() + Arguments{"--steps", "4",    "--update-interval", "auto",
+                                             "--tune",  "live", "--checkpoint",      "kept"};
+  ASSERT_EQ(run(kept + Arguments{"--topk-range", "0.1:0.3"}).code, 0);
+  const auto other = run(kept + Arguments{"--resume", "--topk-range", "0.1:0.4"});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("topk_range was 0.1 0.3, is 0.1 0.4 here"));
+}
+
 TEST_F(TrainTune, RefusesWhatCannotBePredicted) {
   const Arguments live = {"--update-interval", "auto", "--tune", "live"};
   expect_refused_with(live + Arguments{"--accumulate-on", "device"},

@@ -29,13 +29,18 @@ class VirtualPlant {
   /// From the next window on.
   void set_machine(const sim::HardwareProfile& machine) {
     machine_ = machine;
+    times_.clear();
     steady_.clear();
   }
   [[nodiscard]] const sim::HardwareProfile& machine() const { return machine_; }
 
   /// Without noise.
   [[nodiscard]] double step_seconds(const runtime::TunePoint& point) {
-    return steady(point).step_seconds;
+    const auto known = times_.find(point);
+    if (known != times_.end()) return known->second;
+    const sim::Job job = sim::live_job(settings_, point, machine_);
+    const auto result = sim::simulate_schedule(job, sim::find_schedule(kSchedule));
+    return times_[point] = result.step_time * 1e-12;
   }
   [[nodiscard]] double best(const std::vector<runtime::TunePoint>& points) {
     double best = INFINITY;
@@ -49,7 +54,7 @@ class VirtualPlant {
     runtime::TuneWindow seen{.window = number,
                              .point = point,
                              .steps = point.update_interval,
-                             .step_seconds = factor * one.step_seconds,
+                             .step_seconds = factor * step_seconds(point),
                              .busy = one.busy};
     for (double& busy : seen.busy) busy *= factor;
     return seen;
@@ -76,23 +81,22 @@ class VirtualPlant {
 
  private:
   struct Steady {
-    double step_seconds = 0;
     std::array<double, runtime::kTuneTracks> busy{};
     sim::Timeline timeline;
   };
   static constexpr std::int64_t kFirstWindow = 3;
   static constexpr std::int64_t kWindows = 6;
+  static constexpr const char* kSchedule = "live-zenflow";
 
   const Steady& steady(const runtime::TunePoint& point) {
     const auto known = steady_.find(point);
     if (known != steady_.end()) return known->second;
     sim::Job job = sim::live_job(settings_, point, machine_);
-    const sim::Schedule& schedule = sim::find_schedule("live-zenflow");
     Steady one;
-    one.step_seconds = sim::simulate_schedule(job, schedule).step_time * 1e-12;
     job.scenario.run = {.warmup_steps = kFirstWindow * point.update_interval,
                         .steps = (kWindows - kFirstWindow) * point.update_interval};
-    one.timeline = sim::simulated_timeline(job, "live-zenflow", sim::simulate_fully(job, schedule));
+    one.timeline = sim::simulated_timeline(job, kSchedule,
+                                           sim::simulate_fully(job, sim::find_schedule(kSchedule)));
     one.busy = busy_of(one.timeline, point.update_interval);
     return steady_[point] = std::move(one);
   }
@@ -123,6 +127,7 @@ class VirtualPlant {
   std::mt19937_64 random_;
   std::normal_distribution<double> normal_;
   double noise_;
+  std::map<runtime::TunePoint, double> times_;
   std::map<runtime::TunePoint, Steady> steady_;
 };
 

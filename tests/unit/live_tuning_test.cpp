@@ -161,6 +161,53 @@ TEST_F(LiveTuningRun, TellsALateOptimizer) {
   EXPECT_LT(change->predicted, change->measured);
 }
 
+/// S is 1 throughout, and the update of a window, whatever the machine, four times 20 ms, which a
+/// profile puts down to the number of deferred columns: more selected ones promise a shorter step.
+TEST_F(LiveTuningRun, SelectsMoreColumnsForALateOptimizer) {
+  TrainOptions o = options();
+  o.offload.max_staleness = 1;
+  o.offload.topk_range = {0.1, 0.8};
+  o.offload.before_update = [](std::size_t) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  };
+  o.checkpoint = folder_.path() / "checkpoints";
+  const TrainReport report = train(o, {});
+  expect_tuned(report, o);
+  EXPECT_EQ(report.tuning.windows.front().point, (TunePoint{1, 0.1}));
+  const auto& events = report.tuning.events;
+  const auto change = std::find_if(events.begin(), events.end(), [](const auto& e) {
+    return e.kind == TuneEvent::Kind::kChange;
+  });
+  ASSERT_NE(change, events.end());
+  EXPECT_GT(change->to.topk_ratio, 0.1);
+  EXPECT_GT(change->selection_seconds, 0);
+  // The window after it still has the old columns, the next one the new ones.
+  const auto at = std::find_if(report.tuning.windows.begin(), report.tuning.windows.end(),
+                               [&](const auto& w) { return w.window == change->window + 1; });
+  ASSERT_LT(at, report.tuning.windows.end() - 1);
+  EXPECT_EQ(at->point.topk_ratio, 0.1);
+  EXPECT_GT(at->selection_seconds, 0);
+  EXPECT_EQ((at + 1)->point, change->to);
+  EXPECT_LT((at + 1)->deferred_share, at->deferred_share);
+
+  o.steps = 32;
+  o.resume = true;
+  const TrainReport resumed = train(o, {});
+  const double first = resumed.tuning.windows.front().point.topk_ratio;
+  EXPECT_TRUE(first == report.topk_ratio || first == report.tuning.events.back().to.topk_ratio);
+}
+
+TEST_F(LiveTuningRun, KeepsTheDeferredShareWithinItsLimit) {
+  // Less than a ratio of 0.8 leaves: whatever the predictions, it is raised to the most.
+  TrainOptions o = options();
+  o.offload.max_staleness = 1;
+  o.offload.topk_range = {0.1, 0.8};
+  o.tuner.max_deferred_share = 1e-6;
+  const TrainReport report = train(o, {});
+  expect_tuned(report, o);
+  EXPECT_EQ(report.topk_ratio, 0.8);
+}
+
 TEST(Recorder, KeepsAPartOfARun) {
   Recorder recorder(false);
   TrackRecorder& track = recorder.add_track("work", sim::TrackKind::kHost);

@@ -63,6 +63,7 @@ TEST_P(MemoryPlanOf, IsWhatTheEngineAllocates) {
       o.feed.sequences = 2;
       o.feed.length = 6;
       o.offload.topk_ratio = variant < 3 ? 0.1 : 0.3;
+      if (variant % 2 == 1) o.offload.topk_range = {0.05, 0.6};
       o.offload.update_interval = variant + 1;
       o.offload.overlap_step = variant != 2;
       o.offload.accumulate_on_device = variant == 3;

@@ -76,6 +76,27 @@ TEST(Layout, NothingOrEverythingSelected) {
   }
 }
 
+TEST(Layout, ARangeOfRatiosIsRemembered) {
+  Layout layout = make_layout(small_table(), 0.25, false, 0, 1, TopkRange{0.1, 0.65});
+  const auto& [a, b, c] = std::tie(layout.slices[0], layout.slices[1], layout.slices[2]);
+  EXPECT_EQ(a.selected, 2U);
+  EXPECT_EQ(a.least_selected, 1U);
+  EXPECT_EQ(a.most_selected, 6U);
+  EXPECT_EQ(a.most_deferred(), 9U);
+  EXPECT_EQ(b.most_selected, 1U);  // a vector stays selected
+  EXPECT_EQ(b.most_deferred(), 0U);
+  EXPECT_EQ(c.least_selected, 1U);
+  EXPECT_EQ(c.most_selected, 3U);
+  set_topk_ratio(layout, 0.6);
+  EXPECT_EQ(a.selected, 6U);
+  EXPECT_EQ(b.selected, 1U);
+  EXPECT_EQ(c.selected, 3U);
+  EXPECT_EQ(layout.selected_elements(), 4U * 6 + 6 + 3 * 3);
+  const Layout fixed = make_layout(small_table(), 0.25, false, 0, 1);
+  EXPECT_EQ(fixed.slices[0].least_selected, 2U);
+  EXPECT_EQ(fixed.slices[0].most_selected, 2U);
+}
+
 TEST(Layout, TwoRanksMeetAtARow) {
   // Rank 0's share is elements 0 to 29, which ends where row 3 of the first matrix begins.
   const Layout first = make_layout(small_table(), 0.25, false, 0, 2);
@@ -185,6 +206,26 @@ TEST(Exchange, TiesKeepWhoIsSelectedThenTheLowerIndex) {
   EXPECT_EQ(exchange.deferred_slot, Columns{3});
 }
 
+TEST(Moves, ThoseWhoStayCloseRanksThoseWhoComeAreLast) {
+  // Selected: 5 3 0 by slot. Of norms the largest four are columns 0, 2, 4 and 1.
+  const std::vector<float> norms = {9, 5, 8, 2, 7, 3};
+  ColumnSlots slots{{5, 3, 0}, {4, 1, 2}};
+  const ColumnMoves more = plan_moves(norms, slots, 4);
+  EXPECT_EQ(more.leaving, (Columns{0, 1}));
+  EXPECT_EQ(more.entering, (Columns{0, 1, 2}));
+  apply_moves(more, slots);
+  EXPECT_EQ(slots.selected, (Columns{0, 4, 1, 2}));
+  EXPECT_EQ(slots.deferred, (Columns{5, 3}));
+  const ColumnMoves fewer = plan_moves(norms, slots, 1);
+  EXPECT_EQ(fewer.leaving, (Columns{1, 2, 3}));
+  EXPECT_EQ(fewer.entering, Columns{});
+  apply_moves(fewer, slots);
+  EXPECT_EQ(slots.selected, Columns{0});
+  EXPECT_EQ(slots.deferred, (Columns{5, 3, 4, 1, 2}));
+  EXPECT_EQ(slots_left(4, Columns{}), (Columns{0, 1, 2, 3}));
+  EXPECT_EQ(slots_left(4, Columns{0, 3}), (Columns{1, 2}));
+}
+
 TEST(Exchange, EverythingSelectedChangesNothing) {
   EXPECT_TRUE(plan_exchange(std::vector<float>{1, 2}, {{1, 0}, {}}).selected_slot.empty());
 }
@@ -205,6 +246,25 @@ TEST(WindowTraffic, WorkedByHand) {
   EXPECT_EQ(warm_up_traffic(layout, ElementType::kBfloat16).h2d, 122U);
 }
 
+TEST(SelectionTraffic, WorkedByHand) {
+  const Slice slice{.rows = 4, .columns = 10, .selected = 3};
+  const auto of = [&](const ChangedColumns& changed, bool overlap) {
+    return selection_traffic(slice, ElementType::kBfloat16, changed, overlap);
+  };
+  // Norms alone.
+  EXPECT_EQ(of({.ratio_changes = true}, true).d2h, 40U);
+  EXPECT_EQ(of({.ratio_changes = true}, true).h2d, 0U);
+  // Two columns change place with two: 8 elements of 12 bytes each way, 10 + 2 + 2 indices; with
+  // overlap 2 indices and 8 weights more.
+  EXPECT_EQ(of({.leaving = 2, .entering = 2}, false).d2h, 40U + 96);
+  EXPECT_EQ(of({.leaving = 2, .entering = 2}, false).h2d, 56U + 96);
+  EXPECT_EQ(of({.leaving = 2, .entering = 2}, true).h2d, 56U + 96 + 8 + 16);
+  // One leaves for three: of the two that stay old and new slots go up.
+  const ChangedColumns more{.leaving = 1, .entering = 3, .ratio_changes = true};
+  EXPECT_EQ(of(more, false).d2h, 40U + 48);
+  EXPECT_EQ(of(more, false).h2d, 56U + 144 + 16);
+}
+
 TEST(Settings, EachBadValueIsNamed) {
   struct Bad {
     std::function<void(OffloadSettings&)> change;
@@ -215,6 +275,15 @@ TEST(Settings, EachBadValueIsNamed) {
       {[](auto& s) { s.topk_ratio = 1.5; }, "topk_ratio: expected a number from 0 to 1, found 1.5"},
       {[](auto& s) { s.topk_ratio = kNan; },
        "topk_ratio: expected a number from 0 to 1, found nan"},
+      {[](auto& s) {
+         s.topk_range = {0.0, 0.5};
+       },
+       "topk_range: expected two numbers above 0 and below 1, the smaller one first, found 0 and "
+       "0.5"},
+      {[](auto& s) {
+         s.topk_range = {0.2, 0.5};
+       },
+       "topk_ratio: expected a number from 0.2 to 0.5 (topk_range), found 0.1"},
       {[](auto& s) { s.update_interval = 0; }, "update_interval: expected at least 1, found 0"},
       {[](auto& s) { s.select_interval = 6; },
        "select_interval: expected a multiple of update_interval (4), found 6: columns change place "
@@ -268,12 +337,14 @@ TEST(Settings, OtherSchedulesAreFixed) {
   OffloadSettings settings;
   settings.adaptive_interval = true;
   settings.accumulate_on_device = true;
+  settings.topk_range = {0.05, 0.2};
   settings.full_warm_up_rounds = 3;
   settings.max_staleness = 1;
   for (const OffloadSchedule schedule : {OffloadSchedule::kGpuOnly, OffloadSchedule::kZeroOffload,
                                          OffloadSchedule::kZeroOffloadDpu}) {
     const OffloadSettings made = settings_for(schedule, settings);
     EXPECT_EQ(made.topk_ratio, 0);
+    EXPECT_FALSE(made.topk_range);
     EXPECT_EQ(made.update_interval, 1);
     EXPECT_EQ(made.full_warm_up_rounds, 0);
     EXPECT_FALSE(made.adaptive_interval);

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -85,6 +87,51 @@ void check_outputs(const TrainCommand& o) {
   }
 }
 
+/// LOW:HIGH; what the numbers may be is checked with the other settings.
+runtime::TopkRange ratio_range(const std::string& text) {
+  const auto number = [](std::string_view part) -> std::optional<double> {
+    double value = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    if (error != std::errc() || end != part.data() + part.size()) return std::nullopt;
+    return value;
+  };
+  const std::string_view whole = text;
+  const std::size_t colon = whole.find(':');
+  if (colon != std::string_view::npos) {
+    const auto low = number(whole.substr(0, colon));
+    const auto high = number(whole.substr(colon + 1));
+    if (low && high) return {*low, *high};
+  }
+  throw Error(ErrorKind::kInput,
+              fmt::format("--topk-range: expected LOW:HIGH, such as 0.05:0.3; found \"{}\"", text));
+}
+
+/// Refuses what would do nothing: a limit that is given is relied on.
+void interpret_topk_range(const CLI::App& app, TrainCommand& o) {
+  TrainOptions& t = o.train;
+  const bool has_range = app.count("--topk-range") > 0;
+  if (has_range && !t.tune_live) {
+    throw Error(
+        ErrorKind::kInput,
+        "--topk-range: only --tune live with --update-interval auto changes the topk ratio");
+  }
+  if (has_range) t.offload.topk_range = ratio_range(o.topk_range);
+  if (app.count("--max-deferred-share") == 0) return;
+  const double most = t.tuner.max_deferred_share;
+  if (!(most >= 0 && most <= 1)) {  // CLI11 lets nan pass
+    throw Error(ErrorKind::kInput,
+                fmt::format("--max-deferred-share: expected 0 to 1, found {}", most));
+  }
+  if (!has_range) {
+    throw Error(ErrorKind::kInput, "--max-deferred-share: it limits what --topk-range may choose");
+  }
+  if (t.offload.norm == NormKind::kL1) {
+    throw Error(ErrorKind::kInput,
+                "--max-deferred-share: shares are of squared norms, which --column-norm l1 does "
+                "not measure");
+  }
+}
+
 /// What the tuner's predictions do not cover is refused: it would tune something else.
 void interpret_tuning(TrainCommand& o) {
   TrainOptions& t = o.train;
@@ -113,7 +160,7 @@ void interpret_tuning(TrainCommand& o) {
 }
 
 /// What is updated where and when.
-void interpret_schedule(TrainCommand& o) {
+void interpret_schedule(const CLI::App& app, TrainCommand& o) {
   TrainOptions& t = o.train;
   t.schedule =
       named<OffloadSchedule>(o.schedule, {{"gpu-only", OffloadSchedule::kGpuOnly},
@@ -138,6 +185,7 @@ void interpret_schedule(TrainCommand& o) {
     t.offload.update_interval = whole_steps(o.update_interval);
   }
   interpret_tuning(o);
+  interpret_topk_range(app, o);
   if (!(t.auto_ratio >= 0 && t.auto_ratio <= 1)) {  // CLI11 lets nan pass
     throw Error(ErrorKind::kInput,
                 fmt::format("--auto-ratio: expected 0 to 1, found {}", t.auto_ratio));
@@ -206,7 +254,7 @@ void interpret(const CLI::App& app, TrainCommand& o) {
   check_paths(app);
   note_unused(app, o);
   interpret_optimizer(o);
-  interpret_schedule(o);
+  interpret_schedule(app, o);
   if (o.device == "cuda") {
     const runtime::DriverAnswer answer = runtime::ask_driver();
     runtime::require_gpu(answer, "--device cuda");

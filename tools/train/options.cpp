@@ -112,6 +112,15 @@ void add_optimizer_options(CLI::App& app, TrainCommand& o) {
                  "of --tune live: share of step time given up for less staleness")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
+  app.add_option("--topk-range", o.topk_range,
+                 "of --tune live: LOW:HIGH, between which it also chooses the topk ratio; device "
+                 "memory is planned for HIGH. Default: it stays")
+      ->type_name("LOW:HIGH");
+  app.add_option("--max-deferred-share", o.train.tuner.max_deferred_share,
+                 "of --topk-range: share of the squared gradient norm of matrices that may be "
+                 "deferred; 1: any")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
   app.add_option("--start-interval", o.start_interval, "of auto: steps of the first windows")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
       ->capture_default_str();

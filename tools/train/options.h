@@ -19,6 +19,7 @@ struct TrainCommand {
   std::string schedule = "zenflow";
   std::string update_interval = "4";
   std::string tune = "off";
+  std::string topk_range;
   std::int64_t start_interval = 4;
   std::string device = "cpu";
   int gpu = 0;
