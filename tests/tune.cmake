@@ -20,7 +20,8 @@ zenflow_test_group(traced_job_test LABEL unit
   LINK zenflow::trace_fit GTest::gmock ZLIB::ZLIB fmt::fmt)
 zenflow_test_group(tune_trace_test LABEL cli TIMEOUT 300
   SOURCES cli/tune_trace_test.cpp
-  LINK zenflow::trace_import GTest::gmock nlohmann_json::nlohmann_json ZLIB::ZLIB fmt::fmt)
+  LINK zenflow::trace_import GTest::gmock nlohmann_json::nlohmann_json ZLIB::ZLIB
+       SQLite::SQLite3 fmt::fmt)
 target_compile_definitions(tune_trace_test PRIVATE ZENFLOW_TUNE="$<TARGET_FILE:zenflow-tune>"
                            ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>"
                            ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train>")

@@ -1,6 +1,7 @@
 /// zenflow-tune: the command line, and the order of things.
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <thread>
 
 #include <CLI/CLI.hpp>
@@ -166,17 +167,24 @@ std::function<void(std::uint64_t)> progress_line(const TuneOptions& options) {
   };
 }
 
+/// All of them, or, if one cannot be written, none.
 void write_results(const TuneAnswer& answer) {
-  const fs::path& folder = *answer.options.output;
-  const std::vector<std::string> texts = {answer.text.text, answer.command, summary_text(answer),
-                                          summary_json(answer)};
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    write_output(folder / kOutputs[i], texts[i], answer.options.overwrite);
+  std::vector<std::pair<std::string, std::string>> texts = {
+      {kOutputs[0], answer.text.text},
+      {kOutputs[1], answer.command},
+      {kOutputs[2], summary_text(answer)},
+      {kOutputs[3], summary_json(answer)}};
+  if (answer.loaded.traced) {
+    texts.emplace_back(kTracedOutputs[0], answer.loaded.traced->profile);
+    texts.emplace_back(kTracedOutputs[1], answer.loaded.traced->scenario);
   }
-  if (!answer.loaded.traced) return;
-  const TracedRequest& traced = *answer.loaded.traced;
-  write_output(folder / kTracedOutputs[0], traced.profile, answer.options.overwrite);
-  write_output(folder / kTracedOutputs[1], traced.scenario, answer.options.overwrite);
+  std::vector<std::unique_ptr<OutputFile>> files;
+  for (const auto& [name, text] : texts) {
+    files.push_back(std::make_unique<OutputFile>(*answer.options.output / name,
+                                                 answer.options.overwrite));
+    files.back()->write(text);
+  }
+  for (const auto& file : files) file->commit(OutputFile::Durable::kNo);
 }
 
 int tune(const TuneOptions& options) {

@@ -1,5 +1,6 @@
 #include "sim/calibrate/fitted_profile.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -110,6 +111,10 @@ std::string fitted_profile_text(const Node& base, const std::vector<FittedNumber
     child(entry, "value") =
         scalar(fmt::format("{:.6g}{}{}", number.value, number.unit.empty() ? "" : " ", number.unit),
                false);
+    if (number.fitted && number.value > 0) {
+      const double relative = std::min(1.0, number.standard_error / number.value);
+      child(entry, "relative_error") = scalar(fmt::format("{:.4g}", relative), false);
+    }
     child(entry, "source") = scalar(source_of(number, origin), true);
   }
   std::string out;

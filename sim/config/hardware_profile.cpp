@@ -123,6 +123,8 @@ class NumberReader {
     if (origin.find_first_not_of(" \t\n") == std::string::npos) {
       source.fail("expected where the number comes from, found only spaces");
     }
+    // What it is known to, of a fit; for whoever asks how sure a result is.
+    if (const auto error = pair.optional("relative_error")) static_cast<void>(error->number(0, 1));
     pair.reject_unknown_keys();
     numbers_->push_back({entry.path(), number.node().scalar, origin});
     return number;

@@ -333,6 +333,11 @@ void add_training_lanes(Cluster& cluster) {
   }
 }
 
+double copying_cores(const HostProfile& host, BytesPerSecond rate) {
+  constexpr double kTraffic = 3;
+  return std::min(1.0, kTraffic * (rate / host.core_bandwidth));
+}
+
 Cluster make_host_device_cluster(const Scenario& scenario, const RankRates& rates,
                                  const HostDeviceCores& cores) {
   const HardwareProfile& hardware = scenario.hardware;
@@ -347,14 +352,10 @@ Cluster make_host_device_cluster(const Scenario& scenario, const RankRates& rate
     return LaneUse{static_cast<LaneId>(cluster.lanes.size() - 1),
                    static_cast<FlowId>(cluster.machine.flows.size() - 1)};
   };
-  const auto copying = [&](BytesPerSecond rate) {
-    constexpr double kTraffic = 3;
-    return std::min(1.0, kTraffic * (rate / hardware.host.core_bandwidth));
-  };
   RankClass one;
   one.compute = add(LaneKind::kCompute, static_cast<double>(hardware.gpu.host_cores));
-  one.d2h = add(LaneKind::kD2H, copying(rates.d2h));
-  one.h2d = add(LaneKind::kH2D, copying(rates.h2d));
+  one.d2h = add(LaneKind::kD2H, copying_cores(hardware.host, rates.d2h));
+  one.h2d = add(LaneKind::kH2D, copying_cores(hardware.host, rates.h2d));
   one.cpu_update = add(LaneKind::kCpuUpdate, cores.cpu_update);
   one.cpu_accumulate = add(LaneKind::kCpuAccumulate, cores.cpu_accumulate);
   cluster.classes.push_back(one);

@@ -89,10 +89,13 @@ struct HostDeviceCores {
   double cpu_accumulate = 1;
 };
 
+/// Share of a core that a copy at this rate takes: 3 bytes of memory traffic a byte (read, read for
+/// ownership, written) of what one core streams.
+[[nodiscard]] double copying_cores(const HostProfile& host, BytesPerSecond rate);
+
 /// One rank whose device is the host itself: all lanes are threads, and the one link is the host's
 /// cores. While more are wanted than there are, each lane gets an equal share, as a fair scheduler
-/// gives its threads. Copies take the share of a core that their rate needs (3 bytes of memory
-/// traffic a byte: read, read for ownership, written).
+/// gives its threads. Copies take `copying_cores`.
 /// Precondition: one rank, gpu.runs_on_host().
 [[nodiscard]] Cluster make_host_device_cluster(const Scenario& scenario, const RankRates& rates,
                                                const HostDeviceCores& cores);

@@ -144,11 +144,13 @@ ClosedForm DeepSpeedZenFlow::closed_form(const Job& job) const {
   const Staleness staleness{delay, delay + steps - 1};
   const bool wide = settings_of(job).overlap_step && zenflow_uploads_fp32(job);
   const double up = wide ? 4 : b;
-  if (job.deepspeed.zero_stage == 3) return {(b + 4 / s) * p, (b + up / s) * p, staleness};
+  const bool stage3 = job.deepspeed.zero_stage == 3;
   const double state = settings_of(job).offload
                            ? 2 * b * settings_of(job).topk_ratio *
-                                 static_cast<double>(job.scenario.model.parameters())
+                                 static_cast<double>(job.scenario.model.parameters()) /
+                                 (stage3 ? static_cast<double>(job.scenario.ranks()) : 1)
                            : 0;
+  if (stage3) return {(b + 4 / s) * p + state, (b + up / s) * p + state, staleness};
   // A running sum is copied unless each window has one micro step; then old releases still bring
   // it down if update_interval is above 1.
   const bool sums =

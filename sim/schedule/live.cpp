@@ -27,7 +27,6 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
-#include "sim/cost/gpu_cost.h"
 #include "sim/memory/trainer_activations.h"
 #include "sim/schedule/live_work.h"
 #include "sim/schedule/program_builder.h"
@@ -144,36 +143,6 @@ ClosedForm Live::closed_form(const Job& job) const {
       deferred * static_cast<double>(bytes_per_element(job.scenario.training.dtype));
   const std::int64_t delay = live.overlap && live.offloads() ? live.interval : 0;
   return {down, down / static_cast<double>(live.interval), {delay, delay + live.interval - 1}};
-}
-
-/// One bucket a layer, in the order of backward; gradients are packed by tasks of their own, and
-/// activations are in buffers that stay (declare_memory).
-StepPlan live_plan(const Job& job) {
-  StepPlan plan = plan_step(job);
-  const TrainingSettings& training = job.scenario.training;
-  const ModelTime time = model_time(job.scenario.hardware.gpu, job.scenario.model, training);
-  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    PlannedLayer& planned = plan.layers[l];
-    const bool first = l == 0;
-    const bool last = l + 1 == plan.layers.size();
-    const LayerTime& layer = first ? time.embedding : last ? time.head : time.block;
-    const bool again = runs_forward_again(training, l, plan.layers.size());
-    planned.backward = to_picoseconds(again ? layer.backward + layer.forward : layer.backward);
-    planned.activation_bytes = planned.transient_bytes = planned.logit_bytes = 0;
-  }
-  const std::vector<LiveLayer> layers = live_layers(job.scenario.model, 0);
-  plan.buckets.clear();
-  for (std::size_t l = layers.size(); l-- > 0;) {
-    GradientBucket bucket{.elements = layers[l].elements(), .matrix_elements = 0};
-    for (const LiveTensor& t : layers[l].tensors) {
-      if (t.columns > 1) bucket.matrix_elements += static_cast<double>(t.elements());
-    }
-    bucket.tensors = static_cast<std::int32_t>(layers[l].tensors.size());
-    bucket.first_layer = bucket.ready_layer = static_cast<std::int32_t>(l);
-    bucket.begins_layer = true;
-    plan.buckets.push_back(bucket);
-  }
-  return plan;
 }
 
 class LiveEmitter {

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "sim/cost/column_cost.h"
+#include "sim/cost/gpu_cost.h"
 
 namespace zenflow::sim {
 namespace {
@@ -61,6 +62,34 @@ LiveSettings live_settings(LiveKind kind, const Job& job) {
 
 bool runs_forward_again(const TrainingSettings& training, std::size_t layer, std::size_t layers) {
   return training.activation_checkpointing && layer > 0 && layer + 2 < layers;
+}
+
+StepPlan live_plan(const Job& job) {
+  StepPlan plan = plan_step(job);
+  const TrainingSettings& training = job.scenario.training;
+  const ModelTime time = model_time(job.scenario.hardware.gpu, job.scenario.model, training);
+  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+    PlannedLayer& planned = plan.layers[l];
+    const bool first = l == 0;
+    const bool last = l + 1 == plan.layers.size();
+    const LayerTime& layer = first ? time.embedding : last ? time.head : time.block;
+    const bool again = runs_forward_again(training, l, plan.layers.size());
+    planned.backward = to_picoseconds(again ? layer.backward + layer.forward : layer.backward);
+    planned.activation_bytes = planned.transient_bytes = planned.logit_bytes = 0;
+  }
+  const std::vector<LiveLayer> layers = live_layers(job.scenario.model, 0);
+  plan.buckets.clear();
+  for (std::size_t l = layers.size(); l-- > 0;) {
+    GradientBucket bucket{.elements = layers[l].elements(), .matrix_elements = 0};
+    for (const LiveTensor& t : layers[l].tensors) {
+      if (t.columns > 1) bucket.matrix_elements += static_cast<double>(t.elements());
+    }
+    bucket.tensors = static_cast<std::int32_t>(layers[l].tensors.size());
+    bucket.first_layer = bucket.ready_layer = static_cast<std::int32_t>(l);
+    bucket.begins_layer = true;
+    plan.buckets.push_back(bucket);
+  }
+  return plan;
 }
 
 DeviceWork& DeviceWork::operator+=(const DeviceWork& other) {

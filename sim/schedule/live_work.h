@@ -8,6 +8,7 @@
 
 #include "sim/cost/cpu_cost.h"
 #include "sim/schedule/live_layout.h"
+#include "sim/schedule/step_plan.h"
 
 namespace zenflow::sim {
 
@@ -41,6 +42,9 @@ struct LiveSettings {
 /// with activation checkpointing all blocks do, but the last, whose activations are still there.
 [[nodiscard]] bool runs_forward_again(const TrainingSettings& training, std::size_t layer,
                                       std::size_t layers);
+/// The step's layers and buckets: one bucket a layer, in the order of backward; gradients are
+/// packed by tasks of their own, so backward is without that; activations are in buffers that stay.
+[[nodiscard]] StepPlan live_plan(const Job& job);
 
 /// Work of device kernels that move memory.
 struct DeviceWork {

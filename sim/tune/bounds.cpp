@@ -9,6 +9,7 @@
 #include "sim/cost/gpu_cost.h"
 #include "sim/cost/transfer_cost.h"
 #include "sim/schedule/offload.h"
+#include "sim/tune/live_bounds.h"
 #include "sim/tune/step_facts.h"
 
 namespace zenflow::sim {
@@ -88,6 +89,12 @@ class Computer {
     return (paths(steps, false) + blocking(cpu)) / static_cast<double>(steps);
   }
 
+  /// Bytes down a step because the master is overwritten before columns are selected anew.
+  [[nodiscard]] double reselection_traffic() const {
+    const std::int64_t every = selects_every(zenflow_window(job_));
+    return every > 0 ? bytes_ * partition_ / static_cast<double>(every) : 0;
+  }
+
   /// ZeRO-Infinity and others of stage 3: gradients alone.
   [[nodiscard]] double deepspeed_gradients() {
     const std::int64_t steps = config_.gradient_accumulation_steps;
@@ -104,10 +111,7 @@ class Computer {
     const double regular = paths(steps, zenflow.overlap_step) + (s - 1) * selected.step +
                            std::max(selected.step, chain);
     double bound = regular / s;
-    const bool own = job_.target == LaunchTarget::kDeepSpeed;
-    const std::int64_t every =
-        zenflow.select_strategy == "step" ? zenflow.select_interval.value_or(0) : 0;
-    if (own && every > 0 && every % steps == 0) {
+    if (const std::int64_t every = selects_every(steps); every > 0) {
       // Once an interval the master is overwritten, beside the boundary's own work.
       const double copied = link_time(Direction::kD2H, false, bytes_ * partition_, 1);
       const double again = std::max(chain, selected.step + copied) - std::max(selected.step, chain);
@@ -128,6 +132,14 @@ class Computer {
   }
 
  private:
+  /// Steps from one selection to the next where it is at a window's begin each time, else 0: then
+  /// nothing is said of it.
+  [[nodiscard]] std::int64_t selects_every(std::int64_t window) const {
+    const ZenFlowSettings& zenflow = *config_.zenflow;
+    if (job_.target != LaunchTarget::kDeepSpeed || zenflow.select_strategy != "step") return 0;
+    const std::int64_t every = zenflow.select_interval.value_or(0);
+    return every % window == 0 ? every : 0;
+  }
   [[nodiscard]] double accumulation() const {
     return static_cast<double>(config_.gradient_accumulation_steps);
   }
@@ -243,7 +255,8 @@ class Computer {
   double ranks_;
 };
 
-double step_bound(std::string_view schedule, Computer& computer) {
+double step_bound(const Job& job, std::string_view schedule, Computer& computer) {
+  if (const auto live = live_kind(schedule)) return live_step_bound(job, *live);
   if (schedule == "gpu-only") return computer.gpu_only();
   if (schedule == "zero-offload") return computer.published_offload();
   if (schedule == "zenflow") return computer.published_zenflow();
@@ -276,11 +289,13 @@ StepBounds BoundsComputer::bounds(const Job& job, const Schedule& schedule,
   Computer computer(job, buffers->second, steps->second);
   const ClosedForm form = schedule.closed_form(job);
   StepBounds bounds;
-  bounds.step_time = kRounding * step_bound(schedule.name(), computer);
+  bounds.step_time = kRounding * step_bound(job, schedule.name(), computer);
   bounds.gpu_bytes =
       kRounding * (buffers->second.gpu_resident +
                    held_at_head_backward(job, schedule, buffers->second, steps->second.plan));
-  bounds.traffic = kRounding * (form.d2h_bytes_per_step + form.h2d_bytes_per_step);
+  bounds.traffic = form.d2h_bytes_per_step + form.h2d_bytes_per_step;
+  if (schedule.name() == "deepspeed-zenflow") bounds.traffic += computer.reselection_traffic();
+  bounds.traffic *= kRounding;
   bounds.host_needs = buffers->second.host_needs;
   bounds.staleness = form.staleness_steps;
   return bounds;

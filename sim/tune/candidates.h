@@ -1,57 +1,16 @@
-/// Candidates: what a setting means as a job, whether anyone would run it, and how good it is.
+/// Candidates: which settings are the same program, which nobody would run, and how good one is.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <string_view>
-#include <unordered_map>
-#include <vector>
 
 #include "sim/report/simulation.h"
 #include "sim/tune/bounds.h"
-#include "sim/tune/space.h"
+#include "sim/tune/refusals.h"
+#include "sim/tune/setting_job.h"
 
 namespace zenflow::sim {
-
-/// What is asked for.
-enum class Objective : std::uint8_t { kStepTime, kTokensPerSecond, kCostPerToken };
-[[nodiscard]] std::string_view to_string(Objective objective);
-
-struct Limits {
-  std::optional<double> gpu_memory{};      ///< bytes of one GPU; else the profile's
-  std::optional<double> host_memory{};     ///< bytes of the node
-  std::optional<double> shm{};             ///< bytes of /dev/shm of the node
-  std::int64_t staleness = 31;             ///< steps
-  std::optional<double> deferred_share{};  ///< of the squared gradient norm
-};
-
-/// Share of the squared gradient norm in the largest columns, as recorded by zenflow-train
-/// --importance: points of a curve from (0, 0) to (1, 1), straight between them.
-struct ImportanceCurve {
-  std::vector<std::pair<double, double>>
-      points;  ///< share of columns, share of the norm; ascending
-  [[nodiscard]] double selected(double topk_ratio) const;
-};
-
-struct TuneRequest {
-  Job job;  ///< the user's own
-  Family family = Family::kDeepSpeed;
-  Space space;
-  std::int64_t global_batch = 1;
-  Limits limits;
-  Objective objective = Objective::kStepTime;
-  double price_per_gpu_hour = 0;  ///< of kCostPerToken
-  double slack = 0.02;
-  std::size_t top = 5;
-  /// The Pareto front reaches to settings that cost this much more than the best; 0: none is
-  /// sought.
-  double front_within = 0.5;
-  std::optional<ImportanceCurve> importance{};
-  /// Measured step time of the user's own setting, seconds; empty: simulated.
-  std::optional<double> measured_step{};
-};
 
 /// How a candidate does, per step of the global batch where it says so.
 struct Evaluation {
@@ -84,28 +43,31 @@ struct CandidateBounds {
 class Candidates {
  public:
   explicit Candidates(TuneRequest request);
+  Candidates(const Candidates&) = delete;
+  Candidates& operator=(const Candidates&) = delete;
 
   [[nodiscard]] const TuneRequest& request() const { return request_; }
-  /// The user's DeepSpeed document as strict JSON would read it.
-  [[nodiscard]] const Node& document() const { return document_; }
 
-  /// Micro steps of a step of the global batch: gradient_accumulation_steps; 0 if the micro-batch
-  /// does not divide it.
-  [[nodiscard]] std::int64_t accumulation(const Setting& setting) const;
-  /// Why nobody would run it, apart from memory; empty if somebody would. Remembers what the linter
-  /// said. Not for use by two threads at once.
-  [[nodiscard]] const std::string& refusal(const Setting& setting);
+  [[nodiscard]] std::int64_t accumulation(const Setting& setting) const {
+    return accumulation_of(request_, setting);
+  }
+  /// As Refusals::of. Not for use by two threads at once.
+  [[nodiscard]] const std::string& refusal(const Setting& setting) { return refusals_.of(setting); }
   /// As refusal, but of what does not depend on ZenFlow's knobs.
-  [[nodiscard]] std::string refusal_of_rest(const Setting& setting) const;
-  /// The setting that stands for all whose simulations are the same: knobs without effect have
-  /// their first value.
-  [[nodiscard]] Setting canonical(const Setting& setting) const;
-  [[nodiscard]] const Schedule& schedule(const Setting& setting) const;
+  [[nodiscard]] std::string refusal_of_rest(const Setting& setting) const {
+    return refusals_.of_rest(setting);
+  }
+  /// The setting that stands for all whose simulations are the same: knobs without effect have the
+  /// user's value, or the first. Not for use by two threads at once.
+  [[nodiscard]] Setting canonical(const Setting& setting);
+  [[nodiscard]] const Schedule& schedule(const Setting& setting) const {
+    return schedule_of(request_.family, setting.placement());
+  }
   /// The job that is simulated: averages are over a whole number of selection intervals, past
   /// warm-up.
   [[nodiscard]] Job job(const Setting& setting) const;
-  /// Changes a job made by `job` into that of another setting.
-  void apply(Job& job, const Setting& setting) const;
+  /// The DeepSpeed file that says so. What zenflow-train runs is not corrected for DeepSpeed.
+  [[nodiscard]] TunedConfig config(const Setting& setting) const;
 
   [[nodiscard]] CandidateBounds bounds(const Setting& setting, Job& scratch,
                                        BoundsComputer& computer) const;
@@ -116,26 +78,24 @@ class Candidates {
   /// cannot run it.
   [[nodiscard]] Evaluation evaluate_own(const HardwareProfile* hardware = nullptr) const;
   /// The limit that does not hold; empty: all do.
-  [[nodiscard]] std::string infeasible(const Setting& setting, const Evaluation& evaluation) const {
-    return exceeded(setting, evaluation.gpu_bytes, evaluation.staleness, evaluation.needs);
+  [[nodiscard]] std::string infeasible(const Setting& setting, const Evaluation& evaluation) const;
+  [[nodiscard]] double cost(const Setting& setting, double step_time) const {
+    return cost_of(request_, setting, step_time);
   }
-  /// What is minimised: picoseconds a step of the global batch, or money a token.
-  [[nodiscard]] double cost(const Setting& setting, double step_time) const;
 
  private:
   [[nodiscard]] Evaluation judged(const Setting& setting, const Job& job,
                                   const SimulationResult& result, std::int64_t accumulation) const;
-  [[nodiscard]] std::string exceeded(const Setting& setting, double gpu, std::int64_t staleness,
-                                     const std::array<double, kMemoryLimits>& needs) const;
+  [[nodiscard]] Setting without_effectless(const Setting& setting) const;
   [[nodiscard]] double extra_gpu_bytes(const Job& job, const Setting& setting) const;
   [[nodiscard]] std::uint64_t memory_key(const Setting& setting, std::int64_t steps) const;
   [[nodiscard]] std::uint64_t step_key(const Setting& setting) const;
 
   TuneRequest request_;
   Setting own_;
-  Node document_;
-  Job base_;  ///< without documents, to be copied often
-  std::unordered_map<std::uint64_t, std::string> refusals_;
+  Node document_;  ///< the user's, as strict JSON would read it
+  Job base_;       ///< without documents, to be copied often
+  Refusals refusals_;
 };
 
 }  // namespace zenflow::sim

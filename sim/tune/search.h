@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "sim/tune/candidates.h"
+#include "sim/tune/carefulness.h"
 
 namespace zenflow::sim {
 
@@ -60,23 +61,6 @@ struct SearchResult {
   std::string own_refusal;             ///< why it cannot
   std::optional<Simulated> published;  ///< topk_ratio 0.1, update_interval 4, if feasible
 };
-
-/// Settings of one kind differ in details only: placement, stage, micro-batch, update_interval and
-/// overlap_step tell kinds apart.
-[[nodiscard]] std::uint64_t kind_of(const Setting& setting);
-/// Which of two settings within the slack is the more careful: less staleness, then the larger
-/// topk_ratio (none counts as 1), then less GPU memory; then fewer knobs changed from `own`, then
-/// the smaller index.
-struct Carefulness {
-  std::int64_t staleness;
-  double minus_topk_ratio;
-  double gpu_bytes;
-  int changes;
-  std::uint64_t index;
-  friend auto operator<=>(const Carefulness&, const Carefulness&) = default;
-};
-[[nodiscard]] Carefulness carefulness(const Setting& setting, std::int64_t staleness,
-                                      double gpu_bytes, const Setting& own, std::uint64_t index);
 
 /// Precondition: every knob of the space has a value.
 /// Deterministic: the same result for any number of threads, resumed or not.

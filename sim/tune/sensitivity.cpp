@@ -8,61 +8,98 @@
 namespace zenflow::sim {
 namespace {
 
-/// A number of the profile; null if this one has none.
+/// A number of the profile.
 struct Number {
   const char* path;
-  void (*scale)(HardwareProfile& profile, double factor);
+  /// False: this profile has none, or it is zero.
+  bool (*scale)(HardwareProfile& profile, double factor);
 };
 
 template <class Quantity>
-void scale(Quantity& quantity, double factor) {
+bool scale(Quantity& quantity, double factor) {
   quantity = factor * quantity;
+  return quantity.value() > 0;
+}
+bool scale(double& number, double factor) {
+  number *= factor;
+  return true;
+}
+template <class Quantity>
+bool scale(std::optional<Quantity>& quantity, double factor) {
+  return quantity && scale(*quantity, factor);
 }
 
-constexpr std::array<Number, 17> kNumbers = {{
-    {"gpu.gemm_efficiency", [](HardwareProfile& p, double f) { p.gpu.gemm_efficiency *= f; }},
+using Profile = HardwareProfile;
+
+constexpr std::array<Number, 24> kNumbers = {{
+    {"gpu.gemm_efficiency", [](Profile& p, double f) { return scale(p.gpu.gemm_efficiency, f); }},
+    {"gpu.gemm_half_size", [](Profile& p, double f) { return scale(p.gpu.gemm_half_size, f); }},
     {"gpu.attention_efficiency",
-     [](HardwareProfile& p, double f) { p.gpu.attention_efficiency *= f; }},
+     [](Profile& p, double f) { return scale(p.gpu.attention_efficiency, f); }},
     {"gpu.elementwise_efficiency",
-     [](HardwareProfile& p, double f) { p.gpu.elementwise_efficiency *= f; }},
+     [](Profile& p, double f) { return scale(p.gpu.elementwise_efficiency, f); }},
     {"gpu.streaming_efficiency",
-     [](HardwareProfile& p, double f) { p.gpu.streaming_efficiency *= f; }},
-    {"gpu.kernel_launch", [](HardwareProfile& p, double f) { scale(p.gpu.kernel_launch, f); }},
-    {"host.dram_bandwidth", [](HardwareProfile& p, double f) { scale(p.host.dram_bandwidth, f); }},
-    {"host.core_bandwidth", [](HardwareProfile& p, double f) { scale(p.host.core_bandwidth, f); }},
-    {"host.adam_bandwidth", [](HardwareProfile& p, double f) { scale(p.host.adam_bandwidth, f); }},
+     [](Profile& p, double f) { return scale(p.gpu.streaming_efficiency, f); }},
+    {"gpu.column_efficiency",
+     [](Profile& p, double f) { return scale(p.gpu.column_efficiency, f); }},
+    {"gpu.kernel_launch", [](Profile& p, double f) { return scale(p.gpu.kernel_launch, f); }},
+    {"host.dram_bandwidth", [](Profile& p, double f) { return scale(p.host.dram_bandwidth, f); }},
+    {"host.core_bandwidth", [](Profile& p, double f) { return scale(p.host.core_bandwidth, f); }},
+    {"host.adam_bandwidth", [](Profile& p, double f) { return scale(p.host.adam_bandwidth, f); }},
     {"host.worker_adam_bandwidth",
-     [](HardwareProfile& p, double f) {
-       if (p.host.worker_adam_bandwidth) scale(*p.host.worker_adam_bandwidth, f);
-     }},
-    {"host.adam_half_cores", [](HardwareProfile& p, double f) { p.host.adam_half_cores *= f; }},
+     [](Profile& p, double f) { return scale(p.host.worker_adam_bandwidth, f); }},
+    {"host.adam_half_cores", [](Profile& p, double f) { return scale(p.host.adam_half_cores, f); }},
     {"host.elementwise_bandwidth",
-     [](HardwareProfile& p, double f) { scale(p.host.elementwise_bandwidth, f); }},
+     [](Profile& p, double f) { return scale(p.host.elementwise_bandwidth, f); }},
     {"host.unbound_efficiency",
-     [](HardwareProfile& p, double f) {
-       if (p.host.unbound_efficiency < 1) {
-         p.host.unbound_efficiency = std::min(1.0, f * p.host.unbound_efficiency);
-       }
+     [](Profile& p, double f) {
+       if (p.host.unbound_efficiency == 1) return false;
+       p.host.unbound_efficiency = std::min(1.0, f * p.host.unbound_efficiency);
+       return true;
      }},
+    {"host.step_gap", [](Profile& p, double f) { return scale(p.host.step_gap, f); }},
     {"host_link.h2d",
-     [](HardwareProfile& p, double f) {
-       scale(p.host_link.pinned.h2d, f);
+     [](Profile& p, double f) {
        for (HostSwitch& one : p.host_link.switches) scale(one.path.h2d, f);
+       return scale(p.host_link.pinned.h2d, f);
      }},
     {"host_link.d2h",
-     [](HardwareProfile& p, double f) {
-       scale(p.host_link.pinned.d2h, f);
+     [](Profile& p, double f) {
        for (HostSwitch& one : p.host_link.switches) scale(one.path.d2h, f);
+       return scale(p.host_link.pinned.d2h, f);
      }},
     {"host_link.pageable_h2d",
-     [](HardwareProfile& p, double f) { scale(p.host_link.pageable_h2d, f); }},
+     [](Profile& p, double f) { return scale(p.host_link.pageable_h2d, f); }},
     {"host_link.pageable_d2h",
-     [](HardwareProfile& p, double f) { scale(p.host_link.pageable_d2h, f); }},
+     [](Profile& p, double f) { return scale(p.host_link.pageable_d2h, f); }},
+    {"host_link.latency", [](Profile& p, double f) { return scale(p.host_link.latency, f); }},
     {"gpu_link.bandwidth",
-     [](HardwareProfile& p, double f) {
-       if (p.gpu_link) scale(p.gpu_link->bandwidth, f);
-     }},
+     [](Profile& p, double f) { return p.gpu_link && scale(p.gpu_link->bandwidth, f); }},
+    {"gpu_link.latency",
+     [](Profile& p, double f) { return p.gpu_link && scale(p.gpu_link->latency, f); }},
+    {"nvme.read", [](Profile& p, double f) { return p.nvme && scale(p.nvme->read, f); }},
+    {"nvme.write", [](Profile& p, double f) { return p.nvme && scale(p.nvme->write, f); }},
 }};
+
+/// Whether the setting's step can depend on it: without offloading nothing of the host's is used but
+/// the thread that enqueues, and NVMe only from there; one GPU has no link to others.
+bool matters(const Number& number, const Setting& setting, const Job& job) {
+  const std::string_view path = number.path;
+  if (path == "host.step_gap") return true;
+  if (path.starts_with("gpu_link")) return setting.whole(Knob::kGpus) * job.scenario.nodes > 1;
+  if (path.starts_with("nvme")) return setting.placement() == Placement::kNvme;
+  return !path.starts_with("host") || setting.placement() != Placement::kGpu;
+}
+
+/// Those that the profile has.
+std::vector<Number> numbers_of(const HardwareProfile& profile) {
+  std::vector<Number> numbers;
+  for (const Number& one : kNumbers) {
+    HardwareProfile copy = profile;
+    if (one.scale(copy, 1)) numbers.push_back(one);
+  }
+  return numbers;
+}
 
 /// Chance that a normal variable of this mean and deviation is below zero.
 double chance_below_zero(double mean, double deviation) {
@@ -100,11 +137,11 @@ std::vector<KnobEffect> knob_effects(Candidates& candidates, const Setting& chos
       setting.set(effect.knob, value.value);
       value.refusal = candidates.refusal_of_rest(setting);
       if (value.refusal.empty()) value.refusal = candidates.refusal(setting);
-      if (value.refusal.empty()) work.emplace_back(&value, setting);
+      if (value.refusal.empty()) work.emplace_back(&value, candidates.canonical(setting));
     }
   }
   in_parallel(work.size(), options.threads, [&](std::size_t i) {
-    work[i].first->evaluation = candidates.evaluate(candidates.canonical(work[i].second));
+    work[i].first->evaluation = candidates.evaluate(work[i].second);
   });
   return effects;
 }
@@ -117,37 +154,42 @@ NumberEffects number_effects(const Candidates& candidates, const SearchResult& r
   for (const std::size_t one : result.top) {
     if (one != *result.chosen) which.push_back(one);
   }
-  const HardwareProfile& base = candidates.request().job.scenario.hardware;
+  const Job& job = candidates.request().job;
+  const HardwareProfile& base = job.scenario.hardware;
+  const std::vector<Number> numbers = numbers_of(base);
   // Last, where it runs, the user's own setting; that by time.
   const std::size_t columns = which.size() + (result.own ? 1 : 0);
-  std::vector<Costs> costs(kNumbers.size(),
+  const auto setting_at = [&](std::size_t i) {
+    return i == which.size() ? setting_of(job) : result.simulated[which[i]].setting;
+  };
+  const auto cost = [&](std::size_t i) {
+    if (i == which.size()) return result.own->step_time;
+    const Simulated& one = result.simulated[which[i]];
+    return candidates.cost(one.setting, one.evaluation.step_time);
+  };
+  std::vector<Costs> costs(numbers.size(),
                            {std::vector<double>(columns), std::vector<double>(columns)});
   std::vector<double> errors;
-  for (const Number& one : kNumbers) {
+  for (const Number& one : numbers) {
     const auto known = uncertainty.relative.find(one.path);
     const bool measured = known != uncertainty.relative.end();
     errors.push_back(measured ? known->second : uncertainty.other);
     effects.numbers.push_back({one.path, errors.back(), measured, 0});
   }
-  in_parallel(kNumbers.size() * columns * 2, options.threads, [&](std::size_t task) {
+  in_parallel(numbers.size() * columns * 2, options.threads, [&](std::size_t task) {
     const std::size_t number = task / 2 / columns;
-    const std::size_t setting = task / 2 % columns;
+    const std::size_t i = task / 2 % columns;
     const bool higher = task % 2 == 1;
+    double& target = (higher ? costs[number].higher : costs[number].lower)[i];
+    const Setting setting = setting_at(i);
+    target = cost(i);
+    if (!matters(numbers[number], setting, job)) return;
     HardwareProfile changed = base;
-    kNumbers[number].scale(changed, higher ? 1 + errors[number] : 1 / (1 + errors[number]));
-    std::vector<double>& target = higher ? costs[number].higher : costs[number].lower;
-    if (setting == which.size()) {
-      target[setting] = candidates.evaluate_own(&changed).step_time;
-      return;
-    }
-    const Simulated& one = result.simulated[which[setting]];
-    target[setting] =
-        candidates.cost(one.setting, candidates.evaluate(one.setting, &changed).step_time);
+    numbers[number].scale(changed, higher ? 1 + errors[number] : 1 / (1 + errors[number]));
+    target = i == which.size()
+                 ? candidates.evaluate_own(&changed).step_time
+                 : candidates.cost(setting, candidates.evaluate(setting, &changed).step_time);
   });
-  const auto cost = [&](std::size_t i) {
-    const Simulated& one = result.simulated[which[i]];
-    return candidates.cost(one.setting, one.evaluation.step_time);
-  };
   const double chosen = cost(0);
   // What one standard error of the number does to the cost.
   const auto effect = [&](std::size_t number, std::size_t i) {
@@ -155,7 +197,7 @@ NumberEffects number_effects(const Candidates& candidates, const SearchResult& r
   };
   double variance = 0;
   double of_gain = 0;
-  for (std::size_t n = 0; n < kNumbers.size(); ++n) {
+  for (std::size_t n = 0; n < numbers.size(); ++n) {
     if (errors[n] > 0) effects.numbers[n].elasticity = effect(n, 0) / std::log1p(errors[n]);
     variance += effect(n, 0) * effect(n, 0);
     if (!result.own) continue;
@@ -169,7 +211,7 @@ NumberEffects number_effects(const Candidates& candidates, const SearchResult& r
   for (std::size_t i = 1; i < which.size(); ++i) {
     RunnerUp one{which[i], (cost(i) - chosen) / chosen, 0, 0};
     double of_difference = 0;
-    for (std::size_t n = 0; n < kNumbers.size(); ++n) {
+    for (std::size_t n = 0; n < numbers.size(); ++n) {
       const double both = effect(n, i) - effect(n, 0);
       of_difference += both * both;
     }

@@ -1,6 +1,7 @@
 #include "sim/tune/space.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -34,6 +35,14 @@ void read_zenflow(const ZenFlowSettings& zenflow, Setting& setting) {
   setting.set(Knob::kOverlapStep, zenflow.overlap_step ? 1 : 0);
   setting.set(Knob::kSelectedOffload, zenflow.offload ? 1 : 0);
   setting.set(Knob::kReservedCores, zenflow.pt_reserved_cores_perc);
+}
+
+/// Shares of the cores that leave whole threads on both sides, as zenflow-train has them.
+std::vector<double> whole_thread_shares(const Job& job) {
+  const auto cores = static_cast<double>(job.scenario.hardware.host.cores);
+  std::vector<double> shares = {0.25, 0.5, 0.75};
+  std::erase_if(shares, [&](double share) { return share * cores != std::floor(share * cores); });
+  return shares;
 }
 
 std::vector<double> divisors(std::int64_t number) {
@@ -120,6 +129,16 @@ bool Space::contains(const Setting& setting) const {
   return true;
 }
 
+std::uint64_t Space::key(const Setting& setting, std::initializer_list<Knob> which) const {
+  std::uint64_t key = 0;
+  for (const Knob knob : which) {
+    const std::vector<double>& values = this->values(knob);
+    const auto at = std::lower_bound(values.begin(), values.end(), setting.get(knob));
+    key = key * (values.size() + 1) + static_cast<std::uint64_t>(at - values.begin());
+  }
+  return key;
+}
+
 Setting setting_of(const Job& job) {
   Setting setting;
   const auto flag = [&](Knob knob, bool value) { setting.set(knob, value ? 1 : 0); };
@@ -168,7 +187,7 @@ Space default_space(const Job& job, Family family, std::int64_t global_batch) {
   among(Knob::kOverlapStep, {0, 1});
   // Every update_interval above divides these; 0 (select once) is left to who asks for it.
   if (own.get(Knob::kSelectInterval) == 0) space.set(Knob::kSelectInterval, {48});
-  among(Knob::kReservedCores, {0.25, 0.5, 0.75});
+  among(Knob::kReservedCores, live ? whole_thread_shares(job) : std::vector{0.25, 0.5, 0.75});
   if (live) return space;
   if (own.get(Knob::kSelectInterval) == 0) {
     space.set(Knob::kSelectInterval, {48, 192});

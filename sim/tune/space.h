@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ class Space {
   /// The index of a setting of which all values are in the space.
   [[nodiscard]] std::uint64_t index_of(const Setting& setting) const;
   [[nodiscard]] bool contains(const Setting& setting) const;
+  /// Equal for settings of the space that agree in the knobs named.
+  [[nodiscard]] std::uint64_t key(const Setting& setting, std::initializer_list<Knob> which) const;
 
  private:
   std::array<std::vector<double>, kKnobs> values_;

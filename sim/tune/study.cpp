@@ -123,17 +123,8 @@ std::string study_identity(const std::string& program_version, const ScenarioTre
 
 namespace {
 
-/// An empty study. It gets its name when it is complete, so that one that is killed here is none.
-void create(const std::filesystem::path& path, const std::string& identity) {
-  Study::Database database;
-  database.path = path;
-  std::filesystem::path temporary = path;
-  temporary += fmt::format(".partial-{}", ::getpid());
-  if (sqlite3_open_v2(temporary.c_str(), &database.handle,
-                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr) != SQLITE_OK) {
-    database.fail(ErrorKind::kInput,
-                  fmt::format("cannot be created: {}", sqlite3_errmsg(database.handle)));
-  }
+/// Tables and the identity, in one transaction.
+void initialise(const Study::Database& database, const std::string& identity) {
   database.run(
       "BEGIN; CREATE TABLE study (key TEXT PRIMARY KEY, value TEXT);"
       "CREATE TABLE evaluations (setting TEXT PRIMARY KEY, numbers BLOB);");
@@ -151,10 +142,31 @@ void create(const std::filesystem::path& path, const std::string& identity) {
     }
   }
   database.run("COMMIT");
-  static_cast<void>(sqlite3_close(std::exchange(database.handle, nullptr)));
+}
+
+/// An empty study. It gets its name when it is complete, so that one that is killed here is none.
+void create(const std::filesystem::path& path, const std::string& identity) {
+  std::filesystem::path temporary = path;
+  temporary += fmt::format(".partial-{}", ::getpid());
   std::error_code error;
+  try {
+    Study::Database database;
+    database.path = path;
+    if (sqlite3_open_v2(temporary.c_str(), &database.handle,
+                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr) != SQLITE_OK) {
+      database.fail(ErrorKind::kInput,
+                    fmt::format("cannot be created: {}", sqlite3_errmsg(database.handle)));
+    }
+    initialise(database, identity);
+  } catch (const Error&) {
+    static_cast<void>(std::filesystem::remove(temporary, error));
+    throw;
+  }
   std::filesystem::rename(temporary, path, error);
-  if (error) database.fail(ErrorKind::kRuntime, "cannot be created: " + error.message());
+  if (error) {
+    throw Error(ErrorKind::kRuntime,
+                fmt::format("{}: cannot be created: {}", path.generic_string(), error.message()));
+  }
 }
 
 }  // namespace

@@ -16,16 +16,6 @@ namespace {
 constexpr const char* kOffload = "zero_optimization.offload_optimizer";
 constexpr const char* kZenFlow = "zero_optimization.zenflow";
 
-const Node* find(const Node& root, std::string_view path) {
-  const Node* node = &root;
-  while (node != nullptr && !path.empty()) {
-    const std::size_t dot = std::min(path.find('.'), path.size());
-    node = node->is_map() ? node->find(path.substr(0, dot)) : nullptr;
-    path.remove_prefix(std::min(path.size(), dot + 1));
-  }
-  return node;
-}
-
 bool is_number(const Node* node) {
   return node != nullptr && node->is_scalar() && !node->quoted;
 }
@@ -57,7 +47,7 @@ class Editor {
     edits_.push_back(set_key(path, std::move(json)));
   }
   void erase(const std::string& path) {
-    if (find(document_, path) != nullptr) edits_.push_back(erase_key(path));
+    if (find_path(document_, path) != nullptr) edits_.push_back(erase_key(path));
   }
 
   void zero() {
@@ -105,7 +95,7 @@ class Editor {
   }
 
   void zenflow() {
-    const Node* block = find(document_, kZenFlow);
+    const Node* block = find_path(document_, kZenFlow);
     const std::int64_t select = setting_.whole(Knob::kSelectInterval);
     if (block == nullptr || !block->is_map()) {
       std::string json = fmt::format(
@@ -145,9 +135,9 @@ class Editor {
   void batch() {
     const std::int64_t micro = setting_.whole(Knob::kMicroBatch);
     const std::int64_t ranks = setting_.whole(Knob::kGpus) * own_.scenario.nodes;
-    const Node* total = find(document_, "train_batch_size");
-    const Node* written_micro = find(document_, "train_micro_batch_size_per_gpu");
-    const Node* written_steps = find(document_, "gradient_accumulation_steps");
+    const Node* total = find_path(document_, "train_batch_size");
+    const Node* written_micro = find_path(document_, "train_micro_batch_size_per_gpu");
+    const Node* written_steps = find_path(document_, "gradient_accumulation_steps");
     const auto agrees = [](const Node* node, std::int64_t value) {
       return is_number(node) &&
              ValueReader(*node, "").number(-1e18, 1e18) == static_cast<double>(value);
@@ -236,10 +226,26 @@ bool still_says(const Node& root, const Setting& setting, std::int64_t accumulat
 
 }  // namespace
 
-TunedConfig tuned_config(const Node& document, const Job& own, const Setting& setting,
-                         std::int64_t accumulation) {
+const Node* find_path(const Node& root, std::string_view path) {
+  const Node* node = &root;
+  while (node != nullptr && !path.empty()) {
+    const std::size_t dot = std::min(path.find('.'), path.size());
+    node = node->is_map() ? node->find(path.substr(0, dot)) : nullptr;
+    path.remove_prefix(std::min(path.size(), dot + 1));
+  }
+  return node;
+}
+
+TunedConfig changed_config(const Node& document, const Job& own, const Setting& setting,
+                           std::int64_t accumulation) {
   TunedConfig config{document, Editor(document, own, setting, accumulation).edits(), {}};
   for (const Edit& edit : config.edits) apply_edit(config.root, edit);
+  return config;
+}
+
+TunedConfig tuned_config(const Node& document, const Job& own, const Setting& setting,
+                         std::int64_t accumulation) {
+  TunedConfig config = changed_config(document, own, setting, accumulation);
   const std::size_t before = config.edits.size();
   config.refusal = correct(config, lint_options(own, setting));
   if (!config.refusal.empty() || config.edits.size() == before) return config;

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/deepspeed/ds_document.h"
@@ -10,6 +11,9 @@
 #include "sim/tune/setting.h"
 
 namespace zenflow::sim {
+
+/// The value at a dotted path of maps; null if there is none.
+[[nodiscard]] const Node* find_path(const Node& root, std::string_view path);
 
 struct TunedConfig {
   Node root;
@@ -19,9 +23,13 @@ struct TunedConfig {
   std::string refusal;
 };
 
-/// `document`: the user's, as strict JSON would read it. `own`: the user's job, of that document.
-/// `accumulation`: gradient_accumulation_steps of the setting. Errors that the linter can correct
-/// in keys that the setting does not decide are corrected.
+/// What the setting changes, whatever DeepSpeed may think of it. `document`: the user's, as strict
+/// JSON would read it. `own`: the user's job, of that document. `accumulation`:
+/// gradient_accumulation_steps of the setting.
+[[nodiscard]] TunedConfig changed_config(const Node& document, const Job& own,
+                                         const Setting& setting, std::int64_t accumulation);
+/// Besides, errors that the linter can correct in keys that the setting does not decide are
+/// corrected, and the first that is left is the refusal.
 [[nodiscard]] TunedConfig tuned_config(const Node& document, const Job& own, const Setting& setting,
                                        std::int64_t accumulation);
 

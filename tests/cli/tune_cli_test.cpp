@@ -213,6 +213,55 @@ TEST_F(Tune, RefusesAFileThatIsNoStudy) {
   EXPECT_THAT(content("out/study.sqlite"), StartsWith("not a database"));
 }
 
+TEST_F(Tune, RefusesAFolderThatItCannotWriteTo) {
+  folder_.write("file", "in the way");
+  expect_refused({kScenario, "-o", "file"}, 2, HasSubstr("file: is no folder"));
+  expect_refused({kScenario, "-o", "missing/out"}, 2, HasSubstr("cannot be created"));
+  expect_refused({kScenario, "-o", "/proc/out"}, 2, HasSubstr("cannot be created"));
+}
+
+// A limit on the size of files stands for a full disk.
+TEST_F(Tune, LeavesWhatWasThereIfTheDiskIsFull) {
+  std::vector<std::string> arguments = {ZENFLOW_TUNE, kScenario, "-o", "out", "--front-within",
+                                        "0"};
+  arguments.insert(arguments.end(), kSmall.begin(), kSmall.end());
+  const Outcome first = run_program(arguments, {.folder = folder_.path(), .largest_file = 4096});
+  EXPECT_EQ(first.code, 1);
+  EXPECT_THAT(first.err, HasSubstr("study.sqlite: cannot be written"));
+  EXPECT_EQ(files(), (std::set<std::string>{"out"}));
+
+  ASSERT_EQ(run_program(arguments, {.folder = folder_.path()}).code, 0);
+  const std::set<std::string> names = files();
+  const std::string summary = content("out/summary.txt");
+  const auto size = static_cast<rlim_t>(fs::file_size(folder_ / "out/summary.json"));
+  // All simulations are in the study; only the last of the files is too large.
+  arguments.insert(arguments.end(), {"-f", "--slack", "0.5"});
+  const Outcome second =
+      run_program(arguments, {.folder = folder_.path(), .largest_file = size - 64});
+  EXPECT_EQ(second.code, 1) << second.err;
+  EXPECT_THAT(second.err, HasSubstr("summary.json: cannot write"));
+  EXPECT_EQ(files(), names);
+  EXPECT_EQ(content("out/summary.txt"), summary);
+}
+
+// DeepSpeed does not run there: what its linter has against the file is told, not obeyed.
+TEST_F(Tune, TunesZenFlowForTheHostDevice) {
+  const Outcome outcome = run({kSource + "/scenarios/llama_10m_this_host.yaml", "-o", "out"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json summary = json::parse(content("out/summary.json"));
+  EXPECT_EQ(summary["schedule"], "live-zenflow");
+  ASSERT_TRUE(summary["best_by_placement"].contains("zenflow"));
+  EXPECT_LE(summary["fastest"]["result"]["step_time_ms"].get<double>(),
+            summary["best_by_placement"]["zenflow"]["result"]["step_time_ms"].get<double>());
+  for (const auto& [why, count] : summary["search"]["infeasible_by_reason"].items()) {
+    EXPECT_THAT(why, Not(HasSubstr("lint")));
+  }
+  if (summary["chosen"]["setting"]["placement"] == "zenflow") {
+    EXPECT_THAT(outcome.out, AllOf(HasSubstr("zenflow-train reads no DeepSpeed file"),
+                                   HasSubstr("ERROR ZF025")));
+  }
+}
+
 TEST_F(Tune, HasMorePlaceForCareWithMoreSlack) {
   const auto staleness = [&](const char* slack) {
     const Outcome outcome = run_small(

@@ -1,11 +1,13 @@
 // zenflow-tune --trace as its user meets it: from recordings to a configuration, or to the reason
 // why there is none.
 #include <cmath>
+#include <map>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "tests/support/nsight_file.h"
 #include "tests/support/traces.h"
 #include "tests/support/train_program.h"
 
@@ -112,8 +114,18 @@ TEST_F(TuneTrace, WritesAScenarioAndAProfileToGoOnWith) {
   const double own = summary()["baseline"]["result"]["step_time_ms"];
   EXPECT_NEAR(json::parse(run.out)["results"][0]["step_time_ms"].get<double>(), own, 1e-3 * own);
   EXPECT_THAT(content("out/profile.yaml"), HasSubstr("fitted to run.json.gz"));
-  // The tuner itself takes it as well.
-  EXPECT_EQ(tune(Arguments{"out/scenario.yaml"} + kOffloading).code, 0);
+  // The tuner itself takes it as well, with the standard errors of the fit.
+  const Outcome again = tune(Arguments{"out/scenario.yaml", "--json"} + kOffloading);
+  ASSERT_EQ(again.code, 0) << again.err;
+  const auto given = [](const json& numbers) {
+    std::map<std::string, double> errors;
+    for (const json& one : numbers) {
+      if (one["from"] == "given") errors[one["number"]] = one["relative_error"];
+    }
+    return errors;
+  };
+  EXPECT_GT(given(summary()["numbers"]).size(), 4U);
+  EXPECT_EQ(given(json::parse(again.out)["numbers"]), given(summary()["numbers"]));
 }
 
 // A step of the file is a micro step; windows of four begin and end where they like in the trace.
@@ -234,6 +246,84 @@ TEST_F(TuneTrace, TakesALogOfDeepSpeedWithWhatItCannotTell) {
   EXPECT_THAT(fitted, AllOf(Contains("gpu.gemm_efficiency"), Contains("host.adam_bandwidth")));
   EXPECT_THAT(said["trace"]["untold"],
               Contains("how many GPUs the job has: one is assumed (--gpus)"));
+}
+
+// A file for each rank; each has half of the truth.
+TEST_F(TuneTrace, TakesLogsOfSeveralRanksAsOneJob) {
+  std::string other = deepspeed_log();
+  for (std::size_t at = 0; (at = other.find("Rank 0", at)) != other.npos;) other[at + 5] = '1';
+  for (std::size_t at = 0; (at = other.find("bwd: 180", at)) != other.npos;) other[at + 5] = '2';
+  folder_.write("rank0.log", deepspeed_log());
+  folder_.write("rank1.log", other);
+  const Outcome outcome =
+      tune(Arguments{"--trace", "rank0.log", "--trace", "rank1.log", "--model", kModel, "--base",
+                     kBase, "--profile", "dgx_h100", "--sequence-length", "1024", "--gpus", "8",
+                     "-o", "out"} +
+           kOffloading);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json said = summary();
+  EXPECT_EQ(said["baseline"]["setting"]["gpus"], 8);
+  // 350 ms and 450 ms.
+  EXPECT_NEAR(said["baseline"]["measured_step_time_ms"].get<double>(), 400, 1e-9);
+}
+
+/// Four GPUs in one export: gradients that go down at 20 GB/s, and steps of 100 ms as ranges.
+void write_nsight_export(const fs::path& path) {
+  NsightFile file(path);
+  for (const char* table : {NsightFile::kKernels, NsightFile::kCopies, NsightFile::kRanges,
+                            NsightFile::kStrings, NsightFile::kOperations, NsightFile::kMemories}) {
+    file.run(table);
+  }
+  file.run("INSERT INTO StringIds VALUES (1,'flash_fwd_kernel'),(2,'ampere_bf16_s16816gemm')");
+  constexpr long kStep = 100'000'000;  // nanoseconds
+  int next = 1;
+  for (int step = 0; step < 6; ++step) {
+    for (int device = 0; device < 4; ++device) {
+      for (int i = 0; i < 8; ++i) {
+        const long at = kStep * step + 10'000'000L * i + 1'000'000;
+        const long bytes = 65'536L << i;
+        file.run(fmt::format(
+            "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({},{},{},1,7,{},1,{},{},NULL)", at,
+            at + 200'000, device, next, 1 + i % 2, 1 + i % 2));
+        file.run(fmt::format(
+            "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES ({},{},{},1,8,{},1,{},2,2,1)",
+            at + 500'000, at + 508'000 + bytes / 20, device, next + 1, bytes));
+        next += 2;
+      }
+    }
+    file.run(fmt::format("INSERT INTO NVTX_EVENTS VALUES ({},{},59,'step {}',1677721607,NULL)",
+                         kStep * step, kStep * (step + 1) - 1000, step));
+  }
+}
+
+TEST_F(TuneTrace, TunesANsightExportOfSeveralGpus) {
+  write_nsight_export(folder_ / "report.sqlite");
+  const Arguments job = {"--trace", "report.sqlite", "--model", kModel, "--base", kBase};
+  expect_refused(job, AllOf(HasSubstr("--profile"), HasSubstr("name no GPU")));
+  expect_refused(job + Arguments{"--profile", "dgx_h100"},
+                 AllOf(HasSubstr("does not suffice"), HasSubstr("--sequence-length")));
+  const Outcome outcome = tune(
+      job + Arguments{"--profile", "dgx_h100", "--sequence-length", "1024", "-o", "out"} +
+      kOffloading);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json said = summary();
+  EXPECT_EQ(said["baseline"]["setting"]["gpus"], 4);
+  EXPECT_THAT(said["trace"]["told"], Contains("4 GPUs: GPUs with work in one trace"));
+  EXPECT_NEAR(said["baseline"]["measured_step_time_ms"].get<double>(), 100, 1e-6);
+  std::map<std::string, double> fitted;
+  for (const json& one : said["trace"]["fitted"]) fitted[one["number"]] = one["value"];
+  EXPECT_NEAR(fitted["host_link.d2h"], 20, 0.1);
+}
+
+TEST_F(TuneTrace, SaysWhyANsightExportWithoutGpuWorkDoesNotSuffice) {
+  {
+    NsightFile file(folder_ / "report.sqlite");
+    file.run(NsightFile::kCalls);
+    file.run(NsightFile::kStrings);
+  }
+  expect_refused({"--trace", "report.sqlite", "--model", kModel, "--base", kBase, "--profile",
+                  "dgx_h100"},
+                 AllOf(HasSubstr("does not suffice"), HasSubstr("nothing ran on a GPU")));
 }
 
 TEST_F(TuneTrace, SaysWhyARecordingWithoutAGpuDoesNotSuffice) {

@@ -26,11 +26,14 @@ inline TuneRequest shipped_request(const std::string& scenario, Family family = 
   return request;
 }
 
+/// Of every file in scenarios/ and scenarios/live: "llama2_7b_4xa100", "live/gpt2".
 inline std::vector<std::string> shipped_scenarios() {
   std::vector<std::string> names;
   const std::filesystem::path folder = std::filesystem::path(ZENFLOW_SOURCE_DIR) / "scenarios";
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() == ".yaml") names.push_back(entry.path().stem().string());
+  for (const char* of : {"", "live/"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder / of)) {
+      if (entry.path().extension() == ".yaml") names.push_back(of + entry.path().stem().string());
+    }
   }
   std::sort(names.begin(), names.end());
   return names;

@@ -102,9 +102,26 @@ sim::ImportanceCurve read_importance(const fs::path& path) {
   return curve;
 }
 
-/// A YAML map from paths of the profile to relative standard errors.
-sim::Uncertainty read_uncertainty(const TuneOptions& options) {
+/// Below it a fit's error says more about how times are written than about the machine.
+constexpr double kLeastError = 0.001;
+
+/// What the profile says of its own numbers, those of a fit; but not of one that --set replaces.
+void take_profile_errors(const LoadedRequest& loaded, sim::Uncertainty& uncertainty) {
+  for (const std::string& number : sim::uncertain_numbers()) {
+    const std::string path = "hardware." + number;
+    const bool replaced =
+        std::any_of(loaded.overrides.begin(), loaded.overrides.end(),
+                    [&](const sim::Override& one) { return one.path.starts_with(path); });
+    const Node* error = replaced ? nullptr : sim::find_path(loaded.tree.root, path + ".relative_error");
+    if (error == nullptr) continue;
+    uncertainty.relative[number] = std::max(kLeastError, ValueReader(*error, path).number(0, 1));
+  }
+}
+
+/// Relative standard errors: of the profile, unless a YAML map from its paths says otherwise.
+sim::Uncertainty read_uncertainty(const TuneOptions& options, const LoadedRequest& loaded) {
   sim::Uncertainty uncertainty{{}, options.relative_error};
+  take_profile_errors(loaded, uncertainty);
   if (!options.standard_errors) return uncertainty;
   const Node root = load_document(*options.standard_errors);
   if (!root.is_map()) fail_at(root.at, "", "expected a map from profile keys to relative errors");
@@ -221,7 +238,7 @@ void complete_request(const TuneOptions& options, std::optional<sim::Family> fam
     request.measured_step = quantity("--measured-step", *options.measured_step,
                                      [](const ValueReader& value) { return value.duration(); });
   }
-  loaded.uncertainty = read_uncertainty(options);
+  loaded.uncertainty = read_uncertainty(options, loaded);
   find_base_text(options, loaded);
 }
 

@@ -198,11 +198,16 @@ std::string configuration(const TuneAnswer& answer) {
 std::string behaviour(const TuneAnswer& answer) {
   if (answer.findings.empty()) return "";
   const sim::Job& job = answer.loaded.request.job;
-  std::string text = fmt::format("\nWhat DeepSpeed {} will really do with it (launched by {}):\n",
-                                 to_string(job.version), to_string(job.target));
+  const std::string deepspeed = fmt::format("DeepSpeed {}", to_string(job.version));
+  std::string text =
+      answer.loaded.request.family == sim::Family::kLive
+          ? fmt::format("\nzenflow-train reads no DeepSpeed file. What {} would say of this one:\n",
+                        deepspeed)
+          : fmt::format("\nWhat {} will really do with it (launched by {}):\n", deepspeed,
+                        to_string(job.target));
   for (const sim::Finding& one : answer.findings) {
-    text +=
-        fmt::format("  {} {}{}{}\n", one.code, one.path, one.path.empty() ? "" : ": ", one.what);
+    text += fmt::format("  {}{} {}{}{}\n", one.severity == sim::Severity::kError ? "ERROR " : "",
+                        one.code, one.path, one.path.empty() ? "" : ": ", one.what);
   }
   return text;
 }

@@ -12,9 +12,6 @@
 namespace zenflow::tools {
 namespace {
 
-/// Below it a fit's error says more about how times are written than about the machine.
-constexpr double kLeastError = 0.001;
-
 void require_options(const TuneOptions& options) {
   if (!options.model) {
     throw Error(ErrorKind::kInput,
@@ -32,19 +29,19 @@ void require_options(const TuneOptions& options) {
 
 std::vector<sim::ImportedTrace> import_all(const TuneOptions& options,
                                            std::vector<std::string>& untold) {
-  sim::ImportOptions import;
-  if (options.trace_rules) import.rules = sim::read_rules(*options.trace_rules);
-  import.steps = options.steps;
-  import.progress = [](std::uint64_t, std::uint64_t) {
+  sim::ImportOptions how;
+  if (options.trace_rules) how.rules = sim::read_rules(*options.trace_rules);
+  how.steps = options.steps;
+  how.progress = [](std::uint64_t, std::uint64_t) {
     if (signal_exit_code() != 0) throw Error(ErrorKind::kRuntime, "stopped while reading");
-};
-std::vector<sim::ImportedTrace> traces;
-for (const auto& path : options.traces) {
-  traces.push_back(sim::import_trace(path, import));
-  for (const std::string& problem : traces.back().problems) untold.push_back(problem);
+  };
+  std::vector<sim::ImportedTrace> traces;
+  for (const auto& path : options.traces) {
+    traces.push_back(sim::import_trace(path, how));
+    for (const std::string& problem : traces.back().problems) untold.push_back(problem);
+  }
+  return traces;
 }
-return traces;
-}  // namespace
 
 /// `{value, source}`, as profiles have it.
 void set_number(Node& hardware, const std::string& path, const std::string& value,
@@ -115,16 +112,6 @@ void list_untold(TraceReading& reading, const std::vector<sim::FittedNumber>& nu
   }
 }
 
-void add_errors(const std::vector<sim::FittedNumber>& numbers, sim::Uncertainty& uncertainty) {
-  const std::vector<std::string> known = sim::uncertain_numbers();
-  for (const sim::FittedNumber& one : numbers) {
-    if (!one.fitted || one.value <= 0) continue;
-    if (std::find(known.begin(), known.end(), one.path) == known.end()) continue;
-    const double relative = std::clamp(one.standard_error / one.value, kLeastError, 1.0);
-    uncertainty.relative.try_emplace(one.path, relative);  // --standard-errors win
-  }
-}
-
 std::string names_of(const TraceReading& reading) {
   std::string names;
   for (std::size_t i = 0; i < reading.traces.size(); ++i) {
@@ -133,7 +120,7 @@ std::string names_of(const TraceReading& reading) {
   return names;
 }
 
-}  // namespace zenflow::tools
+}  // namespace
 
 void insufficient(const std::string& what) {
   throw Error(ErrorKind::kInput, "the trace does not suffice: " + what);
@@ -185,7 +172,6 @@ LoadedRequest load_traced_request(const TuneOptions& options) {
     const double own = setting_of(loaded.request.job).get(sim::Knob::kReservedCores);
     loaded.request.space.set(sim::Knob::kReservedCores, {own});
   }
-  add_errors(fitted.numbers, loaded.uncertainty);
   const sim::Candidates candidates(loaded.request);
   reading.result.scenario =
       scenario_text(fitted.scenario, loaded.request.job.scenario,

@@ -1,0 +1,105 @@
+#include "sim/tune/candidate_list.h"
+
+#include <algorithm>
+#include <tuple>
+#include <unordered_map>
+
+#include "sim/tune/parallel.h"
+
+namespace zenflow::sim {
+namespace {
+
+/// ZenFlow's knobs vary fastest, so points that differ only in them follow each other.
+void enumerate(Candidates& candidates, CandidateList& list) {
+  const Space& space = candidates.request().space;
+  std::uint64_t inner = 1;
+  for (const KnobInfo& one : knobs()) {
+    if (one.of_zenflow) inner *= space.values(one.knob).size();
+  }
+  std::unordered_map<std::uint64_t, std::uint64_t> members;
+  const std::uint64_t outer = space.size() / inner;
+  for (std::uint64_t o = 0; o < outer; ++o) {
+    const Setting first = space.at(o * inner);
+    if (const std::string why = candidates.refusal_of_rest(first); !why.empty()) {
+      list.refused[why] += inner;
+      continue;
+    }
+    const std::uint64_t step = first.zenflow() ? 1 : inner;
+    for (std::uint64_t i = 0; i < inner; i += step) {
+      const Setting setting = space.at(o * inner + i);
+      const std::string& why = candidates.refusal(setting);
+      if (why.empty()) {
+        members[space.index_of(candidates.canonical(setting))] += step;
+      } else {
+        list.refused[why] += step;
+      }
+    }
+  }
+  list.all.reserve(members.size());
+  for (const auto& [index, count] : members) {
+    Candidate& one = list.all.emplace_back();
+    one.index = index;
+    one.members = count;
+    one.setting = space.at(index);
+  }
+  std::sort(list.all.begin(), list.all.end(),
+            [](const Candidate& a, const Candidate& b) { return a.index < b.index; });
+}
+
+void bound(const Candidates& candidates, std::vector<Candidate>& all, unsigned threads) {
+  constexpr std::size_t kChunks = 16;
+  const Setting own = setting_of(candidates.request().job);
+  const std::size_t size = (all.size() + kChunks - 1) / kChunks;
+  in_parallel(kChunks, threads, [&](std::size_t chunk) {
+    if (chunk * size >= all.size()) return;
+    BoundsComputer computer;
+    Job scratch = candidates.job(all[chunk * size].setting);
+    for (std::size_t i = chunk * size; i < std::min(all.size(), (chunk + 1) * size); ++i) {
+      Candidate& one = all[i];
+      one.bounds = candidates.bounds(one.setting, scratch, computer);
+      one.cost_bound = candidates.cost(one.setting, one.bounds.step_time);
+      one.kind = kind_of(one.setting);
+      one.care =
+          carefulness(one.setting, one.bounds.staleness, one.bounds.gpu_bytes, own, one.index);
+    }
+  });
+}
+
+void order(CandidateList& list) {
+  const std::vector<Candidate>& all = list.all;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i].bounds.infeasible.empty()) {
+      list.by_bound.push_back(i);
+    } else {
+      list.refused[all[i].bounds.infeasible] += all[i].members;
+    }
+  }
+  std::sort(list.by_bound.begin(), list.by_bound.end(), [&](std::size_t a, std::size_t b) {
+    // Of equal bounds those first that meet them: nothing shares cores with a bound worker.
+    const bool bound_a = !all[a].setting.flag(Knob::kBindCores);
+    const bool bound_b = !all[b].setting.flag(Knob::kBindCores);
+    return std::tie(all[a].cost_bound, bound_a, all[a].index) <
+           std::tie(all[b].cost_bound, bound_b, all[b].index);
+  });
+}
+
+}  // namespace
+
+std::optional<std::size_t> CandidateList::find(std::uint64_t index) const {
+  const auto at = std::lower_bound(all.begin(), all.end(), index,
+                                   [](const Candidate& candidate, std::uint64_t wanted) {
+                                     return candidate.index < wanted;
+                                   });
+  if (at == all.end() || at->index != index || !at->bounds.infeasible.empty()) return std::nullopt;
+  return static_cast<std::size_t>(at - all.begin());
+}
+
+CandidateList list_candidates(Candidates& candidates, unsigned threads) {
+  CandidateList list;
+  enumerate(candidates, list);
+  bound(candidates, list.all, threads);
+  order(list);
+  return list;
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,134 @@
+#include "sim/tune/setting_job.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace zenflow::sim {
+namespace {
+
+/// Steps that are averaged, at least: as RunSettings' default.
+constexpr std::int64_t kAveraged = 64;
+/// Windows before the average begins.
+constexpr std::int64_t kSettling = 4;
+/// The same where a boundary waits for the update before the last, whose backlog fills slowly.
+constexpr std::int64_t kDeepSettling = 256;
+
+/// A run whose average is that of ever longer ones: whole intervals of what repeats.
+RunSettings long_run(std::int64_t warm_up, std::int64_t window, std::int64_t select,
+                     std::int64_t settling = kSettling) {
+  const std::int64_t period = select > 0 ? std::lcm(window, select) : window;
+  const std::int64_t times = (kAveraged + period - 1) / period;
+  return {.warmup_steps = warm_up + settling * window, .steps = period * times};
+}
+
+std::string_view schedule_name(Family family, Placement placement) {
+  switch (family) {
+    case Family::kDeepSpeed:
+      if (placement == Placement::kCpu) return "deepspeed-zero-offload";
+      if (placement == Placement::kZenFlow) return "deepspeed-zenflow";
+      if (placement == Placement::kNvme) return "deepspeed-zero-infinity";
+      return "gpu-only";
+    case Family::kPublished:
+      if (placement == Placement::kCpu) return "zero-offload";
+      if (placement == Placement::kZenFlow) return "zenflow";
+      if (placement == Placement::kNvme) return "zero-infinity";
+      return "gpu-only";
+    case Family::kLive:
+      break;
+  }
+  if (placement == Placement::kCpu) return "live-zero-offload";
+  if (placement == Placement::kZenFlow) return "live-zenflow";
+  return "live-gpu-only";
+}
+
+OffloadDevice offload_of(Placement placement) {
+  switch (placement) {
+    case Placement::kGpu:
+      return OffloadDevice::kNone;
+    case Placement::kNvme:
+      return OffloadDevice::kNvme;
+    case Placement::kCpu:
+    case Placement::kZenFlow:
+      break;
+  }
+  return OffloadDevice::kCpu;
+}
+
+void apply_zenflow(Family family, const Setting& setting, Job& job) {
+  DeepSpeedConfig& config = job.deepspeed;
+  if (!config.zenflow) config.zenflow.emplace();
+  ZenFlowSettings& zenflow = *config.zenflow;
+  zenflow.topk_ratio = setting.topk_ratio();
+  zenflow.update_interval = setting.interval();
+  const std::int64_t select = setting.whole(Knob::kSelectInterval);
+  zenflow.select_interval = select;
+  zenflow.select_strategy = "step";
+  zenflow.overlap_step = setting.flag(Knob::kOverlapStep);
+  zenflow.offload = setting.flag(Knob::kSelectedOffload);
+  zenflow.pt_reserved_cores_perc = setting.get(Knob::kReservedCores);
+  const bool deep = setting.whole(Knob::kWarmUp) == 0;
+  zenflow.full_warm_up_rounds = deep || family != Family::kDeepSpeed ? 0 : setting.interval();
+  job.scenario.run = long_run(zenflow.full_warm_up_rounds, setting.interval(), select);
+}
+
+}  // namespace
+
+Job without_documents(Job job) {
+  job.scenario.deepspeed = {};
+  job.scenario.deepspeed.kind = Node::Kind::kMap;
+  job.scenario.hardware.numbers.clear();
+  job.scenario.schedules.clear();
+  job.scenario.schedules_at.clear();
+  job.scenario.overridden.clear();
+  job.deepspeed.warnings.clear();
+  job.deepspeed.offload_ratio = 1;
+  job.deepspeed.super_offload = false;
+  job.deepspeed.train_batch_size.reset();
+  return job;
+}
+
+const Schedule& schedule_of(Family family, Placement placement) {
+  return find_schedule(schedule_name(family, placement));
+}
+
+void apply_setting(const TuneRequest& request, const Setting& setting, Job& job) {
+  DeepSpeedConfig& config = job.deepspeed;
+  TrainingSettings& training = job.scenario.training;
+  training.micro_batch_size_per_gpu = setting.whole(Knob::kMicroBatch);
+  training.activation_checkpointing = setting.flag(Knob::kCheckpointing);
+  job.scenario.gpus = setting.whole(Knob::kGpus);
+  job.scenario.bind_cores_to_rank = setting.flag(Knob::kBindCores);
+  config.train_micro_batch_size_per_gpu = training.micro_batch_size_per_gpu;
+  config.gradient_accumulation_steps =
+      std::max<std::int64_t>(1, accumulation_of(request, setting));
+  config.zero_stage = setting.stage();
+  config.reduce_bucket_size = setting.whole(Knob::kBucket);
+  config.overlap_comm = setting.flag(Knob::kOverlapComm);
+  config.pin_memory = setting.flag(Knob::kPinMemory);
+  const Placement placement = setting.placement();
+  config.offload_optimizer = offload_of(placement);
+  if (placement == Placement::kGpu || setting.stage() < 3)
+    config.offload_param = OffloadDevice::kNone;
+  if (setting.zenflow()) {
+    apply_zenflow(request.family, setting, job);
+    return;
+  }
+  config.zenflow.reset();
+  job.scenario.run = long_run(0, config.gradient_accumulation_steps, 0);
+}
+
+RunSettings own_run(const TuneRequest& request) {
+  const DeepSpeedConfig& config = request.job.deepspeed;
+  if (!config.zenflow) return long_run(0, config.gradient_accumulation_steps, 0);
+  const bool own_window =
+      request.family != Family::kDeepSpeed || request.job.target == LaunchTarget::kDeepSpeed;
+  const std::int64_t window =
+      own_window ? *config.zenflow->update_interval : config.gradient_accumulation_steps;
+  const std::int64_t warm_up = config.zenflow->full_warm_up_rounds;
+  const bool deep =
+      config.zenflow->overlap_step && warm_up == 0 && request.family == Family::kDeepSpeed;
+  return long_run(warm_up, window, setting_of(request.job).whole(Knob::kSelectInterval),
+                  deep ? kDeepSettling : kSettling);
+}
+
+}  // namespace zenflow::sim
