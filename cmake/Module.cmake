@@ -1,13 +1,23 @@
-# zenflow_module(<name> SOURCES ... HEADERS ... PUBLIC ... PRIVATE ...)
+# zenflow_join_sources(<target> [<sources that are compiled alone>...])
+# With ZENFLOW_UNITY a library's sources are compiled as one, which reads their headers once. Those that
+# give something local the name that another one gives to something else are compiled alone. ("As one", not by
+# the dozen: which sources meet does not depend on how many there are.)
+function(zenflow_join_sources target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${ZENFLOW_UNITY} UNITY_BUILD_BATCH_SIZE 0)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
+# zenflow_module(<name> SOURCES ... HEADERS ... PUBLIC ... PRIVATE ... [ALONE ...])
 # One static library zenflow_<name>, alias zenflow::<name>. Headers are included from the
-# repository root; `all_verify_interface_header_sets` compiles each of them alone.
+# repository root; `all_verify_interface_header_sets` compiles each of them alone. ALONE: see above.
 function(zenflow_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;HEADERS;PUBLIC;PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;HEADERS;PUBLIC;PRIVATE;ALONE")
   set(scope PUBLIC)
   if(arg_SOURCES)
     add_library(zenflow_${name} STATIC ${arg_SOURCES})
     target_link_libraries(zenflow_${name} PUBLIC ${arg_PUBLIC}
                           PRIVATE ${arg_PRIVATE} $<BUILD_INTERFACE:zenflow::warnings>)
+    zenflow_join_sources(zenflow_${name} ${arg_ALONE})
   else()
     add_library(zenflow_${name} INTERFACE)
     set(scope INTERFACE)

@@ -10,6 +10,7 @@ function(zenflow_fuzz name)
   target_link_libraries(${name}_replay PRIVATE ${arg_LINK} zenflow::warnings)
   add_test(NAME fuzz/${name}_replay COMMAND ${name}_replay ${corpus} 3000)
   set_tests_properties(fuzz/${name}_replay PROPERTIES LABELS fuzz TIMEOUT 120)
+  zenflow_label(${name}_replay fuzz)
 
   if(NOT ZENFLOW_FUZZ)
     return()

@@ -21,14 +21,8 @@ target_link_libraries(emulated_host_kernels PUBLIC emulated_runtime zenflow::ker
 function(zenflow_test_on_fake_cuda file suffix kernels)
   get_filename_component(name ${file} NAME_WE)
   set(name ${name}_${suffix})
-  add_executable(${name} ${file})
-  target_compile_definitions(${name} PRIVATE ZENFLOW_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  target_link_libraries(${name} PRIVATE emulated_cuda ${kernels} zenflow::train GTest::gtest_main
-                        GTest::gmock zenflow::warnings)
-  gtest_discover_tests(${name} TEST_PREFIX "${suffix}/" TEST_FILTER "${ARGN}"
-                       DISCOVERY_MODE PRE_TEST
-                       PROPERTIES LABELS emulator TIMEOUT 300)
-  zenflow_label(${name} emulator)
+  zenflow_test_group(${name} LABEL emulator PREFIX ${suffix}/ FILTER "${ARGN}" TIMEOUT 300
+                     SOURCES ${file} LINK emulated_cuda ${kernels} zenflow::train GTest::gmock)
 endfunction()
 
 foreach(test offload_engine_test offload_async_test offload_edges_test offload_windows_test

@@ -16,12 +16,7 @@ endif()
 
 # A test that runs on the emulator, linked to the libraries named last.
 function(zenflow_emulated_test name source)
-  add_executable(${name} ${source})
-  target_compile_definitions(${name} PRIVATE ZENFLOW_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  target_link_libraries(${name} PRIVATE ${ARGN} GTest::gtest_main zenflow::warnings)
-  gtest_discover_tests(${name} TEST_PREFIX "emulator/" DISCOVERY_MODE PRE_TEST
-                       PROPERTIES LABELS emulator TIMEOUT 300)
-  zenflow_label(${name} emulator)
+  zenflow_test_group(${name} LABEL emulator TIMEOUT 300 SOURCES ${source} LINK ${ARGN})
 endfunction()
 
 # CUDA's runtime interface on the host: streams are threads.

@@ -4,7 +4,7 @@ zenflow_test_group(micro_steps_test LABEL unit
   LINK zenflow::schedule GTest::gmock fmt::fmt)
 
 find_package(Python3 3.10 COMPONENTS Interpreter)
-if(Python3_FOUND)
+if(Python3_FOUND AND NOT ZENFLOW_SANITIZE)
   add_test(NAME unit/interop_generator
            COMMAND ${Python3_EXECUTABLE} -B -m unittest -q interop_test
            WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/interop)

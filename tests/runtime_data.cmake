@@ -43,12 +43,9 @@ add_test(NAME property/make_toy_glue_noisy
                  --plain 20 --disagreement 15 --train 2000 -f)
 set_tests_properties(property/make_toy_glue_noisy PROPERTIES
                      LABELS property TIMEOUT 60 FIXTURES_SETUP toy_glue)
-add_executable(toy_glue_test property/toy_glue_test.cpp)
-target_include_directories(toy_glue_test PRIVATE ${PROJECT_SOURCE_DIR})
+zenflow_test_group(toy_glue_test LABEL property TIMEOUT 60 PROPERTIES FIXTURES_REQUIRED toy_glue
+                   SOURCES property/toy_glue_test.cpp LINK zenflow::data)
 target_compile_definitions(toy_glue_test PRIVATE ZENFLOW_TOY_GLUE="${ZENFLOW_TOY_GLUE}")
-target_link_libraries(toy_glue_test PRIVATE zenflow::data GTest::gtest_main zenflow::warnings)
-gtest_discover_tests(toy_glue_test TEST_PREFIX property/ DISCOVERY_MODE PRE_TEST
-                     PROPERTIES LABELS property TIMEOUT 60 FIXTURES_REQUIRED toy_glue)
 
 zenflow_fuzz(fuzz_glue LINK zenflow::data)
 zenflow_fuzz(fuzz_checkpoint LINK zenflow::checkpoint)

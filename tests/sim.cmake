@@ -1,21 +1,5 @@
 # From a scenario to results: cost models, schedules, metrics, reports and the program itself.
 
-# zenflow_test_group(<name> LABEL <label> SOURCES <files...> LINK <targets...>): several suites in
-# one binary, where linking one binary a file would cost more than it tells.
-function(zenflow_test_group name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL;TIMEOUT" "SOURCES;LINK")
-  if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 120)
-  endif()
-  add_executable(${name} ${arg_SOURCES})
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_compile_definitions(${name} PRIVATE ZENFLOW_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gtest_main zenflow::warnings)
-  gtest_discover_tests(${name} TEST_PREFIX "${arg_LABEL}/" DISCOVERY_MODE PRE_TEST
-                       PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
-  zenflow_label(${name} ${arg_LABEL})
-endfunction()
-
 zenflow_test_group(closed_form_test LABEL differential TIMEOUT 300
   SOURCES differential/closed_form_test.cpp
   LINK zenflow::report fmt::fmt)
