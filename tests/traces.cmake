@@ -12,7 +12,7 @@ zenflow_test_group(trace_analysis_test LABEL unit
 
 zenflow_test_group(long_trace_test LABEL property TIMEOUT 600
   SOURCES property/long_trace_test.cpp
-  LINK zenflow::trace_import GTest::gmock ZLIB::ZLIB fmt::fmt)
+  LINK zenflow::trace_report GTest::gmock ZLIB::ZLIB fmt::fmt)
 
 # Skipped, visibly, unless ZENFLOW_TRACE_CORPUS names the folder.
 zenflow_test_group(trace_corpus_test LABEL corpus TIMEOUT 600

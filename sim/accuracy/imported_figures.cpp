@@ -8,43 +8,16 @@
 #include "sim/base/error.h"
 #include "sim/report/trace_analysis.h"
 #include "sim/report/trace_parts.h"
-#include "sim/trace/launches.h"
 
 namespace zenflow::sim {
 namespace {
 
-/// The trace with GPU work that begins within [begin, end) alone; the host's spans stay, since what
-/// launched it may lie before.
-ImportedTrace cut(const ImportedTrace& trace, Picoseconds begin, Picoseconds end) {
-  constexpr std::uint32_t kGone = 0xFFFFFFFFU;
-  ImportedTrace part = trace;
-  Timeline& timeline = part.timeline;
-  std::vector<std::uint32_t> place(timeline.spans.size(), kGone);
-  std::uint32_t kept = 0;
-  for (std::uint32_t i = 0; i < timeline.spans.size(); ++i) {
-    const TimelineSpan span = timeline.spans[i];
-    const bool is_inside = span.start >= begin && span.start < end;
-    if (is_gpu_work(kind_of(timeline, span)) && !is_inside) continue;
-    place[i] = kept;
-    timeline.spans[kept++] = span;
-  }
-  timeline.spans.resize(kept);
-  std::vector<TimelineFlow> flows;
-  for (const TimelineFlow& flow : timeline.flows) {
-    if (place[flow.from] == kGone || place[flow.to] == kGone) continue;
-    flows.push_back({place[flow.from], place[flow.to], flow.kind});
-  }
-  timeline.flows = std::move(flows);
-  return part;
-}
-
 class Reader {
  public:
-  Reader(const ImportedTrace& part, const TraceRules& rules, const ImportedFigures& range,
+  Reader(const ImportedTrace& trace, const TraceRules& rules, const ImportedFigures& range,
          StepFigures& figures)
-      : part_(part),
-        analysis_(analyze(part, rules)),
-        knows_host_(!host_activities(part.timeline, rules).empty()),
+      : analysis_(analyze_part(trace, rules, {range.begin, range.end})),
+        knows_host_(!host_activities(trace.timeline, rules).empty()),
         range_(range),
         figures_(figures) {}
 
@@ -128,7 +101,6 @@ class Reader {
     }
   }
 
-  const ImportedTrace& part_;
   TraceAnalysis analysis_;
   bool knows_host_;
   const ImportedFigures& range_;
@@ -179,7 +151,7 @@ ImportedFigures imported_figures(const ImportedTrace& trace, const TraceRules& r
   result.end = behind == timeline.steps.end() ? (behind - 1)->end : behind->start;
   result.figures[Metric::kStep] =
       to_milliseconds(result.end - result.begin) / static_cast<double>(result.steps);
-  Reader(cut(trace, result.begin, result.end), rules, result, result.figures).read();
+  Reader(trace, rules, result, result.figures).read();
   return result;
 }
 

@@ -10,48 +10,36 @@ Intervals unite(Intervals intervals) {
     std::sort(intervals.begin(), intervals.end(), by_start);
   }
   Intervals united;
-  for (const Interval& one : intervals) {
-    if (one.end <= one.start) continue;
-    if (!united.empty() && one.start <= united.back().end) {
-      united.back().end = std::max(united.back().end, one.end);
-    } else {
-      united.push_back(one);
-    }
-  }
+  for (const Interval& one : intervals) extend(united, one);
   return united;
 }
 
-Intervals intersect(const Intervals& a, const Intervals& b) {
-  Intervals common;
+void extend(Intervals& united, const Interval& one) {
+  if (one.end <= one.start) return;
+  if (!united.empty() && one.start <= united.back().end) {
+    united.back().end = std::max(united.back().end, one.end);
+  } else {
+    united.push_back(one);
+  }
+}
+
+Picoseconds length_of(const Intervals& intervals) {
+  Picoseconds length;
+  for (const Interval& one : intervals) length += one.end - one.start;
+  return length;
+}
+
+Picoseconds common_length(const Intervals& a, const Intervals& b) {
+  Picoseconds length;
   for (auto left = a.begin(), right = b.begin(); left != a.end() && right != b.end();) {
     const Interval both{std::max(left->start, right->start), std::min(left->end, right->end)};
-    if (both.start < both.end) common.push_back(both);
+    if (both.start < both.end) length += both.end - both.start;
     if (left->end < right->end) {
       ++left;
     } else {
       ++right;
     }
   }
-  return common;
-}
-
-Intervals subtract(const Intervals& a, const Intervals& b) {
-  Intervals rest;
-  auto hole = b.begin();
-  for (Interval one : a) {
-    while (hole != b.end() && hole->end <= one.start) ++hole;
-    for (auto cut = hole; cut != b.end() && cut->start < one.end; ++cut) {
-      if (cut->start > one.start) rest.push_back({one.start, cut->start});
-      one.start = std::max(one.start, cut->end);
-    }
-    if (one.start < one.end) rest.push_back(one);
-  }
-  return rest;
-}
-
-Picoseconds length_of(const Intervals& intervals) {
-  Picoseconds length;
-  for (const Interval& one : intervals) length += one.end - one.start;
   return length;
 }
 
@@ -63,6 +51,28 @@ Picoseconds length_within(const Intervals& intervals, Picoseconds start, Picosec
     length += std::min(at->end, end) - std::max(at->start, start);
   }
   return length;
+}
+
+void RunningLength::add(const Interval& one) {
+  if (one.end <= one.start) return;
+  if (last_.start < last_.end && one.start <= last_.end) {
+    last_.end = std::max(last_.end, one.end);
+    return;
+  }
+  finish();
+  last_ = one;
+}
+
+void RunningLength::finish() {
+  if (last_.end <= last_.start) return;
+  length_ += last_.end - last_.start;
+  while (first_ < parts_->size() && (*parts_)[first_].end <= last_.start) ++first_;
+  for (std::size_t i = first_; i < parts_->size() && (*parts_)[i].start < last_.end; ++i) {
+    const Interval& part = (*parts_)[i];
+    const Interval both{std::max(part.start, last_.start), std::min(part.end, last_.end)};
+    if (both.start < both.end) within_[i] += both.end - both.start;
+  }
+  last_ = {};
 }
 
 }  // namespace zenflow::sim

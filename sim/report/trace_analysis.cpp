@@ -1,8 +1,11 @@
 #include "sim/report/trace_analysis.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
+#include <queue>
+#include <span>
 #include <tuple>
 
 #include "sim/report/trace_parts.h"
@@ -20,84 +23,145 @@ TraceStall stall_of(const CopyName& copy) {
   return TraceStall::kCopyOnDevice;
 }
 
-/// Gathers what one GPU did.
-class DeviceBuilder {
+/// GPU work of one stream, by start.
+using Row = std::span<const std::uint32_t>;
+
+/// Goes once through what one GPU did, from front to back over all its streams.
+class DeviceSweep {
  public:
-  DeviceBuilder(const Timeline& timeline, const std::vector<std::uint32_t>& launch, int device)
-      : timeline_(timeline), launch_(launch) {
-    result_.device = device;
-    const auto number = static_cast<std::size_t>(device);
+  /// All must outlive the sweep. `rows` are not empty; `steps` are sorted by start.
+  DeviceSweep(const Timeline& timeline, const std::vector<std::uint32_t>& launch,
+              const std::vector<Activity>& host, const Intervals& steps,
+              const std::vector<Row>& rows)
+      : timeline_(timeline),
+        launch_(launch),
+        rows_(rows),
+        kernel_(steps),
+        copy_(kNoParts),
+        busy_(steps),
+        stall_(host, first_start()) {
+    result_.device = timeline.tracks[span_of(rows.front().front()).track].device;
+    const auto number = static_cast<std::size_t>(result_.device);
     if (number < timeline.devices.size()) result_.name = timeline.devices[number];
+    result_.start = first_start();
+    result_.end = result_.start;
   }
 
-  void add(std::uint32_t index, SpanKind kind) {
-    const TimelineSpan& span = timeline_.spans[index];
-    const Picoseconds length = span.end - span.start;
-    const bool is_first = result_.kernels + result_.copies + result_.memsets == 0;
-    result_.start = is_first ? span.start : std::min(result_.start, span.start);
-    result_.end = is_first ? span.end : std::max(result_.end, span.end);
-    if (launch_[index] == kNoSpan) ++result_.without_launch;
-    rows_[span.track].push_back(index);
-    const Interval when{span.start, span.end};
-    if (kind == SpanKind::kKernel || kind == SpanKind::kCollective) {
-      ++result_.kernels;
-      result_.kernel_sum += length;
+  DeviceAnalysis run() {
+    reserve_compute();
+    visit_by_start();
+    kernel_.finish();
+    copy_.finish();
+    busy_.finish();
+    result_.kernel = kernel_.length();
+    result_.copy = copy_.length();
+    result_.busy = busy_.length();
+    result_.collective = length_of(collective_);
+    result_.collective_exposed = result_.collective - common_length(collective_, result_.compute);
+    result_.stall = stall_.finish(result_.end);
+    finish_copies();
+    for (const Row& row : rows_) result_.streams.push_back(idle_of(row));
+    finish_phases();
+    return std::move(result_);
+  }
+
+  [[nodiscard]] Picoseconds busy_within(std::size_t step) const { return busy_.within(step); }
+  [[nodiscard]] Picoseconds kernel_within(std::size_t step) const { return kernel_.within(step); }
+
+ private:
+  static inline const Intervals kNoParts{};
+
+  [[nodiscard]] const TimelineSpan& span_of(std::uint32_t index) const {
+    return timeline_.spans[index];
+  }
+
+  [[nodiscard]] Picoseconds first_start() const {
+    Picoseconds first = span_of(rows_.front().front()).start;
+    for (const Row& row : rows_) first = std::min(first, span_of(row.front()).start);
+    return first;
+  }
+
+  /// There are millions: growing would take more memory for a moment than the intervals.
+  void reserve_compute() {
+    std::size_t kernels = 0;
+    for (const Row& row : rows_) {
+      kernels +=
+          static_cast<std::size_t>(std::count_if(row.begin(), row.end(), [&](std::uint32_t index) {
+            return kind_of(timeline_, span_of(index)) == SpanKind::kKernel;
+          }));
     }
-    switch (kind) {
+    result_.compute.reserve(kernels);
+  }
+
+  void visit_by_start() {
+    using Next = std::pair<Picoseconds, std::size_t>;  // start, row
+    std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
+    std::vector<std::size_t> place(rows_.size(), 0);
+    for (std::size_t row = 0; row < rows_.size(); ++row) {
+      next.emplace(span_of(rows_[row].front()).start, row);
+    }
+    while (!next.empty()) {
+      const std::size_t row = next.top().second;
+      next.pop();
+      visit(rows_[row][place[row]]);
+      if (++place[row] < rows_[row].size()) {
+        next.emplace(span_of(rows_[row][place[row]]).start, row);
+      }
+    }
+  }
+
+  void visit(std::uint32_t index) {
+    const TimelineSpan& span = span_of(index);
+    const Interval when{span.start, span.end};
+    result_.end = std::max(result_.end, span.end);
+    if (launch_[index] == kNoSpan) ++result_.without_launch;
+    busy_.add(when);
+    count_phase(span);
+    switch (kind_of(timeline_, span)) {
       case SpanKind::kKernel:
-        result_.compute.push_back(when);
-        starts_.push_back(start_of(index));
+        count_kernel(when);
+        extend(result_.compute, when);
+        stall_.add_kernel(when, launched(index));
         break;
       case SpanKind::kCollective:
+        count_kernel(when);
         ++result_.collectives;
-        result_.collective.push_back(when);
-        activities_.push_back({span.start, span.end, TraceStall::kCollective});
+        extend(collective_, when);
+        stall_.add_activity({span.start, span.end, TraceStall::kCollective});
         break;
       case SpanKind::kCopy:
         ++result_.copies;
-        result_.copy.push_back(when);
+        copy_.add(when);
         add_copy(span);
         break;
       default:
         ++result_.memsets;
-        memset_.push_back(when);
-        activities_.push_back({span.start, span.end, TraceStall::kCopyOnDevice});
+        stall_.add_activity({span.start, span.end, TraceStall::kCopyOnDevice});
     }
+  }
+
+  void count_kernel(const Interval& when) {
+    ++result_.kernels;
+    result_.kernel_sum += when.end - when.start;
+    kernel_.add(when);
+  }
+
+  void count_phase(const TimelineSpan& span) {
+    const Picoseconds length = span.end - span.start;
     PhaseTime& phase = phases_[span.phase];
     phase.phase = span.phase;
     ++phase.spans;
     phase.time += length;
-    if (span.phase == SpanPhase::kNone) {
-      NamedTime& named = unassigned_[span.name];
-      ++named.spans;
-      named.time += length;
-    }
+    if (span.phase != SpanPhase::kNone) return;
+    NamedTime& named = unassigned_[span.name];
+    ++named.spans;
+    named.time += length;
   }
 
-  DeviceAnalysis finish(const std::vector<Activity>& host) {
-    unite_all();
-    finish_copies();
-    finish_streams();
-    finish_phases();
-    activities_.insert(activities_.end(), host.begin(), host.end());
-    std::sort(activities_.begin(), activities_.end(), [](const Activity& a, const Activity& b) {
-      return std::tuple(a.start, a.end, a.cause) < std::tuple(b.start, b.end, b.cause);
-    });
-    // Of kernels that start together the one that was launched first ends the gap.
-    std::sort(starts_.begin(), starts_.end(), [](const ComputeStart& a, const ComputeStart& b) {
-      return std::tuple(a.start, !a.is_launch_known, a.launched) <
-             std::tuple(b.start, !b.is_launch_known, b.launched);
-    });
-    result_.stall =
-        stall_by_cause(result_.compute, activities_, starts_, result_.start, result_.end);
-    return std::move(result_);
-  }
-
- private:
-  [[nodiscard]] ComputeStart start_of(std::uint32_t index) const {
-    const std::uint32_t call = launch_[index];
-    if (call == kNoSpan) return {timeline_.spans[index].start, {}, false};
-    return {timeline_.spans[index].start, timeline_.spans[call].end, true};
+  /// Until when the call ran that launched it.
+  [[nodiscard]] std::optional<Picoseconds> launched(std::uint32_t index) const {
+    if (launch_[index] == kNoSpan) return std::nullopt;
+    return span_of(launch_[index]).end;
   }
 
   void add_copy(const TimelineSpan& span) {
@@ -114,54 +178,37 @@ class DeviceBuilder {
       one.bytes += static_cast<std::int64_t>(span.bytes);
       one.time_with_bytes += span.end - span.start;
     }
-    copy_times_[kind].push_back({span.start, span.end});
-    activities_.push_back({span.start, span.end, stall_of(kind)});
-  }
-
-  void unite_all() {
-    result_.compute = unite(std::move(result_.compute));
-    result_.collective = unite(std::move(result_.collective));
-    result_.copy = unite(std::move(result_.copy));
-    const auto joined = [](Intervals a, const Intervals& b) {
-      a.insert(a.end(), b.begin(), b.end());
-      return unite(std::move(a));
-    };
-    result_.kernel = joined(result_.compute, result_.collective);
-    result_.busy = joined(joined(result_.kernel, result_.copy), unite(std::move(memset_)));
+    extend(copy_times_[kind], {span.start, span.end});
+    stall_.add_activity({span.start, span.end, stall_of(kind)});
   }
 
   void finish_copies() {
     for (auto& [kind, one] : copies_) {
-      const Intervals times = unite(std::move(copy_times_[kind]));
+      const Intervals& times = copy_times_[kind];
       one.united = length_of(times);
-      one.hidden = length_of(intersect(times, result_.compute));
+      one.hidden = common_length(times, result_.compute);
       result_.copy_statistics.push_back(one);
     }
   }
 
-  void finish_streams() {
-    for (auto& [track, spans] : rows_) {
-      std::stable_sort(spans.begin(), spans.end(), [&](std::uint32_t a, std::uint32_t b) {
-        return timeline_.spans[a].start < timeline_.spans[b].start;
-      });
-      StreamIdle idle;
-      idle.track = timeline_.tracks[track].name;
-      idle.spans = spans.size();
-      Picoseconds ended = timeline_.spans[spans.front()].start;
-      for (std::size_t i = 0; i < spans.size(); ++i) {
-        const TimelineSpan& span = timeline_.spans[spans[i]];
-        idle.busy += std::max(Picoseconds{}, span.end - std::max(span.start, ended));
-        if (i > 0 && span.start > ended) wait_of(spans[i], ended, idle) += span.start - ended;
-        ended = std::max(ended, span.end);
-      }
-      result_.streams.push_back(idle);
+  [[nodiscard]] StreamIdle idle_of(const Row& row) const {
+    StreamIdle idle;
+    idle.track = timeline_.tracks[span_of(row.front()).track].name;
+    idle.spans = row.size();
+    Picoseconds ended = span_of(row.front()).start;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const TimelineSpan& span = span_of(row[i]);
+      idle.busy += std::max(Picoseconds{}, span.end - std::max(span.start, ended));
+      if (i > 0 && span.start > ended) wait_of(row[i], ended, idle) += span.start - ended;
+      ended = std::max(ended, span.end);
     }
+    return idle;
   }
 
   Picoseconds& wait_of(std::uint32_t index, Picoseconds ended, StreamIdle& idle) const {
     const std::uint32_t call = launch_[index];
-    if (call != kNoSpan && timeline_.spans[call].start > ended) return idle.host_wait;
-    if (timeline_.spans[index].start - ended < kKernelDelay) return idle.kernel_wait;
+    if (call != kNoSpan && span_of(call).start > ended) return idle.host_wait;
+    if (span_of(index).start - ended < kKernelDelay) return idle.kernel_wait;
     return call == kNoSpan ? idle.not_recorded : idle.other;
   }
 
@@ -180,34 +227,93 @@ class DeviceBuilder {
 
   const Timeline& timeline_;
   const std::vector<std::uint32_t>& launch_;
+  const std::vector<Row>& rows_;
   DeviceAnalysis result_;
-  Intervals memset_;
-  std::vector<Activity> activities_;
-  std::vector<ComputeStart> starts_;
+  RunningLength kernel_;
+  RunningLength copy_;
+  RunningLength busy_;
+  StallSweep stall_;
+  Intervals collective_;
   std::map<CopyName, CopyStatistics> copies_;
   std::map<CopyName, Intervals> copy_times_;
   std::map<NameId, CopyName> copy_names_;
-  std::map<std::uint32_t, std::vector<std::uint32_t>> rows_;
   std::map<SpanPhase, PhaseTime> phases_;
   std::map<NameId, NamedTime> unassigned_;
 };
 
-std::vector<StepAnalysis> analyze_steps(const Timeline& timeline,
-                                        const std::vector<DeviceAnalysis>& devices) {
-  std::vector<StepAnalysis> steps;
-  for (const TimelineStep& step : timeline.steps) {
-    StepAnalysis one;
-    one.number = step.number;
-    one.start = step.start;
-    one.duration = step.end - step.start;
-    for (const DeviceAnalysis& device : devices) {
-      one.busy.push_back(length_within(device.busy, step.start, step.end));
-      one.kernel.push_back(length_within(device.kernel, step.start, step.end));
-      one.compute.push_back(length_within(device.compute, step.start, step.end));
-    }
-    steps.push_back(std::move(one));
+/// GPU work that begins within `part`: by track, then start.
+std::vector<std::uint32_t> work_of(const Timeline& timeline, const Interval& part) {
+  const auto& spans = timeline.spans;
+  const auto counts = [&](const TimelineSpan& span) {
+    return is_gpu_work(kind_of(timeline, span)) && span.start >= part.start &&
+           span.start < part.end;
+  };
+  std::vector<std::uint32_t> work;
+  work.reserve(static_cast<std::size_t>(std::count_if(spans.begin(), spans.end(), counts)));
+  for (std::uint32_t i = 0; i < spans.size(); ++i) {
+    if (counts(spans[i])) work.push_back(i);
   }
-  return steps;
+  std::sort(work.begin(), work.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return std::tuple(spans[a].track, spans[a].start, a) <
+           std::tuple(spans[b].track, spans[b].start, b);
+  });
+  return work;
+}
+
+std::map<int, std::vector<Row>> rows_by_device(const Timeline& timeline,
+                                               const std::vector<std::uint32_t>& work) {
+  std::map<int, std::vector<Row>> rows;
+  for (auto first = work.begin(); first != work.end();) {
+    const std::uint32_t track = timeline.spans[*first].track;
+    const auto last = std::find_if(first, work.end(), [&](std::uint32_t index) {
+      return timeline.spans[index].track != track;
+    });
+    rows[timeline.tracks[track].device].emplace_back(first, last);
+    first = last;
+  }
+  return rows;
+}
+
+/// Adds what the device did in each step.
+void add_to_steps(const DeviceSweep& sweep, const DeviceAnalysis& device,
+                  std::vector<StepAnalysis>& steps) {
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    StepAnalysis& step = steps[i];
+    step.busy.push_back(sweep.busy_within(i));
+    step.kernel.push_back(sweep.kernel_within(i));
+    step.compute.push_back(length_within(device.compute, step.start, step.start + step.duration));
+  }
+}
+
+/// All but the path.
+TraceAnalysis analyze_work(const ImportedTrace& trace, const std::vector<std::uint32_t>& launch,
+                           const std::vector<Activity>& host, const Interval& part) {
+  const Timeline& timeline = trace.timeline;
+  TraceAnalysis analysis;
+  analysis.step_source = trace.step_source;
+  Intervals steps;
+  for (const TimelineStep& step : timeline.steps) {
+    analysis.steps.push_back({step.number, step.start, step.end - step.start, {}, {}, {}});
+    steps.push_back({step.start, step.end});
+  }
+  const std::vector<std::uint32_t> work = work_of(timeline, part);
+  for (const auto& [device, rows] : rows_by_device(timeline, work)) {
+    DeviceSweep sweep(timeline, launch, host, steps, rows);
+    analysis.devices.push_back(sweep.run());
+    add_to_steps(sweep, analysis.devices.back(), analysis.steps);
+  }
+  return analysis;
+}
+
+/// From the first step to the last, else all GPU work.
+Interval path_of(const Timeline& timeline, const std::vector<DeviceAnalysis>& devices) {
+  if (!timeline.steps.empty()) return {timeline.steps.front().start, timeline.steps.back().end};
+  Interval path{devices.front().start, devices.front().end};
+  for (const DeviceAnalysis& device : devices) {
+    path.start = std::min(path.start, device.start);
+    path.end = std::max(path.end, device.end);
+  }
+  return path;
 }
 
 }  // namespace
@@ -239,38 +345,23 @@ std::string to_string(TraceStall cause) {
 }
 
 TraceAnalysis analyze(const ImportedTrace& trace, const TraceRules& rules) {
+  constexpr Interval kAll{{std::numeric_limits<std::int64_t>::min()},
+                          {std::numeric_limits<std::int64_t>::max()}};
   const Timeline& timeline = trace.timeline;
-  TraceAnalysis analysis;
-  analysis.step_source = trace.step_source;
   const std::vector<std::uint32_t> launch = launch_of_spans(timeline);
   const std::vector<Activity> host = host_activities(timeline, rules);
-  std::map<int, DeviceBuilder> builders;
-  for (std::uint32_t i = 0; i < timeline.spans.size(); ++i) {
-    const SpanKind kind = kind_of(timeline, timeline.spans[i]);
-    if (!is_gpu_work(kind)) {
-      ++analysis.host_only_spans;
-      continue;
-    }
-    const int device = timeline.tracks[timeline.spans[i].track].device;
-    builders.try_emplace(device, timeline, launch, device).first->second.add(i, kind);
-  }
-  for (auto& [device, builder] : builders) analysis.devices.push_back(builder.finish(host));
-  analysis.steps = analyze_steps(timeline, analysis.devices);
+  TraceAnalysis analysis = analyze_work(trace, launch, host, kAll);
   if (analysis.devices.empty()) return analysis;
-
-  Picoseconds start = analysis.devices.front().start;
-  Picoseconds end = analysis.devices.front().end;
-  for (const DeviceAnalysis& device : analysis.devices) {
-    start = std::min(start, device.start);
-    end = std::max(end, device.end);
-  }
-  if (!timeline.steps.empty()) {
-    start = timeline.steps.front().start;
-    end = timeline.steps.back().end;
-  }
+  const auto [start, end] = path_of(timeline, analysis.devices);
   analysis.path_length = end - start;
   analysis.path = critical_path(timeline, launch, host, start, end);
   return analysis;
+}
+
+TraceAnalysis analyze_part(const ImportedTrace& trace, const TraceRules& rules,
+                           const Interval& part) {
+  return analyze_work(trace, launch_of_spans(trace.timeline),
+                      host_activities(trace.timeline, rules), part);
 }
 
 }  // namespace zenflow::sim

@@ -92,11 +92,12 @@ struct DeviceAnalysis {
   std::uint64_t copies = 0;
   std::uint64_t memsets = 0;
   Picoseconds kernel_sum{};
-  Intervals kernel;   ///< with collectives
-  Intervals compute;  ///< without
-  Intervals collective;
-  Intervals copy;
-  Intervals busy;
+  Picoseconds kernel{};  ///< while at least one runs, with collectives
+  Intervals compute;     ///< while one runs that is no collective
+  Picoseconds collective{};
+  Picoseconds collective_exposed{};  ///< of that, while the GPU does not compute
+  Picoseconds copy{};
+  Picoseconds busy{};
   std::array<Picoseconds, kTraceStalls> stall{};
   std::vector<StreamIdle> streams;
   std::vector<CopyStatistics> copy_statistics;  ///< by kind
@@ -133,9 +134,12 @@ struct TraceAnalysis {
   /// not.
   std::vector<PathPart> path;  ///< largest first; adds up to `path_length`
   Picoseconds path_length{};
-  std::uint64_t host_only_spans = 0;
 };
 
+/// Memory beyond the trace's: 8 bytes for each of its spans, 28 for each piece of GPU work.
 [[nodiscard]] TraceAnalysis analyze(const ImportedTrace& trace, const TraceRules& rules);
+/// Of the GPU work alone that begins in `part`, and without the path.
+[[nodiscard]] TraceAnalysis analyze_part(const ImportedTrace& trace, const TraceRules& rules,
+                                         const Interval& part);
 
 }  // namespace zenflow::sim

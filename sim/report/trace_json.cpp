@@ -60,14 +60,13 @@ json device_json(const DeviceAnalysis& device) {
   map["copies"] = device.copies;
   map["memsets"] = device.memsets;
   map["kernel_sum_ms"] = milliseconds(device.kernel_sum);
-  map["kernel_ms"] = milliseconds(length_of(device.kernel));
+  map["kernel_ms"] = milliseconds(device.kernel);
   map["compute_ms"] = milliseconds(length_of(device.compute));
-  map["collective_ms"] = milliseconds(length_of(device.collective));
-  map["collective_exposed_ms"] =
-      milliseconds(length_of(subtract(device.collective, device.compute)));
-  map["copy_ms"] = milliseconds(length_of(device.copy));
-  map["busy_ms"] = milliseconds(length_of(device.busy));
-  const Picoseconds idle = device.span() - length_of(device.busy);
+  map["collective_ms"] = milliseconds(device.collective);
+  map["collective_exposed_ms"] = milliseconds(device.collective_exposed);
+  map["copy_ms"] = milliseconds(device.copy);
+  map["busy_ms"] = milliseconds(device.busy);
+  const Picoseconds idle = device.span() - device.busy;
   map["idle_ms"] = milliseconds(idle);
   map["idle_share"] = share(idle, device.span());
   map["stall_ms"] = milliseconds(device.span() - length_of(device.compute));

@@ -55,30 +55,50 @@ class PathWalk {
 
  private:
   void place_spans() {
-    rows_.resize(timeline_.tracks.size());
-    place_.resize(timeline_.spans.size(), 0);
-    for (std::uint32_t i = 0; i < timeline_.spans.size(); ++i) {
-      const TimelineSpan& span = timeline_.spans[i];
-      const SpanKind kind = kind_of(timeline_, span);
-      const bool is_of_host = is_call(span) || is_host_lane(span.track);
-      if (is_of_host && kind != SpanKind::kRange) host_ = kHost;
-      if (!is_gpu_work(kind) && !is_call(span) && !is_host_task(span)) continue;
-      rows_[span.track].push_back(i);
-      if (is_gpu_work(kind)) by_end_.push_back(i);
+    const auto& spans = timeline_.spans;
+    const auto is_work = [&](const TimelineSpan& span) {
+      return is_gpu_work(kind_of(timeline_, span));
+    };
+    const auto is_of_host = [&](const TimelineSpan& span) {
+      return (is_call(span) || is_host_lane(span.track)) &&
+             kind_of(timeline_, span) != SpanKind::kRange;
+    };
+    const auto has_place = [&](const TimelineSpan& span) {
+      return is_work(span) || is_call(span) || is_host_task(span);
+    };
+    // There are millions: growing would take more memory for a moment than the numbers themselves.
+    rows_.reserve(static_cast<std::size_t>(std::count_if(spans.begin(), spans.end(), has_place)));
+    by_end_.reserve(static_cast<std::size_t>(std::count_if(spans.begin(), spans.end(), is_work)));
+    for (std::uint32_t i = 0; i < spans.size(); ++i) {
+      if (has_place(spans[i])) rows_.push_back(i);
+      if (is_work(spans[i])) by_end_.push_back(i);
+      if (is_of_host(spans[i])) host_ = kHost;
     }
-    for (std::vector<std::uint32_t>& row : rows_) {
-      std::stable_sort(row.begin(), row.end(), [&](std::uint32_t a, std::uint32_t b) {
-        return timeline_.spans[a].start < timeline_.spans[b].start;
-      });
-      for (std::size_t i = 0; i < row.size(); ++i) place_[row[i]] = i;
-    }
-    std::stable_sort(by_end_.begin(), by_end_.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return timeline_.spans[a].end < timeline_.spans[b].end;
+    std::sort(rows_.begin(), rows_.end(),
+              [&](std::uint32_t a, std::uint32_t b) { return place_of(a) < place_of(b); });
+    std::sort(by_end_.begin(), by_end_.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return std::tuple(spans[a].end, a) < std::tuple(spans[b].end, b);
     });
     for (const TimelineFlow& flow : timeline_.flows) {
       if (flow.kind == FlowKind::kDependency) dependencies_.emplace_back(flow.to, flow.from);
     }
     std::sort(dependencies_.begin(), dependencies_.end());
+  }
+
+  [[nodiscard]] std::tuple<std::uint32_t, Picoseconds, std::uint32_t> place_of(
+      std::uint32_t index) const {
+    const TimelineSpan& span = timeline_.spans[index];
+    return {span.track, span.start, index};
+  }
+
+  /// What comes before it in its row.
+  [[nodiscard]] std::uint32_t previous_of(std::uint32_t index) const {
+    const auto at = std::lower_bound(
+        rows_.begin(), rows_.end(), index,
+        [&](std::uint32_t a, std::uint32_t b) { return place_of(a) < place_of(b); });
+    if (at == rows_.begin()) return kNoSpan;
+    const std::uint32_t previous = *(at - 1);
+    return timeline_.spans[previous].track == timeline_.spans[index].track ? previous : kNoSpan;
   }
 
   [[nodiscard]] bool is_call(const TimelineSpan& span) const {
@@ -157,8 +177,7 @@ class PathWalk {
         ended = end;
       }
     };
-    if (place_[index] > 0) {
-      const std::uint32_t previous = rows_[work.track][place_[index] - 1];
+    if (const std::uint32_t previous = previous_of(index); previous != kNoSpan) {
       consider(previous, timeline_.spans[previous].end);
     }
     const auto first = std::lower_bound(dependencies_.begin(), dependencies_.end(),
@@ -191,9 +210,8 @@ class PathWalk {
       }
     }
     spend(call.start, kHost);
-    if (place_[index] == 0) return kNoSpan;
-    const std::uint32_t previous = rows_[call.track][place_[index] - 1];
-    spend(timeline_.spans[previous].end, kHost);
+    const std::uint32_t previous = previous_of(index);
+    if (previous != kNoSpan) spend(timeline_.spans[previous].end, kHost);
     return previous;
   }
 
@@ -204,9 +222,8 @@ class PathWalk {
   const char* host_ =
       kNotRecorded;  // what the time of the host is called: kHost if it was recorded
   Intervals updates_;
-  std::vector<std::vector<std::uint32_t>> rows_;  // by track: work or calls, by start
-  std::vector<std::size_t> place_;                // by span: its place in its row
-  std::vector<std::uint32_t> by_end_;             // work, by end
+  std::vector<std::uint32_t> rows_;    // work, calls and host tasks: by track, then start
+  std::vector<std::uint32_t> by_end_;  // work, by end
   std::vector<std::pair<std::uint32_t, std::uint32_t>> dependencies_;  // to, from
   std::map<std::string, Picoseconds> times_;
 };

@@ -8,58 +8,6 @@
 namespace zenflow::sim {
 namespace {
 
-/// Goes through the gaps of one GPU from front to back.
-class StallSweep {
- public:
-  StallSweep(const std::vector<Activity>& activities, const std::vector<ComputeStart>& starts)
-      : next_(activities.begin()), last_(activities.end()), starts_(starts) {}
-
-  void gap(Picoseconds from, Picoseconds to) {
-    const Launch launch = launch_before(to);
-    for (Picoseconds now = from; now < to;) {
-      for (; next_ != last_ && next_->start <= now; ++next_) active_.push_back(&*next_);
-      const auto is_over = [&](const Activity* one) { return one->end <= now; };
-      active_.erase(std::remove_if(active_.begin(), active_.end(), is_over), active_.end());
-      Picoseconds until = next_ == last_ ? to : std::min(to, next_->start);
-      TraceStall cause = launch.is_missing ? TraceStall::kNotRecorded : TraceStall::kOther;
-      if (!active_.empty()) {
-        const Activity* last = *std::max_element(
-            active_.begin(), active_.end(), [](const Activity* a, const Activity* b) {
-              return std::tuple(a->end, b->cause) < std::tuple(b->end, a->cause);
-            });
-        cause = last->cause;
-        until = std::min(until, last->end);
-      } else if (now < launch.returned) {
-        cause = TraceStall::kLaunch;
-        until = std::min(until, launch.returned);
-      }
-      stall[static_cast<std::size_t>(cause)] += until - now;
-      now = until;
-    }
-  }
-
-  std::array<Picoseconds, kTraceStalls> stall{};
-
- private:
-  /// Of the kernel that starts at a gap's end, if one does.
-  struct Launch {
-    Picoseconds returned{};  ///< its call
-    bool is_missing = false;
-  };
-  [[nodiscard]] Launch launch_before(Picoseconds start) const {
-    const auto before = [](const ComputeStart& one, Picoseconds time) { return one.start < time; };
-    const auto at = std::lower_bound(starts_.begin(), starts_.end(), start, before);
-    if (at == starts_.end() || at->start != start) return {};
-    if (!at->is_launch_known) return {.is_missing = true};
-    return {.returned = std::min(at->launched, start)};
-  }
-
-  std::vector<Activity>::const_iterator next_;
-  std::vector<Activity>::const_iterator last_;
-  const std::vector<ComputeStart>& starts_;
-  std::vector<const Activity*> active_;
-};
-
 TraceStall stall_of(HostLane lane) {
   switch (lane) {
     case HostLane::kCpuUpdate:
@@ -76,13 +24,74 @@ TraceStall stall_of(HostLane lane) {
 
 }  // namespace
 
-std::array<Picoseconds, kTraceStalls> stall_by_cause(const Intervals& compute,
-                                                     const std::vector<Activity>& activities,
-                                                     const std::vector<ComputeStart>& starts,
-                                                     Picoseconds start, Picoseconds end) {
-  StallSweep sweep(activities, starts);
-  for (const Interval& gap : subtract({{start, end}}, compute)) sweep.gap(gap.start, gap.end);
-  return sweep.stall;
+void StallSweep::add_activity(const Activity& activity) {
+  // The rest of its time the GPU computes.
+  if (activity.end > computed_) waiting_.push_back(activity);
+}
+
+void StallSweep::add_kernel(const Interval& when, std::optional<Picoseconds> launched) {
+  if (when.start > kernel_start_) {
+    close_gap();
+    kernel_start_ = when.start;
+    launched_ = launched;
+  } else if (launched) {
+    // Of kernels that start together the one that was launched first ends the gap.
+    launched_ = launched_ ? std::min(*launched_, *launched) : launched;
+  }
+  if (when.end <= when.start) return;
+  if (when.start > computed_) gap_ = {computed_, when.start};
+  computed_ = std::max(computed_, when.end);
+}
+
+std::array<Picoseconds, kTraceStalls> StallSweep::finish(Picoseconds end) {
+  close_gap();
+  if (computed_ < end) gap_ = {computed_, end};
+  close_gap();
+  return stall_;
+}
+
+std::optional<Picoseconds> StallSweep::next_start() const {
+  if (waiting_.empty() && host_ == host_end_) return std::nullopt;
+  if (waiting_.empty()) return host_->start;
+  return host_ == host_end_ ? waiting_.front().start
+                            : std::min(waiting_.front().start, host_->start);
+}
+
+/// Those that start until `now` are active; those that are over are not.
+void StallSweep::begin_activities(Picoseconds now) {
+  for (; !waiting_.empty() && waiting_.front().start <= now; waiting_.pop_front()) {
+    active_.push_back(waiting_.front());
+  }
+  for (; host_ != host_end_ && host_->start <= now; ++host_) active_.push_back(*host_);
+  std::erase_if(active_, [now](const Activity& one) { return one.end <= now; });
+}
+
+void StallSweep::close_gap() {
+  const Interval gap = gap_;
+  gap_ = {};
+  const bool ends_with_kernel = kernel_start_ == gap.end;
+  const bool is_known = ends_with_kernel && launched_;
+  const Picoseconds launched = is_known ? std::min(*launched_, gap.end) : gap.start;
+  const TraceStall unexplained =
+      ends_with_kernel && !launched_ ? TraceStall::kNotRecorded : TraceStall::kOther;
+  for (Picoseconds now = gap.start; now < gap.end;) {
+    begin_activities(now);
+    Picoseconds until = std::min(gap.end, next_start().value_or(gap.end));
+    TraceStall cause = unexplained;
+    if (!active_.empty()) {
+      const Activity last = *std::max_element(
+          active_.begin(), active_.end(), [](const Activity& a, const Activity& b) {
+            return std::tuple(a.end, b.cause) < std::tuple(b.end, a.cause);
+          });
+      cause = last.cause;
+      until = std::min(until, last.end);
+    } else if (now < launched) {
+      cause = TraceStall::kLaunch;
+      until = std::min(until, launched);
+    }
+    stall_[static_cast<std::size_t>(cause)] += until - now;
+    now = until;
+  }
 }
 
 std::vector<Activity> host_activities(const Timeline& timeline, const TraceRules& rules) {

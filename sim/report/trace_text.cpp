@@ -56,12 +56,11 @@ std::string busy_text(const DeviceAnalysis& device, bool bold) {
   const auto row = [&](const char* what, Picoseconds time) {
     rows.push_back({what, ms(time), percent(time, whole)});
   };
-  const Picoseconds busy = length_of(device.busy);
   row("computes", length_of(device.compute));
-  row("communicates", length_of(device.collective));
-  row("copies", length_of(device.copy));
-  row("busy (any of these, memsets)", busy);
-  row("idle", whole - busy);
+  row("communicates", device.collective);
+  row("copies", device.copy);
+  row("busy (any of these, memsets)", device.busy);
+  row("idle", whole - device.busy);
   std::string text = format_table({"the GPU", "ms", "share"}, rows, bold) + "\n";
   rows.clear();
   for (std::size_t i = 0; i < kTraceStalls; ++i) {

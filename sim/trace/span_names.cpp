@@ -11,20 +11,26 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != text.npos;
 }
 
+/// Whatever the case of its letters; `word` has small ones.
+bool contains_word(std::string_view text, std::string_view word) {
+  const auto is_same = [](char a, char b) { return (a | 0x20) == b; };
+  return std::search(text.begin(), text.end(), word.begin(), word.end(), is_same) != text.end();
+}
+
 MemoryKind memory_kind(std::string_view text) {
   static constexpr std::array<std::pair<std::string_view, MemoryKind>, 9> kKinds{{
-      {"Pinned", MemoryKind::kPinned},
-      {"Pageable", MemoryKind::kPageable},
-      {"Managed", MemoryKind::kManaged},
-      {"Unified", MemoryKind::kManaged},
-      {"Device", MemoryKind::kDevice},
-      {"Array", MemoryKind::kDevice},
-      {"Host", MemoryKind::kHost},
-      {"Memory", MemoryKind::kHost},
-      {"Shared", MemoryKind::kHost},
+      {"pinned", MemoryKind::kPinned},
+      {"pageable", MemoryKind::kPageable},
+      {"managed", MemoryKind::kManaged},
+      {"unified", MemoryKind::kManaged},
+      {"device", MemoryKind::kDevice},
+      {"array", MemoryKind::kDevice},
+      {"host", MemoryKind::kHost},
+      {"memory", MemoryKind::kHost},
+      {"shared", MemoryKind::kHost},
   }};
   for (const auto& [word, kind] : kKinds) {
-    if (contains(text, word)) return kind;
+    if (contains_word(text, word)) return kind;
   }
   return MemoryKind::kUnknown;
 }
@@ -68,7 +74,8 @@ std::string to_string(MemoryKind kind) {
 }
 
 CopyName copy_name(std::string_view name) {
-  static constexpr std::array<std::pair<std::string_view, CopyDirection>, 21> kDirections{{
+  // CUPTI and Kineto; oneAPI (M: memory of the host); ROCm's own; Nsight Systems' labels.
+  static constexpr std::array<std::pair<std::string_view, CopyDirection>, 31> kDirections{{
       {"HtoD", CopyDirection::kH2D},
       {"DtoH", CopyDirection::kD2H},
       {"DtoD", CopyDirection::kD2D},
@@ -81,15 +88,25 @@ CopyName copy_name(std::string_view name) {
       {"AtoA", CopyDirection::kD2D},
       {"M2D", CopyDirection::kH2D},
       {"D2M", CopyDirection::kD2H},
+      {"M2M", CopyDirection::kH2H},
       {"H2D", CopyDirection::kH2D},
       {"D2H", CopyDirection::kD2H},
       {"D2D", CopyDirection::kD2D},
-      {"Host-to-Device", CopyDirection::kH2D},
+      {"H2H", CopyDirection::kH2H},
+      {"P2P", CopyDirection::kPeer},
       {"HostToDevice", CopyDirection::kH2D},
-      {"Device-to-Host", CopyDirection::kD2H},
       {"DeviceToHost", CopyDirection::kD2H},
       {"DeviceToDevice", CopyDirection::kD2D},
+      {"Host-to-Device", CopyDirection::kH2D},
+      {"Device-to-Host", CopyDirection::kD2H},
       {"Device-to-Device", CopyDirection::kD2D},
+      {"Host-to-Host", CopyDirection::kH2H},
+      {"Peer-to-Peer", CopyDirection::kPeer},
+      {"Host-to-Array", CopyDirection::kH2D},
+      {"Array-to-Host", CopyDirection::kD2H},
+      {"Array-to-Device", CopyDirection::kD2D},
+      {"Device-to-Array", CopyDirection::kD2D},
+      {"Array-to-Array", CopyDirection::kD2D},
   }};
   CopyName copy;
   const std::size_t open = name.find('(');
@@ -118,11 +135,8 @@ bool is_collective(std::string_view kernel) {
   }
   static constexpr std::array<std::string_view, 6> kLibraries = {"nccl",  "rccl",  "oneccl",
                                                                  "msccl", "hccl_", "xccl"};
-  const auto is_same = [](char a, char b) { return (a | 0x20) == b; };
-  return std::any_of(kLibraries.begin(), kLibraries.end(), [&](std::string_view library) {
-    return std::search(kernel.begin(), kernel.end(), library.begin(), library.end(), is_same) !=
-           kernel.end();
-  });
+  return std::any_of(kLibraries.begin(), kLibraries.end(),
+                     [&](std::string_view library) { return contains_word(kernel, library); });
 }
 
 }  // namespace zenflow::sim

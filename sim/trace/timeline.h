@@ -115,7 +115,7 @@ struct Timeline {
   std::vector<TimelineSpan> spans;
   std::vector<TimelineFlow> flows;
   std::vector<TimelineCounter> counters;
-  std::vector<TimelineStep> steps;
+  std::vector<TimelineStep> steps;  ///< by start
   std::vector<SpanDetail> details{};
   std::vector<TimelineProcess> processes{};
   /// What is known of the whole, such as how much of it is missing: name, value as JSON text.

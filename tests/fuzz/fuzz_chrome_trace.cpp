@@ -15,6 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace zenflow;
   try {
     sim::ImportOptions options;
+    options.rules = fuzz::rules_for(size);
     options.keep_fields = size % 2 == 0;
     const auto source = sim::memory_bytes({reinterpret_cast<const char*>(data), size});
     const sim::ImportedTrace trace = sim::import_chrome(*source, "fuzz.json", options);

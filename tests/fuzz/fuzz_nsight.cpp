@@ -87,7 +87,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const ScratchFile file;
   file.write(bytes);
   try {
-    const sim::ImportOptions options;
+    sim::ImportOptions options;
+    options.rules = fuzz::rules_for(size);
     const sim::ImportedTrace trace = sim::import_nsight(file.path(), options);
     fuzz::check_timeline(trace);
     const sim::TraceAnalysis analysis = sim::analyze(trace, options.rules);

@@ -12,7 +12,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace zenflow;
   try {
-    const sim::ImportOptions options;
+    sim::ImportOptions options;
+    options.rules = fuzz::rules_for(size);
     const auto source = sim::memory_bytes({reinterpret_cast<const char*>(data), size});
     const sim::ImportedTrace trace = sim::import_timer_log(*source, "fuzz.log", options);
     fuzz::check_timeline(trace);

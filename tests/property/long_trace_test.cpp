@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sim/report/trace_analysis.h"
 #include "sim/trace/import/import_trace.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/traces.h"
@@ -53,7 +54,8 @@ std::string member_text() {
   return text;
 }
 
-/// What is kept (two million spans) takes 64 bytes each; nothing else may grow with the file.
+/// What is kept (two million spans) takes 64 bytes each; nothing else may grow with the file, and
+/// the analysis has the rest of the 200 MB.
 TEST(LongTrace, OfTenMillionEventsNeedsMemoryForWhatIsKept) {
   testing::TemporaryFolder folder;
   {
@@ -73,6 +75,9 @@ TEST(LongTrace, OfTenMillionEventsNeedsMemoryForWhatIsKept) {
     if (one.what == "cpu_op") operators = one.count;
   }
   EXPECT_EQ(operators, 8 * kMembers * kEvents / kOfALaunch);
+  const TraceAnalysis analysis = analyze(trace, default_rules());
+  ASSERT_EQ(analysis.devices.size(), 1U);
+  EXPECT_EQ(analysis.devices[0].kernels, kMembers * kEvents / kOfALaunch);
   if (kMeasuresMemory) {
     RecordProperty("peak", std::to_string(peak_memory()));
     EXPECT_LE(peak_memory(), 200'000'000U);

@@ -8,6 +8,7 @@
 
 #include "sim/report/trace_analysis.h"
 #include "sim/trace/chrome_trace.h"
+#include "sim/trace/import/collector.h"
 #include "sim/trace/import/import_trace.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
@@ -96,9 +97,30 @@ TEST(ChromeImport, ReadsTheFirstKinetoTraces) {
 TEST(ChromeImport, ReadsThePlainArrayOfTheProfilerBeforeKineto) {
   const ImportedTrace trace = import_text(
       R"([{"name": "aten::add", "ph": "X", "ts": 1.5, "dur": 3, "tid": 1, "pid": "CPU functions", "args": {}},)"
-      R"({"name": "add_kernel", "ph": "X", "ts": 5, "dur": 2, "tid": 0, "pid": "CUDA functions", "args": {}}])");
-  EXPECT_THAT(spans_of(trace.timeline), ElementsAre("stream 0: add_kernel 5000-7000"));
+      R"({"name": "add_kernel", "ph": "X", "ts": 5, "dur": 2, "tid": 0, "pid": "CUDA functions", "args": {}},)"
+      R"({"name": "mul_kernel", "ph": "X", "ts": 8, "dur": 2, "tid": 1, "pid": "CUDA functions", "args": {}}, ])");
+  EXPECT_THAT(spans_of(trace.timeline),
+              ElementsAre("stream 0: add_kernel 5000-7000", "stream 0: mul_kernel 8000-10000"));
+  EXPECT_EQ(analyze(trace, default_rules()).devices.size(), 2U)
+      << "a kernel's thread is its device";
   EXPECT_EQ(left_out(trace, "host operations"), 1U);
+}
+
+// Merged traces and other frontends name processes and threads.
+TEST(ChromeImport, KeepsRowsThatHaveNamesInPlaceOfNumbers) {
+  const ImportedTrace trace = import_text(
+      trace_of(event("user_annotation", "ProfilerStep#1", "\"worker\"", "\"main\"", "10", "90"),
+               event("gpu_user_annotation", "ProfilerStep#1", "0", "7", "15", "40"),
+               event("cuda_runtime", "cudaLaunchKernel", "\"worker\"", "\"main\"", "12", "3",
+                     R"("correlation": 4)"),
+               event("kernel", "k", "0", "\"compute\"", "20", "5", R"("correlation": 4)")));
+  EXPECT_THAT(spans_of(trace.timeline),
+              ElementsAre("stream compute: k 20000-25000",
+                          "stream 7 annotations: ProfilerStep#1 15000-55000",
+                          "thread main: ProfilerStep#1 10000-100000",
+                          "thread main: cudaLaunchKernel 12000-15000"));
+  EXPECT_EQ(trace.timeline.steps.at(0).end.count, 100'000'000) << "the host's annotation counts";
+  EXPECT_THAT(trace.timeline.devices, SizeIs(1));
 }
 
 TEST(ChromeImport, ReadsRocmCopiesWithoutTheirSizes) {
@@ -211,6 +233,56 @@ TEST(ChromeImport, LeavesOutWhatCannotBeAndSaysWhere) {
     all += one.count;
   }
   EXPECT_EQ(all, trace.events) << "every event is kept or counted";
+}
+
+// Microseconds near the end of 64 bits, and such as a double can hold.
+TEST(ChromeImport, NumbersBeyondTheClockAreLeftOut) {
+  const std::string most = "9223372036854775807";
+  const ImportedTrace trace = import_text(
+      trace_of(kernel("good", "1", "2", 1), kernel("exponent", "1.5e1", "25E-1", 2),
+               kernel("late", "1e308", "1", 3), kernel("later", "9223372036854775.807", "1", 4),
+               kernel("early", "-9223372036854775.807", "1", 5), kernel("long", "6", "1e308", 6),
+               kernel("longer", "6", "9223372036854775.807", 7), kernel("inf", "6", "Infinity", 8),
+               kernel("long, last", "6", "2306000000000", 9),
+               copy("HtoD (Pinned -> Device)", "7", "1", 1, 10),
+               event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", "0", "8", "9", "1",
+                     "\"bytes\": " + most),
+               event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", "0", "8", "10", "1",
+                     "\"bytes\": " + most + "0")));
+  EXPECT_EQ(trace.timeline.spans.size(), 5U);
+  EXPECT_EQ(left_out(trace, "events without a time"), 1U);
+  EXPECT_EQ(left_out(trace, "events whose duration is no number"), 2U);
+  EXPECT_EQ(left_out(trace, "events more than 26 days away from the others"), 3U);
+  EXPECT_EQ(left_out(trace, std::string(TraceCollector::kBeyondSums)), 1U);
+  const TraceAnalysis analysis = analyze(trace, default_rules());
+  const DeviceAnalysis& device = analysis.devices.at(0);
+  EXPECT_EQ(device.kernel_sum.count, 2'306'000'000'004'500'000);
+  EXPECT_EQ(device.copy_statistics.at(0).bytes, 1);
+  EXPECT_EQ(device.copy_statistics[0].without_bytes, 1U) << "no 64 bits hold it";
+}
+
+// Each of the spans is possible, their sum is beyond 64 bits of picoseconds.
+TEST(ChromeImport, SpansWhoseTimesCannotBeAddedUpAreLeftOut) {
+  const std::string days = "2160000000000";  // 25
+  std::string list = kernel("k", "0", days, 1, 1);
+  for (int stream = 2; stream <= 6; ++stream) list += "," + kernel("k", "0", days, stream, stream);
+  list += "," + copy("DtoH (Device -> Pinned)", "1", "1", 1L << 53, 7) + "," +
+          copy("DtoH (Device -> Pinned)", "2", "1", (1L << 53) + 2, 8);
+  const ImportedTrace trace = import_text("{\"traceEvents\": [" + list + "]}");
+  EXPECT_EQ(left_out(trace, std::string(TraceCollector::kBeyondSums)), 3U);
+  const DeviceAnalysis device = analyze(trace, default_rules()).devices.at(0);
+  EXPECT_EQ(device.kernels, 4U);
+  EXPECT_EQ(device.kernel_sum.count, 4 * 2'160'000'000'000'000'000);
+  EXPECT_EQ(device.copy_statistics.at(0).bytes, 1L << 53);
+}
+
+TEST(ChromeImport, AnOriginThatCannotBeAddedIsNotKnown) {
+  const std::string events = kernel("k", "1712195495505543.218", "2", 1);
+  const ImportedTrace trace = import_text(
+      "{\"baseTimeNanoseconds\": 9223372036854775807, \"traceEvents\": [" + events + "]}");
+  EXPECT_THAT(trace.problems, ElementsAre(HasSubstr("when the trace was recorded is not known")));
+  EXPECT_EQ(trace.timeline.origin_nanoseconds, 0);
+  EXPECT_THAT(spans_of(trace.timeline), ElementsAre("stream 7: k 0-2000"));
 }
 
 // Nine of ten events lie in 2024; the first is from a clock that started at zero.
@@ -347,6 +419,10 @@ TEST_F(GzipImport, OtherFilesAreNamed) {
   EXPECT_THAT(message(""), HasSubstr("is empty"));
   EXPECT_THAT(message("PK\x03\x04 and so on"), HasSubstr("ZIP"));
   EXPECT_THAT(message(std::string("\x28\xB5\x2F\xFD") + "zz"), HasSubstr("zstd -d"));
+  EXPECT_THAT(message(std::string("\xFF\xFE{\0\"\0", 6)), HasSubstr("iconv -f UTF-16"));
+  const std::string tar =
+      "trace.json" + std::string(247, '\0') + "ustar  " + std::string(248, '\0');
+  EXPECT_THAT(message(testing::gzip(tar + text_)), HasSubstr("is a tar archive"));
   EXPECT_THAT(message(std::string(100, '\x01')), HasSubstr("nsys export --type sqlite"));
   EXPECT_THAT(message("just some text\n"), HasSubstr("no trace"));
   EXPECT_THAT(message(testing::gzip(std::string("SQLite format 3\0 and so on", 26))),

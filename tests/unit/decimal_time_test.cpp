@@ -53,11 +53,22 @@ TEST(DecimalTime, RefusesWhatIsNoNumberOrTooLong) {
   }
 }
 
-TEST(DecimalTime, CountsFromAnOriginUpTo106Days) {
+TEST(DecimalTime, CountsFromAnOriginUpTo26Days) {
   EXPECT_EQ(since({5, 7}, 3)->count, 2'007);
   EXPECT_EQ(since({3, 7}, 5)->count, -1'993);
-  EXPECT_FALSE(since({10'000'000'000'000'000, 0}, 0));
+  EXPECT_EQ(since({2'300'000'000'000'000, 0}, 0)->count, 2'300'000'000'000'000'000);
+  EXPECT_FALSE(since({2'310'000'000'000'000, 0}, 0));
+  EXPECT_FALSE(since({-2'310'000'000'000'000, 0}, 0));
   EXPECT_FALSE(since({std::numeric_limits<std::int64_t>::max(), 0}, -1));
+}
+
+TEST(DecimalTime, OriginsAreZeroUnlessMostTimesAreFarFromIt) {
+  constexpr std::int64_t kNow = 1'700'000'000'000'000'000;
+  EXPECT_EQ(origin_of({}), 0);
+  EXPECT_EQ(origin_of({5, kNow, 7}), 0);
+  EXPECT_EQ(origin_of({kNow + 2, 7, kNow + 1}), kNow + 1);
+  EXPECT_EQ(origin_of({std::numeric_limits<std::int64_t>::min()}),
+            std::numeric_limits<std::int64_t>::min());
 }
 
 }  // namespace

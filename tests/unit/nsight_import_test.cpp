@@ -1,4 +1,5 @@
 // What becomes of Nsight Systems exports, with the tables and columns that there happen to be.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -9,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/report/trace_analysis.h"
+#include "sim/trace/import/collector.h"
 #include "sim/trace/import/import_trace.h"
 #include "sim/trace/launches.h"
 #include "tests/support/error_of.h"
@@ -164,6 +166,75 @@ TEST_F(NsightImport, LeavesOutRowsThatCannotBeAndSaysWhich) {
   EXPECT_EQ(find("NVTX_EVENTS: marks and names").count, 1U);
   EXPECT_EQ(find("CUPTI_ACTIVITY_KIND_OVERHEAD").time.count, 510'000);
   EXPECT_EQ(find("CUPTI_ACTIVITY_KIND_RUNTIME: calls that neither launch nor wait").count, 1U);
+}
+
+// Nanoseconds times 1000 would leave 64 bits.
+TEST_F(NsightImport, TimesBeyondTheClockAreLeftOut) {
+  const ImportedTrace trace = import(
+      "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES "
+      "(-9223372036854775807,9223372036854775807,0,1,7,20,0,1,2,NULL),"
+      "(-9223372036854775,9223372036854775,0,1,7,21,0,1,2,NULL),"
+      "(9223372036854774,9223372036854775,0,1,7,22,0,1,2,NULL),"
+      "(9000,1e308,0,1,7,23,0,1,2,NULL);"
+      "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES "
+      "(9000,9001,0,1,8,24,0,9223372036854775807,1,1,2);"
+      "INSERT INTO NVTX_EVENTS VALUES (0,9223372036854775807,59,'all',0,NULL)");
+  const auto count = [&](const std::string& what) {
+    const auto found = std::find_if(trace.left_out.begin(), trace.left_out.end(),
+                                    [&](const LeftOut& one) { return one.what == what; });
+    return found == trace.left_out.end() ? 0 : found->count;
+  };
+  EXPECT_EQ(count("CUPTI_ACTIVITY_KIND_KERNEL: rows more than 26 days from most others"), 3U);
+  EXPECT_EQ(count("CUPTI_ACTIVITY_KIND_KERNEL: rows without a start or an end"), 1U);
+  EXPECT_EQ(count("CUPTI_ACTIVITY_KIND_MEMCPY: " + std::string(TraceCollector::kBeyondSums)), 1U);
+  EXPECT_EQ(count("NVTX_EVENTS: rows more than 26 days from most others"), 1U);
+  const DeviceAnalysis device = analyze(trace, default_rules()).devices.at(0);
+  EXPECT_EQ(device.kernel_sum.count, 5'000'000);
+  EXPECT_EQ(device.copy_statistics.at(0).bytes, 4096);
+}
+
+// Relative to 1970 in place of the session's start.
+TEST_F(NsightImport, AbsoluteTimesCountFromTheFirst) {
+  const std::string later =
+      "SET start = start + 1700000000000000000, end = end + 1700000000000000000;";
+  std::string sql;
+  for (const char* table :
+       {"CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET",
+        "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"}) {
+    sql += std::string("UPDATE ") + table + " " + later;
+  }
+  const ImportedTrace trace = import(sql);
+  EXPECT_EQ(trace.timeline.origin_nanoseconds, 1'700'000'000'000'000'400) << "step 1 begins there";
+  EXPECT_THAT(spans_of(trace.timeline),
+              ElementsAre("stream 7: void gemm<float>(float*) 600-2600",
+                          "stream 7: Memset (Device) 4600-5100",
+                          "stream 7: void gemm<float>(float*) 5600-8600",
+                          "stream 8: Memcpy HtoD (Pinned -> Device) 2600-4600",
+                          "thread 7: step 1 0-4800", "thread 7: cudaLaunchKernel_v7000 100-300",
+                          "thread 7: cudaMemcpyAsync_v3020 400-500", "thread 7: step 2 4900-9100",
+                          "thread 7: cudaLaunchKernel_v7000 5200-5500"));
+}
+
+// Labels alone, unified memory's copies, ranges of a text file.
+TEST_F(NsightImport, KnowsTheEnumerationsOfOtherReleases) {
+  const std::string tid = std::to_string((100LL << 24) + 7);
+  const ImportedTrace trace = import(
+      "DROP TABLE ENUM_CUDA_MEMCPY_OPER; DROP TABLE ENUM_CUDA_MEM_KIND;"
+      "CREATE TABLE ENUM_CUDA_MEMCPY_OPER (id INTEGER, label TEXT);"
+      "INSERT INTO ENUM_CUDA_MEMCPY_OPER VALUES (1,'Host-to-Device'),(10,'Peer-to-Peer'),"
+      "(11,'Unified Host-to-Device'),(9,'Host-to-Host');"
+      "CREATE TABLE ENUM_CUDA_MEM_KIND (id INTEGER, label TEXT);"
+      "INSERT INTO ENUM_CUDA_MEM_KIND VALUES (1,'Pinned'),(2,'Device'),(4,'Managed');"
+      "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (7000,7100,0,1,8,30,0,1,10,2,2),"
+      "(7200,7300,0,1,8,31,0,2,11,4,4),(7400,7500,0,1,8,32,0,4,9,1,1);"
+      "INSERT INTO NVTX_EVENTS VALUES (7000,7500,70,'step 3'," +
+      tid + ",NULL)");
+  EXPECT_THAT(spans_of(trace.timeline),
+              ::testing::IsSupersetOf({"stream 8: Memcpy HtoD (Pinned -> Device) 3000-5000",
+                                       "stream 8: Memcpy PtoP (Device -> Device) 7000-7100",
+                                       "stream 8: Memcpy HtoD (Managed -> Managed) 7200-7300",
+                                       "stream 8: Memcpy HtoH (Pinned -> Pinned) 7400-7500"}));
+  EXPECT_THAT(spans_of(trace.timeline), Contains("thread 7: step 3 7000-7500"));
 }
 
 TEST_F(NsightImport, NamesTheGpuAndNotAdaptersWithoutCuda) {

@@ -99,6 +99,32 @@ TEST(OwnTrace, OfTheHostRecorderComesBack) {
   expect_round_trip(recorder.timeline("run", "host device"));
 }
 
+// A damaged file: each number is one, no sum of them may leave 64 bits.
+TEST(OwnTrace, LeavesOutNumbersThatDoNotFit) {
+  Timeline timeline;
+  timeline.name = "t";
+  timeline.devices = {"GPU"};
+  timeline.tracks.push_back({.name = "compute"});
+  std::string text = chrome_trace(timeline);
+  const std::string row = R"("cat":"kernel","name":"k","pid":0,"tid":1)";
+  std::string events;
+  for (const char* odd : {R"("ts":9200000000000,"dur":9200000000000)", R"("ts":0,"dur":1e308)",
+                          R"("ts":-1e15,"dur":1)", R"("ts":0,"dur":1,"args":{"step":4294967296})",
+                          R"("ts":0,"dur":1,"args":{"bytes":9223372036854775807})"}) {
+    events += std::string(",\n{\"ph\":\"X\",") + row + "," + odd + "}";
+  }
+  events +=
+      R"(,{"ph":"X","cat":"user_annotation","name":"ProfilerStep#9223372036854775807","pid":0,"tid":0,"ts":0,"dur":1})";
+  events += R"(,{"ph":"C","name":"memory","pid":4294967296,"tid":0,"ts":0,"args":{"bytes":1}})";
+  text.insert(text.rfind("\n]}"), events);
+  const ImportedTrace trace = import_text(text);
+  EXPECT_THAT(trace.timeline.spans, IsEmpty());
+  EXPECT_THAT(trace.timeline.steps, IsEmpty());
+  EXPECT_THAT(trace.timeline.counters, IsEmpty());
+  ASSERT_THAT(trace.left_out, ::testing::SizeIs(1));
+  EXPECT_EQ(trace.left_out[0].count, 7U);
+}
+
 TEST(OwnTrace, KeepsDetailsCountersProcessesAndMetadata) {
   Timeline timeline;
   timeline.name = "all of it \"\\";

@@ -90,6 +90,58 @@ TEST(TimerLog, LeavesOutWhatIsNoDurationAndSaysWhere) {
   EXPECT_EQ(trace.left_out[1].first, "line 2");
 }
 
+// Before 0.9 the rank was said twice; layers of experts add their own times in parentheses.
+TEST(TimerLog, ReadsTheLinesOfOldReleases) {
+  const std::string head = "[2023-02-27 23:34:53,987] [INFO] [logging.py:60:log_dist] [Rank 0] ";
+  const TimerLog log = *import(head +
+                               "rank=0 time (ms) | train_batch: 0.00 | forward: 519.08 | "
+                               "backward: 1814.87 | reduce_tied_grads: 0.33 | step: 18.64\n" +
+                               head +
+                               "rank=0 time (ms) | forward: 521.08 (forward_moe: 9.00, 1st "
+                               "alltoall: 1.00, top-k: 2.00)\n")
+                            .timers;
+  EXPECT_EQ(log.records, 2U);
+  EXPECT_EQ(log.not_at_line_start, 0U);
+  EXPECT_EQ(log.forward_ms, 520.08);
+  EXPECT_EQ(log.backward_ms, 1814.87);
+  EXPECT_EQ(log.optimizer_ms, 18.64);
+  EXPECT_THAT(log.timers, SizeIs(5));
+}
+
+// Launchers number the lines of their ranks; terminals colour them.
+TEST(TimerLog, ReadsLinesBehindAnyPrefix) {
+  const TimerLog log =
+      *import("worker-0: " + kHead + "time (ms) | fwd: 1.00 | bwd: 2.00\n0: " + kHead +
+              "time (ms) | fwd: 2.00 | bwd: 4.00\n[rank0]: \x1B[0;32m" + kHead +
+              "\x1B[0mtime (ms) | fwd: 3.00 | bwd: 6.00\x1B[K\r\n"
+              "[Rank 0] time (ms) | fwd: 4.00 | bwd: 8.00")
+           .timers;
+  EXPECT_THAT(log.find("fwd")->values, ElementsAre(1.0, 2.0, 3.0, 4.0));
+  EXPECT_THAT(log.find("bwd")->values, ElementsAre(2.0, 4.0, 6.0, 8.0));
+}
+
+TEST(TimerLog, DurationsBeyondTheClockAreLeftOut) {
+  const ImportedTrace trace = import(
+      "time (ms) | fwd: 1e308 | bwd: 5000000000.00 | step: 2.00\n"
+      "elapsed time per iteration (ms): 9223372036854775807\n");
+  EXPECT_THAT(trace.timers->timers, SizeIs(1));
+  EXPECT_THAT(trace.left_out, SizeIs(1));
+  EXPECT_EQ(trace.left_out[0].what, "timers of more than 26 days");
+  EXPECT_EQ(trace.left_out[0].count, 3U);
+  EXPECT_EQ(trace.left_out[0].first, "line 1");
+}
+
+// Twenty days each: the sixth would end after what 64 bits of picoseconds count.
+TEST(TimerLog, TheTimelineEndsWhereTheClockDoes) {
+  std::string text;
+  for (int i = 0; i < 7; ++i) text += "elapsed time per iteration (ms): 1728000000\n";
+  const ImportedTrace trace = import(text);
+  EXPECT_THAT(trace.timeline.steps, SizeIs(5));
+  EXPECT_THAT(trace.problems,
+              ElementsAre(HasSubstr("the timeline ends after 106 days, with step 5 of 7")));
+  EXPECT_EQ(trace.timers->step_ms, 1.728e9) << "of all seven";
+}
+
 TEST(TimerLog, RefusesALogWithoutTimers) {
   EXPECT_THAT(
       testing::error_of([] { static_cast<void>(import("loss 1.0\nloss 0.9\n")); }).second,

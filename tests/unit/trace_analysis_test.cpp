@@ -61,10 +61,10 @@ TEST(TraceAnalysis, EveryMomentWithoutComputeHasOneCause) {
   const DeviceAnalysis& device = analysis.devices.at(0);
   EXPECT_EQ(us(device.span()), 80);
   EXPECT_EQ(us(length_of(device.compute)), 30);
-  EXPECT_EQ(us(length_of(device.kernel)), 40);
-  EXPECT_EQ(us(length_of(device.collective)), 10);
-  EXPECT_EQ(us(length_of(device.copy)), 30);
-  EXPECT_EQ(us(length_of(device.busy)), 65);
+  EXPECT_EQ(us(device.kernel), 40);
+  EXPECT_EQ(us(device.collective), 10);
+  EXPECT_EQ(us(device.copy), 30);
+  EXPECT_EQ(us(device.busy), 65);
   // 10-35 the copy; 35-38 the host; 38-40 unexplained; 50-60 the collective; 60-65 the host; 65-70.
   EXPECT_EQ(stall_of(device), (std::map<std::string, std::int64_t>{
                                   {"h2d", 25}, {"launch", 8}, {"collective", 10}, {"other", 7}}));
@@ -104,6 +104,35 @@ TEST(TraceAnalysis, CountsIdleStreamsAsHtaDoes) {
   EXPECT_EQ(stream.kernel_wait.count, 20'000);
   EXPECT_EQ(us(stream.other), 15);
   EXPECT_EQ(stream.busy.count, 34'980'000);
+}
+
+//   stream 7  |a 0-10|     |b 20-35|       |c 60-70|
+//   stream 8         |h2d 12---25|    |d2h 40-50|
+TEST(TraceAnalysis, OfAPartOnlyWorkThatBeginsInItCounts) {
+  const ImportedTrace trace = import_text(
+      trace_of(kernel("a", "0", "10", 1), copy("HtoD (Pinned -> Device)", "12", "13", 100, 2),
+               kernel("b", "20", "15", 3), copy("DtoH (Device -> Pinned)", "40", "10", 10, 4),
+               kernel("c", "60", "10", 5)));
+  const TraceAnalysis analysis = analyze_part(trace, default_rules(), {{12'000'000}, {40'000'000}});
+  const DeviceAnalysis& device = analysis.devices.at(0);
+  EXPECT_EQ(us(device.start), 12);
+  EXPECT_EQ(us(device.end), 35);
+  EXPECT_EQ(device.kernels, 1U);
+  ASSERT_THAT(device.copy_statistics, SizeIs(1));
+  EXPECT_EQ(us(device.copy_statistics[0].hidden), 5);
+  EXPECT_EQ(stall_of(device), (std::map<std::string, std::int64_t>{{"h2d", 8}}));
+  EXPECT_THAT(analysis.path, IsEmpty());
+}
+
+// Of both kernels that end the gap the one that was launched first says how late the host was.
+TEST(TraceAnalysis, KernelsMayStartTogether) {
+  const TraceAnalysis analysis =
+      analysis_of(trace_of(kernel("a", "0", "10", 1), launch("cudaLaunchKernel", "30", "8", 2),
+                           launch("cudaLaunchKernel", "20", "5", 3, 101),
+                           kernel("b", "40", "10", 2, 7), kernel("c", "40", "5", 3, 8),
+                           kernel("empty", "40", "0", 4, 9), kernel("last", "60", "0", 5)));
+  EXPECT_EQ(stall_of(analysis.devices.at(0)),
+            (std::map<std::string, std::int64_t>{{"launch", 15}, {"other", 25}}));
 }
 
 TEST(TraceAnalysis, StepsSayHowBusyTheGpuWasInThem) {

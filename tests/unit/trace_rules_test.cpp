@@ -89,6 +89,48 @@ TEST(TraceRules, MistakesAreNamedWithTheirPlace) {
   EXPECT_THAT(message("lanes:\n  - {lane: cpu_update}\n"), HasSubstr("either track or range"));
   EXPECT_THAT(message("step: [a]\n"), HasSubstr("step"));
   EXPECT_THAT(message("steps: [\"[\"]\n"), HasSubstr("expected a regular expression"));
+  EXPECT_THAT(message("steps: my_step\n"), HasSubstr("r.yaml:1:8: steps: "));
+  EXPECT_THAT(message("phases: {phase: forward, kernel: x}\n"), HasSubstr("r.yaml:1:9: phases: "));
+  EXPECT_THAT(message("phases: [forward]\n"), HasSubstr("r.yaml:1:10: phases"));
+  EXPECT_THAT(message("phases:\n  - {kernel: x}\n"), HasSubstr("phase"));
+  EXPECT_THAT(message("phases:\n  - {phase: unassigned, kernel: x}\n"), HasSubstr("r.yaml:2:13: "));
+  EXPECT_THAT(message("phases:\n  - {phase: forward, stream: -1}\n"), HasSubstr("r.yaml:2:30: "));
+  EXPECT_THAT(message("phases:\n  - {phase: forward, stream: 7.5}\n"), HasSubstr("r.yaml:2:30: "));
+  EXPECT_THAT(message("phases:\n  - {phase: forward, main_thread: 2}\n"),
+              HasSubstr("r.yaml:2:35: "));
+  EXPECT_THAT(message("phases:\n  - {phase: forward, phase: other, kernel: x}\n"),
+              HasSubstr("r.yaml:2:"));
+  EXPECT_THAT(message("phases:\n  - {phase: forward, main_thread: false}\n"),
+              HasSubstr("expected kernel, range"));
+  EXPECT_THAT(message("lanes:\n  - {lane: gpu, track: x}\n"), HasSubstr("cpu_update"));
+  EXPECT_THAT(message("lanes:\n  - {lane: nvme, track: x, range: y}\n"),
+              HasSubstr("either track or range"));
+  EXPECT_THAT(message("[phases]\n"), HasSubstr("r.yaml:1:1"));
+  EXPECT_THAT(message("phases: [\n"), HasSubstr("r.yaml:"));
+}
+
+// The standard library's matcher would leave its stack.
+TEST(TraceRules, PatternsHaveALimit) {
+  const testing::TemporaryFolder folder;
+  const std::string deep = std::string(100'000, '(') + "a" + std::string(100'000, ')');
+  const auto path = folder.write("deep.yaml", "steps: [\"" + deep + "\"]\n");
+  EXPECT_THAT(error_of([&] { static_cast<void>(read_rules(path)); }).second,
+              HasSubstr("of at most 1024 characters"));
+  ImportOptions options;
+  options.steps = deep;
+  EXPECT_THAT(error_of([&] { static_cast<void>(import_text(training(), options)); }).second,
+              HasSubstr("of at most 1024 characters"));
+}
+
+// What matches is remembered by name; long names are looked at in part.
+TEST(TraceRules, LongNamesAreMatchedByTheirBeginning) {
+  ImportOptions options;
+  options.rules.phases.insert(options.rules.phases.begin(),
+                              {.phase = SpanPhase::kOther, .kernel = "(a|b|ab)*"});
+  std::string name;
+  while (name.size() < 1'000'000) name += "ab";
+  const ImportedTrace trace = import_text(trace_of(kernel(name, "1", "2", 1)), options);
+  EXPECT_EQ(phase_of(trace, name), "other");
 }
 
 TEST(SpanNames, SayDirectionAndMemories) {
@@ -104,6 +146,9 @@ TEST(SpanNames, SayDirectionAndMemories) {
   expect("Memcpy PtoP (Device -> Device)", D::kPeer, M::kDevice, M::kDevice);
   expect("Memcpy HtoD (Pageable -> Array)", D::kH2D, M::kPageable, M::kDevice);
   expect("CopyHostToDevice", D::kH2D, M::kUnknown, M::kUnknown);
+  expect("Memcpy M2D (MEMORY(Unknown) -> DEVICE)", D::kH2D, M::kHost, M::kDevice);
+  expect("Memcpy D2M (DEVICE -> HOST)", D::kD2H, M::kDevice, M::kHost);
+  expect("[CUDA Unified Memory memcpy HtoD]", D::kH2D, M::kUnknown, M::kUnknown);
   expect("gpu_memcpy", D::kUnknown, M::kUnknown, M::kUnknown);
 }
 

@@ -1,5 +1,6 @@
 /// --trace: holds recorded runs against the simulation.
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -76,10 +77,10 @@ class TraceComparison {
 
   Comparison take() {
     for (std::size_t i = 0; i < options_.traces.size(); ++i) {
-      const sim::ImportedTrace trace = sim::import_trace(options_.traces[i], import_);
+      sim::ImportedTrace trace = sim::import_trace(options_.traces[i], import_);
       for (const std::string& problem : trace.problems) note(i, problem);
-      recorded_.push_back(options_.settings.empty() ? of_another_program(i, trace)
-                                                    : of_zenflow_train(i, trace));
+      recorded_.push_back(options_.settings.empty() ? of_another_program(i, std::move(trace))
+                                                    : of_zenflow_train(i, std::move(trace)));
     }
     check_calibrated();
     result_.scenario = recorded_.front().job.scenario.name;
@@ -102,17 +103,17 @@ class TraceComparison {
     return text.starts_with(name) ? text : name + ": " + text;
   }
 
-  Recorded of_zenflow_train(std::size_t i, const sim::ImportedTrace& trace) {
+  Recorded of_zenflow_train(std::size_t i, sim::ImportedTrace trace) {
     const std::string& text = of_file(options_.settings, i);
     const sim::LivePoint point = sim::parse_live_point(text);
     Recorded one{to_string(point), schedule_of(point), is_calibrated(point), jobs_.job(point),
-                 trace};
+                 std::move(trace)};
     // Steps are written before their work: what is cut off would count as nothing done.
-    if (!trace.problems.empty()) {
+    if (!one.trace.problems.empty()) {
       throw Error(ErrorKind::kInput,
-                  named(i, trace.problems.front()) + "; --setting needs a whole recording");
+                  named(i, one.trace.problems.front()) + "; --setting needs a whole recording");
     }
-    const std::string what = difference(trace.timeline, point, one.job.scenario.training);
+    const std::string what = difference(one.trace.timeline, point, one.job.scenario.training);
     if (!what.empty()) {
       throw Error(ErrorKind::kInput, named(i, fmt::format("was recorded with {}: is this the "
                                                           "setting and the scenario?",
@@ -128,15 +129,15 @@ class TraceComparison {
     return one;
   }
 
-  Recorded of_another_program(std::size_t i, const sim::ImportedTrace& trace) {
+  Recorded of_another_program(std::size_t i, sim::ImportedTrace trace) {
     const std::string name = schedule_name(i);
     const sim::Schedule& schedule = sim::find_schedule(name);
-    Recorded one{name, name, false, jobs_.job(schedule), trace};
+    Recorded one{name, name, false, jobs_.job(schedule), std::move(trace)};
     const auto window =
         static_cast<std::int64_t>(sim::simulate_schedule(one.job, schedule).step_times.size());
     one.first_step = std::max<std::int64_t>(0, options_.first_step);
     sim::ImportedFigures found =
-        sim::imported_figures(trace, import_.rules, one.first_step, window);
+        sim::imported_figures(one.trace, import_.rules, one.first_step, window);
     for (const std::string& text : found.notes) note(i, text);
     one.figures = std::move(found.figures);
     one.begin = found.begin;
@@ -186,9 +187,9 @@ class TraceComparison {
                                     recordings.size(), result_.scenario, date_);
   }
 
-  /// Traces of one setting are runs of it.
+  /// Traces of one setting are runs of it. The timelines that are shown leave `recorded_`.
   void compare() {
-    for (const Recorded& one : recorded_) {
+    for (Recorded& one : recorded_) {
       const auto is_known = [&](const ComparedSetting& known) { return known.name == one.setting; };
       if (std::any_of(result_.settings.begin(), result_.settings.end(), is_known)) continue;
       std::vector<sim::StepFigures> runs;
@@ -211,7 +212,7 @@ class TraceComparison {
       const bool is_shown = !options_.overlay.empty() && one.end > one.begin;
       OverlayPart* part = is_shown ? &result_.overlay.emplace_back() : nullptr;
       if (part != nullptr) {
-        part->measured = one.trace.timeline;
+        part->measured = std::move(one.trace.timeline);
         part->measured_stretch = {nullptr, one.begin, one.end};
       }
       predict_setting(job, sim::find_schedule(one.schedule), setting, part);

@@ -56,10 +56,21 @@ std::uint32_t TraceCollector::track(const RowKey& key) {
   return last_track_;
 }
 
-void TraceCollector::add(const TimelineSpan& span) {
+bool TraceCollector::add(const TimelineSpan& span) {
+  Picoseconds time;
+  std::int64_t bytes = 0;
+  if (span.bytes > kMostBytes ||
+      __builtin_add_overflow(time_.count, (span.end - span.start).count, &time.count) ||
+      __builtin_add_overflow(bytes_, static_cast<std::int64_t>(std::max(span.bytes, 0.0)),
+                             &bytes)) {
+    return false;
+  }
+  time_ = time;
+  bytes_ = bytes;
   if (pieces_.empty() || pieces_.back().is_full()) pieces_.emplace_back();
   pieces_.back().add(span);
   ++count_;
+  return true;
 }
 
 void TraceCollector::add_interval(const HostInterval& interval) {
@@ -79,13 +90,25 @@ void TraceCollector::add_interval(const HostInterval& interval) {
   intervals_.push_back(interval);
 }
 
-void TraceCollector::shift_intervals(Picoseconds by) {
-  const auto shift = [by](HostInterval& interval) {
-    interval.start = interval.start - by;
-    interval.end = interval.end - by;
+std::int64_t TraceCollector::count_from_earliest() {
+  std::vector<TimelineSpan>& spans = timeline_->spans;
+  if (spans.empty()) return 0;
+  const auto first = std::min_element(
+      spans.begin(), spans.end(),
+      [](const TimelineSpan& a, const TimelineSpan& b) { return a.start < b.start; });
+  constexpr std::int64_t kPerNanosecond = 1000;
+  const std::int64_t earliest = first->start.count;
+  const std::int64_t whole =
+      (earliest >= 0 ? earliest : earliest - (kPerNanosecond - 1)) / kPerNanosecond;
+  const Picoseconds by{whole * kPerNanosecond};
+  const auto shift = [by](auto& one) {
+    one.start = one.start - by;
+    one.end = one.end - by;
   };
+  std::for_each(spans.begin(), spans.end(), shift);
   std::for_each(intervals_.begin(), intervals_.end(), shift);
   std::for_each(shaped_.begin(), shaped_.end(), shift);
+  return whole;
 }
 
 void TraceCollector::move_spans() {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -63,19 +64,26 @@ class TraceCollector {
 
   /// The track of a row, a new one at first; its name can be set in `timeline.tracks` at any time.
   std::uint32_t track(const RowKey& key);
-  void add(const TimelineSpan& span);
+  /// False, and nothing is added, if the times or bytes of all spans, each at most kMostBytes,
+  /// would then exceed what 64 bits count. So no sum over spans of the timeline can overflow.
+  [[nodiscard]] bool add(const TimelineSpan& span);
   void add_interval(const HostInterval& interval);
   /// An operation whose shapes are known; `rule` is an index into Timeline::details.
   void add_shaped(const HostInterval& operation) { shaped_.push_back(operation); }
   [[nodiscard]] std::uint64_t size() const { return count_; }
+  static constexpr double kMostBytes = 0x1p53;  ///< whole numbers up to here are exact
+  /// What is said to be left out where `add` is false.
+  static constexpr std::string_view kBeyondSums =
+      "spans with more than 8 PiB, or after 106 days of spans or 8 EiB of copies";
 
   /// Rows in their order, spans by row, start and the longer first. Spans keep the file's order
   /// otherwise, and altogether if not `sorts`.
   void finish(bool sorts);
   [[nodiscard]] const std::vector<HostInterval>& intervals() const { return intervals_; }
   [[nodiscard]] std::deque<HostInterval> take_shaped() { return std::move(shaped_); }
-  /// Moves the intervals, as the spans have been, to a later origin.
-  void shift_intervals(Picoseconds by);
+  /// After `finish`: moves everything so that the first span starts within the timeline's first
+  /// nanosecond; by how many nanoseconds.
+  std::int64_t count_from_earliest();
 
  private:
   void move_spans();
@@ -87,6 +95,8 @@ class TraceCollector {
   std::uint32_t last_track_ = 0;
   std::vector<SpanPiece> pieces_;
   std::uint64_t count_ = 0;
+  Picoseconds time_{};      // of all spans
+  std::int64_t bytes_ = 0;  // of all spans that have some
   std::vector<HostInterval> intervals_;
   std::deque<HostInterval> shaped_;         // grows without a second copy
   std::vector<std::size_t> open_interval_;  // by track, the last one; count of intervals_: none

@@ -1,6 +1,7 @@
 #include "sim/trace/import/decimal_time.h"
 
-#include <limits>
+#include <algorithm>
+#include <cstddef>
 
 namespace zenflow::sim {
 namespace {
@@ -101,11 +102,19 @@ std::optional<DecimalTime> parse_microseconds(std::string_view text) {
 }
 
 std::optional<Picoseconds> since(DecimalTime time, std::int64_t origin) {
-  constexpr std::int64_t kFarthest = std::numeric_limits<std::int64_t>::max() / 1000 - 1;
+  constexpr std::int64_t kMost = kFarthest.count / 1000 - 1;
   std::int64_t difference = 0;
   if (__builtin_sub_overflow(time.nanoseconds, origin, &difference)) return std::nullopt;
-  if (difference > kFarthest || difference < -kFarthest) return std::nullopt;
+  if (difference > kMost || difference < -kMost) return std::nullopt;
   return Picoseconds{1000 * difference + time.picoseconds};
+}
+
+std::int64_t origin_of(std::vector<std::int64_t> starts) {
+  if (starts.empty()) return 0;
+  constexpr std::int64_t kNear = std::int64_t{20} * 86'400 * 1'000'000'000;
+  const auto middle = starts.begin() + static_cast<std::ptrdiff_t>(starts.size() / 2);
+  std::nth_element(starts.begin(), middle, starts.end());
+  return *middle > kNear || *middle < -kNear ? *middle : 0;
 }
 
 }  // namespace zenflow::sim

@@ -6,8 +6,10 @@
 
 #include <compare>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "sim/base/units.h"
 
@@ -25,7 +27,16 @@ struct DecimalTime {
 /// round half up. Nothing if it is no finite number or beyond 292 years.
 [[nodiscard]] std::optional<DecimalTime> parse_microseconds(std::string_view text);
 
-/// `time` as picoseconds since `origin` nanoseconds; nothing if that is 106 days or more.
+/// A quarter of what Picoseconds can say, 26 days: no sum or difference of four such times
+/// overflows.
+inline constexpr Picoseconds kFarthest{std::numeric_limits<std::int64_t>::max() / 4};
+
+/// `time` as picoseconds since `origin` nanoseconds; nothing if that is further than kFarthest.
 [[nodiscard]] std::optional<Picoseconds> since(DecimalTime time, std::int64_t origin);
+
+/// From where times like `starts` (nanoseconds) are to be counted: 0 if most are within 20 days of
+/// it, else the one in their middle. Absolute times are far from 0, and those that are relative to
+/// a moment weeks ago.
+[[nodiscard]] std::int64_t origin_of(std::vector<std::int64_t> starts);
 
 }  // namespace zenflow::sim

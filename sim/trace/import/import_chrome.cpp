@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,10 +20,6 @@
 namespace zenflow::sim {
 namespace {
 
-/// Times further from zero than this count from the earliest one: absolute ones, and those relative
-/// to a baseTimeNanoseconds that lies weeks back.
-constexpr std::int64_t kFarFromZero = std::int64_t{20} * 86'400 * 1'000'000'000;  // 20 days
-
 /// A span's text, kept for later.
 struct Held {
   std::string text;
@@ -32,6 +27,7 @@ struct Held {
   std::int64_t start = 0;  // nanoseconds
 };
 constexpr std::size_t kHeldEvents = 64;
+constexpr std::size_t kHeldBytes = 1U << 20;
 
 class ChromeImporter {
  public:
@@ -88,16 +84,15 @@ class ChromeImporter {
     held.text = value.text;
     held.offset = value.offset;
     held.start = start->nanoseconds;
-    if (held_.size() == kHeldEvents) use_held();
+    held_bytes_ += held.text.size();
+    if (held_.size() == kHeldEvents || held_bytes_ > kHeldBytes) use_held();
   }
 
   void use_held() {
     if (!profiler_.has_origin()) {
       std::vector<std::int64_t> starts;
       for (const Held& held : held_) starts.push_back(held.start);
-      std::sort(starts.begin(), starts.end());
-      const std::int64_t middle = starts.empty() ? 0 : starts[starts.size() / 2];
-      profiler_.set_origin(std::abs(middle / 2) > kFarFromZero / 2 ? middle : 0);
+      profiler_.set_origin(origin_of(std::move(starts)));
     }
     for (const Held& held : held_) use_event({JsonStream::Status::kWhole, held.offset, held.text});
     held_ = {};
@@ -132,8 +127,10 @@ class ChromeImporter {
     if (own_) {
       own_->finish();
       timeline.origin_nanoseconds = document_.header().base_nanoseconds.value_or(0);
-    } else {
-      profiler_.settle_origin(document_.header());
+    } else if (!profiler_.settle_origin(document_.header())) {
+      result_.problems.push_back(name_ +
+                                 ": baseTimeNanoseconds and the times of the events add up to more "
+                                 "than 292 years: when the trace was recorded is not known");
     }
     if (bad_utf8_ > 0) {
       result_.problems.push_back(
@@ -185,6 +182,7 @@ class ChromeImporter {
   KinetoEventParser parser_;
   KinetoEvent event_;
   std::vector<Held> held_;
+  std::size_t held_bytes_ = 0;
   std::uint64_t bad_utf8_ = 0;
 };
 

@@ -75,7 +75,7 @@ ImportedTrace import_nsight(const std::filesystem::path& path, const ImportOptio
   ImportedTrace& result = file.result();
   Timeline& timeline = result.timeline;
   timeline.name = path.filename().string();
-  file.collector().finish(true);
+  file.finish();
   const std::vector<std::uint32_t> launch = launch_of_spans(timeline);
   note_clock_differences(file.name(), launch, result);
   assign_phases(timeline, launch, file.collector().intervals(), options.rules);

@@ -3,8 +3,10 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -18,6 +20,9 @@ namespace {
 constexpr std::string_view kRecord = "time (ms)";
 constexpr std::string_view kIteration = "elapsed time per iteration (ms):";
 constexpr std::size_t kLongestLine = 1U << 20;
+/// Three of them are within what Picoseconds can say.
+constexpr double kLongestMilliseconds = 26.0 * 86'400e3;
+constexpr const char* kTooLong = "timers of more than 26 days";
 
 bool is_blank(char c) {
   return c == ' ' || c == '\t';
@@ -57,13 +62,18 @@ std::optional<double> take_number(std::string_view& text) {
   return value;
 }
 
-/// What a line that starts with a record has before it: time, level, place, rank, in brackets.
+/// What a line that starts with a record has before it: time, level, place, rank, in brackets;
+/// before DeepSpeed 0.9 "rank=0" as well.
 bool is_prefix(std::string_view text) {
   text = trimmed(text);
   while (!text.empty() && text.front() == '[') {
     const std::size_t close = text.find(']');
     if (close == text.npos) return false;
     text = trimmed(text.substr(close + 1));
+  }
+  constexpr std::string_view kRank = "rank=";
+  if (text.starts_with(kRank)) {
+    text.remove_prefix(std::min(text.size(), text.find_first_not_of("0123456789", kRank.size())));
   }
   return text.empty();
 }
@@ -143,11 +153,9 @@ class LogReader {
     for (at = 0; (at = line.find(kIteration, at)) != line.npos;) {
       at += kIteration.size();
       std::string_view rest = std::string_view(line).substr(at);
-      if (const auto value = take_number(rest)) {
+      if (const auto value = take_duration(rest, "elapsed times that are no number")) {
         log_->iterations.values.push_back(*value);
         ++result_.events;
-      } else {
-        left_out_.add("elapsed times that are no number", {}, lines_ + 1, "line");
       }
     }
   }
@@ -169,10 +177,8 @@ class LogReader {
         break;
       }
       std::string_view number = item.substr(colon + 1);
-      const auto value = take_number(number);
-      if (!value) {
-        left_out_.add("timers whose value is no duration", {}, lines_ + 1, "line");
-      } else {
+      const auto value = take_duration(number, "timers whose value is no duration");
+      if (value) {
         series(name).values.push_back(*value);
         ++taken;
       }
@@ -185,6 +191,14 @@ class LogReader {
     if (!is_prefix(std::string_view(line).substr(0, at))) ++log_->not_at_line_start;
   }
 
+  /// A duration at the start of `text`, taken there; if there is none that can be used, says why.
+  std::optional<double> take_duration(std::string_view& text, const char* no_number) {
+    const auto value = take_number(text);
+    if (value && *value <= kLongestMilliseconds) return value;
+    left_out_.add(value ? kTooLong : no_number, {}, lines_ + 1, "line");
+    return std::nullopt;
+  }
+
   TimerSeries& series(std::string_view name) {
     const std::string key = as_utf8(name);
     const auto [entry, is_new] = places_.try_emplace(key, log_->timers.size());
@@ -192,80 +206,95 @@ class LogReader {
     return log_->timers[entry->second];
   }
 
-  [[nodiscard]] double mean_of(std::initializer_list<const char*> names) const {
+  /// The first of these that the log has.
+  [[nodiscard]] const TimerSeries* first_of(const std::vector<const char*>& names) const {
     for (const char* name : names) {
-      if (const TimerSeries* series = log_->find(name)) return series->mean();
+      if (const TimerSeries* found = log_->find(name)) return found;
     }
-    return std::numeric_limits<double>::quiet_NaN();
+    return nullptr;
+  }
+
+  [[nodiscard]] double mean_of(const std::vector<const char*>& names) const {
+    const TimerSeries* found = first_of(names);
+    return found == nullptr ? std::numeric_limits<double>::quiet_NaN() : found->mean();
   }
 
   void set_means() {
-    // Sums over a boundary's micro steps where they are logged, else the micro steps; before 0.5
-    // the names were forward, backward, step; Megatron's own are forward-compute and so on.
-    log_->forward_ms =
-        mean_of({"fwd", "forward", "fwd_microstep", "forward_microstep", "forward-compute"});
-    log_->backward_ms =
-        mean_of({"bwd", "backward", "bwd_microstep", "backward_microstep", "backward-compute"});
-    log_->optimizer_ms = mean_of({"step", "step_microstep", "optimizer_step", "optimizer"});
+    log_->forward_ms = mean_of(kForward);
+    log_->backward_ms = mean_of(kBackward);
+    log_->optimizer_ms = mean_of(kOptimizer);
     log_->step_ms = log_->iterations.mean();
     if (std::isnan(log_->step_ms)) {
       log_->step_ms = log_->forward_ms + log_->backward_ms + log_->optimizer_ms;
     }
   }
 
+  /// A timer's series on the timeline.
+  struct Part {
+    const TimerSeries* series;
+    SpanPhase phase;
+
+    /// Of a step; nothing if there are not so many.
+    [[nodiscard]] std::optional<Picoseconds> length(std::size_t step) const {
+      if (series == nullptr || step >= series->values.size()) return std::nullopt;
+      return to_picoseconds(Seconds(1e-3 * series->values[step]));
+    }
+  };
+
   /// Only durations are known: steps stand one behind the other, phases within them as well.
   void make_timeline() {
     Timeline& timeline = result_.timeline;
     timeline.tracks.push_back(
         {.name = "timers (durations measured, places not)", .kind = TrackKind::kHost});
-    const auto to_time = [](double milliseconds) {
-      constexpr double kMost = 5e9;  // 58 days
-      return to_picoseconds(Seconds(1e-3 * std::min(milliseconds, kMost)));
-    };
-    struct Part {
-      const TimerSeries* series;
-      SpanPhase phase;
-    };
-    const auto first_of = [&](std::initializer_list<const char*> names) -> const TimerSeries* {
-      for (const char* name : names) {
-        if (const TimerSeries* found = log_->find(name)) return found;
-      }
-      return nullptr;
-    };
-    const std::array<Part, 3> parts = {
-        Part{first_of({"fwd", "forward", "fwd_microstep", "forward_microstep", "forward-compute"}),
-             SpanPhase::kForward},
-        Part{first_of(
-                 {"bwd", "backward", "bwd_microstep", "backward_microstep", "backward-compute"}),
-             SpanPhase::kBackward},
-        Part{first_of({"step", "step_microstep", "optimizer_step", "optimizer"}),
-             SpanPhase::kOptimizer}};
+    const std::array<Part, 3> parts = {Part{first_of(kForward), SpanPhase::kForward},
+                                       Part{first_of(kBackward), SpanPhase::kBackward},
+                                       Part{first_of(kOptimizer), SpanPhase::kOptimizer}};
+    const Part whole{&log_->iterations, SpanPhase::kNone};
     std::size_t steps = log_->iterations.values.size();
     for (const Part& part : parts) {
       if (part.series != nullptr) steps = std::max(steps, part.series->values.size());
     }
-    constexpr Picoseconds kFull{std::numeric_limits<std::int64_t>::max() / 2};
     Picoseconds now{};
-    for (std::size_t i = 0; i < steps && now < kFull; ++i) {
-      Picoseconds at = now;
-      for (const Part& part : parts) {
-        if (part.series == nullptr || i >= part.series->values.size()) continue;
-        const Picoseconds length = to_time(part.series->values[i]);
-        timeline.spans.push_back({.name = timeline.names.intern(part.series->name),
-                                  .start = at,
-                                  .end = at + length,
-                                  .step = static_cast<std::int32_t>(i),
-                                  .kind = SpanKind::kOperation,
-                                  .phase = part.phase});
-        at += length;
+    for (std::size_t i = 0; i < steps; ++i) {
+      Picoseconds of_parts;
+      for (const Part& part : parts) of_parts += part.length(i).value_or(Picoseconds{});
+      const Picoseconds takes = whole.length(i).value_or(of_parts);
+      Picoseconds next;
+      if (__builtin_add_overflow(now.count, std::max(takes, of_parts).count, &next.count)) {
+        result_.problems.push_back(fmt::format(
+            "{}: the timeline ends after 106 days, with step {} of {}", name_, i, steps));
+        break;
       }
-      Picoseconds end = at;
-      if (i < log_->iterations.values.size()) end = now + to_time(log_->iterations.values[i]);
-      timeline.steps.push_back({static_cast<std::int64_t>(i), now, end});
-      now = std::max(end, at);
+      add_parts(parts, i, now);
+      timeline.steps.push_back({static_cast<std::int64_t>(i), now, now + takes});
+      now = next;
     }
     result_.step_source = timeline.steps.empty() ? StepSource::kNone : StepSource::kTimers;
   }
+
+  void add_parts(const std::array<Part, 3>& parts, std::size_t step, Picoseconds at) {
+    Timeline& timeline = result_.timeline;
+    for (const Part& part : parts) {
+      const auto length = part.length(step);
+      if (!length) continue;
+      timeline.spans.push_back({.name = timeline.names.intern(part.series->name),
+                                .start = at,
+                                .end = at + *length,
+                                .step = static_cast<std::int32_t>(step),
+                                .kind = SpanKind::kOperation,
+                                .phase = part.phase});
+      at += *length;
+    }
+  }
+
+  // Sums over a boundary's micro steps where they are logged, else the micro steps; before 0.5 the
+  // names were forward, backward, step; Megatron's own are forward-compute and so on.
+  inline static const std::vector<const char*> kForward = {"fwd", "forward", "fwd_microstep",
+                                                           "forward_microstep", "forward-compute"};
+  inline static const std::vector<const char*> kBackward = {
+      "bwd", "backward", "bwd_microstep", "backward_microstep", "backward-compute"};
+  inline static const std::vector<const char*> kOptimizer = {"step", "step_microstep",
+                                                             "optimizer_step", "optimizer"};
 
   ByteSource& source_;
   std::string name_;

@@ -47,12 +47,13 @@ struct Other {
 };
 
 /// What people have at hand instead.
-constexpr std::array<Other, 5> kOthers{{
+constexpr std::array<Other, 6> kOthers{{
     {"PK\x03\x04", "a ZIP archive: unpack it"},
     {"\x28\xB5\x2F\xFD", "compressed with Zstandard: unpack it with zstd -d"},
     {"\xFD"
      "7zXZ",
      "compressed with xz: unpack it with xz -d"},
+    {"\xFF\xFE", "UTF-16: convert it with iconv -f UTF-16 -t UTF-8"},
     {"BZh", "compressed with bzip2: unpack it with bzip2 -d"},
     {"\x7F"
      "ELF",
@@ -110,6 +111,10 @@ ImportedTrace import_trace(const std::filesystem::path& path, const ImportOption
   }
   for (const Other& other : kOthers) {
     if (head.starts_with(other.magic)) fail("is " + std::string(other.what));
+  }
+  constexpr std::size_t kTarMagic = 257;
+  if (head.size() > kTarMagic && std::string_view(head).substr(kTarMagic).starts_with("ustar")) {
+    fail("is a tar archive: unpack it");
   }
   if (is_binary(head)) {
     fail(

@@ -10,6 +10,13 @@
 #include "sim/trace/import/json_text.h"
 
 namespace zenflow::sim {
+namespace {
+
+constexpr std::array<const std::string*, 7> kTimedTables = {
+    &nsight::kKernels,     &nsight::kCopies, &nsight::kMemsets, &nsight::kCalls,
+    &nsight::kDriverCalls, &nsight::kSyncs,  &nsight::kRanges};
+
+}  // namespace
 
 NsightFile::NsightFile(const std::filesystem::path& path, const ImportOptions& options)
     : name_(path.generic_string()),
@@ -38,9 +45,7 @@ void NsightFile::check_is_nsight() const {
 }
 
 void NsightFile::count_rows() {
-  for (const std::string* table :
-       {&nsight::kKernels, &nsight::kCopies, &nsight::kMemsets, &nsight::kCalls,
-        &nsight::kDriverCalls, &nsight::kSyncs, &nsight::kRanges}) {
+  for (const std::string* table : kTimedTables) {
     if (database_.has_table(*table)) total_ += database_.count(*table);
   }
 }
@@ -75,7 +80,23 @@ NameId NsightFile::string_in(const SqliteRows& rows, int column) {
   return result_.timeline.names.intern(as_utf8(rows.text(column)));
 }
 
+/// A few of the file, of GPU work if there is any.
+std::vector<std::int64_t> NsightFile::first_starts() const {
+  constexpr std::size_t kEnough = 64;
+  std::vector<std::int64_t> starts;
+  for (const std::string* table : kTimedTables) {
+    if (!database_.has_table(*table)) continue;
+    SqliteRows rows = database_.rows(*table, {"start"});
+    for (std::size_t i = 0; i < kEnough && rows.next(); ++i) {
+      if (rows.is_number(0)) starts.push_back(rows.integer(0));
+    }
+    if (!starts.empty()) break;
+  }
+  return starts;
+}
+
 void NsightFile::read_clock() {
+  origin_ = origin_of(first_starts());
   const std::string table = "TARGET_INFO_SESSION_START_TIME";
   if (!database_.has_table(table)) return;
   SqliteRows rows = database_.rows(table, {"utcEpochNs"});
@@ -110,10 +131,10 @@ std::optional<std::pair<Picoseconds, Picoseconds>> NsightFile::times(const Sqlit
     leave_out("rows without a start or an end");
     return std::nullopt;
   }
-  const auto start = since({rows.integer(0), 0}, 0);
-  const auto end = since({rows.integer(1), 0}, 0);
+  const auto start = since({rows.integer(0), 0}, origin_);
+  const auto end = since({rows.integer(1), 0}, origin_);
   if (!start || !end) {
-    leave_out("rows more than 100 days from the session's start");
+    leave_out("rows more than 26 days from most others");
     return std::nullopt;
   }
   if (*end < *start) {
@@ -121,6 +142,22 @@ std::optional<std::pair<Picoseconds, Picoseconds>> NsightFile::times(const Sqlit
     return std::nullopt;
   }
   return std::pair{*start, *end};
+}
+
+void NsightFile::keep(const SqliteRows& rows, const std::string& table, const TimelineSpan& span) {
+  if (collector_.add(span)) return;
+  left_out_.add(fmt::format("{}: {}", table, TraceCollector::kBeyondSums), span.end - span.start,
+                rows.number(), "row");
+}
+
+void NsightFile::finish() {
+  collector_.finish(true);
+  if (origin_ == 0) return;
+  // The epoch of a session whose times are not relative to it says nothing.
+  if (__builtin_add_overflow(origin_, collector_.count_from_earliest(),
+                             &result_.timeline.origin_nanoseconds)) {
+    result_.timeline.origin_nanoseconds = 0;
+  }
 }
 
 std::int64_t NsightFile::joined(std::int64_t process, std::int64_t correlation) const {

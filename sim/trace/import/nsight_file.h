@@ -9,6 +9,7 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "sim/trace/import/collector.h"
 #include "sim/trace/import/imported_trace.h"
@@ -57,9 +58,14 @@ class NsightFile {
 
   /// The text of a column that is a number into StringIds or, in some exports, the text itself.
   [[nodiscard]] NameId string_in(const SqliteRows& rows, int column);
+  /// After the last row: the timeline has all spans and begins with the first of them if the file's
+  /// times are absolute.
+  void finish();
   /// Columns 0 and 1, start and end, on the timeline's clock; if they cannot be, says why.
   [[nodiscard]] std::optional<std::pair<Picoseconds, Picoseconds>> times(const SqliteRows& rows,
                                                                          const std::string& table);
+  /// A span of the row that `rows` stands at, onto the timeline; if it cannot be, says why.
+  void keep(const SqliteRows& rows, const std::string& table, const TimelineSpan& span);
   /// Correlation numbers count in each process.
   [[nodiscard]] std::int64_t joined(std::int64_t process, std::int64_t correlation) const;
   /// An enumeration's texts; `fallback` for releases that did not export it.
@@ -71,6 +77,7 @@ class NsightFile {
   void count_rows();
   void read_strings();
   void read_clock();
+  [[nodiscard]] std::vector<std::int64_t> first_starts() const;
   void find_processes();
 
   std::string name_;
@@ -80,6 +87,7 @@ class NsightFile {
   TraceCollector collector_;
   LeftOutCounter left_out_;
   std::unordered_map<std::int64_t, NameId> strings_;
+  std::int64_t origin_ = 0;   // of the file's clock, where the timeline's is zero
   std::uint64_t total_ = 0;   // rows that will be read
   bool are_shared_ = false;   // a device by several processes
   bool are_several_ = false;  // processes with GPU work

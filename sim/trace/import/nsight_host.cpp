@@ -1,6 +1,7 @@
 #include "sim/trace/import/nsight_host.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -48,7 +49,7 @@ void read_calls(NsightFile& file, const std::string& table) {
                       .kind = launches ? SpanKind::kLaunch : SpanKind::kCall};
     if (rows.is_number(3))
       span.correlation = file.joined(nsight::process_of(global), rows.integer(3));
-    file.collector().add(span);
+    file.keep(rows, table, span);
   }
 }
 
@@ -86,20 +87,20 @@ void read_syncs(NsightFile& file) {
     span.track = file.collector().track({RowKey::Row::kThread, process, -1, kSyncThread});
     file.timeline().tracks[span.track].name = "synchronization";
     file.timeline().tracks[span.track].number = -1;
-    file.collector().add(span);
+    file.keep(rows, nsight::kSyncs, span);
   }
 }
 
 void read_ranges(NsightFile& file) {
   if (!file.database().has_table(nsight::kRanges)) return;
-  constexpr std::int64_t kPushPop = 59;
-  constexpr std::int64_t kStartEnd = 60;
+  // Of the program, pushed or started; the same read from a text file.
+  constexpr std::array<std::int64_t, 4> kRangeTypes = {59, 60, 70, 71};
   SqliteRows rows = file.database().rows(
       nsight::kRanges, {"start", "end", "globalTid", "eventType", "text", "textId"});
   while (rows.next()) {
     file.took_row();
-    const bool is_range =
-        rows.is_null(3) || rows.integer(3) == kPushPop || rows.integer(3) == kStartEnd;
+    const bool is_range = rows.is_null(3) || std::find(kRangeTypes.begin(), kRangeTypes.end(),
+                                                       rows.integer(3)) != kRangeTypes.end();
     if (!is_range) {
       file.left_out().add(nsight::kRanges + ": marks and names", {}, rows.number(), "row");
       continue;
@@ -119,11 +120,12 @@ void read_ranges(NsightFile& file) {
       continue;
     }
     const std::uint32_t track = thread_track(file, rows.integer(2));
-    file.collector().add({.track = track,
-                          .name = name,
-                          .start = when->first,
-                          .end = when->second,
-                          .kind = SpanKind::kRange});
+    file.keep(rows, nsight::kRanges,
+              {.track = track,
+               .name = name,
+               .start = when->first,
+               .end = when->second,
+               .kind = SpanKind::kRange});
   }
 }
 

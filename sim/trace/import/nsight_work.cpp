@@ -123,7 +123,7 @@ void WorkReader::add_work(const SqliteRows& rows, const std::string& table, Time
   }
   span.track = stream_track(device, process, rows.integer(kStream));
   devices_ = std::max(devices_, device + 1);
-  file_.collector().add(span);
+  file_.keep(rows, table, span);
 }
 
 std::uint32_t WorkReader::stream_track(std::int64_t device, std::int64_t process,

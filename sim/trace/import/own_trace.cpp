@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <tuple>
+#include <utility>
 
 #include "sim/trace/import/decimal_time.h"
 #include "sim/trace/import/json_text.h"
@@ -36,6 +37,11 @@ SpanKind kind_of_event(const KinetoEvent& event) {
 }
 
 constexpr std::string_view kStepName = "ProfilerStep#";
+
+/// Whether a number of the file fits where timelines have one.
+bool fits(std::int64_t number) {
+  return std::in_range<std::int32_t>(number);
+}
 
 }  // namespace
 
@@ -105,11 +111,12 @@ bool OwnTraceReader::take_span(const KinetoEvent& event, const Fields& fields) {
   const auto start = time_of(event.start);
   const auto length = time_of(event.duration);
   if (!process || !thread || !start || !length || length->count < 0) return false;
+  if (!fits(event.step.value_or(-1))) return false;
   const auto track = tracks_.find({*process, *thread});
   if (track == tracks_.end()) {
     if (!event.name.starts_with(kStepName)) return false;
     const auto number = whole_number(event.name.substr(kStepName.size()));
-    if (!number) return false;
+    if (!number || !fits(*number)) return false;
     timeline_->steps.push_back({*number, *start, *start + *length});
     return true;
   }
@@ -132,8 +139,7 @@ bool OwnTraceReader::take_span(const KinetoEvent& event, const Fields& fields) {
     if (is_new) timeline_->details.push_back(std::move(detail));
     span.detail = entry->second;
   }
-  collector_->add(span);
-  return true;
+  return collector_->add(span);
 }
 
 /// An arrow's two events follow each other.
@@ -159,7 +165,7 @@ bool OwnTraceReader::take_arrow(const KinetoEvent& event) {
 bool OwnTraceReader::take_counter(const KinetoEvent& event, const Fields& fields) {
   const auto device = whole_number(event.process);
   const auto time = time_of(event.start);
-  if (!device || !time) return false;
+  if (!device || !fits(*device) || !time) return false;
   std::vector<std::string> series;
   std::vector<double> values;
   for (const auto& [name, text] : fields) {
@@ -180,6 +186,8 @@ bool OwnTraceReader::take_counter(const KinetoEvent& event, const Fields& fields
 }
 
 void OwnTraceReader::finish() {
+  std::stable_sort(timeline_->steps.begin(), timeline_->steps.end(),
+                   [](const TimelineStep& a, const TimelineStep& b) { return a.start < b.start; });
   settle_tracks();
   settle_flows();
 }

@@ -1,7 +1,6 @@
 #include "sim/trace/import/profiler_trace.h"
 
 #include <algorithm>
-#include <limits>
 
 #include <fmt/format.h>
 
@@ -14,8 +13,8 @@ namespace zenflow::sim {
 namespace {
 
 constexpr std::int64_t kMostDevices = 4096;
-/// A quarter of what picoseconds can say: no difference of two ends overflows.
-constexpr Picoseconds kFarthest{std::numeric_limits<std::int64_t>::max() / 4};
+/// Beyond all processes, threads and streams that are numbered.
+constexpr std::int64_t kUnnumbered = std::int64_t{1} << 48;
 
 std::int64_t element_size(std::string_view type) {
   static constexpr std::pair<std::string_view, std::int64_t> kSizes[] = {
@@ -28,9 +27,12 @@ std::int64_t element_size(std::string_view type) {
   return 0;
 }
 
-/// Before Kineto (PyTorch 1.7), torch.autograd's profiler had two processes and no categories.
+/// Before Kineto (PyTorch 1.7), torch.autograd's profiler had two processes and no categories; a
+/// kernel's thread was its device.
+constexpr std::string_view kOldKernels = "CUDA functions";
+
 EventClass class_without_category(const KinetoEvent& event) {
-  if (event.process == "CUDA functions") return EventClass::kKernel;
+  if (event.process == kOldKernels) return EventClass::kKernel;
   if (event.process == "CPU functions") return EventClass::kHostOperation;
   return EventClass::kUnknown;
 }
@@ -69,6 +71,12 @@ void ProfilerTraceReader::leave_out(const Placed& placed, std::string_view what,
   left_out_->add(what, time, placed.offset, "byte");
 }
 
+void ProfilerTraceReader::keep(const Placed& placed, const TimelineSpan& made) {
+  if (!collector_->add(made)) {
+    leave_out(placed, TraceCollector::kBeyondSums, made.end - made.start);
+  }
+}
+
 void ProfilerTraceReader::take(const KinetoEvent& event, const Fields& fields,
                                std::uint64_t offset) {
   const Placed placed{event, fields, offset};
@@ -90,10 +98,10 @@ void ProfilerTraceReader::take_metadata(const KinetoEvent& event) {
   }
 }
 
-/// Numbers as they are; other names get numbers of their own below -1.
+/// Numbers as they are; other names get numbers of their own from kUnnumbered on.
 std::int64_t ProfilerTraceReader::number(std::string_view text) {
   if (const auto value = whole_number(text)) return *value;
-  return -2 - static_cast<std::int64_t>(identities_.intern(text));
+  return kUnnumbered + static_cast<std::int64_t>(identities_.intern(text));
 }
 
 std::int64_t ProfilerTraceReader::thread_number(const KinetoEvent& event) {
@@ -106,6 +114,13 @@ std::int64_t ProfilerTraceReader::thread_number(const KinetoEvent& event) {
 std::uint32_t ProfilerTraceReader::thread_track(const KinetoEvent& event) {
   const std::int64_t process = number(event.process);
   return collector_->track({RowKey::Row::kThread, process, -1, thread_number(event)});
+}
+
+/// What the file called it.
+std::string ProfilerTraceReader::text_of(std::int64_t number) const {
+  const auto place = static_cast<std::uint64_t>(number - kUnnumbered);
+  const bool is_name = number >= kUnnumbered && place < identities_.size();
+  return is_name ? identities_[static_cast<NameId>(place)] : std::to_string(number);
 }
 
 /// The event's times on the timeline's clock; if they cannot be, says why.
@@ -128,8 +143,7 @@ std::optional<ProfilerTraceReader::Times> ProfilerTraceReader::times(const Place
   }
   const auto from = since(*start, *origin_);
   const auto takes = since(*length, 0);
-  const bool is_near = from && *from <= kFarthest && Picoseconds{-kFarthest.count} <= *from;
-  if (!is_near || !takes || *takes > kFarthest) {
+  if (!from || !takes) {
     leave_out(placed, "events more than 26 days away from the others",
               takes.value_or(Picoseconds{}));
     return std::nullopt;
@@ -193,8 +207,9 @@ std::int32_t ProfilerTraceReader::shared_detail(SpanDetail made) {
 
 void ProfilerTraceReader::take_gpu_work(const Placed& placed, EventClass is) {
   const KinetoEvent& event = placed.event;
+  const bool is_old = event.process == kOldKernels;
   const std::int64_t device =
-      event.device.value_or(event.process == "CUDA functions" ? 0 : number(event.process));
+      event.device.value_or(is_old ? thread_number(event) : number(event.process));
   if (device < 0 || device >= kMostDevices) {
     return leave_out(placed, "GPU work of a device that is no number below 4096",
                      duration_of(event));
@@ -209,12 +224,12 @@ void ProfilerTraceReader::take_gpu_work(const Placed& placed, EventClass is) {
         {.category = "",
          .fields = {{std::string(kGroupSizeField), std::to_string(*event.group_size)}}});
   }
-  const std::int64_t stream = event.stream.value_or(thread_number(event));
+  const std::int64_t stream = event.stream.value_or(is_old ? 0 : thread_number(event));
   work.track = collector_->track({RowKey::Row::kStream, device, -1, stream});
   if (timeline_->tracks[work.track].name.empty()) {
-    timeline_->tracks[work.track].name = fmt::format("stream {}", stream);
+    timeline_->tracks[work.track].name = fmt::format("stream {}", text_of(stream));
   }
-  collector_->add(work);
+  keep(placed, work);
 }
 
 void ProfilerTraceReader::take_call(const Placed& placed) {
@@ -234,7 +249,7 @@ void ProfilerTraceReader::take_host(const Placed& placed, SpanKind kind) {
   if (!when) return;
   TimelineSpan made = span(placed, *when, kind);
   made.track = thread_track(placed.event);
-  collector_->add(made);
+  keep(placed, made);
 }
 
 void ProfilerTraceReader::take_gpu_range(const Placed& placed) {
@@ -249,8 +264,8 @@ void ProfilerTraceReader::take_gpu_range(const Placed& placed) {
   TimelineSpan made = span(placed, *when, SpanKind::kRange);
   const std::int64_t stream = event.stream.value_or(thread_number(event));
   made.track = collector_->track({RowKey::Row::kGpuRanges, device, -1, stream});
-  timeline_->tracks[made.track].name = fmt::format("stream {} annotations", stream);
-  collector_->add(made);
+  timeline_->tracks[made.track].name = fmt::format("stream {} annotations", text_of(stream));
+  keep(placed, made);
 }
 
 /// Operations are not kept; some are steps, optimizers or tell which pass a launch belongs to.
@@ -282,24 +297,16 @@ void ProfilerTraceReader::take_shape(const Placed& placed) {
       {thread_track(event), static_cast<std::uint32_t>(detail), when->start, when->end});
 }
 
-void ProfilerTraceReader::settle_origin(const ChromeHeader& header) {
+bool ProfilerTraceReader::settle_origin(const ChromeHeader& header) {
   Timeline& timeline = *timeline_;
   timeline.origin_nanoseconds = header.base_nanoseconds.value_or(0);
-  if (!origin_ || *origin_ == 0 || timeline.spans.empty()) return;
-  constexpr std::int64_t kPerNanosecond = 1000;
-  std::int64_t earliest = std::numeric_limits<std::int64_t>::max();
-  for (const TimelineSpan& span : timeline.spans) {
-    earliest = std::min(earliest, span.start.count);
-  }
-  const std::int64_t whole =
-      (earliest >= 0 ? earliest : earliest - (kPerNanosecond - 1)) / kPerNanosecond;
-  const Picoseconds shift{whole * kPerNanosecond};
-  for (TimelineSpan& span : timeline.spans) {
-    span.start = span.start - shift;
-    span.end = span.end - shift;
-  }
-  collector_->shift_intervals(shift);
-  timeline.origin_nanoseconds += *origin_ + whole;
+  if (!origin_ || *origin_ == 0 || timeline.spans.empty()) return true;
+  std::int64_t from = 0;
+  const bool is_known =
+      !__builtin_add_overflow(*origin_, collector_->count_from_earliest(), &from) &&
+      !__builtin_add_overflow(timeline.origin_nanoseconds, from, &timeline.origin_nanoseconds);
+  if (!is_known) timeline.origin_nanoseconds = 0;
+  return is_known;
 }
 
 void ProfilerTraceReader::name_rows(const ChromeHeader& header) {
@@ -308,8 +315,8 @@ void ProfilerTraceReader::name_rows(const ChromeHeader& header) {
     if (track.process < 0 && track.kind != TrackKind::kRuntime) continue;
     if (!track.name.empty()) continue;
     const auto known = thread_names_.find({track.process, track.number});
-    track.name =
-        known != thread_names_.end() ? known->second : fmt::format("thread {}", track.number);
+    track.name = known != thread_names_.end() ? known->second
+                                              : fmt::format("thread {}", text_of(track.number));
   }
   name_devices(header);
   for (const auto& [number, process] : process_names_) {

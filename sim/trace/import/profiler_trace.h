@@ -35,8 +35,9 @@ class ProfilerTraceReader {
   /// Rows, devices and processes get their names. Before the collector fills in the spans.
   void name_rows(const ChromeHeader& header);
   /// Absolute times count from the earliest span, others from where the trace says. After the
-  /// collector has filled in the spans.
-  void settle_origin(const ChromeHeader& header);
+  /// collector has filled in the spans. False if that place in time is beyond 292 years; then it is
+  /// not known.
+  [[nodiscard]] bool settle_origin(const ChromeHeader& header);
 
  private:
   /// An event, with what its text says beside it.
@@ -63,7 +64,9 @@ class ProfilerTraceReader {
   [[nodiscard]] std::int32_t detail(const Placed& placed, SpanKind kind);
   [[nodiscard]] std::int32_t shared_detail(SpanDetail made);
   void leave_out(const Placed& placed, std::string_view what, Picoseconds time = {});
+  void keep(const Placed& placed, const TimelineSpan& made);
   [[nodiscard]] std::int64_t number(std::string_view text);
+  [[nodiscard]] std::string text_of(std::int64_t number) const;
   [[nodiscard]] std::int64_t thread_number(const KinetoEvent& event);
   [[nodiscard]] std::uint32_t thread_track(const KinetoEvent& event);
   void name_devices(const ChromeHeader& header);

@@ -1,17 +1,41 @@
 #include "sim/trace/import/rule_matcher.h"
 
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
 #include "sim/base/error.h"
 
 namespace zenflow::sim {
+namespace {
+
+/// Nothing if it is none. What is empty is not compiled: most rules name few things.
+std::optional<std::regex> compiled(const std::string& pattern) {
+  if (pattern.empty()) return std::regex();
+  if (pattern.size() > kLongestPattern) return std::nullopt;
+  try {
+    return std::regex(pattern, std::regex::ECMAScript | std::regex::optimize);
+  } catch (const std::regex_error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+bool is_pattern(const std::string& text) {
+  return compiled(text).has_value();
+}
 
 NamePatterns::NamePatterns(const std::vector<std::string>& patterns) {
+  constexpr std::size_t kShown = 80;
   for (const std::string& pattern : patterns) {
-    try {
-      patterns_.emplace_back(pattern, std::regex::ECMAScript | std::regex::optimize);
-    } catch (const std::regex_error&) {
+    std::optional<std::regex> expression = compiled(pattern);
+    if (!expression) {
       throw Error(ErrorKind::kInput,
-                  "expected a regular expression (ECMAScript), found \"" + pattern + "\"");
+                  fmt::format("{}, found \"{}\"", kExpectedPattern, pattern.substr(0, kShown)));
     }
+    patterns_.push_back(*std::move(expression));
     is_set_.push_back(!pattern.empty());
   }
 }

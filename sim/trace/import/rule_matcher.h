@@ -15,6 +15,7 @@ namespace zenflow::sim {
 /// standard library's matcher needs stack for every character.
 class NamePatterns {
  public:
+  /// Throws Error(kInput) for what is no pattern.
   explicit NamePatterns(const std::vector<std::string>& patterns);
   /// The first pattern that matches, or -1. An empty pattern matches nothing.
   [[nodiscard]] int first_match(std::string_view name) const;
@@ -27,6 +28,12 @@ class NamePatterns {
   std::vector<std::regex> patterns_;
   std::vector<bool> is_set_;
 };
+
+/// Whether `text` can be matched: the standard library needs stack for every parenthesis.
+[[nodiscard]] bool is_pattern(const std::string& text);
+inline constexpr std::size_t kLongestPattern = 1024;
+inline constexpr std::string_view kExpectedPattern =
+    "expected a regular expression (ECMAScript) of at most 1024 characters";
 
 /// NamePatterns over a NameTable, remembered by number. The table must outlive it.
 class MatchedNames {

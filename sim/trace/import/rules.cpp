@@ -1,11 +1,13 @@
 #include "sim/trace/import/rules.h"
 
 #include <array>
-#include <regex>
 #include <string_view>
+
+#include <fmt/format.h>
 
 #include "sim/config/document.h"
 #include "sim/config/reader.h"
+#include "sim/trace/import/rule_matcher.h"
 
 namespace zenflow::sim {
 namespace {
@@ -21,30 +23,23 @@ std::size_t place_of(const Names& names, std::string_view name) {
   return at;
 }
 
+/// The text of a regular expression.
+std::string pattern(const ValueReader& value) {
+  std::string text = value.string();
+  if (!is_pattern(text)) value.fail(fmt::format("{}, found \"{}\"", kExpectedPattern, text));
+  return text;
+}
+
 std::string pattern(MapReader& map, std::string_view key) {
   const auto value = map.optional(key);
-  if (!value) return "";
-  std::string text = value->string();
-  try {
-    static_cast<void>(std::regex(text));
-  } catch (const std::regex_error&) {
-    value->fail("expected a regular expression (ECMAScript), found \"" + text + "\"");
-  }
-  return text;
+  return value ? pattern(*value) : "";
 }
 
 std::vector<std::string> patterns(MapReader& map, std::string_view key) {
   std::vector<std::string> found;
   const auto list = map.optional(key);
   if (!list) return found;
-  for (const ValueReader& item : list->items()) {
-    found.push_back(item.string());
-    try {
-      static_cast<void>(std::regex(found.back()));
-    } catch (const std::regex_error&) {
-      item.fail("expected a regular expression (ECMAScript), found \"" + found.back() + "\"");
-    }
-  }
+  for (const ValueReader& item : list->items()) found.push_back(pattern(item));
   return found;
 }
 
