@@ -124,8 +124,16 @@ Recording two_steps() {
   return r;
 }
 
-/// As it is read from the file that the run writes.
+/// As it is read from the file that the run writes, with what the host's recorder adds.
 sim::Timeline written_and_read(sim::Timeline timeline) {
+  timeline.tracks.push_back({.name = "training thread", .kind = sim::TrackKind::kHost});
+  timeline.spans.push_back({.track = static_cast<std::uint32_t>(timeline.tracks.size() - 1),
+                            .name = timeline.names.intern("Event Sync"),
+                            .start = Picoseconds{90'000'000},
+                            .end = Picoseconds{100'000'000},
+                            .step = 0,
+                            .cause = timeline.names.intern("cpu_update"),
+                            .kind = sim::SpanKind::kSync});
   for (std::int64_t step = 0; step < 2; ++step) {
     const auto begin = Picoseconds{step * 100'000'000};
     timeline.steps.push_back({step, begin, begin + Picoseconds{100'000'000}});
@@ -139,7 +147,7 @@ TEST(GpuRecording, HasTheNamesOfItsStreamsAndOperations) {
   std::vector<std::string> tracks;
   for (const sim::Track& track : timeline.tracks) tracks.push_back(track.name);
   EXPECT_THAT(tracks, ElementsAre("stream 13: compute", "stream 14: d2h", "thread 10", "thread 11",
-                                  "compute", "d2h"));
+                                  "compute", "d2h", "training thread"));
   std::vector<std::string> on_compute;
   for (const sim::TimelineSpan& span : timeline.spans) {
     const std::string& track = timeline.tracks[span.track].name;
