@@ -121,7 +121,11 @@ void LiveTuner::follow_shares() {
 double LiveTuner::cost_of(double topk_ratio) const {
   if (topk_ratio == point_.topk_ratio) return 0;
   // All selected columns leave and others come.
-  return (point_.topk_ratio + topk_ratio) * carry_seconds_ + reorder_seconds_;
+  return cost_factor_ * ((point_.topk_ratio + topk_ratio) * carry_seconds_ + reorder_seconds_);
+}
+
+void LiveTuner::learn_cost(double seconds) {
+  if (cost_expected_ > 0) cost_factor_ *= std::max(1.0, seconds / cost_expected_);
 }
 
 bool LiveTuner::pays_back(const TunePoint& point) const {
@@ -199,7 +203,7 @@ void LiveTuner::change(const TunePoint& to, std::string reason) {
   event.predicted = model_.contains(to) ? estimate(to) : 0;
   unchecked_.reset();
   if (event.predicted > 0) unchecked_ = {point_, event.measured, event.predicted};
-  event.selection_seconds = cost_of(to.topk_ratio);
+  event.selection_seconds = cost_expected_ = cost_of(to.topk_ratio);
   if (to.topk_ratio != point_.topk_ratio) ratio_before_ = point_.topk_ratio;
   point_ = to;
   levels_.erase(to);  // measured anew

@@ -68,6 +68,7 @@ TuneOrder LiveTuner::window_ended(const TuneWindow& seen, const std::optional<Tu
   const std::optional<double> before = std::exchange(ratio_before_, std::nullopt);
   if (before && seen.point == TunePoint{point_.update_interval, *before}) {
     // Columns have changed place at its end.
+    learn_cost(seen.selection_seconds);
     if (unchecked_) unchecked_->selection_seconds = seen.selection_seconds;
   } else {
     if (!(seen.point == point_)) {  // a resume, or a window that was cut: begin anew

@@ -98,7 +98,7 @@ struct TuneEvent {
   std::string reason;                         ///< one phrase
   std::vector<TunePrediction> predictions{};  ///< of kFitted
   double fit_seconds = 0;                     ///< likewise, what it took
-  /// Of a change of k, to select columns anew: at most; of its outcome, as measured.
+  /// Of a change of k, to select columns anew, as expected; of its outcome, as measured.
   double selection_seconds = 0;
 };
 [[nodiscard]] std::string to_string(TuneEvent::Kind kind);
@@ -160,8 +160,11 @@ class LiveTuner {
   void follow_shares();
   /// In every one of the last windows no more than the limit would be deferred.
   [[nodiscard]] bool shares_allow(double topk_ratio) const;
-  /// Seconds to get from the ratio at hand to another one, at most.
+  /// Seconds to get from the ratio at hand to another one: for the most columns that can change
+  /// place, and as much longer as a change has taken before.
   [[nodiscard]] double cost_of(double topk_ratio) const;
+  /// The change of k under way has taken so long.
+  void learn_cost(double seconds);
   /// What the change costs comes in again, or is less than the slack, before the end.
   [[nodiscard]] bool pays_back(const TunePoint& point) const;
   void change(const TunePoint& to, std::string reason);
@@ -184,7 +187,9 @@ class LiveTuner {
   std::set<TunePoint> too_slow_;       ///< left for a faster one
   double carry_seconds_ = 0;           ///< TuneFit's
   double reorder_seconds_ = 0;
-  double model_error_ = 0;  ///< relative, of the last prediction that was checked
+  double cost_expected_ = 0;  ///< of the change of k under way, seconds
+  double cost_factor_ = 1;    ///< longest change of k to what was expected of it, at least 1
+  double model_error_ = 0;    ///< relative, of the last prediction that was checked
   int refits_left_ = 1;
   std::optional<Change> unchecked_;
   bool something_new_ = false;

@@ -28,6 +28,7 @@ class Loop {
     reorder_seconds_ = reorder_seconds;
     steps_left_ = steps;
   }
+  void set_selection_seconds(double seconds) { selection_seconds_ = seconds; }
   void set_shares(std::vector<DeferredShare> shares) { shares_ = std::move(shares); }
 
   void run(int windows) {
@@ -38,7 +39,7 @@ class Loop {
                       .step_seconds = truth_(point_),
                       .deferred_shares = shares_};
       if (steps_left_ > 0) seen.steps_left = steps_left_ -= point_.update_interval;
-      if (next_ratio_ != point_.topk_ratio) seen.selection_seconds = 0.25;
+      if (next_ratio_ != point_.topk_ratio) seen.selection_seconds = selection_seconds_;
       const TuneOrder order =
           tuner_.window_ended(seen, asked_ ? std::optional(answer()) : std::nullopt);
       for (const TuneEvent& event : tuner_.events()) events_.push_back(event);
@@ -72,6 +73,7 @@ class Loop {
   std::vector<TunePoint> candidates_;
   double carry_seconds_ = 0;
   double reorder_seconds_ = 0;
+  double selection_seconds_ = 0.25;
   std::int64_t steps_left_ = 0;
   std::vector<DeferredShare> shares_;
   std::int64_t window_ = 1;
@@ -149,6 +151,21 @@ TEST(LiveTunerRatios, AChangeHasToPayBackWhatItTakes) {
     if (!pays) continue;
     EXPECT_DOUBLE_EQ(loop.events(TuneEvent::Kind::kChange)[0].selection_seconds, 10);
   }
+}
+
+TEST(LiveTunerRatios, AChangeThatTookLongerMakesTheNextOneDearer) {
+  const TuneSettings settings{.first = {1, 0.1}, .max_deferred_share = 0.5};
+  Loop loop(settings, kRatios, [](const TunePoint& point) { return 1 + point.topk_ratio; });
+  loop.set_costs(1, 0, 1'000'000);
+  loop.set_shares({{0.1, 0.9}, {0.2, 0.8}, {0.4, 0.45}, {0.8, 0.1}});
+  loop.set_selection_seconds(5);
+  loop.run(12);
+  loop.set_shares({{0.1, 0.9}, {0.2, 0.9}, {0.4, 0.9}, {0.8, 0.1}});
+  loop.run(12);
+  const auto changes = loop.events(TuneEvent::Kind::kChange);
+  ASSERT_EQ(changes.size(), 2U);
+  EXPECT_DOUBLE_EQ(changes[0].selection_seconds, 0.5);  // a tenth and four of a second
+  EXPECT_DOUBLE_EQ(changes[1].selection_seconds, 12);   // ten times 0.4 + 0.8
 }
 
 TEST(LiveTunerRatios, WithoutTimeForColumnsTheIntervalStillChanges) {

@@ -75,9 +75,8 @@ std::string describe(const runtime::TuneEvent& e) {
   text += fmt::format("; step {} measured, {} predicted, noise {:.1f} %", milliseconds(e.measured),
                       milliseconds(e.predicted), 100 * e.noise);
   if (e.selection_seconds > 0) {
-    text +=
-        fmt::format(", columns selected anew in {}{}", e.kind == Kind::kChange ? "at most " : "",
-                    milliseconds(e.selection_seconds));
+    text += fmt::format(", columns selected anew in {}{}", e.kind == Kind::kChange ? "about " : "",
+                        milliseconds(e.selection_seconds));
   }
   if (e.kind == Kind::kFitted) text += fmt::format(", fitted in {}", milliseconds(e.fit_seconds));
   return text;
