@@ -20,6 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Whole numbers of steps, tokens, GPUs; CLI11's own bounds would be named by 300 digits.
+constexpr std::int64_t kMany = std::int64_t{1} << 40;
+
 void add_what(CLI::App& app, TuneOptions& o) {
   app.add_option("SCENARIO", o.scenario, "model, hardware, training, the DeepSpeed file");
   app.add_option("-o,--output", o.output,
@@ -43,9 +46,9 @@ void add_traces(CLI::App& app, TuneOptions& o) {
   app.add_option("--model", o.model, "with --trace: config.json of the model");
   app.add_option("--sequence-length", o.sequence_length,
                  "with --trace: tokens; default what shapes of attention tell")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(std::int64_t{1}, kMany));
   app.add_option("--gpus", o.gpus, "with --trace: of the job; default what traces or --base tell")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(std::int64_t{1}, kMany));
   app.add_option("--host-memory", o.host_memory,
                  "with --trace: of the node, e.g. \"512 GiB\"; default the profile's");
   app.add_option("--gpu-memory", o.gpu_memory, "with --trace: of one GPU; default the profile's");
@@ -62,16 +65,16 @@ void add_search(CLI::App& app, TuneOptions& o) {
   app.add_option("--search-space", o.search_space, "YAML map of knobs and their values");
   app.add_option("--vary", o.vary, "KEY=A,B,C or KEY=LOW:HIGH:STEP, a knob's values (repeatable)");
   app.add_option("--global-batch", o.global_batch, "sequences of a step; default the scenario's")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(std::int64_t{1}, kMany));
   app.add_option("--objective", o.objective, "step_time, tokens_per_second or cost_per_token")
       ->capture_default_str();
   app.add_option("--price", o.price, "of a GPU and hour, for cost_per_token")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1e-6, 1e9));
   app.add_option("--max-gpu-memory", o.max_gpu_memory, "of one GPU, e.g. \"40 GiB\"");
   app.add_option("--max-host-memory", o.max_host_memory, "of the node");
   app.add_option("--max-shm", o.max_shm, "of /dev/shm of the node");
   app.add_option("--max-staleness", o.max_staleness, "steps; default the scenario's max_staleness")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(std::int64_t{0}, kMany));
   app.add_option("--max-deferred-share", o.max_deferred_share,
                  "of the squared gradient norm; needs --importance")
       ->check(CLI::Range(0.0, 1.0));

@@ -229,18 +229,15 @@ class Computer {
     Selected one;
     one.update = stream(bytes_ * (4 * matrix + 9 * all));
     one.extra_of_selection = stream(bytes_ * (5 * matrix + 9 * all)) - one.update;
-    one.step = all_gather(bytes_ * all);
-    // On one rank nothing holds the moments' copy back but its lane: it may be done before.
-    if (!zenflow.offload || ranks_ == 1) {
-      one.step += one.update;
-      return one;
-    }
+    one.step = all_gather(bytes_ * all) + one.update;
+    if (!zenflow.offload) return one;
     const double moments = 2 * bytes_ * zenflow.topk_ratio *
                            static_cast<double>(job_.scenario.model.parameters()) /
                            (stage3 ? ranks_ : 1);
-    const double up = copy(Direction::kH2D, moments);
-    const double down = copy(Direction::kD2H, moments);
-    one.step += up + std::max(one.update, down);
+    // The update waits for both copies; on one rank nothing holds the one up but its lane, and it
+    // may be done before the step's gradients are down.
+    if (ranks_ > 1) one.step += copy(Direction::kH2D, moments);
+    one.step += copy(Direction::kD2H, moments);
     return one;
   }
 

@@ -187,6 +187,8 @@ TEST_F(Tune, RefusesWhatItDoesNotKnow) {
   expect_refused({kScenario, "--schedule", "zenflwo"}, 2, HasSubstr("did you mean \"zenflow\"?"));
   expect_refused({kScenario, "--max-deferred-share", "0.5"}, 2, HasSubstr("--importance"));
   expect_refused({kScenario, "--max-gpu-memory", "40"}, 2, HasSubstr("--max-gpu-memory"));
+  expect_refused({kScenario, "--max-staleness", "-1"}, 2,
+                 AllOf(HasSubstr("--max-staleness"), HasSubstr("1099511627776")));
   expect_refused({kScenario, "--no-such"}, 2, HasSubstr("--no-such"));
   expect_refused({"missing.yaml"}, 2, HasSubstr("missing.yaml"));
 }
