@@ -37,8 +37,8 @@ struct LiveSettings {
 /// Precondition: for kZenFlow the job has a zenflow block with a number for update_interval.
 [[nodiscard]] LiveSettings live_settings(LiveKind kind, const Job& job);
 
-/// The step's layers and buckets: one bucket a layer, in the order of backward; gradients are packed
-/// by tasks of their own, so backward is without that.
+/// The step's layers and buckets: one bucket a layer, in the order of backward; gradients are
+/// packed by tasks of their own, so backward is without that.
 [[nodiscard]] StepPlan live_plan(const Job& job);
 
 /// Work of device kernels that move memory.

@@ -109,20 +109,19 @@ std::string Candidates::infeasible(const Setting& setting, const Evaluation& eva
 }
 
 std::uint64_t Candidates::memory_key(const Setting& setting, std::int64_t steps) const {
-  const std::uint64_t key =
-      request_.space.key(setting,
-             {Knob::kPlacement, Knob::kStage, Knob::kMicroBatch, Knob::kBucket, Knob::kOverlapComm,
-              Knob::kPinMemory, Knob::kCheckpointing, Knob::kGpus, Knob::kTopkRatio,
-              Knob::kOverlapStep, Knob::kSelectedOffload});
+  const std::uint64_t key = request_.space.key(
+      setting, {Knob::kPlacement, Knob::kStage, Knob::kMicroBatch, Knob::kBucket,
+                Knob::kOverlapComm, Knob::kPinMemory, Knob::kCheckpointing, Knob::kGpus,
+                Knob::kTopkRatio, Knob::kOverlapStep, Knob::kSelectedOffload});
   const bool sums = (setting.zenflow() ? setting.interval() : steps) > 1;
   const bool selects = setting.whole(Knob::kSelectInterval) > 0;
   return 4 * key + (sums ? 2U : 0U) + (selects ? 1U : 0U);
 }
 
 std::uint64_t Candidates::step_key(const Setting& setting) const {
-  return request_.space.key(setting,
-                {Knob::kPlacement, Knob::kStage, Knob::kMicroBatch, Knob::kBucket,
-                 Knob::kOverlapComm, Knob::kPinMemory, Knob::kCheckpointing, Knob::kGpus});
+  return request_.space.key(
+      setting, {Knob::kPlacement, Knob::kStage, Knob::kMicroBatch, Knob::kBucket,
+                Knob::kOverlapComm, Knob::kPinMemory, Knob::kCheckpointing, Knob::kGpus});
 }
 
 CandidateBounds Candidates::bounds(const Setting& setting, Job& scratch,
@@ -136,8 +135,8 @@ CandidateBounds Candidates::bounds(const Setting& setting, Job& scratch,
   bounds.gpu_bytes = step.gpu_bytes + extra_gpu_bytes(scratch, setting);
   bounds.traffic = step.traffic * static_cast<double>(steps);
   bounds.staleness = step.staleness.max / steps;
-  bounds.infeasible = exceeded_limit(request_, setting,
-                                     {bounds.gpu_bytes, bounds.staleness, step.host_needs});
+  bounds.infeasible =
+      exceeded_limit(request_, setting, {bounds.gpu_bytes, bounds.staleness, step.host_needs});
   return bounds;
 }
 
