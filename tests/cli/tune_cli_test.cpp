@@ -224,8 +224,8 @@ TEST_F(Tune, RefusesAFolderThatItCannotWriteTo) {
 
 // A limit on the size of files stands for a full disk.
 TEST_F(Tune, LeavesNothingBehindIfTheDiskIsFull) {
-  std::vector<std::string> arguments = {ZENFLOW_TUNE, kScenario, "-o", "out", "--front-within",
-                                        "0"};
+  std::vector<std::string> arguments = {ZENFLOW_TUNE, kScenario,        "-o",
+                                        "out",        "--front-within", "0"};
   arguments.insert(arguments.end(), kSmall.begin(), kSmall.end());
   const Outcome outcome = run_program(arguments, {.folder = folder_.path(), .largest_file = 4096});
   EXPECT_EQ(outcome.code, 1);
