@@ -172,19 +172,18 @@ std::function<void(std::uint64_t)> progress_line(const TuneOptions& options) {
 
 /// All of them, or, if one cannot be written, none.
 void write_results(const TuneAnswer& answer) {
-  std::vector<std::pair<std::string, std::string>> texts = {
-      {kOutputs[0], answer.text.text},
-      {kOutputs[1], answer.command},
-      {kOutputs[2], summary_text(answer)},
-      {kOutputs[3], summary_json(answer)}};
+  std::vector<std::pair<std::string, std::string>> texts = {{kOutputs[0], answer.text.text},
+                                                            {kOutputs[1], answer.command},
+                                                            {kOutputs[2], summary_text(answer)},
+                                                            {kOutputs[3], summary_json(answer)}};
   if (answer.loaded.traced) {
     texts.emplace_back(kTracedOutputs[0], answer.loaded.traced->profile);
     texts.emplace_back(kTracedOutputs[1], answer.loaded.traced->scenario);
   }
   std::vector<std::unique_ptr<OutputFile>> files;
   for (const auto& [name, text] : texts) {
-    files.push_back(std::make_unique<OutputFile>(*answer.options.output / name,
-                                                 answer.options.overwrite));
+    files.push_back(
+        std::make_unique<OutputFile>(*answer.options.output / name, answer.options.overwrite));
     files.back()->write(text);
   }
   for (const auto& file : files) file->commit(OutputFile::Durable::kNo);

@@ -86,10 +86,9 @@ void order(CandidateList& list) {
 }  // namespace
 
 std::optional<std::size_t> CandidateList::find(std::uint64_t index) const {
-  const auto at = std::lower_bound(all.begin(), all.end(), index,
-                                   [](const Candidate& candidate, std::uint64_t wanted) {
-                                     return candidate.index < wanted;
-                                   });
+  const auto at = std::lower_bound(
+      all.begin(), all.end(), index,
+      [](const Candidate& candidate, std::uint64_t wanted) { return candidate.index < wanted; });
   if (at == all.end() || at->index != index || !at->bounds.infeasible.empty()) return std::nullopt;
   return static_cast<std::size_t>(at - all.begin());
 }

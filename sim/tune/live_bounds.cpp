@@ -57,8 +57,8 @@ class LiveBound {
 
   [[nodiscard]] double step() const {
     const Lanes lanes = sure_work();
-    double bound = std::max(
-        {lanes.device + steps_ * gap_, lanes.down, lanes.up, lanes.sums, lanes.updates});
+    double bound =
+        std::max({lanes.device + steps_ * gap_, lanes.down, lanes.up, lanes.sums, lanes.updates});
     if (live_.offloads() && !live_.overlap) bound = std::max(bound, chained());
     if (job_.scenario.hardware.gpu.runs_on_host()) bound = std::max(bound, on_cores(lanes));
     return bound / steps_;

@@ -1,5 +1,5 @@
-/// What a step of zenflow-train takes at least, from closed forms of its operations alone: the bound
-/// on the live schedules (docs/tuning.md).
+/// What a step of zenflow-train takes at least, from closed forms of its operations alone: the
+/// bound on the live schedules (docs/tuning.md).
 ///
 /// Sums are over a measured run of whole windows. Of every lane only the tasks count that are sure
 /// to begin and end in it, because the device waits for them: copies down but for the last step's,

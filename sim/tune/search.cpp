@@ -145,9 +145,9 @@ class Search {
       for (; next != open.end() && batch.size() < kBatch; ++next) {
         const Candidate& one = list_.all[*next];
         if (one.simulated || !counts(one)) continue;
-        const bool waits = std::any_of(
-            batch.begin(), batch.end(),
-            [&](std::size_t other) { return is_like(one, list_.all[other]); });
+        const bool waits = std::any_of(batch.begin(), batch.end(), [&](std::size_t other) {
+          return is_like(one, list_.all[other]);
+        });
         (waits ? later : batch).push_back(*next);
       }
       later.insert(later.end(), next, open.end());
@@ -161,8 +161,7 @@ class Search {
 
   bool find_best() {
     return simulate_while(
-        list_.by_bound,
-        [&](const Candidate& one) { return could_be_best(one); },
+        list_.by_bound, [&](const Candidate& one) { return could_be_best(one); },
         [](const Candidate& one, const Candidate& other) { return one.kind == other.kind; });
   }
 
@@ -202,7 +201,8 @@ class Search {
     const double limit = limit_of_choice();
     std::vector<std::size_t> within;
     for (const std::size_t which : list_.by_bound) {
-      if (list_.all[which].cost_bound <= limit && !list_.all[which].simulated) within.push_back(which);
+      if (list_.all[which].cost_bound <= limit && !list_.all[which].simulated)
+        within.push_back(which);
     }
     std::sort(within.begin(), within.end(),
               [&](std::size_t a, std::size_t b) { return list_.all[a].care < list_.all[b].care; });
@@ -269,7 +269,8 @@ class Search {
     }
     for (Candidate& one : list_.all) one.simulated.reset();
     for (std::size_t i = 0; i < done_.size(); ++i) {
-      if (published_ && done_[i].index == list_.all[*published_].index) list_.all[*published_].simulated = i;
+      if (published_ && done_[i].index == list_.all[*published_].index)
+        list_.all[*published_].simulated = i;
     }
     rank();
     if (best_ < kInfinite) result_.chosen = most_careful(limit_of_choice());
@@ -309,10 +310,9 @@ class Search {
       points.emplace_back(done_[i].evaluation);
     }
     for (const std::size_t one : not_covered(points)) result_.front.push_back(within[one]);
-    std::stable_sort(result_.front.begin(), result_.front.end(),
-                     [&](std::size_t a, std::size_t b) {
-                       return done_[a].evaluation.step_time < done_[b].evaluation.step_time;
-                     });
+    std::stable_sort(result_.front.begin(), result_.front.end(), [&](std::size_t a, std::size_t b) {
+      return done_[a].evaluation.step_time < done_[b].evaluation.step_time;
+    });
   }
 
   static constexpr double kInfinite = std::numeric_limits<double>::infinity();

@@ -81,8 +81,8 @@ constexpr std::array<Number, 24> kNumbers = {{
     {"nvme.write", [](Profile& p, double f) { return p.nvme && scale(p.nvme->write, f); }},
 }};
 
-/// Whether the setting's step can depend on it: without offloading nothing of the host's is used but
-/// the thread that enqueues, and NVMe only from there; one GPU has no link to others.
+/// Whether the setting's step can depend on it: without offloading nothing of the host's is used
+/// but the thread that enqueues, and NVMe only from there; one GPU has no link to others.
 bool matters(const Number& number, const Setting& setting, const Job& job) {
   const std::string_view path = number.path;
   if (path == "host.step_gap") return true;

@@ -191,7 +191,13 @@ void Study::read(const std::string& identity) {
   Statement keys(database_->handle, "SELECT key, value FROM study ORDER BY key");
   Statement rows(database_->handle, "SELECT setting, numbers FROM evaluations");
   if (!keys.ready() || !rows.ready()) {
-    database_->fail(ErrorKind::kInput, "is no study of zenflow-tune");
+    const int code = sqlite3_errcode(database_->handle);
+    const std::string why = sqlite3_errmsg(database_->handle);
+    // Without these tables, or no database at all; anything else is the system's doing.
+    if (code == SQLITE_ERROR || code == SQLITE_NOTADB) {
+      database_->fail(ErrorKind::kInput, "is no study of zenflow-tune");
+    }
+    database_->fail(ErrorKind::kRuntime, "cannot be read: " + why);
   }
   std::map<std::string, std::string> said;
   while (keys.step() == SQLITE_ROW) said[keys.text(0)] = keys.text(1);

@@ -255,11 +255,10 @@ TEST_F(TuneTrace, TakesLogsOfSeveralRanksAsOneJob) {
   for (std::size_t at = 0; (at = other.find("bwd: 180", at)) != other.npos;) other[at + 5] = '2';
   folder_.write("rank0.log", deepspeed_log());
   folder_.write("rank1.log", other);
-  const Outcome outcome =
-      tune(Arguments{"--trace", "rank0.log", "--trace", "rank1.log", "--model", kModel, "--base",
-                     kBase, "--profile", "dgx_h100", "--sequence-length", "1024", "--gpus", "8",
-                     "-o", "out"} +
-           kOffloading);
+  const Outcome outcome = tune(Arguments{"--trace", "rank0.log", "--trace", "rank1.log", "--model",
+                                         kModel, "--base", kBase, "--profile", "dgx_h100",
+                                         "--sequence-length", "1024", "--gpus", "8", "-o", "out"} +
+                               kOffloading);
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const json said = summary();
   EXPECT_EQ(said["baseline"]["setting"]["gpus"], 8);
@@ -302,9 +301,9 @@ TEST_F(TuneTrace, TunesANsightExportOfSeveralGpus) {
   expect_refused(job, AllOf(HasSubstr("--profile"), HasSubstr("name no GPU")));
   expect_refused(job + Arguments{"--profile", "dgx_h100"},
                  AllOf(HasSubstr("does not suffice"), HasSubstr("--sequence-length")));
-  const Outcome outcome = tune(
-      job + Arguments{"--profile", "dgx_h100", "--sequence-length", "1024", "-o", "out"} +
-      kOffloading);
+  const Outcome outcome =
+      tune(job + Arguments{"--profile", "dgx_h100", "--sequence-length", "1024", "-o", "out"} +
+           kOffloading);
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const json said = summary();
   EXPECT_EQ(said["baseline"]["setting"]["gpus"], 4);
@@ -321,9 +320,9 @@ TEST_F(TuneTrace, SaysWhyANsightExportWithoutGpuWorkDoesNotSuffice) {
     file.run(NsightFile::kCalls);
     file.run(NsightFile::kStrings);
   }
-  expect_refused({"--trace", "report.sqlite", "--model", kModel, "--base", kBase, "--profile",
-                  "dgx_h100"},
-                 AllOf(HasSubstr("does not suffice"), HasSubstr("nothing ran on a GPU")));
+  expect_refused(
+      {"--trace", "report.sqlite", "--model", kModel, "--base", kBase, "--profile", "dgx_h100"},
+      AllOf(HasSubstr("does not suffice"), HasSubstr("nothing ran on a GPU")));
 }
 
 TEST_F(TuneTrace, SaysWhyARecordingWithoutAGpuDoesNotSuffice) {

@@ -222,7 +222,8 @@ TEST_P(TuneShipped, IsAtLeastAsGoodAsThePublishedSettingAndDoesNotOffloadWhatFit
       continue;
     }
     // zenflow-train's ZenFlow leaves part of AdamW to the CPU, beside the GPU's work: it is only
-    // offloaded to if the GPU alone is slower by more than the slack, or than what there is already.
+    // offloaded to if the GPU alone is slower by more than the slack, or than what there is
+    // already.
     const auto gpu = result.by_placement[static_cast<std::size_t>(Placement::kGpu)];
     ASSERT_TRUE(gpu);
     if (chosen.setting.placement() == Placement::kGpu) continue;
@@ -236,7 +237,8 @@ TEST_P(TuneShipped, IsAtLeastAsGoodAsThePublishedSettingAndDoesNotOffloadWhatFit
 INSTANTIATE_TEST_SUITE_P(Scenarios, TuneShipped, ::testing::ValuesIn(shipped_scenarios()));
 
 // That the comparisons above compare something.
-TEST(TuneShippedSettings, OfMostScenariosThePublishedOneIsFeasibleAndSomeDoNotFitWithoutOffloading) {
+TEST(TuneShippedSettings,
+     OfMostScenariosThePublishedOneIsFeasibleAndSomeDoNotFitWithoutOffloading) {
   std::size_t families = 0;
   std::size_t compared = 0;
   std::size_t too_large = 0;
@@ -281,7 +283,8 @@ TEST(TuneLive, RefusesWhatZenFlowTrainDoesNotHave) {
   Candidates candidates(request);
   Setting setting = setting_of(request.job);
   setting.set(Knob::kPlacement, static_cast<double>(Placement::kNvme));
-  EXPECT_EQ(candidates.refusal_of_rest(setting), "placement: zenflow-train does not offload to NVMe");
+  EXPECT_EQ(candidates.refusal_of_rest(setting),
+            "placement: zenflow-train does not offload to NVMe");
 }
 
 }  // namespace

@@ -49,11 +49,11 @@ std::string deepspeed_command(const TuneAnswer& answer) {
   return command + " --deepspeed --deepspeed_config ds_config_optimal.json";
 }
 
-/// --optimizer-threads and --sum-threads, which share the cores of a profile as pt_reserved_cores_perc
-/// says; empty: all cores for both.
+/// --optimizer-threads and --sum-threads, which share the cores of a profile as
+/// pt_reserved_cores_perc says; empty: all cores for both.
 std::string live_threads(const sim::Scenario& scenario, const Setting& setting) {
-  const double sums = setting.get(Knob::kReservedCores) *
-                      static_cast<double>(scenario.hardware.host.cores);
+  const double sums =
+      setting.get(Knob::kReservedCores) * static_cast<double>(scenario.hardware.host.cores);
   const double updates = static_cast<double>(scenario.hardware.host.cores) - sums;
   if (!setting.zenflow() || sums < 1 || updates < 1) return "";
   return fmt::format(" --optimizer-threads {:.0f} --sum-threads {:.0f}", updates, sums);
@@ -72,10 +72,10 @@ std::string live_command(const TuneAnswer& answer) {
       options.model ? options.model->generic_string() : "config.json", schedule,
       setting.whole(Knob::kMicroBatch), scenario.training.sequence_length);
   if (setting.zenflow()) {
-    command += fmt::format(
-        " --topk-ratio {} --update-interval {} --select-interval {} --overlap-step {}",
-        setting.topk_ratio(), setting.interval(), setting.whole(Knob::kSelectInterval),
-        setting.flag(Knob::kOverlapStep));
+    command +=
+        fmt::format(" --topk-ratio {} --update-interval {} --select-interval {} --overlap-step {}",
+                    setting.topk_ratio(), setting.interval(), setting.whole(Knob::kSelectInterval),
+                    setting.flag(Knob::kOverlapStep));
   }
   command += fmt::format(" --dtype {}", to_string(scenario.training.dtype));
   if (answer.loaded.traced && answer.loaded.traced->run) {
@@ -83,12 +83,13 @@ std::string live_command(const TuneAnswer& answer) {
     return command + fmt::format(" --threads {} --optimizer-threads {} --sum-threads {}",
                                  run.threads, run.optimizer_threads, run.sum_threads);
   }
-  if (answer.loaded.request.family == sim::Family::kLive) command += live_threads(scenario, setting);
+  if (answer.loaded.request.family == sim::Family::kLive)
+    command += live_threads(scenario, setting);
   return command;
 }
 
-/// The file must say what was chosen, and the linter have nothing against it; but zenflow-train reads
-/// no such file, and for it an error is only told.
+/// The file must say what was chosen, and the linter have nothing against it; but zenflow-train
+/// reads no such file, and for it an error is only told.
 void verify(const TuneAnswer& answer) {
   const bool runs_file = answer.loaded.request.family != sim::Family::kLive;
   for (const sim::Finding& finding : answer.findings) {

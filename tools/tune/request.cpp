@@ -112,7 +112,8 @@ void take_profile_errors(const LoadedRequest& loaded, sim::Uncertainty& uncertai
     const bool replaced =
         std::any_of(loaded.overrides.begin(), loaded.overrides.end(),
                     [&](const sim::Override& one) { return one.path.starts_with(path); });
-    const Node* error = replaced ? nullptr : sim::find_path(loaded.tree.root, path + ".relative_error");
+    const Node* error =
+        replaced ? nullptr : sim::find_path(loaded.tree.root, path + ".relative_error");
     if (error == nullptr) continue;
     uncertainty.relative[number] = std::max(kLeastError, ValueReader(*error, path).number(0, 1));
   }
