@@ -26,8 +26,6 @@ using kernels::MatrixView;
 
 // A cache line, and what AVX-512 likes.
 constexpr std::align_val_t kAlignment{64};
-// No run takes longer; what lies further ahead than some centuries, clocks cannot say.
-constexpr Seconds kLongestCopy(1e9);
 // How often somebody who waits for the link asks whether it was released: seldom enough to cost
 // nothing, often enough that nobody who ends a run notices.
 constexpr std::chrono::milliseconds kAskLink{20};
@@ -85,30 +83,35 @@ std::shared_ptr<Signal> HostDevice::make_signal() {
 }
 
 Clock::duration HostDevice::time_on_link(std::size_t bytes) const {
-  const Seconds time =
-      std::min(kLongestCopy, Bytes(static_cast<double>(bytes)) / *settings_.link_bandwidth);
-  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time.value()));
+  const std::chrono::duration<double> time(
+      (Bytes(static_cast<double>(bytes)) / *settings_.link_bandwidth).value());
+  return std::chrono::duration_cast<Clock::duration>(
+      std::min<std::chrono::duration<double>>(time, LinkPacer::kLongest));
 }
 
 Clock::time_point HostDevice::occupy_link(CopyDirection direction, std::size_t bytes) {
-  const Clock::duration longest = std::chrono::duration_cast<Clock::duration>(
-      std::chrono::duration<double>(kLongestCopy.value()));
   const std::lock_guard lock(mutex_);
-  Clock::time_point& free = link_free_.at(static_cast<std::size_t>(direction));
-  const Clock::time_point now = Clock::now();
-  free = std::min(std::max(free, now) + time_on_link(bytes), now + longest);
-  return free;
+  return link_.at(static_cast<std::size_t>(direction)).occupy(Clock::now(), time_on_link(bytes));
 }
 
-void HostDevice::wait_for_link(Clock::time_point end) {
-  if (!settings_.link_released) return std::this_thread::sleep_until(end);
+bool HostDevice::wait_for_link(Clock::time_point end) {
+  if (!settings_.link_released) {
+    std::this_thread::sleep_until(end);
+    return true;
+  }
   for (Clock::time_point now = Clock::now(); now < end; now = Clock::now()) {
     if (settings_.link_released()) {
       has_released_link_ = true;
-      return;
+      return false;
     }
     std::this_thread::sleep_until(std::min(end, now + kAskLink));
   }
+  return true;
+}
+
+void HostDevice::leave_link(CopyDirection direction, Clock::time_point end) {
+  const std::lock_guard lock(mutex_);
+  link_.at(static_cast<std::size_t>(direction)).woke(end, Clock::now());
 }
 
 void HostDevice::copy(Stream& stream, void* to, const void* from, std::size_t bytes,
@@ -120,10 +123,11 @@ void HostDevice::copy(Stream& stream, void* to, const void* from, std::size_t by
       std::memcpy(to, from, bytes);
       return;
     }
+    const bool is_bulk = !is_mapped(kind, bytes);
     const Clock::time_point end =
-        is_mapped(kind, bytes) ? Clock::now() + time_on_link(bytes) : occupy_link(direction, bytes);
+        is_bulk ? occupy_link(direction, bytes) : Clock::now() + time_on_link(bytes);
     std::memcpy(to, from, bytes);
-    wait_for_link(end);
+    if (wait_for_link(end) && is_bulk) leave_link(direction, end);
   });
 }
 

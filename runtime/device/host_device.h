@@ -11,6 +11,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/device/host_stream.h"
+#include "runtime/device/link_pacer.h"
 #include "runtime/device/memory_ledger.h"
 #include "sim/base/units.h"
 
@@ -70,8 +71,9 @@ class HostDevice final : public Device {
   /// Occupies the link for the copy's time and returns when the copy ends.
   Clock::time_point occupy_link(CopyDirection direction, std::size_t bytes);
   [[nodiscard]] Clock::duration time_on_link(std::size_t bytes) const;
-  /// Sleeps until then, or until the link is released.
-  void wait_for_link(Clock::time_point end);
+  /// Sleeps until then, or until the link is released: false.
+  bool wait_for_link(Clock::time_point end);
+  void leave_link(CopyDirection direction, Clock::time_point end);
 
   HostDeviceSettings settings_;
   Recorder& recorder_;
@@ -79,8 +81,8 @@ class HostDevice final : public Device {
   std::array<std::shared_ptr<MemoryLedger>, 2> ledgers_{std::make_shared<MemoryLedger>(),
                                                         std::make_shared<MemoryLedger>()};
   TrafficLedger traffic_;
-  std::mutex mutex_;                              // guards link_free_
-  std::array<Clock::time_point, 2> link_free_{};  ///< by direction: end of the copies so far
+  std::mutex mutex_;                 // guards link_
+  std::array<LinkPacer, 2> link_{};  ///< by direction
   std::uint64_t streams_made_ = 0;
   std::atomic<bool> has_released_link_{false};
 };
