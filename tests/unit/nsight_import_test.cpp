@@ -217,6 +217,7 @@ TEST_F(NsightImport, AbsoluteTimesCountFromTheFirst) {
 
 // Labels alone, unified memory's copies, ranges of a text file.
 TEST_F(NsightImport, KnowsTheEnumerationsOfOtherReleases) {
+  const std::string pid = std::to_string(100LL << 24);
   const std::string tid = std::to_string((100LL << 24) + 7);
   const ImportedTrace trace = import(
       "DROP TABLE ENUM_CUDA_MEMCPY_OPER; DROP TABLE ENUM_CUDA_MEM_KIND;"
@@ -225,8 +226,9 @@ TEST_F(NsightImport, KnowsTheEnumerationsOfOtherReleases) {
       "(11,'Unified Host-to-Device'),(9,'Host-to-Host');"
       "CREATE TABLE ENUM_CUDA_MEM_KIND (id INTEGER, label TEXT);"
       "INSERT INTO ENUM_CUDA_MEM_KIND VALUES (1,'Pinned'),(2,'Device'),(4,'Managed');"
-      "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (7000,7100,0,1,8,30,0,1,10,2,2),"
-      "(7200,7300,0,1,8,31,0,2,11,4,4),(7400,7500,0,1,8,32,0,4,9,1,1);"
+      "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (7000,7100,0,1,8,30," +
+      pid + ",1,10,2,2),(7200,7300,0,1,8,31," + pid + ",2,11,4,4),(7400,7500,0,1,8,32," + pid +
+      ",4,9,1,1);"
       "INSERT INTO NVTX_EVENTS VALUES (7000,7500,70,'step 3'," +
       tid + ",NULL)");
   EXPECT_THAT(spans_of(trace.timeline),

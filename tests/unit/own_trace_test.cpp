@@ -125,6 +125,24 @@ TEST(OwnTrace, LeavesOutNumbersThatDoNotFit) {
   EXPECT_EQ(trace.left_out[0].count, 7U);
 }
 
+TEST(OwnTrace, SeveralListsOfEventsAreOne) {
+  Timeline timeline;
+  timeline.devices = {"GPU"};
+  timeline.tracks.push_back({.name = "compute"});
+  timeline.spans.push_back({.name = timeline.names.intern("a"), .end = {5}});
+  std::string text = chrome_trace(timeline);
+  const std::size_t last = text.rfind("]}");
+  text.insert(last, R"(], "traceEvents": [
+{"ph":"M","name":"thread_name","pid":0,"tid":2,"args":{"name":"copies"}},
+{"ph":"X","cat":"kernel","name":"b","pid":0,"tid":2,"ts":1,"dur":2,"args":{"device":0,"stream":2}})");
+  const ImportedTrace trace = import_text(text);
+  EXPECT_THAT(trace.left_out, IsEmpty());
+  ASSERT_EQ(trace.timeline.tracks.size(), 2U);
+  EXPECT_EQ(trace.timeline.devices.size(), 1U);
+  ASSERT_EQ(trace.timeline.spans.size(), 2U);
+  EXPECT_EQ(trace.timeline.spans[1].track, 1U);
+}
+
 TEST(OwnTrace, KeepsDetailsCountersProcessesAndMetadata) {
   Timeline timeline;
   timeline.name = "all of it \"\\";

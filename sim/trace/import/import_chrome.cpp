@@ -53,10 +53,11 @@ class ChromeImporter {
   }
 
  private:
+  /// A text may have several lists; ours go on where the one before ended.
   void begin_events() {
     if (document_.header().is_ours()) {
       parser_.keep_fields(true);
-      own_.emplace(result_.timeline, collector_, document_.header());
+      if (!own_) own_.emplace(result_.timeline, collector_, document_.header());
     } else {
       parser_.keep_fields(options_.keep_fields);
     }
