@@ -11,11 +11,11 @@
 namespace zenflow::runtime {
 namespace {
 
-sim::RecordedRun recorded_run(const TrainOptions& options, std::int64_t update_interval) {
+sim::RecordedRun recorded_run(const TrainOptions& options, const TrainReport& report) {
   const OffloadSettings& offload = options.offload;
   return {.schedule = schedule_name(options.schedule),
           .topk_ratio = offload.topk_ratio,
-          .update_interval = update_interval,
+          .update_interval = report.update_interval,
           .interval_is_auto = offload.adaptive_interval,
           .select_interval = offload.select_interval,
           .full_warm_up_rounds = offload.full_warm_up_rounds,
@@ -25,7 +25,8 @@ sim::RecordedRun recorded_run(const TrainOptions& options, std::int64_t update_i
           .dtype = options.dtype == ElementType::kBfloat16 ? "bf16" : "fp32",
           .threads = static_cast<std::int64_t>(options.threads),
           .optimizer_threads = offload.optimizer_threads,
-          .sum_threads = offload.sum_threads};
+          .sum_threads = offload.sum_threads,
+          .parameters = report.parameters};
 }
 
 }  // namespace
@@ -84,7 +85,7 @@ void Run::fill_report() {
         Recorder::cost_of_a_span().count() * static_cast<double>(report_.trace_spans);
     report_.recorded_traffic = device_->traffic();
     report_.timeline = recorder_.timeline(report_.model_name, std::string(device_->name()));
-    sim::write_recorded_run(report_.timeline, recorded_run(options_, report_.update_interval));
+    sim::write_recorded_run(report_.timeline, recorded_run(options_, report_));
     if (gpu_recording_) add_gpu_trace();
   }
 }

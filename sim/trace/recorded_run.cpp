@@ -14,19 +14,20 @@ constexpr const char* kKey = "zenflow_train";
 }  // namespace
 
 void write_recorded_run(Timeline& timeline, const RecordedRun& run) {
-  const Json map = {{"schedule", run.schedule},
-                    {"topk_ratio", run.topk_ratio},
-                    {"update_interval", run.update_interval},
-                    {"update_interval_is_auto", run.interval_is_auto},
-                    {"select_interval", run.select_interval},
-                    {"full_warm_up_rounds", run.full_warm_up_rounds},
-                    {"overlap_step", run.overlap_step},
-                    {"micro_batch_size", run.micro_batch_size},
-                    {"sequence_length", run.sequence_length},
-                    {"dtype", run.dtype},
-                    {"threads", run.threads},
-                    {"optimizer_threads", run.optimizer_threads},
-                    {"sum_threads", run.sum_threads}};
+  Json map = {{"schedule", run.schedule},
+              {"topk_ratio", run.topk_ratio},
+              {"update_interval", run.update_interval},
+              {"update_interval_is_auto", run.interval_is_auto},
+              {"select_interval", run.select_interval},
+              {"full_warm_up_rounds", run.full_warm_up_rounds},
+              {"overlap_step", run.overlap_step},
+              {"micro_batch_size", run.micro_batch_size},
+              {"sequence_length", run.sequence_length},
+              {"dtype", run.dtype},
+              {"threads", run.threads},
+              {"optimizer_threads", run.optimizer_threads},
+              {"sum_threads", run.sum_threads}};
+  if (run.parameters > 0) map["parameters"] = run.parameters;
   timeline.metadata.emplace_back(kKey, map.dump());
 }
 
@@ -66,6 +67,7 @@ std::optional<RecordedRun> recorded_run(const Timeline& timeline) {
   whole("threads", run.threads, 1);
   whole("optimizer_threads", run.optimizer_threads, 1);
   whole("sum_threads", run.sum_threads, 1);
+  if (map.contains("parameters")) whole("parameters", run.parameters, 1);
   if (!complete) return std::nullopt;
   return run;
 }

@@ -25,6 +25,7 @@ struct RecordedRun {
   std::int64_t threads = 1;           ///< of the model's computations
   std::int64_t optimizer_threads = 1;
   std::int64_t sum_threads = 1;
+  std::int64_t parameters = 0;  ///< of the model; 0: recordings of before do not say
 
   friend bool operator==(const RecordedRun&, const RecordedRun&) = default;
 };

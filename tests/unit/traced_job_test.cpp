@@ -89,7 +89,8 @@ RecordedRun some_run() {
           .dtype = "bf16",
           .threads = 3,
           .optimizer_threads = 5,
-          .sum_threads = 7};
+          .sum_threads = 7,
+          .parameters = 12345};
 }
 
 TEST(RecordedRun, ComesBackFromATraceFile) {
@@ -121,6 +122,9 @@ TEST(RecordedRun, IsNothingIfAnythingOfItIsMissingOrOfAnotherType) {
     text.replace(text.find(key) + 1, 1, "_");
     EXPECT_FALSE(read(text)) << text;
   }
+  std::string before = whole;
+  before.replace(before.find(",\"parameters\":12345"), 19, "");
+  EXPECT_EQ(read(before).value().parameters, 0);
   std::string zero = whole;
   zero.replace(zero.find("\"update_interval\":8"), 19, "\"update_interval\":0");
   EXPECT_FALSE(read(zero));
