@@ -31,7 +31,8 @@ sim::RecordedRun recorded_run(const TrainOptions& options, const TrainReport& re
           .threads = static_cast<std::int64_t>(options.threads),
           .optimizer_threads = offload.optimizer_threads,
           .sum_threads = offload.sum_threads,
-          .gpu = gpu};
+          .gpu = gpu,
+          .parameters = report.parameters};
 }
 
 }  // namespace

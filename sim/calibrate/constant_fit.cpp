@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include <Eigen/Dense>
 #include <fmt/format.h>
@@ -30,11 +31,78 @@ constexpr double kLargestError = 0.25;
 constexpr double kLargestFromBase = 0.03;
 constexpr std::size_t kFewestSamples = 3;
 constexpr double kDecides = 0.01;
+constexpr double kBounds = 0.1;  // the same of a capacity: not where it is just large enough
+constexpr double kDamps = 0.5;   // of a weight
 
 double median_of(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+double least_scatter(std::size_t spans, double floor) {
+  return std::max(floor, spans < kShowsItsScatter ? kAssumedScatter : kLeastScatter);
+}
+
+/// What of the residuals the clock does not explain: s at which the median of
+/// |residual| / sqrt(s^2 + clock^2) is a normal one's. Where the clock explains some better than
+/// others, of the half that it explains least.
+double scatter_of(std::vector<double> sizes, std::vector<double> clock, double floor) {
+  double least = least_scatter(sizes.size(), floor);
+  if (sizes.empty()) return least;
+  constexpr double kNothing = 0.01;  // beside the least scatter
+  const double fine = std::max(kLeastScatter, kNothing * least);
+  if (std::all_of(clock.begin(), clock.end(), [fine](double one) { return one <= fine; })) {
+    return std::max(least, kScaleOfMedian * median_of(std::move(sizes)));
+  }
+  std::vector<double> sorted = clock;
+  std::sort(sorted.begin(), sorted.end());
+  const double middle = sorted[(sorted.size() - 1) / 2];
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (clock[i] > middle) continue;
+    sizes[kept] = sizes[i];
+    clock[kept++] = clock[i];
+  }
+  sizes.resize(kept);
+  least = least_scatter(kept, floor);
+  const auto is_enough = [&](double scatter) {
+    std::vector<double> normed(kept);
+    for (std::size_t i = 0; i < kept; ++i) normed[i] = sizes[i] / std::hypot(scatter, clock[i]);
+    return kScaleOfMedian * median_of(std::move(normed)) <= 1;
+  };
+  if (is_enough(least)) return least;
+  double low = least;
+  double high = std::max(least, kScaleOfMedian * median_of(sizes));
+  constexpr int kHalvings = 20;
+  for (int i = 0; i < kHalvings; ++i) {
+    const double between = (low + high) / 2;
+    (is_enough(between) ? high : low) = between;
+  }
+  return high;
+}
+
+/// "0.4 to 6.4 MB"; in two parts where what lies between was not taken.
+std::string range_of(const TimedGroup& group, const std::vector<double>& amounts) {
+  if (amounts.empty() || group.amount_name.empty()) return "";
+  const auto part = [&](double from, double to) {
+    double smallest = std::numeric_limits<double>::infinity();
+    double largest = 0;
+    for (const double one : amounts) {
+      if (one < from || one > to) continue;
+      smallest = std::min(smallest, one);
+      largest = std::max(largest, one);
+    }
+    if (smallest > largest) return std::string();
+    return fmt::format("{:.4g} to {:.4g}", smallest / group.amount_unit,
+                       largest / group.amount_unit);
+  };
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  const double below = group.untaken ? group.untaken->first : kAny;
+  const std::string lower = part(0, below);
+  const std::string upper = group.untaken ? part(below, kAny) : "";
+  const char* between = lower.empty() || upper.empty() ? "" : " and ";
+  return fmt::format("{}{}{} {}", lower, between, upper, group.amount_name);
 }
 
 class ConstantFitter {
@@ -47,6 +115,10 @@ class ConstantFitter {
         measured_.push_back(t);
         group_of_.push_back(g);
       }
+      clock_errors_.insert(clock_errors_.end(), groups_[g].clock_errors.begin(),
+                           groups_[g].clock_errors.end());
+      clock_errors_.resize(measured_.size());
+      add_kinds(groups_[g]);
     }
     logs_ = Vector::Zero(static_cast<Index>(constants_.size()));
   }
@@ -57,6 +129,17 @@ class ConstantFitter {
   }
 
  private:
+  /// Spans of one amount are of one kind; each is of its own where the amounts are the times.
+  void add_kinds(const TimedGroup& group) {
+    const bool each_its_own = group.amounts == group.seconds;
+    std::map<double, std::size_t> known;
+    for (const double amount : group.amounts) {
+      const auto [entry, is_new] = known.try_emplace(amount, kinds_);
+      kind_of_.push_back(each_its_own ? kinds_ : entry->second);
+      if (is_new || each_its_own) ++kinds_;
+    }
+  }
+
   [[nodiscard]] HardwareProfile profile_at(const Vector& logs) const {
     HardwareProfile profile = base_;
     for (std::size_t c = 0; c < constants_.size(); ++c) {
@@ -87,16 +170,30 @@ class ConstantFitter {
     return all;
   }
 
-  /// d log f / d log constant.
+  /// d log f / d log constant; of a capacity towards larger ones. Where it is just large enough it
+  /// bounds nothing, and times say no more of it.
   [[nodiscard]] Matrix derivatives(const Vector& predicted) const {
     Matrix found(predicted.size(), logs_.size());
     for (Index c = 0; c < logs_.size(); ++c) {
       Vector moved = logs_;
       moved(c) += kDifference;
       const Vector more = predict(moved, c);
+      if (constants_[static_cast<std::size_t>(c)].is_capacity) {
+        found.col(c) = slope_upwards(more, predicted, static_cast<std::size_t>(c));
+        continue;
+      }
       moved(c) -= 2 * kDifference;
       const Vector less = predict(moved, c);
       found.col(c) = (more - less).cwiseQuotient(2 * kDifference * predicted);
+    }
+    return found;
+  }
+
+  [[nodiscard]] Vector slope_upwards(const Vector& more, const Vector& predicted,
+                                     std::size_t constant) const {
+    Vector found = (more - predicted).cwiseQuotient(kDifference * predicted);
+    for (Index i = 0; i < found.size(); ++i) {
+      if (!may_tell(groups_[group_of_[static_cast<std::size_t>(i)]], constant)) found(i) = 0;
     }
     return found;
   }
@@ -107,34 +204,45 @@ class ConstantFitter {
     return (measured - predicted).cwiseQuotient(predicted);
   }
 
-  /// The robust scatter of each group.
-  [[nodiscard]] std::vector<double> scatters(const Vector& residual, double floor) const {
+  /// The robust scatter of each group, besides the clock's.
+  [[nodiscard]] std::vector<double> scatters(const Vector& residual, const Vector& clock,
+                                             double floor) const {
     std::vector<std::vector<double>> sizes(groups_.size());
+    std::vector<std::vector<double>> clocks(groups_.size());
     for (Index i = 0; i < residual.size(); ++i) {
-      sizes[group_of_[static_cast<std::size_t>(i)]].push_back(std::abs(residual(i)));
+      const std::size_t group = group_of_[static_cast<std::size_t>(i)];
+      sizes[group].push_back(std::abs(residual(i)));
+      clocks[group].push_back(clock(i));
     }
     std::vector<double> found;
-    for (std::vector<double>& one : sizes) {
-      const double least =
-          std::max(floor, one.size() < kShowsItsScatter ? kAssumedScatter : kLeastScatter);
-      found.push_back(one.empty() ? least : std::max(least, kScaleOfMedian * median_of(one)));
+    for (std::size_t g = 0; g < sizes.size(); ++g) {
+      found.push_back(scatter_of(std::move(sizes[g]), std::move(clocks[g]), floor));
     }
     return found;
   }
 
-  /// Of each span: rho's weight, divided by the scatter's square.
-  [[nodiscard]] Vector weights(const Vector& residual, const std::vector<double>& scatter,
-                               bool drops) const {
+  /// Of each span, the whole of what it may be off by: sigma.
+  [[nodiscard]] Vector sigmas(const Vector& residual, const Vector& predicted, double floor) const {
+    const Vector clock =
+        Eigen::Map<const Vector>(clock_errors_.data(), predicted.size()).cwiseQuotient(predicted);
+    const std::vector<double> scatter = scatters(residual, clock, floor);
     Vector found(residual.size());
     for (Index i = 0; i < residual.size(); ++i) {
-      const double sigma = scatter[group_of_[static_cast<std::size_t>(i)]];
-      const double size = std::abs(residual(i)) / sigma;
-      double weight = size > kHuber ? kHuber / size : 1;
+      found(i) = std::hypot(scatter[group_of_[static_cast<std::size_t>(i)]], clock(i));
+    }
+    return found;
+  }
+
+  /// Of each span: rho's weight.
+  [[nodiscard]] static Vector shares(const Vector& residual, const Vector& sigma, bool drops) {
+    Vector found(residual.size());
+    for (Index i = 0; i < residual.size(); ++i) {
+      const double size = std::abs(residual(i)) / sigma(i);
+      found(i) = size > kHuber ? kHuber / size : 1;
       if (drops) {
         const double inside = 1 - (size / kTukey) * (size / kTukey);
-        weight = size < kTukey ? inside * inside : 0;
+        found(i) = size < kTukey ? inside * inside : 0;
       }
-      found(i) = weight / (sigma * sigma);
     }
     return found;
   }
@@ -176,17 +284,50 @@ class ConstantFitter {
     return false;
   }
 
+  /// With only `constant` moved, in the groups that may tell it.
+  [[nodiscard]] Vector moved(const Vector& now, std::size_t constant, double factor) const {
+    Vector logs = logs_;
+    logs(static_cast<Index>(constant)) = std::log(factor);
+    Vector found = predict(logs, static_cast<std::ptrdiff_t>(constant));
+    for (Index i = 0; i < found.size(); ++i) {
+      if (!may_tell(groups_[group_of_[static_cast<std::size_t>(i)]], constant)) found(i) = now(i);
+    }
+    return found;
+  }
+
+  /// A capacity that bounds nothing at the base's value has no slope there: lower ones are tried.
+  void lower_idle_capacities() {
+    const Vector predicted = predict(logs_);
+    const Vector residual = residuals(predicted);
+    constexpr double kLowest = 0.02;
+    constexpr double kFinest = 0.8;
+    for (std::size_t c = 0; c < constants_.size(); ++c) {
+      const bool is_idle = constants_[c].is_capacity && moved(predicted, c, kFinest) == predicted &&
+                           moved(predicted, c, kLowest) != predicted;
+      if (!is_idle) continue;
+      double least = residual.cwiseAbs().sum();  // not the squares: most spans may be far off yet
+      for (double factor = kFinest; factor > kLowest; factor *= kFinest) {
+        const double found = residuals(moved(predicted, c, factor)).cwiseAbs().sum();
+        if (found >= least) continue;
+        least = found;
+        logs_(static_cast<Index>(c)) = std::log(factor);
+      }
+    }
+  }
+
   /// Scatters are taken for large at first, and for smaller from step to step: while the constants
   /// are far off, most spans may agree with values at which the others look like outliers.
   void iterate() {
     bool drops = false;
     double floor = kFirstScatter;
+    lower_idle_capacities();
     for (int i = 0; i < kIterations; ++i) {
       const Vector predicted = predict(logs_);
       slope_ = derivatives(predicted);
       residual_ = residuals(predicted);
-      scatter_ = scatters(residual_, floor);
-      weight_ = weights(residual_, scatter_, drops);
+      const Vector sigma = sigmas(residual_, predicted, floor);
+      share_ = shares(residual_, sigma, drops);
+      weight_ = share_.cwiseQuotient(sigma.cwiseAbs2());
       const Vector step = step_for(slope_, residual_, weight_);
       const bool moved = move(step, residual_, weight_);
       const bool settled = !moved || step.cwiseAbs().maxCoeff() < kSettled;
@@ -207,12 +348,47 @@ class ConstantFitter {
       covariance = normal.ldlt().solve(Matrix::Identity(count, count));
     }
     const Matrix from_base = covariance * covariance;
+    const Vector by_kind = variance_by_kind(covariance);
     for (Index c = 0; c < count; ++c) {
-      fit.estimates.push_back(estimate(c, covariance(c, c), from_base(c, c)));
-      const ConstantEstimate& one = fit.estimates.back();
-      if (one.determined) constants_[static_cast<std::size_t>(c)].set(fit.profile, one.value);
+      fit.estimates.push_back(estimate(c, std::max(covariance(c, c), by_kind(c)), from_base(c, c)));
+    }
+    leave_ambiguous_capacities(fit.estimates);
+    for (std::size_t c = 0; c < constants_.size(); ++c) {
+      const ConstantEstimate& one = fit.estimates[c];
+      if (one.determined) constants_[c].set(fit.profile, one.value);
     }
     return fit;
+  }
+
+  /// Capacities whose `alone` is not known are not known either.
+  void leave_ambiguous_capacities(std::vector<ConstantEstimate>& estimates) const {
+    for (std::size_t c = 0; c < constants_.size(); ++c) {
+      for (std::size_t other = 0; other < constants_.size(); ++other) {
+        const bool is_unknown = constants_[other].path == constants_[c].alone &&
+                                estimates[c].determined && !estimates[other].determined;
+        if (!is_unknown) continue;
+        estimates[c].determined = false;
+        estimates[c].value = constants_[c].get(base_);
+        estimates[c].reason = "what one gets alone is not known: it may be that which is seen";
+      }
+    }
+  }
+
+  [[nodiscard]] bool decides(Index span, Index constant) const {
+    const bool bounds = constants_[static_cast<std::size_t>(constant)].is_capacity;
+    return std::abs(slope_(span, constant)) > (bounds ? kBounds : kDecides);
+  }
+
+  /// Of each constant, where spans of one kind miss together (sandwich estimator; Liang and Zeger
+  /// 1986, Biometrika 73): a thousand equal kernels that a formula misses by 5 % are off by 5 %.
+  [[nodiscard]] Vector variance_by_kind(const Matrix& covariance) const {
+    const Index count = covariance.rows();
+    Matrix sums = Matrix::Zero(static_cast<Index>(kinds_), count);
+    for (Index i = 0; i < residual_.size(); ++i) {
+      sums.row(static_cast<Index>(kind_of_[static_cast<std::size_t>(i)])) +=
+          weight_(i) * residual_(i) * slope_.row(i);
+    }
+    return (sums * covariance).colwise().squaredNorm().transpose();
   }
 
   [[nodiscard]] ConstantEstimate estimate(Index c, double variance, double from_base) const {
@@ -222,7 +398,9 @@ class ConstantFitter {
     one.relative_error = std::sqrt(std::max(0.0, variance));
     one.from_base = std::sqrt(std::max(0.0, from_base));
     for (Index i = 0; i < residual_.size(); ++i) {
-      if (std::abs(slope_(i, c)) > kDecides && weight_(i) > 0) ++one.samples;
+      if (!decides(i, c)) continue;
+      ++(share_(i) > 0 ? one.samples : one.set_aside);
+      if (share_(i) > 0 && share_(i) < kDamps) ++one.damped;
     }
     if (one.samples == 0) {
       one.reason = "nothing in the traces depends on it";
@@ -253,24 +431,18 @@ class ConstantFitter {
     const TimedGroup& group = groups_[best];
     double squares = 0;
     double sum = 0;
-    double smallest = std::numeric_limits<double>::infinity();
-    double largest = 0;
+    std::vector<double> amounts;
     std::size_t in_group = 0;
     for (Index i = 0; i < residual_.size(); ++i) {
       if (group_of_[static_cast<std::size_t>(i)] != best) continue;
       const double amount = group.amounts[in_group++];
       squares += weight_(i) * residual_(i) * residual_(i);
       sum += weight_(i);
-      if (std::abs(slope_(i, c)) <= kDecides || weight_(i) == 0) continue;
-      smallest = std::min(smallest, amount);
-      largest = std::max(largest, amount);
+      if (decides(i, c) && share_(i) >= kDamps) amounts.push_back(amount);
     }
     one.residual = sum > 0 ? std::sqrt(squares / sum) : 0;
     one.told_by = group.what;
-    if (largest > 0 && !group.amount_name.empty()) {
-      one.range = fmt::format("{:.4g} to {:.4g} {}", smallest / group.amount_unit,
-                              largest / group.amount_unit, group.amount_name);
-    }
+    one.range = range_of(group, amounts);
   }
 
   const HardwareProfile& base_;
@@ -278,11 +450,14 @@ class ConstantFitter {
   const std::vector<TimedGroup>& groups_;
   std::vector<double> measured_;
   std::vector<std::size_t> group_of_;
+  std::vector<double> clock_errors_;
+  std::vector<std::size_t> kind_of_;
+  std::size_t kinds_ = 0;
   Vector logs_;
   Matrix slope_;
   Vector residual_;
+  Vector share_;
   Vector weight_;
-  std::vector<double> scatter_;
 };
 
 }  // namespace

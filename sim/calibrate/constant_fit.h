@@ -2,7 +2,8 @@
 ///
 ///   minimise  sum over spans of rho(((t - f) / f) / sigma)  +  sum over constants of x^2
 ///
-/// with t measured, f predicted, sigma the robust scatter of the span's group, x the logarithm of a
+/// with t measured, f predicted, sigma^2 = s^2 + (c / f)^2, s the robust scatter of the span's
+/// group, c what the recording clock's resolution adds to the span's length, x the logarithm of a
 /// constant over its base value. Gauss-Newton with numerical derivatives; rho is Huber's until it
 /// has converged, then Tukey's biweight: an interrupted span is left out and not only damped.
 ///
@@ -13,8 +14,10 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/calibrate/profile_constants.h"
@@ -31,6 +34,10 @@ struct TimedGroup {
   /// Seconds that a machine with this profile takes, of the same length; above zero.
   std::function<std::vector<double>(const HardwareProfile&)> predict;
   std::vector<std::string> only{};  ///< constants that it may tell; empty: all
+  /// Seconds, standard deviation, that rounding to the clock's ticks adds to each; empty: none.
+  std::vector<double> clock_errors{};
+  /// Amounts between these were not taken: no part of the range of validity.
+  std::optional<std::pair<double, double>> untaken{};
 };
 
 struct ConstantEstimate {
@@ -38,11 +45,13 @@ struct ConstantEstimate {
   bool determined = false;
   double relative_error = 0;  ///< standard error
   double from_base = 0;       ///< what of it is not known of other constants, or of this one
-  std::size_t samples = 0;    ///< spans of which it decides at least 1 %
+  std::size_t samples = 0;    ///< spans of which it decides at least 1 %, less those set aside
+  std::size_t damped = 0;     ///< of `samples`: rho leaves them less than half of their weight
+  std::size_t set_aside = 0;  ///< further ones, which rho leaves no weight: outliers
   double residual = 0;        ///< relative, root mean square, of the group that tells most of it
-  std::string range{};
-  std::string told_by{};  ///< that group
-  std::string reason{};   ///< why it is not determined
+  std::string range{};        ///< amounts of that group's samples that are not damped
+  std::string told_by{};      ///< that group
+  std::string reason{};       ///< why it is not determined
 };
 
 struct ConstantFit {
@@ -52,7 +61,8 @@ struct ConstantFit {
 
 /// A constant is determined if its standard error is at most a quarter of it, if at most 0.03 of
 /// that (of a factor e) comes from the base profile, and if it decides 1 % of three spans or more.
-/// The standard error of a group of fewer than eight spans assumes a scatter of at least 5 %.
+/// The standard error of a group of fewer than eight spans assumes a scatter of at least 5 %. Spans
+/// of one amount in a group are not taken to miss independently of each other.
 [[nodiscard]] ConstantFit fit_constants(const HardwareProfile& base,
                                         const std::vector<ProfileConstant>& constants,
                                         const std::vector<TimedGroup>& groups);

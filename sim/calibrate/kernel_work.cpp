@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/calibrate/clock_tick.h"
 #include "sim/calibrate/trace_work.h"
 #include "sim/cost/gpu_cost.h"
 #include "sim/trace/import/operation_shapes.h"
@@ -180,6 +181,7 @@ double shaped_seconds(const HardwareProfile& profile, const ShapedWork& work, do
 struct ShapedKernel {
   ShapedWork work;
   double seconds = 0;
+  double parts = 1;  ///< kernels that it was split into
 };
 
 /// All kernels whose shapes are known, at most so many of one shape.
@@ -194,18 +196,27 @@ class ShapedKernels {
   std::size_t tf32 = 0;
   std::size_t without_peak = 0;
   std::size_t cached = 0;
+  std::size_t repeated = 0;
+  std::size_t within_tick = 0;
 
  private:
   void take(const TimelineSpan& span) {
     if (span.detail < 0 || kind_of(timeline_, span) != SpanKind::kKernel) return;
     const auto& work = works_[static_cast<std::size_t>(span.detail)];
-    if (!work || span.end <= span.start) return;
+    if (!work) return;
+    if (span.end <= span.start) {
+      ++within_tick;
+      return;
+    }
     const std::string& name = timeline_.name_of(span);
     const KernelClass kernel = class_of_kernel(name);
     if (work->kind == OperationKind::kProduct) {
       // The second kernel of a product that was split belongs to the first.
       if (has_any(name, {"splitKreduce", "splitK_reduce"})) {
-        if (last_ == span.detail && !found.empty()) found.back().seconds += seconds_of(span);
+        if (last_ == span.detail && !found.empty()) {
+          found.back().seconds += seconds_of(span);
+          found.back().parts += 1;
+        }
         return;
       }
       last_ = -1;
@@ -226,7 +237,10 @@ class ShapedKernels {
       ++without_peak;
       return;
     }
-    if (++counts_[span.detail] > kMostOfOneShape) return;
+    if (++counts_[span.detail] > kMostOfOneShape) {
+      ++repeated;
+      return;
+    }
     found.push_back({*work, seconds_of(span)});
     last_ = span.detail;
   }
@@ -239,7 +253,7 @@ class ShapedKernels {
 };
 
 TimedGroup shaped_group(const std::vector<ShapedKernel>& kernels, OperationKind kind,
-                        const char* what, double gap) {
+                        const char* what, double gap, double tick) {
   const bool computes = kind != OperationKind::kElementWise;
   TimedGroup group{.what = what,
                    .seconds = {},
@@ -252,8 +266,10 @@ TimedGroup shaped_group(const std::vector<ShapedKernel>& kernels, OperationKind 
     if (one.work.kind != kind) continue;
     group.seconds.push_back(one.seconds);
     group.amounts.push_back(computes ? one.work.flops : one.work.bytes);
+    group.clock_errors.push_back(clock_error(tick, one.parts));
     works.push_back(one.work);
   }
+  if (!computes) group.untaken = {kSurelyTiny, kSurelyMemory};
   group.predict = [works = std::move(works), gap](const HardwareProfile& profile) {
     std::vector<double> times;
     for (const ShapedWork& work : works) times.push_back(shaped_seconds(profile, work, gap));
@@ -335,18 +351,22 @@ std::vector<PassTime> passes_of(const Timeline& timeline) {
 TraceWork shaped_kernel_work(const Timeline& timeline, const HardwareProfile& base,
                              double gap_seconds) {
   const ShapedKernels kernels(timeline, base);
+  const double tick = clock_tick(timeline, is_gpu_work);
   TraceWork work;
-  work.add(shaped_group(kernels.found, OperationKind::kProduct, "products by shape", gap_seconds));
-  work.add(
-      shaped_group(kernels.found, OperationKind::kAttention, "attention by shape", gap_seconds));
-  work.add(shaped_group(kernels.found, OperationKind::kElementWise, "element-wise passes by shape",
-                        gap_seconds));
+  const auto add = [&](OperationKind kind, const char* what) {
+    work.add(shaped_group(kernels.found, kind, what, gap_seconds, tick));
+  };
+  add(OperationKind::kProduct, "products by shape");
+  add(OperationKind::kAttention, "attention by shape");
+  add(OperationKind::kElementWise, "element-wise passes by shape");
   const auto note = [&](std::size_t count, const char* why) {
     if (count > 0) work.notes.push_back(fmt::format("{} kernels left aside: {}", count, why));
   };
   note(kernels.tf32, "fp32 products in TF32, of which the profile states no peak");
   note(kernels.without_peak, "products of a type of which the profile states no peak");
   note(kernels.cached, "element-wise passes of 0.1 to 67 MB may be served by a cache");
+  note(kernels.repeated, "further ones of shapes of which 64 are used");
+  note(kernels.within_tick, "shorter than the recording clock resolves");
   return work;
 }
 
@@ -362,6 +382,7 @@ TraceWork model_kernel_work(const Timeline& timeline, const Job& job, double gap
       {KernelClass::kOther, "element-wise kernels of a pass", "gpu.elementwise_efficiency"},
   }};
   const std::vector<PassTime> all = passes_of(timeline);
+  const double tick = clock_tick(timeline, is_gpu_work);
   const ModelWork model = model_work(job.scenario.model, job.scenario.training);
   const bool fused = std::any_of(all.begin(), all.end(), [](const PassTime& one) {
     return one.kernels == KernelClass::kAttention;
@@ -389,6 +410,7 @@ TraceWork model_kernel_work(const Timeline& timeline, const Job& job, double gap
       passes.push_back(one);
       group.seconds.push_back(one.seconds);
       group.amounts.push_back(one.seconds);
+      group.clock_errors.push_back(clock_error(tick, one.count));
     }
     group.predict = [passes, model, job, gap_seconds](const HardwareProfile& profile) {
       std::vector<double> times;

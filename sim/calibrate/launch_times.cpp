@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "sim/calibrate/clock_tick.h"
 #include "sim/trace/launches.h"
 
 namespace zenflow::sim {
@@ -13,13 +14,20 @@ double seconds(Picoseconds time) {
   return to_seconds(time).value();
 }
 
-MeasuredTime summary(const char* what, std::vector<double> values) {
+MeasuredTime summary(const char* what, double tick, std::vector<double> values) {
   MeasuredTime found{what};
   found.samples = values.size();
   if (values.empty()) return found;
   std::sort(values.begin(), values.end());
   const auto at = [&](double share) {
-    return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
+    const double place = share * static_cast<double>(values.size() - 1);
+    const double value = values[static_cast<std::size_t>(place)];
+    const auto [first, last] =
+        std::equal_range(values.begin(), values.end(), value,
+                         [tick](double a, double b) { return a < b - tick / 2; });
+    const auto below = static_cast<double>(first - values.begin());
+    const auto equal = static_cast<double>(last - first);
+    return std::max(0.0, value + tick * ((place + 0.5 - below) / equal - 0.5));
   };
   found.median = at(0.5);
   found.lower = at(0.25);
@@ -95,11 +103,12 @@ LaunchTimes launch_times(const Timeline& timeline, const std::vector<std::uint32
     });
     add_stream(timeline, launch, work, values);
   }
-  return {summary("a launching call", std::move(values.call)),
-          summary("launch to start, idle stream", std::move(values.delay)),
-          summary("gap between queued kernels", std::move(values.gap)),
-          summary("gap waiting for the host", std::move(values.starve)),
-          summary("end of work to return of wait", wakes(timeline, std::move(ends)))};
+  const double tick = clock_tick(timeline, is_gpu_work);
+  return {summary("a launching call", tick, std::move(values.call)),
+          summary("launch to start, idle stream", tick, std::move(values.delay)),
+          summary("gap between queued kernels", tick, std::move(values.gap)),
+          summary("gap waiting for the host", tick, std::move(values.starve)),
+          summary("end of work to return of wait", tick, wakes(timeline, std::move(ends)))};
 }
 
 }  // namespace zenflow::sim

@@ -9,7 +9,8 @@
 
 namespace zenflow::sim {
 
-/// A time that a trace shows; the median, and the middle half's bounds. Seconds.
+/// A time that a trace shows; the median, and the middle half's bounds. Seconds. Of times in whole
+/// ticks of a clock those that are equal are taken to lie evenly within half a tick of it.
 struct MeasuredTime {
   std::string what;
   double median = 0;

@@ -4,13 +4,15 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <map>
+#include <set>
 
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
 #include "sim/calibrate/live_samples.h"
+#include "sim/calibrate/profile_constants.h"
 #include "sim/cost/gpu_cost.h"
+#include "sim/trace/recorded_run.h"
 
 namespace zenflow::sim {
 namespace {
@@ -18,22 +20,28 @@ namespace {
 constexpr double kGiga = 1e9;
 constexpr int kMostRepetitions = 50;
 
-/// Rows of one fit, and the span of the first amount: its range of validity.
+/// Rows of one fit.
 struct Rows {
   std::vector<TimedWork> times;
-  double smallest = std::numeric_limits<double>::infinity();
-  double largest = 0;
 
   void add(std::vector<double> work, double seconds, double known = 0) {
-    smallest = std::min(smallest, work.front());
-    largest = std::max(largest, work.front());
     times.push_back({std::move(work), seconds, known});
   }
 };
 
-std::string range_text(const Rows& rows, double unit, const char* name) {
-  if (rows.times.empty()) return "";
-  return fmt::format("{:.4g} to {:.4g} {}", rows.smallest / unit, rows.largest / unit, name);
+/// Amounts of one kind of work in the times that tell `unit` and are not damped: "0.4 to 6.4 MB".
+std::string range_text(const Rows& rows, const TimeFit& fit, std::size_t unit, std::size_t amount,
+                       double scale, const char* name) {
+  double smallest = std::numeric_limits<double>::infinity();
+  double largest = 0;
+  for (std::size_t i = 0; i < rows.times.size(); ++i) {
+    const TimedWork& one = rows.times[i];
+    if (one.work[unit] == 0 || fit.weights[i] < kDampedWeight) continue;
+    smallest = std::min(smallest, one.work[amount]);
+    largest = std::max(largest, one.work[amount]);
+  }
+  if (smallest > largest) return "";
+  return fmt::format("{:.4g} to {:.4g} {}", smallest / scale, largest / scale, name);
 }
 
 /// A layer's pass; backward may contain the forward that it runs again.
@@ -48,11 +56,12 @@ struct AllRows {
   Rows device;  // bytes streamed, bytes of columns, kernels
   Rows down;    // bytes, copies
   Rows up;      // bytes, copies
-  Rows update;  // bytes
+  Rows update;  // bytes, bytes by threads
   Rows sum;     // bytes
   Rows gap;     // steps
   double update_cores = 1;
   double sum_cores = 1;
+  std::set<std::int64_t> update_threads;  // that recordings say
 };
 
 const LayerWork& work_of(const ModelWork& model, std::size_t layer, std::size_t layers,
@@ -79,6 +88,10 @@ class RowCollector {
     }
     rows_.update_cores = live_.optimizer_cores;
     rows_.sum_cores = live_.sum_cores;
+    if (const auto run = recorded_run(*recording.timeline)) {
+      threads_ = run->optimizer_threads;
+      rows_.update_threads.insert(threads_);
+    }
     for (const LiveSample& sample :
          live_samples(*recording.timeline, layers_, live_, recording.first_step)) {
       add(sample);
@@ -118,9 +131,10 @@ class RowCollector {
       case LiveOperation::kStepGap:
         return rows_.gap.add({1}, sample.seconds);
       case LiveOperation::kUpdate:
-        return add_elements(rows_.update, layers_[l], work_.update_bytes(), sample.seconds);
+        return add_update(work_.update_bytes() * layers_[l].deferred_elements(), sample.seconds);
       case LiveOperation::kSum:
-        return add_elements(rows_.sum, layers_[l], work_.sum_bytes(sample.first), sample.seconds);
+        return add_sum(work_.sum_bytes(sample.first) * layers_[l].deferred_elements(),
+                       sample.seconds);
     }
   }
   /// Only the bytes tell a recording of another k or precision.
@@ -145,8 +159,11 @@ class RowCollector {
   void add_device(const DeviceWork& work, double seconds) {
     rows_.device.add({work.streamed, work.columns, work.kernels}, seconds);
   }
-  static void add_elements(Rows& rows, const LiveLayer& layer, double bytes, double seconds) {
-    if (layer.deferred_elements() > 0) rows.add({bytes * layer.deferred_elements()}, seconds);
+  void add_update(double bytes, double seconds) {
+    if (bytes > 0) rows_.update.add({bytes, bytes / static_cast<double>(threads_)}, seconds);
+  }
+  void add_sum(double bytes, double seconds) {
+    if (bytes > 0) rows_.sum.add({bytes}, seconds);
   }
   [[nodiscard]] DeviceWork all_layers(DeviceWork (LiveWork::*work)(const LiveLayer&) const) const {
     DeviceWork sum;
@@ -161,6 +178,7 @@ class RowCollector {
   LiveWork work_;
   ModelWork model_;
   AllRows& rows_;
+  std::int64_t threads_ = 1;  // of the optimizer
 };
 
 class Fitter {
@@ -185,7 +203,7 @@ class Fitter {
             const TimeFit& fit, std::string range) {
     const double relative = unit.determined ? unit.standard_error / unit.value : 0;
     fit_.numbers.push_back({path, value, name, unit.determined, false, value * relative,
-                            fit.samples, fit.residual, std::move(range)});
+                            unit.samples, fit.residual, std::move(range), "", unit.damped, 0});
   }
 
   /// A number that follows from others.
@@ -211,7 +229,7 @@ class Fitter {
     device_fit_ = fit;
     if (fit.units[2].determined) gpu.kernel_launch = Seconds(fit.units[2].value);
     note("gpu.kernel_launch", fit.units[2], gpu.kernel_launch.value() * 1e6, "us", fit,
-         range_text(rows_.device, 1e6, "MB streamed"));
+         range_text(rows_.device, fit, 2, 2, 1, "kernels"));
   }
 
   void model() {
@@ -258,7 +276,6 @@ class Fitter {
     const double product_rate = 1 / fit.units[0].value;
     const double attention_rate = 1 / fit.units[1].value;
     const double new_peak = std::max({peak, product_rate, attention_rate});
-    const std::string range = range_text(rows, kGiga, "GFLOP of products");
     const double scale = new_peak / peak;
     for (auto& [dtype, rate] : gpu.peak) {
       rate = scale * rate;  // the efficiencies are those of all types
@@ -266,9 +283,10 @@ class Fitter {
     }
     gpu.gemm_efficiency = product_rate / new_peak;
     gpu.attention_efficiency = attention_rate / new_peak;
-    note_share("gpu.gemm_efficiency", fit.units[0], gpu.gemm_efficiency, scale, fit, range);
+    note_share("gpu.gemm_efficiency", fit.units[0], gpu.gemm_efficiency, scale, fit,
+               range_text(rows, fit, 0, 0, kGiga, "GFLOP of products"));
     note_share("gpu.attention_efficiency", fit.units[1], gpu.attention_efficiency, scale, fit,
-               range);
+               range_text(rows, fit, 1, 1, kGiga, "GFLOP of attention"));
 
     const double rates[] = {1 / streamed_.value, 1 / columns_.value, 1 / fit.units[2].value};
     const double old = gpu.memory_bandwidth.value();
@@ -277,23 +295,24 @@ class Fitter {
     gpu.streaming_efficiency = rates[0] / bandwidth;
     gpu.column_efficiency = rates[1] / bandwidth;
     gpu.elementwise_efficiency = rates[2] / bandwidth;
-    const std::string moved = range_text(rows_.device, 1e6, "MB streamed");
     const double wider = bandwidth / old;
     if (wider != 1) adjust("gpu.memory_bandwidth", bandwidth / kGiga, "GB/s");
     note_share("gpu.streaming_efficiency", streamed_, gpu.streaming_efficiency, wider, device_fit_,
-               moved);
+               range_text(rows_.device, device_fit_, 0, 0, 1e6, "MB streamed"));
     note_share("gpu.column_efficiency", columns_, *gpu.column_efficiency, wider, device_fit_,
-               moved);
+               range_text(rows_.device, device_fit_, 1, 1, 1e6, "MB of columns"));
     note_share("gpu.elementwise_efficiency", fit.units[2], gpu.elementwise_efficiency, wider, fit,
-               range);
+               range_text(rows, fit, 2, 2, 1e6, "MB of element-wise chains"));
   }
 
   void copies(const std::string& path, const Rows& rows, BytesPerSecond& rate) {
     const TimeFit fit = fit_times(
         rows.times, std::vector{1 / rate.value(), fit_.profile.host_link.latency.value()});
     if (fit.units[0].determined) rate = BytesPerSecond(1 / fit.units[0].value);
-    note(path, fit.units[0], rate.value() / kGiga, "GB/s", fit, range_text(rows, 1e6, "MB"));
+    note(path, fit.units[0], rate.value() / kGiga, "GB/s", fit,
+         range_text(rows, fit, 0, 0, 1e6, "MB"));
     if (fit.units[1].determined) {
+      latency_range_ = range_text(rows, fit, 1, 0, 1e6, "MB");
       latencies_.push_back(fit.units[1]);
       latency_fit_ = fit;
     }
@@ -308,12 +327,13 @@ class Fitter {
       for (const UnitTime& one : latencies_) {
         sum += one.value / static_cast<double>(latencies_.size());
         mean.standard_error = std::max(mean.standard_error, one.standard_error);
+        mean.samples += one.samples;
+        mean.damped += one.damped;
       }
       mean.value = sum;
       latency = Seconds(sum);
     }
-    note("host_link.latency", mean, latency.value() * 1e6, "us", latency_fit_,
-         range_text(rows_.down, 1e6, "MB"));
+    note("host_link.latency", mean, latency.value() * 1e6, "us", latency_fit_, latency_range_);
     HostPath& path = fit_.profile.host_link.pinned;
     path.bidirectional =
         std::clamp(path.bidirectional, std::max(path.h2d, path.d2h), path.h2d + path.d2h);
@@ -321,10 +341,12 @@ class Fitter {
 
   /// Rates are at the cores that the runs used; the profile's are of all of them.
   void processor() {
+    if (rows_.update_threads.size() > 1) {
+      adam_by_threads();
+    } else {
+      adam();
+    }
     HostProfile& host = fit_.profile.host;
-    const double adam = adam_rate(host, rows_.update_cores).value();
-    const TimeFit updates = fit_times(rows_.update.times, std::vector{1 / adam});
-    host.adam_bandwidth = (1 / updates.units[0].value / adam) * host.adam_bandwidth;
     const double pass = pass_rate(host, rows_.sum_cores).value();
     const TimeFit sums = fit_times(rows_.sum.times, std::vector{1 / pass});
     const BytesPerSecond found(1 / sums.units[0].value);
@@ -337,13 +359,50 @@ class Fitter {
       host.dram_bandwidth = most;
       adjust("host.dram_bandwidth", most.value() / kGiga, "GB/s");
     }
-    note("host.adam_bandwidth", updates.units[0], host.adam_bandwidth.value() / kGiga, "GB/s",
-         updates, range_text(rows_.update, 1e6, "MB of traffic"));
     note("host.core_bandwidth", sums.units[0], host.core_bandwidth.value() / kGiga, "GB/s", sums,
-         range_text(rows_.sum, 1e6, "MB of traffic"));
+         range_text(rows_.sum, sums, 0, 0, 1e6, "MB of traffic"));
     if (faster) {
       adjust("host.elementwise_bandwidth", host.elementwise_bandwidth.value() / kGiga, "GB/s");
     }
+  }
+
+  void note_adam(const UnitTime& unit, const TimeFit& fit) {
+    note("host.adam_bandwidth", unit, fit_.profile.host.adam_bandwidth.value() / kGiga, "GB/s", fit,
+         range_text(rows_.update, fit, 0, 0, 1e6, "MB of traffic"));
+  }
+
+  void adam() {
+    HostProfile& host = fit_.profile.host;
+    Rows rows;
+    for (const TimedWork& one : rows_.update.times) rows.add({one.work.front()}, one.seconds);
+    const double adam = adam_rate(host, rows_.update_cores).value();
+    const TimeFit fit = fit_times(rows.times, std::vector{1 / adam});
+    host.adam_bandwidth = (1 / fit.units[0].value / adam) * host.adam_bandwidth;
+    note_adam(fit.units[0], fit);
+  }
+
+  /// time = bytes (1 + half / threads) / limit, cpu_cost.h's rate with half and limit unknown.
+  void adam_by_threads() {
+    HostProfile& host = fit_.profile.host;
+    const auto all = static_cast<double>(host.cores);
+    const double half = host.adam_half_cores;
+    const double limit = host.adam_bandwidth.value() * (all + half) / all;
+    const TimeFit fit = fit_times(rows_.update.times, std::vector{1 / limit, half / limit});
+    const UnitTime& alone = fit.units[0];
+    const UnitTime& waiting = fit.units[1];
+    const double whole = alone.value + waiting.value / all;
+    UnitTime rate{whole, alone.standard_error + waiting.standard_error / all,
+                  alone.determined && waiting.determined, alone.samples, alone.damped};
+    host.adam_bandwidth = BytesPerSecond(1 / whole);
+    host.adam_half_cores = waiting.value / alone.value;
+    note_adam(rate, fit);
+    // The two errors are not independent: at worst they add up.
+    rate.value = host.adam_half_cores;
+    rate.standard_error =
+        rate.value * (alone.standard_error / alone.value + waiting.standard_error / waiting.value);
+    note("host.adam_half_cores", rate, host.adam_half_cores, "", fit,
+         fmt::format("{} to {} threads", *rows_.update_threads.begin(),
+                     *rows_.update_threads.rbegin()));
   }
 
   void step_gap() {
@@ -361,9 +420,23 @@ class Fitter {
   TimeFit device_fit_;
   std::vector<UnitTime> latencies_;
   TimeFit latency_fit_;
+  std::string latency_range_;
 };
 
 }  // namespace
+
+void add_untold(const HardwareProfile& base, std::vector<FittedNumber>& numbers) {
+  for (const ProfileConstant& one : profile_constants(base)) {
+    const bool is_there =
+        std::any_of(numbers.begin(), numbers.end(),
+                    [&](const FittedNumber& known) { return known.path == one.path; });
+    if (is_there) continue;
+    const bool is_half = one.path == "host.adam_half_cores";
+    numbers.push_back({one.path, one.get(base) / one.scale, one.unit, false, false, 0, 0, 0, "",
+                       is_half ? "all recordings have one number of optimizer threads"
+                               : "recordings of zenflow-train do not show it"});
+  }
+}
 
 LiveFit fit_live(const std::vector<LiveRecording>& recordings) {
   if (recordings.empty()) {

@@ -3,7 +3,8 @@
 ///   forward, backward    (F + n h) / (e P) + A / (a P) + T / (u W) + m l      e, a, u
 ///   other device work    S / (s W) + G / (g W) + m l                          s, g, l
 ///   copies               latency + bytes / bandwidth                          both, by direction
-///   CPU update, sums     bytes / rate(cores)                                  rates
+///   CPU update, sums     bytes / rate(cores)                                  rates; of recordings
+///                        with several numbers of optimizer threads adam_half_cores too
 ///   idle after the norm  step_gap
 ///
 /// with F FLOPs and n number of matrix products, A FLOPs of attention, T, S, G bytes of
@@ -40,10 +41,15 @@ struct LiveFit {
 /// Precondition: all have the same base profile.
 [[nodiscard]] LiveFit fit_live(const std::vector<LiveRecording>& recordings);
 
+/// Adds the base profile's other numbers, none of which recordings of zenflow-train tell, with the
+/// reason.
+void add_untold(const HardwareProfile& base, std::vector<FittedNumber>& numbers);
+
 [[nodiscard]] inline std::string fitted_profile_text(const Node& base, const LiveFit& fit,
                                                      const std::string& name,
-                                                     const std::string& origin) {
-  return fitted_profile_text(base, fit.numbers, name, origin);
+                                                     const std::string& origin,
+                                                     const std::vector<std::string>& remarks = {}) {
+  return fitted_profile_text(base, fit.numbers, name, origin, remarks);
 }
 
 }  // namespace zenflow::sim

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "sim/calibrate/clock_tick.h"
 #include "sim/calibrate/trace_work.h"
 #include "sim/cost/cpu_cost.h"
 #include "sim/report/trace_parts.h"
 #include "sim/schedule/step_plan.h"
+#include "sim/trace/launches.h"
 
 namespace zenflow::sim {
 namespace {
@@ -26,10 +28,10 @@ double forward_seconds(const HardwareProfile& profile, Job job) {
   return total;
 }
 
-/// Times that one value predicts; those of zero and less are no times.
+/// Times that one value predicts, each off by `clock` seconds; those of zero and less are no times.
 template <class Predict>
-TimedGroup group_of(std::string what, const std::vector<double>& seconds, const char* tells,
-                    Predict predict) {
+TimedGroup group_of(std::string what, const std::vector<double>& seconds, double clock,
+                    const char* tells, Predict predict) {
   TimedGroup group{.what = std::move(what),
                    .seconds = {},
                    .amounts = {},
@@ -41,16 +43,24 @@ TimedGroup group_of(std::string what, const std::vector<double>& seconds, const 
     if (one > 0) group.seconds.push_back(one);
   }
   group.amounts = group.seconds;
+  group.clock_errors.assign(group.seconds.size(), clock);
   group.predict = [count = group.seconds.size(), predict](const HardwareProfile& profile) {
     return std::vector<double>(count, predict(profile));
   };
   return group;
 }
 
+constexpr double kMilli = 1e-3;
+
 std::vector<double> in_seconds(const TimerSeries& series, double parts) {
   std::vector<double> found;
-  for (const double one : series.values) found.push_back(1e-3 * one / parts);
+  for (const double one : series.values) found.push_back(kMilli * one / parts);
   return found;
+}
+
+/// A timer's value is rounded once: half of a difference's variance.
+double rounding_of(const TimerSeries& series, double parts) {
+  return clock_error(kMilli * decimal_tick(series.values), 0.5) / parts;
 }
 
 }  // namespace
@@ -61,12 +71,13 @@ TraceWork host_update_work(const Timeline& timeline, const Job& job, const Trace
     if (one.cause == TraceStall::kCpuUpdate) updates.push_back({one.start, one.end});
   }
   updates = unite(std::move(updates));
+  const double tick = clock_tick(timeline, [](SpanKind kind) { return !is_gpu_work(kind); });
   std::vector<double> seconds;
   for (const TimelineStep& step : timeline.steps) {
     seconds.push_back(to_seconds(length_within(updates, step.start, step.end)).value());
   }
   TraceWork work;
-  work.add(group_of("CPU optimizer of a step", seconds, "host.adam_bandwidth",
+  work.add(group_of("CPU optimizer of a step", seconds, clock_error(tick), "host.adam_bandwidth",
                     [job](const HardwareProfile& profile) { return adam_seconds(profile, job); }));
   if (!updates.empty() && work.groups.empty()) {
     work.notes.emplace_back("CPU optimizer ranges left aside: none within a step");
@@ -81,9 +92,10 @@ TraceWork log_work(const ImportedTrace& trace, const Job& job) {
   const auto forward = [&](const char* name, double parts) {
     const TimerSeries* series = log.find(name);
     if (series == nullptr || !work.groups.empty()) return;
-    work.add(group_of(
-        fmt::format("timer \"{}\"", name), in_seconds(*series, parts), "gpu.gemm_efficiency",
-        [job](const HardwareProfile& profile) { return forward_seconds(profile, job); }));
+    work.add(
+        group_of(fmt::format("timer \"{}\"", name), in_seconds(*series, parts),
+                 rounding_of(*series, parts), "gpu.gemm_efficiency",
+                 [job](const HardwareProfile& profile) { return forward_seconds(profile, job); }));
   };
   forward("fwd_microstep", 1);
   forward("forward_microstep", 1);
@@ -105,9 +117,10 @@ TraceWork log_work(const ImportedTrace& trace, const Job& job) {
     work.notes.emplace_back(
         "optimizer timers not used: the configuration does not offload the optimizer to the CPU");
   } else if (update != nullptr) {
-    work.add(
-        group_of("timer \"optimizer_step\"", in_seconds(*update, 1), "host.adam_bandwidth",
-                 [job](const HardwareProfile& profile) { return adam_seconds(profile, job); }));
+    work.add(group_of("timer \"optimizer_step\"", in_seconds(*update, 1), rounding_of(*update, 1),
+                      "host.adam_bandwidth", [job](const HardwareProfile& profile) {
+                        return adam_seconds(profile, job);
+                      }));
     work.notes.emplace_back(
         "timer \"optimizer_step\" is taken for CPU Adam alone: what else it holds lowers the rate");
   }

@@ -1,6 +1,9 @@
 #include "sim/calibrate/profile_constants.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace zenflow::sim {
 namespace {
@@ -20,9 +23,35 @@ class ConstantList {
                         [at](HardwareProfile& p, double value) { assign(at(p), value); }};
     if (one.get(profile_) > 0) found_.push_back(std::move(one));
   }
+  /// Of several switches, all with the value of the first. Both directions together carry at least
+  /// what one does: a switch has no value that contradicts this.
+  void capacity_of_switches(std::string path, std::vector<std::size_t> which,
+                            BytesPerSecond HostPath::*rate, std::string alone) {
+    ProfileConstant one{std::move(path), "GB/s", kGiga,
+                        [rate, first = which.front()](const HardwareProfile& p) {
+                          return number(p.host_link.switches[first].path.*rate);
+                        },
+                        [rate, which](HardwareProfile& p, double value) {
+                          for (const std::size_t i : which) {
+                            HostPath& to = p.host_link.switches[i].path;
+                            assign(to.*rate, value);
+                            to.bidirectional = std::max({to.bidirectional, to.h2d, to.d2h});
+                          }
+                        }};
+    one.is_capacity = true;
+    one.alone = std::move(alone);
+    if (one.get(profile_) > 0) found_.push_back(std::move(one));
+  }
   template <class At>
   void rate(std::string path, At at) {
     add(std::move(path), "GB/s", kGiga, at);
+  }
+  /// A rate that others compete for, of which `alone` is what one gets alone.
+  template <class At>
+  void shared_rate(std::string path, std::string alone, At at) {
+    const std::size_t before = found_.size();
+    rate(std::move(path), at);
+    if (found_.size() > before) found_.back().alone = std::move(alone);
   }
   template <class At>
   void time(std::string path, At at) {
@@ -94,8 +123,9 @@ void add_links(ConstantList& list, const HardwareProfile& profile) {
       "host_link.h2d", [](auto& p) -> auto& { return p.host_link.pinned.h2d; });
   list.rate(
       "host_link.d2h", [](auto& p) -> auto& { return p.host_link.pinned.d2h; });
-  list.rate(
-      "host_link.bidirectional", [](auto& p) -> auto& { return p.host_link.pinned.bidirectional; });
+  list.shared_rate(
+      "host_link.bidirectional", "host_link.h2d",
+      [](auto& p) -> auto& { return p.host_link.pinned.bidirectional; });
   list.rate(
       "host_link.pageable_h2d", [](auto& p) -> auto& { return p.host_link.pageable_h2d; });
   list.rate(
@@ -122,9 +152,40 @@ void add_links(ConstantList& list, const HardwareProfile& profile) {
     list.time(
         "network.latency", [](auto& p) -> auto& { return p.network->latency; });
   }
+  for (const SwitchGroup& group : switch_groups(profile.host_link)) {
+    const auto add = [&](const char* name, BytesPerSecond HostPath::*rate) {
+      list.capacity_of_switches(group.path + name, group.members, rate,
+                                std::string("host_link") + name);
+    };
+    add(".h2d", &HostPath::h2d);
+    add(".d2h", &HostPath::d2h);
+    add(".bidirectional", &HostPath::bidirectional);
+  }
 }
 
 }  // namespace
+
+std::vector<SwitchGroup> switch_groups(const HostLinkProfile& link) {
+  const auto same = [](const HostPath& a, const HostPath& b) {
+    return a.h2d == b.h2d && a.d2h == b.d2h && a.bidirectional == b.bidirectional;
+  };
+  std::vector<SwitchGroup> groups;
+  for (std::size_t i = 0; i < link.switches.size(); ++i) {
+    const auto found = std::find_if(groups.begin(), groups.end(), [&](const SwitchGroup& one) {
+      return same(link.switches[one.members.front()].path, link.switches[i].path);
+    });
+    if (found == groups.end()) {
+      groups.push_back({"", {i}});
+    } else {
+      found->members.push_back(i);
+    }
+  }
+  for (SwitchGroup& one : groups) {
+    one.path = "host_link.switches";
+    if (groups.size() > 1) one.path += fmt::format("[{}]", fmt::join(one.members, ","));
+  }
+  return groups;
+}
 
 std::vector<ProfileConstant> profile_constants(const HardwareProfile& profile) {
   ConstantList list(profile);

@@ -1,6 +1,7 @@
 /// The constants of a hardware profile that times depend on, by the names that the profile has.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>
@@ -16,7 +17,18 @@ struct ProfileConstant {
   double scale = 1;  ///< base units of one `unit`
   std::function<double(const HardwareProfile&)> get;
   std::function<void(HardwareProfile&, double)> set;
+  bool is_capacity = false;  ///< of a link that several share: bounds rates or has no part in them
+  /// Of what several share: the constant that is the rate of one alone. Unless that is known, times
+  /// of several at once do not tell which of the two they show.
+  std::string alone{};
 };
+
+/// Switches of equal capacity, which one constant stands for.
+struct SwitchGroup {
+  std::string path;  ///< "host_link.switches", or of some of them "host_link.switches[0,2]"
+  std::vector<std::size_t> members;
+};
+[[nodiscard]] std::vector<SwitchGroup> switch_groups(const HostLinkProfile& link);
 
 /// Those that the profile states, above zero. Peaks and the memory's bandwidth are not among them:
 /// the efficiencies are shares of them, and times do not tell the two apart.

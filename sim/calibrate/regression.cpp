@@ -27,6 +27,7 @@ struct Solution {
   Vector value;
   Vector standard_error;
   double residual = 0;
+  Vector weight;
 };
 
 /// Rows are relative: each divided by its time, so that the right side is 1 less what is given.
@@ -53,7 +54,7 @@ Solution solve(const Matrix& rows, const Vector& right) {
     }
     if (change <= 1e-12 * value.norm()) break;
   }
-  Solution solution{value, Vector::Zero(value.size()), 0};
+  Solution solution{value, Vector::Zero(value.size()), 0, weight};
   const double sum = residual.cwiseProduct(weight).dot(residual);
   solution.residual = std::sqrt(sum / static_cast<double>(samples));
   const auto free = static_cast<double>(samples - rows.cols());
@@ -81,11 +82,10 @@ double doubt(double value, double standard_error) {
   return standard_error / value;
 }
 
-}  // namespace
-
-TimeFit fit_times(std::span<const TimedWork> times, std::span<const double> given) {
+TimeFit fit_units(std::span<const TimedWork> times, std::span<const double> given) {
   TimeFit fit;
   fit.samples = times.size();
+  fit.weights.assign(times.size(), 1);
   for (const double value : given) fit.units.push_back({value, 0, false});
   if (times.empty()) return fit;
   std::vector<std::size_t> open;
@@ -110,6 +110,7 @@ TimeFit fit_times(std::span<const TimedWork> times, std::span<const double> give
       }
     }
     if (open.empty()) {
+      fit.weights.assign(times.size(), 1);
       fit.residual = std::sqrt(right.squaredNorm() / static_cast<double>(samples));
       return fit;
     }
@@ -117,6 +118,7 @@ TimeFit fit_times(std::span<const TimedWork> times, std::span<const double> give
     const Vector size = rows.colwise().norm();
     const Solution solved = solve(rows * size.cwiseInverse().asDiagonal(), right);
     fit.residual = solved.residual;
+    fit.weights.assign(solved.weight.begin(), solved.weight.end());
     std::size_t worst = 0;
     double worst_doubt = -1;
     for (std::size_t i = 0; i < open.size(); ++i) {
@@ -133,6 +135,20 @@ TimeFit fit_times(std::span<const TimedWork> times, std::span<const double> give
     fit.units[open[worst]] = {given[open[worst]], 0, false};
     open.erase(open.begin() + static_cast<std::ptrdiff_t>(worst));
   }
+}
+
+}  // namespace
+
+TimeFit fit_times(std::span<const TimedWork> times, std::span<const double> given) {
+  TimeFit fit = fit_units(times, given);
+  for (std::size_t c = 0; c < given.size(); ++c) {
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      if (times[i].work[c] == 0) continue;
+      ++fit.units[c].samples;
+      if (fit.weights[i] < kDampedWeight) ++fit.units[c].damped;
+    }
+  }
+  return fit;
 }
 
 }  // namespace zenflow::sim

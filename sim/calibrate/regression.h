@@ -20,13 +20,19 @@ struct UnitTime {
   double value = 0;
   double standard_error = 0;
   bool determined = false;  ///< false: `value` is what was given, the times do not tell
+  std::size_t samples = 0;  ///< times with such work
+  std::size_t damped = 0;   ///< of those: rho leaves them less than half of their weight
 };
 
 struct TimeFit {
   std::vector<UnitTime> units;
   std::size_t samples = 0;
   double residual = 0;  ///< root mean square of (measured - fitted) / measured, outliers damped
+  std::vector<double> weights{};  ///< rho's, of each time
 };
+
+/// Below this a time is damped: an outlier, no part of the range of validity.
+inline constexpr double kDampedWeight = 0.5;
 
 /// Minimises sum rho((t - known - work . unit) / t) with Huber's rho, by iteratively reweighted
 /// least squares: relative residuals, because a span of a microsecond tells as much as one of a

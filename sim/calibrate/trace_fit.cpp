@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/calibrate/clock_tick.h"
+#include "sim/calibrate/trace_machines.h"
 #include "sim/calibrate/trace_work.h"
 #include "sim/trace/launches.h"
 #include "sim/trace/recorded_run.h"
@@ -16,7 +18,9 @@ namespace {
 
 constexpr double kGiga = 1e9;
 
-/// The shortest kernels compute next to nothing: what they take is what any kernel costs.
+/// The shortest kernels compute next to nothing: what they take is what any kernel costs. To be
+/// among the shortest is to have been rounded down, for all of them: their mean is as uncertain as
+/// one.
 TimedGroup shortest_kernels(const Timeline& timeline, const MeasuredTime& gap) {
   constexpr std::size_t kFewest = 40;
   constexpr std::size_t kShare = 20;
@@ -35,6 +39,9 @@ TimedGroup shortest_kernels(const Timeline& timeline, const MeasuredTime& gap) {
   std::sort(group.seconds.begin(), group.seconds.end());
   group.seconds.resize(group.seconds.size() < kFewest ? 0 : group.seconds.size() / kShare);
   group.amounts = group.seconds;
+  group.clock_errors.assign(
+      group.seconds.size(),
+      clock_error(clock_tick(timeline, is_gpu_work), static_cast<double>(group.seconds.size())));
   group.predict = [count = group.seconds.size()](const HardwareProfile& profile) {
     return std::vector<double>(count, profile.gpu.kernel_launch.value());
   };
@@ -62,7 +69,6 @@ TraceWork recorded_work(const FitTrace& one, const TraceFitInput& input,
   if (one.job == nullptr && !has_shapes) {
     work.notes.emplace_back("without a model nothing is known of what its kernels computed");
   }
-  work.add(copy_work(timeline));
   work.add(collective_work(timeline, input.base));
   if (one.job != nullptr) work.add(host_update_work(timeline, *one.job, input.rules));
   if (timeline.steps.empty()) work.notes.emplace_back("no steps were found");
@@ -96,7 +102,6 @@ TraceWork work_of(const FitTrace& one, const TraceFitInput& input, const LaunchT
   }
   if (is_simulated(timeline)) {
     work.notes.emplace_back("a simulated run without its scenario: only copies are looked at");
-    work.add(copy_work(timeline));
     return work;
   }
   return recorded_work(one, input, launch);
@@ -106,7 +111,8 @@ TraceWork work_of(const FitTrace& one, const TraceFitInput& input, const LaunchT
 /// within those that bound them.
 class NumberList {
  public:
-  NumberList(const std::vector<ProfileConstant>& constants, const ConstantFit& fit)
+  NumberList(const HardwareProfile& base, const std::vector<ProfileConstant>& constants,
+             const ConstantFit& fit)
       : profile_(fit.profile) {
     for (std::size_t c = 0; c < constants.size(); ++c) {
       const ConstantEstimate& one = fit.estimates[c];
@@ -116,7 +122,8 @@ class NumberList {
       numbers_.push_back({constants[c].path, value, constants[c].unit, one.determined, false,
                           one.determined ? value * one.relative_error : 0,
                           one.determined ? one.samples : 0, one.residual, std::move(range),
-                          one.reason});
+                          one.reason, one.determined ? one.damped : 0,
+                          one.determined ? one.set_aside : 0});
     }
     const double old_peak_scale =
         scale_of_shares({"gpu.gemm_efficiency", "gpu.attention_efficiency"},
@@ -136,7 +143,13 @@ class NumberList {
       profile_.gpu.memory_bandwidth = wider * profile_.gpu.memory_bandwidth;
       adjust("gpu.memory_bandwidth", profile_.gpu.memory_bandwidth.value() / kGiga, "GB/s");
     }
-    bound_links();
+    bound("host_link", profile_.host_link.pinned);
+    for (const SwitchGroup& group : switch_groups(base.host_link)) {
+      for (const std::size_t member : group.members) {
+        bound(group.path, profile_.host_link.switches[member].path);
+      }
+    }
+    bound_memory();
   }
 
   HardwareProfile profile() const { return profile_; }
@@ -170,14 +183,17 @@ class NumberList {
     return scale;
   }
 
-  void bound_links() {
-    HostPath& path = profile_.host_link.pinned;
+  /// Both directions together carry at least what one does, and no more than each alone.
+  void bound(const std::string& name, HostPath& path) {
     const BytesPerSecond both =
         std::clamp(path.bidirectional, std::max(path.h2d, path.d2h), path.h2d + path.d2h);
     if (both != path.bidirectional) {
       path.bidirectional = both;
-      adjust("host_link.bidirectional", both.value() / kGiga, "GB/s");
+      adjust(name + ".bidirectional", both.value() / kGiga, "GB/s");
     }
+  }
+
+  void bound_memory() {
     HostProfile& host = profile_.host;
     BytesPerSecond most = std::max(host.adam_bandwidth, host.elementwise_bandwidth);
     if (host.worker_adam_bandwidth) most = std::max(most, *host.worker_adam_bandwidth);
@@ -227,29 +243,69 @@ TraceBaseline trace_baseline(const FitTrace& one, const TraceRules& rules) {
   return baseline;
 }
 
+std::vector<std::string> import_remarks(const std::string& name, const ImportedTrace& trace) {
+  std::vector<std::string> remarks;
+  for (const std::string& problem : trace.problems) {
+    const std::string prefix = name + ": ";
+    remarks.push_back(problem.starts_with(prefix) ? problem.substr(prefix.size()) : problem);
+  }
+  std::vector<LeftOut> kinds = trace.left_out;
+  if (kinds.empty()) return remarks;
+  std::stable_sort(kinds.begin(), kinds.end(),
+                   [](const LeftOut& a, const LeftOut& b) { return a.count > b.count; });
+  constexpr std::size_t kShown = 3;
+  std::string text = "not read:";
+  for (std::size_t i = 0; i < std::min(kShown, kinds.size()); ++i) {
+    text += fmt::format("{} {} {}", i > 0 ? "," : "", kinds[i].count, kinds[i].what);
+  }
+  if (kinds.size() > kShown) text += fmt::format(" and {} further kinds", kinds.size() - kShown);
+  remarks.push_back(text + " (--analyze lists all, with their time)");
+  return remarks;
+}
+
 TraceFit fit_traces(const TraceFitInput& input) {
   if (input.traces.empty()) throw Error(ErrorKind::kInput, "fit: expected a trace");
   TraceFit fit;
-  TraceWork all;
+  std::vector<TraceWork> works;
   for (const FitTrace& one : input.traces) {
     fit.baselines.push_back(trace_baseline(one, input.rules));
-    TraceWork work = work_of(one, input, fit.baselines.back().launch);
-    if (work.groups.empty()) work.notes.emplace_back("nothing in it tells a constant");
-    for (std::string& note : work.notes) note = fmt::format("{}: {}", one.name, note);
-    all.add(std::move(work));
+    fit.baselines.back().remarks = import_remarks(one.name, *one.trace);
+    works.push_back(work_of(one, input, fit.baselines.back().launch));
+  }
+  std::vector<bool> tells;
+  for (const TraceWork& work : works) tells.push_back(!work.groups.empty());
+  for (const std::vector<std::size_t>& machine : machines_of(input.traces, fit.baselines)) {
+    std::vector<const Timeline*> timelines;
+    for (const std::size_t i : machine) timelines.push_back(&input.traces[i].trace->timeline);
+    TraceWork copies = copy_work(timelines, input.base);
+    if (!copies.groups.empty()) {
+      for (const std::size_t i : machine) tells[i] = true;
+      remark_unseen_gpus(input.traces, input.base, machine, fit.baselines[machine.front()]);
+    }
+    works[machine.front()].add(std::move(copies));
+  }
+  TraceWork all;
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    TraceBaseline& baseline = fit.baselines[i];
+    if (!tells[i]) works[i].notes.emplace_back("nothing in it tells a constant");
+    for (std::string& note : works[i].notes) baseline.remarks.push_back(std::move(note));
+    works[i].notes.clear();
+    for (const std::string& one : baseline.remarks) {
+      fit.untold.push_back(fmt::format("{}: {}", baseline.name, one));
+    }
+    all.add(std::move(works[i]));
   }
   if (all.groups.empty()) {
     std::string why;
-    for (const std::string& note : all.notes) why += "\n  " + note;
+    for (const std::string& one : fit.untold) why += "\n  " + one;
     throw Error(ErrorKind::kInput, "nothing to fit to:" + why);
   }
   const std::vector<ProfileConstant> constants = profile_constants(input.base);
   const ConstantFit found = fit_constants(input.base, constants, all.groups);
-  check_something_is_told(constants, found, all.notes);
-  NumberList numbers(constants, found);
+  check_something_is_told(constants, found, fit.untold);
+  NumberList numbers(input.base, constants, found);
   fit.profile = numbers.profile();
   fit.numbers = numbers.take();
-  fit.untold = std::move(all.notes);
   return fit;
 }
 

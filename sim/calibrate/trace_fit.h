@@ -39,6 +39,9 @@ struct TraceBaseline {
   /// Per device: phases, idle by cause, copies; steps. Without GPU work: no devices.
   TraceAnalysis analysis;
   LaunchTimes launch;
+  /// A sentence each: what is wrong with the file, what of it was not read, what the fit did not
+  /// use, what it assumed.
+  std::vector<std::string> remarks{};
 };
 
 struct TraceFit {
@@ -46,13 +49,16 @@ struct TraceFit {
   /// Every constant of the profile that times depend on, fitted or not.
   std::vector<FittedNumber> numbers;
   std::vector<TraceBaseline> baselines;  ///< by trace
-  /// What the traces could not tell, and what of them was not used, a sentence each.
-  std::vector<std::string> untold;
+  std::vector<std::string> untold;       ///< the remarks of all, each after the trace's name
 };
 
 /// Throws Error(kInput) if there is no trace, if none has anything that a constant can be fitted to
 /// or they determine none (says what each lacks), or if a simulated run is not of its job.
 [[nodiscard]] TraceFit fit_traces(const TraceFitInput& input);
+
+/// What the importer says of a file: its damage, then what was not read of it.
+[[nodiscard]] std::vector<std::string> import_remarks(const std::string& name,
+                                                      const ImportedTrace& trace);
 
 [[nodiscard]] TraceBaseline trace_baseline(const FitTrace& trace, const TraceRules& rules);
 

@@ -32,6 +32,7 @@ std::string run_text(const TraceBaseline& run) {
                                   &run.launch.starve, &run.launch.wake}) {
     if (one->samples > 0) text += microseconds(*one);
   }
+  for (const std::string& remark : run.remarks) text += "  note: " + remark + "\n";
   return text;
 }
 
@@ -40,8 +41,6 @@ std::string run_text(const TraceBaseline& run) {
 std::string trace_fit_text(const TraceFit& fit, bool bold) {
   std::string text = fitted_table(fit.numbers, bold) + "\n";
   for (const TraceBaseline& run : fit.baselines) text += run_text(run);
-  if (!fit.untold.empty()) text += "\nNot told, or not used:\n";
-  for (const std::string& one : fit.untold) text += "  " + one + "\n";
   return text;
 }
 

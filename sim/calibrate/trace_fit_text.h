@@ -7,7 +7,7 @@
 
 namespace zenflow::sim {
 
-/// The table of constants, what each run was, and what the traces could not tell.
+/// The table of constants, then what each run was and what of it was not used.
 [[nodiscard]] std::string trace_fit_text(const TraceFit& fit, bool bold);
 
 }  // namespace zenflow::sim

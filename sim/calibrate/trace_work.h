@@ -8,11 +8,13 @@
 ///   attention        max(F / (a P), bytes / (s W)) + l - g          likewise, causal halved
 ///   element-wise     bytes / (u W) + l - g                          likewise
 ///   pass of a step   products, attention and the rest by kernel name, against the model's
-///   copy             latency + bytes / rate; beside the other direction the slower of that and of
-///                    its fair part of `bidirectional`
+///   copy             latency + bytes / rate, slowed as its fair share says of the links that it
+///                    shares with what ran beside it: the other direction, GPUs under its switch
 ///   collective       transfer_cost.h, by NCCL's message size and group
 ///   CPU Adam         28 bytes a parameter of a rank's part / adam_rate on all cores
 ///   DeepSpeed log    forward: the model's pass; optimizer: CPU Adam
+///
+/// Every time carries what the trace's clock adds to it (clock_tick.h).
 ///
 /// with the symbols of gpu_cost.h and g the gap between kernels that follow each other on a stream.
 #pragma once
@@ -51,7 +53,10 @@ struct TraceWork {
 [[nodiscard]] TraceWork model_kernel_work(const Timeline& timeline, const Job& job,
                                           double gap_seconds);
 
-[[nodiscard]] TraceWork copy_work(const Timeline& timeline);
+/// Of one machine's timelines, on one clock, each with GPUs of its own. `base`: which of them share
+/// a switch.
+[[nodiscard]] TraceWork copy_work(const std::vector<const Timeline*>& timelines,
+                                  const HardwareProfile& base);
 /// `base`: whose node says how many GPUs are reached without a network.
 [[nodiscard]] TraceWork collective_work(const Timeline& timeline, const HardwareProfile& base);
 

@@ -30,6 +30,7 @@ void write_recorded_run(Timeline& timeline, const RecordedRun& run) {
               {"optimizer_threads", run.optimizer_threads},
               {"sum_threads", run.sum_threads}};
   if (run.gpu) map["gpu"] = *run.gpu;
+  if (run.parameters > 0) map["parameters"] = run.parameters;
   timeline.metadata.emplace_back(kKey, map.dump());
 }
 
@@ -77,6 +78,7 @@ std::optional<RecordedRun> recorded_run(const Timeline& timeline) {
   whole("threads", run.threads, 1);
   whole("optimizer_threads", run.optimizer_threads, 1);
   whole("sum_threads", run.sum_threads, 1);
+  if (map.contains("parameters")) whole("parameters", run.parameters, 1);
   if (!complete) return std::nullopt;
   return run;
 }

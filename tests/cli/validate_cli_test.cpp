@@ -135,7 +135,7 @@ TEST_F(ValidateProgram, ProfilesAreFittedToRecordedFilesToo) {
 
   const Outcome other = fit("zenflow:0.4:4");
   EXPECT_EQ(other.code, 2);
-  EXPECT_THAT(other.err, HasSubstr("is this the setting that was recorded?"));
+  EXPECT_THAT(other.err, HasSubstr("topk_ratio 0.1 was recorded, the setting has 0.4"));
 }
 
 TEST_F(ValidateProgram, KeepsItsResultAndWritesThePage) {

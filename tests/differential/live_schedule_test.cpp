@@ -17,6 +17,7 @@
 #include "sim/report/simulated_timeline.h"
 #include "sim/report/simulation.h"
 #include "sim/schedule/live_layout.h"
+#include "sim/trace/recorded_run.h"
 #include "tests/support/small_jobs.h"
 
 namespace zenflow::sim {
@@ -168,16 +169,20 @@ struct Recorded {
   Timeline timeline;
 };
 
-Recorded record(const HardwareProfile& machine, const std::string& schedule, double k,
-                const std::string& s) {
-  JobOptions options;
-  options.topk_ratio = k;
-  options.update_interval = s;
+Recorded record(const HardwareProfile& machine, const std::string& schedule, JobOptions options) {
   options.training.sequence_length = 512;
   Job job = make_small_job(machine, model(kModels[1]), options);
   const FullRun run = simulate_fully(job, find_schedule(schedule));
   Timeline timeline = simulated_timeline(job, schedule, run);
   return {std::move(job), schedule, std::move(timeline)};
+}
+
+Recorded record(const HardwareProfile& machine, const std::string& schedule, double k,
+                const std::string& s) {
+  JobOptions options;
+  options.topk_ratio = k;
+  options.update_interval = s;
+  return record(machine, schedule, options);
 }
 
 const FittedNumber& number(const LiveFit& fit, const std::string& path) {
@@ -232,6 +237,44 @@ TEST(LiveFit, RecoversTheProfileThatWasSimulated) {
   EXPECT_TRUE(check("host.core_bandwidth", fit.profile.host.core_bandwidth.value(), 10e9));
   // Bound by memory at this size, so this may stay as it was; if it is fitted, it is right.
   check("gpu.attention_efficiency", gpu.attention_efficiency, 0.25);
+}
+
+// One number of threads tells the rate at it; two tell how the rate grows with them.
+TEST(LiveFit, TellsCpuAdamsThreadsApartOnceTheyDiffer) {
+  HardwareProfile truth = quiet_node();
+  truth.host.adam_half_cores = 5;
+  HardwareProfile base = truth;
+  base.host.adam_bandwidth = 50.0_GBps;
+  base.host.adam_half_cores = 2;
+  std::vector<Recorded> runs;
+  for (const double reserved : {0.5, 0.75}) {
+    JobOptions options;
+    options.reserved = reserved;
+    runs.push_back(record(truth, "live-zenflow", options));
+    const auto cores = static_cast<double>(truth.host.cores);
+    write_recorded_run(runs.back().timeline,
+                       {.schedule = "zenflow",
+                        .dtype = "bf16",
+                        .optimizer_threads = std::llround((1 - reserved) * cores)});
+  }
+  const auto fit_of = [&](std::size_t count) {
+    std::vector<LiveRecording> recordings;
+    for (std::size_t i = 0; i < count; ++i) {
+      runs[i].job.scenario.hardware = base;
+      recordings.push_back({&runs[i].job, runs[i].schedule, &runs[i].timeline, 8});
+    }
+    LiveFit fit = fit_live(recordings);
+    add_untold(base, fit.numbers);
+    return fit;
+  };
+  const LiveFit both = fit_of(2);
+  EXPECT_NEAR(both.profile.host.adam_half_cores / 5, 1, 0.01);
+  EXPECT_NEAR(both.profile.host.adam_bandwidth.value() / 160e9, 1, 0.01);
+  EXPECT_TRUE(number(both, "host.adam_half_cores").fitted);
+  const FittedNumber one = number(fit_of(1), "host.adam_half_cores");
+  EXPECT_FALSE(one.fitted);
+  EXPECT_NE(one.reason.find("one number of optimizer threads"), std::string::npos);
+  EXPECT_FALSE(number(both, "host.dram_bandwidth").reason.empty());
 }
 
 // Rates above the base profile's peak and bandwidth: shares move with them, fitted or not.

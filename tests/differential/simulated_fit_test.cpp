@@ -46,6 +46,11 @@ HardwareProfile perturbed(const HardwareProfile& base) {
     const double by = 0.26 * std::sin(1.0 + 2.3 * i++);
     one.set(truth, one.get(base) * std::exp(by));
   }
+  // Of a switch that carries less in both directions than in one, the latter is never seen.
+  for (HostSwitch& one : truth.host_link.switches) {
+    constexpr double kMore = 1.15;
+    one.path.bidirectional = kMore * std::max(one.path.h2d, one.path.d2h);
+  }
   return truth;
 }
 
@@ -181,6 +186,24 @@ TEST(SimulatedFits, OfSeveralSchedulesTellsWhatNoneTellsAlone) {
   const auto fitted = check(fit_of(base, runs), truth, base, 0.01, 0);
   for (const char* path : {"gpu.attention_efficiency", "gpu.streaming_efficiency",
                            "host.adam_bandwidth", "gpu_link.bandwidth", "gpu_link.latency"}) {
+    EXPECT_TRUE(has(fitted, path)) << path;
+  }
+}
+
+// Two of three GPUs under one switch: the third's copies tell what one gets alone, theirs what the
+// switch carries.
+TEST(SimulatedFits, OfGpusUnderASwitchTellWhatItCarries) {
+  HardwareProfile base = base_node(3);
+  base.host_link.switches[0].gpus = {0, 1};
+  HardwareProfile truth = perturbed(base);
+  truth.host_link.switches[0].path = {23.0_GBps, 13.0_GBps, 33.0_GBps};
+  std::vector<Traced> runs;
+  for (const char* schedule : {"zero-offload", "zenflow"}) {
+    runs.push_back(traced(truth, base, {schedule, 3}));
+  }
+  const auto fitted = check(fit_of(base, runs), truth, base, 0.01, 0);
+  for (const char* path :
+       {"host_link.h2d", "host_link.d2h", "host_link.switches.h2d", "host_link.switches.d2h"}) {
     EXPECT_TRUE(has(fitted, path)) << path;
   }
 }

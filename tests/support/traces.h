@@ -55,10 +55,11 @@ inline std::string launch(const std::string& name, const std::string& ts, const 
 }
 
 inline std::string copy(const std::string& kind, const std::string& ts, const std::string& dur,
-                        long bytes, int correlation, int stream = 8) {
-  return event("gpu_memcpy", "Memcpy " + kind, "0", std::to_string(stream), ts, dur,
-               fmt::format(R"("device": 0, "stream": {}, "correlation": {}, "bytes": {})", stream,
-                           correlation, bytes));
+                        long bytes, int correlation, int stream = 8, int device = 0) {
+  return event("gpu_memcpy", "Memcpy " + kind, std::to_string(device), std::to_string(stream), ts,
+               dur,
+               fmt::format(R"("device": {}, "stream": {}, "correlation": {}, "bytes": {})", device,
+                           stream, correlation, bytes));
 }
 
 /// Events separated by commas, as a trace of today.

@@ -5,12 +5,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
+#include "sim/calibrate/clock_tick.h"
 #include "sim/calibrate/trace_fit.h"
+#include "sim/calibrate/trace_fit_json.h"
 #include "sim/calibrate/trace_fit_text.h"
+#include "sim/config/document.h"
 #include "sim/cost/gpu_cost.h"
 #include "sim/cost/transfer_cost.h"
 #include "sim/schedule/step_plan.h"
+#include "sim/trace/launches.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nsight_file.h"
 #include "tests/support/small_jobs.h"
@@ -76,9 +81,10 @@ class Recording {
     now += us;
     ++next;
   }
-  void copy(const std::string& kind, double seconds, double bytes, int stream, double at) {
+  void copy(const std::string& kind, double seconds, double bytes, int stream, double at,
+            int device = 0) {
     add(zenflow::testing::copy(kind, number(at), number(1e6 * seconds), std::lround(bytes), next++,
-                               stream));
+                               stream, device));
   }
   [[nodiscard]] ImportedTrace import() const { return import_text(trace_of(events)); }
 };
@@ -143,6 +149,157 @@ TEST(RecordedFit, ReadsCopiesAloneAndBesideEachOther) {
   expect_fitted(fit, "host_link.latency", 6);
   expect_fitted(fit, "host_link.bidirectional", 27);
   EXPECT_FALSE(number(fit, "host_link.pageable_h2d").fitted);
+}
+
+/// Uploads of so many bytes by each of `gpus` at once, one microsecond apart.
+void upload_together(Recording& run, const std::vector<int>& gpus, double bytes, double seconds,
+                     double at) {
+  for (const int gpu : gpus) run.copy("HtoD (Pinned -> Device)", seconds, bytes, 8, at, gpu);
+}
+
+HardwareProfile switched_node() {
+  HardwareProfile base = testing::round_node(4);
+  base.host_link.switches = {{{0, 1}, {25.0_GBps, 25.0_GBps, 37.0_GBps}},
+                             {{2, 3}, {25.0_GBps, 25.0_GBps, 37.0_GBps}}};
+  return base;
+}
+
+/// Of a machine whose GPUs get 23 GB/s alone, two under a switch 31 together.
+void record_uploads(Recording& run, const std::vector<int>& together, double share) {
+  for (int i = 0; i < 12; ++i) {
+    const double bytes = 1e7 * (1 + i);
+    const double at = 1e6 * i;
+    for (const int gpu : together) {
+      run.copy("HtoD (Pinned -> Device)", 6e-6 + bytes / 23e9, bytes, 8, at + 1e5 * gpu, gpu);
+    }
+    upload_together(run, together, bytes, 6e-6 + bytes / share, at + 6e5);
+  }
+}
+
+TEST(RecordedFit, TellsWhatASwitchCarriesFromWhatAGpuGetsAlone) {
+  Recording run;
+  record_uploads(run, {0, 1}, 31e9 / 2);
+  const ImportedTrace trace = run.import();
+  const TraceFit fit = fit_traces({switched_node(), {{"run", &trace}}});
+  expect_fitted(fit, "host_link.h2d", 23);
+  expect_fitted(fit, "host_link.switches.h2d", 31);
+  EXPECT_FALSE(number(fit, "host_link.switches.d2h").fitted);
+  for (const HostSwitch& one : fit.profile.host_link.switches) {
+    EXPECT_NEAR(one.path.h2d.value() / 31e9, 1, 0.01);
+  }
+}
+
+// Under different switches nothing is shared.
+TEST(RecordedFit, TakesCopiesUnderDifferentSwitchesForAlone) {
+  Recording run;
+  record_uploads(run, {1, 2}, 23e9);
+  const ImportedTrace trace = run.import();
+  const TraceFit fit = fit_traces({switched_node(), {{"run", &trace}}});
+  expect_fitted(fit, "host_link.h2d", 23);
+  EXPECT_FALSE(number(fit, "host_link.switches.h2d").fitted);
+}
+
+TEST(RecordedFit, DoesNotTakeCopiesForAloneWhoseSharedLinkIsNotKnown) {
+  Recording run;
+  record_uploads(run, {0, 1}, 31e9 / 2);
+  const ImportedTrace trace = run.import();
+  const TraceFit fit = fit_of(trace);  // of a base without switches
+  expect_fitted(fit, "host_link.h2d", 23);
+  EXPECT_EQ(number(fit, "host_link.h2d").samples, 24U);
+  EXPECT_THAT(fit.untold, ::testing::Contains(HasSubstr("24 copies left aside: beside those of "
+                                                        "other GPUs")));
+}
+
+// A rank's trace each, on one clock, with origins a second apart.
+TEST(RecordedFit, SeesCopiesOfOneMachineInSeveralTraces) {
+  std::vector<ImportedTrace> traces;
+  for (const int rank : {0, 1}) {
+    Recording run;
+    for (int i = 0; i < 12; ++i) {
+      const double bytes = 1e7 * (1 + i);
+      const double at = 1e6 * i - 1e6 * rank + 2e6;
+      run.copy("HtoD (Pinned -> Device)", 6e-6 + bytes / 23e9, bytes, 8, at + 1e5 * rank, rank);
+      run.copy("HtoD (Pinned -> Device)", 6e-6 + 2 * bytes / 31e9, bytes, 8, at + 6e5, rank);
+    }
+    traces.push_back(run.import());
+    traces.back().timeline.origin_nanoseconds = 5'000'000'000 + 1'000'000'000LL * rank;
+  }
+  const TraceFit fit =
+      fit_traces({switched_node(), {{"rank 0", &traces[0]}, {"rank 1", &traces[1]}}});
+  expect_fitted(fit, "host_link.h2d", 23);
+  expect_fitted(fit, "host_link.switches.h2d", 31);
+}
+
+TEST(RecordedFit, SaysThatATraceWasCutAndWhatWasNotRead) {
+  Recording run;
+  for (int i = 0; i < 20; ++i) {
+    const double bytes = std::ldexp(4096.0, i % 12);
+    run.copy("HtoD (Pinned -> Device)", 6e-6 + bytes / 23e9, bytes, 8, 1e4 * i);
+  }
+  run.add(event("cpu_op", "aten::mm", "100", "100", "0", "5"));
+  const std::string whole = trace_of(run.events);
+  const ImportedTrace cut = import_text(whole.substr(0, whole.size() - 60));
+  const TraceFit fit = fit_of(cut);
+  expect_fitted(fit, "host_link.h2d", 23);
+  EXPECT_THAT(fit.untold, ::testing::Contains(HasSubstr("is missing")));
+  EXPECT_THAT(trace_fit_text(fit, false), HasSubstr("is missing"));
+  const Node base = parse_yaml("name: base\nhost_link: {kind: PCIe}\n", "base.yaml");
+  const std::string profile = fitted_profile_text(base, fit.numbers, "fitted", "run", fit.untold);
+  EXPECT_THAT(profile, ::testing::StartsWith("# run: "));
+  EXPECT_THAT(profile, HasSubstr("is missing"));
+  EXPECT_EQ(parse_yaml(profile, "fitted.yaml").find("name")->scalar, "fitted");
+
+  const TraceFit of_whole = fit_of(import_text(whole));
+  EXPECT_THAT(of_whole.untold, ::testing::Contains(HasSubstr("not read: 1 cpu_op")));
+  EXPECT_THAT(of_whole.untold, ::testing::Not(::testing::Contains(HasSubstr("is missing"))));
+}
+
+TEST(RecordedFit, FindsTheClocksTickInTheTimes) {
+  const auto tick_of = [](const std::string& first, const std::string& second) {
+    const ImportedTrace trace =
+        import_text(trace_of(zenflow::testing::kernel("a", "1600000000000001", first, 1),
+                             zenflow::testing::kernel("b", "1600000000000019", second, 2)));
+    return clock_tick(trace.timeline, is_gpu_work);
+  };
+  EXPECT_DOUBLE_EQ(tick_of("7", "3"), 1e-6);
+  EXPECT_DOUBLE_EQ(tick_of("7", "3.041"), 1e-9);
+  EXPECT_DOUBLE_EQ(decimal_tick({12.34, 5, 7.1}), 0.01);
+  EXPECT_DOUBLE_EQ(decimal_tick({12, 5}), 1);
+}
+
+// 2.3 us of kernel and gap each, in whole microseconds.
+TEST(RecordedFit, TakesTheMiddleOfTicksForAGap) {
+  std::string events;
+  double at = 4000.25;
+  for (int i = 1; i <= 200; ++i) {
+    const double end = at + 5.7;
+    events += (i > 1 ? ",\n" : "") + launch("cudaLaunchKernel", std::to_string(3 * i), "1", i) +
+              ",\n" +
+              zenflow::testing::kernel("k", fmt::format("{:.0f}", std::floor(at)),
+                                       fmt::format("{:.0f}", std::floor(end) - std::floor(at)), i);
+    at = end + 2.31;
+  }
+  const ImportedTrace trace = import_text(trace_of(events));
+  const LaunchTimes times = launch_times(trace.timeline, launch_of_spans(trace.timeline));
+  EXPECT_NEAR(times.gap.median, 2.31e-6, 0.25e-6);
+}
+
+TEST(RecordedFit, ListsWhatStaysByItsReason) {
+  Recording run;
+  for (int i = 0; i < 20; ++i) {
+    const double bytes = std::ldexp(4096.0, i % 12);
+    run.copy("HtoD (Pinned -> Device)", 6e-6 + bytes / 23e9, bytes, 8, 1e4 * i);
+  }
+  const TraceFit fit = fit_of(run.import());
+  const std::string text = fitted_table(fit.numbers, false);
+  EXPECT_THAT(text, HasSubstr("nothing in the traces depends on it:\n    gpu.gemm_efficiency, "));
+  for (const FittedNumber& one : fit.numbers) EXPECT_THAT(text, HasSubstr(one.path));
+  const auto document = nlohmann::json::parse(fit_json(fit.numbers, fit.baselines, "1.2"));
+  for (const auto& one : document["numbers"]) {
+    if (one["path"] != "host_link.h2d") continue;
+    EXPECT_EQ(one["state"], "fitted");
+    EXPECT_EQ(one["samples"].get<std::size_t>() + one["set_aside"].get<std::size_t>(), 20U);
+  }
 }
 
 TEST(RecordedFit, ReadsCollectivesByMessageAndGroup) {

@@ -92,7 +92,8 @@ RecordedRun some_run() {
           .threads = 3,
           .optimizer_threads = 5,
           .sum_threads = 7,
-          .gpu = 1};
+          .gpu = 1,
+          .parameters = 12345};
 }
 
 TEST(RecordedRun, ComesBackFromATraceFile) {
@@ -138,6 +139,9 @@ TEST(RecordedRun, IsNothingIfAnythingOfItIsMissingOrOfAnotherType) {
   expected.activation_checkpointing = false;
   expected.gpu.reset();
   EXPECT_EQ(read(old), expected);
+  std::string before = whole;
+  before.replace(before.find(",\"parameters\":12345"), 19, "");
+  EXPECT_EQ(read(before).value().parameters, 0);
   std::string zero = whole;
   zero.replace(zero.find("\"update_interval\":8"), 19, "\"update_interval\":0");
   EXPECT_FALSE(read(zero));

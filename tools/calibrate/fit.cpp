@@ -9,12 +9,16 @@
 #include "sim/base/output_file.h"
 #include "sim/calibrate/live_fit.h"
 #include "sim/calibrate/live_point.h"
+#include "sim/calibrate/live_setting.h"
+#include "sim/calibrate/trace_fit_json.h"
+#include "sim/calibrate/trace_fit_text.h"
 #include "sim/trace/import/import_trace.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/calibrate/foreign_fit.h"
 #include "tools/commands/explain_trace.h"
 #include "tools/environment.h"
 #include "tools/live_jobs.h"
+#include "tools/version.h"
 
 namespace zenflow::tools {
 namespace {
@@ -44,6 +48,17 @@ std::int64_t settled_step(const sim::LivePoint& point) {
   return 2 * (point.kind == sim::LiveKind::kZenFlow ? point.update_interval : 1);
 }
 
+/// Of recordings: their steps, and what the importer says.
+std::vector<sim::TraceBaseline> baselines_of(const std::vector<std::string>& names,
+                                             const std::vector<sim::ImportedTrace>& traces) {
+  std::vector<sim::TraceBaseline> found;
+  for (std::size_t i = 0; i < traces.size(); ++i) {
+    found.push_back(sim::trace_baseline({names[i], &traces[i]}, sim::default_rules()));
+    found.back().remarks = sim::import_remarks(names[i], traces[i]);
+  }
+  return found;
+}
+
 int fit(const Options& options) {
   require(!options.scenario.empty(), "--scenario: model, training settings and base profile");
   require(options.settings.size() == 1 || options.settings.size() == options.traces.size(),
@@ -63,19 +78,28 @@ int fit(const Options& options) {
         sim::parse_live_point(options.settings[std::min(i, options.settings.size() - 1)]);
     of_trace.push_back(jobs.job(point));
     imported.push_back(sim::import_trace(options.traces[i]));
+    check_recorded_setting(options.traces[i], imported.back().timeline, point, of_trace.back());
     recordings.push_back(
         {&of_trace.back(), schedule_of(point), &imported.back().timeline, settled_step(point)});
   }
-  const sim::LiveFit fitted = sim::fit_live(recordings);
+  sim::LiveFit fitted = sim::fit_live(recordings);
+  sim::add_untold(of_trace.front().scenario.hardware, fitted.numbers);
+  const std::vector<sim::TraceBaseline> runs = baselines_of(options.traces, imported);
   if (!options.output.empty()) {
     const std::string origin = fmt::format("{} recorded runs of {}, zenflow-calibrate fit, {}",
                                            recordings.size(), of_trace.front().scenario.name, date);
-    write_output(
-        options.output,
-        sim::fitted_profile_text(jobs.hardware(), fitted, options.output.stem().string(), origin),
-        options.overwrite);
+    std::vector<std::string> remarks;
+    for (const sim::TraceBaseline& run : runs) {
+      for (const std::string& one : run.remarks) remarks.push_back(run.name + ": " + one);
+    }
+    write_output(options.output,
+                 sim::fitted_profile_text(jobs.hardware(), fitted, options.output.stem().string(),
+                                          origin, remarks),
+                 options.overwrite);
   }
-  print(sim::fitted_table(fitted.numbers, use_color(ColorMode::kAuto, stdout)));
+  print(options.style.json ? sim::fit_json(fitted.numbers, runs, kVersion)
+                           : sim::trace_fit_text({fitted.profile, fitted.numbers, runs, {}},
+                                                 use_color(ColorMode::kAuto, stdout)));
   return 0;
 }
 
@@ -91,6 +115,7 @@ int run(const Options& options) {
     foreign.output = options.output;
     foreign.date = options.date;
     foreign.overwrite = options.overwrite;
+    foreign.json = options.style.json;
     foreign.steps = options.analyze.steps;
     foreign.rules = options.analyze.rules;
     return foreign_fit(foreign);
@@ -152,7 +177,7 @@ void add_fit(CLI::App& app, Command& chosen) {
                       "regular expression for ranges that are steps");
   command->add_option("--rules", options->analyze.rules,
                       "phases and lanes by name (YAML, docs/traces.md)");
-  command->add_flag("--json", options->style.json, "of --analyze: one JSON document");
+  command->add_flag("--json", options->style.json, "one JSON document");
   command->add_flag("-q,--quiet", options->style.quiet, "no notes and no progress");
   command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
 }

@@ -6,12 +6,14 @@
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 #include "sim/calibrate/trace_fit.h"
+#include "sim/calibrate/trace_fit_json.h"
 #include "sim/calibrate/trace_fit_text.h"
 #include "sim/calibrate/traced_job.h"
 #include "sim/trace/import/import_trace.h"
 #include "tools/base_profile.h"
 #include "tools/environment.h"
 #include "tools/live_jobs.h"
+#include "tools/version.h"
 
 namespace zenflow::tools {
 namespace {
@@ -95,12 +97,14 @@ int foreign_fit(const ForeignFitOptions& options) {
     const std::string text =
         sim::fitted_profile_text(setting.hardware, fit.numbers, name,
                                  fmt::format("{} trace{}, zenflow-calibrate fit, {}", traces.size(),
-                                             traces.size() == 1 ? "" : "s", date));
+                                             traces.size() == 1 ? "" : "s", date),
+                                 fit.untold);
     // What is written can be read.
     static_cast<void>(sim::read_hardware_profile(parse_yaml(text, options.output.string())));
     write_output(options.output, text, options.overwrite);
   }
-  print(sim::trace_fit_text(fit, use_color(ColorMode::kAuto, stdout)));
+  print(options.json ? sim::fit_json(fit.numbers, fit.baselines, kVersion)
+                     : sim::trace_fit_text(fit, use_color(ColorMode::kAuto, stdout)));
   return 0;
 }
 

@@ -24,6 +24,7 @@ struct ForeignFitOptions {
   std::filesystem::path output;
   std::string date;
   bool overwrite = false;
+  bool json = false;
   std::string steps;
   std::optional<std::filesystem::path> rules;
 };

@@ -27,8 +27,7 @@ void require_options(const TuneOptions& options) {
   }
 }
 
-std::vector<sim::ImportedTrace> import_all(const TuneOptions& options,
-                                           std::vector<std::string>& untold) {
+std::vector<sim::ImportedTrace> import_all(const TuneOptions& options) {
   sim::ImportOptions how;
   if (options.trace_rules) how.rules = sim::read_rules(*options.trace_rules);
   how.steps = options.steps;
@@ -36,10 +35,7 @@ std::vector<sim::ImportedTrace> import_all(const TuneOptions& options,
     if (signal_exit_code() != 0) throw Error(ErrorKind::kRuntime, "stopped while reading");
   };
   std::vector<sim::ImportedTrace> traces;
-  for (const auto& path : options.traces) {
-    traces.push_back(sim::import_trace(path, how));
-    for (const std::string& problem : traces.back().problems) untold.push_back(problem);
-  }
+  for (const auto& path : options.traces) traces.push_back(sim::import_trace(path, how));
   return traces;
 }
 
@@ -138,7 +134,7 @@ sim::Job TraceReading::job(const TracedScenario& scenario) const {
 LoadedRequest load_traced_request(const TuneOptions& options) {
   require_options(options);
   TraceReading reading{options, {}, {}, {}, {}, {}};
-  reading.traces = import_all(options, reading.result.untold);
+  reading.traces = import_all(options);
   std::vector<const sim::ImportedTrace*> all;
   for (const sim::ImportedTrace& trace : reading.traces) all.push_back(&trace);
   reading.told = sim::traced_job(all);
@@ -150,6 +146,11 @@ LoadedRequest load_traced_request(const TuneOptions& options) {
                 "--trace: recordings of zenflow-train and of other programs are not of one job");
   }
   const bool is_recorded = recorded > 0;
+  // fit_deepspeed_job lists them with what it left out itself.
+  for (const sim::ImportedTrace& trace : reading.traces) {
+    if (!is_recorded) break;
+    for (const std::string& problem : trace.problems) reading.result.untold.push_back(problem);
+  }
   const auto fit = is_recorded ? fit_recorded_runs : fit_deepspeed_job;
   if (!is_recorded && !options.base) {
     throw Error(ErrorKind::kInput, "--base: expected the DeepSpeed file that the job ran with");

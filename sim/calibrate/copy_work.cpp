@@ -1,0 +1,335 @@
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "sim/calibrate/clock_tick.h"
+#include "sim/calibrate/trace_work.h"
+#include "sim/cost/transfer_cost.h"
+#include "sim/engine/fair_share.h"
+#include "sim/report/intervals.h"
+#include "sim/trace/launches.h"
+#include "sim/trace/span_names.h"
+
+namespace zenflow::sim {
+namespace {
+
+constexpr std::size_t kMostCopies = 4000;  // of a kind
+/// Share of a copy's time beside others up to which it counts as alone.
+constexpr double kAlone = 0.02;
+
+/// Who copies page-locked memory at a moment, one bit for each GPU and direction.
+using CopySet = std::uint64_t;
+constexpr int kMostDevices = 32;
+
+/// A GPU's copies in one direction: a bit of CopySet, a flow of HostLinks.
+FlowId place_of(int device, Direction direction) {
+  return static_cast<FlowId>(2 * device + (direction == Direction::kD2H ? 1 : 0));
+}
+
+CopySet bit_of(int device, Direction direction) {
+  return CopySet{1} << place_of(device, direction);
+}
+
+struct HostCopy {
+  Direction direction = Direction::kH2D;
+  bool pinned = true;
+  int device = 0;
+  double bytes = 0;
+  double seconds = 0;
+  double clock = 0;
+  /// Page-locked: who else copied, over links that it shares, for how many seconds.
+  std::vector<std::pair<CopySet, double>> beside{};
+};
+
+/// The links between the host and GPUs 0 to kMostDevices, a flow for each GPU and direction.
+class HostLinks {
+ public:
+  explicit HostLinks(const HostLinkProfile& profile) {
+    std::vector<std::vector<LinkUse>> above(kMostDevices);
+    std::vector<std::vector<LinkUse>> below(kMostDevices);
+    const auto connect = [&](std::size_t device, const std::array<LinkId, 3>& path) {
+      below[device].insert(below[device].end(), {{path[0], 1.0}, {path[2], 1.0}});
+      above[device].insert(above[device].end(), {{path[1], 1.0}, {path[2], 1.0}});
+    };
+    for (std::size_t device = 0; device < kMostDevices; ++device) {
+      connect(device, add(profile.pinned));
+    }
+    for (const HostSwitch& one : profile.switches) {
+      const auto path = add(one.path);
+      for (const std::int64_t gpu : one.gpus) {
+        if (gpu < kMostDevices) connect(static_cast<std::size_t>(gpu), path);
+      }
+    }
+    for (std::size_t device = 0; device < kMostDevices; ++device) {
+      machine_.flows.push_back({profile.pinned.h2d, below[device]});
+      machine_.flows.push_back({profile.pinned.d2h, above[device]});
+    }
+  }
+
+  /// Of its rate alone, of a copy while all of `set` copy.
+  double progress(CopySet set, FlowId place) {
+    const auto [entry, is_new] = known_.try_emplace({set, place}, 1.0);
+    if (!is_new) return entry->second;
+    std::vector<FlowId> active;
+    std::size_t at = 0;
+    for (FlowId other = 0; other < machine_.flows.size(); ++other) {
+      if (((set >> other) & 1U) == 0) continue;
+      if (other == place) at = active.size();
+      active.push_back(other);
+    }
+    // What a GPU gets alone is the profile's rate, whatever that is bounded by.
+    if (active.size() > 1) {
+      entry->second = fair_rates(machine_, active)[at] / machine_.flows[place].solo_rate.value();
+    }
+    return entry->second;
+  }
+
+ private:
+  std::array<LinkId, 3> add(const HostPath& path) {
+    const std::size_t links = machine_.links.size();
+    const auto link = [links](std::size_t i) { return static_cast<LinkId>(links + i); };
+    machine_.links.push_back({"h2d", path.h2d});
+    machine_.links.push_back({"d2h", path.d2h});
+    machine_.links.push_back({"both", path.bidirectional});
+    return {link(0), link(1), link(2)};
+  }
+
+  Machine machine_;
+  std::map<std::pair<CopySet, FlowId>, double> known_;
+};
+
+double copy_seconds(const HostLinkProfile& link, HostLinks& links, const HostCopy& copy) {
+  double time = copy.bytes / copy_rate(link, copy.direction, copy.pinned).value();
+  double whole = 0;
+  double progressed = 0;
+  const CopySet own = copy.pinned ? bit_of(copy.device, copy.direction) : 0;
+  for (const auto& [set, seconds] : copy.beside) {
+    whole += seconds;
+    progressed += seconds * links.progress(set | own, place_of(copy.device, copy.direction));
+  }
+  if (progressed > 0) time *= whole / progressed;
+  return link.latency.value() + time;
+}
+
+/// Gathers copies between host and GPUs.
+class CopyReader {
+ public:
+  CopyReader(const std::vector<const Timeline*>& timelines, const HostLinkProfile& link)
+      : link_(link) {
+    for (const Timeline* timeline : timelines) read(*timeline, *timelines.front());
+    unite_times();
+    for (const Found& one : all_) take(one);
+  }
+
+  std::vector<HostCopy> found;
+  std::size_t unknown_memory = 0;
+  std::size_t within_tick = 0;
+  std::size_t same_direction = 0;
+  std::size_t unknown_links = 0;
+
+ private:
+  struct Found {
+    HostCopy copy;
+    Interval time;
+  };
+
+  void read(const Timeline& timeline, const Timeline& first) {
+    // Of the clock that all were read from.
+    constexpr std::int64_t kPicosecondsOfOne = 1000;
+    const Picoseconds shift{kPicosecondsOfOne *
+                            (timeline.origin_nanoseconds - first.origin_nanoseconds)};
+    const double clock = clock_error(clock_tick(timeline, is_gpu_work));
+    std::map<NameId, CopyName> names;
+    for (const TimelineSpan& span : timeline.spans) {
+      if (kind_of(timeline, span) != SpanKind::kCopy) continue;
+      const auto [entry, is_new] = names.try_emplace(span.name);
+      if (is_new) entry->second = copy_name(timeline.name_of(span));
+      const CopyName& name = entry->second;
+      const bool up = name.direction == CopyDirection::kH2D;
+      if (!up && name.direction != CopyDirection::kD2H) continue;
+      const MemoryKind host = up ? name.from : name.to;
+      if (host != MemoryKind::kPinned && host != MemoryKind::kPageable) {
+        ++unknown_memory;
+        continue;
+      }
+      const int device = timeline.tracks[span.track].device;
+      if (span.bytes <= 0 || device < 0 || device >= kMostDevices) continue;
+      if (span.end <= span.start) {
+        ++within_tick;
+        continue;
+      }
+      const Direction direction = up ? Direction::kH2D : Direction::kD2H;
+      const bool pinned = host == MemoryKind::kPinned;
+      all_.push_back({{direction, pinned, device, span.bytes,
+                       to_seconds(span.end - span.start).value(), clock},
+                      {span.start + shift, span.end + shift}});
+    }
+  }
+
+  /// When each GPU copies in each direction, and when it makes two such copies at once.
+  void unite_times() {
+    for (const Found& one : all_) {
+      if (one.copy.pinned)
+        times_[place_of(one.copy.device, one.copy.direction)].push_back(one.time);
+    }
+    for (auto& [place, times] : times_) {
+      std::sort(times.begin(), times.end(), [](const Interval& a, const Interval& b) {
+        return std::tie(a.start, a.end) < std::tie(b.start, b.end);
+      });
+      Picoseconds ended = times.front().start;
+      for (const Interval& one : times) {
+        if (one.start < ended) doubled_[place].push_back({one.start, std::min(one.end, ended)});
+        ended = std::max(ended, one.end);
+      }
+      times = unite(std::move(times));
+      doubled_[place] = unite(std::move(doubled_[place]));
+    }
+  }
+
+  [[nodiscard]] double share(const Found& one, const Intervals& times) const {
+    return to_seconds(length_within(times, one.time.start, one.time.end)).value() /
+           one.copy.seconds;
+  }
+
+  /// Whether copies of these GPUs pass over a link that the profile has.
+  [[nodiscard]] bool share_a_link(int a, int b) const {
+    if (a == b) return true;
+    return std::any_of(link_.switches.begin(), link_.switches.end(), [&](const HostSwitch& one) {
+      const auto has = [&](int gpu) {
+        return std::find(one.gpus.begin(), one.gpus.end(), gpu) != one.gpus.end();
+      };
+      return has(a) && has(b);
+    });
+  }
+
+  void take(const Found& one) {
+    HostCopy copy = one.copy;
+    if (!copy.pinned) {
+      found.push_back(std::move(copy));
+      return;
+    }
+    const FlowId own = place_of(copy.device, copy.direction);
+    if (share(one, doubled_.at(own)) > kAlone) {
+      ++same_direction;
+      return;
+    }
+    std::vector<std::pair<Picoseconds, CopySet>> changes = {{one.time.start, 0}};
+    for (const auto& [place, times] : times_) {
+      const int device = static_cast<int>(place / 2);
+      if (place == own || share(one, times) <= kAlone) continue;
+      if (!share_a_link(copy.device, device)) {
+        // A profile that names no switch does not say that there is none.
+        if (!link_.switches.empty()) continue;
+        ++unknown_links;
+        return;
+      }
+      for (const Interval& other : overlapping(times, one.time)) {
+        changes.emplace_back(std::max(other.start, one.time.start), CopySet{1} << place);
+        changes.emplace_back(std::min(other.end, one.time.end), CopySet{1} << place);
+      }
+    }
+    if (changes.size() > 1) copy.beside = pieces_of(std::move(changes), one.time.end);
+    found.push_back(std::move(copy));
+  }
+
+  static std::vector<Interval> overlapping(const Intervals& times, const Interval& with) {
+    auto at = std::partition_point(times.begin(), times.end(),
+                                   [&](const Interval& one) { return one.end <= with.start; });
+    std::vector<Interval> found;
+    for (; at != times.end() && at->start < with.end; ++at) found.push_back(*at);
+    return found;
+  }
+
+  /// Each change flips the bits it names.
+  static std::vector<std::pair<CopySet, double>> pieces_of(
+      std::vector<std::pair<Picoseconds, CopySet>> changes, Picoseconds end) {
+    std::sort(changes.begin(), changes.end());
+    std::map<CopySet, double> lengths;
+    CopySet set = 0;
+    for (std::size_t i = 0; i < changes.size(); ++i) {
+      set ^= changes[i].second;
+      const Picoseconds until = i + 1 < changes.size() ? changes[i + 1].first : end;
+      if (until > changes[i].first) lengths[set] += to_seconds(until - changes[i].first).value();
+    }
+    return {lengths.begin(), lengths.end()};
+  }
+
+  const HostLinkProfile& link_;
+  std::vector<Found> all_;
+  std::map<FlowId, Intervals> times_;    // of page-locked memory, by place
+  std::map<FlowId, Intervals> doubled_;  // of those, when two run at once
+};
+
+TimedGroup copy_group(const char* what, std::vector<HostCopy> copies) {
+  TimedGroup group{.what = what,
+                   .seconds = {},
+                   .amounts = {},
+                   .amount_unit = 1e6,
+                   .amount_name = "MB",
+                   .predict = {}};
+  for (const HostCopy& one : copies) {
+    group.seconds.push_back(one.seconds);
+    group.amounts.push_back(one.bytes);
+    group.clock_errors.push_back(one.clock);
+  }
+  group.predict = [copies = std::move(copies)](const HardwareProfile& profile) {
+    HostLinks links(profile.host_link);
+    std::vector<double> times;
+    for (const HostCopy& one : copies) {
+      times.push_back(copy_seconds(profile.host_link, links, one));
+    }
+    return times;
+  };
+  return group;
+}
+
+/// At most kMostCopies, evenly spread.
+std::vector<HostCopy> thinned(std::vector<HostCopy> copies, std::size_t& passed_over) {
+  if (copies.size() <= kMostCopies) return copies;
+  passed_over += copies.size() - kMostCopies;
+  std::vector<HostCopy> some;
+  for (std::size_t i = 0; i < kMostCopies; ++i) {
+    some.push_back(std::move(copies[i * copies.size() / kMostCopies]));
+  }
+  return some;
+}
+
+}  // namespace
+
+TraceWork copy_work(const std::vector<const Timeline*>& timelines, const HardwareProfile& base) {
+  CopyReader reader(timelines, base.host_link);
+  struct Kind {
+    const char* what;
+    std::vector<HostCopy> copies{};
+  };
+  std::array<Kind, 3> kinds{{{"copies of page-locked memory"},
+                             {"copies of page-locked memory beside others"},
+                             {"copies of pageable memory"}}};
+  for (HostCopy& one : reader.found) {
+    const std::size_t kind = !one.pinned ? 2 : one.beside.empty() ? 0 : 1;
+    kinds.at(kind).copies.push_back(std::move(one));
+  }
+  TraceWork work;
+  std::size_t passed_over = 0;
+  for (Kind& kind : kinds) {
+    work.add(copy_group(kind.what, thinned(std::move(kind.copies), passed_over)));
+  }
+  const auto note = [&](std::size_t count, const std::string& why) {
+    if (count > 0) work.notes.push_back(fmt::format("{} copies left aside: {}", count, why));
+  };
+  note(passed_over, fmt::format("further ones of a kind of which {} are used", kMostCopies));
+  note(reader.unknown_memory, "the trace does not say whether their host memory is page-locked");
+  note(reader.within_tick, "shorter than the recording clock resolves");
+  note(reader.same_direction, "beside another one of their GPU and direction");
+  note(reader.unknown_links,
+       "beside those of other GPUs, and the base profile names no link that GPUs share "
+       "(host_link.switches)");
+  return work;
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,19 @@
+/// Whether a recording of zenflow-train is of the setting that it is to be fitted as.
+#pragma once
+
+#include <string>
+
+#include "sim/calibrate/live_point.h"
+#include "sim/schedule/job.h"
+#include "sim/trace/timeline.h"
+
+namespace zenflow::sim {
+
+/// Throws Error(kInput) "NAME: ..." with every difference between what the recording says of itself
+/// and `point` with `job`: schedule, topk_ratio, update_interval, overlap_step, warm-up, batch,
+/// precision, number of parameters; or if its update interval changed while it ran. Recordings of
+/// before say nothing of themselves: of those only their copies' sizes tell (fit_live).
+void check_recorded_setting(const std::string& name, const Timeline& timeline,
+                            const LivePoint& point, const Job& job);
+
+}  // namespace zenflow::sim

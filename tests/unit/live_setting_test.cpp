@@ -1,0 +1,86 @@
+// A recording's own account of how it ran, against the setting that it is to be fitted as.
+#include "sim/calibrate/live_setting.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/trace/recorded_run.h"
+#include "tests/support/error_of.h"
+#include "tests/support/small_jobs.h"
+
+namespace zenflow::sim {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Job job() {
+  return testing::make_small_job(testing::round_node(), testing::tiny_llama(), {});
+}
+
+RecordedRun run_of(const Job& job) {
+  return {.schedule = "zenflow",
+          .topk_ratio = 0.1,
+          .update_interval = 4,
+          .micro_batch_size = job.scenario.training.micro_batch_size_per_gpu,
+          .sequence_length = job.scenario.training.sequence_length,
+          .dtype = to_string(job.scenario.training.dtype),
+          .parameters = job.scenario.model.parameters()};
+}
+
+/// "" if the recording may be fitted as `point`.
+std::string refusal(const RecordedRun& run, const LivePoint& point) {
+  Timeline timeline;
+  write_recorded_run(timeline, run);
+  return zenflow::testing::error_of(
+             [&] { check_recorded_setting("run.json", timeline, point, job()); })
+      .second;
+}
+
+constexpr LivePoint kZenFlow{LiveKind::kZenFlow, 0.1, 4, true};
+
+TEST(RecordedSetting, IsAcceptedIfItAgrees) {
+  const Timeline says_nothing;
+  EXPECT_NO_THROW(check_recorded_setting("run.json", says_nothing, kZenFlow, job()));
+  Timeline timeline;
+  write_recorded_run(timeline, run_of(job()));
+  EXPECT_NO_THROW(check_recorded_setting("run.json", timeline, kZenFlow, job()));
+}
+
+TEST(RecordedSetting, NamesEachDifference) {
+  RecordedRun run = run_of(job());
+  EXPECT_EQ(refusal(run, {LiveKind::kZenFlow, 0.2, 8, true}),
+            "run.json: topk_ratio 0.1 was recorded, the setting has 0.2; "
+            "update_interval 4 was recorded, the setting has 8");
+  EXPECT_EQ(refusal(run, {LiveKind::kZeroOffloadDpu, 0, 1, true}),
+            "run.json: schedule zenflow was recorded, the setting has zero-offload-dpu");
+  run.sequence_length = 77;
+  run.dtype = "fp64";
+  run.parameters = 5;
+  run.full_warm_up_rounds = 9;
+  EXPECT_THAT(refusal(run, kZenFlow),
+              AllOf(HasSubstr("sequence_length 77 was recorded, the scenario has 64"),
+                    HasSubstr("dtype fp64"), HasSubstr("so many parameters: 5 was recorded"),
+                    HasSubstr("full_warm_up_rounds 9")));
+}
+
+// Of another schedule k and S do not matter.
+TEST(RecordedSetting, OfZeroOffloadHasNoK) {
+  RecordedRun run = run_of(job());
+  run.schedule = "zero-offload";
+  run.topk_ratio = 0.7;
+  EXPECT_NO_THROW({
+    Timeline timeline;
+    write_recorded_run(timeline, run);
+    check_recorded_setting("run.json", timeline, {LiveKind::kZeroOffload, 0, 1, true}, job());
+  });
+}
+
+TEST(RecordedSetting, OfAnIntervalThatChangedIsRefused) {
+  RecordedRun run = run_of(job());
+  run.interval_is_auto = true;
+  EXPECT_THAT(refusal(run, kZenFlow), HasSubstr("changed while it ran"));
+}
+
+}  // namespace
+}  // namespace zenflow::sim
