@@ -28,7 +28,7 @@ struct RecordedRun {
   std::int64_t optimizer_threads = 1;
   std::int64_t sum_threads = 1;
   std::optional<std::int64_t> gpu{};  ///< its number; none: the host was the device
-  std::int64_t parameters = 0;  ///< of the model; 0: recordings of before do not say
+  std::int64_t parameters = 0;        ///< of the model; 0: recordings of before do not say
 
   friend bool operator==(const RecordedRun&, const RecordedRun&) = default;
 };
