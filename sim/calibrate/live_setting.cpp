@@ -51,6 +51,10 @@ void check_recorded_setting(const std::string& name, const Timeline& timeline,
   const TrainingSettings& training = job.scenario.training;
   found.add("micro_batch_size", run->micro_batch_size, "scenario",
             training.micro_batch_size_per_gpu);
+  found.add("gradient_accumulation_steps", run->gradient_accumulation_steps, "scenario",
+            job.deepspeed.gradient_accumulation_steps);
+  found.add("activation_checkpointing", run->activation_checkpointing, "scenario",
+            training.activation_checkpointing);
   found.add("sequence_length", run->sequence_length, "scenario", training.sequence_length);
   found.add("dtype", run->dtype, "scenario", to_string(training.dtype));
   if (run->parameters > 0) {

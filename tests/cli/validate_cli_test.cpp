@@ -116,11 +116,11 @@ TEST_F(ValidateProgram, ProfilesAreFittedToRecordedFilesToo) {
   };
   EXPECT_THAT(validate({"zenflow:0.1:4", "-q"}).code, ::testing::AnyOf(0, 4));
   for (const auto& [more, what] :
-       {std::pair(Arguments{"zenflow:0.4:4"}, "--topk-ratio 0.1, not 0.4"),
-        std::pair(Arguments{"zenflow:0.1:2"}, "--update-interval 4, not 2"),
-        std::pair(Arguments{"gpu-only"}, "--schedule zenflow, not gpu-only"),
+       {std::pair(Arguments{"zenflow:0.4:4"}, "topk_ratio 0.1 was recorded, the setting has 0.4"),
+        std::pair(Arguments{"zenflow:0.1:2"}, "update_interval 4 was recorded, the setting has 2"),
+        std::pair(Arguments{"gpu-only"}, "schedule zenflow was recorded, the setting has gpu-only"),
         std::pair(Arguments{"zenflow:0.1:4", "--set", "training.sequence_length=32"},
-                  "--sequence-length 16, not 32")}) {
+                  "sequence_length 16 was recorded, the scenario has 32")}) {
     const Outcome wrong = validate(more);
     EXPECT_EQ(wrong.code, 2) << what;
     EXPECT_THAT(wrong.err, HasSubstr(what));

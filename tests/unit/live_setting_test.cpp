@@ -55,13 +55,17 @@ TEST(RecordedSetting, NamesEachDifference) {
   EXPECT_EQ(refusal(run, {LiveKind::kZeroOffloadDpu, 0, 1, true}),
             "run.json: schedule zenflow was recorded, the setting has zero-offload-dpu");
   run.sequence_length = 77;
+  run.gradient_accumulation_steps = 3;
+  run.activation_checkpointing = true;
   run.dtype = "fp64";
   run.parameters = 5;
   run.full_warm_up_rounds = 9;
-  EXPECT_THAT(refusal(run, kZenFlow),
-              AllOf(HasSubstr("sequence_length 77 was recorded, the scenario has 64"),
-                    HasSubstr("dtype fp64"), HasSubstr("so many parameters: 5 was recorded"),
-                    HasSubstr("full_warm_up_rounds 9")));
+  EXPECT_THAT(
+      refusal(run, kZenFlow),
+      AllOf(HasSubstr("sequence_length 77 was recorded, the scenario has 64"),
+            HasSubstr("gradient_accumulation_steps 3 was recorded, the scenario has 1"),
+            HasSubstr("activation_checkpointing true was recorded"), HasSubstr("dtype fp64"),
+            HasSubstr("so many parameters: 5 was recorded"), HasSubstr("full_warm_up_rounds 9")));
 }
 
 // Of another schedule k and S do not matter.

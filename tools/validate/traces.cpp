@@ -7,8 +7,8 @@
 #include "sim/accuracy/imported_figures.h"
 #include "sim/accuracy/recorded_figures.h"
 #include "sim/base/error.h"
+#include "sim/calibrate/live_setting.h"
 #include "sim/trace/import/import_trace.h"
-#include "sim/trace/recorded_run.h"
 #include "tools/environment.h"
 #include "tools/live_jobs.h"
 #include "tools/validate/validate.h"
@@ -33,33 +33,6 @@ struct Recorded {
 
 const std::string& of_file(const std::vector<std::string>& list, std::size_t i) {
   return list[std::min(i, list.size() - 1)];
-}
-
-/// The first thing in which a recording is of another run than the one that is predicted, empty if
-/// there is none or it does not say how it ran: "--topk-ratio 0.1, not 0.4".
-std::string difference(const sim::Timeline& timeline, const sim::LivePoint& point,
-                       const sim::TrainingSettings& training) {
-  const auto run = sim::recorded_run(timeline);
-  if (!run) return "";
-  const auto differ = [](const char* flag, const auto& recorded, const auto& given) {
-    return recorded == given ? std::string() : fmt::format("{} {}, not {}", flag, recorded, given);
-  };
-  constexpr std::size_t kPrefix = std::string_view("live-").size();
-  std::vector<std::string> found = {
-      differ("--schedule", run->schedule,
-             std::string(sim::live_schedule_name(point.kind).substr(kPrefix))),
-      differ("--micro-batch-size", run->micro_batch_size, training.micro_batch_size_per_gpu),
-      differ("--sequence-length", run->sequence_length, training.sequence_length),
-      differ("--dtype", run->dtype, to_string(training.dtype))};
-  if (point.kind == sim::LiveKind::kZenFlow) {
-    found.push_back(differ("--topk-ratio", run->topk_ratio, point.topk_ratio));
-    found.push_back(differ("--update-interval", run->update_interval, point.update_interval));
-    found.push_back(differ("--overlap-step", run->overlap_step, point.overlap));
-    if (run->interval_is_auto) found.emplace_back("--update-interval auto, not one that stays");
-  }
-  const auto first =
-      std::find_if(found.begin(), found.end(), [](const std::string& one) { return !one.empty(); });
-  return first == found.end() ? "" : *first;
 }
 
 class TraceComparison {
@@ -113,12 +86,8 @@ class TraceComparison {
       throw Error(ErrorKind::kInput,
                   named(i, one.trace.problems.front()) + "; --setting needs a whole recording");
     }
-    const std::string what = difference(one.trace.timeline, point, one.job.scenario.training);
-    if (!what.empty()) {
-      throw Error(ErrorKind::kInput, named(i, fmt::format("was recorded with {}: is this the "
-                                                          "setting and the scenario?",
-                                                          what)));
-    }
+    sim::check_recorded_setting(options_.traces[i].generic_string(), one.trace.timeline, point,
+                                one.job);
     const std::int64_t window = point.kind == sim::LiveKind::kZenFlow ? point.update_interval : 1;
     one.first_step = options_.first_step >= 0 ? options_.first_step : 2 * window;
     const sim::RecordedSteps steps =
