@@ -134,13 +134,19 @@ class OffloadEngine {
   [[nodiscard]] std::span<const float> column_norms(std::size_t slice) const;
   [[nodiscard]] const ColumnSlots& slots(std::size_t slice) { return columns_.slots(slice); }
 
-  /// Everything that the next step depends on, in named arrays. Waits for the CPU lane.
-  struct NamedBytes {
-    std::string name;
-    std::span<const std::byte> bytes;
+  /// Takes named arrays, one after the other, each in pieces.
+  class StateSink {
+   public:
+    virtual ~StateSink() = default;
+    /// An array of `bytes` follows.
+    virtual void begin(const std::string& name, std::size_t bytes) = 0;
+    /// The span is valid during the call alone.
+    virtual void append(std::span<const std::byte> piece) = 0;
+    virtual void end() = 0;
   };
-  /// Calls `save` with all of the state; the spans are valid during the call alone.
-  void save(const std::function<void(std::span<const NamedBytes>)>& save);
+  /// Gives `sink` everything that the next step depends on. Waits for the CPU lane. Takes no memory
+  /// that grows with the model.
+  void save(StateSink& sink);
   /// Takes state that `save` gave, by name. Throws Error(kInput) if it is not this model's and
   /// these settings'. Before the first step.
   void restore(const std::function<std::span<const std::byte>(std::string_view)>& find);
@@ -222,6 +228,12 @@ class OffloadEngine {
   [[nodiscard]] std::int64_t oldest_gradient(std::int64_t before, std::int64_t steps) const {
     return steps - 1 + (settings_.overlap_step ? before : 0);
   }
+  /// An array on the device, a piece at a time: calls use(piece, where it begins in the array).
+  void read_device(const void* data, std::size_t size, Label label,
+                   const std::function<void(std::span<const std::byte>, std::size_t)>& use);
+  /// The way back: fill(piece, where it begins in the array) says what the piece shall hold.
+  void write_device(void* data, std::size_t size, Label label,
+                    const std::function<void(std::span<std::byte>, std::size_t)>& fill);
   void wait_for_lane(CpuLane& lane, CpuLane::Ticket ticket, StepResult* result);
   void check_lanes() const;
   [[nodiscard]] bool whole_step() const {
@@ -244,6 +256,7 @@ class OffloadEngine {
   DeferredColumns deferred_;
   DeviceColumns columns_;
   ColumnCarrier carrier_;
+  Buffer transfer_;  // pinned, as large as the largest parameter: what is loaded or written
   std::unique_ptr<Stream> compute_;
   std::unique_ptr<Stream> d2h_;
   std::unique_ptr<Stream> h2d_;

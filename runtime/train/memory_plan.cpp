@@ -117,8 +117,8 @@ void take_larger(std::vector<PlannedMemory>& parts, const std::vector<PlannedMem
 }
 
 /// What the simulated schedules do not know: where gradients are summed, and groups taking turns.
-void place_gradients(const TransformerConfig& config, const TrainOptions& options,
-                     MemoryPlan& plan) {
+void plan_gradient_places(const TransformerConfig& config, const TrainOptions& options,
+                          MemoryPlan& plan) {
   const OffloadSettings& s = options.offload;
   if (s.everything_on_device) return;
   double deferred = 0;
@@ -140,6 +140,15 @@ void place_gradients(const TransformerConfig& config, const TrainOptions& option
   }
 }
 
+/// All of a step's are there before it, when those of the step before still are.
+void plan_batches(const TrainOptions& options, MemoryPlan& plan) {
+  const auto number = [](std::int64_t count) { return static_cast<double>(count); };
+  const double tokens = number(options.feed.sequences) * number(options.feed.length) *
+                        number(options.offload.gradient_accumulation_steps);
+  plan.host.push_back({"inputs and targets of two steps' batches",
+                       whole_bytes(2 * 2 * sizeof(std::int32_t) * tokens)});
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(const TransformerConfig& config, const TrainOptions& options) {
@@ -157,7 +166,8 @@ MemoryPlan plan_memory(const TransformerConfig& config, const TrainOptions& opti
     take_ratio(range->high);
   }
   if (options.offload.full_warm_up_rounds > 0) take_ratio(0);  // at first everything is deferred
-  place_gradients(config, options, plan);
+  plan_gradient_places(config, options, plan);
+  plan_batches(options, plan);
   if (options.offload.everything_on_device) {
     constexpr std::uint64_t kStateBytes = 12;
     plan.host.push_back(
