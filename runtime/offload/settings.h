@@ -9,7 +9,7 @@
 
 #include "kernels/adamw/adamw.h"
 #include "runtime/device/device.h"
-#include "runtime/offload/layout.h"
+#include "runtime/offload/topk_range.h"
 
 namespace zenflow::runtime {
 
