@@ -74,7 +74,8 @@ struct WindowObservation {
   std::int64_t window = 0;
   std::int64_t first_step = 0;   ///< of the window that ended
   std::int64_t steps = 0;        ///< S of it
-  double topk_ratio = 0;         ///< k of it; of the next one perhaps another
+  double topk_ratio = 0;         ///< k of it
+  double next_topk_ratio = 0;    ///< of the window that begins
   std::int64_t timed_steps = 0;  ///< that the next two are of: fewer than `steps` after a restore
   double window_seconds = 0;     ///< in `step`; what happens between two steps is not training
   double waited_seconds = 0;     ///< of these, the training thread was blocked by the CPU

@@ -105,6 +105,7 @@ void OffloadEngine::start_window(bool may_adapt) {
                                .first_step = window_first_step_,
                                .steps = window_steps_,
                                .topk_ratio = window_topk_ratio_,
+                               .next_topk_ratio = settings_.topk_ratio,
                                .timed_steps = window_timed_steps_,
                                .window_seconds = window_seconds_ + seconds_since(step_start_),
                                .waited_seconds = std::exchange(window_waited_, 0),
