@@ -153,12 +153,6 @@ class OffloadEngine {
     std::vector<Event> issued;  ///< by group: the lane has enqueued its copies
     std::vector<Event> done;    ///< by group: they are on the device
   };
-  /// Columns that have left the selection and return to the host's slots.
-  struct Install {
-    std::size_t slice;
-    std::vector<std::uint32_t> slots;
-    ColumnState state;
-  };
 
   // engine_state.cpp
   enum class Place : std::uint8_t { kHost, kDevice };
@@ -198,9 +192,9 @@ class OffloadEngine {
   }
   /// What is due of the following two; both waited for norms to arrive. `flush`: of the window's
   /// sums, unless they have been applied.
-  std::vector<Install> select_anew(const DeferredUpdate* flush, StepResult& result);
-  std::vector<Install> exchange_columns(const DeferredUpdate* flush, StepResult& result);
-  std::vector<Install> change_selected(const DeferredUpdate* flush, StepResult& result);
+  void select_anew(const DeferredUpdate* flush, StepResult& result);
+  void exchange_columns(const DeferredUpdate* flush, StepResult& result);
+  void change_selected(const DeferredUpdate* flush, StepResult& result);
   /// Of whole columns, in the last step that measured them.
   [[nodiscard]] std::span<const float> summed_norms(std::size_t slice);
   void send_columns(std::size_t slice);
@@ -209,7 +203,7 @@ class OffloadEngine {
 
   // engine_window.cpp
   void end_window(StepResult& result);
-  void submit_update(const DeferredUpdate& update, std::vector<Install> installs);
+  void submit_update(const DeferredUpdate& update);
   [[nodiscard]] Event upload_group(std::size_t group, std::int64_t step);
   void take_upload(StepResult* result);
   /// The compute stream waits, and with `on_host` the calling thread does.
