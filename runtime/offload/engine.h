@@ -74,7 +74,8 @@ struct WindowObservation {
   std::int64_t window = 0;
   std::int64_t first_step = 0;   ///< of the window that ended
   std::int64_t steps = 0;        ///< S of it
-  double topk_ratio = 0;         ///< k of it; of the next one perhaps another
+  double topk_ratio = 0;         ///< k of it
+  double next_topk_ratio = 0;    ///< of the window that begins
   std::int64_t timed_steps = 0;  ///< that the next two are of: fewer than `steps` after a restore
   double window_seconds = 0;     ///< in `step`; what happens between two steps is not training
   double waited_seconds = 0;     ///< of these, the training thread was blocked by the CPU
@@ -158,12 +159,6 @@ class OffloadEngine {
     std::vector<Event> issued;  ///< by group: the lane has enqueued its copies
     std::vector<Event> done;    ///< by group: they are on the device
   };
-  /// Columns that have left the selection and return to the host's slots.
-  struct Install {
-    std::size_t slice;
-    std::vector<std::uint32_t> slots;
-    ColumnState state;
-  };
 
   // engine_state.cpp
   enum class Place : std::uint8_t { kHost, kDevice };
@@ -203,9 +198,9 @@ class OffloadEngine {
   }
   /// What is due of the following two; both waited for norms to arrive. `flush`: of the window's
   /// sums, unless they have been applied.
-  std::vector<Install> select_anew(const DeferredUpdate* flush, StepResult& result);
-  std::vector<Install> exchange_columns(const DeferredUpdate* flush, StepResult& result);
-  std::vector<Install> change_selected(const DeferredUpdate* flush, StepResult& result);
+  void select_anew(const DeferredUpdate* flush, StepResult& result);
+  void exchange_columns(const DeferredUpdate* flush, StepResult& result);
+  void change_selected(const DeferredUpdate* flush, StepResult& result);
   /// Of whole columns, in the last step that measured them.
   [[nodiscard]] std::span<const float> summed_norms(std::size_t slice);
   void send_columns(std::size_t slice);
@@ -214,7 +209,7 @@ class OffloadEngine {
 
   // engine_window.cpp
   void end_window(StepResult& result);
-  void submit_update(const DeferredUpdate& update, std::vector<Install> installs);
+  void submit_update(const DeferredUpdate& update);
   [[nodiscard]] Event upload_group(std::size_t group, std::int64_t step);
   void take_upload(StepResult* result);
   /// The compute stream waits, and with `on_host` the calling thread does.

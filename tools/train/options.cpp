@@ -114,8 +114,8 @@ void add_optimizer_options(CLI::App& app, TrainCommand& o) {
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   app.add_option("--topk-range", o.topk_range,
-                 "of --tune live: LOW:HIGH, between which it also chooses the topk ratio; device "
-                 "memory is planned for HIGH. Default: it stays")
+                 "of --tune live: LOW:HIGH, between which it also chooses the topk ratio; memory "
+                 "is planned for both ends, each buffer at its larger size. Default: it stays")
       ->type_name("LOW:HIGH");
   app.add_option("--max-deferred-share", o.train.tuner.max_deferred_share,
                  "of --topk-range: share of the squared gradient norm of matrices that may be "
