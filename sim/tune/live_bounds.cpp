@@ -149,7 +149,8 @@ class LiveBound {
     }
     std::vector<double> there(count, 0.0);
     double updates = 0;
-    // Uploads wait for the last compute that reads the weights: without selected columns the packing.
+    // Uploads wait for the last compute that reads the weights: without selected columns the
+    // packing.
     double uploads = live_.topk_ratio > 0 ? gap_ + selected_ : 0;
     for (std::size_t l = 0; l < count; ++l) {
       const LayerTimes& one = layers_[l];

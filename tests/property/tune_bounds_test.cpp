@@ -13,8 +13,8 @@ namespace {
 using testing::Numbers;
 using testing::shipped_request;
 
-/// A machine with every rate its own: faster or slower links, CPU and GPU, bound or not; the training
-/// thread takes up to `longest_gap` seconds to give the device work again.
+/// A machine with every rate its own: faster or slower links, CPU and GPU, bound or not; the
+/// training thread takes up to `longest_gap` seconds to give the device work again.
 void vary(HardwareProfile& node, double longest_gap, Numbers& numbers) {
   const auto factor = [&] { return std::exp(numbers.between(-1.5, 1.5)); };
   node.gpu.memory_bandwidth = factor() * node.gpu.memory_bandwidth;
