@@ -278,6 +278,46 @@ TEST(TuneLive, IsNotRefusedForWhatOnlyDeepSpeedMinds) {
   EXPECT_GT(result.counts.excluded_by_bound, 0U);
 }
 
+// A step of zenflow-train ends with its updates, however many micro-batches it has.
+TEST(TuneLive, CountsTheMicroBatchesOfAStep) {
+  constexpr std::int64_t kMicroBatches = 3;
+  const std::vector<Override> overrides = {{"deepspeed.gradient_accumulation_steps", "3"}};
+  for (const Placement placement : {Placement::kGpu, Placement::kCpu, Placement::kZenFlow}) {
+    TuneRequest request = shipped_request("llama_10m_this_host", Family::kLive, overrides);
+    EXPECT_EQ(request.global_batch, kMicroBatches);
+    Candidates candidates(request);
+    Setting setting = setting_of(request.job);
+    setting.set(Knob::kPlacement, static_cast<double>(placement));
+    EXPECT_EQ(candidates.refusal(setting), "");
+    EXPECT_EQ(candidates.accumulation(setting), kMicroBatches);
+    Job job = candidates.job(setting);
+    EXPECT_EQ(job.deepspeed.gradient_accumulation_steps, kMicroBatches);
+    const SimulationResult step = simulate_schedule(job, candidates.schedule(setting));
+    const Evaluation one = candidates.evaluate(setting);
+    EXPECT_EQ(one.step_time, step.step_time);
+    EXPECT_EQ(one.d2h_bytes, step.d2h_bytes);
+    EXPECT_EQ(one.staleness, step.staleness.max);
+    EXPECT_DOUBLE_EQ(one.micro_step * kMicroBatches, step.step_time);
+    EXPECT_DOUBLE_EQ(one.compute * kMicroBatches, step.compute);
+    const double tokens = kMicroBatches * 64;
+    EXPECT_NEAR(one.tokens_per_second * one.step_time * 1e-12, tokens, 1e-6);
+    EXPECT_EQ(find_path(candidates.config(setting).root, "gradient_accumulation_steps")->scalar,
+              "3");
+    if (placement == Placement::kZenFlow) {
+      EXPECT_EQ(candidates.evaluate_own().step_time, one.step_time);
+    }
+  }
+}
+
+// Another global batch is another number of micro-batches, of what the user has, too.
+TEST(TuneLive, MeasuresWhatTheUserHasInTheGlobalBatchAskedFor) {
+  TuneRequest request = shipped_request("llama_10m_this_host", Family::kLive);
+  request.global_batch = 2;
+  const Candidates candidates(request);
+  const Setting own = setting_of(request.job);
+  EXPECT_EQ(candidates.evaluate_own().step_time, candidates.evaluate(own).step_time);
+}
+
 TEST(TuneLive, RefusesWhatZenFlowTrainDoesNotHave) {
   TuneRequest request = shipped_request("llama_10m_this_host", Family::kLive);
   Candidates candidates(request);

@@ -69,6 +69,8 @@ std::vector<Case> cases() {
       {"live/gpt2", Family::kLive},
       // A small embedding is back on the device before the gap is over.
       {"live/tiny", Family::kLive, {}, 8e-3},
+      {"live/tiny", Family::kLive, {{"deepspeed.gradient_accumulation_steps", "3"}}, 8e-3},
+      {"live/gpt2", Family::kLive, {{"deepspeed.gradient_accumulation_steps", "2"}}},
   };
 }
 
