@@ -1,7 +1,6 @@
 /// zenflow-tune: the command line, and the order of things.
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <thread>
 
 #include <CLI/CLI.hpp>
@@ -180,13 +179,9 @@ void write_results(const TuneAnswer& answer) {
     texts.emplace_back(kTracedOutputs[0], answer.loaded.traced->profile);
     texts.emplace_back(kTracedOutputs[1], answer.loaded.traced->scenario);
   }
-  std::vector<std::unique_ptr<OutputFile>> files;
-  for (const auto& [name, text] : texts) {
-    files.push_back(
-        std::make_unique<OutputFile>(*answer.options.output / name, answer.options.overwrite));
-    files.back()->write(text);
-  }
-  for (const auto& file : files) file->commit(OutputFile::Durable::kNo);
+  OutputFiles files(answer.options.overwrite);
+  for (const auto& [name, text] : texts) files.write(*answer.options.output / name, text);
+  files.commit();
 }
 
 int tune(const TuneOptions& options) {

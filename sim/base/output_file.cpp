@@ -146,4 +146,52 @@ void OutputFile::give_name() {
   fail("cannot write", errno);
 }
 
+void OutputFiles::write(const fs::path& path, std::string_view content) {
+  files_.push_back(std::make_unique<OutputFile>(path, overwrite_));
+  files_.back()->write(content);
+}
+
+void OutputFiles::commit() {
+  // What can fail for want of space fails here, before any name is given.
+  for (const auto& file : files_) file->close();
+  std::vector<Named> named;
+  try {
+    for (const auto& file : files_) {
+      named.push_back({file.get(), keep_replaced(*file)});
+      file->give_name();
+    }
+  } catch (...) {
+    take_back(named);
+    throw;
+  }
+  for (const Named& one : named) {
+    if (!one.replaced.empty()) static_cast<void>(::unlink(one.replaced.c_str()));
+  }
+}
+
+/// A second name for what the file is about to replace.
+fs::path OutputFiles::keep_replaced(const OutputFile& file) const {
+  if (!overwrite_) return {};
+  fs::path kept = file.path_;
+  kept += ".replaced-" + std::to_string(::getpid());
+  static_cast<void>(::unlink(kept.c_str()));  // of a killed program with the same process id
+  if (::link(file.path_.c_str(), kept.c_str()) == 0) return kept;
+  if (errno != ENOENT) file.fail("cannot write", errno);
+  return {};
+}
+
+void OutputFiles::take_back(const std::vector<Named>& named) {
+  for (const Named& one : named) {
+    // What made the names impossible is reported; of what cannot be put back the second name stays.
+    const bool is_named = !one.file->is_temporary_;
+    if (is_named && !one.replaced.empty()) {
+      static_cast<void>(::rename(one.replaced.c_str(), one.file->path_.c_str()));
+    } else if (is_named) {
+      static_cast<void>(::unlink(one.file->path_.c_str()));
+    } else if (!one.replaced.empty()) {
+      static_cast<void>(::unlink(one.replaced.c_str()));
+    }
+  }
+}
+
 }  // namespace zenflow

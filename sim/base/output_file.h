@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string_view>
+#include <vector>
 
 namespace zenflow {
 
@@ -41,6 +43,8 @@ class OutputFile {
   static constexpr std::string_view kTemporaryInfix = ".partial-";
 
  private:
+  friend class OutputFiles;
+
   [[noreturn]] void fail(const char* what, int error) const;
   void close();
   void give_name();
@@ -50,6 +54,32 @@ class OutputFile {
   bool overwrite_;
   int descriptor_ = -1;
   bool is_temporary_ = false;  // whether the temporary name is there and ours to remove
+};
+
+/// Several files that get their names all or none. A program that is killed while it names them may
+/// leave some named, and what those held before as `<name>.replaced-<process id>`.
+/// Throws as OutputFile.
+class OutputFiles {
+ public:
+  explicit OutputFiles(bool overwrite) : overwrite_(overwrite) {}
+
+  /// Under a temporary name until `commit`.
+  void write(const std::filesystem::path& path, std::string_view content);
+
+  /// Does not wait for the disk. If this throws, every name holds what it held before.
+  void commit();
+
+ private:
+  struct Named {
+    const OutputFile* file;
+    std::filesystem::path replaced;  // what the name held before; empty: nothing
+  };
+
+  [[nodiscard]] std::filesystem::path keep_replaced(const OutputFile& file) const;
+  static void take_back(const std::vector<Named>& named);
+
+  bool overwrite_;
+  std::vector<std::unique_ptr<OutputFile>> files_;
 };
 
 }  // namespace zenflow

@@ -124,12 +124,16 @@ std::uint64_t Candidates::step_key(const Setting& setting) const {
                 Knob::kOverlapComm, Knob::kPinMemory, Knob::kCheckpointing, Knob::kGpus});
 }
 
+std::int64_t Candidates::schedule_steps(const Setting& setting, const Job& job) const {
+  return accumulation(setting) / schedule(setting).micro_batches_per_step(job);
+}
+
 CandidateBounds Candidates::bounds(const Setting& setting, Job& scratch,
                                    BoundsComputer& computer) const {
   apply_setting(request_, setting, scratch);
-  const std::int64_t steps = accumulation(setting);
-  const StepBounds step =
-      computer.bounds(scratch, schedule(setting), memory_key(setting, steps), step_key(setting));
+  const StepBounds step = computer.bounds(
+      scratch, schedule(setting), memory_key(setting, accumulation(setting)), step_key(setting));
+  const std::int64_t steps = schedule_steps(setting, scratch);
   CandidateBounds bounds;
   bounds.step_time = step.step_time * static_cast<double>(steps);
   bounds.gpu_bytes = step.gpu_bytes + extra_gpu_bytes(scratch, setting);
@@ -141,19 +145,22 @@ CandidateBounds Candidates::bounds(const Setting& setting, Job& scratch,
 }
 
 Evaluation Candidates::judged(const Setting& setting, const Job& job,
-                              const SimulationResult& result, std::int64_t accumulation) const {
-  const auto steps = static_cast<double>(accumulation);
+                              const SimulationResult& result) const {
+  const std::int64_t in_global_batch = schedule_steps(setting, job);
+  const auto steps = static_cast<double>(in_global_batch);
+  const auto micro_batches = static_cast<double>(accumulation(setting)) / steps;
   Evaluation one;
-  one.micro_step = result.step_time;
+  one.micro_step = result.step_time / micro_batches;
   one.step_time = result.step_time * steps;
-  one.compute = result.compute;
+  one.compute = result.compute / micro_batches;
   one.stall = result.stall_by_cause;
+  for (double& stall : one.stall) stall /= micro_batches;
   one.d2h_bytes = result.d2h_bytes * steps;
   one.h2d_bytes = result.h2d_bytes * steps;
-  one.model_sizes = result.model_sizes;
+  one.model_sizes = result.model_sizes / micro_batches;
   one.tokens_per_second = result.tokens_per_second;
   one.mfu = result.mfu;
-  one.staleness = result.staleness.max / accumulation;
+  one.staleness = result.staleness.max / in_global_batch;
   one.gpu_bytes = result.memory.gpu.total + extra_gpu_bytes(job, setting);
   for (std::size_t i = 0; i < one.needs.size(); ++i) one.needs[i] = result.memory.limits[i].need;
   one.infeasible = infeasible(setting, one);
@@ -163,13 +170,12 @@ Evaluation Candidates::judged(const Setting& setting, const Job& job,
 Evaluation Candidates::evaluate(const Setting& setting, const HardwareProfile* hardware) const {
   Job job = this->job(setting);
   if (hardware != nullptr) job.scenario.hardware = *hardware;
-  return judged(setting, job, simulate_schedule(job, schedule(setting)), accumulation(setting));
+  return judged(setting, job, simulate_schedule(job, schedule(setting)));
 }
 
 Evaluation Candidates::evaluate_own(const HardwareProfile* hardware) const {
   const DeepSpeedConfig& config = request_.job.deepspeed;
-  const std::int64_t accumulation = this->accumulation(own_);
-  if (accumulation == 0) {
+  if (accumulation(own_) == 0) {
     throw Error(ErrorKind::kInput, "its micro-batch and GPUs do not divide the global batch");
   }
   if (request_.family == Family::kLive && own_.placement() == Placement::kNvme) {
@@ -180,13 +186,17 @@ Evaluation Candidates::evaluate_own(const HardwareProfile* hardware) const {
                        (config.offload_ratio < 1 || config.super_offload);
   const bool automatic = config.zenflow && !config.zenflow->update_interval;
   Job job = request_.job;
+  // Of another global batch than its own, as other settings are.
+  if (request_.family == Family::kLive) {
+    job.deepspeed.gradient_accumulation_steps = accumulation(own_);
+  }
   if (hardware != nullptr) job.scenario.hardware = *hardware;
   const Schedule& schedule =
       special
           ? find_schedule(config.super_offload ? "deepspeed-super-offload" : "deepspeed-twin-flow")
           : this->schedule(own_);
   if (!special && !automatic) job.scenario.run = own_run(request_);
-  return judged(own_, job, simulate_schedule(job, schedule), accumulation);
+  return judged(own_, job, simulate_schedule(job, schedule));
 }
 
 }  // namespace zenflow::sim

@@ -85,7 +85,10 @@ class Candidates {
 
  private:
   [[nodiscard]] Evaluation judged(const Setting& setting, const Job& job,
-                                  const SimulationResult& result, std::int64_t accumulation) const;
+                                  const SimulationResult& result) const;
+  /// What the schedule calls a step, in one of the global batch: micro steps, but of zenflow-train
+  /// the step itself.
+  [[nodiscard]] std::int64_t schedule_steps(const Setting& setting, const Job& job) const;
   [[nodiscard]] Setting without_effectless(const Setting& setting) const;
   [[nodiscard]] double extra_gpu_bytes(const Job& job, const Setting& setting) const;
   [[nodiscard]] std::uint64_t memory_key(const Setting& setting, std::int64_t steps) const;

@@ -51,7 +51,10 @@ class LiveBound {
     }
     steps_ = static_cast<double>(job.scenario.run.steps);
     windows_ = steps_ / static_cast<double>(live_.interval);
-    step_ = sum_of([](const LayerTimes& t) { return t.forward + t.backward + t.packed; }) + gap_ +
+    before_last_ = static_cast<double>(live_.micro_batches - 1) *
+                   sum_of([](const LayerTimes& t) { return t.forward + t.backward; });
+    step_ = before_last_ +
+            sum_of([](const LayerTimes& t) { return t.forward + t.backward + t.packed; }) + gap_ +
             selected_;
   }
 
@@ -149,7 +152,9 @@ class LiveBound {
     }
     std::vector<double> there(count, 0.0);
     double updates = 0;
-    double uploads = gap_ + selected_;
+    // Uploads wait for the last compute that reads the weights: without selected columns the
+    // packing.
+    double uploads = live_.topk_ratio > 0 ? gap_ + selected_ : 0;
     for (std::size_t l = 0; l < count; ++l) {
       const LayerTimes& one = layers_[l];
       if (one.update == 0) continue;
@@ -168,7 +173,7 @@ class LiveBound {
     for (std::size_t l = 0; l < layers_.size(); ++l) {
       now = std::max(now, there[l]) + layers_[l].forward;
     }
-    now += sum_of([](const LayerTimes& t) { return t.backward + t.packed; });
+    now += before_last_ + sum_of([](const LayerTimes& t) { return t.backward + t.packed; });
     const double window = now + static_cast<double>(live_.interval - 1) * step_;
     return (windows_ - 1) * window + static_cast<double>(live_.interval) * step_ - rest +
            std::max(rest, there.front());
@@ -193,7 +198,9 @@ class LiveBound {
   double gap_;           ///< from the norm until the device has work again
   double selected_ = 0;  ///< a step
   double carried_ = 0;   ///< a window
-  double step_ = 0;      ///< the device's work of a step, and the gap
+  double before_last_ =
+      0;             ///< passes of a step's micro-batches but the last, which packs and sends
+  double step_ = 0;  ///< the device's work of a step, and the gap
   double steps_ = 0;
   double windows_ = 0;
 };

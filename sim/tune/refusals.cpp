@@ -7,10 +7,6 @@
 
 namespace zenflow::sim {
 
-bool Refusals::drops_accumulation() const {
-  return request_.family != Family::kDeepSpeed || request_.job.target == LaunchTarget::kDeepSpeed;
-}
-
 std::string Refusals::of_placement(const Setting& setting) const {
   const Placement placement = setting.placement();
   if (request_.family == Family::kLive) {
@@ -36,9 +32,6 @@ std::string Refusals::of_rest(const Setting& setting) const {
   if (steps == 0) return "batch: micro-batch and GPUs do not divide the global batch";
   if (steps > 1 && setting.zenflow() && drops_accumulation()) {
     return "batch: ZenFlow takes no gradient_accumulation_steps, so one micro-batch is a step";
-  }
-  if (steps > 1 && request_.family == Family::kLive) {
-    return "batch: steps of zenflow-train are searched with one micro-batch";
   }
   std::string why = of_placement(setting);
   if (!why.empty()) return why;

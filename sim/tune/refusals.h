@@ -26,7 +26,9 @@ class Refusals {
   [[nodiscard]] std::string of_rest(const Setting& setting) const;
 
  private:
-  [[nodiscard]] bool drops_accumulation() const;
+  [[nodiscard]] bool drops_accumulation() const {
+    return zenflow_drops_accumulation(request_.family, request_.job.target);
+  }
   [[nodiscard]] std::string of_placement(const Setting& setting) const;
   [[nodiscard]] std::string by_deepspeed(const Setting& setting) const;
   [[nodiscard]] std::string by_schedule(const Setting& setting) const;

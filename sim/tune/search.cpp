@@ -91,7 +91,15 @@ class Search {
     of_kind = std::min(of_kind, cost);
     double& of_place = best_of_place_[static_cast<std::size_t>(one.setting.placement())];
     of_place = std::min(of_place, cost);
-    front_.add(FrontPoint(done.evaluation));
+    add_to_front(done);
+  }
+
+  /// A front of what may cost more would cover cheaper settings, if they have other numbers of
+  /// GPUs.
+  void add_to_front(const Simulated& one) {
+    if (!one.evaluation.infeasible.empty()) return;
+    if (candidates_.cost(one.setting, one.evaluation.step_time) > front_limit_) return;
+    front_.add(FrontPoint(one.evaluation));
   }
 
   /// The published setting and, if it is a point of the space, the user's own.
@@ -223,10 +231,11 @@ class Search {
   }
 
   void find_front() {
-    const double limit = best_ * (1 + request_.front_within);
+    front_limit_ = best_ * (1 + request_.front_within);
+    for (const Simulated& one : done_) add_to_front(one);
     const auto end = std::partition_point(
         list_.by_bound.begin(), list_.by_bound.end(),
-        [&](std::size_t which) { return list_.all[which].cost_bound <= limit; });
+        [&](std::size_t which) { return list_.all[which].cost_bound <= front_limit_; });
     static_cast<void>(simulate_while(
         {list_.by_bound.begin(), end},
         [&](const Candidate& one) { return !front_.covers(FrontPoint(one.bounds)); },
@@ -329,6 +338,7 @@ class Search {
   std::map<std::uint64_t, double> best_of_kind_;
   double last_of_top_ = kInfinite;
   std::array<double, kPlacements> best_of_place_ = {kInfinite, kInfinite, kInfinite, kInfinite};
+  double front_limit_ = 0;  ///< what the front's settings cost at most; until it is sought, nothing
   ParetoFront front_;
 };
 

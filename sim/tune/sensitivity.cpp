@@ -107,11 +107,110 @@ double chance_below_zero(double mean, double deviation) {
   return 0.5 * std::erfc(mean / deviation / std::sqrt(2.0));
 }
 
-/// Costs of some settings with each number lower and higher by its error.
+/// Costs of some settings with a number lower and higher by its error.
 struct Costs {
   std::vector<double> lower;
   std::vector<double> higher;
 };
+
+/// The settings whose costs are held against each other: the chosen one, the other ones of the top
+/// and, last, where it runs, the user's own; that by time.
+class Compared {
+ public:
+  Compared(const Candidates& candidates, const SearchResult& result)
+      : candidates_(candidates), result_(result), listed_({*result.chosen}) {
+    for (const std::size_t one : result.top) {
+      if (one != *result.chosen) listed_.push_back(one);
+    }
+  }
+
+  [[nodiscard]] std::size_t listed() const { return listed_.size(); }
+  [[nodiscard]] std::size_t size() const { return listed_.size() + (result_.own ? 1 : 0); }
+  /// Into result.simulated. Precondition: i < listed().
+  [[nodiscard]] std::size_t at(std::size_t i) const { return listed_[i]; }
+  [[nodiscard]] Setting setting(std::size_t i) const {
+    return is_own(i) ? setting_of(candidates_.request().job)
+                     : result_.simulated[listed_[i]].setting;
+  }
+  [[nodiscard]] double cost(std::size_t i) const {
+    if (is_own(i)) return result_.own->step_time;
+    const Simulated& one = result_.simulated[listed_[i]];
+    return candidates_.cost(one.setting, one.evaluation.step_time);
+  }
+  /// On another machine.
+  [[nodiscard]] double cost_on(std::size_t i, const HardwareProfile& hardware) const {
+    if (is_own(i)) return candidates_.evaluate_own(&hardware).step_time;
+    const Setting setting = this->setting(i);
+    return candidates_.cost(setting, candidates_.evaluate(setting, &hardware).step_time);
+  }
+
+ private:
+  [[nodiscard]] bool is_own(std::size_t i) const { return i == listed_.size(); }
+
+  const Candidates& candidates_;
+  const SearchResult& result_;
+  std::vector<std::size_t> listed_;
+};
+
+/// Of each number.
+std::vector<Costs> costs_with_errors(const Compared& compared, const Job& job,
+                                     const std::vector<Number>& numbers,
+                                     const std::vector<NumberEffect>& effects, unsigned threads) {
+  const std::size_t columns = compared.size();
+  std::vector<Costs> costs(numbers.size(),
+                           {std::vector<double>(columns), std::vector<double>(columns)});
+  in_parallel(numbers.size() * columns * 2, threads, [&](std::size_t task) {
+    const std::size_t number = task / 2 / columns;
+    const std::size_t i = task / 2 % columns;
+    const bool higher = task % 2 == 1;
+    double& target = (higher ? costs[number].higher : costs[number].lower)[i];
+    target = compared.cost(i);
+    if (!matters(numbers[number], compared.setting(i), job)) return;
+    HardwareProfile changed = job.scenario.hardware;
+    const double factor = 1 + effects[number].relative_error;
+    numbers[number].scale(changed, higher ? factor : 1 / factor);
+    target = compared.cost_on(i, changed);
+  });
+  return costs;
+}
+
+/// Elasticities, the errors of the prediction and of the gain, and what they mean for runners-up:
+/// first order, errors independent.
+void propagate(const Compared& compared, const std::vector<Costs>& costs, bool has_own,
+               NumberEffects& effects) {
+  const double chosen = compared.cost(0);
+  // What one standard error of the number does to the cost.
+  const auto effect = [&](std::size_t number, std::size_t i) {
+    return (costs[number].higher[i] - costs[number].lower[i]) / 2 / chosen;
+  };
+  const std::size_t own = compared.listed();
+  double variance = 0;
+  double of_gain = 0;
+  for (std::size_t n = 0; n < costs.size(); ++n) {
+    NumberEffect& number = effects.numbers[n];
+    if (number.relative_error > 0) {
+      number.elasticity = effect(n, 0) / std::log1p(number.relative_error);
+    }
+    variance += effect(n, 0) * effect(n, 0);
+    if (!has_own) continue;
+    const double change =
+        (costs[n].higher[own] - costs[n].lower[own]) / 2 / compared.cost(own) - effect(n, 0);
+    of_gain += change * change;
+  }
+  effects.error = std::sqrt(variance);
+  effects.gain_error = std::sqrt(of_gain);
+  for (std::size_t i = 1; i < compared.listed(); ++i) {
+    RunnerUp one{compared.at(i), (compared.cost(i) - chosen) / chosen, 0, 0};
+    double of_difference = 0;
+    for (std::size_t n = 0; n < costs.size(); ++n) {
+      const double both = effect(n, i) - effect(n, 0);
+      of_difference += both * both;
+    }
+    one.error = std::sqrt(of_difference);
+    one.chance = chance_below_zero(one.difference, one.error);
+    effects.runners_up.push_back(one);
+  }
+}
 
 }  // namespace
 
@@ -150,75 +249,18 @@ NumberEffects number_effects(const Candidates& candidates, const SearchResult& r
                              const Uncertainty& uncertainty, const SearchOptions& options) {
   NumberEffects effects;
   if (!result.chosen) return effects;
-  std::vector<std::size_t> which = {*result.chosen};
-  for (const std::size_t one : result.top) {
-    if (one != *result.chosen) which.push_back(one);
-  }
   const Job& job = candidates.request().job;
-  const HardwareProfile& base = job.scenario.hardware;
-  const std::vector<Number> numbers = numbers_of(base);
-  // Last, where it runs, the user's own setting; that by time.
-  const std::size_t columns = which.size() + (result.own ? 1 : 0);
-  const auto setting_at = [&](std::size_t i) {
-    return i == which.size() ? setting_of(job) : result.simulated[which[i]].setting;
-  };
-  const auto cost = [&](std::size_t i) {
-    if (i == which.size()) return result.own->step_time;
-    const Simulated& one = result.simulated[which[i]];
-    return candidates.cost(one.setting, one.evaluation.step_time);
-  };
-  std::vector<Costs> costs(numbers.size(),
-                           {std::vector<double>(columns), std::vector<double>(columns)});
-  std::vector<double> errors;
+  const Compared compared(candidates, result);
+  const std::vector<Number> numbers = numbers_of(job.scenario.hardware);
   for (const Number& one : numbers) {
     const auto known = uncertainty.relative.find(one.path);
     const bool measured = known != uncertainty.relative.end();
-    errors.push_back(measured ? known->second : uncertainty.other);
-    effects.numbers.push_back({one.path, errors.back(), measured, 0});
+    effects.numbers.push_back(
+        {one.path, measured ? known->second : uncertainty.other, measured, 0});
   }
-  in_parallel(numbers.size() * columns * 2, options.threads, [&](std::size_t task) {
-    const std::size_t number = task / 2 / columns;
-    const std::size_t i = task / 2 % columns;
-    const bool higher = task % 2 == 1;
-    double& target = (higher ? costs[number].higher : costs[number].lower)[i];
-    const Setting setting = setting_at(i);
-    target = cost(i);
-    if (!matters(numbers[number], setting, job)) return;
-    HardwareProfile changed = base;
-    numbers[number].scale(changed, higher ? 1 + errors[number] : 1 / (1 + errors[number]));
-    target = i == which.size()
-                 ? candidates.evaluate_own(&changed).step_time
-                 : candidates.cost(setting, candidates.evaluate(setting, &changed).step_time);
-  });
-  const double chosen = cost(0);
-  // What one standard error of the number does to the cost.
-  const auto effect = [&](std::size_t number, std::size_t i) {
-    return (costs[number].higher[i] - costs[number].lower[i]) / 2 / chosen;
-  };
-  double variance = 0;
-  double of_gain = 0;
-  for (std::size_t n = 0; n < numbers.size(); ++n) {
-    if (errors[n] > 0) effects.numbers[n].elasticity = effect(n, 0) / std::log1p(errors[n]);
-    variance += effect(n, 0) * effect(n, 0);
-    if (!result.own) continue;
-    const std::size_t own = which.size();
-    const double change =
-        (costs[n].higher[own] - costs[n].lower[own]) / 2 / result.own->step_time - effect(n, 0);
-    of_gain += change * change;
-  }
-  effects.error = std::sqrt(variance);
-  effects.gain_error = std::sqrt(of_gain);
-  for (std::size_t i = 1; i < which.size(); ++i) {
-    RunnerUp one{which[i], (cost(i) - chosen) / chosen, 0, 0};
-    double of_difference = 0;
-    for (std::size_t n = 0; n < numbers.size(); ++n) {
-      const double both = effect(n, i) - effect(n, 0);
-      of_difference += both * both;
-    }
-    one.error = std::sqrt(of_difference);
-    one.chance = chance_below_zero(one.difference, one.error);
-    effects.runners_up.push_back(one);
-  }
+  const std::vector<Costs> costs =
+      costs_with_errors(compared, job, numbers, effects.numbers, options.threads);
+  propagate(compared, costs, result.own.has_value(), effects);
   std::stable_sort(effects.numbers.begin(), effects.numbers.end(),
                    [](const NumberEffect& a, const NumberEffect& b) {
                      return std::abs(a.elasticity) * a.relative_error >

@@ -21,6 +21,12 @@ RunSettings long_run(std::int64_t warm_up, std::int64_t window, std::int64_t sel
   return {.warmup_steps = warm_up + settling * window, .steps = period * times};
 }
 
+/// Steps of a schedule without ZenFlow from one update to the next: zenflow-train's step ends with
+/// one, whatever its micro-batches.
+std::int64_t steps_to_update(Family family, const DeepSpeedConfig& config) {
+  return family == Family::kLive ? 1 : config.gradient_accumulation_steps;
+}
+
 std::string_view schedule_name(Family family, Placement placement) {
   switch (family) {
     case Family::kDeepSpeed:
@@ -113,12 +119,12 @@ void apply_setting(const TuneRequest& request, const Setting& setting, Job& job)
     return;
   }
   config.zenflow.reset();
-  job.scenario.run = long_run(0, config.gradient_accumulation_steps, 0);
+  job.scenario.run = long_run(0, steps_to_update(request.family, config), 0);
 }
 
 RunSettings own_run(const TuneRequest& request) {
   const DeepSpeedConfig& config = request.job.deepspeed;
-  if (!config.zenflow) return long_run(0, config.gradient_accumulation_steps, 0);
+  if (!config.zenflow) return long_run(0, steps_to_update(request.family, config), 0);
   const bool own_window =
       request.family != Family::kDeepSpeed || request.job.target == LaunchTarget::kDeepSpeed;
   const std::int64_t window =

@@ -162,12 +162,16 @@ Setting setting_of(const Job& job) {
   return setting;
 }
 
+bool zenflow_drops_accumulation(Family family, LaunchTarget target) {
+  return family == Family::kPublished ||
+         (family == Family::kDeepSpeed && target == LaunchTarget::kDeepSpeed);
+}
+
 std::int64_t global_batch_of(const Job& job, Family family) {
   const std::int64_t step = job.scenario.training.micro_batch_size_per_gpu * job.scenario.ranks();
-  const bool dropped = job.deepspeed.zenflow.has_value() &&
-                       (family != Family::kDeepSpeed || job.target == LaunchTarget::kDeepSpeed);
-  return dropped || family == Family::kLive ? step
-                                            : step * job.deepspeed.gradient_accumulation_steps;
+  const bool dropped =
+      job.deepspeed.zenflow.has_value() && zenflow_drops_accumulation(family, job.target);
+  return dropped ? step : step * job.deepspeed.gradient_accumulation_steps;
 }
 
 Space default_space(const Job& job, Family family, std::int64_t global_batch) {

@@ -44,8 +44,11 @@ class Space {
 
 /// The job's own value of every knob.
 [[nodiscard]] Setting setting_of(const Job& job);
-/// Sequences of one step of all ranks: micro-batch, accumulation (which DeepSpeed's ZenFlow drops
-/// under its own launcher) and ranks multiplied.
+/// Whether ZenFlow makes every micro-batch a step: as published, and DeepSpeed's under its own
+/// launcher. zenflow-train's steps have as many as it is told.
+[[nodiscard]] bool zenflow_drops_accumulation(Family family, LaunchTarget target);
+/// Sequences of one step of all ranks: micro-batch, accumulation (unless ZenFlow drops it) and
+/// ranks multiplied.
 [[nodiscard]] std::int64_t global_batch_of(const Job& job, Family family);
 
 /// All that a family has, the job's own values among them. `global_batch` bounds the micro-batch.

@@ -134,9 +134,14 @@ double held_at_head_backward(const Job& job, const Schedule& schedule, const Buf
                              const StepPlan& plan) {
   const auto bytes = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
   const PlannedLayer& head = plan.layers.back();
-  // zenflow-train's activations stay: they are among the resident buffers.
-  if (live_kind(schedule.name())) return bytes * head.parameters;
   double held = 0;
+  // zenflow-train's activations stay: they are among the resident buffers. So do gradients from one
+  // micro-batch to the next.
+  if (live_kind(schedule.name())) {
+    if (schedule.micro_batches_per_step(job) == 1) return bytes * head.parameters;
+    for (const PlannedLayer& layer : plan.layers) held += bytes * layer.parameters;
+    return held;
+  }
   for (const PlannedLayer& layer : plan.layers) held += layer.activation_bytes;
   held += head.logit_bytes + head.transient_bytes + bytes * head.parameters;
   if (job.deepspeed.zero_stage == 3 && job.scenario.ranks() > 1) {

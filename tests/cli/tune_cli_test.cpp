@@ -1,5 +1,7 @@
 // zenflow-tune as its user meets it: files, exit codes, messages, interruption.
+#include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -254,6 +256,57 @@ TEST_F(Tune, TunesZenFlowForTheHostDevice) {
   if (summary["chosen"]["setting"]["placement"] == "zenflow") {
     EXPECT_THAT(outcome.out, AllOf(HasSubstr("zenflow-train reads no DeepSpeed file"),
                                    HasSubstr("ERROR ZF025")));
+  }
+}
+
+/// "--topk-ratio 0.1 --activation-checkpointing" as {"topk-ratio": "0.1",
+/// "activation-checkpointing": ""}.
+std::map<std::string, std::string> flags_of(const std::string& command) {
+  std::map<std::string, std::string> flags;
+  std::istringstream words(command);
+  std::string flag;
+  for (std::string word; words >> word;) {
+    if (word.starts_with("--")) {
+      flag = word.substr(2);
+      flags.emplace(flag, "");
+    } else if (!flag.empty()) {
+      flags[flag] = word;
+    }
+  }
+  return flags;
+}
+
+TEST_F(Tune, CommandsZenFlowTrainToDoWhatWasChosen) {
+  const std::string scenario = kSource + "/scenarios/llama_10m_this_host.yaml";
+  for (const bool all : {false, true}) {
+    for (const std::string placement : {"gpu", "cpu", "zenflow"}) {
+      std::vector<std::string> arguments = {scenario, "--vary", "placement=" + placement,
+                                            "-f",     "-o",     placement + (all ? "1" : "0")};
+      if (all) {
+        arguments.insert(arguments.end(), {"--set", "deepspeed.gradient_accumulation_steps=3",
+                                           "--set", "training.activation_checkpointing=true"});
+      }
+      const Outcome outcome = run(arguments);
+      ASSERT_EQ(outcome.code, 0) << outcome.err;
+      const json summary = json::parse(content(arguments[5] + "/summary.json"));
+      const json& setting = summary["chosen"]["setting"];
+      const json config = json::parse(content(arguments[5] + "/ds_config_optimal.json"));
+      auto flags = flags_of(content(arguments[5] + "/cmd_optimal.txt"));
+      EXPECT_EQ(flags["micro-batch-size"], setting["micro_batch_size_per_gpu"].dump());
+      EXPECT_EQ(setting["gradient_accumulation_steps"], all ? 3 : 1);
+      EXPECT_EQ(config.value("gradient_accumulation_steps", 1), all ? 3 : 1);
+      EXPECT_EQ(flags.contains("gradient-accumulation-steps"), all);
+      EXPECT_EQ(setting["activation_checkpointing"], all);
+      EXPECT_EQ(flags.contains("activation-checkpointing"), all);
+      if (all) {
+        EXPECT_EQ(flags["gradient-accumulation-steps"], "3");
+      }
+      if (placement != "zenflow") continue;
+      EXPECT_EQ(flags["topk-ratio"], setting["topk_ratio"].dump());
+      EXPECT_EQ(flags["update-interval"], setting["update_interval"].dump());
+      EXPECT_EQ(flags["select-interval"], setting["select_interval"].dump());
+      EXPECT_EQ(flags["overlap-step"], setting["overlap_step"].dump());
+    }
   }
 }
 

@@ -17,6 +17,9 @@ struct Case {
   std::string scenario;
   Family family;
   std::vector<std::string> vary;
+  Objective objective = Objective::kStepTime;
+  double front_within = 10;
+  std::size_t top = 5;
 };
 
 // Spaces in which different ends of the search decide: what fits, the slack, the front.
@@ -39,13 +42,27 @@ std::vector<Case> cases() {
       {"llama_10m_this_host",
        Family::kLive,
        {"topk_ratio=0.05,0.1,0.3", "update_interval=1,2,4,8"}},
+      // Four GPUs, as the user has, are better in all that the front is about, and cost too much
+      // for it.
+      {"qwen2_5_1_5b_4xa100",
+       Family::kDeepSpeed,
+       {"placement=zenflow", "gpus=1,4", "stage=2", "micro_batch_size_per_gpu=4,16",
+        "activation_checkpointing=false,true", "topk_ratio=0.05,0.1", "update_interval=4,8,16",
+        "select_interval=48", "full_warm_up_rounds=48", "offload=false", "overlap_comm=true",
+        "overlap_step=true", "pt_reserved_cores_perc=0.5", "reduce_bucket_size=200000000"},
+       Objective::kCostPerToken,
+       0.4,
+       1},
   };
 }
 
 TuneRequest request_of(const Case& which) {
   TuneRequest request = shipped_request(which.scenario, which.family);
   for (const std::string& text : which.vary) narrow(request.space, text);
-  request.front_within = 10;
+  request.objective = which.objective;
+  request.price_per_gpu_hour = 2;
+  request.front_within = which.front_within;
+  request.top = which.top;
   return request;
 }
 
@@ -69,8 +86,13 @@ TEST_P(TuneSearch, FindsWhatBruteForceFinds) {
   // The most careful within the slack, and no slower than what the user has or the published one.
   double limit = all.best() * (1 + candidates.request().slack);
   const Setting own = setting_of(candidates.request().job);
-  if (result.own && result.own->infeasible.empty()) limit = std::min(limit, result.own->step_time);
-  if (result.published) limit = std::min(limit, result.published->evaluation.step_time);
+  if (result.own && result.own->infeasible.empty()) {
+    limit = std::min(limit, candidates.cost(own, result.own->step_time));
+  }
+  if (result.published) {
+    const Simulated& published = *result.published;
+    limit = std::min(limit, candidates.cost(published.setting, published.evaluation.step_time));
+  }
   limit = std::max(limit, all.best());
   std::optional<Carefulness> careful;
   for (const BruteForce::Point& one : all.feasible) {
@@ -96,8 +118,11 @@ TEST_P(TuneSearch, FindsTheParetoFrontThatBruteForceFinds) {
     return a.step_time <= b.step_time * same && a.staleness <= b.staleness &&
            a.gpu_bytes <= b.gpu_bytes * same && a.traffic() <= b.traffic() * same;
   };
-  // Everything feasible is covered by the front, and nothing on the front clearly beaten.
+  // Everything feasible within the limit is covered by the front, and nothing on the front clearly
+  // beaten.
+  const double limit = all.best() * (1 + candidates.request().front_within);
   for (const BruteForce::Point& one : all.feasible) {
+    if (one.cost > limit) continue;
     EXPECT_TRUE(std::any_of(result.front.begin(), result.front.end(), [&](std::size_t on) {
       return covers(result.simulated[on].evaluation, one.evaluation, kSame);
     })) << describe(one.setting);
@@ -227,6 +252,8 @@ TEST_P(TuneShipped, IsAtLeastAsGoodAsThePublishedSettingAndDoesNotOffloadWhatFit
     const auto gpu = result.by_placement[static_cast<std::size_t>(Placement::kGpu)];
     ASSERT_TRUE(gpu);
     if (chosen.setting.placement() == Placement::kGpu) continue;
+    ASSERT_TRUE(result.own);
+    ASSERT_TRUE(result.published);
     const double fastest = result.simulated[*result.fastest].evaluation.step_time;
     const double alone = result.simulated[*gpu].evaluation.step_time;
     const double had = std::min(result.own->step_time, result.published->evaluation.step_time);
@@ -276,6 +303,46 @@ TEST(TuneLive, IsNotRefusedForWhatOnlyDeepSpeedMinds) {
   ASSERT_TRUE(result.fastest);
   EXPECT_LE(result.simulated[*result.fastest].evaluation.step_time, zenflow.evaluation.step_time);
   EXPECT_GT(result.counts.excluded_by_bound, 0U);
+}
+
+// A step of zenflow-train ends with its updates, however many micro-batches it has.
+TEST(TuneLive, CountsTheMicroBatchesOfAStep) {
+  constexpr std::int64_t kMicroBatches = 3;
+  const std::vector<Override> overrides = {{"deepspeed.gradient_accumulation_steps", "3"}};
+  for (const Placement placement : {Placement::kGpu, Placement::kCpu, Placement::kZenFlow}) {
+    TuneRequest request = shipped_request("llama_10m_this_host", Family::kLive, overrides);
+    EXPECT_EQ(request.global_batch, kMicroBatches);
+    Candidates candidates(request);
+    Setting setting = setting_of(request.job);
+    setting.set(Knob::kPlacement, static_cast<double>(placement));
+    EXPECT_EQ(candidates.refusal(setting), "");
+    EXPECT_EQ(candidates.accumulation(setting), kMicroBatches);
+    Job job = candidates.job(setting);
+    EXPECT_EQ(job.deepspeed.gradient_accumulation_steps, kMicroBatches);
+    const SimulationResult step = simulate_schedule(job, candidates.schedule(setting));
+    const Evaluation one = candidates.evaluate(setting);
+    EXPECT_EQ(one.step_time, step.step_time);
+    EXPECT_EQ(one.d2h_bytes, step.d2h_bytes);
+    EXPECT_EQ(one.staleness, step.staleness.max);
+    EXPECT_DOUBLE_EQ(one.micro_step * kMicroBatches, step.step_time);
+    EXPECT_DOUBLE_EQ(one.compute * kMicroBatches, step.compute);
+    const double tokens = kMicroBatches * 64;
+    EXPECT_NEAR(one.tokens_per_second * one.step_time * 1e-12, tokens, 1e-6);
+    EXPECT_EQ(find_path(candidates.config(setting).root, "gradient_accumulation_steps")->scalar,
+              "3");
+    if (placement == Placement::kZenFlow) {
+      EXPECT_EQ(candidates.evaluate_own().step_time, one.step_time);
+    }
+  }
+}
+
+// Another global batch is another number of micro-batches, of what the user has, too.
+TEST(TuneLive, MeasuresWhatTheUserHasInTheGlobalBatchAskedFor) {
+  TuneRequest request = shipped_request("llama_10m_this_host", Family::kLive);
+  request.global_batch = 2;
+  const Candidates candidates(request);
+  const Setting own = setting_of(request.job);
+  EXPECT_EQ(candidates.evaluate_own().step_time, candidates.evaluate(own).step_time);
 }
 
 TEST(TuneLive, RefusesWhatZenFlowTrainDoesNotHave) {

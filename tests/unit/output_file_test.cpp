@@ -141,6 +141,47 @@ TEST(OutputFile, DoesNotReplaceWhatAppearedMeanwhile) {
   EXPECT_EQ(content(folder / "x"), "theirs");
 }
 
+TEST(OutputFiles, AppearTogetherAndLeaveNothingElse) {
+  const TemporaryFolder folder;
+  folder.write("x", "before");
+  OutputFiles files(true);
+  files.write(folder / "x", "1");
+  files.write(folder / "y", "2");
+  EXPECT_EQ(content(folder / "x"), "before");
+  EXPECT_FALSE(fs::exists(folder / "y"));
+  files.commit();
+  EXPECT_EQ(content(folder / "x"), "1");
+  EXPECT_EQ(content(folder / "y"), "2");
+  EXPECT_EQ(files_in(folder.path()), 2U);
+}
+
+TEST(OutputFiles, NoneAppearsIfTheNameOfASecondIsTakenMeanwhile) {
+  const TemporaryFolder folder;
+  {
+    OutputFiles files(false);
+    for (const char* name : {"x", "y", "z"}) files.write(folder / name, "mine");
+    folder.write("y", "theirs");
+    EXPECT_THROW(files.commit(), Error);
+  }
+  EXPECT_EQ(content(folder / "y"), "theirs");
+  EXPECT_EQ(files_in(folder.path()), 1U);
+}
+
+TEST(OutputFiles, AllKeepWhatTheyHeldIfASecondCannotBeReplaced) {
+  const TemporaryFolder folder;
+  for (const char* name : {"x", "y"}) folder.write(name, "before");
+  {
+    OutputFiles files(true);
+    for (const char* name : {"new", "x", "in_the_way", "y"}) files.write(folder / name, "after");
+    fs::create_directory(folder / "in_the_way");
+    EXPECT_THROW(files.commit(), Error);
+  }
+  EXPECT_EQ(content(folder / "x"), "before");
+  EXPECT_EQ(content(folder / "y"), "before");
+  EXPECT_TRUE(fs::is_empty(folder / "in_the_way"));
+  EXPECT_EQ(files_in(folder.path()), 3U);
+}
+
 TEST(OutputFile, ReportsAFullDisk) {
   const TemporaryFolder folder;
   const rlimit unlimited = [] {

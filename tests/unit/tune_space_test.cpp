@@ -109,5 +109,11 @@ TEST(GlobalBatch, LeavesOutAccumulationThatZenFlowDrops) {
   EXPECT_EQ(global_batch_of(job, Family::kPublished), 16);
 }
 
+TEST(GlobalBatch, HasTheMicroBatchesOfZenFlowTrainsSteps) {
+  const Job job =
+      testing::make_small_job(testing::round_node(), testing::tiny_llama(), {.accumulation = 4});
+  EXPECT_EQ(global_batch_of(job, Family::kLive), 4 * global_batch_of(job, Family::kDeepSpeed));
+}
+
 }  // namespace
 }  // namespace zenflow::sim

@@ -59,6 +59,17 @@ std::string live_threads(const sim::Scenario& scenario, const Setting& setting) 
   return fmt::format(" --optimizer-threads {:.0f} --sum-threads {:.0f}", updates, sums);
 }
 
+/// What a step is: its batch and what of the activations is kept.
+std::string live_step(const sim::Scenario& scenario, const Setting& setting,
+                      std::int64_t micro_batches) {
+  std::string flags =
+      fmt::format(" --micro-batch-size {} --sequence-length {}", setting.whole(Knob::kMicroBatch),
+                  scenario.training.sequence_length);
+  if (micro_batches > 1) flags += fmt::format(" --gradient-accumulation-steps {}", micro_batches);
+  if (setting.flag(Knob::kCheckpointing)) flags += " --activation-checkpointing";
+  return flags;
+}
+
 std::string live_command(const TuneAnswer& answer) {
   const sim::Scenario& scenario = answer.loaded.request.job.scenario;
   const Setting& setting = answer.chosen().setting;
@@ -66,11 +77,10 @@ std::string live_command(const TuneAnswer& answer) {
                          : setting.placement() == sim::Placement::kCpu ? "zero-offload"
                                                                        : "gpu-only";
   const TuneOptions& options = answer.options;
-  std::string command = fmt::format(
-      "zenflow-train --model {} --data data.txt --schedule {} "
-      "--micro-batch-size {} --sequence-length {}",
-      options.model ? options.model->generic_string() : "config.json", schedule,
-      setting.whole(Knob::kMicroBatch), scenario.training.sequence_length);
+  std::string command =
+      fmt::format("zenflow-train --model {} --data data.txt --schedule {}",
+                  options.model ? options.model->generic_string() : "config.json", schedule);
+  command += live_step(scenario, setting, answer.candidates.accumulation(setting));
   if (setting.zenflow()) {
     command +=
         fmt::format(" --topk-ratio {} --update-interval {} --select-interval {} --overlap-step {}",
