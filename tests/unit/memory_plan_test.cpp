@@ -107,7 +107,7 @@ TEST_P(MemoryPlanOf, IsWhatTheEngineAllocates) {
     double pinned = 0;
     for (const PlannedMemory& part : plan.host) {
       if (part.what == "columns of a matrix that change place, fp32") continue;  // pageable
-      if (part.what.find("batches") != std::string::npos) {  // the trainer's
+      if (part.what.find("batches") != std::string::npos) {                      // the trainer's
         EXPECT_EQ(
             part.bytes,
             2 * 2 * 4 * 2 * 6 * static_cast<std::uint64_t>(o.offload.gradient_accumulation_steps));
