@@ -48,8 +48,8 @@ struct OffloadSettings {
   /// through the next forward; else two groups' take turns and backward waits for the link.
   bool whole_step_gradients = true;
   /// Of column state on its way when columns change place: of the device's buffer and the pinned
-  /// one that it goes through. Beside these the host holds that of one matrix in pageable memory: up
-  /// to 28 bytes for an element of its selection.
+  /// one that it goes through. The host also holds one matrix's in pageable memory: up to 28 bytes
+  /// for an element of its selection.
   std::size_t exchange_bytes = kExchangeBytes;
   double gradient_clipping = 0;  ///< largest global norm of a step's gradient; 0: none
   kernels::AdamWSettings adamw{1e-3F, 0.9F, 0.999F, 1e-8F, 0.01F};
