@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include <fmt/format.h>
+
 namespace zenflow::sim {
 namespace {
 
@@ -152,6 +154,27 @@ ValidationSummary summarize(const std::vector<ComparedSetting>& settings,
                all.mean_step_error <= tolerance.mean_step &&
                all.worst_step_error <= tolerance.worst_step;
   return all;
+}
+
+std::optional<double> ComparedSetting::spread_of_all() const {
+  if (earlier_run_times.empty()) return std::nullopt;
+  std::vector<double> all = earlier_run_times;
+  all.insert(all.end(), run_times.begin(), run_times.end());
+  return run_spread(std::move(all));
+}
+
+std::string ComparedSetting::runs_text() const {
+  if (!runs) return "";
+  const std::int64_t counted = std::ssize(run_times);
+  if (counted == 0 || counted == *runs) return std::to_string(*runs);
+  return fmt::format("newest {} of {}", counted, *runs);
+}
+
+std::string ComparedSetting::spread_text() const {
+  if (!spread) return "";
+  const std::optional<double> of_all = spread_of_all();
+  return of_all ? fmt::format("{:.1f} % (all runs: {:.1f} %)", 100 * *spread, 100 * *of_all)
+                : fmt::format("{:.1f} %", 100 * *spread);
 }
 
 double run_spread(std::vector<double> times) {

@@ -20,6 +20,8 @@ struct ComparedSetting {
   StepFigures predicted{};
   /// Step times of the runs that count, in milliseconds; empty: not kept.
   std::vector<double> run_times{};
+  /// Of the runs before those, made until the newest agreed; empty: none, or not kept.
+  std::vector<double> earlier_run_times{};
   /// How far those lie apart: run_spread. Unknown of a single run.
   std::optional<double> spread{};
   std::optional<std::int64_t> runs{};  ///< made in all
@@ -35,6 +37,12 @@ struct ComparedSetting {
   [[nodiscard]] std::vector<double> errors_in_window() const;
   /// Relative, of parts of the stall and phases in shares of the measured step.
   [[nodiscard]] std::optional<double> error(Metric metric) const;
+  /// run_spread of all runs, those included that do not count; unknown if there are none of these.
+  [[nodiscard]] std::optional<double> spread_of_all() const;
+  /// "3", "newest 3 of 8" where not all count; empty: unknown.
+  [[nodiscard]] std::string runs_text() const;
+  /// "0.5 %", "0.5 % (all runs: 12.1 %)"; empty: unknown.
+  [[nodiscard]] std::string spread_text() const;
 };
 
 /// Whether ComparedSetting::error is a share of the step.

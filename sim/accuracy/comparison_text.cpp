@@ -33,8 +33,7 @@ std::string settings_table(const std::vector<ComparedSetting>& settings, const T
          text_of(one.measured, Metric::kCompute), text_of(one.predicted, Metric::kCompute),
          text_of(one.measured, Metric::kStall), text_of(one.predicted, Metric::kStall),
          signed_percent(one.error(Metric::kStall), " pt"), bytes_text(one, tolerance),
-         one.runs ? std::to_string(*one.runs) : kUnknown,
-         one.spread ? fmt::format("{:.1f} %", 100 * *one.spread) : kUnknown});
+         one.runs ? one.runs_text() : kUnknown, one.spread ? one.spread_text() : kUnknown});
   }
   return format_table({"setting", "", "step ms", "predicted", "error", "GPU ms", "predicted",
                        "stall ms", "predicted", "of step", "bytes", "runs", "spread"},

@@ -39,7 +39,8 @@ void judge(ValidationDocument& document);
 [[nodiscard]] std::string document_json(const ValidationDocument& document);
 
 /// A document that document_json wrote; `numbers` are not read. Errors and summary are computed
-/// from its figures; those that it states have to agree to within 2e-6. The spread of runs is
+/// from its figures; those that it states have to agree to within 2e-6, as
+/// have steps with the runs' and the window's times that they come from. The spread of runs is
 /// computed where the document has their times, else it is what the document states: until
 /// 2026-11-22 that was half the width of their middle half. Throws Error(kInput) "FILE:LINE:COLUMN:
 /// ...".

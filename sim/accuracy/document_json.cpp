@@ -83,7 +83,9 @@ Json setting_json(const ComparedSetting& one) {
   if (const auto error = one.bytes_error()) entry["bytes_error"] = share(*error);
   if (one.runs) entry["runs"] = *one.runs;
   if (!one.run_times.empty()) entry["run_step_times_ms"] = one.run_times;
+  if (!one.earlier_run_times.empty()) entry["earlier_run_step_times_ms"] = one.earlier_run_times;
   if (one.spread) entry["spread"] = share(*one.spread);
+  if (const auto spread = one.spread_of_all()) entry["spread_of_all_runs"] = share(*spread);
   return entry;
 }
 
@@ -126,7 +128,9 @@ void judge(ValidationDocument& document) {
   for (ComparedSetting& one : document.settings) {
     round(one.measured);
     round(one.predicted);
-    for (double& time : one.run_times) time = rounded_figure(time);
+    for (std::vector<double>* times : {&one.run_times, &one.earlier_run_times}) {
+      for (double& time : *times) time = rounded_figure(time);
+    }
     if (one.run_times.size() > 1) one.spread = run_spread(one.run_times);
   }
   document.summary = summarize(document.settings, document.tolerance);

@@ -1,6 +1,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -12,11 +13,22 @@ namespace {
 
 constexpr double kLargest = std::numeric_limits<double>::max();
 /// Computed from figures; `check` compares.
-constexpr std::array kStatedErrors = {"step_error", "stall_error", "bytes_equal", "bytes_error"};
+constexpr std::array kStatedErrors = {"step_error", "stall_error", "bytes_equal", "bytes_error",
+                                      "spread_of_all_runs"};
+/// By how much two figures of a document may differ that are the same but for rounding.
+constexpr double kSlack = 2e-6;
 
 std::optional<double> number(MapReader& map, std::string_view key) {
   const auto value = map.optional(key);
   return value ? std::optional(value->number(-kLargest, kLargest)) : std::nullopt;
+}
+
+std::vector<double> read_times(MapReader& map, std::string_view key) {
+  std::vector<double> times;
+  if (const auto list = map.optional(key)) {
+    for (const ValueReader& one : list->items()) times.push_back(one.number(0, kLargest));
+  }
+  return times;
 }
 
 StepFigures read_figures(MapReader map) {
@@ -36,13 +48,42 @@ StepFigures read_figures(MapReader map) {
       part->reject_unknown_keys();
     }
   }
-  if (const auto steps = map.optional("step_times_ms")) {
-    for (const ValueReader& one : steps->items()) {
-      figures.step_times.push_back(one.number(0, kLargest));
-    }
-  }
+  figures.step_times = read_times(map, "step_times_ms");
   map.reject_unknown_keys();
   return figures;
+}
+
+/// The step of `map`, a side's figures, is what `times` make it.
+void check_step(const MapReader& map, const StepFigures& figures, double expected,
+                std::string_view times) {
+  const std::optional<double> step = figures[Metric::kStep];
+  if (step && std::abs(*step - expected) <= kSlack) return;
+  map.fail(key_of(Metric::kStep), fmt::format("{} makes it {}, found {}", times, expected,
+                                              step ? fmt::format("{}", *step) : "nothing"));
+}
+
+/// What is said of the runs is what their times tell.
+void check_runs(MapReader& map, const ComparedSetting& one) {
+  if (!one.run_times.empty()) {
+    check_step(map.require_map("measured"), one.measured, median(one.run_times),
+               "the median of run_step_times_ms");
+  }
+  const std::vector<double>& steps = one.predicted.step_times;
+  if (!steps.empty()) {
+    const double sum = std::accumulate(steps.begin(), steps.end(), 0.0);
+    check_step(map.require_map("predicted"), one.predicted, sum / static_cast<double>(steps.size()),
+               "the mean of step_times_ms");
+  }
+  if (!one.earlier_run_times.empty() && one.run_times.empty()) {
+    map.fail("earlier_run_step_times_ms", "expected run_step_times_ms beside it");
+  }
+  // There are documents without the times of runs that do not count.
+  const std::int64_t known = std::ssize(one.run_times) + std::ssize(one.earlier_run_times);
+  const bool are_all = !one.earlier_run_times.empty();
+  if (one.runs && (*one.runs < known || (are_all && *one.runs != known))) {
+    map.fail("runs", fmt::format("expected {}{}, of which there are step times, found {}",
+                                 are_all ? "" : "at least ", known, *one.runs));
+  }
 }
 
 ComparedSetting read_setting(const ValueReader& value) {
@@ -56,12 +97,10 @@ ComparedSetting read_setting(const ValueReader& value) {
   if (const auto runs = map.optional("runs")) {
     one.runs = runs->integer(1, std::numeric_limits<std::int32_t>::max());
   }
-  if (const auto times = map.optional("run_step_times_ms")) {
-    for (const ValueReader& time : times->items()) {
-      one.run_times.push_back(time.number(0, kLargest));
-    }
-  }
+  one.run_times = read_times(map, "run_step_times_ms");
+  one.earlier_run_times = read_times(map, "earlier_run_step_times_ms");
   one.spread = number(map, "spread");
+  check_runs(map, one);
   map.reject_unknown_keys();
   return one;
 }
@@ -92,7 +131,6 @@ bool agree(const ValueReader& stated, const Node& computed) {
     return one.quoted || one.scalar == "true" || one.scalar == "false";
   };
   if (is_word(node) || is_word(computed)) return false;
-  constexpr double kSlack = 2e-6;
   const double value = ValueReader(computed, stated.path()).number(-kLargest, kLargest);
   return std::abs(stated.number(-kLargest, kLargest) - value) <= kSlack;
 }

@@ -25,16 +25,17 @@ std::string bytes_text(const ComparedSetting& one, const Tolerance& tolerance) {
 std::string settings_table(const ValidationDocument& document) {
   std::string text =
       "| setting | | step, measured | predicted | error | compute, measured | predicted | stall, "
-      "measured | predicted | error, points of the step | bytes |\n"
-      "|---|---|---|---|---|---|---|---|---|---|---|\n";
+      "measured | predicted | error, points of the step | bytes | runs | spread |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const ComparedSetting& one : document.settings) {
-    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", one.name,
-                        one.calibrated ? "fitted to" : "", ms(one.measured, Metric::kStep),
-                        ms(one.predicted, Metric::kStep), signed_percent(one.error(Metric::kStep)),
-                        ms(one.measured, Metric::kCompute), ms(one.predicted, Metric::kCompute),
-                        ms(one.measured, Metric::kStall), ms(one.predicted, Metric::kStall),
-                        signed_percent(one.error(Metric::kStall), ""),
-                        bytes_text(one, document.tolerance));
+    text +=
+        fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
+                    one.name, one.calibrated ? "fitted to" : "", ms(one.measured, Metric::kStep),
+                    ms(one.predicted, Metric::kStep), signed_percent(one.error(Metric::kStep)),
+                    ms(one.measured, Metric::kCompute), ms(one.predicted, Metric::kCompute),
+                    ms(one.measured, Metric::kStall), ms(one.predicted, Metric::kStall),
+                    signed_percent(one.error(Metric::kStall), ""),
+                    bytes_text(one, document.tolerance), one.runs_text(), one.spread_text());
   }
   return text;
 }
@@ -81,7 +82,10 @@ std::string spread_text(const ValidationDocument& document) {
       std::any_of(document.settings.begin(), document.settings.end(),
                   [](const ComparedSetting& one) { return one.run_times.size() > 1; });
   return is_range
-             ? fmt::format("runs of one setting differ by up to {:.1f} % of their median", spread)
+             ? fmt::format(
+                   "the runs of one setting that count differ by up to {:.1f} % of their "
+                   "median",
+                   spread)
              : fmt::format(
                    "half the width of the middle half of one setting's runs is up to {:.1f} % of "
                    "their median",
@@ -116,7 +120,8 @@ std::string results_text(const ValidationDocument& document) {
   std::string text = fmt::format(
       "`{}`, {}, {}. Device {}, predicted by version {}. Times are milliseconds, those measured "
       "are "
-      "medians of the runs. The profile's constants come from the settings marked \"fitted "
+      "medians of the runs that count. The profile's constants come from the settings marked "
+      "\"fitted "
       "to\".\n\n",
       origin.command, origin.date, origin.machine, origin.device, document.version);
   text += settings_table(document) + metrics_table(document.summary) + not_told(document.summary) +

@@ -223,6 +223,7 @@ std::string trace_json(const ImportedTrace& trace, const TraceAnalysis& analysis
                                {"time_ms", milliseconds(one.time)},
                                {"share", share(one.time, whole)},
                                {"first", one.first}});
+    if (one.takes_longer) map["left_out"].back()["takes_longer"] = true;
   }
   map["problems"] = trace.problems;
   return map.dump(2, ' ', false, json::error_handler_t::replace);

@@ -138,7 +138,8 @@ std::string left_out_text(const ImportedTrace& trace, bool bold) {
   if (trace.left_out.empty()) return "";
   Rows rows;
   for (const LeftOut& one : trace.left_out) {
-    rows.push_back({shortened(one.what), fmt::format("{}", one.count), ms(one.time), one.first});
+    rows.push_back({shortened(one.what), fmt::format("{}", one.count),
+                    (one.takes_longer ? "> " : "") + ms(one.time), one.first});
   }
   return format_table({"not used", "count", "ms", "first"}, rows, bold) + "\n";
 }

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/accuracy/document.h"
+#include "sim/accuracy/page_results.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 #include "sim/calibrate/live_point.h"
@@ -196,6 +197,7 @@ TEST(Document, IsReadAsItWasWritten) {
   setting.predicted.step_times = {100, 120};
   setting.runs = 4;
   setting.run_times = {99, 100, 101};
+  setting.earlier_run_times = {149};
   document.settings = {setting};
   judge(document);
   EXPECT_NEAR(*document.settings[0].spread, 0.02, 1e-12);
@@ -212,6 +214,7 @@ TEST(Document, IsReadAsItWasWritten) {
   EXPECT_NEAR(*read.settings[0].error(Metric::kStep), 0.1, 1e-9);
   EXPECT_EQ(read.settings[0].runs, 4);
   EXPECT_EQ(read.settings[0].run_times, setting.run_times);
+  EXPECT_EQ(read.settings[0].earlier_run_times, setting.earlier_run_times);
   EXPECT_NEAR(read.summary.worst_spread, 0.02, 1e-12);
   EXPECT_EQ(read.summary.bytes_equal, false);
   ASSERT_NE(find(read.summary, Metric::kD2HBytes), nullptr);
@@ -235,8 +238,12 @@ TEST(Document, MayNotContradictItsFigures) {
   document.origin = {"cpu", "2026-11-20", "a machine", "zenflow-validate small.yaml"};
   document.version = document.scenario = "x";
   document.settings = {compared(100, 110, 10, 12), compared(100, 95, 10, 10)};
+  document.settings[0].runs = 4;
   document.settings[0].run_times = {99, 100, 101};
+  document.settings[0].earlier_run_times = {95};
+  document.settings[0].predicted.step_times = {100, 120};
   document.settings[1].name = "b";
+  document.settings[1].runs = 3;
   judge(document);
   const std::string text = document_json(document);
   const testing::TemporaryFolder folder;
@@ -256,11 +263,22 @@ TEST(Document, MayNotContradictItsFigures) {
   };
   EXPECT_EQ(message_of("\"x\"", "\"y\""), "");
   EXPECT_EQ(message_of("\"step_error\": 0.1,", "\"step_error\": 0.100001,"), "");  // rounding
+  EXPECT_EQ(message_of("\"step_time_ms\": 100.0", "\"step_time_ms\": 100.000001"), "");
   for (const auto& [from, to, what] :
        {std::tuple("\"step_error\": 0.1,", "\"step_error\": 0.01,", "results[0].step_error: "),
         std::tuple("\"stall_error\": 0.02", "\"stall_error\": null", "results[0].stall_error: "),
         std::tuple("\"bytes_equal\": true", "\"bytes_equal\": false", "results[0].bytes_equal: "),
         std::tuple("\"spread\": 0.02", "\"spread\": 0.01", "results[0].spread: "),
+        std::tuple("\"spread_of_all_runs\": 0.060302", "\"spread_of_all_runs\": 0.02",
+                   "results[0].spread_of_all_runs: "),
+        std::tuple(
+            "\"step_time_ms\": 100.0", "\"step_time_ms\": 100.00001",
+            "results[0].measured.step_time_ms: the median of run_step_times_ms makes it 100, "),
+        std::tuple("\"step_time_ms\": 110.0", "\"step_time_ms\": 100.0",
+                   "results[0].predicted.step_time_ms: the mean of step_times_ms makes it 110, "),
+        std::tuple("\"runs\": 4", "\"runs\": 3", "results[0].runs: expected 4, of which"),
+        std::tuple("\"runs\": 4", "\"runs\": 5", "results[0].runs: expected 4, of which"),
+        std::tuple("\"runs\": 3", "\"runs\": 0", "results[1].runs: "),
         std::tuple(
             "\"mean_step_error\": 0.075", "\"mean_step_error\": 0.07",
             "summary.mean_step_error: the figures of this document make it 0.075, found 0.07"),
@@ -273,6 +291,27 @@ TEST(Document, MayNotContradictItsFigures) {
     EXPECT_THAT(message, HasSubstr(what)) << from;
     EXPECT_THAT(message, ::testing::ContainsRegex("d\\.json:[0-9]+:[0-9]+: ")) << from;
   }
+}
+
+/// Of runs made until the newest agreed, those before them are shown: the agreement was waited for.
+TEST(Document, SaysOfHowManyRunsTheNewestCount) {
+  ComparedSetting setting = compared(100, 110, 10, 12);
+  EXPECT_EQ(setting.runs_text(), "");
+  EXPECT_EQ(setting.spread_text(), "");
+  setting.runs = 8;  // of a document without times: all count
+  setting.spread = 0.006;
+  EXPECT_EQ(setting.runs_text(), "8");
+  EXPECT_EQ(setting.spread_text(), "0.6 %");
+  setting.run_times = {99, 100, 101};
+  EXPECT_EQ(setting.runs_text(), "newest 3 of 8");
+  setting.runs = 5;
+  setting.earlier_run_times = {140, 98};
+  ValidationDocument document;
+  document.settings = {setting};
+  judge(document);
+  EXPECT_EQ(document.settings[0].runs_text(), "newest 3 of 5");
+  EXPECT_EQ(document.settings[0].spread_text(), "2.0 % (all runs: 42.0 %)");
+  EXPECT_THAT(results_text(document), HasSubstr("| newest 3 of 5 | 2.0 % (all runs: 42.0 %) |"));
 }
 
 TEST(LivePoints, AreReadAsTheyAreShown) {

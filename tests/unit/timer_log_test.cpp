@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 ImportedTrace import(const std::string& text) {
@@ -55,6 +56,17 @@ TEST(TimerLog, FindsRecordsBehindAProgressBar) {
   EXPECT_EQ(trace.timers->not_at_line_start, 2U);
   EXPECT_THAT(trace.timers->find("fwd")->values, ElementsAre(1.5, 2.5));
   EXPECT_THAT(trace.timers->find("bwd")->values, ElementsAre(2.5, 3.5));
+}
+
+TEST(TimerLog, SaysThatRecordsOfSeveralRanksAreAveragedTogether) {
+  const std::string first = "[INFO] [logging.py:96:log_dist] [Rank 0] time (ms) | fwd: 1.00\n";
+  const std::string last = "[INFO] [logging.py:96:log_dist] [Rank 11] time (ms) | fwd: 3.00\n";
+  EXPECT_THAT(import(first + first + "time (ms) | fwd: 4.00\n").problems, IsEmpty());
+  const ImportedTrace trace = import(first + last + first + last);
+  EXPECT_DOUBLE_EQ(trace.timers->forward_ms, 2.0);
+  EXPECT_THAT(trace.problems, ElementsAre(HasSubstr(":2: records of rank 0 and of rank 11: ")));
+  EXPECT_THAT(import("rank=0 time (ms) | forward: 1.0\nrank=1 time (ms) | forward: 1.0\n").problems,
+              SizeIs(1));
 }
 
 TEST(TimerLog, KnowsTheNamesOfOtherVersions) {

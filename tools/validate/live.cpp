@@ -191,6 +191,8 @@ class LiveComparison {
       setting.measured = sim::median_of(figures);
       setting.runs = std::ssize(times[i]);
       setting.run_times = runtime::newest(times[i], options_.rounds);
+      setting.earlier_run_times = {times[i].begin(),
+                                   times[i].end() - std::ssize(setting.run_times)};
     }
   }
 

@@ -78,6 +78,20 @@ bool is_prefix(std::string_view text) {
   return text.empty();
 }
 
+/// The number behind the last "[Rank " or "rank=" of what a record has before it.
+std::optional<std::int64_t> rank_of(std::string_view text) {
+  for (const std::string_view mark : {std::string_view("[Rank "), std::string_view("rank=")}) {
+    const std::size_t at = text.rfind(mark);
+    if (at == text.npos) continue;
+    const std::string_view rest = text.substr(at + mark.size());
+    std::int64_t rank = 0;
+    if (std::from_chars(rest.data(), rest.data() + rest.size(), rank).ec == std::errc()) {
+      return rank;
+    }
+  }
+  return std::nullopt;
+}
+
 class LogReader {
  public:
   LogReader(ByteSource& source, const std::string& name, const ImportOptions& options)
@@ -186,9 +200,22 @@ class LogReader {
       rest.remove_prefix(bar);
     }
     if (taken == 0) return;
+    note_rank(rank_of(std::string_view(line).substr(0, at)));
     ++log_->records;
     result_.events += taken;
     if (!is_prefix(std::string_view(line).substr(0, at))) ++log_->not_at_line_start;
+  }
+
+  /// Says once that means and steps are of several ranks.
+  void note_rank(std::optional<std::int64_t> rank) {
+    if (!rank || has_several_ranks_) return;
+    if (!rank_) rank_ = rank;
+    if (rank_ == rank) return;
+    has_several_ranks_ = true;
+    result_.problems.push_back(
+        fmt::format("{}:{}: records of rank {} and of rank {}: those of several ranks are averaged "
+                    "together, and each rank's count as steps; keep the lines of one",
+                    name_, lines_ + 1, *rank_, *rank));
   }
 
   /// A duration at the start of `text`, taken there; if there is none that can be used, says why.
@@ -304,6 +331,8 @@ class LogReader {
   LeftOutCounter left_out_;
   std::unordered_map<std::string, std::size_t> places_;
   std::uint64_t lines_ = 0;
+  std::optional<std::int64_t> rank_;  // of the first record that names one
+  bool has_several_ranks_ = false;
 };
 
 }  // namespace

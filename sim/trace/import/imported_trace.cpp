@@ -47,8 +47,11 @@ void LeftOutCounter::add(std::string_view what, Picoseconds time, std::uint64_t 
     one.first = fmt::format("{} {}", unit, place);
   }
   // A damaged file's durations add up to anything.
-  if (__builtin_add_overflow(one.time.count, time.count, &one.time.count))
+  if (one.takes_longer) return;
+  if (__builtin_add_overflow(one.time.count, time.count, &one.time.count)) {
     one.time.count = INT64_MAX;
+    one.takes_longer = true;
+  }
 }
 
 std::vector<LeftOut> LeftOutCounter::take() {

@@ -32,8 +32,9 @@ enum class StepSource : std::uint8_t {
 struct LeftOut {
   std::string what;
   std::uint64_t count = 0;
-  Picoseconds time{};  ///< sum of their durations; nested ones count twice
-  std::string first;   ///< where the first was: "byte 120", "CUPTI_ACTIVITY_KIND_KERNEL row 3"
+  Picoseconds time{};         ///< sum of their durations; nested ones count twice
+  bool takes_longer = false;  ///< `time` is the most that it can be, 106 days, and the sum is more
+  std::string first;  ///< where the first was: "byte 120", "CUPTI_ACTIVITY_KIND_KERNEL row 3"
 };
 
 struct ImportedTrace {
