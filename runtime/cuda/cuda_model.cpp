@@ -9,13 +9,6 @@
 namespace zenflow::runtime {
 namespace {
 
-CudaTransformerSettings settings_of(const TransformerSettings& settings) {
-  return {.max_sequences = settings.max_sequences,
-          .max_length = settings.max_length,
-          .type = settings.type,
-          .checkpoints_activations = settings.checkpoints_activations};
-}
-
 /// Whose passes a recording can tell apart.
 class NamedPasses final : public CudaTransformer {
  public:
@@ -38,7 +31,7 @@ std::unique_ptr<TrainingModel> make_cuda_model(const TransformerConfig& config,
                                                const TransformerSettings& settings,
                                                const LibrarySurroundings& libraries,
                                                Device& device) {
-  return std::make_unique<NamedPasses>(config, settings_of(settings), device,
+  return std::make_unique<NamedPasses>(config, CudaTransformerSettings{settings}, device,
                                        std::make_unique<CublasGemm>(libraries, device), &handle_of);
 }
 

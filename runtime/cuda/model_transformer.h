@@ -9,20 +9,14 @@
 
 #include "runtime/cuda/model_gemm.h"
 #include "runtime/device/device.h"
+#include "runtime/model/transformer.h"
 #include "runtime/offload/training_model.h"
 
 namespace zenflow::runtime {
 
-struct CudaTransformerSettings {
-  std::int64_t max_sequences;
-  std::int64_t max_length;
-  ElementType type = ElementType::kBfloat16;
-  /// Blocks keep their input alone, and backward runs their forward again.
-  bool checkpoints_activations = false;
+struct CudaTransformerSettings : TransformerSettings {
   /// Logits of a language model above this are computed in chunks of tokens (model_head.h).
   std::int64_t logit_bytes = std::int64_t{1} << 30;
-
-  [[nodiscard]] std::int64_t tokens() const { return max_sequences * max_length; }
 };
 
 /// Bytes of device memory that the transformer allocates when it is made, and then no more; beside

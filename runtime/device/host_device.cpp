@@ -89,9 +89,11 @@ Clock::duration HostDevice::time_on_link(std::size_t bytes) const {
       std::min<std::chrono::duration<double>>(time, LinkPacer::kLongest));
 }
 
-Clock::time_point HostDevice::occupy_link(CopyDirection direction, std::size_t bytes) {
+Clock::time_point HostDevice::occupy_link(CopyDirection direction, std::size_t bytes,
+                                          Clock::time_point ready) {
   const std::lock_guard lock(mutex_);
-  return link_.at(static_cast<std::size_t>(direction)).occupy(Clock::now(), time_on_link(bytes));
+  return link_.at(static_cast<std::size_t>(direction))
+      .occupy(ready, Clock::now(), time_on_link(bytes));
 }
 
 bool HostDevice::wait_for_link(Clock::time_point end) {
@@ -109,25 +111,26 @@ bool HostDevice::wait_for_link(Clock::time_point end) {
   return true;
 }
 
-void HostDevice::leave_link(CopyDirection direction, Clock::time_point end) {
+void HostDevice::leave_link(CopyDirection direction, Clock::time_point end, bool has_slept) {
   const std::lock_guard lock(mutex_);
-  link_.at(static_cast<std::size_t>(direction)).woke(end, Clock::now());
+  link_.at(static_cast<std::size_t>(direction)).woke(end, has_slept ? Clock::now() : end);
 }
 
 void HostDevice::copy(Stream& stream, void* to, const void* from, std::size_t bytes,
                       CopyDirection direction, Traffic kind, Label label) {
   if (bytes == 0) return;
   traffic_.add(direction, kind, bytes);
-  host(stream).copy(label, direction, kind, bytes, [this, to, from, bytes, direction, kind] {
+  host(stream).copy(label, direction, kind, bytes, [=, this](Clock::time_point ready) {
     if (!settings_.link_bandwidth) {
       std::memcpy(to, from, bytes);
       return;
     }
     const bool is_bulk = !is_mapped(kind, bytes);
     const Clock::time_point end =
-        is_bulk ? occupy_link(direction, bytes) : Clock::now() + time_on_link(bytes);
+        is_bulk ? occupy_link(direction, bytes, ready) : Clock::now() + time_on_link(bytes);
     std::memcpy(to, from, bytes);
-    if (wait_for_link(end) && is_bulk) leave_link(direction, end);
+    const bool has_to_sleep = Clock::now() < end;
+    if (wait_for_link(end) && is_bulk) leave_link(direction, end, has_to_sleep);
   });
 }
 

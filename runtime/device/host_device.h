@@ -68,12 +68,13 @@ class HostDevice final : public Device {
   [[nodiscard]] MemoryLedger& ledger(MemoryKind kind) const {
     return *ledgers_.at(static_cast<std::size_t>(kind));
   }
-  /// Occupies the link for the copy's time and returns when the copy ends.
-  Clock::time_point occupy_link(CopyDirection direction, std::size_t bytes);
+  /// Occupies the link for the copy's time, `ready` or later, and returns when the copy ends.
+  Clock::time_point occupy_link(CopyDirection direction, std::size_t bytes,
+                                Clock::time_point ready);
   [[nodiscard]] Clock::duration time_on_link(std::size_t bytes) const;
   /// Sleeps until then, or until the link is released: false.
   bool wait_for_link(Clock::time_point end);
-  void leave_link(CopyDirection direction, Clock::time_point end);
+  void leave_link(CopyDirection direction, Clock::time_point end, bool has_slept);
 
   HostDeviceSettings settings_;
   Recorder& recorder_;

@@ -35,8 +35,14 @@ void HostCompletion::set(std::exception_ptr failure) {
   const std::lock_guard lock(mutex_);
   if (done_) return;
   done_ = true;
+  done_at_ = Clock::now();
   failure_ = std::move(failure);
   changed_.notify_all();
+}
+
+Clock::time_point HostCompletion::completed_at() const {
+  const std::lock_guard lock(mutex_);
+  return done_at_;
 }
 
 HostSignal::~HostSignal() {
@@ -67,15 +73,20 @@ void HostStream::enqueue(Operation operation) {
 }
 
 void HostStream::run(Label label, std::function<void()> work) {
-  enqueue({.label = label, .traced = true, .work = std::move(work)});
+  enqueue({.label = label, .traced = true, .work = [this, work = std::move(work)] {
+             work();
+             ready_ = Clock::now();
+           }});
 }
 
 void HostStream::copy(Label label, CopyDirection direction, Traffic traffic, std::size_t bytes,
-                      std::function<void()> work) {
+                      std::function<void(Clock::time_point)> work) {
   enqueue({.label = label,
            .copy = Copy{direction, traffic, bytes},
            .traced = true,
-           .work = std::move(work)});
+           .work = [this, work = std::move(work), enqueued = Clock::now()] {
+             work(std::max(enqueued, ready_));
+           }});
 }
 
 Event HostStream::record() {
@@ -94,9 +105,14 @@ void HostStream::wait(const Event& event, WaitCause cause) {
   }
   enqueue({.label = {name_of(cause)}, .traced = false, .work = [this, event, cause] {
              const Clock::time_point start = Clock::now();
-             event.wait();
+             wait_here(event);
              track_.wait(cause, -1, start, Clock::now());
            }});
+}
+
+void HostStream::wait_here(const Event& event) {
+  event.wait();
+  ready_ = std::max(ready_, static_cast<const HostCompletion&>(*event.state()).completed_at());
 }
 
 void HostStream::synchronize() {

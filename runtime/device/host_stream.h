@@ -54,11 +54,14 @@ class HostCompletion final : public Event::State {
   [[nodiscard]] bool complete() const override;
   /// Only the first call counts.
   void set(std::exception_ptr failure);
+  /// When that was. Once complete.
+  [[nodiscard]] Clock::time_point completed_at() const;
 
  private:
   mutable std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
   bool done_ = false;
+  Clock::time_point done_at_{};
   std::exception_ptr failure_;
   std::shared_ptr<HostDemand> demand_;  // null: comes without being asked for
   std::uint64_t number_ = 0;
@@ -84,11 +87,13 @@ class HostStream final : public Stream {
 
   /// Enqueues `work`. After an operation has thrown, the rest of the queue is not executed.
   void run(Label label, std::function<void()> work);
-  /// The same of a copy, which `work` does.
+  /// The same of a copy, which work(ready) does: from `ready` on, since it was enqueued, what it
+  /// waits for was complete and no work but copies was before it.
   void copy(Label label, CopyDirection direction, Traffic traffic, std::size_t bytes,
-            std::function<void()> work);
+            std::function<void(Clock::time_point)> work);
 
   [[nodiscard]] Event record() override;
+  /// `event`: of the host device.
   void wait(const Event& event, WaitCause cause) override;
   void synchronize();
 
@@ -107,6 +112,7 @@ class HostStream final : public Stream {
   };
 
   void enqueue(Operation operation);
+  void wait_here(const Event& event);
   void work_through(const std::stop_token& stop);
   void execute(Operation& operation);
 
@@ -116,6 +122,7 @@ class HostStream final : public Stream {
   std::uint64_t enqueued_ = 0;          // the enqueuing thread alone
   std::mt19937_64 random_;              // the stream's thread alone
   std::exception_ptr failure_;          // the stream's thread alone; events copy it on completion
+  Clock::time_point ready_{};           // the stream's thread alone: what is next may begin
   std::mutex mutex_;                    // guards queue_
   std::condition_variable_any filled_;
   std::deque<Operation> queue_;

@@ -10,26 +10,26 @@ namespace zenflow::runtime {
 
 /// One direction of the link, which copies occupy one after the other. A real link goes on with the
 /// next copy at once. A thread that sleeps wakes up late, by up to milliseconds where others want
-/// its core: the time between its copy's end and the next one's beginning is not the link's. What
-/// it does right after waking therefore counts from when it should have woken.
+/// its core: the time between its copy's end and the next one's beginning is not the link's. A copy
+/// that waited for that thread therefore counts from when the thread should have woken.
 /// Not safe from several threads at once.
 class LinkPacer {
  public:
   /// No copy ends later than this after it was handed over: clocks cannot say what lies further
   /// ahead than some centuries.
   static constexpr std::chrono::seconds kLongest{1'000'000'000};
-  /// Who hands over a copy this soon after waking had it ready before.
-  static constexpr std::chrono::microseconds kRightAfter{500};
 
-  /// A copy that takes `duration` (at most kLongest) is handed over. Returns when it ends.
-  Clock::time_point occupy(Clock::time_point now, Clock::duration duration);
-  /// A thread that slept until its copy's `end` woke up now.
+  /// A copy that takes `duration` (at most kLongest), and that nothing but its thread kept from
+  /// beginning since `ready`, is handed over. Returns when it ends.
+  Clock::time_point occupy(Clock::time_point ready, Clock::time_point now,
+                           Clock::duration duration);
+  /// A thread that slept until its copy's `end` woke up now. Without sleep `now` is `end`: it was
+  /// the copying that took longer.
   void woke(Clock::time_point end, Clock::time_point now);
 
  private:
   Clock::time_point free_{};  ///< the end of the copies so far
-  Clock::time_point woke_{};
-  Clock::duration late_{};  ///< how late somebody woke up then
+  Clock::duration late_{};    ///< how late somebody woke up last
 };
 
 }  // namespace zenflow::runtime

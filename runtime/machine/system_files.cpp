@@ -65,6 +65,38 @@ void for_group_and_above(const fs::path& mounted, const std::string& path, Look 
   look(mounted);
 }
 
+/// Names of what a group's memory controller says, by version.
+struct MemoryFiles {
+  const char* limit;
+  const char* use;
+  const char* inactive_file;  ///< a line of memory.stat, with the groups below
+};
+constexpr MemoryFiles kMemoryVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes",
+                                      "total_inactive_file"};
+constexpr MemoryFiles kMemoryVersion2{"memory.max", "memory.current", "inactive_file"};
+
+/// The number in the line "KEY NUMBER"; 0 without one.
+std::uint64_t number_of_line(const std::string& text, std::string_view key) {
+  std::istringstream lines(text);
+  std::string name;
+  for (std::uint64_t number = 0; lines >> name >> number;) {
+    if (name == key) return number;
+  }
+  return 0;
+}
+
+void take_memory(const fs::path& group, const MemoryFiles& files, ControlGroupLimits& limits) {
+  const auto limit = number_in<std::uint64_t>(group / files.limit);
+  if (!limit) return;
+  keep_least(limits.memory, limit);
+  const auto use = number_in<std::uint64_t>(group / files.use);
+  if (!use) return;
+  const std::uint64_t reclaimable =
+      number_of_line(text_of(group / "memory.stat"), files.inactive_file);
+  const std::uint64_t held = *use - std::min(*use, reclaimable);
+  keep_least(limits.memory_left, std::optional(*limit - std::min(*limit, held)));
+}
+
 /// Controllers of a line of /proc/self/cgroup, "4:memory:/a/b", and the path.
 struct GroupLine {
   std::string controllers;
@@ -195,7 +227,7 @@ ControlGroupLimits control_group_limits(const fs::path& root) {
     if (line.controllers.empty()) {  // version 2
       for_group_and_above(mounted, line.path, [&](const fs::path& group) {
         keep_least(limits.cpus, quota_of(text_of(group / "cpu.max")));
-        keep_least(limits.memory, number_in<std::uint64_t>(group / "memory.max"));
+        take_memory(group, kMemoryVersion2, limits);
       });
     }
     if (names_controller(line.controllers, "cpu")) {
@@ -205,7 +237,7 @@ ControlGroupLimits control_group_limits(const fs::path& root) {
     }
     if (names_controller(line.controllers, "memory")) {
       for_group_and_above(mounted / "memory", line.path, [&](const fs::path& group) {
-        keep_least(limits.memory, number_in<std::uint64_t>(group / "memory.limit_in_bytes"));
+        take_memory(group, kMemoryVersion1, limits);
       });
     }
   }

@@ -31,10 +31,12 @@ namespace zenflow::runtime {
 [[nodiscard]] std::optional<double> stolen_share(const std::string& stat);
 
 /// The tightest CPU quota and memory limit of this process's control group and those above it, of
-/// version 2 or 1.
+/// version 2 or 1. What is left of a limit counts file pages that nobody has used for a while
+/// (inactive_file): the kernel gives them up before it refuses memory.
 struct ControlGroupLimits {
   std::optional<double> cpus{};
   std::optional<std::uint64_t> memory{};
+  std::optional<std::uint64_t> memory_left{};  ///< the least of any group; needs its use
 };
 [[nodiscard]] ControlGroupLimits control_group_limits(const std::filesystem::path& root);
 

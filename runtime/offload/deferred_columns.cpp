@@ -81,6 +81,7 @@ DeferredColumns::DeferredColumns(const Layout& layout, ElementType type, Device&
     crossing += slice.rows * (warm_up ? slice.columns : slice.most_deferred());
     updates_.emplace_back(slice.columns, 0U);
   }
+  resting_.resize(layout.slices.size());
   pack();
   step_sizes_.resize(layout.slices.size());
   second_corrections_.resize(layout.slices.size());
@@ -138,24 +139,35 @@ void DeferredColumns::release_if_empty() {
   if (std::any_of(widths_.begin(), widths_.end(), [](std::size_t width) { return width > 0; })) {
     return;
   }
-  for (std::vector<float>* array : {&weights_, &first_moment_, &second_moment_}) {
-    std::vector<float>().swap(*array);
-  }
+  for (std::vector<float>* array : arrays()) std::vector<float>().swap(*array);
 }
 
 ColumnState DeferredColumns::narrow(std::size_t slice, std::span<const std::uint32_t> columns) {
   ColumnState state = take(slice, columns, nullptr);
-  change_width(slice, {.gone = std::vector(columns.begin(), columns.end())});
+  const WidthChange change{.gone = std::vector(columns.begin(), columns.end())};
+  for (std::vector<float>* array : arrays()) move_columns(slice, change, *array);
+  set_width(slice, change);
   return state;
 }
 
-void DeferredColumns::change_width(std::size_t slice, const WidthChange& change) {
+void DeferredColumns::change_width(std::size_t slice, const WidthChange& change,
+                                   OptimizerPool& pool) {
+  const auto all = arrays();
+  pool.parallel_for(all.size(), [&](std::size_t i) { move_columns(slice, change, *all.at(i)); });
+  set_width(slice, change);
+}
+
+void DeferredColumns::move_columns(std::size_t slice, const WidthChange& change,
+                                   std::vector<float>& array) {
   const Slice& s = layout_.slices[slice];
   const std::vector<std::uint32_t> kept = slots_left(widths_[slice], change.gone);
+  move_rows(array.data(), s.rows, {s.first, widths_[slice]}, {s.first, kept.size() + change.added},
+            kept);
+}
+
+void DeferredColumns::set_width(std::size_t slice, const WidthChange& change) {
+  const std::vector<std::uint32_t> kept = slots_left(widths_[slice], change.gone);
   const std::size_t width = kept.size() + change.added;
-  for (std::vector<float>* array : {&weights_, &first_moment_, &second_moment_}) {
-    move_rows(array->data(), s.rows, {s.first, widths_[slice]}, {s.first, width}, kept);
-  }
   std::vector<std::uint32_t> updates(width, 0U);
   for (std::size_t j = 0; j < kept.size(); ++j) updates[j] = updates_[slice][kept[j]];
   updates_[slice] = std::move(updates);
@@ -169,11 +181,12 @@ void DeferredColumns::pack() {
   }
 }
 
-void DeferredColumns::change_widths(std::span<const WidthChange> changes, std::optional<int> summed,
-                                    OptimizerPool& pool) {
+void DeferredColumns::repack(std::span<const WidthChange> changes, std::optional<int> summed) {
   const std::vector<std::size_t> packed_before = packed_;
-  const std::vector<std::size_t> widths_before = widths_;
-  pool.parallel_for(changes.size(), [&](std::size_t s) { change_width(s, changes[s]); });
+  std::vector<std::size_t> widths_before;
+  for (std::size_t s = 0; s < changes.size(); ++s) {
+    widths_before.push_back(widths_[s] + changes[s].gone.size() - changes[s].added);
+  }
   pack();
   if (!summed) return;
   const bool up = packed_.back() > packed_before.back();
@@ -222,6 +235,7 @@ void DeferredColumns::accumulate(std::size_t group, int parity, bool first, floa
 void DeferredColumns::prepare_corrections(std::size_t slice, const DeferredUpdate& update) {
   std::vector<std::uint32_t>& updates = updates_[slice];
   for (std::uint32_t& count : updates) count += counted(update);
+  for (const std::uint32_t slot : resting_[slice]) updates[slot] -= counted(update);
   std::vector<float>& sizes = step_sizes_[slice];
   std::vector<float>& seconds = second_corrections_[slice];
   sizes.resize(updates.size());
@@ -262,6 +276,32 @@ void DeferredColumns::update_chunk(const Chunk& chunk, const DeferredUpdate& upd
                          kernels::ColumnScatter<Out>{out, width, nullptr});
 }
 
+DeferredColumns::Resting DeferredColumns::before_update(const Chunk& chunk) {
+  Resting state;
+  const std::vector<std::uint32_t>& slots = resting_[chunk.slice];
+  if (slots.empty()) return state;
+  const std::size_t width = widths_[chunk.slice];
+  const std::array arrays = {weights(chunk.slice), first_moment(chunk.slice),
+                             second_moment(chunk.slice)};
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    gather(arrays[i].subspan(chunk.first_row * width, chunk.rows * width), width, slots, state[i]);
+  }
+  return state;
+}
+
+void DeferredColumns::put_back(const Chunk& chunk, const Resting& state) {
+  const std::vector<std::uint32_t>& slots = resting_[chunk.slice];
+  if (slots.empty()) return;
+  const std::size_t width = widths_[chunk.slice];
+  const std::array arrays = {weights(chunk.slice), first_moment(chunk.slice),
+                             second_moment(chunk.slice)};
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    kernels::scatter_columns(state[i].data(), chunk.rows, slots.size(), slots.data(),
+                             arrays[i].data() + chunk.first_row * width, width);
+  }
+  store_upload(chunk.slice, chunk.first_row * width, chunk.rows * width);
+}
+
 void DeferredColumns::update(std::size_t group, const DeferredUpdate& update, OptimizerPool& pool) {
   const GroupRange& range = layout_.groups[group];
   for (std::size_t s = range.first_slice; s < range.first_slice + range.slices; ++s) {
@@ -269,6 +309,7 @@ void DeferredColumns::update(std::size_t group, const DeferredUpdate& update, Op
   }
   const std::vector<Chunk> work = chunks(group);
   pool.parallel_for(work.size(), [&](std::size_t i) {
+    const Resting resting = before_update(work[i]);
     const bool sums = update.source == GradientSource::kSums;
     const auto run = [&](auto* out) {
       using Out = std::remove_pointer_t<decltype(out)>;
@@ -280,7 +321,11 @@ void DeferredColumns::update(std::size_t group, const DeferredUpdate& update, Op
       }
     };
     type_ == ElementType::kFloat32 ? run(upload_.as<float>()) : run(upload_.as<Bf16>());
+    put_back(work[i], resting);
   });
+  for (std::size_t s = range.first_slice; s < range.first_slice + range.slices; ++s) {
+    resting_[s].clear();
+  }
 }
 
 void DeferredColumns::store_upload(std::size_t slice, std::size_t first, std::size_t n) {
@@ -331,19 +376,22 @@ ColumnState DeferredColumns::take(std::size_t slice, std::span<const std::uint32
 }
 
 void DeferredColumns::put(std::size_t slice, std::span<const std::uint32_t> slots,
-                          const ColumnState& state) {
+                          const ColumnState& state, bool rest, OptimizerPool& pool) {
   const std::size_t rows = layout_.slices[slice].rows;
   const std::size_t width = widths_[slice];
-  const auto scatter = [&](const std::vector<float>& from, std::span<float> to) {
-    kernels::scatter_columns(from.data(), rows, slots.size(), slots.data(), to.data(), width);
-  };
-  scatter(state.weights, weights(slice));
-  scatter(state.first_moment, first_moment(slice));
-  scatter(state.second_moment, second_moment(slice));
-  for (std::size_t i = 0; i < slots.size(); ++i) updates_[slice][slots[i]] = state.updates[i];
-  for (std::size_t row = 0; row < rows; ++row) {
-    for (const std::uint32_t slot : slots) store_upload(slice, row * width + slot, 1);
-  }
+  const std::size_t n = slots.size();
+  const std::array from = {&state.weights, &state.first_moment, &state.second_moment};
+  const std::array to = {weights(slice), first_moment(slice), second_moment(slice)};
+  const std::size_t step = std::max<std::size_t>(1, kChunkElements / std::max<std::size_t>(1, n));
+  pool.parallel_for((rows + step - 1) / step, [&](std::size_t chunk) {
+    const std::size_t row = chunk * step;
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      kernels::scatter_columns(from[i]->data() + row * n, std::min(step, rows - row), n,
+                               slots.data(), to[i].data() + row * width, width);
+    }
+  });
+  for (std::size_t i = 0; i < n; ++i) updates_[slice][slots[i]] = state.updates[i];
+  if (rest) resting_[slice].assign(slots.begin(), slots.end());
 }
 
 }  // namespace zenflow::runtime

@@ -62,11 +62,13 @@ class DeferredColumns {
   /// Moves `columns` (ascending) out of a slice that has all of them, and closes the gaps.
   [[nodiscard]] ColumnState narrow(std::size_t slice, std::span<const std::uint32_t> columns);
 
-  /// Follows another topk_ratio of the layout: [layout.slices] of changes, which make the widths
-  /// those of the layout, all at least or all at most what they were. Sums of `summed` (a parity),
-  /// if any, move along. Nothing may be crossing the link.
-  void change_widths(std::span<const WidthChange> changes, std::optional<int> summed,
-                     OptimizerPool& pool);
+  /// A slice's part in following another topk_ratio of the layout. What crosses the link keeps its
+  /// place until `repack`.
+  void change_width(std::size_t slice, const WidthChange& change, OptimizerPool& pool);
+  /// Ends it: [layout.slices] of changes have made the widths those of the layout, all at least or
+  /// all at most what they were. Sums of `summed` (a parity), if any, move along. Nothing may be
+  /// crossing the link.
+  void repack(std::span<const WidthChange> changes, std::optional<int> summed);
   /// Offsets of what crosses the link, from the layout. Part of the above; else before any column
   /// has been selected.
   void pack();
@@ -93,7 +95,8 @@ class DeferredColumns {
 
   /// sums (+)= scale * staging, over a group.
   void accumulate(std::size_t group, int parity, bool first, float scale, OptimizerPool& pool);
-  /// AdamW over a group; the new weights in working precision go to `upload`.
+  /// AdamW over a group, but for slots that rest, which do from then on no longer; the weights in
+  /// working precision go to `upload`.
   void update(std::size_t group, const DeferredUpdate& update, OptimizerPool& pool);
   /// Weights in working precision to `upload`, as after an update.
   void refresh_upload(std::size_t group);
@@ -101,8 +104,10 @@ class DeferredColumns {
   /// State of some slots, and with `update` their sums applied first.
   [[nodiscard]] ColumnState take(std::size_t slice, std::span<const std::uint32_t> slots,
                                  const DeferredUpdate* update);
-  /// Overwrites slots; `upload` follows.
-  void put(std::size_t slice, std::span<const std::uint32_t> slots, const ColumnState& state);
+  /// Overwrites slots. With `rest` they sit the next update out, which has no sums of theirs.
+  /// `upload` follows with the next update.
+  void put(std::size_t slice, std::span<const std::uint32_t> slots, const ColumnState& state,
+           bool rest, OptimizerPool& pool);
 
  private:
   struct Chunk {
@@ -110,9 +115,17 @@ class DeferredColumns {
     std::size_t first_row;
     std::size_t rows;
   };
-  void change_width(std::size_t slice, const WidthChange& change);
+  [[nodiscard]] std::array<std::vector<float>*, 3> arrays() {
+    return {&weights_, &first_moment_, &second_moment_};
+  }
+  void move_columns(std::size_t slice, const WidthChange& change, std::vector<float>& array);
+  void set_width(std::size_t slice, const WidthChange& change);
   [[nodiscard]] std::span<float> of_slice(std::vector<float>& array, std::size_t slice);
   [[nodiscard]] std::vector<Chunk> chunks(std::size_t group) const;
+  /// Weights and both moments of a chunk's slots that rest: [rows, resting] each.
+  using Resting = std::array<std::vector<float>, 3>;
+  [[nodiscard]] Resting before_update(const Chunk& chunk);
+  void put_back(const Chunk& chunk, const Resting& state);
   void prepare_corrections(std::size_t slice, const DeferredUpdate& update);
   template <class Grad, class Out>
   void update_chunk(const Chunk& chunk, const DeferredUpdate& update, const Grad* gradients);
@@ -124,6 +137,7 @@ class DeferredColumns {
   std::vector<std::size_t> widths_;
   std::vector<std::size_t> packed_;  ///< offsets at the layout's widths; one more than slices
   std::vector<std::vector<std::uint32_t>> updates_;
+  std::vector<std::vector<std::uint32_t>> resting_;  ///< slots, by slice
   std::vector<float> weights_;
   std::vector<float> first_moment_;
   std::vector<float> second_moment_;

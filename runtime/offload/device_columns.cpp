@@ -19,7 +19,7 @@ std::size_t parameter_bytes(const Parameter& parameter, ElementType type) {
 /// Places of gradients: a group that shares parameters with another keeps its gradients through
 /// the whole pass; all others take turns in one space, as the stream orders their uses. Where
 /// micro-batches add up, every group keeps its own.
-std::vector<std::size_t> place_gradients(const ParameterTable& table, ElementType type,
+std::vector<std::size_t> gradient_places(const ParameterTable& table, ElementType type,
                                          const TrainableModel& model, bool accumulates,
                                          std::size_t& bytes) {
   std::vector<std::size_t> place(table.parameters.size());
@@ -59,7 +59,7 @@ DeviceColumns::DeviceColumns(const ParameterTable& table_in, const Layout& layou
         device.allocate(MemoryKind::kDevice, weight_bytes, set == 0 ? "weights" : "second weights");
   }
   std::size_t gradient_bytes = 0;
-  const auto places = place_gradients(table, type, model, options.accumulates, gradient_bytes);
+  const auto places = gradient_places(table, type, model, options.accumulates, gradient_bytes);
   gradient_arena_ = device.allocate(MemoryKind::kDevice, gradient_bytes, "gradients");
   std::size_t at = 0;
   for (std::size_t i = 0; i < table.parameters.size(); ++i) {

@@ -1,6 +1,7 @@
 #include "runtime/offload/engine.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,6 +11,18 @@
 #include "sim/base/error.h"
 
 namespace zenflow::runtime {
+namespace {
+
+std::size_t largest_parameter_bytes(const ParameterTable& table, ElementType type) {
+  std::int64_t most = 0;
+  for (const Parameter& parameter : table.parameters) {
+    most = std::max(most, parameter.elements());
+  }
+  return static_cast<std::size_t>(most) * bytes_per_element(type);
+}
+
+}  // namespace
+
 OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
                              const OffloadSettings& settings, Device& device,
                              Communicator& communicator, Recorder& recorder)
@@ -34,6 +47,9 @@ OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
                 .device_sums = settings.accumulate_on_device,
                 .warm_up = warm_up_}),
       carrier_(columns_, device, settings.exchange_bytes),
+      transfer_(device.allocate(MemoryKind::kPinnedHost,
+                                largest_parameter_bytes(model.parameters(), type),
+                                "loaded or written")),
       compute_(device.make_stream("compute")),
       d2h_(device.make_stream("d2h")),
       h2d_(device.make_stream("h2d")),
@@ -90,16 +106,17 @@ void OffloadEngine::load_weights(std::span<const std::vector<float>> weights) {
       throw Error(ErrorKind::kInput, fmt::format("weights: {}: expected {} elements, found {}",
                                                  parameter.name, count, weights[i].size()));
     }
-    const Buffer staged = device_.allocate(MemoryKind::kPinnedHost,
-                                           count * bytes_per_element(type_), "initial weights");
-    if (type_ == ElementType::kFloat32) {
-      std::copy(weights[i].begin(), weights[i].end(), staged.as<float>());
-    } else {
-      kernels::to_bf16(weights[i].data(), count, staged.as<kernels::Bf16>());
-    }
-    device_.copy(*compute_, columns_.parameter(i), staged.data(), staged.bytes(),
-                 CopyDirection::kHostToDevice, Traffic::kInitial, {"initial weights"});
-    compute_->record().wait();
+    const std::size_t element = bytes_per_element(type_);
+    write_device(columns_.parameter(i), count * element, {"initial weights"},
+                 [&](std::span<std::byte> piece, std::size_t at) {
+                   const float* from = weights[i].data() + at / element;
+                   if (type_ == ElementType::kFloat32) {
+                     std::memcpy(piece.data(), from, piece.size());
+                   } else {
+                     kernels::to_bf16(from, piece.size() / element,
+                                      reinterpret_cast<kernels::Bf16*>(piece.data()));
+                   }
+                 });
   }
   for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
     const Slice& slice = layout_.slices[s];
@@ -111,18 +128,45 @@ void OffloadEngine::load_weights(std::span<const std::vector<float>> weights) {
 
 std::vector<float> OffloadEngine::from_device(const void* values, std::size_t count,
                                               ElementType type) {
-  const Buffer staged =
-      device_.allocate(MemoryKind::kPinnedHost, count * bytes_per_element(type), "export");
-  device_.copy(*compute_, staged.data(), values, staged.bytes(), CopyDirection::kDeviceToHost,
-               Traffic::kInitial, {"export"});
-  compute_->record().wait();
+  const std::size_t element = bytes_per_element(type);
   std::vector<float> result(count);
-  if (type == ElementType::kFloat32) {
-    std::copy_n(staged.as<float>(), count, result.begin());
-  } else {
-    kernels::to_float(staged.as<kernels::Bf16>(), count, result.data());
-  }
+  read_device(values, count * element, {"export"},
+              [&](std::span<const std::byte> piece, std::size_t at) {
+                if (type == ElementType::kFloat32) {  // a piece may end within an element
+                  std::memcpy(std::as_writable_bytes(std::span(result)).data() + at, piece.data(),
+                              piece.size());
+                } else {
+                  kernels::to_float(reinterpret_cast<const kernels::Bf16*>(piece.data()),
+                                    piece.size() / element, result.data() + at / element);
+                }
+              });
   return result;
+}
+
+void OffloadEngine::read_device(
+    const void* data, std::size_t size, Label label,
+    const std::function<void(std::span<const std::byte>, std::size_t)>& use) {
+  const auto* const from = static_cast<const std::byte*>(data);
+  for (std::size_t at = 0; at < size; at += transfer_.bytes()) {
+    const std::size_t piece = std::min(size - at, transfer_.bytes());
+    device_.copy(*compute_, transfer_.data(), from + at, piece, CopyDirection::kDeviceToHost,
+                 Traffic::kInitial, label);
+    compute_->record().wait();
+    use({transfer_.data(), piece}, at);
+  }
+}
+
+void OffloadEngine::write_device(
+    void* data, std::size_t size, Label label,
+    const std::function<void(std::span<std::byte>, std::size_t)>& fill) {
+  auto* const to = static_cast<std::byte*>(data);
+  for (std::size_t at = 0; at < size; at += transfer_.bytes()) {
+    const std::size_t piece = std::min(size - at, transfer_.bytes());
+    fill({transfer_.data(), piece}, at);
+    device_.copy(*compute_, to + at, transfer_.data(), piece, CopyDirection::kHostToDevice,
+                 Traffic::kInitial, label);
+    compute_->record().wait();
+  }
 }
 
 std::vector<std::vector<float>> OffloadEngine::weights(bool master) {

@@ -74,7 +74,8 @@ struct WindowObservation {
   std::int64_t window = 0;
   std::int64_t first_step = 0;   ///< of the window that ended
   std::int64_t steps = 0;        ///< S of it
-  double topk_ratio = 0;         ///< k of it; of the next one perhaps another
+  double topk_ratio = 0;         ///< k of it
+  double next_topk_ratio = 0;    ///< of the window that begins
   std::int64_t timed_steps = 0;  ///< that the next two are of: fewer than `steps` after a restore
   double window_seconds = 0;     ///< in `step`; what happens between two steps is not training
   double waited_seconds = 0;     ///< of these, the training thread was blocked by the CPU
@@ -134,13 +135,19 @@ class OffloadEngine {
   [[nodiscard]] std::span<const float> column_norms(std::size_t slice) const;
   [[nodiscard]] const ColumnSlots& slots(std::size_t slice) { return columns_.slots(slice); }
 
-  /// Everything that the next step depends on, in named arrays. Waits for the CPU lane.
-  struct NamedBytes {
-    std::string name;
-    std::span<const std::byte> bytes;
+  /// Takes named arrays, one after the other, each in pieces.
+  class StateSink {
+   public:
+    virtual ~StateSink() = default;
+    /// An array of `bytes` follows.
+    virtual void begin(const std::string& name, std::size_t bytes) = 0;
+    /// The span is valid during the call alone.
+    virtual void append(std::span<const std::byte> piece) = 0;
+    virtual void end() = 0;
   };
-  /// Calls `save` with all of the state; the spans are valid during the call alone.
-  void save(const std::function<void(std::span<const NamedBytes>)>& save);
+  /// Gives `sink` everything that the next step depends on. Waits for the CPU lane. Takes no memory
+  /// that grows with the model.
+  void save(StateSink& sink);
   /// Takes state that `save` gave, by name. Throws Error(kInput) if it is not this model's and
   /// these settings'. Before the first step.
   void restore(const std::function<std::span<const std::byte>(std::string_view)>& find);
@@ -151,12 +158,6 @@ class OffloadEngine {
   struct Uploads {
     std::vector<Event> issued;  ///< by group: the lane has enqueued its copies
     std::vector<Event> done;    ///< by group: they are on the device
-  };
-  /// Columns that have left the selection and return to the host's slots.
-  struct Install {
-    std::size_t slice;
-    std::vector<std::uint32_t> slots;
-    ColumnState state;
   };
 
   // engine_state.cpp
@@ -197,9 +198,9 @@ class OffloadEngine {
   }
   /// What is due of the following two; both waited for norms to arrive. `flush`: of the window's
   /// sums, unless they have been applied.
-  std::vector<Install> select_anew(const DeferredUpdate* flush, StepResult& result);
-  std::vector<Install> exchange_columns(const DeferredUpdate* flush, StepResult& result);
-  std::vector<Install> change_selected(const DeferredUpdate* flush, StepResult& result);
+  void select_anew(const DeferredUpdate* flush, StepResult& result);
+  void exchange_columns(const DeferredUpdate* flush, StepResult& result);
+  void change_selected(const DeferredUpdate* flush, StepResult& result);
   /// Of whole columns, in the last step that measured them.
   [[nodiscard]] std::span<const float> summed_norms(std::size_t slice);
   void send_columns(std::size_t slice);
@@ -208,7 +209,7 @@ class OffloadEngine {
 
   // engine_window.cpp
   void end_window(StepResult& result);
-  void submit_update(const DeferredUpdate& update, std::vector<Install> installs);
+  void submit_update(const DeferredUpdate& update);
   [[nodiscard]] Event upload_group(std::size_t group, std::int64_t step);
   void take_upload(StepResult* result);
   /// The compute stream waits, and with `on_host` the calling thread does.
@@ -222,6 +223,12 @@ class OffloadEngine {
   [[nodiscard]] std::int64_t oldest_gradient(std::int64_t before, std::int64_t steps) const {
     return steps - 1 + (settings_.overlap_step ? before : 0);
   }
+  /// An array on the device, a piece at a time: calls use(piece, where it begins in the array).
+  void read_device(const void* data, std::size_t size, Label label,
+                   const std::function<void(std::span<const std::byte>, std::size_t)>& use);
+  /// The way back: fill(piece, where it begins in the array) says what the piece shall hold.
+  void write_device(void* data, std::size_t size, Label label,
+                    const std::function<void(std::span<std::byte>, std::size_t)>& fill);
   void wait_for_lane(CpuLane& lane, CpuLane::Ticket ticket, StepResult* result);
   void check_lanes() const;
   [[nodiscard]] bool whole_step() const {
@@ -244,6 +251,7 @@ class OffloadEngine {
   DeferredColumns deferred_;
   DeviceColumns columns_;
   ColumnCarrier carrier_;
+  Buffer transfer_;  // pinned, as large as the largest parameter: what is loaded or written
   std::unique_ptr<Stream> compute_;
   std::unique_ptr<Stream> d2h_;
   std::unique_ptr<Stream> h2d_;

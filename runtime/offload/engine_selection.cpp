@@ -55,29 +55,26 @@ void OffloadEngine::send_columns(std::size_t s) {
                Traffic::kSelection, {"column indices", step_});
 }
 
-std::vector<OffloadEngine::Install> OffloadEngine::exchange_columns(const DeferredUpdate* flush,
-                                                                    StepResult& result) {
-  std::vector<Install> installs;
+// State of one matrix at a time is on its way: of all of them it could be as much as the selected
+// columns have.
+void OffloadEngine::exchange_columns(const DeferredUpdate* flush, StepResult& result) {
   for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
     const Slice& slice = layout_.slices[s];
     if (!slice.selectable) continue;
     ColumnSlots& slots = columns_.slots(s);
     const ColumnExchange exchange = plan_exchange(summed_norms(s), slots);
     if (exchange.selected_slot.empty()) continue;
-    ColumnState leaving = carrier_.take(*compute_, s, exchange.selected_slot, step_);
+    const ColumnState leaving = carrier_.take(*compute_, s, exchange.selected_slot, step_);
     const ColumnState entering = deferred_.take(s, exchange.deferred_slot, flush);
     apply_exchange(exchange, slots);
     send_columns(s);
     carrier_.give(*compute_, s, exchange.selected_slot, entering, flush != nullptr, step_);
     result.columns_exchanged += exchange.selected_slot.size();
-    installs.push_back({s, exchange.deferred_slot, std::move(leaving)});
+    deferred_.put(s, exchange.deferred_slot, leaving, flush != nullptr, update_pool_);
   }
-  return installs;
 }
 
-std::vector<OffloadEngine::Install> OffloadEngine::change_selected(const DeferredUpdate* flush,
-                                                                   StepResult& result) {
-  std::vector<Install> installs;
+void OffloadEngine::change_selected(const DeferredUpdate* flush, StepResult& result) {
   std::vector<WidthChange> widths(layout_.slices.size());
   for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
     Slice& slice = layout_.slices[s];
@@ -100,29 +97,29 @@ std::vector<OffloadEngine::Install> OffloadEngine::change_selected(const Deferre
                     flush != nullptr, step_);
     }
     result.columns_exchanged += moves.entering.size();
-    if (!moves.leaving.empty()) {
-      installs.push_back(
-          {s, last_slots(slice.deferred(), moves.leaving.size()), std::move(leaving)});
-    }
     widths[s] = {.gone = moves.entering, .added = moves.leaving.size()};
+    deferred_.change_width(s, widths[s], update_pool_);
+    if (!moves.leaving.empty()) {
+      deferred_.put(s, last_slots(slice.deferred(), moves.leaving.size()), leaving,
+                    flush != nullptr, update_pool_);
+    }
   }
   settings_.topk_ratio = next_topk_ratio_;
-  deferred_.change_widths(widths, flush ? std::optional<int>(flush->parity) : std::nullopt,
-                          update_pool_);
+  deferred_.repack(widths, flush ? std::optional<int>(flush->parity) : std::nullopt);
   columns_.place_slots();
-  return installs;
 }
 
-std::vector<OffloadEngine::Install> OffloadEngine::select_anew(const DeferredUpdate* flush,
-                                                               StepResult& result) {
+void OffloadEngine::select_anew(const DeferredUpdate* flush, StepResult& result) {
   compute_->record().wait();  // the norms are here
   const Clock::time_point start = Clock::now();
-  std::vector<Install> installs =
-      ratio_changes() ? change_selected(flush, result) : exchange_columns(flush, result);
+  if (ratio_changes()) {
+    change_selected(flush, result);
+  } else {
+    exchange_columns(flush, result);
+  }
   last_selection_ = step_ + 1;
   result.selected_anew = true;
   selection_seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
-  return installs;
 }
 
 std::span<const float> OffloadEngine::summed_norms(std::size_t s) {

@@ -90,7 +90,7 @@ void OffloadEngine::for_each_array(Visit&& visit) {
         window_importance_.size() * sizeof(SliceImportance), Place::kHost);
 }
 
-void OffloadEngine::save(const std::function<void(std::span<const NamedBytes>)>& save) {
+void OffloadEngine::save(StateSink& sink) {
   for (CpuLane* lane : {&sum_lane_, &update_lane_}) wait_for_lane(*lane, lane->last(), nullptr);
   if (!overlaps()) wait_for_uploads(true);  // what overlaps is repeated by `restore`
   compute_->record().wait();
@@ -113,29 +113,24 @@ void OffloadEngine::save(const std::function<void(std::span<const NamedBytes>)>&
       .accumulate_on_device = settings_.accumulate_on_device ? 1 : 0,
       .rank = communicator_.rank(),
       .ranks = communicator_.size()};
-  std::vector<NamedBytes> arrays;
-  std::vector<Buffer> staged;  // what had to be fetched
-  arrays.push_back({"counters", bytes(&counters, 1)});
+  const auto add = [&](const std::string& name, std::span<const std::byte> values) {
+    sink.begin(name, values.size());
+    sink.append(values);
+    sink.end();
+  };
+  add("counters", bytes(&counters, 1));
   const TopkRatios ratios{settings_.topk_ratio, next_topk_ratio_};
-  if (settings_.topk_range) arrays.push_back({"topk_ratios", bytes(&ratios, 1)});
-  // All memory before the first copy: none is given back while the stream still uses it.
-  for_each_array([&](const std::string&, void*, std::size_t size, Place place) {
-    if (place == Place::kDevice) {
-      staged.push_back(device_.allocate(MemoryKind::kPinnedHost, size, "checkpoint"));
+  if (settings_.topk_range) add("topk_ratios", bytes(&ratios, 1));
+  for_each_array([&](const std::string& name, void* data, std::size_t size, Place place) {
+    if (place == Place::kHost) {
+      add(name, {static_cast<const std::byte*>(data), size});
+      return;
     }
+    sink.begin(name, size);
+    read_device(data, size, {"checkpoint", step_},
+                [&](std::span<const std::byte> piece, std::size_t) { sink.append(piece); });
+    sink.end();
   });
-  auto next = staged.begin();
-  for_each_array([&](std::string name, void* data, std::size_t size, Place place) {
-    if (place == Place::kDevice) {
-      void* host = next++->data();
-      device_.copy(*compute_, host, data, size, CopyDirection::kDeviceToHost, Traffic::kInitial,
-                   {"checkpoint", step_});
-      data = host;
-    }
-    arrays.push_back({std::move(name), {static_cast<const std::byte*>(data), size}});
-  });
-  compute_->record().wait();
-  save(arrays);
 }
 
 void OffloadEngine::restore(
@@ -215,11 +210,10 @@ void OffloadEngine::restore(
       std::memcpy(data, found.data(), size);
       return;
     }
-    const Buffer staged = device_.allocate(MemoryKind::kPinnedHost, size, "checkpoint");
-    std::memcpy(staged.data(), found.data(), size);
-    device_.copy(*compute_, data, staged.data(), size, CopyDirection::kHostToDevice,
-                 Traffic::kInitial, {"checkpoint", step_});
-    compute_->record().wait();
+    write_device(data, size, {"checkpoint", step_},
+                 [&](std::span<std::byte> piece, std::size_t at) {
+                   std::memcpy(piece.data(), found.data() + at, piece.size());
+                 });
   });
   check_slots();
   for (std::size_t s = 0; s < layout_.slices.size(); ++s) {

@@ -61,31 +61,28 @@ void OffloadEngine::end_window(StepResult& result) {
   result.window_ended = true;
   const DeferredUpdate update = window_update();
   send_sums(update);
-  std::vector<Install> installs;
   if (overlaps()) {
     take_upload(&result);
     if (selection_due() || ratio_changes()) {
       // The columns' sums must be complete before columns leave with them.
       wait_for_lane(sum_lane_, sum_lane_.last(), &result);
       for (const Event& arrived : arrived_) arrived.wait();
-      installs = select_anew(&update, result);
+      select_anew(&update, result);
     }
     pending_first_step_ = window_first_step_;
     pending_last_step_ = step_;
     result.window_traffic = device_.traffic();  // before the lane goes on adding to it
-    submit_update(update, std::move(installs));
+    submit_update(update);
     parity_ = 1 - parity_;
   } else {
     result.window_traffic = device_.traffic();
-    submit_update(update, {});
+    submit_update(update);
     result.staleness = step_ - window_first_step_;
     result.newest_staleness = 0;
     if (selection_due() || ratio_changes()) {
       wait_for_lane(update_lane_, update_lane_.last(), &result);
       wait_for_uploads(true);
-      for (Install& install : select_anew(nullptr, result)) {
-        deferred_.put(install.slice, install.slots, install.state);
-      }
+      select_anew(nullptr, result);
     }
   }
   start_window(true);
@@ -105,6 +102,7 @@ void OffloadEngine::start_window(bool may_adapt) {
                                .first_step = window_first_step_,
                                .steps = window_steps_,
                                .topk_ratio = window_topk_ratio_,
+                               .next_topk_ratio = settings_.topk_ratio,
                                .timed_steps = window_timed_steps_,
                                .window_seconds = window_seconds_ + seconds_since(step_start_),
                                .waited_seconds = std::exchange(window_waited_, 0),
@@ -142,7 +140,7 @@ void OffloadEngine::send_sums(const DeferredUpdate& update) {
   sums_read_ = d2h_->record();
 }
 
-void OffloadEngine::submit_update(const DeferredUpdate& update, std::vector<Install> installs) {
+void OffloadEngine::submit_update(const DeferredUpdate& update) {
   const std::size_t groups = layout_.groups.size();
   auto uploads = std::make_shared<Uploads>();
   std::vector<std::shared_ptr<Signal>> issued(groups);
@@ -154,8 +152,7 @@ void OffloadEngine::submit_update(const DeferredUpdate& update, std::vector<Inst
   }
   pending_ = update_lane_.submit([this, update, summed = sum_lane_.last(), uploads,
                                   issued = std::move(issued), arrived = arrived_,
-                                  installs = std::move(installs), may_write = compute_->record(),
-                                  step = step_] {
+                                  may_write = compute_->record(), step = step_] {
     const Clock::time_point begin = Clock::now();
     sum_lane_.wait(summed);
     last_upload_.wait();  // the buffers for uploads are free
@@ -165,12 +162,6 @@ void OffloadEngine::submit_update(const DeferredUpdate& update, std::vector<Inst
       const Clock::time_point start = Clock::now();
       if (settings_.before_update) settings_.before_update(g);  // a delay is the optimizer's
       deferred_.update(g, update, update_pool_);
-      const GroupRange& range = layout_.groups[g];
-      for (const Install& install : installs) {
-        if (install.slice - range.first_slice < range.slices) {
-          deferred_.put(install.slice, install.slots, install.state);
-        }
-      }
       update_track_.span("update", step, start, Clock::now());
       uploads->done[g] = upload_group(g, step);
       issued[g]->set();
@@ -230,7 +221,7 @@ void OffloadEngine::settle() {
   if (unfinished) {
     const DeferredUpdate update = window_update();
     send_sums(update);
-    submit_update(update, {});
+    submit_update(update);
     pending_first_step_ = overlaps() ? window_first_step_ : -1;
     pending_last_step_ = step_;
     take_upload(nullptr);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/model/parameters.h"
+#include "runtime/offload/topk_range.h"
 
 namespace zenflow::runtime {
 
@@ -27,17 +28,6 @@ struct Slice {
   [[nodiscard]] std::size_t elements() const { return rows * columns; }
   [[nodiscard]] std::size_t deferred() const { return columns - selected; }
   [[nodiscard]] std::size_t most_deferred() const { return columns - least_selected; }
-};
-
-/// Values of topk_ratio between which a run may change. 0 < low <= high < 1: with these a matrix of
-/// more than one column always has columns of both kinds.
-struct TopkRange {
-  double low = 0;
-  double high = 0;
-
-  [[nodiscard]] bool has(double topk_ratio) const {
-    return low <= topk_ratio && topk_ratio <= high;
-  }
 };
 
 struct GroupRange {

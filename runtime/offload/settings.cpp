@@ -29,6 +29,8 @@ void check(const OffloadSettings& s) {
             fmt::format("topk_range: expected two numbers above 0 and below 1, the smaller one "
                         "first, found {} and {}",
                         range.low, range.high));
+    require(range.low >= kLeastTopkRatio,
+            fmt::format("topk_range: expected at least {}, found {}", kLeastTopkRatio, range.low));
     require(range.has(s.topk_ratio),
             fmt::format("topk_ratio: expected a number from {} to {} (topk_range), found {}",
                         range.low, range.high, s.topk_ratio));

@@ -9,7 +9,7 @@
 
 #include "kernels/adamw/adamw.h"
 #include "runtime/device/device.h"
-#include "runtime/offload/layout.h"
+#include "runtime/offload/topk_range.h"
 
 namespace zenflow::runtime {
 
@@ -47,7 +47,9 @@ struct OffloadSettings {
   /// Deferred gradients of a whole step have a place on the device, so that copies may go on
   /// through the next forward; else two groups' take turns and backward waits for the link.
   bool whole_step_gradients = true;
-  /// Of column state on its way when columns change place: what is held for it, on both sides.
+  /// Of column state on its way when columns change place: of the device's buffer and the pinned
+  /// one that it goes through. Beside these the host holds that of one matrix in pageable memory: up
+  /// to 28 bytes for an element of its selection.
   std::size_t exchange_bytes = kExchangeBytes;
   double gradient_clipping = 0;  ///< largest global norm of a step's gradient; 0: none
   kernels::AdamWSettings adamw{1e-3F, 0.9F, 0.999F, 1e-8F, 0.01F};

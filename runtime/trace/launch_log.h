@@ -2,6 +2,7 @@
 /// and copies alone, with the names and steps that the host device's recordings have.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -12,7 +13,8 @@
 
 namespace zenflow::runtime {
 
-/// An operation of a stream; what was launched by `thread` from `start` to `end` belongs to it.
+/// An operation of a stream; what was launched by `thread` from `start` to `end` belongs to it, but
+/// for what belongs to one that began and ended within it.
 struct LaunchedOperation {
   std::string_view name;  ///< a literal
   std::int64_t step = -1;
@@ -25,8 +27,11 @@ struct LaunchedOperation {
 /// Any thread.
 class LaunchLog {
  public:
-  void add(LaunchedOperation operation);
-  /// All so far, in no order.
+  /// Makes room for an operation without an end and returns its number.
+  std::size_t begin(LaunchedOperation operation);
+  /// Takes no memory.
+  void end(std::size_t number, Clock::time_point time);
+  /// All that have ended, in the order in which they began.
   [[nodiscard]] std::vector<LaunchedOperation> operations() const;
 
  private:
@@ -34,7 +39,8 @@ class LaunchLog {
   std::vector<LaunchedOperation> operations_;
 };
 
-/// While it lives the thread launches an operation. Without a log nothing happens.
+/// While it lives the thread launches an operation; others may be launched within it. Without a log
+/// nothing happens.
 class LaunchScope {
  public:
   LaunchScope(LaunchLog* log, std::string_view name, std::int64_t step, std::string_view stream);
@@ -44,7 +50,7 @@ class LaunchScope {
 
  private:
   LaunchLog* log_;
-  LaunchedOperation operation_;
+  std::size_t number_ = 0;
 };
 
 }  // namespace zenflow::runtime

@@ -8,8 +8,7 @@ namespace zenflow::runtime {
 
 bool HostModel::shared(std::size_t parameter) const {
   // A tied head adds to the token embedding, which is the table's first parameter.
-  const TransformerConfig& config = transformer_.config();
-  return parameter == 0 && config.model.tied_embeddings && !config.task.is_classification();
+  return parameter == 0 && transformer_.config().has_tied_head();
 }
 
 // The spans' contents may change before the stream comes to them: it gets copies.

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/tune/live_tuner.h"
+
 namespace zenflow::runtime {
 namespace {
 
@@ -58,8 +60,7 @@ IntervalDecision choose_interval(const WindowObservation& seen, const IntervalLi
     decision.by_stall = static_cast<std::int64_t>(
         std::ceil(std::min(seen.update_seconds / step_seconds, static_cast<double>(kNever))));
   }
-  decision.limit = std::max<std::int64_t>(
-      1, limits.overlap_step ? (limits.max_staleness + 1) / 2 : limits.max_staleness + 1);
+  decision.limit = staleness_limit(limits.max_staleness, limits.overlap_step);
 
   const std::int64_t wanted = std::max<std::int64_t>({1, decision.by_gradient, decision.by_stall});
   decision.next = std::min(wanted, decision.limit);

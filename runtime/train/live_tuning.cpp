@@ -107,6 +107,7 @@ TunePoint LiveTuning::window_ended(const WindowObservation& seen, Clock::time_po
   const IntervalDecision importance = choose_interval(seen, settings_.importance);
   TuneWindow window{.window = seen.window,
                     .point = point,
+                    .next_topk_ratio = seen.next_topk_ratio,
                     .steps = seen.timed_steps,
                     .step_seconds = seen.window_seconds / static_cast<double>(seen.timed_steps),
                     .busy = busy_since_last(),

@@ -20,7 +20,7 @@ void require_host_memory(const std::string& name, const std::vector<PlannedMemor
   require_memory(fmt::format("{}: {}", name,
                              there.is_of_control_group ? "the memory of this control group"
                                                        : "this machine's memory"),
-                 parts, there.bytes, there.bytes);
+                 parts, there.free, there.bytes);
 }
 
 TransformerSettings settings_of(const TrainOptions& options) {
@@ -68,9 +68,14 @@ std::unique_ptr<TrainingModel> on_gpu(const TransformerConfig& config, const Tra
 HostMemory host_memory(const std::filesystem::path& root) {
   const std::uint64_t machine = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
                                 static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  const std::optional<std::uint64_t> group = control_group_limits(root).memory;
-  if (group && *group < machine) return {*group, true};
-  return {machine, false};
+  const ControlGroupLimits group = control_group_limits(root);
+  const bool is_of_control_group = group.memory && *group.memory < machine;
+  const std::uint64_t bytes = is_of_control_group ? *group.memory : machine;
+  std::uint64_t free = bytes;
+  const auto available = meminfo_bytes(text_of(root / "proc/meminfo"), "MemAvailable");
+  for (const auto& left : {available, group.memory_left})
+    free = std::min(free, left.value_or(free));
+  return {bytes, free, is_of_control_group};
 }
 
 std::unique_ptr<Device> make_training_device(const TrainOptions& options, Recorder& recorder,

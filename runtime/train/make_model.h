@@ -28,10 +28,11 @@ namespace zenflow::runtime {
                                                                  const TrainOptions& options,
                                                                  Device& device);
 
-/// RAM that this process may use, free or not: the machine's, or less where a control group (a
-/// container, a batch job) limits it. `root` stands for "/".
+/// RAM that this process may use: the machine's, or less where a control group (a container, a
+/// batch job) limits it. `root` stands for "/".
 struct HostMemory {
-  std::uint64_t bytes;
+  std::uint64_t bytes;  ///< free or not
+  std::uint64_t free;   ///< what others leave of it and of the machine; file caches count as free
   bool is_of_control_group;
 };
 [[nodiscard]] HostMemory host_memory(const std::filesystem::path& root = "/");

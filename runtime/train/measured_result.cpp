@@ -54,6 +54,7 @@ std::string category(const std::string& purpose) {
   static const std::map<std::string, std::string> kNames = {{"second weights", "parameter_buffer"},
                                                             {"deferred gradients", "staging"},
                                                             {"updated weights", "staging"},
+                                                            {"loaded or written", "staging"},
                                                             {"gradient sums", "gradients"}};
   const auto found = kNames.find(purpose);
   if (found != kNames.end()) return found->second;

@@ -117,8 +117,8 @@ void take_larger(std::vector<PlannedMemory>& parts, const std::vector<PlannedMem
 }
 
 /// What the simulated schedules do not know: where gradients are summed, and groups taking turns.
-void place_gradients(const TransformerConfig& config, const TrainOptions& options,
-                     MemoryPlan& plan) {
+void plan_gradient_places(const TransformerConfig& config, const TrainOptions& options,
+                          MemoryPlan& plan) {
   const OffloadSettings& s = options.offload;
   if (s.everything_on_device) return;
   double deferred = 0;
@@ -140,6 +140,34 @@ void place_gradients(const TransformerConfig& config, const TrainOptions& option
   }
 }
 
+/// All of a step's are there before it, when those of the step before still are.
+void plan_batches(const TrainOptions& options, MemoryPlan& plan) {
+  const auto number = [](std::int64_t count) { return static_cast<double>(count); };
+  const double tokens = number(options.feed.sequences) * number(options.feed.length) *
+                        number(options.offload.gradient_accumulation_steps);
+  plan.host.push_back({"inputs and targets of two steps' batches",
+                       whole_bytes(2 * 2 * sizeof(std::int32_t) * tokens)});
+}
+
+/// Columns change place matrix by matrix. Of one the host holds what leaves the selection and what
+/// enters it, weight and moments, and the latter's sums.
+std::uint64_t state_on_its_way(const TransformerConfig& config, const TrainOptions& options) {
+  const OffloadSettings& s = options.offload;
+  if (!s.topk_range && s.select_interval == 0) return 0;
+  constexpr std::int64_t kBytes = 12 + 12 + 4;
+  const TopkRange ratios = s.topk_range.value_or(TopkRange{s.topk_ratio, s.topk_ratio});
+  std::int64_t most = 0;
+  for (const sim::LiveLayer& layer : sim::live_layers(simulated_model(config), ratios.high)) {
+    for (const sim::LiveTensor& tensor : layer.tensors) {
+      if (!tensor.selectable()) continue;
+      const std::int64_t deferred =
+          tensor.columns - sim::selected_columns(ratios.low, tensor.columns);
+      most = std::max(most, tensor.rows * std::min(tensor.selected, deferred));
+    }
+  }
+  return static_cast<std::uint64_t>(kBytes * most);
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(const TransformerConfig& config, const TrainOptions& options) {
@@ -157,7 +185,11 @@ MemoryPlan plan_memory(const TransformerConfig& config, const TrainOptions& opti
     take_ratio(range->high);
   }
   if (options.offload.full_warm_up_rounds > 0) take_ratio(0);  // at first everything is deferred
-  place_gradients(config, options, plan);
+  plan_gradient_places(config, options, plan);
+  plan_batches(options, plan);
+  if (const std::uint64_t bytes = state_on_its_way(config, options); bytes > 0) {
+    plan.host.push_back({"columns of a matrix that change place, fp32", bytes});
+  }
   if (options.offload.everything_on_device) {
     constexpr std::uint64_t kStateBytes = 12;
     plan.host.push_back(

@@ -14,7 +14,7 @@ struct PlannedMemory {
   std::uint64_t bytes = 0;
 };
 
-/// Buffers of the live schedule (sim/schedule/live.cpp) at their largest, with the model's
+/// Buffers of the live schedule (sim/schedule/live_memory.h) at their largest, with the model's
 /// activations. Column indices and other small arrays are not in it.
 struct MemoryPlan {
   std::vector<PlannedMemory> device;

@@ -7,6 +7,24 @@
 #include "sim/base/error.h"
 
 namespace zenflow::runtime {
+namespace {
+
+/// The engine's arrays as sections of a checkpoint.
+class EngineSections final : public OffloadEngine::StateSink {
+ public:
+  explicit EngineSections(CheckpointWriter& writer) : writer_(writer) {}
+
+  void begin(const std::string& name, std::size_t bytes) override {
+    writer_.begin("engine/" + name, SectionType::kU8, {bytes});
+  }
+  void append(std::span<const std::byte> piece) override { writer_.append(piece); }
+  void end() override { writer_.end(); }
+
+ private:
+  CheckpointWriter& writer_;
+};
+
+}  // namespace
 
 void Run::resume() {
   const LatestCheckpoint latest = latest_valid(*options_.checkpoint);
@@ -64,22 +82,17 @@ void Run::open_checkpoints() {
 void Run::save_checkpoint() {
   const std::int64_t done = engine_.steps_done();
   if (!checkpoints_ || last_checkpoint_ == done) return;
-  engine_.save([&](std::span<const OffloadEngine::NamedBytes> arrays) {
-    checkpoints_->save(static_cast<std::uint64_t>(done), [&](CheckpointWriter& writer) {
-      writer.add_text("identity", identity_);
-      const DataPosition position = feed_->position();
-      const std::vector<std::uint64_t> numbers = {position.epoch, position.index};
-      writer.add("data position", std::span(numbers));
-      writer.add("losses", std::span(report_.losses));
-      save_validations(report_.validations, writer);
-      const std::vector<std::int64_t> total = {options_.learning_rate.total_steps};
-      writer.add("total steps", std::span(total));
-      for (const OffloadEngine::NamedBytes& array : arrays) {
-        writer.add("engine/" + array.name,
-                   std::span(reinterpret_cast<const std::uint8_t*>(array.bytes.data()),
-                             array.bytes.size()));
-      }
-    });
+  checkpoints_->save(static_cast<std::uint64_t>(done), [&](CheckpointWriter& writer) {
+    writer.add_text("identity", identity_);
+    const DataPosition position = feed_->position();
+    const std::vector<std::uint64_t> numbers = {position.epoch, position.index};
+    writer.add("data position", std::span(numbers));
+    writer.add("losses", std::span(report_.losses));
+    save_validations(report_.validations, writer);
+    const std::vector<std::int64_t> total = {options_.learning_rate.total_steps};
+    writer.add("total steps", std::span(total));
+    EngineSections sections(writer);
+    engine_.save(sections);
   });
   last_checkpoint_ = done;
 }

@@ -16,8 +16,11 @@ sim::RecordedRun recorded_run(const TrainOptions& options, const TrainReport& re
   const OffloadSettings& offload = options.offload;
   std::optional<std::int64_t> gpu;
   if (options.cuda) gpu = options.cuda->ordinal;
+  std::optional<sim::RecordedRatios> topk_range;
+  if (const auto& range = offload.topk_range) topk_range = {range->low, range->high};
   return {.schedule = schedule_name(options.schedule),
           .topk_ratio = report.topk_ratio,
+          .topk_range = topk_range,
           .update_interval = report.update_interval,
           .interval_is_auto = offload.adaptive_interval,
           .select_interval = offload.select_interval,

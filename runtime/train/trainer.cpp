@@ -261,6 +261,20 @@ std::unique_ptr<Run> prepared(const TrainOptions& options, const TrainEvents& ev
   }
 }
 
+/// bf16 has 8 significant bits, and the sum is rounded after each micro-batch: of equal parts it
+/// stops growing at 256, and from 128 on what is added loses bits where it matters.
+void check_micro_batches(const TrainOptions& options) {
+  constexpr std::int64_t kMost = 128;
+  const std::int64_t count = options.offload.gradient_accumulation_steps;
+  if (options.dtype != ElementType::kBfloat16 || count <= kMost) return;
+  throw Error(
+      ErrorKind::kInput,
+      fmt::format("--gradient-accumulation-steps: {} gradients added in bf16 would lose the "
+                  "last ones to rounding; at most {} with --dtype bf16: make micro-batches "
+                  "larger (--micro-batch-size), or use --dtype fp32",
+                  count, kMost));
+}
+
 }  // namespace
 
 std::int64_t tokens_per_step(const TrainOptions& options) {
@@ -277,6 +291,7 @@ TrainReport train(const TrainOptions& options, const TrainEvents& events) {
   if (options.checkpoint_interval > 0 && !options.checkpoint) {
     throw Error(ErrorKind::kInput, "--checkpoint-interval: --checkpoint says where to");
   }
+  check_micro_batches(options);
   return prepared(options, events)->go();
 }
 

@@ -10,8 +10,10 @@
 namespace zenflow::runtime {
 namespace {
 
-constexpr std::size_t kImportanceWindows = 8;  // S may rise to what none of as many was below
-constexpr std::size_t kImportanceMedian = 5;   // and falls to what most of these ask for
+// S may rise to what none of the first number of windows was below, and falls to what most of the
+// second ask for. k falls and rises alike, and falls only when there are as many as the second.
+constexpr std::size_t kImportanceWindows = 8;
+constexpr std::size_t kImportanceMedian = 5;
 constexpr std::int64_t kNoLimit = 1'000'000'000;
 constexpr std::int64_t kDense = 8;  // S up to which every value is a candidate
 constexpr int kRatios = 4;          // by as many equal ratios from the least k to the largest
@@ -35,7 +37,9 @@ double distance(const TunePoint& a, const TunePoint& b) {
 std::vector<double> topk_ratios(double low, double high, double current) {
   std::vector<double> ratios{low, high, current};
   for (int i = 1; i < kRatios; ++i) {
-    const double exact = low * std::pow(high / low, static_cast<double>(i) / kRatios);
+    // In logarithms: high / low may be more than a double holds.
+    const double part = static_cast<double>(i) / kRatios;
+    const double exact = std::exp((1 - part) * std::log(low) + part * std::log(high));
     const double scale = std::pow(10, 2 - std::floor(std::log10(exact)));
     ratios.push_back(std::clamp(std::round(exact * scale) / scale, low, high));
   }
@@ -88,13 +92,19 @@ void LiveTuner::keep_shares(const std::vector<DeferredShare>& shares) {
   if (settings_.max_deferred_share >= 1) return;
   shares_.push_back(shares);
   if (shares_.size() > kImportanceWindows) shares_.pop_front();
+  const auto least = std::find_if(shares.begin(), shares.end(),
+                                  [this](const auto& one) { return shares_allow(one.topk_ratio); });
+  const double ratio = least == shares.end() ? 1 : least->topk_ratio;
+  if (ratio < least_before_) something_new_ = true;
+  least_before_ = ratio;
 }
 
 bool LiveTuner::shares_allow(double topk_ratio) const {
   if (settings_.max_deferred_share >= 1) return true;
-  return !shares_.empty() && std::all_of(shares_.begin(), shares_.end(), [&](const auto& window) {
-    return share_at(window, topk_ratio).value_or(1) <= settings_.max_deferred_share;
-  });
+  return shares_.size() >= kImportanceMedian &&
+         std::all_of(shares_.begin(), shares_.end(), [&](const auto& window) {
+           return share_at(window, topk_ratio).value_or(1) <= settings_.max_deferred_share;
+         });
 }
 
 void LiveTuner::follow_shares() {
@@ -204,7 +214,6 @@ void LiveTuner::change(const TunePoint& to, std::string reason) {
   unchecked_.reset();
   if (event.predicted > 0) unchecked_ = {point_, event.measured, event.predicted};
   event.selection_seconds = cost_expected_ = cost_of(to.topk_ratio);
-  if (to.topk_ratio != point_.topk_ratio) ratio_before_ = point_.topk_ratio;
   point_ = to;
   levels_.erase(to);  // measured anew
   since_change_ = 0;

@@ -65,18 +65,19 @@ TuneOrder LiveTuner::window_ended(const TuneWindow& seen, const std::optional<Tu
   events_.clear();
   window_ = seen.window;
   steps_left_ = seen.steps_left;
-  const std::optional<double> before = std::exchange(ratio_before_, std::nullopt);
-  if (before && seen.point == TunePoint{point_.update_interval, *before}) {
-    // Columns have changed place at its end.
+  // An order of this window's k has been carried out, too, if that was another one.
+  const TunePoint ordered{seen.point.update_interval, seen.next_topk_ratio};
+  if (!(ordered == point_)) {  // a resume, or a window that was cut: begin anew
+    point_ = ordered;
+    since_change_ = 0;
+    unchecked_.reset();
+    cost_expected_ = 0;
+  }
+  if (seen.point == point_) {
+    ++since_change_;
+  } else {  // columns have changed place at its end
     learn_cost(seen.selection_seconds);
     if (unchecked_) unchecked_->selection_seconds = seen.selection_seconds;
-  } else {
-    if (!(seen.point == point_)) {  // a resume, or a window that was cut: begin anew
-      point_ = seen.point;
-      since_change_ = 0;
-      unchecked_.reset();
-    }
-    ++since_change_;
   }
   if (since_change_ > kRamp) {
     measure(seen);

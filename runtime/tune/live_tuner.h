@@ -57,6 +57,9 @@ struct DeferredShare {
 struct TuneWindow {
   std::int64_t window = 0;
   TunePoint point;  ///< that it had
+  /// k of the window that begins. If it is another one, columns have changed place at this one's
+  /// end.
+  double next_topk_ratio = 0;
   std::int64_t steps = 0;
   double step_seconds = 0;                 ///< mean
   std::array<double, kTuneTracks> busy{};  ///< seconds in the window, by track
@@ -113,7 +116,7 @@ struct TuneOrder {
 [[nodiscard]] std::int64_t staleness_limit(std::int64_t max_staleness, bool overlap_step);
 
 /// Both ends, three between them at equal ratios, and `current`; ascending. Those between have
-/// three significant digits. Precondition: 0 < low <= current <= high.
+/// three significant digits. Precondition: 1e-300 <= low <= current <= high.
 [[nodiscard]] std::vector<double> topk_ratios(double low, double high, double current);
 
 /// The settings that may be chosen: every S up to 8 and then a quarter apart, up to `most`, for
@@ -158,7 +161,8 @@ class LiveTuner {
   void follow_importance();
   void keep_shares(const std::vector<DeferredShare>& shares);
   void follow_shares();
-  /// In every one of the last windows no more than the limit would be deferred.
+  /// In every one of the last windows, and there are some, no more than the limit would be
+  /// deferred.
   [[nodiscard]] bool shares_allow(double topk_ratio) const;
   /// Seconds to get from the ratio at hand to another one: for the most columns that can change
   /// place, and as much longer as a change has taken before.
@@ -177,8 +181,6 @@ class LiveTuner {
   TunePoint point_;  ///< of the window that ended, then of the next
   std::int64_t window_ = 0;
   std::int64_t since_change_;  ///< windows at this setting
-  /// k of the window in which another one has been chosen: the next one has it too.
-  std::optional<double> ratio_before_;
   std::int64_t steps_left_ = 0;
 
   // Since the last drift.
@@ -209,6 +211,7 @@ class LiveTuner {
   std::deque<std::int64_t> importance_;  ///< steps until due, of the last windows
   std::int64_t cap_before_ = 0;
   std::deque<std::vector<DeferredShare>> shares_;  ///< of the last windows
+  double least_before_ = 1;                        ///< ratio that they allowed
   std::vector<TuneEvent> events_;
 };
 

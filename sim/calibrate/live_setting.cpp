@@ -34,6 +34,9 @@ void check_recorded_setting(const std::string& name, const Timeline& timeline,
   const auto fail = [&](const std::string& what) {
     throw Error(ErrorKind::kInput, fmt::format("{}: {}", name, what));
   };
+  if (run->topk_range) {
+    fail("its topk ratio changed while it ran (--topk-range): record one that stays");
+  }
   if (run->interval_is_auto) {
     fail(
         "its update interval changed while it ran (--update-interval auto): record one that stays");

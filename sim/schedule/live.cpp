@@ -27,7 +27,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
-#include "sim/memory/trainer_activations.h"
+#include "sim/schedule/live_memory.h"
 #include "sim/schedule/live_work.h"
 #include "sim/schedule/program_builder.h"
 #include "sim/schedule/schedule.h"
@@ -335,114 +335,6 @@ class LiveEmitter {
   TaskId pending_compute_ = kNoTask;
 };
 
-void declare_activations(const Job& job, const LiveSettings& live, ProgramBuilder& builder) {
-  const ModelSpec& model = job.scenario.model;
-  const TrainingSettings& training = job.scenario.training;
-  const TrainerActivations bytes =
-      job.scenario.hardware.gpu.runs_on_host()
-          ? host_trainer_activations(model, training, live.micro_batches > 1)
-          : trainer_activations(model, training);
-  builder.symbol({"K", bytes.kept.value(), "activations kept from forward to backward"});
-  builder.symbol({"W", bytes.work.value(), "what one block, or the head, works with"});
-  builder.buffer({.name = "activations kept",
-                  .formula = "K",
-                  .category = MemoryCategory::kActivations,
-                  .resident = bytes.kept.value()});
-  builder.buffer({.name = "model workspace",
-                  .formula = "W",
-                  .category = MemoryCategory::kActivations,
-                  .resident = bytes.work.value()});
-}
-
-void declare_staging(const LiveStaging& staging, ProgramBuilder& builder) {
-  builder.symbol({"Ct", staging.control, "bytes of indices, norms and corrections of columns"});
-  builder.symbol({"Ex", staging.exchange, "bytes for columns that change place"});
-  builder.symbol({"Wt", staging.tensor, "bytes of the largest tensor"});
-  for (const MemoryHome home : {MemoryHome::kGpu, MemoryHome::kPinned}) {
-    const char* side = home == MemoryHome::kPinned ? ", host" : "";
-    builder.buffer({.name = std::string("indices, norms, corrections of columns") + side,
-                    .formula = "Ct",
-                    .home = home,
-                    .category = MemoryCategory::kStaging,
-                    .resident = staging.control});
-    builder.buffer({.name = std::string("columns that change place") + side,
-                    .formula = "Ex",
-                    .home = home,
-                    .category = MemoryCategory::kStaging,
-                    .resident = staging.exchange});
-  }
-  builder.buffer({.name = "a tensor that is loaded or written",
-                  .formula = "Wt",
-                  .home = MemoryHome::kPinned,
-                  .category = MemoryCategory::kStaging,
-                  .resident = staging.tensor});
-}
-
-void declare_memory(const Job& job, const LiveSettings& live, ProgramBuilder& builder) {
-  declare_activations(job, live, builder);
-  double all = 0;
-  double selected = 0;
-  double largest = 0;
-  for (const LiveLayer& layer : live_layers(job.scenario.model, live.topk_ratio)) {
-    all += layer.elements();
-    selected += layer.selected_elements();
-    largest = std::max(largest, layer.deferred_elements());
-  }
-  const double deferred = all - selected;
-  const double b = builder.element_bytes();
-  declare_staging(live_staging(live_layers(job.scenario.model, live.topk_ratio), b), builder);
-  builder.symbol({"N", selected, "selected elements"});
-  builder.symbol({"D", deferred, "deferred elements"});
-  builder.symbol({"Dl", largest, "deferred elements of the largest layer"});
-  builder.buffer({.name = "weights",
-                  .formula = "b P",
-                  .category = MemoryCategory::kWeights,
-                  .resident = b * all,
-                  .model_state = true});
-  builder.buffer({.name = "master, m, v of selected columns",
-                  .formula = "12 N",
-                  .category = MemoryCategory::kSelectedState,
-                  .resident = 12 * selected});
-  builder.buffer({.name = "gradients of selected columns",
-                  .formula = "b N",
-                  .category = MemoryCategory::kGradients,
-                  .resident = b * selected});
-  if (!live.offloads()) return;
-  builder.buffer({.name = "gradients leaving",
-                  .formula = "b D",
-                  .category = MemoryCategory::kGradients,
-                  .resident = b * deferred});
-  builder.buffer({.name = "weights arriving",
-                  .formula = "b Dl",
-                  .category = MemoryCategory::kParameterBuffer,
-                  .resident = b * largest});
-  if (live.overlap) {
-    builder.buffer({.name = "second weights",
-                    .formula = "b P",
-                    .category = MemoryCategory::kParameterBuffer,
-                    .resident = b * all});
-  }
-  builder.buffer({.name = "weights, m and v, fp32, of all columns",
-                  .formula = "12 P",
-                  .home = MemoryHome::kPageable,
-                  .category = MemoryCategory::kOptimizerState,
-                  .resident = 12 * all,
-                  .model_state = true});
-  for (const char* name : {"gradients arriving", "weights leaving"}) {
-    builder.buffer({.name = name,
-                    .formula = "b D",
-                    .home = MemoryHome::kPinned,
-                    .category = MemoryCategory::kStaging,
-                    .resident = b * deferred});
-  }
-  if (live.reads_staging()) return;
-  builder.buffer({.name = live.overlap ? "fp32 gradient sums, two sets" : "fp32 gradient sums",
-                  .formula = live.overlap ? "8 D" : "4 D",
-                  .home = MemoryHome::kPinned,
-                  .category = MemoryCategory::kGradients,
-                  .resident = (live.overlap ? 8 : 4) * deferred});
-}
-
 /// Rates at which the lanes load what they share.
 RankRates lane_rates(const Job& job, const LiveWork& costs) {
   const HostLinkProfile& link = job.scenario.hardware.host_link;
@@ -463,7 +355,7 @@ Program Live::build(const Job& job, std::span<const WindowShape> shapes) const {
   if (job.scenario.hardware.host.step_gap.value() > 0) add_training_lanes(cluster);
   ProgramBuilder builder(job, live_plan(job), std::move(cluster));
   builder.reserve(shapes);
-  declare_memory(job, live, builder);
+  declare_live_memory(job, live, builder);
   LiveEmitter emitter(job, live, builder);
   for (const WindowShape& shape : shapes) emitter.emit(shape);
   return builder.finish();

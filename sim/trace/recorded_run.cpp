@@ -29,6 +29,7 @@ void write_recorded_run(Timeline& timeline, const RecordedRun& run) {
               {"threads", run.threads},
               {"optimizer_threads", run.optimizer_threads},
               {"sum_threads", run.sum_threads}};
+  if (run.topk_range) map["topk_range"] = {run.topk_range->low, run.topk_range->high};
   if (run.gpu) map["gpu"] = *run.gpu;
   if (run.parameters > 0) map["parameters"] = run.parameters;
   timeline.metadata.emplace_back(kKey, map.dump());
@@ -66,6 +67,13 @@ std::optional<RecordedRun> recorded_run(const Timeline& timeline) {
   flag("overlap_step", run.overlap_step);
   whole("micro_batch_size", run.micro_batch_size, 1);
   // Recordings of before these existed are of runs without.
+  if (map.contains("topk_range")) {
+    const Json& range = map.at("topk_range");
+    const bool two =
+        range.is_array() && range.size() == 2 && range[0].is_number() && range[1].is_number();
+    complete = complete && two;
+    if (two) run.topk_range = {range[0].get<double>(), range[1].get<double>()};
+  }
   if (map.contains("gradient_accumulation_steps")) {
     whole("gradient_accumulation_steps", run.gradient_accumulation_steps, 1);
   }

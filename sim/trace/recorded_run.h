@@ -10,10 +10,20 @@
 
 namespace zenflow::sim {
 
+/// LOW:HIGH of --topk-range.
+struct RecordedRatios {
+  double low = 0;
+  double high = 0;
+
+  friend bool operator==(const RecordedRatios&, const RecordedRatios&) = default;
+};
+
 /// Keys are the flags of zenflow-train.
 struct RecordedRun {
-  std::string schedule;  ///< "gpu-only", "zero-offload", "zero-offload-dpu", "zenflow"
-  double topk_ratio = 0;
+  std::string schedule;   ///< "gpu-only", "zero-offload", "zero-offload-dpu", "zenflow"
+  double topk_ratio = 0;  ///< with a topk_range the last one
+  /// Between which it changed while the run went on.
+  std::optional<RecordedRatios> topk_range{};
   std::int64_t update_interval = 1;  ///< steps
   bool interval_is_auto = false;     ///< it changed while the run went on
   std::int64_t select_interval = 0;  ///< steps; 0: once

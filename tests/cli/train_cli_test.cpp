@@ -294,6 +294,20 @@ TEST_F(TrainCli, SaysWhoHoldsTheDevicesMemory) {
                       AllOf(HasSubstr("of 61440 are free"), HasSubstr("weights: 49920")), 3);
 }
 
+/// Sums of more gradients than bf16 can add up would be wrong without a word.
+TEST_F(TrainCli, RefusesMoreMicroBatchesThanItsGradientsCanAddUp) {
+  const auto of = [](const std::string& dtype, const std::string& count) {
+    return Arguments{"--dtype", dtype, "--gradient-accumulation-steps", count, "--steps", "1"};
+  };
+  expect_refused_with(of("bf16", "129"),
+                      AllOf(HasSubstr("--gradient-accumulation-steps: 129"),
+                            HasSubstr("--micro-batch-size"), HasSubstr("--dtype fp32")));
+  expect_refused_with(of("fp32", "4097"), HasSubstr("--gradient-accumulation-steps"));
+  for (const Arguments& enough : {of("bf16", "128"), of("fp32", "129")}) {
+    EXPECT_EQ(run(basic() + enough).code, 0);
+  }
+}
+
 /// What a run held at most is enough for it, and is not a byte more than needed.
 TEST_F(TrainCli, ThePeakOfDeviceMemoryIsExact) {
   for (const char* schedule : {"gpu-only", "zero-offload", "zero-offload-dpu", "zenflow"}) {

@@ -80,6 +80,8 @@ TEST_F(TrainTune, RefusesARangeThatMeansNothing) {
     expect_refused_with(live + Arguments{"--topk-range", bad},
                         HasSubstr("topk_range: expected two numbers above 0 and below 1"));
   }
+  expect_refused_with(live + Arguments{"--topk-range", "1e-310:0.5"},
+                      HasSubstr("topk_range: expected at least 1e-06"));
   expect_refused_with(live + range + Arguments{"--topk-ratio", "0.4"},
                       HasSubstr("topk_ratio: expected a number from 0.05 to 0.3 (topk_range)"));
   expect_refused_with(live + Arguments{"--max-deferred-share", "0.5"},

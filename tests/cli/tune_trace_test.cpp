@@ -371,6 +371,9 @@ TEST_F(TuneTrace, SaysWhyARecordingOfZenFlowTrainDoesNotSuffice) {
   expect_refused(recorded, HasSubstr("zero-offload-dpu is no setting that is tuned"));
   record({"--schedule", "zenflow", "--update-interval", "auto", "--steps", "9"});
   expect_refused(recorded, HasSubstr("its update interval changed"));
+  record({"--schedule", "zenflow", "--update-interval", "auto", "--tune", "live", "--topk-range",
+          "0.1:0.6", "--steps", "9"});
+  expect_refused(recorded, HasSubstr("its topk ratio changed while it ran (--topk-range)"));
   // Another model than the recorded one.
   record({"--schedule", "zenflow", "--update-interval", "2", "--steps", "12"});
   expect_refused({"--trace", "t.json", "--model", "gpt2.json"},

@@ -34,9 +34,10 @@ TEST_P(TrainerActivations, AreWhatTheTransformerTakes) {
         const sim::TrainerActivations planned =
             sim::trainer_activations(config.model, training, logit_bytes);
         const runtime::CudaTransformerMemory taken = runtime::cuda_transformer_memory(
-            config, {GetParam().sequences, GetParam().length,
-                     narrow ? runtime::ElementType::kBfloat16 : runtime::ElementType::kFloat32,
-                     checkpoints, logit_bytes});
+            config, {{GetParam().sequences, GetParam().length,
+                      narrow ? runtime::ElementType::kBfloat16 : runtime::ElementType::kFloat32,
+                      checkpoints},
+                     logit_bytes});
         // Up to 255 bytes before each array: 13 of a block and its input, 20 of the rest.
         const auto layers = static_cast<double>(config.model.layers);
         const double kept = static_cast<double>(taken.kept) - planned.kept.value();

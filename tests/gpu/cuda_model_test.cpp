@@ -107,7 +107,7 @@ class CudaModelReference : public NeedsDevice<::testing::TestWithParam<Case>> {
 
 TEST_P(CudaModelReference, LossAndEveryGradientAgreeWithPyTorch) {
   for (const bool fuses : {true, false}) {
-    CudaModelUnderTest model(config_, {kSequences, kLength, ElementType::kFloat32},
+    CudaModelUnderTest model(config_, {{kSequences, kLength, ElementType::kFloat32}},
                              with_gemm(fuses));
     load(model);
     EXPECT_NEAR(model.step({batch()}) / static_cast<double>(values("loss")[0]), 1.0, 1e-5);
@@ -120,7 +120,8 @@ TEST_P(CudaModelReference, LossAndEveryGradientAgreeWithPyTorch) {
 }
 
 TEST_P(CudaModelReference, LogitsOfTheLastTokensAgreeWithPyTorch) {
-  CudaModelUnderTest model(config_, {kSequences, kLength, ElementType::kFloat32}, with_gemm(true));
+  CudaModelUnderTest model(config_, {{kSequences, kLength, ElementType::kFloat32}},
+                           with_gemm(true));
   load(model);
   const Evaluation evaluation = model.evaluate(batch());
   expect_close(evaluation.logits, values("logits"), kBounds, "logits");
@@ -188,7 +189,7 @@ class CudaModel : public NeedsDevice<::testing::TestWithParam<const char*>> {
     ModelUnderTest host(config(), kSequences, kLength, type);
     host.initialize(type);
     const double expected = host.step(batch);
-    const auto model = make({kSequences, kLength, type}, fuses);
+    const auto model = make({{kSequences, kLength, type}}, fuses);
     EXPECT_NEAR(model->step({batch}) / expected, 1.0, loss_bound);
     expect_gradients(*model, host.gradients, bounds);
   }
@@ -207,7 +208,7 @@ TEST_P(CudaModel, Bf16AgreesWithTheHost) {
 
 TEST_P(CudaModel, BlocksComputedAgainGiveTheSameBits) {
   for (const ElementType type : {ElementType::kFloat32, ElementType::kBfloat16}) {
-    CudaTransformerSettings settings{kSequences, kLength, type};
+    CudaTransformerSettings settings{{kSequences, kLength, type}};
     const auto whole = make(settings);
     settings.checkpoints_activations = true;
     const auto checkpointed = make(settings);
@@ -225,7 +226,7 @@ TEST_P(CudaModel, ChunksOfLogitsGiveTheSameGradients) {
   for (const ElementType type : {ElementType::kFloat32, ElementType::kBfloat16}) {
     // In bf16 a chunk has to save more than the sums in fp32 take, so the sequences are many.
     const std::int64_t sequences = type == ElementType::kBfloat16 ? 16 : kSequences;
-    CudaTransformerSettings settings{sequences, kLength, type};
+    CudaTransformerSettings settings{{sequences, kLength, type}};
     const auto whole = make(settings);
     settings.logit_bytes = 1;
     const auto chunked = make(settings);
@@ -255,7 +256,7 @@ TEST_P(CudaModel, MicroBatchesAddUpToTheBatch) {
   both.sequences = 4;
   both.inputs.insert(both.inputs.end(), second.inputs.begin(), second.inputs.end());
   both.targets.insert(both.targets.end(), second.targets.begin(), second.targets.end());
-  CudaTransformerSettings settings{kSequences, kLength, ElementType::kFloat32};
+  CudaTransformerSettings settings{{kSequences, kLength, ElementType::kFloat32}};
   const auto whole = make(settings);
   const auto parts = make(settings);
   EXPECT_NEAR(parts->step({first, second}), whole->step({both}), 1e-6);
@@ -275,7 +276,7 @@ TEST_P(CudaModel, EvaluationAgreesWithTheHostAndLeavesTrainingAsItWas) {
   ModelUnderTest host(config(), kSequences, kLength);
   host.initialize(ElementType::kFloat32);
   const Evaluation expected = host.model.evaluate(other, host.weights.constant());
-  const auto model = make({kSequences, kLength, ElementType::kFloat32});
+  const auto model = make({{kSequences, kLength, ElementType::kFloat32}});
   const double before = model->step({batch});
   const auto gradients = model->gradients.bytes();
   const Evaluation found = model->evaluate(other);
@@ -289,8 +290,8 @@ TEST_P(CudaModel, EvaluationAgreesWithTheHostAndLeavesTrainingAsItWas) {
 
 TEST_P(CudaModel, TakesTheMemoryThatItSaysAndNoMoreAfterwards) {
   for (const bool checkpoints : {false, true}) {
-    const CudaTransformerSettings settings{kSequences, kLength, ElementType::kBfloat16,
-                                           checkpoints};
+    const CudaTransformerSettings settings{
+        {kSequences, kLength, ElementType::kBfloat16, checkpoints}};
     const auto model = make(settings);
     const CudaTransformerMemory memory = cuda_transformer_memory(config(), settings);
     EXPECT_EQ(model->device.held.at("activations"), memory.kept);
@@ -314,7 +315,7 @@ TEST_P(CudaModel, ALayerKeepsWhatItsHeaderSays) {
   const std::int64_t f = model.intermediate;
   for (const ElementType type : {ElementType::kFloat32, ElementType::kBfloat16}) {
     const auto b = static_cast<std::int64_t>(bytes_per_element(type));
-    CudaTransformerSettings settings{4, 32, type};
+    CudaTransformerSettings settings{{4, 32, type}};
     const auto layer = [&] {
       return static_cast<std::int64_t>(cuda_transformer_memory(more, settings).kept -
                                        cuda_transformer_memory(config(), settings).kept);
@@ -328,7 +329,7 @@ TEST_P(CudaModel, ALayerKeepsWhatItsHeaderSays) {
 }
 
 TEST_P(CudaModel, RefusesGroupsOutOfOrderAndBatchesThatDoNotFit) {
-  const auto model = make({kSequences, kLength, ElementType::kFloat32});
+  const auto model = make({{kSequences, kLength, ElementType::kFloat32}});
   const auto fails_with = [](ErrorKind kind, const auto& run) {
     try {
       run();

@@ -85,7 +85,8 @@ class ClosedLoop {
   void run(int windows) {
     for (int i = 0; i < windows; ++i) {
       const std::optional<runtime::TuneFit> fit = std::exchange(asked_, std::nullopt);
-      const runtime::TuneOrder order = tuner_.window_ended(plant_.window(window_++, point_), fit);
+      const runtime::TuneOrder order =
+          tuner_.window_ended(plant_.window(window_++, point_, chosen_.topk_ratio), fit);
       for (const TuneEvent& event : tuner_.events()) events_.push_back(event);
       if (order.fit) asked_ = fit_and_predict(settings_, plant_.recording(point_), points_);
       const std::int64_t stale =

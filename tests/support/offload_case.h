@@ -199,15 +199,25 @@ inline void compare_with_sequential(const Case& c, std::int64_t steps,
 using Saved = std::map<std::string, std::vector<std::byte>, std::less<>>;
 
 inline Saved save(OffloadEngine& engine) {
-  Saved saved;
-  engine.save([&](std::span<const OffloadEngine::NamedBytes> arrays) {
-    for (const auto& array : arrays) {
-      const bool is_new =
-          saved.emplace(array.name, std::vector(array.bytes.begin(), array.bytes.end())).second;
-      EXPECT_TRUE(is_new) << array.name;
+  struct Sink final : OffloadEngine::StateSink {
+    Saved saved;
+    std::vector<std::byte>* array = nullptr;  // that is under way
+    std::size_t expected = 0;
+
+    void begin(const std::string& name, std::size_t bytes) override {
+      const auto [place, is_new] = saved.emplace(name, std::vector<std::byte>());
+      EXPECT_TRUE(is_new) << name;
+      array = &place->second;
+      expected = bytes;
     }
-  });
-  return saved;
+    void append(std::span<const std::byte> piece) override {
+      array->insert(array->end(), piece.begin(), piece.end());
+    }
+    void end() override { EXPECT_EQ(array->size(), expected); }
+  };
+  Sink sink;
+  engine.save(sink);
+  return sink.saved;
 }
 
 inline void restore(OffloadEngine& engine, const Saved& saved) {

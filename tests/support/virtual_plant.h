@@ -48,11 +48,13 @@ class VirtualPlant {
     return best;
   }
 
-  [[nodiscard]] runtime::TuneWindow window(std::int64_t number, const runtime::TunePoint& point) {
+  [[nodiscard]] runtime::TuneWindow window(std::int64_t number, const runtime::TunePoint& point,
+                                           double next_topk_ratio) {
     const Steady& one = steady(point);
     const double factor = std::exp(noise_ * normal_(random_));
     runtime::TuneWindow seen{.window = number,
                              .point = point,
+                             .next_topk_ratio = next_topk_ratio,
                              .steps = point.update_interval,
                              .step_seconds = factor * step_seconds(point),
                              .busy = one.busy};

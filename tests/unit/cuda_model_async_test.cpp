@@ -72,7 +72,7 @@ TEST_P(CudaModelAsync, StepsAgreeWithTheHostHoweverLateStreamsAre) {
   Recorder recorder{false};
   const auto device = runtime::testing::make_test_device({.lazy_streams = {"compute"}}, recorder);
   const std::unique_ptr<Stream> compute = device->make_stream("compute");
-  CudaTransformer model(config, {2, 9, GetParam()}, *device,
+  CudaTransformer model(config, {{2, 9, GetParam()}}, *device,
                         std::make_unique<zenflow::testing::KernelGemm>(true), &handle_of);
   Tensors weights(*device, *compute, host.weights);
   zenflow::testing::TensorStore found(model.parameters(), GetParam());
@@ -122,7 +122,7 @@ Trained train(ElementType type, std::int64_t count, bool checkpoints) {
   SelfCommunicator self;
   const auto device =
       runtime::testing::make_test_device({.lazy_streams = {"compute", "d2h"}}, recorder);
-  CudaTransformer model(config, {2 / count, 9, type, checkpoints}, *device,
+  CudaTransformer model(config, {{2 / count, 9, type, checkpoints}}, *device,
                         std::make_unique<zenflow::testing::KernelGemm>(true), &handle_of);
   OffloadSettings settings;
   settings.gradient_accumulation_steps = count;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -69,6 +70,8 @@ class Recording {
     made.stream = stream;
     return made;
   }
+  /// What follows was launched then.
+  void launched_at(std::uint64_t when) { launch_ = when; }
   void copy_down(std::uint64_t start, std::uint64_t end, std::uint64_t bytes) {
     Activity& made = work(ActivityKind::kCopy, kDown, start, end);
     made.bytes = bytes;
@@ -203,6 +206,32 @@ TEST(GpuRecording, IsFittedToAsARecordingOfTheHostDevice) {
   EXPECT_EQ(has(sim::LiveOperation::kBackward, 30e-6), 2);
   EXPECT_EQ(has(sim::LiveOperation::kAfterBackward, 10e-6), 2);
   EXPECT_EQ(has(sim::LiveOperation::kGradientsDown, 20e-6), 2);
+}
+
+/// As the embedding's forward pass copies the batch first: operations within an operation.
+//  launches |forward 0-9: |batch 3-5|, a kernel at 7|backward 10-12|, a kernel at 13
+TEST(GpuRecording, WorkBelongsToTheInnermostOperationAroundItsLaunch) {
+  Recording r;
+  r.operation("forward", "compute", -1, 0);
+  r.operations.back().end = at(9);
+  r.operation("batch", "compute", -1, 3);
+  r.work(ActivityKind::kCopy, kCompute, 20, 22);
+  r.launched_at(7);
+  r.work(ActivityKind::kKernel, kCompute, 24, 30);
+  r.operation("backward", "compute", -1, 10);
+  r.work(ActivityKind::kKernel, kCompute, 30, 35);
+  r.launched_at(13);
+  r.work(ActivityKind::kKernel, kCompute, 40, 45);  // of none
+  const sim::Timeline timeline = r.timeline();
+  std::vector<std::tuple<std::string, std::int64_t, std::int64_t>> ranges;
+  for (const sim::TimelineSpan& span : timeline.spans) {
+    if (timeline.tracks[span.track].name != "compute") continue;
+    constexpr std::int64_t kPicoseconds = 1'000'000;  // in a microsecond
+    ranges.emplace_back(timeline.name_of(span), span.start.count / kPicoseconds,
+                        span.end.count / kPicoseconds);
+  }
+  EXPECT_THAT(ranges, ElementsAre(std::tuple("batch", 20, 22), std::tuple("forward", 24, 30),
+                                  std::tuple("backward", 30, 35)));
 }
 
 TEST(GpuRecording, WorkThatNoOperationLaunchedHasNone) {

@@ -96,6 +96,42 @@ TEST_F(HostStreams, ASignalThatNobodyCanSetAnyMoreFails) {
   EXPECT_NO_THROW(kept.wait());
 }
 
+/// Not when the thread comes to it, which may have slept too long.
+TEST_F(HostStreams, ACopyIsReadyWhenAllButCopiesBeforeItIsDone) {
+  std::array<Clock::time_point, 4> ready{};
+  const auto copy = [&](std::size_t which) {
+    a.copy({"copy"}, CopyDirection::kHostToDevice, Traffic::kParameters, 1,
+           [&ready, which](Clock::time_point when) {
+             ready.at(which) = when;
+             std::this_thread::sleep_for(std::chrono::milliseconds(5));
+           });
+  };
+  HostSignal signal;
+  a.wait(signal.event(), WaitCause::kCompute);
+  copy(0);
+  copy(1);  // behind a copy
+  const Clock::time_point enqueued = Clock::now();
+  EXPECT_FALSE(signal.event().complete());
+  signal.set();
+  const Clock::time_point set = Clock::now();
+  const Clock::time_point again = Clock::now();
+  copy(2);
+  const Clock::time_point all = Clock::now();
+  Clock::time_point worked{};
+  a.run({"work"}, [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    worked = Clock::now();
+  });
+  copy(3);
+  a.synchronize();
+  EXPECT_GE(ready[0], enqueued);
+  EXPECT_LE(ready[0], set);
+  EXPECT_EQ(ready[1], ready[0]);
+  EXPECT_GE(ready[2], again);
+  EXPECT_LE(ready[2], all);
+  EXPECT_GE(ready[3], worked);
+}
+
 TEST(HostDevice, CountsBytesByKindAndDirection) {
   Recorder recorder(false);
   HostDevice device({}, recorder);

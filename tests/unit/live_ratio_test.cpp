@@ -23,6 +23,11 @@ class Loop {
         candidates_(
             tune_points(staleness_limit(settings.max_staleness, settings.overlap_step), ratios)) {}
 
+  /// The window at hand, and the k of the one after it.
+  void resume_in(const TunePoint& at_hand, double next_ratio) {
+    point_ = at_hand;
+    next_ratio_ = next_ratio;
+  }
   void set_costs(double carry_seconds, double reorder_seconds, std::int64_t steps) {
     carry_seconds_ = carry_seconds;
     reorder_seconds_ = reorder_seconds;
@@ -35,6 +40,7 @@ class Loop {
     for (int i = 0; i < windows; ++i, ++window_) {
       TuneWindow seen{.window = window_,
                       .point = point_,
+                      .next_topk_ratio = next_ratio_,
                       .steps = point_.update_interval,
                       .step_seconds = truth_(point_),
                       .deferred_shares = shares_};
@@ -89,11 +95,19 @@ double slow_optimizer(const TunePoint& point) {
                   4 * (1 - point.topk_ratio) / static_cast<double>(point.update_interval));
 }
 
+/// Four steps or more, and as few columns as may be.
+double four_steps_and_few_columns(const TunePoint& point) {
+  return (point.update_interval < 4 ? 10 : 1) + point.topk_ratio;
+}
+
 TEST(TopkRatios, AreBothEndsThreeBetweenAndTheCurrentOne) {
   EXPECT_EQ(topk_ratios(0.05, 0.4, 0.1),
             (std::vector<double>{0.05, 0.0841, 0.1, 0.141, 0.238, 0.4}));
   EXPECT_EQ(topk_ratios(0.01, 0.16, 0.02), (std::vector<double>{0.01, 0.02, 0.04, 0.08, 0.16}));
   EXPECT_EQ(topk_ratios(0.1, 0.1, 0.1), std::vector<double>{0.1});
+  // high / low is no double here.
+  EXPECT_EQ(topk_ratios(1e-300, 1e+20, 1e+20),
+            (std::vector<double>{1e-300, 1e-220, 1e-140, 1e-60, 1e+20}));
 }
 
 TEST(LiveTunerRatios, WhereStalenessMayNotGrowMoreColumnsRemoveTheStall) {
@@ -191,6 +205,17 @@ TEST(LiveTunerRatios, FewerColumnsOnlyWhereTheDeferredShareAllows) {
   EXPECT_EQ(after({}), 0.4);
 }
 
+TEST(LiveTunerRatios, AFirstWindowAloneAllowsNoFewerColumns) {
+  Loop loop({.first = {4, 0.4}, .max_staleness = 7, .max_deferred_share = 0.5}, kRatios,
+            four_steps_and_few_columns);
+  loop.set_shares({{0.1, 0.4}, {0.2, 0.3}, {0.4, 0.2}, {0.8, 0.1}});
+  loop.run(10);
+  const auto changes = loop.events(TuneEvent::Kind::kChange);
+  ASSERT_FALSE(changes.empty());
+  EXPECT_EQ(changes[0].window, 5) << "the fit is there before";
+  EXPECT_LT(loop.events(TuneEvent::Kind::kFitted)[0].window, 5);
+}
+
 TEST(LiveTunerRatios, MoreColumnsWhereTooMuchIsDeferred) {
   const TuneSettings settings{.first = {4, 0.1}, .max_deferred_share = 0.5};
   Loop loop(settings, kRatios, [](const TunePoint& point) { return 1 + point.topk_ratio; });
@@ -216,10 +241,44 @@ TEST(LiveTunerRatios, AWindowOfAnotherSettingBeginsAnew) {
   LiveTuner tuner({.first = {2, 0.1}});
   for (std::int64_t window = 1; window <= 6; ++window) {
     // As after a resume: another k than the one to begin with, which stays.
-    const TuneOrder order = tuner.window_ended(
-        {.window = window, .point = {2, 0.2}, .steps = 2, .step_seconds = 1}, std::nullopt);
+    const TuneOrder order = tuner.window_ended({.window = window,
+                                                .point = {2, 0.2},
+                                                .next_topk_ratio = 0.2,
+                                                .steps = 2,
+                                                .step_seconds = 1},
+                                               std::nullopt);
     EXPECT_EQ(order.next, (TunePoint{2, 0.2}));
   }
+}
+
+/// As after a resume from a checkpoint between a choice of 0.4 and the end of the window after it.
+TEST(LiveTunerRatios, AChangeThatWasOrderedBeforeAResumeStays) {
+  for (const double first : {0.1, 0.2, 0.4}) {
+    SCOPED_TRACE(first);
+    Loop loop({.first = {4, first}}, kRatios, [](const TunePoint&) { return 1.0; });
+    loop.resume_in({4, 0.2}, 0.4);
+    loop.run(1);
+    EXPECT_EQ(loop.point(), (TunePoint{4, 0.4}));
+    loop.run(1);
+    EXPECT_EQ(loop.point(), (TunePoint{4, 0.4}));
+    loop.run(1);
+    EXPECT_EQ(loop.point(), (TunePoint{4, 0.4}));
+    EXPECT_TRUE(loop.events(TuneEvent::Kind::kChange).empty());
+  }
+}
+
+TEST(LiveTunerRatios, WhatAnOrderBeforeAResumeTookTeachesNothing) {
+  Loop loop({.first = {4, 0.1}, .max_staleness = 7, .max_deferred_share = 0.5}, kRatios,
+            four_steps_and_few_columns);
+  loop.resume_in({4, 0.1}, 0.2);
+  loop.set_costs(1, 0, 1'000'000);
+  loop.set_selection_seconds(1000);
+  loop.set_shares({{0.1, 0.9}, {0.2, 0.8}, {0.4, 0.45}, {0.8, 0.1}});
+  loop.run(12);
+  const auto changes = loop.events(TuneEvent::Kind::kChange);
+  ASSERT_EQ(changes.size(), 1U);
+  EXPECT_EQ(changes[0].to, (TunePoint{4, 0.4}));
+  EXPECT_NEAR(changes[0].selection_seconds, 0.6, 1e-12);  // 0.2 and 0.4 of a second
 }
 
 }  // namespace

@@ -80,6 +80,13 @@ TEST(RecordedSetting, OfZeroOffloadHasNoK) {
   });
 }
 
+TEST(RecordedSetting, OfATopkRatioThatChangedIsRefused) {
+  RecordedRun run = run_of(job());
+  run.topk_range = {0.05, 0.4};
+  EXPECT_EQ(refusal(run, kZenFlow),
+            "run.json: its topk ratio changed while it ran (--topk-range): record one that stays");
+}
+
 TEST(RecordedSetting, OfAnIntervalThatChangedIsRefused) {
   RecordedRun run = run_of(job());
   run.interval_is_auto = true;

@@ -42,6 +42,7 @@ class Loop {
       const double factor = 1 + noise_ * normal_(random_);
       TuneWindow seen{.window = window_,
                       .point = point_,
+                      .next_topk_ratio = point_.topk_ratio,
                       .steps = point_.update_interval,
                       .step_seconds = factor * truth_(point_.update_interval),
                       .importance_due = importance_};
@@ -133,7 +134,7 @@ TEST(LiveTuner, GivesUpWhatIsWithinTheSlackForLessStaleness) {
 
 TEST(LiveTuner, TakesMoreColumnsAtTheSameStaleness) {
   LiveTuner tuner({.first = {4, 0.1}});
-  TuneWindow seen{.point = {4, 0.1}, .steps = 4, .step_seconds = 1};
+  TuneWindow seen{.point = {4, 0.1}, .next_topk_ratio = 0.1, .steps = 4, .step_seconds = 1};
   TuneOrder order;
   std::optional<TuneFit> fit;
   for (seen.window = 1; seen.window < 6 && order.next == seen.point; ++seen.window) {

@@ -48,6 +48,13 @@ std::vector<std::vector<float>> zeros(const ParameterTable& table) {
   return weights;
 }
 
+struct DroppedState final : OffloadEngine::StateSink {
+  std::size_t bytes = 0;
+  void begin(const std::string&, std::size_t) override {}
+  void append(std::span<const std::byte> piece) override { bytes += piece.size(); }
+  void end() override {}
+};
+
 class MemoryPlanOf : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(MemoryPlanOf, IsWhatTheEngineAllocates) {
@@ -85,6 +92,9 @@ TEST_P(MemoryPlanOf, IsWhatTheEngineAllocates) {
     HostModel model(HostTransformer(config, {2, 6, o.dtype}));
     OffloadEngine engine(model, o.dtype, o.offload, device, self, recorder);
     engine.load_weights(zeros(model.parameters()));
+    DroppedState dropped;
+    engine.save(dropped);  // a checkpoint takes no memory beyond the plan
+    EXPECT_GT(dropped.bytes, 0U);
     // Every tensor begins at a multiple of 256 bytes, in weights, second weights and gradients.
     std::uint64_t padding = 0;
     for (const Parameter& p : model.parameters().parameters) {
@@ -96,7 +106,12 @@ TEST_P(MemoryPlanOf, IsWhatTheEngineAllocates) {
     EXPECT_LE(device_held, of_the_engine(plan.device) + padding);
     double pinned = 0;
     for (const PlannedMemory& part : plan.host) {
-      if (part.what.find("all columns") == std::string::npos) {
+      if (part.what == "columns of a matrix that change place, fp32") continue;  // pageable
+      if (part.what.find("batches") != std::string::npos) {                      // the trainer's
+        EXPECT_EQ(
+            part.bytes,
+            2 * 2 * 4 * 2 * 6 * static_cast<std::uint64_t>(o.offload.gradient_accumulation_steps));
+      } else if (part.what.find("all columns") == std::string::npos) {
         pinned += static_cast<double>(part.bytes);
       } else {
         EXPECT_EQ(part.bytes, 12U * static_cast<std::uint64_t>(config.model.parameters()));
@@ -134,6 +149,32 @@ TEST(MemoryPlan, HasTheActivationsThatFitHas) {
       EXPECT_EQ(planned("model workspace"), expected.work.value());
     }
   }
+}
+
+TEST(MemoryPlan, HasOneMatrixOfColumnsThatChangePlace) {
+  const TransformerConfig config = config_of("llama");
+  const auto planned = [&](std::int64_t select_interval, std::optional<TopkRange> range) {
+    TrainOptions o;
+    o.schedule = OffloadSchedule::kZenFlow;
+    o.offload.topk_ratio = 0.25;
+    o.offload.select_interval = select_interval;
+    o.offload.topk_range = range;
+    o.offload = settings_for(o.schedule, o.offload);
+    for (const PlannedMemory& part : plan_memory(config, o).host) {
+      if (part.what == "columns of a matrix that change place, fp32") return part.bytes;
+    }
+    return std::uint64_t{0};
+  };
+  // The head and the embedding are the largest: [vocab, hidden]. 12 bytes of state leave and 12
+  // come, whose gradients are 4.
+  const auto rows = static_cast<std::uint64_t>(config.model.vocab);
+  const auto columns = static_cast<std::uint64_t>(config.model.hidden);
+  ASSERT_EQ(columns % 4, 0U);
+  EXPECT_EQ(planned(0, {}), 0U);
+  EXPECT_EQ(planned(4, {}), 28 * rows * columns / 4);
+  EXPECT_EQ(planned(0, TopkRange{0.25, 0.5}), 28 * rows * columns / 2);
+  EXPECT_EQ(planned(4, TopkRange{0.25, 0.9}), 28 * rows * columns * 3 / 4)
+      << "no more than are deferred at the other end";
 }
 
 template <class... Arrays>
@@ -188,6 +229,40 @@ TEST(HostMemory, IsWhatTheControlGroupLeaves) {
   EXPECT_EQ(host_memory(root.path()).bytes, machine.bytes);
   root.write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "2097152\n");
   EXPECT_EQ(host_memory(root.path()).bytes, 2097152U);
+}
+
+TEST(HostMemory, IsFreeWhereOthersDoNotHoldIt) {
+  zenflow::testing::TemporaryFolder root;
+  EXPECT_EQ(host_memory(root.path()).free, host_memory(root.path()).bytes);  // nothing is known
+  root.write("proc/meminfo", "MemTotal: 1000 kB\nMemAvailable:  3072 kB\n");
+  EXPECT_EQ(host_memory(root.path()).free, 3U << 20);
+  root.write("proc/self/cgroup", "0::/job/mine\n");
+  root.write("sys/fs/cgroup/job/memory.max", "2097152\n");
+  EXPECT_EQ(host_memory(root.path()).free, 2U << 20);
+  // 1 MiB is held, of which 256 KiB are files that can go; a sibling's share is in it.
+  root.write("sys/fs/cgroup/job/memory.current", "1048576\n");
+  root.write("sys/fs/cgroup/job/memory.stat", "anon 786432\nfile 262144\ninactive_file 262144\n");
+  const HostMemory shared = host_memory(root.path());
+  EXPECT_EQ(shared.free, 2097152U - 786432U);
+  EXPECT_EQ(shared.bytes, 2097152U);
+  // A larger group of its own, nearly used up; one that holds more than it may has nothing left.
+  root.write("sys/fs/cgroup/job/mine/memory.max", "4194304\n");
+  root.write("sys/fs/cgroup/job/mine/memory.current", "4194000\n");
+  EXPECT_EQ(host_memory(root.path()).free, 304U);
+  root.write("sys/fs/cgroup/job/mine/memory.current", "4194305\n");
+  EXPECT_EQ(host_memory(root.path()).free, 0U);
+  EXPECT_EQ(host_memory(root.path()).bytes, 2097152U);
+  // The machine has less than the group would allow.
+  root.write("sys/fs/cgroup/job/mine/memory.current", "0\n");
+  root.write("proc/meminfo", "MemAvailable: 1 kB\n");
+  EXPECT_EQ(host_memory(root.path()).free, 1024U);
+  // Version 1.
+  root.write("proc/meminfo", "MemAvailable: 9999999 kB\n");
+  root.write("proc/self/cgroup", "4:memory:/a\n");
+  root.write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "2097152\n");
+  root.write("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "1048576\n");
+  root.write("sys/fs/cgroup/memory/a/memory.stat", "inactive_file 5\ntotal_inactive_file 1000\n");
+  EXPECT_EQ(host_memory(root.path()).free, 1048576U + 1000U);
 }
 
 TEST(MemoryPlan, WhatDoesNotFitIsRefusedWithNumbers) {

@@ -281,6 +281,10 @@ TEST(Settings, EachBadValueIsNamed) {
        "topk_range: expected two numbers above 0 and below 1, the smaller one first, found 0 and "
        "0.5"},
       {[](auto& s) {
+         s.topk_range = {1e-310, 0.5};
+       },
+       "topk_range: expected at least 1e-06, found 1e-310"},
+      {[](auto& s) {
          s.topk_range = {0.2, 0.5};
        },
        "topk_ratio: expected a number from 0.2 to 0.5 (topk_range), found 0.1"},

@@ -6,10 +6,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "runtime/trace/recorder.h"
 #include "sim/report/simulated_timeline.h"
+#include "sim/report/trace_report.h"
 #include "sim/trace/chrome_trace.h"
+#include "sim/trace/import/collector.h"
 #include "sim/trace/launches.h"
 #include "tests/support/small_jobs.h"
 #include "tests/support/traces.h"
@@ -17,6 +20,7 @@
 namespace zenflow::sim {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using zenflow::testing::import_text;
 
@@ -121,8 +125,35 @@ TEST(OwnTrace, LeavesOutNumbersThatDoNotFit) {
   EXPECT_THAT(trace.timeline.spans, IsEmpty());
   EXPECT_THAT(trace.timeline.steps, IsEmpty());
   EXPECT_THAT(trace.timeline.counters, IsEmpty());
+  ASSERT_THAT(trace.left_out, ::testing::SizeIs(2));
+  EXPECT_EQ(trace.left_out[0].count, 6U);
+  EXPECT_EQ(trace.left_out[1].what, TraceCollector::kBeyondSums);
+  EXPECT_EQ(trace.left_out[1].count, 1U);
+}
+
+// 25 days each, over each other: the sum of five is beyond 64 bits of picoseconds.
+TEST(OwnTrace, StepsWhoseTimesCannotBeAddedUpAreLeftOut) {
+  Timeline timeline;
+  timeline.devices = {"GPU"};
+  std::string text = chrome_trace(timeline);
+  for (int step = 0; step < 5; ++step) {
+    text.insert(text.rfind("\n]}"),
+                fmt::format(R"(,{{"ph":"X","cat":"user_annotation","name":"ProfilerStep#{}",)"
+                            R"("pid":0,"tid":0,"ts":0,"dur":2160000000000}})",
+                            step));
+  }
+  const ImportedTrace trace = import_text(text);
+  EXPECT_THAT(trace.timeline.steps, ::testing::SizeIs(4));
   ASSERT_THAT(trace.left_out, ::testing::SizeIs(1));
-  EXPECT_EQ(trace.left_out[0].count, 7U);
+  EXPECT_EQ(trace.left_out[0].what, TraceCollector::kBeyondSums);
+  EXPECT_EQ(trace.left_out[0].time.count, 2'160'000'000'000'000'000);
+  const std::size_t place = text.rfind('{', text.find("ProfilerStep#4"));
+  EXPECT_EQ(trace.left_out[0].first, fmt::format("byte {}", place));
+  const TraceAnalysis analysis = analyze(trace, default_rules());
+  const auto told = nlohmann::json::parse(trace_json(trace, analysis, "t.json"));
+  EXPECT_DOUBLE_EQ(told["steps"]["mean_ms"], 2'160'000'000);
+  EXPECT_THAT(trace_text(trace, analysis, "t.json", false),
+              HasSubstr("4 steps (by annotation): mean 2160000000.000 ms"));
 }
 
 TEST(OwnTrace, SeveralListsOfEventsAreOne) {

@@ -79,6 +79,7 @@ TEST(TracedJob, CountsTheGpusThatASimulatedOneStandsFor) {
 RecordedRun some_run() {
   return {.schedule = "zenflow",
           .topk_ratio = 0.05,
+          .topk_range = RecordedRatios{0.01, 0.25},
           .update_interval = 8,
           .interval_is_auto = true,
           .select_interval = 16,
@@ -128,8 +129,9 @@ TEST(RecordedRun, IsNothingIfAnythingOfItIsMissingOrOfAnotherType) {
   // A recording of before they existed says nothing of them.
   const std::string old = [&] {
     std::string text = whole;
-    for (const char* part : {"\"gradient_accumulation_steps\":4,",
-                             "\"activation_checkpointing\":true,", ",\"gpu\":1"}) {
+    for (const char* part :
+         {"\"gradient_accumulation_steps\":4,", "\"activation_checkpointing\":true,",
+          ",\"topk_range\":[0.01,0.25]", ",\"gpu\":1"}) {
       text.erase(text.find(part), std::string(part).size());
     }
     return text;
@@ -137,6 +139,7 @@ TEST(RecordedRun, IsNothingIfAnythingOfItIsMissingOrOfAnotherType) {
   RecordedRun expected = some_run();
   expected.gradient_accumulation_steps = 1;
   expected.activation_checkpointing = false;
+  expected.topk_range.reset();
   expected.gpu.reset();
   EXPECT_EQ(read(old), expected);
   std::string before = whole;
@@ -145,6 +148,10 @@ TEST(RecordedRun, IsNothingIfAnythingOfItIsMissingOrOfAnotherType) {
   std::string zero = whole;
   zero.replace(zero.find("\"update_interval\":8"), 19, "\"update_interval\":0");
   EXPECT_FALSE(read(zero));
+  for (const char* range : {"[0.01]", "[0.01,0.25,1]", "[0.01,true]", "0.25"}) {
+    std::string text = whole;
+    EXPECT_FALSE(read(text.replace(text.find("[0.01,0.25]"), 11, range))) << text;
+  }
   EXPECT_FALSE(read("[1, 2]"));
   EXPECT_FALSE(read("{"));
 }

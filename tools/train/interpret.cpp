@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "runtime/gpu/driver.h"
+#include "runtime/tune/live_tuner.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 #include "sim/config/reader.h"
@@ -177,10 +178,9 @@ void interpret_schedule(const CLI::App& app, TrainCommand& o) {
       o.update_interval == "auto" && t.schedule == OffloadSchedule::kZenFlow;
   if (o.update_interval == "auto") {
     // The first window, before anything has been measured.
-    const std::int64_t limit =
-        t.offload.overlap_step ? (t.offload.max_staleness + 1) / 2 : t.offload.max_staleness + 1;
-    t.offload.update_interval =
-        std::clamp<std::int64_t>(o.start_interval, 1, std::max<std::int64_t>(1, limit));
+    t.offload.update_interval = std::clamp<std::int64_t>(
+        o.start_interval, 1,
+        runtime::staleness_limit(t.offload.max_staleness, t.offload.overlap_step));
   } else {
     t.offload.update_interval = whole_steps(o.update_interval);
   }

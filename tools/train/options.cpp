@@ -68,8 +68,9 @@ void add_model_options(CLI::App& app, TrainCommand& o) {
       ->check(positive)
       ->capture_default_str();
   app.add_option("--gradient-accumulation-steps", t.offload.gradient_accumulation_steps,
-                 "micro-batches of a step, whose gradients add up on the device")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+                 "micro-batches of a step, whose gradients add up on the device; at most 128 in "
+                 "bf16")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}))
       ->capture_default_str();
   app.add_flag("--activation-checkpointing", t.activation_checkpointing,
                "keep only the input of every block, and run its forward again in backward");
@@ -113,8 +114,8 @@ void add_optimizer_options(CLI::App& app, TrainCommand& o) {
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   app.add_option("--topk-range", o.topk_range,
-                 "of --tune live: LOW:HIGH, between which it also chooses the topk ratio; device "
-                 "memory is planned for HIGH. Default: it stays")
+                 "of --tune live: LOW:HIGH, between which it also chooses the topk ratio; memory "
+                 "is planned for both ends, each buffer at its larger size. Default: it stays")
       ->type_name("LOW:HIGH");
   app.add_option("--max-deferred-share", o.train.tuner.max_deferred_share,
                  "of --topk-range: share of the squared gradient norm of matrices that may be "

@@ -52,6 +52,11 @@ sim::RecordedRun run_of(const TraceReading& reading, std::size_t i) {
     throw Error(ErrorKind::kInput, fmt::format("{}: no such schedule of zenflow-train: \"{}\"",
                                                reading.file(i), run.schedule));
   }
+  if (run.topk_range) {
+    insufficient(
+        fmt::format("{}: its topk ratio changed while it ran (--topk-range): record one that stays",
+                    reading.file(i)));
+  }
   if (run.interval_is_auto) {
     insufficient(
         fmt::format("{}: its update interval changed while it ran (--update-interval "

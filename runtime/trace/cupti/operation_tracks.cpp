@@ -18,10 +18,12 @@ class OperationTracks {
   OperationTracks(sim::Timeline& timeline, std::vector<LaunchedOperation> operations,
                   Clock::time_point origin)
       : timeline_(timeline), operations_(std::move(operations)), origin_(origin) {
-    std::sort(operations_.begin(), operations_.end(),
-              [](const LaunchedOperation& a, const LaunchedOperation& b) {
-                return std::tuple(a.thread, a.start) < std::tuple(b.thread, b.start);
-              });
+    std::stable_sort(operations_.begin(), operations_.end(),
+                     [](const LaunchedOperation& a, const LaunchedOperation& b) {
+                       return std::tuple(a.thread, a.start, b.end) <
+                              std::tuple(b.thread, b.start, a.end);
+                     });
+    find_outer();
     ranges_.resize(operations_.size());
   }
 
@@ -37,7 +39,21 @@ class OperationTracks {
     return {std::chrono::duration_cast<std::chrono::nanoseconds>(time - origin_).count() * 1000};
   }
 
-  /// Operations of one thread follow one another.
+  /// Operations of one thread follow one another or contain one another.
+  void find_outer() {
+    std::vector<std::size_t> open;
+    for (std::size_t i = 0; i < operations_.size(); ++i) {
+      const auto ended = [&](const LaunchedOperation& other) {
+        return other.thread != operations_[i].thread || other.end < operations_[i].end;
+      };
+      while (!open.empty() && ended(operations_[open.back()])) open.pop_back();
+      outer_.push_back(open.empty() ? std::nullopt : std::optional(open.back()));
+      open.push_back(i);
+    }
+  }
+
+  /// The innermost one that contains the call's beginning: the last that began before it, or one
+  /// around that.
   [[nodiscard]] std::optional<std::size_t> operation_of(const TimelineSpan& call) const {
     const std::int64_t thread = timeline_.tracks[call.track].number;
     const auto begins_later = [&](const std::pair<std::int64_t, Picoseconds>& at,
@@ -47,9 +63,10 @@ class OperationTracks {
     const auto behind = std::upper_bound(operations_.begin(), operations_.end(),
                                          std::pair(thread, call.start), begins_later);
     if (behind == operations_.begin()) return std::nullopt;
-    const LaunchedOperation& last = *(behind - 1);
-    if (last.thread != thread || call.start > since_origin(last.end)) return std::nullopt;
-    return static_cast<std::size_t>(behind - 1 - operations_.begin());
+    if ((behind - 1)->thread != thread) return std::nullopt;
+    std::optional<std::size_t> found(behind - 1 - operations_.begin());
+    while (found && since_origin(operations_[*found].end) < call.start) found = outer_[*found];
+    return found;
   }
 
   [[nodiscard]] bool crosses_link(const TimelineSpan& work) const {
@@ -97,7 +114,8 @@ class OperationTracks {
   }
 
   sim::Timeline& timeline_;
-  std::vector<LaunchedOperation> operations_;  // by thread and start
+  std::vector<LaunchedOperation> operations_;      // by thread and start, the outer one first
+  std::vector<std::optional<std::size_t>> outer_;  // by operation: the innermost one around it
   Clock::time_point origin_;
   std::vector<std::optional<TimelineSpan>> ranges_;  // by operation
   std::map<std::uint32_t, std::string> names_;       // of streams, by track

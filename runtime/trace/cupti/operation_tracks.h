@@ -14,8 +14,8 @@ namespace zenflow::runtime {
 /// track for each stream that an operation with GPU work names ("compute", "d2h", "h2d"): of every
 /// operation a range from the start of its first piece of work to the end of its last, with its
 /// step and the bytes that its copies moved between host and device, by start. A call belongs to
-/// the operation of its thread within which it began. The stream's own track is called "stream 13:
-/// compute" then. Operations without recorded work are not there.
+/// the innermost operation of its thread within which it began. The stream's own track is called
+/// "stream 13: compute" then. Operations without recorded work are not there.
 void add_operation_tracks(sim::Timeline& timeline, std::vector<LaunchedOperation> operations,
                           Clock::time_point origin);
 

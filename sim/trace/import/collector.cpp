@@ -73,6 +73,14 @@ bool TraceCollector::add(const TimelineSpan& span) {
   return true;
 }
 
+bool TraceCollector::add_step(const TimelineStep& step) {
+  Picoseconds time;
+  if (__builtin_add_overflow(time_.count, (step.end - step.start).count, &time.count)) return false;
+  time_ = time;
+  timeline_->steps.push_back(step);
+  return true;
+}
+
 void TraceCollector::add_interval(const HostInterval& interval) {
   if (interval.track >= open_interval_.size())
     open_interval_.resize(interval.track + 1, kNoInterval);

@@ -67,6 +67,8 @@ class TraceCollector {
   /// False, and nothing is added, if the times or bytes of all spans, each at most kMostBytes,
   /// would then exceed what 64 bits count. So no sum over spans of the timeline can overflow.
   [[nodiscard]] bool add(const TimelineSpan& span);
+  /// A step that the file states; false as above. Its duration counts as a span's.
+  [[nodiscard]] bool add_step(const TimelineStep& step);
   void add_interval(const HostInterval& interval);
   /// An operation whose shapes are known; `rule` is an index into Timeline::details.
   void add_shaped(const HostInterval& operation) { shaped_.push_back(operation); }
@@ -95,7 +97,7 @@ class TraceCollector {
   std::uint32_t last_track_ = 0;
   std::vector<SpanPiece> pieces_;
   std::uint64_t count_ = 0;
-  Picoseconds time_{};      // of all spans
+  Picoseconds time_{};      // of all spans and added steps
   std::int64_t bytes_ = 0;  // of all spans that have some
   std::vector<HostInterval> intervals_;
   std::deque<HostInterval> shaped_;         // grows without a second copy

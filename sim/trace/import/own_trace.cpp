@@ -37,6 +37,7 @@ SpanKind kind_of_event(const KinetoEvent& event) {
 }
 
 constexpr std::string_view kStepName = "ProfilerStep#";
+constexpr std::string_view kNotOurs = "events that our own traces do not have";
 
 /// Whether a number of the file fits where timelines have one.
 bool fits(std::int64_t number) {
@@ -57,25 +58,30 @@ bool OwnTraceReader::is_device(std::int64_t process) const {
 
 void OwnTraceReader::take(const KinetoEvent& event, const Fields& fields, LeftOutCounter& left_out,
                           std::uint64_t offset) {
-  bool is_taken = false;
+  const auto unless = [](bool is_taken) { return is_taken ? std::string_view{} : kNotOurs; };
+  std::string_view unused = kNotOurs;
   switch (event.phase) {
     case 'M':
-      is_taken = take_metadata(event);
+      unused = unless(take_metadata(event));
       break;
     case 'X':
-      is_taken = take_span(event, fields);
+      unused = take_span(event, fields);
       break;
     case 's':
     case 'f':
-      is_taken = take_arrow(event);
+      unused = unless(take_arrow(event));
       break;
     case 'C':
-      is_taken = take_counter(event, fields);
+      unused = unless(take_counter(event, fields));
       break;
     default:
       break;
   }
-  if (!is_taken) left_out.add("events that our own traces do not have", {}, offset, "byte");
+  if (!unused.empty()) {
+    const Picoseconds time =
+        unused == kNotOurs ? Picoseconds{} : time_of(event.duration).value_or(Picoseconds{});
+    left_out.add(unused, time, offset, "byte");
+  }
 }
 
 bool OwnTraceReader::take_metadata(const KinetoEvent& event) {
@@ -105,20 +111,20 @@ bool OwnTraceReader::take_metadata(const KinetoEvent& event) {
   return true;
 }
 
-bool OwnTraceReader::take_span(const KinetoEvent& event, const Fields& fields) {
+std::string_view OwnTraceReader::take_span(const KinetoEvent& event, const Fields& fields) {
   const auto process = whole_number(event.process);
   const auto thread = whole_number(event.thread);
   const auto start = time_of(event.start);
   const auto length = time_of(event.duration);
-  if (!process || !thread || !start || !length || length->count < 0) return false;
-  if (!fits(event.step.value_or(-1))) return false;
+  if (!process || !thread || !start || !length || length->count < 0) return kNotOurs;
+  if (!fits(event.step.value_or(-1))) return kNotOurs;
   const auto track = tracks_.find({*process, *thread});
   if (track == tracks_.end()) {
-    if (!event.name.starts_with(kStepName)) return false;
+    if (!event.name.starts_with(kStepName)) return kNotOurs;
     const auto number = whole_number(event.name.substr(kStepName.size()));
-    if (!number || !fits(*number)) return false;
-    timeline_->steps.push_back({*number, *start, *start + *length});
-    return true;
+    if (!number || !fits(*number)) return kNotOurs;
+    const bool counts = collector_->add_step({*number, *start, *start + *length});
+    return counts ? std::string_view{} : TraceCollector::kBeyondSums;
   }
   TimelineSpan span{.track = track->second,
                     .name = timeline_->names.intern(event.name),
@@ -139,7 +145,7 @@ bool OwnTraceReader::take_span(const KinetoEvent& event, const Fields& fields) {
     if (is_new) timeline_->details.push_back(std::move(detail));
     span.detail = entry->second;
   }
-  return collector_->add(span);
+  return collector_->add(span) ? std::string_view{} : TraceCollector::kBeyondSums;
 }
 
 /// An arrow's two events follow each other.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,7 +38,8 @@ class OwnTraceReader {
   };
 
   bool take_metadata(const KinetoEvent& event);
-  bool take_span(const KinetoEvent& event, const Fields& fields);
+  /// Why it is left out; empty: it is taken.
+  std::string_view take_span(const KinetoEvent& event, const Fields& fields);
   bool take_arrow(const KinetoEvent& event);
   bool take_counter(const KinetoEvent& event, const Fields& fields);
   [[nodiscard]] bool is_device(std::int64_t process) const;
