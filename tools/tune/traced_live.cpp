@@ -71,7 +71,7 @@ sim::RecordedRun run_of(const TraceReading& reading, std::size_t i) {
   }
   if (run.gradient_accumulation_steps > 1) {
     insufficient(
-        fmt::format("{}: its steps had {} micro-batches each, which is no setting that is tuned: "
+        fmt::format("{}: its steps had {} micro-batches each, from which no job is put together: "
                     "record steps of one",
                     reading.file(i), run.gradient_accumulation_steps));
   }
