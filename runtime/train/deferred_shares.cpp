@@ -27,7 +27,8 @@ std::vector<double> deferred_shares(const OffloadEngine& engine,
       deferred[i] += std::accumulate(squares.begin() + first, squares.end(), 0.0);
     }
   }
-  for (double& one : deferred) one = total > 0 ? one / total : 0;
+  if (total <= 0) return {};
+  for (double& one : deferred) one /= total;
   return deferred;
 }
 

@@ -82,22 +82,31 @@ void LiveTuning::start_fit(sim::LiveWindows windows) {
 }
 
 std::vector<DeferredShare> LiveTuning::deferred_shares(const WindowObservation& seen,
-                                                       double share) {
+                                                       const IntervalDecision& importance) {
   const std::vector<double>& ratios = settings_.topk_ratios;
   if (settings_.tuner.max_deferred_share >= 1 || ratios.size() < 2) return {};
+  if (importance.by_gradient == 0) return {};  // no gradients to judge by
   if (seen.norms_step > norms_step_) {
     shares_of_norms_ = settings_.shares_of_norms(ratios);
     norms_step_ = seen.norms_step;
   }
   const auto at = std::find(ratios.begin(), ratios.end(), seen.topk_ratio) - ratios.begin();
   const auto here = static_cast<std::size_t>(at);
+  const double share = importance.deferred_share;
+  double scale = 1;
+  bool knows_norms = !shares_of_norms_.empty();
+  if (knows_norms && here < ratios.size()) {
+    // Norms that say nothing is deferred where something is are of other gradients.
+    knows_norms = shares_of_norms_[here] > 0 || share == 0;
+    if (shares_of_norms_[here] > 0) scale = share / shares_of_norms_[here];
+  }
   std::vector<DeferredShare> shares;
   for (std::size_t i = 0; i < ratios.size(); ++i) {
-    if (i >= here && shares_of_norms_.empty()) shares.push_back({ratios[i], share});
-    if (shares_of_norms_.empty()) continue;
-    const double by_norms = here < ratios.size() ? shares_of_norms_[here] : 0;
-    const double scale = by_norms > 0 ? share / by_norms : 1;
-    shares.push_back({ratios[i], std::min(1.0, scale * shares_of_norms_[i])});
+    if (knows_norms) {
+      shares.push_back({ratios[i], std::min(1.0, scale * shares_of_norms_[i])});
+    } else if (i >= here) {
+      shares.push_back({ratios[i], share});
+    }
   }
   return shares;
 }
@@ -112,7 +121,7 @@ TunePoint LiveTuning::window_ended(const WindowObservation& seen, Clock::time_po
                     .step_seconds = seen.window_seconds / static_cast<double>(seen.timed_steps),
                     .busy = busy_since_last(),
                     .importance_due = importance.by_gradient,
-                    .deferred_shares = deferred_shares(seen, importance.deferred_share),
+                    .deferred_shares = deferred_shares(seen, importance),
                     .selection_seconds = seen.selection_seconds,
                     .steps_left = settings_.steps - seen.first_step - seen.steps};
   log_.windows.push_back({seen.window, seen.first_step, point, window.step_seconds,

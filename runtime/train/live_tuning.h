@@ -38,7 +38,7 @@ struct TunedWindow {
   TunePoint point;
   double step_seconds = 0;
   std::int64_t importance_due = 0;  ///< steps; 0: not known
-  double deferred_share = 0;        ///< of the squared gradient norm of matrices
+  double deferred_share = 0;        ///< of matrices' squared gradient norm, if importance is known
   double selection_seconds = 0;     ///< of the last step
 };
 
@@ -70,7 +70,7 @@ class LiveTuning {
   /// the column norms of the last selection. Without such norms larger ratios have the share that
   /// is deferred now, which they cannot exceed, and smaller ones are not known.
   [[nodiscard]] std::vector<DeferredShare> deferred_shares(const WindowObservation& seen,
-                                                           double share);
+                                                           const IntervalDecision& importance);
   /// From the step that recording began with up to the one at hand.
   [[nodiscard]] sim::LiveWindows recorded(const TunePoint& point,
                                           const RecordedStep& at_hand) const;

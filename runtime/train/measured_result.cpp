@@ -138,7 +138,7 @@ Json tuning(const TuningLog& log) {
     entry["first_step"] = w.first_step;
     entry["step_time_ms"] = milliseconds(w.step_seconds);
     entry["importance_due"] = w.importance_due > 0 ? Json(w.importance_due) : Json(nullptr);
-    entry["deferred_share"] = w.deferred_share;
+    entry["deferred_share"] = w.importance_due > 0 ? Json(w.deferred_share) : Json(nullptr);
     entry["selection_ms"] = milliseconds(w.selection_seconds);
     map["windows"].push_back(std::move(entry));
   }

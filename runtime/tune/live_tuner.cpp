@@ -133,6 +133,7 @@ void LiveTuner::check_drift(const TuneWindow& seen) {
   levels_[point_] = {seen.step_seconds, 1};
   too_slow_.clear();
   model_error_ = 0;
+  cost_factor_ = 1;  // what slowed a change down may be gone
   unchecked_.reset();
   refits_left_ = 1;
   failures_ = 0;

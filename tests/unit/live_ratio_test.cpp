@@ -182,6 +182,25 @@ TEST(LiveTunerRatios, AChangeThatTookLongerMakesTheNextOneDearer) {
   EXPECT_DOUBLE_EQ(changes[1].selection_seconds, 12);   // ten times 0.4 + 0.8
 }
 
+TEST(LiveTunerRatios, AfterADriftChangesCostWhatIsExpectedOfThem) {
+  double load = 1;
+  const TuneSettings settings{.first = {1, 0.1}, .max_deferred_share = 0.5};
+  Loop loop(settings, kRatios,
+            [&load](const TunePoint& point) { return load * (1 + point.topk_ratio); });
+  loop.set_costs(1, 0, 1'000'000);
+  loop.set_shares({{0.1, 0.9}, {0.2, 0.8}, {0.4, 0.45}, {0.8, 0.1}});
+  loop.set_selection_seconds(5);  // ten times what is expected
+  loop.run(12);
+  load = 2;
+  loop.run(12);
+  ASSERT_EQ(loop.events(TuneEvent::Kind::kDrift).size(), 1U);
+  loop.set_shares({{0.1, 0.9}, {0.2, 0.9}, {0.4, 0.9}, {0.8, 0.1}});
+  loop.run(12);
+  const auto changes = loop.events(TuneEvent::Kind::kChange);
+  ASSERT_EQ(changes.size(), 2U);
+  EXPECT_DOUBLE_EQ(changes[1].selection_seconds, 1.2);  // 0.4 and 0.8 of a second
+}
+
 TEST(LiveTunerRatios, WithoutTimeForColumnsTheIntervalStillChanges) {
   Loop loop({.first = {1, 0.1}}, kRatios, slow_optimizer);
   loop.set_costs(1e6, 0, 1000);
