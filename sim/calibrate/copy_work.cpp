@@ -124,13 +124,15 @@ class CopyReader {
     for (const Timeline* timeline : timelines) read(*timeline, *timelines.front());
     unite_times();
     for (const Found& one : all_) take(one);
+    for (const Direction direction : {Direction::kH2D, Direction::kD2H}) judge_unsure(direction);
   }
 
   std::vector<HostCopy> found;
   std::size_t unknown_memory = 0;
   std::size_t within_tick = 0;
   std::size_t same_direction = 0;
-  std::size_t unknown_links = 0;
+  std::size_t unknown_links = 0;  ///< left aside
+  std::size_t assumed_alone = 0;  ///< in spite of other GPUs' copies
 
  private:
   struct Found {
@@ -218,15 +220,15 @@ class CopyReader {
       ++same_direction;
       return;
     }
+    bool is_sure = true;
     std::vector<std::pair<Picoseconds, CopySet>> changes = {{one.time.start, 0}};
     for (const auto& [place, times] : times_) {
       const int device = static_cast<int>(place / 2);
       if (place == own || share(one, times) <= kAlone) continue;
       if (!share_a_link(copy.device, device)) {
         // A profile that names no switch does not say that there is none.
-        if (!link_.switches.empty()) continue;
-        ++unknown_links;
-        return;
+        if (link_.switches.empty()) is_sure = false;
+        continue;
       }
       for (const Interval& other : overlapping(times, one.time)) {
         changes.emplace_back(std::max(other.start, one.time.start), CopySet{1} << place);
@@ -234,7 +236,20 @@ class CopyReader {
       }
     }
     if (changes.size() > 1) copy.beside = pieces_of(std::move(changes), one.time.end);
-    found.push_back(std::move(copy));
+    (is_sure ? found : unsure_).push_back(std::move(copy));
+  }
+
+  /// Where GPUs always copy at once, what they get then is the best that is known: it is what the
+  /// profile, without a link that they share, will be asked for.
+  void judge_unsure(Direction direction) {
+    const bool some_are_sure = std::any_of(found.begin(), found.end(), [&](const HostCopy& one) {
+      return one.pinned && one.direction == direction;
+    });
+    for (HostCopy& one : unsure_) {
+      if (one.direction != direction) continue;
+      ++(some_are_sure ? unknown_links : assumed_alone);
+      if (!some_are_sure) found.push_back(std::move(one));
+    }
   }
 
   static std::vector<Interval> overlapping(const Intervals& times, const Interval& with) {
@@ -261,6 +276,7 @@ class CopyReader {
 
   const HostLinkProfile& link_;
   std::vector<Found> all_;
+  std::vector<HostCopy> unsure_;         // beside those of GPUs that may share a link
   std::map<FlowId, Intervals> times_;    // of page-locked memory, by place
   std::map<FlowId, Intervals> doubled_;  // of those, when two run at once
 };
@@ -329,6 +345,13 @@ TraceWork copy_work(const std::vector<const Timeline*>& timelines, const Hardwar
   note(reader.unknown_links,
        "beside those of other GPUs, and the base profile names no link that GPUs share "
        "(host_link.switches)");
+  if (reader.assumed_alone > 0) {
+    work.notes.push_back(
+        fmt::format("all {} copies of page-locked memory in one direction run beside those of "
+                    "other GPUs: they count as on links of their own, since the base profile names "
+                    "no link that GPUs share (host_link.switches)",
+                    reader.assumed_alone));
+  }
   return work;
 }
 

@@ -210,6 +210,19 @@ TEST(RecordedFit, DoesNotTakeCopiesForAloneWhoseSharedLinkIsNotKnown) {
                                                         "other GPUs")));
 }
 
+// What is asked of the profile is then what was recorded.
+TEST(RecordedFit, TakesWhatGpusGetTogetherIfTheyNeverCopyAlone) {
+  Recording run;
+  for (int i = 0; i < 12; ++i) {
+    const double bytes = 1e7 * (1 + i);
+    upload_together(run, {0, 1}, bytes, 6e-6 + bytes / 15.5e9, 1e6 * i);
+  }
+  const ImportedTrace trace = run.import();
+  const TraceFit fit = fit_of(trace);
+  expect_fitted(fit, "host_link.h2d", 15.5);
+  EXPECT_THAT(fit.untold, ::testing::Contains(HasSubstr("count as on links of their own")));
+}
+
 // A rank's trace each, on one clock, with origins a second apart.
 TEST(RecordedFit, SeesCopiesOfOneMachineInSeveralTraces) {
   std::vector<ImportedTrace> traces;
