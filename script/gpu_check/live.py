@@ -2,7 +2,8 @@
 
   live.py losses               run by phases: what it is told comes from the phase's environment
   live.py grid MODEL POINT...  MODEL of scenarios/live; POINT: gpu-only, zero-offload,
-                               zero-offload-dpu or zenflow:K:S; ":trace" behind it records
+                               zero-offload-dpu or zenflow:K:S; ":trace" behind it records,
+                               ":optional" takes a refusal for want of memory for an answer
 Exit code 0, or 1 with what is wrong in the phase's file "why". A line of live.jsonl for each run.
 """
 import dataclasses
@@ -24,6 +25,7 @@ LOSS_STEPS = 50
 # Dense bf16 peak of NVIDIA's datasheets, by what the driver calls the GPU.
 PEAK_BF16 = {"H200": 989.4e12, "H100": 989.4e12, "A100": 312e12}
 GRACE = 5
+DOES_NOT_FIT = 3  # exit code of zenflow-train
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Point:
     topk: float = 0.0
     interval: int = 1
     traced: bool = False
+    optional: bool = False
 
     @property
     def name(self):
@@ -52,13 +55,14 @@ class Point:
 
 
 def parse(text):
-    *words, last = text.split(":")
-    traced = last == "trace"
-    words = words if traced else [*words, last]
+    words = text.split(":")
+    how = {}
+    if words[-1] in ("trace", "optional"):
+        how["traced" if words.pop() == "trace" else "optional"] = True
     if words[0] == "zenflow" and len(words) == 3:
-        return Point("zenflow", float(words[1]), int(words[2]), traced)
+        return Point("zenflow", float(words[1]), int(words[2]), **how)
     if words[0] in ("gpu-only", "zero-offload", "zero-offload-dpu") and len(words) == 1:
-        return Point(words[0], traced=traced)
+        return Point(words[0], **how)
     raise ValueError(f"{text}: expected gpu-only, zero-offload, zero-offload-dpu or zenflow:K:S")
 
 
@@ -169,7 +173,8 @@ class Phase:
         (self.results / f"{name}.log").write_text(done.stderr, encoding="utf-8")
         if done.returncode != 0:
             said = done.stderr.strip().splitlines()
-            return None, f"exit code {done.returncode}: {said[-1] if said else 'it said nothing'}"
+            what = said[-1] if said else "it said nothing"
+            return None, f"exit code {done.returncode}: {what}"
         return json.loads(done.stdout)["results"][0], ""
 
     def say(self, name, why, **fields):
@@ -228,7 +233,12 @@ class Phase:
             arguments = ["--model", file, "--dtype", settings["dtype"], "--micro-batch-size", batch,
                          "--sequence-length", length, "--steps", point.steps(self.quick),
                          *point.flags()]
+            if settings["activation_checkpointing"] == "true":
+                arguments.append("--activation-checkpointing")
             result, why = self.train(name, arguments, "cuda" if self.on_gpu else "cpu")
+            if why and point.optional and why.startswith(f"exit code {DOES_NOT_FIT}:"):
+                self.say(name, "", refused=why)
+                continue
             if why:
                 self.say(name, why)
                 continue

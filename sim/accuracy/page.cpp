@@ -47,10 +47,10 @@ std::string how(const PageCase& one) {
 
 /// Against a number that was rounded when it was published.
 std::string error_text(const PageRow& row, double value) {
-  constexpr double kSlack = 1e-9;
+  constexpr double kExact = 1e-9;
   const double off = std::abs(value - row.published);
-  if (row.rounded_to > 0 && off <= kSlack) return "exact";
-  if (row.rounded_to > 0 && off <= row.rounded_to / 2 + kSlack) return "none: it is rounded";
+  if (row.rounded_to > 0 && off <= kExact) return "exact";
+  if (row.rounded_to > 0 && off <= row.rounded_to / 2 + kExact) return "none: it is rounded";
   return signed_percent(relative_error(value, row.published));
 }
 

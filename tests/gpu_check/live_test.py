@@ -23,7 +23,9 @@ class Points(unittest.TestCase):
         self.assertTrue(point.traced)
         self.assertEqual(point.flags(), ["--schedule", "zenflow", "--topk-ratio", "0.05",
                                          "--update-interval", "8"])
+        self.assertFalse(point.optional)
         self.assertEqual(live.parse("gpu-only").flags(), ["--schedule", "gpu-only"])
+        self.assertTrue(live.parse("zero-offload:optional").optional)
 
     def test_runs_are_whole_windows_after_two_and_one_step(self):
         for interval in (1, 2, 4, 8):
