@@ -1,7 +1,8 @@
 # zenflow_join_sources(<target> [<sources that are compiled alone>...])
 # With ZENFLOW_UNITY a library's sources are compiled as one, which reads their headers once. Those that
-# give something local the name that another one gives to something else are compiled alone. ("As one", not by
-# the dozen: which sources meet does not depend on how many there are.)
+# give something local the name that another one gives to something else are compiled alone, and so are those that
+# a program may have another version of. ("As one", not by the dozen: which sources meet does not depend on how many
+# there are.)
 function(zenflow_join_sources target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${ZENFLOW_UNITY} UNITY_BUILD_BATCH_SIZE 0)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
