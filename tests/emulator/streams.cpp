@@ -384,8 +384,9 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  if (const cudaError_t status = state(); status != cudaSuccess) return status;
   *event = new EmulatedEvent;
-  return state();
+  return cudaSuccess;
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
