@@ -54,6 +54,16 @@ void* operator new(std::size_t size, std::align_val_t alignment) {
   const auto align = static_cast<std::size_t>(alignment);
   return zenflow::testing::counted(std::aligned_alloc(align, (size + align - 1) / align * align));
 }
+// Whoever asks for these takes a null pointer for an answer, and frees with the operators below.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  void* memory = std::malloc(size);
+  return memory == nullptr ? nullptr : zenflow::testing::counted(memory);
+}
+void* operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  const auto align = static_cast<std::size_t>(alignment);
+  void* memory = std::aligned_alloc(align, (size + align - 1) / align * align);
+  return memory == nullptr ? nullptr : zenflow::testing::counted(memory);
+}
 void operator delete(void* memory) noexcept {
   zenflow::testing::release(memory);
 }
