@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "sim/memory/trainer_activations.h"
 
@@ -58,14 +59,15 @@ void declare_live_memory(const Job& job, const LiveSettings& live, ProgramBuilde
   double all = 0;
   double selected = 0;
   double largest = 0;
-  for (const LiveLayer& layer : live_layers(job.scenario.model, live.topk_ratio)) {
+  const std::vector<LiveLayer> layers = live_layers(job.scenario.model, live.topk_ratio);
+  for (const LiveLayer& layer : layers) {
     all += layer.elements();
     selected += layer.selected_elements();
     largest = std::max(largest, layer.deferred_elements());
   }
   const double deferred = all - selected;
   const double b = builder.element_bytes();
-  declare_staging(live_staging(live_layers(job.scenario.model, live.topk_ratio), b), builder);
+  declare_staging(live_staging(layers, b), builder);
   builder.symbol({"N", selected, "selected elements"});
   builder.symbol({"D", deferred, "deferred elements"});
   builder.symbol({"Dl", largest, "deferred elements of the largest layer"});

@@ -92,6 +92,11 @@ struct Trainer {
     model.set_step(engine.steps_done());
     return engine.step();
   }
+  /// Of memory, on both sides, so far.
+  [[nodiscard]] std::uint64_t allocations() const {
+    return device.memory_use(MemoryKind::kDevice).allocations +
+           device.memory_use(MemoryKind::kPinnedHost).allocations;
+  }
 
   Recorder recorder;
   SelfCommunicator self;
