@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <utility>
 
 #include <Eigen/Dense>
 
@@ -13,6 +15,7 @@ constexpr double kHuber = 1.345;  // 95 % of least squares' efficiency on normal
 constexpr double kScaleOfMedian = 1.4826;
 constexpr double kLargestRelativeError = 0.25;
 constexpr int kIterations = 50;
+constexpr std::size_t kCommon = 5;  // times of one kind that tell their own outliers
 
 using Vector = Eigen::VectorXd;
 using Matrix = Eigen::MatrixXd;
@@ -23,6 +26,21 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+/// Times of equal work. What fits them badly fits all of them badly, so that is no scatter.
+struct Kinds {
+  std::vector<std::size_t> of;  ///< by time
+  std::size_t count = 0;
+};
+
+/// What `fit_times` minimises over the units that are open.
+struct Problem {
+  Matrix work;    ///< of each time, by open unit, each column of length 1
+  Vector known;   ///< seconds of each time that are not open
+  Vector times;   ///< measured seconds
+  Vector likely;  ///< seconds that each time was expected to be, of a like size as the fitted ones
+  Vector within;  ///< rho's weights among times of a kind that is common; NaN: of others
+};
+
 struct Solution {
   Vector value;
   Vector standard_error;
@@ -30,48 +48,139 @@ struct Solution {
   Vector weight;
 };
 
-/// Rows are relative: each divided by its time, so that the right side is 1 less what is given.
-Solution solve(const Matrix& rows, const Vector& right) {
-  const Eigen::Index samples = rows.rows();
-  Vector weight = Vector::Ones(samples);
-  Vector value = Vector::Zero(rows.cols());
+Kinds kinds_of(std::span<const TimedWork> times) {
+  Kinds kinds;
+  std::map<std::pair<std::vector<double>, double>, std::size_t> known;
+  for (const TimedWork& one : times) {
+    const auto [at, is_new] = known.try_emplace({one.work, one.known}, kinds.count);
+    kinds.count += is_new ? 1 : 0;
+    kinds.of.push_back(at->second);
+  }
+  return kinds;
+}
+
+/// The middle of the shortest interval that holds half of the values: what most agree on, even if
+/// as many others are far off. Sorts them.
+double middle_of_shortest_half(std::vector<double>& values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t half = (values.size() + 1) / 2;
+  std::size_t best = 0;
+  for (std::size_t i = 0; i + half <= values.size(); ++i) {
+    if (values[i + half - 1] - values[i] < values[best + half - 1] - values[best]) best = i;
+  }
+  return (values[best] + values[best + half - 1]) / 2;
+}
+
+double huber_weight(double residual, double limit) {
+  return residual > limit ? limit / residual : 1;
+}
+
+/// Of a kind with kCommon times or more they say themselves which of them are outliers.
+Vector weights_within(std::span<const TimedWork> times, const Kinds& kinds) {
+  constexpr double kLeastLimit = 1e-9;  // where half of the times are equal
+  std::vector<std::vector<std::size_t>> members(kinds.count);
+  for (std::size_t i = 0; i < times.size(); ++i) members[kinds.of[i]].push_back(i);
+  Vector weights = Vector::Constant(static_cast<Eigen::Index>(times.size()),
+                                    std::numeric_limits<double>::quiet_NaN());
+  for (const std::vector<std::size_t>& kind : members) {
+    if (kind.size() < kCommon) continue;
+    std::vector<double> logs;
+    for (const std::size_t i : kind) logs.push_back(std::log(times[i].seconds));
+    const double middle = middle_of_shortest_half(logs);
+    for (double& one : logs) one = std::abs(one - middle);
+    std::sort(logs.begin(), logs.end());
+    const double scale = kScaleOfMedian * logs[(logs.size() - 1) / 2];
+    const double limit = std::max(kLeastLimit, kHuber * scale);
+    for (const std::size_t i : kind) {
+      weights(static_cast<Eigen::Index>(i)) =
+          huber_weight(std::abs(std::log(times[i].seconds) - middle), limit);
+    }
+  }
+  return weights;
+}
+
+/// Of rare kinds what is fitted to all of them says which are outliers.
+Vector weights(const Problem& problem, const Vector& residual) {
+  std::vector<double> sizes(static_cast<std::size_t>(residual.size()));
+  for (Eigen::Index r = 0; r < residual.size(); ++r) {
+    sizes[static_cast<std::size_t>(r)] = std::abs(residual(r));
+  }
+  const double scale = median(sizes);
+  const double limit =
+      scale > 0 ? kHuber * kScaleOfMedian * scale : std::numeric_limits<double>::infinity();
+  Vector weight = problem.within;
+  for (Eigen::Index r = 0; r < residual.size(); ++r) {
+    if (std::isnan(weight(r))) weight(r) = huber_weight(std::abs(residual(r)), limit);
+  }
+  return weight;
+}
+
+/// What is fitted, in seconds. Where that is next to nothing, or less, a part of what was measured,
+/// since no time is.
+Vector fitted(const Problem& problem, const Vector& value) {
+  constexpr double kLeast = 0.1;
+  return (problem.known + problem.work * value).cwiseMax(kLeast * problem.times);
+}
+
+/// Residuals are taken for independent.
+Vector standard_errors(const Matrix& rows, const Vector& residual, const Vector& weight) {
+  const Eigen::Index units = rows.cols();
+  const Eigen::FullPivLU<Matrix> normal(rows.transpose() * weight.asDiagonal() * rows);
+  if (!normal.isInvertible()) {
+    return Vector::Constant(units, std::numeric_limits<double>::infinity());
+  }
+  // A sample or two that are met exactly leave no residual to judge by.
+  if (rows.rows() <= units) return Vector::Zero(units);
+  const double sum = residual.cwiseProduct(weight).dot(residual);
+  const double variance = sum / static_cast<double>(rows.rows() - units);
+  return (variance * normal.inverse().diagonal()).cwiseMax(0.0).cwiseSqrt();
+}
+
+/// Gauss-Newton: f (1 + log(t / f)) is where log(t / f) is zero to first order.
+Solution solve(const Problem& problem) {
+  Vector weight = problem.within.array().isNaN().select(1.0, problem.within);
+  Vector value = Vector::Zero(problem.work.cols());
+  Vector scale = problem.likely;
+  Vector wanted = problem.times;
   Vector residual;
+  Matrix rows;
   for (int i = 0; i < kIterations; ++i) {
+    rows = scale.cwiseInverse().asDiagonal() * problem.work;
+    const Vector right = (wanted - problem.known).cwiseQuotient(scale);
     const Vector root = weight.cwiseSqrt();
     const Vector next =
         (root.asDiagonal() * rows).colPivHouseholderQr().solve(Vector(root.cwiseProduct(right)));
     const double change = (next - value).norm();
     value = next;
-    residual = right - rows * value;
-    std::vector<double> sizes(static_cast<std::size_t>(samples));
-    for (Eigen::Index r = 0; r < samples; ++r) {
-      sizes[static_cast<std::size_t>(r)] = std::abs(residual(r));
-    }
-    const double limit = kHuber * kScaleOfMedian * median(sizes);
-    for (Eigen::Index r = 0; r < samples; ++r) {
-      const double size = std::abs(residual(r));
-      weight(r) = limit > 0 && size > limit ? limit / size : 1;
-    }
+    scale = fitted(problem, value);
+    residual = problem.times.cwiseQuotient(scale).array().log();
+    wanted = scale.cwiseProduct((residual.array() + 1).matrix());
+    weight = weights(problem, residual);
     if (change <= 1e-12 * value.norm()) break;
   }
-  Solution solution{value, Vector::Zero(value.size()), 0, weight};
   const double sum = residual.cwiseProduct(weight).dot(residual);
-  solution.residual = std::sqrt(sum / static_cast<double>(samples));
-  const auto free = static_cast<double>(samples - rows.cols());
-  const double variance = free > 0 ? sum / free : std::numeric_limits<double>::infinity();
-  const Matrix normal = rows.transpose() * weight.asDiagonal() * rows;
-  const Eigen::FullPivLU<Matrix> factors(normal);
-  if (!factors.isInvertible()) {
-    solution.standard_error.setConstant(std::numeric_limits<double>::infinity());
-    return solution;
+  return {value, standard_errors(rows, residual, weight),
+          std::sqrt(sum / static_cast<double>(residual.size())), weight};
+}
+
+/// The times as the given units have them, all as many times as long as most of them say; or
+/// longer, where one is. A few that are far too short then do not decide where the fit begins:
+/// divided by themselves they would weigh more than all others.
+Vector likely_times(std::span<const TimedWork> times, std::span<const double> given) {
+  const auto samples = static_cast<Eigen::Index>(times.size());
+  Vector likely(samples);
+  std::vector<double> longer;
+  for (Eigen::Index r = 0; r < samples; ++r) {
+    const TimedWork& one = times[static_cast<std::size_t>(r)];
+    likely(r) = one.known;
+    for (std::size_t c = 0; c < given.size(); ++c) likely(r) += one.work[c] * given[c];
+    if (likely(r) > 0) longer.push_back(one.seconds / likely(r));
   }
-  const Matrix covariance = factors.inverse();
-  for (Eigen::Index c = 0; c < value.size(); ++c) {
-    // A sample or two that are met exactly leave no residual to judge by.
-    solution.standard_error(c) =
-        free > 0 ? std::sqrt(std::max(0.0, variance * covariance(c, c))) : 0;
+  const double factor = longer.empty() ? 1 : median(longer);
+  for (Eigen::Index r = 0; r < samples; ++r) {
+    likely(r) = std::max(factor * likely(r), times[static_cast<std::size_t>(r)].seconds);
   }
-  return solution;
+  return likely;
 }
 
 /// How little the times say about a unit; above kLargestRelativeError: nothing.
@@ -95,28 +204,34 @@ TimeFit fit_units(std::span<const TimedWork> times, std::span<const double> give
     if (occurs) open.push_back(c);
   }
   const auto samples = static_cast<Eigen::Index>(times.size());
+  Problem problem{Matrix(), Vector(samples), Vector(samples), likely_times(times, given),
+                  weights_within(times, kinds_of(times))};
   while (true) {
-    Matrix rows(samples, static_cast<Eigen::Index>(open.size()));
-    Vector right(samples);
+    problem.work.resize(samples, static_cast<Eigen::Index>(open.size()));
     for (Eigen::Index r = 0; r < samples; ++r) {
       const TimedWork& one = times[static_cast<std::size_t>(r)];
-      double known = one.known;
+      problem.times(r) = one.seconds;
+      problem.known(r) = one.known;
       for (std::size_t c = 0; c < given.size(); ++c) {
-        if (std::find(open.begin(), open.end(), c) == open.end()) known += one.work[c] * given[c];
+        if (std::find(open.begin(), open.end(), c) == open.end()) {
+          problem.known(r) += one.work[c] * given[c];
+        }
       }
-      right(r) = (one.seconds - known) / one.seconds;
       for (std::size_t i = 0; i < open.size(); ++i) {
-        rows(r, static_cast<Eigen::Index>(i)) = one.work[open[i]] / one.seconds;
+        problem.work(r, static_cast<Eigen::Index>(i)) = one.work[open[i]];
       }
     }
     if (open.empty()) {
       fit.weights.assign(times.size(), 1);
-      fit.residual = std::sqrt(right.squaredNorm() / static_cast<double>(samples));
+      const Vector residual = problem.times.cwiseQuotient(fitted(problem, Vector(0))).array().log();
+      fit.residual = std::sqrt(residual.squaredNorm() / static_cast<double>(samples));
       return fit;
     }
     // Columns of a like size: bytes and calls differ by nine orders of magnitude.
-    const Vector size = rows.colwise().norm();
-    const Solution solved = solve(rows * size.cwiseInverse().asDiagonal(), right);
+    const Vector size =
+        (problem.likely.cwiseInverse().asDiagonal() * problem.work).colwise().norm();
+    problem.work *= size.cwiseInverse().asDiagonal();
+    const Solution solved = solve(problem);
     fit.residual = solved.residual;
     fit.weights.assign(solved.weight.begin(), solved.weight.end());
     std::size_t worst = 0;

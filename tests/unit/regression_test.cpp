@@ -37,6 +37,35 @@ TEST(FitTimes, IsNotMovedByInterruptedSpans) {
   EXPECT_NEAR(fit.units[1].value / 10e-6, 1, 0.02);
 }
 
+// An emulated link lets copies catch up after its thread was late: a few take a hundredth of what
+// they should. Relative to themselves they would miss by a hundred times their length.
+TEST(FitTimes, IsNotMovedBySpansThatAreFarTooShort) {
+  for (const double base : {1 / 20e9, 1 / 20e12, 1 / 20e6}) {
+    const auto caught_up = [](int i) { return i % 25 == 5 ? 0.01 : 1.0 + 0.01 * (i % 3 - 1); };
+    const TimeFit fit = fit_times(copies(600, caught_up), std::vector{base, 10e-6});
+    EXPECT_TRUE(fit.units[0].determined) << base;
+    EXPECT_NEAR(fit.units[0].value * 20e9, 1, 0.02) << base;
+    EXPECT_NEAR(fit.units[1].value / 10e-6, 1, 0.02) << base;
+    EXPECT_EQ(fit.units[0].damped, 24U) << base;  // i = 5, 30, ..., 580
+  }
+}
+
+// Copies of 1 MB are slower, copies of 8 MB faster than one rate by the same factor: neither size
+// is an outlier, so the rate lies between them however closely the times of each agree.
+TEST(FitTimes, LiesBetweenTwoKindsThatItFitsBadly) {
+  std::vector<TimedWork> times;
+  for (int i = 0; i < 60; ++i) {
+    const bool small = i % 3 == 0;
+    const double noise = 1 + 0.002 * (i % 5 - 2);
+    times.push_back(small ? TimedWork{{1e6}, 1e6 / 20e9 * 1.3 * noise}
+                          : TimedWork{{8e6}, 8e6 / 20e9 / 1.3 * noise});
+  }
+  const TimeFit fit = fit_times(times, std::vector{1 / 10e9});
+  // The mean of the logarithms, a third of them of small copies.
+  EXPECT_NEAR(fit.units[0].value * 20e9, std::pow(1.3, 1.0 / 3 - 2.0 / 3), 0.002);
+  EXPECT_LE(fit.units[0].damped, 6U);
+}
+
 // The true value lies within two standard errors in about 95 of 100 cases.
 TEST(FitTimes, StandardErrorsSayHowFarOffItIs) {
   std::mt19937 random(7);
@@ -46,8 +75,8 @@ TEST(FitTimes, StandardErrorsSayHowFarOffItIs) {
   for (int i = 0; i < kCases; ++i) {
     const TimeFit fit =
         fit_times(copies(60, [&](int) { return 1 + noise(random); }), std::vector{1.0, 1.0});
-    // Dividing by the measured time favours long ones a little: the mean of 1 / (1 + e).
-    const double bias = 1 + 0.1 * 0.1;
+    // The mean of the logarithm of 1 + e.
+    const double bias = std::exp(0.1 * 0.1 / 2);
     within += std::abs(fit.units[0].value * bias - 1 / 20e9) < 2 * fit.units[0].standard_error;
   }
   EXPECT_GT(within, kCases * 88 / 100);
