@@ -52,11 +52,13 @@ void add_row(const float* row, std::vector<double>& sum) {
   for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += static_cast<double>(row[c]);
 }
 
+/// What is there is added to the row as it would be stored: adding up gradients of micro-batches
+/// here or elsewhere gives the same bits.
 template <class Element>
 void write_row(const std::vector<double>& sum, Store store, Element* row) {
   for (std::size_t c = 0; c < sum.size(); ++c) {
-    const double before = store == Store::kAdd ? static_cast<double>(to_float(row[c])) : 0.0;
-    row[c] = to_element(static_cast<float>(before + sum[c]), Element{});
+    const auto one = static_cast<float>(sum[c]);
+    row[c] = to_element(store == Store::kAdd ? to_float(row[c]) + one : one, Element{});
   }
 }
 

@@ -335,6 +335,19 @@ TEST_F(Operations, EmbeddingsAreLookedUpAndTheirGradientsSummedByWord) {
   EXPECT_EQ(d_words[10], 0.0F);
 }
 
+// A word's sum of this batch is rounded before it is added to what is there, as if it were stored:
+// added in one piece, 1 + 2^-24 + 2^-54 would be rounded up.
+TEST_F(Operations, WordGradientsAreAddedAsTheyWouldBeStored) {
+  const std::vector<std::int32_t> ids = {0, 0};
+  const std::vector<float> dy = {std::ldexp(1.0F, -24), std::ldexp(1.0F, -54)};
+  std::vector<float> alone(1);
+  std::vector<float> sum(1, 1.0F);
+  word_gradient(run_, {ids, 2}, 1, dy.data(), 1, alone.data(), Store::kWrite);
+  word_gradient(run_, {ids, 2}, 1, dy.data(), 1, sum.data(), Store::kAdd);
+  EXPECT_EQ(sum[0], 1.0F + alone[0]);
+  EXPECT_EQ(sum[0], 1.0F);
+}
+
 // ---- losses ----
 
 TEST_F(Operations, CrossEntropyWithIgnoredTargets) {
