@@ -5,11 +5,14 @@
 #include <functional>
 #include <limits>
 #include <set>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
 #include "sim/calibrate/live_samples.h"
+#include "sim/calibrate/live_sharing.h"
 #include "sim/calibrate/profile_constants.h"
 #include "sim/cost/gpu_cost.h"
 #include "sim/trace/recorded_run.h"
@@ -19,6 +22,7 @@ namespace {
 
 constexpr double kGiga = 1e9;
 constexpr int kMostRepetitions = 50;
+constexpr double kLargestError = 0.25;  // of a number that is determined
 
 /// Rows of one fit.
 struct Rows {
@@ -56,13 +60,24 @@ struct AllRows {
   Rows device;  // bytes streamed, bytes of columns, kernels
   Rows down;    // bytes, copies
   Rows up;      // bytes, copies
-  Rows update;  // bytes, bytes by threads
-  Rows sum;     // bytes
+  Rows update;  // bytes, calls
+  Rows sum;     // bytes of a core
   Rows gap;     // steps
-  double update_cores = 1;
-  double sum_cores = 1;
-  std::set<std::int64_t> update_threads;  // that recordings say
+  std::vector<double> update_cores;  // of each of `update`
+  std::set<double> all_update_cores;
+  double sum_cores = 1;  // at most
+  LiveSharing sharing;
 };
+
+/// With the cores that the recording says its threads ran on.
+LiveSettings as_recorded(LiveSettings live, const LiveRecording& recording) {
+  const auto run = recorded_run(*recording.timeline);
+  if (!run) return live;
+  const auto cores = static_cast<double>(recording.job->scenario.hardware.host.cores);
+  live.optimizer_cores = std::min(cores, static_cast<double>(run->optimizer_threads));
+  live.sum_cores = std::min(cores, static_cast<double>(run->sum_threads));
+  return live;
+}
 
 const LayerWork& work_of(const ModelWork& model, std::size_t layer, std::size_t layers,
                          bool forward) {
@@ -76,7 +91,7 @@ class RowCollector {
   RowCollector(const LiveRecording& recording, AllRows& rows)
       : job_(*recording.job),
         gpu_(job_.scenario.hardware.gpu),
-        live_(live_settings(kind_of(recording), job_)),
+        live_(as_recorded(live_settings(kind_of(recording), job_), recording)),
         layers_(live_layers(job_.scenario.model, live_.topk_ratio)),
         work_(job_, live_),
         model_(model_work(job_.scenario.model, job_.scenario.training)),
@@ -86,16 +101,11 @@ class RowCollector {
                   fmt::format("{}: steps from {} on were to be used, but the warm-up lasts {}",
                               recording.schedule, recording.first_step, live_.warm_up));
     }
-    rows_.update_cores = live_.optimizer_cores;
-    rows_.sum_cores = live_.sum_cores;
-    if (const auto run = recorded_run(*recording.timeline)) {
-      threads_ = run->optimizer_threads;
-      rows_.update_threads.insert(threads_);
-    }
-    for (const LiveSample& sample :
-         live_samples(*recording.timeline, layers_, live_, recording.first_step)) {
-      add(sample);
-    }
+    rows_.sum_cores = std::max(rows_.sum_cores, live_.sum_cores);
+    const std::vector<LiveSample> samples =
+        live_samples(*recording.timeline, layers_, live_, recording.first_step);
+    for (const LiveSample& sample : samples) add(sample);
+    rows_.sharing.add(job_, live_, layers_, *recording.timeline, samples);
   }
 
  private:
@@ -160,10 +170,13 @@ class RowCollector {
     rows_.device.add({work.streamed, work.columns, work.kernels}, seconds);
   }
   void add_update(double bytes, double seconds) {
-    if (bytes > 0) rows_.update.add({bytes, bytes / static_cast<double>(threads_)}, seconds);
+    if (bytes <= 0) return;
+    rows_.update.add({bytes, 1}, seconds);
+    rows_.update_cores.push_back(live_.optimizer_cores);
+    rows_.all_update_cores.insert(live_.optimizer_cores);
   }
   void add_sum(double bytes, double seconds) {
-    if (bytes > 0) rows_.sum.add({bytes}, seconds);
+    if (bytes > 0) rows_.sum.add({bytes / live_.sum_cores}, seconds);
   }
   [[nodiscard]] DeviceWork all_layers(DeviceWork (LiveWork::*work)(const LiveLayer&) const) const {
     DeviceWork sum;
@@ -178,13 +191,41 @@ class RowCollector {
   LiveWork work_;
   ModelWork model_;
   AllRows& rows_;
-  std::int64_t threads_ = 1;  // of the optimizer
 };
+
+/// That of a core, with room for `cores` of them.
+void set_core_bandwidth(HostProfile& host, double cores, double value) {
+  host.core_bandwidth = BytesPerSecond(value);
+  host.elementwise_bandwidth = std::max(host.elementwise_bandwidth, cores * host.core_bandwidth);
+}
+
+/// What times of copies, updates and sums depend on.
+std::vector<ProfileConstant> shared_constants(const HardwareProfile& profile, double sum_cores,
+                                              bool several_cores) {
+  std::vector<ProfileConstant> found;
+  for (ProfileConstant& one : profile_constants(profile)) {
+    const bool is_capacity =
+        one.path == "host.dram_bandwidth" || one.path == "host_link.bidirectional";
+    const bool is_rate = one.path == "host_link.h2d" || one.path == "host_link.d2h" ||
+                         one.path == "host_link.latency" || one.path == "host.adam_bandwidth" ||
+                         one.path == "host.adam_launch" || one.path == "host.core_bandwidth" ||
+                         (one.path == "host.adam_half_cores" && several_cores);
+    if (!is_capacity && !is_rate) continue;
+    one.is_capacity = is_capacity;
+    if (one.path == "host.core_bandwidth") {
+      one.set = [sum_cores](HardwareProfile& p, double value) {
+        set_core_bandwidth(p.host, sum_cores, value);
+      };
+    }
+    found.push_back(std::move(one));
+  }
+  return found;
+}
 
 class Fitter {
  public:
   Fitter(HardwareProfile base, DType dtype, const AllRows& rows)
-      : dtype_(dtype), rows_(rows), fit_{std::move(base), {}} {}
+      : base_(base), dtype_(dtype), rows_(rows), fit_{std::move(base), {}} {}
 
   LiveFit take() {
     device();
@@ -193,7 +234,9 @@ class Fitter {
     copies("host_link.h2d", rows_.up, fit_.profile.host_link.pinned.h2d);
     latency();
     processor();
+    shared();
     step_gap();
+    keep_consistent();
     return std::move(fit_);
   }
 
@@ -208,7 +251,7 @@ class Fitter {
 
   /// A number that follows from others.
   void adjust(const std::string& path, double value, const char* name) {
-    fit_.numbers.push_back({path, value, name, false, true, 0, 0, 0, ""});
+    put({path, value, name, false, true});
   }
   /// A share of something that has become `scale` times as large.
   void note_share(const std::string& path, const UnitTime& unit, double value, double scale,
@@ -334,75 +377,234 @@ class Fitter {
       latency = Seconds(sum);
     }
     note("host_link.latency", mean, latency.value() * 1e6, "us", latency_fit_, latency_range_);
-    HostPath& path = fit_.profile.host_link.pinned;
+  }
+
+  void processor() {
+    adam();
+    HostProfile& host = fit_.profile.host;
+    const TimeFit sums = fit_times(rows_.sum.times, std::vector{1 / host.core_bandwidth.value()});
+    if (sums.units[0].determined) {
+      set_core_bandwidth(host, rows_.sum_cores, 1 / sums.units[0].value);
+    }
+    note("host.core_bandwidth", sums.units[0], host.core_bandwidth.value() / kGiga, "GB/s", sums,
+         range_text(rows_.sum, sums, 0, 0, 1e6, "MB of traffic a core"));
+  }
+
+  /// Rates are at the cores that the runs used; the profile's are of all of them.
+  void adam() {
+    if (rows_.all_update_cores.size() > 1 && adam_by_cores()) return;
+    const TimeFit fit = adam_at(fit_.profile.host.adam_half_cores);
+    note_adam(fit, fit.units[0], fit.units[1]);
+  }
+
+  /// With the rate growing with the cores as `half` says: what a byte takes on all of them, and a
+  /// call.
+  [[nodiscard]] TimeFit adam_at(double half) const {
+    HostProfile host = fit_.profile.host;
+    host.adam_half_cores = half;
+    const auto all = static_cast<double>(host.cores);
+    Rows rows;
+    for (std::size_t i = 0; i < rows_.update.times.size(); ++i) {
+      const TimedWork& one = rows_.update.times[i];
+      const double share = adam_rate(host, rows_.update_cores[i]) / adam_rate(host, all);
+      rows.add({one.work[0] / share, one.work[1]}, one.seconds);
+    }
+    return fit_times(rows.times,
+                     std::vector{1 / host.adam_bandwidth.value(), host.adam_launch.value()});
+  }
+
+  void note_adam(const TimeFit& fit, const UnitTime& byte, const UnitTime& call) {
+    HostProfile& host = fit_.profile.host;
+    if (byte.determined) host.adam_bandwidth = BytesPerSecond(1 / byte.value);
+    if (call.determined) host.adam_launch = Seconds(call.value);
+    note("host.adam_bandwidth", byte, host.adam_bandwidth.value() / kGiga, "GB/s", fit,
+         range_text(rows_.update, fit, 0, 0, 1e6, "MB of traffic"));
+    note("host.adam_launch", call, host.adam_launch.value() * 1e6, "us", fit,
+         range_text(rows_.update, fit, 1, 0, 1e6, "MB of traffic"));
+  }
+
+  /// cpu_cost.h's rate with half and limit unknown, time = bytes (1 + half / cores) / limit, as
+  /// bytes (whole + waiting (1 / cores - 1 / all)): `whole` is of all cores, and what is known of it
+  /// does not hang on the other. False: the times do not tell how the rate grows, and the base's
+  /// half agrees with them as well as any.
+  bool adam_by_cores() {
+    HostProfile& host = fit_.profile.host;
+    const auto all = static_cast<double>(host.cores);
+    Rows rows;
+    for (std::size_t i = 0; i < rows_.update.times.size(); ++i) {
+      const TimedWork& one = rows_.update.times[i];
+      const double fewer = 1 / rows_.update_cores[i] - 1 / all;
+      rows.add({one.work[0], one.work[0] * fewer, one.work[1]}, one.seconds);
+    }
+    const double limit = host.adam_bandwidth.value() * (all + host.adam_half_cores) / all;
+    const TimeFit fit =
+        fit_times(rows.times, std::vector{1 / host.adam_bandwidth.value(),
+                                          host.adam_half_cores / limit, host.adam_launch.value()});
+    const UnitTime& whole = fit.units[0];
+    const UnitTime& waiting = fit.units[1];
+    const double alone = whole.value - waiting.value / all;  // of ever more cores
+    const bool is_told = whole.determined && waiting.determined && alone > 0;
+    UnitTime half = waiting;
+    if (is_told) {
+      half.value = waiting.value / alone;
+      // The two errors are not independent: at worst they add up.
+      half.standard_error =
+          (whole.value * waiting.standard_error + waiting.value * whole.standard_error) /
+          (alone * alone);
+    }
+    if (!is_told || half.standard_error > kLargestError * half.value) {
+      return adam_by_some_half(is_told ? half.value : host.adam_half_cores);
+    }
+    host.adam_half_cores = half.value;
+    note_adam(fit, whole, fit.units[2]);
+    note("host.adam_half_cores", half, half.value, "", fit, threads_text());
+    return true;
+  }
+
+  /// How far off a limit is does not show where it is far, and how near not where it is near. But
+  /// the rates on these threads are known: of what might be the one that agrees with them.
+  bool adam_by_some_half(double found) {
+    constexpr double kFar = 100;    // times the most cores: the rate grows with them
+    constexpr double kNear = 0.01;  // of a core: it does not
+    HostProfile& host = fit_.profile.host;
+    double best = host.adam_half_cores;
+    double least = adam_at(best).residual;
+    for (const double half : {found, kFar * *rows_.all_update_cores.rbegin(), kNear}) {
+      const double residual = adam_at(half).residual;
+      if (residual >= least) continue;
+      least = residual;
+      best = half;
+    }
+    if (best == host.adam_half_cores) {
+      FittedNumber untold{"host.adam_half_cores", best, ""};
+      untold.reason = threads_text() + " do not tell it";
+      put(std::move(untold));
+      return false;
+    }
+    const TimeFit fit = adam_at(best);
+    host.adam_half_cores = best;
+    note_adam(fit, fit.units[0], fit.units[1]);
+    adjust("host.adam_half_cores", best, "");
+    return true;
+  }
+
+  [[nodiscard]] std::string threads_text() const {
+    return fmt::format("{:g} to {:g} optimizer threads", *rows_.all_update_cores.begin(),
+                       *rows_.all_update_cores.rbegin());
+  }
+
+  /// Copies and passes of the CPU that ran beside each other are slowed by that: their rates alone,
+  /// and what DRAM and the link carry. The host device's threads share its cores instead, whose
+  /// number is known.
+  void shared() {
+    if (!rows_.sharing.overlaps() || fit_.profile.gpu.runs_on_host()) return;
+    free_capacities(fit_.profile);
+    const std::vector<TimedGroup> groups = rows_.sharing.groups();
+    std::vector<ProfileConstant> constants =
+        shared_constants(fit_.profile, rows_.sum_cores, is_known("host.adam_half_cores"));
+    // What is not determined stays as the base has it, and the others are fitted to that.
+    while (!constants.empty()) {
+      const ConstantFit found = fit_constants(fit_.profile, constants, groups);
+      std::vector<ProfileConstant> told;
+      for (std::size_t c = 0; c < constants.size(); ++c) {
+        note_shared(constants[c], found.estimates[c]);
+        if (found.estimates[c].determined) {
+          told.push_back(constants[c]);
+        } else if (constants[c].path == "host.adam_half_cores") {
+          // The rates on these threads were known without what ran beside.
+          adjust(constants[c].path, fit_.profile.host.adam_half_cores, "");
+        } else if (!constants[c].is_capacity) {
+          constants[c].set(fit_.profile, constants[c].get(base_));
+        }
+      }
+      const bool is_settled = told.size() == constants.size();
+      if (is_settled) fit_.profile = found.profile;
+      constants = is_settled ? std::vector<ProfileConstant>() : std::move(told);
+    }
+    for (const ProfileConstant& one : shared_constants(base_, rows_.sum_cores, false)) {
+      if (one.is_capacity && !is_known(one.path)) one.set(fit_.profile, one.get(base_));
+    }
+  }
+
+  /// Links that carry all that comes, and as much again: no slower one is near.
+  void free_capacities(HardwareProfile& profile) const {
+    constexpr double kRoom = 2;
+    HostPath& path = profile.host_link.pinned;
+    HostProfile& host = profile.host;
+    const BytesPerSecond copies = path.h2d + path.d2h;
+    const BytesPerSecond passes = host.adam_bandwidth + pass_rate(host, rows_.sum_cores);
+    path.bidirectional = kRoom * copies;
+    host.dram_bandwidth = std::max(host.dram_bandwidth, kRoom * (copies + passes));
+  }
+
+  void note_shared(const ProfileConstant& constant, const ConstantEstimate& one) {
+    const double value = one.determined ? one.value : constant.get(base_);
+    FittedNumber number{constant.path, value / constant.scale, constant.unit, one.determined};
+    number.standard_error = one.determined ? number.value * one.relative_error : 0;
+    number.samples = one.samples;
+    number.residual = one.residual;
+    number.range = one.range;
+    number.reason = one.reason;
+    number.damped = one.damped;
+    number.set_aside = one.set_aside;
+    put(std::move(number));
+  }
+
+  [[nodiscard]] bool is_known(const std::string& path) const {
+    return std::any_of(fit_.numbers.begin(), fit_.numbers.end(),
+                       [&](const FittedNumber& one) { return one.path == path && one.fitted; });
+  }
+  /// In the place of what was found before.
+  void put(FittedNumber number) {
+    for (FittedNumber& one : fit_.numbers) {
+      if (one.path != number.path) continue;
+      one = std::move(number);
+      return;
+    }
+    fit_.numbers.push_back(std::move(number));
+  }
+
+  /// Rates within those that bound them, as a profile has to have them.
+  void keep_consistent() {
+    bound_links(fit_.profile.host_link.pinned);
+    bound_memory(fit_.profile.host, is_known("host.dram_bandwidth"));
+    const auto note_moved = [&](const char* path, BytesPerSecond value, BytesPerSecond before) {
+      for (FittedNumber& one : fit_.numbers) {
+        if (one.path != path || !one.fitted) continue;
+        one.value = value.value() / kGiga;
+        return;
+      }
+      if (value != before) put({path, value.value() / kGiga, "GB/s", false, true});
+    };
+    const HostProfile& host = fit_.profile.host;
+    note_moved("host_link.bidirectional", fit_.profile.host_link.pinned.bidirectional,
+               base_.host_link.pinned.bidirectional);
+    note_moved("host.elementwise_bandwidth", host.elementwise_bandwidth,
+               base_.host.elementwise_bandwidth);
+    if (host.worker_adam_bandwidth) {
+      note_moved("host.worker_adam_bandwidth", *host.worker_adam_bandwidth,
+                 *base_.host.worker_adam_bandwidth);
+    }
+    note_moved("host.dram_bandwidth", host.dram_bandwidth, base_.host.dram_bandwidth);
+  }
+
+  /// Both directions together carry at least what one does, and no more than each alone.
+  static void bound_links(HostPath& path) {
     path.bidirectional =
         std::clamp(path.bidirectional, std::max(path.h2d, path.d2h), path.h2d + path.d2h);
   }
 
-  /// Rates are at the cores that the runs used; the profile's are of all of them.
-  void processor() {
-    if (rows_.update_threads.size() > 1) {
-      adam_by_threads();
-    } else {
-      adam();
+  /// Where DRAM is known it bounds what is not; else it has room for what is.
+  void bound_memory(HostProfile& host, bool dram_is_known) const {
+    BytesPerSecond least = host.adam_bandwidth;
+    if (!dram_is_known) {
+      least = std::max(least, host.elementwise_bandwidth);
+    } else if (is_known("host.core_bandwidth")) {
+      least = std::max(least, pass_rate(host, rows_.sum_cores));
     }
-    HostProfile& host = fit_.profile.host;
-    const double pass = pass_rate(host, rows_.sum_cores).value();
-    const TimeFit sums = fit_times(rows_.sum.times, std::vector{1 / pass});
-    const BytesPerSecond found(1 / sums.units[0].value);
-    const bool faster = sums.units[0].determined && found > host.elementwise_bandwidth;
-    if (sums.units[0].determined) host.core_bandwidth = found / rows_.sum_cores;
-    if (faster) host.elementwise_bandwidth = found;
-    const BytesPerSecond most =
-        std::max({host.dram_bandwidth, host.adam_bandwidth, host.elementwise_bandwidth});
-    if (most > host.dram_bandwidth) {
-      host.dram_bandwidth = most;
-      adjust("host.dram_bandwidth", most.value() / kGiga, "GB/s");
-    }
-    note("host.core_bandwidth", sums.units[0], host.core_bandwidth.value() / kGiga, "GB/s", sums,
-         range_text(rows_.sum, sums, 0, 0, 1e6, "MB of traffic"));
-    if (faster) {
-      adjust("host.elementwise_bandwidth", host.elementwise_bandwidth.value() / kGiga, "GB/s");
-    }
-  }
-
-  void note_adam(const UnitTime& unit, const TimeFit& fit) {
-    note("host.adam_bandwidth", unit, fit_.profile.host.adam_bandwidth.value() / kGiga, "GB/s", fit,
-         range_text(rows_.update, fit, 0, 0, 1e6, "MB of traffic"));
-  }
-
-  void adam() {
-    HostProfile& host = fit_.profile.host;
-    Rows rows;
-    for (const TimedWork& one : rows_.update.times) rows.add({one.work.front()}, one.seconds);
-    const double adam = adam_rate(host, rows_.update_cores).value();
-    const TimeFit fit = fit_times(rows.times, std::vector{1 / adam});
-    host.adam_bandwidth = (1 / fit.units[0].value / adam) * host.adam_bandwidth;
-    note_adam(fit.units[0], fit);
-  }
-
-  /// time = bytes (1 + half / threads) / limit, cpu_cost.h's rate with half and limit unknown.
-  void adam_by_threads() {
-    HostProfile& host = fit_.profile.host;
-    const auto all = static_cast<double>(host.cores);
-    const double half = host.adam_half_cores;
-    const double limit = host.adam_bandwidth.value() * (all + half) / all;
-    const TimeFit fit = fit_times(rows_.update.times, std::vector{1 / limit, half / limit});
-    const UnitTime& alone = fit.units[0];
-    const UnitTime& waiting = fit.units[1];
-    const double whole = alone.value + waiting.value / all;
-    UnitTime rate{whole, alone.standard_error + waiting.standard_error / all,
-                  alone.determined && waiting.determined, alone.samples, alone.damped};
-    host.adam_bandwidth = BytesPerSecond(1 / whole);
-    host.adam_half_cores = waiting.value / alone.value;
-    note_adam(rate, fit);
-    // The two errors are not independent: at worst they add up.
-    rate.value = host.adam_half_cores;
-    rate.standard_error =
-        rate.value * (alone.standard_error / alone.value + waiting.standard_error / waiting.value);
-    note("host.adam_half_cores", rate, host.adam_half_cores, "", fit,
-         fmt::format("{} to {} threads", *rows_.update_threads.begin(),
-                     *rows_.update_threads.rbegin()));
+    host.dram_bandwidth = std::max(host.dram_bandwidth, least);
+    host.elementwise_bandwidth = std::min(host.elementwise_bandwidth, host.dram_bandwidth);
+    if (auto& worker = host.worker_adam_bandwidth) worker = std::min(*worker, host.dram_bandwidth);
   }
 
   void step_gap() {
@@ -412,6 +614,7 @@ class Fitter {
     note("host.step_gap", fit.units[0], gap.value() * 1e6, "us", fit, "");
   }
 
+  HardwareProfile base_;
   DType dtype_;
   const AllRows& rows_;
   LiveFit fit_;
@@ -423,6 +626,16 @@ class Fitter {
   std::string latency_range_;
 };
 
+const char* why_untold(const HardwareProfile& base, std::string_view path) {
+  if (path == "host.adam_half_cores") return "all recordings have one number of optimizer threads";
+  if (path != "host.dram_bandwidth" && path != "host_link.bidirectional") {
+    return "recordings of zenflow-train do not show it";
+  }
+  return base.gpu.runs_on_host()
+             ? "where the device is the host, copies and updates share its cores"
+             : "no copy and no update ran beside another";
+}
+
 }  // namespace
 
 void add_untold(const HardwareProfile& base, std::vector<FittedNumber>& numbers) {
@@ -431,10 +644,8 @@ void add_untold(const HardwareProfile& base, std::vector<FittedNumber>& numbers)
         std::any_of(numbers.begin(), numbers.end(),
                     [&](const FittedNumber& known) { return known.path == one.path; });
     if (is_there) continue;
-    const bool is_half = one.path == "host.adam_half_cores";
     numbers.push_back({one.path, one.get(base) / one.scale, one.unit, false, false, 0, 0, 0, "",
-                       is_half ? "all recordings have one number of optimizer threads"
-                               : "recordings of zenflow-train do not show it"});
+                       why_untold(base, one.path)});
   }
 }
 
@@ -445,6 +656,7 @@ LiveFit fit_live(const std::vector<LiveRecording>& recordings) {
   AllRows rows;
   for (const LiveRecording& recording : recordings) RowCollector(recording, rows);
   const Job& first = *recordings.front().job;
+
   return Fitter(first.scenario.hardware, first.scenario.training.dtype, rows).take();
 }
 

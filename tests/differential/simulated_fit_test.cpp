@@ -1,6 +1,7 @@
 // Constants fitted to traces of simulated runs, against the profile that was simulated. The trace
 // goes through its text, as a file would.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <random>
@@ -30,11 +31,13 @@ struct Run {
   std::string schedule;
   std::int64_t gpus = 1;
   int stage = 2;
+  double reserved = 0.5;  ///< cores that the optimizer does not have
 };
 
 HardwareProfile base_node(std::int64_t gpus) {
   HardwareProfile node = testing::contended_node(gpus);
   node.host.worker_adam_bandwidth = 190.0_GBps;
+  node.host.adam_launch = 40.0_us;
   return node;
 }
 
@@ -61,6 +64,7 @@ Job job_for(const HardwareProfile& node, const Run& run) {
   options.reduce_bucket_size = 5'000'000;
   options.training.sequence_length = 256;
   options.select_interval = "8";
+  options.reserved = run.reserved;
   return testing::suited_to(find_schedule(run.schedule),
                             make_small_job(node, testing::small_gpt2(), options));
 }
@@ -205,6 +209,44 @@ TEST(SimulatedFits, OfGpusUnderASwitchTellWhatItCarries) {
   for (const char* path :
        {"host_link.h2d", "host_link.d2h", "host_link.switches.h2d", "host_link.switches.d2h"}) {
     EXPECT_TRUE(has(fitted, path)) << path;
+  }
+}
+
+/// Updates of layers of several sizes on two numbers of cores, alone, beside copies and beside sums.
+std::vector<Traced> runs_of_updates(const HardwareProfile& truth, const HardwareProfile& base) {
+  std::vector<Traced> runs;
+  runs.push_back(traced(truth, base, {"live-zero-offload", 1}));
+  for (const double reserved : {0.5, 0.25}) {
+    runs.push_back(traced(truth, base, {"live-zenflow", 1, 2, reserved}));
+  }
+  return runs;
+}
+
+constexpr std::array<const char*, 4> kOfUpdates = {"host.adam_bandwidth", "host.adam_half_cores",
+                                                   "host.adam_launch", "host.dram_bandwidth"};
+
+TEST(SimulatedFits, TellCpuAdamBySizeAndThreadsAloneAndBesideCopies) {
+  HardwareProfile base = base_node(1);
+  const HardwareProfile truth = perturbed(base);
+  for (const bool is_stated : {true, false}) {
+    if (!is_stated) base.host.adam_launch = Seconds(0);
+    const TraceFit fit = fit_of(base, runs_of_updates(truth, base));
+    const auto fitted = check(fit, truth, base, 0.01, 0);
+    for (const char* path : kOfUpdates) {
+      EXPECT_TRUE(has(fitted, path)) << path << ": " << number(fit, path).reason;
+    }
+  }
+}
+
+// DRAM of the base carries so much that it bounds nothing.
+TEST(SimulatedFits, FindThatDramBounds) {
+  HardwareProfile base = base_node(1);
+  const HardwareProfile truth = perturbed(base);
+  base.host.dram_bandwidth = 3000.0_GBps;
+  const TraceFit fit = fit_of(base, runs_of_updates(truth, base));
+  const auto fitted = check(fit, truth, base, 0.01, 0);
+  for (const char* path : kOfUpdates) {
+    EXPECT_TRUE(has(fitted, path)) << path << ": " << number(fit, path).reason;
   }
 }
 
