@@ -3,19 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
-#include <set>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
-#include "sim/calibrate/live_samples.h"
+#include "sim/calibrate/live_rows.h"
 #include "sim/calibrate/live_sharing.h"
 #include "sim/calibrate/profile_constants.h"
 #include "sim/cost/gpu_cost.h"
-#include "sim/trace/recorded_run.h"
 
 namespace zenflow::sim {
 namespace {
@@ -24,208 +21,11 @@ constexpr double kGiga = 1e9;
 constexpr int kMostRepetitions = 50;
 constexpr double kLargestError = 0.25;  // of a number that is determined
 
-/// Rows of one fit.
-struct Rows {
-  std::vector<TimedWork> times;
-
-  void add(std::vector<double> work, double seconds, double known = 0) {
-    times.push_back({std::move(work), seconds, known});
-  }
-};
-
-/// Amounts of one kind of work in the times that tell `unit` and are not damped: "0.4 to 6.4 MB".
-std::string range_text(const Rows& rows, const TimeFit& fit, std::size_t unit, std::size_t amount,
-                       double scale, const char* name) {
-  double smallest = std::numeric_limits<double>::infinity();
-  double largest = 0;
-  for (std::size_t i = 0; i < rows.times.size(); ++i) {
-    const TimedWork& one = rows.times[i];
-    if (one.work[unit] == 0 || fit.weights[i] < kDampedWeight) continue;
-    smallest = std::min(smallest, one.work[amount]);
-    largest = std::max(largest, one.work[amount]);
-  }
-  if (smallest > largest) return "";
-  return fmt::format("{:.4g} to {:.4g} {}", smallest / scale, largest / scale, name);
-}
-
-/// A layer's pass; backward may contain the forward that it runs again.
-struct ModelSample {
-  std::vector<LayerWork> work;
-  double seconds;
-};
-
-/// Samples of all recordings, as rows of each fit.
-struct AllRows {
-  std::vector<ModelSample> model;
-  Rows device;  // bytes streamed, bytes of columns, kernels
-  Rows down;    // bytes, copies
-  Rows up;      // bytes, copies
-  Rows update;  // bytes, calls
-  Rows sum;     // bytes of a core
-  Rows gap;     // steps
-  std::vector<double> update_cores;  // of each of `update`
-  std::set<double> all_update_cores;
-  double sum_cores = 1;  // at most
-  LiveSharing sharing;
-};
-
-/// With the cores that the recording says its threads ran on.
-LiveSettings as_recorded(LiveSettings live, const LiveRecording& recording) {
-  const auto run = recorded_run(*recording.timeline);
-  if (!run) return live;
-  const auto cores = static_cast<double>(recording.job->scenario.hardware.host.cores);
-  live.optimizer_cores = std::min(cores, static_cast<double>(run->optimizer_threads));
-  live.sum_cores = std::min(cores, static_cast<double>(run->sum_threads));
-  return live;
-}
-
-const LayerWork& work_of(const ModelWork& model, std::size_t layer, std::size_t layers,
-                         bool forward) {
-  if (layer == 0) return forward ? model.embedding_forward : model.embedding_backward;
-  if (layer + 1 == layers) return forward ? model.head_forward : model.head_backward;
-  return forward ? model.block_forward : model.block_backward;
-}
-
-class RowCollector {
- public:
-  RowCollector(const LiveRecording& recording, AllRows& rows)
-      : job_(*recording.job),
-        gpu_(job_.scenario.hardware.gpu),
-        live_(as_recorded(live_settings(kind_of(recording), job_), recording)),
-        layers_(live_layers(job_.scenario.model, live_.topk_ratio)),
-        work_(job_, live_),
-        model_(model_work(job_.scenario.model, job_.scenario.training)),
-        rows_(rows) {
-    if (live_.warm_up > recording.first_step) {
-      throw Error(ErrorKind::kInput,
-                  fmt::format("{}: steps from {} on were to be used, but the warm-up lasts {}",
-                              recording.schedule, recording.first_step, live_.warm_up));
-    }
-    rows_.sum_cores = std::max(rows_.sum_cores, live_.sum_cores);
-    const std::vector<LiveSample> samples =
-        live_samples(*recording.timeline, layers_, live_, recording.first_step);
-    for (const LiveSample& sample : samples) add(sample);
-    rows_.sharing.add(job_, live_, layers_, *recording.timeline, samples);
-  }
-
- private:
-  static LiveKind kind_of(const LiveRecording& recording) {
-    if (const auto kind = live_kind(recording.schedule)) return *kind;
-    throw Error(
-        ErrorKind::kInput,
-        fmt::format("schedule \"{}\": expected one of the live-* schedules", recording.schedule));
-  }
-
-  void add(const LiveSample& sample) {
-    const std::size_t l = sample.layer;
-    switch (sample.operation) {
-      case LiveOperation::kForward:
-        rows_.model.push_back({{work_of(model_, l, layers_.size(), true)}, sample.seconds});
-        return;
-      case LiveOperation::kBackward:
-        return add_backward(l, sample.seconds);
-      case LiveOperation::kAfterBackward:
-        return add_device(work_.after_backward(layers_[l]), sample.seconds);
-      case LiveOperation::kUpdateSelected:
-        return add_device(all_layers(&LiveWork::update_selected), sample.seconds);
-      case LiveOperation::kCarrySelected:
-        return add_device(all_layers(&LiveWork::carry_selected), sample.seconds);
-      case LiveOperation::kPlaceUpload:
-        return add_device(work_.place_upload(layers_[l]), sample.seconds);
-      case LiveOperation::kGradientsDown:
-        check_bytes(sample.bytes);
-        return rows_.down.add({sample.bytes, 1}, sample.seconds);
-      case LiveOperation::kWeightsUp:
-        check_bytes(sample.bytes);
-        return rows_.up.add({sample.bytes, 1}, sample.seconds);
-      case LiveOperation::kStepGap:
-        return rows_.gap.add({1}, sample.seconds);
-      case LiveOperation::kUpdate:
-        return add_update(work_.update_bytes() * layers_[l].deferred_elements(), sample.seconds);
-      case LiveOperation::kSum:
-        return add_sum(work_.sum_bytes(sample.first) * layers_[l].deferred_elements(),
-                       sample.seconds);
-    }
-  }
-  /// Only the bytes tell a recording of another k or precision.
-  void check_bytes(double bytes) const {
-    for (const LiveLayer& layer : layers_) {
-      // Traces may round simulated copies.
-      if (std::abs(work_.width() * layer.deferred_elements() - bytes) < 1) return;
-    }
-    throw Error(ErrorKind::kInput,
-                fmt::format("a copy of {:.0f} bytes was recorded, which no layer of {} makes with "
-                            "topk_ratio {:g} and {}: is this the setting that was recorded?",
-                            bytes, job_.scenario.model.name, live_.topk_ratio,
-                            to_string(job_.scenario.training.dtype)));
-  }
-  void add_backward(std::size_t layer, double seconds) {
-    std::vector<LayerWork> work = {work_of(model_, layer, layers_.size(), false)};
-    if (runs_forward_again(job_.scenario.training, layer, layers_.size())) {
-      work.push_back(work_of(model_, layer, layers_.size(), true));
-    }
-    rows_.model.push_back({std::move(work), seconds});
-  }
-  void add_device(const DeviceWork& work, double seconds) {
-    rows_.device.add({work.streamed, work.columns, work.kernels}, seconds);
-  }
-  void add_update(double bytes, double seconds) {
-    if (bytes <= 0) return;
-    rows_.update.add({bytes, 1}, seconds);
-    rows_.update_cores.push_back(live_.optimizer_cores);
-    rows_.all_update_cores.insert(live_.optimizer_cores);
-  }
-  void add_sum(double bytes, double seconds) {
-    if (bytes > 0) rows_.sum.add({bytes / live_.sum_cores}, seconds);
-  }
-  [[nodiscard]] DeviceWork all_layers(DeviceWork (LiveWork::*work)(const LiveLayer&) const) const {
-    DeviceWork sum;
-    for (const LiveLayer& layer : layers_) sum += (work_.*work)(layer);
-    return sum;
-  }
-
-  const Job& job_;
-  const GpuProfile& gpu_;
-  LiveSettings live_;
-  std::vector<LiveLayer> layers_;
-  LiveWork work_;
-  ModelWork model_;
-  AllRows& rows_;
-};
-
-/// That of a core, with room for `cores` of them.
-void set_core_bandwidth(HostProfile& host, double cores, double value) {
-  host.core_bandwidth = BytesPerSecond(value);
-  host.elementwise_bandwidth = std::max(host.elementwise_bandwidth, cores * host.core_bandwidth);
-}
-
-/// What times of copies, updates and sums depend on.
-std::vector<ProfileConstant> shared_constants(const HardwareProfile& profile, double sum_cores,
-                                              bool several_cores) {
-  std::vector<ProfileConstant> found;
-  for (ProfileConstant& one : profile_constants(profile)) {
-    const bool is_capacity =
-        one.path == "host.dram_bandwidth" || one.path == "host_link.bidirectional";
-    const bool is_rate = one.path == "host_link.h2d" || one.path == "host_link.d2h" ||
-                         one.path == "host_link.latency" || one.path == "host.adam_bandwidth" ||
-                         one.path == "host.adam_launch" || one.path == "host.core_bandwidth" ||
-                         (one.path == "host.adam_half_cores" && several_cores);
-    if (!is_capacity && !is_rate) continue;
-    one.is_capacity = is_capacity;
-    if (one.path == "host.core_bandwidth") {
-      one.set = [sum_cores](HardwareProfile& p, double value) {
-        set_core_bandwidth(p.host, sum_cores, value);
-      };
-    }
-    found.push_back(std::move(one));
-  }
-  return found;
-}
-
 class Fitter {
  public:
-  Fitter(HardwareProfile base, DType dtype, const AllRows& rows)
-      : base_(base), dtype_(dtype), rows_(rows), fit_{std::move(base), {}} {}
+  Fitter(const HardwareProfile& base, DType dtype, const std::vector<LiveRun>& runs,
+         const LiveRows& rows)
+      : base_(base), dtype_(dtype), runs_(runs), rows_(rows), fit_{base, {}} {}
 
   LiveFit take() {
     device();
@@ -494,12 +294,11 @@ class Fitter {
   }
 
   /// Copies and passes of the CPU that ran beside each other are slowed by that: their rates alone,
-  /// and what DRAM and the link carry. The host device's threads share its cores instead, whose
-  /// number is known.
+  /// and what DRAM and the link carry. (Not of the host device, see LiveRun::beside.)
   void shared() {
-    if (!rows_.sharing.overlaps() || fit_.profile.gpu.runs_on_host()) return;
+    if (!overlap(runs_)) return;
     free_capacities(fit_.profile);
-    const std::vector<TimedGroup> groups = rows_.sharing.groups();
+    const std::vector<TimedGroup> groups = shared_times(runs_);
     std::vector<ProfileConstant> constants =
         shared_constants(fit_.profile, rows_.sum_cores, is_known("host.adam_half_cores"));
     // What is not determined stays as the base has it, and the others are fitted to that.
@@ -614,9 +413,10 @@ class Fitter {
     note("host.step_gap", fit.units[0], gap.value() * 1e6, "us", fit, "");
   }
 
-  HardwareProfile base_;
+  const HardwareProfile& base_;
   DType dtype_;
-  const AllRows& rows_;
+  const std::vector<LiveRun>& runs_;
+  const LiveRows& rows_;
   LiveFit fit_;
   UnitTime streamed_;
   UnitTime columns_;
@@ -653,11 +453,12 @@ LiveFit fit_live(const std::vector<LiveRecording>& recordings) {
   if (recordings.empty()) {
     throw Error(ErrorKind::kInput, "nothing to fit to: expected at least one recording");
   }
-  AllRows rows;
-  for (const LiveRecording& recording : recordings) RowCollector(recording, rows);
-  const Job& first = *recordings.front().job;
-
-  return Fitter(first.scenario.hardware, first.scenario.training.dtype, rows).take();
+  std::vector<LiveRun> runs;
+  for (const LiveRecording& recording : recordings) runs.push_back(read_live_run(recording));
+  const Scenario& scenario = recordings.front().job->scenario;
+  LiveRows rows;
+  for (const LiveRun& run : runs) add_rows(run, rows);
+  return Fitter(scenario.hardware, scenario.training.dtype, runs, rows).take();
 }
 
 }  // namespace zenflow::sim

@@ -2,167 +2,134 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "sim/cost/transfer_cost.h"
-#include "sim/schedule/live_cluster.h"
 
 namespace zenflow::sim {
 namespace {
 
-constexpr std::size_t kLanes = 5;
-
-struct LaneName {
-  LiveLane lane;
+struct SharedOperation {
+  LiveOperation operation;
   const char* what;
   const char* amount;  ///< the samples', in millions
 };
-constexpr std::array<LaneName, 4> kTimed = {{
-    {LiveLane::kD2H, "copies of gradients", "MB"},
-    {LiveLane::kH2D, "copies of weights", "MB"},
-    {LiveLane::kUpdate, "updates of layers", "MB of traffic"},
-    {LiveLane::kSum, "sums of layers", "MB of traffic"},
+constexpr std::array<SharedOperation, 4> kShared = {{
+    {LiveOperation::kGradientsDown, "copies of gradients", "MB"},
+    {LiveOperation::kWeightsUp, "copies of weights", "MB"},
+    {LiveOperation::kUpdate, "updates of layers", "MB of traffic"},
+    {LiveOperation::kSum, "sums of layers", "MB of traffic"},
 }};
 
-std::size_t number_of(LiveLane lane) {
-  return static_cast<std::size_t>(lane);
-}
-
-/// Recorded tracks and simulated ones.
-std::optional<LiveLane> lane_of(std::string_view track) {
-  if (track == "compute") return LiveLane::kCompute;
-  if (track == "d2h") return LiveLane::kD2H;
-  if (track == "h2d") return LiveLane::kH2D;
-  if (track == "cpu optimizer" || track == "cpu_update") return LiveLane::kUpdate;
-  if (track == "cpu sums" || track == "cpu_accumulate") return LiveLane::kSum;
-  return std::nullopt;
-}
-
-std::optional<LiveLane> lane_of(LiveOperation operation) {
-  switch (operation) {
-    case LiveOperation::kGradientsDown:
-      return LiveLane::kD2H;
-    case LiveOperation::kWeightsUp:
-      return LiveLane::kH2D;
+/// Its bytes, on the link or of memory traffic, and what it takes alone.
+struct Alone {
+  double bytes;
+  Seconds time;
+};
+Alone alone_of(const LiveSample& sample, const LiveRun& run, const LiveWork& work,
+               const HostLinkProfile& link) {
+  const double elements = run.layers[sample.layer].deferred_elements();
+  switch (sample.operation) {
     case LiveOperation::kUpdate:
-      return LiveLane::kUpdate;
+      return {work.update_bytes() * elements, work.update().call(elements)};
     case LiveOperation::kSum:
-      return LiveLane::kSum;
-    default:
-      return std::nullopt;
-  }
-}
-
-/// When each lane has work. A lane that shares nothing is left empty.
-std::array<Intervals, kLanes> lane_times(const Timeline& timeline, bool on_host) {
-  std::array<Intervals, kLanes> times;
-  std::vector<std::optional<LiveLane>> lanes;
-  for (const Track& track : timeline.tracks) {
-    lanes.push_back(lane_of(track.name));
-    if (lanes.back() == LiveLane::kCompute && !on_host) lanes.back().reset();
-  }
-  for (const TimelineSpan& span : timeline.spans) {
-    if (!lanes[span.track]) continue;
-    times.at(number_of(*lanes[span.track])).push_back({span.start, span.end});
-  }
-  for (Intervals& one : times) one = unite(std::move(one));
-  return times;
-}
-
-std::vector<FlowId> flows_of(const Cluster& cluster) {
-  const RankClass& rank = cluster.classes.front();
-  return {rank.compute.flow, rank.d2h.flow, rank.h2d.flow, rank.cpu_update.flow,
-          rank.cpu_accumulate.flow};
-}
-
-}  // namespace
-
-void LiveSharing::add(const Job& job, const LiveSettings& live,
-                      const std::vector<LiveLayer>& layers, const Timeline& timeline,
-                      std::span<const LiveSample> samples) {
-  const std::array<Intervals, kLanes> times =
-      lane_times(timeline, job.scenario.hardware.gpu.runs_on_host());
-  const LiveWork work(job, live);
-  Run run{&job, live, {}};
-  for (const LiveSample& sample : samples) {
-    const auto lane = lane_of(sample.operation);
-    if (!lane) continue;
-    Time one{*lane, sample.first, layers[sample.layer].deferred_elements(), sample.bytes,
-             sample.seconds};
-    if (one.lane == LiveLane::kUpdate) one.bytes = work.update_bytes() * one.elements;
-    if (one.lane == LiveLane::kSum) one.bytes = work.sum_bytes(one.first) * one.elements;
-    if (one.bytes <= 0) continue;
-    std::vector<WorkTimes> others;
-    for (std::size_t other = 0; other < kLanes; ++other) {
-      if (other != number_of(one.lane)) others.push_back({WorkSet{1} << other, &times.at(other)});
+      return {work.sum_bytes(sample.first) * elements, work.sum(sample.first).call(elements)};
+    default: {
+      const bool down = sample.operation == LiveOperation::kGradientsDown;
+      const Direction way = down ? Direction::kD2H : Direction::kH2D;
+      return {sample.bytes, copy_time(link, way, true, Bytes(sample.bytes))};
     }
-    const Interval span{sample.start, sample.start + to_picoseconds(Seconds(sample.seconds))};
-    one.beside = what_ran_beside(span, others);
-    overlaps_ = overlaps_ || std::any_of(one.beside.begin(), one.beside.end(),
-                                         [](const auto& part) { return part.first != 0; });
-    run.times.push_back(std::move(one));
   }
-  runs_->push_back(std::move(run));
 }
 
-std::vector<double> LiveSharing::predict(const Runs& runs, LiveLane lane,
-                                         const HardwareProfile& profile) {
+/// Of all samples of one operation, in their order.
+std::vector<double> predict(const std::vector<LiveRun>& runs, LiveOperation operation,
+                            const HardwareProfile& profile) {
   std::vector<double> seconds;
-  for (const Run& run : runs) {
+  for (const LiveRun& run : runs) {
     Job job = *run.job;
     job.scenario.hardware = profile;
     const LiveWork work(job, run.live);
-    const CpuWork update = work.update();
-    const std::array<CpuWork, 2> sums = {work.sum(false), work.sum(true)};
-    const auto alone = [&](const Time& one) {
-      switch (lane) {
-        case LiveLane::kUpdate:
-          return update.call(one.elements);
-        case LiveLane::kSum:
-          return sums.at(one.first ? 1 : 0).call(one.elements);
-        default:
-          return copy_time(profile.host_link,
-                           lane == LiveLane::kD2H ? Direction::kD2H : Direction::kH2D, true,
-                           Bytes(one.bytes));
-      }
-    };
-    const Cluster cluster = live_cluster(job, run.live);
-    FairProgress progress(cluster.machine, flows_of(cluster));
-    for (const Time& one : run.times) {
-      if (one.lane != lane) continue;
-      seconds.push_back(alone(one).value() / progress.mean(number_of(lane), one.beside));
+    LiveProgress progress(run, profile);
+    for (std::size_t i = 0; i < run.samples.size(); ++i) {
+      if (run.samples[i].operation != operation) continue;
+      const Alone alone = alone_of(run.samples[i], run, work, profile.host_link);
+      if (alone.bytes > 0) seconds.push_back(alone.time.value() / progress.of(i));
     }
   }
   return seconds;
 }
 
-std::vector<TimedGroup> LiveSharing::groups() const {
+}  // namespace
+
+bool overlap(const std::vector<LiveRun>& runs) {
+  const auto is_beside = [](const Beside& beside) {
+    return std::any_of(beside.begin(), beside.end(),
+                       [](const auto& part) { return part.first != 0; });
+  };
+  return std::any_of(runs.begin(), runs.end(), [&](const LiveRun& run) {
+    return std::any_of(run.beside.begin(), run.beside.end(), is_beside);
+  });
+}
+
+std::vector<TimedGroup> shared_times(const std::vector<LiveRun>& runs) {
   constexpr double kMega = 1e6;
   std::vector<TimedGroup> groups;
-  for (const LaneName& name : kTimed) {
-    TimedGroup group{.what = name.what,
+  for (const SharedOperation& one : kShared) {
+    TimedGroup group{.what = one.what,
                      .seconds = {},
                      .amounts = {},
                      .amount_unit = kMega,
-                     .amount_name = name.amount,
+                     .amount_name = one.amount,
                      .predict = {}};
-    for (const Run& run : *runs_) {
-      for (const Time& one : run.times) {
-        if (one.lane != name.lane) continue;
-        group.seconds.push_back(one.seconds);
-        group.amounts.push_back(one.bytes);
+    for (const LiveRun& run : runs) {
+      const LiveWork work(*run.job, run.live);
+      for (const LiveSample& sample : run.samples) {
+        if (sample.operation != one.operation) continue;
+        const Alone alone = alone_of(sample, run, work, run.job->scenario.hardware.host_link);
+        if (alone.bytes <= 0) continue;
+        group.seconds.push_back(sample.seconds);
+        group.amounts.push_back(alone.bytes);
       }
     }
     if (group.seconds.empty()) continue;
-    group.predict = [runs = std::shared_ptr<const Runs>(runs_),
-                     lane = name.lane](const HardwareProfile& profile) {
-      return predict(*runs, lane, profile);
+    group.predict = [&runs, operation = one.operation](const HardwareProfile& profile) {
+      return predict(runs, operation, profile);
     };
     groups.push_back(std::move(group));
   }
   return groups;
+}
+
+void set_core_bandwidth(HostProfile& host, double cores, double value) {
+  host.core_bandwidth = BytesPerSecond(value);
+  host.elementwise_bandwidth = std::max(host.elementwise_bandwidth, cores * host.core_bandwidth);
+}
+
+std::vector<ProfileConstant> shared_constants(const HardwareProfile& profile, double sum_cores,
+                                              bool several_cores) {
+  constexpr std::array<std::string_view, 2> kCapacities = {"host.dram_bandwidth",
+                                                           "host_link.bidirectional"};
+  constexpr std::array<std::string_view, 6> kRates = {
+      "host_link.h2d",       "host_link.d2h",    "host_link.latency",
+      "host.adam_bandwidth", "host.adam_launch", "host.core_bandwidth"};
+  const auto is_in = [](const auto& list, const std::string& path) {
+    return std::find(list.begin(), list.end(), path) != list.end();
+  };
+  std::vector<ProfileConstant> found;
+  for (ProfileConstant& one : profile_constants(profile)) {
+    one.is_capacity = is_in(kCapacities, one.path);
+    const bool is_half = several_cores && one.path == "host.adam_half_cores";
+    if (!one.is_capacity && !is_in(kRates, one.path) && !is_half) continue;
+    if (one.path == "host.core_bandwidth") {
+      one.set = [sum_cores](HardwareProfile& p, double value) {
+        set_core_bandwidth(p.host, sum_cores, value);
+      };
+    }
+    found.push_back(std::move(one));
+  }
+  return found;
 }
 
 }  // namespace zenflow::sim
