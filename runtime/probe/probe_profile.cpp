@@ -192,10 +192,11 @@ void write_host(ProfileText& text, const ProbedMachine& machine, const ProbeSett
   }
   add_call(static_cast<double>(largest), "adam" + all);
   const ProductFit call = fit_products(calls);
-  text.number(1, "adam_launch", fmt::format("{:.4g} us", 1e6 * call.half_size / call.rate),
-              fmt::format("fitted to adam{} and adam.4Ki to {}, time = launch + bytes / rate, {} {}",
-                          all, adam_call_id(adam_call_sizes(largest, settings.quick).back()),
-                          machine.command, machine.date));
+  text.number(
+      1, "adam_launch", fmt::format("{:.4g} us", 1e6 * call.half_size / call.rate),
+      fmt::format("fitted to adam{} and adam.4Ki to {}, time = launch + bytes / rate, {} {}", all,
+                  adam_call_id(adam_call_sizes(largest, settings.quick).back()), machine.command,
+                  machine.date));
   text.number(1, "elementwise_bandwidth", gigabytes(pass_bandwidth(text, all)),
               text.measured(fmt::format("cast_down{0}, cast_up{0} and accumulate{0}, weighted by "
                                         "bytes: 22 B an element",

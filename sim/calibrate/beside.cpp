@@ -11,9 +11,8 @@ Beside what_ran_beside(const Interval& span, std::span<const WorkTimes> others) 
   std::vector<std::pair<Picoseconds, WorkSet>> changes = {{span.start, 0}};
   for (const WorkTimes& other : others) {
     const Intervals& times = *other.times;
-    auto at = std::partition_point(times.begin(), times.end(), [&](const Interval& one) {
-      return one.end <= span.start;
-    });
+    auto at = std::partition_point(times.begin(), times.end(),
+                                   [&](const Interval& one) { return one.end <= span.start; });
     for (; at != times.end() && at->start < span.end; ++at) {
       changes.emplace_back(std::max(at->start, span.start), other.bit);
       changes.emplace_back(std::min(at->end, span.end), other.bit);

@@ -312,8 +312,8 @@ class ConstantFitter {
     return found;
   }
 
-  /// Capacities that bound nothing have no slope there: lower ones are tried, of each in turn, until
-  /// none is better. Whether one was.
+  /// Capacities that bound nothing have no slope there: lower ones are tried, of each in turn,
+  /// until none is better. Whether one was.
   template <class Which>
   [[nodiscard]] bool lower_idle(Which which) {
     constexpr double kLowest = 0.02;

@@ -224,8 +224,8 @@ class Fitter {
   }
 
   /// cpu_cost.h's rate with half and limit unknown, time = bytes (1 + half / cores) / limit, as
-  /// bytes (whole + waiting (1 / cores - 1 / all)): `whole` is of all cores, and what is known of it
-  /// does not hang on the other. False: the times do not tell how the rate grows, and the base's
+  /// bytes (whole + waiting (1 / cores - 1 / all)): `whole` is of all cores, and what is known of
+  /// it does not hang on the other. False: the times do not tell how the rate grows, and the base's
   /// half agrees with them as well as any.
   bool adam_by_cores() {
     HostProfile& host = fit_.profile.host;
@@ -266,12 +266,13 @@ class Fitter {
   bool adam_by_some_half(double found) {
     constexpr double kFar = 100;    // times the most cores: the rate grows with them
     constexpr double kNear = 0.01;  // of a core: it does not
+    constexpr double kNotable = 0.98;
     HostProfile& host = fit_.profile.host;
     double best = host.adam_half_cores;
     double least = adam_at(best).residual;
     for (const double half : {found, kFar * *rows_.all_update_cores.rbegin(), kNear}) {
       const double residual = adam_at(half).residual;
-      if (residual >= least) continue;
+      if (residual >= kNotable * least) continue;
       least = residual;
       best = half;
     }

@@ -58,10 +58,10 @@ class RowCollector {
       case LiveOperation::kUpdate:
         return add_update(work_.update_bytes() * layers_[l].deferred_elements(), seconds);
       case LiveOperation::kSum:
-        return add_sum(work_.sum_bytes(sample.first) * layers_[l].deferred_elements(),
-                       seconds);
+        return add_sum(work_.sum_bytes(sample.first) * layers_[l].deferred_elements(), seconds);
     }
   }
+
  private:
   /// Only the bytes tell a recording of another k or precision.
   void check_bytes(double bytes) const {

@@ -34,12 +34,12 @@ struct ModelSample {
 /// Samples of all recordings, as rows of each fit.
 struct LiveRows {
   std::vector<ModelSample> model;
-  Rows device;  ///< bytes streamed, bytes of columns, kernels
-  Rows down;    ///< bytes, copies
-  Rows up;      ///< bytes, copies
-  Rows update;  ///< bytes, calls
-  Rows sum;     ///< bytes of a core
-  Rows gap;     ///< steps
+  Rows device;                       ///< bytes streamed, bytes of columns, kernels
+  Rows down;                         ///< bytes, copies
+  Rows up;                           ///< bytes, copies
+  Rows update;                       ///< bytes, calls
+  Rows sum;                          ///< bytes of a core
+  Rows gap;                          ///< steps
   std::vector<double> update_cores;  ///< of each of `update`
   std::set<double> all_update_cores;
   double sum_cores = 1;  ///< at most

@@ -40,8 +40,7 @@ std::array<Intervals, kLiveLanes> lane_times(const Timeline& timeline) {
   return times;
 }
 
-Beside beside_others(const LiveSample& sample,
-                     const std::array<Intervals, kLiveLanes>& times) {
+Beside beside_others(const LiveSample& sample, const std::array<Intervals, kLiveLanes>& times) {
   const auto own = lane_of(sample.operation);
   if (!own) return {};
   std::vector<WorkTimes> others;

@@ -39,8 +39,8 @@ struct LiveRun {
 };
 
 /// The recording is referred to.
-/// Throws Error(kInput) if the schedule is none of the live ones, if the recording is not of its job
-/// (live_samples.h), or if its warm-up lasts beyond the first step.
+/// Throws Error(kInput) if the schedule is none of the live ones, if the recording is not of its
+/// job (live_samples.h), or if its warm-up lasts beyond the first step.
 [[nodiscard]] LiveRun read_live_run(const LiveRecording& recording);
 
 /// What a run's copies, updates and sums leave each other on a machine whose links are shared

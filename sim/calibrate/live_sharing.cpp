@@ -111,9 +111,9 @@ std::vector<ProfileConstant> shared_constants(const HardwareProfile& profile, do
                                               bool several_cores) {
   constexpr std::array<std::string_view, 2> kCapacities = {"host.dram_bandwidth",
                                                            "host_link.bidirectional"};
-  constexpr std::array<std::string_view, 6> kRates = {
-      "host_link.h2d",       "host_link.d2h",    "host_link.latency",
-      "host.adam_bandwidth", "host.adam_launch", "host.core_bandwidth"};
+  constexpr std::array<std::string_view, 6> kRates = {"host_link.h2d",     "host_link.d2h",
+                                                      "host_link.latency", "host.adam_bandwidth",
+                                                      "host.adam_launch",  "host.core_bandwidth"};
   const auto is_in = [](const auto& list, const std::string& path) {
     return std::find(list.begin(), list.end(), path) != list.end();
   };

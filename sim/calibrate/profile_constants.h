@@ -34,8 +34,9 @@ struct SwitchGroup {
 };
 [[nodiscard]] std::vector<SwitchGroup> switch_groups(const HostLinkProfile& link);
 
-/// Those that the profile states, above zero, and those to be looked for all the same. Peaks and the memory's bandwidth are not among them:
-/// the efficiencies are shares of them, and times do not tell the two apart.
+/// Those that the profile states, above zero, and those to be looked for all the same. Peaks and
+/// the memory's bandwidth are not among them: the efficiencies are shares of them, and times do not
+/// tell the two apart.
 [[nodiscard]] std::vector<ProfileConstant> profile_constants(const HardwareProfile& profile);
 
 }  // namespace zenflow::sim

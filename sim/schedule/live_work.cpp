@@ -180,8 +180,7 @@ double LiveWork::sum_bytes(bool first) const {
 
 CpuWork LiveWork::update() const {
   const BytesPerSecond rate = adam_rate(job_.scenario.hardware.host, live_.optimizer_cores);
-  return {update_bytes(), Bytes(update_bytes()) / rate,
-          job_.scenario.hardware.host.adam_launch};
+  return {update_bytes(), Bytes(update_bytes()) / rate, job_.scenario.hardware.host.adam_launch};
 }
 
 CpuWork LiveWork::sum(bool first) const {

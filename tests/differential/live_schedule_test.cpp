@@ -21,6 +21,7 @@
 #include "sim/report/simulation.h"
 #include "sim/schedule/live_layout.h"
 #include "sim/trace/recorded_run.h"
+#include "tests/support/scattered_run.h"
 #include "tests/support/small_jobs.h"
 
 namespace zenflow::sim {
@@ -284,8 +285,8 @@ TEST(LiveFit, TellsCpuAdamsThreadsApartOnceTheyDiffer) {
   EXPECT_FALSE(number(both, "host.dram_bandwidth").reason.empty());
 }
 
-// Twice the threads are twice as fast, or no faster: how far the limit is, or how near, is not told,
-// but the rates on these threads are.
+// Twice the threads are twice as fast, or no faster: how far the limit is, or how near, is not
+// told, but the rates on these threads are.
 TEST(LiveFit, KnowsTheRatesOnThreadsThatDoNotTellTheirLimit) {
   for (const double half : {1e6, 1e-3}) {
     HardwareProfile truth = quiet_node();
@@ -357,8 +358,8 @@ LiveFit fit_of(std::vector<Recorded>& runs, const HardwareProfile& base) {
 
 const std::map<std::string, double>& contended_numbers() {
   static const std::map<std::string, double> numbers = {
-      {"host.adam_bandwidth", 120}, {"host.adam_launch", 25},   {"host.core_bandwidth", 4},
-      {"host.dram_bandwidth", 150}, {"host_link.h2d", 20},      {"host_link.d2h", 10},
+      {"host.adam_bandwidth", 120}, {"host.adam_launch", 25},       {"host.core_bandwidth", 4},
+      {"host.dram_bandwidth", 150}, {"host_link.h2d", 20},          {"host_link.d2h", 10},
       {"host_link.latency", 10},    {"host_link.bidirectional", 22}};
   return numbers;
 }
@@ -390,29 +391,12 @@ TEST(LiveFit, KeepsDramThatBoundsNothing) {
   EXPECT_NEAR(fit.profile.host.adam_bandwidth.value() / 160e9, 1, 0.01);
 }
 
-/// The run with each task's duration scattered, so that what shares links still shares them.
 Timeline scattered(const Job& job, const std::string& schedule, double noise, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal(0, noise);
-  const FullRun run = simulate_fully(job, find_schedule(schedule));
-  const TaskGraph& graph = run.program.graph;
-  std::vector<Task> tasks(graph.tasks().begin(), graph.tasks().end());
-  std::vector<Dependency> dependencies;
-  for (TaskId id = 0; id < tasks.size(); ++id) {
-    const double longer = std::exp(normal(random)) * static_cast<double>(tasks[id].duration.count);
-    tasks[id].duration = {std::llround(longer)};
-    for (const TaskId before : graph.predecessors(id)) dependencies.push_back({before, id});
-  }
-  TaskGraph other(graph.machine(), std::move(tasks), dependencies);
-  Execution execution = simulate_windows(other, run.program.windows);
-  const FullRun noisy{
-      {std::move(other), run.program.labels, run.program.lanes, run.program.classes,
-       run.program.shapes, run.program.windows, run.program.step_markers, run.program.symbols,
-       run.program.buffers, run.program.memory, run.program.compute_keeps_its_time},
-      std::move(execution),
-      run.measured_begin,
-      run.measured_end};
-  return simulated_timeline(job, schedule, noisy);
+  const FullRun run = testing::scattered(simulate_fully(job, find_schedule(schedule)),
+                                         [&](TaskId) { return std::exp(normal(random)); });
+  return simulated_timeline(job, schedule, run);
 }
 
 // Within two standard errors in about 95 of 100 cases.
