@@ -193,34 +193,60 @@ class Fitter {
   /// Rates are at the cores that the runs used; the profile's are of all of them.
   void adam() {
     if (rows_.all_update_cores.size() > 1 && adam_by_cores()) return;
-    const TimeFit fit = adam_at(fit_.profile.host.adam_half_cores);
-    note_adam(fit, fit.units[0], fit.units[1]);
+    note_adam(adam_at(fit_.profile.host.adam_half_cores));
   }
 
-  /// With the rate growing with the cores as `half` says: what a byte takes on all of them, and a
-  /// call.
-  [[nodiscard]] TimeFit adam_at(double half) const {
-    HostProfile host = fit_.profile.host;
-    host.adam_half_cores = half;
-    const auto all = static_cast<double>(host.cores);
+  /// Updates as they are fitted: what a byte takes on all cores, what more it takes on fewer, and a
+  /// call. Times of few sizes meet a rate and a call whatever they are: unless the sizes agree on
+  /// it, a call takes what the base says.
+  template <class Row>
+  [[nodiscard]] TimeFit fit_updates(Row row, std::vector<double> given) const {
+    const double launch = fit_.profile.host.adam_launch.value();
     Rows rows;
     for (std::size_t i = 0; i < rows_.update.times.size(); ++i) {
       const TimedWork& one = rows_.update.times[i];
-      const double share = adam_rate(host, rows_.update_cores[i]) / adam_rate(host, all);
-      rows.add({one.work[0] / share, one.work[1]}, one.seconds);
+      std::vector<double> work = row(one.work[0], rows_.update_cores[i]);
+      work.push_back(one.work[1]);
+      rows.add(std::move(work), one.seconds);
     }
-    return fit_times(rows.times,
-                     std::vector{1 / host.adam_bandwidth.value(), host.adam_launch.value()});
+    given.push_back(launch);
+    TimeFit fit = fit_times(rows.times, given);
+    const UnitTime call = fit.units.back();
+    if (!call.determined || call.error_by_kind <= kLargestError * call.value) return fit;
+    for (TimedWork& one : rows.times) one.known = launch * std::exchange(one.work.back(), 0);
+    fit = fit_times(rows.times, given);
+    fit.units.back().samples = call.samples;
+    return fit;
   }
 
-  void note_adam(const TimeFit& fit, const UnitTime& byte, const UnitTime& call) {
+  /// With the rate growing with the cores as `half` says.
+  [[nodiscard]] TimeFit adam_at(double half) const {
+    HostProfile host = fit_.profile.host;
+    host.adam_half_cores = half;
+    const BytesPerSecond whole = adam_rate(host, static_cast<double>(host.cores));
+    return fit_updates(
+        [&](double bytes, double cores) {
+          return std::vector{bytes * (whole / adam_rate(host, cores))};
+        },
+        {1 / whole.value()});
+  }
+
+  void note_adam(const TimeFit& fit) {
     HostProfile& host = fit_.profile.host;
+    UnitTime byte = fit.units.front();
+    UnitTime call = fit.units.back();
     if (byte.determined) host.adam_bandwidth = BytesPerSecond(1 / byte.value);
     if (call.determined) host.adam_launch = Seconds(call.value);
+    for (UnitTime* one : {&byte, &call}) {
+      one->standard_error = std::max(one->standard_error, one->error_by_kind);
+    }
     note("host.adam_bandwidth", byte, host.adam_bandwidth.value() / kGiga, "GB/s", fit,
          range_text(rows_.update, fit, 0, 0, 1e6, "MB of traffic"));
     note("host.adam_launch", call, host.adam_launch.value() * 1e6, "us", fit,
          range_text(rows_.update, fit, 1, 0, 1e6, "MB of traffic"));
+    if (!call.determined) {
+      fit_.numbers.back().reason = "calls of several sizes do not agree on it, or are all alike";
+    }
   }
 
   /// cpu_cost.h's rate with half and limit unknown, time = bytes (1 + half / cores) / limit, as
@@ -230,16 +256,12 @@ class Fitter {
   bool adam_by_cores() {
     HostProfile& host = fit_.profile.host;
     const auto all = static_cast<double>(host.cores);
-    Rows rows;
-    for (std::size_t i = 0; i < rows_.update.times.size(); ++i) {
-      const TimedWork& one = rows_.update.times[i];
-      const double fewer = 1 / rows_.update_cores[i] - 1 / all;
-      rows.add({one.work[0], one.work[0] * fewer, one.work[1]}, one.seconds);
-    }
     const double limit = host.adam_bandwidth.value() * (all + host.adam_half_cores) / all;
-    const TimeFit fit =
-        fit_times(rows.times, std::vector{1 / host.adam_bandwidth.value(),
-                                          host.adam_half_cores / limit, host.adam_launch.value()});
+    const TimeFit fit = fit_updates(
+        [&](double bytes, double cores) {
+          return std::vector{bytes, bytes * (1 / cores - 1 / all)};
+        },
+        {1 / host.adam_bandwidth.value(), host.adam_half_cores / limit});
     const UnitTime& whole = fit.units[0];
     const UnitTime& waiting = fit.units[1];
     const double alone = whole.value - waiting.value / all;  // of ever more cores
@@ -256,7 +278,7 @@ class Fitter {
       return adam_by_some_half(is_told ? half.value : host.adam_half_cores);
     }
     host.adam_half_cores = half.value;
-    note_adam(fit, whole, fit.units[2]);
+    note_adam(fit);
     note("host.adam_half_cores", half, half.value, "", fit, threads_text());
     return true;
   }
@@ -282,9 +304,8 @@ class Fitter {
       put(std::move(untold));
       return false;
     }
-    const TimeFit fit = adam_at(best);
+    note_adam(adam_at(best));
     host.adam_half_cores = best;
-    note_adam(fit, fit.units[0], fit.units[1]);
     adjust("host.adam_half_cores", best, "");
     return true;
   }
