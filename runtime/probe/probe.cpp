@@ -67,6 +67,16 @@ std::vector<NamedProduct> probe_products(double largest, bool quick) {
   return products;
 }
 
+std::vector<std::size_t> adam_call_sizes(std::size_t most, bool quick) {
+  std::vector<std::size_t> sizes;
+  for (std::size_t n = std::size_t{4} << 10; n < most; n *= quick ? 16 : 4) sizes.push_back(n);
+  return sizes;
+}
+
+std::string adam_call_id(std::size_t parameters) {
+  return fmt::format("adam.{}Ki", parameters >> 10);
+}
+
 std::vector<int> thread_counts(int cores, bool quick) {
   std::vector<int> counts;
   for (int threads = 1; threads < cores; threads *= 2) {

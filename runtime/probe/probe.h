@@ -68,6 +68,11 @@ struct NamedProduct {
 };
 [[nodiscard]] std::vector<NamedProduct> probe_products(double largest, bool quick);
 
+/// Parameters that a call of CPU Adam updates, from 4 Ki up to fewer than `most`.
+[[nodiscard]] std::vector<std::size_t> adam_call_sizes(std::size_t most, bool quick);
+/// "adam.64Ki".
+[[nodiscard]] std::string adam_call_id(std::size_t parameters);
+
 /// 1, 2, 4, ... and `cores`; 1 and `cores` if `quick`.
 [[nodiscard]] std::vector<int> thread_counts(int cores, bool quick);
 

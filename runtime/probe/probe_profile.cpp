@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "runtime/probe/cpu_adam.h"
+
 namespace zenflow::runtime {
 namespace {
 
@@ -179,6 +181,22 @@ void write_host(ProfileText& text, const ProbedMachine& machine, const ProbeSett
       1, "adam_half_cores", fmt::format("{:.4g}", fit_half_threads(rates)),
       fmt::format("fitted to adam.threads1 to adam{}, rate(c) = limit c / (c + half), {} {}", all,
                   machine.command, machine.date));
+  std::vector<ProductTime> calls;
+  const auto add_call = [&](double parameters, const std::string& id) {
+    const double bytes = parameters * kAdamBytesPerParameter;
+    calls.push_back({bytes, bytes / (text.median(id) * kGiga)});
+  };
+  const std::size_t largest = settings.array_bytes / sizeof(float);
+  for (const std::size_t n : adam_call_sizes(largest, settings.quick)) {
+    add_call(static_cast<double>(n), adam_call_id(n));
+  }
+  add_call(static_cast<double>(largest), "adam" + all);
+  const ProductFit call = fit_products(calls);
+  text.number(
+      1, "adam_launch", fmt::format("{:.4g} us", 1e6 * call.half_size / call.rate),
+      fmt::format("fitted to adam{} and adam.4Ki to {}, time = launch + bytes / rate, {} {}", all,
+                  adam_call_id(adam_call_sizes(largest, settings.quick).back()), machine.command,
+                  machine.date));
   text.number(1, "elementwise_bandwidth", gigabytes(pass_bandwidth(text, all)),
               text.measured(fmt::format("cast_down{0}, cast_up{0} and accumulate{0}, weighted by "
                                         "bytes: 22 B an element",

@@ -124,8 +124,16 @@ class ConstantFitter {
   }
 
   ConstantFit take() {
-    if (!measured_.empty()) iterate();
+    if (!measured_.empty()) {
+      static_cast<void>(lower_idle([](const auto& one) { return one.is_capacity; }));
+      iterate();
+      if (lower_idle([](const auto& one) { return one.is_capacity || one.may_be_idle; })) iterate();
+    }
     return result();
+  }
+  /// Whether any span depends on it, however little. After take().
+  [[nodiscard]] bool has_effect(std::size_t constant) const {
+    return slope_.size() > 0 && !slope_.col(static_cast<Index>(constant)).isZero(0);
   }
 
  private:
@@ -140,11 +148,20 @@ class ConstantFitter {
     }
   }
 
+  /// Where the search begins.
+  [[nodiscard]] double first_value(std::size_t constant) const {
+    const double stated = constants_[constant].get(base_);
+    return stated > 0 ? stated : constants_[constant].unstated;
+  }
+
   [[nodiscard]] HardwareProfile profile_at(const Vector& logs) const {
     HardwareProfile profile = base_;
     for (std::size_t c = 0; c < constants_.size(); ++c) {
       const double by = logs(static_cast<Index>(c));
-      if (by != 0) constants_[c].set(profile, constants_[c].get(base_) * std::exp(by));
+      const double first = first_value(c);
+      if (by != 0 || first != constants_[c].get(base_)) {
+        constants_[c].set(profile, first * std::exp(by));
+      }
     }
     return profile;
   }
@@ -295,24 +312,42 @@ class ConstantFitter {
     return found;
   }
 
-  /// A capacity that bounds nothing at the base's value has no slope there: lower ones are tried.
-  void lower_idle_capacities() {
-    const Vector predicted = predict(logs_);
-    const Vector residual = residuals(predicted);
+  /// Capacities that bound nothing have no slope there: lower ones are tried, of each in turn,
+  /// until none is better. Whether one was.
+  template <class Which>
+  [[nodiscard]] bool lower_idle(Which which) {
     constexpr double kLowest = 0.02;
     constexpr double kFinest = 0.8;
+    constexpr double kNotable = 0.999;
+    constexpr int kMostTurns = 8;
+    std::vector<std::size_t> idle;
+    const Vector predicted = predict(logs_);
     for (std::size_t c = 0; c < constants_.size(); ++c) {
-      const bool is_idle = constants_[c].is_capacity && moved(predicted, c, kFinest) == predicted &&
+      const bool is_idle = which(constants_[c]) && moved(predicted, c, kFinest) == predicted &&
                            moved(predicted, c, kLowest) != predicted;
-      if (!is_idle) continue;
-      double least = residual.cwiseAbs().sum();  // not the squares: most spans may be far off yet
-      for (double factor = kFinest; factor > kLowest; factor *= kFinest) {
-        const double found = residuals(moved(predicted, c, factor)).cwiseAbs().sum();
-        if (found >= least) continue;
-        least = found;
-        logs_(static_cast<Index>(c)) = std::log(factor);
-      }
+      if (is_idle) idle.push_back(c);
     }
+    bool is_lower = false;
+    // Not the squares: most spans may be far off yet.
+    double least = residuals(predicted).cwiseAbs().sum();
+    for (int turn = 0; turn < kMostTurns; ++turn) {
+      const double before = least;
+      for (const std::size_t c : idle) {
+        const double first = logs_(static_cast<Index>(c));
+        double best = first;
+        const Vector now = predict(logs_);
+        for (double factor = 1; factor > kLowest; factor *= kFinest) {
+          const double found = residuals(moved(now, c, factor)).cwiseAbs().sum();
+          if (found >= kNotable * least) continue;
+          least = found;
+          best = std::log(factor);
+        }
+        logs_(static_cast<Index>(c)) = best;
+        is_lower = is_lower || best != first;
+      }
+      if (least == before) break;
+    }
+    return is_lower;
   }
 
   /// Scatters are taken for large at first, and for smaller from step to step: while the constants
@@ -320,7 +355,6 @@ class ConstantFitter {
   void iterate() {
     bool drops = false;
     double floor = kFirstScatter;
-    lower_idle_capacities();
     for (int i = 0; i < kIterations; ++i) {
       const Vector predicted = predict(logs_);
       slope_ = derivatives(predicted);
@@ -414,7 +448,7 @@ class ConstantFitter {
     }
     one.determined = one.reason.empty();
     if (one.determined) {
-      one.value *= std::exp(logs_(c));
+      one.value = first_value(static_cast<std::size_t>(c)) * std::exp(logs_(c));
       describe(c, one);
     }
     return one;
@@ -465,7 +499,26 @@ class ConstantFitter {
 ConstantFit fit_constants(const HardwareProfile& base,
                           const std::vector<ProfileConstant>& constants,
                           const std::vector<TimedGroup>& groups) {
-  return ConstantFitter(base, constants, groups).take();
+  ConstantFitter fitter(base, constants, groups);
+  ConstantFit all = fitter.take();
+  // What the profile does not state and the spans do not tell has no part in the others.
+  std::vector<ProfileConstant> kept;
+  std::vector<std::size_t> places;
+  bool drops = false;
+  for (std::size_t c = 0; c < constants.size(); ++c) {
+    const bool is_missing = constants[c].get(base) <= 0 && !all.estimates[c].determined;
+    drops = drops || (is_missing && fitter.has_effect(c));
+    if (is_missing) continue;
+    kept.push_back(constants[c]);
+    places.push_back(c);
+  }
+  if (!drops) return all;
+  ConstantFit rest = ConstantFitter(base, kept, groups).take();
+  all.profile = std::move(rest.profile);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    all.estimates[places[i]] = std::move(rest.estimates[i]);
+  }
+  return all;
 }
 
 }  // namespace zenflow::sim

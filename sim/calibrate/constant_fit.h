@@ -59,6 +59,8 @@ struct ConstantFit {
   std::vector<ConstantEstimate> estimates;  ///< by constant
 };
 
+/// A constant that the profile does not state is looked for, and unless it is determined the others
+/// are fitted without it.
 /// A constant is determined if its standard error is at most a quarter of it, if at most 0.03 of
 /// that (of a factor e) comes from the base profile, and if it decides 1 % of three spans or more.
 /// The standard error of a group of fewer than eight spans assumes a scatter of at least 5 %. Spans

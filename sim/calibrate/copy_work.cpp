@@ -1,17 +1,17 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <optional>
+#include <numeric>
+#include <span>
 #include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "sim/calibrate/beside.h"
 #include "sim/calibrate/clock_tick.h"
 #include "sim/calibrate/trace_work.h"
 #include "sim/cost/transfer_cost.h"
-#include "sim/engine/fair_share.h"
-#include "sim/report/intervals.h"
 #include "sim/trace/launches.h"
 #include "sim/trace/span_names.h"
 
@@ -22,17 +22,11 @@ constexpr std::size_t kMostCopies = 4000;  // of a kind
 /// Share of a copy's time beside others up to which it counts as alone.
 constexpr double kAlone = 0.02;
 
-/// Who copies page-locked memory at a moment, one bit for each GPU and direction.
-using CopySet = std::uint64_t;
 constexpr int kMostDevices = 32;
 
-/// A GPU's copies in one direction: a bit of CopySet, a flow of HostLinks.
+/// A GPU's copies of page-locked memory in one direction: a bit of a WorkSet.
 FlowId place_of(int device, Direction direction) {
   return static_cast<FlowId>(2 * device + (direction == Direction::kD2H ? 1 : 0));
-}
-
-CopySet bit_of(int device, Direction direction) {
-  return CopySet{1} << place_of(device, direction);
 }
 
 struct HostCopy {
@@ -43,74 +37,46 @@ struct HostCopy {
   double seconds = 0;
   double clock = 0;
   /// Page-locked: who else copied, over links that it shares, for how many seconds.
-  std::vector<std::pair<CopySet, double>> beside{};
+  Beside beside{};
 };
 
-/// The links between the host and GPUs 0 to kMostDevices, a flow for each GPU and direction.
-class HostLinks {
- public:
-  explicit HostLinks(const HostLinkProfile& profile) {
-    std::vector<std::vector<LinkUse>> above(kMostDevices);
-    std::vector<std::vector<LinkUse>> below(kMostDevices);
-    const auto connect = [&](std::size_t device, const std::array<LinkId, 3>& path) {
-      below[device].insert(below[device].end(), {{path[0], 1.0}, {path[2], 1.0}});
-      above[device].insert(above[device].end(), {{path[1], 1.0}, {path[2], 1.0}});
-    };
-    for (std::size_t device = 0; device < kMostDevices; ++device) {
-      connect(device, add(profile.pinned));
+/// The links between the host and GPUs 0 to kMostDevices, a flow for each GPU and direction: its
+/// number is the place's.
+Machine host_links(const HostLinkProfile& profile) {
+  Machine machine;
+  std::vector<std::vector<LinkUse>> above(kMostDevices);
+  std::vector<std::vector<LinkUse>> below(kMostDevices);
+  const auto add = [&](const HostPath& path, std::span<const std::int64_t> gpus) {
+    const auto first = static_cast<LinkId>(machine.links.size());
+    machine.links.push_back({"h2d", path.h2d});
+    machine.links.push_back({"d2h", path.d2h});
+    machine.links.push_back({"both", path.bidirectional});
+    for (const std::int64_t gpu : gpus) {
+      if (gpu >= kMostDevices) continue;
+      const auto device = static_cast<std::size_t>(gpu);
+      const auto link = [first](int i) { return static_cast<LinkId>(first + i); };
+      below[device].insert(below[device].end(), {{link(0), 1.0}, {link(2), 1.0}});
+      above[device].insert(above[device].end(), {{link(1), 1.0}, {link(2), 1.0}});
     }
-    for (const HostSwitch& one : profile.switches) {
-      const auto path = add(one.path);
-      for (const std::int64_t gpu : one.gpus) {
-        if (gpu < kMostDevices) connect(static_cast<std::size_t>(gpu), path);
-      }
-    }
-    for (std::size_t device = 0; device < kMostDevices; ++device) {
-      machine_.flows.push_back({profile.pinned.h2d, below[device]});
-      machine_.flows.push_back({profile.pinned.d2h, above[device]});
-    }
+  };
+  for (std::int64_t gpu = 0; gpu < kMostDevices; ++gpu) add(profile.pinned, {&gpu, 1});
+  for (const HostSwitch& one : profile.switches) add(one.path, one.gpus);
+  for (std::size_t device = 0; device < kMostDevices; ++device) {
+    machine.flows.push_back({profile.pinned.h2d, below[device]});
+    machine.flows.push_back({profile.pinned.d2h, above[device]});
   }
+  return machine;
+}
 
-  /// Of its rate alone, of a copy while all of `set` copy.
-  double progress(CopySet set, FlowId place) {
-    const auto [entry, is_new] = known_.try_emplace({set, place}, 1.0);
-    if (!is_new) return entry->second;
-    std::vector<FlowId> active;
-    std::size_t at = 0;
-    for (FlowId other = 0; other < machine_.flows.size(); ++other) {
-      if (((set >> other) & 1U) == 0) continue;
-      if (other == place) at = active.size();
-      active.push_back(other);
-    }
-    // What a GPU gets alone is the profile's rate, whatever that is bounded by.
-    if (active.size() > 1) {
-      entry->second = fair_rates(machine_, active)[at] / machine_.flows[place].solo_rate.value();
-    }
-    return entry->second;
-  }
-
- private:
-  std::array<LinkId, 3> add(const HostPath& path) {
-    const std::size_t links = machine_.links.size();
-    const auto link = [links](std::size_t i) { return static_cast<LinkId>(links + i); };
-    machine_.links.push_back({"h2d", path.h2d});
-    machine_.links.push_back({"d2h", path.d2h});
-    machine_.links.push_back({"both", path.bidirectional});
-    return {link(0), link(1), link(2)};
-  }
-
-  Machine machine_;
-  std::map<std::pair<CopySet, FlowId>, double> known_;
-};
-
-double copy_seconds(const HostLinkProfile& link, HostLinks& links, const HostCopy& copy) {
+/// What a GPU gets alone is the profile's rate, whatever that is bounded by.
+double copy_seconds(const HostLinkProfile& link, FairProgress& links, const HostCopy& copy) {
   double time = copy.bytes / copy_rate(link, copy.direction, copy.pinned).value();
+  const FlowId place = place_of(copy.device, copy.direction);
   double whole = 0;
   double progressed = 0;
-  const CopySet own = copy.pinned ? bit_of(copy.device, copy.direction) : 0;
-  for (const auto& [set, seconds] : copy.beside) {
+  for (const auto& [others, seconds] : copy.beside) {
     whole += seconds;
-    progressed += seconds * links.progress(set | own, place_of(copy.device, copy.direction));
+    progressed += seconds * (others == 0 ? 1 : links.of(place, others));
   }
   if (progressed > 0) time *= whole / progressed;
   return link.latency.value() + time;
@@ -221,7 +187,7 @@ class CopyReader {
       return;
     }
     bool is_sure = true;
-    std::vector<std::pair<Picoseconds, CopySet>> changes = {{one.time.start, 0}};
+    std::vector<WorkTimes> others;
     for (const auto& [place, times] : times_) {
       const int device = static_cast<int>(place / 2);
       if (place == own || share(one, times) <= kAlone) continue;
@@ -230,12 +196,9 @@ class CopyReader {
         if (link_.switches.empty()) is_sure = false;
         continue;
       }
-      for (const Interval& other : overlapping(times, one.time)) {
-        changes.emplace_back(std::max(other.start, one.time.start), CopySet{1} << place);
-        changes.emplace_back(std::min(other.end, one.time.end), CopySet{1} << place);
-      }
+      others.push_back({WorkSet{1} << place, &times});
     }
-    if (changes.size() > 1) copy.beside = pieces_of(std::move(changes), one.time.end);
+    if (!others.empty()) copy.beside = what_ran_beside(one.time, others);
     (is_sure ? found : unsure_).push_back(std::move(copy));
   }
 
@@ -250,28 +213,6 @@ class CopyReader {
       ++(some_are_sure ? unknown_links : assumed_alone);
       if (!some_are_sure) found.push_back(std::move(one));
     }
-  }
-
-  static std::vector<Interval> overlapping(const Intervals& times, const Interval& with) {
-    auto at = std::partition_point(times.begin(), times.end(),
-                                   [&](const Interval& one) { return one.end <= with.start; });
-    std::vector<Interval> found;
-    for (; at != times.end() && at->start < with.end; ++at) found.push_back(*at);
-    return found;
-  }
-
-  /// Each change flips the bits it names.
-  static std::vector<std::pair<CopySet, double>> pieces_of(
-      std::vector<std::pair<Picoseconds, CopySet>> changes, Picoseconds end) {
-    std::sort(changes.begin(), changes.end());
-    std::map<CopySet, double> lengths;
-    CopySet set = 0;
-    for (std::size_t i = 0; i < changes.size(); ++i) {
-      set ^= changes[i].second;
-      const Picoseconds until = i + 1 < changes.size() ? changes[i + 1].first : end;
-      if (until > changes[i].first) lengths[set] += to_seconds(until - changes[i].first).value();
-    }
-    return {lengths.begin(), lengths.end()};
   }
 
   const HostLinkProfile& link_;
@@ -294,7 +235,10 @@ TimedGroup copy_group(const char* what, std::vector<HostCopy> copies) {
     group.clock_errors.push_back(one.clock);
   }
   group.predict = [copies = std::move(copies)](const HardwareProfile& profile) {
-    HostLinks links(profile.host_link);
+    const Machine machine = host_links(profile.host_link);
+    std::vector<FlowId> places(machine.flows.size());
+    std::iota(places.begin(), places.end(), FlowId{0});
+    FairProgress links(machine, std::move(places));
     std::vector<double> times;
     for (const HostCopy& one : copies) {
       times.push_back(copy_seconds(profile.host_link, links, one));

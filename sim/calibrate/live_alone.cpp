@@ -21,7 +21,7 @@ constexpr std::int64_t kWindows = 5;
 
 /// Seconds of one unit of each kind of work; the first are forward's and backward's.
 constexpr std::size_t kModelUnits = 3;
-using Units = std::array<double, 12>;
+using Units = std::array<double, 13>;
 
 Units units_of(const HardwareProfile& machine) {
   const GpuProfile& gpu = machine.gpu;
@@ -38,7 +38,8 @@ Units units_of(const HardwareProfile& machine) {
           machine.host_link.latency.value(),
           1 / machine.host.adam_bandwidth.value(),
           1 / machine.host.core_bandwidth.value(),
-          machine.host.step_gap.value()};
+          machine.host.step_gap.value(),
+          machine.host.adam_launch.value()};
 }
 
 /// All types have one peak, as unknown_machine() has it.
@@ -67,6 +68,7 @@ void set_units(const Units& units, HardwareProfile& machine) {
   host.dram_bandwidth =
       std::max({host.dram_bandwidth, host.adam_bandwidth, host.elementwise_bandwidth});
   host.step_gap = Seconds(units[11]);
+  host.adam_launch = Seconds(units[12]);
 }
 
 /// Mean seconds of a layer's forward or backward.

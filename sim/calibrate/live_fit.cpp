@@ -3,188 +3,29 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
-#include <set>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
-#include "sim/calibrate/live_samples.h"
+#include "sim/calibrate/live_rows.h"
+#include "sim/calibrate/live_sharing.h"
 #include "sim/calibrate/profile_constants.h"
 #include "sim/cost/gpu_cost.h"
-#include "sim/trace/recorded_run.h"
 
 namespace zenflow::sim {
 namespace {
 
 constexpr double kGiga = 1e9;
 constexpr int kMostRepetitions = 50;
-
-/// Rows of one fit.
-struct Rows {
-  std::vector<TimedWork> times;
-
-  void add(std::vector<double> work, double seconds, double known = 0) {
-    times.push_back({std::move(work), seconds, known});
-  }
-};
-
-/// Amounts of one kind of work in the times that tell `unit` and are not damped: "0.4 to 6.4 MB".
-std::string range_text(const Rows& rows, const TimeFit& fit, std::size_t unit, std::size_t amount,
-                       double scale, const char* name) {
-  double smallest = std::numeric_limits<double>::infinity();
-  double largest = 0;
-  for (std::size_t i = 0; i < rows.times.size(); ++i) {
-    const TimedWork& one = rows.times[i];
-    if (one.work[unit] == 0 || fit.weights[i] < kDampedWeight) continue;
-    smallest = std::min(smallest, one.work[amount]);
-    largest = std::max(largest, one.work[amount]);
-  }
-  if (smallest > largest) return "";
-  return fmt::format("{:.4g} to {:.4g} {}", smallest / scale, largest / scale, name);
-}
-
-/// A layer's pass; backward may contain the forward that it runs again.
-struct ModelSample {
-  std::vector<LayerWork> work;
-  double seconds;
-};
-
-/// Samples of all recordings, as rows of each fit.
-struct AllRows {
-  std::vector<ModelSample> model;
-  Rows device;  // bytes streamed, bytes of columns, kernels
-  Rows down;    // bytes, copies
-  Rows up;      // bytes, copies
-  Rows update;  // bytes, bytes by threads
-  Rows sum;     // bytes
-  Rows gap;     // steps
-  double update_cores = 1;
-  double sum_cores = 1;
-  std::set<std::int64_t> update_threads;  // that recordings say
-};
-
-const LayerWork& work_of(const ModelWork& model, std::size_t layer, std::size_t layers,
-                         bool forward) {
-  if (layer == 0) return forward ? model.embedding_forward : model.embedding_backward;
-  if (layer + 1 == layers) return forward ? model.head_forward : model.head_backward;
-  return forward ? model.block_forward : model.block_backward;
-}
-
-class RowCollector {
- public:
-  RowCollector(const LiveRecording& recording, AllRows& rows)
-      : job_(*recording.job),
-        gpu_(job_.scenario.hardware.gpu),
-        live_(live_settings(kind_of(recording), job_)),
-        layers_(live_layers(job_.scenario.model, live_.topk_ratio)),
-        work_(job_, live_),
-        model_(model_work(job_.scenario.model, job_.scenario.training)),
-        rows_(rows) {
-    if (live_.warm_up > recording.first_step) {
-      throw Error(ErrorKind::kInput,
-                  fmt::format("{}: steps from {} on were to be used, but the warm-up lasts {}",
-                              recording.schedule, recording.first_step, live_.warm_up));
-    }
-    rows_.update_cores = live_.optimizer_cores;
-    rows_.sum_cores = live_.sum_cores;
-    if (const auto run = recorded_run(*recording.timeline)) {
-      threads_ = run->optimizer_threads;
-      rows_.update_threads.insert(threads_);
-    }
-    for (const LiveSample& sample :
-         live_samples(*recording.timeline, layers_, live_, recording.first_step)) {
-      add(sample);
-    }
-  }
-
- private:
-  static LiveKind kind_of(const LiveRecording& recording) {
-    if (const auto kind = live_kind(recording.schedule)) return *kind;
-    throw Error(
-        ErrorKind::kInput,
-        fmt::format("schedule \"{}\": expected one of the live-* schedules", recording.schedule));
-  }
-
-  void add(const LiveSample& sample) {
-    const std::size_t l = sample.layer;
-    switch (sample.operation) {
-      case LiveOperation::kForward:
-        rows_.model.push_back({{work_of(model_, l, layers_.size(), true)}, sample.seconds});
-        return;
-      case LiveOperation::kBackward:
-        return add_backward(l, sample.seconds);
-      case LiveOperation::kAfterBackward:
-        return add_device(work_.after_backward(layers_[l]), sample.seconds);
-      case LiveOperation::kUpdateSelected:
-        return add_device(all_layers(&LiveWork::update_selected), sample.seconds);
-      case LiveOperation::kCarrySelected:
-        return add_device(all_layers(&LiveWork::carry_selected), sample.seconds);
-      case LiveOperation::kPlaceUpload:
-        return add_device(work_.place_upload(layers_[l]), sample.seconds);
-      case LiveOperation::kGradientsDown:
-        check_bytes(sample.bytes);
-        return rows_.down.add({sample.bytes, 1}, sample.seconds);
-      case LiveOperation::kWeightsUp:
-        check_bytes(sample.bytes);
-        return rows_.up.add({sample.bytes, 1}, sample.seconds);
-      case LiveOperation::kStepGap:
-        return rows_.gap.add({1}, sample.seconds);
-      case LiveOperation::kUpdate:
-        return add_update(work_.update_bytes() * layers_[l].deferred_elements(), sample.seconds);
-      case LiveOperation::kSum:
-        return add_sum(work_.sum_bytes(sample.first) * layers_[l].deferred_elements(),
-                       sample.seconds);
-    }
-  }
-  /// Only the bytes tell a recording of another k or precision.
-  void check_bytes(double bytes) const {
-    for (const LiveLayer& layer : layers_) {
-      // Traces may round simulated copies.
-      if (std::abs(work_.width() * layer.deferred_elements() - bytes) < 1) return;
-    }
-    throw Error(ErrorKind::kInput,
-                fmt::format("a copy of {:.0f} bytes was recorded, which no layer of {} makes with "
-                            "topk_ratio {:g} and {}: is this the setting that was recorded?",
-                            bytes, job_.scenario.model.name, live_.topk_ratio,
-                            to_string(job_.scenario.training.dtype)));
-  }
-  void add_backward(std::size_t layer, double seconds) {
-    std::vector<LayerWork> work = {work_of(model_, layer, layers_.size(), false)};
-    if (runs_forward_again(job_.scenario.training, layer, layers_.size())) {
-      work.push_back(work_of(model_, layer, layers_.size(), true));
-    }
-    rows_.model.push_back({std::move(work), seconds});
-  }
-  void add_device(const DeviceWork& work, double seconds) {
-    rows_.device.add({work.streamed, work.columns, work.kernels}, seconds);
-  }
-  void add_update(double bytes, double seconds) {
-    if (bytes > 0) rows_.update.add({bytes, bytes / static_cast<double>(threads_)}, seconds);
-  }
-  void add_sum(double bytes, double seconds) {
-    if (bytes > 0) rows_.sum.add({bytes}, seconds);
-  }
-  [[nodiscard]] DeviceWork all_layers(DeviceWork (LiveWork::*work)(const LiveLayer&) const) const {
-    DeviceWork sum;
-    for (const LiveLayer& layer : layers_) sum += (work_.*work)(layer);
-    return sum;
-  }
-
-  const Job& job_;
-  const GpuProfile& gpu_;
-  LiveSettings live_;
-  std::vector<LiveLayer> layers_;
-  LiveWork work_;
-  ModelWork model_;
-  AllRows& rows_;
-  std::int64_t threads_ = 1;  // of the optimizer
-};
+constexpr double kLargestError = 0.25;  // of a number that is determined
 
 class Fitter {
  public:
-  Fitter(HardwareProfile base, DType dtype, const AllRows& rows)
-      : dtype_(dtype), rows_(rows), fit_{std::move(base), {}} {}
+  Fitter(const HardwareProfile& base, DType dtype, const std::vector<LiveRun>& runs,
+         const LiveRows& rows)
+      : base_(base), dtype_(dtype), runs_(runs), rows_(rows), fit_{base, {}} {}
 
   LiveFit take() {
     device();
@@ -193,7 +34,9 @@ class Fitter {
     copies("host_link.h2d", rows_.up, fit_.profile.host_link.pinned.h2d);
     latency();
     processor();
+    shared();
     step_gap();
+    keep_consistent();
     return std::move(fit_);
   }
 
@@ -208,7 +51,7 @@ class Fitter {
 
   /// A number that follows from others.
   void adjust(const std::string& path, double value, const char* name) {
-    fit_.numbers.push_back({path, value, name, false, true, 0, 0, 0, ""});
+    put({path, value, name, false, true});
   }
   /// A share of something that has become `scale` times as large.
   void note_share(const std::string& path, const UnitTime& unit, double value, double scale,
@@ -334,75 +177,255 @@ class Fitter {
       latency = Seconds(sum);
     }
     note("host_link.latency", mean, latency.value() * 1e6, "us", latency_fit_, latency_range_);
-    HostPath& path = fit_.profile.host_link.pinned;
+  }
+
+  void processor() {
+    adam();
+    HostProfile& host = fit_.profile.host;
+    const TimeFit sums = fit_times(rows_.sum.times, std::vector{1 / host.core_bandwidth.value()});
+    if (sums.units[0].determined) {
+      set_core_bandwidth(host, rows_.sum_cores, 1 / sums.units[0].value);
+    }
+    note("host.core_bandwidth", sums.units[0], host.core_bandwidth.value() / kGiga, "GB/s", sums,
+         range_text(rows_.sum, sums, 0, 0, 1e6, "MB of traffic a core"));
+  }
+
+  /// Rates are at the cores that the runs used; the profile's are of all of them.
+  void adam() {
+    if (rows_.all_update_cores.size() > 1 && adam_by_cores()) return;
+    note_adam(adam_at(fit_.profile.host.adam_half_cores));
+  }
+
+  /// Updates as they are fitted: what a byte takes on all cores, what more it takes on fewer, and a
+  /// call. Times of few sizes meet a rate and a call whatever they are: unless the sizes agree on
+  /// it, a call takes what the base says.
+  template <class Row>
+  [[nodiscard]] TimeFit fit_updates(Row row, std::vector<double> given) const {
+    const double launch = fit_.profile.host.adam_launch.value();
+    Rows rows;
+    for (std::size_t i = 0; i < rows_.update.times.size(); ++i) {
+      const TimedWork& one = rows_.update.times[i];
+      std::vector<double> work = row(one.work[0], rows_.update_cores[i]);
+      work.push_back(one.work[1]);
+      rows.add(std::move(work), one.seconds);
+    }
+    given.push_back(launch);
+    TimeFit fit = fit_times(rows.times, given);
+    const UnitTime call = fit.units.back();
+    if (!call.determined || call.error_by_kind <= kLargestError * call.value) return fit;
+    for (TimedWork& one : rows.times) one.known = launch * std::exchange(one.work.back(), 0);
+    fit = fit_times(rows.times, given);
+    fit.units.back().samples = call.samples;
+    return fit;
+  }
+
+  /// With the rate growing with the cores as `half` says.
+  [[nodiscard]] TimeFit adam_at(double half) const {
+    HostProfile host = fit_.profile.host;
+    host.adam_half_cores = half;
+    const BytesPerSecond whole = adam_rate(host, static_cast<double>(host.cores));
+    return fit_updates(
+        [&](double bytes, double cores) {
+          return std::vector{bytes * (whole / adam_rate(host, cores))};
+        },
+        {1 / whole.value()});
+  }
+
+  void note_adam(const TimeFit& fit) {
+    HostProfile& host = fit_.profile.host;
+    UnitTime byte = fit.units.front();
+    UnitTime call = fit.units.back();
+    if (byte.determined) host.adam_bandwidth = BytesPerSecond(1 / byte.value);
+    if (call.determined) host.adam_launch = Seconds(call.value);
+    for (UnitTime* one : {&byte, &call}) {
+      one->standard_error = std::max(one->standard_error, one->error_by_kind);
+    }
+    note("host.adam_bandwidth", byte, host.adam_bandwidth.value() / kGiga, "GB/s", fit,
+         range_text(rows_.update, fit, 0, 0, 1e6, "MB of traffic"));
+    note("host.adam_launch", call, host.adam_launch.value() * 1e6, "us", fit,
+         range_text(rows_.update, fit, 1, 0, 1e6, "MB of traffic"));
+    if (!call.determined) {
+      fit_.numbers.back().reason = "calls of several sizes do not agree on it, or are all alike";
+    }
+  }
+
+  /// cpu_cost.h's rate with half and limit unknown, time = bytes (1 + half / cores) / limit, as
+  /// bytes (whole + waiting (1 / cores - 1 / all)): `whole` is of all cores, and what is known of
+  /// it does not hang on the other. False: the times do not tell how the rate grows, and the base's
+  /// half agrees with them as well as any.
+  bool adam_by_cores() {
+    HostProfile& host = fit_.profile.host;
+    const auto all = static_cast<double>(host.cores);
+    const double limit = host.adam_bandwidth.value() * (all + host.adam_half_cores) / all;
+    const TimeFit fit = fit_updates(
+        [&](double bytes, double cores) {
+          return std::vector{bytes, bytes * (1 / cores - 1 / all)};
+        },
+        {1 / host.adam_bandwidth.value(), host.adam_half_cores / limit});
+    const UnitTime& whole = fit.units[0];
+    const UnitTime& waiting = fit.units[1];
+    const double alone = whole.value - waiting.value / all;  // of ever more cores
+    const bool is_told = whole.determined && waiting.determined && alone > 0;
+    UnitTime half = waiting;
+    if (is_told) {
+      half.value = waiting.value / alone;
+      // The two errors are not independent: at worst they add up.
+      half.standard_error =
+          (whole.value * waiting.standard_error + waiting.value * whole.standard_error) /
+          (alone * alone);
+    }
+    if (!is_told || half.standard_error > kLargestError * half.value) {
+      return adam_by_some_half(is_told ? half.value : host.adam_half_cores);
+    }
+    host.adam_half_cores = half.value;
+    note_adam(fit);
+    note("host.adam_half_cores", half, half.value, "", fit, threads_text());
+    return true;
+  }
+
+  /// How far off a limit is does not show where it is far, and how near not where it is near. But
+  /// the rates on these threads are known: of what might be the one that agrees with them.
+  bool adam_by_some_half(double found) {
+    constexpr double kFar = 100;    // times the most cores: the rate grows with them
+    constexpr double kNear = 0.01;  // of a core: it does not
+    constexpr double kNotable = 0.98;
+    HostProfile& host = fit_.profile.host;
+    double best = host.adam_half_cores;
+    double least = adam_at(best).residual;
+    for (const double half : {found, kFar * *rows_.all_update_cores.rbegin(), kNear}) {
+      const double residual = adam_at(half).residual;
+      if (residual >= kNotable * least) continue;
+      least = residual;
+      best = half;
+    }
+    if (best == host.adam_half_cores) {
+      FittedNumber untold{"host.adam_half_cores", best, ""};
+      untold.reason = threads_text() + " do not tell it";
+      put(std::move(untold));
+      return false;
+    }
+    note_adam(adam_at(best));
+    host.adam_half_cores = best;
+    adjust("host.adam_half_cores", best, "");
+    return true;
+  }
+
+  [[nodiscard]] std::string threads_text() const {
+    return fmt::format("{:g} to {:g} optimizer threads", *rows_.all_update_cores.begin(),
+                       *rows_.all_update_cores.rbegin());
+  }
+
+  /// Copies and passes of the CPU that ran beside each other are slowed by that: their rates alone,
+  /// and what DRAM and the link carry. (Not of the host device, see LiveRun::beside.)
+  void shared() {
+    if (!overlap(runs_)) return;
+    free_capacities(fit_.profile);
+    const std::vector<TimedGroup> groups = shared_times(runs_);
+    std::vector<ProfileConstant> constants =
+        shared_constants(fit_.profile, rows_.sum_cores, is_known("host.adam_half_cores"));
+    // What is not determined stays as the base has it, and the others are fitted to that.
+    while (!constants.empty()) {
+      const ConstantFit found = fit_constants(fit_.profile, constants, groups);
+      std::vector<ProfileConstant> told;
+      for (std::size_t c = 0; c < constants.size(); ++c) {
+        note_shared(constants[c], found.estimates[c]);
+        if (found.estimates[c].determined) {
+          told.push_back(constants[c]);
+        } else if (constants[c].path == "host.adam_half_cores") {
+          // The rates on these threads were known without what ran beside.
+          adjust(constants[c].path, fit_.profile.host.adam_half_cores, "");
+        } else if (!constants[c].is_capacity) {
+          constants[c].set(fit_.profile, constants[c].get(base_));
+        }
+      }
+      const bool is_settled = told.size() == constants.size();
+      if (is_settled) fit_.profile = found.profile;
+      constants = is_settled ? std::vector<ProfileConstant>() : std::move(told);
+    }
+    for (const ProfileConstant& one : shared_constants(base_, rows_.sum_cores, false)) {
+      if (one.is_capacity && !is_known(one.path)) one.set(fit_.profile, one.get(base_));
+    }
+  }
+
+  /// Links that carry all that comes, and as much again: no slower one is near.
+  void free_capacities(HardwareProfile& profile) const {
+    constexpr double kRoom = 2;
+    HostPath& path = profile.host_link.pinned;
+    HostProfile& host = profile.host;
+    const BytesPerSecond copies = path.h2d + path.d2h;
+    const BytesPerSecond passes = host.adam_bandwidth + pass_rate(host, rows_.sum_cores);
+    path.bidirectional = kRoom * copies;
+    host.dram_bandwidth = std::max(host.dram_bandwidth, kRoom * (copies + passes));
+  }
+
+  void note_shared(const ProfileConstant& constant, const ConstantEstimate& one) {
+    const double value = one.determined ? one.value : constant.get(base_);
+    FittedNumber number{constant.path, value / constant.scale, constant.unit, one.determined};
+    number.standard_error = one.determined ? number.value * one.relative_error : 0;
+    number.samples = one.samples;
+    number.residual = one.residual;
+    number.range = one.range;
+    number.reason = one.reason;
+    number.damped = one.damped;
+    number.set_aside = one.set_aside;
+    put(std::move(number));
+  }
+
+  [[nodiscard]] bool is_known(const std::string& path) const {
+    return std::any_of(fit_.numbers.begin(), fit_.numbers.end(),
+                       [&](const FittedNumber& one) { return one.path == path && one.fitted; });
+  }
+  /// In the place of what was found before.
+  void put(FittedNumber number) {
+    for (FittedNumber& one : fit_.numbers) {
+      if (one.path != number.path) continue;
+      one = std::move(number);
+      return;
+    }
+    fit_.numbers.push_back(std::move(number));
+  }
+
+  /// Rates within those that bound them, as a profile has to have them.
+  void keep_consistent() {
+    bound_links(fit_.profile.host_link.pinned);
+    bound_memory(fit_.profile.host, is_known("host.dram_bandwidth"));
+    const auto note_moved = [&](const char* path, BytesPerSecond value, BytesPerSecond before) {
+      for (FittedNumber& one : fit_.numbers) {
+        if (one.path != path || !one.fitted) continue;
+        one.value = value.value() / kGiga;
+        return;
+      }
+      if (value != before) put({path, value.value() / kGiga, "GB/s", false, true});
+    };
+    const HostProfile& host = fit_.profile.host;
+    note_moved("host_link.bidirectional", fit_.profile.host_link.pinned.bidirectional,
+               base_.host_link.pinned.bidirectional);
+    note_moved("host.elementwise_bandwidth", host.elementwise_bandwidth,
+               base_.host.elementwise_bandwidth);
+    if (host.worker_adam_bandwidth) {
+      note_moved("host.worker_adam_bandwidth", *host.worker_adam_bandwidth,
+                 *base_.host.worker_adam_bandwidth);
+    }
+    note_moved("host.dram_bandwidth", host.dram_bandwidth, base_.host.dram_bandwidth);
+  }
+
+  /// Both directions together carry at least what one does, and no more than each alone.
+  static void bound_links(HostPath& path) {
     path.bidirectional =
         std::clamp(path.bidirectional, std::max(path.h2d, path.d2h), path.h2d + path.d2h);
   }
 
-  /// Rates are at the cores that the runs used; the profile's are of all of them.
-  void processor() {
-    if (rows_.update_threads.size() > 1) {
-      adam_by_threads();
-    } else {
-      adam();
+  /// Where DRAM is known it bounds what is not; else it has room for what is.
+  void bound_memory(HostProfile& host, bool dram_is_known) const {
+    BytesPerSecond least = host.adam_bandwidth;
+    if (!dram_is_known) {
+      least = std::max(least, host.elementwise_bandwidth);
+    } else if (is_known("host.core_bandwidth")) {
+      least = std::max(least, pass_rate(host, rows_.sum_cores));
     }
-    HostProfile& host = fit_.profile.host;
-    const double pass = pass_rate(host, rows_.sum_cores).value();
-    const TimeFit sums = fit_times(rows_.sum.times, std::vector{1 / pass});
-    const BytesPerSecond found(1 / sums.units[0].value);
-    const bool faster = sums.units[0].determined && found > host.elementwise_bandwidth;
-    if (sums.units[0].determined) host.core_bandwidth = found / rows_.sum_cores;
-    if (faster) host.elementwise_bandwidth = found;
-    const BytesPerSecond most =
-        std::max({host.dram_bandwidth, host.adam_bandwidth, host.elementwise_bandwidth});
-    if (most > host.dram_bandwidth) {
-      host.dram_bandwidth = most;
-      adjust("host.dram_bandwidth", most.value() / kGiga, "GB/s");
-    }
-    note("host.core_bandwidth", sums.units[0], host.core_bandwidth.value() / kGiga, "GB/s", sums,
-         range_text(rows_.sum, sums, 0, 0, 1e6, "MB of traffic"));
-    if (faster) {
-      adjust("host.elementwise_bandwidth", host.elementwise_bandwidth.value() / kGiga, "GB/s");
-    }
-  }
-
-  void note_adam(const UnitTime& unit, const TimeFit& fit) {
-    note("host.adam_bandwidth", unit, fit_.profile.host.adam_bandwidth.value() / kGiga, "GB/s", fit,
-         range_text(rows_.update, fit, 0, 0, 1e6, "MB of traffic"));
-  }
-
-  void adam() {
-    HostProfile& host = fit_.profile.host;
-    Rows rows;
-    for (const TimedWork& one : rows_.update.times) rows.add({one.work.front()}, one.seconds);
-    const double adam = adam_rate(host, rows_.update_cores).value();
-    const TimeFit fit = fit_times(rows.times, std::vector{1 / adam});
-    host.adam_bandwidth = (1 / fit.units[0].value / adam) * host.adam_bandwidth;
-    note_adam(fit.units[0], fit);
-  }
-
-  /// time = bytes (1 + half / threads) / limit, cpu_cost.h's rate with half and limit unknown.
-  void adam_by_threads() {
-    HostProfile& host = fit_.profile.host;
-    const auto all = static_cast<double>(host.cores);
-    const double half = host.adam_half_cores;
-    const double limit = host.adam_bandwidth.value() * (all + half) / all;
-    const TimeFit fit = fit_times(rows_.update.times, std::vector{1 / limit, half / limit});
-    const UnitTime& alone = fit.units[0];
-    const UnitTime& waiting = fit.units[1];
-    const double whole = alone.value + waiting.value / all;
-    UnitTime rate{whole, alone.standard_error + waiting.standard_error / all,
-                  alone.determined && waiting.determined, alone.samples, alone.damped};
-    host.adam_bandwidth = BytesPerSecond(1 / whole);
-    host.adam_half_cores = waiting.value / alone.value;
-    note_adam(rate, fit);
-    // The two errors are not independent: at worst they add up.
-    rate.value = host.adam_half_cores;
-    rate.standard_error =
-        rate.value * (alone.standard_error / alone.value + waiting.standard_error / waiting.value);
-    note("host.adam_half_cores", rate, host.adam_half_cores, "", fit,
-         fmt::format("{} to {} threads", *rows_.update_threads.begin(),
-                     *rows_.update_threads.rbegin()));
+    host.dram_bandwidth = std::max(host.dram_bandwidth, least);
+    host.elementwise_bandwidth = std::min(host.elementwise_bandwidth, host.dram_bandwidth);
+    if (auto& worker = host.worker_adam_bandwidth) worker = std::min(*worker, host.dram_bandwidth);
   }
 
   void step_gap() {
@@ -412,8 +435,10 @@ class Fitter {
     note("host.step_gap", fit.units[0], gap.value() * 1e6, "us", fit, "");
   }
 
+  const HardwareProfile& base_;
   DType dtype_;
-  const AllRows& rows_;
+  const std::vector<LiveRun>& runs_;
+  const LiveRows& rows_;
   LiveFit fit_;
   UnitTime streamed_;
   UnitTime columns_;
@@ -423,6 +448,16 @@ class Fitter {
   std::string latency_range_;
 };
 
+const char* why_untold(const HardwareProfile& base, std::string_view path) {
+  if (path == "host.adam_half_cores") return "all recordings have one number of optimizer threads";
+  if (path != "host.dram_bandwidth" && path != "host_link.bidirectional") {
+    return "recordings of zenflow-train do not show it";
+  }
+  return base.gpu.runs_on_host()
+             ? "where the device is the host, copies and updates share its cores"
+             : "no copy and no update ran beside another";
+}
+
 }  // namespace
 
 void add_untold(const HardwareProfile& base, std::vector<FittedNumber>& numbers) {
@@ -431,10 +466,8 @@ void add_untold(const HardwareProfile& base, std::vector<FittedNumber>& numbers)
         std::any_of(numbers.begin(), numbers.end(),
                     [&](const FittedNumber& known) { return known.path == one.path; });
     if (is_there) continue;
-    const bool is_half = one.path == "host.adam_half_cores";
     numbers.push_back({one.path, one.get(base) / one.scale, one.unit, false, false, 0, 0, 0, "",
-                       is_half ? "all recordings have one number of optimizer threads"
-                               : "recordings of zenflow-train do not show it"});
+                       why_untold(base, one.path)});
   }
 }
 
@@ -442,10 +475,12 @@ LiveFit fit_live(const std::vector<LiveRecording>& recordings) {
   if (recordings.empty()) {
     throw Error(ErrorKind::kInput, "nothing to fit to: expected at least one recording");
   }
-  AllRows rows;
-  for (const LiveRecording& recording : recordings) RowCollector(recording, rows);
-  const Job& first = *recordings.front().job;
-  return Fitter(first.scenario.hardware, first.scenario.training.dtype, rows).take();
+  std::vector<LiveRun> runs;
+  for (const LiveRecording& recording : recordings) runs.push_back(read_live_run(recording));
+  const Scenario& scenario = recordings.front().job->scenario;
+  LiveRows rows;
+  for (const LiveRun& run : runs) add_rows(run, rows);
+  return Fitter(scenario.hardware, scenario.training.dtype, runs, rows).take();
 }
 
 }  // namespace zenflow::sim

@@ -17,19 +17,9 @@
 #include <vector>
 
 #include "sim/calibrate/fitted_profile.h"
-#include "sim/calibrate/regression.h"
-#include "sim/schedule/job.h"
-#include "sim/trace/timeline.h"
+#include "sim/calibrate/live_run.h"
 
 namespace zenflow::sim {
-
-/// One recorded run: its job (base profile, model, settings) and schedule.
-struct LiveRecording {
-  const Job* job;
-  std::string schedule;  ///< "live-zenflow"
-  const Timeline* timeline;
-  std::int64_t first_step = 0;  ///< steps before it are not used
-};
 
 struct LiveFit {
   HardwareProfile profile;

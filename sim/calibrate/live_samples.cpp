@@ -61,6 +61,7 @@ class Sampler {
   }
   void keep(const TimelineSpan& span, LiveSample sample) {
     if (span.start < begin_ || span.start >= end_ || sample.seconds <= 0) return;
+    sample.start = span.start;
     samples_.push_back(sample);
   }
   void close() {
@@ -71,7 +72,7 @@ class Sampler {
   void add(LiveOperation operation, std::size_t layer, const TimelineSpan& span) {
     if (!open_ || open_->operation != operation || open_->layer != layer) {
       close();
-      open_ = LiveSample{operation, layer, false, 0, 0};
+      open_ = LiveSample{operation, layer};
       open_from_ = span;
     }
     open_->seconds += seconds_of(span);

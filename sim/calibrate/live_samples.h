@@ -29,6 +29,7 @@ struct LiveSample {
   bool first = false;     ///< of kSum: in the window's first step
   double bytes = 0;       ///< of copies
   double seconds = 0;
+  Picoseconds start{};
 };
 
 /// What a run of `layers` layers with this schedule recorded, from step `first_step` on; a

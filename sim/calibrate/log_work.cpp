@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -6,18 +8,36 @@
 #include "sim/calibrate/trace_work.h"
 #include "sim/cost/cpu_cost.h"
 #include "sim/report/trace_parts.h"
+#include "sim/schedule/deepspeed_step.h"
 #include "sim/schedule/step_plan.h"
 #include "sim/trace/launches.h"
 
 namespace zenflow::sim {
 namespace {
 
-/// Adam on a rank's part while all ranks of the node work.
-double adam_seconds(const HardwareProfile& profile, const Job& job) {
+/// What each of an update's calls of CPU Adam works on, of a rank: in stage 3 its sub-groups, but
+/// those that stay on the GPU, else its part of the parameters.
+std::vector<double> adam_calls(const Job& job) {
+  if (job.deepspeed.zero_stage != 3) return {job.partition()};
+  const SubGroups groups = sub_groups(job);
+  return {groups.elements.begin() + static_cast<std::ptrdiff_t>(groups.on_gpu),
+          groups.elements.end()};
+}
+
+/// One call while all ranks of the node work.
+double call_seconds(const HardwareProfile& profile, const Job& job, double parameters) {
   const HostProfile& host = profile.host;
   const double rate = adam_rate(host, static_cast<double>(host.cores)).value() /
                       static_cast<double>(job.scenario.gpus);
-  return kAdamBytes * job.partition() / rate;
+  return host.adam_launch.value() + kAdamBytes * parameters / rate;
+}
+
+double adam_seconds(const HardwareProfile& profile, const Job& job) {
+  double seconds = 0;
+  for (const double parameters : adam_calls(job)) {
+    seconds += call_seconds(profile, job, parameters);
+  }
+  return seconds;
 }
 
 double forward_seconds(const HardwareProfile& profile, Job job) {
@@ -63,6 +83,39 @@ double rounding_of(const TimerSeries& series, double parts) {
   return clock_error(kMilli * decimal_tick(series.values), 0.5) / parts;
 }
 
+/// The updates of each step that has any, if each has a range for every call: one by one.
+std::optional<TimedGroup> calls_of_steps(const Timeline& timeline, const Intervals& updates,
+                                         double clock, const Job& job) {
+  const std::vector<double> parameters = adam_calls(job);
+  if (parameters.size() < 2) return std::nullopt;
+  TimedGroup group{.what = "calls of the CPU optimizer",
+                   .seconds = {},
+                   .amounts = {},
+                   .amount_unit = 1e6,
+                   .amount_name = "M parameters",
+                   .predict = {},
+                   .only = {"host.adam_bandwidth", "host.adam_launch"}};
+  for (const TimelineStep& step : timeline.steps) {
+    std::vector<double> seconds;
+    for (const Interval& one : updates) {
+      if (one.start < step.start || one.start >= step.end) continue;
+      seconds.push_back(to_seconds(one.end - one.start).value());
+    }
+    if (seconds.empty()) continue;
+    if (seconds.size() != parameters.size()) return std::nullopt;
+    group.seconds.insert(group.seconds.end(), seconds.begin(), seconds.end());
+    group.amounts.insert(group.amounts.end(), parameters.begin(), parameters.end());
+  }
+  if (group.seconds.empty()) return std::nullopt;
+  group.clock_errors.assign(group.seconds.size(), clock);
+  group.predict = [job, calls = group.amounts](const HardwareProfile& profile) {
+    std::vector<double> times;
+    for (const double one : calls) times.push_back(call_seconds(profile, job, one));
+    return times;
+  };
+  return group;
+}
+
 }  // namespace
 
 TraceWork host_update_work(const Timeline& timeline, const Job& job, const TraceRules& rules) {
@@ -72,11 +125,15 @@ TraceWork host_update_work(const Timeline& timeline, const Job& job, const Trace
   }
   updates = unite(std::move(updates));
   const double tick = clock_tick(timeline, [](SpanKind kind) { return !is_gpu_work(kind); });
+  TraceWork work;
+  if (auto calls = calls_of_steps(timeline, updates, clock_error(tick), job)) {
+    work.add(std::move(*calls));
+    return work;
+  }
   std::vector<double> seconds;
   for (const TimelineStep& step : timeline.steps) {
     seconds.push_back(to_seconds(length_within(updates, step.start, step.end)).value());
   }
-  TraceWork work;
   work.add(group_of("CPU optimizer of a step", seconds, clock_error(tick), "host.adam_bandwidth",
                     [job](const HardwareProfile& profile) { return adam_seconds(profile, job); }));
   if (!updates.empty() && work.groups.empty()) {

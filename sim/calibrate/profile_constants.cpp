@@ -10,6 +10,8 @@ namespace {
 
 constexpr double kGiga = 1e9;
 constexpr double kMicro = 1e-6;
+/// Seconds; of a few threads, from a condition variable: what kernels take for it.
+constexpr double kWakeUp = 10e-6;
 
 class ConstantList {
  public:
@@ -17,11 +19,12 @@ class ConstantList {
 
   /// `at` gives a reference to a quantity or a ratio.
   template <class At>
-  void add(std::string path, std::string unit, double scale, At at) {
+  void add(std::string path, std::string unit, double scale, At at, double unstated = 0) {
     ProfileConstant one{std::move(path), std::move(unit), scale,
                         [at](const HardwareProfile& p) { return number(at(p)); },
                         [at](HardwareProfile& p, double value) { assign(at(p), value); }};
-    if (one.get(profile_) > 0) found_.push_back(std::move(one));
+    one.unstated = unstated;
+    if (one.get(profile_) > 0 || unstated > 0) found_.push_back(std::move(one));
   }
   /// Of several switches, all with the value of the first. Both directions together carry at least
   /// what one does: a switch has no value that contradicts this.
@@ -61,6 +64,7 @@ class ConstantList {
   void ratio(std::string path, At at) {
     add(std::move(path), "", 1, at);
   }
+  ProfileConstant& last() { return found_.back(); }
   std::vector<ProfileConstant> take() { return std::move(found_); }
 
  private:
@@ -112,8 +116,10 @@ void add_host(ConstantList& list, const HardwareProfile& profile) {
       "host.elementwise_bandwidth", [](auto& p) -> auto& { return p.host.elementwise_bandwidth; });
   list.rate(
       "host.core_bandwidth", [](auto& p) -> auto& { return p.host.core_bandwidth; });
-  list.rate(
-      "host.dram_bandwidth", [](auto& p) -> auto& { return p.host.dram_bandwidth; });
+  list.shared_rate(
+      "host.dram_bandwidth", "host.adam_bandwidth",
+      [](auto& p) -> auto& { return p.host.dram_bandwidth; });
+  list.last().may_be_idle = true;
   list.time(
       "host.step_gap", [](auto& p) -> auto& { return p.host.step_gap; });
 }
@@ -192,6 +198,9 @@ std::vector<ProfileConstant> profile_constants(const HardwareProfile& profile) {
   add_gpu(list, profile);
   add_host(list, profile);
   add_links(list, profile);
+  list.add(
+      "host.adam_launch", "us", kMicro, [](auto& p) -> auto& { return p.host.adam_launch; },
+      kWakeUp);
   return list.take();
 }
 

@@ -18,9 +18,13 @@ struct ProfileConstant {
   std::function<double(const HardwareProfile&)> get;
   std::function<void(HardwareProfile&, double)> set;
   bool is_capacity = false;  ///< of a link that several share: bounds rates or has no part in them
+  bool may_be_idle = false;  ///< likewise, if it has no part once the others are fitted
   /// Of what several share: the constant that is the rate of one alone. Unless that is known, times
   /// of several at once do not tell which of the two they show.
   std::string alone{};
+  /// What a search begins with where the profile has zero, which it does not state. 0: what it does
+  /// not state is not looked for.
+  double unstated = 0;
 };
 
 /// Switches of equal capacity, which one constant stands for.
@@ -30,8 +34,9 @@ struct SwitchGroup {
 };
 [[nodiscard]] std::vector<SwitchGroup> switch_groups(const HostLinkProfile& link);
 
-/// Those that the profile states, above zero. Peaks and the memory's bandwidth are not among them:
-/// the efficiencies are shares of them, and times do not tell the two apart.
+/// Those that the profile states, above zero, and those to be looked for all the same. Peaks and
+/// the memory's bandwidth are not among them: the efficiencies are shares of them, and times do not
+/// tell the two apart.
 [[nodiscard]] std::vector<ProfileConstant> profile_constants(const HardwareProfile& profile);
 
 }  // namespace zenflow::sim

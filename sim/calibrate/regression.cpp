@@ -39,11 +39,13 @@ struct Problem {
   Vector times;   ///< measured seconds
   Vector likely;  ///< seconds that each time was expected to be, of a like size as the fitted ones
   Vector within;  ///< rho's weights among times of a kind that is common; NaN: of others
+  Kinds kinds;
 };
 
 struct Solution {
   Vector value;
   Vector standard_error;
+  Vector error_by_kind;
   double residual = 0;
   Vector weight;
 };
@@ -122,6 +124,22 @@ Vector fitted(const Problem& problem, const Vector& value) {
   return (problem.known + problem.work * value).cwiseMax(kLeast * problem.times);
 }
 
+/// Sandwich estimator (Liang and Zeger 1986, Biometrika 73) with the correction for few kinds.
+Vector errors_by_kind(const Matrix& rows, const Vector& residual, const Vector& weight,
+                      const Kinds& kinds) {
+  const Eigen::Index units = rows.cols();
+  const auto count = static_cast<Eigen::Index>(kinds.count);
+  const Eigen::FullPivLU<Matrix> normal(rows.transpose() * weight.asDiagonal() * rows);
+  if (count <= units || !normal.isInvertible()) return Vector::Zero(units);
+  Matrix sums = Matrix::Zero(count, units);
+  for (Eigen::Index i = 0; i < rows.rows(); ++i) {
+    sums.row(static_cast<Eigen::Index>(kinds.of[static_cast<std::size_t>(i)])) +=
+        weight(i) * residual(i) * rows.row(i);
+  }
+  const double few = static_cast<double>(count) / static_cast<double>(count - units);
+  return (few * (sums * normal.inverse()).colwise().squaredNorm()).cwiseSqrt().transpose();
+}
+
 /// Residuals are taken for independent.
 Vector standard_errors(const Matrix& rows, const Vector& residual, const Vector& weight) {
   const Eigen::Index units = rows.cols();
@@ -160,6 +178,7 @@ Solution solve(const Problem& problem) {
   }
   const double sum = residual.cwiseProduct(weight).dot(residual);
   return {value, standard_errors(rows, residual, weight),
+          errors_by_kind(rows, residual, weight, problem.kinds),
           std::sqrt(sum / static_cast<double>(residual.size())), weight};
 }
 
@@ -204,8 +223,13 @@ TimeFit fit_units(std::span<const TimedWork> times, std::span<const double> give
     if (occurs) open.push_back(c);
   }
   const auto samples = static_cast<Eigen::Index>(times.size());
-  Problem problem{Matrix(), Vector(samples), Vector(samples), likely_times(times, given),
-                  weights_within(times, kinds_of(times))};
+  const Kinds kinds = kinds_of(times);
+  Problem problem{Matrix(),
+                  Vector(samples),
+                  Vector(samples),
+                  likely_times(times, given),
+                  weights_within(times, kinds),
+                  kinds};
   while (true) {
     problem.work.resize(samples, static_cast<Eigen::Index>(open.size()));
     for (Eigen::Index r = 0; r < samples; ++r) {
@@ -240,6 +264,7 @@ TimeFit fit_units(std::span<const TimedWork> times, std::span<const double> give
       const auto at = static_cast<Eigen::Index>(i);
       UnitTime& unit = fit.units[open[i]];
       unit = {solved.value(at) / size(at), solved.standard_error(at) / size(at), true};
+      unit.error_by_kind = solved.error_by_kind(at) / size(at);
       const double one = doubt(unit.value, unit.standard_error);
       if (one > worst_doubt) {
         worst_doubt = one;

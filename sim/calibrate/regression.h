@@ -22,6 +22,9 @@ struct UnitTime {
   bool determined = false;  ///< false: `value` is what was given, the times do not tell
   std::size_t samples = 0;  ///< times with such work
   std::size_t damped = 0;   ///< of those: rho leaves them less than half of their weight
+  /// The standard error if times of equal work miss together, as they do where the formula is not
+  /// the machine's. 0 if there are no more kinds of work than units, which then meet all of them.
+  double error_by_kind = 0;
 };
 
 struct TimeFit {

@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/calibrate/beside.h"
 #include "sim/calibrate/trace_work.h"
-#include "sim/engine/fair_share.h"
 #include "sim/report/simulated_timeline.h"
 #include "sim/report/simulation.h"
 
@@ -21,8 +21,6 @@ constexpr std::size_t kMostRepetitions = 48;
 
 /// Tasks that draw on the machine alike: a lane's, by kind of memory where that decides.
 using UseKey = std::pair<LaneId, bool>;
-/// Which of them run at a moment, one bit each.
-using UseSet = std::uint64_t;
 
 enum class WorkKind : std::uint8_t { kDevice, kCopy, kCollective, kHost, kDrive };
 constexpr std::size_t kWorkKinds = 5;
@@ -57,7 +55,7 @@ struct TaskTime {
   TaskId task = 0;  ///< of the program of distinct windows
   double seconds = 0;
   std::size_t use = 0;
-  std::vector<std::pair<UseSet, double>> beside;  ///< with itself; seconds
+  Beside beside;  ///< by use, one bit each, with itself
 };
 
 /// The schedule's tasks of each distinct kind of window, built anew for any profile.
@@ -90,20 +88,12 @@ class TaskModel {
     const auto tasks = program.graph.tasks();
     std::vector<FlowId> flows(uses_.size(), kNoFlow);
     for (TaskId id = 0; id < tasks.size(); ++id) flows[use_of_task_[id]] = tasks[id].flow;
-    std::map<std::pair<UseSet, std::size_t>, double> known;
+    FairProgress progress(program.graph.machine(), std::move(flows));
     std::vector<double> seconds;
     seconds.reserve(times.size());
     for (const TaskTime& one : times) {
-      double whole = 0;
-      double progressed = 0;
-      for (const auto& [set, time] : one.beside) {
-        const auto [entry, is_new] = known.try_emplace({set, one.use}, 1.0);
-        if (is_new) entry->second = progress(program.graph.machine(), flows, set, one.use);
-        whole += time;
-        progressed += time * entry->second;
-      }
       const double alone = to_seconds(tasks[one.task].duration).value();
-      seconds.push_back(progressed > 0 ? alone * whole / progressed : alone);
+      seconds.push_back(alone / progress.mean(one.use, one.beside));
     }
     return seconds;
   }
@@ -140,20 +130,6 @@ class TaskModel {
       if (known == uses_.end()) uses_.push_back(key);
     }
     return true;
-  }
-
-  /// Of full speed, of `use` while all of `set` run.
-  static double progress(const Machine& machine, const std::vector<FlowId>& flows, UseSet set,
-                         std::size_t use) {
-    if (flows[use] == kNoFlow) return 1;
-    std::vector<FlowId> active;
-    std::size_t at = 0;
-    for (std::size_t other = 0; other < flows.size(); ++other) {
-      if (((set >> other) & 1U) == 0 || flows[other] == kNoFlow) continue;
-      if (other == use) at = active.size();
-      active.push_back(flows[other]);
-    }
-    return fair_rates(machine, active)[at] / machine.flows[flows[use]].solo_rate.value();
   }
 
   Job job_;
@@ -248,7 +224,7 @@ void find_what_ran_beside(const std::vector<const TimelineSpan*>& spans,
   std::vector<std::size_t> active;
   constexpr std::size_t kBits = 64;
   std::array<int, kBits> running{};
-  UseSet set = 0;
+  WorkSet set = 0;
   for (std::size_t e = 0; e < events.size(); ++e) {
     if (e > 0 && events[e].at > events[e - 1].at) {
       const double seconds = to_seconds(events[e].at - events[e - 1].at).value();
@@ -269,7 +245,7 @@ void find_what_ran_beside(const std::vector<const TimelineSpan*>& spans,
     }
     // What a viewer drew by hand may overlap on a track.
     running.at(use) += events[e].begins ? 1 : -1;
-    const UseSet bit = UseSet{1} << use;
+    const WorkSet bit = WorkSet{1} << use;
     set = running.at(use) > 0 ? set | bit : set & ~bit;
   }
 }

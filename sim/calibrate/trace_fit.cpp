@@ -193,10 +193,29 @@ class NumberList {
     }
   }
 
+  [[nodiscard]] bool is_fitted(const char* path) const {
+    return std::any_of(numbers_.begin(), numbers_.end(),
+                       [&](const FittedNumber& one) { return one.path == path && one.fitted; });
+  }
+
+  /// Where DRAM is known, what is not known beside it is no faster; else it has room for all.
   void bound_memory() {
     HostProfile& host = profile_.host;
-    BytesPerSecond most = std::max(host.adam_bandwidth, host.elementwise_bandwidth);
-    if (host.worker_adam_bandwidth) most = std::max(most, *host.worker_adam_bandwidth);
+    const bool dram_is_known = is_fitted("host.dram_bandwidth");
+    BytesPerSecond most = host.dram_bandwidth;
+    const auto bound = [&](const char* path, BytesPerSecond& rate) {
+      if (!dram_is_known || is_fitted(path)) {
+        most = std::max(most, rate);
+      } else if (rate > host.dram_bandwidth) {
+        rate = host.dram_bandwidth;
+        adjust(path, rate.value() / kGiga, "GB/s");
+      }
+    };
+    bound("host.adam_bandwidth", host.adam_bandwidth);
+    bound("host.elementwise_bandwidth", host.elementwise_bandwidth);
+    if (host.worker_adam_bandwidth) {
+      bound("host.worker_adam_bandwidth", *host.worker_adam_bandwidth);
+    }
     if (most > host.dram_bandwidth) {
       host.dram_bandwidth = most;
       adjust("host.dram_bandwidth", most.value() / kGiga, "GB/s");

@@ -11,7 +11,8 @@
 ///   copy             latency + bytes / rate, slowed as its fair share says of the links that it
 ///                    shares with what ran beside it: the other direction, GPUs under its switch
 ///   collective       transfer_cost.h, by NCCL's message size and group
-///   CPU Adam         28 bytes a parameter of a rank's part / adam_rate on all cores
+///   CPU Adam         adam_launch + 28 bytes a parameter of a rank's part / adam_rate on all cores;
+///                    in stage 3, with a range for each, one call a sub-group
 ///   DeepSpeed log    forward: the model's pass; optimizer: CPU Adam
 ///
 /// Every time carries what the trace's clock adds to it (clock_tick.h).

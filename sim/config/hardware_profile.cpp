@@ -192,6 +192,9 @@ HostProfile read_host(MapReader map, NumberReader& numbers) {
   host.adam_bandwidth = numbers.bandwidth(map, "adam_bandwidth");
   host.adam_half_cores = numbers.cores(map, "adam_half_cores");
   host.elementwise_bandwidth = numbers.bandwidth(map, "elementwise_bandwidth");
+  if (map.node().find("adam_launch") != nullptr) {
+    host.adam_launch = numbers.duration(map, "adam_launch");
+  }
   if (map.node().find("step_gap") != nullptr) host.step_gap = numbers.duration(map, "step_gap");
   if (map.node().find("unbound_efficiency") != nullptr) {
     host.unbound_efficiency = numbers.efficiency(map, "unbound_efficiency");

@@ -62,7 +62,9 @@ struct HostProfile {
   /// The same of a process of its own with one bound thread a core and state local to it; empty:
   /// as adam_bandwidth.
   std::optional<BytesPerSecond> worker_adam_bandwidth;
-  double adam_half_cores = 0;            ///< cores at which CPU Adam reaches half of its limit
+  double adam_half_cores = 0;  ///< cores at which CPU Adam reaches half of its limit
+  /// Time that a call of CPU Adam takes besides its traffic: its threads wake up and meet again.
+  Seconds adam_launch;
   BytesPerSecond elementwise_bandwidth;  ///< traffic of CPU casts, scaling, accumulation, all cores
   /// Time that the device idles in a step because the training thread, having learnt the
   /// gradient's norm, has to wake up and enqueue. The live schedules read it.

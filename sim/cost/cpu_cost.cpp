@@ -6,7 +6,7 @@ namespace zenflow::sim {
 namespace {
 
 CpuWork work(double bytes, BytesPerSecond rate) {
-  return {bytes, Bytes(bytes) / rate};
+  return {bytes, Bytes(bytes) / rate, Seconds(0)};
 }
 
 double width(DType dtype) {
@@ -36,6 +36,7 @@ BytesPerSecond pass_rate(const HostProfile& host, double cores) {
 
 CpuWork update_work(const HostProfile& host, double cores, DType dtype, bool cast_gradient) {
   CpuWork total = work(kAdamBytes, adam_rate(host, cores));
+  total.launch = host.adam_launch;
   total += work(kScaleBytes, pass_rate(host, cores));
   // With fp32 training there is nothing to cast: the upload reads the master copy.
   if (dtype != DType::kFp32) {

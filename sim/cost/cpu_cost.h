@@ -1,10 +1,10 @@
 /// Time of CPU work on parameters and gradients, by bytes of memory traffic and cores.
 ///
 /// Symbols: c cores at work, C cores of the node, A adam_bandwidth, h adam_half_cores,
-/// E elementwise_bandwidth, B core_bandwidth.
+/// a adam_launch, E elementwise_bandwidth, B core_bandwidth.
 ///
 ///   Adam             28 bytes a parameter (reads p, g, m, v; writes p, m, v; fp32)
-///                    rate(c) = A * (c / (c + h)) / (C / (C + h))
+///                    rate(c) = A * (c / (c + h)) / (C / (C + h)), and a for each call
 ///   other passes     rate(c) = min(E, c B)
 ///     scale          8 bytes   (unscaling and clipping, fp32 in place)
 ///     cast down      2 + 4     (fp32 to the 16-bit copy that is uploaded)
@@ -33,11 +33,17 @@ inline constexpr double kScaleBytes = 8;
 struct CpuWork {
   double bytes = 0;  ///< of memory traffic per parameter
   Seconds time;      ///< per parameter
+  Seconds launch;    ///< of a call, whatever it works on
 
   CpuWork& operator+=(const CpuWork& other) {
     bytes += other.bytes;
     time += other.time;
+    launch += other.launch;
     return *this;
+  }
+  /// One call that works on so many parameters; on none there is no call.
+  [[nodiscard]] Seconds call(double parameters) const {
+    return parameters > 0 ? launch + parameters * time : Seconds(0);
   }
 };
 

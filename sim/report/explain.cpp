@@ -254,6 +254,7 @@ HardwareProfile scaled(HardwareProfile hardware, Resource resource, double facto
     case Resource::kCpuOptimizer:
       hardware.host.adam_bandwidth = factor * hardware.host.adam_bandwidth;
       if (auto& worker = hardware.host.worker_adam_bandwidth) worker = factor * *worker;
+      hardware.host.adam_launch = hardware.host.adam_launch / factor;
       hardware.host.elementwise_bandwidth = factor * hardware.host.elementwise_bandwidth;
       hardware.host.core_bandwidth = factor * hardware.host.core_bandwidth;
       break;

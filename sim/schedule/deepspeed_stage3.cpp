@@ -64,8 +64,9 @@ class Stage3Emitter {
   }
 
  private:
-  [[nodiscard]] Picoseconds part(Seconds whole, double elements) const {
-    return to_picoseconds(elements / job_.partition() * whole);
+  [[nodiscard]] Picoseconds part(Seconds whole, double elements,
+                                 Seconds launch = Seconds(0)) const {
+    return to_picoseconds(launch + elements / job_.partition() * whole);
   }
 
   /// SuperOffload: the worker takes sub-groups as they become complete, the model's end first;
@@ -127,7 +128,7 @@ class Stage3Emitter {
     const RankClass& rank = builder_.cluster().classes[c];
     const TaskId scaled = builder_.add(rank.cpu_accumulate, part(cpu_.scale, elements),
                                        builder_.label(Phase::kCpuScale, 0), after);
-    const TaskId updated = builder_.add(rank.cpu_update, part(cpu_.update, elements),
+    const TaskId updated = builder_.add(rank.cpu_update, part(cpu_.update, elements, cpu_.launch),
                                         builder_.label(Phase::kCpuUpdate, 0), {scaled});
     return builder_.add(rank.cpu_accumulate, part(cpu_.cast, elements),
                         builder_.label(Phase::kCpuCast, 0), {updated});

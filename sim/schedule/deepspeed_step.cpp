@@ -140,6 +140,7 @@ DeepSpeedCpu deepspeed_cpu(const Job& job, double training_cores, double update_
   const BytesPerSecond training = pass_rate(host, training_cores) / ranks;
   const double cast_bytes = 4 + static_cast<double>(bytes_per_element(job.scenario.training.dtype));
   DeepSpeedCpu cpu;
+  cpu.launch = host.adam_launch;
   cpu.scale = Bytes(kScaleBytes * p) / training;
   cpu.cast = Bytes(cast_bytes * p) / training;
   double traffic = kAdamBytes;

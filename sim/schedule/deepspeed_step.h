@@ -101,8 +101,12 @@ enum class OptimizerPlace {
 struct DeepSpeedCpu {
   Seconds scale;   ///< unscaling and clipping, in place
   Seconds update;  ///< Adam; in ZenFlow's worker also the copy to the stale snapshot
+  Seconds launch;  ///< of a call of Adam, besides
   Seconds cast;    ///< fp32 to the 16-bit weights that go up
   RankRates rates;
+
+  /// All of the rank's parameters in one call.
+  [[nodiscard]] Seconds whole_update() const { return launch + update; }
 };
 /// `training_cores`, `update_cores`: of the node.
 [[nodiscard]] DeepSpeedCpu deepspeed_cpu(const Job& job, double training_cores, double update_cores,

@@ -254,7 +254,8 @@ class Emitter {
     for (std::size_t c = 0; c < builder_.classes(); ++c) {
       const RankClass& rank = builder_.cluster().classes[c];
       const TaskId scaled = cpu_task(rank.cpu_accumulate, cpu_.scale, Phase::kCpuScale, gradients);
-      const TaskId updated = cpu_task(rank.cpu_update, cpu_.update, Phase::kCpuUpdate, {{scaled}});
+      const TaskId updated =
+          cpu_task(rank.cpu_update, cpu_.whole_update(), Phase::kCpuUpdate, {{scaled}});
       const TaskId cast = cpu_task(rank.cpu_accumulate, cpu_.cast, Phase::kCpuCast, {{updated}});
       up.push_back(step_.weights_up(c, cast));
     }
@@ -306,7 +307,8 @@ class Emitter {
     PerClass jobs;
     for (std::size_t c = 0; c < builder_.classes(); ++c) {
       const RankClass& rank = builder_.cluster().classes[c];
-      jobs.push_back(cpu_task(rank.cpu_update, cpu_.update, Phase::kCpuUpdate, {{ready[c]}}));
+      jobs.push_back(
+          cpu_task(rank.cpu_update, cpu_.whole_update(), Phase::kCpuUpdate, {{ready[c]}}));
     }
     submitted_.push_back(jobs);
   }

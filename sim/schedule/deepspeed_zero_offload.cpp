@@ -70,7 +70,7 @@ class Emitter {
       const TaskId scaled =
           builder_.add(rank.cpu_accumulate, to_picoseconds(cpu_.scale),
                        builder_.label(Phase::kCpuScale, 0), std::span<const TaskId>(gradients));
-      const TaskId updated = builder_.add(rank.cpu_update, to_picoseconds(cpu_.update),
+      const TaskId updated = builder_.add(rank.cpu_update, to_picoseconds(cpu_.whole_update()),
                                           builder_.label(Phase::kCpuUpdate, 0), {scaled});
       const TaskId cast = builder_.add(rank.cpu_accumulate, to_picoseconds(cpu_.cast),
                                        builder_.label(Phase::kCpuCast, 0), {updated});

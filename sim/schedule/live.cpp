@@ -27,6 +27,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/schedule/live_cluster.h"
 #include "sim/schedule/live_memory.h"
 #include "sim/schedule/live_work.h"
 #include "sim/schedule/program_builder.h"
@@ -279,7 +280,7 @@ class LiveEmitter {
       const double elements = cut.deferred_elements();
       if (elements == 0) continue;
       const auto index = static_cast<std::int64_t>(b);
-      updated[b] = builder_.add(rank.cpu_update, to_picoseconds(elements * work.time),
+      updated[b] = builder_.add(rank.cpu_update, to_picoseconds(work.call(elements)),
                                 builder_.label(Phase::kCpuUpdate, index), {ready[b], norm});
       const double bytes = work_of(full).width() * elements;
       builder_.copy(0, Phase::kH2D, index, bytes, {updated[b], may_write});
@@ -335,23 +336,9 @@ class LiveEmitter {
   TaskId pending_compute_ = kNoTask;
 };
 
-/// Rates at which the lanes load what they share.
-RankRates lane_rates(const Job& job, const LiveWork& costs) {
-  const HostLinkProfile& link = job.scenario.hardware.host_link;
-  const CpuWork update = costs.update();
-  const CpuWork sum = costs.sum(false);
-  return {copy_rate(link, Direction::kD2H, true), copy_rate(link, Direction::kH2D, true),
-          Bytes(update.bytes) / update.time, Bytes(sum.bytes) / sum.time};
-}
-
 Program Live::build(const Job& job, std::span<const WindowShape> shapes) const {
   const LiveSettings live = settings(job);
-  const LiveWork costs(job, live);
-  const RankRates rates = lane_rates(job, costs);
-  Cluster cluster =
-      job.scenario.hardware.gpu.runs_on_host()
-          ? make_host_device_cluster(job.scenario, rates, {live.optimizer_cores, live.sum_cores})
-          : make_cluster(job.scenario, rates);
+  Cluster cluster = live_cluster(job, live);
   if (job.scenario.hardware.host.step_gap.value() > 0) add_training_lanes(cluster);
   ProgramBuilder builder(job, live_plan(job), std::move(cluster));
   builder.reserve(shapes);

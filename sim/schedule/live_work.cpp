@@ -180,12 +180,12 @@ double LiveWork::sum_bytes(bool first) const {
 
 CpuWork LiveWork::update() const {
   const BytesPerSecond rate = adam_rate(job_.scenario.hardware.host, live_.optimizer_cores);
-  return {update_bytes(), Bytes(update_bytes()) / rate};
+  return {update_bytes(), Bytes(update_bytes()) / rate, job_.scenario.hardware.host.adam_launch};
 }
 
 CpuWork LiveWork::sum(bool first) const {
   const BytesPerSecond rate = pass_rate(job_.scenario.hardware.host, live_.sum_cores);
-  return {sum_bytes(first), Bytes(sum_bytes(first)) / rate};
+  return {sum_bytes(first), Bytes(sum_bytes(first)) / rate, Seconds(0)};
 }
 
 }  // namespace zenflow::sim

@@ -6,13 +6,13 @@ namespace zenflow::sim {
 namespace {
 
 Picoseconds time_for(const CpuWork& work, double parameters) {
-  return to_picoseconds(parameters * work.time);
+  return to_picoseconds(work.call(parameters));
 }
 
 }  // namespace
 
 CpuWork for_one_rank(CpuWork work, double ranks_on_node) {
-  return {work.bytes, ranks_on_node * work.time};
+  return {work.bytes, ranks_on_node * work.time, work.launch};
 }
 
 CpuCosts cpu_costs(const Job& job, double update_cores, double accumulate_cores,

@@ -67,7 +67,8 @@ class Offloader {
   const CpuCosts& costs_;
 };
 
-/// A rank's work takes as many times longer than the node's as ranks share the node.
+/// A rank's work takes as many times longer than the node's as ranks share the node; its calls
+/// begin as they would alone.
 [[nodiscard]] CpuWork for_one_rank(CpuWork work, double ranks_on_node);
 
 /// The last task of every class, each as the sole entry of a list.

@@ -47,7 +47,7 @@ class Computer {
     const double steps = accumulation();
     const double cores = all_cores();
     const CpuCosts costs = cpu_costs(job_, cores, cores, config_.gradient_accumulation_steps == 1);
-    const double update = picoseconds(partition_ * costs.update.time);
+    const double update = update_by_buckets(costs, partition_);
     const double up = copy(Direction::kH2D, bytes_ * partition_);
     const double gather = config_.zero_stage == 3 ? 0 : all_gather(bytes_ * steps_.parameters);
     const double path = steps * steps_.forward_backward + update + up + gather;
@@ -70,7 +70,7 @@ class Computer {
     const double gather =
         partitioned ? 0 : all_gather(bytes_ * steps_.parameters * zenflow.topk_ratio);
     const double step = steps_.forward_backward + steps_.last_reduce + selected + gather;
-    const double update = picoseconds(kept * partition_ * costs.update.time);
+    const double update = update_by_buckets(costs, kept * partition_);
     const double up = copy(Direction::kH2D, bytes_ * kept * partition_);
     const double down = copy(Direction::kD2H, bytes_ * kept * partition_);
     const double sums = picoseconds(kept * partition_ * costs.accumulate.time);
@@ -119,7 +119,7 @@ class Computer {
       bound += (std::max(again, 0.0) + extra) / static_cast<double>(every);
     }
     if (!zenflow.overlap_step) return bound;
-    const double update = picoseconds(cpu.update);
+    const double update = picoseconds(cpu.whole_update());
     // Waiting for the update before the last, a backlog may grow for long; nothing is said of it.
     const bool deep = zenflow.full_warm_up_rounds == 0;
     if (!deep) bound = std::max(bound, (update + chain_to_hand_over(cpu)) / s);
@@ -142,6 +142,11 @@ class Computer {
   }
   [[nodiscard]] double accumulation() const {
     return static_cast<double>(config_.gradient_accumulation_steps);
+  }
+  /// The published schedules call the optimizer once a bucket.
+  [[nodiscard]] double update_by_buckets(const CpuCosts& costs, double parameters) const {
+    const auto calls = static_cast<double>(steps_.plan.buckets.size());
+    return picoseconds(parameters * costs.update.time + calls * costs.update.launch);
   }
   [[nodiscard]] double all_cores() const { return static_cast<double>(hardware_.host.cores); }
   [[nodiscard]] double stream(double traffic) const {
@@ -201,7 +206,7 @@ class Computer {
     return config_.zero_stage == 3 ? 0 : all_gather(bytes_ * partition_ * ranks_);
   }
   [[nodiscard]] double blocking(const DeepSpeedCpu& cpu) const {
-    return picoseconds(cpu.scale) + picoseconds(cpu.update) + picoseconds(cpu.cast) +
+    return picoseconds(cpu.scale) + picoseconds(cpu.whole_update()) + picoseconds(cpu.cast) +
            pinned_or_pageable(Direction::kH2D, bytes_ * partition_) + gather_weights();
   }
   /// From the boundary's empty stream until the new gradients are with the worker.

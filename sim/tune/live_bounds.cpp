@@ -98,7 +98,7 @@ class LiveBound {
       times.sum_first = rounded(deferred * work_.sum(true).time);
       times.sum = rounded(deferred * work_.sum(false).time);
     }
-    times.update = rounded(deferred * work_.update().time);
+    times.update = rounded(work_.update().call(deferred));
     times.up = copied(Direction::kH2D, deferred) + device(work_.place_upload(cut));
     return times;
   }

@@ -31,7 +31,7 @@ bool scale(std::optional<Quantity>& quantity, double factor) {
 
 using Profile = HardwareProfile;
 
-constexpr std::array<Number, 24> kNumbers = {{
+constexpr std::array<Number, 25> kNumbers = {{
     {"gpu.gemm_efficiency", [](Profile& p, double f) { return scale(p.gpu.gemm_efficiency, f); }},
     {"gpu.gemm_half_size", [](Profile& p, double f) { return scale(p.gpu.gemm_half_size, f); }},
     {"gpu.attention_efficiency",
@@ -49,6 +49,7 @@ constexpr std::array<Number, 24> kNumbers = {{
     {"host.worker_adam_bandwidth",
      [](Profile& p, double f) { return scale(p.host.worker_adam_bandwidth, f); }},
     {"host.adam_half_cores", [](Profile& p, double f) { return scale(p.host.adam_half_cores, f); }},
+    {"host.adam_launch", [](Profile& p, double f) { return scale(p.host.adam_launch, f); }},
     {"host.elementwise_bandwidth",
      [](Profile& p, double f) { return scale(p.host.elementwise_bandwidth, f); }},
     {"host.unbound_efficiency",

@@ -417,6 +417,29 @@ TEST(ZeroOffloadStep, ExposesOnlyTheCopiesThatBackwardDoesNotHide) {
   EXPECT_NEAR(result.stall, (down - now + update + up) * 1e12, 100.0);
 }
 
+// A call a bucket; all of them are exposed.
+TEST(ZeroOffloadStep, HasALaunchForEachBucketsUpdate) {
+  JobOptions options;
+  options.reduce_bucket_size = 3'000'000;
+  Job job = make_small_job(round_node(), small_gpt2(), options);
+  const double without = simulate_schedule(job, find_schedule("zero-offload")).step_time;
+  job.scenario.hardware.host.adam_launch = Seconds(70e-6);
+  const double with = simulate_schedule(job, find_schedule("zero-offload")).step_time;
+  const auto buckets = static_cast<double>(plan_step(job).buckets.size());
+  EXPECT_NEAR(with - without, buckets * 70e6, 100.0);
+}
+
+// DeepSpeed hands its optimizer the whole partition.
+TEST(DeepSpeedZeroOffloadStep, HasOneLaunch) {
+  JobOptions options;
+  options.reduce_bucket_size = 3'000'000;
+  Job job = make_small_job(round_node(), small_gpt2(), options);
+  const Schedule& schedule = find_schedule("deepspeed-zero-offload");
+  const double without = simulate_schedule(job, schedule).step_time;
+  job.scenario.hardware.host.adam_launch = Seconds(70e-6);
+  EXPECT_NEAR(simulate_schedule(job, schedule).step_time - without, 70e6, 100.0);
+}
+
 TEST(GpuOnlyStep, IsComputeAloneOnOneGpu) {
   const Job job = make_small_job(round_node(), small_gpt2(), JobOptions{});
   const double parameters = static_cast<double>(job.scenario.model.parameters());

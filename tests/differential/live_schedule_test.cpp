@@ -2,6 +2,8 @@
 // against the profile that was simulated.
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -12,12 +14,14 @@
 #include "runtime/offload/traffic.h"
 #include "sim/base/error.h"
 #include "sim/calibrate/live_fit.h"
+#include "sim/cost/cpu_cost.h"
 #include "sim/cost/gpu_cost.h"
 #include "sim/memory/trainer_activations.h"
 #include "sim/report/simulated_timeline.h"
 #include "sim/report/simulation.h"
 #include "sim/schedule/live_layout.h"
 #include "sim/trace/recorded_run.h"
+#include "tests/support/scattered_run.h"
 #include "tests/support/small_jobs.h"
 
 namespace zenflow::sim {
@@ -193,8 +197,10 @@ const FittedNumber& number(const LiveFit& fit, const std::string& path) {
 }
 
 TEST(LiveFit, RecoversTheProfileThatWasSimulated) {
-  const HardwareProfile truth = quiet_node();
+  HardwareProfile truth = quiet_node();
+  truth.host.adam_launch = 25.0_us;
   HardwareProfile base = truth;
+  base.host.adam_launch = Seconds(0);
   base.gpu.gemm_efficiency = 0.9;
   base.gpu.attention_efficiency = 0.1;
   base.gpu.elementwise_efficiency = 0.2;
@@ -234,6 +240,7 @@ TEST(LiveFit, RecoversTheProfileThatWasSimulated) {
   EXPECT_TRUE(check("host_link.h2d", fit.profile.host_link.pinned.h2d.value(), 20e9));
   EXPECT_TRUE(check("host_link.latency", fit.profile.host_link.latency.value(), 10e-6));
   EXPECT_TRUE(check("host.adam_bandwidth", fit.profile.host.adam_bandwidth.value(), 160e9));
+  EXPECT_TRUE(check("host.adam_launch", fit.profile.host.adam_launch.value(), 25e-6));
   EXPECT_TRUE(check("host.core_bandwidth", fit.profile.host.core_bandwidth.value(), 10e9));
   // Bound by memory at this size, so this may stay as it was; if it is fitted, it is right.
   check("gpu.attention_efficiency", gpu.attention_efficiency, 0.25);
@@ -255,7 +262,8 @@ TEST(LiveFit, TellsCpuAdamsThreadsApartOnceTheyDiffer) {
     write_recorded_run(runs.back().timeline,
                        {.schedule = "zenflow",
                         .dtype = "bf16",
-                        .optimizer_threads = std::llround((1 - reserved) * cores)});
+                        .optimizer_threads = std::llround((1 - reserved) * cores),
+                        .sum_threads = std::llround(reserved * cores)});
   }
   const auto fit_of = [&](std::size_t count) {
     std::vector<LiveRecording> recordings;
@@ -275,6 +283,143 @@ TEST(LiveFit, TellsCpuAdamsThreadsApartOnceTheyDiffer) {
   EXPECT_FALSE(one.fitted);
   EXPECT_NE(one.reason.find("one number of optimizer threads"), std::string::npos);
   EXPECT_FALSE(number(both, "host.dram_bandwidth").reason.empty());
+}
+
+// Twice the threads are twice as fast, or no faster: how far the limit is, or how near, is not
+// told, but the rates on these threads are.
+TEST(LiveFit, KnowsTheRatesOnThreadsThatDoNotTellTheirLimit) {
+  for (const double half : {1e6, 1e-3}) {
+    HardwareProfile truth = quiet_node();
+    truth.host.adam_half_cores = half;
+    HardwareProfile base = truth;
+    base.host.adam_bandwidth = 50.0_GBps;
+    base.host.adam_half_cores = 6;
+    std::vector<Recorded> runs;
+    std::vector<LiveRecording> recordings;
+    for (const double reserved : {0.5, 0.75}) {
+      JobOptions options;
+      options.reserved = reserved;
+      runs.push_back(record(truth, "live-zenflow", options));
+    }
+    for (Recorded& run : runs) {
+      run.job.scenario.hardware = base;
+      recordings.push_back({&run.job, run.schedule, &run.timeline, 8});
+    }
+    const LiveFit fit = fit_live(recordings);
+    const FittedNumber found = number(fit, "host.adam_half_cores");
+    EXPECT_TRUE(found.adjusted || found.fitted);
+    EXPECT_TRUE(number(fit, "host.adam_bandwidth").fitted);
+    for (const double cores : {8.0, 16.0}) {
+      EXPECT_NEAR(adam_rate(fit.profile.host, cores) / adam_rate(truth.host, cores), 1, 0.01)
+          << half << " " << cores;
+    }
+  }
+}
+
+/// Copies, updates and sums that run at once get less than each alone: of DRAM, and of the link.
+HardwareProfile contended_live_node() {
+  HardwareProfile node = quiet_node();
+  node.host.adam_launch = 25.0_us;
+  node.host.adam_bandwidth = 120.0_GBps;
+  node.host.core_bandwidth = 4.0_GBps;
+  node.host.dram_bandwidth = 150.0_GBps;
+  node.host.elementwise_bandwidth = 140.0_GBps;
+  node.host_link.pinned = {20.0_GBps, 10.0_GBps, 22.0_GBps};
+  return node;
+}
+
+/// Of zero-offload, whose updates run beside uploads, and of zenflow at two settings.
+std::vector<Recorded> contended_runs(const HardwareProfile& truth) {
+  std::vector<Recorded> runs;
+  runs.push_back(record(truth, "live-zero-offload", 0.1, "4"));
+  runs.push_back(record(truth, "live-zenflow", 0.1, "4"));
+  runs.push_back(record(truth, "live-zenflow", 0.1, "2"));
+  return runs;
+}
+
+HardwareProfile far_from(HardwareProfile truth, BytesPerSecond dram) {
+  truth.host.adam_launch = Seconds(0);
+  truth.host.adam_bandwidth = 50.0_GBps;
+  truth.host.core_bandwidth = 3.0_GBps;
+  truth.host.dram_bandwidth = dram;
+  truth.host_link.pinned = {15.0_GBps, 15.0_GBps, 30.0_GBps};
+  truth.host_link.latency = 30.0_us;
+  return truth;
+}
+
+LiveFit fit_of(std::vector<Recorded>& runs, const HardwareProfile& base) {
+  std::vector<LiveRecording> recordings;
+  for (Recorded& run : runs) {
+    run.job.scenario.hardware = base;
+    recordings.push_back({&run.job, run.schedule, &run.timeline, 8});
+  }
+  return fit_live(recordings);
+}
+
+const std::map<std::string, double>& contended_numbers() {
+  static const std::map<std::string, double> numbers = {
+      {"host.adam_bandwidth", 120}, {"host.adam_launch", 25},       {"host.core_bandwidth", 4},
+      {"host.dram_bandwidth", 150}, {"host_link.h2d", 20},          {"host_link.d2h", 10},
+      {"host_link.latency", 10},    {"host_link.bidirectional", 22}};
+  return numbers;
+}
+
+// Whatever the base says of DRAM: less than it carries, or so much that it bounds nothing.
+TEST(LiveFit, TellsUpdatesAloneAndBesideCopies) {
+  const HardwareProfile truth = contended_live_node();
+  std::vector<Recorded> runs = contended_runs(truth);
+  for (const BytesPerSecond dram : {140.0_GBps, 4000.0_GBps}) {
+    const LiveFit fit = fit_of(runs, far_from(truth, dram));
+    for (const auto& [path, expected] : contended_numbers()) {
+      const FittedNumber one = number(fit, path);
+      EXPECT_TRUE(one.fitted) << path << ": " << one.reason;
+      EXPECT_NEAR(one.value / expected, 1, 0.01) << path;
+      EXPECT_GE(one.samples, 3U) << path;
+    }
+  }
+}
+
+// Nothing is slowed: DRAM is not told, and stays.
+TEST(LiveFit, KeepsDramThatBoundsNothing) {
+  const HardwareProfile truth = quiet_node();
+  std::vector<Recorded> runs = contended_runs(truth);
+  const HardwareProfile base = far_from(truth, 3000.0_GBps);
+  const LiveFit fit = fit_of(runs, base);
+  EXPECT_FALSE(number(fit, "host.dram_bandwidth").fitted);
+  EXPECT_FALSE(number(fit, "host.dram_bandwidth").reason.empty());
+  EXPECT_EQ(fit.profile.host.dram_bandwidth, base.host.dram_bandwidth);
+  EXPECT_NEAR(fit.profile.host.adam_bandwidth.value() / 160e9, 1, 0.01);
+}
+
+Timeline scattered(const Job& job, const std::string& schedule, double noise, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal(0, noise);
+  const FullRun run = testing::scattered(simulate_fully(job, find_schedule(schedule)),
+                                         [&](TaskId) { return std::exp(normal(random)); });
+  return simulated_timeline(job, schedule, run);
+}
+
+// Within two standard errors in about 95 of 100 cases.
+TEST(LiveFit, StandardErrorsSayHowFarOffItIs) {
+  const HardwareProfile truth = contended_live_node();
+  std::map<std::string, int> within;
+  constexpr int kCases = 60;
+  for (int i = 0; i < kCases; ++i) {
+    std::vector<Recorded> runs = contended_runs(truth);
+    for (std::size_t r = 0; r < runs.size(); ++r) {
+      runs[r].timeline = scattered(runs[r].job, runs[r].schedule, 0.05,
+                                   static_cast<std::uint64_t>(i) * runs.size() + r);
+    }
+    const LiveFit fit = fit_of(runs, far_from(truth, 4000.0_GBps));
+    for (const auto& [path, expected] : contended_numbers()) {
+      const FittedNumber one = number(fit, path);
+      ASSERT_TRUE(one.fitted) << path << ": " << one.reason;
+      within[path] += std::abs(one.value - expected) < 2 * one.standard_error ? 1 : 0;
+    }
+  }
+  for (const auto& [path, count] : within) {
+    EXPECT_GE(count, kCases * 85 / 100) << path;
+  }
 }
 
 // Rates above the base profile's peak and bandwidth: shares move with them, fitted or not.

@@ -1,6 +1,7 @@
 // Constants fitted to traces of simulated runs, against the profile that was simulated. The trace
 // goes through its text, as a file would.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <random>
@@ -15,6 +16,7 @@
 #include "sim/report/simulated_timeline.h"
 #include "sim/report/simulation.h"
 #include "sim/trace/chrome_trace.h"
+#include "tests/support/scattered_run.h"
 #include "tests/support/small_jobs.h"
 #include "tests/support/traces.h"
 
@@ -30,11 +32,13 @@ struct Run {
   std::string schedule;
   std::int64_t gpus = 1;
   int stage = 2;
+  double reserved = 0.5;  ///< cores that the optimizer does not have
 };
 
 HardwareProfile base_node(std::int64_t gpus) {
   HardwareProfile node = testing::contended_node(gpus);
   node.host.worker_adam_bandwidth = 190.0_GBps;
+  node.host.adam_launch = 40.0_us;
   return node;
 }
 
@@ -61,6 +65,7 @@ Job job_for(const HardwareProfile& node, const Run& run) {
   options.reduce_bucket_size = 5'000'000;
   options.training.sequence_length = 256;
   options.select_interval = "8";
+  options.reserved = run.reserved;
   return testing::suited_to(find_schedule(run.schedule),
                             make_small_job(node, testing::small_gpt2(), options));
 }
@@ -71,27 +76,14 @@ struct Traced {
 };
 
 /// The run with each task's duration scattered by `noise`, relative, and every `outlier`-th three
-/// to six times as long: what shares links still shares them.
+/// to six times as long.
 FullRun scattered(const FullRun& run, double noise, int outlier) {
   std::mt19937 random(11);
   std::normal_distribution<double> factor(1, noise);
-  const TaskGraph& graph = run.program.graph;
-  std::vector<Task> tasks(graph.tasks().begin(), graph.tasks().end());
-  std::vector<Dependency> dependencies;
-  for (TaskId id = 0; id < tasks.size(); ++id) {
+  return testing::scattered(run, [&](TaskId id) {
     const bool interrupted = id % static_cast<TaskId>(outlier) == 3;
-    const double by = interrupted ? 3 + id % 4 : factor(random);
-    tasks[id].duration = {std::llround(static_cast<double>(tasks[id].duration.count) * by)};
-    for (const TaskId before : graph.predecessors(id)) dependencies.push_back({before, id});
-  }
-  TaskGraph other(graph.machine(), std::move(tasks), dependencies);
-  Execution execution = simulate_windows(other, run.program.windows);
-  return {{std::move(other), run.program.labels, run.program.lanes, run.program.classes,
-           run.program.shapes, run.program.windows, run.program.step_markers, run.program.symbols,
-           run.program.buffers, run.program.memory, run.program.compute_keeps_its_time},
-          std::move(execution),
-          run.measured_begin,
-          run.measured_end};
+    return interrupted ? 3 + id % 4 : factor(random);
+  });
 }
 
 Traced traced(const HardwareProfile& truth, const HardwareProfile& base, const Run& run,
@@ -206,6 +198,59 @@ TEST(SimulatedFits, OfGpusUnderASwitchTellWhatItCarries) {
        {"host_link.h2d", "host_link.d2h", "host_link.switches.h2d", "host_link.switches.d2h"}) {
     EXPECT_TRUE(has(fitted, path)) << path;
   }
+}
+
+/// Updates of layers of several sizes on two numbers of cores, alone, beside copies and beside
+/// sums.
+std::vector<Traced> runs_of_updates(const HardwareProfile& truth, const HardwareProfile& base) {
+  std::vector<Traced> runs;
+  runs.push_back(traced(truth, base, {"live-zero-offload", 1}));
+  for (const double reserved : {0.5, 0.25}) {
+    runs.push_back(traced(truth, base, {"live-zenflow", 1, 2, reserved}));
+  }
+  return runs;
+}
+
+constexpr std::array<const char*, 4> kOfUpdates = {"host.adam_bandwidth", "host.adam_half_cores",
+                                                   "host.adam_launch", "host.dram_bandwidth"};
+
+TEST(SimulatedFits, TellCpuAdamBySizeAndThreadsAloneAndBesideCopies) {
+  HardwareProfile base = base_node(1);
+  const HardwareProfile truth = perturbed(base);
+  for (const bool is_stated : {true, false}) {
+    if (!is_stated) base.host.adam_launch = Seconds(0);
+    const TraceFit fit = fit_of(base, runs_of_updates(truth, base));
+    const auto fitted = check(fit, truth, base, 0.01, 0);
+    for (const char* path : kOfUpdates) {
+      EXPECT_TRUE(has(fitted, path)) << path << ": " << number(fit, path).reason;
+    }
+  }
+}
+
+// DRAM of the base carries so much that it bounds nothing.
+TEST(SimulatedFits, FindThatDramBounds) {
+  HardwareProfile base = base_node(1);
+  const HardwareProfile truth = perturbed(base);
+  base.host.dram_bandwidth = 3000.0_GBps;
+  const TraceFit fit = fit_of(base, runs_of_updates(truth, base));
+  const auto fitted = check(fit, truth, base, 0.01, 0);
+  for (const char* path : kOfUpdates) {
+    EXPECT_TRUE(has(fitted, path)) << path << ": " << number(fit, path).reason;
+  }
+}
+
+// What the traces do not tell is no reason to take DRAM for faster than they show it.
+TEST(SimulatedFits, KeepTheDramThatTheyFindBesideRatesThatTheyDoNotTell) {
+  const HardwareProfile base = base_node(1);
+  HardwareProfile truth = base;
+  truth.host.core_bandwidth = 5.0_GBps;
+  truth.host.dram_bandwidth = 170.0_GBps;
+  const TraceFit fit = fit_of(base, runs_of_updates(truth, base));
+  EXPECT_TRUE(number(fit, "host.dram_bandwidth").fitted);
+  EXPECT_NEAR(fit.profile.host.dram_bandwidth.value() / 170e9, 1, 0.01);
+  EXPECT_TRUE(number(fit, "host.elementwise_bandwidth").adjusted);
+  EXPECT_EQ(fit.profile.host.elementwise_bandwidth, fit.profile.host.dram_bandwidth);
+  EXPECT_EQ(fit.profile.host.worker_adam_bandwidth, fit.profile.host.dram_bandwidth);
 }
 
 TEST(SimulatedFits, AreWithinTheirStandardErrorsUnderNoise) {

@@ -270,6 +270,20 @@ TEST(LiveModel, AProfileOfOneSettingPredictsTheOthers) {
   }
 }
 
+// With half of the columns deferred an update moves half of the bytes, in as many calls.
+TEST(LiveModel, TellsCallsOfTheOptimizerFromItsRate) {
+  const LiveModelSettings settings = small_training();
+  sim::HardwareProfile slow_calls = machine(settings, {.adam = 20, .sums = 20, .link = 10});
+  slow_calls.host.adam_launch = Seconds(5e-3);
+  VirtualPlant plant(settings, slow_calls);
+  const runtime::TuneFit fit =
+      fit_and_predict(settings, plant.recording({4, 0.1}), {{1, 0.1}, {1, 0.5}});
+  ASSERT_EQ(fit.failure, "");
+  for (const runtime::TunePrediction& one : fit.predictions) {
+    EXPECT_NEAR(one.step_seconds / plant.step_seconds(one.point), 1, 0.05) << one.point.topk_ratio;
+  }
+}
+
 TEST(LiveModel, SaysWhyARecordingCannotBeUsed) {
   const LiveModelSettings settings = small_training();
   VirtualPlant plant(settings, machine(settings, {}));

@@ -118,7 +118,10 @@ Job random_job(Dice& dice) {
 
 class RandomJob : public ::testing::TestWithParam<int> {
  protected:
-  RandomJob() : dice_(static_cast<std::uint64_t>(GetParam())), job_(random_job(dice_)) {}
+  RandomJob() : dice_(static_cast<std::uint64_t>(GetParam())), job_(random_job(dice_)) {
+    Dice more(static_cast<std::uint64_t>(GetParam()) + 100'000);
+    job_.scenario.hardware.host.adam_launch = Seconds(more.coin() ? 0 : 2e-5 * more.scale(100));
+  }
 
   Dice dice_;
   Job job_;
@@ -277,6 +280,31 @@ TEST_P(RandomJob, MovesTheSameBytesOnFasterHardware) {
       EXPECT_EQ(after.h2d_bytes, before.h2d_bytes);
       EXPECT_EQ(after.tasks, before.tasks);
     }
+  }
+}
+
+// Each call of CPU Adam takes its launch longer, and nothing else does.
+TEST_P(RandomJob, PaysForEveryCallOfTheOptimizer) {
+  const Picoseconds launch{3'000'000'000};
+  for (const auto& schedule : schedules()) {
+    Job job = suited_to(*schedule, job_);
+    job.scenario.hardware.host.adam_launch = Seconds(0);
+    const FullRun without = simulate_fully(job, *schedule);
+    job.scenario.hardware.host.adam_launch = to_seconds(launch);
+    const FullRun with = simulate_fully(job, *schedule);
+    SCOPED_TRACE(schedule->name());
+    const auto before = without.program.graph.tasks();
+    const auto after = with.program.graph.tasks();
+    ASSERT_EQ(before.size(), after.size());
+    std::size_t calls = 0;
+    for (TaskId id = 0; id < before.size(); ++id) {
+      const bool is_call = with.program.labels[id].phase == Phase::kCpuUpdate;
+      const std::int64_t longer = after[id].duration.count - before[id].duration.count;
+      EXPECT_NEAR(static_cast<double>(longer), static_cast<double>(is_call ? launch.count : 0), 1);
+      calls += is_call ? 1 : 0;
+    }
+    const bool offloads = schedule->name().find("gpu-only") == std::string_view::npos;
+    EXPECT_EQ(calls > 0, offloads);
   }
 }
 

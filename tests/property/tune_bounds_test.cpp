@@ -28,6 +28,7 @@ void vary(HardwareProfile& node, double longest_gap, Numbers& numbers) {
   host.unbound_efficiency = numbers.below(2) == 0 ? 1 : numbers.between(0.3, 1);
   host.sockets = numbers.below(2) == 0 ? host.sockets : 1;
   host.core_bandwidth = std::min(1.0, factor()) * host.dram_bandwidth;
+  host.adam_launch = Seconds(numbers.below(2) == 0 ? 0 : numbers.between(0, longest_gap));
   host.step_gap = Seconds(numbers.below(2) == 0 ? 0 : numbers.between(0, longest_gap));
   HostLinkProfile& link = node.host_link;
   const double speed = factor();

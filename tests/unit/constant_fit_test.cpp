@@ -234,6 +234,52 @@ TEST(FitConstants, DoesNotTakeACapacityThatIsJustLargeEnoughForKnown) {
   EXPECT_EQ(fit.profile.host_link.switches[0].path.h2d, base.host_link.switches[0].path.h2d);
 }
 
+/// Updates of so many parameters: launch + 28 bytes each / rate.
+TimedGroup updates(const HardwareProfile& truth, const std::vector<double>& parameters) {
+  const auto predict = [parameters](const HardwareProfile& profile) {
+    std::vector<double> times;
+    for (const double one : parameters) {
+      times.push_back(profile.host.adam_launch.value() +
+                      28 * one / profile.host.adam_bandwidth.value());
+    }
+    return times;
+  };
+  return {"updates", predict(truth), parameters, 1e6, "M", predict};
+}
+
+// The base profile does not state what a call takes.
+TEST(FitConstants, FindsWhatTheProfileDoesNotState) {
+  const HardwareProfile base = testing::round_node();
+  ASSERT_EQ(base.host.adam_launch.value(), 0);
+  for (const double launch : {2e-6, 60e-6, 900e-6}) {
+    HardwareProfile truth = base;
+    truth.host.adam_launch = Seconds(launch);
+    truth.host.adam_bandwidth = 120.0_GBps;
+    const ConstantFit fit =
+        fit_constants(base, profile_constants(base), {updates(truth, sizes(60))});
+    EXPECT_NEAR(fit.profile.host.adam_launch.value() / launch, 1, 1e-3);
+    EXPECT_NEAR(fit.profile.host.adam_bandwidth.value() / 120e9, 1, 1e-3);
+    EXPECT_TRUE(estimate(fit, "host.adam_launch").determined);
+  }
+}
+
+// And there is no such time, or calls are so long that nothing is known of it: the rate is what it
+// is without.
+TEST(FitConstants, LeavesOutWhatIsNeitherStatedNorTold) {
+  const HardwareProfile base = testing::round_node();
+  HardwareProfile truth = base;
+  truth.host.adam_bandwidth = 120.0_GBps;
+  for (const std::vector<double>& parameters : {sizes(60), std::vector<double>(20, 1e9)}) {
+    const ConstantFit fit =
+        fit_constants(base, profile_constants(base), {updates(truth, parameters)});
+    EXPECT_EQ(fit.profile.host.adam_launch.value(), 0);
+    EXPECT_EQ(estimate(fit, "host.adam_launch").value, 0);
+    EXPECT_FALSE(estimate(fit, "host.adam_launch").reason.empty());
+    EXPECT_NEAR(fit.profile.host.adam_bandwidth.value() / 120e9, 1, 1e-6);
+    EXPECT_TRUE(estimate(fit, "host.adam_bandwidth").determined);
+  }
+}
+
 TEST(SameDevice, KnowsOneGpuUnderSeveralNames) {
   EXPECT_TRUE(same_device("NVIDIA H100 80GB HBM3", "H100-SXM5-80GB"));
   EXPECT_TRUE(same_device("Tesla V100-SXM2-32GB", "V100-SXM3-32GB"));

@@ -65,6 +65,24 @@ TEST(UpdateWork, OfFp32TrainingCastsNothing) {
   }
 }
 
+// 25 us to begin with, then 1 ns a parameter; a call that has nothing to do is none.
+TEST(CpuWork, OfACallIsItsLaunchAndItsParameters) {
+  const CpuWork work{28, Seconds(1e-9), Seconds(25e-6)};
+  EXPECT_DOUBLE_EQ(work.call(1e6).value(), 1025e-6);
+  EXPECT_DOUBLE_EQ(work.call(1).value(), 25.001e-6);
+  EXPECT_EQ(work.call(0).value(), 0);
+}
+
+TEST(UpdateWork, HasTheLaunchOfItsOneCall) {
+  EXPECT_EQ(update_work(host(), 32, DType::kBf16, true).launch.value(), 0) << "not stated";
+  HostProfile slow = host();
+  slow.adam_launch = Seconds(40e-6);
+  const CpuWork work = update_work(slow, 32, DType::kBf16, true);
+  EXPECT_DOUBLE_EQ(work.launch.value(), 40e-6);
+  EXPECT_EQ(work.time, update_work(host(), 32, DType::kBf16, true).time);
+  EXPECT_EQ(accumulate_work(slow, 32, DType::kBf16).launch.value(), 0);
+}
+
 TEST(AccumulateWork, ReadsTheGradientAndReadsAndWritesTheSum) {
   EXPECT_EQ(accumulate_work(host(), 4, DType::kBf16).bytes, 10);
   EXPECT_DOUBLE_EQ(accumulate_work(host(), 4, DType::kBf16).time.value(), 10 / 40e9);

@@ -128,6 +128,14 @@ TEST(HardwareProfile, ReadsGpuAndHostInBaseUnits) {
   EXPECT_EQ(profile.host.elementwise_bandwidth, BytesPerSecond(240e9));
 }
 
+TEST(HardwareProfile, StatesWhatACallOfAdamTakesOrDoesNot) {
+  EXPECT_EQ(read(kTwoGpus).host.adam_launch, Seconds(0));
+  const HardwareProfile profile = read(
+      with("  adam_half_cores", "  adam_launch: {value: 35 us, source: s}\n  adam_half_cores"));
+  EXPECT_EQ(profile.host.adam_launch, Seconds(35e-6));
+  EXPECT_EQ(profile.host.adam_bandwidth, BytesPerSecond(100e9));
+}
+
 TEST(HardwareProfile, ReadsLinksDrivesAndNetwork) {
   const HardwareProfile profile = read(kTwoGpus);
   EXPECT_EQ(profile.host_link.kind, "PCIe 4.0 x16");
@@ -329,6 +337,11 @@ INSTANTIATE_TEST_SUITE_P(
                    "  worker_adam_bandwidth: {value: 301 GB/s, source: s}\n  adam_half_cores",
                    "p.yaml:25:34: host.worker_adam_bandwidth.value: expected at most "
                    "host.dram_bandwidth, 300 GB/s, found 301 GB/s"},
+        BadProfile{
+            "LaunchWithoutUnit", "  adam_half_cores",
+            "  adam_launch: {value: 35, source: s}\n  adam_half_cores",
+            "p.yaml:25:24: host.adam_launch.value: expected a time with a unit such as \"10 us\", "
+            "found \"35\" (units: ps, ns, us, ms, s, min)"},
         BadProfile{"ElementwiseAboveDram", "value: 240 GB/s", "value: 1 TB/s",
                    "p.yaml:26:34: host.elementwise_bandwidth.value: expected at most "
                    "host.dram_bandwidth, 300 GB/s, found 1000 GB/s"}),

@@ -369,6 +369,50 @@ TEST(RecordedFit, ReadsADeepSpeedLogWithAModel) {
               HasSubstr("only with a model"));
 }
 
+/// Steps of 100 ms with a range for each call of the optimizer, of so many seconds.
+ImportedTrace optimizer_calls(const std::vector<double>& seconds) {
+  Recording run;
+  for (int step = 0; step < 10; ++step) {
+    const double begin = 1e5 * step;
+    run.add(event("user_annotation", fmt::format("ProfilerStep#{}", step), "100", "100",
+                  Recording::number(begin), "100000"));
+    double at = begin + 1e4;
+    for (const double one : seconds) {
+      run.add(event("user_annotation", "Optimizer.step#DeepSpeedCPUAdam.step", "100", "100",
+                    Recording::number(at), Recording::number(1e6 * one)));
+      at += 1e6 * one + 50;
+    }
+  }
+  return run.import();
+}
+
+// Stage 3 calls the optimizer once for each sub-group: here of 20, 20 and 12.1 million parameters.
+TEST(RecordedFit, TellsWhatACallOfCpuAdamTakesFromSubGroups) {
+  Job job = testing::make_small_job(testing::round_node(4), testing::small_gpt2(),
+                                    {.stage = 3, .with_zenflow = false});
+  job.deepspeed.sub_group_size = 20'000'000;
+  std::vector<double> seconds;
+  for (double left = job.partition(); left > 0; left -= 20e6) {
+    seconds.push_back(600e-6 + 28 * std::min(left, 20e6) / 120e9);
+  }
+  ASSERT_EQ(seconds.size(), 3U);
+  const TraceFit fit = fit_of(optimizer_calls(seconds), &job);
+  expect_fitted(fit, "host.adam_bandwidth", 120);
+  expect_fitted(fit, "host.adam_launch", 600);
+  EXPECT_THAT(trace_fit_text(fit, false), HasSubstr("12.11 to 20 M parameters"));
+}
+
+// One range a step: of how many calls it consists, and what of it each takes, is not told.
+TEST(RecordedFit, TakesTheOptimizersRangesTogetherIfTheyAreNotItsCalls) {
+  Job job = testing::make_small_job(testing::round_node(4), testing::small_gpt2(),
+                                    {.stage = 3, .with_zenflow = false});
+  job.deepspeed.sub_group_size = 20'000'000;
+  const TraceFit fit = fit_of(optimizer_calls({28 * job.partition() / 120e9}), &job);
+  expect_fitted(fit, "host.adam_bandwidth", 120);
+  EXPECT_FALSE(number(fit, "host.adam_launch").fitted);
+  EXPECT_EQ(number(fit, "host.adam_launch").value, 0);
+}
+
 TEST(RecordedFit, ReadsCopiesOfNsight) {
   const zenflow::testing::TemporaryFolder folder;
   const auto path = folder.path() / "report.sqlite";

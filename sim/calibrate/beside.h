@@ -1,0 +1,50 @@
+/// What ran beside a span, and what of its speed that left it: by fair shares of the links that all
+/// of them use, as the engine has them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "sim/graph/task_graph.h"
+#include "sim/report/intervals.h"
+
+namespace zenflow::sim {
+
+/// Kinds of work that run at a moment, one bit each.
+using WorkSet = std::uint64_t;
+/// Seconds of a span by what else ran.
+using Beside = std::vector<std::pair<WorkSet, double>>;
+
+/// A kind of work, and when it runs.
+struct WorkTimes {
+  WorkSet bit = 0;
+  const Intervals* times = nullptr;
+};
+
+/// By sets, ascending. Precondition: no bit occurs twice.
+[[nodiscard]] Beside what_ran_beside(const Interval& span, std::span<const WorkTimes> others);
+
+/// How fast kinds of work go while others run. Refers to the machine.
+class FairProgress {
+ public:
+  /// `flows`: of each kind, by its bit's number; kNoFlow: it shares nothing.
+  FairProgress(const Machine& machine, std::vector<FlowId> flows)
+      : machine_(machine), flows_(std::move(flows)) {}
+
+  /// Of full speed, of kind `own` beside the others.
+  [[nodiscard]] double of(std::size_t own, WorkSet others);
+  /// What a span beside others has of the speed of one alone, in the mean over its time; 1 if
+  /// nothing is known of what ran.
+  [[nodiscard]] double mean(std::size_t own, const Beside& beside);
+
+ private:
+  const Machine& machine_;
+  std::vector<FlowId> flows_;
+  std::map<std::pair<WorkSet, std::size_t>, double> known_;
+};
+
+}  // namespace zenflow::sim

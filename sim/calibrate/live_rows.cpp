@@ -1,0 +1,133 @@
+#include "sim/calibrate/live_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+
+namespace zenflow::sim {
+namespace {
+
+const LayerWork& work_of(const ModelWork& model, std::size_t layer, std::size_t layers,
+                         bool forward) {
+  if (layer == 0) return forward ? model.embedding_forward : model.embedding_backward;
+  if (layer + 1 == layers) return forward ? model.head_forward : model.head_backward;
+  return forward ? model.block_forward : model.block_backward;
+}
+
+class RowCollector {
+ public:
+  RowCollector(const LiveRun& run, LiveRows& rows)
+      : job_(*run.job),
+        live_(run.live),
+        layers_(run.layers),
+        work_(job_, live_),
+        model_(model_work(job_.scenario.model, job_.scenario.training)),
+        rows_(rows) {
+    rows_.sum_cores = std::max(rows_.sum_cores, live_.sum_cores);
+  }
+
+  void add(const LiveSample& sample) {
+    const double seconds = sample.seconds;
+    const std::size_t l = sample.layer;
+    switch (sample.operation) {
+      case LiveOperation::kForward:
+        rows_.model.push_back({{work_of(model_, l, layers_.size(), true)}, seconds});
+        return;
+      case LiveOperation::kBackward:
+        return add_backward(l, seconds);
+      case LiveOperation::kAfterBackward:
+        return add_device(work_.after_backward(layers_[l]), seconds);
+      case LiveOperation::kUpdateSelected:
+        return add_device(all_layers(&LiveWork::update_selected), seconds);
+      case LiveOperation::kCarrySelected:
+        return add_device(all_layers(&LiveWork::carry_selected), seconds);
+      case LiveOperation::kPlaceUpload:
+        return add_device(work_.place_upload(layers_[l]), seconds);
+      case LiveOperation::kGradientsDown:
+        check_bytes(sample.bytes);
+        return rows_.down.add({sample.bytes, 1}, seconds);
+      case LiveOperation::kWeightsUp:
+        check_bytes(sample.bytes);
+        return rows_.up.add({sample.bytes, 1}, seconds);
+      case LiveOperation::kStepGap:
+        return rows_.gap.add({1}, seconds);
+      case LiveOperation::kUpdate:
+        return add_update(work_.update_bytes() * layers_[l].deferred_elements(), seconds);
+      case LiveOperation::kSum:
+        return add_sum(work_.sum_bytes(sample.first) * layers_[l].deferred_elements(), seconds);
+    }
+  }
+
+ private:
+  /// Only the bytes tell a recording of another k or precision.
+  void check_bytes(double bytes) const {
+    for (const LiveLayer& layer : layers_) {
+      // Traces may round simulated copies.
+      if (std::abs(work_.width() * layer.deferred_elements() - bytes) < 1) return;
+    }
+    throw Error(ErrorKind::kInput,
+                fmt::format("a copy of {:.0f} bytes was recorded, which no layer of {} makes with "
+                            "topk_ratio {:g} and {}: is this the setting that was recorded?",
+                            bytes, job_.scenario.model.name, live_.topk_ratio,
+                            to_string(job_.scenario.training.dtype)));
+  }
+  void add_backward(std::size_t layer, double seconds) {
+    std::vector<LayerWork> work = {work_of(model_, layer, layers_.size(), false)};
+    if (runs_forward_again(job_.scenario.training, layer, layers_.size())) {
+      work.push_back(work_of(model_, layer, layers_.size(), true));
+    }
+    rows_.model.push_back({std::move(work), seconds});
+  }
+  void add_device(const DeviceWork& work, double seconds) {
+    rows_.device.add({work.streamed, work.columns, work.kernels}, seconds);
+  }
+  void add_update(double bytes, double seconds) {
+    if (bytes <= 0) return;
+    rows_.update.add({bytes, 1}, seconds);
+    rows_.update_cores.push_back(live_.optimizer_cores);
+    rows_.all_update_cores.insert(live_.optimizer_cores);
+  }
+  void add_sum(double bytes, double seconds) {
+    if (bytes > 0) rows_.sum.add({bytes / live_.sum_cores}, seconds);
+  }
+  [[nodiscard]] DeviceWork all_layers(DeviceWork (LiveWork::*work)(const LiveLayer&) const) const {
+    DeviceWork sum;
+    for (const LiveLayer& layer : layers_) sum += (work_.*work)(layer);
+    return sum;
+  }
+
+  const Job& job_;
+  const LiveSettings& live_;
+  const std::vector<LiveLayer>& layers_;
+  LiveWork work_;
+  ModelWork model_;
+  LiveRows& rows_;
+};
+
+}  // namespace
+
+/// Amounts of one kind of work in the times that tell `unit` and are not damped: "0.4 to 6.4 MB".
+std::string range_text(const Rows& rows, const TimeFit& fit, std::size_t unit, std::size_t amount,
+                       double scale, const char* name) {
+  double smallest = std::numeric_limits<double>::infinity();
+  double largest = 0;
+  for (std::size_t i = 0; i < rows.times.size(); ++i) {
+    const TimedWork& one = rows.times[i];
+    if (one.work[unit] == 0 || fit.weights[i] < kDampedWeight) continue;
+    smallest = std::min(smallest, one.work[amount]);
+    largest = std::max(largest, one.work[amount]);
+  }
+  if (smallest > largest) return "";
+  return fmt::format("{:.4g} to {:.4g} {}", smallest / scale, largest / scale, name);
+}
+
+void add_rows(const LiveRun& run, LiveRows& rows) {
+  RowCollector collector(run, rows);
+  for (const LiveSample& sample : run.samples) collector.add(sample);
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,134 @@
+#include "sim/calibrate/live_run.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/schedule/live_cluster.h"
+#include "sim/trace/recorded_run.h"
+
+namespace zenflow::sim {
+namespace {
+
+std::size_t number_of(LiveLane lane) {
+  return static_cast<std::size_t>(lane);
+}
+
+/// Recorded tracks and simulated ones.
+std::optional<LiveLane> lane_of_track(std::string_view track) {
+  if (track == "d2h") return LiveLane::kD2H;
+  if (track == "h2d") return LiveLane::kH2D;
+  if (track == "cpu optimizer" || track == "cpu_update") return LiveLane::kUpdate;
+  if (track == "cpu sums" || track == "cpu_accumulate") return LiveLane::kSum;
+  return std::nullopt;
+}
+
+/// When each lane has work.
+std::array<Intervals, kLiveLanes> lane_times(const Timeline& timeline) {
+  std::array<Intervals, kLiveLanes> times;
+  std::vector<std::optional<LiveLane>> lanes;
+  for (const Track& track : timeline.tracks) lanes.push_back(lane_of_track(track.name));
+  for (const TimelineSpan& span : timeline.spans) {
+    if (!lanes[span.track]) continue;
+    times.at(number_of(*lanes[span.track])).push_back({span.start, span.end});
+  }
+  for (Intervals& one : times) one = unite(std::move(one));
+  return times;
+}
+
+Beside beside_others(const LiveSample& sample, const std::array<Intervals, kLiveLanes>& times) {
+  const auto own = lane_of(sample.operation);
+  if (!own) return {};
+  std::vector<WorkTimes> others;
+  for (std::size_t lane = 0; lane < kLiveLanes; ++lane) {
+    if (lane != number_of(*own)) others.push_back({WorkSet{1} << lane, &times.at(lane)});
+  }
+  const Picoseconds end = sample.start + to_picoseconds(Seconds(sample.seconds));
+  return what_ran_beside({sample.start, end}, others);
+}
+
+LiveKind kind_of(const LiveRecording& recording) {
+  if (const auto kind = live_kind(recording.schedule)) return *kind;
+  throw Error(
+      ErrorKind::kInput,
+      fmt::format("schedule \"{}\": expected one of the live-* schedules", recording.schedule));
+}
+
+LiveSettings settings_of(const LiveRecording& recording) {
+  LiveSettings live = live_settings(kind_of(recording), *recording.job);
+  if (const auto run = recorded_run(*recording.timeline)) {
+    const auto cores = static_cast<double>(recording.job->scenario.hardware.host.cores);
+    live.optimizer_cores = std::min(cores, static_cast<double>(run->optimizer_threads));
+    live.sum_cores = std::min(cores, static_cast<double>(run->sum_threads));
+  }
+  return live;
+}
+
+Cluster cluster_of(const LiveRun& run, const HardwareProfile& machine) {
+  Job job = *run.job;
+  job.scenario.hardware = machine;
+  return live_cluster(job, run.live);
+}
+
+/// By LiveLane.
+std::vector<FlowId> flows_of(const Cluster& cluster) {
+  const RankClass& rank = cluster.classes.front();
+  return {rank.d2h.flow, rank.h2d.flow, rank.cpu_update.flow, rank.cpu_accumulate.flow};
+}
+
+}  // namespace
+
+std::optional<LiveLane> lane_of(LiveOperation operation) {
+  switch (operation) {
+    case LiveOperation::kGradientsDown:
+      return LiveLane::kD2H;
+    case LiveOperation::kWeightsUp:
+      return LiveLane::kH2D;
+    case LiveOperation::kUpdate:
+      return LiveLane::kUpdate;
+    case LiveOperation::kSum:
+      return LiveLane::kSum;
+    case LiveOperation::kForward:
+    case LiveOperation::kBackward:
+    case LiveOperation::kAfterBackward:
+    case LiveOperation::kUpdateSelected:
+    case LiveOperation::kCarrySelected:
+    case LiveOperation::kPlaceUpload:
+    case LiveOperation::kStepGap:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+LiveRun read_live_run(const LiveRecording& recording) {
+  LiveRun run{recording.job, settings_of(recording), {}, {}, {}};
+  if (run.live.warm_up > recording.first_step) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("{}: steps from {} on were to be used, but the warm-up lasts {}",
+                            recording.schedule, recording.first_step, run.live.warm_up));
+  }
+  run.layers = live_layers(run.job->scenario.model, run.live.topk_ratio);
+  run.samples = live_samples(*recording.timeline, run.layers, run.live, recording.first_step);
+  run.beside.resize(run.samples.size());
+  if (run.job->scenario.hardware.gpu.runs_on_host()) return run;
+  const std::array<Intervals, kLiveLanes> times = lane_times(*recording.timeline);
+  for (std::size_t i = 0; i < run.samples.size(); ++i) {
+    run.beside[i] = beside_others(run.samples[i], times);
+  }
+  return run;
+}
+
+LiveProgress::LiveProgress(const LiveRun& run, const HardwareProfile& machine)
+    : run_(run),
+      cluster_(cluster_of(run, machine)),
+      progress_(cluster_.machine, flows_of(cluster_)) {}
+
+double LiveProgress::of(std::size_t sample) {
+  return progress_.mean(number_of(*lane_of(run_.samples[sample].operation)), run_.beside[sample]);
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,61 @@
+/// A recorded run as its operations, and what ran beside those that share links.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/calibrate/beside.h"
+#include "sim/calibrate/live_samples.h"
+#include "sim/schedule/cluster.h"
+#include "sim/schedule/job.h"
+#include "sim/trace/timeline.h"
+
+namespace zenflow::sim {
+
+/// One recorded run: its job (base profile, model, settings) and schedule.
+struct LiveRecording {
+  const Job* job;
+  std::string schedule;  ///< "live-zenflow"
+  const Timeline* timeline;
+  std::int64_t first_step = 0;  ///< steps before it are not used
+};
+
+/// What shares DRAM, and the link: a bit of a WorkSet each.
+enum class LiveLane : std::uint8_t { kD2H, kH2D, kUpdate, kSum };
+inline constexpr std::size_t kLiveLanes = 4;
+/// Of copies, updates and sums.
+[[nodiscard]] std::optional<LiveLane> lane_of(LiveOperation operation);
+
+struct LiveRun {
+  const Job* job;
+  LiveSettings live;  ///< with the cores that the recording says its threads ran on
+  std::vector<LiveLayer> layers;
+  std::vector<LiveSample> samples;
+  /// Of each sample on one of those lanes. Empty where the device is the host: its threads share
+  /// cores, and what one leaves another is in the rates.
+  std::vector<Beside> beside;
+};
+
+/// The recording is referred to.
+/// Throws Error(kInput) if the schedule is none of the live ones, if the recording is not of its
+/// job (live_samples.h), or if its warm-up lasts beyond the first step.
+[[nodiscard]] LiveRun read_live_run(const LiveRecording& recording);
+
+/// What a run's copies, updates and sums leave each other on a machine whose links are shared
+/// fairly. Refers to the run.
+class LiveProgress {
+ public:
+  LiveProgress(const LiveRun& run, const HardwareProfile& machine);
+
+  /// What the sample had of its speed alone. Precondition: it is on one of the lanes.
+  [[nodiscard]] double of(std::size_t sample);
+
+ private:
+  const LiveRun& run_;
+  Cluster cluster_;
+  FairProgress progress_;
+};
+
+}  // namespace zenflow::sim
