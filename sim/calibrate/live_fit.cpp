@@ -86,6 +86,7 @@ class RowCollector {
                   fmt::format("{}: steps from {} on were to be used, but the warm-up lasts {}",
                               recording.schedule, recording.first_step, live_.warm_up));
     }
+    for (const LiveLayer& layer : layers_) deferred_ += layer.deferred_elements();
     rows_.update_cores = live_.optimizer_cores;
     rows_.sum_cores = live_.sum_cores;
     if (const auto run = recorded_run(*recording.timeline)) {
@@ -123,10 +124,10 @@ class RowCollector {
       case LiveOperation::kPlaceUpload:
         return add_device(work_.place_upload(layers_[l]), sample.seconds);
       case LiveOperation::kGradientsDown:
-        check_bytes(sample.bytes);
+        check_bytes(sample, &LiveWork::bytes_down);
         return rows_.down.add({sample.bytes, 1}, sample.seconds);
       case LiveOperation::kWeightsUp:
-        check_bytes(sample.bytes);
+        check_bytes(sample, &LiveWork::bytes_up);
         return rows_.up.add({sample.bytes, 1}, sample.seconds);
       case LiveOperation::kStepGap:
         return rows_.gap.add({1}, sample.seconds);
@@ -135,19 +136,23 @@ class RowCollector {
       case LiveOperation::kSum:
         return add_sum(work_.sum_bytes(sample.first) * layers_[l].deferred_elements(),
                        sample.seconds);
+      case LiveOperation::kSumOnDevice:
+        return add_sum_on_device(work_.sum_bytes(sample.first) * deferred_, sample.seconds);
     }
   }
   /// Only the bytes tell a recording of another k or precision.
-  void check_bytes(double bytes) const {
+  void check_bytes(const LiveSample& copy,
+                   double (LiveWork::*expected)(const LiveLayer&) const) const {
     for (const LiveLayer& layer : layers_) {
       // Traces may round simulated copies.
-      if (std::abs(work_.width() * layer.deferred_elements() - bytes) < 1) return;
+      if (std::abs((work_.*expected)(layer)-copy.bytes) < 1) return;
     }
     throw Error(ErrorKind::kInput,
                 fmt::format("a copy of {:.0f} bytes was recorded, which no layer of {} makes with "
-                            "topk_ratio {:g} and {}: is this the setting that was recorded?",
-                            bytes, job_.scenario.model.name, live_.topk_ratio,
-                            to_string(job_.scenario.training.dtype)));
+                            "topk_ratio {:g} and {}{}: is this the setting that was recorded?",
+                            copy.bytes, job_.scenario.model.name, live_.topk_ratio,
+                            to_string(job_.scenario.training.dtype),
+                            live_.sums_on_device() ? " and sums on the device" : ""));
   }
   void add_backward(std::size_t layer, double seconds) {
     std::vector<LayerWork> work = {work_of(model_, layer, layers_.size(), false)};
@@ -165,6 +170,12 @@ class RowCollector {
   void add_sum(double bytes, double seconds) {
     if (bytes > 0) rows_.sum.add({bytes}, seconds);
   }
+  /// A stream of the device; where that is the host, the pass on one of the cores that sums on the
+  /// CPU would have.
+  void add_sum_on_device(double bytes, double seconds) {
+    if (gpu_.runs_on_host()) return add_sum(bytes, seconds / live_.sum_cores);
+    add_device(DeviceWork{bytes, 0, 1}, seconds);
+  }
   [[nodiscard]] DeviceWork all_layers(DeviceWork (LiveWork::*work)(const LiveLayer&) const) const {
     DeviceWork sum;
     for (const LiveLayer& layer : layers_) sum += (work_.*work)(layer);
@@ -178,6 +189,7 @@ class RowCollector {
   LiveWork work_;
   ModelWork model_;
   AllRows& rows_;
+  double deferred_ = 0;       // elements of all layers
   std::int64_t threads_ = 1;  // of the optimizer
 };
 
