@@ -30,6 +30,11 @@ LiveJobs::LiveJobs(const std::filesystem::path& scenario, const std::optional<st
                                              .overrides = overrides_});
 }
 
+sim::LivePoint LiveJobs::point(const std::string& text) const {
+  const sim::Scenario scenario = sim::read_scenario(tree_, overrides_);
+  return sim::parse_live_point(text, scenario.accumulate_on_device);
+}
+
 sim::Job LiveJobs::job(const sim::LivePoint& point) const {
   std::vector<sim::Override> overrides = overrides_;
   if (point.kind == sim::LiveKind::kZenFlow) {
@@ -39,6 +44,7 @@ sim::Job LiveJobs::job(const sim::LivePoint& point) const {
     set("topk_ratio", fmt::format("{}", point.topk_ratio));
     set("update_interval", std::to_string(point.update_interval));
     set("overlap_step", point.overlap ? "true" : "false");
+    set("accumulate_on", std::string(sim::accumulate_place(point.accumulate_on_device)));
   }
   sim::Job job = sim::make_job(sim::read_scenario(tree_, overrides));
   sim::find_schedule(schedule_of(point)).check(job);

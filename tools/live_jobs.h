@@ -19,6 +19,9 @@ class LiveJobs {
   LiveJobs(const std::filesystem::path& scenario, const std::optional<std::string>& profile,
            const std::vector<std::string>& set);
 
+  /// The setting that `text` names, with the scenario's zenflow_train.accumulate_on where it does
+  /// not say. Throws Error(kInput) as parse_live_point does.
+  [[nodiscard]] sim::LivePoint point(const std::string& text) const;
   [[nodiscard]] sim::Job job(const sim::LivePoint& point) const;
   /// As the scenario has it, for any schedule. Throws Error(kInput) if the schedule lacks
   /// something.

@@ -53,7 +53,7 @@ void add_traces(CLI::App& app, TuneOptions& o) {
   app.add_option("--gpu-memory", o.gpu_memory, "with --trace: of one GPU; default the profile's");
   app.add_option("--setting", o.settings,
                  "with recordings of zenflow-train that do not say: gpu-only, zero-offload, "
-                 "zenflow:K:S; once, or once for each trace")
+                 "zenflow:K:S, zenflow:K:S:device; once, or once for each trace")
       ->delimiter(',');
   app.add_option("--steps", o.steps, "with --trace: regular expression for ranges that are steps");
   app.add_option("--rules", o.trace_rules,
@@ -188,6 +188,9 @@ int tune(const TuneOptions& options) {
   keep_freed_memory();
   check_what(options);
   const LoadedRequest loaded = load_request(options);
+  for (const std::string& warning : loaded.warnings) {
+    if (!options.quiet) complain("zenflow-tune: warning: " + warning + "\n");
+  }
   sim::Candidates candidates(loaded.request);
   prepare_output(options);
   std::optional<sim::Study> study;
@@ -238,7 +241,8 @@ int main_program(int argc, char** argv) {
       "Knobs: placement (gpu, cpu, zenflow, nvme), stage, micro_batch_size_per_gpu, "
       "reduce_bucket_size, overlap_comm, pin_memory, activation_checkpointing, gpus, "
       "bind_cores_to_rank, topk_ratio, update_interval, select_interval, full_warm_up_rounds, "
-      "overlap_step, offload, pt_reserved_cores_perc.\n"
+      "overlap_step, offload, pt_reserved_cores_perc; of live-zenflow accumulate_on (host, "
+      "device).\n"
       "Writes ds_config_optimal.json, cmd_optimal.txt, summary.txt, summary.json, study.sqlite; "
       "with "
       "--trace also scenario.yaml and profile.yaml.\n"

@@ -70,6 +70,10 @@ void check(const OffloadSettings& s) {
 
 }  // namespace
 
+bool keeps_sums(const OffloadSettings& settings) {
+  return settings.overlap_step || settings.update_interval > 1 || settings.adaptive_interval;
+}
+
 kernels::AdamWSettings scaled_adamw(const kernels::AdamWSettings& adamw, DeferredScaling scaling,
                                     std::int64_t steps) {
   if (scaling == DeferredScaling::kNone || steps == 1) return adamw;

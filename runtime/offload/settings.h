@@ -42,8 +42,9 @@ struct OffloadSettings {
   bool overlap_step = true;              ///< the CPU update runs beside the next window
   bool everything_on_device = false;     ///< no offloading: all columns, and vectors, are selected
   DeferredScaling deferred_scaling = DeferredScaling::kNone;
-  NormKind norm = NormKind::kL2;      ///< how columns are ranked
-  bool accumulate_on_device = false;  ///< sum deferred gradients there: 4 bytes each, less traffic
+  NormKind norm = NormKind::kL2;  ///< how columns are ranked
+  /// Sum deferred gradients there: 4 bytes each, but once a window over the link.
+  bool accumulate_on_device = false;
   /// Deferred gradients of a whole step have a place on the device, so that copies may go on
   /// through the next forward; else two groups' take turns and backward waits for the link.
   bool whole_step_gradients = true;
@@ -65,6 +66,9 @@ struct OffloadSettings {
 /// `zero-offload` is topk_ratio 0, update_interval 1, no overlap; the DPU overlaps; and so on.
 /// Throws Error(kInput) on values out of range and on combinations that cannot work.
 [[nodiscard]] OffloadSettings settings_for(OffloadSchedule schedule, OffloadSettings settings);
+
+/// Whether any window may keep sums: one step that nothing overlaps is updated from as it came.
+[[nodiscard]] bool keeps_sums(const OffloadSettings& settings);
 
 /// AdamW's settings for an update that stands for `steps` steps; `adamw` itself for 1.
 [[nodiscard]] kernels::AdamWSettings scaled_adamw(const kernels::AdamWSettings& adamw,

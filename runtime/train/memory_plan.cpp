@@ -68,11 +68,15 @@ sim::Job job_of(const TransformerConfig& config, const TrainOptions& options) {
   // A second micro-batch needs what every later one does.
   job.deepspeed.gradient_accumulation_steps =
       std::min<std::int64_t>(2, s.gradient_accumulation_steps);
+  scenario.accumulate_on_device = s.accumulate_on_device;
+  // One that changes may come to be more than 1, for which there are sums.
+  const std::int64_t interval =
+      s.adaptive_interval ? std::max<std::int64_t>(2, s.update_interval) : s.update_interval;
   // Two windows: memory is that of every later one.
-  scenario.run = {.warmup_steps = 0, .steps = 2 * s.update_interval};
+  scenario.run = {.warmup_steps = 0, .steps = 2 * interval};
   if (options.schedule == OffloadSchedule::kZenFlow) {
     job.deepspeed.zenflow = sim::ZenFlowSettings{.topk_ratio = s.topk_ratio,
-                                                 .update_interval = s.update_interval,
+                                                 .update_interval = interval,
                                                  .select_interval = s.select_interval,
                                                  .select_strategy = "step",
                                                  .overlap_step = s.overlap_step};
@@ -116,27 +120,20 @@ void take_larger(std::vector<PlannedMemory>& parts, const std::vector<PlannedMem
   }
 }
 
-/// What the simulated schedules do not know: where gradients are summed, and groups taking turns.
-void plan_gradient_places(const TransformerConfig& config, const TrainOptions& options,
-                          MemoryPlan& plan) {
+/// What the simulated schedules do not know: groups whose gradients take turns.
+void plan_turns(const TransformerConfig& config, const TrainOptions& options, MemoryPlan& plan) {
   const OffloadSettings& s = options.offload;
-  if (s.everything_on_device) return;
-  double deferred = 0;
+  if (s.everything_on_device || s.accumulate_on_device || s.whole_step_gradients) return;
   double largest = 0;
   const double least = s.topk_range ? s.topk_range->low : s.topk_ratio;
   const double ratio = s.full_warm_up_rounds > 0 ? 0 : least;
   for (const sim::LiveLayer& layer : sim::live_layers(simulated_model(config), ratio)) {
-    deferred += layer.deferred_elements();
     largest = std::max(largest, layer.deferred_elements());
   }
-  if (s.accumulate_on_device) {
-    plan.device.push_back({"gradient sums", static_cast<std::uint64_t>(sizeof(float) * deferred)});
-  } else if (!s.whole_step_gradients) {
-    const auto bytes = static_cast<double>(bytes_per_element(options.dtype));
-    for (PlannedMemory& part : plan.device) {
-      if (part.what != "gradients leaving") continue;
-      part.bytes = static_cast<std::uint64_t>(2 * bytes * largest);
-    }
+  const auto bytes = static_cast<double>(bytes_per_element(options.dtype));
+  for (PlannedMemory& part : plan.device) {
+    if (part.what != "gradients leaving") continue;
+    part.bytes = static_cast<std::uint64_t>(2 * bytes * largest);
   }
 }
 
@@ -185,7 +182,7 @@ MemoryPlan plan_memory(const TransformerConfig& config, const TrainOptions& opti
     take_ratio(range->high);
   }
   if (options.offload.full_warm_up_rounds > 0) take_ratio(0);  // at first everything is deferred
-  plan_gradient_places(config, options, plan);
+  plan_turns(config, options, plan);
   plan_batches(options, plan);
   if (const std::uint64_t bytes = state_on_its_way(config, options); bytes > 0) {
     plan.host.push_back({"columns of a matrix that change place, fp32", bytes});

@@ -26,6 +26,7 @@ sim::RecordedRun recorded_run(const TrainOptions& options, const TrainReport& re
           .select_interval = offload.select_interval,
           .full_warm_up_rounds = offload.full_warm_up_rounds,
           .overlap_step = offload.overlap_step,
+          .accumulate_on_device = offload.accumulate_on_device,
           .micro_batch_size = options.feed.sequences,
           .gradient_accumulation_steps = offload.gradient_accumulation_steps,
           .activation_checkpointing = options.activation_checkpointing,

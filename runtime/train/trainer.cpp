@@ -77,7 +77,8 @@ sim::LiveModelSettings live_model(const TrainOptions& options, const Transformer
           .device_cores = static_cast<std::int64_t>(options.threads),
           .optimizer_threads = options.offload.optimizer_threads,
           .overlap_step = options.offload.overlap_step,
-          .gradient_accumulation_steps = options.offload.gradient_accumulation_steps};
+          .gradient_accumulation_steps = options.offload.gradient_accumulation_steps,
+          .accumulate_on_device = options.offload.accumulate_on_device};
 }
 
 }  // namespace

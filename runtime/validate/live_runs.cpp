@@ -95,6 +95,7 @@ LiveRun live_run(const LiveRunSettings& settings, const sim::LivePoint& point,
   options.offload.topk_ratio = point.topk_ratio;
   options.offload.update_interval = point.update_interval;
   options.offload.overlap_step = point.overlap;
+  options.offload.accumulate_on_device = point.accumulate_on_device;
   options.offload.select_interval = settings.select_interval;
   options.offload.max_staleness = 2 * point.update_interval;
   options.offload.optimizer_threads = settings.optimizer_threads;

@@ -30,6 +30,7 @@ std::optional<Metric> metric_of(const TaskLabel& label, bool is_live, std::int64
     case Phase::kH2D:
       return Metric::kCopyUp;
     case Phase::kAccumulate:
+    case Phase::kGpuAccumulate:
       return Metric::kAccumulate;
     case Phase::kCpuUpdate:
     case Phase::kCpuScale:

@@ -16,7 +16,7 @@ struct NamedPhase {
 };
 
 // The runtime's names, then those of simulated tasks (simulated_timeline.h).
-constexpr std::array<NamedPhase, 12> kDevicePhases = {{
+constexpr std::array<NamedPhase, 14> kDevicePhases = {{
     {"forward", Metric::kForward},
     {"backward", Metric::kBackward},
     {"gradient norm", Metric::kPacking},  // and "gradient norms"
@@ -26,6 +26,8 @@ constexpr std::array<NamedPhase, 12> kDevicePhases = {{
     {"update selected", Metric::kGpuUpdate},
     {"carry selected", Metric::kGpuUpdate},
     {"gpu_update", Metric::kGpuUpdate},
+    {"sum gradients", Metric::kAccumulate},
+    {"gpu_accumulate", Metric::kAccumulate},
     {"column", Metric::kSelection},  // norms, indices, exchange
     {"select", Metric::kSelection},
     {"initial weights", Metric::kSelection},  // of columns newly chosen

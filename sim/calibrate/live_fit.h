@@ -5,6 +5,7 @@
 ///   copies               latency + bytes / bandwidth                          both, by direction
 ///   CPU update, sums     bytes / rate(cores)                                  rates; of recordings
 ///                        with several numbers of optimizer threads adam_half_cores too
+///   sums on the device   other device work; on the host device a sum on one core
 ///   idle after the norm  step_gap
 ///
 /// with F FLOPs and n number of matrix products, A FLOPs of attention, T, S, G bytes of

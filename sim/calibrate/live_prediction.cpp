@@ -64,6 +64,7 @@ Job live_job(const LiveModelSettings& settings, const TunePoint& point,
   job.scenario.model = settings.model;
   job.scenario.hardware = hardware;
   job.scenario.training = settings.training;
+  job.scenario.accumulate_on_device = settings.accumulate_on_device;
   // Enough to settle; windows that repeat are not simulated twice.
   job.scenario.run = {.warmup_steps = kMeasuredWindows * point.update_interval,
                       .steps = kMeasuredWindows * point.update_interval};

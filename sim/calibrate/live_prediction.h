@@ -52,6 +52,7 @@ struct LiveModelSettings {
   std::int64_t optimizer_threads = 1;  ///< of the CPU optimizer
   bool overlap_step = true;
   std::int64_t gradient_accumulation_steps = 1;
+  bool accumulate_on_device = false;
 };
 
 /// Rates of a machine of which nothing is known; "host" or a GPU alike.

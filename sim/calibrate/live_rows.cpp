@@ -27,6 +27,7 @@ class RowCollector {
         work_(job_, live_),
         model_(model_work(job_.scenario.model, job_.scenario.training)),
         rows_(rows) {
+    for (const LiveLayer& layer : layers_) deferred_ += layer.deferred_elements();
     rows_.sum_cores = std::max(rows_.sum_cores, live_.sum_cores);
   }
 
@@ -48,10 +49,10 @@ class RowCollector {
       case LiveOperation::kPlaceUpload:
         return add_device(work_.place_upload(layers_[l]), seconds);
       case LiveOperation::kGradientsDown:
-        check_bytes(sample.bytes);
+        check_bytes(sample, &LiveWork::bytes_down);
         return rows_.down.add({sample.bytes, 1}, seconds);
       case LiveOperation::kWeightsUp:
-        check_bytes(sample.bytes);
+        check_bytes(sample, &LiveWork::bytes_up);
         return rows_.up.add({sample.bytes, 1}, seconds);
       case LiveOperation::kStepGap:
         return rows_.gap.add({1}, seconds);
@@ -59,21 +60,25 @@ class RowCollector {
         return add_update(work_.update_bytes() * layers_[l].deferred_elements(), seconds);
       case LiveOperation::kSum:
         return add_sum(work_.sum_bytes(sample.first) * layers_[l].deferred_elements(), seconds);
+      case LiveOperation::kSumOnDevice:
+        return add_sum_on_device(work_.sum_bytes(sample.first) * deferred_, seconds);
     }
   }
 
  private:
   /// Only the bytes tell a recording of another k or precision.
-  void check_bytes(double bytes) const {
+  void check_bytes(const LiveSample& copy,
+                   double (LiveWork::*expected)(const LiveLayer&) const) const {
     for (const LiveLayer& layer : layers_) {
       // Traces may round simulated copies.
-      if (std::abs(work_.width() * layer.deferred_elements() - bytes) < 1) return;
+      if (std::abs((work_.*expected)(layer)-copy.bytes) < 1) return;
     }
     throw Error(ErrorKind::kInput,
                 fmt::format("a copy of {:.0f} bytes was recorded, which no layer of {} makes with "
-                            "topk_ratio {:g} and {}: is this the setting that was recorded?",
-                            bytes, job_.scenario.model.name, live_.topk_ratio,
-                            to_string(job_.scenario.training.dtype)));
+                            "topk_ratio {:g} and {}{}: is this the setting that was recorded?",
+                            copy.bytes, job_.scenario.model.name, live_.topk_ratio,
+                            to_string(job_.scenario.training.dtype),
+                            live_.sums_on_device() ? " and sums on the device" : ""));
   }
   void add_backward(std::size_t layer, double seconds) {
     std::vector<LayerWork> work = {work_of(model_, layer, layers_.size(), false)};
@@ -94,6 +99,11 @@ class RowCollector {
   void add_sum(double bytes, double seconds) {
     if (bytes > 0) rows_.sum.add({bytes / live_.sum_cores}, seconds);
   }
+  /// A stream of the device; where that is the host, the CPU's pass on one core.
+  void add_sum_on_device(double bytes, double seconds) {
+    if (!job_.scenario.hardware.gpu.runs_on_host()) return add_device({bytes, 0, 1}, seconds);
+    if (bytes > 0) rows_.sum.add({bytes}, seconds);
+  }
   [[nodiscard]] DeviceWork all_layers(DeviceWork (LiveWork::*work)(const LiveLayer&) const) const {
     DeviceWork sum;
     for (const LiveLayer& layer : layers_) sum += (work_.*work)(layer);
@@ -106,6 +116,7 @@ class RowCollector {
   LiveWork work_;
   ModelWork model_;
   LiveRows& rows_;
+  double deferred_ = 0;  // elements of all layers
 };
 
 }  // namespace

@@ -85,6 +85,9 @@ class Sampler {
   void weights_up(std::uint32_t track);
   void updates(std::uint32_t track);
   void sums(std::uint32_t track);
+  [[nodiscard]] bool is_first_of_window(std::int64_t step) const {
+    return (step - live_.warm_up) % live_.interval == 0;
+  }
   /// Layers of which something is deferred, embedding first.
   [[nodiscard]] std::vector<std::size_t> crossing() const {
     std::vector<std::size_t> which;
@@ -130,12 +133,15 @@ void Sampler::compute(std::uint32_t track) {
 }
 
 /// What the device idled since the norm was known. Where the forward waits for uploads, without
-/// overlap always, with overlap in a window's first step, that is no gap of the training thread.
+/// overlap always, with overlap in a window's first step, or a sum for the link, that is no gap of
+/// the training thread.
 void Sampler::step_gap(const TimelineSpan& forward) {
   const bool after_window =
       norm_step_ >= 0 && (norm_step_ + 1 - live_.warm_up) % live_.interval == 0;
   const bool waits_for_uploads = live_.offloads() && (!live_.overlap || after_window);
-  if (norm_known_ && !waits_for_uploads) {
+  // A window's first sum on the device may wait for the sums before it to go down.
+  const bool waits_for_link = live_.sums_on_device() && is_first_of_window(norm_step_);
+  if (norm_known_ && !waits_for_uploads && !waits_for_link) {
     keep(forward, {LiveOperation::kStepGap, 0, false, 0,
                    to_seconds(forward.start - *norm_known_ - busy_since_norm_).value()});
   }
@@ -163,6 +169,11 @@ void Sampler::compute_span(const TimelineSpan& span) {
     norm_step_ = span.step;
     busy_since_norm_ = {};
     return;
+  } else if (is_one_of(name_of(span), {"sum gradients", "gpu_accumulate"})) {
+    close();
+    if (!live_.sums_on_device()) fail(span, "sums on the host (accumulate_on host)");
+    keep(span,
+         {LiveOperation::kSumOnDevice, 0, is_first_of_window(span.step), 0, seconds_of(span)});
   } else if (name_of(span) == "update selected") {
     add(LiveOperation::kUpdateSelected, 0, span);
   } else if (name_of(span) == "carry selected") {
@@ -185,7 +196,15 @@ void Sampler::compute_span(const TimelineSpan& span) {
 
 void Sampler::gradients_down(std::uint32_t track) {
   each_span(track, [&](const TimelineSpan& span) {
-    if (name_of(span) != "gradients down" && !name_of(span).starts_with("Memcpy DtoH")) return;
+    const bool steps = name_of(span) == "gradients down";
+    const bool sums = name_of(span) == "gradient sums down";
+    if (!steps && !sums && !name_of(span).starts_with("Memcpy DtoH")) return;
+    // In the warm-up every step's come down.
+    const bool is_regular = span.step >= live_.warm_up;
+    if (live_.sums_on_device() && steps && is_regular) {
+      fail(span, "gradient sums down (accumulate_on device)");
+    }
+    if (!live_.sums_on_device() && sums) fail(span, "gradients down (accumulate_on host)");
     keep(span, {LiveOperation::kGradientsDown, 0, false, span.bytes, seconds_of(span)});
   });
 }
@@ -239,8 +258,8 @@ void Sampler::sums(std::uint32_t track) {
     std::optional<std::size_t> layer = bucket_layer(name_of(span), "accumulate", layers_.size());
     if (name_of(span) == "sum gradients") layer = layers_.size() - 1 - count++ % layers_.size();
     if (!layer) return;
-    const bool first = (span.step - live_.warm_up) % live_.interval == 0;
-    keep(span, {LiveOperation::kSum, *layer, first, 0, seconds_of(span)});
+    if (live_.sums_on_device()) fail(span, "sums on the device (accumulate_on device)");
+    keep(span, {LiveOperation::kSum, *layer, is_first_of_window(span.step), 0, seconds_of(span)});
   });
 }
 

@@ -15,10 +15,11 @@ enum class LiveOperation : std::uint8_t {
   kAfterBackward,  ///< of a layer: norms, selected columns gathered, deferred ones packed
   kUpdateSelected,
   kCarrySelected,
-  kGradientsDown,  ///< of a layer
+  kGradientsDown,  ///< of a layer: a step's gradients, or a window's sums
   kWeightsUp,      ///< of a layer
   kPlaceUpload,    ///< of a layer
-  kSum,            ///< of a layer
+  kSum,            ///< of a layer, on the CPU
+  kSumOnDevice,    ///< of all layers
   kUpdate,         ///< of a layer
   kStepGap,        ///< idle on the device from the norm's arrival to the next forward, in a window
 };
@@ -26,7 +27,7 @@ enum class LiveOperation : std::uint8_t {
 struct LiveSample {
   LiveOperation operation;
   std::size_t layer = 0;  ///< embedding, blocks, head
-  bool first = false;     ///< of kSum: in the window's first step
+  bool first = false;     ///< of sums: in the window's first step
   double bytes = 0;       ///< of copies
   double seconds = 0;
   Picoseconds start{};

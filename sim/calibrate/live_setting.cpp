@@ -49,6 +49,8 @@ void check_recorded_setting(const std::string& name, const Timeline& timeline,
     found.add("topk_ratio", run->topk_ratio, "setting", point.topk_ratio);
     found.add("update_interval", run->update_interval, "setting", point.update_interval);
     found.add("overlap_step", run->overlap_step, "setting", point.overlap);
+    found.add("accumulate_on", accumulate_place(run->accumulate_on_device), "setting",
+              accumulate_place(point.accumulate_on_device));
     found.add("full_warm_up_rounds", run->full_warm_up_rounds, "scenario", settings.warm_up);
   }
   const TrainingSettings& training = job.scenario.training;

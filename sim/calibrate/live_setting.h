@@ -10,10 +10,10 @@
 namespace zenflow::sim {
 
 /// Throws Error(kInput) "NAME: ..." with every difference between what the recording says of itself
-/// and `point` with `job`: schedule, topk_ratio, update_interval, overlap_step, warm-up, batch,
-/// accumulation, activation checkpointing, precision, number of parameters; or if its update
-/// interval or its topk ratio changed while it ran. Recordings of before say nothing of themselves:
-/// of those only their copies' sizes tell (fit_live).
+/// and `point` with `job`: schedule, topk_ratio, update_interval, overlap_step, where sums are,
+/// warm-up, batch, accumulation, activation checkpointing, precision, number of parameters; or if
+/// its update interval or its topk ratio changed while it ran. Recordings of before say nothing of
+/// themselves: of those only their operations and their copies' sizes tell (fit_live).
 void check_recorded_setting(const std::string& name, const Timeline& timeline,
                             const LivePoint& point, const Job& job);
 

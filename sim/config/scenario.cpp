@@ -162,6 +162,18 @@ RunSettings read_run(MapReader& root) {
   return run;
 }
 
+/// Flags of zenflow-train for which DeepSpeed's file has no key.
+void read_zenflow_train(MapReader& root, Scenario& scenario) {
+  auto map = root.optional_map("zenflow_train");
+  if (!map) return;
+  const std::array<std::string, 2> places = {std::string(accumulate_place(false)),
+                                             std::string(accumulate_place(true))};
+  if (const auto place = map->optional("accumulate_on")) {
+    scenario.accumulate_on_device = place->choice(places) == places[1];
+  }
+  map->reject_unknown_keys();
+}
+
 ModelSpec read_spliced_model(MapReader& root) {
   MapReader map = root.require_map("model");
   const std::string name = map.require("name").string();
@@ -272,6 +284,7 @@ Scenario read_scenario(ScenarioTree tree, const std::vector<Override>& overrides
     scenario.target = written("target");
     launch->reject_unknown_keys();
   }
+  read_zenflow_train(root, scenario);
   read_schedules(root, scenario);
   scenario.run = read_run(root);
   scenario.max_staleness = root.integer_or("max_staleness", scenario.max_staleness, 1, kMaxSteps);

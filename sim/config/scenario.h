@@ -32,6 +32,12 @@ struct RunSettings {
   std::int64_t steps = 64;         ///< steps averaged, rounded down to whole update windows
 };
 
+/// Where zenflow-train sums deferred gradients, as --accumulate-on and scenarios have it: "host" or
+/// "device".
+[[nodiscard]] constexpr std::string_view accumulate_place(bool on_device) {
+  return on_device ? "device" : "host";
+}
+
 /// A word of the scenario that is judged later, by who knows it.
 struct WrittenText {
   std::string text;
@@ -47,6 +53,8 @@ struct Scenario {
   TrainingSettings training;
   Node deepspeed;  ///< the DeepSpeed document, overrides applied
   bool bind_cores_to_rank = false;
+  /// zenflow_train.accumulate_on is "device". Of the live-* schedules: DeepSpeed has no such thing.
+  bool accumulate_on_device = false;
   std::optional<WrittenText> deepspeed_version;  ///< empty: the newest known
   std::optional<WrittenText> target;             ///< who launches; empty: deepspeed
   std::vector<std::string> schedules;

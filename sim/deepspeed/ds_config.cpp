@@ -217,6 +217,7 @@ DeepSpeedConfig read_deepspeed_config(const Node& root) {
 }
 
 std::string expand_short_name(const std::string& path) {
+  if (path == "accumulate_on") return "zenflow_train." + path;
   const auto fields = strict_fields();
   const bool is_short = std::any_of(fields.begin(), fields.end(), [&path](const Field& field) {
     return field.block == kZenFlow && field.key == path && path != "steps_per_epoch";

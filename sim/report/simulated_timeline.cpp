@@ -215,6 +215,7 @@ std::string task_name(const Job& job, const TaskLabel& label) {
     case Phase::kCpuScale:
     case Phase::kCpuCast:
     case Phase::kGpuUpdate:
+    case Phase::kGpuAccumulate:
     case Phase::kEnqueue:
       return to_string(label.phase);
   }

@@ -5,6 +5,9 @@
 /// * sums and updates wait for the norm of the whole gradient, which the host reads each step;
 /// * a layer is uploaded as soon as it is updated; without overlap the next step's forward waits
 ///   layer by layer, with overlap the window's end waits for all;
+/// * with zenflow_train.accumulate_on "device" gradients do not leave a step: all are summed on the
+///   device after the norm, and a window's sums go down layer by layer when its last compute is
+///   done; the next window's first sum waits for the last of them;
 /// * uploads are put into the second weights on the copy stream, selected weights are carried over
 ///   on the compute stream;
 /// * CPU Adam, clipping and the 16-bit copy are one pass;
@@ -95,7 +98,17 @@ void Live::check(const Job& job) const {
 }
 
 std::vector<std::string> Live::ignored(const Job& job) const {
-  return ignored_by_published(job, name());
+  std::vector<std::string> notes = ignored_by_published(job, name());
+  if (!job.scenario.accumulate_on_device) return notes;
+  const char* why = kind_ != LiveKind::kZenFlow ? "it belongs to --schedule zenflow"
+                    : job.deepspeed.zenflow && job.deepspeed.zenflow->update_interval == 1 &&
+                            !job.deepspeed.zenflow->overlap_step
+                        ? "a window of one step that nothing overlaps has no sums"
+                        : nullptr;
+  if (why != nullptr) {
+    notes.push_back(fmt::format("{}: zenflow_train.accumulate_on has no effect: {}", name(), why));
+  }
+  return notes;
 }
 
 /// In a window of `steps` steps the last one ranks columns if the interval is over: columns
@@ -140,10 +153,11 @@ ClosedForm Live::closed_form(const Job& job) const {
   for (const LiveLayer& layer : live_layers(job.scenario.model, live.topk_ratio)) {
     deferred += layer.deferred_elements();
   }
-  const double down =
-      deferred * static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+  const auto width = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+  const auto steps = static_cast<double>(live.interval);
+  const double down = live.sums_on_device() ? kLiveSumBytes / steps : width;
   const std::int64_t delay = live.overlap && live.offloads() ? live.interval : 0;
-  return {down, down / static_cast<double>(live.interval), {delay, delay + live.interval - 1}};
+  return {down * deferred, width / steps * deferred, {delay, delay + live.interval - 1}};
 }
 
 class LiveEmitter {
@@ -157,7 +171,9 @@ class LiveEmitter {
         regular_(job, live),
         warm_up_(job, settings_of_warm_up_),
         layers_(live_layers(job.scenario.model, live.topk_ratio)),
-        whole_layers_(live_layers(job.scenario.model, 0)) {}
+        whole_layers_(live_layers(job.scenario.model, 0)) {
+    for (const LiveLayer& cut : layers_) deferred_ += cut.deferred_elements();
+  }
 
   void emit(const WindowShape& shape) {
     builder_.begin_window(shape);
@@ -169,6 +185,7 @@ class LiveEmitter {
       one_step(full, step == 0, selects);
     }
     if (!live_.offloads()) return;
+    if (stays(full)) send_sums();
     if (full || !live_.overlap) {
       update(full);
     } else {
@@ -192,6 +209,8 @@ class LiveEmitter {
   }
   [[nodiscard]] Seconds time(const DeviceWork& work) const { return device_time(gpu_, work); }
   [[nodiscard]] const LiveWork& work_of(bool full) const { return full ? warm_up_ : regular_; }
+  /// Whether gradients do not leave the device in a step of such a window.
+  [[nodiscard]] bool stays(bool full) const { return !full && live_.sums_on_device(); }
 
   /// The passes of a step's micro-batches; what `leave` does with the gradients of a bucket is for
   /// the last of them.
@@ -220,8 +239,8 @@ class LiveEmitter {
         builder_.compute(0, Phase::kSelect, static_cast<std::int64_t>(layer_of(b)),
                          time(work_of(full).column_norms(cut)), {});
       }
-      const double bytes = work_of(full).width() * cut.deferred_elements();
-      if (bytes > 0) {
+      const double bytes = work_of(full).bytes_down(cut);
+      if (!stays(full) && bytes > 0) {
         down_[b] = builder_.copy(0, Phase::kD2H, static_cast<std::int64_t>(b), bytes,
                                  {packed, free.empty() ? kNoTask : free[b]});
       }
@@ -236,7 +255,11 @@ class LiveEmitter {
       builder_.hold_compute(0, builder_.add(builder_.cluster().classes[0].training, step_gap_,
                                             builder_.label(Phase::kEnqueue, 0), {norm}));
     }
-    if (!staged && live_.offloads()) sum_up(first_of_window, norm);
+    if (stays(full)) {
+      sum_on_device(first_of_window);
+    } else if (!staged && live_.offloads()) {
+      sum_up(first_of_window, norm);
+    }
     if (!full && live_.topk_ratio > 0) {
       DeviceWork work;
       for (const LiveLayer& cut : layers_) work += regular_.update_selected(cut);
@@ -261,6 +284,24 @@ class LiveEmitter {
     staging_free_ = summed_;
   }
 
+  /// A window's first sums overwrite those of the window before, which must have gone down.
+  void sum_on_device(bool first) {
+    builder_.compute(0, Phase::kGpuAccumulate, 0, regular_.sum_on_device(deferred_, first),
+                     {first ? sums_sent_ : kNoTask});
+  }
+
+  /// At a window's end: the embedding's first, as they are updated.
+  void send_sums() {
+    const TaskId summed = builder_.last_compute(0);
+    summed_.assign(layers_.size(), kNoTask);
+    for (std::size_t b = layers_.size(); b-- > 0;) {
+      const double bytes = regular_.bytes_down(layer(b, false));
+      if (bytes == 0) continue;
+      sums_sent_ = summed_[b] =
+          builder_.copy(0, Phase::kD2H, static_cast<std::int64_t>(b), bytes, {summed});
+    }
+  }
+
   /// The update that was handed over at the last window's end.
   void update_pending() {
     submit(false, pending_ready_, pending_norm_, pending_compute_);
@@ -282,7 +323,7 @@ class LiveEmitter {
       const auto index = static_cast<std::int64_t>(b);
       updated[b] = builder_.add(rank.cpu_update, to_picoseconds(work.call(elements)),
                                 builder_.label(Phase::kCpuUpdate, index), {ready[b], norm});
-      const double bytes = work_of(full).width() * elements;
+      const double bytes = work_of(full).bytes_up(cut);
       builder_.copy(0, Phase::kH2D, index, bytes, {updated[b], may_write});
       uploaded_[b] = builder_.add(rank.h2d, to_picoseconds(time(work_of(full).place_upload(cut))),
                                   builder_.label(Phase::kH2D, index), {});
@@ -323,13 +364,15 @@ class LiveEmitter {
   LiveWork warm_up_;
   std::vector<LiveLayer> layers_;
   std::vector<LiveLayer> whole_layers_;
+  double deferred_ = 0;    ///< elements of all layers
   PerClass down_;          ///< this step's copies, by bucket
   PerClass sent_;          ///< the step's before
-  PerClass summed_;        ///< complete sums
+  PerClass summed_;        ///< complete sums, on the host
   PerClass staging_free_;  ///< last readers of what came down
   PerClass uploaded_;
-  TaskId norm_ = kNoTask;  ///< after which the gradient's norm is known
-  bool pending_ = false;   ///< an update has been handed over and not begun
+  TaskId sums_sent_ = kNoTask;  ///< the last copy of the device's sums
+  TaskId norm_ = kNoTask;       ///< after which the gradient's norm is known
+  bool pending_ = false;        ///< an update has been handed over and not begun
   bool in_flight_ = false;
   PerClass pending_ready_;
   TaskId pending_norm_ = kNoTask;

@@ -113,11 +113,17 @@ void declare_live_memory(const Job& job, const LiveSettings& live, ProgramBuilde
                     .resident = b * deferred});
   }
   if (live.reads_staging()) return;
+  if (live.sums_on_device()) {
+    builder.buffer({.name = "fp32 gradient sums on the GPU",
+                    .formula = "4 D",
+                    .category = MemoryCategory::kGradients,
+                    .resident = kLiveSumBytes * deferred});
+  }
   builder.buffer({.name = live.overlap ? "fp32 gradient sums, two sets" : "fp32 gradient sums",
                   .formula = live.overlap ? "8 D" : "4 D",
                   .home = MemoryHome::kPinned,
                   .category = MemoryCategory::kGradients,
-                  .resident = (live.overlap ? 8 : 4) * deferred});
+                  .resident = (live.overlap ? 2 : 1) * kLiveSumBytes * deferred});
 }
 
 }  // namespace zenflow::sim

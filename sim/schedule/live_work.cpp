@@ -54,6 +54,7 @@ LiveSettings live_settings(LiveKind kind, const Job& job) {
   live.interval = *zenflow.update_interval;
   live.overlap = zenflow.overlap_step;
   live.warm_up = zenflow.full_warm_up_rounds;
+  live.accumulate_on_device = job.scenario.accumulate_on_device;
   if (zenflow.select_strategy != "epoch") {
     live.select_interval = zenflow.select_interval.value_or(0);
   }
@@ -169,13 +170,28 @@ DeviceWork LiveWork::column_norms(const LiveLayer& layer) const {
   return work;
 }
 
+Seconds LiveWork::sum_on_device(double elements, bool first) const {
+  const HardwareProfile& hardware = job_.scenario.hardware;
+  const double bytes = elements * sum_bytes(first);
+  if (hardware.gpu.runs_on_host()) return Bytes(bytes) / pass_rate(hardware.host, 1);
+  return device_time(hardware.gpu, streamed(bytes));
+}
+
+double LiveWork::bytes_down(const LiveLayer& layer) const {
+  return (live_.sums_on_device() ? kLiveSumBytes : width()) * layer.deferred_elements();
+}
+
+double LiveWork::bytes_up(const LiveLayer& layer) const {
+  return width() * layer.deferred_elements();
+}
+
 double LiveWork::update_bytes() const {
-  const double gradient = live_.reads_staging() ? width() : 4;
+  const double gradient = live_.reads_staging() ? width() : kLiveSumBytes;
   return kAdamBytes - 4 + gradient + width();
 }
 
 double LiveWork::sum_bytes(bool first) const {
-  return width() + (first ? 4 : 8);
+  return width() + (first ? kLiveSumBytes : 2 * kLiveSumBytes);
 }
 
 CpuWork LiveWork::update() const {

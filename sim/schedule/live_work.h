@@ -24,16 +24,24 @@ struct LiveSettings {
   double topk_ratio = 0;  ///< 1: nothing is deferred
   std::int64_t interval = 1;
   bool overlap = false;
-  std::int64_t warm_up = 0;          ///< steps in which everything is updated at once
-  std::int64_t select_interval = 0;  ///< 0: once
-  std::int64_t micro_batches = 1;    ///< of a step: gradient_accumulation_steps
+  std::int64_t warm_up = 0;           ///< steps in which everything is updated at once
+  std::int64_t select_interval = 0;   ///< 0: once
+  std::int64_t micro_batches = 1;     ///< of a step: gradient_accumulation_steps
+  bool accumulate_on_device = false;  ///< sums, where there are any
   double optimizer_cores = 1;
   double sum_cores = 1;
 
   [[nodiscard]] bool offloads() const { return topk_ratio < 1; }
   /// The update reads the copies themselves; else sums are kept.
   [[nodiscard]] bool reads_staging() const { return interval == 1 && !overlap; }
+  /// Deferred gradients stay on the device, are summed there and come down once a window.
+  [[nodiscard]] bool sums_on_device() const {
+    return accumulate_on_device && offloads() && !reads_staging();
+  }
 };
+
+/// Bytes of an element of the sums.
+inline constexpr double kLiveSumBytes = 4;
 
 /// Precondition: for kZenFlow the job has a zenflow block with a number for update_interval.
 [[nodiscard]] LiveSettings live_settings(LiveKind kind, const Job& job);
@@ -72,15 +80,22 @@ class LiveWork {
   /// H2D stream, after the layer's copy.
   [[nodiscard]] DeviceWork place_upload(const LiveLayer& layer) const;
   [[nodiscard]] DeviceWork column_norms(const LiveLayer& layer) const;
+  /// Compute stream, where sums are kept on the device: those of a step's `elements`, in one
+  /// kernel. On the host device that is the CPU's pass, on one core.
+  [[nodiscard]] Seconds sum_on_device(double elements, bool first) const;
   /// CPU, bytes of memory traffic a parameter: one pass of Adam that also writes the weights that
   /// go up.
   [[nodiscard]] double update_bytes() const;
-  /// Likewise; the window's first step writes the sums without reading them.
+  /// Likewise, on either side; the window's first step writes the sums without reading them.
   [[nodiscard]] double sum_bytes(bool first) const;
   /// The same as times, on the settings' cores.
   [[nodiscard]] CpuWork update() const;
   [[nodiscard]] CpuWork sum(bool first) const;
   [[nodiscard]] double width() const;  ///< bytes of an element
+  /// Of what comes down at once of `layer`: a step's gradients, or a window's sums.
+  [[nodiscard]] double bytes_down(const LiveLayer& layer) const;
+  /// Of an update's weights of `layer`.
+  [[nodiscard]] double bytes_up(const LiveLayer& layer) const;
 
  private:
   [[nodiscard]] DeviceWork gather(const LiveTensor& tensor, std::int64_t columns) const;

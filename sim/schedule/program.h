@@ -26,6 +26,7 @@ enum class Phase : std::uint8_t {
   kD2H,
   kH2D,
   kAccumulate,
+  kGpuAccumulate,  ///< sums of gradients that stay on the GPU for a window
   kCpuUpdate,
   kCpuScale,  ///< unscaling and clipping
   kCpuCast,   ///< fp32 to the 16-bit weights that go up

@@ -361,6 +361,8 @@ std::string to_string(Phase phase) {
       return "h2d";
     case Phase::kAccumulate:
       return "accumulate";
+    case Phase::kGpuAccumulate:
+      return "gpu_accumulate";
     case Phase::kCpuUpdate:
       return "cpu_update";
     case Phase::kNvmeRead:

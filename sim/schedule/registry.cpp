@@ -4,6 +4,7 @@
 
 #include "sim/base/error.h"
 #include "sim/config/reader.h"
+#include "sim/schedule/live_work.h"
 #include "sim/schedule/schedule.h"
 
 namespace zenflow::sim {
@@ -40,6 +41,19 @@ const Schedule& find_schedule(std::string_view name, const Location* at) {
       fmt::format("no schedule named \"{}\"{}; known: {}", name, suggestion(name, known), list);
   if (at != nullptr) fail_at(*at, "schedules", what);
   throw Error(ErrorKind::kInput, "--schedule: " + what);
+}
+
+std::vector<std::string> ignored_settings(const Schedule& schedule, const Job& job) {
+  std::vector<std::string> notes = schedule.ignored(job);
+  if (job.scenario.accumulate_on_device && !live_kind(schedule.name())) {
+    notes.push_back(ignored_accumulate_on(schedule.name()));
+  }
+  return notes;
+}
+
+std::string ignored_accumulate_on(std::string_view schedule) {
+  return fmt::format("{}: zenflow_train.accumulate_on has no effect; live-zenflow reads it",
+                     schedule);
 }
 
 std::vector<std::string> ignored_by_published(const Job& job, std::string_view schedule) {

@@ -75,6 +75,12 @@ class Schedule {
 /// Throws Error(kInput) naming the known schedules, with a suggestion; located if `at` is given.
 [[nodiscard]] const Schedule& find_schedule(std::string_view name, const Location* at = nullptr);
 
+/// Settings of the job that have no effect under the schedule: what it says itself, and, of others
+/// than live-*, what only zenflow-train has.
+[[nodiscard]] std::vector<std::string> ignored_settings(const Schedule& schedule, const Job& job);
+/// Of a schedule that does not know zenflow_train.accumulate_on.
+[[nodiscard]] std::string ignored_accumulate_on(std::string_view schedule);
+
 /// For the published schedules: NVMe as below, and the launcher's core binding.
 [[nodiscard]] std::vector<std::string> ignored_by_published(const Job& job,
                                                             std::string_view schedule);

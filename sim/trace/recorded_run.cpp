@@ -10,6 +10,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kKey = "zenflow_train";
+constexpr const char* kHost = "host";
+constexpr const char* kDevice = "device";
 
 }  // namespace
 
@@ -21,6 +23,7 @@ void write_recorded_run(Timeline& timeline, const RecordedRun& run) {
               {"select_interval", run.select_interval},
               {"full_warm_up_rounds", run.full_warm_up_rounds},
               {"overlap_step", run.overlap_step},
+              {"accumulate_on", run.accumulate_on_device ? kDevice : kHost},
               {"micro_batch_size", run.micro_batch_size},
               {"gradient_accumulation_steps", run.gradient_accumulation_steps},
               {"activation_checkpointing", run.activation_checkpointing},
@@ -73,6 +76,12 @@ std::optional<RecordedRun> recorded_run(const Timeline& timeline) {
         range.is_array() && range.size() == 2 && range[0].is_number() && range[1].is_number();
     complete = complete && two;
     if (two) run.topk_range = {range[0].get<double>(), range[1].get<double>()};
+  }
+  if (map.contains("accumulate_on")) {
+    std::string place;
+    text("accumulate_on", place);
+    complete = complete && (place == kHost || place == kDevice);
+    run.accumulate_on_device = place == kDevice;
   }
   if (map.contains("gradient_accumulation_steps")) {
     whole("gradient_accumulation_steps", run.gradient_accumulation_steps, 1);

@@ -29,6 +29,7 @@ struct RecordedRun {
   std::int64_t select_interval = 0;  ///< steps; 0: once
   std::int64_t full_warm_up_rounds = 0;
   bool overlap_step = true;
+  bool accumulate_on_device = false;  ///< accumulate_on is "device"
   std::int64_t micro_batch_size = 1;  ///< sequences
   std::int64_t gradient_accumulation_steps = 1;
   bool activation_checkpointing = false;

@@ -44,6 +44,9 @@ Setting Candidates::without_effectless(const Setting& setting) const {
     forget(Knob::kBindCores);
     if (setting.stage() == 0) forget(Knob::kOverlapComm);
   }
+  // A window of one step that nothing overlaps has no sums.
+  const bool sums = overlaps || setting.interval() > 1;
+  if (!sums || !has_knob(request_.family, Knob::kAccumulateOn)) forget(Knob::kAccumulateOn);
   if (request_.family == Family::kDeepSpeed) {
     // Without a worker, binding only changes CPU rates, by unbound_efficiency.
     if (!overlaps && host.unbound_efficiency == 1) forget(Knob::kBindCores);
@@ -112,7 +115,7 @@ std::uint64_t Candidates::memory_key(const Setting& setting, std::int64_t steps)
   const std::uint64_t key = request_.space.key(
       setting, {Knob::kPlacement, Knob::kStage, Knob::kMicroBatch, Knob::kBucket,
                 Knob::kOverlapComm, Knob::kPinMemory, Knob::kCheckpointing, Knob::kGpus,
-                Knob::kTopkRatio, Knob::kOverlapStep, Knob::kSelectedOffload});
+                Knob::kTopkRatio, Knob::kOverlapStep, Knob::kSelectedOffload, Knob::kAccumulateOn});
   const bool sums = (setting.zenflow() ? setting.interval() : steps) > 1;
   const bool selects = setting.whole(Knob::kSelectInterval) > 0;
   return 4 * key + (sums ? 2U : 0U) + (selects ? 1U : 0U);

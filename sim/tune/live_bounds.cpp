@@ -20,10 +20,10 @@ double rounded(Seconds time) {
 struct LayerTimes {
   double forward = 0;
   double backward = 0;
-  double packed = 0;  ///< on the device, after backward
-  double norms = 0;   ///< of columns, in steps that select
-  double down = 0;
-  double sum_first = 0;  ///< of a window's first step
+  double packed = 0;     ///< on the device, after backward
+  double norms = 0;      ///< of columns, in steps that select
+  double down = 0;       ///< a step's gradients; where sums are on the device, a window's
+  double sum_first = 0;  ///< on the CPU, of a window's first step
   double sum = 0;        ///< of the others
   double update = 0;
   double up = 0;
@@ -40,22 +40,30 @@ class LiveBound {
     const StepPlan plan = live_plan(job);
     DeviceWork selected;
     DeviceWork carried;
+    double deferred = 0;
     for (std::size_t l = 0; l < cut.size(); ++l) {
       layers_.push_back(times_of(cut[l], plan.layers[l]));
       selected += work_.update_selected(cut[l]);
       carried += work_.carry_selected(cut[l]);
+      deferred += cut[l].deferred_elements();
     }
     if (live_.topk_ratio > 0) {
       selected_ = device(selected);
       if (live_.overlap && live_.offloads()) carried_ = device(carried);
     }
+    if (live_.sums_on_device()) {
+      device_sum_first_ = rounded(work_.sum_on_device(deferred, true));
+      device_sum_ = rounded(work_.sum_on_device(deferred, false));
+    }
+    const auto interval = static_cast<double>(live_.interval);
     steps_ = static_cast<double>(job.scenario.run.steps);
-    windows_ = steps_ / static_cast<double>(live_.interval);
+    windows_ = steps_ / interval;
     before_last_ = static_cast<double>(live_.micro_batches - 1) *
                    sum_of([](const LayerTimes& t) { return t.forward + t.backward; });
     step_ = before_last_ +
             sum_of([](const LayerTimes& t) { return t.forward + t.backward + t.packed; }) + gap_ +
             selected_;
+    window_ = interval * step_ + device_sum_first_ + (interval - 1) * device_sum_;
   }
 
   [[nodiscard]] double step() const {
@@ -63,6 +71,7 @@ class LiveBound {
     double bound =
         std::max({lanes.device + steps_ * gap_, lanes.down, lanes.up, lanes.sums, lanes.updates});
     if (live_.offloads() && !live_.overlap) bound = std::max(bound, chained());
+    if (live_.sums_on_device() && live_.overlap) bound = std::max(bound, linked());
     if (job_.scenario.hardware.gpu.runs_on_host()) bound = std::max(bound, on_cores(lanes));
     return bound / steps_;
   }
@@ -80,9 +89,9 @@ class LiveBound {
   [[nodiscard]] double device(const DeviceWork& work) const {
     return rounded(device_time(job_.scenario.hardware.gpu, work));
   }
-  [[nodiscard]] double copied(Direction way, double elements) const {
-    return rounded(copy_time(job_.scenario.hardware.host_link, way, job_.deepspeed.pin_memory,
-                             Bytes(work_.width() * elements)));
+  [[nodiscard]] double copied(Direction way, double bytes) const {
+    return rounded(
+        copy_time(job_.scenario.hardware.host_link, way, job_.deepspeed.pin_memory, Bytes(bytes)));
   }
 
   [[nodiscard]] LayerTimes times_of(const LiveLayer& cut, const PlannedLayer& planned) const {
@@ -93,13 +102,13 @@ class LiveBound {
     times.norms = device(work_.column_norms(cut));
     const double deferred = cut.deferred_elements();
     if (deferred == 0) return times;
-    times.down = copied(Direction::kD2H, deferred);
-    if (!live_.reads_staging()) {
+    times.down = copied(Direction::kD2H, work_.bytes_down(cut));
+    if (!live_.reads_staging() && !live_.sums_on_device()) {
       times.sum_first = rounded(deferred * work_.sum(true).time);
       times.sum = rounded(deferred * work_.sum(false).time);
     }
     times.update = rounded(work_.update().call(deferred));
-    times.up = copied(Direction::kH2D, deferred) + device(work_.place_upload(cut));
+    times.up = copied(Direction::kH2D, work_.bytes_up(cut)) + device(work_.place_upload(cut));
     return times;
   }
 
@@ -121,20 +130,26 @@ class LiveBound {
 
   [[nodiscard]] Lanes sure_work() const {
     Lanes lanes;
-    lanes.device = steps_ * (step_ - gap_) + windows_ * carried_ +
+    lanes.device = windows_ * (window_ + carried_) - steps_ * gap_ +
                    selections() * sum_of([](const LayerTimes& t) { return t.norms; });
     if (!live_.offloads()) return lanes;
     const double first = sum_of([](const LayerTimes& t) { return t.sum_first; });
     const double later = sum_of([](const LayerTimes& t) { return t.sum; });
-    lanes.down = (steps_ - 1) * sum_of([](const LayerTimes& t) { return t.down; });
+    lanes.down = (live_.sums_on_device() ? windows_ - 1 : steps_ - 1) *
+                 sum_of([](const LayerTimes& t) { return t.down; });
     lanes.sums = std::max(0.0, windows_ * first + (steps_ - windows_ - 2) * later);
     lanes.updates = (windows_ - 1) * sum_of([](const LayerTimes& t) { return t.update; });
     lanes.up = (windows_ - 1) * sum_of([](const LayerTimes& t) { return t.up; });
     return lanes;
   }
 
-  /// When each layer's weights are there, after the norm of a window's last step is known.
-  [[nodiscard]] std::vector<double> arrivals() const {
+  /// From the norm of a window's last step until the device has done what is left of the step.
+  /// Precondition: no overlap, so a window that sums has more than one step.
+  [[nodiscard]] double rest() const { return gap_ + device_sum_ + selected_; }
+
+  /// When each layer's sums are complete on the host, after the norm of a window's last step is
+  /// known: added up there.
+  [[nodiscard]] std::vector<double> summed_on_host() const {
     const std::size_t count = layers_.size();
     // Backwards from the norm: packing of the embedding has just ended.
     std::vector<double> packed(count, 0.0);
@@ -150,6 +165,21 @@ class LiveBound {
       link = std::max(link, packed[l]) + one.down;
       ready[l] = sums = std::max({sums, link, 0.0}) + one.sum;
     }
+    return ready;
+  }
+  /// Likewise: copied, once the device's last compute of the window is done.
+  [[nodiscard]] std::vector<double> summed_on_device() const {
+    std::vector<double> ready(layers_.size(), 0.0);
+    double link = rest();
+    for (std::size_t l = 0; l < layers_.size(); ++l) ready[l] = link += layers_[l].down;
+    return ready;
+  }
+
+  /// When each layer's weights are there, after the norm of a window's last step is known.
+  [[nodiscard]] std::vector<double> arrivals() const {
+    const std::size_t count = layers_.size();
+    const std::vector<double> ready =
+        live_.sums_on_device() ? summed_on_device() : summed_on_host();
     std::vector<double> there(count, 0.0);
     double updates = 0;
     // Uploads wait for the last compute that reads the weights: without selected columns the
@@ -168,15 +198,23 @@ class LiveBound {
   /// with what is left of it.
   [[nodiscard]] double chained() const {
     const std::vector<double> there = arrivals();
-    const double rest = gap_ + selected_;
-    double now = rest;
+    double now = rest();
     for (std::size_t l = 0; l < layers_.size(); ++l) {
       now = std::max(now, there[l]) + layers_[l].forward;
     }
     now += before_last_ + sum_of([](const LayerTimes& t) { return t.backward + t.packed; });
-    const double window = now + static_cast<double>(live_.interval - 1) * step_;
-    return (windows_ - 1) * window + static_cast<double>(live_.interval) * step_ - rest +
-           std::max(rest, there.front());
+    // The window's other norms are a step and its sum apart; the last sum is in `rest`.
+    const double window = now + window_ - step_ - device_sum_;
+    return (windows_ - 1) * window + window_ - rest() + std::max(rest(), there.front());
+  }
+
+  /// With overlap and sums on the device: from the end of a window's last step to that of the next
+  /// one's all sums go down, the device adds to them anew, and the window's other steps follow.
+  [[nodiscard]] double linked() const {
+    const double down = sum_of([](const LayerTimes& t) { return t.down; });
+    const double without_first_passes = window_ - (step_ - selected_);
+    const double window = std::max(carried_ + window_, down + without_first_passes);
+    return window_ + (windows_ - 1) * window + carried_;
   }
 
   /// All threads' work, each on the cores that it takes alone, over the cores there are.
@@ -200,7 +238,10 @@ class LiveBound {
   double carried_ = 0;   ///< a window
   double before_last_ =
       0;             ///< passes of a step's micro-batches but the last, which packs and sends
-  double step_ = 0;  ///< the device's work of a step, and the gap
+  double step_ = 0;  ///< the device's work of a step but for sums, and the gap
+  double device_sum_first_ = 0;  ///< in a window's first step
+  double device_sum_ = 0;        ///< in the others
+  double window_ = 0;            ///< the device's work of all steps, and the gaps
   double steps_ = 0;
   double windows_ = 0;
 };

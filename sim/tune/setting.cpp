@@ -9,6 +9,7 @@
 
 #include "sim/base/error.h"
 #include "sim/config/reader.h"
+#include "sim/config/scenario.h"
 #include "sim/deepspeed/ds_config.h"
 
 namespace zenflow::sim {
@@ -48,23 +49,31 @@ constexpr std::array<KnobInfo, kKnobs> kTable = {{
      true},
     {Knob::kReservedCores, "pt_reserved_cores_perc",
      "deepspeed.zero_optimization.zenflow.pt_reserved_cores_perc", kShare, 0, 1, true},
+    {Knob::kAccumulateOn, "accumulate_on", "zenflow_train.accumulate_on", kWord, 0, 1, true},
 }};
 
 constexpr std::array<std::string_view, kPlacements> kPlacementNames = {"gpu", "cpu", "zenflow",
                                                                        "nvme"};
+constexpr std::array<std::string_view, 2> kAccumulatePlaces = {accumulate_place(false),
+                                                               accumulate_place(true)};
+
+/// Of a knob of kWord, in the order of its values.
+std::span<const std::string_view> words(Knob knob) {
+  if (knob == Knob::kAccumulateOn) return kAccumulatePlaces;
+  return kPlacementNames;
+}
 
 [[noreturn]] void fail(Knob knob, std::string_view text, const std::string& what) {
   throw Error(ErrorKind::kInput,
               fmt::format("{}: expected {}, found \"{}\"", info(knob).name, what, text));
 }
 
-double parse_word(std::string_view text) {
-  for (std::size_t i = 0; i < kPlacementNames.size(); ++i) {
-    if (kPlacementNames[i] == text) return static_cast<double>(i);
-  }
-  const std::vector<std::string> known(kPlacementNames.begin(), kPlacementNames.end());
-  fail(Knob::kPlacement, text,
-       fmt::format("one of {}{}", fmt::join(known, ", "), suggestion(text, known)));
+double parse_word(Knob knob, std::string_view text) {
+  const auto all = words(knob);
+  const auto found = std::find(all.begin(), all.end(), text);
+  if (found != all.end()) return static_cast<double>(found - all.begin());
+  const std::vector<std::string> known(all.begin(), all.end());
+  fail(knob, text, fmt::format("one of {}{}", fmt::join(known, ", "), suggestion(text, known)));
 }
 
 double parse_number(Knob knob, std::string_view text) {
@@ -108,7 +117,7 @@ Knob find_knob(std::string_view name) {
 double parse_value(Knob knob, std::string_view text) {
   switch (info(knob).kind) {
     case kWord:
-      return parse_word(text);
+      return parse_word(knob, text);
     case kFlag:
       if (text == "true") return 1;
       if (text == "false") return 0;
@@ -123,7 +132,7 @@ double parse_value(Knob knob, std::string_view text) {
 std::string value_text(Knob knob, double value) {
   switch (info(knob).kind) {
     case kWord:
-      return std::string(kPlacementNames[static_cast<std::size_t>(value)]);
+      return std::string(words(knob)[static_cast<std::size_t>(value)]);
     case kFlag:
       return value != 0 ? "true" : "false";
     case kWhole:
@@ -142,6 +151,7 @@ std::string describe(const Setting& setting) {
                         setting.interval());
     if (setting.flag(Knob::kOverlapStep)) text += ", overlap_step";
     if (setting.flag(Knob::kSelectedOffload)) text += ", offload";
+    if (setting.flag(Knob::kAccumulateOn)) text += ", accumulate_on device";
   }
   if (setting.flag(Knob::kBindCores)) text += ", cores bound";
   return text;

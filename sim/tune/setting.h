@@ -38,8 +38,9 @@ enum class Knob : std::uint8_t {
   kOverlapStep,
   kSelectedOffload,
   kReservedCores,
+  kAccumulateOn,  ///< where deferred gradients are summed; of zenflow-train alone
 };
-inline constexpr std::size_t kKnobs = 16;
+inline constexpr std::size_t kKnobs = 17;
 
 enum class KnobKind : std::uint8_t { kWord, kFlag, kWhole, kShare };
 

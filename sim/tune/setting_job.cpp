@@ -104,6 +104,7 @@ void apply_setting(const TuneRequest& request, const Setting& setting, Job& job)
   training.activation_checkpointing = setting.flag(Knob::kCheckpointing);
   job.scenario.gpus = setting.whole(Knob::kGpus);
   job.scenario.bind_cores_to_rank = setting.flag(Knob::kBindCores);
+  job.scenario.accumulate_on_device = setting.flag(Knob::kAccumulateOn);
   config.train_micro_batch_size_per_gpu = training.micro_batch_size_per_gpu;
   config.gradient_accumulation_steps = std::max<std::int64_t>(1, accumulation_of(request, setting));
   config.zero_stage = setting.stage();

@@ -80,6 +80,10 @@ Family find_family(std::string_view schedule) {
                           schedule, suggestion(schedule, known)));
 }
 
+bool has_knob(Family family, Knob knob) {
+  return knob != Knob::kAccumulateOn || family == Family::kLive;
+}
+
 void Space::set(Knob knob, std::vector<double> values) {
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
@@ -155,6 +159,7 @@ Setting setting_of(const Job& job) {
   flag(Knob::kCheckpointing, job.scenario.training.activation_checkpointing);
   whole(Knob::kGpus, job.scenario.gpus);
   flag(Knob::kBindCores, job.scenario.bind_cores_to_rank);
+  flag(Knob::kAccumulateOn, job.scenario.accumulate_on_device);
   ZenFlowSettings published;
   published.update_interval = 4;
   published.overlap_step = true;
@@ -192,7 +197,10 @@ Space default_space(const Job& job, Family family, std::int64_t global_batch) {
   // Every update_interval above divides these; 0 (select once) is left to who asks for it.
   if (own.get(Knob::kSelectInterval) == 0) space.set(Knob::kSelectInterval, {48});
   among(Knob::kReservedCores, live ? whole_thread_shares(job) : std::vector{0.25, 0.5, 0.75});
-  if (live) return space;
+  if (live) {
+    among(Knob::kAccumulateOn, {0, 1});
+    return space;
+  }
   if (own.get(Knob::kSelectInterval) == 0) {
     space.set(Knob::kSelectInterval, {48, 192});
   } else {

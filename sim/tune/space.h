@@ -42,6 +42,9 @@ class Space {
   std::array<std::vector<double>, kKnobs> values_;
 };
 
+/// Whether the family's runtime has the knob.
+[[nodiscard]] bool has_knob(Family family, Knob knob);
+
 /// The job's own value of every knob.
 [[nodiscard]] Setting setting_of(const Job& job);
 /// Whether ZenFlow makes every micro-batch a step: as published, and DeepSpeed's under its own

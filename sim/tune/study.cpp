@@ -15,7 +15,7 @@
 namespace zenflow::sim {
 namespace {
 
-constexpr const char* kFormat = "1";
+constexpr const char* kFormat = "2";
 constexpr const char* kOther =
     "is a study of another scenario, schedule or program version; give another folder, or remove "
     "it";

@@ -444,6 +444,47 @@ TEST_F(Cli, SweepsWhatTheCommandLineSetToo) {
   EXPECT_EQ(found["points"][0]["results"][1]["topk_ratio"], 0.05);
 }
 
+/// What only zenflow-train has: read by its schedule, and said of the others.
+TEST_F(Cli, SaysWhichSchedulesDoNotKnowWhereSumsAre) {
+  const auto simulate = [&](const std::string& schedule) {
+    return run({"run", "scenarios/one.yaml", "--set", "accumulate_on=device", "--set", "gpus=1",
+                "--schedule", schedule});
+  };
+  for (const char* schedule : {"gpu-only", "zero-offload", "zenflow", "deepspeed-zenflow"}) {
+    EXPECT_THAT(simulate(schedule).err,
+                HasSubstr(std::string(schedule) + ": zenflow_train.accumulate_on has no effect; "
+                                                  "live-zenflow reads it"));
+  }
+  EXPECT_THAT(simulate("live-zero-offload-dpu").err,
+              HasSubstr("live-zero-offload-dpu: zenflow_train.accumulate_on has no effect: it "
+                        "belongs to --schedule zenflow"));
+  EXPECT_EQ(simulate("live-zenflow").err, "");
+  const Outcome none =
+      run({"run", "scenarios/one.yaml", "--set", "accumulate_on=device", "--set", "gpus=1", "--set",
+           "update_interval=1", "--set", "overlap_step=false", "--schedule", "live-zenflow"});
+  EXPECT_THAT(none.err, HasSubstr("a window of one step that nothing overlaps has no sums"));
+
+  const std::vector<std::string> sweep = {"sweep",      "scenarios/one.yaml",
+                                          "--set",      "gpus=1",
+                                          "--vary",     "accumulate_on=host,device",
+                                          "--schedule", "zenflow",
+                                          "--schedule", "live-zenflow"};
+  const Outcome swept = run(sweep);
+  EXPECT_EQ(swept.code, 0);
+  EXPECT_EQ(swept.err,
+            "zenflow-sim: warning: zenflow: zenflow_train.accumulate_on has no effect; "
+            "live-zenflow reads it\n");
+  const json points = run_json(sweep).at("points");
+  ASSERT_EQ(points.size(), 2U);
+  EXPECT_EQ(points[0]["results"][0], points[1]["results"][0]);
+  // 2 bytes in each of four steps, or 4 once.
+  const double steps = points[0]["results"][1]["pcie"]["d2h_bytes_per_step"];
+  EXPECT_NEAR(points[1]["results"][1]["pcie"]["d2h_bytes_per_step"], steps / 2, 1);
+  expect_refused(
+      {"run", "scenarios/one.yaml", "--set", "accumulate_on=disk"},
+      AllOf(HasSubstr("zenflow_train.accumulate_on"), HasSubstr("host"), HasSubstr("disk")));
+}
+
 TEST_F(Cli, SweepsFiles) {
   std::string slow = kProfile;
   slow.replace(slow.find("name: node"), 10, "name: slow");

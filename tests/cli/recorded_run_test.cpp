@@ -93,7 +93,9 @@ TEST_F(RecordedRun, HasTheRunsBytesByDirection) {
     Arguments settings;
     int window;
   };
-  for (const auto& [settings, window] : {Case{kZenFlow, kWindow}, Case{kZeroOffload, 1}}) {
+  for (const auto& [settings, window] :
+       {Case{kZenFlow, kWindow}, Case{kZeroOffload, 1},
+        Case{kZenFlow + Arguments{"--accumulate-on", "device"}, kWindow}}) {
     constexpr int kSteps = 24;
     record(settings, kSteps);
     // All of it, weights at the start and the last export included.

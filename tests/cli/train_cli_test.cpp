@@ -226,9 +226,10 @@ TEST_F(TrainCli, SaysWhatHasNoEffect) {
 
   const std::string nothing_selected =
       run(basic() + Arguments{"--steps", "1", "--topk-ratio", "0", "--select-interval", "4",
-                              "--accumulate-on", "device", "--whole-step-gradients", "false"})
+                              "--accumulate-on", "device", "--whole-step-gradients", "false",
+                              "--sum-threads", "2"})
           .err;
-  for (const char* flag : {"--select-interval", "--whole-step-gradients"}) {
+  for (const char* flag : {"--select-interval", "--whole-step-gradients", "--sum-threads"}) {
     EXPECT_THAT(nothing_selected, HasSubstr(std::string(flag) + " has no effect")) << flag;
   }
   EXPECT_THAT(run(basic() + Arguments{"--steps", "1", "--validation-fraction", "0",

@@ -42,6 +42,18 @@ TEST_F(TrainTune, TheResultHasEveryWindowAndEvent) {
   }
 }
 
+TEST_F(TrainTune, TunesWithSumsOnTheDevice) {
+  const nlohmann::json result =
+      this->result(basic() + Arguments{"--steps", "60", "--update-interval", "auto", "--tune",
+                                       "live", "--start-interval", "2", "--max-staleness", "9",
+                                       "--accumulate-on", "device"});
+  const nlohmann::json& tuning = result.at("tuning");
+  ASSERT_FALSE(tuning.at("windows").empty());
+  for (const nlohmann::json& event : tuning.at("events")) {
+    EXPECT_NE(event.at("kind"), "failed") << event;
+  }
+}
+
 TEST_F(TrainTune, TheRatioStaysWithinItsRange) {
   const nlohmann::json result = this->result(
       basic() + Arguments{"--steps", "60", "--update-interval", "auto", "--tune", "live",
@@ -106,8 +118,6 @@ TEST_F(TrainTune, ACheckpointBelongsToTheSameRange) {
 
 TEST_F(TrainTune, RefusesWhatCannotBePredicted) {
   const Arguments live = {"--update-interval", "auto", "--tune", "live"};
-  expect_refused_with(live + Arguments{"--accumulate-on", "device"},
-                      HasSubstr("--tune live: steps with --accumulate-on device"));
   expect_refused_with(live + Arguments{"--whole-step-gradients", "false"},
                       HasSubstr("--tune live: steps with --whole-step-gradients false"));
   expect_refused_with(live + Arguments{"--device", "cuda"}, HasSubstr("it needs --device cpu"));

@@ -310,6 +310,55 @@ TEST_F(Tune, CommandsZenFlowTrainToDoWhatWasChosen) {
   }
 }
 
+TEST_F(Tune, SaysWhereZenFlowTrainShallSum) {
+  const std::string scenario = kSource + "/scenarios/llama_10m_this_host.yaml";
+  for (const std::string place : {"host", "device"}) {
+    const Outcome outcome =
+        run({scenario, "--vary", "placement=zenflow", "--vary", "accumulate_on=" + place, "--vary",
+             "update_interval=4", "-o", place, "--front-within", "0"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const json summary = json::parse(content(place + "/summary.json"));
+    const json& setting = summary["chosen"]["setting"];
+    EXPECT_EQ(setting["accumulate_on"], place);
+    auto flags = flags_of(content(place + "/cmd_optimal.txt"));
+    const bool on_device = place == "device";
+    EXPECT_EQ(flags.contains("accumulate-on"), on_device);
+    EXPECT_EQ(outcome.out.find("accumulate_on device") != std::string::npos, on_device);
+    if (!on_device) continue;
+    EXPECT_EQ(flags["accumulate-on"], "device");
+    EXPECT_FALSE(flags.contains("sum-threads")) << "there is nothing that they would do";
+  }
+  // Both are searched unless told otherwise, and shown beside each other.
+  const Outcome both = run({scenario, "--vary", "placement=zenflow", "--vary", "update_interval=4",
+                            "--front-within", "0", "--json"});
+  ASSERT_EQ(both.code, 0) << both.err;
+  bool is_varied = false;
+  const json found = json::parse(both.out);
+  for (const json& knob : found["knobs"]) {
+    if (knob["knob"] != "accumulate_on") continue;
+    is_varied = true;
+    ASSERT_EQ(knob["values"].size(), 2U);
+    EXPECT_EQ(knob["values"][0]["value"], "host");
+    EXPECT_EQ(knob["values"][1]["value"], "device");
+    EXPECT_LT(knob["values"][0]["gpu_peak_bytes"], knob["values"][1]["gpu_peak_bytes"]);
+  }
+  EXPECT_TRUE(is_varied);
+}
+
+// DeepSpeed has no such thing.
+TEST_F(Tune, DoesNotLookForSumsOnTheDeviceInDeepSpeed) {
+  expect_refused({kScenario, "--vary", "accumulate_on=host,device", "-o", "out"}, 2,
+                 HasSubstr("accumulate_on: schedule deepspeed-zenflow knows no such knob; "
+                           "live-zenflow does (--schedule)"));
+  const Outcome outcome = run_small({"--set", "accumulate_on=device", "--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err,
+              HasSubstr("deepspeed-zenflow: zenflow_train.accumulate_on has no effect; "
+                        "live-zenflow reads it"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("accumulate_on")));
+  EXPECT_EQ(run_small({"--json"}).out, outcome.out);
+}
+
 TEST_F(Tune, HasMorePlaceForCareWithMoreSlack) {
   const auto staleness = [&](const char* slack) {
     const Outcome outcome = run_small(

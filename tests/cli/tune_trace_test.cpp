@@ -340,9 +340,9 @@ TEST_F(TuneTrace, TunesARecordingOfZenFlowTrain) {
         run(basic() + setting + Arguments{"--steps", "24", "--trace", "t.json.gz", "-f", "-q"})
             .code,
         0);
-    const Outcome outcome =
-        tune({"--trace", "t.json.gz", "--model", "llama.json", "-o", "out", "--front-within", "0",
-              "--vary", "topk_ratio=0.1,0.3", "--vary", "update_interval=1,2,4"});
+    const Outcome outcome = tune({"--trace", "t.json.gz", "--model", "llama.json", "-o", "out",
+                                  "--front-within", "0", "--vary", "topk_ratio=0.1,0.3", "--vary",
+                                  "update_interval=1,2,4", "--vary", "accumulate_on=host"});
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     const json said = summary();
     EXPECT_EQ(said["schedule"], "live-zenflow");
@@ -355,6 +355,30 @@ TEST_F(TuneTrace, TunesARecordingOfZenFlowTrain) {
     const Outcome live = run_program({ZENFLOW_SIM, "run", "out/scenario.yaml", "--json"}, around());
     EXPECT_EQ(live.code, 0) << live.err;
     fs::remove_all(folder_ / "out");
+  }
+}
+
+TEST_F(TuneTrace, ARecordingSaysWhereSumsWere) {
+  const json trained =
+      result(basic() + Arguments{"--schedule", "zenflow", "--topk-ratio", "0.3",
+                                 "--update-interval", "2", "--accumulate-on", "device", "--steps",
+                                 "24", "--trace", "t.json.gz", "-f"});
+  const Outcome outcome =
+      tune({"--trace", "t.json.gz", "--model", "llama.json", "-o", "out", "--front-within", "0",
+            "--vary", "topk_ratio=0.3", "--vary", "update_interval=2,4", "--vary",
+            "placement=zenflow", "--vary", "accumulate_on=device"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json said = summary();
+  EXPECT_EQ(said["baseline"]["setting"]["accumulate_on"], "device");
+  EXPECT_THAT(said["trace"]["told"][0].get<std::string>(), HasSubstr("accumulate_on device"));
+  EXPECT_THAT(content("out/cmd_optimal.txt"), HasSubstr("--accumulate-on device"));
+  EXPECT_THAT(content("out/scenario.yaml"), HasSubstr("zenflow_train: {accumulate_on: device}\n"));
+  const Outcome live = run_program({ZENFLOW_SIM, "run", "out/scenario.yaml", "--json"}, around());
+  EXPECT_EQ(live.code, 0) << live.err;
+  const json predicted = json::parse(live.out)["results"][0];
+  EXPECT_EQ(predicted["schedule"], "live-zenflow");
+  for (const char* bytes : {"d2h_bytes_per_step", "h2d_bytes_per_step"}) {
+    EXPECT_EQ(predicted["pcie"][bytes], trained["pcie"][bytes]);
   }
 }
 

@@ -48,12 +48,13 @@ TEST_F(ValidateProgram, FitsSomeSettingsAndPredictsTheOthersBytesExactly) {
   const Outcome outcome =
       run(with(kOnce, {"--calibrate", "zero-offload,zenflow:0.1:4", "--predict",
                        "gpu-only,zero-offload-dpu,zenflow:0.3:2,zenflow:0.05:2,zenflow:0.1:1,"
-                       "zenflow:0.1:8,zenflow:0.2:4,zenflow:0.5:4",
+                       "zenflow:0.1:8,zenflow:0.2:4,zenflow:0.5:4,zenflow:0.1:4:device,"
+                       "zenflow:0.1:1:device",
                        "--json", "--write-profile", "fitted.yaml", "--date", "2026-11-20"}));
   // 1: too noisy, 4: outside the tolerance; a tiny model's steps are mostly thread switches.
   EXPECT_THAT(outcome.code, ::testing::AnyOf(0, 1, 4)) << outcome.err;
   const auto document = nlohmann::json::parse(outcome.out);
-  ASSERT_EQ(document["results"].size(), 10U);
+  ASSERT_EQ(document["results"].size(), 12U);
   for (const auto& one : document["results"]) {
     EXPECT_TRUE(one["bytes_equal"]) << one;
     EXPECT_GT(one["measured"]["step_time_ms"], 0.0);
@@ -68,7 +69,17 @@ TEST_F(ValidateProgram, FitsSomeSettingsAndPredictsTheOthersBytesExactly) {
   }
   EXPECT_EQ(document["results"][2]["measured"]["d2h_bytes_per_step"], 0.0);  // gpu-only
   EXPECT_GT(document["results"][0]["measured"]["d2h_bytes_per_step"], 0.0);
-  EXPECT_EQ(document["summary"]["predicted"], 8);
+  EXPECT_EQ(document["summary"]["predicted"], 10);
+  const auto& sums = document["results"][10];
+  EXPECT_EQ(sums["setting"], "zenflow k=0.1 S=4 sums on device");
+  // 4 bytes of fp32 either way, once in four steps.
+  EXPECT_EQ(4 * sums["measured"]["d2h_bytes_per_step"].get<double>(),
+            document["results"][1]["measured"]["d2h_bytes_per_step"]);
+  const auto device_bytes = [&](std::size_t which) {
+    return document["results"][which]["measured"]["memory"]["gpu_peak_bytes"].get<double>();
+  };
+  EXPECT_EQ(device_bytes(10) - device_bytes(1),
+            4 * sums["measured"]["d2h_bytes_per_step"].get<double>());
   int fitted = 0;
   for (const auto& number : document["numbers"]) fitted += number["fitted"].get<bool>() ? 1 : 0;
   EXPECT_GT(fitted, 3);
@@ -136,6 +147,44 @@ TEST_F(ValidateProgram, ProfilesAreFittedToRecordedFilesToo) {
   const Outcome other = fit("zenflow:0.4:4");
   EXPECT_EQ(other.code, 2);
   EXPECT_THAT(other.err, HasSubstr("topk_ratio 0.1 was recorded, the setting has 0.4"));
+}
+
+TEST_F(ValidateProgram, RecordingsSayWhereSumsWere) {
+  folder_.write("text.txt", std::string(3000, 'x'));
+  const Arguments train = {ZENFLOW_TRAIN, "--model",
+                           "small.json",  "--data",
+                           "text.txt",    "--steps",
+                           "24",          "--sequence-length",
+                           "16",          "--threads",
+                           "1",           "--optimizer-threads",
+                           "1",           "--topk-ratio",
+                           "0.1",         "--update-interval",
+                           "4",           "--accumulate-on",
+                           "device",      "--trace",
+                           "run.json.gz", "-q"};
+  ASSERT_EQ(run_program(train, {.folder = folder_.path()}).code, 0);
+  const auto fit = [&](const Arguments& more) {
+    return run_program(
+        with({ZENFLOW_CALIBRATE, "fit", "run.json.gz", "--scenario", "small.yaml"}, more),
+        {.folder = folder_.path()});
+  };
+  // The setting says it, or the scenario.
+  for (const Arguments& more :
+       {Arguments{"--setting", "zenflow:0.1:4:device"},
+        Arguments{"--setting", "zenflow:0.1:4", "--set", "accumulate_on=device"}}) {
+    const Outcome fitted = fit(more);
+    EXPECT_EQ(fitted.code, 0) << fitted.err;
+    EXPECT_THAT(fitted.out, HasSubstr("host_link.d2h"));
+    EXPECT_THAT(run(with({"--trace", "run.json.gz", "-q"}, more)).code, ::testing::AnyOf(0, 4));
+  }
+  for (const Arguments& more :
+       {Arguments{"--setting", "zenflow:0.1:4"},
+        Arguments{"--setting", "zenflow:0.1:4:host", "--set", "accumulate_on=device"}}) {
+    for (const Outcome& wrong : {fit(more), run(with({"--trace", "run.json.gz"}, more))}) {
+      EXPECT_EQ(wrong.code, 2);
+      EXPECT_THAT(wrong.err, HasSubstr("accumulate_on device was recorded, the setting has host"));
+    }
+  }
 }
 
 TEST_F(ValidateProgram, KeepsItsResultAndWritesThePage) {

@@ -66,9 +66,22 @@ std::vector<JobOptions> zenflow_options() {
 }
 
 std::string described(const JobOptions& one) {
-  return fmt::format("N={} S={} k={} overlap={} warm-up={} select={} stage={} accumulation={}",
-                     one.gpus, one.update_interval, one.topk_ratio, one.overlap_step, one.warm_up,
-                     one.select_interval, one.stage, one.accumulation);
+  return fmt::format(
+      "N={} S={} k={} overlap={} warm-up={} select={} stage={} accumulation={} on {}", one.gpus,
+      one.update_interval, one.topk_ratio, one.overlap_step, one.warm_up, one.select_interval,
+      one.stage, one.accumulation, accumulate_place(one.accumulate_on_device));
+}
+
+/// And with sums on the device, where the schedule knows them.
+std::vector<JobOptions> with_sums_on_device(const Schedule& schedule,
+                                            std::vector<JobOptions> cases) {
+  if (schedule.name() != "live-zenflow") return cases;
+  const std::size_t count = cases.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    cases.push_back(cases[i]);
+    cases.back().accumulate_on_device = true;
+  }
+  return cases;
 }
 
 // ---- a shortened run says what a whole run says ----
@@ -161,7 +174,7 @@ TEST_P(ShortenedRunOf, EveryShapeEqualsTheWholeRunExactly) {
     }
   }
   int skipped_windows = 0;
-  for (JobOptions one : cases) {
+  for (JobOptions one : with_sums_on_device(schedule, cases)) {
     for (const int stage : {0, 1, 2, 3}) {
       if (stage < 2 && schedule.name() != "gpu-only") continue;
       one.stage = stage;
@@ -197,11 +210,13 @@ TEST(ShortenedRun, EqualsTheWholeRunInEveryRegime) {
             hardware.host.elementwise_bandwidth = cpu * hardware.host.elementwise_bandwidth;
             hardware.host_link.pinned.h2d = link * hardware.host_link.pinned.h2d;
             hardware.host_link.pinned.d2h = link * hardware.host_link.pinned.d2h;
-            SCOPED_TRACE(
-                fmt::format("{} cpu x{} link x{} {}", schedule->name(), cpu, link, described(one)));
-            expect_shortened_run_equals_whole_run(make_small_job(hardware, small_gpt2(), one),
-                                                  *schedule);
-            if (HasFailure()) return;
+            for (const JobOptions& same : with_sums_on_device(*schedule, {one})) {
+              SCOPED_TRACE(fmt::format("{} cpu x{} link x{} {}", schedule->name(), cpu, link,
+                                       described(same)));
+              expect_shortened_run_equals_whole_run(make_small_job(hardware, small_gpt2(), same),
+                                                    *schedule);
+              if (HasFailure()) return;
+            }
             if (!schedule->name().ends_with("zenflow")) break;
           }
         }
@@ -273,6 +288,48 @@ TEST_P(TrafficOn, ZenFlowFollowsTheClosedForm) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, TrafficOn, ::testing::Values(1, 2, 4));
+
+/// Elements outside int(k C) columns, at least one, of every matrix, and outside all vectors.
+double deferred_by_hand(const ModelSpec& model, double k) {
+  const auto of = [&](const std::vector<Tensor>& tensors) {
+    double sum = 0;
+    for (const Tensor& tensor : tensors) {
+      if (!tensor.is_matrix) continue;
+      const auto columns = static_cast<double>(tensor.columns);
+      const double selected = std::max(1.0, std::floor(k * columns + 1e-9));
+      sum += static_cast<double>(tensor.rows) * (columns - selected);
+    }
+    return sum;
+  };
+  return of(model.embedding) + static_cast<double>(model.layers) * of(model.block) + of(model.head);
+}
+
+TEST(Traffic, OfLiveZenFlowFollowsTheClosedFormWhereverSumsAre) {
+  const Schedule& schedule = find_schedule("live-zenflow");
+  for (JobOptions one : with_sums_on_device(schedule, zenflow_options())) {
+    if (one.gpus != 1) continue;
+    for (const int which_model : {0, 1}) {
+      const std::int64_t steps = std::stoi(one.update_interval);
+      one.run = {.warmup_steps = one.warm_up + 2 * steps, .steps = 24};
+      SCOPED_TRACE(described(one));
+      const Job job = make_small_job(node(1, 1), model(which_model), one);
+      const SimulationResult result = simulate_schedule(job, schedule);
+      const ClosedForm closed = schedule.closed_form(job);
+      const double deferred = deferred_by_hand(job.scenario.model, one.topk_ratio);
+      const auto s = static_cast<double>(steps);
+      const bool comes_down_once = one.accumulate_on_device && (steps > 1 || one.overlap_step);
+      expect_close(closed.d2h_bytes_per_step, comes_down_once ? 4 * deferred / s : 2 * deferred,
+                   "d2h by hand");
+      expect_close(closed.h2d_bytes_per_step, 2 * deferred / s, "h2d by hand");
+      expect_close(result.d2h_bytes, closed.d2h_bytes_per_step, "d2h");
+      expect_close(result.h2d_bytes, closed.h2d_bytes_per_step, "h2d");
+      const std::int64_t delay = one.overlap_step ? steps : 0;
+      EXPECT_EQ(result.staleness.min, delay);
+      EXPECT_EQ(result.staleness.max, delay + steps - 1);
+      if (HasFailure()) return;
+    }
+  }
+}
 
 // However few steps are left out before averaging: the first windows after the full warm-up have
 // nothing to upload yet, so they are no sample of the steady run.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "runtime/model/parameters.h"
@@ -21,6 +22,7 @@
 #include "sim/report/simulation.h"
 #include "sim/schedule/live_layout.h"
 #include "sim/trace/recorded_run.h"
+#include "tests/support/error_of.h"
 #include "tests/support/scattered_run.h"
 #include "tests/support/small_jobs.h"
 
@@ -64,30 +66,197 @@ TEST(LiveLayers, AreTheRuntimes) {
   }
 }
 
-TEST(LiveSchedules, MoveTheRuntimesBytes) {
-  const ModelSpec spec = model(kModels[0]);
-  const runtime::ParameterTable table = runtime::parameter_table(spec, {});
+/// What windows look like.
+struct Windows {
+  double topk_ratio;
+  std::int64_t interval;
+  bool overlap;
+  bool accumulate_on_device;
+};
+
+std::vector<Windows> all_windows() {
+  std::vector<Windows> all;
   for (const double k : {0.03, 0.1, 0.5}) {
     for (const std::int64_t s : {1, 3, 4}) {
       for (const bool overlap : {false, true}) {
-        JobOptions options;
-        options.topk_ratio = k;
-        options.update_interval = std::to_string(s);
-        options.overlap_step = overlap;
-        const Job job = make_small_job(testing::round_node(1), spec, options);
-        const SimulationResult result = simulate_schedule(job, find_schedule("live-zenflow"));
-        runtime::OffloadSettings settings;
-        settings.topk_ratio = k;
-        settings.update_interval = s;
-        settings.overlap_step = overlap;
-        const runtime::LinkBytes bytes =
-            window_traffic(runtime::make_layout(table, k, false, 0, 1),
-                           runtime::ElementType::kBfloat16, settings, s);
-        EXPECT_DOUBLE_EQ(result.d2h_bytes * static_cast<double>(s), static_cast<double>(bytes.d2h));
-        EXPECT_DOUBLE_EQ(result.h2d_bytes * static_cast<double>(s), static_cast<double>(bytes.h2d));
-        EXPECT_EQ(result.staleness.max, (overlap ? 2 * s : s) - 1);
+        for (const bool on_device : {false, true}) all.push_back({k, s, overlap, on_device});
       }
     }
+  }
+  return all;
+}
+
+JobOptions options_of(const Windows& windows) {
+  JobOptions options;
+  options.topk_ratio = windows.topk_ratio;
+  options.update_interval = std::to_string(windows.interval);
+  options.overlap_step = windows.overlap;
+  options.accumulate_on_device = windows.accumulate_on_device;
+  return options;
+}
+
+TEST(LiveSchedules, MoveTheRuntimesBytes) {
+  const ModelSpec spec = model(kModels[0]);
+  const runtime::ParameterTable table = runtime::parameter_table(spec, {});
+  for (const auto& [type, dtype] : {std::pair(runtime::ElementType::kBfloat16, DType::kBf16),
+                                    std::pair(runtime::ElementType::kFloat32, DType::kFp32)}) {
+    for (const Windows& windows : all_windows()) {
+      JobOptions options = options_of(windows);
+      options.training.dtype = dtype;
+      const Job job = make_small_job(testing::round_node(1), spec, options);
+      const SimulationResult result = simulate_schedule(job, find_schedule("live-zenflow"));
+      runtime::OffloadSettings settings;
+      settings.topk_ratio = windows.topk_ratio;
+      settings.update_interval = windows.interval;
+      settings.overlap_step = windows.overlap;
+      settings.accumulate_on_device = windows.accumulate_on_device;
+      const runtime::LinkBytes bytes =
+          window_traffic(runtime::make_layout(table, windows.topk_ratio, false, 0, 1), type,
+                         settings, windows.interval);
+      const auto s = static_cast<double>(windows.interval);
+      EXPECT_DOUBLE_EQ(result.d2h_bytes * s, static_cast<double>(bytes.d2h));
+      EXPECT_DOUBLE_EQ(result.h2d_bytes * s, static_cast<double>(bytes.h2d));
+      EXPECT_EQ(result.staleness.max, windows.interval * (windows.overlap ? 2 : 1) - 1);
+    }
+  }
+}
+
+/// A run's tasks of one phase, by window, with their times.
+class TasksOf {
+ public:
+  TasksOf(const FullRun& run, Phase phase) : run_(run), phase_(phase) {}
+
+  [[nodiscard]] std::vector<TaskId> in(std::size_t window) const {
+    std::vector<TaskId> found;
+    const TaskId end = run_.program.windows[window + 1].first;
+    for (TaskId id = run_.program.windows[window].first; id < end; ++id) {
+      if (run_.program.labels[id].phase == phase_) found.push_back(id);
+    }
+    return found;
+  }
+
+ private:
+  const FullRun& run_;
+  Phase phase_;
+};
+
+/// engine_step.cpp and engine_window.cpp, in the order in which they enqueue: nothing leaves before
+/// a window's last compute; then the sums do, embedding first; an update waits for its layer's,
+/// the next window's first sum for all.
+TEST(LiveSchedules, SumsOnTheDeviceLeaveWhenTheirWindowIsOver) {
+  const ModelSpec spec = model(kModels[0]);
+  const std::size_t layers = static_cast<std::size_t>(spec.layers) + 2;
+  HardwareProfile node = testing::round_node(1);
+  node.host_link.pinned.d2h = 0.2_GBps;  // so that the link is what is waited for
+  bool has_waited = false;
+  for (const Windows& windows : all_windows()) {
+    if (!windows.accumulate_on_device || (windows.interval == 1 && !windows.overlap)) continue;
+    SCOPED_TRACE(
+        fmt::format("k={} S={} {}", windows.topk_ratio, windows.interval, windows.overlap));
+    JobOptions options = options_of(windows);
+    options.select_interval = "0";
+    const Job job = make_small_job(node, spec, options);
+    const FullRun run = simulate_fully(job, find_schedule("live-zenflow"));
+    const std::vector<Span>& spans = run.execution.spans;
+    const std::vector<LiveLayer> cut = live_layers(spec, windows.topk_ratio);
+    std::vector<std::size_t> crossing;  // not the head, a norm whose matrix is the embedding's
+    for (std::size_t l = 0; l < layers; ++l) {
+      if (cut[l].deferred_elements() > 0) crossing.push_back(l);
+    }
+    ASSERT_EQ(crossing.size(), layers - 1);
+    std::size_t seen = 0;
+    for (std::size_t w = run.measured_begin; w + 1 < run.measured_end; ++w, ++seen) {
+      EXPECT_TRUE(TasksOf(run, Phase::kAccumulate).in(w).empty());
+      const std::vector<TaskId> sums = TasksOf(run, Phase::kGpuAccumulate).in(w);
+      const std::vector<TaskId> copies = TasksOf(run, Phase::kD2H).in(w);
+      ASSERT_EQ(sums.size(), static_cast<std::size_t>(windows.interval));
+      ASSERT_EQ(copies.size(), crossing.size());
+      // Of the step's compute the update of selected columns is the last; then they are carried.
+      TaskId last_compute = sums.back();
+      for (const TaskId id : TasksOf(run, Phase::kGpuUpdate).in(w)) {
+        const auto index = static_cast<std::size_t>(run.program.labels[id].index);
+        if (index == layers && id > last_compute) last_compute = id;
+      }
+      EXPECT_GT(last_compute, sums.back());
+      for (std::size_t i = 0; i < crossing.size(); ++i) {
+        const TaskLabel& label = run.program.labels[copies[i]];
+        EXPECT_EQ(label.bytes, 4 * cut[crossing[i]].deferred_elements());
+        EXPECT_EQ(label.index, static_cast<std::int32_t>(layers - 1 - crossing[i]));
+        EXPECT_GE(spans[copies[i]].start, spans[last_compute].end);
+      }
+      // With overlap the window's update runs in the next one.
+      const std::vector<TaskId> updates =
+          TasksOf(run, Phase::kCpuUpdate).in(windows.overlap ? w + 1 : w);
+      ASSERT_EQ(updates.size(), crossing.size());
+      for (std::size_t i = 0; i < crossing.size(); ++i) {
+        EXPECT_GE(spans[updates[i]].start, spans[copies[i]].end);
+      }
+      const TaskId next_sum = TasksOf(run, Phase::kGpuAccumulate).in(w + 1).front();
+      EXPECT_GE(spans[next_sum].start, spans[copies.back()].end);
+      has_waited = has_waited || spans[next_sum].start == spans[copies.back()].end;
+    }
+    EXPECT_GT(seen, 1U);
+  }
+  EXPECT_TRUE(has_waited);
+}
+
+/// The link carries a window's sums, then the device adds to them anew and updates what is
+/// selected, and the next ones leave; all else is hidden.
+TEST(LiveSchedules, StepsAreAsLongAsTheLinkNeedsForTheSumsOfTheDevice) {
+  const ModelSpec spec = model(kModels[0]);
+  HardwareProfile node = testing::round_node(1);
+  node.host_link.pinned.d2h = 0.2_GBps;
+  const Windows windows{0.1, 1, true, true};
+  JobOptions options = options_of(windows);
+  options.select_interval = "0";
+  const Job job = make_small_job(node, spec, options);
+  double down = 0;
+  double deferred = 0;
+  double selected = 0;
+  double kernels = 0;
+  double picked = 0;
+  for (const LiveLayer& layer : live_layers(spec, windows.topk_ratio)) {
+    if (layer.deferred_elements() > 0) down += 10e-6 + 4 * layer.deferred_elements() / 0.2e9;
+    deferred += layer.deferred_elements();
+    selected += layer.selected_elements();
+    for (const LiveTensor& tensor : layer.tensors) {
+      kernels += 1;
+      const ColumnChoice choice{tensor.rows, tensor.columns, tensor.selected};
+      picked += tensor.selectable() ? scatter_traffic(node.gpu, DType::kBf16, choice).value()
+                                    : 2 * 2 * static_cast<double>(tensor.elements());
+    }
+  }
+  const double streams = 0.8 * 1000e9;
+  // The first sum of a window reads 2 bytes and writes 4. AdamW of selected columns reads 2 bytes
+  // of gradient, reads and writes 12 of state, and writes the weights in their places.
+  const double sum = 6 * deferred / streams + 5e-6;
+  const double update = (26 * selected + picked) / streams + kernels * 5e-6;
+  const SimulationResult result = simulate_schedule(job, find_schedule("live-zenflow"));
+  EXPECT_NEAR(result.step_time * 1e-12, down + sum + update, 1e-9);
+  const auto waits = result.stall_by_cause[static_cast<std::size_t>(StallCause::kD2H)];
+  EXPECT_GT(waits, 0.5 * result.step_time);
+}
+
+/// On the GPU 4 bytes of every deferred element where there are sums at all, and none elsewhere;
+/// all else is held as without.
+TEST(LiveSchedules, SumsOnTheDeviceTakeFourBytesOfEachElement) {
+  const ModelSpec spec = model(kModels[0]);
+  for (const Windows& windows : all_windows()) {
+    if (windows.accumulate_on_device) continue;
+    const auto memory = [&](bool on_device) {
+      JobOptions options = options_of(windows);
+      options.accumulate_on_device = on_device;
+      return simulate_schedule(make_small_job(testing::round_node(1), spec, options),
+                               find_schedule("live-zenflow"))
+          .memory;
+    };
+    double deferred = 0;
+    for (const LiveLayer& layer : live_layers(spec, windows.topk_ratio)) {
+      deferred += layer.deferred_elements();
+    }
+    const bool has_sums = windows.interval > 1 || windows.overlap;
+    EXPECT_EQ(memory(true).gpu.total - memory(false).gpu.total, has_sums ? 4 * deferred : 0);
+    EXPECT_EQ(memory(true).host.total, memory(false).host.total);
   }
 }
 
@@ -449,6 +618,63 @@ TEST(LiveFit, WritesTheProfileThatItFound) {
   EXPECT_NEAR(read.host_link.pinned.bidirectional.value() /
                   fit.profile.host_link.pinned.bidirectional.value(),
               1, 1e-4);
+}
+
+TEST(LiveFit, RecoversTheProfileWithSumsOnTheDevice) {
+  const HardwareProfile truth = quiet_node();
+  for (const bool overlap : {false, true}) {
+    JobOptions options;
+    options.overlap_step = overlap;
+    options.accumulate_on_device = true;
+    Recorded run = record(truth, "live-zenflow", options);
+    HardwareProfile& base = run.job.scenario.hardware;
+    base.gpu.streaming_efficiency = 0.3;
+    base.gpu.kernel_launch = 1.0_us;
+    base.host.adam_bandwidth = 50.0_GBps;
+    base.host_link.pinned = {5.0_GBps, 5.0_GBps, 10.0_GBps};
+    const LiveFit fit = fit_live({{&run.job, run.schedule, &run.timeline, 8}});
+    EXPECT_NEAR(fit.profile.gpu.streaming_efficiency, 0.8, 0.008);
+    EXPECT_NEAR(fit.profile.gpu.kernel_launch.value() / 5e-6, 1, 0.01);
+    EXPECT_NEAR(fit.profile.host.adam_bandwidth.value() / 160e9, 1, 0.01);
+    EXPECT_NEAR(fit.profile.host_link.pinned.d2h.value() / 10e9, 1, 0.01);
+    EXPECT_NEAR(fit.profile.host_link.pinned.h2d.value() / 20e9, 1, 0.01);
+    // There are no sums on the CPU that could tell how fast those would be.
+    EXPECT_FALSE(number(fit, "host.core_bandwidth").fitted);
+  }
+}
+
+/// Where the device is the host one of its cores adds up, as it would on the other side of the
+/// link.
+TEST(LiveFit, RecoversTheCoresRateFromSumsOnTheHostDevice) {
+  HardwareProfile truth = quiet_node();
+  truth.gpu.host_cores = 1;
+  JobOptions options;
+  options.accumulate_on_device = true;
+  Recorded run = record(truth, "live-zenflow", options);
+  run.job.scenario.hardware.host.core_bandwidth = 3.0_GBps;
+  const LiveFit fit = fit_live({{&run.job, run.schedule, &run.timeline, 8}});
+  EXPECT_TRUE(number(fit, "host.core_bandwidth").fitted);
+  EXPECT_NEAR(fit.profile.host.core_bandwidth.value() / 10e9, 1, 0.01);
+}
+
+/// In fp32 the copies of a step and of a window's sums are equally large.
+TEST(LiveFit, RefusesARecordingWithSumsElsewhere) {
+  for (const DType dtype : {DType::kBf16, DType::kFp32}) {
+    for (const bool on_device : {false, true}) {
+      JobOptions options;
+      options.accumulate_on_device = on_device;
+      options.training.dtype = dtype;
+      Recorded run = record(quiet_node(), "live-zenflow", options);
+      run.job.scenario.accumulate_on_device = !on_device;
+      const std::string why = zenflow::testing::error_of([&] {
+                                (void)fit_live({{&run.job, run.schedule, &run.timeline, 8}});
+                              }).second;
+      EXPECT_THAT(why,
+                  ::testing::AnyOf(::testing::HasSubstr(on_device ? "expected sums on the host"
+                                                                  : "expected sums on the device"),
+                                   ::testing::HasSubstr("is this the setting that was recorded?")));
+    }
+  }
 }
 
 /// Backward then has the forward that runs again in it, and a step has several passes.

@@ -41,7 +41,16 @@ std::vector<Case> cases() {
        {"stage=2,3", "topk_ratio=0.05,0.1,0.3", "update_interval=1,4,16", "select_interval=48"}},
       {"llama_10m_this_host",
        Family::kLive,
-       {"topk_ratio=0.05,0.1,0.3", "update_interval=1,2,4,8"}},
+       {"topk_ratio=0.05,0.1,0.3", "update_interval=1,2,4,8", "accumulate_on=host"}},
+      {"llama_10m_this_host",
+       Family::kLive,
+       {"placement=gpu,zenflow", "topk_ratio=0.05,0.3", "update_interval=1,2,8",
+        "accumulate_on=host,device"}},
+      // A link on which a window's sums are worth keeping back.
+      {"live/gpt2",
+       Family::kLive,
+       {"placement=cpu,zenflow", "topk_ratio=0.1,0.3", "update_interval=1,4",
+        "pt_reserved_cores_perc=0.5", "accumulate_on=host,device"}},
       // Four GPUs, as the user has, are better in all that the front is about, and cost too much
       // for it.
       {"qwen2_5_1_5b_4xa100",
@@ -359,6 +368,54 @@ TEST(TuneLive, MeasuresWhatTheUserHasInTheGlobalBatchAskedFor) {
   const Candidates candidates(request);
   const Setting own = setting_of(request.job);
   EXPECT_EQ(candidates.evaluate_own().step_time, candidates.evaluate(own).step_time);
+}
+
+// Where sums are: as the scenario has it and elsewhere; nowhere in what has none.
+TEST(TuneLive, SearchesWhereSumsAre) {
+  TuneRequest request = shipped_request("llama_10m_this_host", Family::kLive,
+                                        {{"zenflow_train.accumulate_on", "device"}});
+  Candidates candidates(request);
+  const Setting own = setting_of(request.job);
+  EXPECT_EQ(own.get(Knob::kAccumulateOn), 1);
+  EXPECT_EQ(request.space.values(Knob::kAccumulateOn), (std::vector<double>{0, 1}));
+  const auto with = [&](double place, std::int64_t interval, bool overlap) {
+    Setting setting = own;
+    setting.set(Knob::kPlacement, static_cast<double>(Placement::kZenFlow));
+    setting.set(Knob::kAccumulateOn, place);
+    setting.set(Knob::kUpdateInterval, static_cast<double>(interval));
+    setting.set(Knob::kOverlapStep, overlap ? 1 : 0);
+    return setting;
+  };
+  for (const bool overlap : {false, true}) {
+    for (const std::int64_t interval : {1, 4}) {
+      const Setting on_host = with(0, interval, overlap);
+      const Setting on_device = with(1, interval, overlap);
+      EXPECT_TRUE(candidates.job(on_device).scenario.accumulate_on_device);
+      EXPECT_FALSE(candidates.job(on_host).scenario.accumulate_on_device);
+      const bool has_sums = interval > 1 || overlap;
+      EXPECT_EQ(candidates.canonical(on_device), on_device);
+      // The user's own stands for both where there is no difference.
+      EXPECT_EQ(candidates.canonical(on_host), has_sums ? on_host : on_device);
+      const Evaluation host = candidates.evaluate(on_host);
+      const Evaluation device = candidates.evaluate(on_device);
+      EXPECT_EQ(host.gpu_bytes < device.gpu_bytes, has_sums);
+      EXPECT_EQ(host.d2h_bytes != device.d2h_bytes, interval > 1) << "fp32: 4 bytes either way";
+      for (const MemoryLimit limit : {MemoryLimit::kHost, MemoryLimit::kLocked}) {
+        const auto which = static_cast<std::size_t>(limit);
+        EXPECT_EQ(host.needs[which], device.needs[which]);
+      }
+      if (has_sums) continue;
+      EXPECT_EQ(host.step_time, device.step_time);
+      EXPECT_EQ(host.stall, device.stall);
+    }
+  }
+  Setting plain = with(0, 4, true);
+  plain.set(Knob::kPlacement, static_cast<double>(Placement::kCpu));
+  EXPECT_EQ(candidates.canonical(plain).get(Knob::kAccumulateOn), 1);
+  for (const Family other : {Family::kDeepSpeed, Family::kPublished}) {
+    EXPECT_FALSE(has_knob(other, Knob::kAccumulateOn));
+    EXPECT_EQ(default_space(request.job, other, 1).values(Knob::kAccumulateOn).size(), 1U);
+  }
 }
 
 TEST(TuneLive, RefusesWhatZenFlowTrainDoesNotHave) {

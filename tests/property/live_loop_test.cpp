@@ -130,18 +130,34 @@ class ClosedLoop {
   std::vector<TuneEvent> events_;
 };
 
+/// And stays there.
+void expect_best_in_twelve_windows(ClosedLoop& loop, int round) {
+  loop.run(12);
+  EXPECT_LE(loop.above_best(), 0.03) << "round " << round << "\n" << loop.log();
+  const int settled = loop.changes();
+  loop.run(100);
+  EXPECT_LE(loop.above_best(), 0.03) << "round " << round << "\n" << loop.log();
+  EXPECT_LE(loop.changes(), settled + 1) << "round " << round << "\n" << loop.log();
+}
+
 TEST(LiveLoop, ReachesTheBestInTwelveWindowsOnAnyMachine) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 40; ++round) {
     const LiveModelSettings settings = small_training(round % 4 != 3);
     VirtualPlant plant(settings, machine(settings, random_rates(random)));
     ClosedLoop loop(settings, plant);
-    loop.run(12);
-    EXPECT_LE(loop.above_best(), 0.03) << "round " << round << "\n" << loop.log();
-    const int settled = loop.changes();
-    loop.run(100);
-    EXPECT_LE(loop.above_best(), 0.03) << "round " << round << "\n" << loop.log();
-    EXPECT_LE(loop.changes(), settled + 1) << "round " << round << "\n" << loop.log();
+    expect_best_in_twelve_windows(loop, round);
+  }
+}
+
+TEST(LiveLoop, ReachesTheBestWithSumsOnTheDevice) {
+  std::mt19937_64 random(15);
+  for (int round = 0; round < 20; ++round) {
+    LiveModelSettings settings = small_training(round % 4 != 3);
+    settings.accumulate_on_device = true;
+    VirtualPlant plant(settings, machine(settings, random_rates(random)));
+    ClosedLoop loop(settings, plant);
+    expect_best_in_twelve_windows(loop, round);
   }
 }
 
@@ -205,12 +221,7 @@ TEST(LiveLoop, ReachesTheBestOfAllRatiosInTwelveWindows) {
     const LiveModelSettings settings = small_training(round % 4 != 3);
     VirtualPlant plant(settings, machine(settings, random_rates(random)));
     ClosedLoop loop(settings, plant, ratios());
-    loop.run(12);
-    EXPECT_LE(loop.above_best(), 0.03) << "round " << round << "\n" << loop.log();
-    const int settled = loop.changes();
-    loop.run(100);
-    EXPECT_LE(loop.above_best(), 0.03) << "round " << round << "\n" << loop.log();
-    EXPECT_LE(loop.changes(), settled + 1) << "round " << round << "\n" << loop.log();
+    expect_best_in_twelve_windows(loop, round);
     moved += loop.chosen().topk_ratio == 0.1 ? 0 : 1;
   }
   EXPECT_GT(moved, 8) << "else a fixed ratio would have done";

@@ -82,6 +82,8 @@ TEST_P(TuneBounds, AreBelowEverySimulation) {
   Numbers numbers(7 + GetParam());
   std::size_t tried = 0;
   std::size_t close = 0;
+  std::size_t on_device = 0;
+  std::size_t close_on_device = 0;
   for (int machine = 0; machine < 30; ++machine) {
     TuneRequest request = shipped_request(which.scenario, which.family, which.overrides);
     if (machine > 0) vary(request.job.scenario.hardware, which.longest_gap, numbers);
@@ -103,13 +105,46 @@ TEST_P(TuneBounds, AreBelowEverySimulation) {
       EXPECT_LE(bounds.gpu_bytes, one.gpu_bytes) << describe(setting);
       EXPECT_LE(bounds.traffic, one.traffic()) << describe(setting);
       EXPECT_EQ(bounds.staleness, one.staleness) << describe(setting);
-      close += bounds.step_time > 0.9 * one.step_time ? 1U : 0U;
+      const bool is_close = bounds.step_time > 0.9 * one.step_time;
+      close += is_close ? 1U : 0U;
+      const bool sums_on_device = setting.zenflow() && setting.flag(Knob::kAccumulateOn) &&
+                                  (setting.interval() > 1 || setting.flag(Knob::kOverlapStep));
+      on_device += sums_on_device ? 1U : 0U;
+      close_on_device += sums_on_device && is_close ? 1U : 0U;
     }
   }
   EXPECT_GT(tried, 100U);
   // A bound of zero would pass, too.
   if (which.family != Family::kPublished) {
     EXPECT_GT(close, tried / 3);
+  }
+  if (which.family == Family::kLive) {
+    EXPECT_GT(on_device, tried / 20);
+    EXPECT_GT(close_on_device, on_device / 3);
+  }
+}
+
+// Copies of sums that nothing hides: the bound follows the link.
+TEST(TuneBoundsOfSumsOnTheDevice, AreCloseWhereTheLinkDecides) {
+  for (const bool overlap : {false, true}) {
+    for (const std::int64_t interval : {1, 2, 8}) {
+      if (!overlap && interval == 1) continue;  // no sums
+      TuneRequest request = shipped_request("live/tiny", Family::kLive);
+      HardwareProfile& node = request.job.scenario.hardware;
+      node.gpu.memory = node.host.memory = Bytes(1e15);
+      node.host_link.pinned.d2h = 0.02 * node.host_link.pinned.d2h;
+      Candidates candidates(std::move(request));
+      Setting setting = setting_of(candidates.request().job);
+      setting.set(Knob::kUpdateInterval, static_cast<double>(interval));
+      setting.set(Knob::kOverlapStep, overlap ? 1 : 0);
+      setting.set(Knob::kAccumulateOn, 1);
+      BoundsComputer computer;
+      Job scratch = candidates.job(setting);
+      const CandidateBounds bounds = candidates.bounds(setting, scratch, computer);
+      const Evaluation one = candidates.evaluate(setting);
+      EXPECT_LE(bounds.step_time, one.step_time) << describe(setting);
+      EXPECT_GT(bounds.step_time, 0.95 * one.step_time) << describe(setting);
+    }
   }
 }
 
@@ -136,9 +171,7 @@ TEST_P(TuneBounds, SettingsOfOneCanonicalFormAreSimulatedAlike) {
     EXPECT_EQ(a.needs, b.needs) << describe(setting);
     EXPECT_EQ(a.staleness, b.staleness) << describe(setting);
   }
-  if (which.family != Family::kLive) {
-    EXPECT_GT(differing, 5);
-  }
+  EXPECT_GT(differing, 5);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, TuneBounds, ::testing::Range(std::size_t{0}, cases().size()));

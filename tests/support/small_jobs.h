@@ -110,6 +110,7 @@ struct JobOptions {
   bool overlap_step = true;
   std::int64_t warm_up = 0;
   double reserved = 0.5;
+  bool accumulate_on_device = false;
   bool with_zenflow = true;
   std::string optimizer_device = "cpu";
   std::string parameter_device = "none";
@@ -144,6 +145,7 @@ inline Job make_small_job(HardwareProfile hardware, ModelSpec model, const JobOp
   scenario.gpus = options.gpus;
   scenario.nodes = options.nodes;
   scenario.training = options.training;
+  scenario.accumulate_on_device = options.accumulate_on_device;
   scenario.deepspeed = parse_json(deepspeed_text(options), "ds.json");
   scenario.run = options.run;
   return make_job(std::move(scenario));

@@ -320,8 +320,18 @@ TEST(LivePoints, AreReadAsTheyAreShown) {
   EXPECT_EQ(point.topk_ratio, 0.05);
   EXPECT_EQ(point.update_interval, 8);
   EXPECT_EQ(to_string(point), "zenflow k=0.05 S=8");
+  EXPECT_FALSE(point.accumulate_on_device);
+  EXPECT_TRUE(parse_live_point("zenflow:0.05:8", true).accumulate_on_device);
+  EXPECT_FALSE(parse_live_point("zenflow:0.05:8:host", true).accumulate_on_device);
+  const LivePoint on_device = parse_live_point("zenflow:0.05:8:device");
+  EXPECT_TRUE(on_device.accumulate_on_device);
+  EXPECT_EQ(on_device.topk_ratio, 0.05);
+  EXPECT_EQ(on_device.update_interval, 8);
+  EXPECT_EQ(to_string(on_device), "zenflow k=0.05 S=8 sums on device");
   for (const char* wrong : {"", "zenflow", "zenflow:0.1", "zenflow:0.1:0", "zenflow:1:4",
-                            "zenflow:0:4", "zenflow:0.1:4:2", "zenflow:0.1:x", "deepspeed"}) {
+                            "zenflow:0:4", "zenflow:0.1:4:2", "zenflow:0.1:x", "deepspeed",
+                            "zenflow:0.1:device", "zenflow:0.1:4:", "zenflow:0.1:4:devices",
+                            "zenflow:0.1:4:host:device", "zero-offload:device"}) {
     try {
       (void)parse_live_point(wrong);
       ADD_FAILURE() << wrong;

@@ -188,5 +188,9 @@ TEST(ShortNames, AreZenFlowsKeys) {
   EXPECT_EQ(expand_short_name("gpus"), "gpus");
 }
 
+TEST(ShortNames, HaveTheKnobThatOnlyZenFlowTrainHas) {
+  EXPECT_EQ(expand_short_name("accumulate_on"), "zenflow_train.accumulate_on");
+}
+
 }  // namespace
 }  // namespace zenflow::sim

@@ -180,6 +180,24 @@ TEST(Changes, NameOverlapStepForSharedMemory) {
 }
 
 // Two limits that no single setting meets.
+TEST(Changes, NameSumsOnTheHostForTheGpuOfZenFlowTrain) {
+  JobOptions options;
+  options.accumulate_on_device = true;
+  Job job = testing::make_small_job(testing::round_node(), testing::small_gpt2(), options);
+  const Schedule& schedule = find_schedule("live-zenflow");
+  const double need = simulate_schedule(job, schedule).memory.limit(MemoryLimit::kGpu).need;
+  job.scenario.hardware.gpu.memory = Bytes(need - 1);
+  const Fit found = fit(job, schedule);
+  ASSERT_FALSE(found.memory.fits);
+  const auto change = std::find_if(found.changes.begin(), found.changes.end(),
+                                   [](const auto& one) { return one.set == "accumulate_on=host"; });
+  ASSERT_NE(change, found.changes.end());
+  EXPECT_TRUE(change->fits);
+  job.scenario.accumulate_on_device = false;
+  EXPECT_EQ(change->saves,
+            need - simulate_schedule(job, schedule).memory.limit(MemoryLimit::kGpu).need);
+}
+
 TEST(Changes, AreCombinedIfOneIsNotEnough) {
   Job job = overlapped_job();
   const Schedule& schedule = find_schedule("deepspeed-zenflow");

@@ -68,6 +68,18 @@ TEST(RecordedSetting, NamesEachDifference) {
             HasSubstr("so many parameters: 5 was recorded"), HasSubstr("full_warm_up_rounds 9")));
 }
 
+TEST(RecordedSetting, NamesWhereSumsWere) {
+  LivePoint on_device = kZenFlow;
+  on_device.accumulate_on_device = true;
+  RecordedRun run = run_of(job());
+  EXPECT_EQ(refusal(run, on_device),
+            "run.json: accumulate_on host was recorded, the setting has device");
+  run.accumulate_on_device = true;
+  EXPECT_EQ(refusal(run, on_device), "");
+  EXPECT_EQ(refusal(run, kZenFlow),
+            "run.json: accumulate_on device was recorded, the setting has host");
+}
+
 // Of another schedule k and S do not matter.
 TEST(RecordedSetting, OfZeroOffloadHasNoK) {
   RecordedRun run = run_of(job());

@@ -93,6 +93,26 @@ TEST_F(LiveTuningRun, FitsWhatItRecords) {
   }
 }
 
+/// Copies down are of windows then, and a recording has those of whole ones.
+TEST_F(LiveTuningRun, FitsWindowsWhoseSumsAreOnTheDevice) {
+  for (const bool overlap : {true, false}) {
+    for (const std::int64_t first : {1, 3}) {
+      TrainOptions o = options(overlap ? "llama.json" : "gpt2.json");
+      o.offload.overlap_step = overlap;
+      o.offload.accumulate_on_device = true;
+      o.offload.update_interval = first;
+      o.offload.select_interval = 4;
+      o.steps = 40;
+      const TrainReport report = train(o, {});
+      for (const TuneEvent& event : report.tuning.events) {
+        EXPECT_NE(event.kind, TuneEvent::Kind::kFailed) << event.reason;
+      }
+      EXPECT_FALSE(windows_of(report, TuneEvent::Kind::kFitted).empty());
+      EXPECT_LE(*report.staleness_max, o.offload.max_staleness);
+    }
+  }
+}
+
 TEST_F(LiveTuningRun, IsNotDisturbedByWhatElseHappens) {
   TrainOptions o = options();
   o.offload.full_warm_up_rounds = 3;

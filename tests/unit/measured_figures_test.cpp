@@ -96,6 +96,16 @@ TEST(RecordedFigures, AreMeansOfTheStepsThatCount) {
   EXPECT_FALSE(f[Metric::kDeviceMemory]);
 }
 
+TEST(RecordedFigures, HaveSumsOnTheDevice) {
+  for (const char* name : {"sum gradients", "gpu_accumulate"}) {
+    Recording r = six_steps();
+    for (std::int32_t i = 0; i < 6; ++i) r.add(kCompute, name, 10.0 * i + 8.5, 0.5, i);
+    const StepFigures f = recorded_figures(r.timeline, recorded_steps(r.timeline, 2, 2));
+    EXPECT_DOUBLE_EQ(*f[Metric::kAccumulate], 1.5) << "1 of them on the CPU";
+    EXPECT_DOUBLE_EQ(*f[Metric::kCompute], 8.5);
+  }
+}
+
 TEST(RecordedFigures, WithoutCausesThereAreNone) {
   const Recording r = six_steps(false);
   const StepFigures f = recorded_figures(r.timeline, recorded_steps(r.timeline, 2, 2));

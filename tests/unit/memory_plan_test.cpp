@@ -55,6 +55,37 @@ struct DroppedState final : OffloadEngine::StateSink {
   void end() override {}
 };
 
+/// Sums here and there: of windows, of single steps, beside a warm-up in which there are none; none
+/// where a step is all of a window and nothing overlaps it, unless S may become more.
+std::vector<TrainOptions> runs_with_sums() {
+  struct Windows {
+    std::int64_t interval;
+    bool overlap;
+    std::int64_t warm_up = 0;
+    bool adaptive = false;
+  };
+  std::vector<TrainOptions> runs;
+  for (const Windows& windows : {Windows{3, false}, Windows{3, true, 2}, Windows{1, true},
+                                 Windows{1, false}, Windows{1, false, 0, true}}) {
+    for (const bool on_device : {false, true}) {
+      TrainOptions o;
+      o.schedule = OffloadSchedule::kZenFlow;
+      o.dtype = ElementType::kBfloat16;
+      o.feed.sequences = 2;
+      o.feed.length = 6;
+      o.offload.topk_ratio = 0.2;
+      o.offload.update_interval = windows.interval;
+      o.offload.overlap_step = windows.overlap;
+      o.offload.full_warm_up_rounds = windows.warm_up;
+      o.offload.adaptive_interval = windows.adaptive;
+      o.offload.accumulate_on_device = on_device;
+      o.offload = settings_for(o.schedule, o.offload);
+      runs.push_back(o);
+    }
+  }
+  return runs;
+}
+
 class MemoryPlanOf : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(MemoryPlanOf, IsWhatTheEngineAllocates) {
@@ -81,10 +112,11 @@ TEST_P(MemoryPlanOf, IsWhatTheEngineAllocates) {
       runs.push_back(o);
     }
   }
+  for (const TrainOptions& o : runs_with_sums()) runs.push_back(o);
   for (const TrainOptions& o : runs) {
-    SCOPED_TRACE(::testing::Message()
-                 << "schedule " << static_cast<int>(o.schedule) << " S "
-                 << o.offload.update_interval << " k " << o.offload.topk_ratio);
+    SCOPED_TRACE(::testing::Message() << "schedule " << static_cast<int>(o.schedule) << " S "
+                                      << o.offload.update_interval << " k " << o.offload.topk_ratio
+                                      << " sums on device " << o.offload.accumulate_on_device);
     const MemoryPlan plan = plan_memory(config, o);
     Recorder recorder(false);
     SelfCommunicator self;

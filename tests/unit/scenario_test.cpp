@@ -219,6 +219,23 @@ TEST_F(ScenarioFile, RefusesWrongValues) {
   EXPECT_THAT(error_with("steps: 5", "steps: 0"), HasSubstr("run.steps: "));
 }
 
+TEST_F(ScenarioFile, SaysWhereZenFlowTrainSums) {
+  const auto sums = [&](const std::string& text) {
+    return load(folder_.write("scenarios/sums.yaml", kScenario + text)).accumulate_on_device;
+  };
+  EXPECT_FALSE(load(scenario_).accumulate_on_device);
+  EXPECT_FALSE(sums("zenflow_train: {}\n"));
+  EXPECT_FALSE(sums("zenflow_train: {accumulate_on: host}\n"));
+  EXPECT_TRUE(sums("zenflow_train: {accumulate_on: device}\n"));
+  EXPECT_THAT(error_with("run: {", "zenflow_train: {accumulate_on: devise}\nrun: {"),
+              AllOf(HasSubstr("changed.yaml:8:32: zenflow_train.accumulate_on: "),
+                    HasSubstr("did you mean \"device\"?")));
+  EXPECT_THAT(error_with("run: {", "zenflow_train: {acumulate_on: device}\nrun: {"),
+              AllOf(HasSubstr("changed.yaml:8:17: zenflow_train.acumulate_on: unknown key"),
+                    HasSubstr("did you mean \"accumulate_on\"?")));
+  EXPECT_TRUE(load_with({{"zenflow_train.accumulate_on", "device"}}).accumulate_on_device);
+}
+
 TEST_F(ScenarioFile, RefusesWhatIsNoScenario) {
   EXPECT_THAT(error_of(folder_.write("scenarios/list.yaml", "- a\n- b\n")),
               HasSubstr("list.yaml:1:1: expected a scenario"));

@@ -85,6 +85,7 @@ RecordedRun some_run() {
           .select_interval = 16,
           .full_warm_up_rounds = 3,
           .overlap_step = false,
+          .accumulate_on_device = true,
           .micro_batch_size = 2,
           .gradient_accumulation_steps = 4,
           .activation_checkpointing = true,
@@ -131,7 +132,7 @@ TEST(RecordedRun, IsNothingIfAnythingOfItIsMissingOrOfAnotherType) {
     std::string text = whole;
     for (const char* part :
          {"\"gradient_accumulation_steps\":4,", "\"activation_checkpointing\":true,",
-          ",\"topk_range\":[0.01,0.25]", ",\"gpu\":1"}) {
+          "\"accumulate_on\":\"device\",", ",\"topk_range\":[0.01,0.25]", ",\"gpu\":1"}) {
       text.erase(text.find(part), std::string(part).size());
     }
     return text;
@@ -139,6 +140,7 @@ TEST(RecordedRun, IsNothingIfAnythingOfItIsMissingOrOfAnotherType) {
   RecordedRun expected = some_run();
   expected.gradient_accumulation_steps = 1;
   expected.activation_checkpointing = false;
+  expected.accumulate_on_device = false;
   expected.topk_range.reset();
   expected.gpu.reset();
   EXPECT_EQ(read(old), expected);
@@ -151,6 +153,10 @@ TEST(RecordedRun, IsNothingIfAnythingOfItIsMissingOrOfAnotherType) {
   for (const char* range : {"[0.01]", "[0.01,0.25,1]", "[0.01,true]", "0.25"}) {
     std::string text = whole;
     EXPECT_FALSE(read(text.replace(text.find("[0.01,0.25]"), 11, range))) << text;
+  }
+  for (const char* place : {"\"gpu\"", "1", "true"}) {
+    std::string text = whole;
+    EXPECT_FALSE(read(text.replace(text.find("\"device\""), 8, place))) << text;
   }
   EXPECT_FALSE(read("[1, 2]"));
   EXPECT_FALSE(read("{"));

@@ -49,6 +49,12 @@ TEST(Knobs, RefuseValuesOfAnotherKindOrOutOfRange) {
   EXPECT_THAT(refused(Knob::kTopkRatio, "1"), HasSubstr("both excluded"));
   EXPECT_THAT(refused(Knob::kOverlapStep, "yes"), HasSubstr("true or false"));
   EXPECT_THAT(refused(Knob::kTopkRatio, "nan"), HasSubstr("a number from 0 to 1"));
+  EXPECT_EQ(parse_value(Knob::kAccumulateOn, "host"), 0);
+  EXPECT_EQ(parse_value(Knob::kAccumulateOn, "device"), 1);
+  EXPECT_EQ(value_text(Knob::kAccumulateOn, 1), "device");
+  EXPECT_EQ(refused(Knob::kAccumulateOn, "devic"),
+            "accumulate_on: expected one of host, device (did you mean \"device\"?), found "
+            "\"devic\"");
 }
 
 TEST(Spaces, NumberTheirPoints) {

@@ -75,7 +75,7 @@ int fit(const Options& options) {
   std::vector<sim::LiveRecording> recordings;
   for (std::size_t i = 0; i < options.traces.size(); ++i) {
     const sim::LivePoint point =
-        sim::parse_live_point(options.settings[std::min(i, options.settings.size() - 1)]);
+        jobs.point(options.settings[std::min(i, options.settings.size() - 1)]);
     of_trace.push_back(jobs.job(point));
     imported.push_back(sim::import_trace(options.traces[i]));
     check_recorded_setting(options.traces[i], imported.back().timeline, point, of_trace.back());
@@ -142,8 +142,8 @@ void add_fit(CLI::App& app, Command& chosen) {
   command
       ->add_option("--setting", options->settings,
                    "of zenflow-train's runs: gpu-only, zero-offload, zero-offload-dpu, "
-                   "zenflow:K:S; once, or "
-                   "once for each trace, in their order")
+                   "zenflow:K:S, zenflow:K:S:device (--accumulate-on device); once, or once for "
+                   "each trace, in their order")
       ->delimiter(',');
   command->add_option("--profile", options->profile,
                       "base profile in place of the scenario's, or of that of the traces' GPU");

@@ -100,7 +100,7 @@ LoadedJob load_job(const CommonOptions& common, const std::filesystem::path& sce
   if (common.quiet) return loaded;
   std::vector<std::string> warnings = loaded.job.deepspeed.warnings;
   for (const sim::Schedule* schedule : loaded.schedules) {
-    const std::vector<std::string> ignored = schedule->ignored(loaded.job);
+    const std::vector<std::string> ignored = ignored_settings(*schedule, loaded.job);
     warnings.insert(warnings.end(), ignored.begin(), ignored.end());
   }
   // zenflow-train runs the live schedules: DeepSpeed does not see their configuration.

@@ -1,6 +1,7 @@
 #include "sim/report/sweep.h"
 
 #include <chrono>
+#include <set>
 
 #include <fmt/format.h>
 #include <malloc.h>
@@ -9,6 +10,7 @@
 #include "sim/base/error.h"
 #include "sim/report/result_json.h"
 #include "sim/report/table.h"
+#include "sim/schedule/live_work.h"
 #include "tools/commands/commands.h"
 #include "tools/version.h"
 
@@ -177,6 +179,16 @@ class SweepOutput {
   Json points_;
 };
 
+/// Rows that look as if a setting changed nothing, where the schedule does not know it.
+void add_ignored(const sim::Sweeper::Point& point, std::set<std::string>& warnings) {
+  if (!point.job.scenario.accumulate_on_device) return;
+  for (const sim::SimulationResult& one : point.results) {
+    if (!sim::live_kind(one.schedule)) {
+      warnings.insert(sim::ignored_accumulate_on(one.schedule));
+    }
+  }
+}
+
 }  // namespace
 
 int sweep_command(const CommonOptions& common, const SweepOptions& options) {
@@ -189,15 +201,20 @@ int sweep_command(const CommonOptions& common, const SweepOptions& options) {
   const std::string format = common.json ? "json" : options.format;
   SweepOutput output(format, variations);
   Progress progress(total, !common.quiet);
+  std::set<std::string> warnings;
   std::string name;
   for (std::size_t i = 0; i < total && signal_exit_code() == 0; ++i) {
     const std::vector<sim::Override> settings = sim::combination(variations, i);
     const sim::Sweeper::Point point = sweeper.simulate(settings, common.schedules);
     name = point.job.scenario.name;
     output.add(settings, variations, point);
+    add_ignored(point, warnings);
     progress.done(i + 1);
   }
   print(output.text(name, colored(common)));
+  for (const std::string& warning : warnings) {
+    if (!common.quiet) complain("zenflow-sim: warning: " + warning + "\n");
+  }
   return signal_exit_code();
 }
 

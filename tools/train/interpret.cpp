@@ -147,10 +147,6 @@ void interpret_tuning(TrainCommand& o) {
                 "--tune live: what a GPU does cannot be recorded for a part of a run; it needs "
                 "--device cpu");
   }
-  if (t.offload.accumulate_on_device) {
-    throw Error(ErrorKind::kInput,
-                "--tune live: steps with --accumulate-on device cannot be predicted");
-  }
   if (!t.offload.whole_step_gradients) {
     throw Error(ErrorKind::kInput,
                 "--tune live: steps with --whole-step-gradients false cannot be predicted");
@@ -235,7 +231,7 @@ void note_unused(const CLI::App& app, TrainCommand& o) {
     unused(o.train.offload.topk_ratio != 0, "no column is selected",
            {"--select-interval", "--column-norm"});
     unused(o.accumulate == "host", "the device sums gradients of whole steps",
-           {"--whole-step-gradients"});
+           {"--whole-step-gradients", "--sum-threads"});
   }
   unused(o.device == "cpu", "it belongs to --device cpu", {"--threads", "--link-bandwidth"});
   unused(o.device == "cuda", "it belongs to --device cuda", {"--gpu"});

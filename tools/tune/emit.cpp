@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
@@ -49,6 +51,12 @@ std::string deepspeed_command(const TuneAnswer& answer) {
   return command + " --deepspeed --deepspeed_config ds_config_optimal.json";
 }
 
+/// Sums on the device need no threads.
+std::string sum_threads(const Setting& setting, std::int64_t threads) {
+  if (setting.zenflow() && setting.flag(Knob::kAccumulateOn)) return "";
+  return fmt::format(" --sum-threads {}", threads);
+}
+
 /// --optimizer-threads and --sum-threads, which share the cores of a profile as
 /// pt_reserved_cores_perc says; empty: all cores for both.
 std::string live_threads(const sim::Scenario& scenario, const Setting& setting) {
@@ -56,7 +64,8 @@ std::string live_threads(const sim::Scenario& scenario, const Setting& setting) 
       setting.get(Knob::kReservedCores) * static_cast<double>(scenario.hardware.host.cores);
   const double updates = static_cast<double>(scenario.hardware.host.cores) - sums;
   if (!setting.zenflow() || sums < 1 || updates < 1) return "";
-  return fmt::format(" --optimizer-threads {:.0f} --sum-threads {:.0f}", updates, sums);
+  return fmt::format(" --optimizer-threads {:.0f}", updates) +
+         sum_threads(setting, std::llround(sums));
 }
 
 /// What a step is: its batch and what of the activations is kept.
@@ -86,12 +95,16 @@ std::string live_command(const TuneAnswer& answer) {
         fmt::format(" --topk-ratio {} --update-interval {} --select-interval {} --overlap-step {}",
                     setting.topk_ratio(), setting.interval(), setting.whole(Knob::kSelectInterval),
                     setting.flag(Knob::kOverlapStep));
+    if (setting.flag(Knob::kAccumulateOn)) {
+      command += fmt::format(" --accumulate-on {}", sim::accumulate_place(true));
+    }
   }
   command += fmt::format(" --dtype {}", to_string(scenario.training.dtype));
   if (answer.loaded.traced && answer.loaded.traced->run) {
     const sim::RecordedRun& run = *answer.loaded.traced->run;
-    return command + fmt::format(" --threads {} --optimizer-threads {} --sum-threads {}",
-                                 run.threads, run.optimizer_threads, run.sum_threads);
+    return command +
+           fmt::format(" --threads {} --optimizer-threads {}", run.threads, run.optimizer_threads) +
+           sum_threads(setting, run.sum_threads);
   }
   if (answer.loaded.request.family == sim::Family::kLive)
     command += live_threads(scenario, setting);

@@ -182,6 +182,29 @@ void read_limits(const TuneOptions& options, sim::TuneRequest& request) {
   }
 }
 
+/// DeepSpeed sums where it always does: what only zenflow-train knows is neither followed nor
+/// searched for it.
+void leave_out_zenflow_train(LoadedRequest& loaded) {
+  sim::Scenario& scenario = loaded.request.job.scenario;
+  if (loaded.request.family == sim::Family::kLive || !scenario.accumulate_on_device) return;
+  scenario.accumulate_on_device = false;
+  loaded.warnings.push_back(sim::ignored_accumulate_on(to_string(loaded.request.family)));
+}
+
+/// Values of --vary or --search-space that the runtime tuned for does not know.
+void check_knobs(const sim::TuneRequest& request) {
+  const sim::Setting own = setting_of(request.job);
+  for (const sim::KnobInfo& one : sim::knobs()) {
+    if (has_knob(request.family, one.knob)) continue;
+    for (const double value : request.space.values(one.knob)) {
+      if (value == own.get(one.knob)) continue;
+      throw Error(ErrorKind::kInput,
+                  fmt::format("{}: schedule {} knows no such knob; live-zenflow does (--schedule)",
+                              one.name, to_string(request.family)));
+    }
+  }
+}
+
 }  // namespace
 
 std::optional<double> bytes_of(const char* flag, const std::optional<std::string>& text) {
@@ -224,11 +247,13 @@ void complete_request(const TuneOptions& options, std::optional<sim::Family> fam
                    : family         ? *family
                    : host           ? sim::Family::kLive
                                     : sim::Family::kDeepSpeed;
+  leave_out_zenflow_train(loaded);
   request.global_batch =
       options.global_batch.value_or(global_batch_of(request.job, request.family));
   request.space = default_space(request.job, request.family, request.global_batch);
   if (options.search_space) narrow_by_file(request.space, *options.search_space);
   for (const std::string& text : options.vary) narrow(request.space, text);
+  check_knobs(request);
   request.objective = find_objective(options);
   request.price_per_gpu_hour = options.price.value_or(0);
   request.slack = options.slack;

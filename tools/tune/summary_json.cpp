@@ -45,6 +45,7 @@ Json setting_json(const TuneAnswer& answer, const Setting& setting) {
   Json map;
   for (const sim::KnobInfo& one : sim::knobs()) {
     if (one.of_zenflow && !setting.zenflow()) continue;
+    if (!has_knob(answer.loaded.request.family, one.knob)) continue;
     map[std::string(one.name)] = value_of(one.knob, setting.get(one.knob));
   }
   map["gradient_accumulation_steps"] = answer.candidates.accumulation(setting);

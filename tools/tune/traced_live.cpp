@@ -36,6 +36,7 @@ sim::RecordedRun run_by_flags(const TraceReading& reading, std::size_t i) {
   run.topk_ratio = point.topk_ratio;
   run.update_interval = point.update_interval;
   run.overlap_step = point.overlap;
+  run.accumulate_on_device = point.accumulate_on_device;
   run.sequence_length = *options.sequence_length;
   run.dtype = "fp32";
   return run;
@@ -112,6 +113,7 @@ TracedScenario scenario_of(const TraceReading& reading, const sim::RecordedRun& 
   scenario.training.sequence_length = run.sequence_length;
   scenario.training.activation_checkpointing = run.activation_checkpointing;
   scenario.training.dtype = run.dtype == "bf16" ? sim::DType::kBf16 : sim::DType::kFp32;
+  scenario.accumulate_on_device = run.accumulate_on_device;
   scenario.deepspeed = deepspeed_of(run, sim::read_hardware_profile(reading.hardware).host.cores);
   return scenario;
 }
@@ -147,6 +149,7 @@ void add_facts(TraceReading& reading, const sim::RecordedRun& run) {
   std::string what = run.schedule;
   if (run.schedule == "zenflow") {
     what += fmt::format(", topk_ratio {}, update_interval {}", run.topk_ratio, run.update_interval);
+    if (run.accumulate_on_device) what += ", accumulate_on device";
   }
   reading.result.facts.push_back(
       fmt::format("{}, {} sequences of {} tokens, {}, {} + {} + {} threads: what zenflow-train "

@@ -29,6 +29,12 @@ std::string settings_text(const std::string& name, std::int64_t gpus, std::int64
       to_string(training.dtype), training.activation_checkpointing, schedule);
 }
 
+/// Nothing where it says nothing.
+std::string zenflow_train_text(bool accumulate_on_device) {
+  if (!accumulate_on_device) return "";
+  return fmt::format("zenflow_train: {{accumulate_on: {}}}\n", sim::accumulate_place(true));
+}
+
 std::string run_text(const sim::RunSettings& run) {
   return fmt::format("run: {{warmup_steps: {}, steps: {}}}\n", run.warmup_steps, run.steps);
 }
@@ -49,6 +55,7 @@ sim::ScenarioTree scenario_tree(const TracedScenario& traced, const Node& hardwa
   std::string text =
       settings_text(name, traced.gpus, traced.nodes, traced.training, "zero-offload");
   if (traced.run) text += run_text(*traced.run);
+  text += zenflow_train_text(traced.accumulate_on_device);
   text += fmt::format("model: {{name: {}}}\n", quoted(name));
   if (!traced.base) text += "deepspeed: " + traced.deepspeed + "\n";
   sim::ScenarioTree tree{parse_yaml(text, "--trace")};
@@ -76,7 +83,7 @@ std::string scenario_text(const TracedScenario& traced, const sim::Scenario& sce
     text += ", deepspeed_version: " + quoted(scenario.deepspeed_version->text);
   }
   if (scenario.target) text += ", target: " + quoted(scenario.target->text);
-  text += "}\n";
+  text += "}\n" + zenflow_train_text(scenario.accumulate_on_device);
   return text + run_text(scenario.run) + fmt::format("max_staleness: {}\n", scenario.max_staleness);
 }
 

@@ -83,6 +83,7 @@ struct LoadedRequest {
   std::optional<std::string> base_text;  ///< the DeepSpeed file that is changed; else a new one
   std::string base_name;
   std::optional<TracedRequest> traced;
+  std::vector<std::string> warnings;  ///< of what the scenario says in vain
 };
 /// Throws Error(kInput) for anything that does not parse or fit together.
 [[nodiscard]] LoadedRequest load_request(const TuneOptions& options);

@@ -68,7 +68,7 @@ class LiveComparison {
         jobs_(options.scenario, options.profile, options.set) {
     for (const auto& [texts, calibrated] :
          {std::pair(&options.calibrate, true), std::pair(&options.predict, false)}) {
-      for (const std::string& text : *texts) add(sim::parse_live_point(text), calibrated, text);
+      for (const std::string& text : *texts) add(jobs_.point(text), calibrated, text);
     }
   }
 

@@ -22,8 +22,8 @@ void add_live(CLI::App& app, ValidateOptions& o) {
           "{cpu,cuda}"))
       ->capture_default_str();
   app.add_option("--calibrate", o.calibrate,
-                 "settings whose recordings are fitted to: zero-offload, zenflow:K:S, ...; of "
-                 "--trace none unless given")
+                 "settings whose recordings are fitted to: zero-offload, zenflow:K:S, "
+                 "zenflow:K:S:device (--accumulate-on device), ...; of --trace none unless given")
       ->delimiter(',')
       ->each([&o](const std::string&) { o.calibrate_given = true; })
       ->capture_default_str();

@@ -78,7 +78,7 @@ class TraceComparison {
 
   Recorded of_zenflow_train(std::size_t i, sim::ImportedTrace trace) {
     const std::string& text = of_file(options_.settings, i);
-    const sim::LivePoint point = sim::parse_live_point(text);
+    const sim::LivePoint point = jobs_.point(text);
     Recorded one{to_string(point), schedule_of(point), is_calibrated(point), jobs_.job(point),
                  std::move(trace)};
     // Steps are written before their work: what is cut off would count as nothing done.
@@ -102,6 +102,7 @@ class TraceComparison {
     const std::string name = schedule_name(i);
     const sim::Schedule& schedule = sim::find_schedule(name);
     Recorded one{name, name, false, jobs_.job(schedule), std::move(trace)};
+    for (const std::string& text : sim::ignored_settings(schedule, one.job)) note(i, text);
     const auto window =
         static_cast<std::int64_t>(sim::simulate_schedule(one.job, schedule).step_times.size());
     one.first_step = std::max<std::int64_t>(0, options_.first_step);
@@ -126,15 +127,14 @@ class TraceComparison {
 
   bool is_calibrated(const sim::LivePoint& point) const {
     if (!options_.calibrate_given) return false;
-    return std::any_of(
-        options_.calibrate.begin(), options_.calibrate.end(),
-        [&](const std::string& text) { return sim::parse_live_point(text) == point; });
+    return std::any_of(options_.calibrate.begin(), options_.calibrate.end(),
+                       [&](const std::string& text) { return jobs_.point(text) == point; });
   }
 
   void check_calibrated() const {
     if (!options_.calibrate_given) return;
     for (const std::string& text : options_.calibrate) {
-      const std::string name = to_string(sim::parse_live_point(text));
+      const std::string name = to_string(jobs_.point(text));
       const bool is_there = std::any_of(recorded_.begin(), recorded_.end(),
                                         [&](const Recorded& one) { return one.setting == name; });
       if (is_there) continue;

@@ -98,7 +98,7 @@ TraceRules default_rules() {
        .kernel = "select( .*)?|column_norm.*|top_k.*|column (norms|exchange|indices)"},
       {.phase = SpanPhase::kForward, .kernel = "forward( .*)?"},
       {.phase = SpanPhase::kBackward, .kernel = "backward( .*)?"},
-      {.phase = SpanPhase::kOptimizer, .kernel = "gpu_update( .*)?"},
+      {.phase = SpanPhase::kOptimizer, .kernel = "gpu_(update|accumulate)( .*)?"},
       {.phase = SpanPhase::kOptimizer,
        .kernel = "gradient norm|gather (selected|deferred)|sum gradients|"
                  "(update|carry) selected|scatter weights"},
