@@ -54,11 +54,14 @@ LiveTuning::LiveTuning(LiveTuningSettings settings, Recorder& recorder,
 LiveTuning::~LiveTuning() = default;
 
 std::array<double, kTuneTracks> LiveTuning::busy_since_last() {
-  std::array<double, kTuneTracks> since{};
+  std::array<double, kTuneTracks> now{};
   for (std::size_t t = 0; t < kTuneTracks; ++t) {
-    const double now = std::chrono::duration<double>(tracks_.at(t)->totals().busy).count();
-    since.at(t) = now - std::exchange(busy_.at(t), now);
+    now.at(t) = std::chrono::duration<double>(tracks_.at(t)->totals().busy).count();
   }
+  const std::array<double, kTuneTracks> before = busy_.value_or(now);
+  busy_ = now;
+  std::array<double, kTuneTracks> since{};
+  for (std::size_t t = 0; t < kTuneTracks; ++t) since.at(t) = now.at(t) - before.at(t);
   return since;
 }
 

@@ -65,6 +65,8 @@ class LiveTuning {
   [[nodiscard]] const TuningLog& log() const { return log_; }
 
  private:
+  /// By track, since the call before; of the first one nothing is known: what came before the
+  /// window that it is for counts, too.
   [[nodiscard]] std::array<double, kTuneTracks> busy_since_last();
   /// Of every ratio, from the share that is deferred now: it grows and falls with k as it does by
   /// the column norms of the last selection. Without such norms larger ratios have the share that
@@ -82,10 +84,10 @@ class LiveTuning {
   LiveTuner tuner_;
   std::vector<TunePoint> points_;
   std::array<const TrackRecorder*, kTuneTracks> tracks_{};
-  std::array<double, kTuneTracks> busy_{};
-  std::int64_t recording_from_ = -1;     ///< step; -1: nothing is recorded
-  std::int64_t norms_step_ = -1;         ///< that the following are of
-  std::vector<double> shares_of_norms_;  ///< by ratio
+  std::optional<std::array<double, kTuneTracks>> busy_;  ///< so far, at the last call
+  std::int64_t recording_from_ = -1;                     ///< step; -1: nothing is recorded
+  std::int64_t norms_step_ = -1;                         ///< that the following are of
+  std::vector<double> shares_of_norms_;                  ///< by ratio
   std::future<TuneFit> fit_;
   TuningLog log_;
 };

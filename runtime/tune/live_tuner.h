@@ -62,7 +62,7 @@ struct TuneWindow {
   double next_topk_ratio = 0;
   std::int64_t steps = 0;
   double step_seconds = 0;                 ///< mean
-  std::array<double, kTuneTracks> busy{};  ///< seconds in the window, by track
+  std::array<double, kTuneTracks> busy{};  ///< seconds in the window, by track; 0: not known
   std::int64_t importance_due = 0;  ///< steps after which deferred gradients are due; 0: not known
   /// With the largest columns selected, by ascending ratio; where nothing is known, none.
   std::vector<DeferredShare> deferred_shares{};

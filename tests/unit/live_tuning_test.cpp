@@ -208,6 +208,45 @@ TEST_F(LiveTuningRun, KeepsTheDeferredShareWithinItsLimit) {
   EXPECT_EQ(report.topk_ratio, 0.8);
 }
 
+/// Weights are loaded, and steps of the warm-up run, before the tuner is asked for the first time.
+TEST(LiveTuning, WhatCameBeforeTheFirstWindowIsNotTakenForAPartOfIt) {
+  Recorder recorder(false);
+  std::vector<TrackRecorder*> tracks;
+  for (const char* name : kTuneTrackNames) {
+    tracks.push_back(&recorder.add_track(name, sim::TrackKind::kHost));
+  }
+  const auto work = [&](std::chrono::milliseconds time) {
+    const Clock::time_point now = Clock::now();
+    for (TrackRecorder* track : tracks) track->span("work", 0, now, now + time);
+  };
+  LiveTuningSettings settings;
+  settings.model.model.name = "model";
+  settings.model.model.layers = 1;
+  settings.tuner.first = {4, 0.1};
+  settings.topk_ratios = {0.1};
+  settings.steps = 1000;
+  settings.wait_for_fits = true;
+  LiveTuning tuning(settings, recorder, {});
+  work(std::chrono::milliseconds(100'000));
+  for (std::int64_t window = 1; window < 40; ++window) {
+    work(std::chrono::milliseconds(100));
+    WindowObservation seen;
+    seen.window = window;
+    seen.first_step = 4 * window;
+    seen.steps = seen.timed_steps = 4;
+    seen.topk_ratio = seen.next_topk_ratio = 0.1;
+    seen.window_seconds = 0.2;
+    const TunePoint next = tuning.window_ended(seen, Clock::now());
+    EXPECT_EQ(next.update_interval, 4);
+  }
+  std::size_t failed = 0;
+  for (const TuneEvent& event : tuning.log().events) {
+    EXPECT_NE(event.kind, TuneEvent::Kind::kDrift) << event.reason;
+    failed += event.kind == TuneEvent::Kind::kFailed ? 1 : 0;
+  }
+  EXPECT_EQ(failed, 3U) << "nothing of a step was recorded; from then on drift is looked for";
+}
+
 TEST(Recorder, KeepsAPartOfARun) {
   Recorder recorder(false);
   TrackRecorder& track = recorder.add_track("work", sim::TrackKind::kHost);
