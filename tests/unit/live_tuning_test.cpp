@@ -303,6 +303,44 @@ TEST(Recorder, KeepsAPartOfARun) {
   EXPECT_EQ(all.span_count(), 1U) << "a trace stays whole";
 }
 
+/// As a GPU's streams, whose spans a trace has from elsewhere.
+TEST(Recorder, KeepsSomeTracksOnlyWhenAsked) {
+  Recorder recorder(true);
+  TrackRecorder& always = recorder.add_track("always", sim::TrackKind::kHost);
+  TrackRecorder& asked =
+      recorder.add_track("asked", sim::TrackKind::kGpuKernels, SpansKept::kWhenAsked);
+  const Clock::time_point now = Clock::now();
+  const auto spans = [&] {
+    for (TrackRecorder* track : {&always, &asked}) track->span("work", 0, now, now);
+  };
+  const auto recent = [&] {
+    std::vector<std::string> tracks;
+    const sim::Timeline timeline = recorder.recent(0, {0, now, now}, "run", "device");
+    for (const sim::TimelineSpan& span : timeline.spans) {
+      tracks.push_back(timeline.tracks[span.track].name);
+    }
+    return tracks;
+  };
+  spans();
+  EXPECT_EQ(asked.recording(), 0U);
+  recorder.keep_spans(true);
+  const std::uint32_t first = asked.recording();
+  EXPECT_GT(first, 0U);
+  spans();
+  EXPECT_EQ(recent(), (std::vector<std::string>{"always", "always", "asked"}));
+  EXPECT_EQ(recorder.span_count(), 2U);
+  const sim::Timeline trace = recorder.timeline("run", "device");
+  ASSERT_EQ(trace.tracks.size(), 1U);
+  EXPECT_EQ(trace.spans.size(), 2U);
+  recorder.keep_spans(false);
+  EXPECT_EQ(asked.recording(), 0U);
+  EXPECT_EQ(recent(), (std::vector<std::string>{"always", "always"}));
+  recorder.keep_spans(true);
+  EXPECT_GT(asked.recording(), first) << "each recording has a number of its own";
+  TrackRecorder& late = recorder.add_track("late", sim::TrackKind::kHost, SpansKept::kWhenAsked);
+  EXPECT_EQ(late.recording(), asked.recording());
+}
+
 // Under the thread sanitizer: writers, and a training thread that turns keeping on and off.
 TEST(Recorder, KeepsWhileTracksAreWritten) {
   Recorder recorder(false);
