@@ -69,8 +69,8 @@ TEST_F(CudaDeviceTest, SaysWhichOperationOfWhichStreamItLaunches) {
   const Buffer back = device->allocate(MemoryKind::kPinnedHost, 64, "back");
   device->copy(*down, back.data(), there.data(), 64, CopyDirection::kDeviceToHost,
                Traffic::kGradients, {"gradients down", 3});
-  const LaunchScope still_open = launching(*down, {"backward"});
-  { const LaunchScope scope = launching(*down, {"forward"}); }
+  const OperationScope still_open = launching(*down, {"backward"});
+  { const OperationScope scope = launching(*down, {"forward"}); }
   down->record().wait();
   const std::vector<LaunchedOperation> operations = log.operations();
   ASSERT_EQ(operations.size(), 2U);
