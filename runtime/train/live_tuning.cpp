@@ -127,8 +127,8 @@ TunePoint LiveTuning::window_ended(const WindowObservation& seen, Clock::time_po
                     .deferred_shares = deferred_shares(seen, importance),
                     .selection_seconds = seen.selection_seconds,
                     .steps_left = settings_.steps - seen.first_step - seen.steps};
-  log_.windows.push_back({seen.window, seen.first_step, point, window.step_seconds,
-                          window.importance_due, importance.deferred_share,
+  log_.windows.push_back({seen.window, seen.first_step, point, recording_from_ >= 0,
+                          window.step_seconds, window.importance_due, importance.deferred_share,
                           seen.selection_seconds});
   std::optional<TuneFit> fit;
   if (settings_.wait_for_fits && fit_.valid()) fit_.wait();

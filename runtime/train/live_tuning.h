@@ -2,8 +2,8 @@
 /// its own, and lets the tuner decide (runtime/tune/live_tuner.h).
 ///
 /// What it needs of a device: a track in the recorder for every name in kTuneTrackNames, with the
-/// host device's operation names, complete when a window ends. A GPU's tracks would be filled from
-/// CUPTI's records then, and LiveModelSettings::device_cores be 0.
+/// host device's operation names. What streams have done when a window ends is there
+/// (Device::collect_times), in their order and without a gap; what they have yet to do is not.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +36,7 @@ struct TunedWindow {
   std::int64_t window = 0;
   std::int64_t first_step = 0;
   TunePoint point;
+  bool recorded = false;
   double step_seconds = 0;
   std::int64_t importance_due = 0;  ///< steps; 0: not known
   double deferred_share = 0;        ///< of matrices' squared gradient norm, if importance is known

@@ -1,0 +1,81 @@
+/// A GPU's stream that gets slower in the middle of a training, which its events tell without a
+/// recording, is noticed and answered. On the emulator's asynchronous streams.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/tuned_training.h"
+
+namespace zenflow::runtime {
+namespace {
+
+using namespace testing;
+
+constexpr std::int64_t kMostSteps = 400;
+
+/// Of a kind, from this event on; the end if there is none.
+template <class Iterator>
+Iterator find_kind(Iterator from, Iterator end, TuneEvent::Kind kind) {
+  return std::find_if(from, end, [&](const TuneEvent& event) { return event.kind == kind; });
+}
+
+/// A profile is there, and the tuner has had nothing to say for a while.
+bool has_settled(const TuningLog& log) {
+  constexpr std::int64_t kQuiet = 8;  // windows
+  const auto drift = find_kind(log.events.rbegin(), log.events.rend(), TuneEvent::Kind::kDrift);
+  const auto fitted = find_kind(log.events.rbegin(), log.events.rend(), TuneEvent::Kind::kFitted);
+  return fitted < drift && log.windows.back().window >= log.events.back().window + kQuiet;
+}
+
+double predicted(const TuneEvent& fitted, std::int64_t interval) {
+  for (const TunePrediction& one : fitted.predictions) {
+    if (one.point.update_interval == interval) return one.step_seconds;
+  }
+  return 0;
+}
+
+/// Sleeping is never shorter than asked for: gradients of a step, 8 kB, go down in 20 ms, whatever S
+/// is, and the weights of a window come up in 2 ms; then they take 80 ms, which more steps hide.
+/// Nothing here is compared with a time that was measured.
+TEST(CudaDrift, AnUploadThatGetsSlowIsNoticedAndAnsweredWithLongerWindows) {
+  Case c;
+  c.settings.topk_ratio = 0.25;
+  c.settings.update_interval = 1;
+  c.settings.adaptive_interval = true;
+  c.settings.max_staleness = 9;
+  c.settings.adamw = {1e-2F, 0.9F, 0.999F, 1e-8F, 0.1F};
+  const TransformerConfig config = family_config("llama");
+  const FamilyOracle oracle(config, c);
+  TunedTraining training(config, c, kMostSteps, {c.settings.topk_ratio});
+  training.engine().load_weights(oracle.initial());
+  const TuningLog& log = training.log();
+  const auto step = [&] {
+    ASSERT_LT(training.engine().steps_done(), kMostSteps);
+    training.step(family_batches(c, training.engine().steps_done(), config.model.vocab));
+  };
+  emulator::limit_copies(cudaMemcpyDeviceToHost, 4e5);
+  emulator::limit_copies(cudaMemcpyHostToDevice, 4e6);
+  while ((log.windows.empty() || !has_settled(log)) && !HasFatalFailure()) step();
+  if (HasFatalFailure()) return;
+
+  emulator::limit_copies(cudaMemcpyHostToDevice, 1e5);
+  const std::int64_t slow_window = log.windows.back().window + 1;
+  const auto told = static_cast<std::ptrdiff_t>(log.events.size());
+  const auto drift = [&] {
+    return find_kind(log.events.begin() + told, log.events.end(), TuneEvent::Kind::kDrift);
+  };
+  const auto fitted = [&] {
+    return find_kind(drift(), log.events.end(), TuneEvent::Kind::kFitted);
+  };
+  while (fitted() == log.events.end() && !HasFatalFailure()) step();
+  if (HasFatalFailure()) return;
+  EXPECT_NE(drift()->reason.find("h2d takes"), std::string::npos) << drift()->reason;
+  EXPECT_LE(drift()->window, slow_window + 6);
+  EXPECT_GT(predicted(*fitted(), 1), 1.5 * predicted(*fitted(), 5));
+  while (training.engine().settings().update_interval == 1 && !HasFatalFailure()) step();
+}
+
+}  // namespace
+}  // namespace zenflow::runtime
