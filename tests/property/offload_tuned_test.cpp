@@ -17,15 +17,10 @@ using namespace testing;
 
 constexpr std::int64_t kSteps = 44;
 
-/// The update of a window takes 40 ms, four groups', whatever the machine, and a step without it far
-/// less: from S = 1 there is something to gain.
+/// The update of a window takes 40 ms, four groups', whatever the machine, and a step without it
+/// far less: from S = 1 there is something to gain.
 Case late_optimizer() {
-  Case c;
-  c.settings.topk_ratio = 0.25;
-  c.settings.update_interval = 1;
-  c.settings.adaptive_interval = true;
-  c.settings.max_staleness = 9;
-  c.settings.adamw = {1e-2F, 0.9F, 0.999F, 1e-8F, 0.1F};
+  Case c = tuned_case();
   c.settings.before_update = [](std::size_t) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   };

@@ -17,6 +17,17 @@
 
 namespace zenflow::runtime::testing {
 
+/// Begins with S = 1; up to 5 are allowed with overlap, 10 without.
+inline Case tuned_case() {
+  Case c;
+  c.settings.topk_ratio = 0.25;
+  c.settings.update_interval = 1;
+  c.settings.adaptive_interval = true;
+  c.settings.max_staleness = 9;
+  c.settings.adamw = {1e-2F, 0.9F, 0.999F, 1e-8F, 0.1F};
+  return c;
+}
+
 /// An engine, its device and the tuner, as a run has them.
 class TunedTraining {
  public:

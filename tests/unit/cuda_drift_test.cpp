@@ -36,16 +36,11 @@ double predicted(const TuneEvent& fitted, std::int64_t interval) {
   return 0;
 }
 
-/// Sleeping is never shorter than asked for: gradients of a step, 8 kB, go down in 20 ms, whatever S
-/// is, and the weights of a window come up in 2 ms; then they take 80 ms, which more steps hide.
+/// Sleeping is never shorter than asked for: gradients of a step, 8 kB, go down in 20 ms, whatever
+/// S is, and the weights of a window come up in 2 ms; then they take 80 ms, which more steps hide.
 /// Nothing here is compared with a time that was measured.
 TEST(CudaDrift, AnUploadThatGetsSlowIsNoticedAndAnsweredWithLongerWindows) {
-  Case c;
-  c.settings.topk_ratio = 0.25;
-  c.settings.update_interval = 1;
-  c.settings.adaptive_interval = true;
-  c.settings.max_staleness = 9;
-  c.settings.adamw = {1e-2F, 0.9F, 0.999F, 1e-8F, 0.1F};
+  const Case c = tuned_case();
   const TransformerConfig config = family_config("llama");
   const FamilyOracle oracle(config, c);
   TunedTraining training(config, c, kMostSteps, {c.settings.topk_ratio});
