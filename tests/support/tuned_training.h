@@ -2,9 +2,11 @@
 /// which window sees one does not depend on the machine.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -57,6 +59,10 @@ class TunedTraining {
   /// By window: what was chosen when it ended.
   [[nodiscard]] const std::map<std::int64_t, TunePoint>& chosen() const { return chosen_; }
   [[nodiscard]] const TuningLog& log() const { return tuning_.log(); }
+  /// What is known at the last window's end of how long a track was busy so far.
+  [[nodiscard]] std::chrono::nanoseconds busy(std::string_view track) const {
+    return recorder_.find(track)->totals().busy;
+  }
 
  private:
   LiveTuningSettings settings(const TransformerConfig& config, const Case& c, std::int64_t steps,

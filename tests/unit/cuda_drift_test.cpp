@@ -1,9 +1,11 @@
 /// A GPU's stream that gets slower in the middle of a training, which its events tell without a
 /// recording, is noticed and answered. On the emulator's asynchronous streams.
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/tuned_training.h"
@@ -11,6 +13,7 @@
 namespace zenflow::runtime {
 namespace {
 
+using namespace std::chrono_literals;
 using namespace testing;
 
 constexpr std::int64_t kMostSteps = 400;
@@ -27,6 +30,16 @@ bool has_settled(const TuningLog& log) {
   const auto drift = find_kind(log.events.rbegin(), log.events.rend(), TuneEvent::Kind::kDrift);
   const auto fitted = find_kind(log.events.rbegin(), log.events.rend(), TuneEvent::Kind::kFitted);
   return fitted < drift && log.windows.back().window >= log.events.back().window + kQuiet;
+}
+
+/// For whoever has to find out why it failed.
+std::string text_of(const TuningLog& log) {
+  std::string text;
+  for (const TuneEvent& event : log.events) {
+    text += fmt::format("  window {} {}: S={}, {}\n", event.window, to_string(event.kind),
+                        event.to.update_interval, event.reason);
+  }
+  return text;
 }
 
 double predicted(const TuneEvent& fitted, std::int64_t interval) {
@@ -47,7 +60,7 @@ TEST(CudaDrift, AnUploadThatGetsSlowIsNoticedAndAnsweredWithLongerWindows) {
   training.engine().load_weights(oracle.initial());
   const TuningLog& log = training.log();
   const auto step = [&] {
-    ASSERT_LT(training.engine().steps_done(), kMostSteps);
+    ASSERT_LT(training.engine().steps_done(), kMostSteps) << text_of(log);
     training.step(family_batches(c, training.engine().steps_done(), config.model.vocab));
   };
   emulator::limit_copies(cudaMemcpyDeviceToHost, 4e5);
@@ -56,19 +69,22 @@ TEST(CudaDrift, AnUploadThatGetsSlowIsNoticedAndAnsweredWithLongerWindows) {
   if (HasFatalFailure()) return;
 
   emulator::limit_copies(cudaMemcpyHostToDevice, 1e5);
-  const std::int64_t slow_window = log.windows.back().window + 1;
   const auto told = static_cast<std::ptrdiff_t>(log.events.size());
-  const auto drift = [&] {
-    return find_kind(log.events.begin() + told, log.events.end(), TuneEvent::Kind::kDrift);
+  const std::int64_t windows = static_cast<std::int64_t>(log.windows.size());
+  const auto busy_before = training.busy("h2d");
+  const auto knows_it = [](const TuneEvent& event) {
+    return predicted(event, 1) > 1.5 * predicted(event, 5);
   };
-  const auto fitted = [&] {
-    return find_kind(drift(), log.events.end(), TuneEvent::Kind::kFitted);
+  const auto answer = [&] {
+    return std::find_if(log.events.begin() + told, log.events.end(), knows_it);
   };
-  while (fitted() == log.events.end() && !HasFatalFailure()) step();
+  while (answer() == log.events.end() && !HasFatalFailure()) step();
   if (HasFatalFailure()) return;
-  EXPECT_NE(drift()->reason.find("h2d takes"), std::string::npos) << drift()->reason;
-  EXPECT_LE(drift()->window, slow_window + 6);
-  EXPECT_GT(predicted(*fitted(), 1), 1.5 * predicted(*fitted(), 5));
+  const auto drift = find_kind(log.events.begin() + told, answer(), TuneEvent::Kind::kDrift);
+  EXPECT_NE(drift, answer()) << text_of(log);
+  // Of every window but the last two, whose uploads may be under way or still to come.
+  const std::int64_t uploads = static_cast<std::int64_t>(log.windows.size()) - windows - 2;
+  EXPECT_GE(training.busy("h2d") - busy_before, uploads * 80ms) << text_of(log);
   while (training.engine().settings().update_interval == 1 && !HasFatalFailure()) step();
 }
 
