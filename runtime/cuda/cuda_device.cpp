@@ -66,6 +66,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] MemoryUse memory_use(MemoryKind kind) const override { return memory_.most(kind); }
   void expect(Stream& stream, std::size_t rows, std::size_t columns) override;
   void collect_times() override;
+  void collect_all_times() override;
 
   void copy(Stream& stream, void* to, const void* from, std::size_t bytes, CopyDirection direction,
             Traffic kind, Label label) override;
@@ -91,6 +92,8 @@ class CudaDevice final : public Device {
   CudaMemoryBooks memory_;
   TrafficLedger traffic_;
   CudaStreamShared shared_;
+  [[nodiscard]] std::vector<std::shared_ptr<StreamClock>> clocks() const;
+
   std::vector<std::weak_ptr<StreamClock>> clocks_;  // of streams that may be gone
 };
 
@@ -124,13 +127,23 @@ std::unique_ptr<Stream> CudaDevice::make_stream(std::string_view name) {
   return stream;
 }
 
-void CudaDevice::collect_times() {
-  std::vector<std::shared_ptr<StreamClock>> clocks;
+std::vector<std::shared_ptr<StreamClock>> CudaDevice::clocks() const {
+  std::vector<std::shared_ptr<StreamClock>> there;
   for (const std::weak_ptr<StreamClock>& one : clocks_) {
-    if (auto clock = one.lock()) clocks.push_back(std::move(clock));
+    if (auto clock = one.lock()) there.push_back(std::move(clock));
   }
-  for (const auto& clock : clocks) clock->take_in();
-  for (const auto& clock : clocks) clock->hand_over();
+  return there;
+}
+
+void CudaDevice::collect_times() {
+  const auto all = clocks();
+  for (const auto& clock : all) clock->take_in();
+  for (const auto& clock : all) clock->hand_over();
+}
+
+void CudaDevice::collect_all_times() {
+  for (const auto& clock : clocks()) clock->wait_for_last();
+  collect_times();
 }
 
 void CudaDevice::expect(Stream& stream, std::size_t rows, std::size_t columns) {

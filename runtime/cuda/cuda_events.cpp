@@ -43,6 +43,10 @@ bool RecordedEvent::passed() const {
   return true;
 }
 
+void RecordedEvent::wait() const {
+  cuda_check(cudaEventSynchronize(event_.get()), "cudaEventSynchronize");
+}
+
 std::chrono::nanoseconds RecordedEvent::since(const RecordedEvent& earlier) const {
   float milliseconds = 0;
   cuda_check(cudaEventElapsedTime(&milliseconds, earlier.get(), get()), "cudaEventElapsedTime");

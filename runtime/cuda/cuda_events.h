@@ -36,8 +36,10 @@ class RecordedEvent {
   [[nodiscard]] cudaEvent_t get() const { return event_.get(); }
   /// On the host; it passes later.
   [[nodiscard]] Clock::time_point recorded_at() const { return recorded_at_; }
-  /// Throws Error(kDevice) with what has failed on the GPU.
+  // Both throw Error(kDevice) with what has failed on the GPU.
   [[nodiscard]] bool passed() const;
+  /// Blocks the calling thread until it has.
+  void wait() const;
   /// How much later than `earlier`, which had passed before this one was recorded or is of the same
   /// stream: what CUDA says of two events in any other order is not documented. Both have passed.
   /// To half a microsecond, and to 24 bits.

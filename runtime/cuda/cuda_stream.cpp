@@ -52,7 +52,7 @@ OperationScope launching(Stream& stream, Label label) {
 
 void CudaEventState::wait() {
   cuda_check(cudaSetDevice(ordinal_), "cudaSetDevice");
-  cuda_check(cudaEventSynchronize(event_->get()), "cudaEventSynchronize");
+  event_->wait();
   clock_->saw(event_);
   for (const Event& promise : promises_) promise.wait();
 }

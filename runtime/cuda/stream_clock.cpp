@@ -133,6 +133,17 @@ void StreamClock::keep(const Mark& from, std::chrono::nanoseconds start,
   spans_.push_back({from.recording, from.operation, from.what, start, end});
 }
 
+void StreamClock::wait_for_last() {
+  std::shared_ptr<const RecordedEvent> last;
+  {
+    const std::lock_guard lock(mutex_);  // not while waiting: others go on enqueuing
+    if (!marks_.empty()) last = marks_.back().event;
+  }
+  if (!last) return;
+  last->wait();
+  device_->saw(std::move(last));
+}
+
 void StreamClock::take_in() {
   const std::lock_guard lock(mutex_);
   collect();

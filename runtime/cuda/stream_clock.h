@@ -28,7 +28,8 @@ namespace zenflow::runtime {
 /// The mark at the end of one begins the next, if that is enqueued before the GPU has come there:
 /// an event for each operation, then.
 ///
-/// Nothing here waits for the GPU. One thread enqueues; `take_in` and `hand_over` are any other's.
+/// Only `wait_for_last` waits for the GPU. One thread enqueues; it and the two behind it are any
+/// other's.
 class StreamClock {
  public:
   /// `stream` and `track` outlive it.
@@ -47,6 +48,8 @@ class StreamClock {
   /// It ends. What fails here is thrown by the next of the calls above.
   void close() noexcept;
 
+  /// Waits until the last mark has been passed.
+  void wait_for_last();
   /// Takes in what has ended.
   void take_in();
   /// Puts its spans into the track: when all streams of a device have taken in what they have,

@@ -141,7 +141,10 @@ TunePoint LiveTuning::window_ended(const WindowObservation& seen, Clock::time_po
     if (on_event_) on_event_(event);
   }
   const std::int64_t next_step = seen.first_step + seen.steps;
-  if (order.fit) start_fit(recorded(point, {next_step - 1, step_start, Clock::now()}));
+  if (order.fit) {
+    if (settings_.finish_recording) settings_.finish_recording();
+    start_fit(recorded(point, {next_step - 1, step_start, Clock::now()}));
+  }
   if (!order.record) {
     recording_from_ = -1;
   } else if (recording_from_ < 0) {

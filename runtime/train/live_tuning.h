@@ -3,7 +3,8 @@
 ///
 /// What it needs of a device: a track in the recorder for every name in kTuneTrackNames, with the
 /// host device's operation names. What streams have done when a window ends is there
-/// (Device::collect_times), in their order and without a gap; what they have yet to do is not.
+/// (Device::collect_times), in their order and without a gap; what they have yet to do is not,
+/// unless the device waits for it when a recording ends (LiveTuningSettings::finish_recording).
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,8 @@ struct LiveTuningSettings {
   std::int64_t steps = 0;           ///< of the run
   /// What would be deferred with each of them, by the column norms that the engine has.
   std::function<std::vector<double>(const std::vector<double>& topk_ratios)> shares_of_norms{};
+  /// Called before what has been recorded is taken: Device::collect_all_times. May be empty.
+  std::function<void()> finish_recording{};
   bool wait_for_fits = false;  ///< at the next window's end: for tests
 };
 

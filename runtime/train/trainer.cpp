@@ -101,6 +101,7 @@ void Run::set_policy() {
       .steps = options_.steps,
       .shares_of_norms =
           [this](const std::vector<double>& ratios) { return deferred_shares(engine_, ratios); },
+      .finish_recording = [this] { device_->collect_all_times(); },
       .wait_for_fits = options_.wait_for_fits};
   if (const auto& range = options_.offload.topk_range) {
     settings.topk_ratios = topk_ratios(range->low, range->high, options_.offload.topk_ratio);

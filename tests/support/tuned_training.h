@@ -85,6 +85,7 @@ class TunedTraining {
             .steps = steps,
             .shares_of_norms =
                 [this](const std::vector<double>& k) { return deferred_shares(engine_, k); },
+            .finish_recording = [this] { device_->collect_all_times(); },
             .wait_for_fits = true};
   }
 

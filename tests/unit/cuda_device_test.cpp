@@ -194,7 +194,7 @@ TEST_F(CudaDeviceTest, AFailureOnTheGpuReachesEveryWaiterWithItsCall) {
   const Event event = stream->record();
   const auto [kind, message] = error_of([&] { event.wait(); });
   EXPECT_EQ(kind, ErrorKind::kDevice);
-  EXPECT_THAT(message, HasSubstr("cuda_stream.cpp:"));
+  EXPECT_THAT(message, HasSubstr("cuda_events.cpp:"));
   EXPECT_THAT(message, HasSubstr("an illegal address"));
   // As on a GPU: from then on nothing works.
   EXPECT_EQ(error_of([&] { (void)other->record(); }).first, ErrorKind::kDevice);

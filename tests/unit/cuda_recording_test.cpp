@@ -157,6 +157,18 @@ TEST_F(CudaRecording, HasWhatHasPassedInOrderAndWaitsForNothing) {
   EXPECT_THAT(names("compute"), ElementsAre("forward", "backward"));
 }
 
+TEST_F(CudaRecording, IsWaitedForAtItsEnd) {
+  record({"compute", "d2h"});
+  run_on(*compute, "forward", [] {});
+  copy_down(0);
+  const emulator::Counts before = emulator::counts();
+  device->collect_all_times();
+  EXPECT_THAT(names("compute"), ElementsAre("forward"));
+  EXPECT_THAT(names("d2h"), ElementsAre("gradients down"));
+  EXPECT_EQ(emulator::counts().event_waits - before.event_waits, 2U) << "once for each stream";
+  EXPECT_EQ(emulator::counts().synchronizations, before.synchronizations);
+}
+
 TEST_F(CudaRecording, AnOperationWithAnotherOneInsideIsOneSpan) {
   record();
   {
@@ -296,7 +308,8 @@ TEST(CudaTrace, HasNoSpansOfEvents) {
   EXPECT_EQ(recent.name_of(recent.spans[0]), "backward");
 }
 
-/// Recording costs events. It allocates nothing, and neither the GPU nor the host waits once more.
+/// Recording costs events. It allocates nothing, and neither the GPU nor the host waits once more
+/// before a recording's end.
 TEST(CudaRecordingSteps, WaitNoMoreThanOthers) {
   for (std::uint64_t seed = 0; seed < 24; ++seed) {
     Case c = random_case(95'000 + seed);

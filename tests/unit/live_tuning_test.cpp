@@ -47,6 +47,7 @@ class LiveTuningRun : public ::testing::Test {
 #if defined(ZENFLOW_FAKE_CUDA)
     emulator::start({});
     o.cuda.emplace();
+    o.steps = 14;  // the emulator takes its time
 #endif
     return o;
   }
