@@ -280,7 +280,9 @@ TEST(CudaTotals, AreThoseOfStreamsWhetherSpansAreKeptOrNot) {
     compute->record().wait();
     recorder.keep_spans(records);
     const auto busy = [&] { return recorder.find("compute")->totals().busy; };
-    run_on(*compute, "forward", [] { std::this_thread::sleep_for(2ms); });
+    std::atomic<bool> begun = false;
+    run_on(*compute, "forward", [&] { begun = true; });
+    while (!begun) std::this_thread::yield();
     std::this_thread::sleep_for(4ms);  // a gap between two operations counts as busy
     run_on(*compute, "backward", [] { std::this_thread::sleep_for(2ms); });
     compute->record().wait();
