@@ -6,7 +6,9 @@ add_library(emulated_cuda STATIC emulator/ask_driver.cpp
             ${PROJECT_SOURCE_DIR}/runtime/cuda/cuda_events.cpp
             ${PROJECT_SOURCE_DIR}/runtime/cuda/cuda_handles.cpp
             ${PROJECT_SOURCE_DIR}/runtime/cuda/cuda_memory.cpp
-            ${PROJECT_SOURCE_DIR}/runtime/cuda/cuda_stream.cpp)
+            ${PROJECT_SOURCE_DIR}/runtime/cuda/cuda_stream.cpp
+            ${PROJECT_SOURCE_DIR}/runtime/cuda/device_clock.cpp
+            ${PROJECT_SOURCE_DIR}/runtime/cuda/stream_clock.cpp)
 target_compile_definitions(emulated_cuda PUBLIC ZENFLOW_FAKE_CUDA)
 target_link_libraries(emulated_cuda PUBLIC emulated_runtime zenflow::offload zenflow::gpu
                       PRIVATE fmt::fmt zenflow::warnings)
@@ -26,10 +28,12 @@ function(zenflow_test_on_fake_cuda file suffix kernels)
 endfunction()
 
 foreach(test offload_engine_test offload_async_test offload_edges_test offload_windows_test
-        offload_ratio_test offload_families_test)
+        offload_ratio_test offload_families_test offload_tuned_test)
   zenflow_test_on_fake_cuda(property/${test}.cpp fake_cuda emulated_host_kernels)
 endforeach()
-zenflow_test_on_fake_cuda(unit/cuda_device_test.cpp fake_cuda emulated_host_kernels)
+foreach(test cuda_device_test cuda_drift_test cuda_recording_test)
+  zenflow_test_on_fake_cuda(unit/${test}.cpp fake_cuda emulated_host_kernels)
+endforeach()
 zenflow_test_on_fake_cuda(gpu/cuda_device_operations_test.cpp fake_cuda emulated_host_kernels)
 if(ZENFLOW_HAVE_CUDA)
   zenflow_test(cuda_device_operations_test LABEL gpu LINK zenflow::cuda_runtime)

@@ -56,7 +56,7 @@ zenflow_test_group(gpu_check_test LABEL cli
   LINK GTest::gmock nlohmann_json::nlohmann_json)
 find_package(Python3 3.10 COMPONENTS Interpreter)
 if(Python3_FOUND AND NOT ZENFLOW_SANITIZE)
-  foreach(test live results training)
+  foreach(test live results training tuned)
     add_test(NAME unit/gpu_check_${test}
              COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/gpu_check/${test}_test.py
                      ${PROJECT_SOURCE_DIR}/script)

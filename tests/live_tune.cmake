@@ -12,3 +12,28 @@ zenflow_test_group(train_tune_test LABEL cli
   LINK GTest::gmock nlohmann_json::nlohmann_json ZLIB::ZLIB)
 target_compile_definitions(train_tune_test PRIVATE ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train>")
 add_dependencies(train_tune_test zenflow-train)
+
+# The same on the emulated GPU, whose kernels are the real ones: whole trainings as far as they differ from the host
+# device's, and zenflow-train itself.
+if(TARGET emulated_model)
+  add_library(emulated_training STATIC emulator/make_cuda_model.cpp)
+  target_link_libraries(emulated_training PUBLIC emulated_cuda emulated_model emulated_kernels zenflow::train
+                        PRIVATE zenflow::warnings)
+  zenflow_test_group(live_tuning_fake_cuda_test LABEL emulator PREFIX fake_cuda_kernels/
+    FILTER "*FitsWhatItRecords:*IsNotDisturbed*" TIMEOUT 300 SOURCES unit/live_tuning_test.cpp
+    LINK emulated_training GTest::gmock nlohmann_json::nlohmann_json)
+  target_compile_definitions(live_tuning_fake_cuda_test PRIVATE ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train>")
+
+  set(tools ${PROJECT_SOURCE_DIR}/tools)
+  add_executable(zenflow-train-emulated ${tools}/zenflow_train.cpp ${tools}/command_line.cpp ${tools}/environment.cpp
+                 ${tools}/train/interpret.cpp ${tools}/train/options.cpp ${tools}/train/progress.cpp)
+  target_include_directories(zenflow-train-emulated PRIVATE ${PROJECT_BINARY_DIR}/generated)
+  # The emulator's answers before those of zenflow::gpu.
+  target_link_libraries(zenflow-train-emulated PRIVATE emulated_training emulated_cuda zenflow::gpu zenflow::config
+                        zenflow::trace CLI11::CLI11 fmt::fmt zenflow::warnings)
+  zenflow_test_group(train_tune_cuda_test LABEL emulator TIMEOUT 300
+    SOURCES cli/train_tune_cuda_test.cpp
+    LINK GTest::gmock nlohmann_json::nlohmann_json ZLIB::ZLIB)
+  target_compile_definitions(train_tune_cuda_test PRIVATE ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train-emulated>")
+  add_dependencies(train_tune_cuda_test zenflow-train-emulated)
+endif()

@@ -4,6 +4,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -50,7 +51,7 @@ void copy_on_device(cudaStream_t stream, void* to, const void* from, std::size_t
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(const CudaDeviceSettings& settings, Recorder& times);
+  CudaDevice(const CudaDeviceSettings& settings, Recorder& recorder);
 
   [[nodiscard]] std::string_view name() const override { return name_; }
   [[nodiscard]] Buffer allocate(MemoryKind kind, std::size_t bytes,
@@ -64,6 +65,8 @@ class CudaDevice final : public Device {
   [[nodiscard]] TrafficCount traffic() const override { return traffic_.count(); }
   [[nodiscard]] MemoryUse memory_use(MemoryKind kind) const override { return memory_.most(kind); }
   void expect(Stream& stream, std::size_t rows, std::size_t columns) override;
+  void collect_times() override;
+  void collect_all_times() override;
 
   void copy(Stream& stream, void* to, const void* from, std::size_t bytes, CopyDirection direction,
             Traffic kind, Label label) override;
@@ -84,13 +87,14 @@ class CudaDevice final : public Device {
                   std::size_t n, bool first, float* sum, Label label) override;
 
  private:
-  int ordinal_;
   std::string name_;
-  Recorder& times_;
-  LaunchLog* launches_;
+  Recorder& recorder_;
   CudaMemoryBooks memory_;
   TrafficLedger traffic_;
-  std::shared_ptr<CudaEventPool> events_ = std::make_shared<CudaEventPool>();
+  CudaStreamShared shared_;
+  [[nodiscard]] std::vector<std::shared_ptr<StreamClock>> clocks() const;
+
+  std::vector<std::weak_ptr<StreamClock>> clocks_;  // of streams that may be gone
 };
 
 std::optional<std::uint64_t> limit_of(const CudaDeviceSettings& settings) {
@@ -98,18 +102,17 @@ std::optional<std::uint64_t> limit_of(const CudaDeviceSettings& settings) {
   return static_cast<std::uint64_t>(settings.memory->value());
 }
 
-CudaDevice::CudaDevice(const CudaDeviceSettings& settings, Recorder& times)
-    : ordinal_(settings.ordinal),
-      times_(times),
-      launches_(settings.launches),
-      memory_(settings.ordinal, limit_of(settings)) {
+CudaDevice::CudaDevice(const CudaDeviceSettings& settings, Recorder& recorder)
+    : recorder_(recorder),
+      memory_(settings.ordinal, limit_of(settings)),
+      shared_{.ordinal = settings.ordinal, .launches = settings.launches} {
   cudaDeviceProp properties{};
-  cuda_check(cudaGetDeviceProperties(&properties, ordinal_), "cudaGetDeviceProperties");
+  cuda_check(cudaGetDeviceProperties(&properties, settings.ordinal), "cudaGetDeviceProperties");
   name_ = properties.name;
 }
 
 std::unique_ptr<Stream> CudaDevice::make_stream(std::string_view name) {
-  cuda_check(cudaSetDevice(ordinal_), "cudaSetDevice");
+  cuda_check(cudaSetDevice(shared_.ordinal), "cudaSetDevice");
   int least = 0;
   int greatest = 0;
   cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest),
@@ -117,9 +120,30 @@ std::unique_ptr<Stream> CudaDevice::make_stream(std::string_view name) {
   // The other streams' kernels move columns beside it, and have a whole window for that.
   const bool computes = name == "compute";
   const sim::TrackKind kind = computes ? sim::TrackKind::kGpuKernels : sim::TrackKind::kGpuCopies;
-  return std::make_unique<CudaDeviceStream>(std::string(name), ordinal_,
-                                            computes ? greatest : least, events_,
-                                            times_.add_track(std::string(name), kind), launches_);
+  auto stream = std::make_unique<CudaDeviceStream>(
+      std::string(name), computes ? greatest : least, shared_,
+      recorder_.add_track(std::string(name), kind, SpansKept::kWhenAsked));
+  clocks_.push_back(stream->clock());
+  return stream;
+}
+
+std::vector<std::shared_ptr<StreamClock>> CudaDevice::clocks() const {
+  std::vector<std::shared_ptr<StreamClock>> there;
+  for (const std::weak_ptr<StreamClock>& one : clocks_) {
+    if (auto clock = one.lock()) there.push_back(std::move(clock));
+  }
+  return there;
+}
+
+void CudaDevice::collect_times() {
+  const auto all = clocks();
+  for (const auto& clock : all) clock->take_in();
+  for (const auto& clock : all) clock->hand_over();
+}
+
+void CudaDevice::collect_all_times() {
+  for (const auto& clock : clocks()) clock->wait_for_last();
+  collect_times();
 }
 
 void CudaDevice::expect(Stream& stream, std::size_t rows, std::size_t columns) {
@@ -139,7 +163,7 @@ void CudaDevice::copy(Stream& stream, void* to, const void* from, std::size_t by
                             label.name, bytes));
   }
   traffic_.add(direction, kind, bytes);
-  const LaunchScope scope = cuda(stream).launching(label);
+  const OperationScope scope = cuda(stream).copying(label, direction, kind, bytes);
   if (is_mapped(kind, bytes)) {
     return kernels::mapped_copy_cuda(to, from, bytes, cuda(stream).for_work());
   }
@@ -150,7 +174,7 @@ void CudaDevice::copy(Stream& stream, void* to, const void* from, std::size_t by
 
 void CudaDevice::square_sum(Stream& stream, ElementType type, const void* values, std::size_t n,
                             double* sum, Label label) {
-  const LaunchScope scope = cuda(stream).launching(label);
+  const OperationScope scope = cuda(stream).launching(label);
   void* workspace = cuda(stream).workspace(*this, kernels::square_sum_workspace(n));
   with_type(type, [&](auto* element) {
     using E = Pointee<decltype(element)>;
@@ -161,7 +185,7 @@ void CudaDevice::square_sum(Stream& stream, ElementType type, const void* values
 
 void CudaDevice::column_norms(Stream& stream, ElementType type, const DeviceMatrix& matrix,
                               NormKind kind, float* norms, Label label) {
-  const LaunchScope scope = cuda(stream).launching(label);
+  const OperationScope scope = cuda(stream).launching(label);
   const std::size_t blocks = norm_workspace(matrix.rows, matrix.columns);
   std::byte* workspace = cuda(stream).workspace(*this, blocks + matrix.columns * sizeof(float));
   float* other = reinterpret_cast<float*>(workspace + blocks);
@@ -176,7 +200,7 @@ void CudaDevice::column_norms(Stream& stream, ElementType type, const DeviceMatr
 void CudaDevice::gather_columns(Stream& stream, ElementType type, const DeviceMatrix& matrix,
                                 const std::uint32_t* column, std::size_t n, void* out,
                                 Label label) {
-  const LaunchScope scope = cuda(stream).launching(label);
+  const OperationScope scope = cuda(stream).launching(label);
   const cudaStream_t handle = cuda(stream).for_work();
   with_type(type, [&](auto* element) {
     using E = Pointee<decltype(element)>;
@@ -191,7 +215,7 @@ void CudaDevice::gather_columns(Stream& stream, ElementType type, const DeviceMa
 void CudaDevice::scatter_columns(Stream& stream, ElementType type, const void* in,
                                  const std::uint32_t* column, std::size_t n,
                                  const DeviceMatrix& matrix, Label label) {
-  const LaunchScope scope = cuda(stream).launching(label);
+  const OperationScope scope = cuda(stream).launching(label);
   const cudaStream_t handle = cuda(stream).for_work();
   with_type(type, [&](auto* element) {
     using E = Pointee<decltype(element)>;
@@ -209,7 +233,7 @@ void CudaDevice::update_columns(Stream& stream, ElementType type,
                                 const kernels::ColumnCorrections& corrections, float gradient_scale,
                                 const void* gradient, const SelectedColumns& selected,
                                 const DeviceMatrix& weights, Label label) {
-  const LaunchScope scope = cuda(stream).launching(label);
+  const OperationScope scope = cuda(stream).launching(label);
   const cudaStream_t handle = cuda(stream).for_work();
   with_type(type, [&](auto* element) {
     using E = Pointee<decltype(element)>;
@@ -223,7 +247,7 @@ void CudaDevice::update_columns(Stream& stream, ElementType type,
 
 void CudaDevice::accumulate(Stream& stream, ElementType type, const void* gradient, float scale,
                             std::size_t n, bool first, float* sum, Label label) {
-  const LaunchScope scope = cuda(stream).launching(label);
+  const OperationScope scope = cuda(stream).launching(label);
   const cudaStream_t handle = cuda(stream).for_work();
   with_type(type, [&](auto* element) {
     using E = Pointee<decltype(element)>;
@@ -243,9 +267,9 @@ void require_ordinal(int ordinal) {
 
 }  // namespace
 
-std::unique_ptr<Device> make_cuda_device(const CudaDeviceSettings& settings, Recorder& times) {
+std::unique_ptr<Device> make_cuda_device(const CudaDeviceSettings& settings, Recorder& recorder) {
   require_ordinal(settings.ordinal);
-  return std::make_unique<CudaDevice>(settings, times);
+  return std::make_unique<CudaDevice>(settings, recorder);
 }
 
 CudaMemoryFacts cuda_memory(int ordinal) {

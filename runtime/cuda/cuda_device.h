@@ -35,13 +35,15 @@ struct CudaDeviceSettings {
 /// later anywhere. Waits for signals that are set cost nothing. A signal that is destroyed unset
 /// lets the stream go on and fails every event recorded behind it.
 ///
-/// `times` gets, per stream, how long it was busy and what it waited for, by CUDA events between
-/// its operations; gaps between kernels that are launched one after the other count as busy. Times
-/// of day mean nothing there: a trace is CUPTI's.
+/// `recorder` gets a track for each stream: how long it was busy and what it waited for, by CUDA
+/// events between its operations; gaps between kernels that are launched one after the other count
+/// as busy. Spans are there for a part of a run alone (Recorder::keep_spans), under the host
+/// device's names, by two more events for an operation, and on the host's clock as far as
+/// device_clock.h says. A trace of a whole run is CUPTI's.
 ///
 /// Throws Error(kDevice) if there is no usable GPU, or none of that number.
 [[nodiscard]] std::unique_ptr<Device> make_cuda_device(const CudaDeviceSettings& settings,
-                                                       Recorder& times);
+                                                       Recorder& recorder);
 
 /// Bytes of memory that the GPU has, and that are free now. Throws as make_cuda_device.
 struct CudaMemoryFacts {

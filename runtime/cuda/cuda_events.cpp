@@ -29,7 +29,7 @@ void CudaEventPool::give_back(CudaEvent event) {
 }
 
 RecordedEvent::RecordedEvent(std::shared_ptr<CudaEventPool> pool, cudaStream_t stream)
-    : pool_(std::move(pool)), event_(pool_->take()) {
+    : pool_(std::move(pool)), event_(pool_->take()), recorded_at_(Clock::now()) {
   cuda_check(cudaEventRecord(event_.get(), stream), "cudaEventRecord");
 }
 
@@ -43,29 +43,15 @@ bool RecordedEvent::passed() const {
   return true;
 }
 
-void StreamClock::mark(std::shared_ptr<const RecordedEvent> event, Doing next, WaitCause cause) {
-  doing_ = next;
-  marks_.push_back({std::move(event), next, cause});
-  collect();
+void RecordedEvent::wait() const {
+  cuda_check(cudaEventSynchronize(event_.get()), "cudaEventSynchronize");
 }
 
-void StreamClock::collect() {
-  while (marks_.size() > 1 && marks_[1].event->passed()) {
-    const Mark from = std::move(marks_.front());
-    marks_.pop_front();
-    if (from.next == Doing::kNothing) continue;
-    float milliseconds = 0;
-    cuda_check(cudaEventElapsedTime(&milliseconds, from.event->get(), marks_.front().event->get()),
-               "cudaEventElapsedTime");
-    const Clock::time_point start{};
-    const auto end = start + std::chrono::duration_cast<Clock::duration>(
-                                 std::chrono::duration<double, std::milli>(milliseconds));
-    if (from.next == Doing::kWork) {
-      track_.span("work", -1, start, end);
-    } else {
-      track_.wait(from.cause, -1, start, end);
-    }
-  }
+std::chrono::nanoseconds RecordedEvent::since(const RecordedEvent& earlier) const {
+  float milliseconds = 0;
+  cuda_check(cudaEventElapsedTime(&milliseconds, earlier.get(), get()), "cudaEventElapsedTime");
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double, std::milli>(milliseconds));
 }
 
 }  // namespace zenflow::runtime

@@ -1,7 +1,7 @@
-/// CUDA events that are used again, and what a stream did between them.
+/// CUDA events that are used again.
 #pragma once
 
-#include <deque>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -9,7 +9,6 @@
 #include <cuda_runtime_api.h>
 
 #include "runtime/cuda/cuda_handles.h"
-#include "runtime/device/device.h"
 #include "runtime/trace/recorder.h"
 
 namespace zenflow::runtime {
@@ -35,36 +34,21 @@ class RecordedEvent {
   RecordedEvent& operator=(const RecordedEvent&) = delete;
 
   [[nodiscard]] cudaEvent_t get() const { return event_.get(); }
-  /// Throws Error(kDevice) with what has failed on the GPU.
+  /// On the host; it passes later.
+  [[nodiscard]] Clock::time_point recorded_at() const { return recorded_at_; }
+  // Both throw Error(kDevice) with what has failed on the GPU.
   [[nodiscard]] bool passed() const;
+  /// Blocks the calling thread until it has.
+  void wait() const;
+  /// How much later than `earlier`, which had passed before this one was recorded or is of the same
+  /// stream: what CUDA says of two events in any other order is not documented. Both have passed.
+  /// To half a microsecond, and to 24 bits.
+  [[nodiscard]] std::chrono::nanoseconds since(const RecordedEvent& earlier) const;
 
  private:
   std::shared_ptr<CudaEventPool> pool_;
   CudaEvent event_;
-};
-
-/// Adds up what a stream does: each mark says what follows it. Events take no time of day, so only
-/// the durations of the track's spans mean anything.
-class StreamClock {
- public:
-  enum class Doing : std::uint8_t { kNothing, kWork, kWait };
-
-  explicit StreamClock(TrackRecorder& track) : track_(track) {}
-  /// `event` has just been recorded in the stream.
-  void mark(std::shared_ptr<const RecordedEvent> event, Doing next, WaitCause cause);
-  [[nodiscard]] Doing doing() const { return doing_; }
-  /// Takes in what has ended. Called by `mark`; never waits.
-  void collect();
-
- private:
-  struct Mark {
-    std::shared_ptr<const RecordedEvent> event;
-    Doing next;
-    WaitCause cause;
-  };
-  TrackRecorder& track_;
-  Doing doing_ = Doing::kNothing;
-  std::deque<Mark> marks_;  // the oldest one's time has not been taken yet
+  Clock::time_point recorded_at_;
 };
 
 }  // namespace zenflow::runtime

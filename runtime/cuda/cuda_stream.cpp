@@ -36,49 +36,63 @@ cudaStream_t handle_of(Stream& stream) {
   return static_cast<CudaDeviceStream&>(stream).for_work();
 }
 
-LaunchScope launching(Stream& stream, Label label) {
+OperationScope::OperationScope(StreamClock& clock, const TrackRecorder::Span& what, LaunchLog* log,
+                               std::string_view stream)
+    : clock_(clock), launch_(log, what.name, what.step, stream) {
+  clock_.open(what);
+}
+
+OperationScope::~OperationScope() {
+  clock_.close();
+}
+
+OperationScope launching(Stream& stream, Label label) {
   return static_cast<CudaDeviceStream&>(stream).launching(label);
 }
 
 void CudaEventState::wait() {
   cuda_check(cudaSetDevice(ordinal_), "cudaSetDevice");
-  cuda_check(cudaEventSynchronize(event_->get()), "cudaEventSynchronize");
+  event_->wait();
+  clock_->saw(event_);
   for (const Event& promise : promises_) promise.wait();
 }
 
-CudaDeviceStream::CudaDeviceStream(std::string name, int ordinal, int priority,
-                                   std::shared_ptr<CudaEventPool> events, TrackRecorder& track,
-                                   LaunchLog* launches)
+CudaDeviceStream::CudaDeviceStream(std::string name, int priority, const CudaStreamShared& shared,
+                                   TrackRecorder& track)
     : name_(std::move(name)),
-      launches_(launches),
-      ordinal_(ordinal),
-      stream_(make_stream(ordinal, priority)),
-      events_(std::move(events)),
-      clock_(track) {}
+      shared_(shared),
+      stream_(make_stream(shared.ordinal, priority)),
+      clock_(std::make_shared<StreamClock>(shared.events, stream_.get(), track, shared.clock)) {}
 
 CudaDeviceStream::~CudaDeviceStream() {
   // What fails here has failed for whoever waited; nobody is left to tell.
   static_cast<void>(cudaStreamSynchronize(stream_.get()));
 }
 
-std::shared_ptr<const RecordedEvent> CudaDeviceStream::mark(StreamClock::Doing next,
-                                                            WaitCause cause) {
-  auto event = std::make_shared<const RecordedEvent>(events_, stream_.get());
-  clock_.mark(event, next, cause);
-  return event;
-}
-
 cudaStream_t CudaDeviceStream::for_work() {
-  cuda_check(cudaSetDevice(ordinal_), "cudaSetDevice");
-  if (clock_.doing() != StreamClock::Doing::kWork) mark(StreamClock::Doing::kWork);
+  cuda_check(cudaSetDevice(shared_.ordinal), "cudaSetDevice");
+  clock_->work();
   return stream_.get();
 }
 
+OperationScope CudaDeviceStream::launching(const TrackRecorder::Span& what) {
+  return {*clock_, what, shared_.launches, name_};
+}
+
+OperationScope CudaDeviceStream::copying(Label label, CopyDirection direction, Traffic kind,
+                                         std::size_t bytes) {
+  return launching(TrackRecorder::Span{.name = label.name,
+                                       .kind = TrackRecorder::copy_kind(direction),
+                                       .traffic = kind,
+                                       .step = label.step,
+                                       .bytes = bytes});
+}
+
 Event CudaDeviceStream::record() {
-  cuda_check(cudaSetDevice(ordinal_), "cudaSetDevice");
+  cuda_check(cudaSetDevice(shared_.ordinal), "cudaSetDevice");
   forget_kept_promises();
   return Event(
-      std::make_shared<CudaEventState>(ordinal_, mark(StreamClock::Doing::kNothing), promises_));
+      std::make_shared<CudaEventState>(shared_.ordinal, clock_->rest(), promises_, shared_.clock));
 }
 
 void CudaDeviceStream::wait(const Event& event, WaitCause cause) {
@@ -87,8 +101,8 @@ void CudaDeviceStream::wait(const Event& event, WaitCause cause) {
   if (recorded == nullptr) return wait_for_signal(event, cause);
   for (const Event& promise : recorded->promises()) remember(promise);
   if (recorded->complete()) return;
-  cuda_check(cudaSetDevice(ordinal_), "cudaSetDevice");
-  mark(StreamClock::Doing::kWait, cause);
+  cuda_check(cudaSetDevice(shared_.ordinal), "cudaSetDevice");
+  clock_->wait(cause);
   cuda_check(cudaStreamWaitEvent(stream_.get(), recorded->event(), 0), "cudaStreamWaitEvent");
 }
 
@@ -96,8 +110,8 @@ void CudaDeviceStream::wait_for_signal(const Event& signal, WaitCause cause) {
   if (kept(signal)) return;
   remember(signal);
   if (signal.complete()) return;  // and failed
-  cuda_check(cudaSetDevice(ordinal_), "cudaSetDevice");
-  mark(StreamClock::Doing::kWait, cause);
+  cuda_check(cudaSetDevice(shared_.ordinal), "cudaSetDevice");
+  clock_->wait(cause);
   signal_waits_.erase(std::remove_if(signal_waits_.begin(), signal_waits_.end(),
                                      [](const auto& one) { return one->ended.load(); }),
                       signal_waits_.end());

@@ -18,8 +18,25 @@ namespace zenflow::runtime {
 /// Throws Error(kDevice) if CUDA has failed.
 [[nodiscard]] cudaStream_t handle_of(Stream& stream);
 
-/// `stream` is of a CudaDevice. What the calling thread launches while the result lives is shown as
-/// this operation of the stream in a trace.
-[[nodiscard]] LaunchScope launching(Stream& stream, Label label);
+class StreamClock;
+
+/// While it lives the thread launches an operation of a stream; others may be launched within it.
+class OperationScope {
+ public:
+  /// `log` may be null. `stream` is the stream's name.
+  OperationScope(StreamClock& clock, const TrackRecorder::Span& what, LaunchLog* log,
+                 std::string_view stream);
+  ~OperationScope();
+  OperationScope(const OperationScope&) = delete;
+  OperationScope& operator=(const OperationScope&) = delete;
+
+ private:
+  StreamClock& clock_;
+  LaunchScope launch_;
+};
+
+/// `stream` is of a CudaDevice. What the calling thread launches on it while the result lives is
+/// shown as this operation of the stream in a trace, and in a recording of a part of the run.
+[[nodiscard]] OperationScope launching(Stream& stream, Label label);
 
 }  // namespace zenflow::runtime

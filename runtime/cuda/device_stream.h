@@ -11,6 +11,9 @@
 
 #include "runtime/cuda/cuda_events.h"
 #include "runtime/cuda/cuda_handles.h"
+#include "runtime/cuda/cuda_stream.h"
+#include "runtime/cuda/device_clock.h"
+#include "runtime/cuda/stream_clock.h"
 #include "runtime/device/device.h"
 #include "runtime/trace/launch_log.h"
 
@@ -21,8 +24,11 @@ namespace zenflow::runtime {
 class CudaEventState final : public Event::State {
  public:
   CudaEventState(int ordinal, std::shared_ptr<const RecordedEvent> event,
-                 std::vector<Event> promises)
-      : ordinal_(ordinal), event_(std::move(event)), promises_(std::move(promises)) {}
+                 std::vector<Event> promises, std::shared_ptr<DeviceClock> clock)
+      : ordinal_(ordinal),
+        event_(std::move(event)),
+        promises_(std::move(promises)),
+        clock_(std::move(clock)) {}
 
   /// Throws Error(kDevice) if the GPU has failed, and what a promise has failed with.
   void wait() override;
@@ -35,14 +41,22 @@ class CudaEventState final : public Event::State {
   int ordinal_;
   std::shared_ptr<const RecordedEvent> event_;
   std::vector<Event> promises_;
+  std::shared_ptr<DeviceClock> clock_;
+};
+
+/// What all streams of a device have in common.
+struct CudaStreamShared {
+  int ordinal = 0;
+  std::shared_ptr<CudaEventPool> events = std::make_shared<CudaEventPool>();
+  std::shared_ptr<DeviceClock> clock = std::make_shared<DeviceClock>();
+  LaunchLog* launches = nullptr;  ///< may be null
 };
 
 class CudaDeviceStream final : public Stream {
  public:
-  /// `priority` as CUDA counts: less comes first. `launches` may be null.
-  CudaDeviceStream(std::string name, int ordinal, int priority,
-                   std::shared_ptr<CudaEventPool> events, TrackRecorder& track,
-                   LaunchLog* launches);
+  /// `priority` as CUDA counts: less comes first.
+  CudaDeviceStream(std::string name, int priority, const CudaStreamShared& shared,
+                   TrackRecorder& track);
   /// Finishes what is enqueued.
   ~CudaDeviceStream() override;
   CudaDeviceStream(const CudaDeviceStream&) = delete;
@@ -50,9 +64,11 @@ class CudaDeviceStream final : public Stream {
 
   /// To enqueue work on: makes the GPU the thread's current one and starts the clock.
   [[nodiscard]] cudaStream_t for_work();
-  [[nodiscard]] LaunchScope launching(Label label) const {
-    return {launches_, label.name, label.step, name_};
+  [[nodiscard]] OperationScope launching(Label label) {
+    return launching(TrackRecorder::Span{.name = label.name, .step = label.step});
   }
+  [[nodiscard]] OperationScope copying(Label label, CopyDirection direction, Traffic kind,
+                                       std::size_t bytes);
   [[nodiscard]] Event record() override;
   void wait(const Event& event, WaitCause cause) override;
 
@@ -60,9 +76,10 @@ class CudaDeviceStream final : public Stream {
   /// Grows by allocating, which waits for the GPU.
   [[nodiscard]] std::byte* workspace(Device& device, std::size_t bytes);
 
+  [[nodiscard]] std::weak_ptr<StreamClock> clock() const { return clock_; }
+
  private:
-  std::shared_ptr<const RecordedEvent> mark(StreamClock::Doing next,
-                                            WaitCause cause = WaitCause::kNone);
+  [[nodiscard]] OperationScope launching(const TrackRecorder::Span& what);
   void wait_for_signal(const Event& signal, WaitCause cause);
   void remember(const Event& promise);
   void forget_kept_promises();
@@ -76,12 +93,10 @@ class CudaDeviceStream final : public Stream {
   static void run_signal_wait(void* wait);
 
   std::string name_;
-  LaunchLog* launches_;
-  int ordinal_;
+  CudaStreamShared shared_;
   std::vector<std::unique_ptr<SignalWait>> signal_waits_;  // freed after stream_
   CudaStream stream_;
-  std::shared_ptr<CudaEventPool> events_;
-  StreamClock clock_;
+  std::shared_ptr<StreamClock> clock_;  // shared for Device::collect_times alone
   std::vector<Event> promises_;
   std::vector<Buffer> workspaces_;  // the last is in use; those before it may still be
 };

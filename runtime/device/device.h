@@ -153,6 +153,13 @@ class Device {
   /// arguments is allocated now. Otherwise they allocate it, and wait. Throws as `allocate`.
   virtual void expect(Stream& stream, std::size_t rows, std::size_t columns) = 0;
 
+  /// The recorder has what streams have done so far, and what spans are kept of it: always, of a
+  /// device whose streams say so themselves; else until the next call. Waits for nothing. By the
+  /// training thread.
+  virtual void collect_times() {}
+  /// The same of all operations that such a device's streams have been given so far: waits for them.
+  virtual void collect_all_times() {}
+
   /// Whether a copy gave up waiting for an artificially slow link, because the run is to stop.
   [[nodiscard]] virtual bool has_released_link() const { return false; }
 

@@ -55,6 +55,7 @@ std::size_t Recorder::span_count() const {
   const std::lock_guard lock(mutex_);
   std::size_t count = 0;
   for (const auto& track : tracks_) {
+    if (track->kept_ == SpansKept::kWhenAsked) continue;
     const std::lock_guard of_track(track->mutex_);
     count += track->spans_.size();
   }
@@ -64,7 +65,7 @@ std::size_t Recorder::span_count() const {
 std::chrono::duration<double> Recorder::cost_of_a_span() {
   constexpr int kSpans = 20'000;
   TrackRecorder track;
-  track.keeping_ = true;
+  track.recording_ = 1;
   const Clock::time_point start = Clock::now();
   for (int i = 0; i < kSpans; ++i) {
     // Two readings of the clock, as around an operation.
@@ -74,13 +75,15 @@ std::chrono::duration<double> Recorder::cost_of_a_span() {
   return std::chrono::duration<double>(Clock::now() - start) / kSpans;
 }
 
-TrackRecorder& Recorder::add_track(std::string name, sim::TrackKind kind) {
+TrackRecorder& Recorder::add_track(std::string name, sim::TrackKind kind, SpansKept kept) {
   const std::lock_guard lock(mutex_);
   names_.push_back({.name = std::move(name), .kind = kind, .device = 0});
   tracks_.push_back(std::make_unique<TrackRecorder>());
-  tracks_.back()->keeping_ = enabled_ || keeping_;
-  tracks_.back()->computes_ = kind == sim::TrackKind::kGpuKernels;
-  return *tracks_.back();
+  TrackRecorder& track = *tracks_.back();
+  track.kept_ = kept;
+  track.recording_ = keeps_throughout(track) || keeping_ ? recordings_ : 0;
+  track.computes_ = kind == sim::TrackKind::kGpuKernels;
+  return track;
 }
 
 const TrackRecorder* Recorder::find(std::string_view name) const {
@@ -96,15 +99,18 @@ void Recorder::step(std::int64_t number, Clock::time_point start, Clock::time_po
 }
 
 void Recorder::keep_spans(bool keep) {
-  if (enabled_ || keep == keeping_) return;
+  if (keep == keeping_) return;
   const std::lock_guard lock(mutex_);
   keeping_ = keep;
-  steps_.clear();
-  for (const auto& track : tracks_) {
-    track->keeping_ = keep;
+  if (keep) ++recordings_;
+  if (!enabled_) steps_.clear();
+  // From the last one: who has a span of some work has those of the work that it leads to.
+  for (auto track = tracks_.rbegin(); track != tracks_.rend(); ++track) {
+    if (keeps_throughout(**track)) continue;
+    (*track)->recording_ = keep ? recordings_ : 0;
     // What a writer puts in while keeping ends is dropped when it begins again.
-    const std::lock_guard of_track(track->mutex_);
-    track->spans_.clear();
+    const std::lock_guard of_track((*track)->mutex_);
+    (*track)->spans_.clear();
   }
 }
 
@@ -181,8 +187,10 @@ sim::TimelineStep Recorder::timeline_step(const RecordedStep& step) const {
 }
 
 sim::Timeline Recorder::timeline(std::string name, std::string device) const {
-  sim::Timeline timeline = timeline_of(std::move(name), std::move(device),
-                                       [](const TrackRecorder::Span&) { return true; });
+  sim::Timeline timeline = timeline_of(
+      std::move(name), std::move(device),
+      [](const TrackRecorder& track) { return track.kept_ == SpansKept::kAsTheRecorderDoes; },
+      [](const TrackRecorder::Span&) { return true; });
   for (const RecordedStep& step : steps_) timeline.steps.push_back(timeline_step(step));
   return timeline;
 }
@@ -194,33 +202,36 @@ sim::Timeline Recorder::recent(std::int64_t first_step, const RecordedStep& at_h
                [&](const RecordedStep& step) { return step.number >= first_step; });
   steps.push_back(at_hand);
   const Clock::time_point begin = steps.front().start;
-  sim::Timeline timeline =
-      timeline_of(std::move(name), std::move(device), [&](const TrackRecorder::Span& span) {
+  sim::Timeline timeline = timeline_of(
+      std::move(name), std::move(device), [](const TrackRecorder&) { return true; },
+      [&](const TrackRecorder::Span& span) {
         return span.step >= 0 ? span.step + 1 >= first_step : span.start >= begin;
       });
   for (const RecordedStep& step : steps) timeline.steps.push_back(timeline_step(step));
   return timeline;
 }
 
-template <class IsWanted>
+template <class TrackIsWanted, class IsWanted>
 sim::Timeline Recorder::timeline_of(std::string name, std::string device,
-                                    IsWanted is_wanted) const {
+                                    TrackIsWanted track_is_wanted, IsWanted is_wanted) const {
   const std::lock_guard lock(mutex_);
   sim::Timeline timeline;
   timeline.name = std::move(name);
   timeline.devices = {std::move(device)};
-  timeline.tracks = names_;
   TimelineBuilder builder(*this, timeline);
   std::vector<TrackRecorder::Span> wanted;
-  for (std::uint32_t t = 0; t < tracks_.size(); ++t) {
+  for (std::size_t t = 0; t < tracks_.size(); ++t) {
+    const TrackRecorder& track = *tracks_[t];
+    if (!track_is_wanted(track)) continue;
+    timeline.tracks.push_back(names_[t]);
     wanted.clear();
     {
       // The track's writer may wait for this: no more than copies.
-      const std::lock_guard of_track(tracks_[t]->mutex_);
-      const auto& spans = tracks_[t]->spans_;
-      std::copy_if(spans.begin(), spans.end(), std::back_inserter(wanted), is_wanted);
+      const std::lock_guard of_track(track.mutex_);
+      std::copy_if(track.spans_.begin(), track.spans_.end(), std::back_inserter(wanted), is_wanted);
     }
-    for (const TrackRecorder::Span& span : wanted) builder.add(t, span);
+    const auto number = static_cast<std::uint32_t>(timeline.tracks.size() - 1);
+    for (const TrackRecorder::Span& span : wanted) builder.add(number, span);
   }
   return timeline;
 }

@@ -24,6 +24,12 @@ enum class WaitCause : std::uint8_t { kNone, kCpuUpdate, kD2H, kH2D, kCompute };
 inline constexpr std::size_t kWaitCauses = 5;
 [[nodiscard]] std::string_view name_of(WaitCause cause);
 
+/// When a track's spans are kept.
+enum class SpansKept : std::uint8_t {
+  kAsTheRecorderDoes,  ///< throughout, if it was made to keep all, and whenever it is asked to
+  kWhenAsked,          ///< by Recorder::keep_spans alone: a trace has them from elsewhere
+};
+
 /// Spans of one track. Written by one thread at a time; the totals are kept even when spans are
 /// not, and may be read at any time. Where no spans are kept, writing takes no lock.
 class TrackRecorder {
@@ -33,6 +39,21 @@ class TrackRecorder {
     std::chrono::nanoseconds busy{0};
     std::array<std::chrono::nanoseconds, kWaitCauses> waiting{};
   };
+  enum class Kind : std::uint8_t { kWork, kToDevice, kToHost, kWait };
+  /// Names are literals: they outlive the recorder.
+  struct Span {
+    std::string_view name{};  ///< of work; of a copy, what it carries
+    Kind kind = Kind::kWork;
+    Traffic traffic = Traffic::kGradients;
+    WaitCause cause = WaitCause::kNone;
+    std::int64_t step = -1;
+    Clock::time_point start{};
+    Clock::time_point end{};
+    std::size_t bytes = 0;
+  };
+  [[nodiscard]] static Kind copy_kind(CopyDirection direction) {
+    return direction == CopyDirection::kHostToDevice ? Kind::kToDevice : Kind::kToHost;
+  }
 
   /// Work. `name` must outlive the recorder: it is a literal.
   void span(std::string_view name, std::int64_t step, Clock::time_point start,
@@ -49,9 +70,8 @@ class TrackRecorder {
         direction == CopyDirection::kHostToDevice ? WaitCause::kH2D : WaitCause::kD2H;
     add(computes_ ? waiting_[static_cast<std::size_t>(cause)] : busy_, end - start);
     if (!is_keeping()) return;
-    const Kind kind = direction == CopyDirection::kHostToDevice ? Kind::kToDevice : Kind::kToHost;
     keep({.name = carries,
-          .kind = kind,
+          .kind = copy_kind(direction),
           .traffic = traffic,
           .step = step,
           .start = start,
@@ -65,6 +85,22 @@ class TrackRecorder {
   }
   [[nodiscard]] Totals totals() const;
 
+  // Of a writer that learns times only afterwards, as a GPU's.
+  /// Which recording is being made, counted from 1; 0: no spans are kept.
+  [[nodiscard]] std::uint32_t recording() const {
+    return recording_.load(std::memory_order_acquire);
+  }
+  /// Totals alone.
+  void add_busy(Clock::duration time) { add(busy_, time); }
+  void add_waiting(WaitCause cause, Clock::duration time) {
+    add(waiting_[static_cast<std::size_t>(cause)], time);
+  }
+  /// Spans alone; while a recording is being made.
+  void keep(const Span& span) {
+    const std::lock_guard lock(mutex_);  // nobody else's but while a recording is taken
+    spans_.push_back(span);
+  }
+
  private:
   friend class Recorder;
   // Relaxed: the numbers are for reports, nothing is ordered by them.
@@ -72,24 +108,10 @@ class TrackRecorder {
     const auto count = std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
     total.fetch_add(count, std::memory_order_relaxed);
   }
-  enum class Kind : std::uint8_t { kWork, kToDevice, kToHost, kWait };
-  struct Span {
-    std::string_view name{};
-    Kind kind = Kind::kWork;
-    Traffic traffic = Traffic::kGradients;
-    WaitCause cause = WaitCause::kNone;
-    std::int64_t step = -1;
-    Clock::time_point start;
-    Clock::time_point end;
-    std::size_t bytes = 0;
-  };
-  // Relaxed: a writer may learn of a change a few spans late.
-  [[nodiscard]] bool is_keeping() const { return keeping_.load(std::memory_order_relaxed); }
-  void keep(const Span& span) {
-    const std::lock_guard lock(mutex_);  // nobody else's but while a recording is taken
-    spans_.push_back(span);
-  }
-  std::atomic<bool> keeping_ = false;
+  // A writer may learn of a change a few spans late.
+  [[nodiscard]] bool is_keeping() const { return recording() != 0; }
+  std::atomic<std::uint32_t> recording_ = 0;
+  SpansKept kept_ = SpansKept::kAsTheRecorderDoes;
   bool computes_ = false;
   std::atomic<std::int64_t> busy_{0};  // nanoseconds
   std::array<std::atomic<std::int64_t>, kWaitCauses> waiting_{};
@@ -110,8 +132,11 @@ class Recorder {
  public:
   explicit Recorder(bool enabled) : enabled_(enabled), origin_(Clock::now()) {}
 
-  /// The reference stays valid for the recorder's life.
-  TrackRecorder& add_track(std::string name, sim::TrackKind kind);
+  /// The reference stays valid for the recorder's life. A track to which another one's work leads
+  /// is added after it: spans of an upload can then be without those of its update, not the
+  /// reverse.
+  TrackRecorder& add_track(std::string name, sim::TrackKind kind,
+                           SpansKept kept = SpansKept::kAsTheRecorderDoes);
   /// The first track of this name; null if there is none.
   [[nodiscard]] const TrackRecorder* find(std::string_view name) const;
   /// Called by the training thread after every step.
@@ -119,7 +144,7 @@ class Recorder {
 
   [[nodiscard]] bool enabled() const { return enabled_; }
   /// Begins to keep spans, or ends that and drops what has been kept, while the tracks are written:
-  /// for a part of a run. No effect on a recorder that keeps all. By the training thread.
+  /// for a part of a run. Tracks that are kept throughout stay as they are. By the training thread.
   void keep_spans(bool keep);
   /// What has been kept of steps from `first_step` on, and what ran late of the one before; times
   /// and names are `timeline`'s. `at_hand` is the step that `step` does not know yet, up to now. By
@@ -128,26 +153,31 @@ class Recorder {
                                      std::string name, std::string device) const;
   /// Time zero of `timeline`.
   [[nodiscard]] Clock::time_point origin() const { return origin_; }
-  /// Spans recorded so far, and what recording one costs: measured here and now, on a track of its
-  /// own.
+  /// Spans recorded so far, of those that `timeline` has if the recorder keeps all; and what
+  /// recording one costs: measured here and now, on a track of its own.
   [[nodiscard]] std::size_t span_count() const;
   [[nodiscard]] static std::chrono::duration<double> cost_of_a_span();
   /// In the PyTorch profiler's terms: a copy is "Memcpy DtoH (Device -> Pinned)", with what it
   /// carries and of which kind of Traffic that is as fields; a wait is a synchronization with its
-  /// cause. Times count from the recorder's construction. Tracks must be at rest.
+  /// cause. Times count from the recorder's construction. Tracks must be at rest; those whose spans
+  /// are kept only when asked are left out.
   [[nodiscard]] sim::Timeline timeline(std::string name, std::string device) const;
 
  private:
   class TimelineBuilder;
   [[nodiscard]] Picoseconds since_origin(Clock::time_point time) const;
   [[nodiscard]] sim::TimelineStep timeline_step(const RecordedStep& step) const;
-  /// Of the spans that `is_wanted`; without steps.
-  template <class IsWanted>
+  /// Of tracks and of their spans those that are wanted; without steps.
+  template <class TrackIsWanted, class IsWanted>
   [[nodiscard]] sim::Timeline timeline_of(std::string name, std::string device,
-                                          IsWanted is_wanted) const;
+                                          TrackIsWanted track_is_wanted, IsWanted is_wanted) const;
+  [[nodiscard]] bool keeps_throughout(const TrackRecorder& track) const {
+    return enabled_ && track.kept_ == SpansKept::kAsTheRecorderDoes;
+  }
 
   bool enabled_;
-  bool keeping_ = false;  // for now
+  bool keeping_ = false;          // for now
+  std::uint32_t recordings_ = 1;  // of parts of the run, and the one of all
   Clock::time_point origin_;
   mutable std::mutex mutex_;  // guards tracks_ and their names, not the spans
   std::vector<sim::Track> names_;

@@ -54,11 +54,14 @@ LiveTuning::LiveTuning(LiveTuningSettings settings, Recorder& recorder,
 LiveTuning::~LiveTuning() = default;
 
 std::array<double, kTuneTracks> LiveTuning::busy_since_last() {
-  std::array<double, kTuneTracks> since{};
+  std::array<double, kTuneTracks> now{};
   for (std::size_t t = 0; t < kTuneTracks; ++t) {
-    const double now = std::chrono::duration<double>(tracks_.at(t)->totals().busy).count();
-    since.at(t) = now - std::exchange(busy_.at(t), now);
+    now.at(t) = std::chrono::duration<double>(tracks_.at(t)->totals().busy).count();
   }
+  const std::array<double, kTuneTracks> before = busy_.value_or(now);
+  busy_ = now;
+  std::array<double, kTuneTracks> since{};
+  for (std::size_t t = 0; t < kTuneTracks; ++t) since.at(t) = now.at(t) - before.at(t);
   return since;
 }
 
@@ -124,8 +127,8 @@ TunePoint LiveTuning::window_ended(const WindowObservation& seen, Clock::time_po
                     .deferred_shares = deferred_shares(seen, importance),
                     .selection_seconds = seen.selection_seconds,
                     .steps_left = settings_.steps - seen.first_step - seen.steps};
-  log_.windows.push_back({seen.window, seen.first_step, point, window.step_seconds,
-                          window.importance_due, importance.deferred_share,
+  log_.windows.push_back({seen.window, seen.first_step, point, recording_from_ >= 0,
+                          window.step_seconds, window.importance_due, importance.deferred_share,
                           seen.selection_seconds});
   std::optional<TuneFit> fit;
   if (settings_.wait_for_fits && fit_.valid()) fit_.wait();
@@ -138,7 +141,10 @@ TunePoint LiveTuning::window_ended(const WindowObservation& seen, Clock::time_po
     if (on_event_) on_event_(event);
   }
   const std::int64_t next_step = seen.first_step + seen.steps;
-  if (order.fit) start_fit(recorded(point, {next_step - 1, step_start, Clock::now()}));
+  if (order.fit) {
+    if (settings_.finish_recording) settings_.finish_recording();
+    start_fit(recorded(point, {next_step - 1, step_start, Clock::now()}));
+  }
   if (!order.record) {
     recording_from_ = -1;
   } else if (recording_from_ < 0) {

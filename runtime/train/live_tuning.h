@@ -2,8 +2,9 @@
 /// its own, and lets the tuner decide (runtime/tune/live_tuner.h).
 ///
 /// What it needs of a device: a track in the recorder for every name in kTuneTrackNames, with the
-/// host device's operation names, complete when a window ends. A GPU's tracks would be filled from
-/// CUPTI's records then, and LiveModelSettings::device_cores be 0.
+/// host device's operation names. What streams have done when a window ends is there
+/// (Device::collect_times), in their order and without a gap; what they have yet to do is not,
+/// unless the device waits for it when a recording ends (LiveTuningSettings::finish_recording).
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,8 @@ struct LiveTuningSettings {
   std::int64_t steps = 0;           ///< of the run
   /// What would be deferred with each of them, by the column norms that the engine has.
   std::function<std::vector<double>(const std::vector<double>& topk_ratios)> shares_of_norms{};
+  /// Called before what has been recorded is taken: Device::collect_all_times. May be empty.
+  std::function<void()> finish_recording{};
   bool wait_for_fits = false;  ///< at the next window's end: for tests
 };
 
@@ -36,6 +39,7 @@ struct TunedWindow {
   std::int64_t window = 0;
   std::int64_t first_step = 0;
   TunePoint point;
+  bool recorded = false;
   double step_seconds = 0;
   std::int64_t importance_due = 0;  ///< steps; 0: not known
   double deferred_share = 0;        ///< of matrices' squared gradient norm, if importance is known
@@ -65,6 +69,8 @@ class LiveTuning {
   [[nodiscard]] const TuningLog& log() const { return log_; }
 
  private:
+  /// By track, since the call before; of the first one nothing is known: what came before the
+  /// window that it is for counts, too.
   [[nodiscard]] std::array<double, kTuneTracks> busy_since_last();
   /// Of every ratio, from the share that is deferred now: it grows and falls with k as it does by
   /// the column norms of the last selection. Without such norms larger ratios have the share that
@@ -82,10 +88,10 @@ class LiveTuning {
   LiveTuner tuner_;
   std::vector<TunePoint> points_;
   std::array<const TrackRecorder*, kTuneTracks> tracks_{};
-  std::array<double, kTuneTracks> busy_{};
-  std::int64_t recording_from_ = -1;     ///< step; -1: nothing is recorded
-  std::int64_t norms_step_ = -1;         ///< that the following are of
-  std::vector<double> shares_of_norms_;  ///< by ratio
+  std::optional<std::array<double, kTuneTracks>> busy_;  ///< so far, at the last call
+  std::int64_t recording_from_ = -1;                     ///< step; -1: nothing is recorded
+  std::int64_t norms_step_ = -1;                         ///< that the following are of
+  std::vector<double> shares_of_norms_;                  ///< by ratio
   std::future<TuneFit> fit_;
   TuningLog log_;
 };

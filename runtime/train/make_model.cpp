@@ -79,12 +79,12 @@ HostMemory host_memory(const std::filesystem::path& root) {
 }
 
 std::unique_ptr<Device> make_training_device(const TrainOptions& options, Recorder& recorder,
-                                             Recorder& stream_times, LaunchLog* launches,
+                                             LaunchLog* launches,
                                              const std::function<bool()>& stop) {
   if (options.cuda) {
     CudaDeviceSettings gpu = *options.cuda;
     gpu.launches = launches;
-    return make_cuda_device(gpu, stream_times);
+    return make_cuda_device(gpu, recorder);
   }
   HostDeviceSettings settings = options.device;
   settings.link_released = stop;

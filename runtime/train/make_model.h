@@ -11,14 +11,11 @@
 
 namespace zenflow::runtime {
 
-/// `recorder` gets the host device's streams, `stream_times` the GPU's, whose spans have no time of
-/// day; `launches`, unless null, what is launched on the GPU. Copies stop waiting for the host
-/// device's link once `stop` says so: a step over a slow one takes hours. Throws Error(kDevice) if
-/// there is no such GPU.
+/// `recorder` gets the device's streams; `launches`, unless null, what is launched on a GPU. Copies
+/// stop waiting for the host device's link once `stop` says so: a step over a slow one takes hours.
+/// Throws Error(kDevice) if there is no such GPU.
 [[nodiscard]] std::unique_ptr<Device> make_training_device(const TrainOptions& options,
-                                                           Recorder& recorder,
-                                                           Recorder& stream_times,
-                                                           LaunchLog* launches,
+                                                           Recorder& recorder, LaunchLog* launches,
                                                            const std::function<bool()>& stop);
 
 /// Plans the memory of the whole run first, and refuses what does not fit: Error(kInfeasible) with

@@ -136,6 +136,7 @@ Json tuning(const TuningLog& log) {
     Json entry = point(w.point);
     entry["window"] = w.window;
     entry["first_step"] = w.first_step;
+    entry["recorded"] = w.recorded;
     entry["step_time_ms"] = milliseconds(w.step_seconds);
     entry["importance_due"] = w.importance_due > 0 ? Json(w.importance_due) : Json(nullptr);
     entry["deferred_share"] = w.importance_due > 0 ? Json(w.deferred_share) : Json(nullptr);

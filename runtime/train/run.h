@@ -51,7 +51,6 @@ class Run {
   TransformerConfig config_;
   std::unique_ptr<DataFeed> feed_;
   Recorder recorder_;
-  Recorder stream_times_{false};  // of a GPU's streams
   SelfCommunicator self_;
   std::unique_ptr<GpuRecording> gpu_recording_;  // with a trace, on a GPU
   LaunchLog launches_;                           // likewise

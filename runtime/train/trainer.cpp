@@ -51,13 +51,12 @@ Run::Run(const TrainOptions& options, const TrainEvents& events)
       gpu_recording_(options.cuda && options.record_trace
                          ? start_gpu_recording(options.cuda->libraries)
                          : nullptr),
-      device_(make_training_device(options, recorder_, stream_times_,
-                                   gpu_recording_ ? &launches_ : nullptr, events.stop)),
+      device_(make_training_device(options, recorder_, gpu_recording_ ? &launches_ : nullptr,
+                                   events.stop)),
       model_(make_training_model(config_, options, *device_)),
       engine_(*model_, options.dtype, options.offload, *device_, self_, recorder_),
       identity_(run_identity(options, config_, model_->parameters(), feed_->fingerprint())),
-      statistics_(track(options.cuda ? stream_times_ : recorder_, "compute"),
-                  track(recorder_, "training thread")) {
+      statistics_(track(recorder_, "compute"), track(recorder_, "training thread")) {
   report_.model_name = config_.model.name;
   report_.parameters = model_->parameters().elements();
   for (const std::string& dropout : config_.unapplied_dropouts) note(dropout);
@@ -74,7 +73,7 @@ sim::LiveModelSettings live_model(const TrainOptions& options, const Transformer
   return {.model = simulated_model(config),
           .training = simulated_training(options),
           .cores = std::max<std::int64_t>(1, std::thread::hardware_concurrency()),
-          .device_cores = static_cast<std::int64_t>(options.threads),
+          .device_cores = options.cuda ? 0 : static_cast<std::int64_t>(options.threads),
           .optimizer_threads = options.offload.optimizer_threads,
           .overlap_step = options.offload.overlap_step,
           .gradient_accumulation_steps = options.offload.gradient_accumulation_steps,
@@ -103,6 +102,7 @@ void Run::set_policy() {
       .steps = options_.steps,
       .shares_of_norms =
           [this](const std::vector<double>& ratios) { return deferred_shares(engine_, ratios); },
+      .finish_recording = [this] { device_->collect_all_times(); },
       .wait_for_fits = options_.wait_for_fits};
   if (const auto& range = options_.offload.topk_range) {
     settings.topk_ratios = topk_ratios(range->low, range->high, options_.offload.topk_ratio);
@@ -112,6 +112,7 @@ void Run::set_policy() {
   settings.tuner.overlap_step = limits.overlap_step;
   tuning_.emplace(std::move(settings), recorder_, events_.tuning);
   engine_.set_interval_policy([this](const WindowObservation& seen) {
+    device_->collect_times();
     const TunePoint next = tuning_->window_ended(seen, statistics_.last_start());
     engine_.change_topk_ratio(next.topk_ratio);
     return next.update_interval;

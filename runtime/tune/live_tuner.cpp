@@ -19,6 +19,7 @@ constexpr double kPatience = 1.5;  // by which an alarm raises the bar for the n
 constexpr double kMostPatience = 8;
 constexpr std::int64_t kCalm = 64;    // windows after which it is lowered again
 constexpr double kLeastShare = 0.02;  // of the window: tracks busy for less say nothing
+constexpr double kOtherShare = 0.2;   // relative: that a profile may explain more or less of a step
 constexpr DriftLimits kStepLimits{.allowance = 0.02, .threshold = 0.06};
 constexpr DriftLimits kTrackLimits{.allowance = 0.1, .threshold = 0.3};
 
@@ -88,6 +89,7 @@ TuneOrder LiveTuner::window_ended(const TuneWindow& seen, const std::optional<Tu
   keep_importance(seen.importance_due);
   keep_shares(seen.deferred_shares);
   if (something_new_ && since_change_ > kRamp && !wants_fit_ && !fitting_) choose();
+  doubt_fit();
   follow_importance();
   follow_shares();
   return next_window(seen);
@@ -168,6 +170,20 @@ void LiveTuner::take(const TuneFit& fit) {
                      : "predictions for every setting";
   event.predictions = fit.predictions;
   event.fit_seconds = fit.seconds;
+  if (event.measured == 0 || event.predicted == 0) return;
+  explained_before_ = std::exchange(explained_, event.predicted / event.measured);
+}
+
+void LiveTuner::doubt_fit() {
+  const double before = std::exchange(explained_before_, 0);
+  if (before == 0 || since_change_ == 0 || wants_fit_ || refits_left_ == 0) return;
+  if (std::abs(std::log(explained_ / before)) <= std::log(1 + kOtherShare)) return;
+  --refits_left_;
+  wants_fit_ = true;
+  for (TuneEvent& event : events_) {
+    if (event.kind != TuneEvent::Kind::kFitted) continue;
+    event.reason += fmt::format(", not {:.1f} %: recorded anew", 100 * before);
+  }
 }
 
 void LiveTuner::check_outcome() {

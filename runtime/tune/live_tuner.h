@@ -17,7 +17,8 @@
 ///            been tried, the measurement holds; of others, the prediction times the ratio found at
 ///            the nearest one that was. A prediction that was far off asks for one more recording
 ///   drift    when a time has moved for longer than noise would let it (drift.h), all that was
-///            learnt is dropped and recorded anew
+///            learnt is dropped and recorded anew; once more if what that explains of the step is
+///            another share than before, and changes nothing that an outcome would tell of
 ///
 /// Why it does not oscillate: between two drifts predictions of a setting that has been tried are
 /// measurements, one that was left for being slow is not tried again, and choices are made only
@@ -62,7 +63,7 @@ struct TuneWindow {
   double next_topk_ratio = 0;
   std::int64_t steps = 0;
   double step_seconds = 0;                 ///< mean
-  std::array<double, kTuneTracks> busy{};  ///< seconds in the window, by track
+  std::array<double, kTuneTracks> busy{};  ///< seconds in the window, by track; 0: not known
   std::int64_t importance_due = 0;  ///< steps after which deferred gradients are due; 0: not known
   /// With the largest columns selected, by ascending ratio; where nothing is known, none.
   std::vector<DeferredShare> deferred_shares{};
@@ -150,6 +151,8 @@ class LiveTuner {
   void measure(const TuneWindow& seen);
   void check_drift(const TuneWindow& seen);
   void take(const TuneFit& fit);
+  /// Of the fit that has just been taken, if nothing was changed by it.
+  void doubt_fit();
   void check_outcome();
   TuneOrder next_window(const TuneWindow& seen);
   [[nodiscard]] Level level_here() const;
@@ -189,9 +192,11 @@ class LiveTuner {
   std::set<TunePoint> too_slow_;       ///< left for a faster one
   double carry_seconds_ = 0;           ///< TuneFit's
   double reorder_seconds_ = 0;
-  double cost_expected_ = 0;  ///< of the change of k under way, seconds
-  double cost_factor_ = 1;    ///< longest change of k to what was expected of it, at least 1
-  double model_error_ = 0;    ///< relative, of the last prediction that was checked
+  double cost_expected_ = 0;     ///< of the change of k under way, seconds
+  double cost_factor_ = 1;       ///< longest change of k to what was expected of it, at least 1
+  double model_error_ = 0;       ///< relative, of the last prediction that was checked
+  double explained_ = 0;         ///< of the step, by the last profile; 0: there is none
+  double explained_before_ = 0;  ///< by the one before, until the last one is not doubted
   int refits_left_ = 1;
   std::optional<Change> unchecked_;
   bool something_new_ = false;

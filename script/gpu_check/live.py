@@ -151,17 +151,23 @@ class Phase:
             file.write_bytes(random.Random(1).randbytes(1_000_000))
         return file
 
-    def train(self, name, arguments, device):
-        """(result, why it failed)."""
-        command = [str(self.build / "tools" / "zenflow-train"), "--json", "--quiet", "--data",
+    def command(self, arguments, device):
+        """Of a run, which goes into the phase's list of commands."""
+        command = [str(self.build / "tools" / "zenflow-train"), "--json", "--data",
                    str(self.data()), "--device", device, "--validation-fraction", "0",
                    *map(str, arguments)]
-        if device == "cuda":
-            sums = max(1, (os.cpu_count() or 1) // 4)
-            command += ["--sum-threads", str(sums), "--optimizer-threads",
-                        str(max(1, (os.cpu_count() or 1) - sums))]
         with open(self.results / "commands", "a", encoding="utf-8") as file:
             file.write(" ".join(command).replace(f"{self.root}/", "") + "\n")
+        return command
+
+    def train(self, name, arguments, device):
+        """(result, why it failed)."""
+        arguments = ["--quiet", *arguments]
+        if device == "cuda":
+            sums = max(1, (os.cpu_count() or 1) // 4)
+            arguments += ["--sum-threads", sums, "--optimizer-threads",
+                          max(1, (os.cpu_count() or 1) - sums)]
+        command = self.command(arguments, device)
         left = self.ends - time.monotonic()
         if left < 1:
             return None, "no time is left"
@@ -219,11 +225,15 @@ class Phase:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         return json.loads(done.stdout)["results"][0]
 
-    def grid(self, model, texts):
+    def scenario(self, model):
+        """(name, file, its keys and values) of scenarios/live; without a GPU the tiny one."""
         model = model if self.on_gpu else "tiny"
         scenario = self.root / "scenarios" / "live" / f"{model}.yaml"
-        settings = {key.strip(): value.strip() for key, _, value in
-                    (line.partition(":") for line in scenario.read_text().splitlines())}
+        return model, scenario, {key.strip(): value.strip() for key, _, value in
+                                 (line.partition(":") for line in scenario.read_text().splitlines())}
+
+    def grid(self, model, texts):
+        model, scenario, settings = self.scenario(model)
         file = scenario.parent / settings["model"]
         config = json.loads(file.read_text())
         batch, length = (int(settings[key]) for key in ("micro_batch_size_per_gpu",

@@ -27,6 +27,11 @@ double reserved_share(const LiveModelSettings& settings) {
 
 HardwareProfile unknown_machine(const LiveModelSettings& settings) {
   constexpr double kGiga = 1e9;
+  // A GPU's own work is so much faster that a host's rates would not be negligible there, and what
+  // its copies and the optimizer slow each other down by stays in the rates that are fitted.
+  const bool is_gpu = settings.device_cores == 0;
+  const FlopsPerSecond peak((is_gpu ? 1e6 : 100) * kGiga);
+  const BytesPerSecond memory((is_gpu ? 1e4 : 100) * kGiga);
   const BytesPerSecond fast(100 * kGiga);
   const Bytes plenty(1e15);
   HardwareProfile machine;
@@ -34,9 +39,8 @@ HardwareProfile unknown_machine(const LiveModelSettings& settings) {
   GpuProfile& gpu = machine.gpu;
   gpu.name = "device";
   gpu.memory = plenty;
-  gpu.memory_bandwidth = fast;
-  gpu.peak = {{DType::kBf16, FlopsPerSecond(100 * kGiga)},
-              {DType::kFp32, FlopsPerSecond(100 * kGiga)}};
+  gpu.memory_bandwidth = memory;
+  gpu.peak = {{DType::kBf16, peak}, {DType::kFp32, peak}};
   gpu.gemm_efficiency = 0.8;
   gpu.attention_efficiency = 0.3;
   gpu.elementwise_efficiency = 0.5;
@@ -47,8 +51,8 @@ HardwareProfile unknown_machine(const LiveModelSettings& settings) {
   host.name = "host";
   host.cores = settings.cores;
   host.memory = host.shared_memory = plenty;
-  host.dram_bandwidth = host.core_bandwidth = fast;
-  host.adam_bandwidth = host.elementwise_bandwidth = fast;
+  host.dram_bandwidth = memory;
+  host.core_bandwidth = host.adam_bandwidth = host.elementwise_bandwidth = fast;
   const BytesPerSecond link(10 * kGiga);
   machine.host_link.kind = "link";
   machine.host_link.pinned = {link, link, 2.0 * link};

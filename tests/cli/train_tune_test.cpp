@@ -9,6 +9,7 @@ using testing::Arguments;
 using testing::operator+;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using testing::Surroundings;
 using testing::TrainProgram;
 
 class TrainTune : public TrainProgram {};
@@ -30,6 +31,7 @@ TEST_F(TrainTune, TheResultHasEveryWindowAndEvent) {
     EXPECT_GT(window.at("step_time_ms"), 0);
     EXPECT_EQ(window.at("topk_ratio"), 0.1);
     EXPECT_TRUE(window.contains("window") && window.contains("first_step"));
+    EXPECT_TRUE(window.contains("recorded"));
     EXPECT_TRUE(window.contains("importance_due"));
   }
   EXPECT_LE(result.at("staleness_steps").at("max"), 9);
@@ -120,11 +122,22 @@ TEST_F(TrainTune, RefusesWhatCannotBePredicted) {
   const Arguments live = {"--update-interval", "auto", "--tune", "live"};
   expect_refused_with(live + Arguments{"--whole-step-gradients", "false"},
                       HasSubstr("--tune live: steps with --whole-step-gradients false"));
-  expect_refused_with(live + Arguments{"--device", "cuda"}, HasSubstr("it needs --device cpu"));
   expect_refused_with(live + Arguments{"--topk-ratio", "1"}, HasSubstr("nothing is deferred"));
   expect_refused_with(live + Arguments{"--tune-slack", "2"}, HasSubstr("--tune-slack"));
   expect_refused_with({"--tune", "dead"}, HasSubstr("--tune"));
   expect_refused_with({"--start-interval", "0"}, HasSubstr("--start-interval"));
+}
+
+TEST_F(TrainTune, WithoutAGpuItIsFiveAndNothingIsWritten) {
+  // Whatever the build and the machine: no GPU is visible.
+  const Surroundings none{.folder = folder_.path(), .environment = {{"CUDA_VISIBLE_DEVICES", ""}}};
+  const std::set<std::string> before = files();
+  const auto outcome =
+      run_in(none, basic() + Arguments{"--update-interval", "auto", "--tune", "live", "--device",
+                                       "cuda", "--checkpoint", "run"});
+  EXPECT_EQ(outcome.code, 5) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("zenflow-train: --device cuda: found "));
+  EXPECT_EQ(files(), before);
 }
 
 TEST_F(TrainTune, SaysWhatHasNoEffect) {

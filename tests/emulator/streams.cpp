@@ -1,5 +1,6 @@
 #include "tests/emulator/streams.h"
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <deque>
@@ -8,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "tests/emulator/device_memory.h"
@@ -64,7 +66,8 @@ struct Machine {
   emulator::Behaviour behaviour{.strict = false};
   std::size_t streams_made = 0;
   std::set<EmulatedStream*> streams;
-  std::deque<std::string> failures;  // texts that have been given away
+  std::array<std::atomic<double>, 4> seconds_per_byte{};  // by cudaMemcpyKind
+  std::deque<std::string> failures;                       // texts that have been given away
   std::atomic<bool> failed = false;
   std::atomic<bool> strict = false;
   std::atomic<std::uint64_t> operations = 0;
@@ -72,7 +75,9 @@ struct Machine {
   std::atomic<std::uint64_t> host_functions = 0;
   std::atomic<std::uint64_t> pageable_copies = 0;
   std::atomic<std::uint64_t> synchronizations = 0;
+  std::atomic<std::uint64_t> event_waits = 0;
   std::atomic<std::uint64_t> allocations = 0;
+  std::atomic<std::uint64_t> events = 0;
   std::mutex host_function;  // held while one runs
 };
 
@@ -146,10 +151,11 @@ void start(const Behaviour& behaviour) {
   const std::lock_guard lock(m.mutex);
   m.behaviour = behaviour;
   m.streams_made = 0;
+  for (auto& seconds : m.seconds_per_byte) seconds = 0;
   m.failed = false;
   m.strict = behaviour.strict;
   for (auto* count : {&m.operations, &m.waits, &m.host_functions, &m.pageable_copies,
-                      &m.synchronizations, &m.allocations}) {
+                      &m.synchronizations, &m.event_waits, &m.allocations, &m.events}) {
     *count = 0;
   }
 }
@@ -161,7 +167,13 @@ Counts counts() {
           .host_functions = m.host_functions,
           .pageable_copies = m.pageable_copies,
           .synchronizations = m.synchronizations,
-          .allocations = m.allocations};
+          .event_waits = m.event_waits,
+          .allocations = m.allocations,
+          .events = m.events};
+}
+
+void limit_copies(cudaMemcpyKind kind, double bytes_per_second) {
+  machine().seconds_per_byte.at(kind) = 1 / bytes_per_second;
 }
 
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
@@ -313,8 +325,11 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
       std::memcpy(to, staged.data(), staged.size());
     });
   }
-  const cudaError_t status =
-      emulator::enqueue(stream, [to, from, bytes] { std::memcpy(to, from, bytes); });
+  const cudaError_t status = emulator::enqueue(stream, [to, from, bytes, kind] {
+    std::this_thread::sleep_for(std::chrono::duration<double>(machine().seconds_per_byte.at(kind) *
+                                                              static_cast<double>(bytes)));
+    std::memcpy(to, from, bytes);
+  });
   if (!pageable || status != cudaSuccess || stream == nullptr) return status;
   return waited([&] { stream->record().wait(); });
 }
@@ -397,6 +412,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (stream == nullptr) throw BrokenProgram("an event on the default stream");
   if (const cudaError_t status = state(); status != cudaSuccess) return status;
+  ++machine().events;
   auto passed = std::make_shared<std::atomic<Clock::time_point>>();
   stream->run([passed] { *passed = Clock::now(); });
   const std::lock_guard lock(event->mutex);
@@ -413,6 +429,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  ++machine().event_waits;
   if (in_host_function) return returned(cudaErrorNotPermitted);
   const Event last = recorded(event);
   return waited([&] { last.wait(); });

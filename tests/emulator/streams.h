@@ -38,6 +38,9 @@ struct Behaviour {
 /// called, nothing is lazy, strict or delayed.
 void start(const Behaviour& behaviour);
 
+/// Until the next `start`, copies of a kind take as long as their bytes do at this rate, and more.
+void limit_copies(cudaMemcpyKind kind, double bytes_per_second);
+
 /// Since `start`.
 struct Counts {
   std::uint64_t operations = 0;  ///< kernels, copies and memsets of streams
@@ -45,7 +48,9 @@ struct Counts {
   std::uint64_t host_functions = 0;
   std::uint64_t pageable_copies = 0;   ///< cudaMemcpyAsync with memory that is not page-locked
   std::uint64_t synchronizations = 0;  ///< of a stream or the device; not of an event
+  std::uint64_t event_waits = 0;       ///< cudaEventSynchronize
   std::uint64_t allocations = 0;       ///< of both kinds, and frees: each waits for the device
+  std::uint64_t events = 0;            ///< recorded
 };
 [[nodiscard]] Counts counts();
 

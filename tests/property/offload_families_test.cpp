@@ -7,8 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/support/mix.h"
-#include "tests/support/model_step.h"
+#include "tests/support/family_steps.h"
 #include "tests/support/offload_case.h"
 #include "tests/support/test_model.h"
 
@@ -16,72 +15,23 @@ namespace zenflow::runtime {
 namespace {
 
 using namespace testing;
-using zenflow::testing::mix;
-using zenflow::testing::ModelUnderTest;
-
-constexpr std::int64_t kSequences = 2;
-constexpr std::int64_t kLength = 6;
-
-Batch batch_of(std::uint64_t seed, std::int64_t step, std::int64_t vocabulary) {
-  Batch batch;
-  batch.sequences = kSequences;
-  batch.length = kLength;
-  for (std::int64_t i = 0; i <= kSequences * kLength; ++i) {
-    const auto token = static_cast<std::int32_t>(
-        mix(seed * 1009 + mix(static_cast<std::uint64_t>(step * 97 + i))) %
-        static_cast<std::uint64_t>(vocabulary));
-    if (i < kSequences * kLength) batch.inputs.push_back(token);
-    if (i > 0) batch.targets.push_back(token);
-  }
-  return batch;
-}
-
-/// The micro-batches of a step.
-std::vector<Batch> batches_of(const Case& c, std::int64_t step, std::int64_t vocabulary) {
-  std::vector<Batch> batches;
-  const std::int64_t count = c.settings.gradient_accumulation_steps;
-  for (std::int64_t i = 0; i < count; ++i) {
-    batches.push_back(batch_of(c.seed, step * count + i, vocabulary));
-  }
-  return batches;
-}
-
-/// Gradients of a step with these weights, without engine or device.
-SequentialTrainer::Tensors gradients(ModelUnderTest& model, const SequentialTrainer::Tensors& at,
-                                     const std::vector<Batch>& batches, double& loss) {
-  for (std::size_t p = 0; p < at.size(); ++p) {
-    for (std::size_t i = 0; i < at[p].size(); ++i) model.weights.set(p, i, at[p][i]);
-  }
-  for (std::size_t i = 0; i < batches.size(); ++i) {
-    loss = model.step(batches[i],
-                      {.adds = i > 0, .weight = 1.0 / static_cast<double>(batches.size())});
-  }
-  SequentialTrainer::Tensors result;
-  for (std::size_t p = 0; p < at.size(); ++p) result.push_back(model.gradients.values(p));
-  return result;
-}
-
 void compare(const TransformerConfig& config, const Case& c, std::size_t threads) {
   SCOPED_TRACE(describe(c));
-  ModelUnderTest oracle(config, kSequences, kLength, c.type);
-  oracle.initialize(c.type, c.seed);
-  const ParameterTable& table = oracle.model.parameters();
-  SequentialTrainer::Tensors initial;
-  for (std::size_t p = 0; p < table.parameters.size(); ++p) {
-    initial.push_back(oracle.weights.values(p));
-  }
+  FamilyOracle oracle(config, c);
+  const ParameterTable& table = oracle.table();
+  const SequentialTrainer::Tensors& initial = oracle.initial();
   SequentialTrainer sequential(table, rule_of(c), initial);
 
   Recorder recorder(false);
   SelfCommunicator self;
   const auto device = make_test_device({.jitter = c.jitter, .lazy_streams = c.lazy}, recorder);
-  TestModel model(HostTransformer(config, {kSequences, kLength, c.type}, threads));
+  TestModel model(HostTransformer(config, {kFamilySequences, kFamilyLength, c.type}, threads));
   OffloadEngine engine(model, c.type, c.settings, *device, self, recorder);
   engine.load_weights(initial);
   for (std::int64_t t = 0; t < 10; ++t) {
-    const std::vector<Batch> batches = batches_of(c, t, config.model.vocab);
+    const std::vector<Batch> batches = family_batches(c, t, config.model.vocab);
     double loss = 0;
-    const auto expected = gradients(oracle, sequential.working(), batches, loss);
+    const auto expected = oracle.gradients(sequential.working(), batches, loss);
     model.begin_step(batches);
     const StepResult result = engine.step();
     ASSERT_EQ(result.loss, loss) << "step " << t;
@@ -97,15 +47,10 @@ void compare(const TransformerConfig& config, const Case& c, std::size_t threads
   expect_equal(sequential.master(), engine.weights(true), table);
 }
 
-TransformerConfig config_of(const std::string& family) {
-  return load_transformer_config(ZENFLOW_SOURCE_DIR "/tests/data/model/" + family + ".json",
-                                 Task::language_modelling());
-}
-
 class OffloadFamilies : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(OffloadFamilies, SameBits) {
-  const TransformerConfig config = config_of(GetParam());
+  const TransformerConfig config = family_config(GetParam());
   for (std::uint64_t i = 0; i < 16; ++i) {
     Case c = random_case(60'000 + i);
     c.jitter = {i, std::chrono::microseconds(i % 3 == 0 ? 100 : 0)};
@@ -119,20 +64,15 @@ TEST_P(OffloadFamilies, SameBits) {
 /// Weights after `steps` steps of AdamW on the CPU, by parameter.
 std::vector<std::vector<float>> trained(const TransformerConfig& config, const Case& c,
                                         std::int64_t steps) {
-  ModelUnderTest initial(config, kSequences, kLength, c.type);
-  initial.initialize(c.type, c.seed);
-  std::vector<std::vector<float>> weights;
-  for (std::size_t p = 0; p < initial.model.parameters().parameters.size(); ++p) {
-    weights.push_back(initial.weights.values(p));
-  }
+  const FamilyOracle oracle(config, c);
   Recorder recorder(false);
   SelfCommunicator self;
   const auto device = make_test_device({}, recorder);
-  TestModel model(HostTransformer(config, {kSequences, kLength, c.type}));
+  TestModel model(HostTransformer(config, {kFamilySequences, kFamilyLength, c.type}));
   OffloadEngine engine(model, c.type, c.settings, *device, self, recorder);
-  engine.load_weights(weights);
+  engine.load_weights(oracle.initial());
   for (std::int64_t t = 0; t < steps; ++t) {
-    model.begin_step(batches_of(c, t, config.model.vocab));
+    model.begin_step(family_batches(c, t, config.model.vocab));
     engine.step();
   }
   engine.settle();
@@ -146,7 +86,7 @@ std::vector<std::vector<float>> trained(const TransformerConfig& config, const C
 TEST(OffloadAccumulation, OnTheDeviceIsThatOnTheHost) {
   for (const auto& [family, count] :
        {std::pair("llama", 2), {"llama", 4}, {"qwen2", 2}, {"qwen2", 4}}) {
-    const TransformerConfig config = config_of(family);
+    const TransformerConfig config = family_config(family);
     Case on_device;
     on_device.settings.gradient_accumulation_steps = count;
     on_device.settings = settings_for(OffloadSchedule::kZeroOffload, on_device.settings);

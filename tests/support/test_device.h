@@ -31,6 +31,8 @@ struct TestDevice {
 
 #if defined(ZENFLOW_FAKE_CUDA)
 
+inline constexpr bool kTestDeviceIsAGpu = true;
+
 /// Streams have no names in CUDA: these are the engine's, in the order in which it makes them.
 inline std::unique_ptr<Device> make_test_device(const TestDevice& settings, Recorder& recorder) {
   emulator::Behaviour behaviour{.jitter = settings.jitter};
@@ -42,8 +44,9 @@ inline std::unique_ptr<Device> make_test_device(const TestDevice& settings, Reco
   return make_cuda_device({.memory = settings.memory}, recorder);
 }
 
-/// As a kernel of the stream.
-inline void run_on(Stream& stream, std::string_view, std::function<void()> work) {
+/// As a kernel of the stream, and an operation of this name, which is a literal.
+inline void run_on(Stream& stream, std::string_view name, std::function<void()> work) {
+  const OperationScope scope = launching(stream, {name});
   kernels::cuda_check(emulator::enqueue(handle_of(stream), std::move(work)), "kernel launch");
 }
 
@@ -54,6 +57,8 @@ inline bool is_stream_failure(const Error& error, const std::string& thrown) {
 }
 
 #else
+
+inline constexpr bool kTestDeviceIsAGpu = false;
 
 /// Memory that nobody has written is full of NaNs.
 inline std::unique_ptr<Device> make_test_device(const TestDevice& settings, Recorder& recorder) {

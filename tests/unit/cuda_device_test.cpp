@@ -69,8 +69,8 @@ TEST_F(CudaDeviceTest, SaysWhichOperationOfWhichStreamItLaunches) {
   const Buffer back = device->allocate(MemoryKind::kPinnedHost, 64, "back");
   device->copy(*down, back.data(), there.data(), 64, CopyDirection::kDeviceToHost,
                Traffic::kGradients, {"gradients down", 3});
-  const LaunchScope still_open = launching(*down, {"backward"});
-  { const LaunchScope scope = launching(*down, {"forward"}); }
+  const OperationScope still_open = launching(*down, {"backward"});
+  { const OperationScope scope = launching(*down, {"forward"}); }
   down->record().wait();
   const std::vector<LaunchedOperation> operations = log.operations();
   ASSERT_EQ(operations.size(), 2U);
@@ -194,7 +194,7 @@ TEST_F(CudaDeviceTest, AFailureOnTheGpuReachesEveryWaiterWithItsCall) {
   const Event event = stream->record();
   const auto [kind, message] = error_of([&] { event.wait(); });
   EXPECT_EQ(kind, ErrorKind::kDevice);
-  EXPECT_THAT(message, HasSubstr("cuda_stream.cpp:"));
+  EXPECT_THAT(message, HasSubstr("cuda_events.cpp:"));
   EXPECT_THAT(message, HasSubstr("an illegal address"));
   // As on a GPU: from then on nothing works.
   EXPECT_EQ(error_of([&] { (void)other->record(); }).first, ErrorKind::kDevice);

@@ -215,6 +215,30 @@ TEST(LiveTuner, AnswersASlowerOptimizerAndItsRecovery) {
   EXPECT_EQ(loop.count(TuneEvent::Kind::kDrift), 2);
 }
 
+/// What was recorded when the drift was noticed may have begun before it, while something else was
+/// doubted. Such a fit changes nothing, so no outcome tells that it is wrong; its share of the step
+/// does.
+TEST(LiveTuner, AFitThatExplainsAnotherShareOfTheStepIsMadeOnceMore) {
+  Loop loop({.first = interval(4)}, stalls_below_four, stalls_below_four);
+  loop.run(12);
+  ASSERT_EQ(loop.count(TuneEvent::Kind::kFitted), 1);
+  const auto slower = [](std::int64_t s) { return std::max(1.0, 14 / static_cast<double>(s)); };
+  loop.set_truth(slower);
+  while (loop.count(TuneEvent::Kind::kFitted) < 2) loop.run(1);
+  EXPECT_EQ(loop.steps(), 4);
+  EXPECT_NE(loop.events().back().reason.find("28.6 % of the step, not 100.0 %: recorded anew"),
+            std::string::npos)
+      << loop.events().back().reason;
+  loop.set_prediction(slower);
+  loop.run(12);
+  EXPECT_EQ(loop.count(TuneEvent::Kind::kFitted), 3);
+  EXPECT_EQ(loop.steps(), 15);
+  // Once: what is left over then is threads that wait for each other, or anything else.
+  loop.set_truth([](std::int64_t) { return 30.0; });
+  loop.run(40);
+  EXPECT_EQ(loop.count(TuneEvent::Kind::kFitted), 5);
+}
+
 TEST(LiveTuner, DoesNotWaitLongerThanUntilDeferredGradientsAreDue) {
   Loop loop({.first = interval(8)}, stalls_below_four, stalls_below_four);
   loop.set_importance(3);

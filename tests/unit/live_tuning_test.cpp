@@ -1,4 +1,5 @@
 /// The loop in a real training: recordings are whole, fits arrive, and what is chosen is applied.
+/// Built twice: for the host device, and with ZENFLOW_FAKE_CUDA for the emulated GPU.
 #include "runtime/train/live_tuning.h"
 
 #include <algorithm>
@@ -11,6 +12,9 @@
 #include <gtest/gtest.h>
 
 #include "runtime/train/trainer.h"
+#if defined(ZENFLOW_FAKE_CUDA)
+#include "tests/emulator/streams.h"
+#endif
 #include "tests/support/train_program.h"
 
 namespace zenflow::runtime {
@@ -33,13 +37,18 @@ class LiveTuningRun : public ::testing::Test {
     TrainOptions o;
     o.model = folder_.path() / model;
     o.data = folder_.path() / "text.txt";
-    o.feed = {.sequences = 2, .length = 8, .validation_fraction = 0.1};
+    o.feed = {.sequences = 2, .length = 8, .validation_fraction = 0.02};
     o.steps = 24;
     o.tune_live = o.wait_for_fits = true;
     o.offload.update_interval = 1;
     o.offload.adaptive_interval = true;
     o.offload.max_staleness = 9;
     o.offload = settings_for(OffloadSchedule::kZenFlow, o.offload);
+#if defined(ZENFLOW_FAKE_CUDA)
+    emulator::start({});
+    o.cuda.emplace();
+    o.steps = 14;  // the emulator takes its time
+#endif
     return o;
   }
 
@@ -123,6 +132,7 @@ TEST_F(LiveTuningRun, IsNotDisturbedByWhatElseHappens) {
   expect_tuned(train(o, {}), o);
 }
 
+#if !defined(ZENFLOW_FAKE_CUDA)  // a GPU's is CUPTI's
 TEST_F(LiveTuningRun, LeavesATraceWhole) {
   TrainOptions o = options();
   o.record_trace = true;
@@ -134,6 +144,7 @@ TEST_F(LiveTuningRun, LeavesATraceWhole) {
   }
   EXPECT_EQ(forwards, o.steps * 4) << "embedding, two layers, head, in every step";
 }
+#endif
 
 TEST_F(LiveTuningRun, TunesAClassification) {
   std::string rows = "sentence\tlabel\n";
@@ -228,6 +239,45 @@ TEST_F(LiveTuningRun, KeepsTheDeferredShareWithinItsLimit) {
   EXPECT_EQ(report.topk_ratio, 0.8);
 }
 
+/// Weights are loaded, and steps of the warm-up run, before the tuner is asked for the first time.
+TEST(LiveTuning, WhatCameBeforeTheFirstWindowIsNotTakenForAPartOfIt) {
+  Recorder recorder(false);
+  std::vector<TrackRecorder*> tracks;
+  for (const char* name : kTuneTrackNames) {
+    tracks.push_back(&recorder.add_track(name, sim::TrackKind::kHost));
+  }
+  const auto work = [&](std::chrono::milliseconds time) {
+    const Clock::time_point now = Clock::now();
+    for (TrackRecorder* track : tracks) track->span("work", 0, now, now + time);
+  };
+  LiveTuningSettings settings;
+  settings.model.model.name = "model";
+  settings.model.model.layers = 1;
+  settings.tuner.first = {4, 0.1};
+  settings.topk_ratios = {0.1};
+  settings.steps = 1000;
+  settings.wait_for_fits = true;
+  LiveTuning tuning(settings, recorder, {});
+  work(std::chrono::milliseconds(100'000));
+  for (std::int64_t window = 1; window < 40; ++window) {
+    work(std::chrono::milliseconds(100));
+    WindowObservation seen;
+    seen.window = window;
+    seen.first_step = 4 * window;
+    seen.steps = seen.timed_steps = 4;
+    seen.topk_ratio = seen.next_topk_ratio = 0.1;
+    seen.window_seconds = 0.2;
+    const TunePoint next = tuning.window_ended(seen, Clock::now());
+    EXPECT_EQ(next.update_interval, 4);
+  }
+  std::size_t failed = 0;
+  for (const TuneEvent& event : tuning.log().events) {
+    EXPECT_NE(event.kind, TuneEvent::Kind::kDrift) << event.reason;
+    failed += event.kind == TuneEvent::Kind::kFailed ? 1 : 0;
+  }
+  EXPECT_EQ(failed, 3U) << "nothing of a step was recorded; from then on drift is looked for";
+}
+
 TEST(Recorder, KeepsAPartOfARun) {
   Recorder recorder(false);
   TrackRecorder& track = recorder.add_track("work", sim::TrackKind::kHost);
@@ -282,6 +332,44 @@ TEST(Recorder, KeepsAPartOfARun) {
   all.keep_spans(true);
   all.keep_spans(false);
   EXPECT_EQ(all.span_count(), 1U) << "a trace stays whole";
+}
+
+/// As a GPU's streams, whose spans a trace has from elsewhere.
+TEST(Recorder, KeepsSomeTracksOnlyWhenAsked) {
+  Recorder recorder(true);
+  TrackRecorder& always = recorder.add_track("always", sim::TrackKind::kHost);
+  TrackRecorder& asked =
+      recorder.add_track("asked", sim::TrackKind::kGpuKernels, SpansKept::kWhenAsked);
+  const Clock::time_point now = Clock::now();
+  const auto spans = [&] {
+    for (TrackRecorder* track : {&always, &asked}) track->span("work", 0, now, now);
+  };
+  const auto recent = [&] {
+    std::vector<std::string> tracks;
+    const sim::Timeline timeline = recorder.recent(0, {0, now, now}, "run", "device");
+    for (const sim::TimelineSpan& span : timeline.spans) {
+      tracks.push_back(timeline.tracks[span.track].name);
+    }
+    return tracks;
+  };
+  spans();
+  EXPECT_EQ(asked.recording(), 0U);
+  recorder.keep_spans(true);
+  const std::uint32_t first = asked.recording();
+  EXPECT_GT(first, 0U);
+  spans();
+  EXPECT_EQ(recent(), (std::vector<std::string>{"always", "always", "asked"}));
+  EXPECT_EQ(recorder.span_count(), 2U);
+  const sim::Timeline trace = recorder.timeline("run", "device");
+  ASSERT_EQ(trace.tracks.size(), 1U);
+  EXPECT_EQ(trace.spans.size(), 2U);
+  recorder.keep_spans(false);
+  EXPECT_EQ(asked.recording(), 0U);
+  EXPECT_EQ(recent(), (std::vector<std::string>{"always", "always"}));
+  recorder.keep_spans(true);
+  EXPECT_GT(asked.recording(), first) << "each recording has a number of its own";
+  TrackRecorder& late = recorder.add_track("late", sim::TrackKind::kHost, SpansKept::kWhenAsked);
+  EXPECT_EQ(late.recording(), asked.recording());
 }
 
 // Under the thread sanitizer: writers, and a training thread that turns keeping on and off.

@@ -142,11 +142,6 @@ void interpret_tuning(TrainCommand& o) {
                 fmt::format("--tune-slack: expected 0 to 1, found {}", t.tuner.slack));
   }
   if (!t.tune_live) return;
-  if (o.device == "cuda") {
-    throw Error(ErrorKind::kInput,
-                "--tune live: what a GPU does cannot be recorded for a part of a run; it needs "
-                "--device cpu");
-  }
   if (!t.offload.whole_step_gradients) {
     throw Error(ErrorKind::kInput,
                 "--tune live: steps with --whole-step-gradients false cannot be predicted");

@@ -1,0 +1,101 @@
+/// A training that is tuned while it runs is the sequential program with the settings that were
+/// chosen, bit for bit: whatever was recorded, and however late streams are.
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/family_steps.h"
+#include "tests/support/tuned_training.h"
+
+namespace zenflow::runtime {
+namespace {
+
+using namespace testing;
+
+constexpr std::int64_t kSteps = 44;
+
+/// The update of a window takes 40 ms, four groups', whatever the machine, and a step without it
+/// far less: from S = 1 there is something to gain.
+Case late_optimizer() {
+  Case c = tuned_case();
+  c.settings.before_update = [](std::size_t) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  };
+  return c;
+}
+
+void compare(Case c, const std::vector<double>& ratios) {
+  SCOPED_TRACE(describe(c));
+  const TransformerConfig config = family_config("llama");
+  FamilyOracle oracle(config, c);
+  TunedTraining training(config, c, kSteps, ratios);
+  training.engine().load_weights(oracle.initial());
+  std::vector<StepResult> results;
+  for (std::int64_t t = 0; t < kSteps; ++t) {
+    results.push_back(training.step(family_batches(c, t, config.model.vocab)));
+  }
+  for (const TuneEvent& event : training.log().events) {
+    EXPECT_NE(event.kind, TuneEvent::Kind::kFailed) << event.reason;
+  }
+  std::int64_t changes = 0;
+  for (const TuneEvent& event : training.log().events) {
+    changes += event.kind == TuneEvent::Kind::kChange ? 1 : 0;
+  }
+  EXPECT_GT(changes, 0);
+
+  c.next_interval = [&](std::int64_t window) {
+    return training.chosen().at(window).update_interval;
+  };
+  c.next_ratio = [&](std::int64_t window) { return training.chosen().at(window).topk_ratio; };
+  SequentialTrainer sequential(oracle.table(), rule_of(c), oracle.initial());
+  for (std::int64_t t = 0; t < kSteps; ++t) {
+    double loss = 0;
+    const auto gradients =
+        oracle.gradients(sequential.working(), family_batches(c, t, config.model.vocab), loss);
+    ASSERT_EQ(results.at(static_cast<std::size_t>(t)).loss, loss) << "step " << t;
+    sequential.step(gradients, 1.0F);
+  }
+  expect_equal(sequential.working(), training.engine().weights(false), oracle.table());
+  if (::testing::Test::HasFatalFailure()) return;
+  training.engine().settle();
+  sequential.settle();
+  expect_equal(sequential.master(), training.engine().weights(true), oracle.table());
+}
+
+TEST(OffloadTuned, IntervalsThatWereChosenGiveTheSequentialProgramsBits) {
+  for (const ElementType type : {ElementType::kFloat32, ElementType::kBfloat16}) {
+    for (const bool overlap : {true, false}) {
+      Case c = late_optimizer();
+      c.type = type;
+      c.settings.overlap_step = overlap;
+      compare(c, {c.settings.topk_ratio});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// The host device's streams are not waited for when a recording ends.
+#if defined(ZENFLOW_FAKE_CUDA)
+TEST(OffloadTuned, OnStreamsThatAreLateToo) {
+  for (const std::vector<std::string>& lazy :
+       {std::vector<std::string>{"d2h"}, {"h2d"}, {"compute", "d2h", "h2d"}}) {
+    Case c = late_optimizer();
+    c.lazy = lazy;
+    compare(c, {c.settings.topk_ratio});
+    if (HasFatalFailure()) return;
+  }
+}
+#endif
+
+TEST(OffloadTuned, AndRatios) {
+  Case c = late_optimizer();
+  c.settings.topk_range = {0.1, 0.8};
+  c.settings.max_staleness = 1;  // S stays: more selected columns are what is left to gain
+  compare(c, topk_ratios(0.1, 0.8, c.settings.topk_ratio));
+}
+
+}  // namespace
+}  // namespace zenflow::runtime
