@@ -159,7 +159,7 @@ void Sampler::compute_span(const TimelineSpan& span) {
     add(LiveOperation::kAfterBackward, layers - backwards_, span);
   } else if (name_of(span) == "gradient norms") {
     norm_known_ = span.end;  // copied to the host
-    norm_step_ = span.step;
+    norm_step_ = timeline_.extra_of(span).step;
     busy_since_norm_ = {};
     return;
   } else if (name_of(span) == "update selected") {
@@ -171,7 +171,7 @@ void Sampler::compute_span(const TimelineSpan& span) {
     close();
     if (std::exchange(after_backward_, false)) {
       norm_known_ = span.end;
-      norm_step_ = span.step;
+      norm_step_ = timeline_.extra_of(span).step;
       busy_since_norm_ = {};
       keep(span, {LiveOperation::kAfterBackward, layers - backwards_, false, 0, seconds_of(span)});
       after_step_ = LiveOperation::kUpdateSelected;
@@ -185,7 +185,8 @@ void Sampler::compute_span(const TimelineSpan& span) {
 void Sampler::gradients_down(std::uint32_t track) {
   each_span(track, [&](const TimelineSpan& span) {
     if (name_of(span) != "gradients down" && !name_of(span).starts_with("Memcpy DtoH")) return;
-    keep(span, {LiveOperation::kGradientsDown, 0, false, span.bytes, seconds_of(span)});
+    const double bytes = timeline_.extra_of(span).bytes;
+    keep(span, {LiveOperation::kGradientsDown, 0, false, bytes, seconds_of(span)});
   });
 }
 
@@ -194,11 +195,12 @@ void Sampler::weights_up(std::uint32_t track) {
   std::size_t copies = 0;
   each_span(track, [&](const TimelineSpan& span) {
     const bool simulated = name_of(span).starts_with("Memcpy HtoD");
-    if (name_of(span) == "weights up" || (simulated && span.bytes > 0)) {
+    const double bytes = timeline_.extra_of(span).bytes;
+    if (name_of(span) == "weights up" || (simulated && bytes > 0)) {
       close();
       if (which.empty()) fail(span, "no upload");
       ++copies;
-      keep(span, {LiveOperation::kWeightsUp, which[(copies - 1) % which.size()], false, span.bytes,
+      keep(span, {LiveOperation::kWeightsUp, which[(copies - 1) % which.size()], false, bytes,
                   seconds_of(span)});
     } else if (name_of(span) == "scatter weights" || simulated) {
       if (copies == 0) fail(span, "an upload");
@@ -238,7 +240,8 @@ void Sampler::sums(std::uint32_t track) {
     std::optional<std::size_t> layer = bucket_layer(name_of(span), "accumulate", layers_.size());
     if (name_of(span) == "sum gradients") layer = layers_.size() - 1 - count++ % layers_.size();
     if (!layer) return;
-    const bool first = (span.step - live_.warm_up) % live_.interval == 0;
+    const std::int32_t step = timeline_.extra_of(span).step;
+    const bool first = (step - live_.warm_up) % live_.interval == 0;
     keep(span, {LiveOperation::kSum, *layer, first, 0, seconds_of(span)});
   });
 }

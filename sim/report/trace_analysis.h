@@ -92,8 +92,9 @@ struct DeviceAnalysis {
   std::uint64_t copies = 0;
   std::uint64_t memsets = 0;
   Picoseconds kernel_sum{};
-  Picoseconds kernel{};  ///< while at least one runs, with collectives
-  Intervals compute;     ///< while one runs that is no collective
+  Picoseconds kernel{};           ///< while at least one runs, with collectives
+  Picoseconds compute{};          ///< while one runs that is no collective
+  Picoseconds compute_in_part{};  ///< of that, within the part that was asked for
   Picoseconds collective{};
   Picoseconds collective_exposed{};  ///< of that, while the GPU does not compute
   Picoseconds copy{};
@@ -136,7 +137,8 @@ struct TraceAnalysis {
   Picoseconds path_length{};
 };
 
-/// Memory beyond the trace's: 8 bytes for each of its spans, 28 for each piece of GPU work.
+/// Memory beyond the trace's: 4 bytes for each of its spans and each call, 8 for each piece of GPU
+/// work.
 [[nodiscard]] TraceAnalysis analyze(const ImportedTrace& trace, const TraceRules& rules);
 /// Of the GPU work alone that begins in `part`, and without the path.
 [[nodiscard]] TraceAnalysis analyze_part(const ImportedTrace& trace, const TraceRules& rules,

@@ -61,7 +61,7 @@ json device_json(const DeviceAnalysis& device) {
   map["memsets"] = device.memsets;
   map["kernel_sum_ms"] = milliseconds(device.kernel_sum);
   map["kernel_ms"] = milliseconds(device.kernel);
-  map["compute_ms"] = milliseconds(length_of(device.compute));
+  map["compute_ms"] = milliseconds(device.compute);
   map["collective_ms"] = milliseconds(device.collective);
   map["collective_exposed_ms"] = milliseconds(device.collective_exposed);
   map["copy_ms"] = milliseconds(device.copy);
@@ -69,7 +69,7 @@ json device_json(const DeviceAnalysis& device) {
   const Picoseconds idle = device.span() - device.busy;
   map["idle_ms"] = milliseconds(idle);
   map["idle_share"] = share(idle, device.span());
-  map["stall_ms"] = milliseconds(device.span() - length_of(device.compute));
+  map["stall_ms"] = milliseconds(device.span() - device.compute);
   map["stall_by_cause_ms"] = json::object();
   for (std::size_t i = 0; i < kTraceStalls; ++i) {
     map["stall_by_cause_ms"][to_string(static_cast<TraceStall>(i))] = milliseconds(device.stall[i]);

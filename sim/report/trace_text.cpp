@@ -56,7 +56,7 @@ std::string busy_text(const DeviceAnalysis& device, bool bold) {
   const auto row = [&](const char* what, Picoseconds time) {
     rows.push_back({what, ms(time), percent(time, whole)});
   };
-  row("computes", length_of(device.compute));
+  row("computes", device.compute);
   row("communicates", device.collective);
   row("copies", device.copy);
   row("busy (any of these, memsets)", device.busy);

@@ -54,7 +54,7 @@ std::string member_text() {
   return text;
 }
 
-/// What is kept (two million spans) takes 64 bytes each; nothing else may grow with the file, and
+/// What is kept (two million spans) takes 40 bytes each; nothing else may grow with the file, and
 /// the analysis has the rest of the 200 MB.
 TEST(LongTrace, OfTenMillionEventsNeedsMemoryForWhatIsKept) {
   testing::TemporaryFolder folder;

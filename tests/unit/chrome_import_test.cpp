@@ -63,8 +63,8 @@ TEST(ChromeImport, KeepsGpuWorkLaunchesAndAnnotations) {
   ASSERT_THAT(trace.timeline.steps, SizeIs(1));
   EXPECT_EQ(trace.timeline.steps[0].number, 3);
   EXPECT_EQ(trace.step_source, StepSource::kAnnotation);
-  EXPECT_EQ(trace.timeline.spans[0].step, 3);
-  EXPECT_EQ(trace.timeline.spans[1].bytes, 4096);
+  EXPECT_EQ(trace.timeline.extra_of(trace.timeline.spans[0]).step, 3);
+  EXPECT_EQ(trace.timeline.extra_of(trace.timeline.spans[1]).bytes, 4096);
   EXPECT_EQ(trace.events, 7U);
   EXPECT_EQ(left_out(trace, "cpu_op"), 1U);
   EXPECT_EQ(left_out(trace, "calls that neither launch nor wait"), 1U);
@@ -129,7 +129,7 @@ TEST(ChromeImport, ReadsRocmCopiesWithoutTheirSizes) {
                                  R"("device": 2, "stream": 0, "correlation": 117, "kind": "HtoD")"),
                            event("cuda_runtime", "hipMemcpyWithStream", "9", "9", "1", "3",
                                  R"("correlation": 117, "size": "2560")")));
-  EXPECT_LT(trace.timeline.spans.at(0).bytes, 0);
+  EXPECT_LT(trace.timeline.extra_of(trace.timeline.spans.at(0)).bytes, 0);
   const TraceAnalysis analysis = analyze(trace, default_rules());
   const CopyStatistics& copies = analysis.devices.at(0).copy_statistics.at(0);
   EXPECT_EQ(analysis.devices[0].device, 2);
@@ -145,7 +145,7 @@ TEST(ChromeImport, TakesNumbersWrittenAsText) {
   const TimelineSpan& span = trace.timeline.spans.at(0);
   EXPECT_EQ(trace.timeline.tracks[span.track].device, 1);
   EXPECT_EQ(span.start.count, 5'250'000);
-  EXPECT_EQ(span.bytes, 64);
+  EXPECT_EQ(trace.timeline.extra_of(span).bytes, 64);
   EXPECT_EQ(span.correlation, 12);
 }
 

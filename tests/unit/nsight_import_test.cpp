@@ -70,8 +70,8 @@ TEST_F(NsightImport, ReadsKernelsCopiesMemsetsCallsAndRanges) {
   ASSERT_THAT(trace.timeline.steps, SizeIs(2));
   EXPECT_EQ(trace.timeline.steps[1].number, 2);
   EXPECT_EQ(trace.step_source, StepSource::kAnnotation);
-  EXPECT_EQ(trace.timeline.spans[2].step, 2);
-  EXPECT_EQ(trace.timeline.spans[3].bytes, 4096);
+  EXPECT_EQ(trace.timeline.extra_of(trace.timeline.spans[2]).step, 2);
+  EXPECT_EQ(trace.timeline.extra_of(trace.timeline.spans[3]).bytes, 4096);
   const std::vector<std::uint32_t> launch = launch_of_spans(trace.timeline);
   EXPECT_EQ(launch[0], 5U);
   EXPECT_EQ(launch[2], 8U);

@@ -1,7 +1,11 @@
 // What a trace shows, on pictures small enough to count by hand. Times in microseconds.
 #include "sim/report/trace_analysis.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
+#include <random>
+#include <set>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -60,7 +64,7 @@ TEST(TraceAnalysis, EveryMomentWithoutComputeHasOneCause) {
       kernel("c", "70", "10", 5)));
   const DeviceAnalysis& device = analysis.devices.at(0);
   EXPECT_EQ(us(device.span()), 80);
-  EXPECT_EQ(us(length_of(device.compute)), 30);
+  EXPECT_EQ(us(device.compute), 30);
   EXPECT_EQ(us(device.kernel), 40);
   EXPECT_EQ(us(device.collective), 10);
   EXPECT_EQ(us(device.copy), 30);
@@ -122,6 +126,51 @@ TEST(TraceAnalysis, OfAPartOnlyWorkThatBeginsInItCounts) {
   EXPECT_EQ(us(device.copy_statistics[0].hidden), 5);
   EXPECT_EQ(stall_of(device), (std::map<std::string, std::int64_t>{{"h2d", 8}}));
   EXPECT_THAT(analysis.path, IsEmpty());
+}
+
+// Kernels and copies of any overlap on four streams, against sets of single nanoseconds.
+TEST(TraceAnalysis, WhatIsHiddenAgreesWithSetsOfPoints) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 100; ++round) {
+    std::set<std::uint64_t> computing;
+    std::set<std::uint64_t> communicating;
+    std::map<std::string, std::set<std::uint64_t>> copying;
+    std::string list;
+    for (int i = 0; i < 12; ++i) {
+      const std::uint64_t start = random() % 60;
+      const std::uint64_t length = random() % 9;
+      const auto at = [](std::uint64_t nanoseconds) { return fmt::format("0.{:03}", nanoseconds); };
+      const int stream = static_cast<int>(random() % 4);
+      std::set<std::uint64_t>* points = &computing;
+      std::string one = kernel("k", at(start), at(length), i, stream);
+      if (random() % 4 == 0) {
+        points = &communicating;
+        one = kernel("ncclDevKernel_AllGather", at(start), at(length), i, stream);
+      } else if (random() % 2 == 0) {
+        const std::string direction = random() % 2 == 0 ? "HtoD" : "DtoH";
+        points = &copying[direction];
+        one = copy(direction, at(start), at(length), 8, i, stream);
+      }
+      for (std::uint64_t t = start; t < start + length; ++t) points->insert(t);
+      list += (list.empty() ? "" : ",") + one;
+    }
+    const auto without = [&](const std::set<std::uint64_t>& points) {
+      return std::count_if(points.begin(), points.end(),
+                           [&](std::uint64_t t) { return !computing.contains(t); });
+    };
+    const TraceAnalysis analysis = analysis_of("{\"traceEvents\": [" + list + "]}");
+    const DeviceAnalysis& device = analysis.devices.at(0);
+    constexpr std::int64_t kNanosecond = 1000;
+    EXPECT_EQ(device.compute.count, kNanosecond * std::ssize(computing));
+    EXPECT_EQ(device.collective.count, kNanosecond * std::ssize(communicating));
+    EXPECT_EQ(device.collective_exposed.count, kNanosecond * without(communicating));
+    ASSERT_EQ(device.copy_statistics.size(), copying.size());
+    for (const CopyStatistics& one : device.copy_statistics) {
+      const std::set<std::uint64_t>& points = copying[to_string(one.kind.direction)];
+      EXPECT_EQ(one.united.count, kNanosecond * std::ssize(points));
+      EXPECT_EQ((one.united - one.hidden).count, kNanosecond * without(points)) << list;
+    }
+  }
 }
 
 // Of both kernels that end the gap the one that was launched first says how late the host was.

@@ -304,12 +304,13 @@ class LogReader {
     for (const Part& part : parts) {
       const auto length = part.length(step);
       if (!length) continue;
-      timeline.spans.push_back({.name = timeline.names.intern(part.series->name),
-                                .start = at,
-                                .end = at + *length,
-                                .step = static_cast<std::int32_t>(step),
-                                .kind = SpanKind::kOperation,
-                                .phase = part.phase});
+      timeline.spans.push_back(
+          {.name = timeline.names.intern(part.series->name),
+           .start = at,
+           .end = at + *length,
+           .extra = timeline.extras.intern({.step = static_cast<std::int32_t>(step)}),
+           .kind = SpanKind::kOperation,
+           .phase = part.phase});
       at += *length;
     }
   }

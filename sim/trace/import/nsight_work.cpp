@@ -91,6 +91,7 @@ class WorkReader {
   }
 
   void add_work(const SqliteRows& rows, const std::string& table, TimelineSpan span);
+  [[nodiscard]] ExtraId bytes_in(const SqliteRows& rows, int column);
   [[nodiscard]] std::uint32_t stream_track(std::int64_t device, std::int64_t process,
                                            std::int64_t stream);
   void read_kernels();
@@ -124,6 +125,12 @@ void WorkReader::add_work(const SqliteRows& rows, const std::string& table, Time
   span.track = stream_track(device, process, rows.integer(kStream));
   devices_ = std::max(devices_, device + 1);
   file_.keep(rows, table, span);
+}
+
+ExtraId WorkReader::bytes_in(const SqliteRows& rows, int column) {
+  const bool is_said = rows.is_number(column);
+  return file_.timeline().extras.intern(
+      {.bytes = is_said ? static_cast<double>(rows.integer(column)) : -1});
 }
 
 std::uint32_t WorkReader::stream_track(std::int64_t device, std::int64_t process,
@@ -204,8 +211,9 @@ void WorkReader::read_copies() {
     const std::string title = copy_title(direction_of(text_of(operations, rows, kBytes + 1)),
                                          memory_of(text_of(kinds, rows, kBytes + 2)),
                                          memory_of(text_of(kinds, rows, kBytes + 3)));
-    TimelineSpan span{.name = file_.timeline().names.intern(title), .kind = SpanKind::kCopy};
-    span.bytes = rows.is_number(kBytes) ? static_cast<double>(rows.integer(kBytes)) : -1;
+    TimelineSpan span{.name = file_.timeline().names.intern(title),
+                      .extra = bytes_in(rows, kBytes),
+                      .kind = SpanKind::kCopy};
     add_work(rows, nsight::kCopies, span);
   }
 }
@@ -216,8 +224,7 @@ void WorkReader::read_memsets() {
   SqliteRows rows = database_.rows(nsight::kMemsets, work_columns({"bytes"}));
   const NameId title = file_.timeline().names.intern("Memset (Device)");
   while (rows.next()) {
-    TimelineSpan span{.name = title, .kind = SpanKind::kMemset};
-    span.bytes = rows.is_number(kBytes) ? static_cast<double>(rows.integer(kBytes)) : -1;
+    TimelineSpan span{.name = title, .extra = bytes_in(rows, kBytes), .kind = SpanKind::kMemset};
     add_work(rows, nsight::kMemsets, span);
   }
 }

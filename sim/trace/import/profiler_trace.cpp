@@ -183,8 +183,14 @@ TimelineSpan ProfilerTraceReader::span(const Placed& placed, const Times& when, 
           .start = when.start,
           .end = when.end,
           .correlation = placed.event.correlation.value_or(-1),
-          .detail = detail(placed, kind),
           .kind = kind};
+}
+
+TimelineSpan ProfilerTraceReader::span_of_host(const Placed& placed, const Times& when,
+                                               SpanKind kind) {
+  TimelineSpan made = span(placed, when, kind);
+  made.extra = timeline_->extras.intern({.detail = detail(placed, kind)});
+  return made;
 }
 
 std::int32_t ProfilerTraceReader::detail(const Placed& placed, SpanKind kind) {
@@ -218,12 +224,13 @@ void ProfilerTraceReader::take_gpu_work(const Placed& placed, EventClass is) {
   if (!when) return;
   const SpanKind kind = kind_of_work(is, event.name);
   TimelineSpan work = span(placed, *when, kind);
-  work.bytes = bytes_of(event, kind);
-  if (kind == SpanKind::kCollective && work.detail < 0 && event.group_size) {
-    work.detail = shared_detail(
+  SpanExtra extra{.bytes = bytes_of(event, kind), .detail = detail(placed, kind)};
+  if (kind == SpanKind::kCollective && extra.detail < 0 && event.group_size) {
+    extra.detail = shared_detail(
         {.category = "",
          .fields = {{std::string(kGroupSizeField), std::to_string(*event.group_size)}}});
   }
+  work.extra = timeline_->extras.intern(extra);
   const std::int64_t stream = event.stream.value_or(is_old ? 0 : thread_number(event));
   work.track = collector_->track({RowKey::Row::kStream, device, -1, stream});
   if (timeline_->tracks[work.track].name.empty()) {
@@ -247,7 +254,7 @@ void ProfilerTraceReader::take_call(const Placed& placed) {
 void ProfilerTraceReader::take_host(const Placed& placed, SpanKind kind) {
   const auto when = times(placed);
   if (!when) return;
-  TimelineSpan made = span(placed, *when, kind);
+  TimelineSpan made = span_of_host(placed, *when, kind);
   made.track = thread_track(placed.event);
   keep(placed, made);
 }
@@ -261,7 +268,7 @@ void ProfilerTraceReader::take_gpu_range(const Placed& placed) {
     return leave_out(placed, "GPU annotations of a device that is no number below 4096",
                      duration_of(event));
   }
-  TimelineSpan made = span(placed, *when, SpanKind::kRange);
+  TimelineSpan made = span_of_host(placed, *when, SpanKind::kRange);
   const std::int64_t stream = event.stream.value_or(thread_number(event));
   made.track = collector_->track({RowKey::Row::kGpuRanges, device, -1, stream});
   timeline_->tracks[made.track].name = fmt::format("stream {} annotations", text_of(stream));

@@ -61,6 +61,7 @@ class ProfilerTraceReader {
   void take_shape(const Placed& placed);
   [[nodiscard]] std::optional<Times> times(const Placed& placed);
   [[nodiscard]] TimelineSpan span(const Placed& placed, const Times& when, SpanKind kind);
+  [[nodiscard]] TimelineSpan span_of_host(const Placed& placed, const Times& when, SpanKind kind);
   [[nodiscard]] std::int32_t detail(const Placed& placed, SpanKind kind);
   [[nodiscard]] std::int32_t shared_detail(SpanDetail made);
   void leave_out(const Placed& placed, std::string_view what, Picoseconds time = {});
