@@ -80,7 +80,7 @@ void OwnTraceReader::take(const KinetoEvent& event, const Fields& fields, LeftOu
   if (!unused.empty()) {
     const Picoseconds time =
         unused == kNotOurs ? Picoseconds{} : time_of(event.duration).value_or(Picoseconds{});
-    left_out.add(unused, time, offset, "byte");
+    left_out.add_unusable(unused, time, offset, "byte");
   }
 }
 
