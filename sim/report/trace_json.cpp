@@ -173,6 +173,14 @@ json timers_json(const TimerLog& log) {
   map["iterations"] = series(log.iterations);
   map["timers"] = json::object();
   for (const TimerSeries& one : log.timers) map["timers"][one.name] = series(one);
+  map["across_ranks"] = json::object();
+  for (const RankTimerSeries& one : log.across_ranks) {
+    map["across_ranks"][one.name] = {{"count", one.longest.size()},
+                                     {"mean_shortest_ms", number_or_null(mean(one.shortest))},
+                                     {"mean_longest_ms", number_or_null(mean(one.longest))},
+                                     {"first_longest_ms", one.longest.front()},
+                                     {"last_longest_ms", one.longest.back()}};
+  }
   return map;
 }
 

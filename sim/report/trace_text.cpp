@@ -154,10 +154,21 @@ std::string timers_text(const TimerLog& log, bool bold) {
   };
   row(log.iterations);
   for (const TimerSeries& one : log.timers) row(one);
-  return fmt::format("mean ms: step {}, forward {}, backward {}, optimizer {}\n\n",
-                     value(log.step_ms), value(log.forward_ms), value(log.backward_ms),
-                     value(log.optimizer_ms)) +
-         format_table({"timer", "count", "mean ms", "first", "last"}, rows, bold) + "\n";
+  std::string text =
+      fmt::format("mean ms: step {}, forward {}, backward {}, optimizer {}\n\n", value(log.step_ms),
+                  value(log.forward_ms), value(log.backward_ms), value(log.optimizer_ms));
+  if (!rows.empty()) {
+    text += format_table({"timer", "count", "mean ms", "first", "last"}, rows, bold) + "\n";
+  }
+  rows.clear();
+  for (const RankTimerSeries& one : log.across_ranks) {
+    rows.push_back({one.name, fmt::format("{}", one.longest.size()), value(mean(one.shortest)),
+                    value(mean(one.longest))});
+  }
+  if (rows.empty()) return text;
+  return text +
+         format_table({"timer of all ranks", "count", "shortest, mean ms", "longest"}, rows, bold) +
+         "\n";
 }
 
 }  // namespace
