@@ -40,6 +40,8 @@ class DeviceSweep {
         compute_(steps),
         compute_in_part_(part),
         busy_(steps),
+        steps_(steps),
+        step_bytes_(steps.size()),
         stall_(host, first_start()) {
     result_.device = timeline.tracks[span_of(rows.front().front()).track].device;
     const auto number = static_cast<std::size_t>(result_.device);
@@ -72,6 +74,9 @@ class DeviceSweep {
   [[nodiscard]] Picoseconds busy_within(std::size_t step) const { return busy_.within(step); }
   [[nodiscard]] Picoseconds kernel_within(std::size_t step) const { return kernel_.within(step); }
   [[nodiscard]] Picoseconds compute_within(std::size_t step) const { return compute_.within(step); }
+  [[nodiscard]] const BytesByDirection& bytes_in(std::size_t step) const {
+    return step_bytes_[step];
+  }
 
  private:
   static inline const Intervals kNoParts{};
@@ -183,6 +188,7 @@ class DeviceSweep {
       ++one.without_bytes;
     } else {
       one.bytes += static_cast<std::int64_t>(bytes);
+      add_to_steps(span.start, kind.direction, static_cast<std::int64_t>(bytes));
       one.time_with_bytes += span.end - span.start;
     }
     const auto [time, is_first] = copy_times_.try_emplace(kind);
@@ -190,6 +196,14 @@ class DeviceSweep {
     time->second.alone.add({span.start, span.end});
     time->second.or_compute.add({span.start, span.end});
     stall_.add_activity({span.start, span.end, stall_of(kind)});
+  }
+
+  /// Copies come by start.
+  void add_to_steps(Picoseconds start, CopyDirection direction, std::int64_t bytes) {
+    while (first_step_ < steps_.size() && steps_[first_step_].end <= start) ++first_step_;
+    for (std::size_t i = first_step_; i < steps_.size() && steps_[i].start <= start; ++i) {
+      if (start < steps_[i].end) step_bytes_[i][static_cast<std::size_t>(direction)] += bytes;
+    }
   }
 
   void finish_copies() {
@@ -248,6 +262,9 @@ class DeviceSweep {
   RunningLength collective_{kNoParts};
   RunningLength copy_{kNoParts};
   RunningLength busy_;
+  const Intervals& steps_;
+  std::vector<BytesByDirection> step_bytes_;
+  std::size_t first_step_ = 0;  // that does not end before the last copy's start
   StallSweep stall_;
   std::map<CopyName, CopyStatistics> copies_;
   std::map<CopyName, CopyTime> copy_times_;
@@ -296,6 +313,7 @@ void add_to_steps(const DeviceSweep& sweep, std::vector<StepAnalysis>& steps) {
     step.busy.push_back(sweep.busy_within(i));
     step.kernel.push_back(sweep.kernel_within(i));
     step.compute.push_back(sweep.compute_within(i));
+    for (std::size_t d = 0; d < kCopyDirections; ++d) step.bytes[d] += sweep.bytes_in(i)[d];
   }
 }
 
@@ -307,7 +325,8 @@ TraceAnalysis analyze_work(const ImportedTrace& trace, const std::vector<std::ui
   analysis.step_source = trace.step_source;
   Intervals steps;
   for (const TimelineStep& step : timeline.steps) {
-    analysis.steps.push_back({step.number, step.start, step.end - step.start, {}, {}, {}});
+    analysis.steps.push_back(
+        {.number = step.number, .start = step.start, .duration = step.end - step.start});
     steps.push_back({step.start, step.end});
   }
   const Intervals parts = {part};
@@ -366,6 +385,7 @@ TraceAnalysis analyze(const ImportedTrace& trace, const TraceRules& rules) {
   const std::vector<std::uint32_t> launch = launch_of_spans(timeline);
   const std::vector<Activity> host = host_activities(timeline, rules);
   TraceAnalysis analysis = analyze_work(trace, launch, host, kAll);
+  analysis.ranges = longest_ranges(timeline);
   if (analysis.devices.empty()) return analysis;
   const auto [start, end] = path_of(timeline, analysis.devices);
   analysis.path_length = end - start;

@@ -109,14 +109,18 @@ struct DeviceAnalysis {
   [[nodiscard]] Picoseconds span() const { return end - start; }
 };
 
+/// By CopyDirection.
+using BytesByDirection = std::array<std::int64_t, kCopyDirections>;
+
 struct StepAnalysis {
   std::int64_t number = 0;
   Picoseconds start{};
   Picoseconds duration{};
+  BytesByDirection bytes{};  ///< of copies that begin in it, on all devices
   /// By device, in the order of TraceAnalysis::devices.
-  std::vector<Picoseconds> busy;
-  std::vector<Picoseconds> kernel;
-  std::vector<Picoseconds> compute;
+  std::vector<Picoseconds> busy{};
+  std::vector<Picoseconds> kernel{};
+  std::vector<Picoseconds> compute{};
 };
 
 /// Part of what decided the duration.
@@ -127,6 +131,9 @@ struct PathPart {
 
 struct TraceAnalysis {
   std::vector<DeviceAnalysis> devices;  ///< those with GPU work
+  /// Annotations and NVTX ranges by name, longest in all first, at most fifty. Of the host; those
+  /// that a profiler projects onto GPUs only if there are no others.
+  std::vector<NamedTime> ranges;
   std::vector<StepAnalysis> steps;
   StepSource step_source = StepSource::kNone;
   /// Followed back from the end of the last step (without steps: of the last GPU work) to the
@@ -138,7 +145,7 @@ struct TraceAnalysis {
 };
 
 /// Memory beyond the trace's: 4 bytes for each of its spans and each call, 8 for each piece of GPU
-/// work.
+/// work, 16 for each name if there are ranges.
 [[nodiscard]] TraceAnalysis analyze(const ImportedTrace& trace, const TraceRules& rules);
 /// Of the GPU work alone that begins in `part`, and without the path.
 [[nodiscard]] TraceAnalysis analyze_part(const ImportedTrace& trace, const TraceRules& rules,

@@ -143,6 +143,11 @@ json steps_json(const TraceAnalysis& analysis) {
         ++idle_count;
       }
     }
+    one["bytes_by_direction"] = json::object();
+    for (std::size_t d = 0; d < kCopyDirections; ++d) {
+      if (step.bytes[d] == 0) continue;
+      one["bytes_by_direction"][to_string(static_cast<CopyDirection>(d))] = step.bytes[d];
+    }
     map["each"].push_back(std::move(one));
   }
   if (idle_count > 0) map["mean_idle_share"] = idle_sum / static_cast<double>(idle_count);
@@ -218,6 +223,11 @@ std::string trace_json(const ImportedTrace& trace, const TraceAnalysis& analysis
     }
   }
   map["bytes_by_direction"] = bytes;
+  map["ranges"] = json::array();
+  for (const NamedTime& one : analysis.ranges) {
+    map["ranges"].push_back(
+        {{"name", one.name}, {"count", one.spans}, {"time_ms", milliseconds(one.time)}});
+  }
   map["critical_path_ms"] = json::object();
   for (const PathPart& part : analysis.path) {
     map["critical_path_ms"][part.what] = milliseconds(part.time);

@@ -134,6 +134,17 @@ std::string path_text(const TraceAnalysis& analysis, bool bold) {
   return format_table({"what decided the duration", "ms", "share"}, rows, bold) + "\n";
 }
 
+std::string ranges_text(const TraceAnalysis& analysis, bool bold) {
+  if (analysis.ranges.empty()) return "";
+  constexpr std::size_t kShown = 10;
+  Rows rows;
+  for (const NamedTime& one : analysis.ranges) {
+    if (rows.size() == kShown) break;
+    rows.push_back({shortened(one.name), fmt::format("{}", one.spans), ms(one.time)});
+  }
+  return format_table({"ranges, longest", "count", "ms"}, rows, bold) + "\n";
+}
+
 std::string left_out_text(const ImportedTrace& trace, bool bold) {
   if (trace.left_out.empty()) return "";
   Rows rows;
@@ -195,7 +206,8 @@ std::string trace_text(const ImportedTrace& trace, const TraceAnalysis& analysis
                           device.without_launch);
     }
   }
-  return text + path_text(analysis, bold) + left_out_text(trace, bold);
+  return text + path_text(analysis, bold) + ranges_text(analysis, bold) +
+         left_out_text(trace, bold);
 }
 
 }  // namespace zenflow::sim

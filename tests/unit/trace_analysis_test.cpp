@@ -196,6 +196,41 @@ TEST(TraceAnalysis, StepsSayHowBusyTheGpuWasInThem) {
   EXPECT_EQ(analysis.steps[1].number, 8);
 }
 
+//   step 1  |0--------40|        step 2  |38-------100|   of two devices
+//   d2h 30-50 of device 0, h2d 39-41 of device 1, h2d 40-42 of device 0, d2h 100-101
+TEST(TraceAnalysis, StepsSayWhatBeganToBeCopiedInThem) {
+  const ImportedTrace trace =
+      import_text(trace_of(event("user_annotation", "ProfilerStep#1", "100", "100", "0", "40"),
+                           event("user_annotation", "ProfilerStep#2", "100", "100", "38", "62"),
+                           copy("DtoH (Device -> Pinned)", "30", "20", 1, 1),
+                           copy("HtoD (Pinned -> Device)", "39", "2", 2, 2, 8, 1),
+                           copy("HtoD (Pinned -> Device)", "40", "2", 4, 3, 9),
+                           copy("DtoH (Device -> Pinned)", "100", "1", 8, 4)));
+  const auto json =
+      nlohmann::json::parse(trace_json(trace, analyze(trace, default_rules()), "t.json"));
+  const auto& each = json["steps"]["each"];
+  EXPECT_EQ(each[0]["bytes_by_direction"], (nlohmann::json{{"DtoH", 1}, {"HtoD", 2}}));
+  EXPECT_EQ(each[1]["bytes_by_direction"], (nlohmann::json{{"HtoD", 6}}));
+  EXPECT_EQ(json["bytes_by_direction"], (nlohmann::json{{"DtoH", 9}, {"HtoD", 6}}));
+}
+
+TEST(TraceAnalysis, RangesAddUpByName) {
+  const ImportedTrace trace =
+      import_text(trace_of(event("user_annotation", "short", "1", "1", "0", "3"),
+                           event("user_annotation", "long", "1", "1", "5", "4"),
+                           event("user_annotation", "short", "2", "2", "1", "2.5"),
+                           event("gpu_user_annotation", "long", "0", "7", "6", "90")));
+  const TraceAnalysis analysis = analyze(trace, default_rules());
+  ASSERT_THAT(analysis.ranges, SizeIs(2));
+  EXPECT_EQ(analysis.ranges[0].name, "short");
+  EXPECT_EQ(analysis.ranges[0].spans, 2U);
+  EXPECT_EQ(analysis.ranges[0].time.count, 5'500'000);
+  EXPECT_EQ(us(analysis.ranges[1].time), 4) << "its projection onto the GPU is not counted again";
+  const TraceAnalysis projected = analysis_of(trace_of(
+      event("gpu_user_annotation", "long", "0", "7", "6", "90"), kernel("k", "6", "1", 1)));
+  EXPECT_EQ(us(projected.ranges.at(0).time), 90);
+}
+
 // The host launches a, waits for it, works, and launches b; c follows b on another stream after a
 // gap.
 TEST(TraceAnalysis, ThePathGoesBackThroughLaunchesAndWaits) {
