@@ -28,6 +28,7 @@ using testing::import_text;
 using ::testing::IsEmpty;
 using testing::kernel;
 using testing::launch;
+using testing::left_out;
 using ::testing::Not;
 using ::testing::SizeIs;
 using testing::trace_of;
@@ -41,13 +42,6 @@ std::vector<std::string> spans_of(const Timeline& timeline) {
                                 span.end.count / 1000));
   }
   return found;
-}
-
-std::uint64_t left_out(const ImportedTrace& trace, const std::string& what) {
-  for (const LeftOut& one : trace.left_out) {
-    if (one.what == what) return one.count;
-  }
-  return 0;
 }
 
 TEST(ChromeImport, KeepsGpuWorkLaunchesAndAnnotations) {

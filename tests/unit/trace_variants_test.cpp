@@ -25,6 +25,7 @@ using testing::import_text;
 using ::testing::IsEmpty;
 using testing::kernel;
 using testing::launch;
+using testing::left_out;
 using ::testing::SizeIs;
 using testing::trace_of;
 
@@ -39,13 +40,6 @@ std::vector<std::string> work_of(const ImportedTrace& trace) {
                                 span.end.count / 1000));
   }
   return found;
-}
-
-std::uint64_t left_out(const ImportedTrace& trace, const std::string& what) {
-  for (const LeftOut& one : trace.left_out) {
-    if (one.what == what) return one.count;
-  }
-  return 0;
 }
 
 TraceAnalysis analysis_of(const ImportedTrace& trace) {
