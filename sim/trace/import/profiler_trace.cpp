@@ -91,8 +91,8 @@ void ProfilerTraceReader::take(const KinetoEvent& event, const Fields& fields,
   // Arrows repeat what the correlation numbers say.
   const bool is_arrow = event.phase == 's' || event.phase == 'f' || event.phase == 't';
   if (is_arrow) return leave_out(placed, "arrows");
-  if (event.phase == '\0')
-    return cannot_use(placed, "events that do not say of which kind they are");
+  // Writers end lists with an empty object, so that every event has a comma behind it.
+  if (event.phase == '\0') return leave_out(placed, "objects that are no events");
   leave_out(placed, fmt::format("events of Chrome's kind \"{}\"", event.phase));
 }
 
