@@ -260,6 +260,21 @@ TEST(TraceVariants, ReadsOtherMakersDevices) {
   EXPECT_EQ(trace.timeline.steps.at(0).number, 1);
 }
 
+// PyTorch's own viewer compares categories so.
+TEST(TraceVariants, TheCaseOfACategoryDoesNotMatter) {
+  const ImportedTrace trace = import_text(
+      trace_of(event("runtime", "cudaMemcpyAsync", "9", "9", "1", "1", R"("correlation": 2)"),
+               event("memcpy", "Memcpy HtoD (Pinned -> Device)", "0", "7", "3", "1",
+                     R"("device": 0, "bytes": 4, "correlation": 2)"),
+               event("KERNEL", "k", "0", "7", "5", "1"), event("operator", "o", "9", "9", "0", "9"),
+               event("Trace", "PyTorch Profiler (0)", "\"Spans\"", "\"x\"", "0", "9")));
+  EXPECT_THAT(work_of(trace), ElementsAre("0, stream 7: Memcpy HtoD (Pinned -> Device) 3000-4000",
+                                          "0, stream 7: k 5000-6000"));
+  EXPECT_EQ(launch_of_spans(trace.timeline).at(0), 2U);
+  EXPECT_EQ(left_out(trace, "operator"), 1U);
+  EXPECT_EQ(left_out(trace, "category \"Trace\""), 1U);
+}
+
 TEST(TraceVariants, KnowsTheKernelsOfEveryNccl) {
   const ImportedTrace trace = import_text(trace_of(
       kernel("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", "1", "1", 1),
