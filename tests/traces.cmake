@@ -3,7 +3,8 @@ zenflow_test_group(trace_import_test LABEL unit
   SOURCES unit/chrome_import_test.cpp unit/decimal_time_test.cpp unit/json_stream_test.cpp
           unit/name_table_test.cpp unit/nsight_import_test.cpp unit/own_trace_test.cpp
           unit/pytorch_trace_test.cpp
-          unit/timer_log_test.cpp unit/trace_rules_test.cpp unit/trace_steps_test.cpp
+          unit/span_extras_test.cpp unit/timer_log_test.cpp unit/trace_rules_test.cpp
+          unit/trace_steps_test.cpp unit/trace_variants_test.cpp
   LINK zenflow::trace_report zenflow::recorder GTest::gmock nlohmann_json::nlohmann_json
        SQLite::SQLite3 ZLIB::ZLIB fmt::fmt)
 zenflow_test_group(trace_analysis_test LABEL unit

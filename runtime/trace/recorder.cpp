@@ -129,15 +129,19 @@ class Recorder::TimelineBuilder {
                                .name = timeline_.names.intern(name(track, span)),
                                .start = recorder_.since_origin(span.start),
                                .end = recorder_.since_origin(span.end),
-                               .bytes = static_cast<double>(span.bytes),
-                               .step = static_cast<std::int32_t>(span.step),
-                               .cause = timeline_.names.intern(name_of(span.cause)),
-                               .detail = detail(span),
+                               .extra = timeline_.extras.intern(extra(span)),
                                .kind = kind(track, span)});
   }
 
  private:
   using Kind = TrackRecorder::Kind;
+
+  [[nodiscard]] sim::SpanExtra extra(const TrackRecorder::Span& span) {
+    return {.bytes = static_cast<double>(span.bytes),
+            .cause = timeline_.names.intern(name_of(span.cause)),
+            .step = static_cast<std::int32_t>(span.step),
+            .detail = detail(span)};
+  }
 
   [[nodiscard]] bool is_on_device(std::uint32_t track) const {
     return timeline_.tracks[track].kind != sim::TrackKind::kHost;

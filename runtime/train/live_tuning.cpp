@@ -22,11 +22,14 @@ double seconds_since(Clock::time_point start) {
 /// before it did.
 void keep_whole_sets(sim::Timeline& timeline, std::int64_t first_step, std::int64_t layers) {
   std::int64_t updates = 0;
+  const auto is_before = [&](const sim::TimelineSpan& span) {
+    return timeline.extra_of(span).step == first_step - 1;
+  };
   for (const sim::TimelineSpan& span : timeline.spans) {
-    if (span.step == first_step - 1 && timeline.name_of(span) == "update") ++updates;
+    if (is_before(span) && timeline.name_of(span) == "update") ++updates;
   }
   std::erase_if(timeline.spans, [&](const sim::TimelineSpan& span) {
-    if (span.step != first_step - 1) return false;
+    if (!is_before(span)) return false;
     const std::string& track = timeline.tracks[span.track].name;
     return updates != layers || (track != "cpu optimizer" && track != "h2d");
   });

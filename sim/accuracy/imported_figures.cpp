@@ -42,7 +42,7 @@ class Reader {
 
   void stall(const DeviceAnalysis& device, double each) {
     const auto ms = [each](Picoseconds time) { return to_milliseconds(time) / each; };
-    add(Metric::kCompute, ms(length_within(device.compute, range_.begin, range_.end)));
+    add(Metric::kCompute, ms(device.compute_in_part));
     const auto cause = [&](TraceStall one) {
       return ms(device.stall[static_cast<std::size_t>(one)]);
     };

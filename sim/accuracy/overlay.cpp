@@ -117,11 +117,13 @@ class Builder {
       if (span.track != place.track || !is_inside(*place.stretch, span.start)) continue;
       span.track = number;
       span.name = out_.names.intern(from.names[span.name]);
-      span.cause = out_.names.intern(from.names[span.cause]);
       span.start = span.start - origin;
       span.end = span.end - origin;
       span.correlation = -1;  // numbers of two timelines mean different things
-      span.detail = -1;
+      SpanExtra extra = from.extra_of(span);
+      extra.cause = out_.names.intern(from.names[extra.cause]);
+      extra.detail = -1;
+      span.extra = out_.extras.intern(extra);
       out_.spans.push_back(span);
     }
   }

@@ -83,7 +83,8 @@ class Reader {
  private:
   /// By the step that a span says it belongs to, else by when it begins.
   [[nodiscard]] bool counts(const TimelineSpan& span) const {
-    if (span.step >= 0) return span.step >= steps_.first && span.step < steps_.end;
+    const std::int32_t step = timeline_.extra_of(span).step;
+    if (step >= 0) return step >= steps_.first && step < steps_.end;
     return span.start >= steps_.begin && span.start < steps_.finish;
   }
 
@@ -99,12 +100,12 @@ class Reader {
       case Lane::kCompute:
         return add_compute(span, name);
       case Lane::kDown:
-        *figures_[Metric::kD2HBytes] += std::max(0.0, span.bytes);
+        *figures_[Metric::kD2HBytes] += std::max(0.0, timeline_.extra_of(span).bytes);
         return add_time(Metric::kCopyDown, span);
       case Lane::kUp:
         // What is then put in its place is not moved again.
         if (name != "scatter weights") {
-          *figures_[Metric::kH2DBytes] += std::max(0.0, span.bytes);
+          *figures_[Metric::kH2DBytes] += std::max(0.0, timeline_.extra_of(span).bytes);
         }
         return add_time(Metric::kCopyUp, span);
       case Lane::kUpdate:
@@ -131,7 +132,7 @@ class Reader {
   }
 
   void add_wait(const TimelineSpan& span, Lane lane) {
-    const std::string& cause = timeline_.names[span.cause];
+    const std::string& cause = timeline_.names[timeline_.extra_of(span).cause];
     const double time = to_milliseconds(span.end - span.start) / count_;
     if (lane == Lane::kCompute && cause.empty()) has_causes_ = false;
     if (lane == Lane::kTraining && cause == "cpu_update") waited_for_update_ += time;

@@ -126,16 +126,17 @@ class CopyReader {
         continue;
       }
       const int device = timeline.tracks[span.track].device;
-      if (span.bytes <= 0 || device < 0 || device >= kMostDevices) continue;
+      const double bytes = timeline.extra_of(span).bytes;
+      if (bytes <= 0 || device < 0 || device >= kMostDevices) continue;
       if (span.end <= span.start) {
         ++within_tick;
         continue;
       }
       const Direction direction = up ? Direction::kH2D : Direction::kD2H;
       const bool pinned = host == MemoryKind::kPinned;
-      all_.push_back({{direction, pinned, device, span.bytes,
-                       to_seconds(span.end - span.start).value(), clock},
-                      {span.start + shift, span.end + shift}});
+      all_.push_back(
+          {{direction, pinned, device, bytes, to_seconds(span.end - span.start).value(), clock},
+           {span.start + shift, span.end + shift}});
     }
   }
 

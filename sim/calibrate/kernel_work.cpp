@@ -201,8 +201,9 @@ class ShapedKernels {
 
  private:
   void take(const TimelineSpan& span) {
-    if (span.detail < 0 || kind_of(timeline_, span) != SpanKind::kKernel) return;
-    const auto& work = works_[static_cast<std::size_t>(span.detail)];
+    const std::int32_t detail = timeline_.extra_of(span).detail;
+    if (detail < 0 || kind_of(timeline_, span) != SpanKind::kKernel) return;
+    const auto& work = works_[static_cast<std::size_t>(detail)];
     if (!work) return;
     if (span.end <= span.start) {
       ++within_tick;
@@ -213,7 +214,7 @@ class ShapedKernels {
     if (work->kind == OperationKind::kProduct) {
       // The second kernel of a product that was split belongs to the first.
       if (has_any(name, {"splitKreduce", "splitK_reduce"})) {
-        if (last_ == span.detail && !found.empty()) {
+        if (last_ == detail && !found.empty()) {
           found.back().seconds += seconds_of(span);
           found.back().parts += 1;
         }
@@ -237,12 +238,12 @@ class ShapedKernels {
       ++without_peak;
       return;
     }
-    if (++counts_[span.detail] > kMostOfOneShape) {
+    if (++counts_[detail] > kMostOfOneShape) {
       ++repeated;
       return;
     }
     found.push_back({*work, seconds_of(span)});
-    last_ = span.detail;
+    last_ = detail;
   }
 
   const Timeline& timeline_;
@@ -331,9 +332,10 @@ std::vector<PassTime> passes_of(const Timeline& timeline) {
   for (const TimelineSpan& span : timeline.spans) {
     const bool forward = span.phase == SpanPhase::kForward;
     if (!forward && span.phase != SpanPhase::kBackward) continue;
-    if (span.step < 0 || kind_of(timeline, span) != SpanKind::kKernel) continue;
+    const std::int32_t step = timeline.extra_of(span).step;
+    if (step < 0 || kind_of(timeline, span) != SpanKind::kKernel) continue;
     const KernelClass kernels = class_of_kernel(timeline.name_of(span));
-    PassTime& one = sums[{timeline.tracks[span.track].device, span.step, forward, kernels}];
+    PassTime& one = sums[{timeline.tracks[span.track].device, step, forward, kernels}];
     one.forward = forward;
     one.kernels = kernels;
     one.seconds += seconds_of(span);

@@ -29,8 +29,9 @@ std::optional<Collective> collective_of(std::string_view kernel) {
 }
 
 std::int64_t group_size(const Timeline& timeline, const TimelineSpan& span) {
-  if (span.detail < 0) return 0;
-  for (const auto& [name, value] : timeline.details[static_cast<std::size_t>(span.detail)].fields) {
+  const SpanDetail* detail = timeline.detail_of(span);
+  if (detail == nullptr) return 0;
+  for (const auto& [name, value] : detail->fields) {
     if (name == kGroupSizeField) return std::strtoll(value.c_str(), nullptr, 10);
   }
   return 0;
@@ -76,7 +77,8 @@ TraceWork collective_work(const Timeline& timeline, const HardwareProfile& base)
     if (kind_of(timeline, span) != SpanKind::kCollective || span.end <= span.start) continue;
     const std::int64_t ranks = group_size(timeline, span);
     const auto operation = collective_of(timeline.name_of(span));
-    if (!operation || span.bytes <= 0 || ranks < 1) {
+    const double bytes = timeline.extra_of(span).bytes;
+    if (!operation || bytes <= 0 || ranks < 1) {
       ++unknown;
       continue;
     }
@@ -86,7 +88,7 @@ TraceWork collective_work(const Timeline& timeline, const HardwareProfile& base)
       continue;
     }
     const double whole =
-        *operation == Collective::kAllGather ? span.bytes * static_cast<double>(ranks) : span.bytes;
+        *operation == Collective::kAllGather ? bytes * static_cast<double>(ranks) : bytes;
     all[{*operation, whole, ranks}].push_back(seconds_of(span));
   }
   TimedGroup group{.what = "collectives",

@@ -166,14 +166,14 @@ void Sampler::compute_span(const TimelineSpan& span) {
     add(LiveOperation::kAfterBackward, layers - backwards_, span);
   } else if (name_of(span) == "gradient norms") {
     norm_known_ = span.end;  // copied to the host
-    norm_step_ = span.step;
+    norm_step_ = timeline_.extra_of(span).step;
     busy_since_norm_ = {};
     return;
   } else if (is_one_of(name_of(span), {"sum gradients", "gpu_accumulate"})) {
     close();
     if (!live_.sums_on_device()) fail(span, "sums on the host (accumulate_on host)");
-    keep(span,
-         {LiveOperation::kSumOnDevice, 0, is_first_of_window(span.step), 0, seconds_of(span)});
+    keep(span, {LiveOperation::kSumOnDevice, 0, is_first_of_window(timeline_.extra_of(span).step),
+                0, seconds_of(span)});
   } else if (name_of(span) == "update selected") {
     add(LiveOperation::kUpdateSelected, 0, span);
   } else if (name_of(span) == "carry selected") {
@@ -183,7 +183,7 @@ void Sampler::compute_span(const TimelineSpan& span) {
     close();
     if (std::exchange(after_backward_, false)) {
       norm_known_ = span.end;
-      norm_step_ = span.step;
+      norm_step_ = timeline_.extra_of(span).step;
       busy_since_norm_ = {};
       keep(span, {LiveOperation::kAfterBackward, layers - backwards_, false, 0, seconds_of(span)});
       after_step_ = LiveOperation::kUpdateSelected;
@@ -200,12 +200,13 @@ void Sampler::gradients_down(std::uint32_t track) {
     const bool sums = name_of(span) == "gradient sums down";
     if (!steps && !sums && !name_of(span).starts_with("Memcpy DtoH")) return;
     // In the warm-up every step's come down.
-    const bool is_regular = span.step >= live_.warm_up;
+    const SpanExtra& extra = timeline_.extra_of(span);
+    const bool is_regular = extra.step >= live_.warm_up;
     if (live_.sums_on_device() && steps && is_regular) {
       fail(span, "gradient sums down (accumulate_on device)");
     }
     if (!live_.sums_on_device() && sums) fail(span, "gradients down (accumulate_on host)");
-    keep(span, {LiveOperation::kGradientsDown, 0, false, span.bytes, seconds_of(span)});
+    keep(span, {LiveOperation::kGradientsDown, 0, false, extra.bytes, seconds_of(span)});
   });
 }
 
@@ -214,11 +215,12 @@ void Sampler::weights_up(std::uint32_t track) {
   std::size_t copies = 0;
   each_span(track, [&](const TimelineSpan& span) {
     const bool simulated = name_of(span).starts_with("Memcpy HtoD");
-    if (name_of(span) == "weights up" || (simulated && span.bytes > 0)) {
+    const double bytes = timeline_.extra_of(span).bytes;
+    if (name_of(span) == "weights up" || (simulated && bytes > 0)) {
       close();
       if (which.empty()) fail(span, "no upload");
       ++copies;
-      keep(span, {LiveOperation::kWeightsUp, which[(copies - 1) % which.size()], false, span.bytes,
+      keep(span, {LiveOperation::kWeightsUp, which[(copies - 1) % which.size()], false, bytes,
                   seconds_of(span)});
     } else if (name_of(span) == "scatter weights" || simulated) {
       if (copies == 0) fail(span, "an upload");
@@ -259,7 +261,8 @@ void Sampler::sums(std::uint32_t track) {
     if (name_of(span) == "sum gradients") layer = layers_.size() - 1 - count++ % layers_.size();
     if (!layer) return;
     if (live_.sums_on_device()) fail(span, "sums on the device (accumulate_on device)");
-    keep(span, {LiveOperation::kSum, *layer, is_first_of_window(span.step), 0, seconds_of(span)});
+    keep(span, {LiveOperation::kSum, *layer, is_first_of_window(timeline_.extra_of(span).step), 0,
+                seconds_of(span)});
   });
 }
 

@@ -161,15 +161,16 @@ class SpanMatcher {
       for (std::size_t i = 0; i < spans.size(); ++i) {
         const TaskLabel& label = program_.labels[of_lane[lane][i]];
         const std::string expected = task_name(job_, label);
+        const double bytes = timeline_.extra_of(*spans[i]).bytes;
         // Traces round bytes.
-        const bool is_it = timeline_.name_of(*spans[i]) == expected &&
-                           std::abs(spans[i]->bytes - label.bytes) <= 1;
+        const bool is_it =
+            timeline_.name_of(*spans[i]) == expected && std::abs(bytes - label.bytes) <= 1;
         if (!is_it) {
           fail(
               fmt::format("track \"{}\" at {:.6f} ms: \"{}\" of {:.0f} bytes, expected \"{}\" of "
                           "{:.0f}",
                           to_string(program_.lanes[lane].kind), to_milliseconds(spans[i]->start),
-                          timeline_.name_of(*spans[i]), spans[i]->bytes, expected, label.bytes));
+                          timeline_.name_of(*spans[i]), bytes, expected, label.bytes));
         }
         found[of_lane[lane][i]] = spans[i];
       }

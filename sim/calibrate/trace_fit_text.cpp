@@ -15,12 +15,12 @@ std::string run_text(const TraceBaseline& run) {
   text += run.step_seconds ? fmt::format("a step of {:.3f} ms\n", 1e3 * *run.step_seconds)
                            : std::string("no steps\n");
   for (const DeviceAnalysis& device : run.analysis.devices) {
-    text += fmt::format("  GPU {}: computes {:.1f} % of {:.3f} ms; idle by cause:", device.device,
-                        device.span().count > 0
-                            ? 100.0 * static_cast<double>(length_of(device.compute).count) /
-                                  static_cast<double>(device.span().count)
-                            : 0.0,
-                        to_milliseconds(device.span()));
+    text +=
+        fmt::format("  GPU {}: computes {:.1f} % of {:.3f} ms; idle by cause:", device.device,
+                    device.span().count > 0 ? 100.0 * static_cast<double>(device.compute.count) /
+                                                  static_cast<double>(device.span().count)
+                                            : 0.0,
+                    to_milliseconds(device.span()));
     for (std::size_t i = 0; i < kTraceStalls; ++i) {
       if (device.stall[i].count == 0) continue;
       text += fmt::format(" {} {:.3f} ms", to_string(static_cast<TraceStall>(i)),

@@ -105,7 +105,8 @@ TracedJob traced_job(const std::vector<const ImportedTrace*>& traces) {
     add_devices(trace->timeline, job.devices);
     std::vector<std::size_t> uses(trace->timeline.details.size());
     for (const TimelineSpan& span : trace->timeline.spans) {
-      if (span.detail >= 0) ++uses[static_cast<std::size_t>(span.detail)];
+      const std::int32_t detail = trace->timeline.extra_of(span).detail;
+      if (detail >= 0) ++uses[static_cast<std::size_t>(detail)];
     }
     for (std::size_t d = 0; d < uses.size(); ++d) {
       const auto shape = operation_shape(trace->timeline.details[d]);

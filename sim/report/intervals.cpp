@@ -29,20 +29,6 @@ Picoseconds length_of(const Intervals& intervals) {
   return length;
 }
 
-Picoseconds common_length(const Intervals& a, const Intervals& b) {
-  Picoseconds length;
-  for (auto left = a.begin(), right = b.begin(); left != a.end() && right != b.end();) {
-    const Interval both{std::max(left->start, right->start), std::min(left->end, right->end)};
-    if (both.start < both.end) length += both.end - both.start;
-    if (left->end < right->end) {
-      ++left;
-    } else {
-      ++right;
-    }
-  }
-  return length;
-}
-
 Picoseconds length_within(const Intervals& intervals, Picoseconds start, Picoseconds end) {
   const auto ends_before = [](const Interval& one, Picoseconds time) { return one.end <= time; };
   Picoseconds length;

@@ -19,8 +19,6 @@ using Intervals = std::vector<Interval>;
 /// Adds one that starts no earlier than the last of `united` does.
 void extend(Intervals& united, const Interval& one);
 [[nodiscard]] Picoseconds length_of(const Intervals& intervals);
-/// Of what is in both.
-[[nodiscard]] Picoseconds common_length(const Intervals& a, const Intervals& b);
 /// Of `intervals` within [start, end).
 [[nodiscard]] Picoseconds length_within(const Intervals& intervals, Picoseconds start,
                                         Picoseconds end);

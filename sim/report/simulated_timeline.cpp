@@ -80,16 +80,19 @@ class TimelineBuilder {
     const std::vector<TaskWait> waits = compute_waits(program_, execution_);
     for (TaskId id = 0; id < tasks.size(); ++id) {
       const TaskLabel& label = program_.labels[id];
-      timeline_.spans.push_back({.track = track_of_lane_[tasks[id].lane],
-                                 .name = timeline_.names.intern(task_name(job_, label)),
-                                 .start = execution_.spans[id].start,
-                                 .end = execution_.spans[id].end,
-                                 .bytes = label.bytes,
-                                 .step = label.step});
+      timeline_.spans.push_back(
+          {.track = track_of_lane_[tasks[id].lane],
+           .name = timeline_.names.intern(task_name(job_, label)),
+           .start = execution_.spans[id].start,
+           .end = execution_.spans[id].end,
+           .extra = timeline_.extras.intern({.bytes = label.bytes, .step = label.step})});
     }
     for (const TaskWait& wait : waits) {
-      timeline_.spans[wait.task].stalled = wait.time;
-      timeline_.spans[wait.task].cause = timeline_.names.intern(to_string(wait.cause));
+      TimelineSpan& span = timeline_.spans[wait.task];
+      SpanExtra extra = timeline_.extra_of(span);
+      extra.stalled = wait.time;
+      extra.cause = timeline_.names.intern(to_string(wait.cause));
+      span.extra = timeline_.extras.intern(extra);
     }
   }
 
@@ -124,7 +127,8 @@ class TimelineBuilder {
     for (std::uint32_t id = 0; id < tasks; ++id) {
       const Track& track = timeline_.tracks[timeline_.spans[id].track];
       if (track.kind == TrackKind::kHost) continue;
-      const auto step = static_cast<std::size_t>(timeline_.spans[id].step);
+      const std::int32_t number = timeline_.extra_of(timeline_.spans[id]).step;
+      const auto step = static_cast<std::size_t>(number);
       Picoseconds& at = next[static_cast<std::size_t>(track.device)];
       if (step < timeline_.steps.size()) at = std::max(at, timeline_.steps[step].start);
       timeline_.spans[id].correlation = id;
@@ -135,7 +139,7 @@ class TimelineBuilder {
                                  .start = at,
                                  .end = at + kNanosecond,
                                  .correlation = id,
-                                 .step = timeline_.spans[id].step});
+                                 .extra = timeline_.extras.intern({.step = number})});
       at += kNanosecond;
     }
   }

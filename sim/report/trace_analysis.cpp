@@ -29,16 +29,19 @@ using Row = std::span<const std::uint32_t>;
 /// Goes once through what one GPU did, from front to back over all its streams.
 class DeviceSweep {
  public:
-  /// All must outlive the sweep. `rows` are not empty; `steps` are sorted by start.
+  /// All must outlive the sweep. `rows` are not empty; `steps` are sorted by start; `part` is one.
   DeviceSweep(const Timeline& timeline, const std::vector<std::uint32_t>& launch,
-              const std::vector<Activity>& host, const Intervals& steps,
+              const std::vector<Activity>& host, const Intervals& steps, const Intervals& part,
               const std::vector<Row>& rows)
       : timeline_(timeline),
         launch_(launch),
         rows_(rows),
         kernel_(steps),
-        copy_(kNoParts),
+        compute_(steps),
+        compute_in_part_(part),
         busy_(steps),
+        steps_(steps),
+        step_bytes_(steps.size()),
         stall_(host, first_start()) {
     result_.device = timeline.tracks[span_of(rows.front().front()).track].device;
     const auto number = static_cast<std::size_t>(result_.device);
@@ -48,16 +51,19 @@ class DeviceSweep {
   }
 
   DeviceAnalysis run() {
-    reserve_compute();
     visit_by_start();
-    kernel_.finish();
-    copy_.finish();
-    busy_.finish();
+    for (RunningLength* const one :
+         {&kernel_, &compute_, &compute_in_part_, &collective_, &copy_, &busy_}) {
+      one->finish();
+    }
     result_.kernel = kernel_.length();
+    result_.compute = compute_.length();
+    result_.compute_in_part = compute_in_part_.within(0);
     result_.copy = copy_.length();
     result_.busy = busy_.length();
-    result_.collective = length_of(collective_);
-    result_.collective_exposed = result_.collective - common_length(collective_, result_.compute);
+    result_.collective = collective_.length();
+    // While both run, the GPU computes: what only the union of both has is exposed.
+    result_.collective_exposed = result_.kernel - result_.compute;
     result_.stall = stall_.finish(result_.end);
     finish_copies();
     for (const Row& row : rows_) result_.streams.push_back(idle_of(row));
@@ -67,9 +73,19 @@ class DeviceSweep {
 
   [[nodiscard]] Picoseconds busy_within(std::size_t step) const { return busy_.within(step); }
   [[nodiscard]] Picoseconds kernel_within(std::size_t step) const { return kernel_.within(step); }
+  [[nodiscard]] Picoseconds compute_within(std::size_t step) const { return compute_.within(step); }
+  [[nodiscard]] const BytesByDirection& bytes_in(std::size_t step) const {
+    return step_bytes_[step];
+  }
 
  private:
   static inline const Intervals kNoParts{};
+
+  /// Copies of one kind: while one runs, and while one runs or the GPU computes.
+  struct CopyTime {
+    RunningLength alone{kNoParts};
+    RunningLength or_compute{kNoParts};
+  };
 
   [[nodiscard]] const TimelineSpan& span_of(std::uint32_t index) const {
     return timeline_.spans[index];
@@ -79,18 +95,6 @@ class DeviceSweep {
     Picoseconds first = span_of(rows_.front().front()).start;
     for (const Row& row : rows_) first = std::min(first, span_of(row.front()).start);
     return first;
-  }
-
-  /// There are millions: growing would take more memory for a moment than the intervals.
-  void reserve_compute() {
-    std::size_t kernels = 0;
-    for (const Row& row : rows_) {
-      kernels +=
-          static_cast<std::size_t>(std::count_if(row.begin(), row.end(), [&](std::uint32_t index) {
-            return kind_of(timeline_, span_of(index)) == SpanKind::kKernel;
-          }));
-    }
-    result_.compute.reserve(kernels);
   }
 
   void visit_by_start() {
@@ -120,13 +124,13 @@ class DeviceSweep {
     switch (kind_of(timeline_, span)) {
       case SpanKind::kKernel:
         count_kernel(when);
-        extend(result_.compute, when);
+        count_compute(when);
         stall_.add_kernel(when, launched(index));
         break;
       case SpanKind::kCollective:
         count_kernel(when);
         ++result_.collectives;
-        extend(collective_, when);
+        collective_.add(when);
         stall_.add_activity({span.start, span.end, TraceStall::kCollective});
         break;
       case SpanKind::kCopy:
@@ -144,6 +148,13 @@ class DeviceSweep {
     ++result_.kernels;
     result_.kernel_sum += when.end - when.start;
     kernel_.add(when);
+  }
+
+  void count_compute(const Interval& when) {
+    compute_.add(when);
+    compute_in_part_.add(when);
+    compute_so_far_.add(when);
+    for (auto& [kind, time] : copy_times_) time.or_compute.add(when);
   }
 
   void count_phase(const TimelineSpan& span) {
@@ -172,21 +183,36 @@ class DeviceSweep {
     one.kind = kind;
     ++one.copies;
     one.time += span.end - span.start;
-    if (span.bytes < 0) {
+    const double bytes = timeline_.extra_of(span).bytes;
+    if (bytes < 0) {
       ++one.without_bytes;
     } else {
-      one.bytes += static_cast<std::int64_t>(span.bytes);
+      one.bytes += static_cast<std::int64_t>(bytes);
+      add_to_steps(span.start, kind.direction, static_cast<std::int64_t>(bytes));
       one.time_with_bytes += span.end - span.start;
     }
-    extend(copy_times_[kind], {span.start, span.end});
+    const auto [time, is_first] = copy_times_.try_emplace(kind);
+    if (is_first) time->second.or_compute = compute_so_far_;
+    time->second.alone.add({span.start, span.end});
+    time->second.or_compute.add({span.start, span.end});
     stall_.add_activity({span.start, span.end, stall_of(kind)});
+  }
+
+  /// Copies come by start.
+  void add_to_steps(Picoseconds start, CopyDirection direction, std::int64_t bytes) {
+    while (first_step_ < steps_.size() && steps_[first_step_].end <= start) ++first_step_;
+    for (std::size_t i = first_step_; i < steps_.size() && steps_[i].start <= start; ++i) {
+      if (start < steps_[i].end) step_bytes_[i][static_cast<std::size_t>(direction)] += bytes;
+    }
   }
 
   void finish_copies() {
     for (auto& [kind, one] : copies_) {
-      const Intervals& times = copy_times_[kind];
-      one.united = length_of(times);
-      one.hidden = common_length(times, result_.compute);
+      CopyTime& time = copy_times_[kind];
+      time.alone.finish();
+      time.or_compute.finish();
+      one.united = time.alone.length();
+      one.hidden = one.united + result_.compute - time.or_compute.length();
       result_.copy_statistics.push_back(one);
     }
   }
@@ -230,12 +256,18 @@ class DeviceSweep {
   const std::vector<Row>& rows_;
   DeviceAnalysis result_;
   RunningLength kernel_;
-  RunningLength copy_;
+  RunningLength compute_;
+  RunningLength compute_in_part_;
+  RunningLength compute_so_far_{kNoParts};
+  RunningLength collective_{kNoParts};
+  RunningLength copy_{kNoParts};
   RunningLength busy_;
+  const Intervals& steps_;
+  std::vector<BytesByDirection> step_bytes_;
+  std::size_t first_step_ = 0;  // that does not end before the last copy's start
   StallSweep stall_;
-  Intervals collective_;
   std::map<CopyName, CopyStatistics> copies_;
-  std::map<CopyName, Intervals> copy_times_;
+  std::map<CopyName, CopyTime> copy_times_;
   std::map<NameId, CopyName> copy_names_;
   std::map<SpanPhase, PhaseTime> phases_;
   std::map<NameId, NamedTime> unassigned_;
@@ -275,13 +307,13 @@ std::map<int, std::vector<Row>> rows_by_device(const Timeline& timeline,
 }
 
 /// Adds what the device did in each step.
-void add_to_steps(const DeviceSweep& sweep, const DeviceAnalysis& device,
-                  std::vector<StepAnalysis>& steps) {
+void add_to_steps(const DeviceSweep& sweep, std::vector<StepAnalysis>& steps) {
   for (std::size_t i = 0; i < steps.size(); ++i) {
     StepAnalysis& step = steps[i];
     step.busy.push_back(sweep.busy_within(i));
     step.kernel.push_back(sweep.kernel_within(i));
-    step.compute.push_back(length_within(device.compute, step.start, step.start + step.duration));
+    step.compute.push_back(sweep.compute_within(i));
+    for (std::size_t d = 0; d < kCopyDirections; ++d) step.bytes[d] += sweep.bytes_in(i)[d];
   }
 }
 
@@ -293,14 +325,16 @@ TraceAnalysis analyze_work(const ImportedTrace& trace, const std::vector<std::ui
   analysis.step_source = trace.step_source;
   Intervals steps;
   for (const TimelineStep& step : timeline.steps) {
-    analysis.steps.push_back({step.number, step.start, step.end - step.start, {}, {}, {}});
+    analysis.steps.push_back(
+        {.number = step.number, .start = step.start, .duration = step.end - step.start});
     steps.push_back({step.start, step.end});
   }
+  const Intervals parts = {part};
   const std::vector<std::uint32_t> work = work_of(timeline, part);
   for (const auto& [device, rows] : rows_by_device(timeline, work)) {
-    DeviceSweep sweep(timeline, launch, host, steps, rows);
+    DeviceSweep sweep(timeline, launch, host, steps, parts, rows);
     analysis.devices.push_back(sweep.run());
-    add_to_steps(sweep, analysis.devices.back(), analysis.steps);
+    add_to_steps(sweep, analysis.steps);
   }
   return analysis;
 }
@@ -351,6 +385,7 @@ TraceAnalysis analyze(const ImportedTrace& trace, const TraceRules& rules) {
   const std::vector<std::uint32_t> launch = launch_of_spans(timeline);
   const std::vector<Activity> host = host_activities(timeline, rules);
   TraceAnalysis analysis = analyze_work(trace, launch, host, kAll);
+  analysis.ranges = longest_ranges(timeline);
   if (analysis.devices.empty()) return analysis;
   const auto [start, end] = path_of(timeline, analysis.devices);
   analysis.path_length = end - start;

@@ -92,8 +92,9 @@ struct DeviceAnalysis {
   std::uint64_t copies = 0;
   std::uint64_t memsets = 0;
   Picoseconds kernel_sum{};
-  Picoseconds kernel{};  ///< while at least one runs, with collectives
-  Intervals compute;     ///< while one runs that is no collective
+  Picoseconds kernel{};           ///< while at least one runs, with collectives
+  Picoseconds compute{};          ///< while one runs that is no collective
+  Picoseconds compute_in_part{};  ///< of that, within the part that was asked for
   Picoseconds collective{};
   Picoseconds collective_exposed{};  ///< of that, while the GPU does not compute
   Picoseconds copy{};
@@ -108,14 +109,18 @@ struct DeviceAnalysis {
   [[nodiscard]] Picoseconds span() const { return end - start; }
 };
 
+/// By CopyDirection.
+using BytesByDirection = std::array<std::int64_t, kCopyDirections>;
+
 struct StepAnalysis {
   std::int64_t number = 0;
   Picoseconds start{};
   Picoseconds duration{};
+  BytesByDirection bytes{};  ///< of copies that begin in it, on all devices
   /// By device, in the order of TraceAnalysis::devices.
-  std::vector<Picoseconds> busy;
-  std::vector<Picoseconds> kernel;
-  std::vector<Picoseconds> compute;
+  std::vector<Picoseconds> busy{};
+  std::vector<Picoseconds> kernel{};
+  std::vector<Picoseconds> compute{};
 };
 
 /// Part of what decided the duration.
@@ -126,6 +131,9 @@ struct PathPart {
 
 struct TraceAnalysis {
   std::vector<DeviceAnalysis> devices;  ///< those with GPU work
+  /// Annotations and NVTX ranges by name, longest in all first, at most fifty. Of the host; those
+  /// that a profiler projects onto GPUs only if there are no others.
+  std::vector<NamedTime> ranges;
   std::vector<StepAnalysis> steps;
   StepSource step_source = StepSource::kNone;
   /// Followed back from the end of the last step (without steps: of the last GPU work) to the
@@ -136,7 +144,8 @@ struct TraceAnalysis {
   Picoseconds path_length{};
 };
 
-/// Memory beyond the trace's: 8 bytes for each of its spans, 28 for each piece of GPU work.
+/// Memory beyond the trace's: 4 bytes for each of its spans and each call, 8 for each piece of GPU
+/// work, 16 for each name if there are ranges.
 [[nodiscard]] TraceAnalysis analyze(const ImportedTrace& trace, const TraceRules& rules);
 /// Of the GPU work alone that begins in `part`, and without the path.
 [[nodiscard]] TraceAnalysis analyze_part(const ImportedTrace& trace, const TraceRules& rules,

@@ -61,7 +61,7 @@ json device_json(const DeviceAnalysis& device) {
   map["memsets"] = device.memsets;
   map["kernel_sum_ms"] = milliseconds(device.kernel_sum);
   map["kernel_ms"] = milliseconds(device.kernel);
-  map["compute_ms"] = milliseconds(length_of(device.compute));
+  map["compute_ms"] = milliseconds(device.compute);
   map["collective_ms"] = milliseconds(device.collective);
   map["collective_exposed_ms"] = milliseconds(device.collective_exposed);
   map["copy_ms"] = milliseconds(device.copy);
@@ -69,7 +69,7 @@ json device_json(const DeviceAnalysis& device) {
   const Picoseconds idle = device.span() - device.busy;
   map["idle_ms"] = milliseconds(idle);
   map["idle_share"] = share(idle, device.span());
-  map["stall_ms"] = milliseconds(device.span() - length_of(device.compute));
+  map["stall_ms"] = milliseconds(device.span() - device.compute);
   map["stall_by_cause_ms"] = json::object();
   for (std::size_t i = 0; i < kTraceStalls; ++i) {
     map["stall_by_cause_ms"][to_string(static_cast<TraceStall>(i))] = milliseconds(device.stall[i]);
@@ -143,6 +143,11 @@ json steps_json(const TraceAnalysis& analysis) {
         ++idle_count;
       }
     }
+    one["bytes_by_direction"] = json::object();
+    for (std::size_t d = 0; d < kCopyDirections; ++d) {
+      if (step.bytes[d] == 0) continue;
+      one["bytes_by_direction"][to_string(static_cast<CopyDirection>(d))] = step.bytes[d];
+    }
     map["each"].push_back(std::move(one));
   }
   if (idle_count > 0) map["mean_idle_share"] = idle_sum / static_cast<double>(idle_count);
@@ -173,6 +178,14 @@ json timers_json(const TimerLog& log) {
   map["iterations"] = series(log.iterations);
   map["timers"] = json::object();
   for (const TimerSeries& one : log.timers) map["timers"][one.name] = series(one);
+  map["across_ranks"] = json::object();
+  for (const RankTimerSeries& one : log.across_ranks) {
+    map["across_ranks"][one.name] = {{"count", one.longest.size()},
+                                     {"mean_shortest_ms", number_or_null(mean(one.shortest))},
+                                     {"mean_longest_ms", number_or_null(mean(one.longest))},
+                                     {"first_longest_ms", one.longest.front()},
+                                     {"last_longest_ms", one.longest.back()}};
+  }
   return map;
 }
 
@@ -210,6 +223,11 @@ std::string trace_json(const ImportedTrace& trace, const TraceAnalysis& analysis
     }
   }
   map["bytes_by_direction"] = bytes;
+  map["ranges"] = json::array();
+  for (const NamedTime& one : analysis.ranges) {
+    map["ranges"].push_back(
+        {{"name", one.name}, {"count", one.spans}, {"time_ms", milliseconds(one.time)}});
+  }
   map["critical_path_ms"] = json::object();
   for (const PathPart& part : analysis.path) {
     map["critical_path_ms"][part.what] = milliseconds(part.time);

@@ -54,6 +54,9 @@ class StallSweep {
 [[nodiscard]] std::vector<Activity> host_activities(const Timeline& timeline,
                                                     const TraceRules& rules);
 
+/// TraceAnalysis::ranges.
+[[nodiscard]] std::vector<NamedTime> longest_ranges(const Timeline& timeline);
+
 /// TraceAnalysis::path between two times. Memory: 4 bytes for each call, 8 for each piece of GPU
 /// work.
 [[nodiscard]] std::vector<PathPart> critical_path(const Timeline& timeline,

@@ -114,8 +114,7 @@ class PathWalk {
   /// tasks.
   [[nodiscard]] bool is_host_task(const TimelineSpan& span) const {
     if (!is_host_lane(span.track)) return false;
-    const bool is_wait = span.cause != kNoName && span.stalled.count == 0;
-    return !is_wait && kind_of(timeline_, span) == SpanKind::kOperation;
+    return !is_recorded_wait(timeline_, span) && kind_of(timeline_, span) == SpanKind::kOperation;
   }
 
   /// The work that ended last until `time`.

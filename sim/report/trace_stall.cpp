@@ -112,8 +112,7 @@ std::vector<Activity> host_activities(const Timeline& timeline, const TraceRules
   for (const TimelineSpan& span : timeline.spans) {
     const SpanKind kind = kind_of(timeline, span);
     if (kind != SpanKind::kRange && kind != SpanKind::kOperation) continue;
-    // A recorded wait is no work.
-    if (span.cause != kNoName && span.stalled.count == 0) continue;
+    if (is_recorded_wait(timeline, span)) continue;
     int rule = range_patterns.first_match(span.name);
     if (rule < 0) rule = rule_of_track[span.track];
     if (rule < 0 || span.end <= span.start) continue;

@@ -56,7 +56,7 @@ std::string busy_text(const DeviceAnalysis& device, bool bold) {
   const auto row = [&](const char* what, Picoseconds time) {
     rows.push_back({what, ms(time), percent(time, whole)});
   };
-  row("computes", length_of(device.compute));
+  row("computes", device.compute);
   row("communicates", device.collective);
   row("copies", device.copy);
   row("busy (any of these, memsets)", device.busy);
@@ -134,6 +134,17 @@ std::string path_text(const TraceAnalysis& analysis, bool bold) {
   return format_table({"what decided the duration", "ms", "share"}, rows, bold) + "\n";
 }
 
+std::string ranges_text(const TraceAnalysis& analysis, bool bold) {
+  if (analysis.ranges.empty()) return "";
+  constexpr std::size_t kShown = 10;
+  Rows rows;
+  for (const NamedTime& one : analysis.ranges) {
+    if (rows.size() == kShown) break;
+    rows.push_back({shortened(one.name), fmt::format("{}", one.spans), ms(one.time)});
+  }
+  return format_table({"ranges, longest", "count", "ms"}, rows, bold) + "\n";
+}
+
 std::string left_out_text(const ImportedTrace& trace, bool bold) {
   if (trace.left_out.empty()) return "";
   Rows rows;
@@ -154,10 +165,21 @@ std::string timers_text(const TimerLog& log, bool bold) {
   };
   row(log.iterations);
   for (const TimerSeries& one : log.timers) row(one);
-  return fmt::format("mean ms: step {}, forward {}, backward {}, optimizer {}\n\n",
-                     value(log.step_ms), value(log.forward_ms), value(log.backward_ms),
-                     value(log.optimizer_ms)) +
-         format_table({"timer", "count", "mean ms", "first", "last"}, rows, bold) + "\n";
+  std::string text =
+      fmt::format("mean ms: step {}, forward {}, backward {}, optimizer {}\n\n", value(log.step_ms),
+                  value(log.forward_ms), value(log.backward_ms), value(log.optimizer_ms));
+  if (!rows.empty()) {
+    text += format_table({"timer", "count", "mean ms", "first", "last"}, rows, bold) + "\n";
+  }
+  rows.clear();
+  for (const RankTimerSeries& one : log.across_ranks) {
+    rows.push_back({one.name, fmt::format("{}", one.longest.size()), value(mean(one.shortest)),
+                    value(mean(one.longest))});
+  }
+  if (rows.empty()) return text;
+  return text +
+         format_table({"timer of all ranks", "count", "shortest, mean ms", "longest"}, rows, bold) +
+         "\n";
 }
 
 }  // namespace
@@ -184,7 +206,8 @@ std::string trace_text(const ImportedTrace& trace, const TraceAnalysis& analysis
                           device.without_launch);
     }
   }
-  return text + path_text(analysis, bold) + left_out_text(trace, bold);
+  return text + path_text(analysis, bold) + ranges_text(analysis, bold) +
+         left_out_text(trace, bold);
 }
 
 }  // namespace zenflow::sim

@@ -118,35 +118,33 @@ class Writer {
   void slice(std::size_t index) {
     const TimelineSpan& span = timeline_.spans[index];
     const Track& track = timeline_.tracks[span.track];
+    const SpanExtra& extra = timeline_.extra_of(span);
     next_event();
     append(R"({{"ph":"X","cat":"{}","name":{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{{)",
            category_of(timeline_, span), quoted(timeline_.name_of(span)), process(span.track),
            thread(span.track), microseconds(span.start), microseconds(span.end - span.start));
     const std::size_t arguments = out_.size();
-    if (span.step >= 0) append(R"(,"step":{})", span.step);
+    if (extra.step >= 0) append(R"(,"step":{})", extra.step);
     if (track.kind == TrackKind::kGpuKernels || track.kind == TrackKind::kGpuCopies) {
       append(R"(,"device":{},"stream":{})", track.device, thread(span.track));
     }
-    if (span.detail >= 0) {
-      for (const auto& [name, value] :
-           timeline_.details[static_cast<std::size_t>(span.detail)].fields) {
-        append(",{}:{}", quoted(name), value);
-      }
+    if (const SpanDetail* detail = timeline_.detail_of(span)) {
+      for (const auto& [name, value] : detail->fields) append(",{}:{}", quoted(name), value);
     }
     if (span.correlation >= 0) append(R"(,"correlation":{})", span.correlation);
-    if (span.bytes > 0) {
-      const auto bytes = static_cast<std::int64_t>(span.bytes + 0.5);
+    if (extra.bytes > 0) {
+      const auto bytes = static_cast<std::int64_t>(extra.bytes + 0.5);
       append(R"(,"bytes":{})", bytes);
       if (span.end > span.start) {
         append(R"_(,"memory bandwidth (GB/s)":{:.3f})_",
-               span.bytes / (to_seconds(span.end - span.start).value() * 1e9));
+               extra.bytes / (to_seconds(span.end - span.start).value() * 1e9));
       }
     }
-    if (span.stalled.count > 0) {
-      append(R"(,"stalled_us":{},"cause":{})", microseconds(span.stalled),
-             quoted(timeline_.names[span.cause]));
-    } else if (span.kind == SpanKind::kSync && span.cause != kNoName) {
-      append(R"(,"cause":{})", quoted(timeline_.names[span.cause]));
+    if (extra.stalled.count > 0) {
+      append(R"(,"stalled_us":{},"cause":{})", microseconds(extra.stalled),
+             quoted(timeline_.names[extra.cause]));
+    } else if (span.kind == SpanKind::kSync && extra.cause != kNoName) {
+      append(R"(,"cause":{})", quoted(timeline_.names[extra.cause]));
     }
     if (out_.size() > arguments) out_.erase(arguments, 1);  // the first comma
     append("}}}}");

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/trace/number_table.h"
+
 namespace zenflow::sim {
 
 /// A text's number in its NameTable.
@@ -14,8 +16,7 @@ using NameId = std::uint32_t;
 /// The empty text, in every table.
 inline constexpr NameId kNoName = 0;
 
-/// Numbers are given out in order of first use, so equal input gives equal numbers. A hash table of
-/// numbers beside the texts: copies are independent, and no text is stored twice.
+/// Numbers are given out in order of first use, so equal input gives equal numbers.
 class NameTable {
  public:
   /// The number of `text`; a new one if it was not there.
@@ -26,11 +27,8 @@ class NameTable {
   [[nodiscard]] std::size_t size() const { return texts_.size(); }
 
  private:
-  [[nodiscard]] std::size_t slot_of(std::string_view text, std::size_t hash) const;
-  void grow();
-
   std::vector<std::string> texts_{std::string()};
-  std::vector<NameId> slots_;  // kNoName: free. Its size is a power of two, at least a third free.
+  NumberTable numbers_;
 };
 
 }  // namespace zenflow::sim

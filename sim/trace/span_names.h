@@ -1,6 +1,7 @@
 /// What the names of GPU work say: direction and memories of copies, whether a kernel communicates.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 namespace zenflow::sim {
 
 enum class CopyDirection : std::uint8_t { kH2D, kD2H, kD2D, kH2H, kPeer, kUnknown };
+inline constexpr std::size_t kCopyDirections = 6;
 enum class MemoryKind : std::uint8_t { kPinned, kPageable, kDevice, kManaged, kHost, kUnknown };
 /// As CUPTI and Kineto write it: "HtoD".
 [[nodiscard]] std::string to_string(CopyDirection direction);

@@ -4,9 +4,8 @@ namespace zenflow::sim {
 namespace {
 
 const std::string* own_category(const Timeline& timeline, const TimelineSpan& span) {
-  if (span.detail < 0) return nullptr;
-  const std::string& own = timeline.details[static_cast<std::size_t>(span.detail)].category;
-  return own.empty() ? nullptr : &own;
+  const SpanDetail* detail = timeline.detail_of(span);
+  return detail == nullptr || detail->category.empty() ? nullptr : &detail->category;
 }
 
 SpanKind kind_of_category(const std::string& category) {
@@ -35,9 +34,15 @@ const char* category_of_track(TrackKind kind, double bytes) {
 
 }  // namespace
 
+const SpanDetail* Timeline::detail_of(const TimelineSpan& span) const {
+  const std::int32_t detail = extra_of(span).detail;
+  return detail < 0 ? nullptr : &details[static_cast<std::size_t>(detail)];
+}
+
 std::string_view operation_name(const Timeline& timeline, const TimelineSpan& span) {
-  if (span.detail < 0) return timeline.name_of(span);
-  for (const auto& [name, value] : timeline.details[static_cast<std::size_t>(span.detail)].fields) {
+  const SpanDetail* detail = timeline.detail_of(span);
+  if (detail == nullptr) return timeline.name_of(span);
+  for (const auto& [name, value] : detail->fields) {
     const bool is_text = name == kCarriesField && value.size() >= 2 && value.front() == '"';
     if (is_text) return std::string_view(value).substr(1, value.size() - 2);
   }
@@ -66,7 +71,7 @@ std::string category_of(const Timeline& timeline, const TimelineSpan& span) {
     case SpanKind::kOperation:
       return "cpu_op";
   }
-  return category_of_track(timeline.tracks[span.track].kind, span.bytes);
+  return category_of_track(timeline.tracks[span.track].kind, timeline.extra_of(span).bytes);
 }
 
 SpanKind kind_of(const Timeline& timeline, const TimelineSpan& span) {
@@ -74,6 +79,11 @@ SpanKind kind_of(const Timeline& timeline, const TimelineSpan& span) {
   const SpanKind kind = kind_of_category(category_of(timeline, span));
   // Simulated and recorded launches are calls that something else on the timeline answers to.
   return kind == SpanKind::kCall && span.correlation >= 0 ? SpanKind::kLaunch : kind;
+}
+
+bool is_recorded_wait(const Timeline& timeline, const TimelineSpan& span) {
+  const SpanExtra& extra = timeline.extra_of(span);
+  return extra.cause != kNoName && extra.stalled.count == 0;
 }
 
 std::string to_string(SpanPhase phase) {

@@ -10,6 +10,7 @@
 
 #include "sim/base/units.h"
 #include "sim/trace/name_table.h"
+#include "sim/trace/span_extras.h"
 
 namespace zenflow::sim {
 
@@ -59,22 +60,19 @@ enum class SpanPhase : std::uint8_t {
   kOther,  ///< known to be none of these
 };
 
-/// A long trace has millions: names are numbers into Timeline::names.
+/// A long trace has millions: names are numbers into Timeline::names, and what else a span may have
+/// is a number into Timeline::extras.
 struct TimelineSpan {
   std::uint32_t track = 0;
   NameId name = kNoName;
   Picoseconds start{};
   Picoseconds end{};
   std::int64_t correlation = -1;  ///< joins a launch with what it launched
-  double bytes = 0;               ///< moved; 0 if nothing is, negative if the trace does not say
-  Picoseconds stalled{};          ///< how long the track waited before this span
-  std::int32_t step = -1;
-  NameId cause = kNoName;    ///< what it waited for
-  std::int32_t detail = -1;  ///< index into Timeline::details; -1: none
+  ExtraId extra = kNoExtra;
   SpanKind kind = SpanKind::kOfTrack;
   SpanPhase phase = SpanPhase::kNone;
 };
-static_assert(sizeof(TimelineSpan) <= 64);
+static_assert(sizeof(TimelineSpan) <= 40);
 
 enum class FlowKind : std::uint8_t {
   kDependency,  ///< `to` could not start before `from` had ended
@@ -112,6 +110,7 @@ struct Timeline {
   NameTable names{};                 ///< of spans and causes
   std::vector<std::string> devices;  ///< names, by device number
   std::vector<Track> tracks;
+  SpanExtras extras{};
   std::vector<TimelineSpan> spans;
   std::vector<TimelineFlow> flows;
   std::vector<TimelineCounter> counters;
@@ -127,6 +126,12 @@ struct Timeline {
   [[nodiscard]] const std::string& name_of(const TimelineSpan& span) const {
     return names[span.name];
   }
+  /// Its bytes, step, cause, ...
+  [[nodiscard]] const SpanExtra& extra_of(const TimelineSpan& span) const {
+    return extras[span.extra];
+  }
+  /// Nullptr: it has none.
+  [[nodiscard]] const SpanDetail* detail_of(const TimelineSpan& span) const;
 };
 
 /// The field of a copy that says what it carries: "gradients down".
@@ -138,6 +143,8 @@ inline constexpr std::string_view kCarriesField = "carries";
 [[nodiscard]] std::string category_of(const Timeline& timeline, const TimelineSpan& span);
 /// The span's own kind, or the one that its category and track imply.
 [[nodiscard]] SpanKind kind_of(const Timeline& timeline, const TimelineSpan& span);
+/// Whether what its track did was to wait: a cause, without a time that it stalled before.
+[[nodiscard]] bool is_recorded_wait(const Timeline& timeline, const TimelineSpan& span);
 [[nodiscard]] std::string to_string(SpanPhase phase);
 
 }  // namespace zenflow::sim

@@ -1,10 +1,11 @@
 /// How fast a long PyTorch trace is imported, and how much memory that takes:
-/// trace_import_bench [MEGABYTES [FOLDER [OPERATORS]]], default 1000 MB in the folder for temporary
-/// files, 4 operators for each launch; without operators nearly everything is kept.
+/// trace_import_bench [MEGABYTES [FOLDER [OPERATORS [keep]]]], default 1000 MB in the folder for
+/// temporary files, 4 operators for each launch; without operators (0) nearly everything is kept.
+/// "kernels" for OPERATORS: short kernels and nothing else. "keep" leaves the file there.
 ///
 /// Writes such a trace, reads its bytes and imports it, in turns, and prints both rates: the
 /// machine's state is in both. The events are those of a training step (operators, launches,
-/// kernels, copies, arrows).
+/// kernels, arrows).
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -45,11 +46,19 @@ constexpr std::string_view kKernel =
 constexpr std::string_view kArrowEnd =
     R"_({{"ph": "f", "id": {}, "pid": 0, "tid": 7, "ts": {}, "cat": "ac2g", "name": "ac2g", "bp": "e"}})_";
 
+constexpr std::string_view kShortKernel =
+    R"_({{"ph": "X", "cat": "kernel", "name": "k{}", "pid": 0, "tid": 7, "ts": {}, "dur": 1.250, "args": )_"
+    R"_({{"External id": 2, "device": 0, "context": 1, "stream": 7, "correlation": {}, )_"
+    R"_("registers per thread": 20, "shared memory": 0, "grid": [162, 1, 1], )_"
+    R"_("block": [256, 1, 1]}}}})_";
+
+std::string time_text(std::uint64_t number, std::uint64_t after) {
+  return fmt::format("{}.{:03}", 1'712'195'495'000'000 + 20 * number + after, number % 1000);
+}
+
 /// One launch and what belongs to it, about as PyTorch 2 writes them.
 void append_launch(std::string& out, std::uint64_t number, std::uint64_t operations) {
-  const auto time = [&](std::uint64_t after) {
-    return fmt::format("{}.{:03}", 1'712'195'495'000'000 + 20 * number + after, number % 1000);
-  };
+  const auto time = [&](std::uint64_t after) { return time_text(number, after); };
   for (std::uint64_t depth = 0; depth < operations; ++depth) {
     // The innermost is a product, whose shapes are kept.
     const std::string name =
@@ -63,13 +72,22 @@ void append_launch(std::string& out, std::uint64_t number, std::uint64_t operati
   out += fmt::format(kArrowEnd, number, time(9));
 }
 
-void write_trace(const fs::path& path, std::uint64_t bytes, std::uint64_t operations) {
+struct Content {
+  bool has_launches = true;      // else short kernels alone
+  std::uint64_t operations = 4;  // of a launch
+};
+
+void write_trace(const fs::path& path, std::uint64_t bytes, const Content& content) {
   std::ofstream file(path, std::ios::binary);
   file << "{\"schemaVersion\": 1, \"traceEvents\": [\n";
   std::uint64_t written = 0;
   for (std::uint64_t number = 0; written < bytes; ++number) {
     std::string text = number == 0 ? "" : ",\n";
-    append_launch(text, number, operations);
+    if (content.has_launches) {
+      append_launch(text, number, content.operations);
+    } else {
+      text += fmt::format(kShortKernel, number % 300, time_text(number, 0), number);
+    }
     file << text;
     written += text.size();
   }
@@ -105,9 +123,11 @@ Took time_of(const Work& work) {
 int main(int argc, char** argv) {
   const std::uint64_t megabytes = argc > 1 ? std::stoull(argv[1]) : 1000;
   const fs::path folder = argc > 2 ? fs::path(argv[2]) : fs::temp_directory_path();
-  const std::uint64_t operations = argc > 3 ? std::stoull(argv[3]) : 4;
+  Content content;
+  content.has_launches = argc <= 3 || std::string_view(argv[3]) != "kernels";
+  if (argc > 3 && content.has_launches) content.operations = std::stoull(argv[3]);
   const fs::path path = folder / "zenflow_trace_import_bench.json";
-  write_trace(path, megabytes * 1'000'000, operations);
+  write_trace(path, megabytes * 1'000'000, content);
   const double size = static_cast<double>(fs::file_size(path)) / 1e6;
   const auto print = [&](const char* what, const Took& took) {
     fmt::print("{}: {:.2f} s, {:.0f} MB/s; processor {:.2f} s, {:.0f} MB/s\n", what, took.wall,
@@ -127,6 +147,11 @@ int main(int argc, char** argv) {
     fmt::print("{} spans kept; peak resident memory {:.0f} MB before, {:.0f} MB after\n", spans,
                before, peak_megabytes());
   }
-  fs::remove(path);
+  const bool is_kept = argc > 4 && std::string_view(argv[4]) == "keep";
+  if (is_kept) {
+    fmt::print("left as {}\n", path.string());
+  } else {
+    fs::remove(path);
+  }
   return 0;
 }

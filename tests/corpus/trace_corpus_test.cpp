@@ -2,6 +2,7 @@
 //
 // ZENFLOW_TRACE_CORPUS names a folder with the files and a groundtruth.jsonl: one object a file,
 // its times in exact nanoseconds.
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -125,12 +126,33 @@ void compare_steps(const json& found, const json& truth) {
     const json& expected = truth["steps"][i];
     const json& step = steps["each"][i];
     EXPECT_NEAR(step["duration_ms"], milliseconds(expected, "dur"), kNanosecond / 2) << i;
+    for (const char* direction : {"HtoD", "DtoH"}) {
+      EXPECT_EQ(step["bytes_by_direction"].value(direction, std::int64_t{0}),
+                expected[std::string(direction) + "_bytes"])
+          << i;
+    }
     for (std::size_t d = 0; d < found["devices"].size(); ++d) {
       const json& on = expected["dev" + found["devices"][d]["device"].dump()];
       EXPECT_NEAR(step["busy_ms"][d], milliseconds(on, "busy"), kNanosecond / 2) << i;
       EXPECT_NEAR(step["kernel_ms"][d], milliseconds(on, "kernel"), kNanosecond / 2) << i;
       EXPECT_NEAR(step["idle_share"][d], on["idle_frac_busy"].get<double>(), 6e-7) << i;
     }
+  }
+}
+
+/// Annotations by name, as far as the truth counts them.
+void compare_ranges(const json& found, const json& truth) {
+  const bool is_json = truth.contains("optimizer_step_annotations");
+  const json& expected = is_json ? truth["optimizer_step_annotations"]
+                                 : truth.value("nvtx_by_text_top", json::object());
+  for (const auto& [name, range] : expected.items()) {
+    const auto same = std::find_if(found["ranges"].begin(), found["ranges"].end(),
+                                   [&name = name](const json& one) { return one["name"] == name; });
+    // Of thousands of names the longest are listed.
+    if (same == found["ranges"].end() && found["ranges"].size() == 50) continue;
+    ASSERT_NE(same, found["ranges"].end()) << name;
+    EXPECT_EQ((*same)["count"], range["n"]) << name;
+    EXPECT_NEAR((*same)["time_ms"], milliseconds(range, "sum"), kNanosecond / 2) << name;
   }
 }
 
@@ -148,6 +170,8 @@ TEST_F(TraceCorpus, ProfilesSayWhatTheyHold) {
     }
     compare_bytes(found, truth);
     compare_steps(found, truth);
+    compare_ranges(found, truth);
+    EXPECT_EQ(found["events"], truth.value("n_events", found["events"].get<std::int64_t>()));
     ++compared;
   }
   EXPECT_GT(compared, 0);

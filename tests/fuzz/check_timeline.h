@@ -29,8 +29,10 @@ inline void check_timeline(const sim::ImportedTrace& trace) {
     require(span.track < timeline.tracks.size(), "a span's track exists");
     require(span.start <= span.end, "a span ends after it starts");
     require(span.name < timeline.names.size(), "a span's name exists");
-    require(span.cause < timeline.names.size(), "a span's cause exists");
-    require(span.detail < static_cast<std::int32_t>(timeline.details.size()), "a detail exists");
+    require(span.extra < timeline.extras.size(), "what else a span has exists");
+    const sim::SpanExtra& extra = timeline.extra_of(span);
+    require(extra.cause < timeline.names.size(), "a span's cause exists");
+    require(extra.detail < static_cast<std::int32_t>(timeline.details.size()), "a detail exists");
   }
   for (const sim::TimelineFlow& flow : timeline.flows) {
     require(flow.from < timeline.spans.size() && flow.to < timeline.spans.size(),
@@ -54,7 +56,7 @@ inline void check_analysis(const sim::TraceAnalysis& analysis) {
       require(part.count >= 0, "no cause has negative time");
       stall += part;
     }
-    require(stall == device.span() - sim::length_of(device.compute), "causes add up to the stall");
+    require(stall == device.span() - device.compute, "causes add up to the stall");
     require(device.busy <= device.span(), "a GPU is not busy for longer than it is seen");
   }
   Picoseconds path;

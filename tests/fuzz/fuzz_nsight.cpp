@@ -57,6 +57,9 @@ constexpr const char* kChanges[] = {
     "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = 9223372036854775807",
     "UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET deviceId = -1, bytes = 'x'",
     "UPDATE NVTX_EVENTS SET globalTid = NULL, eventType = 60",
+    "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN deviceId",
+    "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = 0, end = 0",
+    "UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET start = 1e15, end = 1.5e300, bytes = 7.0",
 };
 
 /// The bytes of a good export after one of the changes.

@@ -1,5 +1,6 @@
 // Ten million events, which nobody holds in memory: a gzip file whose members repeat.
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -21,12 +22,14 @@ using testing::kernel;
 using testing::launch;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kMembers = 100;  // a tenth: sanitizers are slow, and their memory is theirs
+constexpr std::uint64_t kTenth = 10;  // sanitizers are slow, and their memory is theirs
 constexpr bool kMeasuresMemory = false;
 #else
-constexpr std::uint64_t kMembers = 1000;
+constexpr std::uint64_t kTenth = 1;
 constexpr bool kMeasuresMemory = true;
 #endif
+constexpr std::uint64_t kMembers = 1000 / kTenth;
+constexpr std::uint64_t kKernelMembers = 340 / kTenth;
 constexpr std::uint64_t kEvents = 10'000;  // of a member
 constexpr std::uint64_t kOfALaunch = 10;   // eight operators, the call and the kernel
 
@@ -54,18 +57,37 @@ std::string member_text() {
   return text;
 }
 
-/// What is kept (two million spans) takes 64 bytes each; nothing else may grow with the file, and
+std::string kernels_text() {
+  std::string text;
+  for (std::uint64_t number = 0; number < kEvents; ++number) {
+    text += kernel("k" + std::to_string(number % 300), std::to_string(20 * number) + ".125", "1.5",
+                   static_cast<int>(number)) +
+            ",\n";
+  }
+  return text;
+}
+
+/// A gzip file with a member as often as that.
+void write_long(const std::filesystem::path& path, const std::string& text, std::uint64_t times) {
+  std::ofstream file(path, std::ios::binary);
+  file << gzip("{\"schemaVersion\": 1, \"traceEvents\": [\n");
+  const std::string member = gzip(text);
+  for (std::uint64_t i = 0; i < times; ++i) file << member;
+  file << gzip("{}]}\n");
+  ASSERT_TRUE(file.flush());
+}
+
+void expect_little_memory() {
+  if (!kMeasuresMemory) return;
+  ::testing::Test::RecordProperty("peak", std::to_string(peak_memory()));
+  EXPECT_LE(peak_memory(), 200'000'000U);
+}
+
+/// What is kept (two million spans) takes 40 bytes each; nothing else may grow with the file, and
 /// the analysis has the rest of the 200 MB.
 TEST(LongTrace, OfTenMillionEventsNeedsMemoryForWhatIsKept) {
   testing::TemporaryFolder folder;
-  {
-    std::ofstream file(folder / "long.json.gz", std::ios::binary);
-    file << gzip("{\"schemaVersion\": 1, \"traceEvents\": [\n");
-    const std::string member = gzip(member_text());
-    for (std::uint64_t i = 0; i < kMembers; ++i) file << member;
-    file << gzip("{}]}\n");
-    ASSERT_TRUE(file.flush());
-  }
+  write_long(folder / "long.json.gz", member_text(), kMembers);
   const ImportedTrace trace = import_trace(folder / "long.json.gz");
   EXPECT_THAT(trace.problems, IsEmpty());
   EXPECT_EQ(trace.events, kMembers * kEvents + 1);
@@ -78,10 +100,21 @@ TEST(LongTrace, OfTenMillionEventsNeedsMemoryForWhatIsKept) {
   const TraceAnalysis analysis = analyze(trace, default_rules());
   ASSERT_EQ(analysis.devices.size(), 1U);
   EXPECT_EQ(analysis.devices[0].kernels, kMembers * kEvents / kOfALaunch);
-  if (kMeasuresMemory) {
-    RecordProperty("peak", std::to_string(peak_memory()));
-    EXPECT_LE(peak_memory(), 200'000'000U);
-  }
+  expect_little_memory();
+}
+
+/// As many kernels as 1 GB of JSON has if they are short and nothing else is there: every event is
+/// kept, and every span is work of the GPU.
+TEST(LongTrace, OfShortKernelsAloneNeedsNoMore) {
+  testing::TemporaryFolder folder;
+  write_long(folder / "kernels.json.gz", kernels_text(), kKernelMembers);
+  const ImportedTrace trace = import_trace(folder / "kernels.json.gz");
+  EXPECT_THAT(trace.problems, IsEmpty());
+  EXPECT_EQ(trace.timeline.spans.size(), kKernelMembers * kEvents);
+  const TraceAnalysis analysis = analyze(trace, default_rules());
+  ASSERT_EQ(analysis.devices.size(), 1U);
+  EXPECT_EQ(analysis.devices[0].kernels, kKernelMembers * kEvents);
+  expect_little_memory();
 }
 
 }  // namespace

@@ -62,6 +62,14 @@ inline std::string copy(const std::string& kind, const std::string& ts, const st
                            stream, correlation, bytes));
 }
 
+/// How many of what was left out.
+inline std::uint64_t left_out(const sim::ImportedTrace& trace, const std::string& what) {
+  for (const sim::LeftOut& one : trace.left_out) {
+    if (one.what == what) return one.count;
+  }
+  return 0;
+}
+
 /// Events separated by commas, as a trace of today.
 template <class... Events>
 std::string trace_of(const Events&... events) {

@@ -90,8 +90,9 @@ std::string track_of(const sim::Timeline& timeline, const std::string& name) {
 
 json field(const sim::Timeline& timeline, const std::string& span_name, const std::string& name) {
   const sim::TimelineSpan* span = find(timeline, span_name);
-  if (span == nullptr || span->detail < 0) return nullptr;
-  for (const auto& [key, value] : timeline.details[static_cast<std::size_t>(span->detail)].fields) {
+  const sim::SpanDetail* detail = span == nullptr ? nullptr : timeline.detail_of(*span);
+  if (detail == nullptr) return nullptr;
+  for (const auto& [key, value] : detail->fields) {
     if (key == name) return json::parse(value);
   }
   return nullptr;
@@ -171,7 +172,7 @@ TEST(ActivityTimeline, CopiesAreNamedAsCuptiDoes) {
   const auto [timeline, report] = session.timeline();
   const auto* pinned = find(timeline, "Memcpy HtoD (Pinned -> Device)");
   ASSERT_NE(pinned, nullptr);
-  EXPECT_EQ(pinned->bytes, 4096);
+  EXPECT_EQ(timeline.extra_of(*pinned).bytes, 4096);
   EXPECT_EQ(timeline.tracks[pinned->track].kind, sim::TrackKind::kGpuCopies);
   EXPECT_NE(find(timeline, "Memcpy DtoH (Device -> Pageable)"), nullptr);
   EXPECT_NE(find(timeline, "Memset (Device)"), nullptr);
@@ -254,8 +255,7 @@ TEST(ActivityTimeline, AWaitSaysWhichStreamRecordedTheEventLast) {
   for (const auto& span : timeline.spans) {
     if (timeline.name_of(span) != "Stream Wait Event") continue;
     EXPECT_EQ(timeline.tracks[span.track].name, "stream 7 synchronization");
-    for (const auto& [key, value] :
-         timeline.details[static_cast<std::size_t>(span.detail)].fields) {
+    for (const auto& [key, value] : timeline.detail_of(span)->fields) {
       if (key == "wait_on_stream") streams.push_back(std::stoi(value));
     }
   }

@@ -49,7 +49,7 @@ TEST(ChromeTrace, WritesIntegerPicosecondsWithoutRounding) {
                      .name = timeline.names.intern("an hour"),
                      .start = Picoseconds{7},
                      .end = Picoseconds{3'600'000'000'000'001},
-                     .step = 0}};
+                     .extra = timeline.extras.intern({.step = 0})}};
   const std::string text = chrome_trace(timeline);
   EXPECT_THAT(text, HasSubstr("\"ts\":0.000007,\"dur\":3599999999.999994"));
   EXPECT_TRUE(json::accept(text));
@@ -64,7 +64,7 @@ TEST(ChromeTrace, EscapesNames) {
                      .name = timeline.names.intern("\\x\""),
                      .start = {},
                      .end = Picoseconds{1},
-                     .step = 0}};
+                     .extra = timeline.extras.intern({.step = 0})}};
   const json trace = json::parse(chrome_trace(timeline));
   EXPECT_EQ(trace["traceName"], "say \"hi\"\n\\");
   EXPECT_EQ(events(trace, "X", "cpu_op").at(0)["name"], "\\x\"");

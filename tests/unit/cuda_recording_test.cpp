@@ -64,7 +64,8 @@ class CudaRecording : public ::testing::Test {
         return recorder.origin() + std::chrono::nanoseconds(time.count / 1000);
       };
       found.push_back({std::string(operation_name(timeline, span)), at(span.start), at(span.end),
-                       span.step, span.bytes, timeline.name_of(span)});
+                       timeline.extra_of(span).step, timeline.extra_of(span).bytes,
+                       timeline.name_of(span)});
     }
     return found;
   }

@@ -130,13 +130,13 @@ Recording two_steps() {
 /// As it is read from the file that the run writes, with what the host's recorder adds.
 sim::Timeline written_and_read(sim::Timeline timeline) {
   timeline.tracks.push_back({.name = "training thread", .kind = sim::TrackKind::kHost});
-  timeline.spans.push_back({.track = static_cast<std::uint32_t>(timeline.tracks.size() - 1),
-                            .name = timeline.names.intern("Event Sync"),
-                            .start = Picoseconds{90'000'000},
-                            .end = Picoseconds{100'000'000},
-                            .step = 0,
-                            .cause = timeline.names.intern("cpu_update"),
-                            .kind = sim::SpanKind::kSync});
+  timeline.spans.push_back(
+      {.track = static_cast<std::uint32_t>(timeline.tracks.size() - 1),
+       .name = timeline.names.intern("Event Sync"),
+       .start = Picoseconds{90'000'000},
+       .end = Picoseconds{100'000'000},
+       .extra = timeline.extras.intern({.cause = timeline.names.intern("cpu_update"), .step = 0}),
+       .kind = sim::SpanKind::kSync});
   for (std::int64_t step = 0; step < 2; ++step) {
     const auto begin = Picoseconds{step * 100'000'000};
     timeline.steps.push_back({step, begin, begin + Picoseconds{100'000'000}});
@@ -157,10 +157,10 @@ TEST(GpuRecording, HasTheNamesOfItsStreamsAndOperations) {
     if (track == "compute") on_compute.push_back(timeline.name_of(span));
     // Only what crosses the link counts.
     if (track == "compute") {
-      EXPECT_EQ(span.bytes, 0) << timeline.name_of(span);
+      EXPECT_EQ(timeline.extra_of(span).bytes, 0) << timeline.name_of(span);
     }
     if (track == "d2h") {
-      EXPECT_EQ(span.bytes, 4000);
+      EXPECT_EQ(timeline.extra_of(span).bytes, 4000);
     }
   }
   EXPECT_THAT(on_compute, ElementsAre("forward", "backward", "gather deferred", "forward",

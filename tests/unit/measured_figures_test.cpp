@@ -38,13 +38,13 @@ struct Recording {
   }
   void add(Lane lane, const char* name, double start, double length, std::int32_t step = -1,
            double bytes = 0, const char* cause = "") {
-    timeline.spans.push_back({.track = lane,
-                              .name = timeline.names.intern(name),
-                              .start = ms(start),
-                              .end = ms(start + length),
-                              .bytes = bytes,
-                              .step = step,
-                              .cause = timeline.names.intern(cause)});
+    timeline.spans.push_back(
+        {.track = lane,
+         .name = timeline.names.intern(name),
+         .start = ms(start),
+         .end = ms(start + length),
+         .extra = timeline.extras.intern(
+             {.bytes = bytes, .cause = timeline.names.intern(cause), .step = step})});
   }
 };
 
@@ -128,7 +128,9 @@ TEST(RecordedFigures, AreTheSameByWhatCopiesCarry) {
       span.kind = SpanKind::kCopy;
       span.name = r.timeline.names.intern(name == "weights up" ? "Memcpy HtoD (Pinned -> Device)"
                                                                : "Memcpy DtoH (Device -> Pinned)");
-      span.detail = static_cast<std::int32_t>(r.timeline.details.size());
+      SpanExtra extra = r.timeline.extra_of(span);
+      extra.detail = static_cast<std::int32_t>(r.timeline.details.size());
+      span.extra = r.timeline.extras.intern(extra);
       r.timeline.details.push_back({"", {{"carries", "\"" + name + "\""}}});
     }
   }
@@ -169,7 +171,7 @@ ImportedTrace foreign(double bytes) {
                          .name = t.names.intern(name),
                          .start = ms(at + start),
                          .end = ms(at + start + length),
-                         .bytes = moved,
+                         .extra = t.extras.intern({.bytes = moved}),
                          .kind = kind,
                          .phase = phase});
     };

@@ -70,8 +70,8 @@ TEST_F(NsightImport, ReadsKernelsCopiesMemsetsCallsAndRanges) {
   ASSERT_THAT(trace.timeline.steps, SizeIs(2));
   EXPECT_EQ(trace.timeline.steps[1].number, 2);
   EXPECT_EQ(trace.step_source, StepSource::kAnnotation);
-  EXPECT_EQ(trace.timeline.spans[2].step, 2);
-  EXPECT_EQ(trace.timeline.spans[3].bytes, 4096);
+  EXPECT_EQ(trace.timeline.extra_of(trace.timeline.spans[2]).step, 2);
+  EXPECT_EQ(trace.timeline.extra_of(trace.timeline.spans[3]).bytes, 4096);
   const std::vector<std::uint32_t> launch = launch_of_spans(trace.timeline);
   EXPECT_EQ(launch[0], 5U);
   EXPECT_EQ(launch[2], 8U);
@@ -162,6 +162,9 @@ TEST_F(NsightImport, LeavesOutRowsThatCannotBeAndSaysWhich) {
   EXPECT_EQ(find("CUPTI_ACTIVITY_KIND_KERNEL: rows that end before they start").first, "row 3");
   EXPECT_EQ(find("CUPTI_ACTIVITY_KIND_KERNEL: rows of a device that is no number below 4096").count,
             1U);
+  EXPECT_THAT(trace.problems,
+              Contains(HasSubstr("not used: CUPTI_ACTIVITY_KIND_KERNEL: rows that end before they "
+                                 "start (1, the first at row 3)")));
   EXPECT_EQ(find("NVTX_EVENTS: ranges that were not ended").count, 1U);
   EXPECT_EQ(find("NVTX_EVENTS: marks and names").count, 1U);
   EXPECT_EQ(find("CUPTI_ACTIVITY_KIND_OVERHEAD").time.count, 510'000);
@@ -255,6 +258,93 @@ TEST_F(NsightImport, NamesTheGpuAndNotAdaptersWithoutCuda) {
   EXPECT_THAT(import().timeline.devices, ElementsAre("GPU 0"));
 }
 
+TEST_F(NsightImport, NamesTheGpuOfExportsBeforeCudaNumbers) {
+  EXPECT_THAT(import("CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT);"
+                     "INSERT INTO TARGET_INFO_GPU VALUES (0,'An old GPU')")
+                  .timeline.devices,
+              ElementsAre("An old GPU"));
+}
+
+// Tools that copy tables turn whole numbers into floating-point ones where some are missing.
+TEST_F(NsightImport, TakesWholeNumbersInColumnsOfRealOnes) {
+  const ImportedTrace trace = import(
+      "DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL; CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start REAL, "
+      "end REAL, deviceId REAL, streamId REAL, correlationId REAL, demangledName REAL);"
+      "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1000.0,3000.0,0.0,7.0,11.0,1.0),"
+      "(6000.0,9000.0,0.0,7.0,NULL,1.0),(9000.5,9001.0,0.0,7.0,NULL,1.0)");
+  EXPECT_THAT(spans_of(trace.timeline),
+              ::testing::IsSupersetOf({"stream 7: void gemm<float>(float*) 1000-3000",
+                                       "stream 7: void gemm<float>(float*) 6000-9000"}));
+  EXPECT_EQ(launch_of_spans(trace.timeline).at(0), 5U);
+  EXPECT_EQ(analyze(trace, default_rules()).devices.at(0).kernels, 2U);
+  ASSERT_THAT(trace.left_out,
+              Contains(::testing::Field(
+                  &LeftOut::what, "CUPTI_ACTIVITY_KIND_KERNEL: rows without a start or an end")));
+}
+
+TEST_F(NsightImport, RowsWithoutTimesOrDevicesAreNoneOfTheGpus) {
+  const ImportedTrace trace = import(
+      "DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL; CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start "
+      "INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, demangledName INTEGER);"
+      "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (0,0,0,7,1),(1000,2000,NULL,7,1),"
+      "(1500,3000,0,7,1)");
+  const DeviceAnalysis device = analyze(trace, default_rules()).devices.at(0);
+  EXPECT_EQ(device.kernels, 1U);
+  EXPECT_EQ(device.start.count, 1'500'000) << "not from where nothing was recorded";
+  const auto left_out = [&](const std::string& what) {
+    return std::any_of(trace.left_out.begin(), trace.left_out.end(), [&](const LeftOut& one) {
+      return one.what == "CUPTI_ACTIVITY_KIND_KERNEL: " + what && one.count == 1;
+    });
+  };
+  EXPECT_TRUE(left_out("rows whose times could not be recorded (zeros)"));
+  EXPECT_TRUE(left_out("rows of a device that is no number below 4096"));
+  const ImportedTrace without =
+      import("ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN deviceId");
+  EXPECT_THAT(without.problems, ElementsAre(HasSubstr("CUPTI_ACTIVITY_KIND_KERNEL has no column "
+                                                      "deviceId: its work counts as device 0's")));
+  EXPECT_EQ(analyze(without, default_rules()).devices.at(0).kernels, 2U);
+}
+
+// One record a launch, and none of what ran in it.
+TEST_F(NsightImport, SaysThatGraphsWereTracedAsAWhole) {
+  const ImportedTrace trace = import(
+      "DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL;"
+      "CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start INTEGER, end INTEGER, deviceId INTEGER, "
+      "streamId INTEGER, correlationId INTEGER, graphId INTEGER);"
+      "INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES "
+      "(1000,3000,0,7,11,1),(6000,9000,0,7,14,1)");
+  EXPECT_THAT(trace.problems, Contains(HasSubstr("2 CUDA graphs were traced as a whole")));
+  EXPECT_THAT(trace.problems, Contains(HasSubstr("CUPTI_ACTIVITY_KIND_KERNEL is empty")));
+  EXPECT_EQ(analyze(trace, default_rules()).devices.at(0).kernels, 0U);
+  EXPECT_THAT(
+      trace.left_out,
+      Contains(::testing::AllOf(::testing::Field(&LeftOut::what, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"),
+                                ::testing::Field(&LeftOut::count, 2U),
+                                ::testing::Field(&LeftOut::time, Picoseconds{5'000'000}))));
+}
+
+// Registered texts, texts of their own, both empty; domains have a text and are no ranges.
+TEST_F(NsightImport, TakesTheTextOfARangeFromEitherColumn) {
+  const std::string tid = std::to_string((100LL << 24) + 7);
+  const ImportedTrace trace =
+      import("INSERT INTO NVTX_EVENTS VALUES (1000,1100,60,''," + tid + ",2),(1200,1300,59,'own'," +
+             tid + ",2),(1400,1500,59,''," + tid + ",NULL),(1600,1700,75,'NCCL'," + tid +
+             ",NULL),(1800,-1,59,'open'," + tid + ",NULL)");
+  EXPECT_THAT(spans_of(trace.timeline),
+              ::testing::IsSupersetOf({"thread 7: gemm 1000-1100", "thread 7: own 1200-1300"}));
+  EXPECT_EQ(trace.timeline.spans.size(), 9U + 2U);
+}
+
+TEST_F(NsightImport, SaysThatChangesBesideTheFileAreNotRead) {
+  static_cast<void>(import());
+  const std::filesystem::path path = folder_ / "report.bin";
+  folder_.write("report.bin-wal", "");
+  EXPECT_THAT(import_trace(path).problems, IsEmpty());
+  folder_.write("report.bin-wal", "pages");
+  EXPECT_THAT(import_trace(path).problems,
+              ElementsAre(HasSubstr("a log of changes (report.bin-wal), which is not read")));
+}
+
 TEST_F(NsightImport, ReplacesNamesThatAreNotUtf8) {
   const std::string tid = std::to_string((100LL << 24) + 7);
   const ImportedTrace trace = import(
@@ -286,6 +376,15 @@ TEST_F(NsightImport, RefusesOtherAndDamagedDatabases) {
   { NsightFile(path).run("CREATE TABLE notes (text TEXT)"); }
   EXPECT_THAT(error_of([&] { static_cast<void>(import_trace(path)); }).second,
               HasSubstr("other.sqlite: a database, but none of Nsight Systems"));
+  const std::filesystem::path old = folder_ / "old.nvvp";
+  {
+    NsightFile file(old);
+    file.run("CREATE TABLE StringTable (_id_ INTEGER PRIMARY KEY, value TEXT)");
+    file.run(
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (_id_ INTEGER PRIMARY KEY, copyKind INTEGER)");
+  }
+  EXPECT_THAT(error_of([&] { static_cast<void>(import_trace(old)); }).second,
+              HasSubstr("old.nvvp: a database of nvprof, not of Nsight Systems"));
   static_cast<void>(import());
   std::ostringstream content;
   content << std::ifstream(folder_ / "report.bin", std::ios::binary).rdbuf();

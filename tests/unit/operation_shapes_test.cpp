@@ -25,8 +25,8 @@ std::string operation(const std::string& name, const std::string& ts, const std:
 std::optional<OperationShape> shape_of(const ImportedTrace& trace, const std::string& kernel_name) {
   for (const TimelineSpan& span : trace.timeline.spans) {
     if (trace.timeline.name_of(span) != kernel_name) continue;
-    if (span.detail < 0) return std::nullopt;
-    return operation_shape(trace.timeline.details.at(static_cast<std::size_t>(span.detail)));
+    const SpanDetail* detail = trace.timeline.detail_of(span);
+    return detail == nullptr ? std::nullopt : operation_shape(*detail);
   }
   throw std::runtime_error("no kernel " + kernel_name);
 }
@@ -74,8 +74,8 @@ TEST(OperationShapes, KeepTheGroupOfACollective) {
       "kernel", "ncclDevKernel_AllReduce_Sum_f32", "0", "9", "0", "10",
       R"("device": 0, "stream": 9, "In msg nelems": 1000, "Group size": 4, "dtype": "Float")")));
   const TimelineSpan& span = trace.timeline.spans.at(0);
-  EXPECT_EQ(span.bytes, 4000);
-  EXPECT_THAT(trace.timeline.details.at(static_cast<std::size_t>(span.detail)).fields,
+  EXPECT_EQ(trace.timeline.extra_of(span).bytes, 4000);
+  EXPECT_THAT(trace.timeline.detail_of(span)->fields,
               ElementsAre(std::pair<std::string, std::string>("Group size", "4")));
 }
 

@@ -100,6 +100,9 @@ TEST(TimerLog, LeavesOutWhatIsNoDurationAndSaysWhere) {
   EXPECT_EQ(trace.left_out[1].what, "timers whose value is no duration");
   EXPECT_EQ(trace.left_out[1].count, 2U);
   EXPECT_EQ(trace.left_out[1].first, "line 2");
+  EXPECT_THAT(trace.problems,
+              ::testing::Contains(HasSubstr("not used: timers whose value is no duration (2, the "
+                                            "first at line 2)")));
 }
 
 // Before 0.9 the rank was said twice; layers of experts add their own times in parentheses.
@@ -130,6 +133,88 @@ TEST(TimerLog, ReadsLinesBehindAnyPrefix) {
            .timers;
   EXPECT_THAT(log.find("fwd")->values, ElementsAre(1.0, 2.0, 3.0, 4.0));
   EXPECT_THAT(log.find("bwd")->values, ElementsAre(2.0, 4.0, 6.0, 8.0));
+  EXPECT_EQ(log.not_at_line_start, 0U);
+}
+
+// "elapsed time per iteration" of forks that count in seconds.
+TEST(TimerLog, TakesIterationsInSeconds) {
+  const TimerLog log =
+      *import(
+           " iteration 1/ 10 | elapsed time per iteration (s): 1.25 | lm loss: 2 |\n"
+           " iteration 2/ 10 | elapsed time per iteration (s): 0.75 | lm loss: 2 |\n")
+           .timers;
+  EXPECT_THAT(log.iterations.values, ElementsAre(1250.0, 750.0));
+  EXPECT_EQ(log.step_ms, 1000.0);
+}
+
+TEST(TimerLog, ReadsMegatronsListsOfAllRanks) {
+  const ImportedTrace trace = import(
+      "done with setup ...\n"
+      "(min, max) time across ranks (ms):\n"
+      "    model-and-optimizer-setup ......................: (63763.34, 63857.25)\n"
+      "    train/valid/test-data-iterators-setup ..........: (12936.53, 13432.64)\n"
+      "[before the start of training step] datetime: 2024-06-21 10:48:53\n"
+      " elapsed time per iteration (ms): 40.5 | lm loss: 1.2E+01 |\n"
+      "[default0]:(min, max) time across ranks (ms):\n"
+      "[default0]:    forward-compute ................................: (10.00, 12.00)\n"
+      "[default0]:    optimizer ......................................: (1.00, 3.00)\n"
+      " elapsed time per iteration (ms): 41.5 | lm loss: 1.2E+01 |\n"
+      "max time across ranks (ms):\n"
+      "    forward-compute ................................: 14.00\n"
+      "\n"
+      "not-a-timer ................................: 14.00\n"
+      "saved (min, max) time across ranks (ms): save-checkpoint .......: (24895.07, 24895.13)\n");
+  const TimerLog& log = *trace.timers;
+  EXPECT_THAT(log.timers, IsEmpty());
+  EXPECT_EQ(log.records, 0U);
+  ASSERT_THAT(log.across_ranks, SizeIs(5));
+  EXPECT_EQ(log.across_ranks[0].name, "model-and-optimizer-setup");
+  EXPECT_THAT(log.across_ranks[1].longest, ElementsAre(13432.64));
+  EXPECT_EQ(log.across_ranks[2].name, "forward-compute");
+  EXPECT_THAT(log.across_ranks[2].shortest, ElementsAre(10.0));
+  EXPECT_THAT(log.across_ranks[2].longest, ElementsAre(12.0, 14.0));
+  EXPECT_EQ(log.across_ranks[4].name, "save-checkpoint");
+  EXPECT_EQ(log.forward_ms, 13.0) << "of the slowest rank";
+  EXPECT_EQ(log.optimizer_ms, 3.0);
+  EXPECT_TRUE(std::isnan(log.backward_ms));
+  EXPECT_EQ(log.step_ms, 41.0);
+}
+
+// Every rank's time below the timer's name; of one rank, neither ranks nor their extremes.
+TEST(TimerLog, ReadsMegatronsOtherLists) {
+  const TimerLog log = *import(
+                            "times across ranks (ms):\n"
+                            "  forward-compute:\n"
+                            "     rank  0: 10.50\n"
+                            "     rank  1: 12.25\n"
+                            "     rank 10: 9.00\n"
+                            "  backward-compute:\n"
+                            "     rank  0: 20.00\n"
+                            "training ...\n"
+                            "     rank  3: 99.00\n"
+                            "time (ms):\n"
+                            "    optimizer ......................................: 2.50\n")
+                            .timers;
+  ASSERT_THAT(log.across_ranks, SizeIs(3));
+  EXPECT_THAT(log.across_ranks[0].shortest, ElementsAre(9.0));
+  EXPECT_THAT(log.across_ranks[0].longest, ElementsAre(12.25));
+  EXPECT_THAT(log.across_ranks[1].longest, ElementsAre(20.0));
+  EXPECT_THAT(log.across_ranks[2].longest, ElementsAre(2.5));
+  EXPECT_EQ(log.forward_ms, 12.25);
+  EXPECT_EQ(log.backward_ms, 20.0);
+  EXPECT_EQ(log.optimizer_ms, 2.5);
+}
+
+// Where the engine's own records tell a phase, its lists of all ranks are beside it.
+TEST(TimerLog, RecordsGoBeforeListsOfAllRanks) {
+  const TimerLog log = *import(
+                            "time (ms) | forward-compute: 4.00 | optimizer: 3.00\n"
+                            "(min, max) time across ranks (ms):\n"
+                            "    forward-compute .....: (10.00, 12.00)\n"
+                            "    optimizer: (1e308, 1e308)\n")
+                            .timers;
+  EXPECT_EQ(log.forward_ms, 4.0);
+  EXPECT_THAT(log.across_ranks, SizeIs(1));
 }
 
 TEST(TimerLog, DurationsBeyondTheClockAreLeftOut) {

@@ -1,7 +1,11 @@
 // What a trace shows, on pictures small enough to count by hand. Times in microseconds.
 #include "sim/report/trace_analysis.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
+#include <random>
+#include <set>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -60,7 +64,7 @@ TEST(TraceAnalysis, EveryMomentWithoutComputeHasOneCause) {
       kernel("c", "70", "10", 5)));
   const DeviceAnalysis& device = analysis.devices.at(0);
   EXPECT_EQ(us(device.span()), 80);
-  EXPECT_EQ(us(length_of(device.compute)), 30);
+  EXPECT_EQ(us(device.compute), 30);
   EXPECT_EQ(us(device.kernel), 40);
   EXPECT_EQ(us(device.collective), 10);
   EXPECT_EQ(us(device.copy), 30);
@@ -124,6 +128,51 @@ TEST(TraceAnalysis, OfAPartOnlyWorkThatBeginsInItCounts) {
   EXPECT_THAT(analysis.path, IsEmpty());
 }
 
+// Kernels and copies of any overlap on four streams, against sets of single nanoseconds.
+TEST(TraceAnalysis, WhatIsHiddenAgreesWithSetsOfPoints) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 100; ++round) {
+    std::set<std::uint64_t> computing;
+    std::set<std::uint64_t> communicating;
+    std::map<std::string, std::set<std::uint64_t>> copying;
+    std::string list;
+    for (int i = 0; i < 12; ++i) {
+      const std::uint64_t start = random() % 60;
+      const std::uint64_t length = random() % 9;
+      const auto at = [](std::uint64_t nanoseconds) { return fmt::format("0.{:03}", nanoseconds); };
+      const int stream = static_cast<int>(random() % 4);
+      std::set<std::uint64_t>* points = &computing;
+      std::string one = kernel("k", at(start), at(length), i, stream);
+      if (random() % 4 == 0) {
+        points = &communicating;
+        one = kernel("ncclDevKernel_AllGather", at(start), at(length), i, stream);
+      } else if (random() % 2 == 0) {
+        const std::string direction = random() % 2 == 0 ? "HtoD" : "DtoH";
+        points = &copying[direction];
+        one = copy(direction, at(start), at(length), 8, i, stream);
+      }
+      for (std::uint64_t t = start; t < start + length; ++t) points->insert(t);
+      list += (list.empty() ? "" : ",") + one;
+    }
+    const auto without = [&](const std::set<std::uint64_t>& points) {
+      return std::count_if(points.begin(), points.end(),
+                           [&](std::uint64_t t) { return !computing.contains(t); });
+    };
+    const TraceAnalysis analysis = analysis_of("{\"traceEvents\": [" + list + "]}");
+    const DeviceAnalysis& device = analysis.devices.at(0);
+    constexpr std::int64_t kNanosecond = 1000;
+    EXPECT_EQ(device.compute.count, kNanosecond * std::ssize(computing));
+    EXPECT_EQ(device.collective.count, kNanosecond * std::ssize(communicating));
+    EXPECT_EQ(device.collective_exposed.count, kNanosecond * without(communicating));
+    ASSERT_EQ(device.copy_statistics.size(), copying.size());
+    for (const CopyStatistics& one : device.copy_statistics) {
+      const std::set<std::uint64_t>& points = copying[to_string(one.kind.direction)];
+      EXPECT_EQ(one.united.count, kNanosecond * std::ssize(points));
+      EXPECT_EQ((one.united - one.hidden).count, kNanosecond * without(points)) << list;
+    }
+  }
+}
+
 // Of both kernels that end the gap the one that was launched first says how late the host was.
 TEST(TraceAnalysis, KernelsMayStartTogether) {
   const TraceAnalysis analysis =
@@ -145,6 +194,41 @@ TEST(TraceAnalysis, StepsSayHowBusyTheGpuWasInThem) {
   EXPECT_EQ(us(analysis.steps[0].busy.at(0)), 15);
   EXPECT_EQ(us(analysis.steps[1].busy.at(0)), 10);
   EXPECT_EQ(analysis.steps[1].number, 8);
+}
+
+//   step 1  |0--------40|        step 2  |38-------100|   of two devices
+//   d2h 30-50 of device 0, h2d 39-41 of device 1, h2d 40-42 of device 0, d2h 100-101
+TEST(TraceAnalysis, StepsSayWhatBeganToBeCopiedInThem) {
+  const ImportedTrace trace =
+      import_text(trace_of(event("user_annotation", "ProfilerStep#1", "100", "100", "0", "40"),
+                           event("user_annotation", "ProfilerStep#2", "100", "100", "38", "62"),
+                           copy("DtoH (Device -> Pinned)", "30", "20", 1, 1),
+                           copy("HtoD (Pinned -> Device)", "39", "2", 2, 2, 8, 1),
+                           copy("HtoD (Pinned -> Device)", "40", "2", 4, 3, 9),
+                           copy("DtoH (Device -> Pinned)", "100", "1", 8, 4)));
+  const auto json =
+      nlohmann::json::parse(trace_json(trace, analyze(trace, default_rules()), "t.json"));
+  const auto& each = json["steps"]["each"];
+  EXPECT_EQ(each[0]["bytes_by_direction"], (nlohmann::json{{"DtoH", 1}, {"HtoD", 2}}));
+  EXPECT_EQ(each[1]["bytes_by_direction"], (nlohmann::json{{"HtoD", 6}}));
+  EXPECT_EQ(json["bytes_by_direction"], (nlohmann::json{{"DtoH", 9}, {"HtoD", 6}}));
+}
+
+TEST(TraceAnalysis, RangesAddUpByName) {
+  const ImportedTrace trace =
+      import_text(trace_of(event("user_annotation", "short", "1", "1", "0", "3"),
+                           event("user_annotation", "long", "1", "1", "5", "4"),
+                           event("user_annotation", "short", "2", "2", "1", "2.5"),
+                           event("gpu_user_annotation", "long", "0", "7", "6", "90")));
+  const TraceAnalysis analysis = analyze(trace, default_rules());
+  ASSERT_THAT(analysis.ranges, SizeIs(2));
+  EXPECT_EQ(analysis.ranges[0].name, "short");
+  EXPECT_EQ(analysis.ranges[0].spans, 2U);
+  EXPECT_EQ(analysis.ranges[0].time.count, 5'500'000);
+  EXPECT_EQ(us(analysis.ranges[1].time), 4) << "its projection onto the GPU is not counted again";
+  const TraceAnalysis projected = analysis_of(trace_of(
+      event("gpu_user_annotation", "long", "0", "7", "6", "90"), kernel("k", "6", "1", 1)));
+  EXPECT_EQ(us(projected.ranges.at(0).time), 90);
 }
 
 // The host launches a, waits for it, works, and launches b; c follows b on another stream after a

@@ -47,6 +47,12 @@ TEST(FindPeriod, AllowsFewDifferencesAndNeedsThreeRepetitions) {
   EXPECT_EQ(find_period({1, 2}), 0U);
 }
 
+TEST(FindPeriod, KernelsThatAreLaunchedOverAndOverAreNoSteps) {
+  EXPECT_EQ(find_period(repeated({1, 2}, 10'000)), 2U);
+  EXPECT_EQ(find_period(repeated({1, 2}, 10'001)), 0U);
+  EXPECT_EQ(find_period(repeated({1}, 1'000'000)), 0U);
+}
+
 TEST(FindSteps, TakesOptimizersWhereNoStepIsAnnotated) {
   std::string list;
   for (int i = 0; i < 3; ++i) {

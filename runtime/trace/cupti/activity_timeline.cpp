@@ -358,8 +358,8 @@ class Builder {
                                       .start = time(pending.start),
                                       .end = time(pending.end),
                                       .correlation = pending.correlation,
-                                      .bytes = pending.bytes,
-                                      .detail = pending.detail});
+                                      .extra = result_.timeline.extras.intern(
+                                          {.bytes = pending.bytes, .detail = pending.detail})});
   }
 
   void write_flows() {
@@ -442,9 +442,11 @@ void append(sim::Timeline& timeline, const sim::Timeline& more) {
   add_all(timeline.metadata, more.metadata);
   for (TimelineSpan span : more.spans) {
     span.track += tracks;
-    if (span.detail >= 0) span.detail += details;
     span.name = timeline.names.intern(more.names[span.name]);
-    span.cause = timeline.names.intern(more.names[span.cause]);
+    sim::SpanExtra extra = more.extra_of(span);
+    if (extra.detail >= 0) extra.detail += details;
+    extra.cause = timeline.names.intern(more.names[extra.cause]);
+    span.extra = timeline.extras.intern(extra);
     timeline.spans.push_back(span);
   }
   for (sim::TimelineFlow flow : more.flows) {

@@ -35,6 +35,13 @@ class OperationTracks {
   }
 
  private:
+  /// What an operation put on the GPU, as a whole.
+  struct Range {
+    Picoseconds start;
+    Picoseconds end;
+    double bytes = 0;  ///< over the link
+  };
+
   [[nodiscard]] Picoseconds since_origin(Clock::time_point time) const {
     return {std::chrono::duration_cast<std::chrono::nanoseconds>(time - origin_).count() * 1000};
   }
@@ -80,13 +87,11 @@ class OperationTracks {
     if (!operation) return;
     const TimelineSpan& work = timeline_.spans[index];
     names_.try_emplace(work.track, operations_[*operation].stream);
-    std::optional<TimelineSpan>& range = ranges_[*operation];
-    if (!range) {
-      range = TimelineSpan{.start = work.start, .end = work.end};
-    }
+    std::optional<Range>& range = ranges_[*operation];
+    if (!range) range = Range{work.start, work.end};
     range->start = std::min(range->start, work.start);
     range->end = std::max(range->end, work.end);
-    if (crosses_link(work)) range->bytes += work.bytes;
+    if (crosses_link(work)) range->bytes += timeline_.extra_of(work).bytes;
   }
 
   void write() {
@@ -94,11 +99,14 @@ class OperationTracks {
     std::map<std::string, std::vector<TimelineSpan>> by_stream;
     for (std::size_t i = 0; i < operations_.size(); ++i) {
       if (!ranges_[i]) continue;
-      TimelineSpan range = *ranges_[i];
-      range.name = timeline_.names.intern(operations_[i].name);
-      range.step = static_cast<std::int32_t>(operations_[i].step);
-      range.kind = sim::SpanKind::kRange;
-      by_stream[operations_[i].stream].push_back(range);
+      const sim::SpanExtra extra{.bytes = ranges_[i]->bytes,
+                                 .step = static_cast<std::int32_t>(operations_[i].step)};
+      by_stream[operations_[i].stream].push_back(
+          {.name = timeline_.names.intern(operations_[i].name),
+           .start = ranges_[i]->start,
+           .end = ranges_[i]->end,
+           .extra = timeline_.extras.intern(extra),
+           .kind = sim::SpanKind::kRange});
     }
     for (auto& [stream, ranges] : by_stream) {
       std::stable_sort(
@@ -117,8 +125,8 @@ class OperationTracks {
   std::vector<LaunchedOperation> operations_;      // by thread and start, the outer one first
   std::vector<std::optional<std::size_t>> outer_;  // by operation: the innermost one around it
   Clock::time_point origin_;
-  std::vector<std::optional<TimelineSpan>> ranges_;  // by operation
-  std::map<std::uint32_t, std::string> names_;       // of streams, by track
+  std::vector<std::optional<Range>> ranges_;    // by operation
+  std::map<std::uint32_t, std::string> names_;  // of streams, by track
 };
 
 }  // namespace

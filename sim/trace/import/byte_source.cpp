@@ -74,6 +74,7 @@ class GzipBytes : public ByteSource {
     constexpr std::size_t kMost = 1U << 30;  // zlib counts in 32 bits
     const std::size_t wanted = std::min(out.size(), kMost);
     stream_.next_out = reinterpret_cast<Bytef*>(out.data());
+    out_ = stream_.next_out;
     stream_.avail_out = static_cast<uInt>(wanted);
     while (!ended_ && stream_.avail_out == wanted) {
       if (stream_.avail_in == 0 && !fill()) {
@@ -130,17 +131,18 @@ class GzipBytes : public ByteSource {
     if (status == Z_OK || status == Z_BUF_ERROR) return;
     if (status == Z_MEM_ERROR)
       throw Error(ErrorKind::kRuntime, name_ + ": cannot inflate: no memory");
-    throw Error(
-        ErrorKind::kInput,
-        fmt::format("{}: the gzip data are damaged at byte {} ({}), after {} bytes of text", name_,
-                    position(), stream_.msg == nullptr ? "?" : stream_.msg, produced_));
+    throw Error(ErrorKind::kInput,
+                fmt::format("{}: the gzip data are damaged at byte {} ({}), after {} bytes of text",
+                            name_, position(), stream_.msg == nullptr ? "?" : stream_.msg,
+                            produced_ + static_cast<std::uint64_t>(stream_.next_out - out_)));
   }
 
   std::unique_ptr<ByteSource> compressed_;
   std::string name_;
   std::vector<char> input_;
   z_stream stream_{};
-  std::uint64_t produced_ = 0;
+  const Bytef* out_ = nullptr;  // where the text of this `read` begins
+  std::uint64_t produced_ = 0;  // by those before
   int members_ = 0;
   bool in_member_ = false;
   bool ended_ = false;

@@ -58,15 +58,15 @@ std::uint32_t TraceCollector::track(const RowKey& key) {
 
 bool TraceCollector::add(const TimelineSpan& span) {
   Picoseconds time;
-  std::int64_t bytes = 0;
-  if (span.bytes > kMostBytes ||
+  std::int64_t sum = 0;
+  const double bytes = std::max(timeline_->extra_of(span).bytes, 0.0);
+  if (bytes > kMostBytes ||
       __builtin_add_overflow(time_.count, (span.end - span.start).count, &time.count) ||
-      __builtin_add_overflow(bytes_, static_cast<std::int64_t>(std::max(span.bytes, 0.0)),
-                             &bytes)) {
+      __builtin_add_overflow(bytes_, static_cast<std::int64_t>(bytes), &sum)) {
     return false;
   }
   time_ = time;
-  bytes_ = bytes;
+  bytes_ = sum;
   if (pieces_.empty() || pieces_.back().is_full()) pieces_.emplace_back();
   pieces_.back().add(span);
   ++count_;
@@ -157,7 +157,10 @@ void TraceCollector::finish(bool sorts) {
   const auto by_all = [&](const TimelineSpan& a, const TimelineSpan& b) {
     if (by_time(a, b)) return true;
     if (by_time(b, a)) return false;
-    return std::tuple(a.correlation, a.name, a.bytes) < std::tuple(b.correlation, b.name, b.bytes);
+    const auto rest = [&](const TimelineSpan& one) {
+      return std::tuple(one.correlation, one.name, timeline_->extra_of(one).bytes);
+    };
+    return rest(a) < rest(b);
   };
   if (!std::is_sorted(timeline_->spans.begin(), timeline_->spans.end(), by_all)) {
     std::sort(timeline_->spans.begin(), timeline_->spans.end(), by_all);

@@ -46,7 +46,7 @@ class SpanPiece {
   void add(const TimelineSpan& span);
   [[nodiscard]] std::span<const TimelineSpan> spans() const { return {spans_.get(), size_}; }
 
-  static constexpr std::size_t kCapacity = 16'384;  ///< 1 MiB
+  static constexpr std::size_t kCapacity = 16'384;  ///< 640 KiB
 
  private:
   struct Unmap {

@@ -10,6 +10,7 @@
 #include "sim/trace/import/decimal_time.h"
 #include "sim/trace/import/import_trace.h"
 #include "sim/trace/import/kineto_event.h"
+#include "sim/trace/import/open_spans.h"
 #include "sim/trace/import/operation_shapes.h"
 #include "sim/trace/import/own_trace.h"
 #include "sim/trace/import/phases.h"
@@ -76,8 +77,8 @@ class ChromeImporter {
     if (profiler_.has_origin() || own_ || value.status != JsonStream::Status::kWhole) {
       return use_event(value);
     }
-    const bool is_span =
-        value.text.front() == '{' && parser_.parse(value.text, event_) && event_.phase == 'X';
+    const bool is_span = value.text.front() == '{' && parser_.parse(value.text, event_) &&
+                         (event_.phase == 'X' || event_.phase == 'B' || event_.phase == 'E');
     const auto start = is_span ? parse_microseconds(event_.start) : std::nullopt;
     if (!start) return use_event(value);
     Held& held = held_.emplace_back();
@@ -101,7 +102,7 @@ class ChromeImporter {
 
   void use_event(const JsonStream::Value& value) {
     const auto leave_out = [&](std::string_view what) {
-      left_out_.add(what, {}, value.offset, "byte");
+      left_out_.add_unusable(what, {}, value.offset, "byte");
     };
     if (value.status == JsonStream::Status::kTooLong)
       return leave_out("events of more than 32 MiB");
@@ -110,15 +111,35 @@ class ChromeImporter {
       return leave_out(fmt::format("events that are not well-formed ({})", parser_.problem()));
     }
     if (parser_.had_bad_utf8()) ++bad_utf8_;
+    has_kinds_ = has_kinds_ || event_.phase != '\0';
     if (own_) {
       own_->take(event_, parser_.fields(), left_out_, value.offset);
+    } else if (event_.phase == 'B') {
+      open_.begin(event_, value.text, value.offset, left_out_);
+    } else if (event_.phase == 'E') {
+      end_span(value.offset);
     } else {
       profiler_.take(event_, parser_.fields(), value.offset);
     }
   }
 
+  /// The event that was parsed last ends a span: both together are one of kind "X".
+  void end_span(std::uint64_t offset) {
+    const auto beginning = open_.end(event_);
+    if (!beginning) {
+      left_out_.add_unusable("ends of spans that did not begin", {}, offset, "byte");
+      return;
+    }
+    const std::string end(event_.start);
+    static_cast<void>(parser_.parse(beginning->text, event_));  // as it was when it began
+    event_.phase = 'X';
+    event_.end = end.empty() ? "none" : std::string_view(end);
+    profiler_.take(event_, parser_.fields(), beginning->offset);
+  }
+
   void finish() {
     use_held();
+    open_.finish(left_out_);
     check_has_events();
     Timeline& timeline = result_.timeline;
     timeline.name = document_.header().name;
@@ -138,6 +159,11 @@ class ChromeImporter {
           fmt::format("{}: {} events had bytes that are not UTF-8; they are shown as U+FFFD", name_,
                       bad_utf8_));
     }
+    if (profiler_.without_duration() > 0) {
+      result_.problems.push_back(
+          fmt::format("{}: {} events have no duration; they count as instants", name_,
+                      profiler_.without_duration()));
+    }
     const std::vector<std::uint32_t> launch = launch_of_spans(timeline);
     // Of our own traces, simulated launches stand at their step's beginning in a row.
     if (!own_) note_clock_differences(name_, launch, result_);
@@ -149,6 +175,7 @@ class ChromeImporter {
       result_.step_source = StepSource::kAnnotation;
     }
     result_.left_out = left_out_.take();
+    note_unusable(name_, result_);
   }
 
   void check_has_events() const {
@@ -158,6 +185,12 @@ class ChromeImporter {
     }
     if (document_.is_cut() && result_.events == 0) {
       throw Error(ErrorKind::kInput, result_.problems.back());
+    }
+    if (result_.events > 0 && !has_kinds_) {
+      throw Error(ErrorKind::kInput,
+                  fmt::format("{}: not a Chrome trace: of {} elements none says what kind of event "
+                              "it is (\"ph\")",
+                              name_, result_.events));
     }
   }
 
@@ -182,9 +215,11 @@ class ChromeImporter {
   std::optional<OwnTraceReader> own_;
   KinetoEventParser parser_;
   KinetoEvent event_;
+  OpenSpans open_;
   std::vector<Held> held_;
   std::size_t held_bytes_ = 0;
   std::uint64_t bad_utf8_ = 0;
+  bool has_kinds_ = false;  // an event that could be read says what it is
 };
 
 }  // namespace

@@ -81,6 +81,7 @@ ImportedTrace import_nsight(const std::filesystem::path& path, const ImportOptio
   assign_phases(timeline, launch, file.collector().intervals(), options.rules);
   result.step_source = find_steps(timeline, launch, options.rules, options.steps);
   result.left_out = file.left_out().take();
+  note_unusable(file.name(), result);
   return std::move(result);
 }
 

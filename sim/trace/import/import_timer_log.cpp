@@ -13,26 +13,22 @@
 #include "sim/base/error.h"
 #include "sim/trace/import/import_trace.h"
 #include "sim/trace/import/json_text.h"
+#include "sim/trace/import/log_text.h"
+#include "sim/trace/import/rank_timers.h"
 
 namespace zenflow::sim {
 namespace {
 
 constexpr std::string_view kRecord = "time (ms)";
-constexpr std::string_view kIteration = "elapsed time per iteration (ms):";
+struct Iteration {
+  std::string_view text;
+  double milliseconds;  // of its unit
+};
+/// Forks of Megatron count in seconds.
+constexpr std::array<Iteration, 2> kIterations = {
+    {{"elapsed time per iteration (ms):", 1}, {"elapsed time per iteration (s):", 1e3}}};
 constexpr std::size_t kLongestLine = 1U << 20;
-/// Three of them are within what Picoseconds can say.
-constexpr double kLongestMilliseconds = 26.0 * 86'400e3;
 constexpr const char* kTooLong = "timers of more than 26 days";
-
-bool is_blank(char c) {
-  return c == ' ' || c == '\t';
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-  return text;
-}
 
 /// Without terminal escapes: "ESC [ ... letter", and "ESC" with any other one character.
 std::string without_escapes(std::string_view line) {
@@ -52,20 +48,15 @@ std::string without_escapes(std::string_view line) {
   return out;
 }
 
-/// A number at the start of `text`, in milliseconds; takes it.
-std::optional<double> take_number(std::string_view& text) {
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || !std::isfinite(value) || value < 0) return std::nullopt;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  return value;
-}
-
-/// What a line that starts with a record has before it: time, level, place, rank, in brackets;
-/// before DeepSpeed 0.9 "rank=0" as well.
+/// What a line that starts with a record has before it: a launcher's "worker-0:" or "[default0]:";
+/// time, level, place, rank, in brackets; before DeepSpeed 0.9 "rank=0" as well.
 bool is_prefix(std::string_view text) {
   text = trimmed(text);
+  const std::size_t colon = text.find(':');
+  const std::size_t other = text.find_first_of(" \t[", text.starts_with('[') ? 1 : 0);
+  if (colon != text.npos && (other == text.npos || colon < other)) {
+    text = trimmed(text.substr(colon + 1));
+  }
   while (!text.empty() && text.front() == '[') {
     const std::size_t close = text.find(']');
     if (close == text.npos) return false;
@@ -99,12 +90,13 @@ class LogReader {
     result_.format = TraceFormat::kTimerLog;
     result_.timers.emplace();
     log_ = &*result_.timers;
+    rank_timers_.emplace(*log_);
     log_->iterations.name = "elapsed time per iteration (ms)";
   }
 
   ImportedTrace import() {
     read_lines();
-    if (log_->records == 0 && log_->iterations.values.empty()) {
+    if (log_->records == 0 && log_->iterations.values.empty() && log_->across_ranks.empty()) {
       throw Error(
           ErrorKind::kInput,
           fmt::format("{}: no trace: neither Chrome JSON nor SQLite, and none of its {} lines has "
@@ -116,6 +108,7 @@ class LogReader {
     set_means();
     make_timeline();
     result_.left_out = left_out_.take();
+    note_unusable(name_, result_);
     return std::move(result_);
   }
 
@@ -150,7 +143,7 @@ class LogReader {
 
   void end_line(const std::string& line, bool is_dropped, char end) {
     if (is_dropped) {
-      left_out_.add("lines of more than 1 MiB", {}, lines_ + 1, "line");
+      left_out_.add_unusable("lines of more than 1 MiB", {}, lines_ + 1, "line");
     } else {
       take_line(without_escapes(line));
     }
@@ -158,18 +151,25 @@ class LogReader {
   }
 
   void take_line(const std::string& line) {
+    if (rank_timers_->take(line)) {
+      ++result_.events;
+      return;
+    }
     std::size_t at = 0;
     while ((at = line.find(kRecord, at)) != line.npos) {
       const std::size_t list = at + kRecord.size();
       take_record(line, at, list);
       at = list;
     }
-    for (at = 0; (at = line.find(kIteration, at)) != line.npos;) {
-      at += kIteration.size();
-      std::string_view rest = std::string_view(line).substr(at);
-      if (const auto value = take_duration(rest, "elapsed times that are no number")) {
-        log_->iterations.values.push_back(*value);
-        ++result_.events;
+    for (const Iteration& one : kIterations) {
+      for (at = 0; (at = line.find(one.text, at)) != line.npos;) {
+        at += one.text.size();
+        std::string_view rest = std::string_view(line).substr(at);
+        const char* const no_number = "elapsed times that are no number";
+        if (const auto value = take_duration(rest, no_number, one.milliseconds)) {
+          log_->iterations.values.push_back(*value);
+          ++result_.events;
+        }
       }
     }
   }
@@ -187,7 +187,8 @@ class LogReader {
       const std::string_view name = trimmed(item.substr(0, colon));
       if (colon == item.npos || name.empty()) {
         // An empty list ("time (ms) |"), or one that was cut.
-        if (!trimmed(item).empty()) left_out_.add("timers without a value", {}, lines_ + 1, "line");
+        if (!trimmed(item).empty())
+          left_out_.add_unusable("timers without a value", {}, lines_ + 1, "line");
         break;
       }
       std::string_view number = item.substr(colon + 1);
@@ -219,10 +220,11 @@ class LogReader {
   }
 
   /// A duration at the start of `text`, taken there; if there is none that can be used, says why.
-  std::optional<double> take_duration(std::string_view& text, const char* no_number) {
-    const auto value = take_number(text);
-    if (value && *value <= kLongestMilliseconds) return value;
-    left_out_.add(value ? kTooLong : no_number, {}, lines_ + 1, "line");
+  std::optional<double> take_duration(std::string_view& text, const char* no_number,
+                                      double milliseconds = 1) {
+    const auto value = take_milliseconds(text);
+    if (value && *value * milliseconds <= kLongestMilliseconds) return *value * milliseconds;
+    left_out_.add_unusable(value ? kTooLong : no_number, {}, lines_ + 1, "line");
     return std::nullopt;
   }
 
@@ -242,8 +244,13 @@ class LogReader {
   }
 
   [[nodiscard]] double mean_of(const std::vector<const char*>& names) const {
-    const TimerSeries* found = first_of(names);
-    return found == nullptr ? std::numeric_limits<double>::quiet_NaN() : found->mean();
+    if (const TimerSeries* found = first_of(names)) return found->mean();
+    for (const char* name : names) {
+      for (const RankTimerSeries& one : log_->across_ranks) {
+        if (one.name == name) return mean(one.longest);
+      }
+    }
+    return std::numeric_limits<double>::quiet_NaN();
   }
 
   void set_means() {
@@ -304,12 +311,13 @@ class LogReader {
     for (const Part& part : parts) {
       const auto length = part.length(step);
       if (!length) continue;
-      timeline.spans.push_back({.name = timeline.names.intern(part.series->name),
-                                .start = at,
-                                .end = at + *length,
-                                .step = static_cast<std::int32_t>(step),
-                                .kind = SpanKind::kOperation,
-                                .phase = part.phase});
+      timeline.spans.push_back(
+          {.name = timeline.names.intern(part.series->name),
+           .start = at,
+           .end = at + *length,
+           .extra = timeline.extras.intern({.step = static_cast<std::int32_t>(step)}),
+           .kind = SpanKind::kOperation,
+           .phase = part.phase});
       at += *length;
     }
   }
@@ -330,6 +338,7 @@ class LogReader {
   TimerLog* log_ = nullptr;
   LeftOutCounter left_out_;
   std::unordered_map<std::string, std::size_t> places_;
+  std::optional<RankTimers> rank_timers_;
   std::uint64_t lines_ = 0;
   std::optional<std::int64_t> rank_;  // of the first record that names one
   bool has_several_ranks_ = false;

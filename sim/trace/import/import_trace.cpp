@@ -47,13 +47,14 @@ struct Other {
 };
 
 /// What people have at hand instead.
-constexpr std::array<Other, 6> kOthers{{
+constexpr std::array<Other, 7> kOthers{{
     {"PK\x03\x04", "a ZIP archive: unpack it"},
     {"\x28\xB5\x2F\xFD", "compressed with Zstandard: unpack it with zstd -d"},
     {"\xFD"
      "7zXZ",
      "compressed with xz: unpack it with xz -d"},
     {"\xFF\xFE", "UTF-16: convert it with iconv -f UTF-16 -t UTF-8"},
+    {"\xFE\xFF", "UTF-16: convert it with iconv -f UTF-16 -t UTF-8"},
     {"BZh", "compressed with bzip2: unpack it with bzip2 -d"},
     {"\x7F"
      "ELF",
@@ -111,6 +112,13 @@ ImportedTrace import_trace(const std::filesystem::path& path, const ImportOption
   }
   for (const Other& other : kOthers) {
     if (head.starts_with(other.magic)) fail("is " + std::string(other.what));
+  }
+  // Without a mark of its byte order: every second byte of what a program writes is 0.
+  const bool is_little = head.size() > 3 && head[1] == '\0' && head[3] == '\0';
+  const bool is_big = head.size() > 3 && head[0] == '\0' && head[2] == '\0';
+  if (is_little != is_big) {
+    fail(fmt::format("seems to be UTF-16: convert it with iconv -f UTF-16{} -t UTF-8",
+                     is_little ? "LE" : "BE"));
   }
   constexpr std::size_t kTarMagic = 257;
   if (head.size() > kTarMagic && std::string_view(head).substr(kTarMagic).starts_with("ustar")) {

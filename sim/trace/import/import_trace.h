@@ -1,7 +1,7 @@
 /// Recorded runs into Timelines, whoever recorded them.
 ///
 /// Read from front to back: a Chrome trace of any length needs memory for what is kept of it alone,
-/// 64 bytes a span and every name once.
+/// 40 bytes a span and every name once.
 #pragma once
 
 #include <filesystem>

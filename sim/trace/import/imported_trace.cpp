@@ -37,8 +37,26 @@ std::string to_string(StepSource source) {
   return "";
 }
 
+void note_unusable(const std::string& name, ImportedTrace& trace) {
+  for (const LeftOut& one : trace.left_out) {
+    if (!one.is_unusable) continue;
+    trace.problems.push_back(fmt::format("{}: not used: {} ({}, the first at {})", name, one.what,
+                                         one.count, one.first));
+  }
+}
+
 void LeftOutCounter::add(std::string_view what, Picoseconds time, std::uint64_t place,
                          std::string_view unit) {
+  static_cast<void>(count(what, time, place, unit));
+}
+
+void LeftOutCounter::add_unusable(std::string_view what, Picoseconds time, std::uint64_t place,
+                                  std::string_view unit) {
+  count(what, time, place, unit).is_unusable = true;
+}
+
+LeftOut& LeftOutCounter::count(std::string_view what, Picoseconds time, std::uint64_t place,
+                               std::string_view unit) {
   const NameId id = names_.intern(what);
   if (id >= counts_.size()) counts_.resize(id + 1);
   LeftOut& one = counts_[id];
@@ -47,11 +65,11 @@ void LeftOutCounter::add(std::string_view what, Picoseconds time, std::uint64_t 
     one.first = fmt::format("{} {}", unit, place);
   }
   // A damaged file's durations add up to anything.
-  if (one.takes_longer) return;
-  if (__builtin_add_overflow(one.time.count, time.count, &one.time.count)) {
+  if (!one.takes_longer && __builtin_add_overflow(one.time.count, time.count, &one.time.count)) {
     one.time.count = INT64_MAX;
     one.takes_longer = true;
   }
+  return one;
 }
 
 std::vector<LeftOut> LeftOutCounter::take() {

@@ -34,6 +34,7 @@ struct LeftOut {
   std::uint64_t count = 0;
   Picoseconds time{};         ///< sum of their durations; nested ones count twice
   bool takes_longer = false;  ///< `time` is the most that it can be, 106 days, and the sum is more
+  bool is_unusable = false;   ///< wanted, if it were not damaged or impossible
   std::string first;  ///< where the first was: "byte 120", "CUPTI_ACTIVITY_KIND_KERNEL row 3"
 };
 
@@ -60,14 +61,23 @@ struct ImportOptions {
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
 };
 
+/// Says of each kind of what could not be used how much there is and where.
+void note_unusable(const std::string& name, ImportedTrace& trace);
+
 /// Adds up what is left out, by kind.
 class LeftOutCounter {
  public:
   void add(std::string_view what, Picoseconds time, std::uint64_t place, std::string_view unit);
+  /// The same of what should have been used.
+  void add_unusable(std::string_view what, Picoseconds time, std::uint64_t place,
+                    std::string_view unit);
   /// By name.
   [[nodiscard]] std::vector<LeftOut> take();
 
  private:
+  LeftOut& count(std::string_view what, Picoseconds time, std::uint64_t place,
+                 std::string_view unit);
+
   NameTable names_;
   std::vector<LeftOut> counts_;
 };

@@ -133,6 +133,30 @@ std::string unescape(std::string_view escaped) {
   return out;
 }
 
+std::string with_controls_escaped(std::string_view json) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string out;
+  out.reserve(json.size());
+  bool is_text = false;
+  bool is_escaped = false;
+  for (const char c : json) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (is_text && byte < 0x20) {
+      // Behind a backslash it stands for itself.
+      if (is_escaped) out.pop_back();
+      out += "\\u00";
+      out += kHex[byte >> 4U];
+      out += kHex[byte & 0xFU];
+      is_escaped = false;
+      continue;
+    }
+    out += c;
+    if (c == '"' && !is_escaped) is_text = !is_text;
+    is_escaped = is_text && !is_escaped && c == '\\';
+  }
+  return out;
+}
+
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {
     const std::size_t length = character_length(text);

@@ -19,6 +19,9 @@ namespace zenflow::sim {
 /// surrogate pair, too few digits) become U+FFFD.
 [[nodiscard]] std::string unescape(std::string_view escaped);
 
+/// JSON whose texts have their control characters escaped: some profilers write names as they are.
+[[nodiscard]] std::string with_controls_escaped(std::string_view json);
+
 /// `text` with U+FFFD for every byte that is not part of well-formed UTF-8.
 [[nodiscard]] std::string as_utf8(std::string_view text);
 [[nodiscard]] bool is_utf8(std::string_view text);

@@ -2,8 +2,9 @@
 /// Source: pytorch/kineto, output_json.cpp, in its versions since 2020.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,7 @@ struct KinetoEvent {
   std::string_view thread{};
   std::string_view start{};
   std::string_view duration{};
+  std::string_view end{};  ///< in place of a duration, if two events tell of the span
   std::string_view id{};
   // Of its args.
   std::optional<std::int64_t> device{};
@@ -48,7 +50,7 @@ enum class EventClass : std::uint8_t {
   kKernel,
   kCopy,
   kMemset,
-  kCall,      ///< of the CUDA, HIP or XPU runtime or driver
+  kCall,      ///< of the device's runtime or driver
   kSync,      ///< waits for the GPU
   kRange,     ///< user annotations of the host
   kGpuRange,  ///< their projection onto the GPU
@@ -68,7 +70,8 @@ class KinetoEventParser {
   /// With `keep_fields`, args that KinetoEvent has no place for are in `fields()`.
   void keep_fields(bool keep) { keeps_fields_ = keep; }
   /// `text` is one JSON object, with JsonStream::kPadding readable bytes behind it. Of keys that
-  /// occur twice the last counts, as in Python. False if it is not well-formed; `problem` says why.
+  /// occur twice the last counts, as in Python; control characters within texts are taken as they
+  /// are. False if it is not well-formed; `problem` says why.
   [[nodiscard]] bool parse(std::string_view text, KinetoEvent& event);
   [[nodiscard]] const std::string& problem() const { return problem_; }
   /// Whether the last event had bytes that are not UTF-8; they have been replaced.
@@ -93,8 +96,8 @@ class KinetoEventParser {
   std::string problem_;
   std::string repaired_;
   std::vector<std::pair<std::string, std::string>> fields_;
-  std::array<std::string, 8> unescaped_;
-  std::size_t used_ = 0;
+  std::deque<std::string> unescaped_;
+  std::size_t used_ = 0;  // of unescaped_, by the last event
 };
 
 }  // namespace zenflow::sim

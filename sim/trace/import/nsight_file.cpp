@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -25,6 +26,7 @@ NsightFile::NsightFile(const std::filesystem::path& path, const ImportOptions& o
       collector_(result_.timeline) {
   result_.format = TraceFormat::kNsight;
   check_is_nsight();
+  check_is_whole(path);
   count_rows();
   read_strings();
   read_clock();
@@ -34,6 +36,14 @@ NsightFile::NsightFile(const std::filesystem::path& path, const ImportOptions& o
 void NsightFile::check_is_nsight() const {
   static const std::array<std::string, 5> kKnown = {
       nsight::kKernels, nsight::kCopies, nsight::kCalls, "StringIds", "META_DATA_EXPORT"};
+  // Its tables have the same names, and other columns.
+  const bool is_nvprof = database_.has_table("StringTable") && !database_.has_table("StringIds");
+  if (is_nvprof) {
+    throw Error(ErrorKind::kInput,
+                name_ +
+                    ": a database of nvprof, not of Nsight Systems: record with nsys and make "
+                    "one with \"nsys export --type sqlite\"");
+  }
   const bool is_nsight = std::any_of(kKnown.begin(), kKnown.end(), [&](const std::string& table) {
     return database_.has_table(table);
   });
@@ -42,6 +52,18 @@ void NsightFile::check_is_nsight() const {
               fmt::format("{}: a database, but none of Nsight Systems: no table {}, {}, StringIds "
                           "or META_DATA_EXPORT among its {}",
                           name_, nsight::kKernels, nsight::kCopies, database_.tables().size()));
+}
+
+/// A program that had the file open may not have put all of it in there.
+void NsightFile::check_is_whole(const std::filesystem::path& path) {
+  std::filesystem::path log = path;
+  log += "-wal";
+  std::error_code error;
+  const auto size = std::filesystem::file_size(log, error);
+  if (!error && size > 0) {
+    problem("beside it is a log of changes (" + log.filename().generic_string() +
+            "), which is not read: close the program that writes it, or export again");
+  }
 }
 
 void NsightFile::count_rows() {
@@ -125,7 +147,7 @@ void NsightFile::find_processes() {
 std::optional<std::pair<Picoseconds, Picoseconds>> NsightFile::times(const SqliteRows& rows,
                                                                      const std::string& table) {
   const auto leave_out = [&](const char* what) {
-    left_out_.add(fmt::format("{}: {}", table, what), {}, rows.number(), "row");
+    left_out_.add_unusable(fmt::format("{}: {}", table, what), {}, rows.number(), "row");
   };
   if (!rows.is_number(0) || !rows.is_number(1)) {
     leave_out("rows without a start or an end");
@@ -141,13 +163,18 @@ std::optional<std::pair<Picoseconds, Picoseconds>> NsightFile::times(const Sqlit
     leave_out("rows that end before they start");
     return std::nullopt;
   }
+  // CUPTI's word for it.
+  if (rows.integer(0) == 0 && rows.integer(1) == 0) {
+    leave_out("rows whose times could not be recorded (zeros)");
+    return std::nullopt;
+  }
   return std::pair{*start, *end};
 }
 
 void NsightFile::keep(const SqliteRows& rows, const std::string& table, const TimelineSpan& span) {
   if (collector_.add(span)) return;
-  left_out_.add(fmt::format("{}: {}", table, TraceCollector::kBeyondSums), span.end - span.start,
-                rows.number(), "row");
+  left_out_.add_unusable(fmt::format("{}: {}", table, TraceCollector::kBeyondSums),
+                         span.end - span.start, rows.number(), "row");
 }
 
 void NsightFile::finish() {

@@ -74,6 +74,7 @@ class NsightFile {
 
  private:
   void check_is_nsight() const;
+  void check_is_whole(const std::filesystem::path& path);
   void count_rows();
   void read_strings();
   void read_clock();

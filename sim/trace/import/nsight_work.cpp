@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -72,6 +74,11 @@ class WorkReader {
   explicit WorkReader(NsightFile& file) : file_(file), database_(file.database()) {}
 
   void read() {
+    for (const std::string* table : {&nsight::kKernels, &nsight::kCopies, &nsight::kMemsets}) {
+      if (!database_.has_table(*table) || database_.has_column(*table, "deviceId")) continue;
+      without_devices_.insert(*table);
+      file_.problem("table " + *table + " has no column deviceId: its work counts as device 0's");
+    }
     read_kernels();
     read_copies();
     read_memsets();
@@ -91,6 +98,7 @@ class WorkReader {
   }
 
   void add_work(const SqliteRows& rows, const std::string& table, TimelineSpan span);
+  [[nodiscard]] ExtraId bytes_in(const SqliteRows& rows, int column);
   [[nodiscard]] std::uint32_t stream_track(std::int64_t device, std::int64_t process,
                                            std::int64_t stream);
   void read_kernels();
@@ -101,6 +109,7 @@ class WorkReader {
   NsightFile& file_;
   const SqliteDatabase& database_;
   std::int64_t devices_ = 0;
+  std::set<std::string> without_devices_;  // tables
 };
 
 /// The columns that all work on a GPU has.
@@ -108,10 +117,11 @@ void WorkReader::add_work(const SqliteRows& rows, const std::string& table, Time
   file_.took_row();
   const auto when = file_.times(rows, table);
   if (!when) return;
-  const std::int64_t device = rows.integer(kDevice);
+  const bool is_known = rows.is_number(kDevice) || without_devices_.contains(table);
+  const std::int64_t device = is_known ? rows.integer(kDevice) : -1;
   if (device < 0 || device >= kMostDevices) {
-    file_.left_out().add(table + ": rows of a device that is no number below 4096",
-                         when->second - when->first, rows.number(), "row");
+    file_.left_out().add_unusable(table + ": rows of a device that is no number below 4096",
+                                  when->second - when->first, rows.number(), "row");
     return;
   }
   const std::int64_t process =
@@ -124,6 +134,12 @@ void WorkReader::add_work(const SqliteRows& rows, const std::string& table, Time
   span.track = stream_track(device, process, rows.integer(kStream));
   devices_ = std::max(devices_, device + 1);
   file_.keep(rows, table, span);
+}
+
+ExtraId WorkReader::bytes_in(const SqliteRows& rows, int column) {
+  const bool is_said = rows.is_number(column);
+  return file_.timeline().extras.intern(
+      {.bytes = is_said ? static_cast<double>(rows.integer(column)) : -1});
 }
 
 std::uint32_t WorkReader::stream_track(std::int64_t device, std::int64_t process,
@@ -204,8 +220,9 @@ void WorkReader::read_copies() {
     const std::string title = copy_title(direction_of(text_of(operations, rows, kBytes + 1)),
                                          memory_of(text_of(kinds, rows, kBytes + 2)),
                                          memory_of(text_of(kinds, rows, kBytes + 3)));
-    TimelineSpan span{.name = file_.timeline().names.intern(title), .kind = SpanKind::kCopy};
-    span.bytes = rows.is_number(kBytes) ? static_cast<double>(rows.integer(kBytes)) : -1;
+    TimelineSpan span{.name = file_.timeline().names.intern(title),
+                      .extra = bytes_in(rows, kBytes),
+                      .kind = SpanKind::kCopy};
     add_work(rows, nsight::kCopies, span);
   }
 }
@@ -216,8 +233,7 @@ void WorkReader::read_memsets() {
   SqliteRows rows = database_.rows(nsight::kMemsets, work_columns({"bytes"}));
   const NameId title = file_.timeline().names.intern("Memset (Device)");
   while (rows.next()) {
-    TimelineSpan span{.name = title, .kind = SpanKind::kMemset};
-    span.bytes = rows.is_number(kBytes) ? static_cast<double>(rows.integer(kBytes)) : -1;
+    TimelineSpan span{.name = title, .extra = bytes_in(rows, kBytes), .kind = SpanKind::kMemset};
     add_work(rows, nsight::kMemsets, span);
   }
 }
@@ -228,7 +244,9 @@ void WorkReader::name_devices() {
   const std::string table = "TARGET_INFO_GPU";
   if (!database_.has_table(table)) return;
   // Display adapters that CUDA does not know have number 0 there, too, and no compute capability.
-  SqliteRows rows = database_.rows(table, {"cuDevice", "smMajor", "name"});
+  const char* const number_column =
+      database_.has_column(table, "cuDevice") ? "cuDevice" : "id";  // of old exports
+  SqliteRows rows = database_.rows(table, {number_column, "smMajor", "name"});
   while (rows.next()) {
     const std::int64_t number = rows.is_number(0) ? rows.integer(0) : -1;
     const bool has_cuda = !rows.is_number(1) || rows.integer(1) > 0;

@@ -135,9 +135,11 @@ void attach_shapes(Timeline& timeline, const std::vector<std::uint32_t>& launch,
   }
   for (std::size_t i = 0; i < timeline.spans.size(); ++i) {
     TimelineSpan& work = timeline.spans[i];
-    if (work.detail < 0 && launch[i] != kNoSpan && is_gpu_work(kind_of(timeline, work))) {
-      work.detail = of_call[launch[i]];
-    }
+    if (launch[i] == kNoSpan || !is_gpu_work(kind_of(timeline, work))) continue;
+    SpanExtra extra = timeline.extra_of(work);
+    if (extra.detail >= 0) continue;
+    extra.detail = of_call[launch[i]];
+    work.extra = timeline.extras.intern(extra);
   }
 }
 

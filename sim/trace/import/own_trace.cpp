@@ -80,7 +80,7 @@ void OwnTraceReader::take(const KinetoEvent& event, const Fields& fields, LeftOu
   if (!unused.empty()) {
     const Picoseconds time =
         unused == kNotOurs ? Picoseconds{} : time_of(event.duration).value_or(Picoseconds{});
-    left_out.add(unused, time, offset, "byte");
+    left_out.add_unusable(unused, time, offset, "byte");
   }
 }
 
@@ -126,15 +126,16 @@ std::string_view OwnTraceReader::take_span(const KinetoEvent& event, const Field
     const bool counts = collector_->add_step({*number, *start, *start + *length});
     return counts ? std::string_view{} : TraceCollector::kBeyondSums;
   }
+  SpanExtra extra{.bytes = static_cast<double>(event.bytes.value_or(0)),
+                  .stalled = time_of(event.stalled).value_or(Picoseconds{}),
+                  .cause = timeline_->names.intern(event.cause),
+                  .step = static_cast<std::int32_t>(event.step.value_or(-1))};
   TimelineSpan span{.track = track->second,
                     .name = timeline_->names.intern(event.name),
                     .start = *start,
                     .end = *start + *length,
                     .correlation = event.correlation.value_or(-1),
-                    .bytes = static_cast<double>(event.bytes.value_or(0)),
-                    .stalled = time_of(event.stalled).value_or(Picoseconds{}),
-                    .step = static_cast<std::int32_t>(event.step.value_or(-1)),
-                    .cause = timeline_->names.intern(event.cause),
+                    .extra = timeline_->extras.intern(extra),
                     .kind = kind_of_event(event)};
   if (event.stream) has_stream_[span.track] = true;
   SpanDetail detail{.category = "", .fields = fields};
@@ -143,7 +144,8 @@ std::string_view OwnTraceReader::take_span(const KinetoEvent& event, const Field
     const auto next = static_cast<std::int32_t>(timeline_->details.size());
     const auto [entry, is_new] = details_.try_emplace(detail, next);
     if (is_new) timeline_->details.push_back(std::move(detail));
-    span.detail = entry->second;
+    extra.detail = entry->second;
+    span.extra = timeline_->extras.intern(extra);
   }
   return collector_->add(span) ? std::string_view{} : TraceCollector::kBeyondSums;
 }

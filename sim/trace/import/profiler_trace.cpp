@@ -1,6 +1,7 @@
 #include "sim/trace/import/profiler_trace.h"
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -71,9 +72,14 @@ void ProfilerTraceReader::leave_out(const Placed& placed, std::string_view what,
   left_out_->add(what, time, placed.offset, "byte");
 }
 
+void ProfilerTraceReader::cannot_use(const Placed& placed, std::string_view what,
+                                     Picoseconds time) {
+  left_out_->add_unusable(what, time, placed.offset, "byte");
+}
+
 void ProfilerTraceReader::keep(const Placed& placed, const TimelineSpan& made) {
   if (!collector_->add(made)) {
-    leave_out(placed, TraceCollector::kBeyondSums, made.end - made.start);
+    cannot_use(placed, TraceCollector::kBeyondSums, made.end - made.start);
   }
 }
 
@@ -85,6 +91,8 @@ void ProfilerTraceReader::take(const KinetoEvent& event, const Fields& fields,
   // Arrows repeat what the correlation numbers say.
   const bool is_arrow = event.phase == 's' || event.phase == 'f' || event.phase == 't';
   if (is_arrow) return leave_out(placed, "arrows");
+  // Writers end lists with an empty object, so that every event has a comma behind it.
+  if (event.phase == '\0') return leave_out(placed, "objects that are no events");
   leave_out(placed, fmt::format("events of Chrome's kind \"{}\"", event.phase));
 }
 
@@ -111,6 +119,17 @@ std::int64_t ProfilerTraceReader::thread_number(const KinetoEvent& event) {
   return number(text.starts_with(kStream) ? text.substr(kStream.size()) : text);
 }
 
+/// Work of a GPU without its number is in a process of that number, or of a name such as "GPU 1".
+std::int64_t ProfilerTraceReader::device_of_process(const KinetoEvent& event) {
+  static constexpr std::array<std::string_view, 5> kWords = {"GPU ", "GPU",
+                                                             "cuda:", "hip:", "xpu:"};
+  for (const std::string_view word : kWords) {
+    if (!event.process.starts_with(word)) continue;
+    if (const auto named = whole_number(event.process.substr(word.size()))) return *named;
+  }
+  return number(event.process);
+}
+
 std::uint32_t ProfilerTraceReader::thread_track(const KinetoEvent& event) {
   const std::int64_t process = number(event.process);
   return collector_->track({RowKey::Row::kThread, process, -1, thread_number(event)});
@@ -128,27 +147,47 @@ std::optional<ProfilerTraceReader::Times> ProfilerTraceReader::times(const Place
   const KinetoEvent& event = placed.event;
   const auto start = parse_microseconds(event.start);
   if (!start) {
-    leave_out(placed, "events without a time", duration_of(event));
+    cannot_use(placed, "events without a time", duration_of(event));
     return std::nullopt;
   }
+  if (!event.end.empty()) return times_between(placed, *start);
+  if (event.duration.empty()) ++without_duration_;
   const auto length =
       event.duration.empty() ? std::optional(DecimalTime{}) : parse_microseconds(event.duration);
   if (!length) {
-    leave_out(placed, "events whose duration is no number");
+    cannot_use(placed, "events whose duration is no number");
     return std::nullopt;
   }
   if (length->nanoseconds < 0) {
-    leave_out(placed, "events with a negative duration");
+    cannot_use(placed, "events with a negative duration");
     return std::nullopt;
   }
   const auto from = since(*start, *origin_);
   const auto takes = since(*length, 0);
   if (!from || !takes) {
-    leave_out(placed, "events more than 26 days away from the others",
-              takes.value_or(Picoseconds{}));
+    cannot_use(placed, "events more than 26 days away from the others",
+               takes.value_or(Picoseconds{}));
     return std::nullopt;
   }
   return Times{*from, *from + *takes};
+}
+
+/// Of a span whose end an event of its own tells.
+std::optional<ProfilerTraceReader::Times> ProfilerTraceReader::times_between(
+    const Placed& placed, const DecimalTime& start) {
+  const auto end = parse_microseconds(placed.event.end);
+  const auto from = since(start, *origin_);
+  const auto until = end ? since(*end, *origin_) : std::nullopt;
+  if (!end) {
+    cannot_use(placed, "events without a time");
+  } else if (!from || !until) {
+    cannot_use(placed, "events more than 26 days away from the others");
+  } else if (*until < *from) {
+    cannot_use(placed, "events with a negative duration");
+  } else {
+    return Times{*from, *until};
+  }
+  return std::nullopt;
 }
 
 void ProfilerTraceReader::take_span(const Placed& placed) {
@@ -183,8 +222,14 @@ TimelineSpan ProfilerTraceReader::span(const Placed& placed, const Times& when, 
           .start = when.start,
           .end = when.end,
           .correlation = placed.event.correlation.value_or(-1),
-          .detail = detail(placed, kind),
           .kind = kind};
+}
+
+TimelineSpan ProfilerTraceReader::span_of_host(const Placed& placed, const Times& when,
+                                               SpanKind kind) {
+  TimelineSpan made = span(placed, when, kind);
+  made.extra = timeline_->extras.intern({.detail = detail(placed, kind)});
+  return made;
 }
 
 std::int32_t ProfilerTraceReader::detail(const Placed& placed, SpanKind kind) {
@@ -209,21 +254,22 @@ void ProfilerTraceReader::take_gpu_work(const Placed& placed, EventClass is) {
   const KinetoEvent& event = placed.event;
   const bool is_old = event.process == kOldKernels;
   const std::int64_t device =
-      event.device.value_or(is_old ? thread_number(event) : number(event.process));
+      event.device.value_or(is_old ? thread_number(event) : device_of_process(event));
   if (device < 0 || device >= kMostDevices) {
-    return leave_out(placed, "GPU work of a device that is no number below 4096",
-                     duration_of(event));
+    return cannot_use(placed, "GPU work of a device that is no number below 4096",
+                      duration_of(event));
   }
   const auto when = times(placed);
   if (!when) return;
   const SpanKind kind = kind_of_work(is, event.name);
   TimelineSpan work = span(placed, *when, kind);
-  work.bytes = bytes_of(event, kind);
-  if (kind == SpanKind::kCollective && work.detail < 0 && event.group_size) {
-    work.detail = shared_detail(
+  SpanExtra extra{.bytes = bytes_of(event, kind), .detail = detail(placed, kind)};
+  if (kind == SpanKind::kCollective && extra.detail < 0 && event.group_size) {
+    extra.detail = shared_detail(
         {.category = "",
          .fields = {{std::string(kGroupSizeField), std::to_string(*event.group_size)}}});
   }
+  work.extra = timeline_->extras.intern(extra);
   const std::int64_t stream = event.stream.value_or(is_old ? 0 : thread_number(event));
   work.track = collector_->track({RowKey::Row::kStream, device, -1, stream});
   if (timeline_->tracks[work.track].name.empty()) {
@@ -235,8 +281,10 @@ void ProfilerTraceReader::take_gpu_work(const Placed& placed, EventClass is) {
 void ProfilerTraceReader::take_call(const Placed& placed) {
   const std::string_view name = placed.event.name;
   const auto has = [&](std::string_view part) { return name.find(part) != name.npos; };
-  const bool launches = has("Launch") || has("Memcpy") || has("Memset") || has("Enqueue") ||
-                        has("enqueue") || has("MemPrefetch");
+  // CUDA and HIP; SYCL; Level Zero; Cambricon; MTIA.
+  const bool launches = has("Launch") || has("Memcpy") || has("Memset") || has("MemPrefetch") ||
+                        has("Enqueue") || has("enqueue") || has("AppendMemory") ||
+                        has("InvokeKernel") || has("submit_for_execution");
   if (launches) return take_host(placed, SpanKind::kLaunch);
   if (has("Synchronize") || has("synchronize") || has("StreamWaitEvent")) {
     return take_host(placed, SpanKind::kCall);
@@ -247,7 +295,7 @@ void ProfilerTraceReader::take_call(const Placed& placed) {
 void ProfilerTraceReader::take_host(const Placed& placed, SpanKind kind) {
   const auto when = times(placed);
   if (!when) return;
-  TimelineSpan made = span(placed, *when, kind);
+  TimelineSpan made = span_of_host(placed, *when, kind);
   made.track = thread_track(placed.event);
   keep(placed, made);
 }
@@ -255,13 +303,13 @@ void ProfilerTraceReader::take_host(const Placed& placed, SpanKind kind) {
 void ProfilerTraceReader::take_gpu_range(const Placed& placed) {
   const KinetoEvent& event = placed.event;
   const auto when = times(placed);
-  const std::int64_t device = event.device.value_or(number(event.process));
+  const std::int64_t device = event.device.value_or(device_of_process(event));
   if (!when) return;
   if (device < 0 || device >= kMostDevices) {
-    return leave_out(placed, "GPU annotations of a device that is no number below 4096",
-                     duration_of(event));
+    return cannot_use(placed, "GPU annotations of a device that is no number below 4096",
+                      duration_of(event));
   }
-  TimelineSpan made = span(placed, *when, SpanKind::kRange);
+  TimelineSpan made = span_of_host(placed, *when, SpanKind::kRange);
   const std::int64_t stream = event.stream.value_or(thread_number(event));
   made.track = collector_->track({RowKey::Row::kGpuRanges, device, -1, stream});
   timeline_->tracks[made.track].name = fmt::format("stream {} annotations", text_of(stream));

@@ -12,6 +12,7 @@
 
 #include "sim/trace/import/chrome_header.h"
 #include "sim/trace/import/collector.h"
+#include "sim/trace/import/decimal_time.h"
 #include "sim/trace/import/host_operations.h"
 #include "sim/trace/import/imported_trace.h"
 #include "sim/trace/import/kineto_event.h"
@@ -29,6 +30,8 @@ class ProfilerTraceReader {
   /// What all times count from; from then on events can be taken.
   void set_origin(std::int64_t nanoseconds) { origin_ = nanoseconds; }
   [[nodiscard]] bool has_origin() const { return origin_.has_value(); }
+  /// Of the spans so far: those that are taken for instants.
+  [[nodiscard]] std::uint64_t without_duration() const { return without_duration_; }
 
   /// `offset` is the event's place in the text.
   void take(const KinetoEvent& event, const Fields& fields, std::uint64_t offset);
@@ -60,14 +63,18 @@ class ProfilerTraceReader {
   void take_operation(const Placed& placed);
   void take_shape(const Placed& placed);
   [[nodiscard]] std::optional<Times> times(const Placed& placed);
+  [[nodiscard]] std::optional<Times> times_between(const Placed& placed, const DecimalTime& start);
   [[nodiscard]] TimelineSpan span(const Placed& placed, const Times& when, SpanKind kind);
+  [[nodiscard]] TimelineSpan span_of_host(const Placed& placed, const Times& when, SpanKind kind);
   [[nodiscard]] std::int32_t detail(const Placed& placed, SpanKind kind);
   [[nodiscard]] std::int32_t shared_detail(SpanDetail made);
   void leave_out(const Placed& placed, std::string_view what, Picoseconds time = {});
+  void cannot_use(const Placed& placed, std::string_view what, Picoseconds time = {});
   void keep(const Placed& placed, const TimelineSpan& made);
   [[nodiscard]] std::int64_t number(std::string_view text);
   [[nodiscard]] std::string text_of(std::int64_t number) const;
   [[nodiscard]] std::int64_t thread_number(const KinetoEvent& event);
+  [[nodiscard]] std::int64_t device_of_process(const KinetoEvent& event);
   [[nodiscard]] std::uint32_t thread_track(const KinetoEvent& event);
   void name_devices(const ChromeHeader& header);
 
@@ -80,6 +87,7 @@ class ProfilerTraceReader {
   std::map<std::pair<std::int64_t, std::int64_t>, std::string> thread_names_;
   std::map<SpanDetail, std::int32_t> details_;
   std::optional<std::int64_t> origin_;  // nanoseconds
+  std::uint64_t without_duration_ = 0;
 };
 
 }  // namespace zenflow::sim

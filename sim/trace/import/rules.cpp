@@ -134,7 +134,7 @@ TraceRules default_rules() {
        .range = "Optimizer\\.step#.*CPU.*|.*(CPUAdam|cpu_adam|CPULion|CPUAdagrad).*"},
   };
   rules.steps = {
-      "ProfilerStep#?[0-9]+",
+      "ProfilerStep *#? *[0-9]+",
       "([Tt]rain(ing)?[ _-]?)?([Ss]tep|STEP|[Ii]ter(ation)?|ITER|[Bb]atch)[ _:#=-]*[0-9]+",
       "[Tt]rain(ing)?[ _-]?[Ss]tep",
   };

@@ -1,6 +1,7 @@
 #include "sim/trace/import/sqlite_reader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -57,7 +58,11 @@ bool SqliteRows::is_null(int column) const {
 }
 
 bool SqliteRows::is_number(int column) const {
-  return sqlite3_column_type(statement_->handle, column) == SQLITE_INTEGER;
+  const int type = sqlite3_column_type(statement_->handle, column);
+  if (type != SQLITE_FLOAT) return type == SQLITE_INTEGER;
+  constexpr double kExact = 0x1p53;
+  const double value = sqlite3_column_double(statement_->handle, column);
+  return std::trunc(value) == value && std::abs(value) <= kExact;
 }
 
 std::int64_t SqliteRows::integer(int column) const {

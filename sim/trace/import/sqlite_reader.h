@@ -24,6 +24,7 @@ class SqliteRows {
   /// Throws Error(kInput) with the table's name if the database is damaged here.
   [[nodiscard]] bool next();
   [[nodiscard]] bool is_null(int column) const;
+  /// A whole number. Tools that copy tables make such columns REAL: those count, too, up to 2^53.
   [[nodiscard]] bool is_number(int column) const;
   [[nodiscard]] std::int64_t integer(int column) const;
   /// Valid until `next`.

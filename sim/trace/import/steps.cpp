@@ -84,23 +84,21 @@ class StepFinder {
       return span.track == track && kind_of(timeline_, span) == SpanKind::kKernel;
     };
     // There are millions: growing would take twice their memory for a moment.
-    const auto count = static_cast<std::size_t>(
-        std::count_if(timeline_.spans.begin(), timeline_.spans.end(), is_kernel));
     std::vector<NameId> names;
-    std::vector<std::uint32_t> kernels;
-    names.reserve(count);
-    kernels.reserve(count);
-    for (std::uint32_t i = 0; i < timeline_.spans.size(); ++i) {
-      if (!is_kernel(timeline_.spans[i])) continue;
-      names.push_back(timeline_.spans[i].name);
-      kernels.push_back(i);
+    names.reserve(static_cast<std::size_t>(
+        std::count_if(timeline_.spans.begin(), timeline_.spans.end(), is_kernel)));
+    for (const TimelineSpan& span : timeline_.spans) {
+      if (is_kernel(span)) names.push_back(span.name);
     }
     const std::size_t period = find_period(names);
     if (period == 0) return false;
+    std::size_t place = 0;  // among the kernels
     std::int64_t number = 0;
-    for (std::size_t i = 0; i + period < kernels.size(); i += period) {
-      timeline_.steps.push_back({number++, timeline_.spans[kernels[i]].start,
-                                 timeline_.spans[kernels[i + period]].start});
+    Picoseconds begin{};
+    for (const TimelineSpan& span : timeline_.spans) {
+      if (!is_kernel(span) || place++ % period != 0) continue;
+      if (place > 1) timeline_.steps.push_back({number++, begin, span.start});
+      begin = span.start;
     }
     return true;
   }
@@ -116,7 +114,9 @@ class StepFinder {
       const Picoseconds time = launch[i] == kNoSpan ? span.start : timeline_.spans[launch[i]].start;
       const auto behind = std::upper_bound(steps.begin(), steps.end(), time, starts_later);
       if (behind == steps.begin() || time >= (behind - 1)->end) continue;
-      span.step = static_cast<std::int32_t>((behind - 1)->number);
+      SpanExtra extra = timeline_.extra_of(span);
+      extra.step = static_cast<std::int32_t>((behind - 1)->number);
+      span.extra = timeline_.extras.intern(extra);
     }
   }
 
@@ -138,12 +138,12 @@ class StepFinder {
 
 /// Whether nearly nothing stands outside the repetition: what comes once, at the beginning or the
 /// end, says that the repeated parts are layers of one step.
-bool is_all_repeated(const std::map<NameId, std::vector<std::uint32_t>>& places, std::size_t length,
+bool is_all_repeated(const std::map<NameId, std::size_t>& counts, std::size_t length,
                      std::size_t period) {
   const std::size_t repeats = length / period;
   std::size_t outside = 0;
-  for (const auto& [name, at] : places) {
-    if (at.size() + 1 < repeats) outside += at.size();
+  for (const auto& [name, count] : counts) {
+    if (count + 1 < repeats) outside += count;
   }
   constexpr std::size_t kOutsideOf = 500;
   return kOutsideOf * outside <= length;
@@ -152,21 +152,25 @@ bool is_all_repeated(const std::map<NameId, std::vector<std::uint32_t>>& places,
 }  // namespace
 
 std::size_t find_period(const std::vector<NameId>& sequence) {
-  std::map<NameId, std::vector<std::uint32_t>> places;
-  for (std::uint32_t i = 0; i < sequence.size(); ++i) places[sequence[i]].push_back(i);
+  std::map<NameId, std::size_t> counts;
+  for (const NameId name : sequence) ++counts[name];
   constexpr std::size_t kRepeats = 3;
   // The rarest name that comes often enough marks the period: layers repeat more often than steps.
-  const std::vector<std::uint32_t>* marks = nullptr;
-  for (const auto& [name, at] : places) {
-    if (at.size() >= kRepeats && (marks == nullptr || at.size() < marks->size())) marks = &at;
+  auto mark = counts.end();
+  for (auto one = counts.begin(); one != counts.end(); ++one) {
+    if (one->second < kRepeats) continue;
+    if (mark == counts.end() || one->second < mark->second) mark = one;
   }
-  if (marks == nullptr) return 0;
+  if (mark == counts.end()) return 0;
+  const auto first = std::find(sequence.begin(), sequence.end(), mark->first);
   std::set<std::size_t> candidates;
   constexpr std::size_t kMostCandidates = 64;
-  for (std::size_t i = 1; i < marks->size() && candidates.size() < kMostCandidates; ++i) {
-    candidates.insert((*marks)[i] - (*marks)[0]);
+  for (auto at = first; at != sequence.end() && candidates.size() < kMostCandidates;) {
+    at = std::find(at + 1, sequence.end(), mark->first);
+    if (at != sequence.end()) candidates.insert(static_cast<std::size_t>(at - first));
   }
   constexpr std::size_t kWrongOf = 50;
+  constexpr std::size_t kMostRepeats = 10'000;
   for (const std::size_t period : candidates) {
     if (kRepeats * period > sequence.size()) break;
     const std::size_t compared = sequence.size() - period;
@@ -174,8 +178,8 @@ std::size_t find_period(const std::vector<NameId>& sequence) {
     for (std::size_t i = 0; i < compared && kWrongOf * wrong <= compared; ++i) {
       if (sequence[i] != sequence[i + period]) ++wrong;
     }
-    if (kWrongOf * wrong <= compared && is_all_repeated(places, sequence.size(), period)) {
-      return period;
+    if (kWrongOf * wrong <= compared && is_all_repeated(counts, sequence.size(), period)) {
+      return sequence.size() / period <= kMostRepeats ? period : 0;
     }
   }
   return 0;

@@ -19,7 +19,8 @@ StepSource find_steps(Timeline& timeline, const std::vector<std::uint32_t>& laun
 
 /// The smallest length after which a sequence repeats, at least three times, with at most a
 /// fiftieth of its elements out of place; 0 if there is none. Layers of a model repeat too: names
-/// that come less often than the period would have them must be rare (one element in 500).
+/// that come less often than the period would have them must be rare (one element in 500). What
+/// comes more than 10,000 times is no step: kernels that a program launches over and over.
 [[nodiscard]] std::size_t find_period(const std::vector<NameId>& sequence);
 
 }  // namespace zenflow::sim

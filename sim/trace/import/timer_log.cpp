@@ -9,9 +9,9 @@ double TimerSeries::sum() const {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-double TimerSeries::mean() const {
+double mean(const std::vector<double>& values) {
   if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
-  return sum() / static_cast<double>(values.size());
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 const TimerSeries* TimerLog::find(const std::string& name) const {

@@ -4,7 +4,8 @@
 ///   bwd: ...
 ///
 /// Records are found anywhere in a line (progress bars put them behind a carriage return and escape
-/// sequences). Megatron's "elapsed time per iteration (ms): ..." is a step's duration.
+/// sequences). Megatron's "elapsed time per iteration (ms): ..." is a step's duration; its own
+/// timers it lists over several lines (rank_timers.h).
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,9 @@
 
 namespace zenflow::sim {
 
+/// NaN if there is none.
+[[nodiscard]] double mean(const std::vector<double>& values);
+
 /// All values of one name, in milliseconds, in the order of the log.
 struct TimerSeries {
   std::string name;
@@ -20,15 +24,24 @@ struct TimerSeries {
 
   [[nodiscard]] double sum() const;
   /// NaN if there is none.
-  [[nodiscard]] double mean() const;
+  [[nodiscard]] double mean() const { return sim::mean(values); }
+};
+
+/// What Megatron says of a timer on all ranks, in milliseconds, in the order of the log.
+struct RankTimerSeries {
+  std::string name;
+  std::vector<double> shortest;  ///< of the lists that tell it
+  std::vector<double> longest;
 };
 
 struct TimerLog {
-  std::vector<TimerSeries> timers;      ///< in order of first appearance, names as written
-  TimerSeries iterations;               ///< "elapsed time per iteration (ms)"
-  std::uint64_t records = 0;            ///< "time (ms)" lists
-  std::uint64_t not_at_line_start = 0;  ///< records behind other output on their line
-  /// Means by phase under the names of every DeepSpeed version. NaN: not in the log.
+  std::vector<TimerSeries> timers;            ///< in order of first appearance, names as written
+  std::vector<RankTimerSeries> across_ranks;  ///< the same
+  TimerSeries iterations;                     ///< "elapsed time per iteration (ms)"
+  std::uint64_t records = 0;                  ///< "time (ms)" lists
+  std::uint64_t not_at_line_start = 0;        ///< records behind other output on their line
+  /// Means by phase under the names of every DeepSpeed version, else of the slowest rank. NaN: not
+  /// in the log.
   double forward_ms;
   double backward_ms;
   double optimizer_ms;  ///< the engine's step: "step", or "step_microstep"

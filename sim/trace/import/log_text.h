@@ -1,0 +1,18 @@
+/// Pieces of a training log's lines.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+namespace zenflow::sim {
+
+/// Without blanks and tabs around it.
+[[nodiscard]] std::string_view trimmed(std::string_view text);
+
+/// A number at the start of `text`, finite and not negative; takes it.
+[[nodiscard]] std::optional<double> take_milliseconds(std::string_view& text);
+
+/// Beyond it three timers of a step would be more than what Picoseconds can say.
+inline constexpr double kLongestMilliseconds = 26.0 * 86'400e3;
+
+}  // namespace zenflow::sim
