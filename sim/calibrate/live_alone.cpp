@@ -3,10 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
 
-#include "sim/calibrate/live_fit.h"
+#include "sim/calibrate/profile_constants.h"
 #include "sim/report/simulated_timeline.h"
 #include "sim/report/simulation.h"
+#include "sim/schedule/live_work.h"
 #include "sim/schedule/schedule.h"
 
 namespace zenflow::sim {
@@ -21,11 +26,27 @@ constexpr std::int64_t kWindows = 5;
 
 /// Seconds of one unit of each kind of work; the first are forward's and backward's.
 constexpr std::size_t kModelUnits = 3;
-using Units = std::array<double, 13>;
+constexpr std::size_t kUnits = 13;
+constexpr std::array<std::string_view, kUnits> kPaths = {
+    "gpu.gemm_efficiency",
+    "gpu.attention_efficiency",
+    "gpu.elementwise_efficiency",
+    "gpu.streaming_efficiency",
+    "gpu.column_efficiency",
+    "gpu.kernel_launch",
+    "host_link.h2d",
+    "host_link.d2h",
+    "host_link.latency",
+    "host.adam_bandwidth",
+    "host.core_bandwidth",
+    "host.step_gap",
+    "host.adam_launch",
+};
+using Units = std::array<double, kUnits>;
 
-Units units_of(const HardwareProfile& machine) {
+Units units_of(const HardwareProfile& machine, DType dtype) {
   const GpuProfile& gpu = machine.gpu;
-  const double peak = gpu.peak.at(DType::kFp32).value();
+  const double peak = gpu.peak.at(dtype).value();
   const double bandwidth = gpu.memory_bandwidth.value();
   return {1 / (gpu.gemm_efficiency * peak),
           1 / (gpu.attention_efficiency * peak),
@@ -42,14 +63,17 @@ Units units_of(const HardwareProfile& machine) {
           machine.host.adam_launch.value()};
 }
 
-/// All types have one peak, as unknown_machine() has it.
-void set_units(const Units& units, HardwareProfile& machine) {
+/// `machine` with these units. Peaks and bandwidths that rates are shares of, or that bound them,
+/// rise where they have to.
+HardwareProfile with_units(HardwareProfile machine, const Units& units, DType dtype) {
   GpuProfile& gpu = machine.gpu;
-  const double peak = 1 / std::min(units[0], units[1]);
-  for (auto& [type, rate] : gpu.peak) rate = FlopsPerSecond(peak);
+  const double before = gpu.peak.at(dtype).value();
+  const double peak = std::max({before, 1 / units[0], 1 / units[1]});
+  for (auto& [type, rate] : gpu.peak) rate = peak / before * rate;
   gpu.gemm_efficiency = 1 / units[0] / peak;
   gpu.attention_efficiency = 1 / units[1] / peak;
-  const double bandwidth = 1 / std::min({units[2], units[3], units[4]});
+  const double bandwidth =
+      std::max({gpu.memory_bandwidth.value(), 1 / units[2], 1 / units[3], 1 / units[4]});
   gpu.memory_bandwidth = BytesPerSecond(bandwidth);
   gpu.elementwise_efficiency = 1 / units[2] / bandwidth;
   gpu.streaming_efficiency = 1 / units[3] / bandwidth;
@@ -69,69 +93,155 @@ void set_units(const Units& units, HardwareProfile& machine) {
       std::max({host.dram_bandwidth, host.adam_bandwidth, host.elementwise_bandwidth});
   host.step_gap = Seconds(units[11]);
   host.adam_launch = Seconds(units[12]);
+  return machine;
 }
 
-/// Mean seconds of a layer's forward or backward.
-double model_seconds(const Timeline& timeline, std::int64_t first_step) {
-  Picoseconds begin{};
-  for (const TimelineStep& step : timeline.steps) {
-    if (step.number == first_step) begin = step.start;
-  }
-  double sum = 0;
-  double count = 0;
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// Seconds of forward and backward in a step from `first_step` on: the mean over a window's places
+/// of the median at each.
+double model_seconds(const Timeline& timeline, std::int64_t first_step, std::int64_t interval) {
+  std::map<std::int64_t, Picoseconds> by_step;
+  std::size_t at = 0;
+  const auto& steps = timeline.steps;
   for (const TimelineSpan& span : timeline.spans) {
     const std::string& name = timeline.name_of(span);
-    if (span.start < begin || timeline.tracks[span.track].name != "compute") continue;
+    if (timeline.tracks[span.track].name != "compute") continue;
     if (!name.starts_with("forward") && !name.starts_with("backward")) continue;
-    sum += to_seconds(span.end - span.start).value();
-    count += 1;
+    while (at > 0 && span.start < steps[at].start) --at;
+    while (at + 1 < steps.size() && span.start >= steps[at + 1].start) ++at;
+    if (at >= steps.size() || steps[at].number < first_step) continue;
+    by_step[steps[at].number] += span.end - span.start;
   }
-  return count > 0 ? sum / count : 0;
+  std::map<std::int64_t, std::vector<double>> by_place;
+  for (const auto& [step, time] : by_step) {
+    by_place[(step - first_step) % interval].push_back(to_seconds(time).value());
+  }
+  double sum = 0;
+  for (auto& [place, seconds] : by_place) sum += median(std::move(seconds));
+  return by_place.empty() ? 0 : sum / static_cast<double>(by_place.size());
+}
+
+LiveSettings settings_of(const LiveRecording& recording) {
+  return live_settings(*live_kind(recording.schedule), *recording.job);
 }
 
 struct Found {
   Units units;
-  double model = 0;
+  double model = 0;  ///< seconds, over all recordings
 };
 
-/// What a fit makes of a simulated run at `point` on `machine`.
-Found fit_of_simulated(const LiveModelSettings& settings, const TunePoint& point,
-                       const HardwareProfile& machine) {
-  Job job = live_job(settings, point, machine);
-  const std::int64_t first = kFirstWindow * point.update_interval;
-  job.scenario.run = {.warmup_steps = first,
-                      .steps = (kWindows - kFirstWindow) * point.update_interval};
-  const std::string schedule = "live-zenflow";
-  const FullRun run = simulate_fully(job, find_schedule(schedule));
-  const Timeline timeline = simulated_timeline(job, schedule, run);
-  return {units_of(fit_live({{&job, schedule, &timeline, first}}).profile),
-          model_seconds(timeline, first)};
+class Freeing {
+ public:
+  Freeing(const std::vector<LiveRecording>& recordings, const LiveFit& fitted)
+      : recordings_(recordings),
+        fitted_(fitted),
+        dtype_(recordings.front().job->scenario.training.dtype) {
+    for (std::size_t i = 0; i < kUnits; ++i) {
+      is_known_.at(i) =
+          std::any_of(fitted.numbers.begin(), fitted.numbers.end(),
+                      [&](const auto& one) { return one.path == kPaths.at(i) && one.fitted; });
+    }
+  }
+
+  [[nodiscard]] HardwareProfile find() const {
+    Found wanted{units_of(fitted_.profile, dtype_), 0};
+    for (const LiveRecording& one : recordings_) {
+      wanted.model += model_seconds(*one.timeline, one.first_step, settings_of(one).interval);
+    }
+    Units units = wanted.units;
+    HardwareProfile machine = fitted_.profile;
+    for (int round = 0; round < kMostRounds; ++round) {
+      const Found found = fit_of_simulated(machine);
+      const double damping = round == 0 ? 1 : kDamping;
+      double worst = 0;
+      for (std::size_t i = 0; i < kUnits; ++i) {
+        const double aim = i < kModelUnits ? wanted.model : wanted.units.at(i);
+        const double is = i < kModelUnits ? found.model : found.units.at(i);
+        if (aim <= 0 || is <= 0 || (i >= kModelUnits && !is_known_.at(i))) continue;
+        const double ratio = std::clamp(aim / is, 1 / kMostAtOnce, kMostAtOnce);
+        units.at(i) *= std::pow(ratio, damping);
+        worst = std::max(worst, std::abs(std::log(ratio)));
+      }
+      machine = with_units(fitted_.profile, units, dtype_);
+      if (worst < kClose) break;
+    }
+    return machine;
+  }
+
+ private:
+  /// What a fit makes of simulated runs of the same settings on `machine`.
+  [[nodiscard]] Found fit_of_simulated(const HardwareProfile& machine) const {
+    std::vector<Job> jobs;
+    std::vector<Timeline> timelines;
+    std::vector<LiveRecording> simulated;
+    jobs.reserve(recordings_.size());  // referred to
+    timelines.reserve(recordings_.size());
+    Found found;
+    for (const LiveRecording& one : recordings_) {
+      const LiveSettings live = settings_of(one);
+      const std::int64_t first = live.warm_up + kFirstWindow * live.interval;
+      Job& job = jobs.emplace_back(*one.job);
+      job.scenario.hardware = machine;
+      job.scenario.run = {.warmup_steps = first,
+                          .steps = (kWindows - kFirstWindow) * live.interval};
+      const FullRun run = simulate_fully(job, find_schedule(one.schedule));
+      const Timeline& timeline = timelines.emplace_back(simulated_timeline(job, one.schedule, run));
+      simulated.push_back({&job, one.schedule, &timeline, first});
+      found.model += model_seconds(timeline, first, live.interval);
+    }
+    found.units = units_of(fit_as_recorded(simulated).profile, dtype_);
+    return found;
+  }
+
+  const std::vector<LiveRecording>& recordings_;
+  const LiveFit& fitted_;
+  DType dtype_;
+  std::array<bool, kUnits> is_known_{};
+};
+
+/// The numbers of `fit` as its profile has them now; errors stay what they are relatively. Of what
+/// moved with others they say that.
+void restate(LiveFit& fit, const HardwareProfile& before) {
+  const auto state = [&](const std::string& path, const std::string& unit, double value,
+                         double old) {
+    if (value == old) return;
+    for (FittedNumber& one : fit.numbers) {
+      if (one.path != path) continue;
+      one.standard_error *= one.value > 0 ? value / one.value : 1;
+      one.value = value;
+      one.adjusted = one.adjusted || !one.fitted;
+      return;
+    }
+    fit.numbers.push_back({path, value, unit, false, true});
+  };
+  const std::vector<ProfileConstant> old = profile_constants(before);
+  for (const ProfileConstant& one : profile_constants(fit.profile)) {
+    const auto same = std::find_if(old.begin(), old.end(),
+                                   [&](const auto& other) { return other.path == one.path; });
+    const double was = same == old.end() ? 0 : same->get(before);
+    state(one.path, one.unit, one.get(fit.profile) / one.scale, was / one.scale);
+  }
+  constexpr double kGiga = 1e9;
+  state("gpu.memory_bandwidth", "GB/s", fit.profile.gpu.memory_bandwidth.value() / kGiga,
+        before.gpu.memory_bandwidth.value() / kGiga);
+  for (const auto& [dtype, rate] : fit.profile.gpu.peak) {
+    state("gpu.peak." + to_string(dtype), "GFLOPS", rate.value() / kGiga,
+          before.gpu.peak.at(dtype).value() / kGiga);
+  }
 }
 
 }  // namespace
 
-HardwareProfile alone(const LiveModelSettings& settings, const LiveWindows& recording,
-                      const HardwareProfile& fitted) {
-  const Found wanted{units_of(fitted), model_seconds(recording.timeline, recording.first_step)};
-  Units units = wanted.units;
-  HardwareProfile machine = fitted;
-  set_units(units, machine);
-  for (int round = 0; round < kMostRounds; ++round) {
-    const Found found = fit_of_simulated(settings, recording.point, machine);
-    const double damping = round == 0 ? 1 : kDamping;
-    double worst = 0;
-    for (std::size_t i = 0; i < units.size(); ++i) {
-      const double aim = i < kModelUnits ? wanted.model : wanted.units[i];
-      const double is = i < kModelUnits ? found.model : found.units[i];
-      if (aim <= 0 || is <= 0) continue;
-      const double ratio = std::clamp(aim / is, 1 / kMostAtOnce, kMostAtOnce);
-      units[i] *= std::pow(ratio, damping);
-      worst = std::max(worst, std::abs(std::log(ratio)));
-    }
-    set_units(units, machine);
-    if (worst < kClose) break;
-  }
-  return machine;
+LiveFit alone(const std::vector<LiveRecording>& recordings, const LiveFit& fitted) {
+  LiveFit fit = fitted;
+  fit.profile = Freeing(recordings, fitted).find();
+  restate(fit, fitted.profile);
+  return fit;
 }
 
 }  // namespace zenflow::sim

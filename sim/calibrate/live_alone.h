@@ -2,20 +2,24 @@
 /// shared the host's cores.
 ///
 /// A fit divides work by measured times, and on the host device those contain each other's
-/// slowdown; a simulation slows them down itself. So the profile is sought under which a simulated
-/// recording of the same setting is fitted to what the measured one was: rates are multiplied with
-/// the ratio of the two fits until it is 1. On a GPU it is from the start.
+/// slowdown; a simulation slows them down itself. So the profile is sought under which simulated
+/// recordings of the same settings are fitted to what the measured ones were: rates are multiplied
+/// with the ratio of the two fits until it is 1. On a GPU it is from the start.
 ///
 /// Forward and backward are the same at every setting: of them only the sum has to be right. A
 /// single batch size does not tell products, attention and element-wise work apart.
 #pragma once
 
-#include "sim/calibrate/live_prediction.h"
+#include <vector>
+
+#include "sim/calibrate/live_fit.h"
 
 namespace zenflow::sim {
 
-/// `fitted`: to the recording.
-[[nodiscard]] HardwareProfile alone(const LiveModelSettings& settings, const LiveWindows& recording,
-                                    const HardwareProfile& fitted);
+/// `fitted`: to the recordings, by `fit_as_recorded`. Numbers that the recordings do not determine
+/// stay, but for attention's and element-wise work's efficiency, which are scaled with products'
+/// where the three are not told apart. Precondition: there is a recording, and all have one type of
+/// elements.
+[[nodiscard]] LiveFit alone(const std::vector<LiveRecording>& recordings, const LiveFit& fitted);
 
 }  // namespace zenflow::sim

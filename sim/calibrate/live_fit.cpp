@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/calibrate/live_alone.h"
 #include "sim/calibrate/live_rows.h"
 #include "sim/calibrate/live_sharing.h"
 #include "sim/calibrate/profile_constants.h"
@@ -471,7 +472,7 @@ void add_untold(const HardwareProfile& base, std::vector<FittedNumber>& numbers)
   }
 }
 
-LiveFit fit_live(const std::vector<LiveRecording>& recordings) {
+LiveFit fit_as_recorded(const std::vector<LiveRecording>& recordings) {
   if (recordings.empty()) {
     throw Error(ErrorKind::kInput, "nothing to fit to: expected at least one recording");
   }
@@ -481,6 +482,11 @@ LiveFit fit_live(const std::vector<LiveRecording>& recordings) {
   LiveRows rows;
   for (const LiveRun& run : runs) add_rows(run, rows);
   return Fitter(scenario.hardware, scenario.training.dtype, runs, rows).take();
+}
+
+LiveFit fit_live(const std::vector<LiveRecording>& recordings) {
+  LiveFit fit = fit_as_recorded(recordings);
+  return fit.profile.gpu.runs_on_host() ? alone(recordings, fit) : fit;
 }
 
 }  // namespace zenflow::sim

@@ -27,10 +27,14 @@ struct LiveFit {
   std::vector<FittedNumber> numbers;
 };
 
-/// Recordings of one machine. The profile of the first job is the base.
-/// Throws Error(kInput) if there is none, or if a timeline is not of its job and schedule.
-/// Precondition: all have the same base profile.
+/// Recordings of one machine. The profile of the first job is the base. Where the device is the
+/// host, rates are those that operations have alone (live_alone.h): a simulation makes them share
+/// its cores. Throws Error(kInput) if there is none, or if a timeline is not of its job and
+/// schedule. Precondition: all have the same base profile.
 [[nodiscard]] LiveFit fit_live(const std::vector<LiveRecording>& recordings);
+
+/// The same with what threads that share cores take of each other in the rates.
+[[nodiscard]] LiveFit fit_as_recorded(const std::vector<LiveRecording>& recordings);
 
 /// Adds the base profile's other numbers, none of which recordings of zenflow-train tell, with the
 /// reason.

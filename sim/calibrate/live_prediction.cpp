@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
-#include "sim/calibrate/live_alone.h"
 #include "sim/calibrate/live_fit.h"
 #include "sim/report/simulation.h"
 #include "sim/schedule/schedule.h"
@@ -96,7 +95,7 @@ HardwareProfile fit_windows(const LiveModelSettings& settings, const LiveWindows
                                                "what was recorded",
                                                windows.first_step, path));
   }
-  return alone(settings, windows, fit.profile);
+  return fit.profile;
 }
 
 std::vector<TunePrediction> predict(const LiveModelSettings& settings,

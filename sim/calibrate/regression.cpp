@@ -140,7 +140,8 @@ Vector errors_by_kind(const Matrix& rows, const Vector& residual, const Vector& 
   return (few * (sums * normal.inverse()).colwise().squaredNorm()).cwiseSqrt().transpose();
 }
 
-/// Residuals are taken for independent.
+/// Sandwich estimate: residuals are taken for independent, not for equally large. HC3 of MacKinnon
+/// & White 1985, as a few long times may decide alone and are then met closely.
 Vector standard_errors(const Matrix& rows, const Vector& residual, const Vector& weight) {
   const Eigen::Index units = rows.cols();
   const Eigen::FullPivLU<Matrix> normal(rows.transpose() * weight.asDiagonal() * rows);
@@ -149,14 +150,19 @@ Vector standard_errors(const Matrix& rows, const Vector& residual, const Vector&
   }
   // A sample or two that are met exactly leave no residual to judge by.
   if (rows.rows() <= units) return Vector::Zero(units);
-  const double sum = residual.cwiseProduct(weight).dot(residual);
-  const double variance = sum / static_cast<double>(rows.rows() - units);
-  return (variance * normal.inverse().diagonal()).cwiseMax(0.0).cwiseSqrt();
+  const Matrix bread = normal.inverse();
+  const double least = 1 / static_cast<double>(rows.rows());
+  const Vector leverage = weight.cwiseProduct((rows * bread).cwiseProduct(rows).rowwise().sum());
+  const Vector left = (1 - leverage.array()).max(least).matrix();
+  const Matrix scores = weight.cwiseProduct(residual).cwiseQuotient(left).asDiagonal() * rows;
+  const Matrix covariance = bread * scores.transpose() * scores * bread;
+  return covariance.diagonal().cwiseMax(0.0).cwiseSqrt();
 }
 
 /// Gauss-Newton: f (1 + log(t / f)) is where log(t / f) is zero to first order.
 Solution solve(const Problem& problem) {
-  Vector weight = problem.within.array().isNaN().select(1.0, problem.within);
+  Vector rho = problem.within.array().isNaN().select(1.0, problem.within);
+  Vector weight = problem.likely.cwiseProduct(rho) / problem.likely.mean();
   Vector value = Vector::Zero(problem.work.cols());
   Vector scale = problem.likely;
   Vector wanted = problem.times;
@@ -173,13 +179,14 @@ Solution solve(const Problem& problem) {
     scale = fitted(problem, value);
     residual = problem.times.cwiseQuotient(scale).array().log();
     wanted = scale.cwiseProduct((residual.array() + 1).matrix());
-    weight = weights(problem, residual);
+    rho = weights(problem, residual);
+    weight = scale.cwiseProduct(rho) / scale.mean();
     if (change <= 1e-12 * value.norm()) break;
   }
   const double sum = residual.cwiseProduct(weight).dot(residual);
   return {value, standard_errors(rows, residual, weight),
-          errors_by_kind(rows, residual, weight, problem.kinds),
-          std::sqrt(sum / static_cast<double>(residual.size())), weight};
+          errors_by_kind(rows, residual, weight, problem.kinds), std::sqrt(sum / weight.sum()),
+          rho};
 }
 
 /// The times as the given units have them, all as many times as long as most of them say; or

@@ -37,19 +37,19 @@ struct TimeFit {
 /// Below this a time is damped: an outlier, no part of the range of validity.
 inline constexpr double kDampedWeight = 0.5;
 
-/// Minimises sum rho(log(t / f)), f = known + work . unit, with Huber's rho, by iteratively
-/// reweighted least squares. Ratios, because a span of a microsecond tells as much as one of a
-/// second, and because too short and too long by one factor are equally wrong: relative to what was
-/// measured, a span that is far too short (a copy that an emulated link lets catch up) would weigh
-/// more than all others. Huber's, because an interrupted span is longer by far. Times of equal
-/// work, where they are five or more, are held against each other for that: that f fits two kinds
-/// of work badly, one too long and one too short, makes neither an outlier, and the fit lies
-/// between them. What is slowed by others is not corrected: it belongs to the machine as it was
-/// used. `given` says only where to begin.
+/// Minimises sum f rho(log(t / f)), f = known + work . unit, with Huber's rho, by iteratively
+/// reweighted least squares. Ratios, because too short and too long by one factor are equally
+/// wrong: relative to what was measured, a span that is far too short (a copy that an emulated link
+/// lets catch up) would weigh more than all others. Weighted by length, because what is predicted
+/// with the units is a sum of such times: where f fits two kinds of work badly, one too long and
+/// one too short, their sum is right. Huber's, because an interrupted span is longer by far. Times
+/// of equal work, where they are five or more, are held against each other for that: a kind that f
+/// fits badly is no outlier. What is slowed by others is not corrected: it belongs to the machine
+/// as it was used. `given` says only where to begin.
 ///
 /// A unit whose standard error exceeds a quarter of its value, or whose value is not above zero, is
 /// not determined by the times; the worst of them takes its value from `given` and the others are
-/// fitted anew. Standard errors take the residuals for independent.
+/// fitted anew. Standard errors take the residuals for independent, whatever the size of each.
 /// Precondition: every `work` has given.size() amounts. No times: nothing is determined.
 [[nodiscard]] TimeFit fit_times(std::span<const TimedWork> times, std::span<const double> given);
 

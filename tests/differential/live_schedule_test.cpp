@@ -485,6 +485,59 @@ TEST(LiveFit, KnowsTheRatesOnThreadsThatDoNotTellTheirLimit) {
   }
 }
 
+/// Two cores, one of which computes: copies, sums and updates take from each other and from it.
+HardwareProfile two_cores() {
+  HardwareProfile node = quiet_node();
+  node.gpu.host_cores = 1;
+  node.host.cores = 2;
+  node.host.adam_half_cores = 0.5;
+  node.host.adam_bandwidth = 60.0_GBps;
+  return node;
+}
+
+// Times of threads that share cores hold each other's slowdown, and a simulation slows them down
+// itself.
+TEST(LiveFit, FreesRatesOfAHostDeviceFromSharingItsCores) {
+  const HardwareProfile truth = two_cores();
+  HardwareProfile base = truth;
+  base.host.adam_bandwidth = 30.0_GBps;
+  base.host.core_bandwidth = 3.0_GBps;
+  base.gpu.gemm_efficiency = 0.9;
+  base.host_link.pinned = {5.0_GBps, 5.0_GBps, 10.0_GBps};
+  JobOptions options;
+  options.reserved = 0.5;
+  std::vector<Recorded> runs;
+  runs.push_back(record(truth, "live-zero-offload", options));
+  options.update_interval = "1";
+  runs.push_back(record(truth, "live-zenflow", options));
+  std::vector<LiveRecording> recordings;
+  for (Recorded& run : runs) {
+    run.job.scenario.hardware = base;
+    recordings.push_back({&run.job, run.schedule, &run.timeline, 8});
+  }
+  const LiveFit shared = fit_as_recorded(recordings);
+  const LiveFit fit = fit_live(recordings);
+  double shared_error = 0;
+  double error = 0;
+  for (const auto& [k, s] : {std::pair(0.3, "2"), std::pair(0.05, "8"), std::pair(0.5, "4")}) {
+    options.topk_ratio = k;
+    options.update_interval = s;
+    const auto step = [&](const HardwareProfile& machine) {
+      const Job job = make_small_job(machine, model(kModels[1]), options);
+      return simulate_schedule(job, find_schedule("live-zenflow")).step_time;
+    };
+    shared_error += std::abs(step(shared.profile) / step(truth) - 1);
+    error += std::abs(step(fit.profile) / step(truth) - 1);
+  }
+  // Not nothing: two recordings do not tell what takes from what in every respect.
+  EXPECT_LT(error, shared_error / 3);
+  EXPECT_LT(shared.profile.host.adam_bandwidth.value(), 0.98 * 60e9);
+  EXPECT_NEAR(fit.profile.host.adam_bandwidth.value() / 60e9, 1, 0.01);
+  // What it says is what the profile has.
+  EXPECT_NEAR(number(fit, "host.adam_bandwidth").value,
+              fit.profile.host.adam_bandwidth.value() / 1e9, 1e-9);
+}
+
 /// Copies, updates and sums that run at once get less than each alone: of DRAM, and of the link.
 HardwareProfile contended_live_node() {
   HardwareProfile node = quiet_node();

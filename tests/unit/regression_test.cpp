@@ -1,5 +1,6 @@
 #include "sim/calibrate/regression.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -51,19 +52,23 @@ TEST(FitTimes, IsNotMovedBySpansThatAreFarTooShort) {
 }
 
 // Copies of 1 MB are slower, copies of 8 MB faster than one rate by the same factor: neither size
-// is an outlier, so the rate lies between them however closely the times of each agree.
-TEST(FitTimes, LiesBetweenTwoKindsThatItFitsBadly) {
+// is an outlier, however closely the times of each agree, and together they take what they took.
+TEST(FitTimes, MeetsTheSumOfKindsThatItFitsBadly) {
   std::vector<TimedWork> times;
-  for (int i = 0; i < 60; ++i) {
-    const bool small = i % 3 == 0;
+  double seconds = 0;
+  double bytes = 0;
+  for (int i = 0; i < 90; ++i) {
+    const bool small = i % 9 != 0;
     const double noise = 1 + 0.002 * (i % 5 - 2);
     times.push_back(small ? TimedWork{{1e6}, 1e6 / 20e9 * 1.3 * noise}
                           : TimedWork{{8e6}, 8e6 / 20e9 / 1.3 * noise});
+    seconds += times.back().seconds;
+    bytes += times.back().work.front();
   }
   const TimeFit fit = fit_times(times, std::vector{1 / 10e9});
-  // The mean of the logarithms, a third of them of small copies.
-  EXPECT_NEAR(fit.units[0].value * 20e9, std::pow(1.3, 1.0 / 3 - 2.0 / 3), 0.002);
-  EXPECT_LE(fit.units[0].damped, 6U);
+  // Small copies were 65 us each, large ones 308: both 1.3 times off a fit to the other.
+  EXPECT_NEAR(fit.units[0].value * bytes / seconds, 1, 0.04);
+  EXPECT_LE(fit.units[0].damped, 9U);
 }
 
 // The true value lies within two standard errors in about 95 of 100 cases.
@@ -81,6 +86,33 @@ TEST(FitTimes, StandardErrorsSayHowFarOffItIs) {
   }
   EXPECT_GT(within, kCases * 88 / 100);
   EXPECT_LT(within, kCases * 99 / 100);
+}
+
+// Five sizes of which each is off by its own 20 %, the same every time: as many as there are of
+// each, their scatter does not say so.
+TEST(FitTimes, KnowsThatEqualWorkMissesTogether) {
+  const auto missed = [](int i) { return 1 + 0.2 * (i % 5 % 2 == 0 ? 1 : -1); };
+  std::vector<TimedWork> times;
+  for (int i = 0; i < 500; ++i) {
+    const double bytes = 1e6 * (1 << (i % 5));
+    times.push_back({{bytes, 1}, (bytes / 20e9 + 100e-6) * missed(i)});
+  }
+  const TimeFit fit = fit_times(times, std::vector{1 / 20e9, 100e-6});
+  for (const UnitTime& one : fit.units) {
+    EXPECT_LT(one.standard_error, 0.05 * one.value);
+    EXPECT_GT(one.error_by_kind, 0.1 * one.value);
+    EXPECT_LT(one.error_by_kind, 0.5 * one.value);
+  }
+  // Each of its own, they say the same as their scatter.
+  for (int i = 0; i < 500; ++i) times[static_cast<std::size_t>(i)].known = 1e-12 * i;
+  const TimeFit apart = fit_times(times, std::vector{1 / 20e9, 100e-6});
+  EXPECT_NEAR(apart.units[0].error_by_kind / apart.units[0].standard_error, 1, 0.3);
+  // Two kinds are met by two units.
+  times.erase(std::remove_if(times.begin(), times.end(),
+                             [](const TimedWork& one) { return one.work[0] > 2.5e6; }),
+              times.end());
+  for (TimedWork& one : times) one.known = 0;
+  EXPECT_EQ(fit_times(times, std::vector{1 / 20e9, 100e-6}).units[0].error_by_kind, 0);
 }
 
 TEST(FitTimes, KeepsWhatTheTimesDoNotTell) {
