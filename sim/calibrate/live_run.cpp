@@ -98,6 +98,7 @@ std::optional<LiveLane> lane_of(LiveOperation operation) {
     case LiveOperation::kUpdateSelected:
     case LiveOperation::kCarrySelected:
     case LiveOperation::kPlaceUpload:
+    case LiveOperation::kSumOnDevice:
     case LiveOperation::kStepGap:
       return std::nullopt;
   }
