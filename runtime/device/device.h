@@ -157,7 +157,8 @@ class Device {
   /// device whose streams say so themselves; else until the next call. Waits for nothing. By the
   /// training thread.
   virtual void collect_times() {}
-  /// The same of all operations that such a device's streams have been given so far: waits for them.
+  /// The same of all operations that such a device's streams have been given so far: waits for
+  /// them.
   virtual void collect_all_times() {}
 
   /// Whether a copy gave up waiting for an artificially slow link, because the run is to stop.

@@ -1,11 +1,13 @@
 #include "sim/calibrate/live_prediction.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
 #include "sim/calibrate/live_fit.h"
+#include "sim/calibrate/live_run.h"
 #include "sim/report/simulation.h"
 #include "sim/schedule/schedule.h"
 
@@ -86,16 +88,21 @@ Job live_job(const LiveModelSettings& settings, const TunePoint& point,
 
 HardwareProfile fit_windows(const LiveModelSettings& settings, const LiveWindows& windows) {
   const Job job = live_job(settings, windows.point, unknown_machine(settings), windows.first_step);
-  const LiveFit fit = fit_live({{&job, kSchedule, &windows.timeline, windows.first_step}});
-  for (const char* path : {"host.adam_bandwidth", "host_link.h2d", "host_link.d2h"}) {
-    const auto number = std::find_if(fit.numbers.begin(), fit.numbers.end(),
-                                     [&](const auto& one) { return one.path == path; });
-    if (number != fit.numbers.end() && number->samples > 0) continue;
+  const LiveRecording recording{&job, kSchedule, &windows.timeline, windows.first_step};
+  const LiveRun run = read_live_run(recording);
+  for (const auto& [operation, path] :
+       {std::pair(LiveOperation::kUpdate, "host.adam_bandwidth"),
+        std::pair(LiveOperation::kWeightsUp, "host_link.h2d"),
+        std::pair(LiveOperation::kGradientsDown, "host_link.d2h")}) {
+    if (std::any_of(run.samples.begin(), run.samples.end(),
+                    [&](const LiveSample& one) { return one.operation == operation; })) {
+      continue;
+    }
     throw Error(ErrorKind::kInput, fmt::format("windows from step {} on: nothing to fit {} to "
                                                "what was recorded",
                                                windows.first_step, path));
   }
-  return fit.profile;
+  return fit_live({recording}).profile;
 }
 
 std::vector<TunePrediction> predict(const LiveModelSettings& settings,
