@@ -127,6 +127,7 @@ TEST_P(TuneBounds, SettingsOfOneCanonicalFormAreSimulatedAlike) {
     ++differing;
     EXPECT_EQ(candidates.canonical(same), same);
     EXPECT_TRUE(space.contains(same));
+    EXPECT_EQ(candidates.refusal(same), "") << describe(same);
     const Evaluation a = candidates.evaluate(setting);
     const Evaluation b = candidates.evaluate(same);
     EXPECT_EQ(a.step_time, b.step_time) << describe(setting);
