@@ -1,16 +1,22 @@
 #include "sim/tune/bounds.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <unordered_map>
 
 #include "sim/cost/cpu_cost.h"
 #include "sim/cost/gpu_cost.h"
 #include "sim/cost/transfer_cost.h"
+#include "sim/report/simulation.h"
 #include "sim/schedule/offload.h"
 #include "sim/tune/live_bounds.h"
 #include "sim/tune/step_facts.h"
+#include "sim/tune/window_path.h"
+#include "sim/tune/worker_effect.h"
+#include "sim/tune/zenflow_windows.h"
 
 namespace zenflow::sim {
 namespace {
@@ -18,14 +24,31 @@ namespace {
 /// Sums of rounded times against one rounded sum, and the engine's count of work in doubles.
 constexpr double kRounding = 1 - 1e-7;
 
+/// What a worker of these rates does, remembered.
+class WorkerEffects {
+ public:
+  const WorkerEffect& of(const Scenario& scenario, const RankRates& rates) {
+    const Key key = {rates.cpu_update.value(), rates.cpu_accumulate.value(),
+                     rates.optimizer_shares_cores ? 1.0 : 0.0, static_cast<double>(scenario.gpus)};
+    const auto known = known_.find(key);
+    if (known != known_.end()) return known->second;
+    return known_.emplace(key, worker_effect(scenario, rates)).first->second;
+  }
+
+ private:
+  using Key = std::array<double, 4>;
+  std::map<Key, WorkerEffect> known_;
+};
+
 class Computer {
  public:
-  Computer(const Job& job, const BufferFacts& buffers, StepFacts& steps)
+  Computer(const Job& job, const BufferFacts& buffers, StepFacts& steps, WorkerEffects& workers)
       : job_(job),
         config_(job.deepspeed),
         hardware_(job.scenario.hardware),
         buffers_(buffers),
         steps_(steps),
+        workers_(workers),
         group_(communicator(hardware_, job.scenario.gpus, job.scenario.nodes)),
         bytes_(static_cast<double>(bytes_per_element(job.scenario.training.dtype))),
         partition_(job.partition()),
@@ -86,60 +109,56 @@ class Computer {
     const std::int64_t steps = config_.gradient_accumulation_steps;
     const double cores = all_cores();
     const DeepSpeedCpu cpu = deepspeed_cpu(job_, cores, cores, OptimizerPlace::kTraining);
-    return (paths(steps, false) + blocking(cpu)) / static_cast<double>(steps);
+    const double window =
+        ranks_ == 1 ? steps_.alone_in_window(steps) : steps_.path_of_window(steps);
+    return (window + blocking(cpu)) / static_cast<double>(steps);
   }
 
-  /// Bytes down a step because the master is overwritten before columns are selected anew.
-  [[nodiscard]] double reselection_traffic() const {
-    const std::int64_t every = selects_every(zenflow_window(job_));
-    return every > 0 ? bytes_ * partition_ / static_cast<double>(every) : 0;
+  /// ZenFlow's bytes over the link, a step. `with_interval(S)`: the closed form of windows of S.
+  template <class WithInterval>
+  [[nodiscard]] double zenflow_traffic(const std::vector<WindowKind>& windows,
+                                       WithInterval with_interval) const {
+    double bytes = 0;
+    for (const WindowKind& one : windows) {
+      const ClosedForm form = with_interval(one.steps);
+      const double step = form.d2h_bytes_per_step + form.h2d_bytes_per_step;
+      // Before columns are selected anew the master is overwritten.
+      const double again = one.selects ? bytes_ * partition_ : 0;
+      bytes += one.share * (static_cast<double>(one.steps) * step + again);
+    }
+    return bytes;
   }
 
   /// ZeRO-Infinity and others of stage 3: gradients alone.
   [[nodiscard]] double deepspeed_gradients() {
     const std::int64_t steps = config_.gradient_accumulation_steps;
-    return paths(steps, false) / static_cast<double>(steps);
+    return steps_.path_of_window(steps) / static_cast<double>(steps);
   }
 
-  [[nodiscard]] double deepspeed_zenflow() {
+  [[nodiscard]] double deepspeed_zenflow(const std::vector<WindowKind>& windows) {
     const ZenFlowSettings& zenflow = *config_.zenflow;
-    const std::int64_t steps = zenflow_window(job_);
-    const auto s = static_cast<double>(steps);
     const DeepSpeedCpu cpu = zenflow.overlap_step ? worker_cpu(zenflow) : training_cpu();
-    const Selected selected = selected_update(zenflow);
-    const double chain = zenflow.overlap_step ? overlapped(cpu) : blocking(cpu);
-    const double regular = paths(steps, zenflow.overlap_step) + (s - 1) * selected.step +
-                           std::max(selected.step, chain);
-    double bound = regular / s;
-    if (const std::int64_t every = selects_every(steps); every > 0) {
-      // Once an interval the master is overwritten, beside the boundary's own work.
-      const double copied = link_time(Direction::kD2H, false, bytes_ * partition_, 1);
-      const double again = std::max(chain, selected.step + copied) - std::max(selected.step, chain);
-      const double extra = steps > 1 ? selected.extra_of_selection : 0;
-      bound += (std::max(again, 0.0) + extra) / static_cast<double>(every);
-    }
-    if (!zenflow.overlap_step) return bound;
-    const double update = picoseconds(cpu.whole_update());
     // Waiting for the update before the last, a backlog may grow for long; nothing is said of it.
-    const bool deep = zenflow.full_warm_up_rounds == 0;
-    if (!deep) bound = std::max(bound, (update + chain_to_hand_over(cpu)) / s);
-    if (!deep && cpu.rates.optimizer_shares_cores) {
+    const bool waits = zenflow.overlap_step && zenflow.full_warm_up_rounds > 0;
+    const ZenFlowWindow window = this->window(zenflow, cpu, waits);
+    double bound = 0;
+    double updates = 0;
+    for (const WindowKind& one : windows) {
+      bound += one.share * window_path(steps_, window, one.steps, one.selects);
+      updates += one.share;
+    }
+    if (!waits) return bound;
+    const double update = picoseconds(cpu.whole_update());
+    bound = std::max(bound, updates * (update + chain_to_hand_over(cpu)));
+    if (cpu.rates.optimizer_shares_cores) {
       // While the optimizer works, compute has half its speed.
-      const double compute = s * (steps_.forward_backward + selected.update);
-      bound = std::max(bound, (compute + update / 2) / s);
+      const double compute = steps_.forward_backward + window.selected_update;
+      bound = std::max(bound, compute + updates * update / 2);
     }
     return bound;
   }
 
  private:
-  /// Steps from one selection to the next where it is at a window's begin each time, else 0: then
-  /// nothing is said of it.
-  [[nodiscard]] std::int64_t selects_every(std::int64_t window) const {
-    const ZenFlowSettings& zenflow = *config_.zenflow;
-    if (job_.target != LaunchTarget::kDeepSpeed || zenflow.select_strategy != "step") return 0;
-    const std::int64_t every = zenflow.select_interval.value_or(0);
-    return every % window == 0 ? every : 0;
-  }
   [[nodiscard]] double accumulation() const {
     return static_cast<double>(config_.gradient_accumulation_steps);
   }
@@ -162,29 +181,16 @@ class Computer {
   }
   /// With pin_memory as configured, latencies left out: in how many pieces depends.
   [[nodiscard]] double copy(Direction way, double bytes) const {
-    const double factor = way == Direction::kD2H ? steps_.d2h_factor : steps_.h2d_factor;
+    const double factor =
+        way == Direction::kD2H ? steps_.links.d2h_factor : steps_.links.h2d_factor;
     return factor *
            picoseconds(Bytes(bytes) / copy_rate(hardware_.host_link, way, config_.pin_memory));
   }
   [[nodiscard]] double pinned_or_pageable(Direction way, double bytes) const {
     if (!config_.pin_memory) return link_time(way, false, bytes, 1);
-    const double factor = way == Direction::kD2H ? steps_.d2h_factor : steps_.h2d_factor;
+    const double factor =
+        way == Direction::kD2H ? steps_.links.d2h_factor : steps_.links.h2d_factor;
     return factor * link_time(way, true, bytes, 1);
-  }
-
-  [[nodiscard]] double path(bool first, bool boundary, bool pageable) {
-    const std::size_t which = (first ? 1U : 0U) + (boundary ? 2U : 0U) + (pageable ? 4U : 0U);
-    if (!steps_.paths[which]) {
-      steps_.paths[which] = step_path(steps_.parts, {first, boundary}, pageable);
-    }
-    return steps_.paths[which]->drained;
-  }
-  /// Of a window's micro steps, each until its reduction stream is empty.
-  [[nodiscard]] double paths(std::int64_t steps, bool pageable) {
-    if (steps == 1) return path(true, true, pageable);
-    return path(true, false, pageable) +
-           static_cast<double>(steps - 2) * path(false, false, pageable) +
-           path(false, true, pageable);
   }
 
   [[nodiscard]] DeepSpeedCpu training_cpu() const {
@@ -222,28 +228,44 @@ class Computer {
     return upload(cpu) + std::max(picoseconds(cpu.scale), gather_weights());
   }
 
-  struct Selected {
-    double step = 0;    ///< from the empty stream to the next forward
-    double update = 0;  ///< on the compute lane
-    double extra_of_selection = 0;
-  };
-  [[nodiscard]] Selected selected_update(const ZenFlowSettings& zenflow) const {
+  /// `waits`: every boundary waits for the update before.
+  [[nodiscard]] ZenFlowWindow window(const ZenFlowSettings& zenflow, const DeepSpeedCpu& cpu,
+                                     bool waits) {
     const bool stage3 = config_.zero_stage == 3;
     const double all = buffers_.selected * (stage3 ? ranks_ : 1);
     const auto matrix = static_cast<double>(job_.scenario.model.matrix_parameters());
-    Selected one;
-    one.update = stream(bytes_ * (4 * matrix + 9 * all));
-    one.extra_of_selection = stream(bytes_ * (5 * matrix + 9 * all)) - one.update;
-    one.step = all_gather(bytes_ * all) + one.update;
-    if (!zenflow.offload) return one;
-    const double moments = 2 * bytes_ * zenflow.topk_ratio *
-                           static_cast<double>(job_.scenario.model.parameters()) /
-                           (stage3 ? ranks_ : 1);
-    // The update waits for both copies; on one rank nothing holds the one up but its lane, and it
-    // may be done before the step's gradients are down.
-    if (ranks_ > 1) one.step += copy(Direction::kH2D, moments);
-    one.step += copy(Direction::kD2H, moments);
-    return one;
+    ZenFlowWindow window;
+    window.pageable_fp32 = zenflow.overlap_step;
+    window.chain = zenflow.overlap_step ? overlapped(cpu) : blocking(cpu);
+    window.selected_update = stream(bytes_ * (4 * matrix + 9 * all));
+    window.more_of_selection = stream(bytes_ * (5 * matrix + 9 * all)) - window.selected_update;
+    window.overwriting = link_time(Direction::kD2H, false, bytes_ * partition_, 1);
+    window.broadcast = all_gather(bytes_ * all);
+    if (stage3 && ranks_ > 1) {
+      window.first_fetch = steps_.parts.gather[0];
+      window.second_fetch = steps_.parts.gather[1];
+    }
+    if (zenflow.offload) {
+      const double moments = 2 * bytes_ * zenflow.topk_ratio *
+                             static_cast<double>(job_.scenario.model.parameters()) /
+                             (stage3 ? ranks_ : 1);
+      // The update waits for both copies; on one rank nothing holds the one up but its lane, and
+      // it may be done before the step's gradients are down.
+      if (ranks_ > 1) window.swap += copy(Direction::kH2D, moments);
+      window.swap += copy(Direction::kD2H, moments);
+      window.moments = {link_time(Direction::kH2D, config_.pin_memory, moments, 1),
+                        link_time(Direction::kD2H, config_.pin_memory, moments, 1)};
+    }
+    WorkerEffect effect;
+    if (zenflow.overlap_step) effect = workers_.of(job_.scenario, cpu.rates);
+    if (waits && !effect.apart) {
+      const double until = chain_to_hand_over(cpu) + picoseconds(cpu.whole_update());
+      window.slow = {until, effect.compute, effect.d2h, effect.h2d};
+    }
+    if (ranks_ == 1 && (waits || !zenflow.overlap_step)) {
+      window.alone_after = effect.apart ? 0 : picoseconds(cpu.whole_update()) / effect.worker;
+    }
+    return window;
   }
 
   const Job& job_;
@@ -251,19 +273,21 @@ class Computer {
   const HardwareProfile& hardware_;
   const BufferFacts& buffers_;
   StepFacts& steps_;
+  WorkerEffects& workers_;
   Communicator group_;
   double bytes_;
   double partition_;
   double ranks_;
 };
 
-double step_bound(const Job& job, std::string_view schedule, Computer& computer) {
+double step_bound(const Job& job, std::string_view schedule, Computer& computer,
+                  const std::vector<WindowKind>& windows) {
   if (const auto live = live_kind(schedule)) return live_step_bound(job, *live);
   if (schedule == "gpu-only") return computer.gpu_only();
   if (schedule == "zero-offload") return computer.published_offload();
   if (schedule == "zenflow") return computer.published_zenflow();
   if (schedule == "deepspeed-zero-offload") return computer.deepspeed_offload();
-  if (schedule == "deepspeed-zenflow") return computer.deepspeed_zenflow();
+  if (schedule == "deepspeed-zenflow") return computer.deepspeed_zenflow(windows);
   if (schedule == "deepspeed-zero-infinity") return computer.deepspeed_gradients();
   return 0;
 }
@@ -273,6 +297,18 @@ double step_bound(const Job& job, std::string_view schedule, Computer& computer)
 struct BoundsComputer::Cache {
   std::unordered_map<std::uint64_t, BufferFacts> buffers;
   std::unordered_map<std::uint64_t, StepFacts> steps;
+  WorkerEffects workers;
+
+  [[nodiscard]] const std::vector<WindowKind>& windows(const Job& job) {
+    const ZenFlowSettings& zenflow = *job.deepspeed.zenflow;
+    const auto [known, is_new] = windows_.try_emplace(
+        {zenflow_window(job), zenflow.select_interval.value_or(0), zenflow.full_warm_up_rounds});
+    if (is_new) known->second = long_run_windows(job);
+    return known->second;
+  }
+
+ private:
+  std::map<std::array<std::int64_t, 3>, std::vector<WindowKind>> windows_;
 };
 
 BoundsComputer::BoundsComputer() : cache_(std::make_unique<Cache>()) {}
@@ -288,15 +324,23 @@ StepBounds BoundsComputer::bounds(const Job& job, const Schedule& schedule,
   if (steps == cache_->steps.end()) {
     steps = cache_->steps.emplace(step_key, step_facts(job, schedule)).first;
   }
-  Computer computer(job, buffers->second, steps->second);
+  Computer computer(job, buffers->second, steps->second, cache_->workers);
   const ClosedForm form = schedule.closed_form(job);
+  const bool zenflow = schedule.name() == "deepspeed-zenflow";
+  const std::vector<WindowKind> windows =
+      zenflow ? cache_->windows(job) : std::vector<WindowKind>();
   StepBounds bounds;
-  bounds.step_time = kRounding * step_bound(job, schedule.name(), computer);
+  bounds.step_time = kRounding * step_bound(job, schedule.name(), computer, windows);
   bounds.gpu_bytes =
       kRounding * (buffers->second.gpu_resident +
-                   held_at_head_backward(job, schedule, buffers->second, steps->second.plan));
+                   held_in_backward(job, schedule, buffers->second, steps->second.plan));
   bounds.traffic = form.d2h_bytes_per_step + form.h2d_bytes_per_step;
-  if (schedule.name() == "deepspeed-zenflow") bounds.traffic += computer.reselection_traffic();
+  if (zenflow) {
+    bounds.traffic = computer.zenflow_traffic(windows, [&](std::int64_t interval) {
+      if (interval == zenflow_window(job)) return form;
+      return schedule.closed_form(with_update_interval(job, interval));
+    });
+  }
   bounds.traffic *= kRounding;
   bounds.host_needs = buffers->second.host_needs;
   bounds.staleness = form.staleness_steps;

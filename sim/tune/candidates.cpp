@@ -48,15 +48,14 @@ Setting Candidates::without_effectless(const Setting& setting) const {
   const bool sums = overlaps || setting.interval() > 1;
   if (!sums || !has_knob(request_.family, Knob::kAccumulateOn)) forget(Knob::kAccumulateOn);
   if (request_.family == Family::kDeepSpeed) {
-    // Without a worker, binding only changes CPU rates, by unbound_efficiency.
-    if (!overlaps && host.unbound_efficiency == 1) forget(Knob::kBindCores);
-    // In the long run warm-up only decides whether a boundary waits for the update before the last.
-    const std::vector<double>& rounds = request_.space.values(Knob::kWarmUp);
-    if (!overlaps) {
-      forget(Knob::kWarmUp);
-    } else if (setting.get(Knob::kWarmUp) > 0) {
-      same.set(Knob::kWarmUp, *std::upper_bound(rounds.begin(), rounds.end(), 0.0));
-    }
+    // Cores are divided between training and worker by releases that can, and unless one has all.
+    const bool divides = request_.job.has(Change::kWorkerCores);
+    const double reserved = setting.get(Knob::kReservedCores);
+    if (!divides) forget(Knob::kReservedCores);
+    // Of undivided ones, binding only changes CPU rates, by unbound_efficiency.
+    const bool apart = overlaps && divides && reserved > 0 && reserved < 1;
+    if (!apart && host.unbound_efficiency == 1) forget(Knob::kBindCores);
+    if (!overlaps) forget(Knob::kWarmUp);
   } else {
     for (const Knob knob :
          {Knob::kBindCores, Knob::kOverlapComm, Knob::kSelectedOffload, Knob::kWarmUp}) {
@@ -66,12 +65,29 @@ Setting Candidates::without_effectless(const Setting& setting) const {
   return same;
 }
 
+/// In the long run warm-up only decides whether a boundary waits for the update before the last, so
+/// all that there is counts as the user's own, or the least, that the linter has nothing against.
+Setting Candidates::with_settled_warm_up(const Setting& setting) {
+  if (setting.get(Knob::kWarmUp) == 0) return setting;
+  Setting same = setting;
+  std::vector<double> rounds = request_.space.values(Knob::kWarmUp);
+  std::stable_partition(rounds.begin(), rounds.end(),
+                        [&](double one) { return one == own_.get(Knob::kWarmUp); });
+  for (const double one : rounds) {
+    if (one == 0) continue;
+    same.set(Knob::kWarmUp, one);
+    if (refusal(same).empty()) return same;
+  }
+  return setting;
+}
+
 /// DeepSpeed runs stage 1 with an offloaded optimizer as stage 2, gradients are reduced in buckets
 /// and leave as they come; what its linter minds may differ.
 Setting Candidates::canonical(const Setting& setting) {
-  const Setting same = without_effectless(setting);
+  Setting same = without_effectless(setting);
   const bool offloads = same.placement() == Placement::kCpu || same.zenflow();
   if (request_.family != Family::kDeepSpeed || !offloads) return same;
+  if (same.zenflow() && same.flag(Knob::kOverlapStep)) same = with_settled_warm_up(same);
   if (same.stage() != 1 && same.stage() != 2) return same;
   const int stage = own_.stage() == 1 ? 1 : 2;
   const std::vector<double>& stages = request_.space.values(Knob::kStage);
@@ -80,6 +96,7 @@ Setting Candidates::canonical(const Setting& setting) {
   }
   Setting twin = same;
   twin.set(Knob::kStage, stage);
+  if (same.zenflow() && same.flag(Knob::kOverlapStep)) twin = with_settled_warm_up(twin);
   return refusal(twin).empty() ? twin : same;
 }
 

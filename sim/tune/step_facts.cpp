@@ -29,6 +29,19 @@ double symbol(const Program& program, std::string_view name) {
   return 0;
 }
 
+std::size_t number_of(StepPlace which, bool pageable_fp32) {
+  return (which.first ? 1U : 0U) + (which.boundary ? 2U : 0U) + (pageable_fp32 ? 4U : 0U);
+}
+
+/// `of(which)`: one micro step.
+template <class Of>
+double sum_of_window(std::int64_t micro_steps, Of of) {
+  if (micro_steps == 1) return of(StepPlace{true, true});
+  return of(StepPlace{true, false}) +
+         static_cast<double>(micro_steps - 2) * of(StepPlace{false, false}) +
+         of(StepPlace{false, true});
+}
+
 void read_copies(const Job& job, StepFacts& steps) {
   const HostLinkProfile& link = job.scenario.hardware.host_link;
   const bool stage3 = job.deepspeed.zero_stage == 3;
@@ -40,7 +53,7 @@ void read_copies(const Job& job, StepFacts& steps) {
     const double tensors = std::ceil(bucket.tensors / (stage3 ? 1 : ranks));
     const auto time = [&](Direction way, bool fast, double size) {
       const double factor =
-          !fast ? 1 : (way == Direction::kD2H ? steps.d2h_factor : steps.h2d_factor);
+          !fast ? 1 : (way == Direction::kD2H ? steps.links.d2h_factor : steps.links.h2d_factor);
       return factor * picoseconds(copy_time(link, way, fast, Bytes(size * owned)) +
                                   (std::max(tensors, 1.0) - 1) * link.latency);
     };
@@ -52,6 +65,28 @@ void read_copies(const Job& job, StepFacts& steps) {
 }
 
 }  // namespace
+
+double StepFacts::path(StepPlace which, bool pageable_fp32) {
+  std::optional<double>& known = paths_[number_of(which, pageable_fp32)];
+  if (!known) known = step_path(parts, which, pageable_fp32);
+  return *known;
+}
+
+const LoneStep& StepFacts::alone(StepPlace which, bool pageable_fp32, const SwappedState& moments) {
+  const auto [known, is_new] =
+      alone_.try_emplace({number_of(which, pageable_fp32), moments}, LoneStep{});
+  if (is_new) known->second = lone_step(parts, links, which, pageable_fp32, moments);
+  return known->second;
+}
+
+double StepFacts::path_of_window(std::int64_t micro_steps) {
+  return sum_of_window(micro_steps, [&](StepPlace which) { return path(which, false); });
+}
+
+double StepFacts::alone_in_window(std::int64_t micro_steps) {
+  return sum_of_window(micro_steps,
+                       [&](StepPlace which) { return alone(which, false, {}).gradients; });
+}
 
 BufferFacts buffer_facts(const Job& job, const Schedule& schedule) {
   const Program empty = schedule.build(job, {});
@@ -97,6 +132,10 @@ StepFacts step_facts(const Job& job, const Schedule& schedule) {
   parts.ranks = job.scenario.ranks() > 1;
   parts.stage3 = stage3;
   parts.overlap = job.deepspeed.overlaps_communication();
+  parts.pinned = job.deepspeed.pin_memory;
+  // A layer's parameters are fetched when the task before the last one has ended; of the second
+  // layer that is the update of selected columns between the steps.
+  if (schedule.name() == "deepspeed-zenflow") parts.fetched_before = 1;
   parts.stops_for_fp32 =
       stage3 && (schedule.name() == "deepspeed-zenflow" || !job.has(Change::kAsyncStage3Gradients));
   for (const PlannedLayer& layer : steps.plan.layers) {
@@ -120,36 +159,47 @@ StepFacts step_facts(const Job& job, const Schedule& schedule) {
   }
   // CPU work cannot oversubscribe DRAM alone (profiles are checked for it), so any rates do here.
   const CpuCosts costs = cpu_costs(job, 1, 1, false);
-  const Cluster cluster = make_cluster(job.scenario, costs.rates);
-  steps.d2h_factor = steps.h2d_factor = std::numeric_limits<double>::infinity();
+  Cluster cluster = make_cluster(job.scenario, costs.rates);
+  CopyLinks& links = steps.links;
+  links.d2h_factor = links.h2d_factor = std::numeric_limits<double>::infinity();
   for (const RankClass& one : cluster.classes) {
-    steps.d2h_factor = std::min(steps.d2h_factor, slowed(cluster.machine, one.d2h.flow));
-    steps.h2d_factor = std::min(steps.h2d_factor, slowed(cluster.machine, one.h2d.flow));
+    links.d2h_factor = std::min(links.d2h_factor, slowed(cluster.machine, one.d2h.flow));
+    links.h2d_factor = std::min(links.h2d_factor, slowed(cluster.machine, one.h2d.flow));
   }
+  links.d2h = cluster.classes.front().d2h.flow;
+  links.h2d = cluster.classes.front().h2d.flow;
+  links.machine = std::move(cluster.machine);
   if (schedule.runs_deepspeed()) read_copies(job, steps);
   return steps;
 }
 
-double held_at_head_backward(const Job& job, const Schedule& schedule, const BufferFacts& buffers,
-                             const StepPlan& plan) {
+double held_in_backward(const Job& job, const Schedule& schedule, const BufferFacts& buffers,
+                        const StepPlan& plan) {
   const auto bytes = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
-  const PlannedLayer& head = plan.layers.back();
-  double held = 0;
+  const std::size_t head = plan.layers.size() - 1;
   // zenflow-train's activations stay: they are among the resident buffers. So do gradients from one
   // micro-batch to the next.
   if (live_kind(schedule.name())) {
-    if (schedule.micro_batches_per_step(job) == 1) return bytes * head.parameters;
+    if (schedule.micro_batches_per_step(job) == 1) return bytes * plan.layers[head].parameters;
+    double held = 0;
     for (const PlannedLayer& layer : plan.layers) held += bytes * layer.parameters;
     return held;
   }
-  for (const PlannedLayer& layer : plan.layers) held += layer.activation_bytes;
-  held += head.logit_bytes + head.transient_bytes + bytes * head.parameters;
-  if (job.deepspeed.zero_stage == 3 && job.scenario.ranks() > 1) {
-    held += bytes * head.parameters;
-    const auto layers = static_cast<std::int32_t>(plan.layers.size());
-    const bool reduces_first = plan.buckets.front().ready_layer == layers - 1;
-    if (!reduces_first) held += bytes * plan.layers[plan.layers.size() - 2].parameters;
-  }
+  const bool gathers = job.deepspeed.zero_stage == 3 && job.scenario.ranks() > 1;
+  double activations = 0;
+  for (const PlannedLayer& layer : plan.layers) activations += layer.activation_bytes;
+  const auto held_at = [&](std::size_t l) {
+    const PlannedLayer& layer = plan.layers[l];
+    double held = layer.logit_bytes + layer.transient_bytes + bytes * layer.parameters;
+    if (!gathers) return held;
+    held += bytes * layer.parameters;
+    const bool reduces_first = std::any_of(
+        plan.buckets.begin(), plan.buckets.end(),
+        [l](const GradientBucket& one) { return one.ready_layer == static_cast<std::int32_t>(l); });
+    return held + (reduces_first ? 0 : bytes * plan.layers[l - 1].parameters);
+  };
+  double held = std::max(activations + held_at(head),
+                         activations - plan.layers[head].activation_bytes + held_at(head - 1));
   if (schedule.runs_deepspeed()) held += (bytes + 8) * buffers.largest_tensor;
   if (schedule.name() == "deepspeed-zenflow") held += 2 * bytes * buffers.selected;
   return held;

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "sim/report/memory_report.h"
 #include "sim/schedule/schedule.h"
-#include "sim/tune/step_path.h"
+#include "sim/tune/lone_step.h"
 
 namespace zenflow::sim {
 
@@ -28,22 +30,34 @@ struct StepFacts {
   StepPlan plan;
   StepParts parts;
   double forward_backward = 0;  ///< compute alone
-  double d2h_factor = 1;        ///< by how much a copy of every rank at once is slowed by links
-  double h2d_factor = 1;
+  CopyLinks links;  ///< of the first class; factors: by how much a copy of every rank at once slows
   double reduce = 0;       ///< collectives of the gradients
   double last_reduce = 0;  ///< of the last bucket
   double gathers = 0;      ///< stage 3: of all layers, once
   double parameters = 0;
-  std::array<std::optional<StepPath>, 8> paths;
+
+  /// step_path, remembered.
+  [[nodiscard]] double path(StepPlace which, bool pageable_fp32);
+  /// lone_step, remembered.
+  [[nodiscard]] const LoneStep& alone(StepPlace which, bool pageable_fp32,
+                                      const SwappedState& moments);
+  /// Of a window's micro steps, each until its reduction stream is empty.
+  [[nodiscard]] double path_of_window(std::int64_t micro_steps);
+  [[nodiscard]] double alone_in_window(std::int64_t micro_steps);
+
+ private:
+  std::array<std::optional<double>, 8> paths_;
+  std::map<std::pair<std::size_t, SwappedState>, LoneStep> alone_;
 };
 
 /// From a graph without a window: buffers are declared before the first.
 [[nodiscard]] BufferFacts buffer_facts(const Job& job, const Schedule& schedule);
 [[nodiscard]] StepFacts step_facts(const Job& job, const Schedule& schedule);
-/// At the start of the head's backward all activations are held, and what backward begins with; in
-/// stage 3 also the head's gathered parameters and, unless a bucket has to be reduced before, those
-/// of the block below it, whose gather begins at the same instant.
-[[nodiscard]] double held_at_head_backward(const Job& job, const Schedule& schedule,
-                                           const BufferFacts& buffers, const StepPlan& plan);
+/// What the GPU holds besides its resident buffers, at least, when the backward of the head or of
+/// the last block starts: activations so far, what that backward begins with, its gradients; in
+/// stage 3 also its gathered parameters and, unless a bucket has to be reduced before, those of the
+/// layer below, whose gather has begun by then.
+[[nodiscard]] double held_in_backward(const Job& job, const Schedule& schedule,
+                                      const BufferFacts& buffers, const StepPlan& plan);
 
 }  // namespace zenflow::sim

@@ -8,14 +8,19 @@ namespace {
 /// Walks the step in issue order and keeps when each lane is free.
 class Walk {
  public:
-  Walk(const StepParts& parts, StepPlace which, bool pageable_fp32)
+  Walk(const StepParts& parts, StepPlace which, bool pageable_fp32, const Slowdown& slowdown)
       : parts_(parts),
         which_(which),
-        fp32_(pageable_fp32 ? parts.fp32_down_pageable : parts.fp32_down) {}
+        fp32_(pageable_fp32 ? parts.fp32_down_pageable : parts.fp32_down),
+        slow_(slowdown),
+        d2h_share_(parts.pinned ? slowdown.d2h : 1),
+        h2d_share_(parts.pinned ? slowdown.h2d : 1),
+        fp32_share_(pageable_fp32 ? 1 : d2h_share_) {}
 
-  StepPath go() {
+  double go() {
     const std::size_t layers = parts_.forward.size();
-    for (std::size_t l = 0; l < layers; ++l) compute(parts_.forward[l], fetched(l, l < 2));
+    for (std::size_t l = 0; l < layers; ++l)
+      compute(parts_.forward[l], fetched(l, l < parts_.fetched_before));
     std::size_t bucket = 0;
     for (std::size_t l = layers; l-- > 0;) {
       compute(parts_.backward[l], fetched(l, false));
@@ -24,12 +29,12 @@ class Walk {
         reduce(bucket);
       }
     }
-    return {now_, std::max(now_, stream_)};
+    return std::max(now_, stream_);
   }
 
  private:
-  /// When the layer's parameters are there. What the first two layers of a step wait for may have
-  /// begun in the step before; it is taken to be done.
+  /// When the layer's parameters are there. What may have begun in the step before is taken to be
+  /// done.
   double fetched(std::size_t layer, bool before_the_step) {
     if (!parts_.stage3 || !parts_.ranks || before_the_step) return 0;
     collective_ = std::max(collective_, before_last_) + parts_.gather[layer];
@@ -38,8 +43,12 @@ class Walk {
 
   void compute(double time, double ready) {
     before_last_ = now_;
-    now_ = std::max({now_, ready, hold_}) + time;
+    now_ = end_of(std::max({now_, ready, hold_}), time, slow_.compute, slow_.until);
     hold_ = 0;
+  }
+
+  double copied(double& lane, double ready, double time, double share) {
+    return lane = end_of(std::max(ready, lane), time, share, slow_.until);
   }
 
   void reduce(std::size_t b) {
@@ -50,11 +59,13 @@ class Walk {
     }
     if (parts_.overlap) hold_ = std::max(hold_, stream_);
     if (parts_.stage3 || !which_.first || !which_.boundary) {
-      if (parts_.stage3 || !which_.first) last = h2d_ = std::max(last, h2d_) + parts_.sum_up[b];
-      last = d2h_ = std::max(last, d2h_) + parts_.sum_down[b];
+      if (parts_.stage3 || !which_.first) {
+        last = copied(h2d_, last, parts_.sum_up[b], h2d_share_);
+      }
+      last = copied(d2h_, last, parts_.sum_down[b], d2h_share_);
     }
     if (which_.boundary) {
-      last = d2h_ = std::max(last, d2h_) + fp32_[b];
+      last = copied(d2h_, last, fp32_[b], fp32_share_);
       if (parts_.stops_for_fp32) hold_ = std::max(hold_, last);
     }
     stream_ = last;
@@ -64,6 +75,10 @@ class Walk {
   const StepParts& parts_;
   StepPlace which_;
   const std::vector<double>& fp32_;
+  const Slowdown& slow_;
+  double d2h_share_;
+  double h2d_share_;
+  double fp32_share_;
   double now_ = 0;          ///< end of the compute task added last
   double before_last_ = 0;  ///< of the one before
   double hold_ = 0;         ///< what the next compute task waits for
@@ -75,8 +90,15 @@ class Walk {
 
 }  // namespace
 
-StepPath step_path(const StepParts& parts, StepPlace which, bool pageable_fp32) {
-  return Walk(parts, which, pageable_fp32).go();
+double end_of(double start, double time, double share, double until) {
+  if (share >= 1 || start >= until) return start + time;
+  const double done = share * (until - start);
+  return time <= done ? start + time / share : until + (time - done);
+}
+
+double step_path(const StepParts& parts, StepPlace which, bool pageable_fp32,
+                 const Slowdown& slowdown) {
+  return Walk(parts, which, pageable_fp32, slowdown).go();
 }
 
 }  // namespace zenflow::sim

@@ -25,13 +25,26 @@ struct StepParts {
   bool stage3 = false;
   bool overlap = false;
   bool stops_for_fp32 = false;
+  bool pinned = true;  ///< pin_memory
+  /// Stage 3: of a step's first layers, so many may have been fetched in the step before.
+  std::size_t fetched_before = 2;
 };
 
-struct StepPath {
-  double compute = 0;  ///< until the last backward ends
-  double drained = 0;  ///< until the reduction stream is empty, too
-};
+/// Until `until`, picoseconds after the step begins, its tasks have at most this share of their
+/// speed: a worker is there, who shares cores or memory with them.
+struct Slowdown {
+  double until = 0;
+  double compute = 1;
+  double d2h = 1;  ///< of copies from or to page-locked memory; others share no link
+  double h2d = 1;
 
-[[nodiscard]] StepPath step_path(const StepParts& parts, StepPlace which, bool pageable_fp32);
+  [[nodiscard]] Slowdown after(double time) const { return {until - time, compute, d2h, h2d}; }
+};
+/// Until when a task lasts that would take `time` alone. A later start never ends earlier.
+[[nodiscard]] double end_of(double start, double time, double share, double until);
+
+/// Picoseconds until the step's reduction stream is empty and its last backward has ended.
+[[nodiscard]] double step_path(const StepParts& parts, StepPlace which, bool pageable_fp32,
+                               const Slowdown& slowdown = {});
 
 }  // namespace zenflow::sim

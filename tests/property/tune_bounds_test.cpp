@@ -1,10 +1,14 @@
 // No candidate is simulated below its bounds, and settings that are taken to be equal are, whatever
 // the machine.
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include <gtest/gtest.h>
 
 #include "sim/report/simulation.h"
+#include "sim/schedule/deepspeed_step.h"
+#include "sim/tune/zenflow_windows.h"
 #include "tests/support/tune_requests.h"
 
 namespace zenflow::sim {
@@ -163,6 +167,7 @@ TEST_P(TuneBounds, SettingsOfOneCanonicalFormAreSimulatedAlike) {
     ++differing;
     EXPECT_EQ(candidates.canonical(same), same);
     EXPECT_TRUE(space.contains(same));
+    EXPECT_EQ(candidates.refusal(same), "") << describe(same);
     const Evaluation a = candidates.evaluate(setting);
     const Evaluation b = candidates.evaluate(same);
     EXPECT_EQ(a.step_time, b.step_time) << describe(setting);
@@ -175,6 +180,63 @@ TEST_P(TuneBounds, SettingsOfOneCanonicalFormAreSimulatedAlike) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, TuneBounds, ::testing::Range(std::size_t{0}, cases().size()));
+
+// What makes the search short: where nothing works beside a step, nothing is left out.
+TEST(TuneBoundsOfZenFlow, MeetTheSimulationWhereTheUpdateBlocks) {
+  constexpr double kClose = 1e-6;
+  for (const char* scenario :
+       {"opt_1_3b_1xrtx3090", "mistral_7b_1xrtx4090", "qwen2_5_7b_4xl40s", "llama2_70b_8xh100"}) {
+    TuneRequest request = shipped_request(scenario);
+    for (const char* text : {"placement=zenflow", "overlap_step=false", "offload=false"}) {
+      narrow(request.space, text);
+    }
+    Candidates candidates(std::move(request));
+    const Space& space = candidates.request().space;
+    BoundsComputer computer;
+    Job scratch = candidates.job(space.at(0));
+    Numbers numbers(1);
+    for (int i = 0, found = 0; i < 4000 && found < 10; ++i) {
+      const Setting setting = space.at(numbers.below(space.size()));
+      if (!candidates.refusal(setting).empty()) continue;
+      ++found;
+      const CandidateBounds bounds = candidates.bounds(setting, scratch, computer);
+      const Evaluation one = candidates.evaluate(setting);
+      EXPECT_NEAR(bounds.step_time / one.step_time, 1, kClose) << scenario << describe(setting);
+      EXPECT_NEAR(bounds.traffic / one.traffic(), 1, kClose) << scenario << describe(setting);
+    }
+  }
+}
+
+// A selection cuts the window before it short, wherever it falls.
+TEST(ZenFlowWindows, AreThoseThatTheScheduleHasInTheLongRun) {
+  Job job = shipped_request("llama2_7b_4xa100").job;
+  for (const std::int64_t window : {1, 3, 4, 7, 12}) {
+    for (const std::int64_t every : {0, 3, 4, 48, 50}) {
+      for (const std::int64_t warm_up : {0, 2, 12}) {
+        ZenFlowSettings& zenflow = *job.deepspeed.zenflow;
+        zenflow.update_interval = window;
+        zenflow.select_interval = every;
+        zenflow.full_warm_up_rounds = warm_up;
+        const std::int64_t period = std::max<std::int64_t>(1, every) * window;
+        // One period that begins with a selection, past warm-up and what follows it.
+        const std::int64_t begin = (warm_up / period + 2) * period;
+        std::map<std::pair<std::int64_t, bool>, double> counted;
+        for (const WindowShape& one : deepspeed_zenflow_windows(job, begin + 2 * period)) {
+          if (one.first_step < begin || one.first_step >= begin + period) continue;
+          EXPECT_TRUE(one.select_at.empty() || one.select_at == std::vector<std::int32_t>{0});
+          counted[{one.steps, !one.select_at.empty()}] += 1.0 / static_cast<double>(period);
+        }
+        std::map<std::pair<std::int64_t, bool>, double> said;
+        for (const WindowKind& one : long_run_windows(job)) {
+          said[{one.steps, one.selects}] += one.share;
+        }
+        std::erase_if(said, [](const auto& one) { return one.second == 0; });
+        ASSERT_EQ(said.size(), counted.size()) << window << " " << every << " " << warm_up;
+        for (const auto& [kind, share] : counted) EXPECT_NEAR(said[kind], share, 1e-12);
+      }
+    }
+  }
+}
 
 // Candidates are simulated with a warm-up of one window; in the long run the configured one gives
 // the same step time.
