@@ -37,3 +37,10 @@ if(TARGET emulated_model)
   target_compile_definitions(train_tune_cuda_test PRIVATE ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train-emulated>")
   add_dependencies(train_tune_cuda_test zenflow-train-emulated)
 endif()
+find_package(Python3 3.10 COMPONENTS Interpreter)
+if(Python3_FOUND AND NOT ZENFLOW_SANITIZE)
+  add_test(NAME unit/closed_loop
+           COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/closed_loop/closed_loop_test.py
+                   ${PROJECT_SOURCE_DIR}/script)
+  set_tests_properties(unit/closed_loop PROPERTIES LABELS unit TIMEOUT 120)
+endif()

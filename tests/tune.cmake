@@ -26,3 +26,10 @@ target_compile_definitions(tune_trace_test PRIVATE ZENFLOW_TUNE="$<TARGET_FILE:z
                            ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>"
                            ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train>")
 add_dependencies(tune_trace_test zenflow-tune zenflow-sim zenflow-train)
+find_package(Python3 3.10 COMPONENTS Interpreter)
+if(Python3_FOUND AND NOT ZENFLOW_SANITIZE)
+  add_test(NAME cli/tuned_step
+           COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/tuned_step/tuned_step_test.py
+                   ${PROJECT_SOURCE_DIR}/script $<TARGET_FILE:zenflow-train> $<TARGET_FILE:zenflow-tune>)
+  set_tests_properties(cli/tuned_step PROPERTIES LABELS cli TIMEOUT 120)
+endif()

@@ -3,8 +3,9 @@
 ///   forward, backward    (F + n h) / (e P) + A / (a P) + T / (u W) + m l      e, a, u
 ///   other device work    S / (s W) + G / (g W) + m l                          s, g, l
 ///   copies               latency + bytes / bandwidth                          both, by direction
-///   CPU update, sums     bytes / rate(cores)                                  rates; of recordings
+///   CPU update           launch + bytes / rate(cores)                         both; of recordings
 ///                        with several numbers of optimizer threads adam_half_cores too
+///   CPU sums             bytes / rate(cores)                                  rate
 ///   sums on the device   other device work; on the host device a sum on one core
 ///   idle after the norm  step_gap
 ///
@@ -12,6 +13,9 @@
 /// element-wise chains, streams and column kernels, m kernels (gpu_cost.h, live_work.h). W is the
 /// largest of the fitted rates, where one is above the profile's memory_bandwidth: a device with
 /// caches. l is fitted to the second row; h keeps the base profile's value.
+///
+/// Where the device is a GPU, copies, updates and sums that ran beside each other are then fitted
+/// again, with DRAM's and the link's capacity (live_sharing.h): what they take alone.
 #pragma once
 
 #include <string>

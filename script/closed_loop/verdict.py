@@ -1,0 +1,105 @@
+"""What a tuned run is held against: fixed settings, alone and under the load, and synchronous AdamW.
+
+`times`: {(topk_ratio, update_interval, loaded): milliseconds a step}.
+"""
+import statistics
+
+REACHED = 0.03  # above the best step time
+FIRST_WINDOWS, LOAD_WINDOWS, LOSS = 12, 6, 0.01
+PHASES = (("from S = 1", FIRST_WINDOWS, False), ("loaded", LOAD_WINDOWS, True),
+          ("alone again", LOAD_WINDOWS, False))
+
+
+def phases(windows, steps):
+    """The tuned run's windows: alone, loaded, alone again. A window belongs where it begins."""
+    bounds = (0, steps // 3, 2 * steps // 3, steps)
+    return [[w for w in windows if low <= w["first_step"] < high]
+            for low, high in zip(bounds, bounds[1:])]
+
+
+def importance_due(windows):
+    """What the gradients let S be, in most of these windows; None: nothing said so. It is that of the
+    k at hand; other k are taken to allow as much."""
+    due = [w["importance_due"] for w in windows if w["importance_due"] is not None]
+    return max(1, statistics.median_low(due)) if due else None
+
+
+def best_allowed(windows, times, loaded):
+    """(milliseconds, topk_ratio, update_interval) of the fastest fixed setting whose S importance
+    allowed; where it allows none that was run, of those with the least S."""
+    candidates = [(time, k, s) for (k, s, under_load), time in times.items() if under_load == loaded]
+    due = importance_due(windows)
+    least = min(s for _, _, s in candidates)
+    most = max(least, due) if due is not None else max(s for _, _, s in candidates)
+    return min(c for c in candidates if c[2] <= most)
+
+
+def answered(windows, times, loaded):
+    """Windows until the setting is, for good, within REACHED of the best; None: never."""
+    best = best_allowed(windows, times, loaded)[0]
+    late = [n for n, w in enumerate(windows)
+            if times[w["topk_ratio"], w["update_interval"], loaded] > (1 + REACHED) * best]
+    count = late[-1] + 1 if late else 0
+    return count if count < len(windows) else None
+
+
+def of_phase(phase, windows, times):
+    name, limit, loaded = phase
+    best = best_allowed(windows, times, loaded)
+    count = answered(windows, times, loaded)
+    second_half = windows[len(windows) // 2:]
+    return {"phase": name, "windows": len(windows), "windows_to_answer": count, "limit": limit,
+            "reached": count is not None and count <= limit,
+            "topk_ratio_at_end": windows[-1]["topk_ratio"],
+            "update_interval_at_end": windows[-1]["update_interval"],
+            "step_time_ms": statistics.median(w["step_time_ms"] for w in second_half),
+            "best_fixed": {"topk_ratio": best[1], "update_interval": best[2],
+                           "step_time_ms": best[0]},
+            "importance_due": importance_due(windows)}
+
+
+def changes(events):
+    """(of S, of k): a change of both counts as both."""
+    made = [e for e in events if e["kind"] == "change"]
+    return tuple(sum(e["previous"][key] != e["next"][key] for e in made)
+                 for key in ("update_interval", "topk_ratio"))
+
+
+def verdict(times, run_of_tuner, synchronous, steps):
+    tuning = run_of_tuner["tuning"]
+    parts = phases(tuning["windows"], steps)
+    summary = {"phases": [of_phase(*one, times) for one in zip(PHASES, parts)]}
+    loss = run_of_tuner["validations"][-1]["loss"]
+    reference = synchronous["validations"][-1]["loss"]
+    summary["loss"] = {"tuned": loss, "synchronous": reference, "above": loss / reference - 1,
+                       "reached": loss / reference - 1 <= LOSS}
+    summary["fixed"] = [{"topk_ratio": k, "update_interval": s, "loaded": loaded, "step_time_ms": time}
+                        for (k, s, loaded), time in sorted(times.items())]
+    summary["changes"], summary["topk_changes"] = changes(tuning["events"])
+    summary["events"] = tuning["events"]
+    summary["reached"] = all(p["reached"] for p in summary["phases"]) and summary["loss"]["reached"]
+    return summary
+
+
+def text(summary, with_ratio):
+    """The lines that are printed."""
+    def setting(of, suffix=""):
+        ratio = f"k = {of['topk_ratio' + suffix]:g}, " if with_ratio else ""
+        return f"{ratio}S = {of['update_interval' + suffix]}"
+
+    lines = []
+    for phase in summary["phases"]:
+        count = phase["windows_to_answer"]
+        best = phase["best_fixed"]
+        lines.append(f"{phase['phase']}: {setting(phase, '_at_end')} after "
+                     f"{'?' if count is None else count} windows (limit {phase['limit']}), "
+                     f"{phase['step_time_ms']:.1f} ms a step; best fixed {setting(best)}, "
+                     f"{best['step_time_ms']:.1f} ms")
+    loss = summary["loss"]
+    changed = f"{summary['changes']} changes of S"
+    if with_ratio:
+        changed += f", {summary['topk_changes']} of k"
+    lines.append(f"loss: {loss['tuned']:.4f}, synchronous {loss['synchronous']:.4f} "
+                 f"({100 * loss['above']:+.2f} %); {changed}")
+    lines.append("reached" if summary["reached"] else "not reached")
+    return "\n".join(lines)

@@ -1,0 +1,204 @@
+"""./script/closed-loop: what it asks of zenflow-train, how it judges, what it draws. A program that
+answers from a formula takes zenflow-train's place, so nothing here depends on time.
+
+  closed_loop_test.py SCRIPT_FOLDER
+"""
+import csv
+import json
+import os
+import pathlib
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+sys.dont_write_bytecode = True
+SCRIPTS = pathlib.Path(sys.argv.pop(1))
+sys.path.insert(0, str(SCRIPTS))
+
+from closed_loop import grid, verdict  # noqa: E402
+
+
+def window(number, first_step, interval, ratio=0.1, time=50.0, due=None):
+    return {"window": number, "first_step": first_step, "update_interval": interval,
+            "topk_ratio": ratio, "step_time_ms": time, "importance_due": due}
+
+
+# 100 ms of updates in a window of S steps of 50 ms; twice as long under the load.
+def step_time(interval, loaded):
+    return max(50.0, (200 if loaded else 100) / interval)
+
+
+TIMES = {(0.1, s, loaded): step_time(s, loaded) for s in (1, 2, 4, 8) for loaded in (False, True)}
+
+
+class Grid(unittest.TestCase):
+    def test_a_range_is_run_at_its_ends_and_its_middle(self):
+        self.assertEqual(grid.ratios((0.05, 0.4)), (0.05, 0.141, 0.4))  # sqrt(0.02) = 0.1414
+        self.assertEqual(grid.start((0.05, 0.4)), 0.141)
+        self.assertEqual(grid.ratios(None), (0.1,))
+        self.assertEqual(len(grid.settings((0.05, 0.4), False)), 3 * len(grid.FEWER_INTERVALS))
+        self.assertTrue(set(grid.FEWER_INTERVALS) <= set(grid.INTERVALS))
+
+    def test_what_the_tuner_came_to_besides_is_run_too_under_its_load(self):
+        parts = [[window(0, 0, 1), window(1, 1, 3)], [window(2, 4, 3)], [window(3, 7, 8, ratio=0.2)]]
+        self.assertEqual(grid.visited(parts, TIMES),
+                         [(0.1, 3, False), (0.1, 3, True), (0.2, 8, False)])
+
+    def test_ranges_that_cannot_be_meant_are_named(self):
+        for text in ("0.1", "0.4:0.1", "0:0.1", "0.1:1", "a:b", "", "0.1:0.2:0.3", "nan:0.5"):
+            with self.assertRaisesRegex(grid.Usage, "--topk-range"):
+                grid.parse_range(text)
+
+
+class Verdict(unittest.TestCase):
+    def test_the_answer_is_counted_from_the_last_window_that_was_too_slow(self):
+        windows = [window(0, 0, 1), window(1, 1, 2), window(2, 3, 1), window(3, 4, 2), window(4, 6, 4)]
+        self.assertEqual(verdict.answered(windows, TIMES, False), 3)
+        self.assertEqual(verdict.answered(windows, TIMES, True), 4)  # S = 2 takes 100 ms there
+        self.assertIsNone(verdict.answered(windows[:3], TIMES, False))
+
+    def test_three_percent_is_close_enough_and_more_is_not(self):
+        times = {(0.1, 1, False): 103.0, (0.1, 2, False): 100.0}
+        self.assertEqual(verdict.answered([window(0, 0, 1)], times, False), 0)
+        times[0.1, 1, False] = 103.01
+        self.assertIsNone(verdict.answered([window(0, 0, 1)], times, False))
+
+    def test_the_best_setting_is_the_fastest_that_importance_allows(self):
+        allowed = [window(n, n, 2, due=due) for n, due in enumerate((2, 2, 8))]
+        self.assertEqual(verdict.best_allowed(allowed, TIMES, True), (100.0, 0.1, 2))
+        self.assertEqual(verdict.best_allowed([window(0, 0, 2)], TIMES, True), (50.0, 0.1, 4))
+
+    def test_of_several_k_the_fastest_counts(self):
+        times = {(0.1, 2, False): 60.0, (0.2, 2, False): 55.0, (0.2, 4, False): 40.0}
+        self.assertEqual(verdict.best_allowed([window(0, 0, 2, due=3)], times, False),
+                         (55.0, 0.2, 2))
+        # Nothing that was run is allowed: the least S there is.
+        self.assertEqual(verdict.best_allowed([window(0, 0, 2, due=1)], times, False),
+                         (55.0, 0.2, 2))
+
+    def test_changes_of_s_and_of_k_are_counted_apart(self):
+        def change(before, after, kind="change"):
+            return {"kind": kind, "previous": dict(zip(("update_interval", "topk_ratio"), before)),
+                    "next": dict(zip(("update_interval", "topk_ratio"), after))}
+        events = [change((1, 0.1), (4, 0.1)), change((4, 0.1), (4, 0.2)), change((4, 0.2), (5, 0.1)),
+                  change((5, 0.1), (6, 0.1), "outcome")]
+        self.assertEqual(verdict.changes(events), (2, 2))
+
+
+# Takes zenflow-train's place: step times by formula, and a tuner that needs three windows to answer,
+# or, if told to, never does.
+STUB = """#!/usr/bin/env python3
+import json, os, sys
+def of(name, default=None):
+    return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
+with open(os.environ["STUB_LOG"], "a") as log:
+    log.write(json.dumps(sys.argv[1:]) + "\\n")
+steps = int(of("--steps"))
+def time(k, s):
+    return max(50.0 + 20 * k, 100 * (1 - k) / s)
+result = {"validations": [{"step": steps, "loss": 2.0}]}
+if of("--update-interval") == "auto":
+    tuned = os.environ["STUB_TUNER"] == "good"
+    k0, windows, first = float(of("--topk-ratio")), [], 0
+    k1 = float(of("--topk-range", f"{k0}:{k0}").split(":")[0])
+    while first < steps:
+        k, s = (k1, 5) if tuned and len(windows) >= 3 else (k0, 1)
+        windows.append({"window": len(windows), "first_step": first, "update_interval": s,
+                        "topk_ratio": k, "step_time_ms": time(k, s), "importance_due": 16})
+        first += s
+        print(f"step {first}/{steps}", file=sys.stderr, flush=True)
+    point = lambda k, s: {"topk_ratio": k, "update_interval": s}
+    events = [{"kind": "change", "window": 3, "previous": point(k0, 1), "next": point(k1, 5)},
+              {"kind": "drift", "window": 5, "previous": point(k1, 5), "next": point(k1, 5)}]
+    result["tuning"] = {"windows": windows, "events": events if tuned else []}
+elif of("--schedule") == "zenflow":
+    result["step_time_ms"] = time(float(of("--topk-ratio")), int(of("--update-interval")))
+print(json.dumps({"results": [result]}))
+"""
+
+
+class Script(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.stub = self.folder / "zenflow-train"
+        self.stub.write_text(STUB)
+        self.stub.chmod(self.stub.stat().st_mode | stat.S_IXUSR)
+        self.out = self.folder / "out"
+        self.out.mkdir()
+        for name in ("text.txt", "base.safetensors"):
+            (self.out / name).write_text("there already\n")
+
+    def run_script(self, *arguments, tuner="good"):
+        environment = {**os.environ, "ZENFLOW_TRAIN": str(self.stub), "STUB_TUNER": tuner,
+                       "STUB_LOG": str(self.folder / "commands")}
+        return subprocess.run([sys.executable, str(SCRIPTS / "closed-loop"), *arguments],
+                              capture_output=True, text=True, env=environment)
+
+    def commands(self):
+        return [json.loads(line) for line in (self.folder / "commands").read_text().splitlines()]
+
+    def drawing(self):
+        root = xml.etree.ElementTree.fromstring((self.out / "closed-loop.svg").read_text())
+        return [element.text for element in root.iter() if element.tag.endswith("text")]
+
+    def test_help_says_what_a_range_does(self):
+        outcome = self.run_script("--help")
+        self.assertEqual(outcome.returncode, 0)
+        for words in ("--quick", "--topk-range LOW:HIGH", "grid", "closed-loop.svg", "4 not reached"):
+            self.assertIn(words, outcome.stdout)
+
+    def test_what_cannot_be_meant_ends_with_two_and_the_reason(self):
+        for arguments, words in ((("--topk-range", "0.4:0.1"), "0.4:0.1"),
+                                 (("--topk-range",), "--topk-range"),
+                                 (("--fast",), "unknown option --fast"),
+                                 (("a", "b"), "one DIRECTORY")):
+            outcome = self.run_script(*arguments)
+            self.assertEqual(outcome.returncode, 2, arguments)
+            self.assertIn(words, outcome.stderr)
+
+    def test_quick_runs_a_few_intervals_at_one_k(self):
+        outcome = self.run_script("--quick", str(self.out))
+        self.assertEqual(outcome.returncode, 0, outcome.stderr + outcome.stdout)
+        fixed = [c for c in self.commands() if "--update-interval" in c and "auto" not in c]
+        self.assertEqual({c[c.index("--topk-ratio") + 1] for c in fixed}, {"0.1"})
+        self.assertTrue(all("--topk-range" not in c for c in self.commands()))
+        # Four S of the grid and the one the tuner stayed at, each alone and under the load.
+        self.assertEqual(len(fixed), 2 * 5)
+        self.assertIn("from S = 1: S = 5 after 3 windows (limit 12)", outcome.stdout)
+        self.assertIn("1 changes of S\n", outcome.stdout)
+        self.assertNotIn("k", self.drawing())
+
+    def test_a_range_is_tuned_measured_and_drawn(self):
+        outcome = self.run_script("--quick", "--topk-range", "0.05:0.4", str(self.out))
+        self.assertEqual(outcome.returncode, 0, outcome.stderr + outcome.stdout)
+        tuned = next(c for c in self.commands() if "auto" in c)
+        self.assertEqual(tuned[tuned.index("--topk-range") + 1], "0.05:0.4")
+        self.assertEqual(tuned[tuned.index("--topk-ratio") + 1], "0.141")
+        # 50 + 20 k is least at the smallest k, if S hides the updates.
+        self.assertIn("k = 0.05, S = 5 after 3 windows (limit 12), 51.0 ms a step; best fixed "
+                      "k = 0.05, S = 5, 51.0 ms", outcome.stdout)
+        self.assertIn("1 changes of S, 1 of k", outcome.stdout)
+        summary = json.loads((self.out / "closed-loop.json").read_text())
+        measured = {(f["topk_ratio"], f["update_interval"]) for f in summary["fixed"]}
+        self.assertLessEqual({(0.05, 1), (0.141, 1), (0.4, 1), (0.05, 5)}, measured)
+        with open(self.out / "closed-loop.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual([row["topk_ratio"] for row in rows[2:4]], ["0.141", "0.05"])
+        labels = self.drawing()
+        self.assertIn("k", labels)
+        self.assertEqual(labels.count("best fixed: k = 0.05, S = 5, 51.0 ms"), 3)
+
+    def test_a_tuner_that_stays_where_it_began_has_not_reached_it(self):
+        outcome = self.run_script("--quick", str(self.out), tuner="bad")
+        self.assertEqual(outcome.returncode, 4, outcome.stderr)
+        self.assertIn("S = 1 after ? windows", outcome.stdout)
+        self.assertTrue(outcome.stdout.endswith("not reached\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
