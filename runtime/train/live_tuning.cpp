@@ -18,15 +18,17 @@ double seconds_since(Clock::time_point start) {
 }
 
 /// Layers that recorded updates and uploads belong to are told by their order, so a set of them
-/// must be whole. Of the window before the recording only its update is wanted, if recording began
-/// before it did.
-void keep_whole_sets(sim::Timeline& timeline, std::int64_t first_step, std::int64_t layers) {
+/// must be whole. Of the window before the recording only its update is wanted, if recording
+/// `began` before its first part ended: beside a trace its spans are there in any case, a GPU's
+/// uploads not.
+void keep_whole_sets(sim::Timeline& timeline, std::int64_t first_step, std::int64_t layers,
+                     Picoseconds began) {
   std::int64_t updates = 0;
   const auto is_before = [&](const sim::TimelineSpan& span) {
     return timeline.extra_of(span).step == first_step - 1;
   };
   for (const sim::TimelineSpan& span : timeline.spans) {
-    if (is_before(span) && timeline.name_of(span) == "update") ++updates;
+    if (is_before(span) && timeline.name_of(span) == "update" && span.end >= began) ++updates;
   }
   std::erase_if(timeline.spans, [&](const sim::TimelineSpan& span) {
     if (!is_before(span)) return false;
@@ -72,7 +74,10 @@ sim::LiveWindows LiveTuning::recorded(const TunePoint& point, const RecordedStep
   sim::LiveWindows windows{
       point, recording_from_,
       recorder_.recent(recording_from_, at_hand, settings_.model.model.name, "device")};
-  keep_whole_sets(windows.timeline, recording_from_, settings_.model.model.layers + 2);
+  const auto began =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(recording_began_ - recorder_.origin());
+  keep_whole_sets(windows.timeline, recording_from_, settings_.model.model.layers + 2,
+                  Picoseconds{began.count() * 1000});
   return windows;
 }
 
@@ -148,12 +153,13 @@ TunePoint LiveTuning::window_ended(const WindowObservation& seen, Clock::time_po
     if (settings_.finish_recording) settings_.finish_recording();
     start_fit(recorded(point, {next_step - 1, step_start, Clock::now()}));
   }
+  recorder_.keep_spans(order.record);
   if (!order.record) {
     recording_from_ = -1;
   } else if (recording_from_ < 0) {
     recording_from_ = next_step;
+    recording_began_ = Clock::now();  // on all tracks
   }
-  recorder_.keep_spans(order.record);
   return order.next;
 }
 

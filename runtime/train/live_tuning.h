@@ -90,8 +90,9 @@ class LiveTuning {
   std::array<const TrackRecorder*, kTuneTracks> tracks_{};
   std::optional<std::array<double, kTuneTracks>> busy_;  ///< so far, at the last call
   std::int64_t recording_from_ = -1;                     ///< step; -1: nothing is recorded
-  std::int64_t norms_step_ = -1;                         ///< that the following are of
-  std::vector<double> shares_of_norms_;                  ///< by ratio
+  Clock::time_point recording_began_;
+  std::int64_t norms_step_ = -1;         ///< that the following are of
+  std::vector<double> shares_of_norms_;  ///< by ratio
   std::future<TuneFit> fit_;
   TuningLog log_;
 };

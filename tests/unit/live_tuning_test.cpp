@@ -239,6 +239,29 @@ TEST_F(LiveTuningRun, KeepsTheDeferredShareWithinItsLimit) {
   EXPECT_EQ(report.topk_ratio, 0.8);
 }
 
+/// Of a model of three groups at S = 4, which no recording is ever fitted to.
+LiveTuningSettings by_hand() {
+  LiveTuningSettings settings;
+  settings.model.model.name = "model";
+  settings.model.model.layers = 1;
+  settings.tuner.first = {4, 0.1};
+  settings.topk_ratios = {0.1};
+  settings.steps = 1000;
+  settings.wait_for_fits = true;
+  return settings;
+}
+
+/// What the engine says of a window of `by_hand`.
+WindowObservation window_by_hand(std::int64_t window) {
+  WindowObservation seen;
+  seen.window = window;
+  seen.first_step = 4 * window;
+  seen.steps = seen.timed_steps = 4;
+  seen.topk_ratio = seen.next_topk_ratio = 0.1;
+  seen.window_seconds = 0.2;
+  return seen;
+}
+
 /// Weights are loaded, and steps of the warm-up run, before the tuner is asked for the first time.
 TEST(LiveTuning, WhatCameBeforeTheFirstWindowIsNotTakenForAPartOfIt) {
   Recorder recorder(false);
@@ -250,24 +273,11 @@ TEST(LiveTuning, WhatCameBeforeTheFirstWindowIsNotTakenForAPartOfIt) {
     const Clock::time_point now = Clock::now();
     for (TrackRecorder* track : tracks) track->span("work", 0, now, now + time);
   };
-  LiveTuningSettings settings;
-  settings.model.model.name = "model";
-  settings.model.model.layers = 1;
-  settings.tuner.first = {4, 0.1};
-  settings.topk_ratios = {0.1};
-  settings.steps = 1000;
-  settings.wait_for_fits = true;
-  LiveTuning tuning(settings, recorder, {});
+  LiveTuning tuning(by_hand(), recorder, {});
   work(std::chrono::milliseconds(100'000));
   for (std::int64_t window = 1; window < 40; ++window) {
     work(std::chrono::milliseconds(100));
-    WindowObservation seen;
-    seen.window = window;
-    seen.first_step = 4 * window;
-    seen.steps = seen.timed_steps = 4;
-    seen.topk_ratio = seen.next_topk_ratio = 0.1;
-    seen.window_seconds = 0.2;
-    const TunePoint next = tuning.window_ended(seen, Clock::now());
+    const TunePoint next = tuning.window_ended(window_by_hand(window), Clock::now());
     EXPECT_EQ(next.update_interval, 4);
   }
   std::size_t failed = 0;
@@ -276,6 +286,38 @@ TEST(LiveTuning, WhatCameBeforeTheFirstWindowIsNotTakenForAPartOfIt) {
     failed += event.kind == TuneEvent::Kind::kFailed ? 1 : 0;
   }
   EXPECT_EQ(failed, 3U) << "nothing of a step was recorded; from then on drift is looked for";
+}
+
+/// Beside a trace, which has all of the optimizer's spans and none of a GPU's: the update before
+/// the recording is whole, its uploads are not.
+TEST(LiveTuning, UploadsOfAnUpdateThatBeganBeforeTheRecordingAreNotUsed) {
+  Recorder recorder(true);
+  std::vector<TrackRecorder*> tracks;
+  for (const char* name : kTuneTrackNames) {
+    const bool is_gpus = tracks.size() < 3;
+    tracks.push_back(
+        &recorder.add_track(name, sim::TrackKind::kHost,
+                            is_gpus ? SpansKept::kWhenAsked : SpansKept::kAsTheRecorderDoes));
+  }
+  LiveTuning tuning(by_hand(), recorder, {});
+  const auto span = [](TrackRecorder* track, std::string_view name, std::int64_t step) {
+    const Clock::time_point now = Clock::now();
+    track->span(name, step, now, now);
+  };
+  for (int layer = 0; layer < 3; ++layer) span(tracks[4], "update", 7);
+  (void)tuning.window_ended(window_by_hand(1), Clock::now());
+  ASSERT_EQ(tracks[2]->recording(), 2U) << "the next window is recorded";
+  span(tracks[2], "scatter weights", 7);  // of weights that went up before
+  for (std::int64_t window = 2; window < 5; ++window) {
+    const Clock::time_point begin = Clock::now();
+    for (std::int64_t step = 4 * window; step < 4 * window + 3; ++step) {
+      recorder.step(step, begin, begin);
+    }
+    (void)tuning.window_ended(window_by_hand(window), begin);
+  }
+  ASSERT_EQ(tuning.log().events.size(), 1U);
+  EXPECT_EQ(tuning.log().events[0].reason,
+            "windows from step 8 on: nothing to fit host.adam_bandwidth to what was recorded");
 }
 
 TEST(Recorder, KeepsAPartOfARun) {
