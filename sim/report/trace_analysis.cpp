@@ -258,7 +258,7 @@ class DeviceSweep {
   RunningLength kernel_;
   RunningLength compute_;
   RunningLength compute_in_part_;
-  RunningLength compute_so_far_{kNoParts};
+  RunningLength compute_so_far_{kNoParts};  // what a kind of copies begins with
   RunningLength collective_{kNoParts};
   RunningLength copy_{kNoParts};
   RunningLength busy_;

@@ -99,7 +99,7 @@ void write_trace(const fs::path& path, std::uint64_t bytes, const Content& conte
 double peak_megabytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1e3;
+    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) * 1024 / 1e6;  // "kB"
   }
   throw std::runtime_error("no VmHWM in /proc/self/status");
 }
