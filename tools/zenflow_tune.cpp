@@ -219,7 +219,7 @@ int tune(const TuneOptions& options) {
                             loaded.request.job.scenario.name, answer.result.counts.points));
   }
   if (answer.result.complete) {
-    answer.knobs = knob_effects(candidates, answer.chosen().setting, search);
+    answer.knobs = knob_effects(candidates, answer.result, search);
     answer.numbers = number_effects(candidates, answer.result, loaded.uncertainty, search);
   }
   emit(answer);

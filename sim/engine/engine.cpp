@@ -15,8 +15,6 @@
 namespace zenflow::sim {
 namespace {
 
-constexpr std::uint32_t kNoWindow = 0xFFFFFFFF;
-
 bool has_flows(const TaskGraph& graph) {
   const auto tasks = graph.tasks();
   return !graph.machine().flows.empty() &&
@@ -64,9 +62,9 @@ void check_windows(std::span<const Window> windows, std::size_t tasks) {
 }  // namespace
 
 EventEngine::EventEngine(const TaskGraph& graph, std::span<const Window> windows,
-                         bool stops_when_steady)
+                         std::span<const std::uint32_t> compared_with)
     : graph_(graph),
-      stops_when_steady_(stops_when_steady),
+      compared_with_(compared_with),
       tasks_(graph.tasks().data()),
       windows_(windows),
       order_(graph),
@@ -82,7 +80,7 @@ EventEngine::EventEngine(const TaskGraph& graph, std::span<const Window> windows
     lanes_[id].last = tasks.data() + tasks.size();
   }
   if (!windows.empty()) open_markers();
-  if (!stops_when_steady_) execution_.repeats_previous.assign(windows.size(), false);
+  if (!stops_when_steady()) execution_.repeats.assign(windows.size(), false);
 }
 
 void EventEngine::open_markers() {
@@ -240,9 +238,9 @@ bool EventEngine::reached_steady_state() {
   // Markers of one instant: lowest window first, whatever the order of events within it.
   std::sort(opened_windows_.begin(), opened_windows_.end());
   for (const std::uint32_t window : opened_windows_) {
-    if (!stops_when_steady_) {
-      execution_.repeats_previous[window] =
-          detector_->repeats_previous(window, lane_states(windows_[window]));
+    if (!stops_when_steady()) {
+      execution_.repeats[window] =
+          detector_->repeats(window, compared_with_[window], lane_states(windows_[window]));
       continue;
     }
     const auto found = detector_->observe(window, lane_states(windows_[window]));
@@ -282,18 +280,28 @@ void EventEngine::check_all_done() const {
 
 Execution simulate(const TaskGraph& graph) {
   if (graph.issue_order_is_topological() && !has_flows(graph)) return run_in_issue_order(graph);
-  return EventEngine(graph, {}, true).run();
+  return EventEngine(graph, {}, {}).run();
 }
 
 Execution simulate_until_steady(const TaskGraph& graph, std::span<const Window> windows) {
   if (windows.empty()) return simulate(graph);
   check_windows(windows, graph.tasks().size());
-  return EventEngine(graph, windows, true).run();
+  return EventEngine(graph, windows, {}).run();
 }
 
 Execution simulate_windows(const TaskGraph& graph, std::span<const Window> windows) {
+  std::vector<std::uint32_t> before(windows.size());
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    before[i] = i > 0 ? static_cast<std::uint32_t>(i - 1) : kNoWindow;
+  }
+  return simulate_windows(graph, windows, before);
+}
+
+Execution simulate_windows(const TaskGraph& graph, std::span<const Window> windows,
+                           std::span<const std::uint32_t> compared_with) {
   check_windows(windows, graph.tasks().size());
-  return EventEngine(graph, windows, false).run();
+  if (windows.empty()) return simulate(graph);
+  return EventEngine(graph, windows, compared_with).run();
 }
 
 }  // namespace zenflow::sim

@@ -40,9 +40,9 @@ struct Execution {
   bool steady = false;
   SteadyState steady_state;  ///< meaningful if `steady`
   /// From simulate_windows: whether the machine's state at the start of window i was that at the
-  /// start of window i - 1 and both have the same tasks, so that a window like them may follow
-  /// any number of times, each time running alike. [0] is false.
-  std::vector<bool> repeats_previous;
+  /// start of the window that it was compared with, and what lies between has the same tasks as
+  /// what follows, so that it may follow any number of times, each time running alike.
+  std::vector<bool> repeats;
 };
 
 /// Runs the whole graph.
@@ -70,5 +70,10 @@ struct Execution {
 /// made of stretches of equal windows with others between them, of which a few of each stretch
 /// are enough. Phases are not looked at. Throws as `simulate` does.
 [[nodiscard]] Execution simulate_windows(const TaskGraph& graph, std::span<const Window> windows);
+
+inline constexpr std::uint32_t kNoWindow = 0xFFFFFFFF;
+/// The same, each window compared with the earlier one `compared_with` names; kNoWindow: with none.
+[[nodiscard]] Execution simulate_windows(const TaskGraph& graph, std::span<const Window> windows,
+                                         std::span<const std::uint32_t> compared_with);
 
 }  // namespace zenflow::sim

@@ -22,8 +22,10 @@ namespace zenflow::sim {
 class EventEngine {
  public:
   /// `windows` must ascend, with each marker inside its window (checked by the caller).
-  /// `stops_when_steady`: else runs to the end and records which windows repeat.
-  EventEngine(const TaskGraph& graph, std::span<const Window> windows, bool stops_when_steady);
+  /// `compared_with`: of each window an earlier one, to record whether it repeats that; empty:
+  /// stops when steady.
+  EventEngine(const TaskGraph& graph, std::span<const Window> windows,
+              std::span<const std::uint32_t> compared_with);
 
   [[nodiscard]] Execution run();
 
@@ -46,6 +48,7 @@ class EventEngine {
     std::int64_t counted_at = 0;
   };
 
+  [[nodiscard]] bool stops_when_steady() const { return compared_with_.empty(); }
   void open_markers();
   void open_head(Lane& lane);
   [[nodiscard]] bool is_ready(LaneId id);
@@ -61,7 +64,7 @@ class EventEngine {
   void check_all_done() const;
 
   const TaskGraph& graph_;
-  bool stops_when_steady_;
+  std::span<const std::uint32_t> compared_with_;
   const Task* tasks_;
   std::span<const Window> windows_;
   LaneOrder order_;

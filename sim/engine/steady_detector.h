@@ -61,12 +61,15 @@ class SteadyDetector {
     return std::nullopt;
   }
 
-  /// As observe, but only against the window before, and without a look at the windows after.
-  [[nodiscard]] bool repeats_previous(std::uint32_t window, std::span<const LaneState> lanes) {
+  /// As observe, but only against the window `earlier`, and without a look at the windows after.
+  [[nodiscard]] bool repeats(std::uint32_t window, std::uint32_t earlier,
+                             std::span<const LaneState> lanes) {
     const Snapshot now{window, states_.size(), kNone};
     states_.insert(states_.end(), lanes.begin(), lanes.end());
-    const bool adjacent = !snapshots_.empty() && snapshots_.back().window + 1 == window;
-    const bool same = adjacent && in_equal_state(snapshots_.back(), now);
+    const auto before = std::find_if(snapshots_.rbegin(), snapshots_.rend(),
+                                     [&](const Snapshot& one) { return one.window == earlier; });
+    const bool same = before != snapshots_.rend() && lanes_repeat(*before, now) &&
+                      idle_lanes_stay_idle(*before) && tasks_repeat(*before, now);
     snapshots_.push_back(now);
     return same;
   }
@@ -110,6 +113,20 @@ class SteadyDetector {
     const auto is = states(now);
     return std::equal(was.begin(), was.end(), is.begin()) && idle_lanes_stay_idle(before) &&
            tasks_repeat(before, now);
+  }
+
+  /// Equal states, but for lanes that wait for a task further on than the later window's begin:
+  /// they had nothing to do in between, and have nothing in what repeats it.
+  [[nodiscard]] bool lanes_repeat(const Snapshot& before, const Snapshot& now) const {
+    const auto was = states(before);
+    const auto is = states(now);
+    const std::int64_t shift = first(now) - first(before);
+    const auto repeats = [shift](const LaneState& a, const LaneState& b) {
+      if (a == b) return true;
+      const bool both_wait = a.to_end == LaneState::kWaiting && b.to_end == LaneState::kWaiting;
+      return both_wait && b.head != LaneState::kNoHead && b.head >= 0 && a.head == b.head + shift;
+    };
+    return std::equal(was.begin(), was.end(), is.begin(), repeats);
   }
 
   [[nodiscard]] bool idle_lanes_stay_idle(const Snapshot& before) const {

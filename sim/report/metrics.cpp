@@ -91,14 +91,23 @@ class WaitChain {
   std::vector<TaskId> previous_;  ///< on the same lane
 };
 
-/// Tasks of one class's compute lane from window `index`'s first forward up to the next
-/// window's, which is included as the end of the last gap.
+/// Of a window or step: its first task and first forward, and those of what comes next.
+struct Stretch {
+  TaskId first;
+  TaskId first_forward;
+  TaskId next;
+  TaskId next_forward;
+};
+
+/// Tasks of one class's compute lane from the first forward up to the next one's, which is included
+/// as the end of the last gap.
 void add_compute(const Program& program, const Execution& execution, const WaitChain& chain,
-                 std::size_t index, std::size_t rank_class, double weight, WindowMetrics& metrics) {
+                 const Stretch& stretch, std::size_t rank_class, double weight,
+                 WindowMetrics& metrics) {
   const auto tasks = program.graph.tasks();
   const LaneId lane = program.classes[rank_class].compute.lane;
-  const TaskId end = program.windows[index + 1].marker + static_cast<TaskId>(rank_class);
-  TaskId id = program.windows[index].marker + static_cast<TaskId>(rank_class);
+  const TaskId end = stretch.next_forward + static_cast<TaskId>(rank_class);
+  TaskId id = stretch.first_forward + static_cast<TaskId>(rank_class);
   Picoseconds busy_until = execution.spans[id].start;
   for (; id <= end; ++id) {
     if (tasks[id].lane != lane) continue;
@@ -117,24 +126,15 @@ void add_compute(const Program& program, const Execution& execution, const WaitC
   }
 }
 
-/// The first forward tasks of all classes are issued one after the other.
-double mean_step_time(const Program& program, const Execution& execution, std::size_t step,
-                      double ranks) {
-  double time = 0;
-  for (std::size_t c = 0; c < program.classes.size(); ++c) {
-    const Picoseconds lasts = execution.spans[program.step_markers[step + 1] + c].start -
-                              execution.spans[program.step_markers[step] + c].start;
-    const double weight = static_cast<double>(program.classes[c].multiplicity) / ranks;
-    time += weight * static_cast<double>(lasts.count);
-  }
-  return time;
-}
-
-void add_traffic(const Program& program, std::size_t index, WindowMetrics& metrics) {
-  const TaskId end = program.windows[index + 1].first;
+double ranks_of(const Program& program) {
   double ranks = 0;
   for (const RankClass& one : program.classes) ranks += static_cast<double>(one.multiplicity);
-  for (TaskId id = program.windows[index].first; id < end; ++id) {
+  return ranks;
+}
+
+void add_traffic(const Program& program, const Stretch& stretch, WindowMetrics& metrics) {
+  const double ranks = ranks_of(program);
+  for (TaskId id = stretch.first; id < stretch.next; ++id) {
     const Phase phase = program.labels[id].phase;
     if (phase != Phase::kD2H && phase != Phase::kH2D) continue;
     const int rank_class = program.lanes[program.graph.tasks()[id].lane].rank_class;
@@ -142,6 +142,19 @@ void add_traffic(const Program& program, std::size_t index, WindowMetrics& metri
     const double bytes = program.labels[id].bytes * (static_cast<double>(members) / ranks);
     (phase == Phase::kD2H ? metrics.d2h_bytes : metrics.h2d_bytes) += bytes;
   }
+}
+
+/// All but step times.
+WindowMetrics metrics_of(const Program& program, const Execution& execution, const WaitChain& chain,
+                         const Stretch& stretch) {
+  WindowMetrics metrics;
+  const double ranks = ranks_of(program);
+  for (std::size_t c = 0; c < program.classes.size(); ++c) {
+    const double weight = static_cast<double>(program.classes[c].multiplicity) / ranks;
+    add_compute(program, execution, chain, stretch, c, weight, metrics);
+  }
+  add_traffic(program, stretch, metrics);
+  return metrics;
 }
 
 struct TimedChange {
@@ -236,24 +249,52 @@ std::string to_string(StallCause cause) {
   return "";
 }
 
+/// The first forward tasks of all classes are issued one after the other.
+double mean_step_time(const Program& program, const Execution& execution, std::size_t step) {
+  const double ranks = ranks_of(program);
+  double time = 0;
+  for (std::size_t c = 0; c < program.classes.size(); ++c) {
+    const Picoseconds lasts = execution.spans[program.step_markers[step + 1] + c].start -
+                              execution.spans[program.step_markers[step] + c].start;
+    const double weight = static_cast<double>(program.classes[c].multiplicity) / ranks;
+    time += weight * static_cast<double>(lasts.count);
+  }
+  return time;
+}
+
 std::vector<WindowMetrics> window_metrics(const Program& program, const Execution& execution) {
-  double ranks = 0;
-  for (const RankClass& one : program.classes) ranks += static_cast<double>(one.multiplicity);
   const WaitChain chain(program, execution);
   std::vector<WindowMetrics> windows;
   std::size_t step = 0;
   for (std::size_t i = 0; i + 1 < program.windows.size(); ++i) {
-    WindowMetrics& metrics = windows.emplace_back();
+    const Window& window = program.windows[i];
+    const Window& next = program.windows[i + 1];
+    windows.push_back(metrics_of(program, execution, chain,
+                                 {window.first, window.marker, next.first, next.marker}));
     for (std::int32_t n = 0; n < program.shapes[i].steps; ++n, ++step) {
-      metrics.step_times.push_back(mean_step_time(program, execution, step, ranks));
+      windows.back().step_times.push_back(mean_step_time(program, execution, step));
     }
-    for (std::size_t c = 0; c < program.classes.size(); ++c) {
-      const double weight = static_cast<double>(program.classes[c].multiplicity) / ranks;
-      add_compute(program, execution, chain, i, c, weight, metrics);
-    }
-    add_traffic(program, i, metrics);
   }
   return windows;
+}
+
+std::vector<WindowMetrics> step_metrics(const Program& program, const Execution& execution) {
+  const WaitChain chain(program, execution);
+  std::vector<WindowMetrics> steps;
+  for (std::size_t i = 0; i + 1 < program.windows.size(); ++i) {
+    for (std::int32_t n = 0; n < program.shapes[i].steps; ++n) {
+      const std::size_t step = steps.size();
+      const TaskId forward = program.step_markers[step];
+      const TaskId next_forward = program.step_markers[step + 1];
+      const bool last = n + 1 == program.shapes[i].steps;
+      steps.push_back(
+          metrics_of(program, execution, chain,
+                     {n == 0 ? program.windows[i].first : forward, forward,
+                      last ? program.windows[i + 1].first : next_forward, next_forward}));
+      steps.back().step_times = {mean_step_time(program, execution, step)};
+    }
+  }
+  return steps;
 }
 
 std::vector<TaskWait> compute_waits(const Program& program, const Execution& execution) {

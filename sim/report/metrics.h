@@ -46,6 +46,14 @@ struct WindowMetrics {
 [[nodiscard]] std::vector<WindowMetrics> window_metrics(const Program& program,
                                                         const Execution& execution);
 
+/// The same of every step of these windows, one after the other.
+[[nodiscard]] std::vector<WindowMetrics> step_metrics(const Program& program,
+                                                      const Execution& execution);
+
+/// Picoseconds of a step, by number over all built, mean over ranks. Precondition: another follows.
+[[nodiscard]] double mean_step_time(const Program& program, const Execution& execution,
+                                    std::size_t step);
+
 /// A gap on a compute lane, and the cause that accounts for most of it.
 struct TaskWait {
   TaskId task;  ///< the task that waited

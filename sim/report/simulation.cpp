@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "sim/cost/gpu_cost.h"
 #include "sim/graph/algorithms.h"
+#include "sim/report/shortened_run.h"
 
 namespace zenflow::sim {
 namespace {
-
-// Windows simulated of a stretch of equal ones, at first; twice as many if they do not repeat.
-constexpr std::size_t kFirstTry = 2;
 
 /// The windows of a whole run and which of them are averaged.
 struct RunPlan {
@@ -47,41 +46,6 @@ RunPlan plan_run(const Job& job, const Schedule& schedule) {
   return plan;
 }
 
-/// A shorter run that shows all windows of a longer one: of each stretch of equal windows
-/// only the first `keep` and one more are built.
-struct ShortenedRun {
-  std::vector<WindowShape> windows;
-  std::vector<std::size_t> shown_by;       ///< for each window of the long run, one of `windows`
-  std::vector<std::size_t> must_be_equal;  ///< windows that must start in the state in which the
-                                           ///< next does, for the stretch to repeat
-};
-
-ShortenedRun shorten(const std::vector<WindowShape>& windows, std::size_t keep) {
-  ShortenedRun run;
-  for (std::size_t begin = 0; begin < windows.size();) {
-    std::size_t end = begin + 1;
-    while (end < windows.size() && windows[end].same_kind(windows[begin])) ++end;
-    const std::size_t length = end - begin;
-    const std::size_t built = std::min(length, keep + 1);
-    const std::size_t base = run.windows.size();
-    for (std::size_t i = 0; i < built; ++i) run.windows.push_back(windows[begin + i]);
-    for (std::size_t i = 0; i < length; ++i) {
-      // The last of a stretch is followed by another kind, so the last one built shows it.
-      const std::size_t shown =
-          i + 1 == length ? built - 1 : std::min(i, built < length ? built - 2 : built - 1);
-      run.shown_by.push_back(base + shown);
-    }
-    if (built < length) run.must_be_equal.push_back(base + keep - 1);
-    begin = end;
-  }
-  return run;
-}
-
-bool repeats(const ShortenedRun& run, const Execution& execution) {
-  return std::all_of(run.must_be_equal.begin(), run.must_be_equal.end(),
-                     [&](std::size_t window) { return execution.repeats_previous[window + 1]; });
-}
-
 bool equally_long(const RunPlan& plan) {
   return std::all_of(plan.windows.begin() + static_cast<std::ptrdiff_t>(plan.measured_begin),
                      plan.windows.begin() + static_cast<std::ptrdiff_t>(plan.measured_end),
@@ -104,6 +68,12 @@ std::vector<double> mean_step_times(const RunPlan& plan, const ShortenedRun& sho
     }
   }
   return times;
+}
+
+double mean(const std::vector<double>& times) {
+  double sum = 0;
+  for (const double time : times) sum += time / static_cast<double>(times.size());
+  return sum;
 }
 
 /// For the steps of mean_step_times.
@@ -134,9 +104,7 @@ SimulationResult average(const Job& job, const RunPlan& plan, const ShortenedRun
   }
   result.step_times = mean_step_times(plan, shortened, metrics);
   result.is_boundary = step_boundaries(plan, result.step_times.size());
-  for (const double time : result.step_times) {
-    result.step_time += time / static_cast<double>(result.step_times.size());
-  }
+  result.step_time = mean(result.step_times);
   result.compute /= steps;
   for (double& stall : result.stall_by_cause) {
     stall /= steps;
@@ -182,33 +150,63 @@ double critical_path_per_step(const RunPlan& plan, const ShortenedRun& shortened
   return total / steps;
 }
 
-SimulationResult simulate_interval(const Job& job, const Schedule& schedule) {
-  const RunPlan plan = plan_run(job, schedule);
-  for (std::size_t keep = kFirstTry;; keep *= 2) {
-    const ShortenedRun shortened = shorten(plan.windows, keep);
-    const Program program = schedule.build(job, shortened.windows);
-    const Execution execution = simulate_windows(program.graph, program.windows);
-    if (!repeats(shortened, execution)) continue;
-    SimulationResult result = average(job, plan, shortened, window_metrics(program, execution));
-    result.schedule = schedule.name();
-    if (schedule.runs_deepspeed()) {
-      result.deepspeed_version = to_string(job.version);
-      result.target = to_string(job.target);
+/// A run, shortened, in which all that has to repeat does.
+struct Ran {
+  RunPlan plan;
+  ShortenedRun shortened;
+  Program program;
+  Execution execution;
+};
+
+Ran run_shortened(const Job& job, const Schedule& schedule, Kept kept) {
+  RunPlan plan = plan_run(job, schedule);
+  for (;;) {
+    ShortenedRun shortened = shorten(plan.windows, kept);
+    Program program = schedule.build(job, shortened.windows);
+    auto [execution, repeats] = simulate_shortened(program, shortened);
+    if (repeats) {
+      return {std::move(plan), std::move(shortened), std::move(program), std::move(execution)};
     }
-    if (const auto knobs = schedule.zenflow(job)) {
-      result.topk_ratio = knobs->topk_ratio;
-      result.update_interval = knobs->update_interval;
-    }
-    add_rates(job, schedule, result);
-    result.staleness = schedule.closed_form(job).staleness_steps;
-    result.memory = memory_report(job, program, execution);
-    const std::size_t begin = shortened.shown_by[plan.measured_begin];
-    result.critical_path = critical_path_per_step(plan, shortened, program);
-    const TaskId measured_tasks = program.windows[begin + 1].first - program.windows[begin].first;
-    result.tasks = std::int64_t{measured_tasks} / program.shapes[begin].steps;
-    result.simulated_windows = static_cast<std::int64_t>(shortened.windows.size());
-    return result;
+    // Twice as many windows, if these were whole.
+    if (kept.steps == 0) kept.windows *= 2;
+    kept.steps = 0;
   }
+}
+
+/// Steps kept of those between a window's first and last, at first; all if they do not repeat.
+/// Until ZenFlow's worker is done each begins in a state of its own.
+Kept fewest(const Job& job, const Schedule& schedule) {
+  const auto knobs = schedule.zenflow(job);
+  return {.steps = knobs && knobs->overlap_step ? 4U : 2U};
+}
+
+SimulationResult simulate_interval(const Job& job, const Schedule& schedule,
+                                   SimulationDetail detail) {
+  // A chain through a window is longer than one through a shorter window that shows it.
+  const bool whole = detail == SimulationDetail::kAll;
+  const Ran ran = run_shortened(job, schedule, whole ? Kept{} : fewest(job, schedule));
+  const auto& [plan, shortened, program, execution] = ran;
+  SimulationResult result =
+      average(job, plan, shortened, shown_metrics(program, execution, shortened));
+  result.schedule = schedule.name();
+  if (schedule.runs_deepspeed()) {
+    result.deepspeed_version = to_string(job.version);
+    result.target = to_string(job.target);
+  }
+  if (const auto knobs = schedule.zenflow(job)) {
+    result.topk_ratio = knobs->topk_ratio;
+    result.update_interval = knobs->update_interval;
+  }
+  add_rates(job, schedule, result);
+  result.staleness = schedule.closed_form(job).staleness_steps;
+  result.memory = memory_report(job, program, execution);
+  if (whole) result.critical_path = critical_path_per_step(plan, shortened, program);
+  const std::size_t begin = shortened.shown_by[plan.measured_begin];
+  const TaskId measured_tasks = program.windows[begin + 1].first - program.windows[begin].first;
+  result.tasks = std::int64_t{measured_tasks} / program.shapes[begin].steps;
+  result.simulated_windows = static_cast<std::int64_t>(shortened.windows.size());
+  for (const WindowShape& one : shortened.windows) result.simulated_steps += one.steps;
+  return result;
 }
 
 bool needs_interval(const Job& job, const Schedule& schedule) {
@@ -216,13 +214,14 @@ bool needs_interval(const Job& job, const Schedule& schedule) {
   return knobs && !knobs->update_interval;
 }
 
-SimulationResult simulate_automatic(const Job& job, const Schedule& schedule) {
+SimulationResult simulate_automatic(const Job& job, const Schedule& schedule,
+                                    SimulationDetail detail) {
   constexpr double kNegligible = 0.005;
   SimulationResult result;
   for (std::int64_t interval = 1;; ++interval) {
     const Job tried = with_update_interval(job, interval);
     if (schedule.closed_form(tried).staleness_steps.max > job.scenario.max_staleness) break;
-    result = simulate_interval(tried, schedule);
+    result = simulate_interval(tried, schedule, detail);
     const double waits = result.stall_by_cause[static_cast<std::size_t>(StallCause::kCpuUpdate)];
     result.stall_removed = waits <= kNegligible * result.step_time;
     if (result.stall_removed) break;
@@ -239,10 +238,19 @@ Job with_update_interval(const Job& job, std::int64_t interval) {
   return changed;
 }
 
-SimulationResult simulate_schedule(const Job& job, const Schedule& schedule) {
+SimulationResult simulate_schedule(const Job& job, const Schedule& schedule,
+                                   SimulationDetail detail) {
   schedule.check(job);
-  return needs_interval(job, schedule) ? simulate_automatic(job, schedule)
-                                       : simulate_interval(job, schedule);
+  return needs_interval(job, schedule) ? simulate_automatic(job, schedule, detail)
+                                       : simulate_interval(job, schedule, detail);
+}
+
+double simulate_step_time(const Job& job, const Schedule& schedule) {
+  if (needs_interval(job, schedule)) return simulate_schedule(job, schedule).step_time;
+  schedule.check(job);
+  const auto [plan, shortened, program, execution] =
+      run_shortened(job, schedule, fewest(job, schedule));
+  return mean(mean_step_times(plan, shortened, shown_step_times(program, execution, shortened)));
 }
 
 FullRun simulate_fully(const Job& job, const Schedule& schedule) {

@@ -39,6 +39,7 @@ struct SimulationResult {
   std::int64_t tasks = 0;  ///< in a step
   std::int64_t measured_windows = 0;
   std::int64_t simulated_windows = 0;  ///< the others repeat them
+  std::int64_t simulated_steps = 0;    ///< of these windows
 };
 
 /// A whole run with every window simulated: for traces, graphs and explanations.
@@ -49,10 +50,21 @@ struct FullRun {
   std::size_t measured_end = 0;
 };
 
+enum class SimulationDetail : std::uint8_t {
+  kAll,
+  /// critical_path is 0, and steps that repeat within a window are not simulated again: faster
+  /// where windows are long. Sums over a window may differ in their last bits.
+  kNoCriticalPath,
+};
+
 /// `update_interval: auto` becomes the smallest interval, within scenario.max_staleness, at
 /// which the GPU does not wait for the CPU update (at most 0.5 % of the step). Throws
 /// Error(kInput) if the schedule lacks what it needs.
-[[nodiscard]] SimulationResult simulate_schedule(const Job& job, const Schedule& schedule);
+[[nodiscard]] SimulationResult simulate_schedule(const Job& job, const Schedule& schedule,
+                                                 SimulationDetail detail = SimulationDetail::kAll);
+
+/// The step_time of `simulate_schedule` and nothing else: faster.
+[[nodiscard]] double simulate_step_time(const Job& job, const Schedule& schedule);
 
 /// The job with "auto" replaced by the interval that `simulate_schedule` uses.
 [[nodiscard]] Job with_update_interval(const Job& job, std::int64_t interval);

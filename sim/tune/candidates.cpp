@@ -187,13 +187,20 @@ Evaluation Candidates::judged(const Setting& setting, const Job& job,
   return one;
 }
 
-Evaluation Candidates::evaluate(const Setting& setting, const HardwareProfile* hardware) const {
-  Job job = this->job(setting);
-  if (hardware != nullptr) job.scenario.hardware = *hardware;
-  return judged(setting, job, simulate_schedule(job, schedule(setting)));
+Evaluation Candidates::evaluate(const Setting& setting) const {
+  const Job job = this->job(setting);
+  return judged(setting, job,
+                simulate_schedule(job, schedule(setting), SimulationDetail::kNoCriticalPath));
 }
 
-Evaluation Candidates::evaluate_own(const HardwareProfile* hardware) const {
+double Candidates::step_time_on(const HardwareProfile& hardware, const Setting& setting) const {
+  Job job = this->job(setting);
+  job.scenario.hardware = hardware;
+  return simulate_step_time(job, schedule(setting)) *
+         static_cast<double>(schedule_steps(setting, job));
+}
+
+Candidates::OwnJob Candidates::own_job() const {
   const DeepSpeedConfig& config = request_.job.deepspeed;
   if (accumulation(own_) == 0) {
     throw Error(ErrorKind::kInput, "its micro-batch and GPUs do not divide the global batch");
@@ -205,18 +212,26 @@ Evaluation Candidates::evaluate_own(const HardwareProfile* hardware) const {
                        config.zero_stage == 3 && config.offload_optimizer == OffloadDevice::kCpu &&
                        (config.offload_ratio < 1 || config.super_offload);
   const bool automatic = config.zenflow && !config.zenflow->update_interval;
-  Job job = request_.job;
+  OwnJob own{request_.job, special ? find_schedule(config.super_offload ? "deepspeed-super-offload"
+                                                                        : "deepspeed-twin-flow")
+                                   : schedule(own_)};
   // Of another global batch than its own, as other settings are.
   if (request_.family == Family::kLive) {
-    job.deepspeed.gradient_accumulation_steps = accumulation(own_);
+    own.job.deepspeed.gradient_accumulation_steps = accumulation(own_);
   }
-  if (hardware != nullptr) job.scenario.hardware = *hardware;
-  const Schedule& schedule =
-      special
-          ? find_schedule(config.super_offload ? "deepspeed-super-offload" : "deepspeed-twin-flow")
-          : this->schedule(own_);
-  if (!special && !automatic) job.scenario.run = own_run(request_);
-  return judged(own_, job, simulate_schedule(job, schedule));
+  if (!special && !automatic) own.job.scenario.run = own_run(request_);
+  return own;
+}
+
+Evaluation Candidates::evaluate_own() const {
+  const auto& [job, schedule] = own_job();
+  return judged(own_, job, simulate_schedule(job, schedule, SimulationDetail::kNoCriticalPath));
+}
+
+double Candidates::own_step_time_on(const HardwareProfile& hardware) const {
+  auto [job, schedule] = own_job();
+  job.scenario.hardware = hardware;
+  return simulate_step_time(job, schedule) * static_cast<double>(schedule_steps(own_, job));
 }
 
 }  // namespace zenflow::sim

@@ -71,12 +71,13 @@ class Candidates {
 
   [[nodiscard]] CandidateBounds bounds(const Setting& setting, Job& scratch,
                                        BoundsComputer& computer) const;
-  /// With another profile than the request's: what-if.
-  [[nodiscard]] Evaluation evaluate(const Setting& setting,
-                                    const HardwareProfile* hardware = nullptr) const;
+  [[nodiscard]] Evaluation evaluate(const Setting& setting) const;
   /// The user's own job as it is, whatever the space says. Throws Error(kInput) if its schedule
   /// cannot run it.
-  [[nodiscard]] Evaluation evaluate_own(const HardwareProfile* hardware = nullptr) const;
+  [[nodiscard]] Evaluation evaluate_own() const;
+  /// Their step_time on another machine than the request's: what-if.
+  [[nodiscard]] double step_time_on(const HardwareProfile& hardware, const Setting& setting) const;
+  [[nodiscard]] double own_step_time_on(const HardwareProfile& hardware) const;
   /// The limit that does not hold; empty: all do.
   [[nodiscard]] std::string infeasible(const Setting& setting, const Evaluation& evaluation) const;
   [[nodiscard]] double cost(const Setting& setting, double step_time) const {
@@ -84,6 +85,12 @@ class Candidates {
   }
 
  private:
+  /// The user's own job as it is simulated.
+  struct OwnJob {
+    Job job;
+    const Schedule& schedule;
+  };
+  [[nodiscard]] OwnJob own_job() const;
   [[nodiscard]] Evaluation judged(const Setting& setting, const Job& job,
                                   const SimulationResult& result) const;
   /// What the schedule calls a step, in one of the global batch: micro steps, but of zenflow-train

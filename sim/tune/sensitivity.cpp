@@ -140,9 +140,9 @@ class Compared {
   }
   /// On another machine.
   [[nodiscard]] double cost_on(std::size_t i, const HardwareProfile& hardware) const {
-    if (is_own(i)) return candidates_.evaluate_own(&hardware).step_time;
+    if (is_own(i)) return candidates_.own_step_time_on(hardware);
     const Setting setting = this->setting(i);
-    return candidates_.cost(setting, candidates_.evaluate(setting, &hardware).step_time);
+    return candidates_.cost(setting, candidates_.step_time_on(hardware, setting));
   }
 
  private:
@@ -221,8 +221,10 @@ std::vector<std::string> uncertain_numbers() {
   return paths;
 }
 
-std::vector<KnobEffect> knob_effects(Candidates& candidates, const Setting& chosen,
+std::vector<KnobEffect> knob_effects(Candidates& candidates, const SearchResult& result,
                                      const SearchOptions& options) {
+  if (!result.chosen) return {};
+  const Setting& chosen = result.simulated[*result.chosen].setting;
   std::vector<KnobEffect> effects;
   std::vector<std::pair<KnobValue*, Setting>> work;
   for (const KnobInfo& one : knobs()) {
@@ -237,7 +239,17 @@ std::vector<KnobEffect> knob_effects(Candidates& candidates, const Setting& chos
       setting.set(effect.knob, value.value);
       value.refusal = candidates.refusal_of_rest(setting);
       if (value.refusal.empty()) value.refusal = candidates.refusal(setting);
-      if (value.refusal.empty()) work.emplace_back(&value, candidates.canonical(setting));
+      if (!value.refusal.empty()) continue;
+      const Setting same = candidates.canonical(setting);
+      const std::uint64_t index = candidates.request().space.index_of(same);
+      const auto known = std::lower_bound(
+          result.simulated.begin(), result.simulated.end(), index,
+          [](const Simulated& one, std::uint64_t wanted) { return one.index < wanted; });
+      if (known != result.simulated.end() && known->index == index) {
+        value.evaluation = known->evaluation;
+      } else {
+        work.emplace_back(&value, same);
+      }
     }
   }
   in_parallel(work.size(), options.threads, [&](std::size_t i) {

@@ -20,8 +20,10 @@ struct KnobEffect {
   Knob knob;
   std::vector<KnobValue> values;  ///< all of the space, the chosen one among them
 };
-/// Knobs with several values that have an effect on the setting.
-[[nodiscard]] std::vector<KnobEffect> knob_effects(Candidates& candidates, const Setting& chosen,
+/// Knobs with several values that have an effect on the chosen setting; what the search has
+/// simulated is not simulated again.
+[[nodiscard]] std::vector<KnobEffect> knob_effects(Candidates& candidates,
+                                                   const SearchResult& result,
                                                    const SearchOptions& options);
 
 /// Relative standard errors of the profile's numbers, by path ("host.adam_bandwidth"); `other`: of

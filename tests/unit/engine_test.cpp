@@ -501,6 +501,51 @@ TEST(UntilSteady, RefusesWindowsThatDoNotAscendOrMissTheirMarker) {
   EXPECT_THROW(static_cast<void>(run_with({{4, 4, 0}})), Error);
 }
 
+// Steps of 5 on the compute lane, each with a copy of 3. The CPU has one task in all, at the end:
+//   compute  |s0   |s1   | ... |s5   |
+//   d2h            |c0 | ...   |c4 |  |c5 |
+//   cpu                                    |u |
+TEST(Windows, ALaneWithOneTaskFurtherOnRepeats) {
+  std::vector<Task> tasks;
+  std::vector<Dependency> dependencies;
+  std::vector<Window> steps;
+  for (TaskId step = 0; step < 6; ++step) {
+    steps.push_back({2 * step, 2 * step, 0});
+    tasks.push_back({{5}, kCompute});
+    tasks.push_back({{3}, kD2h});
+    dependencies.push_back({2 * step, 2 * step + 1});
+  }
+  tasks.push_back({{2}, kCpu});
+  dependencies.push_back({11, 12});
+  const TaskGraph graph(offload_machine(), tasks, dependencies);
+  // s0 begins with no copy under way.
+  EXPECT_THAT(simulate_windows(graph, steps).repeats,
+              ElementsAre(false, false, true, true, true, true));
+  // Two steps before; what is compared with nothing repeats nothing.
+  const std::vector<std::uint32_t> with = {kNoWindow, kNoWindow, 0, 1, kNoWindow, kNoWindow};
+  EXPECT_THAT(simulate_windows(graph, steps, with).repeats,
+              ElementsAre(false, false, false, true, false, false));
+}
+
+// The same with an update of 12 that begins with s1 and lasts into s3: until it is done no step
+// repeats another, although nothing waits for it.
+TEST(Windows, WhatARunningTaskHasLeftTellsStepsApart) {
+  std::vector<Task> tasks;
+  std::vector<Dependency> dependencies;
+  std::vector<Window> steps;
+  for (TaskId step = 0; step < 6; ++step) {
+    const auto first = static_cast<TaskId>(tasks.size());
+    steps.push_back({first, first, 0});
+    tasks.push_back({{5}, kCompute});
+    if (step != 1) continue;
+    tasks.push_back({{12}, kCpu});
+    dependencies.push_back({0, first + 1});
+  }
+  const TaskGraph graph(offload_machine(), tasks, dependencies);
+  EXPECT_THAT(simulate_windows(graph, steps).repeats,
+              ElementsAre(false, false, false, false, false, true));
+}
+
 TEST(UntilSteady, WithoutWindowsItIsTheWholeSimulation) {
   const TaskGraph graph(offload_machine(), std::vector<Task>(4, Task{{5}}), {});
   const Execution execution = simulate_until_steady(graph, {});
