@@ -10,7 +10,7 @@ zenflow_test_group(tune_search_test LABEL differential TIMEOUT 600
   LINK zenflow::tune GTest::gmock fmt::fmt)
 zenflow_test_group(tune_cli_test LABEL cli TIMEOUT 300
   SOURCES cli/tune_cli_test.cpp
-  LINK GTest::gmock nlohmann_json::nlohmann_json)
+  LINK GTest::gmock nlohmann_json::nlohmann_json SQLite::SQLite3)
 target_compile_definitions(tune_cli_test PRIVATE ZENFLOW_TUNE="$<TARGET_FILE:zenflow-tune>"
                            ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
 add_dependencies(tune_cli_test zenflow-tune zenflow-sim)

@@ -78,6 +78,10 @@ void add_search(CLI::App& app, TuneOptions& o) {
                  "of the squared gradient norm; needs --importance")
       ->check(CLI::Range(0.0, 1.0));
   app.add_option("--importance", o.importance, "CSV that zenflow-train --importance recorded");
+  app.add_option(
+         "--offload-when", o.offload_when,
+         "needed: a job that fits on the GPUs is not offloaded; faster: the faster one wins")
+      ->capture_default_str();
   app.add_option("--slack", o.slack,
                  "among candidates this close to the best the most careful wins")
       ->check(CLI::Range(0.0, 10.0))
@@ -208,6 +212,7 @@ int tune(const TuneOptions& options) {
   TuneAnswer answer{options, loaded, candidates, sim::search(candidates, search), {}, {}, {},
                     {},      {},     {}};
   if (search.progress) complain("\r\033[K");
+  if (study) study->record(answer.result.counts);
   if (!answer.result.chosen) {
     complain(reasons_text(answer.result.counts));
     if (!answer.result.complete) {

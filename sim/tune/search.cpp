@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -30,7 +32,7 @@ class Search {
   SearchResult go() {
     references();
     seed();
-    if (find_best() && choose() && request_.front_within > 0) find_front();
+    if (find_best() && find_fits() && choose() && request_.front_within > 0) find_front();
     finish();
     return std::move(result_);
   }
@@ -87,6 +89,7 @@ class Search {
     if (!done.evaluation.infeasible.empty()) return;
     const double cost = candidates_.cost(one.setting, step);
     best_ = std::min(best_, cost);
+    if (is_eligible(one.setting)) best_eligible_ = std::min(best_eligible_, cost);
     double& of_kind = best_of_kind_.try_emplace(one.kind, kInfinite).first->second;
     of_kind = std::min(of_kind, cost);
     double& of_place = best_of_place_[static_cast<std::size_t>(one.setting.placement())];
@@ -173,10 +176,58 @@ class Search {
         [](const Candidate& one, const Candidate& other) { return one.kind == other.kind; });
   }
 
+  /// With how many GPUs the job fits without offloading, if that decides: in the scenario's own
+  /// micro-batch or a larger one, so that none is called for to make it fit. Where the device is
+  /// the host there is nothing to offload from.
+  bool find_fits() {
+    if (request_.offload_when == OffloadWhen::kFaster) return true;
+    if (request_.job.scenario.hardware.gpu.runs_on_host()) return true;
+    const std::vector<double>& batches = request_.space.values(Knob::kMicroBatch);
+    const double own = own_.get(Knob::kMicroBatch);
+    const bool has_own = std::binary_search(batches.begin(), batches.end(), own);
+    const double least = has_own ? own : batches.front();
+    // Most of those that do not fit are known by their bounds; of the others the smallest first.
+    std::vector<std::size_t> open;
+    for (const std::size_t which : list_.by_bound) {
+      const Setting& setting = list_.all[which].setting;
+      if (setting.placement() != Placement::kGpu || setting.get(Knob::kMicroBatch) < least)
+        continue;
+      open.push_back(which);
+    }
+    std::sort(open.begin(), open.end(), [&](std::size_t a, std::size_t b) {
+      return std::tie(list_.all[a].bounds.gpu_bytes, a) <
+             std::tie(list_.all[b].bounds.gpu_bytes, b);
+    });
+    for (const std::size_t which : open) {
+      const Candidate& one = list_.all[which];
+      if (fits_.contains(one.setting.whole(Knob::kGpus))) continue;
+      if (!one.simulated) simulate({which});
+      if (cancelled()) return false;
+      if (!done_[*one.simulated].evaluation.infeasible.empty()) continue;
+      fits_.insert(one.setting.whole(Knob::kGpus));
+    }
+    find_best_eligible();
+    return true;
+  }
+
+  [[nodiscard]] bool is_eligible(const Setting& setting) const {
+    return setting.placement() == Placement::kGpu || !fits_.contains(setting.whole(Knob::kGpus));
+  }
+
+  /// Once it is known what may be chosen.
+  void find_best_eligible() {
+    best_eligible_ = kInfinite;
+    for (const Simulated& one : done_) {
+      if (!one.evaluation.infeasible.empty() || !is_eligible(one.setting)) continue;
+      best_eligible_ =
+          std::min(best_eligible_, candidates_.cost(one.setting, one.evaluation.step_time));
+    }
+  }
+
   /// What a choice may cost at most: within the slack of the best, and no more than what the user
   /// has, or would have with the published setting, if that is feasible.
   [[nodiscard]] double limit_of_choice() const {
-    double limit = best_ * (1 + request_.slack);
+    double limit = best_eligible_ * (1 + request_.slack);
     if (result_.own && result_.own->infeasible.empty()) {
       limit = std::min(limit, candidates_.cost(own_, result_.own->step_time));
     }
@@ -186,7 +237,7 @@ class Search {
         limit = std::min(limit, candidates_.cost(one.setting, one.evaluation.step_time));
       }
     }
-    return std::max(limit, best_);
+    return std::max(limit, best_eligible_);
   }
 
   [[nodiscard]] Carefulness care_of(const Simulated& one) const {
@@ -198,7 +249,7 @@ class Search {
   [[nodiscard]] std::optional<std::size_t> most_careful(double limit) const {
     std::optional<std::size_t> chosen;
     for (std::size_t i = 0; i < done_.size(); ++i) {
-      if (!done_[i].evaluation.infeasible.empty()) continue;
+      if (!done_[i].evaluation.infeasible.empty() || !is_eligible(done_[i].setting)) continue;
       if (candidates_.cost(done_[i].setting, done_[i].evaluation.step_time) > limit) continue;
       if (!chosen || care_of(done_[i]) < care_of(done_[*chosen])) chosen = i;
     }
@@ -206,11 +257,21 @@ class Search {
   }
 
   bool choose() {
+    // The best of all that may be chosen, where that is not the best of a placement.
+    const bool certain = simulate_while(
+        list_.by_bound,
+        [&](const Candidate& one) {
+          return is_eligible(one.setting) && one.cost_bound < best_eligible_;
+        },
+        [](const Candidate& one, const Candidate& other) { return one.kind == other.kind; });
+    if (!certain) return false;
     const double limit = limit_of_choice();
     std::vector<std::size_t> within;
     for (const std::size_t which : list_.by_bound) {
-      if (list_.all[which].cost_bound <= limit && !list_.all[which].simulated)
+      const Candidate& one = list_.all[which];
+      if (one.cost_bound <= limit && !one.simulated && is_eligible(one.setting)) {
         within.push_back(which);
+      }
     }
     std::sort(within.begin(), within.end(),
               [&](std::size_t a, std::size_t b) { return list_.all[a].care < list_.all[b].care; });
@@ -283,6 +344,10 @@ class Search {
     }
     rank();
     if (best_ < kInfinite) result_.chosen = most_careful(limit_of_choice());
+    if (result_.chosen) {
+      const Setting& chosen = done_[*result_.chosen].setting;
+      result_.fits_without_offloading = fits_.contains(chosen.whole(Knob::kGpus));
+    }
     take_front();
   }
 
@@ -335,6 +400,8 @@ class Search {
   std::vector<Simulated> done_;
   std::optional<std::size_t> published_;  ///< into list_.all
   double best_ = kInfinite;
+  double best_eligible_ = kInfinite;
+  std::set<std::int64_t> fits_;  ///< numbers of GPUs with which the job fits without offloading
   std::map<std::uint64_t, double> best_of_kind_;
   double last_of_top_ = kInfinite;
   std::array<double, kPlacements> best_of_place_ = {kInfinite, kInfinite, kInfinite, kInfinite};

@@ -54,6 +54,9 @@ struct SearchResult {
   std::vector<Simulated> simulated;    ///< ascending by index
   std::optional<std::size_t> fastest;  ///< of the objective; index into simulated
   std::optional<std::size_t> chosen;
+  /// The job fits without offloading, so with the chosen number of GPUs nothing that offloads was
+  /// eligible (OffloadWhen::kNeeded).
+  bool fits_without_offloading = false;
   std::vector<std::size_t> top;  ///< best of each kind of setting, best first; at most request.top
   std::array<std::optional<std::size_t>, kPlacements> by_placement;
   std::vector<std::size_t> front;      ///< ascending by step time

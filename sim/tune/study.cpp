@@ -97,6 +97,9 @@ class Statement {
         sqlite3_bind_blob(statement_, column, numbers.data(),
                           static_cast<int>(numbers.size() * sizeof(double)), SQLITE_TRANSIENT);
   }
+  void bind(int column, std::uint64_t number) {
+    status_ |= sqlite3_bind_int64(statement_, column, static_cast<sqlite3_int64>(number));
+  }
   [[nodiscard]] int step() { return sqlite3_step(statement_); }
   void reset() { static_cast<void>(sqlite3_reset(statement_)); }
   [[nodiscard]] std::string text(int column) const {
@@ -238,6 +241,33 @@ void Study::store(const std::vector<std::pair<std::uint64_t, Evaluation>>& resul
   for (const auto& [index, evaluation] : results) {
     write.bind(1, key_text(candidates_->request().space.at(index)));
     write.bind(2, numbers(evaluation));
+    if (write.step() != SQLITE_DONE) {
+      database_->fail(ErrorKind::kRuntime,
+                      fmt::format("cannot be written: {}", sqlite3_errmsg(database_->handle)));
+    }
+    write.reset();
+  }
+  database_->run("COMMIT");
+}
+
+void Study::record(const SearchCounts& counts) {
+  std::vector<std::pair<std::string, std::uint64_t>> rows = {
+      {"points", counts.points},
+      {"simulated", counts.simulated},
+      {"equal to one simulated", counts.equal},
+      {"excluded by a bound", counts.excluded_by_bound},
+      {"infeasible", counts.infeasible},
+      {"simulated and infeasible", counts.infeasible_when_simulated},
+      {"not reached", counts.not_reached}};
+  for (const auto& [why, settings] : counts.reasons)
+    rows.emplace_back("infeasible: " + why, settings);
+  database_->run(
+      "BEGIN; CREATE TABLE IF NOT EXISTS counts (ending TEXT PRIMARY KEY, settings INTEGER);"
+      "DELETE FROM counts");
+  Statement write(database_->handle, "INSERT INTO counts VALUES (?, ?)");
+  for (const auto& [ending, settings] : rows) {
+    write.bind(1, ending);
+    write.bind(2, settings);
     if (write.step() != SQLITE_DONE) {
       database_->fail(ErrorKind::kRuntime,
                       fmt::format("cannot be written: {}", sqlite3_errmsg(database_->handle)));

@@ -17,8 +17,8 @@ namespace zenflow::sim {
                                          const std::vector<Override>& overrides,
                                          const TuneRequest& request);
 
-/// A SQLite database with the tables `study` (key, value) and `evaluations`. A process that is
-/// killed leaves what was stored before.
+/// A SQLite database with the tables `study` (key, value), `evaluations` and, once a search has
+/// ended, `counts` (ending, settings). A process that is killed leaves what was stored before.
 class Study final : public EvaluationStore {
  public:
   /// Opens or creates. Throws Error(kInput) if the file is no study, or one of something else, and
@@ -30,6 +30,9 @@ class Study final : public EvaluationStore {
   [[nodiscard]] std::optional<Evaluation> find(std::uint64_t index) override;
   void store(const std::vector<std::pair<std::uint64_t, Evaluation>>& results) override;
   [[nodiscard]] std::uint64_t found() const { return found_; }  ///< results that were there
+  /// How many settings the search that has just ended met which end, in the place of what the one
+  /// before it said.
+  void record(const SearchCounts& counts);
 
   struct Database;  ///< only study.cpp knows it
 

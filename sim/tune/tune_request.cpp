@@ -1,5 +1,10 @@
 #include "sim/tune/tune_request.h"
 
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/config/reader.h"
+
 namespace zenflow::sim {
 namespace {
 
@@ -30,6 +35,20 @@ std::string_view to_string(Objective objective) {
       return "cost_per_token";
   }
   return "";
+}
+
+std::string_view to_string(OffloadWhen when) {
+  return when == OffloadWhen::kNeeded ? "needed" : "faster";
+}
+
+OffloadWhen parse_offload_when(std::string_view text) {
+  for (const OffloadWhen one : {OffloadWhen::kNeeded, OffloadWhen::kFaster}) {
+    if (to_string(one) == text) return one;
+  }
+  const std::vector<std::string> known = {"needed", "faster"};
+  throw Error(ErrorKind::kInput,
+              fmt::format("--offload-when: expected needed or faster, found \"{}\"{}", text,
+                          suggestion(text, known)));
 }
 
 double ImportanceCurve::selected(double topk_ratio) const {

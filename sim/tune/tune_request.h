@@ -19,6 +19,15 @@ namespace zenflow::sim {
 enum class Objective : std::uint8_t { kStepTime, kTokensPerSecond, kCostPerToken };
 [[nodiscard]] std::string_view to_string(Objective objective);
 
+/// When a setting that offloads may be chosen.
+enum class OffloadWhen : std::uint8_t {
+  kNeeded,  ///< where the job does not fit without
+  kFaster,  ///< wherever it is faster
+};
+[[nodiscard]] std::string_view to_string(OffloadWhen when);
+/// Throws Error(kInput) naming the known ones.
+[[nodiscard]] OffloadWhen parse_offload_when(std::string_view text);
+
 struct Limits {
   std::optional<double> gpu_memory{};      ///< bytes of one GPU; else the profile's
   std::optional<double> host_memory{};     ///< bytes of the node
@@ -42,6 +51,7 @@ struct TuneRequest {
   std::int64_t global_batch = 1;
   Limits limits;
   Objective objective = Objective::kStepTime;
+  OffloadWhen offload_when = OffloadWhen::kNeeded;
   double price_per_gpu_hour = 0;  ///< of kCostPerToken
   double slack = 0.02;
   std::size_t top = 5;

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sqlite3.h>
 
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
@@ -90,6 +91,40 @@ TEST_F(Tune, WritesConfigurationCommandAndSummaries) {
   EXPECT_EQ(search["points"].get<int>(),
             search["simulated"].get<int>() + search["equal_to_simulated"].get<int>() +
                 search["excluded_by_bound"].get<int>() + search["infeasible"].get<int>());
+}
+
+/// The table `counts` of a study.
+std::map<std::string, std::uint64_t> counts_of(const fs::path& study) {
+  std::map<std::string, std::uint64_t> counts;
+  sqlite3* database = nullptr;
+  EXPECT_EQ(sqlite3_open_v2(study.c_str(), &database, SQLITE_OPEN_READONLY, nullptr), SQLITE_OK);
+  const auto note = [](void* to, int, char** cells, char**) {
+    static_cast<std::map<std::string, std::uint64_t>*>(to)->emplace(cells[0],
+                                                                    std::stoull(cells[1]));
+    return 0;
+  };
+  EXPECT_EQ(sqlite3_exec(database, "SELECT ending, settings FROM counts", note, &counts, nullptr),
+            SQLITE_OK);
+  sqlite3_close(database);
+  return counts;
+}
+
+TEST_F(Tune, TheStudySaysHowManySettingsMetWhichEnd) {
+  ASSERT_EQ(run_small({"-o", "out"}).code, 0);
+  const json search = json::parse(content("out/summary.json"))["search"];
+  std::map<std::string, std::uint64_t> counts = counts_of(folder_ / "out/study.sqlite");
+  EXPECT_EQ(counts["points"], search["points"]);
+  EXPECT_EQ(counts["simulated"], search["simulated"]);
+  EXPECT_EQ(counts["points"], counts["simulated"] + counts["equal to one simulated"] +
+                                  counts["excluded by a bound"] + counts["infeasible"]);
+  for (const auto& [why, settings] : search["infeasible_by_reason"].items()) {
+    EXPECT_EQ(counts["infeasible: " + why], settings) << why;
+  }
+  // Of the last search, even one without an answer.
+  ASSERT_EQ(run_small({"-o", "out", "-f", "--max-gpu-memory", "2 GiB"}).code, 3);
+  counts = counts_of(folder_ / "out/study.sqlite");
+  EXPECT_EQ(counts["infeasible"], counts["points"]);
+  EXPECT_GT(counts["infeasible: limit: --max-gpu-memory"], 0U);
 }
 
 TEST_F(Tune, WritesTheSameBytesAgainAndForAnyNumberOfThreads) {
@@ -386,6 +421,45 @@ TEST_F(Tune, MindsWhatWasRecordedOfImportance) {
   folder_.write("bad.csv", "step,parameter\n0,w\n");
   expect_refused({kScenario, "--importance", "bad.csv", "--max-deferred-share", "0.5"}, 2,
                  HasSubstr("bad.csv:1"));
+}
+
+// zenflow-train's ZenFlow is predicted faster there than the GPU alone, which suffices.
+TEST_F(Tune, OffloadsWhatFitsOnlyWhenTold) {
+  const auto tuned = [&](const std::string& when) {
+    std::vector<std::string> arguments = {kSource + "/scenarios/gpt2_xl_1xh200.yaml",
+                                          "--schedule",
+                                          "live-zenflow",
+                                          "--vary",
+                                          "topk_ratio=0.1",
+                                          "--vary",
+                                          "update_interval=4,8",
+                                          "--front-within",
+                                          "0",
+                                          "-f",
+                                          "-o",
+                                          "out"};
+    if (!when.empty()) arguments.insert(arguments.end(), {"--offload-when", when});
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.out;
+  };
+  const std::string needed = tuned("");
+  json summary = json::parse(content("out/summary.json"));
+  EXPECT_EQ(summary["chosen"]["setting"]["placement"], "gpu");
+  EXPECT_EQ(summary["offload_when"], "needed");
+  EXPECT_TRUE(summary["fits_without_offloading"].get<bool>());
+  EXPECT_EQ(summary["fastest"]["setting"]["placement"], "zenflow");
+  EXPECT_THAT(needed, AllOf(HasSubstr("The job fits without offloading"), HasSubstr("less time"),
+                            HasSubstr("--offload-when faster")));
+  EXPECT_EQ(tuned("needed"), needed);
+
+  EXPECT_THAT(tuned("faster"), Not(HasSubstr("The job fits without offloading")));
+  summary = json::parse(content("out/summary.json"));
+  EXPECT_EQ(summary["chosen"]["setting"]["placement"], "zenflow");
+  EXPECT_LT(summary["chosen"]["result"]["step_time_ms"].get<double>(),
+            summary["best_by_placement"]["gpu"]["result"]["step_time_ms"].get<double>());
+  expect_refused({kScenario, "--offload-when", "fastre"}, 2,
+                 AllOf(HasSubstr("--offload-when"), HasSubstr("did you mean \"faster\"?")));
 }
 
 TEST_F(Tune, CountsMoneyPerToken) {

@@ -51,6 +51,16 @@ std::vector<Case> cases() {
        Family::kLive,
        {"placement=cpu,zenflow", "topk_ratio=0.1,0.3", "update_interval=1,4",
         "pt_reserved_cores_perc=0.5", "accumulate_on=host,device"}},
+      // Fits without offloading, which is slower.
+      {"gpt2_xl_1xh200",
+       Family::kPublished,
+       {"stage=2,3", "topk_ratio=0.05,0.1", "update_interval=2,4,8", "select_interval=48"}},
+      // With four GPUs it fits without offloading, with one it does not, which is cheaper.
+      {"qwen2_5_3b_4xa100",
+       Family::kPublished,
+       {"gpus=1,4", "stage=2,3", "topk_ratio=0.05,0.1", "update_interval=4,8", "select_interval=48",
+        "reduce_bucket_size=200000000"},
+       Objective::kCostPerToken},
       // Four GPUs, as the user has, are better in all that the front is about, and cost too much
       // for it.
       {"qwen2_5_1_5b_4xa100",
@@ -106,8 +116,10 @@ TEST_P(TuneSearch, FindsWhatBruteForceFinds) {
   const Simulated& fastest = result.simulated[*result.fastest];
   EXPECT_EQ(candidates.cost(fastest.setting, fastest.evaluation.step_time), all.best());
 
-  // The most careful within the slack, and no slower than what the user has or the published one.
-  double limit = all.best() * (1 + candidates.request().slack);
+  // Of what may be chosen the most careful within the slack, and no slower than what the user has
+  // or the published one.
+  const double best = all.best_eligible(candidates);
+  double limit = best * (1 + candidates.request().slack);
   const Setting own = setting_of(candidates.request().job);
   if (result.own && result.own->infeasible.empty()) {
     limit = std::min(limit, candidates.cost(own, result.own->step_time));
@@ -116,10 +128,10 @@ TEST_P(TuneSearch, FindsWhatBruteForceFinds) {
     const Simulated& published = *result.published;
     limit = std::min(limit, candidates.cost(published.setting, published.evaluation.step_time));
   }
-  limit = std::max(limit, all.best());
+  limit = std::max(limit, best);
   std::optional<Carefulness> careful;
   for (const BruteForce::Point& one : all.feasible) {
-    if (one.cost > limit) continue;
+    if (one.cost > limit || !all.is_eligible(one.setting, candidates)) continue;
     const Carefulness care =
         carefulness(one.setting, one.evaluation.staleness, one.evaluation.gpu_bytes, own, 0);
     if (!careful || care < *careful) careful = care;
@@ -220,14 +232,13 @@ bool fits_without_offloading(const Candidates& candidates) {
   return false;
 }
 
-/// What zenflow-tune searches unless told otherwise, and zenflow-train's operations where they are
-/// what the scenario is about.
+/// Every schedule that the tuner has for the scenario's device: DeepSpeed's, unless the device is
+/// the host; the published one; zenflow-train's operations on one GPU.
 std::vector<Family> families_of(const std::string& scenario) {
   const Job job = shipped_request(scenario).job;
-  const bool host = job.scenario.hardware.gpu.runs_on_host();
-  std::vector<Family> families;
-  if (!host) families.push_back(Family::kDeepSpeed);
-  if (host || scenario.starts_with("live/")) families.push_back(Family::kLive);
+  std::vector<Family> families = {Family::kPublished};
+  if (!job.scenario.hardware.gpu.runs_on_host()) families.push_back(Family::kDeepSpeed);
+  if (job.scenario.ranks() == 1) families.push_back(Family::kLive);
   return families;
 }
 
@@ -249,40 +260,54 @@ std::optional<Evaluation> published(Candidates& candidates) {
 
 class TuneShipped : public ::testing::TestWithParam<std::string> {};
 
+SearchResult search_for_choice(const std::string& scenario, Family family, OffloadWhen when) {
+  TuneRequest request = shipped_request(scenario, family);
+  request.front_within = 0;
+  request.offload_when = when;
+  Candidates candidates(std::move(request));
+  return search(candidates, on_threads(2));
+}
+
+/// No slower than the published setting and than the user's own, if they are feasible.
+void expect_at_least_as_good(const Simulated& chosen, const std::optional<Evaluation>& published,
+                             const SearchResult& result) {
+  if (published) {
+    EXPECT_LE(chosen.evaluation.step_time, published->step_time) << describe(chosen.setting);
+  }
+  if (result.own && result.own->infeasible.empty()) {
+    EXPECT_LE(chosen.evaluation.step_time, result.own->step_time) << describe(chosen.setting);
+  }
+}
+
 TEST_P(TuneShipped, IsAtLeastAsGoodAsThePublishedSettingAndDoesNotOffloadWhatFits) {
   for (const Family family : families_of(GetParam())) {
     SCOPED_TRACE(to_string(family));
-    TuneRequest request = shipped_request(GetParam(), family);
-    request.front_within = 0;
-    Candidates candidates(std::move(request));
-    const SearchResult result = search(candidates, on_threads(2));
-    ASSERT_TRUE(result.chosen);
+    Candidates candidates(shipped_request(GetParam(), family));
+    const SearchResult result = search_for_choice(GetParam(), family, OffloadWhen::kNeeded);
+    const bool fits = fits_without_offloading(candidates);
+    // What zenflow-train does not run, or has no memory for, is no answer.
+    if (!result.chosen) {
+      EXPECT_EQ(family, Family::kLive);
+      EXPECT_FALSE(fits || published(candidates));
+      continue;
+    }
     const Simulated& chosen = result.simulated[*result.chosen];
     EXPECT_EQ(chosen.evaluation.infeasible, "");
     EXPECT_EQ(candidates.evaluate(chosen.setting).infeasible, "");
-    if (const auto other = published(candidates)) {
-      EXPECT_LE(chosen.evaluation.step_time, other->step_time) << describe(chosen.setting);
-    }
-    if (result.own && result.own->infeasible.empty()) {
-      EXPECT_LE(chosen.evaluation.step_time, result.own->step_time);
-    }
-    if (!fits_without_offloading(candidates)) continue;
-    if (family != Family::kLive) {
-      EXPECT_EQ(chosen.setting.placement(), Placement::kGpu) << describe(chosen.setting);
+    if (!fits) {
+      EXPECT_FALSE(result.fits_without_offloading);
+      expect_at_least_as_good(chosen, published(candidates), result);
       continue;
     }
-    // zenflow-train's ZenFlow leaves part of AdamW to the CPU, beside the GPU's work: it is only
-    // offloaded to if the GPU alone is slower by more than the slack, or than what there is
-    // already.
-    const auto gpu = result.by_placement[static_cast<std::size_t>(Placement::kGpu)];
-    ASSERT_TRUE(gpu);
-    if (chosen.setting.placement() == Placement::kGpu) continue;
-    ASSERT_TRUE(result.own);
-    ASSERT_TRUE(result.published);
-    const double fastest = result.simulated[*result.fastest].evaluation.step_time;
-    const double alone = result.simulated[*gpu].evaluation.step_time;
-    const double had = std::min(result.own->step_time, result.published->evaluation.step_time);
-    EXPECT_GT(alone, std::min((1 + candidates.request().slack) * fastest, had));
+    EXPECT_TRUE(result.fits_without_offloading);
+    EXPECT_EQ(chosen.setting.placement(), Placement::kGpu) << describe(chosen.setting);
+    const SearchResult by_speed = search_for_choice(GetParam(), family, OffloadWhen::kFaster);
+    ASSERT_TRUE(by_speed.chosen);
+    expect_at_least_as_good(by_speed.simulated[*by_speed.chosen], published(candidates), by_speed);
+    // As DeepSpeed ships it, offloading what fits is never faster.
+    if (family != Family::kDeepSpeed) continue;
+    expect_at_least_as_good(chosen, published(candidates), result);
+    EXPECT_EQ(by_speed.simulated[*by_speed.chosen].setting, chosen.setting);
   }
 }
 

@@ -79,6 +79,27 @@ struct BruteForce {
       feasible.push_back({setting, std::move(one), cost});
     }
   }
+  /// Whether the request lets it be chosen: not if it offloads and something that does not is
+  /// feasible with as many GPUs, in the user's micro-batch or a larger one.
+  [[nodiscard]] bool is_eligible(const Setting& setting, const Candidates& candidates) const {
+    const TuneRequest& request = candidates.request();
+    const bool decides = request.offload_when == OffloadWhen::kNeeded &&
+                         !request.job.scenario.hardware.gpu.runs_on_host();
+    if (!decides || setting.placement() == Placement::kGpu) return true;
+    const Setting own = setting_of(request.job);
+    return std::none_of(feasible.begin(), feasible.end(), [&](const Point& one) {
+      return one.setting.placement() == Placement::kGpu &&
+             one.setting.get(Knob::kGpus) == setting.get(Knob::kGpus) &&
+             one.setting.get(Knob::kMicroBatch) >= own.get(Knob::kMicroBatch);
+    });
+  }
+  [[nodiscard]] double best_eligible(const Candidates& candidates) const {
+    double best = std::numeric_limits<double>::infinity();
+    for (const Point& one : feasible) {
+      if (is_eligible(one.setting, candidates)) best = std::min(best, one.cost);
+    }
+    return best;
+  }
   [[nodiscard]] double best() const {
     double best = std::numeric_limits<double>::infinity();
     for (const Point& one : feasible) best = std::min(best, one.cost);

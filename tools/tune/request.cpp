@@ -255,6 +255,7 @@ void complete_request(const TuneOptions& options, std::optional<sim::Family> fam
   for (const std::string& text : options.vary) narrow(request.space, text);
   check_knobs(request);
   request.objective = find_objective(options);
+  request.offload_when = sim::parse_offload_when(options.offload_when);
   request.price_per_gpu_hour = options.price.value_or(0);
   request.slack = options.slack;
   request.top = options.top;

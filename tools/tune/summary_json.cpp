@@ -212,6 +212,8 @@ std::string summary_json(const TuneAnswer& answer) {
   map["deepspeed_version"] = to_string(request.job.version);
   map["target"] = to_string(request.job.target);
   map["objective"] = to_string(request.objective);
+  map["offload_when"] = to_string(request.offload_when);
+  map["fits_without_offloading"] = result.fits_without_offloading;
   map["global_batch"] = request.global_batch;
   map["slack"] = request.slack;
   map["complete"] = result.complete;

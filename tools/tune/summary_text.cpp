@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -27,6 +29,12 @@ std::vector<std::string> row(const std::string& name, const Setting& setting,
 
 const std::vector<std::string> kHeader = {"",          "setting",    "step ms",   "tokens/s",
                                           "staleness", "GPU memory", "PCIe/step", "feasible"};
+constexpr const char* kLegend =
+    "gpu: the optimizer on the GPUs; cpu: ZeRO-Offload; nvme: ZeRO-Infinity. Staleness: steps from "
+    "a "
+    "gradient to its use, at most. GPU memory: peak of one GPU. PCIe: both ways over one GPU's "
+    "host "
+    "link.\n";
 
 std::string comparison(const TuneAnswer& answer) {
   const sim::SearchResult& result = answer.result;
@@ -47,7 +55,7 @@ std::string comparison(const TuneAnswer& answer) {
     const auto& best = result.by_placement[static_cast<std::size_t>(place)];
     if (best) add(fmt::format("best {}", to_string(static_cast<sim::Placement>(place))), *best);
   }
-  return sim::format_table(kHeader, rows, false, 2);
+  return sim::format_table(kHeader, rows, false, 2) + kLegend;
 }
 
 std::string gain(const TuneAnswer& answer) {
@@ -85,6 +93,44 @@ std::string gain(const TuneAnswer& answer) {
   return text + sim::format_table({"a step, ms", "yours", "chosen", "saved"}, rows);
 }
 
+/// "29.4 of 80.0 GiB": of what the machine has, or of the user's own limit if that is less.
+std::string limits(const TuneAnswer& answer) {
+  const sim::TuneRequest& request = answer.loaded.request;
+  const sim::HardwareProfile& hardware = request.job.scenario.hardware;
+  const Evaluation& one = answer.chosen().evaluation;
+  constexpr double kGib = 1U << 30U;
+  std::string text;
+  const auto add = [&](const char* what, double need, std::optional<double> machine,
+                       std::optional<double> own) {
+    if (!machine && !own) return;
+    constexpr double kNone = std::numeric_limits<double>::infinity();
+    const double most = std::min(machine.value_or(kNone), own.value_or(kNone));
+    text += fmt::format("{} {:.1f} of {:.1f} GiB, ", what, need / kGib, most / kGib);
+  };
+  const auto need = [&](sim::MemoryLimit limit) {
+    return one.needs[static_cast<std::size_t>(limit)];
+  };
+  const sim::HostProfile& host = hardware.host;
+  add("GPU memory", one.gpu_bytes, hardware.gpu.memory.value(), request.limits.gpu_memory);
+  add("RAM of the node", need(sim::MemoryLimit::kHost), host.memory.value(),
+      request.limits.host_memory);
+  add("/dev/shm", need(sim::MemoryLimit::kShared), host.shared_memory.value(), request.limits.shm);
+  if (host.locked_memory_limit) {
+    add("locked by a process", need(sim::MemoryLimit::kLocked), host.locked_memory_limit->value(),
+        std::nullopt);
+  }
+  if (hardware.nvme && need(sim::MemoryLimit::kNvme) > 0) {
+    add("NVMe", need(sim::MemoryLimit::kNvme), hardware.nvme->capacity.value(), std::nullopt);
+  }
+  text += fmt::format("staleness {} of {} steps", one.staleness, request.limits.staleness);
+  if (request.limits.deferred_share && answer.chosen().setting.zenflow()) {
+    const double deferred = 1 - request.importance->selected(answer.chosen().setting.topk_ratio());
+    text +=
+        fmt::format(", deferred share {:.2f} of {:.2f}", deferred, *request.limits.deferred_share);
+  }
+  return "Of its limits it takes: " + text + ".\n";
+}
+
 std::string limit(const TuneAnswer& answer) {
   const Evaluation& one = answer.chosen().evaluation;
   std::size_t worst = 0;
@@ -102,14 +148,23 @@ std::string limit(const TuneAnswer& answer) {
   }
   const sim::Simulated& fastest = answer.result.simulated[*answer.result.fastest];
   const double care = one.step_time / fastest.evaluation.step_time - 1;
-  if (*answer.result.fastest != *answer.result.chosen) {
+  const bool offloads_faster =
+      answer.result.fits_without_offloading && fastest.setting.placement() != sim::Placement::kGpu;
+  if (offloads_faster) {
     text += fmt::format(
-        ".\nChosen over the fastest, which is {:.1f} % faster: within {:.0f} % the most careful "
-        "one "
-        "is taken (least staleness, largest topk_ratio, least memory)",
+        ".\nThe job fits without offloading, so it is not offloaded: every weight is updated in "
+        "every "
+        "step, and nothing is stale. A step of the fastest setting, which offloads, is predicted "
+        "to "
+        "take {:.1f} % less time; --offload-when faster chooses it",
+        100 * (1 - 1 / (1 + care)));
+  } else if (*answer.result.fastest != *answer.result.chosen) {
+    text += fmt::format(
+        ".\nChosen over the fastest, whose step takes {:.1f} % less time: within {:.0f} % the most "
+        "careful one is taken (least staleness, largest topk_ratio, least memory)",
         100 * (1 - 1 / (1 + care)), 100 * answer.loaded.request.slack);
   }
-  return text + ".\n";
+  return text + ".\n" + limits(answer);
 }
 
 std::string runners_up(const TuneAnswer& answer) {
@@ -122,7 +177,8 @@ std::string runners_up(const TuneAnswer& answer) {
                     fmt::format("{:.0f} %", 100 * one.chance)});
   }
   if (rows.empty()) return "";
-  return "\nRunners-up, and the chance that they are really better:\n" +
+  return "\nRunners-up, the best of other kinds (placement, stage, micro-batch, update_interval, "
+         "overlap_step), and the chance that they are really better:\n" +
          sim::format_table({"setting", "step ms", "against chosen", "chance"}, rows);
 }
 
@@ -156,7 +212,8 @@ std::string numbers(const TuneAnswer& answer) {
          fmt::format("{:+.2f} %", 100 * one.elasticity * one.relative_error)});
   }
   if (rows.empty()) return "";
-  return "\nNumbers of the profile, their error, and what it does to the step time:\n" +
+  return "\nNumbers of the hardware profile, their standard error, and what that does to the step "
+         "time:\n" +
          sim::format_table({"number", "error", "step time"}, rows);
 }
 
@@ -227,7 +284,26 @@ std::string study(const TuneAnswer& answer) {
         "Stopped before the end: {} settings were not reached; this is the best so far.\n",
         counts.not_reached);
   }
+  if (!counts.reasons.empty()) text += "Infeasible, by reason:\n";
   return text + reasons_text(counts);
+}
+
+}  // namespace
+
+namespace {
+
+/// Whose behaviour the step times are those of.
+std::string tuned_for(const sim::TuneRequest& request) {
+  switch (request.family) {
+    case sim::Family::kDeepSpeed:
+      return fmt::format("Tuned for DeepSpeed {} launched by {} (schedule deepspeed-zenflow)",
+                         to_string(request.job.version), to_string(request.job.target));
+    case sim::Family::kPublished:
+      return "Tuned for ZenFlow as published, which zenflow-train follows (schedule zenflow)";
+    case sim::Family::kLive:
+      return "Tuned for zenflow-train, operation by operation (schedule live-zenflow)";
+  }
+  return "";
 }
 
 }  // namespace
@@ -241,11 +317,11 @@ std::string reasons_text(const sim::SearchCounts& counts) {
 std::string summary_text(const TuneAnswer& answer) {
   const sim::TuneRequest& request = answer.loaded.request;
   const sim::Scenario& scenario = request.job.scenario;
-  std::string text = fmt::format(
-      "{}: {} on {} x {} ({}), {} sequences of {} tokens a step, schedule {}, objective {}\n\n",
-      scenario.name, scenario.model.name, scenario.ranks(), scenario.hardware.gpu.name,
-      scenario.hardware.name, request.global_batch, scenario.training.sequence_length,
-      to_string(request.family), to_string(request.objective));
+  std::string text =
+      fmt::format("{}: {} on {} x {} ({}), {} sequences of {} tokens a step\n{}; objective {}\n\n",
+                  scenario.name, scenario.model.name, scenario.ranks(), scenario.hardware.gpu.name,
+                  scenario.hardware.name, request.global_batch, scenario.training.sequence_length,
+                  tuned_for(request), to_string(request.objective));
   text += comparison(answer) + "\n" + gain(answer) + traced_text(answer) + "\n" + limit(answer);
   return text + configuration(answer) + runners_up(answer) + knobs(answer) + numbers(answer) +
          front(answer) + study(answer) + behaviour(answer);

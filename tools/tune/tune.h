@@ -40,6 +40,7 @@ struct TuneOptions {
   std::optional<std::string> deepspeed_version;
   std::optional<std::string> target;
   std::string objective = "step_time";
+  std::string offload_when = "needed";
   std::optional<double> price;
   std::optional<std::int64_t> global_batch;
   std::optional<std::string> max_gpu_memory;
