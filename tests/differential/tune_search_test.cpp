@@ -274,7 +274,7 @@ void expect_at_least_as_good(const Simulated& chosen, const std::optional<Evalua
   if (published) {
     EXPECT_LE(chosen.evaluation.step_time, published->step_time) << describe(chosen.setting);
   }
-  if (result.own && result.own->infeasible.empty()) {
+  if (result.own && result.own->infeasible.empty() && result.own_objection.empty()) {
     EXPECT_LE(chosen.evaluation.step_time, result.own->step_time) << describe(chosen.setting);
   }
 }
@@ -334,6 +334,20 @@ TEST(TuneShippedSettings,
 
 // DeepSpeed's linter refuses ZenFlow without an optimizer in the file (ZF025); zenflow-train reads
 // no such file.
+TEST(TuneShippedSettings, OfTheUsersOwnItIsSaidWhyItMayNotBeChosen) {
+  const auto objection = [](const std::string& scenario, const std::vector<double>& select) {
+    TuneRequest request = shipped_request(scenario, Family::kPublished);
+    for (const double one : select) request.space.add(Knob::kSelectInterval, one);
+    request.front_within = 0;
+    Candidates candidates(std::move(request));
+    return search(candidates, on_threads(2)).own_objection;
+  };
+  EXPECT_EQ(objection("live/gpt2", {}), "select_interval 0 is not searched");
+  // The scenario has no optimizer in its DeepSpeed settings.
+  EXPECT_THAT(objection("live/gpt2", {0}), ::testing::StartsWith("lint ZF025"));
+  EXPECT_EQ(objection("opt_1_3b_1xrtx3090", {}), "");
+}
+
 TEST(TuneLive, IsNotRefusedForWhatOnlyDeepSpeedMinds) {
   TuneRequest request = shipped_request("llama_10m_this_host", Family::kLive);
   Candidates candidates(request);

@@ -113,6 +113,7 @@ Json baseline_json(const TuneAnswer& answer) {
   map["setting"] = setting_json(answer, sim::setting_of(answer.loaded.request.job));
   if (answer.result.own) {
     map["result"] = evaluation_json(*answer.result.own);
+    if (!answer.result.own_objection.empty()) map["objection"] = answer.result.own_objection;
   } else {
     map["refused"] = answer.result.own_refusal;
   }
