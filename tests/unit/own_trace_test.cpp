@@ -23,6 +23,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using zenflow::testing::import_text;
+using zenflow::testing::kernel;
 
 /// Without the rates: a simulated copy may move a fraction of a byte, which the file rounds, and
 /// then its rate has another last digit.
@@ -175,6 +176,21 @@ TEST(OwnTrace, SeveralListsOfEventsAreOne) {
   EXPECT_EQ(trace.timeline.devices.size(), 1U);
   ASSERT_EQ(trace.timeline.spans.size(), 2U);
   EXPECT_EQ(trace.timeline.spans[1].track, 1U);
+}
+
+// Scripts that filter a trace may put the header first, and write of it what they need.
+TEST(OwnTrace, AProfilersTraceWithTheSameHeaderIsNotOne) {
+  const std::string text =
+      R"({"schemaVersion":1,"displayTimeUnit":"ms","baseTimeNanoseconds":1712000000000000000,"traceName":"t",
+"deviceProperties":[{"id":0,"name":"NVIDIA A100"}],"traceEvents":[
+{"ph":"M","name":"process_name","ts":5969123456789.123,"pid":9,"tid":0,"args":{"name":"python"}},
+)" + kernel("k", "5969123456789.123", "10.5", 1) +
+      "]}";
+  const ImportedTrace trace = import_text(text);
+  EXPECT_THAT(trace.problems, IsEmpty());
+  ASSERT_EQ(trace.timeline.spans.size(), 1U);
+  EXPECT_EQ((trace.timeline.spans[0].end - trace.timeline.spans[0].start).count, 10'500'000);
+  EXPECT_EQ(trace.timeline.devices, std::vector<std::string>{"NVIDIA A100"});
 }
 
 TEST(OwnTrace, KeepsDetailsCountersProcessesAndMetadata) {

@@ -20,7 +20,7 @@ struct ChromeHeader {
 
   /// Takes one entry of the top level.
   void take(std::string key, std::string_view value);
-  /// Whether chrome_trace.h wrote it: it begins with other keys than the profiler.
+  /// Whether chrome_trace.h can have written it: it begins with other keys than the profiler.
   [[nodiscard]] bool is_ours() const;
 };
 

@@ -56,12 +56,19 @@ class ChromeImporter {
  private:
   /// A text may have several lists; ours go on where the one before ended.
   void begin_events() {
-    if (document_.header().is_ours()) {
-      parser_.keep_fields(true);
-      if (!own_) own_.emplace(result_.timeline, collector_, document_.header());
-    } else {
-      parser_.keep_fields(options_.keep_fields);
-    }
+    may_be_ours_ = !own_ && result_.events == 0 && document_.header().is_ours();
+    parser_.keep_fields(may_be_ours_ || own_ || options_.keep_fields);
+  }
+
+  /// The header of a filtered trace may look like ours. Our first event names a row and, unlike a
+  /// profiler's, has no time.
+  void settle_whose(const JsonStream::Value& first) {
+    may_be_ours_ = false;
+    const bool is_ours = first.status == JsonStream::Status::kWhole && first.text.front() == '{' &&
+                         parser_.parse(first.text, event_) && event_.phase == 'M' &&
+                         event_.start.empty();
+    if (is_ours) own_.emplace(result_.timeline, collector_, document_.header());
+    parser_.keep_fields(is_ours || options_.keep_fields);
   }
 
   void report_progress() {
@@ -73,6 +80,7 @@ class ChromeImporter {
 
   /// The first spans are held back until it is known what time most of them have.
   void take_event(const JsonStream::Value& value) {
+    if (may_be_ours_) settle_whose(value);
     ++result_.events;
     if (profiler_.has_origin() || own_ || value.status != JsonStream::Status::kWhole) {
       return use_event(value);
@@ -213,6 +221,7 @@ class ChromeImporter {
   TraceCollector collector_;
   ProfilerTraceReader profiler_;
   std::optional<OwnTraceReader> own_;
+  bool may_be_ours_ = false;  // until the first event says
   KinetoEventParser parser_;
   KinetoEvent event_;
   OpenSpans open_;
