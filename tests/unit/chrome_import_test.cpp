@@ -342,7 +342,9 @@ TEST(ChromeImport, RefusesWhatIsNoTraceWithThePlace) {
     return error_of([&] { static_cast<void>(import_text(text)); }).second;
   };
   EXPECT_THAT(message("{\"a\": 1}"), HasSubstr("no \"traceEvents\""));
-  EXPECT_THAT(message("{\"traceEvents\": 5}"), HasSubstr("no \"traceEvents\""));
+  EXPECT_THAT(message("{\"traceEvents\": 5}"), HasSubstr("\"traceEvents\" is no list of events"));
+  EXPECT_THAT(message("{\"traceEvents\": null}"),
+              HasSubstr("\"traceEvents\" is no list of events"));
   EXPECT_THAT(message("{\"traceEvents\" [1]}"), HasSubstr("byte 15: expected \":\""));
   EXPECT_THAT(message("{\"traceEvents\": [{} {}]}"), HasSubstr("byte 20: expected \",\" or \"]\""));
   EXPECT_THAT(message("{\"traceEvents\": []]"), HasSubstr("byte 18: expected \",\" or \"}\""));

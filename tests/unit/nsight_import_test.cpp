@@ -16,6 +16,7 @@
 #include "tests/support/error_of.h"
 #include "tests/support/nsight_file.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/traces.h"
 
 namespace zenflow::sim {
 namespace {
@@ -144,6 +145,43 @@ TEST_F(NsightImport, KeepsProcessesApart) {
   const ImportedTrace shared = import(
       "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1500,2000,0,1,7,11," + pid + ",1,2,NULL)");
   EXPECT_THAT(shared.problems, Contains(HasSubstr("several processes use the same device number")));
+}
+
+// The process of a higher device may come first, and only once.
+TEST_F(NsightImport, KeepsProcessesApartInWhateverOrderTheyCome) {
+  const std::string pid = std::to_string(200LL << 24);
+  const std::string tid = std::to_string((200LL << 24) + 9);
+  const ImportedTrace trace = import(
+      "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (rowid, start, end, deviceId, streamId, "
+      "correlationId, globalPid, demangledName, shortName) VALUES (-1,1500,2000,1,7,11," +
+      pid + ",1,2); INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (950,990,0," + tid + ",11,3,0)");
+  const Timeline& timeline = trace.timeline;
+  const std::vector<std::uint32_t> launch = launch_of_spans(timeline);
+  int launched = 0;
+  for (std::uint32_t i = 0; i < timeline.spans.size(); ++i) {
+    if (launch[i] == kNoSpan) continue;
+    const int device = timeline.tracks[timeline.spans[i].track].device;
+    EXPECT_EQ(timeline.tracks[timeline.spans[launch[i]].track].process, device == 0 ? 100 : 200);
+    ++launched;
+  }
+  EXPECT_EQ(launched, 4);
+}
+
+// Tables are many and change with releases: what has times and is not read is counted.
+TEST_F(NsightImport, CountsEveryTableOfEventsThatIsNotRead) {
+  const ImportedTrace trace = import(
+      "CREATE TABLE CUDA_UM_GPU_PAGE_FAULT_EVENTS (start INTEGER, globalPid INTEGER);"
+      "INSERT INTO CUDA_UM_GPU_PAGE_FAULT_EVENTS VALUES (5, 1), (6, 1);"
+      "CREATE TABLE MPI_COLLECTIVES_EVENTS (start INTEGER, end INTEGER);"
+      "INSERT INTO MPI_COLLECTIVES_EVENTS VALUES (0, 500);"
+      "CREATE TABLE GENERIC_EVENTS (rawTimestamp INTEGER, timestamp INTEGER);"
+      "INSERT INTO GENERIC_EVENTS VALUES (1, 2);"
+      "CREATE TABLE TARGET_INFO_SYSTEM_ENV (name TEXT, value TEXT);"
+      "INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('a', 'b')");
+  EXPECT_EQ(testing::left_out(trace, "CUDA_UM_GPU_PAGE_FAULT_EVENTS"), 2U);
+  EXPECT_EQ(testing::left_out(trace, "MPI_COLLECTIVES_EVENTS"), 1U);
+  EXPECT_EQ(testing::left_out(trace, "GENERIC_EVENTS"), 1U);
+  EXPECT_EQ(testing::left_out(trace, "TARGET_INFO_SYSTEM_ENV"), 0U);
 }
 
 TEST_F(NsightImport, LeavesOutRowsThatCannotBeAndSaysWhich) {

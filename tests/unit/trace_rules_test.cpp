@@ -56,6 +56,22 @@ TEST(TraceRules, AssignPhasesOfPyTorchTraining) {
   EXPECT_EQ(phase_of(trace, "other_thread"), "unassigned");
 }
 
+// As libraries of recommenders and benchmarks write them.
+TEST(TraceRules, NamesOfPassesMayBeDecorated) {
+  const auto phase_in = [](const std::string& range) {
+    return phase_of(
+        import_text(trace_of(event("user_annotation", range, "100", "100", "0", "90"),
+                             launch("cudaLaunchKernel", "10", "5", 1), kernel("k", "20", "50", 1))),
+        "k");
+  };
+  EXPECT_EQ(phase_in("## forward ##"), "forward");
+  EXPECT_EQ(phase_in("[param|alex_net|0|measure|forward]"), "forward");
+  EXPECT_EQ(phase_in("## backward ##"), "backward");
+  EXPECT_EQ(phase_in("layer 3: bwd_pass 12"), "backward");
+  EXPECT_EQ(phase_in("feedforward"), "unassigned");
+  EXPECT_EQ(phase_in("forwarding"), "unassigned");
+}
+
 TEST(TraceRules, AUsersRulesComeFirst) {
   const testing::TemporaryFolder folder;
   ImportOptions options;

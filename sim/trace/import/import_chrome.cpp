@@ -187,6 +187,11 @@ class ChromeImporter {
   }
 
   void check_has_events() const {
+    const std::vector<std::string>& keys = document_.header().keys;
+    const bool is_named = std::find(keys.begin(), keys.end(), "traceEvents") != keys.end();
+    if (!document_.has_events() && is_named && !document_.is_cut()) {
+      throw Error(ErrorKind::kInput, name_ + ": \"traceEvents\" is no list of events");
+    }
     if (!document_.has_events() && !document_.is_cut()) {
       throw Error(ErrorKind::kInput,
                   name_ + ": no \"traceEvents\": not a Chrome trace (keys: " + key_list() + ")");

@@ -19,28 +19,27 @@ namespace zenflow::sim {
 
 namespace {
 
-/// Traced things that have a table of their own.
+/// Traced things that have a table of their own. Releases add tables: what has times is one.
 void count_others(NsightFile& file) {
-  for (const std::string& table : file.database().tables()) {
+  const SqliteDatabase& database = file.database();
+  for (const std::string& table : database.tables()) {
     const bool is_read = table == nsight::kKernels || table == nsight::kCopies ||
                          table == nsight::kMemsets || table == nsight::kCalls ||
                          table == nsight::kDriverCalls || table == nsight::kSyncs ||
                          table == nsight::kRanges;
-    const bool is_traced = table.starts_with("CUPTI_ACTIVITY_KIND_") || table == "OSRT_API" ||
-                           table == "CUDA_UM_CPU_PAGE_FAULT_EVENTS" || table == "CUDNN_EVENTS" ||
-                           table == "CUBLAS_EVENTS" || table == "GPU_METRICS" ||
-                           table == "COMPOSITE_EVENTS" || table == "SCHED_EVENTS";
+    const bool is_traced = table.starts_with("CUPTI_ACTIVITY_KIND_") ||
+                           database.has_column(table, "start") ||
+                           database.has_column(table, "timestamp");
     if (is_read || !is_traced) continue;
-    if (table == "CUPTI_ACTIVITY_KIND_GRAPH_TRACE" && file.database().count(table) > 0) {
+    if (table == "CUPTI_ACTIVITY_KIND_GRAPH_TRACE" && database.count(table) > 0) {
       file.problem(
           fmt::format("{} CUDA graphs were traced as a whole: what ran in them is not in the "
                       "file and counts as "
                       "idle (record with --cuda-graph-trace=node)",
-                      file.database().count(table)));
+                      database.count(table)));
     }
-    const bool has_times =
-        file.database().has_column(table, "start") && file.database().has_column(table, "end");
-    SqliteRows rows = file.database().rows(table, {"start", "end"});
+    const bool has_times = database.has_column(table, "start") && database.has_column(table, "end");
+    SqliteRows rows = database.rows(table, {"start", "end"});
     while (rows.next()) {
       const auto when = has_times && rows.is_number(0) && rows.is_number(1)
                             ? since({rows.integer(1), 0}, rows.integer(0))

@@ -127,6 +127,7 @@ void NsightFile::read_clock() {
 
 void NsightFile::find_processes() {
   std::map<std::int64_t, std::int64_t> first_of_device;
+  std::optional<std::int64_t> first;
   for (const std::string* table : {&nsight::kKernels, &nsight::kCopies, &nsight::kMemsets}) {
     if (!database_.has_table(*table)) continue;
     SqliteRows rows = database_.rows(*table, {"deviceId", "globalPid"});
@@ -135,7 +136,8 @@ void NsightFile::find_processes() {
       const std::int64_t process = nsight::process_of(rows.integer(1));
       const auto [entry, is_new] = first_of_device.try_emplace(rows.integer(0), process);
       if (!is_new && entry->second != process) are_shared_ = true;
-      if (process != first_of_device.begin()->second) are_several_ = true;
+      if (process != first.value_or(process)) are_several_ = true;
+      first = first.value_or(process);
       if (are_shared_) break;
     }
   }

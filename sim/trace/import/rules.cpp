@@ -114,9 +114,10 @@ TraceRules default_rules() {
       {.phase = SpanPhase::kOptimizer, .range = "(optimizer|opt)([_. ]?step)?( .*)?"},
       {.phase = SpanPhase::kOther, .range = "Optimizer\\.zero_grad#.*"},
       {.phase = SpanPhase::kBackward, .range = "DeepSpeedEngine\\.(backward|allreduce_gradients)"},
-      {.phase = SpanPhase::kBackward, .range = "(.*[^A-Za-z])?(backward|bwd)([ _]?pass)?"},
+      {.phase = SpanPhase::kBackward,
+       .range = "(.*[^A-Za-z])?(backward|bwd)([ _]?pass)?[^A-Za-z]*"},
       {.phase = SpanPhase::kForward, .range = "DeepSpeedEngine\\.forward"},
-      {.phase = SpanPhase::kForward, .range = "(.*[^A-Za-z])?(forward|fwd)([ _]?pass)?"},
+      {.phase = SpanPhase::kForward, .range = "(.*[^A-Za-z])?(forward|fwd)([ _]?pass)?[^A-Za-z]*"},
       // The engine's thread runs the backward pass, and gradient checkpointing's second forward in
       // it.
       {.phase = SpanPhase::kBackward, .operation = "autograd::engine::evaluate_function: .*"},
