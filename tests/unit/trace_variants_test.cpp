@@ -366,6 +366,20 @@ TEST_F(TraceFiles, Utf16IsNamedWithItsByteOrder) {
   EXPECT_THAT(message(big), HasSubstr("iconv -f UTF-16BE"));
 }
 
+// Jobs print their configuration before they begin.
+TEST_F(TraceFiles, ALogMayBeginWithJson) {
+  const std::string record =
+      "[2024-11-21 02:14:39,317] [INFO] [logging.py:96:log_dist] [Rank 0] time (ms) | fwd: 1.50\n";
+  for (const char* first : {"{\"a\": {\"b}\": \"\\\"}\"}}\n", "{\n  \"a\": [1]\n}\n", "[]\n",
+                            "[{\"a\": 1}]\n", "{}\n{\"a\": 1}\n"}) {
+    const ImportedTrace trace = import_file(first + record);
+    ASSERT_TRUE(trace.timers) << first;
+    EXPECT_EQ(trace.timers->forward_ms, 1.5) << first;
+  }
+  EXPECT_THAT(message("{\"loss\": 1}\n{\"loss\": 2}\n"), HasSubstr("none of its 2 lines"));
+  EXPECT_THAT(message("{\"ph\": \"X\"}\n{\"ph\": \"X\"}\n"), HasSubstr("no \"traceEvents\""));
+}
+
 // What the profiler's other exports, and memory snapshots, look like.
 TEST_F(TraceFiles, OtherJsonIsRefusedWithItsKeys) {
   EXPECT_THAT(message(R"({"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": []})"),

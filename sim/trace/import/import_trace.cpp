@@ -41,6 +41,35 @@ bool is_json(std::string_view head) {
   return head.front() == '{' || head.front() == ']';
 }
 
+/// Where the object or array at the start of `head` ends; npos if not within it.
+std::size_t end_of_value(std::string_view head) {
+  std::size_t depth = 0;
+  bool is_text = false;
+  for (std::size_t i = head.find_first_of("{["); i < head.size(); ++i) {
+    const char c = head[i];
+    if (is_text && c == '\\') {
+      ++i;
+    } else if (c == '"') {
+      is_text = !is_text;
+    } else if (is_text) {
+      continue;
+    } else if (c == '{' || c == '[') {
+      ++depth;
+    } else if ((c == '}' || c == ']') && --depth == 0) {
+      return i + 1;
+    }
+  }
+  return head.npos;
+}
+
+/// Whether it is a log whose first lines are JSON: jobs print their configuration first.
+bool is_log_behind_json(std::string_view head) {
+  const std::size_t end = end_of_value(head);
+  if (end == head.npos || skip_space(head.substr(end)).empty()) return false;
+  const std::string_view value = head.substr(0, end);
+  return value.find("\"traceEvents\"") == value.npos && value.find("\"ph\"") == value.npos;
+}
+
 struct Other {
   std::string_view magic;
   std::string_view what;
@@ -106,7 +135,7 @@ ImportedTrace import_trace(const std::filesystem::path& path, const ImportOption
     if (!is_plain) fail("a compressed database: unpack it with gzip -d");
     return import_nsight(path, options);
   }
-  if (is_json(head)) {
+  if (is_json(head) && !is_log_behind_json(head)) {
     const auto source = open_bytes(path);
     return import_chrome(*source, name, options);
   }
