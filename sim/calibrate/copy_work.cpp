@@ -203,12 +203,21 @@ class CopyReader {
     (is_sure ? found : unsure_).push_back(std::move(copy));
   }
 
+  /// A short one tells the latency alone, as the base profile has them.
+  [[nodiscard]] bool tells_rate(const HostCopy& one) const {
+    constexpr double kLong = 4;  // latencies
+    return one.bytes / copy_rate(link_, one.direction, true).value() >=
+           kLong * link_.latency.value();
+  }
+
   /// Where GPUs always copy at once, what they get then is the best that is known: it is what the
   /// profile, without a link that they share, will be asked for.
   void judge_unsure(Direction direction) {
-    const bool some_are_sure = std::any_of(found.begin(), found.end(), [&](const HostCopy& one) {
-      return one.pinned && one.direction == direction;
+    constexpr std::ptrdiff_t kEnough = 3;
+    const auto sure = std::count_if(found.begin(), found.end(), [&](const HostCopy& one) {
+      return one.pinned && one.direction == direction && tells_rate(one);
     });
+    const bool some_are_sure = sure >= kEnough;
     for (HostCopy& one : unsure_) {
       if (one.direction != direction) continue;
       ++(some_are_sure ? unknown_links : assumed_alone);
@@ -291,11 +300,12 @@ TraceWork copy_work(const std::vector<const Timeline*>& timelines, const Hardwar
        "beside those of other GPUs, and the base profile names no link that GPUs share "
        "(host_link.switches)");
   if (reader.assumed_alone > 0) {
-    work.notes.push_back(
-        fmt::format("all {} copies of page-locked memory in one direction run beside those of "
-                    "other GPUs: they count as on links of their own, since the base profile names "
-                    "no link that GPUs share (host_link.switches)",
-                    reader.assumed_alone));
+    work.notes.push_back(fmt::format(
+        "{} copies of page-locked memory run beside those of other GPUs, and hardly any "
+        "long one of their direction alone: they count as on links of their own, since the base "
+        "profile names "
+        "no link that GPUs share (host_link.switches)",
+        reader.assumed_alone));
   }
   return work;
 }

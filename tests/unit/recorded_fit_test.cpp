@@ -223,6 +223,20 @@ TEST(RecordedFit, TakesWhatGpusGetTogetherIfTheyNeverCopyAlone) {
   EXPECT_THAT(fit.untold, ::testing::Contains(HasSubstr("count as on links of their own")));
 }
 
+// Copies so short that they tell a latency alone are not in their way.
+TEST(RecordedFit, ShortCopiesAloneTellNoRate) {
+  Recording run;
+  for (int i = 0; i < 12; ++i) {
+    const double bytes = 1e7 * (1 + i);
+    upload_together(run, {0, 1}, bytes, 6e-6 + bytes / 15.5e9, 1e6 * i);
+    run.copy("HtoD (Pinned -> Device)", 6e-6 + 4096 / 15.5e9, 4096, 8, 1e6 * i + 5e5, 0);
+  }
+  const ImportedTrace trace = run.import();
+  const TraceFit fit = fit_of(trace);
+  expect_fitted(fit, "host_link.h2d", 15.5);
+  EXPECT_THAT(fit.untold, ::testing::Contains(HasSubstr("24 copies of page-locked memory")));
+}
+
 // A rank's trace each, on one clock, with origins a second apart.
 TEST(RecordedFit, SeesCopiesOfOneMachineInSeveralTraces) {
   std::vector<ImportedTrace> traces;
