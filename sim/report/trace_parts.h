@@ -36,15 +36,16 @@ class StallSweep {
 
  private:
   void close_gap();
+  void begin(const Activity& one);
   void begin_activities(Picoseconds now);
   [[nodiscard]] std::optional<Picoseconds> next_start() const;
 
   std::vector<Activity>::const_iterator host_;  // the next
   std::vector<Activity>::const_iterator host_end_;
   std::deque<Activity> waiting_;  // of the GPU, by start
-  std::vector<Activity> active_;
-  Picoseconds computed_;  // until when, gaps aside
-  Interval gap_{};        // not yet split, since more kernels may start at its end; empty: none
+  std::optional<Activity> last_;  // to end, of those that have started
+  Picoseconds computed_;          // until when, gaps aside
+  Interval gap_{};  // not yet split, since more kernels may start at its end; empty: none
   Picoseconds kernel_start_{std::numeric_limits<std::int64_t>::min()};  // of the last one
   std::optional<Picoseconds> launched_;  // the earliest of the kernels that start there
   std::array<Picoseconds, kTraceStalls> stall_{};

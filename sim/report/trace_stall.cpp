@@ -57,13 +57,19 @@ std::optional<Picoseconds> StallSweep::next_start() const {
                             : std::min(waiting_.front().start, host_->start);
 }
 
-/// Those that start until `now` are active; those that are over are not.
+/// Of what has started only what ends last can still be the cause of anything.
+void StallSweep::begin(const Activity& one) {
+  const bool ends_last =
+      !last_ || std::tuple(last_->end, one.cause) < std::tuple(one.end, last_->cause);
+  if (ends_last) last_ = one;
+}
+
 void StallSweep::begin_activities(Picoseconds now) {
   for (; !waiting_.empty() && waiting_.front().start <= now; waiting_.pop_front()) {
-    active_.push_back(waiting_.front());
+    begin(waiting_.front());
   }
-  for (; host_ != host_end_ && host_->start <= now; ++host_) active_.push_back(*host_);
-  std::erase_if(active_, [now](const Activity& one) { return one.end <= now; });
+  for (; host_ != host_end_ && host_->start <= now; ++host_) begin(*host_);
+  if (last_ && last_->end <= now) last_.reset();
 }
 
 void StallSweep::close_gap() {
@@ -78,13 +84,9 @@ void StallSweep::close_gap() {
     begin_activities(now);
     Picoseconds until = std::min(gap.end, next_start().value_or(gap.end));
     TraceStall cause = unexplained;
-    if (!active_.empty()) {
-      const Activity last = *std::max_element(
-          active_.begin(), active_.end(), [](const Activity& a, const Activity& b) {
-            return std::tuple(a.end, b.cause) < std::tuple(b.end, a.cause);
-          });
-      cause = last.cause;
-      until = std::min(until, last.end);
+    if (last_) {
+      cause = last_->cause;
+      until = std::min(until, last_->end);
     } else if (now < launched) {
       cause = TraceStall::kLaunch;
       until = std::min(until, launched);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <queue>
 
 #include "sim/trace/import/rule_matcher.h"
 #include "sim/trace/launches.h"
@@ -70,48 +71,90 @@ class PhaseAssigner {
     }
   }
 
-  /// Goes along one track and notes for each launch which ranges and operations are open.
+  /// The rules that hold where some ranges and operations are open.
+  class Open {
+   public:
+    Open(MatchedNames& ranges, std::size_t rules) : ranges_(&ranges), counts_(rules, 0) {}
+
+    void add(const TimelineSpan& range) {
+      if (count(range, true)) open_ranges_.push(&range);
+    }
+    void add(const HostInterval& operation) {
+      count(operation, true);
+      open_operations_.push(&operation);
+    }
+    void close_before(Picoseconds time) {
+      close(open_ranges_, time);
+      close(open_operations_, time);
+    }
+    [[nodiscard]] bool is_changed() const { return is_changed_; }
+    [[nodiscard]] RuleSet take_rules() {
+      is_changed_ = false;
+      RuleSet holds(counts_.size());
+      for (std::size_t rule = 0; rule < counts_.size(); ++rule) holds[rule] = counts_[rule] > 0;
+      return holds;
+    }
+
+   private:
+    struct EndsLater {
+      bool operator()(const auto* a, const auto* b) const { return a->end > b->end; }
+    };
+    template <class T>
+    using ByEnd = std::priority_queue<const T*, std::vector<const T*>, EndsLater>;
+
+    template <class T>
+    void close(ByEnd<T>& open, Picoseconds time) {
+      for (; !open.empty() && open.top()->end < time; open.pop()) count(*open.top(), false);
+    }
+
+    /// Whether any rule asks for it.
+    bool count(const TimelineSpan& range, bool begins) {
+      bool is_asked_for = false;
+      for (std::size_t rule = 0; rule < counts_.size(); ++rule) {
+        if (!ranges_->matches(rule, range.name)) continue;
+        step(rule, begins);
+        is_asked_for = true;
+      }
+      return is_asked_for;
+    }
+    void count(const HostInterval& operation, bool begins) { step(operation.rule, begins); }
+    void step(std::size_t rule, bool begins) {
+      counts_[rule] += begins ? 1 : -1;
+      is_changed_ = true;
+    }
+
+    MatchedNames* ranges_;
+    std::vector<std::int64_t> counts_;  // of what is open, by rule
+    bool is_changed_ = true;
+    ByEnd<TimelineSpan> open_ranges_;
+    ByEnd<HostInterval> open_operations_;
+  };
+
+  /// Goes along one track and notes for each launch which rules hold there.
   void sweep(std::size_t first, std::size_t last) {
     const std::uint32_t track = timeline_.spans[first].track;
     const auto begins_before = [](const HostInterval& a, std::uint32_t of) { return a.track < of; };
     auto interval = std::lower_bound(intervals_.begin(), intervals_.end(), track, begins_before);
-    std::vector<const TimelineSpan*> open_ranges;
-    std::vector<const HostInterval*> open_intervals;
-    bool is_changed = true;
+    Open open(ranges_, rules_.size());
     std::uint32_t context = 0;
     for (std::size_t i = first; i < last; ++i) {
       const TimelineSpan& span = timeline_.spans[i];
       const SpanKind kind = kind_of(timeline_, span);
-      if (kind == SpanKind::kRange) {
-        open_ranges.push_back(&span);
-        is_changed = true;
-      }
+      if (kind == SpanKind::kRange) open.add(span);
       if (kind != SpanKind::kLaunch) continue;
       for (; interval != intervals_.end() && interval->track == track &&
              interval->start <= span.start;
            ++interval) {
-        open_intervals.push_back(&*interval);
-        is_changed = true;
+        open.add(*interval);
       }
-      const auto is_over = [&](const auto* one) { return one->end < span.start; };
-      const std::size_t closed =
-          std::erase_if(open_ranges, is_over) + std::erase_if(open_intervals, is_over);
-      if (is_changed || closed > 0) context = context_of(open_ranges, open_intervals);
-      is_changed = false;
+      open.close_before(span.start);
+      if (open.is_changed()) context = context_of(open.take_rules());
       context_[i] = context;
     }
   }
 
-  /// The number of the set of rules that hold for a launch in these.
-  std::uint32_t context_of(const std::vector<const TimelineSpan*>& ranges,
-                           const std::vector<const HostInterval*>& intervals) {
-    RuleSet holds(rules_.size(), false);
-    for (const TimelineSpan* range : ranges) {
-      for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
-        if (ranges_.matches(rule, range->name)) holds[rule] = true;
-      }
-    }
-    for (const HostInterval* one : intervals) holds[one->rule] = true;
+  /// The number of the set.
+  std::uint32_t context_of(RuleSet holds) {
     const auto [entry, is_new] =
         contexts_.try_emplace(holds, static_cast<std::uint32_t>(sets_.size()));
     if (is_new) sets_.push_back(std::move(holds));
