@@ -62,7 +62,8 @@ int run_program(const char* name, const std::function<int()>& body) {
     return body();
   } catch (const Error& error) {
     complain(fmt::format("{}: {}\n", name, error.what()));
-    return static_cast<int>(error.kind());
+    const bool is_stopped = error.kind() == ErrorKind::kRuntime && signal_exit_code() != 0;
+    return is_stopped ? signal_exit_code() : static_cast<int>(error.kind());
   } catch (const std::bad_alloc&) {
     complain(fmt::format("{}: out of memory\n", name));
   } catch (const std::exception& error) {

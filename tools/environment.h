@@ -11,7 +11,8 @@
 
 namespace zenflow::tools {
 
-/// Runs `body`; a thrown Error becomes its message on stderr and its kind's exit code.
+/// Runs `body`; a thrown Error becomes its message on stderr and its kind's exit code, or the
+/// signal's if one stopped it.
 int run_program(const char* name, const std::function<int()>& body);
 
 /// SIGINT and SIGTERM set a flag instead of ending the program, so that partial results

@@ -108,14 +108,31 @@ class Reader {
   bool sizes_known_ = true;
 };
 
-ImportedFigures of_log(const TimerLog& timers, const std::string& name) {
-  if (!std::isfinite(timers.step_ms)) {
+[[noreturn]] void throw_no_step(const std::string& name, std::int64_t first, std::int64_t found,
+                                const char* advice) {
+  throw Error(ErrorKind::kInput, fmt::format("{}: no step is found from the {}-th on ({} in all){}",
+                                             name, first, found, advice));
+}
+
+/// Steps that a log tells from the `first`-th on; all, also where it has means of ranks alone.
+ImportedFigures of_log(const ImportedTrace& trace, const std::string& name, std::int64_t first) {
+  const double step_ms = trace.timers->step_ms;
+  if (!std::isfinite(step_ms)) {
     throw Error(ErrorKind::kInput,
                 fmt::format("{}: the log does not say how long steps take", name));
   }
+  const std::vector<TimelineStep>& steps = trace.timeline.steps;
+  const std::int64_t found = std::ssize(steps);
   ImportedFigures result;
-  result.figures[Metric::kStep] = timers.step_ms;
-  result.steps = static_cast<std::int64_t>(timers.records);
+  result.steps = found - first;
+  result.figures[Metric::kStep] = step_ms;
+  if (first > 0) {
+    if (found <= first) throw_no_step(name, first, found, "");
+    Picoseconds sum{};
+    std::for_each(steps.begin() + first, steps.end(),
+                  [&](const TimelineStep& step) { sum += step.end - step.start; });
+    result.figures[Metric::kStep] = to_milliseconds(sum) / static_cast<double>(result.steps);
+  }
   result.notes.emplace_back(
       "a log's forward, backward and optimizer times hold what the GPU waited for: only its step "
       "is compared");
@@ -124,16 +141,13 @@ ImportedFigures of_log(const TimerLog& timers, const std::string& name) {
 
 }  // namespace
 
-ImportedFigures imported_figures(const ImportedTrace& trace, const TraceRules& rules,
-                                 std::int64_t first, std::int64_t window) {
+ImportedFigures imported_figures(const ImportedTrace& trace, const std::string& name,
+                                 const TraceRules& rules, std::int64_t first, std::int64_t window) {
   const Timeline& timeline = trace.timeline;
-  if (trace.timers) return of_log(*trace.timers, timeline.name);
+  if (trace.timers) return of_log(trace, name, first);
   const auto found = static_cast<std::int64_t>(timeline.steps.size());
   if (found <= first) {
-    throw Error(ErrorKind::kInput,
-                fmt::format("{}: no step is found from the {}-th on ({} in all); --steps names the "
-                            "ranges that are steps",
-                            timeline.name, first, found));
+    throw_no_step(name, first, found, "; --steps names the ranges that are steps");
   }
   ImportedFigures result;
   result.steps = found - first;

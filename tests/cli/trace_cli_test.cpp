@@ -116,6 +116,20 @@ TEST_F(TraceCli, SaysWhatIsMissingOfACutTrace) {
   EXPECT_EQ(json::parse(result.out)["traces"][0]["problems"].size(), 1U);
 }
 
+// Not "no steps": the user named them.
+TEST_F(TraceCli, RefusesStepsThatNoRangeMatches) {
+  folder_.write("t.json", kTrace);
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{ZENFLOW_SIM, "explain", "--trace", "t.json"},
+        {ZENFLOW_CALIBRATE, "fit", "t.json", "--profile", "dgx_h100"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.insert(arguments.end(), {"--steps", "epoch [0-9]+"});
+    const Outcome result = run_program(arguments, {.folder = folder_.path()});
+    EXPECT_EQ(result.code, 2) << command[0];
+    EXPECT_THAT(result.err, HasSubstr("t.json: --steps: expected an expression"));
+  }
+}
+
 TEST_F(TraceCli, RefusesBadUsageAndInput) {
   folder_.write("t.json", kTrace);
   const auto expect = [&](const std::vector<std::string>& arguments, const std::string& what) {

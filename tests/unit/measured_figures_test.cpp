@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +13,7 @@
 #include "sim/base/error.h"
 #include "sim/trace/chrome_trace.h"
 #include "sim/trace/import/import_trace.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace zenflow::sim {
@@ -183,7 +185,7 @@ ImportedTrace foreign(double bytes) {
 }
 
 TEST(ImportedFigures, AreWhatTheTraceTells) {
-  const ImportedFigures found = imported_figures(foreign(100), default_rules(), 0, 2);
+  const ImportedFigures found = imported_figures(foreign(100), "a.json", default_rules(), 0, 2);
   EXPECT_EQ(found.steps, 2);  // a window; the third step would be half of one
   EXPECT_TRUE(found.notes.empty());
   const StepFigures& f = found.figures;
@@ -204,12 +206,34 @@ TEST(ImportedFigures, AreWhatTheTraceTells) {
 }
 
 TEST(ImportedFigures, SayWhatTheyCannotKnow) {
-  EXPECT_FALSE(imported_figures(foreign(-1), default_rules(), 0, 1).figures[Metric::kD2HBytes]);
-  const ImportedFigures part = imported_figures(foreign(100), default_rules(), 1, 4);
+  EXPECT_FALSE(
+      imported_figures(foreign(-1), "a.json", default_rules(), 0, 1).figures[Metric::kD2HBytes]);
+  const ImportedFigures part = imported_figures(foreign(100), "a.json", default_rules(), 1, 4);
   EXPECT_EQ(part.steps, 2);
   ASSERT_EQ(part.notes.size(), 1U);
   EXPECT_THAT(part.notes[0], HasSubstr("2 steps of windows of 4"));
-  EXPECT_THROW((void)imported_figures(foreign(100), default_rules(), 3, 1), Error);
+  EXPECT_THAT(testing::error_of([] {
+                (void)imported_figures(foreign(100), "a.json", default_rules(), 3, 1);
+              }).second,
+              HasSubstr("a.json: no step is found from the 3-th on (3 in all)"));
+}
+
+// The first steps allocate and compile.
+TEST(ImportedFigures, OfALogLeaveOutTheFirstSteps) {
+  std::string text;
+  for (const double step : {16343.5, 9500.25, 9501.25}) {
+    text += fmt::format(" iteration | elapsed time per iteration (ms): {} | lm loss: 1 |\n", step);
+  }
+  const auto source = memory_bytes({text.data(), text.size()});
+  const ImportedTrace log = import_timer_log(*source, "train.log", {});
+  const auto step_from = [&](std::int64_t first) {
+    return *imported_figures(log, "train.log", default_rules(), first, 4).figures[Metric::kStep];
+  };
+  EXPECT_DOUBLE_EQ(step_from(0), 35345.0 / 3);
+  EXPECT_DOUBLE_EQ(step_from(1), 9500.75);
+  EXPECT_EQ(imported_figures(log, "train.log", default_rules(), 1, 4).steps, 2);
+  EXPECT_THAT(testing::error_of([&] { (void)step_from(3); }).second,
+              HasSubstr("train.log: no step is found from the 3-th on (3 in all)"));
 }
 
 TEST(Overlay, HasBothSidesOneAboveTheOtherAndIsReadAgain) {

@@ -12,12 +12,12 @@
 #include "sim/calibrate/live_setting.h"
 #include "sim/calibrate/trace_fit_json.h"
 #include "sim/calibrate/trace_fit_text.h"
-#include "sim/trace/import/import_trace.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/calibrate/foreign_fit.h"
 #include "tools/commands/explain_trace.h"
 #include "tools/environment.h"
 #include "tools/live_jobs.h"
+#include "tools/read_trace.h"
 #include "tools/version.h"
 
 namespace zenflow::tools {
@@ -77,7 +77,7 @@ int fit(const Options& options) {
     const sim::LivePoint point =
         jobs.point(options.settings[std::min(i, options.settings.size() - 1)]);
     of_trace.push_back(jobs.job(point));
-    imported.push_back(sim::import_trace(options.traces[i]));
+    imported.push_back(read_trace(options.traces[i], {}, !options.style.quiet));
     check_recorded_setting(options.traces[i], imported.back().timeline, point, of_trace.back());
     recordings.push_back(
         {&of_trace.back(), schedule_of(point), &imported.back().timeline, settled_step(point)});
@@ -116,6 +116,7 @@ int run(const Options& options) {
     foreign.date = options.date;
     foreign.overwrite = options.overwrite;
     foreign.json = options.style.json;
+    foreign.quiet = options.style.quiet;
     foreign.steps = options.analyze.steps;
     foreign.rules = options.analyze.rules;
     return foreign_fit(foreign);

@@ -9,10 +9,10 @@
 #include "sim/calibrate/trace_fit_json.h"
 #include "sim/calibrate/trace_fit_text.h"
 #include "sim/calibrate/traced_job.h"
-#include "sim/trace/import/import_trace.h"
 #include "tools/base_profile.h"
 #include "tools/environment.h"
 #include "tools/live_jobs.h"
+#include "tools/read_trace.h"
 #include "tools/version.h"
 
 namespace zenflow::tools {
@@ -84,7 +84,7 @@ int foreign_fit(const ForeignFitOptions& options) {
   std::vector<sim::ImportedTrace> traces;
   traces.reserve(options.traces.size());
   for (const std::string& path : options.traces) {
-    traces.push_back(sim::import_trace(path, import));
+    traces.push_back(read_trace(path, import, !options.quiet));
   }
   const Setting setting = setting_of(options, traces);
   sim::TraceFitInput input{sim::read_hardware_profile(setting.hardware), {}, import.rules};

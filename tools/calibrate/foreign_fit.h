@@ -25,6 +25,7 @@ struct ForeignFitOptions {
   std::string date;
   bool overwrite = false;
   bool json = false;
+  bool quiet = false;  ///< no progress
   std::string steps;
   std::optional<std::filesystem::path> rules;
 };

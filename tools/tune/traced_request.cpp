@@ -4,9 +4,9 @@
 #include <fmt/ranges.h>
 
 #include "sim/base/error.h"
-#include "sim/trace/import/import_trace.h"
 #include "tools/base_profile.h"
 #include "tools/environment.h"
+#include "tools/read_trace.h"
 #include "tools/tune/traced_job.h"
 
 namespace zenflow::tools {
@@ -31,11 +31,8 @@ std::vector<sim::ImportedTrace> import_all(const TuneOptions& options) {
   sim::ImportOptions how;
   if (options.trace_rules) how.rules = sim::read_rules(*options.trace_rules);
   how.steps = options.steps;
-  how.progress = [](std::uint64_t, std::uint64_t) {
-    if (signal_exit_code() != 0) throw Error(ErrorKind::kRuntime, "stopped while reading");
-  };
   std::vector<sim::ImportedTrace> traces;
-  for (const auto& path : options.traces) traces.push_back(sim::import_trace(path, how));
+  for (const auto& path : options.traces) traces.push_back(read_trace(path, how, !options.quiet));
   return traces;
 }
 

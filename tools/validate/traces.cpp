@@ -8,9 +8,9 @@
 #include "sim/accuracy/recorded_figures.h"
 #include "sim/base/error.h"
 #include "sim/calibrate/live_setting.h"
-#include "sim/trace/import/import_trace.h"
 #include "tools/environment.h"
 #include "tools/live_jobs.h"
+#include "tools/read_trace.h"
 #include "tools/validate/validate.h"
 
 namespace zenflow::tools {
@@ -43,14 +43,11 @@ class TraceComparison {
         jobs_(options.scenario, options.profile, options.set) {
     import_.rules = options.rules.empty() ? sim::default_rules() : sim::read_rules(options.rules);
     import_.steps = options.steps;
-    import_.progress = [](std::uint64_t, std::uint64_t) {
-      if (signal_exit_code() != 0) throw Error(ErrorKind::kRuntime, "stopped while reading");
-    };
   }
 
   Comparison take() {
     for (std::size_t i = 0; i < options_.traces.size(); ++i) {
-      sim::ImportedTrace trace = sim::import_trace(options_.traces[i], import_);
+      sim::ImportedTrace trace = read_trace(options_.traces[i], import_, !options_.quiet);
       for (const std::string& problem : trace.problems) note(i, problem);
       recorded_.push_back(options_.settings.empty() ? of_another_program(i, std::move(trace))
                                                     : of_zenflow_train(i, std::move(trace)));
@@ -106,8 +103,8 @@ class TraceComparison {
     const auto window =
         static_cast<std::int64_t>(sim::simulate_schedule(one.job, schedule).step_times.size());
     one.first_step = std::max<std::int64_t>(0, options_.first_step);
-    sim::ImportedFigures found =
-        sim::imported_figures(one.trace, import_.rules, one.first_step, window);
+    sim::ImportedFigures found = sim::imported_figures(
+        one.trace, options_.traces[i].generic_string(), import_.rules, one.first_step, window);
     for (const std::string& text : found.notes) note(i, text);
     one.figures = std::move(found.figures);
     one.begin = found.begin;
