@@ -82,6 +82,13 @@ double copy_seconds(const HostLinkProfile& link, FairProgress& links, const Host
   return link.latency.value() + time;
 }
 
+/// A short one tells little but the latency, as the base profile has them.
+bool tells_rate(const HostLinkProfile& link, const HostCopy& one) {
+  constexpr double kLong = 4;  // latencies
+  return one.bytes / copy_rate(link, one.direction, one.pinned).value() >=
+         kLong * link.latency.value();
+}
+
 /// Gathers copies between host and GPUs.
 class CopyReader {
  public:
@@ -203,19 +210,12 @@ class CopyReader {
     (is_sure ? found : unsure_).push_back(std::move(copy));
   }
 
-  /// A short one tells the latency alone, as the base profile has them.
-  [[nodiscard]] bool tells_rate(const HostCopy& one) const {
-    constexpr double kLong = 4;  // latencies
-    return one.bytes / copy_rate(link_, one.direction, true).value() >=
-           kLong * link_.latency.value();
-  }
-
   /// Where GPUs always copy at once, what they get then is the best that is known: it is what the
   /// profile, without a link that they share, will be asked for.
   void judge_unsure(Direction direction) {
     constexpr std::ptrdiff_t kEnough = 3;
     const auto sure = std::count_if(found.begin(), found.end(), [&](const HostCopy& one) {
-      return one.pinned && one.direction == direction && tells_rate(one);
+      return one.pinned && one.direction == direction && tells_rate(link_, one);
     });
     const bool some_are_sure = sure >= kEnough;
     for (HostCopy& one : unsure_) {
@@ -277,11 +277,15 @@ TraceWork copy_work(const std::vector<const Timeline*>& timelines, const Hardwar
     const char* what;
     std::vector<HostCopy> copies{};
   };
-  std::array<Kind, 3> kinds{{{"copies of page-locked memory"},
+  // Of long ones the times scatter by less than a thousandth, of short ones by a tenth: together
+  // either would be taken for outliers among the others.
+  std::array<Kind, 4> kinds{{{"copies of page-locked memory"},
+                             {"short copies of page-locked memory"},
                              {"copies of page-locked memory beside others"},
                              {"copies of pageable memory"}}};
   for (HostCopy& one : reader.found) {
-    const std::size_t kind = !one.pinned ? 2 : one.beside.empty() ? 0 : 1;
+    const std::size_t alone = tells_rate(base.host_link, one) ? 0 : 1;
+    const std::size_t kind = !one.pinned ? 3 : one.beside.empty() ? alone : 2;
     kinds.at(kind).copies.push_back(std::move(one));
   }
   TraceWork work;
