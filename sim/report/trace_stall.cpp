@@ -38,7 +38,6 @@ void StallSweep::add_kernel(const Interval& when, std::optional<Picoseconds> lau
     // Of kernels that start together the one that was launched first ends the gap.
     launched_ = launched_ ? std::min(*launched_, *launched) : launched;
   }
-  if (when.end <= when.start) return;
   if (when.start > computed_) gap_ = {computed_, when.start};
   computed_ = std::max(computed_, when.end);
 }

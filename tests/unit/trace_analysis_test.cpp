@@ -185,6 +185,16 @@ TEST(TraceAnalysis, KernelsMayStartTogether) {
                 {"launch", 15}, {"not_recorded", 10}, {"other", 15}}));  // "last" has no launch
 }
 
+// Traces in whole microseconds have many: what the GPU waited for before one ended with it.
+TEST(TraceAnalysis, AKernelOfNoLengthEndsAGap) {
+  const TraceAnalysis analysis =
+      analysis_of(trace_of(kernel("a", "0", "10", 1), launch("cudaLaunchKernel", "10", "4", 2),
+                           kernel("short", "20", "0", 2), launch("cudaLaunchKernel", "25", "2", 3),
+                           kernel("b", "30", "10", 3)));
+  EXPECT_EQ(stall_of(analysis.devices.at(0)),
+            (std::map<std::string, std::int64_t>{{"launch", 4 + 7}, {"other", 6 + 3}}));
+}
+
 TEST(TraceAnalysis, StepsSayHowBusyTheGpuWasInThem) {
   const TraceAnalysis analysis =
       analysis_of(trace_of(event("user_annotation", "ProfilerStep#7", "100", "100", "0", "40"),
