@@ -53,6 +53,23 @@ TEST(FindPeriod, KernelsThatAreLaunchedOverAndOverAreNoSteps) {
   EXPECT_EQ(find_period(repeated({1}, 1'000'000)), 0U);
 }
 
+TEST(FindSteps, KnowsWhatProgramsCallTheirSteps) {
+  const auto source_of = [](const std::string& name) {
+    return import_text("{\"traceEvents\": [" +
+                       event("user_annotation", name, "100", "100", "0", "10") + "]}")
+        .step_source;
+  };
+  for (const char* name :
+       {"ProfilerStep#12", "step 12", "Step_3", "iteration_12", "iter 3", "batch 0", "train_step",
+        "training iteration", "global_step 7", "measure_step_0", "benchmark iteration 2"}) {
+    EXPECT_EQ(source_of(name), StepSource::kAnnotation) << name;
+  }
+  for (const char* name :
+       {"warmup_step_0", "backward step 3", "stepping 3", "layer 3", "micro_step 2", "optimizer"}) {
+    EXPECT_EQ(source_of(name), StepSource::kNone) << name;
+  }
+}
+
 TEST(FindSteps, TakesOptimizersWhereNoStepIsAnnotated) {
   std::string list;
   for (int i = 0; i < 3; ++i) {

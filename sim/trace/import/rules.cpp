@@ -136,8 +136,9 @@ TraceRules default_rules() {
   };
   rules.steps = {
       "ProfilerStep *#? *[0-9]+",
-      "([Tt]rain(ing)?[ _-]?)?([Ss]tep|STEP|[Ii]ter(ation)?|ITER|[Bb]atch)[ _:#=-]*[0-9]+",
-      "[Tt]rain(ing)?[ _-]?[Ss]tep",
+      "(([Tt]rain(ing)?|[Gg]lobal|[Bb]ench(mark)?|[Mm]easured?|[Pp]rofil(e|ed|ing))[ _-]?)?"
+      "([Ss]tep|STEP|[Ii]ter(ation)?|ITER|[Bb]atch)[ _:#=-]*[0-9]+",
+      "[Tt]rain(ing)?[ _-]?([Ss]tep|[Ii]ter(ation)?)",
   };
   rules.optimizers = {
       "Optimizer\\.step#.*",
