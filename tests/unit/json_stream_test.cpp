@@ -96,6 +96,8 @@ TEST(JsonText, UnescapesWhatJsonAllowsAndReplacesWhatItDoesNot) {
   EXPECT_EQ(unescape(R"(\ud83d\u0041)"), replaced + "A");
   EXPECT_EQ(unescape(R"(\uZZ)"), replaced + "ZZ");
   EXPECT_EQ(unescape(R"(\q)"), replaced);
+  // A path of Windows, say: what follows is longer than a byte and stays whole.
+  EXPECT_EQ(unescape("C:\\\xC3\xA9t\xC3\xA9"), "C:" + replaced + "\xC3\xA9t\xC3\xA9");
   EXPECT_EQ(unescape("end\\"), "end");
 }
 

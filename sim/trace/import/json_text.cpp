@@ -119,7 +119,8 @@ std::string unescape(std::string_view escaped) {
     escaped.remove_prefix(plain);
     if (escaped.size() < 2) break;
     const char what = escaped[1];
-    escaped.remove_prefix(2);
+    const bool is_ascii = static_cast<unsigned char>(what) < 0x80;
+    escaped.remove_prefix(is_ascii ? 2 : 1);  // what is longer than a byte stays whole
     constexpr std::string_view kFrom = "\"\\/bfnrt";
     constexpr std::string_view kTo = "\"\\/\b\f\n\r\t";
     if (const std::size_t at = kFrom.find(what); at != kFrom.npos) {
