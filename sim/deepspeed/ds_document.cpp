@@ -119,6 +119,16 @@ DsDocument load_ds_document(const std::filesystem::path& path) {
   return parse_ds_document(read_text_file(path), path.string());
 }
 
+const Node* find_path(const Node& root, std::string_view path) {
+  const Node* node = &root;
+  while (node != nullptr && !path.empty()) {
+    const std::size_t dot = std::min(path.find('.'), path.size());
+    node = node->is_map() ? node->find(path.substr(0, dot)) : nullptr;
+    path.remove_prefix(std::min(path.size(), dot + 1));
+  }
+  return node;
+}
+
 std::string render_json(const Node& root) {
   std::string out;
   render(root, 0, out);

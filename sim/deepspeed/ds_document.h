@@ -22,6 +22,9 @@ using DsDocument = HjsonDocument;
 /// `read_text_file` then `parse_ds_document`.
 [[nodiscard]] DsDocument load_ds_document(const std::filesystem::path& path);
 
+/// The value at a dotted path of maps; null if there is none.
+[[nodiscard]] const Node* find_path(const Node& root, std::string_view path);
+
 /// Strict JSON with an indent of two; lists of scalars stay on one line. Numbers keep their
 /// text (500000000, 1e-5). Ends with a newline.
 [[nodiscard]] std::string render_json(const Node& root);

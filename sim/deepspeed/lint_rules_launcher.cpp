@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "sim/deepspeed/lint_rules.h"
+#include "sim/deepspeed/trainer_arguments.h"
 
 namespace zenflow::sim {
 namespace {
@@ -176,21 +177,10 @@ void check_boundary(LintContext& context, const Rule& rule) {
 
 void note_trainer_values(LintContext& context, const Rule& rule) {
   if (context.options().target != LaunchTarget::kHf) return;
-  constexpr std::array<std::pair<const char*, const char*>, 6> kMatched = {{
-      {"train_micro_batch_size_per_gpu", "--per_device_train_batch_size"},
-      {"gradient_accumulation_steps", "--gradient_accumulation_steps"},
-      {"gradient_clipping", "--max_grad_norm"},
-      {"optimizer.params.lr", "--learning_rate"},
-      {"optimizer.params.weight_decay", "--weight_decay"},
-      {"scheduler.params.warmup_num_steps", "--warmup_steps"},
-  }};
-  for (const auto& [path, argument] : kMatched) {
-    const Node* node = context.set(path);
-    if (node == nullptr) continue;
-    context.report(
-        rule, {.path = path,
-               .what = fmt::format("Trainer raises unless {} is {} too", argument, shown(*node)),
-               .instead = "\"auto\", or that argument"});
+  for (const TrainerArgument& one : trainer_arguments(context.document().root)) {
+    context.report(rule, {.path = one.path,
+                          .what = fmt::format("Trainer raises unless it is given {}", one.text()),
+                          .instead = "\"auto\", or that argument"});
   }
 }
 

@@ -218,6 +218,15 @@ class Patcher {
     return before.substr(0, comment ? at : 0);
   }
 
+  /// As the first key stands; on one line as the second does, or behind a space.
+  [[nodiscard]] std::string line_of_added(const Span& span) const {
+    const std::vector<Span::Entry>& entries = span.entries;
+    const std::string line = line_start(part(span.begin + 1, entries.front().key_begin));
+    if (!line.empty()) return line;
+    if (entries.size() == 1) return " ";
+    return line_start(part(entries[0].separator + 1, entries[1].key_begin));
+  }
+
   std::string map(const Span& span, const Node& old, const Node& wanted) const {
     std::string out = "{";
     std::string carried;  // comments that outlive a removed key
@@ -252,7 +261,7 @@ class Patcher {
     const bool keeps_last = wanted.find(old.entries.back().key) != nullptr;
     std::string rest = std::exchange(carried, {});
     if (keeps_last) rest += end.substr(0, end.size() - closing.size());
-    const std::string line = line_start(part(span.begin + 1, span.entries.front().key_begin));
+    const std::string line = line_of_added(span);
     for (const Node::Entry& entry : wanted.entries) {
       if (old.find(entry.key) != nullptr) continue;
       out += (any ? "," : "") + ended(std::exchange(rest, {}), line);

@@ -57,6 +57,8 @@ class Candidates {
   [[nodiscard]] std::string refusal_of_rest(const Setting& setting) const {
     return refusals_.of_rest(setting);
   }
+  /// Why the user's own setting would not be proposed, whatever the space says; empty: it may be.
+  [[nodiscard]] std::string refusal_of_own() const { return refusals_.of_any(own_); }
   /// The setting that stands for all whose simulations are the same: knobs without effect have the
   /// user's value, or the first. Not for use by two threads at once.
   [[nodiscard]] Setting canonical(const Setting& setting);

@@ -76,11 +76,13 @@ const std::string& Refusals::of(const Setting& setting) {
                 Knob::kWarmUp, Knob::kOverlapStep, Knob::kSelectedOffload});
   const auto known = known_.find(key);
   if (known != known_.end()) return known->second;
+  return known_.emplace(key, of_any(setting)).first->second;
+}
+
+std::string Refusals::of_any(const Setting& setting) const {
   std::string why = of_rest(setting);
-  if (why.empty()) {
-    why = request_.family == Family::kLive ? by_schedule(setting) : by_deepspeed(setting);
-  }
-  return known_.emplace(key, std::move(why)).first->second;
+  if (!why.empty()) return why;
+  return request_.family == Family::kLive ? by_schedule(setting) : by_deepspeed(setting);
 }
 
 }  // namespace zenflow::sim

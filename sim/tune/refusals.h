@@ -22,6 +22,8 @@ class Refusals {
   /// Empty if somebody would run it. Remembers what the linter said. Not for use by two threads at
   /// once.
   [[nodiscard]] const std::string& of(const Setting& setting);
+  /// The same, not remembered: also for values that the space does not have.
+  [[nodiscard]] std::string of_any(const Setting& setting) const;
   /// Of what does not depend on ZenFlow's knobs.
   [[nodiscard]] std::string of_rest(const Setting& setting) const;
 

@@ -59,12 +59,10 @@ struct SearchResult {
   bool fits_without_offloading = false;
   std::vector<std::size_t> top;  ///< best of each kind of setting, best first; at most request.top
   std::array<std::optional<std::size_t>, kPlacements> by_placement;
-  std::vector<std::size_t> front;  ///< ascending by step time
-  std::optional<Evaluation> own;   ///< the user's setting, unless DeepSpeed cannot run it
-  std::string own_refusal;         ///< why it cannot
-  /// It can be simulated, but not be chosen: why the runtime, or the linter, has something against
-  /// it.
-  std::string own_objection;
+  std::vector<std::size_t> front;      ///< ascending by step time
+  std::optional<Evaluation> own;       ///< the user's setting, unless DeepSpeed cannot run it
+  std::string own_refusal;             ///< why it cannot
+  std::string own_not_proposed;        ///< why nobody is advised to run it, though it can be run
   std::optional<Simulated> published;  ///< topk_ratio 0.1, update_interval 4, if feasible
 };
 

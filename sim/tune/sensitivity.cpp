@@ -114,14 +114,15 @@ struct Costs {
   std::vector<double> higher;
 };
 
-/// The settings whose costs are held against each other: the chosen one, the other ones of the top
-/// and, last, where it runs, the user's own; that by time.
+/// The settings whose costs are held against each other: the chosen one, those of the top that are
+/// of other kinds and, last, where it runs, the user's own; that by time.
 class Compared {
  public:
   Compared(const Candidates& candidates, const SearchResult& result)
       : candidates_(candidates), result_(result), listed_({*result.chosen}) {
+    const std::uint64_t kind = kind_of(result.simulated[*result.chosen].setting);
     for (const std::size_t one : result.top) {
-      if (one != *result.chosen) listed_.push_back(one);
+      if (kind_of(result.simulated[one].setting) != kind) listed_.push_back(one);
     }
   }
 

@@ -226,16 +226,6 @@ bool still_says(const Node& root, const Setting& setting, std::int64_t accumulat
 
 }  // namespace
 
-const Node* find_path(const Node& root, std::string_view path) {
-  const Node* node = &root;
-  while (node != nullptr && !path.empty()) {
-    const std::size_t dot = std::min(path.find('.'), path.size());
-    node = node->is_map() ? node->find(path.substr(0, dot)) : nullptr;
-    path.remove_prefix(std::min(path.size(), dot + 1));
-  }
-  return node;
-}
-
 TunedConfig changed_config(const Node& document, const Job& own, const Setting& setting,
                            std::int64_t accumulation) {
   TunedConfig config{document, Editor(document, own, setting, accumulation).edits(), {}};

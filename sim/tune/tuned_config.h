@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "sim/deepspeed/ds_document.h"
@@ -11,9 +10,6 @@
 #include "sim/tune/setting.h"
 
 namespace zenflow::sim {
-
-/// The value at a dotted path of maps; null if there is none.
-[[nodiscard]] const Node* find_path(const Node& root, std::string_view path);
 
 struct TunedConfig {
   Node root;

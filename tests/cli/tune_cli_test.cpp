@@ -186,8 +186,43 @@ TEST_F(Tune, WritesWhatTheLinterAcceptsForEveryTarget) {
       EXPECT_EQ(lint.code, 0) << lint.out;
     }
   }
-  EXPECT_THAT(content("hf0.19.8/cmd_optimal.txt"), HasSubstr("--per_device_train_batch_size"));
+  // Trainer raises unless it is told what the file says.
+  EXPECT_THAT(content("hf0.19.8/cmd_optimal.txt"),
+              HasSubstr("--deepspeed ds_config_optimal.json --per_device_train_batch_size 4 "
+                        "--gradient_accumulation_steps 1 --max_grad_norm 1.0 --learning_rate 1e-05 "
+                        "--adam_beta1 0.9 --adam_beta2 0.95 --adam_epsilon 1e-08 "
+                        "--weight_decay 0.1 --bf16\n"));
   EXPECT_THAT(content("accelerate0.19.8/cmd_optimal.txt"), StartsWith("accelerate launch "));
+}
+
+TEST_F(Tune, TellsTrainerThePrecisionThatTheFileLeavesOpen) {
+  std::string base = file_content(kBase);
+  for (const auto& [from, to] : std::map<std::string, std::string>{
+           {"\"enabled\": true", "\"enabled\": \"auto\""},
+           {"\"lr\": 1e-05", "\"lr\": \"auto\""},
+           {"\"gradient_accumulation_steps\": 1", "\"gradient_accumulation_steps\": \"auto\""}}) {
+    base.replace(base.find(from), from.size(), to);
+  }
+  folder_.write("base.json", base);
+  ASSERT_EQ(
+      run_small({"--base", "base.json", "--target", "hf", "--front-within", "0", "-o", "out"}).code,
+      0);
+  const std::string command = content("out/cmd_optimal.txt");
+  EXPECT_THAT(command, AllOf(HasSubstr("--gradient_accumulation_steps 1 "), HasSubstr(" --bf16\n"),
+                             Not(HasSubstr("--learning_rate")), Not(HasSubstr("auto"))));
+}
+
+// It can be run, and is shown; but nobody would be told to run it.
+TEST_F(Tune, SaysWhyTheUsersOwnSettingIsNotProposed) {
+  const Outcome outcome =
+      run_small({"--set", "full_warm_up_rounds=0", "--front-within", "0", "--json", "-o", "out"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json baseline = json::parse(outcome.out)["baseline"];
+  EXPECT_TRUE(baseline.contains("result"));
+  EXPECT_THAT(baseline["not_proposed"].get<std::string>(), HasSubstr("lint ZF043"));
+  EXPECT_THAT(content("out/summary.txt"),
+              HasSubstr("Yours is not among what is proposed: lint ZF043"));
+  EXPECT_THAT(run_small({}).out, Not(HasSubstr("not among what is proposed")));
 }
 
 TEST_F(Tune, StaysWithinItsLimits) {

@@ -31,7 +31,13 @@ TEST(BaseText, ChangesOneValueInItsPlace) {
 TEST(BaseText, AddsKeysBehindTheLastOfTheirBlock) {
   EXPECT_EQ(edited("{\n    \"a\": 1, // one\n    \"b\": 2  // two\n}\n", {set_key("c", "true")}),
             "{\n    \"a\": 1, // one\n    \"b\": 2,  // two\n    \"c\": true\n}\n");
-  EXPECT_EQ(edited("{\"a\": {\"b\": 1}}", {set_key("a.c", "2")}), "{\"a\": {\"b\": 1,\"c\": 2}}");
+}
+
+TEST(BaseText, AddsKeysToOneLineAsTheOthersStandThere) {
+  EXPECT_EQ(edited(R"({"a": {"b": 1}})", {set_key("a.c", "2")}), R"({"a": {"b": 1, "c": 2}})");
+  EXPECT_EQ(edited(R"({"a": 1, "b": 2})", {set_key("c", "3")}), R"({"a": 1, "b": 2, "c": 3})");
+  EXPECT_EQ(edited(R"({"a":1,"b":2})", {set_key("c", "3")}), R"({"a":1,"b":2,"c": 3})");
+  EXPECT_EQ(edited(R"({ "a": 1,"b": 2 })", {set_key("c", "3")}), R"({ "a": 1,"b": 2, "c": 3 })");
 }
 
 TEST(BaseText, AddsBlocksWithTheIndentOfTheirPlace) {

@@ -13,8 +13,12 @@
 namespace zenflow::sim {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
 using testing::kZenFlow;
+using ::testing::Not;
 
 std::vector<std::string> codes_of(const DsDocument& document, const LintOptions& options) {
   std::vector<std::string> codes;
@@ -138,6 +142,30 @@ TEST(LintTable, LaunchersOwnTheBoundaries) {  // fact 9
     EXPECT_THAT(codes_of(changed({}), {.target = target}), Contains("warning ZF104"));
   }
   EXPECT_TRUE(codes_of(changed({}), {}).empty());
+}
+
+TEST(LintTable, NamesEveryArgumentThatTrainerCompares) {
+  DsDocument document =
+      changed({set_key("gradient_clipping", "\"auto\""), set_key("fp16", R"({"enabled": false})"),
+               set_key("bf16", R"({"enabled": true})"),
+               set_key("optimizer.params", R"({"lr": 1e-5, "betas": [0.9, 0.95], "eps": null})")});
+  std::vector<std::string> said;
+  for (const Finding& one : lint(document, {.target = LaunchTarget::kHf, .notes = true})) {
+    if (one.code == "ZF105") said.push_back(one.path + ": " + one.what);
+  }
+  const std::string raises = ": Trainer raises unless it is given ";
+  EXPECT_THAT(said, IsSupersetOf({"optimizer.params.lr" + raises + "--learning_rate 1e-5",
+                                  "optimizer.params.betas" + raises + "--adam_beta1 0.9",
+                                  "optimizer.params.betas" + raises + "--adam_beta2 0.95",
+                                  "bf16.enabled" + raises + "--bf16"}));
+  for (const std::string& one : said) {
+    EXPECT_THAT(one,
+                Not(AnyOf(HasSubstr("max_grad_norm"), HasSubstr("epsilon"), HasSubstr("--fp16"))));
+  }
+  for (const LaunchTarget target : {LaunchTarget::kDeepSpeed, LaunchTarget::kAccelerate}) {
+    const auto codes = codes_of(document, {.target = target, .notes = true});
+    EXPECT_THAT(codes, Not(Contains("note ZF105")));
+  }
 }
 
 TEST(LintTable, NoNotANumberReleaseIsMissed) {

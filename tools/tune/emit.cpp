@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/deepspeed/trainer_arguments.h"
 #include "tools/tune/tune.h"
 
 namespace zenflow::tools {
@@ -23,10 +24,34 @@ sim::LintOptions lint_options(const TuneAnswer& answer) {
   return options;
 }
 
+/// The switch from which Trainer fills in "auto".
+std::string filled_in_precision(const TuneAnswer& answer) {
+  const sim::DType dtype = answer.loaded.request.job.scenario.training.dtype;
+  if (dtype == sim::DType::kFp32) return "";
+  const std::string name(to_string(dtype));
+  const Node* enabled = sim::find_path(answer.config.root, name + ".enabled");
+  const bool left_open = enabled != nullptr && enabled->is_scalar() && enabled->scalar == "auto";
+  return left_open ? " --" + name : "";
+}
+
+/// Trainer raises unless its arguments say what the file says; those of the batch are the setting's
+/// also where the file leaves them to Trainer. Behind the user's own, so that they win.
+std::string trainer_command(const TuneAnswer& answer) {
+  const Setting& setting = answer.chosen().setting;
+  std::string arguments = fmt::format(
+      " --deepspeed ds_config_optimal.json --per_device_train_batch_size {} "
+      "--gradient_accumulation_steps {}",
+      setting.whole(Knob::kMicroBatch), answer.candidates.accumulation(setting));
+  if (setting.flag(Knob::kCheckpointing)) arguments += " --gradient_checkpointing";
+  for (const sim::TrainerArgument& one : sim::trainer_arguments(answer.config.root)) {
+    if (arguments.find(one.argument) == std::string::npos) arguments += " " + one.text();
+  }
+  return arguments + filled_in_precision(answer);
+}
+
 std::string deepspeed_command(const TuneAnswer& answer) {
   const sim::Job& job = answer.loaded.request.job;
   const Setting& setting = answer.chosen().setting;
-  const std::int64_t steps = answer.candidates.accumulation(setting);
   const std::int64_t gpus = setting.whole(Knob::kGpus);
   const std::int64_t nodes = job.scenario.nodes;
   const std::string& script = answer.options.train_command;
@@ -41,13 +66,7 @@ std::string deepspeed_command(const TuneAnswer& answer) {
   command += fmt::format(" --num_gpus {}", gpus);
   if (setting.flag(Knob::kBindCores)) command += " --bind_cores_to_rank";
   command += " " + script;
-  if (job.target == sim::LaunchTarget::kHf) {
-    return fmt::format(
-        "{} --deepspeed ds_config_optimal.json --per_device_train_batch_size {} "
-        "--gradient_accumulation_steps {}{}",
-        command, setting.whole(Knob::kMicroBatch), steps,
-        setting.flag(Knob::kCheckpointing) ? " --gradient_checkpointing" : "");
-  }
+  if (job.target == sim::LaunchTarget::kHf) return command + trainer_command(answer);
   return command + " --deepspeed --deepspeed_config ds_config_optimal.json";
 }
 

@@ -113,9 +113,11 @@ Json baseline_json(const TuneAnswer& answer) {
   map["setting"] = setting_json(answer, sim::setting_of(answer.loaded.request.job));
   if (answer.result.own) {
     map["result"] = evaluation_json(*answer.result.own);
-    if (!answer.result.own_objection.empty()) map["objection"] = answer.result.own_objection;
   } else {
     map["refused"] = answer.result.own_refusal;
+  }
+  if (!answer.result.own_not_proposed.empty()) {
+    map["not_proposed"] = answer.result.own_not_proposed;
   }
   if (const auto& measured = answer.loaded.request.measured_step) {
     map["measured_step_time_ms"] = rounded(*measured * 1e3);

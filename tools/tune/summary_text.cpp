@@ -76,9 +76,8 @@ std::string gain(const TuneAnswer& answer) {
                         100 * (own.step_time / (*measured * 1e12) - 1));
   }
   if (!own.infeasible.empty()) text += fmt::format("Yours is not feasible: {}.\n", own.infeasible);
-  if (!result.own_objection.empty()) {
-    text += fmt::format("Yours is not among what may be chosen: {}.\n", result.own_objection);
-  }
+  if (!result.own_not_proposed.empty())
+    text += fmt::format("Yours is not among what is proposed: {}.\n", result.own_not_proposed);
   std::vector<std::vector<std::string>> rows;
   const double own_steps = own.step_time / own.micro_step;
   const double steps = chosen.step_time / chosen.micro_step;
