@@ -13,6 +13,7 @@
 #include "sim/report/simulation.h"
 #include "sim/schedule/offload.h"
 #include "sim/tune/live_bounds.h"
+#include "sim/tune/published_bounds.h"
 #include "sim/tune/step_facts.h"
 #include "sim/tune/window_path.h"
 #include "sim/tune/worker_effect.h"
@@ -76,33 +77,6 @@ class Computer {
     const double path = steps * steps_.forward_backward + update + up + gather;
     const double down = copy(Direction::kD2H, bytes_ * partition_);
     return std::max({path / steps, down});
-  }
-
-  [[nodiscard]] double published_zenflow() const {
-    const ZenFlowSettings& zenflow = *config_.zenflow;
-    const auto s = static_cast<double>(*zenflow.update_interval);
-    const double kept = 1 - zenflow.topk_ratio;
-    const bool partitioned = config_.zero_stage == 3;
-    const double cores = all_cores();
-    const double reserved = zenflow.pt_reserved_cores_perc;
-    const bool split = zenflow.overlap_step && reserved > 0 && reserved < 1;
-    const CpuCosts costs = cpu_costs(job_, split ? (1 - reserved) * cores : cores,
-                                     split ? reserved * cores : cores, false);
-    const double selected =
-        stream(zenflow.topk_ratio * partition_ * gpu_adam_bytes(job_.scenario.training.dtype));
-    const double gather =
-        partitioned ? 0 : all_gather(bytes_ * steps_.parameters * zenflow.topk_ratio);
-    const double step = steps_.forward_backward + steps_.last_reduce + selected + gather;
-    const double update = update_by_buckets(costs, kept * partition_);
-    const double up = copy(Direction::kH2D, bytes_ * kept * partition_);
-    const double down = copy(Direction::kD2H, bytes_ * kept * partition_);
-    const double sums = picoseconds(kept * partition_ * costs.accumulate.time);
-    const double hand_over = update + up;
-    const double lanes = std::max({step, down, sums});
-    if (zenflow.overlap_step) return std::max(lanes, hand_over / s);
-    const double arrival = partitioned ? 0 : all_gather(bytes_ * steps_.parameters * kept);
-    // The boundary's own gather of selected weights runs beside the update.
-    return std::max(lanes, step + (hand_over + arrival - gather) / s);
   }
 
   [[nodiscard]] double deepspeed_offload() {
@@ -281,11 +255,12 @@ class Computer {
 };
 
 double step_bound(const Job& job, std::string_view schedule, Computer& computer,
-                  const std::vector<WindowKind>& windows) {
+                  const std::vector<WindowKind>& windows, const StepFacts& steps,
+                  LinkLoads& loads) {
   if (const auto live = live_kind(schedule)) return live_step_bound(job, *live);
   if (schedule == "gpu-only") return computer.gpu_only();
   if (schedule == "zero-offload") return computer.published_offload();
-  if (schedule == "zenflow") return computer.published_zenflow();
+  if (schedule == "zenflow") return published_zenflow_bound(job, steps, loads);
   if (schedule == "deepspeed-zero-offload") return computer.deepspeed_offload();
   if (schedule == "deepspeed-zenflow") return computer.deepspeed_zenflow(windows);
   if (schedule == "deepspeed-zero-infinity") return computer.deepspeed_gradients();
@@ -298,6 +273,7 @@ struct BoundsComputer::Cache {
   std::unordered_map<std::uint64_t, BufferFacts> buffers;
   std::unordered_map<std::uint64_t, StepFacts> steps;
   WorkerEffects workers;
+  LinkLoads loads;
 
   [[nodiscard]] const std::vector<WindowKind>& windows(const Job& job) {
     const ZenFlowSettings& zenflow = *job.deepspeed.zenflow;
@@ -330,7 +306,8 @@ StepBounds BoundsComputer::bounds(const Job& job, const Schedule& schedule,
   const std::vector<WindowKind> windows =
       zenflow ? cache_->windows(job) : std::vector<WindowKind>();
   StepBounds bounds;
-  bounds.step_time = kRounding * step_bound(job, schedule.name(), computer, windows);
+  bounds.step_time =
+      kRounding * step_bound(job, schedule.name(), computer, windows, steps->second, cache_->loads);
   bounds.gpu_bytes =
       kRounding * (buffers->second.gpu_resident +
                    held_in_backward(job, schedule, buffers->second, steps->second.plan));

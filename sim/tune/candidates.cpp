@@ -81,12 +81,29 @@ Setting Candidates::with_settled_warm_up(const Setting& setting) {
   return setting;
 }
 
+/// As published an offloaded optimizer's stage only says whether parameters are partitioned, which
+/// for one GPU is no difference either: the user's own stage, or 2, or 1.
+Setting Candidates::with_published_stage(const Setting& setting) {
+  const bool alone = setting.whole(Knob::kGpus) * request_.job.scenario.nodes == 1;
+  const auto is_same = [&](int stage) { return stage == 1 || stage == 2 || (stage == 3 && alone); };
+  if (!is_same(setting.stage())) return setting;
+  const std::vector<double>& stages = request_.space.values(Knob::kStage);
+  for (const int stage : {own_.stage(), 2, 1}) {
+    if (!is_same(stage) || !std::binary_search(stages.begin(), stages.end(), stage)) continue;
+    Setting twin = setting;
+    twin.set(Knob::kStage, stage);
+    if (refusal(twin).empty()) return twin;
+  }
+  return setting;
+}
+
 /// DeepSpeed runs stage 1 with an offloaded optimizer as stage 2, gradients are reduced in buckets
 /// and leave as they come; what its linter minds may differ.
 Setting Candidates::canonical(const Setting& setting) {
   Setting same = without_effectless(setting);
   const bool offloads = same.placement() == Placement::kCpu || same.zenflow();
-  if (request_.family != Family::kDeepSpeed || !offloads) return same;
+  if (!offloads || request_.family == Family::kLive) return same;
+  if (request_.family == Family::kPublished) return with_published_stage(same);
   if (same.zenflow() && same.flag(Knob::kOverlapStep)) same = with_settled_warm_up(same);
   if (same.stage() != 1 && same.stage() != 2) return same;
   const int stage = own_.stage() == 1 ? 1 : 2;

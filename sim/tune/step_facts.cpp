@@ -64,6 +64,33 @@ void read_copies(const Job& job, StepFacts& steps) {
   }
 }
 
+/// When any layer's backward starts: of the gradients so far at least those of unfinished buckets
+/// are there, and the selected columns', which wait for the update at the step's end.
+template <class HeldAt>
+double held_in_published_backward(const Job& job, const StepPlan& plan, HeldAt held_at) {
+  const auto bytes = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+  const double stays =
+      job.deepspeed.zenflow->topk_ratio / static_cast<double>(job.scenario.ranks());
+  double activations = 0;
+  for (const PlannedLayer& layer : plan.layers) activations += layer.activation_bytes;
+  double most = 0;
+  double gradients = 0;  // elements of the layers above
+  double reduced = 0;    // of these in buckets that are complete
+  std::size_t bucket = 0;
+  for (std::size_t l = plan.layers.size(); l-- > 0;) {
+    const double held = gradients - reduced + stays * reduced;
+    most = std::max(most, activations + held_at(l) + bytes * held);
+    activations -= plan.layers[l].activation_bytes;
+    gradients += plan.layers[l].parameters;
+    for (; bucket < plan.buckets.size() &&
+           plan.buckets[bucket].ready_layer == static_cast<std::int32_t>(l);
+         ++bucket) {
+      reduced += plan.buckets[bucket].elements;
+    }
+  }
+  return most;
+}
+
 }  // namespace
 
 double StepFacts::path(StepPlace which, bool pageable_fp32) {
@@ -193,11 +220,13 @@ double held_in_backward(const Job& job, const Schedule& schedule, const BufferFa
     double held = layer.logit_bytes + layer.transient_bytes + bytes * layer.parameters;
     if (!gathers) return held;
     held += bytes * layer.parameters;
+    if (l == 0) return held;
     const bool reduces_first = std::any_of(
         plan.buckets.begin(), plan.buckets.end(),
         [l](const GradientBucket& one) { return one.ready_layer == static_cast<std::int32_t>(l); });
     return held + (reduces_first ? 0 : bytes * plan.layers[l - 1].parameters);
   };
+  if (schedule.name() == "zenflow") return held_in_published_backward(job, plan, held_at);
   double held = std::max(activations + held_at(head),
                          activations - plan.layers[head].activation_bytes + held_at(head - 1));
   if (schedule.runs_deepspeed()) held += (bytes + 8) * buffers.largest_tensor;
