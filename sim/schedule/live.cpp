@@ -160,6 +160,17 @@ ClosedForm Live::closed_form(const Job& job) const {
   return {down * deferred, width / steps * deferred, {delay, delay + live.interval - 1}};
 }
 
+/// What a layer's tasks take, the same in every step.
+struct LayerCosts {
+  double elements = 0;
+  double deferred = 0;  ///< of them
+  double down = 0;      ///< bytes, as bytes_down
+  double up = 0;
+  Seconds packed{0};
+  Seconds norms{0};
+  Seconds placed{0};
+};
+
 class LiveEmitter {
  public:
   LiveEmitter(const Job& job, const LiveSettings& live, ProgramBuilder& builder)
@@ -169,10 +180,21 @@ class LiveEmitter {
         live_(live),
         settings_of_warm_up_(warm_up_of(live)),
         regular_(job, live),
-        warm_up_(job, settings_of_warm_up_),
-        layers_(live_layers(job.scenario.model, live.topk_ratio)),
-        whole_layers_(live_layers(job.scenario.model, 0)) {
-    for (const LiveLayer& cut : layers_) deferred_ += cut.deferred_elements();
+        warm_up_(job, settings_of_warm_up_) {
+    DeviceWork selected;
+    DeviceWork carried;
+    for (const LiveLayer& cut : live_layers(job.scenario.model, live.topk_ratio)) {
+      layers_.push_back(costs_of(regular_, cut));
+      selected += regular_.update_selected(cut);
+      carried += regular_.carry_selected(cut);
+      deferred_ += layers_.back().deferred;
+    }
+    selected_ = time(selected);
+    carried_ = time(carried);
+    if (live.warm_up == 0) return;
+    for (const LiveLayer& cut : live_layers(job.scenario.model, 0)) {
+      whole_layers_.push_back(costs_of(warm_up_, cut));
+    }
   }
 
   void emit(const WindowShape& shape) {
@@ -201,10 +223,19 @@ class LiveEmitter {
     live.overlap = false;
     return live;
   }
+  [[nodiscard]] LayerCosts costs_of(const LiveWork& work, const LiveLayer& layer) const {
+    return {layer.elements(),
+            layer.deferred_elements(),
+            work.bytes_down(layer),
+            work.bytes_up(layer),
+            time(work.after_backward(layer)),
+            time(work.column_norms(layer)),
+            time(work.place_upload(layer))};
+  }
   [[nodiscard]] std::size_t layer_of(std::size_t bucket) const {
     return layers_.size() - 1 - bucket;
   }
-  [[nodiscard]] const LiveLayer& layer(std::size_t bucket, bool full) const {
+  [[nodiscard]] const LayerCosts& layer(std::size_t bucket, bool full) const {
     return full ? whole_layers_[layer_of(bucket)] : layers_[layer_of(bucket)];
   }
   [[nodiscard]] Seconds time(const DeviceWork& work) const { return device_time(gpu_, work); }
@@ -231,21 +262,17 @@ class LiveEmitter {
     const PerClass free = staging_free_;
     down_.assign(layers_.size(), kNoTask);
     passes([&](std::size_t b, const PerClass&) {
-      const LiveLayer& cut = layer(b, full);
-      const TaskId packed =
-          builder_.compute(0, Phase::kGpuUpdate, static_cast<std::int64_t>(layer_of(b)),
-                           time(work_of(full).after_backward(cut)), {sent(b)});
+      const LayerCosts& cut = layer(b, full);
+      const TaskId packed = builder_.compute(
+          0, Phase::kGpuUpdate, static_cast<std::int64_t>(layer_of(b)), cut.packed, {sent(b)});
       if (selects) {
-        builder_.compute(0, Phase::kSelect, static_cast<std::int64_t>(layer_of(b)),
-                         time(work_of(full).column_norms(cut)), {});
+        builder_.compute(0, Phase::kSelect, static_cast<std::int64_t>(layer_of(b)), cut.norms, {});
       }
-      const double bytes = work_of(full).bytes_down(cut);
-      if (!stays(full) && bytes > 0) {
-        down_[b] = builder_.copy(0, Phase::kD2H, static_cast<std::int64_t>(b), bytes,
+      if (!stays(full) && cut.down > 0) {
+        down_[b] = builder_.copy(0, Phase::kD2H, static_cast<std::int64_t>(b), cut.down,
                                  {packed, free.empty() ? kNoTask : free[b]});
       }
-      builder_.memory(packed, true, builder_.gradients(),
-                      -work_of(full).width() * whole_layers_[layer_of(b)].elements());
+      builder_.memory(packed, true, builder_.gradients(), -regular_.width() * cut.elements);
       return PerClass{kNoTask};
     });
     sent_ = down_;
@@ -261,9 +288,7 @@ class LiveEmitter {
       sum_up(first_of_window, norm);
     }
     if (!full && live_.topk_ratio > 0) {
-      DeviceWork work;
-      for (const LiveLayer& cut : layers_) work += regular_.update_selected(cut);
-      builder_.compute(0, Phase::kGpuUpdate, static_cast<std::int64_t>(layers_.size()), time(work),
+      builder_.compute(0, Phase::kGpuUpdate, static_cast<std::int64_t>(layers_.size()), selected_,
                        {});
     }
   }
@@ -278,7 +303,7 @@ class LiveEmitter {
     for (std::size_t b = 0; b < layers_.size(); ++b) {
       if (down_[b] == kNoTask) continue;
       summed_[b] = builder_.add(
-          rank.cpu_accumulate, to_picoseconds(layer(b, false).deferred_elements() * work.time),
+          rank.cpu_accumulate, to_picoseconds(layer(b, false).deferred * work.time),
           builder_.label(Phase::kAccumulate, static_cast<std::int64_t>(b)), {down_[b], norm});
     }
     staging_free_ = summed_;
@@ -295,7 +320,7 @@ class LiveEmitter {
     const TaskId summed = builder_.last_compute(0);
     summed_.assign(layers_.size(), kNoTask);
     for (std::size_t b = layers_.size(); b-- > 0;) {
-      const double bytes = regular_.bytes_down(layer(b, false));
+      const double bytes = layer(b, false).down;
       if (bytes == 0) continue;
       sums_sent_ = summed_[b] =
           builder_.copy(0, Phase::kD2H, static_cast<std::int64_t>(b), bytes, {summed});
@@ -317,15 +342,13 @@ class LiveEmitter {
     uploaded_.assign(layers_.size(), kNoTask);
     PerClass updated(layers_.size(), kNoTask);
     for (std::size_t b = layers_.size(); b-- > 0;) {
-      const LiveLayer& cut = layer(b, full);
-      const double elements = cut.deferred_elements();
-      if (elements == 0) continue;
+      const LayerCosts& cut = layer(b, full);
+      if (cut.deferred == 0) continue;
       const auto index = static_cast<std::int64_t>(b);
-      updated[b] = builder_.add(rank.cpu_update, to_picoseconds(work.call(elements)),
+      updated[b] = builder_.add(rank.cpu_update, to_picoseconds(work.call(cut.deferred)),
                                 builder_.label(Phase::kCpuUpdate, index), {ready[b], norm});
-      const double bytes = work_of(full).bytes_up(cut);
-      builder_.copy(0, Phase::kH2D, index, bytes, {updated[b], may_write});
-      uploaded_[b] = builder_.add(rank.h2d, to_picoseconds(time(work_of(full).place_upload(cut))),
+      builder_.copy(0, Phase::kH2D, index, cut.up, {updated[b], may_write});
+      uploaded_[b] = builder_.add(rank.h2d, to_picoseconds(cut.placed),
                                   builder_.label(Phase::kH2D, index), {});
     }
     if (full || live_.reads_staging()) staging_free_ = updated;
@@ -344,10 +367,8 @@ class LiveEmitter {
     if (std::exchange(in_flight_, false)) {
       for (const TaskId one : uploaded_) builder_.hold_compute(0, one);
       if (live_.topk_ratio > 0) {
-        DeviceWork work;
-        for (const LiveLayer& cut : layers_) work += regular_.carry_selected(cut);
         builder_.compute(0, Phase::kGpuUpdate, static_cast<std::int64_t>(layers_.size()) + 1,
-                         time(work), {});
+                         carried_, {});
       }
     }
     pending_ready_ = summed_;
@@ -362,13 +383,15 @@ class LiveEmitter {
   LiveSettings settings_of_warm_up_;
   LiveWork regular_;
   LiveWork warm_up_;
-  std::vector<LiveLayer> layers_;
-  std::vector<LiveLayer> whole_layers_;
-  double deferred_ = 0;    ///< elements of all layers
-  PerClass down_;          ///< this step's copies, by bucket
-  PerClass sent_;          ///< the step's before
-  PerClass summed_;        ///< complete sums, on the host
-  PerClass staging_free_;  ///< last readers of what came down
+  std::vector<LayerCosts> layers_;
+  std::vector<LayerCosts> whole_layers_;  ///< in warm-up
+  Seconds selected_{0};                   ///< the update of selected columns
+  Seconds carried_{0};                    ///< them into the other weights
+  double deferred_ = 0;                   ///< elements of all layers
+  PerClass down_;                         ///< this step's copies, by bucket
+  PerClass sent_;                         ///< the step's before
+  PerClass summed_;                       ///< complete sums, on the host
+  PerClass staging_free_;                 ///< last readers of what came down
   PerClass uploaded_;
   TaskId sums_sent_ = kNoTask;  ///< the last copy of the device's sums
   TaskId norm_ = kNoTask;       ///< after which the gradient's norm is known
