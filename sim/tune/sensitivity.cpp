@@ -82,13 +82,30 @@ constexpr std::array<Number, 25> kNumbers = {{
     {"nvme.write", [](Profile& p, double f) { return p.nvme && scale(p.nvme->write, f); }},
 }};
 
+/// Whether the family's schedules read it at all.
+bool is_read(std::string_view path, Family family) {
+  if (path == "host.step_gap" || path == "gpu.column_efficiency") return family == Family::kLive;
+  if (path == "host.worker_adam_bandwidth" || path == "host.unbound_efficiency") {
+    return family == Family::kDeepSpeed;
+  }
+  return true;
+}
+
 /// Whether the setting's step can depend on it: without offloading nothing of the host's is used
-/// but the thread that enqueues, and NVMe only from there; one GPU has no link to others.
-bool matters(const Number& number, const Setting& setting, const Job& job) {
+/// but the thread that enqueues, and NVMe only from there; one GPU has no link to others; published
+/// schedules copy from and to the one kind of memory that is configured.
+bool matters(const Number& number, const Setting& setting, const TuneRequest& request) {
   const std::string_view path = number.path;
+  if (!is_read(path, request.family)) return false;
   if (path == "host.step_gap") return true;
-  if (path.starts_with("gpu_link")) return setting.whole(Knob::kGpus) * job.scenario.nodes > 1;
+  if (path.starts_with("gpu_link")) {
+    return setting.whole(Knob::kGpus) * request.job.scenario.nodes > 1;
+  }
   if (path.starts_with("nvme")) return setting.placement() == Placement::kNvme;
+  if (path.starts_with("host_link.pageable") && request.family == Family::kPublished &&
+      setting.flag(Knob::kPinMemory)) {
+    return false;
+  }
   return !path.starts_with("host") || setting.placement() != Placement::kGpu;
 }
 
@@ -155,7 +172,7 @@ class Compared {
 };
 
 /// Of each number.
-std::vector<Costs> costs_with_errors(const Compared& compared, const Job& job,
+std::vector<Costs> costs_with_errors(const Compared& compared, const TuneRequest& request,
                                      const std::vector<Number>& numbers,
                                      const std::vector<NumberEffect>& effects, unsigned threads) {
   const std::size_t columns = compared.size();
@@ -167,8 +184,8 @@ std::vector<Costs> costs_with_errors(const Compared& compared, const Job& job,
     const bool higher = task % 2 == 1;
     double& target = (higher ? costs[number].higher : costs[number].lower)[i];
     target = compared.cost(i);
-    if (!matters(numbers[number], compared.setting(i), job)) return;
-    HardwareProfile changed = job.scenario.hardware;
+    if (!matters(numbers[number], compared.setting(i), request)) return;
+    HardwareProfile changed = request.job.scenario.hardware;
     const double factor = 1 + effects[number].relative_error;
     numbers[number].scale(changed, higher ? factor : 1 / factor);
     target = compared.cost_on(i, changed);
@@ -273,7 +290,7 @@ NumberEffects number_effects(const Candidates& candidates, const SearchResult& r
         {one.path, measured ? known->second : uncertainty.other, measured, 0});
   }
   const std::vector<Costs> costs =
-      costs_with_errors(compared, job, numbers, effects.numbers, options.threads);
+      costs_with_errors(compared, candidates.request(), numbers, effects.numbers, options.threads);
   propagate(compared, costs, result.own.has_value(), effects);
   std::stable_sort(effects.numbers.begin(), effects.numbers.end(),
                    [](const NumberEffect& a, const NumberEffect& b) {

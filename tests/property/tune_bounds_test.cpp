@@ -127,6 +127,41 @@ TEST_P(TuneBounds, AreBelowEverySimulation) {
   }
 }
 
+// What sensitivity takes for granted, so that it need not simulate it.
+TEST(NumbersOfTheProfile, ThatNoScheduleOfAFamilyReadsChangeNoStep) {
+  const auto expect_unread = [](const char* scenario, Family family, auto change) {
+    Candidates candidates(shipped_request(scenario, family));
+    Numbers numbers(3);
+    HardwareProfile changed = candidates.request().job.scenario.hardware;
+    change(changed);
+    for (int found = 0; found < 30;) {
+      const Setting setting =
+          candidates.request().space.at(numbers.below(candidates.request().space.size()));
+      if (!candidates.refusal(setting).empty()) continue;
+      ++found;
+      EXPECT_EQ(candidates.step_time_on(changed, setting), candidates.evaluate(setting).step_time)
+          << describe(setting);
+    }
+  };
+  const auto of_training = [](HardwareProfile& node) {
+    node.host.step_gap = Seconds(0.1);
+    node.gpu.column_efficiency = 0.01;
+  };
+  const auto of_deepspeed = [](HardwareProfile& node) {
+    node.host.worker_adam_bandwidth = 0.1 * node.host.adam_bandwidth;
+    node.host.unbound_efficiency = 0.1;
+  };
+  const auto of_pageable = [](HardwareProfile& node) {
+    node.host_link.pageable_h2d = 0.1 * node.host_link.pageable_h2d;
+    node.host_link.pageable_d2h = 0.1 * node.host_link.pageable_d2h;
+  };
+  expect_unread("llama2_7b_2xh100", Family::kDeepSpeed, of_training);
+  expect_unread("gpt2_xl_1xh200", Family::kPublished, of_training);
+  expect_unread("gpt2_xl_1xh200", Family::kPublished, of_deepspeed);
+  expect_unread("gpt2_xl_1xh200", Family::kPublished, of_pageable);
+  expect_unread("live/gpt2", Family::kLive, of_deepspeed);
+}
+
 // Copies of sums that nothing hides: the bound follows the link.
 TEST(TuneBoundsOfSumsOnTheDevice, AreCloseWhereTheLinkDecides) {
   for (const bool overlap : {false, true}) {
