@@ -72,6 +72,16 @@ bool parse_command_line(CLI::App& app, int argc, char** argv) {
   return true;
 }
 
+CLI::Validator number_between(double low, double high) {
+  const std::string range = fmt::format("{} - {}", low, high);
+  const auto check = [=](const std::string& text) -> std::string {
+    double value = 0;
+    if (CLI::detail::lexical_cast(text, value) && value >= low && value <= high) return "";
+    return fmt::format("expected a number from {} to {}, found \"{}\"", low, high, text);
+  };
+  return {check, "NUMBER in [" + range + "]", "number_between"};
+}
+
 std::string check_choice(const std::vector<std::string>& choices, const std::string& value) {
   if (std::find(choices.begin(), choices.end(), value) != choices.end()) return "";
   return fmt::format("expected one of {}; found \"{}\"{}", fmt::join(choices, ", "), value,

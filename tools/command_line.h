@@ -6,7 +6,8 @@
 
 namespace CLI {
 class App;
-}
+class Validator;
+}  // namespace CLI
 
 namespace zenflow::tools {
 
@@ -14,6 +15,9 @@ namespace zenflow::tools {
 /// Underscores in flags count as dashes. Throws Error(kInput) with the nearest flag for one that is
 /// not known.
 [[nodiscard]] bool parse_command_line(CLI::App& app, int argc, char** argv);
+
+/// A check of a flag's value. CLI::Range lets "nan" through, which is neither below nor above.
+[[nodiscard]] CLI::Validator number_between(double low, double high);
 
 /// " (did you mean ...?)" and the like for a value that must be one of `choices`; "" if it is.
 [[nodiscard]] std::string check_choice(const std::vector<std::string>& choices,

@@ -11,6 +11,7 @@
 #include "sim/base/output_file.h"
 #include "tools/command_line.h"
 #include "tools/environment.h"
+#include "tools/program_build.h"
 #include "tools/tune/tune.h"
 #include "tools/version.h"
 
@@ -68,7 +69,7 @@ void add_search(CLI::App& app, TuneOptions& o) {
   app.add_option("--objective", o.objective, "step_time, tokens_per_second or cost_per_token")
       ->capture_default_str();
   app.add_option("--price", o.price, "of a GPU and hour, for cost_per_token")
-      ->check(CLI::Range(1e-6, 1e9));
+      ->check(number_between(1e-6, 1e9));
   app.add_option("--max-gpu-memory", o.max_gpu_memory, "of one GPU, e.g. \"40 GiB\"");
   app.add_option("--max-host-memory", o.max_host_memory, "of the node");
   app.add_option("--max-shm", o.max_shm, "of /dev/shm of the node");
@@ -76,7 +77,7 @@ void add_search(CLI::App& app, TuneOptions& o) {
       ->check(CLI::Range(std::int64_t{0}, kMany));
   app.add_option("--max-deferred-share", o.max_deferred_share,
                  "of the squared gradient norm; needs --importance")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(number_between(0.0, 1.0));
   app.add_option("--importance", o.importance, "CSV that zenflow-train --importance recorded");
   app.add_option(
          "--offload-when", o.offload_when,
@@ -84,11 +85,11 @@ void add_search(CLI::App& app, TuneOptions& o) {
       ->capture_default_str();
   app.add_option("--slack", o.slack,
                  "among candidates this close to the best the most careful wins")
-      ->check(CLI::Range(0.0, 10.0))
+      ->check(number_between(0.0, 10.0))
       ->capture_default_str();
   app.add_option("--front-within", o.front_within,
                  "how much more than the best settings of the Pareto front may cost; 0: no front")
-      ->check(CLI::Range(0.0, 1000.0))
+      ->check(number_between(0.0, 1000.0))
       ->capture_default_str();
   app.add_option("--top", o.top, "settings of different kinds that are listed")
       ->check(CLI::Range(1, 1000))
@@ -101,7 +102,7 @@ void add_rest(CLI::App& app, TuneOptions& o) {
   app.add_option("--standard-errors", o.standard_errors,
                  "YAML map from numbers of the profile to relative standard errors");
   app.add_option("--relative-error", o.relative_error, "of numbers without one")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(number_between(0.0, 1.0))
       ->capture_default_str();
   app.add_option("--train-command", o.train_command, "script and arguments, for cmd_optimal.txt")
       ->capture_default_str();
@@ -200,7 +201,8 @@ int tune(const TuneOptions& options) {
   std::optional<sim::Study> study;
   if (options.output) {
     study.emplace(*options.output / "study.sqlite",
-                  study_identity(kVersion, loaded.tree, loaded.overrides, loaded.request),
+                  study_identity(fmt::format("{} build {}", kVersion, program_build()), loaded.tree,
+                                 loaded.overrides, loaded.request),
                   candidates);
   }
   sim::SearchOptions search;

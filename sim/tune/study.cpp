@@ -17,8 +17,11 @@ namespace {
 
 constexpr const char* kFormat = "2";
 constexpr const char* kOther =
-    "is a study of another scenario, schedule or program version; give another folder, or remove "
+    "is a study of another scenario, schedule or build of the program; give another folder, or "
+    "remove "
     "it";
+
+constexpr const char* kInUse = "is in use by another program; wait for it, or give another folder";
 
 /// Numbers of an evaluation in the order of the table's columns.
 std::vector<double> numbers(const Evaluation& one) {
@@ -70,7 +73,9 @@ struct Study::Database {
     throw Error(kind, fmt::format("{}: {}", path.generic_string(), what));
   }
   void run(const std::string& sql) const {
-    if (sqlite3_exec(handle, sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK) return;
+    const int code = sqlite3_exec(handle, sql.c_str(), nullptr, nullptr, nullptr);
+    if (code == SQLITE_OK) return;
+    if (code == SQLITE_BUSY) fail(ErrorKind::kInput, kInUse);
     fail(ErrorKind::kRuntime, fmt::format("cannot be written: {}", sqlite3_errmsg(handle)));
   }
 };
@@ -200,6 +205,7 @@ void Study::read(const std::string& identity) {
     if (code == SQLITE_ERROR || code == SQLITE_NOTADB) {
       database_->fail(ErrorKind::kInput, "is no study of zenflow-tune");
     }
+    if (code == SQLITE_BUSY) database_->fail(ErrorKind::kInput, kInUse);
     database_->fail(ErrorKind::kRuntime, "cannot be read: " + why);
   }
   std::map<std::string, std::string> said;

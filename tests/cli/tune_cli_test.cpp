@@ -258,6 +258,10 @@ TEST_F(Tune, RefusesWhatItDoesNotKnow) {
   expect_refused({kScenario, "--objective", "cost_per_token"}, 2, HasSubstr("--price"));
   expect_refused({kScenario, "--schedule", "zenflwo"}, 2, HasSubstr("did you mean \"zenflow\"?"));
   expect_refused({kScenario, "--max-deferred-share", "0.5"}, 2, HasSubstr("--importance"));
+  for (const char* flag : {"--slack", "--front-within", "--relative-error", "--price"}) {
+    expect_refused({kScenario, flag, "nan"}, 2,
+                   AllOf(HasSubstr(flag), HasSubstr("expected a number from"), HasSubstr("nan")));
+  }
   expect_refused({kScenario, "--max-gpu-memory", "40"}, 2, HasSubstr("--max-gpu-memory"));
   expect_refused({kScenario, "--max-staleness", "-1"}, 2,
                  AllOf(HasSubstr("--max-staleness"), HasSubstr("1099511627776")));
@@ -278,6 +282,35 @@ TEST_F(Tune, RefusesAStudyOfAnotherScenario) {
   expect_refused(other, 2, HasSubstr("study of another scenario"));
   EXPECT_EQ(content("out/summary.json"), before);
   EXPECT_EQ(run_small({"-o", "out", "-f"}).code, 0);  // the study is still its own
+}
+
+// Another build may simulate otherwise, whatever its version.
+TEST_F(Tune, RefusesAStudyOfAnotherBuild) {
+  ASSERT_EQ(run_small({"-o", "out", "--front-within", "0"}).code, 0);
+  sqlite3* study = nullptr;
+  ASSERT_EQ(sqlite3_open((folder_ / "out/study.sqlite").c_str(), &study), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(study,
+                         "UPDATE study SET value = replace(value, ' build ', ' build 0') "
+                         "WHERE key = 'identity'",
+                         nullptr, nullptr, nullptr),
+            SQLITE_OK);
+  sqlite3_close(study);
+  const Outcome outcome = run_small({"-o", "out", "-f", "--front-within", "0"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("or build of the program"));
+}
+
+TEST_F(Tune, RefusesAStudyThatAnotherProgramWrites) {
+  ASSERT_EQ(run_small({"-o", "out", "--front-within", "0"}).code, 0);
+  const std::string before = content("out/summary.json");
+  sqlite3* other = nullptr;
+  ASSERT_EQ(sqlite3_open((folder_ / "out/study.sqlite").c_str(), &other), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+  const Outcome outcome = run_small({"-o", "out", "-f", "--slack", "0.5"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("study.sqlite: is in use by another program"));
+  EXPECT_EQ(content("out/summary.json"), before);
+  sqlite3_close(other);
 }
 
 TEST_F(Tune, RefusesAFileThatIsNoStudy) {

@@ -329,6 +329,9 @@ TEST_F(TuneTrace, SaysWhyARecordingWithoutAGpuDoesNotSuffice) {
   const std::string trace = kSource + "/tests/data/traces/pytorch_cpu/trace.json.gz";
   expect_refused({"--trace", trace, "--model", kModel, "--base", kBase, "--profile", "dgx_h100"},
                  AllOf(HasSubstr("does not suffice"), HasSubstr("nothing ran on a GPU")));
+  // Not that a profile is wanted, as the trace names no GPU.
+  expect_refused({"--trace", trace, "--model", kModel, "--base", kBase},
+                 HasSubstr("nothing ran on a GPU"));
 }
 
 /// Of a run of zenflow-train nothing needs to be said: neither profile nor batch nor setting.

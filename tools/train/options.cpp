@@ -82,7 +82,7 @@ void add_model_options(CLI::App& app, TrainCommand& o) {
       ->capture_default_str();
   app.add_option("--validation-fraction", t.feed.validation_fraction,
                  "share of a text kept, at its end, for validation")
-      ->check(CLI::Range(0.0, 0.99))
+      ->check(number_between(0.0, 0.99))
       ->capture_default_str();
   app.add_option("--evaluate-interval", t.evaluate_interval,
                  "steps between validations; 0: at the end only")
@@ -105,13 +105,13 @@ void add_optimizer_options(CLI::App& app, TrainCommand& o) {
       ->capture_default_str();
   app.add_option("--auto-ratio", o.train.auto_ratio,
                  "of auto: share of matrices whose deferred gradients must have added up")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(number_between(0.0, 1.0))
       ->capture_default_str();
   add_choice(app, "--tune", o.tune, {"off", "live"},
              "live: auto goes by a profile fitted while training, for the shortest step");
   app.add_option("--tune-slack", o.train.tuner.slack,
                  "of --tune live: share of step time given up for less staleness")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(number_between(0.0, 1.0))
       ->capture_default_str();
   app.add_option("--topk-range", o.topk_range,
                  "of --tune live: LOW:HIGH, between which it also chooses the topk ratio; memory "
@@ -120,7 +120,7 @@ void add_optimizer_options(CLI::App& app, TrainCommand& o) {
   app.add_option("--max-deferred-share", o.train.tuner.max_deferred_share,
                  "of --topk-range: share of the squared gradient norm of matrices that may be "
                  "deferred; 1: any")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(number_between(0.0, 1.0))
       ->capture_default_str();
   app.add_option("--start-interval", o.start_interval, "of auto: steps of the first windows")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))

@@ -219,17 +219,39 @@ std::string numbers(const TuneAnswer& answer) {
          sim::format_table({"number", "error", "step time"}, rows);
 }
 
+/// describe(), and where that says the same of several the knobs in which these differ.
+std::vector<std::string> names_of(const std::vector<Setting>& settings) {
+  std::vector<std::string> plain;
+  for (const Setting& one : settings) plain.push_back(describe(one));
+  std::vector<std::string> names = plain;
+  for (const sim::KnobInfo& knob : sim::knobs()) {
+    for (std::size_t i = 0; i < settings.size(); ++i) {
+      if (knob.of_zenflow && !settings[i].zenflow()) continue;
+      const double value = settings[i].get(knob.knob);
+      for (std::size_t other = 0; other < settings.size(); ++other) {
+        if (plain[other] != plain[i] || settings[other].get(knob.knob) == value) continue;
+        names[i] += fmt::format(", {} {}", knob.name, value_text(knob.knob, value));
+        break;
+      }
+    }
+  }
+  return names;
+}
+
 std::string front(const TuneAnswer& answer) {
   if (answer.result.front.empty()) return "";
   constexpr std::size_t kShown = 12;
+  std::vector<Setting> settings;
   std::vector<std::vector<std::string>> rows;
   for (const std::size_t one : answer.result.front) {
     if (rows.size() == kShown) break;
-    rows.push_back(
-        row("", answer.result.simulated[one].setting, answer.result.simulated[one].evaluation));
+    settings.push_back(answer.result.simulated[one].setting);
+    rows.push_back(row("", settings.back(), answer.result.simulated[one].evaluation));
     rows.back().erase(rows.back().begin());
     rows.back().pop_back();
   }
+  const std::vector<std::string> names = names_of(settings);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i].front() = names[i];
   std::vector<std::string> header(kHeader.begin() + 1, kHeader.end() - 1);
   const std::size_t left = answer.result.front.size() - rows.size();
   return fmt::format(

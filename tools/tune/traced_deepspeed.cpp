@@ -17,22 +17,6 @@ namespace {
 
 constexpr const char* kMicro = "train_micro_batch_size_per_gpu";
 
-void require_gpu_work(const TraceReading& reading) {
-  for (const sim::ImportedTrace& trace : reading.traces) {
-    if (trace.timers) return;
-    const sim::Timeline& timeline = trace.timeline;
-    if (std::any_of(timeline.spans.begin(), timeline.spans.end(), [&](const auto& span) {
-          return sim::is_gpu_work(sim::kind_of(timeline, span));
-        })) {
-      return;
-    }
-  }
-  insufficient(
-      fmt::format("{}: no kernels and no copies: nothing ran on a GPU, or it was not "
-                  "recorded (ProfilerActivity.CUDA of the PyTorch profiler)",
-                  reading.file(0)));
-}
-
 /// Finds the numbers of the batch equation.
 class Batch {
  public:
@@ -212,9 +196,24 @@ std::optional<double> step_of(TraceReading& reading, std::size_t i,
 
 }  // namespace
 
+void require_gpu_work(const TraceReading& reading) {
+  for (const sim::ImportedTrace& trace : reading.traces) {
+    if (trace.timers) return;
+    const sim::Timeline& timeline = trace.timeline;
+    if (std::any_of(timeline.spans.begin(), timeline.spans.end(), [&](const auto& span) {
+          return sim::is_gpu_work(sim::kind_of(timeline, span));
+        })) {
+      return;
+    }
+  }
+  insufficient(
+      fmt::format("{}: no kernels and no copies: nothing ran on a GPU, or it was not "
+                  "recorded (ProfilerActivity.CUDA of the PyTorch profiler)",
+                  reading.file(0)));
+}
+
 FittedJob fit_deepspeed_job(TraceReading& reading) {
   const TuneOptions& options = reading.options;
-  require_gpu_work(reading);
   const Node base = sim::load_ds_document(*options.base).root;
   FittedJob found;
   TracedScenario& scenario = found.scenario;

@@ -38,6 +38,8 @@ struct FittedJob {
   std::vector<sim::FittedNumber> numbers;
   std::optional<double> measured_step;  ///< seconds, of the global batch
 };
+/// Says what the traces of another program than zenflow-train lack if nothing ran on a GPU.
+void require_gpu_work(const TraceReading& reading);
 /// Precondition of the first: a DeepSpeed file is given. Both add facts and what is not told.
 [[nodiscard]] FittedJob fit_deepspeed_job(TraceReading& reading);
 [[nodiscard]] FittedJob fit_recorded_runs(TraceReading& reading);

@@ -152,6 +152,7 @@ LoadedRequest load_traced_request(const TuneOptions& options) {
   if (!is_recorded && !options.base) {
     throw Error(ErrorKind::kInput, "--base: expected the DeepSpeed file that the job ran with");
   }
+  if (!is_recorded) require_gpu_work(reading);
   find_hardware(reading);
   const FittedJob fitted = fit(reading);
   list_untold(reading, fitted.numbers);
