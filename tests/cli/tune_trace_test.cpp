@@ -352,6 +352,8 @@ TEST_F(TuneTrace, TunesARecordingOfZenFlowTrain) {
     EXPECT_EQ(said["trace"]["base_profile"], "this_host");
     EXPECT_GT(said["baseline"]["measured_step_time_ms"], 0.0);
     EXPECT_GT(said["trace"]["scaled_step_time_ms"], 0.0);
+    // The recording tells that, too.
+    EXPECT_THAT(said["trace"]["untold"].dump(), Not(HasSubstr("activation checkpointing")));
     EXPECT_THAT(content("out/cmd_optimal.txt"),
                 AllOf(HasSubstr("zenflow-train --model llama.json"),
                       HasSubstr("--threads 1 --optimizer-threads 1 --sum-threads 1")));
@@ -394,6 +396,12 @@ TEST_F(TuneTrace, SaysWhyARecordingOfZenFlowTrainDoesNotSuffice) {
   expect_refused(recorded, AllOf(HasSubstr("does not suffice"), HasSubstr("9 steps")));
   expect_refused(recorded + Arguments{"--base", kBase}, HasSubstr("has no DeepSpeed file"));
   expect_refused(recorded + Arguments{"--setting", "zenflow:0.1:4"}, HasSubstr("says itself"));
+  expect_refused(recorded + Arguments{"--sequence-length", "4096"},
+                 HasSubstr("--sequence-length: t.json says itself"));
+  expect_refused(recorded + Arguments{"--set", "training.micro_batch_size_per_gpu=64"},
+                 HasSubstr("--set training.micro_batch_size_per_gpu: t.json says itself"));
+  expect_refused(recorded + Arguments{"--profile", "dgx_h100"},
+                 HasSubstr("t.json ran on the host device, profile dgx_h100 has a GPU"));
   record({"--schedule", "zero-offload-dpu", "--steps", "9"});
   expect_refused(recorded, HasSubstr("zero-offload-dpu is no setting that is tuned"));
   record({"--schedule", "zenflow", "--update-interval", "auto", "--steps", "9"});

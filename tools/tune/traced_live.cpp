@@ -42,12 +42,31 @@ sim::RecordedRun run_by_flags(const TraceReading& reading, std::size_t i) {
   return run;
 }
 
+/// What flags say in vain: the recording does.
+void refuse_flags(const TraceReading& reading, std::size_t i, const sim::RecordedRun& said) {
+  const auto refuse = [&](const std::string& flag) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("{}: {} says itself how it ran", flag, reading.file(i)));
+  };
+  const TuneOptions& options = reading.options;
+  if (!options.settings.empty()) refuse("--setting");
+  if (options.sequence_length.value_or(said.sequence_length) != said.sequence_length) {
+    refuse("--sequence-length");
+  }
+  for (const sim::Override& one : reading.overrides) {
+    if (one.path.starts_with("training.")) refuse("--set " + one.path);
+  }
+  const bool on_host = sim::read_hardware_profile(reading.hardware).gpu.runs_on_host();
+  if (on_host == !said.gpu) return;
+  throw Error(ErrorKind::kInput,
+              fmt::format("--profile: {} ran on {}, profile {} has {}", reading.file(i),
+                          said.gpu ? "a GPU" : "the host device", reading.result.base_profile,
+                          on_host ? "the host for a device" : "a GPU"));
+}
+
 sim::RecordedRun run_of(const TraceReading& reading, std::size_t i) {
   const auto said = sim::recorded_run(reading.traces[i].timeline);
-  if (said && !reading.options.settings.empty()) {
-    throw Error(ErrorKind::kInput,
-                fmt::format("--setting: {} says itself how it ran", reading.file(i)));
-  }
+  if (said) refuse_flags(reading, i, *said);
   sim::RecordedRun run = said ? *said : run_by_flags(reading, i);
   if (!sim::live_kind("live-" + run.schedule)) {
     throw Error(ErrorKind::kInput, fmt::format("{}: no such schedule of zenflow-train: \"{}\"",

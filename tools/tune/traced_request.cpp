@@ -99,7 +99,8 @@ void list_untold(TraceReading& reading, const std::vector<sim::FittedNumber>& nu
     untold.push_back(
         fmt::format("memory {}: as profile {} has it", memory, reading.result.base_profile));
   }
-  if (!reading.sets("training.activation_checkpointing")) {
+  const bool says_itself = sim::recorded_run(reading.traces.front().timeline).has_value();
+  if (!says_itself && !reading.sets("training.activation_checkpointing")) {
     untold.emplace_back(
         "activation checkpointing: taken as off (--set training.activation_checkpointing=true)");
   }
