@@ -1,9 +1,10 @@
 """Does the real DeepSpeed accept what zenflow-tune writes?
 
-Run by script/interop in a virtual environment with deepspeed:
+Run by script/interop in a virtual environment with deepspeed and transformers:
   tuned.py ZENFLOW_TUNE ZENFLOW_SIM SCENARIO...
 For every scenario and target (deepspeed, hf, accelerate), tuned freely and with ZenFlow alone, the
-file written must pass `zenflow-sim lint` and be accepted by DeepSpeedConfig of the release installed.
+file written must pass `zenflow-sim lint` and be accepted by DeepSpeedConfig of the release installed;
+for hf Trainer must find nothing in it that contradicts the command written with it.
 Ends with the numbers; what is refused is listed, and the exit code is 1.
 """
 
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 
+from trainer import mismatches
 from verdicts import DeepSpeed, Says
 
 TARGETS = ("deepspeed", "hf", "accelerate")
@@ -52,7 +54,11 @@ def check(options, deepspeed, scenario, target, placement):
         if linted.returncode != 0:
             return linted.stdout.strip()
         verdict = deepspeed.verdict(file, world_size)
-        return "" if verdict.says is Says.ACCEPTED else f"DeepSpeed: {verdict.why}"
+        if verdict.says is not Says.ACCEPTED:
+            return f"DeepSpeed: {verdict.why}"
+        command = (pathlib.Path(folder) / "cmd_optimal.txt").read_text()
+        wrong = mismatches(file, command, world_size) if target == "hf" else []
+        return f"Trainer: {'; '.join(wrong)}" if wrong else ""
 
 
 def main():
