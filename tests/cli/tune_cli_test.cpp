@@ -19,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -395,6 +396,8 @@ TEST_F(Tune, CommandsZenFlowTrainToDoWhatWasChosen) {
       const json& setting = summary["chosen"]["setting"];
       const json config = json::parse(content(arguments[5] + "/ds_config_optimal.json"));
       auto flags = flags_of(content(arguments[5] + "/cmd_optimal.txt"));
+      EXPECT_THAT(flags["model"], EndsWith("scenarios/training/llama_10m.json"));
+      EXPECT_TRUE(fs::exists(flags["model"])) << flags["model"];
       EXPECT_EQ(flags["micro-batch-size"], setting["micro_batch_size_per_gpu"].dump());
       EXPECT_EQ(setting["gradient_accumulation_steps"], all ? 3 : 1);
       EXPECT_EQ(config.value("gradient_accumulation_steps", 1), all ? 3 : 1);

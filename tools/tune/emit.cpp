@@ -98,16 +98,22 @@ std::string live_step(const sim::Scenario& scenario, const Setting& setting,
   return flags;
 }
 
+/// The configuration of the model as the scenario or the user names it.
+std::string model_file(const TuneAnswer& answer) {
+  if (answer.options.model) return answer.options.model->generic_string();
+  const Node* config = sim::find_path(answer.loaded.tree.root, "model.config");
+  const bool of_file = config != nullptr && config->at.file && config->at.file->ends_with(".json");
+  return of_file ? *config->at.file : "config.json";
+}
+
 std::string live_command(const TuneAnswer& answer) {
   const sim::Scenario& scenario = answer.loaded.request.job.scenario;
   const Setting& setting = answer.chosen().setting;
   const char* schedule = setting.zenflow()                             ? "zenflow"
                          : setting.placement() == sim::Placement::kCpu ? "zero-offload"
                                                                        : "gpu-only";
-  const TuneOptions& options = answer.options;
-  std::string command =
-      fmt::format("zenflow-train --model {} --data data.txt --schedule {}",
-                  options.model ? options.model->generic_string() : "config.json", schedule);
+  std::string command = fmt::format("zenflow-train --model {} --data data.txt --schedule {}",
+                                    model_file(answer), schedule);
   command += live_step(scenario, setting, answer.candidates.accumulation(setting));
   if (setting.zenflow()) {
     command +=
