@@ -113,14 +113,16 @@ void FairShareSolver::fix_on_full_links(double level, std::span<double> rates) {
 
 std::vector<double> fair_rates(const Machine& machine, std::span<const FlowId> active) {
   std::vector<std::uint32_t> counts(machine.flows.size(), 0);
-  for (const FlowId flow : active) {
+  const auto join = [&](FlowId flow) {
     if (flow >= counts.size()) {
       throw Error(
           ErrorKind::kRuntime,
           fmt::format("fair share: flow {} is active, but there are {}", flow, counts.size()));
     }
     ++counts[flow];
-  }
+  };
+  for (const FlowId flow : active) join(flow);
+  for (const FlowId flow : machine.background) join(flow);
   std::vector<double> by_flow(machine.flows.size(), 0.0);
   FairShareSolver(machine).solve(counts, by_flow);
   std::vector<double> rates;

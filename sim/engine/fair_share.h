@@ -17,8 +17,9 @@
 namespace zenflow::sim {
 
 /// Rates in bytes/s, one for each entry of `active` (indices into machine.flows; the same
-/// flow may occur more than once, as separate competitors). Deterministic: a fixed order
-/// of operations. A flow that reaches its solo rate gets exactly that value.
+/// flow may occur more than once, as separate competitors), beside the machine's background.
+/// Deterministic: a fixed order of operations. A flow that reaches its solo rate gets exactly that
+/// value. Throws Error(kRuntime) if a flow does not exist.
 [[nodiscard]] std::vector<double> fair_rates(const Machine& machine,
                                              std::span<const FlowId> active);
 

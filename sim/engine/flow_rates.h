@@ -33,6 +33,7 @@ class FlowRates {
     key_shift_ = 64 - std::countr_zero(slots);
     slot_counts_.resize(slots * flows_);
     slot_progress_.resize(slots * flows_);
+    for (const FlowId flow : machine.background) join(flow);
   }
 
   void join(FlowId flow) {

@@ -55,6 +55,11 @@ void check_machine(const Machine& machine) {
     }
   }
   for (std::size_t id = 0; id < machine.flows.size(); ++id) check_flow(machine, id);
+  for (const FlowId flow : machine.background) {
+    if (flow < machine.flows.size()) continue;
+    fail(fmt::format("the background has flow {}, but there are {} flows", flow,
+                     machine.flows.size()));
+  }
 }
 
 [[noreturn]] void fail_task(const Machine& machine, const Task& task, std::size_t id) {

@@ -57,6 +57,9 @@ struct Machine {
   std::vector<std::string> lanes;
   std::vector<Link> links;
   std::vector<Flow> flows;
+  /// Flows that compete all the time, whatever runs: what uses the links beside the graph. One
+  /// that is named n times competes n-fold.
+  std::vector<FlowId> background{};
 };
 
 struct Dependency {
@@ -68,8 +71,8 @@ struct Dependency {
 /// `compressed_sparse_row_graph` whose edges run from a task to its predecessors.
 class TaskGraph {
  public:
-  /// Throws Error(kRuntime) if a dependency, lane or flow does not exist, a
-  /// duration is negative, a link capacity, flow rate or coefficient is not positive.
+  /// Throws Error(kRuntime) if a dependency, lane or flow (of the background, too) does not exist,
+  /// a duration is negative, a link capacity, flow rate or coefficient is not positive.
   /// Dependencies may point to later tasks; `find_cycle` tells whether the result can run.
   TaskGraph(Machine machine, std::vector<Task> tasks, std::span<const Dependency> dependencies);
   ~TaskGraph();

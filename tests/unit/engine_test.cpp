@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/base/error.h"
+#include "sim/engine/background_use.h"
 #include "tests/support/offload_graph.h"
 #include "tests/support/reference_dag.h"
 
@@ -183,6 +184,45 @@ TEST(Simulate, ACopyThatFollowsACopyIsSharedToo) {
   const Execution execution =
       run({{{400}, kD2h, kCopyOut}, {{400}, kD2h, kCopyOut}, {{800}, kH2d, kCopyIn}}, {});
   EXPECT_THAT(execution.spans, ElementsAre(at(0, 500), at(500, 1000), at(0, 1000)));
+}
+
+/// Two cores, a thread that wants one on each of three lanes, and threads of others beside them.
+Machine cores_beside(std::size_t others) {
+  Machine machine{{"compute", "d2h", "cpu"},
+                  {{"cores", BytesPerSecond(2)}},
+                  {{BytesPerSecond(1), {{0, 1.0}}}, {BytesPerSecond(1), {{0, 1.0}}}}};
+  machine.background.assign(others, 1);
+  return machine;
+}
+
+// Beside one other thread two tasks have 2/3 of a core each and do 200 of work in 300, the longer
+// one's other 100 at full speed. A task without a flow minds nobody.
+TEST(Simulate, TheBackgroundCompetesWithWhateverRuns) {
+  const std::vector<Task> tasks = {{{200}, 0, 0}, {{300}, 1, 0}, {{50}, 2}};
+  EXPECT_THAT(run(tasks, {}, cores_beside(0)).spans,
+              ElementsAre(at(0, 200), at(0, 300), at(0, 50)));
+  EXPECT_THAT(run(tasks, {}, cores_beside(1)).spans,
+              ElementsAre(at(0, 300), at(0, 400), at(0, 50)));
+  // Two others leave half of a core to each of two, 2/3 to one: 200 in 400, then 100 in 150.
+  EXPECT_THAT(run(tasks, {}, cores_beside(2)).spans,
+              ElementsAre(at(0, 400), at(0, 550), at(0, 50)));
+}
+
+TEST(BackgroundUse, IsWhatTheTasksLeave) {
+  const std::vector<Task> tasks = {{{200}, 0, 0}, {{300}, 1, 0}, {{50}, 2}};
+  const auto used = [&](std::size_t others, std::int64_t begin, std::int64_t end) {
+    const TaskGraph graph(cores_beside(others), tasks, {});
+    return background_rate(graph, simulate(graph).spans, {begin}, {end}).value();
+  };
+  EXPECT_EQ(used(0, 0, 400), 0);
+  EXPECT_DOUBLE_EQ(used(1, 0, 300), 2.0 / 3);
+  EXPECT_DOUBLE_EQ(used(1, 300, 400), 1);
+  EXPECT_DOUBLE_EQ(used(1, 0, 400), 0.75);
+  EXPECT_DOUBLE_EQ(used(1, 150, 350), (150 * 2.0 / 3 + 50) / 200);
+  EXPECT_DOUBLE_EQ(used(2, 0, 400), 1);
+  EXPECT_DOUBLE_EQ(used(2, 400, 550), 4.0 / 3);
+  // Nothing runs any more: both have a core.
+  EXPECT_DOUBLE_EQ(used(2, 550, 600), 2);
 }
 
 std::string error_of(const TaskGraph& graph) {

@@ -99,6 +99,29 @@ TEST(FairShare, TheOrderOfCompetitorsDoesNotMatter) {
   EXPECT_EQ(forward[3], backward[1]);
 }
 
+// Two cores: two tasks that want one each, beside n others that do: 2 / (2 + n) each, once that is
+// less than one.
+TEST(FairShare, TheBackgroundCompetesAllTheTime) {
+  Machine cores = machine({2}, {flow(1, {{0, 1.0}}), flow(0.5, {{0, 1.0}})});
+  EXPECT_THAT(rates(cores, {0, 0}), ElementsAre(1.0, 1.0));
+  for (const std::size_t n : {1U, 2U, 5U}) {
+    cores.background.assign(n, 0);
+    const double share = 2 / (2 + static_cast<double>(n));
+    EXPECT_THAT(rates(cores, {0, 0}),
+                ElementsAre(DoubleNear(share, 1e-15), DoubleNear(share, 1e-15)));
+  }
+  // Half a core is less than an equal share of two: the tasks have what it leaves.
+  cores.background = {1};
+  EXPECT_THAT(rates(cores, {0, 0}), ElementsAre(0.75, 0.75));
+  EXPECT_THAT(rates(cores, {0}), ElementsAre(1.0));
+}
+
+TEST(FairShare, AnUnknownFlowInTheBackgroundIsAnError) {
+  Machine cores = machine({1}, {flow(1, {})});
+  cores.background = {1};
+  EXPECT_THROW(static_cast<void>(rates(cores, {0})), Error);
+}
+
 TEST(FairShare, AnUnknownFlowIsAnError) {
   EXPECT_THROW(static_cast<void>(rates(machine({1}, {flow(1, {})}), {1})), Error);
 }

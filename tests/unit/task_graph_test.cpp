@@ -118,5 +118,13 @@ TEST(TaskGraph, RefusesMachinesThatCannotWork) {
   EXPECT_EQ(error_of(with_flow(1.0, {0, 1.0}), {}, {}), "");
 }
 
+TEST(TaskGraph, RefusesABackgroundOfFlowsThatDoNotExist) {
+  Machine machine{{"gpu"}, {{"pcie", BytesPerSecond(1)}}, {{BytesPerSecond(1), {{0, 1.0}}}}};
+  machine.background = {0, 0};
+  EXPECT_EQ(error_of(machine, {}, {}), "");
+  machine.background = {0, 1};
+  EXPECT_THAT(error_of(machine, {}, {}), HasSubstr("the background has flow 1, but there are 1"));
+}
+
 }  // namespace
 }  // namespace zenflow::sim
