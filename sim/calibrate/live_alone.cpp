@@ -21,6 +21,12 @@ constexpr int kMostRounds = 10;
 constexpr double kClose = 0.005;
 constexpr double kDamping = 0.5;   // kinds of work compete for the same time: no overshooting
 constexpr double kMostAtOnce = 2;  // by which a rate changes in a round
+constexpr double kMostOthers = 4;  // threads a core
+// With n threads beside t of ours on full cores, others use a share of n / (n + t): it grows with a
+// power of n from 1, where there is room, down to t / (n + t). From 1 to 1/3 this exponent takes
+// two thirds and more of what is missing off in a round.
+constexpr double kOthersExponent = 4.0 / 3;
+constexpr double kAlike = 0.02;           // of uses
 constexpr std::int64_t kFirstWindow = 2;  // of the simulated recording
 constexpr std::int64_t kWindows = 5;
 
@@ -132,7 +138,14 @@ LiveSettings settings_of(const LiveRecording& recording) {
 
 struct Found {
   Units units;
-  double model = 0;  ///< seconds, over all recordings
+  double model = 0;                   ///< seconds, over all recordings
+  std::vector<double> other_cores{};  ///< that others used, by recording
+};
+
+/// A machine, and what shared it with each recording.
+struct Surroundings {
+  HardwareProfile machine;
+  std::vector<double> other_threads;  ///< by recording
 };
 
 class Freeing {
@@ -148,15 +161,15 @@ class Freeing {
     }
   }
 
-  [[nodiscard]] HardwareProfile find() const {
-    Found wanted{units_of(fitted_.profile, dtype_), 0};
-    for (const LiveRecording& one : recordings_) {
-      wanted.model += model_seconds(*one.timeline, one.first_step, settings_of(one).interval);
-    }
+  [[nodiscard]] Surroundings find() const {
+    const Found wanted = of_recorded();
+    const bool has_others = std::any_of(wanted.other_cores.begin(), wanted.other_cores.end(),
+                                        [](double cores) { return cores > 0; });
     Units units = wanted.units;
-    HardwareProfile machine = fitted_.profile;
+    // Nobody uses more than he wants.
+    Surroundings now{fitted_.profile, wanted.other_cores};
     for (int round = 0; round < kMostRounds; ++round) {
-      const Found found = fit_of_simulated(machine);
+      const Found found = fit_of_simulated(now);
       const double damping = round == 0 ? 1 : kDamping;
       double worst = 0;
       for (std::size_t i = 0; i < kUnits; ++i) {
@@ -167,32 +180,76 @@ class Freeing {
         units.at(i) *= std::pow(ratio, damping);
         worst = std::max(worst, std::abs(std::log(ratio)));
       }
-      machine = with_units(fitted_.profile, units, dtype_);
+      now.machine = with_units(fitted_.profile, units, dtype_);
+      worst = std::max(worst, adjust_others(wanted, found, now.other_threads));
       if (worst < kClose) break;
     }
-    return machine;
+    if (has_others) prefer_whole_threads(wanted, now);
+    return now;
   }
 
  private:
-  /// What a fit makes of simulated runs of the same settings on `machine`.
-  [[nodiscard]] Found fit_of_simulated(const HardwareProfile& machine) const {
+  [[nodiscard]] Found of_recorded() const {
+    Found wanted{.units = units_of(fitted_.profile, dtype_)};
+    for (const LiveRecording& one : recordings_) {
+      wanted.model += model_seconds(*one.timeline, one.first_step, settings_of(one).interval);
+      wanted.other_cores.push_back(one.other_cores);
+    }
+    return wanted;
+  }
+
+  /// Returns how far the uses of those that can still be changed are off, as a logarithm.
+  [[nodiscard]] double adjust_others(const Found& wanted, const Found& found,
+                                     std::vector<double>& threads) const {
+    const double most = kMostOthers * static_cast<double>(fitted_.profile.host.cores);
+    double worst = 0;
+    for (std::size_t i = 0; i < threads.size(); ++i) {
+      if (wanted.other_cores[i] <= 0) continue;
+      const double ratio =
+          std::clamp(wanted.other_cores[i] / found.other_cores[i], 1 / kMostAtOnce, kMostAtOnce);
+      const double before = threads[i];
+      threads[i] = std::min(most, before * std::pow(ratio, kOthersExponent));
+      if (threads[i] != before) worst = std::max(worst, std::abs(std::log(ratio)));
+    }
+    return worst;
+  }
+
+  /// A thread that wants more than an equal share gets no more, whatever it wants. Of the numbers
+  /// that explain the use alike, a whole one is likelier than the least.
+  void prefer_whole_threads(const Found& wanted, Surroundings& now) const {
+    Surroundings whole = now;
+    for (double& threads : whole.other_threads) threads = std::ceil(threads);
+    if (whole.other_threads == now.other_threads) return;
+    const Found found = fit_of_simulated(whole);
+    for (std::size_t i = 0; i < recordings_.size(); ++i) {
+      if (wanted.other_cores[i] <= 0) continue;
+      if (std::abs(std::log(found.other_cores[i] / wanted.other_cores[i])) > kAlike) continue;
+      now.other_threads[i] = whole.other_threads[i];
+    }
+  }
+
+  /// What a fit makes of simulated runs of the same settings.
+  [[nodiscard]] Found fit_of_simulated(const Surroundings& around) const {
     std::vector<Job> jobs;
     std::vector<Timeline> timelines;
     std::vector<LiveRecording> simulated;
     jobs.reserve(recordings_.size());  // referred to
     timelines.reserve(recordings_.size());
-    Found found;
-    for (const LiveRecording& one : recordings_) {
+    Found found{};
+    for (std::size_t i = 0; i < recordings_.size(); ++i) {
+      const LiveRecording& one = recordings_[i];
       const LiveSettings live = settings_of(one);
       const std::int64_t first = live.warm_up + kFirstWindow * live.interval;
       Job& job = jobs.emplace_back(*one.job);
-      job.scenario.hardware = machine;
+      job.scenario.hardware = around.machine;
+      job.scenario.other_threads = around.other_threads[i];
       job.scenario.run = {.warmup_steps = first,
                           .steps = (kWindows - kFirstWindow) * live.interval};
       const FullRun run = simulate_fully(job, find_schedule(one.schedule));
       const Timeline& timeline = timelines.emplace_back(simulated_timeline(job, one.schedule, run));
       simulated.push_back({&job, one.schedule, &timeline, first});
       found.model += model_seconds(timeline, first, live.interval);
+      found.other_cores.push_back(background_rate(run).value());
     }
     found.units = units_of(fit_as_recorded(simulated).profile, dtype_);
     return found;
@@ -239,7 +296,9 @@ void restate(LiveFit& fit, const HardwareProfile& before) {
 
 LiveFit alone(const std::vector<LiveRecording>& recordings, const LiveFit& fitted) {
   LiveFit fit = fitted;
-  fit.profile = Freeing(recordings, fitted).find();
+  Surroundings found = Freeing(recordings, fitted).find();
+  fit.profile = std::move(found.machine);
+  fit.other_threads = std::move(found.other_threads);
   restate(fit, fitted.profile);
   return fit;
 }

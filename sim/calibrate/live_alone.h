@@ -6,6 +6,10 @@
 /// recordings of the same settings are fitted to what the measured ones were: rates are multiplied
 /// with the ratio of the two fits until it is 1. On a GPU it is from the start.
 ///
+/// Threads of other programs compete for the cores, too. What is measured of them is what they used
+/// while they competed, which is less than what they want. How many there were is one more unknown
+/// of each recording: as many as use, in the simulated one, what the others used in the recorded.
+///
 /// Forward and backward are the same at every setting: of them only the sum has to be right. A
 /// single batch size does not tell products, attention and element-wise work apart.
 #pragma once
@@ -18,8 +22,9 @@ namespace zenflow::sim {
 
 /// `fitted`: to the recordings, by `fit_as_recorded`. Numbers that the recordings do not determine
 /// stay, but for attention's and element-wise work's efficiency, which are scaled with products'
-/// where the three are not told apart. Precondition: there is a recording, and all have one type of
-/// elements.
+/// where the three are not told apart. More than four other threads a core are not told apart: what
+/// they leave to training is too little by then. Precondition: there is a recording, and all have
+/// one type of elements.
 [[nodiscard]] LiveFit alone(const std::vector<LiveRecording>& recordings, const LiveFit& fitted);
 
 }  // namespace zenflow::sim

@@ -29,6 +29,9 @@ namespace zenflow::sim {
 struct LiveFit {
   HardwareProfile profile;
   std::vector<FittedNumber> numbers;
+  /// By recording: threads of other programs that wanted a core all the time (live_alone.h). Empty
+  /// where rates are as recorded.
+  std::vector<double> other_threads{};
 };
 
 /// Recordings of one machine. The profile of the first job is the base. Where the device is the

@@ -86,9 +86,10 @@ Job live_job(const LiveModelSettings& settings, const TunePoint& point,
   return job;
 }
 
-HardwareProfile fit_windows(const LiveModelSettings& settings, const LiveWindows& windows) {
+LiveMachine fit_windows(const LiveModelSettings& settings, const LiveWindows& windows) {
   const Job job = live_job(settings, windows.point, unknown_machine(settings), windows.first_step);
-  const LiveRecording recording{&job, kSchedule, &windows.timeline, windows.first_step};
+  const LiveRecording recording{&job, kSchedule, &windows.timeline, windows.first_step,
+                                windows.other_cores.value_or(0)};
   const LiveRun run = read_live_run(recording);
   for (const auto& [operation, path] :
        {std::pair(LiveOperation::kUpdate, "host.adam_bandwidth"),
@@ -102,16 +103,17 @@ HardwareProfile fit_windows(const LiveModelSettings& settings, const LiveWindows
                                                "what was recorded",
                                                windows.first_step, path));
   }
-  return fit_live({recording}).profile;
+  LiveFit fit = fit_live({recording});
+  return {std::move(fit.profile), fit.other_threads.empty() ? 0 : fit.other_threads.front()};
 }
 
-std::vector<TunePrediction> predict(const LiveModelSettings& settings,
-                                    const HardwareProfile& hardware,
+std::vector<TunePrediction> predict(const LiveModelSettings& settings, const LiveMachine& machine,
                                     const std::vector<TunePoint>& points) {
   constexpr double kPicosecond = 1e-12;
   std::vector<TunePrediction> predictions;
   for (const TunePoint& point : points) {
-    const Job job = live_job(settings, point, hardware);
+    Job job = live_job(settings, point, machine.hardware);
+    job.scenario.other_threads = machine.other_threads;
     const SimulationResult result = simulate_schedule(job, find_schedule(kSchedule));
     predictions.push_back({point, result.step_time * kPicosecond});
   }
@@ -121,13 +123,16 @@ std::vector<TunePrediction> predict(const LiveModelSettings& settings,
 TuneFit fit_and_predict(const LiveModelSettings& settings, const LiveWindows& windows,
                         const std::vector<TunePoint>& points) {
   TuneFit fit;
+  fit.other_cores = windows.other_cores;
+  fit.remark = windows.remark;
   try {
-    const HardwareProfile machine = fit_windows(settings, windows);
+    const LiveMachine machine = fit_windows(settings, windows);
+    fit.other_threads = machine.other_threads;
     fit.predictions = predict(settings, machine, points);
     const Bytes state(kStateBytes * static_cast<double>(settings.model.parameters()));
-    const HostPath& link = machine.host_link.pinned;
+    const HostPath& link = machine.hardware.host_link.pinned;
     fit.carry_seconds = (state / std::min(link.h2d, link.d2h)).value();
-    fit.reorder_seconds = (2.0 * state / machine.host.adam_bandwidth).value();
+    fit.reorder_seconds = (2.0 * state / machine.hardware.host.adam_bandwidth).value();
   } catch (const Error& error) {
     fit.failure = error.what();
   }

@@ -2,11 +2,13 @@
 ///
 /// The recording is fitted (sim/calibrate/live_fit.h) on top of a profile that knows nothing but
 /// the machine's cores: what a recording does not determine keeps values that make it negligible.
-/// Then schedule live-zenflow is simulated for every setting.
+/// Then schedule live-zenflow is simulated for every setting, beside as many threads of other
+/// programs as there were.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +43,10 @@ struct TuneFit {
   double carry_seconds = 0;
   double reorder_seconds = 0;
   double seconds = 0;  ///< that fit and predictions took
+  /// Cores that other programs used while it was recorded; nothing: not known, and taken for none.
+  std::optional<double> other_cores{};
+  double other_threads = 0;  ///< how many of them that were found to be
+  std::string remark{};      ///< why other_cores is not known, where it should be
 };
 
 /// What all settings of a run have in common.
@@ -67,13 +73,22 @@ struct LiveWindows {
   TunePoint point;
   std::int64_t first_step = 0;
   Timeline timeline;
+  /// TuneFit's: while they ran.
+  std::optional<double> other_cores{};
+  std::string remark{};
+};
+
+/// What a recording shows a training to run on.
+struct LiveMachine {
+  HardwareProfile hardware;
+  double other_threads = 0;  ///< of other programs, that want a core all the time
 };
 
 /// Throws Error(kInput) if the recording is not of the model and setting.
-[[nodiscard]] HardwareProfile fit_windows(const LiveModelSettings& settings,
-                                          const LiveWindows& windows);
+[[nodiscard]] LiveMachine fit_windows(const LiveModelSettings& settings,
+                                      const LiveWindows& windows);
 [[nodiscard]] std::vector<TunePrediction> predict(const LiveModelSettings& settings,
-                                                  const HardwareProfile& hardware,
+                                                  const LiveMachine& machine,
                                                   const std::vector<TunePoint>& points);
 /// Both; what they throw becomes `failure`.
 [[nodiscard]] TuneFit fit_and_predict(const LiveModelSettings& settings, const LiveWindows& windows,

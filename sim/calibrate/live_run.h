@@ -20,6 +20,9 @@ struct LiveRecording {
   std::string schedule;  ///< "live-zenflow"
   const Timeline* timeline;
   std::int64_t first_step = 0;  ///< steps before it are not used
+  /// Cores that other programs used while it was recorded, on average; 0: none, or not known. Used
+  /// only where the device is the host.
+  double other_cores = 0;
 };
 
 /// What shares DRAM, and the link: a bit of a WorkSet each.

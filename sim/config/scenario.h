@@ -55,6 +55,10 @@ struct Scenario {
   bool bind_cores_to_rank = false;
   /// zenflow_train.accumulate_on is "device". Of the live-* schedules: DeepSpeed has no such thing.
   bool accumulate_on_device = false;
+  /// Threads of other programs that want a core all the time, the last one perhaps a part of one.
+  /// Only where the device is the host. No key of a file: it is of a moment, not of a machine, and
+  /// measured while a training runs.
+  double other_threads = 0;
   std::optional<WrittenText> deepspeed_version;  ///< empty: the newest known
   std::optional<WrittenText> target;             ///< who launches; empty: deepspeed
   std::vector<std::string> schedules;

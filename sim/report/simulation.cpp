@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "sim/cost/gpu_cost.h"
+#include "sim/engine/background_use.h"
 #include "sim/graph/algorithms.h"
 #include "sim/report/shortened_run.h"
 
@@ -259,6 +260,14 @@ FullRun simulate_fully(const Job& job, const Schedule& schedule) {
   Program program = schedule.build(job, plan.windows);
   Execution execution = simulate_windows(program.graph, program.windows);
   return {std::move(program), std::move(execution), plan.measured_begin, plan.measured_end};
+}
+
+BytesPerSecond background_rate(const FullRun& run) {
+  const auto start = [&](std::size_t window) {
+    return run.execution.spans[run.program.windows[window].marker].start;
+  };
+  return background_rate(run.program.graph, run.execution.spans, start(run.measured_begin),
+                         start(run.measured_end));
 }
 
 }  // namespace zenflow::sim

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/base/units.h"
 #include "sim/report/memory_report.h"
 #include "sim/schedule/schedule.h"
 
@@ -71,5 +72,9 @@ enum class SimulationDetail : std::uint8_t {
 
 /// Every window of the run as configured. Precondition: update_interval is a number.
 [[nodiscard]] FullRun simulate_fully(const Job& job, const Schedule& schedule);
+
+/// What the machine's background gets in the windows that are averaged: of a host device, the cores
+/// that other programs use.
+[[nodiscard]] BytesPerSecond background_rate(const FullRun& run);
 
 }  // namespace zenflow::sim

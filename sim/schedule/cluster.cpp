@@ -1,6 +1,7 @@
 #include "sim/schedule/cluster.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include <fmt/format.h>
@@ -338,6 +339,23 @@ double copying_cores(const HostProfile& host, BytesPerSecond rate) {
   return std::min(1.0, kTraffic * (rate / host.core_bandwidth));
 }
 
+namespace {
+
+/// Competitors for the first link, the cores: `threads` of them, the last one a part of a thread.
+void add_other_threads(Machine& machine, double threads) {
+  const double whole = std::floor(threads);
+  const auto add = [&](double wanted, std::size_t times) {
+    if (wanted <= 0 || times == 0) return;
+    machine.flows.push_back({BytesPerSecond(wanted), {{0, 1.0}}});
+    machine.background.insert(machine.background.end(), times,
+                              static_cast<FlowId>(machine.flows.size() - 1));
+  };
+  add(1, static_cast<std::size_t>(whole));
+  add(threads - whole, 1);
+}
+
+}  // namespace
+
 Cluster make_host_device_cluster(const Scenario& scenario, const RankRates& rates,
                                  const HostDeviceCores& cores) {
   const HardwareProfile& hardware = scenario.hardware;
@@ -359,6 +377,7 @@ Cluster make_host_device_cluster(const Scenario& scenario, const RankRates& rate
   one.cpu_update = add(LaneKind::kCpuUpdate, cores.cpu_update);
   one.cpu_accumulate = add(LaneKind::kCpuAccumulate, cores.cpu_accumulate);
   cluster.classes.push_back(one);
+  add_other_threads(cluster.machine, scenario.other_threads);
   cluster.compute_keeps_its_time = false;
   return cluster;
 }

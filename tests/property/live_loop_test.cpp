@@ -2,6 +2,7 @@
 // real one, by the same code; only the machine is a profile.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <random>
 
 #include <fmt/format.h>
@@ -262,6 +263,43 @@ TEST(LiveLoop, AnswersALoadWithinSixWindowsAndReturns) {
   }
 }
 
+/// A thread of another program that always wants a core comes, and goes. Returns how far above the
+/// best under it what was chosen after six windows is.
+double answer_another_thread(const Rates& rates, bool is_seen) {
+  const LiveModelSettings settings = small_training();
+  VirtualPlant plant(settings, machine(settings, rates));
+  if (!is_seen) plant.hide_others();
+  ClosedLoop loop(settings, plant);
+  loop.run(40);
+  plant.set_other_threads(1);
+  loop.run(6);
+  const double loaded = loop.above_best();
+  const int settled = loop.changes();
+  loop.run(100);
+  if (!is_seen) return loaded;
+  EXPECT_LE(loaded, 0.03) << loop.log();
+  EXPECT_LE(loop.above_best(), 0.03) << "later\n" << loop.log();
+  EXPECT_LE(loop.changes(), settled + 1) << loop.log();
+  plant.set_other_threads(0);
+  loop.run(6);
+  EXPECT_LE(loop.above_best(), 0.03) << "alone again\n" << loop.log();
+  return loaded;
+}
+
+// Who does not know of the thread sees rates that all fell, and that gains nothing from running
+// less of the time.
+TEST(LiveLoop, AnswersAnotherProgramsThreadWithinSixWindowsAndReturns) {
+  std::mt19937_64 random(41);
+  int missed_unseen = 0;
+  for (int round = 0; round < 20; ++round) {
+    SCOPED_TRACE(round_of(round));
+    const Rates rates = random_rates(random);
+    static_cast<void>(answer_another_thread(rates, true));
+    missed_unseen += answer_another_thread(rates, false) > 0.03 ? 1 : 0;
+  }
+  EXPECT_GT(missed_unseen, 0) << "else nobody would have to know of it";
+}
+
 TEST(LiveLoop, NoiseDoesNotMoveIt) {
   std::mt19937_64 random(13);
   int changes = 0;
@@ -340,6 +378,35 @@ TEST(LiveModel, AProfileOfOneSettingPredictsTheOthers) {
           << "round " << round << " S=" << one.point.update_interval
           << " k=" << one.point.topk_ratio;
     }
+  }
+}
+
+/// What is told of other programs is what they used; what they want is found, and with it rates:
+/// other settings are predicted as well as where there are no others.
+TEST(LiveModel, FindsHowManyOtherThreadsThereWere) {
+  std::mt19937_64 random(42);
+  const std::vector<TunePoint> points = runtime::tune_points(16, {0.1});
+  std::map<double, double> errors;  // of predictions, by threads: sums
+  constexpr int kRounds = 12;
+  for (int round = 0; round < kRounds; ++round) {
+    const LiveModelSettings settings = small_training(round % 4 != 3);
+    const sim::HardwareProfile truth = machine(settings, random_rates(random));
+    for (const double threads : {0.0, 0.5, 1.0, 2.0}) {
+      SCOPED_TRACE(fmt::format("round {}, {} threads", round, threads));
+      VirtualPlant plant(settings, truth);
+      plant.set_other_threads(threads);
+      const sim::LiveMachine found = sim::fit_windows(settings, plant.recording({2, 0.1}));
+      // Uses agree within 0.5 % when the search ends. With t threads of ours on full cores they are
+      // as n / (n + t), which says n with an error (n + t) / t times as large, at most three times
+      // here; the other numbers, which trade time with each other, do the rest.
+      EXPECT_NEAR(found.other_threads, threads, 0.2 * threads);
+      for (const runtime::TunePrediction& one : predict(settings, found, points)) {
+        errors[threads] += std::abs(one.step_seconds / plant.step_seconds(one.point) - 1);
+      }
+    }
+  }
+  for (const auto& [threads, sum] : errors) {
+    EXPECT_LT(sum / static_cast<double>(kRounds * points.size()), 0.02) << threads << " threads";
   }
 }
 

@@ -33,12 +33,20 @@ class VirtualPlant {
     steady_.clear();
   }
   [[nodiscard]] const sim::HardwareProfile& machine() const { return machine_; }
+  /// Of other programs, that always want a core; likewise. What they use is measured exactly.
+  void set_other_threads(double threads) {
+    other_threads_ = threads;
+    times_.clear();
+    steady_.clear();
+  }
+  /// Whether what other programs use is known to who fits a recording.
+  void hide_others() { others_are_hidden_ = true; }
 
   /// Without noise.
   [[nodiscard]] double step_seconds(const runtime::TunePoint& point) {
     const auto known = times_.find(point);
     if (known != times_.end()) return known->second;
-    const sim::Job job = sim::live_job(settings_, point, machine_);
+    const sim::Job job = job_of(point);
     const auto result = sim::simulate_schedule(job, sim::find_schedule(kSchedule));
     return times_[point] = result.step_time * 1e-12;
   }
@@ -66,6 +74,7 @@ class VirtualPlant {
   [[nodiscard]] sim::LiveWindows recording(const runtime::TunePoint& point) {
     const sim::Timeline& exact = steady(point).timeline;
     sim::LiveWindows windows{point, kFirstWindow * point.update_interval, exact};
+    if (!others_are_hidden_) windows.other_cores = steady(point).other_cores;
     const double factor = std::exp(noise_ * normal_(random_));
     const auto stretch = [factor](Picoseconds& time) {
       time.count = std::llround(factor * static_cast<double>(time.count));
@@ -85,20 +94,28 @@ class VirtualPlant {
   struct Steady {
     std::array<double, runtime::kTuneTracks> busy{};
     sim::Timeline timeline;
+    double other_cores = 0;
   };
   static constexpr std::int64_t kFirstWindow = 3;
   static constexpr std::int64_t kWindows = 6;
   static constexpr const char* kSchedule = "live-zenflow";
 
+  [[nodiscard]] sim::Job job_of(const runtime::TunePoint& point) const {
+    sim::Job job = sim::live_job(settings_, point, machine_);
+    job.scenario.other_threads = other_threads_;
+    return job;
+  }
+
   const Steady& steady(const runtime::TunePoint& point) {
     const auto known = steady_.find(point);
     if (known != steady_.end()) return known->second;
-    sim::Job job = sim::live_job(settings_, point, machine_);
+    sim::Job job = job_of(point);
     Steady one;
     job.scenario.run = {.warmup_steps = kFirstWindow * point.update_interval,
                         .steps = (kWindows - kFirstWindow) * point.update_interval};
-    one.timeline = sim::simulated_timeline(job, kSchedule,
-                                           sim::simulate_fully(job, sim::find_schedule(kSchedule)));
+    const sim::FullRun run = sim::simulate_fully(job, sim::find_schedule(kSchedule));
+    one.timeline = sim::simulated_timeline(job, kSchedule, run);
+    one.other_cores = sim::background_rate(run).value();
     one.busy = busy_of(one.timeline, point.update_interval);
     return steady_[point] = std::move(one);
   }
@@ -129,6 +146,8 @@ class VirtualPlant {
   std::mt19937_64 random_;
   std::normal_distribution<double> normal_;
   double noise_;
+  double other_threads_ = 0;
+  bool others_are_hidden_ = false;
   std::map<runtime::TunePoint, double> times_;
   std::map<runtime::TunePoint, Steady> steady_;
 };

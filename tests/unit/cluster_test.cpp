@@ -47,6 +47,29 @@ std::vector<std::int64_t> multiplicities(const Cluster& cluster) {
   return all;
 }
 
+TEST(Cluster, OfAHostDeviceSharesItsCoresWithOtherThreads) {
+  Scenario one = scenario(round_node(), 1);
+  one.hardware.gpu.host_cores = 1;
+  one.hardware.host.cores = 4;
+  const Machine alone = make_host_device_cluster(one, kRates, {}).machine;
+  EXPECT_THAT(alone.background, IsEmpty());
+  one.other_threads = 2.25;
+  const Machine shared = make_host_device_cluster(one, kRates, {}).machine;
+  ASSERT_EQ(shared.flows.size(), alone.flows.size() + 2);
+  std::vector<double> wanted;
+  for (const FlowId flow : shared.background) {
+    wanted.push_back(shared.flows.at(flow).solo_rate.value());
+    ASSERT_EQ(shared.flows.at(flow).uses.size(), 1U);
+    EXPECT_EQ(shared.links.at(shared.flows.at(flow).uses[0].link).name, "cores");
+  }
+  EXPECT_THAT(wanted, ElementsAre(1.0, 1.0, 0.25));
+  for (const double threads : {0.5, 3.0}) {
+    one.other_threads = threads;
+    EXPECT_EQ(make_host_device_cluster(one, kRates, {}).machine.flows.size(),
+              alone.flows.size() + 1);
+  }
+}
+
 TEST(Cluster, OfOneGpuWithoutBottlenecksHasNoLinks) {
   const Cluster cluster = make_cluster(scenario(round_node(), 1), kRates);
   EXPECT_THAT(cluster.machine.links, IsEmpty());
