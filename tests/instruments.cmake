@@ -13,7 +13,7 @@ target_compile_definitions(gpu_libraries_test PRIVATE ZENFLOW_FAKE_LIBRARIES="${
 add_dependencies(gpu_libraries_test fake_nvml)
 
 zenflow_test_group(doctor_test LABEL unit
-  SOURCES unit/machine_facts_test.cpp unit/doctor_test.cpp
+  SOURCES unit/core_use_test.cpp unit/machine_facts_test.cpp unit/doctor_test.cpp
   LINK zenflow::doctor GTest::gmock nlohmann_json::nlohmann_json)
 
 zenflow_test_group(calibrate_cli_test LABEL cli TIMEOUT 300

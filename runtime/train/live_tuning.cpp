@@ -78,7 +78,19 @@ sim::LiveWindows LiveTuning::recorded(const TunePoint& point, const RecordedStep
       std::chrono::duration_cast<std::chrono::nanoseconds>(recording_began_ - recorder_.origin());
   keep_whole_sets(windows.timeline, recording_from_, settings_.model.model.layers + 2,
                   Picoseconds{began.count() * 1000});
+  if (settings_.read_cores) {
+    OtherUse others =
+        other_use(cores_then_, settings_.read_cores(), settings_.cpus, ticks_a_second());
+    windows.other_cores = others.cores;
+    windows.remark = std::move(others.problem);
+  }
   return windows;
+}
+
+void LiveTuning::start_recording(std::int64_t step) {
+  recording_from_ = step;
+  recording_began_ = Clock::now();  // on all tracks
+  if (settings_.read_cores) cores_then_ = settings_.read_cores();
 }
 
 void LiveTuning::start_fit(sim::LiveWindows windows) {
@@ -160,8 +172,7 @@ TunePoint LiveTuning::window_ended(const WindowObservation& seen, Clock::time_po
   if (!order.record) {
     recording_from_ = -1;
   } else if (recording_from_ < 0) {
-    recording_from_ = next_step;
-    recording_began_ = Clock::now();  // on all tracks
+    start_recording(next_step);
   }
   return order.next;
 }

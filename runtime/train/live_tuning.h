@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/machine/core_use.h"
 #include "runtime/offload/engine.h"
 #include "runtime/trace/recorder.h"
 #include "runtime/train/interval_controller.h"
@@ -31,6 +32,10 @@ struct LiveTuningSettings {
   std::function<std::vector<double>(const std::vector<double>& topk_ratios)> shares_of_norms{};
   /// Called before what has been recorded is taken: Device::collect_all_times. May be empty.
   std::function<void()> finish_recording{};
+  /// Of what other programs use of the CPUs named while windows are recorded. Empty where the
+  /// device is not the host: then they are not asked for.
+  std::function<CoreReading()> read_cores{};
+  std::vector<int> cpus{};
   bool wait_for_fits = false;  ///< at the next window's end: for tests
 };
 
@@ -80,6 +85,7 @@ class LiveTuning {
   /// From the step that recording began with up to the one at hand.
   [[nodiscard]] sim::LiveWindows recorded(const TunePoint& point,
                                           const RecordedStep& at_hand) const;
+  void start_recording(std::int64_t step);
   void start_fit(sim::LiveWindows windows);
 
   LiveTuningSettings settings_;
@@ -91,6 +97,7 @@ class LiveTuning {
   std::optional<std::array<double, kTuneTracks>> busy_;  ///< so far, at the last call
   std::int64_t recording_from_ = -1;                     ///< step; -1: nothing is recorded
   Clock::time_point recording_began_;
+  CoreReading cores_then_;               ///< when that began
   std::int64_t norms_step_ = -1;         ///< that the following are of
   std::vector<double> shares_of_norms_;  ///< by ratio
   std::future<TuneFit> fit_;

@@ -123,6 +123,8 @@ Json tuning(const TuningLog& log) {
     }
     if (e.kind == TuneEvent::Kind::kFitted) {
       entry["fit_ms"] = milliseconds(e.fit_seconds);
+      entry["other_cores"] = e.other_cores ? Json(*e.other_cores) : Json(nullptr);
+      entry["other_threads"] = e.other_threads;
       entry["predictions"] = Json::array();
       for (const TunePrediction& one : e.predictions) {
         Json prediction = point(one.point);

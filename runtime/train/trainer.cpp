@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "runtime/data/glue_task.h"
+#include "runtime/machine/core_use.h"
 #include "runtime/train/deferred_shares.h"
 #include "runtime/train/initial_weights.h"
 #include "runtime/train/make_model.h"
@@ -69,10 +70,13 @@ Run::Run(const TrainOptions& options, const TrainEvents& events)
 
 namespace {
 
-sim::LiveModelSettings live_model(const TrainOptions& options, const TransformerConfig& config) {
+/// `cpus`: that this process may run on; empty: not known.
+sim::LiveModelSettings live_model(const TrainOptions& options, const TransformerConfig& config,
+                                  const std::vector<int>& cpus) {
+  const std::size_t cores = cpus.empty() ? std::thread::hardware_concurrency() : cpus.size();
   return {.model = simulated_model(config),
           .training = simulated_training(options),
-          .cores = std::max<std::int64_t>(1, std::thread::hardware_concurrency()),
+          .cores = std::max<std::int64_t>(1, static_cast<std::int64_t>(cores)),
           .device_cores = options.cuda ? 0 : static_cast<std::int64_t>(options.threads),
           .optimizer_threads = options.offload.optimizer_threads,
           .overlap_step = options.offload.overlap_step,
@@ -94,8 +98,9 @@ void Run::set_policy() {
     });
     return;
   }
+  const std::vector<int> cpus = allowed_cpus("/", options_.offload.optimizer_cores);
   LiveTuningSettings settings{
-      .model = live_model(options_, config_),
+      .model = live_model(options_, config_, cpus),
       .tuner = options_.tuner,
       .importance = limits,
       .topk_ratios = {options_.offload.topk_ratio},
@@ -104,6 +109,10 @@ void Run::set_policy() {
           [this](const std::vector<double>& ratios) { return deferred_shares(engine_, ratios); },
       .finish_recording = [this] { device_->collect_all_times(); },
       .wait_for_fits = options_.wait_for_fits};
+  if (!options_.cuda) {
+    settings.read_cores = [] { return read_cores("/"); };
+    settings.cpus = cpus;
+  }
   if (const auto& range = options_.offload.topk_range) {
     settings.topk_ratios = topk_ratios(range->low, range->high, options_.offload.topk_ratio);
   }

@@ -170,6 +170,16 @@ void LiveTuner::take(const TuneFit& fit) {
                      : "predictions for every setting";
   event.predictions = fit.predictions;
   event.fit_seconds = fit.seconds;
+  event.other_cores = fit.other_cores;
+  event.other_threads = fit.other_threads;
+  if (fit.other_cores.value_or(0) > 0) {
+    event.reason =
+        fmt::format("beside other programs on {:.2f} cores {}", *fit.other_cores, event.reason);
+  }
+  if (!fit.remark.empty()) {
+    event.reason =
+        fmt::format("{} (what other programs use is not known: {})", event.reason, fit.remark);
+  }
   if (event.measured == 0 || event.predicted == 0) return;
   explained_before_ = std::exchange(explained_, event.predicted / event.measured);
 }

@@ -104,6 +104,9 @@ struct TuneEvent {
   double fit_seconds = 0;                     ///< likewise, what it took
   /// Of a change of k, to select columns anew, as expected; of its outcome, as measured.
   double selection_seconds = 0;
+  /// Of kFitted: TuneFit's.
+  std::optional<double> other_cores{};
+  double other_threads = 0;
 };
 [[nodiscard]] std::string to_string(TuneEvent::Kind kind);
 

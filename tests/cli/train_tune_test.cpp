@@ -40,7 +40,14 @@ TEST_F(TrainTune, TheResultHasEveryWindowAndEvent) {
          {"window", "kind", "previous", "next", "measured_ms", "predicted_ms", "noise", "reason"}) {
       EXPECT_TRUE(event.contains(key)) << key;
     }
-    EXPECT_EQ(event.at("kind") == "fitted", event.contains("predictions"));
+    const bool is_fit = event.at("kind") == "fitted";
+    for (const char* key : {"fit_ms", "predictions", "other_cores", "other_threads"}) {
+      EXPECT_EQ(is_fit, event.contains(key)) << key;
+    }
+    if (!is_fit) continue;
+    const nlohmann::json& cores = event.at("other_cores");  // null: not known
+    EXPECT_TRUE(cores.is_null() || cores >= 0) << cores;
+    EXPECT_GE(event.at("other_threads"), 0);
   }
 }
 

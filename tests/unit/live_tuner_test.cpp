@@ -1,9 +1,12 @@
 /// The tuner's decisions, each with numbers worked by hand; and its monitors.
 #include "runtime/tune/live_tuner.h"
 
+#include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <random>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -35,6 +38,11 @@ class Loop {
   void set_importance(std::int64_t due) { importance_ = due; }
   void set_noise(double noise) { noise_ = noise; }
   void fail(int times) { failures_ = times; }
+  void set_others(std::optional<double> cores, double threads, std::string remark) {
+    other_cores_ = cores;
+    other_threads_ = threads;
+    remark_ = std::move(remark);
+  }
 
   /// Windows of the training; a fit arrives one window after it was asked for.
   void run(int windows) {
@@ -77,6 +85,9 @@ class Loop {
       return {.predictions = {}, .failure = "the recording is of something else"};
     }
     TuneFit fit;
+    fit.other_cores = other_cores_;
+    fit.other_threads = other_threads_;
+    fit.remark = remark_;
     for (const TunePoint& one : candidates_) {
       fit.predictions.push_back({one, predicted_(one.update_interval)});
     }
@@ -92,6 +103,9 @@ class Loop {
   std::int64_t importance_ = 0;
   double noise_ = 0;
   int failures_ = 0;
+  std::optional<double> other_cores_;
+  double other_threads_ = 0;
+  std::string remark_;
   std::int64_t window_ = 1;
   bool asked_ = false;
   bool recorded_ = false;
@@ -237,6 +251,32 @@ TEST(LiveTuner, AFitThatExplainsAnotherShareOfTheStepIsMadeOnceMore) {
   loop.set_truth([](std::int64_t) { return 30.0; });
   loop.run(40);
   EXPECT_EQ(loop.count(TuneEvent::Kind::kFitted), 5);
+}
+
+TEST(LiveTuner, SaysWhatOtherProgramsUsedWhileItRecorded) {
+  const auto fitted = [](std::optional<double> cores, double threads, const std::string& remark) {
+    Loop loop({.first = interval(4)}, stalls_below_four, stalls_below_four);
+    loop.set_others(cores, threads, remark);
+    loop.run(12);
+    const auto found = std::find_if(loop.events().begin(), loop.events().end(), [](const auto& e) {
+      return e.kind == TuneEvent::Kind::kFitted;
+    });
+    EXPECT_NE(found, loop.events().end());
+    return *found;
+  };
+  const TuneEvent busy = fitted(0.664, 1, "");
+  EXPECT_EQ(busy.other_cores, 0.664);
+  EXPECT_EQ(busy.other_threads, 1);
+  EXPECT_EQ(busy.reason,
+            "beside other programs on 0.66 cores the profile explains 100.0 % of the step");
+  const TuneEvent quiet = fitted(0, 0, "");
+  EXPECT_EQ(quiet.other_cores, 0);
+  EXPECT_EQ(quiet.reason, "the profile explains 100.0 % of the step");
+  const TuneEvent dark = fitted(std::nullopt, 0, "no ticks");
+  EXPECT_EQ(dark.other_cores, std::nullopt);
+  EXPECT_EQ(dark.reason,
+            "the profile explains 100.0 % of the step (what other programs use is not known: no "
+            "ticks)");
 }
 
 TEST(LiveTuner, DoesNotWaitLongerThanUntilDeferredGradientsAreDue) {
