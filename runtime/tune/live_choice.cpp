@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -204,6 +205,8 @@ void LiveTuner::choose() {
            fmt::format("{}, within {:g} % of the fastest",
                        less ? "less stale" : "more columns in time", 100 * settings_.slack));
   }
+  // One recording of where it was and one of where it is going tell more than the first alone.
+  if (since_change_ == 0 && !std::exchange(moved_, true)) wants_fit_ = true;
 }
 
 void LiveTuner::change(const TunePoint& to, std::string reason) {

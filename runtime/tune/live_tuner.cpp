@@ -138,6 +138,7 @@ void LiveTuner::check_drift(const TuneWindow& seen) {
   cost_factor_ = 1;  // what slowed a change down may be gone
   unchecked_.reset();
   refits_left_ = 1;
+  moved_ = false;
   failures_ = 0;
   wants_fit_ = true;
   patience_ = std::min(kMostPatience, patience_ * kPatience);
@@ -212,7 +213,9 @@ void LiveTuner::check_outcome() {
   model_error_ = std::abs(off);
   if (done.before > measured * (1 + settings_.least_gain)) too_slow_.insert(done.from);
   if (!far) return;
-  if (refits_left_ > 0) {
+  if (wants_fit_) {
+    event.reason += ": recorded anew";
+  } else if (refits_left_ > 0) {
     --refits_left_;
     wants_fit_ = true;
     event.reason += ": recorded anew";

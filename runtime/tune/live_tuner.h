@@ -15,7 +15,9 @@
 ///            before the end
 ///   check    after a change the measured step time corrects predictions: of a setting that has
 ///            been tried, the measurement holds; of others, the prediction times the ratio found at
-///            the nearest one that was. A prediction that was far off asks for one more recording
+///            the nearest one that was. The first setting that is chosen is recorded, too: it shows
+///            more of its neighbours than the one before did. A prediction that was far off later
+///            asks for one more recording
 ///   drift    when a time has moved for longer than noise would let it (drift.h), all that was
 ///            learnt is dropped and recorded anew; once more if what that explains of the step is
 ///            another share than before, and changes nothing that an outcome would tell of
@@ -201,6 +203,7 @@ class LiveTuner {
   double explained_ = 0;         ///< of the step, by the last profile; 0: there is none
   double explained_before_ = 0;  ///< by the one before, until the last one is not doubted
   int refits_left_ = 1;
+  bool moved_ = false;  ///< by choice
   std::optional<Change> unchecked_;
   bool something_new_ = false;
 
