@@ -1,6 +1,8 @@
 /// A training that is tuned while it runs is the sequential program with the settings that were
 /// chosen, bit for bit: whatever was recorded, and however late streams are.
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -95,6 +97,39 @@ TEST(OffloadTuned, AndRatios) {
   c.settings.topk_range = {0.1, 0.8};
   c.settings.max_staleness = 1;  // S stays: more selected columns are what is left to gain
   compare(c, topk_ratios(0.1, 0.8, c.settings.topk_ratio));
+}
+
+// A second passes from one reading to the next. Each of two CPUs is idle for 0.3 of it, and this
+// process ran for 0.9: 2 - 0.6 - 0.9 of a core are others'.
+TEST(OffloadTuned, FitsAreToldWhatOtherProgramsUsed) {
+  const Case c = tuned_case();
+  const TransformerConfig config = family_config("llama");
+  FamilyOracle oracle(config, c);
+  std::int64_t second = 0;
+  const auto read = [&] {
+    ++second;
+    const CpuTicks ticks{.idle = 30 * second, .all = 100 * second};
+    return CoreReading{.cpus = {{0, ticks}, {1, ticks}, {2, {}}},
+                       .own_seconds = 0.9 * static_cast<double>(second),
+                       .at_seconds = static_cast<double>(second)};
+  };
+  for (const bool reads : {true, false}) {
+    TunedTraining training(config, c, kSteps, {c.settings.topk_ratio},
+                           reads ? std::function<CoreReading()>(read) : nullptr);
+    training.engine().load_weights(oracle.initial());
+    for (std::int64_t t = 0; t < 12; ++t) {
+      static_cast<void>(training.step(family_batches(c, t, config.model.vocab)));
+    }
+    const auto& events = training.log().events;
+    const auto fitted = std::find_if(events.begin(), events.end(), [](const auto& e) {
+      return e.kind == TuneEvent::Kind::kFitted;
+    });
+    ASSERT_NE(fitted, events.end());
+    ASSERT_EQ(fitted->other_cores.has_value(), reads);
+    EXPECT_NEAR(fitted->other_cores.value_or(0.5), 0.5, 1e-9);
+    // A GPU shares no cores with them.
+    EXPECT_EQ(fitted->other_threads > 0, reads && !kTestDeviceIsAGpu);
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string_view>
@@ -33,12 +34,14 @@ inline Case tuned_case() {
 /// An engine, its device and the tuner, as a run has them.
 class TunedTraining {
  public:
+  /// `read_cores`: LiveTuningSettings', of CPUs 0 and 1.
   TunedTraining(const TransformerConfig& config, const Case& c, std::int64_t steps,
-                std::vector<double> ratios)
+                std::vector<double> ratios, std::function<CoreReading()> read_cores = {})
       : device_(make_test_device({.jitter = c.jitter, .lazy_streams = c.lazy}, recorder_)),
         model_(HostTransformer(config, {kFamilySequences, kFamilyLength, c.type})),
         engine_(model_, c.type, c.settings, *device_, self_, recorder_),
-        tuning_(settings(config, c, steps, std::move(ratios)), recorder_, {}) {
+        tuning_(settings(config, c, steps, std::move(ratios), std::move(read_cores)), recorder_,
+                {}) {
     engine_.set_interval_policy([this](const WindowObservation& seen) {
       device_->collect_times();
       const TunePoint next = tuning_.window_ended(seen, step_start_);
@@ -66,7 +69,7 @@ class TunedTraining {
 
  private:
   LiveTuningSettings settings(const TransformerConfig& config, const Case& c, std::int64_t steps,
-                              std::vector<double> ratios) {
+                              std::vector<double> ratios, std::function<CoreReading()> read_cores) {
     return {.model = {.model = simulated_model(config),
                       .training = {.micro_batch_size_per_gpu = kFamilySequences,
                                    .sequence_length = kFamilyLength,
@@ -86,6 +89,8 @@ class TunedTraining {
             .shares_of_norms =
                 [this](const std::vector<double>& k) { return deferred_shares(engine_, k); },
             .finish_recording = [this] { device_->collect_all_times(); },
+            .read_cores = std::move(read_cores),
+            .cpus = {0, 1},
             .wait_for_fits = true};
   }
 
