@@ -22,9 +22,9 @@ constexpr double kClose = 0.005;
 constexpr double kDamping = 0.5;   // kinds of work compete for the same time: no overshooting
 constexpr double kMostAtOnce = 2;  // by which a rate changes in a round
 constexpr double kMostOthers = 4;  // threads a core
-// With n threads beside t of ours on full cores, others use a share of n / (n + t): it grows with a
-// power of n from 1, where there is room, down to t / (n + t). From 1 to 1/3 this exponent takes
-// two thirds and more of what is missing off in a round.
+// With n threads beside t of ours on full cores, others use a share of n / (n + t): it grows as a
+// power of n, 1 where there is room and t / (n + t) where there is none. For powers from 1 to 1/3
+// this exponent leaves 5/9 and less of what is missing after a round.
 constexpr double kOthersExponent = 4.0 / 3;
 constexpr double kAlike = 0.02;           // of uses
 constexpr std::int64_t kFirstWindow = 2;  // of the simulated recording
