@@ -238,11 +238,14 @@ class Freeing {
     Found found{};
     for (std::size_t i = 0; i < recordings_.size(); ++i) {
       const LiveRecording& one = recordings_[i];
-      const LiveSettings live = settings_of(one);
-      const std::int64_t first = live.warm_up + kFirstWindow * live.interval;
       Job& job = jobs.emplace_back(*one.job);
+      // Regular windows do not depend on the warm-up before them, which of a recording in the
+      // middle of a training is all that there was.
+      if (job.deepspeed.zenflow) job.deepspeed.zenflow->full_warm_up_rounds = 0;
       job.scenario.hardware = around.machine;
       job.scenario.other_threads = around.other_threads[i];
+      const LiveSettings live = live_settings(*live_kind(one.schedule), job);
+      const std::int64_t first = live.warm_up + kFirstWindow * live.interval;
       job.scenario.run = {.warmup_steps = first,
                           .steps = (kWindows - kFirstWindow) * live.interval};
       const FullRun run = simulate_fully(job, find_schedule(one.schedule));

@@ -410,6 +410,30 @@ TEST(LiveModel, FindsHowManyOtherThreadsThereWere) {
   }
 }
 
+// A fit simulates a few windows of the setting, however many steps the training had behind it.
+TEST(LiveModel, FitsAsWellAfterAMillionSteps) {
+  std::mt19937_64 random(15);
+  const LiveModelSettings settings = small_training();
+  VirtualPlant plant(settings, machine(settings, random_rates(random)));
+  const std::vector<TunePoint> points = runtime::tune_points(16, {0.1});
+  sim::LiveWindows windows = plant.recording({4, 0.1});
+  const std::vector<runtime::TunePrediction> early =
+      predict(settings, sim::fit_windows(settings, windows), points);
+  constexpr std::int32_t kLater = 4'000'000;
+  windows.first_step += kLater;
+  for (sim::TimelineStep& step : windows.timeline.steps) step.number += kLater;
+  for (sim::TimelineSpan& span : windows.timeline.spans) {
+    sim::SpanExtra extra = windows.timeline.extra_of(span);
+    if (extra.step >= 0) extra.step += kLater;
+    span.extra = windows.timeline.extras.intern(extra);
+  }
+  const std::vector<runtime::TunePrediction> late =
+      predict(settings, sim::fit_windows(settings, windows), points);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    EXPECT_EQ(late[i].step_seconds, early[i].step_seconds) << points[i].update_interval;
+  }
+}
+
 // With half of the columns deferred an update moves half of the bytes, in as many calls.
 TEST(LiveModel, TellsCallsOfTheOptimizerFromItsRate) {
   const LiveModelSettings settings = small_training();
