@@ -44,9 +44,7 @@ def settings(topk_range, quick):
     return [(k, s) for k in ratios(topk_range) for s in (intervals[::3] if quick else intervals)]
 
 
-def visited(parts, times):
-    """[(topk_ratio, update_interval, loaded)] in which the tuned run was and that are not among
-    `times`: what it has to be judged by is measured, not guessed from neighbours."""
-    found = {(w["topk_ratio"], w["update_interval"], loaded)
-             for loaded, windows in zip((False, True, False), parts) for w in windows}
-    return sorted(found - set(times))
+def visited(parts):
+    """{(topk_ratio, update_interval, loaded)} in which the tuned run was."""
+    return {(w["topk_ratio"], w["update_interval"], loaded)
+            for loaded, windows in zip((False, True, False), parts) for w in windows}
