@@ -178,6 +178,13 @@ double LiveTuner::margin(const TunePoint& other) const {
                                             std::sqrt(windows(point_) + windows(other)));
 }
 
+double LiveTuner::unexplained() const {
+  if (explained_ == 0 || !levels_.contains(point_)) return 0;
+  const double windows = static_cast<double>(levels_.at(point_).windows);
+  const double noise = settings_.confidence * step_monitor_.sigma() / std::sqrt(windows);
+  return std::max(0.0, 1 - explained_ - std::max(settings_.slack, noise));
+}
+
 void LiveTuner::choose() {
   something_new_ = false;
   if (model_.empty() || !levels_.contains(point_)) return;
@@ -187,10 +194,14 @@ void LiveTuner::choose() {
   }
   const double mark = best * (1 + settings_.slack);
   // To be more careful than now on a prediction's word, it has to hold even if it is as far off as
-  // the last one was.
+  // the last one was, and if updates, which come the more often then, are what the profile does not
+  // explain of a step.
+  const double unexplained = this->unexplained();
   const auto trusted = [&](const TunePoint& point) {
-    const bool unproven = point < point_ && !levels_.contains(point);
-    return estimate(point) * (unproven ? 1 + model_error_ : 1);
+    if (!(point < point_) || levels_.contains(point)) return estimate(point);
+    const double updates =
+        static_cast<double>(point_.update_interval) / static_cast<double>(point.update_interval);
+    return estimate(point) * (1 + model_error_ + unexplained * (updates - 1));
   };
   const auto careful = std::find_if(model_.begin(), model_.end(), [&](const auto& one) {
     return allowed(one.first) && !too_slow_.contains(one.first) && trusted(one.first) <= mark;

@@ -183,6 +183,8 @@ class LiveTuner {
   [[nodiscard]] bool allowed(const TunePoint& point) const;
   [[nodiscard]] double estimate(const TunePoint& point) const;
   [[nodiscard]] double margin(const TunePoint& other) const;
+  /// Of the step at hand, by the last profile, beyond noise.
+  [[nodiscard]] double unexplained() const;
   [[nodiscard]] std::int64_t importance_cap(bool to_stay) const;
 
   TuneSettings settings_;

@@ -166,6 +166,22 @@ TEST(LiveTuner, GivesUpWhatIsWithinTheSlackForLessStaleness) {
   EXPECT_EQ(loop.steps(), 4);
 }
 
+// A step takes 40 ms, and each update makes one 10 ms longer, of which the profile knows nothing:
+// to it all settings are alike. At S = 5 it explains 40 of 42 ms. Were the rest of updates, S = 4
+// would take 42.5 ms, within the slack of 1.5 %, and S = 3 43.3 ms: so they do.
+TEST(LiveTuner, WhatAProfileDoesNotExplainMayBeOfUpdates) {
+  const auto truth = [](std::int64_t s) { return 0.040 + 0.010 / static_cast<double>(s); };
+  const auto predicted = [](std::int64_t) { return 0.040; };
+  Loop blind({.first = interval(5)}, truth, predicted);
+  blind.run(60);
+  EXPECT_EQ(*std::min_element(blind.visited().begin(), blind.visited().end()), 4);
+  EXPECT_EQ(blind.changes(), 1);
+  // Where nothing is left to explain, a prediction is believed.
+  Loop explained({.first = interval(5)}, predicted, predicted);
+  explained.run(60);
+  EXPECT_EQ(explained.steps(), 1);
+}
+
 TEST(LiveTuner, TakesMoreColumnsAtTheSameStaleness) {
   LiveTuner tuner({.first = {4, 0.1}});
   TuneWindow seen{.point = {4, 0.1}, .next_topk_ratio = 0.1, .steps = 4, .step_seconds = 1};
