@@ -93,6 +93,18 @@ void LiveTuning::start_recording(std::int64_t step) {
   if (settings_.read_cores) cores_then_ = settings_.read_cores();
 }
 
+std::optional<double> LiveTuning::used_lately() {
+  constexpr double kUseSeconds = 0.1;  // ten ticks a CPU
+  if (!settings_.read_cores) return std::nullopt;
+  cores_lately_.push_back(settings_.read_cores());
+  const CoreReading& now = cores_lately_.back();
+  while (cores_lately_.size() > 2 && now.at_seconds - cores_lately_[1].at_seconds >= kUseSeconds) {
+    cores_lately_.pop_front();
+  }
+  if (now.at_seconds - cores_lately_.front().at_seconds < kUseSeconds) return std::nullopt;
+  return other_use(cores_lately_.front(), now, settings_.cpus, ticks_a_second()).cores;
+}
+
 void LiveTuning::start_fit(sim::LiveWindows windows) {
   fit_ = std::async(std::launch::async, [this, windows = std::move(windows)] {
     // Training goes first, by 3 to 1: beside a load that takes every core, a fit of the lowest
@@ -149,6 +161,7 @@ TunePoint LiveTuning::window_ended(const WindowObservation& seen, Clock::time_po
                     .importance_due = importance.by_gradient,
                     .deferred_shares = deferred_shares(seen, importance),
                     .selection_seconds = seen.selection_seconds,
+                    .other_cores = used_lately(),
                     .steps_left = settings_.steps - seen.first_step - seen.steps};
   log_.windows.push_back({seen.window, seen.first_step, point, recording_from_ >= 0,
                           window.step_seconds, window.importance_due, importance.deferred_share,

@@ -66,4 +66,21 @@ double DriftMonitor::factor() const {
   return std::exp(recent_);
 }
 
+void UseMonitor::add(double cores, double patience) {
+  constexpr double kAway = 0.3;  // cores: a third of a thread that is always busy
+  constexpr double kWeight = 8;  // values that the reference stands for
+  constexpr int kLeastAway = 2;
+  if (!has_reference_) {
+    has_reference_ = true;
+    reference_ = cores;
+  }
+  if (std::abs(cores - reference_) > kAway) {
+    ++away_;
+  } else {
+    away_ = 0;
+    reference_ += (cores - reference_) / kWeight;
+  }
+  alarmed_ = away_ >= std::max(kLeastAway, static_cast<int>(patience));
+}
+
 }  // namespace zenflow::runtime

@@ -58,4 +58,24 @@ class DriftMonitor {
   bool suspicious_ = false;
 };
 
+/// Follows what other programs use of the cores, in cores: a load is seen there before times,
+/// which have noise of their own, tell. The first value after `restart` is the reference; what
+/// stays near it moves it slowly. A single value is never alarming.
+class UseMonitor {
+ public:
+  void restart() { *this = {}; }
+  /// `patience` >= 1: so many values in a row, two at least, have to be away from the reference.
+  void add(double cores, double patience);
+
+  [[nodiscard]] bool alarmed() const { return alarmed_; }
+  [[nodiscard]] bool suspicious() const { return away_ > 0; }
+  [[nodiscard]] double reference() const { return reference_; }
+
+ private:
+  bool has_reference_ = false;
+  double reference_ = 0;
+  int away_ = 0;  ///< values in a row
+  bool alarmed_ = false;
+};
+
 }  // namespace zenflow::runtime

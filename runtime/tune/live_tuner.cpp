@@ -112,6 +112,7 @@ void LiveTuner::measure(const TuneWindow& seen) {
     if (seen.busy.at(t) < kLeastShare * seen.step_seconds * steps) continue;
     track_monitors_[t].add(seen.busy.at(t), patience_);
   }
+  if (seen.other_cores) others_.add(*seen.other_cores, patience_);
   if (++quiet_ >= kCalm) {
     patience_ = std::max(1.0, patience_ / kPatience);
     quiet_ = 0;
@@ -127,6 +128,10 @@ void LiveTuner::check_drift(const TuneWindow& seen) {
   };
   ask(step_monitor_, "a step");
   for (std::size_t t = 0; t < kTuneTracks; ++t) ask(track_monitors_[t], kTuneTrackNames.at(t));
+  if (others_.alarmed() && seen.other_cores) {
+    what += fmt::format("{}other programs use {:.2f} cores, not {:.2f}", what.empty() ? "" : ", ",
+                        *seen.other_cores, others_.reference());
+  }
   // Before there is a model there is nothing to drift from: a fit will see what is now.
   if (what.empty() || (model_.empty() && failures_ < kMostFailures)) return;
   note(TuneEvent::Kind::kDrift, what).measured = seen.step_seconds;
@@ -145,6 +150,7 @@ void LiveTuner::check_drift(const TuneWindow& seen) {
   quiet_ = 0;
   step_monitor_.restart();
   for (DriftMonitor& monitor : track_monitors_) monitor.restart();
+  others_.restart();
 }
 
 void LiveTuner::take(const TuneFit& fit) {
@@ -242,7 +248,7 @@ TuneOrder LiveTuner::next_window(const TuneWindow& seen) {
     return order;
   }
   // What looks like a drift is recorded while it is still being doubted.
-  bool suspicious = step_monitor_.suspicious();
+  bool suspicious = step_monitor_.suspicious() || others_.suspicious();
   for (const DriftMonitor& monitor : track_monitors_) {
     suspicious = suspicious || monitor.suspicious();
   }

@@ -18,7 +18,8 @@
 ///            the nearest one that was. The first setting that is chosen is recorded, too: it shows
 ///            more of its neighbours than the one before did. A prediction that was far off later
 ///            asks for one more recording
-///   drift    when a time has moved for longer than noise would let it (drift.h), all that was
+///   drift    when a time has moved for longer than noise would let it, or other programs use
+///            more or less of the cores (drift.h), all that was
 ///            learnt is dropped and recorded anew; once more if what that explains of the step is
 ///            another share than before, and changes nothing that an outcome would tell of
 ///
@@ -70,6 +71,7 @@ struct TuneWindow {
   /// With the largest columns selected, by ascending ratio; where nothing is known, none.
   std::vector<DeferredShare> deferred_shares{};
   double selection_seconds = 0;             ///< of the step time, to select columns anew
+  std::optional<double> other_cores{};      ///< that other programs used lately; nothing: not known
   std::int64_t steps_left = 1'000'000'000;  ///< of the run
 };
 
@@ -218,6 +220,7 @@ class LiveTuner {
 
   DriftMonitor step_monitor_;
   std::vector<DriftMonitor> track_monitors_;
+  UseMonitor others_;
   double patience_ = 1;
   std::int64_t quiet_ = 0;  ///< windows since patience changed
 

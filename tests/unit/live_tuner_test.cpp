@@ -37,6 +37,7 @@ class Loop {
   void set_update_seconds(double seconds) { update_seconds_ = seconds; }
   void set_importance(std::int64_t due) { importance_ = due; }
   void set_noise(double noise) { noise_ = noise; }
+  void set_others_lately(std::optional<double> cores) { others_lately_ = cores; }
   void fail(int times) { failures_ = times; }
   void set_others(std::optional<double> cores, double threads, std::string remark) {
     other_cores_ = cores;
@@ -53,7 +54,8 @@ class Loop {
                       .next_topk_ratio = point_.topk_ratio,
                       .steps = point_.update_interval,
                       .step_seconds = factor * truth_(point_.update_interval),
-                      .importance_due = importance_};
+                      .importance_due = importance_,
+                      .other_cores = others_lately_};
       seen.busy[4] = factor * update_seconds_;
       std::optional<TuneFit> fit;
       if (asked_) fit = answer();
@@ -104,6 +106,7 @@ class Loop {
   double noise_ = 0;
   int failures_ = 0;
   std::optional<double> other_cores_;
+  std::optional<double> others_lately_;
   double other_threads_ = 0;
   std::string remark_;
   std::int64_t window_ = 1;
@@ -369,6 +372,40 @@ TEST(LiveTuner, StaysPutUnderNoise) {
     EXPECT_LE(loop.changes(), 1) << noise;
     EXPECT_EQ(loop.steps(), 4) << noise;
   }
+}
+
+// 4 % of a noisy step add up slowly; that somebody else is there is seen at once.
+TEST(LiveTuner, ALoadIsAnsweredBeforeStepTimesTell) {
+  const auto times = [](double slower) {
+    return [slower](std::int64_t s) { return 1 + slower * 0.08 / static_cast<double>(s); };
+  };
+  Loop loop({.first = interval(4)}, times(0), times(0));
+  loop.set_others_lately(0.0);
+  loop.run(20);
+  const int before = loop.count(TuneEvent::Kind::kDrift);
+  EXPECT_EQ(before, 0);
+  loop.set_truth(times(1));
+  loop.set_prediction(times(1));
+  loop.set_others_lately(0.85);
+  loop.run(1);
+  EXPECT_EQ(loop.count(TuneEvent::Kind::kDrift), 0) << "one window says nothing";
+  loop.run(1);
+  ASSERT_EQ(loop.count(TuneEvent::Kind::kDrift), 1);
+  EXPECT_NE(loop.events().back().reason.find("other programs use 0.85 cores, not 0.00"),
+            std::string::npos);
+  // Another thread of the same load comes and goes: what moves by less than 0.3 cores is no other.
+  for (const double cores : {0.9, 0.7, 1.1, 0.85}) {
+    loop.set_others_lately(cores);
+    loop.run(3);
+  }
+  EXPECT_EQ(loop.count(TuneEvent::Kind::kDrift), 1);
+  // Not known is not gone.
+  loop.set_others_lately(std::nullopt);
+  loop.run(10);
+  EXPECT_EQ(loop.count(TuneEvent::Kind::kDrift), 1);
+  loop.set_others_lately(0.0);
+  loop.run(4);
+  EXPECT_EQ(loop.count(TuneEvent::Kind::kDrift), 2);
 }
 
 TEST(DriftMonitor, OneWindowIsNoDrift) {
