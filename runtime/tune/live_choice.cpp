@@ -169,8 +169,11 @@ double LiveTuner::estimate(const TunePoint& point) const {
   double ratio = 1;
   double nearest = INFINITY;
   for (const auto& [other, level] : levels_) {
-    if (!model_.contains(other) || distance(other, point) >= nearest) continue;
-    nearest = distance(other, point);
+    if (!model_.contains(other)) continue;
+    const double away = distance(other, point);
+    // Of two that are as near the one at hand: it was measured last, and is what is compared with.
+    if (away > nearest || (away == nearest && !(other == point_))) continue;
+    nearest = away;
     ratio = level.seconds / model_.at(other);
   }
   return ratio * model_.at(point);
@@ -236,6 +239,8 @@ void LiveTuner::change(const TunePoint& to, std::string reason) {
   unchecked_ = {point_, event.measured, event.predicted};
   event.selection_seconds = cost_expected_ = cost_of(to.topk_ratio);
   point_ = to;
+  const auto tried = levels_.find(to);
+  earlier_ = tried == levels_.end() ? Level{} : tried->second;
   levels_.erase(to);  // measured anew
   since_change_ = 0;
   step_monitor_.restart();

@@ -149,6 +149,7 @@ void LiveTuner::check_drift(const TuneWindow& seen) {
   model_.clear();
   levels_.clear();
   levels_[point_] = {seen.step_seconds, 1};
+  earlier_ = {};
   too_slow_.clear();
   deferred_too_much_ = 0;
   model_error_ = 0;
@@ -232,7 +233,27 @@ void LiveTuner::abandon_outcome(const char* why) {
 
 void LiveTuner::check_outcome() {
   if (!unchecked_ || level_here().windows < kOutcomeWindows) return;
-  const Change done = *std::exchange(unchecked_, std::nullopt);
+  judge(*std::exchange(unchecked_, std::nullopt));
+  recall_earlier();
+}
+
+void LiveTuner::recall_earlier() {
+  const Level before = std::exchange(earlier_, {});
+  if (before.windows == 0) return;
+  Level& level = levels_[point_];
+  const double noise = step_monitor_.sigma() * std::sqrt(1 / static_cast<double>(before.windows) +
+                                                         1 / static_cast<double>(level.windows));
+  if (std::abs(std::log(level.seconds / before.seconds)) >
+      std::max(settings_.least_gain, settings_.confidence * noise)) {
+    return;
+  }
+  const std::int64_t windows = before.windows + level.windows;
+  level.seconds += (before.seconds - level.seconds) * static_cast<double>(before.windows) /
+                   static_cast<double>(windows);
+  level.windows = windows;
+}
+
+void LiveTuner::judge(const Change& done) {
   const double measured = level_here().seconds;
   something_new_ = true;
   if (done.before > measured * (1 + settings_.least_gain)) too_slow_.insert(done.from);

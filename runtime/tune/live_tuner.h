@@ -167,6 +167,9 @@ class LiveTuner {
   /// Of the fit that has just been taken, if nothing was changed by it.
   void doubt_fit();
   void check_outcome();
+  void judge(const Change& done);
+  /// What was measured here before counts again, unless it differs by more than noise.
+  void recall_earlier();
   /// Of a change that is not waited for any longer, and why.
   void abandon_outcome(const char* why);
   TuneEvent& note_outcome(const Change& done, std::string reason);
@@ -219,6 +222,7 @@ class LiveTuner {
   int refits_left_ = 1;
   bool moved_ = false;  ///< by choice
   std::optional<Change> unchecked_;
+  Level earlier_;  ///< of the setting that was changed to, before that
   bool something_new_ = false;
 
   bool wants_fit_ = true;  ///< recording, until there is enough

@@ -107,9 +107,13 @@ HardwareProfile with_units(HardwareProfile machine, const Units& units, DType dt
   return machine;
 }
 
-/// Seconds of forward and backward in a step from `first_step` on: the mean over a window's places
-/// of the median at each.
-double model_seconds(const Timeline& timeline, std::int64_t first_step, std::int64_t interval) {
+/// Forward and backward in steps from `first_step` on.
+struct ModelTimes {
+  double seconds = 0;  ///< a step: the mean over a window's places of the median at each
+  double uneven = 0;   ///< a window: by how much its steps together take longer than usual ones
+};
+
+ModelTimes model_times(const Timeline& timeline, std::int64_t first_step, std::int64_t interval) {
   std::map<std::int64_t, Picoseconds> by_step;
   std::size_t at = 0;
   const auto& steps = timeline.steps;
@@ -126,14 +130,24 @@ double model_seconds(const Timeline& timeline, std::int64_t first_step, std::int
   for (const auto& [step, time] : by_step) {
     by_place[(step - first_step) % interval].push_back(to_seconds(time).value());
   }
+  if (by_place.empty()) return {};
+  std::vector<double> medians;
   double sum = 0;
-  for (auto& [place, seconds] : by_place) sum += upper_median(std::move(seconds));
-  return by_place.empty() ? 0 : sum / static_cast<double>(by_place.size());
+  for (auto& [place, seconds] : by_place) {
+    medians.push_back(upper_median(std::move(seconds)));
+    sum += medians.back();
+  }
+  const auto places = static_cast<double>(medians.size());
+  // An update is beside the fewer of a window's steps, or beside all alike.
+  const auto usual = medians.begin() + static_cast<std::ptrdiff_t>((medians.size() - 1) / 2);
+  std::nth_element(medians.begin(), usual, medians.end());
+  return {sum / places, sum - places * *usual};
 }
 
 /// Of recorded runs, or of simulated ones in the same order.
 struct Found {
   double model = 0;                     ///< seconds of forward and backward, in all together
+  std::vector<double> uneven{};         ///< ModelTimes', by run
   std::vector<double> gaps{};           ///< seconds, of all
   std::vector<OperationTimes> times{};  ///< by run
   std::vector<double> other_cores{};    ///< that others used, by run
@@ -141,7 +155,10 @@ struct Found {
   /// `cores`: that others used. Of `host` only how much slower fewer cores update.
   void add(const LiveRecording& recording, const HostProfile& host, double cores) {
     const LiveRun run = read_live_run(recording);
-    model += model_seconds(*recording.timeline, recording.first_step, run.live.interval);
+    const ModelTimes both =
+        model_times(*recording.timeline, recording.first_step, run.live.interval);
+    model += both.seconds;
+    uneven.push_back(both.uneven);
     times.push_back(operation_times(run, *recording.timeline, recording.first_step, host));
     for (const LiveSample& sample : run.samples) {
       if (sample.operation == LiveOperation::kStepGap) gaps.push_back(sample.seconds);
@@ -153,7 +170,8 @@ struct Found {
 /// A machine, and what shared it with each recording.
 struct Surroundings {
   HardwareProfile machine;
-  std::vector<double> other_threads;  ///< by recording
+  std::vector<double> other_threads;     ///< by recording
+  std::vector<double> beside_updates{};  ///< LiveFit's
 };
 
 class Freeing {
@@ -173,6 +191,7 @@ class Freeing {
     Surroundings now{fitted_.profile, wanted.other_cores};
     for (int round = 0; round < kMostRounds; ++round) {
       const Found found = of_simulated(now);
+      now.beside_updates = unexplained(wanted, found);
       const double damping = round == 0 ? 1 : kDamping;
       double worst = 0;
       const auto approach = [&](std::size_t unit, double ratio) {
@@ -215,6 +234,14 @@ class Freeing {
       wanted.add(one, fitted_.profile.host, one.other_cores);
     }
     return wanted;
+  }
+
+  [[nodiscard]] static std::vector<double> unexplained(const Found& wanted, const Found& found) {
+    std::vector<double> seconds;
+    for (std::size_t i = 0; i < wanted.uneven.size(); ++i) {
+      seconds.push_back(std::max(0.0, wanted.uneven[i] - std::max(0.0, found.uneven[i])));
+    }
+    return seconds;
   }
 
   /// Returns how far the uses of those that can still be changed are off, as a logarithm.
@@ -316,6 +343,7 @@ LiveFit alone(const std::vector<LiveRecording>& recordings, const LiveFit& fitte
   Surroundings found = Freeing(recordings, fitted).find();
   fit.profile = std::move(found.machine);
   fit.other_threads = std::move(found.other_threads);
+  fit.beside_updates = std::move(found.beside_updates);
   restate(fit, fitted.profile);
   return fit;
 }

@@ -18,6 +18,14 @@ constexpr std::int64_t kMeasuredWindows = 4;
 constexpr double kStateBytes = 12;  // of an element: weight and two moments in fp32
 constexpr const char* kSchedule = "live-zenflow";
 
+/// Seconds a step.
+double beside_updates(const LiveMachine& machine, const TunePoint& point) {
+  const double recorded = 1 - machine.recorded.topk_ratio;
+  if (recorded <= 0) return 0;
+  return machine.beside_updates * (1 - point.topk_ratio) / recorded /
+         static_cast<double>(point.update_interval);
+}
+
 }  // namespace
 
 HardwareProfile unknown_machine(const LiveModelSettings& settings) {
@@ -99,7 +107,9 @@ LiveMachine fit_windows(const LiveModelSettings& settings, const LiveWindows& wi
                                                windows.first_step, path));
   }
   LiveFit fit = fit_live({recording});
-  return {std::move(fit.profile), fit.other_threads.empty() ? 0 : fit.other_threads.front()};
+  const auto first = [](const std::vector<double>& all) { return all.empty() ? 0 : all.front(); };
+  return {std::move(fit.profile), first(fit.other_threads), first(fit.beside_updates),
+          windows.point};
 }
 
 std::vector<TunePrediction> predict(const LiveModelSettings& settings, const LiveMachine& machine,
@@ -110,7 +120,10 @@ std::vector<TunePrediction> predict(const LiveModelSettings& settings, const Liv
     Job job = live_job(settings, point, machine.hardware);
     job.scenario.other_threads = machine.other_threads;
     const SimulationResult result = simulate_schedule(job, find_schedule(kSchedule));
-    predictions.push_back({point, result.step_time * kPicosecond});
+    const double busy = result.step_time > 0 ? result.compute / result.step_time : 0;
+    predictions.push_back({point, result.step_time * kPicosecond +
+                                      busy * (beside_updates(machine, point) -
+                                              beside_updates(machine, machine.recorded))});
   }
   return predictions;
 }

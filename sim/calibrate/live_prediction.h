@@ -82,12 +82,17 @@ struct LiveWindows {
 /// What a recording shows a training to run on.
 struct LiveMachine {
   HardwareProfile hardware;
-  double other_threads = 0;  ///< of other programs, that want a core all the time
+  double other_threads = 0;   ///< of other programs, that want a core all the time
+  double beside_updates = 0;  ///< LiveFit's
+  TunePoint recorded{};       ///< where it was
 };
 
 /// Throws Error(kInput) if the recording is not of the model and setting.
 [[nodiscard]] LiveMachine fit_windows(const LiveModelSettings& settings,
                                       const LiveWindows& windows);
+/// What an update takes of compute beside it, of caches and memory that both of them use, comes
+/// once a window, and as more columns are deferred. It makes a step longer by as much of it as the
+/// device is busy.
 [[nodiscard]] std::vector<TunePrediction> predict(const LiveModelSettings& settings,
                                                   const LiveMachine& machine,
                                                   const std::vector<TunePoint>& points);

@@ -210,6 +210,7 @@ class ClusterBuilder {
                   [this](std::int64_t rank) { return links_.copy(rank, true); });
     one.h2d = add(LaneKind::kH2D, rates_.h2d, {{own.h2d, 1}, {own.both, 1}},
                   [this](std::int64_t rank) { return links_.copy(rank, false); });
+    one.h2d_kernels = one.h2d;
     one.cpu_update = add(LaneKind::kCpuUpdate, rates_.cpu_update, {}, dram);
     one.cpu_accumulate = add(LaneKind::kCpuAccumulate, rates_.cpu_accumulate, {}, dram);
     if (rates_.optimizer_shares_cores) share_cores(one, suffix);
@@ -281,8 +282,8 @@ class ClusterBuilder {
     forget_if_free(cluster_.collective);
     forget_if_free(cluster_.gather);
     for (RankClass& one : cluster_.classes) {
-      for (LaneUse* use : {&one.compute, &one.d2h, &one.h2d, &one.cpu_update, &one.cpu_accumulate,
-                           &one.nvme_read, &one.nvme_write}) {
+      for (LaneUse* use : {&one.compute, &one.d2h, &one.h2d, &one.h2d_kernels, &one.cpu_update,
+                           &one.cpu_accumulate, &one.nvme_read, &one.nvme_write}) {
         forget_if_free(*use);
       }
     }
@@ -363,17 +364,20 @@ Cluster make_host_device_cluster(const Scenario& scenario, const RankRates& rate
   // Core-seconds a second take the place of bytes a second.
   cluster.machine.links.push_back(
       {"cores", BytesPerSecond(static_cast<double>(hardware.host.cores))});
+  const auto add_flow = [&](LaneId lane, double wanted) {
+    cluster.machine.flows.push_back({BytesPerSecond(wanted), {{0, 1.0}}});
+    return LaneUse{lane, static_cast<FlowId>(cluster.machine.flows.size() - 1)};
+  };
   const auto add = [&](LaneKind kind, double wanted) {
     cluster.machine.lanes.push_back(to_string(kind) + "0");
     cluster.lanes.push_back({kind, 0});
-    cluster.machine.flows.push_back({BytesPerSecond(wanted), {{0, 1.0}}});
-    return LaneUse{static_cast<LaneId>(cluster.lanes.size() - 1),
-                   static_cast<FlowId>(cluster.machine.flows.size() - 1)};
+    return add_flow(static_cast<LaneId>(cluster.lanes.size() - 1), wanted);
   };
   RankClass one;
   one.compute = add(LaneKind::kCompute, static_cast<double>(hardware.gpu.host_cores));
   one.d2h = add(LaneKind::kD2H, copying_cores(hardware.host, rates.d2h));
   one.h2d = add(LaneKind::kH2D, copying_cores(hardware.host, rates.h2d));
+  one.h2d_kernels = add_flow(one.h2d.lane, 1);
   one.cpu_update = add(LaneKind::kCpuUpdate, cores.cpu_update);
   one.cpu_accumulate = add(LaneKind::kCpuAccumulate, cores.cpu_accumulate);
   cluster.classes.push_back(one);

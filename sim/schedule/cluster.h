@@ -58,6 +58,10 @@ struct RankClass {
   LaneUse compute;
   LaneUse d2h;
   LaneUse h2d;
+  /// Kernels on the lane of `h2d`, which put in place what has arrived: on the host device the
+  /// stream's thread runs them, on a core of its own where there is one; on a GPU they count as
+  /// copies, which share the link.
+  LaneUse h2d_kernels;
   LaneUse cpu_update;
   LaneUse cpu_accumulate;
   LaneUse nvme_read;
@@ -95,9 +99,9 @@ struct HostDeviceCores {
 
 /// One rank whose device is the host itself: all lanes are threads, and the one link is the host's
 /// cores. While more are wanted than there are, each lane gets an equal share, as a fair scheduler
-/// gives its threads. Copies take `copying_cores`. Each of the scenario's `other_threads` is a
-/// background flow that wants a core.
-/// Precondition: one rank, gpu.runs_on_host().
+/// gives its threads. Copies take `copying_cores`, kernels in between a core.
+/// Each of the scenario's `other_threads` is a background flow that wants a core. Precondition: one
+/// rank, gpu.runs_on_host().
 [[nodiscard]] Cluster make_host_device_cluster(const Scenario& scenario, const RankRates& rates,
                                                const HostDeviceCores& cores);
 

@@ -348,7 +348,7 @@ class LiveEmitter {
       updated[b] = builder_.add(rank.cpu_update, to_picoseconds(work.call(cut.deferred)),
                                 builder_.label(Phase::kCpuUpdate, index), {ready[b], norm});
       builder_.copy(0, Phase::kH2D, index, cut.up, {updated[b], may_write});
-      uploaded_[b] = builder_.add(rank.h2d, to_picoseconds(cut.placed),
+      uploaded_[b] = builder_.add(rank.h2d_kernels, to_picoseconds(cut.placed),
                                   builder_.label(Phase::kH2D, index), {});
     }
     if (full || live_.reads_staging()) staging_free_ = updated;

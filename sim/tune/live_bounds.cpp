@@ -26,7 +26,8 @@ struct LayerTimes {
   double sum_first = 0;  ///< on the CPU, of a window's first step
   double sum = 0;        ///< of the others
   double update = 0;
-  double up = 0;
+  double up = 0;      ///< copied
+  double placed = 0;  ///< then, on the same lane
 };
 
 class LiveBound {
@@ -68,8 +69,8 @@ class LiveBound {
 
   [[nodiscard]] double step() const {
     const Lanes lanes = sure_work();
-    double bound =
-        std::max({lanes.device + steps_ * gap_, lanes.down, lanes.up, lanes.sums, lanes.updates});
+    double bound = std::max({lanes.device + steps_ * gap_, lanes.down, lanes.up + lanes.placed,
+                             lanes.sums, lanes.updates});
     if (live_.offloads() && !live_.overlap) bound = std::max(bound, chained());
     if (live_.sums_on_device() && live_.overlap) bound = std::max(bound, linked());
     if (job_.scenario.hardware.gpu.runs_on_host()) bound = std::max(bound, on_cores(lanes));
@@ -82,6 +83,7 @@ class LiveBound {
     double device = 0;
     double down = 0;
     double up = 0;
+    double placed = 0;  ///< on the lane of `up`
     double sums = 0;
     double updates = 0;
   };
@@ -108,7 +110,8 @@ class LiveBound {
       times.sum = rounded(deferred * work_.sum(false).time);
     }
     times.update = rounded(work_.update().call(deferred));
-    times.up = copied(Direction::kH2D, work_.bytes_up(cut)) + device(work_.place_upload(cut));
+    times.up = copied(Direction::kH2D, work_.bytes_up(cut));
+    times.placed = device(work_.place_upload(cut));
     return times;
   }
 
@@ -140,6 +143,7 @@ class LiveBound {
     lanes.sums = std::max(0.0, windows_ * first + (steps_ - windows_ - 2) * later);
     lanes.updates = (windows_ - 1) * sum_of([](const LayerTimes& t) { return t.update; });
     lanes.up = (windows_ - 1) * sum_of([](const LayerTimes& t) { return t.up; });
+    lanes.placed = (windows_ - 1) * sum_of([](const LayerTimes& t) { return t.placed; });
     return lanes;
   }
 
@@ -189,7 +193,7 @@ class LiveBound {
       const LayerTimes& one = layers_[l];
       if (one.update == 0) continue;
       updates = std::max(updates, ready[l]) + one.update;
-      there[l] = uploads = std::max(uploads, updates) + one.up;
+      there[l] = uploads = std::max(uploads, updates) + one.up + one.placed;
     }
     return there;
   }
@@ -223,7 +227,7 @@ class LiveBound {
     const auto copying = [&](Direction way) {
       return copying_cores(hardware.host, copy_rate(hardware.host_link, way, true));
     };
-    return (static_cast<double>(hardware.gpu.host_cores) * lanes.device +
+    return (static_cast<double>(hardware.gpu.host_cores) * lanes.device + lanes.placed +
             copying(Direction::kD2H) * lanes.down + copying(Direction::kH2D) * lanes.up +
             live_.optimizer_cores * lanes.updates + live_.sum_cores * lanes.sums) /
            static_cast<double>(hardware.host.cores);

@@ -2,7 +2,9 @@
 /// exactly and can be changed at any window.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <random>
 #include <utility>
@@ -39,16 +41,21 @@ class VirtualPlant {
     times_.clear();
     steady_.clear();
   }
+  /// Seconds in a window that updates take of compute beside them, of what no profile has: caches,
+  /// memory. Of those where nothing is selected. Likewise.
+  void set_beside_updates(double seconds) { beside_updates_ = seconds; }
   /// Whether what other programs use is known to who fits a recording.
   void hide_others() { others_are_hidden_ = true; }
 
   /// Without noise.
   [[nodiscard]] double step_seconds(const runtime::TunePoint& point) {
-    const auto known = times_.find(point);
-    if (known != times_.end()) return known->second;
-    const sim::Job job = job_of(point);
-    const auto result = sim::simulate_schedule(job, sim::find_schedule(kSchedule));
-    return times_[point] = result.step_time * 1e-12;
+    auto known = times_.find(point);
+    if (known == times_.end()) {
+      const sim::Job job = job_of(point);
+      const auto result = sim::simulate_schedule(job, sim::find_schedule(kSchedule));
+      known = times_.emplace(point, result.step_time * 1e-12).first;
+    }
+    return known->second + beside_updates(point) / static_cast<double>(point.update_interval);
   }
   [[nodiscard]] double best(const std::vector<runtime::TunePoint>& points) {
     double best = INFINITY;
@@ -66,6 +73,7 @@ class VirtualPlant {
                              .steps = point.update_interval,
                              .step_seconds = factor * step_seconds(point),
                              .busy = one.busy};
+    seen.busy[0] += beside_updates(point);
     for (double& busy : seen.busy) busy *= factor;
     return seen;
   }
@@ -74,6 +82,7 @@ class VirtualPlant {
   [[nodiscard]] sim::LiveWindows recording(const runtime::TunePoint& point) {
     const sim::Timeline& exact = steady(point).timeline;
     sim::LiveWindows windows{point, kFirstWindow * point.update_interval, exact};
+    lengthen(windows.timeline, point);
     if (!others_are_hidden_) windows.other_cores = steady(point).other_cores;
     const double factor = std::exp(noise_ * normal_(random_));
     const auto stretch = [factor](Picoseconds& time) {
@@ -99,6 +108,47 @@ class VirtualPlant {
   static constexpr std::int64_t kFirstWindow = 3;
   static constexpr std::int64_t kWindows = 6;
   static constexpr const char* kSchedule = "live-zenflow";
+
+  [[nodiscard]] double beside_updates(const runtime::TunePoint& point) const {
+    return beside_updates_ * (1 - point.topk_ratio);
+  }
+
+  /// A window's first forward takes so much longer, and what begins later does so the later.
+  void lengthen(sim::Timeline& timeline, const runtime::TunePoint& point) const {
+    if (beside_updates_ == 0) return;
+    std::vector<Picoseconds> from;  // what begins after one of these is later
+    for (const sim::TimelineStep& step : timeline.steps) {
+      if (step.number % point.update_interval != 0) continue;
+      Picoseconds first{INT64_MAX};
+      for (const sim::TimelineSpan& span : timeline.spans) {
+        if (is_forward(timeline, span) && span.start >= step.start) {
+          first = std::min(first, span.start);
+        }
+      }
+      from.push_back(first);
+    }
+    const Picoseconds more = to_picoseconds(Seconds(beside_updates(point)));
+    const auto move = [&](Picoseconds& time) {
+      const auto before = std::count_if(from.begin(), from.end(),
+                                        [time](Picoseconds first) { return first < time; });
+      time.count += before * more.count;
+    };
+    for (sim::TimelineSpan& span : timeline.spans) {
+      const Picoseconds length = span.end - span.start;
+      const bool grows = is_forward(timeline, span) &&
+                         std::find(from.begin(), from.end(), span.start) != from.end();
+      move(span.start);
+      span.end = span.start + length + (grows ? more : Picoseconds{});
+    }
+    for (sim::TimelineStep& step : timeline.steps) {
+      move(step.start);
+      move(step.end);
+    }
+  }
+  static bool is_forward(const sim::Timeline& timeline, const sim::TimelineSpan& span) {
+    return timeline.tracks[span.track].name == "compute" &&
+           timeline.name_of(span).starts_with("forward");
+  }
 
   [[nodiscard]] sim::Job job_of(const runtime::TunePoint& point) const {
     sim::Job job = sim::live_job(settings_, point, machine_);
@@ -147,6 +197,7 @@ class VirtualPlant {
   std::normal_distribution<double> normal_;
   double noise_;
   double other_threads_ = 0;
+  double beside_updates_ = 0;
   bool others_are_hidden_ = false;
   std::map<runtime::TunePoint, double> times_;
   std::map<runtime::TunePoint, Steady> steady_;

@@ -70,6 +70,26 @@ TEST(Cluster, OfAHostDeviceSharesItsCoresWithOtherThreads) {
   }
 }
 
+TEST(Cluster, KernelsOfTheUploadLaneTakeACoreOfAHostAndCountAsCopiesOfAGpu) {
+  Scenario one = scenario(round_node(), 1);
+  one.hardware.gpu.host_cores = 2;
+  one.hardware.host.cores = 4;
+  one.hardware.host.core_bandwidth = 240.0_GBps;
+  const Cluster host = make_host_device_cluster(one, kRates, {});
+  const RankClass& threads = host.classes.at(0);
+  EXPECT_EQ(threads.h2d_kernels.lane, threads.h2d.lane);
+  const auto cores = [&](const LaneUse& use) {
+    return host.machine.flows.at(use.flow).solo_rate.value();
+  };
+  EXPECT_EQ(cores(threads.h2d_kernels), 1);
+  EXPECT_EQ(cores(threads.h2d), 0.25) << "20 GB/s, three times that in traffic";
+
+  const Cluster gpus = make_cluster(scenario(contended_node(4), 4), kRates);
+  const RankClass& rank = gpus.classes.at(0);
+  EXPECT_EQ(rank.h2d_kernels.lane, rank.h2d.lane);
+  EXPECT_EQ(rank.h2d_kernels.flow, rank.h2d.flow);
+}
+
 TEST(Cluster, OfOneGpuWithoutBottlenecksHasNoLinks) {
   const Cluster cluster = make_cluster(scenario(round_node(), 1), kRates);
   EXPECT_THAT(cluster.machine.links, IsEmpty());
