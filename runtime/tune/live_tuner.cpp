@@ -14,6 +14,7 @@ constexpr std::int64_t kRamp = 1;  // windows after a change that belong to neit
 constexpr std::int64_t kLeastWindows = 2;
 constexpr std::int64_t kLeastSteps = 4;
 constexpr std::int64_t kOutcomeWindows = 2;  // after which a change is judged
+constexpr std::int64_t kMostEarlier = 4;     // of an earlier visit, that count beside these
 constexpr int kMostFailures = 3;
 constexpr std::int64_t kMostDoubtful = 8;  // windows kept of what is only doubted
 constexpr double kPatience = 1.5;          // by which an alarm raises the bar for the next
@@ -149,7 +150,6 @@ void LiveTuner::check_drift(const TuneWindow& seen) {
   model_.clear();
   levels_.clear();
   levels_[point_] = {seen.step_seconds, 1};
-  earlier_ = {};
   too_slow_.clear();
   deferred_too_much_ = 0;
   model_error_ = 0;
@@ -229,18 +229,27 @@ void LiveTuner::abandon_outcome(const char* why) {
   const std::int64_t windows = level_here().windows;
   note_outcome(*std::exchange(unchecked_, std::nullopt),
                fmt::format("after {} window{}: {}", windows, windows == 1 ? "" : "s", why));
+  recall_earlier();
 }
 
 void LiveTuner::check_outcome() {
   if (!unchecked_ || level_here().windows < kOutcomeWindows) return;
-  judge(*std::exchange(unchecked_, std::nullopt));
+  const Change done = *std::exchange(unchecked_, std::nullopt);
+  judge(done);
   recall_earlier();
+  if (done.before > level_here().seconds * (1 + settings_.least_gain)) too_slow_.insert(done.from);
 }
 
 void LiveTuner::recall_earlier() {
-  const Level before = std::exchange(earlier_, {});
+  Level before = std::exchange(earlier_, {});
   if (before.windows == 0) return;
   Level& level = levels_[point_];
+  if (level.windows == 0) {
+    level = before;
+    return;
+  }
+  // What has changed since by less than noise tells is not to be outvoted for long.
+  before.windows = std::min(before.windows, kMostEarlier);
   const double noise = step_monitor_.sigma() * std::sqrt(1 / static_cast<double>(before.windows) +
                                                          1 / static_cast<double>(level.windows));
   if (std::abs(std::log(level.seconds / before.seconds)) >
@@ -256,7 +265,6 @@ void LiveTuner::recall_earlier() {
 void LiveTuner::judge(const Change& done) {
   const double measured = level_here().seconds;
   something_new_ = true;
-  if (done.before > measured * (1 + settings_.least_gain)) too_slow_.insert(done.from);
   if (done.predicted == 0) {
     note_outcome(done, "nothing was predicted");
     return;

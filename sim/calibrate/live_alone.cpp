@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -110,7 +111,9 @@ HardwareProfile with_units(HardwareProfile machine, const Units& units, DType dt
 /// Forward and backward in steps from `first_step` on.
 struct ModelTimes {
   double seconds = 0;  ///< a step: the mean over a window's places of the median at each
-  double uneven = 0;   ///< a window: by how much its steps together take longer than usual ones
+  /// A window: by how much its steps together take longer than if all were as those of its second
+  /// half. May be negative.
+  double uneven = 0;
 };
 
 ModelTimes model_times(const Timeline& timeline, std::int64_t first_step, std::int64_t interval) {
@@ -138,10 +141,12 @@ ModelTimes model_times(const Timeline& timeline, std::int64_t first_step, std::i
     sum += medians.back();
   }
   const auto places = static_cast<double>(medians.size());
-  // An update is beside the fewer of a window's steps, or beside all alike.
-  const auto usual = medians.begin() + static_cast<std::ptrdiff_t>((medians.size() - 1) / 2);
-  std::nth_element(medians.begin(), usual, medians.end());
-  return {sum / places, sum - places * *usual};
+  if (medians.size() < 2) return {sum / places, 0};
+  // An update begins with its window: in most settings it is over in the second half.
+  const auto half = medians.begin() + static_cast<std::ptrdiff_t>((medians.size() + 1) / 2);
+  const double usual =
+      std::accumulate(half, medians.end(), 0.0) / static_cast<double>(medians.end() - half);
+  return {sum / places, sum - places * usual};
 }
 
 /// Of recorded runs, or of simulated ones in the same order.
@@ -239,7 +244,7 @@ class Freeing {
   [[nodiscard]] static std::vector<double> unexplained(const Found& wanted, const Found& found) {
     std::vector<double> seconds;
     for (std::size_t i = 0; i < wanted.uneven.size(); ++i) {
-      seconds.push_back(std::max(0.0, wanted.uneven[i] - std::max(0.0, found.uneven[i])));
+      seconds.push_back(std::max(0.0, wanted.uneven[i] - found.uneven[i]));
     }
     return seconds;
   }
@@ -270,6 +275,7 @@ class Freeing {
       if (wanted.other_cores[i] <= 0) continue;
       if (std::abs(std::log(found.other_cores[i] / wanted.other_cores[i])) > kAlike) continue;
       now.other_threads[i] = whole.other_threads[i];
+      now.beside_updates[i] = unexplained(wanted, found)[i];
     }
   }
 
