@@ -32,8 +32,9 @@ struct LiveFit {
   /// By recording: threads of other programs that wanted a core all the time (live_alone.h). Empty
   /// where rates are as recorded.
   std::vector<double> other_threads{};
-  /// By recording, likewise: seconds a window in which forward and backward of its first half, which
-  /// an update is beside, take longer than those of its second, beyond what sharing cores explains. It is in the rates, too, as if all steps had their part of it. 0: of windows of one
+  /// By recording, likewise: seconds a window in which forward and backward of its first half,
+  /// which an update is beside, take longer than those of its second, beyond what sharing cores
+  /// explains. It is in the rates, too, as if all steps had their part of it. 0: of windows of one
   /// step that cannot be told.
   std::vector<double> beside_updates{};
 };
