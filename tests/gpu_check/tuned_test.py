@@ -3,7 +3,10 @@
   tuned_test.py SCRIPT_FOLDER
 """
 import io
+import os
 import pathlib
+import signal
+import subprocess
 import sys
 import unittest
 
@@ -92,6 +95,33 @@ class Runs(unittest.TestCase):
         self.assertEqual(tuned_phases.os.sched_getaffinity(process.pid), {core})
         load.stop()
         self.assertIsNotNone(process.returncode)
+
+
+# Starts a load, says its process id, and waits.
+STARTER = """import sys
+sys.path.insert(0, sys.argv[1])
+sys.dont_write_bytecode = True
+from tuned_phases import Load
+load = Load([int(sys.argv[2])])
+load.start()
+print(load.processes[0].pid, flush=True)
+sys.stdin.read()
+"""
+
+
+class Loads(unittest.TestCase):
+    def test_end_with_who_started_them_even_if_that_is_killed(self):
+        core = min(os.sched_getaffinity(0))
+        starter = subprocess.Popen([sys.executable, "-c", STARTER, SCRIPTS, str(core)],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        load = int(starter.stdout.readline())
+        starter.kill()
+        try:
+            # Ends when the load, which has it, too, closes it.
+            starter.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            os.kill(load, signal.SIGKILL)
+            self.fail("the load goes on")
 
 
 class Table(unittest.TestCase):
