@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "sim/base/median.h"
+
 namespace zenflow::sim {
 namespace {
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "sim/accuracy/document.h"
+#include "sim/base/median.h"
 #include "sim/config/reader.h"
 
 namespace zenflow::sim {

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "sim/base/median.h"
+
 namespace zenflow::sim {
 namespace {
 
@@ -110,11 +112,6 @@ std::string format_metric(Metric metric, double value) {
   }
   constexpr double kWhole = 1000;
   return fmt::format("{:.{}f}", value, value >= kWhole ? 0 : 2);
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
 }
 
 StepFigures median_of(const std::vector<StepFigures>& runs) {

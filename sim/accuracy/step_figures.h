@@ -71,9 +71,6 @@ struct StepFigures {
   }
 };
 
-/// The mean of both in the middle of an even number. Precondition: at least one.
-[[nodiscard]] double median(std::vector<double> values);
-
 /// Of each figure on its own; one that a run lacks is unknown. Precondition: at least one run.
 [[nodiscard]] StepFigures median_of(const std::vector<StepFigures>& runs);
 

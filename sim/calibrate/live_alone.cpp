@@ -5,10 +5,12 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "sim/base/median.h"
 #include "sim/calibrate/live_operation_times.h"
 #include "sim/calibrate/profile_constants.h"
 #include "sim/report/simulated_timeline.h"
@@ -114,7 +116,21 @@ struct ModelTimes {
   /// A window: by how much its steps together take longer than if all were as those of its second
   /// half. May be negative.
   double uneven = 0;
+  double uneven_error = 0;  ///< standard error of that, by what windows differ by
 };
+
+/// Standard deviation of what is around the mean of its group; infinite where no group has two.
+double spread(const std::map<std::int64_t, std::vector<double>>& groups) {
+  double squares = 0;
+  double freedom = 0;
+  for (const auto& [key, values] : groups) {
+    const auto count = static_cast<double>(values.size());
+    const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
+    for (const double value : values) squares += (value - mean) * (value - mean);
+    freedom += count - 1;
+  }
+  return freedom > 0 ? std::sqrt(squares / freedom) : INFINITY;
+}
 
 ModelTimes model_times(const Timeline& timeline, std::int64_t first_step, std::int64_t interval) {
   std::map<std::int64_t, Picoseconds> by_step;
@@ -126,7 +142,9 @@ ModelTimes model_times(const Timeline& timeline, std::int64_t first_step, std::i
     if (!name.starts_with("forward") && !name.starts_with("backward")) continue;
     while (at > 0 && span.start < steps[at].start) --at;
     while (at + 1 < steps.size() && span.start >= steps[at + 1].start) ++at;
-    if (at >= steps.size() || steps[at].number < first_step) continue;
+    // A recording may end within a step that it does not have.
+    if (at >= steps.size() || span.start >= steps[at].end) continue;
+    if (steps[at].number < first_step) continue;
     by_step[steps[at].number] += span.end - span.start;
   }
   std::map<std::int64_t, std::vector<double>> by_place;
@@ -134,25 +152,31 @@ ModelTimes model_times(const Timeline& timeline, std::int64_t first_step, std::i
     by_place[(step - first_step) % interval].push_back(to_seconds(time).value());
   }
   if (by_place.empty()) return {};
-  std::vector<double> medians;
-  double sum = 0;
-  for (auto& [place, seconds] : by_place) {
-    medians.push_back(upper_median(std::move(seconds)));
-    sum += medians.back();
-  }
-  const auto places = static_cast<double>(medians.size());
-  if (medians.size() < 2) return {sum / places, 0};
+  const double deviation = spread(by_place);
   // An update begins with its window: in most settings it is over in the second half.
-  const auto half = medians.begin() + static_cast<std::ptrdiff_t>((medians.size() + 1) / 2);
-  const double usual =
-      std::accumulate(half, medians.end(), 0.0) / static_cast<double>(medians.end() - half);
-  return {sum / places, sum - places * usual};
+  const std::size_t first = (by_place.size() + 1) / 2;
+  double halves[2] = {0, 0};
+  double variances[2] = {0, 0};
+  std::size_t at_place = 0;
+  for (auto& [place, seconds] : by_place) {
+    const std::size_t half = at_place++ < first ? 0 : 1;
+    variances[half] += deviation * deviation / static_cast<double>(seconds.size());
+    halves[half] += median(std::move(seconds));
+  }
+  const double sum = halves[0] + halves[1];
+  const auto places = static_cast<double>(by_place.size());
+  if (by_place.size() < 2) return {sum / places, 0, 0};
+  // Of places in the first half to those in the second.
+  const double to_second = static_cast<double>(first) / (places - static_cast<double>(first));
+  return {sum / places, halves[0] - to_second * halves[1],
+          std::sqrt(variances[0] + to_second * to_second * variances[1])};
 }
 
 /// Of recorded runs, or of simulated ones in the same order.
 struct Found {
   double model = 0;                     ///< seconds of forward and backward, in all together
   std::vector<double> uneven{};         ///< ModelTimes', by run
+  std::vector<double> uneven_error{};   ///< likewise
   std::vector<double> gaps{};           ///< seconds, of all
   std::vector<OperationTimes> times{};  ///< by run
   std::vector<double> other_cores{};    ///< that others used, by run
@@ -164,6 +188,7 @@ struct Found {
         model_times(*recording.timeline, recording.first_step, run.live.interval);
     model += both.seconds;
     uneven.push_back(both.uneven);
+    uneven_error.push_back(both.uneven_error);
     times.push_back(operation_times(run, *recording.timeline, recording.first_step, host));
     for (const LiveSample& sample : run.samples) {
       if (sample.operation == LiveOperation::kStepGap) gaps.push_back(sample.seconds);
@@ -187,15 +212,25 @@ class Freeing {
         dtype_(recordings.front().job->scenario.training.dtype) {}
 
   [[nodiscard]] Surroundings find() const {
-    const PerUnit<double> given = live_units(recordings_.front().job->scenario.hardware);
     const Found wanted = of_recorded();
-    const bool has_others = std::any_of(wanted.other_cores.begin(), wanted.other_cores.end(),
-                                        [](double cores) { return cores > 0; });
-    Units units = units_of(fitted_.profile, dtype_);
     // Nobody uses more than he wants.
     Surroundings now{fitted_.profile, wanted.other_cores};
+    settle(wanted, now, {});
+    for (std::size_t i = 0; i < recordings_.size(); ++i) prefer_whole_threads(wanted, i, now);
+    return now;
+  }
+
+ private:
+  static double at_once(double ratio) { return std::clamp(ratio, 1 / kMostAtOnce, kMostAtOnce); }
+
+  /// Changes rates, and threads but those of recording `given`, until what is simulated is as what
+  /// was recorded. Returns the last simulation.
+  Found settle(const Found& wanted, Surroundings& now, std::optional<std::size_t> given) const {
+    const PerUnit<double> as_given = live_units(recordings_.front().job->scenario.hardware);
+    Units units = units_of(now.machine, dtype_);
+    Found found;
     for (int round = 0; round < kMostRounds; ++round) {
-      const Found found = of_simulated(now);
+      found = of_simulated(now);
       now.beside_updates = unexplained(wanted, found);
       const double damping = round == 0 ? 1 : kDamping;
       double worst = 0;
@@ -204,7 +239,7 @@ class Freeing {
         worst = std::max(worst, std::abs(std::log(ratio)));
       };
       const PerUnit<UnitTime> alone =
-          units_alone(wanted.times, found.times, live_units(now.machine), given);
+          units_alone(wanted.times, found.times, live_units(now.machine), as_given);
       for (std::size_t i = 0; i < kLiveUnits; ++i) {
         // Calls may take no time at all.
         double& unit = units.at(kPlaces[i]);
@@ -223,15 +258,11 @@ class Freeing {
         approach(kStepGap, at_once(upper_median(wanted.gaps) / upper_median(found.gaps)));
       }
       now.machine = with_units(fitted_.profile, units, dtype_);
-      worst = std::max(worst, adjust_others(wanted, found, now.other_threads));
+      worst = std::max(worst, adjust_others(wanted, found, given, now.other_threads));
       if (worst < kClose) break;
     }
-    if (has_others) prefer_whole_threads(wanted, now);
-    return now;
+    return found;
   }
-
- private:
-  static double at_once(double ratio) { return std::clamp(ratio, 1 / kMostAtOnce, kMostAtOnce); }
 
   [[nodiscard]] Found of_recorded() const {
     Found wanted;
@@ -241,21 +272,24 @@ class Freeing {
     return wanted;
   }
 
+  /// LiveFit's beside_updates: what is certain by a standard error, since less than nothing, which
+  /// noise shows as often as more, it cannot be.
   [[nodiscard]] static std::vector<double> unexplained(const Found& wanted, const Found& found) {
     std::vector<double> seconds;
     for (std::size_t i = 0; i < wanted.uneven.size(); ++i) {
-      seconds.push_back(std::max(0.0, wanted.uneven[i] - found.uneven[i]));
+      seconds.push_back(std::max(0.0, wanted.uneven[i] - wanted.uneven_error[i] - found.uneven[i]));
     }
     return seconds;
   }
 
   /// Returns how far the uses of those that can still be changed are off, as a logarithm.
   [[nodiscard]] double adjust_others(const Found& wanted, const Found& found,
+                                     std::optional<std::size_t> given,
                                      std::vector<double>& threads) const {
     const double most = kMostOthers * static_cast<double>(fitted_.profile.host.cores);
     double worst = 0;
     for (std::size_t i = 0; i < threads.size(); ++i) {
-      if (wanted.other_cores[i] <= 0) continue;
+      if (wanted.other_cores[i] <= 0 || i == given) continue;
       const double ratio = at_once(wanted.other_cores[i] / found.other_cores[i]);
       const double before = threads[i];
       threads[i] = std::min(most, before * std::pow(ratio, kOthersExponent));
@@ -265,18 +299,14 @@ class Freeing {
   }
 
   /// A thread that wants more than an equal share gets no more, whatever it wants. Of the numbers
-  /// that explain the use alike, a whole one is likelier than the least.
-  void prefer_whole_threads(const Found& wanted, Surroundings& now) const {
+  /// that explain the use of recording `i` alike, a whole one is likelier than the least.
+  void prefer_whole_threads(const Found& wanted, std::size_t i, Surroundings& now) const {
     Surroundings whole = now;
-    for (double& threads : whole.other_threads) threads = std::ceil(threads);
-    if (whole.other_threads == now.other_threads) return;
-    const Found found = of_simulated(whole);
-    for (std::size_t i = 0; i < recordings_.size(); ++i) {
-      if (wanted.other_cores[i] <= 0) continue;
-      if (std::abs(std::log(found.other_cores[i] / wanted.other_cores[i])) > kAlike) continue;
-      now.other_threads[i] = whole.other_threads[i];
-      now.beside_updates[i] = unexplained(wanted, found)[i];
-    }
+    double& threads = whole.other_threads[i];
+    threads = std::ceil(threads);
+    if (threads == now.other_threads[i]) return;
+    const Found found = settle(wanted, whole, i);
+    if (std::abs(std::log(found.other_cores[i] / wanted.other_cores[i])) <= kAlike) now = whole;
   }
 
   /// Simulated runs of the same settings.

@@ -83,16 +83,16 @@ struct LiveWindows {
 struct LiveMachine {
   HardwareProfile hardware;
   double other_threads = 0;   ///< of other programs, that want a core all the time
-  double beside_updates = 0;  ///< LiveFit's
-  TunePoint recorded{};       ///< where it was
+  double beside_updates = 0;  ///< LiveFit's: seconds a window at `recorded`
+  TunePoint recorded{};       ///< the recording's setting
 };
 
 /// Throws Error(kInput) if the recording is not of the model and setting.
 [[nodiscard]] LiveMachine fit_windows(const LiveModelSettings& settings,
                                       const LiveWindows& windows);
-/// What an update takes of compute beside it, of caches and memory that both of them use, comes
-/// once a window, and as more columns are deferred. It makes a step longer by as much of it as the
-/// device is busy.
+
+/// `machine.beside_updates` comes once a window, as 1 - topk_ratio, what is deferred, is larger,
+/// and makes a step longer by that times the share of it in which the device computes.
 [[nodiscard]] std::vector<TunePrediction> predict(const LiveModelSettings& settings,
                                                   const LiveMachine& machine,
                                                   const std::vector<TunePoint>& points);

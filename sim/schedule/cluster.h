@@ -99,9 +99,10 @@ struct HostDeviceCores {
 
 /// One rank whose device is the host itself: all lanes are threads, and the one link is the host's
 /// cores. While more are wanted than there are, each lane gets an equal share, as a fair scheduler
-/// gives its threads. Copies take `copying_cores`, kernels in between a core.
-/// Each of the scenario's `other_threads` is a background flow that wants a core. Precondition: one
-/// rank, gpu.runs_on_host().
+/// gives its threads. Copies take `copying_cores`, kernels in between a core. Each of the
+/// scenario's `other_threads` is a background flow that wants a core.
+///
+/// Precondition: one rank, gpu.runs_on_host().
 [[nodiscard]] Cluster make_host_device_cluster(const Scenario& scenario, const RankRates& rates,
                                                const HostDeviceCores& cores);
 

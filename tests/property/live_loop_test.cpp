@@ -168,17 +168,21 @@ class ClosedLoop {
   std::vector<TuneEvent> events_;
 };
 
-/// From S = 1 and k = 0.1; what is chosen in the end.
-TunePoint expect_best_in_twelve_windows(const LiveModelSettings& settings, const Rates& rates,
-                                        const std::vector<double>& ratios) {
-  VirtualPlant plant(settings, machine(settings, rates));
-  ClosedLoop loop(settings, plant, ratios);
+void expect_best_after_twelve_windows(ClosedLoop& loop) {
   loop.run(12);
   EXPECT_LE(loop.above_best(), 0.03) << loop.log();
   const int settled = loop.changes();
   loop.run(100);
   EXPECT_LE(loop.above_best(), 0.03) << loop.log();
   EXPECT_LE(loop.changes(), settled + 1) << loop.log();
+}
+
+/// From S = 1 and k = 0.1; what is chosen in the end.
+TunePoint expect_best_in_twelve_windows(const LiveModelSettings& settings, const Rates& rates,
+                                        const std::vector<double>& ratios) {
+  VirtualPlant plant(settings, machine(settings, rates));
+  ClosedLoop loop(settings, plant, ratios);
+  expect_best_after_twelve_windows(loop);
   return loop.chosen();
 }
 
@@ -416,6 +420,29 @@ TEST(LiveModel, KnowsWhatUpdatesTakeOfComputeBesideThem) {
   }
 }
 
+// Some steps take longer than others, whatever is beside them. As often as not that is so in a
+// window's first half; of a half that is slower by a standard error only the rest counts: of what
+// is spread normally 0.083 standard errors on average, somewhat more where the error is a guess
+// from few windows; without that it were 0.40.
+TEST(LiveModel, NoiseOfStepsIsNotTakenForUpdates) {
+  std::mt19937_64 random(18);
+  constexpr int kRounds = 200;
+  constexpr std::int64_t kInterval = 4;
+  constexpr double kNoise = 0.05;
+  double sum = 0;  // of standard errors
+  for (int round = 0; round < kRounds; ++round) {
+    const LiveModelSettings settings = small_training();
+    VirtualPlant plant(settings, machine(settings, {.gflops = 40}), random());
+    const double noise = kNoise * plant.step_seconds({kInterval, 0.1});
+    plant.set_step_noise(noise);
+    const sim::LiveMachine found = sim::fit_windows(settings, plant.recording({kInterval, 0.1}));
+    // Two places in either half, of three windows and of what was begun of a fourth: of a median
+    // of three 0.67 of what one has, of four 0.55.
+    sum += found.beside_updates / (std::sqrt(2 * 0.67 * 0.67 + 2 * 0.55 * 0.55) * noise);
+  }
+  EXPECT_LT(sum / kRounds, 0.2);
+}
+
 TEST(LiveLoop, ReachesTheBestWhereUpdatesSlowComputeDown) {
   std::mt19937_64 random(17);
   for (int round = 0; round < 20; ++round) {
@@ -424,12 +451,7 @@ TEST(LiveLoop, ReachesTheBestWhereUpdatesSlowComputeDown) {
     VirtualPlant plant(settings, machine(settings, busy_rates(random)));
     plant.set_beside_updates(0.15 * plant.step_seconds({16, 0.1}));
     ClosedLoop loop(settings, plant, {0.1}, {4, 0.1});
-    loop.run(12);
-    EXPECT_LE(loop.above_best(), 0.03) << loop.log();
-    const int settled = loop.changes();
-    loop.run(100);
-    EXPECT_LE(loop.above_best(), 0.03) << loop.log();
-    EXPECT_LE(loop.changes(), settled + 1) << loop.log();
+    expect_best_after_twelve_windows(loop);
   }
 }
 
@@ -450,8 +472,8 @@ TEST(LiveModel, FindsHowManyOtherThreadsThereWere) {
       const sim::LiveMachine found = sim::fit_windows(settings, plant.recording({2, 0.1}));
       // Uses agree within 0.5 % when the search ends. With t threads of ours on full cores they are
       // as n / (n + t), which says n with an error (n + t) / t times as large, at most three times
-      // here; the other numbers, which trade time with each other, do the rest.
-      EXPECT_NEAR(found.other_threads, threads, 0.2 * threads);
+      // here.
+      EXPECT_NEAR(found.other_threads, threads, 0.02 * threads);
       for (const runtime::TunePrediction& one : predict(settings, found, points)) {
         errors[threads] += std::abs(one.step_seconds / plant.step_seconds(one.point) - 1);
       }

@@ -44,6 +44,8 @@ class VirtualPlant {
   /// Seconds in a window that updates take of compute beside them, of what no profile has: caches,
   /// memory. Of those where nothing is selected. Likewise.
   void set_beside_updates(double seconds) { beside_updates_ = seconds; }
+  /// Standard deviation, in seconds, of a step's first forward in recordings.
+  void set_step_noise(double seconds) { step_noise_ = seconds; }
   /// Whether what other programs use is known to who fits a recording.
   void hide_others() { others_are_hidden_ = true; }
 
@@ -113,32 +115,35 @@ class VirtualPlant {
     return beside_updates_ * (1 - point.topk_ratio);
   }
 
-  /// A window's first forward takes so much longer, and what begins later does so the later.
-  void lengthen(sim::Timeline& timeline, const runtime::TunePoint& point) const {
-    if (beside_updates_ == 0) return;
-    std::vector<Picoseconds> from;  // what begins after one of these is later
+  /// A step's first forward takes longer, by what updates take where it begins a window and by
+  /// noise, and what begins later does so the later.
+  void lengthen(sim::Timeline& timeline, const runtime::TunePoint& point) {
+    if (beside_updates_ == 0 && step_noise_ == 0) return;
+    std::map<std::int64_t, Picoseconds> longer;  // by when a forward begins
     for (const sim::TimelineStep& step : timeline.steps) {
-      if (step.number % point.update_interval != 0) continue;
       Picoseconds first{INT64_MAX};
       for (const sim::TimelineSpan& span : timeline.spans) {
         if (is_forward(timeline, span) && span.start >= step.start) {
           first = std::min(first, span.start);
         }
       }
-      from.push_back(first);
+      const bool begins_window = step.number % point.update_interval == 0;
+      // Shifted, so that none gets shorter than nothing.
+      longer[first.count] =
+          to_picoseconds(Seconds((begins_window ? beside_updates(point) : 0) +
+                                 step_noise_ * std::max(0.0, 4 + normal_(random_))));
     }
-    const Picoseconds more = to_picoseconds(Seconds(beside_updates(point)));
     const auto move = [&](Picoseconds& time) {
-      const auto before = std::count_if(from.begin(), from.end(),
-                                        [time](Picoseconds first) { return first < time; });
-      time.count += before * more.count;
+      std::int64_t later = 0;
+      for (const auto& [begin, by] : longer) later += begin < time.count ? by.count : 0;
+      time.count += later;
     };
     for (sim::TimelineSpan& span : timeline.spans) {
+      const auto grown = longer.find(span.start.count);
+      const bool grows = is_forward(timeline, span) && grown != longer.end();
       const Picoseconds length = span.end - span.start;
-      const bool grows = is_forward(timeline, span) &&
-                         std::find(from.begin(), from.end(), span.start) != from.end();
       move(span.start);
-      span.end = span.start + length + (grows ? more : Picoseconds{});
+      span.end = span.start + length + (grows ? grown->second : Picoseconds{});
     }
     for (sim::TimelineStep& step : timeline.steps) {
       move(step.start);
@@ -198,6 +203,7 @@ class VirtualPlant {
   double noise_;
   double other_threads_ = 0;
   double beside_updates_ = 0;
+  double step_noise_ = 0;
   bool others_are_hidden_ = false;
   std::map<runtime::TunePoint, double> times_;
   std::map<runtime::TunePoint, Steady> steady_;
