@@ -1,54 +1,75 @@
-"""Step times of fixed settings from rounds in which every setting runs once.
+"""Step times of fixed settings from rounds in which settings run once each.
 
-`runs`: {setting: [milliseconds a step of each round]}, all of the same length. A setting is
-(topk_ratio, update_interval, loaded).
+`runs`: {setting: [milliseconds a step of each round]}; a setting that is left out of later rounds has
+fewer. A setting is (topk_ratio, update_interval, loaded).
+
+`most`: {loaded: the largest update_interval that importance allows; None: any}.
 """
+import itertools
 import math
 import statistics
 
 REACHED = 0.03  # above the best step time
 ERROR = REACHED / 3  # that a setting's time may have, for what is compared with it to mean anything
 LEAST_ROUNDS = 3  # to know an error by
+SURE = 3  # standard errors after which a setting is out of the question
 OUTLIERS = 1.4826  # standard deviations of a normal distribution in its median absolute deviation
-OF_MEDIAN = 1.2533  # standard error of a median to that of a mean: sqrt(pi / 2)
+OF_MEAN = 1.0233  # standard error of the Hodges-Lehmann estimate to that of a mean: sqrt(pi / 3)
 
 
 def without_drift(runs):
     """What makes a whole round slow is not of its settings: each round's times, alone and loaded
     apart, are divided by how they compare with the median round."""
     usual = {setting: statistics.median(times) for setting, times in runs.items()}
-    count = len(next(iter(runs.values())))
     result = {setting: [] for setting in runs}
-    for turn in range(count):
+    for turn in range(max(len(times) for times in runs.values())):
         for loaded in {setting[2] for setting in runs}:
-            of_kind = [setting for setting in runs if setting[2] == loaded]
+            of_kind = [s for s, times in runs.items() if s[2] == loaded and turn < len(times)]
+            if not of_kind:
+                continue
             slower = math.exp(statistics.fmean(math.log(runs[s][turn] / usual[s]) for s in of_kind))
             for setting in of_kind:
                 result[setting].append(runs[setting][turn] / slower)
     return result
 
 
+def middle(values):
+    """Hodges and Lehmann's: the median of the means of all pairs, each value with itself included. As
+    little moved by outliers as a quarter of them allows, and almost as certain as a mean without."""
+    return statistics.median((a + b) / 2
+                             for a, b in itertools.combinations_with_replacement(values, 2))
+
+
 def step_times(runs):
-    """{setting: (milliseconds a step, its relative standard error)}; the median over rounds. The
-    error of less than LEAST_ROUNDS rounds is not known: infinity."""
+    """{setting: (milliseconds a step, its relative standard error)}, over rounds. The error of less
+    than LEAST_ROUNDS rounds is not known: infinity."""
     found = {}
     for setting, times in without_drift(runs).items():
-        middle = statistics.median(times)
-        deviation = OUTLIERS * statistics.median(abs(t - middle) for t in times)
-        error = (OF_MEDIAN * deviation / math.sqrt(len(times)) / middle
+        time = middle(times)
+        deviation = OUTLIERS * statistics.median(abs(t - time) for t in times)
+        error = (OF_MEAN * deviation / math.sqrt(len(times)) / time
                  if len(times) >= LEAST_ROUNDS else math.inf)
-        found[setting] = (middle, error)
+        found[setting] = (time, error)
     return found
 
 
-def deciding(times, visited):
-    """Settings that the verdict rests on: those the tuned run was in, and those that may be best."""
-    best = {loaded: min(t for s, t in times.items() if s[2] == loaded)
-            for loaded in {s[2] for s in times}}
-    return {s for s, t in times.items() if s in visited or t <= (1 + REACHED) * best[s[2]]}
+def deciding(found, visited, most):
+    """Settings that the verdict rests on: of those that importance allows or the tuned run was in,
+    all that, as far as their errors tell, may be close enough to the best allowed one."""
+    def of(loaded):
+        return {s: one for s, one in found.items() if s[2] == loaded}
+
+    def is_allowed(setting):
+        return most[setting[2]] is None or setting[1] <= most[setting[2]]
+
+    result = set()
+    for loaded in {setting[2] for setting in found}:
+        longest = min(t * (1 + SURE * e) for s, (t, e) in of(loaded).items() if is_allowed(s))
+        result |= {s for s, (t, e) in of(loaded).items() if (is_allowed(s) or s in visited)
+                   and t * (1 - SURE * e) <= (1 + REACHED) * longest}
+    return result
 
 
-def worst_error(found, visited):
-    """The largest relative error of a setting that the verdict rests on."""
-    times = {setting: time for setting, (time, _) in found.items()}
-    return max(found[setting][1] for setting in deciding(times, visited))
+def worst_error(found, settings):
+    """The largest relative error of these."""
+    return max(found[setting][1] for setting in settings)

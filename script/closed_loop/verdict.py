@@ -29,6 +29,16 @@ def importance_due(windows):
     return max(1, statistics.median_low(due)) if due else None
 
 
+def most_intervals(parts):
+    """{loaded: the largest S that importance allows in a phase of it; None: any}"""
+    most = {}
+    for (_, _, loaded), windows in zip(PHASES, parts):
+        due = importance_due(windows)
+        most[loaded] = None if due is None or most.get(loaded, due) is None else \
+            max(due, most.get(loaded, due))
+    return most
+
+
 def best_allowed(windows, times, loaded):
     """(milliseconds, topk_ratio, update_interval) of the fastest fixed setting whose S importance
     allowed; where it allows none that was run, of those with the least S."""

@@ -7,7 +7,9 @@ import csv
 import json
 import os
 import pathlib
+import random
 import stat
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -103,7 +105,20 @@ class Rounds(unittest.TestCase):
         alone[0.1, 0, False] = [40.0, 40.0, 50.0]
         self.assertAlmostEqual(rounds.without_drift(alone)[0.1, 0, False][2], 50 / 1.25 ** 0.1)
 
-    def test_the_error_is_that_of_a_median_and_not_known_of_two_rounds(self):
+    def test_a_setting_that_is_left_out_of_later_rounds_says_nothing_of_them(self):
+        runs = {(0.1, 1, False): [80.0, 80.0], (0.1, 4, False): [40.0, 40.0, 48.0],
+                (0.1, 5, False): [40.0, 40.0, 48.0]}
+        free = rounds.without_drift(runs)
+        self.assertEqual(free[0.1, 1, False], [80.0, 80.0])
+        self.assertAlmostEqual(free[0.1, 4, False][2], 40.0)
+
+    def test_the_middle_is_hardly_moved_by_outliers_and_by_every_other_value(self):
+        self.assertEqual(rounds.middle([5.0]), 5.0)
+        # Pairs of 1, 2 and 6: 1, 1.5, 2, 3.5, 4 and 6.
+        self.assertEqual(rounds.middle([6.0, 1.0, 2.0]), 2.75)
+        self.assertLess(rounds.middle([10.0] * 5 + [1000.0]), 11.0)
+
+    def test_the_error_is_that_of_the_middle_and_not_known_of_two_rounds(self):
         found = rounds.step_times(self.RUNS)
         self.assertEqual(found[0.1, 4, True], (55.0, 0.0))
         self.assertLess(found[0.1, 1, False][1], 0.01)
@@ -111,15 +126,43 @@ class Rounds(unittest.TestCase):
         pair = {(0.1, 1, False): [99.0, 100.0, 101.0], (0.1, 2, False): [101.0, 100.0, 99.0]}
         time, error = rounds.step_times(pair)[0.1, 1, False]
         self.assertAlmostEqual(time, 100.0, delta=0.02)
-        self.assertAlmostEqual(error, 1.2533 * 1.4826 * 0.01 / 3 ** 0.5, delta=1e-4)
+        self.assertAlmostEqual(error, 1.0233 * 1.4826 * 0.01 / 3 ** 0.5, delta=1e-4)
         two = {setting: times[:2] for setting, times in self.RUNS.items()}
         self.assertEqual(rounds.step_times(two)[0.1, 1, False][1], float("inf"))
 
-    def test_what_nobody_would_choose_and_the_tuner_did_not_visit_may_be_unknown(self):
-        found = {(0.1, 1, False): (100.0, 0.2), (0.1, 2, False): (51.0, 0.004),
-                 (0.1, 4, False): (50.0, 0.001)}
-        self.assertEqual(rounds.worst_error(found, set()), 0.004)
-        self.assertEqual(rounds.worst_error(found, {(0.1, 1, False)}), 0.2)
+    def test_the_error_is_what_the_middle_really_differs_by(self):
+        random_times = random.Random(7)
+        middles, errors = [], []
+        for _ in range(300):
+            times = [random_times.gauss(50, 2) for _ in range(16)]
+            # Beside many that do not move, so that rounds are as they are.
+            runs = {(0.1, s, False): [50.0] * 16 for s in range(2, 400)} | {(0.1, 1, False): times}
+            time, error = rounds.step_times(runs)[0.1, 1, False]
+            middles.append(time)
+            errors.append(error * time)
+        self.assertAlmostEqual(statistics.stdev(middles) / statistics.fmean(errors), 1, delta=0.15)
+
+    def test_what_is_far_from_the_best_or_due_too_late_need_not_be_known(self):
+        any_most = {False: None}
+        slow, good, best = (0.1, 1, False), (0.1, 2, False), (0.1, 8, False)
+        found = {slow: (60.0, 0.02), good: (51.0, 0.004), best: (50.0, 0.001)}
+        self.assertEqual(rounds.deciding(found, set(), any_most), {good, best})
+        self.assertEqual(rounds.deciding(found, {slow}, any_most), {good, best})
+        self.assertEqual(rounds.worst_error(found, {good, best}), 0.004)
+        # As far as its error tells 60 may be 49.2.
+        self.assertIn(slow, rounds.deciding(found | {slow: (60.0, 0.06)}, set(), any_most))
+        # Importance allows no S = 8, but where the tuner was it may be asked for.
+        self.assertEqual(rounds.deciding(found, set(), {False: 7}), {good})
+        self.assertEqual(rounds.deciding(found, {best}, {False: 7}), {good, best})
+        # Of two rounds no error is known, and everything may decide.
+        unknown = {setting: (time, float("inf")) for setting, (time, _) in found.items()}
+        self.assertEqual(rounds.deciding(unknown, set(), any_most), set(found))
+
+    def test_importance_is_that_of_the_phases_with_the_load_and_without(self):
+        parts = [[window(0, 0, 1, due=8)], [window(1, 1, 1, due=5)], [window(2, 2, 1, due=9)]]
+        self.assertEqual(verdict.most_intervals(parts), {False: 9, True: 5})
+        parts[0] = [window(0, 0, 1)]
+        self.assertEqual(verdict.most_intervals(parts), {False: None, True: 5})
 
 
 class Noise(unittest.TestCase):
