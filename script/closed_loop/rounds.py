@@ -1,7 +1,7 @@
 """Step times of fixed settings from rounds in which settings run once each.
 
-`runs`: {setting: [milliseconds a step of each round]}; a setting that is left out of later rounds has
-fewer. A setting is (topk_ratio, update_interval, loaded).
+`runs`: {setting: {round: milliseconds a step}}; settings may be left out of rounds. A setting is
+(topk_ratio, update_interval, loaded).
 
 `most`: {loaded: the largest update_interval that importance allows; None: any}.
 """
@@ -20,16 +20,15 @@ OF_MEAN = 1.0233  # standard error of the Hodges-Lehmann estimate to that of a m
 def without_drift(runs):
     """What makes a whole round slow is not of its settings: each round's times, alone and loaded
     apart, are divided by how they compare with the median round."""
-    usual = {setting: statistics.median(times) for setting, times in runs.items()}
+    usual = {setting: statistics.median(times.values()) for setting, times in runs.items()}
     result = {setting: [] for setting in runs}
-    for turn in range(max(len(times) for times in runs.values())):
-        for loaded in {setting[2] for setting in runs}:
-            of_kind = [s for s, times in runs.items() if s[2] == loaded and turn < len(times)]
-            if not of_kind:
-                continue
-            slower = math.exp(statistics.fmean(math.log(runs[s][turn] / usual[s]) for s in of_kind))
-            for setting in of_kind:
-                result[setting].append(runs[setting][turn] / slower)
+    for loaded in {setting[2] for setting in runs}:
+        of_kind = {s: times for s, times in runs.items() if s[2] == loaded}
+        for turn in sorted(set().union(*of_kind.values())):
+            now = {s: times[turn] for s, times in of_kind.items() if turn in times}
+            slower = math.exp(statistics.fmean(math.log(t / usual[s]) for s, t in now.items()))
+            for setting, time in now.items():
+                result[setting].append(time / slower)
     return result
 
 

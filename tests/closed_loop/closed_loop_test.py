@@ -90,9 +90,15 @@ class Verdict(unittest.TestCase):
         self.assertEqual(verdict.changes(events), (2, 2))
 
 
+def in_rounds(*times):
+    return dict(enumerate(times))
+
+
 class Rounds(unittest.TestCase):
-    RUNS = {(0.1, 1, False): [50.0, 60.0, 50.0, 50.5], (0.1, 4, False): [40.0, 48.0, 40.4, 40.0],
-            (0.1, 1, True): [70.0, 70.0, 70.0, 70.0], (0.1, 4, True): [55.0, 55.0, 55.0, 55.0]}
+    RUNS = {(0.1, 1, False): in_rounds(50.0, 60.0, 50.0, 50.5),
+            (0.1, 4, False): in_rounds(40.0, 48.0, 40.4, 40.0),
+            (0.1, 1, True): in_rounds(70.0, 70.0, 70.0, 70.0),
+            (0.1, 4, True): in_rounds(55.0, 55.0, 55.0, 55.0)}
 
     def test_a_round_that_was_slow_for_all_says_nothing_of_one(self):
         free = rounds.without_drift(self.RUNS)
@@ -101,16 +107,16 @@ class Rounds(unittest.TestCase):
         self.assertAlmostEqual(free[0.1, 4, False][1], 40.1, delta=0.15)
         self.assertEqual(free[0.1, 4, True], [55.0] * 4)  # the load's rounds are their own
         # What is slow alone stays slow.
-        alone = {(0.1, s, False): [40.0, 40.0, 40.0] for s in range(10)}
-        alone[0.1, 0, False] = [40.0, 40.0, 50.0]
+        alone = {(0.1, s, False): in_rounds(40.0, 40.0, 40.0) for s in range(10)}
+        alone[0.1, 0, False] = in_rounds(40.0, 40.0, 50.0)
         self.assertAlmostEqual(rounds.without_drift(alone)[0.1, 0, False][2], 50 / 1.25 ** 0.1)
 
-    def test_a_setting_that_is_left_out_of_later_rounds_says_nothing_of_them(self):
-        runs = {(0.1, 1, False): [80.0, 80.0], (0.1, 4, False): [40.0, 40.0, 48.0],
-                (0.1, 5, False): [40.0, 40.0, 48.0]}
+    def test_a_setting_that_is_left_out_of_rounds_says_nothing_of_them(self):
+        runs = {(0.1, 1, False): {0: 80.0, 2: 80.0}, (0.1, 4, False): in_rounds(40.0, 48.0, 40.0),
+                (0.1, 5, False): in_rounds(40.0, 48.0, 40.0)}
         free = rounds.without_drift(runs)
         self.assertEqual(free[0.1, 1, False], [80.0, 80.0])
-        self.assertAlmostEqual(free[0.1, 4, False][2], 40.0)
+        self.assertAlmostEqual(free[0.1, 4, False][1], 40.0)
 
     def test_the_middle_is_hardly_moved_by_outliers_and_by_every_other_value(self):
         self.assertEqual(rounds.middle([5.0]), 5.0)
@@ -123,11 +129,12 @@ class Rounds(unittest.TestCase):
         self.assertEqual(found[0.1, 4, True], (55.0, 0.0))
         self.assertLess(found[0.1, 1, False][1], 0.01)
         # One setting is its own drift, so two: deviations of 1 and -1 % about the middle.
-        pair = {(0.1, 1, False): [99.0, 100.0, 101.0], (0.1, 2, False): [101.0, 100.0, 99.0]}
+        pair = {(0.1, 1, False): in_rounds(99.0, 100.0, 101.0),
+                (0.1, 2, False): in_rounds(101.0, 100.0, 99.0)}
         time, error = rounds.step_times(pair)[0.1, 1, False]
         self.assertAlmostEqual(time, 100.0, delta=0.02)
         self.assertAlmostEqual(error, 1.0233 * 1.4826 * 0.01 / 3 ** 0.5, delta=1e-4)
-        two = {setting: times[:2] for setting, times in self.RUNS.items()}
+        two = {setting: in_rounds(times[0], times[1]) for setting, times in self.RUNS.items()}
         self.assertEqual(rounds.step_times(two)[0.1, 1, False][1], float("inf"))
 
     def test_the_error_is_what_the_middle_really_differs_by(self):
@@ -136,7 +143,8 @@ class Rounds(unittest.TestCase):
         for _ in range(300):
             times = [random_times.gauss(50, 2) for _ in range(16)]
             # Beside many that do not move, so that rounds are as they are.
-            runs = {(0.1, s, False): [50.0] * 16 for s in range(2, 400)} | {(0.1, 1, False): times}
+            runs = {(0.1, s, False): in_rounds(*[50.0] * 16) for s in range(2, 400)}
+            runs[0.1, 1, False] = in_rounds(*times)
             time, error = rounds.step_times(runs)[0.1, 1, False]
             middles.append(time)
             errors.append(error * time)
@@ -283,6 +291,22 @@ class Script(unittest.TestCase):
         self.assertEqual(len(fixed), 3 * 2 * len(grid.INTERVALS))
         self.assertEqual({c[c.index("--sequence-length") + 1] for c in self.commands()}, {"32"})
         self.assertIn("known to 0.0 %", outcome.stdout)
+
+    def test_what_was_stopped_goes_on_where_it_was(self):
+        self.assertEqual(self.run_script("--quick", str(self.out)).returncode, 0)
+        first = (self.out / "closed-loop.json").read_text()
+        (self.folder / "commands").unlink()
+        (self.out / "fixed-0.1-4-loaded-0.json").write_text('{"results": [{"step')
+        (self.out / "synchronous.json").unlink()
+        outcome = self.run_script("--quick", "--resume", str(self.out))
+        self.assertEqual(outcome.returncode, 0, outcome.stderr + outcome.stdout)
+        self.assertEqual(len(self.commands()), 2)
+        self.assertEqual((self.out / "closed-loop.json").read_text(), first)
+        for arguments, words in ((("--quick", "--small-steps", str(self.out)), '"small_steps": false'),
+                                 (("--quick", str(self.folder / "none")), "nothing was measured in")):
+            outcome = self.run_script("--resume", *arguments)
+            self.assertEqual(outcome.returncode, 2)
+            self.assertIn(words, outcome.stderr)
 
     def test_small_steps_are_another_job(self):
         outcome = self.run_script("--quick", "--small-steps", str(self.out))
