@@ -54,10 +54,14 @@ def times(drawing, summary, windows, bottom, with_ratio):
         drawing.text(LEFT - 6, y(most * tick / 4) + 4, f"{most * tick / 4:.0f}")
     drawing.text(LEFT, TOP - 8, "ms a step", BLUE, "start")
     for number, phase in enumerate(summary["phases"]):
-        ends = [drawing.x(drawing.steps * at / 3) for at in (number, number + 1)]
+        steps = [drawing.steps * at / 3 for at in (number, number + 1)]
+        ends = [drawing.x(step) for step in steps]
         level = y(phase["best_fixed"]["step_time_ms"])
         drawing.line([(ends[0], level), (ends[1], level)], GRAY, 1.5, "5 3")
-        drawing.text(ends[1] - 4, level + 14, best_label(phase["best_fixed"], with_ratio), GRAY)
+        below = max([level, *(y(w["step_time_ms"]) for w in windows
+                              if steps[0] <= w["first_step"] < steps[1])])
+        drawing.text(ends[1] - 4, min(below + 14, bottom - 4),
+                     best_label(phase["best_fixed"], with_ratio), GRAY)
     drawing.line([(drawing.x(w["first_step"] + w["update_interval"] / 2), y(w["step_time_ms"]))
                   for w in windows], BLUE)
 
