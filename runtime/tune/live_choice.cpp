@@ -17,6 +17,7 @@ constexpr std::size_t kImportanceWindows = 8;
 constexpr std::size_t kImportanceMedian = 5;
 constexpr std::int64_t kNoLimit = 1'000'000'000;
 constexpr std::int64_t kDense = 8;  // S up to which every value is a candidate
+constexpr double kOwn = 0.95;       // of the distance to what is at hand
 constexpr int kRatios = 4;          // by as many equal ratios from the least k to the largest
 
 /// Of a list by ratio; none: not known.
@@ -170,9 +171,10 @@ double LiveTuner::estimate(const TunePoint& point) const {
   double nearest = INFINITY;
   for (const auto& [other, level] : levels_) {
     if (!model_.contains(other)) continue;
-    const double away = distance(other, point);
-    // Of two that are as near the one at hand: it was measured last, and is what is compared with.
-    if (away > nearest || (away == nearest && !(other == point_))) continue;
+    // Of two that are about as near the one at hand: it was measured last, and is what is compared
+    // with.
+    const double away = distance(other, point) * (other == point_ ? kOwn : 1);
+    if (away >= nearest) continue;
     nearest = away;
     ratio = level.seconds / model_.at(other);
   }

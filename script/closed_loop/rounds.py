@@ -12,6 +12,7 @@ import statistics
 REACHED = 0.03  # above the best step time
 ERROR = REACHED / 3  # that a setting's time may have, for what is compared with it to mean anything
 LEAST_ROUNDS = 3  # to know an error by
+MOST_TURNS, CLOSE = 200, 1e-6  # in which, and how closely, drift is found
 SURE = 3  # standard errors after which a setting is out of the question
 OUTLIERS = 1.4826  # standard deviations of a normal distribution in its median absolute deviation
 OF_MEAN = 1.0233  # standard error of the Hodges-Lehmann estimate to that of a mean: sqrt(pi / 3)
@@ -19,16 +20,26 @@ OF_MEAN = 1.0233  # standard error of the Hodges-Lehmann estimate to that of a m
 
 def without_drift(runs):
     """What makes a whole round slow is not of its settings: each round's times, alone and loaded
-    apart, are divided by how they compare with the median round."""
-    usual = {setting: statistics.median(times.values()) for setting, times in runs.items()}
-    result = {setting: [] for setting in runs}
+    apart, are divided by how they compare with what the settings that ran in it take otherwise. As
+    not all run in every round, one is found from the other by turns."""
+    result = {}
     for loaded in {setting[2] for setting in runs}:
-        of_kind = {s: times for s, times in runs.items() if s[2] == loaded}
-        for turn in sorted(set().union(*of_kind.values())):
-            now = {s: times[turn] for s, times in of_kind.items() if turn in times}
-            slower = math.exp(statistics.fmean(math.log(t / usual[s]) for s, t in now.items()))
-            for setting, time in now.items():
-                result[setting].append(time / slower)
+        of_kind = {setting: times for setting, times in runs.items() if setting[2] == loaded}
+        turns = sorted(set().union(*of_kind.values()))
+        slower = dict.fromkeys(turns, 1.0)
+        for _ in range(MOST_TURNS):
+            before = slower
+            usual = {setting: statistics.median(time / slower[turn] for turn, time in times.items())
+                     for setting, times in of_kind.items()}
+            slower = {turn: math.exp(statistics.fmean(
+                math.log(times[turn] / usual[s]) for s, times in of_kind.items() if turn in times))
+                for turn in turns}
+            typical = statistics.median(slower.values())
+            slower = {turn: factor / typical for turn, factor in slower.items()}
+            if all(abs(slower[turn] - before[turn]) < CLOSE for turn in turns):
+                break
+        for setting, times in of_kind.items():
+            result[setting] = [times[turn] / slower[turn] for turn in sorted(times)]
     return result
 
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -116,24 +115,40 @@ struct ModelTimes {
   /// A window: by how much its steps together take longer than if all were as those of its second
   /// half. May be negative.
   double uneven = 0;
-  double uneven_error = 0;  ///< standard error of that, by what windows differ by
+  double uneven_error = 0;  ///< standard error of that, by what steps of one place differ by
 };
 
-/// Standard deviation of what is around the mean of its group; infinite where no group has two.
-double spread(const std::map<std::int64_t, std::vector<double>>& groups) {
-  double squares = 0;
-  double freedom = 0;
-  for (const auto& [key, values] : groups) {
-    const auto count = static_cast<double>(values.size());
-    const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
-    for (const double value : values) squares += (value - mean) * (value - mean);
-    freedom += count - 1;
+/// Standard deviation of a step's time around that of its place, times by how much its window as a
+/// whole is longer than others. Infinite where there are not two whole windows of two steps.
+double spread(const std::map<std::int64_t, double>& by_step, std::int64_t first_step,
+              std::int64_t interval) {
+  std::map<std::int64_t, std::vector<double>> windows;
+  for (const auto& [step, seconds] : by_step) {
+    windows[(step - first_step) / interval].push_back(seconds);
   }
-  return freedom > 0 ? std::sqrt(squares / freedom) : INFINITY;
+  std::erase_if(windows, [interval](const auto& one) {
+    return static_cast<std::int64_t>(one.second.size()) != interval;
+  });
+  if (windows.size() < 2 || interval < 2) return INFINITY;
+  const auto count = static_cast<double>(windows.size());
+  const auto places = static_cast<double>(interval);
+  std::vector<double> usual(static_cast<std::size_t>(interval), 0);
+  for (const auto& [window, times] : windows) {
+    for (std::size_t i = 0; i < usual.size(); ++i) usual[i] += times[i] / count;
+  }
+  const double whole = std::accumulate(usual.begin(), usual.end(), 0.0);
+  double squares = 0;
+  for (const auto& [window, times] : windows) {
+    const double longer = std::accumulate(times.begin(), times.end(), 0.0) / whole;
+    for (std::size_t i = 0; i < usual.size(); ++i) {
+      squares += std::pow(times[i] - longer * usual[i], 2);
+    }
+  }
+  return std::sqrt(squares / ((count - 1) * (places - 1)));
 }
 
 ModelTimes model_times(const Timeline& timeline, std::int64_t first_step, std::int64_t interval) {
-  std::map<std::int64_t, Picoseconds> by_step;
+  std::map<std::int64_t, double> by_step;  // seconds
   std::size_t at = 0;
   const auto& steps = timeline.steps;
   for (const TimelineSpan& span : timeline.spans) {
@@ -145,14 +160,14 @@ ModelTimes model_times(const Timeline& timeline, std::int64_t first_step, std::i
     // A recording may end within a step that it does not have.
     if (at >= steps.size() || span.start >= steps[at].end) continue;
     if (steps[at].number < first_step) continue;
-    by_step[steps[at].number] += span.end - span.start;
+    by_step[steps[at].number] += to_seconds(span.end - span.start).value();
   }
   std::map<std::int64_t, std::vector<double>> by_place;
-  for (const auto& [step, time] : by_step) {
-    by_place[(step - first_step) % interval].push_back(to_seconds(time).value());
+  for (const auto& [step, seconds] : by_step) {
+    by_place[(step - first_step) % interval].push_back(seconds);
   }
   if (by_place.empty()) return {};
-  const double deviation = spread(by_place);
+  const double deviation = spread(by_step, first_step, interval);
   // An update begins with its window: in most settings it is over in the second half.
   const std::size_t first = (by_place.size() + 1) / 2;
   double halves[2] = {0, 0};
@@ -215,17 +230,20 @@ class Freeing {
     const Found wanted = of_recorded();
     // Nobody uses more than he wants.
     Surroundings now{fitted_.profile, wanted.other_cores};
-    settle(wanted, now, {});
-    for (std::size_t i = 0; i < recordings_.size(); ++i) prefer_whole_threads(wanted, i, now);
+    settle(wanted, now, std::vector<bool>(recordings_.size(), false));
+    std::vector<bool> given(recordings_.size(), false);
+    for (std::size_t i = 0; i < recordings_.size(); ++i) {
+      given[i] = prefer_whole_threads(wanted, i, given, now);
+    }
     return now;
   }
 
  private:
   static double at_once(double ratio) { return std::clamp(ratio, 1 / kMostAtOnce, kMostAtOnce); }
 
-  /// Changes rates, and threads but those of recording `given`, until what is simulated is as what
-  /// was recorded. Returns the last simulation.
-  Found settle(const Found& wanted, Surroundings& now, std::optional<std::size_t> given) const {
+  /// Changes rates, and threads of the recordings that have none `given`, until what is simulated
+  /// is as what was recorded. Returns the last simulation.
+  Found settle(const Found& wanted, Surroundings& now, const std::vector<bool>& given) const {
     const PerUnit<double> as_given = live_units(recordings_.front().job->scenario.hardware);
     Units units = units_of(now.machine, dtype_);
     Found found;
@@ -284,12 +302,12 @@ class Freeing {
 
   /// Returns how far the uses of those that can still be changed are off, as a logarithm.
   [[nodiscard]] double adjust_others(const Found& wanted, const Found& found,
-                                     std::optional<std::size_t> given,
+                                     const std::vector<bool>& given,
                                      std::vector<double>& threads) const {
     const double most = kMostOthers * static_cast<double>(fitted_.profile.host.cores);
     double worst = 0;
     for (std::size_t i = 0; i < threads.size(); ++i) {
-      if (wanted.other_cores[i] <= 0 || i == given) continue;
+      if (wanted.other_cores[i] <= 0 || given[i]) continue;
       const double ratio = at_once(wanted.other_cores[i] / found.other_cores[i]);
       const double before = threads[i];
       threads[i] = std::min(most, before * std::pow(ratio, kOthersExponent));
@@ -299,14 +317,19 @@ class Freeing {
   }
 
   /// A thread that wants more than an equal share gets no more, whatever it wants. Of the numbers
-  /// that explain the use of recording `i` alike, a whole one is likelier than the least.
-  void prefer_whole_threads(const Found& wanted, std::size_t i, Surroundings& now) const {
+  /// that explain the use of recording `i` alike, a whole one is likelier than the least. Returns
+  /// whether one does.
+  bool prefer_whole_threads(const Found& wanted, std::size_t i, std::vector<bool> given,
+                            Surroundings& now) const {
     Surroundings whole = now;
     double& threads = whole.other_threads[i];
     threads = std::ceil(threads);
-    if (threads == now.other_threads[i]) return;
-    const Found found = settle(wanted, whole, i);
-    if (std::abs(std::log(found.other_cores[i] / wanted.other_cores[i])) <= kAlike) now = whole;
+    if (threads == now.other_threads[i]) return false;
+    given[i] = true;
+    const Found found = settle(wanted, whole, given);
+    if (std::abs(std::log(found.other_cores[i] / wanted.other_cores[i])) > kAlike) return false;
+    now = whole;
+    return true;
   }
 
   /// Simulated runs of the same settings.

@@ -10,10 +10,12 @@
 /// Threads of other programs compete for the cores, too. What is measured of them is what they used
 /// while they competed, which is less than what they want. How many there were is one more unknown
 /// of each recording: as many as use, in the simulated one, what the others used in the recorded,
-/// and the next whole number if that uses as much.
+/// and the next whole number if with that, and rates fitted to it, they use as much.
 ///
-/// Forward and backward are the same at every setting: of them only the sum has to be right. A
-/// single batch size does not tell products, attention and element-wise work apart.
+/// Forward and backward compute the same at every setting: of them only the sum has to be right. A
+/// single batch size does not tell products, attention and element-wise work apart. What they take
+/// longer in a window's first half than in its second, and sharing does not explain, is
+/// LiveFit::beside_updates.
 #pragma once
 
 #include <vector>

@@ -118,6 +118,16 @@ class Rounds(unittest.TestCase):
         self.assertEqual(free[0.1, 1, False], [80.0, 80.0])
         self.assertAlmostEqual(free[0.1, 4, False][1], 40.0)
 
+    def test_rounds_with_few_settings_are_as_slow_as_others_show(self):
+        # From the fourth round on the machine is a tenth slower, and nine of twelve settings rest.
+        runs = {(0.1, s, False): in_rounds(*[50.0 + s] * 3) for s in range(9)}
+        for s in range(9, 12):
+            runs[0.1, s, False] = in_rounds(*[50.0 + s] * 3, *[1.1 * (50.0 + s)] * 4)
+        found = rounds.step_times(runs)
+        first = found[0.1, 0, False][0]
+        for s in range(12):
+            self.assertAlmostEqual(found[0.1, s, False][0] / first, (50.0 + s) / 50, delta=1e-4)
+
     def test_the_middle_is_hardly_moved_by_outliers_and_by_every_other_value(self):
         self.assertEqual(rounds.middle([5.0]), 5.0)
         # Pairs of 1, 2 and 6: 1, 1.5, 2, 3.5, 4 and 6.
@@ -143,7 +153,7 @@ class Rounds(unittest.TestCase):
         for _ in range(300):
             times = [random_times.gauss(50, 2) for _ in range(16)]
             # Beside many that do not move, so that rounds are as they are.
-            runs = {(0.1, s, False): in_rounds(*[50.0] * 16) for s in range(2, 400)}
+            runs = {(0.1, s, False): in_rounds(*[50.0] * 16) for s in range(2, 60)}
             runs[0.1, 1, False] = in_rounds(*times)
             time, error = rounds.step_times(runs)[0.1, 1, False]
             middles.append(time)
@@ -302,6 +312,14 @@ class Script(unittest.TestCase):
         self.assertEqual(outcome.returncode, 0, outcome.stderr + outcome.stdout)
         self.assertEqual(len(self.commands()), 2)
         self.assertEqual((self.out / "closed-loop.json").read_text(), first)
+        # Begun anew, nothing of it is taken.
+        (self.folder / "commands").unlink()
+        self.assertEqual(self.run_script("--quick", str(self.out)).returncode, 0)
+        (self.out / "fixed-0.1-4-loaded-0.json").unlink()
+        self.assertEqual(len(self.commands()), 2 + 2 * 5)
+        self.stub.write_text(STUB + "# another one\n")
+        outcome = self.run_script("--quick", "--resume", str(self.out))
+        self.assertEqual((outcome.returncode, "is of" in outcome.stderr), (2, True))
         for arguments, words in ((("--quick", "--small-steps", str(self.out)), '"small_steps": false'),
                                  (("--quick", str(self.folder / "none")), "nothing was measured in")):
             outcome = self.run_script("--resume", *arguments)

@@ -411,6 +411,7 @@ TEST(LiveModel, KnowsWhatUpdatesTakeOfComputeBesideThem) {
     for (const std::int64_t recorded : {2, 4, 16}) {
       const sim::LiveMachine found = sim::fit_windows(settings, plant.recording({recorded, 0.1}));
       for (const runtime::TunePrediction& one : predict(settings, found, points)) {
+        // The plant adds it whole there, if the device waits for the update or not.
         if (one.point.update_interval == 1) continue;
         EXPECT_NEAR(one.step_seconds / plant.step_seconds(one.point), 1, 0.02)
             << "from S=" << recorded << " to S=" << one.point.update_interval
@@ -443,6 +444,23 @@ TEST(LiveModel, NoiseOfStepsIsNotTakenForUpdates) {
   EXPECT_LT(sum / kRounds, 0.2);
 }
 
+// A machine that is slower for some windows is so in both of their halves.
+TEST(LiveModel, LongerWindowsDoNotHideWhatUpdatesTake) {
+  std::mt19937_64 random(19);
+  constexpr int kRounds = 40;
+  double sum = 0;  // of what is found, as a share of what there is
+  for (int round = 0; round < kRounds; ++round) {
+    const LiveModelSettings settings = small_training();
+    VirtualPlant plant(settings, machine(settings, busy_rates(random)), random());
+    const double step = plant.step_seconds({16, 0.1});
+    plant.set_beside_updates(0.15 * step);
+    plant.set_window_noise(0.07 * step);
+    const sim::LiveMachine found = sim::fit_windows(settings, plant.recording({4, 0.1}));
+    sum += found.beside_updates / (0.15 * step * (1 - 0.1));
+  }
+  EXPECT_NEAR(sum / kRounds, 1, 0.1);
+}
+
 TEST(LiveLoop, ReachesTheBestWhereUpdatesSlowComputeDown) {
   std::mt19937_64 random(17);
   for (int round = 0; round < 20; ++round) {
@@ -450,8 +468,11 @@ TEST(LiveLoop, ReachesTheBestWhereUpdatesSlowComputeDown) {
     const LiveModelSettings settings = small_training();
     VirtualPlant plant(settings, machine(settings, busy_rates(random)));
     plant.set_beside_updates(0.15 * plant.step_seconds({16, 0.1}));
-    ClosedLoop loop(settings, plant, {0.1}, {4, 0.1});
-    expect_best_after_twelve_windows(loop);
+    for (const std::int64_t start : {1, 4}) {
+      SCOPED_TRACE(fmt::format("from S = {}", start));
+      ClosedLoop loop(settings, plant, {0.1}, {start, 0.1});
+      expect_best_after_twelve_windows(loop);
+    }
   }
 }
 

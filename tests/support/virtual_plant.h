@@ -46,6 +46,9 @@ class VirtualPlant {
   void set_beside_updates(double seconds) { beside_updates_ = seconds; }
   /// Standard deviation, in seconds, of a step's first forward in recordings.
   void set_step_noise(double seconds) { step_noise_ = seconds; }
+  /// Likewise of each step's in a window alike, by window: what makes the machine slower for a
+  /// while.
+  void set_window_noise(double seconds) { window_noise_ = seconds; }
   /// Whether what other programs use is known to who fits a recording.
   void hide_others() { others_are_hidden_ = true; }
 
@@ -118,7 +121,12 @@ class VirtualPlant {
   /// A step's first forward takes longer, by what updates take where it begins a window and by
   /// noise, and what begins later does so the later.
   void lengthen(sim::Timeline& timeline, const runtime::TunePoint& point) {
-    if (beside_updates_ == 0 && step_noise_ == 0) return;
+    if (beside_updates_ == 0 && step_noise_ == 0 && window_noise_ == 0) return;
+    // Shifted, so that none gets shorter than nothing.
+    const auto noise = [this](double deviation) {
+      return deviation == 0 ? 0 : deviation * std::max(0.0, 4 + normal_(random_));
+    };
+    double of_window = 0;
     std::map<std::int64_t, Picoseconds> longer;  // by when a forward begins
     for (const sim::TimelineStep& step : timeline.steps) {
       Picoseconds first{INT64_MAX};
@@ -128,10 +136,9 @@ class VirtualPlant {
         }
       }
       const bool begins_window = step.number % point.update_interval == 0;
-      // Shifted, so that none gets shorter than nothing.
-      longer[first.count] =
-          to_picoseconds(Seconds((begins_window ? beside_updates(point) : 0) +
-                                 step_noise_ * std::max(0.0, 4 + normal_(random_))));
+      if (begins_window || longer.empty()) of_window = noise(window_noise_);
+      longer[first.count] = to_picoseconds(
+          Seconds((begins_window ? beside_updates(point) : 0) + of_window + noise(step_noise_)));
     }
     const auto move = [&](Picoseconds& time) {
       std::int64_t later = 0;
@@ -204,6 +211,7 @@ class VirtualPlant {
   double other_threads_ = 0;
   double beside_updates_ = 0;
   double step_noise_ = 0;
+  double window_noise_ = 0;
   bool others_are_hidden_ = false;
   std::map<runtime::TunePoint, double> times_;
   std::map<runtime::TunePoint, Steady> steady_;

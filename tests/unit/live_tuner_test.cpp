@@ -278,6 +278,19 @@ TEST(LiveTuner, OfTwoThatAreAsNearTheSettingAtHandCorrectsAPrediction) {
   EXPECT_EQ(loop.changes(), 1);
 }
 
+// S = 7 is 1.75 times 4, and 12 1.71 times that: hardly nearer to S = 12, where steps take less
+// than the profile says.
+TEST(LiveTuner, OfTwoThatAreAboutAsNearLikewise) {
+  const auto predicted = [](std::int64_t steps) {
+    return steps == 12 ? 1.0 : steps == 4 ? 0.7 : steps == 7 ? 0.69 : 0.85;
+  };
+  const auto truth = [&](std::int64_t steps) { return steps == 12 ? 0.9 : predicted(steps); };
+  Loop loop({.first = interval(12)}, truth, predicted);
+  loop.run(40);
+  EXPECT_EQ(loop.steps(), 4);
+  EXPECT_EQ(loop.changes(), 1);
+}
+
 // S = 8 is promised to be faster and is not. Back at S = 4, two windows that are slower by less
 // than noise would explain do not stand against those of before.
 TEST(LiveTuner, WhatWasMeasuredBeforeCountsAtASecondVisit) {
@@ -286,14 +299,17 @@ TEST(LiveTuner, WhatWasMeasuredBeforeCountsAtASecondVisit) {
       [](std::int64_t steps) { return steps == 4   ? 1.0
                                       : steps == 8 ? 0.94
                                                    : 1.2; });
-  while (loop.steps() == 4) loop.run(1);
+  const auto run_while = [&](std::int64_t steps) {
+    for (int i = 0; i < 100 && loop.steps() == steps; ++i) loop.run(1);
+  };
+  run_while(4);
   ASSERT_EQ(loop.steps(), 8);
-  while (loop.steps() == 8) loop.run(1);
+  run_while(8);
   ASSERT_EQ(loop.steps(), 4);
   loop.set_truth([](std::int64_t) { return 1.01; });
   loop.run(3);
   loop.set_importance(2);
-  while (loop.steps() == 4) loop.run(1);
+  run_while(4);
   const TuneEvent& left = loop.events().back();
   ASSERT_EQ(left.kind, TuneEvent::Kind::kChange);
   EXPECT_GT(left.measured, 1.0);
