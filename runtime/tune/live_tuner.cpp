@@ -110,7 +110,15 @@ LiveTuner::Level LiveTuner::level_here() const {
 
 void LiveTuner::measure(const TuneWindow& seen) {
   Level& level = levels_[point_];
+  const double before = level.seconds;
   level.seconds += (seen.step_seconds - level.seconds) / static_cast<double>(++level.windows);
+  // A machine that becomes slower while it is here is taken to be so at other settings, too. The
+  // first windows say how this one compares with them.
+  if (level.windows > kOutcomeWindows) {
+    for (auto& [point, other] : levels_) {
+      if (!(point == point_)) other.seconds *= level.seconds / before;
+    }
+  }
   // More windows at a setting make its time more certain: worth another look, ever more rarely.
   const std::int64_t n = level.windows;
   if (n >= 2 && n <= 32 && (n & (n - 1)) == 0) something_new_ = true;

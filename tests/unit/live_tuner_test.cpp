@@ -291,6 +291,20 @@ TEST(LiveTuner, OfTwoThatAreAboutAsNearLikewise) {
   EXPECT_EQ(loop.changes(), 1);
 }
 
+// All S take the same. A machine that becomes slower by less than a drift is so at every S: what
+// S = 4 took before is no reason to go back.
+TEST(LiveTuner, WhatSlowsOneSettingDownIsTakenToSlowAll) {
+  const auto one = [](std::int64_t) { return 1.0; };
+  Loop loop({.first = interval(4)}, one, one);
+  loop.run(9);
+  ASSERT_EQ(loop.steps(), 1);
+  ASSERT_EQ(loop.changes(), 1);
+  loop.set_truth([](std::int64_t) { return 1.019; });
+  loop.run(60);
+  EXPECT_EQ(loop.steps(), 1);
+  EXPECT_EQ(loop.changes(), 1);
+}
+
 // S = 8 is promised to be faster and is not. Back at S = 4, two windows that are slower by less
 // than noise would explain do not stand against those of before.
 TEST(LiveTuner, WhatWasMeasuredBeforeCountsAtASecondVisit) {
