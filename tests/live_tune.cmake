@@ -1,6 +1,7 @@
 # Tuning while training: decisions, and the loop closed over a simulated training.
 zenflow_test(live_tuner_test LABEL unit LINK zenflow::live_tune)
 zenflow_test(live_ratio_test LABEL unit LINK zenflow::live_tune)
+zenflow_test(setting_times_test LABEL unit LINK zenflow::live_tune)
 # Held against the best of all settings: minutes under the sanitizers, of which preset asan-quick leaves it out.
 zenflow_test_group(live_loop_test LABEL differential TIMEOUT 600
   SOURCES property/live_loop_test.cpp LINK zenflow::live_tune zenflow::report)

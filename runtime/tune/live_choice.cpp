@@ -17,7 +17,6 @@ constexpr std::size_t kImportanceWindows = 8;
 constexpr std::size_t kImportanceMedian = 5;
 constexpr std::int64_t kNoLimit = 1'000'000'000;
 constexpr std::int64_t kDense = 8;  // S up to which every value is a candidate
-constexpr double kOwn = 0.95;       // of the distance to what is at hand
 constexpr int kRatios = 4;          // by as many equal ratios from the least k to the largest
 
 /// Of a list by ratio; none: not known.
@@ -25,13 +24,6 @@ std::optional<double> share_at(const std::vector<DeferredShare>& shares, double 
   const auto found = std::find_if(shares.begin(), shares.end(),
                                   [&](const auto& one) { return one.topk_ratio == topk_ratio; });
   return found == shares.end() ? std::nullopt : std::optional(found->share);
-}
-
-double distance(const TunePoint& a, const TunePoint& b) {
-  const double k = a.topk_ratio > 0 && b.topk_ratio > 0 ? std::log(a.topk_ratio / b.topk_ratio) : 0;
-  return std::abs(std::log(static_cast<double>(a.update_interval) /
-                           static_cast<double>(b.update_interval))) +
-         std::abs(k);
 }
 
 }  // namespace
@@ -142,7 +134,7 @@ void LiveTuner::learn_cost(double seconds) {
 }
 
 bool LiveTuner::pays_back(const TunePoint& point) const {
-  const double here = level_here().seconds;
+  const double here = visit_.seconds;
   const double gain = std::max(here - estimate(point), settings_.slack * here);
   // Columns change place at the end of the next window.
   const std::int64_t steps =
@@ -165,43 +157,28 @@ bool LiveTuner::allowed(const TunePoint& point) const {
 }
 
 double LiveTuner::estimate(const TunePoint& point) const {
-  const auto tried = levels_.find(point);
-  if (tried != levels_.end()) return tried->second.seconds;
-  double ratio = 1;
-  double nearest = INFINITY;
-  for (const auto& [other, level] : levels_) {
-    if (!model_.contains(other)) continue;
-    // Of two that are about as near the one at hand: it was measured last, and is what is compared
-    // with.
-    const double away = distance(other, point) * (other == point_ ? kOwn : 1);
-    if (away >= nearest) continue;
-    nearest = away;
-    ratio = level.seconds / model_.at(other);
-  }
-  return ratio * model_.at(point);
+  return visit_.seconds * std::exp(times_.compare(point_, point).log_ratio);
 }
 
 double LiveTuner::margin(const TunePoint& other) const {
-  const auto windows = [this](const TunePoint& point) {
-    const auto found = levels_.find(point);
-    return found == levels_.end() ? 0.0 : 1 / static_cast<double>(found->second.windows);
-  };
-  return std::max(settings_.least_gain, settings_.confidence * step_monitor_.sigma() *
-                                            std::sqrt(windows(point_) + windows(other)));
+  // Of one that has been tried it is known how well it is known. Of others it is not, but a try
+  // costs a few windows once: what was measured here has to be less than the gain in doubt.
+  const double doubt = times_.tried(other)
+                           ? times_.compare(point_, other).deviation
+                           : step_monitor_.sigma() / std::sqrt(static_cast<double>(visit_.windows));
+  return std::max(std::log1p(settings_.least_gain), settings_.confidence * doubt);
 }
 
 double LiveTuner::unexplained() const {
-  if (explained_ == 0 || !levels_.contains(point_)) return 0;
-  const double windows = static_cast<double>(levels_.at(point_).windows);
-  const double noise = settings_.confidence * step_monitor_.sigma() / std::sqrt(windows);
-  return std::max(0.0, 1 - explained_ - std::max(settings_.slack, noise));
+  if (explained_ == 0 || visit_.windows == 0) return 0;
+  return std::max(0.0, 1 - explained_ - beyond_noise(visit_.windows));
 }
 
 void LiveTuner::choose() {
   something_new_ = false;
-  if (model_.empty() || !levels_.contains(point_)) return;
-  double best = levels_.at(point_).seconds;
-  for (const auto& [point, seconds] : model_) {
+  if (!has_model_ || visit_.windows == 0) return;
+  double best = visit_.seconds;
+  for (const auto& [point, seconds] : times_.model()) {
     if (allowed(point)) best = std::min(best, estimate(point));
   }
   const double mark = best * (1 + settings_.slack);
@@ -210,17 +187,19 @@ void LiveTuner::choose() {
   // explain of a step.
   const double unexplained = this->unexplained();
   const auto trusted = [&](const TunePoint& point) {
-    if (!(point < point_) || levels_.contains(point)) return estimate(point);
+    if (!(point < point_)) return estimate(point);
+    if (times_.tried(point)) return estimate(point) * (1 + times_.compare(point_, point).deviation);
     const double updates =
         static_cast<double>(point_.update_interval) / static_cast<double>(point.update_interval);
     return estimate(point) * (1 + model_error_ + unexplained * (updates - 1));
   };
-  const auto careful = std::find_if(model_.begin(), model_.end(), [&](const auto& one) {
+  const auto& model = times_.model();
+  const auto careful = std::find_if(model.begin(), model.end(), [&](const auto& one) {
     return allowed(one.first) && !too_slow_.contains(one.first) && trusted(one.first) <= mark;
   });
-  if (careful == model_.end() || careful->first == point_) return;
-  const double here = levels_.at(point_).seconds;
-  if (here > estimate(careful->first) * (1 + margin(careful->first)) && here > mark) {
+  if (careful == model.end() || careful->first == point_) return;
+  const double here = visit_.seconds;
+  if (here > estimate(careful->first) * std::exp(margin(careful->first)) && here > mark) {
     change(careful->first, "faster");
   } else if (careful->first < point_) {
     const bool less = careful->first.update_interval < point_.update_interval;
@@ -236,14 +215,13 @@ void LiveTuner::change(const TunePoint& to, std::string reason) {
   abandon_outcome("changed again");
   TuneEvent& event = note(TuneEvent::Kind::kChange, std::move(reason));
   event.to = to;
-  event.measured = level_here().seconds;
-  event.predicted = model_.contains(to) ? estimate(to) : 0;
-  unchecked_ = {point_, event.measured, event.predicted};
+  event.measured = visit_.seconds;
+  event.predicted =
+      has_model_ && visit_.windows > 0 && times_.model().contains(to) ? estimate(to) : 0;
+  unchecked_ = {point_, event.predicted};
   event.selection_seconds = cost_expected_ = cost_of(to.topk_ratio);
   point_ = to;
-  const auto tried = levels_.find(to);
-  earlier_ = tried == levels_.end() ? Level{} : tried->second;
-  levels_.erase(to);  // measured anew
+  visit_ = {};
   since_change_ = 0;
   step_monitor_.restart();
   for (DriftMonitor& monitor : track_monitors_) monitor.restart();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,7 +15,6 @@ constexpr std::int64_t kRamp = 1;  // windows after a change that belong to neit
 constexpr std::int64_t kLeastWindows = 2;
 constexpr std::int64_t kLeastSteps = 4;
 constexpr std::int64_t kOutcomeWindows = 2;  // after which a change is judged
-constexpr std::int64_t kMostEarlier = 4;     // of an earlier visit, that count beside these
 constexpr int kMostFailures = 3;
 constexpr std::int64_t kMostDoubtful = 8;  // windows kept of what is only doubted
 constexpr double kPatience = 1.5;          // by which an alarm raises the bar for the next
@@ -73,6 +73,7 @@ TuneOrder LiveTuner::window_ended(const TuneWindow& seen, const std::optional<Tu
   if (!(ordered == point_)) {  // a resume, or a window that was cut: begin anew
     abandon_outcome("begun anew");
     point_ = ordered;
+    visit_ = {};
     since_change_ = 0;
     cost_expected_ = 0;
   }
@@ -103,24 +104,11 @@ void LiveTuner::end() {
   abandon_outcome("the run has ended");
 }
 
-LiveTuner::Level LiveTuner::level_here() const {
-  const auto found = levels_.find(point_);
-  return found == levels_.end() ? Level{} : found->second;
-}
-
 void LiveTuner::measure(const TuneWindow& seen) {
-  Level& level = levels_[point_];
-  const double before = level.seconds;
-  level.seconds += (seen.step_seconds - level.seconds) / static_cast<double>(++level.windows);
-  // A machine that becomes slower while it is here is taken to be so at other settings, too. The
-  // first windows say how this one compares with them.
-  if (level.windows > kOutcomeWindows) {
-    for (auto& [point, other] : levels_) {
-      if (!(point == point_)) other.seconds *= level.seconds / before;
-    }
-  }
+  const std::int64_t n = ++visit_.windows;
+  visit_.seconds += (seen.step_seconds - visit_.seconds) / static_cast<double>(n);
+  times_.add(point_, window_, seen.step_seconds);
   // More windows at a setting make its time more certain: worth another look, ever more rarely.
-  const std::int64_t n = level.windows;
   if (n >= 2 && n <= 32 && (n & (n - 1)) == 0) something_new_ = true;
   step_monitor_.add(seen.step_seconds, patience_);
   const double steps = static_cast<double>(seen.steps);
@@ -152,12 +140,13 @@ void LiveTuner::check_drift(const TuneWindow& seen) {
                         *seen.other_cores, others_.reference());
   }
   // Before there is a model there is nothing to drift from: a fit will see what is now.
-  if (what.empty() || (model_.empty() && failures_ < kMostFailures)) return;
+  if (what.empty() || (!has_model_ && failures_ < kMostFailures)) return;
   abandon_outcome("a drift");
   note(TuneEvent::Kind::kDrift, what).measured = seen.step_seconds;
-  model_.clear();
-  levels_.clear();
-  levels_[point_] = {seen.step_seconds, 1};
+  has_model_ = false;
+  times_.drift(std::min(suspicious_since_.value_or(window_), window_));
+  times_.add(point_, window_, seen.step_seconds);
+  visit_ = {seen.step_seconds, 1};
   too_slow_.clear();
   deferred_too_much_ = 0;
   model_error_ = 0;
@@ -183,14 +172,18 @@ void LiveTuner::take(const TuneFit& fit) {
   if (wants_fit_) return;  // a drift since: this was recorded before it
   failures_ = 0;
   model_error_ = 0;
-  model_.clear();
-  for (const TunePrediction& one : fit.predictions) model_[one.point] = one.step_seconds;
+  std::map<TunePoint, double> model;
+  for (const TunePrediction& one : fit.predictions) model[one.point] = one.step_seconds;
+  const auto here = model.find(point_);
+  const double predicted_here = here == model.end() ? 0 : here->second;
+  has_model_ = true;
+  times_.set_model(std::move(model), point_, beyond_noise(kLeastWindows));
   carry_seconds_ = fit.carry_seconds;
   reorder_seconds_ = fit.reorder_seconds;
   something_new_ = true;
   TuneEvent& event = note(TuneEvent::Kind::kFitted, "");
-  event.measured = level_here().seconds;
-  event.predicted = model_.contains(point_) ? model_.at(point_) : 0;
+  event.measured = visit_.seconds;
+  event.predicted = predicted_here;
   event.reason = event.measured > 0 && event.predicted > 0
                      ? fmt::format("the profile explains {:.1f} % of the step",
                                    100 * event.predicted / event.measured)
@@ -226,7 +219,7 @@ void LiveTuner::doubt_fit() {
 TuneEvent& LiveTuner::note_outcome(const Change& done, std::string reason) {
   TuneEvent& event = note(TuneEvent::Kind::kOutcome, std::move(reason));
   event.from = done.from;
-  event.measured = level_here().seconds;
+  event.measured = visit_.seconds;
   event.predicted = done.predicted;
   event.selection_seconds = done.selection_seconds;
   return event;
@@ -234,52 +227,35 @@ TuneEvent& LiveTuner::note_outcome(const Change& done, std::string reason) {
 
 void LiveTuner::abandon_outcome(const char* why) {
   if (!unchecked_) return;
-  const std::int64_t windows = level_here().windows;
+  const std::int64_t windows = visit_.windows;
   note_outcome(*std::exchange(unchecked_, std::nullopt),
                fmt::format("after {} window{}: {}", windows, windows == 1 ? "" : "s", why));
-  recall_earlier();
 }
 
 void LiveTuner::check_outcome() {
-  if (!unchecked_ || level_here().windows < kOutcomeWindows) return;
+  if (!unchecked_ || visit_.windows < kOutcomeWindows) return;
   const Change done = *std::exchange(unchecked_, std::nullopt);
   judge(done);
-  recall_earlier();
-  if (done.before > level_here().seconds * (1 + settings_.least_gain)) too_slow_.insert(done.from);
+  if (times_.tried(done.from) &&
+      times_.compare(point_, done.from).log_ratio > std::log1p(settings_.least_gain)) {
+    too_slow_.insert(done.from);
+  }
 }
 
-void LiveTuner::recall_earlier() {
-  Level before = std::exchange(earlier_, {});
-  if (before.windows == 0) return;
-  Level& level = levels_[point_];
-  if (level.windows == 0) {
-    level = before;
-    return;
-  }
-  // What has changed since by less than noise tells is not to be outvoted for long.
-  before.windows = std::min(before.windows, kMostEarlier);
-  const double noise = step_monitor_.sigma() * std::sqrt(1 / static_cast<double>(before.windows) +
-                                                         1 / static_cast<double>(level.windows));
-  if (std::abs(std::log(level.seconds / before.seconds)) >
-      std::max(settings_.least_gain, settings_.confidence * noise)) {
-    return;
-  }
-  const std::int64_t windows = before.windows + level.windows;
-  level.seconds += (before.seconds - level.seconds) * static_cast<double>(before.windows) /
-                   static_cast<double>(windows);
-  level.windows = windows;
+double LiveTuner::beyond_noise(std::int64_t windows) const {
+  return std::max(settings_.slack,
+                  settings_.confidence * times_.noise() / std::sqrt(static_cast<double>(windows)));
 }
 
 void LiveTuner::judge(const Change& done) {
-  const double measured = level_here().seconds;
+  const double measured = visit_.seconds;
   something_new_ = true;
   if (done.predicted == 0) {
     note_outcome(done, "nothing was predicted");
     return;
   }
   const double off = std::log(measured / done.predicted);
-  const double noise = step_monitor_.sigma() / std::sqrt(static_cast<double>(kOutcomeWindows));
-  const bool far = std::abs(off) > std::max(settings_.slack, settings_.confidence * noise);
+  const bool far = std::abs(off) > beyond_noise(kOutcomeWindows);
   TuneEvent& event = note_outcome(done, far ? "not as predicted" : "as predicted");
   model_error_ = std::abs(off);
   if (!far) return;
@@ -315,6 +291,11 @@ TuneOrder LiveTuner::next_window(const TuneWindow& seen) {
   bool suspicious = step_monitor_.suspicious() || others_.suspicious();
   for (const DriftMonitor& monitor : track_monitors_) {
     suspicious = suspicious || monitor.suspicious();
+  }
+  if (!suspicious) {
+    suspicious_since_.reset();
+  } else if (!suspicious_since_) {
+    suspicious_since_ = window_;
   }
   const bool too_long = !wants_fit_ && recorded_windows_ >= kMostDoubtful;  // begins anew
   recording_ = (wants_fit_ || (suspicious && !too_long)) && !fitting_ && since_change_ >= kRamp;

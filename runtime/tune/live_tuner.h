@@ -13,33 +13,34 @@
 ///            falls no further than max_deferred_share allows, and rises if it has to. What a
 ///            change of k takes at most, since columns have to be carried, has to come in again
 ///            before the end
-///   check    after a change the measured step time corrects predictions: of a setting that has
-///            been tried, the measurement holds; of others, the prediction times the ratio found at
-///            the nearest one that was. The first setting that is chosen is recorded, too: it shows
-///            more of its neighbours than the one before did. A prediction that was far off later
-///            asks for one more recording
+///   check    after a change the measured step time corrects predictions, above all by windows near
+///            it, as the machine wanders (setting_times.h): of a setting that has been tried as far
+///            as its windows tell, of others as they are like those. The first setting that is
+///            chosen is recorded, too: it shows more of its neighbours than the one before did. A
+///            prediction that was far off later asks for one more recording
 ///   drift    when a time has moved for longer than noise would let it, or other programs use
-///            more or less of the cores (drift.h), all that was
-///            learnt is dropped and recorded anew; once more if what that explains of the step is
-///            another share than before, and changes nothing that an outcome would tell of
+///            more or less of the cores (drift.h), the machine is another one and is recorded anew;
+///            once more if what that explains of the step is another share than before, and changes
+///            nothing that an outcome would tell of. What was learnt of a setting is kept if it
+///            still is predicted to take as much compared with the one at hand
 ///
-/// Why it does not oscillate: between two drifts predictions of a setting that has been tried are
-/// measurements, one that was left for being slow is not tried again, nor a k for what it deferred,
-/// and choices are made only when something new is known. Every drift raises the bar for the next
-/// one for a while.
+/// Why it does not oscillate: a change to a setting that has been tried has to pay by more than
+/// what noise and wander leave uncertain of both; between two drifts one that was left for being
+/// slow is not tried again, nor a k for what it deferred, and choices are made only when something
+/// new is known. Every drift raises the bar for the next one for a while.
 #pragma once
 
 #include <array>
 #include <compare>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "runtime/tune/drift.h"
+#include "runtime/tune/setting_times.h"
 #include "sim/calibrate/live_prediction.h"
 
 namespace zenflow::runtime {
@@ -149,13 +150,13 @@ class LiveTuner {
   [[nodiscard]] const std::vector<TuneEvent>& events() const { return events_; }
 
  private:
-  struct Level {
+  /// Windows in a row at one setting.
+  struct Visit {
     double seconds = 0;  ///< mean step time
     std::int64_t windows = 0;
   };
   struct Change {
     TunePoint from;
-    double before = 0;
     double predicted = 0;          ///< 0: nothing was
     double selection_seconds = 0;  ///< measured
   };
@@ -168,13 +169,12 @@ class LiveTuner {
   void doubt_fit();
   void check_outcome();
   void judge(const Change& done);
-  /// What was measured here before counts again, unless it differs by more than noise.
-  void recall_earlier();
   /// Of a change that is not waited for any longer, and why.
   void abandon_outcome(const char* why);
   TuneEvent& note_outcome(const Change& done, std::string reason);
+  /// Relative: what the mean of so many windows is off by only if something has changed.
+  [[nodiscard]] double beyond_noise(std::int64_t windows) const;
   TuneOrder next_window(const TuneWindow& seen);
-  [[nodiscard]] Level level_here() const;
   TuneEvent& note(TuneEvent::Kind kind, std::string reason);
 
   // live_choice.cpp: choosing
@@ -196,6 +196,7 @@ class LiveTuner {
   void change(const TunePoint& to, std::string reason);
   [[nodiscard]] bool allowed(const TunePoint& point) const;
   [[nodiscard]] double estimate(const TunePoint& point) const;
+  /// By which a setting has to be faster, in logarithms, for a change to it.
   [[nodiscard]] double margin(const TunePoint& other) const;
   /// Of the step at hand, by the last profile, beyond noise.
   [[nodiscard]] double unexplained() const;
@@ -207,12 +208,14 @@ class LiveTuner {
   std::int64_t since_change_;  ///< windows at this setting
   std::int64_t steps_left_ = 0;
 
+  SettingTimes times_;
+  Visit visit_;  ///< of the setting at hand
+
   // Since the last drift.
-  std::map<TunePoint, double> model_;  ///< predicted seconds
-  std::map<TunePoint, Level> levels_;  ///< measured
-  std::set<TunePoint> too_slow_;       ///< left for a faster one
-  double deferred_too_much_ = 0;       ///< the largest topk_ratio left for what it deferred
-  double carry_seconds_ = 0;           ///< TuneFit's
+  bool has_model_ = false;
+  std::set<TunePoint> too_slow_;  ///< left for a faster one
+  double deferred_too_much_ = 0;  ///< the largest topk_ratio left for what it deferred
+  double carry_seconds_ = 0;      ///< TuneFit's
   double reorder_seconds_ = 0;
   double cost_expected_ = 0;     ///< of the change of k under way, seconds
   double cost_factor_ = 1;       ///< longest change of k to what was expected of it, at least 1
@@ -222,7 +225,6 @@ class LiveTuner {
   int refits_left_ = 1;
   bool moved_ = false;  ///< by choice
   std::optional<Change> unchecked_;
-  Level earlier_;  ///< of the setting that was changed to, before that
   bool something_new_ = false;
 
   bool wants_fit_ = true;  ///< recording, until there is enough
@@ -235,6 +237,7 @@ class LiveTuner {
   DriftMonitor step_monitor_;
   std::vector<DriftMonitor> track_monitors_;
   UseMonitor others_;
+  std::optional<std::int64_t> suspicious_since_;  ///< window
   double patience_ = 1;
   std::int64_t quiet_ = 0;  ///< windows since patience changed
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <random>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -118,7 +119,8 @@ class ClosedLoop {
                 .max_staleness = kMaxStaleness,
                 .overlap_step = settings.overlap_step}),
         point_(first),
-        chosen_(first) {}
+        chosen_(first),
+        chosen_before_{first} {}
 
   void run(int windows) {
     for (int i = 0; i < windows; ++i) {
@@ -130,7 +132,10 @@ class ClosedLoop {
       const std::int64_t stale =
           order.next.update_interval - 1 + (settings_.overlap_step ? point_.update_interval : 0);
       EXPECT_LE(stale, kMaxStaleness);
-      changes_ += order.next == chosen_ ? 0 : 1;
+      if (!(order.next == chosen_)) {
+        ++changes_;
+        returns_ += chosen_before_.insert(order.next).second ? 0 : 1;
+      }
       // As the engine does it: columns change place at the end of the next window.
       point_ = {order.next.update_interval, chosen_.topk_ratio};
       chosen_ = order.next;
@@ -144,6 +149,13 @@ class ClosedLoop {
   [[nodiscard]] std::int64_t steps() const { return chosen_.update_interval; }
   [[nodiscard]] const TunePoint& chosen() const { return chosen_; }
   [[nodiscard]] int changes() const { return changes_; }
+  /// Changes to a setting that it had before.
+  [[nodiscard]] int returns() const { return returns_; }
+  [[nodiscard]] int drifts() const {
+    return static_cast<int>(std::count_if(events_.begin(), events_.end(), [](const TuneEvent& e) {
+      return e.kind == TuneEvent::Kind::kDrift;
+    }));
+  }
   [[nodiscard]] std::string log() const {
     std::string text;
     for (const TuneEvent& e : events_) {
@@ -165,6 +177,8 @@ class ClosedLoop {
   std::int64_t window_ = 1;
   std::optional<runtime::TuneFit> asked_;
   int changes_ = 0;
+  int returns_ = 0;
+  std::set<TunePoint> chosen_before_;
   std::vector<TuneEvent> events_;
 };
 
@@ -474,6 +488,45 @@ TEST(LiveLoop, ReachesTheBestWhereUpdatesSlowComputeDown) {
       expect_best_after_twelve_windows(loop);
     }
   }
+}
+
+struct Wander {
+  double noise;
+  double deviation;
+  double memory;  // windows
+  bool is_off;    // predictions and tracks' times, for each setting otherwise
+};
+
+// What slows the whole machine down for seconds is taken for what a setting takes by who compares
+// two visits at different times, and for a drift, whatever it is held against. In 300 windows each.
+TEST(LiveLoop, WanderingDoesNotLeadToAndFro) {
+  int drifts = 0;
+  for (const Wander& wander :
+       {Wander{0.005, 0.01, 20, false}, Wander{0.005, 0.01, 20, true}, Wander{0.02, 0.03, 20, true},
+        Wander{0.04, 0.055, 8, false}, Wander{0.04, 0.055, 40, true}}) {
+    std::mt19937_64 random(13);
+    constexpr int kRounds = 10;
+    int returns = 0;
+    for (int round = 0; round < kRounds; ++round) {
+      SCOPED_TRACE(
+          fmt::format("noise {} wander {}, {}", wander.noise, wander.deviation, round_of(round)));
+      const LiveModelSettings settings = small_training();
+      VirtualPlant plant(settings, machine(settings, busy_rates(random)), random(), wander.noise);
+      plant.set_beside_updates(0.15 * plant.step_seconds({16, 0.1}));
+      plant.set_wander(wander.deviation, wander.memory);
+      if (wander.is_off) {
+        plant.set_offsets(0.03);
+        plant.set_track_noise(0.2);
+      }
+      ClosedLoop loop(settings, plant);
+      loop.run(312);
+      drifts += loop.drifts();
+      returns += loop.returns();
+      EXPECT_LE(loop.returns(), 2) << loop.log();
+    }
+    EXPECT_LE(returns, kRounds / 2);
+  }
+  EXPECT_GT(drifts, 50) << "else nothing has moved";
 }
 
 /// What is told of other programs is what they used; what they want is found, and with it rates:

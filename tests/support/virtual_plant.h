@@ -49,6 +49,17 @@ class VirtualPlant {
   /// Likewise of each step's in a window alike, by window: what makes the machine slower for a
   /// while.
   void set_window_noise(double seconds) { window_noise_ = seconds; }
+  /// Standard deviation, relative, of what makes the machine slower or faster at every setting for
+  /// a while, and the windows after which 1/e of it is left.
+  void set_wander(double deviation, double memory) {
+    wander_deviation_ = deviation;
+    wander_memory_ = memory;
+    wander_ = deviation * normal_(random_);
+  }
+  /// Standard deviation, relative, of what each setting takes that no profile has.
+  void set_offsets(double deviation) { offsets_deviation_ = deviation; }
+  /// Likewise of the time in each track's operations but compute's, from window to window.
+  void set_track_noise(double deviation) { track_noise_ = deviation; }
   /// Whether what other programs use is known to who fits a recording.
   void hide_others() { others_are_hidden_ = true; }
 
@@ -60,7 +71,8 @@ class VirtualPlant {
       const auto result = sim::simulate_schedule(job, sim::find_schedule(kSchedule));
       known = times_.emplace(point, result.step_time * 1e-12).first;
     }
-    return known->second + beside_updates(point) / static_cast<double>(point.update_interval);
+    return offset(point) *
+           (known->second + beside_updates(point) / static_cast<double>(point.update_interval));
   }
   [[nodiscard]] double best(const std::vector<runtime::TunePoint>& points) {
     double best = INFINITY;
@@ -71,7 +83,11 @@ class VirtualPlant {
   [[nodiscard]] runtime::TuneWindow window(std::int64_t number, const runtime::TunePoint& point,
                                            double next_topk_ratio) {
     const Steady& one = steady(point);
-    const double factor = std::exp(noise_ * normal_(random_));
+    if (wander_deviation_ > 0) {
+      const double left = std::exp(-1 / wander_memory_);
+      wander_ = left * wander_ + std::sqrt(1 - left * left) * wander_deviation_ * normal_(random_);
+    }
+    const double factor = std::exp(wander_ + noise_ * normal_(random_));
     runtime::TuneWindow seen{.window = number,
                              .point = point,
                              .next_topk_ratio = next_topk_ratio,
@@ -80,6 +96,11 @@ class VirtualPlant {
                              .busy = one.busy};
     seen.busy[0] += beside_updates(point);
     for (double& busy : seen.busy) busy *= factor;
+    if (track_noise_ > 0) {
+      for (std::size_t t = 1; t < seen.busy.size(); ++t) {
+        seen.busy[t] *= std::exp(track_noise_ * normal_(random_));
+      }
+    }
     return seen;
   }
 
@@ -89,7 +110,7 @@ class VirtualPlant {
     sim::LiveWindows windows{point, kFirstWindow * point.update_interval, exact};
     lengthen(windows.timeline, point);
     if (!others_are_hidden_) windows.other_cores = steady(point).other_cores;
-    const double factor = std::exp(noise_ * normal_(random_));
+    const double factor = std::exp(wander_ + noise_ * normal_(random_));
     const auto stretch = [factor](Picoseconds& time) {
       time.count = std::llround(factor * static_cast<double>(time.count));
     };
@@ -114,6 +135,12 @@ class VirtualPlant {
   static constexpr std::int64_t kWindows = 6;
   static constexpr const char* kSchedule = "live-zenflow";
 
+  double offset(const runtime::TunePoint& point) {
+    if (offsets_deviation_ == 0) return 1;
+    const auto [offset, is_new] = offsets_.try_emplace(point);
+    if (is_new) offset->second = std::exp(offsets_deviation_ * normal_(random_));
+    return offset->second;
+  }
   [[nodiscard]] double beside_updates(const runtime::TunePoint& point) const {
     return beside_updates_ * (1 - point.topk_ratio);
   }
@@ -212,7 +239,13 @@ class VirtualPlant {
   double beside_updates_ = 0;
   double step_noise_ = 0;
   double window_noise_ = 0;
+  double wander_deviation_ = 0;
+  double wander_memory_ = 1;
+  double wander_ = 0;
+  double offsets_deviation_ = 0;
+  double track_noise_ = 0;
   bool others_are_hidden_ = false;
+  std::map<runtime::TunePoint, double> offsets_;
   std::map<runtime::TunePoint, double> times_;
   std::map<runtime::TunePoint, Steady> steady_;
 };

@@ -278,17 +278,45 @@ TEST(LiveTuner, OfTwoThatAreAsNearTheSettingAtHandCorrectsAPrediction) {
   EXPECT_EQ(loop.changes(), 1);
 }
 
-// S = 7 is 1.75 times 4, and 12 1.71 times that: hardly nearer to S = 12, where steps take less
-// than the profile says.
-TEST(LiveTuner, OfTwoThatAreAboutAsNearLikewise) {
+// S = 7 lies between S = 12, where steps take less than the profile says, and S = 4, where it is
+// right. So S = 7 may be as fast as it looks from there: it is tried, once.
+TEST(LiveTuner, WhatTwoSayDifferentlyIsTriedOnce) {
   const auto predicted = [](std::int64_t steps) {
-    return steps == 12 ? 1.0 : steps == 4 ? 0.7 : steps == 7 ? 0.69 : 0.85;
+    return steps == 12 ? 1.0 : steps == 4 ? 0.7 : steps == 7 ? 0.72 : 0.85;
   };
   const auto truth = [&](std::int64_t steps) { return steps == 12 ? 0.9 : predicted(steps); };
   Loop loop({.first = interval(12)}, truth, predicted);
-  loop.run(40);
+  loop.run(100);
   EXPECT_EQ(loop.steps(), 4);
-  EXPECT_EQ(loop.changes(), 1);
+  EXPECT_LE(loop.changes(), 3);
+}
+
+// S = 8 is promised to be faster than S = 4 and is not. That the whole machine then slows down is
+// no reason to try again; that S = 8 alone is predicted to take less than before is one.
+TEST(LiveTuner, ADriftIsNoReasonToTryAgainWhatIsPredictedAsBefore) {
+  const auto all_slower_by = [](double factor) {
+    return [factor](std::int64_t steps) { return factor * (steps == 4 ? 1.0 : 1.03); };
+  };
+  const auto predicted = [](double factor, double of_eight) {
+    return [=](std::int64_t steps) {
+      return factor * (steps == 4 ? 1.0 : steps == 8 ? of_eight : 1.2);
+    };
+  };
+  Loop loop({.first = interval(4)}, all_slower_by(1), predicted(1, 0.94));
+  loop.run(40);
+  ASSERT_EQ(loop.steps(), 4);
+  ASSERT_EQ(loop.changes(), 2);
+  loop.set_truth(all_slower_by(1.3));
+  loop.set_prediction(predicted(1.3, 0.94));
+  loop.run(40);
+  EXPECT_EQ(loop.count(TuneEvent::Kind::kDrift), 1);
+  EXPECT_EQ(loop.steps(), 4);
+  EXPECT_EQ(loop.changes(), 2);
+  loop.set_truth(all_slower_by(1));
+  loop.set_prediction(predicted(1, 0.8));
+  loop.run(40);
+  EXPECT_EQ(loop.count(TuneEvent::Kind::kDrift), 2);
+  EXPECT_EQ(loop.changes(), 4) << "there and back";
 }
 
 // All S take the same. A machine that becomes slower by less than a drift is so at every S: what
@@ -303,31 +331,6 @@ TEST(LiveTuner, WhatSlowsOneSettingDownIsTakenToSlowAll) {
   loop.run(60);
   EXPECT_EQ(loop.steps(), 1);
   EXPECT_EQ(loop.changes(), 1);
-}
-
-// S = 8 is promised to be faster and is not. Back at S = 4, two windows that are slower by less
-// than noise would explain do not stand against those of before.
-TEST(LiveTuner, WhatWasMeasuredBeforeCountsAtASecondVisit) {
-  Loop loop(
-      {.first = interval(4)}, [](std::int64_t steps) { return steps == 4 ? 1.0 : 1.03; },
-      [](std::int64_t steps) { return steps == 4   ? 1.0
-                                      : steps == 8 ? 0.94
-                                                   : 1.2; });
-  const auto run_while = [&](std::int64_t steps) {
-    for (int i = 0; i < 100 && loop.steps() == steps; ++i) loop.run(1);
-  };
-  run_while(4);
-  ASSERT_EQ(loop.steps(), 8);
-  run_while(8);
-  ASSERT_EQ(loop.steps(), 4);
-  loop.set_truth([](std::int64_t) { return 1.01; });
-  loop.run(3);
-  loop.set_importance(2);
-  run_while(4);
-  const TuneEvent& left = loop.events().back();
-  ASSERT_EQ(left.kind, TuneEvent::Kind::kChange);
-  EXPECT_GT(left.measured, 1.0);
-  EXPECT_LT(left.measured, 1.009) << "the second visit's alone";
 }
 
 TEST(LiveTuner, AnswersASlowerOptimizerAndItsRecovery) {

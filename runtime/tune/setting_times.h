@@ -1,0 +1,92 @@
+/// What step times a setting has compared with another one, from windows that were measured at
+/// different times on a machine that is not the same all the time, and from predictions that are
+/// not exact.
+///
+/// The logarithm of a window's step time is taken for the sum of
+///
+///   that of the setting's prediction
+///   a constant       of the machine, about which nothing is known
+///   an offset        of the setting, by which predictions are off; near ones by about as much
+///   a wander         of the machine, which all settings have alike: what it has now it has lost
+///                    after some windows
+///   a noise          of the window
+///
+/// with normal deviations: a Gaussian process (Rasmussen and Williams 2006, chapters 2 and 5) over
+/// settings and time. How large offsets, wander and noise are, and how long the wander remembers,
+/// is not known either: a grid of values is weighed by how well each explains what was measured.
+/// So two settings are compared by windows near the change from one to the other, and by others as
+/// far as the machine has not changed in between.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "sim/calibrate/live_prediction.h"
+
+namespace zenflow::runtime {
+
+class SettingTimes {
+ public:
+  /// Of a setting's step time to another's: exp(log_ratio), give or take a standard deviation.
+  struct Ratio {
+    double log_ratio = 0;
+    double deviation = 0;
+  };
+
+  /// The machine has become another one, at window `from`: windows since are forgotten, and no
+  /// constant and no wander connects what comes with what has been.
+  void drift(std::int64_t from);
+  /// Predicted seconds, from now on; of windows that have been measured, too. What was measured of
+  /// a setting before the last drift is forgotten if its prediction, compared with that of `here`,
+  /// is another one than before by more than `tolerance`, in logarithms.
+  void set_model(std::map<sim::TunePoint, double> model, const sim::TunePoint& here,
+                 double tolerance);
+  /// A window's step time, in seconds. Precondition: `window` is larger than any before.
+  void add(const sim::TunePoint& point, std::int64_t window, double seconds);
+
+  [[nodiscard]] const std::map<sim::TunePoint, double>& model() const { return model_; }
+  /// And not forgotten.
+  [[nodiscard]] bool tried(const sim::TunePoint& point) const;
+  /// Of `other` to `here`. Precondition: each of them is predicted or has been tried.
+  [[nodiscard]] Ratio compare(const sim::TunePoint& here, const sim::TunePoint& other) const;
+  /// Standard deviation of a window's logarithm, wander and noise: as good as relative.
+  [[nodiscard]] double noise() const;
+
+ private:
+  /// Windows in a row at one setting.
+  struct Block {
+    sim::TunePoint point;
+    std::int64_t drifts = 0;  ///< before it
+    double time = 0;          ///< mean window
+    double log_seconds = 0;   ///< mean
+    std::int64_t windows = 0;
+  };
+  /// Values on the grid, and what follows from them.
+  struct Assumption {
+    double noise = 0;  ///< standard deviations
+    double wander = 0;
+    double memory = 0;  ///< windows after which 1/e of the wander is left
+    double offset = 0;
+    double weight = 0;               ///< all add up to 1
+    std::vector<double> factor{};    ///< of the blocks' covariance: lower triangle, by rows
+    std::vector<double> whitened{};  ///< the factor's inverse times logarithms off predictions
+  };
+
+  /// Those that count.
+  [[nodiscard]] const std::vector<Assumption>& assumptions() const;
+  /// False: they cannot be.
+  [[nodiscard]] bool weigh(Assumption& assumption, const std::vector<double>& off) const;
+  [[nodiscard]] double likeness(const sim::TunePoint& a, const sim::TunePoint& b) const;
+  [[nodiscard]] double predicted(const sim::TunePoint& point) const;
+  /// Blocks become fewer: the longer ones, the farther from a change.
+  void shorten();
+
+  std::map<sim::TunePoint, double> model_;
+  std::vector<Block> blocks_;
+  std::int64_t drifts_ = 0;
+  mutable std::optional<std::vector<Assumption>> assumptions_;  ///< nothing: to be found anew
+};
+
+}  // namespace zenflow::runtime
