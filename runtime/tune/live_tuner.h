@@ -81,7 +81,7 @@ struct TuneSettings {
   TunePoint first;
   std::int64_t max_staleness = 31;
   bool overlap_step = true;
-  double slack = 0.015;      ///< of step time, given up for less staleness
+  double slack = 0.01;       ///< of step time, given up for less staleness
   double least_gain = 0.01;  ///< by which a change must pay at least, whatever the noise
   double confidence = 2;     ///< standard errors by which it must
   /// Of the squared gradient norm: k is not lowered to where more is deferred, or where that is not
