@@ -41,10 +41,10 @@ def best_label(best, with_ratio):
     return f"best fixed: {ratio}S = {best['update_interval']}, {best['step_time_ms']:.1f} ms"
 
 
-def times(drawing, summary, windows, bottom, with_ratio):
+def times(drawing, phases, windows, bottom, with_ratio):
     """Milliseconds a step, and the best fixed setting of each phase."""
     shown = sorted(w["step_time_ms"] for w in windows)[int(0.98 * (len(windows) - 1))]
-    most = 1.15 * max(shown, max(p["best_fixed"]["step_time_ms"] for p in summary["phases"]))
+    most = 1.15 * max(shown, max(p["best_fixed"]["step_time_ms"] for p in phases))
 
     def y(value):
         return bottom - (TIME_HEIGHT - 10) * min(value, most) / most
@@ -53,7 +53,7 @@ def times(drawing, summary, windows, bottom, with_ratio):
     for tick in range(1, 5):
         drawing.text(LEFT - 6, y(most * tick / 4) + 4, f"{most * tick / 4:.0f}")
     drawing.text(LEFT, TOP - 8, "ms a step", BLUE, "start")
-    for number, phase in enumerate(summary["phases"]):
+    for number, phase in enumerate(phases):
         steps = [drawing.steps * at / 3 for at in (number, number + 1)]
         ends = [drawing.x(step) for step in steps]
         level = y(phase["best_fixed"]["step_time_ms"])
@@ -84,7 +84,8 @@ def stairs(drawing, windows, key, bottom, name, color):
     drawing.line(points, color, 2)
 
 
-def plot(summary, tuning, steps, with_ratio):
+def plot(run, tuning, steps, with_ratio):
+    """`run`: what verdict says of the run that `tuning` is of."""
     windows = tuning["windows"]
     middle = TOP + TIME_HEIGHT
     bottoms = [middle + GAP + STAIRS_HEIGHT]
@@ -95,7 +96,7 @@ def plot(summary, tuning, steps, with_ratio):
     third = drawing.x(steps / 3) - drawing.x(0)
     drawing.box(drawing.x(steps / 3), TOP, third, bottoms[-1] - TOP, RED, 0.08)
     drawing.text(drawing.x(steps / 2), TOP - 8, "a load on the optimizer's core", RED, "middle")
-    times(drawing, summary, windows, middle, with_ratio)
+    times(drawing, run["phases"], windows, middle, with_ratio)
     stairs(drawing, windows, "update_interval", bottoms[0], "S", GREEN)
     if with_ratio:
         stairs(drawing, windows, "topk_ratio", bottoms[1], "k", VIOLET)

@@ -10,7 +10,7 @@ import math
 import statistics
 
 REACHED = 0.03  # above the best step time
-ERROR = REACHED / 3  # that a setting's time may have, for what is compared with it to mean anything
+ERROR = REACHED / 4  # that a setting's time may have, for what is compared with it to mean anything
 LEAST_ROUNDS = 3  # to know an error by
 MOST_TURNS, CLOSE = 200, 1e-6  # in which, and how closely, drift is found
 SURE = 3  # standard errors after which a setting is out of the question

@@ -1,4 +1,4 @@
-"""What a tuned run is held against: fixed settings, alone and under the load, and synchronous AdamW.
+"""What tuned runs are held against: fixed settings, alone and under the load, and synchronous AdamW.
 
 `times`: {(topk_ratio, update_interval, loaded): milliseconds a step}.
 """
@@ -29,13 +29,14 @@ def importance_due(windows):
     return max(1, statistics.median_low(due)) if due else None
 
 
-def most_intervals(parts):
-    """{loaded: the largest S that importance allows in a phase of it; None: any}"""
+def most_intervals(parts_of_runs):
+    """{loaded: the largest S that importance allows in a phase of it, of any run; None: any}"""
     most = {}
-    for (_, _, loaded), windows in zip(PHASES, parts):
-        due = importance_due(windows)
-        most[loaded] = None if due is None or most.get(loaded, due) is None else \
-            max(due, most.get(loaded, due))
+    for parts in parts_of_runs:
+        for (_, _, loaded), windows in zip(PHASES, parts):
+            due = importance_due(windows)
+            most[loaded] = None if due is None or most.get(loaded, due) is None else \
+                max(due, most.get(loaded, due))
     return most
 
 
@@ -89,23 +90,49 @@ def changes(events):
                  for key in ("update_interval", "topk_ratio"))
 
 
-def verdict(times, run_of_tuner, synchronous, steps, error=None):
-    """`error`: of `times`, relative; None: not known, as of a quick look, and then nobody asks."""
-    tuning = run_of_tuner["tuning"]
-    parts = phases(tuning["windows"], steps)
-    summary = {"phases": [of_phase(*one, times) for one in zip(PHASES, parts)]}
-    loss = run_of_tuner["validations"][-1]["loss"]
+def of_run(times, result, reference, steps):
+    """`reference`: the loss of synchronous AdamW."""
+    tuning = result["tuning"]
+    loss = result["validations"][-1]["loss"]
+    changed, topk_changed = changes(tuning["events"])
+    return {"phases": [of_phase(*one, times) for one in zip(PHASES, phases(tuning["windows"], steps))],
+            "loss": loss, "loss_above": loss / reference - 1, "changes": changed,
+            "topk_changes": topk_changed, "events": tuning["events"]}
+
+
+def over_runs(runs, anything_counts):
+    """What comes of each phase: of the runs in which the machine was, there, the one that the fixed
+    settings ran on."""
+    result = []
+    for number, (name, limit, _) in enumerate(PHASES):
+        of_runs = [run["phases"][number] for run in runs]
+        counted = [p for p in of_runs if anything_counts or abs(p["against_fixed"]) <= CHANGED]
+        result.append({"phase": name, "limit": limit, "runs": len(runs), "counted": len(counted),
+                       "reached_in": sum(p["reached"] for p in counted),
+                       "reached": all(p["reached"] for p in counted)})
+    return result
+
+
+def first_that_counts(summary):
+    """Of the runs, in all phases; else the first one."""
+    return next((number for number, run in enumerate(summary["runs"])
+                 if all(abs(p["against_fixed"]) <= CHANGED for p in run["phases"])), 0)
+
+
+def verdict(times, results, synchronous, steps, error=None):
+    """`results`: of the tuned runs. `error`: of `times`, relative; None: not known, as of a quick look,
+    and then nobody asks."""
     reference = synchronous["validations"][-1]["loss"]
-    summary["loss"] = {"tuned": loss, "synchronous": reference, "above": loss / reference - 1,
-                       "reached": loss / reference - 1 <= LOSS}
+    runs = [of_run(times, result, reference, steps) for result in results]
+    summary = {"phases": over_runs(runs, error is None), "runs": runs}
+    summary["loss"] = {"synchronous": reference, "most_above": max(r["loss_above"] for r in runs)}
+    summary["loss"]["reached"] = summary["loss"]["most_above"] <= LOSS
     summary["fixed"] = [{"topk_ratio": k, "update_interval": s, "loaded": loaded, "step_time_ms": time}
                         for (k, s, loaded), time in sorted(times.items())]
-    summary["changes"], summary["topk_changes"] = changes(tuning["events"])
-    summary["events"] = tuning["events"]
     summary["reached"] = all(p["reached"] for p in summary["phases"]) and summary["loss"]["reached"]
     summary["error"] = error
-    summary["noisy"] = error is not None and (
-        error > ERROR or any(abs(p["against_fixed"]) > CHANGED for p in summary["phases"]))
+    summary["noisy"] = (error is not None and error > ERROR) or any(
+        2 * p["counted"] <= p["runs"] for p in summary["phases"])
     summary["outcome"] = ("too noisy to judge by" if summary["noisy"] else
                           "reached" if summary["reached"] else "not reached")
     return summary
@@ -121,23 +148,26 @@ def text(summary, with_ratio):
         return f"{ratio}S = {of['update_interval' + suffix]}"
 
     lines = []
+    for number, run in enumerate(summary["runs"], 1):
+        for phase in run["phases"]:
+            count = phase["windows_to_answer"]
+            best = phase["best_fixed"]
+            lines.append(f"run {number}, {phase['phase']}: {setting(phase, '_at_end')} after "
+                         f"{'?' if count is None else count} windows (limit {phase['limit']}), "
+                         f"{phase['step_time_ms']:.1f} ms a step, {100 * phase['against_fixed']:+.1f} % "
+                         f"against fixed runs of it; best fixed {setting(best)}, "
+                         f"{best['step_time_ms']:.1f} ms")
+        changed = f"{run['changes']} changes of S"
+        if with_ratio:
+            changed += f", {run['topk_changes']} of k"
+        lines.append(f"run {number}, loss: {run['loss']:.4f}, synchronous "
+                     f"{summary['loss']['synchronous']:.4f} ({100 * run['loss_above']:+.2f} %); {changed}")
     for phase in summary["phases"]:
-        count = phase["windows_to_answer"]
-        best = phase["best_fixed"]
-        lines.append(f"{phase['phase']}: {setting(phase, '_at_end')} after "
-                     f"{'?' if count is None else count} windows (limit {phase['limit']}), "
-                     f"{phase['step_time_ms']:.1f} ms a step, {100 * phase['against_fixed']:+.1f} % "
-                     f"against fixed runs of it; best fixed {setting(best)}, "
-                     f"{best['step_time_ms']:.1f} ms")
-    loss = summary["loss"]
-    changed = f"{summary['changes']} changes of S"
-    if with_ratio:
-        changed += f", {summary['topk_changes']} of k"
-    lines.append(f"loss: {loss['tuned']:.4f}, synchronous {loss['synchronous']:.4f} "
-                 f"({100 * loss['above']:+.2f} %); {changed}")
+        lines.append(f"{phase['phase']}: reached in {phase['reached_in']} of {phase['counted']} runs "
+                     f"that count, of {phase['runs']}")
     if summary["error"] is not None:
-        lines.append(f"fixed settings that decide are known to {100 * summary['error']:.1f} % "
-                     f"({100 * ERROR:.0f} % is asked for); steps of the tuned run may differ from "
-                     f"theirs by {100 * CHANGED:.0f} %")
+        lines.append(f"fixed settings that decide are known to {100 * summary['error']:.2f} % "
+                     f"({100 * ERROR:g} % is asked for); where steps of a tuned run differ from "
+                     f"theirs by more than {100 * CHANGED:.0f} % it does not count")
     lines.append(summary["outcome"])
     return "\n".join(lines)

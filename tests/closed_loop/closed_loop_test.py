@@ -178,22 +178,33 @@ class Rounds(unittest.TestCase):
 
     def test_importance_is_that_of_the_phases_with_the_load_and_without(self):
         parts = [[window(0, 0, 1, due=8)], [window(1, 1, 1, due=5)], [window(2, 2, 1, due=9)]]
-        self.assertEqual(verdict.most_intervals(parts), {False: 9, True: 5})
+        self.assertEqual(verdict.most_intervals([parts]), {False: 9, True: 5})
+        more = [[window(0, 0, 1, due=10)], *parts[1:]]
+        self.assertEqual(verdict.most_intervals([parts, more]), {False: 10, True: 5})
         parts[0] = [window(0, 0, 1)]
-        self.assertEqual(verdict.most_intervals(parts), {False: None, True: 5})
+        self.assertEqual(verdict.most_intervals([parts, more]), {False: None, True: 5})
 
 
 class Noise(unittest.TestCase):
     SYNCHRONOUS = {"validations": [{"loss": 2.0}]}
 
+    def summary(self, error, *runs):
+        """Of tuned runs, (how much slower the machine was in each third, S, loss)."""
+        results = []
+        for factors, interval, loss in runs:
+            windows = [window(n, n, interval,
+                              time=factors[n // 30] * step_time(interval, 30 <= n < 60))
+                       for n in range(90)]
+            results.append({"validations": [{"loss": loss}],
+                            "tuning": {"windows": windows, "events": []}})
+        return verdict.verdict(TIMES, results, self.SYNCHRONOUS, 90, error)
+
     def outcome(self, error, factor):
-        windows = [window(n, n, 4, time=factor * step_time(4, 30 <= n < 60)) for n in range(90)]
-        run = {"validations": [{"loss": 2.0}], "tuning": {"windows": windows, "events": []}}
-        return verdict.verdict(TIMES, run, self.SYNCHRONOUS, 90, error)["outcome"]
+        return self.summary(error, ((factor,) * 3, 4, 2.0))["outcome"]
 
     def test_times_that_are_not_known_well_enough_decide_nothing(self):
-        self.assertEqual(self.outcome(0.01, 1.0), "reached")
-        self.assertEqual(self.outcome(0.0101, 1.0), "too noisy to judge by")
+        self.assertEqual(self.outcome(0.0075, 1.0), "reached")
+        self.assertEqual(self.outcome(0.0076, 1.0), "too noisy to judge by")
         self.assertEqual(self.outcome(None, 1.0), "reached")
 
     def test_a_machine_that_became_slower_while_it_was_tuned_decides_nothing(self):
@@ -201,6 +212,29 @@ class Noise(unittest.TestCase):
                                 (0.93, "too noisy to judge by")):
             self.assertEqual(self.outcome(0.001, factor), outcome)
         self.assertEqual(verdict.EXIT_CODES["too noisy to judge by"], 1)
+
+    QUIET, NEVER = (1.0, 1.0, 1.0), 1  # S = 1 is slow everywhere
+
+    def test_what_most_runs_say_counts_third_by_third(self):
+        quiet = (self.QUIET, 4, 2.0)
+        found = self.summary(0.001, ((1.1, 1.0, 1.0), 4, 2.0), ((1.0, 1.1, 1.0), 4, 2.0), quiet)
+        self.assertEqual([p["counted"] for p in found["phases"]], [2, 2, 3])
+        self.assertEqual(found["outcome"], "reached")
+        self.assertEqual(verdict.first_that_counts(found), 2)
+        # One of two is not most.
+        found = self.summary(0.001, ((1.1, 1.0, 1.0), 4, 2.0), quiet)
+        self.assertEqual(found["outcome"], "too noisy to judge by")
+
+    def test_every_run_that_counts_has_to_reach_it(self):
+        quiet = (self.QUIET, 4, 2.0)
+        found = self.summary(0.001, quiet, quiet, (self.QUIET, self.NEVER, 2.0))
+        self.assertEqual([(p["reached_in"], p["counted"]) for p in found["phases"]], [(2, 3)] * 3)
+        self.assertEqual(found["outcome"], "not reached")
+        # Where one does not count, what it came to says nothing, but for its loss.
+        slow = (1.1, 1.1, 1.1)
+        self.assertEqual(self.summary(0.001, quiet, quiet, (slow, self.NEVER, 2.0))["outcome"],
+                         "reached")
+        self.assertEqual(self.summary(0.001, quiet, quiet, (slow, 4, 2.03))["outcome"], "not reached")
 
 
 # Takes zenflow-train's place: step times by formula, and a tuner that needs three windows to answer,
@@ -264,7 +298,7 @@ class Script(unittest.TestCase):
     def test_help_says_what_a_range_does(self):
         outcome = self.run_script("--help")
         self.assertEqual(outcome.returncode, 0)
-        for words in ("--quick", "--topk-range LOW:HIGH", "grid", "closed-loop.svg", "1 too noisy to judge by",
+        for words in ("--quick", "--topk-range LOW:HIGH", "grid", "closed-loop.svg", "4 not reached",
                       "--small-steps", "--accumulate-on device"):
             self.assertIn(words, outcome.stdout)
 
@@ -275,6 +309,7 @@ class Script(unittest.TestCase):
                                  (("--accumulate-on", "disk"), "--accumulate-on"),
                                  (("--most-rounds", "2"), "--most-rounds"),
                                  (("--most-rounds", "few"), "--most-rounds"),
+                                 (("--tuned-runs", "0"), "--tuned-runs"),
                                  (("a", "b"), "one DIRECTORY")):
             outcome = self.run_script(*arguments)
             self.assertEqual(outcome.returncode, 2, arguments)
@@ -288,7 +323,9 @@ class Script(unittest.TestCase):
         self.assertTrue(all("--topk-range" not in c for c in self.commands()))
         # Four S of the grid and the one the tuner stayed at, each alone and under the load.
         self.assertEqual(len(fixed), 2 * 5)
-        self.assertIn("from S = 1: S = 5 after 3 windows (limit 12)", outcome.stdout)
+        self.assertIn("run 1, from S = 1: S = 5 after 3 windows (limit 12)", outcome.stdout)
+        self.assertIn("loaded: reached in 1 of 1 runs that count, of 1\n", outcome.stdout)
+        self.assertEqual(len([c for c in self.commands() if "auto" in c]), 1)
         self.assertNotIn("are known to", outcome.stdout)
         self.assertIn("1 changes of S\n", outcome.stdout)
         self.assertNotIn("k", self.drawing())
@@ -297,10 +334,18 @@ class Script(unittest.TestCase):
         outcome = self.run_script(str(self.out), "--most-rounds", "5")
         self.assertEqual(outcome.returncode, 0, outcome.stderr + outcome.stdout)
         fixed = [c for c in self.commands() if "--update-interval" in c and "auto" not in c]
-        # The tuner's S = 5 is of the grid. Times by formula are the same in every round: three do.
-        self.assertEqual(len(fixed), 3 * 2 * len(grid.INTERVALS))
+        # The tuner's S = 5 is of the grid. Times by formula are the same in every round: three do, and
+        # S = 1 is out then; each of five tuned runs is followed by a round.
+        self.assertEqual(len(fixed), 3 * 2 * len(grid.INTERVALS) + 2 * 2 * (len(grid.INTERVALS) - 1))
+        self.assertEqual(len([c for c in self.commands() if "auto" in c]), 5)
         self.assertEqual({c[c.index("--sequence-length") + 1] for c in self.commands()}, {"32"})
-        self.assertIn("known to 0.0 %", outcome.stdout)
+        self.assertIn("known to 0.00 % (0.75 % is asked for)", outcome.stdout)
+        with open(self.out / "closed-loop.csv", newline="") as file:
+            self.assertEqual({row["run"] for row in csv.DictReader(file)}, set("12345"))
+        (self.folder / "commands").unlink()
+        outcome = self.run_script(str(self.out), "--tuned-runs", "2")
+        self.assertEqual(outcome.returncode, 0, outcome.stderr + outcome.stdout)
+        self.assertEqual(len(self.commands()), 1 + 2 + 3 * 2 * len(grid.INTERVALS))
 
     def test_what_was_stopped_goes_on_where_it_was(self):
         self.assertEqual(self.run_script("--quick", str(self.out)).returncode, 0)
