@@ -192,10 +192,12 @@ TunePoint LiveTuning::window_ended(const WindowObservation& seen, Clock::time_po
     if (settings_.finish_recording) settings_.finish_recording();
     start_fit(recorded(point, {next_step - 1, step_start, Clock::now()}));
   }
-  recorder_.keep_spans(order.record);
-  if (!order.record) {
+  if (!order.record || order.anew) {
+    recorder_.keep_spans(false);
     recording_from_ = -1;
-  } else if (recording_from_ < 0) {
+  }
+  if (order.record && recording_from_ < 0) {
+    recorder_.keep_spans(true);
     start_recording(next_step);
   }
   return order.next;

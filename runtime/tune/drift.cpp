@@ -80,7 +80,6 @@ double DriftMonitor::factor() const {
 }
 
 void UseMonitor::add(double cores, double patience) {
-  constexpr double kAway = 0.3;  // cores: a third of a thread that is always busy
   constexpr double kWeight = 8;  // values that the reference stands for
   constexpr int kLeastAway = 2;
   if (references_ < first_.size()) {
@@ -88,13 +87,18 @@ void UseMonitor::add(double cores, double patience) {
     reference_ = median(first_, references_);
     return;
   }
-  if (std::abs(cores - reference_) > kAway) {
+  if (away(cores)) {
     ++away_;
   } else {
     away_ = 0;
     reference_ += (cores - reference_) / kWeight;
   }
   alarmed_ = away_ >= std::max(kLeastAway, static_cast<int>(patience));
+}
+
+bool UseMonitor::away(double cores) const {
+  constexpr double kAway = 0.3;  // cores: a third of a thread that is always busy
+  return references_ > 0 && std::abs(cores - reference_) > kAway;
 }
 
 }  // namespace zenflow::runtime

@@ -78,6 +78,8 @@ class UseMonitor {
   [[nodiscard]] bool alarmed() const { return alarmed_; }
   [[nodiscard]] bool suspicious() const { return away_ > 0; }
   [[nodiscard]] double reference() const { return reference_; }
+  /// From the reference, by more than what changes from value to value. False if there is none yet.
+  [[nodiscard]] bool away(double cores) const;
 
  private:
   std::array<double, 3> first_{};

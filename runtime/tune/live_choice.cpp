@@ -171,7 +171,7 @@ double LiveTuner::margin(const TunePoint& other) const {
 
 double LiveTuner::unexplained() const {
   if (explained_ == 0 || visit_.windows == 0) return 0;
-  return std::max(0.0, 1 - explained_ - beyond_noise(visit_.windows));
+  return std::max(0.0, 1 - explained_ - beyond_noise(times_.noise(), visit_.windows));
 }
 
 void LiveTuner::choose() {
@@ -179,16 +179,24 @@ void LiveTuner::choose() {
   if (!has_model_ || visit_.windows == 0) return;
   double best = visit_.seconds;
   for (const auto& [point, seconds] : times_.model()) {
-    if (allowed(point)) best = std::min(best, estimate(point));
+    if (allowed(point) && !too_slow_.contains(point)) best = std::min(best, estimate(point));
   }
   const double mark = best * (1 + settings_.slack);
+  const double here = visit_.seconds;
+  const auto faster = [&](const TunePoint& point) {
+    return here > estimate(point) * std::exp(margin(point));
+  };
   // To be more careful than now on a prediction's word, it has to hold even if it is as far off as
   // the last one was, and if updates, which come the more often then, are what the profile does not
-  // explain of a step.
+  // explain of a step. One that has been tried has to be within the slack even if it is off by one
+  // deviation, unless it is the faster one of the two beyond doubt.
   const double unexplained = this->unexplained();
   const auto trusted = [&](const TunePoint& point) {
     if (!(point < point_)) return estimate(point);
-    if (times_.tried(point)) return estimate(point) * (1 + times_.compare(point_, point).deviation);
+    if (times_.tried(point)) {
+      const double doubt = faster(point) ? 0 : times_.compare(point_, point).deviation;
+      return estimate(point) * (1 + doubt);
+    }
     const double updates =
         static_cast<double>(point_.update_interval) / static_cast<double>(point.update_interval);
     return estimate(point) * (1 + model_error_ + unexplained * (updates - 1));
@@ -198,8 +206,7 @@ void LiveTuner::choose() {
     return allowed(one.first) && !too_slow_.contains(one.first) && trusted(one.first) <= mark;
   });
   if (careful == model.end() || careful->first == point_) return;
-  const double here = visit_.seconds;
-  if (here > estimate(careful->first) * std::exp(margin(careful->first)) && here > mark) {
+  if (faster(careful->first) && here > mark) {
     change(careful->first, "faster");
   } else if (careful->first < point_) {
     const bool less = careful->first.update_interval < point_.update_interval;
@@ -218,7 +225,7 @@ void LiveTuner::change(const TunePoint& to, std::string reason) {
   event.measured = visit_.seconds;
   event.predicted =
       has_model_ && visit_.windows > 0 && times_.model().contains(to) ? estimate(to) : 0;
-  unchecked_ = {point_, event.predicted};
+  unchecked_ = {.from = point_, .predicted = event.predicted, .noise = times_.noise()};
   event.selection_seconds = cost_expected_ = cost_of(to.topk_ratio);
   point_ = to;
   visit_ = {};

@@ -109,7 +109,7 @@ void LiveTuner::measure(const TuneWindow& seen) {
   visit_.seconds += (seen.step_seconds - visit_.seconds) / static_cast<double>(n);
   times_.add(point_, window_, seen.step_seconds);
   // More windows at a setting make its time more certain: worth another look, ever more rarely.
-  if (n >= 2 && n <= 32 && (n & (n - 1)) == 0) something_new_ = true;
+  if (n >= 2 && (n & (n - 1)) == 0) something_new_ = true;
   step_monitor_.add(seen.step_seconds, patience_);
   const double steps = static_cast<double>(seen.steps);
   for (std::size_t t = 0; t < kTuneTracks; ++t) {
@@ -177,7 +177,7 @@ void LiveTuner::take(const TuneFit& fit) {
   const auto here = model.find(point_);
   const double predicted_here = here == model.end() ? 0 : here->second;
   has_model_ = true;
-  times_.set_model(std::move(model), point_, beyond_noise(kLeastWindows));
+  times_.set_model(std::move(model), point_, beyond_noise(times_.noise(), kLeastWindows));
   carry_seconds_ = fit.carry_seconds;
   reorder_seconds_ = fit.reorder_seconds;
   something_new_ = true;
@@ -205,15 +205,21 @@ void LiveTuner::take(const TuneFit& fit) {
 }
 
 void LiveTuner::doubt_fit() {
+  const auto fitted = std::find_if(events_.begin(), events_.end(), [](const TuneEvent& event) {
+    return event.kind == TuneEvent::Kind::kFitted;
+  });
+  if (fitted == events_.end()) return;
   const double before = std::exchange(explained_before_, 0);
-  if (before == 0 || since_change_ == 0 || wants_fit_ || refits_left_ == 0) return;
-  if (std::abs(std::log(explained_ / before)) <= std::log(1 + kOtherShare)) return;
+  if (since_change_ == 0 || wants_fit_ || refits_left_ == 0) return;
+  if (fitted->other_cores && others_.away(*fitted->other_cores)) {
+    fitted->reason += fmt::format(", now on {:.2f} cores: recorded anew", others_.reference());
+  } else if (before > 0 && std::abs(std::log(explained_ / before)) > std::log(1 + kOtherShare)) {
+    fitted->reason += fmt::format(", not {:.1f} %: recorded anew", 100 * before);
+  } else {
+    return;
+  }
   --refits_left_;
   wants_fit_ = true;
-  for (TuneEvent& event : events_) {
-    if (event.kind != TuneEvent::Kind::kFitted) continue;
-    event.reason += fmt::format(", not {:.1f} %: recorded anew", 100 * before);
-  }
 }
 
 TuneEvent& LiveTuner::note_outcome(const Change& done, std::string reason) {
@@ -236,15 +242,17 @@ void LiveTuner::check_outcome() {
   if (!unchecked_ || visit_.windows < kOutcomeWindows) return;
   const Change done = *std::exchange(unchecked_, std::nullopt);
   judge(done);
-  if (times_.tried(done.from) &&
-      times_.compare(point_, done.from).log_ratio > std::log1p(settings_.least_gain)) {
+  if (!times_.tried(done.from)) return;
+  const SettingTimes::Ratio left = times_.compare(point_, done.from);
+  const double doubt = settings_.confidence * left.deviation;
+  if (left.log_ratio > std::max(std::log1p(settings_.least_gain), doubt)) {
     too_slow_.insert(done.from);
   }
 }
 
-double LiveTuner::beyond_noise(std::int64_t windows) const {
+double LiveTuner::beyond_noise(double noise, std::int64_t windows) const {
   return std::max(settings_.slack,
-                  settings_.confidence * times_.noise() / std::sqrt(static_cast<double>(windows)));
+                  settings_.confidence * noise / std::sqrt(static_cast<double>(windows)));
 }
 
 void LiveTuner::judge(const Change& done) {
@@ -255,7 +263,7 @@ void LiveTuner::judge(const Change& done) {
     return;
   }
   const double off = std::log(measured / done.predicted);
-  const bool far = std::abs(off) > beyond_noise(kOutcomeWindows);
+  const bool far = std::abs(off) > beyond_noise(done.noise, kOutcomeWindows);
   TuneEvent& event = note_outcome(done, far ? "not as predicted" : "as predicted");
   model_error_ = std::abs(off);
   if (!far) return;
@@ -288,19 +296,22 @@ TuneOrder LiveTuner::next_window(const TuneWindow& seen) {
     return order;
   }
   // What looks like a drift is recorded while it is still being doubted.
-  bool suspicious = step_monitor_.suspicious() || others_.suspicious();
-  for (const DriftMonitor& monitor : track_monitors_) {
-    suspicious = suspicious || monitor.suspicious();
-  }
-  if (!suspicious) {
+  Suspects suspects;
+  suspects[0] = step_monitor_.suspicious();
+  suspects[1] = others_.suspicious();
+  for (std::size_t t = 0; t < kTuneTracks; ++t) suspects[2 + t] = track_monitors_[t].suspicious();
+  const bool one_more = (suspects & ~suspects_).any();
+  suspects_ = suspects;
+  if (suspects.none()) {
     suspicious_since_.reset();
   } else if (!suspicious_since_) {
     suspicious_since_ = window_;
   }
-  const bool too_long = !wants_fit_ && recorded_windows_ >= kMostDoubtful;  // begins anew
-  recording_ = (wants_fit_ || (suspicious && !too_long)) && !fitting_ && since_change_ >= kRamp;
+  // What was recorded while one time was doubted may be of before another one changed.
+  order.anew = recording_ && !wants_fit_ && (one_more || recorded_windows_ >= kMostDoubtful);
+  recording_ = (wants_fit_ || suspects.any()) && !fitting_ && since_change_ >= kRamp;
   order.record = recording_;
-  if (!recording_) recorded_windows_ = recorded_steps_ = 0;
+  if (!recording_ || order.anew) recorded_windows_ = recorded_steps_ = 0;
   return order;
 }
 

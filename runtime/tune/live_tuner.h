@@ -20,9 +20,10 @@
 ///            prediction that was far off later asks for one more recording
 ///   drift    when a time has moved for longer than noise would let it, or other programs use
 ///            more or less of the cores (drift.h), the machine is another one and is recorded anew;
-///            once more if what that explains of the step is another share than before, and changes
-///            nothing that an outcome would tell of. What was learnt of a setting is kept if it
-///            still is predicted to take as much compared with the one at hand
+///            once more if other programs use more or less than in the recording, or what that
+///            explains of the step is another share than before, and it changes nothing that an
+///            outcome would tell of. What was learnt of a setting is kept if it still is predicted
+///            to take as much compared with the one at hand
 ///
 /// Why it does not oscillate: a change to a setting that has been tried has to pay by more than
 /// what noise and wander leave uncertain of both; between two drifts one that was left for being
@@ -31,6 +32,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <compare>
 #include <cstdint>
 #include <deque>
@@ -121,6 +123,7 @@ struct TuneEvent {
 struct TuneOrder {
   TunePoint next;       ///< of the window that begins
   bool record = false;  ///< the window that begins; else what has been recorded may be dropped
+  bool anew = false;    ///< may be dropped although the window that begins is recorded
   bool fit = false;     ///< what has been recorded, now
 };
 
@@ -158,14 +161,17 @@ class LiveTuner {
   struct Change {
     TunePoint from;
     double predicted = 0;          ///< 0: nothing was
+    double noise = 0;              ///< relative, of windows until then
     double selection_seconds = 0;  ///< measured
   };
+  /// Step time, use by others, and tracks: which may have drifted.
+  using Suspects = std::bitset<2 + kTuneTracks>;
 
   // live_tuner.cpp: measuring
   void measure(const TuneWindow& seen);
   void check_drift(const TuneWindow& seen);
   void take(const TuneFit& fit);
-  /// Of the fit that has just been taken, if nothing was changed by it.
+  /// If one has just been taken and nothing was changed by it.
   void doubt_fit();
   void check_outcome();
   void judge(const Change& done);
@@ -173,7 +179,7 @@ class LiveTuner {
   void abandon_outcome(const char* why);
   TuneEvent& note_outcome(const Change& done, std::string reason);
   /// Relative: what the mean of so many windows is off by only if something has changed.
-  [[nodiscard]] double beyond_noise(std::int64_t windows) const;
+  [[nodiscard]] double beyond_noise(double noise, std::int64_t windows) const;
   TuneOrder next_window(const TuneWindow& seen);
   TuneEvent& note(TuneEvent::Kind kind, std::string reason);
 
@@ -237,6 +243,7 @@ class LiveTuner {
   DriftMonitor step_monitor_;
   std::vector<DriftMonitor> track_monitors_;
   UseMonitor others_;
+  Suspects suspects_;
   std::optional<std::int64_t> suspicious_since_;  ///< window
   double patience_ = 1;
   std::int64_t quiet_ = 0;  ///< windows since patience changed

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cmath>
 #include <numeric>
 #include <span>
@@ -85,36 +86,46 @@ void SettingTimes::drift(std::int64_t from) {
 
 void SettingTimes::set_model(std::map<TunePoint, double> model, const TunePoint& here,
                              double tolerance) {
-  const auto ratio = [&](const std::map<TunePoint, double>& of, const TunePoint& point) {
+  if (model_drifts_ < drifts_) past_[model_drifts_] = std::move(model_);
+  model_ = std::move(model);
+  model_drifts_ = drifts_;
+  const auto ratio = [&](const Model& of, const TunePoint& point) {
     const auto one = of.find(point);
     const auto other = of.find(here);
     return one == of.end() || other == of.end() ? NAN : std::log(one->second / other->second);
   };
   std::erase_if(blocks_, [&](const Block& block) {
-    const double change = ratio(model, block.point) - ratio(model_, block.point);
-    return block.drifts < drifts_ && !(std::abs(change) <= tolerance);
+    if (block.drifts == drifts_) return false;
+    const auto then = past_.find(block.drifts);
+    if (then == past_.end()) return true;
+    const double change = ratio(model_, block.point) - ratio(then->second, block.point);
+    return !(std::abs(change) <= tolerance);
   });
-  model_ = std::move(model);
+  std::erase_if(past_, [&](const auto& one) {
+    return std::none_of(blocks_.begin(), blocks_.end(),
+                        [&](const Block& block) { return block.drifts == one.first; });
+  });
   assumptions_.reset();
 }
 
 void SettingTimes::add(const TunePoint& point, std::int64_t window, double seconds) {
-  blocks_.push_back({point, drifts_, static_cast<double>(window), std::log(seconds), 1});
+  assert(std::isfinite(seconds) && seconds > 0);
+  if (blocks_.empty() || !(blocks_.back().point == point) || blocks_.back().drifts < drifts_) {
+    ++visits_;
+  }
+  blocks_.push_back({point, drifts_, visits_, static_cast<double>(window), std::log(seconds), 1});
   shorten();
   assumptions_.reset();
 }
 
 void SettingTimes::shorten() {
   if (blocks_.size() <= kMostBlocks) return;
-  const auto same_visit = [](const Block& a, const Block& b) {
-    return a.point == b.point && a.drifts == b.drifts;
-  };
   // Of two next to each other, those that are short for how far they are from a change.
   auto shortest = blocks_.end();
   double least = INFINITY;
   for (auto begin = blocks_.begin(); begin != blocks_.end();) {
     const auto end = std::find_if(begin, blocks_.end(),
-                                  [&](const Block& block) { return !same_visit(block, *begin); });
+                                  [&](const Block& block) { return block.visit != begin->visit; });
     for (auto block = begin; block + 1 != end; ++block) {
       const Block& next = *(block + 1);
       const double away = std::min(next.time - begin->time, (end - 1)->time - block->time);
@@ -151,6 +162,13 @@ double SettingTimes::predicted(const TunePoint& point) const {
       ->log_seconds;
 }
 
+double SettingTimes::predicted(const Block& block) const {
+  const auto then = past_.find(block.drifts);
+  if (then == past_.end()) return predicted(block.point);
+  // What it was not predicted for then is forgotten.
+  return std::log(then->second.at(block.point));
+}
+
 double SettingTimes::likeness(const TunePoint& a, const TunePoint& b) const {
   return std::exp(-distance(a, b));
 }
@@ -184,7 +202,7 @@ bool SettingTimes::weigh(Assumption& assumption, const std::vector<double>& off)
 const std::vector<SettingTimes::Assumption>& SettingTimes::assumptions() const {
   if (assumptions_) return *assumptions_;
   std::vector<double> off;
-  for (const Block& block : blocks_) off.push_back(block.log_seconds - predicted(block.point));
+  for (const Block& block : blocks_) off.push_back(block.log_seconds - predicted(block));
   std::vector<Assumption> all;
   for (const double noise : kNoises) {
     for (const double wander : kWanders) {
@@ -200,6 +218,7 @@ const std::vector<SettingTimes::Assumption>& SettingTimes::assumptions() const {
       }
     }
   }
+  assert(!all.empty());  // noise makes each positive definite
   double best = -INFINITY;
   for (const Assumption& one : all) best = std::max(best, one.weight);
   double sum = 0;

@@ -38,12 +38,14 @@ class SettingTimes {
   /// The machine has become another one, at window `from`: windows since are forgotten, and no
   /// constant and no wander connects what comes with what has been.
   void drift(std::int64_t from);
-  /// Predicted seconds, from now on; of windows that have been measured, too. What was measured of
-  /// a setting before the last drift is forgotten if its prediction, compared with that of `here`,
-  /// is another one than before by more than `tolerance`, in logarithms.
+  /// Predicted seconds, from now on; of windows since the last drift, too. Those before keep the
+  /// last predictions of their time. They are forgotten if the new one of their setting, compared
+  /// with that of `here`, is another one than then by more than `tolerance`, in logarithms; and so
+  /// are those of a time in which nothing was predicted.
   void set_model(std::map<sim::TunePoint, double> model, const sim::TunePoint& here,
                  double tolerance);
-  /// A window's step time, in seconds. Precondition: `window` is larger than any before.
+  /// A window's step time, in seconds. Preconditions: `window` is larger than any before, and
+  /// `seconds` finite and larger than 0.
   void add(const sim::TunePoint& point, std::int64_t window, double seconds);
 
   [[nodiscard]] const std::map<sim::TunePoint, double>& model() const { return model_; }
@@ -55,10 +57,12 @@ class SettingTimes {
   [[nodiscard]] double noise() const;
 
  private:
+  using Model = std::map<sim::TunePoint, double>;
   /// Windows in a row at one setting.
   struct Block {
     sim::TunePoint point;
     std::int64_t drifts = 0;  ///< before it
+    std::int64_t visit = 0;   ///< counted: two to one setting are not one
     double time = 0;          ///< mean window
     double log_seconds = 0;   ///< mean
     std::int64_t windows = 0;
@@ -80,12 +84,17 @@ class SettingTimes {
   [[nodiscard]] bool weigh(Assumption& assumption, const std::vector<double>& off) const;
   [[nodiscard]] double likeness(const sim::TunePoint& a, const sim::TunePoint& b) const;
   [[nodiscard]] double predicted(const sim::TunePoint& point) const;
+  /// When it was measured; if nothing was, by what is predicted now.
+  [[nodiscard]] double predicted(const Block& block) const;
   /// Blocks become fewer: the longer ones, the farther from a change.
   void shorten();
 
-  std::map<sim::TunePoint, double> model_;
+  Model model_;
+  std::int64_t model_drifts_ = 0;       ///< before it came
+  std::map<std::int64_t, Model> past_;  ///< the last ones before drifts, by drifts before them
   std::vector<Block> blocks_;
   std::int64_t drifts_ = 0;
+  std::int64_t visits_ = 0;
   mutable std::optional<std::vector<Assumption>> assumptions_;  ///< nothing: to be found anew
 };
 

@@ -507,6 +507,8 @@ TEST(LiveLoop, WanderingDoesNotLeadToAndFro) {
     std::mt19937_64 random(13);
     constexpr int kRounds = 10;
     int returns = 0;
+    int changes = 0;
+    int reached = 0;
     for (int round = 0; round < kRounds; ++round) {
       SCOPED_TRACE(
           fmt::format("noise {} wander {}, {}", wander.noise, wander.deviation, round_of(round)));
@@ -522,9 +524,13 @@ TEST(LiveLoop, WanderingDoesNotLeadToAndFro) {
       loop.run(312);
       drifts += loop.drifts();
       returns += loop.returns();
+      changes += loop.changes();
+      reached += loop.above_best() <= 0.05 ? 1 : 0;
       EXPECT_LE(loop.returns(), 2) << loop.log();
     }
     EXPECT_LE(returns, kRounds / 2);
+    EXPECT_GE(changes, kRounds) << "staying at S = 1 is no answer";
+    EXPECT_GT(reached, kRounds / 2);
   }
   EXPECT_GT(drifts, 50) << "else nothing has moved";
 }
