@@ -210,7 +210,8 @@ class Patcher {
                     const std::string& line) const {
     if (same(old, wanted)) return std::string(part(span.begin, span.end));
     const bool maps = old.is_map() && wanted.is_map();
-    return maps && !old.entries.empty() ? map(span, old, wanted) : rendered(wanted, line);
+    if (!maps) return rendered(wanted, line);
+    return old.entries.empty() ? filled(span, wanted, line) : map(span, old, wanted);
   }
 
  private:
@@ -245,6 +246,31 @@ class Patcher {
     if (!line.empty()) return line;
     if (entries.size() == 1) return " ";
     return line_start(part(entries[0].separator + 1, entries[1].key_begin));
+  }
+
+  /// A block that has comments at most: they stay, and what it is to have follows them.
+  std::string filled(const Span& span, const Node& wanted, const std::string& outer) const {
+    const std::string_view inside = part(span.begin + 1, span.end - 1);
+    const std::size_t comment = inside.find_first_not_of(kSpaces);
+    if (comment == std::string_view::npos) return rendered(wanted, outer);
+    const auto breaks = [](std::string_view one) {
+      return one.find_first_of(kBreaks) != std::string_view::npos;
+    };
+    std::string line = " ";
+    if (breaks(inside.substr(0, comment))) {
+      line = line_start(inside.substr(0, comment));
+    } else if (breaks(inside)) {
+      line = (breaks(outer) ? outer : break_) + "  ";
+    }
+    const std::string_view closing = trailing_space(inside);
+    std::string out =
+        "{" + ended(std::string(inside.substr(0, inside.size() - closing.size())), line);
+    bool any = false;
+    for (const Node::Entry& entry : wanted.entries) {
+      out += (any ? "," : "") + line + key_text(entry.key) + ": " + rendered(entry.value, line);
+      any = true;
+    }
+    return out + std::string(closing) + "}";
   }
 
   std::string map(const Span& span, const Node& old, const Node& wanted) const {
@@ -310,7 +336,7 @@ EditedText edit_text(std::string_view text, const std::string& file, const Node&
   }
   const Span root = Scanner(text).value();
   std::string out(text.substr(0, root.begin));
-  out += Patcher(text).value(root, document.root, wanted, "\n");
+  out += Patcher(text).value(root, document.root, wanted, break_of(text));
   out += text.substr(root.end);
   return {std::move(out), true, ""};
 }

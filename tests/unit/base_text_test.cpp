@@ -48,6 +48,21 @@ TEST(BaseText, AddsBlocksWithTheIndentOfTheirPlace) {
       "    }\n  }\n}\n");
 }
 
+TEST(BaseText, KeepsTheCommentsOfABlockThatHasNothingElse) {
+  EXPECT_EQ(
+      edited("{\n  \"z\": {\n    // later\n    /* or not */\n  },\n  \"a\": 1\n}\n",
+             {set_key("z.s", "2"), set_key("z.t", "{\"u\": 3}")}),
+      "{\n  \"z\": {\n    // later\n    /* or not */\n    \"s\": 2,\n    \"t\": {\n      \"u\": 3\n"
+      "    }\n  },\n  \"a\": 1\n}\n");
+  EXPECT_EQ(edited("{\n  \"z\": { // later\n  }\n}\n", {set_key("z.s", "2")}),
+            "{\n  \"z\": { // later\n    \"s\": 2\n  }\n}\n");
+  EXPECT_EQ(edited("{\"z\": {/* later */}}", {set_key("z.s", "2"), set_key("z.t", "3")}),
+            "{\"z\": {/* later */ \"s\": 2, \"t\": 3}}");
+  EXPECT_EQ(edited("{ # later\r\n}\r\n", {set_key("s", "2")}), "{ # later\r\n  \"s\": 2\r\n}\r\n");
+  EXPECT_EQ(edited("{}", {set_key("s", "2")}), "{\n  \"s\": 2\n}");
+  EXPECT_EQ(edited("{ }\r\n", {set_key("s", "2")}), "{\r\n  \"s\": 2\r\n}\r\n");
+}
+
 TEST(BaseText, RemovesKeysWithTheirComma) {
   const std::string text = "{\n  \"a\": 1, // one\n  // about b\n  \"b\": 2,\n  \"c\": 3\n}\n";
   EXPECT_EQ(edited(text, {erase_key("b")}), "{\n  \"a\": 1, // one\n  \"c\": 3\n}\n");
