@@ -83,6 +83,20 @@ void catch_signals() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
+void delay_suspension() {
+  struct sigaction present {};
+  if (sigaction(SIGTSTP, nullptr, &present) != 0 || present.sa_handler == SIG_IGN) return;
+  sigset_t suspension;
+  sigemptyset(&suspension);
+  sigaddset(&suspension, SIGTSTP);
+  pthread_sigmask(SIG_BLOCK, &suspension, nullptr);
+}
+
+bool suspension_asked() {
+  sigset_t pending;
+  return sigpending(&pending) == 0 && sigismember(&pending, SIGTSTP) == 1;
+}
+
 int signal_exit_code() {
   constexpr int kSignalBase = 128;
   const int number = caught_signal;

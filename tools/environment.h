@@ -18,6 +18,12 @@ int run_program(const char* name, const std::function<int()>& body);
 /// SIGINT and SIGTERM set a flag instead of ending the program, so that partial results
 /// can be written.
 void catch_signals();
+/// From now on SIGTSTP (Ctrl-Z, or a batch system that suspends jobs) does not stop this thread and
+/// those that it makes at once: it is pending until something lets it (runtime::suspend_process).
+/// Where it is ignored it stays so.
+void delay_suspension();
+/// Whether it is pending: SIGTSTP has come, and no SIGCONT since.
+[[nodiscard]] bool suspension_asked();
 /// 128 + the number of the signal caught, or 0.
 [[nodiscard]] int signal_exit_code();
 

@@ -18,6 +18,10 @@ int run(const TrainCommand& command) {
   Progress progress(command);
   runtime::TrainEvents events = reporting_events(command, progress);
   events.stop = [] { return signal_exit_code() != 0; };
+  if (!command.train.cuda) {  // a GPU goes on meanwhile
+    delay_suspension();
+    events.suspension_asked = suspension_asked;
+  }
   for (const std::string& text : command.notes) {
     if (events.note) events.note(text);
   }

@@ -97,16 +97,12 @@ Clock::time_point HostDevice::occupy_link(CopyDirection direction, std::size_t b
 }
 
 bool HostDevice::wait_for_link(Clock::time_point end) {
-  if (!settings_.link_released) {
-    std::this_thread::sleep_until(end);
-    return true;
-  }
   for (Clock::time_point now = Clock::now(); now < end; now = Clock::now()) {
-    if (settings_.link_released()) {
+    if (settings_.link_released && settings_.link_released()) {
       has_released_link_ = true;
       return false;
     }
-    std::this_thread::sleep_until(std::min(end, now + kAskLink));
+    std::this_thread::sleep_for(std::min<Clock::duration>(end - now, kAskLink));
   }
   return true;
 }

@@ -104,6 +104,19 @@ OtherUse other_use(const CoreReading& begin, const CoreReading& end, const std::
   return {cores < std::max(kLeastCores, kStandardErrors * error) ? 0 : cores, {}};
 }
 
+void CoreReading::leave_out(const CoreReading& begin, const CoreReading& end) {
+  // A CPU that one of the readings does not have is compared with nothing any longer.
+  std::erase_if(cpus, [&](const auto& one) {
+    return !begin.cpus.contains(one.first) || !end.cpus.contains(one.first);
+  });
+  for (auto& [cpu, ticks] : cpus) {
+    ticks.idle += end.cpus.at(cpu).idle - begin.cpus.at(cpu).idle;
+    ticks.all += end.cpus.at(cpu).all - begin.cpus.at(cpu).all;
+  }
+  own_seconds += end.own_seconds - begin.own_seconds;
+  at_seconds += end.at_seconds - begin.at_seconds;
+}
+
 CoreReading read_cores(const std::filesystem::path& root) {
   CoreReading reading{.cpus = cpu_ticks(text_of(root / "proc/stat"))};
   timespec own{};

@@ -31,6 +31,9 @@ struct CoreReading {
   std::map<int, CpuTicks> cpus{};
   double own_seconds = 0;  ///< that this process's threads ran, all together
   double at_seconds = 0;   ///< of a clock that does not jump
+
+  /// As if what was counted between these two later readings had been counted before this one.
+  void leave_out(const CoreReading& begin, const CoreReading& end);
 };
 
 struct OtherUse {

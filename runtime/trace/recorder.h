@@ -12,12 +12,11 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/trace/clock.h"
 #include "runtime/trace/copy.h"
 #include "sim/trace/timeline.h"
 
 namespace zenflow::runtime {
-
-using Clock = std::chrono::steady_clock;
 
 /// What a track's thread waits for. The names are those of a result's stall_by_cause_ms.
 enum class WaitCause : std::uint8_t { kNone, kCpuUpdate, kD2H, kH2D, kCompute };

@@ -203,6 +203,11 @@ TunePoint LiveTuning::window_ended(const WindowObservation& seen, Clock::time_po
   return order.next;
 }
 
+void LiveTuning::suspended(const CoreReading& begin, const CoreReading& end) {
+  cores_then_.leave_out(begin, end);
+  if (cores_lately_) cores_lately_->leave_out(begin, end);
+}
+
 void LiveTuning::end() {
   tuner_.end();
   log_events();

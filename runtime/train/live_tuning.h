@@ -71,6 +71,9 @@ class LiveTuning {
   /// one.
   [[nodiscard]] TunePoint window_ended(const WindowObservation& seen, Clock::time_point step_start);
 
+  /// Between two steps: from `begin` to `end` the process was suspended, and others had the cores.
+  void suspended(const CoreReading& begin, const CoreReading& end);
+
   /// After the last window.
   void end();
 

@@ -29,6 +29,7 @@ class Run {
   void set_policy();
   void train_steps();
   void one_step();
+  void suspend_if_asked();
   void record_importance();
   void validate();
 

@@ -182,8 +182,20 @@ void Run::train_steps() {
     }
     report_.stopped = done < options_.steps && events_.stop && events_.stop();
     paused += std::chrono::duration<double>(Clock::now() - pause).count();
+    suspend_if_asked();
   }
   report_.seconds = std::chrono::duration<double>(Clock::now() - start).count() - paused;
+}
+
+void Run::suspend_if_asked() {
+  if (options_.cuda || !events_.suspension_asked || !events_.suspension_asked()) return;
+  if (!tuning_) {
+    suspend_process();
+    return;
+  }
+  const CoreReading then = read_cores("/");
+  suspend_process();
+  tuning_->suspended(then, read_cores("/"));
 }
 
 void Run::one_step() {
@@ -245,6 +257,7 @@ void Run::validate() {
   double sum = 0;
   std::int64_t targets = 0;
   for (std::size_t i = 0; i < feed_->validation_batches(); ++i) {
+    suspend_if_asked();
     Evaluation batch = model_->evaluate(feed_->validation(i), weights, engine_.compute());
     sum += batch.loss * static_cast<double>(batch.targets);
     targets += batch.targets;

@@ -64,6 +64,10 @@ struct TrainEvents {
   /// Asked after every step; true ends the run as if it were finished, with a checkpoint. With a
   /// link bandwidth also asked by threads that wait for the link, which they then do no longer.
   std::function<bool()> stop;
+  /// Asked between steps and in validations: whether SIGTSTP is pending, which then stops the
+  /// process until SIGCONT (suspend_process). For what is measured no time passes meanwhile. Not
+  /// asked of a run on a GPU, where it would.
+  std::function<bool()> suspension_asked;
 };
 
 struct TrainReport {

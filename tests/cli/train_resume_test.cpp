@@ -1,6 +1,8 @@
 // What survives in zenflow-train: stops, kills, damage and full disks, with the same weights after.
+#include <chrono>
 #include <csignal>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fcntl.h>
@@ -8,6 +10,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "tests/support/suspension.h"
 #include "tests/support/train_program.h"
 
 namespace zenflow::testing {
@@ -172,6 +175,47 @@ TEST_P(TrainSignal, EndsARunThatWaitsForTheLink) {
   const json resumed = result(basic() + settings + steps(12) +
                               Arguments{"--resume", "--save-weights", "w.safetensors"});
   expect_as_in_one_go(resumed, "w.safetensors");
+}
+
+// ---- suspended ----
+
+/// Ctrl-Z, or a batch system: it is stopped between two steps, goes on, and nothing is different.
+TEST_F(TrainResume, IsSuspendedBetweenStepsAndGoesOn) {
+  constexpr int kSteps = 2000;
+  run_in_one_go(kZenFlow, kSteps);
+  Surroundings surroundings = around();
+  surroundings.own_process_group = true;
+  RunningProgram program(Arguments{ZENFLOW_TRAIN} + basic() + kZenFlow + steps(kSteps) +
+                             Arguments{"-v", "--json", "--save-weights", "w.safetensors"},
+                         surroundings);
+  ASSERT_TRUE(program.wait_until([&] { return program.blocks(SIGTSTP); }));
+  for (int i = 0; i < 3; ++i) {
+    program.send(SIGTSTP);
+    ASSERT_TRUE(program.wait_until([&] { return is_suspended(program.number()); }));
+    const std::string said = content(".stderr");
+    EXPECT_TRUE(said.empty() || said.ends_with("\n"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(content(".stderr"), said);
+    program.send(SIGCONT);
+  }
+  const Outcome outcome = program.wait();
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  expect_as_in_one_go(json::parse(outcome.out)["results"][0], "w.safetensors");
+}
+
+/// As nohup has it with its signal: what is ignored stays so.
+TEST_F(TrainResume, ARunThatIgnoresSuspensionIsNotSuspended) {
+  Surroundings surroundings = around();
+  surroundings.own_process_group = true;
+  RunningProgram program(
+      Arguments{"/bin/sh", "-c", "trap '' TSTP; exec \"$@\"", "sh", ZENFLOW_TRAIN} + basic() +
+          kZenFlow + steps(1'000'000) + Arguments{"-v"},
+      surroundings);
+  ASSERT_TRUE(program.wait_until([&] { return says("step 1/"); }));
+  program.send(SIGTSTP);
+  ASSERT_TRUE(program.wait_until([&] { return says("step 100/"); }));
+  program.send(SIGINT);
+  EXPECT_EQ(program.wait().code, 130);
 }
 
 // ---- kill -9 ----

@@ -35,11 +35,13 @@ struct Surroundings {
   std::string standard_output{};  ///< a file to write to instead
   rlim_t largest_file = RLIM_INFINITY;
   unsigned interrupt_after_ms = 0;  ///< SIGINT after so long; 0: none
+  bool own_process_group = false;   ///< so that SIGTSTP stops it wherever the test runs
 };
 
 inline void become(const std::vector<std::string>& command, const Surroundings& around,
                    const std::string& out, const std::string& err) {
   if (::chdir(around.folder.c_str()) != 0) ::_exit(125);
+  if (around.own_process_group && ::setpgid(0, 0) != 0) ::_exit(125);
   const int out_file = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   const int err_file = ::open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   if (::dup2(out_file, STDOUT_FILENO) < 0 || ::dup2(err_file, STDERR_FILENO) < 0) ::_exit(125);
@@ -81,20 +83,15 @@ class RunningProgram {
   RunningProgram(const RunningProgram&) = delete;
   RunningProgram& operator=(const RunningProgram&) = delete;
 
+  [[nodiscard]] pid_t number() const { return child_; }
   /// Nothing happens to a program that has ended: its number is its own until `wait`.
   void send(int signal) const {
     if (child_ > 0) ::kill(child_, signal);
   }
   /// Whether the program has a handler of its own for the signal.
-  [[nodiscard]] bool handles(int signal) const {
-    std::ifstream status("/proc/" + std::to_string(child_) + "/status");
-    const std::string key = "SigCgt:";
-    for (std::string line; std::getline(status, line);) {
-      if (!line.starts_with(key)) continue;
-      return ((std::stoull(line.substr(key.size()), nullptr, 16) >> (signal - 1)) & 1U) != 0;
-    }
-    return false;
-  }
+  [[nodiscard]] bool handles(int signal) const { return is_among("SigCgt:", signal); }
+  /// Whether its main thread blocks it.
+  [[nodiscard]] bool blocks(int signal) const { return is_among("SigBlk:", signal); }
   [[nodiscard]] bool has_ended() const {
     siginfo_t info{};
     return child_ <= 0 ||
@@ -126,6 +123,16 @@ class RunningProgram {
   }
 
  private:
+  /// Of a set of signals in /proc/PID/status.
+  [[nodiscard]] bool is_among(const std::string& key, int signal) const {
+    std::ifstream status("/proc/" + std::to_string(child_) + "/status");
+    for (std::string line; std::getline(status, line);) {
+      if (!line.starts_with(key)) continue;
+      return ((std::stoull(line.substr(key.size()), nullptr, 16) >> (signal - 1)) & 1U) != 0;
+    }
+    return false;
+  }
+
   std::string out_;
   std::string err_;
   bool keeps_out_;

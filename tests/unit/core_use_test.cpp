@@ -100,6 +100,25 @@ TEST(OtherUse, IsNoneWhereTicksDoNotTellIt) {
   EXPECT_NEAR(used(8, 0.21), 0.21, 1e-9);
 }
 
+// In a second half of the time of which nobody is to know, others had everything.
+TEST(OtherUse, LeavesOutWhatItIsTold) {
+  const CoreReading begin = reading(2, 0, 0, 40);
+  const CoreReading suspended = reading(2, 100, 0.25, 41);
+  CoreReading resumed = suspended;
+  CoreReading end = reading(2, 200, 0.25, 42);
+  for (CoreReading* later : {&resumed, &end}) {
+    later->at_seconds += 50;
+    for (auto& [cpu, ticks] : later->cpus) ticks.all += 5000;
+  }
+  EXPECT_NEAR(*other_use(begin, end, first_cpus(2), kHertz).cores, (100 + 0.5 * 2) / 52, 1e-9);
+  CoreReading moved = begin;
+  moved.leave_out(suspended, resumed);
+  EXPECT_DOUBLE_EQ(*other_use(moved, end, first_cpus(2), kHertz).cores, 0.5);
+  resumed.cpus.erase(1);
+  moved.leave_out(suspended, resumed);
+  EXPECT_THAT(moved.cpus, ElementsAre(Pair(0, CpuTicks{5000, 19000})));
+}
+
 TEST(OtherUse, SaysWhyItIsNotKnown) {
   const CoreReading begin = reading(2, 0, 0, 0);
   const auto why = [&](const CoreReading& end, const std::vector<int>& cpus) {

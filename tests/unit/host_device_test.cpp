@@ -13,6 +13,7 @@
 
 #include "sim/base/error.h"
 #include "tests/support/error_of.h"
+#include "tests/support/suspension.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -212,6 +213,30 @@ TEST(HostDevice, DoesNotLetControlWaitBehindGradients) {
   EXPECT_FALSE(device.has_released_link());
   is_released = true;
   gradients.wait();
+}
+
+/// Of its 300 ms the link has not done any while the process was suspended for 400 ms.
+TEST(HostDevice, ACopyGoesOnWhereItWasWhenTheProcessWasSuspended) {
+  using std::chrono::milliseconds;
+  using std::chrono::steady_clock;
+  zenflow::testing::leave_process_group();
+  zenflow::testing::ask_for_suspension();  // streams' threads are not to take it
+  ::kill(::getpid(), SIGCONT);
+  Recorder recorder(false);
+  HostDevice device({.link_bandwidth = BytesPerSecond(1e6)}, recorder);
+  const auto stream = device.make_stream("d2h");
+  constexpr std::size_t kBytes = 300'000;
+  const Buffer host = device.allocate(MemoryKind::kPinnedHost, kBytes, "x");
+  const Buffer there = device.allocate(MemoryKind::kDevice, kBytes, "y");
+  const zenflow::testing::Waker waker(milliseconds(400));
+  const auto begin = steady_clock::now();
+  device.copy(*stream, host.data(), there.data(), kBytes, CopyDirection::kDeviceToHost,
+              Traffic::kGradients, {"c"});
+  zenflow::testing::ask_for_suspension();
+  suspend_process();
+  stream->record().wait();
+  EXPECT_GE(steady_clock::now() - begin, milliseconds(700));
+  EXPECT_GE(recorder.find("d2h")->totals().busy, milliseconds(300));
 }
 
 TEST(HostDevice, CountsACopyOnTheComputeStreamAsWaiting) {

@@ -331,7 +331,8 @@ TEST(LiveTuning, UploadsOfAnUpdateThatBeganBeforeTheRecordingAreNotUsed) {
 /// Drifts in 20 windows on two CPUs, of which others use one from window 10 on for `loaded`
 /// windows. Of no step anything is recorded: three recordings fail first, and then drift is looked
 /// for.
-std::vector<TuneEvent> drifts_beside_others(double window_seconds, std::int64_t loaded) {
+std::vector<TuneEvent> drifts_beside_others(double window_seconds, std::int64_t loaded,
+                                            bool are_suspended = false) {
   Recorder recorder(false);
   for (const char* name : kTuneTrackNames) recorder.add_track(name, sim::TrackKind::kHost);
   LiveTuningSettings settings = by_hand();
@@ -348,6 +349,12 @@ std::vector<TuneEvent> drifts_beside_others(double window_seconds, std::int64_t 
       counted.all += ticks;
       if (cpu == 1 || !is_loaded) counted.idle += ticks;
     }
+    if (are_suspended) {  // for ten times as long, in which others have all cores
+      const CoreReading then = now;
+      now.at_seconds += 10 * window_seconds;
+      for (auto& [cpu, counted] : now.cpus) counted.all += 10 * ticks;
+      tuning.suspended(then, now);
+    }
     (void)tuning.window_ended(window_by_hand(window), Clock::now());
   }
   std::vector<TuneEvent> drifts;
@@ -363,6 +370,12 @@ TEST(LiveTuning, WhatOthersUseOfTheCoresIsFollowed) {
   ASSERT_EQ(drifts.size(), 1U);
   EXPECT_THAT(drifts[0].reason, ::testing::StartsWith("other programs use 1.00 cores, not 0.0"));
   EXPECT_LE(drifts[0].window, 13);
+}
+
+/// What they use while the process is suspended is not beside it.
+TEST(LiveTuning, WhatOthersUseMeanwhileIsNoDrift) {
+  EXPECT_TRUE(drifts_beside_others(0.06, 0, true).empty());
+  EXPECT_EQ(drifts_beside_others(0.06, 100, true).size(), 1U);
 }
 
 /// However short windows are: one burst is in one value alone.

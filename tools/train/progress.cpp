@@ -95,7 +95,8 @@ runtime::TrainEvents reporting_events(const TrainCommand& command, Progress& pro
               },
           .tuning = [&progress](const runtime::TuneEvent& e) { progress.say(describe(e)); },
           .note = [&progress](const auto& text) { progress.say("zenflow-train: " + text); },
-          .stop = {}};
+          .stop = {},
+          .suspension_asked = {}};
 }
 
 std::string summary(const TrainCommand& command, const runtime::TrainReport& report) {
