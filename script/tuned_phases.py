@@ -1,5 +1,5 @@
 """A tuned run of zenflow-train, its CPU optimizer alone, beside a load and alone again, and what it came
-to beside runs with each fixed update_interval. For ./script/closed-loop and gpu-check.
+to beside runs with each fixed update_interval. For gpu-check; ./script/closed-loop has the load from here.
 """
 import os
 import statistics
@@ -7,15 +7,14 @@ import subprocess
 import sys
 import threading
 
+from closed_loop import verdict
+
 # Ends with the process that is told, its parent, even where that one is killed.
 BURN = """import os, sys
 while os.getppid() == int(sys.argv[1]):
     for _ in range(100_000):
         pass
 """
-REACHED = 0.03  # above the best step time
-NAMES = ("from S = 1", "loaded", "alone again")
-WITHIN = (12, 6, 6)  # windows
 
 
 class Load:
@@ -67,13 +66,6 @@ def follow(command, out, at_step, log=None, seconds=None):
         process.stderr.close()
 
 
-def parts(windows, steps):
-    """The tuned run's windows by thirds of the run. A window belongs where it begins."""
-    bounds = (0, steps // 3, 2 * steps // 3, steps)
-    return [[w for w in windows if low <= w["first_step"] < high]
-            for low, high in zip(bounds, bounds[1:])]
-
-
 def interpolated(times, interval, loaded):
     """`times`: {(S, loaded): milliseconds}. Of an S that was not run: between its neighbours."""
     known = sorted(i for i, l in times if l == loaded)
@@ -85,38 +77,20 @@ def interpolated(times, interval, loaded):
     return (1 - share) * times[low, loaded] + share * times[high, loaded]
 
 
-def best_allowed(windows, times, loaded):
-    """(milliseconds, S) of the fastest fixed S that importance allowed in most of these windows."""
-    candidates = [(t, i) for (i, l), t in times.items() if l == loaded]
-    due = [w["importance_due"] for w in windows if w["importance_due"] is not None]
-    most = max(1, statistics.median_low(due)) if due else max(i for _, i in candidates)
-    return min([c for c in candidates if c[1] <= most] or [min(candidates, key=lambda c: c[1])])
-
-
-def answered(windows, times, loaded):
-    """Windows until the setting is, for good, within REACHED of the best; none: never."""
-    best = best_allowed(windows, times, loaded)[0]
-    late = [n for n, w in enumerate(windows)
-            if interpolated(times, w["update_interval"], loaded) > (1 + REACHED) * best]
-    count = late[-1] + 1 if late else 0
-    return count if count < len(windows) else None
-
-
 def judged(times, windows, steps):
-    """What each part of the run came to."""
-    found = []
-    for name, limit, part, loaded in zip(NAMES, WITHIN, parts(windows, steps), (False, True, False)):
-        best = best_allowed(part, times, loaded)
-        count = answered(part, times, loaded)
-        second_half = part[len(part) // 2:]
-        found.append(
-            {"phase": name, "windows": len(part), "windows_to_answer": count, "limit": limit,
-             "reached": count is not None and count <= limit,
-             "update_interval_at_end": part[-1]["update_interval"],
-             "step_time_ms": statistics.median(w["step_time_ms"] for w in second_half),
-             "best_fixed": {"update_interval": best[1], "step_time_ms": best[0]},
-             "importance_due": statistics.median_low(w["importance_due"] or 0 for w in part)})
-    return found
+    """What each third of the run came to, as closed_loop/verdict.py has it. `times`: {(S, loaded):
+    milliseconds}, all of one k."""
+    verdict.mark_importance(windows)
+    of_settings = {}
+    for third, (_, _, loaded) in zip(verdict.phases(windows, steps), verdict.PHASES):
+        for window in third:
+            window.setdefault("slower", 1)
+            setting = window["topk_ratio"], window["update_interval"], loaded
+            of_settings[setting] = interpolated(times, window["update_interval"], loaded)
+    of_settings |= {(windows[0]["topk_ratio"], interval, loaded): time
+                    for (interval, loaded), time in times.items()}
+    return [verdict.of_phase(*one, of_settings)
+            for one in zip(verdict.PHASES, verdict.phases(windows, steps))]
 
 
 def cost_of_recording(windows):
@@ -124,7 +98,7 @@ def cost_of_recording(windows):
     the median over those that have both; none if there are none."""
     ratios = []
     steps = windows[-1]["first_step"] + windows[-1]["update_interval"]
-    for part in parts(windows, steps):
+    for part in verdict.phases(windows, steps):
         for interval in {w["update_interval"] for w in part}:
             of = {recorded: [w["step_time_ms"] for w in part
                              if w["update_interval"] == interval and w["recorded"] == recorded]

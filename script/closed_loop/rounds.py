@@ -3,7 +3,7 @@
 `runs`: {setting: {round: milliseconds a step}}; settings may be left out of rounds. A setting is
 (topk_ratio, update_interval, loaded).
 
-`most`: {loaded: the largest update_interval that importance allows; None: any}.
+`most`: {loaded: {the largest update_interval that importance allows at some time; None: any}}.
 """
 import itertools
 import math
@@ -18,10 +18,10 @@ OUTLIERS = 1.4826  # standard deviations of a normal distribution in its median 
 OF_MEAN = 1.0233  # standard error of the Hodges-Lehmann estimate to that of a mean: sqrt(pi / 3)
 
 
-def without_drift(runs):
-    """What makes a whole round slow is not of its settings: each round's times, alone and loaded
-    apart, are divided by how they compare with what the settings that ran in it take otherwise. As
-    not all run in every round, one is found from the other by turns."""
+def drift(runs):
+    """{loaded: {round: how many times as long as usual things take}}: how a round's times, alone and loaded
+    apart, compare with what the settings that ran in it take otherwise. As not all run in every round,
+    one is found from the other by turns."""
     result = {}
     for loaded in {setting[2] for setting in runs}:
         of_kind = {setting: times for setting, times in runs.items() if setting[2] == loaded}
@@ -38,9 +38,15 @@ def without_drift(runs):
             slower = {turn: factor / typical for turn, factor in slower.items()}
             if all(abs(slower[turn] - before[turn]) < CLOSE for turn in turns):
                 break
-        for setting, times in of_kind.items():
-            result[setting] = [times[turn] / slower[turn] for turn in sorted(times)]
+        result[loaded] = slower
     return result
+
+
+def without_drift(runs):
+    """{setting: [milliseconds a step]}: what makes a whole round slow is not of its settings."""
+    slower = drift(runs)
+    return {setting: [times[turn] / slower[setting[2]][turn] for turn in sorted(times)]
+            for setting, times in runs.items()}
 
 
 def middle(values):
@@ -64,19 +70,18 @@ def step_times(runs):
 
 
 def deciding(found, visited, most):
-    """Settings that the verdict rests on: of those that importance allows or the tuned run was in,
-    all that, as far as their errors tell, may be close enough to the best allowed one."""
-    def of(loaded):
-        return {s: one for s, one in found.items() if s[2] == loaded}
-
-    def is_allowed(setting):
-        return most[setting[2]] is None or setting[1] <= most[setting[2]]
-
+    """Settings that the verdict rests on: of those that importance allows at some time or the tuned run
+    was in, all that, as far as their errors tell, may be close enough to the best one allowed then."""
     result = set()
-    for loaded in {setting[2] for setting in found}:
-        longest = min(t * (1 + SURE * e) for s, (t, e) in of(loaded).items() if is_allowed(s))
-        result |= {s for s, (t, e) in of(loaded).items() if (is_allowed(s) or s in visited)
-                   and t * (1 - SURE * e) <= (1 + REACHED) * longest}
+    for loaded, limits in most.items():
+        of_kind = {setting: one for setting, one in found.items() if setting[2] == loaded}
+        for limit in limits:
+            def is_allowed(setting):
+                return limit is None or setting[1] <= limit
+            longest = min((t * (1 + SURE * e) for s, (t, e) in of_kind.items() if is_allowed(s)),
+                          default=math.inf)
+            result |= {s for s, (t, e) in of_kind.items() if (is_allowed(s) or s in visited)
+                       and t * (1 - SURE * e) <= (1 + REACHED) * longest}
     return result
 
 

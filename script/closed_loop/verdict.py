@@ -1,12 +1,14 @@
 """What tuned runs are held against: fixed settings, alone and under the load, and synchronous AdamW.
 
-`times`: {(topk_ratio, update_interval, loaded): milliseconds a step}.
+`times`: {(topk_ratio, update_interval, loaded): milliseconds a step}. A window's `slower` says how many
+times as long as usual fixed settings took in turns with it.
 """
 import statistics
 
 from closed_loop.rounds import ERROR, REACHED
 
 FIRST_WINDOWS, LOAD_WINDOWS, LOSS = 12, 6, 0.01
+DUE_WINDOWS = 8  # live_choice.cpp's kImportanceWindows
 # What a tuned run's steps may differ by from fixed runs of the setting at hand: more, and the machine
 # was another one meanwhile, or fits beside the training cost that (what the tuner does at a window's
 # end is in no window's step time).
@@ -22,54 +24,55 @@ def phases(windows, steps):
             for low, high in zip(bounds, bounds[1:])]
 
 
-def importance_due(windows):
-    """What the gradients let S be, in most of these windows; None: nothing said so. It is that of the
-    k at hand; other k are taken to allow as much."""
-    due = [w["importance_due"] for w in windows if w["importance_due"] is not None]
-    return max(1, statistics.median_low(due)) if due else None
+def mark_importance(windows):
+    """Says of every window of a run the largest S that the tuner may go to by what it knows when it
+    begins (docs/training.md): the least that importance asked for in the eight windows before; None: any.
+    What is due is that of the k at hand; other k are taken to allow as much."""
+    for n, window in enumerate(windows):
+        due = [w["importance_due"] for w in windows[max(0, n - DUE_WINDOWS):n]
+               if w["importance_due"] is not None]
+        window["most_interval"] = max(1, min(due)) if due else None
 
 
 def most_intervals(parts_of_runs):
-    """{loaded: the largest S that importance allows in a phase of it, of any run; None: any}"""
+    """{loaded: {the largest S that importance allows, in some window; None: any}}"""
     most = {}
     for parts in parts_of_runs:
         for (_, _, loaded), windows in zip(PHASES, parts):
-            due = importance_due(windows)
-            most[loaded] = None if due is None or most.get(loaded, due) is None else \
-                max(due, most.get(loaded, due))
+            most.setdefault(loaded, set()).update(w["most_interval"] for w in windows)
     return most
 
 
-def best_allowed(windows, times, loaded):
-    """(milliseconds, topk_ratio, update_interval) of the fastest fixed setting whose S importance
-    allowed; where it allows none that was run, of those with the least S."""
+def best_allowed(most, times, loaded):
+    """(milliseconds, topk_ratio, update_interval) of the fastest fixed setting whose S is at most that;
+    where none that was run is, of those with the least S."""
     candidates = [(time, k, s) for (k, s, under_load), time in times.items() if under_load == loaded]
-    due = importance_due(windows)
-    least = min(s for _, _, s in candidates)
-    most = max(least, due) if due is not None else max(s for _, _, s in candidates)
-    return min(c for c in candidates if c[2] <= most)
+    if most is not None:
+        most = max(most, min(s for _, _, s in candidates))
+    return min(c for c in candidates if most is None or c[2] <= most)
 
 
 def answered(windows, times, loaded):
-    """Windows until the setting is, for good, within REACHED of the best; None: never."""
-    best = best_allowed(windows, times, loaded)[0]
+    """Windows until the setting is, for good, within REACHED of the best that is allowed then; None:
+    never."""
     late = [n for n, w in enumerate(windows)
-            if times[w["topk_ratio"], w["update_interval"], loaded] > (1 + REACHED) * best]
+            if times[w["topk_ratio"], w["update_interval"], loaded] >
+            (1 + REACHED) * best_allowed(w["most_interval"], times, loaded)[0]]
     count = late[-1] + 1 if late else 0
     return count if count < len(windows) else None
 
 
 def against_fixed(windows, times, loaded):
-    """The tuned run's step time over that of fixed runs of its settings, less 1: the median over the
-    second half of the windows."""
+    """The tuned run's step time over that of fixed runs of its settings, on the machine as it was then,
+    less 1: the median over the second half of the windows."""
     return statistics.median(
-        w["step_time_ms"] / times[w["topk_ratio"], w["update_interval"], loaded]
+        w["step_time_ms"] / w["slower"] / times[w["topk_ratio"], w["update_interval"], loaded]
         for w in windows[len(windows) // 2:]) - 1
 
 
 def of_phase(phase, windows, times):
     name, limit, loaded = phase
-    best = best_allowed(windows, times, loaded)
+    best = best_allowed(windows[-1]["most_interval"], times, loaded)
     count = answered(windows, times, loaded)
     second_half = windows[len(windows) // 2:]
     return {"phase": name, "windows": len(windows), "windows_to_answer": count, "limit": limit,
@@ -80,7 +83,7 @@ def of_phase(phase, windows, times):
             "best_fixed": {"topk_ratio": best[1], "update_interval": best[2],
                            "step_time_ms": best[0]},
             "against_fixed": against_fixed(windows, times, loaded),
-            "importance_due": importance_due(windows)}
+            "most_interval_at_end": windows[-1]["most_interval"]}
 
 
 def changes(events):

@@ -20,12 +20,13 @@ sys.dont_write_bytecode = True
 SCRIPTS = pathlib.Path(sys.argv.pop(1))
 sys.path.insert(0, str(SCRIPTS))
 
-from closed_loop import grid, rounds, verdict  # noqa: E402
+from closed_loop import grid, rounds, turns, verdict  # noqa: E402
 
 
-def window(number, first_step, interval, ratio=0.1, time=50.0, due=None):
+def window(number, first_step, interval, ratio=0.1, time=50.0, due=None, most=None, slower=1.0):
     return {"window": number, "first_step": first_step, "update_interval": interval,
-            "topk_ratio": ratio, "step_time_ms": time, "importance_due": due}
+            "topk_ratio": ratio, "step_time_ms": time, "importance_due": due, "most_interval": most,
+            "slower": slower}
 
 
 # 100 ms of updates in a window of S steps of 50 ms; twice as long under the load.
@@ -69,17 +70,37 @@ class Verdict(unittest.TestCase):
         self.assertIsNone(verdict.answered([window(0, 0, 1)], times, False))
 
     def test_the_best_setting_is_the_fastest_that_importance_allows(self):
-        allowed = [window(n, n, 2, due=due) for n, due in enumerate((2, 2, 8))]
-        self.assertEqual(verdict.best_allowed(allowed, TIMES, True), (100.0, 0.1, 2))
-        self.assertEqual(verdict.best_allowed([window(0, 0, 2)], TIMES, True), (50.0, 0.1, 4))
+        self.assertEqual(verdict.best_allowed(2, TIMES, True), (100.0, 0.1, 2))
+        self.assertEqual(verdict.best_allowed(None, TIMES, True), (50.0, 0.1, 4))
 
     def test_of_several_k_the_fastest_counts(self):
         times = {(0.1, 2, False): 60.0, (0.2, 2, False): 55.0, (0.2, 4, False): 40.0}
-        self.assertEqual(verdict.best_allowed([window(0, 0, 2, due=3)], times, False),
-                         (55.0, 0.2, 2))
+        self.assertEqual(verdict.best_allowed(3, times, False), (55.0, 0.2, 2))
         # Nothing that was run is allowed: the least S there is.
-        self.assertEqual(verdict.best_allowed([window(0, 0, 2, due=1)], times, False),
-                         (55.0, 0.2, 2))
+        self.assertEqual(verdict.best_allowed(1, times, False), (55.0, 0.2, 2))
+
+    def test_importance_allows_what_it_asked_for_in_eight_windows_before(self):
+        windows = [window(n, n, 1, due=due) for n, due in enumerate((None, 9, 5, *[8] * 8, 0))]
+        verdict.mark_importance(windows)
+        self.assertEqual([w["most_interval"] for w in windows],
+                         [None, None, 9, *[5] * 8, 8])
+        verdict.mark_importance([*windows, last := window(12, 12, 1)])
+        self.assertEqual(last["most_interval"], 1)
+
+    def test_each_window_is_held_against_what_was_allowed_then(self):
+        # S = 2 is the best there is while no more is allowed, and S = 4 is faster then.
+        limits = (None, 2, 2, 4, 4)
+        windows = [window(n, 2 * n, s, most=most) for n, (s, most) in
+                   enumerate(zip((1, 2, 2, 2, 4), limits))]
+        self.assertEqual(verdict.answered(windows, TIMES, True), 4)
+        self.assertEqual(verdict.answered(windows[:3], TIMES, True), 1)
+        self.assertIsNone(verdict.answered(windows[:4], TIMES, True))
+
+    def test_steps_are_compared_with_fixed_ones_of_the_same_turn(self):
+        windows = [window(n, n, 4, time=75.0, slower=1.5) for n in range(4)]
+        self.assertAlmostEqual(verdict.against_fixed(windows, TIMES, False), 0)
+        windows = [window(n, n, 4, time=75.0) for n in range(4)]
+        self.assertAlmostEqual(verdict.against_fixed(windows, TIMES, False), 0.5)
 
     def test_changes_of_s_and_of_k_are_counted_apart(self):
         def change(before, after, kind="change"):
@@ -92,6 +113,34 @@ class Verdict(unittest.TestCase):
 
 def in_rounds(*times):
     return dict(enumerate(times))
+
+
+class Turns(unittest.TestCase):
+    def test_steps_count_by_their_places_in_windows(self):
+        setting = (0.1, 3, False)
+        table = turns.Table()
+        # Windows of 60, 20 and 10 ms; in the second turn, which has not a whole one, a tenth longer.
+        table.add(setting, 0, 0, [60.0, 20.0, 10.0, 60.0, 20.0, 10.0])
+        table.add(setting, 1, 4, [22.0, 11.0])
+        table.add(setting, 2, 0, [60.0, 20.0, 10.0])
+        table.add(setting, 3, 5, [])
+        self.assertEqual(table.count(setting), 3)
+        found = table.runs()[setting]
+        self.assertEqual(list(found), [0, 1, 2])
+        for turn, time in ((0, 30.0), (1, 33.0), (2, 30.0)):
+            self.assertAlmostEqual(found[turn], time)
+
+    def test_without_a_whole_window_nothing_is_known(self):
+        table = turns.Table()
+        table.add((0.1, 3, False), 0, 0, [60.0, 20.0])
+        self.assertEqual(table.runs(), {})
+        self.assertEqual(table.count((0.1, 3, True)), 0)
+
+    def test_a_table_is_read_as_it_was_written(self):
+        table = turns.Table()
+        table.add((0.1, 2, True), 5, 3, [60.0, 20.0])
+        self.assertEqual(turns.Table.from_json(json.loads(json.dumps(table.to_json()))).turns,
+                         {(0.1, 2, True): {5: (1, [60.0, 20.0])}})
 
 
 class Rounds(unittest.TestCase):
@@ -161,7 +210,7 @@ class Rounds(unittest.TestCase):
         self.assertAlmostEqual(statistics.stdev(middles) / statistics.fmean(errors), 1, delta=0.15)
 
     def test_what_is_far_from_the_best_or_due_too_late_need_not_be_known(self):
-        any_most = {False: None}
+        any_most = {False: {None}}
         slow, good, best = (0.1, 1, False), (0.1, 2, False), (0.1, 8, False)
         found = {slow: (60.0, 0.02), good: (51.0, 0.004), best: (50.0, 0.001)}
         self.assertEqual(rounds.deciding(found, set(), any_most), {good, best})
@@ -170,19 +219,24 @@ class Rounds(unittest.TestCase):
         # As far as its error tells 60 may be 49.2.
         self.assertIn(slow, rounds.deciding(found | {slow: (60.0, 0.06)}, set(), any_most))
         # Importance allows no S = 8, but where the tuner was it may be asked for.
-        self.assertEqual(rounds.deciding(found, set(), {False: 7}), {good})
-        self.assertEqual(rounds.deciding(found, {best}, {False: 7}), {good, best})
+        self.assertEqual(rounds.deciding(found, set(), {False: {7}}), {good})
+        self.assertEqual(rounds.deciding(found, {best}, {False: {7}}), {good, best})
+        # At some time it allowed S = 1 alone.
+        self.assertEqual(rounds.deciding(found, set(), {False: {7, 1}}), {slow, good})
         # Of two rounds no error is known, and everything may decide.
         unknown = {setting: (time, float("inf")) for setting, (time, _) in found.items()}
         self.assertEqual(rounds.deciding(unknown, set(), any_most), set(found))
 
     def test_importance_is_that_of_the_phases_with_the_load_and_without(self):
-        parts = [[window(0, 0, 1, due=8)], [window(1, 1, 1, due=5)], [window(2, 2, 1, due=9)]]
-        self.assertEqual(verdict.most_intervals([parts]), {False: 9, True: 5})
-        more = [[window(0, 0, 1, due=10)], *parts[1:]]
-        self.assertEqual(verdict.most_intervals([parts, more]), {False: 10, True: 5})
+        parts = [[window(0, 0, 1, most=8)], [window(1, 1, 1, most=5)], [window(2, 2, 1, most=9)]]
+        self.assertEqual(verdict.most_intervals([parts]), {False: {8, 9}, True: {5}})
         parts[0] = [window(0, 0, 1)]
-        self.assertEqual(verdict.most_intervals([parts, more]), {False: None, True: 5})
+        self.assertEqual(verdict.most_intervals([parts]), {False: {None, 9}, True: {5}})
+
+    def test_how_slow_a_round_was_is_told(self):
+        slower = rounds.drift(self.RUNS)
+        self.assertAlmostEqual(slower[False][1], 1.2, delta=0.01)
+        self.assertEqual(slower[True], dict.fromkeys(range(4), 1.0))
 
 
 class Noise(unittest.TestCase):
@@ -240,33 +294,58 @@ class Noise(unittest.TestCase):
 # Takes zenflow-train's place: step times by formula, and a tuner that needs three windows to answer,
 # or, if told to, never does.
 STUB = """#!/usr/bin/env python3
-import json, os, sys
+import json, os, signal, sys, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTSTP])
 def of(name, default=None):
     return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
 with open(os.environ["STUB_LOG"], "a") as log:
     log.write(json.dumps(sys.argv[1:]) + "\\n")
-steps = int(of("--steps"))
-def time(k, s):
+steps, done = int(of("--steps")), 0
+def step_time(k, s):
     return max(50.0 + 20 * k, 100 * (1 - k) / s)
+def step(milliseconds):
+    global done
+    done += 1
+    print(f"step {done}/{steps}  loss 2.0000  9 tokens/s  step {milliseconds:.4f} ms  stall 0.0 ms",
+          file=sys.stderr, flush=True)
+    if signal.SIGTSTP in signal.sigpending():
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTSTP])
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTSTP])
+    time.sleep(2e-4)
 result = {"validations": [{"step": steps, "loss": 2.0}]}
 if of("--update-interval") == "auto":
     tuned = os.environ["STUB_TUNER"] == "good"
-    k0, windows, first = float(of("--topk-ratio")), [], 0
+    k0, windows = float(of("--topk-ratio")), []
     k1 = float(of("--topk-range", f"{k0}:{k0}").split(":")[0])
-    while first < steps:
+    while done < steps:
         k, s = (k1, 5) if tuned and len(windows) >= 3 else (k0, 1)
-        windows.append({"window": len(windows), "first_step": first, "update_interval": s,
-                        "topk_ratio": k, "step_time_ms": time(k, s), "importance_due": 16})
-        first += s
-        print(f"step {first}/{steps}", file=sys.stderr, flush=True)
+        windows.append({"window": len(windows), "first_step": done, "update_interval": s,
+                        "topk_ratio": k, "step_time_ms": step_time(k, s), "importance_due": 16})
+        for _ in range(s):
+            step(step_time(k, s))
     point = lambda k, s: {"topk_ratio": k, "update_interval": s}
     events = [{"kind": "change", "window": 3, "previous": point(k0, 1), "next": point(k1, 5)},
               {"kind": "drift", "window": 5, "previous": point(k1, 5), "next": point(k1, 5)}]
     result["tuning"] = {"windows": windows, "events": events if tuned else []}
 elif of("--schedule") == "zenflow":
-    result["step_time_ms"] = time(float(of("--topk-ratio")), int(of("--update-interval")))
+    if os.environ["STUB_TUNER"] == "broken" and of("--update-interval") == "7":
+        sys.exit("zenflow-train: it broke")
+    while done < steps:
+        step(step_time(float(of("--topk-ratio")), int(of("--update-interval"))))
 print(json.dumps({"results": [result]}))
 """
+
+
+def running(program):
+    """Processes with that among their arguments."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if program.encode() in path.read_bytes().split(b"\0"):
+                found.append(path.parent.name)
+        except OSError:
+            pass  # it has ended
+    return found
 
 
 class Script(unittest.TestCase):
@@ -285,8 +364,13 @@ class Script(unittest.TestCase):
     def run_script(self, *arguments, tuner="good"):
         environment = {**os.environ, "ZENFLOW_TRAIN": str(self.stub), "STUB_TUNER": tuner,
                        "STUB_LOG": str(self.folder / "commands")}
-        return subprocess.run([sys.executable, str(SCRIPTS / "closed-loop"), *arguments],
-                              capture_output=True, text=True, env=environment)
+        return subprocess.run([sys.executable, str(SCRIPTS / "closed-loop"), "--turn", "0.01",
+                               *arguments], capture_output=True, text=True, env=environment)
+
+    def fixed(self):
+        """(k, S) of the fixed runs that were started, in order."""
+        return sorted((c[c.index("--topk-ratio") + 1], int(c[c.index("--update-interval") + 1]))
+                      for c in self.commands() if "--update-interval" in c and "auto" not in c)
 
     def commands(self):
         return [json.loads(line) for line in (self.folder / "commands").read_text().splitlines()]
@@ -307,8 +391,9 @@ class Script(unittest.TestCase):
                                  (("--topk-range",), "--topk-range"),
                                  (("--fast",), "unknown option --fast"),
                                  (("--accumulate-on", "disk"), "--accumulate-on"),
-                                 (("--most-rounds", "2"), "--most-rounds"),
-                                 (("--most-rounds", "few"), "--most-rounds"),
+                                 (("--most-turns", "2"), "--most-turns"),
+                                 (("--most-turns", "few"), "--most-turns"),
+                                 (("--turn", "0"), "--turn"),
                                  (("--tuned-runs", "0"), "--tuned-runs"),
                                  (("a", "b"), "one DIRECTORY")):
             outcome = self.run_script(*arguments)
@@ -318,11 +403,9 @@ class Script(unittest.TestCase):
     def test_quick_runs_a_few_intervals_at_one_k(self):
         outcome = self.run_script("--quick", str(self.out))
         self.assertEqual(outcome.returncode, 0, outcome.stderr + outcome.stdout)
-        fixed = [c for c in self.commands() if "--update-interval" in c and "auto" not in c]
-        self.assertEqual({c[c.index("--topk-ratio") + 1] for c in fixed}, {"0.1"})
+        # Four S of the grid and the one the tuner stayed at, each once.
+        self.assertEqual(self.fixed(), [("0.1", s) for s in (1, 4, 5, 7, 12)])
         self.assertTrue(all("--topk-range" not in c for c in self.commands()))
-        # Four S of the grid and the one the tuner stayed at, each alone and under the load.
-        self.assertEqual(len(fixed), 2 * 5)
         self.assertIn("run 1, from S = 1: S = 5 after 3 windows (limit 12)", outcome.stdout)
         self.assertIn("loaded: reached in 1 of 1 runs that count, of 1\n", outcome.stdout)
         self.assertEqual(len([c for c in self.commands() if "auto" in c]), 1)
@@ -330,38 +413,48 @@ class Script(unittest.TestCase):
         self.assertIn("1 changes of S\n", outcome.stdout)
         self.assertNotIn("k", self.drawing())
 
-    def test_settings_are_run_in_rounds_until_their_times_are_known(self):
-        outcome = self.run_script(str(self.out), "--most-rounds", "5")
+    def test_all_settings_take_turns_with_the_tuned_run_under_its_load(self):
+        outcome = self.run_script(str(self.out), "--tuned-runs", "2")
         self.assertEqual(outcome.returncode, 0, outcome.stderr + outcome.stdout)
-        fixed = [c for c in self.commands() if "--update-interval" in c and "auto" not in c]
-        # The tuner's S = 5 is of the grid. Times by formula are the same in every round: three do, and
-        # S = 1 is out then; each of five tuned runs is followed by a round.
-        self.assertEqual(len(fixed), 3 * 2 * len(grid.INTERVALS) + 2 * 2 * (len(grid.INTERVALS) - 1))
-        self.assertEqual(len([c for c in self.commands() if "auto" in c]), 5)
+        self.assertEqual(self.fixed(), [("0.1", s) for s in grid.INTERVALS])
+        self.assertEqual(len([c for c in self.commands() if "auto" in c]), 2)
         self.assertEqual({c[c.index("--sequence-length") + 1] for c in self.commands()}, {"32"})
         self.assertIn("known to 0.00 % (0.75 % is asked for)", outcome.stdout)
         with open(self.out / "closed-loop.csv", newline="") as file:
-            self.assertEqual({row["run"] for row in csv.DictReader(file)}, set("12345"))
-        (self.folder / "commands").unlink()
-        outcome = self.run_script(str(self.out), "--tuned-runs", "2")
-        self.assertEqual(outcome.returncode, 0, outcome.stderr + outcome.stdout)
-        self.assertEqual(len(self.commands()), 1 + 2 + 3 * 2 * len(grid.INTERVALS))
+            self.assertEqual({row["run"] for row in csv.DictReader(file)}, set("12"))
+        # What may decide has at least three turns alone and three loaded, and not two at once.
+        seen = turns.Table.from_json(json.loads((self.out / "turns.json").read_text())["fixed"])
+        for interval in grid.INTERVALS[1:]:
+            alone, loaded = (set(seen.turns[0.1, interval, one]) for one in (False, True))
+            self.assertGreaterEqual(min(len(alone), len(loaded)), rounds.LEAST_ROUNDS)
+            self.assertFalse(alone & loaded)
+
+    def test_a_run_that_fails_is_named_and_leaves_no_other_behind(self):
+        outcome = self.run_script("--quick", str(self.out), tuner="broken")
+        self.assertEqual(outcome.returncode, 1)
+        self.assertIn("closed-loop: fixed-0.1-7 failed: see", outcome.stderr)
+        self.assertIn("it broke", (self.out / "fixed-0.1-7.log").read_text())
+        self.assertEqual(running(str(self.stub)), [])
 
     def test_what_was_stopped_goes_on_where_it_was(self):
         self.assertEqual(self.run_script("--quick", str(self.out)).returncode, 0)
         first = (self.out / "closed-loop.json").read_text()
-        (self.folder / "commands").unlink()
-        (self.out / "fixed-0.1-4-loaded-0.json").write_text('{"results": [{"step')
+        log = self.folder / "commands"
+        log.write_text("")
         (self.out / "synchronous.json").unlink()
         outcome = self.run_script("--quick", "--resume", str(self.out))
         self.assertEqual(outcome.returncode, 0, outcome.stderr + outcome.stdout)
-        self.assertEqual(len(self.commands()), 2)
+        self.assertEqual([c[c.index("--schedule") + 1] for c in self.commands()], ["gpu-only"])
         self.assertEqual((self.out / "closed-loop.json").read_text(), first)
+        # A tuned run that was under way begins anew.
+        log.write_text("")
+        (self.out / "tuned-1.json").write_text('{"results": [{"val')
+        self.assertEqual(self.run_script("--quick", "--resume", str(self.out)).returncode, 0)
+        self.assertEqual(len([c for c in self.commands() if "auto" in c]), 1)
         # Begun anew, nothing of it is taken.
-        (self.folder / "commands").unlink()
+        log.write_text("")
         self.assertEqual(self.run_script("--quick", str(self.out)).returncode, 0)
-        (self.out / "fixed-0.1-4-loaded-0.json").unlink()
-        self.assertEqual(len(self.commands()), 2 + 2 * 5)
+        self.assertEqual(len(self.commands()), 2 + 5)
         self.stub.write_text(STUB + "# another one\n")
         outcome = self.run_script("--quick", "--resume", str(self.out))
         self.assertEqual((outcome.returncode, "is of" in outcome.stderr), (2, True))
