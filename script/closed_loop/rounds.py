@@ -14,6 +14,7 @@ ERROR = REACHED / 4  # that a setting's time may have, for what is compared with
 LEAST_ROUNDS = 3  # to know an error by
 MOST_TURNS, CLOSE = 200, 1e-6  # in which, and how closely, drift is found
 SURE = 3  # standard errors after which a setting is out of the question
+SURE_OF_VERDICT = 1  # standard errors by which it has to be on one side of REACHED
 OUTLIERS = 1.4826  # standard deviations of a normal distribution in its median absolute deviation
 OF_MEAN = 1.0233  # standard error of the Hodges-Lehmann estimate to that of a mean: sqrt(pi / 3)
 
@@ -82,6 +83,23 @@ def deciding(found, visited, most):
                           default=math.inf)
             result |= {s for s, (t, e) in of_kind.items() if (is_allowed(s) or s in visited)
                        and t * (1 - SURE * e) <= (1 + REACHED) * longest}
+    return result
+
+
+def in_doubt(found, held):
+    """Settings that the tuned run was in and the best ones allowed then, where their errors do not tell
+    whether the one is close enough to the other. `held`: {(setting, limit of `most`)} of its windows."""
+    result = set()
+    for setting, limit in held:
+        allowed = {s: one for s, one in found.items()
+                   if s[2] == setting[2] and (limit is None or s[1] <= limit)}
+        if not allowed or setting not in found:
+            continue
+        best = min(allowed, key=lambda s: allowed[s][0])
+        time, error = found[setting]
+        doubt = SURE_OF_VERDICT * math.hypot(error, allowed[best][1])
+        if setting != best and abs(math.log(time / allowed[best][0] / (1 + REACHED))) < doubt:
+            result |= {setting, best}
     return result
 
 

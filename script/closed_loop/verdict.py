@@ -43,6 +43,13 @@ def most_intervals(parts_of_runs):
     return most
 
 
+def held(parts_of_runs):
+    """{((topk_ratio, update_interval, loaded), most_interval)} of all windows."""
+    return {((w["topk_ratio"], w["update_interval"], loaded), w["most_interval"])
+            for parts in parts_of_runs
+            for (_, _, loaded), windows in zip(PHASES, parts) for w in windows}
+
+
 def best_allowed(most, times, loaded):
     """(milliseconds, topk_ratio, update_interval) of the fastest fixed setting whose S is at most that;
     where none that was run is, of those with the least S."""
@@ -122,9 +129,10 @@ def first_that_counts(summary):
                  if all(abs(p["against_fixed"]) <= CHANGED for p in run["phases"])), 0)
 
 
-def verdict(times, results, synchronous, steps, error=None):
+def verdict(times, results, synchronous, steps, error=None, doubtful=()):
     """`results`: of the tuned runs. `error`: of `times`, relative; None: not known, as of a quick look,
-    and then nobody asks."""
+    and then nobody asks. `doubtful`: settings that may be on the other side of what is to be reached
+    (rounds.in_doubt)."""
     reference = synchronous["validations"][-1]["loss"]
     runs = [of_run(times, result, reference, steps) for result in results]
     summary = {"phases": over_runs(runs, error is None), "runs": runs}
@@ -134,7 +142,9 @@ def verdict(times, results, synchronous, steps, error=None):
                         for (k, s, loaded), time in sorted(times.items())]
     summary["reached"] = all(p["reached"] for p in summary["phases"]) and summary["loss"]["reached"]
     summary["error"] = error
-    summary["noisy"] = (error is not None and error > ERROR) or any(
+    summary["doubtful"] = [dict(zip(("topk_ratio", "update_interval", "loaded"), one))
+                           for one in sorted(doubtful)]
+    summary["noisy"] = (error is not None and (error > ERROR or len(doubtful) > 0)) or any(
         2 * p["counted"] <= p["runs"] for p in summary["phases"])
     summary["outcome"] = ("too noisy to judge by" if summary["noisy"] else
                           "reached" if summary["reached"] else "not reached")
@@ -172,5 +182,8 @@ def text(summary, with_ratio):
         lines.append(f"fixed settings that decide are known to {100 * summary['error']:.2f} % "
                      f"({100 * ERROR:g} % is asked for); where steps of a tuned run differ from "
                      f"theirs by more than {100 * CHANGED:.0f} % it does not count")
+    if summary["doubtful"]:
+        lines.append("these may be on either side of what is to be reached: " + ", ".join(
+            setting(one) + (" under the load" if one["loaded"] else "") for one in summary["doubtful"]))
     lines.append(summary["outcome"])
     return "\n".join(lines)

@@ -50,7 +50,11 @@ class Waker {
     ::kill(sleeper_, SIGCONT);
     ::_exit(0);
   }
-  ~Waker() { ::waitpid(child_, nullptr, 0); }
+  /// Even if this process was never suspended.
+  ~Waker() {
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, nullptr, 0);
+  }
   Waker(const Waker&) = delete;
   Waker& operator=(const Waker&) = delete;
 
