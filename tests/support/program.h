@@ -41,7 +41,10 @@ struct Surroundings {
 inline void become(const std::vector<std::string>& command, const Surroundings& around,
                    const std::string& out, const std::string& err) {
   if (::chdir(around.folder.c_str()) != 0) ::_exit(125);
-  if (around.own_process_group && ::setpgid(0, 0) != 0) ::_exit(125);
+  if (around.own_process_group) {
+    if (::setpgid(0, 0) != 0) ::_exit(125);
+    std::signal(SIGTSTP, SIG_DFL);
+  }
   const int out_file = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   const int err_file = ::open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   if (::dup2(out_file, STDOUT_FILENO) < 0 || ::dup2(err_file, STDERR_FILENO) < 0) ::_exit(125);

@@ -23,9 +23,11 @@ inline bool is_suspended(pid_t process) {
   return name_end != std::string::npos && text[name_end + 2] == 'T';
 }
 
-/// To a process group of its own, with a parent in another one.
-inline void leave_process_group() {
+/// In a process group of its own, with a parent in another one, SIGTSTP stops this process,
+/// wherever the test runs.
+inline void become_suspendable() {
   ::setpgid(0, 0);
+  std::signal(SIGTSTP, SIG_DFL);
 }
 
 /// SIGTSTP, which this thread and those that it makes do not take before they are told to.

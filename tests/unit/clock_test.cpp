@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using testing::ask_for_suspension;
-using testing::leave_process_group;
+using testing::become_suspendable;
 using testing::Waker;
 
 TEST(Clock, IsTheSteadyClockWhileNothingIsSuspended) {
@@ -31,7 +31,7 @@ TEST(Clock, IsTheSteadyClockWhileNothingIsSuspended) {
 
 TEST(Clock, StandsStillWhileTheProcessIsSuspended) {
   constexpr milliseconds kPause(200);
-  leave_process_group();
+  become_suspendable();
   for (int i = 1; i <= 2; ++i) {
     const Waker waker(kPause);
     ask_for_suspension();
@@ -47,7 +47,7 @@ TEST(Clock, StandsStillWhileTheProcessIsSuspended) {
 }
 
 TEST(Clock, GoesOnIfNobodyWantsAnythingSuspendedAnyLonger) {
-  leave_process_group();
+  become_suspendable();
   ask_for_suspension();
   ::kill(::getpid(), SIGCONT);
   const Clock::time_point from = Clock::now();
@@ -57,7 +57,7 @@ TEST(Clock, GoesOnIfNobodyWantsAnythingSuspendedAnyLonger) {
 
 /// A thread that is stopped between its reading of the one and of the other part of the time.
 TEST(Clock, NeverGoesBackForAThreadThatWasStopped) {
-  leave_process_group();
+  become_suspendable();
   ask_for_suspension();  // the reader is not to take it
   ::kill(::getpid(), SIGCONT);
   std::atomic<bool> done{false};

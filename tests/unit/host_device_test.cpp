@@ -219,7 +219,7 @@ TEST(HostDevice, DoesNotLetControlWaitBehindGradients) {
 TEST(HostDevice, ACopyGoesOnWhereItWasWhenTheProcessWasSuspended) {
   using std::chrono::milliseconds;
   using std::chrono::steady_clock;
-  zenflow::testing::leave_process_group();
+  zenflow::testing::become_suspendable();
   zenflow::testing::ask_for_suspension();  // streams' threads are not to take it
   ::kill(::getpid(), SIGCONT);
   Recorder recorder(false);
