@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <ratio>
 
 namespace zenflow::runtime {
 
