@@ -4,4 +4,4 @@ zenflow_test_group(calibrate_test LABEL unit
   LINK zenflow::calibrate GTest::gmock fmt::fmt)
 zenflow_test_group(live_schedule_test LABEL differential
   SOURCES differential/live_schedule_test.cpp
-  LINK zenflow::calibrate zenflow::offload fmt::fmt)
+  LINK zenflow::calibrate zenflow::offload_engine fmt::fmt)

@@ -10,7 +10,7 @@ add_library(emulated_cuda STATIC emulator/ask_driver.cpp
             ${PROJECT_SOURCE_DIR}/runtime/cuda/device_clock.cpp
             ${PROJECT_SOURCE_DIR}/runtime/cuda/stream_clock.cpp)
 target_compile_definitions(emulated_cuda PUBLIC ZENFLOW_FAKE_CUDA)
-target_link_libraries(emulated_cuda PUBLIC emulated_runtime zenflow::offload zenflow::gpu
+target_link_libraries(emulated_cuda PUBLIC emulated_runtime zenflow::offload_engine zenflow::gpu
                       PRIVATE fmt::fmt zenflow::warnings)
 
 # The kernels' host functions with the arithmetic of the scalar references.

@@ -14,7 +14,7 @@ endif()
 if(TARGET emulated_kernels)
   get_property(emulated_model GLOBAL PROPERTY ZENFLOW_CUDA_MODEL_SOURCES)
   add_library(emulated_model STATIC ${emulated_model})
-  target_link_libraries(emulated_model PUBLIC emulated_kernels zenflow::offload
+  target_link_libraries(emulated_model PUBLIC emulated_kernels zenflow::offload_engine
                         PRIVATE fmt::fmt zenflow::warnings)
   zenflow_emulated_test(cuda_model_test_emulated gpu/cuda_model_test.cpp emulated_model)
   # On the CUDA device and the emulator's asynchronous streams (cuda_device.cmake).

@@ -5,20 +5,20 @@ zenflow_test_group(trace_import_test LABEL unit
           unit/pytorch_trace_test.cpp
           unit/span_extras_test.cpp unit/timer_log_test.cpp unit/trace_rules_test.cpp
           unit/trace_steps_test.cpp unit/trace_variants_test.cpp
-  LINK zenflow::trace_report zenflow::recorder GTest::gmock nlohmann_json::nlohmann_json
+  LINK zenflow::trace_analysis zenflow::recorder GTest::gmock nlohmann_json::nlohmann_json
        SQLite::SQLite3 ZLIB::ZLIB fmt::fmt)
 zenflow_test_group(trace_analysis_test LABEL unit
   SOURCES unit/intervals_test.cpp unit/trace_analysis_test.cpp
-  LINK zenflow::trace_report GTest::gmock nlohmann_json::nlohmann_json fmt::fmt)
+  LINK zenflow::trace_analysis GTest::gmock nlohmann_json::nlohmann_json fmt::fmt)
 
 zenflow_test_group(long_trace_test LABEL property TIMEOUT 600
   SOURCES property/long_trace_test.cpp
-  LINK zenflow::trace_report GTest::gmock ZLIB::ZLIB fmt::fmt)
+  LINK zenflow::trace_analysis GTest::gmock ZLIB::ZLIB fmt::fmt)
 
 # Skipped, visibly, unless ZENFLOW_TRACE_CORPUS names the folder.
 zenflow_test_group(trace_corpus_test LABEL corpus TIMEOUT 600
   SOURCES corpus/trace_corpus_test.cpp
-  LINK zenflow::trace_report nlohmann_json::nlohmann_json)
+  LINK zenflow::trace_analysis nlohmann_json::nlohmann_json)
 
 zenflow_test_group(trace_cli_test LABEL cli
   SOURCES cli/trace_cli_test.cpp
@@ -34,9 +34,9 @@ target_compile_definitions(recorded_run_test PRIVATE ZENFLOW_TRAIN="$<TARGET_FIL
                                                      ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
 add_dependencies(recorded_run_test zenflow-train zenflow-sim)
 
-zenflow_fuzz(fuzz_chrome_trace LINK zenflow::trace_report)
-zenflow_fuzz(fuzz_timer_log LINK zenflow::trace_report)
-zenflow_fuzz(fuzz_nsight LINK zenflow::trace_report SQLite::SQLite3)
+zenflow_fuzz(fuzz_chrome_trace LINK zenflow::trace_analysis)
+zenflow_fuzz(fuzz_timer_log LINK zenflow::trace_analysis)
+zenflow_fuzz(fuzz_nsight LINK zenflow::trace_analysis SQLite::SQLite3)
 
 # Not a test: how fast a long trace is read, and how much memory that takes.
 add_executable(trace_import_bench EXCLUDE_FROM_ALL bench/trace_import_bench.cpp)

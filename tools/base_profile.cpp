@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
-#include "sim/calibrate/device_match.h"
+#include "sim/calibrate/trace/device_match.h"
 #include "sim/config/hardware_profile.h"
 #include "sim/config/scenario.h"
 #include "tools/environment.h"

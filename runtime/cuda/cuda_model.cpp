@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "runtime/cuda/cuda_named_passes.h"
-#include "runtime/cuda/model_cublas.h"
+#include "runtime/cuda_model/cublas.h"
 
 namespace zenflow::runtime {
 

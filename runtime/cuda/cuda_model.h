@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "runtime/gpu/dynamic_library.h"
-#include "runtime/model/transformer_config.h"
+#include "runtime/model_config/transformer_config.h"
 #include "runtime/offload/training_model.h"
 
 namespace zenflow::runtime {

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "runtime/cuda/cuda_stream.h"
-#include "runtime/cuda/model_transformer.h"
+#include "runtime/cuda_model/transformer.h"
 
 namespace zenflow::runtime {
 

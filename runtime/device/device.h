@@ -20,7 +20,7 @@
 #include <string_view>
 
 #include "kernels/adamw/adamw.h"
-#include "runtime/model/parameters.h"
+#include "runtime/model_config/parameters.h"
 #include "runtime/trace/copy.h"
 #include "runtime/trace/recorder.h"
 

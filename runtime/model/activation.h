@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "runtime/model/numerics.h"
-#include "runtime/model/transformer_config.h"
+#include "runtime/model_config/transformer_config.h"
 
 namespace zenflow::runtime {
 

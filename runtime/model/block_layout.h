@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "runtime/model/linear.h"
-#include "runtime/model/parameters.h"
-#include "runtime/model/transformer_config.h"
+#include "runtime/model_config/parameters.h"
+#include "runtime/model_config/transformer_config.h"
 
 namespace zenflow::runtime {
 

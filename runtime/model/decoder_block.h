@@ -13,7 +13,7 @@
 #include "runtime/model/linear.h"
 #include "runtime/model/norm.h"
 #include "runtime/model/rotary.h"
-#include "runtime/model/transformer_config.h"
+#include "runtime/model_config/transformer_config.h"
 
 namespace zenflow::runtime {
 

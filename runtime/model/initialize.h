@@ -15,8 +15,8 @@
 #include <array>
 #include <cstdint>
 
-#include "runtime/model/parameters.h"
-#include "runtime/model/transformer_config.h"
+#include "runtime/model_config/parameters.h"
+#include "runtime/model_config/transformer_config.h"
 
 namespace zenflow::runtime {
 

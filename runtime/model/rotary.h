@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/model/numerics.h"
-#include "runtime/model/transformer_config.h"
+#include "runtime/model_config/transformer_config.h"
 
 namespace zenflow::runtime {
 

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/model/parameters.h"
+#include "runtime/model_config/parameters.h"
 
 namespace zenflow::runtime {
 

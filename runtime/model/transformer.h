@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "runtime/model/parameters.h"
-#include "runtime/model/transformer_config.h"
+#include "runtime/model_config/parameters.h"
+#include "runtime/model_config/transformer_config.h"
 
 namespace zenflow::runtime {
 

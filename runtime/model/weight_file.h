@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/model/safetensors.h"
-#include "runtime/model/transformer_config.h"
+#include "runtime/model_config/transformer_config.h"
 
 namespace zenflow::runtime {
 

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/model/parameters.h"
+#include "runtime/model_config/parameters.h"
 #include "runtime/offload/topk_range.h"
 
 namespace zenflow::runtime {

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "runtime/device/device.h"
-#include "runtime/model/parameters.h"
+#include "runtime/model_config/parameters.h"
 
 namespace zenflow::runtime {
 

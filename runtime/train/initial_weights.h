@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/model/transformer_config.h"
+#include "runtime/model_config/transformer_config.h"
 
 namespace zenflow::runtime {
 

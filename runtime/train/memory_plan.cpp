@@ -10,8 +10,8 @@
 
 #include "runtime/train/simulated_run.h"
 #include "sim/base/error.h"
-#include "sim/report/simulation.h"
 #include "sim/schedule/live_work.h"
+#include "sim/simulate/simulation.h"
 
 namespace zenflow::runtime {
 namespace {

@@ -1,7 +1,7 @@
 /// A run as the simulator's live schedules see it.
 #pragma once
 
-#include "runtime/model/transformer_config.h"
+#include "runtime/model_config/transformer_config.h"
 #include "runtime/train/trainer.h"
 #include "sim/config/model_spec.h"
 #include "sim/config/scenario.h"

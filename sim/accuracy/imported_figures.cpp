@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
-#include "sim/report/trace_analysis.h"
-#include "sim/report/trace_parts.h"
+#include "sim/trace/analysis/trace_analysis.h"
+#include "sim/trace/analysis/trace_parts.h"
 
 namespace zenflow::sim {
 namespace {

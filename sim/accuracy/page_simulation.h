@@ -5,7 +5,7 @@
 #include <string>
 
 #include "sim/accuracy/page_data.h"
-#include "sim/report/simulation.h"
+#include "sim/simulate/simulation.h"
 
 namespace zenflow::sim {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "sim/accuracy/step_figures.h"
-#include "sim/report/simulation.h"
+#include "sim/simulate/simulation.h"
 
 namespace zenflow::sim {
 

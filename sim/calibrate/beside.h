@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "sim/base/intervals.h"
 #include "sim/graph/task_graph.h"
-#include "sim/report/intervals.h"
 
 namespace zenflow::sim {
 

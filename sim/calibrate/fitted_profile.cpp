@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "sim/report/table.h"
+#include "sim/base/table.h"
 
 namespace zenflow::sim {
 namespace {

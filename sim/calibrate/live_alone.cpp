@@ -12,10 +12,10 @@
 #include "sim/base/median.h"
 #include "sim/calibrate/live_operation_times.h"
 #include "sim/calibrate/profile_constants.h"
-#include "sim/report/simulated_timeline.h"
-#include "sim/report/simulation.h"
 #include "sim/schedule/live_work.h"
 #include "sim/schedule/schedule.h"
+#include "sim/simulate/simulated_timeline.h"
+#include "sim/simulate/simulation.h"
 #include "sim/trace/recorded_run.h"
 
 namespace zenflow::sim {

@@ -8,8 +8,8 @@
 #include "sim/base/error.h"
 #include "sim/calibrate/live_fit.h"
 #include "sim/calibrate/live_run.h"
-#include "sim/report/simulation.h"
 #include "sim/schedule/schedule.h"
+#include "sim/simulate/simulation.h"
 
 namespace zenflow::sim {
 namespace {

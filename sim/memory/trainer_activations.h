@@ -1,6 +1,6 @@
 /// Bytes of activations that zenflow-train's transformers take, for one micro-batch.
 ///
-/// That on a GPU (runtime/cuda/model_block.h, model_head.h) keeps less than autograd does in
+/// That on a GPU (runtime/cuda_model/block.h, model_head.h) keeps less than autograd does in
 /// Hugging Face's modules: nothing in fp32 but statistics, no dropout masks, one result of an
 /// activation, logits in the element type that become their own gradients. With T tokens, L layers,
 /// b bytes of an element, h hidden, q = heads * head_dim, v = kv_heads * head_dim, f intermediate,

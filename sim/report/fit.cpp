@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "sim/report/simulated_timeline.h"
+#include "sim/simulate/simulated_timeline.h"
 
 namespace zenflow::sim {
 namespace {

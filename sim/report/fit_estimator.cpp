@@ -1,8 +1,8 @@
 #include <cmath>
 
+#include "sim/base/table.h"
 #include "sim/deepspeed/estimator.h"
 #include "sim/report/fit.h"
-#include "sim/report/table.h"
 
 namespace zenflow::sim {
 namespace {

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/report/memory_report.h"
 #include "sim/schedule/schedule.h"
+#include "sim/simulate/memory_report.h"
 
 namespace zenflow::sim {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "sim/report/simulation.h"
+#include "sim/simulate/simulation.h"
 #include "sim/tune/bounds.h"
 #include "sim/tune/refusals.h"
 #include "sim/tune/setting_job.h"

@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "sim/report/memory_report.h"
 #include "sim/schedule/schedule.h"
+#include "sim/simulate/memory_report.h"
 #include "sim/tune/lone_step.h"
 
 namespace zenflow::sim {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/report/memory_report.h"
+#include "sim/simulate/memory_report.h"
 #include "sim/tune/space.h"
 
 namespace zenflow::sim {

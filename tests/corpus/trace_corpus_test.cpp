@@ -13,8 +13,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "sim/report/trace_analysis.h"
-#include "sim/report/trace_report.h"
+#include "sim/trace/analysis/trace_analysis.h"
+#include "sim/trace/analysis/trace_report.h"
 #include "sim/trace/import/import_trace.h"
 
 namespace zenflow::sim {

@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/report/simulation.h"
 #include "sim/schedule/step_plan.h"
+#include "sim/simulate/simulation.h"
 #include "tests/support/small_jobs.h"
 
 namespace zenflow::sim {

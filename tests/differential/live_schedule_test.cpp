@@ -11,16 +11,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/model/parameters.h"
+#include "runtime/model_config/parameters.h"
 #include "runtime/offload/traffic.h"
 #include "sim/base/error.h"
 #include "sim/calibrate/live_fit.h"
 #include "sim/cost/cpu_cost.h"
 #include "sim/cost/gpu_cost.h"
 #include "sim/memory/trainer_activations.h"
-#include "sim/report/simulated_timeline.h"
-#include "sim/report/simulation.h"
 #include "sim/schedule/live_layout.h"
+#include "sim/simulate/simulated_timeline.h"
+#include "sim/simulate/simulation.h"
 #include "sim/trace/recorded_run.h"
 #include "tests/support/error_of.h"
 #include "tests/support/scattered_run.h"

@@ -13,8 +13,8 @@
 #include <gtest/gtest.h>
 
 #include "runtime/model/safetensors.h"
-#include "runtime/model/transformer_config.h"
 #include "runtime/model/weight_file.h"
+#include "runtime/model_config/transformer_config.h"
 #include "tests/support/model_step.h"
 
 namespace zenflow::runtime {

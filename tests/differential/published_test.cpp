@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/accuracy/page_simulation.h"
-#include "sim/report/simulation.h"
+#include "sim/simulate/simulation.h"
 
 namespace zenflow::sim {
 namespace {

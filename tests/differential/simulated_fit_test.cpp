@@ -12,9 +12,9 @@
 
 #include "sim/base/error.h"
 #include "sim/calibrate/profile_constants.h"
-#include "sim/calibrate/trace_fit.h"
-#include "sim/report/simulated_timeline.h"
-#include "sim/report/simulation.h"
+#include "sim/calibrate/trace/trace_fit.h"
+#include "sim/simulate/simulated_timeline.h"
+#include "sim/simulate/simulation.h"
 #include "sim/trace/chrome_trace.h"
 #include "tests/support/scattered_run.h"
 #include "tests/support/small_jobs.h"

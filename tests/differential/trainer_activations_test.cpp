@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/cuda/model_transformer.h"
+#include "runtime/cuda_model/transformer.h"
 
 namespace zenflow {
 namespace {

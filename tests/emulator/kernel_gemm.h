@@ -7,7 +7,7 @@
 #include "kernels/activation/functions.h"
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "runtime/cuda/model_gemm.h"
+#include "runtime/cuda_model/gemm.h"
 
 namespace zenflow::testing {
 

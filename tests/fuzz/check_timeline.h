@@ -1,7 +1,7 @@
 /// What every imported timeline must satisfy, whatever the file was.
 #pragma once
 
-#include "sim/report/trace_analysis.h"
+#include "sim/trace/analysis/trace_analysis.h"
 #include "sim/trace/import/imported_trace.h"
 #include "sim/trace/import/rules.h"
 #include "tests/fuzz/require.h"

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "sim/base/error.h"
-#include "sim/report/trace_analysis.h"
-#include "sim/report/trace_report.h"
+#include "sim/trace/analysis/trace_analysis.h"
+#include "sim/trace/analysis/trace_report.h"
 #include "sim/trace/chrome_trace.h"
 #include "sim/trace/import/import_trace.h"
 #include "tests/fuzz/check_timeline.h"

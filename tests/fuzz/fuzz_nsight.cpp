@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "sim/base/error.h"
-#include "sim/report/trace_analysis.h"
-#include "sim/report/trace_report.h"
+#include "sim/trace/analysis/trace_analysis.h"
+#include "sim/trace/analysis/trace_report.h"
 #include "sim/trace/import/import_trace.h"
 #include "tests/fuzz/check_timeline.h"
 #include "tests/support/nsight_file.h"

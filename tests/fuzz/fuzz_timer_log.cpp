@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "sim/base/error.h"
-#include "sim/report/trace_analysis.h"
-#include "sim/report/trace_report.h"
+#include "sim/trace/analysis/trace_analysis.h"
+#include "sim/trace/analysis/trace_report.h"
 #include "sim/trace/import/import_trace.h"
 #include "tests/fuzz/check_timeline.h"
 

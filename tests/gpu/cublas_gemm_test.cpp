@@ -6,7 +6,7 @@
 
 #include "kernels/activation/activation.h"
 #include "kernels/bf16/stored.h"
-#include "runtime/cuda/model_cublas.h"
+#include "runtime/cuda_model/cublas.h"
 #include "tests/support/closeness.h"
 #include "tests/support/gpu_libraries.h"
 #include "tests/support/kernel_inputs.h"

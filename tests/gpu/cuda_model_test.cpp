@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/cuda/model_transformer.h"
+#include "runtime/cuda_model/transformer.h"
 #include "runtime/model/loss.h"
 #include "runtime/model/safetensors.h"
 #include "sim/base/error.h"
@@ -16,7 +16,7 @@
 #if defined(ZENFLOW_CUDA_EMULATOR)
 #include "tests/emulator/kernel_gemm.h"
 #else
-#include "runtime/cuda/model_cublas.h"
+#include "runtime/cuda_model/cublas.h"
 #include "tests/support/gpu_libraries.h"
 #endif
 

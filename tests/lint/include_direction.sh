@@ -10,21 +10,26 @@ cd "${1:?usage: include_direction.sh ROOT}"
 # itself, and sim/* is every module of sim.
 allowed='
 sim/base:
-sim/config:    sim/base
-sim/trace:     sim/base sim/config
-sim/deepspeed: sim/base sim/config
-sim/cost:      sim/base sim/config
-sim/memory:    sim/base sim/config
-sim/graph:     sim/base sim/config
-sim/engine:    sim/base sim/graph
-sim/schedule:  sim/base sim/config sim/deepspeed sim/cost sim/memory sim/graph sim/engine
-sim/report:    sim/base sim/config sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace
-sim/calibrate: sim/base sim/config sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/report
-sim/accuracy:  sim/base sim/config sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/report sim/calibrate
-sim/tune:      sim/*
-kernels:       sim/base
-runtime:       sim/base sim/config sim/schedule sim/report sim/trace sim/calibrate sim/accuracy sim/tune kernels
-tools:         sim/* runtime
+sim/offload:         sim/base
+sim/config:          sim/base sim/offload
+sim/trace:           sim/base sim/config sim/offload
+sim/trace/import:    sim/base sim/config sim/offload sim/trace
+sim/trace/analysis:  sim/base sim/config sim/offload sim/trace sim/trace/import
+sim/deepspeed:       sim/base sim/config sim/offload
+sim/cost:            sim/base sim/config
+sim/memory:          sim/base sim/config
+sim/graph:           sim/base sim/config
+sim/engine:          sim/base sim/graph
+sim/schedule:        sim/base sim/config sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine
+sim/simulate:        sim/base sim/config sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace
+sim/report:          sim/base sim/config sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/simulate
+sim/calibrate:       sim/base sim/config sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/simulate
+sim/calibrate/trace: sim/base sim/config sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/trace/import sim/trace/analysis sim/simulate sim/calibrate
+sim/accuracy:        sim/*
+sim/tune:            sim/base sim/config sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/simulate sim/report
+kernels:             sim/base
+runtime:             sim/base sim/config sim/offload sim/schedule sim/simulate sim/trace sim/calibrate sim/accuracy sim/tune kernels
+tools:               sim/* runtime
 '
 
 # Libraries that cost seconds per file that sees them: in .cpp files only.
@@ -41,9 +46,13 @@ find "${folders[@]:?no sources here: wrong folder}" -type f \
   sort -z |
   xargs -0 -r grep -HnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"]' |
   awk -v allowed="$allowed" -v heavy="$heavy" -v heavy_headers="$heavy_headers" -v cuda="$cuda" '
-    function module_of(path,   part) {
-      split(path, part, "/")
-      return part[1] == "sim" ? part[1] "/" part[2] : part[1]
+    function module_of(path,   folder) {
+      # The longest folder of the list that the path is in.
+      while (sub("/[^/]*$", "", path)) {
+        if (folder == "") folder = path
+        if (path in known) return path
+      }
+      return folder
     }
     function report(what) {
       print file ":" line ": " what

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/report/trace_analysis.h"
+#include "sim/trace/analysis/trace_analysis.h"
 #include "sim/trace/import/import_trace.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/traces.h"

@@ -10,7 +10,7 @@
 
 #include "sim/graph/algorithms.h"
 #include "sim/report/explain.h"
-#include "sim/report/simulation.h"
+#include "sim/simulate/simulation.h"
 #include "tests/support/small_jobs.h"
 
 namespace zenflow::sim {

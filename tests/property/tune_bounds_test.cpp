@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/report/simulation.h"
 #include "sim/schedule/deepspeed_step.h"
+#include "sim/simulate/simulation.h"
 #include "sim/tune/zenflow_windows.h"
 #include "tests/support/tune_requests.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/cuda/model_transformer.h"
+#include "runtime/cuda_model/transformer.h"
 #include "tests/support/model_step.h"
 #include "tests/support/on_device.h"
 #include "tests/support/plain_device.h"

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/report/simulation.h"
+#include "sim/simulate/simulation.h"
 
 namespace zenflow::sim::testing {
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "kernels/bf16/bf16.h"
-#include "runtime/model/parameters.h"
+#include "runtime/model_config/parameters.h"
 
 namespace zenflow::runtime::testing {
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "runtime/tune/live_tuner.h"
-#include "sim/report/simulated_timeline.h"
-#include "sim/report/simulation.h"
 #include "sim/schedule/schedule.h"
+#include "sim/simulate/simulated_timeline.h"
+#include "sim/simulate/simulation.h"
 
 namespace zenflow::testing {
 

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "sim/report/trace_analysis.h"
+#include "sim/trace/analysis/trace_analysis.h"
 #include "sim/trace/chrome_trace.h"
 #include "sim/trace/import/collector.h"
 #include "sim/trace/import/import_trace.h"

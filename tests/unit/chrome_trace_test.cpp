@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "sim/report/simulated_timeline.h"
+#include "sim/simulate/simulated_timeline.h"
 #include "tests/support/small_jobs.h"
 
 namespace zenflow::sim {

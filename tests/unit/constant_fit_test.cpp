@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/calibrate/device_match.h"
+#include "sim/calibrate/trace/device_match.h"
 #include "tests/support/small_jobs.h"
 
 namespace zenflow::sim {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/cuda/cuda_stream.h"
-#include "runtime/cuda/model_transformer.h"
+#include "runtime/cuda_model/transformer.h"
 #include "runtime/offload/engine.h"
 #include "runtime/trace/recorder.h"
 #include "tests/emulator/kernel_gemm.h"

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/report/simulation.h"
+#include "sim/simulate/simulation.h"
 #include "tests/support/small_jobs.h"
 
 namespace zenflow::sim {

@@ -1,5 +1,5 @@
 // Sets of times, by small numbers.
-#include "sim/report/intervals.h"
+#include "sim/base/intervals.h"
 
 #include <algorithm>
 #include <random>

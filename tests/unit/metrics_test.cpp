@@ -1,10 +1,10 @@
 // Metrics of runs drawn by hand.
-#include "sim/report/metrics.h"
+#include "sim/simulate/metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/report/simulation.h"
+#include "sim/simulate/simulation.h"
 #include "tests/support/small_jobs.h"
 
 namespace zenflow::sim {

@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/report/trace_analysis.h"
+#include "sim/trace/analysis/trace_analysis.h"
 #include "sim/trace/import/collector.h"
 #include "sim/trace/import/import_trace.h"
 #include "sim/trace/launches.h"

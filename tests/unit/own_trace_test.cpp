@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/trace/recorder.h"
-#include "sim/report/simulated_timeline.h"
-#include "sim/report/trace_report.h"
+#include "sim/simulate/simulated_timeline.h"
+#include "sim/trace/analysis/trace_report.h"
 #include "sim/trace/chrome_trace.h"
 #include "sim/trace/import/collector.h"
 #include "sim/trace/launches.h"

@@ -7,10 +7,10 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "sim/calibrate/clock_tick.h"
-#include "sim/calibrate/trace_fit.h"
-#include "sim/calibrate/trace_fit_json.h"
-#include "sim/calibrate/trace_fit_text.h"
+#include "sim/calibrate/trace/clock_tick.h"
+#include "sim/calibrate/trace/trace_fit.h"
+#include "sim/calibrate/trace/trace_fit_json.h"
+#include "sim/calibrate/trace/trace_fit_text.h"
 #include "sim/config/document.h"
 #include "sim/cost/gpu_cost.h"
 #include "sim/cost/transfer_cost.h"

@@ -1,5 +1,5 @@
 // What is averaged, what "auto" chooses, and what is refused.
-#include "sim/report/simulation.h"
+#include "sim/simulate/simulation.h"
 
 #include <numeric>
 

@@ -1,5 +1,5 @@
 // Numbers and tables as people read them.
-#include "sim/report/table.h"
+#include "sim/base/table.h"
 
 #include <gtest/gtest.h>
 

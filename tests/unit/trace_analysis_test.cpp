@@ -1,5 +1,5 @@
 // What a trace shows, on pictures small enough to count by hand. Times in microseconds.
-#include "sim/report/trace_analysis.h"
+#include "sim/trace/analysis/trace_analysis.h"
 
 #include <algorithm>
 #include <iterator>
@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "sim/report/trace_report.h"
+#include "sim/trace/analysis/trace_report.h"
 #include "tests/support/traces.h"
 
 namespace zenflow::sim {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
-#include "sim/report/trace_analysis.h"
+#include "sim/trace/analysis/trace_analysis.h"
 #include "sim/trace/import/import_trace.h"
 #include "sim/trace/launches.h"
 #include "tests/support/error_of.h"

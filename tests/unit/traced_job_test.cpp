@@ -1,5 +1,5 @@
 // What traces tell of a job beside times, and what zenflow-train writes into its own.
-#include "sim/calibrate/traced_job.h"
+#include "sim/calibrate/trace/traced_job.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

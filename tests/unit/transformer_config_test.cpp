@@ -1,5 +1,5 @@
 // What training reads from a config.json, and that the parameters are those the simulator counts.
-#include "runtime/model/transformer_config.h"
+#include "runtime/model_config/transformer_config.h"
 
 #include <filesystem>
 #include <string>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/report/simulation.h"
+#include "sim/simulate/simulation.h"
 #include "tools/environment.h"
 
 namespace zenflow::tools {

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "sim/base/table.h"
 #include "sim/report/result_json.h"
-#include "sim/report/table.h"
 #include "tools/commands/commands.h"
 #include "tools/version.h"
 

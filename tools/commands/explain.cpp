@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "sim/report/table.h"
+#include "sim/base/table.h"
 #include "tools/commands/commands.h"
 #include "tools/version.h"
 

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "sim/report/trace_analysis.h"
-#include "sim/report/trace_report.h"
+#include "sim/trace/analysis/trace_analysis.h"
+#include "sim/trace/analysis/trace_report.h"
 #include "tools/environment.h"
 #include "tools/read_trace.h"
 #include "tools/version.h"

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/base/table.h"
 #include "sim/report/fit_json.h"
-#include "sim/report/table.h"
 #include "tools/commands/commands.h"
 #include "tools/version.h"
 

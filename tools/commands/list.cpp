@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "sim/base/error.h"
+#include "sim/base/table.h"
 #include "sim/config/reader.h"
 #include "sim/deepspeed/lint.h"
-#include "sim/report/table.h"
 #include "tools/commands/commands.h"
 #include "tools/version.h"
 

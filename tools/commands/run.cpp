@@ -6,10 +6,10 @@
 
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
+#include "sim/base/table.h"
 #include "sim/graph/algorithms.h"
 #include "sim/report/result_json.h"
-#include "sim/report/simulated_timeline.h"
-#include "sim/report/table.h"
+#include "sim/simulate/simulated_timeline.h"
 #include "sim/trace/chrome_trace.h"
 #include "tools/commands/commands.h"
 #include "tools/version.h"

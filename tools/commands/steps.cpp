@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "sim/report/simulation.h"
-#include "sim/report/table.h"
+#include "sim/base/table.h"
 #include "sim/schedule/micro_steps.h"
+#include "sim/simulate/simulation.h"
 #include "tools/commands/commands.h"
 #include "tools/version.h"
 

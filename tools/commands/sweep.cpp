@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "sim/base/error.h"
+#include "sim/base/table.h"
 #include "sim/report/result_json.h"
-#include "sim/report/table.h"
 #include "sim/schedule/live_work.h"
 #include "tools/commands/commands.h"
 #include "tools/version.h"

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "sim/report/table.h"
+#include "sim/base/table.h"
 #include "tools/tune/tune.h"
 
 namespace zenflow::tools {

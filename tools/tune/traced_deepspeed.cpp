@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
-#include "sim/calibrate/trace_fit.h"
-#include "sim/calibrate/trace_work.h"
+#include "sim/calibrate/trace/trace_fit.h"
+#include "sim/calibrate/trace/trace_work.h"
 #include "sim/config/reader.h"
 #include "sim/deepspeed/ds_document.h"
 #include "sim/trace/launches.h"

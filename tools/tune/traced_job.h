@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "sim/calibrate/fitted_profile.h"
-#include "sim/calibrate/traced_job.h"
+#include "sim/calibrate/trace/traced_job.h"
 #include "sim/trace/import/imported_trace.h"
 #include "tools/tune/traced_scenario.h"
 #include "tools/tune/tune.h"

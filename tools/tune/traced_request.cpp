@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "sim/base/error.h"
-#include "sim/calibrate/device_match.h"
+#include "sim/calibrate/trace/device_match.h"
 #include "tools/base_profile.h"
 #include "tools/environment.h"
 #include "tools/read_trace.h"

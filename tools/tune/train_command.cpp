@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "runtime/model/transformer_config.h"
+#include "runtime/model_config/transformer_config.h"
 #include "runtime/train/limits.h"
 #include "sim/base/error.h"
 #include "sim/deepspeed/trainer_arguments.h"

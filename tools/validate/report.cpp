@@ -2,7 +2,7 @@
 
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
-#include "sim/report/simulated_timeline.h"
+#include "sim/simulate/simulated_timeline.h"
 #include "sim/trace/chrome_trace.h"
 #include "tools/environment.h"
 #include "tools/validate/store.h"

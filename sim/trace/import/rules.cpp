@@ -1,5 +1,6 @@
 #include "sim/trace/import/rules.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -16,11 +17,10 @@ const std::array<std::string, 7> kPhases = {"forward",    "backward",  "optimize
                                             "collective", "selection", "other"};
 const std::array<std::string, 3> kLanes = {"cpu_update", "selection", "nvme"};
 
+/// Precondition: it is one of them.
 template <class Names>
 std::size_t place_of(const Names& names, std::string_view name) {
-  std::size_t at = 0;
-  while (names[at] != name) ++at;
-  return at;
+  return static_cast<std::size_t>(std::ranges::find(names, name) - names.begin());
 }
 
 /// The text of a regular expression.

@@ -1,0 +1,183 @@
+#include "runtime/cuda_model/transformer.h"
+
+#include <utility>
+
+#include "kernels/bf16/bf16.h"
+#include "kernels/cross_entropy/cross_entropy.h"
+#include "runtime/cuda_model/passes.h"
+#include "runtime/model/batch_check.h"
+#include "runtime/model/pass_order.h"
+
+namespace zenflow::runtime {
+namespace {
+
+/// Checked before anything is allocated for it.
+const TransformerConfig& checked(const TransformerConfig& config,
+                                 const CudaTransformerSettings& settings) {
+  check_length(config, settings.max_length);
+  return config;
+}
+
+}  // namespace
+
+struct CudaTransformer::State {
+  State(const TransformerConfig& configuration, const CudaTransformerSettings& chosen, Device& on,
+        std::unique_ptr<DeviceGemm> products, StreamHandle handle)
+      : config(checked(configuration, chosen)),
+        table(parameter_table(config.model, config.task)),
+        settings(chosen),
+        device(on),
+        gemm(std::move(products)),
+        handle_of(handle),
+        passes(make_cuda_passes(config, table, settings, device)),
+        batch(device, settings.max_sequences, settings.max_length),
+        sum_on_device(device.allocate(MemoryKind::kDevice, sizeof(kernels::LossSum), "loss")),
+        sum_on_host(device.allocate(MemoryKind::kPinnedHost, sizeof(kernels::LossSum), "loss")),
+        order(table.groups.size()) {}
+
+  [[nodiscard]] bool is_head(std::size_t group) const { return group + 1 == table.groups.size(); }
+  [[nodiscard]] const kernels::LossSum& sum() const {
+    return *sum_on_host.as<const kernels::LossSum>();
+  }
+  /// Of the last batch alone, once its forward pass has been waited for.
+  [[nodiscard]] double mean_loss() const {
+    return sum().loss / static_cast<double>(batch.counted());
+  }
+
+  void check(const Batch& next) const {
+    check_batch(next, config, {settings.max_sequences, settings.max_length});
+  }
+
+  void begin(const Batch& next, MicroBatch micro, bool for_training) {
+    check(next);
+    if (micro.adds) {
+      sum_arrived.wait();
+      earlier_loss += part.weight * mean_loss();
+    } else {
+      earlier_loss = 0.0;
+    }
+    batch.take(next);
+    part = micro;
+    trains = for_training;
+    order.begin();
+  }
+
+  [[nodiscard]] CudaPass pass(WeightPointers weights, Stream& compute) const {
+    return {
+        .run = {*gemm, handle_of(compute), passes->scratch()},
+        .batch = batch,
+        .weights = weights,
+        .gradient_scale = static_cast<float>(part.weight / static_cast<double>(batch.counted())),
+        .trains = trains,
+        .adds = part.adds};
+  }
+
+  void forward(std::size_t group, WeightPointers weights, Stream& compute) {
+    order.forward(group);
+    if (group == 0) batch.upload(compute);
+    passes->forward(pass(weights, compute), group, sum_on_device.as<kernels::LossSum>());
+    if (!is_head(group)) return;
+    device.copy(compute, sum_on_host.data(), sum_on_device.data(), sizeof(kernels::LossSum),
+                CopyDirection::kDeviceToHost, Traffic::kControl, {"loss"});
+    sum_arrived = compute.record();
+  }
+
+  /// Of the last tokens, in fp32; waits for them.
+  std::vector<float> read_logits(WeightPointers weights, Stream& compute) {
+    const CudaPasses::Logits logits = passes->last_logits(pass(weights, compute));
+    const auto sequences = static_cast<std::size_t>(batch.sequences());
+    const std::size_t element = bytes_per_element(settings.type);
+    const std::size_t bytes = sequences * static_cast<std::size_t>(logits.stride) * element;
+    if (logits_on_host.bytes() < bytes) {
+      logits_on_host = device.allocate(MemoryKind::kPinnedHost, bytes, "evaluation logits");
+    }
+    device.copy(compute, logits_on_host.data(), logits.values, bytes, CopyDirection::kDeviceToHost,
+                Traffic::kControl, {"evaluation logits"});
+    compute.record().wait();
+    const auto outputs = static_cast<std::size_t>(
+        config.task.is_classification() ? config.task.labels : config.model.vocab);
+    std::vector<float> values;
+    for (std::size_t s = 0; s < sequences; ++s) {
+      for (std::size_t c = 0; c < outputs; ++c) {
+        const std::size_t at = s * static_cast<std::size_t>(logits.stride) + c;
+        values.push_back(settings.type == ElementType::kFloat32
+                             ? logits_on_host.as<float>()[at]
+                             : kernels::to_float(logits_on_host.as<kernels::Bf16>()[at]));
+      }
+    }
+    return values;
+  }
+
+  TransformerConfig config;
+  ParameterTable table;
+  CudaTransformerSettings settings;
+  Device& device;
+  std::unique_ptr<DeviceGemm> gemm;
+  StreamHandle handle_of;
+  std::unique_ptr<CudaPasses> passes;
+  CudaBatch batch;
+  Buffer sum_on_device;
+  Buffer sum_on_host;
+  Buffer logits_on_host;  // of an evaluation; grows to the largest
+  Event sum_arrived;
+  PassOrder order;
+  MicroBatch part;
+  bool trains = true;
+  double earlier_loss = 0.0;  // of the step's micro-batches before this one
+};
+
+CudaTransformer::CudaTransformer(const TransformerConfig& config,
+                                 const CudaTransformerSettings& settings, Device& device,
+                                 std::unique_ptr<DeviceGemm> gemm, StreamHandle handle_of)
+    : state_(std::make_unique<State>(config, settings, device, std::move(gemm), handle_of)) {}
+
+CudaTransformer::~CudaTransformer() = default;
+
+void CudaTransformer::begin(const Batch& batch, MicroBatch part) {
+  state_->begin(batch, part, true);
+}
+
+void CudaTransformer::check(const Batch& batch) const {
+  state_->check(batch);
+}
+
+const TransformerConfig& CudaTransformer::config() const {
+  return state_->config;
+}
+const ParameterTable& CudaTransformer::parameters() const {
+  return state_->table;
+}
+
+bool CudaTransformer::shared(std::size_t parameter) const {
+  return parameter == 0 && state_->config.has_tied_head();
+}
+
+void CudaTransformer::forward(std::size_t group, std::span<const void* const> weights,
+                              Stream& compute) {
+  state_->forward(group, weights, compute);
+}
+
+void CudaTransformer::backward(std::size_t group, std::span<const void* const> weights,
+                               std::span<void* const> gradients, Stream& compute) {
+  state_->order.backward(group);
+  state_->passes->backward(state_->pass(weights, compute), group, gradients);
+}
+
+double CudaTransformer::loss() const {
+  return state_->earlier_loss + state_->part.weight * state_->mean_loss();
+}
+
+Evaluation CudaTransformer::evaluate(const Batch& batch, std::span<const void* const> weights,
+                                     Stream& compute) {
+  State& state = *state_;
+  state.begin(batch, {}, false);
+  for (std::size_t group = 0; group < state.table.groups.size(); ++group) {
+    state.forward(group, weights, compute);
+  }
+  state.order.end();  // no backward: its logits have gone
+  std::vector<float> logits = state.read_logits(weights, compute);
+  return {state.mean_loss(), state.batch.counted(), static_cast<std::int64_t>(state.sum().correct),
+          std::move(logits)};
+}
+
+}  // namespace zenflow::runtime

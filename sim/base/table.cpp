@@ -1,0 +1,77 @@
+#include "sim/base/table.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace zenflow::sim {
+namespace {
+
+constexpr double kPicosecondsPerMillisecond = 1e9;
+constexpr double kPicosecondsPerSecond = 1e12;
+constexpr double kGib = 1073741824.0;
+
+std::string line(const std::vector<std::string>& cells, const std::vector<std::size_t>& widths,
+                 std::size_t left) {
+  std::string text;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (i > 0) text += "  ";
+    text += i < left ? fmt::format("{:<{}}", cells[i], widths[i])
+                     : fmt::format("{:>{}}", cells[i], widths[i]);
+  }
+  text.erase(text.find_last_not_of(' ') + 1);
+  return text;
+}
+
+}  // namespace
+
+std::string format_table(const std::vector<std::string>& header,
+                         const std::vector<std::vector<std::string>>& rows, bool bold_header,
+                         std::size_t left) {
+  std::vector<std::size_t> widths;
+  for (const std::string& cell : header) widths.push_back(cell.size());
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text = line(header, widths, left);
+  if (bold_header) text = "\033[1m" + text + "\033[0m";
+  text += '\n';
+  for (const auto& row : rows) text += line(row, widths, left) + '\n';
+  return text;
+}
+
+std::string format_milliseconds(double picoseconds) {
+  return fmt::format("{:.1f}", picoseconds / kPicosecondsPerMillisecond);
+}
+
+std::string format_seconds(double picoseconds) {
+  if (picoseconds >= kPicosecondsPerSecond) {
+    return fmt::format("{:.2f} s", picoseconds / kPicosecondsPerSecond);
+  }
+  return fmt::format("{:.1f} ms", picoseconds / kPicosecondsPerMillisecond);
+}
+
+std::string format_gib(double bytes) {
+  return fmt::format("{:.2f} GiB", bytes / kGib);
+}
+
+std::string format_percent(double share) {
+  return fmt::format("{:.1f} %", 100 * share);
+}
+
+std::string csv_line(const std::vector<std::string>& cells) {
+  std::string text;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (i > 0) text += ',';
+    if (cells[i].find_first_of(",\"\n\r") == std::string::npos) {
+      text += cells[i];
+      continue;
+    }
+    text += '"';
+    for (const char c : cells[i]) text += c == '"' ? std::string("\"\"") : std::string(1, c);
+    text += '"';
+  }
+  return text + '\n';
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,187 @@
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "sim/calibrate/trace/clock_tick.h"
+#include "sim/calibrate/trace/trace_work.h"
+#include "sim/cost/cpu_cost.h"
+#include "sim/schedule/deepspeed_step.h"
+#include "sim/schedule/step_plan.h"
+#include "sim/trace/analysis/trace_parts.h"
+#include "sim/trace/launches.h"
+
+namespace zenflow::sim {
+namespace {
+
+/// What each of an update's calls of CPU Adam works on, of a rank: in stage 3 its sub-groups, but
+/// those that stay on the GPU, else its part of the parameters.
+std::vector<double> adam_calls(const Job& job) {
+  if (job.deepspeed.zero_stage != 3) return {job.partition()};
+  const SubGroups groups = sub_groups(job);
+  return {groups.elements.begin() + static_cast<std::ptrdiff_t>(groups.on_gpu),
+          groups.elements.end()};
+}
+
+/// One call while all ranks of the node work.
+double call_seconds(const HardwareProfile& profile, const Job& job, double parameters) {
+  const HostProfile& host = profile.host;
+  const double rate = adam_rate(host, static_cast<double>(host.cores)).value() /
+                      static_cast<double>(job.scenario.gpus);
+  return host.adam_launch.value() + kAdamBytes * parameters / rate;
+}
+
+double adam_seconds(const HardwareProfile& profile, const Job& job) {
+  double seconds = 0;
+  for (const double parameters : adam_calls(job)) {
+    seconds += call_seconds(profile, job, parameters);
+  }
+  return seconds;
+}
+
+double forward_seconds(const HardwareProfile& profile, Job job) {
+  job.scenario.hardware = profile;
+  double total = 0;
+  for (const PlannedLayer& layer : plan_step(job).layers)
+    total += to_seconds(layer.forward).value();
+  return total;
+}
+
+/// Times that one value predicts, each off by `clock` seconds; those of zero and less are no times.
+template <class Predict>
+TimedGroup group_of(std::string what, const std::vector<double>& seconds, double clock,
+                    const char* tells, Predict predict) {
+  TimedGroup group{.what = std::move(what),
+                   .seconds = {},
+                   .amounts = {},
+                   .amount_unit = 1e-3,
+                   .amount_name = "ms",
+                   .predict = {},
+                   .only = {tells}};
+  for (const double one : seconds) {
+    if (one > 0) group.seconds.push_back(one);
+  }
+  group.amounts = group.seconds;
+  group.clock_errors.assign(group.seconds.size(), clock);
+  group.predict = [count = group.seconds.size(), predict](const HardwareProfile& profile) {
+    return std::vector<double>(count, predict(profile));
+  };
+  return group;
+}
+
+constexpr double kMilli = 1e-3;
+
+std::vector<double> in_seconds(const TimerSeries& series, double parts) {
+  std::vector<double> found;
+  for (const double one : series.values) found.push_back(kMilli * one / parts);
+  return found;
+}
+
+/// A timer's value is rounded once: half of a difference's variance.
+double rounding_of(const TimerSeries& series, double parts) {
+  return clock_error(kMilli * decimal_tick(series.values), 0.5) / parts;
+}
+
+/// The updates of each step that has any, if each has a range for every call: one by one.
+std::optional<TimedGroup> calls_of_steps(const Timeline& timeline, const Intervals& updates,
+                                         double clock, const Job& job) {
+  const std::vector<double> parameters = adam_calls(job);
+  if (parameters.size() < 2) return std::nullopt;
+  TimedGroup group{.what = "calls of the CPU optimizer",
+                   .seconds = {},
+                   .amounts = {},
+                   .amount_unit = 1e6,
+                   .amount_name = "M parameters",
+                   .predict = {},
+                   .only = {"host.adam_bandwidth", "host.adam_launch"}};
+  for (const TimelineStep& step : timeline.steps) {
+    std::vector<double> seconds;
+    for (const Interval& one : updates) {
+      if (one.start < step.start || one.start >= step.end) continue;
+      seconds.push_back(to_seconds(one.end - one.start).value());
+    }
+    if (seconds.empty()) continue;
+    if (seconds.size() != parameters.size()) return std::nullopt;
+    group.seconds.insert(group.seconds.end(), seconds.begin(), seconds.end());
+    group.amounts.insert(group.amounts.end(), parameters.begin(), parameters.end());
+  }
+  if (group.seconds.empty()) return std::nullopt;
+  group.clock_errors.assign(group.seconds.size(), clock);
+  group.predict = [job, calls = group.amounts](const HardwareProfile& profile) {
+    std::vector<double> times;
+    for (const double one : calls) times.push_back(call_seconds(profile, job, one));
+    return times;
+  };
+  return group;
+}
+
+}  // namespace
+
+TraceWork host_update_work(const Timeline& timeline, const Job& job, const TraceRules& rules) {
+  Intervals updates;
+  for (const Activity& one : host_activities(timeline, rules)) {
+    if (one.cause == TraceStall::kCpuUpdate) updates.push_back({one.start, one.end});
+  }
+  updates = unite(std::move(updates));
+  const double tick = clock_tick(timeline, [](SpanKind kind) { return !is_gpu_work(kind); });
+  TraceWork work;
+  if (auto calls = calls_of_steps(timeline, updates, clock_error(tick), job)) {
+    work.add(std::move(*calls));
+    return work;
+  }
+  std::vector<double> seconds;
+  for (const TimelineStep& step : timeline.steps) {
+    seconds.push_back(to_seconds(length_within(updates, step.start, step.end)).value());
+  }
+  work.add(group_of("CPU optimizer of a step", seconds, clock_error(tick), "host.adam_bandwidth",
+                    [job](const HardwareProfile& profile) { return adam_seconds(profile, job); }));
+  if (!updates.empty() && work.groups.empty()) {
+    work.notes.emplace_back("CPU optimizer ranges left aside: none within a step");
+  }
+  return work;
+}
+
+TraceWork log_work(const ImportedTrace& trace, const Job& job) {
+  const TimerLog& log = *trace.timers;
+  const auto micro_steps = static_cast<double>(job.deepspeed.gradient_accumulation_steps);
+  TraceWork work;
+  const auto forward = [&](const char* name, double parts) {
+    const TimerSeries* series = log.find(name);
+    if (series == nullptr || !work.groups.empty()) return;
+    work.add(
+        group_of(fmt::format("timer \"{}\"", name), in_seconds(*series, parts),
+                 rounding_of(*series, parts), "gpu.gemm_efficiency",
+                 [job](const HardwareProfile& profile) { return forward_seconds(profile, job); }));
+  };
+  forward("fwd_microstep", 1);
+  forward("forward_microstep", 1);
+  forward("fwd", micro_steps);
+  forward("forward", micro_steps);
+  if (!work.groups.empty()) {
+    work.notes.emplace_back(
+        "forward timers tell the products' rate alone; attention, element-wise passes and launches "
+        "are taken as the base profile has them");
+  }
+  work.notes.emplace_back(
+      "backward timers not used: they also hold the reduction and the copies of gradients");
+  const bool swaps = log.find("optimizer_swap_in_state") != nullptr;
+  const TimerSeries* update = log.find("optimizer_step");
+  if (swaps) {
+    work.notes.emplace_back(
+        "optimizer timers not used: they also hold the transfers of optimizer state from NVMe");
+  } else if (job.deepspeed.offload_optimizer != OffloadDevice::kCpu) {
+    work.notes.emplace_back(
+        "optimizer timers not used: the configuration does not offload the optimizer to the CPU");
+  } else if (update != nullptr) {
+    work.add(group_of("timer \"optimizer_step\"", in_seconds(*update, 1), rounding_of(*update, 1),
+                      "host.adam_bandwidth", [job](const HardwareProfile& profile) {
+                        return adam_seconds(profile, job);
+                      }));
+    work.notes.emplace_back(
+        "timer \"optimizer_step\" is taken for CPU Adam alone: what else it holds lowers the rate");
+  }
+  return work;
+}
+
+}  // namespace zenflow::sim

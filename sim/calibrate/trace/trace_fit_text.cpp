@@ -1,0 +1,47 @@
+#include "sim/calibrate/trace/trace_fit_text.h"
+
+#include <fmt/format.h>
+
+namespace zenflow::sim {
+namespace {
+
+std::string microseconds(const MeasuredTime& time) {
+  return fmt::format("  {}: {:.2f} us (half within {:.2f} to {:.2f}, {} samples)\n", time.what,
+                     1e6 * time.median, 1e6 * time.lower, 1e6 * time.upper, time.samples);
+}
+
+std::string run_text(const TraceBaseline& run) {
+  std::string text = run.name + ": ";
+  text += run.step_seconds ? fmt::format("a step of {:.3f} ms\n", 1e3 * *run.step_seconds)
+                           : std::string("no steps\n");
+  for (const DeviceAnalysis& device : run.analysis.devices) {
+    text +=
+        fmt::format("  GPU {}: computes {:.1f} % of {:.3f} ms; idle by cause:", device.device,
+                    device.span().count > 0 ? 100.0 * static_cast<double>(device.compute.count) /
+                                                  static_cast<double>(device.span().count)
+                                            : 0.0,
+                    to_milliseconds(device.span()));
+    for (std::size_t i = 0; i < kTraceStalls; ++i) {
+      if (device.stall[i].count == 0) continue;
+      text += fmt::format(" {} {:.3f} ms", to_string(static_cast<TraceStall>(i)),
+                          to_milliseconds(device.stall[i]));
+    }
+    text += "\n";
+  }
+  for (const MeasuredTime* one : {&run.launch.call, &run.launch.delay, &run.launch.gap,
+                                  &run.launch.starve, &run.launch.wake}) {
+    if (one->samples > 0) text += microseconds(*one);
+  }
+  for (const std::string& remark : run.remarks) text += "  note: " + remark + "\n";
+  return text;
+}
+
+}  // namespace
+
+std::string trace_fit_text(const TraceFit& fit, bool bold) {
+  std::string text = fitted_table(fit.numbers, bold) + "\n";
+  for (const TraceBaseline& run : fit.baselines) text += run_text(run);
+  return text;
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,171 @@
+#include "sim/calibrate/trace/traced_job.h"
+
+#include <algorithm>
+#include <charconv>
+#include <initializer_list>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "sim/trace/import/operation_shapes.h"
+#include "sim/trace/launches.h"
+
+namespace zenflow::sim {
+namespace {
+
+using nlohmann::json;
+
+/// Importers call a GPU without a name by its number.
+bool is_number(const std::string& device) {
+  constexpr std::size_t kLongest = 8;
+  return device.starts_with("GPU ") && device.size() < kLongest;
+}
+
+void add_devices(const Timeline& timeline, std::vector<std::string>& devices) {
+  for (const std::string& device : timeline.devices) {
+    const bool is_new = std::find(devices.begin(), devices.end(), device) == devices.end();
+    if (is_new && !is_number(device)) devices.push_back(device);
+  }
+}
+
+std::set<int> devices_with_work(const Timeline& timeline) {
+  std::set<int> found;
+  for (const TimelineSpan& span : timeline.spans) {
+    if (is_gpu_work(kind_of(timeline, span))) found.insert(timeline.tracks[span.track].device);
+  }
+  return found;
+}
+
+void add_memory(const Timeline& timeline, std::optional<std::int64_t>& least) {
+  for (const int device : devices_with_work(timeline)) {
+    if (device < 0 || device >= std::ssize(timeline.device_memory)) continue;
+    const std::int64_t memory = timeline.device_memory[static_cast<std::size_t>(device)];
+    if (memory > 0) least = std::min(least.value_or(memory), memory);
+  }
+}
+
+/// PyTorch: {"backend": "nccl", "rank": 0, "world_size": 8, ...}.
+std::int64_t world_size(const Timeline& timeline) {
+  for (const auto& [key, value] : timeline.metadata) {
+    if (key != "distributedInfo") continue;
+    const json map = json::parse(value, nullptr, false);
+    if (!map.is_object() || !map.contains("world_size")) continue;
+    if (map["world_size"].is_number_integer()) return map["world_size"].get<std::int64_t>();
+  }
+  return 0;
+}
+
+std::int64_t largest_group(const Timeline& timeline) {
+  std::int64_t largest = 0;
+  for (const SpanDetail& detail : timeline.details) {
+    for (const auto& [name, value] : detail.fields) {
+      if (name != kGroupSizeField) continue;
+      std::int64_t size = 0;
+      std::from_chars(value.data(), value.data() + value.size(), size);
+      largest = std::max(largest, size);
+    }
+  }
+  return largest;
+}
+
+/// "GPU 0 A100 (one of 4 alike)", summed over a simulated run's GPUs.
+std::int64_t stands_for(const Timeline& timeline) {
+  constexpr std::string_view kBefore = " (one of ";
+  std::int64_t sum = 0;
+  for (const std::string& device : timeline.devices) {
+    const std::size_t at = device.rfind(kBefore);
+    if (at == device.npos) return 0;
+    std::int64_t count = 0;
+    const char* first = device.data() + at + kBefore.size();
+    std::from_chars(first, device.data() + device.size(), count);
+    sum += count;
+  }
+  return sum;
+}
+
+constexpr const char* kPrinted = "settings that the log prints";
+
+std::optional<std::int64_t> printed(const ImportedTrace& trace, std::string_view name) {
+  if (!trace.timers) return std::nullopt;
+  const auto found = trace.timers->printed.find(name);
+  return found == trace.timers->printed.end() ? std::nullopt : std::optional(found->second);
+}
+
+/// The first that a log prints.
+std::optional<ToldNumber> printed_in(const std::vector<const ImportedTrace*>& traces,
+                                     std::initializer_list<std::string_view> names) {
+  for (const ImportedTrace* trace : traces) {
+    for (const std::string_view name : names) {
+      if (const auto number = printed(*trace, name)) return ToldNumber{*number, kPrinted};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<ToldNumber> ranks_of(const std::vector<const ImportedTrace*>& traces) {
+  using Find = std::int64_t (*)(const Timeline&);
+  const std::pair<Find, const char*> kWays[] = {{world_size, "the profiler's world_size"},
+                                                {largest_group, "the group of its collectives"},
+                                                {stands_for, "GPUs that its tracks stand for"}};
+  for (const auto& [find, from] : kWays) {
+    std::int64_t most = 0;
+    for (const ImportedTrace* trace : traces) most = std::max(most, find(trace->timeline));
+    if (most > 0) return ToldNumber{most, from};
+  }
+  for (const ImportedTrace* trace : traces) {
+    // Ranks that do not all have data of their own are another job than is simulated.
+    const auto ranks = printed(*trace, "world_size");
+    const auto copies = printed(*trace, "data_parallel_size");
+    if (ranks && copies.value_or(*ranks) == *ranks) return ToldNumber{*ranks, kPrinted};
+  }
+  // One GPU may be one rank's view of many.
+  std::int64_t most = 0;
+  for (const ImportedTrace* trace : traces) {
+    most = std::max(most, std::ssize(devices_with_work(trace->timeline)));
+  }
+  if (most > 1) return ToldNumber{most, "GPUs with work in one trace"};
+  return std::nullopt;
+}
+
+}  // namespace
+
+TracedJob traced_job(const std::vector<const ImportedTrace*>& traces) {
+  TracedJob job;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> batches;
+  for (const ImportedTrace* trace : traces) {
+    add_devices(trace->timeline, job.devices);
+    add_memory(trace->timeline, job.device_memory);
+    std::vector<std::size_t> uses(trace->timeline.details.size());
+    for (const TimelineSpan& span : trace->timeline.spans) {
+      const std::int32_t detail = trace->timeline.extra_of(span).detail;
+      if (detail >= 0) ++uses[static_cast<std::size_t>(detail)];
+    }
+    for (std::size_t d = 0; d < uses.size(); ++d) {
+      const auto shape = operation_shape(trace->timeline.details[d]);
+      const bool is_forward = shape && shape->kind == OperationKind::kAttention &&
+                              shape->name.find("backward") == std::string::npos;
+      // Queries: sequences, heads, tokens, head's size.
+      constexpr std::size_t kDims = 4;
+      if (!is_forward || shape->dims.empty() || shape->dims[0].size() != kDims) continue;
+      batches[{shape->dims[0][0], shape->dims[0][2]}] += uses[d];
+    }
+  }
+  job.ranks = ranks_of(traces);
+  const auto most =
+      std::max_element(batches.begin(), batches.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == batches.end()) {
+    job.micro_batch = printed_in(traces, {"train_micro_batch_size_per_gpu", "micro_batch_size"});
+    job.sequence_length = printed_in(traces, {"seq_length"});
+    return job;
+  }
+  job.micro_batch = ToldNumber{most->first.first, "shapes of its attention"};
+  job.sequence_length = ToldNumber{most->first.second, "shapes of its attention"};
+  job.lengths_differ = batches.size() > 1;
+  return job;
+}
+
+}  // namespace zenflow::sim

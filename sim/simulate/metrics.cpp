@@ -1,0 +1,377 @@
+#include "sim/simulate/metrics.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace zenflow::sim {
+namespace {
+
+StallCause cause_of(LaneKind lane, Phase phase) {
+  if (phase == Phase::kSelect) return StallCause::kSelection;
+  switch (lane) {
+    case LaneKind::kD2H:
+      return StallCause::kD2H;
+    case LaneKind::kH2D:
+      return StallCause::kH2D;
+    // Of another rank, which this one waits for in a collective.
+    case LaneKind::kCompute:
+    case LaneKind::kCollective:
+    case LaneKind::kGather:
+      return StallCause::kCollective;
+    case LaneKind::kCpuUpdate:
+    case LaneKind::kCpuAccumulate:
+      return StallCause::kCpuUpdate;
+    case LaneKind::kNvmeRead:
+    case LaneKind::kNvmeWrite:
+      return StallCause::kNvme;
+    case LaneKind::kTraining:
+      return StallCause::kLaunch;
+  }
+  return StallCause::kLaunch;
+}
+
+/// Finds, for a task, what it waited for.
+class WaitChain {
+ public:
+  WaitChain(const Program& program, const Execution& execution)
+      : program_(program), execution_(execution), previous_(program.labels.size(), kNoTask) {
+    std::vector<TaskId> last(program.lanes.size(), kNoTask);
+    const auto tasks = program.graph.tasks();
+    for (TaskId id = 0; id < tasks.size(); ++id) {
+      previous_[id] = std::exchange(last[tasks[id].lane], id);
+    }
+  }
+
+  /// What `task` waited for from `from` until it started, latest first.
+  [[nodiscard]] std::vector<ChainLink> back(TaskId task, Picoseconds from) const {
+    std::vector<ChainLink> chain;
+    for (Picoseconds until = execution_.spans[task].start; until > from;) {
+      task = binding_predecessor(task);
+      if (task == kNoTask) break;
+      const Picoseconds begin = std::max(from, execution_.spans[task].start);
+      chain.push_back({task, until - begin});
+      until = begin;
+    }
+    return chain;
+  }
+
+  /// Splits [from, start of `task`) by cause and adds it to `stall`, times `weight`.
+  void attribute(TaskId task, Picoseconds from, double weight, StallTimes& stall) const {
+    Picoseconds unexplained = execution_.spans[task].start - from;
+    for (const ChainLink& link : back(task, from)) {
+      const LaneKind lane = program_.lanes[program_.graph.tasks()[link.task].lane].kind;
+      const auto cause = static_cast<std::size_t>(cause_of(lane, program_.labels[link.task].phase));
+      stall[cause] += weight * static_cast<double>(link.time.count);
+      unexplained = unexplained - link.time;
+    }
+    // Before the first task of all there is nothing to wait for but the start of the run.
+    stall[static_cast<std::size_t>(StallCause::kLaunch)] +=
+        weight * static_cast<double>(unexplained.count);
+  }
+
+ private:
+  /// The predecessor that ended last; of several, the one issued first.
+  [[nodiscard]] TaskId binding_predecessor(TaskId task) const {
+    TaskId latest = previous_[task];
+    for (const TaskId before : program_.graph.predecessors(task)) {
+      if (latest == kNoTask || ends_later(before, latest)) latest = before;
+    }
+    return latest;
+  }
+
+  [[nodiscard]] bool ends_later(TaskId a, TaskId b) const {
+    const Picoseconds end_a = execution_.spans[a].end;
+    const Picoseconds end_b = execution_.spans[b].end;
+    return end_a > end_b || (end_a == end_b && a < b);
+  }
+
+  const Program& program_;
+  const Execution& execution_;
+  std::vector<TaskId> previous_;  ///< on the same lane
+};
+
+/// Of a window or step: its first task and first forward, and those of what comes next.
+struct Stretch {
+  TaskId first;
+  TaskId first_forward;
+  TaskId next;
+  TaskId next_forward;
+};
+
+/// Tasks of one class's compute lane from the first forward up to the next one's, which is included
+/// as the end of the last gap.
+void add_compute(const Program& program, const Execution& execution, const WaitChain& chain,
+                 const Stretch& stretch, std::size_t rank_class, double weight,
+                 WindowMetrics& metrics) {
+  const auto tasks = program.graph.tasks();
+  const LaneId lane = program.classes[rank_class].compute.lane;
+  const TaskId end = stretch.next_forward + static_cast<TaskId>(rank_class);
+  TaskId id = stretch.first_forward + static_cast<TaskId>(rank_class);
+  Picoseconds busy_until = execution.spans[id].start;
+  for (; id <= end; ++id) {
+    if (tasks[id].lane != lane) continue;
+    const Span& span = execution.spans[id];
+    if (span.start > busy_until) chain.attribute(id, busy_until, weight, metrics.stall);
+    if (id == end) break;
+    // What a task takes beyond its duration it waits for the threads that feed it; unless these
+    // are the device.
+    const auto lasted = static_cast<double>((span.end - span.start).count);
+    const double alone =
+        program.compute_keeps_its_time ? static_cast<double>(tasks[id].duration.count) : lasted;
+    const double slowed = lasted - alone;
+    metrics.compute += weight * alone;
+    metrics.stall[static_cast<std::size_t>(StallCause::kCpuUpdate)] += weight * slowed;
+    busy_until = span.end;
+  }
+}
+
+double ranks_of(const Program& program) {
+  double ranks = 0;
+  for (const RankClass& one : program.classes) ranks += static_cast<double>(one.multiplicity);
+  return ranks;
+}
+
+void add_traffic(const Program& program, const Stretch& stretch, WindowMetrics& metrics) {
+  const double ranks = ranks_of(program);
+  for (TaskId id = stretch.first; id < stretch.next; ++id) {
+    const Phase phase = program.labels[id].phase;
+    if (phase != Phase::kD2H && phase != Phase::kH2D) continue;
+    const int rank_class = program.lanes[program.graph.tasks()[id].lane].rank_class;
+    const auto& members = program.classes[static_cast<std::size_t>(rank_class)].multiplicity;
+    const double bytes = program.labels[id].bytes * (static_cast<double>(members) / ranks);
+    (phase == Phase::kD2H ? metrics.d2h_bytes : metrics.h2d_bytes) += bytes;
+  }
+}
+
+/// All but step times.
+WindowMetrics metrics_of(const Program& program, const Execution& execution, const WaitChain& chain,
+                         const Stretch& stretch) {
+  WindowMetrics metrics;
+  const double ranks = ranks_of(program);
+  for (std::size_t c = 0; c < program.classes.size(); ++c) {
+    const double weight = static_cast<double>(program.classes[c].multiplicity) / ranks;
+    add_compute(program, execution, chain, stretch, c, weight, metrics);
+  }
+  add_traffic(program, stretch, metrics);
+  return metrics;
+}
+
+struct TimedChange {
+  std::int64_t key;     ///< twice the time, one more for allocations
+  std::uint32_t index;  ///< into Program::memory
+
+  [[nodiscard]] Picoseconds time() const { return {key / 2}; }
+  friend auto operator<=>(const TimedChange&, const TimedChange&) = default;
+};
+
+/// Frees come before allocations of the same instant: the engine lets the freed go first.
+/// A lane's starts, and its ends, are in order of time already, so this is a merge.
+std::vector<TimedChange> changes_in_time(const Program& program, const Execution& execution,
+                                         MemoryPlace place) {
+  const auto tasks = program.graph.tasks();
+  std::vector<std::vector<TimedChange>> streams(4 * program.lanes.size());
+  for (std::uint32_t i = 0; i < program.memory.size(); ++i) {
+    const MemoryChange& change = program.memory[i];
+    if (place_of(program.buffers[change.buffer].home) != place) continue;
+    const Span& span = execution.spans[change.task];
+    const std::int64_t time = (change.at_end ? span.end : span.start).count;
+    if (time < 0) continue;
+    const bool allocates = change.bytes > 0;
+    const std::size_t stream =
+        4U * tasks[change.task].lane + (change.at_end ? 2U : 0U) + (allocates ? 1U : 0U);
+    streams[stream].push_back({2 * time + (allocates ? 1 : 0), i});
+  }
+  std::vector<TimedChange> merged;
+  std::vector<TimedChange> both;
+  for (const std::vector<TimedChange>& stream : streams) {
+    if (stream.empty()) continue;
+    both.resize(merged.size() + stream.size());
+    std::merge(merged.begin(), merged.end(), stream.begin(), stream.end(), both.begin());
+    merged.swap(both);
+  }
+  return merged;
+}
+
+using Categories = std::array<double, kMemoryCategories>;
+
+Categories resident_memory(const Program& program, MemoryPlace place) {
+  Categories held{};
+  for (const MemoryBuffer& buffer : program.buffers) {
+    if (place_of(buffer.home) != place || buffer.of_framework) continue;
+    held[static_cast<std::size_t>(buffer.category)] += buffer.resident;
+  }
+  return held;
+}
+
+void apply(const Program& program, const MemoryChange& change, Categories& held) {
+  held[static_cast<std::size_t>(program.buffers[change.buffer].category)] += change.bytes;
+}
+
+/// What each buffer of the place holds after the first `count` changes.
+std::vector<double> buffers_after(const Program& program, const std::vector<TimedChange>& changes,
+                                  std::size_t count, MemoryPlace place) {
+  std::vector<double> held;
+  for (const MemoryBuffer& buffer : program.buffers) {
+    const bool counts = place_of(buffer.home) == place && !buffer.of_framework;
+    held.push_back(counts ? buffer.resident : 0);
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const MemoryChange& change = program.memory[changes[i].index];
+    held[change.buffer] += change.bytes;
+  }
+  return held;
+}
+
+double total(const Categories& held) {
+  return std::accumulate(held.begin(), held.end(), 0.0);
+}
+
+}  // namespace
+
+std::string to_string(StallCause cause) {
+  switch (cause) {
+    case StallCause::kCpuUpdate:
+      return "cpu_update";
+    case StallCause::kD2H:
+      return "d2h";
+    case StallCause::kH2D:
+      return "h2d";
+    case StallCause::kCollective:
+      return "collective";
+    case StallCause::kNvme:
+      return "nvme";
+    case StallCause::kSelection:
+      return "selection";
+    case StallCause::kLaunch:
+      return "launch";
+  }
+  return "";
+}
+
+/// The first forward tasks of all classes are issued one after the other.
+double mean_step_time(const Program& program, const Execution& execution, std::size_t step) {
+  const double ranks = ranks_of(program);
+  double time = 0;
+  for (std::size_t c = 0; c < program.classes.size(); ++c) {
+    const Picoseconds lasts = execution.spans[program.step_markers[step + 1] + c].start -
+                              execution.spans[program.step_markers[step] + c].start;
+    const double weight = static_cast<double>(program.classes[c].multiplicity) / ranks;
+    time += weight * static_cast<double>(lasts.count);
+  }
+  return time;
+}
+
+std::vector<WindowMetrics> window_metrics(const Program& program, const Execution& execution) {
+  const WaitChain chain(program, execution);
+  std::vector<WindowMetrics> windows;
+  std::size_t step = 0;
+  for (std::size_t i = 0; i + 1 < program.windows.size(); ++i) {
+    const Window& window = program.windows[i];
+    const Window& next = program.windows[i + 1];
+    windows.push_back(metrics_of(program, execution, chain,
+                                 {window.first, window.marker, next.first, next.marker}));
+    for (std::int32_t n = 0; n < program.shapes[i].steps; ++n, ++step) {
+      windows.back().step_times.push_back(mean_step_time(program, execution, step));
+    }
+  }
+  return windows;
+}
+
+std::vector<WindowMetrics> step_metrics(const Program& program, const Execution& execution) {
+  const WaitChain chain(program, execution);
+  std::vector<WindowMetrics> steps;
+  for (std::size_t i = 0; i + 1 < program.windows.size(); ++i) {
+    for (std::int32_t n = 0; n < program.shapes[i].steps; ++n) {
+      const std::size_t step = steps.size();
+      const TaskId forward = program.step_markers[step];
+      const TaskId next_forward = program.step_markers[step + 1];
+      const bool last = n + 1 == program.shapes[i].steps;
+      steps.push_back(
+          metrics_of(program, execution, chain,
+                     {n == 0 ? program.windows[i].first : forward, forward,
+                      last ? program.windows[i + 1].first : next_forward, next_forward}));
+      steps.back().step_times = {mean_step_time(program, execution, step)};
+    }
+  }
+  return steps;
+}
+
+std::vector<TaskWait> compute_waits(const Program& program, const Execution& execution) {
+  const WaitChain chain(program, execution);
+  const auto tasks = program.graph.tasks();
+  std::vector<Picoseconds> busy_until(program.lanes.size());
+  std::vector<TaskWait> waits;
+  for (TaskId id = 0; id < tasks.size(); ++id) {
+    if (program.lanes[tasks[id].lane].kind != LaneKind::kCompute) continue;
+    const Span& span = execution.spans[id];
+    Picoseconds& from = busy_until[tasks[id].lane];
+    if (span.start > from) {
+      StallTimes stall{};
+      chain.attribute(id, from, 1.0, stall);
+      const auto most = std::max_element(stall.begin(), stall.end()) - stall.begin();
+      waits.push_back({id, span.start - from, static_cast<StallCause>(most)});
+    }
+    from = span.end;
+  }
+  return waits;
+}
+
+std::vector<ChainLink> binding_chain(const Program& program, const Execution& execution,
+                                     TaskId task, Picoseconds from) {
+  return WaitChain(program, execution).back(task, from);
+}
+
+std::vector<MemorySample> memory_timeline(const Program& program, const Execution& execution,
+                                          MemoryPlace place) {
+  Categories held = resident_memory(program, place);
+  std::vector<MemorySample> samples = {{Picoseconds{0}, held}};
+  for (const TimedChange& change : changes_in_time(program, execution, place)) {
+    apply(program, program.memory[change.index], held);
+    if (samples.back().time == change.time()) {
+      samples.back().by_category = held;
+    } else {
+      samples.push_back({change.time(), held});
+    }
+  }
+  return samples;
+}
+
+MemoryPeak memory_peak(const Program& program, const Execution& execution, MemoryPlace place) {
+  Categories held = resident_memory(program, place);
+  double now = total(held);
+  constexpr double kSameHeight = 0.25;  // bytes
+  MemoryPeak peak{.total = now, .by_category = held};
+  const std::vector<TimedChange> changes = changes_in_time(program, execution, place);
+  std::size_t reached = 0;
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    const MemoryChange& change = program.memory[changes[i].index];
+    apply(program, change, held);
+    now += change.bytes;
+    // A window that repeats another reaches the same height, but for the rounding of sums.
+    if (now <= peak.total + kSameHeight) continue;
+    peak.total = now;
+    peak.by_category = held;
+    peak.task = change.task;
+    reached = i + 1;
+  }
+  peak.total = total(peak.by_category);
+  peak.by_buffer = buffers_after(program, changes, reached, place);
+  return peak;
+}
+
+std::vector<double> largest_sizes(const Program& program, const Execution& execution) {
+  std::vector<double> largest;
+  for (const MemoryBuffer& buffer : program.buffers) largest.push_back(buffer.resident);
+  std::vector<double> held = largest;
+  for (const MemoryPlace place : {MemoryPlace::kGpu, MemoryPlace::kHost}) {
+    for (const TimedChange& timed : changes_in_time(program, execution, place)) {
+      const MemoryChange& change = program.memory[timed.index];
+      held[change.buffer] += change.bytes;
+      largest[change.buffer] = std::max(largest[change.buffer], held[change.buffer]);
+    }
+  }
+  return largest;
+}
+
+}  // namespace zenflow::sim

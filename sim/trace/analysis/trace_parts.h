@@ -1,0 +1,68 @@
+/// The parts of trace_analysis.h that have files of their own.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "sim/trace/analysis/trace_analysis.h"
+
+namespace zenflow::sim {
+
+/// Something that keeps a GPU from computing while it runs.
+struct Activity {
+  Picoseconds start;
+  Picoseconds end;
+  TraceStall cause;
+};
+
+/// Splits the time in which one GPU does not compute by cause, from front to back: kernels and
+/// activities come by start.
+class StallSweep {
+ public:
+  /// `start` is that of the GPU's first work. `host`, by start, must outlive the sweep.
+  StallSweep(const std::vector<Activity>& host, Picoseconds start)
+      : host_(host.begin()), host_end_(host.end()), computed_(start) {}
+
+  /// Of the GPU: copies, memsets, collectives.
+  void add_activity(const Activity& activity);
+  /// `launched`: until when the call ran that launched it, if that is known.
+  void add_kernel(const Interval& when, std::optional<Picoseconds> launched);
+  /// After everything; `end` is that of the GPU's last work.
+  [[nodiscard]] std::array<Picoseconds, kTraceStalls> finish(Picoseconds end);
+
+ private:
+  void close_gap();
+  void begin(const Activity& one);
+  void begin_activities(Picoseconds now);
+  [[nodiscard]] std::optional<Picoseconds> next_start() const;
+
+  std::vector<Activity>::const_iterator host_;  // the next
+  std::vector<Activity>::const_iterator host_end_;
+  std::deque<Activity> waiting_;  // of the GPU, by start
+  std::optional<Activity> last_;  // to end, of those that have started
+  Picoseconds computed_;          // until when, gaps aside
+  Interval gap_{};  // not yet split, since more kernels may start at its end; empty: none
+  Picoseconds kernel_start_{std::numeric_limits<std::int64_t>::min()};  // of the last one
+  std::optional<Picoseconds> launched_;  // the earliest of the kernels that start there
+  std::array<Picoseconds, kTraceStalls> stall_{};
+};
+
+/// What the host does that GPUs may wait for, by rules: each with its cause, by start.
+[[nodiscard]] std::vector<Activity> host_activities(const Timeline& timeline,
+                                                    const TraceRules& rules);
+
+/// TraceAnalysis::ranges.
+[[nodiscard]] std::vector<NamedTime> longest_ranges(const Timeline& timeline);
+
+/// TraceAnalysis::path between two times. Memory: 4 bytes for each call, 8 for each piece of GPU
+/// work.
+[[nodiscard]] std::vector<PathPart> critical_path(const Timeline& timeline,
+                                                  const std::vector<std::uint32_t>& launch,
+                                                  const std::vector<Activity>& host,
+                                                  Picoseconds start, Picoseconds end);
+
+}  // namespace zenflow::sim

@@ -1,0 +1,129 @@
+#include <algorithm>
+#include <tuple>
+
+#include "sim/trace/analysis/trace_parts.h"
+#include "sim/trace/import/rule_matcher.h"
+#include "sim/trace/launches.h"
+
+namespace zenflow::sim {
+namespace {
+
+TraceStall stall_of(HostLane lane) {
+  switch (lane) {
+    case HostLane::kCpuUpdate:
+      return TraceStall::kCpuUpdate;
+    case HostLane::kSelection:
+      return TraceStall::kSelection;
+    case HostLane::kNvme:
+      return TraceStall::kNvme;
+    case HostLane::kNone:
+      break;
+  }
+  return TraceStall::kOther;
+}
+
+}  // namespace
+
+void StallSweep::add_activity(const Activity& activity) {
+  // The rest of its time the GPU computes.
+  if (activity.end > computed_) waiting_.push_back(activity);
+}
+
+void StallSweep::add_kernel(const Interval& when, std::optional<Picoseconds> launched) {
+  if (when.start > kernel_start_) {
+    close_gap();
+    kernel_start_ = when.start;
+    launched_ = launched;
+  } else if (launched) {
+    // Of kernels that start together the one that was launched first ends the gap.
+    launched_ = launched_ ? std::min(*launched_, *launched) : launched;
+  }
+  if (when.start > computed_) gap_ = {computed_, when.start};
+  computed_ = std::max(computed_, when.end);
+}
+
+std::array<Picoseconds, kTraceStalls> StallSweep::finish(Picoseconds end) {
+  close_gap();
+  if (computed_ < end) gap_ = {computed_, end};
+  close_gap();
+  return stall_;
+}
+
+std::optional<Picoseconds> StallSweep::next_start() const {
+  if (waiting_.empty() && host_ == host_end_) return std::nullopt;
+  if (waiting_.empty()) return host_->start;
+  return host_ == host_end_ ? waiting_.front().start
+                            : std::min(waiting_.front().start, host_->start);
+}
+
+/// Of what has started only what ends last can still be the cause of anything.
+void StallSweep::begin(const Activity& one) {
+  const bool ends_last =
+      !last_ || std::tuple(last_->end, one.cause) < std::tuple(one.end, last_->cause);
+  if (ends_last) last_ = one;
+}
+
+void StallSweep::begin_activities(Picoseconds now) {
+  for (; !waiting_.empty() && waiting_.front().start <= now; waiting_.pop_front()) {
+    begin(waiting_.front());
+  }
+  for (; host_ != host_end_ && host_->start <= now; ++host_) begin(*host_);
+  if (last_ && last_->end <= now) last_.reset();
+}
+
+void StallSweep::close_gap() {
+  const Interval gap = gap_;
+  gap_ = {};
+  const bool ends_with_kernel = kernel_start_ == gap.end;
+  const bool is_known = ends_with_kernel && launched_;
+  const Picoseconds launched = is_known ? std::min(*launched_, gap.end) : gap.start;
+  const TraceStall unexplained =
+      ends_with_kernel && !launched_ ? TraceStall::kNotRecorded : TraceStall::kOther;
+  for (Picoseconds now = gap.start; now < gap.end;) {
+    begin_activities(now);
+    Picoseconds until = std::min(gap.end, next_start().value_or(gap.end));
+    TraceStall cause = unexplained;
+    if (last_) {
+      cause = last_->cause;
+      until = std::min(until, last_->end);
+    } else if (now < launched) {
+      cause = TraceStall::kLaunch;
+      until = std::min(until, launched);
+    }
+    stall_[static_cast<std::size_t>(cause)] += until - now;
+    now = until;
+  }
+}
+
+std::vector<Activity> host_activities(const Timeline& timeline, const TraceRules& rules) {
+  std::vector<std::string> tracks;
+  std::vector<std::string> ranges;
+  for (const LaneRule& rule : rules.lanes) {
+    tracks.push_back(rule.track);
+    ranges.push_back(rule.range);
+  }
+  const NamePatterns track_patterns(tracks);
+  MatchedNames range_patterns(timeline.names, ranges);
+  std::vector<int> rule_of_track;
+  for (const Track& track : timeline.tracks) {
+    const bool is_host = track.kind == TrackKind::kHost;
+    rule_of_track.push_back(is_host ? track_patterns.first_match(track.name) : -1);
+  }
+  std::vector<Activity> activities;
+  for (const TimelineSpan& span : timeline.spans) {
+    const SpanKind kind = kind_of(timeline, span);
+    if (kind != SpanKind::kRange && kind != SpanKind::kOperation) continue;
+    if (is_recorded_wait(timeline, span)) continue;
+    int rule = range_patterns.first_match(span.name);
+    if (rule < 0) rule = rule_of_track[span.track];
+    if (rule < 0 || span.end <= span.start) continue;
+    activities.push_back(
+        {span.start, span.end, stall_of(rules.lanes[static_cast<std::size_t>(rule)].lane)});
+  }
+  std::sort(activities.begin(), activities.end(), [](const Activity& a, const Activity& b) {
+    return std::tuple(a.start, a.end) < std::tuple(b.start, b.end);
+  });
+  return activities;
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,213 @@
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "sim/base/table.h"
+#include "sim/trace/analysis/trace_report.h"
+
+namespace zenflow::sim {
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+
+/// Microseconds are what GPU work is about.
+std::string ms(Picoseconds time) {
+  return fmt::format("{:.3f}", static_cast<double>(time.count) / 1e9);
+}
+
+std::string percent(Picoseconds part, Picoseconds whole) {
+  if (whole.count <= 0) return "-";
+  return format_percent(static_cast<double>(part.count) / static_cast<double>(whole.count));
+}
+
+std::string shortened(const std::string& name) {
+  constexpr std::size_t kMost = 60;
+  if (name.size() <= kMost) return name;
+  std::size_t end = kMost;
+  // Not in the middle of a character.
+  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0U) == 0x80U) --end;
+  return name.substr(0, end) + "...";
+}
+
+std::string steps_text(const TraceAnalysis& analysis) {
+  if (analysis.steps.empty()) {
+    return "No steps found: no annotation, no optimizer range, no repeating kernels. Name ranges "
+           "that "
+           "are steps with --steps REGEX.\n\n";
+  }
+  Picoseconds sum;
+  Picoseconds shortest = analysis.steps.front().duration;
+  Picoseconds longest = shortest;
+  for (const StepAnalysis& step : analysis.steps) {
+    sum += step.duration;
+    shortest = std::min(shortest, step.duration);
+    longest = std::max(longest, step.duration);
+  }
+  const auto count = static_cast<double>(analysis.steps.size());
+  return fmt::format("{} steps (by {}): mean {:.3f} ms, shortest {}, longest {}\n\n",
+                     analysis.steps.size(), to_string(analysis.step_source),
+                     static_cast<double>(sum.count) / 1e9 / count, ms(shortest), ms(longest));
+}
+
+std::string busy_text(const DeviceAnalysis& device, bool bold) {
+  const Picoseconds whole = device.span();
+  Rows rows;
+  const auto row = [&](const char* what, Picoseconds time) {
+    rows.push_back({what, ms(time), percent(time, whole)});
+  };
+  row("computes", device.compute);
+  row("communicates", device.collective);
+  row("copies", device.copy);
+  row("busy (any of these, memsets)", device.busy);
+  row("idle", whole - device.busy);
+  std::string text = format_table({"the GPU", "ms", "share"}, rows, bold) + "\n";
+  rows.clear();
+  for (std::size_t i = 0; i < kTraceStalls; ++i) {
+    if (device.stall[i].count > 0)
+      row(to_string(static_cast<TraceStall>(i)).c_str(), device.stall[i]);
+  }
+  if (!rows.empty())
+    text += format_table({"does not compute for", "ms", "share"}, rows, bold) + "\n";
+  return text;
+}
+
+std::string copies_text(const DeviceAnalysis& device, bool bold) {
+  if (device.copy_statistics.empty()) return "";
+  Rows rows;
+  for (const CopyStatistics& one : device.copy_statistics) {
+    const bool is_known = one.without_bytes < one.copies;
+    const bool has_rate = is_known && one.time_with_bytes.count > 0;
+    std::string bytes = is_known ? fmt::format("{}", one.bytes) : "not in the trace";
+    if (is_known && one.without_bytes > 0) bytes += fmt::format(" (without {})", one.without_bytes);
+    rows.push_back({fmt::format("{} {} -> {}", to_string(one.kind.direction),
+                                to_string(one.kind.from), to_string(one.kind.to)),
+                    fmt::format("{}", one.copies), std::move(bytes), ms(one.time),
+                    has_rate
+                        ? fmt::format("{:.2f}", static_cast<double>(one.bytes) /
+                                                    to_seconds(one.time_with_bytes).value() / 1e9)
+                        : "-",
+                    percent(one.hidden, one.united)});
+  }
+  return format_table({"copies", "count", "bytes", "ms", "GB/s", "behind compute"}, rows, bold) +
+         "\n";
+}
+
+std::string streams_text(const DeviceAnalysis& device, bool bold) {
+  Rows rows;
+  for (const StreamIdle& one : device.streams) {
+    rows.push_back({one.track, fmt::format("{}", one.spans), ms(one.busy), ms(one.host_wait),
+                    ms(one.kernel_wait), ms(one.other), ms(one.not_recorded)});
+  }
+  return format_table({"idle as HTA counts it", "spans", "busy ms", "host wait", "kernel wait",
+                       "other", "not recorded"},
+                      rows, bold) +
+         "\n";
+}
+
+std::string phases_text(const DeviceAnalysis& device, bool bold) {
+  Picoseconds total;
+  for (const PhaseTime& one : device.phases) total += one.time;
+  Rows rows;
+  for (const PhaseTime& one : device.phases) {
+    rows.push_back({to_string(one.phase), fmt::format("{}", one.spans), ms(one.time),
+                    percent(one.time, total)});
+  }
+  std::string text = format_table({"phase", "spans", "ms", "share"}, rows, bold) + "\n";
+  rows.clear();
+  for (const NamedTime& one : device.unassigned) {
+    rows.push_back({shortened(one.name), fmt::format("{}", one.spans), ms(one.time),
+                    percent(one.time, total)});
+  }
+  if (!rows.empty()) {
+    text += format_table({"without a phase, longest", "spans", "ms", "share"}, rows, bold) + "\n";
+  }
+  return text;
+}
+
+std::string path_text(const TraceAnalysis& analysis, bool bold) {
+  if (analysis.path.empty()) return "";
+  Rows rows;
+  for (const PathPart& part : analysis.path) {
+    rows.push_back({part.what, ms(part.time), percent(part.time, analysis.path_length)});
+  }
+  return format_table({"what decided the duration", "ms", "share"}, rows, bold) + "\n";
+}
+
+std::string ranges_text(const TraceAnalysis& analysis, bool bold) {
+  if (analysis.ranges.empty()) return "";
+  constexpr std::size_t kShown = 10;
+  Rows rows;
+  for (const NamedTime& one : analysis.ranges) {
+    if (rows.size() == kShown) break;
+    rows.push_back({shortened(one.name), fmt::format("{}", one.spans), ms(one.time)});
+  }
+  return format_table({"ranges, longest", "count", "ms"}, rows, bold) + "\n";
+}
+
+std::string left_out_text(const ImportedTrace& trace, bool bold) {
+  if (trace.left_out.empty()) return "";
+  Rows rows;
+  for (const LeftOut& one : trace.left_out) {
+    rows.push_back({shortened(one.what), fmt::format("{}", one.count),
+                    (one.takes_longer ? "> " : "") + ms(one.time), one.first});
+  }
+  return format_table({"not used", "count", "ms", "first"}, rows, bold) + "\n";
+}
+
+std::string timers_text(const TimerLog& log, bool bold) {
+  const auto value = [](double of) { return std::isnan(of) ? "-" : fmt::format("{:.2f}", of); };
+  Rows rows;
+  const auto row = [&](const TimerSeries& of) {
+    if (of.values.empty()) return;
+    rows.push_back({of.name, fmt::format("{}", of.values.size()), value(of.mean()),
+                    value(of.values.front()), value(of.values.back())});
+  };
+  row(log.iterations);
+  for (const TimerSeries& one : log.timers) row(one);
+  std::string text =
+      fmt::format("mean ms: step {}, forward {}, backward {}, optimizer {}\n\n", value(log.step_ms),
+                  value(log.forward_ms), value(log.backward_ms), value(log.optimizer_ms));
+  if (!rows.empty()) {
+    text += format_table({"timer", "count", "mean ms", "first", "last"}, rows, bold) + "\n";
+  }
+  rows.clear();
+  for (const RankTimerSeries& one : log.across_ranks) {
+    rows.push_back({one.name, fmt::format("{}", one.longest.size()), value(mean(one.shortest)),
+                    value(mean(one.longest))});
+  }
+  if (rows.empty()) return text;
+  return text +
+         format_table({"timer of all ranks", "count", "shortest, mean ms", "longest"}, rows, bold) +
+         "\n";
+}
+
+}  // namespace
+
+std::string trace_text(const ImportedTrace& trace, const TraceAnalysis& analysis,
+                       const std::string& file, bool bold) {
+  std::string text =
+      fmt::format("{}: {} trace, {} events, {} spans kept\n", file, to_string(trace.format),
+                  trace.events, trace.timeline.spans.size());
+  for (const std::string& problem : trace.problems) text += "note: " + problem + "\n";
+  text += "\n";
+  if (trace.timers) return text + timers_text(*trace.timers, bold) + left_out_text(trace, bold);
+  text += steps_text(analysis);
+  if (analysis.devices.empty()) text += "No GPU work in this trace: nothing to say of GPUs.\n\n";
+  for (const DeviceAnalysis& device : analysis.devices) {
+    text +=
+        fmt::format("device {} {}: {} kernels ({} collective), {} copies, {} memsets in {} ms\n\n",
+                    device.device, device.name, device.kernels, device.collectives, device.copies,
+                    device.memsets, ms(device.span()));
+    text += busy_text(device, bold) + copies_text(device, bold) + phases_text(device, bold) +
+            streams_text(device, bold);
+    if (device.without_launch > 0) {
+      text += fmt::format("{} pieces of GPU work have no launching call in the trace.\n\n",
+                          device.without_launch);
+    }
+  }
+  return text + path_text(analysis, bold) + ranges_text(analysis, bold) +
+         left_out_text(trace, bold);
+}
+
+}  // namespace zenflow::sim
