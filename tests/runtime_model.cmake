@@ -1,5 +1,5 @@
 # The runtime's model on the host: operations, families against PyTorch, weights on disk.
-zenflow_test(thread_pool_test LABEL unit LINK zenflow::runtime_model)
+zenflow_test(thread_pool_test LABEL unit LINK zenflow::base)
 zenflow_test(model_operations_test LABEL unit LINK zenflow::runtime_model)
 zenflow_test(attention_test LABEL unit LINK zenflow::runtime_model)
 zenflow_test(transformer_config_test LABEL unit LINK zenflow::runtime_model GTest::gmock)

@@ -142,7 +142,9 @@ void backward_head(const Execution& run, const AttentionShape& shape, const Back
 void attention_forward(const Execution& run, const AttentionShape& shape, const float* qkv,
                        float* out, SoftmaxStatistics statistics, AttentionScratch& scratch) {
   scratch.resize(run.pool.threads());
-  run.pool.run(shape.sequences * shape.heads, [&](std::int64_t block, std::size_t worker) {
+  const auto blocks = static_cast<std::size_t>(shape.sequences * shape.heads);
+  run.pool.run(blocks, [&](std::size_t number, std::size_t worker) {
+    const auto block = static_cast<std::int64_t>(number);
     forward_head(run, shape, qkv, block / shape.heads, block % shape.heads, out, statistics,
                  scratch[worker]);
   });
@@ -157,7 +159,9 @@ void attention_backward(const Execution& run, const AttentionShape& shape, const
   std::fill_n(d_qkv, tokens * shape.row(), 0.0F);
   // One block owns a key head: the gradients of its query heads are summed in their order.
   const std::int64_t per_key = shape.heads / shape.kv_heads;
-  run.pool.run(shape.sequences * shape.kv_heads, [&](std::int64_t block, std::size_t worker) {
+  const auto blocks = static_cast<std::size_t>(shape.sequences * shape.kv_heads);
+  run.pool.run(blocks, [&](std::size_t number, std::size_t worker) {
+    const auto block = static_cast<std::int64_t>(number);
     const std::int64_t sequence = block / shape.kv_heads;
     const std::int64_t token = sequence * shape.length;
     for (std::int64_t i = 0; i < per_key; ++i) {

@@ -74,7 +74,8 @@ void gemm(ThreadPool& pool, GemmShape shape, ConstMatrix a, ConstMatrix b, Matri
   const std::int64_t tile_rows = rows_per_tile(shape.m);
   const std::int64_t down = (shape.m + tile_rows - 1) / tile_rows;
   const std::int64_t across = (shape.n + kColumnsPerTile - 1) / kColumnsPerTile;
-  pool.run(down * across, [&](std::int64_t tile, std::size_t) {
+  pool.run(static_cast<std::size_t>(down * across), [&](std::size_t number) {
+    const auto tile = static_cast<std::int64_t>(number);
     const std::int64_t row = tile / across * tile_rows;
     const std::int64_t column = tile % across * kColumnsPerTile;
     const GemmShape part = {std::min(tile_rows, shape.m - row),

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "runtime/model/thread_pool.h"
+#include "sim/base/thread_pool.h"
 
 namespace zenflow::runtime {
 

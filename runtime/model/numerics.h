@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "kernels/bf16/bf16.h"
-#include "runtime/model/thread_pool.h"
 #include "runtime/model_config/parameters.h"
+#include "sim/base/thread_pool.h"
 
 namespace zenflow::runtime {
 
@@ -41,8 +41,8 @@ struct Execution {
 /// Runs work(first, last) on ranges of [0, count) of at most `per_block`, on the pool.
 template <class Work>
 void for_ranges(ThreadPool& pool, std::int64_t count, std::int64_t per_block, const Work& work) {
-  pool.run((count + per_block - 1) / per_block, [&](std::int64_t block, std::size_t) {
-    const std::int64_t first = block * per_block;
+  pool.run(static_cast<std::size_t>((count + per_block - 1) / per_block), [&](std::size_t block) {
+    const std::int64_t first = static_cast<std::int64_t>(block) * per_block;
     work(first, first + per_block < count ? first + per_block : count);
   });
 }

@@ -150,10 +150,9 @@ ColumnState DeferredColumns::narrow(std::size_t slice, std::span<const std::uint
   return state;
 }
 
-void DeferredColumns::change_width(std::size_t slice, const WidthChange& change,
-                                   OptimizerPool& pool) {
+void DeferredColumns::change_width(std::size_t slice, const WidthChange& change, ThreadPool& pool) {
   const auto all = arrays();
-  pool.parallel_for(all.size(), [&](std::size_t i) { move_columns(slice, change, *all.at(i)); });
+  pool.run(all.size(), [&](std::size_t i) { move_columns(slice, change, *all.at(i)); });
   set_width(slice, change);
 }
 
@@ -212,12 +211,12 @@ std::vector<DeferredColumns::Chunk> DeferredColumns::chunks(std::size_t group) c
 }
 
 void DeferredColumns::accumulate(std::size_t group, int parity, bool first, float scale,
-                                 OptimizerPool& pool) {
+                                 ThreadPool& pool) {
   const std::size_t begin = group_offset(group);
   const std::size_t count = group_elements(group);
   float* sum = sums(parity) + begin;
   const std::byte* staged = staging(group);
-  pool.parallel_for((count + kChunkElements - 1) / kChunkElements, [&](std::size_t chunk) {
+  pool.run((count + kChunkElements - 1) / kChunkElements, [&](std::size_t chunk) {
     const std::size_t from = chunk * kChunkElements;
     const std::size_t n = std::min(kChunkElements, count - from);
     const auto add = [&](const auto* gradients) {
@@ -302,13 +301,13 @@ void DeferredColumns::put_back(const Chunk& chunk, const Resting& state) {
   store_upload(chunk.slice, chunk.first_row * width, chunk.rows * width);
 }
 
-void DeferredColumns::update(std::size_t group, const DeferredUpdate& update, OptimizerPool& pool) {
+void DeferredColumns::update(std::size_t group, const DeferredUpdate& update, ThreadPool& pool) {
   const GroupRange& range = layout_.groups[group];
   for (std::size_t s = range.first_slice; s < range.first_slice + range.slices; ++s) {
     if (widths_[s] > 0) prepare_corrections(s, update);
   }
   const std::vector<Chunk> work = chunks(group);
-  pool.parallel_for(work.size(), [&](std::size_t i) {
+  pool.run(work.size(), [&](std::size_t i) {
     const Resting resting = before_update(work[i]);
     const bool sums = update.source == GradientSource::kSums;
     const auto run = [&](auto* out) {
@@ -376,14 +375,14 @@ ColumnState DeferredColumns::take(std::size_t slice, std::span<const std::uint32
 }
 
 void DeferredColumns::put(std::size_t slice, std::span<const std::uint32_t> slots,
-                          const ColumnState& state, bool rest, OptimizerPool& pool) {
+                          const ColumnState& state, bool rest, ThreadPool& pool) {
   const std::size_t rows = layout_.slices[slice].rows;
   const std::size_t width = widths_[slice];
   const std::size_t n = slots.size();
   const std::array from = {&state.weights, &state.first_moment, &state.second_moment};
   const std::array to = {weights(slice), first_moment(slice), second_moment(slice)};
   const std::size_t step = std::max<std::size_t>(1, kChunkElements / std::max<std::size_t>(1, n));
-  pool.parallel_for((rows + step - 1) / step, [&](std::size_t chunk) {
+  pool.run((rows + step - 1) / step, [&](std::size_t chunk) {
     const std::size_t row = chunk * step;
     for (std::size_t i = 0; i < to.size(); ++i) {
       kernels::scatter_columns(from[i]->data() + row * n, std::min(step, rows - row), n,

@@ -11,8 +11,8 @@
 
 #include "runtime/device/device.h"
 #include "runtime/offload/layout.h"
-#include "runtime/offload/optimizer_pool.h"
 #include "runtime/offload/settings.h"
+#include "sim/base/thread_pool.h"
 
 namespace zenflow::runtime {
 
@@ -64,7 +64,7 @@ class DeferredColumns {
 
   /// A slice's part in following another topk_ratio of the layout. What crosses the link keeps its
   /// place until `repack`.
-  void change_width(std::size_t slice, const WidthChange& change, OptimizerPool& pool);
+  void change_width(std::size_t slice, const WidthChange& change, ThreadPool& pool);
   /// Ends it: [layout.slices] of changes have made the widths those of the layout, all at least or
   /// all at most what they were. Sums of `summed` (a parity), if any, move along. Nothing may be
   /// crossing the link.
@@ -94,10 +94,10 @@ class DeferredColumns {
   [[nodiscard]] std::vector<std::uint32_t>& updates(std::size_t slice) { return updates_[slice]; }
 
   /// sums (+)= scale * staging, over a group.
-  void accumulate(std::size_t group, int parity, bool first, float scale, OptimizerPool& pool);
+  void accumulate(std::size_t group, int parity, bool first, float scale, ThreadPool& pool);
   /// AdamW over a group, but for slots that rest, which do from then on no longer; the weights in
   /// working precision go to `upload`.
-  void update(std::size_t group, const DeferredUpdate& update, OptimizerPool& pool);
+  void update(std::size_t group, const DeferredUpdate& update, ThreadPool& pool);
   /// Weights in working precision to `upload`, as after an update.
   void refresh_upload(std::size_t group);
 
@@ -107,7 +107,7 @@ class DeferredColumns {
   /// Overwrites slots. With `rest` they sit the next update out, which has no sums of theirs.
   /// `upload` follows with the next update.
   void put(std::size_t slice, std::span<const std::uint32_t> slots, const ColumnState& state,
-           bool rest, OptimizerPool& pool);
+           bool rest, ThreadPool& pool);
 
  private:
   struct Chunk {

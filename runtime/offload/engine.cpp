@@ -54,8 +54,8 @@ OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
       arrived_(layout_.groups.size()),
       staging_free_(layout_.groups.size()),
       packed_free_(std::max<std::size_t>(2, layout_.groups.size())),
-      sum_pool_(settings.sum_threads),
-      update_pool_(settings.optimizer_threads, settings.optimizer_cores) {
+      sum_pool_({"optimizer", settings.sum_threads}),
+      update_pool_({"optimizer", settings.optimizer_threads, settings.optimizer_cores}) {
   if (communicator.size() != 1) {
     throw Error(ErrorKind::kInput,
                 fmt::format("{} ranks: this build trains on one", communicator.size()));

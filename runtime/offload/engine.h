@@ -36,7 +36,7 @@
 #include "runtime/offload/cpu_lane.h"
 #include "runtime/offload/deferred_columns.h"
 #include "runtime/offload/device_columns.h"
-#include "runtime/offload/optimizer_pool.h"
+#include "sim/base/thread_pool.h"
 #include "runtime/offload/settings.h"
 #include "runtime/offload/trainable.h"
 #include "runtime/trace/recorder.h"
@@ -290,8 +290,8 @@ class OffloadEngine {
   std::int64_t norms_step_ = -1;            // of the norms on the host
   std::atomic<double> update_seconds_ = 0;  // of the last update
 
-  OptimizerPool sum_pool_;
-  OptimizerPool update_pool_;
+  ThreadPool sum_pool_;
+  ThreadPool update_pool_;
   // Last: their jobs use all of the above, and updates wait for sums.
   CpuLane sum_lane_;
   CpuLane update_lane_;

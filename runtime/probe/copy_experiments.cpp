@@ -40,7 +40,7 @@ class Copies final : public ExperimentGroup {
       pinned_.at(d) = device_.allocate(ProbeMemory::kPinned, largest_);
     }
     pageable_ = device_.allocate(ProbeMemory::kPageable, largest_);
-    pool_ = std::make_unique<OptimizerPool>(static_cast<int>(cores_.size()), cores_);
+    pool_ = optimizer_pool(static_cast<int>(cores_.size()), cores_);
     for (std::vector<float>& array : adam_) array.assign(parameters_, 0.5F);
   }
 
@@ -151,7 +151,7 @@ class Copies final : public ExperimentGroup {
   std::array<Buffer, 2> on_device_;  // by CopyDirection
   std::array<Buffer, 2> pinned_;     // by CopyDirection
   Buffer pageable_;
-  std::unique_ptr<OptimizerPool> pool_;
+  std::unique_ptr<ThreadPool> pool_;
   std::array<std::vector<float>, 4> adam_;
 };
 

@@ -22,12 +22,16 @@ double since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+int threads_of(const ThreadPool& pool) {
+  return static_cast<int>(pool.threads());
+}
+
 /// Calls work(first, count) for pieces of [0, n) on all threads of the pool.
 template <class Work>
-void in_pieces(OptimizerPool& pool, std::size_t n, const Work& work) {
+void in_pieces(ThreadPool& pool, std::size_t n, const Work& work) {
   constexpr std::size_t kPiece = std::size_t{1} << 18;
-  pool.parallel_for((n + kPiece - 1) / kPiece,
-                    [&](std::size_t i) { work(i * kPiece, std::min(kPiece, n - i * kPiece)); });
+  pool.run((n + kPiece - 1) / kPiece,
+           [&](std::size_t i) { work(i * kPiece, std::min(kPiece, n - i * kPiece)); });
 }
 
 /// The CPU optimizer and the passes around it.
@@ -78,7 +82,7 @@ class Cpu final : public ExperimentGroup {
       const std::string full = fmt::format("{}.threads{}", id, threads);
       if (!list.empty() && list.back().id == full) return;
       list.push_back({full, "GB/s", what, [=, this] {
-                        OptimizerPool& pool = pool_of(threads, true);
+                        ThreadPool& pool = pool_of(threads, true);
                         const auto begin = Clock::now();
                         in_pieces(pool, n_, work);
                         return static_cast<double>(n_) * bytes / since(begin) / kGiga;
@@ -97,15 +101,15 @@ class Cpu final : public ExperimentGroup {
   }
 
   /// Kept until another is asked for: threads do not start within a measurement.
-  OptimizerPool& pool_of(int threads, bool bound) {
-    if (!pool_ || pool_->threads() != threads || pool_bound_ != bound) {
-      pool_ = std::make_unique<OptimizerPool>(threads, bound ? cores_ : std::vector<int>{});
+  ThreadPool& pool_of(int threads, bool bound) {
+    if (!pool_ || threads_of(*pool_) != threads || pool_bound_ != bound) {
+      pool_ = optimizer_pool(threads, bound ? cores_ : std::vector<int>{});
       pool_bound_ = bound;
     }
     return *pool_;
   }
   double adam(int threads, bool bound, std::size_t n) {
-    OptimizerPool& pool = pool_of(threads, bound);
+    ThreadPool& pool = pool_of(threads, bound);
     // A figure is no shorter than some milliseconds. Each call goes on where the last one ended, as
     // an optimizer from layer to layer: what it works on has left the caches since it was there.
     const std::size_t times = std::max<std::size_t>(1, (std::size_t{1} << 22) / n);
@@ -127,7 +131,7 @@ class Cpu final : public ExperimentGroup {
   std::size_t next_ = 0;  // where the next call of AdamW begins
   std::array<std::vector<float>, 4> arrays_;
   std::vector<Bf16> narrow_;
-  std::unique_ptr<OptimizerPool> pool_;
+  std::unique_ptr<ThreadPool> pool_;
   bool pool_bound_ = false;
 };
 
@@ -140,8 +144,7 @@ class Dram final : public ExperimentGroup {
   [[nodiscard]] std::string name() const override { return "DRAM"; }
   void prepare() override {
     for (const CpuTopology::Node& node : topology_.nodes()) {
-      Part part{{},
-                std::make_unique<OptimizerPool>(static_cast<int>(node.cores.size()), node.cores)};
+      Part part{{}, optimizer_pool(static_cast<int>(node.cores.size()), node.cores)};
       for (auto& array : part.arrays) {
         array = topology_.allocate_on(node.number, bytes_);
         std::fill_n(static_cast<float*>(array.get()), bytes_ / sizeof(float), 0.5F);
@@ -168,7 +171,7 @@ class Dram final : public ExperimentGroup {
     if (nodes.size() > 1) {
       if (topology_.binds_memory()) {
         list.push_back({"dram.remote", "GB/s", "cores of the first node, memory of the last",
-                        [this] { return on(0, parts_.size() - 1, parts_[0].pool->threads()); }});
+                        [this] { return on(0, parts_.size() - 1, threads_of(*parts_[0].pool)); }});
       }
       list.push_back({"dram.all", "GB/s", "all nodes at once, each on its own memory",
                       [this] { return everywhere(); }});
@@ -179,10 +182,10 @@ class Dram final : public ExperimentGroup {
  private:
   struct Part {
     std::array<CpuTopology::Memory, 2> arrays;
-    std::unique_ptr<OptimizerPool> pool;
+    std::unique_ptr<ThreadPool> pool;
   };
 
-  void update(OptimizerPool& pool, const Part& part) const {
+  void update(ThreadPool& pool, const Part& part) const {
     auto* y = static_cast<float*>(part.arrays[0].get());
     const auto* x = static_cast<const float*>(part.arrays[1].get());
     in_pieces(pool, bytes_ / sizeof(float), [=](std::size_t first, std::size_t n) {
@@ -194,10 +197,10 @@ class Dram final : public ExperimentGroup {
   }
   double on(std::size_t cores, std::size_t memory, int threads) {
     const std::vector<int>& near = topology_.nodes()[cores].cores;
-    OptimizerPool* pool = parts_[cores].pool.get();
-    if (threads != pool->threads()) {
-      if (!narrow_ || narrow_->threads() != threads || narrow_node_ != cores) {
-        narrow_ = std::make_unique<OptimizerPool>(threads, near);
+    ThreadPool* pool = parts_[cores].pool.get();
+    if (threads != threads_of(*pool)) {
+      if (!narrow_ || threads_of(*narrow_) != threads || narrow_node_ != cores) {
+        narrow_ = optimizer_pool(threads, near);
         narrow_node_ = cores;
       }
       pool = narrow_.get();
@@ -221,7 +224,7 @@ class Dram final : public ExperimentGroup {
   bool quick_;
   std::size_t bytes_;
   std::vector<Part> parts_;
-  std::unique_ptr<OptimizerPool> narrow_;  // of fewer threads than the node has cores
+  std::unique_ptr<ThreadPool> narrow_;  // of fewer threads than the node has cores
   std::size_t narrow_node_ = 0;
 };
 

@@ -8,10 +8,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "runtime/offload/optimizer_pool.h"
 #include "runtime/probe/probe.h"
 #include "runtime/trace/recorder.h"
 #include "sim/base/error.h"
+#include "sim/base/thread_pool.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -46,7 +46,7 @@ class Nvme final : public ExperimentGroup {
     file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_DIRECT | O_CLOEXEC, 0600);
     if (file_ < 0) fail("cannot be opened with O_DIRECT");
     for (Aligned& block : blocks_) block = aligned(kBlock);
-    pool_ = std::make_unique<OptimizerPool>(kThreads);
+    pool_ = std::make_unique<ThreadPool>(ThreadPool::OwnThreads{"reading", kThreads});
     write_all();  // space is allocated once, outside the measurement
   }
   void release() override {
@@ -96,7 +96,7 @@ class Nvme final : public ExperimentGroup {
   template <class Access>
   void each_block(Access access, std::size_t expected) {
     const std::size_t blocks = bytes_ / kBlock;
-    pool_->parallel_for(kThreads, [&](std::size_t t) {
+    pool_->run(kThreads, [&](std::size_t t) {
       for (std::size_t b = t; b < blocks; b += kThreads) {
         check(access(blocks_.at(t).get(), static_cast<off_t>(b * kBlock)), expected);
       }
@@ -126,7 +126,7 @@ class Nvme final : public ExperimentGroup {
   std::size_t bytes_;
   int file_ = -1;
   std::array<Aligned, kThreads> blocks_;
-  std::unique_ptr<OptimizerPool> pool_;
+  std::unique_ptr<ThreadPool> pool_;
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "sim/tune/parallel.h"
+#include "sim/base/thread_pool.h"
 
 namespace zenflow::sim {
 namespace {
@@ -60,11 +60,12 @@ bool bound(const Candidates& candidates, std::vector<Candidate>& all, unsigned t
   constexpr std::size_t kPiece = 4096;
   const Setting own = setting_of(candidates.request().job);
   const std::size_t size = (all.size() + kChunks - 1) / kChunks;
+  ThreadPool pool(std::min<std::size_t>(threads, kChunks));
   std::array<BoundsComputer, kChunks> computers;
   std::array<std::optional<Job>, kChunks> scratches;
   for (std::size_t done = 0; done < size; done += kPiece) {
     if (cancelled && cancelled()) return false;
-    in_parallel(kChunks, threads, [&](std::size_t chunk) {
+    pool.run(kChunks, [&](std::size_t chunk) {
       const std::size_t begin = chunk * size + done;
       const std::size_t end = std::min({all.size(), (chunk + 1) * size, begin + kPiece});
       for (std::size_t i = begin; i < end; ++i) {

@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/base/thread_pool.h"
 #include "sim/tune/candidate_list.h"
 #include "sim/tune/objection.h"
-#include "sim/tune/parallel.h"
 #include "sim/tune/pareto_front.h"
 #include "sim/tune/published_setting.h"
 
@@ -90,7 +90,8 @@ class Search {
       if (options_.store != nullptr) found[i] = options_.store->find(list_.all[batch[i]].index);
       if (!found[i]) missing.push_back(i);
     }
-    in_parallel(missing.size(), options_.threads, [&](std::size_t i) {
+    ThreadPool pool(std::min<std::size_t>(options_.threads, missing.size()));
+    pool.run(missing.size(), [&](std::size_t i) {
       found[missing[i]] = candidates_.evaluate(list_.all[batch[missing[i]]].setting);
     });
     std::vector<std::pair<std::uint64_t, Evaluation>> fresh;

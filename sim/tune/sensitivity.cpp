@@ -5,8 +5,8 @@
 #include <cmath>
 #include <functional>
 
+#include "sim/base/thread_pool.h"
 #include "sim/config/switch_groups.h"
-#include "sim/tune/parallel.h"
 
 namespace zenflow::sim {
 namespace {
@@ -214,7 +214,7 @@ std::vector<Costs> costs_with_errors(const Compared& compared, const TuneRequest
   const std::size_t columns = compared.size();
   std::vector<Costs> costs(numbers.size(),
                            {std::vector<double>(columns), std::vector<double>(columns)});
-  in_parallel(numbers.size() * columns * 2, threads, [&](std::size_t task) {
+  ThreadPool(threads).run(numbers.size() * columns * 2, [&](std::size_t task) {
     const std::size_t number = task / 2 / columns;
     const std::size_t i = task / 2 % columns;
     const bool higher = task % 2 == 1;
@@ -325,9 +325,9 @@ std::vector<KnobEffect> knob_effects(Candidates& candidates, const SearchResult&
       }
     }
   }
-  in_parallel(work.size(), options.threads, [&](std::size_t i) {
-    work[i].first->evaluation = candidates.evaluate(work[i].second);
-  });
+  ThreadPool pool(std::min<std::size_t>(options.threads, work.size()));
+  pool.run(work.size(),
+           [&](std::size_t i) { work[i].first->evaluation = candidates.evaluate(work[i].second); });
   return effects;
 }
 

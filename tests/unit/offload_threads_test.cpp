@@ -1,4 +1,4 @@
-/// The CPU lane and the optimizer's pool.
+/// The CPU lane.
 #include <atomic>
 #include <future>
 #include <string>
@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "runtime/offload/cpu_lane.h"
-#include "runtime/offload/optimizer_pool.h"
 #include "sim/base/error.h"
 #include "tests/support/error_of.h"
 
@@ -78,51 +77,6 @@ TEST(CpuLane, EndsWithTheJobAtWorkAndDropsTheRest) {
   opener.join();
   EXPECT_EQ(ran % 100, 1);
   EXPECT_TRUE(dropped.expired());
-}
-
-TEST(OptimizerPool, CallsEachIndexOnce) {
-  for (const int threads : {1, 2, 5}) {
-    OptimizerPool pool(threads);
-    EXPECT_EQ(pool.threads(), threads);
-    for (const std::size_t count : {0U, 1U, 3U, 1000U}) {
-      std::vector<std::atomic<int>> calls(count);
-      pool.parallel_for(count, [&](std::size_t i) { ++calls[i]; });
-      for (const auto& call : calls) EXPECT_EQ(call, 1);
-    }
-  }
-}
-
-TEST(OptimizerPool, AnExceptionEndsTheLoopAndNotThePool) {
-  OptimizerPool pool(3);
-  for (int round = 0; round < 50; ++round) {
-    std::atomic<int> running = 0;
-    const auto [kind, message] = error_of([&] {
-      pool.parallel_for(1000, [&](std::size_t i) {
-        ++running;
-        if (i == 7) {
-          --running;
-          throw Error(ErrorKind::kRuntime, "chunk 7 broke");
-        }
-        --running;
-      });
-    });
-    EXPECT_EQ(message, "chunk 7 broke");
-    EXPECT_EQ(running, 0);  // all have returned
-    std::atomic<int> calls = 0;
-    pool.parallel_for(10, [&](std::size_t) { ++calls; });
-    EXPECT_EQ(calls, 10);
-  }
-}
-
-TEST(OptimizerPool, RefusesCoresThatAreNotThereAndNoThreads) {
-  for (const int core : {-1, 1'000'000}) {
-    const auto [kind, message] = error_of([&] { const OptimizerPool pool(2, {core}); });
-    EXPECT_EQ(kind, ErrorKind::kInput);
-    EXPECT_EQ(message, "optimizer core " + std::to_string(core) +
-                           ": no such CPU, or not this process's to use");
-  }
-  EXPECT_EQ(error_of([] { const OptimizerPool pool(0); }).second,
-            "optimizer threads: at least 1, not 0");
 }
 
 }  // namespace
