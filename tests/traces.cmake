@@ -5,7 +5,7 @@ zenflow_test_group(trace_import_test LABEL unit
           unit/pytorch_trace_test.cpp
           unit/span_extras_test.cpp unit/timer_log_test.cpp unit/trace_rules_test.cpp
           unit/trace_steps_test.cpp unit/trace_variants_test.cpp
-  LINK zenflow::trace_analysis zenflow::recorder GTest::gmock nlohmann_json::nlohmann_json
+  LINK zenflow::simulate zenflow::trace_analysis zenflow::recorder GTest::gmock nlohmann_json::nlohmann_json
        SQLite::SQLite3 ZLIB::ZLIB fmt::fmt)
 zenflow_test_group(trace_analysis_test LABEL unit
   SOURCES unit/intervals_test.cpp unit/trace_analysis_test.cpp

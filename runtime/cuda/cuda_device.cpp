@@ -160,7 +160,7 @@ void CudaDevice::copy(Stream& stream, void* to, const void* from, std::size_t by
     throw Error(ErrorKind::kRuntime,
                 fmt::format("{}: {} bytes to or from host memory that is not page-locked would "
                             "block the thread that enqueues them",
-                            label.name, bytes));
+                            recorded_name(label.operation), bytes));
   }
   traffic_.add(direction, kind, bytes);
   const OperationScope scope = cuda(stream).copying(label, direction, kind, bytes);

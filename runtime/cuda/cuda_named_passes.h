@@ -15,12 +15,12 @@ class NamedPasses final : public CudaTransformer {
   using CudaTransformer::CudaTransformer;
 
   void forward(std::size_t group, std::span<const void* const> weights, Stream& compute) override {
-    const OperationScope scope = launching(compute, {"forward"});
+    const OperationScope scope = launching(compute, {Operation::kForward});
     CudaTransformer::forward(group, weights, compute);
   }
   void backward(std::size_t group, std::span<const void* const> weights,
                 std::span<void* const> gradients, Stream& compute) override {
-    const OperationScope scope = launching(compute, {"backward"});
+    const OperationScope scope = launching(compute, {Operation::kBackward});
     CudaTransformer::backward(group, weights, gradients, compute);
   }
 };

@@ -38,7 +38,7 @@ cudaStream_t handle_of(Stream& stream) {
 
 OperationScope::OperationScope(StreamClock& clock, const TrackRecorder::Span& what, LaunchLog* log,
                                std::string_view stream)
-    : clock_(clock), launch_(log, what.name, what.step, stream) {
+    : clock_(clock), launch_(log, what.operation, what.step, stream) {
   clock_.open(what);
 }
 
@@ -81,7 +81,7 @@ OperationScope CudaDeviceStream::launching(const TrackRecorder::Span& what) {
 
 OperationScope CudaDeviceStream::copying(Label label, CopyDirection direction, Traffic kind,
                                          std::size_t bytes) {
-  return launching(TrackRecorder::Span{.name = label.name,
+  return launching(TrackRecorder::Span{.operation = label.operation,
                                        .kind = TrackRecorder::copy_kind(direction),
                                        .traffic = kind,
                                        .step = label.step,

@@ -65,7 +65,7 @@ class CudaDeviceStream final : public Stream {
   /// To enqueue work on: makes the GPU the thread's current one and starts the clock.
   [[nodiscard]] cudaStream_t for_work();
   [[nodiscard]] OperationScope launching(Label label) {
-    return launching(TrackRecorder::Span{.name = label.name, .step = label.step});
+    return launching(TrackRecorder::Span{.operation = label.operation, .step = label.step});
   }
   [[nodiscard]] OperationScope copying(Label label, CopyDirection direction, Traffic kind,
                                        std::size_t bytes);

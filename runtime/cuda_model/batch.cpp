@@ -67,7 +67,7 @@ void CudaBatch::take(const Batch& batch) {
 
 void CudaBatch::upload(Stream& stream) {
   device_.copy(stream, device_memory_.data(), host_memory_.data(), host_memory_.bytes(),
-               CopyDirection::kHostToDevice, Traffic::kControl, {"batch"});
+               CopyDirection::kHostToDevice, Traffic::kControl, {Operation::kBatch});
   uploaded_ = stream.record();
 }
 

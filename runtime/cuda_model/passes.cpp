@@ -126,7 +126,7 @@ class PassesOf final : public CudaPasses {
     std::copy(table.begin(), table.end(), host.as<float>());
     const std::unique_ptr<Stream> stream = device.make_stream("model set-up");
     device.copy(*stream, angle_memory_.data(), host.data(), bytes, CopyDirection::kHostToDevice,
-                Traffic::kInitial, {"rotary angles"});
+                Traffic::kInitial, {Operation::kRotaryAngles});
     stream->record().wait();
     angles_ = {angle_memory_.as<float>(), angle_memory_.as<float>() + table.size() / 2};
   }

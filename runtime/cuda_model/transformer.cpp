@@ -78,7 +78,7 @@ struct CudaTransformer::State {
     passes->forward(pass(weights, compute), group, sum_on_device.as<kernels::LossSum>());
     if (!is_head(group)) return;
     device.copy(compute, sum_on_host.data(), sum_on_device.data(), sizeof(kernels::LossSum),
-                CopyDirection::kDeviceToHost, Traffic::kControl, {"loss"});
+                CopyDirection::kDeviceToHost, Traffic::kControl, {Operation::kLoss});
     sum_arrived = compute.record();
   }
 
@@ -92,7 +92,7 @@ struct CudaTransformer::State {
       logits_on_host = device.allocate(MemoryKind::kPinnedHost, bytes, "evaluation logits");
     }
     device.copy(compute, logits_on_host.data(), logits.values, bytes, CopyDirection::kDeviceToHost,
-                Traffic::kControl, {"evaluation logits"});
+                Traffic::kControl, {Operation::kEvaluationLogits});
     compute.record().wait();
     const auto outputs = static_cast<std::size_t>(
         config.task.is_classification() ? config.task.labels : config.model.vocab);

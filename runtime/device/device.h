@@ -69,7 +69,7 @@ struct MemoryUse {
 
 /// How an operation appears in a trace.
 struct Label {
-  std::string_view name;
+  Operation operation = Operation::kUnknown;
   std::int64_t step = -1;
 };
 

@@ -63,11 +63,11 @@ HostStream::~HostStream() {
   filled_.notify_all();
 }
 
-void HostStream::enqueue(Operation operation) {
-  operation.number = ++enqueued_;
+void HostStream::enqueue(Queued next) {
+  next.number = ++enqueued_;
   {
     const std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(operation));
+    queue_.push_back(std::move(next));
   }
   filled_.notify_one();
 }
@@ -91,19 +91,19 @@ void HostStream::copy(Label label, CopyDirection direction, Traffic traffic, std
 
 Event HostStream::record() {
   auto completion = std::make_shared<HostCompletion>(demand_, enqueued_ + 1);
-  // Runs even after a failure, which is what it reports.
-  enqueue(
-      {.label = {}, .traced = false, .work = [this, completion] { completion->set(failure_); }});
+  enqueue({.traced = false, .reports_failure = true, .work = [this, completion] {
+             completion->set(failure_);
+           }});
   return Event(std::move(completion));
 }
 
 void HostStream::wait(const Event& event, WaitCause cause) {
   if (event.complete()) {
     // Still a dependency on what failed.
-    enqueue({.label = {}, .traced = false, .work = [event] { event.wait(); }});
+    enqueue({.traced = false, .work = [event] { event.wait(); }});
     return;
   }
-  enqueue({.label = {name_of(cause)}, .traced = false, .work = [this, event, cause] {
+  enqueue({.traced = false, .work = [this, event, cause] {
              const Clock::time_point start = Clock::now();
              wait_here(event);
              track_.wait(cause, -1, start, Clock::now());
@@ -119,9 +119,8 @@ void HostStream::synchronize() {
   record().wait();
 }
 
-void HostStream::execute(Operation& operation) {
-  const bool marker = operation.label.name.empty() && !operation.traced;
-  if (failure_ && !marker) return;
+void HostStream::execute(Queued& next) {
+  if (failure_ && !next.reports_failure) return;
   try {
     if (jitter_.longest.count() > 0) {
       const auto limit = static_cast<std::uint64_t>(jitter_.longest.count());
@@ -130,14 +129,14 @@ void HostStream::execute(Operation& operation) {
         std::this_thread::sleep_for(std::chrono::microseconds(random_() % limit));
     }
     const Clock::time_point start = Clock::now();
-    operation.work();
-    if (!operation.traced) return;
-    const Label& label = operation.label;
-    if (operation.copy) {
-      track_.copy(operation.copy->direction, operation.copy->traffic, label.name, label.step, start,
-                  Clock::now(), operation.copy->bytes);
+    next.work();
+    if (!next.traced) return;
+    const Label& label = next.label;
+    if (next.copy) {
+      track_.copy(next.copy->direction, next.copy->traffic, label.operation, label.step, start,
+                  Clock::now(), next.copy->bytes);
     } else {
-      track_.span(label.name, label.step, start, Clock::now());
+      track_.span(label.operation, label.step, start, Clock::now());
     }
   } catch (...) {
     if (!failure_) failure_ = std::current_exception();
@@ -146,16 +145,16 @@ void HostStream::execute(Operation& operation) {
 
 void HostStream::work_through(const std::stop_token& stop) {
   while (true) {
-    Operation operation;
+    Queued next;
     {
       std::unique_lock lock(mutex_);
       filled_.wait(lock, stop, [this] { return !queue_.empty(); });
       if (queue_.empty()) return;  // stopped, and nothing is left
-      operation = std::move(queue_.front());
+      next = std::move(queue_.front());
       queue_.pop_front();
     }
-    if (demand_) demand_->await(operation.number, stop);
-    execute(operation);
+    if (demand_) demand_->await(next.number, stop);
+    execute(next);
   }
 }
 

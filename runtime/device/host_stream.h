@@ -103,18 +103,19 @@ class HostStream final : public Stream {
     Traffic traffic;
     std::size_t bytes;
   };
-  struct Operation {
-    Label label;
+  struct Queued {
+    Label label{};
     std::optional<Copy> copy{};
     bool traced = true;
+    bool reports_failure = false;  ///< runs even after one
     std::function<void()> work;
     std::uint64_t number = 0;
   };
 
-  void enqueue(Operation operation);
+  void enqueue(Queued next);
   void wait_here(const Event& event);
   void work_through(const std::stop_token& stop);
-  void execute(Operation& operation);
+  void execute(Queued& next);
 
   TrackRecorder& track_;
   Jitter jitter_;
@@ -125,7 +126,7 @@ class HostStream final : public Stream {
   Clock::time_point ready_{};           // the stream's thread alone: what is next may begin
   std::mutex mutex_;                    // guards queue_
   std::condition_variable_any filled_;
-  std::deque<Operation> queue_;
+  std::deque<Queued> queue_;
   std::jthread thread_;  // last: starts when all else is there
 };
 

@@ -7,8 +7,8 @@
 namespace zenflow::runtime {
 namespace {
 
-constexpr std::size_t kArrays = 3;  // weights and two moments
-constexpr std::string_view kPurpose = "column exchange";
+constexpr std::size_t kArrays = 3;                        // weights and two moments
+constexpr std::string_view kPurpose = "column exchange";  // of memory
 
 }  // namespace
 
@@ -49,7 +49,8 @@ template <class T>
 void ColumnCarrier::send(Stream& stream, const Mirrored<T>& array, std::size_t count,
                          std::int64_t step) {
   device_.copy(stream, array.on_device(), array.on_host(), count * sizeof(T),
-               CopyDirection::kHostToDevice, Traffic::kSelection, {kPurpose, step});
+               CopyDirection::kHostToDevice, Traffic::kSelection,
+               {Operation::kColumnExchange, step});
 }
 
 ColumnState ColumnCarrier::take(Stream& stream, std::size_t slice,
@@ -66,10 +67,12 @@ ColumnState ColumnCarrier::take(Stream& stream, std::size_t slice,
     for (std::size_t i = 0; i < kArrays; ++i) {
       device_.gather_columns(stream, ElementType::kFloat32,
                              state_rows(slice, i, b, selected(slice)), slots_.on_device(), n,
-                             state_.on_device() + i * b.elements, {kPurpose, step});
+                             state_.on_device() + i * b.elements,
+                             {Operation::kColumnExchange, step});
     }
     device_.copy(stream, state_.on_host(), state_.on_device(), kArrays * b.elements * sizeof(float),
-                 CopyDirection::kDeviceToHost, Traffic::kSelection, {kPurpose, step});
+                 CopyDirection::kDeviceToHost, Traffic::kSelection,
+                 {Operation::kColumnExchange, step});
     stream.record().wait();
     for (std::size_t i = 0; i < kArrays; ++i) {
       std::copy_n(state_.on_host() + i * b.elements, b.elements, arrays[i]->data() + b.first * n);
@@ -104,10 +107,11 @@ void ColumnCarrier::keep(Stream& stream, std::size_t slice, std::span<const std:
   for (std::size_t i = 0; i < kArrays; ++i) {
     for (const Block& b : blocks) {
       device_.gather_columns(stream, ElementType::kFloat32, state_rows(slice, i, b, before),
-                             slots_.on_device(), n, state_.on_device(), {kPurpose, step});
+                             slots_.on_device(), n, state_.on_device(),
+                             {Operation::kColumnExchange, step});
       device_.scatter_columns(stream, ElementType::kFloat32, state_.on_device(),
                               places_.on_device(), n, state_rows(slice, i, b, now),
-                              {kPurpose, step});
+                              {Operation::kColumnExchange, step});
     }
   }
   stream.record().wait();
@@ -134,7 +138,7 @@ void ColumnCarrier::give(Stream& stream, std::size_t slice, std::span<const std:
     for (std::size_t i = 0; i < kArrays; ++i) {
       device_.scatter_columns(stream, ElementType::kFloat32, state_.on_device() + i * b.elements,
                               slots_.on_device(), n, state_rows(slice, i, b, selected(slice)),
-                              {kPurpose, step});
+                              {Operation::kColumnExchange, step});
     }
     if (with_weights) {
       write_weights(stream, slice, n, b, state.weights.data() + b.first * n, step);
@@ -155,7 +159,7 @@ void ColumnCarrier::write_weights(Stream& stream, std::size_t slice, std::size_t
   const DeviceMatrix whole = columns_.weight_slice(slice);
   std::byte* rows = static_cast<std::byte*>(whole.values) + block.first * whole.columns * element;
   device_.scatter_columns(stream, columns_.type, weights_.on_device(), places_.on_device(), n,
-                          {rows, block.rows, whole.columns}, {kPurpose, step});
+                          {rows, block.rows, whole.columns}, {Operation::kColumnExchange, step});
 }
 
 }  // namespace zenflow::runtime

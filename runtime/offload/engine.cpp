@@ -105,7 +105,7 @@ void OffloadEngine::load_weights(std::span<const std::vector<float>> weights) {
                                                  parameter.name, count, weights[i].size()));
     }
     const std::size_t element = bytes_per_element(type_);
-    write_device(columns_.parameter(i), count * element, {"initial weights"},
+    write_device(columns_.parameter(i), count * element, {Operation::kInitialWeights},
                  [&](std::span<std::byte> piece, std::size_t at) {
                    const float* from = weights[i].data() + at / element;
                    if (type_ == ElementType::kFloat32) {
@@ -128,7 +128,7 @@ std::vector<float> OffloadEngine::from_device(const void* values, std::size_t co
                                               ElementType type) {
   const std::size_t element = bytes_per_element(type);
   std::vector<float> result(count);
-  read_device(values, count * element, {"export"},
+  read_device(values, count * element, {Operation::kExport},
               [&](std::span<const std::byte> piece, std::size_t at) {
                 if (type == ElementType::kFloat32) {  // a piece may end within an element
                   std::memcpy(std::as_writable_bytes(std::span(result)).data() + at, piece.data(),

@@ -52,7 +52,7 @@ void OffloadEngine::send_columns(std::size_t s) {
   std::copy(slots.deferred.begin(), slots.deferred.end(), host + slice.selected);
   device_.copy(*compute_, columns_.columns.on_device() + columns_.column_first[s], host,
                slice.columns * sizeof(std::uint32_t), CopyDirection::kHostToDevice,
-               Traffic::kSelection, {"column indices", step_});
+               Traffic::kSelection, {Operation::kColumnIndices, step_});
 }
 
 // State of one matrix at a time is on its way: of all of them it could be as much as the selected
@@ -138,9 +138,9 @@ void OffloadEngine::refresh_selected() {
     // This step's selected gradients have been used: their space holds the weights in passing.
     std::byte* passing = columns_.selected_gradient(s);
     device_.gather_columns(*compute_, type_, columns_.weight_slice(s), column, slice.selected,
-                           passing, {"carry selected", step_});
+                           passing, {Operation::kCarrySelected, step_});
     device_.scatter_columns(*compute_, type_, passing, column, slice.selected,
-                            columns_.second_weight_slice(s), {"carry selected", step_});
+                            columns_.second_weight_slice(s), {Operation::kCarrySelected, step_});
   }
 }
 

@@ -127,7 +127,7 @@ void OffloadEngine::save(StateSink& sink) {
       return;
     }
     sink.begin(name, size);
-    read_device(data, size, {"checkpoint", step_},
+    read_device(data, size, {Operation::kCheckpoint, step_},
                 [&](std::span<const std::byte> piece, std::size_t) { sink.append(piece); });
     sink.end();
   });
@@ -210,7 +210,7 @@ void OffloadEngine::restore(
       std::memcpy(data, found.data(), size);
       return;
     }
-    write_device(data, size, {"checkpoint", step_},
+    write_device(data, size, {Operation::kCheckpoint, step_},
                  [&](std::span<std::byte> piece, std::size_t at) {
                    std::memcpy(piece.data(), found.data() + at, piece.size());
                  });

@@ -116,15 +116,15 @@ void OffloadEngine::gradients_ready(std::size_t group, bool first, bool measure_
     const Slice& slice = layout_.slices[s];
     const DeviceMatrix gradient = columns_.gradient_slice(s);
     device_.square_sum(*compute_, type_, gradient.values, slice.elements(),
-                       columns_.square_sums.on_device() + 2 * s, {"gradient norm", step_});
+                       columns_.square_sums.on_device() + 2 * s, {Operation::kGradientNorm, step_});
     const bool selects = slice.selectable && (first || measure_norms);
     if (selects || (settings_.record_importance && slice.columns > 1)) {
       float* norms = columns_.norms.on_device() + columns_.column_first[s];
       device_.column_norms(*compute_, type_, gradient, settings_.norm, norms,
-                           {"column norms", step_});
+                           {Operation::kColumnNorms, step_});
       device_.copy(*compute_, columns_.norms.on_host() + columns_.column_first[s], norms,
                    slice.columns * sizeof(float), CopyDirection::kDeviceToHost, Traffic::kSelection,
-                   {"column norms", step_});
+                   {Operation::kColumnNorms, step_});
     }
   }
   if (first) {
@@ -146,9 +146,10 @@ void OffloadEngine::gather_selected(std::size_t group) {
                                       ? nullptr
                                       : columns_.columns.on_device() + columns_.column_first[s];
     device_.gather_columns(*compute_, type_, columns_.gradient_slice(s), column, slice.selected,
-                           columns_.selected_gradient(s), {"gather selected", step_});
+                           columns_.selected_gradient(s), {Operation::kGatherSelected, step_});
     device_.square_sum(*compute_, type_, columns_.selected_gradient(s), slice.rows * slice.selected,
-                       columns_.square_sums.on_device() + 2 * s + 1, {"gradient norm", step_});
+                       columns_.square_sums.on_device() + 2 * s + 1,
+                       {Operation::kGradientNorm, step_});
   }
 }
 
@@ -174,13 +175,14 @@ void OffloadEngine::pack_and_send(std::size_t group) {
             : columns_.columns.on_device() + columns_.column_first[s] + slice.selected;
     const std::size_t at = deferred_.offset(s) - deferred_.group_offset(group);
     device_.gather_columns(*compute_, type_, columns_.gradient_slice(s), column, width,
-                           packed + at * element, {"gather deferred", step_});
+                           packed + at * element, {Operation::kGatherDeferred, step_});
   }
   if (settings_.accumulate_on_device && !reads_staging()) return;
   d2h_->wait(compute_->record(), WaitCause::kCompute);
   d2h_->wait(staging_free_[group], WaitCause::kCpuUpdate);
   device_.copy(*d2h_, deferred_.staging(group), packed, count * element,
-               CopyDirection::kDeviceToHost, Traffic::kGradients, {"gradients down", step_});
+               CopyDirection::kDeviceToHost, Traffic::kGradients,
+               {Operation::kGradientsDown, step_});
   packed_free_[place] = arrived_[group] = d2h_->record();
 }
 
@@ -188,7 +190,7 @@ void OffloadEngine::check_gradients() {
   Mirrored<double>& sums = columns_.square_sums;
   const std::size_t slices = layout_.slices.size();
   device_.copy(*compute_, sums.on_host(), sums.on_device(), 2 * slices * sizeof(double),
-               CopyDirection::kDeviceToHost, Traffic::kControl, {"gradient norms", step_});
+               CopyDirection::kDeviceToHost, Traffic::kControl, {Operation::kGradientNorms, step_});
   compute_->record().wait();
 
   double total = 0;
@@ -228,7 +230,7 @@ void OffloadEngine::sum_deferred() {
     if (first) compute_->wait(sums_read_, WaitCause::kD2H);
     device_.accumulate(*compute_, type_, columns_.packed[0].data(), scale_,
                        layout_.deferred_elements(), first, columns_.sums.as<float>(),
-                       {"sum gradients", step_});
+                       {Operation::kGpuAccumulate, step_});
     return;
   }
   std::vector<std::shared_ptr<Signal>> read(layout_.groups.size());
@@ -242,7 +244,7 @@ void OffloadEngine::sum_deferred() {
       arrived[g].wait();
       const Clock::time_point start = Clock::now();
       deferred_.accumulate(g, parity, first, scale, sum_pool_);
-      sum_track_.span("sum gradients", step, start, Clock::now());
+      sum_track_.span(Operation::kAccumulate, step, start, Clock::now());
       read[g]->set();
     }
   });
@@ -266,7 +268,8 @@ void OffloadEngine::update_selected() {
   if (slots == 0) return;
   for (const Mirrored<float>* array : {&columns_.step_sizes, &columns_.second_corrections}) {
     device_.copy(*compute_, array->on_device(), array->on_host(), slots * sizeof(float),
-                 CopyDirection::kHostToDevice, Traffic::kControl, {"bias corrections", step_});
+                 CopyDirection::kHostToDevice, Traffic::kControl,
+                 {Operation::kBiasCorrections, step_});
   }
   for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
     const Slice& slice = layout_.slices[s];
@@ -277,7 +280,7 @@ void OffloadEngine::update_selected() {
                            {columns_.step_sizes.on_device() + columns_.slot_first[s],
                             columns_.second_corrections.on_device() + columns_.slot_first[s]},
                            scale_, columns_.selected_gradient(s), selected,
-                           columns_.weight_slice(s), {"update selected", step_});
+                           columns_.weight_slice(s), {Operation::kUpdateSelected, step_});
   }
 }
 

@@ -134,7 +134,7 @@ void OffloadEngine::send_sums(const DeferredUpdate& update) {
     const std::size_t first = deferred_.group_offset(g);
     device_.copy(*d2h_, deferred_.sums(update.parity) + first, columns_.sums.as<float>() + first,
                  deferred_.group_elements(g) * sizeof(float), CopyDirection::kDeviceToHost,
-                 Traffic::kGradients, {"gradient sums down", step_});
+                 Traffic::kGradients, {Operation::kGradientSumsDown, step_});
     arrived_[g] = d2h_->record();
   }
   sums_read_ = d2h_->record();
@@ -162,7 +162,7 @@ void OffloadEngine::submit_update(const DeferredUpdate& update) {
       const Clock::time_point start = Clock::now();
       if (settings_.before_update) settings_.before_update(g);  // a delay is the optimizer's
       deferred_.update(g, update, update_pool_);
-      update_track_.span("update", step, start, Clock::now());
+      update_track_.span(Operation::kCpuUpdate, step, start, Clock::now());
       uploads->done[g] = upload_group(g, step);
       issued[g]->set();
     }
@@ -177,7 +177,7 @@ Event OffloadEngine::upload_group(std::size_t group, std::int64_t step) {
   if (count == 0) return {};
   const std::size_t element = bytes_per_element(type_);
   device_.copy(*h2d_, columns_.arrived.data(), deferred_.upload(group), count * element,
-               CopyDirection::kHostToDevice, Traffic::kParameters, {"weights up", step});
+               CopyDirection::kHostToDevice, Traffic::kParameters, {Operation::kWeightsUp, step});
   const GroupRange& range = layout_.groups[group];
   for (std::size_t s = range.first_slice; s < range.first_slice + range.slices; ++s) {
     const std::size_t width = deferred_.width(s);
@@ -190,7 +190,7 @@ Event OffloadEngine::upload_group(std::size_t group, std::int64_t step) {
     const std::size_t at = deferred_.offset(s) - deferred_.group_offset(group);
     device_.scatter_columns(*h2d_, type_, columns_.arrived.data() + at * element, column, width,
                             warm_up_ ? columns_.weight_slice(s) : columns_.second_weight_slice(s),
-                            {"scatter weights", step});
+                            {Operation::kPlaceWeights, step});
   }
   return h2d_->record();
 }

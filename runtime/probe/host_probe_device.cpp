@@ -20,7 +20,7 @@ const HostMark& host(const ProbeMark& mark) {
   return static_cast<const HostMark&>(mark);
 }
 
-constexpr Label kLabel{"probe", -1};
+constexpr Label kLabel{Operation::kProbe, -1};
 constexpr float kScale = 1.0e-3F;  // small: repeated updates stay finite
 
 class HostProbeDevice final : public ProbeDevice {

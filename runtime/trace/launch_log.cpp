@@ -33,11 +33,11 @@ std::vector<LaunchedOperation> LaunchLog::operations() const {
   return ended;
 }
 
-LaunchScope::LaunchScope(LaunchLog* log, std::string_view name, std::int64_t step,
+LaunchScope::LaunchScope(LaunchLog* log, Operation operation, std::int64_t step,
                          std::string_view stream)
     : log_(log) {
   if (log_ == nullptr) return;
-  number_ = log_->begin({.name = name,
+  number_ = log_->begin({.operation = operation,
                          .step = step,
                          .stream = std::string(stream),
                          .thread = ::gettid(),

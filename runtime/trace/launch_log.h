@@ -16,7 +16,7 @@ namespace zenflow::runtime {
 /// An operation of a stream; what was launched by `thread` from `start` to `end` belongs to it, but
 /// for what belongs to one that began and ended within it.
 struct LaunchedOperation {
-  std::string_view name;  ///< a literal
+  Operation operation = Operation::kUnknown;
   std::int64_t step = -1;
   std::string stream;       ///< its name: "compute"
   std::int64_t thread = 0;  ///< the system's number
@@ -43,7 +43,7 @@ class LaunchLog {
 /// nothing happens.
 class LaunchScope {
  public:
-  LaunchScope(LaunchLog* log, std::string_view name, std::int64_t step, std::string_view stream);
+  LaunchScope(LaunchLog* log, Operation operation, std::int64_t step, std::string_view stream);
   ~LaunchScope();
   LaunchScope(const LaunchScope&) = delete;
   LaunchScope& operator=(const LaunchScope&) = delete;

@@ -10,22 +10,6 @@
 
 namespace zenflow::runtime {
 
-std::string_view name_of(WaitCause cause) {
-  switch (cause) {
-    case WaitCause::kNone:
-      return "";
-    case WaitCause::kCpuUpdate:
-      return "cpu_update";
-    case WaitCause::kD2H:
-      return "d2h";
-    case WaitCause::kH2D:
-      return "h2d";
-    case WaitCause::kCompute:
-      return "compute";
-  }
-  return "";
-}
-
 std::string_view name_of(Traffic traffic) {
   switch (traffic) {
     case Traffic::kGradients:
@@ -70,7 +54,7 @@ std::chrono::duration<double> Recorder::cost_of_a_span() {
   for (int i = 0; i < kSpans; ++i) {
     // Two readings of the clock, as around an operation.
     const Clock::time_point begin = Clock::now();
-    track.span("overhead", i, begin, Clock::now());
+    track.span(Operation::kProbe, i, begin, Clock::now());
   }
   return std::chrono::duration<double>(Clock::now() - start) / kSpans;
 }
@@ -130,7 +114,8 @@ class Recorder::TimelineBuilder {
                                .start = recorder_.since_origin(span.start),
                                .end = recorder_.since_origin(span.end),
                                .extra = timeline_.extras.intern(extra(span)),
-                               .kind = kind(track, span)});
+                               .kind = kind(track, span),
+                               .operation = span.operation});
   }
 
  private:
@@ -138,7 +123,7 @@ class Recorder::TimelineBuilder {
 
   [[nodiscard]] sim::SpanExtra extra(const TrackRecorder::Span& span) {
     return {.bytes = static_cast<double>(span.bytes),
-            .cause = timeline_.names.intern(name_of(span.cause)),
+            .cause = span.cause,
             .step = static_cast<std::int32_t>(span.step),
             .detail = detail(span)};
   }
@@ -158,7 +143,7 @@ class Recorder::TimelineBuilder {
       case Kind::kWait:
         return is_on_device(track) ? "Stream Wait Event" : "Event Sync";
     }
-    return span.name;
+    return recorded_name(span.operation);
   }
 
   [[nodiscard]] sim::SpanKind kind(std::uint32_t track, const TrackRecorder::Span& span) const {
@@ -167,15 +152,16 @@ class Recorder::TimelineBuilder {
     return is_on_device(track) ? sim::SpanKind::kKernel : sim::SpanKind::kOperation;
   }
 
-  /// Copies of one kind share one. Names are literals without anything that JSON escapes.
+  /// Copies of one kind share one. Names have nothing that JSON escapes.
   [[nodiscard]] std::int32_t detail(const TrackRecorder::Span& span) {
     if (span.kind != Kind::kToDevice && span.kind != Kind::kToHost) return -1;
     const auto next = static_cast<std::int32_t>(timeline_.details.size());
-    const auto [entry, is_new] = details_.try_emplace({span.name, span.traffic}, next);
+    const auto [entry, is_new] = details_.try_emplace({span.operation, span.traffic}, next);
     if (is_new) {
       timeline_.details.push_back(
           {.category = "",
-           .fields = {{std::string(sim::kCarriesField), fmt::format("\"{}\"", span.name)},
+           .fields = {{std::string(sim::kCarriesField),
+                       fmt::format("\"{}\"", recorded_name(span.operation))},
                       {"traffic", fmt::format("\"{}\"", name_of(span.traffic))}}});
     }
     return entry->second;
@@ -183,7 +169,7 @@ class Recorder::TimelineBuilder {
 
   const Recorder& recorder_;
   sim::Timeline& timeline_;
-  std::map<std::pair<std::string_view, Traffic>, std::int32_t> details_;
+  std::map<std::pair<Operation, Traffic>, std::int32_t> details_;
 };
 
 sim::TimelineStep Recorder::timeline_step(const RecordedStep& step) const {

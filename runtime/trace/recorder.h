@@ -14,14 +14,11 @@
 
 #include "runtime/trace/clock.h"
 #include "runtime/trace/copy.h"
+#include "sim/base/operation.h"
+#include "sim/base/wait_cause.h"
 #include "sim/trace/timeline.h"
 
 namespace zenflow::runtime {
-
-/// What a track's thread waits for. The names are those of a result's stall_by_cause_ms.
-enum class WaitCause : std::uint8_t { kNone, kCpuUpdate, kD2H, kH2D, kCompute };
-inline constexpr std::size_t kWaitCauses = 5;
-[[nodiscard]] std::string_view name_of(WaitCause cause);
 
 /// When a track's spans are kept.
 enum class SpansKept : std::uint8_t {
@@ -39,9 +36,8 @@ class TrackRecorder {
     std::array<std::chrono::nanoseconds, kWaitCauses> waiting{};
   };
   enum class Kind : std::uint8_t { kWork, kToDevice, kToHost, kWait };
-  /// Names are literals: they outlive the recorder.
   struct Span {
-    std::string_view name{};  ///< of work; of a copy, what it carries
+    Operation operation = Operation::kUnknown;
     Kind kind = Kind::kWork;
     Traffic traffic = Traffic::kGradients;
     WaitCause cause = WaitCause::kNone;
@@ -54,22 +50,22 @@ class TrackRecorder {
     return direction == CopyDirection::kHostToDevice ? Kind::kToDevice : Kind::kToHost;
   }
 
-  /// Work. `name` must outlive the recorder: it is a literal.
-  void span(std::string_view name, std::int64_t step, Clock::time_point start,
+  /// Work.
+  void span(Operation operation, std::int64_t step, Clock::time_point start,
             Clock::time_point end) {
     add(busy_, end - start);
     if (!is_keeping()) return;
-    keep({.name = name, .step = step, .start = start, .end = end});
+    keep({.operation = operation, .step = step, .start = start, .end = end});
   }
-  /// A copy between the device's memory and pinned host memory; `carries` as `name` above. On a
-  /// track that computes it is time in which nothing is computed: it counts as waiting.
-  void copy(CopyDirection direction, Traffic traffic, std::string_view carries, std::int64_t step,
+  /// A copy between the device's memory and pinned host memory. On a track that computes it is time
+  /// in which nothing is computed: it counts as waiting.
+  void copy(CopyDirection direction, Traffic traffic, Operation operation, std::int64_t step,
             Clock::time_point start, Clock::time_point end, std::size_t bytes) {
     const WaitCause cause =
         direction == CopyDirection::kHostToDevice ? WaitCause::kH2D : WaitCause::kD2H;
     add(computes_ ? waiting_[static_cast<std::size_t>(cause)] : busy_, end - start);
     if (!is_keeping()) return;
-    keep({.name = carries,
+    keep({.operation = operation,
           .kind = copy_kind(direction),
           .traffic = traffic,
           .step = step,

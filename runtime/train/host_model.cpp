@@ -13,7 +13,7 @@ bool HostModel::shared(std::size_t parameter) const {
 
 // The spans' contents may change before the stream comes to them: it gets copies.
 void HostModel::forward(std::size_t group, std::span<const void* const> weights, Stream& compute) {
-  static_cast<HostStream&>(compute).run({"forward"},
+  static_cast<HostStream&>(compute).run({Operation::kForward},
                                         [this, group, begins = std::exchange(next_, std::nullopt),
                                          w = std::vector(weights.begin(), weights.end())] {
                                           if (begins)
@@ -25,8 +25,8 @@ void HostModel::forward(std::size_t group, std::span<const void* const> weights,
 void HostModel::backward(std::size_t group, std::span<const void* const> weights,
                          std::span<void* const> gradients, Stream& compute) {
   static_cast<HostStream&>(compute).run(
-      {"backward"}, [this, group, w = std::vector(weights.begin(), weights.end()),
-                     g = std::vector(gradients.begin(), gradients.end())] {
+      {Operation::kBackward}, [this, group, w = std::vector(weights.begin(), weights.end()),
+                               g = std::vector(gradients.begin(), gradients.end())] {
         transformer_.backward(group, w, g);
       });
 }

@@ -31,12 +31,13 @@ void keep_whole_sets(sim::Timeline& timeline, std::int64_t first_step, std::int6
     return timeline.extra_of(span).step == first_step - 1;
   };
   for (const sim::TimelineSpan& span : timeline.spans) {
-    if (is_before(span) && timeline.name_of(span) == "update" && span.end >= began) ++updates;
+    const bool updates_layer = span.operation == Operation::kCpuUpdate && span.end >= began;
+    if (updates_layer && is_before(span)) ++updates;
   }
   std::erase_if(timeline.spans, [&](const sim::TimelineSpan& span) {
     if (!is_before(span)) return false;
-    const std::string& track = timeline.tracks[span.track].name;
-    return updates != layers || (track != "cpu optimizer" && track != "h2d");
+    const auto lane = lane_of_track(timeline.tracks[span.track].name);
+    return updates != layers || (lane != LaneKind::kCpuUpdate && lane != LaneKind::kH2D);
   });
 }
 

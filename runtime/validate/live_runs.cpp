@@ -60,13 +60,13 @@ void add_summary(const TrainReport& report, sim::StepFigures& figures) {
   figures[Metric::kStep] = kMilliseconds * mean.total;
   figures[Metric::kCompute] = kMilliseconds * mean.compute;
   figures[Metric::kStall] = kMilliseconds * (mean.total - mean.compute);
-  figures[Metric::kStallCpuUpdate] = kMilliseconds * mean.cpu_update;
-  figures[Metric::kStallD2H] = kMilliseconds * mean.d2h;
-  figures[Metric::kStallH2D] = kMilliseconds * mean.h2d;
-  figures[Metric::kStallCollective] = 0;  // one device, no drive
-  figures[Metric::kStallNvme] = 0;
-  figures[Metric::kStallSelection] = 0;
-  figures[Metric::kStallLaunch] = kMilliseconds * mean.launch;
+  for (std::size_t i = 0; i < kStallCauses; ++i) {  // one device, no drive
+    figures[sim::stall_by(static_cast<WaitCause>(i))] = 0;
+  }
+  figures[sim::stall_by(WaitCause::kCpuUpdate)] = kMilliseconds * mean.cpu_update;
+  figures[sim::stall_by(WaitCause::kD2H)] = kMilliseconds * mean.d2h;
+  figures[sim::stall_by(WaitCause::kH2D)] = kMilliseconds * mean.h2d;
+  figures[sim::stall_by(WaitCause::kLaunch)] = kMilliseconds * mean.launch;
   const auto steps = static_cast<double>(report.times.steps);
   figures[Metric::kD2HBytes] =
       static_cast<double>(of_kind(report.traffic.d2h, Traffic::kGradients)) / steps;

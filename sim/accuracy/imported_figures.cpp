@@ -43,21 +43,21 @@ class Reader {
   void stall(const DeviceAnalysis& device, double each) {
     const auto ms = [each](Picoseconds time) { return to_milliseconds(time) / each; };
     add(Metric::kCompute, ms(device.compute_in_part));
-    const auto cause = [&](TraceStall one) {
-      return ms(device.stall[static_cast<std::size_t>(one)]);
+    const auto time = [&](WaitCause cause) {
+      return ms(device.stall.at(static_cast<std::size_t>(cause)));
     };
-    add(Metric::kStallD2H, cause(TraceStall::kD2H));
-    add(Metric::kStallH2D, cause(TraceStall::kH2D));
-    add(Metric::kStallCollective, cause(TraceStall::kCollective));
+    add(stall_by(WaitCause::kD2H), time(WaitCause::kD2H));
+    add(stall_by(WaitCause::kH2D), time(WaitCause::kH2D));
+    add(stall_by(WaitCause::kCollective), time(WaitCause::kCollective));
     // Where no rule says what the host does, its work cannot be told from late launches.
     if (!knows_host_) return;
-    add(Metric::kStallCpuUpdate, cause(TraceStall::kCpuUpdate));
-    add(Metric::kStallNvme, cause(TraceStall::kNvme));
-    add(Metric::kStallSelection, cause(TraceStall::kSelection));
-    add(Metric::kStallLaunch, cause(TraceStall::kLaunch) + cause(TraceStall::kCopyOnDevice) +
-                                  cause(TraceStall::kOther) + cause(TraceStall::kNotRecorded) +
-                                  ms(std::max(Picoseconds{}, device.start - range_.begin)) +
-                                  ms(std::max(Picoseconds{}, range_.end - device.end)));
+    add(stall_by(WaitCause::kCpuUpdate), time(WaitCause::kCpuUpdate));
+    add(stall_by(WaitCause::kNvme), time(WaitCause::kNvme));
+    add(stall_by(WaitCause::kSelection), time(WaitCause::kSelection));
+    add(stall_by(WaitCause::kLaunch), time(WaitCause::kLaunch) + time(WaitCause::kCopyOnDevice) +
+                                          time(WaitCause::kOther) + time(WaitCause::kNotRecorded) +
+                                          ms(std::max(Picoseconds{}, device.start - range_.begin)) +
+                                          ms(std::max(Picoseconds{}, range_.end - device.end)));
   }
 
   void copies(const DeviceAnalysis& device, double each) {

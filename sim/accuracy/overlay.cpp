@@ -121,7 +121,6 @@ class Builder {
       span.end = span.end - origin;
       span.correlation = -1;  // numbers of two timelines mean different things
       SpanExtra extra = from.extra_of(span);
-      extra.cause = out_.names.intern(from.names[extra.cause]);
       extra.detail = -1;
       span.extra = out_.extras.intern(extra);
       out_.spans.push_back(span);

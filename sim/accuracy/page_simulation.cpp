@@ -13,7 +13,7 @@ double in_unit(double picoseconds, const std::string& unit) {
   return picoseconds / (unit == "ms" ? kMillisecond : kSecond);
 }
 
-double cause(const SimulationResult& result, StallCause one) {
+double cause(const SimulationResult& result, WaitCause one) {
   return result.stall_by_cause[static_cast<std::size_t>(one)];
 }
 
@@ -52,20 +52,20 @@ double PageSimulation::value(const PageCase& simulated, PageMetric metric,
     case PageMetric::kGpu:
       return in_unit(one.compute, unit);
     case PageMetric::kCpuUpdate:
-      return in_unit(cause(one, StallCause::kCpuUpdate), unit);
+      return in_unit(cause(one, WaitCause::kCpuUpdate), unit);
     case PageMetric::kStall:
       return in_unit(one.stall, unit);
     case PageMetric::kIo:
-      return in_unit(cause(one, StallCause::kD2H) + cause(one, StallCause::kH2D) +
-                         cause(one, StallCause::kCollective),
+      return in_unit(cause(one, WaitCause::kD2H) + cause(one, WaitCause::kH2D) +
+                         cause(one, WaitCause::kCollective),
                      unit);
     case PageMetric::kModelSizes:
       return one.model_sizes;
     case PageMetric::kSpeedup:
       return result(simulated, *simulated.than).step_time / one.step_time;
     case PageMetric::kStallRemoved:
-      return 100 * (1 - cause(one, StallCause::kCpuUpdate) /
-                            cause(result(simulated, *simulated.than), StallCause::kCpuUpdate));
+      return 100 * (1 - cause(one, WaitCause::kCpuUpdate) /
+                            cause(result(simulated, *simulated.than), WaitCause::kCpuUpdate));
   }
   return 0;
 }

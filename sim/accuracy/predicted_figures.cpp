@@ -2,57 +2,18 @@
 
 #include <algorithm>
 
-#include "sim/schedule/live_work.h"
-
 namespace zenflow::sim {
 namespace {
 
 constexpr double kMilliseconds = 1e-9;  // a picosecond
 
-std::optional<Metric> metric_of(const TaskLabel& label, bool is_live, std::int64_t layers) {
-  switch (label.phase) {
-    case Phase::kForward:
-      return Metric::kForward;
-    case Phase::kBackward:
-      return Metric::kBackward;
-    case Phase::kSelect:
-    case Phase::kBroadcast:
-      return Metric::kSelection;
-    case Phase::kGpuUpdate:
-      // The live schedules give each layer's gradients its number, and updates higher ones.
-      return is_live && label.index < layers ? Metric::kPacking : Metric::kGpuUpdate;
-    case Phase::kReduceScatter:
-    case Phase::kAllReduce:
-    case Phase::kAllGather:
-      return Metric::kCollective;
-    case Phase::kD2H:
-      return Metric::kCopyDown;
-    case Phase::kH2D:
-      return Metric::kCopyUp;
-    case Phase::kAccumulate:
-    case Phase::kGpuAccumulate:
-      return Metric::kAccumulate;
-    case Phase::kCpuUpdate:
-    case Phase::kCpuScale:
-    case Phase::kCpuCast:
-      return Metric::kCpuUpdate;
-    case Phase::kNvmeRead:
-    case Phase::kNvmeWrite:
-      return Metric::kNvme;
-    case Phase::kEnqueue:
-      return std::nullopt;
-  }
-  return std::nullopt;
-}
-
 /// Of the first rank class; lanes that all share count too.
-void add_phases(const Prediction& prediction, bool is_live, StepFigures& figures) {
+void add_phases(const Prediction& prediction, StepFigures& figures) {
   const Program& program = prediction.run.program;
   const WindowShape& first = program.shapes[prediction.run.measured_begin];
   const WindowShape& last = program.shapes[prediction.run.measured_end - 1];
   const std::int64_t end = last.first_step + last.steps;
   const auto steps = static_cast<double>(end - first.first_step);
-  const std::int64_t layers = prediction.job.scenario.model.layers + 2;
   for (const Metric metric : all_metrics()) {
     if (group_of(metric) == MetricGroup::kPhase) figures[metric] = 0;
   }
@@ -61,7 +22,7 @@ void add_phases(const Prediction& prediction, bool is_live, StepFigures& figures
     const TaskLabel& label = program.labels[id];
     if (label.step < first.first_step || label.step >= end) continue;
     if (program.lanes[tasks[id].lane].rank_class > 0) continue;
-    const auto metric = metric_of(label, is_live, layers);
+    const auto metric = phase_of(label.operation);
     if (!metric) continue;
     const Span& span = prediction.run.execution.spans[id];
     *figures[*metric] += to_milliseconds(span.end - span.start) / steps;
@@ -92,16 +53,9 @@ StepFigures figures_of(const SimulationResult& result) {
   figures[Metric::kStep] = kMilliseconds * result.step_time;
   figures[Metric::kCompute] = kMilliseconds * result.compute;
   figures[Metric::kStall] = kMilliseconds * result.stall;
-  const auto part = [&](Metric metric, StallCause cause) {
-    figures[metric] = kMilliseconds * result.stall_by_cause[static_cast<std::size_t>(cause)];
-  };
-  part(Metric::kStallCpuUpdate, StallCause::kCpuUpdate);
-  part(Metric::kStallD2H, StallCause::kD2H);
-  part(Metric::kStallH2D, StallCause::kH2D);
-  part(Metric::kStallCollective, StallCause::kCollective);
-  part(Metric::kStallNvme, StallCause::kNvme);
-  part(Metric::kStallSelection, StallCause::kSelection);
-  part(Metric::kStallLaunch, StallCause::kLaunch);
+  for (std::size_t i = 0; i < kStallCauses; ++i) {
+    figures[stall_by(static_cast<WaitCause>(i))] = kMilliseconds * result.stall_by_cause.at(i);
+  }
   figures[Metric::kD2HBytes] = result.d2h_bytes;
   figures[Metric::kH2DBytes] = result.h2d_bytes;
   for (const double step : result.step_times) figures.step_times.push_back(kMilliseconds * step);
@@ -114,7 +68,7 @@ Prediction predict(const Job& job, const Schedule& schedule) {
       result.update_interval_is_auto ? with_update_interval(job, *result.update_interval) : job;
   Prediction prediction{figures_of(result), simulate_fully(settled, schedule), settled};
   StepFigures& figures = prediction.figures;
-  add_phases(prediction, live_kind(schedule.name()).has_value(), figures);
+  add_phases(prediction, figures);
   figures[Metric::kDeviceMemory] = engine_peak(prediction.run, MemoryPlace::kGpu);
   figures[Metric::kHostMemory] = engine_peak(prediction.run, MemoryPlace::kHost);
   return prediction;

@@ -10,41 +10,6 @@
 namespace zenflow::sim {
 namespace {
 
-struct NamedPhase {
-  std::string_view beginning;  ///< of the span's name
-  Metric metric;
-};
-
-// The runtime's names, then those of simulated tasks (simulated_timeline.h).
-constexpr std::array<NamedPhase, 14> kDevicePhases = {{
-    {"forward", Metric::kForward},
-    {"backward", Metric::kBackward},
-    {"gradient norm", Metric::kPacking},  // and "gradient norms"
-    {"gather selected", Metric::kPacking},
-    {"gather deferred", Metric::kPacking},
-    {"bias corrections", Metric::kGpuUpdate},
-    {"update selected", Metric::kGpuUpdate},
-    {"carry selected", Metric::kGpuUpdate},
-    {"gpu_update", Metric::kGpuUpdate},
-    {"sum gradients", Metric::kAccumulate},
-    {"gpu_accumulate", Metric::kAccumulate},
-    {"column", Metric::kSelection},  // norms, indices, exchange
-    {"select", Metric::kSelection},
-    {"initial weights", Metric::kSelection},  // of columns newly chosen
-}};
-
-enum class Lane : std::uint8_t { kCompute, kDown, kUp, kUpdate, kSum, kTraining, kOther };
-
-Lane lane_of(std::string_view track) {
-  if (track == "compute") return Lane::kCompute;
-  if (track == "d2h") return Lane::kDown;
-  if (track == "h2d") return Lane::kUp;
-  if (track == "cpu optimizer" || track == "cpu_update") return Lane::kUpdate;
-  if (track == "cpu sums" || track == "cpu_accumulate") return Lane::kSum;
-  if (track == "training thread") return Lane::kTraining;
-  return Lane::kOther;
-}
-
 bool is_wait(const Timeline& timeline, const TimelineSpan& span) {
   return span.kind == SpanKind::kSync || timeline.name_of(span) == "wait";
 }
@@ -55,8 +20,8 @@ class Reader {
       : timeline_(timeline), steps_(steps), count_(static_cast<double>(steps.end - steps.first)) {}
 
   StepFigures take() {
-    for (const Track& track : timeline_.tracks) lanes_.push_back(lane_of(track.name));
-    if (std::find(lanes_.begin(), lanes_.end(), Lane::kCompute) == lanes_.end()) {
+    for (const Track& track : timeline_.tracks) lanes_.push_back(lane_of_track(track.name));
+    if (std::find(lanes_.begin(), lanes_.end(), LaneKind::kCompute) == lanes_.end()) {
       throw Error(ErrorKind::kInput,
                   fmt::format("{}: no track \"compute\": expected a recording of zenflow-train "
                               "--trace; of other programs' give --schedule in place of --setting",
@@ -93,51 +58,45 @@ class Reader {
   }
 
   void add(const TimelineSpan& span) {
-    const std::string_view name = operation_name(timeline_, span);
-    const Lane lane = lanes_[span.track];
-    if (is_wait(timeline_, span)) return add_wait(span, lane);
-    switch (lane) {
-      case Lane::kCompute:
-        return add_compute(span, name);
-      case Lane::kDown:
-        *figures_[Metric::kD2HBytes] += std::max(0.0, timeline_.extra_of(span).bytes);
+    const auto lane = lanes_[span.track];
+    if (!lane) return;
+    if (is_wait(timeline_, span)) return add_wait(span, *lane);
+    const double bytes = std::max(0.0, timeline_.extra_of(span).bytes);
+    switch (*lane) {
+      case LaneKind::kCompute:
+        return add_compute(span);
+      case LaneKind::kD2H:
+        *figures_[Metric::kD2HBytes] += bytes;
         return add_time(Metric::kCopyDown, span);
-      case Lane::kUp:
+      case LaneKind::kH2D:
         // What is then put in its place is not moved again.
-        if (name != "scatter weights") {
-          *figures_[Metric::kH2DBytes] += std::max(0.0, timeline_.extra_of(span).bytes);
-        }
+        if (span.operation != Operation::kPlaceWeights) *figures_[Metric::kH2DBytes] += bytes;
         return add_time(Metric::kCopyUp, span);
-      case Lane::kUpdate:
+      case LaneKind::kCpuUpdate:
         return add_time(Metric::kCpuUpdate, span);
-      case Lane::kSum:
+      case LaneKind::kCpuAccumulate:
         return add_time(Metric::kAccumulate, span);
-      case Lane::kTraining:
-      case Lane::kOther:
+      default:
         return;
     }
   }
 
-  void add_compute(const TimelineSpan& span, std::string_view name) {
+  void add_compute(const TimelineSpan& span) {
     // A GPU's operations are ranges over its work; what the stream waited for is not recorded.
     if (span.kind == SpanKind::kRange) has_causes_ = false;
     add_time(Metric::kCompute, span);
-    for (const NamedPhase& one : kDevicePhases) {
-      if (!name.starts_with(one.beginning)) continue;
-      // Simulated: the first one after a layer's backward packs that layer's gradients.
-      const bool packs = one.beginning == "gpu_update" && std::exchange(after_backward_, false);
-      if (one.metric == Metric::kBackward) after_backward_ = true;
-      return add_time(packs ? Metric::kPacking : one.metric, span);
-    }
+    if (const auto phase = phase_of(span.operation)) add_time(*phase, span);
   }
 
-  void add_wait(const TimelineSpan& span, Lane lane) {
-    const std::string& cause = timeline_.names[timeline_.extra_of(span).cause];
+  void add_wait(const TimelineSpan& span, LaneKind lane) {
+    const WaitCause cause = timeline_.extra_of(span).cause;
     const double time = to_milliseconds(span.end - span.start) / count_;
-    if (lane == Lane::kCompute && cause.empty()) has_causes_ = false;
-    if (lane == Lane::kTraining && cause == "cpu_update") waited_for_update_ += time;
-    if (lane == Lane::kCompute && cause == "d2h") waited_for_d2h_ += time;
-    if (lane == Lane::kCompute && cause == "h2d") waited_for_h2d_ += time;
+    if (lane == LaneKind::kCompute && cause == WaitCause::kNone) has_causes_ = false;
+    // The training thread waits for updates, the device for copies.
+    const bool updates = cause == WaitCause::kCpuUpdate;
+    if (lane == (updates ? LaneKind::kTraining : LaneKind::kCompute)) {
+      waited_.at(static_cast<std::size_t>(cause)) += time;
+    }
   }
 
   void step_times() {
@@ -162,33 +121,27 @@ class Reader {
     figures_[Metric::kCompute] = compute;
     double left = *figures_[Metric::kStep] - compute;
     figures_[Metric::kStall] = left;
-    const bool is_simulated =
-        std::find(lanes_.begin(), lanes_.end(), Lane::kTraining) == lanes_.end();
+    const bool is_simulated = std::none_of(
+        timeline_.tracks.begin(), timeline_.tracks.end(),
+        [](const Track& track) { return track.name == recorded_name(LaneKind::kTraining); });
     if (!has_causes_ || is_simulated) return;
-    const auto take = [&](Metric metric, double wanted) {
-      const double taken = std::min(left, wanted);
+    for (const WaitCause cause :
+         {WaitCause::kCpuUpdate, WaitCause::kD2H, WaitCause::kH2D, WaitCause::kCollective,
+          WaitCause::kNvme, WaitCause::kSelection}) {
+      const double taken = std::min(left, waited_.at(static_cast<std::size_t>(cause)));
       left -= taken;
-      figures_[metric] = taken;
-    };
-    take(Metric::kStallCpuUpdate, waited_for_update_);
-    take(Metric::kStallD2H, waited_for_d2h_);
-    take(Metric::kStallH2D, waited_for_h2d_);
-    take(Metric::kStallCollective, 0);
-    take(Metric::kStallNvme, 0);
-    take(Metric::kStallSelection, 0);
-    take(Metric::kStallLaunch, left);
+      figures_[stall_by(cause)] = taken;
+    }
+    figures_[stall_by(WaitCause::kLaunch)] = left;
   }
 
   const Timeline& timeline_;
   const RecordedSteps& steps_;
   double count_;
-  std::vector<Lane> lanes_;
+  std::vector<std::optional<LaneKind>> lanes_;  // by track
   StepFigures figures_;
-  bool after_backward_ = false;
   bool has_causes_ = true;
-  double waited_for_update_ = 0;
-  double waited_for_d2h_ = 0;
-  double waited_for_h2d_ = 0;
+  std::array<double, kWaitCauses> waited_{};  // milliseconds
 };
 
 }  // namespace

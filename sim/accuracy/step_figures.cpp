@@ -11,20 +11,20 @@ namespace {
 
 struct MetricRow {
   MetricGroup group;
-  std::string_view key;
+  std::string_view key;  ///< of a cause: its name
 };
 
 constexpr std::array<MetricRow, kMetrics> kRows = {{
     {MetricGroup::kStep, "step_time_ms"},
     {MetricGroup::kStep, "gpu_compute_ms"},
     {MetricGroup::kStep, "gpu_stall_ms"},
-    {MetricGroup::kStallCause, "cpu_update"},
-    {MetricGroup::kStallCause, "d2h"},
-    {MetricGroup::kStallCause, "h2d"},
-    {MetricGroup::kStallCause, "collective"},
-    {MetricGroup::kStallCause, "nvme"},
-    {MetricGroup::kStallCause, "selection"},
-    {MetricGroup::kStallCause, "launch"},
+    {MetricGroup::kStallCause, {}},
+    {MetricGroup::kStallCause, {}},
+    {MetricGroup::kStallCause, {}},
+    {MetricGroup::kStallCause, {}},
+    {MetricGroup::kStallCause, {}},
+    {MetricGroup::kStallCause, {}},
+    {MetricGroup::kStallCause, {}},
     {MetricGroup::kTraffic, "d2h_bytes_per_step"},
     {MetricGroup::kTraffic, "h2d_bytes_per_step"},
     {MetricGroup::kMemory, "gpu_peak_bytes"},
@@ -57,12 +57,74 @@ const std::array<Metric, kMetrics>& all_metrics() {
   return kAll;
 }
 
+std::optional<Metric> phase_of(Operation operation) {
+  switch (operation) {
+    case Operation::kForward:
+      return Metric::kForward;
+    case Operation::kBackward:
+      return Metric::kBackward;
+    case Operation::kPackGradients:
+    case Operation::kGradientNorm:
+    case Operation::kGradientNorms:
+    case Operation::kGatherSelected:
+    case Operation::kGatherDeferred:
+      return Metric::kPacking;
+    case Operation::kBiasCorrections:
+    case Operation::kUpdateSelected:
+    case Operation::kCarrySelected:
+    case Operation::kGpuUpdate:
+      return Metric::kGpuUpdate;
+    case Operation::kSelect:
+    case Operation::kBroadcast:
+    case Operation::kColumnNorms:
+    case Operation::kColumnIndices:
+    case Operation::kColumnExchange:
+    case Operation::kInitialWeights:  // of columns newly chosen
+      return Metric::kSelection;
+    case Operation::kReduceScatter:
+    case Operation::kAllReduce:
+    case Operation::kAllGather:
+      return Metric::kCollective;
+    case Operation::kD2H:
+    case Operation::kGradientsDown:
+    case Operation::kGradientSumsDown:
+      return Metric::kCopyDown;
+    case Operation::kH2D:
+    case Operation::kWeightsUp:
+    case Operation::kPlaceWeights:
+      return Metric::kCopyUp;
+    case Operation::kAccumulate:
+    case Operation::kGpuAccumulate:
+      return Metric::kAccumulate;
+    case Operation::kCpuUpdate:
+    case Operation::kCpuScale:
+    case Operation::kCpuCast:
+      return Metric::kCpuUpdate;
+    case Operation::kNvmeRead:
+    case Operation::kNvmeWrite:
+      return Metric::kNvme;
+    case Operation::kUnknown:
+    case Operation::kEnqueue:
+    case Operation::kExport:
+    case Operation::kCheckpoint:
+    case Operation::kBatch:
+    case Operation::kLoss:
+    case Operation::kEvaluationLogits:
+    case Operation::kRotaryAngles:
+    case Operation::kProbe:
+      break;
+  }
+  return std::nullopt;
+}
+
 MetricGroup group_of(Metric metric) {
   return row_of(metric).group;
 }
 
 std::string_view key_of(Metric metric) {
-  return row_of(metric).key;
+  if (group_of(metric) != MetricGroup::kStallCause) return row_of(metric).key;
+  return name_of(static_cast<WaitCause>(static_cast<std::size_t>(metric) -
+                                        static_cast<std::size_t>(Metric::kStallByCause)));
 }
 
 std::string path_of(Metric metric) {

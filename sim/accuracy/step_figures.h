@@ -9,6 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/base/operation.h"
+#include "sim/base/wait_cause.h"
+
 namespace zenflow::sim {
 
 /// Times are means of a step in milliseconds; of a phase, while its lane works on it.
@@ -16,16 +19,11 @@ enum class Metric : std::uint8_t {
   kStep,
   kCompute,
   kStall,  ///< the step without kCompute
-  // Parts of the stall.
-  kStallCpuUpdate,
-  kStallD2H,
-  kStallH2D,
-  kStallCollective,
-  kStallNvme,
-  kStallSelection,
-  kStallLaunch,  ///< also what no other cause explains
+  /// The first part of the stall; stall_by gives each. What no other cause explains is in
+  /// kLaunch's.
+  kStallByCause,
   // Bytes of a step over one GPU's host link.
-  kD2HBytes,
+  kD2HBytes = kStallByCause + kStallCauses,
   kH2DBytes,
   // Bytes, most at once.
   kDeviceMemory,
@@ -44,6 +42,12 @@ enum class Metric : std::uint8_t {
   kNvme,
 };
 inline constexpr std::size_t kMetrics = 25;
+[[nodiscard]] constexpr Metric stall_by(WaitCause cause) {
+  return static_cast<Metric>(static_cast<std::size_t>(Metric::kStallByCause) +
+                             static_cast<std::size_t>(cause));
+}
+/// Of a simulated or recorded operation's time; nothing: of none.
+[[nodiscard]] std::optional<Metric> phase_of(Operation operation);
 
 enum class MetricGroup : std::uint8_t { kStep, kStallCause, kTraffic, kMemory, kPhase };
 

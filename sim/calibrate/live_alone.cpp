@@ -152,9 +152,9 @@ ModelTimes model_times(const Timeline& timeline, std::int64_t first_step, std::i
   std::size_t at = 0;
   const auto& steps = timeline.steps;
   for (const TimelineSpan& span : timeline.spans) {
-    const std::string& name = timeline.name_of(span);
-    if (timeline.tracks[span.track].name != "compute") continue;
-    if (!name.starts_with("forward") && !name.starts_with("backward")) continue;
+    const bool is_pass =
+        span.operation == Operation::kForward || span.operation == Operation::kBackward;
+    if (!is_pass) continue;
     while (at > 0 && span.start < steps[at].start) --at;
     while (at + 1 < steps.size() && span.start >= steps[at + 1].start) ++at;
     // A recording may end within a step that it does not have.
@@ -206,7 +206,7 @@ struct Found {
     uneven_error.push_back(both.uneven_error);
     times.push_back(operation_times(run, *recording.timeline, recording.first_step, host));
     for (const LiveSample& sample : run.samples) {
-      if (sample.operation == LiveOperation::kStepGap) gaps.push_back(sample.seconds);
+      if (sample.operation == Operation::kEnqueue) gaps.push_back(sample.seconds);
     }
     other_cores.push_back(cores);
   }

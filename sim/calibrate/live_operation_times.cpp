@@ -33,38 +33,35 @@ class WorkReader {
     PerUnit<double> work{};
     const double elements = run_.layers[sample.layer].deferred_elements();
     switch (sample.operation) {
-      case LiveOperation::kGradientsDown:
+      case Operation::kGradientsDown:
         work[Unit::kDown] = sample.bytes;
         work[Unit::kCopies] = 1;
         return work;
-      case LiveOperation::kWeightsUp:
+      case Operation::kWeightsUp:
         work[Unit::kUp] = sample.bytes;
         work[Unit::kCopies] = 1;
         return work;
-      case LiveOperation::kUpdate:
+      case Operation::kCpuUpdate:
         if (elements <= 0) return std::nullopt;
         work[Unit::kUpdated] = work_.update_bytes() * elements *
                                (host_.adam_bandwidth / adam_rate(host_, run_.live.optimizer_cores));
         work[Unit::kUpdateCalls] = 1;
         return work;
-      case LiveOperation::kSum:
+      case Operation::kAccumulate:
         if (elements <= 0) return std::nullopt;
         work[Unit::kSummed] = work_.sum_bytes(sample.first) * elements / run_.live.sum_cores;
         return work;
-      case LiveOperation::kSumOnDevice:
+      case Operation::kGpuAccumulate:
         work[Unit::kSummed] = work_.sum_bytes(sample.first) * deferred_;
         return work;
-      case LiveOperation::kAfterBackward:
-      case LiveOperation::kUpdateSelected:
-      case LiveOperation::kCarrySelected:
-      case LiveOperation::kPlaceUpload:
+      case Operation::kPackGradients:
+      case Operation::kUpdateSelected:
+      case Operation::kCarrySelected:
+      case Operation::kPlaceWeights:
         return of_device(*device_work(work_, run_.layers, sample));
-      case LiveOperation::kForward:
-      case LiveOperation::kBackward:
-      case LiveOperation::kStepGap:
+      default:
         return std::nullopt;
     }
-    return std::nullopt;
   }
 
  private:

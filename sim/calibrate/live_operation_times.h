@@ -48,7 +48,7 @@ struct OperationTime {
 };
 /// Operation, layer, bytes of a copy, whether a sum is a window's first: those that have the same
 /// work at the same place of a step.
-using OperationKey = std::tuple<LiveOperation, std::size_t, std::int64_t, bool>;
+using OperationKey = std::tuple<Operation, std::size_t, std::int64_t, bool>;
 /// The mean over a window's steps of the median at each.
 using OperationTimes = std::map<OperationKey, OperationTime>;
 

@@ -94,10 +94,9 @@ LiveMachine fit_windows(const LiveModelSettings& settings, const LiveWindows& wi
   const LiveRecording recording{&job, kSchedule, &windows.timeline, windows.first_step,
                                 windows.other_cores.value_or(0)};
   const LiveRun run = read_live_run(recording);
-  for (const auto& [operation, path] :
-       {std::pair(LiveOperation::kUpdate, "host.adam_bandwidth"),
-        std::pair(LiveOperation::kWeightsUp, "host_link.h2d"),
-        std::pair(LiveOperation::kGradientsDown, "host_link.d2h")}) {
+  for (const auto& [operation, path] : {std::pair(Operation::kCpuUpdate, "host.adam_bandwidth"),
+                                        std::pair(Operation::kWeightsUp, "host_link.h2d"),
+                                        std::pair(Operation::kGradientsDown, "host_link.d2h")}) {
     if (std::any_of(run.samples.begin(), run.samples.end(),
                     [&](const LiveSample& one) { return one.operation == operation; })) {
       continue;

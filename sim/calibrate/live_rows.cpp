@@ -42,30 +42,32 @@ class RowCollector {
     const double seconds = sample.seconds;
     const std::size_t l = sample.layer;
     switch (sample.operation) {
-      case LiveOperation::kForward:
+      case Operation::kForward:
         rows_.model.push_back({{work_of(model_, l, layers_.size(), true)}, seconds});
         return;
-      case LiveOperation::kBackward:
+      case Operation::kBackward:
         return add_backward(l, seconds);
-      case LiveOperation::kAfterBackward:
-      case LiveOperation::kUpdateSelected:
-      case LiveOperation::kCarrySelected:
-      case LiveOperation::kPlaceUpload:
+      case Operation::kPackGradients:
+      case Operation::kUpdateSelected:
+      case Operation::kCarrySelected:
+      case Operation::kPlaceWeights:
         return add_device(*device_work(work_, layers_, sample), seconds);
-      case LiveOperation::kGradientsDown:
+      case Operation::kGradientsDown:
         check_bytes(sample, &LiveWork::bytes_down);
         return rows_.down.add({sample.bytes, 1}, seconds);
-      case LiveOperation::kWeightsUp:
+      case Operation::kWeightsUp:
         check_bytes(sample, &LiveWork::bytes_up);
         return rows_.up.add({sample.bytes, 1}, seconds);
-      case LiveOperation::kStepGap:
+      case Operation::kEnqueue:
         return rows_.gap.add({1}, seconds);
-      case LiveOperation::kUpdate:
+      case Operation::kCpuUpdate:
         return add_update(work_.update_bytes() * layers_[l].deferred_elements(), seconds);
-      case LiveOperation::kSum:
+      case Operation::kAccumulate:
         return add_sum(work_.sum_bytes(sample.first) * layers_[l].deferred_elements(), seconds);
-      case LiveOperation::kSumOnDevice:
+      case Operation::kGpuAccumulate:
         return add_sum_on_device(work_.sum_bytes(sample.first) * deferred_, seconds);
+      default:
+        return;
     }
   }
 
@@ -123,25 +125,17 @@ class RowCollector {
 std::optional<DeviceWork> device_work(const LiveWork& work, const std::vector<LiveLayer>& layers,
                                       const LiveSample& sample) {
   switch (sample.operation) {
-    case LiveOperation::kAfterBackward:
+    case Operation::kPackGradients:
       return work.after_backward(layers[sample.layer]);
-    case LiveOperation::kUpdateSelected:
+    case Operation::kUpdateSelected:
       return of_all(work, layers, &LiveWork::update_selected);
-    case LiveOperation::kCarrySelected:
+    case Operation::kCarrySelected:
       return of_all(work, layers, &LiveWork::carry_selected);
-    case LiveOperation::kPlaceUpload:
+    case Operation::kPlaceWeights:
       return work.place_upload(layers[sample.layer]);
-    case LiveOperation::kForward:
-    case LiveOperation::kBackward:
-    case LiveOperation::kGradientsDown:
-    case LiveOperation::kWeightsUp:
-    case LiveOperation::kSum:
-    case LiveOperation::kSumOnDevice:
-    case LiveOperation::kUpdate:
-    case LiveOperation::kStepGap:
+    default:
       return std::nullopt;
   }
-  return std::nullopt;
 }
 
 /// Amounts of one kind of work in the times that tell `unit` and are not damped: "0.4 to 6.4 MB".

@@ -82,27 +82,19 @@ std::vector<FlowId> flows_of(const Cluster& cluster) {
 
 }  // namespace
 
-std::optional<LiveLane> lane_of(LiveOperation operation) {
+std::optional<LiveLane> lane_of(Operation operation) {
   switch (operation) {
-    case LiveOperation::kGradientsDown:
+    case Operation::kGradientsDown:
       return LiveLane::kD2H;
-    case LiveOperation::kWeightsUp:
+    case Operation::kWeightsUp:
       return LiveLane::kH2D;
-    case LiveOperation::kUpdate:
+    case Operation::kCpuUpdate:
       return LiveLane::kUpdate;
-    case LiveOperation::kSum:
+    case Operation::kAccumulate:
       return LiveLane::kSum;
-    case LiveOperation::kForward:
-    case LiveOperation::kBackward:
-    case LiveOperation::kAfterBackward:
-    case LiveOperation::kUpdateSelected:
-    case LiveOperation::kCarrySelected:
-    case LiveOperation::kPlaceUpload:
-    case LiveOperation::kSumOnDevice:
-    case LiveOperation::kStepGap:
+    default:
       return std::nullopt;
   }
-  return std::nullopt;
 }
 
 LiveRun read_live_run(const LiveRecording& recording) {

@@ -29,7 +29,7 @@ struct LiveRecording {
 enum class LiveLane : std::uint8_t { kD2H, kH2D, kUpdate, kSum };
 inline constexpr std::size_t kLiveLanes = 4;
 /// Of copies, updates and sums.
-[[nodiscard]] std::optional<LiveLane> lane_of(LiveOperation operation);
+[[nodiscard]] std::optional<LiveLane> lane_of(Operation operation);
 
 struct LiveRun {
   const Job* job;

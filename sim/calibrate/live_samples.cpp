@@ -25,17 +25,24 @@ class Sampler {
 
   std::vector<LiveSample> take() {
     for (std::uint32_t track = 0; track < timeline_.tracks.size(); ++track) {
-      const std::string& name = timeline_.tracks[track].name;
-      if (name == "compute") {
-        compute(track);
-      } else if (name == "d2h") {
-        gradients_down(track);
-      } else if (name == "h2d") {
-        weights_up(track);
-      } else if (name == "cpu optimizer" || name == "cpu_update") {
-        updates(track);
-      } else if (name == "cpu sums" || name == "cpu_accumulate") {
-        sums(track);
+      switch (lane_of_track(timeline_.tracks[track].name).value_or(LaneKind::kTraining)) {
+        case LaneKind::kCompute:
+          compute(track);
+          break;
+        case LaneKind::kD2H:
+          gradients_down(track);
+          break;
+        case LaneKind::kH2D:
+          weights_up(track);
+          break;
+        case LaneKind::kCpuUpdate:
+          updates(track);
+          break;
+        case LaneKind::kCpuAccumulate:
+          sums(track);
+          break;
+        default:
+          break;
       }
     }
     return std::move(samples_);
@@ -48,16 +55,13 @@ class Sampler {
       if (span.track == track) visit(span);
     }
   }
-  /// Recorded copies by what they carry. (Until 0.1's first recordings that was their name.)
-  [[nodiscard]] std::string_view name_of(const TimelineSpan& span) const {
-    return operation_name(timeline_, span);
-  }
   [[noreturn]] void fail(const TimelineSpan& span, std::string_view expected) const {
-    throw Error(ErrorKind::kInput,
-                fmt::format("{}: track \"{}\" at {:.6f} ms: expected {}, found \"{}\"; is this a "
-                            "recording of the schedule and model given?",
-                            timeline_.name, timeline_.tracks[span.track].name,
-                            to_milliseconds(span.start), expected, name_of(span)));
+    throw Error(
+        ErrorKind::kInput,
+        fmt::format("{}: track \"{}\" at {:.6f} ms: expected {}, found \"{}\"; is this a "
+                    "recording of the schedule and model given?",
+                    timeline_.name, timeline_.tracks[span.track].name, to_milliseconds(span.start),
+                    expected, operation_name(timeline_, span)));
   }
   void keep(const TimelineSpan& span, LiveSample sample) {
     if (span.start < begin_ || span.start >= end_ || sample.seconds <= 0) return;
@@ -69,7 +73,7 @@ class Sampler {
     open_.reset();
   }
   /// Spans of one operation follow one another: their times add up.
-  void add(LiveOperation operation, std::size_t layer, const TimelineSpan& span) {
+  void add(Operation operation, std::size_t layer, const TimelineSpan& span) {
     if (!open_ || open_->operation != operation || open_->layer != layer) {
       close();
       open_ = LiveSample{operation, layer};
@@ -80,11 +84,16 @@ class Sampler {
 
   void compute(std::uint32_t track);
   void compute_span(const TimelineSpan& span);
+  void know_norm(const TimelineSpan& span);
   void step_gap(const TimelineSpan& forward);
   void gradients_down(std::uint32_t track);
   void weights_up(std::uint32_t track);
   void updates(std::uint32_t track);
   void sums(std::uint32_t track);
+  /// Simulated tasks have their bucket, which counts from the head. The runtime's spans come in
+  /// order, one for every layer.
+  [[nodiscard]] std::optional<std::size_t> layer_of(const TimelineSpan& span,
+                                                    std::size_t in_order) const;
   [[nodiscard]] bool is_first_of_window(std::int64_t step) const {
     return (step - live_.warm_up) % live_.interval == 0;
   }
@@ -110,22 +119,17 @@ class Sampler {
   std::optional<Picoseconds> norm_known_;
   std::int64_t norm_step_ = -1;  ///< whose norm that is; -1: the trace does not say
   Picoseconds busy_since_norm_{};
-  bool after_backward_ = false;  ///< simulated: the next update packs the layer's gradients
-  LiveOperation after_step_ = LiveOperation::kUpdateSelected;
 };
-
-bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 void Sampler::compute(std::uint32_t track) {
   forwards_ = backwards_ = 0;
   bool begun = false;
   each_span(track, [&](const TimelineSpan& span) {
-    begun = begun || name_of(span).starts_with("forward");
+    begun = begun || span.operation == Operation::kForward;
     if (!begun) return;
     compute_span(span);
-    if (name_of(span) != "gradient norms" && span.start >= norm_known_.value_or(span.end)) {
+    const bool tells_norm = span.operation == Operation::kGradientNorms;
+    if (!tells_norm && span.start >= norm_known_.value_or(span.end)) {
       busy_since_norm_ += span.end - span.start;
     }
   });
@@ -142,71 +146,69 @@ void Sampler::step_gap(const TimelineSpan& forward) {
   // A window's first sum on the device may wait for the sums before it to go down.
   const bool waits_for_link = live_.sums_on_device() && is_first_of_window(norm_step_);
   if (norm_known_ && !waits_for_uploads && !waits_for_link) {
-    keep(forward, {LiveOperation::kStepGap, 0, false, 0,
+    keep(forward, {Operation::kEnqueue, 0, false, 0,
                    to_seconds(forward.start - *norm_known_ - busy_since_norm_).value()});
   }
   norm_known_.reset();
 }
 
+void Sampler::know_norm(const TimelineSpan& span) {
+  norm_known_ = span.end;
+  norm_step_ = timeline_.extra_of(span).step;
+  busy_since_norm_ = {};
+}
+
 void Sampler::compute_span(const TimelineSpan& span) {
   const std::size_t layers = layers_.size();
-  if (name_of(span).starts_with("forward")) {
-    close();
-    step_gap(span);
-    if (backwards_ == layers) forwards_ = backwards_ = 0;
-    if (forwards_ == layers || backwards_ > 0) fail(span, "backward");
-    keep(span, {LiveOperation::kForward, forwards_++, false, 0, seconds_of(span)});
-  } else if (name_of(span).starts_with("backward")) {
-    close();
-    // A validation is a forward pass alone.
-    if (forwards_ != layers || backwards_ == layers) fail(span, "forward");
-    keep(span, {LiveOperation::kBackward, layers - ++backwards_, false, 0, seconds_of(span)});
-    after_backward_ = true;
-  } else if (is_one_of(name_of(span), {"gradient norm", "gather selected", "gather deferred"})) {
-    add(LiveOperation::kAfterBackward, layers - backwards_, span);
-  } else if (name_of(span) == "gradient norms") {
-    norm_known_ = span.end;  // copied to the host
-    norm_step_ = timeline_.extra_of(span).step;
-    busy_since_norm_ = {};
-    return;
-  } else if (is_one_of(name_of(span), {"sum gradients", "gpu_accumulate"})) {
-    close();
-    if (!live_.sums_on_device()) fail(span, "sums on the host (accumulate_on host)");
-    keep(span, {LiveOperation::kSumOnDevice, 0, is_first_of_window(timeline_.extra_of(span).step),
-                0, seconds_of(span)});
-  } else if (name_of(span) == "update selected") {
-    add(LiveOperation::kUpdateSelected, 0, span);
-  } else if (name_of(span) == "carry selected") {
-    add(LiveOperation::kCarrySelected, 0, span);
-  } else if (name_of(span) == "gpu_update") {
-    // Simulated: one task for what the runtime does in several operations.
-    close();
-    if (std::exchange(after_backward_, false)) {
-      norm_known_ = span.end;
-      norm_step_ = timeline_.extra_of(span).step;
-      busy_since_norm_ = {};
-      keep(span, {LiveOperation::kAfterBackward, layers - backwards_, false, 0, seconds_of(span)});
-      after_step_ = LiveOperation::kUpdateSelected;
-    } else {
-      keep(span, {after_step_, 0, false, 0, seconds_of(span)});
-      after_step_ = LiveOperation::kCarrySelected;
-    }
+  switch (span.operation) {
+    case Operation::kForward:
+      close();
+      step_gap(span);
+      if (backwards_ == layers) forwards_ = backwards_ = 0;
+      if (forwards_ == layers || backwards_ > 0) fail(span, "backward");
+      return keep(span, {Operation::kForward, forwards_++, false, 0, seconds_of(span)});
+    case Operation::kBackward:
+      close();
+      // A validation is a forward pass alone.
+      if (forwards_ != layers || backwards_ == layers) fail(span, "forward");
+      return keep(span, {Operation::kBackward, layers - ++backwards_, false, 0, seconds_of(span)});
+    case Operation::kGradientNorm:
+    case Operation::kGatherSelected:
+    case Operation::kGatherDeferred:
+      return add(Operation::kPackGradients, layers - backwards_, span);
+    case Operation::kPackGradients:
+      close();
+      know_norm(span);  // after the last layer's
+      return keep(span,
+                  {Operation::kPackGradients, layers - backwards_, false, 0, seconds_of(span)});
+    case Operation::kGradientNorms:
+      return know_norm(span);
+    case Operation::kGpuAccumulate:
+      close();
+      if (!live_.sums_on_device()) fail(span, "sums on the host (accumulate_on host)");
+      return keep(span, {Operation::kGpuAccumulate, 0,
+                         is_first_of_window(timeline_.extra_of(span).step), 0, seconds_of(span)});
+    case Operation::kUpdateSelected:
+    case Operation::kCarrySelected:
+      return add(span.operation, 0, span);
+    default:
+      return;
   }
 }
 
 void Sampler::gradients_down(std::uint32_t track) {
   each_span(track, [&](const TimelineSpan& span) {
-    const bool steps = name_of(span) == "gradients down";
-    const bool sums = name_of(span) == "gradient sums down";
-    if (!steps && !sums && !name_of(span).starts_with("Memcpy DtoH")) return;
+    if (!is_d2h(span.operation)) return;
     // In the warm-up every step's come down.
     const SpanExtra& extra = timeline_.extra_of(span);
     const bool is_regular = extra.step >= live_.warm_up;
-    if (live_.sums_on_device() && steps && is_regular) {
+    if (live_.sums_on_device() && span.operation == Operation::kGradientsDown && is_regular) {
       fail(span, "gradient sums down (accumulate_on device)");
     }
-    if (!live_.sums_on_device() && sums) fail(span, "gradients down (accumulate_on host)");
-    keep(span, {LiveOperation::kGradientsDown, 0, false, extra.bytes, seconds_of(span)});
+    if (!live_.sums_on_device() && span.operation == Operation::kGradientSumsDown) {
+      fail(span, "gradients down (accumulate_on host)");
+    }
+    keep(span, {Operation::kGradientsDown, 0, false, extra.bytes, seconds_of(span)});
   });
 }
 
@@ -214,55 +216,45 @@ void Sampler::weights_up(std::uint32_t track) {
   const std::vector<std::size_t> which = crossing();
   std::size_t copies = 0;
   each_span(track, [&](const TimelineSpan& span) {
-    const bool simulated = name_of(span).starts_with("Memcpy HtoD");
-    const double bytes = timeline_.extra_of(span).bytes;
-    if (name_of(span) == "weights up" || (simulated && bytes > 0)) {
+    if (span.operation == Operation::kWeightsUp) {
       close();
       if (which.empty()) fail(span, "no upload");
       ++copies;
-      keep(span, {LiveOperation::kWeightsUp, which[(copies - 1) % which.size()], false, bytes,
-                  seconds_of(span)});
-    } else if (name_of(span) == "scatter weights" || simulated) {
+      keep(span, {Operation::kWeightsUp, which[(copies - 1) % which.size()], false,
+                  timeline_.extra_of(span).bytes, seconds_of(span)});
+    } else if (span.operation == Operation::kPlaceWeights) {
       if (copies == 0) fail(span, "an upload");
-      add(LiveOperation::kPlaceUpload, which[(copies - 1) % which.size()], span);
-      if (simulated) close();
+      add(Operation::kPlaceWeights, which[(copies - 1) % which.size()], span);
     }
   });
   close();
 }
 
-/// Simulated tasks name the bucket; buckets count from the head. The runtime's spans come in order,
-/// one for every layer.
-std::optional<std::size_t> bucket_layer(std::string_view name, std::string_view what,
-                                        std::size_t layers) {
-  const std::string prefix = fmt::format("{} bucket ", what);
-  if (!name.starts_with(prefix)) return std::nullopt;
-  std::size_t bucket = 0;
-  for (const char digit : name.substr(prefix.size())) {
-    bucket = 10 * bucket + static_cast<std::size_t>(digit - '0');
-  }
-  return bucket < layers ? std::optional(layers - 1 - bucket) : std::nullopt;
+std::optional<std::size_t> Sampler::layer_of(const TimelineSpan& span, std::size_t in_order) const {
+  const auto bucket = static_cast<std::int64_t>(timeline_.extra_of(span).index);
+  if (bucket < 0) return in_order;
+  const std::int64_t layer = std::ssize(layers_) - 1 - bucket;
+  return layer >= 0 ? std::optional(static_cast<std::size_t>(layer)) : std::nullopt;
 }
 
 void Sampler::updates(std::uint32_t track) {
   std::size_t count = 0;
   each_span(track, [&](const TimelineSpan& span) {
-    std::optional<std::size_t> layer = bucket_layer(name_of(span), "cpu_update", layers_.size());
-    if (name_of(span) == "update") layer = count++ % layers_.size();
-    if (!layer) return;
-    keep(span, {LiveOperation::kUpdate, *layer, false, 0, seconds_of(span)});
+    if (span.operation != Operation::kCpuUpdate) return;
+    const auto layer = layer_of(span, count++ % layers_.size());
+    if (layer) keep(span, {Operation::kCpuUpdate, *layer, false, 0, seconds_of(span)});
   });
 }
 
 void Sampler::sums(std::uint32_t track) {
   std::size_t count = 0;
   each_span(track, [&](const TimelineSpan& span) {
-    std::optional<std::size_t> layer = bucket_layer(name_of(span), "accumulate", layers_.size());
-    if (name_of(span) == "sum gradients") layer = layers_.size() - 1 - count++ % layers_.size();
+    if (span.operation != Operation::kAccumulate) return;
+    const auto layer = layer_of(span, layers_.size() - 1 - count++ % layers_.size());
     if (!layer) return;
     if (live_.sums_on_device()) fail(span, "sums on the device (accumulate_on device)");
-    keep(span, {LiveOperation::kSum, *layer, is_first_of_window(timeline_.extra_of(span).step), 0,
-                seconds_of(span)});
+    keep(span, {Operation::kAccumulate, *layer, is_first_of_window(timeline_.extra_of(span).step),
+                0, seconds_of(span)});
   });
 }
 

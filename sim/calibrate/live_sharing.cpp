@@ -11,15 +11,15 @@ namespace zenflow::sim {
 namespace {
 
 struct SharedOperation {
-  LiveOperation operation;
+  Operation operation;
   const char* what;
   const char* amount;  ///< the samples', in millions
 };
 constexpr std::array<SharedOperation, 4> kShared = {{
-    {LiveOperation::kGradientsDown, "copies of gradients", "MB"},
-    {LiveOperation::kWeightsUp, "copies of weights", "MB"},
-    {LiveOperation::kUpdate, "updates of layers", "MB of traffic"},
-    {LiveOperation::kSum, "sums of layers", "MB of traffic"},
+    {Operation::kGradientsDown, "copies of gradients", "MB"},
+    {Operation::kWeightsUp, "copies of weights", "MB"},
+    {Operation::kCpuUpdate, "updates of layers", "MB of traffic"},
+    {Operation::kAccumulate, "sums of layers", "MB of traffic"},
 }};
 
 /// Its bytes, on the link or of memory traffic, and what it takes alone.
@@ -31,12 +31,12 @@ Alone alone_of(const LiveSample& sample, const LiveRun& run, const LiveWork& wor
                const HostLinkProfile& link) {
   const double elements = run.layers[sample.layer].deferred_elements();
   switch (sample.operation) {
-    case LiveOperation::kUpdate:
+    case Operation::kCpuUpdate:
       return {work.update_bytes() * elements, work.update().call(elements)};
-    case LiveOperation::kSum:
+    case Operation::kAccumulate:
       return {work.sum_bytes(sample.first) * elements, work.sum(sample.first).call(elements)};
     default: {
-      const bool down = sample.operation == LiveOperation::kGradientsDown;
+      const bool down = sample.operation == Operation::kGradientsDown;
       const Direction way = down ? Direction::kD2H : Direction::kH2D;
       return {sample.bytes, copy_time(link, way, true, Bytes(sample.bytes))};
     }
@@ -44,7 +44,7 @@ Alone alone_of(const LiveSample& sample, const LiveRun& run, const LiveWork& wor
 }
 
 /// Of all samples of one operation, in their order.
-std::vector<double> predict(const std::vector<LiveRun>& runs, LiveOperation operation,
+std::vector<double> predict(const std::vector<LiveRun>& runs, Operation operation,
                             const HardwareProfile& profile) {
   std::vector<double> seconds;
   for (const LiveRun& run : runs) {

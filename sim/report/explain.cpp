@@ -48,9 +48,9 @@ SimulationResult with_hardware(const Job& job, const Schedule& schedule, Resourc
 std::string path_name(const Program& program, TaskId id) {
   const LaneKind lane = program.lanes[program.graph.tasks()[id].lane].kind;
   if (lane == LaneKind::kCompute || lane == LaneKind::kCollective || lane == LaneKind::kGather) {
-    return to_string(program.labels[id].phase);
+    return std::string(simulated_name(program.labels[id].operation));
   }
-  return to_string(lane);
+  return std::string(simulated_name(lane));
 }
 
 std::vector<PathShare> binding_path(const FullRun& run) {
@@ -81,13 +81,13 @@ struct Facts {
   double window = 0;  ///< GPU time of one window
 };
 
-double stall(const SimulationResult& result, StallCause cause) {
+double stall(const SimulationResult& result, WaitCause cause) {
   return result.stall_by_cause[static_cast<std::size_t>(cause)];
 }
 
 /// Whether the GPU no longer waits for the CPU optimizer, by update_interval auto's rule.
 bool cpu_keeps_up(const SimulationResult& result) {
-  return stall(result, StallCause::kCpuUpdate) <= 0.005 * result.step_time;
+  return stall(result, WaitCause::kCpuUpdate) <= 0.005 * result.step_time;
 }
 
 std::string advice_on_interval(const Facts& facts) {
@@ -130,7 +130,7 @@ std::string explain_cpu_with_zenflow(const Facts& facts) {
 
 std::string explain_cpu(const Facts& facts) {
   std::string sentence = fmt::format("the GPU waits {} of every {} step for the CPU optimizer",
-                                     format_seconds(stall(facts.result, StallCause::kCpuUpdate)),
+                                     format_seconds(stall(facts.result, WaitCause::kCpuUpdate)),
                                      format_seconds(facts.result.step_time));
   // What DeepSpeed would take is said by its own schedule, not by the paper's.
   const bool deepspeed = facts.schedule.name().starts_with("deepspeed-");
@@ -156,8 +156,8 @@ bool topk_ratio_saves_traffic(const Facts& facts) {
          facts.schedule.closed_form(facts.job).d2h_bytes_per_step;
 }
 
-std::string explain_copies(const Facts& facts, StallCause cause) {
-  const bool down = cause == StallCause::kD2H;
+std::string explain_copies(const Facts& facts, WaitCause cause) {
+  const bool down = cause == WaitCause::kD2H;
   const double bytes = down ? facts.result.d2h_bytes : facts.result.h2d_bytes;
   std::string sentence = fmt::format(
       "{} copies hold the GPU for {} of every {} step ({} a step and GPU): use a faster link or "
@@ -176,29 +176,28 @@ std::string explain_gpu(const Facts& facts) {
       format_percent(facts.result.stall / facts.result.step_time));
 }
 
-std::string explain_cause(const Facts& facts, StallCause cause) {
+std::string explain_cause(const Facts& facts, WaitCause cause) {
   switch (cause) {
-    case StallCause::kCpuUpdate:
+    case WaitCause::kCpuUpdate:
       return facts.result.update_interval ? explain_cpu_with_zenflow(facts) : explain_cpu(facts);
-    case StallCause::kD2H:
-    case StallCause::kH2D:
+    case WaitCause::kD2H:
+    case WaitCause::kH2D:
       return explain_copies(facts, cause);
-    case StallCause::kCollective:
+    case WaitCause::kCollective:
       return fmt::format(
           "collectives between GPUs hold the GPU for {} of every {} step: use faster "
           "GPU links or fewer ranks",
           format_seconds(stall(facts.result, cause)), format_seconds(facts.result.step_time));
-    case StallCause::kNvme:
+    case WaitCause::kNvme:
       return fmt::format(
           "NVMe holds the GPU for {} of every {} step: keep the optimizer in CPU "
           "memory if it fits, or use more or faster drives",
           format_seconds(stall(facts.result, cause)), format_seconds(facts.result.step_time));
-    case StallCause::kSelection:
+    case WaitCause::kSelection:
       return "selecting columns holds the GPU: raise select_interval";
-    case StallCause::kLaunch:
+    default:  // kLaunch: no other is simulated
       return explain_gpu(facts);
   }
-  return "";
 }
 
 std::string bound_sentence(const Facts& facts) {
@@ -206,7 +205,7 @@ std::string bound_sentence(const Facts& facts) {
   const auto* const largest = std::max_element(causes.begin(), causes.end());
   // The GPU bounds the step while no single wait is a tenth of what it computes.
   if (*largest < 0.1 * facts.result.compute) return explain_gpu(facts);
-  return explain_cause(facts, static_cast<StallCause>(largest - causes.begin()));
+  return explain_cause(facts, static_cast<WaitCause>(largest - causes.begin()));
 }
 
 /// Time of one rank's CPU optimizer lane in the last averaged window.

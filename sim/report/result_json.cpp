@@ -31,7 +31,7 @@ Json times(const std::vector<double>& picoseconds) {
 Json causes(const StallTimes& stall) {
   Json map = Json::object();
   for (std::size_t i = 0; i < stall.size(); ++i) {
-    map[to_string(static_cast<StallCause>(i))] = milliseconds(stall[i]);
+    map[std::string(name_of(static_cast<WaitCause>(i)))] = milliseconds(stall[i]);
   }
   return map;
 }

@@ -233,7 +233,7 @@ class ClusterBuilder {
   }
 
   LaneId add_lane(LaneKind kind, int rank_class, const std::string& suffix) {
-    cluster_.machine.lanes.push_back(to_string(kind) + suffix);
+    cluster_.machine.lanes.push_back(std::string(simulated_name(kind)) + suffix);
     cluster_.lanes.push_back({kind, rank_class});
     return static_cast<LaneId>(cluster_.lanes.size() - 1);
   }
@@ -299,38 +299,12 @@ class ClusterBuilder {
 
 }  // namespace
 
-std::string to_string(LaneKind kind) {
-  switch (kind) {
-    case LaneKind::kCompute:
-      return "compute";
-    case LaneKind::kD2H:
-      return "d2h";
-    case LaneKind::kH2D:
-      return "h2d";
-    case LaneKind::kCollective:
-      return "collective";
-    case LaneKind::kGather:
-      return "gather";
-    case LaneKind::kCpuUpdate:
-      return "cpu_update";
-    case LaneKind::kCpuAccumulate:
-      return "cpu_accumulate";
-    case LaneKind::kNvmeRead:
-      return "nvme_read";
-    case LaneKind::kNvmeWrite:
-      return "nvme_write";
-    case LaneKind::kTraining:
-      return "training";
-  }
-  return "";
-}
-
 void add_training_lanes(Cluster& cluster) {
   for (std::size_t i = 0; i < cluster.classes.size(); ++i) {
     RankClass& one = cluster.classes[i];
     one.training = {static_cast<LaneId>(cluster.lanes.size()), kNoFlow};
     cluster.machine.lanes.push_back(
-        fmt::format("{}{}", to_string(LaneKind::kTraining), one.first_rank));
+        fmt::format("{}{}", simulated_name(LaneKind::kTraining), one.first_rank));
     cluster.lanes.push_back({LaneKind::kTraining, static_cast<int>(i)});
   }
 }
@@ -369,7 +343,7 @@ Cluster make_host_device_cluster(const Scenario& scenario, const RankRates& rate
     return LaneUse{lane, static_cast<FlowId>(cluster.machine.flows.size() - 1)};
   };
   const auto add = [&](LaneKind kind, double wanted) {
-    cluster.machine.lanes.push_back(to_string(kind) + "0");
+    cluster.machine.lanes.push_back(std::string(simulated_name(kind)) + "0");
     cluster.lanes.push_back({kind, 0});
     return add_flow(static_cast<LaneId>(cluster.lanes.size() - 1), wanted);
   };

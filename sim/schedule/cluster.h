@@ -10,25 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "sim/base/operation.h"
 #include "sim/graph/task_graph.h"
 #include "sim/schedule/job.h"
 
 namespace zenflow::sim {
-
-enum class LaneKind : std::uint8_t {
-  kCompute,
-  kD2H,
-  kH2D,
-  kCollective,
-  kGather,  ///< all-gathers beside the step's own collectives, on a stream of their own
-  kCpuUpdate,
-  kCpuAccumulate,
-  kNvmeRead,
-  kNvmeWrite,
-  kTraining,  ///< the thread that enqueues; only the live schedules have it
-};
-[[nodiscard]] std::string to_string(LaneKind kind);
-inline constexpr int kLaneKinds = 10;
 
 struct LaneInfo {
   LaneKind kind;

@@ -121,26 +121,26 @@ class Stage3Emitter {
   void update_on_gpu(std::size_t c, double elements) {
     const Seconds time = stream_time(
         job_.scenario.hardware.gpu, Bytes(elements * gpu_adam_bytes(job_.scenario.training.dtype)));
-    builder_.compute(c, Phase::kGpuUpdate, 0, time, {builder_.last_reduced(c)});
+    builder_.compute(c, Operation::kGpuUpdate, 0, time, {builder_.last_reduced(c)});
   }
 
   TaskId update_on_cpu(std::size_t c, double elements, std::initializer_list<TaskId> after) {
     const RankClass& rank = builder_.cluster().classes[c];
     const TaskId scaled = builder_.add(rank.cpu_accumulate, part(cpu_.scale, elements),
-                                       builder_.label(Phase::kCpuScale, 0), after);
+                                       builder_.label(Operation::kCpuScale, 0), after);
     const TaskId updated = builder_.add(rank.cpu_update, part(cpu_.update, elements, cpu_.launch),
-                                        builder_.label(Phase::kCpuUpdate, 0), {scaled});
+                                        builder_.label(Operation::kCpuUpdate, 0), {scaled});
     return builder_.add(rank.cpu_accumulate, part(cpu_.cast, elements),
-                        builder_.label(Phase::kCpuCast, 0), {updated});
+                        builder_.label(Operation::kCpuCast, 0), {updated});
   }
 
   TaskId nvme(std::size_t c, NvmeAccess access, double bytes, std::initializer_list<TaskId> after) {
     const RankClass& rank = builder_.cluster().classes[c];
     const bool reads = access == NvmeAccess::kRead;
     const Seconds time = nvme_time(*job_.scenario.hardware.nvme, access, Bytes(bytes));
-    return builder_.add(reads ? rank.nvme_read : rank.nvme_write, to_picoseconds(time),
-                        builder_.label(reads ? Phase::kNvmeRead : Phase::kNvmeWrite, 0, bytes),
-                        after);
+    return builder_.add(
+        reads ? rank.nvme_read : rank.nvme_write, to_picoseconds(time),
+        builder_.label(reads ? Operation::kNvmeRead : Operation::kNvmeWrite, 0, bytes), after);
   }
 
   const Job& job_;

@@ -27,13 +27,13 @@ double DeepSpeedStep::owned(std::size_t bucket) const {
   return offloaded_ * builder_.plan().buckets[bucket].elements / builder_.ranks();
 }
 
-TaskId DeepSpeedStep::copy(std::size_t c, Phase direction, std::size_t bucket, double bytes,
+TaskId DeepSpeedStep::copy(std::size_t c, Operation operation, std::size_t bucket, double bytes,
                            TaskId after, bool pageable, std::int32_t pieces) {
   const auto index = static_cast<std::int64_t>(bucket);
   if (bytes == 0) return after;
   return pageable || !job_.deepspeed.pin_memory
-             ? builder_.pageable_copy(c, direction, index, bytes, {after}, pieces)
-             : builder_.copy(c, direction, index, bytes, {after}, pieces);
+             ? builder_.pageable_copy(c, operation, index, bytes, {after}, pieces)
+             : builder_.copy(c, operation, index, bytes, {after}, pieces);
 }
 
 std::int32_t DeepSpeedStep::gradient_copies(std::size_t bucket) const {
@@ -49,8 +49,8 @@ TaskId DeepSpeedStep::accumulate(std::size_t c, std::size_t bucket, StepPlace wh
   if (!stage3_ && which.first && which.boundary && !sums_single_steps_) return after;
   const double bytes = builder_.element_bytes() * owned(bucket);
   if (stage3_ || !which.first)
-    after = copy(c, Phase::kH2D, bucket, bytes, after, false, gradient_copies(bucket));
-  return copy(c, Phase::kD2H, bucket, bytes, after, false, gradient_copies(bucket));
+    after = copy(c, Operation::kH2D, bucket, bytes, after, false, gradient_copies(bucket));
+  return copy(c, Operation::kD2H, bucket, bytes, after, false, gradient_copies(bucket));
 }
 
 void DeepSpeedStep::bucket_ready(std::size_t bucket, const PerClass& reduced, StepPlace which,
@@ -64,7 +64,7 @@ void DeepSpeedStep::bucket_ready(std::size_t bucket, const PerClass& reduced, St
   for (std::size_t c = 0; c < builder_.classes(); ++c) {
     TaskId last = accumulate(c, bucket, which, reduced[c]);
     if (which.boundary) {
-      last = copy(c, Phase::kD2H, bucket, kFp32 * owned(bucket), last, pageable_fp32,
+      last = copy(c, Operation::kD2H, bucket, kFp32 * owned(bucket), last, pageable_fp32,
                   gradient_copies(bucket));
       if (stops_for_fp32_) builder_.hold_compute(c, last);
     }
@@ -97,13 +97,13 @@ TaskId DeepSpeedStep::gradients_down(std::size_t rank_class, double elements) co
 }
 
 TaskId DeepSpeedStep::weights_up(std::size_t rank_class, TaskId after) {
-  return copy(rank_class, Phase::kH2D, 0, builder_.element_bytes() * partition_, after, false);
+  return copy(rank_class, Operation::kH2D, 0, builder_.element_bytes() * partition_, after, false);
 }
 
 TaskId DeepSpeedStep::snapshot_up(std::size_t rank_class, const After& after) {
   const bool wide = zenflow_uploads_fp32(job_);
   const double bytes = (wide ? 4 : builder_.element_bytes()) * partition_;
-  const TaskId up = builder_.pageable_copy(rank_class, Phase::kH2D, 0, bytes, after);
+  const TaskId up = builder_.pageable_copy(rank_class, Operation::kH2D, 0, bytes, after);
   if (!wide || rank_class != 0) return up;
   if (!snapshot_) {
     snapshot_ = builder_.buffer({.name = "fp32 weights, to be cast",
@@ -117,14 +117,14 @@ TaskId DeepSpeedStep::snapshot_up(std::size_t rank_class, const After& after) {
 }
 
 TaskId DeepSpeedStep::weights_up(std::size_t rank_class, double elements, TaskId after) {
-  return copy(rank_class, Phase::kH2D, 0, builder_.element_bytes() * elements, after, false);
+  return copy(rank_class, Operation::kH2D, 0, builder_.element_bytes() * elements, after, false);
 }
 
 TaskId DeepSpeedStep::gather_weights(const After& after) {
   if (stage3_) return kNoTask;
   const double bytes = builder_.element_bytes() * partition_ * builder_.ranks();
-  return builder_.collective(Phase::kAllGather, all_gather_time(builder_.group(), Bytes(bytes)), 0,
-                             bytes, after);
+  return builder_.collective(Operation::kAllGather, all_gather_time(builder_.group(), Bytes(bytes)),
+                             0, bytes, after);
 }
 
 DeepSpeedCpu deepspeed_cpu(const Job& job, double training_cores, double update_cores,

@@ -70,7 +70,7 @@ class DeepSpeedStep {
   /// Elements of the bucket that one rank owns.
   [[nodiscard]] double owned(std::size_t bucket) const;
   TaskId accumulate(std::size_t c, std::size_t bucket, StepPlace which, TaskId after);
-  TaskId copy(std::size_t c, Phase direction, std::size_t bucket, double bytes, TaskId after,
+  TaskId copy(std::size_t c, Operation operation, std::size_t bucket, double bytes, TaskId after,
               bool pageable, std::int32_t pieces = 1);
   /// Tensors of the bucket of which one rank has a part: each is copied by itself.
   [[nodiscard]] std::int32_t gradient_copies(std::size_t bucket) const;

@@ -208,7 +208,7 @@ class Emitter {
     for (std::size_t c = 0; c < builder_.classes(); ++c) {
       const double bytes = builder_.element_bytes() * step_.partition();
       builder_.hold_compute(
-          c, builder_.pageable_copy(c, Phase::kD2H, 0, bytes, {builder_.last_compute(c)}));
+          c, builder_.pageable_copy(c, Operation::kD2H, 0, bytes, {builder_.last_compute(c)}));
     }
   }
 
@@ -222,12 +222,12 @@ class Emitter {
     const Seconds time = stream_time(job_.scenario.hardware.gpu, Bytes(b * passes));
     const Bytes exchanged(b * selected);
     const TaskId broadcast =
-        builder_.collective(Phase::kSelect, all_gather_time(builder_.group(), exchanged), 0,
+        builder_.collective(Operation::kSelect, all_gather_time(builder_.group(), exchanged), 0,
                             exchanged.value(), After(step_.gradients_ready()));
     for (std::size_t c = 0; c < builder_.classes(); ++c) {
       TaskId after = broadcast;
       if (settings_of(job_).offload) after = swap_state(c, broadcast);
-      const TaskId update = builder_.compute(c, Phase::kGpuUpdate, 0, time, {after});
+      const TaskId update = builder_.compute(c, Operation::kGpuUpdate, 0, time, {after});
       if (c == 0) temporaries_.end(update);
     }
   }
@@ -237,15 +237,15 @@ class Emitter {
     const double bytes = 2 * builder_.element_bytes() * settings_of(job_).topk_ratio *
                          static_cast<double>(job_.scenario.model.parameters()) /
                          (job_.deepspeed.zero_stage == 3 ? builder_.ranks() : 1);
-    const TaskId up = builder_.copy(c, Phase::kH2D, 0, bytes, {after});
-    const TaskId down = builder_.copy(c, Phase::kD2H, 0, bytes, {up});
+    const TaskId up = builder_.copy(c, Operation::kH2D, 0, bytes, {after});
+    const TaskId down = builder_.copy(c, Operation::kD2H, 0, bytes, {up});
     if (c == 0) temporaries_.hold_moments(up, down, bytes);
     builder_.hold_compute(c, down);
     return up;
   }
 
-  TaskId cpu_task(LaneUse lane, Seconds time, Phase phase, std::span<const TaskId> after) {
-    return builder_.add(lane, to_picoseconds(time), builder_.label(phase, 0), after);
+  TaskId cpu_task(LaneUse lane, Seconds time, Operation operation, std::span<const TaskId> after) {
+    return builder_.add(lane, to_picoseconds(time), builder_.label(operation, 0), after);
   }
 
   void blocking_boundary() {
@@ -253,10 +253,12 @@ class Emitter {
     const PerClass gradients = step_.gradients_ready();
     for (std::size_t c = 0; c < builder_.classes(); ++c) {
       const RankClass& rank = builder_.cluster().classes[c];
-      const TaskId scaled = cpu_task(rank.cpu_accumulate, cpu_.scale, Phase::kCpuScale, gradients);
+      const TaskId scaled =
+          cpu_task(rank.cpu_accumulate, cpu_.scale, Operation::kCpuScale, gradients);
       const TaskId updated =
-          cpu_task(rank.cpu_update, cpu_.whole_update(), Phase::kCpuUpdate, {{scaled}});
-      const TaskId cast = cpu_task(rank.cpu_accumulate, cpu_.cast, Phase::kCpuCast, {{updated}});
+          cpu_task(rank.cpu_update, cpu_.whole_update(), Operation::kCpuUpdate, {{scaled}});
+      const TaskId cast =
+          cpu_task(rank.cpu_accumulate, cpu_.cast, Operation::kCpuCast, {{updated}});
       up.push_back(step_.weights_up(c, cast));
     }
     weights_arrive(up, up);
@@ -287,8 +289,8 @@ class Emitter {
   TaskId snapshot_up(std::size_t c, const After& before) {
     if (zenflow_uploads_fp32(job_)) return step_.snapshot_up(c, before);
     const RankClass& rank = builder_.cluster().classes[c];
-    return step_.snapshot_up(c,
-                             {cpu_task(rank.cpu_accumulate, cpu_.cast, Phase::kCpuCast, before)});
+    return step_.snapshot_up(
+        c, {cpu_task(rank.cpu_accumulate, cpu_.cast, Operation::kCpuCast, before)});
   }
 
   PerClass scale(const After& host) {
@@ -298,7 +300,7 @@ class Emitter {
       After after(gradients);
       after.push_back(host[c]);
       const RankClass& rank = builder_.cluster().classes[c];
-      scaled.push_back(cpu_task(rank.cpu_accumulate, cpu_.scale, Phase::kCpuScale, after));
+      scaled.push_back(cpu_task(rank.cpu_accumulate, cpu_.scale, Operation::kCpuScale, after));
     }
     return scaled;
   }
@@ -308,7 +310,7 @@ class Emitter {
     for (std::size_t c = 0; c < builder_.classes(); ++c) {
       const RankClass& rank = builder_.cluster().classes[c];
       jobs.push_back(
-          cpu_task(rank.cpu_update, cpu_.whole_update(), Phase::kCpuUpdate, {{ready[c]}}));
+          cpu_task(rank.cpu_update, cpu_.whole_update(), Operation::kCpuUpdate, {{ready[c]}}));
     }
     submitted_.push_back(jobs);
   }

@@ -69,11 +69,11 @@ class Emitter {
       // The norm of all gradients is known once every rank has its own.
       const TaskId scaled =
           builder_.add(rank.cpu_accumulate, to_picoseconds(cpu_.scale),
-                       builder_.label(Phase::kCpuScale, 0), std::span<const TaskId>(gradients));
+                       builder_.label(Operation::kCpuScale, 0), std::span<const TaskId>(gradients));
       const TaskId updated = builder_.add(rank.cpu_update, to_picoseconds(cpu_.whole_update()),
-                                          builder_.label(Phase::kCpuUpdate, 0), {scaled});
+                                          builder_.label(Operation::kCpuUpdate, 0), {scaled});
       const TaskId cast = builder_.add(rank.cpu_accumulate, to_picoseconds(cpu_.cast),
-                                       builder_.label(Phase::kCpuCast, 0), {updated});
+                                       builder_.label(Operation::kCpuCast, 0), {updated});
       up.push_back(step_.weights_up(c, cast));
     }
     const TaskId gathered = step_.gather_weights(up);

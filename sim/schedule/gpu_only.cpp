@@ -74,7 +74,7 @@ void gpu_update(const Job& job, ProgramBuilder& builder) {
       stream_time(job.scenario.hardware.gpu,
                   Bytes(owned_parameters(job) * gpu_adam_bytes(job.scenario.training.dtype)));
   for (std::size_t c = 0; c < builder.classes(); ++c) {
-    builder.compute(c, Phase::kGpuUpdate, 0, time, {builder.last_reduced(c)});
+    builder.compute(c, Operation::kGpuUpdate, 0, time, {builder.last_reduced(c)});
   }
 }
 
@@ -108,7 +108,7 @@ Program GpuOnly::build(const Job& job, std::span<const WindowShape> shapes) cons
       std::vector<After> updated;
       for (std::size_t c = 0; c < builder.classes(); ++c)
         updated.push_back({builder.last_compute(c)});
-      const TaskId gathered = offloader.gather_parameters(updated, 1.0, Phase::kAllGather);
+      const TaskId gathered = offloader.gather_parameters(updated, 1.0, Operation::kAllGather);
       for (After& after : before) after = {gathered};
     }
   }

@@ -263,14 +263,16 @@ class LiveEmitter {
     down_.assign(layers_.size(), kNoTask);
     passes([&](std::size_t b, const PerClass&) {
       const LayerCosts& cut = layer(b, full);
-      const TaskId packed = builder_.compute(
-          0, Phase::kGpuUpdate, static_cast<std::int64_t>(layer_of(b)), cut.packed, {sent(b)});
+      const TaskId packed =
+          builder_.compute(0, Operation::kPackGradients, static_cast<std::int64_t>(layer_of(b)),
+                           cut.packed, {sent(b)});
       if (selects) {
-        builder_.compute(0, Phase::kSelect, static_cast<std::int64_t>(layer_of(b)), cut.norms, {});
+        builder_.compute(0, Operation::kSelect, static_cast<std::int64_t>(layer_of(b)), cut.norms,
+                         {});
       }
       if (!stays(full) && cut.down > 0) {
-        down_[b] = builder_.copy(0, Phase::kD2H, static_cast<std::int64_t>(b), cut.down,
-                                 {packed, free.empty() ? kNoTask : free[b]});
+        down_[b] = builder_.copy(0, Operation::kGradientsDown, static_cast<std::int64_t>(b),
+                                 cut.down, {packed, free.empty() ? kNoTask : free[b]});
       }
       builder_.memory(packed, true, builder_.gradients(), -regular_.width() * cut.elements);
       return PerClass{kNoTask};
@@ -280,7 +282,7 @@ class LiveEmitter {
     norm_ = norm;
     if (step_gap_.count > 0) {
       builder_.hold_compute(0, builder_.add(builder_.cluster().classes[0].training, step_gap_,
-                                            builder_.label(Phase::kEnqueue, 0), {norm}));
+                                            builder_.label(Operation::kEnqueue, 0), {norm}));
     }
     if (stays(full)) {
       sum_on_device(first_of_window);
@@ -288,8 +290,8 @@ class LiveEmitter {
       sum_up(first_of_window, norm);
     }
     if (!full && live_.topk_ratio > 0) {
-      builder_.compute(0, Phase::kGpuUpdate, static_cast<std::int64_t>(layers_.size()), selected_,
-                       {});
+      builder_.compute(0, Operation::kUpdateSelected, static_cast<std::int64_t>(layers_.size()),
+                       selected_, {});
     }
   }
 
@@ -304,14 +306,14 @@ class LiveEmitter {
       if (down_[b] == kNoTask) continue;
       summed_[b] = builder_.add(
           rank.cpu_accumulate, to_picoseconds(layer(b, false).deferred * work.time),
-          builder_.label(Phase::kAccumulate, static_cast<std::int64_t>(b)), {down_[b], norm});
+          builder_.label(Operation::kAccumulate, static_cast<std::int64_t>(b)), {down_[b], norm});
     }
     staging_free_ = summed_;
   }
 
   /// A window's first sums overwrite those of the window before, which must have gone down.
   void sum_on_device(bool first) {
-    builder_.compute(0, Phase::kGpuAccumulate, 0, regular_.sum_on_device(deferred_, first),
+    builder_.compute(0, Operation::kGpuAccumulate, 0, regular_.sum_on_device(deferred_, first),
                      {first ? sums_sent_ : kNoTask});
   }
 
@@ -322,8 +324,8 @@ class LiveEmitter {
     for (std::size_t b = layers_.size(); b-- > 0;) {
       const double bytes = layer(b, false).down;
       if (bytes == 0) continue;
-      sums_sent_ = summed_[b] =
-          builder_.copy(0, Phase::kD2H, static_cast<std::int64_t>(b), bytes, {summed});
+      sums_sent_ = summed_[b] = builder_.copy(0, Operation::kGradientSumsDown,
+                                              static_cast<std::int64_t>(b), bytes, {summed});
     }
   }
 
@@ -346,10 +348,10 @@ class LiveEmitter {
       if (cut.deferred == 0) continue;
       const auto index = static_cast<std::int64_t>(b);
       updated[b] = builder_.add(rank.cpu_update, to_picoseconds(work.call(cut.deferred)),
-                                builder_.label(Phase::kCpuUpdate, index), {ready[b], norm});
-      builder_.copy(0, Phase::kH2D, index, cut.up, {updated[b], may_write});
+                                builder_.label(Operation::kCpuUpdate, index), {ready[b], norm});
+      builder_.copy(0, Operation::kWeightsUp, index, cut.up, {updated[b], may_write});
       uploaded_[b] = builder_.add(rank.h2d_kernels, to_picoseconds(cut.placed),
-                                  builder_.label(Phase::kH2D, index), {});
+                                  builder_.label(Operation::kPlaceWeights, index), {});
     }
     if (full || live_.reads_staging()) staging_free_ = updated;
   }
@@ -367,8 +369,8 @@ class LiveEmitter {
     if (std::exchange(in_flight_, false)) {
       for (const TaskId one : uploaded_) builder_.hold_compute(0, one);
       if (live_.topk_ratio > 0) {
-        builder_.compute(0, Phase::kGpuUpdate, static_cast<std::int64_t>(layers_.size()) + 1,
-                         carried_, {});
+        builder_.compute(0, Operation::kCarrySelected,
+                         static_cast<std::int64_t>(layers_.size()) + 1, carried_, {});
       }
     }
     pending_ready_ = summed_;

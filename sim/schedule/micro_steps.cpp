@@ -21,12 +21,12 @@ std::size_t window_of(const Program& program, TaskId task) {
 /// For every window the boundary whose update it casts and sends up. `casts`: on the host; else it
 /// sends up what the worker has written.
 std::vector<std::optional<std::int64_t>> weights_sent(const Program& program, bool casts) {
-  const Phase sender = casts ? Phase::kCpuCast : Phase::kH2D;
+  const Operation sender = casts ? Operation::kCpuCast : Operation::kH2D;
   std::vector<std::optional<std::int64_t>> sent(program.windows.size());
   for (TaskId task = 0; task < program.labels.size(); ++task) {
-    if (program.labels[task].phase != sender) continue;
+    if (program.labels[task].operation != sender) continue;
     for (const TaskId before : program.graph.predecessors(task)) {
-      if (program.labels[before].phase != Phase::kCpuUpdate) continue;
+      if (program.labels[before].operation != Operation::kCpuUpdate) continue;
       sent[window_of(program, task)] = last_step(program.shapes[window_of(program, before)]);
     }
   }

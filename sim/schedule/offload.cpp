@@ -49,8 +49,8 @@ void declare_optimizer_on_host(ProgramBuilder& builder, double parameters) {
 TaskId Offloader::gradients_down(std::size_t rank_class, std::size_t bucket, TaskId reduced,
                                  TaskId staging_free, double share) {
   const double bytes = builder_.element_bytes() * shard(bucket, share);
-  const TaskId id = builder_.copy(rank_class, Phase::kD2H, static_cast<std::int64_t>(bucket), bytes,
-                                  {reduced, staging_free});
+  const TaskId id = builder_.copy(rank_class, Operation::kD2H, static_cast<std::int64_t>(bucket),
+                                  bytes, {reduced, staging_free});
   if (rank_class == 0) {
     builder_.memory(id, true, builder_.gradients(), -bytes);
   }
@@ -80,7 +80,7 @@ std::vector<PerClass> Offloader::accumulate(const std::vector<PerClass>& down, d
       done[c].push_back(builder_.add(
           builder_.cluster().classes[c].cpu_accumulate,
           time_for(costs_.accumulate, shard(b, share)),
-          builder_.label(Phase::kAccumulate, static_cast<std::int64_t>(b)), {down[c][b]}));
+          builder_.label(Operation::kAccumulate, static_cast<std::int64_t>(b)), {down[c][b]}));
     }
   }
   return done;
@@ -90,7 +90,8 @@ TaskId Offloader::update_bucket(std::size_t rank_class, std::size_t bucket,
                                 std::initializer_list<TaskId> after, double share) {
   return builder_.add(builder_.cluster().classes[rank_class].cpu_update,
                       time_for(costs_.update, shard(bucket, share)),
-                      builder_.label(Phase::kCpuUpdate, static_cast<std::int64_t>(bucket)), after);
+                      builder_.label(Operation::kCpuUpdate, static_cast<std::int64_t>(bucket)),
+                      after);
 }
 
 void Offloader::wait_for(TaskId task, const After& also) {
@@ -114,7 +115,7 @@ std::vector<PerClass> Offloader::parameters_up(const std::vector<PerClass>& upda
   std::vector<PerClass> up(updated.size());
   for (std::size_t c = 0; c < updated.size(); ++c) {
     for (std::size_t b = 0; b < updated[c].size(); ++b) {
-      const TaskId id = builder_.copy(c, Phase::kH2D, static_cast<std::int64_t>(b),
+      const TaskId id = builder_.copy(c, Operation::kH2D, static_cast<std::int64_t>(b),
                                       builder_.element_bytes() * shard(b, share), {updated[c][b]});
       if (b == 0) wait_for(id, also[c]);
       up[c].push_back(id);
@@ -123,13 +124,15 @@ std::vector<PerClass> Offloader::parameters_up(const std::vector<PerClass>& upda
   return up;
 }
 
-TaskId Offloader::gather_parameters(const std::vector<After>& after, double share, Phase phase) {
+TaskId Offloader::gather_parameters(const std::vector<After>& after, double share,
+                                    Operation operation) {
   double parameters = 0;
   for (const PlannedLayer& layer : builder_.plan().layers) parameters += layer.parameters;
   const double bytes = builder_.element_bytes() * parameters * share;
   After all;
   for (const After& one : after) all.insert(all.end(), one.begin(), one.end());
-  return builder_.collective(phase, all_gather_time(builder_.group(), Bytes(bytes)), 0, bytes, all);
+  return builder_.collective(operation, all_gather_time(builder_.group(), Bytes(bytes)), 0, bytes,
+                             all);
 }
 
 std::vector<After> Offloader::gather_buckets(const std::vector<PerClass>& up, double share) {
@@ -141,7 +144,7 @@ std::vector<After> Offloader::gather_buckets(const std::vector<PerClass>& up, do
     const double bytes = builder_.element_bytes() * builder_.plan().buckets[b].elements * share;
     last = builder_.add(
         builder_.cluster().gather, to_picoseconds(all_gather_time(builder_.group(), Bytes(bytes))),
-        builder_.label(Phase::kAllGather, static_cast<std::int64_t>(b), bytes), arrived);
+        builder_.label(Operation::kAllGather, static_cast<std::int64_t>(b), bytes), arrived);
   }
   return {up.size(), After{last}};
 }

@@ -49,7 +49,7 @@ class Offloader {
                                       const std::vector<After>& also, double share);
   /// All ranks gather `share` of the parameters from each other, after `after`. One rank:
   /// kNoTask.
-  TaskId gather_parameters(const std::vector<After>& after, double share, Phase phase);
+  TaskId gather_parameters(const std::vector<After>& after, double share, Operation operation);
   /// All ranks gather each bucket as soon as every rank's copy of it has come up, on a stream of
   /// its own. Returns the last task of each class to wait for; one rank: its last copy.
   std::vector<After> gather_buckets(const std::vector<PerClass>& up, double share);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/base/operation.h"
 #include "sim/engine/engine.h"
 #include "sim/graph/task_graph.h"
 #include "sim/schedule/buffers.h"
@@ -13,31 +14,8 @@
 
 namespace zenflow::sim {
 
-/// What a task does.
-enum class Phase : std::uint8_t {
-  kForward,
-  kBackward,
-  kSelect,         ///< column norms, their exchange, top-k
-  kBroadcast,      ///< gradients of selected columns
-  kGpuUpdate,      ///< optimizer on the GPU
-  kReduceScatter,  ///< gradients
-  kAllReduce,      ///< gradients, ZeRO stage 0
-  kAllGather,      ///< parameters
-  kD2H,
-  kH2D,
-  kAccumulate,
-  kGpuAccumulate,  ///< sums of gradients that stay on the GPU for a window
-  kCpuUpdate,
-  kCpuScale,  ///< unscaling and clipping
-  kCpuCast,   ///< fp32 to the 16-bit weights that go up
-  kNvmeRead,
-  kNvmeWrite,
-  kEnqueue,  ///< the training thread between steps
-};
-[[nodiscard]] std::string to_string(Phase phase);
-
 struct TaskLabel {
-  Phase phase;
+  Operation operation;
   std::int32_t step;      ///< counted from 0 over the whole run
   std::int32_t index;     ///< layer (0: embedding, then blocks, then head) or gradient bucket
   double bytes;           ///< moved by one rank; 0 for computation

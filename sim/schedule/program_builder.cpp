@@ -108,11 +108,11 @@ TaskId ProgramBuilder::add(LaneUse where, Picoseconds duration, TaskLabel label,
   return id;
 }
 
-TaskId ProgramBuilder::compute(std::size_t rank_class, Phase phase, std::int64_t index,
+TaskId ProgramBuilder::compute(std::size_t rank_class, Operation operation, std::int64_t index,
                                Seconds time, std::initializer_list<TaskId> after) {
   const TaskId previous = last_compute_[rank_class];
-  const TaskId id =
-      add(cluster_.classes[rank_class].compute, to_picoseconds(time), label(phase, index), after);
+  const TaskId id = add(cluster_.classes[rank_class].compute, to_picoseconds(time),
+                        label(operation, index), after);
   if (previous != kNoTask) dependencies_.push_back({previous, id});
   release_holds(rank_class, id);
   compute_before_last_[rank_class] = previous;
@@ -120,32 +120,32 @@ TaskId ProgramBuilder::compute(std::size_t rank_class, Phase phase, std::int64_t
   return id;
 }
 
-Seconds ProgramBuilder::link_time(Phase direction, bool pinned, double bytes,
+Seconds ProgramBuilder::link_time(Operation operation, bool pinned, double bytes,
                                   std::int32_t pieces) const {
   const HostLinkProfile& link = job_.scenario.hardware.host_link;
-  const Direction way = direction == Phase::kD2H ? Direction::kD2H : Direction::kH2D;
+  const Direction way = is_d2h(operation) ? Direction::kD2H : Direction::kH2D;
   return copy_time(link, way, pinned, Bytes(bytes)) +
          static_cast<double>(pieces - 1) * link.latency;
 }
 
-TaskId ProgramBuilder::copy(std::size_t rank_class, Phase direction, std::int64_t bucket,
+TaskId ProgramBuilder::copy(std::size_t rank_class, Operation operation, std::int64_t bucket,
                             double bytes, std::span<const TaskId> after, std::int32_t pieces) {
   const RankClass& rank = cluster_.classes[rank_class];
-  const bool down = direction == Phase::kD2H;
-  const Seconds time = link_time(direction, job_.deepspeed.pin_memory, bytes, pieces);
-  TaskLabel named = label(direction, bucket, bytes);
+  const bool down = is_d2h(operation);
+  const Seconds time = link_time(operation, job_.deepspeed.pin_memory, bytes, pieces);
+  TaskLabel named = label(operation, bucket, bytes);
   named.pageable = !job_.deepspeed.pin_memory;
   return add(down ? rank.d2h : rank.h2d, to_picoseconds(time), named, after);
 }
 
-TaskId ProgramBuilder::pageable_copy(std::size_t rank_class, Phase direction, std::int64_t bucket,
-                                     double bytes, std::span<const TaskId> after,
-                                     std::int32_t pieces) {
+TaskId ProgramBuilder::pageable_copy(std::size_t rank_class, Operation operation,
+                                     std::int64_t bucket, double bytes,
+                                     std::span<const TaskId> after, std::int32_t pieces) {
   const RankClass& rank = cluster_.classes[rank_class];
-  const bool down = direction == Phase::kD2H;
-  const Seconds time = link_time(direction, false, bytes, pieces);
+  const bool down = is_d2h(operation);
+  const Seconds time = link_time(operation, false, bytes, pieces);
   const LaneId lane = down ? rank.d2h.lane : rank.h2d.lane;
-  TaskLabel named = label(direction, bucket, bytes);
+  TaskLabel named = label(operation, bucket, bytes);
   named.pageable = true;
   return add({lane, kNoFlow}, to_picoseconds(time), named, after);
 }
@@ -155,10 +155,10 @@ void ProgramBuilder::release_holds(std::size_t rank_class, TaskId compute) {
   holds_[rank_class].clear();
 }
 
-TaskId ProgramBuilder::collective(Phase phase, Seconds time, std::int64_t index, double bytes,
-                                  std::span<const TaskId> after) {
+TaskId ProgramBuilder::collective(Operation operation, Seconds time, std::int64_t index,
+                                  double bytes, std::span<const TaskId> after) {
   if (job_.scenario.ranks() == 1) return kNoTask;
-  return add(cluster_.collective, to_picoseconds(time), label(phase, index, bytes), after);
+  return add(cluster_.collective, to_picoseconds(time), label(operation, index, bytes), after);
 }
 
 void ProgramBuilder::memory(TaskId task, bool at_end, BufferId buffer, double bytes) {
@@ -188,15 +188,15 @@ TaskId ProgramBuilder::gather_layer(std::size_t layer, const ParameterGather& ga
       const Seconds time =
           nvme_time(*job_.scenario.hardware.nvme, NvmeAccess::kRead, Bytes(whole / ranks_));
       ready = {add(rank.nvme_read, to_picoseconds(time),
-                   label(Phase::kNvmeRead, index, whole / ranks_), ready)};
+                   label(Operation::kNvmeRead, index, whole / ranks_), ready)};
     }
-    if (gather.from_host) ready = {copy(c, Phase::kH2D, index, whole / ranks_, ready)};
+    if (gather.from_host) ready = {copy(c, Operation::kH2D, index, whole / ranks_, ready)};
     shards.insert(shards.end(), ready.begin(), ready.end());
   }
   TaskId ready = shards.front();
   if (job_.scenario.ranks() > 1) {
-    ready = add(cluster_.collective, gather_time_[layer], label(Phase::kAllGather, index, whole),
-                shards);
+    ready = add(cluster_.collective, gather_time_[layer],
+                label(Operation::kAllGather, index, whole), shards);
   }
   if (ready != kNoTask && (gather.from_host || job_.scenario.ranks() > 1)) {
     memory(ready, false, gathered_, whole);
@@ -213,7 +213,7 @@ void ProgramBuilder::forward_layer(std::size_t layer, const std::vector<After>& 
     const TaskId previous = last_compute_[c];
     const TaskId id =
         add(cluster_.classes[c].compute, planned.forward,
-            label(Phase::kForward, static_cast<std::int64_t>(layer)), {previous, gathered});
+            label(Operation::kForward, static_cast<std::int64_t>(layer)), {previous, gathered});
     if (layer == 0) {
       for (const TaskId one : before[c]) also_after(id, one);
     }
@@ -243,7 +243,7 @@ void ProgramBuilder::backward_layer(std::size_t layer, const ParameterGather& ga
     const TaskId previous = last_compute_[c];
     const TaskId id =
         add(cluster_.classes[c].compute, planned.backward,
-            label(Phase::kBackward, static_cast<std::int64_t>(layer)), {previous, gathered});
+            label(Operation::kBackward, static_cast<std::int64_t>(layer)), {previous, gathered});
     wait_for_buffers(layer, c, id);
     release_holds(c, id);
     compute_before_last_[c] = previous;
@@ -284,7 +284,7 @@ void ProgramBuilder::reduce_ready_buckets(std::size_t layer, const BucketSink& s
     TaskId whole = kNoTask;
     if (job_.scenario.ranks() > 1) {
       whole = add(cluster_.collective, reduce_time_[b],
-                  label(all_reduces() ? Phase::kAllReduce : Phase::kReduceScatter,
+                  label(all_reduces() ? Operation::kAllReduce : Operation::kReduceScatter,
                         static_cast<std::int64_t>(b), element_bytes_ * bucket.elements),
                   last_compute_);
       if (reduction_ == GradientReduction::kReduceScatter) {
@@ -331,48 +331,6 @@ Program ProgramBuilder::finish() {
           std::move(buffers_),
           std::move(memory_),
           cluster_.compute_keeps_its_time};
-}
-
-std::string to_string(Phase phase) {
-  switch (phase) {
-    case Phase::kForward:
-      return "forward";
-    case Phase::kBackward:
-      return "backward";
-    case Phase::kSelect:
-      return "select";
-    case Phase::kBroadcast:
-      return "broadcast";
-    case Phase::kCpuScale:
-      return "cpu_scale";
-    case Phase::kCpuCast:
-      return "cpu_cast";
-    case Phase::kGpuUpdate:
-      return "gpu_update";
-    case Phase::kReduceScatter:
-      return "reduce_scatter";
-    case Phase::kAllReduce:
-      return "all_reduce";
-    case Phase::kAllGather:
-      return "all_gather";
-    case Phase::kD2H:
-      return "d2h";
-    case Phase::kH2D:
-      return "h2d";
-    case Phase::kAccumulate:
-      return "accumulate";
-    case Phase::kGpuAccumulate:
-      return "gpu_accumulate";
-    case Phase::kCpuUpdate:
-      return "cpu_update";
-    case Phase::kNvmeRead:
-      return "nvme_read";
-    case Phase::kNvmeWrite:
-      return "nvme_write";
-    case Phase::kEnqueue:
-      return "enqueue";
-  }
-  return "";
 }
 
 }  // namespace zenflow::sim

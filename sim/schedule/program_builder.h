@@ -73,16 +73,16 @@ class ProgramBuilder {
              std::initializer_list<TaskId> after) {
     return add(where, duration, label, std::span(after.begin(), after.size()));
   }
-  [[nodiscard]] TaskLabel label(Phase phase, std::int64_t index, double bytes = 0) const {
-    return {phase, step_, static_cast<std::int32_t>(index), bytes, false};
+  [[nodiscard]] TaskLabel label(Operation operation, std::int64_t index, double bytes = 0) const {
+    return {operation, step_, static_cast<std::int32_t>(index), bytes, false};
   }
 
   /// `pieces`: copies that the bytes go in one after the other, each with the link's latency.
-  TaskId copy(std::size_t rank_class, Phase direction, std::int64_t bucket, double bytes,
+  TaskId copy(std::size_t rank_class, Operation operation, std::int64_t bucket, double bytes,
               std::span<const TaskId> after, std::int32_t pieces = 1);
-  TaskId copy(std::size_t rank_class, Phase direction, std::int64_t bucket, double bytes,
+  TaskId copy(std::size_t rank_class, Operation operation, std::int64_t bucket, double bytes,
               std::initializer_list<TaskId> after, std::int32_t pieces = 1) {
-    return copy(rank_class, direction, bucket, bytes, std::span(after.begin(), after.size()),
+    return copy(rank_class, operation, bucket, bytes, std::span(after.begin(), after.size()),
                 pieces);
   }
   /// One more task that `task`, the one added last, waits for.
@@ -90,11 +90,11 @@ class ProgramBuilder {
     if (before != kNoTask) dependencies_.push_back({before, task});
   }
   /// A copy from or to ordinary memory: slower, and no competitor for the link.
-  TaskId pageable_copy(std::size_t rank_class, Phase direction, std::int64_t bucket, double bytes,
-                       std::span<const TaskId> after, std::int32_t pieces = 1);
-  TaskId pageable_copy(std::size_t rank_class, Phase direction, std::int64_t bucket, double bytes,
-                       std::initializer_list<TaskId> after, std::int32_t pieces = 1) {
-    return pageable_copy(rank_class, direction, bucket, bytes,
+  TaskId pageable_copy(std::size_t rank_class, Operation operation, std::int64_t bucket,
+                       double bytes, std::span<const TaskId> after, std::int32_t pieces = 1);
+  TaskId pageable_copy(std::size_t rank_class, Operation operation, std::int64_t bucket,
+                       double bytes, std::initializer_list<TaskId> after, std::int32_t pieces = 1) {
+    return pageable_copy(rank_class, operation, bucket, bytes,
                          std::span(after.begin(), after.size()), pieces);
   }
   /// The next compute task of this class also waits for `task`.
@@ -106,7 +106,7 @@ class ProgramBuilder {
     if (task != kNoTask) forward_holds_[rank_class][layer].push_back(task);
   }
   /// On all ranks at once; `bytes` is the whole buffer. Returns kNoTask for one rank.
-  TaskId collective(Phase phase, Seconds time, std::int64_t index, double bytes,
+  TaskId collective(Operation operation, Seconds time, std::int64_t index, double bytes,
                     std::span<const TaskId> after);
   [[nodiscard]] TaskId last_compute(std::size_t rank_class) const {
     return last_compute_[rank_class];
@@ -115,7 +115,7 @@ class ProgramBuilder {
   [[nodiscard]] TaskId last_reduced(std::size_t rank_class) const {
     return last_reduced_[rank_class];
   }
-  TaskId compute(std::size_t rank_class, Phase phase, std::int64_t index, Seconds time,
+  TaskId compute(std::size_t rank_class, Operation operation, std::int64_t index, Seconds time,
                  std::initializer_list<TaskId> after);
 
   /// Declares a buffer of the first class's GPU, of the node's host memory or of its NVMe.
@@ -137,7 +137,7 @@ class ProgramBuilder {
   void declare_buffers();
   void passes(const std::vector<After>& before, const ParameterGather& gather,
               const BucketSink& sink);
-  [[nodiscard]] Seconds link_time(Phase direction, bool pinned, double bytes,
+  [[nodiscard]] Seconds link_time(Operation operation, bool pinned, double bytes,
                                   std::int32_t pieces) const;
   [[nodiscard]] bool all_reduces() const {
     return reduction_ == GradientReduction::kAllReduce ||

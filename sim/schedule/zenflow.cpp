@@ -221,13 +221,14 @@ class ZenFlowEmitter {
         column_norm_time(gpu, job_.scenario.training.dtype, matrix / builder_.ranks());
     After computed;
     for (std::size_t c = 0; c < builder_.classes(); ++c) {
-      computed.push_back(builder_.compute(c, Phase::kSelect, 0, norms, {builder_.last_reduced(c)}));
+      computed.push_back(
+          builder_.compute(c, Operation::kSelect, 0, norms, {builder_.last_reduced(c)}));
     }
     const TaskId exchanged =
-        builder_.collective(Phase::kSelect, norm_exchange_time(builder_.group(), columns), 0,
+        builder_.collective(Operation::kSelect, norm_exchange_time(builder_.group(), columns), 0,
                             column_norm_bytes(columns).value(), computed);
     for (std::size_t c = 0; c < builder_.classes(); ++c) {
-      builder_.compute(c, Phase::kSelect, 1, top_k_time(gpu, columns), {exchanged});
+      builder_.compute(c, Operation::kSelect, 1, top_k_time(gpu, columns), {exchanged});
     }
   }
 
@@ -238,13 +239,13 @@ class ZenFlowEmitter {
     std::vector<After> updated;
     for (std::size_t c = 0; c < builder_.classes(); ++c) {
       updated.push_back(
-          {builder_.compute(c, Phase::kGpuUpdate, 0, time, {builder_.last_reduced(c)})});
+          {builder_.compute(c, Operation::kGpuUpdate, 0, time, {builder_.last_reduced(c)})});
     }
     builder_.memory(updated[0][0], true, builder_.gradients(),
                     -builder_.element_bytes() * k * job_.partition());
     selected_ready_ = updated;
     if (partitioned_) return;
-    const TaskId gathered = deferred_.gather_parameters(updated, k, Phase::kAllGather);
+    const TaskId gathered = deferred_.gather_parameters(updated, k, Operation::kAllGather);
     for (After& after : selected_ready_) after = {gathered};
   }
 
@@ -280,7 +281,8 @@ class ZenFlowEmitter {
       ready[c].push_back(builder_.last_compute(c));
     }
     if (partitioned_ || gathered_) return ready;
-    const TaskId gathered = deferred_.gather_parameters(ready, uploaded_share_, Phase::kAllGather);
+    const TaskId gathered =
+        deferred_.gather_parameters(ready, uploaded_share_, Operation::kAllGather);
     if (gathered != kNoTask) ready.assign(ready.size(), {gathered});
     return ready;
   }

@@ -184,7 +184,7 @@ class ZeroInfinityEmitter {
     const bool reads = access == NvmeAccess::kRead;
     const Seconds time = nvme_time(*job_.scenario.hardware.nvme, access, Bytes(bytes));
     return builder_.add(reads ? rank.nvme_read : rank.nvme_write, to_picoseconds(time),
-                        builder_.label(reads ? Phase::kNvmeRead : Phase::kNvmeWrite,
+                        builder_.label(reads ? Operation::kNvmeRead : Operation::kNvmeWrite,
                                        static_cast<std::int64_t>(bucket), bytes),
                         after);
   }

@@ -125,7 +125,7 @@ class ZeroOffloadEmitter {
     if (partitioned_) return uploaded;
     std::vector<After> ready = uploaded;
     for (std::size_t c = 0; c < ready.size(); ++c) ready[c].push_back(builder_.last_compute(c));
-    const TaskId gathered = offloader_.gather_parameters(ready, 1.0, Phase::kAllGather);
+    const TaskId gathered = offloader_.gather_parameters(ready, 1.0, Operation::kAllGather);
     if (gathered != kNoTask) ready.assign(ready.size(), {gathered});
     return ready;
   }

@@ -55,7 +55,7 @@ StepTimes step_times(const Program& program, const Execution& execution, std::si
   bool backward = false;
   for (TaskId id = begin; id < next; ++id) {
     if (program.graph.tasks()[id].lane != lane) continue;
-    if (program.labels[id].phase != Phase::kBackward) continue;
+    if (program.labels[id].operation != Operation::kBackward) continue;
     if (!std::exchange(backward, true)) times.backward = execution.spans[id].start;
     times.update = execution.spans[id].end;
   }

@@ -7,28 +7,28 @@
 namespace zenflow::sim {
 namespace {
 
-StallCause cause_of(LaneKind lane, Phase phase) {
-  if (phase == Phase::kSelect) return StallCause::kSelection;
+WaitCause cause_of(LaneKind lane, Operation operation) {
+  if (operation == Operation::kSelect) return WaitCause::kSelection;
   switch (lane) {
     case LaneKind::kD2H:
-      return StallCause::kD2H;
+      return WaitCause::kD2H;
     case LaneKind::kH2D:
-      return StallCause::kH2D;
+      return WaitCause::kH2D;
     // Of another rank, which this one waits for in a collective.
     case LaneKind::kCompute:
     case LaneKind::kCollective:
     case LaneKind::kGather:
-      return StallCause::kCollective;
+      return WaitCause::kCollective;
     case LaneKind::kCpuUpdate:
     case LaneKind::kCpuAccumulate:
-      return StallCause::kCpuUpdate;
+      return WaitCause::kCpuUpdate;
     case LaneKind::kNvmeRead:
     case LaneKind::kNvmeWrite:
-      return StallCause::kNvme;
+      return WaitCause::kNvme;
     case LaneKind::kTraining:
-      return StallCause::kLaunch;
+      return WaitCause::kLaunch;
   }
-  return StallCause::kLaunch;
+  return WaitCause::kLaunch;
 }
 
 /// Finds, for a task, what it waited for.
@@ -61,12 +61,13 @@ class WaitChain {
     Picoseconds unexplained = execution_.spans[task].start - from;
     for (const ChainLink& link : back(task, from)) {
       const LaneKind lane = program_.lanes[program_.graph.tasks()[link.task].lane].kind;
-      const auto cause = static_cast<std::size_t>(cause_of(lane, program_.labels[link.task].phase));
+      const auto cause =
+          static_cast<std::size_t>(cause_of(lane, program_.labels[link.task].operation));
       stall[cause] += weight * static_cast<double>(link.time.count);
       unexplained = unexplained - link.time;
     }
     // Before the first task of all there is nothing to wait for but the start of the run.
-    stall[static_cast<std::size_t>(StallCause::kLaunch)] +=
+    stall[static_cast<std::size_t>(WaitCause::kLaunch)] +=
         weight * static_cast<double>(unexplained.count);
   }
 
@@ -121,7 +122,7 @@ void add_compute(const Program& program, const Execution& execution, const WaitC
         program.compute_keeps_its_time ? static_cast<double>(tasks[id].duration.count) : lasted;
     const double slowed = lasted - alone;
     metrics.compute += weight * alone;
-    metrics.stall[static_cast<std::size_t>(StallCause::kCpuUpdate)] += weight * slowed;
+    metrics.stall[static_cast<std::size_t>(WaitCause::kCpuUpdate)] += weight * slowed;
     busy_until = span.end;
   }
 }
@@ -135,12 +136,12 @@ double ranks_of(const Program& program) {
 void add_traffic(const Program& program, const Stretch& stretch, WindowMetrics& metrics) {
   const double ranks = ranks_of(program);
   for (TaskId id = stretch.first; id < stretch.next; ++id) {
-    const Phase phase = program.labels[id].phase;
-    if (phase != Phase::kD2H && phase != Phase::kH2D) continue;
+    const Operation operation = program.labels[id].operation;
+    if (!is_d2h(operation) && !is_h2d(operation)) continue;
     const int rank_class = program.lanes[program.graph.tasks()[id].lane].rank_class;
     const auto& members = program.classes[static_cast<std::size_t>(rank_class)].multiplicity;
     const double bytes = program.labels[id].bytes * (static_cast<double>(members) / ranks);
-    (phase == Phase::kD2H ? metrics.d2h_bytes : metrics.h2d_bytes) += bytes;
+    (is_d2h(operation) ? metrics.d2h_bytes : metrics.h2d_bytes) += bytes;
   }
 }
 
@@ -229,26 +230,6 @@ double total(const Categories& held) {
 
 }  // namespace
 
-std::string to_string(StallCause cause) {
-  switch (cause) {
-    case StallCause::kCpuUpdate:
-      return "cpu_update";
-    case StallCause::kD2H:
-      return "d2h";
-    case StallCause::kH2D:
-      return "h2d";
-    case StallCause::kCollective:
-      return "collective";
-    case StallCause::kNvme:
-      return "nvme";
-    case StallCause::kSelection:
-      return "selection";
-    case StallCause::kLaunch:
-      return "launch";
-  }
-  return "";
-}
-
 /// The first forward tasks of all classes are issued one after the other.
 double mean_step_time(const Program& program, const Execution& execution, std::size_t step) {
   const double ranks = ranks_of(program);
@@ -310,7 +291,7 @@ std::vector<TaskWait> compute_waits(const Program& program, const Execution& exe
       StallTimes stall{};
       chain.attribute(id, from, 1.0, stall);
       const auto most = std::max_element(stall.begin(), stall.end()) - stall.begin();
-      waits.push_back({id, span.start - from, static_cast<StallCause>(most)});
+      waits.push_back({id, span.start - from, static_cast<WaitCause>(most)});
     }
     from = span.end;
   }

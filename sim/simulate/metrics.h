@@ -14,22 +14,11 @@
 #include <string>
 #include <vector>
 
+#include "sim/base/wait_cause.h"
 #include "sim/engine/engine.h"
 #include "sim/schedule/program.h"
 
 namespace zenflow::sim {
-
-enum class StallCause : std::uint8_t {
-  kCpuUpdate,
-  kD2H,
-  kH2D,
-  kCollective,
-  kNvme,
-  kSelection,
-  kLaunch,
-};
-inline constexpr int kStallCauses = 7;
-[[nodiscard]] std::string to_string(StallCause cause);
 
 using StallTimes = std::array<double, kStallCauses>;  ///< picoseconds, mean over ranks
 
@@ -58,7 +47,7 @@ struct WindowMetrics {
 struct TaskWait {
   TaskId task;  ///< the task that waited
   Picoseconds time;
-  StallCause cause;
+  WaitCause cause;
 };
 /// All gaps of all compute lanes, by task.
 [[nodiscard]] std::vector<TaskWait> compute_waits(const Program& program,

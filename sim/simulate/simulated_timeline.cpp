@@ -35,6 +35,13 @@ std::string layer_name(const Job& job, std::int64_t layer) {
   return fmt::format("block {}", layer - 1);
 }
 
+/// Whether the label's index is a bucket that its name tells.
+bool is_of_bucket(Operation operation) {
+  return operation == Operation::kReduceScatter || operation == Operation::kAllReduce ||
+         operation == Operation::kAccumulate || operation == Operation::kCpuUpdate ||
+         operation == Operation::kNvmeRead || operation == Operation::kNvmeWrite;
+}
+
 class TimelineBuilder {
  public:
   TimelineBuilder(const Job& job, const std::string& schedule, const FullRun& run)
@@ -48,8 +55,8 @@ class TimelineBuilder {
     add_flows();
     add_steps();
     add_launches();
-    add_bandwidth(Phase::kD2H, "PCIe D2H (GB/s)");
-    add_bandwidth(Phase::kH2D, "PCIe H2D (GB/s)");
+    add_bandwidth(is_d2h, "PCIe D2H (GB/s)");
+    add_bandwidth(is_h2d, "PCIe H2D (GB/s)");
     add_memory(MemoryPlace::kGpu, "GPU memory (bytes)");
     add_memory(MemoryPlace::kHost, "host memory (bytes)");
     return std::move(timeline_);
@@ -70,8 +77,8 @@ class TimelineBuilder {
       if (!used[lane]) continue;
       track_of_lane_[lane] = static_cast<std::uint32_t>(timeline_.tracks.size());
       const LaneInfo& info = program_.lanes[lane];
-      timeline_.tracks.push_back(
-          {to_string(info.kind), track_kind(info.kind), std::max(info.rank_class, 0)});
+      timeline_.tracks.push_back({std::string(simulated_name(info.kind)), track_kind(info.kind),
+                                  std::max(info.rank_class, 0)});
     }
   }
 
@@ -80,18 +87,21 @@ class TimelineBuilder {
     const std::vector<TaskWait> waits = compute_waits(program_, execution_);
     for (TaskId id = 0; id < tasks.size(); ++id) {
       const TaskLabel& label = program_.labels[id];
-      timeline_.spans.push_back(
-          {.track = track_of_lane_[tasks[id].lane],
-           .name = timeline_.names.intern(task_name(job_, label)),
-           .start = execution_.spans[id].start,
-           .end = execution_.spans[id].end,
-           .extra = timeline_.extras.intern({.bytes = label.bytes, .step = label.step})});
+      timeline_.spans.push_back({.track = track_of_lane_[tasks[id].lane],
+                                 .name = timeline_.names.intern(task_name(job_, label)),
+                                 .start = execution_.spans[id].start,
+                                 .end = execution_.spans[id].end,
+                                 .extra = timeline_.extras.intern(
+                                     {.bytes = label.bytes,
+                                      .step = label.step,
+                                      .index = is_of_bucket(label.operation) ? label.index : -1}),
+                                 .operation = label.operation});
     }
     for (const TaskWait& wait : waits) {
       TimelineSpan& span = timeline_.spans[wait.task];
       SpanExtra extra = timeline_.extra_of(span);
       extra.stalled = wait.time;
-      extra.cause = timeline_.names.intern(to_string(wait.cause));
+      extra.cause = wait.cause;
       span.extra = timeline_.extras.intern(extra);
     }
   }
@@ -145,11 +155,11 @@ class TimelineBuilder {
   }
 
   /// Mean rate of each copy while it runs; lanes are in order, so copies never overlap.
-  void add_bandwidth(Phase direction, const std::string& name) {
+  void add_bandwidth(bool (*is_copy)(Operation), const std::string& name) {
     TimelineCounter counter{name, 0, {"GB/s"}, {}};
     for (TaskId id = 0; id < program_.labels.size(); ++id) {
       const LaneInfo& lane = program_.lanes[program_.graph.tasks()[id].lane];
-      if (program_.labels[id].phase != direction || lane.rank_class != 0) continue;
+      if (!is_copy(program_.labels[id].operation) || lane.rank_class != 0) continue;
       const Span& span = execution_.spans[id];
       if (span.end == span.start) continue;
       const double seconds = to_seconds(span.end - span.start).value();
@@ -195,35 +205,26 @@ class TimelineBuilder {
 }  // namespace
 
 std::string task_name(const Job& job, const TaskLabel& label) {
-  const bool pinned = !label.pageable;
-  switch (label.phase) {
-    case Phase::kForward:
-    case Phase::kBackward:
-      return fmt::format("{} {}", to_string(label.phase), layer_name(job, label.index));
-    case Phase::kD2H:
-      return pinned ? "Memcpy DtoH (Device -> Pinned)" : "Memcpy DtoH (Device -> Pageable)";
-    case Phase::kH2D:
-      return pinned ? "Memcpy HtoD (Pinned -> Device)" : "Memcpy HtoD (Pageable -> Device)";
-    case Phase::kAllGather:
-      return fmt::format("all_gather {}", label.index);
-    case Phase::kReduceScatter:
-    case Phase::kAllReduce:
-    case Phase::kAccumulate:
-    case Phase::kCpuUpdate:
-    case Phase::kNvmeRead:
-    case Phase::kNvmeWrite:
-      return fmt::format("{} bucket {}", to_string(label.phase), label.index);
-    case Phase::kSelect:
-      return label.index == 0 ? "select column norms" : "select top-k";
-    case Phase::kBroadcast:
-    case Phase::kCpuScale:
-    case Phase::kCpuCast:
-    case Phase::kGpuUpdate:
-    case Phase::kGpuAccumulate:
-    case Phase::kEnqueue:
-      return to_string(label.phase);
+  const Operation operation = label.operation;
+  const std::string name(simulated_name(operation));
+  if (is_d2h(operation)) {
+    return label.pageable ? "Memcpy DtoH (Device -> Pageable)" : "Memcpy DtoH (Device -> Pinned)";
   }
-  return "";
+  if (is_h2d(operation)) {
+    return label.pageable ? "Memcpy HtoD (Pageable -> Device)" : "Memcpy HtoD (Pinned -> Device)";
+  }
+  if (is_of_bucket(operation)) return fmt::format("{} bucket {}", name, label.index);
+  switch (operation) {
+    case Operation::kForward:
+    case Operation::kBackward:
+      return fmt::format("{} {}", name, layer_name(job, label.index));
+    case Operation::kAllGather:
+      return fmt::format("{} {}", name, label.index);
+    case Operation::kSelect:
+      return label.index == 0 ? "select column norms" : "select top-k";
+    default:
+      return name;
+  }
 }
 
 Timeline simulated_timeline(const Job& job, const std::string& schedule, const FullRun& run) {

@@ -223,7 +223,7 @@ SimulationResult simulate_automatic(const Job& job, const Schedule& schedule,
     const Job tried = with_update_interval(job, interval);
     if (schedule.closed_form(tried).staleness_steps.max > job.scenario.max_staleness) break;
     result = simulate_interval(tried, schedule, detail);
-    const double waits = result.stall_by_cause[static_cast<std::size_t>(StallCause::kCpuUpdate)];
+    const double waits = result.stall_by_cause[static_cast<std::size_t>(WaitCause::kCpuUpdate)];
     result.stall_removed = waits <= kNegligible * result.step_time;
     if (result.stall_removed) break;
   }

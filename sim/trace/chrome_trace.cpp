@@ -142,9 +142,9 @@ class Writer {
     }
     if (extra.stalled.count > 0) {
       append(R"(,"stalled_us":{},"cause":{})", microseconds(extra.stalled),
-             quoted(timeline_.names[extra.cause]));
-    } else if (span.kind == SpanKind::kSync && extra.cause != kNoName) {
-      append(R"(,"cause":{})", quoted(timeline_.names[extra.cause]));
+             quoted(std::string(name_of(extra.cause))));
+    } else if (span.kind == SpanKind::kSync && extra.cause != WaitCause::kNone) {
+      append(R"(,"cause":{})", quoted(std::string(name_of(extra.cause))));
     }
     if (out_.size() > arguments) out_.erase(arguments, 1);  // the first comma
     append("}}}}");

@@ -17,7 +17,8 @@ std::size_t hash_of(const SpanExtra& extra) {
   add(std::bit_cast<std::uint64_t>(extra.bytes + 0.0));  // -0 and 0 are equal
   add(static_cast<std::uint64_t>(extra.stalled.count));
   add((static_cast<std::uint64_t>(extra.cause) << 32U) | static_cast<std::uint32_t>(extra.step));
-  add(static_cast<std::uint32_t>(extra.detail));
+  add((static_cast<std::uint64_t>(static_cast<std::uint32_t>(extra.index)) << 32U) |
+      static_cast<std::uint32_t>(extra.detail));
   return static_cast<std::size_t>(hash);
 }
 

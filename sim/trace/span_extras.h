@@ -6,17 +6,20 @@
 #include <deque>
 
 #include "sim/base/units.h"
-#include "sim/trace/name_table.h"
+#include "sim/base/wait_cause.h"
 #include "sim/trace/number_table.h"
 
 namespace zenflow::sim {
 
 struct SpanExtra {
-  double bytes = 0;          ///< moved; 0 if nothing is, negative if the trace does not say
-  Picoseconds stalled{};     ///< how long the track waited before the span
-  NameId cause = kNoName;    ///< what it waited for
-  std::int32_t step = -1;    ///< that it belongs to; -1: not known, or none
-  std::int32_t detail = -1;  ///< index into Timeline::details; -1: none
+  double bytes = 0;       ///< moved; 0 if nothing is, negative if the trace does not say
+  Picoseconds stalled{};  ///< how long the track waited before the span
+  WaitCause cause = WaitCause::kNone;  ///< what it waited for
+  std::int32_t step = -1;              ///< that it belongs to; -1: not known, or none
+  std::int32_t detail = -1;            ///< index into Timeline::details; -1: none
+  /// Layer or bucket that the operation works on, as in its simulated name; -1: the trace does not
+  /// say.
+  std::int32_t index = -1;
 
   friend bool operator==(const SpanExtra&, const SpanExtra&) = default;
 };

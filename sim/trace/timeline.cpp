@@ -83,7 +83,7 @@ SpanKind kind_of(const Timeline& timeline, const TimelineSpan& span) {
 
 bool is_recorded_wait(const Timeline& timeline, const TimelineSpan& span) {
   const SpanExtra& extra = timeline.extra_of(span);
-  return extra.cause != kNoName && extra.stalled.count == 0;
+  return extra.cause != WaitCause::kNone && extra.stalled.count == 0;
 }
 
 std::string to_string(SpanPhase phase) {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/base/operation.h"
 #include "sim/base/units.h"
 #include "sim/trace/name_table.h"
 #include "sim/trace/span_extras.h"
@@ -71,6 +72,8 @@ struct TimelineSpan {
   ExtraId extra = kNoExtra;
   SpanKind kind = SpanKind::kOfTrack;
   SpanPhase phase = SpanPhase::kNone;
+  /// In zenflow-train's recordings and simulated runs. Who imports their traces finds it once.
+  Operation operation = Operation::kUnknown;
 };
 static_assert(sizeof(TimelineSpan) <= 40);
 
@@ -107,7 +110,7 @@ struct TimelineProcess {
 
 struct Timeline {
   std::string name;
-  NameTable names{};                 ///< of spans and causes
+  NameTable names{};                 ///< of spans
   std::vector<std::string> devices;  ///< names, by device number
   /// Bytes of memory, likewise; 0 or no entry: not said.
   std::vector<std::int64_t> device_memory{};
@@ -138,7 +141,8 @@ struct Timeline {
 
 /// The field of a copy that says what it carries: "gradients down".
 inline constexpr std::string_view kCarriesField = "carries";
-/// What a copy carries, where the trace says so; else the span's name. Valid as long as `timeline`.
+/// For people: what a copy carries, where the trace says so; else the span's name. Valid as long as
+/// `timeline`.
 [[nodiscard]] std::string_view operation_name(const Timeline& timeline, const TimelineSpan& span);
 
 /// "kernel", "gpu_memcpy", ...: what viewers sort the span under.

@@ -466,8 +466,8 @@ TEST(ZeroOffloadStep, IsTheSumOfItsPartsWithOneBucket) {
     // Each of the few tasks is rounded to a picosecond.
     EXPECT_NEAR(result.step_time, expected * 1e12, 20.0);
     EXPECT_NEAR(result.compute, one.compute * 1e12, 20.0);
-    using enum StallCause;
-    const auto stall = [&](StallCause cause) {
+    using enum WaitCause;
+    const auto stall = [&](WaitCause cause) {
       return result.stall_by_cause[static_cast<std::size_t>(cause)];
     };
     EXPECT_NEAR(stall(kD2H), down * 1e12, 2.0);
@@ -563,7 +563,7 @@ TEST(ZenFlowWindow, IsComputeAloneWhenTheCpuKeepsUp) {
   EXPECT_NEAR(result.compute, gpu * 1e12, 20.0);
   // The selected columns' gradients and sums need not come down before the next step.
   EXPECT_NEAR(result.step_time, gpu * 1e12, 0.01 * gpu * 1e12);
-  EXPECT_EQ(result.stall_by_cause[static_cast<std::size_t>(StallCause::kCpuUpdate)], 0.0);
+  EXPECT_EQ(result.stall_by_cause[static_cast<std::size_t>(WaitCause::kCpuUpdate)], 0.0);
 }
 
 TEST(ZenFlowWindow, IsUpdateAndUploadWhenTheCpuIsTheBottleneck) {

@@ -121,23 +121,23 @@ TEST(LiveSchedules, MoveTheRuntimesBytes) {
   }
 }
 
-/// A run's tasks of one phase, by window, with their times.
+/// A run's tasks of one operation, by window, with their times.
 class TasksOf {
  public:
-  TasksOf(const FullRun& run, Phase phase) : run_(run), phase_(phase) {}
+  TasksOf(const FullRun& run, Operation operation) : run_(run), operation_(operation) {}
 
   [[nodiscard]] std::vector<TaskId> in(std::size_t window) const {
     std::vector<TaskId> found;
     const TaskId end = run_.program.windows[window + 1].first;
     for (TaskId id = run_.program.windows[window].first; id < end; ++id) {
-      if (run_.program.labels[id].phase == phase_) found.push_back(id);
+      if (run_.program.labels[id].operation == operation_) found.push_back(id);
     }
     return found;
   }
 
  private:
   const FullRun& run_;
-  Phase phase_;
+  Operation operation_;
 };
 
 /// engine_step.cpp and engine_window.cpp, in the order in which they enqueue: nothing leaves before
@@ -166,16 +166,15 @@ TEST(LiveSchedules, SumsOnTheDeviceLeaveWhenTheirWindowIsOver) {
     ASSERT_EQ(crossing.size(), layers - 1);
     std::size_t seen = 0;
     for (std::size_t w = run.measured_begin; w + 1 < run.measured_end; ++w, ++seen) {
-      EXPECT_TRUE(TasksOf(run, Phase::kAccumulate).in(w).empty());
-      const std::vector<TaskId> sums = TasksOf(run, Phase::kGpuAccumulate).in(w);
-      const std::vector<TaskId> copies = TasksOf(run, Phase::kD2H).in(w);
+      EXPECT_TRUE(TasksOf(run, Operation::kAccumulate).in(w).empty());
+      const std::vector<TaskId> sums = TasksOf(run, Operation::kGpuAccumulate).in(w);
+      const std::vector<TaskId> copies = TasksOf(run, Operation::kGradientSumsDown).in(w);
       ASSERT_EQ(sums.size(), static_cast<std::size_t>(windows.interval));
       ASSERT_EQ(copies.size(), crossing.size());
       // Of the step's compute the update of selected columns is the last; then they are carried.
       TaskId last_compute = sums.back();
-      for (const TaskId id : TasksOf(run, Phase::kGpuUpdate).in(w)) {
-        const auto index = static_cast<std::size_t>(run.program.labels[id].index);
-        if (index == layers && id > last_compute) last_compute = id;
+      for (const TaskId id : TasksOf(run, Operation::kUpdateSelected).in(w)) {
+        last_compute = std::max(last_compute, id);
       }
       EXPECT_GT(last_compute, sums.back());
       for (std::size_t i = 0; i < crossing.size(); ++i) {
@@ -186,12 +185,12 @@ TEST(LiveSchedules, SumsOnTheDeviceLeaveWhenTheirWindowIsOver) {
       }
       // With overlap the window's update runs in the next one.
       const std::vector<TaskId> updates =
-          TasksOf(run, Phase::kCpuUpdate).in(windows.overlap ? w + 1 : w);
+          TasksOf(run, Operation::kCpuUpdate).in(windows.overlap ? w + 1 : w);
       ASSERT_EQ(updates.size(), crossing.size());
       for (std::size_t i = 0; i < crossing.size(); ++i) {
         EXPECT_GE(spans[updates[i]].start, spans[copies[i]].end);
       }
-      const TaskId next_sum = TasksOf(run, Phase::kGpuAccumulate).in(w + 1).front();
+      const TaskId next_sum = TasksOf(run, Operation::kGpuAccumulate).in(w + 1).front();
       EXPECT_GE(spans[next_sum].start, spans[copies.back()].end);
       has_waited = has_waited || spans[next_sum].start == spans[copies.back()].end;
     }
@@ -233,7 +232,7 @@ TEST(LiveSchedules, StepsAreAsLongAsTheLinkNeedsForTheSumsOfTheDevice) {
   const double update = (26 * selected + picked) / streams + kernels * 5e-6;
   const SimulationResult result = simulate_schedule(job, find_schedule("live-zenflow"));
   EXPECT_NEAR(result.step_time * 1e-12, down + sum + update, 1e-9);
-  const auto waits = result.stall_by_cause[static_cast<std::size_t>(StallCause::kD2H)];
+  const auto waits = result.stall_by_cause[static_cast<std::size_t>(WaitCause::kD2H)];
   EXPECT_GT(waits, 0.5 * result.step_time);
 }
 
@@ -271,17 +270,19 @@ TEST(LiveSchedules, AStepHasAllItsMicroBatches) {
     job.deepspeed.gradient_accumulation_steps = 3;
     const FullRun thrice = simulate_fully(job, find_schedule(name));
     const SimulationResult three = simulate_schedule(job, find_schedule(name));
-    const auto tasks = [](const FullRun& run, Phase phase) {
+    const auto tasks = [](const FullRun& run, Operation phase) {
       return std::count_if(run.program.labels.begin(), run.program.labels.end(),
-                           [&](const TaskLabel& label) { return label.phase == phase; });
+                           [&](const TaskLabel& label) { return label.operation == phase; });
     };
     EXPECT_EQ(thrice.program.step_markers.size(), once.program.step_markers.size());
-    for (const Phase phase : {Phase::kForward, Phase::kBackward}) {
+    for (const Operation phase : {Operation::kForward, Operation::kBackward}) {
       EXPECT_EQ(tasks(thrice, phase), 3 * tasks(once, phase)) << name;
     }
-    for (const Phase phase : {Phase::kD2H, Phase::kH2D, Phase::kAccumulate, Phase::kCpuUpdate,
-                              Phase::kGpuUpdate, Phase::kSelect}) {
-      EXPECT_EQ(tasks(thrice, phase), tasks(once, phase)) << name << to_string(phase);
+    for (const Operation phase :
+         {Operation::kGradientsDown, Operation::kWeightsUp, Operation::kPlaceWeights,
+          Operation::kAccumulate, Operation::kCpuUpdate, Operation::kPackGradients,
+          Operation::kUpdateSelected, Operation::kCarrySelected, Operation::kSelect}) {
+      EXPECT_EQ(tasks(thrice, phase), tasks(once, phase)) << name << simulated_name(phase);
     }
     EXPECT_EQ(three.d2h_bytes, one.d2h_bytes);
     EXPECT_EQ(three.h2d_bytes, one.h2d_bytes);
@@ -725,6 +726,8 @@ TEST(LiveFit, RefusesARecordingWithSumsElsewhere) {
       EXPECT_THAT(why,
                   ::testing::AnyOf(::testing::HasSubstr(on_device ? "expected sums on the host"
                                                                   : "expected sums on the device"),
+                                   ::testing::HasSubstr(on_device ? "expected gradients down"
+                                                                  : "expected gradient sums down"),
                                    ::testing::HasSubstr("is this the setting that was recorded?")));
     }
   }

@@ -37,7 +37,7 @@ struct EmulatedStream {
 
   void run(std::function<void()> work) {
     const std::lock_guard lock(mutex);
-    host.run({"emulated"}, std::move(work));
+    host.run({}, std::move(work));
   }
   Event record() {
     const std::lock_guard lock(mutex);
@@ -45,7 +45,7 @@ struct EmulatedStream {
   }
   void wait(const Event& event) {
     const std::lock_guard lock(mutex);
-    host.wait(event, zenflow::runtime::WaitCause::kCompute);
+    host.wait(event, zenflow::WaitCause::kCompute);
   }
 
   std::mutex mutex;  // CUDA's streams take work from any thread

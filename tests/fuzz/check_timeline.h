@@ -31,7 +31,7 @@ inline void check_timeline(const sim::ImportedTrace& trace) {
     require(span.name < timeline.names.size(), "a span's name exists");
     require(span.extra < timeline.extras.size(), "what else a span has exists");
     const sim::SpanExtra& extra = timeline.extra_of(span);
-    require(extra.cause < timeline.names.size(), "a span's cause exists");
+    require(extra.cause <= WaitCause::kNone, "a span's cause exists");
     require(extra.detail < static_cast<std::int32_t>(timeline.details.size()), "a detail exists");
   }
   for (const sim::TimelineFlow& flow : timeline.flows) {

@@ -37,7 +37,7 @@ class Pass {
     Buffer there = device_.allocate(MemoryKind::kDevice, bytes, "inputs");
     std::memcpy(staged_.back().data(), values, bytes);
     device_.copy(*h2d_, there.data(), staged_.back().data(), bytes, CopyDirection::kHostToDevice,
-                 Traffic::kInitial, {"up"});
+                 Traffic::kInitial, {});
     return there;
   }
   /// [n] in the element type; of bfloat16, two bytes each.
@@ -63,7 +63,7 @@ class Pass {
     const Buffer host = device_.allocate(MemoryKind::kPinnedHost, from.bytes(), "results");
     d2h_->wait(compute_->record(), WaitCause::kCompute);
     device_.copy(*d2h_, host.data(), from.data(), from.bytes(), CopyDirection::kDeviceToHost,
-                 Traffic::kInitial, {"down"});
+                 Traffic::kInitial, {});
     d2h_->record().wait();
     result.insert(result.end(), host.data(), host.data() + host.bytes());
   }
@@ -98,20 +98,19 @@ std::vector<std::byte> Pass::run() {
   const auto signal = device_.make_signal();
   compute_->wait(h2d_->record(), WaitCause::kH2D);
   compute_->wait(signal->event(), WaitCause::kCpuUpdate);
-  device_.square_sum(*compute_, type_, m.values, kElements, square.as<double>(), {"square"});
-  device_.column_norms(*compute_, type_, m, NormKind::kL1, norms.as<float>(), {"l1"});
-  device_.column_norms(*compute_, type_, m, NormKind::kL2, norms.as<float>() + kColumns, {"l2"});
-  device_.gather_columns(*compute_, type_, m, column, kSelected, gathered.data(), {"gather"});
-  device_.gather_columns(*compute_, type_, m, nullptr, kColumns, whole.data(), {"copy"});
-  device_.accumulate(*compute_, type_, m.values, 0.5F, kElements, true, sums.as<float>(), {"sum"});
-  device_.accumulate(*compute_, type_, m.values, 0.3F, kElements, false, sums.as<float>(), {"sum"});
+  device_.square_sum(*compute_, type_, m.values, kElements, square.as<double>(), {});
+  device_.column_norms(*compute_, type_, m, NormKind::kL1, norms.as<float>(), {});
+  device_.column_norms(*compute_, type_, m, NormKind::kL2, norms.as<float>() + kColumns, {});
+  device_.gather_columns(*compute_, type_, m, column, kSelected, gathered.data(), {});
+  device_.gather_columns(*compute_, type_, m, nullptr, kColumns, whole.data(), {});
+  device_.accumulate(*compute_, type_, m.values, 0.5F, kElements, true, sums.as<float>(), {});
+  device_.accumulate(*compute_, type_, m.values, 0.3F, kElements, false, sums.as<float>(), {});
   device_.update_columns(
       *compute_, type_, {1e-2F, 0.9F, 0.999F, 1e-8F, 0.1F}, {sizes.as<float>(), sizes.as<float>()},
       0.7F, gradient.data(),
-      {column, kSelected, {master.as<float>(), first.as<float>(), second.as<float>()}}, m,
-      {"update"});
+      {column, kSelected, {master.as<float>(), first.as<float>(), second.as<float>()}}, m, {});
   device_.scatter_columns(*compute_, type_, gathered.data(), column, kSelected,
-                          {whole.data(), kRows, kColumns}, {"scatter"});
+                          {whole.data(), kRows, kColumns}, {});
   EXPECT_FALSE(compute_->record().complete());  // the signal is not set
   std::thread([&] { signal->set(); }).join();
   std::vector<std::byte> result;
@@ -152,7 +151,7 @@ TEST_F(CudaDeviceOperations, BringControlUpAndDownWhole) {
   const Buffer there = gpu->allocate(MemoryKind::kDevice, kMost + 64, "there");
   const auto copy = [&](std::byte* to, const std::byte* from, std::size_t bytes,
                         CopyDirection direction) {
-    gpu->copy(*stream, to, from, bytes, direction, Traffic::kControl, {"control"});
+    gpu->copy(*stream, to, from, bytes, direction, Traffic::kControl, {});
   };
   for (const std::size_t bytes : {1UL, 3UL, 4UL, 8UL, 12UL, 1000UL, 2049UL, kMappedBytes, kMost}) {
     for (const std::size_t offset : {0UL, 1UL, 4UL}) {

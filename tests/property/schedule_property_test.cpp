@@ -298,7 +298,7 @@ TEST_P(RandomJob, PaysForEveryCallOfTheOptimizer) {
     ASSERT_EQ(before.size(), after.size());
     std::size_t calls = 0;
     for (TaskId id = 0; id < before.size(); ++id) {
-      const bool is_call = with.program.labels[id].phase == Phase::kCpuUpdate;
+      const bool is_call = with.program.labels[id].operation == Operation::kCpuUpdate;
       const std::int64_t longer = after[id].duration.count - before[id].duration.count;
       EXPECT_NEAR(static_cast<double>(longer), static_cast<double>(is_call ? launch.count : 0), 1);
       calls += is_call ? 1 : 0;

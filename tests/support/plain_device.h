@@ -29,7 +29,7 @@ class PlainStream final : public runtime::Stream {
   [[nodiscard]] runtime::Event record() override {
     return runtime::Event(std::make_shared<Finished>());
   }
-  void wait(const runtime::Event& event, runtime::WaitCause) override { event.wait(); }
+  void wait(const runtime::Event& event, WaitCause) override { event.wait(); }
 };
 
 class PlainDevice final : public runtime::Device {

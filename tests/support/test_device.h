@@ -46,7 +46,7 @@ inline std::unique_ptr<Device> make_test_device(const TestDevice& settings, Reco
 
 /// As a kernel of the stream, and an operation of this name, which is a literal.
 inline void run_on(Stream& stream, std::string_view name, std::function<void()> work) {
-  const OperationScope scope = launching(stream, {name});
+  const OperationScope scope = launching(stream, {recorded_operation(name)});
   kernels::cuda_check(emulator::enqueue(handle_of(stream), std::move(work)), "kernel launch");
 }
 
@@ -70,7 +70,7 @@ inline std::unique_ptr<Device> make_test_device(const TestDevice& settings, Reco
 }
 
 inline void run_on(Stream& stream, std::string_view name, std::function<void()> work) {
-  static_cast<HostStream&>(stream).run({name}, std::move(work));
+  static_cast<HostStream&>(stream).run({recorded_operation(name)}, std::move(work));
 }
 
 inline bool is_stream_failure(const Error& error, const std::string& thrown) {

@@ -158,7 +158,7 @@ class VirtualPlant {
     for (const sim::TimelineStep& step : timeline.steps) {
       Picoseconds first{INT64_MAX};
       for (const sim::TimelineSpan& span : timeline.spans) {
-        if (is_forward(timeline, span) && span.start >= step.start) {
+        if (is_forward(span) && span.start >= step.start) {
           first = std::min(first, span.start);
         }
       }
@@ -174,7 +174,7 @@ class VirtualPlant {
     };
     for (sim::TimelineSpan& span : timeline.spans) {
       const auto grown = longer.find(span.start.count);
-      const bool grows = is_forward(timeline, span) && grown != longer.end();
+      const bool grows = is_forward(span) && grown != longer.end();
       const Picoseconds length = span.end - span.start;
       move(span.start);
       span.end = span.start + length + (grows ? grown->second : Picoseconds{});
@@ -184,9 +184,8 @@ class VirtualPlant {
       move(step.end);
     }
   }
-  static bool is_forward(const sim::Timeline& timeline, const sim::TimelineSpan& span) {
-    return timeline.tracks[span.track].name == "compute" &&
-           timeline.name_of(span).starts_with("forward");
+  static bool is_forward(const sim::TimelineSpan& span) {
+    return span.operation == Operation::kForward;
   }
 
   [[nodiscard]] sim::Job job_of(const runtime::TunePoint& point) const {

@@ -433,12 +433,12 @@ TEST(ActivityTimeline, AlignsWithTheRecordersHostSpans) {
   kernel.kind = ActivityKind::kMemset;
   kernel.start = nanoseconds(Clock::now());
   kernel.end = nanoseconds(Clock::now());
-  track.span("step", 0, begin, Clock::now());
+  track.span(Operation::kForward, 0, begin, Clock::now());
   log.session_end = nanoseconds(Clock::now());
 
   sim::Timeline timeline = recorder.timeline("run", "gpu");
   append(timeline, measured_timeline(log, nanoseconds(recorder.origin())).timeline);
-  const sim::TimelineSpan* host = find(timeline, "step");
+  const sim::TimelineSpan* host = find(timeline, "forward");
   const sim::TimelineSpan* gpu = find(timeline, "Memset (Unknown)");
   ASSERT_NE(host, nullptr);
   ASSERT_NE(gpu, nullptr);

@@ -146,10 +146,10 @@ TEST_P(SimulatedTrace, NamesCopiesAsCuptiDoesAndCountsTheirBytes) {
   }
   std::size_t copies = 0;
   for (const TaskLabel& label : run_->program.labels) {
-    if (label.phase != Phase::kD2H && label.phase != Phase::kH2D) continue;
+    if (label.operation != Operation::kD2H && label.operation != Operation::kH2D) continue;
     ++copies;
-    expected[label.phase == Phase::kD2H ? "Memcpy DtoH (Device -> Pinned)"
-                                        : "Memcpy HtoD (Pinned -> Device)"] += label.bytes;
+    expected[label.operation == Operation::kD2H ? "Memcpy DtoH (Device -> Pinned)"
+                                                : "Memcpy HtoD (Pinned -> Device)"] += label.bytes;
   }
   ASSERT_EQ(bytes.size(), expected.size());
   for (const auto& [name, total] : expected) {
@@ -262,11 +262,11 @@ TEST(TaskName, SaysPageableIfMemoryIsNotPinned) {
   JobOptions options;
   options.pin_memory = false;
   const Job job = make_small_job(contended_node(1), testing::tiny_llama(), options);
-  EXPECT_EQ(task_name(job, {Phase::kD2H, 0, 0, 1, true}), "Memcpy DtoH (Device -> Pageable)");
-  EXPECT_EQ(task_name(job, {Phase::kH2D, 0, 0, 1, true}), "Memcpy HtoD (Pageable -> Device)");
-  EXPECT_EQ(task_name(job, {Phase::kForward, 0, 0, 0}), "forward embedding");
-  EXPECT_EQ(task_name(job, {Phase::kBackward, 0, 2, 0}), "backward block 1");
-  EXPECT_EQ(task_name(job, {Phase::kForward, 0, 3, 0}), "forward head");
+  EXPECT_EQ(task_name(job, {Operation::kD2H, 0, 0, 1, true}), "Memcpy DtoH (Device -> Pageable)");
+  EXPECT_EQ(task_name(job, {Operation::kH2D, 0, 0, 1, true}), "Memcpy HtoD (Pageable -> Device)");
+  EXPECT_EQ(task_name(job, {Operation::kForward, 0, 0, 0}), "forward embedding");
+  EXPECT_EQ(task_name(job, {Operation::kBackward, 0, 2, 0}), "backward block 1");
+  EXPECT_EQ(task_name(job, {Operation::kForward, 0, 3, 0}), "forward head");
 }
 
 }  // namespace

@@ -187,7 +187,7 @@ TEST(Document, IsReadAsItWasWritten) {
   document.scenario = "small";
   document.origin = {"cpu", "2026-11-20", "a machine", "zenflow-validate small.yaml", {"Quiet."}};
   ComparedSetting setting = compared(100, 110, 10, 12);
-  setting.measured[Metric::kStallD2H] = 4;
+  setting.measured[stall_by(WaitCause::kD2H)] = 4;
   setting.measured[Metric::kHostMemory] = 1000;
   setting.measured[Metric::kForward] = 40;
   setting.predicted[Metric::kForward] = 41;

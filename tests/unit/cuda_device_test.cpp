@@ -45,10 +45,10 @@ TEST_F(CudaDeviceTest, CopiesThereAndBack) {
   const Buffer back = device->allocate(MemoryKind::kPinnedHost, 64, "back");
   std::memset(from.data(), 7, 64);
   device->copy(*up, there.data(), from.data(), 64, CopyDirection::kHostToDevice,
-               Traffic::kParameters, {"up"});
+               Traffic::kParameters, {});
   down->wait(up->record(), WaitCause::kCompute);
   device->copy(*down, back.data(), there.data(), 60, CopyDirection::kDeviceToHost,
-               Traffic::kGradients, {"down"});
+               Traffic::kGradients, {});
   const Event done = down->record();
   EXPECT_FALSE(done.complete());  // nobody has waited
   done.wait();
@@ -68,18 +68,18 @@ TEST_F(CudaDeviceTest, SaysWhichOperationOfWhichStreamItLaunches) {
   const Buffer there = device->allocate(MemoryKind::kDevice, 64, "there");
   const Buffer back = device->allocate(MemoryKind::kPinnedHost, 64, "back");
   device->copy(*down, back.data(), there.data(), 64, CopyDirection::kDeviceToHost,
-               Traffic::kGradients, {"gradients down", 3});
-  const OperationScope still_open = launching(*down, {"backward"});
-  { const OperationScope scope = launching(*down, {"forward"}); }
+               Traffic::kGradients, {Operation::kGradientsDown, 3});
+  const OperationScope still_open = launching(*down, {Operation::kBackward});
+  { const OperationScope scope = launching(*down, {Operation::kForward}); }
   down->record().wait();
   const std::vector<LaunchedOperation> operations = log.operations();
   ASSERT_EQ(operations.size(), 2U);
-  EXPECT_EQ(operations[0].name, "gradients down");
+  EXPECT_EQ(operations[0].operation, Operation::kGradientsDown);
   EXPECT_EQ(operations[0].step, 3);
   EXPECT_EQ(operations[0].stream, "d2h");
   EXPECT_EQ(operations[0].thread, ::gettid());
   EXPECT_LE(operations[0].start, operations[0].end);
-  EXPECT_EQ(operations[1].name, "forward");
+  EXPECT_EQ(operations[1].operation, Operation::kForward);
 }
 
 TEST_F(CudaDeviceTest, RefusesHostMemoryThatIsNotPageLocked) {
@@ -91,7 +91,7 @@ TEST_F(CudaDeviceTest, RefusesHostMemoryThatIsNotPageLocked) {
   const auto copy_down = [&](void* to, std::size_t bytes) {
     return error_of([&] {
       device->copy(*stream, to, there.data(), bytes, CopyDirection::kDeviceToHost,
-                   Traffic::kControl, {"loss"});
+                   Traffic::kControl, {Operation::kLoss});
     });
   };
   const auto [kind, message] = copy_down(pageable.data(), 8);
@@ -210,11 +210,11 @@ TEST_F(CudaDeviceTest, ALargerWorkspaceDoesNotTakeTheOneInUse) {
   const Buffer host = device->allocate(MemoryKind::kPinnedHost, 64 * sizeof(float), "norms");
   run_on(*stream, "ones", [&] { std::fill_n(values.as<float>(), 4096 * 64, 1.0F); });
   device->column_norms(*stream, ElementType::kFloat32, {values.data(), 4, 4}, NormKind::kL2,
-                       norms.as<float>(), {"few"});
+                       norms.as<float>(), {});
   device->column_norms(*stream, ElementType::kFloat32, {values.data(), 4096, 60}, NormKind::kL1,
-                       norms.as<float>() + 4, {"many"});
+                       norms.as<float>() + 4, {});
   device->copy(*stream, host.data(), norms.data(), 64 * sizeof(float), CopyDirection::kDeviceToHost,
-               Traffic::kSelection, {"norms"});
+               Traffic::kSelection, {});
   stream->record().wait();
   EXPECT_EQ(host.as<float>()[3], 2);
   EXPECT_EQ(host.as<float>()[4], 4096);

@@ -40,7 +40,7 @@ struct Tensors {
       pinned.push_back(device.allocate(MemoryKind::kPinnedHost, bytes.size(), "tensor"));
       std::memcpy(pinned.back().data(), bytes.data(), bytes.size());
       device.copy(stream, buffers.back().data(), pinned.back().data(), bytes.size(),
-                  CopyDirection::kHostToDevice, Traffic::kInitial, {"tensor"});
+                  CopyDirection::kHostToDevice, Traffic::kInitial, {});
       pointers.push_back(buffers.back().data());
       constant.push_back(buffers.back().data());
     }
@@ -48,7 +48,7 @@ struct Tensors {
   void read_into(zenflow::testing::TensorStore& values) {
     for (std::size_t i = 0; i < buffers.size(); ++i) {
       device.copy(stream, pinned[i].data(), buffers[i].data(), buffers[i].bytes(),
-                  CopyDirection::kDeviceToHost, Traffic::kInitial, {"tensor"});
+                  CopyDirection::kDeviceToHost, Traffic::kInitial, {});
     }
     stream.record().wait();
     for (std::size_t i = 0; i < buffers.size(); ++i) {

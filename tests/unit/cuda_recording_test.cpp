@@ -50,7 +50,7 @@ class CudaRecording : public ::testing::Test {
   }
   void copy_down(std::int64_t step) {
     device->copy(*down, back.data(), there.data(), 40, CopyDirection::kDeviceToHost,
-                 Traffic::kGradients, {"gradients down", step});
+                 Traffic::kGradients, {Operation::kGradientsDown, step});
   }
   /// What a fit would get of a track now.
   [[nodiscard]] std::vector<Seen> seen(const std::string& track, bool with_waits = false) const {
@@ -173,7 +173,7 @@ TEST_F(CudaRecording, IsWaitedForAtItsEnd) {
 TEST_F(CudaRecording, AnOperationWithAnotherOneInsideIsOneSpan) {
   record();
   {
-    const OperationScope outer = launching(*compute, {"forward"});
+    const OperationScope outer = launching(*compute, {Operation::kForward});
     run_on(*compute, "batch", [] { std::this_thread::sleep_for(1ms); });
     static_cast<void>(compute->record());
     // Work of its own begins here only.
@@ -196,7 +196,7 @@ TEST_F(CudaRecording, AnOperationWithAnotherOneInsideIsOneSpan) {
 TEST_F(CudaRecording, AnOperationThatIsUnderWayIsNotHandedOver) {
   record({"compute"});
   {
-    const OperationScope outer = launching(*compute, {"forward"});
+    const OperationScope outer = launching(*compute, {Operation::kForward});
     kernels::cuda_check(emulator::enqueue(handle_of(*compute), [] {}), "kernel launch");
     run_on(*compute, "loss", [] {});
     const Event loss = compute->record();

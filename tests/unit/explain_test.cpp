@@ -100,7 +100,7 @@ TEST(Explain, RecommendsAnIntervalThatDoesRemoveTheStall) {
   const std::int64_t advised = std::stoi(explanation.bound.substr(at + 25));
   const SimulationResult better =
       simulate_schedule(with_update_interval(one, advised), find_schedule("zenflow"));
-  EXPECT_LE(better.stall_by_cause[static_cast<std::size_t>(StallCause::kCpuUpdate)],
+  EXPECT_LE(better.stall_by_cause[static_cast<std::size_t>(WaitCause::kCpuUpdate)],
             0.005 * better.step_time);
 }
 

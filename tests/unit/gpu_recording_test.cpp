@@ -48,9 +48,9 @@ class Recording {
   }
 
   /// The host launches work of an operation from `when` to `when + 2`.
-  void operation(std::string_view name, const char* stream, std::int64_t step, std::uint64_t when,
+  void operation(Operation operation, const char* stream, std::int64_t step, std::uint64_t when,
                  std::uint32_t thread = 10) {
-    operations.push_back({.name = name,
+    operations.push_back({.operation = operation,
                           .step = step,
                           .stream = stream,
                           .thread = thread,
@@ -109,19 +109,19 @@ Recording two_steps() {
   Recording r;
   for (std::uint64_t step = 0; step < 2; ++step) {
     const std::uint64_t t = 100 * step;
-    r.operation("forward", "compute", -1, t);
+    r.operation(Operation::kForward, "compute", -1, t);
     r.work(ActivityKind::kKernel, kCompute, t + 10, t + 18);
     r.work(ActivityKind::kKernel, kCompute, t + 20, t + 30);
-    r.operation("backward", "compute", -1, t + 3);
+    r.operation(Operation::kBackward, "compute", -1, t + 3);
     r.work(ActivityKind::kKernel, kCompute, t + 30, t + 60);
-    r.operation("gather deferred", "compute", static_cast<std::int64_t>(step), t + 6);
+    r.operation(Operation::kGatherDeferred, "compute", static_cast<std::int64_t>(step), t + 6);
     r.work(ActivityKind::kKernel, kCompute, t + 60, t + 65);
     Activity& on_device = r.work(ActivityKind::kCopy, kCompute, t + 65, t + 70);
     on_device.bytes = 500;
     on_device.copy_kind = 8;  // CUPTI's within the device
     on_device.source_memory = on_device.destination_memory = 3;
     // Another thread launches at the same time.
-    r.operation("gradients down", "d2h", static_cast<std::int64_t>(step), t + 6, 11);
+    r.operation(Operation::kGradientsDown, "d2h", static_cast<std::int64_t>(step), t + 6, 11);
     r.copy_down(t + 70, t + 90, 4000);
   }
   return r;
@@ -135,7 +135,7 @@ sim::Timeline written_and_read(sim::Timeline timeline) {
        .name = timeline.names.intern("Event Sync"),
        .start = Picoseconds{90'000'000},
        .end = Picoseconds{100'000'000},
-       .extra = timeline.extras.intern({.cause = timeline.names.intern("cpu_update"), .step = 0}),
+       .extra = timeline.extras.intern({.cause = WaitCause::kCpuUpdate, .step = 0}),
        .kind = sim::SpanKind::kSync});
   for (std::int64_t step = 0; step < 2; ++step) {
     const auto begin = Picoseconds{step * 100'000'000};
@@ -180,8 +180,8 @@ TEST(GpuRecording, TellsFiguresAsARecordingOfTheHostDeviceDoes) {
   EXPECT_EQ(f[Metric::kH2DBytes], 0);
   EXPECT_DOUBLE_EQ(*f[Metric::kStall], 0.04);
   // What a stream waited for is no record of CUPTI's: it is not the host's launches.
-  EXPECT_FALSE(f[Metric::kStallLaunch]);
-  EXPECT_FALSE(f[Metric::kStallD2H]);
+  EXPECT_FALSE(f[sim::stall_by(WaitCause::kLaunch)]);
+  EXPECT_FALSE(f[sim::stall_by(WaitCause::kD2H)]);
 }
 
 TEST(GpuRecording, IsFittedToAsARecordingOfTheHostDevice) {
@@ -190,35 +190,35 @@ TEST(GpuRecording, IsFittedToAsARecordingOfTheHostDevice) {
   layer.tensors = {{.rows = 10, .columns = 100}};
   const std::vector<sim::LiveSample> samples =
       live_samples(timeline, {layer}, {.topk_ratio = 0}, 0);
-  std::vector<std::pair<sim::LiveOperation, double>> found;
+  std::vector<std::pair<Operation, double>> found;
   for (const sim::LiveSample& one : samples) {
-    if (one.operation == sim::LiveOperation::kGradientsDown) {
+    if (one.operation == Operation::kGradientsDown) {
       EXPECT_EQ(one.bytes, 4000);
     }
     found.emplace_back(one.operation, one.seconds);
   }
-  const auto has = [&](sim::LiveOperation operation, double seconds) {
+  const auto has = [&](Operation operation, double seconds) {
     return std::count_if(found.begin(), found.end(), [&](const auto& one) {
       return one.first == operation && std::abs(one.second - seconds) < 1e-12;
     });
   };
-  EXPECT_EQ(has(sim::LiveOperation::kForward, 20e-6), 2);
-  EXPECT_EQ(has(sim::LiveOperation::kBackward, 30e-6), 2);
-  EXPECT_EQ(has(sim::LiveOperation::kAfterBackward, 10e-6), 2);
-  EXPECT_EQ(has(sim::LiveOperation::kGradientsDown, 20e-6), 2);
+  EXPECT_EQ(has(Operation::kForward, 20e-6), 2);
+  EXPECT_EQ(has(Operation::kBackward, 30e-6), 2);
+  EXPECT_EQ(has(Operation::kPackGradients, 10e-6), 2);
+  EXPECT_EQ(has(Operation::kGradientsDown, 20e-6), 2);
 }
 
 /// As the embedding's forward pass copies the batch first: operations within an operation.
 //  launches |forward 0-9: |batch 3-5|, a kernel at 7|backward 10-12|, a kernel at 13
 TEST(GpuRecording, WorkBelongsToTheInnermostOperationAroundItsLaunch) {
   Recording r;
-  r.operation("forward", "compute", -1, 0);
+  r.operation(Operation::kForward, "compute", -1, 0);
   r.operations.back().end = at(9);
-  r.operation("batch", "compute", -1, 3);
+  r.operation(Operation::kBatch, "compute", -1, 3);
   r.work(ActivityKind::kCopy, kCompute, 20, 22);
   r.launched_at(7);
   r.work(ActivityKind::kKernel, kCompute, 24, 30);
-  r.operation("backward", "compute", -1, 10);
+  r.operation(Operation::kBackward, "compute", -1, 10);
   r.work(ActivityKind::kKernel, kCompute, 30, 35);
   r.launched_at(13);
   r.work(ActivityKind::kKernel, kCompute, 40, 45);  // of none

@@ -32,7 +32,7 @@ struct HostStreams : ::testing::Test {
 
 TEST_F(HostStreams, WorkInOrder) {
   std::vector<int> order;
-  for (int i = 0; i < 100; ++i) a.run({"w"}, [&order, i] { order.push_back(i); });
+  for (int i = 0; i < 100; ++i) a.run({}, [&order, i] { order.push_back(i); });
   a.synchronize();
   for (int i = 0; i < 100; ++i) EXPECT_EQ(order[static_cast<std::size_t>(i)], i);
 }
@@ -40,10 +40,10 @@ TEST_F(HostStreams, WorkInOrder) {
 TEST_F(HostStreams, AnEventCoversWhatCameBeforeItAndNothingElse) {
   HostSignal gate;
   std::atomic<int> done = 0;
-  a.run({"w"}, [&] { ++done; });
+  a.run({}, [&] { ++done; });
   const Event before = a.record();
   a.wait(gate.event(), WaitCause::kCpuUpdate);
-  a.run({"w"}, [&] { ++done; });
+  a.run({}, [&] { ++done; });
   const Event after = a.record();
   before.wait();
   EXPECT_EQ(done, 1);
@@ -57,11 +57,11 @@ TEST_F(HostStreams, AnEventCoversWhatCameBeforeItAndNothingElse) {
 TEST_F(HostStreams, AFailureSkipsTheRestAndReachesEveryWaiter) {
   std::atomic<bool> ran = false;
   const Event good = a.record();
-  a.run({"w"}, fail);
-  a.run({"w"}, [&] { ran = true; });
+  a.run({}, fail);
+  a.run({}, [&] { ran = true; });
   const Event bad = a.record();
   b.wait(bad, WaitCause::kCompute);
-  b.run({"w"}, [&] { ran = true; });
+  b.run({}, [&] { ran = true; });
   EXPECT_NO_THROW(good.wait());
   EXPECT_EQ(error_of([&] { bad.wait(); }).second, "the kernel broke");
   EXPECT_EQ(error_of([&] { bad.wait(); }).second, "the kernel broke");  // not only once
@@ -71,7 +71,7 @@ TEST_F(HostStreams, AFailureSkipsTheRestAndReachesEveryWaiter) {
 }
 
 TEST_F(HostStreams, AFailedEventFailsAStreamThatWaitsLater) {
-  a.run({"w"}, fail);
+  a.run({}, fail);
   const Event bad = a.record();
   EXPECT_THROW(bad.wait(), Error);
   EXPECT_TRUE(bad.complete());
@@ -101,7 +101,7 @@ TEST_F(HostStreams, ASignalThatNobodyCanSetAnyMoreFails) {
 TEST_F(HostStreams, ACopyIsReadyWhenAllButCopiesBeforeItIsDone) {
   std::array<Clock::time_point, 4> ready{};
   const auto copy = [&](std::size_t which) {
-    a.copy({"copy"}, CopyDirection::kHostToDevice, Traffic::kParameters, 1,
+    a.copy({}, CopyDirection::kHostToDevice, Traffic::kParameters, 1,
            [&ready, which](Clock::time_point when) {
              ready.at(which) = when;
              std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -119,7 +119,7 @@ TEST_F(HostStreams, ACopyIsReadyWhenAllButCopiesBeforeItIsDone) {
   copy(2);
   const Clock::time_point all = Clock::now();
   Clock::time_point worked{};
-  a.run({"work"}, [&] {
+  a.run({}, [&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     worked = Clock::now();
   });
@@ -140,13 +140,13 @@ TEST(HostDevice, CountsBytesByKindAndDirection) {
   const Buffer up = device.allocate(MemoryKind::kPinnedHost, 100, "x");
   const Buffer down = device.allocate(MemoryKind::kDevice, 100, "y");
   device.copy(*stream, down.data(), up.data(), 60, CopyDirection::kHostToDevice,
-              Traffic::kParameters, {"c"});
+              Traffic::kParameters, {});
   device.copy(*stream, down.data(), up.data(), 7, CopyDirection::kHostToDevice,
-              Traffic::kParameters, {"c"});
+              Traffic::kParameters, {});
   device.copy(*stream, up.data(), down.data(), 100, CopyDirection::kDeviceToHost,
-              Traffic::kGradients, {"c"});
+              Traffic::kGradients, {});
   device.copy(*stream, up.data(), down.data(), 0, CopyDirection::kDeviceToHost, Traffic::kControl,
-              {"c"});
+              {});
   stream->record().wait();
   const TrafficCount count = device.traffic();
   EXPECT_EQ(count.h2d, (std::array<std::uint64_t, kTrafficKinds>{0, 67, 0, 0, 0}));
@@ -173,7 +173,7 @@ TEST(HostDevice, ReleasesTheLinkToEndARun) {
   std::memset(there.data(), 7, 100);
   for (int i = 0; i < 3; ++i) {
     device.copy(*stream, host.data(), there.data(), 100, CopyDirection::kDeviceToHost,
-                Traffic::kGradients, {"c"});
+                Traffic::kGradients, {});
   }
   is_asked.wait(false);
   EXPECT_FALSE(device.has_released_link());
@@ -203,10 +203,10 @@ TEST(HostDevice, DoesNotLetControlWaitBehindGradients) {
   const Buffer host = device.allocate(MemoryKind::kPinnedHost, kBytes + 1, "x");
   const Buffer there = device.allocate(MemoryKind::kDevice, kBytes + 1, "y");
   device.copy(*d2h, host.data(), there.data(), kBytes, CopyDirection::kDeviceToHost,
-              Traffic::kGradients, {"c"});
+              Traffic::kGradients, {});
   is_asked.wait(false);  // it is under way
   device.copy(*compute, host.data() + kBytes, there.data() + kBytes, 1,
-              CopyDirection::kDeviceToHost, Traffic::kControl, {"c"});
+              CopyDirection::kDeviceToHost, Traffic::kControl, {});
   compute->record().wait();
   const Event gradients = d2h->record();
   EXPECT_FALSE(gradients.complete());
@@ -231,7 +231,7 @@ TEST(HostDevice, ACopyGoesOnWhereItWasWhenTheProcessWasSuspended) {
   const zenflow::testing::Waker waker(milliseconds(400));
   const auto begin = steady_clock::now();
   device.copy(*stream, host.data(), there.data(), kBytes, CopyDirection::kDeviceToHost,
-              Traffic::kGradients, {"c"});
+              Traffic::kGradients, {});
   zenflow::testing::ask_for_suspension();
   suspend_process();
   stream->record().wait();
@@ -247,7 +247,7 @@ TEST(HostDevice, CountsACopyOnTheComputeStreamAsWaiting) {
   const auto totals_of = [&](const char* name) {
     const auto stream = device.make_stream(name);
     device.copy(*stream, there.data(), host.data(), 1000, CopyDirection::kHostToDevice,
-                Traffic::kControl, {"c"});
+                Traffic::kControl, {});
     stream->record().wait();
     return recorder.find(name)->totals();
   };
@@ -320,7 +320,7 @@ TEST(HostDevice, StreamsShareALinksDirection) {
   std::byte* half = to.data();
   for (Stream* s : {stream.get(), other.get()}) {
     device.copy(*s, half, from.data(), 500'000, CopyDirection::kHostToDevice, Traffic::kParameters,
-                {"c"});
+                {});
     half += 500'000;
   }
   stream->record().wait();
@@ -338,11 +338,11 @@ TEST(HostDevice, KernelsWithoutIndicesTakeAllColumnsInOrder) {
   std::vector<float> some(4);
   std::vector<float> back(6, 0);
   device.gather_columns(*stream, ElementType::kFloat32, {values.data(), 2, 3}, nullptr, 3,
-                        out.data(), {"k"});
+                        out.data(), {});
   device.gather_columns(*stream, ElementType::kFloat32, {values.data(), 2, 3}, columns.data(), 2,
-                        some.data(), {"k"});
+                        some.data(), {});
   device.scatter_columns(*stream, ElementType::kFloat32, some.data(), columns.data(), 2,
-                         {back.data(), 2, 3}, {"k"});
+                         {back.data(), 2, 3}, {});
   stream->record().wait();
   EXPECT_EQ(out, values);
   EXPECT_EQ(some, (std::vector<float>{3, 1, 6, 4}));

@@ -279,7 +279,7 @@ TEST(LiveTuning, WhatCameBeforeTheFirstWindowIsNotTakenForAPartOfIt) {
   }
   const auto work = [&](std::chrono::milliseconds time) {
     const Clock::time_point now = Clock::now();
-    for (TrackRecorder* track : tracks) track->span("work", 0, now, now + time);
+    for (TrackRecorder* track : tracks) track->span(Operation::kForward, 0, now, now + time);
   };
   LiveTuning tuning(by_hand(), recorder, {});
   work(std::chrono::milliseconds(100'000));
@@ -308,14 +308,14 @@ TEST(LiveTuning, UploadsOfAnUpdateThatBeganBeforeTheRecordingAreNotUsed) {
                             is_gpus ? SpansKept::kWhenAsked : SpansKept::kAsTheRecorderDoes));
   }
   LiveTuning tuning(by_hand(), recorder, {});
-  const auto span = [](TrackRecorder* track, std::string_view name, std::int64_t step) {
+  const auto span = [](TrackRecorder* track, Operation operation, std::int64_t step) {
     const Clock::time_point now = Clock::now();
-    track->span(name, step, now, now);
+    track->span(operation, step, now, now);
   };
-  for (int layer = 0; layer < 3; ++layer) span(tracks[4], "update", 7);
+  for (int layer = 0; layer < 3; ++layer) span(tracks[4], Operation::kCpuUpdate, 7);
   (void)tuning.window_ended(window_by_hand(1), Clock::now());
   ASSERT_EQ(tracks[2]->recording(), 2U) << "the next window is recorded";
-  span(tracks[2], "scatter weights", 7);  // of weights that went up before
+  span(tracks[2], Operation::kPlaceWeights, 7);  // of weights that went up before
   for (std::int64_t window = 2; window < 5; ++window) {
     const Clock::time_point begin = Clock::now();
     for (std::int64_t step = 4 * window; step < 4 * window + 3; ++step) {
@@ -390,8 +390,8 @@ TEST(Recorder, KeepsAPartOfARun) {
   Recorder recorder(false);
   TrackRecorder& track = recorder.add_track("work", sim::TrackKind::kHost);
   const auto spans = [&](std::int64_t number) {
-    track.span("numbered", number, Clock::now(), Clock::now());
-    track.span("unnumbered", -1, Clock::now(), Clock::now());
+    track.span(Operation::kForward, number, Clock::now(), Clock::now());
+    track.span(Operation::kForward, -1, Clock::now(), Clock::now());
   };
   const auto step = [&](std::int64_t number) {
     const Clock::time_point start = Clock::now();
@@ -437,7 +437,7 @@ TEST(Recorder, KeepsAPartOfARun) {
 
   Recorder all(true);
   TrackRecorder& kept = all.add_track("work", sim::TrackKind::kHost);
-  kept.span("numbered", 0, Clock::now(), Clock::now());
+  kept.span(Operation::kForward, 0, Clock::now(), Clock::now());
   all.keep_spans(true);
   all.keep_spans(false);
   EXPECT_EQ(all.span_count(), 1U) << "a trace stays whole";
@@ -451,7 +451,7 @@ TEST(Recorder, KeepsSomeTracksOnlyWhenAsked) {
       recorder.add_track("asked", sim::TrackKind::kGpuKernels, SpansKept::kWhenAsked);
   const Clock::time_point now = Clock::now();
   const auto spans = [&] {
-    for (TrackRecorder* track : {&always, &asked}) track->span("work", 0, now, now);
+    for (TrackRecorder* track : {&always, &asked}) track->span(Operation::kForward, 0, now, now);
   };
   const auto recent = [&] {
     std::vector<std::string> tracks;
@@ -492,9 +492,9 @@ TEST(Recorder, KeepsWhileTracksAreWritten) {
     writers.emplace_back([&track, &done] {
       while (!done) {
         const Clock::time_point start = Clock::now();
-        track.span("work", 0, start, start + std::chrono::nanoseconds(1));
-        track.copy(CopyDirection::kDeviceToHost, Traffic::kGradients, "down", 0, start,
-                   start + std::chrono::nanoseconds(1), 4);
+        track.span(Operation::kForward, 0, start, start + std::chrono::nanoseconds(1));
+        track.copy(CopyDirection::kDeviceToHost, Traffic::kGradients, Operation::kGradientsDown, 0,
+                   start, start + std::chrono::nanoseconds(1), 4);
         track.wait(WaitCause::kD2H, 0, start, start + std::chrono::nanoseconds(1));
         std::this_thread::sleep_for(std::chrono::microseconds(10));  // others want the lock, too
       }

@@ -13,6 +13,7 @@
 #include "sim/base/error.h"
 #include "sim/trace/chrome_trace.h"
 #include "sim/trace/import/import_trace.h"
+#include "sim/trace/import/own_operations.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
 
@@ -40,13 +41,12 @@ struct Recording {
   }
   void add(Lane lane, const char* name, double start, double length, std::int32_t step = -1,
            double bytes = 0, const char* cause = "") {
-    timeline.spans.push_back(
-        {.track = lane,
-         .name = timeline.names.intern(name),
-         .start = ms(start),
-         .end = ms(start + length),
-         .extra = timeline.extras.intern(
-             {.bytes = bytes, .cause = timeline.names.intern(cause), .step = step})});
+    timeline.spans.push_back({.track = lane,
+                              .name = timeline.names.intern(name),
+                              .start = ms(start),
+                              .end = ms(start + length),
+                              .extra = timeline.extras.intern(
+                                  {.bytes = bytes, .cause = wait_cause(cause), .step = step})});
   }
 };
 
@@ -71,6 +71,7 @@ Recording six_steps(bool with_causes = true) {
       r.add(kOptimizer, "update", at, 2, i);
     }
   }
+  find_operations(r.timeline);
   return r;
 }
 
@@ -83,9 +84,10 @@ TEST(RecordedFigures, AreMeansOfTheStepsThatCount) {
   EXPECT_THAT(f.step_times, ElementsAre(10, 11));
   EXPECT_DOUBLE_EQ(*f[Metric::kCompute], 8);
   EXPECT_DOUBLE_EQ(*f[Metric::kStall], 2.5);
-  EXPECT_DOUBLE_EQ(*f[Metric::kStallCpuUpdate], 0.25);  // half a millisecond in every other step
-  EXPECT_DOUBLE_EQ(*f[Metric::kStallD2H], 1);
-  EXPECT_DOUBLE_EQ(*f[Metric::kStallLaunch], 1.25);
+  EXPECT_DOUBLE_EQ(*f[stall_by(WaitCause::kCpuUpdate)],
+                   0.25);  // half a millisecond in every other step
+  EXPECT_DOUBLE_EQ(*f[stall_by(WaitCause::kD2H)], 1);
+  EXPECT_DOUBLE_EQ(*f[stall_by(WaitCause::kLaunch)], 1.25);
   EXPECT_EQ(f[Metric::kD2HBytes], 1000);
   EXPECT_EQ(f[Metric::kH2DBytes], 250);  // what is put in its place is not moved again
   EXPECT_DOUBLE_EQ(*f[Metric::kForward], 3);
@@ -102,6 +104,7 @@ TEST(RecordedFigures, HaveSumsOnTheDevice) {
   for (const char* name : {"sum gradients", "gpu_accumulate"}) {
     Recording r = six_steps();
     for (std::int32_t i = 0; i < 6; ++i) r.add(kCompute, name, 10.0 * i + 8.5, 0.5, i);
+    find_operations(r.timeline);
     const StepFigures f = recorded_figures(r.timeline, recorded_steps(r.timeline, 2, 2));
     EXPECT_DOUBLE_EQ(*f[Metric::kAccumulate], 1.5) << "1 of them on the CPU";
     EXPECT_DOUBLE_EQ(*f[Metric::kCompute], 8.5);
@@ -112,8 +115,8 @@ TEST(RecordedFigures, WithoutCausesThereAreNone) {
   const Recording r = six_steps(false);
   const StepFigures f = recorded_figures(r.timeline, recorded_steps(r.timeline, 2, 2));
   EXPECT_DOUBLE_EQ(*f[Metric::kStall], 2.5);
-  EXPECT_FALSE(f[Metric::kStallD2H]);
-  EXPECT_FALSE(f[Metric::kStallLaunch]);
+  EXPECT_FALSE(f[stall_by(WaitCause::kD2H)]);
+  EXPECT_FALSE(f[stall_by(WaitCause::kLaunch)]);
 }
 
 /// As the profiler names things: copies by direction, with what they carry beside; waits by kind.
@@ -136,10 +139,11 @@ TEST(RecordedFigures, AreTheSameByWhatCopiesCarry) {
       r.timeline.details.push_back({"", {{"carries", "\"" + name + "\""}}});
     }
   }
+  find_operations(r.timeline);
   const StepFigures named = recorded_figures(r.timeline, recorded_steps(r.timeline, 2, 2));
-  for (const Metric metric :
-       {Metric::kStep, Metric::kStallCpuUpdate, Metric::kStallD2H, Metric::kD2HBytes,
-        Metric::kH2DBytes, Metric::kForward, Metric::kCopyDown, Metric::kCopyUp}) {
+  for (const Metric metric : {Metric::kStep, stall_by(WaitCause::kCpuUpdate),
+                              stall_by(WaitCause::kD2H), Metric::kD2HBytes, Metric::kH2DBytes,
+                              Metric::kForward, Metric::kCopyDown, Metric::kCopyUp}) {
     EXPECT_EQ(named[metric], plain[metric]) << path_of(metric);
   }
   // Half a millisecond of norms in one of four steps.
@@ -192,15 +196,15 @@ TEST(ImportedFigures, AreWhatTheTraceTells) {
   EXPECT_DOUBLE_EQ(*f[Metric::kStep], 10);  // until the next begins
   EXPECT_DOUBLE_EQ(*f[Metric::kCompute], 6);
   EXPECT_DOUBLE_EQ(*f[Metric::kStall], 4);
-  EXPECT_DOUBLE_EQ(*f[Metric::kStallD2H], 3);
+  EXPECT_DOUBLE_EQ(*f[stall_by(WaitCause::kD2H)], 3);
   EXPECT_EQ(f[Metric::kD2HBytes], 100);
   EXPECT_EQ(f[Metric::kH2DBytes], 0);
   EXPECT_DOUBLE_EQ(*f[Metric::kForward], 4);
   EXPECT_DOUBLE_EQ(*f[Metric::kBackward], 2);
   EXPECT_DOUBLE_EQ(*f[Metric::kCopyDown], 3);
   // Nothing in it says what the host did.
-  EXPECT_FALSE(f[Metric::kStallCpuUpdate]);
-  EXPECT_FALSE(f[Metric::kStallLaunch]);
+  EXPECT_FALSE(f[stall_by(WaitCause::kCpuUpdate)]);
+  EXPECT_FALSE(f[stall_by(WaitCause::kLaunch)]);
   EXPECT_FALSE(f[Metric::kCpuUpdate]);
   EXPECT_FALSE(f[Metric::kDeviceMemory]);
 }

@@ -21,8 +21,8 @@ constexpr LaneId kCollective = 3;
 /// Tasks on one GPU's lanes, written as they are to run.
 class Drawing {
  public:
-  TaskId task(LaneId lane, std::int64_t picoseconds, Phase phase, std::vector<TaskId> after = {},
-              double bytes = 0) {
+  TaskId task(LaneId lane, std::int64_t picoseconds, Operation phase,
+              std::vector<TaskId> after = {}, double bytes = 0) {
     const auto id = static_cast<TaskId>(tasks_.size());
     tasks_.push_back({Picoseconds{picoseconds}, lane, kNoFlow});
     program_labels_.push_back({phase, 0, 0, bytes});
@@ -83,7 +83,7 @@ class Drawing {
   std::vector<MemoryChange> memory_;
 };
 
-double stall(const WindowMetrics& metrics, StallCause cause) {
+double stall(const WindowMetrics& metrics, WaitCause cause) {
   return metrics.stall[static_cast<std::size_t>(cause)];
 }
 
@@ -93,20 +93,20 @@ TEST(WindowMetrics, SplitAGapByWhatFinishedLastAllTheWayBack) {
   // cpu                      |  15   |
   Drawing drawing;
   drawing.window();
-  const TaskId forward = drawing.task(kCompute, 10, Phase::kForward);
-  const TaskId backward = drawing.task(kCompute, 20, Phase::kBackward, {forward});
-  const TaskId down = drawing.task(kD2h, 8, Phase::kD2H, {backward}, 640);
-  const TaskId update = drawing.task(kCpu, 15, Phase::kCpuUpdate, {down});
+  const TaskId forward = drawing.task(kCompute, 10, Operation::kForward);
+  const TaskId backward = drawing.task(kCompute, 20, Operation::kBackward, {forward});
+  const TaskId down = drawing.task(kD2h, 8, Operation::kD2H, {backward}, 640);
+  const TaskId update = drawing.task(kCpu, 15, Operation::kCpuUpdate, {down});
   drawing.window();
-  (void)drawing.task(kCompute, 10, Phase::kForward, {backward, update});
+  (void)drawing.task(kCompute, 10, Operation::kForward, {backward, update});
   const Program program = drawing.program();
   const Execution execution = simulate(program.graph);
   const std::vector<WindowMetrics> windows = window_metrics(program, execution);
   ASSERT_EQ(windows.size(), 1U);
   EXPECT_THAT(windows[0].step_times, ElementsAre(53.0));
   EXPECT_EQ(windows[0].compute, 30);
-  EXPECT_EQ(stall(windows[0], StallCause::kD2H), 8);
-  EXPECT_EQ(stall(windows[0], StallCause::kCpuUpdate), 15);
+  EXPECT_EQ(stall(windows[0], WaitCause::kD2H), 8);
+  EXPECT_EQ(stall(windows[0], WaitCause::kCpuUpdate), 15);
   EXPECT_EQ(windows[0].d2h_bytes, 640);
   EXPECT_EQ(windows[0].h2d_bytes, 0);
 }
@@ -117,17 +117,17 @@ TEST(WindowMetrics, CountOnlyThePartOfAChainInsideTheGap) {
   // cpu                            |3 |
   Drawing drawing;
   drawing.window();
-  const TaskId forward = drawing.task(kCompute, 10, Phase::kForward);
-  (void)drawing.task(kCompute, 20, Phase::kBackward, {forward});
-  const TaskId down = drawing.task(kD2h, 25, Phase::kD2H, {forward}, 1);
-  const TaskId update = drawing.task(kCpu, 3, Phase::kCpuUpdate, {down});
+  const TaskId forward = drawing.task(kCompute, 10, Operation::kForward);
+  (void)drawing.task(kCompute, 20, Operation::kBackward, {forward});
+  const TaskId down = drawing.task(kD2h, 25, Operation::kD2H, {forward}, 1);
+  const TaskId update = drawing.task(kCpu, 3, Operation::kCpuUpdate, {down});
   drawing.window();
-  (void)drawing.task(kCompute, 10, Phase::kForward, {update});
+  (void)drawing.task(kCompute, 10, Operation::kForward, {update});
   const Program program = drawing.program();
   const Execution execution = simulate(program.graph);
   const WindowMetrics window = window_metrics(program, execution).at(0);
-  EXPECT_EQ(stall(window, StallCause::kD2H), 5);  // 30 .. 35 of the copy's 10 .. 35
-  EXPECT_EQ(stall(window, StallCause::kCpuUpdate), 3);
+  EXPECT_EQ(stall(window, WaitCause::kD2H), 5);  // 30 .. 35 of the copy's 10 .. 35
+  EXPECT_EQ(stall(window, WaitCause::kCpuUpdate), 3);
   EXPECT_EQ(window.compute, 30);
 }
 
@@ -135,59 +135,59 @@ TEST(WindowMetrics, ALaneThatWasBusyIsACauseToo) {
   // The update waits for its lane, which another update holds.
   Drawing drawing;
   drawing.window();
-  const TaskId forward = drawing.task(kCompute, 10, Phase::kForward);
-  (void)drawing.task(kCpu, 40, Phase::kCpuUpdate);
-  const TaskId mine = drawing.task(kCpu, 5, Phase::kCpuUpdate, {forward});
+  const TaskId forward = drawing.task(kCompute, 10, Operation::kForward);
+  (void)drawing.task(kCpu, 40, Operation::kCpuUpdate);
+  const TaskId mine = drawing.task(kCpu, 5, Operation::kCpuUpdate, {forward});
   drawing.window();
-  (void)drawing.task(kCompute, 10, Phase::kForward, {mine});
+  (void)drawing.task(kCompute, 10, Operation::kForward, {mine});
   const Program program = drawing.program();
   const Execution execution = simulate(program.graph);
   const WindowMetrics window = window_metrics(program, execution).at(0);
   EXPECT_EQ(window.step_times[0], 45.0);
-  EXPECT_EQ(stall(window, StallCause::kCpuUpdate), 35);
+  EXPECT_EQ(stall(window, WaitCause::kCpuUpdate), 35);
 }
 
 TEST(WindowMetrics, SelectionIsACauseOfItsOwnOnAnyLane) {
   Drawing drawing;
   drawing.window();
-  const TaskId forward = drawing.task(kCompute, 10, Phase::kForward);
-  const TaskId exchange = drawing.task(kCollective, 4, Phase::kSelect, {forward});
-  const TaskId select = drawing.task(kCompute, 6, Phase::kSelect, {exchange});
-  const TaskId gather = drawing.task(kCollective, 9, Phase::kAllGather, {select});
+  const TaskId forward = drawing.task(kCompute, 10, Operation::kForward);
+  const TaskId exchange = drawing.task(kCollective, 4, Operation::kSelect, {forward});
+  const TaskId select = drawing.task(kCompute, 6, Operation::kSelect, {exchange});
+  const TaskId gather = drawing.task(kCollective, 9, Operation::kAllGather, {select});
   drawing.window();
-  (void)drawing.task(kCompute, 10, Phase::kForward, {gather});
+  (void)drawing.task(kCompute, 10, Operation::kForward, {gather});
   const Program program = drawing.program();
   const Execution execution = simulate(program.graph);
   const WindowMetrics window = window_metrics(program, execution).at(0);
   EXPECT_EQ(window.compute, 16);
-  EXPECT_EQ(stall(window, StallCause::kSelection), 4);
-  EXPECT_EQ(stall(window, StallCause::kCollective), 9);
+  EXPECT_EQ(stall(window, WaitCause::kSelection), 4);
+  EXPECT_EQ(stall(window, WaitCause::kCollective), 9);
 }
 
 TEST(ComputeWaits, NameTheCauseOfMostOfEachGap) {
   Drawing drawing;
   drawing.window();
-  const TaskId forward = drawing.task(kCompute, 10, Phase::kForward);
-  const TaskId down = drawing.task(kD2h, 8, Phase::kD2H, {forward}, 1);
-  const TaskId update = drawing.task(kCpu, 15, Phase::kCpuUpdate, {down});
+  const TaskId forward = drawing.task(kCompute, 10, Operation::kForward);
+  const TaskId down = drawing.task(kD2h, 8, Operation::kD2H, {forward}, 1);
+  const TaskId update = drawing.task(kCpu, 15, Operation::kCpuUpdate, {down});
   drawing.window();
-  const TaskId next = drawing.task(kCompute, 10, Phase::kForward, {update});
+  const TaskId next = drawing.task(kCompute, 10, Operation::kForward, {update});
   const Program program = drawing.program();
   const std::vector<TaskWait> waits = compute_waits(program, simulate(program.graph));
   ASSERT_EQ(waits.size(), 1U);
   EXPECT_EQ(waits[0].task, next);
   EXPECT_EQ(waits[0].time.count, 23);
-  EXPECT_EQ(waits[0].cause, StallCause::kCpuUpdate);
+  EXPECT_EQ(waits[0].cause, WaitCause::kCpuUpdate);
 }
 
 TEST(BindingChain, FillsTheTimeItIsAskedFor) {
   Drawing drawing;
   drawing.window();
-  const TaskId forward = drawing.task(kCompute, 10, Phase::kForward);
-  const TaskId down = drawing.task(kD2h, 8, Phase::kD2H, {forward}, 1);
-  const TaskId update = drawing.task(kCpu, 15, Phase::kCpuUpdate, {down});
+  const TaskId forward = drawing.task(kCompute, 10, Operation::kForward);
+  const TaskId down = drawing.task(kD2h, 8, Operation::kD2H, {forward}, 1);
+  const TaskId update = drawing.task(kCpu, 15, Operation::kCpuUpdate, {down});
   drawing.window();
-  const TaskId next = drawing.task(kCompute, 10, Phase::kForward, {update});
+  const TaskId next = drawing.task(kCompute, 10, Operation::kForward, {update});
   const Program program = drawing.program();
   const std::vector<ChainLink> chain =
       binding_chain(program, simulate(program.graph), next, Picoseconds{4});
@@ -204,9 +204,9 @@ TEST(Memory, PeaksWhereMostIsHeldAtOnce) {
   // copy of 30..38 gives 70 back at its end. 100 are held throughout.
   Drawing drawing;
   drawing.window();
-  const TaskId forward = drawing.task(kCompute, 10, Phase::kForward);
-  const TaskId backward = drawing.task(kCompute, 20, Phase::kBackward, {forward});
-  const TaskId down = drawing.task(kD2h, 8, Phase::kD2H, {backward}, 70);
+  const TaskId forward = drawing.task(kCompute, 10, Operation::kForward);
+  const TaskId backward = drawing.task(kCompute, 20, Operation::kBackward, {forward});
+  const TaskId down = drawing.task(kD2h, 8, Operation::kD2H, {backward}, 70);
   drawing.memory(forward, false, MemoryCategory::kActivations, 50);
   drawing.memory(backward, false, MemoryCategory::kGradients, 70);
   drawing.memory(backward, true, MemoryCategory::kActivations, -50);
@@ -232,8 +232,8 @@ TEST(Memory, PeaksWhereMostIsHeldAtOnce) {
 TEST(Memory, FreesComeBeforeAllocationsOfTheSameInstant) {
   Drawing drawing;
   drawing.window();
-  const TaskId first = drawing.task(kCompute, 10, Phase::kForward);
-  const TaskId second = drawing.task(kCompute, 10, Phase::kBackward, {first});
+  const TaskId first = drawing.task(kCompute, 10, Operation::kForward);
+  const TaskId second = drawing.task(kCompute, 10, Operation::kBackward, {first});
   drawing.memory(first, false, MemoryCategory::kActivations, 50);
   drawing.memory(second, false, MemoryCategory::kActivations, 50);
   drawing.memory(first, true, MemoryCategory::kActivations, -50);

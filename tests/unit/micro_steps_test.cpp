@@ -136,7 +136,7 @@ std::int64_t copies_down(const Job& one) {
   const Schedule& schedule = find_schedule("deepspeed-zenflow");
   const Program program = schedule.build(one, schedule.windows(one, 12));
   return std::count_if(program.labels.begin(), program.labels.end(),
-                       [](const TaskLabel& label) { return label.phase == Phase::kD2H; });
+                       [](const TaskLabel& label) { return label.operation == Operation::kD2H; });
 }
 
 // Every selection but that of the very first step copies the 16-bit weights over the fp32 master,

@@ -95,11 +95,11 @@ TEST(OwnTrace, OfTheHostRecorderComesBack) {
   runtime::TrackRecorder& copies = recorder.add_track("d2h", TrackKind::kGpuCopies);
   runtime::TrackRecorder& waits = recorder.add_track("training thread", TrackKind::kHost);
   const auto at = [&](std::chrono::nanoseconds since) { return recorder.origin() + since; };
-  compute.span("forward", 0, at(1'000ns), at(5'001ns));
-  copies.copy(runtime::CopyDirection::kDeviceToHost, runtime::Traffic::kGradients, "gradients down",
-              0, at(5'001ns), at(9'000ns), 4096);
-  compute.wait(runtime::WaitCause::kH2D, 0, at(5'100ns), at(6'000ns));
-  waits.wait(runtime::WaitCause::kD2H, 0, at(5'100ns), at(9'100ns));
+  compute.span(Operation::kForward, 0, at(1'000ns), at(5'001ns));
+  copies.copy(runtime::CopyDirection::kDeviceToHost, runtime::Traffic::kGradients,
+              Operation::kGradientsDown, 0, at(5'001ns), at(9'000ns), 4096);
+  compute.wait(WaitCause::kH2D, 0, at(5'100ns), at(6'000ns));
+  waits.wait(WaitCause::kD2H, 0, at(5'100ns), at(9'100ns));
   recorder.step(0, at(900ns), at(9'500ns));
   expect_round_trip(recorder.timeline("run", "host device"));
 }
@@ -204,31 +204,30 @@ TEST(OwnTrace, KeepsDetailsCountersProcessesAndMetadata) {
   timeline.details = {{"kernel", {{"context", "1"}, {"grid", "[1,2,3]"}}},
                       {"cuda_driver", {}},
                       {"overhead", {{"note", "\"x\\ny\""}}}};
-  timeline.spans = {
-      {.track = 0,
-       .name = timeline.names.intern("k<float>"),
-       .start = {5},
-       .end = {9},
-       .correlation = 3,
-       .extra = timeline.extras.intern({.detail = 0})},
-      {.track = 1,
-       .name = timeline.names.intern("cuLaunchKernel"),
-       .start = {1},
-       .end = {4},
-       .correlation = 3,
-       .extra = timeline.extras.intern({.detail = 1})},
-      {.track = 2,
-       .name = timeline.names.intern("flush"),
-       .start = {2},
-       .end = {3},
-       .extra = timeline.extras.intern({.detail = 2})},
-      {.track = 0,
-       .name = timeline.names.intern("Memset (Device)"),
-       .start = {10},
-       .end = {12},
-       .extra = timeline.extras.intern(
-           {.bytes = 64, .stalled = {1}, .cause = timeline.names.intern("d2h"), .step = 4}),
-       .kind = SpanKind::kMemset}};
+  timeline.spans = {{.track = 0,
+                     .name = timeline.names.intern("k<float>"),
+                     .start = {5},
+                     .end = {9},
+                     .correlation = 3,
+                     .extra = timeline.extras.intern({.detail = 0})},
+                    {.track = 1,
+                     .name = timeline.names.intern("cuLaunchKernel"),
+                     .start = {1},
+                     .end = {4},
+                     .correlation = 3,
+                     .extra = timeline.extras.intern({.detail = 1})},
+                    {.track = 2,
+                     .name = timeline.names.intern("flush"),
+                     .start = {2},
+                     .end = {3},
+                     .extra = timeline.extras.intern({.detail = 2})},
+                    {.track = 0,
+                     .name = timeline.names.intern("Memset (Device)"),
+                     .start = {10},
+                     .end = {12},
+                     .extra = timeline.extras.intern(
+                         {.bytes = 64, .stalled = {1}, .cause = WaitCause::kD2H, .step = 4}),
+                     .kind = SpanKind::kMemset}};
   timeline.flows = {{1, 0, FlowKind::kLaunch}};
   timeline.counters = {{"memory",
                         0,

@@ -141,7 +141,7 @@ TEST(DeepSpeedCopies, PayTheLatencyOncePerTensor) {
   double seconds = 0;
   double bytes = 0;
   for (std::size_t i = 0; i < program.labels.size(); ++i) {
-    if (program.labels[i].phase != Phase::kD2H) continue;
+    if (program.labels[i].operation != Operation::kD2H) continue;
     seconds += to_seconds(program.graph.tasks()[i].duration).value();
     bytes += program.labels[i].bytes;
   }
@@ -175,7 +175,7 @@ TEST(Release, HoldsFp32WeightsOnTheGpuBeforeTheNativeWorker) {
 TEST(Release, WorkerHasCoresOfItsOwnSince0176) {
   const auto cpu_stall = [](const Launch& launch) {
     const SimulationResult result = run(options(), launch);
-    return result.stall_by_cause[static_cast<std::size_t>(StallCause::kCpuUpdate)];
+    return result.stall_by_cause[static_cast<std::size_t>(WaitCause::kCpuUpdate)];
   };
   const double apart = cpu_stall({"0.17.6"});
   EXPECT_GT(cpu_stall({"0.17.5"}), apart);

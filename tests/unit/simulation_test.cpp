@@ -17,7 +17,7 @@ using testing::round_node;
 using testing::small_gpt2;
 using testing::tiny_llama;
 
-double stall(const SimulationResult& result, StallCause cause) {
+double stall(const SimulationResult& result, WaitCause cause) {
   return result.stall_by_cause[static_cast<std::size_t>(cause)];
 }
 
@@ -78,11 +78,11 @@ TEST(Simulation, AutoTakesTheSmallestIntervalWithoutStall) {
   EXPECT_TRUE(chosen.update_interval_is_auto);
   ASSERT_TRUE(chosen.stall_removed);
   ASSERT_GT(*chosen.update_interval, 1);
-  EXPECT_LE(stall(chosen, StallCause::kCpuUpdate), 0.005 * chosen.step_time);
+  EXPECT_LE(stall(chosen, WaitCause::kCpuUpdate), 0.005 * chosen.step_time);
   for (std::int64_t s = 1; s < *chosen.update_interval; ++s) {
     const SimulationResult other = simulate_schedule(with_update_interval(job, s), schedule);
     EXPECT_FALSE(other.update_interval_is_auto);
-    EXPECT_GT(stall(other, StallCause::kCpuUpdate), 0.005 * other.step_time) << s;
+    EXPECT_GT(stall(other, WaitCause::kCpuUpdate), 0.005 * other.step_time) << s;
   }
 }
 

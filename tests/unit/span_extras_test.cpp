@@ -12,7 +12,7 @@ TEST(SpanExtras, NumberWhatDiffersInAnyField) {
   EXPECT_EQ(extras.intern({.bytes = -0.0}), kNoExtra) << "equal to 0";
   EXPECT_EQ(extras.intern({.bytes = 1}), 1U);
   EXPECT_EQ(extras.intern({.stalled = {1}}), 2U);
-  EXPECT_EQ(extras.intern({.cause = 1}), 3U);
+  EXPECT_EQ(extras.intern({.cause = WaitCause::kD2H}), 3U);
   EXPECT_EQ(extras.intern({.step = 1}), 4U);
   EXPECT_EQ(extras.intern({.detail = 1}), 5U);
   EXPECT_EQ(extras.intern({.step = 1}), 4U);

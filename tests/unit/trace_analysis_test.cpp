@@ -39,15 +39,15 @@ std::int64_t us(Picoseconds time) {
 
 std::map<std::string, std::int64_t> stall_of(const DeviceAnalysis& device) {
   std::map<std::string, std::int64_t> found;
-  for (std::size_t i = 0; i < kTraceStalls; ++i) {
+  for (std::size_t i = 0; i < kTraceCauses; ++i) {
     if (device.stall[i].count > 0) {
-      found[to_string(static_cast<TraceStall>(i))] = us(device.stall[i]);
+      found[std::string(name_of(static_cast<WaitCause>(i)))] = us(device.stall[i]);
     }
   }
   return found;
 }
 
-std::int64_t device_stall(const TraceAnalysis& analysis, TraceStall cause) {
+std::int64_t device_stall(const TraceAnalysis& analysis, WaitCause cause) {
   return analysis.devices.at(0).stall.at(static_cast<std::size_t>(cause)).count;
 }
 
@@ -279,9 +279,9 @@ TEST(TraceAnalysis, ATraceWithoutTheHostDoesNotBlameIt) {
   EXPECT_EQ(stream.other.count, 0);
   EXPECT_EQ(us(stream.not_recorded), 20);  // 40-60
   EXPECT_EQ(stream.kernel_wait.count, 20'000);
-  EXPECT_EQ(device_stall(analysis, TraceStall::kNotRecorded), 20'020'000);
-  EXPECT_EQ(device_stall(analysis, TraceStall::kOther), 0);
-  EXPECT_EQ(device_stall(analysis, TraceStall::kLaunch), 0);
+  EXPECT_EQ(device_stall(analysis, WaitCause::kNotRecorded), 20'020'000);
+  EXPECT_EQ(device_stall(analysis, WaitCause::kOther), 0);
+  EXPECT_EQ(device_stall(analysis, WaitCause::kLaunch), 0);
   const auto json = nlohmann::json::parse(trace_json(trace, analysis, "t.json"));
   EXPECT_EQ(json["devices"][0]["idle_by_stream"][0]["not_recorded_ms"], 0.02);
   EXPECT_THAT(trace_text(trace, analysis, "t.json", false), HasSubstr("not recorded"));

@@ -91,7 +91,7 @@ struct Steps : ::testing::Test {
             const std::optional<WindowEnd>& window) {
     const Clock::time_point at{};
     statistics.begin();
-    compute.span("k", 0, at, at + busy);
+    compute.span(Operation::kForward, 0, at, at + busy);
     thread.wait(WaitCause::kCpuUpdate, 0, at, at + cpu);
     compute.wait(WaitCause::kD2H, 0, at, at + d2h);
     compute.wait(WaitCause::kH2D, 0, at, at + h2d);

@@ -27,10 +27,10 @@ std::string as_text(const sim::Explanation& one, bool bold) {
   }
   text += sim::format_table({"what decides the step", "ms", "share"}, rows, bold) + "\n";
   rows.clear();
-  for (int i = 0; i < sim::kStallCauses; ++i) {
-    const double stall = one.result.stall_by_cause[static_cast<std::size_t>(i)];
+  for (std::size_t i = 0; i < kStallCauses; ++i) {
+    const double stall = one.result.stall_by_cause.at(i);
     if (stall == 0) continue;
-    rows.push_back({sim::to_string(static_cast<sim::StallCause>(i)),
+    rows.push_back({std::string(name_of(static_cast<WaitCause>(i))),
                     sim::format_milliseconds(stall), sim::format_percent(share_of(stall, one))});
   }
   if (!rows.empty())
@@ -53,9 +53,9 @@ nlohmann::ordered_json as_json(const sim::Explanation& one) {
   for (const sim::PathShare& part : one.path)
     map["path_ms"][part.what] = part.time / kPerMillisecond;
   map["stall_by_cause_ms"] = nlohmann::ordered_json::object();
-  for (int i = 0; i < sim::kStallCauses; ++i) {
-    map["stall_by_cause_ms"][sim::to_string(static_cast<sim::StallCause>(i))] =
-        one.result.stall_by_cause[static_cast<std::size_t>(i)] / kPerMillisecond;
+  for (std::size_t i = 0; i < kStallCauses; ++i) {
+    map["stall_by_cause_ms"][std::string(name_of(static_cast<WaitCause>(i)))] =
+        one.result.stall_by_cause.at(i) / kPerMillisecond;
   }
   map["step_time_ms_if_twice_as_fast"] = nlohmann::ordered_json::object();
   for (const sim::WhatIf& what : one.what_if) {

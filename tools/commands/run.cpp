@@ -36,8 +36,8 @@ std::vector<std::string> result_row(const SimulationResult& one) {
 
 std::string stall_table(const std::vector<SimulationResult>& results, bool bold) {
   std::vector<std::string> header = {"stall by cause (ms)"};
-  for (int i = 0; i < sim::kStallCauses; ++i)
-    header.push_back(to_string(static_cast<sim::StallCause>(i)));
+  for (std::size_t i = 0; i < kStallCauses; ++i)
+    header.emplace_back(name_of(static_cast<WaitCause>(i)));
   std::vector<std::vector<std::string>> rows;
   for (const SimulationResult& one : results) {
     std::vector<std::string> row = {one.schedule};

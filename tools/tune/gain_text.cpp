@@ -260,10 +260,9 @@ std::string gain_text(const TuneAnswer& answer) {
                     sim::format_milliseconds(before - after)});
   };
   add("GPU computes", own.compute * own_steps, chosen.compute * steps);
-  for (int i = 0; i < sim::kStallCauses; ++i) {
-    const auto cause = static_cast<std::size_t>(i);
-    add("waits for " + to_string(static_cast<sim::StallCause>(i)), own.stall[cause] * own_steps,
-        chosen.stall[cause] * steps);
+  for (std::size_t i = 0; i < kStallCauses; ++i) {
+    add("waits for " + std::string(name_of(static_cast<WaitCause>(i))), own.stall.at(i) * own_steps,
+        chosen.stall.at(i) * steps);
   }
   return text + sim::format_table({"a step, ms", "yours", "chosen", "saved"}, rows, answer.bold);
 }
@@ -279,8 +278,7 @@ std::string limits_text(const TuneAnswer& answer) {
   std::string text = fmt::format("What limits it: the GPU computes {:.0f} % of the time",
                                  100 * one.compute / one.micro_step);
   if (stall > 0.001 * one.micro_step) {
-    text += fmt::format(" and waits most for {} ({:.0f} %)",
-                        to_string(static_cast<sim::StallCause>(worst)),
+    text += fmt::format(" and waits most for {} ({:.0f} %)", name_of(static_cast<WaitCause>(worst)),
                         100 * one.stall[worst] / one.micro_step);
   }
   return text + ".\n" + care(answer) + limits(answer);

@@ -59,9 +59,8 @@ Json evaluation_json(const Evaluation& one) {
   map["micro_step_time_ms"] = milliseconds(one.micro_step);
   map["gpu_compute_ms"] = milliseconds(one.compute);
   Json stall;
-  for (int cause = 0; cause < sim::kStallCauses; ++cause) {
-    stall[to_string(static_cast<sim::StallCause>(cause))] =
-        milliseconds(one.stall[static_cast<std::size_t>(cause)]);
+  for (std::size_t cause = 0; cause < kStallCauses; ++cause) {
+    stall[std::string(name_of(static_cast<WaitCause>(cause)))] = milliseconds(one.stall.at(cause));
   }
   map["stall_by_cause_ms"] = stall;
   map["tokens_per_second"] = rounded(one.tokens_per_second);

@@ -445,7 +445,6 @@ void append(sim::Timeline& timeline, const sim::Timeline& more) {
     span.name = timeline.names.intern(more.names[span.name]);
     sim::SpanExtra extra = more.extra_of(span);
     if (extra.detail >= 0) extra.detail += details;
-    extra.cause = timeline.names.intern(more.names[extra.cause]);
     span.extra = timeline.extras.intern(extra);
     timeline.spans.push_back(span);
   }

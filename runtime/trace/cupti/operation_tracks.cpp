@@ -102,11 +102,12 @@ class OperationTracks {
       const sim::SpanExtra extra{.bytes = ranges_[i]->bytes,
                                  .step = static_cast<std::int32_t>(operations_[i].step)};
       by_stream[operations_[i].stream].push_back(
-          {.name = timeline_.names.intern(operations_[i].name),
+          {.name = timeline_.names.intern(recorded_name(operations_[i].operation)),
            .start = ranges_[i]->start,
            .end = ranges_[i]->end,
            .extra = timeline_.extras.intern(extra),
-           .kind = sim::SpanKind::kRange});
+           .kind = sim::SpanKind::kRange,
+           .operation = operations_[i].operation});
     }
     for (auto& [stream, ranges] : by_stream) {
       std::stable_sort(

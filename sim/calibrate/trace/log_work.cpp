@@ -121,7 +121,7 @@ std::optional<TimedGroup> calls_of_steps(const Timeline& timeline, const Interva
 TraceWork host_update_work(const Timeline& timeline, const Job& job, const TraceRules& rules) {
   Intervals updates;
   for (const Activity& one : host_activities(timeline, rules)) {
-    if (one.cause == TraceStall::kCpuUpdate) updates.push_back({one.start, one.end});
+    if (one.cause == WaitCause::kCpuUpdate) updates.push_back({one.start, one.end});
   }
   updates = unite(std::move(updates));
   const double tick = clock_tick(timeline, [](SpanKind kind) { return !is_gpu_work(kind); });

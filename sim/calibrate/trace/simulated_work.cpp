@@ -115,7 +115,7 @@ class TaskModel {
         const TaskId here = from + (id - first);
         const TaskLabel& a = whole.labels[id];
         const TaskLabel& b = program.labels[here];
-        if (std::tie(a.phase, a.index, a.bytes) != std::tie(b.phase, b.index, b.bytes)) {
+        if (std::tie(a.operation, a.index, a.bytes) != std::tie(b.operation, b.index, b.bytes)) {
           return false;
         }
         task_of_[id] = here;
@@ -156,7 +156,7 @@ class SpanMatcher {
       const std::vector<const TimelineSpan*> spans = spans_of(lane);
       if (spans.size() != of_lane[lane].size()) {
         fail(fmt::format("{} spans on track \"{}\", expected {}", spans.size(),
-                         to_string(program_.lanes[lane].kind), of_lane[lane].size()));
+                         simulated_name(program_.lanes[lane].kind), of_lane[lane].size()));
       }
       for (std::size_t i = 0; i < spans.size(); ++i) {
         const TaskLabel& label = program_.labels[of_lane[lane][i]];
@@ -166,11 +166,11 @@ class SpanMatcher {
         const bool is_it =
             timeline_.name_of(*spans[i]) == expected && std::abs(bytes - label.bytes) <= 1;
         if (!is_it) {
-          fail(
-              fmt::format("track \"{}\" at {:.6f} ms: \"{}\" of {:.0f} bytes, expected \"{}\" of "
-                          "{:.0f}",
-                          to_string(program_.lanes[lane].kind), to_milliseconds(spans[i]->start),
-                          timeline_.name_of(*spans[i]), bytes, expected, label.bytes));
+          fail(fmt::format(
+              "track \"{}\" at {:.6f} ms: \"{}\" of {:.0f} bytes, expected \"{}\" of "
+              "{:.0f}",
+              simulated_name(program_.lanes[lane].kind), to_milliseconds(spans[i]->start),
+              timeline_.name_of(*spans[i]), bytes, expected, label.bytes));
         }
         found[of_lane[lane][i]] = spans[i];
       }
@@ -184,7 +184,7 @@ class SpanMatcher {
     std::vector<const TimelineSpan*> spans;
     for (const TimelineSpan& span : timeline_.spans) {
       const Track& track = timeline_.tracks[span.track];
-      if (track.name == to_string(info.kind) && track.device == std::max(info.rank_class, 0)) {
+      if (track.name == simulated_name(info.kind) && track.device == std::max(info.rank_class, 0)) {
         spans.push_back(&span);
       }
     }

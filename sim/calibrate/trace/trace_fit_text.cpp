@@ -21,9 +21,9 @@ std::string run_text(const TraceBaseline& run) {
                                                   static_cast<double>(device.span().count)
                                             : 0.0,
                     to_milliseconds(device.span()));
-    for (std::size_t i = 0; i < kTraceStalls; ++i) {
+    for (std::size_t i = 0; i < kTraceCauses; ++i) {
       if (device.stall[i].count == 0) continue;
-      text += fmt::format(" {} {:.3f} ms", to_string(static_cast<TraceStall>(i)),
+      text += fmt::format(" {} {:.3f} ms", name_of(static_cast<WaitCause>(i)),
                           to_milliseconds(device.stall[i]));
     }
     text += "\n";

@@ -17,10 +17,10 @@ namespace {
 /// What HTA calls the consecutive kernel delay.
 constexpr Picoseconds kKernelDelay{30'000};  // 30 ns
 
-TraceStall stall_of(const CopyName& copy) {
-  if (copy.direction == CopyDirection::kH2D) return TraceStall::kH2D;
-  if (copy.direction == CopyDirection::kD2H) return TraceStall::kD2H;
-  return TraceStall::kCopyOnDevice;
+WaitCause stall_of(const CopyName& copy) {
+  if (copy.direction == CopyDirection::kH2D) return WaitCause::kH2D;
+  if (copy.direction == CopyDirection::kD2H) return WaitCause::kD2H;
+  return WaitCause::kCopyOnDevice;
 }
 
 /// GPU work of one stream, by start.
@@ -131,7 +131,7 @@ class DeviceSweep {
         count_kernel(when);
         ++result_.collectives;
         collective_.add(when);
-        stall_.add_activity({span.start, span.end, TraceStall::kCollective});
+        stall_.add_activity({span.start, span.end, WaitCause::kCollective});
         break;
       case SpanKind::kCopy:
         ++result_.copies;
@@ -140,7 +140,7 @@ class DeviceSweep {
         break;
       default:
         ++result_.memsets;
-        stall_.add_activity({span.start, span.end, TraceStall::kCopyOnDevice});
+        stall_.add_activity({span.start, span.end, WaitCause::kCopyOnDevice});
     }
   }
 
@@ -351,32 +351,6 @@ Interval path_of(const Timeline& timeline, const std::vector<DeviceAnalysis>& de
 }
 
 }  // namespace
-
-std::string to_string(TraceStall cause) {
-  switch (cause) {
-    case TraceStall::kCpuUpdate:
-      return "cpu_update";
-    case TraceStall::kD2H:
-      return "d2h";
-    case TraceStall::kH2D:
-      return "h2d";
-    case TraceStall::kCollective:
-      return "collective";
-    case TraceStall::kNvme:
-      return "nvme";
-    case TraceStall::kSelection:
-      return "selection";
-    case TraceStall::kLaunch:
-      return "launch";
-    case TraceStall::kCopyOnDevice:
-      return "copy_on_device";
-    case TraceStall::kNotRecorded:
-      return "not_recorded";
-    case TraceStall::kOther:
-      break;
-  }
-  return "other";
-}
 
 TraceAnalysis analyze(const ImportedTrace& trace, const TraceRules& rules) {
   constexpr Interval kAll{{std::numeric_limits<std::int64_t>::min()},

@@ -27,25 +27,11 @@
 #include <vector>
 
 #include "sim/base/intervals.h"
+#include "sim/base/wait_cause.h"
 #include "sim/trace/import/imported_trace.h"
 #include "sim/trace/span_names.h"
 
 namespace zenflow::sim {
-
-enum class TraceStall : std::uint8_t {
-  kCpuUpdate,
-  kD2H,
-  kH2D,
-  kCollective,
-  kNvme,
-  kSelection,
-  kLaunch,
-  kCopyOnDevice,  ///< copies within or between GPUs, memsets
-  kOther,
-  kNotRecorded,
-};
-inline constexpr std::size_t kTraceStalls = 10;
-[[nodiscard]] std::string to_string(TraceStall cause);
 
 struct StreamIdle {
   std::string track;
@@ -99,7 +85,7 @@ struct DeviceAnalysis {
   Picoseconds collective_exposed{};  ///< of that, while the GPU does not compute
   Picoseconds copy{};
   Picoseconds busy{};
-  std::array<Picoseconds, kTraceStalls> stall{};
+  std::array<Picoseconds, kTraceCauses> stall{};
   std::vector<StreamIdle> streams;
   std::vector<CopyStatistics> copy_statistics;  ///< by kind
   std::vector<PhaseTime> phases;                ///< by phase, with kNone

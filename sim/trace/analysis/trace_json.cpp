@@ -71,8 +71,9 @@ json device_json(const DeviceAnalysis& device) {
   map["idle_share"] = share(idle, device.span());
   map["stall_ms"] = milliseconds(device.span() - device.compute);
   map["stall_by_cause_ms"] = json::object();
-  for (std::size_t i = 0; i < kTraceStalls; ++i) {
-    map["stall_by_cause_ms"][to_string(static_cast<TraceStall>(i))] = milliseconds(device.stall[i]);
+  for (std::size_t i = 0; i < kTraceCauses; ++i) {
+    map["stall_by_cause_ms"][std::string(name_of(static_cast<WaitCause>(i)))] =
+        milliseconds(device.stall[i]);
   }
   map["copies_by_kind"] = copies_json(device);
   map["idle_by_stream"] = json::array();

@@ -16,7 +16,7 @@ namespace zenflow::sim {
 struct Activity {
   Picoseconds start;
   Picoseconds end;
-  TraceStall cause;
+  WaitCause cause;
 };
 
 /// Splits the time in which one GPU does not compute by cause, from front to back: kernels and
@@ -32,7 +32,7 @@ class StallSweep {
   /// `launched`: until when the call ran that launched it, if that is known.
   void add_kernel(const Interval& when, std::optional<Picoseconds> launched);
   /// After everything; `end` is that of the GPU's last work.
-  [[nodiscard]] std::array<Picoseconds, kTraceStalls> finish(Picoseconds end);
+  [[nodiscard]] std::array<Picoseconds, kTraceCauses> finish(Picoseconds end);
 
  private:
   void close_gap();
@@ -48,7 +48,7 @@ class StallSweep {
   Interval gap_{};  // not yet split, since more kernels may start at its end; empty: none
   Picoseconds kernel_start_{std::numeric_limits<std::int64_t>::min()};  // of the last one
   std::optional<Picoseconds> launched_;  // the earliest of the kernels that start there
-  std::array<Picoseconds, kTraceStalls> stall_{};
+  std::array<Picoseconds, kTraceCauses> stall_{};
 };
 
 /// What the host does that GPUs may wait for, by rules: each with its cause, by start.

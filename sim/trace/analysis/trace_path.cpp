@@ -21,7 +21,7 @@ class PathWalk {
            const std::vector<Activity>& host, Picoseconds start)
       : timeline_(timeline), launch_(launch), start_(start) {
     for (const Activity& one : host) {
-      if (one.cause == TraceStall::kCpuUpdate) updates_.push_back({one.start, one.end});
+      if (one.cause == WaitCause::kCpuUpdate) updates_.push_back({one.start, one.end});
     }
     updates_ = unite(std::move(updates_));
     place_spans();

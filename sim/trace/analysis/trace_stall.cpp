@@ -8,18 +8,18 @@
 namespace zenflow::sim {
 namespace {
 
-TraceStall stall_of(HostLane lane) {
+WaitCause stall_of(HostLane lane) {
   switch (lane) {
     case HostLane::kCpuUpdate:
-      return TraceStall::kCpuUpdate;
+      return WaitCause::kCpuUpdate;
     case HostLane::kSelection:
-      return TraceStall::kSelection;
+      return WaitCause::kSelection;
     case HostLane::kNvme:
-      return TraceStall::kNvme;
+      return WaitCause::kNvme;
     case HostLane::kNone:
       break;
   }
-  return TraceStall::kOther;
+  return WaitCause::kOther;
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ void StallSweep::add_kernel(const Interval& when, std::optional<Picoseconds> lau
   computed_ = std::max(computed_, when.end);
 }
 
-std::array<Picoseconds, kTraceStalls> StallSweep::finish(Picoseconds end) {
+std::array<Picoseconds, kTraceCauses> StallSweep::finish(Picoseconds end) {
   close_gap();
   if (computed_ < end) gap_ = {computed_, end};
   close_gap();
@@ -77,17 +77,17 @@ void StallSweep::close_gap() {
   const bool ends_with_kernel = kernel_start_ == gap.end;
   const bool is_known = ends_with_kernel && launched_;
   const Picoseconds launched = is_known ? std::min(*launched_, gap.end) : gap.start;
-  const TraceStall unexplained =
-      ends_with_kernel && !launched_ ? TraceStall::kNotRecorded : TraceStall::kOther;
+  const WaitCause unexplained =
+      ends_with_kernel && !launched_ ? WaitCause::kNotRecorded : WaitCause::kOther;
   for (Picoseconds now = gap.start; now < gap.end;) {
     begin_activities(now);
     Picoseconds until = std::min(gap.end, next_start().value_or(gap.end));
-    TraceStall cause = unexplained;
+    WaitCause cause = unexplained;
     if (last_) {
       cause = last_->cause;
       until = std::min(until, last_->end);
     } else if (now < launched) {
-      cause = TraceStall::kLaunch;
+      cause = WaitCause::kLaunch;
       until = std::min(until, launched);
     }
     stall_[static_cast<std::size_t>(cause)] += until - now;

@@ -63,9 +63,8 @@ std::string busy_text(const DeviceAnalysis& device, bool bold) {
   row("idle", whole - device.busy);
   std::string text = format_table({"the GPU", "ms", "share"}, rows, bold) + "\n";
   rows.clear();
-  for (std::size_t i = 0; i < kTraceStalls; ++i) {
-    if (device.stall[i].count > 0)
-      row(to_string(static_cast<TraceStall>(i)).c_str(), device.stall[i]);
+  for (std::size_t i = 0; i < kTraceCauses; ++i) {
+    if (device.stall[i].count > 0) row(name_of(static_cast<WaitCause>(i)).data(), device.stall[i]);
   }
   if (!rows.empty())
     text += format_table({"does not compute for", "ms", "share"}, rows, bold) + "\n";

@@ -7,6 +7,7 @@
 
 #include "sim/trace/import/decimal_time.h"
 #include "sim/trace/import/json_text.h"
+#include "sim/trace/import/own_operations.h"
 #include "sim/trace/span_names.h"
 
 namespace zenflow::sim {
@@ -126,9 +127,11 @@ std::string_view OwnTraceReader::take_span(const KinetoEvent& event, const Field
     const bool counts = collector_->add_step({*number, *start, *start + *length});
     return counts ? std::string_view{} : TraceCollector::kBeyondSums;
   }
+  const WaitCause cause = wait_cause(event.cause);
+  if (cause == WaitCause::kNone && !event.cause.empty()) return kNotOurs;
   SpanExtra extra{.bytes = static_cast<double>(event.bytes.value_or(0)),
                   .stalled = time_of(event.stalled).value_or(Picoseconds{}),
-                  .cause = timeline_->names.intern(event.cause),
+                  .cause = cause,
                   .step = static_cast<std::int32_t>(event.step.value_or(-1))};
   TimelineSpan span{.track = track->second,
                     .name = timeline_->names.intern(event.name),
@@ -198,6 +201,7 @@ void OwnTraceReader::finish() {
                    [](const TimelineStep& a, const TimelineStep& b) { return a.start < b.start; });
   settle_tracks();
   settle_flows();
+  find_operations(*timeline_);
 }
 
 void OwnTraceReader::settle_tracks() {
