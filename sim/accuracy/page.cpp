@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
 #include <set>
 
 #include <fmt/format.h>
 
-#include "sim/accuracy/comparison.h"
-#include "sim/accuracy/page_results.h"
-#include "sim/accuracy/page_simulation.h"
 #include "sim/base/error.h"
+#include "sim/config/reader.h"
+#include "sim/simulate/simulation.h"
 
 namespace zenflow::sim {
 namespace {
@@ -18,6 +20,29 @@ namespace fs = std::filesystem;
 
 constexpr const char* kMark =
     "<!-- Written by zenflow-validate --write from the folder of this name: do not edit. -->";
+constexpr double kMostPublished = std::numeric_limits<double>::max();
+
+/// What of a simulation is shown: "cpu_update" is the stall that it causes, "stall" all of it, "io"
+/// that by copies and collectives. The last two compare with the schedule `than`.
+const std::vector<std::string> kMetricNames = {
+    "step", "gpu", "cpu_update", "stall", "io", "model_sizes", "speedup", "stall_removed"};
+
+/// A simulation. `set` reaches into every file, as --set does.
+struct Case {
+  std::string scenario;  ///< a file's stem in the scenarios' folder
+  std::string schedule;
+  std::optional<std::string> profile;
+  std::vector<Override> set;
+  std::optional<std::size_t> step;  ///< of the window; empty: its mean
+  std::optional<std::string> than;  ///< another schedule of the scenario
+};
+
+struct Quantity {
+  Case simulated;
+  std::string metric;
+  std::string unit;  ///< "s", "ms" or none
+  int digits = 0;
+};
 
 std::string line(const std::vector<std::string>& cells) {
   return fmt::format("| {} |\n", fmt::join(cells, " | "));
@@ -33,8 +58,21 @@ std::string with_unit(double value, const std::string& unit, int digits) {
   return fmt::format("{:.{}f}{}{}", value, digits, unit.empty() ? "" : " ", unit);
 }
 
+double relative_error(double predicted, double published) {
+  return predicted / published - 1;
+}
+
+/// Against a number that was rounded when it was published.
+std::string error_text(double predicted, double published, double rounded_to) {
+  constexpr double kExact = 1e-9;
+  const double off = std::abs(predicted - published);
+  if (rounded_to > 0 && off <= kExact) return "exact";
+  if (rounded_to > 0 && off <= rounded_to / 2 + kExact) return "none: it is rounded";
+  return signed_percent(relative_error(predicted, published));
+}
+
 /// How a case is simulated, for those who repeat it.
-std::string how(const PageCase& one) {
+std::string how(const Case& one) {
   std::string text = fmt::format("`{}`, `{}`", one.scenario, one.schedule);
   if (one.profile) text += fmt::format(", `--profile {}`", *one.profile);
   for (const Override& each : one.set) {
@@ -45,53 +83,152 @@ std::string how(const PageCase& one) {
   return text;
 }
 
-/// Against a number that was rounded when it was published.
-std::string error_text(const PageRow& row, double value) {
-  constexpr double kExact = 1e-9;
-  const double off = std::abs(value - row.published);
-  if (row.rounded_to > 0 && off <= kExact) return "exact";
-  if (row.rounded_to > 0 && off <= row.rounded_to / 2 + kExact) return "none: it is rounded";
-  return signed_percent(relative_error(value, row.published));
+/// Calls `read(map)` for each map of a list, all keys of which it has to ask for.
+template <class Read>
+void for_each_map(const ValueReader& list, Read read) {
+  for (const ValueReader& item : list.items()) {
+    MapReader map(item.node(), item.path());
+    read(map);
+    map.reject_unknown_keys();
+  }
 }
 
 class PageWriter {
  public:
-  PageWriter(const fs::path& folder, std::string version)
-      : folder_(folder),
-        data_(read_page_data(folder / "page.yaml")),
-        simulation_(data_.scenarios, data_.profiles) {
-    facts_["version"] = std::move(version);
-    for (const auto& [name, number] : data_.numbers) {
-      facts_[name] = with_unit(simulation_.value(number.simulated, number.metric, number.unit),
-                               number.unit, number.digits);
-    }
-  }
+  PageWriter(const fs::path& folder, const std::string& version)
+      : folder_(folder), root_(load_document(folder / "page.yaml")), facts_{{"version", version}} {}
 
-  std::string write() {
+  AccuracyPage write() {
+    MapReader map(root_, "");
+    const std::string title = map.require("title").string();
+    const std::string introduction = map.require("introduction").string();
+    scenarios_ = (folder_ / map.require("scenarios").string()).lexically_normal();
+    profiles_ = (folder_ / map.require("profiles").string()).lexically_normal();
+    if (auto numbers = map.optional_map("numbers")) {
+      for (const std::string& name : numbers->keys()) {
+        MapReader number = numbers->require_map(name);
+        const Quantity one = quantity(number);
+        number.reject_unknown_keys();
+        facts_[name] = with_unit(value(one), one.unit, one.digits);
+      }
+      numbers->reject_unknown_keys();
+    }
     // Texts may name errors of tables that follow.
-    std::vector<std::string> bodies;
-    for (const PageSection& section : data_.sections) {
-      for (const PageBlock& block : section.blocks) {
-        const auto* text = std::get_if<PageText>(&block);
-        bodies.push_back(
-            text != nullptr ? "" : std::visit([&](const auto& one) { return render(one); }, block));
-      }
-    }
-    std::string page =
-        fmt::format("{}\n# {}\n\n{}", kMark, data_.title, filled(data_.introduction));
-    auto body = bodies.begin();
-    for (const PageSection& section : data_.sections) {
-      page += fmt::format("\n## {}\n", section.title);
-      for (const PageBlock& block : section.blocks) {
-        const auto* text = std::get_if<PageText>(&block);
-        page += "\n" + (text != nullptr ? filled(text->text) : *body);
-        ++body;
-      }
-    }
-    return page + others();
+    std::vector<std::pair<std::string, bool>> parts = {{introduction, true}};
+    for_each_map(map.require("sections"), [&](MapReader& section) {
+      parts.emplace_back(fmt::format("\n## {}\n", section.require("title").string()), false);
+      for_each_map(section.require("blocks"), [&](MapReader& one) {
+        parts.emplace_back("\n", false);
+        if (const auto text = one.optional("text")) {
+          parts.emplace_back(text->string(), true);
+        } else {
+          parts.emplace_back(block(one), false);
+        }
+      });
+    });
+    map.reject_unknown_keys();
+    page_.text = fmt::format("{}\n# {}\n\n", kMark, title);
+    for (const auto& [text, has_names] : parts) page_.text += has_names ? filled(text) : text;
+    page_.text += other_results();
+    return std::move(page_);
   }
 
  private:
+  /// `base`: what the keys that are not there are taken from.
+  Case read_case(MapReader& map, const Case& base = {}) {
+    Case one = base;
+    if (const auto text = map.optional("scenario")) one.scenario = text->string();
+    if (const auto text = map.optional("schedule")) one.schedule = text->string();
+    if (const auto text = map.optional("profile")) one.profile = text->string();
+    if (const auto text = map.optional("than")) one.than = text->string();
+    if (const auto number = map.optional("step")) {
+      constexpr std::int64_t kMost = 4096;
+      one.step = static_cast<std::size_t>(number->integer(0, kMost));
+    }
+    // A model's file is meant relative to the scenarios.
+    if (const auto text = map.optional("model")) {
+      one.set.push_back({"model", fs::absolute(scenarios_ / text->string()).string()});
+    }
+    if (auto set = map.optional_map("set")) {
+      for (const std::string& path : set->keys()) {
+        one.set.push_back({path, set->require(path).node().scalar});
+      }
+      set->reject_unknown_keys();
+    }
+    return one;
+  }
+
+  static void check(const MapReader& map, const Case& one, const std::string& metric) {
+    if (one.scenario.empty()) map.fail("scenario", "expected the name of a scenario");
+    if (one.schedule.empty()) map.fail("schedule", "expected the name of a schedule");
+    const bool compares = metric == "speedup" || metric == "stall_removed";
+    if (compares && !one.than) map.fail("than", "expected the schedule to compare with");
+  }
+
+  static std::string metric_or_step(MapReader& map) {
+    const auto name = map.optional("metric");
+    return name ? name->choice(kMetricNames) : "step";
+  }
+
+  Quantity quantity(MapReader& map, const Case& base = {}) {
+    static const std::vector<std::string> kUnits = {"s", "ms"};
+    Quantity one{read_case(map, base), metric_or_step(map), "", 0};
+    if (const auto unit = map.optional("unit")) one.unit = unit->choice(kUnits);
+    const int usual = one.unit == "s" ? 3 : one.unit == "ms" ? 0 : 1;
+    one.digits = static_cast<int>(map.integer_or("digits", usual, 0, 9));
+    check(map, one.simulated, one.metric);
+    return one;
+  }
+
+  /// Simulates each case once.
+  const SimulationResult& result(const Case& one, const std::string& schedule) {
+    std::string key = one.scenario + "\n" + schedule + "\n" + one.profile.value_or("");
+    for (const Override& each : one.set) key += "\n" + each.path + "=" + each.value;
+    const auto known = results_.find(key);
+    if (known != results_.end()) return known->second;
+    LoadOptions options;
+    options.profile_directories = {profiles_};
+    options.profile = one.profile;
+    options.overrides = one.set;
+    const Job job = make_job(load_scenario(scenarios_ / (one.scenario + ".yaml"), options));
+    return results_.emplace(key, simulate_schedule(job, find_schedule(schedule))).first->second;
+  }
+
+  double value(const Quantity& shown) {
+    const Case& one = shown.simulated;
+    const SimulationResult& run = result(one, one.schedule);
+    const auto stall = [](const SimulationResult& of, WaitCause cause) {
+      return of.stall_by_cause[static_cast<std::size_t>(cause)];
+    };
+    if (shown.metric == "model_sizes") return run.model_sizes;
+    if (shown.metric == "speedup") return result(one, *one.than).step_time / run.step_time;
+    if (shown.metric == "stall_removed") {
+      return 100 * (1 - stall(run, WaitCause::kCpuUpdate) /
+                            stall(result(one, *one.than), WaitCause::kCpuUpdate));
+    }
+    double picoseconds = run.step_time;
+    if (shown.metric == "gpu") {
+      picoseconds = run.compute;
+    } else if (shown.metric == "cpu_update") {
+      picoseconds = stall(run, WaitCause::kCpuUpdate);
+    } else if (shown.metric == "stall") {
+      picoseconds = run.stall;
+    } else if (shown.metric == "io") {
+      picoseconds = stall(run, WaitCause::kD2H) + stall(run, WaitCause::kH2D) +
+                    stall(run, WaitCause::kCollective);
+    } else if (one.step) {
+      if (*one.step >= run.step_times.size()) {
+        throw Error(ErrorKind::kInput,
+                    fmt::format("{}, {}: step {}: a window has {} steps", one.scenario,
+                                one.schedule, *one.step, run.step_times.size()));
+      }
+      picoseconds = run.step_times[*one.step];
+    }
+    constexpr double kSecond = 1e12;
+    constexpr double kMillisecond = 1e9;
+    return picoseconds / (shown.unit == "ms" ? kMillisecond : kSecond);
+  }
+
   /// Replaces {name} by what it stands for.
   [[nodiscard]] std::string filled(const std::string& text) const {
     std::string out;
@@ -114,115 +251,197 @@ class PageWriter {
     return out;
   }
 
-  std::string render(const PageText& text) const { return filled(text.text); }
+  std::string block(MapReader& map) {
+    if (const auto name = map.optional("results")) return results(name->string());
+    if (auto found = map.optional_map("table")) return table(*found);
+    if (auto found = map.optional_map("breakdown")) return breakdown(*found);
+    MapReader found = map.require_map("constants");
+    return constants(found);
+  }
 
-  std::string render(const PageResults& results) {
-    shown_.insert(results.name);
-    return results_text(read_document(folder_ / (results.name + ".json")));
+  std::string results(const std::string& name) {
+    placed_.insert(name);
+    return results_text(read_document(folder_ / (name + ".json")));
   }
 
   /// Documents that the page's data does not place.
-  std::string others() {
+  std::string other_results() {
     std::set<std::string> names;
     for (const auto& entry : fs::directory_iterator(folder_)) {
       const fs::path& file = entry.path();
-      if (file.extension() == ".json" && !shown_.contains(file.stem().string())) {
+      if (file.extension() == ".json" && !placed_.contains(file.stem().string())) {
         names.insert(file.stem().string());
       }
     }
     std::string text = names.empty() ? "" : "\n## Further runs\n";
-    for (const std::string& name : names) {
-      text += fmt::format("\n### {}\n\n{}", name, render(PageResults{name}));
-    }
+    for (const std::string& name : names)
+      text += fmt::format("\n### {}\n\n{}", name, results(name));
     return text;
   }
 
-  std::string render(const PageTable& table) {
+  std::string table(MapReader& map) {
+    const std::string id = map.require("id").string();
+    const Case base = read_case(map);
     std::string text = head({"what", "simulated", "predicted", "published", "error"});
     double sum = 0;
     double worst = 0;
     int count = 0;
-    for (const PageRow& row : table.rows) {
-      const double value = simulation_.value(row.simulated, row.metric, row.unit);
-      const double error = relative_error(value, row.published);
-      if (row.counts) {
+    for_each_map(map.require("rows"), [&](MapReader& row) {
+      const std::string what = row.require("what").string();
+      const Quantity one = quantity(row, base);
+      const double published = row.require("published").number(0, kMostPublished);
+      const double rounded_to = row.number_or("rounded_to", 0, 0, 1);
+      const double predicted = value(one);
+      if (row.boolean_or("counts", false)) {
+        const double error = std::abs(relative_error(predicted, published));
         ++count;
-        sum += std::abs(error);
-        worst = std::max(worst, std::abs(error));
+        sum += error;
+        worst = std::max(worst, error);
       }
-      text += line({row.what, how(row.simulated), with_unit(value, row.unit, row.digits),
-                    fmt::format("{:g}{}{}", row.published, row.unit.empty() ? "" : " ", row.unit),
-                    error_text(row, value)});
+      if (const auto within = row.optional("within")) {
+        page_.checks.push_back({what, predicted, published, within->number(0, 1)});
+      }
+      text += line({what, how(one.simulated), with_unit(predicted, one.unit, one.digits),
+                    fmt::format("{:g}{}{}", published, one.unit.empty() ? "" : " ", one.unit),
+                    error_text(predicted, published, rounded_to)});
+    });
+    if (const auto ranges = map.optional("ranges")) {
+      for_each_map(*ranges, [&](MapReader& one) { text += range(one, base); });
     }
-    for (const PageRange& range : table.ranges) text += render(range);
+    map.reject_unknown_keys();
     if (count > 0) {
-      facts_[table.id + ".count"] = std::to_string(count);
-      facts_[table.id + ".mean"] = fmt::format("{:.1f} %", 100 * sum / count);
-      facts_[table.id + ".worst"] = fmt::format("{:.1f} %", 100 * worst);
+      facts_[id + ".count"] = std::to_string(count);
+      facts_[id + ".mean"] = fmt::format("{:.1f} %", 100 * sum / count);
+      facts_[id + ".worst"] = fmt::format("{:.1f} %", 100 * worst);
     }
     return text;
   }
 
-  /// Which of the models has which of the range's values is not known: the errors are at least and
-  /// at most what stands there.
-  std::string render(const PageRange& range) {
-    std::vector<double> values;
-    for (const PageCase& one : range.simulated) {
-      values.push_back(simulation_.value(one, range.metric, ""));
-    }
-    const auto [low, high] = std::minmax_element(values.begin(), values.end());
-    return line({range.what, how(range.simulated.front()) + " and others",
-                 fmt::format("{:.1f} to {:.1f}", *low, *high),
-                 fmt::format("{:.1f} to {:.1f}", range.low, range.high),
-                 fmt::format("{:+.0f} to {:+.0f} %", 100 * relative_error(*low, range.high),
-                             100 * relative_error(*high, range.low))});
+  /// A published range over several models. Which of them has which of its values is not known: the
+  /// errors are at least and at most what stands there.
+  std::string range(MapReader& map, const Case& base) {
+    const std::string what = map.require("what").string();
+    const Case common = read_case(map, base);
+    const std::string metric = metric_or_step(map);
+    const double low = map.require("low").number(0, kMostPublished);
+    const double high = map.require("high").number(low, kMostPublished);
+    std::string simulated;
+    double least = kMostPublished;
+    double most = 0;
+    for_each_map(map.require("cases"), [&](MapReader& each) {
+      const Quantity one{read_case(each, common), metric, "", 0};
+      check(each, one.simulated, metric);
+      if (simulated.empty()) simulated = how(one.simulated) + " and others";
+      least = std::min(least, value(one));
+      most = std::max(most, value(one));
+    });
+    return line({what, simulated, fmt::format("{:.1f} to {:.1f}", least, most),
+                 fmt::format("{:.1f} to {:.1f}", low, high),
+                 fmt::format("{:+.0f} to {:+.0f} %", 100 * relative_error(least, high),
+                             100 * relative_error(most, low))});
   }
 
-  std::string render(const PageBreakdown& table) {
+  /// Several numbers of one run, in seconds.
+  std::string breakdown(MapReader& map) {
+    struct Column {
+      std::string title;
+      std::string metric;
+      std::optional<double> within;
+    };
+    std::vector<Column> columns;
     std::vector<std::string> titles = {"machine, model", "simulated"};
-    for (const PageBreakdown::Column& column : table.columns) titles.push_back(column.title);
+    for_each_map(map.require("columns"), [&](MapReader& column) {
+      columns.push_back({column.require("title").string(),
+                         column.require("metric").choice(kMetricNames), std::nullopt});
+      if (const auto within = column.optional("within")) {
+        columns.back().within = within->number(0, 1);
+      }
+      titles.push_back(columns.back().title);
+    });
     std::string text = head(titles);
-    for (const PageBreakdown::Row& row : table.rows) {
-      std::vector<std::string> cells = {row.machine, how(row.simulated)};
-      for (std::size_t i = 0; i < table.columns.size(); ++i) {
-        const double value = simulation_.value(row.simulated, table.columns[i].metric, "s");
-        cells.push_back(fmt::format("{:.3f} / {:.3f} ({})", value, row.published[i],
-                                    signed_percent(relative_error(value, row.published[i]))));
+    for_each_map(map.require("rows"), [&](MapReader& row) {
+      const std::string machine = row.require("machine").string();
+      Quantity one{read_case(row), "step", "s", 3};
+      check(row, one.simulated, one.metric);
+      std::vector<std::string> cells = {machine, how(one.simulated)};
+      const std::vector<ValueReader> published = row.require("published").items();
+      if (published.size() != columns.size()) {
+        row.fail("published", "expected a number for each column");
+      }
+      for (std::size_t i = 0; i < columns.size(); ++i) {
+        one.metric = columns[i].metric;
+        const double predicted = value(one);
+        const double stated = published[i].number(0, kMostPublished);
+        cells.push_back(fmt::format("{:.3f} / {:.3f} ({})", predicted, stated,
+                                    signed_percent(relative_error(predicted, stated))));
+        if (!columns[i].within) continue;
+        page_.checks.push_back(
+            {fmt::format("{}, {}: {}", machine, one.simulated.schedule, columns[i].title),
+             predicted, stated, *columns[i].within});
       }
       text += line(cells);
-    }
+    });
+    map.reject_unknown_keys();
     return text;
   }
 
-  std::string render(const PageConstants& table) const {
+  /// Numbers of hardware profiles.
+  std::string constants(MapReader& map) {
+    MapReader profiles = map.require_map("profiles");
     std::vector<std::string> titles = {"constant"};
-    for (const auto& [title, profile] : table.profiles) titles.push_back(title);
+    std::vector<Node> machines;
+    for (const std::string& title : profiles.keys()) {
+      titles.push_back(title);
+      machines.push_back(load_document(profiles_ / (profiles.require(title).string() + ".yaml")));
+    }
+    profiles.reject_unknown_keys();
     titles.emplace_back("remark");
     std::string text = head(titles);
-    for (const PageConstants::Row& row : table.rows) {
-      std::vector<std::string> cells = {fmt::format("`{}`", row.path)};
-      for (const auto& [title, profile] : table.profiles) {
-        std::string cell = simulation_.constant(profile, row.path);
-        const auto note = row.notes.find(title);
-        if (note != row.notes.end()) cell += fmt::format(" ({})", note->second);
-        cells.push_back(std::move(cell));
+    for_each_map(map.require("rows"), [&](MapReader& row) {
+      const std::string path = row.require("path").string();
+      auto notes = row.optional_map("notes");
+      std::vector<std::string> cells = {fmt::format("`{}`", path)};
+      for (std::size_t i = 0; i < machines.size(); ++i) {
+        cells.push_back(constant(machines[i], path));
+        if (!notes) continue;
+        if (const auto note = notes->optional(titles[i + 1])) {
+          cells.back() += fmt::format(" ({})", note->string());
+        }
       }
-      cells.push_back(row.remark);
+      if (notes) notes->reject_unknown_keys();
+      cells.push_back(row.string_or("remark", ""));
       text += line(cells);
-    }
+    });
+    map.reject_unknown_keys();
     return text;
+  }
+
+  /// What stands in a profile at a path: "36.7 GB/s".
+  static std::string constant(const Node& profile, const std::string& path) {
+    const Node* node = &profile;
+    for (std::size_t begin = 0; node != nullptr && begin <= path.size();) {
+      const std::size_t dot = std::min(path.find('.', begin), path.size());
+      node = node->find(path.substr(begin, dot - begin));
+      begin = dot + 1;
+    }
+    if (node != nullptr && node->is_map()) node = node->find("value");
+    if (node == nullptr || !node->is_scalar()) fail_at(profile.at, path, "no number there");
+    return node->scalar;
   }
 
   fs::path folder_;
-  PageData data_;
-  PageSimulation simulation_;
+  Node root_;
+  fs::path scenarios_;
+  fs::path profiles_;
+  AccuracyPage page_;
   std::map<std::string, std::string> facts_;  // by the name in braces
-  std::set<std::string> shown_;
+  std::map<std::string, SimulationResult> results_;
+  std::set<std::string> placed_;
 };
 
 }  // namespace
 
-std::string accuracy_page(const fs::path& data, const std::string& version) {
+AccuracyPage accuracy_page(const fs::path& data, const std::string& version) {
   return PageWriter(data, version).write();
 }
 

@@ -1,9 +1,9 @@
-#include "sim/accuracy/page_results.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
+
+#include "sim/accuracy/page.h"
 
 namespace zenflow::sim {
 namespace {

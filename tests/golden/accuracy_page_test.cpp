@@ -41,7 +41,7 @@ std::string first_difference(const std::string& a, const std::string& b) {
 
 TEST(AccuracyPage, IsWhatItsDataAndTodaysSimulationsSay) {
   const std::string page = file_content(kRoot / "docs/accuracy.md");
-  const std::string fresh = sim::accuracy_page(kRoot / "docs/accuracy", tools::kVersion);
+  const std::string fresh = sim::accuracy_page(kRoot / "docs/accuracy", tools::kVersion).text;
   EXPECT_TRUE(page == fresh) << first_difference(page, fresh)
                              << "\nIf that is meant: build/default/tools/zenflow-validate --write "
                                 "docs/accuracy.md -f, and review the difference";
@@ -55,7 +55,7 @@ class SmallPage : public ::testing::Test {
         "page/page.yaml",
         "title: T\nintroduction: Version {version}.\nscenarios: " + (kRoot / "scenarios").string() +
             "\nprofiles: " + (kRoot / "profiles").string() + "\nsections:\n" + sections);
-    return sim::accuracy_page(folder_ / "page", "1.2.3");
+    return sim::accuracy_page(folder_ / "page", "1.2.3").text;
   }
   TemporaryFolder folder_;
 };

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/accuracy/document.h"
-#include "sim/accuracy/page_results.h"
+#include "sim/accuracy/page.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 #include "sim/calibrate/live_point.h"

@@ -83,7 +83,7 @@ void store(const ValidateOptions& options, const sim::ValidationDocument& docume
 }
 
 void write_page(const ValidateOptions& options) {
-  write_output(options.page, sim::accuracy_page(data_of(options.page), kVersion), true);
+  write_output(options.page, sim::accuracy_page(data_of(options.page), kVersion).text, true);
 }
 
 }  // namespace zenflow::tools
