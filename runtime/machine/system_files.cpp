@@ -7,18 +7,14 @@
 #include <sstream>
 #include <system_error>
 
+#include "sim/base/text.h"
+
 namespace zenflow::runtime {
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr std::string_view kSpaces = " \t\r\n";
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(kSpaces);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpaces) - first + 1);
-}
 
 /// The number that `text` begins with, and nothing but a unit after a space behind it.
 template <class Number>

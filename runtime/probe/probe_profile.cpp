@@ -7,16 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/probe/cpu_adam.h"
+#include "sim/base/text.h"
 
 namespace zenflow::runtime {
 namespace {
 
 constexpr double kGiga = 1e9;
 constexpr double kGiB = 0x1p30;
-
-std::string quoted(const std::string& text) {
-  return nlohmann::json(text).dump();  // JSON's strings are YAML's
-}
 
 /// Lines "key: {value: ..., source: ...}" below a section.
 class ProfileText {
@@ -28,7 +25,7 @@ class ProfileText {
   void number(int depth, const std::string& key, const std::string& value,
               const std::string& source) {
     line(fmt::format("{:{}}{}: {{value: {}, source: {}}}", "", 2 * depth, key, value,
-                     quoted(source)));
+                     json_quoted(source)));
   }
   /// "measured 2026-11-20 on Some CPU, zenflow-calibrate probe ..., WHAT".
   [[nodiscard]] std::string measured(const std::string& what) const {
@@ -122,7 +119,7 @@ void write_products(ProfileText& text, const ProbedMachine& machine, const Probe
 
 void write_device(ProfileText& text, const ProbedMachine& machine, const ProbeSettings& settings) {
   text.line("gpu:");
-  text.line("  name: " + quoted(machine.device_name));
+  text.line("  name: " + json_quoted(machine.device_name));
   text.number(1, "count", "1", "the probe measures one device");
   text.number(1, "memory", mebibytes(machine.device_memory), machine.device_memory_source);
   text.number(1, "context_memory", mebibytes(machine.context_memory),
@@ -153,7 +150,7 @@ double pass_bandwidth(const ProfileText& text, const std::string& threads) {
 void write_host(ProfileText& text, const ProbedMachine& machine, const ProbeSettings& settings) {
   const std::string all = fmt::format(".threads{}", machine.cores);
   text.line("host:");
-  text.line("  name: " + quoted(machine.cpu_name));
+  text.line("  name: " + json_quoted(machine.cpu_name));
   text.number(1, "sockets", std::to_string(machine.sockets), "hwloc, " + machine.date);
   text.number(1, "cores", std::to_string(machine.cores),
               "hwloc, " + machine.date + ", physical cores that the probe could use");
@@ -205,7 +202,7 @@ void write_host(ProfileText& text, const ProbedMachine& machine, const ProbeSett
 
 void write_link(ProfileText& text, const ProbedMachine& machine) {
   text.line("host_link:");
-  text.line("  kind: " + quoted(machine.link_kind));
+  text.line("  kind: " + json_quoted(machine.link_kind));
   text.figure_as("h2d", "copy.h2d.pinned.largest");
   text.figure_as("d2h", "copy.d2h.pinned.largest");
   text.figure_as("bidirectional", "copy.both");
@@ -228,9 +225,9 @@ std::string probe_profile(const ProbedMachine& machine, std::span<const Figure> 
   ProfileText text(machine, figures);
   text.line(
       "# Measured by zenflow-calibrate; docs/calibration.md says how. All figures are below.");
-  text.line("name: " + quoted(machine.profile_name));
-  text.line("description: " + quoted(fmt::format("{}; {}; measured {}", machine.device_name,
-                                                 machine.cpu_name, machine.date)));
+  text.line("name: " + json_quoted(machine.profile_name));
+  text.line("description: " + json_quoted(fmt::format("{}; {}; measured {}", machine.device_name,
+                                                      machine.cpu_name, machine.date)));
   write_device(text, machine, settings);
   write_host(text, machine, settings);
   write_link(text, machine);

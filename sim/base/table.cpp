@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "sim/base/text.h"
+
 namespace zenflow::sim {
 namespace {
 
@@ -62,14 +64,8 @@ std::string format_percent(double share) {
 std::string csv_line(const std::vector<std::string>& cells) {
   std::string text;
   for (std::size_t i = 0; i < cells.size(); ++i) {
-    if (i > 0) text += ',';
-    if (cells[i].find_first_of(",\"\n\r") == std::string::npos) {
-      text += cells[i];
-      continue;
-    }
-    text += '"';
-    for (const char c : cells[i]) text += c == '"' ? std::string("\"\"") : std::string(1, c);
-    text += '"';
+    const bool is_plain = cells[i].find_first_of(",\"\n\r") == std::string::npos;
+    text += (i > 0 ? "," : "") + (is_plain ? cells[i] : quoted_by_doubling(cells[i]));
   }
   return text + '\n';
 }

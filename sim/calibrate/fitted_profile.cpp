@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/table.h"
+#include "sim/base/text.h"
 
 namespace zenflow::sim {
 namespace {
@@ -60,15 +61,6 @@ void set_at(Node& root, std::string_view path, const Node& to) {
   for (Node* item : items_of(node, part.substr(key.size()))) set_at(*item, rest, to);
 }
 
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c == '\n' || c == '\t' ? ' ' : c;
-  }
-  return out + "\"";
-}
-
 /// Maps down to the numbers as blocks, the numbers themselves on one line.
 void print(const Node& node, std::size_t depth, std::string& out) {
   switch (node.kind) {
@@ -77,7 +69,7 @@ void print(const Node& node, std::size_t depth, std::string& out) {
       return;
     case Node::Kind::kScalar:
       out += node.quoted || node.scalar.find_first_of(":#{}[],&*!|>'\"%@`") != node.scalar.npos
-                 ? quoted(node.scalar)
+                 ? json_quoted(node.scalar)
                  : node.scalar;
       return;
     case Node::Kind::kSequence:

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/base/text.h"
 #include "sim/config/hjson_text.h"
 #include "sim/config/tree_builder.h"
 

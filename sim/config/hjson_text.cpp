@@ -34,25 +34,6 @@ std::string_view without_space(std::string_view text) {
   }
 }
 
-void append_utf8(unsigned code, std::string& out) {
-  const auto put = [&out](unsigned byte) { out += static_cast<char>(byte); };
-  if (code < 0x80U) {
-    put(code);
-  } else if (code < 0x800U) {
-    put(0xC0U | code >> 6U);
-    put(0x80U | (code & 0x3FU));
-  } else if (code < 0x10000U) {
-    put(0xE0U | code >> 12U);
-    put(0x80U | (code >> 6U & 0x3FU));
-    put(0x80U | (code & 0x3FU));
-  } else {
-    put(0xF0U | code >> 18U);
-    put(0x80U | (code >> 12U & 0x3FU));
-    put(0x80U | (code >> 6U & 0x3FU));
-    put(0x80U | (code & 0x3FU));
-  }
-}
-
 std::string halves_escaped(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {

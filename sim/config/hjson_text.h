@@ -11,8 +11,6 @@ namespace zenflow {
 [[nodiscard]] std::string_view without_space(std::string_view text);
 [[nodiscard]] std::string_view without_trailing_space(std::string_view text);
 
-/// Half a surrogate pair becomes three bytes in the pattern of UTF-8.
-void append_utf8(unsigned code, std::string& out);
 /// Each half of a surrogate pair as "\uD83D"; all else stays.
 [[nodiscard]] std::string halves_escaped(std::string_view text);
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/base/text.h"
 #include "sim/config/hjson_text.h"
 #include "sim/config/reader.h"
 
@@ -13,30 +14,7 @@ namespace zenflow::sim {
 namespace {
 
 std::string json_string(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20U) {
-          out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-        } else {
-          out += c;
-        }
-    }
-  }
-  return halves_escaped(out) + "\"";
+  return halves_escaped(json_quoted(text));
 }
 
 std::string scalar_text(const Node& node) {

@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "sim/base/error.h"
+#include "sim/base/text.h"
 #include "sim/graph/csr.h"
 
 namespace zenflow::sim {
@@ -147,19 +148,6 @@ void for_each_in_order(const TaskGraph& graph, Visit visit) {
   }
 }
 
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (c == '\n') {
-      out += "\\n";
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
-
 void write_clusters(std::ostream& out, const TaskGraph& graph) {
   out << "rankdir=LR;\nnode [shape=box, style=filled, colorscheme=set312];\n";
   const auto& lanes = graph.machine().lanes;
@@ -169,7 +157,7 @@ void write_clusters(std::ostream& out, const TaskGraph& graph) {
   }
   for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
     if (members[lane].empty()) continue;
-    out << "subgraph cluster_" << lane << " {\nlabel=" << quoted(lanes[lane]) << ";\n"
+    out << "subgraph cluster_" << lane << " {\nlabel=" << json_quoted(lanes[lane]) << ";\n"
         << fmt::format("{};\n}}\n", fmt::join(members[lane], "; "));
   }
 }
@@ -232,8 +220,8 @@ CriticalPath critical_path(const TaskGraph& graph, TaskId first, TaskId last) {
 void write_graphviz(std::ostream& out, const TaskGraph& graph,
                     const std::function<std::string(TaskId)>& label) {
   const auto write_task = [&](std::ostream& to, TaskId task) {
-    to << "[label=" << quoted(label(task)) << ", fillcolor=" << graph.tasks()[task].lane % 12 + 1
-       << "]";
+    to << "[label=" << json_quoted(label(task))
+       << ", fillcolor=" << graph.tasks()[task].lane % 12 + 1 << "]";
   };
   boost::write_graphviz(out, reversed(graph), write_task, boost::default_writer(),
                         [&](std::ostream& to) { write_clusters(to, graph); });

@@ -9,12 +9,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "sim/base/text.h"
+
 namespace zenflow::sim {
 namespace {
-
-std::string quoted(const std::string& text) {
-  return nlohmann::json(text).dump();
-}
 
 /// Integer picoseconds as decimal microseconds: no floating-point value is involved.
 std::string microseconds(Picoseconds time) {
@@ -32,11 +30,12 @@ class Writer {
     append(
         "{{\"schemaVersion\":1,\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":{},"
         "\"traceName\":{},",
-        timeline_.origin_nanoseconds, quoted(timeline_.name));
-    for (const auto& [name, value] : timeline_.metadata) append("{}:{},", quoted(name), value);
+        timeline_.origin_nanoseconds, json_quoted(timeline_.name));
+    for (const auto& [name, value] : timeline_.metadata) append("{}:{},", json_quoted(name), value);
     append("\"deviceProperties\":[");
     for (std::size_t i = 0; i < timeline_.devices.size(); ++i) {
-      append("{}{{\"id\":{},\"name\":{}}}", i == 0 ? "" : ",", i, quoted(timeline_.devices[i]));
+      append("{}{{\"id\":{},\"name\":{}}}", i == 0 ? "" : ",", i,
+             json_quoted(timeline_.devices[i]));
     }
     append("],\"traceEvents\":[\n");
     metadata();
@@ -87,20 +86,20 @@ class Writer {
     for (std::size_t i = 0; i < timeline_.devices.size(); ++i) {
       next_event();
       append(R"({{"ph":"M","name":"process_name","pid":{},"tid":0,"args":{{"name":{}}}}})", i,
-             quoted(timeline_.devices[i]));
+             json_quoted(timeline_.devices[i]));
       next_event();
       append(R"({{"ph":"M","name":"thread_name","pid":{},"tid":0,"args":{{"name":"steps"}}}})", i);
     }
     for (const TimelineProcess& one : timeline_.processes) {
       next_event();
       append(R"({{"ph":"M","name":"process_name","pid":{},"tid":0,"args":{{"name":{}}}}})",
-             one.number, quoted(one.name));
+             one.number, json_quoted(one.name));
     }
     for (std::size_t i = 0; i < timeline_.tracks.size(); ++i) {
       const Track& track = timeline_.tracks[i];
       next_event();
       append(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})",
-             process(i), thread(i), quoted(track.name));
+             process(i), thread(i), json_quoted(track.name));
       next_event();
       append(
           R"({{"ph":"M","name":"thread_sort_index","pid":{},"tid":{},"args":{{"sort_index":{}}}}})",
@@ -121,7 +120,7 @@ class Writer {
     const SpanExtra& extra = timeline_.extra_of(span);
     next_event();
     append(R"({{"ph":"X","cat":"{}","name":{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{{)",
-           category_of(timeline_, span), quoted(timeline_.name_of(span)), process(span.track),
+           category_of(timeline_, span), json_quoted(timeline_.name_of(span)), process(span.track),
            thread(span.track), microseconds(span.start), microseconds(span.end - span.start));
     const std::size_t arguments = out_.size();
     if (extra.step >= 0) append(R"(,"step":{})", extra.step);
@@ -129,7 +128,7 @@ class Writer {
       append(R"(,"device":{},"stream":{})", track.device, thread(span.track));
     }
     if (const SpanDetail* detail = timeline_.detail_of(span)) {
-      for (const auto& [name, value] : detail->fields) append(",{}:{}", quoted(name), value);
+      for (const auto& [name, value] : detail->fields) append(",{}:{}", json_quoted(name), value);
     }
     if (span.correlation >= 0) append(R"(,"correlation":{})", span.correlation);
     if (extra.bytes > 0) {
@@ -142,9 +141,9 @@ class Writer {
     }
     if (extra.stalled.count > 0) {
       append(R"(,"stalled_us":{},"cause":{})", microseconds(extra.stalled),
-             quoted(std::string(name_of(extra.cause))));
+             json_quoted(name_of(extra.cause)));
     } else if (span.kind == SpanKind::kSync && extra.cause != WaitCause::kNone) {
-      append(R"(,"cause":{})", quoted(std::string(name_of(extra.cause))));
+      append(R"(,"cause":{})", json_quoted(name_of(extra.cause)));
     }
     if (out_.size() > arguments) out_.erase(arguments, 1);  // the first comma
     append("}}}}");
@@ -168,10 +167,10 @@ class Writer {
   void count(const TimelineCounter& counter) {
     for (const auto& [time, values] : counter.samples) {
       next_event();
-      append(R"({{"ph":"C","name":{},"pid":{},"tid":0,"ts":{},"args":{{)", quoted(counter.name),
-             counter.device, microseconds(time));
+      append(R"({{"ph":"C","name":{},"pid":{},"tid":0,"ts":{},"args":{{)",
+             json_quoted(counter.name), counter.device, microseconds(time));
       for (std::size_t i = 0; i < values.size(); ++i) {
-        append("{}{}:{}", i == 0 ? "" : ",", quoted(counter.series[i]),
+        append("{}{}:{}", i == 0 ? "" : ",", json_quoted(counter.series[i]),
                nlohmann::json(values[i]).dump());
       }
       append("}}}}");

@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <string>
-#include <string_view>
 
 namespace zenflow::tools {
 
@@ -11,8 +10,5 @@ namespace zenflow::tools {
 /// links. The last component of `path` stays as it is: a link may have a name of its own.
 [[nodiscard]] std::filesystem::path path_from(const std::filesystem::path& folder,
                                               const std::filesystem::path& path);
-
-/// A word of a POSIX shell, in quotes only where it needs them.
-[[nodiscard]] std::string shell_word(std::string_view text);
 
 }  // namespace zenflow::tools

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "sim/base/text.h"
 #include "sim/deepspeed/ds_document.h"
 #include "tools/tune/paths.h"
 
@@ -13,23 +14,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// As YAML reads it back.
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "\"";
-}
-
 /// What does not name a file.
 std::string settings_text(const std::string& name, std::int64_t gpus, std::int64_t nodes,
                           const sim::TrainingSettings& training, const std::string& schedule) {
   return fmt::format(
       "name: {}\ngpus: {}\nnodes: {}\ntraining: {{micro_batch_size_per_gpu: {}, sequence_length: "
       "{}, dtype: {}, activation_checkpointing: {}}}\nschedules: [{}]\n",
-      quoted(name), gpus, nodes, training.micro_batch_size_per_gpu, training.sequence_length,
+      json_quoted(name), gpus, nodes, training.micro_batch_size_per_gpu, training.sequence_length,
       to_string(training.dtype), training.activation_checkpointing, schedule);
 }
 
@@ -55,7 +46,7 @@ std::string run_text(const sim::RunSettings& run) {
 
 /// From a file in `folder`.
 std::string quoted_path(const fs::path& folder, const fs::path& path) {
-  return quoted(path_from(folder, path).generic_string());
+  return json_quoted(path_from(folder, path).generic_string());
 }
 
 }  // namespace
@@ -67,7 +58,7 @@ sim::ScenarioTree scenario_tree(const TracedScenario& traced, const Node& hardwa
       settings_text(name, traced.gpus, traced.nodes, traced.training, "zero-offload");
   if (traced.run) text += run_text(*traced.run);
   text += zenflow_train_text(traced);
-  text += fmt::format("model: {{name: {}}}\n", quoted(name));
+  text += fmt::format("model: {{name: {}}}\n", json_quoted(name));
   if (!traced.base) text += "deepspeed: " + traced.deepspeed + "\n";
   sim::ScenarioTree tree{parse_yaml(text, "--trace")};
   tree.root.find("model")->entries.push_back({"config", {}, load_document(traced.model)});
@@ -93,9 +84,9 @@ std::string scenario_text(const TracedScenario& traced, const sim::Scenario& sce
       "deepspeed: " + (traced.base ? quoted_path(folder, *traced.base) : traced.deepspeed) + "\n";
   text += fmt::format("launch: {{bind_cores_to_rank: {}", scenario.bind_cores_to_rank);
   if (scenario.deepspeed_version) {
-    text += ", deepspeed_version: " + quoted(scenario.deepspeed_version->text);
+    text += ", deepspeed_version: " + json_quoted(scenario.deepspeed_version->text);
   }
-  if (scenario.target) text += ", target: " + quoted(scenario.target->text);
+  if (scenario.target) text += ", target: " + json_quoted(scenario.target->text);
   text += "}\n" + zenflow_train_text(scenario);
   return text + run_text(scenario.run) + fmt::format("max_staleness: {}\n", scenario.max_staleness);
 }

@@ -11,6 +11,7 @@
 #include "runtime/model_config/transformer_config.h"
 #include "runtime/train/limits.h"
 #include "sim/base/error.h"
+#include "sim/base/text.h"
 #include "sim/deepspeed/trainer_arguments.h"
 #include "tools/tune/paths.h"
 

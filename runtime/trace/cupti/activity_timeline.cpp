@@ -16,6 +16,7 @@
 #include "runtime/trace/cupti/activity_index.h"
 #include "runtime/trace/cupti/activity_names.h"
 #include "sim/base/error.h"
+#include "sim/base/text.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -50,10 +51,6 @@ struct Pending {
 
 std::string number(std::uint64_t value) {
   return fmt::format("{}", value);
-}
-
-std::string json_text(const std::string& text) {
-  return nlohmann::json(text).dump();
 }
 
 /// A stream's number as traces write it: -1 for "none".
@@ -212,7 +209,7 @@ class Builder {
     const auto type = static_cast<SynchronizationType>(activity.value);
     std::string title = synchronization_name(type);
     SpanDetail about{.category = "cuda_sync",
-                     .fields = {{"cuda_sync_kind", json_text(title)},
+                     .fields = {{"cuda_sync_kind", json_quoted(title)},
                                 {"stream", stream_number(activity.stream)},
                                 {"context", number(activity.context)}}};
     const bool is_of_event =
@@ -266,7 +263,8 @@ class Builder {
     if (!usable(range)) return;
     ++report().ranges;
     SpanDetail about{.category = "user_annotation"};
-    if (activity.domain != 0) about.fields.emplace_back("domain", json_text(name(activity.domain)));
+    if (activity.domain != 0)
+      about.fields.emplace_back("domain", json_quoted(name(activity.domain)));
     const std::uint32_t process = activity.process != 0 ? activity.process : log_.process;
     pend(index, range, {TrackKey::Row::kThread, process, activity.thread}, name(activity.name))
         .detail = detail(std::move(about));

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/base/text.h"
 #include "sim/trace/import/import_trace.h"
 #include "sim/trace/import/json_text.h"
 #include "sim/trace/import/log_text.h"
@@ -51,16 +52,16 @@ std::string without_escapes(std::string_view line) {
 /// What a line that starts with a record has before it: a launcher's "worker-0:" or "[default0]:";
 /// time, level, place, rank, in brackets; before DeepSpeed 0.9 "rank=0" as well.
 bool is_prefix(std::string_view text) {
-  text = trimmed(text);
+  text = trimmed(text, kBlanks);
   const std::size_t colon = text.find(':');
   const std::size_t other = text.find_first_of(" \t[", text.starts_with('[') ? 1 : 0);
   if (colon != text.npos && (other == text.npos || colon < other)) {
-    text = trimmed(text.substr(colon + 1));
+    text = trimmed(text.substr(colon + 1), kBlanks);
   }
   while (!text.empty() && text.front() == '[') {
     const std::size_t close = text.find(']');
     if (close == text.npos) return false;
-    text = trimmed(text.substr(close + 1));
+    text = trimmed(text.substr(close + 1), kBlanks);
   }
   constexpr std::string_view kRank = "rank=";
   if (text.starts_with(kRank)) {
@@ -92,7 +93,7 @@ std::optional<std::int64_t> printed_number(std::string_view line, std::string_vi
   std::string_view rest = line.substr(at + name.size());
   if (!rest.starts_with(' ')) return std::nullopt;
   rest.remove_prefix(std::min(rest.size(), rest.find_first_not_of(" .")));
-  rest = trimmed(rest);
+  rest = trimmed(rest, kBlanks);
   std::int64_t number = 0;
   const char* const end = rest.data() + rest.size();
   const auto [stop, error] = std::from_chars(rest.data(), end, number);
@@ -197,7 +198,7 @@ class LogReader {
 
   /// " | name: value | name: value", until something else follows.
   void take_record(const std::string& line, std::size_t at, std::size_t list) {
-    std::string_view rest = trimmed(std::string_view(line).substr(list));
+    std::string_view rest = trimmed(std::string_view(line).substr(list), kBlanks);
     if (!rest.starts_with('|')) return;
     std::size_t taken = 0;
     while (rest.starts_with('|')) {
@@ -205,10 +206,10 @@ class LogReader {
       const std::size_t bar = rest.find('|');
       const std::string_view item = rest.substr(0, bar);
       const std::size_t colon = item.find(':');
-      const std::string_view name = trimmed(item.substr(0, colon));
+      const std::string_view name = trimmed(item.substr(0, colon), kBlanks);
       if (colon == item.npos || name.empty()) {
         // An empty list ("time (ms) |"), or one that was cut.
-        if (!trimmed(item).empty())
+        if (!trimmed(item, kBlanks).empty())
           left_out_.add_unusable("timers without a value", {}, lines_ + 1, "line");
         break;
       }
@@ -218,7 +219,7 @@ class LogReader {
         series(name).values.push_back(*value);
         ++taken;
       }
-      if (bar == rest.npos || (value && !trimmed(number).empty())) break;
+      if (bar == rest.npos || (value && !trimmed(number, kBlanks).empty())) break;
       rest.remove_prefix(bar);
     }
     if (taken == 0) return;

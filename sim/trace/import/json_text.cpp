@@ -4,31 +4,12 @@
 #include <charconv>
 #include <system_error>
 
+#include "sim/base/text.h"
+
 namespace zenflow::sim {
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
-
-void append_utf8(std::string& out, std::uint32_t c) {
-  const auto tail = [&](unsigned shift) {
-    out += static_cast<char>(0x80U | ((c >> shift) & 0x3FU));
-  };
-  if (c < 0x80) {
-    out += static_cast<char>(c);
-  } else if (c < 0x800) {
-    out += static_cast<char>(0xC0U | (c >> 6U));
-    tail(0);
-  } else if (c < 0x10000) {
-    out += static_cast<char>(0xE0U | (c >> 12U));
-    tail(6);
-    tail(0);
-  } else {
-    out += static_cast<char>(0xF0U | (c >> 18U));
-    tail(12);
-    tail(6);
-    tail(0);
-  }
-}
 
 /// Four hexadecimal digits at the start of `text`.
 std::optional<std::uint32_t> hex4(std::string_view text) {
@@ -47,7 +28,7 @@ void unescape_unicode(std::string_view& rest, std::string& out) {
     return;
   }
   rest.remove_prefix(4);
-  if (*first < 0xD800 || *first > 0xDFFF) return append_utf8(out, *first);
+  if (*first < 0xD800 || *first > 0xDFFF) return append_utf8(*first, out);
   const std::optional<std::uint32_t> second =
       *first < 0xDC00 && rest.starts_with("\\u") ? hex4(rest.substr(2)) : std::nullopt;
   if (!second || *second < 0xDC00 || *second > 0xDFFF) {
@@ -55,7 +36,7 @@ void unescape_unicode(std::string_view& rest, std::string& out) {
     return;
   }
   rest.remove_prefix(6);
-  append_utf8(out, 0x10000 + ((*first - 0xD800) << 10U) + (*second - 0xDC00));
+  append_utf8(0x10000 + ((*first - 0xD800) << 10U) + (*second - 0xDC00), out);
 }
 
 /// Bytes of the well-formed character at the start of `text`; 0 if there is none. Not empty.
@@ -85,10 +66,7 @@ std::size_t character_length(std::string_view text) {
 }  // namespace
 
 std::string_view bare(std::string_view token) {
-  while (!token.empty() && (token.back() == ' ' || token.back() == '\n' || token.back() == '\r' ||
-                            token.back() == '\t')) {
-    token.remove_suffix(1);
-  }
+  token = token.substr(0, token.find_last_not_of(" \t\r\n") + 1);
   if (token.size() >= 2 && token.front() == '"' && token.back() == '"') {
     token = token.substr(1, token.size() - 2);
   }

@@ -5,6 +5,7 @@
 
 #include <simdjson.h>
 
+#include "sim/base/text.h"
 #include "sim/trace/import/json_stream.h"
 #include "sim/trace/import/json_text.h"
 #include "sim/trace/import/operation_shapes.h"
@@ -40,11 +41,6 @@ simdjson::error_code raw_text(ondemand::value& value, std::string_view& out) {
   }
   out = value.raw_json_token();
   return simdjson::SUCCESS;
-}
-
-std::string_view trimmed(std::string_view token) {
-  const std::size_t last = token.find_last_not_of(" \t\r\n");
-  return token.substr(0, last == token.npos ? 0 : last + 1);
 }
 
 /// Where an argument that is a list of shapes, types or values belongs; nullptr: nowhere.

@@ -6,8 +6,8 @@
 
 namespace zenflow::sim {
 
-/// Without blanks and tabs around it.
-[[nodiscard]] std::string_view trimmed(std::string_view text);
+/// Around a line's parts: a line may begin behind a carriage return.
+inline constexpr std::string_view kBlanks = " \t";
 
 /// A number at the start of `text`, finite and not negative; takes it.
 [[nodiscard]] std::optional<double> take_milliseconds(std::string_view& text);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "sim/base/text.h"
 #include "sim/trace/import/json_text.h"
 #include "sim/trace/import/log_text.h"
 
@@ -23,7 +24,7 @@ bool RankTimers::begin(std::string_view line) {
   for (const std::string_view beginning : kBeginnings) {
     const std::size_t at = line.find(beginning);
     if (at == line.npos) continue;
-    const std::string_view rest = trimmed(line.substr(at + beginning.size()));
+    const std::string_view rest = trimmed(line.substr(at + beginning.size()), kBlanks);
     list_ = beginning.starts_with("times") ? List::kOfRanks : List::kOfTimers;
     name_.clear();
     if (rest.empty() || take_timer(rest)) return true;
@@ -37,7 +38,7 @@ bool RankTimers::begin(std::string_view line) {
 bool RankTimers::take_timer(std::string_view line) {
   const std::size_t colon = line.rfind(": ");
   if (colon == line.npos) return false;
-  std::string_view value = trimmed(line.substr(colon + 2));
+  std::string_view value = trimmed(line.substr(colon + 2), kBlanks);
   std::string_view name = line.substr(0, colon);
   const std::size_t last = name.find_last_not_of(" .");
   if (last == name.npos) return false;
@@ -52,28 +53,28 @@ bool RankTimers::take_timer(std::string_view line) {
   const auto first = take_milliseconds(value);
   if (!first || *first > kLongestMilliseconds) return false;
   if (!is_pair) {
-    if (!trimmed(value).empty()) return false;
+    if (!trimmed(value, kBlanks).empty()) return false;
     add(name, std::nullopt, *first);
     return true;
   }
   if (!value.starts_with(',')) return false;
   value.remove_prefix(1);
   const auto second = take_milliseconds(value);
-  if (!second || *second > kLongestMilliseconds || !trimmed(value).empty()) return false;
+  if (!second || *second > kLongestMilliseconds || !trimmed(value, kBlanks).empty()) return false;
   add(name, *first, *second);
   return true;
 }
 
 /// "NAME:" or, below one, "rank  N: VALUE".
 bool RankTimers::take_rank(std::string_view line) {
-  const std::string_view text = trimmed(line);
+  const std::string_view text = trimmed(line, kBlanks);
   const std::size_t rank = text.rfind("rank");
   if (!name_.empty() && rank != text.npos) {
     const std::size_t colon = text.find(':', rank);
     if (colon == text.npos) return false;
     std::string_view rest = text.substr(colon + 1);
     const auto value = take_milliseconds(rest);
-    if (!value || *value > kLongestMilliseconds || !trimmed(rest).empty()) return false;
+    if (!value || *value > kLongestMilliseconds || !trimmed(rest, kBlanks).empty()) return false;
     if (!goes_on_) {
       add(name_, *value, *value);
     } else {

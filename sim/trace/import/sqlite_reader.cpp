@@ -9,21 +9,9 @@
 
 #include "sim/base/error.h"
 #include "sim/base/input_file.h"
+#include "sim/base/text.h"
 
 namespace zenflow::sim {
-namespace {
-
-std::string identifier(std::string_view name) {
-  std::string text = "\"";
-  for (const char c : name) {
-    text += c;
-    if (c == '"') text += c;
-  }
-  return text + "\"";
-}
-
-}  // namespace
-
 struct SqliteRows::Statement {
   sqlite3_stmt* handle = nullptr;
   ~Statement() {
@@ -101,7 +89,7 @@ SqliteDatabase::SqliteDatabase(const std::filesystem::path& path)
   while (list.next()) tables_.emplace_back(list.text(0));
   for (const std::string& table : tables_) {
     std::set<std::string, std::less<>>& columns = columns_.emplace_back();
-    SqliteRows info = query(table, "PRAGMA table_info(" + identifier(table) + ")");
+    SqliteRows info = query(table, "PRAGMA table_info(" + quoted_by_doubling(table) + ")");
     constexpr int kName = 1;
     while (info.next()) columns.emplace(info.text(kName));
   }
@@ -137,13 +125,13 @@ SqliteRows SqliteDatabase::rows(const std::string& table,
   std::string sql = "SELECT ";
   for (std::size_t i = 0; i < columns.size(); ++i) {
     sql += (i == 0 ? "" : ", ");
-    sql += has_column(table, columns[i]) ? identifier(columns[i]) : "NULL";
+    sql += has_column(table, columns[i]) ? quoted_by_doubling(columns[i]) : "NULL";
   }
-  return query(table, sql + " FROM " + identifier(table));
+  return query(table, sql + " FROM " + quoted_by_doubling(table));
 }
 
 std::uint64_t SqliteDatabase::count(const std::string& table) const {
-  SqliteRows rows = query(table, "SELECT COUNT(*) FROM " + identifier(table));
+  SqliteRows rows = query(table, "SELECT COUNT(*) FROM " + quoted_by_doubling(table));
   return rows.next() ? static_cast<std::uint64_t>(rows.integer(0)) : 0;
 }
 
