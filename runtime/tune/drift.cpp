@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/base/median.h"
+
 namespace zenflow::runtime {
 namespace {
 
@@ -16,9 +18,8 @@ constexpr double kOneWindow = 0.7;  // of the threshold, that one window adds at
 
 /// Of the first `count`.
 template <std::size_t kMost>
-double median(std::array<double, kMost> values, std::size_t count) {
-  std::sort(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(count));
-  return (values[(count - 1) / 2] + values[count / 2]) / 2;
+double median_of_first(const std::array<double, kMost>& values, std::size_t count) {
+  return sim::median({values.begin(), values.begin() + count});
 }
 
 }  // namespace
@@ -51,7 +52,7 @@ void DriftMonitor::add(double seconds, double patience) {
   const double away = now - reference_;
   if (references_ < kLeastReferences) {
     first_[references_++] = now;
-    reference_ = median(first_, references_);
+    reference_ = median_of_first(first_, references_);
     return;
   }
   const auto grown = [&](double before, double x) {
@@ -66,7 +67,7 @@ void DriftMonitor::add(double seconds, double patience) {
   // What already looks like another time must not become the reference.
   if (references_ < first_.size() && !suspicious_) {
     first_[references_++] = now;
-    reference_ = median(first_, references_);
+    reference_ = median_of_first(first_, references_);
   }
 }
 
@@ -84,7 +85,7 @@ void UseMonitor::add(double cores, double patience) {
   constexpr int kLeastAway = 2;
   if (references_ < first_.size()) {
     first_[references_++] = cores;
-    reference_ = median(first_, references_);
+    reference_ = median_of_first(first_, references_);
     return;
   }
   if (away(cores)) {

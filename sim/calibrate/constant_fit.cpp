@@ -5,19 +5,16 @@
 #include <limits>
 #include <map>
 
-#include <Eigen/Dense>
 #include <fmt/format.h>
+
+#include "sim/base/median.h"
+#include "sim/calibrate/robust.h"
 
 namespace zenflow::sim {
 namespace {
 
-using Vector = Eigen::VectorXd;
-using Matrix = Eigen::MatrixXd;
 using Eigen::Index;
 
-constexpr double kHuber = 1.345;  // 95 % efficient on normal residuals
-constexpr double kTukey = 4.685;  // likewise
-constexpr double kScaleOfMedian = 1.4826;
 constexpr double kLeastScatter = 1e-4;
 constexpr double kAssumedScatter = 0.05;
 constexpr std::size_t kShowsItsScatter = 8;
@@ -34,12 +31,6 @@ constexpr double kDecides = 0.01;
 constexpr double kBounds = 0.1;  // the same of a capacity: not where it is just large enough
 constexpr double kDamps = 0.5;   // of a weight
 
-double median_of(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 double least_scatter(std::size_t spans, double floor) {
   return std::max(floor, spans < kShowsItsScatter ? kAssumedScatter : kLeastScatter);
 }
@@ -53,7 +44,7 @@ double scatter_of(std::vector<double> sizes, std::vector<double> clock, double f
   constexpr double kNothing = 0.01;  // beside the least scatter
   const double fine = std::max(kLeastScatter, kNothing * least);
   if (std::all_of(clock.begin(), clock.end(), [fine](double one) { return one <= fine; })) {
-    return std::max(least, kScaleOfMedian * median_of(std::move(sizes)));
+    return std::max(least, kScaleOfMedian * upper_median(std::move(sizes)));
   }
   std::vector<double> sorted = clock;
   std::sort(sorted.begin(), sorted.end());
@@ -69,11 +60,11 @@ double scatter_of(std::vector<double> sizes, std::vector<double> clock, double f
   const auto is_enough = [&](double scatter) {
     std::vector<double> normed(kept);
     for (std::size_t i = 0; i < kept; ++i) normed[i] = sizes[i] / std::hypot(scatter, clock[i]);
-    return kScaleOfMedian * median_of(std::move(normed)) <= 1;
+    return kScaleOfMedian * upper_median(std::move(normed)) <= 1;
   };
   if (is_enough(least)) return least;
   double low = least;
-  double high = std::max(least, kScaleOfMedian * median_of(sizes));
+  double high = std::max(least, kScaleOfMedian * upper_median(sizes));
   constexpr int kHalvings = 20;
   for (int i = 0; i < kHalvings; ++i) {
     const double between = (low + high) / 2;
@@ -121,6 +112,7 @@ class ConstantFitter {
       add_kinds(groups_[g]);
     }
     logs_ = Vector::Zero(static_cast<Index>(constants_.size()));
+    slope_ = Matrix::Zero(0, logs_.size());
   }
 
   ConstantFit take() {
@@ -142,9 +134,9 @@ class ConstantFitter {
     const bool each_its_own = group.amounts == group.seconds;
     std::map<double, std::size_t> known;
     for (const double amount : group.amounts) {
-      const auto [entry, is_new] = known.try_emplace(amount, kinds_);
-      kind_of_.push_back(each_its_own ? kinds_ : entry->second);
-      if (is_new || each_its_own) ++kinds_;
+      const auto [entry, is_new] = known.try_emplace(amount, kinds_.count);
+      kinds_.of.push_back(each_its_own ? kinds_.count : entry->second);
+      if (is_new || each_its_own) ++kinds_.count;
     }
   }
 
@@ -255,11 +247,7 @@ class ConstantFitter {
     Vector found(residual.size());
     for (Index i = 0; i < residual.size(); ++i) {
       const double size = std::abs(residual(i)) / sigma(i);
-      found(i) = size > kHuber ? kHuber / size : 1;
-      if (drops) {
-        const double inside = 1 - (size / kTukey) * (size / kTukey);
-        found(i) = size < kTukey ? inside * inside : 0;
-      }
+      found(i) = drops ? tukey_weight(size, kTukey) : huber_weight(size, kHuber);
     }
     return found;
   }
@@ -271,12 +259,13 @@ class ConstantFitter {
     const Index count = slope.cols();
     Matrix rows(spans + count, count);
     Vector right(spans + count);
-    const Vector root = weight.cwiseSqrt();
-    rows.topRows(spans) = root.asDiagonal() * slope;
-    right.head(spans) = root.cwiseProduct(residual);
+    Vector weights = Vector::Ones(spans + count);
+    rows.topRows(spans) = slope;
+    right.head(spans) = residual;
+    weights.head(spans) = weight;
     rows.bottomRows(count) = Matrix::Identity(count, count);
     right.tail(count) = -logs_;
-    return rows.colPivHouseholderQr().solve(right);
+    return weighted_solution(rows, right, weights);
   }
 
   [[nodiscard]] double cost(const Vector& logs, const Vector& weight) const {
@@ -413,15 +402,10 @@ class ConstantFitter {
     return std::abs(slope_(span, constant)) > (bounds ? kBounds : kDecides);
   }
 
-  /// Of each constant, where spans of one kind miss together (sandwich estimator; Liang and Zeger
-  /// 1986, Biometrika 73): a thousand equal kernels that a formula misses by 5 % are off by 5 %.
+  /// Of each constant, where spans of one kind miss together: a thousand equal kernels that a
+  /// formula misses by 5 % are off by 5 %.
   [[nodiscard]] Vector variance_by_kind(const Matrix& covariance) const {
-    const Index count = covariance.rows();
-    Matrix sums = Matrix::Zero(static_cast<Index>(kinds_), count);
-    for (Index i = 0; i < residual_.size(); ++i) {
-      sums.row(static_cast<Index>(kind_of_[static_cast<std::size_t>(i)])) +=
-          weight_(i) * residual_(i) * slope_.row(i);
-    }
+    const Matrix sums = scores_by_kind(slope_, residual_, weight_, kinds_);
     return (sums * covariance).colwise().squaredNorm().transpose();
   }
 
@@ -485,8 +469,7 @@ class ConstantFitter {
   std::vector<double> measured_;
   std::vector<std::size_t> group_of_;
   std::vector<double> clock_errors_;
-  std::vector<std::size_t> kind_of_;
-  std::size_t kinds_ = 0;
+  Kinds kinds_;
   Vector logs_;
   Matrix slope_;
   Vector residual_;

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <optional>
 
+#include "sim/base/median.h"
 #include "sim/calibrate/live_rows.h"
 #include "sim/cost/cpu_cost.h"
 

@@ -6,25 +6,15 @@
 #include <map>
 #include <utility>
 
-#include <Eigen/Dense>
+#include "sim/base/median.h"
+#include "sim/calibrate/robust.h"
 
 namespace zenflow::sim {
 namespace {
 
-constexpr double kHuber = 1.345;  // 95 % of least squares' efficiency on normal residuals
-constexpr double kScaleOfMedian = 1.4826;
 constexpr double kLargestRelativeError = 0.25;
 constexpr int kIterations = 50;
 constexpr std::size_t kCommon = 5;  // times of one kind that tell their own outliers
-
-using Vector = Eigen::VectorXd;
-using Matrix = Eigen::MatrixXd;
-
-/// Times of equal work. What fits them badly fits all of them badly, so that is no scatter.
-struct Kinds {
-  std::vector<std::size_t> of;  ///< by time
-  std::size_t count = 0;
-};
 
 /// What `fit_times` minimises over the units that are open.
 struct Problem {
@@ -33,7 +23,7 @@ struct Problem {
   Vector times;   ///< measured seconds
   Vector likely;  ///< seconds that each time was expected to be, of a like size as the fitted ones
   Vector within;  ///< rho's weights among times of a kind that is common; NaN: of others
-  Kinds kinds;
+  Kinds kinds;    ///< times of equal work: what fits them badly fits all of them badly
 };
 
 struct Solution {
@@ -45,7 +35,7 @@ struct Solution {
 };
 
 Kinds kinds_of(std::span<const TimedWork> times) {
-  Kinds kinds;
+  Kinds kinds;  ///< times of equal work: what fits them badly fits all of them badly
   std::map<std::pair<std::vector<double>, double>, std::size_t> known;
   for (const TimedWork& one : times) {
     const auto [at, is_new] = known.try_emplace({one.work, one.known}, kinds.count);
@@ -65,10 +55,6 @@ double middle_of_shortest_half(std::vector<double>& values) {
     if (values[i + half - 1] - values[i] < values[best + half - 1] - values[best]) best = i;
   }
   return (values[best] + values[best + half - 1]) / 2;
-}
-
-double huber_weight(double residual, double limit) {
-  return residual > limit ? limit / residual : 1;
 }
 
 /// Of a kind with kCommon times or more they say themselves which of them are outliers.
@@ -118,18 +104,14 @@ Vector fitted(const Problem& problem, const Vector& value) {
   return (problem.known + problem.work * value).cwiseMax(kLeast * problem.times);
 }
 
-/// Sandwich estimator (Liang and Zeger 1986, Biometrika 73) with the correction for few kinds.
+/// With the correction for few kinds.
 Vector errors_by_kind(const Matrix& rows, const Vector& residual, const Vector& weight,
                       const Kinds& kinds) {
   const Eigen::Index units = rows.cols();
   const auto count = static_cast<Eigen::Index>(kinds.count);
   const Eigen::FullPivLU<Matrix> normal(rows.transpose() * weight.asDiagonal() * rows);
   if (count <= units || !normal.isInvertible()) return Vector::Zero(units);
-  Matrix sums = Matrix::Zero(count, units);
-  for (Eigen::Index i = 0; i < rows.rows(); ++i) {
-    sums.row(static_cast<Eigen::Index>(kinds.of[static_cast<std::size_t>(i)])) +=
-        weight(i) * residual(i) * rows.row(i);
-  }
+  const Matrix sums = scores_by_kind(rows, residual, weight, kinds);
   const double few = static_cast<double>(count) / static_cast<double>(count - units);
   return (few * (sums * normal.inverse()).colwise().squaredNorm()).cwiseSqrt().transpose();
 }
@@ -165,9 +147,7 @@ Solution solve(const Problem& problem) {
   for (int i = 0; i < kIterations; ++i) {
     rows = scale.cwiseInverse().asDiagonal() * problem.work;
     const Vector right = (wanted - problem.known).cwiseQuotient(scale);
-    const Vector root = weight.cwiseSqrt();
-    const Vector next =
-        (root.asDiagonal() * rows).colPivHouseholderQr().solve(Vector(root.cwiseProduct(right)));
+    const Vector next = weighted_solution(rows, right, weight);
     const double change = (next - value).norm();
     value = next;
     scale = fitted(problem, value);
@@ -279,12 +259,6 @@ TimeFit fit_units(std::span<const TimedWork> times, std::span<const double> give
 }
 
 }  // namespace
-
-double upper_median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 TimeFit fit_times(std::span<const TimedWork> times, std::span<const double> given) {
   TimeFit fit = fit_units(times, given);

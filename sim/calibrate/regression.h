@@ -8,9 +8,6 @@
 
 namespace zenflow::sim {
 
-/// Of an even number of values the greater one in the middle. Precondition: there is one.
-[[nodiscard]] double upper_median(std::vector<double> values);
-
 /// One measured time, and the amounts of work in it: bytes, FLOPs, calls.
 struct TimedWork {
   std::vector<double> work;
