@@ -4,9 +4,9 @@
 #include <array>
 #include <cassert>
 #include <cmath>
-#include <numeric>
-#include <span>
 #include <utility>
+
+#include <Eigen/Core>
 
 namespace zenflow::runtime {
 namespace {
@@ -38,42 +38,84 @@ constexpr double square(double x) {
   return x * x;
 }
 
-/// Row of a lower triangle that lies there by rows.
-std::span<double> row(std::vector<double>& triangle, std::size_t i) {
-  return {triangle.data() + i * (i + 1) / 2, i + 1};
-}
-std::span<const double> row(const std::vector<double>& triangle, std::size_t i) {
-  return {triangle.data() + i * (i + 1) / 2, i + 1};
+/// By assumption.
+using Values = Eigen::ArrayXd;
+
+/// Where row i, column j of a lower triangle lies, by rows.
+constexpr Eigen::Index entry(std::size_t i, std::size_t j) {
+  return static_cast<Eigen::Index>(i * (i + 1) / 2 + j);
 }
 
-double dot(std::span<const double> a, std::span<const double> b, std::size_t count) {
-  return std::inner_product(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(count), b.begin(),
-                            0.0);
+/// A column for each entry. Rows of the triangle, or of a vector.
+Eigen::Map<const Eigen::ArrayXXd> columns(const std::vector<double>& values, std::size_t count) {
+  const auto rows = static_cast<Eigen::Index>(count);
+  return {values.data(), rows, static_cast<Eigen::Index>(values.size()) / rows};
 }
 
-/// Cholesky's, in place. False: not positive definite.
-bool factorize(std::vector<double>& covariance, std::size_t size) {
+/// Cholesky's factor, in place. NaN where a covariance is not positive definite.
+void factorize(Eigen::ArrayXXd& covariance, std::size_t size) {
+  Values sum(covariance.rows());
   for (std::size_t i = 0; i < size; ++i) {
-    const std::span<double> mine = row(covariance, i);
-    for (std::size_t j = 0; j < i; ++j) {
-      const std::span<double> other = row(covariance, j);
-      mine[j] = (mine[j] - dot(mine, other, j)) / other[j];
+    for (std::size_t j = 0; j <= i; ++j) {
+      sum.setZero();
+      for (std::size_t k = 0; k < j; ++k) {
+        sum += covariance.col(entry(i, k)) * covariance.col(entry(j, k));
+      }
+      auto mine = covariance.col(entry(i, j));
+      if (j < i) {
+        mine = (mine - sum) / covariance.col(entry(j, j));
+      } else {
+        mine = (mine - sum > 0).select(mine - sum, NAN).sqrt();
+      }
     }
-    const double rest = mine[i] - dot(mine, mine, i);
-    if (!(rest > 0)) return false;
-    mine[i] = std::sqrt(rest);
   }
-  return true;
 }
 
-/// The factor's inverse times `values`.
-std::vector<double> whiten(const std::vector<double>& factor, std::vector<double> values) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::span<const double> mine = row(factor, i);
-    values[i] = (values[i] - dot(mine, values, i)) / mine[i];
+/// The factor's inverse times `values`, in place.
+template <class Factor>
+void whiten(const Factor& factor, Eigen::ArrayXXd& values) {
+  Values sum(values.rows());
+  for (Eigen::Index i = 0; i < values.cols(); ++i) {
+    sum.setZero();
+    for (Eigen::Index k = 0; k < i; ++k) {
+      sum += factor.col(entry(static_cast<std::size_t>(i), static_cast<std::size_t>(k))) *
+             values.col(k);
+    }
+    values.col(i) = (values.col(i) - sum) /
+                    factor.col(entry(static_cast<std::size_t>(i), static_cast<std::size_t>(i)));
   }
-  return values;
 }
+
+/// By assumption, of entries in their order.
+template <class A, class B>
+Values dot(const A& a, const B& b) {
+  Values sum = Values::Zero(a.rows());
+  for (Eigen::Index i = 0; i < a.cols(); ++i) sum += a.col(i) * b.col(i);
+  return sum;
+}
+
+/// Of noise, wander, memory and offset. Where nothing wanders, memories are alike: there is one.
+struct Grid {
+  Grid() {
+    for (const double noise : kNoises) {
+      for (const double wander : kWanders) {
+        for (std::size_t memory = 0; memory < (wander == 0 ? 1 : kMemories.size()); ++memory) {
+          for (const double offset : kOffsets) {
+            noises.push_back(noise);
+            wanders.push_back(wander * noise);
+            memories.push_back(memory);
+            offsets.push_back(offset);
+          }
+        }
+      }
+    }
+  }
+
+  std::vector<double> noises;
+  std::vector<double> wanders;
+  std::vector<std::size_t> memories;  ///< places in kMemories
+  std::vector<double> offsets;
+};
 
 }  // namespace
 
@@ -173,101 +215,123 @@ double SettingTimes::likeness(const TunePoint& a, const TunePoint& b) const {
   return std::exp(-distance(a, b));
 }
 
-bool SettingTimes::weigh(Assumption& assumption, const std::vector<double>& off) const {
+const SettingTimes::Assumptions& SettingTimes::assumptions() const {
+  if (assumptions_) return *assumptions_;
+  static const Grid kGrid;
   const std::size_t size = blocks_.size();
-  assumption.factor.resize(size * (size + 1) / 2);
+  const auto count = static_cast<Eigen::Index>(kGrid.noises.size());
+  const auto squares = [&](const std::vector<double>& values) {
+    return Values(Eigen::Map<const Values>(values.data(), count).square());
+  };
+  const Values noise = squares(kGrid.noises);
+  const Values wander = squares(kGrid.wanders);
+  const Values offset = squares(kGrid.offsets);
+  Eigen::ArrayXXd factor(count, entry(size, 0));
+  Values left(count);
   for (std::size_t i = 0; i < size; ++i) {
     const Block& a = blocks_[i];
-    const std::span<double> mine = row(assumption.factor, i);
     for (std::size_t j = 0; j <= i; ++j) {
       const Block& b = blocks_[j];
-      mine[j] = square(assumption.offset) * likeness(a.point, b.point);
+      auto mine = factor.col(entry(i, j));
+      mine = offset * likeness(a.point, b.point);
       if (a.drifts == b.drifts) {
-        mine[j] += square(kConstant) +
-                   square(assumption.wander) * std::exp((b.time - a.time) / assumption.memory);
-      }
-      if (a.point == b.point && !model_.contains(a.point)) mine[j] += square(kUnpredicted);
-    }
-    mine[i] += square(assumption.noise) / static_cast<double>(a.windows);
-  }
-  if (!factorize(assumption.factor, size)) return false;
-  assumption.whitened = whiten(assumption.factor, off);
-  double log_likelihood = -0.5 * dot(assumption.whitened, assumption.whitened, size);
-  for (std::size_t i = 0; i < size; ++i) log_likelihood -= std::log(row(assumption.factor, i)[i]);
-  const double away = std::log(assumption.noise / kUsualNoise) / std::log(kNoiseFactor);
-  assumption.weight = log_likelihood - 0.5 * square(away);
-  return true;
-}
-
-const std::vector<SettingTimes::Assumption>& SettingTimes::assumptions() const {
-  if (assumptions_) return *assumptions_;
-  std::vector<double> off;
-  for (const Block& block : blocks_) off.push_back(block.log_seconds - predicted(block));
-  std::vector<Assumption> all;
-  for (const double noise : kNoises) {
-    for (const double wander : kWanders) {
-      for (const double memory : kMemories) {
-        for (const double offset : kOffsets) {
-          Assumption one{noise, wander * noise, memory, offset};
-          if (wander == 0 && memory != kMemories.front()) continue;
-          if (!weigh(one, off)) continue;
-          // As likely as one that wanders for any time.
-          if (wander == 0) one.weight += std::log(static_cast<double>(kMemories.size()));
-          all.push_back(std::move(one));
+        std::array<double, kMemories.size()> by_memory{};
+        for (std::size_t m = 0; m < by_memory.size(); ++m) {
+          by_memory[m] = std::exp((b.time - a.time) / kMemories[m]);
         }
+        for (Eigen::Index g = 0; g < count; ++g) {
+          left(g) = by_memory[kGrid.memories[static_cast<std::size_t>(g)]];
+        }
+        mine += square(kConstant) + wander * left;
       }
+      if (a.point == b.point && !model_.contains(a.point)) mine += square(kUnpredicted);
     }
+    factor.col(entry(i, i)) += noise / static_cast<double>(a.windows);
   }
-  assert(!all.empty());  // noise makes each positive definite
+  factorize(factor, size);
+  Eigen::ArrayXXd whitened(count, static_cast<Eigen::Index>(size));
+  for (std::size_t i = 0; i < size; ++i) {
+    whitened.col(static_cast<Eigen::Index>(i)) = blocks_[i].log_seconds - predicted(blocks_[i]);
+  }
+  whiten(factor, whitened);
+  Values weight = -0.5 * dot(whitened, whitened);
+  for (std::size_t i = 0; i < size; ++i) {
+    weight -= factor.col(entry(i, i)).unaryExpr([](double x) { return std::log(x); });
+  }
+  for (Eigen::Index g = 0; g < count; ++g) {
+    const auto at = static_cast<std::size_t>(g);
+    const double away = std::log(kGrid.noises[at] / kUsualNoise) / std::log(kNoiseFactor);
+    weight(g) -= 0.5 * square(away);
+    // As likely as one that wanders for any time.
+    if (kGrid.wanders[at] == 0) weight(g) += std::log(static_cast<double>(kMemories.size()));
+  }
   double best = -INFINITY;
-  for (const Assumption& one : all) best = std::max(best, one.weight);
+  for (const double one : weight) best = std::max(best, std::isnan(one) ? -INFINITY : one);
+  assert(best > -INFINITY);  // noise makes each positive definite
   double sum = 0;
-  for (Assumption& one : all) {
-    one.weight = std::exp(one.weight - best);
-    if (one.weight < kLeastWeight) one.weight = 0;
-    sum += one.weight;
+  std::vector<Eigen::Index> kept;
+  for (Eigen::Index g = 0; g < count; ++g) {
+    weight(g) = std::exp(weight(g) - best);
+    if (!(weight(g) >= kLeastWeight)) continue;
+    sum += weight(g);
+    kept.push_back(g);
   }
-  std::erase_if(all, [](const Assumption& one) { return one.weight == 0; });
-  for (Assumption& one : all) one.weight /= sum;
-  return assumptions_.emplace(std::move(all));
+  Assumptions& found = assumptions_.emplace();
+  found.count = kept.size();
+  for (const Eigen::Index g : kept) {
+    const auto at = static_cast<std::size_t>(g);
+    found.noise.push_back(kGrid.noises[at]);
+    found.wander.push_back(kGrid.wanders[at]);
+    found.offset.push_back(kGrid.offsets[at]);
+    found.weight.push_back(weight(g) / sum);
+  }
+  for (const auto& column : factor.colwise()) {
+    for (const Eigen::Index g : kept) found.factor.push_back(column(g));
+  }
+  for (const auto& column : whitened.colwise()) {
+    for (const Eigen::Index g : kept) found.whitened.push_back(column(g));
+  }
+  return found;
 }
 
 SettingTimes::Ratio SettingTimes::compare(const TunePoint& here, const TunePoint& other) const {
   if (here == other) return {};
-  const double by_model = predicted(other) - predicted(here);
-  const double apart = 1 - likeness(here, other);
-  std::vector<double> likelier;  // to be as far off as `other` than as `here`
-  for (const Block& block : blocks_) {
-    likelier.push_back(likeness(other, block.point) - likeness(here, block.point));
-  }
+  const Assumptions& all = assumptions();
+  const auto count = static_cast<Eigen::Index>(all.count);
+  const Values offset = Eigen::Map<const Values>(all.offset.data(), count).square();
   // Where nothing is predicted, an offset of its own.
   const auto own = [&](const TunePoint& point, const Block& block) {
     return block.point == point && !model_.contains(point) ? square(kUnpredicted) : 0.0;
   };
+  Eigen::ArrayXXd covariance(count, static_cast<Eigen::Index>(blocks_.size()));
+  Eigen::Index i = 0;
+  for (const Block& block : blocks_) {
+    // To be as far off as `other` is likelier than as `here` is, by so much.
+    const double likelier = likeness(other, block.point) - likeness(here, block.point);
+    covariance.col(i++) = likelier * offset + (own(other, block) - own(here, block));
+  }
+  whiten(columns(all.factor, all.count), covariance);
   const double unpredicted =
       square(kUnpredicted) * ((model_.contains(here) ? 0 : 1) + (model_.contains(other) ? 0 : 1));
+  const double apart = 1 - likeness(here, other);
+  const Values ratio =
+      (predicted(other) - predicted(here)) + dot(covariance, columns(all.whitened, all.count));
+  const Values variance = 2 * apart * offset + unpredicted - dot(covariance, covariance);
   double mean = 0;
   double squares = 0;
-  for (const Assumption& one : assumptions()) {
-    std::vector<double> covariance = likelier;
-    for (std::size_t i = 0; i < blocks_.size(); ++i) {
-      covariance[i] *= square(one.offset);
-      covariance[i] += own(other, blocks_[i]) - own(here, blocks_[i]);
-    }
-    covariance = whiten(one.factor, std::move(covariance));
-    const double ratio = by_model + dot(covariance, one.whitened, covariance.size());
-    const double variance = 2 * apart * square(one.offset) + unpredicted -
-                            dot(covariance, covariance, covariance.size());
-    mean += one.weight * ratio;
-    squares += one.weight * (square(ratio) + std::max(0.0, variance));
+  for (Eigen::Index a = 0; a < count; ++a) {
+    const double weight = all.weight[static_cast<std::size_t>(a)];
+    mean += weight * ratio(a);
+    squares += weight * (square(ratio(a)) + std::max(0.0, variance(a)));
   }
   return {mean, std::sqrt(std::max(0.0, squares - square(mean)))};
 }
 
 double SettingTimes::noise() const {
+  const Assumptions& all = assumptions();
   double variance = 0;
-  for (const Assumption& one : assumptions()) {
-    variance += one.weight * (square(one.noise) + square(one.wander));
+  for (std::size_t a = 0; a < all.count; ++a) {
+    variance += all.weight[a] * (square(all.noise[a]) + square(all.wander[a]));
   }
   return std::sqrt(variance);
 }

@@ -18,6 +18,7 @@
 /// far as the machine has not changed in between.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -67,21 +68,19 @@ class SettingTimes {
     double log_seconds = 0;   ///< mean
     std::int64_t windows = 0;
   };
-  /// Values on the grid, and what follows from them.
-  struct Assumption {
-    double noise = 0;  ///< standard deviations
-    double wander = 0;
-    double memory = 0;  ///< windows after which 1/e of the wander is left
-    double offset = 0;
-    double weight = 0;               ///< all add up to 1
+  /// Values on the grid that count, and what follows from them. All assumptions lie beside each
+  /// other, so that a step is made for all of them at once.
+  struct Assumptions {
+    std::size_t count = 0;
+    std::vector<double> noise{};  ///< standard deviations
+    std::vector<double> wander{};
+    std::vector<double> offset{};
+    std::vector<double> weight{};    ///< all add up to 1
     std::vector<double> factor{};    ///< of the blocks' covariance: lower triangle, by rows
     std::vector<double> whitened{};  ///< the factor's inverse times logarithms off predictions
   };
 
-  /// Those that count.
-  [[nodiscard]] const std::vector<Assumption>& assumptions() const;
-  /// False: they cannot be.
-  [[nodiscard]] bool weigh(Assumption& assumption, const std::vector<double>& off) const;
+  [[nodiscard]] const Assumptions& assumptions() const;
   [[nodiscard]] double likeness(const sim::TunePoint& a, const sim::TunePoint& b) const;
   [[nodiscard]] double predicted(const sim::TunePoint& point) const;
   /// When it was measured; if nothing was, by what is predicted now.
@@ -95,7 +94,7 @@ class SettingTimes {
   std::vector<Block> blocks_;
   std::int64_t drifts_ = 0;
   std::int64_t visits_ = 0;
-  mutable std::optional<std::vector<Assumption>> assumptions_;  ///< nothing: to be found anew
+  mutable std::optional<Assumptions> assumptions_;  ///< nothing: to be found anew
 };
 
 }  // namespace zenflow::runtime
