@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/tune/live_tuner.h"
+#include "runtime/tune/candidates.h"
 
 namespace zenflow::runtime {
 namespace {

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "runtime/tune/candidates.h"
 #include "sim/base/error.h"
 
 namespace zenflow::runtime {

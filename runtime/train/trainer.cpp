@@ -17,6 +17,7 @@
 #include "runtime/train/run.h"
 #include "runtime/train/run_identity.h"
 #include "runtime/train/simulated_run.h"
+#include "runtime/tune/candidates.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/tune/candidates.h"
+
 namespace zenflow::runtime {
 namespace {
 
@@ -17,13 +19,7 @@ constexpr std::int64_t kLeastSteps = 4;
 constexpr std::int64_t kOutcomeWindows = 2;  // after which a change is judged
 constexpr int kMostFailures = 3;
 constexpr std::int64_t kMostDoubtful = 8;  // windows kept of what is only doubted
-constexpr double kPatience = 1.5;          // by which an alarm raises the bar for the next
-constexpr double kMostPatience = 8;
-constexpr std::int64_t kCalm = 64;    // windows after which it is lowered again
-constexpr double kLeastShare = 0.02;  // of the window: tracks busy for less say nothing
-constexpr double kOtherShare = 0.2;   // relative: that a profile may explain more or less of a step
-constexpr DriftLimits kStepLimits{.allowance = 0.02, .threshold = 0.06};
-constexpr DriftLimits kTrackLimits{.allowance = 0.1, .threshold = 0.3};
+constexpr double kOtherShare = 0.2;  // relative: that a profile may explain more or less of a step
 
 }  // namespace
 
@@ -43,59 +39,52 @@ std::string to_string(TuneEvent::Kind kind) {
   return "failed";
 }
 
-std::int64_t staleness_limit(std::int64_t max_staleness, bool overlap_step) {
-  return std::max<std::int64_t>(1, overlap_step ? (max_staleness + 1) / 2 : max_staleness + 1);
-}
-
 LiveTuner::LiveTuner(const TuneSettings& settings)
     : settings_(settings),
-      point_(settings.first),
-      since_change_(settings.begins_cold ? 0 : kRamp),
-      step_monitor_(kStepLimits),
-      track_monitors_(kTuneTracks, DriftMonitor(kTrackLimits)) {}
+      now_{.point = settings.first, .since_change = settings.begins_cold ? 0 : kRamp},
+      shares_(settings.max_deferred_share) {}
 
 TuneEvent& LiveTuner::note(TuneEvent::Kind kind, std::string reason) {
   events_.push_back({.kind = kind,
-                     .window = window_,
-                     .from = point_,
-                     .to = point_,
-                     .noise = step_monitor_.sigma(),
+                     .window = now_.window,
+                     .from = now_.point,
+                     .to = now_.point,
+                     .noise = watch_.sigma(),
                      .reason = std::move(reason)});
   return events_.back();
 }
 
 TuneOrder LiveTuner::window_ended(const TuneWindow& seen, const std::optional<TuneFit>& fit) {
   events_.clear();
-  window_ = seen.window;
-  steps_left_ = seen.steps_left;
+  now_.window = seen.window;
+  now_.steps_left = seen.steps_left;
   // An order of this window's k has been carried out, too, if that was another one.
   const TunePoint ordered{seen.point.update_interval, seen.next_topk_ratio};
-  if (!(ordered == point_)) {  // a resume, or a window that was cut: begin anew
+  if (!(ordered == now_.point)) {  // a resume, or a window that was cut: begin anew
     abandon_outcome("begun anew");
-    point_ = ordered;
-    visit_ = {};
-    since_change_ = 0;
-    cost_expected_ = 0;
+    now_.point = ordered;
+    now_.visit = {};
+    now_.since_change = 0;
+    cost_.expected = 0;
   }
-  if (seen.point == point_) {
-    ++since_change_;
+  if (seen.point == now_.point) {
+    ++now_.since_change;
   } else {  // columns have changed place at its end
-    learn_cost(seen.selection_seconds);
+    cost_.learn(seen.selection_seconds);
     if (unchecked_) unchecked_->selection_seconds = seen.selection_seconds;
   }
-  if (since_change_ > kRamp) {
+  if (now_.since_change > kRamp) {
     measure(seen);
     check_drift(seen);
   }
   if (fit) take(*fit);
   check_outcome();
-  keep_importance(seen.importance_due);
-  keep_shares(seen.deferred_shares);
-  if (seen.steps_left <= 0) return {.next = point_};
-  if (something_new_ && since_change_ > kRamp && !wants_fit_ && !fitting_) choose();
+  if (due_.add(seen.importance_due)) something_new_ = true;
+  if (shares_.add(seen.deferred_shares)) something_new_ = true;
+  if (seen.steps_left <= 0) return {.next = now_.point};
+  if (something_new_ && now_.since_change > kRamp && !recording_.holds_setting()) follow_choice();
   doubt_fit();
-  follow_importance();
-  follow_shares();
+  follow_limits();
   return next_window(seen);
 }
 
@@ -105,84 +94,53 @@ void LiveTuner::end() {
 }
 
 void LiveTuner::measure(const TuneWindow& seen) {
-  const std::int64_t n = ++visit_.windows;
-  visit_.seconds += (seen.step_seconds - visit_.seconds) / static_cast<double>(n);
-  times_.add(point_, window_, seen.step_seconds);
+  now_.visit.add(seen.step_seconds);
+  times_.add(now_.point, now_.window, seen.step_seconds);
   // More windows at a setting make its time more certain: worth another look, ever more rarely.
+  const std::int64_t n = now_.visit.windows;
   if (n >= 2 && (n & (n - 1)) == 0) something_new_ = true;
-  step_monitor_.add(seen.step_seconds, patience_);
-  const double steps = static_cast<double>(seen.steps);
-  for (std::size_t t = 0; t < kTuneTracks; ++t) {
-    if (seen.busy.at(t) < kLeastShare * seen.step_seconds * steps) {
-      track_monitors_[t].skip();
-    } else {
-      track_monitors_[t].add(seen.busy.at(t), patience_);
-    }
-  }
-  if (seen.other_cores) others_.add(*seen.other_cores, patience_);
-  if (++quiet_ >= kCalm) {
-    patience_ = std::max(1.0, patience_ / kPatience);
-    quiet_ = 0;
-  }
+  watch_.add(seen);
 }
 
 void LiveTuner::check_drift(const TuneWindow& seen) {
-  std::string what;
-  const auto ask = [&](const DriftMonitor& monitor, const char* name) {
-    if (!monitor.alarmed()) return;
-    what += fmt::format("{}{} takes {:.2f} times what it took", what.empty() ? "" : ", ", name,
-                        monitor.factor());
-  };
-  ask(step_monitor_, "a step");
-  for (std::size_t t = 0; t < kTuneTracks; ++t) ask(track_monitors_[t], kTuneTrackNames.at(t));
-  if (others_.alarmed() && seen.other_cores) {
-    what += fmt::format("{}other programs use {:.2f} cores, not {:.2f}", what.empty() ? "" : ", ",
-                        *seen.other_cores, others_.reference());
-  }
+  std::string what = watch_.alarm(seen);
   // Before there is a model there is nothing to drift from: a fit will see what is now.
-  if (what.empty() || (!has_model_ && failures_ < kMostFailures)) return;
+  if (what.empty() || (!learnt_.has_model && recording_.failures < kMostFailures)) return;
   abandon_outcome("a drift");
-  note(TuneEvent::Kind::kDrift, what).measured = seen.step_seconds;
-  has_model_ = false;
-  times_.drift(std::min(suspicious_since_.value_or(window_), window_));
-  times_.add(point_, window_, seen.step_seconds);
-  visit_ = {seen.step_seconds, 1};
-  too_slow_.clear();
-  deferred_too_much_ = 0;
-  model_error_ = 0;
-  cost_factor_ = 1;  // what slowed a change down may be gone
-  refits_left_ = 1;
-  moved_ = false;
-  failures_ = 0;
-  wants_fit_ = true;
-  patience_ = std::min(kMostPatience, patience_ * kPatience);
-  quiet_ = 0;
-  step_monitor_.restart();
-  for (DriftMonitor& monitor : track_monitors_) monitor.restart();
-  others_.restart();
+  note(TuneEvent::Kind::kDrift, std::move(what)).measured = seen.step_seconds;
+  times_.drift(std::min(watch_.in_doubt_since().value_or(now_.window), now_.window));
+  times_.add(now_.point, now_.window, seen.step_seconds);
+  now_.visit = {seen.step_seconds, 1};
+  learnt_ = {};
+  cost_.factor = 1;  // what slowed a change down may be gone
+  recording_.failures = 0;
+  recording_.wanted = true;
+  watch_.raise_bar();
+  watch_.restart();
 }
 
 void LiveTuner::take(const TuneFit& fit) {
-  fitting_ = false;
+  recording_.fitting = false;
   if (!fit.failure.empty()) {
     note(TuneEvent::Kind::kFailed, fit.failure);
-    wants_fit_ = ++failures_ < kMostFailures;
+    recording_.wanted = ++recording_.failures < kMostFailures;
     return;
   }
-  if (wants_fit_) return;  // a drift since: this was recorded before it
-  failures_ = 0;
-  model_error_ = 0;
+  if (recording_.wanted) return;  // a drift since: this was recorded before it
+  recording_.failures = 0;
+  learnt_.model_error = 0;
+  learnt_.has_model = true;
   std::map<TunePoint, double> model;
   for (const TunePrediction& one : fit.predictions) model[one.point] = one.step_seconds;
-  const auto here = model.find(point_);
+  const auto here = model.find(now_.point);
   const double predicted_here = here == model.end() ? 0 : here->second;
-  has_model_ = true;
-  times_.set_model(std::move(model), point_, beyond_noise(times_.noise(), kLeastWindows));
-  carry_seconds_ = fit.carry_seconds;
-  reorder_seconds_ = fit.reorder_seconds;
+  times_.set_model(std::move(model), now_.point,
+                   beyond_noise(settings_, times_.noise(), kLeastWindows));
+  cost_.carry_seconds = fit.carry_seconds;
+  cost_.reorder_seconds = fit.reorder_seconds;
   something_new_ = true;
   TuneEvent& event = note(TuneEvent::Kind::kFitted, "");
-  event.measured = visit_.seconds;
+  event.measured = now_.visit.seconds;
   event.predicted = predicted_here;
   event.reason = event.measured > 0 && event.predicted > 0
                      ? fmt::format("the profile explains {:.1f} % of the step",
@@ -201,7 +159,7 @@ void LiveTuner::take(const TuneFit& fit) {
         fmt::format("{} (what other programs use is not known: {})", event.reason, fit.remark);
   }
   if (event.measured == 0 || event.predicted == 0) return;
-  explained_before_ = std::exchange(explained_, event.predicted / event.measured);
+  explained_ = {.now = event.predicted / event.measured, .before = explained_.now};
 }
 
 void LiveTuner::doubt_fit() {
@@ -209,23 +167,25 @@ void LiveTuner::doubt_fit() {
     return event.kind == TuneEvent::Kind::kFitted;
   });
   if (fitted == events_.end()) return;
-  const double before = std::exchange(explained_before_, 0);
-  if (since_change_ == 0 || wants_fit_ || refits_left_ == 0) return;
-  if (fitted->other_cores && others_.away(*fitted->other_cores)) {
-    fitted->reason += fmt::format(", now on {:.2f} cores: recorded anew", others_.reference());
-  } else if (before > 0 && std::abs(std::log(explained_ / before)) > std::log(1 + kOtherShare)) {
+  const double before = std::exchange(explained_.before, 0);
+  if (now_.since_change == 0 || recording_.wanted || learnt_.refits_left == 0) return;
+  if (fitted->other_cores && watch_.others().away(*fitted->other_cores)) {
+    fitted->reason +=
+        fmt::format(", now on {:.2f} cores: recorded anew", watch_.others().reference());
+  } else if (before > 0 &&
+             std::abs(std::log(explained_.now / before)) > std::log(1 + kOtherShare)) {
     fitted->reason += fmt::format(", not {:.1f} %: recorded anew", 100 * before);
   } else {
     return;
   }
-  --refits_left_;
-  wants_fit_ = true;
+  --learnt_.refits_left;
+  recording_.wanted = true;
 }
 
 TuneEvent& LiveTuner::note_outcome(const Change& done, std::string reason) {
   TuneEvent& event = note(TuneEvent::Kind::kOutcome, std::move(reason));
   event.from = done.from;
-  event.measured = visit_.seconds;
+  event.measured = now_.visit.seconds;
   event.predicted = done.predicted;
   event.selection_seconds = done.selection_seconds;
   return event;
@@ -233,85 +193,125 @@ TuneEvent& LiveTuner::note_outcome(const Change& done, std::string reason) {
 
 void LiveTuner::abandon_outcome(const char* why) {
   if (!unchecked_) return;
-  const std::int64_t windows = visit_.windows;
+  const std::int64_t windows = now_.visit.windows;
   note_outcome(*std::exchange(unchecked_, std::nullopt),
                fmt::format("after {} window{}: {}", windows, windows == 1 ? "" : "s", why));
 }
 
 void LiveTuner::check_outcome() {
-  if (!unchecked_ || visit_.windows < kOutcomeWindows) return;
+  if (!unchecked_ || now_.visit.windows < kOutcomeWindows) return;
   const Change done = *std::exchange(unchecked_, std::nullopt);
   judge(done);
   if (!times_.tried(done.from)) return;
-  const SettingTimes::Ratio left = times_.compare(point_, done.from);
+  const SettingTimes::Ratio left = times_.compare(now_.point, done.from);
   const double doubt = settings_.confidence * left.deviation;
   if (left.log_ratio > std::max(std::log1p(settings_.least_gain), doubt)) {
-    too_slow_.insert(done.from);
+    learnt_.left.too_slow.insert(done.from);
   }
 }
 
-double LiveTuner::beyond_noise(double noise, std::int64_t windows) const {
-  return std::max(settings_.slack,
-                  settings_.confidence * noise / std::sqrt(static_cast<double>(windows)));
-}
-
 void LiveTuner::judge(const Change& done) {
-  const double measured = visit_.seconds;
+  const double measured = now_.visit.seconds;
   something_new_ = true;
   if (done.predicted == 0) {
     note_outcome(done, "nothing was predicted");
     return;
   }
   const double off = std::log(measured / done.predicted);
-  const bool far = std::abs(off) > beyond_noise(done.noise, kOutcomeWindows);
+  const bool far = std::abs(off) > beyond_noise(settings_, done.noise, kOutcomeWindows);
   TuneEvent& event = note_outcome(done, far ? "not as predicted" : "as predicted");
-  model_error_ = std::abs(off);
+  learnt_.model_error = std::abs(off);
   if (!far) return;
-  if (wants_fit_) {
+  if (recording_.wanted) {
     event.reason += ": recorded anew";
-  } else if (refits_left_ > 0) {
-    --refits_left_;
-    wants_fit_ = true;
+  } else if (learnt_.refits_left > 0) {
+    --learnt_.refits_left;
+    recording_.wanted = true;
     event.reason += ": recorded anew";
   } else {
     event.reason += ": predictions are corrected";
   }
 }
 
-TuneOrder LiveTuner::next_window(const TuneWindow& seen) {
-  TuneOrder order{.next = point_};
-  const bool settled = since_change_ > kRamp;
-  if (recording_ && settled) {
-    ++recorded_windows_;
-    recorded_steps_ += seen.steps;
+void LiveTuner::follow_choice() {
+  something_new_ = false;
+  if (!learnt_.has_model || now_.visit.windows == 0) return;
+  std::optional<Choice> chosen = choose({.settings = settings_,
+                                         .here = now_.point,
+                                         .visit = now_.visit,
+                                         .steps_left = now_.steps_left,
+                                         .sigma = watch_.sigma(),
+                                         .times = times_,
+                                         .cost = cost_,
+                                         .due = due_,
+                                         .shares = shares_,
+                                         .left = learnt_.left,
+                                         .explained = explained_.now,
+                                         .model_error = learnt_.model_error});
+  if (!chosen) return;
+  change(chosen->to, std::move(chosen->reason));
+  // One recording of where it was and one of where it is going tell more than the first alone.
+  if (!std::exchange(learnt_.has_moved, true)) recording_.wanted = true;
+}
+
+void LiveTuner::follow_limits() {
+  const auto may_change = [&] { return now_.since_change > 0 && !recording_.holds_setting(); };
+  const std::int64_t due = due_.to_stay();
+  if (now_.point.update_interval > due && may_change()) {
+    std::int64_t most = 1;
+    for (const TunePoint& point :
+         tune_points(staleness_limit(settings_.max_staleness, settings_.overlap_step), {0.0})) {
+      if (point.update_interval <= due) most = std::max(most, point.update_interval);
+    }
+    change({most, now_.point.topk_ratio},
+           fmt::format("deferred gradients are due after {} steps", due));
   }
-  if (!settled || since_change_ == 0) recorded_windows_ = recorded_steps_ = 0;
-  if (wants_fit_ && !fitting_ && recorded_windows_ >= kLeastWindows &&
-      recorded_steps_ >= kLeastSteps) {
-    order.fit = true;
-    fitting_ = true;
-    wants_fit_ = false;
-    recorded_windows_ = recorded_steps_ = 0;
-    recording_ = false;
+  const auto excess = shares_.excess(now_.point.topk_ratio);
+  if (!excess || !may_change()) return;
+  double& left = learnt_.left.deferred_too_much;
+  left = std::max(left, now_.point.topk_ratio);
+  change({now_.point.update_interval, excess->topk_ratio},
+         fmt::format("{:.1f} % of the squared gradient norm are deferred", 100 * excess->deferred));
+}
+
+void LiveTuner::change(const TunePoint& to, std::string reason) {
+  abandon_outcome("changed again");
+  TuneEvent& event = note(TuneEvent::Kind::kChange, std::move(reason));
+  event.to = to;
+  event.measured = now_.visit.seconds;
+  if (learnt_.has_model && now_.visit.windows > 0 && times_.model().contains(to)) {
+    event.predicted = estimate(times_, now_.point, now_.visit, to);
+  }
+  unchecked_ = {.from = now_.point, .predicted = event.predicted, .noise = times_.noise()};
+  event.selection_seconds = cost_.expected = cost_.of(now_.point.topk_ratio, to.topk_ratio);
+  now_.point = to;
+  now_.visit = {};
+  now_.since_change = 0;
+  watch_.restart();
+}
+
+TuneOrder LiveTuner::next_window(const TuneWindow& seen) {
+  TuneOrder order{.next = now_.point};
+  Recording& r = recording_;
+  const bool settled = now_.since_change > kRamp;
+  if (r.running && settled) {
+    ++r.windows;
+    r.steps += seen.steps;
+  }
+  if (!settled) r.forget();
+  if (r.wanted && !r.fitting && r.windows >= kLeastWindows && r.steps >= kLeastSteps) {
+    order.fit = r.fitting = true;
+    r.wanted = r.running = false;
+    r.forget();
     return order;
   }
-  // What looks like a drift is recorded while it is still being doubted.
-  Suspects suspects;
-  suspects[0] = step_monitor_.suspicious();
-  suspects[1] = others_.suspicious();
-  for (std::size_t t = 0; t < kTuneTracks; ++t) suspects[2 + t] = track_monitors_[t].suspicious();
-  const bool one_more = (suspects & ~suspects_).any();
-  suspects_ = suspects;
-  if (suspects.none()) {
-    suspicious_since_.reset();
-  } else if (!suspicious_since_) {
-    suspicious_since_ = window_;
-  }
-  // What was recorded while one time was doubted may be of before another one changed.
-  order.anew = recording_ && !wants_fit_ && (one_more || recorded_windows_ >= kMostDoubtful);
-  recording_ = (wants_fit_ || suspects.any()) && !fitting_ && since_change_ >= kRamp;
-  order.record = recording_;
-  if (!recording_ || order.anew) recorded_windows_ = recorded_steps_ = 0;
+  // What looks like a drift is recorded while it is still being doubted. What was recorded while
+  // one time was doubted may be of before another one changed.
+  const bool one_more = watch_.doubt(now_.window);
+  order.anew = r.running && !r.wanted && (one_more || r.windows >= kMostDoubtful);
+  r.running = (r.wanted || watch_.in_doubt()) && !r.fitting && now_.since_change >= kRamp;
+  order.record = r.running;
+  if (!r.running || order.anew) r.forget();
   return order;
 }
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "runtime/tune/candidates.h"
 #include "sim/schedule/live_work.h"
 #include "tests/support/virtual_plant.h"
 

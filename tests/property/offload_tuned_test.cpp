@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/tune/candidates.h"
 #include "tests/support/family_steps.h"
 #include "tests/support/tuned_training.h"
 

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/tune/candidates.h"
 #include "runtime/tune/live_tuner.h"
 
 namespace zenflow::runtime {

@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/tune/candidates.h"
 #include "runtime/tune/drift.h"
 
 namespace zenflow::runtime {

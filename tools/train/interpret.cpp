@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "runtime/gpu/driver.h"
-#include "runtime/tune/live_tuner.h"
+#include "runtime/tune/candidates.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 #include "sim/config/reader.h"
