@@ -75,8 +75,7 @@ bool bound(const Candidates& candidates, std::vector<Candidate>& all, unsigned t
         one.bounds = candidates.bounds(one.setting, *scratch, computers[chunk]);
         one.cost_bound = candidates.cost(one.setting, one.bounds.step_time);
         one.kind = kind_of(one.setting);
-        one.care =
-            carefulness(one.setting, one.bounds.staleness, one.bounds.gpu_bytes, own, one.index);
+        one.risk = risk_of(one.setting, one.bounds.staleness, one.bounds.gpu_bytes, own, one.index);
       }
     });
   }

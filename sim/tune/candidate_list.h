@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "sim/tune/candidates.h"
-#include "sim/tune/carefulness.h"
+#include "sim/tune/risk.h"
 
 namespace zenflow::sim {
 
@@ -22,7 +22,7 @@ struct Candidate {
   CandidateBounds bounds;
   double cost_bound = 0;
   std::uint64_t kind = 0;
-  Carefulness care{};                    ///< with the bound of the memory
+  Risk risk{};                           ///< with the bound of the memory
   std::optional<std::size_t> simulated;  ///< into what the search has done
 };
 

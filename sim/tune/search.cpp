@@ -10,7 +10,7 @@
 #include "sim/base/error.h"
 #include "sim/base/thread_pool.h"
 #include "sim/tune/candidate_list.h"
-#include "sim/tune/objection.h"
+#include "sim/tune/eligibility.h"
 #include "sim/tune/pareto_front.h"
 #include "sim/tune/published_setting.h"
 
@@ -19,8 +19,8 @@ namespace {
 
 /// Simulated together; what one batch found excludes only from the next on, whatever the threads.
 constexpr std::size_t kBatch = 16;
-/// The same of candidates in order of care, of which the first within the limit ends the search.
-constexpr std::size_t kCarefulBatch = 4;
+/// The same of candidates in order of risk, of which the first within the limit ends the search.
+constexpr std::size_t kRiskBatch = 4;
 
 /// What differs by less costs the same: the user's own job is averaged over another stretch of its
 /// run than candidates are, so the same program may come out faster than itself.
@@ -75,7 +75,7 @@ class Search {
   void references() {
     try {
       result_.own = candidates_.evaluate_own();
-      result_.own_not_proposed = objection_to_own(candidates_);
+      result_.own_not_proposed = why_own_is_not_eligible(candidates_);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kInput) throw;
       result_.own_refusal = error.what();
@@ -276,18 +276,18 @@ class Search {
     return limit;
   }
 
-  [[nodiscard]] Carefulness care_of(const Simulated& one) const {
-    return carefulness(one.setting, one.evaluation.staleness, one.evaluation.gpu_bytes, own_,
-                       one.index);
+  [[nodiscard]] Risk risk(const Simulated& one) const {
+    return risk_of(one.setting, one.evaluation.staleness, one.evaluation.gpu_bytes, own_,
+                   one.index);
   }
 
-  /// The most careful of what has been simulated within the limit.
-  [[nodiscard]] std::optional<std::size_t> most_careful(double limit) const {
+  /// The least risky of what has been simulated within the limit.
+  [[nodiscard]] std::optional<std::size_t> least_risky(double limit) const {
     std::optional<std::size_t> chosen;
     for (std::size_t i = 0; i < done_.size(); ++i) {
       if (!done_[i].evaluation.infeasible.empty() || !is_eligible(done_[i].setting)) continue;
       if (candidates_.cost(done_[i].setting, done_[i].evaluation.step_time) > limit) continue;
-      if (!chosen || care_of(done_[i]) < care_of(done_[*chosen])) chosen = i;
+      if (!chosen || risk(done_[i]) < risk(done_[*chosen])) chosen = i;
     }
     return chosen;
   }
@@ -310,17 +310,17 @@ class Search {
       }
     }
     std::sort(within.begin(), within.end(),
-              [&](std::size_t a, std::size_t b) { return list_.all[a].care < list_.all[b].care; });
-    std::optional<std::size_t> chosen = most_careful(limit);
+              [&](std::size_t a, std::size_t b) { return list_.all[a].risk < list_.all[b].risk; });
+    std::optional<std::size_t> chosen = least_risky(limit);
     std::vector<std::size_t> batch;
     for (std::size_t i = 0; i < within.size(); ++i) {
-      // Its carefulness with the memory's bound is no worse than it will be.
-      if (chosen && !(list_.all[within[i]].care < care_of(done_[*chosen]))) break;
+      // Its risk with the memory's bound is no worse than it will be.
+      if (chosen && !(list_.all[within[i]].risk < risk(done_[*chosen]))) break;
       batch.push_back(within[i]);
-      if (batch.size() < kCarefulBatch && i + 1 < within.size()) continue;
+      if (batch.size() < kRiskBatch && i + 1 < within.size()) continue;
       simulate(batch);
       batch.clear();
-      chosen = most_careful(limit);
+      chosen = least_risky(limit);
       if (cancelled()) return false;
     }
     if (!batch.empty()) simulate(batch);
@@ -381,7 +381,7 @@ class Search {
     }
     rank();
     if (!result_.complete) find_fits_so_far();
-    if (best_ < kInfinite) result_.chosen = most_careful(limit_of_choice());
+    if (best_ < kInfinite) result_.chosen = least_risky(limit_of_choice());
     if (result_.chosen) {
       const Setting& chosen = done_[*result_.chosen].setting;
       result_.fits_without_offloading = fits_.contains(chosen.whole(Knob::kGpus));

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "sim/tune/candidates.h"
-#include "sim/tune/carefulness.h"
+#include "sim/tune/risk.h"
 
 namespace zenflow::sim {
 

@@ -99,10 +99,11 @@ double StepFacts::path(StepPlace which, bool pageable_fp32) {
   return *known;
 }
 
-const LoneStep& StepFacts::alone(StepPlace which, bool pageable_fp32, const SwappedState& moments) {
+const IsolatedStep& StepFacts::alone(StepPlace which, bool pageable_fp32,
+                                     const SwappedState& moments) {
   const auto [known, is_new] =
-      alone_.try_emplace({number_of(which, pageable_fp32), moments}, LoneStep{});
-  if (is_new) known->second = lone_step(parts, links, which, pageable_fp32, moments);
+      alone_.try_emplace({number_of(which, pageable_fp32), moments}, IsolatedStep{});
+  if (is_new) known->second = isolated_step(parts, links, which, pageable_fp32, moments);
   return known->second;
 }
 

@@ -9,7 +9,7 @@
 
 #include "sim/schedule/schedule.h"
 #include "sim/simulate/memory_report.h"
-#include "sim/tune/lone_step.h"
+#include "sim/tune/isolated_step.h"
 
 namespace zenflow::sim {
 
@@ -39,15 +39,15 @@ struct StepFacts {
   /// step_path, remembered.
   [[nodiscard]] double path(StepPlace which, bool pageable_fp32);
   /// lone_step, remembered.
-  [[nodiscard]] const LoneStep& alone(StepPlace which, bool pageable_fp32,
-                                      const SwappedState& moments);
+  [[nodiscard]] const IsolatedStep& alone(StepPlace which, bool pageable_fp32,
+                                          const SwappedState& moments);
   /// Of a window's micro steps, each until its reduction stream is empty.
   [[nodiscard]] double path_of_window(std::int64_t micro_steps);
   [[nodiscard]] double alone_in_window(std::int64_t micro_steps);
 
  private:
   std::array<std::optional<double>, 8> paths_;
-  std::map<std::pair<std::size_t, SwappedState>, LoneStep> alone_;
+  std::map<std::pair<std::size_t, SwappedState>, IsolatedStep> alone_;
 };
 
 /// From a graph without a window: buffers are declared before the first.

@@ -17,7 +17,7 @@ class WindowWalk {
       const bool alone = worked_ >= window_.alone_after;
       const bool slowed = !alone && now_ < window_.slow.until;
       const double began = now_;
-      now_ = alone ? after_lone_step(which) : after_step(which, slowed);
+      now_ = alone ? after_isolated_step(which) : after_step(which, slowed);
       worked_ += now_ - began;
       ++i;
       // Where all that is left before the boundary goes like this one.
@@ -47,7 +47,8 @@ class WindowWalk {
   [[nodiscard]] double swap_at_boundary() {
     if (window_.alone_after > 0 || window_.moments.up == 0) return window_.swap;
     const auto swap = [&](bool first) {
-      const LoneStep& step = steps_.alone({first, true}, window_.pageable_fp32, window_.moments);
+      const IsolatedStep& step =
+          steps_.alone({first, true}, window_.pageable_fp32, window_.moments);
       return step.swapped - step.gradients;
     };
     return std::min(swap(true), swap(false));
@@ -60,8 +61,8 @@ class WindowWalk {
   }
 
   /// When the next forward starts, or at the boundary when the stream is empty.
-  [[nodiscard]] double after_lone_step(StepPlace which) {
-    const LoneStep& step = steps_.alone(which, window_.pageable_fp32, window_.moments);
+  [[nodiscard]] double after_isolated_step(StepPlace which) {
+    const IsolatedStep& step = steps_.alone(which, window_.pageable_fp32, window_.moments);
     return which.boundary ? now_ + step.gradients : now_ + step.swapped + update_of(which);
   }
   [[nodiscard]] double after_step(StepPlace which, bool slowed) {

@@ -152,7 +152,7 @@ TEST_P(TuneSearch, FindsWhatBruteForceFinds) {
   const Simulated& fastest = result.simulated[*result.fastest];
   EXPECT_EQ(candidates.cost(fastest.setting, fastest.evaluation.step_time), all.best());
 
-  // Of what may be chosen the most careful within the slack, and no slower than what the user has
+  // Of what may be chosen the least risky within the slack, and no slower than what the user has
   // or the published one, where there is such a setting.
   const double best = all.best_eligible(candidates);
   double limit = best * (1 + candidates.request().slack);
@@ -167,21 +167,21 @@ TEST_P(TuneSearch, FindsWhatBruteForceFinds) {
     EXPECT_EQ(result.published->evaluation.step_time, as_published->evaluation.step_time);
     keep_to(as_published->setting, as_published->evaluation);
   }
-  std::optional<Carefulness> careful;
+  std::optional<Risk> least;
   for (const BruteForce::Point& one : all.feasible) {
     if (one.cost > limit || !all.is_eligible(one.setting, candidates)) continue;
-    const Carefulness care =
-        carefulness(one.setting, one.evaluation.staleness, one.evaluation.gpu_bytes, own, 0);
-    if (!careful || care < *careful) careful = care;
+    const Risk risk =
+        risk_of(one.setting, one.evaluation.staleness, one.evaluation.gpu_bytes, own, 0);
+    if (!least || risk < *least) least = risk;
   }
-  ASSERT_TRUE(careful);
+  ASSERT_TRUE(least);
   ASSERT_TRUE(result.chosen);
   const Simulated& chosen = result.simulated[*result.chosen];
-  const Carefulness found =
-      carefulness(chosen.setting, chosen.evaluation.staleness, chosen.evaluation.gpu_bytes, own, 0);
-  EXPECT_EQ(found.staleness, careful->staleness);
-  EXPECT_EQ(found.minus_topk_ratio, careful->minus_topk_ratio);
-  EXPECT_EQ(found.gpu_bytes, careful->gpu_bytes);
+  const Risk found =
+      risk_of(chosen.setting, chosen.evaluation.staleness, chosen.evaluation.gpu_bytes, own, 0);
+  EXPECT_EQ(found.staleness, least->staleness);
+  EXPECT_EQ(found.minus_topk_ratio, least->minus_topk_ratio);
+  EXPECT_EQ(found.gpu_bytes, least->gpu_bytes);
 }
 
 template <class Key>

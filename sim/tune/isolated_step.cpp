@@ -1,4 +1,4 @@
-#include "sim/tune/lone_step.h"
+#include "sim/tune/isolated_step.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ class Builder {
   Builder(const StepParts& parts, const CopyLinks& links, StepPlace which, bool pageable_fp32)
       : parts_(parts), links_(links), which_(which), pageable_fp32_(pageable_fp32) {}
 
-  LoneStep go(const SwappedState& moments) {
+  IsolatedStep go(const SwappedState& moments) {
     const std::size_t layers = parts_.forward.size();
     for (const double time : parts_.forward) compute(time);
     std::size_t bucket = 0;
@@ -105,8 +105,8 @@ class Builder {
 
 }  // namespace
 
-LoneStep lone_step(const StepParts& parts, const CopyLinks& links, StepPlace which,
-                   bool pageable_fp32, const SwappedState& moments) {
+IsolatedStep isolated_step(const StepParts& parts, const CopyLinks& links, StepPlace which,
+                           bool pageable_fp32, const SwappedState& moments) {
   return Builder(parts, links, which, pageable_fp32).go(moments);
 }
 

@@ -30,13 +30,14 @@ struct SwappedState {
 };
 
 /// Picoseconds after the step's begin.
-struct LoneStep {
+struct IsolatedStep {
   double gradients = 0;  ///< until all are down, and the last backward has ended
   double swapped = 0;    ///< until the moments are, too
 };
 
 /// Precondition: one rank; all lanes idle when the step begins.
-[[nodiscard]] LoneStep lone_step(const StepParts& parts, const CopyLinks& links, StepPlace which,
-                                 bool pageable_fp32, const SwappedState& moments);
+[[nodiscard]] IsolatedStep isolated_step(const StepParts& parts, const CopyLinks& links,
+                                         StepPlace which, bool pageable_fp32,
+                                         const SwappedState& moments);
 
 }  // namespace zenflow::sim

@@ -1,4 +1,4 @@
-/// Which settings are alike, and which of two is the more careful.
+/// Which settings are alike, and which of two is the less risky.
 #pragma once
 
 #include <compare>
@@ -12,18 +12,18 @@ namespace zenflow::sim {
 /// overlap_step tell kinds apart.
 [[nodiscard]] std::uint64_t kind_of(const Setting& setting);
 
-/// Which of two settings within the slack is the more careful: less staleness, then the larger
+/// Which of two settings within the slack is the less risky: less staleness, then the larger
 /// topk_ratio (none counts as 1), then less GPU memory; then fewer knobs changed from `own`, then
 /// the smaller index.
-struct Carefulness {
+struct Risk {
   std::int64_t staleness;
   double minus_topk_ratio;
   double gpu_bytes;
   int changes;
   std::uint64_t index;
-  friend auto operator<=>(const Carefulness&, const Carefulness&) = default;
+  friend auto operator<=>(const Risk&, const Risk&) = default;
 };
-[[nodiscard]] Carefulness carefulness(const Setting& setting, std::int64_t staleness,
-                                      double gpu_bytes, const Setting& own, std::uint64_t index);
+[[nodiscard]] Risk risk_of(const Setting& setting, std::int64_t staleness, double gpu_bytes,
+                           const Setting& own, std::uint64_t index);
 
 }  // namespace zenflow::sim

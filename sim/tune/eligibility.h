@@ -9,6 +9,6 @@ namespace zenflow::sim {
 
 /// A rule that speaks against it, or a value that is not searched; empty: it may be proposed. A job
 /// without ZenFlow has no values of ZenFlow's knobs that could be missed.
-[[nodiscard]] std::string objection_to_own(const Candidates& candidates);
+[[nodiscard]] std::string why_own_is_not_eligible(const Candidates& candidates);
 
 }  // namespace zenflow::sim

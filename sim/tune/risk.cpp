@@ -1,4 +1,4 @@
-#include "sim/tune/carefulness.h"
+#include "sim/tune/risk.h"
 
 namespace zenflow::sim {
 
@@ -12,8 +12,8 @@ std::uint64_t kind_of(const Setting& setting) {
   return 2 * kind + (setting.flag(Knob::kOverlapStep) ? 1 : 0);
 }
 
-Carefulness carefulness(const Setting& setting, std::int64_t staleness, double gpu_bytes,
-                        const Setting& own, std::uint64_t index) {
+Risk risk_of(const Setting& setting, std::int64_t staleness, double gpu_bytes, const Setting& own,
+             std::uint64_t index) {
   int changes = 0;
   for (const KnobInfo& one : knobs()) {
     if (one.of_zenflow && !setting.zenflow()) continue;

@@ -1,4 +1,4 @@
-#include "sim/tune/objection.h"
+#include "sim/tune/eligibility.h"
 
 #include <algorithm>
 
@@ -20,7 +20,7 @@ std::string selects_once(const Job& job) {
 
 }  // namespace
 
-std::string objection_to_own(const Candidates& candidates) {
+std::string why_own_is_not_eligible(const Candidates& candidates) {
   std::string why = candidates.refusal_of_own();
   if (!why.empty()) return why;
   const TuneRequest& request = candidates.request();
