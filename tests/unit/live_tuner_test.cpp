@@ -13,6 +13,7 @@
 
 #include "runtime/tune/candidates.h"
 #include "runtime/tune/drift.h"
+#include "tests/support/long_tests.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -287,7 +288,8 @@ TEST(LiveTuner, LearnsFromWhatItTried) {
   // The model is wrong by a factor that depends on S: still no setting is tried twice.
   std::mt19937_64 random(7);
   std::uniform_real_distribution<double> factor(0.7, 1.4);
-  for (int round = 0; round < 200; ++round) {
+  const int rounds = testing::long_tests() ? 200 : 20;
+  for (int round = 0; round < rounds; ++round) {
     std::map<std::int64_t, double> wrong;
     for (std::int64_t s = 1; s <= 16; ++s) wrong[s] = factor(random);
     const auto predicted = [&](std::int64_t s) { return stalls_below_four(s) * wrong.at(s); };

@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/long_tests.h"
+
 namespace zenflow::runtime {
 namespace {
 
@@ -236,18 +238,18 @@ std::pair<double, double> off_in_deviations(const Truth& truth, int longer,
 
 TEST(SettingTimes, IsAsFarOffAsItSays) {
   std::mt19937_64 random(5);
+  const int trainings = testing::long_tests() ? 200 : 60;
   for (const int longer : {1, 3}) {  // 3: more windows than are kept one by one
     for (const Truth truth : {Truth{0.005, 0, 1, 0.02}, Truth{0.01, 0.01, 8, 0.05},
                               Truth{0.04, 0.055, 8, 0.05}, Truth{0.02, 0.06, 30, 0.03}}) {
-      SCOPED_TRACE(testing::Message() << longer << " times as long, noise " << truth.noise
-                                      << ", wander " << truth.wander);
-      constexpr int kTrainings = 200;
+      SCOPED_TRACE(::testing::Message() << longer << " times as long, noise " << truth.noise
+                                        << ", wander " << truth.wander);
       double tried = 0;
       double untried = 0;
-      for (int i = 0; i < kTrainings; ++i) {
+      for (int i = 0; i < trainings; ++i) {
         const auto [two, three] = off_in_deviations(truth, longer, random);
-        tried += two * two / kTrainings;
-        untried += three * three / kTrainings;
+        tried += two * two / trainings;
+        untried += three * three / trainings;
       }
       // 1 if assumptions were known and not to be found.
       EXPECT_NEAR(std::sqrt(tried), 1, 0.35);
