@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/offload/engine.h"
+#include "sim/offload/column_split.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -23,8 +24,8 @@ std::vector<std::uint32_t> counting(std::size_t count) {
 }  // namespace
 
 bool OffloadEngine::selection_due() const {
-  return selected_done_ && settings_.select_interval > 0 &&
-         step_ + 1 - last_selection_ >= settings_.select_interval;
+  return selected_done_ &&
+         sim::selection_due(step_ + 1, last_selection_, settings_.select_interval);
 }
 
 void OffloadEngine::first_selection(std::size_t s) {

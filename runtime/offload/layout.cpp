@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "sim/schedule/live_layout.h"
+#include "sim/offload/column_split.h"
 
 namespace zenflow::runtime {
 
@@ -38,8 +38,10 @@ Layout make_layout(const ParameterTable& table, double topk_ratio, bool everythi
     GroupRange range{.first_slice = layout.slices.size()};
     for (; index < group.first + group.count; ++index) {
       const Parameter& parameter = table.parameters[index];
-      const std::int64_t columns = parameter.is_matrix ? parameter.columns : 1;
-      const std::int64_t rows = parameter.rows * parameter.columns / columns;
+      const sim::ColumnSplit split = sim::split_columns(
+          parameter.rows, parameter.columns, parameter.is_matrix, everything ? 1 : topk_ratio);
+      const std::int64_t rows = split.rows;
+      const std::int64_t columns = split.columns;
       const auto row_at = [&](std::int64_t element) {
         return std::clamp<std::int64_t>((element - passed + columns - 1) / columns, 0, rows);
       };
@@ -51,15 +53,9 @@ Layout make_layout(const ParameterTable& table, double topk_ratio, bool everythi
                   .row_begin = static_cast<std::size_t>(begin),
                   .rows = static_cast<std::size_t>(end - begin),
                   .columns = static_cast<std::size_t>(columns),
+                  .selected = static_cast<std::size_t>(split.selected),
+                  .selectable = split.selectable(),
                   .first = layout.elements};
-      if (everything) {
-        slice.selected = slice.columns;
-      } else if (parameter.is_matrix) {
-        slice.selected = selected_columns(topk_ratio, slice.columns);
-        slice.selectable = slice.selected > 0 && slice.selected < slice.columns;
-      } else {
-        slice.selected = topk_ratio > 0 ? 1 : 0;
-      }
       const bool varies = slice.selectable && topk_range.has_value();
       slice.least_selected =
           varies ? selected_columns(topk_range->low, slice.columns) : slice.selected;

@@ -44,7 +44,7 @@ struct Layout {
   [[nodiscard]] std::size_t deferred_elements() const { return elements - selected_elements(); }
 };
 
-/// Columns selected of a matrix with `columns`: sim/schedule/live_layout.h, by which runs are
+/// Columns selected of a matrix with `columns`: sim/offload/column_split.h, by which runs are
 /// predicted too.
 [[nodiscard]] std::size_t selected_columns(double topk_ratio, std::size_t columns);
 

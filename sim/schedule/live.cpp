@@ -120,7 +120,7 @@ std::vector<std::int32_t> selections(const LiveSettings& live, std::int64_t firs
     at.push_back(0);
     last_selection = first;
   }
-  if (live.select_interval > 0 && first + steps - last_selection >= live.select_interval) {
+  if (selection_due(first + steps, last_selection, live.select_interval)) {
     if (at.empty() || steps > 1) at.push_back(static_cast<std::int32_t>(steps - 1));
     last_selection = first + steps;
   }

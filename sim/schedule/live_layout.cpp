@@ -8,26 +8,13 @@ namespace {
 LiveLayer layer_of(const std::vector<Tensor>& tensors, double topk_ratio) {
   LiveLayer layer;
   for (const Tensor& tensor : tensors) {
-    LiveTensor one{tensor.rows, tensor.columns, 0};
-    if (tensor.is_matrix) {
-      one.selected = selected_columns(topk_ratio, tensor.columns);
-    } else {
-      one = {tensor.parameters(), 1, topk_ratio > 0 ? 1 : 0};
-    }
-    layer.tensors.push_back(one);
+    layer.tensors.push_back(
+        split_columns(tensor.rows, tensor.columns, tensor.is_matrix, topk_ratio));
   }
   return layer;
 }
 
 }  // namespace
-
-std::int64_t selected_columns(double topk_ratio, std::int64_t columns) {
-  if (topk_ratio <= 0) return 0;
-  // 0.3 * 10 is just below 3: a ratio given in decimals means the whole number it names.
-  const auto whole =
-      static_cast<std::int64_t>(topk_ratio * static_cast<double>(columns) * (1 + 1e-12));
-  return std::clamp<std::int64_t>(whole, std::min<std::int64_t>(1, columns), columns);
-}
 
 double LiveLayer::elements() const {
   double sum = 0;
@@ -61,7 +48,7 @@ LiveStaging live_staging(const std::vector<LiveLayer>& layers, double width) {
       staging.control += static_cast<double>(8 * tensor.columns + 8 * tensor.selected + 16);
       staging.tensor = std::max(staging.tensor, width * static_cast<double>(tensor.elements()));
       if (tensor.selected == 0) continue;
-      const std::int64_t block = std::max(tensor.selected, kLiveExchangeBytes / kStateBytes);
+      const std::int64_t block = std::max(tensor.selected, kExchangeBytes / kStateBytes);
       most_columns = std::max(most_columns, tensor.selected);
       most_elements = std::max(most_elements, std::min(block, tensor.rows * tensor.selected));
     }

@@ -1,33 +1,17 @@
-/// What the live runtime selects and defers of each layer, to the element.
-///
-/// Of a matrix with C columns, int(k C) are selected, at least one if k > 0; vectors are selected
-/// whole if k > 0 (runtime/offload/layout.h). The published schedules take the share k of
-/// everything instead.
+/// What the live runtime selects and defers of each layer, to the element, by the rule that it has
+/// in common with its prediction (sim/offload/column_split.h).
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "sim/cost/column_cost.h"
+#include "sim/offload/column_split.h"
 #include "sim/schedule/job.h"
 
 namespace zenflow::sim {
 
-/// Columns selected of a matrix with `columns`: the integer part of the share, but one at least
-/// where the share is not 0, as DeepSpeed has it since #8274. The runtime asks here too.
-[[nodiscard]] std::int64_t selected_columns(double topk_ratio, std::int64_t columns);
-
-/// One matrix, or one vector as a column of its own.
-struct LiveTensor {
-  std::int64_t rows = 1;
-  std::int64_t columns = 1;
-  std::int64_t selected = 0;  ///< columns
-
-  [[nodiscard]] std::int64_t elements() const { return rows * columns; }
-  [[nodiscard]] std::int64_t deferred() const { return columns - selected; }
-  /// Whether columns are chosen: there are some of both kinds.
-  [[nodiscard]] bool selectable() const { return selected > 0 && selected < columns; }
-};
+using LiveTensor = ColumnSplit;
 
 struct LiveLayer {
   std::vector<LiveTensor> tensors;
@@ -48,13 +32,11 @@ struct LiveStaging {
   double control = 0;
   /// On the device too: state and weights of columns that change place, a block of rows at a time,
   /// with slots and columns of the widest selection. 8 max S + (12 + b) max E bytes, where E is a
-  /// tensor's selected elements, or kLiveExchangeBytes / 12, at least a row, where those are fewer.
+  /// tensor's selected elements, or kExchangeBytes / 12, at least a row, where those are fewer.
   double exchange = 0;
   /// The largest tensor, for weights that are loaded or written.
   double tensor = 0;
 };
-/// Of state under way at once while columns change place. (OffloadSettings::exchange_bytes.)
-inline constexpr std::int64_t kLiveExchangeBytes = std::int64_t{16} << 20;
 /// `width`: bytes of a weight.
 [[nodiscard]] LiveStaging live_staging(const std::vector<LiveLayer>& layers, double width);
 
