@@ -17,7 +17,8 @@
 
 #include <cstddef>
 
-#include "kernels/bf16/bf16.h"
+#include "kernels/bf16/stored.h"
+#include "kernels/range.h"
 
 namespace zenflow::kernels {
 
@@ -41,17 +42,19 @@ struct GatedGradient {
   Element* d_up;
 };
 
-// The references. There is Element = float and Bf16.
+// The references, which are the host's operations, too, over part of [n]. There is Element = float,
+// Bf16 and WideBf16.
 template <class Element>
-void activation_scalar(ActivationFunction f, std::size_t n, const Element* x, Element* y);
+void activation_scalar(ActivationFunction f, std::size_t n, const Element* x, Element* y,
+                       Range part = {});
 template <class Element>
 void activation_gradient_scalar(ActivationFunction f, std::size_t n,
-                                const ActivationGradient<Element>& values);
+                                const ActivationGradient<Element>& values, Range part = {});
 template <class Element>
 void gated_scalar(ActivationFunction f, std::size_t n, const Element* gate, const Element* up,
-                  Element* y);
+                  Element* y, Range part = {});
 template <class Element>
 void gated_gradient_scalar(ActivationFunction f, std::size_t n,
-                           const GatedGradient<Element>& values);
+                           const GatedGradient<Element>& values, Range part = {});
 
 }  // namespace zenflow::kernels

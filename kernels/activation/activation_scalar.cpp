@@ -1,22 +1,22 @@
 #include "kernels/activation/activation.h"
 #include "kernels/activation/functions.h"
-#include "kernels/bf16/stored.h"
 
 namespace zenflow::kernels {
 
 template <class Element>
-void activation_scalar(ActivationFunction f, std::size_t n, const Element* x, Element* y) {
+void activation_scalar(ActivationFunction f, std::size_t n, const Element* x, Element* y,
+                       Range part) {
   with_function(f, [&](auto function) {
-    for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t i = part.first; i < part.end(n); ++i)
       y[i] = as_element<Element>(function.both(to_float(x[i])).value);
   });
 }
 
 template <class Element>
 void activation_gradient_scalar(ActivationFunction f, std::size_t n,
-                                const ActivationGradient<Element>& v) {
+                                const ActivationGradient<Element>& v, Range part) {
   with_function(f, [&](auto function) {
-    for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t i = part.first; i < part.end(n); ++i) {
       v.dx[i] = as_element<Element>(to_float(v.dy[i]) * function.both(to_float(v.x[i])).slope);
     }
   });
@@ -24,9 +24,9 @@ void activation_gradient_scalar(ActivationFunction f, std::size_t n,
 
 template <class Element>
 void gated_scalar(ActivationFunction f, std::size_t n, const Element* gate, const Element* up,
-                  Element* y) {
+                  Element* y, Range part) {
   with_function(f, [&](auto function) {
-    for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t i = part.first; i < part.end(n); ++i) {
       const float value = rounded_to<Element>(function.both(to_float(gate[i])).value);
       y[i] = as_element<Element>(value * to_float(up[i]));
     }
@@ -34,9 +34,10 @@ void gated_scalar(ActivationFunction f, std::size_t n, const Element* gate, cons
 }
 
 template <class Element>
-void gated_gradient_scalar(ActivationFunction f, std::size_t n, const GatedGradient<Element>& v) {
+void gated_gradient_scalar(ActivationFunction f, std::size_t n, const GatedGradient<Element>& v,
+                           Range part) {
   with_function(f, [&](auto function) {
-    for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t i = part.first; i < part.end(n); ++i) {
       const auto [value, slope] = function.both(to_float(v.gate[i]));
       const float dy = to_float(v.dy[i]);
       v.d_gate[i] = as_element<Element>(rounded_to<Element>(dy * to_float(v.up[i])) * slope);
@@ -46,15 +47,17 @@ void gated_gradient_scalar(ActivationFunction f, std::size_t n, const GatedGradi
 }
 
 #define ZENFLOW_ACTIVATIONS(Element)                                                          \
-  template void activation_scalar(ActivationFunction, std::size_t, const Element*, Element*); \
+  template void activation_scalar(ActivationFunction, std::size_t, const Element*, Element*,  \
+                                  Range);                                                     \
   template void activation_gradient_scalar(ActivationFunction, std::size_t,                   \
-                                           const ActivationGradient<Element>&);               \
+                                           const ActivationGradient<Element>&, Range);        \
   template void gated_scalar(ActivationFunction, std::size_t, const Element*, const Element*, \
-                             Element*);                                                       \
+                             Element*, Range);                                                \
   template void gated_gradient_scalar(ActivationFunction, std::size_t,                        \
-                                      const GatedGradient<Element>&);
+                                      const GatedGradient<Element>&, Range);
 ZENFLOW_ACTIVATIONS(float)
 ZENFLOW_ACTIVATIONS(Bf16)
+ZENFLOW_ACTIVATIONS(WideBf16)
 #undef ZENFLOW_ACTIVATIONS
 
 }  // namespace zenflow::kernels

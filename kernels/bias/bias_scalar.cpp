@@ -1,4 +1,6 @@
-#include "kernels/bf16/stored.h"
+#include <algorithm>
+#include <array>
+
 #include "kernels/bias/bias.h"
 
 namespace zenflow::kernels {
@@ -15,19 +17,30 @@ void add_bias_scalar(std::size_t rows, std::size_t columns, std::size_t stride, 
 }
 
 template <class Element>
-void bias_gradient_scalar(const MatrixView<Element>& dy, bool adds, Element* d_bias) {
-  for (std::size_t c = 0; c < dy.columns; ++c) {
-    double sum = adds ? static_cast<double>(to_float(d_bias[c])) : 0.0;
+void bias_gradient_scalar(const MatrixView<Element>& dy, bool adds, ParameterOf<Element>* d_bias,
+                          Range columns) {
+  using Parameter = ParameterOf<Element>;
+  constexpr std::size_t kColumnsPerBlock = 64;
+  const std::size_t end = columns.end(dy.columns);
+  for (std::size_t first = columns.first; first < end; first += kColumnsPerBlock) {
+    const std::size_t width = std::min(kColumnsPerBlock, end - first);
+    std::array<double, kColumnsPerBlock> sums{};
     for (std::size_t r = 0; r < dy.rows; ++r) {
-      sum += static_cast<double>(to_float(dy.values[r * dy.row_stride + c]));
+      const Element* const row = dy.values + r * dy.row_stride + first;
+      for (std::size_t c = 0; c < width; ++c) sums[c] += static_cast<double>(to_float(row[c]));
     }
-    d_bias[c] = as_element<Element>(static_cast<float>(sum));
+    for (std::size_t c = 0; c < width; ++c) {
+      const auto sum = static_cast<float>(sums[c]);
+      Parameter& gradient = d_bias[first + c];
+      gradient = as_element<Parameter>(adds ? to_float(gradient) + sum : sum);
+    }
   }
 }
 
 template void add_bias_scalar(std::size_t, std::size_t, std::size_t, const float*, float*);
 template void add_bias_scalar(std::size_t, std::size_t, std::size_t, const Bf16*, Bf16*);
-template void bias_gradient_scalar(const MatrixView<float>&, bool, float*);
-template void bias_gradient_scalar(const MatrixView<Bf16>&, bool, Bf16*);
+template void bias_gradient_scalar(const MatrixView<float>&, bool, float*, Range);
+template void bias_gradient_scalar(const MatrixView<Bf16>&, bool, Bf16*, Range);
+template void bias_gradient_scalar(const MatrixView<WideBf16>&, bool, Bf16*, Range);
 
 }  // namespace zenflow::kernels

@@ -5,8 +5,9 @@
 ///   largest = max over c of x[c],  lse = largest + log(sum over c of exp(x[c] - largest))
 ///   loss = lse - x[t],  correct = t is the first c with x[c] == largest
 ///   x[c] becomes stored((exp(x[c] - lse) - (c == t ? 1 : 0)) * scale)
-/// For an ignored target loss is 0, correct is 0 and the gradient is 0. The sum is taken online,
-/// in an order of the implementation's: within 2^-20 relative. exp and log are the platform's.
+/// For an ignored target loss is 0, correct is 0 and the gradient is 0. The order of the sum is the
+/// implementation's: the reference has it and lse in double, others take it online, within 2^-20
+/// relative. exp and log are the platform's.
 ///
 /// Squared errors: loss = (x - v)^2 and x becomes stored(2 (x - v) * scale).
 #pragma once
@@ -14,7 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/bf16/bf16.h"
+#include "kernels/bf16/stored.h"
 
 namespace zenflow::kernels {
 
@@ -48,6 +49,21 @@ struct LossSum {
 // The references. There is Element = float and Bf16.
 template <class Element>
 void cross_entropy_scalar(const LogitRows<Element>& rows);
+
+// What the reference of cross entropy does with a row, which are the host's operations, too. There
+// is also Element = WideBf16.
+struct RowStatistics {
+  double lse = 0.0;
+  double loss = 0.0;
+  bool correct = false;
+};
+template <class Element>
+[[nodiscard]] RowStatistics row_statistics_scalar(const Element* logits, std::size_t classes,
+                                                  std::int32_t target);
+template <class Element>
+void row_gradient_scalar(Element* logits, std::size_t classes, std::int32_t target, double lse,
+                         float scale);
+
 /// One output in each row, against values[rows].
 template <class Element>
 struct OutputRows {

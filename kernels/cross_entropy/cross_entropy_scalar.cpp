@@ -2,46 +2,54 @@
 #include <array>
 #include <cmath>
 
-#include "kernels/bf16/stored.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 
 namespace zenflow::kernels {
-namespace {
+template <class Element>
+RowStatistics row_statistics_scalar(const Element* logits, std::size_t classes,
+                                    std::int32_t target) {
+  std::size_t best = 0;
+  for (std::size_t c = 1; c < classes; ++c) {
+    if (to_float(logits[c]) > to_float(logits[best])) best = c;
+  }
+  const float largest = to_float(logits[best]);
+  double sum = 0.0;
+  for (std::size_t c = 0; c < classes; ++c) {
+    sum += static_cast<double>(std::exp(to_float(logits[c]) - largest));
+  }
+  RowStatistics row;
+  row.lse = static_cast<double>(largest) + std::log(sum);
+  if (target == kIgnoredClass) return row;
+  const auto place = static_cast<std::size_t>(target);
+  row.loss = row.lse - static_cast<double>(to_float(logits[place]));
+  row.correct = place == best;
+  return row;
+}
 
 template <class Element>
-void one_row(const LogitRows<Element>& all, std::size_t row) {
-  Element* const x = all.logits + row * all.stride;
-  const std::int32_t target = all.targets[row];
-  std::size_t best = 0;
-  for (std::size_t c = 1; c < all.classes; ++c) {
-    if (to_float(x[c]) > to_float(x[best])) best = c;
+void row_gradient_scalar(Element* logits, std::size_t classes, std::int32_t target, double lse,
+                         float scale) {
+  if (target == kIgnoredClass) {
+    std::fill_n(logits, classes, as_element<Element>(0.0F));
+    return;
   }
-  const float largest = to_float(x[best]);
-  double sum = 0.0;
-  for (std::size_t c = 0; c < all.classes; ++c) {
-    sum += std::exp(static_cast<double>(to_float(x[c]) - largest));
-  }
-  const double lse = static_cast<double>(largest) + std::log(sum);
-  const bool counts = target != kIgnoredClass;
-  const auto place = static_cast<std::size_t>(counts ? target : 0);
-  all.losses[row] = {0.0F, 0};
-  if (counts) {
-    all.losses[row] = {static_cast<float>(lse - static_cast<double>(to_float(x[place]))),
-                       place == best ? 1U : 0U};
-  }
-  if (!all.writes_gradient) return;
-  for (std::size_t c = 0; c < all.classes; ++c) {
-    const double p = std::exp(static_cast<double>(to_float(x[c])) - lse);
-    const double gradient = counts ? p - (c == place ? 1.0 : 0.0) : 0.0;
-    x[c] = as_element<Element>(static_cast<float>(gradient * static_cast<double>(all.scale)));
+  const auto place = static_cast<std::size_t>(target);
+  for (std::size_t c = 0; c < classes; ++c) {
+    const auto exponent = static_cast<float>(static_cast<double>(to_float(logits[c])) - lse);
+    const float one_hot = c == place ? 1.0F : 0.0F;
+    logits[c] = as_element<Element>((std::exp(exponent) - one_hot) * scale);
   }
 }
 
-}  // namespace
-
 template <class Element>
-void cross_entropy_scalar(const LogitRows<Element>& rows) {
-  for (std::size_t r = 0; r < rows.rows; ++r) one_row(rows, r);
+void cross_entropy_scalar(const LogitRows<Element>& all) {
+  for (std::size_t r = 0; r < all.rows; ++r) {
+    Element* const logits = all.logits + r * all.stride;
+    const RowStatistics row = row_statistics_scalar(logits, all.classes, all.targets[r]);
+    all.losses[r] = {static_cast<float>(row.loss), row.correct ? 1U : 0U};
+    if (!all.writes_gradient) continue;
+    row_gradient_scalar(logits, all.classes, all.targets[r], row.lse, all.scale);
+  }
 }
 
 template <class Element>
@@ -74,6 +82,13 @@ LossSum sum_losses_scalar(const RowLoss* losses, std::size_t rows) {
   return total;
 }
 
+#define ZENFLOW_ROW_LOSSES(Element)                                                        \
+  template RowStatistics row_statistics_scalar(const Element*, std::size_t, std::int32_t); \
+  template void row_gradient_scalar(Element*, std::size_t, std::int32_t, double, float);
+ZENFLOW_ROW_LOSSES(float)
+ZENFLOW_ROW_LOSSES(Bf16)
+ZENFLOW_ROW_LOSSES(WideBf16)
+#undef ZENFLOW_ROW_LOSSES
 template void cross_entropy_scalar(const LogitRows<float>&);
 template void cross_entropy_scalar(const LogitRows<Bf16>&);
 template void squared_error_scalar(const OutputRows<float>&);

@@ -11,7 +11,8 @@
 #include <span>
 #include <vector>
 
-#include "kernels/bf16/bf16.h"
+#include "kernels/bf16/stored.h"
+#include "kernels/range.h"
 
 namespace zenflow::kernels {
 
@@ -39,18 +40,25 @@ struct WordOrderView {
   std::size_t words;
 };
 
-// The references. There is Element = float and Bf16.
+// The references, which are the host's operations, too. There is Element = float, Bf16 and
+// WideBf16.
 /// y[tokens, columns]; `positions` may be null.
 template <class Element>
-void embedding_scalar(const TokenRows& rows, std::size_t columns, const Element* words,
-                      const Element* positions, Element* y);
+void embedding_scalar(const TokenRows& rows, std::size_t columns, const ParameterOf<Element>* words,
+                      const ParameterOf<Element>* positions, Element* y, Range tokens = {});
 /// gradient[rows, columns] of the words' table; rows without tokens get 0 unless `adds`.
 template <class Element>
 void word_gradient_scalar(const WordOrderView& order, std::size_t columns, const Element* dy,
-                          std::size_t rows, bool adds, Element* gradient);
+                          std::size_t rows, bool adds, ParameterOf<Element>* gradient);
+/// The same for rows that have tokens: a range of the distinct words.
+template <class Element>
+void present_word_gradient_scalar(const WordOrderView& order, std::size_t columns,
+                                  const Element* dy, bool adds, ParameterOf<Element>* gradient,
+                                  Range words = {});
 /// gradient[places, columns]; places beyond `length` get 0 unless `adds`.
 template <class Element>
 void position_gradient_scalar(std::size_t tokens, std::size_t length, std::size_t columns,
-                              const Element* dy, std::size_t places, bool adds, Element* gradient);
+                              const Element* dy, std::size_t places, bool adds,
+                              ParameterOf<Element>* gradient, Range range = {});
 
 }  // namespace zenflow::kernels

@@ -1,16 +1,22 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/bf16/stored.h"
 #include "kernels/embedding/embedding.h"
 
 namespace zenflow::kernels {
 namespace {
 
 template <class Element>
-Element summed(bool adds, Element before, double sum) {
-  const auto rounded = static_cast<float>(sum);
-  return as_element<Element>(adds ? to_float(before) + rounded : rounded);
+void add_row(const Element* row, std::vector<double>& sum) {
+  for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += static_cast<double>(to_float(row[c]));
+}
+
+template <class Parameter>
+void store_row(const std::vector<double>& sum, bool adds, Parameter* row) {
+  for (std::size_t c = 0; c < sum.size(); ++c) {
+    const auto rounded = static_cast<float>(sum[c]);
+    row[c] = as_element<Parameter>(adds ? to_float(row[c]) + rounded : rounded);
+  }
 }
 
 }  // namespace
@@ -32,59 +38,69 @@ WordOrder order_by_word(std::span<const std::int32_t> ids) {
 }
 
 template <class Element>
-void embedding_scalar(const TokenRows& rows, std::size_t columns, const Element* words,
-                      const Element* positions, Element* y) {
-  for (std::size_t t = 0; t < rows.tokens; ++t) {
-    const Element* const word = words + static_cast<std::size_t>(rows.ids[t]) * columns;
+void embedding_scalar(const TokenRows& rows, std::size_t columns, const ParameterOf<Element>* words,
+                      const ParameterOf<Element>* positions, Element* y, Range tokens) {
+  for (std::size_t t = tokens.first; t < tokens.end(rows.tokens); ++t) {
+    const auto* const word = words + static_cast<std::size_t>(rows.ids[t]) * columns;
+    Element* const out = y + t * columns;
+    if (positions == nullptr) {
+      for (std::size_t c = 0; c < columns; ++c) out[c] = as_element<Element>(to_float(word[c]));
+      continue;
+    }
+    const auto* const place = positions + t % rows.length * columns;
     for (std::size_t c = 0; c < columns; ++c) {
-      Element& out = y[t * columns + c];
-      out = word[c];
-      if (positions == nullptr) continue;
-      out = as_element<Element>(to_float(out) + to_float(positions[t % rows.length * columns + c]));
+      out[c] = as_element<Element>(to_float(word[c]) + to_float(place[c]));
     }
   }
 }
 
 template <class Element>
 void word_gradient_scalar(const WordOrderView& order, std::size_t columns, const Element* dy,
-                          std::size_t rows, bool adds, Element* gradient) {
-  if (!adds) std::fill_n(gradient, rows * columns, as_element<Element>(0.0F));
-  for (std::size_t w = 0; w < order.words; ++w) {
-    Element* const row = gradient + static_cast<std::size_t>(order.word[w]) * columns;
-    for (std::size_t c = 0; c < columns; ++c) {
-      double sum = 0.0;
-      for (std::uint32_t i = order.first[w]; i < order.first[w + 1]; ++i) {
-        sum += static_cast<double>(to_float(dy[order.token[i] * columns + c]));
-      }
-      row[c] = summed(adds, row[c], sum);
+                          std::size_t rows, bool adds, ParameterOf<Element>* gradient) {
+  if (!adds) std::fill_n(gradient, rows * columns, ParameterOf<Element>{});
+  present_word_gradient_scalar(order, columns, dy, adds, gradient);
+}
+
+template <class Element>
+void present_word_gradient_scalar(const WordOrderView& order, std::size_t columns,
+                                  const Element* dy, bool adds, ParameterOf<Element>* gradient,
+                                  Range words) {
+  std::vector<double> sum(columns);
+  for (std::size_t w = words.first; w < words.end(order.words); ++w) {
+    std::fill(sum.begin(), sum.end(), 0.0);
+    for (std::uint32_t i = order.first[w]; i < order.first[w + 1]; ++i) {
+      add_row(dy + order.token[i] * columns, sum);
     }
+    store_row(sum, adds, gradient + static_cast<std::size_t>(order.word[w]) * columns);
   }
 }
 
 template <class Element>
 void position_gradient_scalar(std::size_t tokens, std::size_t length, std::size_t columns,
-                              const Element* dy, std::size_t places, bool adds, Element* gradient) {
-  for (std::size_t place = 0; place < places; ++place) {
-    for (std::size_t c = 0; c < columns; ++c) {
-      double sum = 0.0;
-      for (std::size_t t = place; place < length && t < tokens; t += length) {
-        sum += static_cast<double>(to_float(dy[t * columns + c]));
-      }
-      Element& value = gradient[place * columns + c];
-      value = summed(adds, value, sum);
+                              const Element* dy, std::size_t places, bool adds,
+                              ParameterOf<Element>* gradient, Range range) {
+  std::vector<double> sum(columns);
+  for (std::size_t place = range.first; place < range.end(places); ++place) {
+    std::fill(sum.begin(), sum.end(), 0.0);
+    for (std::size_t t = place; place < length && t < tokens; t += length) {
+      add_row(dy + t * columns, sum);
     }
+    store_row(sum, adds, gradient + place * columns);
   }
 }
 
 #define ZENFLOW_EMBEDDINGS(Element)                                                             \
-  template void embedding_scalar(const TokenRows&, std::size_t, const Element*, const Element*, \
-                                 Element*);                                                     \
+  template void embedding_scalar(const TokenRows&, std::size_t, const ParameterOf<Element>*,    \
+                                 const ParameterOf<Element>*, Element*, Range);                 \
   template void word_gradient_scalar(const WordOrderView&, std::size_t, const Element*,         \
-                                     std::size_t, bool, Element*);                              \
+                                     std::size_t, bool, ParameterOf<Element>*);                 \
+  template void present_word_gradient_scalar(const WordOrderView&, std::size_t, const Element*, \
+                                             bool, ParameterOf<Element>*, Range);               \
   template void position_gradient_scalar(std::size_t, std::size_t, std::size_t, const Element*, \
-                                         std::size_t, bool, Element*);
+                                         std::size_t, bool, ParameterOf<Element>*, Range);
 ZENFLOW_EMBEDDINGS(float)
 ZENFLOW_EMBEDDINGS(Bf16)
+ZENFLOW_EMBEDDINGS(WideBf16)
 #undef ZENFLOW_EMBEDDINGS
 
 }  // namespace zenflow::kernels

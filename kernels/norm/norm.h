@@ -14,13 +14,15 @@
 /// Sources: Zhang & Sennrich 2019, equation 4; Ba et al. 2016; n is rounded as Hugging Face's
 /// LlamaRMSNorm does.
 ///
-/// The order of sums over columns is the implementation's: the reference has them in double, others
-/// in fp32 within columns * 2^-24 relative to the sum of magnitudes. Everything else is the same.
+/// The order of sums is the implementation's: the reference has them in double, rounded to fp32
+/// before they are added to anything, others in fp32 within columns (or rows) * 2^-24 relative to
+/// the sum of magnitudes. Everything else is the same.
 #pragma once
 
 #include <cstddef>
 
-#include "kernels/bf16/bf16.h"
+#include "kernels/bf16/stored.h"
+#include "kernels/range.h"
 
 namespace zenflow::kernels {
 
@@ -37,9 +39,9 @@ struct NormForward {
   const Element* x;
   const Element* delta;  ///< null: none
   Element* sum;          ///< where s goes; with delta only; may be x or delta
-  const Element* weight;
-  const Element* bias;  ///< null: none
-  Element* y;           ///< neither x, delta nor sum
+  const ParameterOf<Element>* weight;
+  const ParameterOf<Element>* bias;  ///< null: none
+  Element* y;                        ///< neither x, delta nor sum
   float* mean;
   float* inverse;
 };
@@ -47,7 +49,7 @@ struct NormForward {
 template <class Element>
 struct NormBackward {
   const Element* x;  ///< s of the forward pass
-  const Element* weight;
+  const ParameterOf<Element>* weight;
   const float* mean;
   const float* inverse;
   const Element* dy;
@@ -61,18 +63,21 @@ struct NormWeightGradients {
   const float* mean;
   const float* inverse;
   const Element* dy;
-  Element* d_weight;
-  Element* d_bias;  ///< null: none
+  ParameterOf<Element>* d_weight;
+  ParameterOf<Element>* d_bias;  ///< null: none
   bool adds;
 };
 
-// The references. There is Element = float and Bf16.
+// The references, which are the host's operations, too. There is Element = float, Bf16 and
+// WideBf16.
 template <class Element>
-void norm_forward_scalar(const NormShape& shape, const NormForward<Element>& values);
+void norm_forward_scalar(const NormShape& shape, const NormForward<Element>& values,
+                         Range rows = {});
 template <class Element>
-void norm_backward_scalar(const NormShape& shape, const NormBackward<Element>& values);
+void norm_backward_scalar(const NormShape& shape, const NormBackward<Element>& values,
+                          Range rows = {});
 template <class Element>
 void norm_weight_gradients_scalar(const NormShape& shape,
-                                  const NormWeightGradients<Element>& values);
+                                  const NormWeightGradients<Element>& values, Range columns = {});
 
 }  // namespace zenflow::kernels

@@ -1,6 +1,7 @@
+#include <algorithm>
+#include <array>
 #include <cmath>
 
-#include "kernels/bf16/stored.h"
 #include "kernels/norm/norm.h"
 
 namespace zenflow::kernels {
@@ -72,45 +73,66 @@ void backward_row(const NormShape& shape, const NormBackward<Element>& v, std::s
   }
 }
 
+constexpr std::size_t kColumnsPerBlock = 64;
+
+/// Sums over rows of a few columns; rows ascend in each of them.
+using ColumnSums = std::array<double, kColumnsPerBlock>;
+
 template <class Element>
-void add_to(Element* gradient, bool adds, double sum) {
-  const double before = adds ? static_cast<double>(to_float(*gradient)) : 0.0;
-  *gradient = as_element<Element>(static_cast<float>(before + sum));
+void add_row(const NormWeightGradients<Element>& v, std::size_t at, std::size_t columns, float mean,
+             float inverse, ColumnSums& weight, ColumnSums& bias) {
+  for (std::size_t c = 0; c < columns; ++c) {
+    const float n = rounded_to<Element>((to_float(v.x[at + c]) - mean) * inverse);
+    const float dy = to_float(v.dy[at + c]);
+    weight[c] += static_cast<double>(dy * n);
+    bias[c] += static_cast<double>(dy);
+  }
+}
+
+template <class Parameter>
+void store(const ColumnSums& sums, std::size_t columns, bool adds, Parameter* gradient) {
+  for (std::size_t c = 0; c < columns; ++c) {
+    const auto sum = static_cast<float>(sums[c]);
+    gradient[c] = as_element<Parameter>(adds ? to_float(gradient[c]) + sum : sum);
+  }
 }
 
 }  // namespace
 
 template <class Element>
-void norm_forward_scalar(const NormShape& shape, const NormForward<Element>& values) {
-  for (std::size_t r = 0; r < shape.rows; ++r) forward_row(shape, values, r);
+void norm_forward_scalar(const NormShape& shape, const NormForward<Element>& values, Range rows) {
+  for (std::size_t r = rows.first; r < rows.end(shape.rows); ++r) forward_row(shape, values, r);
 }
 
 template <class Element>
-void norm_backward_scalar(const NormShape& shape, const NormBackward<Element>& values) {
-  for (std::size_t r = 0; r < shape.rows; ++r) backward_row(shape, values, r);
+void norm_backward_scalar(const NormShape& shape, const NormBackward<Element>& values, Range rows) {
+  for (std::size_t r = rows.first; r < rows.end(shape.rows); ++r) backward_row(shape, values, r);
 }
 
 template <class Element>
-void norm_weight_gradients_scalar(const NormShape& shape, const NormWeightGradients<Element>& v) {
-  for (std::size_t c = 0; c < shape.columns; ++c) {
-    double weight = 0.0;
-    double bias = 0.0;
+void norm_weight_gradients_scalar(const NormShape& shape, const NormWeightGradients<Element>& v,
+                                  Range columns) {
+  const std::size_t end = columns.end(shape.columns);
+  for (std::size_t first = columns.first; first < end; first += kColumnsPerBlock) {
+    const std::size_t width = std::min(kColumnsPerBlock, end - first);
+    ColumnSums weight{};
+    ColumnSums bias{};
     for (std::size_t r = 0; r < shape.rows; ++r) {
-      const std::size_t at = r * shape.columns + c;
-      const float n = rounded_to<Element>((to_float(v.x[at]) - v.mean[r]) * v.inverse[r]);
-      weight += static_cast<double>(to_float(v.dy[at]) * n);
-      bias += static_cast<double>(to_float(v.dy[at]));
+      add_row(v, r * shape.columns + first, width, v.mean[r], v.inverse[r], weight, bias);
     }
-    add_to(v.d_weight + c, v.adds, weight);
-    if (v.d_bias != nullptr) add_to(v.d_bias + c, v.adds, bias);
+    store(weight, width, v.adds, v.d_weight + first);
+    if (v.d_bias != nullptr) store(bias, width, v.adds, v.d_bias + first);
   }
 }
 
-template void norm_forward_scalar(const NormShape&, const NormForward<float>&);
-template void norm_forward_scalar(const NormShape&, const NormForward<Bf16>&);
-template void norm_backward_scalar(const NormShape&, const NormBackward<float>&);
-template void norm_backward_scalar(const NormShape&, const NormBackward<Bf16>&);
-template void norm_weight_gradients_scalar(const NormShape&, const NormWeightGradients<float>&);
-template void norm_weight_gradients_scalar(const NormShape&, const NormWeightGradients<Bf16>&);
+#define ZENFLOW_NORMS(Element)                                                               \
+  template void norm_forward_scalar(const NormShape&, const NormForward<Element>&, Range);   \
+  template void norm_backward_scalar(const NormShape&, const NormBackward<Element>&, Range); \
+  template void norm_weight_gradients_scalar(const NormShape&,                               \
+                                             const NormWeightGradients<Element>&, Range);
+ZENFLOW_NORMS(float)
+ZENFLOW_NORMS(Bf16)
+ZENFLOW_NORMS(WideBf16)
+#undef ZENFLOW_NORMS
 
 }  // namespace zenflow::kernels

@@ -10,7 +10,8 @@
 
 #include <cstddef>
 
-#include "kernels/bf16/bf16.h"
+#include "kernels/bf16/stored.h"
+#include "kernels/range.h"
 
 namespace zenflow::kernels {
 
@@ -32,9 +33,9 @@ struct RotaryAngles {
 
 enum class RotaryDirection : unsigned char { kForward, kBackward };
 
-// The reference. There is Element = float and Bf16.
+// The reference, which is the host's operation, too. There is Element = float, Bf16 and WideBf16.
 template <class Element>
 void rotary_scalar(const RotaryShape& shape, RotaryAngles angles, RotaryDirection direction,
-                   Element* x);
+                   Element* x, Range rows = {});
 
 }  // namespace zenflow::kernels

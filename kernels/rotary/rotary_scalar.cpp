@@ -1,14 +1,13 @@
-#include "kernels/bf16/stored.h"
 #include "kernels/rotary/rotary.h"
 
 namespace zenflow::kernels {
 
 template <class Element>
 void rotary_scalar(const RotaryShape& shape, RotaryAngles angles, RotaryDirection direction,
-                   Element* x) {
+                   Element* x, Range rows) {
   const std::size_t half = shape.head_dim / 2;
   const float sign = direction == RotaryDirection::kForward ? 1.0F : -1.0F;
-  for (std::size_t r = 0; r < shape.rows; ++r) {
+  for (std::size_t r = rows.first; r < rows.end(shape.rows); ++r) {
     const std::size_t angle = r % shape.length * half;
     for (std::size_t head = 0; head < shape.heads; ++head) {
       Element* const low = x + r * shape.stride + head * shape.head_dim;
@@ -25,7 +24,8 @@ void rotary_scalar(const RotaryShape& shape, RotaryAngles angles, RotaryDirectio
   }
 }
 
-template void rotary_scalar(const RotaryShape&, RotaryAngles, RotaryDirection, float*);
-template void rotary_scalar(const RotaryShape&, RotaryAngles, RotaryDirection, Bf16*);
+template void rotary_scalar(const RotaryShape&, RotaryAngles, RotaryDirection, float*, Range);
+template void rotary_scalar(const RotaryShape&, RotaryAngles, RotaryDirection, Bf16*, Range);
+template void rotary_scalar(const RotaryShape&, RotaryAngles, RotaryDirection, WideBf16*, Range);
 
 }  // namespace zenflow::kernels

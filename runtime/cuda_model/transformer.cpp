@@ -1,12 +1,16 @@
 #include "runtime/cuda_model/transformer.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "kernels/bf16/bf16.h"
 #include "kernels/cross_entropy/cross_entropy.h"
-#include "runtime/cuda_model/passes.h"
+#include "runtime/cuda_model/batch.h"
+#include "runtime/cuda_model/operations.h"
 #include "runtime/model/batch_check.h"
 #include "runtime/model/pass_order.h"
+#include "runtime/model/rotary.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -18,7 +22,50 @@ const TransformerConfig& checked(const TransformerConfig& config,
   return config;
 }
 
+template <class Element>
+NetworkMemory memory_of(const TransformerConfig& config, const CudaTransformerSettings& settings) {
+  return network_memory<Element>(
+      config, settings,
+      CudaOperations<Element>::memory(config.model, settings.tokens(), settings.logit_bytes));
+}
+
+template <class Element>
+std::unique_ptr<Network> network_of(const TransformerConfig& config,
+                                    const CudaTransformerSettings& settings,
+                                    const CudaExecution& run, const Buffer& kept,
+                                    const Buffer& work) {
+  return make_network<Element>(
+      config, settings,
+      CudaOperations<Element>::memory(config.model, settings.tokens(), settings.logit_bytes),
+      std::make_unique<CudaOperations<Element>>(run), kept.data(), work.data());
+}
+
+/// Rotary angles on the device; none with learned positions.
+Buffer upload_angles(const TransformerConfig& config, const CudaTransformerSettings& settings,
+                     Device& device) {
+  if (!config.is_llama_like()) return {};
+  const RotaryTable rotary(config.rotary, config.model.head_dim, settings.max_length,
+                           settings.type);
+  std::vector<float> table = rotary.cosines();
+  table.insert(table.end(), rotary.sines().begin(), rotary.sines().end());
+  const std::size_t bytes = table.size() * sizeof(float);
+  Buffer on_device = device.allocate(MemoryKind::kDevice, bytes, "rotary angles");
+  const Buffer host = device.allocate(MemoryKind::kPinnedHost, bytes, "rotary angles");
+  std::copy(table.begin(), table.end(), host.as<float>());
+  const std::unique_ptr<Stream> stream = device.make_stream("model set-up");
+  device.copy(*stream, on_device.data(), host.data(), bytes, CopyDirection::kHostToDevice,
+              Traffic::kInitial, {Operation::kRotaryAngles});
+  stream->record().wait();
+  return on_device;
+}
+
 }  // namespace
+
+NetworkMemory cuda_transformer_memory(const TransformerConfig& config,
+                                      const CudaTransformerSettings& settings) {
+  if (settings.type == ElementType::kBfloat16) return memory_of<kernels::Bf16>(config, settings);
+  return memory_of<float>(config, settings);
+}
 
 struct CudaTransformer::State {
   State(const TransformerConfig& configuration, const CudaTransformerSettings& chosen, Device& on,
@@ -29,11 +76,20 @@ struct CudaTransformer::State {
         device(on),
         gemm(std::move(products)),
         handle_of(handle),
-        passes(make_cuda_passes(config, table, settings, device)),
+        kept(device.allocate(MemoryKind::kDevice, cuda_transformer_memory(config, settings).kept,
+                             "activations")),
+        work(device.allocate(MemoryKind::kDevice, cuda_transformer_memory(config, settings).work,
+                             "model workspace")),
+        angles(upload_angles(config, settings, device)),
         batch(device, settings.max_sequences, settings.max_length),
         sum_on_device(device.allocate(MemoryKind::kDevice, sizeof(kernels::LossSum), "loss")),
         sum_on_host(device.allocate(MemoryKind::kPinnedHost, sizeof(kernels::LossSum), "loss")),
-        order(table.groups.size()) {}
+        order(table.groups.size()) {
+    network = settings.type == ElementType::kBfloat16
+                  ? network_of<kernels::Bf16>(config, settings, run, kept, work)
+                  : network_of<float>(config, settings, run, kept, work);
+    run = {gemm.get(), nullptr, network->scratch()};
+  }
 
   [[nodiscard]] bool is_head(std::size_t group) const { return group + 1 == table.groups.size(); }
   [[nodiscard]] const kernels::LossSum& sum() const {
@@ -41,7 +97,7 @@ struct CudaTransformer::State {
   }
   /// Of the last batch alone, once its forward pass has been waited for.
   [[nodiscard]] double mean_loss() const {
-    return sum().loss / static_cast<double>(batch.counted());
+    return sum().loss / static_cast<double>(batch.on_device().counted);
   }
 
   void check(const Batch& next) const {
@@ -62,20 +118,23 @@ struct CudaTransformer::State {
     order.begin();
   }
 
-  [[nodiscard]] CudaPass pass(WeightPointers weights, Stream& compute) const {
-    return {
-        .run = {*gemm, handle_of(compute), passes->scratch()},
-        .batch = batch,
-        .weights = weights,
-        .gradient_scale = static_cast<float>(part.weight / static_cast<double>(batch.counted())),
-        .trains = trains,
-        .adds = part.adds};
+  /// Of passes on `compute`, whose stream the operations enqueue on.
+  [[nodiscard]] Pass pass(WeightPointers weights, Stream& compute) {
+    run.stream = handle_of(compute);
+    const BatchView& view = batch.on_device();
+    const auto* const cosines = angles.as<const float>();
+    return {.batch = view,
+            .weights = weights,
+            .gradient_scale = part.weight / static_cast<double>(view.counted),
+            .trains = trains,
+            .adds = part.adds,
+            .angles = {cosines, cosines + angles.bytes() / sizeof(float) / 2}};
   }
 
   void forward(std::size_t group, WeightPointers weights, Stream& compute) {
     order.forward(group);
     if (group == 0) batch.upload(compute);
-    passes->forward(pass(weights, compute), group, sum_on_device.as<kernels::LossSum>());
+    network->forward(pass(weights, compute), group, sum_on_device.as<kernels::LossSum>());
     if (!is_head(group)) return;
     device.copy(compute, sum_on_host.data(), sum_on_device.data(), sizeof(kernels::LossSum),
                 CopyDirection::kDeviceToHost, Traffic::kControl, {Operation::kLoss});
@@ -84,8 +143,8 @@ struct CudaTransformer::State {
 
   /// Of the last tokens, in fp32; waits for them.
   std::vector<float> read_logits(WeightPointers weights, Stream& compute) {
-    const CudaPasses::Logits logits = passes->last_logits(pass(weights, compute));
-    const auto sequences = static_cast<std::size_t>(batch.sequences());
+    const Network::Logits logits = network->last_logits(pass(weights, compute));
+    const auto sequences = static_cast<std::size_t>(batch.on_device().sequences);
     const std::size_t element = bytes_per_element(settings.type);
     const std::size_t bytes = sequences * static_cast<std::size_t>(logits.stride) * element;
     if (logits_on_host.bytes() < bytes) {
@@ -114,13 +173,17 @@ struct CudaTransformer::State {
   Device& device;
   std::unique_ptr<DeviceGemm> gemm;
   StreamHandle handle_of;
-  std::unique_ptr<CudaPasses> passes;
+  Buffer kept;
+  Buffer work;
+  Buffer angles;
   CudaBatch batch;
   Buffer sum_on_device;
   Buffer sum_on_host;
   Buffer logits_on_host;  // of an evaluation; grows to the largest
   Event sum_arrived;
   PassOrder order;
+  CudaExecution run{};
+  std::unique_ptr<Network> network;
   MicroBatch part;
   bool trains = true;
   double earlier_loss = 0.0;  // of the step's micro-batches before this one
@@ -160,7 +223,7 @@ void CudaTransformer::forward(std::size_t group, std::span<const void* const> we
 void CudaTransformer::backward(std::size_t group, std::span<const void* const> weights,
                                std::span<void* const> gradients, Stream& compute) {
   state_->order.backward(group);
-  state_->passes->backward(state_->pass(weights, compute), group, gradients);
+  state_->network->backward(state_->pass(weights, compute), group, gradients);
 }
 
 double CudaTransformer::loss() const {
@@ -176,8 +239,8 @@ Evaluation CudaTransformer::evaluate(const Batch& batch, std::span<const void* c
   }
   state.order.end();  // no backward: its logits have gone
   std::vector<float> logits = state.read_logits(weights, compute);
-  return {state.mean_loss(), state.batch.counted(), static_cast<std::int64_t>(state.sum().correct),
-          std::move(logits)};
+  return {state.mean_loss(), state.batch.on_device().counted,
+          static_cast<std::int64_t>(state.sum().correct), std::move(logits)};
 }
 
 }  // namespace zenflow::runtime

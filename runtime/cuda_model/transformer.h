@@ -9,24 +9,22 @@
 
 #include "runtime/cuda_model/gemm.h"
 #include "runtime/device/device.h"
+#include "runtime/model/network.h"
 #include "runtime/model/transformer.h"
 #include "runtime/offload/training_model.h"
 
 namespace zenflow::runtime {
 
 struct CudaTransformerSettings : TransformerSettings {
-  /// Logits of a language model above this are computed in chunks of tokens (model_head.h).
+  /// Logits of a language model above this are computed in chunks of tokens (runtime/model/head.h).
   std::int64_t logit_bytes = std::int64_t{1} << 30;
 };
 
-/// Bytes of device memory that the transformer allocates when it is made, and then no more; beside
-/// them the batch and the angles of rotary positions, below 1 MiB for 8,192 tokens.
-struct CudaTransformerMemory {
-  std::size_t kept;  ///< "activations": from forward to backward
-  std::size_t work;  ///< "model workspace": logits, and what one block or head uses
-};
-[[nodiscard]] CudaTransformerMemory cuda_transformer_memory(
-    const TransformerConfig& config, const CudaTransformerSettings& settings);
+/// Bytes of device memory that the transformer allocates when it is made ("activations" and "model
+/// workspace"), and then no more; beside them the batch and the angles of rotary positions, below 1
+/// MiB for 8,192 tokens.
+[[nodiscard]] NetworkMemory cuda_transformer_memory(const TransformerConfig& config,
+                                                    const CudaTransformerSettings& settings);
 
 /// Gradients of several micro-batches are added in fp32 and stored in the element type after each,
 /// as a gradient buffer of that type has them.

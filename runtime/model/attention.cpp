@@ -152,8 +152,8 @@ void attention_forward(const Execution& run, const AttentionShape& shape, const 
 }
 
 void attention_backward(const Execution& run, const AttentionShape& shape, const float* qkv,
-                        const float* out, SoftmaxStatistics statistics, const float* d_out,
-                        float* d_qkv, AttentionScratch& scratch) {
+                        const float* out, const float* maximum, const float* inverse_sum,
+                        const float* d_out, float* d_qkv, AttentionScratch& scratch) {
   scratch.resize(run.pool.threads());
   const std::int64_t tokens = shape.sequences * shape.length;
   std::fill_n(d_qkv, tokens * shape.row(), 0.0F);
@@ -168,11 +168,10 @@ void attention_backward(const Execution& run, const AttentionShape& shape, const
       const std::int64_t head = block % shape.kv_heads * per_key + i;
       const std::int64_t column = token * shape.out_row() + head * shape.head_dim;
       const std::int64_t row = token * shape.heads + head;
-      backward_head(
-          run, shape,
-          {views(shape, qkv, sequence, head), views(shape, d_qkv, sequence, head), out + column,
-           d_out + column, statistics.maximum + row, statistics.inverse_sum + row},
-          scratch[worker]);
+      backward_head(run, shape,
+                    {views(shape, qkv, sequence, head), views(shape, d_qkv, sequence, head),
+                     out + column, d_out + column, maximum + row, inverse_sum + row},
+                    scratch[worker]);
     }
   });
   round_in_place(run, d_qkv, tokens, shape.row(), shape.row());

@@ -40,9 +40,9 @@ using AttentionScratch = std::vector<std::vector<float>>;
 void attention_forward(const Execution& run, const AttentionShape& shape, const float* qkv,
                        float* out, SoftmaxStatistics statistics, AttentionScratch& scratch);
 
-/// d_qkv, laid out as qkv, is written.
+/// d_qkv, laid out as qkv, is written. The statistics are forward's.
 void attention_backward(const Execution& run, const AttentionShape& shape, const float* qkv,
-                        const float* out, SoftmaxStatistics statistics, const float* d_out,
-                        float* d_qkv, AttentionScratch& scratch);
+                        const float* out, const float* maximum, const float* inverse_sum,
+                        const float* d_out, float* d_qkv, AttentionScratch& scratch);
 
 }  // namespace zenflow::runtime

@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "runtime/model/loss.h"
 #include "sim/base/error.h"
 
 namespace zenflow::runtime {

@@ -6,14 +6,25 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "runtime/model/linear.h"
 #include "runtime/model_config/parameters.h"
 #include "runtime/model_config/transformer_config.h"
 
 namespace zenflow::runtime {
+
+/// The weights, or the gradients, of a whole table, by the parameter's place in it.
+using WeightPointers = std::span<const void* const>;
+using GradientPointers = std::span<void* const>;
+
+/// A matrix applied to every row: torch.nn.Linear, and GPT-2's Conv1D, which is stored transposed.
+struct LinearShape {
+  std::int64_t in;
+  std::int64_t out;
+  bool is_conv1d = false;  ///< weight [in, out]; otherwise [out, in]
+};
 
 /// Places of a norm's or a linear layer's parameters in the table.
 struct NormPlaces {

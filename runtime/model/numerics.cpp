@@ -1,5 +1,7 @@
 #include "runtime/model/numerics.h"
 
+#include "kernels/bf16/stored.h"
+
 namespace zenflow::runtime {
 namespace {
 
@@ -10,8 +12,18 @@ void grow(std::vector<float>& scratch, std::int64_t count) {
   if (scratch.size() < size) scratch.resize(size);
 }
 
-bool is_computed_in_place(const Execution& run) {
-  return run.type == ElementType::kFloat32 && run.gradients == Store::kWrite;
+bool is_computed_in_place(const Execution& run, bool adds) {
+  return run.type == ElementType::kFloat32 && !adds;
+}
+
+template <class Element>
+void store(const Execution& run, const float* values, std::int64_t count, bool adds, Element* out) {
+  for_ranges(run.pool, count, kPerBlock, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] =
+          kernels::as_element<Element>(adds ? kernels::to_float(out[i]) + values[i] : values[i]);
+    }
+  });
 }
 
 }  // namespace
@@ -28,27 +40,21 @@ const float* as_float(const Execution& run, const void* values, std::int64_t cou
   return wide;
 }
 
-float* gradient_in_float(const Execution& run, void* gradient, std::int64_t count,
+float* gradient_in_float(const Execution& run, void* gradient, std::int64_t count, bool adds,
                          std::vector<float>& scratch) {
-  if (is_computed_in_place(run)) return static_cast<float*>(gradient);
+  if (is_computed_in_place(run, adds)) return static_cast<float*>(gradient);
   grow(scratch, count);
   return scratch.data();
 }
 
-void store_gradient(const Execution& run, const float* values, std::int64_t count, void* gradient) {
-  if (is_computed_in_place(run)) return;
+void store_gradient(const Execution& run, const float* values, std::int64_t count, bool adds,
+                    void* gradient) {
+  if (is_computed_in_place(run, adds)) return;
   if (run.type == ElementType::kFloat32) {
-    add(run, values, count, static_cast<float*>(gradient));
-    return;
+    store(run, values, count, adds, static_cast<float*>(gradient));
+  } else {
+    store(run, values, count, adds, static_cast<kernels::Bf16*>(gradient));
   }
-  auto* const out = static_cast<kernels::Bf16*>(gradient);
-  const bool adds = run.gradients == Store::kAdd;
-  for_ranges(run.pool, count, kPerBlock, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t i = first; i < last; ++i) {
-      const float sum = adds ? kernels::to_float(out[i]) + values[i] : values[i];
-      out[i] = kernels::round_to_bf16(sum);
-    }
-  });
 }
 
 void round_in_place(const Execution& run, float* x, std::int64_t rows, std::int64_t columns,
@@ -59,13 +65,6 @@ void round_in_place(const Execution& run, float* x, std::int64_t rows, std::int6
     for (std::int64_t r = first; r < last; ++r) {
       for (std::int64_t c = 0; c < columns; ++c) x[r * stride + c] = rounded(x[r * stride + c]);
     }
-  });
-}
-
-void add(const Execution& run, const float* x, std::int64_t count, float* sum) {
-  const Rounding rounded = run.rounding();
-  for_ranges(run.pool, count, kPerBlock, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t i = first; i < last; ++i) sum[i] = rounded(sum[i] + x[i]);
   });
 }
 

@@ -26,14 +26,10 @@ struct Rounding {
   }
 };
 
-/// Whether a gradient replaces what is there or is summed to it.
-enum class Store : std::uint8_t { kWrite, kAdd };
-
 /// What every operation runs with.
 struct Execution {
   ThreadPool& pool;
   ElementType type;
-  Store gradients = Store::kWrite;  ///< of parameters
 
   [[nodiscard]] Rounding rounding() const { return Rounding(type); }
 };
@@ -62,14 +58,12 @@ void for_ranges(ThreadPool& pool, std::int64_t count, std::int64_t per_block, co
 /// Where an operation writes a parameter's gradient in fp32: the gradient itself, or `scratch`,
 /// from which `store_gradient` adds it to its place, or rounds it, or both.
 [[nodiscard]] float* gradient_in_float(const Execution& run, void* gradient, std::int64_t count,
-                                       std::vector<float>& scratch);
-void store_gradient(const Execution& run, const float* values, std::int64_t count, void* gradient);
+                                       bool adds, std::vector<float>& scratch);
+void store_gradient(const Execution& run, const float* values, std::int64_t count, bool adds,
+                    void* gradient);
 
 /// x[rows, columns], rows `stride` apart, rounded in place; nothing to do in fp32.
 void round_in_place(const Execution& run, float* x, std::int64_t rows, std::int64_t columns,
                     std::int64_t stride);
-
-/// sum[i] += x[i], rounded; count elements.
-void add(const Execution& run, const float* x, std::int64_t count, float* sum);
 
 }  // namespace zenflow::runtime

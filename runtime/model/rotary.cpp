@@ -37,8 +37,7 @@ std::vector<float> rotary_frequencies(const RotarySettings& settings, std::int64
 }
 
 RotaryTable::RotaryTable(const RotarySettings& settings, std::int64_t head_dim,
-                         std::int64_t positions, ElementType type)
-    : half_(head_dim / 2) {
+                         std::int64_t positions, ElementType type) {
   const Rounding rounded(type);
   const std::vector<float> frequencies = rotary_frequencies(settings, head_dim);
   for (std::int64_t position = 0; position < positions; ++position) {
@@ -48,30 +47,6 @@ RotaryTable::RotaryTable(const RotarySettings& settings, std::int64_t head_dim,
       sines_.push_back(rounded(static_cast<float>(std::sin(angle))));
     }
   }
-}
-
-void RotaryTable::apply(const Execution& run, Direction direction, float* x, std::int64_t rows,
-                        std::int64_t length, std::int64_t heads, std::int64_t stride) const {
-  const Rounding rounded = run.rounding();
-  const float sign = direction == Direction::kForward ? 1.0F : -1.0F;
-  const std::int64_t half = half_;
-  for_ranges(run.pool, rows, rows_per_block(heads * 2 * half),
-             [&](std::int64_t first, std::int64_t last) {
-               for (std::int64_t r = first; r < last; ++r) {
-                 const float* const cosine = cosines_.data() + r % length * half;
-                 const float* const sine = sines_.data() + r % length * half;
-                 for (std::int64_t head = 0; head < heads; ++head) {
-                   float* const low = x + r * stride + head * 2 * half;
-                   float* const high = low + half;
-                   for (std::int64_t c = 0; c < half; ++c) {
-                     const float a = low[c];
-                     const float b = high[c];
-                     low[c] = rounded(a * cosine[c] - sign * b * sine[c]);
-                     high[c] = rounded(b * cosine[c] + sign * a * sine[c]);
-                   }
-                 }
-               }
-             });
 }
 
 }  // namespace zenflow::runtime

@@ -24,18 +24,11 @@ class RotaryTable {
   RotaryTable(const RotarySettings& settings, std::int64_t head_dim, std::int64_t positions,
               ElementType type);
 
-  enum class Direction : std::uint8_t { kForward, kBackward };
-  /// Turns the first `heads` heads of every row of x, in place; row r is at position r % length.
-  /// Backward turns gradients the other way. x: [rows, >= heads * head_dim], rows `stride` apart.
-  void apply(const Execution& run, Direction direction, float* x, std::int64_t rows,
-             std::int64_t length, std::int64_t heads, std::int64_t stride) const;
-
   /// [positions, head_dim / 2] each, rounded to the element type.
   [[nodiscard]] const std::vector<float>& cosines() const { return cosines_; }
   [[nodiscard]] const std::vector<float>& sines() const { return sines_; }
 
  private:
-  std::int64_t half_ = 0;
   std::vector<float> cosines_;  // [positions, head_dim / 2]
   std::vector<float> sines_;
 };

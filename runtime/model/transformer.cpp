@@ -1,103 +1,92 @@
 #include "runtime/model/transformer.h"
 
-#include <algorithm>
+#include <new>
 #include <utility>
 
+#include "runtime/model/batch_arrays.h"
 #include "runtime/model/batch_check.h"
-#include "runtime/model/decoder_block.h"
-#include "runtime/model/embedding.h"
-#include "runtime/model/output_head.h"
+#include "runtime/model/host_operations.h"
+#include "runtime/model/network.h"
 #include "runtime/model/pass_order.h"
 #include "runtime/model/rotary.h"
 
 namespace zenflow::runtime {
-namespace {
-
-std::size_t size(std::int64_t count) {
-  return static_cast<std::size_t>(count);
-}
-
-}  // namespace
-
 struct HostTransformer::State {
-  State(TransformerConfig configuration, const TransformerSettings& settings, std::size_t threads)
+  /// Uninitialized: what nobody has used yet takes no memory.
+  class Memory {
+   public:
+    explicit Memory(std::size_t bytes)
+        : begin_(static_cast<std::byte*>(::operator new(bytes, kAlignment))) {}
+    [[nodiscard]] std::byte* data() const { return begin_.get(); }
+
+   private:
+    static constexpr std::align_val_t kAlignment{256};
+    struct Release {
+      void operator()(std::byte* begin) const { ::operator delete(begin, kAlignment); }
+    };
+    std::unique_ptr<std::byte, Release> begin_;
+  };
+
+  [[nodiscard]] static BatchView arrays_in(const Memory& memory,
+                                           const TransformerSettings& settings) {
+    Arena arena(memory.data());
+    return {BatchArrays(settings.max_sequences, settings.max_length, arena)};
+  }
+
+  State(TransformerConfig configuration, const TransformerSettings& chosen, std::size_t threads)
       : config(std::move(configuration)),
         table(parameter_table(config.model, config.task)),
-        limits{settings.max_sequences, settings.max_length},
-        type(settings.type),
+        settings(chosen),
         pool(threads),
-        head(config, table, settings.max_sequences, settings.tokens()),
-        work(config, settings.tokens()) {
-    const std::int64_t tokens = settings.tokens();
-    for (std::int64_t layer = 0; layer < config.model.layers; ++layer) {
-      blocks.emplace_back(config, table, layer);
+        kept(memory().kept),
+        work(memory().work),
+        batch_memory(BatchArrays::bytes(settings.max_sequences, settings.max_length)),
+        batch(arrays_in(batch_memory, settings)) {
+    if (settings.type == ElementType::kFloat32) {
+      make<float>();
+    } else {
+      make<kernels::WideBf16>();
     }
-    const std::int64_t whole = settings.checkpoints_activations ? 1 : config.model.layers;
-    for (std::int64_t layer = 0; layer < whole; ++layer) kept.emplace_back(config, tokens);
-    streams.resize(size(config.model.layers + 1));
-    for (std::vector<float>& stream : streams) stream.resize(size(tokens * config.model.hidden));
-    d_stream.resize(size(tokens * config.model.hidden));
     if (config.is_llama_like()) {
-      rotary = RotaryTable(config.rotary, config.model.head_dim, settings.max_length, type);
+      rotary =
+          RotaryTable(config.rotary, config.model.head_dim, settings.max_length, settings.type);
     }
   }
 
-  [[nodiscard]] Execution execution() {
-    return {pool, type, part.adds ? Store::kAdd : Store::kWrite};
+  /// The same for either type: both have fp32 containers.
+  [[nodiscard]] NetworkMemory memory() const {
+    return network_memory<float>(config, settings, HostOperations<float>::memory());
   }
-  [[nodiscard]] TokenGrid grid() const { return {batch.sequences, batch.length}; }
-  [[nodiscard]] Tokens tokens() const { return {batch.inputs, batch.length}; }
-  [[nodiscard]] Targets targets() const { return {batch.targets, batch.values, last, part.weight}; }
-  [[nodiscard]] bool is_head(std::size_t group) const { return group + 1 == table.groups.size(); }
-
-  /// The embedding group: token embeddings, then GPT-2's positions.
-  void embed(WeightPointers weights) {
-    const void* const positions = config.model.learned_positions ? weights[1] : nullptr;
-    embedding_forward(execution(), tokens(), config.model.hidden, weights[0], positions,
-                      streams[0].data());
+  template <class Element>
+  void make() {
+    network = make_network<Element>(config, settings, HostOperations<Element>::memory(),
+                                    std::make_unique<HostOperations<Element>>(pool), kept.data(),
+                                    work.data());
   }
-  void embed_backward(GradientPointers gradients) {
-    word_gradient(execution(), tokens(), config.model.hidden, d_stream.data(), config.model.vocab,
-                  gradients[0], config.has_tied_head() ? Store::kAdd : execution().gradients);
-    if (!config.model.learned_positions) return;
-    position_gradient(execution(), tokens(), config.model.hidden, d_stream.data(),
-                      config.model.max_positions, gradients[1]);
+  [[nodiscard]] Pass pass(WeightPointers weights) const {
+    return {.batch = batch,
+            .weights = weights,
+            .gradient_scale = part.weight / static_cast<double>(batch.counted),
+            .trains = trains,
+            .adds = part.adds,
+            .angles = {rotary.cosines().data(), rotary.sines().data()}};
   }
-
-  [[nodiscard]] BlockActivations& kept_of(std::size_t layer) {
-    return kept[std::min(layer, kept.size() - 1)];
-  }
-  void block_forward(std::size_t layer, WeightPointers weights) {
-    blocks[layer].forward(execution(), grid(), rotary, weights, streams[layer].data(),
-                          streams[layer + 1].data(), kept_of(layer), work);
-    computed = layer;
-  }
-  void block_backward(std::size_t layer, WeightPointers weights, GradientPointers gradients) {
-    // Blocks that share a place: the same operations on the same input leave the same bits.
-    if (kept.size() < blocks.size() && computed != layer) block_forward(layer, weights);
-    blocks[layer].backward(execution(), grid(), rotary, weights, gradients, streams[layer].data(),
-                           d_stream.data(), kept_of(layer), work);
-  }
+  [[nodiscard]] double mean_loss() const { return sum.loss / static_cast<double>(batch.counted); }
 
   TransformerConfig config;
   ParameterTable table;
-  BatchLimits limits;
-  ElementType type;
+  TransformerSettings settings;
   ThreadPool pool;
   RotaryTable rotary;
-  std::vector<DecoderBlock> blocks;
-  std::vector<BlockActivations> kept;  // of every block, or one for all if they are computed again
-  std::size_t computed = 0;            // the block that filled it
-  std::vector<std::vector<float>>
-      streams;  // [tokens, hidden]: before each block, and after the last
-  std::vector<float> d_stream;
-  OutputHead head;
-  BlockWorkspace work;
-  Batch batch;
+  Memory kept;
+  Memory work;
+  Memory batch_memory;
+  BatchView batch;
+  std::unique_ptr<Network> network;
   MicroBatch part;
-  std::vector<std::int32_t> last;  // place of each sequence's last token
-  double loss = 0.0;               // of the batch
-  double earlier_loss = 0.0;       // of the step's batches before it
+  bool trains = true;
+  kernels::LossSum sum{0.0, 0};  // of the batch
+  double earlier_loss = 0.0;     // of the step's batches before it
   PassOrder order{table.groups.size()};
 };
 
@@ -118,59 +107,45 @@ const TransformerConfig& HostTransformer::config() const {
   return state_->config;
 }
 double HostTransformer::loss() const {
-  return state_->earlier_loss + state_->part.weight * state_->loss;
+  return state_->earlier_loss + state_->part.weight * state_->mean_loss();
 }
 
 void HostTransformer::check(const Batch& batch) const {
-  check_batch(batch, state_->config, state_->limits);
+  check_batch(batch, state_->config, {state_->settings.max_sequences, state_->settings.max_length});
 }
 
 void HostTransformer::begin(const Batch& batch, MicroBatch part) {
   check(batch);
   state_->earlier_loss = part.adds ? loss() : 0.0;
   state_->part = part;
+  state_->trains = true;
   state_->order.begin();
-  state_->batch = batch;
-  state_->last.assign(size(batch.sequences), static_cast<std::int32_t>(batch.length - 1));
-  for (std::size_t s = 0; s < batch.lengths.size(); ++s) state_->last[s] = batch.lengths[s] - 1;
+  state_->batch = store_batch(batch, state_->batch.at);
 }
 
 void HostTransformer::forward(std::size_t group, std::span<const void* const> weights) {
-  State& state = *state_;
-  state.order.forward(group);
-  if (group == 0) {
-    state.embed(weights);
-  } else if (state.is_head(group)) {
-    state.loss = state.head.forward(state.execution(), state.grid(), weights, state.targets(),
-                                    state.streams.back().data(), state.work);
-  } else {
-    state.block_forward(group - 1, weights);
-  }
+  state_->order.forward(group);
+  state_->network->forward(state_->pass(weights), group, &state_->sum);
 }
 
 void HostTransformer::backward(std::size_t group, std::span<const void* const> weights,
                                std::span<void* const> gradients) {
-  State& state = *state_;
-  state.order.backward(group);
-  if (group == 0) {
-    state.embed_backward(gradients);
-  } else if (state.is_head(group)) {
-    state.head.backward(state.execution(), state.grid(), weights, gradients, state.targets(),
-                        state.streams.back().data(), state.d_stream.data(), state.work);
-  } else {
-    state.block_backward(group - 1, weights, gradients);
-  }
+  state_->order.backward(group);
+  state_->network->backward(state_->pass(weights), group, gradients);
 }
 
 Evaluation HostTransformer::evaluate(const Batch& batch, std::span<const void* const> weights) {
   begin(batch);
-  for (std::size_t group = 0; group < state_->table.groups.size(); ++group) {
-    forward(group, weights);
-  }
   State& state = *state_;
+  state.trains = false;
+  for (std::size_t group = 0; group < state.table.groups.size(); ++group) forward(group, weights);
   state.order.end();  // no backward: its logits have gone
-  return {state.loss, state.head.counted(), state.head.correct(),
-          state.head.last_logits(state.execution(), state.grid(), weights, state.last, state.work)};
+  const Network::Logits logits = state.network->last_logits(state.pass(weights));
+  const auto* const first = static_cast<const float*>(logits.values);
+  return {state.mean_loss(),
+          state.batch.counted,
+          static_cast<std::int64_t>(state.sum.correct),
+          {first, first + state.batch.sequences * logits.stride}};
 }
 
 }  // namespace zenflow::runtime

@@ -12,6 +12,9 @@
 
 namespace zenflow::runtime {
 
+/// A target that does not count, as in PyTorch and Hugging Face.
+inline constexpr std::int32_t kIgnoredTarget = -100;
+
 /// Sequences of one length, padded on the right: causal attention keeps what follows a sequence
 /// from its tokens, so there is no mask. (Padding on the left is not the same and not supported.)
 struct Batch {

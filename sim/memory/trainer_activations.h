@@ -1,10 +1,10 @@
 /// Bytes of activations that zenflow-train's transformers take, for one micro-batch.
 ///
-/// That on a GPU (runtime/cuda_model/block.h, model_head.h) keeps less than autograd does in
-/// Hugging Face's modules: nothing in fp32 but statistics, no dropout masks, one result of an
-/// activation, logits in the element type that become their own gradients. With T tokens, L layers,
-/// b bytes of an element, h hidden, q = heads * head_dim, v = kv_heads * head_dim, f intermediate,
-/// a heads, s sequences, V outputs of the head up to a multiple of 64:
+/// That on a GPU (runtime/model/block.h, head.h, runtime/cuda_model/operations.h) keeps less than
+/// autograd does in Hugging Face's modules: nothing in fp32 but statistics, no dropout masks, one
+/// result of an activation, logits in the element type that become their own gradients. With T
+/// tokens, L layers, b bytes of an element, h hidden, q = heads * head_dim, v = kv_heads *
+/// head_dim, f intermediate, a heads, s sequences, V outputs of the head up to a multiple of 64:
 ///
 ///   block     T (b (3 h + 2 q + 2 v + m f) + 16 + 4 a)    m = 3 with a gate, 2 without one
 ///   kept      (L + 1) T b h + L blocks; with checkpointing one block
@@ -15,8 +15,9 @@
 ///
 /// Arrays begin at multiples of 256 bytes, which is not counted: below 4 KiB a layer.
 ///
-/// That on the host (runtime/model/decoder_block.h, output_head.h) has fp32 containers for any
-/// element type and separate results; M is its largest matrix, J the outputs of the head:
+/// That on the host (runtime/model/host_operations.h) has the same arrays in fp32 containers for
+/// any element type, two statistics of attention, and other losses; M is its largest matrix, J the
+/// outputs of the head:
 ///
 ///   block     4 T (3 h + 2 q + 2 v + m f + 4 + 2 a)
 ///   kept      4 (L + 1) T h + L blocks; with checkpointing one block

@@ -33,7 +33,7 @@ TEST_P(TrainerActivations, AreWhatTheTransformerTakes) {
             .activation_checkpointing = checkpoints};
         const sim::TrainerActivations planned =
             sim::trainer_activations(config.model, training, logit_bytes);
-        const runtime::CudaTransformerMemory taken = runtime::cuda_transformer_memory(
+        const runtime::NetworkMemory taken = runtime::cuda_transformer_memory(
             config, {{GetParam().sequences, GetParam().length,
                       narrow ? runtime::ElementType::kBfloat16 : runtime::ElementType::kFloat32,
                       checkpoints},

@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "runtime/cuda_model/transformer.h"
-#include "runtime/model/loss.h"
 #include "runtime/model/safetensors.h"
 #include "sim/base/error.h"
 #include "tests/support/closeness.h"
@@ -293,7 +292,7 @@ TEST_P(CudaModel, TakesTheMemoryThatItSaysAndNoMoreAfterwards) {
     const CudaTransformerSettings settings{
         {kSequences, kLength, ElementType::kBfloat16, checkpoints}};
     const auto model = make(settings);
-    const CudaTransformerMemory memory = cuda_transformer_memory(config(), settings);
+    const NetworkMemory memory = cuda_transformer_memory(config(), settings);
     EXPECT_EQ(model->device.held.at("activations"), memory.kept);
     EXPECT_EQ(model->device.held.at("model workspace"), memory.work);
     EXPECT_LT(model->device.held.at("batch"), 32 * settings.tokens() + 8 * 256);
@@ -303,7 +302,7 @@ TEST_P(CudaModel, TakesTheMemoryThatItSaysAndNoMoreAfterwards) {
   }
 }
 
-// model_block.h's formula, from the difference that a layer makes. 128 tokens: every array is then
+// block.h's formula, from the difference that a layer makes. 128 tokens: every array is then
 // a multiple of 256 bytes.
 TEST_P(CudaModel, ALayerKeepsWhatItsHeaderSays) {
   TransformerConfig more = config();

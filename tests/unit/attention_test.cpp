@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/rotary/rotary.h"
 #include "runtime/model/rotary.h"
 #include "tests/support/gradient_check.h"
 
@@ -38,7 +39,9 @@ TEST_F(Attention, RotaryTurnsColumnsOfBothHalves) {
   // Two sequences of three tokens; two heads are turned, a column after them is left alone.
   const std::vector<float> before = some_values(6 * 9, 1);
   std::vector<float> x = before;
-  table.apply(run_, RotaryTable::Direction::kForward, x.data(), 6, 3, 2, 9);
+  constexpr kernels::RotaryShape kShape = {6, 3, 2, 4, 9};
+  const kernels::RotaryAngles angles = {table.cosines().data(), table.sines().data()};
+  kernels::rotary_scalar(kShape, angles, kernels::RotaryDirection::kForward, x.data());
   for (std::int64_t row = 0; row < 6; ++row) {
     for (std::int64_t head = 0; head < 2; ++head) {
       for (std::int64_t c = 0; c < 2; ++c) {
@@ -53,7 +56,7 @@ TEST_F(Attention, RotaryTurnsColumnsOfBothHalves) {
     }
     EXPECT_EQ(x[at(row * 9 + 8)], before[at(row * 9 + 8)]);
   }
-  table.apply(run_, RotaryTable::Direction::kBackward, x.data(), 6, 3, 2, 9);
+  kernels::rotary_scalar(kShape, angles, kernels::RotaryDirection::kBackward, x.data());
   for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], before[i], 1e-6);
 }
 
@@ -121,8 +124,8 @@ void check_attention(const Execution& run, const AttentionShape& shape, std::siz
   EXPECT_LT(relative_error(out, attention_reference(shape, in_double(qkv))), kBound);
 
   std::vector<float> d_qkv(qkv.size(), 9.0F);
-  attention_backward(run, shape, qkv.data(), out.data(), statistics, d_out.data(), d_qkv.data(),
-                     scratch);
+  attention_backward(run, shape, qkv.data(), out.data(), maximum.data(), sum.data(), d_out.data(),
+                     d_qkv.data(), scratch);
   const auto loss = [&](const std::vector<double>& v) {
     return dot(attention_reference(shape, v), d_out);
   };

@@ -12,7 +12,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/model/loss.h"
 #include "sim/base/error.h"
 #include "tests/support/closeness.h"
 #include "tests/support/gradient_check.h"
