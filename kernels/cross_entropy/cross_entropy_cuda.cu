@@ -8,7 +8,7 @@ namespace {
 constexpr unsigned kBlockSize = 256;
 constexpr unsigned kWarps = kBlockSize / kWarpSize;
 
-/// Of the logits seen so far: their maximum, its first place, and the sum of exp(x - maximum).
+/// The maximum of the logits seen so far, its first place, and the sum of exp(x - maximum).
 struct Online {
   float maximum = -INFINITY;
   float sum = 0.0F;

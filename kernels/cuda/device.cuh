@@ -14,7 +14,7 @@ namespace zenflow::kernels {
 inline constexpr unsigned kWarpSize = 32;
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 
-/// Of all threads of a one-dimensional grid.
+/// This thread's among all of a one-dimensional grid.
 __device__ inline std::size_t thread_number() {
   return std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
 }

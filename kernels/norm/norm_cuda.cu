@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(kBlockSize)
   }
 }
 
-/// Of the weight, and of the bias with kSumCount == 2.
+/// The terms of the weight's sum, and of the bias's with kSumCount == 2.
 template <class Element, unsigned kSumCount>
 struct WeightTerms {
   static constexpr unsigned kSums = kSumCount;

@@ -28,7 +28,7 @@ namespace zenflow::kernels {
 
 inline constexpr std::size_t kSquareBlock = 2048;
 
-/// Of `values`, an array of [n]; 0 if n is 0. There is Element = float and Bf16.
+/// The sum over `values`, an array of [n]; 0 if n is 0. There is Element = float and Bf16.
 template <class Element>
 [[nodiscard]] double square_sum(const Element* values, std::size_t n, Isa isa = best_isa());
 

@@ -7,7 +7,7 @@
 namespace zenflow::kernels {
 namespace {
 
-/// Of at most kSquareBlock elements.
+/// The sum of at most kSquareBlock elements.
 /// An fma here rounds as often as a multiplication and an addition: the product is exact.
 template <class Element>
 ZENFLOW_TARGET double square_sum_block(const Element* values, std::size_t n) {

@@ -95,7 +95,7 @@ struct CudaTransformer::State {
   [[nodiscard]] const kernels::LossSum& sum() const {
     return *sum_on_host.as<const kernels::LossSum>();
   }
-  /// Of the last batch alone, once its forward pass has been waited for.
+  /// The last batch's alone, once its forward pass has been waited for.
   [[nodiscard]] double mean_loss() const {
     return sum().loss / static_cast<double>(batch.on_device().counted);
   }
@@ -118,7 +118,7 @@ struct CudaTransformer::State {
     order.begin();
   }
 
-  /// Of passes on `compute`, whose stream the operations enqueue on.
+  /// A pass on `compute`, whose stream the operations enqueue on.
   [[nodiscard]] Pass pass(WeightPointers weights, Stream& compute) {
     run.stream = handle_of(compute);
     const BatchView& view = batch.on_device();
@@ -141,7 +141,7 @@ struct CudaTransformer::State {
     sum_arrived = compute.record();
   }
 
-  /// Of the last tokens, in fp32; waits for them.
+  /// The last tokens' logits, in fp32; waits for them.
   std::vector<float> read_logits(WeightPointers weights, Stream& compute) {
     const Network::Logits logits = network->last_logits(pass(weights, compute));
     const auto sequences = static_cast<std::size_t>(batch.on_device().sequences);

@@ -57,7 +57,7 @@ class CudaTransformer : public TrainingModel {
   void forward(std::size_t group, std::span<const void* const> weights, Stream& compute) override;
   void backward(std::size_t group, std::span<const void* const> weights,
                 std::span<void* const> gradients, Stream& compute) override;
-  /// Of the step so far: the weighted sum over its micro-batches.
+  /// The step's so far: the weighted sum over its micro-batches.
   [[nodiscard]] double loss() const override;
 
  protected:

@@ -7,7 +7,7 @@
 
 #include "sim/base/error.h"
 
-// Of the OpenMP runtime that oneDNN was built for. They read and set the number of threads for
+// The OpenMP runtime that oneDNN was built for has these. They read and set the number of threads for
 // parallel regions that the calling thread starts, and no other thread's.
 extern "C" {
 int omp_get_max_threads(void);
@@ -41,7 +41,7 @@ char letter(Transposed transposed) {
   return transposed == Transposed::kYes ? 'T' : 'N';
 }
 
-/// Of `matrix` as the product uses it, from (row, column) on.
+/// The elements of `matrix`, as the product uses it, from (row, column) on.
 const float* from(const ConstMatrix& matrix, std::int64_t row, std::int64_t column) {
   return matrix.transposed == Transposed::kYes ? matrix.values + column * matrix.stride + row
                                                : matrix.values + row * matrix.stride + column;

@@ -42,7 +42,7 @@ struct Evaluation {
   double loss = 0.0;
   std::int64_t targets = 0;  ///< that count: not ignored
   std::int64_t correct = 0;  ///< of these, the largest logit is the target's; 0 for a regression
-  /// Of the last token of every sequence: [sequences, vocabulary or labels].
+  /// The last token's, for every sequence: [sequences, vocabulary or labels].
   std::vector<float> logits;
 };
 

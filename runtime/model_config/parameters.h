@@ -27,7 +27,7 @@ struct Task {
   std::int64_t labels = 0;  ///< of a classification; 1 is a regression, as in Hugging Face
 
   [[nodiscard]] static Task language_modelling() { return {}; }
-  /// Of whole sequences, from the last token. Precondition: labels >= 1.
+  /// Classifies whole sequences, from the last token. Precondition: labels >= 1.
   [[nodiscard]] static Task classification(std::int64_t labels) {
     return {Kind::kClassification, labels};
   }
