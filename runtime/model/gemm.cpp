@@ -7,8 +7,8 @@
 
 #include "sim/base/error.h"
 
-// The OpenMP runtime that oneDNN was built for has these. They read and set the number of threads for
-// parallel regions that the calling thread starts, and no other thread's.
+// The OpenMP runtime that oneDNN was built for has these. They read and set the number of threads
+// for parallel regions that the calling thread starts, and no other thread's.
 extern "C" {
 int omp_get_max_threads(void);
 void omp_set_num_threads(int threads);
