@@ -63,7 +63,7 @@ struct OperationMemory {
   /// Which arrays that are never needed together share memory: those of backward's two halves, or
   /// else a block's last sum in forward and a gradient.
   bool halves_share = true;
-  bool sums_parts_apart = false;          ///< RowsPart::sums, in fp32
+  bool sums_parts_apart = false;  ///< RowsPart::sums, in fp32
 };
 
 /// Each operation takes what the one before left, on the calling thread or, on a GPU, enqueued on a

@@ -36,10 +36,10 @@
 #include "runtime/offload/cpu_lane.h"
 #include "runtime/offload/deferred_columns.h"
 #include "runtime/offload/device_columns.h"
-#include "sim/base/thread_pool.h"
 #include "runtime/offload/settings.h"
 #include "runtime/offload/trainable.h"
 #include "runtime/trace/recorder.h"
+#include "sim/base/thread_pool.h"
 
 namespace zenflow::runtime {
 

@@ -23,7 +23,6 @@ namespace {
 using kernels::Bf16;
 using kernels::cuda_check;
 
-constexpr float kScale = 1.0e-3F;  // small: repeated updates stay finite
 /// What occupy() sets: some ten microseconds of a GPU's memory.
 constexpr std::size_t kOccupyingBytes = std::size_t{64} << 20;
 
@@ -126,10 +125,10 @@ class CudaProbeDevice final : public ProbeDevice {
   }
 
   void update(ProbeLane lane, float* y, const float* x, std::size_t n) override {
-    kernels::accumulate_cuda(y, x, kScale, n, stream(lane));
+    kernels::accumulate_cuda(y, x, kAccumulateScale, n, stream(lane));
   }
   void pass(ProbeLane lane, float* y, const float* x, std::size_t n) override {
-    kernels::accumulate_first_cuda(y, x, kScale, n, stream(lane));
+    kernels::accumulate_first_cuda(y, x, kAccumulateScale, n, stream(lane));
   }
   // cuBLAS works in the compute lane alone; no experiment asks for another.
   void multiply(ProbeLane, const ProbeProduct& product, const void* a, const void* b,

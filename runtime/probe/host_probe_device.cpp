@@ -21,7 +21,6 @@ const HostMark& host(const ProbeMark& mark) {
 }
 
 constexpr Label kLabel{Operation::kProbe, -1};
-constexpr float kScale = 1.0e-3F;  // small: repeated updates stay finite
 
 class HostProbeDevice final : public ProbeDevice {
  public:
@@ -49,10 +48,10 @@ class HostProbeDevice final : public ProbeDevice {
     device_.copy(stream(lane), to, from, bytes, direction, Traffic::kControl, kLabel);
   }
   void update(ProbeLane lane, float* y, const float* x, std::size_t n) override {
-    run(lane, [=] { kernels::accumulate(y, x, kScale, n); });
+    run(lane, [=] { kernels::accumulate(y, x, kAccumulateScale, n); });
   }
   void pass(ProbeLane lane, float* y, const float* x, std::size_t n) override {
-    run(lane, [=] { kernels::accumulate_first(y, x, kScale, n); });
+    run(lane, [=] { kernels::accumulate_first(y, x, kAccumulateScale, n); });
   }
   void multiply(ProbeLane lane, const ProbeProduct& product, const void* a, const void* b,
                 void* c) override {

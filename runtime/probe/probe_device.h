@@ -14,6 +14,9 @@
 
 namespace zenflow::runtime {
 
+/// What sums are scaled by where accumulation is measured. Small: repeated updates stay finite.
+inline constexpr float kAccumulateScale = 1.0e-3F;
+
 enum class ProbeMemory : std::uint8_t { kDevice, kPinned, kPageable };
 enum class ProbeLane : std::uint8_t { kCompute, kH2D, kD2H };
 inline constexpr std::size_t kProbeLanes = 3;
