@@ -70,7 +70,7 @@ TEST(Hjson, ReadsWhatThePythonPackageReads) {
       {"a.b: 1\nc#d: 2\ne/f : 3\ng\n: 4", R"({"a.b": 1,"c#d": 2,"e/f": 3,"g": 4})"},
       {"a: \u00A0x\u3000\nb: 5\u00A0\nc: true\u00A0", R"({"a": "x","b": "5","c": true})"},
       {R"({'a': 'it\'s "x"', "b": "it's"})", R"({"a": "it's \"x\"","b": "it's"})"},
-      {R"(a: "\u00e9\ud83d\ude00\/\b\f")", "{\"a\": \"é😀/\\u0008\\u000c\"}"},
+      {R"(a: "\u00e9\ud83d\ude00\/\b\f")", "{\"a\": \"é😀/\\b\\f\"}"},
       {R"(a: "\ud83dx\ude00\ud83d\u0041\ud83d\ud83d\ude00")",
        R"({"a": "\uD83Dx\uDE00\uD83DA\uD83D😀"})"},
       {"a:\n  '''\n  x\n    y\n  '''\nb: 1", R"({"a": "x\n  y","b": 1})"},
