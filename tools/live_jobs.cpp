@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/offload/knobs.h"
+#include "sim/schedule/live_work.h"
 #include "tools/environment.h"
 
 namespace zenflow::tools {
@@ -30,21 +32,19 @@ LiveJobs::LiveJobs(const std::filesystem::path& scenario, const std::optional<st
                                              .overrides = overrides_});
 }
 
-sim::LivePoint LiveJobs::point(const std::string& text) const {
+sim::OffloadSetup LiveJobs::point(const std::string& text) const {
   const sim::Scenario scenario = sim::read_scenario(tree_, overrides_);
-  return sim::parse_live_point(text, scenario.accumulate_on_device);
+  return sim::parse_offload_setup(text, scenario.offload);
 }
 
-sim::Job LiveJobs::job(const sim::LivePoint& point) const {
+sim::Job LiveJobs::job(const sim::OffloadSetup& point) const {
   std::vector<sim::Override> overrides = overrides_;
-  if (point.kind == sim::LiveKind::kZenFlow) {
-    const auto set = [&](const char* name, std::string value) {
-      overrides.push_back({sim::expand_short_name(name), std::move(value)});
-    };
-    set("topk_ratio", fmt::format("{}", point.topk_ratio));
-    set("update_interval", std::to_string(point.update_interval));
-    set("overlap_step", point.overlap ? "true" : "false");
-    set("accumulate_on", std::string(sim::accumulate_place(point.accumulate_on_device)));
+  if (point.schedule == sim::OffloadSchedule::kZenFlow) {
+    sim::TrainingSetup setup;
+    static_cast<sim::OffloadSetup&>(setup) = point;
+    for (const sim::SetupKnob& knob : sim::setup_knobs()) {
+      if (knob.in_setting) overrides.push_back({std::string(knob.path), knob_text(knob, setup)});
+    }
   }
   sim::Job job = sim::make_job(sim::read_scenario(tree_, overrides));
   sim::find_schedule(schedule_of(point)).check(job);
@@ -74,8 +74,8 @@ std::filesystem::path LiveJobs::model_file() const {
   return *config->at.file;
 }
 
-std::string schedule_of(const sim::LivePoint& point) {
-  return std::string(sim::live_schedule_name(point.kind));
+std::string schedule_of(const sim::OffloadSetup& point) {
+  return std::string(sim::live_schedule_name(point.schedule));
 }
 
 std::string date_or_today(const std::string& text) {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/calibrate/live_point.h"
 #include "sim/config/scenario.h"
+#include "sim/offload/training_setup.h"
 #include "sim/schedule/job.h"
 #include "sim/schedule/schedule.h"
 
@@ -19,10 +19,10 @@ class LiveJobs {
   LiveJobs(const std::filesystem::path& scenario, const std::optional<std::string>& profile,
            const std::vector<std::string>& set);
 
-  /// The setting that `text` names, with the scenario's zenflow_train.accumulate_on where it does
-  /// not say. Throws Error(kInput) as parse_live_point does.
-  [[nodiscard]] sim::LivePoint point(const std::string& text) const;
-  [[nodiscard]] sim::Job job(const sim::LivePoint& point) const;
+  /// The setting that `text` names, with the scenario's place of sums where it does not
+  /// say. Throws Error(kInput) as parse_offload_setup does.
+  [[nodiscard]] sim::OffloadSetup point(const std::string& text) const;
+  [[nodiscard]] sim::Job job(const sim::OffloadSetup& point) const;
   /// As the scenario has it, for any schedule. Throws Error(kInput) if the schedule lacks
   /// something.
   [[nodiscard]] sim::Job job(const sim::Schedule& schedule) const;
@@ -41,7 +41,7 @@ class LiveJobs {
 };
 
 /// The setting's schedule: "live-zenflow".
-[[nodiscard]] std::string schedule_of(const sim::LivePoint& point);
+[[nodiscard]] std::string schedule_of(const sim::OffloadSetup& point);
 
 /// `text` if it is a date such as 2026-11-20, today's if it is empty.
 /// Throws Error(kInput) "--date: ...".

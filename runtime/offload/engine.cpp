@@ -31,18 +31,18 @@ OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
       settings_(settings),
       device_(device),
       communicator_(communicator),
-      layout_(make_layout(model.parameters(), settings.topk_ratio, settings.everything_on_device,
+      layout_(make_layout(model.parameters(), settings.topk_ratio, settings.everything_on_device(),
                           communicator.rank(), communicator.size(), settings.topk_range)),
       waits_(recorder.add_track("training thread", sim::TrackKind::kHost)),
       sum_track_(recorder.add_track("cpu sums", sim::TrackKind::kHost)),
       update_track_(recorder.add_track("cpu optimizer", sim::TrackKind::kHost)),
       warm_up_(settings.full_warm_up_rounds > 0),
-      deferred_(layout_, type, device, keeps_sums(settings), settings.overlap_step, warm_up_),
+      deferred_(layout_, type, device, settings.keeps_sums(), settings.overlap_step, warm_up_),
       columns_(model.parameters(), layout_, type, device, model,
                {.accumulates = settings.gradient_accumulation_steps > 1,
-                .second_weights = settings.overlap_step && !settings.everything_on_device,
+                .second_weights = settings.overlap_step && !settings.everything_on_device(),
                 .whole_step_gradients = whole_step(),
-                .device_sums = settings.accumulate_on_device && keeps_sums(settings),
+                .device_sums = settings.sums_on_device(),
                 .warm_up = warm_up_}),
       carrier_(columns_, device, settings.exchange_bytes),
       transfer_(device.allocate(MemoryKind::kPinnedHost,
@@ -73,7 +73,7 @@ OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
 OffloadEngine::~OffloadEngine() = default;
 
 void OffloadEngine::set_interval_policy(IntervalPolicy policy) {
-  if (!settings_.adaptive_interval) {
+  if (!settings_.interval_is_auto) {
     throw Error(ErrorKind::kInput, "an interval policy: the settings have a fixed update_interval");
   }
   interval_policy_ = std::move(policy);

@@ -107,7 +107,7 @@ class OffloadEngine {
   void set_learning_rate(double rate) { settings_.adamw.learning_rate = static_cast<float>(rate); }
   /// Asked at the end of every regular window but the first, and not when `settle` ends one. `step`
   /// throws Error(kRuntime) if it answers less than 1, or what would exceed max_staleness. Throws
-  /// Error(kInput) unless the settings have adaptive_interval. Before `restore`.
+  /// Error(kInput) unless the settings have interval_is_auto. Before `restore`.
   void set_interval_policy(IntervalPolicy policy);
 
   /// Another share of columns, at the end of the first regular window whose last step has not
@@ -231,9 +231,7 @@ class OffloadEngine {
                     const std::function<void(std::span<std::byte>, std::size_t)>& fill);
   void wait_for_lane(CpuLane& lane, CpuLane::Ticket ticket, StepResult* result);
   void check_lanes() const;
-  [[nodiscard]] bool whole_step() const {
-    return settings_.whole_step_gradients || settings_.accumulate_on_device;
-  }
+  [[nodiscard]] bool whole_step() const { return settings_.has_whole_step(); }
   [[nodiscard]] bool overlaps() const { return settings_.overlap_step && !warm_up_; }
   void note_wait(Clock::time_point start, StepResult* result);
 

@@ -80,7 +80,7 @@ void OffloadEngine::for_each_array(Visit&& visit) {
   }
   if (step_ > window_first_step_) {
     const std::size_t sums = layout_.deferred_elements() * sizeof(float);
-    if (settings_.accumulate_on_device) {
+    if (settings_.sums_on_device()) {
       visit("sums", columns_.sums.as<float>(), sums, Place::kDevice);
     } else {
       visit("sums", deferred_.sums(parity_), sums, Place::kHost);
@@ -172,7 +172,7 @@ void OffloadEngine::restore(
   }
   const std::int64_t staleness =
       oldest_gradient(counters.update_interval, counters.update_interval);
-  if (!settings_.everything_on_device && staleness > settings_.max_staleness) {
+  if (!settings_.everything_on_device() && staleness > settings_.max_staleness) {
     throw Error(ErrorKind::kInput,
                 fmt::format("checkpoint: update_interval {} makes gradients up to {} steps old, "
                             "max_staleness is {}",

@@ -177,7 +177,7 @@ void OffloadEngine::pack_and_send(std::size_t group) {
     device_.gather_columns(*compute_, type_, columns_.gradient_slice(s), column, width,
                            packed + at * element, {Operation::kGatherDeferred, step_});
   }
-  if (settings_.accumulate_on_device && !reads_staging()) return;
+  if (settings_.sums_on_device() && !reads_staging()) return;
   d2h_->wait(compute_->record(), WaitCause::kCompute);
   d2h_->wait(staging_free_[group], WaitCause::kCpuUpdate);
   device_.copy(*d2h_, deferred_.staging(group), packed, count * element,
@@ -226,7 +226,7 @@ void OffloadEngine::check_gradients() {
 void OffloadEngine::sum_deferred() {
   if (reads_staging()) return;
   const bool first = step_ == window_first_step_;
-  if (settings_.accumulate_on_device) {
+  if (settings_.sums_on_device()) {
     if (first) compute_->wait(sums_read_, WaitCause::kD2H);
     device_.accumulate(*compute_, type_, columns_.packed[0].data(), scale_,
                        layout_.deferred_elements(), first, columns_.sums.as<float>(),

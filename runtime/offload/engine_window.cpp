@@ -128,7 +128,7 @@ void OffloadEngine::start_window(bool may_adapt) {
 }
 
 void OffloadEngine::send_sums(const DeferredUpdate& update) {
-  if (update.source != GradientSource::kSums || !settings_.accumulate_on_device) return;
+  if (update.source != GradientSource::kSums || !settings_.sums_on_device()) return;
   d2h_->wait(compute_->record(), WaitCause::kCompute);
   for (std::size_t g = 0; g < layout_.groups.size(); ++g) {
     const std::size_t first = deferred_.group_offset(g);

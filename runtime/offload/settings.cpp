@@ -38,7 +38,7 @@ void check(const OffloadSettings& s) {
   require(s.update_interval >= 1,
           fmt::format("update_interval: expected at least 1, found {}", s.update_interval));
   require(
-      s.select_interval >= 0 && (s.adaptive_interval || s.select_interval % s.update_interval == 0),
+      s.select_interval >= 0 && (s.interval_is_auto || s.select_interval % s.update_interval == 0),
       fmt::format("select_interval: expected a multiple of update_interval ({}), found {}: "
                   "columns change place between two windows",
                   s.update_interval, s.select_interval));
@@ -55,7 +55,7 @@ void check(const OffloadSettings& s) {
     require(core >= 0, fmt::format("optimizer cores: expected CPU numbers, found {}", core));
   }
   const std::int64_t staleness = s.update_interval - 1 + (s.overlap_step ? s.update_interval : 0);
-  require(s.everything_on_device || staleness <= s.max_staleness,
+  require(s.everything_on_device() || staleness <= s.max_staleness,
           fmt::format("update_interval: {} makes gradients up to {} steps old, max_staleness is {}",
                       s.update_interval, staleness, s.max_staleness));
   const kernels::AdamWSettings& a = s.adamw;
@@ -69,10 +69,6 @@ void check(const OffloadSettings& s) {
 }
 
 }  // namespace
-
-bool keeps_sums(const OffloadSettings& settings) {
-  return settings.overlap_step || settings.update_interval > 1 || settings.adaptive_interval;
-}
 
 kernels::AdamWSettings scaled_adamw(const kernels::AdamWSettings& adamw, DeferredScaling scaling,
                                     std::int64_t steps) {
@@ -93,17 +89,9 @@ kernels::AdamWSettings scaled_adamw(const kernels::AdamWSettings& adamw, Deferre
 }
 
 OffloadSettings settings_for(OffloadSchedule schedule, OffloadSettings settings) {
-  if (schedule != OffloadSchedule::kZenFlow) {
-    settings.topk_ratio = 0;
-    settings.topk_range.reset();
-    settings.update_interval = 1;
-    settings.adaptive_interval = false;
-    settings.select_interval = 0;
-    settings.full_warm_up_rounds = 0;
-    settings.overlap_step = schedule == OffloadSchedule::kZeroOffloadDpu;
-    settings.everything_on_device = schedule == OffloadSchedule::kGpuOnly;
-    settings.accumulate_on_device = false;
-  }
+  settings.schedule = schedule;
+  if (schedule != OffloadSchedule::kZenFlow) settings.topk_range.reset();
+  static_cast<sim::OffloadSetup&>(settings) = sim::as_scheduled(settings);
   check(settings);
   return settings;
 }

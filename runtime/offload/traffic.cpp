@@ -6,7 +6,7 @@ LinkBytes window_traffic(const Layout& layout, ElementType type, const OffloadSe
                          std::int64_t steps) {
   const std::uint64_t deferred = layout.deferred_elements();
   const std::uint64_t once = deferred * bytes_per_element(type);
-  const bool sums_come_down = settings.accumulate_on_device && (steps > 1 || settings.overlap_step);
+  const bool sums_come_down = settings.sums_on_device() && (steps > 1 || settings.overlap_step);
   return {
       .d2h = sums_come_down ? deferred * sizeof(float) : once * static_cast<std::uint64_t>(steps),
       .h2d = once};

@@ -166,14 +166,14 @@ Json result(const TrainOptions& options, const TrainReport& report) {
   const auto done =
       static_cast<double>(std::max<std::int64_t>(1, report.steps - report.first_step));
   Json map;
-  map["schedule"] = schedule_name(options.schedule);
-  if (options.schedule == OffloadSchedule::kZenFlow) {
+  map["schedule"] = to_string(options.offload.schedule);
+  if (options.offload.schedule == OffloadSchedule::kZenFlow) {
     map["topk_ratio"] = report.topk_ratio;
     if (const auto& range = options.offload.topk_range) {
       map["topk_range"] = {range->low, range->high};
     }
     map["update_interval"] = report.update_interval;
-    if (options.offload.adaptive_interval) map["update_interval_is_auto"] = true;
+    if (options.offload.interval_is_auto) map["update_interval_is_auto"] = true;
   }
   map["gradient_accumulation_steps"] = options.offload.gradient_accumulation_steps;
   map["activation_checkpointing"] = options.activation_checkpointing;
@@ -213,7 +213,7 @@ Json result(const TrainOptions& options, const TrainReport& report) {
   }
   if (options.tune_live) {
     map["tuning"] = tuning(report.tuning);
-  } else if (options.offload.adaptive_interval) {
+  } else if (options.offload.interval_is_auto) {
     map["decisions"] = decisions(report);
   }
   map["losses"] = report.losses;
@@ -223,20 +223,6 @@ Json result(const TrainOptions& options, const TrainReport& report) {
 }
 
 }  // namespace
-
-std::string schedule_name(OffloadSchedule schedule) {
-  switch (schedule) {
-    case OffloadSchedule::kGpuOnly:
-      return "gpu-only";
-    case OffloadSchedule::kZeroOffload:
-      return "zero-offload";
-    case OffloadSchedule::kZeroOffloadDpu:
-      return "zero-offload-dpu";
-    case OffloadSchedule::kZenFlow:
-      return "zenflow";
-  }
-  return "";
-}
 
 std::string measured_result_json(const TrainOptions& options, const TrainReport& report,
                                  const std::string& version) {

@@ -17,6 +17,4 @@ namespace zenflow::runtime {
                                                const TrainReport& report,
                                                const std::string& version);
 
-[[nodiscard]] std::string schedule_name(OffloadSchedule schedule);
-
 }  // namespace zenflow::runtime

@@ -16,20 +16,6 @@
 namespace zenflow::runtime {
 namespace {
 
-sim::LiveKind live_kind_of(OffloadSchedule schedule) {
-  switch (schedule) {
-    case OffloadSchedule::kGpuOnly:
-      return sim::LiveKind::kGpuOnly;
-    case OffloadSchedule::kZeroOffload:
-      return sim::LiveKind::kZeroOffload;
-    case OffloadSchedule::kZeroOffloadDpu:
-      return sim::LiveKind::kZeroOffloadDpu;
-    case OffloadSchedule::kZenFlow:
-      break;
-  }
-  return sim::LiveKind::kZenFlow;
-}
-
 /// A machine on which everything takes some time, and no batch longer than the simulated clock
 /// goes: how long does not decide what is held, as lanes work in order.
 sim::HardwareProfile some_machine(sim::DType dtype, bool device_is_host) {
@@ -65,22 +51,16 @@ sim::Job job_of(const TransformerConfig& config, const TrainOptions& options) {
   scenario.name = scenario.model.name;
   scenario.training = simulated_training(options);
   scenario.hardware = some_machine(scenario.training.dtype, !options.cuda);
+  sim::OffloadSetup setup = s;
   // A second micro-batch needs what every later one does.
-  job.deepspeed.gradient_accumulation_steps =
-      std::min<std::int64_t>(2, s.gradient_accumulation_steps);
-  scenario.accumulate_on_device = s.accumulate_on_device;
+  setup.gradient_accumulation_steps = std::min<std::int64_t>(2, s.gradient_accumulation_steps);
   // One that changes may come to be more than 1, for which there are sums.
-  const std::int64_t interval =
-      s.adaptive_interval ? std::max<std::int64_t>(2, s.update_interval) : s.update_interval;
+  if (s.interval_is_auto) setup.update_interval = std::max<std::int64_t>(2, s.update_interval);
+  // A warm-up's memory is planned apart; a machine that is any has a core for all threads.
+  setup.full_warm_up_rounds = 0;
+  sim::set_offload(job, setup);
   // Two windows: memory is that of every later one.
-  scenario.run = {.warmup_steps = 0, .steps = 2 * interval};
-  if (options.schedule == OffloadSchedule::kZenFlow) {
-    job.deepspeed.zenflow = sim::ZenFlowSettings{.topk_ratio = s.topk_ratio,
-                                                 .update_interval = interval,
-                                                 .select_interval = s.select_interval,
-                                                 .select_strategy = "step",
-                                                 .overlap_step = s.overlap_step};
-  }
+  scenario.run = {.warmup_steps = 0, .steps = 2 * setup.update_interval};
   return job;
 }
 
@@ -93,7 +73,7 @@ std::uint64_t whole_bytes(double bytes) {
 MemoryPlan simulated_plan(const TransformerConfig& config, const TrainOptions& options) {
   const sim::Job job = job_of(config, options);
   const sim::Schedule& schedule =
-      sim::find_schedule(sim::live_schedule_name(live_kind_of(options.schedule)));
+      sim::find_schedule(sim::live_schedule_name(options.offload.schedule));
   schedule.check(job);
   const sim::FullRun run = sim::simulate_fully(job, schedule);
   const std::vector<double> largest = sim::largest_sizes(run.program, run.execution);
@@ -123,7 +103,7 @@ void take_larger(std::vector<PlannedMemory>& parts, const std::vector<PlannedMem
 /// What the simulated schedules do not know: groups whose gradients take turns.
 void plan_turns(const TransformerConfig& config, const TrainOptions& options, MemoryPlan& plan) {
   const OffloadSettings& s = options.offload;
-  if (s.everything_on_device || s.accumulate_on_device || s.whole_step_gradients) return;
+  if (s.everything_on_device() || s.has_whole_step()) return;
   double largest = 0;
   const double least = s.topk_range ? s.topk_range->low : s.topk_ratio;
   const double ratio = s.full_warm_up_rounds > 0 ? 0 : least;
@@ -187,7 +167,7 @@ MemoryPlan plan_memory(const TransformerConfig& config, const TrainOptions& opti
   if (const std::uint64_t bytes = state_on_its_way(config, options); bytes > 0) {
     plan.host.push_back({"columns of a matrix that change place, fp32", bytes});
   }
-  if (options.offload.everything_on_device) {
+  if (options.offload.everything_on_device()) {
     constexpr std::uint64_t kStateBytes = 12;
     plan.host.push_back(
         {"weights, m and v, fp32, of all columns, until the first step",

@@ -7,36 +7,23 @@
 #include "runtime/train/make_model.h"
 #include "runtime/train/measured_result.h"
 #include "runtime/train/run.h"
+#include "runtime/train/simulated_run.h"
 #include "sim/trace/recorded_run.h"
 
 namespace zenflow::runtime {
 namespace {
 
 sim::RecordedRun recorded_run(const TrainOptions& options, const TrainReport& report) {
-  const OffloadSettings& offload = options.offload;
-  std::optional<std::int64_t> gpu;
-  if (options.cuda) gpu = options.cuda->ordinal;
-  std::optional<sim::RecordedRatios> topk_range;
-  if (const auto& range = offload.topk_range) topk_range = {range->low, range->high};
-  return {.schedule = schedule_name(options.schedule),
-          .topk_ratio = report.topk_ratio,
-          .topk_range = topk_range,
-          .update_interval = report.update_interval,
-          .interval_is_auto = offload.adaptive_interval,
-          .select_interval = offload.select_interval,
-          .full_warm_up_rounds = offload.full_warm_up_rounds,
-          .overlap_step = offload.overlap_step,
-          .accumulate_on_device = offload.accumulate_on_device,
-          .micro_batch_size = options.feed.sequences,
-          .gradient_accumulation_steps = offload.gradient_accumulation_steps,
-          .activation_checkpointing = options.activation_checkpointing,
-          .sequence_length = options.feed.length,
-          .dtype = options.dtype == ElementType::kBfloat16 ? "bf16" : "fp32",
-          .threads = static_cast<std::int64_t>(options.threads),
-          .optimizer_threads = offload.optimizer_threads,
-          .sum_threads = offload.sum_threads,
-          .gpu = gpu,
-          .parameters = report.parameters};
+  sim::RecordedRun run;
+  static_cast<sim::OffloadSetup&>(run) = options.offload;
+  static_cast<sim::TrainingSettings&>(run) = simulated_training(options);
+  run.threads = static_cast<std::int64_t>(options.threads);
+  run.topk_ratio = report.topk_ratio;
+  run.update_interval = report.update_interval;
+  if (const auto& range = options.offload.topk_range) run.topk_range = {range->low, range->high};
+  if (options.cuda) run.gpu = options.cuda->ordinal;
+  run.parameters = report.parameters;
+  return run;
 }
 
 }  // namespace
@@ -89,7 +76,7 @@ void Run::fill_report() {
   report_.device_name = device_->name();
   report_.host_capacity_bytes = host_memory().bytes;
   constexpr std::uint64_t kStateBytes = 12;
-  if (!options_.offload.everything_on_device) {
+  if (!options_.offload.everything_on_device()) {
     report_.host_optimizer_bytes = kStateBytes * engine_.layout().elements;
   }
   if (options_.record_trace) {

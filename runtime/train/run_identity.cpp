@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <sstream>
+#include <variant>
 
 #include <fmt/format.h>
 
-#include "runtime/train/measured_result.h"
+#include "runtime/train/simulated_run.h"
 #include "sim/base/error.h"
+#include "sim/offload/knobs.h"
 
 namespace zenflow::runtime {
 
@@ -60,13 +62,28 @@ void describe(const TransformerConfig& config, Lines& line) {
                                    rotary.high_frequency_factor, rotary.original_max_positions));
 }
 
+/// One of two places is written as whether it is the second.
+std::string identity_text(const sim::SetupKnob& knob, const sim::TrainingSetup& setup) {
+  const bool is_bool = std::holds_alternative<bool sim::TrainingSetup::*>(knob.field);
+  if (is_bool) return knob_value(knob, setup) != 0 ? "true" : "false";
+  return knob_text(knob, setup);
+}
+
+/// "not set" but for knobs that came later, of which checkpoints of before say nothing.
+std::string unsaid(const std::string& key) {
+  for (const sim::SetupKnob& knob : sim::setup_knobs()) {
+    if (knob.came_later && knob.identity == key) return identity_text(knob, {});
+  }
+  return "not set";
+}
+
 /// The lines of a saved identity and of this run's, by key.
 std::string value_of(const std::string& text, const std::string& key) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with(key + ": ")) return line.substr(key.size() + 2);
   }
-  return "not set";
+  return unsaid(key);
 }
 
 std::vector<std::string> keys_of(const std::string& text) {
@@ -85,33 +102,26 @@ std::string run_identity(const TrainOptions& options, const TransformerConfig& c
   describe(config, line);
   line("parameters", table.elements());
   line("tensors", table.parameters.size());
-  line("dtype", options.dtype == ElementType::kBfloat16 ? "bf16" : "fp32");
   line("task", options.task.empty() ? "language modelling" : options.task);
   line("data bytes", data.bytes);
   line("data checksum", data.crc);
   line("validation fraction", options.feed.validation_fraction);
-  line("micro-batch size", options.feed.sequences);
-  // Checkpoints of before it existed are of runs without.
-  if (s.gradient_accumulation_steps > 1) {
-    line("gradient accumulation steps", s.gradient_accumulation_steps);
-  }
-  line("sequence length", options.feed.length);
   line("seed", options.seed);
-  line("schedule", schedule_name(options.schedule));
-  line("topk_ratio", s.topk_ratio);
+  sim::TrainingSetup setup;
+  static_cast<sim::OffloadSetup&>(setup) = s;
+  static_cast<sim::TrainingSettings&>(setup) = simulated_training(options);
+  for (const sim::SetupKnob& knob : sim::setup_knobs()) {
+    if (!knob.identity.empty()) line(knob.identity, identity_text(knob, setup));
+  }
   line("update_interval",
-       s.adaptive_interval ? std::string("auto") : std::to_string(s.update_interval));
-  if (s.adaptive_interval) {
+       s.interval_is_auto ? std::string("auto") : std::to_string(s.update_interval));
+  if (s.interval_is_auto) {
     line("auto_ratio", options.auto_ratio);
     line("max_staleness", s.max_staleness);
     line("tuned while training", options.tune_live);
   }
   if (s.topk_range) line("topk_range", fmt::format("{} {}", s.topk_range->low, s.topk_range->high));
-  line("select_interval", s.select_interval);
-  line("full_warm_up_rounds", s.full_warm_up_rounds);
-  line("overlap_step", s.overlap_step);
   line("column norm", s.norm == NormKind::kL1 ? "l1" : "l2");
-  line("accumulation on the device", s.accumulate_on_device);
   line("deferred scaling", static_cast<int>(s.deferred_scaling));
   line("gradient clipping", s.gradient_clipping);
   line("learning rate", options.learning_rate.peak);
@@ -138,9 +148,9 @@ void check_identity(const std::string& saved, const std::string& here,
     differences +=
         fmt::format("{}{} was {}, is {} here", differences.empty() ? "" : "; ", key, before, now);
   }
-  throw Error(ErrorKind::kInput,
-              fmt::format("{}: it belongs to another run: {}", checkpoint.generic_string(),
-                          differences.empty() ? "other settings" : differences));
+  if (differences.empty()) return;  // lines in another order, as checkpoints of before have them
+  throw Error(ErrorKind::kInput, fmt::format("{}: it belongs to another run: {}",
+                                             checkpoint.generic_string(), differences));
 }
 
 }  // namespace zenflow::runtime

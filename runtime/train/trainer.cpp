@@ -67,7 +67,7 @@ Run::Run(const TrainOptions& options, const TrainEvents& events)
     importance_.emplace(*options.importance, options.offload.topk_ratio, options.overwrite);
   }
   if (options.save_weights) check_output(*options.save_weights, options.overwrite);
-  if (options.offload.adaptive_interval) set_policy();
+  if (options.offload.interval_is_auto) set_policy();
 }
 
 namespace {
@@ -80,11 +80,7 @@ sim::LiveModelSettings live_model(const TrainOptions& options, const Transformer
           .training = simulated_training(options),
           .cores = std::max<std::int64_t>(1, static_cast<std::int64_t>(cores)),
           .device_cores = options.cuda ? 0 : static_cast<std::int64_t>(options.threads),
-          .optimizer_threads = options.offload.optimizer_threads,
-          .sum_threads = options.offload.sum_threads,
-          .overlap_step = options.offload.overlap_step,
-          .gradient_accumulation_steps = options.offload.gradient_accumulation_steps,
-          .accumulate_on_device = options.offload.accumulate_on_device};
+          .offload = options.offload};
 }
 
 }  // namespace

@@ -34,7 +34,6 @@ struct TrainOptions {
   std::int64_t steps = 100;
   std::uint64_t seed = 0;
   LearningRate learning_rate;
-  OffloadSchedule schedule = OffloadSchedule::kZenFlow;
   OffloadSettings offload;
   double auto_ratio = 0.99;
   bool tune_live = false;      ///< update_interval is auto: by the tuner, not by Zen-auto

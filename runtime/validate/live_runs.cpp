@@ -12,26 +12,12 @@ namespace {
 constexpr double kMilliseconds = 1e3;
 constexpr std::int64_t kRampWindows = 2;
 
-OffloadSchedule schedule_of(sim::LiveKind kind) {
-  switch (kind) {
-    case sim::LiveKind::kGpuOnly:
-      return OffloadSchedule::kGpuOnly;
-    case sim::LiveKind::kZeroOffload:
-      return OffloadSchedule::kZeroOffload;
-    case sim::LiveKind::kZeroOffloadDpu:
-      return OffloadSchedule::kZeroOffloadDpu;
-    case sim::LiveKind::kZenFlow:
-      break;
-  }
-  return OffloadSchedule::kZenFlow;
-}
-
-std::int64_t window_of(const sim::LivePoint& point) {
-  return point.kind == sim::LiveKind::kZenFlow ? point.update_interval : 1;
+std::int64_t window_of(const sim::OffloadSetup& point) {
+  return point.schedule == sim::OffloadSchedule::kZenFlow ? point.update_interval : 1;
 }
 
 /// Whole windows: two that do not count, and at least as many as asked for.
-std::int64_t steps_of(const LiveRunSettings& settings, const sim::LivePoint& point) {
+std::int64_t steps_of(const LiveRunSettings& settings, const sim::OffloadSetup& point) {
   const std::int64_t window = window_of(point);
   const std::int64_t least = (settings.least_steps + window - 1) / window;
   return (kRampWindows + std::max(settings.windows, least)) * window;
@@ -79,7 +65,7 @@ void add_summary(const TrainReport& report, sim::StepFigures& figures) {
 
 }  // namespace
 
-LiveRun live_run(const LiveRunSettings& settings, const sim::LivePoint& point,
+LiveRun live_run(const LiveRunSettings& settings, const sim::OffloadSetup& point,
                  const std::function<bool()>& stop) {
   TrainOptions options;
   options.model = settings.model;
@@ -90,17 +76,9 @@ LiveRun live_run(const LiveRunSettings& settings, const sim::LivePoint& point,
   options.feed.length = settings.training.sequence_length;
   options.feed.validation_fraction = 0.01;
   options.activation_checkpointing = settings.training.activation_checkpointing;
-  options.offload.gradient_accumulation_steps = settings.gradient_accumulation_steps;
-  options.schedule = schedule_of(point.kind);
-  options.offload.topk_ratio = point.topk_ratio;
-  options.offload.update_interval = point.update_interval;
-  options.offload.overlap_step = point.overlap;
-  options.offload.accumulate_on_device = point.accumulate_on_device;
-  options.offload.select_interval = settings.select_interval;
+  static_cast<sim::OffloadSetup&>(options.offload) = with_setting(settings.offload, point);
   options.offload.max_staleness = 2 * point.update_interval;
-  options.offload.optimizer_threads = settings.optimizer_threads;
-  options.offload.sum_threads = settings.sum_threads;
-  options.offload = settings_for(options.schedule, options.offload);
+  options.offload = settings_for(point.schedule, options.offload);
   options.threads = settings.threads;
   options.steps = steps_of(settings, point);
   options.device.link_bandwidth = settings.link_bandwidth;

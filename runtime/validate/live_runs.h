@@ -9,7 +9,7 @@
 
 #include "runtime/train/trainer.h"
 #include "sim/accuracy/recorded_figures.h"
-#include "sim/calibrate/live_point.h"
+#include "sim/offload/training_setup.h"
 
 namespace zenflow::runtime {
 
@@ -17,14 +17,12 @@ struct LiveRunSettings {
   std::filesystem::path model;  ///< a Hugging Face config.json
   std::filesystem::path data;   ///< text or tokens
   sim::TrainingSettings training;
-  std::int64_t gradient_accumulation_steps = 1;
-  std::size_t threads = 1;  ///< of forward and backward
-  int optimizer_threads = 1;
-  int sum_threads = 1;
+  /// What the settings that are run have in common: accumulation, threads, selection.
+  sim::OffloadSetup offload;
+  std::size_t threads = 1;                       ///< of forward and backward
   std::optional<BytesPerSecond> link_bandwidth;  ///< of the host device
   std::optional<CudaDeviceSettings> cuda{};      ///< train on a GPU
-  std::int64_t select_interval = 0;
-  std::int64_t windows = 8;  ///< measured; two more come first
+  std::int64_t windows = 8;                      ///< measured; two more come first
   std::int64_t least_steps = 24;
 };
 
@@ -38,7 +36,7 @@ struct LiveRun {
 };
 
 /// Throws Error as train() does.
-[[nodiscard]] LiveRun live_run(const LiveRunSettings& settings, const sim::LivePoint& point,
+[[nodiscard]] LiveRun live_run(const LiveRunSettings& settings, const sim::OffloadSetup& point,
                                const std::function<bool()>& stop = {});
 
 /// Pseudo-random bytes to train on: speed does not depend on what they say. Enough for `sequences`.

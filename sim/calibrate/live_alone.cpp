@@ -200,7 +200,7 @@ struct Found {
   void add(const LiveRecording& recording, const HostProfile& host, double cores) {
     const LiveRun run = read_live_run(recording);
     const ModelTimes both =
-        model_times(*recording.timeline, recording.first_step, run.live.interval);
+        model_times(*recording.timeline, recording.first_step, run.live.update_interval);
     model += both.seconds;
     uneven.push_back(both.uneven);
     uneven_error.push_back(both.uneven_error);
@@ -344,13 +344,13 @@ class Freeing {
       job.scenario.hardware = around.machine;
       job.scenario.other_threads = around.other_threads[i];
       if (const auto ran = recorded_run(*one.timeline)) {
-        job.scenario.optimizer_threads = ran->optimizer_threads;
-        job.scenario.sum_threads = ran->sum_threads;
+        job.scenario.offload.optimizer_threads = ran->optimizer_threads;
+        job.scenario.offload.sum_threads = ran->sum_threads;
       }
       const LiveSettings live = live_settings(*live_kind(one.schedule), job);
-      const std::int64_t first = live.warm_up + kFirstWindow * live.interval;
+      const std::int64_t first = live.full_warm_up_rounds + kFirstWindow * live.update_interval;
       job.scenario.run = {.warmup_steps = first,
-                          .steps = (kWindows - kFirstWindow) * live.interval};
+                          .steps = (kWindows - kFirstWindow) * live.update_interval};
       const FullRun run = simulate_fully(job, find_schedule(one.schedule));
       const Timeline timeline = simulated_timeline(job, one.schedule, run);
       found.add({&job, one.schedule, &timeline, first}, fitted_.profile.host,

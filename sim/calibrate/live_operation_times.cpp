@@ -189,7 +189,7 @@ OperationTimes operation_times(const LiveRun& run, const Timeline& timeline,
                    static_cast<std::int64_t>(std::llround(sample.bytes)), sample.first}];
     one.work = *work;
     const std::int64_t place =
-        (step_at(timeline.steps, sample.start) - first_step) % run.live.interval;
+        (step_at(timeline.steps, sample.start) - first_step) % run.live.update_interval;
     one.seconds[place].push_back(sample.seconds);
   }
   OperationTimes found;

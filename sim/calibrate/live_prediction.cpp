@@ -8,6 +8,7 @@
 #include "sim/base/error.h"
 #include "sim/calibrate/live_fit.h"
 #include "sim/calibrate/live_run.h"
+#include "sim/schedule/live_work.h"
 #include "sim/schedule/schedule.h"
 #include "sim/simulate/simulation.h"
 
@@ -71,21 +72,17 @@ Job live_job(const LiveModelSettings& settings, const TunePoint& point,
   job.scenario.model = settings.model;
   job.scenario.hardware = hardware;
   job.scenario.training = settings.training;
-  job.scenario.accumulate_on_device = settings.accumulate_on_device;
-  job.scenario.optimizer_threads = settings.optimizer_threads;
-  job.scenario.sum_threads = settings.sum_threads;
   // Enough to settle; windows that repeat are not simulated twice.
   job.scenario.run = {.warmup_steps = kMeasuredWindows * point.update_interval,
                       .steps = kMeasuredWindows * point.update_interval};
   job.deepspeed.zero_stage = 2;
-  job.deepspeed.gradient_accumulation_steps = settings.gradient_accumulation_steps;
   job.deepspeed.offload_optimizer = OffloadDevice::kCpu;
-  job.deepspeed.zenflow = ZenFlowSettings{.topk_ratio = point.topk_ratio,
-                                          .update_interval = point.update_interval,
-                                          .select_interval = 0,
-                                          .select_strategy = "step",
-                                          .overlap_step = settings.overlap_step,
-                                          .full_warm_up_rounds = first_step};
+  OffloadSetup setup = settings.offload;
+  setup.topk_ratio = point.topk_ratio;
+  setup.update_interval = point.update_interval;
+  setup.select_interval = 0;
+  setup.full_warm_up_rounds = first_step;
+  set_offload(job, setup);
   return job;
 }
 

@@ -53,13 +53,9 @@ struct TuneFit {
 struct LiveModelSettings {
   ModelSpec model;
   TrainingSettings training;
-  std::int64_t cores = 1;              ///< of the machine
-  std::int64_t device_cores = 1;       ///< threads of forward and backward; 0: the device is a GPU
-  std::int64_t optimizer_threads = 1;  ///< of the CPU optimizer
-  std::int64_t sum_threads = 1;        ///< that add up deferred gradients
-  bool overlap_step = true;
-  std::int64_t gradient_accumulation_steps = 1;
-  bool accumulate_on_device = false;
+  std::int64_t cores = 1;         ///< of the machine
+  std::int64_t device_cores = 1;  ///< threads of forward and backward; 0: the device is a GPU
+  OffloadSetup offload;           ///< but for the point, that a prediction is of
 };
 
 /// Rates of a machine of which nothing is known; "host" or a GPU alike.

@@ -51,7 +51,7 @@ Beside beside_others(const LiveSample& sample, const std::array<Intervals, kLive
   return what_ran_beside({sample.start, end}, others);
 }
 
-LiveKind kind_of(const LiveRecording& recording) {
+OffloadSchedule kind_of(const LiveRecording& recording) {
   if (const auto kind = live_kind(recording.schedule)) return *kind;
   throw Error(
       ErrorKind::kInput,
@@ -99,10 +99,11 @@ std::optional<LiveLane> lane_of(Operation operation) {
 
 LiveRun read_live_run(const LiveRecording& recording) {
   LiveRun run{recording.job, settings_of(recording), {}, {}, {}};
-  if (run.live.warm_up > recording.first_step) {
-    throw Error(ErrorKind::kInput,
-                fmt::format("{}: steps from {} on were to be used, but the warm-up lasts {}",
-                            recording.schedule, recording.first_step, run.live.warm_up));
+  if (run.live.full_warm_up_rounds > recording.first_step) {
+    throw Error(
+        ErrorKind::kInput,
+        fmt::format("{}: steps from {} on were to be used, but the warm-up lasts {}",
+                    recording.schedule, recording.first_step, run.live.full_warm_up_rounds));
   }
   run.layers = live_layers(run.job->scenario.model, run.live.topk_ratio);
   run.samples = live_samples(*recording.timeline, run.layers, run.live, recording.first_step);

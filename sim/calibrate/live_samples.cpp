@@ -95,7 +95,7 @@ class Sampler {
   [[nodiscard]] std::optional<std::size_t> layer_of(const TimelineSpan& span,
                                                     std::size_t in_order) const;
   [[nodiscard]] bool is_first_of_window(std::int64_t step) const {
-    return (step - live_.warm_up) % live_.interval == 0;
+    return (step - live_.full_warm_up_rounds) % live_.update_interval == 0;
   }
   /// Layers of which something is deferred, embedding first.
   [[nodiscard]] std::vector<std::size_t> crossing() const {
@@ -141,8 +141,8 @@ void Sampler::compute(std::uint32_t track) {
 /// the training thread.
 void Sampler::step_gap(const TimelineSpan& forward) {
   const bool after_window =
-      norm_step_ >= 0 && (norm_step_ + 1 - live_.warm_up) % live_.interval == 0;
-  const bool waits_for_uploads = live_.offloads() && (!live_.overlap || after_window);
+      norm_step_ >= 0 && (norm_step_ + 1 - live_.full_warm_up_rounds) % live_.update_interval == 0;
+  const bool waits_for_uploads = live_.offloads() && (!live_.overlap_step || after_window);
   // A window's first sum on the device may wait for the sums before it to go down.
   const bool waits_for_link = live_.sums_on_device() && is_first_of_window(norm_step_);
   if (norm_known_ && !waits_for_uploads && !waits_for_link) {
@@ -201,7 +201,7 @@ void Sampler::gradients_down(std::uint32_t track) {
     if (!is_d2h(span.operation)) return;
     // In the warm-up every step's come down.
     const SpanExtra& extra = timeline_.extra_of(span);
-    const bool is_regular = extra.step >= live_.warm_up;
+    const bool is_regular = extra.step >= live_.full_warm_up_rounds;
     if (live_.sums_on_device() && span.operation == Operation::kGradientsDown && is_regular) {
       fail(span, "gradient sums down (accumulate_on device)");
     }

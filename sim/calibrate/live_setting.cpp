@@ -1,10 +1,13 @@
 #include "sim/calibrate/live_setting.h"
 
 #include <cstdint>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/offload/knobs.h"
+#include "sim/schedule/live_work.h"
 #include "sim/trace/recorded_run.h"
 
 namespace zenflow::sim {
@@ -14,7 +17,7 @@ namespace {
 class Differences {
  public:
   template <class Value>
-  void add(const char* what, const Value& recorded, const char* from, const Value& given) {
+  void add(std::string_view what, const Value& recorded, const char* from, const Value& given) {
     if (recorded == given) return;
     text_ += fmt::format("{}{} {} was recorded, the {} has {}", text_.empty() ? "" : "; ", what,
                          recorded, from, given);
@@ -28,7 +31,7 @@ class Differences {
 }  // namespace
 
 void check_recorded_setting(const std::string& name, const Timeline& timeline,
-                            const LivePoint& point, const Job& job) {
+                            const OffloadSetup& point, const Job& job) {
   const auto run = recorded_run(timeline);
   if (!run) return;
   const auto fail = [&](const std::string& what) {
@@ -42,26 +45,26 @@ void check_recorded_setting(const std::string& name, const Timeline& timeline,
         "its update interval changed while it ran (--update-interval auto): record one that stays");
   }
   Differences found;
-  const std::string live = std::string(live_schedule_name(point.kind));
-  found.add("schedule", run->schedule, "setting", live.substr(live.find('-') + 1));
-  if (point.kind == LiveKind::kZenFlow && run->schedule == "zenflow") {
-    const LiveSettings settings = live_settings(point.kind, job);
-    found.add("topk_ratio", run->topk_ratio, "setting", point.topk_ratio);
-    found.add("update_interval", run->update_interval, "setting", point.update_interval);
-    found.add("overlap_step", run->overlap_step, "setting", point.overlap);
-    found.add("accumulate_on", accumulate_place(run->accumulate_on_device), "setting",
-              accumulate_place(point.accumulate_on_device));
-    found.add("full_warm_up_rounds", run->full_warm_up_rounds, "scenario", settings.warm_up);
+  const auto add_knob = [&](const SetupKnob& knob, const char* from, const OffloadSetup& given) {
+    TrainingSetup whole;
+    static_cast<OffloadSetup&>(whole) = given;
+    found.add(knob.name, knob_text(knob, *run), from, knob_text(knob, whole));
+  };
+  found.add("schedule", to_string(run->schedule), "setting", to_string(point.schedule));
+  if (point.schedule == OffloadSchedule::kZenFlow && run->schedule == point.schedule) {
+    for (const SetupKnob& knob : setup_knobs()) {
+      if (knob.in_setting) add_knob(knob, "setting", point);
+    }
+    add_knob(setup_knob("full_warm_up_rounds"), "scenario", live_settings(point.schedule, job));
   }
-  const TrainingSettings& training = job.scenario.training;
-  found.add("micro_batch_size", run->micro_batch_size, "scenario",
-            training.micro_batch_size_per_gpu);
-  found.add("gradient_accumulation_steps", run->gradient_accumulation_steps, "scenario",
-            job.deepspeed.gradient_accumulation_steps);
-  found.add("activation_checkpointing", run->activation_checkpointing, "scenario",
-            training.activation_checkpointing);
-  found.add("sequence_length", run->sequence_length, "scenario", training.sequence_length);
-  found.add("dtype", run->dtype, "scenario", to_string(training.dtype));
+  TrainingSetup given;
+  static_cast<TrainingSettings&>(given) = job.scenario.training;
+  given.gradient_accumulation_steps = job.deepspeed.gradient_accumulation_steps;
+  for (const char* name : {"micro_batch_size", "gradient_accumulation_steps",
+                           "activation_checkpointing", "sequence_length", "dtype"}) {
+    found.add(name, knob_text(setup_knob(name), *run), "scenario",
+              knob_text(setup_knob(name), given));
+  }
   if (run->parameters > 0) {
     found.add("a model of so many parameters:", run->parameters, "scenario",
               job.scenario.model.parameters());

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "sim/calibrate/live_point.h"
+#include "sim/offload/training_setup.h"
 #include "sim/schedule/job.h"
 #include "sim/trace/timeline.h"
 
@@ -15,6 +15,6 @@ namespace zenflow::sim {
 /// its update interval or its topk ratio changed while it ran. Recordings of before say nothing of
 /// themselves: of those only their operations and their copies' sizes tell (fit_live).
 void check_recorded_setting(const std::string& name, const Timeline& timeline,
-                            const LivePoint& point, const Job& job);
+                            const OffloadSetup& point, const Job& job);
 
 }  // namespace zenflow::sim

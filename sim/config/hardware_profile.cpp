@@ -283,22 +283,6 @@ NetworkProfile read_network(MapReader map, NumberReader& numbers) {
 
 }  // namespace
 
-std::string to_string(DType dtype) {
-  switch (dtype) {
-    case DType::kBf16:
-      return "bf16";
-    case DType::kFp16:
-      return "fp16";
-    case DType::kFp32:
-      return "fp32";
-  }
-  return "";
-}
-
-std::int64_t bytes_per_element(DType dtype) {
-  return dtype == DType::kFp32 ? 4 : 2;
-}
-
 HardwareProfile read_hardware_profile(const Node& root) {
   MapReader map(root, "");
   HardwareProfile profile;

@@ -14,13 +14,11 @@
 
 #include "sim/base/units.h"
 #include "sim/config/document.h"
+#include "sim/offload/training_setup.h"
 
 namespace zenflow::sim {
 
 /// Element type of weights, activations and gradients in training.
-enum class DType { kBf16, kFp16, kFp32 };
-[[nodiscard]] std::string to_string(DType dtype);
-[[nodiscard]] std::int64_t bytes_per_element(DType dtype);
 
 struct GpuProfile {
   std::string name;

@@ -10,6 +10,7 @@
 #include "sim/base/error.h"
 #include "sim/config/hjson.h"
 #include "sim/config/reader.h"
+#include "sim/offload/knobs.h"
 
 namespace zenflow::sim {
 namespace {
@@ -19,7 +20,6 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kMaxGpus = 4096;
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxSteps = 100'000;
-constexpr std::int64_t kMaxThreads = 100'000;
 
 /// The files that are being read, outermost first: a file that names one of them is a cycle.
 using OpenFiles = std::vector<fs::path>;
@@ -168,17 +168,30 @@ RunSettings read_run(MapReader& root) {
   return run;
 }
 
+/// Throws Error(kInput), located, for what the knob's row does not allow.
+double read_knob(const SetupKnob& knob, const ValueReader& value) {
+  if (!knob.words.empty()) {
+    const std::vector<std::string> words(knob.words.begin(), knob.words.end());
+    return *word_value(knob, value.choice(words));
+  }
+  if (is_switch(knob)) return value.boolean() ? 1 : 0;
+  if (!is_whole(knob)) return value.number(knob.low, knob.high);
+  return static_cast<double>(
+      value.integer(static_cast<std::int64_t>(knob.low), static_cast<std::int64_t>(knob.high)));
+}
+
 /// Flags of zenflow-train for which DeepSpeed's file has no key.
 void read_zenflow_train(MapReader& root, Scenario& scenario) {
   auto map = root.optional_map("zenflow_train");
   if (!map) return;
-  const std::array<std::string, 2> places = {std::string(accumulate_place(false)),
-                                             std::string(accumulate_place(true))};
-  if (const auto place = map->optional("accumulate_on")) {
-    scenario.accumulate_on_device = place->choice(places) == places[1];
+  TrainingSetup setup;
+  static_cast<OffloadSetup&>(setup) = scenario.offload;
+  for (const SetupKnob& knob : setup_knobs()) {
+    const std::string_view key = zenflow_train_key(knob);
+    if (key.empty()) continue;
+    if (const auto value = map->optional(key)) set_knob(knob, setup, read_knob(knob, *value));
   }
-  scenario.optimizer_threads = map->integer_or("optimizer_threads", 0, 1, kMaxThreads);
-  scenario.sum_threads = map->integer_or("sum_threads", 0, 1, kMaxThreads);
+  scenario.offload = setup;
   map->reject_unknown_keys();
 }
 

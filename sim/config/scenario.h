@@ -15,28 +15,14 @@
 #include "sim/config/document.h"
 #include "sim/config/hardware_profile.h"
 #include "sim/config/model_spec.h"
+#include "sim/offload/training_setup.h"
 
 namespace zenflow::sim {
-
-struct TrainingSettings {
-  std::int64_t micro_batch_size_per_gpu = 1;  ///< sequences
-  std::int64_t sequence_length = 1;           ///< tokens
-  DType dtype = DType::kBf16;
-  bool activation_checkpointing = false;
-
-  [[nodiscard]] std::int64_t tokens() const { return micro_batch_size_per_gpu * sequence_length; }
-};
 
 struct RunSettings {
   std::int64_t warmup_steps = 16;  ///< steps before averages begin
   std::int64_t steps = 64;         ///< steps averaged, rounded down to whole update windows
 };
-
-/// Where zenflow-train sums deferred gradients, as --accumulate-on and scenarios have it: "host" or
-/// "device".
-[[nodiscard]] constexpr std::string_view accumulate_place(bool on_device) {
-  return on_device ? "device" : "host";
-}
 
 /// A word of the scenario that is judged later, by who knows it.
 struct WrittenText {
@@ -53,12 +39,9 @@ struct Scenario {
   TrainingSettings training;
   Node deepspeed;  ///< the DeepSpeed document, overrides applied
   bool bind_cores_to_rank = false;
-  /// zenflow_train.accumulate_on is "device". Of the live-* schedules: DeepSpeed has no such thing.
-  bool accumulate_on_device = false;
-  /// zenflow_train.optimizer_threads and sum_threads, of the live-* schedules, too; 0: what
-  /// pt_reserved_cores_perc leaves to each.
-  std::int64_t optimizer_threads = 0;
-  std::int64_t sum_threads = 0;
+  /// The zenflow_train block, for which DeepSpeed's file has no keys: the live-* schedules read it.
+  /// Threads that are 0 are what pt_reserved_cores_perc leaves.
+  OffloadSetup offload{.optimizer_threads = 0, .sum_threads = 0};
   /// Threads of other programs that want a core all the time, the last one perhaps a part of one.
   /// Only where the device is the host. No key of a file: it is of a moment, not of a machine, and
   /// measured while a training runs.

@@ -9,6 +9,7 @@
 
 #include "sim/config/reader.h"
 #include "sim/deepspeed/ds_fields.h"
+#include "sim/offload/knobs.h"
 
 namespace zenflow::sim {
 namespace {
@@ -218,7 +219,11 @@ DeepSpeedConfig read_deepspeed_config(const Node& root) {
 }
 
 std::string expand_short_name(const std::string& path) {
-  if (path == "accumulate_on") return "zenflow_train." + path;
+  const auto knobs = setup_knobs();
+  const auto knob = std::find_if(knobs.begin(), knobs.end(), [&path](const SetupKnob& one) {
+    return zenflow_train_key(one) == path;
+  });
+  if (knob != knobs.end()) return std::string(knob->path);
   const auto fields = strict_fields();
   const bool is_short = std::any_of(fields.begin(), fields.end(), [&path](const Field& field) {
     return field.block == kZenFlow && field.key == path && path != "steps_per_epoch";

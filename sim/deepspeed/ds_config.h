@@ -71,8 +71,8 @@ struct DeepSpeedConfig {
 [[nodiscard]] DeepSpeedConfig read_deepspeed_config(const Node& root);
 
 /// The full path of a short ZenFlow name ("topk_ratio" ->
-/// "deepspeed.zero_optimization.zenflow.topk_ratio"; "accumulate_on" ->
-/// "zenflow_train.accumulate_on", which DeepSpeed does not have), or `path` itself.
+/// "deepspeed.zero_optimization.zenflow.topk_ratio") or of a knob that DeepSpeed does not have (the
+/// zenflow_train block), or `path` itself.
 [[nodiscard]] std::string expand_short_name(const std::string& path);
 
 }  // namespace zenflow::sim

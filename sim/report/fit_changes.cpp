@@ -61,9 +61,9 @@ void add_zenflow(const Job& job, std::vector<Candidate>& list) {
     list.push_back({"deepspeed.zero_optimization.zenflow.offload=true",
                     [](Job& changed) { changed.deepspeed.zenflow->offload = true; }});
   }
-  if (job.scenario.accumulate_on_device) {
+  if (job.scenario.offload.accumulate_on_device) {
     list.push_back({fmt::format("accumulate_on={}", accumulate_place(false)),
-                    [](Job& changed) { changed.scenario.accumulate_on_device = false; }});
+                    [](Job& changed) { changed.scenario.offload.accumulate_on_device = false; }});
   }
   const double half = job.deepspeed.zenflow->topk_ratio / 2;
   list.push_back({fmt::format("topk_ratio={}", half),

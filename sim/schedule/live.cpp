@@ -41,7 +41,7 @@ namespace {
 
 class Live final : public Schedule {
  public:
-  explicit Live(LiveKind kind) : kind_(kind) {}
+  explicit Live(OffloadSchedule kind) : kind_(kind) {}
 
   [[nodiscard]] std::string_view name() const override { return live_schedule_name(kind_); }
   [[nodiscard]] std::string_view summary() const override;
@@ -54,35 +54,35 @@ class Live final : public Schedule {
   [[nodiscard]] Program build(const Job& job, std::span<const WindowShape> shapes) const override;
   [[nodiscard]] ClosedForm closed_form(const Job& job) const override;
   [[nodiscard]] std::int64_t micro_batches_per_step(const Job& job) const override {
-    return settings(job).micro_batches;
+    return settings(job).gradient_accumulation_steps;
   }
   [[nodiscard]] std::optional<ZenFlowSettings> zenflow(const Job& job) const override {
-    if (kind_ != LiveKind::kZenFlow) return std::nullopt;
+    if (kind_ != OffloadSchedule::kZenFlow) return std::nullopt;
     return job.deepspeed.zenflow;
   }
 
  private:
   [[nodiscard]] LiveSettings settings(const Job& job) const { return live_settings(kind_, job); }
 
-  LiveKind kind_;
+  OffloadSchedule kind_;
 };
 
 std::string_view Live::summary() const {
   switch (kind_) {
-    case LiveKind::kGpuOnly:
+    case OffloadSchedule::kGpuOnly:
       return "zenflow-train --schedule gpu-only, operation by operation";
-    case LiveKind::kZeroOffload:
+    case OffloadSchedule::kZeroOffload:
       return "zenflow-train --schedule zero-offload, operation by operation";
-    case LiveKind::kZeroOffloadDpu:
+    case OffloadSchedule::kZeroOffloadDpu:
       return "zenflow-train --schedule zero-offload-dpu, operation by operation";
-    case LiveKind::kZenFlow:
+    case OffloadSchedule::kZenFlow:
       break;
   }
   return "zenflow-train --schedule zenflow, operation by operation";
 }
 
 void Live::check(const Job& job) const {
-  if (kind_ == LiveKind::kZenFlow && !job.deepspeed.zenflow) {
+  if (kind_ == OffloadSchedule::kZenFlow && !job.deepspeed.zenflow) {
     throw Error(ErrorKind::kInput,
                 fmt::format("{}: zero_optimization.zenflow: schedule \"{}\" needs this block, e.g. "
                             "{{\"topk_ratio\": 0.1, \"update_interval\": 4, \"overlap_step\": "
@@ -99,8 +99,8 @@ void Live::check(const Job& job) const {
 
 std::vector<std::string> Live::ignored(const Job& job) const {
   std::vector<std::string> notes = ignored_by_published(job, name());
-  if (!job.scenario.accumulate_on_device) return notes;
-  const char* why = kind_ != LiveKind::kZenFlow ? "it belongs to --schedule zenflow"
+  if (!job.scenario.offload.accumulate_on_device) return notes;
+  const char* why = kind_ != OffloadSchedule::kZenFlow ? "it belongs to --schedule zenflow"
                     : job.deepspeed.zenflow && job.deepspeed.zenflow->update_interval == 1 &&
                             !job.deepspeed.zenflow->overlap_step
                         ? "a window of one step that nothing overlaps has no sums"
@@ -116,7 +116,7 @@ std::vector<std::string> Live::ignored(const Job& job) const {
 std::vector<std::int32_t> selections(const LiveSettings& live, std::int64_t first,
                                      std::int64_t steps, std::int64_t& last_selection) {
   std::vector<std::int32_t> at;
-  if (first == live.warm_up) {
+  if (first == live.full_warm_up_rounds) {
     at.push_back(0);
     last_selection = first;
   }
@@ -132,16 +132,16 @@ std::vector<WindowShape> Live::windows(const Job& job, std::int64_t steps) const
   const bool selects = live.topk_ratio > 0 && live.offloads();
   std::vector<WindowShape> shapes;
   std::int64_t first = 0;
-  for (; first < std::min(live.warm_up, steps); ++first) {
+  for (; first < std::min(live.full_warm_up_rounds, steps); ++first) {
     shapes.push_back(
         {.first_step = first, .steps = 1, .full_update = true, .age = first == 0 ? 0 : 1});
   }
   std::int64_t last_selection = 0;
-  for (std::int32_t count = 0; first < steps; first += live.interval, ++count) {
+  for (std::int32_t count = 0; first < steps; first += live.update_interval, ++count) {
     WindowShape shape{.first_step = first,
-                      .steps = static_cast<std::int32_t>(live.interval),
+                      .steps = static_cast<std::int32_t>(live.update_interval),
                       .age = std::min(count, WindowShape::kSettledAge)};
-    if (selects) shape.select_at = selections(live, first, live.interval, last_selection);
+    if (selects) shape.select_at = selections(live, first, live.update_interval, last_selection);
     shapes.push_back(std::move(shape));
   }
   return shapes;
@@ -154,10 +154,10 @@ ClosedForm Live::closed_form(const Job& job) const {
     deferred += layer.deferred_elements();
   }
   const auto width = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
-  const auto steps = static_cast<double>(live.interval);
+  const auto steps = static_cast<double>(live.update_interval);
   const double down = live.sums_on_device() ? kLiveSumBytes / steps : width;
-  const std::int64_t delay = live.overlap && live.offloads() ? live.interval : 0;
-  return {down * deferred, width / steps * deferred, {delay, delay + live.interval - 1}};
+  const std::int64_t delay = live.overlap_step && live.offloads() ? live.update_interval : 0;
+  return {down * deferred, width / steps * deferred, {delay, delay + live.update_interval - 1}};
 }
 
 /// What a layer's tasks take, the same in every step.
@@ -191,7 +191,7 @@ class LiveEmitter {
     }
     selected_ = time(selected);
     carried_ = time(carried);
-    if (live.warm_up == 0) return;
+    if (live.full_warm_up_rounds == 0) return;
     for (const LiveLayer& cut : live_layers(job.scenario.model, 0)) {
       whole_layers_.push_back(costs_of(warm_up_, cut));
     }
@@ -200,7 +200,7 @@ class LiveEmitter {
   void emit(const WindowShape& shape) {
     builder_.begin_window(shape);
     const bool full = shape.full_update;
-    if (!full && pending_ && live_.overlap) update_pending();
+    if (!full && pending_ && live_.overlap_step) update_pending();
     for (std::int32_t step = 0; step < shape.steps; ++step) {
       const bool selects =
           std::find(shape.select_at.begin(), shape.select_at.end(), step) != shape.select_at.end();
@@ -208,7 +208,7 @@ class LiveEmitter {
     }
     if (!live_.offloads()) return;
     if (stays(full)) send_sums();
-    if (full || !live_.overlap) {
+    if (full || !live_.overlap_step) {
       update(full);
     } else {
       take_upload();
@@ -219,8 +219,8 @@ class LiveEmitter {
  private:
   static LiveSettings warm_up_of(LiveSettings live) {
     live.topk_ratio = 0;
-    live.interval = 1;
-    live.overlap = false;
+    live.update_interval = 1;
+    live.overlap_step = false;
     return live;
   }
   [[nodiscard]] LayerCosts costs_of(const LiveWork& work, const LiveLayer& layer) const {
@@ -247,8 +247,8 @@ class LiveEmitter {
   /// the last of them.
   void passes(const BucketSink& leave) {
     const BucketSink stay = [](std::size_t, const PerClass&) { return PerClass{kNoTask}; };
-    for (std::int64_t i = 0; i < live_.micro_batches; ++i) {
-      const BucketSink& sink = i + 1 < live_.micro_batches ? stay : leave;
+    for (std::int64_t i = 0; i < live_.gradient_accumulation_steps; ++i) {
+      const BucketSink& sink = i + 1 < live_.gradient_accumulation_steps ? stay : leave;
       if (i == 0) {
         builder_.forward_backward({After{}}, {}, sink);
       } else {
@@ -419,16 +419,16 @@ Program Live::build(const Job& job, std::span<const WindowShape> shapes) const {
 }  // namespace
 
 std::unique_ptr<const Schedule> make_live_gpu_only() {
-  return std::make_unique<Live>(LiveKind::kGpuOnly);
+  return std::make_unique<Live>(OffloadSchedule::kGpuOnly);
 }
 std::unique_ptr<const Schedule> make_live_zero_offload() {
-  return std::make_unique<Live>(LiveKind::kZeroOffload);
+  return std::make_unique<Live>(OffloadSchedule::kZeroOffload);
 }
 std::unique_ptr<const Schedule> make_live_zero_offload_dpu() {
-  return std::make_unique<Live>(LiveKind::kZeroOffloadDpu);
+  return std::make_unique<Live>(OffloadSchedule::kZeroOffloadDpu);
 }
 std::unique_ptr<const Schedule> make_live_zenflow() {
-  return std::make_unique<Live>(LiveKind::kZenFlow);
+  return std::make_unique<Live>(OffloadSchedule::kZenFlow);
 }
 
 }  // namespace zenflow::sim

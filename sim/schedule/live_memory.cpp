@@ -14,7 +14,7 @@ void declare_activations(const Job& job, const LiveSettings& live, ProgramBuilde
   const TrainingSettings& training = job.scenario.training;
   const TrainerActivations bytes =
       job.scenario.hardware.gpu.runs_on_host()
-          ? host_trainer_activations(model, training, live.micro_batches > 1)
+          ? host_trainer_activations(model, training, live.gradient_accumulation_steps > 1)
           : trainer_activations(model, training);
   builder.symbol({"K", bytes.kept.value(), "activations kept from forward to backward"});
   builder.symbol({"W", bytes.work.value(), "what one block, or the head, works with"});
@@ -93,7 +93,7 @@ void declare_live_memory(const Job& job, const LiveSettings& live, ProgramBuilde
                   .formula = "b Dl",
                   .category = MemoryCategory::kParameterBuffer,
                   .resident = b * largest});
-  if (live.overlap) {
+  if (live.overlap_step) {
     builder.buffer({.name = "second weights",
                     .formula = "b P",
                     .category = MemoryCategory::kParameterBuffer,
@@ -119,11 +119,11 @@ void declare_live_memory(const Job& job, const LiveSettings& live, ProgramBuilde
                     .category = MemoryCategory::kGradients,
                     .resident = kLiveSumBytes * deferred});
   }
-  builder.buffer({.name = live.overlap ? "fp32 gradient sums, two sets" : "fp32 gradient sums",
-                  .formula = live.overlap ? "8 D" : "4 D",
+  builder.buffer({.name = live.overlap_step ? "fp32 gradient sums, two sets" : "fp32 gradient sums",
+                  .formula = live.overlap_step ? "8 D" : "4 D",
                   .home = MemoryHome::kPinned,
                   .category = MemoryCategory::kGradients,
-                  .resident = (live.overlap ? 2 : 1) * kLiveSumBytes * deferred});
+                  .resident = (live.overlap_step ? 2 : 1) * kLiveSumBytes * deferred});
 }
 
 }  // namespace zenflow::sim

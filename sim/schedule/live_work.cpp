@@ -8,9 +8,6 @@
 namespace zenflow::sim {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames = {"live-gpu-only", "live-zero-offload",
-                                                    "live-zero-offload-dpu", "live-zenflow"};
-
 DeviceWork streamed(double bytes) {
   return {bytes, 0, 1};
 }
@@ -23,50 +20,60 @@ DeviceWork picked(const ColumnChoice& choice, Bytes traffic) {
 
 }  // namespace
 
-std::string_view live_schedule_name(LiveKind kind) {
-  return kNames.at(static_cast<std::size_t>(kind));
+std::string_view live_schedule_name(OffloadSchedule schedule) {
+  static constexpr std::array<std::string_view, 4> kNames = {
+      "live-gpu-only", "live-zero-offload", "live-zero-offload-dpu", "live-zenflow"};
+  return kNames.at(static_cast<std::size_t>(schedule));
 }
 
-std::optional<LiveKind> live_kind(std::string_view schedule) {
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (schedule == kNames.at(i)) return static_cast<LiveKind>(i);
-  }
-  return std::nullopt;
+std::optional<OffloadSchedule> live_kind(std::string_view schedule) {
+  constexpr std::string_view kLive = "live-";
+  if (!schedule.starts_with(kLive)) return std::nullopt;
+  return find_offload_schedule(schedule.substr(kLive.size()));
 }
 
-LiveSettings live_settings(LiveKind kind, const Job& job) {
+LiveSettings live_settings(OffloadSchedule schedule, const Job& job) {
   const auto cores = static_cast<double>(job.scenario.hardware.host.cores);
-  LiveSettings live{.micro_batches = job.deepspeed.gradient_accumulation_steps,
-                    .optimizer_cores = cores,
-                    .sum_cores = cores};
-  if (job.deepspeed.zenflow) {
-    const double reserved = job.deepspeed.zenflow->pt_reserved_cores_perc;
-    if (reserved > 0 && reserved < 1) {
-      live.optimizer_cores = (1 - reserved) * cores;
-      live.sum_cores = reserved * cores;
-    }
+  LiveSettings live;
+  OffloadSetup& setup = live;
+  setup = job.scenario.offload;
+  setup.schedule = schedule;
+  setup.gradient_accumulation_steps = job.deepspeed.gradient_accumulation_steps;
+  if (schedule == OffloadSchedule::kZenFlow) {
+    const ZenFlowSettings& zenflow = *job.deepspeed.zenflow;
+    setup.topk_ratio = zenflow.topk_ratio;
+    setup.update_interval = *zenflow.update_interval;
+    setup.overlap_step = zenflow.overlap_step;
+    setup.full_warm_up_rounds = zenflow.full_warm_up_rounds;
+    const bool by_step = zenflow.select_strategy != "epoch";
+    setup.select_interval = by_step ? zenflow.select_interval.value_or(0) : 0;
   }
-  const Scenario& scenario = job.scenario;
-  const auto at_most_cores = [cores](std::int64_t threads) {
+  setup = as_scheduled(setup);
+  if (schedule == OffloadSchedule::kGpuOnly) setup.topk_ratio = 1;
+  live.optimizer_cores = live.sum_cores = cores;
+  const double reserved = job.deepspeed.zenflow ? job.deepspeed.zenflow->pt_reserved_cores_perc : 0;
+  if (reserved > 0 && reserved < 1) {
+    live.optimizer_cores = (1 - reserved) * cores;
+    live.sum_cores = reserved * cores;
+  }
+  const auto at_most_cores = [cores](int threads) {
     return std::min(cores, static_cast<double>(threads));
   };
-  if (scenario.optimizer_threads > 0) {
-    live.optimizer_cores = at_most_cores(scenario.optimizer_threads);
-  }
-  if (scenario.sum_threads > 0) live.sum_cores = at_most_cores(scenario.sum_threads);
-  if (kind == LiveKind::kGpuOnly) live.topk_ratio = 1;
-  if (kind == LiveKind::kZeroOffloadDpu) live.overlap = true;
-  if (kind != LiveKind::kZenFlow) return live;
-  const ZenFlowSettings& zenflow = *job.deepspeed.zenflow;
-  live.topk_ratio = zenflow.topk_ratio;
-  live.interval = *zenflow.update_interval;
-  live.overlap = zenflow.overlap_step;
-  live.warm_up = zenflow.full_warm_up_rounds;
-  live.accumulate_on_device = job.scenario.accumulate_on_device;
-  if (zenflow.select_strategy != "epoch") {
-    live.select_interval = zenflow.select_interval.value_or(0);
-  }
+  if (setup.optimizer_threads > 0) live.optimizer_cores = at_most_cores(setup.optimizer_threads);
+  if (setup.sum_threads > 0) live.sum_cores = at_most_cores(setup.sum_threads);
   return live;
+}
+
+void set_offload(Job& job, const OffloadSetup& setup) {
+  job.scenario.offload = setup;
+  job.deepspeed.gradient_accumulation_steps = setup.gradient_accumulation_steps;
+  if (setup.schedule != OffloadSchedule::kZenFlow) return;
+  job.deepspeed.zenflow = ZenFlowSettings{.topk_ratio = setup.topk_ratio,
+                                          .update_interval = setup.update_interval,
+                                          .select_interval = setup.select_interval,
+                                          .select_strategy = "step",
+                                          .overlap_step = setup.overlap_step,
+                                          .full_warm_up_rounds = setup.full_warm_up_rounds};
 }
 
 bool runs_forward_again(const TrainingSettings& training, std::size_t layer, std::size_t layers) {

@@ -12,39 +12,29 @@
 
 namespace zenflow::sim {
 
-enum class LiveKind : std::uint8_t { kGpuOnly, kZeroOffload, kZeroOffloadDpu, kZenFlow };
-
 /// "live-zenflow" and so on.
-[[nodiscard]] std::string_view live_schedule_name(LiveKind kind);
+[[nodiscard]] std::string_view live_schedule_name(OffloadSchedule schedule);
 /// Of a schedule's name; empty: it is not one of the live ones.
-[[nodiscard]] std::optional<LiveKind> live_kind(std::string_view schedule);
+[[nodiscard]] std::optional<OffloadSchedule> live_kind(std::string_view schedule);
 
 /// The one rule that all four are points of.
-struct LiveSettings {
-  double topk_ratio = 0;  ///< 1: nothing is deferred
-  std::int64_t interval = 1;
-  bool overlap = false;
-  std::int64_t warm_up = 0;           ///< steps in which everything is updated at once
-  std::int64_t select_interval = 0;   ///< 0: once
-  std::int64_t micro_batches = 1;     ///< of a step: gradient_accumulation_steps
-  bool accumulate_on_device = false;  ///< sums, where there are any
+struct LiveSettings : OffloadSetup {  ///< topk_ratio 1: nothing is deferred
   double optimizer_cores = 1;
   double sum_cores = 1;
 
   [[nodiscard]] bool offloads() const { return topk_ratio < 1; }
   /// The update reads the copies themselves; else sums are kept.
-  [[nodiscard]] bool reads_staging() const { return interval == 1 && !overlap; }
-  /// Deferred gradients stay on the device, are summed there and come down once a window.
-  [[nodiscard]] bool sums_on_device() const {
-    return accumulate_on_device && offloads() && !reads_staging();
-  }
+  [[nodiscard]] bool reads_staging() const { return !keeps_sums(); }
+  [[nodiscard]] bool sums_on_device() const { return offloads() && OffloadSetup::sums_on_device(); }
 };
 
 /// Bytes of an element of the sums.
 inline constexpr double kLiveSumBytes = 4;
 
 /// Precondition: for kZenFlow the job has a zenflow block with a number for update_interval.
-[[nodiscard]] LiveSettings live_settings(LiveKind kind, const Job& job);
+[[nodiscard]] LiveSettings live_settings(OffloadSchedule schedule, const Job& job);
+/// The way back: DeepSpeed's file and the scenario's zenflow_train block say `setup`.
+void set_offload(Job& job, const OffloadSetup& setup);
 
 /// Whether backward of layer `layer` of `layers` (embedding, blocks, head) runs its forward before:
 /// with activation checkpointing all blocks do, but the last, whose activations are still there.

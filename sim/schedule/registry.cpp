@@ -45,10 +45,9 @@ const Schedule& find_schedule(std::string_view name, const Location* at) {
 
 std::vector<std::string> ignored_settings(const Schedule& schedule, const Job& job) {
   std::vector<std::string> notes = schedule.ignored(job);
-  if (job.scenario.accumulate_on_device && !live_kind(schedule.name())) {
-    notes.push_back(ignored_accumulate_on(schedule.name()));
-  }
-  const bool has_threads = job.scenario.optimizer_threads > 0 || job.scenario.sum_threads > 0;
+  const OffloadSetup& offload = job.scenario.offload;
+  if (const auto note = ignored_sum_place(schedule.name(), offload)) notes.push_back(*note);
+  const bool has_threads = offload.optimizer_threads > 0 || offload.sum_threads > 0;
   if (has_threads && !live_kind(schedule.name())) {
     notes.push_back(fmt::format(
         "{}: zenflow_train.optimizer_threads and sum_threads have no effect; the live-* "
@@ -58,7 +57,9 @@ std::vector<std::string> ignored_settings(const Schedule& schedule, const Job& j
   return notes;
 }
 
-std::string ignored_accumulate_on(std::string_view schedule) {
+std::optional<std::string> ignored_sum_place(std::string_view schedule,
+                                             const OffloadSetup& offload) {
+  if (!offload.accumulate_on_device || live_kind(schedule)) return std::nullopt;
   return fmt::format("{}: zenflow_train.accumulate_on has no effect; live-zenflow reads it",
                      schedule);
 }

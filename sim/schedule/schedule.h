@@ -78,8 +78,9 @@ class Schedule {
 /// Settings of the job that have no effect under the schedule: what it says itself, and, of others
 /// than live-*, what only zenflow-train has.
 [[nodiscard]] std::vector<std::string> ignored_settings(const Schedule& schedule, const Job& job);
-/// Of a schedule that does not know zenflow_train.accumulate_on.
-[[nodiscard]] std::string ignored_accumulate_on(std::string_view schedule);
+/// That the schedule does not know where to sum, if that is said; empty: it does, or it is not.
+[[nodiscard]] std::optional<std::string> ignored_sum_place(std::string_view schedule,
+                                                           const OffloadSetup& offload);
 
 /// For the published schedules: NVMe as below, and the launcher's core binding.
 [[nodiscard]] std::vector<std::string> ignored_by_published(const Job& job,

@@ -4,34 +4,55 @@
 
 #include <nlohmann/json.hpp>
 
+#include "sim/offload/knobs.h"
+
 namespace zenflow::sim {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kKey = "zenflow_train";
-constexpr const char* kHost = "host";
-constexpr const char* kDevice = "device";
+
+Json knob_json(const SetupKnob& knob, const TrainingSetup& setup) {
+  if (!knob.words.empty()) return knob_text(knob, setup);
+  const double value = knob_value(knob, setup);
+  if (is_switch(knob)) return value != 0;
+  if (is_whole(knob)) return static_cast<std::int64_t>(value);
+  return value;
+}
+
+/// Empty: `json` is not of the knob's kind, or too small.
+std::optional<double> read_knob(const SetupKnob& knob, const Json& json) {
+  if (!knob.words.empty()) {
+    return json.is_string() ? word_value(knob, json.get<std::string>()) : std::nullopt;
+  }
+  if (is_switch(knob)) {
+    return json.is_boolean() ? std::optional(json.get<bool>() ? 1.0 : 0.0) : std::nullopt;
+  }
+  const bool is_right = is_whole(knob) ? json.is_number_integer() : json.is_number();
+  if (!is_right || json.get<double>() < knob.low) return std::nullopt;
+  return json.get<double>();
+}
+
+bool read_range(const Json& json, std::optional<RecordedRatios>& range) {
+  const bool two =
+      json.is_array() && json.size() == 2 && json[0].is_number() && json[1].is_number();
+  if (two) range = {json[0].get<double>(), json[1].get<double>()};
+  return two;
+}
+
+/// A number of the run that is no knob.
+bool read_count(const Json& json, std::int64_t low, std::int64_t& value) {
+  const bool is_right = json.is_number_integer() && json.get<std::int64_t>() >= low;
+  if (is_right) value = json.get<std::int64_t>();
+  return is_right;
+}
 
 }  // namespace
 
 void write_recorded_run(Timeline& timeline, const RecordedRun& run) {
-  Json map = {{"schedule", run.schedule},
-              {"topk_ratio", run.topk_ratio},
-              {"update_interval", run.update_interval},
-              {"update_interval_is_auto", run.interval_is_auto},
-              {"select_interval", run.select_interval},
-              {"full_warm_up_rounds", run.full_warm_up_rounds},
-              {"overlap_step", run.overlap_step},
-              {"accumulate_on", run.accumulate_on_device ? kDevice : kHost},
-              {"micro_batch_size", run.micro_batch_size},
-              {"gradient_accumulation_steps", run.gradient_accumulation_steps},
-              {"activation_checkpointing", run.activation_checkpointing},
-              {"sequence_length", run.sequence_length},
-              {"dtype", run.dtype},
-              {"threads", run.threads},
-              {"optimizer_threads", run.optimizer_threads},
-              {"sum_threads", run.sum_threads}};
+  Json map = Json::object();
+  for (const SetupKnob& knob : setup_knobs()) map[std::string(knob.name)] = knob_json(knob, run);
   if (run.topk_range) map["topk_range"] = {run.topk_range->low, run.topk_range->high};
   if (run.gpu) map["gpu"] = *run.gpu;
   if (run.parameters > 0) map["parameters"] = run.parameters;
@@ -44,58 +65,26 @@ std::optional<RecordedRun> recorded_run(const Timeline& timeline) {
   if (found == timeline.metadata.end()) return std::nullopt;
   const Json map = Json::parse(found->second, nullptr, false);
   if (!map.is_object()) return std::nullopt;
-  bool complete = true;
-  const auto take = [&]<class Value>(const char* key, Value& value, bool is_right) {
-    complete = complete && is_right;
-    if (is_right) map.at(key).get_to(value);
-  };
-  const auto text = [&](const char* key, std::string& value) {
-    take(key, value, map.contains(key) && map.at(key).is_string());
-  };
-  const auto flag = [&](const char* key, bool& value) {
-    take(key, value, map.contains(key) && map.at(key).is_boolean());
-  };
-  const auto whole = [&](const char* key, std::int64_t& value, std::int64_t low) {
-    const bool is_whole = map.contains(key) && map.at(key).is_number_integer();
-    take(key, value, is_whole && map.at(key).get<std::int64_t>() >= low);
-  };
   RecordedRun run;
-  text("schedule", run.schedule);
-  take("topk_ratio", run.topk_ratio,
-       map.contains("topk_ratio") && map.at("topk_ratio").is_number());
-  whole("update_interval", run.update_interval, 1);
-  flag("update_interval_is_auto", run.interval_is_auto);
-  whole("select_interval", run.select_interval, 0);
-  whole("full_warm_up_rounds", run.full_warm_up_rounds, 0);
-  flag("overlap_step", run.overlap_step);
-  whole("micro_batch_size", run.micro_batch_size, 1);
+  bool complete = true;
+  for (const SetupKnob& knob : setup_knobs()) {
+    const auto written = map.find(std::string(knob.name));
+    if (written == map.end()) {
+      complete = complete && knob.came_later;
+      continue;
+    }
+    const std::optional<double> value = read_knob(knob, *written);
+    complete = complete && value.has_value();
+    if (value) set_knob(knob, run, *value);
+  }
   // Recordings of before these existed are of runs without.
   if (map.contains("topk_range")) {
-    const Json& range = map.at("topk_range");
-    const bool two =
-        range.is_array() && range.size() == 2 && range[0].is_number() && range[1].is_number();
-    complete = complete && two;
-    if (two) run.topk_range = {range[0].get<double>(), range[1].get<double>()};
+    complete = read_range(map.at("topk_range"), run.topk_range) && complete;
   }
-  if (map.contains("accumulate_on")) {
-    std::string place;
-    text("accumulate_on", place);
-    complete = complete && (place == kHost || place == kDevice);
-    run.accumulate_on_device = place == kDevice;
+  if (map.contains("gpu")) complete = read_count(map.at("gpu"), 0, run.gpu.emplace()) && complete;
+  if (map.contains("parameters")) {
+    complete = read_count(map.at("parameters"), 1, run.parameters) && complete;
   }
-  if (map.contains("gradient_accumulation_steps")) {
-    whole("gradient_accumulation_steps", run.gradient_accumulation_steps, 1);
-  }
-  if (map.contains("activation_checkpointing")) {
-    flag("activation_checkpointing", run.activation_checkpointing);
-  }
-  if (map.contains("gpu")) whole("gpu", run.gpu.emplace(), 0);
-  whole("sequence_length", run.sequence_length, 1);
-  text("dtype", run.dtype);
-  whole("threads", run.threads, 1);
-  whole("optimizer_threads", run.optimizer_threads, 1);
-  whole("sum_threads", run.sum_threads, 1);
-  if (map.contains("parameters")) whole("parameters", run.parameters, 1);
   if (!complete) return std::nullopt;
   return run;
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "sim/offload/training_setup.h"
 #include "sim/trace/timeline.h"
 
 namespace zenflow::sim {
@@ -18,26 +19,11 @@ struct RecordedRatios {
   friend bool operator==(const RecordedRatios&, const RecordedRatios&) = default;
 };
 
-/// Keys are the flags of zenflow-train.
-struct RecordedRun {
-  std::string schedule;   ///< "gpu-only", "zero-offload", "zero-offload-dpu", "zenflow"
-  double topk_ratio = 0;  ///< with a topk_range the last one
-  /// Between which it changed while the run went on.
+/// Its knobs are written as the table of sim/offload/knobs.h says, by the flags of zenflow-train.
+/// `topk_ratio` and `update_interval`: where they changed, the last ones.
+struct RecordedRun : TrainingSetup {
+  /// Between which topk_ratio changed while the run went on.
   std::optional<RecordedRatios> topk_range{};
-  std::int64_t update_interval = 1;  ///< steps
-  bool interval_is_auto = false;     ///< it changed while the run went on
-  std::int64_t select_interval = 0;  ///< steps; 0: once
-  std::int64_t full_warm_up_rounds = 0;
-  bool overlap_step = true;
-  bool accumulate_on_device = false;  ///< accumulate_on is "device"
-  std::int64_t micro_batch_size = 1;  ///< sequences
-  std::int64_t gradient_accumulation_steps = 1;
-  bool activation_checkpointing = false;
-  std::int64_t sequence_length = 1;  ///< tokens
-  std::string dtype;                 ///< "bf16", "fp32"
-  std::int64_t threads = 1;          ///< of the model's computations
-  std::int64_t optimizer_threads = 1;
-  std::int64_t sum_threads = 1;
   std::optional<std::int64_t> gpu{};  ///< its number; none: the host was the device
   std::int64_t parameters = 0;        ///< of the model; 0: recordings of before do not say
 

@@ -40,7 +40,7 @@ Setting Candidates::without_effectless(const Setting& setting) const {
   // zenflow-train's threads for sums have theirs whether updates overlap or not.
   // They may also have been said.
   const Scenario& scenario = request_.job.scenario;
-  const bool said = scenario.optimizer_threads > 0 && scenario.sum_threads > 0;
+  const bool said = scenario.offload.optimizer_threads > 0 && scenario.offload.sum_threads > 0;
   if (request_.family == Family::kLive ? said : !overlaps) forget(Knob::kReservedCores);
   if (setting.placement() == Placement::kGpu) {
     forget(Knob::kPinMemory);

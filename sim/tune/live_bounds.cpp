@@ -32,7 +32,7 @@ struct LayerTimes {
 
 class LiveBound {
  public:
-  LiveBound(const Job& job, LiveKind kind)
+  LiveBound(const Job& job, OffloadSchedule kind)
       : job_(job),
         live_(live_settings(kind, job)),
         work_(job, live_),
@@ -50,16 +50,16 @@ class LiveBound {
     }
     if (live_.topk_ratio > 0) {
       selected_ = device(selected);
-      if (live_.overlap && live_.offloads()) carried_ = device(carried);
+      if (live_.overlap_step && live_.offloads()) carried_ = device(carried);
     }
     if (live_.sums_on_device()) {
       device_sum_first_ = rounded(work_.sum_on_device(deferred, true));
       device_sum_ = rounded(work_.sum_on_device(deferred, false));
     }
-    const auto interval = static_cast<double>(live_.interval);
+    const auto interval = static_cast<double>(live_.update_interval);
     steps_ = static_cast<double>(job.scenario.run.steps);
     windows_ = steps_ / interval;
-    before_last_ = static_cast<double>(live_.micro_batches - 1) *
+    before_last_ = static_cast<double>(live_.gradient_accumulation_steps - 1) *
                    sum_of([](const LayerTimes& t) { return t.forward + t.backward; });
     step_ = before_last_ +
             sum_of([](const LayerTimes& t) { return t.forward + t.backward + t.packed; }) + gap_ +
@@ -71,8 +71,8 @@ class LiveBound {
     const Lanes lanes = sure_work();
     double bound = std::max({lanes.device + steps_ * gap_, lanes.down, lanes.up + lanes.placed,
                              lanes.sums, lanes.updates});
-    if (live_.offloads() && !live_.overlap) bound = std::max(bound, chained());
-    if (live_.sums_on_device() && live_.overlap) bound = std::max(bound, linked());
+    if (live_.offloads() && !live_.overlap_step) bound = std::max(bound, chained());
+    if (live_.sums_on_device() && live_.overlap_step) bound = std::max(bound, linked());
     if (job_.scenario.hardware.gpu.runs_on_host()) bound = std::max(bound, on_cores(lanes));
     return bound / steps_;
   }
@@ -125,7 +125,7 @@ class LiveBound {
   /// Windows that rank columns, at least.
   [[nodiscard]] double selections() const {
     if (live_.select_interval == 0 || live_.topk_ratio == 0 || !live_.offloads()) return 0;
-    const auto interval = static_cast<double>(live_.interval);
+    const auto interval = static_cast<double>(live_.update_interval);
     const double apart =
         std::ceil(static_cast<double>(live_.select_interval) / interval) * interval;
     return std::floor(steps_ / apart);
@@ -252,7 +252,7 @@ class LiveBound {
 
 }  // namespace
 
-double live_step_bound(const Job& job, LiveKind kind) {
+double live_step_bound(const Job& job, OffloadSchedule kind) {
   return LiveBound(job, kind).step();
 }
 

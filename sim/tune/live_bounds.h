@@ -17,6 +17,6 @@ namespace zenflow::sim {
 /// with overlap and sums on the device, that of their copies and the next window's sums;
 /// where the device is the host, all lanes' work in core-seconds over its cores.
 /// Precondition: the schedule accepts the job; run.steps is a whole number of windows.
-[[nodiscard]] double live_step_bound(const Job& job, LiveKind kind);
+[[nodiscard]] double live_step_bound(const Job& job, OffloadSchedule kind);
 
 }  // namespace zenflow::sim

@@ -11,56 +11,63 @@
 #include "sim/config/reader.h"
 #include "sim/config/scenario.h"
 #include "sim/deepspeed/ds_config.h"
+#include "sim/offload/knobs.h"
 
 namespace zenflow::sim {
 namespace {
 
 constexpr double kMany = 1e12;
-constexpr double kManySteps = 100'000;
 
 using enum KnobKind;
 
-constexpr std::array<KnobInfo, kKnobs> kTable = {{
-    {Knob::kPlacement, "placement", "placement", kWord, 0, 0, false},
-    {Knob::kStage, "stage", "deepspeed.zero_optimization.stage", kWhole, 0, 3, false},
-    {Knob::kMicroBatch, "micro_batch_size_per_gpu", "deepspeed.train_micro_batch_size_per_gpu",
-     kWhole, 1, 1 << 24, false},
-    {Knob::kBucket, "reduce_bucket_size", "deepspeed.zero_optimization.reduce_bucket_size", kWhole,
-     1, kMany, false},
-    {Knob::kOverlapComm, "overlap_comm", "deepspeed.zero_optimization.overlap_comm", kFlag, 0, 1,
-     false},
-    {Knob::kPinMemory, "pin_memory", "deepspeed.zero_optimization.offload_optimizer.pin_memory",
-     kFlag, 0, 1, false},
-    {Knob::kCheckpointing, "activation_checkpointing", "training.activation_checkpointing", kFlag,
-     0, 1, false},
-    {Knob::kGpus, "gpus", "gpus", kWhole, 1, 4096, false},
-    {Knob::kBindCores, "bind_cores_to_rank", "launch.bind_cores_to_rank", kFlag, 0, 1, false},
-    {Knob::kTopkRatio, "topk_ratio", "deepspeed.zero_optimization.zenflow.topk_ratio", kShare, 0, 1,
-     true},
-    {Knob::kUpdateInterval, "update_interval",
-     "deepspeed.zero_optimization.zenflow.update_interval", kWhole, 1, kManySteps, true},
-    {Knob::kSelectInterval, "select_interval",
-     "deepspeed.zero_optimization.zenflow.select_interval", kWhole, 0, kManySteps, true},
-    {Knob::kWarmUp, "full_warm_up_rounds",
-     "deepspeed.zero_optimization.zenflow.full_warm_up_rounds", kWhole, 0, kManySteps, true},
-    {Knob::kOverlapStep, "overlap_step", "deepspeed.zero_optimization.zenflow.overlap_step", kFlag,
-     0, 1, true},
-    {Knob::kSelectedOffload, "offload", "deepspeed.zero_optimization.zenflow.offload", kFlag, 0, 1,
-     true},
-    {Knob::kReservedCores, "pt_reserved_cores_perc",
-     "deepspeed.zero_optimization.zenflow.pt_reserved_cores_perc", kShare, 0, 1, true},
-    {Knob::kAccumulateOn, "accumulate_on", "zenflow_train.accumulate_on", kWord, 0, 1, true},
-}};
+/// A knob of ZenFlow that the table of sim/offload/knobs.h has.
+KnobInfo of_setup(Knob knob, std::string_view name) {
+  const SetupKnob& row = setup_knob(name);
+  const KnobKind kind = !row.words.empty() ? kWord
+                        : is_switch(row)   ? kFlag
+                        : is_whole(row)    ? kWhole
+                                           : kShare;
+  return {knob, row.name, row.path, kind, row.low, row.high, true, &row};
+}
+
+/// Made when it is first asked for, which may be before this file's own values are.
+const std::array<KnobInfo, kKnobs>& table() {
+  static const std::array<KnobInfo, kKnobs> kTable = {{
+      {Knob::kPlacement, "placement", "placement", kWord, 0, 0, false},
+      {Knob::kStage, "stage", "deepspeed.zero_optimization.stage", kWhole, 0, 3, false},
+      {Knob::kMicroBatch, "micro_batch_size_per_gpu", "deepspeed.train_micro_batch_size_per_gpu",
+       kWhole, 1, 1 << 24, false},
+      {Knob::kBucket, "reduce_bucket_size", "deepspeed.zero_optimization.reduce_bucket_size",
+       kWhole, 1, kMany, false},
+      {Knob::kOverlapComm, "overlap_comm", "deepspeed.zero_optimization.overlap_comm", kFlag, 0, 1,
+       false},
+      {Knob::kPinMemory, "pin_memory", "deepspeed.zero_optimization.offload_optimizer.pin_memory",
+       kFlag, 0, 1, false},
+      {Knob::kCheckpointing, "activation_checkpointing", "training.activation_checkpointing", kFlag,
+       0, 1, false},
+      {Knob::kGpus, "gpus", "gpus", kWhole, 1, 4096, false},
+      {Knob::kBindCores, "bind_cores_to_rank", "launch.bind_cores_to_rank", kFlag, 0, 1, false},
+      of_setup(Knob::kTopkRatio, "topk_ratio"),
+      of_setup(Knob::kUpdateInterval, "update_interval"),
+      of_setup(Knob::kSelectInterval, "select_interval"),
+      of_setup(Knob::kWarmUp, "full_warm_up_rounds"),
+      of_setup(Knob::kOverlapStep, "overlap_step"),
+      {Knob::kSelectedOffload, "offload", "deepspeed.zero_optimization.zenflow.offload", kFlag, 0,
+       1, true},
+      {Knob::kReservedCores, "pt_reserved_cores_perc",
+       "deepspeed.zero_optimization.zenflow.pt_reserved_cores_perc", kShare, 0, 1, true},
+      of_setup(Knob::kAccumulateOn, "accumulate_on"),
+  }};
+  return kTable;
+}
 
 constexpr std::array<std::string_view, kPlacements> kPlacementNames = {"gpu", "cpu", "zenflow",
                                                                        "nvme"};
-constexpr std::array<std::string_view, 2> kAccumulatePlaces = {accumulate_place(false),
-                                                               accumulate_place(true)};
 
 /// Of a knob of kWord, in the order of its values.
 std::span<const std::string_view> words(Knob knob) {
-  if (knob == Knob::kAccumulateOn) return kAccumulatePlaces;
-  return kPlacementNames;
+  const SetupKnob* row = info(knob).setup;
+  return row == nullptr ? kPlacementNames : row->words;
 }
 
 [[noreturn]] void fail(Knob knob, std::string_view text, const std::string& what) {
@@ -100,12 +107,12 @@ std::string_view to_string(Placement placement) {
 }
 
 std::span<const KnobInfo> knobs() {
-  return kTable;
+  return table();
 }
 
 Knob find_knob(std::string_view name) {
   std::vector<std::string> known;
-  for (const KnobInfo& one : kTable) {
+  for (const KnobInfo& one : table()) {
     if (one.name == name || one.path == name) return one.knob;
     known.emplace_back(one.name);
   }
@@ -151,7 +158,10 @@ std::string describe(const Setting& setting) {
                         setting.interval());
     if (setting.flag(Knob::kOverlapStep)) text += ", overlap_step";
     if (setting.flag(Knob::kSelectedOffload)) text += ", offload";
-    if (setting.flag(Knob::kAccumulateOn)) text += ", accumulate_on device";
+    for (const KnobInfo& one : table()) {
+      if (one.kind != kWord || !one.of_zenflow || !setting.flag(one.knob)) continue;
+      text += fmt::format(", {} {}", one.name, value_text(one.knob, setting.get(one.knob)));
+    }
   }
   if (setting.flag(Knob::kBindCores)) text += ", cores bound";
   return text;

@@ -11,6 +11,8 @@
 
 namespace zenflow::sim {
 
+struct SetupKnob;
+
 /// Where the optimizer works.
 enum class Placement : std::uint8_t {
   kGpu,      ///< on the GPUs: no offloading
@@ -51,7 +53,8 @@ struct KnobInfo {
   KnobKind kind;
   double low;  ///< of numbers
   double high;
-  bool of_zenflow;  ///< without effect where ZenFlow is off
+  bool of_zenflow;                   ///< without effect where ZenFlow is off
+  const SetupKnob* setup = nullptr;  ///< its row, if a training's setup has it
 };
 /// By Knob.
 [[nodiscard]] std::span<const KnobInfo> knobs();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "sim/offload/knobs.h"
+
 namespace zenflow::sim {
 namespace {
 
@@ -60,6 +62,16 @@ OffloadDevice offload_of(Placement placement) {
   return OffloadDevice::kCpu;
 }
 
+/// What only zenflow-train has.
+void apply_zenflow_train(const Setting& setting, OffloadSetup& offload) {
+  TrainingSetup setup;
+  static_cast<OffloadSetup&>(setup) = offload;
+  for (const KnobInfo& one : knobs()) {
+    if (is_of_block(one)) set_knob(*one.setup, setup, setting.get(one.knob));
+  }
+  offload = setup;
+}
+
 void apply_zenflow(const TuneRequest& request, const Setting& setting, Job& job) {
   DeepSpeedConfig& config = job.deepspeed;
   if (!config.zenflow) config.zenflow = request.job.deepspeed.zenflow.value_or(ZenFlowSettings());
@@ -115,7 +127,7 @@ void apply_setting(const TuneRequest& request, const Setting& setting, Job& job)
   training.activation_checkpointing = setting.flag(Knob::kCheckpointing);
   job.scenario.gpus = setting.whole(Knob::kGpus);
   job.scenario.bind_cores_to_rank = setting.flag(Knob::kBindCores);
-  job.scenario.accumulate_on_device = setting.flag(Knob::kAccumulateOn);
+  apply_zenflow_train(setting, job.scenario.offload);
   config.train_micro_batch_size_per_gpu = training.micro_batch_size_per_gpu;
   config.gradient_accumulation_steps = std::max<std::int64_t>(1, accumulation_of(request, setting));
   config.zero_stage = setting.stage();

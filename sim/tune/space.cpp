@@ -7,6 +7,7 @@
 
 #include "sim/base/error.h"
 #include "sim/config/reader.h"
+#include "sim/offload/knobs.h"
 #include "sim/report/sweep.h"
 
 namespace zenflow::sim {
@@ -104,7 +105,7 @@ Family find_family(std::string_view schedule) {
 }
 
 bool has_knob(Family family, Knob knob) {
-  return knob != Knob::kAccumulateOn || family == Family::kLive;
+  return !is_of_block(info(knob)) || family == Family::kLive;
 }
 
 void Space::set(Knob knob, std::vector<double> values) {
@@ -171,6 +172,10 @@ std::uint64_t Space::key(const Setting& setting, std::initializer_list<Knob> whi
   return key;
 }
 
+bool is_of_block(const KnobInfo& knob) {
+  return knob.setup != nullptr && !zenflow_train_key(*knob.setup).empty();
+}
+
 Setting setting_of(const Job& job) {
   Setting setting;
   const auto flag = [&](Knob knob, bool value) { setting.set(knob, value ? 1 : 0); };
@@ -187,7 +192,12 @@ Setting setting_of(const Job& job) {
   flag(Knob::kCheckpointing, job.scenario.training.activation_checkpointing);
   whole(Knob::kGpus, job.scenario.gpus);
   flag(Knob::kBindCores, job.scenario.bind_cores_to_rank);
-  flag(Knob::kAccumulateOn, job.scenario.accumulate_on_device);
+  TrainingSetup setup;
+  static_cast<OffloadSetup&>(setup) = job.scenario.offload;
+  for (const KnobInfo& one : knobs()) {
+    if (!is_of_block(one)) continue;
+    setting.set(one.knob, knob_value(*one.setup, setup));
+  }
   ZenFlowSettings published;
   published.update_interval = 4;
   published.overlap_step = true;
@@ -226,7 +236,7 @@ Space default_space(const Job& job, Family family, std::int64_t global_batch) {
   if (own.get(Knob::kSelectInterval) == 0) space.set(Knob::kSelectInterval, {48});
   if (!live) {
     among(Knob::kReservedCores, {0.25, 0.5, 0.75});
-  } else if (job.scenario.optimizer_threads == 0 || job.scenario.sum_threads == 0) {
+  } else if (job.scenario.offload.optimizer_threads == 0 || job.scenario.offload.sum_threads == 0) {
     among(Knob::kReservedCores, whole_thread_shares(job));
   }
   if (live) {

@@ -51,6 +51,8 @@ class Space {
 
 /// Whether the family's runtime has the knob.
 [[nodiscard]] bool has_knob(Family family, Knob knob);
+/// Whether it is of the scenario's zenflow_train block, for which DeepSpeed has no keys.
+[[nodiscard]] bool is_of_block(const KnobInfo& knob);
 
 /// The job's own value of every knob.
 [[nodiscard]] Setting setting_of(const Job& job);

@@ -62,11 +62,11 @@ runtime::TrainOptions train_options(const Options& options, const Contestant& co
   t.data = text;
   t.feed = {.sequences = 8, .length = 128, .validation_fraction = 0};
   t.steps = options.steps;
-  t.schedule = contestant.schedule;
+  t.offload.schedule = contestant.schedule;
   t.offload.topk_ratio = kTopkRatio;
   t.offload.update_interval = kUpdateInterval;
   t.offload.overlap_step = contestant.overlap;
-  t.offload = runtime::settings_for(t.schedule, t.offload);
+  t.offload = runtime::settings_for(t.offload.schedule, t.offload);
   t.threads = 1;
   t.device.link_bandwidth = BytesPerSecond(options.megabytes_per_second * 1e6);
   return t;
@@ -79,7 +79,7 @@ void check_traffic(const runtime::TrainOptions& options, const runtime::TrainRep
   const runtime::ParameterTable table =
       runtime::parameter_table(config.model, runtime::Task::language_modelling());
   const runtime::Layout layout = runtime::make_layout(table, options.offload.topk_ratio,
-                                                      options.offload.everything_on_device, 0, 1);
+                                                      options.offload.everything_on_device(), 0, 1);
   const std::int64_t interval = options.offload.update_interval;
   const runtime::LinkBytes window =
       runtime::window_traffic(layout, options.dtype, options.offload, interval);

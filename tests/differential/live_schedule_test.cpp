@@ -429,11 +429,10 @@ TEST(LiveFit, TellsCpuAdamsThreadsApartOnceTheyDiffer) {
     options.reserved = reserved;
     runs.push_back(record(truth, "live-zenflow", options));
     const auto cores = static_cast<double>(truth.host.cores);
-    write_recorded_run(runs.back().timeline,
-                       {.schedule = "zenflow",
-                        .dtype = "bf16",
-                        .optimizer_threads = std::llround((1 - reserved) * cores),
-                        .sum_threads = std::llround(reserved * cores)});
+    RecordedRun run;
+    run.optimizer_threads = static_cast<int>(std::lround((1 - reserved) * cores));
+    run.sum_threads = static_cast<int>(std::lround(reserved * cores));
+    write_recorded_run(runs.back().timeline, run);
   }
   const auto fit_of = [&](std::size_t count) {
     std::vector<LiveRecording> recordings;
@@ -719,7 +718,7 @@ TEST(LiveFit, RefusesARecordingWithSumsElsewhere) {
       options.accumulate_on_device = on_device;
       options.training.dtype = dtype;
       Recorded run = record(quiet_node(), "live-zenflow", options);
-      run.job.scenario.accumulate_on_device = !on_device;
+      run.job.scenario.offload.accumulate_on_device = !on_device;
       const std::string why = zenflow::testing::error_of([&] {
                                 (void)fit_live({{&run.job, run.schedule, &run.timeline, 8}});
                               }).second;

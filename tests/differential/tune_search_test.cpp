@@ -681,8 +681,8 @@ TEST(TuneLive, SearchesWhereSumsAre) {
     for (const std::int64_t interval : {1, 4}) {
       const Setting on_host = with(0, interval, overlap);
       const Setting on_device = with(1, interval, overlap);
-      EXPECT_TRUE(candidates.job(on_device).scenario.accumulate_on_device);
-      EXPECT_FALSE(candidates.job(on_host).scenario.accumulate_on_device);
+      EXPECT_TRUE(candidates.job(on_device).scenario.offload.accumulate_on_device);
+      EXPECT_FALSE(candidates.job(on_host).scenario.offload.accumulate_on_device);
       const bool has_sums = interval > 1 || overlap;
       EXPECT_EQ(candidates.canonical(on_device), on_device);
       // The user's own stands for both where there is no difference.

@@ -31,8 +31,7 @@ LiveModelSettings small_training(bool overlap = true) {
                        .dtype = sim::DType::kFp32},
           .cores = 2,
           .device_cores = 1,
-          .optimizer_threads = 1,
-          .overlap_step = overlap};
+          .offload = {.overlap_step = overlap}};
 }
 
 /// GPT-2 of 0.35 billion parameters on a GPU, which shares no cores with the optimizer.
@@ -45,9 +44,7 @@ LiveModelSettings training_on_a_gpu(bool overlap = true) {
                        .dtype = sim::DType::kBf16},
           .cores = 16,
           .device_cores = 0,
-          .optimizer_threads = 12,
-          .sum_threads = 4,
-          .overlap_step = overlap};
+          .offload = {.overlap_step = overlap, .optimizer_threads = 12, .sum_threads = 4}};
 }
 
 struct Rates {
@@ -114,11 +111,11 @@ class ClosedLoop {
              const std::vector<double>& ratios, TunePoint first)
       : settings_(settings),
         plant_(plant),
-        points_(runtime::tune_points(runtime::staleness_limit(kMaxStaleness, settings.overlap_step),
-                                     ratios)),
+        points_(runtime::tune_points(
+            runtime::staleness_limit(kMaxStaleness, settings.offload.overlap_step), ratios)),
         tuner_({.first = first,
                 .max_staleness = kMaxStaleness,
-                .overlap_step = settings.overlap_step}),
+                .overlap_step = settings.offload.overlap_step}),
         point_(first),
         chosen_(first),
         chosen_before_{first} {}
@@ -130,8 +127,8 @@ class ClosedLoop {
           tuner_.window_ended(plant_.window(window_++, point_, chosen_.topk_ratio), fit);
       for (const TuneEvent& event : tuner_.events()) events_.push_back(event);
       if (order.fit) asked_ = fit_and_predict(settings_, plant_.recording(point_), points_);
-      const std::int64_t stale =
-          order.next.update_interval - 1 + (settings_.overlap_step ? point_.update_interval : 0);
+      const std::int64_t stale = order.next.update_interval - 1 +
+                                 (settings_.offload.overlap_step ? point_.update_interval : 0);
       EXPECT_LE(stale, kMaxStaleness);
       if (!(order.next == chosen_)) {
         ++changes_;
@@ -233,7 +230,7 @@ TEST(LiveLoop, ReachesTheBestWithSumsOnTheDevice) {
   for (int round = 0; round < 20; ++round) {
     SCOPED_TRACE(round_of(round));
     LiveModelSettings settings = small_training(round % 4 != 3);
-    settings.accumulate_on_device = true;
+    settings.offload.accumulate_on_device = true;
     expect_best_in_twelve_windows(settings, random_rates(random), {0.1});
   }
 }
@@ -608,10 +605,10 @@ TEST(LiveModel, HasTheThreadsOfTheTraining) {
   LiveModelSettings settings = small_training();
   settings.cores = 16;
   for (const auto& [optimizer, sums] : {std::pair(16, 1), std::pair(12, 1), std::pair(4, 32)}) {
-    settings.optimizer_threads = optimizer;
-    settings.sum_threads = sums;
-    const sim::LiveSettings live =
-        live_settings(sim::LiveKind::kZenFlow, live_job(settings, {4, 0.1}, machine(settings, {})));
+    settings.offload.optimizer_threads = optimizer;
+    settings.offload.sum_threads = sums;
+    const sim::LiveSettings live = live_settings(
+        sim::OffloadSchedule::kZenFlow, live_job(settings, {4, 0.1}, machine(settings, {})));
     EXPECT_EQ(live.optimizer_cores, optimizer);
     EXPECT_EQ(live.sum_cores, std::min(16, sums)) << "no more than there are cores";
   }

@@ -58,7 +58,7 @@ TEST(OffloadEngineEdges, SettlingMidwayAndGoingOn) {
 
 Case adaptive_case(std::uint64_t seed) {
   Case c = random_case(seed);
-  c.settings.adaptive_interval = true;
+  c.settings.interval_is_auto = true;
   c.settings.select_interval = static_cast<std::int64_t>(seed % 3) * 3;
   c.next_interval = [seed](std::int64_t window) {
     return 1 + static_cast<std::int64_t>((seed + static_cast<std::uint64_t>(window) * 5) % 7) / 2;

@@ -18,7 +18,7 @@ Case adaptive_case(std::int64_t interval) {
   Case c;
   c.settings.topk_ratio = 0.25;
   c.settings.update_interval = interval;
-  c.settings.adaptive_interval = true;
+  c.settings.interval_is_auto = true;
   c.settings.adamw = {1e-2F, 0.9F, 0.999F, 1e-8F, 0.1F};
   return c;
 }

@@ -34,9 +34,9 @@ struct Case {
   bool tied = false;                                ///< see ToyModel
   std::vector<std::string> lazy{};                  ///< streams
   std::optional<Bytes> memory{};                    ///< of the device
-  /// S of the window after number `window`, with adaptive_interval.
+  /// S of the window after number `window`, with interval_is_auto.
   std::function<std::int64_t(std::int64_t window)> next_interval{};
-  /// The share of columns asked for then, with adaptive_interval and a topk_range.
+  /// The share of columns asked for then, with interval_is_auto and a topk_range.
   std::function<double(std::int64_t window)> next_ratio{};
 };
 
@@ -53,7 +53,7 @@ inline std::string describe(const Case& c) {
 
 inline SequentialRule rule_of(const Case& c) {
   const OffloadSettings& s = c.settings;
-  return {.topk_ratio = s.everything_on_device ? 1 : s.topk_ratio,
+  return {.topk_ratio = s.everything_on_device() ? 1 : s.topk_ratio,
           .update_interval = s.update_interval,
           .select_interval = s.select_interval,
           .warm_up = s.full_warm_up_rounds,
@@ -142,7 +142,7 @@ inline Case random_ratio_case(std::uint64_t seed) {
   static constexpr std::array kRatios = {0.1, 0.2, 0.25, 0.4, 0.6, 0.9};
   c.settings.topk_ratio = kRatios.at(seed % kRatios.size());
   c.settings.topk_range = {kRatios.front(), kRatios.back()};
-  c.settings.adaptive_interval = true;
+  c.settings.interval_is_auto = true;
   c.next_ratio = [seed](std::int64_t window) {
     std::mt19937_64 random(seed * 31 + static_cast<std::uint64_t>(window) / 2);
     return kRatios.at(random() % kRatios.size());

@@ -145,7 +145,7 @@ inline Job make_small_job(HardwareProfile hardware, ModelSpec model, const JobOp
   scenario.gpus = options.gpus;
   scenario.nodes = options.nodes;
   scenario.training = options.training;
-  scenario.accumulate_on_device = options.accumulate_on_device;
+  scenario.offload.accumulate_on_device = options.accumulate_on_device;
   scenario.deepspeed = parse_json(deepspeed_text(options), "ds.json");
   scenario.run = options.run;
   return make_job(std::move(scenario));

@@ -25,7 +25,7 @@ inline Case tuned_case() {
   Case c;
   c.settings.topk_ratio = 0.25;
   c.settings.update_interval = 1;
-  c.settings.adaptive_interval = true;
+  c.settings.interval_is_auto = true;
   c.settings.max_staleness = 9;
   c.settings.adamw = {1e-2F, 0.9F, 0.999F, 1e-8F, 0.1F};
   return c;
@@ -77,8 +77,7 @@ class TunedTraining {
                                                                              : sim::DType::kFp32},
                       .cores = 2,
                       .device_cores = kTestDeviceIsAGpu ? 0 : 1,
-                      .optimizer_threads = c.settings.optimizer_threads,
-                      .overlap_step = c.settings.overlap_step},
+                      .offload = c.settings},
             .tuner = {.first = {c.settings.update_interval, c.settings.topk_ratio},
                       .max_staleness = c.settings.max_staleness,
                       .overlap_step = c.settings.overlap_step},

@@ -11,7 +11,7 @@
 #include "sim/accuracy/page.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
-#include "sim/calibrate/live_point.h"
+#include "sim/offload/training_setup.h"
 #include "tests/support/temporary_folder.h"
 
 namespace zenflow::sim {
@@ -315,15 +315,17 @@ TEST(Document, SaysOfHowManyRunsTheNewestCount) {
 }
 
 TEST(LivePoints, AreReadAsTheyAreShown) {
-  EXPECT_EQ(parse_live_point("zero-offload").kind, LiveKind::kZeroOffload);
-  const LivePoint point = parse_live_point("zenflow:0.05:8");
+  EXPECT_EQ(parse_offload_setup("zero-offload").schedule, OffloadSchedule::kZeroOffload);
+  const OffloadSetup point = parse_offload_setup("zenflow:0.05:8");
   EXPECT_EQ(point.topk_ratio, 0.05);
   EXPECT_EQ(point.update_interval, 8);
   EXPECT_EQ(to_string(point), "zenflow k=0.05 S=8");
   EXPECT_FALSE(point.accumulate_on_device);
-  EXPECT_TRUE(parse_live_point("zenflow:0.05:8", true).accumulate_on_device);
-  EXPECT_FALSE(parse_live_point("zenflow:0.05:8:host", true).accumulate_on_device);
-  const LivePoint on_device = parse_live_point("zenflow:0.05:8:device");
+  EXPECT_TRUE(
+      parse_offload_setup("zenflow:0.05:8", {.accumulate_on_device = true}).accumulate_on_device);
+  EXPECT_FALSE(parse_offload_setup("zenflow:0.05:8:host", {.accumulate_on_device = true})
+                   .accumulate_on_device);
+  const OffloadSetup on_device = parse_offload_setup("zenflow:0.05:8:device");
   EXPECT_TRUE(on_device.accumulate_on_device);
   EXPECT_EQ(on_device.topk_ratio, 0.05);
   EXPECT_EQ(on_device.update_interval, 8);
@@ -333,7 +335,7 @@ TEST(LivePoints, AreReadAsTheyAreShown) {
                             "zenflow:0.1:device", "zenflow:0.1:4:", "zenflow:0.1:4:devices",
                             "zenflow:0.1:4:host:device", "zero-offload:device"}) {
     try {
-      (void)parse_live_point(wrong);
+      (void)parse_offload_setup(wrong);
       ADD_FAILURE() << wrong;
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), HasSubstr("zenflow:K:S")) << wrong;

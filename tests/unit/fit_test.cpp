@@ -193,7 +193,7 @@ TEST(Changes, NameSumsOnTheHostForTheGpuOfZenFlowTrain) {
                                    [](const auto& one) { return one.set == "accumulate_on=host"; });
   ASSERT_NE(change, found.changes.end());
   EXPECT_TRUE(change->fits);
-  job.scenario.accumulate_on_device = false;
+  job.scenario.offload.accumulate_on_device = false;
   EXPECT_EQ(change->saves,
             need - simulate_schedule(job, schedule).memory.limit(MemoryLimit::kGpu).need);
 }

@@ -19,17 +19,14 @@ Job job() {
 }
 
 RecordedRun run_of(const Job& job) {
-  return {.schedule = "zenflow",
-          .topk_ratio = 0.1,
-          .update_interval = 4,
-          .micro_batch_size = job.scenario.training.micro_batch_size_per_gpu,
-          .sequence_length = job.scenario.training.sequence_length,
-          .dtype = to_string(job.scenario.training.dtype),
-          .parameters = job.scenario.model.parameters()};
+  RecordedRun run;
+  static_cast<TrainingSettings&>(run) = job.scenario.training;
+  run.parameters = job.scenario.model.parameters();
+  return run;
 }
 
 /// "" if the recording may be fitted as `point`.
-std::string refusal(const RecordedRun& run, const LivePoint& point) {
+std::string refusal(const RecordedRun& run, const OffloadSetup& point) {
   Timeline timeline;
   write_recorded_run(timeline, run);
   return zenflow::testing::error_of(
@@ -37,7 +34,7 @@ std::string refusal(const RecordedRun& run, const LivePoint& point) {
       .second;
 }
 
-constexpr LivePoint kZenFlow{LiveKind::kZenFlow, 0.1, 4, true};
+constexpr OffloadSetup kZenFlow{OffloadSchedule::kZenFlow, 0.1, 4, true};
 
 TEST(RecordedSetting, IsAcceptedIfItAgrees) {
   const Timeline says_nothing;
@@ -49,27 +46,27 @@ TEST(RecordedSetting, IsAcceptedIfItAgrees) {
 
 TEST(RecordedSetting, NamesEachDifference) {
   RecordedRun run = run_of(job());
-  EXPECT_EQ(refusal(run, {LiveKind::kZenFlow, 0.2, 8, true}),
+  EXPECT_EQ(refusal(run, {OffloadSchedule::kZenFlow, 0.2, 8, true}),
             "run.json: topk_ratio 0.1 was recorded, the setting has 0.2; "
             "update_interval 4 was recorded, the setting has 8");
-  EXPECT_EQ(refusal(run, {LiveKind::kZeroOffloadDpu, 0, 1, true}),
+  EXPECT_EQ(refusal(run, {OffloadSchedule::kZeroOffloadDpu, 0, 1, true}),
             "run.json: schedule zenflow was recorded, the setting has zero-offload-dpu");
   run.sequence_length = 77;
   run.gradient_accumulation_steps = 3;
   run.activation_checkpointing = true;
-  run.dtype = "fp64";
+  run.dtype = DType::kFp16;
   run.parameters = 5;
   run.full_warm_up_rounds = 9;
   EXPECT_THAT(
       refusal(run, kZenFlow),
       AllOf(HasSubstr("sequence_length 77 was recorded, the scenario has 64"),
             HasSubstr("gradient_accumulation_steps 3 was recorded, the scenario has 1"),
-            HasSubstr("activation_checkpointing true was recorded"), HasSubstr("dtype fp64"),
+            HasSubstr("activation_checkpointing true was recorded"), HasSubstr("dtype fp16"),
             HasSubstr("so many parameters: 5 was recorded"), HasSubstr("full_warm_up_rounds 9")));
 }
 
 TEST(RecordedSetting, NamesWhereSumsWere) {
-  LivePoint on_device = kZenFlow;
+  OffloadSetup on_device = kZenFlow;
   on_device.accumulate_on_device = true;
   RecordedRun run = run_of(job());
   EXPECT_EQ(refusal(run, on_device),
@@ -83,12 +80,13 @@ TEST(RecordedSetting, NamesWhereSumsWere) {
 // Of another schedule k and S do not matter.
 TEST(RecordedSetting, OfZeroOffloadHasNoK) {
   RecordedRun run = run_of(job());
-  run.schedule = "zero-offload";
+  run.schedule = OffloadSchedule::kZeroOffload;
   run.topk_ratio = 0.7;
   EXPECT_NO_THROW({
     Timeline timeline;
     write_recorded_run(timeline, run);
-    check_recorded_setting("run.json", timeline, {LiveKind::kZeroOffload, 0, 1, true}, job());
+    check_recorded_setting("run.json", timeline, {OffloadSchedule::kZeroOffload, 0, 1, true},
+                           job());
   });
 }
 

@@ -42,7 +42,7 @@ class LiveTuningRun : public ::testing::Test {
     o.steps = 24;
     o.tune_live = o.wait_for_fits = true;
     o.offload.update_interval = 1;
-    o.offload.adaptive_interval = true;
+    o.offload.interval_is_auto = true;
     o.offload.max_staleness = 9;
     o.offload = settings_for(OffloadSchedule::kZenFlow, o.offload);
 #if defined(ZENFLOW_FAKE_CUDA)

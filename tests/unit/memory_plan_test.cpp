@@ -70,7 +70,7 @@ std::vector<TrainOptions> runs_with_sums() {
                                  Windows{1, false}, Windows{1, false, 0, true}}) {
     for (const bool on_device : {false, true}) {
       TrainOptions o;
-      o.schedule = OffloadSchedule::kZenFlow;
+      o.offload.schedule = OffloadSchedule::kZenFlow;
       o.dtype = ElementType::kBfloat16;
       o.feed.sequences = 2;
       o.feed.length = 6;
@@ -78,9 +78,9 @@ std::vector<TrainOptions> runs_with_sums() {
       o.offload.update_interval = windows.interval;
       o.offload.overlap_step = windows.overlap;
       o.offload.full_warm_up_rounds = windows.warm_up;
-      o.offload.adaptive_interval = windows.adaptive;
+      o.offload.interval_is_auto = windows.adaptive;
       o.offload.accumulate_on_device = on_device;
-      o.offload = settings_for(o.schedule, o.offload);
+      o.offload = settings_for(o.offload.schedule, o.offload);
       runs.push_back(o);
     }
   }
@@ -97,7 +97,7 @@ TEST_P(MemoryPlanOf, IsWhatTheEngineAllocates) {
         OffloadSchedule::kZenFlow}) {
     for (int variant = 0; variant < 6; ++variant) {
       TrainOptions o;
-      o.schedule = schedule;
+      o.offload.schedule = schedule;
       o.dtype = variant % 2 == 0 ? ElementType::kFloat32 : ElementType::kBfloat16;
       o.feed.sequences = 2;
       o.feed.length = 6;
@@ -115,9 +115,10 @@ TEST_P(MemoryPlanOf, IsWhatTheEngineAllocates) {
   }
   for (const TrainOptions& o : runs_with_sums()) runs.push_back(o);
   for (const TrainOptions& o : runs) {
-    SCOPED_TRACE(::testing::Message() << "schedule " << static_cast<int>(o.schedule) << " S "
-                                      << o.offload.update_interval << " k " << o.offload.topk_ratio
-                                      << " sums on device " << o.offload.accumulate_on_device);
+    SCOPED_TRACE(::testing::Message()
+                 << "schedule " << static_cast<int>(o.offload.schedule) << " S "
+                 << o.offload.update_interval << " k " << o.offload.topk_ratio << " sums on device "
+                 << o.offload.accumulate_on_device);
     const MemoryPlan plan = plan_memory(config, o);
     Recorder recorder(false);
     SelfCommunicator self;
@@ -188,11 +189,11 @@ TEST(MemoryPlan, HasOneMatrixOfColumnsThatChangePlace) {
   const TransformerConfig config = config_of("llama");
   const auto planned = [&](std::int64_t select_interval, std::optional<TopkRange> range) {
     TrainOptions o;
-    o.schedule = OffloadSchedule::kZenFlow;
+    o.offload.schedule = OffloadSchedule::kZenFlow;
     o.offload.topk_ratio = 0.25;
     o.offload.select_interval = select_interval;
     o.offload.topk_range = range;
-    o.offload = settings_for(o.schedule, o.offload);
+    o.offload = settings_for(o.offload.schedule, o.offload);
     for (const PlannedMemory& part : plan_memory(config, o).host) {
       if (part.what == "columns of a matrix that change place, fp32") return part.bytes;
     }

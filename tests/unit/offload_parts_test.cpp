@@ -332,14 +332,14 @@ TEST(Settings, BoundsThemselvesAreAllowed) {
   OffloadSettings settings;
   settings.max_staleness = 7;
   EXPECT_EQ(settings_for(OffloadSchedule::kZenFlow, settings).update_interval, 4);
-  settings.adaptive_interval = true;
+  settings.interval_is_auto = true;
   settings.select_interval = 6;  // needs no multiple where S changes
-  EXPECT_TRUE(settings_for(OffloadSchedule::kZenFlow, settings).adaptive_interval);
+  EXPECT_TRUE(settings_for(OffloadSchedule::kZenFlow, settings).interval_is_auto);
 }
 
 TEST(Settings, OtherSchedulesAreFixed) {
   OffloadSettings settings;
-  settings.adaptive_interval = true;
+  settings.interval_is_auto = true;
   settings.accumulate_on_device = true;
   settings.topk_range = {0.05, 0.2};
   settings.full_warm_up_rounds = 3;
@@ -351,10 +351,10 @@ TEST(Settings, OtherSchedulesAreFixed) {
     EXPECT_FALSE(made.topk_range);
     EXPECT_EQ(made.update_interval, 1);
     EXPECT_EQ(made.full_warm_up_rounds, 0);
-    EXPECT_FALSE(made.adaptive_interval);
+    EXPECT_FALSE(made.interval_is_auto);
     EXPECT_FALSE(made.accumulate_on_device);
     EXPECT_EQ(made.overlap_step, schedule == OffloadSchedule::kZeroOffloadDpu);
-    EXPECT_EQ(made.everything_on_device, schedule == OffloadSchedule::kGpuOnly);
+    EXPECT_EQ(made.everything_on_device(), schedule == OffloadSchedule::kGpuOnly);
   }
 }
 

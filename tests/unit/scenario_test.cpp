@@ -227,9 +227,10 @@ TEST_F(ScenarioFile, RefusesWrongValues) {
 
 TEST_F(ScenarioFile, SaysWhereZenFlowTrainSums) {
   const auto sums = [&](const std::string& text) {
-    return load(folder_.write("scenarios/sums.yaml", kScenario + text)).accumulate_on_device;
+    return load(folder_.write("scenarios/sums.yaml", kScenario + text))
+        .offload.accumulate_on_device;
   };
-  EXPECT_FALSE(load(scenario_).accumulate_on_device);
+  EXPECT_FALSE(load(scenario_).offload.accumulate_on_device);
   EXPECT_FALSE(sums("zenflow_train: {}\n"));
   EXPECT_FALSE(sums("zenflow_train: {accumulate_on: host}\n"));
   EXPECT_TRUE(sums("zenflow_train: {accumulate_on: device}\n"));
@@ -241,12 +242,12 @@ TEST_F(ScenarioFile, SaysWhereZenFlowTrainSums) {
                     HasSubstr("did you mean \"accumulate_on\"?")));
   EXPECT_THAT(error_with("run: {", "zenflow_train: {sum_threads: 0}\nrun: {"),
               HasSubstr("zenflow_train.sum_threads: "));
-  EXPECT_TRUE(load_with({{"zenflow_train.accumulate_on", "device"}}).accumulate_on_device);
-  EXPECT_EQ(load(scenario_).optimizer_threads, 0) << "not said";
+  EXPECT_TRUE(load_with({{"zenflow_train.accumulate_on", "device"}}).offload.accumulate_on_device);
+  EXPECT_EQ(load(scenario_).offload.optimizer_threads, 0) << "not said";
   const auto threads =
       load_with({{"zenflow_train.optimizer_threads", "6"}, {"zenflow_train.sum_threads", "2"}});
-  EXPECT_EQ(threads.optimizer_threads, 6);
-  EXPECT_EQ(threads.sum_threads, 2);
+  EXPECT_EQ(threads.offload.optimizer_threads, 6);
+  EXPECT_EQ(threads.offload.sum_threads, 2);
 }
 
 TEST_F(ScenarioFile, RefusesWhatIsNoScenario) {

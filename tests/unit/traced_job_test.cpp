@@ -95,25 +95,25 @@ TEST(TracedJob, CountsTheGpusThatASimulatedOneStandsFor) {
 }
 
 RecordedRun some_run() {
-  return {.schedule = "zenflow",
-          .topk_ratio = 0.05,
-          .topk_range = RecordedRatios{0.01, 0.25},
-          .update_interval = 8,
-          .interval_is_auto = true,
-          .select_interval = 16,
-          .full_warm_up_rounds = 3,
-          .overlap_step = false,
-          .accumulate_on_device = true,
-          .micro_batch_size = 2,
-          .gradient_accumulation_steps = 4,
-          .activation_checkpointing = true,
-          .sequence_length = 64,
-          .dtype = "bf16",
-          .threads = 3,
-          .optimizer_threads = 5,
-          .sum_threads = 7,
-          .gpu = 1,
-          .parameters = 12345};
+  RecordedRun run;
+  run.topk_ratio = 0.05;
+  run.topk_range = RecordedRatios{0.01, 0.25};
+  run.update_interval = 8;
+  run.interval_is_auto = true;
+  run.select_interval = 16;
+  run.full_warm_up_rounds = 3;
+  run.overlap_step = false;
+  run.accumulate_on_device = true;
+  run.micro_batch_size_per_gpu = 2;
+  run.gradient_accumulation_steps = 4;
+  run.activation_checkpointing = true;
+  run.sequence_length = 64;
+  run.threads = 3;
+  run.optimizer_threads = 5;
+  run.sum_threads = 7;
+  run.gpu = 1;
+  run.parameters = 12345;
+  return run;
 }
 
 TEST(RecordedRun, ComesBackFromATraceFile) {

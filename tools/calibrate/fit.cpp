@@ -8,10 +8,10 @@
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 #include "sim/calibrate/live_fit.h"
-#include "sim/calibrate/live_point.h"
 #include "sim/calibrate/live_setting.h"
 #include "sim/calibrate/trace/trace_fit_json.h"
 #include "sim/calibrate/trace/trace_fit_text.h"
+#include "sim/offload/training_setup.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/calibrate/foreign_fit.h"
 #include "tools/commands/explain_trace.h"
@@ -44,8 +44,8 @@ void require(bool given, const char* what) {
 }
 
 /// Two windows lack what later ones wait for.
-std::int64_t settled_step(const sim::LivePoint& point) {
-  return 2 * (point.kind == sim::LiveKind::kZenFlow ? point.update_interval : 1);
+std::int64_t settled_step(const sim::OffloadSetup& point) {
+  return 2 * (point.schedule == sim::OffloadSchedule::kZenFlow ? point.update_interval : 1);
 }
 
 /// Of recordings: their steps, and what the importer says.
@@ -74,7 +74,7 @@ int fit(const Options& options) {
   imported.reserve(options.traces.size());
   std::vector<sim::LiveRecording> recordings;
   for (std::size_t i = 0; i < options.traces.size(); ++i) {
-    const sim::LivePoint point =
+    const sim::OffloadSetup point =
         jobs.point(options.settings[std::min(i, options.settings.size() - 1)]);
     of_trace.push_back(jobs.job(point));
     imported.push_back(read_trace(options.traces[i], {}, !options.style.quiet));

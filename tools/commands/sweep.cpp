@@ -181,11 +181,9 @@ class SweepOutput {
 
 /// Rows that look as if a setting changed nothing, where the schedule does not know it.
 void add_ignored(const sim::Sweeper::Point& point, std::set<std::string>& warnings) {
-  if (!point.job.scenario.accumulate_on_device) return;
   for (const sim::SimulationResult& one : point.results) {
-    if (!sim::live_kind(one.schedule)) {
-      warnings.insert(sim::ignored_accumulate_on(one.schedule));
-    }
+    const auto note = sim::ignored_sum_place(one.schedule, point.job.scenario.offload);
+    if (note) warnings.insert(*note);
   }
 }
 

@@ -136,7 +136,7 @@ void interpret_topk_range(const CLI::App& app, TrainCommand& o) {
 /// What the tuner's predictions do not cover is refused: it would tune something else.
 void interpret_tuning(TrainCommand& o) {
   TrainOptions& t = o.train;
-  t.tune_live = o.tune == "live" && t.offload.adaptive_interval;
+  t.tune_live = o.tune == "live" && t.offload.interval_is_auto;
   if (!(t.tuner.slack >= 0 && t.tuner.slack <= 1)) {
     throw Error(ErrorKind::kInput,
                 fmt::format("--tune-slack: expected 0 to 1, found {}", t.tuner.slack));
@@ -154,19 +154,15 @@ void interpret_tuning(TrainCommand& o) {
 /// What is updated where and when.
 void interpret_schedule(const CLI::App& app, TrainCommand& o) {
   TrainOptions& t = o.train;
-  t.schedule =
-      named<OffloadSchedule>(o.schedule, {{"gpu-only", OffloadSchedule::kGpuOnly},
-                                          {"zero-offload", OffloadSchedule::kZeroOffload},
-                                          {"zero-offload-dpu", OffloadSchedule::kZeroOffloadDpu},
-                                          {"zenflow", OffloadSchedule::kZenFlow}});
+  t.offload.schedule = *sim::find_offload_schedule(o.schedule);
   t.offload.norm = o.column_norm == "l1" ? NormKind::kL1 : NormKind::kL2;
   t.offload.deferred_scaling =
       named<DeferredScaling>(o.deferred_scaling, {{"none", DeferredScaling::kNone},
                                                   {"sqrt", DeferredScaling::kSquareRoot},
                                                   {"linear", DeferredScaling::kLinear}});
   t.offload.accumulate_on_device = o.accumulate == "device";
-  t.offload.adaptive_interval =
-      o.update_interval == "auto" && t.schedule == OffloadSchedule::kZenFlow;
+  t.offload.interval_is_auto =
+      o.update_interval == "auto" && t.offload.schedule == OffloadSchedule::kZenFlow;
   if (o.update_interval == "auto") {
     // The first window, before anything has been measured.
     t.offload.update_interval = std::clamp<std::int64_t>(
@@ -255,7 +251,7 @@ void interpret(const CLI::App& app, TrainCommand& o) {
     t.cuda->libraries = runtime::library_surroundings(environment_variables());
   }
   t.offload.record_importance = t.importance.has_value();
-  t.offload = runtime::settings_for(t.schedule, t.offload);
+  t.offload = runtime::settings_for(t.offload.schedule, t.offload);
   t.feed.seed = t.seed;
   check_outputs(o);
   t.record_trace = !o.trace.empty();

@@ -103,7 +103,7 @@ std::string summary(const TrainCommand& command, const runtime::TrainReport& rep
   const runtime::StepTimes& mean = report.times.mean;
   std::string text =
       fmt::format("{}: {} parameters, {}, {} steps\n", report.model_name, report.parameters,
-                  runtime::schedule_name(command.train.schedule), report.steps);
+                  to_string(command.train.offload.schedule), report.steps);
   if (!report.losses.empty()) {
     text += fmt::format("  loss          {:.4f} at first, {:.4f} at last\n", report.losses.front(),
                         report.losses.back());

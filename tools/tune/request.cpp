@@ -182,10 +182,11 @@ void read_limits(const TuneOptions& options, sim::TuneRequest& request) {
 /// DeepSpeed sums where it always does: what only zenflow-train knows is neither followed nor
 /// searched for it.
 void leave_out_zenflow_train(LoadedRequest& loaded) {
-  sim::Scenario& scenario = loaded.request.job.scenario;
-  if (loaded.request.family == sim::Family::kLive || !scenario.accumulate_on_device) return;
-  scenario.accumulate_on_device = false;
-  loaded.warnings.push_back(sim::ignored_accumulate_on(to_string(loaded.request.family)));
+  sim::OffloadSetup& offload = loaded.request.job.scenario.offload;
+  const auto note = sim::ignored_sum_place(to_string(loaded.request.family), offload);
+  if (!note) return;
+  offload = sim::without_zenflow(offload);
+  loaded.warnings.push_back(*note);
 }
 
 /// Values of --vary or --search-space that the runtime tuned for does not know.

@@ -5,7 +5,8 @@
 
 #include "sim/base/error.h"
 #include "sim/calibrate/live_fit.h"
-#include "sim/calibrate/live_point.h"
+#include "sim/offload/knobs.h"
+#include "sim/schedule/live_work.h"
 #include "tools/tune/traced_job.h"
 
 namespace zenflow::tools {
@@ -30,15 +31,12 @@ sim::RecordedRun run_by_flags(const TraceReading& reading, std::size_t i) {
                     "training.micro_batch_size_per_gpu=N",
                     reading.file(i)));
   }
-  const sim::LivePoint point = sim::parse_live_point(settings[std::min(i, settings.size() - 1)]);
+  const sim::OffloadSetup point =
+      sim::parse_offload_setup(settings[std::min(i, settings.size() - 1)]);
   sim::RecordedRun run;
-  run.schedule = std::string(sim::live_schedule_name(point.kind)).substr(5);
-  run.topk_ratio = point.topk_ratio;
-  run.update_interval = point.update_interval;
-  run.overlap_step = point.overlap;
-  run.accumulate_on_device = point.accumulate_on_device;
+  static_cast<sim::OffloadSetup&>(run) = point;
   run.sequence_length = *options.sequence_length;
-  run.dtype = "fp32";
+  run.dtype = sim::DType::kFp32;
   return run;
 }
 
@@ -68,10 +66,6 @@ sim::RecordedRun run_of(const TraceReading& reading, std::size_t i) {
   const auto said = sim::recorded_run(reading.traces[i].timeline);
   if (said) refuse_flags(reading, i, *said);
   sim::RecordedRun run = said ? *said : run_by_flags(reading, i);
-  if (!sim::live_kind("live-" + run.schedule)) {
-    throw Error(ErrorKind::kInput, fmt::format("{}: no such schedule of zenflow-train: \"{}\"",
-                                               reading.file(i), run.schedule));
-  }
   if (run.topk_range) {
     insufficient(
         fmt::format("{}: its topk ratio changed while it ran (--topk-range): record one that stays",
@@ -83,7 +77,7 @@ sim::RecordedRun run_of(const TraceReading& reading, std::size_t i) {
                     "auto): record one that stays",
                     reading.file(i)));
   }
-  if (run.schedule == "zero-offload-dpu") {
+  if (run.schedule == sim::OffloadSchedule::kZeroOffloadDpu) {
     insufficient(
         fmt::format("{}: zero-offload-dpu is no setting that is tuned: record gpu-only, "
                     "zero-offload or zenflow",
@@ -99,7 +93,7 @@ sim::RecordedRun run_of(const TraceReading& reading, std::size_t i) {
 }
 
 std::int64_t window_of(const sim::RecordedRun& run) {
-  return run.schedule == "zenflow" ? run.update_interval : 1;
+  return run.schedule == sim::OffloadSchedule::kZenFlow ? run.update_interval : 1;
 }
 /// Two windows lack what later ones wait for.
 std::int64_t settled_step(const sim::RecordedRun& run) {
@@ -109,8 +103,9 @@ std::int64_t settled_step(const sim::RecordedRun& run) {
 /// What DeepSpeed's file would say of it; its ZenFlow insists on the optimizer's parameters.
 std::string deepspeed_of(const sim::RecordedRun& run, std::int64_t cores) {
   std::string zero = "stage: 2, overlap_comm: true";
-  if (run.schedule != "gpu-only") zero += ", offload_optimizer: {device: cpu, pin_memory: true}";
-  if (run.schedule == "zenflow") {
+  if (run.schedule != sim::OffloadSchedule::kGpuOnly)
+    zero += ", offload_optimizer: {device: cpu, pin_memory: true}";
+  if (run.schedule == sim::OffloadSchedule::kZenFlow) {
     // The optimizer's share of the cores; all if it has a thread for each.
     const double share = static_cast<double>(run.optimizer_threads) / static_cast<double>(cores);
     zero += fmt::format(
@@ -122,19 +117,14 @@ std::string deepspeed_of(const sim::RecordedRun& run, std::int64_t cores) {
   return fmt::format(
       "{{{}optimizer: {{type: AdamW, params: {{lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, "
       "weight_decay: 0.01}}}}, gradient_clipping: 0.0, zero_optimization: {{{}}}}}",
-      run.dtype == "bf16" ? "bf16: {enabled: true}, " : "", zero);
+      run.dtype == sim::DType::kBf16 ? "bf16: {enabled: true}, " : "", zero);
 }
 
 TracedScenario scenario_of(const TraceReading& reading, const sim::RecordedRun& run) {
   TracedScenario scenario;
   scenario.model = *reading.options.model;
-  scenario.training.micro_batch_size_per_gpu = run.micro_batch_size;
-  scenario.training.sequence_length = run.sequence_length;
-  scenario.training.activation_checkpointing = run.activation_checkpointing;
-  scenario.training.dtype = run.dtype == "bf16" ? sim::DType::kBf16 : sim::DType::kFp32;
-  scenario.accumulate_on_device = run.accumulate_on_device;
-  scenario.optimizer_threads = run.optimizer_threads;
-  scenario.sum_threads = run.sum_threads;
+  scenario.training = run;
+  scenario.offload = run;
   scenario.deepspeed = deepspeed_of(run, sim::read_hardware_profile(reading.hardware).host.cores);
   return scenario;
 }
@@ -168,23 +158,27 @@ double measured_step(TraceReading& reading, std::size_t i, const sim::RecordedRu
 }
 
 void add_facts(TraceReading& reading, const sim::RecordedRun& run) {
-  std::string what = run.schedule;
-  if (run.schedule == "zenflow") {
+  std::string what(to_string(run.schedule));
+  if (run.schedule == sim::OffloadSchedule::kZenFlow) {
     what += fmt::format(", topk_ratio {}, update_interval {}", run.topk_ratio, run.update_interval);
-    if (run.accumulate_on_device) what += ", accumulate_on device";
+    for (const sim::SetupKnob& knob : sim::setup_knobs()) {
+      const bool is_place = !knob.words.empty() && !zenflow_train_key(knob).empty();
+      if (!is_place || knob_value(knob, run) == 0) continue;
+      what += fmt::format(", {} {}", knob.name, knob_text(knob, run));
+    }
   }
   reading.result.facts.push_back(
       fmt::format("{}, {} sequences of {} tokens, {}, {} + {} + {} threads: what zenflow-train "
                   "wrote into its recording",
-                  what, run.micro_batch_size, run.sequence_length, run.dtype, run.threads,
-                  run.optimizer_threads, run.sum_threads));
+                  what, run.micro_batch_size_per_gpu, run.sequence_length, to_string(run.dtype),
+                  run.threads, run.optimizer_threads, run.sum_threads));
   reading.result.untold.emplace_back(
       "learning rate and the like: ds_config_optimal.json has zenflow-train's defaults, and no "
       "step "
       "time depends on them");
   reading.result.untold.emplace_back(
       "what other numbers of threads would do: those of the recording are kept");
-  if (run.schedule == "gpu-only") {
+  if (run.schedule == sim::OffloadSchedule::kGpuOnly) {
     reading.result.untold.emplace_back(
         "what offloading costs: it did not offload; record zero-offload or zenflow as well");
   }
@@ -214,8 +208,8 @@ FittedJob fit_recorded_runs(TraceReading& reading) {
     reading.traces[i].timeline.name = reading.file(i);
     TracedScenario scenario = scenario_of(reading, runs[i]);
     jobs.push_back(reading.job(scenario));
-    recordings.push_back(
-        {&jobs[i], "live-" + runs[i].schedule, &reading.traces[i].timeline, settled_step(runs[i])});
+    recordings.push_back({&jobs[i], std::string(sim::live_schedule_name(runs[i].schedule)),
+                          &reading.traces[i].timeline, settled_step(runs[i])});
     if (i == 0) found.scenario = std::move(scenario);
   }
   found.numbers = sim::fit_live(recordings).numbers;

@@ -7,6 +7,7 @@
 
 #include "sim/base/text.h"
 #include "sim/deepspeed/ds_document.h"
+#include "sim/offload/knobs.h"
 #include "tools/tune/paths.h"
 
 namespace zenflow::tools {
@@ -24,18 +25,17 @@ std::string settings_text(const std::string& name, std::int64_t gpus, std::int64
       to_string(training.dtype), training.activation_checkpointing, schedule);
 }
 
-/// Of a TracedScenario or what was read from it. Nothing where it says nothing.
-template <class Scenario>
-std::string zenflow_train_text(const Scenario& scenario) {
+/// Nothing where it says no more than a scenario without the block.
+std::string zenflow_train_text(const sim::OffloadSetup& offload) {
+  sim::TrainingSetup said;
+  sim::TrainingSetup unsaid;
+  static_cast<sim::OffloadSetup&>(said) = offload;
+  static_cast<sim::OffloadSetup&>(unsaid) = sim::Scenario().offload;
   std::vector<std::string> keys;
-  if (scenario.accumulate_on_device) {
-    keys.push_back(fmt::format("accumulate_on: {}", sim::accumulate_place(true)));
-  }
-  if (scenario.optimizer_threads > 0) {
-    keys.push_back(fmt::format("optimizer_threads: {}", scenario.optimizer_threads));
-  }
-  if (scenario.sum_threads > 0) {
-    keys.push_back(fmt::format("sum_threads: {}", scenario.sum_threads));
+  for (const sim::SetupKnob& knob : sim::setup_knobs()) {
+    const std::string_view key = zenflow_train_key(knob);
+    if (key.empty() || knob_value(knob, said) == knob_value(knob, unsaid)) continue;
+    keys.push_back(fmt::format("{}: {}", key, knob_text(knob, said)));
   }
   return keys.empty() ? "" : fmt::format("zenflow_train: {{{}}}\n", fmt::join(keys, ", "));
 }
@@ -57,7 +57,7 @@ sim::ScenarioTree scenario_tree(const TracedScenario& traced, const Node& hardwa
   std::string text =
       settings_text(name, traced.gpus, traced.nodes, traced.training, "zero-offload");
   if (traced.run) text += run_text(*traced.run);
-  text += zenflow_train_text(traced);
+  text += zenflow_train_text(traced.offload);
   text += fmt::format("model: {{name: {}}}\n", json_quoted(name));
   if (!traced.base) text += "deepspeed: " + traced.deepspeed + "\n";
   sim::ScenarioTree tree{parse_yaml(text, "--trace")};
@@ -87,7 +87,7 @@ std::string scenario_text(const TracedScenario& traced, const sim::Scenario& sce
     text += ", deepspeed_version: " + json_quoted(scenario.deepspeed_version->text);
   }
   if (scenario.target) text += ", target: " + json_quoted(scenario.target->text);
-  text += "}\n" + zenflow_train_text(scenario);
+  text += "}\n" + zenflow_train_text(scenario.offload);
   return text + run_text(scenario.run) + fmt::format("max_staleness: {}\n", scenario.max_staleness);
 }
 

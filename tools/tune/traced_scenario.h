@@ -18,9 +18,7 @@ struct TracedScenario {
   std::int64_t nodes = 1;
   sim::TrainingSettings training;
   std::optional<sim::RunSettings> run{};
-  bool accumulate_on_device = false;  ///< of zenflow-train, as the following
-  std::int64_t optimizer_threads = 0;
-  std::int64_t sum_threads = 0;
+  sim::OffloadSetup offload = sim::Scenario().offload;  ///< of zenflow-train
 };
 
 /// `hardware`: the profile. Throws Error(kInput) if model or base do not parse.

@@ -99,8 +99,8 @@ std::string shared_threads(const sim::Scenario& scenario, const Setting& setting
   const auto cores = static_cast<double>(scenario.hardware.host.cores);
   const auto shared_sums = setting.get(Knob::kReservedCores) * cores;
   const bool shares = setting.zenflow() && shared_sums >= 1 && cores - shared_sums >= 1;
-  std::int64_t updates = scenario.optimizer_threads;
-  std::int64_t sums = scenario.sum_threads;
+  std::int64_t updates = scenario.offload.optimizer_threads;
+  std::int64_t sums = scenario.offload.sum_threads;
   if (updates == 0 && shares) updates = std::llround(cores - shared_sums);
   if (sums == 0 && shares) sums = std::llround(shared_sums);
   return (updates > 0 ? fmt::format(" --optimizer-threads {}", updates) : "") +

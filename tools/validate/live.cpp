@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using runtime::LiveRun;
 using sim::ComparedSetting;
-using sim::LivePoint;
+using sim::OffloadSetup;
 
 /// A directory of this process's own, gone when it ends.
 class TemporaryDirectory {
@@ -83,7 +83,7 @@ class LiveComparison {
   }
 
  private:
-  void add(const LivePoint& point, bool calibrated, const std::string& text) {
+  void add(const OffloadSetup& point, bool calibrated, const std::string& text) {
     if (std::find(points_.begin(), points_.end(), point) != points_.end()) {
       throw Error(ErrorKind::kInput,
                   fmt::format("{}: given twice; what is calibrated on cannot be predicted", text));
@@ -107,15 +107,16 @@ class LiveComparison {
     result_.device = options_.device;
     result_.machine = machine_text();
     settings_.training = scenario.training;
-    settings_.gradient_accumulation_steps = job.deepspeed.gradient_accumulation_steps;
-    settings_.select_interval =
+    settings_.offload.gradient_accumulation_steps = job.deepspeed.gradient_accumulation_steps;
+    settings_.offload.select_interval =
         job.deepspeed.zenflow
-            ? sim::live_settings(sim::LiveKind::kZenFlow, job_with_interval(job)).select_interval
+            ? sim::live_settings(sim::OffloadSchedule::kZenFlow, job_with_interval(job))
+                  .select_interval
             : 0;
     settings_.threads = on_gpu() ? 1 : static_cast<std::size_t>(scenario.hardware.gpu.host_cores);
-    const sim::LiveSettings live = sim::live_settings(sim::LiveKind::kZeroOffload, job);
-    settings_.optimizer_threads = std::max(1, static_cast<int>(live.optimizer_cores));
-    settings_.sum_threads = std::max(1, static_cast<int>(live.sum_cores));
+    const sim::LiveSettings live = sim::live_settings(sim::OffloadSchedule::kZeroOffload, job);
+    settings_.offload.optimizer_threads = std::max(1, static_cast<int>(live.optimizer_cores));
+    settings_.offload.sum_threads = std::max(1, static_cast<int>(live.sum_cores));
     settings_.model = jobs_.model_file();
     if (!options_.link_bandwidth.empty()) {
       Node node = parse_yaml(options_.link_bandwidth, "--link-bandwidth");
@@ -128,7 +129,7 @@ class LiveComparison {
       settings_.data = temporary_->path() / "tokens.txt";
       constexpr std::int64_t kBatches = 64;
       runtime::write_training_bytes(settings_.data,
-                                    kBatches * settings_.gradient_accumulation_steps *
+                                    kBatches * settings_.offload.gradient_accumulation_steps *
                                         scenario.training.micro_batch_size_per_gpu,
                                     scenario.training.sequence_length);
     }
@@ -153,7 +154,7 @@ class LiveComparison {
       throw Error(ErrorKind::kInput, fmt::format("{}: zenflow-validate --live runs without {}",
                                                  options_.scenario.generic_string(), what));
     };
-    const sim::LiveSettings live = sim::live_settings(sim::LiveKind::kZeroOffload, job);
+    const sim::LiveSettings live = sim::live_settings(sim::OffloadSchedule::kZeroOffload, job);
     refuse(job.scenario.training.dtype == sim::DType::kFp16, "fp16: expected fp32 or bf16");
     refuse(job.deepspeed.zenflow && job.deepspeed.zenflow->full_warm_up_rounds > 0,
            "full_warm_up_rounds");
@@ -240,7 +241,7 @@ class LiveComparison {
   LiveJobs jobs_;
   runtime::LiveRunSettings settings_;
   std::optional<TemporaryDirectory> temporary_;
-  std::vector<LivePoint> points_;
+  std::vector<OffloadSetup> points_;
   std::vector<std::vector<LiveRun>> runs_;
   Comparison result_;
 };

@@ -75,7 +75,7 @@ class TraceComparison {
 
   Recorded of_zenflow_train(std::size_t i, sim::ImportedTrace trace) {
     const std::string& text = of_file(options_.settings, i);
-    const sim::LivePoint point = jobs_.point(text);
+    const sim::OffloadSetup point = jobs_.point(text);
     Recorded one{to_string(point), schedule_of(point), is_calibrated(point), jobs_.job(point),
                  std::move(trace)};
     // Steps are written before their work: what is cut off would count as nothing done.
@@ -85,7 +85,8 @@ class TraceComparison {
     }
     sim::check_recorded_setting(options_.traces[i].generic_string(), one.trace.timeline, point,
                                 one.job);
-    const std::int64_t window = point.kind == sim::LiveKind::kZenFlow ? point.update_interval : 1;
+    const std::int64_t window =
+        point.schedule == sim::OffloadSchedule::kZenFlow ? point.update_interval : 1;
     one.first_step = options_.first_step >= 0 ? options_.first_step : 2 * window;
     const sim::RecordedSteps steps =
         sim::recorded_steps(one.trace.timeline, one.first_step, window);
@@ -122,7 +123,7 @@ class TraceComparison {
                             options_.traces[i].generic_string(), of_scenario.size()));
   }
 
-  bool is_calibrated(const sim::LivePoint& point) const {
+  bool is_calibrated(const sim::OffloadSetup& point) const {
     if (!options_.calibrate_given) return false;
     return std::any_of(options_.calibrate.begin(), options_.calibrate.end(),
                        [&](const std::string& text) { return jobs_.point(text) == point; });

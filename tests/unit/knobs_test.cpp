@@ -1,0 +1,95 @@
+// The table of a setup's knobs: every row through a scenario, a recording and the runtime's words.
+#include "sim/offload/knobs.h"
+
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "sim/deepspeed/ds_config.h"
+#include "sim/trace/recorded_run.h"
+
+namespace zenflow::sim {
+namespace {
+
+/// Another value than the default.
+double another(const SetupKnob& knob) {
+  const double value = knob_value(knob, TrainingSetup());
+  if (!knob.words.empty()) return value == 0 ? 1 : 0;
+  if (is_switch(knob)) return 1 - value;
+  return is_whole(knob) ? value + 3 : value / 2;
+}
+
+TEST(Knobs, AreCalledDifferentThings) {
+  std::set<std::string_view> said;
+  for (const SetupKnob& knob : setup_knobs()) {
+    EXPECT_TRUE(said.insert(knob.name).second) << knob.name;
+    for (const std::string_view other : {knob.flag, knob.path}) {
+      EXPECT_TRUE(other.empty() || said.insert(other).second) << other;
+    }
+    EXPECT_EQ(&setup_knob(knob.name), &knob);
+  }
+}
+
+TEST(Knobs, SayWhatTheyAreAndDo) {
+  for (const SetupKnob& knob : setup_knobs()) {
+    EXPECT_FALSE(knob.help.empty()) << knob.name;
+    EXPECT_NE(knob.read_by, 0) << knob.name;
+    EXPECT_NE(knob.affects, 0) << knob.name;
+    // What changes weights must be known again by who goes on with a checkpoint, but for S, of
+    // which the identity says auto or how many steps.
+    const bool is_interval = knob.name.starts_with("update_interval");
+    if ((knob.affects & SetupEffect::kWeights) != 0 && !is_interval) {
+      EXPECT_FALSE(knob.identity.empty()) << knob.name;
+    }
+  }
+}
+
+TEST(Knobs, DefaultsAreInRange) {
+  for (const SetupKnob& knob : setup_knobs()) {
+    const double value = knob_value(knob, TrainingSetup());
+    if (knob.words.empty()) {
+      EXPECT_GE(value, knob.low) << knob.name;
+      EXPECT_LE(value, knob.high) << knob.name;
+    } else {
+      EXPECT_LT(value, static_cast<double>(knob.words.size())) << knob.name;
+      EXPECT_EQ(word_value(knob, knob_text(knob, TrainingSetup())), value) << knob.name;
+    }
+  }
+}
+
+TEST(Knobs, ComeBackFromARecording) {
+  for (const SetupKnob& knob : setup_knobs()) {
+    RecordedRun run;
+    set_knob(knob, run, another(knob));
+    EXPECT_NE(run, RecordedRun()) << knob.name;
+    Timeline timeline;
+    write_recorded_run(timeline, run);
+    EXPECT_EQ(recorded_run(timeline), run) << knob.name;
+  }
+}
+
+TEST(Knobs, OfOurOwnBlockHaveShortNames) {
+  for (const SetupKnob& knob : setup_knobs()) {
+    if (zenflow_train_key(knob).empty()) continue;
+    EXPECT_EQ(expand_short_name(std::string(knob.name)), knob.path);
+  }
+}
+
+// All four schedules are points of one rule, and only ZenFlow has its knobs.
+TEST(OffloadSetup, OfOtherSchedulesIsWithoutZenFlowsKnobs) {
+  OffloadSetup setup{.accumulate_on_device = true, .select_interval = 8, .full_warm_up_rounds = 5};
+  EXPECT_EQ(as_scheduled(setup), setup);
+  EXPECT_TRUE(setup.sums_on_device());
+  setup.schedule = OffloadSchedule::kZeroOffloadDpu;
+  const OffloadSetup delayed = as_scheduled(setup);
+  EXPECT_EQ(delayed.update_interval, 1);
+  EXPECT_EQ(delayed.topk_ratio, 0);
+  EXPECT_TRUE(delayed.overlap_step);
+  EXPECT_TRUE(delayed.keeps_sums());
+  EXPECT_FALSE(delayed.sums_on_device());
+  setup.schedule = OffloadSchedule::kZeroOffload;
+  EXPECT_FALSE(as_scheduled(setup).keeps_sums());
+}
+
+}  // namespace
+}  // namespace zenflow::sim
