@@ -135,7 +135,7 @@ class BreakingModel final : public TrainableModel {
     if (left_-- != 0) return;
     const auto fail = [] { throw Error(ErrorKind::kRuntime, "the model broke"); };
     if (!in_stream_) fail();
-    run_on(compute, "broken", fail);
+    run_on(compute, Operation::kProbe, fail);
   }
   ToyModel& model_;
   int left_;

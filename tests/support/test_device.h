@@ -7,10 +7,10 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "sim/base/error.h"
+#include "sim/base/operation.h"
 
 #if defined(ZENFLOW_FAKE_CUDA)
 #include "kernels/cuda/cuda_check.h"
@@ -44,9 +44,9 @@ inline std::unique_ptr<Device> make_test_device(const TestDevice& settings, Reco
   return make_cuda_device({.memory = settings.memory}, recorder);
 }
 
-/// As a kernel of the stream, and an operation of this name, which is a literal.
-inline void run_on(Stream& stream, std::string_view name, std::function<void()> work) {
-  const OperationScope scope = launching(stream, {recorded_operation(name)});
+/// As a kernel of the stream, in this operation.
+inline void run_on(Stream& stream, Operation operation, std::function<void()> work) {
+  const OperationScope scope = launching(stream, {operation});
   kernels::cuda_check(emulator::enqueue(handle_of(stream), std::move(work)), "kernel launch");
 }
 
@@ -69,8 +69,8 @@ inline std::unique_ptr<Device> make_test_device(const TestDevice& settings, Reco
                                       recorder);
 }
 
-inline void run_on(Stream& stream, std::string_view name, std::function<void()> work) {
-  static_cast<HostStream&>(stream).run({recorded_operation(name)}, std::move(work));
+inline void run_on(Stream& stream, Operation operation, std::function<void()> work) {
+  static_cast<HostStream&>(stream).run({operation}, std::move(work));
 }
 
 inline bool is_stream_failure(const Error& error, const std::string& thrown) {

@@ -30,7 +30,7 @@ class TestModel final : public TrainingModel {
     return parameter == 0 && transformer_.config().model.tied_embeddings;
   }
   void forward(std::size_t group, std::span<const void* const> weights, Stream& compute) override {
-    run_on(compute, "forward",
+    run_on(compute, Operation::kForward,
            [this, group, begins = std::exchange(next_, std::nullopt),
             w = std::vector(weights.begin(), weights.end())] {
              if (begins) transformer_.begin(begins->first, begins->second);
@@ -39,7 +39,7 @@ class TestModel final : public TrainingModel {
   }
   void backward(std::size_t group, std::span<const void* const> weights,
                 std::span<void* const> gradients, Stream& compute) override {
-    run_on(compute, "backward",
+    run_on(compute, Operation::kBackward,
            [this, group, w = std::vector(weights.begin(), weights.end()),
             g = std::vector(gradients.begin(), gradients.end())] {
              transformer_.backward(group, w, g);

@@ -59,13 +59,13 @@ class ToyModel final : public TrainableModel {
   }
 
   void forward(std::size_t group, std::span<const void* const> weights, Stream& compute) override {
-    run_on(compute, "forward",
+    run_on(compute, Operation::kForward,
            [this, group, w = weights[2 * group], b = weights[2 * group + 1], first = weights[0],
             part = Part{step_, micro_batch_}] { forward_now(group, w, b, first, part); });
   }
   void backward(std::size_t group, std::span<const void* const> weights,
                 std::span<void* const> gradients, Stream& compute) override {
-    run_on(compute, "backward",
+    run_on(compute, Operation::kBackward,
            [this, group, w = weights[2 * group], dw = gradients[2 * group],
             db = gradients[2 * group + 1], first = gradients[0],
             part = Part{step_, micro_batch_}] { backward_now(group, w, dw, db, first, part); });

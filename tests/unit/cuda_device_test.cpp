@@ -144,7 +144,7 @@ TEST_F(CudaDeviceTest, AStreamWaitsForASignal) {
   std::atomic<bool> set = false;
   std::atomic<bool> early = false;
   stream->wait(signal->event(), WaitCause::kCpuUpdate);
-  run_on(*stream, "after", [&] { early = !set; });
+  run_on(*stream, Operation::kBackward, [&] { early = !set; });
   const Event done = stream->record();
   EXPECT_FALSE(done.complete());
   std::thread other([&] {
@@ -190,7 +190,7 @@ TEST_F(CudaDeviceTest, AFailureOnTheGpuReachesEveryWaiterWithItsCall) {
   start({"compute"});  // it fails when it is waited for, and no call before sees it
   const auto stream = device->make_stream("compute");
   const auto other = device->make_stream("d2h");
-  run_on(*stream, "broken", [] { throw std::runtime_error("an illegal address"); });
+  run_on(*stream, Operation::kProbe, [] { throw std::runtime_error("an illegal address"); });
   const Event event = stream->record();
   const auto [kind, message] = error_of([&] { event.wait(); });
   EXPECT_EQ(kind, ErrorKind::kDevice);
@@ -208,7 +208,7 @@ TEST_F(CudaDeviceTest, ALargerWorkspaceDoesNotTakeTheOneInUse) {
   const Buffer values = device->allocate(MemoryKind::kDevice, 4096 * 64 * sizeof(float), "values");
   const Buffer norms = device->allocate(MemoryKind::kDevice, 64 * sizeof(float), "norms");
   const Buffer host = device->allocate(MemoryKind::kPinnedHost, 64 * sizeof(float), "norms");
-  run_on(*stream, "ones", [&] { std::fill_n(values.as<float>(), 4096 * 64, 1.0F); });
+  run_on(*stream, Operation::kProbe, [&] { std::fill_n(values.as<float>(), 4096 * 64, 1.0F); });
   device->column_norms(*stream, ElementType::kFloat32, {values.data(), 4, 4}, NormKind::kL2,
                        norms.as<float>(), {});
   device->column_norms(*stream, ElementType::kFloat32, {values.data(), 4096, 60}, NormKind::kL1,
@@ -228,16 +228,16 @@ TEST_F(CudaDeviceTest, StreamsSayWhatTheyDidAndWaitedFor) {
   start({});
   const auto compute = device->make_stream("compute");
   const auto copies = device->make_stream("d2h");
-  run_on(*compute, "long", [] { std::this_thread::sleep_for(5ms); });
+  run_on(*compute, Operation::kProbe, [] { std::this_thread::sleep_for(5ms); });
   copies->wait(compute->record(), WaitCause::kCompute);
-  run_on(*copies, "short", [] {});
+  run_on(*copies, Operation::kProbe, [] {});
   for (int i = 0; i < 2; ++i) {
     copies->record().wait();
     compute->record().wait();
   }
   // Marks behind those that are to be seen: times are taken in when more is enqueued.
-  run_on(*compute, "more", [] {});
-  run_on(*copies, "more", [] {});
+  run_on(*compute, Operation::kProbe, [] {});
+  run_on(*copies, Operation::kProbe, [] {});
   const auto totals = [&](const char* name) { return recorder.find(name)->totals(); };
   EXPECT_GE(totals("compute").busy, 5ms);
   EXPECT_GT(totals("d2h").waiting[static_cast<std::size_t>(WaitCause::kCompute)], 0ns);

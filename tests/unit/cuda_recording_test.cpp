@@ -85,8 +85,8 @@ class CudaRecording : public ::testing::Test {
 
 TEST_F(CudaRecording, HasOperationsAsTheHostDeviceNamesThem) {
   record();
-  run_on(*compute, "forward", [] {});
-  run_on(*compute, "backward", [] {});
+  run_on(*compute, Operation::kForward, [] {});
+  run_on(*compute, Operation::kBackward, [] {});
   down->wait(compute->record(), WaitCause::kCompute);
   copy_down(3);
   down->record().wait();
@@ -107,7 +107,7 @@ TEST_F(CudaRecording, PlacesThemOnTheHostsClock) {
   for (int i = 0; i < 5; ++i) {
     std::atomic<Clock::time_point> at_work{};
     const Clock::time_point before = Clock::now();
-    run_on(*compute, "forward", [&] {
+    run_on(*compute, Operation::kForward, [&] {
       at_work = Clock::now();
       std::this_thread::sleep_for(2ms);
     });
@@ -125,7 +125,7 @@ TEST_F(CudaRecording, PlacesThemOnTheHostsClock) {
 TEST_F(CudaRecording, StreamsShareOneClock) {
   record();
   std::atomic<Clock::time_point> first{};
-  run_on(*compute, "backward", [&] {
+  run_on(*compute, Operation::kBackward, [&] {
     std::this_thread::sleep_for(1ms);
     first = Clock::now();
   });
@@ -141,9 +141,9 @@ TEST_F(CudaRecording, StreamsShareOneClock) {
 
 TEST_F(CudaRecording, HasWhatHasPassedInOrderAndWaitsForNothing) {
   record({"compute"});
-  run_on(*compute, "forward", [] {});
+  run_on(*compute, Operation::kForward, [] {});
   const Event first = compute->record();
-  run_on(*compute, "backward", [] {});
+  run_on(*compute, Operation::kBackward, [] {});
   const Event second = compute->record();
   const emulator::Counts before = emulator::counts();
   device->collect_times();
@@ -160,7 +160,7 @@ TEST_F(CudaRecording, HasWhatHasPassedInOrderAndWaitsForNothing) {
 
 TEST_F(CudaRecording, IsWaitedForAtItsEnd) {
   record({"compute", "d2h"});
-  run_on(*compute, "forward", [] {});
+  run_on(*compute, Operation::kForward, [] {});
   copy_down(0);
   const emulator::Counts before = emulator::counts();
   device->collect_all_times();
@@ -174,14 +174,14 @@ TEST_F(CudaRecording, AnOperationWithAnotherOneInsideIsOneSpan) {
   record();
   {
     const OperationScope outer = launching(*compute, {Operation::kForward});
-    run_on(*compute, "batch", [] { std::this_thread::sleep_for(1ms); });
+    run_on(*compute, Operation::kBatch, [] { std::this_thread::sleep_for(1ms); });
     static_cast<void>(compute->record());
     // Work of its own begins here only.
     kernels::cuda_check(emulator::enqueue(handle_of(*compute), [] {}), "kernel launch");
-    run_on(*compute, "loss", [] { std::this_thread::sleep_for(1ms); });
+    run_on(*compute, Operation::kLoss, [] { std::this_thread::sleep_for(1ms); });
     kernels::cuda_check(emulator::enqueue(handle_of(*compute), [] {}), "kernel launch");
   }
-  run_on(*compute, "backward", [] {});
+  run_on(*compute, Operation::kBackward, [] {});
   compute->record().wait();
   device->collect_times();
   EXPECT_THAT(names("compute"), ElementsAre("batch", "forward", "loss", "backward"));
@@ -198,7 +198,7 @@ TEST_F(CudaRecording, AnOperationThatIsUnderWayIsNotHandedOver) {
   {
     const OperationScope outer = launching(*compute, {Operation::kForward});
     kernels::cuda_check(emulator::enqueue(handle_of(*compute), [] {}), "kernel launch");
-    run_on(*compute, "loss", [] {});
+    run_on(*compute, Operation::kLoss, [] {});
     const Event loss = compute->record();
     kernels::cuda_check(emulator::enqueue(handle_of(*compute), [] {}), "kernel launch");
     loss.wait();
@@ -212,10 +212,10 @@ TEST_F(CudaRecording, AnOperationThatIsUnderWayIsNotHandedOver) {
 
 TEST_F(CudaRecording, GapsBetweenOperationsBelongToNone) {
   record();
-  run_on(*compute, "update selected", [] {});
+  run_on(*compute, Operation::kUpdateSelected, [] {});
   std::this_thread::sleep_for(5ms);  // the training thread does something else
   const Clock::time_point launched = Clock::now();
-  run_on(*compute, "forward", [] {});
+  run_on(*compute, Operation::kForward, [] {});
   compute->record().wait();
   device->collect_times();
   const std::vector<Seen> spans = seen("compute");
@@ -224,17 +224,17 @@ TEST_F(CudaRecording, GapsBetweenOperationsBelongToNone) {
   // Two events for it then. Where the GPU is behind, one is enough.
   record({"compute"});
   const std::uint64_t before = emulator::counts().events;
-  for (int i = 0; i < 10; ++i) run_on(*compute, "gather", [] {});
+  for (int i = 0; i < 10; ++i) run_on(*compute, Operation::kGatherSelected, [] {});
   EXPECT_EQ(emulator::counts().events - before, 11U);
 }
 
 TEST_F(CudaRecording, WorkOfNoOperationIsNoSpanNorPartOfOne) {
   record({"compute"});
-  run_on(*compute, "forward", [] {});
+  run_on(*compute, Operation::kForward, [] {});
   kernels::cuda_check(
       emulator::enqueue(handle_of(*compute), [] { std::this_thread::sleep_for(2ms); }),
       "kernel launch");
-  run_on(*compute, "backward", [] {});
+  run_on(*compute, Operation::kBackward, [] {});
   compute->record().wait();
   device->collect_times();
   EXPECT_THAT(names("compute"), ElementsAre("forward", "backward"));
@@ -244,23 +244,23 @@ TEST_F(CudaRecording, WorkOfNoOperationIsNoSpanNorPartOfOne) {
 TEST_F(CudaRecording, BeginsWhenTheHostHasSeenAnEvent) {
   start({});
   recorder.keep_spans(true);
-  run_on(*compute, "before", [] {});
+  run_on(*compute, Operation::kForward, [] {});
   compute->record().wait();
-  run_on(*compute, "after", [] {});
+  run_on(*compute, Operation::kBackward, [] {});
   compute->record().wait();
   device->collect_times();
-  EXPECT_THAT(names("compute"), ElementsAre("after"));
+  EXPECT_THAT(names("compute"), ElementsAre("backward"));
 }
 
 TEST_F(CudaRecording, OneThatIsOverLeavesNothingInTheNext) {
   record({"compute", "d2h"});
-  run_on(*compute, "forward", [] {});  // runs when the next one has begun
+  run_on(*compute, Operation::kForward, [] {});  // runs when the next one has begun
   const Event first = compute->record();
   copy_down(0);
   recorder.keep_spans(false);
-  run_on(*compute, "between", [] {});
+  run_on(*compute, Operation::kLoss, [] {});
   recorder.keep_spans(true);
-  run_on(*compute, "backward", [] {});
+  run_on(*compute, Operation::kBackward, [] {});
   first.wait();
   compute->record().wait();
   device->collect_times();
@@ -282,10 +282,10 @@ TEST(CudaTotals, AreThoseOfStreamsWhetherSpansAreKeptOrNot) {
     recorder.keep_spans(records);
     const auto busy = [&] { return recorder.find("compute")->totals().busy; };
     std::atomic<bool> begun = false;
-    run_on(*compute, "forward", [&] { begun = true; });
+    run_on(*compute, Operation::kForward, [&] { begun = true; });
     while (!begun) std::this_thread::yield();
     std::this_thread::sleep_for(4ms);  // a gap between two operations counts as busy
-    run_on(*compute, "backward", [] { std::this_thread::sleep_for(2ms); });
+    run_on(*compute, Operation::kBackward, [] { std::this_thread::sleep_for(2ms); });
     compute->record().wait();
     device->collect_times();
     EXPECT_GE(busy(), 6ms);
@@ -298,9 +298,9 @@ TEST(CudaTrace, HasNoSpansOfEvents) {
   const auto device = make_test_device({}, recorder);
   const auto compute = device->make_stream("compute");
   compute->record().wait();
-  run_on(*compute, "forward", [] {});
+  run_on(*compute, Operation::kForward, [] {});
   recorder.keep_spans(true);
-  run_on(*compute, "backward", [] {});
+  run_on(*compute, Operation::kBackward, [] {});
   compute->record().wait();
   device->collect_times();
   EXPECT_EQ(recorder.span_count(), 0U);
