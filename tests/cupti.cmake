@@ -4,10 +4,8 @@ zenflow_test_group(gpu_trace_test LABEL unit
   LINK zenflow::gpu_trace zenflow::recorder GTest::gmock nlohmann_json::nlohmann_json fmt::fmt)
 
 # "record" without the rest of zenflow-calibrate, beside the library that it looks for there.
-add_executable(record_main support/record_main.cpp ${PROJECT_SOURCE_DIR}/tools/environment.cpp)
-target_link_libraries(record_main PRIVATE zenflow_record_command zenflow::config CLI11::CLI11
-                      fmt::fmt zenflow::warnings)
-target_include_directories(record_main PRIVATE ${PROJECT_SOURCE_DIR})
+add_executable(record_main support/record_main.cpp)
+target_link_libraries(record_main PRIVATE zenflow_record_command CLI11::CLI11 zenflow::warnings)
 set_target_properties(record_main PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tools)
 
 zenflow_test_group(record_test LABEL cli

@@ -25,13 +25,10 @@ if(TARGET emulated_model)
     LINK emulated_training GTest::gmock nlohmann_json::nlohmann_json)
   target_compile_definitions(live_tuning_fake_cuda_test PRIVATE ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train>")
 
-  set(tools ${PROJECT_SOURCE_DIR}/tools)
-  add_executable(zenflow-train-emulated ${tools}/zenflow_train.cpp ${tools}/command_line.cpp ${tools}/environment.cpp
-                 ${tools}/train/interpret.cpp ${tools}/train/options.cpp ${tools}/train/progress.cpp)
-  target_include_directories(zenflow-train-emulated PRIVATE ${PROJECT_BINARY_DIR}/generated)
+  add_executable(zenflow-train-emulated ${PROJECT_SOURCE_DIR}/tools/zenflow_train.cpp)
   # The emulator's answers before those of zenflow::gpu.
-  target_link_libraries(zenflow-train-emulated PRIVATE emulated_training emulated_cuda zenflow::gpu zenflow::config
-                        zenflow::trace CLI11::CLI11 fmt::fmt zenflow::warnings)
+  target_link_libraries(zenflow-train-emulated PRIVATE emulated_training emulated_cuda zenflow_train_options zenflow::gpu
+                        CLI11::CLI11 zenflow::warnings)
   zenflow_test_group(train_tune_cuda_test LABEL emulator TIMEOUT 300
     SOURCES cli/train_tune_cuda_test.cpp
     LINK GTest::gmock nlohmann_json::nlohmann_json ZLIB::ZLIB)

@@ -1,9 +1,8 @@
 # zenflow-calibrate's command "record", and the library that it has loaded into the programs it
-# records. A program that links the command lists environment.cpp among its sources.
-add_library(zenflow_record_command STATIC commands/record.cpp commands/traced_process.cpp)
-target_include_directories(zenflow_record_command PRIVATE ${PROJECT_SOURCE_DIR})
-target_link_libraries(zenflow_record_command PUBLIC zenflow::gpu_trace zenflow::config
-                      PRIVATE CLI11::CLI11 fmt::fmt zenflow::warnings)
+# records.
+zenflow_part(zenflow_record_command
+  SOURCES commands/record.cpp commands/traced_process.cpp
+  LINK zenflow::gpu_trace zenflow_command_line)
 
 if(ZENFLOW_HAVE_CUDA)
   # Goes into programs of any kind: no symbol but its entry is seen, and it brings its own C++

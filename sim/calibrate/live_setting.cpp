@@ -60,10 +60,10 @@ void check_recorded_setting(const std::string& name, const Timeline& timeline,
   TrainingSetup given;
   static_cast<TrainingSettings&>(given) = job.scenario.training;
   given.gradient_accumulation_steps = job.deepspeed.gradient_accumulation_steps;
-  for (const char* name : {"micro_batch_size", "gradient_accumulation_steps",
+  for (const char* knob : {"micro_batch_size", "gradient_accumulation_steps",
                            "activation_checkpointing", "sequence_length", "dtype"}) {
-    found.add(name, knob_text(setup_knob(name), *run), "scenario",
-              knob_text(setup_knob(name), given));
+    found.add(knob, knob_text(setup_knob(knob), *run), "scenario",
+              knob_text(setup_knob(knob), given));
   }
   if (run->parameters > 0) {
     found.add("a model of so many parameters:", run->parameters, "scenario",

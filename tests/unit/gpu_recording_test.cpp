@@ -188,8 +188,9 @@ TEST(GpuRecording, IsFittedToAsARecordingOfTheHostDevice) {
   const sim::Timeline timeline = written_and_read(two_steps().timeline());
   sim::LiveLayer layer;
   layer.tensors = {{.rows = 10, .columns = 100}};
-  const std::vector<sim::LiveSample> samples =
-      live_samples(timeline, {layer}, {.topk_ratio = 0}, 0);
+  sim::LiveSettings live;
+  live.topk_ratio = 0;
+  const std::vector<sim::LiveSample> samples = live_samples(timeline, {layer}, live, 0);
   std::vector<std::pair<Operation, double>> found;
   for (const sim::LiveSample& one : samples) {
     if (one.operation == Operation::kGradientsDown) {

@@ -14,13 +14,13 @@ namespace {
 
 using runtime::Agreement;
 
-struct Options {
+struct CompareOptions {
   std::filesystem::path first;
   std::filesystem::path second;
   bool json = false;
 };
 
-int compare(const Options& options) {
+int compare(const CompareOptions& options) {
   // One after the other: of two wrong files the first is named.
   const std::vector<runtime::Figure> first = runtime::read_figures(options.first);
   const std::vector<runtime::Figure> second = runtime::read_figures(options.second);
@@ -37,7 +37,7 @@ int compare(const Options& options) {
 }  // namespace
 
 void add_compare(CLI::App& app, Command& chosen) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<CompareOptions>();
   CLI::App* command = app.add_subcommand(
       "compare", "says whether two probes agree within their spreads: exit code 4 if not");
   command->add_option("first", options->first, "what probe --json printed")->required();

@@ -16,12 +16,12 @@ using runtime::Check;
 using runtime::CheckStatus;
 using runtime::GpuNeed;
 
-struct Options {
+struct DoctorOptions {
   std::string device = "cpu";
   bool json = false;
 };
 
-int examine(const Options& options) {
+int examine(const DoctorOptions& options) {
   const GpuNeed need = options.device == "cuda" ? GpuNeed::kRequired : GpuNeed::kOptional;
   const runtime::MachineFacts facts =
       runtime::gather_facts({.environment = environment_variables()});
@@ -34,7 +34,7 @@ int examine(const Options& options) {
 }  // namespace
 
 void add_doctor(CLI::App& app, Command& chosen) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DoctorOptions>();
   CLI::App* command = app.add_subcommand(
       "doctor", "says what is here, missing, wrong or slow for offloaded training, and what to do");
   command->add_option("--device", options->device, "cuda: a usable GPU has to be here")

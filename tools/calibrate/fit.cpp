@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct FitOptions {
   std::vector<std::string> traces;
   ForeignFitOptions foreign;
   fs::path scenario;
@@ -38,10 +38,6 @@ struct Options {
   ExplainTraceOptions analyze;
   OutputStyle style;
 };
-
-void require(bool given, const char* what) {
-  if (!given) throw Error(ErrorKind::kInput, fmt::format("fit: expected {}", what));
-}
 
 /// Two windows lack what later ones wait for.
 std::int64_t settled_step(const sim::OffloadSetup& point) {
@@ -59,10 +55,12 @@ std::vector<sim::TraceBaseline> baselines_of(const std::vector<std::string>& nam
   return found;
 }
 
-int fit(const Options& options) {
-  require(!options.scenario.empty(), "--scenario: model, training settings and base profile");
-  require(options.settings.size() == 1 || options.settings.size() == options.traces.size(),
-          "--setting once, or once for each trace: zero-offload, zenflow:K:S, ...");
+int fit(const FitOptions& options) {
+  require_fit_option(!options.scenario.empty(),
+                     "--scenario: model, training settings and base profile");
+  require_fit_option(
+      options.settings.size() == 1 || options.settings.size() == options.traces.size(),
+      "--setting once, or once for each trace: zero-offload, zenflow:K:S, ...");
   const std::string date = date_or_today(options.date);
   if (!options.output.empty()) check_output(options.output, options.overwrite);
   const LiveJobs jobs(options.scenario, options.profile, options.set);
@@ -103,9 +101,9 @@ int fit(const Options& options) {
   return 0;
 }
 
-int run(const Options& options) {
+int run(const FitOptions& options) {
   if (options.analyze.traces.empty()) {
-    require(!options.traces.empty(), "TRACE..., or --analyze TRACE");
+    require_fit_option(!options.traces.empty(), "TRACE..., or --analyze TRACE");
     if (!options.settings.empty()) return fit(options);
     ForeignFitOptions foreign = options.foreign;
     foreign.traces = options.traces;
@@ -121,8 +119,8 @@ int run(const Options& options) {
     foreign.rules = options.analyze.rules;
     return foreign_fit(foreign);
   }
-  require(options.traces.empty() && options.scenario.empty() && options.output.empty(),
-          "--analyze alone: it fits nothing");
+  require_fit_option(options.traces.empty() && options.scenario.empty() && options.output.empty(),
+                     "--analyze alone: it fits nothing");
   OutputStyle style = options.style;
   style.bold = use_color(ColorMode::kAuto, stdout);
   return explain_trace_command(style, options.analyze);
@@ -130,10 +128,14 @@ int run(const Options& options) {
 
 }  // namespace
 
+void require_fit_option(bool given, const std::string& expected) {
+  if (!given) throw Error(ErrorKind::kInput, "fit: expected " + expected);
+}
+
 void add_fit(CLI::App& app, Command& chosen) {
   CLI::App* command =
       app.add_subcommand("fit", "a profile from recorded runs, or what any trace says by itself");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<FitOptions>();
   command->add_option(
       "TRACE", options->traces,
       "traces of the PyTorch profiler, Nsight Systems (SQLite), record, zenflow-sim "

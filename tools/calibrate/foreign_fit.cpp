@@ -24,10 +24,6 @@ struct Setting {
   std::optional<sim::Job> job;
 };
 
-void require(bool given, const std::string& what) {
-  if (!given) throw Error(ErrorKind::kInput, "fit: expected " + what);
-}
-
 /// The shipped profile of the traces' GPU.
 Node profile_of_traces(const std::vector<sim::ImportedTrace>& traces) {
   std::vector<const sim::ImportedTrace*> all;
@@ -44,8 +40,8 @@ Node profile_of_traces(const std::vector<sim::ImportedTrace>& traces) {
 
 /// A scenario of the model alone; the optimizer on the CPU.
 sim::Job job_of_model(const ForeignFitOptions& options, const Node& hardware) {
-  require(options.micro_batch > 0 && options.length > 0,
-          "--micro-batch-size and --sequence-length with --model");
+  require_fit_option(options.micro_batch > 0 && options.length > 0,
+                     "--micro-batch-size and --sequence-length with --model");
   const std::string text = fmt::format(
       "name: {0}\nmodel: {{name: {0}}}\ngpus: {1}\nnodes: 1\ntraining: "
       "{{micro_batch_size_per_gpu: {2}, sequence_length: {3}, dtype: {4}, "
@@ -62,12 +58,13 @@ sim::Job job_of_model(const ForeignFitOptions& options, const Node& hardware) {
 
 Setting setting_of(const ForeignFitOptions& options,
                    const std::vector<sim::ImportedTrace>& traces) {
-  require(options.scenario.empty() || options.model.empty(), "--scenario or --model, not both");
+  require_fit_option(options.scenario.empty() || options.model.empty(),
+                     "--scenario or --model, not both");
   if (!options.scenario.empty()) {
     const LiveJobs jobs(options.scenario, options.profile, options.set);
     return {jobs.hardware(), jobs.job()};
   }
-  require(options.set.empty(), "--scenario with --set");
+  require_fit_option(options.set.empty(), "--scenario with --set");
   Setting setting{options.profile ? load_profile(*options.profile) : profile_of_traces(traces), {}};
   if (!options.model.empty()) setting.job = job_of_model(options, setting.hardware);
   return setting;

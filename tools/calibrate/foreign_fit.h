@@ -30,6 +30,9 @@ struct ForeignFitOptions {
   std::optional<std::filesystem::path> rules;
 };
 
+/// Throws Error(kInput) "fit: expected ..." unless `given`.
+void require_fit_option(bool given, const std::string& expected);
+
 /// Prints the fit and writes the profile. Returns the exit code.
 int foreign_fit(const ForeignFitOptions& options);
 

@@ -29,7 +29,7 @@ using runtime::MachineFacts;
 using runtime::ProbedMachine;
 using runtime::ProbeSettings;
 
-struct Options {
+struct ProbeOptions {
   std::string device = "cpu";
   fs::path output;
   std::string date;
@@ -41,7 +41,7 @@ struct Options {
 };
 
 /// What was asked for, in one form: the file's place says nothing about the figures.
-std::string command_line(const Options& options) {
+std::string command_line(const ProbeOptions& options) {
   std::string command = "zenflow-calibrate probe --device " + options.device;
   if (options.quick) command += " --quick";
   if (!options.nvme.empty()) command += " --nvme " + options.nvme;
@@ -53,7 +53,7 @@ std::uint64_t required(const std::optional<std::uint64_t>& fact, const char* wha
   return *fact;
 }
 
-ProbedMachine host_machine(const Options& options, const MachineFacts& facts,
+ProbedMachine host_machine(const ProbeOptions& options, const MachineFacts& facts,
                            const runtime::CpuTopology& topology) {
   ProbedMachine machine;
   machine.profile_name = options.output.stem().string();
@@ -108,7 +108,7 @@ void add_gpu(const MachineFacts& facts, const runtime::CudaDeviceFacts& gpu,
   machine.host_memory_source = "/proc/meminfo, " + machine.date;
 }
 
-std::vector<Figure> measure(const runtime::ExperimentGroups& groups, const Options& options) {
+std::vector<Figure> measure(const runtime::ExperimentGroups& groups, const ProbeOptions& options) {
   // Preparation and the least repetitions take time beyond these: a minute and eight in all.
   constexpr double kQuickSeconds = 30;
   constexpr double kFullSeconds = 280;
@@ -132,7 +132,7 @@ std::vector<Figure> measure(const runtime::ExperimentGroups& groups, const Optio
   return runtime::run_experiments(groups, run, events);
 }
 
-int probe(const Options& options) {
+int probe(const ProbeOptions& options) {
   check_output(options.output, options.overwrite);
   (void)date_or_today(options.date);
   if (!options.nvme.empty() && !fs::is_directory(options.nvme)) {
@@ -185,7 +185,7 @@ int probe(const Options& options) {
 }  // namespace
 
 void add_probe(CLI::App& app, Command& chosen) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ProbeOptions>();
   CLI::App* command =
       app.add_subcommand("probe", "measures this machine and writes a hardware profile");
   command->add_option("-o,--output", options->output, "the profile (YAML); its stem is its name")
