@@ -6,3 +6,7 @@ zenflow_test_group(train_cli_test LABEL cli
 target_compile_definitions(train_cli_test PRIVATE ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train>"
                                                   ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
 add_dependencies(train_cli_test zenflow-train zenflow-sim)
+# What a new row of the setup's table brings, its flag included.
+zenflow_test_group(added_knob_test LABEL unit
+  SOURCES unit/added_knob_test.cpp
+  LINK zenflow_train_options zenflow::deepspeed CLI11::CLI11 GTest::gmock fmt::fmt)

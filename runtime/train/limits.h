@@ -5,10 +5,9 @@
 
 namespace zenflow::runtime {
 
-/// Of a step.
-inline constexpr std::int64_t kMostMicroBatches = 4096;
-/// bf16 has 8 significant bits, and the sum is rounded after each micro-batch: of equal parts it
-/// stops growing at 256, and from 128 on what is added loses bits where it matters.
+/// Micro-batches of a step in bf16: it has 8 significant bits, and the sum is rounded after each
+/// micro-batch. A sum of equal parts stops growing at 256, and from 128 on what is added loses bits
+/// where it matters.
 inline constexpr std::int64_t kMostBf16MicroBatches = 128;
 
 }  // namespace zenflow::runtime

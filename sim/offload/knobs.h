@@ -1,8 +1,9 @@
 /// The one table of a training setup's knobs: what each is called where, what it may be, who reads
 /// it and what it affects.
 ///
-/// Scenarios' zenflow_train block, short names of --set, recordings, a checkpoint's identity and
-/// the tuner's knobs come from it. To add one: a field of TrainingSetup, a row, and its effect.
+/// Scenarios' zenflow_train block, short names of --set, zenflow-train's flags and their help,
+/// recordings, a checkpoint's identity and the tuner's knobs come from it. To add one: a field of
+/// TrainingSetup, a row, and its effect.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +39,7 @@ struct SetupKnob {
   KnobField field;
   double low = 0;  ///< of numbers
   double high = 1;
+  double most_trained = high;                 ///< what zenflow-train takes at most
   std::span<const std::string_view> words{};  ///< in the order of the values
   std::string_view unit{};
   std::string_view help{};

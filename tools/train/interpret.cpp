@@ -154,13 +154,12 @@ void interpret_tuning(TrainCommand& o) {
 /// What is updated where and when.
 void interpret_schedule(const CLI::App& app, TrainCommand& o) {
   TrainOptions& t = o.train;
-  t.offload.schedule = *sim::find_offload_schedule(o.schedule);
+  static_cast<sim::OffloadSetup&>(t.offload) = o.setup;
   t.offload.norm = o.column_norm == "l1" ? NormKind::kL1 : NormKind::kL2;
   t.offload.deferred_scaling =
       named<DeferredScaling>(o.deferred_scaling, {{"none", DeferredScaling::kNone},
                                                   {"sqrt", DeferredScaling::kSquareRoot},
                                                   {"linear", DeferredScaling::kLinear}});
-  t.offload.accumulate_on_device = o.accumulate == "device";
   t.offload.interval_is_auto =
       o.update_interval == "auto" && t.offload.schedule == OffloadSchedule::kZenFlow;
   if (o.update_interval == "auto") {
@@ -181,7 +180,10 @@ void interpret_schedule(const CLI::App& app, TrainCommand& o) {
 
 void interpret_optimizer(TrainCommand& o) {
   TrainOptions& t = o.train;
-  t.dtype = o.dtype == "bf16" ? ElementType::kBfloat16 : ElementType::kFloat32;
+  t.dtype = o.setup.dtype == sim::DType::kBf16 ? ElementType::kBfloat16 : ElementType::kFloat32;
+  t.feed.sequences = o.setup.micro_batch_size_per_gpu;
+  t.feed.length = o.setup.sequence_length;
+  t.activation_checkpointing = o.setup.activation_checkpointing;
   t.learning_rate.decay = named<Decay>(
       o.decay,
       {{"constant", Decay::kConstant}, {"linear", Decay::kLinear}, {"cosine", Decay::kCosine}});
@@ -191,6 +193,7 @@ void interpret_optimizer(TrainCommand& o) {
 
 void interpret_machine(TrainCommand& o) {
   TrainOptions& t = o.train;
+  t.threads = static_cast<std::size_t>(o.setup.threads);
   if (!o.link_bandwidth.empty()) {
     t.device.link_bandwidth = quantity("--link-bandwidth", o.link_bandwidth,
                                        [](const ValueReader& v) { return v.bandwidth(); });
@@ -211,22 +214,23 @@ void note_unused(const CLI::App& app, TrainCommand& o) {
       if (!applies && app.count(flag) > 0) o.notes.push_back(flag + " has no effect: " + why);
     }
   };
-  unused(o.schedule == "zenflow", "it belongs to --schedule zenflow",
+  const bool zenflow = o.setup.schedule == OffloadSchedule::kZenFlow;
+  unused(zenflow, "it belongs to --schedule zenflow",
          {"--topk-ratio", "--update-interval", "--auto-ratio", "--tune", "--tune-slack",
           "--start-interval", "--select-interval", "--full-warm-up-rounds", "--overlap-step",
           "--column-norm", "--accumulate-on", "--deferred-scaling"});
-  if (o.schedule == "zenflow") {
+  if (zenflow) {
     unused(o.update_interval == "auto", "it belongs to --update-interval auto",
            {"--auto-ratio", "--tune", "--start-interval"});
     unused(o.tune == "live", "it belongs to --tune live", {"--tune-slack"});
-    unused(o.train.offload.topk_ratio != 0, "no column is selected",
+    unused(o.setup.topk_ratio != 0, "no column is selected",
            {"--select-interval", "--column-norm"});
-    unused(o.accumulate == "host", "the device sums gradients of whole steps",
+    unused(!o.setup.accumulate_on_device, "the device sums gradients of whole steps",
            {"--whole-step-gradients", "--sum-threads"});
   }
   unused(o.device == "cpu", "it belongs to --device cpu", {"--threads", "--link-bandwidth"});
   unused(o.device == "cuda", "it belongs to --device cuda", {"--gpu"});
-  unused(o.schedule != "gpu-only", "nothing is offloaded",
+  unused(o.setup.schedule != OffloadSchedule::kGpuOnly, "nothing is offloaded",
          {"--max-staleness", "--optimizer-threads", "--optimizer-cores", "--sum-threads"});
   unused(!o.train.task.empty(), "it belongs to --task", {"--skip-malformed-rows"});
   unused(o.train.task.empty(), "a GLUE task has a validation file", {"--validation-fraction"});

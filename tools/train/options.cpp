@@ -2,26 +2,30 @@
 
 #include <algorithm>
 #include <charconv>
+#include <initializer_list>
 #include <thread>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "runtime/train/limits.h"
+#include "sim/offload/knobs.h"
 #include "tools/command_line.h"
 
 namespace zenflow::tools {
 namespace {
 
 using runtime::TrainOptions;
+using sim::SetupKnob;
+
+CLI::Validator one_of(const std::vector<std::string>& choices) {
+  const auto check = [choices](const std::string& value) { return check_choice(choices, value); };
+  return CLI::Validator(check, fmt::format("{{{}}}", fmt::join(choices, ",")));
+}
 
 void add_choice(CLI::App& app, const std::string& flags, std::string& name,
                 const std::vector<std::string>& choices, const std::string& what) {
-  const auto check = [choices](const std::string& value) { return check_choice(choices, value); };
-  app.add_option(flags, name, what)
-      ->check(CLI::Validator(check, fmt::format("{{{}}}", fmt::join(choices, ","))))
-      ->capture_default_str();
+  app.add_option(flags, name, what)->check(one_of(choices))->capture_default_str();
 }
 
 /// CLI11 wraps negative numbers into unsigned ones and takes the largest for larger ones.
@@ -35,15 +39,76 @@ CLI::Validator whole_number() {
   return CLI::Validator(check, "");
 }
 
+const std::vector<std::string> kTrueOrFalse = {"true", "false"};
+
 /// true or false, to be written out: a default of true needs a way to say no.
 void add_switch(CLI::App& app, const std::string& flag, bool& value, const std::string& what) {
   app.add_option(flag, value, what)
-      ->check(CLI::Validator(
-          [](const std::string& text) {
-            return check_choice({"true", "false"}, text);
-          },
-          "{true,false}"))
+      ->check(one_of(kTrueOrFalse))
       ->default_str(value ? "true" : "false");
+}
+
+/// The flag of a knob that is one of some words.
+CLI::Option* add_word_knob(CLI::App& app, const SetupKnob& knob, sim::TrainingSetup& setup) {
+  std::vector<std::string> words(knob.words.begin(), knob.words.end());
+  std::erase(words, "fp16");  // its gradients would need loss scaling
+  const auto take = [&knob, &setup](const std::string& text) {
+    set_knob(knob, setup, *word_value(knob, text));
+  };
+  return app.add_option_function<std::string>(std::string(knob.flag), take, std::string(knob.help))
+      ->check(one_of(words));
+}
+
+/// The flag of a number. What ZenFlow's may be is checked with the other settings, which says why.
+template <class Number>
+CLI::Option* add_number_knob(CLI::App& app, const SetupKnob& knob, sim::TrainingSetup& setup) {
+  const auto take = [&knob, &setup](const Number& value) {
+    set_knob(knob, setup, static_cast<double>(value));
+  };
+  CLI::Option* option =
+      app.add_option_function<Number>(std::string(knob.flag), take, std::string(knob.help));
+  if (knob.path.find(".zenflow.") == std::string_view::npos) {
+    option->check(
+        CLI::Range(static_cast<Number>(knob.low), static_cast<Number>(knob.most_trained)));
+  }
+  return option;
+}
+
+/// The flag of a row of the setup's table; the default is what `setup` has now.
+void add_knob(CLI::App& app, TrainCommand& o, const SetupKnob& knob) {
+  const std::string standard = knob_text(knob, o.setup);
+  if (is_switch(knob) && standard == "false") {
+    const auto take = [&knob, &setup = o.setup](std::int64_t count) {
+      set_knob(knob, setup, count > 0 ? 1 : 0);
+    };
+    app.add_flag_function(std::string(knob.flag), take, std::string(knob.help));
+    return;
+  }
+  if (is_switch(knob)) {
+    const auto take = [&knob, &setup = o.setup](bool value) {
+      set_knob(knob, setup, value ? 1 : 0);
+    };
+    app.add_option_function<bool>(std::string(knob.flag), take, std::string(knob.help))
+        ->check(one_of(kTrueOrFalse))
+        ->default_str(standard);
+    return;
+  }
+  CLI::Option* option = !knob.words.empty() ? add_word_knob(app, knob, o.setup)
+                        : is_whole(knob)    ? add_number_knob<std::int64_t>(app, knob, o.setup)
+                                            : add_number_knob<double>(app, knob, o.setup);
+  option->default_str(standard);
+}
+
+void add_knobs(CLI::App& app, TrainCommand& o, std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names) add_knob(app, o, sim::setup_knob(name));
+}
+
+/// Those that no group below has a place for: a new row is a new flag.
+void add_other_knobs(CLI::App& app, TrainCommand& o) {
+  for (const SetupKnob& knob : sim::setup_knobs()) {
+    const std::string flag(knob.flag);
+    if (!flag.empty() && app.get_option_no_throw(flag) == nullptr) add_knob(app, o, knob);
+  }
 }
 
 void add_model_options(CLI::App& app, TrainCommand& o) {
@@ -59,25 +124,15 @@ void add_model_options(CLI::App& app, TrainCommand& o) {
                "leave out rows of GLUE files that do not have the task's columns or labels");
   app.add_option("--weights", t.weights, "safetensors to begin with; else random by --seed");
   app.add_option("--save-weights", t.save_weights, "write the trained weights (fp32 safetensors)");
-  add_choice(app, "--dtype", o.dtype, {"fp32", "bf16"}, "of weights and gradients");
+  add_knobs(app, o, {"dtype"});
   const CLI::Range positive(std::int64_t{1}, std::int64_t{1} << 40);
   const CLI::Range natural(std::int64_t{0}, std::int64_t{1} << 40);
   app.add_option("--steps", t.steps, "steps in all, those before a resume included")
       ->check(positive)
       ->capture_default_str();
-  app.add_option("--micro-batch-size", t.feed.sequences, "sequences of a forward and backward pass")
-      ->check(positive)
-      ->capture_default_str();
-  app.add_option("--gradient-accumulation-steps", t.offload.gradient_accumulation_steps,
-                 "micro-batches of a step, whose gradients add up on the device; at most 128 in "
-                 "bf16")
-      ->check(CLI::Range(std::int64_t{1}, runtime::kMostMicroBatches))
-      ->capture_default_str();
-  app.add_flag("--activation-checkpointing", t.activation_checkpointing,
-               "keep only the input of every block, and run its forward again in backward");
-  app.add_option("--sequence-length", t.feed.length, "tokens of a sequence")
-      ->check(positive)
-      ->capture_default_str();
+  add_knobs(app, o,
+            {"micro_batch_size", "gradient_accumulation_steps", "activation_checkpointing",
+             "sequence_length"});
   app.add_option("--seed", t.seed, "of initial weights and of the order of data")
       ->check(whole_number())
       ->capture_default_str();
@@ -95,14 +150,9 @@ void add_optimizer_options(CLI::App& app, TrainCommand& o) {
   runtime::OffloadSettings& s = o.train.offload;
   runtime::LearningRate& rate = o.train.learning_rate;
   const CLI::Range natural(std::int64_t{0}, std::int64_t{1} << 40);
-  add_choice(app, "--schedule", o.schedule,
-             {"gpu-only", "zero-offload", "zero-offload-dpu", "zenflow"},
-             "what is updated where and when");
-  app.add_option("--topk-ratio", s.topk_ratio,
-                 "share of columns updated on the device in every step")
-      ->capture_default_str();
-  app.add_option("--update-interval", o.update_interval,
-                 "steps between updates of the rest, or auto")
+  add_knobs(app, o, {"schedule", "topk_ratio"});
+  const SetupKnob& interval = sim::setup_knob("update_interval");  // or auto
+  app.add_option(std::string(interval.flag), o.update_interval, std::string(interval.help))
       ->capture_default_str();
   app.add_option("--auto-ratio", o.train.auto_ratio,
                  "of auto: share of matrices whose deferred gradients must have added up")
@@ -126,20 +176,12 @@ void add_optimizer_options(CLI::App& app, TrainCommand& o) {
   app.add_option("--start-interval", o.start_interval, "of auto: steps of the first windows")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
       ->capture_default_str();
-  app.add_option("--select-interval", s.select_interval,
-                 "steps between selections of columns; 0: once")
-      ->capture_default_str();
-  app.add_option("--full-warm-up-rounds", s.full_warm_up_rounds,
-                 "first steps, in which everything is updated at once")
-      ->capture_default_str();
-  add_switch(app, "--overlap-step", s.overlap_step,
-             "true: the CPU update runs beside the next window");
+  add_knobs(app, o, {"select_interval", "full_warm_up_rounds", "overlap_step"});
   app.add_option("--max-staleness", s.max_staleness, "steps from a gradient to its use, at most")
       ->check(natural)
       ->capture_default_str();
   add_choice(app, "--column-norm", o.column_norm, {"l1", "l2"}, "by which columns are ranked");
-  add_choice(app, "--accumulate-on", o.accumulate, {"host", "device"},
-             "where deferred gradients are summed");
+  add_knobs(app, o, {"accumulate_on"});
   add_switch(
       app, "--whole-step-gradients", s.whole_step_gradients,
       "false: two groups' gradients take turns on the device, and backward waits for the link");
@@ -168,20 +210,11 @@ void add_optimizer_options(CLI::App& app, TrainCommand& o) {
 
 void add_machine_options(CLI::App& app, TrainCommand& o) {
   TrainOptions& t = o.train;
-  const CLI::Range threads(1, 4096);
   add_choice(app, "--device", o.device, {"cpu", "cuda"}, "what trains");
   app.add_option("--gpu", o.gpu, "of --device cuda: its number among the visible GPUs")
       ->check(CLI::Range(0, 1023))
       ->capture_default_str();
-  app.add_option("--threads", t.threads, "of forward and backward")
-      ->check(threads)
-      ->capture_default_str();
-  app.add_option("--optimizer-threads", t.offload.optimizer_threads, "of the CPU optimizer")
-      ->check(threads)
-      ->capture_default_str();
-  app.add_option("--sum-threads", t.offload.sum_threads, "that add up deferred gradients")
-      ->check(threads)
-      ->capture_default_str();
+  add_knobs(app, o, {"threads", "optimizer_threads", "sum_threads"});
   app.add_option("--optimizer-cores", t.offload.optimizer_cores,
                  "CPUs to bind the optimizer's threads to, e.g. 2,3")
       ->check(whole_number())
@@ -217,12 +250,16 @@ void add_output_options(CLI::App& app, TrainCommand& o) {
 
 void add_train_options(CLI::App& app, TrainCommand& command) {
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
-  command.train.threads = cores;
-  command.train.offload.optimizer_threads = static_cast<int>(cores);
+  sim::TrainingSetup& setup = command.setup;
+  setup.dtype = sim::DType::kFp32;
+  setup.sequence_length = 128;
+  setup.threads = cores;
+  setup.optimizer_threads = static_cast<int>(cores);
   add_model_options(app, command);
   add_optimizer_options(app, command);
   add_machine_options(app, command);
   add_output_options(app, command);
+  add_other_knobs(app, command);
 }
 
 }  // namespace zenflow::tools

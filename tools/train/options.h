@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/train/trainer.h"
+#include "sim/offload/training_setup.h"
 
 namespace CLI {
 class App;
@@ -16,17 +17,15 @@ namespace zenflow::tools {
 /// As given, and in `train` as the trainer takes it.
 struct TrainCommand {
   runtime::TrainOptions train;
-  std::string schedule = "zenflow";
+  sim::TrainingSetup setup;  ///< by the table of its knobs, but for the next
   std::string update_interval = "4";
   std::string tune = "off";
   std::string topk_range;
   std::int64_t start_interval = 4;
   std::string device = "cpu";
   int gpu = 0;
-  std::string dtype = "fp32";
   std::string decay = "constant";
   std::string column_norm = "l2";
-  std::string accumulate = "host";
   std::string deferred_scaling = "none";
   std::string link_bandwidth;
   std::string device_memory;

@@ -13,6 +13,7 @@
 #include "sim/base/error.h"
 #include "sim/base/text.h"
 #include "sim/deepspeed/trainer_arguments.h"
+#include "sim/offload/knobs.h"
 #include "tools/tune/paths.h"
 
 namespace zenflow::tools {
@@ -57,7 +58,9 @@ std::vector<std::string> hindrances(const TuneAnswer& answer) {
   const std::int64_t gpus = setting.whole(Knob::kGpus) * scenario.nodes;
   const std::int64_t micro_batches = answer.candidates.accumulation(setting);
   const bool bf16 = scenario.training.dtype == sim::DType::kBf16;
-  const std::int64_t most = bf16 ? runtime::kMostBf16MicroBatches : runtime::kMostMicroBatches;
+  const auto most =
+      bf16 ? runtime::kMostBf16MicroBatches
+           : static_cast<std::int64_t>(sim::setup_knob("gradient_accumulation_steps").most_trained);
   std::vector<std::string> why = {untrained_model(answer)};
   if (gpus > 1) why.push_back(fmt::format("gpus: it has one device, this needs {}", gpus));
   if (setting.placement() == sim::Placement::kNvme) {

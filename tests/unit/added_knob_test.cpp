@@ -1,0 +1,91 @@
+/// What a row of the table of knobs brings, shown by adding one: its key in scenarios, its short
+/// name, its flag and the flag's help, its place in recordings and in a checkpoint's identity.
+#include <algorithm>
+#include <array>
+
+#include <CLI/CLI.hpp>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/train/run_identity.h"
+#include "sim/base/error.h"
+#include "sim/config/scenario.h"
+#include "sim/deepspeed/ds_config.h"
+#include "sim/offload/knob_rows.h"
+#include "sim/trace/recorded_run.h"
+#include "tests/support/scenario_files.h"
+#include "tools/train/options.h"
+
+namespace zenflow::sim {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr SetupKnob kAdded = {.name = "spare_threads",
+                              .path = "zenflow_train.spare_threads",
+                              .flag = "--spare-threads",
+                              .identity = "spare threads",
+                              .field = &TrainingSetup::sum_threads,
+                              .low = 2,
+                              .high = 64,
+                              .most_trained = 32,
+                              .help = "that wait for something to do",
+                              .read_by = SetupReader::kZenFlowTrain,
+                              .affects = SetupEffect::kTime};
+
+}  // namespace
+
+/// In place of the library's.
+std::span<const SetupKnob> setup_knobs() {
+  static const auto kKnobs = [] {
+    std::array<SetupKnob, kSetupKnobs.size() + 1> all;
+    std::copy(kSetupKnobs.begin(), kSetupKnobs.end(), all.begin());
+    all.back() = kAdded;
+    return all;
+  }();
+  return kKnobs;
+}
+
+namespace {
+
+Scenario scenario_with(const std::string& threads) {
+  const zenflow::testing::TemporaryFolder folder;
+  const LoadOptions options{.profile_directories = {folder / "profiles"},
+                            .profile = {},
+                            .overrides = {{std::string(kAdded.path), threads}}};
+  return load_scenario(zenflow::testing::write_scenario(folder), options);
+}
+
+TEST(AddedKnob, IsAKeyOfScenariosWithAShortName) {
+  EXPECT_EQ(scenario_with("5").offload.sum_threads, 5);
+  EXPECT_THROW(static_cast<void>(scenario_with("65")), Error);
+  EXPECT_EQ(expand_short_name("spare_threads"), kAdded.path);
+}
+
+TEST(AddedKnob, IsAFlagWithItsHelp) {
+  tools::TrainCommand command;
+  CLI::App app;
+  add_train_options(app, command);
+  EXPECT_THAT(app.help(), AllOf(HasSubstr("--spare-threads INT:INT in [2 - 32]"),
+                                HasSubstr("that wait for something to do")));
+  app.parse("--model m --data d --spare-threads 7");
+  EXPECT_EQ(command.setup.sum_threads, 7);
+}
+
+TEST(AddedKnob, IsInRecordings) {
+  RecordedRun run;
+  run.sum_threads = 9;
+  Timeline timeline;
+  write_recorded_run(timeline, run);
+  EXPECT_EQ(recorded_run(timeline), run);
+}
+
+TEST(AddedKnob, IsInACheckpointsIdentity) {
+  runtime::TrainOptions options;
+  options.offload.sum_threads = 9;
+  EXPECT_THAT(run_identity(options, {}, {}, {}), HasSubstr("spare threads: 9\n"));
+}
+
+}  // namespace
+}  // namespace zenflow::sim
