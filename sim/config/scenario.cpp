@@ -132,29 +132,41 @@ void splice_hardware(Node& root, const LoadOptions& options, OpenFiles& open) {
   *hardware = load_with_base(path, hardware->at, "hardware", open, none);
 }
 
-DType read_dtype(MapReader& map) {
-  const std::array<std::string, 3> names = {"bf16", "fp16", "fp32"};
-  const auto value = map.optional("dtype");
-  if (!value) return DType::kBf16;
-  const std::string name = value->choice(names);
-  if (name == "fp16") return DType::kFp16;
-  return name == "fp32" ? DType::kFp32 : DType::kBf16;
+/// Throws Error(kInput), located, for what the knob's row does not allow.
+double read_knob(const SetupKnob& knob, const ValueReader& value) {
+  if (!knob.words.empty()) {
+    const std::vector<std::string> words(knob.words.begin(), knob.words.end());
+    return *word_value(knob, value.choice(words));
+  }
+  if (is_switch(knob)) return value.boolean() ? 1 : 0;
+  if (!is_whole(knob)) return value.number(knob.low, knob.high);
+  return static_cast<double>(
+      value.integer(static_cast<std::int64_t>(knob.low), static_cast<std::int64_t>(knob.high)));
+}
+
+/// The knobs of a block.
+void read_knobs(MapReader& map, std::string_view block, TrainingSetup& setup) {
+  for (const SetupKnob& knob : setup_knobs()) {
+    const std::string_view key = key_in(block, knob);
+    if (key.empty()) continue;
+    if (knob.required) {
+      set_knob(knob, setup, read_knob(knob, map.require(key)));
+    } else if (const auto value = map.optional(key)) {
+      set_knob(knob, setup, read_knob(knob, *value));
+    }
+  }
+  map.reject_unknown_keys();
 }
 
 TrainingSettings read_training(MapReader map, const ModelSpec& model) {
-  TrainingSettings training;
-  training.micro_batch_size_per_gpu =
-      map.require("micro_batch_size_per_gpu").integer(1, kMaxTokens);
+  TrainingSetup training;
+  read_knobs(map, "training", training);
   const ValueReader length = map.require("sequence_length");
-  training.sequence_length = length.integer(1, kMaxTokens);
   if (training.sequence_length > model.max_positions) {
     length.fail(fmt::format("expected at most the model's {} positions, found {}",
                             model.max_positions, training.sequence_length));
   }
   if (training.tokens() > kMaxTokens) length.fail("more than 2^24 tokens a GPU and step");
-  training.dtype = read_dtype(map);
-  training.activation_checkpointing = map.boolean_or("activation_checkpointing", false);
-  map.reject_unknown_keys();
   return training;
 }
 
@@ -168,31 +180,14 @@ RunSettings read_run(MapReader& root) {
   return run;
 }
 
-/// Throws Error(kInput), located, for what the knob's row does not allow.
-double read_knob(const SetupKnob& knob, const ValueReader& value) {
-  if (!knob.words.empty()) {
-    const std::vector<std::string> words(knob.words.begin(), knob.words.end());
-    return *word_value(knob, value.choice(words));
-  }
-  if (is_switch(knob)) return value.boolean() ? 1 : 0;
-  if (!is_whole(knob)) return value.number(knob.low, knob.high);
-  return static_cast<double>(
-      value.integer(static_cast<std::int64_t>(knob.low), static_cast<std::int64_t>(knob.high)));
-}
-
 /// Flags of zenflow-train for which DeepSpeed's file has no key.
 void read_zenflow_train(MapReader& root, Scenario& scenario) {
   auto map = root.optional_map("zenflow_train");
   if (!map) return;
   TrainingSetup setup;
   static_cast<OffloadSetup&>(setup) = scenario.offload;
-  for (const SetupKnob& knob : setup_knobs()) {
-    const std::string_view key = zenflow_train_key(knob);
-    if (key.empty()) continue;
-    if (const auto value = map->optional(key)) set_knob(knob, setup, read_knob(knob, *value));
-  }
+  read_knobs(*map, "zenflow_train", setup);
   scenario.offload = setup;
-  map->reject_unknown_keys();
 }
 
 ModelSpec read_spliced_model(MapReader& root) {

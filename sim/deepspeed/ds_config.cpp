@@ -221,7 +221,7 @@ DeepSpeedConfig read_deepspeed_config(const Node& root) {
 std::string expand_short_name(const std::string& path) {
   const auto knobs = setup_knobs();
   const auto knob = std::find_if(knobs.begin(), knobs.end(), [&path](const SetupKnob& one) {
-    return zenflow_train_key(one) == path;
+    return key_in("zenflow_train", one) == path;
   });
   if (knob != knobs.end()) return std::string(knob->path);
   const auto fields = strict_fields();

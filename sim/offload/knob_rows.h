@@ -14,10 +14,10 @@ inline constexpr double kMostThreads = 4096;
 inline constexpr double kMany = 1 << 24;
 
 inline constexpr std::array<std::string_view, 2> kPlaces = {accumulate_place(false),
-                                                     accumulate_place(true)};
+                                                            accumulate_place(true)};
 
 inline constexpr int kAll = SetupReader::kDeepSpeed | SetupReader::kZenFlowTrain |
-                     SetupReader::kSimulator | SetupReader::kTuner;
+                            SetupReader::kSimulator | SetupReader::kTuner;
 inline constexpr int kOurs = SetupReader::kZenFlowTrain | SetupReader::kSimulator;
 
 /// In the order in which recordings have them.
@@ -114,7 +114,8 @@ inline constexpr std::array<SetupKnob, 16> kSetupKnobs = {{
      .unit = "sequences",
      .help = "sequences of a forward and backward pass",
      .read_by = kAll,
-     .affects = SetupEffect::kTime | SetupEffect::kMemory | SetupEffect::kWeights},
+     .affects = SetupEffect::kTime | SetupEffect::kMemory | SetupEffect::kWeights,
+     .required = true},
     {.name = "gradient_accumulation_steps",
      .path = "deepspeed.gradient_accumulation_steps",
      .flag = "--gradient-accumulation-steps",
@@ -147,7 +148,8 @@ inline constexpr std::array<SetupKnob, 16> kSetupKnobs = {{
      .unit = "tokens",
      .help = "tokens of a sequence",
      .read_by = kOurs,
-     .affects = SetupEffect::kTime | SetupEffect::kMemory | SetupEffect::kWeights},
+     .affects = SetupEffect::kTime | SetupEffect::kMemory | SetupEffect::kWeights,
+     .required = true},
     {.name = "dtype",
      .path = "training.dtype",
      .flag = "--dtype",

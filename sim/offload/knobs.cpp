@@ -58,9 +58,10 @@ std::optional<double> word_value(const SetupKnob& knob, std::string_view text) {
   return static_cast<double>(found - knob.words.begin());
 }
 
-std::string_view zenflow_train_key(const SetupKnob& knob) {
-  constexpr std::string_view kBlock = "zenflow_train.";
-  return knob.path.starts_with(kBlock) ? knob.path.substr(kBlock.size()) : std::string_view();
+std::string_view key_in(std::string_view block, const SetupKnob& knob) {
+  const bool inside =
+      knob.path.starts_with(block) && knob.path.substr(block.size()).starts_with('.');
+  return inside ? knob.path.substr(block.size() + 1) : std::string_view();
 }
 
 }  // namespace zenflow::sim

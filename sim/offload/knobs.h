@@ -47,6 +47,7 @@ struct SetupKnob {
   int affects = 0;  ///< SetupEffect
   /// Recordings and checkpoints of before do not say it: there it has its default.
   bool came_later = false;
+  bool required = false;    ///< in a scenario
   bool in_setting = false;  ///< a setting's text says it, "zenflow:K:S:PLACE"
 };
 
@@ -64,7 +65,8 @@ void set_knob(const SetupKnob& knob, TrainingSetup& setup, double value);
 /// Empty: `text` is no such word.
 [[nodiscard]] std::optional<double> word_value(const SetupKnob& knob, std::string_view text);
 
-/// Of the scenario's block for what DeepSpeed's file has no key for: the key in it; else empty.
-[[nodiscard]] std::string_view zenflow_train_key(const SetupKnob& knob);
+/// The knob's key in a block of a scenario, "training" or "zenflow_train" (for what DeepSpeed's
+/// file has no key for). Empty: it is in another one.
+[[nodiscard]] std::string_view key_in(std::string_view block, const SetupKnob& knob);
 
 }  // namespace zenflow::sim

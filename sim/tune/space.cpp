@@ -173,7 +173,7 @@ std::uint64_t Space::key(const Setting& setting, std::initializer_list<Knob> whi
 }
 
 bool is_of_block(const KnobInfo& knob) {
-  return knob.setup != nullptr && !zenflow_train_key(*knob.setup).empty();
+  return knob.setup != nullptr && !key_in("zenflow_train", *knob.setup).empty();
 }
 
 Setting setting_of(const Job& job) {

@@ -70,7 +70,7 @@ TEST(Knobs, ComeBackFromARecording) {
 
 TEST(Knobs, OfOurOwnBlockHaveShortNames) {
   for (const SetupKnob& knob : setup_knobs()) {
-    if (zenflow_train_key(knob).empty()) continue;
+    if (key_in("zenflow_train", knob).empty()) continue;
     EXPECT_EQ(expand_short_name(std::string(knob.name)), knob.path);
   }
 }

@@ -162,7 +162,7 @@ void add_facts(TraceReading& reading, const sim::RecordedRun& run) {
   if (run.schedule == sim::OffloadSchedule::kZenFlow) {
     what += fmt::format(", topk_ratio {}, update_interval {}", run.topk_ratio, run.update_interval);
     for (const sim::SetupKnob& knob : sim::setup_knobs()) {
-      const bool is_place = !knob.words.empty() && !zenflow_train_key(knob).empty();
+      const bool is_place = !knob.words.empty() && !key_in("zenflow_train", knob).empty();
       if (!is_place || knob_value(knob, run) == 0) continue;
       what += fmt::format(", {} {}", knob.name, knob_text(knob, run));
     }

@@ -33,7 +33,7 @@ std::string zenflow_train_text(const sim::OffloadSetup& offload) {
   static_cast<sim::OffloadSetup&>(unsaid) = sim::Scenario().offload;
   std::vector<std::string> keys;
   for (const sim::SetupKnob& knob : sim::setup_knobs()) {
-    const std::string_view key = zenflow_train_key(knob);
+    const std::string_view key = key_in("zenflow_train", knob);
     if (key.empty() || knob_value(knob, said) == knob_value(knob, unsaid)) continue;
     keys.push_back(fmt::format("{}: {}", key, knob_text(knob, said)));
   }
