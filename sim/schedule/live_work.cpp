@@ -38,6 +38,7 @@ LiveSettings live_settings(OffloadSchedule schedule, const Job& job) {
   OffloadSetup& setup = live;
   setup = job.scenario.offload;
   setup.schedule = schedule;
+  setup.interval_is_auto = false;  // all windows that are simulated have one size
   setup.gradient_accumulation_steps = job.deepspeed.gradient_accumulation_steps;
   if (schedule == OffloadSchedule::kZenFlow) {
     const ZenFlowSettings& zenflow = *job.deepspeed.zenflow;

@@ -383,7 +383,7 @@ TEST_F(TrainDamage, RefusesOtherSettingsAndNamesThem) {
       {{"--seed", "1"}, "seed was 0, is 1 here"},
       {{"--micro-batch-size", "2"}, "micro-batch size was 1, is 2 here"},
       {{"--gradient-accumulation-steps", "2"},
-       "gradient accumulation steps was not set, is 2 here"},
+       "gradient accumulation steps was 1, is 2 here"},
       {{"--validation-fraction", "0.2"}, "validation fraction was"},
       {{"--dtype", "bf16"}, "dtype was fp32, is bf16 here"},
       {{"--update-interval", "2"}, "update_interval was 4, is 2 here"},
