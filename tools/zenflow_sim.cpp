@@ -93,7 +93,7 @@ void add_sweep(CLI::App& app, Options& options, int& code) {
       ->check(CLI::IsMember({"table", "csv", "json"}));
 }
 
-/// Of a scenario, or of a recorded run.
+/// Explains a scenario, or a recorded run.
 void add_explain(CLI::App& app, Options& options, int& code) {
   CLI::App* command =
       app.add_subcommand("explain", "why a step takes as long as it does, simulated or recorded");

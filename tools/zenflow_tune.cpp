@@ -119,7 +119,7 @@ void add_rest(CLI::App& app, TuneOptions& o) {
 
 const std::vector<std::string> kOutputs = {"ds_config_optimal.json", "cmd_optimal.txt",
                                            "summary.txt", "summary.json"};
-/// Of --trace, to go on with.
+/// What --trace writes besides, to go on with.
 const std::vector<std::string> kTracedOutputs = {"profile.yaml", "scenario.yaml"};
 
 /// Either a scenario or traces; and nothing that is of the other.
@@ -211,8 +211,8 @@ void write_results(const TuneAnswer& answer) {
   files.commit();
 }
 
-/// Of reasons that are the linter's: how to see all of what it says. Where candidates got as far as
-/// a limit, it is not what all of them fail for.
+/// If candidates fail for the linter's reasons, how to see all of what it says. Not where some got
+/// as far as a limit: then that is not what all of them fail for.
 std::string lint_hint(const sim::SearchCounts& counts, sim::LaunchTarget target) {
   const auto has = [&counts](std::string_view kind) {
     return std::any_of(counts.reasons.begin(), counts.reasons.end(),

@@ -5,7 +5,7 @@
 
 namespace zenflow::runtime {
 
-/// Of a step.
+/// The most micro-batches that a step may have.
 inline constexpr std::int64_t kMostMicroBatches = 4096;
 /// bf16 has 8 significant bits, and the sum is rounded after each micro-batch: of equal parts it
 /// stops growing at 256, and from 128 on what is added loses bits where it matters.

@@ -87,7 +87,7 @@ MemoryPlan simulated_plan(const TransformerConfig& config, const TrainOptions& o
   return plan;
 }
 
-/// Of two plans of one schedule: each buffer at its larger size.
+/// Merges two plans of one schedule: each buffer gets the larger of its two sizes.
 void take_larger(std::vector<PlannedMemory>& parts, const std::vector<PlannedMemory>& other) {
   for (const PlannedMemory& one : other) {
     const auto same = std::find_if(parts.begin(), parts.end(),

@@ -37,7 +37,7 @@ bool allowed(const Known& known, const TunePoint& point, double seconds) {
           point.update_interval <= known.due.to_rise());
 }
 
-/// Of the step at hand, by the last profile, beyond noise.
+/// The share of the current step's time that the last profile does not explain, beyond noise.
 double unexplained(const Known& known) {
   if (known.explained == 0) return 0;
   const double noise = beyond_noise(known.settings, known.times.noise(), known.visit.windows);
@@ -92,8 +92,9 @@ std::optional<Choice> choose(const Known& known) {
   }
   const double mark = best * (1 + settings.slack);
   const auto is_faster = [&](const Candidate& one) {
-    // Of one that has been tried it is known how well it is known. Of others it is not, but a try
-    // costs a few windows once: what was measured here has to be less than the gain in doubt.
+    // How well a setting's time is known is itself known once it has been tried. Before that it is
+    // not, but a try costs a few windows once: the noise of what was measured here has to be less
+    // than the gain in doubt.
     const double doubt =
         one.tried ? one.doubt : known.sigma / std::sqrt(static_cast<double>(known.visit.windows));
     const double margin = std::max(std::log1p(settings.least_gain), settings.confidence * doubt);

@@ -13,7 +13,7 @@ namespace zenflow::runtime {
 namespace {
 
 constexpr std::int64_t kRamp = 1;  // windows after a change that belong to neither setting
-// Of a recording. Its first window's update runs in the second.
+// A recording's least length. Its first window's update runs in the second.
 constexpr std::int64_t kLeastWindows = 2;
 constexpr std::int64_t kLeastSteps = 4;
 constexpr std::int64_t kOutcomeWindows = 2;  // after which a change is judged

@@ -63,9 +63,10 @@ struct TuneEvent {
   std::string reason;                         ///< one phrase
   std::vector<TunePrediction> predictions{};  ///< of kFitted
   double fit_seconds = 0;                     ///< likewise, what it took
-  /// Of a change of k, to select columns anew, as expected; of its outcome, as measured.
+  /// What it takes to select columns anew when k changes: expected, or, in the outcome of a change,
+  /// measured.
   double selection_seconds = 0;
-  /// Of kFitted: TuneFit's.
+  /// As in TuneFit; kFitted alone has them.
   std::optional<double> other_cores{};
   double other_threads = 0;
 };
@@ -128,7 +129,7 @@ class LiveTuner {
     bool has_moved = false;  ///< by choice
     Left left{};
   };
-  /// Of the step at hand, by a profile; 0: there is none.
+  /// The share of the current step's time that a profile explains; 0: there is no profile.
   struct Explained {
     double now = 0;
     double before = 0;  ///< by the profile before, until the last one is not doubted
@@ -141,7 +142,7 @@ class LiveTuner {
   void doubt_fit();
   void check_outcome();
   void judge(const Change& done);
-  /// Of a change that is not waited for any longer, and why.
+  /// Gives up waiting for a change's outcome, and says why.
   void abandon_outcome(const char* why);
   TuneEvent& note_outcome(const Change& done, std::string reason);
   TuneEvent& note(TuneEvent::Kind kind, std::string reason);

@@ -20,7 +20,7 @@ struct ComparedSetting {
   StepFigures predicted{};
   /// Step times of the runs that count, in milliseconds; empty: not kept.
   std::vector<double> run_times{};
-  /// Of the runs before those, made until the newest agreed; empty: none, or not kept.
+  /// Step times of the runs before those, made until the newest agreed; empty: none, or not kept.
   std::vector<double> earlier_run_times{};
   /// How far those lie apart: run_spread. Unknown of a single run.
   std::optional<double> spread{};
@@ -85,7 +85,8 @@ struct ValidationSummary {
 [[nodiscard]] ValidationSummary summarize(const std::vector<ComparedSetting>& settings,
                                           const Tolerance& tolerance);
 
-/// Of runs' step times: (largest - smallest) / median; 0 for one value. Precondition: at least one.
+/// How far runs' step times lie apart: (largest - smallest) / median; 0 for one value.
+/// Precondition: at least one.
 [[nodiscard]] double run_spread(std::vector<double> times);
 
 /// "+1.2 %", "0.0 %" for what rounds to nothing, "n/a" for what is not known.

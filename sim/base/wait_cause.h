@@ -29,7 +29,7 @@ inline constexpr std::size_t kWaitCauses = 12;
 
 /// "cpu_update", as in JSON and traces; of kNone "".
 [[nodiscard]] std::string_view name_of(WaitCause cause);
-/// Of such a name. Of any other: kNone.
+/// The cause with that name; kNone if there is none.
 [[nodiscard]] WaitCause wait_cause(std::string_view name);
 
 }  // namespace zenflow

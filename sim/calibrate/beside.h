@@ -35,7 +35,7 @@ class FairProgress {
   FairProgress(const Machine& machine, std::vector<FlowId> flows)
       : machine_(machine), flows_(std::move(flows)) {}
 
-  /// Of full speed, of kind `own` beside the others.
+  /// The share of full speed at which kind `own` runs beside the others.
   [[nodiscard]] double of(std::size_t own, WorkSet others);
   /// What a span beside others has of the speed of one alone, in the mean over its time; 1 if
   /// nothing is known of what ran.

@@ -181,13 +181,13 @@ ModelTimes model_times(const Timeline& timeline, std::int64_t first_step, std::i
   const double sum = halves[0] + halves[1];
   const auto places = static_cast<double>(by_place.size());
   if (by_place.size() < 2) return {sum / places, 0, 0};
-  // Of places in the first half to those in the second.
+  // How many places of the window the first half has for each of the second.
   const double to_second = static_cast<double>(first) / (places - static_cast<double>(first));
   return {sum / places, halves[0] - to_second * halves[1],
           std::sqrt(variances[0] + to_second * to_second * variances[1])};
 }
 
-/// Of recorded runs, or of simulated ones in the same order.
+/// What was found in recorded runs, or in simulated ones in the same order.
 struct Found {
   double model = 0;                     ///< seconds of forward and backward, in all together
   std::vector<double> uneven{};         ///< ModelTimes', by run

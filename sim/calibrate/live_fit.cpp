@@ -162,7 +162,7 @@ class Fitter {
     }
   }
 
-  /// Of both directions: the mean of what was found.
+  /// One latency for both directions: the mean of those found.
   void latency() {
     Seconds& latency = fit_.profile.host_link.latency;
     UnitTime mean{latency.value(), 0, !latencies_.empty()};

@@ -35,7 +35,7 @@ struct ZenFlowWindow {
   SwappedState moments;  ///< of one rank
 };
 
-/// Of `micro_steps`; `selects`: in the first of them.
+/// The path of a window of `micro_steps`; `selects`: the first of them selects columns.
 [[nodiscard]] double window_path(StepFacts& steps, const ZenFlowWindow& window,
                                  std::int64_t micro_steps, bool selects);
 

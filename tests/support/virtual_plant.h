@@ -35,7 +35,8 @@ class VirtualPlant {
     steady_.clear();
   }
   [[nodiscard]] const sim::HardwareProfile& machine() const { return machine_; }
-  /// Of other programs, that always want a core; likewise. What they use is measured exactly.
+  /// Threads of other programs that always want a core, from the next window on. What they use is
+  /// measured exactly.
   void set_other_threads(double threads) {
     other_threads_ = threads;
     times_.clear();

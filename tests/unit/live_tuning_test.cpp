@@ -247,7 +247,7 @@ TEST_F(LiveTuningRun, KeepsTheDeferredShareWithinItsLimit) {
   EXPECT_EQ(report.topk_ratio, 0.8);
 }
 
-/// Of a model of three groups at S = 4, which no recording is ever fitted to.
+/// A model of three groups at S = 4, which no recording is ever fitted to.
 LiveTuningSettings by_hand() {
   LiveTuningSettings settings;
   settings.model.model.name = "model";

@@ -44,7 +44,7 @@ std::int64_t settled_step(const sim::OffloadSetup& point) {
   return 2 * (point.schedule == sim::OffloadSchedule::kZenFlow ? point.update_interval : 1);
 }
 
-/// Of recordings: their steps, and what the importer says.
+/// The steps of recordings, and what the importer says of them.
 std::vector<sim::TraceBaseline> baselines_of(const std::vector<std::string>& names,
                                              const std::vector<sim::ImportedTrace>& traces) {
   std::vector<sim::TraceBaseline> found;

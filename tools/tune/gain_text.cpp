@@ -139,7 +139,7 @@ std::string advantage(const TuneAnswer& answer, const sim::Simulated& best) {
   return "";
 }
 
-/// Of the objective.
+/// What the best setting by an objective is called.
 const char* name_of_best(sim::Objective objective) {
   switch (objective) {
     case sim::Objective::kStepTime:

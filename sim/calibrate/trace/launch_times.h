@@ -27,7 +27,7 @@ struct LaunchTimes {
   MeasuredTime wake;    ///< from the end of the GPU's work to the return of the call waiting for it
 };
 
-/// Of those without samples all is zero. `launch` is launch_of_spans(timeline).
+/// Times without samples are all zero. `launch` is launch_of_spans(timeline).
 [[nodiscard]] LaunchTimes launch_times(const Timeline& timeline,
                                        const std::vector<std::uint32_t>& launch);
 

@@ -16,7 +16,8 @@
 namespace zenflow::sim {
 namespace {
 
-/// Of the spans of one task, in windows of equal kind; all are equal but for noise.
+/// The most spans of one task that are kept, from windows of equal kind; all are equal but for
+/// noise.
 constexpr std::size_t kMostRepetitions = 48;
 
 /// Tasks that draw on the machine alike: a lane's, by kind of memory where that decides.

@@ -26,7 +26,7 @@ struct KinetoEvent {
   std::string_view duration{};
   std::string_view end{};  ///< in place of a duration, if two events tell of the span
   std::string_view id{};
-  // Of its args.
+  // Fields of its args.
   std::optional<std::int64_t> device{};
   std::optional<std::int64_t> stream{};
   std::optional<std::int64_t> correlation{};
@@ -36,7 +36,7 @@ struct KinetoEvent {
   std::optional<std::int64_t> message_elements{};  ///< of a collective
   std::string_view element_type{};
   std::optional<std::int64_t> group_size{};  ///< of a collective
-  // Of host operations whose shapes are wanted (operation_shapes.h), as written.
+  // For host operations whose shapes are wanted (operation_shapes.h), as written.
   std::string_view input_dims{};
   std::string_view input_types{};
   std::string_view concrete_inputs{};

@@ -17,7 +17,7 @@
 
 namespace zenflow::sim {
 
-/// Of a collective's SpanDetail: how many ranks take part.
+/// The field of a collective's SpanDetail that says how many ranks take part.
 inline constexpr std::string_view kGroupSizeField = "Group size";
 
 enum class OperationKind : std::uint8_t { kProduct, kAttention, kElementWise };
