@@ -210,7 +210,7 @@ std::string care(const TuneAnswer& answer) {
   }
   if (better.empty()) return "";
   return fmt::format(
-      "Chosen over {}, with which {}: within {:.0f} %{} the most careful one is taken (least "
+      "Chosen over {}, with which {}: within {:.0f} %{} the one of least risk is taken (least "
       "staleness, largest topk_ratio, least memory).\n",
       name, better, 100 * request.slack, ceilings(answer, best));
 }
