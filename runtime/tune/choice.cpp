@@ -100,10 +100,10 @@ std::optional<Choice> choose(const Known& known) {
     const double margin = std::max(std::log1p(settings.least_gain), settings.confidence * doubt);
     return here > one.seconds * std::exp(margin);
   };
-  // To be more careful than now on a prediction's word, it has to hold even if it is as far off as
-  // the last one was, and if updates, which come the more often then, are what the profile does not
-  // explain of a step. One that has been tried has to be within the slack even if it is off by one
-  // deviation, unless it is the faster one of the two beyond doubt.
+  // A less stale setting that is only predicted has to be fast enough even if the prediction is as
+  // far off as the last one was, and if what the profile does not explain of a step comes with
+  // updates, which are more frequent then. One that has been tried has to be within the slack even
+  // if it is off by one deviation, unless it is the faster one of the two beyond doubt.
   const double unexplained_share = unexplained(known);
   const auto trusted = [&](const Candidate& one) {
     if (!(one.point < known.here)) return one.seconds;
@@ -112,13 +112,13 @@ std::optional<Choice> choose(const Known& known) {
                            static_cast<double>(one.point.update_interval);
     return one.seconds * (1 + known.model_error + unexplained_share * (updates - 1));
   };
-  const auto careful = std::find_if(candidates.begin(), candidates.end(),
-                                    [&](const Candidate& one) { return trusted(one) <= mark; });
-  if (careful == candidates.end() || careful->point == known.here) return std::nullopt;
-  if (is_faster(*careful) && here > mark) return Choice{careful->point, "faster"};
-  if (!(careful->point < known.here)) return std::nullopt;
-  const bool is_less = careful->point.update_interval < known.here.update_interval;
-  return Choice{careful->point,
+  const auto chosen = std::find_if(candidates.begin(), candidates.end(),
+                                   [&](const Candidate& one) { return trusted(one) <= mark; });
+  if (chosen == candidates.end() || chosen->point == known.here) return std::nullopt;
+  if (is_faster(*chosen) && here > mark) return Choice{chosen->point, "faster"};
+  if (!(chosen->point < known.here)) return std::nullopt;
+  const bool is_less = chosen->point.update_interval < known.here.update_interval;
+  return Choice{chosen->point,
                 fmt::format("{}, within {:g} % of the fastest",
                             is_less ? "less stale" : "more columns in time", 100 * settings.slack)};
 }

@@ -1,5 +1,5 @@
 /// Which setting a running training should have: decisions alone. No clock, no thread, no
-/// simulation: it is told what was measured and what was predicted, and says what to do next.
+/// simulation: it takes what was measured and what was predicted, and says what to do next.
 ///
 ///   measure  every window that ends: step time, and time in each track's operations
 ///   record   the first windows, then two after a drift: recordings are fitted, and every setting
@@ -7,22 +7,22 @@
 ///            later window's end
 ///   choose   the fastest allowed setting sets the mark; within `slack` of it the least staleness,
 ///            then the largest topk_ratio. A faster setting is taken if the gain exceeds noise, a
-///            more careful one at once
+///            less stale one at once
 ///   limits   S is at most what max_staleness allows, and no longer than it takes for deferred
 ///            gradients to add up to selected ones (Zen-auto's rule, interval_controller.h). k
 ///            falls no further than max_deferred_share allows, and rises if it has to. What a
 ///            change of k takes at most, since columns have to be carried, has to come in again
 ///            before the end
 ///   check    after a change the measured step time corrects predictions, above all by windows near
-///            it, as the machine wanders (setting_times.h): of a setting that has been tried as far
-///            as its windows tell, of others as they are like those. The first setting that is
+///            it, as the machine wanders (setting_times.h): a setting that has been tried goes by
+///            its own windows, others by those of settings near them. The first setting that is
 ///            chosen is recorded, too: it shows more of its neighbours than the one before did. A
 ///            prediction that was far off later asks for one more recording
 ///   drift    when a time has moved for longer than noise would let it, or other programs use
 ///            more or less of the cores (drift.h), the machine is another one and is recorded anew;
 ///            once more if other programs use more or less than in the recording, or what that
 ///            explains of the step is another share than before, and it changes nothing that an
-///            outcome would tell of. What was learnt of a setting is kept if it still is predicted
+///            outcome would show. What was learnt of a setting is kept if it still is predicted
 ///            to take as much compared with the one at hand
 ///
 /// Why it does not oscillate: a change to a setting that has been tried has to pay by more than

@@ -38,7 +38,7 @@ struct StepFacts {
 
   /// step_path, remembered.
   [[nodiscard]] double path(StepPlace which, bool pageable_fp32);
-  /// lone_step, remembered.
+  /// The step in isolation (isolated_step.h), remembered.
   [[nodiscard]] const IsolatedStep& alone(StepPlace which, bool pageable_fp32,
                                           const SwappedState& moments);
   /// The path of a window's micro steps, each until its reduction stream is empty.
