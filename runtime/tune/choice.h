@@ -21,7 +21,7 @@ struct TuneSettings {
   /// A limit on the share of the squared gradient norm that is deferred: k is not lowered to where
   /// more is deferred, or where the share is not known, and is raised where more is. 1: no limit.
   double max_deferred_share = 1;
-  /// The first window that is told of has what no other has: it belongs to no setting.
+  /// The first window that is reported has what no other has: it belongs to no setting.
   bool begins_cold = false;
 };
 

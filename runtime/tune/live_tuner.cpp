@@ -250,7 +250,7 @@ void LiveTuner::follow_choice() {
                                          .model_error = learnt_.model_error});
   if (!chosen) return;
   change(chosen->to, std::move(chosen->reason));
-  // One recording of where it was and one of where it is going tell more than the first alone.
+  // Recordings at two settings identify more than the first one.
   if (!std::exchange(learnt_.has_moved, true)) recording_.wanted = true;
 }
 

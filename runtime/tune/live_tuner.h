@@ -86,7 +86,7 @@ class LiveTuner {
   /// At a window's end. `fit`: what was asked for, if it is there.
   [[nodiscard]] TuneOrder window_ended(const TuneWindow& seen, const std::optional<TuneFit>& fit);
 
-  /// No more windows: a change whose outcome has not been told is, by what is known.
+  /// No more windows: a change without an outcome gets one, by what is known.
   void end();
 
   /// What the last call had to say.

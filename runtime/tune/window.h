@@ -1,4 +1,4 @@
-/// What a tuner is told of a window that has ended.
+/// A window that has ended, as the tuner sees it.
 #pragma once
 
 #include <array>

@@ -19,7 +19,7 @@ enum class WaitCause : std::uint8_t {
   kLaunch,        ///< the host was late
   kCopyOnDevice,  ///< copies within or between GPUs, memsets
   kOther,         ///< what the trace does not show
-  kNotRecorded,   ///< the trace lacks the launch that would tell
+  kNotRecorded,   ///< the trace lacks the launch that would show it
   kCompute,       ///< a copy for the kernels that it follows
   kNone,          ///< no wait
 };

@@ -291,7 +291,7 @@ class ConstantFitter {
     return false;
   }
 
-  /// With only `constant` moved, in the groups that may tell it.
+  /// With only `constant` moved, in the groups that may identify it.
   [[nodiscard]] Vector moved(const Vector& now, std::size_t constant, double factor) const {
     Vector logs = logs_;
     logs(static_cast<Index>(constant)) = std::log(factor);
@@ -439,7 +439,7 @@ class ConstantFitter {
     return one;
   }
 
-  /// The group that tells most of a constant: its residual, and of what sizes it was.
+  /// The group that a constant decides most: its residual, and of what sizes it was.
   void describe(Index c, ConstantEstimate& one) const {
     std::vector<double> told(groups_.size());
     for (Index i = 0; i < residual_.size(); ++i) {
@@ -485,7 +485,7 @@ ConstantFit fit_constants(const HardwareProfile& base,
                           const std::vector<TimedGroup>& groups) {
   ConstantFitter fitter(base, constants, groups);
   ConstantFit all = fitter.take();
-  // What the profile does not state and the spans do not tell has no part in the others.
+  // What the profile does not state and the spans do not identify has no part in the others.
   std::vector<ProfileConstant> kept;
   std::vector<std::size_t> places;
   bool drops = false;

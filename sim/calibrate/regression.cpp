@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kLargestRelativeError = 0.25;
 constexpr int kIterations = 50;
-constexpr std::size_t kCommon = 5;  // times of one kind that tell their own outliers
+constexpr std::size_t kCommon = 5;  // times of one kind that show their own outliers
 
 /// What `fit_times` minimises over the units that are open.
 struct Problem {

@@ -64,7 +64,7 @@ struct TuneOptions {
   bool overwrite = false;
 };
 
-/// A job that traces told: what they did, and what they did not.
+/// A recorded job: what the traces say of it, and what they do not.
 struct TracedRequest {
   std::vector<std::string> facts;  ///< "4 GPUs: the group of its collectives"
   std::vector<std::string> untold;

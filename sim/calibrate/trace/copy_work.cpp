@@ -82,7 +82,7 @@ double copy_seconds(const HostLinkProfile& link, FairProgress& links, const Host
   return link.latency.value() + time;
 }
 
-/// A short one tells little but the latency, as the base profile has them.
+/// A short one shows little but the latency, as the base profile has them.
 bool tells_rate(const HostLinkProfile& link, const HostCopy& one) {
   constexpr double kLong = 4;  // latencies
   return one.bytes / copy_rate(link, one.direction, one.pinned).value() >=

@@ -51,7 +51,7 @@ std::string schedule_of(const Timeline& timeline) {
   return timeline.name.substr(timeline.name.rfind(' ') + 1);
 }
 
-/// What a span tells: how long a task took, and what ran beside it.
+/// What a span says: how long a task took, and what ran beside it.
 struct TaskTime {
   TaskId task = 0;  ///< of the program of distinct windows
   double seconds = 0;

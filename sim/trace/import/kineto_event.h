@@ -24,7 +24,7 @@ struct KinetoEvent {
   std::string_view thread{};
   std::string_view start{};
   std::string_view duration{};
-  std::string_view end{};  ///< in place of a duration, if two events tell of the span
+  std::string_view end{};  ///< in place of a duration, if a span has two events
   std::string_view id{};
   // Fields of its args.
   std::optional<std::int64_t> device{};
