@@ -316,9 +316,9 @@ class Freeing {
     return worst;
   }
 
-  /// A thread that wants more than an equal share gets no more, whatever it wants. Of the numbers
-  /// that explain the use of recording `i` alike, a whole one is likelier than the least. Returns
-  /// whether one does.
+  /// A thread that wants more than an equal share gets no more, whatever it wants. Among the
+  /// numbers that explain the use of recording `i` alike, a whole one is likelier than the least.
+  /// Returns whether one does.
   bool prefer_whole_threads(const Found& wanted, std::size_t i, std::vector<bool> given,
                             Surroundings& now) const {
     Surroundings whole = now;
@@ -364,8 +364,8 @@ class Freeing {
   DType dtype_;
 };
 
-/// The numbers of `fit` as its profile has them now; errors stay what they are relatively. Of what
-/// moved with others they say that.
+/// The numbers of `fit` as its profile has them now; errors stay what they are relatively. Numbers
+/// that moved with others say so.
 void restate(LiveFit& fit, const HardwareProfile& before) {
   const auto state = [&](const std::string& path, const std::string& unit, double value,
                          double old) {

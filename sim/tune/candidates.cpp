@@ -69,8 +69,8 @@ Setting Candidates::without_effectless(const Setting& setting) const {
 
 /// In the long run DeepSpeed's warm-up only decides where boundaries lie between selections and,
 /// with overlap, whether they wait for the update before the last; what is published takes none of
-/// it. Of all that come to the same the user's own counts, or the least above 0, that the linter
-/// has nothing against.
+/// it. Those that come to the same are represented by the user's own, or by the least above 0 that
+/// the linter has nothing against.
 Setting Candidates::with_settled_warm_up(const Setting& setting) {
   const bool is_published = request_.family == Family::kPublished;
   const std::int64_t here = setting.whole(Knob::kWarmUp);

@@ -42,8 +42,8 @@ class VirtualPlant {
     times_.clear();
     steady_.clear();
   }
-  /// Seconds in a window that updates take of compute beside them, of what no profile has: caches,
-  /// memory. Of those where nothing is selected. Likewise.
+  /// Seconds in a window by which updates slow concurrent compute down, for reasons that no profile
+  /// has, such as caches; where nothing is selected. From the next window on.
   void set_beside_updates(double seconds) { beside_updates_ = seconds; }
   /// Standard deviation, in seconds, of a step's first forward in recordings.
   void set_step_noise(double seconds) { step_noise_ = seconds; }

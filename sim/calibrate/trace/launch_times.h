@@ -9,8 +9,8 @@
 
 namespace zenflow::sim {
 
-/// A time that a trace shows; the median, and the middle half's bounds. Seconds. Of times in whole
-/// ticks of a clock those that are equal are taken to lie evenly within half a tick of it.
+/// A time that a trace shows, in seconds: the median, and the middle half's bounds. If the clock
+/// counts whole ticks, equal times are taken to lie evenly within half a tick of their value.
 struct MeasuredTime {
   std::string what;
   double median = 0;

@@ -117,8 +117,8 @@ struct PathPart {
 
 struct TraceAnalysis {
   std::vector<DeviceAnalysis> devices;  ///< those with GPU work
-  /// Annotations and NVTX ranges by name, longest in all first, at most fifty. Of the host; those
-  /// that a profiler projects onto GPUs only if there are no others.
+  /// Annotations and NVTX ranges by name, longest in all first, at most fifty: those on the
+  /// host; those that a profiler projects onto GPUs only if there are no others.
   std::vector<NamedTime> ranges;
   std::vector<StepAnalysis> steps;
   StepSource step_source = StepSource::kNone;

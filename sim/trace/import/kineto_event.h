@@ -69,9 +69,9 @@ class KinetoEventParser {
 
   /// With `keep_fields`, args that KinetoEvent has no place for are in `fields()`.
   void keep_fields(bool keep) { keeps_fields_ = keep; }
-  /// `text` is one JSON object, with JsonStream::kPadding readable bytes behind it. Of keys that
-  /// occur twice the last counts, as in Python; control characters within texts are taken as they
-  /// are. False if it is not well-formed; `problem` says why.
+  /// `text` is one JSON object, with JsonStream::kPadding readable bytes behind it. If a key
+  /// occurs twice the last one counts, as in Python; control characters within texts are taken as
+  /// they are. False if it is not well-formed; `problem` says why.
   [[nodiscard]] bool parse(std::string_view text, KinetoEvent& event);
   [[nodiscard]] const std::string& problem() const { return problem_; }
   /// Whether the last event had bytes that are not UTF-8; they have been replaced.
