@@ -14,6 +14,7 @@ set(lint ${CMAKE_CURRENT_SOURCE_DIR}/lint)
 zenflow_lint(include_direction ${ZENFLOW_BASH} ${lint}/include_direction.sh ${PROJECT_SOURCE_DIR})
 zenflow_lint(no_machine_paths ${ZENFLOW_BASH} ${lint}/no_machine_paths.sh ${PROJECT_SOURCE_DIR})
 zenflow_lint(one_launcher ${ZENFLOW_BASH} ${lint}/one_launcher.sh ${PROJECT_SOURCE_DIR})
+zenflow_lint(pages_name_files ${ZENFLOW_BASH} ${lint}/pages_name_files.sh ${PROJECT_SOURCE_DIR})
 zenflow_lint(planted_violations ${ZENFLOW_BASH} ${lint}/planted_violations.sh)
 zenflow_lint(clang_format ${ZENFLOW_BASH} ${lint}/clang_format.sh ${PROJECT_SOURCE_DIR}
              ${ZENFLOW_CLANG_FORMAT})

@@ -1,4 +1,4 @@
-/// What programs take from their surroundings: streams, colours, signals, defaults, exit codes.
+/// What programs take from their environment: streams, colours, signals, defaults, exit codes.
 #pragma once
 
 #include <cstdio>

@@ -14,7 +14,8 @@
 namespace zenflow::tools {
 namespace {
 
-/// Of one segment of notes: name and description, each filled up to four bytes.
+/// The build ID in one segment of notes, whose names and descriptions are each padded to four
+/// bytes.
 std::string find_build_id(const std::byte* notes, std::size_t size) {
   const auto padded = [](std::size_t bytes) { return (bytes + 3) / 4 * 4; };
   std::string id;

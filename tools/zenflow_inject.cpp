@@ -148,8 +148,8 @@ class SignalsBlocked {
   sigset_t before_{};
 };
 
-/// Of the process that loaded the library. Never destroyed: the parser's thread, CUPTI's callbacks
-/// and the exit handler may each come last.
+/// The injection of the process that loaded the library. Never destroyed: the parser's thread,
+/// CUPTI's callbacks and the exit handler may each come last.
 class Injection {
  public:
   /// Throws Error if not even the reason for not recording can be written.

@@ -29,33 +29,35 @@ struct Options {
 
 void add_output_options(CLI::App& command, CommonOptions& common) {
   command.add_flag("--json", common.json, "one JSON document on standard output");
-  command.add_option("--color", common.color, "auto, always or never (NO_COLOR counts in auto)")
+  command
+      .add_option("--color", common.color,
+                  "colour of tables: auto, always or never (NO_COLOR counts in auto)")
       ->check(CLI::IsMember({"auto", "always", "never"}));
   command.add_flag("-q,--quiet", common.quiet, "no warnings and no progress");
   command.add_flag("-v,--verbose", common.verbose, "say more on standard error");
   command.add_option("--config", common.config,
-                     "defaults (YAML); else $XDG_CONFIG_HOME/zenflow/config.yaml");
+                     "file with defaults (YAML); default: $XDG_CONFIG_HOME/zenflow/config.yaml");
 }
 
 void add_scenario_options(CLI::App& command, CommonOptions& common) {
   command
       .add_option("--schedule", common.schedules,
-                  "a schedule instead of the scenario's; repeatable")
+                  "schedule to simulate, in place of the scenario's (repeatable)")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
       .add_option("--set", common.set,
-                  "override PATH=VALUE, e.g. training.sequence_length=1024 or topk_ratio=0.05; "
-                  "repeatable")
+                  "override a key of the scenario or its DeepSpeed file: PATH=VALUE, e.g. "
+                  "training.sequence_length=1024 or topk_ratio=0.05 (repeatable)")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command.add_option("--profile", common.profile, "hardware profile instead of the scenario's");
+  command.add_option("--profile", common.profile, "hardware profile in place of the scenario's");
   command.add_option("--deepspeed-version", common.deepspeed_version,
-                     "release that the deepspeed-* schedules follow; default the scenario's, else "
-                     "the newest known");
+                     "DeepSpeed release that the deepspeed-* schedules follow; default: the "
+                     "scenario's, else the newest known");
   command.add_option("--target", common.target,
-                     "who launches: deepspeed, hf or accelerate; default the scenario's, else "
-                     "deepspeed");
+                     "what launches the training: deepspeed, hf or accelerate; default: the "
+                     "scenario's, else deepspeed");
   add_output_options(command, common);
 }
 
@@ -73,11 +75,15 @@ CLI::App* add_command(CLI::App& app, Options& options, const char* name, const c
 }
 
 void add_run(CLI::App& app, Options& options, int& code) {
-  CLI::App* command = add_command(app, options, "run", "simulate the scenario's schedules",
-                                  [&] { code = run_command(options.common, options.run); });
-  command->add_option("--trace", options.run.trace,
-                      "write a Chrome trace (Perfetto, HTA); gzip if the name ends in .gz");
-  command->add_option("--dot", options.run.dot, "write two update windows as Graphviz");
+  CLI::App* command =
+      add_command(app, options, "run",
+                  "simulate the scenario's schedules: step time, stall by cause, traffic, memory",
+                  [&] { code = run_command(options.common, options.run); });
+  command->add_option(
+      "--trace", options.run.trace,
+      "write the simulated run as a Chrome trace (Perfetto, HTA); gzip if the name ends in .gz");
+  command->add_option("--dot", options.run.dot,
+                      "write the tasks of two update windows and their dependencies as Graphviz");
   command->add_flag("-f,--force", options.common.overwrite, "overwrite existing files");
 }
 
@@ -85,28 +91,35 @@ void add_sweep(CLI::App& app, Options& options, int& code) {
   CLI::App* command =
       add_command(app, options, "sweep", "simulate every combination of varied settings",
                   [&] { code = sweep_command(options.common, options.sweep); });
-  command->add_option("--vary", options.sweep.vary, "KEY=A,B,C or KEY=LOW:HIGH:STEP; repeatable")
+  command
+      ->add_option("--vary", options.sweep.vary,
+                   "values of one key: KEY=A,B,C or KEY=LOW:HIGH:STEP (repeatable)")
       ->required()
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--format", options.sweep.format, "table, csv or json")
+  command->add_option("--format", options.sweep.format, "output as table (default), csv or json")
       ->check(CLI::IsMember({"table", "csv", "json"}));
 }
 
-/// Of a scenario, or of a recorded run.
+/// Explains a scenario, or a recorded run.
 void add_explain(CLI::App& app, Options& options, int& code) {
-  CLI::App* command =
-      app.add_subcommand("explain", "why a step takes as long as it does, simulated or recorded");
+  CLI::App* command = app.add_subcommand("explain",
+                                         "what a step's time is spent on and what would shorten "
+                                         "it; of a scenario, or of a recorded run");
   CLI::Option* scenario = command->add_option("scenario", options.scenario, "scenario file (YAML)");
   ExplainTraceOptions& traced = options.explain_trace;
   CLI::Option* trace =
       command->add_option("--trace", traced.traces,
-                          "a recorded run instead: PyTorch profiler JSON (plain, gzip), Nsight "
-                          "Systems SQLite, DeepSpeed log; repeatable");
+                          "explain a recorded run in place of a scenario: PyTorch profiler JSON "
+                          "(plain, gzip), Nsight Systems SQLite, DeepSpeed log (repeatable)");
   trace->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->excludes(scenario);
-  command->add_option("--steps", traced.steps, "regular expression for ranges that are steps")
+  command
+      ->add_option("--steps", traced.steps,
+                   "with --trace: regular expression for the ranges that are steps")
       ->needs(trace);
-  command->add_option("--rules", traced.rules, "phases and lanes by name (YAML, docs/traces.md)")
+  command
+      ->add_option("--rules", traced.rules,
+                   "with --trace: file that names phases and lanes (YAML, docs/traces.md)")
       ->needs(trace);
   add_scenario_options(*command, options.common);
   command->callback([&options, &traced, &code] {
@@ -124,50 +137,61 @@ void add_explain(CLI::App& app, Options& options, int& code) {
 }
 
 void add_others(CLI::App& app, Options& options, int& code) {
-  CLI::App* compare =
-      app.add_subcommand("compare", "schedules or scenarios side by side, against zero-offload");
+  CLI::App* compare = app.add_subcommand(
+      "compare", "simulate schedules or scenarios side by side, with speed-ups over zero-offload");
   compare->add_option("scenario", options.common.scenarios, "scenario files (YAML)")->required();
   add_scenario_options(*compare, options.common);
   compare->callback([&] { code = compare_command(options.common); });
   add_explain(app, options, code);
   CLI::App* fit =
-      add_command(app, options, "fit", "memory buffer by buffer; exit 3 if it does not fit",
+      add_command(app, options, "fit",
+                  "whether the job fits in memory, buffer by buffer; exit 3 if it does not",
                   [&] { code = fit_command(options.common, options.fit); });
   fit->add_flag("--over-time", options.fit.over_time,
-                "also the highest memory of each part of a window's steps");
-  CLI::App* steps = add_command(app, options, "steps",
-                                "which micro steps select columns and update, from which buffer",
-                                [&] { code = steps_command(options.common, options.steps); });
-  steps->add_option("--count", options.steps, "micro steps from the start of the run; default 16")
+                "also the peak of memory in each part of a window's steps");
+  CLI::App* steps = add_command(
+      app, options, "steps",
+      "list micro steps: which of them select columns, which update, from which gradient buffer",
+      [&] { code = steps_command(options.common, options.steps); });
+  steps
+      ->add_option("--count", options.steps,
+                   "how many micro steps to list, from the start of the run; default: 16")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{10'000}));
-  CLI::App* list = app.add_subcommand("list", "what is known: schedules, profiles, models, rules");
-  list->add_option("topic", options.topics, "schedules, profiles, models, rules")->delimiter(',');
+  CLI::App* list = app.add_subcommand(
+      "list", "list the schedules, profiles, models and lint rules that are known");
+  list->add_option("topic", options.topics,
+                   "any of schedules, profiles, models, rules; default: all but rules")
+      ->delimiter(',');
   add_output_options(*list, options.common);
   list->callback([&] { code = list_command(options.common, options.topics); });
 }
 
 void add_lint(CLI::App& app, Options& options, int& code) {
-  CLI::App* command =
-      app.add_subcommand("lint", "what DeepSpeed will reject, ignore or do unexpectedly");
+  CLI::App* command = app.add_subcommand(
+      "lint",
+      "check DeepSpeed configurations: what DeepSpeed will reject, ignore or do unexpectedly");
   LintCommandOptions& lint = options.lint;
   command
       ->add_option("config", lint.files, "DeepSpeed configurations (JSON); - reads standard input")
       ->required();
   command->add_option("--deepspeed-version", lint.deepspeed_version,
-                      "release to check against; default the newest known");
-  command->add_option("--target", lint.target, "who launches: deepspeed, hf or accelerate");
-  command->add_option("--torch-version", lint.torch_version, "PyTorch of the run, e.g. 2.6.0");
+                      "DeepSpeed release to check against; default: the newest known");
+  command->add_option(
+      "--target", lint.target,
+      "what launches the training: deepspeed, hf or accelerate; default: deepspeed");
+  command->add_option("--torch-version", lint.torch_version,
+                      "PyTorch release of the run, e.g. 2.6.0");
   const auto add_count = [command](const char* name, auto& value, const char* what) {
     command->add_option(name, value, what)
         ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
   };
-  add_count("--world-size", lint.world_size, "data-parallel ranks, for the batch equation");
-  add_count("--cores", lint.cores_per_node, "physical cores of a node");
+  add_count("--world-size", lint.world_size, "data-parallel ranks, to check the batch equation");
+  add_count("--cores", lint.cores_per_node, "physical cores of a node, to check what ranks share");
   add_count("--gpus", lint.gpus_per_node, "GPUs of a node that are used");
   add_count("--omp-num-threads", lint.omp_num_threads, "OMP_NUM_THREADS of the launch");
   command->add_flag("--bind-cores-to-rank", lint.bind_cores_to_rank,
                     "the launch binds cores to ranks");
-  command->add_flag("--notes", lint.notes, "also what is true of every such configuration");
+  command->add_flag("--notes", lint.notes, "also report what is true of every such configuration");
   CLI::Option* fix = command->add_option("--fix", options.fixed,
                                          "write the corrected file to FILE (or to -o FILE)");
   fix->expected(0, 1);

@@ -24,75 +24,90 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kMany = std::int64_t{1} << 40;
 
 void add_what(CLI::App& app, TuneOptions& o) {
-  app.add_option("SCENARIO", o.scenario, "model, hardware, training, the DeepSpeed file");
+  app.add_option("SCENARIO", o.scenario,
+                 "scenario file (YAML): model, hardware, training, DeepSpeed file");
   app.add_option("-o,--output", o.output,
-                 "folder for the results; else only the summary is printed");
-  app.add_option("--base", o.base, "DeepSpeed file that is changed; else the scenario's");
+                 "folder for the results; without it only the summary is printed");
+  app.add_option("--base", o.base, "DeepSpeed file to change; default: the scenario's");
   app.add_option(
       "--schedule", o.schedule,
-      "deepspeed-zenflow (default): what DeepSpeed ships; zenflow: the published rule, which "
-      "the runtime follows; live-zenflow: zenflow-train, operation by operation (default if "
-      "the device is the host)");
-  app.add_option("--set", o.set, "PATH=VALUE, a scenario key (repeatable)");
+      "what to tune for: deepspeed-zenflow, as DeepSpeed ships it (default); zenflow, as "
+      "published; live-zenflow, as zenflow-train runs it (default if the device is the host)");
+  app.add_option("--set", o.set, "override a scenario key: PATH=VALUE (repeatable)");
   app.add_option("--profile", o.profile, "hardware profile in place of the scenario's");
-  app.add_option("--deepspeed-version", o.deepspeed_version, "release that will run it");
-  app.add_option("--target", o.target, "who launches: deepspeed, hf, accelerate");
+  app.add_option(
+      "--deepspeed-version", o.deepspeed_version,
+      "DeepSpeed release that will run the file; default: the scenario's, else the newest known");
+  app.add_option("--target", o.target, "what launches the training: deepspeed, hf or accelerate");
 }
 
 void add_traces(CLI::App& app, TuneOptions& o) {
   app.add_option("--trace", o.traces,
-                 "in place of SCENARIO: a recorded job, of the PyTorch profiler, Nsight Systems "
-                 "(SQLite), zenflow-train, zenflow-sim, or DeepSpeed's log (repeatable)");
-  app.add_option("--model", o.model, "with --trace: config.json of the model");
+                 "tune a recorded job in place of SCENARIO: from the PyTorch profiler, Nsight "
+                 "Systems (SQLite), zenflow-train, zenflow-sim, or DeepSpeed's log (repeatable)");
+  app.add_option("--model", o.model, "with --trace: the model's config.json");
   app.add_option("--sequence-length", o.sequence_length,
-                 "with --trace: tokens; default what shapes of attention tell")
+                 "with --trace: tokens in a sequence; default: from the shapes of attention")
       ->check(CLI::Range(std::int64_t{1}, kMany));
-  app.add_option("--gpus", o.gpus, "with --trace: of the job; default what traces or --base tell")
+  app.add_option("--gpus", o.gpus,
+                 "with --trace: GPUs of the job; default: from the traces or --base")
       ->check(CLI::Range(std::int64_t{1}, kMany));
   app.add_option("--host-memory", o.host_memory,
-                 "with --trace: of the node, e.g. \"512 GiB\"; default the profile's");
-  app.add_option("--gpu-memory", o.gpu_memory, "with --trace: of one GPU; default the profile's");
+                 "with --trace: memory of the node, e.g. \"512 GiB\"; default: the profile's");
+  app.add_option("--gpu-memory", o.gpu_memory,
+                 "with --trace: memory of one GPU; default: the traces', else the profile's");
   app.add_option("--setting", o.settings,
-                 "with recordings of zenflow-train that do not say: gpu-only, zero-offload, "
-                 "zenflow:K:S, zenflow:K:S:device; once, or once for each trace")
+                 "with recordings of zenflow-train that do not say how they ran: gpu-only, "
+                 "zero-offload, zenflow:K:S, zenflow:K:S:device; once, or once for each trace")
       ->delimiter(',');
-  app.add_option("--steps", o.steps, "with --trace: regular expression for ranges that are steps");
+  app.add_option("--steps", o.steps,
+                 "with --trace: regular expression for the ranges that are steps");
   app.add_option("--rules", o.trace_rules,
-                 "with --trace: phases and lanes by name (YAML, docs/traces.md)");
+                 "with --trace: file that names phases and lanes (YAML, docs/traces.md)");
 }
 
 void add_search(CLI::App& app, TuneOptions& o) {
-  app.add_option("--search-space", o.search_space, "YAML map of knobs and their values");
-  app.add_option("--vary", o.vary, "KEY=A,B,C or KEY=LOW:HIGH:STEP, a knob's values (repeatable)");
+  app.add_option("--search-space", o.search_space,
+                 "YAML file that maps knobs to lists of values to search");
+  app.add_option("--vary", o.vary,
+                 "values to search of one knob: KEY=A,B,C or KEY=LOW:HIGH:STEP (repeatable)");
   constexpr std::int64_t kMostSequences = std::int64_t{1} << 31;  // of a DeepSpeed file's numbers
-  app.add_option("--global-batch", o.global_batch, "sequences of a step; default the scenario's")
+  app.add_option("--global-batch", o.global_batch,
+                 "sequences in a step of all GPUs together; default: the scenario's")
       ->check(CLI::Range(std::int64_t{1}, kMostSequences));
-  app.add_option("--objective", o.objective, "step_time, tokens_per_second or cost_per_token")
+  app.add_option("--objective", o.objective,
+                 "what is to be best: step_time, tokens_per_second or cost_per_token")
       ->capture_default_str();
-  app.add_option("--price", o.price, "of a GPU and hour, for cost_per_token")
+  app.add_option("--price", o.price, "price of a GPU for an hour, for cost_per_token")
       ->check(number_between(1e-6, 1e9));
-  app.add_option("--max-gpu-memory", o.max_gpu_memory, "of one GPU, e.g. \"40 GiB\"");
-  app.add_option("--max-host-memory", o.max_host_memory, "of the node");
-  app.add_option("--max-shm", o.max_shm, "of /dev/shm of the node");
-  app.add_option("--max-staleness", o.max_staleness, "steps; default the scenario's max_staleness")
+  app.add_option("--max-gpu-memory", o.max_gpu_memory,
+                 "limit on the memory of one GPU, e.g. \"40 GiB\"");
+  app.add_option("--max-host-memory", o.max_host_memory, "limit on the memory of the node");
+  app.add_option("--max-shm", o.max_shm, "limit on /dev/shm of the node");
+  app.add_option(
+         "--max-staleness", o.max_staleness,
+         "limit on the steps from a gradient to its use; default: the scenario's max_staleness")
       ->check(CLI::Range(std::int64_t{0}, kMany));
-  app.add_option("--max-deferred-share", o.max_deferred_share,
-                 "of the squared gradient norm; needs --importance")
+  app.add_option(
+         "--max-deferred-share", o.max_deferred_share,
+         "limit on the share of the squared gradient norm in deferred columns; needs --importance")
       ->check(number_between(0.0, 1.0));
-  app.add_option("--importance", o.importance, "CSV that zenflow-train --importance recorded");
+  app.add_option("--importance", o.importance, "CSV file that zenflow-train --importance wrote");
   app.add_option(
          "--offload-when", o.offload_when,
          "needed: a job that fits on the GPUs is not offloaded; faster: the faster one wins")
       ->capture_default_str();
   app.add_option("--slack", o.slack,
-                 "among candidates this close to the best the most careful wins")
+                 "among candidates this much slower than the best, at most, the one of least risk "
+                 "is chosen (relative)")
       ->check(number_between(0.0, 10.0))
       ->capture_default_str();
   app.add_option("--front-within", o.front_within,
-                 "how much more than the best settings of the Pareto front may cost; 0: no front")
+                 "how much more than the best, at most, settings of the Pareto front may cost "
+                 "(relative); 0: no front")
       ->check(number_between(0.0, 1000.0))
       ->capture_default_str();
-  app.add_option("--top", o.top, "settings of different kinds that are listed")
+  app.add_option("--top", o.top, "how many settings, of different kinds, are listed")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
 }
@@ -101,25 +116,29 @@ void add_rest(CLI::App& app, TuneOptions& o) {
   app.add_option("--measured-step", o.measured_step,
                  "what a step of your own setting takes today, e.g. \"2.3 s\"");
   app.add_option("--standard-errors", o.standard_errors,
-                 "YAML map from numbers of the profile to relative standard errors");
-  app.add_option("--relative-error", o.relative_error, "of numbers without one")
+                 "YAML file that maps numbers of the profile to relative standard errors");
+  app.add_option("--relative-error", o.relative_error,
+                 "relative standard error of numbers that have none")
       ->check(number_between(0.0, 1.0))
       ->capture_default_str();
-  app.add_option("--train-command", o.train_command, "script and arguments, for cmd_optimal.txt")
+  app.add_option("--train-command", o.train_command,
+                 "script and arguments to launch, for cmd_optimal.txt")
       ->capture_default_str();
-  app.add_option("--threads", o.threads, "default as many as the machine has")
+  app.add_option("--threads", o.threads,
+                 "threads of the search; default: as many as the machine has")
       ->check(CLI::Range(1, 1024));
-  app.add_flag("--json", o.json, "the summary as one document on standard output");
-  app.add_flag("-f,--force", o.overwrite, "overwrite results; the study goes on all the same");
-  app.add_option("--color", o.color, "auto, always or never (NO_COLOR counts in auto)")
+  app.add_flag("--json", o.json, "print the summary as one JSON document on standard output");
+  app.add_flag("-f,--force", o.overwrite, "overwrite results; the study is kept and goes on");
+  app.add_option("--color", o.color,
+                 "colour of tables: auto, always or never (NO_COLOR counts in auto)")
       ->check(CLI::IsMember({"auto", "always", "never"}));
-  app.add_flag("-q,--quiet", o.quiet, "no progress");
-  app.add_flag("-v,--verbose", o.verbose, "say what became of the points of the space");
+  app.add_flag("-q,--quiet", o.quiet, "no progress and no warnings");
+  app.add_flag("-v,--verbose", o.verbose, "say how many points of the space met which end");
 }
 
 const std::vector<std::string> kOutputs = {"ds_config_optimal.json", "cmd_optimal.txt",
                                            "summary.txt", "summary.json"};
-/// Of --trace, to go on with.
+/// What --trace writes besides, to go on with.
 const std::vector<std::string> kTracedOutputs = {"profile.yaml", "scenario.yaml"};
 
 /// Either a scenario or traces; and nothing that is of the other.
@@ -211,8 +230,8 @@ void write_results(const TuneAnswer& answer) {
   files.commit();
 }
 
-/// Of reasons that are the linter's: how to see all of what it says. Where candidates got as far as
-/// a limit, it is not what all of them fail for.
+/// If candidates fail for the linter's reasons, how to see all of what it says. Not where some got
+/// as far as a limit: then that is not what all of them fail for.
 std::string lint_hint(const sim::SearchCounts& counts, sim::LaunchTarget target) {
   const auto has = [&counts](std::string_view kind) {
     return std::any_of(counts.reasons.begin(), counts.reasons.end(),
@@ -277,7 +296,9 @@ int tune(const TuneOptions& options) {
 
 int main_program(int argc, char** argv) {
   TuneOptions options;
-  CLI::App app{"Finds the best configuration by exact search over simulated ones, and says why."};
+  CLI::App app{
+      "Finds the best configuration of an offloaded training by exact search over simulated ones, "
+      "and says why."};
   app.name("zenflow-tune");
   app.set_version_flag("--version", kVersion);
   add_what(app, options);
@@ -288,7 +309,7 @@ int main_program(int argc, char** argv) {
       "Knobs: placement (gpu, cpu, zenflow, nvme), stage, micro_batch_size_per_gpu, "
       "reduce_bucket_size, overlap_comm, pin_memory, activation_checkpointing, gpus, "
       "bind_cores_to_rank, topk_ratio, update_interval, select_interval, full_warm_up_rounds, "
-      "overlap_step, offload, pt_reserved_cores_perc; of live-zenflow accumulate_on (host, "
+      "overlap_step, offload, pt_reserved_cores_perc; with live-zenflow also accumulate_on (host, "
       "device).\n"
       "Writes ds_config_optimal.json, cmd_optimal.txt, summary.txt, summary.json, study.sqlite; "
       "with "

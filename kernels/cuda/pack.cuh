@@ -51,7 +51,7 @@ __host__ __device__ constexpr std::size_t pack_count(PackedRange range) {
   return range.n == 0 ? 0 : (range.lead + range.n + kWidth - 1) / kWidth;
 }
 
-/// Of pack number `pack`; of none of its elements from pack_count() on.
+/// The elements that lie in pack number `pack`; none from pack_count() on.
 template <unsigned kWidth>
 __device__ Portion portion(PackedRange range, std::size_t pack) {
   const std::size_t first = pack * kWidth;

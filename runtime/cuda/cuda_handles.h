@@ -28,7 +28,7 @@ struct CudaFree {
 };
 using CudaMemory = std::unique_ptr<void, CudaFree>;
 
-// Of the current GPU. They throw Error(kDevice) if CUDA fails.
+// All handles belong to the current GPU. The functions throw Error(kDevice) if CUDA fails.
 /// Does not wait for the default stream, nor that one for it.
 [[nodiscard]] CudaStream make_cuda_stream();
 /// One that takes the time.

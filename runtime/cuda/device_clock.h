@@ -12,7 +12,7 @@
 
 namespace zenflow::runtime {
 
-/// Events tell how far apart they are, and nothing else. A recording (TrackRecorder::recording)
+/// Events say how far apart they are, and nothing else. A recording (TrackRecorder::recording)
 /// counts a GPU's time from the last event that the host had waited for when it began. Where that
 /// lies on the host's clock follows from all others: none passes before it is recorded, nor while
 /// it is seen not to have passed, so that time of the host's, less the GPU's time of passing, is a

@@ -18,7 +18,8 @@ inline constexpr std::size_t kCublasWorkspaceBytes = std::size_t{32} << 20U;
 ///
 /// The library's first choice of algorithm for a shape (with its strides, alignment and epilogue)
 /// is kept for the next product of that shape. An epilogue that it has no algorithm for is refused,
-/// as multiply_fused says. Of the GPU that is current when it is made; for one thread at a time.
+/// as multiply_fused says. Belongs to the GPU that is current when it is made; for one thread at a
+/// time.
 class CublasGemm final : public DeviceGemm {
  public:
   /// Throws Error(kDevice) if cuBLASLt is missing or fails, Error(kInfeasible) as Device::allocate.

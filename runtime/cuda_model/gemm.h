@@ -1,6 +1,6 @@
 /// Matrix products on the device, as the transformer asks for them.
 ///
-/// An interface, so that tests run the model where there is no GPU; model_cublas.h is the one that
+/// An interface, so that tests run the model where there is no GPU; cublas.h is the one that
 /// trains.
 #pragma once
 

@@ -46,7 +46,7 @@ class HostDemand {
 class HostCompletion final : public Event::State {
  public:
   HostCompletion() = default;
-  /// Of operation `number` of a lazy stream.
+  /// Completion of operation `number` of a lazy stream.
   HostCompletion(std::shared_ptr<HostDemand> demand, std::uint64_t number)
       : demand_(std::move(demand)), number_(number) {}
 

@@ -15,7 +15,7 @@
 
 namespace zenflow::runtime {
 
-/// Of one CPU, since it started.
+/// What one CPU has done since the machine started, in clock ticks.
 struct CpuTicks {
   std::int64_t idle = 0;  ///< or waiting for a disk
   std::int64_t all = 0;

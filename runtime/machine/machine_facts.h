@@ -1,4 +1,4 @@
-/// What a machine and this process's surroundings are like, as files and the system tell it:
+/// Facts of a machine and of this process's environment, as files and the system state them:
 /// no judgement, and nothing where the system does not say.
 #pragma once
 

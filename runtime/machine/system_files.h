@@ -20,7 +20,7 @@ namespace zenflow::runtime {
 /// The value after "KEY" (and a colon) in a file of such lines, spaces trimmed.
 [[nodiscard]] std::optional<std::string> keyed_value(const std::string& text, std::string_view key);
 
-/// Of /proc/self/limits: the soft limit of "Max locked memory".
+/// The soft limit of "Max locked memory", from the text of /proc/self/limits.
 [[nodiscard]] std::optional<LockLimit> lock_limit(const std::string& limits);
 
 /// Bytes of a "kB" line of /proc/meminfo.

@@ -11,8 +11,8 @@
 namespace zenflow::runtime {
 
 /// bf16 with fp32 sums, by the functions that PyTorch's linear layers and batched products call:
-/// cublasGemmEx for one product, cublasGemmStridedBatchedEx for several. Of the GPU that is current
-/// when it is made; for one thread at a time.
+/// cublasGemmEx for one product, cublasGemmStridedBatchedEx for several. Belongs to the GPU that is
+/// current when it is made; for one thread at a time.
 class CublasProducts {
  public:
   /// Throws Error(kDevice) if cuBLAS, or the cuBLASLt that it is built on, is missing or fails.

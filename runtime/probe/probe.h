@@ -13,7 +13,7 @@
 
 namespace zenflow::runtime {
 
-/// Of one sequence.
+/// The shape of attention for one sequence.
 struct AttentionSize {
   std::int64_t heads = 32;
   std::int64_t length = 512;

@@ -80,7 +80,7 @@ class TrackRecorder {
   }
   [[nodiscard]] Totals totals() const;
 
-  // Of a writer that learns times only afterwards, as a GPU's.
+  // For a writer that learns times only afterwards, such as a GPU's.
   /// Which recording is being made, counted from 1; 0: no spans are kept.
   [[nodiscard]] std::uint32_t recording() const {
     return recording_.load(std::memory_order_acquire);
@@ -162,7 +162,7 @@ class Recorder {
   class TimelineBuilder;
   [[nodiscard]] Picoseconds since_origin(Clock::time_point time) const;
   [[nodiscard]] sim::TimelineStep timeline_step(const RecordedStep& step) const;
-  /// Of tracks and of their spans those that are wanted; without steps.
+  /// A timeline of the tracks that are wanted, with the spans that are wanted; without steps.
   template <class TrackIsWanted, class IsWanted>
   [[nodiscard]] sim::Timeline timeline_of(std::string name, std::string device,
                                           TrackIsWanted track_is_wanted, IsWanted is_wanted) const;

@@ -87,7 +87,7 @@ MemoryPlan simulated_plan(const TransformerConfig& config, const TrainOptions& o
   return plan;
 }
 
-/// Of two plans of one schedule: each buffer at its larger size.
+/// Merges two plans of one schedule: each buffer gets the larger of its two sizes.
 void take_larger(std::vector<PlannedMemory>& parts, const std::vector<PlannedMemory>& other) {
   for (const PlannedMemory& one : other) {
     const auto same = std::find_if(parts.begin(), parts.end(),
@@ -126,8 +126,8 @@ void plan_batches(const TrainOptions& options, MemoryPlan& plan) {
                        whole_bytes(2 * 2 * sizeof(std::int32_t) * tokens)});
 }
 
-/// Columns change place matrix by matrix. Of one the host holds what leaves the selection and what
-/// enters it, weight and moments, and the latter's sums.
+/// Columns change place matrix by matrix. For the one at work the host holds what leaves the
+/// selection and what enters it, weight and moments, and the latter's sums.
 std::uint64_t state_on_its_way(const TransformerConfig& config, const TrainOptions& options) {
   const OffloadSettings& s = options.offload;
   if (!s.topk_range && s.select_interval == 0) return 0;

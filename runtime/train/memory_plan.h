@@ -21,8 +21,8 @@ struct MemoryPlan {
   std::vector<PlannedMemory> host;
 };
 
-/// Of a run on any device, whose settings `settings_for` has made. Throws Error(kInput) if the
-/// schedule refuses them.
+/// What a run will hold, on any device. `options` are as `settings_for` has made them. Throws
+/// Error(kInput) if the schedule refuses them.
 [[nodiscard]] MemoryPlan plan_memory(const TransformerConfig& config, const TrainOptions& options);
 
 [[nodiscard]] std::uint64_t total(const std::vector<PlannedMemory>& parts);

@@ -38,7 +38,7 @@ std::string_view decay_name(Decay decay) {
   return "";
 }
 
-/// What the tensors' shapes do not tell: two models with the same tensors may compute differently.
+/// What the tensors' shapes do not show: two models with the same tensors may compute differently.
 void describe(const TransformerConfig& config, Lines& line) {
   const sim::ModelSpec& model = config.model;
   line("model family", sim::to_string(model.family));

@@ -11,7 +11,7 @@ namespace zenflow::runtime {
 /// A classification's head is that of a language model with as many words as there are labels.
 [[nodiscard]] sim::ModelSpec simulated_model(const TransformerConfig& config);
 
-/// Of one micro-batch.
+/// The training of one micro-batch.
 [[nodiscard]] sim::TrainingSettings simulated_training(const TrainOptions& options);
 
 }  // namespace zenflow::runtime

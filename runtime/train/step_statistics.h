@@ -11,7 +11,7 @@
 
 namespace zenflow::runtime {
 
-/// Of one step. All in seconds; compute, the causes and `launch` add up to `total`.
+/// The times of one step, in seconds; compute, the causes and `launch` add up to `total`.
 struct StepTimes {
   double total = 0;
   double compute = 0;

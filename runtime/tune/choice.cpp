@@ -37,7 +37,7 @@ bool allowed(const Known& known, const TunePoint& point, double seconds) {
           point.update_interval <= known.due.to_rise());
 }
 
-/// Of the step at hand, by the last profile, beyond noise.
+/// The share of the current step's time that the last profile does not explain, beyond noise.
 double unexplained(const Known& known) {
   if (known.explained == 0) return 0;
   const double noise = beyond_noise(known.settings, known.times.noise(), known.visit.windows);
@@ -92,17 +92,18 @@ std::optional<Choice> choose(const Known& known) {
   }
   const double mark = best * (1 + settings.slack);
   const auto is_faster = [&](const Candidate& one) {
-    // Of one that has been tried it is known how well it is known. Of others it is not, but a try
-    // costs a few windows once: what was measured here has to be less than the gain in doubt.
+    // How well a setting's time is known is itself known once it has been tried. Before that it is
+    // not, but a try costs a few windows once: the noise of what was measured here has to be less
+    // than the gain in doubt.
     const double doubt =
         one.tried ? one.doubt : known.sigma / std::sqrt(static_cast<double>(known.visit.windows));
     const double margin = std::max(std::log1p(settings.least_gain), settings.confidence * doubt);
     return here > one.seconds * std::exp(margin);
   };
-  // To be more careful than now on a prediction's word, it has to hold even if it is as far off as
-  // the last one was, and if updates, which come the more often then, are what the profile does not
-  // explain of a step. One that has been tried has to be within the slack even if it is off by one
-  // deviation, unless it is the faster one of the two beyond doubt.
+  // A less stale setting that is only predicted has to be fast enough even if the prediction is as
+  // far off as the last one was, and if what the profile does not explain of a step comes with
+  // updates, which are more frequent then. One that has been tried has to be within the slack even
+  // if it is off by one deviation, unless it is the faster one of the two beyond doubt.
   const double unexplained_share = unexplained(known);
   const auto trusted = [&](const Candidate& one) {
     if (!(one.point < known.here)) return one.seconds;
@@ -111,13 +112,13 @@ std::optional<Choice> choose(const Known& known) {
                            static_cast<double>(one.point.update_interval);
     return one.seconds * (1 + known.model_error + unexplained_share * (updates - 1));
   };
-  const auto careful = std::find_if(candidates.begin(), candidates.end(),
-                                    [&](const Candidate& one) { return trusted(one) <= mark; });
-  if (careful == candidates.end() || careful->point == known.here) return std::nullopt;
-  if (is_faster(*careful) && here > mark) return Choice{careful->point, "faster"};
-  if (!(careful->point < known.here)) return std::nullopt;
-  const bool is_less = careful->point.update_interval < known.here.update_interval;
-  return Choice{careful->point,
+  const auto chosen = std::find_if(candidates.begin(), candidates.end(),
+                                   [&](const Candidate& one) { return trusted(one) <= mark; });
+  if (chosen == candidates.end() || chosen->point == known.here) return std::nullopt;
+  if (is_faster(*chosen) && here > mark) return Choice{chosen->point, "faster"};
+  if (!(chosen->point < known.here)) return std::nullopt;
+  const bool is_less = chosen->point.update_interval < known.here.update_interval;
+  return Choice{chosen->point,
                 fmt::format("{}, within {:g} % of the fastest",
                             is_less ? "less stale" : "more columns in time", 100 * settings.slack)};
 }

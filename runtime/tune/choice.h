@@ -18,10 +18,10 @@ struct TuneSettings {
   double slack = 0.01;       ///< of step time, given up for less staleness
   double least_gain = 0.01;  ///< by which a change must pay at least, whatever the noise
   double confidence = 2;     ///< standard errors by which it must
-  /// Of the squared gradient norm: k is not lowered to where more is deferred, or where that is not
-  /// known, and raised where it is. 1: no limit.
+  /// A limit on the share of the squared gradient norm that is deferred: k is not lowered to where
+  /// more is deferred, or where the share is not known, and is raised where more is. 1: no limit.
   double max_deferred_share = 1;
-  /// The first window that is told of has what no other has: it belongs to no setting.
+  /// The first window that is reported has what no other has: it belongs to no setting.
   bool begins_cold = false;
 };
 

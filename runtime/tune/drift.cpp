@@ -16,7 +16,7 @@ constexpr double kNoiseInAllowance = 1.5;
 constexpr double kNoiseInThreshold = 5;
 constexpr double kOneWindow = 0.7;  // of the threshold, that one window adds at most
 
-/// Of the first `count`.
+/// The median of the first `count` values.
 template <std::size_t kMost>
 double median_of_first(const std::array<double, kMost>& values, std::size_t count) {
   return sim::median({values.begin(), values.begin() + count});

@@ -47,7 +47,7 @@ class DriftMonitor {
   [[nodiscard]] bool alarmed() const { return alarmed_; }
   /// Halfway there.
   [[nodiscard]] bool suspicious() const { return suspicious_; }
-  /// Of the last windows to the reference: 2 is twice as long.
+  /// The last windows' step time by the reference's: 2 is twice as long.
   [[nodiscard]] double factor() const;
   [[nodiscard]] double sigma() const { return noise_.sigma(); }
 

@@ -12,7 +12,7 @@ constexpr std::size_t kWindows = 8;
 constexpr std::size_t kMedian = 5;
 constexpr std::int64_t kNoLimit = 1'000'000'000;
 
-/// Of a list by ratio; none: not known.
+/// The share at a ratio, looked up in a list; none: not known.
 std::optional<double> share_at(const std::vector<DeferredShare>& shares, double topk_ratio) {
   const auto found = std::find_if(shares.begin(), shares.end(),
                                   [&](const auto& one) { return one.topk_ratio == topk_ratio; });

@@ -13,7 +13,7 @@ namespace zenflow::runtime {
 namespace {
 
 constexpr std::int64_t kRamp = 1;  // windows after a change that belong to neither setting
-// Of a recording. Its first window's update runs in the second.
+// A recording's least length. Its first window's update runs in the second.
 constexpr std::int64_t kLeastWindows = 2;
 constexpr std::int64_t kLeastSteps = 4;
 constexpr std::int64_t kOutcomeWindows = 2;  // after which a change is judged
@@ -250,7 +250,7 @@ void LiveTuner::follow_choice() {
                                          .model_error = learnt_.model_error});
   if (!chosen) return;
   change(chosen->to, std::move(chosen->reason));
-  // One recording of where it was and one of where it is going tell more than the first alone.
+  // Recordings at two settings identify more than the first one.
   if (!std::exchange(learnt_.has_moved, true)) recording_.wanted = true;
 }
 

@@ -1,5 +1,5 @@
 /// Which setting a running training should have: decisions alone. No clock, no thread, no
-/// simulation: it is told what was measured and what was predicted, and says what to do next.
+/// simulation: it takes what was measured and what was predicted, and says what to do next.
 ///
 ///   measure  every window that ends: step time, and time in each track's operations
 ///   record   the first windows, then two after a drift: recordings are fitted, and every setting
@@ -7,22 +7,22 @@
 ///            later window's end
 ///   choose   the fastest allowed setting sets the mark; within `slack` of it the least staleness,
 ///            then the largest topk_ratio. A faster setting is taken if the gain exceeds noise, a
-///            more careful one at once
+///            less stale one at once
 ///   limits   S is at most what max_staleness allows, and no longer than it takes for deferred
 ///            gradients to add up to selected ones (Zen-auto's rule, interval_controller.h). k
 ///            falls no further than max_deferred_share allows, and rises if it has to. What a
 ///            change of k takes at most, since columns have to be carried, has to come in again
 ///            before the end
 ///   check    after a change the measured step time corrects predictions, above all by windows near
-///            it, as the machine wanders (setting_times.h): of a setting that has been tried as far
-///            as its windows tell, of others as they are like those. The first setting that is
+///            it, as the machine wanders (setting_times.h): a setting that has been tried goes by
+///            its own windows, others by those of settings near them. The first setting that is
 ///            chosen is recorded, too: it shows more of its neighbours than the one before did. A
 ///            prediction that was far off later asks for one more recording
 ///   drift    when a time has moved for longer than noise would let it, or other programs use
 ///            more or less of the cores (drift.h), the machine is another one and is recorded anew;
 ///            once more if other programs use more or less than in the recording, or what that
 ///            explains of the step is another share than before, and it changes nothing that an
-///            outcome would tell of. What was learnt of a setting is kept if it still is predicted
+///            outcome would show. What was learnt of a setting is kept if it still is predicted
 ///            to take as much compared with the one at hand
 ///
 /// Why it does not oscillate: a change to a setting that has been tried has to pay by more than
@@ -63,9 +63,10 @@ struct TuneEvent {
   std::string reason;                         ///< one phrase
   std::vector<TunePrediction> predictions{};  ///< of kFitted
   double fit_seconds = 0;                     ///< likewise, what it took
-  /// Of a change of k, to select columns anew, as expected; of its outcome, as measured.
+  /// What it takes to select columns anew when k changes: expected, or, in the outcome of a change,
+  /// measured.
   double selection_seconds = 0;
-  /// Of kFitted: TuneFit's.
+  /// As in TuneFit; kFitted alone has them.
   std::optional<double> other_cores{};
   double other_threads = 0;
 };
@@ -85,7 +86,7 @@ class LiveTuner {
   /// At a window's end. `fit`: what was asked for, if it is there.
   [[nodiscard]] TuneOrder window_ended(const TuneWindow& seen, const std::optional<TuneFit>& fit);
 
-  /// No more windows: a change whose outcome has not been told is, by what is known.
+  /// No more windows: a change without an outcome gets one, by what is known.
   void end();
 
   /// What the last call had to say.
@@ -128,7 +129,7 @@ class LiveTuner {
     bool has_moved = false;  ///< by choice
     Left left{};
   };
-  /// Of the step at hand, by a profile; 0: there is none.
+  /// The share of the current step's time that a profile explains; 0: there is no profile.
   struct Explained {
     double now = 0;
     double before = 0;  ///< by the profile before, until the last one is not doubted
@@ -141,7 +142,7 @@ class LiveTuner {
   void doubt_fit();
   void check_outcome();
   void judge(const Change& done);
-  /// Of a change that is not waited for any longer, and why.
+  /// Gives up waiting for a change's outcome, and says why.
   void abandon_outcome(const char* why);
   TuneEvent& note_outcome(const Change& done, std::string reason);
   TuneEvent& note(TuneEvent::Kind kind, std::string reason);

@@ -94,7 +94,8 @@ Values dot(const A& a, const B& b) {
   return sum;
 }
 
-/// Of noise, wander, memory and offset. Where nothing wanders, memories are alike: there is one.
+/// All combinations of noise, wander, memory and offset. Without wander memory has no effect, so
+/// there is one.
 struct Grid {
   Grid() {
     for (const double noise : kNoises) {
@@ -162,7 +163,7 @@ void SettingTimes::add(const TunePoint& point, std::int64_t window, double secon
 
 void SettingTimes::shorten() {
   if (blocks_.size() <= kMostBlocks) return;
-  // Of two next to each other, those that are short for how far they are from a change.
+  // Merge the two neighbouring blocks that are shortest for their distance from a change.
   auto shortest = blocks_.end();
   double least = INFINITY;
   for (auto begin = blocks_.begin(); begin != blocks_.end();) {

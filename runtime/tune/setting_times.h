@@ -30,7 +30,8 @@ namespace zenflow::runtime {
 
 class SettingTimes {
  public:
-  /// Of a setting's step time to another's: exp(log_ratio), give or take a standard deviation.
+  /// The ratio of one setting's step time to another's: exp(log_ratio), give or take a standard
+  /// deviation.
   struct Ratio {
     double log_ratio = 0;
     double deviation = 0;
@@ -52,7 +53,8 @@ class SettingTimes {
   [[nodiscard]] const std::map<sim::TunePoint, double>& model() const { return model_; }
   /// And not forgotten.
   [[nodiscard]] bool tried(const sim::TunePoint& point) const;
-  /// Of `other` to `here`. Precondition: each of them is predicted or has been tried.
+  /// The time of `other` by that of `here`. Precondition: each of them is predicted or has been
+  /// tried.
   [[nodiscard]] Ratio compare(const sim::TunePoint& here, const sim::TunePoint& other) const;
   /// Standard deviation of a window's logarithm, wander and noise: as good as relative.
   [[nodiscard]] double noise() const;

@@ -1,4 +1,4 @@
-/// What a tuner is told of a window that has ended.
+/// A window that has ended, as the tuner sees it.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ inline constexpr std::size_t kTuneTracks = 5;
 inline constexpr std::array<const char*, kTuneTracks> kTuneTrackNames = {
     "compute", "d2h", "h2d", "cpu sums", "cpu optimizer"};
 
-/// Of the squared gradient norm, what falls on columns that are not selected.
+/// The share of the squared gradient norm that falls on columns that are not selected.
 struct DeferredShare {
   double topk_ratio = 0;
   double share = 0;

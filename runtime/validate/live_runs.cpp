@@ -27,7 +27,8 @@ std::uint64_t of_kind(const std::array<std::uint64_t, kTrafficKinds>& counts, Tr
   return counts.at(static_cast<std::size_t>(kind));
 }
 
-/// Of a GPU's books without what its model and libraries allocate, which no prediction has.
+/// What the engine holds on the GPU: the peak less what the model and its libraries allocate, which
+/// no prediction has.
 double engine_bytes(const MemoryUse& use) {
   constexpr std::array<const char*, 8> kOfTheModel = {
       "activations", "batch",           "cuBLASLt workspace", "evaluation logits",

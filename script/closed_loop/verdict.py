@@ -8,7 +8,7 @@ import statistics
 from closed_loop.rounds import ERROR, REACHED
 
 FIRST_WINDOWS, LOAD_WINDOWS, LOSS = 12, 6, 0.01
-DUE_WINDOWS = 8  # live_choice.cpp's kImportanceWindows
+DUE_WINDOWS = 8  # kWindows of runtime/tune/gradient_limits.cpp
 # What a tuned run's steps may differ by from fixed runs of the setting at hand: more, and the machine
 # was another one meanwhile, or fits beside the training cost that (what the tuner does at a window's
 # end is in no window's step time).

@@ -20,7 +20,7 @@ struct ComparedSetting {
   StepFigures predicted{};
   /// Step times of the runs that count, in milliseconds; empty: not kept.
   std::vector<double> run_times{};
-  /// Of the runs before those, made until the newest agreed; empty: none, or not kept.
+  /// Step times of the runs before those, made until the newest agreed; empty: none, or not kept.
   std::vector<double> earlier_run_times{};
   /// How far those lie apart: run_spread. Unknown of a single run.
   std::optional<double> spread{};
@@ -70,13 +70,13 @@ struct ValidationSummary {
   std::int64_t predicted = 0;  ///< settings that count
   double mean_step_error = 0;  ///< of absolute values
   double worst_step_error = 0;
-  std::optional<double> worst_stall_error;  ///< unknown: not told of every setting that counts
+  std::optional<double> worst_stall_error;  ///< unknown unless every setting that counts has one
   std::optional<double> worst_bytes_error;  ///< of all settings, as far as they are known
   /// ComparedSetting::bytes_within of all settings; without a tolerance: equal.
   std::optional<bool> bytes_equal;
   std::vector<MetricError> metrics;
   std::optional<MetricError> window_steps;  ///< errors of single steps of windows
-  std::vector<Metric> not_told;             ///< that no measurement tells
+  std::vector<Metric> not_told;             ///< that no measurement has
   double worst_spread = 0;                  ///< of all settings
   /// A spread above a third of the tolerance says more about the machine than about the prediction.
   bool too_noisy = false;
@@ -85,7 +85,8 @@ struct ValidationSummary {
 [[nodiscard]] ValidationSummary summarize(const std::vector<ComparedSetting>& settings,
                                           const Tolerance& tolerance);
 
-/// Of runs' step times: (largest - smallest) / median; 0 for one value. Precondition: at least one.
+/// How far runs' step times lie apart: (largest - smallest) / median; 0 for one value.
+/// Precondition: at least one.
 [[nodiscard]] double run_spread(std::vector<double> times);
 
 /// "+1.2 %", "0.0 %" for what rounds to nothing, "n/a" for what is not known.

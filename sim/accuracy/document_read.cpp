@@ -63,7 +63,7 @@ void check_step(const MapReader& map, const StepFigures& figures, double expecte
                                               step ? fmt::format("{}", *step) : "nothing"));
 }
 
-/// What is said of the runs is what their times tell.
+/// What is said of the runs has to follow from their times.
 void check_runs(MapReader& map, const ComparedSetting& one) {
   if (!one.run_times.empty()) {
     check_step(map.require_map("measured"), one.measured, median(one.run_times),

@@ -49,7 +49,7 @@ class Reader {
     add(stall_by(WaitCause::kD2H), time(WaitCause::kD2H));
     add(stall_by(WaitCause::kH2D), time(WaitCause::kH2D));
     add(stall_by(WaitCause::kCollective), time(WaitCause::kCollective));
-    // Where no rule says what the host does, its work cannot be told from late launches.
+    // Where no rule says what the host does, its work cannot be distinguished from late launches.
     if (!knows_host_) return;
     add(stall_by(WaitCause::kCpuUpdate), time(WaitCause::kCpuUpdate));
     add(stall_by(WaitCause::kNvme), time(WaitCause::kNvme));
@@ -114,7 +114,7 @@ class Reader {
                                              name, first, found, advice));
 }
 
-/// Steps that a log tells from the `first`-th on; all, also where it has means of ranks alone.
+/// Steps that a log has from the `first`-th on; all, also where it has means of ranks alone.
 ImportedFigures of_log(const ImportedTrace& trace, const std::string& name, std::int64_t first) {
   const double step_ms = trace.timers->step_ms;
   if (!std::isfinite(step_ms)) {

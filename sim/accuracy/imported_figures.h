@@ -19,7 +19,7 @@ struct ImportedFigures {
 
 /// Means over the steps from the `first`-th in the trace on that fill whole windows of `window`
 /// steps; over all of them, with a note, if they do not fill one. Over all devices of the trace. A
-/// step lasts until the next one begins. Unknown is what the trace does not tell: memory, what the
+/// step lasts until the next one begins. Unknown is what the trace does not have: memory, what the
 /// host does unless rules name it (trace_analysis.h), bytes of copies without a size; of a log all
 /// but the step, the mean of all from the `first`-th on.
 /// Throws Error(kInput), whose message begins with `name`, if there is no such step.

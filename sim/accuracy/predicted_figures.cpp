@@ -7,7 +7,7 @@ namespace {
 
 constexpr double kMilliseconds = 1e-9;  // a picosecond
 
-/// Of the first rank class; lanes that all share count too.
+/// Adds the times of the first rank class's operations; lanes that all ranks share count too.
 void add_phases(const Prediction& prediction, StepFigures& figures) {
   const Program& program = prediction.run.program;
   const WindowShape& first = program.shapes[prediction.run.measured_begin];

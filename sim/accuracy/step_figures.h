@@ -46,7 +46,7 @@ inline constexpr std::size_t kMetrics = 25;
   return static_cast<Metric>(static_cast<std::size_t>(Metric::kStallByCause) +
                              static_cast<std::size_t>(cause));
 }
-/// Of a simulated or recorded operation's time; nothing: of none.
+/// The figure that an operation's time counts towards, simulated or recorded; nothing: none.
 [[nodiscard]] std::optional<Metric> phase_of(Operation operation);
 
 enum class MetricGroup : std::uint8_t { kStep, kStallCause, kTraffic, kMemory, kPhase };
@@ -75,7 +75,8 @@ struct StepFigures {
   }
 };
 
-/// Of each figure on its own; one that a run lacks is unknown. Precondition: at least one run.
+/// The median of each figure on its own; one that a run lacks is unknown. Precondition: at least
+/// one run.
 [[nodiscard]] StepFigures median_of(const std::vector<StepFigures>& runs);
 
 }  // namespace zenflow::sim

@@ -19,7 +19,7 @@ using Intervals = std::vector<Interval>;
 /// Adds one that starts no earlier than the last of `united` does.
 void extend(Intervals& united, const Interval& one);
 [[nodiscard]] Picoseconds length_of(const Intervals& intervals);
-/// Of `intervals` within [start, end).
+/// The length of the parts of `intervals` that lie in [start, end).
 [[nodiscard]] Picoseconds length_within(const Intervals& intervals, Picoseconds start,
                                         Picoseconds end);
 

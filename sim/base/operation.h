@@ -44,7 +44,7 @@ enum class Operation : std::uint8_t {
   kEvaluationLogits,
   kRotaryAngles,
   kProbe,
-  // Of schedules as published and as DeepSpeed has them.
+  // Only in schedules as published and as DeepSpeed has them.
   kSelect,         ///< column norms, their exchange, top-k
   kBroadcast,      ///< gradients of selected columns
   kGpuUpdate,      ///< optimizer on the GPU
@@ -64,8 +64,8 @@ inline constexpr std::size_t kOperations = 42;
 [[nodiscard]] std::string_view recorded_name(Operation operation);
 /// As simulated traces have it: "d2h". Empty: it is not simulated as such.
 [[nodiscard]] std::string_view simulated_name(Operation operation);
-/// Of a recorded name. Sums on the CPU and on the GPU have one name: of that the CPU's. Any other
-/// name: kUnknown.
+/// The operation that a recording calls `name`; kUnknown if there is none. Sums on the CPU and on
+/// the GPU share a name, which is taken for the CPU's.
 [[nodiscard]] Operation recorded_operation(std::string_view name);
 
 /// Whether it is a copy to the host; to the GPU, with what then puts the copied in its place.
@@ -90,7 +90,7 @@ inline constexpr std::size_t kLaneKinds = 10;
 [[nodiscard]] std::string_view simulated_name(LaneKind lane);
 /// A recorded one's: "cpu optimizer". Empty: the runtime does not have it.
 [[nodiscard]] std::string_view recorded_name(LaneKind lane);
-/// Of a track with either name.
+/// The lane of a track that has its simulated or its recorded name.
 [[nodiscard]] std::optional<LaneKind> lane_of_track(std::string_view track);
 
 }  // namespace zenflow

@@ -34,9 +34,9 @@ class ThreadPool {
 
   /// Calls work(block, worker) for every block in [0, blocks), each once, in no given order;
   /// `worker` < threads() is the same for blocks that one thread runs. Returns when all are done.
-  /// Of the exceptions it rethrows that of the first block, by number, and blocks not yet begun are
-  /// dropped. One caller at a time; `work` must not call `run`. Results do not depend on the number
-  /// of threads if blocks do not.
+  /// Rethrows the exception of the block with the lowest number; blocks that have not begun by then
+  /// are dropped. One caller at a time; `work` must not call `run`. Results do not depend on the
+  /// number of threads if blocks do not.
   void run(std::size_t blocks, const std::function<void(std::size_t, std::size_t)>& work);
   /// The same for work that does not depend on the thread.
   void run(std::size_t blocks, const std::function<void(std::size_t)>& work);

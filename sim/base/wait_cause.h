@@ -19,7 +19,7 @@ enum class WaitCause : std::uint8_t {
   kLaunch,        ///< the host was late
   kCopyOnDevice,  ///< copies within or between GPUs, memsets
   kOther,         ///< what the trace does not show
-  kNotRecorded,   ///< the trace lacks the launch that would tell
+  kNotRecorded,   ///< the trace lacks the launch that would show it
   kCompute,       ///< a copy for the kernels that it follows
   kNone,          ///< no wait
 };
@@ -29,7 +29,7 @@ inline constexpr std::size_t kWaitCauses = 12;
 
 /// "cpu_update", as in JSON and traces; of kNone "".
 [[nodiscard]] std::string_view name_of(WaitCause cause);
-/// Of such a name. Of any other: kNone.
+/// The cause with that name; kNone if there is none.
 [[nodiscard]] WaitCause wait_cause(std::string_view name);
 
 }  // namespace zenflow

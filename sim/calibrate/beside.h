@@ -1,5 +1,5 @@
-/// What ran beside a span, and what of its speed that left it: by fair shares of the links that all
-/// of them use, as the engine has them.
+/// Contention: what ran concurrently with a span, and what share of its isolated rate that left it,
+/// by max-min fair shares of the links that all of them use, as in the engine.
 #pragma once
 
 #include <cstddef>
@@ -28,17 +28,16 @@ struct WorkTimes {
 /// By sets, ascending. Precondition: no bit occurs twice.
 [[nodiscard]] Beside what_ran_beside(const Interval& span, std::span<const WorkTimes> others);
 
-/// How fast kinds of work go while others run. Refers to the machine.
+/// The progress of kinds of work under contention. Refers to the machine.
 class FairProgress {
  public:
   /// `flows`: of each kind, by its bit's number; kNoFlow: it shares nothing.
   FairProgress(const Machine& machine, std::vector<FlowId> flows)
       : machine_(machine), flows_(std::move(flows)) {}
 
-  /// Of full speed, of kind `own` beside the others.
+  /// The share of its isolated rate at which kind `own` runs beside the others.
   [[nodiscard]] double of(std::size_t own, WorkSet others);
-  /// What a span beside others has of the speed of one alone, in the mean over its time; 1 if
-  /// nothing is known of what ran.
+  /// The same for a span, in the mean over its time; 1 if nothing is known of what ran.
   [[nodiscard]] double mean(std::size_t own, const Beside& beside);
 
  private:

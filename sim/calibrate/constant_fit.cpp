@@ -163,7 +163,8 @@ class ConstantFitter {
                                            constants_[constant].path) != group.only.end();
   }
 
-  /// Of all groups; `constant`: only those that may tell it, zero in the others.
+  /// The times of all groups; with a `constant`, only of those that can identify it, and zero in
+  /// the others.
   [[nodiscard]] Vector predict(const Vector& logs, std::ptrdiff_t constant = -1) const {
     const HardwareProfile profile = profile_at(logs);
     Vector all = Vector::Zero(static_cast<Index>(measured_.size()));
@@ -230,7 +231,7 @@ class ConstantFitter {
     return found;
   }
 
-  /// Of each span, the whole of what it may be off by: sigma.
+  /// The standard deviation of each span: scatter and the clock's error together.
   [[nodiscard]] Vector sigmas(const Vector& residual, const Vector& predicted, double floor) const {
     const Vector clock =
         Eigen::Map<const Vector>(clock_errors_.data(), predicted.size()).cwiseQuotient(predicted);
@@ -242,7 +243,7 @@ class ConstantFitter {
     return found;
   }
 
-  /// Of each span: rho's weight.
+  /// The weight that the robust loss gives to each span.
   [[nodiscard]] static Vector shares(const Vector& residual, const Vector& sigma, bool drops) {
     Vector found(residual.size());
     for (Index i = 0; i < residual.size(); ++i) {
@@ -290,7 +291,7 @@ class ConstantFitter {
     return false;
   }
 
-  /// With only `constant` moved, in the groups that may tell it.
+  /// With only `constant` moved, in the groups that may identify it.
   [[nodiscard]] Vector moved(const Vector& now, std::size_t constant, double factor) const {
     Vector logs = logs_;
     logs(static_cast<Index>(constant)) = std::log(factor);
@@ -402,8 +403,8 @@ class ConstantFitter {
     return std::abs(slope_(span, constant)) > (bounds ? kBounds : kDecides);
   }
 
-  /// Of each constant, where spans of one kind miss together: a thousand equal kernels that a
-  /// formula misses by 5 % are off by 5 %.
+  /// The variance of each constant, where the errors of spans of one kind are correlated: a
+  /// thousand equal kernels that a formula misses by 5 % are off by 5 %.
   [[nodiscard]] Vector variance_by_kind(const Matrix& covariance) const {
     const Matrix sums = scores_by_kind(slope_, residual_, weight_, kinds_);
     return (sums * covariance).colwise().squaredNorm().transpose();
@@ -438,7 +439,7 @@ class ConstantFitter {
     return one;
   }
 
-  /// The group that tells most of a constant: its residual, and of what sizes it was.
+  /// The group that a constant decides most: its residual, and of what sizes it was.
   void describe(Index c, ConstantEstimate& one) const {
     std::vector<double> told(groups_.size());
     for (Index i = 0; i < residual_.size(); ++i) {
@@ -484,7 +485,7 @@ ConstantFit fit_constants(const HardwareProfile& base,
                           const std::vector<TimedGroup>& groups) {
   ConstantFitter fitter(base, constants, groups);
   ConstantFit all = fitter.take();
-  // What the profile does not state and the spans do not tell has no part in the others.
+  // What the profile does not state and the spans do not identify has no part in the others.
   std::vector<ProfileConstant> kept;
   std::vector<std::size_t> places;
   bool drops = false;

@@ -181,13 +181,13 @@ ModelTimes model_times(const Timeline& timeline, std::int64_t first_step, std::i
   const double sum = halves[0] + halves[1];
   const auto places = static_cast<double>(by_place.size());
   if (by_place.size() < 2) return {sum / places, 0, 0};
-  // Of places in the first half to those in the second.
+  // How many places of the window the first half has for each of the second.
   const double to_second = static_cast<double>(first) / (places - static_cast<double>(first));
   return {sum / places, halves[0] - to_second * halves[1],
           std::sqrt(variances[0] + to_second * to_second * variances[1])};
 }
 
-/// Of recorded runs, or of simulated ones in the same order.
+/// What was found in recorded runs, or in simulated ones in the same order.
 struct Found {
   double model = 0;                     ///< seconds of forward and backward, in all together
   std::vector<double> uneven{};         ///< ModelTimes', by run
@@ -316,9 +316,9 @@ class Freeing {
     return worst;
   }
 
-  /// A thread that wants more than an equal share gets no more, whatever it wants. Of the numbers
-  /// that explain the use of recording `i` alike, a whole one is likelier than the least. Returns
-  /// whether one does.
+  /// A thread that wants more than an equal share gets no more, whatever it wants. Among the
+  /// numbers that explain the use of recording `i` alike, a whole one is likelier than the least.
+  /// Returns whether one does.
   bool prefer_whole_threads(const Found& wanted, std::size_t i, std::vector<bool> given,
                             Surroundings& now) const {
     Surroundings whole = now;
@@ -364,8 +364,8 @@ class Freeing {
   DType dtype_;
 };
 
-/// The numbers of `fit` as its profile has them now; errors stay what they are relatively. Of what
-/// moved with others they say that.
+/// The numbers of `fit` as its profile has them now; errors stay what they are relatively. Numbers
+/// that moved with others say so.
 void restate(LiveFit& fit, const HardwareProfile& before) {
   const auto state = [&](const std::string& path, const std::string& unit, double value,
                          double old) {

@@ -1,5 +1,5 @@
-/// Rates that operations would have if they were alone, from rates that were measured while they
-/// shared the host's cores.
+/// Isolated rates of operations, from rates that were measured under contention for the host's
+/// cores.
 ///
 /// A fit divides work by measured times, and on the host device those contain each other's
 /// slowdown; a simulation slows them down itself. So simulated recordings of the same settings say
@@ -12,10 +12,10 @@
 /// of each recording: as many as use, in the simulated one, what the others used in the recorded,
 /// and the next whole number if with that, and rates fitted to it, they use as much.
 ///
-/// Forward and backward compute the same at every setting: of them only the sum has to be right. A
-/// single batch size does not tell products, attention and element-wise work apart. What they take
-/// longer in a window's first half than in its second, and sharing does not explain, is
-/// LiveFit::beside_updates.
+/// Forward and backward compute the same at every setting: only their sum has to be right. With a
+/// single batch size, products, attention and element-wise work are not identifiable one by one. By
+/// how much the two take longer in a window's first half than in its second, beyond contention for
+/// cores, is LiveFit::beside_updates.
 #pragma once
 
 #include <vector>
@@ -26,9 +26,9 @@ namespace zenflow::sim {
 
 /// `fitted`: to the recordings, by `fit_as_recorded`. Numbers that the recordings do not determine
 /// stay, but for attention's and element-wise work's efficiency, which are scaled with products'
-/// where the three are not told apart. More than four other threads a core are not told apart: what
-/// they leave to training is too little by then. Precondition: there is a recording, and all have
-/// one type of elements.
+/// where only all three together are identifiable. More than four other threads a core are not
+/// identifiable: what they leave to training is too little by then. Precondition: there is a
+/// recording, and all have one type of elements.
 [[nodiscard]] LiveFit alone(const std::vector<LiveRecording>& recordings, const LiveFit& fitted);
 
 }  // namespace zenflow::sim

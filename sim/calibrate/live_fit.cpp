@@ -162,7 +162,7 @@ class Fitter {
     }
   }
 
-  /// Of both directions: the mean of what was found.
+  /// One latency for both directions: the mean of those found.
   void latency() {
     Seconds& latency = fit_.profile.host_link.latency;
     UnitTime mean{latency.value(), 0, !latencies_.empty()};
@@ -252,7 +252,7 @@ class Fitter {
 
   /// cpu_cost.h's rate with half and limit unknown, time = bytes (1 + half / cores) / limit, as
   /// bytes (whole + waiting (1 / cores - 1 / all)): `whole` is of all cores, and what is known of
-  /// it does not hang on the other. False: the times do not tell how the rate grows, and the base's
+  /// it does not hang on the other. False: the times do not show how the rate grows, and the base's
   /// half agrees with them as well as any.
   bool adam_by_cores() {
     HostProfile& host = fit_.profile.host;

@@ -15,7 +15,7 @@
 /// caches. l is fitted to the second row; h keeps the base profile's value.
 ///
 /// Where the device is a GPU, copies, updates and sums that ran beside each other are then fitted
-/// again, with DRAM's and the link's capacity (live_sharing.h): what they take alone.
+/// again, with DRAM's and the link's capacity (live_sharing.h), for their isolated rates.
 #pragma once
 
 #include <string>
@@ -33,23 +33,23 @@ struct LiveFit {
   /// where rates are as recorded.
   std::vector<double> other_threads{};
   /// By recording, likewise: seconds a window in which forward and backward of its first half,
-  /// which an update is beside, take longer than those of its second, beyond what sharing cores
-  /// explains. It is in the rates, too, as if all steps had their part of it. 0: of windows of one
-  /// step that cannot be told.
+  /// in which an update is concurrent, take longer than those of its second, beyond contention
+  /// for cores. It is in the rates, too, as if all steps had their part of it. 0 for windows of one
+  /// step, which do not show it.
   std::vector<double> beside_updates{};
 };
 
 /// Recordings of one machine. The profile of the first job is the base. Where the device is the
-/// host, rates are those that operations have alone (live_alone.h): a simulation makes them share
-/// its cores. Throws Error(kInput) if there is none, or if a timeline is not of its job and
-/// schedule. Precondition: all have the same base profile.
+/// host, rates are isolated ones (live_alone.h): contention for its cores is the simulation's.
+/// Throws Error(kInput) if there is none, or if a timeline is not of its job and schedule.
+/// Precondition: all have the same base profile.
 [[nodiscard]] LiveFit fit_live(const std::vector<LiveRecording>& recordings);
 
-/// The same with what threads that share cores take of each other in the rates.
+/// The same with contention for cores left in the rates.
 [[nodiscard]] LiveFit fit_as_recorded(const std::vector<LiveRecording>& recordings);
 
-/// Adds the base profile's other numbers, none of which recordings of zenflow-train tell, with the
-/// reason.
+/// Adds the base profile's other numbers, which recordings of zenflow-train do not identify, with
+/// the reason.
 void add_untold(const HardwareProfile& base, std::vector<FittedNumber>& numbers);
 
 [[nodiscard]] inline std::string fitted_profile_text(const Node& base, const LiveFit& fit,

@@ -134,7 +134,8 @@ class UnitFits {
     for (std::size_t i = 0; i < of.size(); ++i) units_[of[i]] = found.units[i];
   }
 
-  /// Of one rate; where that is not above zero beside kernels, these take what is given.
+  /// Fits one rate for both kinds of bytes, and a time for each kernel; if the rate is not above
+  /// zero beside kernels, kernels take what is given.
   void tie() {
     std::vector<TimedWork> rows;
     std::vector<TimedWork> bytes_alone;

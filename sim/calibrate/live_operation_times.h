@@ -1,9 +1,9 @@
-/// What the operations of recorded runs take alone, where the device is the host and whatever else
-/// its cores do slows them down.
+/// Isolated times of the operations of recorded runs, where the device is the host and contention
+/// for its cores slows them down.
 ///
-/// Operations run beside different work each. Fitted as they were recorded, what slows one of them
-/// down is taken for the rate of the work that it has most of. A simulated run of the same setting
-/// says by how much each is slowed down; without that, recorded times are those of their work.
+/// Each operation runs beside different work. Fitted as it was recorded, what slows it down is
+/// taken for the rate of the work that it has most of. A simulated run of the same setting says by
+/// how much each is slowed down; without that, recorded times are those of their work.
 #pragma once
 
 #include <array>
@@ -57,9 +57,9 @@ using OperationTimes = std::map<OperationKey, OperationTime>;
 [[nodiscard]] OperationTimes operation_times(const LiveRun& run, const Timeline& timeline,
                                              std::int64_t first_step, const HostProfile& host);
 
-/// What a unit of work takes alone, if `recorded` times are slowed down as `simulated` ones are,
-/// which are of a machine with `units`: a run each, in the same order. What the times do not
-/// determine is `given`; if they do not tell streams from columns, which are of one memory, both
+/// Isolated time of a unit of work, if `recorded` times are slowed down as `simulated` ones are,
+/// which are of a machine with `units`: a run each, in the same order. What is not identifiable is
+/// `given`; if streams and columns, which are of one memory, are not identifiable one by one, both
 /// have one rate.
 [[nodiscard]] PerUnit<UnitTime> units_alone(const std::vector<OperationTimes>& recorded,
                                             const std::vector<OperationTimes>& simulated,

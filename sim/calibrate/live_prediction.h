@@ -17,7 +17,7 @@
 
 namespace zenflow::sim {
 
-/// What is tuned. In the order of care: less staleness first, then more columns in time.
+/// What is tuned. In the order of risk: less staleness first, then more columns in time.
 struct TunePoint {
   std::int64_t update_interval = 4;
   double topk_ratio = 0.1;

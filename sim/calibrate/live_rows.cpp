@@ -72,7 +72,7 @@ class RowCollector {
   }
 
  private:
-  /// Only the bytes tell a recording of another k or precision.
+  /// Only the bytes show that a recording has another k or precision.
   void check_bytes(const LiveSample& copy,
                    double (LiveWork::*expected)(const LiveLayer&) const) const {
     for (const LiveLayer& layer : layers_) {
@@ -138,7 +138,8 @@ std::optional<DeviceWork> device_work(const LiveWork& work, const std::vector<Li
   }
 }
 
-/// Amounts of one kind of work in the times that tell `unit` and are not damped: "0.4 to 6.4 MB".
+/// Amounts of one kind of work in the times that identify `unit` and are not damped: "0.4 to 6.4
+/// MB".
 std::string range_text(const Rows& rows, const TimeFit& fit, std::size_t unit, std::size_t amount,
                        double scale, const char* name) {
   double smallest = std::numeric_limits<double>::infinity();

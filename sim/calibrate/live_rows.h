@@ -22,7 +22,8 @@ struct Rows {
   }
 };
 
-/// Amounts of one kind of work in the times that tell `unit` and are not damped: "0.4 to 6.4 MB".
+/// Amounts of one kind of work in the times that identify `unit` and are not damped: "0.4 to 6.4
+/// MB".
 [[nodiscard]] std::string range_text(const Rows& rows, const TimeFit& fit, std::size_t unit,
                                      std::size_t amount, double scale, const char* name);
 

@@ -28,7 +28,7 @@ struct LiveRecording {
 /// What shares DRAM, and the link: a bit of a WorkSet each.
 enum class LiveLane : std::uint8_t { kD2H, kH2D, kUpdate, kSum };
 inline constexpr std::size_t kLiveLanes = 4;
-/// Of copies, updates and sums.
+/// The lane of a copy, an update or a sum; none: the operation runs on no such lane.
 [[nodiscard]] std::optional<LiveLane> lane_of(Operation operation);
 
 struct LiveRun {
@@ -36,8 +36,8 @@ struct LiveRun {
   LiveSettings live;  ///< with the cores that the recording says its threads ran on
   std::vector<LiveLayer> layers;
   std::vector<LiveSample> samples;
-  /// Of each sample on one of those lanes. Empty where the device is the host: its threads share
-  /// cores, and what one leaves another is in the rates.
+  /// What ran beside each sample on one of those lanes. Empty where the device is the host: its
+  /// threads share cores, and what one leaves another is in the rates.
   std::vector<Beside> beside;
 };
 

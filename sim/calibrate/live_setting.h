@@ -13,7 +13,8 @@ namespace zenflow::sim {
 /// and `point` with `job`: schedule, topk_ratio, update_interval, overlap_step, where sums are,
 /// warm-up, batch, accumulation, activation checkpointing, precision, number of parameters; or if
 /// its update interval or its topk ratio changed while it ran. Recordings of before say nothing of
-/// themselves: of those only their operations and their copies' sizes tell (fit_live).
+/// themselves: those are checked by their operations and the sizes of their copies alone
+/// (fit_live).
 void check_recorded_setting(const std::string& name, const Timeline& timeline,
                             const OffloadSetup& point, const Job& job);
 

@@ -43,7 +43,7 @@ Alone alone_of(const LiveSample& sample, const LiveRun& run, const LiveWork& wor
   }
 }
 
-/// Of all samples of one operation, in their order.
+/// Predicted seconds of all samples of one operation, in their order.
 std::vector<double> predict(const std::vector<LiveRun>& runs, Operation operation,
                             const HardwareProfile& profile) {
   std::vector<double> seconds;

@@ -1,10 +1,10 @@
-/// What the CPU optimizer, the sums of gradients and the copies of recordings take alone, and what
-/// the links carry that they share: from what ran beside each of them.
+/// Isolated rates of the CPU optimizer, of sums and of copies in recordings, and the capacity of
+/// the links that they share: from what ran concurrently with each of them.
 ///
-///   time = alone / progress
+///   time = isolated time / progress
 ///
-/// with `alone` as live_work.h and transfer_cost.h have it and `progress` the mean, over the span's
-/// time, of its fair share of the links beside whatever else ran then (live_run.h).
+/// with the isolated time as live_work.h and transfer_cost.h have it and `progress` the mean, over
+/// the span's time, of its fair share of the links beside whatever else ran then (live_run.h).
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@
 
 namespace zenflow::sim {
 
-/// Whether any of them ran beside another.
+/// Whether any of them ran concurrently.
 [[nodiscard]] bool overlap(const std::vector<LiveRun>& runs);
 
 /// Copies by direction, updates and sums, each with their formula. They refer to the runs.

@@ -26,8 +26,8 @@ class ConstantList {
     one.unstated = unstated;
     if (one.get(profile_) > 0 || unstated > 0) found_.push_back(std::move(one));
   }
-  /// Of several switches, all with the value of the first. Both directions together carry at least
-  /// what one does: a switch has no value that contradicts this.
+  /// One constant for several switches, all with the value of the first. Both directions together
+  /// carry at least what one does: a switch has no value that contradicts this.
   void capacity_of_switches(std::string path, std::vector<std::size_t> which,
                             BytesPerSecond HostPath::*rate, std::string alone) {
     ProfileConstant one{std::move(path), "GB/s", kGiga,

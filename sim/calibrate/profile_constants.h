@@ -18,8 +18,8 @@ struct ProfileConstant {
   std::function<void(HardwareProfile&, double)> set;
   bool is_capacity = false;  ///< of a link that several share: bounds rates or has no part in them
   bool may_be_idle = false;  ///< likewise, if it has no part once the others are fitted
-  /// Of what several share: the constant that is the rate of one alone. Unless that is known, times
-  /// of several at once do not tell which of the two they show.
+  /// For a capacity that several share: the constant that is the rate of one in isolation. Unless
+  /// that is known, times of several at once do not say which of the two they show.
   std::string alone{};
   /// What a search begins with where the profile has zero, which it does not state. 0: what it does
   /// not state is not looked for.
@@ -27,8 +27,8 @@ struct ProfileConstant {
 };
 
 /// Those that the profile states, above zero, and those to be looked for all the same. Peaks and
-/// the memory's bandwidth are not among them: the efficiencies are shares of them, and times do not
-/// tell the two apart.
+/// the memory's bandwidth are not among them: the efficiencies are shares of them, and only their
+/// product is identifiable.
 [[nodiscard]] std::vector<ProfileConstant> profile_constants(const HardwareProfile& profile);
 
 }  // namespace zenflow::sim

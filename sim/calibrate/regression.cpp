@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kLargestRelativeError = 0.25;
 constexpr int kIterations = 50;
-constexpr std::size_t kCommon = 5;  // times of one kind that tell their own outliers
+constexpr std::size_t kCommon = 5;  // times of one kind that show their own outliers
 
 /// What `fit_times` minimises over the units that are open.
 struct Problem {
@@ -57,7 +57,8 @@ double middle_of_shortest_half(std::vector<double>& values) {
   return (values[best] + values[best + half - 1]) / 2;
 }
 
-/// Of a kind with kCommon times or more they say themselves which of them are outliers.
+/// Weights by kind: kCommon times or more of one kind say themselves which of them are outliers.
+/// NaN for rarer kinds.
 Vector weights_within(std::span<const TimedWork> times, const Kinds& kinds) {
   constexpr double kLeastLimit = 1e-9;  // where half of the times are equal
   std::vector<std::vector<std::size_t>> members(kinds.count);
@@ -81,7 +82,7 @@ Vector weights_within(std::span<const TimedWork> times, const Kinds& kinds) {
   return weights;
 }
 
-/// Of rare kinds what is fitted to all of them says which are outliers.
+/// Fills in the weights of rare kinds: their outliers are those far from what is fitted to all.
 Vector weights(const Problem& problem, const Vector& residual) {
   std::vector<double> sizes(static_cast<std::size_t>(residual.size()));
   for (Eigen::Index r = 0; r < residual.size(); ++r) {

@@ -19,7 +19,7 @@ struct TimedWork {
 struct UnitTime {
   double value = 0;
   double standard_error = 0;
-  bool determined = false;  ///< false: `value` is what was given, the times do not tell
+  bool determined = false;  ///< identifiable; else `value` is what was given
   std::size_t samples = 0;  ///< times with such work
   std::size_t damped = 0;   ///< of those: rho leaves them less than half of their weight
   /// The standard error if times of equal work miss together, as they do where the formula is not

@@ -13,7 +13,7 @@ double width(DType dtype) {
   return static_cast<double>(bytes_per_element(dtype));
 }
 
-/// Of the rate on all cores.
+/// The share of the rate on all cores that `cores` of them reach.
 double share_of_adam(const HostProfile& host, double cores) {
   const double all = static_cast<double>(host.cores);
   const double half = host.adam_half_cores;

@@ -207,7 +207,7 @@ LayerWork forward_work(const Chain& chain, const std::vector<Linear>& linears,
   return work;
 }
 
-/// Of each linear layer the gradients of its input and of its weights.
+/// For each linear layer, the gradients of its input and of its weights.
 LayerWork backward_work(const Chain& chain, const std::vector<Linear>& linears,
                         const TrainingSettings& training) {
   LayerWork work{{}, {}, chain.traffic, chain.kernels + 2 * as_double(std::ssize(linears))};

@@ -40,7 +40,7 @@ class EventEngine {
     std::uint32_t unchecked = 0;    // predecessors of the head that may not have ended yet
     LaneId next_watcher = kNoLane;  // next lane that waits for the same task
     bool running = false;
-    // Of the running task, if it has a flow:
+    // For the running task, if it has a flow:
     FlowId flow = kNoFlow;
     std::uint32_t flow_slot = 0;  // where flow_lanes_ names this lane
     double progress = 1.0;        // share of full speed since `counted_at`

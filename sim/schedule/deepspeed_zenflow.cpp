@@ -167,7 +167,7 @@ std::optional<int> DeepSpeedZenFlow::gradient_buffer(const Job& job, std::int64_
   return static_cast<int>((warm_up ? step : step / *settings.update_interval) % 2);
 }
 
-/// Of one rank: stages 1 and 2 update all selected columns on every rank.
+/// The selected parameters that one rank updates: under stages 1 and 2 all of them.
 double selected_on_rank(const Job& job) {
   return selected_parameters(job) /
          (job.deepspeed.zero_stage == 3 ? static_cast<double>(job.scenario.ranks()) : 1);
@@ -337,7 +337,7 @@ class Emitter {
   std::vector<After> ready_;
 };
 
-/// Of the node's cores, what the training processes and what the workers have.
+/// How the node's cores are divided between the training processes and the workers.
 DeepSpeedCpu overlapped_cpu(const Job& job) {
   const auto cores = static_cast<double>(job.scenario.hardware.host.cores);
   const double reserved = settings_of(job).pt_reserved_cores_perc;

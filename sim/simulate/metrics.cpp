@@ -14,7 +14,7 @@ WaitCause cause_of(LaneKind lane, Operation operation) {
       return WaitCause::kD2H;
     case LaneKind::kH2D:
       return WaitCause::kH2D;
-    // Of another rank, which this one waits for in a collective.
+    // Work of another rank, which this one waits for in a collective.
     case LaneKind::kCompute:
     case LaneKind::kCollective:
     case LaneKind::kGather:
@@ -92,7 +92,7 @@ class WaitChain {
   std::vector<TaskId> previous_;  ///< on the same lane
 };
 
-/// Of a window or step: its first task and first forward, and those of what comes next.
+/// Where a window or step begins: its first task and first forward, and those of what comes next.
 struct Stretch {
   TaskId first;
   TaskId first_forward;

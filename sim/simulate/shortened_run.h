@@ -11,9 +11,9 @@
 
 namespace zenflow::sim {
 
-/// Of a stretch of equal windows, or of the equal steps within a window, `keep` and one more are
-/// built; the others are like the one before the last, if that one and the last begin in the same
-/// state.
+/// A run in which stretches of equal windows, and of equal steps within a window, are cut short:
+/// `keep` of them and one more are built; the others are like the one before the last, if that one
+/// and the last begin in the same state.
 struct ShortenedRun {
   std::vector<WindowShape> windows;   ///< to be built
   std::vector<std::size_t> shown_by;  ///< for each window of the long run, one of `windows`
@@ -42,7 +42,8 @@ struct ShortenedExecution {
 [[nodiscard]] ShortenedExecution simulate_shortened(const Program& program,
                                                     const ShortenedRun& run);
 
-/// Of each of `run.windows` but the last, with all the steps of those that it stands for.
+/// The metrics of each of `run.windows` but the last, with all the steps of the windows that it
+/// stands for.
 [[nodiscard]] std::vector<WindowMetrics> shown_metrics(const Program& program,
                                                        const Execution& execution,
                                                        const ShortenedRun& run);

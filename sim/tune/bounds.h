@@ -19,12 +19,13 @@
 
 namespace zenflow::sim {
 
-/// Of one micro step.
+/// Bounds for one micro step.
 struct StepBounds {
   double step_time = 0;  ///< picoseconds, at least
   double gpu_bytes = 0;  ///< peak of one GPU, at least
   double traffic = 0;    ///< bytes over one GPU's host link, both directions, at least
-  /// Of the host, exact: what lies there lies there throughout. Published ZeRO-Infinity: at least.
+  /// Bytes of host memory, exact: what lies there lies there throughout. For published
+  /// ZeRO-Infinity a lower bound.
   std::array<double, kMemoryLimits> host_needs{};
   Staleness staleness;  ///< exact
 };

@@ -56,7 +56,7 @@ bool enumerate(Candidates& candidates, CandidateList& list, const Cancelled& can
 bool bound(const Candidates& candidates, std::vector<Candidate>& all, unsigned threads,
            const Cancelled& cancelled) {
   constexpr std::size_t kChunks = 16;
-  /// Of a chunk between two questions.
+  /// How much of a chunk is done before asking again whether to stop.
   constexpr std::size_t kPiece = 4096;
   const Setting own = setting_of(candidates.request().job);
   const std::size_t size = (all.size() + kChunks - 1) / kChunks;
@@ -92,7 +92,8 @@ void order(CandidateList& list) {
     }
   }
   std::sort(list.by_bound.begin(), list.by_bound.end(), [&](std::size_t a, std::size_t b) {
-    // Of equal bounds those first that meet them: nothing shares cores with a bound worker.
+    // With equal bounds, first the settings that meet them: nothing shares cores with a bound
+    // worker.
     const bool bound_a = !all[a].setting.flag(Knob::kBindCores);
     const bool bound_b = !all[b].setting.flag(Knob::kBindCores);
     return std::tie(all[a].cost_bound, bound_a, all[a].index) <

@@ -55,7 +55,7 @@ Setting Candidates::without_effectless(const Setting& setting) const {
     const bool divides = request_.job.has(Change::kWorkerCores);
     const double reserved = setting.get(Knob::kReservedCores);
     if (!divides) forget(Knob::kReservedCores);
-    // Of undivided ones, binding only changes CPU rates, by unbound_efficiency.
+    // If cores are not divided, binding only changes CPU rates, by unbound_efficiency.
     const bool apart = overlaps && divides && reserved > 0 && reserved < 1;
     if (!apart && host.unbound_efficiency == 1) forget(Knob::kBindCores);
   } else {
@@ -69,8 +69,8 @@ Setting Candidates::without_effectless(const Setting& setting) const {
 
 /// In the long run DeepSpeed's warm-up only decides where boundaries lie between selections and,
 /// with overlap, whether they wait for the update before the last; what is published takes none of
-/// it. Of all that come to the same the user's own counts, or the least above 0, that the linter
-/// has nothing against.
+/// it. Those that come to the same are represented by the user's own, or by the least above 0 that
+/// the linter has nothing against.
 Setting Candidates::with_settled_warm_up(const Setting& setting) {
   const bool is_published = request_.family == Family::kPublished;
   const std::int64_t here = setting.whole(Knob::kWarmUp);
@@ -249,7 +249,7 @@ Candidates::OwnJob Candidates::own_job() const {
   OwnJob own{request_.job, special ? find_schedule(config.super_offload ? "deepspeed-super-offload"
                                                                         : "deepspeed-twin-flow")
                                    : schedule(own_)};
-  // Of another global batch than its own, as other settings are.
+  // The micro-batches of a step are those of the global batch asked for, as in other settings.
   if (request_.family == Family::kLive) {
     own.job.deepspeed.gradient_accumulation_steps = accumulation(own_);
   }

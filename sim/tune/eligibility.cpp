@@ -7,7 +7,7 @@
 namespace zenflow::sim {
 namespace {
 
-/// Of columns that are selected once, which no default space has.
+/// Why a setting that selects columns once is not eligible; no default space has one.
 std::string selects_once(const Job& job) {
   const bool says_so = job.deepspeed.zenflow->select_strategy == "step";
   return fmt::format(

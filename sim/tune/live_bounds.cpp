@@ -78,7 +78,7 @@ class LiveBound {
   }
 
  private:
-  /// Of the whole run.
+  /// Picoseconds of work on each lane in the whole run.
   struct Lanes {
     double device = 0;
     double down = 0;

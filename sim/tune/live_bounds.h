@@ -1,7 +1,7 @@
 /// What a step of zenflow-train takes at least, from closed forms of its operations alone: the
 /// bound on the live schedules (docs/tuning.md).
 ///
-/// Sums are over a measured run of whole windows. Of every lane only the tasks count that are sure
+/// Sums are over a measured run of whole windows. Only those tasks count on each lane that are sure
 /// to begin and end in it, because the device waits for them: copies down but for the last step's,
 /// or of sums on the device but for the last window's, sums on the host but for those of the last
 /// two steps, updates and uploads but for the last window's.

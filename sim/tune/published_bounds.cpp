@@ -71,7 +71,7 @@ class PublishedBound {
   }
 
  private:
-  /// Of a rank: copies and sums a step, uploads and updates a window.
+  /// The host's work for one rank: copies and sums in a step, uploads and updates in a window.
   struct HostTimes {
     double down;
     double up;

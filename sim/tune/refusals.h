@@ -24,7 +24,7 @@ class Refusals {
   [[nodiscard]] const std::string& of(const Setting& setting);
   /// The same, not remembered: also for values that the space does not have.
   [[nodiscard]] std::string of_any(const Setting& setting) const;
-  /// Of what does not depend on ZenFlow's knobs.
+  /// What is refused whatever ZenFlow's knobs are.
   [[nodiscard]] std::string of_rest(const Setting& setting) const;
 
  private:

@@ -8,8 +8,8 @@
 
 namespace zenflow::sim {
 
-/// Settings of one kind differ in details only: placement, stage, micro-batch, update_interval and
-/// overlap_step tell kinds apart.
+/// Settings of one kind differ in details only: a kind is a placement, stage, micro-batch,
+/// update_interval and overlap_step.
 [[nodiscard]] std::uint64_t kind_of(const Setting& setting);
 
 /// Which of two settings within the slack is the less risky: less staleness, then the larger

@@ -97,7 +97,7 @@ std::vector<Number> single_numbers() {
   };
 }
 
-/// Of switches of equal capacity, which have one number each for all of them.
+/// One number for all switches of equal capacity.
 Number of_switches(const SwitchGroup& group, const char* name, BytesPerSecond HostPath::*rate) {
   return {group.path + name, [members = group.members, rate](Profile& profile, double factor) {
             return std::all_of(members.begin(), members.end(), [&](std::size_t member) {
@@ -207,7 +207,7 @@ class Compared {
   std::vector<std::size_t> listed_;
 };
 
-/// Of each number.
+/// The costs at each number's lower and higher value.
 std::vector<Costs> costs_with_errors(const Compared& compared, const TuneRequest& request,
                                      const std::vector<Number>& numbers,
                                      const std::vector<NumberEffect>& effects, unsigned threads) {

@@ -57,7 +57,8 @@ struct NumberEffects {
   /// Relative standard error of the chosen step time: the root of the sum of squares of elasticity
   /// times relative_error.
   double error = 0;
-  /// Of how many times as fast it is as the user's own setting, relative; 0 without that.
+  /// Standard error of the speed-up over the user's own setting, relative; 0 without such a
+  /// setting.
   double gain_error = 0;
   std::vector<RunnerUp> runners_up;
 };

@@ -64,7 +64,7 @@ const std::array<KnobInfo, kKnobs>& table() {
 constexpr std::array<std::string_view, kPlacements> kPlacementNames = {"gpu", "cpu", "zenflow",
                                                                        "nvme"};
 
-/// Of a knob of kWord, in the order of its values.
+/// The names of a kWord knob's values, in their order.
 std::span<const std::string_view> words(Knob knob) {
   const SetupKnob* row = info(knob).setup;
   return row == nullptr ? kPlacementNames : row->words;

@@ -90,7 +90,8 @@ class Setting {
   std::array<double, kKnobs> values_{};
 };
 
-/// "zenflow, stage 2, topk_ratio 0.1, update_interval 4, overlap_step": what tells settings apart.
+/// "zenflow, stage 2, topk_ratio 0.1, update_interval 4, overlap_step": what distinguishes
+/// settings.
 [[nodiscard]] std::string describe(const Setting& setting);
 
 }  // namespace zenflow::sim

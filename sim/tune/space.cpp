@@ -56,7 +56,7 @@ std::vector<double> divisors(std::int64_t number) {
   return all;
 }
 
-/// Of what one GPU has of the global batch, with each number of GPUs.
+/// The divisors of one GPU's share of the global batch, for each number of GPUs.
 std::vector<double> divisors_of_shares(const Space& space, const Job& job,
                                        std::int64_t global_batch) {
   std::vector<double> all;

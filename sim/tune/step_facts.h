@@ -38,10 +38,10 @@ struct StepFacts {
 
   /// step_path, remembered.
   [[nodiscard]] double path(StepPlace which, bool pageable_fp32);
-  /// lone_step, remembered.
+  /// The step in isolation (isolated_step.h), remembered.
   [[nodiscard]] const IsolatedStep& alone(StepPlace which, bool pageable_fp32,
                                           const SwappedState& moments);
-  /// Of a window's micro steps, each until its reduction stream is empty.
+  /// The path of a window's micro steps, each until its reduction stream is empty.
   [[nodiscard]] double path_of_window(std::int64_t micro_steps);
   [[nodiscard]] double alone_in_window(std::int64_t micro_steps);
 

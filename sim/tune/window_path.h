@@ -2,12 +2,13 @@
 /// stream to the next one's.
 ///
 /// While the worker updates it slows the steps beside it. Their tasks have at most the shares of
-/// Slowdown until it is done, which is no sooner than its update takes alone after it was handed
-/// over; and a task's end never moves forward if it starts later or is slowed for longer. So no
-/// simulation is shorter, although waiting that tasks do for each other at links is left out.
+/// Slowdown until it is done, which is no sooner than its update takes at its isolated rate after
+/// it was handed over; and a task's end never moves forward if it starts later or is slowed for
+/// longer. So no simulation is shorter, although waiting that tasks do for each other at links is
+/// left out.
 ///
-/// Steps of one rank that surely begin after the worker is done are simulated alone, exactly
-/// (lone_step.h): nothing of a step reaches into the next.
+/// Steps of one rank that surely begin after the worker is done are simulated in isolation, exactly
+/// (isolated_step.h): nothing of a step reaches into the next.
 #pragma once
 
 #include <limits>
@@ -35,7 +36,7 @@ struct ZenFlowWindow {
   SwappedState moments;  ///< of one rank
 };
 
-/// Of `micro_steps`; `selects`: in the first of them.
+/// The path of a window of `micro_steps`; `selects`: the first of them selects columns.
 [[nodiscard]] double window_path(StepFacts& steps, const ZenFlowWindow& window,
                                  std::int64_t micro_steps, bool selects);
 

@@ -18,7 +18,8 @@ double share_of(const Machine& machine, FlowId flow, const std::vector<FlowId>& 
   return fair_rates(machine, active).front() / machine.flows[flow].solo_rate.value();
 }
 
-/// Of one class. Flows of its own kind on other ranks are in the coefficients of its own.
+/// The effect on one rank class. Flows of the same kind on other ranks are already in its own
+/// coefficients.
 WorkerEffect effect_on(const Cluster& cluster, const RankClass& rank) {
   const Machine& machine = cluster.machine;
   const FlowId worker = rank.cpu_update.flow;

@@ -93,7 +93,7 @@ class Event {
   std::unique_ptr<cudaEvent_t, Destroy> handle_;
 };
 
-/// Of one run, from kRunsPerTurn that follow each other.
+/// The mean seconds of one run, from kRunsPerTurn that follow each other.
 double seconds_of(const std::function<void()>& run) {
   const Event start;
   const Event end;

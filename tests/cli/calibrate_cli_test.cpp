@@ -173,7 +173,7 @@ TEST_F(Calibrate, ComparesNothingThatIsNoProbe) {
     EXPECT_THAT(outcome.err, Not(HasSubstr("exception"))) << bad;
     EXPECT_EQ(outcome.out, "");
   }
-  // Of two wrong files the first is named.
+  // If two files are wrong, the first is named.
   folder_.write("worse.json", "[");
   EXPECT_THAT(run({"compare", "worse.json", "bad.json"}).err, HasSubstr("worse.json:1:"));
   folder_.write("bad.json", R"({"figures": [{"id": "a", "unit": "s", "median": "fast"}]})");

@@ -44,7 +44,7 @@ class RecordedRun : public TrainProgram {
     ASSERT_EQ(explained_["steps"]["count"], steps);
   }
 
-  /// Of the recorded copies of one kind, in steps [first, end).
+  /// The bytes that recorded copies of one kind moved in steps [first, end).
   [[nodiscard]] Bytes copied(const std::string& traffic, int first, int end) const {
     Bytes bytes;
     const json trace = json::parse(content("t.json"));
@@ -82,7 +82,7 @@ TEST_F(RecordedRun, HasTheRunsOwnStepTimes) {
     EXPECT_DOUBLE_EQ(run_["step_times_ms"][static_cast<std::size_t>(i)],
                      step_ms(kSteps - kWindow + i));
   }
-  // Of one window there are no others: the mean is over all steps.
+  // If there is one window alone, the mean is over all its steps.
   record(kZeroOffload, 2);
   EXPECT_EQ(run_["steps"]["measured"], 2);
   EXPECT_NEAR(run_["step_time_ms"], explained_["steps"]["mean_ms"], 1e-6);

@@ -76,7 +76,7 @@ TEST_F(Tune, TheStudySaysHowManySettingsMetWhichEnd) {
   for (const auto& [why, settings] : search["infeasible_by_reason"].items()) {
     EXPECT_EQ(counts["infeasible: " + why], settings) << why;
   }
-  // Of the last search, even one without an answer.
+  // The study has the counts of the last search, even of one without an answer.
   ASSERT_EQ(run_small({"-o", "out", "-f", "--max-gpu-memory", "2 GiB"}).code, 3);
   counts = counts_of(folder_ / "out/study.sqlite");
   EXPECT_EQ(counts["infeasible"], counts["points"]);

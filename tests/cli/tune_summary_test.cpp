@@ -399,7 +399,7 @@ TEST_F(TuneSummary, SaysWhichSettingsNoChoiceMayBeSlowerThan) {
   };
   ASSERT_LT(step_of(said, "baseline"), 1.02 * step_of(said, "fastest")) << "else it limits nothing";
   EXPECT_THAT(line_with(own, "Chosen over"),
-              HasSubstr("within 2 %, and no slower than yours, the most careful one"));
+              HasSubstr("within 2 %, and no slower than yours, the one of least risk"));
   const auto& [loose, more] = tuned_small({});
   ASSERT_GT(step_of(more, "baseline"), 1.02 * step_of(more, "fastest"));
   EXPECT_THAT(loose, Not(HasSubstr("no slower than yours")));

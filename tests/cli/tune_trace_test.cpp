@@ -515,7 +515,7 @@ TEST_F(TuneTrace, SaysThatATraceWithoutGpuWorkWasCutShort) {
       AllOf(HasSubstr("nothing ran on a GPU"), HasSubstr("cut short")));
 }
 
-/// Of a run of zenflow-train nothing needs to be said: neither profile nor batch nor setting.
+/// A recording of zenflow-train says everything itself: profile, batch and setting.
 TEST_F(TuneTrace, TunesARecordingOfZenFlowTrain) {
   for (const Arguments& setting :
        {Arguments{"--schedule", "zero-offload"},

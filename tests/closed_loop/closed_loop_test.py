@@ -223,7 +223,7 @@ class Rounds(unittest.TestCase):
         self.assertEqual(rounds.deciding(found, {best}, {False: {7}}), {good, best})
         # At some time it allowed S = 1 alone.
         self.assertEqual(rounds.deciding(found, set(), {False: {7, 1}}), {slow, good})
-        # Of two rounds no error is known, and everything may decide.
+        # With two rounds no error is known, and everything may decide.
         unknown = {setting: (time, float("inf")) for setting, (time, _) in found.items()}
         self.assertEqual(rounds.deciding(unknown, set(), any_most), set(found))
 

@@ -171,7 +171,7 @@ TEST(LiveSchedules, SumsOnTheDeviceLeaveWhenTheirWindowIsOver) {
       const std::vector<TaskId> copies = TasksOf(run, Operation::kGradientSumsDown).in(w);
       ASSERT_EQ(sums.size(), static_cast<std::size_t>(windows.interval));
       ASSERT_EQ(copies.size(), crossing.size());
-      // Of the step's compute the update of selected columns is the last; then they are carried.
+      // The last compute of the step is the update of selected columns; then the sums are carried.
       TaskId last_compute = sums.back();
       for (const TaskId id : TasksOf(run, Operation::kUpdateSelected).in(w)) {
         last_compute = std::max(last_compute, id);
@@ -550,7 +550,7 @@ HardwareProfile contended_live_node() {
   return node;
 }
 
-/// Of zero-offload, whose updates run beside uploads, and of zenflow at two settings.
+/// Runs of zero-offload, whose updates run beside uploads, and of zenflow at two settings.
 std::vector<Recorded> contended_runs(const HardwareProfile& truth) {
   std::vector<Recorded> runs;
   runs.push_back(record(truth, "live-zero-offload", 0.1, "4"));

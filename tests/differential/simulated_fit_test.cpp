@@ -50,7 +50,7 @@ HardwareProfile perturbed(const HardwareProfile& base) {
     const double by = 0.26 * std::sin(1.0 + 2.3 * i++);
     one.set(truth, one.get(base) * std::exp(by));
   }
-  // Of a switch that carries less in both directions than in one, the latter is never seen.
+  // If a switch carries less in both directions together than in one, the latter is never seen.
   for (HostSwitch& one : truth.host_link.switches) {
     constexpr double kMore = 1.15;
     one.path.bidirectional = kMore * std::max(one.path.h2d, one.path.d2h);

@@ -152,8 +152,8 @@ TEST_P(TuneSearch, FindsWhatBruteForceFinds) {
   const Simulated& fastest = result.simulated[*result.fastest];
   EXPECT_EQ(candidates.cost(fastest.setting, fastest.evaluation.step_time), all.best());
 
-  // Of what may be chosen the least risky within the slack, and no slower than what the user has
-  // or the published one, where there is such a setting.
+  // The answer is the eligible setting of least risk within the slack, and no slower than what the
+  // user has or the published one, where there is such a setting.
   const double best = all.best_eligible(candidates);
   double limit = best * (1 + candidates.request().slack);
   const Setting own = setting_of(candidates.request().job);
@@ -190,7 +190,7 @@ void keep_best(std::map<Key, double>& best, Key key, double cost) {
   least = std::min(least, cost);
 }
 
-/// Of each placement, and of the best kinds of settings as many as were asked for.
+/// The best setting of each placement, and as many of the best kinds of settings as were asked for.
 void expect_best_of_each(const Candidates& candidates, const SearchResult& result,
                          const Solved& solved) {
   std::map<Placement, double> of_placement;
@@ -299,8 +299,8 @@ TEST_P(TuneSearch, DoesNotDependOnTheNumberOfThreads) {
   for (const SearchResult& one : results) expect_same(one, results[0]);
 }
 
-/// Of a search that was stopped: every point is counted, and of what it has simulated the choice is
-/// one that may be chosen and is within the slack of the best.
+/// When a search was stopped, every point is counted, and its choice is eligible and within the
+/// slack of the best that it has simulated.
 void expect_best_so_far(const Candidates& candidates, const SearchResult& result) {
   const SearchCounts& counts = result.counts;
   EXPECT_EQ(counts.points,

@@ -100,7 +100,7 @@ cudaError_t state() {
   return machine().failed ? cudaErrorLaunchFailure : cudaSuccess;
 }
 
-/// Of a stream's exception, which CUDA would not know of.
+/// Notes a stream's exception, which CUDA would not know of, as a launch failure.
 cudaError_t launch_failure(const std::exception& thrown) {
   const std::lock_guard lock(machine().mutex);
   if (!machine().failed.exchange(true)) {

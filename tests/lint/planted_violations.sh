@@ -66,4 +66,10 @@ for folder in work root; do
   expect no_machine_paths 0 'no machine paths'
 done
 
+plant docs/b.md 'see `sim/base/{a,b}.h` and [this](c.md#part)'
+expect pages_name_files 1 'docs/b.md:2: there is no sim/base/b.h'
+expect pages_name_files 1 'docs/b.md:2: there is no docs/c.md'
+plant docs/b.md 'see `sim/base/*.h`, `sim/base/NAME.h` and [this](../tools/a.cpp)'
+expect pages_name_files 0 'are there'
+
 ((failures == 0)) && echo "every planted violation was found"

@@ -192,7 +192,7 @@ TEST(RatioChange, TrafficIsTheClosedForm) {
     Layout layout = trainer.engine.layout();
     auto sets = selected_sets(trainer);
     std::optional<TrafficCount> window_before;
-    // Of the window at hand, and of the update that is uploaded while it runs.
+    // The traffic of the current window, and of the update that is uploaded while it runs.
     LinkBytes window = window_traffic(layout, c.type, c.settings, s);
     std::uint64_t upload = window.h2d;
     for (std::int64_t t = 1; t < 10 * s; ++t) {

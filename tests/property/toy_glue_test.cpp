@@ -61,8 +61,8 @@ TEST(ToyGlue, HasDifferentSentencesOfBothLabelsThatFit) {
   }
 }
 
-// Of 20 rows 12 are plain, which words answer; 4 are negated, which words then answer wrongly; 4
-// contradict themselves, where they guess: 14 of 20 are right, give or take four standard
+// In 20 rows, 12 are plain, which words answer; 4 are negated, which words then answer wrongly; 4
+// contradict themselves, where they guess: 14 in 20 are right, give or take four standard
 // deviations of 500 coins. A naive Bayes classifier over words stands for "words alone".
 TEST(ToyGlue, IsAnsweredByWordsAloneInTwoRowsOfThreeOnly) {
   std::map<std::string, double> counts[2];

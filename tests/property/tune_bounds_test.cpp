@@ -88,8 +88,8 @@ std::vector<Case> cases() {
   };
 }
 
-/// Of the host's memory the bounds are exact, but of ZeRO-Infinity as published, which takes RAM
-/// for what is on its way.
+/// Bounds on host memory are exact, except for ZeRO-Infinity as published, which takes RAM for what
+/// is on its way.
 void expect_needs_bounded(const CandidateBounds& bounds, const Evaluation& one,
                           const Setting& setting, Family family) {
   const bool passes = family == Family::kPublished && setting.placement() == Placement::kNvme;
@@ -379,7 +379,7 @@ TEST(TuneWarmUp, LeavesItsPhaseInTheLongRun) {
   EXPECT_GT(cut, 6) << "else there was nothing to leave";
 }
 
-/// Of settings that differ in their warm-up alone.
+/// The user's own setting with another warm-up.
 Setting with_warm_up(const Candidates& candidates, double rounds, std::int64_t select) {
   Setting setting = setting_of(candidates.request().job);
   setting.set(Knob::kPlacement, static_cast<double>(Placement::kZenFlow));

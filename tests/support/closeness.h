@@ -18,8 +18,9 @@ struct Bounds {
   double element;  ///< of max |found - expected| / max |expected|
 };
 
-/// Of values that are rounded once and then once more to bfloat16, whose rounding errs by at most
-/// 2^-8 of an element: few fall to the other side of a boundary, so that the norm is stricter.
+/// Bounds for values that are rounded once and then once more to bfloat16, whose rounding errs by
+/// at most 2^-8 of an element: few fall to the other side of a boundary, so that the norm is
+/// stricter.
 template <class Element>
 constexpr Bounds stored_bounds() {
   return sizeof(Element) == 2 ? Bounds{0x1p-9, 0x1p-7} : Bounds{1e-6, 4e-6};

@@ -141,8 +141,8 @@ class Fake {
       for (const Buffer& one : batch) complete(nullptr, 0, one.data, one.size, one.valid);
     };
     if (!manners.own_thread) return call();
-    // Of its own, as CUPTI's worker; the lock is not needed there, and dropped_records must be able
-    // to take it.
+    // On a thread of its own, as CUPTI's worker; the lock is not needed there, and dropped_records
+    // must be able to take it.
     mutex.unlock();
     std::thread(call).join();
     mutex.lock();

@@ -92,7 +92,7 @@ struct Trainer {
     model.set_step(engine.steps_done());
     return engine.step();
   }
-  /// Of memory, on both sides, so far.
+  /// Allocations of memory so far, on both sides.
   [[nodiscard]] std::uint64_t allocations() const {
     return device.memory_use(MemoryKind::kDevice).allocations +
            device.memory_use(MemoryKind::kPinnedHost).allocations;

@@ -126,7 +126,7 @@ class RunningProgram {
   }
 
  private:
-  /// Of a set of signals in /proc/PID/status.
+  /// Whether `signal` is in a set of signals in /proc/PID/status.
   [[nodiscard]] bool is_among(const std::string& key, int signal) const {
     std::ifstream status("/proc/" + std::to_string(child_) + "/status");
     for (std::string line; std::getline(status, line);) {

@@ -28,7 +28,7 @@ inline TuneRequest shipped_request(const std::string& scenario, Family family = 
   return request;
 }
 
-/// Of every file in scenarios/ and scenarios/live: "llama2_7b_4xa100", "live/gpt2".
+/// The names of all files in scenarios/ and scenarios/live: "llama2_7b_4xa100", "live/gpt2".
 inline std::vector<std::string> shipped_scenarios() {
   std::vector<std::string> names;
   const std::filesystem::path folder = std::filesystem::path(ZENFLOW_SOURCE_DIR) / "scenarios";

@@ -35,14 +35,15 @@ class VirtualPlant {
     steady_.clear();
   }
   [[nodiscard]] const sim::HardwareProfile& machine() const { return machine_; }
-  /// Of other programs, that always want a core; likewise. What they use is measured exactly.
+  /// Threads of other programs that always want a core, from the next window on. What they use is
+  /// measured exactly.
   void set_other_threads(double threads) {
     other_threads_ = threads;
     times_.clear();
     steady_.clear();
   }
-  /// Seconds in a window that updates take of compute beside them, of what no profile has: caches,
-  /// memory. Of those where nothing is selected. Likewise.
+  /// Seconds in a window by which updates slow concurrent compute down, for reasons that no profile
+  /// has, such as caches; where nothing is selected. From the next window on.
   void set_beside_updates(double seconds) { beside_updates_ = seconds; }
   /// Standard deviation, in seconds, of a step's first forward in recordings.
   void set_step_noise(double seconds) { step_noise_ = seconds; }

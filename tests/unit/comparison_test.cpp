@@ -293,7 +293,8 @@ TEST(Document, MayNotContradictItsFigures) {
   }
 }
 
-/// Of runs made until the newest agreed, those before them are shown: the agreement was waited for.
+/// If runs were made until the newest agreed, those before them are shown: the agreement was waited
+/// for.
 TEST(Document, SaysOfHowManyRunsTheNewestCount) {
   ComparedSetting setting = compared(100, 110, 10, 12);
   EXPECT_EQ(setting.runs_text(), "");

@@ -18,7 +18,7 @@ using namespace testing;
 
 constexpr std::int64_t kMostSteps = 400;
 
-/// Of a kind, from this event on; the end if there is none.
+/// The next event of a kind, from this one on; the end if there is none.
 template <class Iterator>
 Iterator find_kind(Iterator from, Iterator end, TuneEvent::Kind kind) {
   return std::find_if(from, end, [&](const TuneEvent& event) { return event.kind == kind; });
@@ -82,7 +82,7 @@ TEST(CudaDrift, AnUploadThatGetsSlowIsNoticedAndAnsweredWithLongerWindows) {
   if (HasFatalFailure()) return;
   const auto drift = find_kind(log.events.begin() + told, answer(), TuneEvent::Kind::kDrift);
   EXPECT_NE(drift, answer()) << text_of(log);
-  // Of every window but the last two, whose uploads may be under way or still to come.
+  // Uploads of every window but the last two, whose own may be under way or still to come.
   const std::int64_t uploads = static_cast<std::int64_t>(log.windows.size()) - windows - 2;
   EXPECT_GE(training.busy("h2d") - busy_before, uploads * 80ms) << text_of(log);
   while (training.engine().settings().update_interval == 1 && !HasFatalFailure()) step();

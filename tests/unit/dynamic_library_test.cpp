@@ -69,7 +69,7 @@ TEST(DynamicLibrary, SurroundingsAreWhatVariablesName) {
 TEST(DynamicLibrary, FindsOneThatIsLoadedAlreadyWhereverItCameFrom) {
   // No other test here loads it, and what is loaded stays.
   EXPECT_FALSE(DynamicLibrary::loaded(missing_library()).has_value());
-  // Of the C library, so that the loader would find it, but nobody here uses it.
+  // A part of the C library, so that the loader would find it, but nobody here uses it.
   EXPECT_FALSE(DynamicLibrary::loaded({.file = "libanl.so.1", .purpose = "", .provider = ""}));
   const DynamicLibrary opened = DynamicLibrary::open(nvml_library(), {.own_folder = kFakes});
   const auto loaded = DynamicLibrary::loaded(nvml_library());

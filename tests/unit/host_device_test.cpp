@@ -215,7 +215,7 @@ TEST(HostDevice, DoesNotLetControlWaitBehindGradients) {
   gradients.wait();
 }
 
-/// Of its 300 ms the link has not done any while the process was suspended for 400 ms.
+/// While the process was suspended for 400 ms, the link did none of the copy's 300 ms.
 TEST(HostDevice, ACopyGoesOnWhereItWasWhenTheProcessWasSuspended) {
   using std::chrono::milliseconds;
   using std::chrono::steady_clock;

@@ -13,7 +13,7 @@ Clock::time_point at(std::int64_t ms) {
   return kStart + milliseconds(ms);
 }
 
-/// Of a copy that becomes ready when it is handed over.
+/// For a copy that becomes ready when it is handed over.
 Clock::time_point occupy_now(LinkPacer& link, Clock::time_point now, milliseconds duration) {
   return link.occupy(now, now, duration);
 }

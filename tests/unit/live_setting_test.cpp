@@ -77,7 +77,7 @@ TEST(RecordedSetting, NamesWhereSumsWere) {
             "run.json: accumulate_on device was recorded, the setting has host");
 }
 
-// Of another schedule k and S do not matter.
+// In another schedule than zenflow, k and S do not matter.
 TEST(RecordedSetting, OfZeroOffloadHasNoK) {
   RecordedRun run = run_of(job());
   run.schedule = OffloadSchedule::kZeroOffload;

@@ -247,7 +247,7 @@ TEST_F(LiveTuningRun, KeepsTheDeferredShareWithinItsLimit) {
   EXPECT_EQ(report.topk_ratio, 0.8);
 }
 
-/// Of a model of three groups at S = 4, which no recording is ever fitted to.
+/// A model of three groups at S = 4, which no recording is ever fitted to.
 LiveTuningSettings by_hand() {
   LiveTuningSettings settings;
   settings.model.model.name = "model";
@@ -329,8 +329,8 @@ TEST(LiveTuning, UploadsOfAnUpdateThatBeganBeforeTheRecordingAreNotUsed) {
 }
 
 /// Drifts in 20 windows on two CPUs, of which others use one from window 10 on for `loaded`
-/// windows. Of no step anything is recorded: three recordings fail first, and then drift is looked
-/// for.
+/// windows. Nothing is recorded of any step: three recordings fail first, and then drift is
+/// looked for.
 std::vector<TuneEvent> drifts_beside_others(double window_seconds, std::int64_t loaded,
                                             bool are_suspended = false) {
   Recorder recorder(false);

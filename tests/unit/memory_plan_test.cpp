@@ -31,7 +31,7 @@ TransformerConfig config_of(const std::string& name) {
       Task::language_modelling());
 }
 
-/// Of the plan for the host device, but the model's: no device counts those there.
+/// The plan's bytes for the host device, without the model's: no device counts those there.
 std::uint64_t of_the_engine(const std::vector<PlannedMemory>& parts) {
   std::uint64_t bytes = 0;
   for (const PlannedMemory& part : parts) {

@@ -207,7 +207,7 @@ TEST(Exchange, TiesKeepWhoIsSelectedThenTheLowerIndex) {
 }
 
 TEST(Moves, ThoseWhoStayCloseRanksThoseWhoComeAreLast) {
-  // Selected: 5 3 0 by slot. Of norms the largest four are columns 0, 2, 4 and 1.
+  // Selected: 5 3 0 by slot. The four columns with the largest norms are 0, 2, 4 and 1.
   const std::vector<float> norms = {9, 5, 8, 2, 7, 3};
   ColumnSlots slots{{5, 3, 0}, {4, 1, 2}};
   const ColumnMoves more = plan_moves(norms, slots, 4);

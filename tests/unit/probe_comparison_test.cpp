@@ -111,9 +111,9 @@ TEST(SyntheticProbes, OfOneMachineAgree) {
     std::size_t repetitions;
     double agreeing;  ///< share that has to be expected
   };
-  // Of n repetitions a median varies by about 1.25 / sqrt(n) of their deviation. The shares are a
-  // simulation's that is not this program (6,000 pairs of probes, standard error 0.5 %); the least
-  // repetitions of --quick, six in all, are the first case.
+  // The median of n repetitions varies by about 1.25 / sqrt(n) of their deviation. The shares are
+  // those of a simulation apart from this program (6,000 pairs of probes, standard error 0.5 %);
+  // the least repetitions of --quick, six in all, are the first case.
   for (const Case& one : {Case{2, 3, 0.824}, Case{2, 4, 0.919}, Case{3, 3, 0.945},
                           Case{3, 4, 0.922}, Case{2, 20, 0.9995}, Case{3, 20, 1}}) {
     const ProbeComparison comparison = compare_probes(probe({}, 1, one.rounds, one.repetitions),

@@ -164,7 +164,7 @@ HardwareProfile switched_node() {
   return base;
 }
 
-/// Of a machine whose GPUs get 23 GB/s alone, two under a switch 31 together.
+/// On a machine whose GPUs get 23 GB/s in isolation, two under a switch 31 together.
 void record_uploads(Recording& run, const std::vector<int>& together, double share) {
   for (int i = 0; i < 12; ++i) {
     const double bytes = 1e7 * (1 + i);
@@ -210,7 +210,7 @@ TEST(RecordedFit, DoesNotTakeCopiesForAloneWhoseSharedLinkIsNotKnown) {
                                                         "other GPUs")));
 }
 
-/// Of a machine whose GPUs never copy alone: two get 15.5 GB/s each.
+/// On a machine whose GPUs never copy in isolation: two get 15.5 GB/s each.
 void record_pairs(Recording& run) {
   for (int i = 0; i < 12; ++i) {
     const double bytes = 1e7 * (1 + i);
@@ -241,7 +241,7 @@ TEST(RecordedFit, ShortCopiesAloneTellNoRate) {
   EXPECT_THAT(fit.untold, ::testing::Contains(HasSubstr("24 copies of page-locked memory")));
 }
 
-// Of long copies the times agree within a thousandth, of short ones within a fifth.
+// Times of long copies agree within a thousandth, of short ones within a fifth.
 TEST(RecordedFit, ShortCopiesScatterMoreThanLongOnes) {
   Recording run;
   for (int i = 0; i < 60; ++i) {

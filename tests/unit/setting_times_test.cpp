@@ -62,7 +62,7 @@ TEST(SettingTimes, NearSettingsAreOffByAboutAsMuch) {
   Measured it;
   it.windows({1, 0.1}, 6, 1.3);
   it.windows(kFour, 6, 1.0);
-  // Of what 1 is off compared with 4, the nearer one to 1 has more.
+  // If 1 is off compared with 4, the neighbour of 1 has more of that error.
   EXPECT_GT(it.times.compare(kFour, kTwo).log_ratio, it.times.compare(kFour, kThree).log_ratio);
   EXPECT_GT(it.times.compare(kFour, kThree).log_ratio, 0.01);
   EXPECT_LT(it.times.compare(kFour, kTwo).log_ratio, std::log(1.3));
@@ -210,7 +210,7 @@ struct Truth {
 std::pair<double, double> off_in_deviations(const Truth& truth, int longer,
                                             std::mt19937_64& random) {
   std::normal_distribution<double> normal;
-  // Of 4, then from it to 3, from there to 2: as likely as exp(-distance).
+  // Errors at 4, then from it to 3, from there to 2: as likely as exp(-distance).
   const auto next = [&](double before, double ratio) {
     const double like = std::exp(-std::log(ratio));
     return like * before + std::sqrt(1 - like * like) * truth.offset * normal(random);

@@ -173,7 +173,7 @@ TEST(TraceAnalysis, WhatIsHiddenAgreesWithSetsOfPoints) {
   }
 }
 
-// Of both kernels that end the gap the one that was launched first says how late the host was.
+// If two kernels end the gap, the one that was launched first says how late the host was.
 TEST(TraceAnalysis, KernelsMayStartTogether) {
   const TraceAnalysis analysis =
       analysis_of(trace_of(kernel("a", "0", "10", 1), launch("cudaLaunchKernel", "30", "8", 2),

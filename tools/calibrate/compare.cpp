@@ -39,10 +39,10 @@ int compare(const CompareOptions& options) {
 void add_compare(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<CompareOptions>();
   CLI::App* command = app.add_subcommand(
-      "compare", "says whether two probes agree within their spreads: exit code 4 if not");
-  command->add_option("first", options->first, "what probe --json printed")->required();
-  command->add_option("second", options->second, "likewise")->required();
-  command->add_flag("--json", options->json, "one document on standard output");
+      "compare", "say whether two probes of a machine agree within their spreads; exit 4 if not");
+  command->add_option("first", options->first, "what the first probe --json printed")->required();
+  command->add_option("second", options->second, "what the second one printed")->required();
+  command->add_flag("--json", options->json, "print one document on standard output");
   command->callback([options, &chosen] { chosen = [options] { return compare(*options); }; });
 }
 

@@ -36,11 +36,11 @@ int examine(const DoctorOptions& options) {
 void add_doctor(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<DoctorOptions>();
   CLI::App* command = app.add_subcommand(
-      "doctor", "says what is here, missing, wrong or slow for offloaded training, and what to do");
-  command->add_option("--device", options->device, "cuda: a usable GPU has to be here")
+      "doctor", "say what is here, missing, wrong or slow for offloaded training, and what to do");
+  command->add_option("--device", options->device, "cuda: fail unless a GPU is usable")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
-  command->add_flag("--json", options->json, "one document on standard output");
+  command->add_flag("--json", options->json, "print one document on standard output");
   command->callback([options, &chosen] { chosen = [options] { return examine(*options); }; });
 }
 

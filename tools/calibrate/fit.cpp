@@ -44,7 +44,7 @@ std::int64_t settled_step(const sim::OffloadSetup& point) {
   return 2 * (point.schedule == sim::OffloadSchedule::kZenFlow ? point.update_interval : 1);
 }
 
-/// Of recordings: their steps, and what the importer says.
+/// The steps of recordings, and what the importer says of them.
 std::vector<sim::TraceBaseline> baselines_of(const std::vector<std::string>& names,
                                              const std::vector<sim::ImportedTrace>& traces) {
   std::vector<sim::TraceBaseline> found;
@@ -133,30 +133,35 @@ void require_fit_option(bool given, const std::string& expected) {
 }
 
 void add_fit(CLI::App& app, Command& chosen) {
-  CLI::App* command =
-      app.add_subcommand("fit", "a profile from recorded runs, or what any trace says by itself");
+  CLI::App* command = app.add_subcommand(
+      "fit", "fit a profile to recorded runs, or say what traces show without a model");
   const auto options = std::make_shared<FitOptions>();
   command->add_option(
       "TRACE", options->traces,
-      "traces of the PyTorch profiler, Nsight Systems (SQLite), record, zenflow-sim "
-      "run --trace, DeepSpeed logs; with --setting of zenflow-train --trace");
+      "traces to fit to: of the PyTorch profiler, Nsight Systems (SQLite), record, zenflow-sim run "
+      "--trace, DeepSpeed logs; with --setting, of zenflow-train --trace");
   command->add_option("--scenario", options->scenario,
-                      "model, training settings and base profile of the runs");
+                      "scenario of the runs: model, training settings, base profile");
   command
       ->add_option("--setting", options->settings,
-                   "of zenflow-train's runs: gpu-only, zero-offload, zero-offload-dpu, "
+                   "setting of zenflow-train's runs: gpu-only, zero-offload, zero-offload-dpu, "
                    "zenflow:K:S, zenflow:K:S:device (--accumulate-on device); once, or once for "
                    "each trace, in their order")
       ->delimiter(',');
   command->add_option("--profile", options->profile,
-                      "base profile in place of the scenario's, or of that of the traces' GPU");
+                      "base profile; default: the scenario's, else that of the traces' GPU");
   command->add_option("--model", options->foreign.model,
-                      "config.json of the model, where there is no scenario");
-  command->add_option("--micro-batch-size", options->foreign.micro_batch, "with --model: sequences")
+                      "the model's config.json, where there is no scenario");
+  command
+      ->add_option("--micro-batch-size", options->foreign.micro_batch,
+                   "with --model: sequences in a micro-batch")
       ->check(CLI::PositiveNumber);
-  command->add_option("--sequence-length", options->foreign.length, "with --model: tokens")
+  command
+      ->add_option("--sequence-length", options->foreign.length,
+                   "with --model: tokens in a sequence")
       ->check(CLI::PositiveNumber);
-  command->add_option("--dtype", options->foreign.dtype, "with --model")
+  command
+      ->add_option("--dtype", options->foreign.dtype, "with --model: type of weights and gradients")
       ->check(CLI::IsMember({"bf16", "fp16", "fp32"}))
       ->capture_default_str();
   command->add_option("--gpus", options->foreign.gpus, "with --model: GPUs that share the model")
@@ -164,23 +169,26 @@ void add_fit(CLI::App& app, Command& chosen) {
       ->capture_default_str();
   command
       ->add_option("--accumulation-steps", options->foreign.accumulation,
-                   "with --model: micro steps of a step")
+                   "with --model: micro steps in a step")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_flag("--activation-checkpointing", options->foreign.checkpointing, "with --model");
-  command->add_option("--set", options->set, "PATH=VALUE, a scenario key (repeatable)");
-  command->add_option("-o,--output", options->output, "the base profile with the fitted numbers");
-  command->add_option("--date", options->date, "for sources, in place of today's");
+  command->add_flag("--activation-checkpointing", options->foreign.checkpointing,
+                    "with --model: backward runs the forward of every block again");
+  command->add_option("--set", options->set, "override a scenario key: PATH=VALUE (repeatable)");
+  command->add_option("-o,--output", options->output,
+                      "write the base profile with the fitted numbers here");
+  command->add_option("--date", options->date, "date for the numbers' sources; default: today");
   command->add_flag("-f,--force", options->overwrite, "overwrite the profile");
   command
-      ->add_option("--analyze", options->analyze.traces,
-                   "traces to analyse without any model, as zenflow-sim explain --trace does")
+      ->add_option(
+          "--analyze", options->analyze.traces,
+          "fit nothing: analyse these traces without a model, as zenflow-sim explain --trace does")
       ->type_name("TRACE...");
   command->add_option("--steps", options->analyze.steps,
-                      "regular expression for ranges that are steps");
+                      "regular expression for the ranges that are steps");
   command->add_option("--rules", options->analyze.rules,
-                      "phases and lanes by name (YAML, docs/traces.md)");
-  command->add_flag("--json", options->style.json, "one JSON document");
+                      "file that names phases and lanes (YAML, docs/traces.md)");
+  command->add_flag("--json", options->style.json, "print one JSON document on standard output");
   command->add_flag("-q,--quiet", options->style.quiet, "no notes and no progress");
   command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
 }

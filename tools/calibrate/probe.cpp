@@ -187,17 +187,24 @@ int probe(const ProbeOptions& options) {
 void add_probe(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<ProbeOptions>();
   CLI::App* command =
-      app.add_subcommand("probe", "measures this machine and writes a hardware profile");
-  command->add_option("-o,--output", options->output, "the profile (YAML); its stem is its name")
+      app.add_subcommand("probe", "measure this machine and write a hardware profile");
+  command
+      ->add_option("-o,--output", options->output,
+                   "the profile to write (YAML); the stem of the name becomes the profile's name")
       ->required();
-  command->add_option("--device", options->device, "what trains")
+  command
+      ->add_option("--device", options->device,
+                   "what to measure as the device: this machine's CPU or its first GPU")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
-  command->add_flag("--quick", options->quick, "in a minute, not eight");
-  command->add_option("--nvme", options->nvme,
-                      "a folder on the drive to measure; needs 256 MiB (--quick) or 1 GiB there");
-  command->add_option("--date", options->date, "of the measurement, in sources; else today (UTC)");
-  command->add_flag("--json", options->json, "all figures as one document on standard output");
+  command->add_flag("--quick", options->quick, "take about a minute, not eight");
+  command->add_option(
+      "--nvme", options->nvme,
+      "also measure the drive that holds this folder; needs 256 MiB (--quick) or 1 GiB there");
+  command->add_option("--date", options->date,
+                      "date of the measurement, for the numbers' sources; default: today (UTC)");
+  command->add_flag("--json", options->json,
+                    "print all figures as one document on standard output");
   command->add_flag("-f,--force", options->overwrite, "overwrite an existing file");
   command->add_flag("-q,--quiet", options->quiet, "no progress");
   command->callback([options, &chosen] { chosen = [options] { return probe(*options); }; });

@@ -206,16 +206,16 @@ void add_record(CLI::App& app, std::function<int()>& chosen) {
       "held "
       "by another tool, it runs untraced, which is said.");
   const auto options = std::make_shared<RecordOptions>();
-  record->add_option("command", options->command, "what to run, after --")->required();
+  record->add_option("command", options->command, "command to run, after --")->required();
   record->positionals_at_end();
-  record->add_option("-o,--output", options->output, "trace file; .gz compresses")
+  record->add_option("-o,--output", options->output, "the trace to write; .gz compresses")
       ->capture_default_str();
   record->add_flag("--low-overhead,--low_overhead", options->low_overhead,
-                   "kernels, copies and memsets only: no calls, no NVTX ranges");
-  record->add_option("--buffers", options->buffers, "buffers of 4 MiB for each process")
+                   "record kernels, copies and memsets only: no calls, no NVTX ranges");
+  record->add_option("--buffers", options->buffers, "how many buffers of 4 MiB each process has")
       ->check(CLI::Range(2, 1024));
   record->add_flag("--require-trace,--require_trace", options->require_trace,
-                   "exit code 5 if nothing was traced");
+                   "exit with 5 if nothing was traced");
   record->add_flag("-f,--overwrite", options->overwrite, "overwrite the trace");
   record->add_flag("-q,--quiet", options->quiet, "do not say what was recorded");
   record->callback([options, &chosen] { chosen = [options] { return record_command(*options); }; });

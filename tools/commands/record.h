@@ -15,8 +15,8 @@ namespace zenflow::tools {
 
 struct RecordOptions {
   std::vector<std::string> command;
-  /// Of the trace; ".gz" compresses. With several traced processes each has its number before the
-  /// extension: trace.4711.json.gz.
+  /// Where the trace goes; ".gz" compresses. With several traced processes each has its number
+  /// before the extension: trace.4711.json.gz.
   std::filesystem::path output = "trace.json.gz";
   bool low_overhead = false;
   std::optional<int> buffers;  ///< of 4 MiB, for each process

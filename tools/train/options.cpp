@@ -113,31 +113,36 @@ void add_other_knobs(CLI::App& app, TrainCommand& o) {
 
 void add_model_options(CLI::App& app, TrainCommand& o) {
   TrainOptions& t = o.train;
-  app.add_option("--model", t.model, "Hugging Face config.json (llama, mistral, qwen2, gpt2)")
+  app.add_option("--model", t.model,
+                 "the model: a Hugging Face config.json (llama, mistral, qwen2, gpt2)")
       ->required();
-  app.add_option("--data", t.data, "text (bytes are tokens), tokens (*.bin), or a GLUE folder")
+  app.add_option("--data", t.data,
+                 "what to train on: a text (bytes are tokens), tokens (*.bin), or the folder of a "
+                 "GLUE task")
       ->required();
-  app.add_option(
-      "--task", t.task,
-      "a GLUE task, e.g. sst-2, to classify --data's TSV files; else language modelling");
+  app.add_option("--task", t.task,
+                 "train a classifier for this GLUE task, e.g. sst-2, on the TSV files in --data; "
+                 "default: language modelling");
   app.add_flag("--skip-malformed-rows", t.feed.skip_malformed_rows,
                "leave out rows of GLUE files that do not have the task's columns or labels");
-  app.add_option("--weights", t.weights, "safetensors to begin with; else random by --seed");
-  app.add_option("--save-weights", t.save_weights, "write the trained weights (fp32 safetensors)");
+  app.add_option("--weights", t.weights,
+                 "initial weights (safetensors); default: random, by --seed");
+  app.add_option("--save-weights", t.save_weights,
+                 "write the trained weights here (fp32 safetensors)");
   add_knobs(app, o, {"dtype"});
   const CLI::Range positive(std::int64_t{1}, std::int64_t{1} << 40);
   const CLI::Range natural(std::int64_t{0}, std::int64_t{1} << 40);
-  app.add_option("--steps", t.steps, "steps in all, those before a resume included")
+  app.add_option("--steps", t.steps, "steps to train in all, those before a resume included")
       ->check(positive)
       ->capture_default_str();
   add_knobs(app, o,
             {"micro_batch_size", "gradient_accumulation_steps", "activation_checkpointing",
              "sequence_length"});
-  app.add_option("--seed", t.seed, "of initial weights and of the order of data")
+  app.add_option("--seed", t.seed, "seed of the initial weights and of the order of data")
       ->check(whole_number())
       ->capture_default_str();
   app.add_option("--validation-fraction", t.feed.validation_fraction,
-                 "share of a text kept, at its end, for validation")
+                 "share of the text, at its end, that is kept for validation")
       ->check(number_between(0.0, 0.99))
       ->capture_default_str();
   app.add_option("--evaluate-interval", t.evaluate_interval,
@@ -155,43 +160,49 @@ void add_optimizer_options(CLI::App& app, TrainCommand& o) {
   app.add_option(std::string(interval.flag), o.update_interval, std::string(interval.help))
       ->capture_default_str();
   app.add_option("--auto-ratio", o.train.auto_ratio,
-                 "of auto: share of matrices whose deferred gradients must have added up")
+                 "with --update-interval auto: share of matrices in which deferred gradients have "
+                 "to add up to selected ones before an update")
       ->check(number_between(0.0, 1.0))
       ->capture_default_str();
   add_choice(app, "--tune", o.tune, {"off", "live"},
-             "live: auto goes by a profile fitted while training, for the shortest step");
+             "live: choose the S of the shortest step, by a profile that is fitted while training; "
+             "needs --update-interval auto");
   app.add_option("--tune-slack", o.train.tuner.slack,
-                 "of --tune live: share of step time given up for less staleness")
+                 "with --tune live: share of step time to give up for less staleness")
       ->check(number_between(0.0, 1.0))
       ->capture_default_str();
   app.add_option("--topk-range", o.topk_range,
-                 "of --tune live: LOW:HIGH, between which it also chooses the topk ratio; memory "
-                 "is planned for both ends, each buffer at its larger size. Default: it stays")
+                 "with --tune live: choose k as well, between LOW and HIGH; memory is planned for "
+                 "both ends, each buffer at its larger size. Default: k stays")
       ->type_name("LOW:HIGH");
   app.add_option("--max-deferred-share", o.train.tuner.max_deferred_share,
-                 "of --topk-range: share of the squared gradient norm of matrices that may be "
-                 "deferred; 1: any")
+                 "with --topk-range: largest share of the squared gradient norm of matrices that "
+                 "may be deferred; 1: any")
       ->check(number_between(0.0, 1.0))
       ->capture_default_str();
-  app.add_option("--start-interval", o.start_interval, "of auto: steps of the first windows")
+  app.add_option("--start-interval", o.start_interval,
+                 "with --update-interval auto: S of the first windows")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
       ->capture_default_str();
   add_knobs(app, o, {"select_interval", "full_warm_up_rounds", "overlap_step"});
-  app.add_option("--max-staleness", s.max_staleness, "steps from a gradient to its use, at most")
+  app.add_option("--max-staleness", s.max_staleness,
+                 "most steps from a gradient to the weights that it changes")
       ->check(natural)
       ->capture_default_str();
-  add_choice(app, "--column-norm", o.column_norm, {"l1", "l2"}, "by which columns are ranked");
+  add_choice(app, "--column-norm", o.column_norm, {"l1", "l2"}, "norm by which columns are ranked");
   add_knobs(app, o, {"accumulate_on"});
-  add_switch(
-      app, "--whole-step-gradients", s.whole_step_gradients,
-      "false: two groups' gradients take turns on the device, and backward waits for the link");
+  add_switch(app, "--whole-step-gradients", s.whole_step_gradients,
+             "false: the device holds deferred gradients of two groups at a time, and backward "
+             "waits for the link");
   add_choice(app, "--deferred-scaling", o.deferred_scaling, {"none", "sqrt", "linear"},
-             "learning rate of an update from the mean of S gradients: as of one step (DeepSpeed), "
-             "times sqrt(S), times S; the last two decay as S steps do");
-  app.add_option("--lr", rate.peak, "learning rate")->capture_default_str();
+             "learning rate of a CPU update, which takes the mean of S gradients: that of one step "
+             "(as DeepSpeed), times sqrt(S), or times S; the last two decay weights and moments as "
+             "S steps do");
+  app.add_option("--lr", rate.peak, "learning rate at its highest")->capture_default_str();
   add_choice(app, "--lr-decay", o.decay, {"constant", "linear", "cosine"},
-             "after the warm-up, to zero at --steps");
-  app.add_option("--lr-warmup-steps", rate.warmup_steps, "linear rise")
+             "learning rate after the warm-up; linear and cosine fall to zero at --steps");
+  app.add_option("--lr-warmup-steps", rate.warmup_steps,
+                 "steps in which the learning rate rises linearly to --lr")
       ->check(natural)
       ->capture_default_str();
   app.add_option("--beta1", s.adamw.beta1, "AdamW: decay of the mean of gradients")
@@ -201,17 +212,17 @@ void add_optimizer_options(CLI::App& app, TrainCommand& o) {
   app.add_option("--epsilon", s.adamw.epsilon, "AdamW: added to the root of that mean")
       ->capture_default_str();
   app.add_option("--weight-decay", s.adamw.weight_decay,
-                 "AdamW: share of a weight that goes, times the learning rate")
+                 "AdamW: share of a weight that is taken off, times the learning rate")
       ->capture_default_str();
   app.add_option("--gradient-clipping", s.gradient_clipping,
-                 "largest norm of a step's gradient; 0: none")
+                 "clip the gradient of a step to this norm; 0: do not clip")
       ->capture_default_str();
 }
 
 void add_machine_options(CLI::App& app, TrainCommand& o) {
   TrainOptions& t = o.train;
-  add_choice(app, "--device", o.device, {"cpu", "cuda"}, "what trains");
-  app.add_option("--gpu", o.gpu, "of --device cuda: its number among the visible GPUs")
+  add_choice(app, "--device", o.device, {"cpu", "cuda"}, "what trains: the CPU or a GPU");
+  app.add_option("--gpu", o.gpu, "with --device cuda: number of the GPU among the visible ones")
       ->check(CLI::Range(0, 1023))
       ->capture_default_str();
   add_knobs(app, o, {"threads", "optimizer_threads", "sum_threads"});
@@ -220,7 +231,7 @@ void add_machine_options(CLI::App& app, TrainCommand& o) {
       ->check(whole_number())
       ->delimiter(',');
   app.add_option("--link-bandwidth", o.link_bandwidth,
-                 "slow copies down to this, in each direction, e.g. \"25 GB/s\"");
+                 "with --device cpu: slow copies in each direction down to this, e.g. \"25 GB/s\"");
   app.add_option("--device-memory", o.device_memory,
                  "refuse to use more than this on the device, e.g. \"80 GiB\"");
 }
@@ -233,17 +244,20 @@ void add_output_options(CLI::App& app, TrainCommand& o) {
                  "steps between checkpoints; 0: at the end only")
       ->check(natural)
       ->capture_default_str();
-  app.add_option("--checkpoints-kept", t.checkpoints_kept, "newest ones to keep")
+  app.add_option("--checkpoints-kept", t.checkpoints_kept,
+                 "how many of the newest checkpoints to keep")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_flag("--resume", t.resume, "go on from the newest valid checkpoint");
-  app.add_option("--trace", o.trace, "write a Chrome trace; gzip if the name ends in .gz");
-  app.add_option("--importance", t.importance,
-                 "write shares of the gradient norm by column, a row per matrix and step (CSV)");
-  app.add_flag("--json", o.json, "one result document on standard output");
+  app.add_flag("--resume", t.resume, "go on from the newest valid checkpoint in --checkpoint");
+  app.add_option("--trace", o.trace,
+                 "record the run as a Chrome trace; gzip if the name ends in .gz");
+  app.add_option(
+      "--importance", t.importance,
+      "write how the gradient norm is spread over columns: a row for each matrix and step (CSV)");
+  app.add_flag("--json", o.json, "print one result document on standard output");
   app.add_flag("-f,--force", t.overwrite, "overwrite existing files");
   app.add_flag("-q,--quiet", o.quiet, "no progress and no notes");
-  app.add_flag("-v,--verbose", o.verbose, "a line for every step");
+  app.add_flag("-v,--verbose", o.verbose, "print a line for every step");
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ std::vector<sim::Edit> changes_of(const TuneAnswer& answer) {
 }
 
 /// The file must say what was chosen, and the linter have nothing against it; but zenflow-train
-/// reads no such file, and for it an error is only told.
+/// reads no such file, and for it an error is only reported.
 void verify(const TuneAnswer& answer) {
   const bool runs_file = answer.loaded.request.family != sim::Family::kLive;
   for (const sim::Finding& finding : answer.findings) {

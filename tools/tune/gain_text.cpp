@@ -139,7 +139,7 @@ std::string advantage(const TuneAnswer& answer, const sim::Simulated& best) {
   return "";
 }
 
-/// Of the objective.
+/// What the best setting by an objective is called.
 const char* name_of_best(sim::Objective objective) {
   switch (objective) {
     case sim::Objective::kStepTime:
@@ -210,7 +210,7 @@ std::string care(const TuneAnswer& answer) {
   }
   if (better.empty()) return "";
   return fmt::format(
-      "Chosen over {}, with which {}: within {:.0f} %{} the most careful one is taken (least "
+      "Chosen over {}, with which {}: within {:.0f} %{} the one of least risk is taken (least "
       "staleness, largest topk_ratio, least memory).\n",
       name, better, 100 * request.slack, ceilings(answer, best));
 }

@@ -62,7 +62,7 @@ constexpr const char* kLegend =
     "gpu: the optimizer on the GPUs; cpu: ZeRO-Offload; nvme: ZeRO-Infinity. Staleness: steps from "
     "a gradient to its use, at most. GPU memory: peak of one GPU. PCIe: both ways over one GPU's "
     "host link.\n";
-/// Of DeepSpeed's: zenflow-sim fit shows less for gpu-only.
+/// A note for DeepSpeed's settings, since zenflow-sim fit shows less for gpu-only.
 constexpr const char* kBucketLegend =
     "Without offloading GPU memory has reduction buckets and fp32 gradients, which schedule "
     "gpu-only "

@@ -64,7 +64,7 @@ struct TuneOptions {
   bool overwrite = false;
 };
 
-/// A job that traces told: what they did, and what they did not.
+/// A recorded job: what the traces say of it, and what they do not.
 struct TracedRequest {
   std::vector<std::string> facts;  ///< "4 GPUs: the group of its collectives"
   std::vector<std::string> untold;
@@ -72,7 +72,7 @@ struct TracedRequest {
   std::vector<sim::FittedNumber> numbers;
   /// That the measured step is the mean of, or the median; 0: --measured-step says it, or nothing.
   std::size_t steps = 0;
-  /// Of which the step time is the median of windows of so many; 0: the mean.
+  /// Windows of so many steps, whose median is the step time; 0: it is the mean.
   std::int64_t window = 0;
   std::string profile;   ///< profile.yaml
   std::string scenario;  ///< scenario.yaml, for the folder of the results
@@ -94,7 +94,8 @@ struct LoadedRequest {
 /// Throws Error(kInput) for anything that does not parse or fit together.
 [[nodiscard]] LoadedRequest load_request(const TuneOptions& options);
 
-/// Of --trace. Throws Error(kInput) also where the traces do not suffice, with what they lack.
+/// The request of --trace. Throws Error(kInput) also where the traces do not suffice, with what
+/// they lack.
 [[nodiscard]] LoadedRequest load_traced_request(const TuneOptions& options);
 
 /// --set, --deepspeed-version and --target, checked.
@@ -132,7 +133,7 @@ void emit(TuneAnswer& answer);
 
 [[nodiscard]] std::string summary_json(const TuneAnswer& answer);
 [[nodiscard]] std::string summary_text(const TuneAnswer& answer);
-/// Of it, what became of the points of the space.
+/// The part of the summary that says what became of the points of the space.
 [[nodiscard]] std::string study_text(const TuneAnswer& answer);
 
 /// The chosen step time if the model misses as much of it as of the measured own; empty: nothing
@@ -149,7 +150,8 @@ void emit(TuneAnswer& answer);
 /// In the currency of --price. Precondition: the objective is the cost.
 [[nodiscard]] double cost_per_million_tokens(const TuneAnswer& answer, const sim::Setting& setting,
                                              const sim::Evaluation& one);
-/// Of the settings simulated; SearchCounts has those that they stand for as well.
+/// How many of the settings simulated are infeasible; SearchCounts has those that they stand for as
+/// well.
 [[nodiscard]] std::uint64_t simulated_infeasible(const sim::SearchResult& result);
 
 [[nodiscard]] std::string counted(std::uint64_t count, std::string_view noun);  ///< "1 setting"

@@ -13,8 +13,10 @@ namespace zenflow::tools {
 namespace {
 
 void add_live(CLI::App& app, ValidateOptions& o) {
-  app.add_flag("--live", o.live, "train here: calibrate on some settings, predict the others");
-  app.add_option("--device", o.device, "what trains")
+  app.add_flag(
+      "--live", o.live,
+      "train here: fit a profile to some settings (--calibrate), predict the others (--predict)");
+  app.add_option("--device", o.device, "with --live: what trains, the CPU or a GPU")
       ->check(CLI::Validator(
           [](const std::string& value) {
             return check_choice({"cpu", "cuda"}, value);
@@ -22,42 +24,48 @@ void add_live(CLI::App& app, ValidateOptions& o) {
           "{cpu,cuda}"))
       ->capture_default_str();
   app.add_option("--calibrate", o.calibrate,
-                 "settings whose recordings are fitted to: zero-offload, zenflow:K:S, "
-                 "zenflow:K:S:device (--accumulate-on device), ...; of --trace none unless given")
+                 "settings whose recordings the profile is fitted to: zero-offload, zenflow:K:S, "
+                 "zenflow:K:S:device (--accumulate-on device), ...; with --trace none unless given")
       ->delimiter(',')
       ->each([&o](const std::string&) { o.calibrate_given = true; })
       ->capture_default_str();
-  app.add_option("--predict", o.predict, "of --live: settings that are predicted")
+  app.add_option("--predict", o.predict, "with --live: settings that are predicted and run")
       ->delimiter(',')
       ->capture_default_str();
-  app.add_option("--data", o.data, "text or tokens to train on; else pseudo-random bytes");
+  app.add_option("--data", o.data,
+                 "with --live: text or tokens to train on; default: pseudo-random bytes");
   app.add_option("--link-bandwidth", o.link_bandwidth,
-                 "slow copies down to this, in each direction, e.g. \"2 GB/s\"");
-  app.add_option("--rounds", o.rounds, "runs of every setting, at least")
+                 "with --live: slow copies in each direction down to this, e.g. \"2 GB/s\"");
+  app.add_option("--rounds", o.rounds, "with --live: runs of every setting, at least")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_option("--most-rounds", o.most_rounds,
-                 "more of them, until they agree within a third of --tolerance")
+                 "with --live: runs of every setting, at most, until they agree within a third of "
+                 "--tolerance")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
 }
 
 void add_traces(CLI::App& app, ValidateOptions& o) {
-  app.add_option("--trace", o.traces, "recorded runs to hold the predictions against")
+  app.add_option("--trace", o.traces,
+                 "recorded runs to hold predictions against, in place of --live")
       ->type_name("FILE...");
   app.add_option("--setting", o.settings,
-                 "of traces of zenflow-train: zero-offload, zenflow:K:S, ...; once, or once for "
-                 "each trace, in their order")
+                 "with traces of zenflow-train: their settings, zero-offload, zenflow:K:S, ...; "
+                 "once, or once for each trace, in their order")
       ->delimiter(',');
   app.add_option("--schedule", o.schedules,
-                 "of other programs' traces: the schedule that predicts them; likewise")
+                 "with traces of other programs: the schedule that predicts them; once, or once "
+                 "for each trace, in their order")
       ->delimiter(',');
   app.add_option("--first-step", o.first_step,
-                 "of a trace: how many steps at its beginning do not count; else two windows of "
-                 "zenflow-train's, none of others'")
+                 "with --trace: how many steps at the beginning are left out; default: two windows "
+                 "of zenflow-train's runs, none of others'")
       ->check(CLI::Range(0, 1 << 30));
-  app.add_option("--steps", o.steps, "of a trace: regular expression for ranges that are steps");
-  app.add_option("--rules", o.rules, "of a trace: phases and lanes by name (YAML, docs/traces.md)");
+  app.add_option("--steps", o.steps,
+                 "with --trace: regular expression for the ranges that are steps");
+  app.add_option("--rules", o.rules,
+                 "with --trace: file that names phases and lanes (YAML, docs/traces.md)");
 }
 
 void add_tolerance(CLI::App& app, ValidateOptions& o) {
@@ -67,37 +75,42 @@ void add_tolerance(CLI::App& app, ValidateOptions& o) {
         return value == kNotJudged ? std::string() : percent(value);
       },
       fmt::format("PERCENT or {}", kNotJudged));
-  app.add_option("--tolerance", o.tolerance,
-                 "mean error of the step time, percent [8; of --live --device cuda 3]")
+  app.add_option(
+         "--tolerance", o.tolerance,
+         "largest mean error of step times, in percent [default 8; with --live --device cuda 3]")
       ->check(percent);
-  app.add_option("--worst", o.worst,
-                 "largest error of the step time, percent [15; of --live --device cuda 8]")
+  app.add_option(
+         "--worst", o.worst,
+         "largest error of any step time, in percent [default 15; with --live --device cuda 8]")
       ->check(percent);
   app.add_option("--stall-tolerance", o.stall,
-                 "largest error of the stall, percent of the step; any: not judged [5; of --live "
-                 "--device cuda any]")
+                 "largest error of the stall, in percent of the step; any: not judged [default 5; "
+                 "with --live --device cuda any]")
       ->check(percent_or_any);
   app.add_option("--bytes-tolerance", o.bytes,
-                 "largest error of the bytes, percent; any: not judged, else unknown bytes are "
-                 "outside [0 of --live --device cpu, else 0.1]")
+                 "largest error of the bytes, in percent; any: not judged, else unknown bytes are "
+                 "outside [default 0 with --live --device cpu, else 0.1]")
       ->check(percent_or_any);
 }
 
 void add_outputs(CLI::App& app, ValidateOptions& o) {
-  app.add_option("--write-profile", o.write_profile, "the base profile with the fitted numbers");
+  app.add_option("--write-profile", o.write_profile,
+                 "write the base profile with the fitted numbers here");
   app.add_option("--overlay", o.overlay,
-                 "a Chrome trace with predicted and measured lanes one above the other; gzip if "
-                 "the name ends in .gz");
+                 "write a Chrome trace with predicted and measured lanes one above the other; gzip "
+                 "if the name ends in .gz");
   app.add_option("--write", o.page,
-                 "PAGE.md: keep the result as PAGE/NAME.json and write the page anew from what is "
-                 "there; without a scenario write it only");
-  app.add_option("--name", o.name, "of --write: NAME, else made of scenario and link");
-  app.add_option("--machine", o.machine, "of --write: on which machine, for people");
-  app.add_option("--remark", o.remarks, "of --write: what the page says of the result (repeatable)")
+                 "PAGE.md: keep the result as PAGE/NAME.json, and write the page anew from all "
+                 "that is kept; without a scenario only write the page");
+  app.add_option("--name", o.name,
+                 "with --write: the NAME of the result; default: made of scenario and link");
+  app.add_option("--machine", o.machine, "with --write: what the page calls the machine");
+  app.add_option("--remark", o.remarks,
+                 "with --write: what the page says of the result (repeatable)")
       ->take_all();
-  app.add_option("--date", o.date, "of the measurement, in place of today's");
+  app.add_option("--date", o.date, "date of the measurement; default: today");
   app.add_flag("-f,--force", o.overwrite, "overwrite existing files");
-  app.add_flag("--json", o.json, "one document on standard output");
+  app.add_flag("--json", o.json, "print one JSON document on standard output");
   app.add_flag("-q,--quiet", o.quiet, "no progress and no notes");
 }
 
@@ -108,12 +121,13 @@ void expect(bool given, const char* what) {
 }  // namespace
 
 void add_validate_options(CLI::App& app, ValidateOptions& options) {
-  app.add_option("SCENARIO", options.scenario, "model, training settings, base profile");
+  app.add_option("SCENARIO", options.scenario,
+                 "scenario file (YAML): model, training settings, base profile");
   add_live(app, options);
   add_traces(app, options);
   add_tolerance(app, options);
   app.add_option("--profile", options.profile, "base profile in place of the scenario's");
-  app.add_option("--set", options.set, "PATH=VALUE, a scenario key (repeatable)");
+  app.add_option("--set", options.set, "override a scenario key: PATH=VALUE (repeatable)");
   add_outputs(app, options);
 }
 

@@ -78,7 +78,7 @@ class Reader {
   }
 
  private:
-  /// Of every record of something that ran on the GPU.
+  /// Copies the fields that all records of work on the GPU have.
   template <class Record>
   static void place(const Record& record, Activity& to) {
     to.start = record.start;

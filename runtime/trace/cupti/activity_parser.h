@@ -30,7 +30,7 @@ class ActivityParser {
   /// its size is the number of valid bytes.
   void parse(std::span<std::byte> buffer, std::vector<Activity>& activities);
 
-  /// Of all buffers so far: unknown_kinds and cut_records.
+  /// What was lost in all buffers so far: unknown_kinds and cut_records.
   [[nodiscard]] const RecordLosses& losses() const { return losses_; }
 
  private:

@@ -11,15 +11,16 @@
 
 namespace zenflow::sim {
 
-/// Of spans of some kind: seconds of the largest time, up to a microsecond (what the coarsest
-/// format writes), of which every length and every distance between two starts is a multiple.
-/// 0: fewer than two such spans, from which nothing can be said.
+/// The clock's tick, from spans of some kind: the largest time in seconds, up to a microsecond
+/// (what the coarsest format writes), of which every length and every distance between two starts
+/// is a multiple. 0: fewer than two such spans, from which nothing can be said.
 [[nodiscard]] double clock_tick(const Timeline& timeline, bool (*counts)(SpanKind));
 
 /// What the tick adds to the sum of `lengths` measured lengths: standard deviation, seconds.
 [[nodiscard]] double clock_error(double tick, double lengths = 1);
 
-/// Of values written with a fixed number of decimals, at most six: the last decimal's unit.
+/// The unit of the last decimal of values that are written with a fixed number of decimals, at most
+/// six.
 [[nodiscard]] double decimal_tick(const std::vector<double>& values);
 
 }  // namespace zenflow::sim

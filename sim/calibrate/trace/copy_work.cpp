@@ -82,7 +82,7 @@ double copy_seconds(const HostLinkProfile& link, FairProgress& links, const Host
   return link.latency.value() + time;
 }
 
-/// A short one tells little but the latency, as the base profile has them.
+/// A short one shows little but the latency, as the base profile has them.
 bool tells_rate(const HostLinkProfile& link, const HostCopy& one) {
   constexpr double kLong = 4;  // latencies
   return one.bytes / copy_rate(link, one.direction, one.pinned).value() >=
@@ -114,7 +114,7 @@ class CopyReader {
   };
 
   void read(const Timeline& timeline, const Timeline& first) {
-    // Of the clock that all were read from.
+    // The shift and the tick are those of the clock that all timelines were read from.
     constexpr std::int64_t kPicosecondsOfOne = 1000;
     const Picoseconds shift{kPicosecondsOfOne *
                             (timeline.origin_nanoseconds - first.origin_nanoseconds)};
@@ -277,7 +277,7 @@ TraceWork copy_work(const std::vector<const Timeline*>& timelines, const Hardwar
     const char* what;
     std::vector<HostCopy> copies{};
   };
-  // Of long ones the times scatter by less than a thousandth, of short ones by a tenth: together
+  // Long copies' times scatter by less than a thousandth, short copies' by a tenth: in one kind,
   // either would be taken for outliers among the others.
   std::array<Kind, 4> kinds{{{"copies of page-locked memory"},
                              {"short copies of page-locked memory"},

@@ -287,7 +287,7 @@ struct PassTime {
   double count = 0;
 };
 
-/// Of a step's layers, with the gap and loss of `count` kernels.
+/// Seconds of a step's layers, with the gap and loss of `count` kernels.
 double pass_seconds(const HardwareProfile& profile, const Job& job, const ModelWork& work,
                     const PassTime& pass, double gap) {
   const GpuProfile& gpu = profile.gpu;

@@ -9,8 +9,8 @@
 
 namespace zenflow::sim {
 
-/// A time that a trace shows; the median, and the middle half's bounds. Seconds. Of times in whole
-/// ticks of a clock those that are equal are taken to lie evenly within half a tick of it.
+/// A time that a trace shows, in seconds: the median, and the middle half's bounds. If the clock
+/// counts whole ticks, equal times are taken to lie evenly within half a tick of their value.
 struct MeasuredTime {
   std::string what;
   double median = 0;
@@ -27,7 +27,7 @@ struct LaunchTimes {
   MeasuredTime wake;    ///< from the end of the GPU's work to the return of the call waiting for it
 };
 
-/// Of those without samples all is zero. `launch` is launch_of_spans(timeline).
+/// Times without samples are all zero. `launch` is launch_of_spans(timeline).
 [[nodiscard]] LaunchTimes launch_times(const Timeline& timeline,
                                        const std::vector<std::uint32_t>& launch);
 

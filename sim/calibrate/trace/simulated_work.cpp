@@ -16,7 +16,8 @@
 namespace zenflow::sim {
 namespace {
 
-/// Of the spans of one task, in windows of equal kind; all are equal but for noise.
+/// The most spans of one task that are kept, from windows of equal kind; all are equal but for
+/// noise.
 constexpr std::size_t kMostRepetitions = 48;
 
 /// Tasks that draw on the machine alike: a lane's, by kind of memory where that decides.
@@ -50,7 +51,7 @@ std::string schedule_of(const Timeline& timeline) {
   return timeline.name.substr(timeline.name.rfind(' ') + 1);
 }
 
-/// What a span tells: how long a task took, and what ran beside it.
+/// What a span says: how long a task took, and what ran beside it.
 struct TaskTime {
   TaskId task = 0;  ///< of the program of distinct windows
   double seconds = 0;

@@ -45,7 +45,7 @@ struct Presence {
     begin += origin;
     end += origin;
   }
-  /// Of one machine: at one time, each with GPUs of its own.
+  /// Whether both can be of one machine: they ran at one time, each with GPUs of its own.
   [[nodiscard]] bool goes_with(const Presence& other) const {
     const bool meets = begin < other.end && other.begin < end;
     return meets && std::none_of(devices.begin(), devices.end(),

@@ -54,8 +54,8 @@ struct TraceWork {
 [[nodiscard]] TraceWork model_kernel_work(const Timeline& timeline, const Job& job,
                                           double gap_seconds);
 
-/// Of one machine's timelines, on one clock, each with GPUs of its own. `base`: which of them share
-/// a switch.
+/// The copies in one machine's timelines, which are on one clock, each with GPUs of its own. `base`
+/// says which GPUs share a switch.
 [[nodiscard]] TraceWork copy_work(const std::vector<const Timeline*>& timelines,
                                   const HardwareProfile& base);
 /// `base`: whose node says how many GPUs are reached without a network.

@@ -1,4 +1,4 @@
-/// What traces tell of the job that was recorded, apart from times: how many GPUs, which batch.
+/// What traces say of the job that was recorded, apart from times: how many GPUs, which batch.
 #pragma once
 
 #include <cstdint>

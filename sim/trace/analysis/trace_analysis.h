@@ -117,8 +117,8 @@ struct PathPart {
 
 struct TraceAnalysis {
   std::vector<DeviceAnalysis> devices;  ///< those with GPU work
-  /// Annotations and NVTX ranges by name, longest in all first, at most fifty. Of the host; those
-  /// that a profiler projects onto GPUs only if there are no others.
+  /// Annotations and NVTX ranges by name, longest in all first, at most fifty: those on the
+  /// host; those that a profiler projects onto GPUs only if there are no others.
   std::vector<NamedTime> ranges;
   std::vector<StepAnalysis> steps;
   StepSource step_source = StepSource::kNone;
@@ -133,7 +133,7 @@ struct TraceAnalysis {
 /// Memory beyond the trace's: 4 bytes for each of its spans and each call, 8 for each piece of GPU
 /// work, 16 for each name if there are ranges.
 [[nodiscard]] TraceAnalysis analyze(const ImportedTrace& trace, const TraceRules& rules);
-/// Of the GPU work alone that begins in `part`, and without the path.
+/// The analysis of the GPU work that begins in `part`, without the path.
 [[nodiscard]] TraceAnalysis analyze_part(const ImportedTrace& trace, const TraceRules& rules,
                                          const Interval& part);
 

@@ -27,7 +27,7 @@ class StallSweep {
   StallSweep(const std::vector<Activity>& host, Picoseconds start)
       : host_(host.begin()), host_end_(host.end()), computed_(start) {}
 
-  /// Of the GPU: copies, memsets, collectives.
+  /// A copy, memset or collective on the GPU.
   void add_activity(const Activity& activity);
   /// `launched`: until when the call ran that launched it, if that is known.
   void add_kernel(const Interval& when, std::optional<Picoseconds> launched);

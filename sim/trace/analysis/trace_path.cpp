@@ -35,7 +35,7 @@ class PathWalk {
     // Spans of no length could lead in a circle.
     std::size_t left = 2 * timeline_.spans.size() + 2;
     while (at != kNoSpan && now_ > start_ && left-- > 0) {
-      // Of a GPU's work that waited for nothing in the trace not even the launch is there.
+      // If work of a GPU waited for nothing in the trace, not even its launch was recorded.
       const bool is_work = is_gpu_work(kind_of(timeline_, timeline_.spans[at]));
       before_all = is_work ? kNotRecorded : kHost;
       at = is_call(timeline_.spans[at]) ? before_call(at) : before_work(at);

@@ -35,7 +35,7 @@ void StallSweep::add_kernel(const Interval& when, std::optional<Picoseconds> lau
     kernel_start_ = when.start;
     launched_ = launched;
   } else if (launched) {
-    // Of kernels that start together the one that was launched first ends the gap.
+    // If kernels start together, the one that was launched first ends the gap.
     launched_ = launched_ ? std::min(*launched_, *launched) : launched;
   }
   if (when.start > computed_) gap_ = {computed_, when.start};
@@ -56,7 +56,7 @@ std::optional<Picoseconds> StallSweep::next_start() const {
                             : std::min(waiting_.front().start, host_->start);
 }
 
-/// Of what has started only what ends last can still be the cause of anything.
+/// Among activities that have started, only the one that ends last can still be a cause of waiting.
 void StallSweep::begin(const Activity& one) {
   const bool ends_last =
       !last_ || std::tuple(last_->end, one.cause) < std::tuple(one.end, last_->cause);

@@ -173,7 +173,7 @@ class ChromeImporter {
                       profiler_.without_duration()));
     }
     const std::vector<std::uint32_t> launch = launch_of_spans(timeline);
-    // Of our own traces, simulated launches stand at their step's beginning in a row.
+    // In our own traces simulated launches stand in a row at their step's beginning.
     if (!own_) note_clock_differences(name_, launch, result_);
     assign_phases(timeline, launch, collector_.intervals(), options_.rules);
     attach_shapes(timeline, launch, collector_.take_shaped());

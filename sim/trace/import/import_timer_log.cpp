@@ -290,7 +290,7 @@ class LogReader {
     const TimerSeries* series;
     SpanPhase phase;
 
-    /// Of a step; nothing if there are not so many.
+    /// The timer's length in a step; nothing if it has not so many steps.
     [[nodiscard]] std::optional<Picoseconds> length(std::size_t step) const {
       if (series == nullptr || step >= series->values.size()) return std::nullopt;
       return to_picoseconds(Seconds(1e-3 * series->values[step]));

@@ -34,7 +34,7 @@ class JsonStream {
   /// Takes the next value. Throws Error(kInput) if none can begin here.
   [[nodiscard]] Value value(std::size_t limit = kLongest);
 
-  /// Of the next byte, in the (inflated) text.
+  /// The offset of the next byte in the (inflated) text.
   [[nodiscard]] std::uint64_t offset() const { return before_ + position_; }
   /// Throws Error(kInput): "NAME: byte OFFSET: what".
   [[noreturn]] void fail(std::uint64_t offset, const std::string& what) const;

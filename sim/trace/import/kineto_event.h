@@ -24,9 +24,9 @@ struct KinetoEvent {
   std::string_view thread{};
   std::string_view start{};
   std::string_view duration{};
-  std::string_view end{};  ///< in place of a duration, if two events tell of the span
+  std::string_view end{};  ///< in place of a duration, if a span has two events
   std::string_view id{};
-  // Of its args.
+  // Fields of its args.
   std::optional<std::int64_t> device{};
   std::optional<std::int64_t> stream{};
   std::optional<std::int64_t> correlation{};
@@ -36,7 +36,7 @@ struct KinetoEvent {
   std::optional<std::int64_t> message_elements{};  ///< of a collective
   std::string_view element_type{};
   std::optional<std::int64_t> group_size{};  ///< of a collective
-  // Of host operations whose shapes are wanted (operation_shapes.h), as written.
+  // For host operations whose shapes are wanted (operation_shapes.h), as written.
   std::string_view input_dims{};
   std::string_view input_types{};
   std::string_view concrete_inputs{};
@@ -69,9 +69,9 @@ class KinetoEventParser {
 
   /// With `keep_fields`, args that KinetoEvent has no place for are in `fields()`.
   void keep_fields(bool keep) { keeps_fields_ = keep; }
-  /// `text` is one JSON object, with JsonStream::kPadding readable bytes behind it. Of keys that
-  /// occur twice the last counts, as in Python; control characters within texts are taken as they
-  /// are. False if it is not well-formed; `problem` says why.
+  /// `text` is one JSON object, with JsonStream::kPadding readable bytes behind it. If a key
+  /// occurs twice the last one counts, as in Python; control characters within texts are taken as
+  /// they are. False if it is not well-formed; `problem` says why.
   [[nodiscard]] bool parse(std::string_view text, KinetoEvent& event);
   [[nodiscard]] const std::string& problem() const { return problem_; }
   /// Whether the last event had bytes that are not UTF-8; they have been replaced.

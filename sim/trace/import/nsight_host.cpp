@@ -93,7 +93,7 @@ void read_syncs(NsightFile& file) {
 
 void read_ranges(NsightFile& file) {
   if (!file.database().has_table(nsight::kRanges)) return;
-  // Of the program, pushed or started; the same read from a text file.
+  // Ranges of the program, pushed or started; the same read from a text file.
   constexpr std::array<std::int64_t, 4> kRangeTypes = {59, 60, 70, 71};
   SqliteRows rows = file.database().rows(
       nsight::kRanges, {"start", "end", "globalTid", "eventType", "text", "textId"});

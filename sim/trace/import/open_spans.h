@@ -1,4 +1,4 @@
-/// Spans of which one event tells the beginning and another the end: Chrome's kinds "B" and "E".
+/// Spans with one event for the beginning and another for the end: Chrome's kinds "B" and "E".
 #pragma once
 
 #include <cstddef>

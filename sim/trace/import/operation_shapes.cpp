@@ -103,7 +103,7 @@ SpanDetail shape_detail(std::string_view operation, std::string_view dims, std::
                         std::string_view values) {
   SpanDetail detail{"", {{kOperation, json(operation).dump()}, {kDims, std::string(dims)}}};
   if (!types.empty()) detail.fields.emplace_back(kTypes, types);
-  // Of others they only make equal shapes different: learning rates, scales.
+  // Values of other operations only make equal shapes different: learning rates, scales.
   const bool matters = operation_kind(operation) == OperationKind::kAttention;
   if (matters && !values.empty()) detail.fields.emplace_back(kValues, values);
   return detail;

@@ -17,12 +17,12 @@
 
 namespace zenflow::sim {
 
-/// Of a collective's SpanDetail: how many ranks take part.
+/// The field of a collective's SpanDetail that says how many ranks take part.
 inline constexpr std::string_view kGroupSizeField = "Group size";
 
 enum class OperationKind : std::uint8_t { kProduct, kAttention, kElementWise };
-/// Empty: its shapes are not wanted. Of nested operations only those that compute are: aten::addmm,
-/// not the aten::linear around it.
+/// Empty: its shapes are not wanted. If operations are nested, those that compute are wanted:
+/// aten::addmm, not the aten::linear around it.
 [[nodiscard]] std::optional<OperationKind> operation_kind(std::string_view name);
 [[nodiscard]] inline bool has_wanted_shape(std::string_view name) {
   return operation_kind(name).has_value();

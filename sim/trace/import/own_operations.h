@@ -6,7 +6,7 @@
 
 namespace zenflow::sim {
 
-/// Sets `operation`, and where a name tells it the index, of every span on a track that
+/// Sets `operation`, and where a name says it the index, of every span on a track that
 /// zenflow-train or the simulator has; all others stay as they are.
 ///
 /// In simulated traces three operations are "gpu_update": after a layer's backward the first one

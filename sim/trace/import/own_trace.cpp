@@ -222,7 +222,7 @@ void OwnTraceReader::settle_tracks() {
   }
 }
 
-/// Arrows name rows and times. Of spans that begin together on a row all but the last are empty.
+/// Arrows name rows and times. If spans begin together on a row, all but the last are empty.
 void OwnTraceReader::settle_flows() {
   using Place = std::tuple<std::uint32_t, Picoseconds, std::uint32_t>;
   std::vector<Place> places;

@@ -172,7 +172,7 @@ std::optional<ProfilerTraceReader::Times> ProfilerTraceReader::times(const Place
   return Times{*from, *from + *takes};
 }
 
-/// Of a span whose end an event of its own tells.
+/// The times of a span whose end has an event of its own.
 std::optional<ProfilerTraceReader::Times> ProfilerTraceReader::times_between(
     const Placed& placed, const DecimalTime& start) {
   const auto end = parse_microseconds(placed.event.end);

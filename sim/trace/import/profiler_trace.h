@@ -30,7 +30,7 @@ class ProfilerTraceReader {
   /// What all times count from; from then on events can be taken.
   void set_origin(std::int64_t nanoseconds) { origin_ = nanoseconds; }
   [[nodiscard]] bool has_origin() const { return origin_.has_value(); }
-  /// Of the spans so far: those that are taken for instants.
+  /// How many of the spans so far are taken for instants.
   [[nodiscard]] std::uint64_t without_duration() const { return without_duration_; }
 
   /// `offset` is the event's place in the text.

@@ -11,7 +11,7 @@
 
 namespace zenflow::sim {
 
-/// Regular expressions for whole names. Of longer names only the beginning is looked at: the
+/// Regular expressions for whole names. Only the beginning of a long name is looked at: the
 /// standard library's matcher needs stack for every character.
 class NamePatterns {
  public:

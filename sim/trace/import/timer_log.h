@@ -1,4 +1,4 @@
-/// DeepSpeed's wall_clock_breakdown: the durations that its log lines tell.
+/// DeepSpeed's wall_clock_breakdown: the durations in its log lines.
 ///
 ///   [2024-11-21 02:14:39,317] [INFO] [logging.py:96:log_dist] [Rank 0] time (ms) | fwd: 710.61 |
 ///   bwd: ...
@@ -39,7 +39,7 @@ inline constexpr std::array<std::string_view, 5> kPrintedSettings = {
 /// What Megatron says of a timer on all ranks, in milliseconds, in the order of the log.
 struct RankTimerSeries {
   std::string name;
-  std::vector<double> shortest;  ///< of the lists that tell it
+  std::vector<double> shortest;  ///< of the lists that have it
   std::vector<double> longest;
 };
 

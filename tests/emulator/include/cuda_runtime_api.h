@@ -41,7 +41,7 @@ struct cudaDeviceProp {
 using cudaHostFn_t = void (*)(void* data);
 
 const char* cudaGetErrorName(cudaError_t status);
-/// Of a launch failure: with what was thrown in the stream.
+/// For a launch failure, also what was thrown in the stream.
 const char* cudaGetErrorString(cudaError_t status);
 /// Resets an error that is not sticky. A launch failure is: every later call returns it.
 cudaError_t cudaGetLastError();
@@ -71,7 +71,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
-/// Of all streams together, host functions run one at a time. None may call CUDA.
+/// Host functions of all streams together run one at a time. None may call CUDA.
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data);
 
 cudaError_t cudaEventCreate(cudaEvent_t* event);

@@ -26,7 +26,7 @@ struct WarpExchange {
   std::array<unsigned, 32> turn;
 };
 
-/// Of the block that the host's thread runs; a block has at most 32 warps.
+/// The exchanges of the block that the host's thread runs; a block has at most 32 warps.
 inline WarpExchange& warp_exchange() {
   static thread_local std::array<WarpExchange, 32> exchanges{};
   return exchanges[threadIdx.x / 32];
