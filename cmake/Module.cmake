@@ -8,6 +8,33 @@ function(zenflow_join_sources target)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
+# The headers that nearly all sources include, compiled once. As for those of the tests (tests/CMakeLists.txt):
+# builds with a compiler cache, and `clang`, show what a source forgot to include.
+set(ZENFLOW_SHARED_HEADERS OFF)
+if(ZENFLOW_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(ZENFLOW_SHARED_HEADERS ON)
+  find_package(fmt 9.1 REQUIRED)
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/shared_headers.cpp CONTENT "")
+  add_library(shared_headers OBJECT ${CMAKE_CURRENT_BINARY_DIR}/shared_headers.cpp)
+  target_link_libraries(shared_headers PRIVATE fmt::fmt zenflow::warnings)
+  target_precompile_headers(shared_headers PRIVATE
+    <algorithm> <array> <chrono> <cmath> <cstdint> <filesystem> <functional> <map> <memory> <optional> <set> <span>
+    <string> <string_view> <utility> <vector> <fmt/format.h>)
+endif()
+
+# zenflow_share_headers(<target>): of a target that links fmt.
+function(zenflow_share_headers target)
+  if(ZENFLOW_SHARED_HEADERS)
+    target_precompile_headers(${target} REUSE_FROM shared_headers)
+  endif()
+endfunction()
+
+# zenflow_compile_quickly(<target>): code that waits for files and people, and takes longer to optimise than it will
+# ever run.
+function(zenflow_compile_quickly target)
+  target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
+endfunction()
+
 # zenflow_module(<name> SOURCES ... HEADERS ... PUBLIC ... PRIVATE ... [ALONE ...])
 # One static library zenflow_<name>, alias zenflow::<name>. Headers are included from the
 # repository root; `all_verify_interface_header_sets` compiles each of them alone. ALONE: see above.
@@ -19,6 +46,9 @@ function(zenflow_module name)
     target_link_libraries(zenflow_${name} PUBLIC ${arg_PUBLIC}
                           PRIVATE ${arg_PRIVATE} $<BUILD_INTERFACE:zenflow::warnings>)
     zenflow_join_sources(zenflow_${name} ${arg_ALONE})
+    if("fmt::fmt" IN_LIST arg_PUBLIC OR "fmt::fmt" IN_LIST arg_PRIVATE)
+      zenflow_share_headers(zenflow_${name})
+    endif()
   else()
     add_library(zenflow_${name} INTERFACE)
     set(scope INTERFACE)
