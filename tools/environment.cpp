@@ -4,6 +4,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <ctime>
 #include <exception>
 #include <system_error>
 
@@ -177,6 +178,20 @@ void print(const std::string& text) {
 
 void complain(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+std::string date_or_today(const std::string& text) {
+  if (text.empty()) {
+    const std::time_t now = std::time(nullptr);
+    std::tm utc{};
+    ::gmtime_r(&now, &utc);
+    return fmt::format("{:04}-{:02}-{:02}", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday);
+  }
+  const bool is_date = text.size() == 10 && text.find_first_not_of("0123456789-") == text.npos &&
+                       text[4] == '-' && text[7] == '-';
+  if (is_date) return text;
+  throw Error(ErrorKind::kInput,
+              fmt::format("--date: expected a date such as 2026-11-20, found \"{}\"", text));
 }
 
 }  // namespace zenflow::tools

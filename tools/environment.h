@@ -56,6 +56,10 @@ class Defaults {
 /// Folders with the model configurations that ship with the program.
 [[nodiscard]] std::vector<std::filesystem::path> model_directories();
 
+/// `text` if it is a date such as 2026-11-20, today's if it is empty.
+/// Throws Error(kInput) "--date: ...".
+[[nodiscard]] std::string date_or_today(const std::string& text);
+
 /// All variables of the environment.
 [[nodiscard]] std::map<std::string, std::string> environment_variables();
 

@@ -7,11 +7,14 @@
 #include <fmt/format.h>
 #include <malloc.h>
 
+#include "runtime/command/train_command.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
+#include "sim/tune/study.h"
 #include "tools/command_line.h"
 #include "tools/environment.h"
 #include "tools/program_build.h"
+#include "tools/read_trace.h"
 #include "tools/tune/tune.h"
 #include "tools/version.h"
 
@@ -221,9 +224,9 @@ void write_results(const TuneAnswer& answer) {
                                                             {kOutputs[1], answer.command},
                                                             {kOutputs[2], summary_text(answer)},
                                                             {kOutputs[3], summary_json(answer)}};
-  if (answer.loaded.traced) {
-    texts.emplace_back(kTracedOutputs[0], answer.loaded.traced->profile);
-    texts.emplace_back(kTracedOutputs[1], answer.loaded.traced->scenario);
+  if (answer.traced) {
+    texts.emplace_back(kTracedOutputs[0], answer.traced->profile);
+    texts.emplace_back(kTracedOutputs[1], answer.traced->scenario);
   }
   OutputFiles files(answer.options.overwrite);
   for (const auto& [name, text] : texts) files.write(*answer.options.output / name, text);
@@ -243,11 +246,23 @@ std::string lint_hint(const sim::SearchCounts& counts, sim::LaunchTarget target)
                : "";
 }
 
-int tune(const TuneOptions& options) {
-  const bool bold = colored_output(options.color, Defaults(std::nullopt));
+sim::LoadedRequest load(const TuneOptions& options, std::optional<sim::TracedRequest>& traced) {
+  if (options.traces.empty()) return sim::load_request(options.scenario, options);
+  const auto read = [&options](const fs::path& file, const sim::ImportOptions& how) {
+    return read_trace(file, how, !options.quiet);
+  };
+  return sim::load_traced_request(options, read, options.output.value_or("."), traced.emplace());
+}
+
+int tune(TuneOptions& options) {
+  const Defaults defaults(std::nullopt);
+  const bool bold = colored_output(options.color, defaults);
   keep_freed_memory();
   check_what(options);
-  const LoadedRequest loaded = load_request(options);
+  options.profile_directories = profile_directories(options.scenario);
+  if (!options.profile) options.profile = defaults.value("profile");
+  std::optional<sim::TracedRequest> traced;
+  const sim::LoadedRequest loaded = load(options, traced);
   for (const std::string& warning : loaded.warnings) {
     if (!options.quiet) complain("zenflow-tune: warning: " + warning + "\n");
   }
@@ -267,8 +282,7 @@ int tune(const TuneOptions& options) {
   search.cancelled = [] { return signal_exit_code() != 0; };
   search.progress = progress_line(options);
   search.store = study ? &*study : nullptr;
-  TuneAnswer answer{options, loaded, candidates, sim::search(candidates, search), {}, {}, {}, {},
-                    {},      {},     {}};
+  TuneAnswer answer{{loaded, candidates, sim::search(candidates, search)}, options, traced};
   if (search.progress) complain("\r\033[K");
   if (study) study->record(answer.result.counts);
   if (!answer.result.chosen) {
@@ -286,7 +300,11 @@ int tune(const TuneOptions& options) {
     answer.knobs = knob_effects(candidates, answer.result, search);
     answer.numbers = number_effects(candidates, answer.result, loaded.uncertainty, search);
   }
-  emit(answer);
+  sim::write_config(answer);
+  answer.command = (loaded.request.family == sim::Family::kDeepSpeed
+                        ? sim::launch_command(answer, options.train_command)
+                        : runtime::train_command(answer, options.model, options.output)) +
+                   "\n";
   if (options.output) write_results(answer);
   if (options.verbose) complain(study_text(answer));
   answer.bold = bold;  // of files nothing is

@@ -4,7 +4,6 @@
 #include "sim/base/output_file.h"
 #include "tools/command_line.h"
 #include "tools/environment.h"
-#include "tools/live_jobs.h"
 #include "tools/validate/store.h"
 #include "tools/validate/validate.h"
 #include "tools/version.h"

@@ -73,8 +73,8 @@ Run::Run(const TrainOptions& options, const TrainEvents& events)
 namespace {
 
 /// `cpus`: that this process may run on; empty: not known.
-sim::LiveModelSettings live_model(const TrainOptions& options, const TransformerConfig& config,
-                                  const std::vector<int>& cpus) {
+LiveModelSettings live_model(const TrainOptions& options, const TransformerConfig& config,
+                             const std::vector<int>& cpus) {
   const std::size_t cores = cpus.empty() ? std::thread::hardware_concurrency() : cpus.size();
   return {.model = simulated_model(config),
           .training = simulated_training(options),

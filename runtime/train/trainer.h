@@ -14,11 +14,11 @@
 #include "runtime/offload/settings.h"
 #include "runtime/train/data_feed.h"
 #include "runtime/train/importance_log.h"
-#include "runtime/train/interval_controller.h"
 #include "runtime/train/learning_rate.h"
-#include "runtime/train/live_tuning.h"
 #include "runtime/train/step_statistics.h"
 #include "runtime/train/validation.h"
+#include "runtime/tune/interval_controller.h"
+#include "runtime/tune/live_tuning.h"
 
 namespace zenflow::runtime {
 

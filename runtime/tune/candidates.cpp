@@ -24,9 +24,9 @@ std::vector<double> topk_ratios(double low, double high, double current) {
   return ratios;
 }
 
-std::vector<sim::TunePoint> tune_points(std::int64_t most, const std::vector<double>& topk_ratios) {
+std::vector<TunePoint> tune_points(std::int64_t most, const std::vector<double>& topk_ratios) {
   constexpr std::int64_t kDense = 8;  // S up to which every value is a candidate
-  std::vector<sim::TunePoint> points;
+  std::vector<TunePoint> points;
   for (std::int64_t s = 1; s <= most;) {
     for (const double k : topk_ratios) points.push_back({s, k});
     if (s == most) break;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/calibrate/live_prediction.h"
+#include "runtime/tune/live_prediction.h"
 
 namespace zenflow::runtime {
 
@@ -17,7 +17,7 @@ namespace zenflow::runtime {
 
 /// Every S up to 8 and then a quarter apart, up to `most`, for every k in `topk_ratios`; in the
 /// tuner's order.
-[[nodiscard]] std::vector<sim::TunePoint> tune_points(std::int64_t most,
-                                                      const std::vector<double>& topk_ratios);
+[[nodiscard]] std::vector<TunePoint> tune_points(std::int64_t most,
+                                                 const std::vector<double>& topk_ratios);
 
 }  // namespace zenflow::runtime

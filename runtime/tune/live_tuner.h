@@ -3,7 +3,7 @@
 ///
 ///   measure  every window that ends: step time, and time in each track's operations
 ///   record   the first windows, then two after a drift: recordings are fitted, and every setting
-///            is predicted (sim/calibrate/live_prediction.h); both happen elsewhere and arrive at a
+///            is predicted (runtime/tune/live_prediction.h); both happen elsewhere and arrive at a
 ///            later window's end
 ///   choose   the fastest allowed setting sets the mark; within `slack` of it the least staleness,
 ///            then the largest topk_ratio. A faster setting is taken if the gain exceeds noise, a

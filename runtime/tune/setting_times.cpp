@@ -11,8 +11,6 @@
 namespace zenflow::runtime {
 namespace {
 
-using sim::TunePoint;
-
 // The grid: relative, but for what is said otherwise.
 constexpr std::array kNoises = {0.003, 0.006, 0.012, 0.024, 0.048, 0.096};
 constexpr std::array kWanders = {0.0, 0.7, 1.5, 3.0};  // of the noise

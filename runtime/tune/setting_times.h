@@ -24,7 +24,7 @@
 #include <optional>
 #include <vector>
 
-#include "sim/calibrate/live_prediction.h"
+#include "runtime/tune/live_prediction.h"
 
 namespace zenflow::runtime {
 
@@ -44,26 +44,25 @@ class SettingTimes {
   /// last predictions of their time. They are forgotten if the new one of their setting, compared
   /// with that of `here`, is another one than then by more than `tolerance`, in logarithms; and so
   /// are those of a time in which nothing was predicted.
-  void set_model(std::map<sim::TunePoint, double> model, const sim::TunePoint& here,
-                 double tolerance);
+  void set_model(std::map<TunePoint, double> model, const TunePoint& here, double tolerance);
   /// A window's step time, in seconds. Preconditions: `window` is larger than any before, and
   /// `seconds` finite and larger than 0.
-  void add(const sim::TunePoint& point, std::int64_t window, double seconds);
+  void add(const TunePoint& point, std::int64_t window, double seconds);
 
-  [[nodiscard]] const std::map<sim::TunePoint, double>& model() const { return model_; }
+  [[nodiscard]] const std::map<TunePoint, double>& model() const { return model_; }
   /// And not forgotten.
-  [[nodiscard]] bool tried(const sim::TunePoint& point) const;
+  [[nodiscard]] bool tried(const TunePoint& point) const;
   /// The time of `other` by that of `here`. Precondition: each of them is predicted or has been
   /// tried.
-  [[nodiscard]] Ratio compare(const sim::TunePoint& here, const sim::TunePoint& other) const;
+  [[nodiscard]] Ratio compare(const TunePoint& here, const TunePoint& other) const;
   /// Standard deviation of a window's logarithm, wander and noise: as good as relative.
   [[nodiscard]] double noise() const;
 
  private:
-  using Model = std::map<sim::TunePoint, double>;
+  using Model = std::map<TunePoint, double>;
   /// Windows in a row at one setting.
   struct Block {
-    sim::TunePoint point;
+    TunePoint point;
     std::int64_t drifts = 0;  ///< before it
     std::int64_t visit = 0;   ///< counted: two to one setting are not one
     double time = 0;          ///< mean window
@@ -83,8 +82,8 @@ class SettingTimes {
   };
 
   [[nodiscard]] const Assumptions& assumptions() const;
-  [[nodiscard]] double likeness(const sim::TunePoint& a, const sim::TunePoint& b) const;
-  [[nodiscard]] double predicted(const sim::TunePoint& point) const;
+  [[nodiscard]] double likeness(const TunePoint& a, const TunePoint& b) const;
+  [[nodiscard]] double predicted(const TunePoint& point) const;
   /// When it was measured; if nothing was, by what is predicted now.
   [[nodiscard]] double predicted(const Block& block) const;
   /// Blocks become fewer: the longer ones, the farther from a change.

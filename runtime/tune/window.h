@@ -7,13 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include "sim/calibrate/live_prediction.h"
+#include "runtime/tune/live_prediction.h"
 
 namespace zenflow::runtime {
-
-using sim::TuneFit;
-using sim::TunePoint;
-using sim::TunePrediction;
 
 /// Where operations run: whose busy time is watched beside the step's.
 inline constexpr std::size_t kTuneTracks = 5;

@@ -13,7 +13,7 @@ constexpr double kMilliseconds = 1e3;
 constexpr std::int64_t kRampWindows = 2;
 
 std::int64_t window_of(const sim::OffloadSetup& point) {
-  return point.schedule == sim::OffloadSchedule::kZenFlow ? point.update_interval : 1;
+  return sim::as_scheduled(point).update_interval;
 }
 
 /// Whole windows: two that do not count, and at least as many as asked for.

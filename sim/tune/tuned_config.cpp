@@ -190,15 +190,6 @@ class Editor {
   std::vector<Edit> edits_;
 };
 
-LintOptions lint_options(const Job& own, const Setting& setting) {
-  LintOptions options{.version = own.version, .target = own.target};
-  options.world_size = setting.whole(Knob::kGpus) * own.scenario.nodes;
-  options.cores_per_node = own.scenario.hardware.host.cores;
-  options.gpus_per_node = setting.whole(Knob::kGpus);
-  options.bind_cores_to_rank = setting.flag(Knob::kBindCores);
-  return options;
-}
-
 std::string refusal_by(const Finding& finding) {
   static const std::vector<Rule> rules = lint_rules();
   const auto rule = std::find_if(rules.begin(), rules.end(),
@@ -258,6 +249,15 @@ TunedConfig changed_config(const Node& document, const Job& own, const Setting& 
   TunedConfig config{document, Editor(document, own, setting, accumulation).edits(), {}};
   for (const Edit& edit : config.edits) apply_edit(config.root, edit);
   return config;
+}
+
+LintOptions lint_options(const Job& own, const Setting& setting) {
+  LintOptions options{.version = own.version, .target = own.target};
+  options.world_size = setting.whole(Knob::kGpus) * own.scenario.nodes;
+  options.cores_per_node = own.scenario.hardware.host.cores;
+  options.gpus_per_node = setting.whole(Knob::kGpus);
+  options.bind_cores_to_rank = setting.flag(Knob::kBindCores);
+  return options;
 }
 
 TunedConfig tuned_config(const Node& document, const Job& own, const Setting& setting,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/deepspeed/ds_document.h"
+#include "sim/deepspeed/lint.h"
 #include "sim/schedule/job.h"
 #include "sim/tune/setting.h"
 
@@ -28,5 +29,8 @@ struct TunedConfig {
 /// corrected, and the first that is left is the refusal.
 [[nodiscard]] TunedConfig tuned_config(const Node& document, const Job& own, const Setting& setting,
                                        std::int64_t accumulation);
+
+/// How the linter is asked of the setting's configuration.
+[[nodiscard]] LintOptions lint_options(const Job& own, const Setting& setting);
 
 }  // namespace zenflow::sim

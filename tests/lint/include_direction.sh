@@ -27,8 +27,9 @@ sim/calibrate:       sim/base sim/config sim/offload sim/deepspeed sim/cost sim/
 sim/calibrate/trace: sim/base sim/config sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/trace/import sim/trace/analysis sim/simulate sim/calibrate
 sim/accuracy:        sim/*
 sim/tune:            sim/base sim/config sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/simulate sim/report
+sim/tune/trace:      sim/base sim/config sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/trace/import sim/trace/analysis sim/simulate sim/report sim/calibrate sim/calibrate/trace sim/tune
 kernels:             sim/base
-runtime:             sim/base sim/config sim/offload sim/schedule sim/simulate sim/trace sim/calibrate sim/accuracy sim/tune kernels
+runtime:             sim/base sim/config sim/offload sim/deepspeed sim/schedule sim/simulate sim/trace sim/calibrate sim/accuracy sim/tune kernels
 tools:               sim/* runtime
 '
 

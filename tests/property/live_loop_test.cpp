@@ -17,9 +17,9 @@
 namespace zenflow {
 namespace {
 
+using runtime::LiveModelSettings;
 using runtime::TuneEvent;
 using runtime::TunePoint;
-using sim::LiveModelSettings;
 using testing::VirtualPlant;
 
 LiveModelSettings small_training(bool overlap = true) {
@@ -57,7 +57,7 @@ struct Rates {
 
 sim::HardwareProfile machine(const LiveModelSettings& settings, const Rates& rates) {
   constexpr double kGiga = 1e9;
-  sim::HardwareProfile m = sim::unknown_machine(settings);
+  sim::HardwareProfile m = runtime::unknown_machine(settings);
   for (auto& [type, rate] : m.gpu.peak) rate = FlopsPerSecond(rates.gflops * kGiga);
   m.gpu.memory_bandwidth = BytesPerSecond(rates.memory * kGiga);
   m.host.adam_bandwidth = BytesPerSecond(rates.adam * kGiga);
@@ -421,7 +421,8 @@ TEST(LiveModel, KnowsWhatUpdatesTakeOfComputeBesideThem) {
     VirtualPlant plant(settings, machine(settings, busy_rates(random)));
     plant.set_beside_updates(0.15 * plant.step_seconds({16, 0.1}));
     for (const std::int64_t recorded : {2, 4, 16}) {
-      const sim::LiveMachine found = sim::fit_windows(settings, plant.recording({recorded, 0.1}));
+      const runtime::LiveMachine found =
+          runtime::fit_windows(settings, plant.recording({recorded, 0.1}));
       for (const runtime::TunePrediction& one : predict(settings, found, points)) {
         // The plant adds it whole there, if the device waits for the update or not.
         if (one.point.update_interval == 1) continue;
@@ -448,7 +449,8 @@ TEST(LiveModel, NoiseOfStepsIsNotTakenForUpdates) {
     VirtualPlant plant(settings, machine(settings, {.gflops = 40}), random());
     const double noise = kNoise * plant.step_seconds({kInterval, 0.1});
     plant.set_step_noise(noise);
-    const sim::LiveMachine found = sim::fit_windows(settings, plant.recording({kInterval, 0.1}));
+    const runtime::LiveMachine found =
+        runtime::fit_windows(settings, plant.recording({kInterval, 0.1}));
     // Two places in either half, of three windows and of what was begun of a fourth: of a median
     // of three 0.67 of what one has, of four 0.55.
     sum += found.beside_updates / (std::sqrt(2 * 0.67 * 0.67 + 2 * 0.55 * 0.55) * noise);
@@ -467,7 +469,7 @@ TEST(LiveModel, LongerWindowsDoNotHideWhatUpdatesTake) {
     const double step = plant.step_seconds({16, 0.1});
     plant.set_beside_updates(0.15 * step);
     plant.set_window_noise(0.07 * step);
-    const sim::LiveMachine found = sim::fit_windows(settings, plant.recording({4, 0.1}));
+    const runtime::LiveMachine found = runtime::fit_windows(settings, plant.recording({4, 0.1}));
     sum += found.beside_updates / (0.15 * step * (1 - 0.1));
   }
   EXPECT_NEAR(sum / kRounds, 1, 0.1);
@@ -547,7 +549,7 @@ TEST(LiveModel, FindsHowManyOtherThreadsThereWere) {
       SCOPED_TRACE(fmt::format("round {}, {} threads", round, threads));
       VirtualPlant plant(settings, truth);
       plant.set_other_threads(threads);
-      const sim::LiveMachine found = sim::fit_windows(settings, plant.recording({2, 0.1}));
+      const runtime::LiveMachine found = runtime::fit_windows(settings, plant.recording({2, 0.1}));
       // Uses agree within 0.5 % when the search ends. With t threads of ours on full cores they are
       // as n / (n + t), which says n with an error (n + t) / t times as large, at most three times
       // here.
@@ -568,9 +570,9 @@ TEST(LiveModel, FitsAsWellAfterAMillionSteps) {
   const LiveModelSettings settings = small_training();
   VirtualPlant plant(settings, machine(settings, random_rates(random)));
   const std::vector<TunePoint> points = runtime::tune_points(16, {0.1});
-  sim::LiveWindows windows = plant.recording({4, 0.1});
+  runtime::LiveWindows windows = plant.recording({4, 0.1});
   const std::vector<runtime::TunePrediction> early =
-      predict(settings, sim::fit_windows(settings, windows), points);
+      predict(settings, runtime::fit_windows(settings, windows), points);
   constexpr std::int32_t kLater = 4'000'000;
   windows.first_step += kLater;
   for (sim::TimelineStep& step : windows.timeline.steps) step.number += kLater;
@@ -580,7 +582,7 @@ TEST(LiveModel, FitsAsWellAfterAMillionSteps) {
     span.extra = windows.timeline.extras.intern(extra);
   }
   const std::vector<runtime::TunePrediction> late =
-      predict(settings, sim::fit_windows(settings, windows), points);
+      predict(settings, runtime::fit_windows(settings, windows), points);
   for (std::size_t i = 0; i < points.size(); ++i) {
     EXPECT_EQ(late[i].step_seconds, early[i].step_seconds) << points[i].update_interval;
   }
@@ -617,7 +619,7 @@ TEST(LiveModel, HasTheThreadsOfTheTraining) {
 TEST(LiveModel, SaysWhyARecordingCannotBeUsed) {
   const LiveModelSettings settings = small_training();
   VirtualPlant plant(settings, machine(settings, {}));
-  sim::LiveWindows windows = plant.recording({4, 0.1});
+  runtime::LiveWindows windows = plant.recording({4, 0.1});
   windows.point.topk_ratio = 0.2;
   const runtime::TuneFit fit = fit_and_predict(settings, windows, {{1, 0.1}});
   EXPECT_TRUE(fit.predictions.empty());

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "runtime/train/deferred_shares.h"
-#include "runtime/train/live_tuning.h"
 #include "runtime/train/simulated_run.h"
+#include "runtime/tune/live_tuning.h"
 #include "tests/support/family_steps.h"
 #include "tests/support/offload_case.h"
 #include "tests/support/test_model.h"

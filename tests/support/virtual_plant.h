@@ -21,7 +21,7 @@ namespace zenflow::testing {
 /// random factor; recordings are complete timelines, stretched by the same factor.
 class VirtualPlant {
  public:
-  VirtualPlant(sim::LiveModelSettings settings, sim::HardwareProfile machine,
+  VirtualPlant(runtime::LiveModelSettings settings, sim::HardwareProfile machine,
                std::uint64_t seed = 1, double noise = 0)
       : settings_(std::move(settings)),
         machine_(std::move(machine)),
@@ -106,9 +106,9 @@ class VirtualPlant {
   }
 
   /// What a recorder has of some windows at `point`.
-  [[nodiscard]] sim::LiveWindows recording(const runtime::TunePoint& point) {
+  [[nodiscard]] runtime::LiveWindows recording(const runtime::TunePoint& point) {
     const sim::Timeline& exact = steady(point).timeline;
-    sim::LiveWindows windows{point, kFirstWindow * point.update_interval, exact};
+    runtime::LiveWindows windows{point, kFirstWindow * point.update_interval, exact};
     lengthen(windows.timeline, point);
     if (!others_are_hidden_) windows.other_cores = steady(point).other_cores;
     const double factor = std::exp(wander_ + noise_ * normal_(random_));
@@ -190,7 +190,7 @@ class VirtualPlant {
   }
 
   [[nodiscard]] sim::Job job_of(const runtime::TunePoint& point) const {
-    sim::Job job = sim::live_job(settings_, point, machine_);
+    sim::Job job = runtime::live_job(settings_, point, machine_);
     job.scenario.other_threads = other_threads_;
     return job;
   }
@@ -230,7 +230,7 @@ class VirtualPlant {
     return busy;
   }
 
-  sim::LiveModelSettings settings_;
+  runtime::LiveModelSettings settings_;
   sim::HardwareProfile machine_;
   std::mt19937_64 random_;
   std::normal_distribution<double> normal_;

@@ -1,5 +1,5 @@
 /// Zen-auto's decisions, each bound deciding once.
-#include "runtime/train/interval_controller.h"
+#include "runtime/tune/interval_controller.h"
 
 #include <algorithm>
 #include <string>

@@ -1,6 +1,6 @@
 /// The loop in a real training: recordings are whole, fits arrive, and what is chosen is applied.
 /// Built twice: for the host device, and with ZENFLOW_FAKE_CUDA for the emulated GPU.
-#include "runtime/train/live_tuning.h"
+#include "runtime/tune/live_tuning.h"
 
 #include <algorithm>
 #include <atomic>

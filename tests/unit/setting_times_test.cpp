@@ -14,7 +14,7 @@
 namespace zenflow::runtime {
 namespace {
 
-using sim::TunePoint;
+using runtime::TunePoint;
 using Model = std::map<TunePoint, double>;
 
 constexpr TunePoint kTwo{2, 0.1};

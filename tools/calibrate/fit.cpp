@@ -8,6 +8,7 @@
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 #include "sim/calibrate/live_fit.h"
+#include "sim/calibrate/live_jobs.h"
 #include "sim/calibrate/live_setting.h"
 #include "sim/calibrate/trace/trace_fit_json.h"
 #include "sim/calibrate/trace/trace_fit_text.h"
@@ -16,7 +17,6 @@
 #include "tools/calibrate/foreign_fit.h"
 #include "tools/commands/explain_trace.h"
 #include "tools/environment.h"
-#include "tools/live_jobs.h"
 #include "tools/read_trace.h"
 #include "tools/version.h"
 
@@ -39,11 +39,6 @@ struct FitOptions {
   OutputStyle style;
 };
 
-/// Two windows lack what later ones wait for.
-std::int64_t settled_step(const sim::OffloadSetup& point) {
-  return 2 * (point.schedule == sim::OffloadSchedule::kZenFlow ? point.update_interval : 1);
-}
-
 /// The steps of recordings, and what the importer says of them.
 std::vector<sim::TraceBaseline> baselines_of(const std::vector<std::string>& names,
                                              const std::vector<sim::ImportedTrace>& traces) {
@@ -63,7 +58,8 @@ int fit(const FitOptions& options) {
       "--setting once, or once for each trace: zero-offload, zenflow:K:S, ...");
   const std::string date = date_or_today(options.date);
   if (!options.output.empty()) check_output(options.output, options.overwrite);
-  const LiveJobs jobs(options.scenario, options.profile, options.set);
+  const sim::LiveJobs jobs(options.scenario, options.profile, options.set,
+                           profile_directories(options.scenario));
 
   // Kept alive while the recordings refer to them.
   std::vector<sim::Job> of_trace;
@@ -77,8 +73,9 @@ int fit(const FitOptions& options) {
     of_trace.push_back(jobs.job(point));
     imported.push_back(read_trace(options.traces[i], {}, !options.style.quiet));
     check_recorded_setting(options.traces[i], imported.back().timeline, point, of_trace.back());
-    recordings.push_back(
-        {&of_trace.back(), schedule_of(point), &imported.back().timeline, settled_step(point)});
+    // Two windows lack what later ones wait for.
+    recordings.push_back({&of_trace.back(), sim::schedule_of(point), &imported.back().timeline,
+                          2 * sim::as_scheduled(point).update_interval});
   }
   sim::LiveFit fitted = sim::fit_live(recordings);
   sim::add_untold(of_trace.front().scenario.hardware, fitted.numbers);

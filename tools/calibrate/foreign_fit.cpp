@@ -5,13 +5,13 @@
 
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
+#include "sim/calibrate/live_jobs.h"
+#include "sim/calibrate/trace/base_profile.h"
 #include "sim/calibrate/trace/trace_fit.h"
 #include "sim/calibrate/trace/trace_fit_json.h"
 #include "sim/calibrate/trace/trace_fit_text.h"
 #include "sim/calibrate/trace/traced_job.h"
-#include "tools/base_profile.h"
 #include "tools/environment.h"
-#include "tools/live_jobs.h"
 #include "tools/read_trace.h"
 #include "tools/version.h"
 
@@ -29,13 +29,14 @@ Node profile_of_traces(const std::vector<sim::ImportedTrace>& traces) {
   std::vector<const sim::ImportedTrace*> all;
   for (const sim::ImportedTrace& trace : traces) all.push_back(&trace);
   const std::vector<std::string> devices = sim::traced_job(all).devices;
-  const std::vector<std::string> matches = profiles_of_devices(devices);
+  const std::vector<std::string> matches =
+      sim::profiles_of_devices(devices, profile_directories(""));
   std::string others;
   for (std::size_t i = 1; i < matches.size(); ++i) others += " " + matches[i];
   complain(fmt::format("base profile {} for \"{}\"{}\n", matches.front(),
                        fmt::join(devices, "\", \""),
                        others.empty() ? "" : "; also of this GPU, with --profile:" + others));
-  return load_profile(matches.front());
+  return sim::load_profile(matches.front(), profile_directories(""));
 }
 
 /// A scenario of the model alone; the optimizer on the CPU.
@@ -61,11 +62,14 @@ Setting setting_of(const ForeignFitOptions& options,
   require_fit_option(options.scenario.empty() || options.model.empty(),
                      "--scenario or --model, not both");
   if (!options.scenario.empty()) {
-    const LiveJobs jobs(options.scenario, options.profile, options.set);
+    const sim::LiveJobs jobs(options.scenario, options.profile, options.set,
+                             profile_directories(options.scenario));
     return {jobs.hardware(), jobs.job()};
   }
   require_fit_option(options.set.empty(), "--scenario with --set");
-  Setting setting{options.profile ? load_profile(*options.profile) : profile_of_traces(traces), {}};
+  Setting setting{options.profile ? sim::load_profile(*options.profile, profile_directories(""))
+                                  : profile_of_traces(traces),
+                  {}};
   if (!options.model.empty()) setting.job = job_of_model(options, setting.hardware);
   return setting;
 }

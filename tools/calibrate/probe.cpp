@@ -17,7 +17,6 @@
 #include "sim/base/output_file.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/environment.h"
-#include "tools/live_jobs.h"
 #include "tools/version.h"
 
 namespace zenflow::tools {

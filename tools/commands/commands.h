@@ -72,9 +72,6 @@ struct LoadedJob {
   std::vector<const sim::Schedule*> schedules;
 };
 
-/// Splits "a.b=c" at the first "="; short ZenFlow names become full paths.
-/// Throws Error(kInput) if there is no "=" or nothing before it.
-[[nodiscard]] sim::Override parse_override(const std::string& text);
 [[nodiscard]] sim::LoadOptions load_options(const CommonOptions& common,
                                             const std::filesystem::path& scenario);
 /// Reads the job and looks its schedules up; prints the DeepSpeed warnings unless quiet, and if no

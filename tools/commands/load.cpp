@@ -6,35 +6,17 @@
 #include "sim/base/error.h"
 #include "sim/config/reader.h"
 #include "sim/deepspeed/lint.h"
+#include "sim/deepspeed/overrides.h"
 #include "sim/schedule/live_work.h"
 #include "tools/commands/commands.h"
 
 namespace zenflow::tools {
 
-sim::Override parse_override(const std::string& text) {
-  const std::size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0) {
-    throw Error(
-        ErrorKind::kInput,
-        fmt::format("--set {}: expected PATH=VALUE, e.g. training.sequence_length=1024", text));
-  }
-  return {sim::expand_short_name(text.substr(0, equals)), text.substr(equals + 1)};
-}
-
 sim::LoadOptions load_options(const CommonOptions& common, const std::filesystem::path& scenario) {
   sim::LoadOptions options;
   options.profile_directories = profile_directories(scenario);
   options.profile = common.profile ? common.profile : Defaults(common.config).value("profile");
-  for (const std::string& text : common.set) options.overrides.push_back(parse_override(text));
-  // Checked here, where a mistake can be laid to the flag; last, so that they win.
-  if (common.deepspeed_version) {
-    (void)sim::parse_version(*common.deepspeed_version);
-    options.overrides.push_back({"launch.deepspeed_version", *common.deepspeed_version});
-  }
-  if (common.target) {
-    (void)sim::parse_target(*common.target);
-    options.overrides.push_back({"launch.target", *common.target});
-  }
+  options.overrides = sim::parse_overrides(common.set, common.deepspeed_version, common.target);
   return options;
 }
 

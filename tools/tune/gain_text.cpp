@@ -152,20 +152,6 @@ const char* name_of_best(sim::Objective objective) {
   return "";
 }
 
-/// Whether only the rule that a job which fits is not offloaded speaks against `best`. That rule is
-/// of a number of GPUs; with another one it was the reason if the slack alone would have chosen it.
-bool offloads_in_vain(const TuneAnswer& answer, const sim::Simulated& best) {
-  const sim::Candidates& candidates = answer.candidates;
-  const sim::Simulated& chosen = answer.chosen();
-  if (best.setting.placement() == sim::Placement::kGpu) return false;
-  if (best.setting.get(Knob::kGpus) == chosen.setting.get(Knob::kGpus)) {
-    return answer.result.fits_without_offloading;
-  }
-  return candidates.cost(chosen.setting, chosen.evaluation.step_time) >
-         (1 + answer.loaded.request.slack) *
-             candidates.cost(best.setting, best.evaluation.step_time);
-}
-
 /// ", and no slower than yours,", of what is within the slack of the best itself.
 std::string ceilings(const TuneAnswer& answer, const sim::Simulated& best) {
   const sim::Candidates& candidates = answer.candidates;
@@ -217,11 +203,6 @@ std::string care(const TuneAnswer& answer) {
 
 }  // namespace
 
-double cost_per_million_tokens(const TuneAnswer& answer, const Setting& setting,
-                               const Evaluation& one) {
-  return 1e6 * answer.candidates.cost(setting, one.step_time);
-}
-
 std::string counted(std::uint64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
@@ -243,7 +224,7 @@ std::string gain_text(const TuneAnswer& answer) {
   const Evaluation& own = *result.own;
   std::string text = gain_line(answer, own);
   const auto& measured = answer.loaded.request.measured_step;
-  if (measured && !answer.loaded.traced) {
+  if (measured && !answer.traced) {
     text += fmt::format("Measured today: {}; the model says {} ({}).\n",
                         sim::format_seconds(*measured * 1e12), sim::format_seconds(own.step_time),
                         signed_percent(own.step_time / (*measured * 1e12) - 1));

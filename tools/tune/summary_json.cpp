@@ -134,7 +134,7 @@ Json baseline_json(const TuneAnswer& answer) {
 }
 
 Json traced_json(const TuneAnswer& answer) {
-  const TracedRequest& traced = *answer.loaded.traced;
+  const sim::TracedRequest& traced = *answer.traced;
   Json map;
   map["traces"] = Json::array();
   for (const auto& one : answer.options.traces) map["traces"].push_back(one.generic_string());
@@ -211,12 +211,6 @@ Json findings_json(const TuneAnswer& answer) {
 
 }  // namespace
 
-std::uint64_t simulated_infeasible(const sim::SearchResult& result) {
-  return static_cast<std::uint64_t>(
-      std::count_if(result.simulated.begin(), result.simulated.end(),
-                    [](const sim::Simulated& one) { return !one.evaluation.infeasible.empty(); }));
-}
-
 std::string summary_json(const TuneAnswer& answer) {
   const sim::TuneRequest& request = answer.loaded.request;
   const sim::SearchResult& result = answer.result;
@@ -243,7 +237,7 @@ std::string summary_json(const TuneAnswer& answer) {
     map["speedup"] = rounded(result.own->step_time / answer.chosen().evaluation.step_time);
     if (result.complete) map["speedup_relative_error"] = rounded(answer.numbers.gain_error);
   }
-  if (answer.loaded.traced) map["trace"] = traced_json(answer);
+  if (answer.traced) map["trace"] = traced_json(answer);
   if (result.published) map["published"] = simulated_json(answer, *result.published);
   map["changes"] = changes_json(answer);
   map["base_kept"] = answer.text.kept;

@@ -43,7 +43,7 @@ struct Rows {
   }
   /// With the settings' names.
   std::vector<std::vector<std::string>> named() {
-    const std::vector<std::string> names = setting_names(answer, settings);
+    const std::vector<std::string> names = setting_names(answer.loaded.request, settings);
     for (std::size_t i = 0; i < cells.size(); ++i) cells[i][1] = names[i];
     return cells;
   }
@@ -108,7 +108,7 @@ std::string runners_up(const TuneAnswer& answer) {
     row.push_back(fmt::format("{:.0f} %", 100 * one.chance));
   }
   if (rows.empty()) return "";
-  const std::vector<std::string> names = setting_names(answer, settings);
+  const std::vector<std::string> names = setting_names(answer.loaded.request, settings);
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i].front() = names[i];
   std::vector<std::string> cells = {"setting", "step ms"};
   if (is_of_cost(answer)) cells.emplace_back("cost/1M tokens");
@@ -212,7 +212,7 @@ std::string behaviour(const TuneAnswer& answer) {
 
 /// The profile, which of traces has no name yet.
 std::string machine_name(const TuneAnswer& answer) {
-  const auto& traced = answer.loaded.traced;
+  const auto& traced = answer.traced;
   if (!traced) return answer.loaded.request.job.scenario.hardware.name;
   return traced->base_profile + ", fitted to the traces";
 }

@@ -20,7 +20,7 @@ std::string list(const std::string& title, const std::vector<std::string>& lines
 }
 
 /// ", the median of 13 update windows of 4 steps".
-std::string averaged_over(const TracedRequest& traced) {
+std::string averaged_over(const sim::TracedRequest& traced) {
   if (traced.steps == 0) return ", as --measured-step says";
   if (traced.window <= 1) {
     return fmt::format(", the {} of {}", traced.window == 0 ? "mean" : "median",
@@ -29,13 +29,6 @@ std::string averaged_over(const TracedRequest& traced) {
   const auto window = static_cast<std::uint64_t>(traced.window);
   return fmt::format(", the median of {} of {} steps",
                      counted(traced.steps / window, "update window"), window);
-}
-
-/// So many times as long as was measured, or as short, the model's step of the own setting is that
-/// of another job: nothing is to be scaled by that.
-bool is_of_another_job(double modelled, double measured) {
-  constexpr double kTimes = 2;
-  return modelled > kTimes * measured || measured > kTimes * modelled;
 }
 
 std::string gain_error_text(const TuneAnswer& answer) {
@@ -48,7 +41,7 @@ std::string measured(const TuneAnswer& answer) {
   const auto& step = answer.loaded.request.measured_step;
   if (!step) return "Nothing says what a step takes, so the model is not held against the job.\n";
   const double picoseconds = *step * 1e12;
-  const TracedRequest& traced = *answer.loaded.traced;
+  const sim::TracedRequest& traced = *answer.traced;
   std::string text = fmt::format("Measured: {} a step", sim::format_seconds(picoseconds));
   text += averaged_over(traced);
   if (!answer.result.own) {
@@ -59,7 +52,7 @@ std::string measured(const TuneAnswer& answer) {
                       sim::format_seconds(own), own / picoseconds);
   text += fmt::format("Predicted for the chosen setting: {}",
                       sim::format_seconds(answer.chosen().evaluation.step_time));
-  if (is_of_another_job(own, picoseconds)) {
+  if (sim::is_of_another_job(own, picoseconds)) {
     return text +
            fmt::format(
                ", {}.\nWARNING: the model is off by a factor of {:.1f}. --model, --base or what is "
@@ -84,16 +77,9 @@ std::string measured(const TuneAnswer& answer) {
 
 }  // namespace
 
-std::optional<double> scaled_step(const TuneAnswer& answer) {
-  const auto& step = answer.loaded.request.measured_step;
-  if (!step || !answer.result.own || answer.result.own->step_time <= 0) return std::nullopt;
-  if (is_of_another_job(answer.result.own->step_time, *step * 1e12)) return std::nullopt;
-  return answer.chosen().evaluation.step_time * (*step * 1e12 / answer.result.own->step_time);
-}
-
 std::string traced_text(const TuneAnswer& answer) {
-  if (!answer.loaded.traced) return "";
-  const TracedRequest& traced = *answer.loaded.traced;
+  if (!answer.traced) return "";
+  const sim::TracedRequest& traced = *answer.traced;
   const auto fitted = std::count_if(traced.numbers.begin(), traced.numbers.end(),
                                     [](const sim::FittedNumber& one) { return one.fitted; });
   std::string text = "\nFrom the traces:\n" + measured(answer);

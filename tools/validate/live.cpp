@@ -12,9 +12,9 @@
 #include "runtime/validate/rounds.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
+#include "sim/calibrate/live_jobs.h"
 #include "sim/config/reader.h"
 #include "tools/environment.h"
-#include "tools/live_jobs.h"
 #include "tools/validate/validate.h"
 
 namespace zenflow::tools {
@@ -65,7 +65,8 @@ class LiveComparison {
   LiveComparison(const ValidateOptions& options, std::string date)
       : options_(options),
         date_(std::move(date)),
-        jobs_(options.scenario, options.profile, options.set) {
+        jobs_(options.scenario, options.profile, options.set,
+              profile_directories(options.scenario)) {
     for (const auto& [texts, calibrated] :
          {std::pair(&options.calibrate, true), std::pair(&options.predict, false)}) {
       for (const std::string& text : *texts) add(jobs_.point(text), calibrated, text);
@@ -91,7 +92,7 @@ class LiveComparison {
     points_.push_back(point);
     runs_.emplace_back();
     result_.settings.push_back(
-        {.name = to_string(point), .schedule = schedule_of(point), .calibrated = calibrated});
+        {.name = to_string(point), .schedule = sim::schedule_of(point), .calibrated = calibrated});
   }
 
   void prepare() {
@@ -212,7 +213,7 @@ class LiveComparison {
       jobs.push_back(jobs_.job(points_[i]));
       for (const LiveRun& run : runs_[i]) {
         recordings.push_back(
-            {&jobs.back(), schedule_of(points_[i]), &run.timeline, run.steps.first});
+            {&jobs.back(), sim::schedule_of(points_[i]), &run.timeline, run.steps.first});
       }
     }
     result_.fit = sim::fit_live(recordings);
@@ -232,13 +233,14 @@ class LiveComparison {
         part->measured = std::move(last.timeline);
         part->measured_stretch = {nullptr, last.steps.begin, last.steps.finish};
       }
-      predict_setting(job, sim::find_schedule(schedule_of(points_[i])), result_.settings[i], part);
+      predict_setting(job, sim::find_schedule(sim::schedule_of(points_[i])), result_.settings[i],
+                      part);
     }
   }
 
   const ValidateOptions& options_;
   std::string date_;
-  LiveJobs jobs_;
+  sim::LiveJobs jobs_;
   runtime::LiveRunSettings settings_;
   std::optional<TemporaryDirectory> temporary_;
   std::vector<OffloadSetup> points_;

@@ -7,9 +7,9 @@
 #include "sim/accuracy/imported_figures.h"
 #include "sim/accuracy/recorded_figures.h"
 #include "sim/base/error.h"
+#include "sim/calibrate/live_jobs.h"
 #include "sim/calibrate/live_setting.h"
 #include "tools/environment.h"
-#include "tools/live_jobs.h"
 #include "tools/read_trace.h"
 #include "tools/validate/validate.h"
 
@@ -40,7 +40,8 @@ class TraceComparison {
   TraceComparison(const ValidateOptions& options, std::string date)
       : options_(options),
         date_(std::move(date)),
-        jobs_(options.scenario, options.profile, options.set) {
+        jobs_(options.scenario, options.profile, options.set,
+              profile_directories(options.scenario)) {
     import_.rules = options.rules.empty() ? sim::default_rules() : sim::read_rules(options.rules);
     import_.steps = options.steps;
   }
@@ -76,7 +77,7 @@ class TraceComparison {
   Recorded of_zenflow_train(std::size_t i, sim::ImportedTrace trace) {
     const std::string& text = of_file(options_.settings, i);
     const sim::OffloadSetup point = jobs_.point(text);
-    Recorded one{to_string(point), schedule_of(point), is_calibrated(point), jobs_.job(point),
+    Recorded one{to_string(point), sim::schedule_of(point), is_calibrated(point), jobs_.job(point),
                  std::move(trace)};
     // Steps are written before their work: what is cut off would count as nothing done.
     if (!one.trace.problems.empty()) {
@@ -85,8 +86,7 @@ class TraceComparison {
     }
     sim::check_recorded_setting(options_.traces[i].generic_string(), one.trace.timeline, point,
                                 one.job);
-    const std::int64_t window =
-        point.schedule == sim::OffloadSchedule::kZenFlow ? point.update_interval : 1;
+    const std::int64_t window = sim::as_scheduled(point).update_interval;
     one.first_step = options_.first_step >= 0 ? options_.first_step : 2 * window;
     const sim::RecordedSteps steps =
         sim::recorded_steps(one.trace.timeline, one.first_step, window);
@@ -188,7 +188,7 @@ class TraceComparison {
 
   const ValidateOptions& options_;
   std::string date_;
-  LiveJobs jobs_;
+  sim::LiveJobs jobs_;
   sim::ImportOptions import_;
   std::vector<Recorded> recorded_;
   Comparison result_;

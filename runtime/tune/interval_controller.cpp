@@ -1,4 +1,4 @@
-#include "runtime/train/interval_controller.h"
+#include "runtime/tune/interval_controller.h"
 
 #include <algorithm>
 #include <cmath>

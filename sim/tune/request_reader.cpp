@@ -1,4 +1,7 @@
+#include "sim/tune/request_reader.h"
+
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <sstream>
 
@@ -6,10 +9,10 @@
 
 #include "sim/base/error.h"
 #include "sim/config/reader.h"
-#include "tools/environment.h"
-#include "tools/tune/tune.h"
+#include "sim/deepspeed/ds_document.h"
+#include "sim/deepspeed/overrides.h"
 
-namespace zenflow::tools {
+namespace zenflow::sim {
 namespace {
 
 namespace fs = std::filesystem;
@@ -22,19 +25,19 @@ auto quantity(const char* flag, const std::string& text, Read read) {
   return read(ValueReader(node, flag)).value();
 }
 
-bool has(const std::vector<sim::Override>& overrides, std::string_view path) {
+bool has(const std::vector<Override>& overrides, std::string_view path) {
   return std::any_of(overrides.begin(), overrides.end(),
-                     [path](const sim::Override& one) { return one.path == path; });
+                     [path](const Override& one) { return one.path == path; });
 }
 
 /// A base file that states the micro-batch, in one way or another, wins over the scenario.
-void take_micro_batch(const TuneOptions& options, const Node& base, sim::LoadOptions& load) {
+void take_micro_batch(const std::filesystem::path& scenario, const Node& base, LoadOptions& load) {
   constexpr const char* kMicro = "training.micro_batch_size_per_gpu";
   if (has(load.overrides, kMicro)) return;
   std::optional<std::int64_t> micro = stated_number(base, "train_micro_batch_size_per_gpu");
   const std::optional<std::int64_t> total = stated_number(base, "train_batch_size");
   if (!micro && total) {
-    const std::int64_t ranks = sim::load_scenario(options.scenario, load).ranks();
+    const std::int64_t ranks = load_scenario(scenario, load).ranks();
     const std::int64_t step =
         stated_number(base, "gradient_accumulation_steps").value_or(1) * ranks;
     if (*total % step == 0) micro = *total / step;
@@ -42,15 +45,15 @@ void take_micro_batch(const TuneOptions& options, const Node& base, sim::LoadOpt
   if (micro) load.overrides.push_back({kMicro, std::to_string(*micro)});
 }
 
-sim::LoadOptions load_options(const TuneOptions& options) {
-  sim::LoadOptions load;
-  load.profile_directories = profile_directories(options.scenario);
-  load.profile = options.profile ? options.profile : Defaults(std::nullopt).value("profile");
-  load.overrides = overrides_of(options);
-  if (options.base) {
-    const sim::DsDocument base = sim::load_ds_document(*options.base);
-    take_micro_batch(options, base.root, load);
-    load.overrides.insert(load.overrides.begin(), {"deepspeed", options.base->string()});
+LoadOptions load_options(const fs::path& scenario, const TuneFlags& flags) {
+  LoadOptions load;
+  load.profile_directories = flags.profile_directories;
+  load.profile = flags.profile;
+  load.overrides = overrides_of(flags);
+  if (flags.base) {
+    const DsDocument base = load_ds_document(*flags.base);
+    take_micro_batch(scenario, base.root, load);
+    load.overrides.insert(load.overrides.begin(), {"deepspeed", flags.base->string()});
   }
   return load;
 }
@@ -65,7 +68,7 @@ double field(const std::string& cell, const fs::path& path, std::size_t line) {
 }
 
 /// Means over all rows of zenflow-train's --importance.
-sim::ImportanceCurve read_importance(const fs::path& path) {
+ImportanceCurve read_importance(const fs::path& path) {
   constexpr std::array<std::pair<const char*, double>, 3> kColumns = {
       {{"top_1_percent", 0.01}, {"top_5_percent", 0.05}, {"top_10_percent", 0.1}}};
   std::istringstream lines(read_text_file(path));
@@ -95,7 +98,7 @@ sim::ImportanceCurve read_importance(const fs::path& path) {
   if (rows == 0) {
     throw Error(ErrorKind::kInput, fmt::format("{}: has no rows", path.generic_string()));
   }
-  sim::ImportanceCurve curve;
+  ImportanceCurve curve;
   for (std::size_t i = 0; i < kColumns.size(); ++i) {
     curve.points.emplace_back(kColumns[i].second, sums[i] / static_cast<double>(rows));
   }
@@ -106,29 +109,28 @@ sim::ImportanceCurve read_importance(const fs::path& path) {
 constexpr double kLeastError = 0.001;
 
 /// What the profile says of its own numbers, those of a fit; but not of one that --set replaces.
-void take_profile_errors(const LoadedRequest& loaded, sim::Uncertainty& uncertainty) {
+void take_profile_errors(const LoadedRequest& loaded, Uncertainty& uncertainty) {
   const Node* profile = loaded.tree.root.find("hardware");
   if (profile == nullptr) return;
-  for (const std::string& number : sim::uncertain_numbers(loaded.request.job.scenario.hardware)) {
+  for (const std::string& number : uncertain_numbers(loaded.request.job.scenario.hardware)) {
     const std::string path = "hardware." + number;
     const bool replaced =
         std::any_of(loaded.overrides.begin(), loaded.overrides.end(),
-                    [&](const sim::Override& one) { return one.path.starts_with(path); });
-    const Node* error = replaced ? nullptr : sim::find_number(*profile, number + ".relative_error");
+                    [&](const Override& one) { return one.path.starts_with(path); });
+    const Node* error = replaced ? nullptr : find_number(*profile, number + ".relative_error");
     if (error == nullptr) continue;
     uncertainty.relative[number] = std::max(kLeastError, ValueReader(*error, path).number(0, 1));
   }
 }
 
 /// Relative standard errors: of the profile, unless a YAML map from its paths says otherwise.
-sim::Uncertainty read_uncertainty(const TuneOptions& options, const LoadedRequest& loaded) {
-  sim::Uncertainty uncertainty{{}, options.relative_error};
+Uncertainty read_uncertainty(const TuneFlags& flags, const LoadedRequest& loaded) {
+  Uncertainty uncertainty{{}, flags.relative_error};
   take_profile_errors(loaded, uncertainty);
-  if (!options.standard_errors) return uncertainty;
-  const Node root = load_document(*options.standard_errors);
+  if (!flags.standard_errors) return uncertainty;
+  const Node root = load_document(*flags.standard_errors);
   if (!root.is_map()) fail_at(root.at, "", "expected a map from profile keys to relative errors");
-  const std::vector<std::string> known =
-      sim::uncertain_numbers(loaded.request.job.scenario.hardware);
+  const std::vector<std::string> known = uncertain_numbers(loaded.request.job.scenario.hardware);
   for (const Node::Entry& entry : root.entries) {
     if (std::find(known.begin(), known.end(), entry.key) == known.end()) {
       fail_at(entry.key_at, entry.key, "no such number" + suggestion(entry.key, known));
@@ -148,11 +150,11 @@ void find_base_text(LoadedRequest& loaded) {
   loaded.base_name = path.generic_string();
 }
 
-sim::Objective find_objective(const TuneOptions& options) {
-  for (const sim::Objective one : {sim::Objective::kStepTime, sim::Objective::kTokensPerSecond,
-                                   sim::Objective::kCostPerToken}) {
-    if (to_string(one) != options.objective) continue;
-    if (one == sim::Objective::kCostPerToken && !options.price) {
+Objective find_objective(const TuneFlags& flags) {
+  for (const Objective one :
+       {Objective::kStepTime, Objective::kTokensPerSecond, Objective::kCostPerToken}) {
+    if (to_string(one) != flags.objective) continue;
+    if (one == Objective::kCostPerToken && !flags.price) {
       throw Error(ErrorKind::kInput,
                   "--objective cost_per_token: needs --price, of a GPU and hour");
     }
@@ -162,17 +164,17 @@ sim::Objective find_objective(const TuneOptions& options) {
   throw Error(ErrorKind::kInput,
               fmt::format("--objective: expected step_time, tokens_per_second or cost_per_token, "
                           "found \"{}\"{}",
-                          options.objective, suggestion(options.objective, known)));
+                          flags.objective, suggestion(flags.objective, known)));
 }
 
-void read_limits(const TuneOptions& options, sim::TuneRequest& request) {
-  sim::Limits& limits = request.limits;
-  limits.gpu_memory = bytes_of("--max-gpu-memory", options.max_gpu_memory);
-  limits.host_memory = bytes_of("--max-host-memory", options.max_host_memory);
-  limits.shm = bytes_of("--max-shm", options.max_shm);
-  limits.staleness = options.max_staleness.value_or(request.job.scenario.max_staleness);
-  limits.deferred_share = options.max_deferred_share;
-  if (options.importance) request.importance = read_importance(*options.importance);
+void read_limits(const TuneFlags& flags, TuneRequest& request) {
+  Limits& limits = request.limits;
+  limits.gpu_memory = bytes_of("--max-gpu-memory", flags.max_gpu_memory);
+  limits.host_memory = bytes_of("--max-host-memory", flags.max_host_memory);
+  limits.shm = bytes_of("--max-shm", flags.max_shm);
+  limits.staleness = flags.max_staleness.value_or(request.job.scenario.max_staleness);
+  limits.deferred_share = flags.max_deferred_share;
+  if (flags.importance) request.importance = read_importance(*flags.importance);
   if (limits.deferred_share && !request.importance) {
     throw Error(ErrorKind::kInput,
                 "--max-deferred-share: needs --importance, what zenflow-train recorded");
@@ -182,17 +184,17 @@ void read_limits(const TuneOptions& options, sim::TuneRequest& request) {
 /// DeepSpeed sums where it always does: what only zenflow-train knows is neither followed nor
 /// searched for it.
 void leave_out_zenflow_train(LoadedRequest& loaded) {
-  sim::OffloadSetup& offload = loaded.request.job.scenario.offload;
-  const auto note = sim::ignored_sum_place(to_string(loaded.request.family), offload);
+  OffloadSetup& offload = loaded.request.job.scenario.offload;
+  const auto note = ignored_sum_place(to_string(loaded.request.family), offload);
   if (!note) return;
-  offload = sim::without_zenflow(offload);
+  offload = without_zenflow(offload);
   loaded.warnings.push_back(*note);
 }
 
 /// Values of --vary or --search-space that the runtime tuned for does not know.
-void check_knobs(const sim::TuneRequest& request) {
-  const sim::Setting own = setting_of(request.job);
-  for (const sim::KnobInfo& one : sim::knobs()) {
+void check_knobs(const TuneRequest& request) {
+  const Setting own = setting_of(request.job);
+  for (const KnobInfo& one : knobs()) {
     if (has_knob(request.family, one.knob)) continue;
     for (const double value : request.space.values(one.knob)) {
       if (value == own.get(one.knob)) continue;
@@ -205,23 +207,23 @@ void check_knobs(const sim::TuneRequest& request) {
 
 /// Whether something else than the file decides in which precision DeepSpeed computes: Trainer and
 /// accelerate, which fill in "auto" and add a block that is not there, or autocast.
-bool leaves_precision_open(const sim::Job& job, const std::string& dtype) {
+bool leaves_precision_open(const Job& job, const std::string& dtype) {
   const Node& document = job.scenario.deepspeed;
   const auto says = [&](const std::string& path, const char* what) {
-    const Node* node = sim::find_path(document, path);
+    const Node* node = find_path(document, path);
     return node != nullptr && node->is_scalar() && node->scalar == what;
   };
-  const bool may_add = job.target != sim::LaunchTarget::kDeepSpeed;
+  const bool may_add = job.target != LaunchTarget::kDeepSpeed;
   return says(dtype + ".enabled", "auto") || says("torch_autocast.enabled", "true") ||
          (may_add && document.find(dtype) == nullptr);
 }
 
 /// DeepSpeed trains in fp32 unless its file says otherwise. zenflow-train, which reads none, does
 /// what the scenario says; and so does who sets the precision by flag.
-void check_precision(const sim::TuneRequest& request) {
-  const sim::Scenario& scenario = request.job.scenario;
-  const sim::DType dtype = scenario.training.dtype;
-  if (request.family != sim::Family::kDeepSpeed || dtype == sim::DType::kFp32) return;
+void check_precision(const TuneRequest& request) {
+  const Scenario& scenario = request.job.scenario;
+  const DType dtype = scenario.training.dtype;
+  if (request.family != Family::kDeepSpeed || dtype == DType::kFp32) return;
   if (scenario.is_overridden("training.dtype")) return;
   if (request.job.deepspeed.bf16 || request.job.deepspeed.fp16) return;
   const std::string name = to_string(dtype);
@@ -243,7 +245,7 @@ double measured_step_of(const std::string& text) {
 }
 
 /// What was measured is of the user's own setting, so of its batch.
-void check_measured_batch(const sim::TuneRequest& request) {
+void check_measured_batch(const TuneRequest& request) {
   const std::int64_t own = global_batch_of(request.job, request.family);
   if (request.global_batch == own) return;
   throw Error(
@@ -266,67 +268,48 @@ std::optional<std::int64_t> stated_number(const Node& root, std::string_view key
   return ValueReader(*node, std::string(key)).integer(1, std::int64_t{1} << 31);
 }
 
-std::vector<sim::Override> overrides_of(const TuneOptions& options) {
-  std::vector<sim::Override> overrides;
-  for (const std::string& text : options.set) {
-    const std::size_t equals = text.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      throw Error(ErrorKind::kInput, fmt::format("--set {}: expected PATH=VALUE", text));
-    }
-    overrides.push_back({sim::expand_short_name(text.substr(0, equals)), text.substr(equals + 1)});
-  }
-  if (options.deepspeed_version) {
-    static_cast<void>(sim::parse_version(*options.deepspeed_version));
-    overrides.push_back({"launch.deepspeed_version", *options.deepspeed_version});
-  }
-  if (options.target) {
-    static_cast<void>(sim::parse_target(*options.target));
-    overrides.push_back({"launch.target", *options.target});
-  }
-  return overrides;
+std::vector<Override> overrides_of(const TuneFlags& flags) {
+  return parse_overrides(flags.set, flags.deepspeed_version, flags.target);
 }
 
-void complete_request(const TuneOptions& options, std::optional<sim::Family> family,
-                      LoadedRequest& loaded) {
-  sim::TuneRequest& request = loaded.request;
-  request.job = sim::make_job(sim::read_scenario(loaded.tree, loaded.overrides));
+void complete_request(const TuneFlags& flags, std::optional<Family> family, LoadedRequest& loaded) {
+  TuneRequest& request = loaded.request;
+  request.job = make_job(read_scenario(loaded.tree, loaded.overrides));
   const bool host = request.job.scenario.hardware.gpu.runs_on_host();
-  request.family = options.schedule ? sim::find_family(*options.schedule)
-                   : family         ? *family
-                   : host           ? sim::Family::kLive
-                                    : sim::Family::kDeepSpeed;
+  request.family = flags.schedule ? find_family(*flags.schedule)
+                   : family       ? *family
+                   : host         ? Family::kLive
+                                  : Family::kDeepSpeed;
   leave_out_zenflow_train(loaded);
   check_precision(request);
-  request.global_batch =
-      options.global_batch.value_or(global_batch_of(request.job, request.family));
+  request.global_batch = flags.global_batch.value_or(global_batch_of(request.job, request.family));
   request.space = default_space(request.job, request.family, request.global_batch);
-  if (options.search_space) narrow_by_file(request.space, *options.search_space);
-  for (const std::string& text : options.vary) narrow(request.space, text);
+  if (flags.search_space) narrow_by_file(request.space, *flags.search_space);
+  for (const std::string& text : flags.vary) narrow(request.space, text);
   follow_gpus(request.space, request.job, request.family, request.global_batch);
   check_knobs(request);
-  request.objective = find_objective(options);
-  request.offload_when = sim::parse_offload_when(options.offload_when);
-  request.price_per_gpu_hour = options.price.value_or(0);
-  request.slack = options.slack;
-  request.top = options.top;
-  request.front_within = options.front_within;
-  read_limits(options, request);
-  if (options.measured_step) {
+  request.objective = find_objective(flags);
+  request.offload_when = parse_offload_when(flags.offload_when);
+  request.price_per_gpu_hour = flags.price.value_or(0);
+  request.slack = flags.slack;
+  request.top = flags.top;
+  request.front_within = flags.front_within;
+  read_limits(flags, request);
+  if (flags.measured_step) {
     check_measured_batch(request);
-    request.measured_step = measured_step_of(*options.measured_step);
+    request.measured_step = measured_step_of(*flags.measured_step);
   }
-  loaded.uncertainty = read_uncertainty(options, loaded);
+  loaded.uncertainty = read_uncertainty(flags, loaded);
   find_base_text(loaded);
 }
 
-LoadedRequest load_request(const TuneOptions& options) {
-  if (!options.traces.empty()) return load_traced_request(options);
+LoadedRequest load_request(const fs::path& scenario, const TuneFlags& flags) {
   LoadedRequest loaded;
-  const sim::LoadOptions load = load_options(options);
+  const LoadOptions load = load_options(scenario, flags);
   loaded.overrides = load.overrides;
-  loaded.tree = sim::load_scenario_tree(options.scenario, load);
-  complete_request(options, std::nullopt, loaded);
+  loaded.tree = load_scenario_tree(scenario, load);
+  complete_request(flags, std::nullopt, loaded);
   return loaded;
 }
 
-}  // namespace zenflow::tools
+}  // namespace zenflow::sim

@@ -1,23 +1,23 @@
-#include "tools/tune/traced_scenario.h"
+#include "sim/tune/trace/traced_scenario.h"
 
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "sim/base/paths.h"
 #include "sim/base/text.h"
 #include "sim/deepspeed/ds_document.h"
 #include "sim/offload/knobs.h"
-#include "tools/tune/paths.h"
 
-namespace zenflow::tools {
+namespace zenflow::sim {
 namespace {
 
 namespace fs = std::filesystem;
 
 /// What does not name a file.
 std::string settings_text(const std::string& name, std::int64_t gpus, std::int64_t nodes,
-                          const sim::TrainingSettings& training, const std::string& schedule) {
+                          const TrainingSettings& training, const std::string& schedule) {
   return fmt::format(
       "name: {}\ngpus: {}\nnodes: {}\ntraining: {{micro_batch_size_per_gpu: {}, sequence_length: "
       "{}, dtype: {}, activation_checkpointing: {}}}\nschedules: [{}]\n",
@@ -26,13 +26,13 @@ std::string settings_text(const std::string& name, std::int64_t gpus, std::int64
 }
 
 /// Nothing where it says no more than a scenario without the block.
-std::string zenflow_train_text(const sim::OffloadSetup& offload) {
-  sim::TrainingSetup said;
-  sim::TrainingSetup unsaid;
-  static_cast<sim::OffloadSetup&>(said) = offload;
-  static_cast<sim::OffloadSetup&>(unsaid) = sim::Scenario().offload;
+std::string zenflow_train_text(const OffloadSetup& offload) {
+  TrainingSetup said;
+  TrainingSetup unsaid;
+  static_cast<OffloadSetup&>(said) = offload;
+  static_cast<OffloadSetup&>(unsaid) = Scenario().offload;
   std::vector<std::string> keys;
-  for (const sim::SetupKnob& knob : sim::setup_knobs()) {
+  for (const SetupKnob& knob : setup_knobs()) {
     const std::string_view key = key_in("zenflow_train", knob);
     if (key.empty() || knob_value(knob, said) == knob_value(knob, unsaid)) continue;
     keys.push_back(fmt::format("{}: {}", key, knob_text(knob, said)));
@@ -40,7 +40,7 @@ std::string zenflow_train_text(const sim::OffloadSetup& offload) {
   return keys.empty() ? "" : fmt::format("zenflow_train: {{{}}}\n", fmt::join(keys, ", "));
 }
 
-std::string run_text(const sim::RunSettings& run) {
+std::string run_text(const RunSettings& run) {
   return fmt::format("run: {{warmup_steps: {}, steps: {}}}\n", run.warmup_steps, run.steps);
 }
 
@@ -51,8 +51,8 @@ std::string quoted_path(const fs::path& folder, const fs::path& path) {
 
 }  // namespace
 
-sim::ScenarioTree scenario_tree(const TracedScenario& traced, const Node& hardware) {
-  const std::string name = sim::model_name(traced.model);
+ScenarioTree scenario_tree(const TracedScenario& traced, const Node& hardware) {
+  const std::string name = model_name(traced.model);
   // Any schedule: which one runs is found by setting.
   std::string text =
       settings_text(name, traced.gpus, traced.nodes, traced.training, "zero-offload");
@@ -60,11 +60,11 @@ sim::ScenarioTree scenario_tree(const TracedScenario& traced, const Node& hardwa
   text += zenflow_train_text(traced.offload);
   text += fmt::format("model: {{name: {}}}\n", json_quoted(name));
   if (!traced.base) text += "deepspeed: " + traced.deepspeed + "\n";
-  sim::ScenarioTree tree{parse_yaml(text, "--trace")};
+  ScenarioTree tree{parse_yaml(text, "--trace")};
   tree.root.find("model")->entries.push_back({"config", {}, load_document(traced.model)});
   tree.root.entries.push_back({"hardware", hardware.at, hardware});
   if (traced.base) {
-    Node document = sim::load_ds_document(*traced.base).root;
+    Node document = load_ds_document(*traced.base).root;
     const Location at = document.at;
     tree.root.entries.push_back({"deepspeed", at, std::move(document)});
     tree.deepspeed_file = traced.base;
@@ -72,7 +72,7 @@ sim::ScenarioTree scenario_tree(const TracedScenario& traced, const Node& hardwa
   return tree;
 }
 
-std::string scenario_text(const TracedScenario& traced, const sim::Scenario& scenario,
+std::string scenario_text(const TracedScenario& traced, const Scenario& scenario,
                           const std::string& schedule, const fs::path& folder,
                           const std::string& origin) {
   std::string text =
@@ -91,4 +91,4 @@ std::string scenario_text(const TracedScenario& traced, const sim::Scenario& sce
   return text + run_text(scenario.run) + fmt::format("max_staleness: {}\n", scenario.max_staleness);
 }
 
-}  // namespace zenflow::tools
+}  // namespace zenflow::sim

@@ -15,7 +15,7 @@
 #include "sim/schedule/job.h"
 #include "sim/trace/timeline.h"
 
-namespace zenflow::sim {
+namespace zenflow::runtime {
 
 /// What is tuned. In the order of risk: less staleness first, then more columns in time.
 struct TunePoint {
@@ -51,25 +51,25 @@ struct TuneFit {
 
 /// What all settings of a run have in common.
 struct LiveModelSettings {
-  ModelSpec model;
-  TrainingSettings training;
+  sim::ModelSpec model;
+  sim::TrainingSettings training;
   std::int64_t cores = 1;         ///< of the machine
   std::int64_t device_cores = 1;  ///< threads of forward and backward; 0: the device is a GPU
-  OffloadSetup offload;           ///< but for the point, that a prediction is of
+  sim::OffloadSetup offload;      ///< but for the point, that a prediction is of
 };
 
 /// Rates of a machine of which nothing is known; "host" or a GPU alike.
-[[nodiscard]] HardwareProfile unknown_machine(const LiveModelSettings& settings);
+[[nodiscard]] sim::HardwareProfile unknown_machine(const LiveModelSettings& settings);
 
 /// The run at `point` on `hardware`, its warm-up over at `first_step`.
-[[nodiscard]] Job live_job(const LiveModelSettings& settings, const TunePoint& point,
-                           const HardwareProfile& hardware, std::int64_t first_step = 0);
+[[nodiscard]] sim::Job live_job(const LiveModelSettings& settings, const TunePoint& point,
+                                const sim::HardwareProfile& hardware, std::int64_t first_step = 0);
 
 /// Windows of one setting as a Recorder has them; the first begins at `first_step`.
 struct LiveWindows {
   TunePoint point;
   std::int64_t first_step = 0;
-  Timeline timeline;
+  sim::Timeline timeline;
   /// TuneFit's: while they ran.
   std::optional<double> other_cores{};
   std::string remark{};
@@ -77,7 +77,7 @@ struct LiveWindows {
 
 /// What a recording shows a training to run on.
 struct LiveMachine {
-  HardwareProfile hardware;
+  sim::HardwareProfile hardware;
   double other_threads = 0;   ///< of other programs, that want a core all the time
   double beside_updates = 0;  ///< LiveFit's: seconds a window at `recorded`
   TunePoint recorded{};       ///< the recording's setting
@@ -96,4 +96,4 @@ struct LiveMachine {
 [[nodiscard]] TuneFit fit_and_predict(const LiveModelSettings& settings, const LiveWindows& windows,
                                       const std::vector<TunePoint>& points);
 
-}  // namespace zenflow::sim
+}  // namespace zenflow::runtime

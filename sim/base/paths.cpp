@@ -1,6 +1,6 @@
-#include "tools/tune/paths.h"
+#include "sim/base/paths.h"
 
-namespace zenflow::tools {
+namespace zenflow {
 namespace {
 
 namespace fs = std::filesystem;
@@ -17,4 +17,4 @@ fs::path path_from(const fs::path& folder, const fs::path& path) {
   return file.lexically_proximate(real(folder));
 }
 
-}  // namespace zenflow::tools
+}  // namespace zenflow

@@ -4,17 +4,18 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/base/median.h"
 #include "sim/calibrate/live_fit.h"
 #include "sim/offload/knobs.h"
 #include "sim/schedule/live_work.h"
-#include "tools/tune/traced_job.h"
+#include "sim/tune/trace/trace_reading.h"
 
-namespace zenflow::tools {
+namespace zenflow::sim {
 namespace {
 
 /// A recording of before, by --setting and the flags that say the rest.
-sim::RecordedRun run_by_flags(const TraceReading& reading, std::size_t i) {
-  const TuneOptions& options = reading.options;
+RecordedRun run_by_flags(const TraceReading& reading, std::size_t i) {
+  const TraceFlags& options = reading.options;
   const std::vector<std::string>& settings = options.settings;
   if (settings.empty()) {
     insufficient(
@@ -31,30 +32,29 @@ sim::RecordedRun run_by_flags(const TraceReading& reading, std::size_t i) {
                     "training.micro_batch_size_per_gpu=N",
                     reading.file(i)));
   }
-  const sim::OffloadSetup point =
-      sim::parse_offload_setup(settings[std::min(i, settings.size() - 1)]);
-  sim::RecordedRun run;
-  static_cast<sim::OffloadSetup&>(run) = point;
+  const OffloadSetup point = parse_offload_setup(settings[std::min(i, settings.size() - 1)]);
+  RecordedRun run;
+  static_cast<OffloadSetup&>(run) = point;
   run.sequence_length = *options.sequence_length;
-  run.dtype = sim::DType::kFp32;
+  run.dtype = DType::kFp32;
   return run;
 }
 
 /// What flags say in vain: the recording does.
-void refuse_flags(const TraceReading& reading, std::size_t i, const sim::RecordedRun& said) {
+void refuse_flags(const TraceReading& reading, std::size_t i, const RecordedRun& said) {
   const auto refuse = [&](const std::string& flag) {
     throw Error(ErrorKind::kInput,
                 fmt::format("{}: {} says itself how it ran", flag, reading.file(i)));
   };
-  const TuneOptions& options = reading.options;
+  const TraceFlags& options = reading.options;
   if (!options.settings.empty()) refuse("--setting");
   if (options.sequence_length.value_or(said.sequence_length) != said.sequence_length) {
     refuse("--sequence-length");
   }
-  for (const sim::Override& one : reading.overrides) {
+  for (const Override& one : reading.overrides) {
     if (one.path.starts_with("training.")) refuse("--set " + one.path);
   }
-  const bool on_host = sim::read_hardware_profile(reading.hardware).gpu.runs_on_host();
+  const bool on_host = read_hardware_profile(reading.hardware).gpu.runs_on_host();
   if (on_host == !said.gpu) return;
   throw Error(ErrorKind::kInput,
               fmt::format("--profile: {} ran on {}, profile {} has {}", reading.file(i),
@@ -62,10 +62,10 @@ void refuse_flags(const TraceReading& reading, std::size_t i, const sim::Recorde
                           on_host ? "the host for a device" : "a GPU"));
 }
 
-sim::RecordedRun run_of(const TraceReading& reading, std::size_t i) {
-  const auto said = sim::recorded_run(reading.traces[i].timeline);
+RecordedRun run_of(const TraceReading& reading, std::size_t i) {
+  const auto said = recorded_run(reading.traces[i].timeline);
   if (said) refuse_flags(reading, i, *said);
-  sim::RecordedRun run = said ? *said : run_by_flags(reading, i);
+  RecordedRun run = said ? *said : run_by_flags(reading, i);
   if (run.topk_range) {
     insufficient(
         fmt::format("{}: its topk ratio changed while it ran (--topk-range): record one that stays",
@@ -77,7 +77,7 @@ sim::RecordedRun run_of(const TraceReading& reading, std::size_t i) {
                     "auto): record one that stays",
                     reading.file(i)));
   }
-  if (run.schedule == sim::OffloadSchedule::kZeroOffloadDpu) {
+  if (run.schedule == OffloadSchedule::kZeroOffloadDpu) {
     insufficient(
         fmt::format("{}: zero-offload-dpu is no setting that is tuned: record gpu-only, "
                     "zero-offload or zenflow",
@@ -92,20 +92,20 @@ sim::RecordedRun run_of(const TraceReading& reading, std::size_t i) {
   return run;
 }
 
-std::int64_t window_of(const sim::RecordedRun& run) {
-  return run.schedule == sim::OffloadSchedule::kZenFlow ? run.update_interval : 1;
+std::int64_t window_of(const RecordedRun& run) {
+  return as_scheduled(run).update_interval;
 }
 /// Two windows lack what later ones wait for.
-std::int64_t settled_step(const sim::RecordedRun& run) {
+std::int64_t settled_step(const RecordedRun& run) {
   return run.full_warm_up_rounds + 2 * window_of(run);
 }
 
 /// What DeepSpeed's file would say of it; its ZenFlow insists on the optimizer's parameters.
-std::string deepspeed_of(const sim::RecordedRun& run, std::int64_t cores) {
+std::string deepspeed_of(const RecordedRun& run, std::int64_t cores) {
   std::string zero = "stage: 2, overlap_comm: true";
-  if (run.schedule != sim::OffloadSchedule::kGpuOnly)
+  if (run.schedule != OffloadSchedule::kGpuOnly)
     zero += ", offload_optimizer: {device: cpu, pin_memory: true}";
-  if (run.schedule == sim::OffloadSchedule::kZenFlow) {
+  if (run.schedule == OffloadSchedule::kZenFlow) {
     // The optimizer's share of the cores; all if it has a thread for each.
     const double share = static_cast<double>(run.optimizer_threads) / static_cast<double>(cores);
     zero += fmt::format(
@@ -117,29 +117,29 @@ std::string deepspeed_of(const sim::RecordedRun& run, std::int64_t cores) {
   return fmt::format(
       "{{{}optimizer: {{type: AdamW, params: {{lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, "
       "weight_decay: 0.01}}}}, gradient_clipping: 0.0, zero_optimization: {{{}}}}}",
-      run.dtype == sim::DType::kBf16 ? "bf16: {enabled: true}, " : "", zero);
+      run.dtype == DType::kBf16 ? "bf16: {enabled: true}, " : "", zero);
 }
 
-TracedScenario scenario_of(const TraceReading& reading, const sim::RecordedRun& run) {
+TracedScenario scenario_of(const TraceReading& reading, const RecordedRun& run) {
   TracedScenario scenario;
   scenario.model = *reading.options.model;
   scenario.training = run;
   scenario.offload = run;
-  scenario.deepspeed = deepspeed_of(run, sim::read_hardware_profile(reading.hardware).host.cores);
+  scenario.deepspeed = deepspeed_of(run, read_hardware_profile(reading.hardware).host.cores);
   return scenario;
 }
 
 /// Median over whole windows, past the first two: what the fit is to, too, and not moved by a
 /// window in which something else ran on the machine. Seconds of a step.
-double measured_step(TraceReading& reading, std::size_t i, const sim::RecordedRun& run) {
-  const std::vector<sim::TimelineStep>& steps = reading.traces[i].timeline.steps;
+double measured_step(TraceReading& reading, std::size_t i, const RecordedRun& run) {
+  const std::vector<TimelineStep>& steps = reading.traces[i].timeline.steps;
   const std::int64_t first = settled_step(run);
   const std::int64_t window = window_of(run);
   std::vector<double> windows;
   for (std::int64_t s = first; s + window <= std::ssize(steps); s += window) {
     double sum = 0;
     for (std::int64_t of = s; of < s + window; ++of) {
-      const sim::TimelineStep& step = steps[static_cast<std::size_t>(of)];
+      const TimelineStep& step = steps[static_cast<std::size_t>(of)];
       sum += to_seconds(step.end - step.start).value();
     }
     windows.push_back(sum / static_cast<double>(window));
@@ -152,16 +152,14 @@ double measured_step(TraceReading& reading, std::size_t i, const sim::RecordedRu
   }
   reading.result.steps += windows.size() * static_cast<std::size_t>(window);
   reading.result.window = window;
-  const auto middle = windows.begin() + std::ssize(windows) / 2;
-  std::nth_element(windows.begin(), middle, windows.end());
-  return *middle;
+  return upper_median(std::move(windows));
 }
 
-void add_facts(TraceReading& reading, const sim::RecordedRun& run) {
+void add_facts(TraceReading& reading, const RecordedRun& run) {
   std::string what(to_string(run.schedule));
-  if (run.schedule == sim::OffloadSchedule::kZenFlow) {
+  if (run.schedule == OffloadSchedule::kZenFlow) {
     what += fmt::format(", topk_ratio {}, update_interval {}", run.topk_ratio, run.update_interval);
-    for (const sim::SetupKnob& knob : sim::setup_knobs()) {
+    for (const SetupKnob& knob : setup_knobs()) {
       const bool is_place = !knob.words.empty() && !key_in("zenflow_train", knob).empty();
       if (!is_place || knob_value(knob, run) == 0) continue;
       what += fmt::format(", {} {}", knob.name, knob_text(knob, run));
@@ -178,7 +176,7 @@ void add_facts(TraceReading& reading, const sim::RecordedRun& run) {
       "time depends on them");
   reading.result.untold.emplace_back(
       "what other numbers of threads would do: those of the recording are kept");
-  if (run.schedule == sim::OffloadSchedule::kGpuOnly) {
+  if (run.schedule == OffloadSchedule::kGpuOnly) {
     reading.result.untold.emplace_back(
         "what offloading costs: it did not offload; record zero-offload or zenflow as well");
   }
@@ -187,7 +185,7 @@ void add_facts(TraceReading& reading, const sim::RecordedRun& run) {
 }  // namespace
 
 FittedJob fit_recorded_runs(TraceReading& reading) {
-  const TuneOptions& options = reading.options;
+  const TraceFlags& options = reading.options;
   if (options.base) {
     throw Error(ErrorKind::kInput,
                 "--base: zenflow-train has no DeepSpeed file; its recording says how it ran");
@@ -195,9 +193,9 @@ FittedJob fit_recorded_runs(TraceReading& reading) {
   if (options.gpus.value_or(1) != 1) {
     throw Error(ErrorKind::kInput, "--gpus: zenflow-train has one device");
   }
-  std::vector<sim::RecordedRun> runs;
-  std::vector<sim::Job> jobs;
-  std::vector<sim::LiveRecording> recordings;
+  std::vector<RecordedRun> runs;
+  std::vector<Job> jobs;
+  std::vector<LiveRecording> recordings;
   FittedJob found;
   runs.reserve(reading.traces.size());
   jobs.reserve(reading.traces.size());
@@ -208,19 +206,19 @@ FittedJob fit_recorded_runs(TraceReading& reading) {
     reading.traces[i].timeline.name = reading.file(i);
     TracedScenario scenario = scenario_of(reading, runs[i]);
     jobs.push_back(reading.job(scenario));
-    recordings.push_back({&jobs[i], std::string(sim::live_schedule_name(runs[i].schedule)),
+    recordings.push_back({&jobs[i], std::string(live_schedule_name(runs[i].schedule)),
                           &reading.traces[i].timeline, settled_step(runs[i])});
     if (i == 0) found.scenario = std::move(scenario);
   }
-  found.numbers = sim::fit_live(recordings).numbers;
+  found.numbers = fit_live(recordings).numbers;
   add_facts(reading, runs.front());
   if (runs.size() > 1) {
     reading.result.facts.push_back(
         fmt::format("{} more recordings tell about the machine; yours is {}", runs.size() - 1,
                     reading.file(0)));
   }
-  reading.result.run = runs.front();
+  found.run = runs.front();
   return found;
 }
 
-}  // namespace zenflow::tools
+}  // namespace zenflow::sim

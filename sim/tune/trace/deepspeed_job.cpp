@@ -7,14 +7,15 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/base/median.h"
 #include "sim/calibrate/trace/trace_fit.h"
 #include "sim/calibrate/trace/trace_work.h"
 #include "sim/config/reader.h"
 #include "sim/deepspeed/ds_document.h"
 #include "sim/trace/launches.h"
-#include "tools/tune/traced_job.h"
+#include "sim/tune/trace/trace_reading.h"
 
-namespace zenflow::tools {
+namespace zenflow::sim {
 namespace {
 
 constexpr const char* kMicro = "train_micro_batch_size_per_gpu";
@@ -24,9 +25,9 @@ class Batch {
  public:
   Batch(TraceReading& reading, const Node& base)
       : reading_(reading),
-        micro_(sim_number(base, kMicro)),
-        total_(sim_number(base, "train_batch_size")),
-        steps_(sim_number(base, "gradient_accumulation_steps")) {}
+        micro_(stated_number(base, kMicro)),
+        total_(stated_number(base, "train_batch_size")),
+        steps_(stated_number(base, "gradient_accumulation_steps")) {}
 
   std::int64_t ranks() {
     const auto& given = reading_.options.gpus;
@@ -95,9 +96,6 @@ class Batch {
   }
 
  private:
-  static std::optional<std::int64_t> sim_number(const Node& base, const char* key) {
-    return stated_number(base, key);
-  }
   std::int64_t fact(const char* what, std::int64_t value, const std::string& from) {
     reading_.result.facts.push_back(fmt::format("{} {}: {}", value, what, from));
     return value;
@@ -122,17 +120,17 @@ bool enabled(const Node& base, const char* block) {
   return ValueReader(*value, std::string(block) + ".enabled").boolean();
 }
 
-sim::DType dtype_of(const TraceReading& reading, const Node& base) {
-  if (reading.sets("training.dtype")) return sim::DType::kFp32;  // is overridden
+DType dtype_of(const TraceReading& reading, const Node& base) {
+  if (reading.sets("training.dtype")) return DType::kFp32;  // is overridden
   // DeepSpeed's other name for the block, if the first is not there.
   const Node* block = base.find("bf16");
   const bool has_bf16 = block != nullptr && block->kind != Node::Kind::kNull;
-  if (enabled(base, has_bf16 ? "bf16" : "bfloat16")) return sim::DType::kBf16;
-  return enabled(base, "fp16") ? sim::DType::kFp16 : sim::DType::kFp32;
+  if (enabled(base, has_bf16 ? "bf16" : "bfloat16")) return DType::kBf16;
+  return enabled(base, "fp16") ? DType::kFp16 : DType::kFp32;
 }
 
 void place_ranks(const TraceReading& reading, std::int64_t ranks, TracedScenario& scenario) {
-  const sim::HardwareProfile node = sim::read_hardware_profile(reading.hardware);
+  const HardwareProfile node = read_hardware_profile(reading.hardware);
   scenario.gpus = ranks;
   if (ranks <= node.gpu.count) return;
   if (ranks % node.gpu.count != 0 || !node.network) {
@@ -146,10 +144,10 @@ void place_ranks(const TraceReading& reading, std::int64_t ranks, TracedScenario
 
 /// Steps of a trace after which work repeats: of a window that long every part is there, wherever
 /// it begins. A simulated run's are micro steps, others are taken for whole ones.
-std::int64_t window_of(const sim::Job& job, const sim::ImportedTrace& trace) {
+std::int64_t window_of(const Job& job, const ImportedTrace& trace) {
   const auto& zenflow = job.deepspeed.zenflow;
   if (zenflow) return zenflow->update_interval.value_or(1);
-  return sim::is_simulated(trace.timeline) ? job.deepspeed.gradient_accumulation_steps : 1;
+  return is_simulated(trace.timeline) ? job.deepspeed.gradient_accumulation_steps : 1;
 }
 
 /// Seconds that a step takes: of so many, the median of windows of `window` steps, or the mean if
@@ -162,13 +160,13 @@ struct StepTime {
 
 /// From one's start to the next's, which the last does not have; a log times each. A log without
 /// iterations has none.
-std::vector<double> step_seconds(const sim::ImportedTrace& trace) {
+std::vector<double> step_seconds(const ImportedTrace& trace) {
   std::vector<double> seconds;
   if (trace.timers) {
     for (const double time : trace.timers->iterations.values) seconds.push_back(1e-3 * time);
     return seconds;
   }
-  const std::vector<sim::TimelineStep>& steps = trace.timeline.steps;
+  const std::vector<TimelineStep>& steps = trace.timeline.steps;
   for (std::size_t i = 1; i < steps.size(); ++i) {
     seconds.push_back(to_seconds(steps[i].start - steps[i - 1].start).value());
   }
@@ -177,8 +175,8 @@ std::vector<double> step_seconds(const sim::ImportedTrace& trace) {
 
 /// The median of as many whole windows as there are, the last ones: a first step may take twice as
 /// long, and others may have waited for something else. Of a trace too short for one, the mean.
-std::optional<StepTime> step_time(const sim::ImportedTrace& trace,
-                                  const sim::TraceBaseline& baseline, std::int64_t window) {
+std::optional<StepTime> step_time(const ImportedTrace& trace, const TraceBaseline& baseline,
+                                  std::int64_t window) {
   const std::vector<double> steps = step_seconds(trace);
   std::vector<double> windows;
   for (auto end = std::ssize(steps); end >= window; end -= window) {
@@ -186,10 +184,7 @@ std::optional<StepTime> step_time(const sim::ImportedTrace& trace,
                       static_cast<double>(window));
   }
   if (!windows.empty()) {
-    std::sort(windows.begin(), windows.end());
-    const std::size_t count = windows.size();
-    return StepTime{(windows[(count - 1) / 2] + windows[count / 2]) / 2,
-                    count * static_cast<std::size_t>(window), window};
+    return StepTime{median(windows), windows.size() * static_cast<std::size_t>(window), window};
   }
   if (!baseline.step_seconds || !std::isfinite(*baseline.step_seconds)) return std::nullopt;
   const std::size_t timed = steps.empty() ? trace.timeline.steps.size() : steps.size();
@@ -197,7 +192,7 @@ std::optional<StepTime> step_time(const sim::ImportedTrace& trace,
 }
 
 /// As zenflow-sim runs it: a simulated run is matched task by task.
-sim::RunSettings run_of(const sim::Timeline& timeline, const sim::Job& job) {
+RunSettings run_of(const Timeline& timeline, const Job& job) {
   const auto& zenflow = job.deepspeed.zenflow;
   const std::int64_t window =
       zenflow ? zenflow->update_interval.value_or(1) : job.deepspeed.gradient_accumulation_steps;
@@ -208,9 +203,9 @@ sim::RunSettings run_of(const sim::Timeline& timeline, const sim::Job& job) {
 }
 
 /// Of the global batch; empty: the trace does not say.
-std::optional<StepTime> step_of(TraceReading& reading, std::size_t i,
-                                const sim::TraceBaseline& baseline, const sim::Job& job) {
-  const sim::ImportedTrace& trace = reading.traces[i];
+std::optional<StepTime> step_of(TraceReading& reading, std::size_t i, const TraceBaseline& baseline,
+                                const Job& job) {
+  const ImportedTrace& trace = reading.traces[i];
   std::vector<std::string>& untold = reading.result.untold;
   const std::int64_t steps = job.deepspeed.gradient_accumulation_steps;
   const std::optional<StepTime> time = step_time(trace, baseline, window_of(job, trace));
@@ -219,9 +214,9 @@ std::optional<StepTime> step_of(TraceReading& reading, std::size_t i,
                      ": what a step takes: no steps were found (--steps, --measured-step)");
     return std::nullopt;
   }
-  const bool dropped = job.deepspeed.zenflow && job.target == sim::LaunchTarget::kDeepSpeed;
+  const bool dropped = job.deepspeed.zenflow && job.target == LaunchTarget::kDeepSpeed;
   if (steps == 1 || dropped) return time;
-  if (sim::is_simulated(trace.timeline)) {
+  if (is_simulated(trace.timeline)) {
     return StepTime{static_cast<double>(steps) * time->seconds,
                     std::max<std::size_t>(1, time->steps / static_cast<std::size_t>(steps)),
                     std::min<std::int64_t>(1, time->window)};
@@ -234,8 +229,7 @@ std::optional<StepTime> step_of(TraceReading& reading, std::size_t i,
                     reading.file(i), steps));
     return std::nullopt;
   }
-  if (trace.step_source == sim::StepSource::kAnnotation ||
-      trace.step_source == sim::StepSource::kPattern) {
+  if (trace.step_source == StepSource::kAnnotation || trace.step_source == StepSource::kPattern) {
     untold.push_back(fmt::format(
         "{}: whether a step of it is all {} micro steps: taken as such (--measured-step)",
         reading.file(i), steps));
@@ -244,7 +238,7 @@ std::optional<StepTime> step_of(TraceReading& reading, std::size_t i,
 }
 
 /// The mean over the traces, each of a rank or a run of the job.
-void measure(TraceReading& reading, const sim::TraceFit& fit, const std::vector<sim::Job>& jobs,
+void measure(TraceReading& reading, const TraceFit& fit, const std::vector<Job>& jobs,
              FittedJob& found) {
   double sum = 0;
   double times = 0;
@@ -263,18 +257,17 @@ void measure(TraceReading& reading, const sim::TraceFit& fit, const std::vector<
 }  // namespace
 
 void require_gpu_work(const TraceReading& reading) {
-  for (const sim::ImportedTrace& trace : reading.traces) {
+  for (const ImportedTrace& trace : reading.traces) {
     if (trace.timers) return;
-    const sim::Timeline& timeline = trace.timeline;
-    if (std::any_of(timeline.spans.begin(), timeline.spans.end(), [&](const auto& span) {
-          return sim::is_gpu_work(sim::kind_of(timeline, span));
-        })) {
+    const Timeline& timeline = trace.timeline;
+    if (std::any_of(timeline.spans.begin(), timeline.spans.end(),
+                    [&](const auto& span) { return is_gpu_work(kind_of(timeline, span)); })) {
       return;
     }
   }
   // A file that was cut short says so.
   std::string damage;
-  for (const sim::ImportedTrace& trace : reading.traces) {
+  for (const ImportedTrace& trace : reading.traces) {
     for (const std::string& problem : trace.problems) damage += "; " + problem;
   }
   insufficient(
@@ -284,8 +277,8 @@ void require_gpu_work(const TraceReading& reading) {
 }
 
 FittedJob fit_deepspeed_job(TraceReading& reading) {
-  const TuneOptions& options = reading.options;
-  const Node base = sim::load_ds_document(*options.base).root;
+  const TraceFlags& options = reading.options;
+  const Node base = load_ds_document(*options.base).root;
   FittedJob found;
   TracedScenario& scenario = found.scenario;
   scenario.model = *options.model;
@@ -296,26 +289,25 @@ FittedJob fit_deepspeed_job(TraceReading& reading) {
   scenario.training.micro_batch_size_per_gpu = batch.micro_batch(ranks);
   scenario.training.sequence_length = batch.length();
   scenario.training.dtype = dtype_of(reading, base);
-  std::vector<sim::Job> jobs;
-  for (const sim::ImportedTrace& trace : reading.traces) {
+  std::vector<Job> jobs;
+  for (const ImportedTrace& trace : reading.traces) {
     jobs.push_back(reading.job(scenario));
-    if (sim::is_simulated(trace.timeline) && !reading.sets("run.steps")) {
+    if (is_simulated(trace.timeline) && !reading.sets("run.steps")) {
       scenario.run = run_of(trace.timeline, jobs.back());
       jobs.back() = reading.job(scenario);
     }
   }
-  sim::TraceFitInput input{
-      sim::read_hardware_profile(reading.hardware),
-      {},
-      options.trace_rules ? sim::read_rules(*options.trace_rules) : sim::default_rules()};
+  TraceFitInput input{read_hardware_profile(reading.hardware),
+                      {},
+                      options.trace_rules ? read_rules(*options.trace_rules) : default_rules()};
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     input.traces.push_back({reading.file(i), &reading.traces[i], &jobs[i]});
   }
-  sim::TraceFit fit = sim::fit_traces(input);
+  TraceFit fit = fit_traces(input);
   found.numbers = std::move(fit.numbers);
   for (std::string& one : fit.untold) reading.result.untold.push_back(std::move(one));
   if (!options.measured_step) measure(reading, fit, jobs, found);
   return found;
 }
 
-}  // namespace zenflow::tools
+}  // namespace zenflow::sim

@@ -1,14 +1,14 @@
-/// Names of files in what zenflow-tune writes.
+/// How files name each other.
 #pragma once
 
 #include <filesystem>
 #include <string>
 
-namespace zenflow::tools {
+namespace zenflow {
 
 /// The file as one names it who is in `folder`, also where one of them is reached by symbolic
 /// links. The last component of `path` stays as it is: a link may have a name of its own.
 [[nodiscard]] std::filesystem::path path_from(const std::filesystem::path& folder,
                                               const std::filesystem::path& path);
 
-}  // namespace zenflow::tools
+}  // namespace zenflow

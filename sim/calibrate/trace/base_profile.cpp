@@ -1,4 +1,4 @@
-#include "tools/base_profile.h"
+#include "sim/calibrate/trace/base_profile.h"
 
 #include <algorithm>
 #include <memory>
@@ -9,32 +9,33 @@
 #include "sim/calibrate/trace/device_match.h"
 #include "sim/config/hardware_profile.h"
 #include "sim/config/scenario.h"
-#include "tools/environment.h"
 
-namespace zenflow::tools {
+namespace zenflow::sim {
 namespace {
 
-bool is_of(const sim::HardwareProfile& profile, const std::string& device) {
+bool is_of(const HardwareProfile& profile, const std::string& device) {
   // What zenflow-train calls the device on which it runs without a GPU.
   if (device == "host") return profile.gpu.runs_on_host();
-  return sim::same_device(device, profile.gpu.name);
+  return same_device(device, profile.gpu.name);
 }
 
 }  // namespace
 
-Node load_profile(const std::string& name) {
+Node load_profile(const std::string& name, const std::vector<std::filesystem::path>& directories) {
   const Location nowhere{std::make_shared<const std::string>("--profile"), 0, 0};
-  return load_document(sim::find_profile(name, ".", profile_directories(""), nowhere));
+  return load_document(find_profile(name, ".", directories, nowhere));
 }
 
-std::vector<std::string> profiles_of_devices(const std::vector<std::string>& devices) {
-  const std::vector<std::string> known = sim::list_profiles(profile_directories(""));
+std::vector<std::string> profiles_of_devices(
+    const std::vector<std::string>& devices,
+    const std::vector<std::filesystem::path>& directories) {
+  const std::vector<std::string> known = list_profiles(directories);
   std::vector<std::string> matches;
   std::string listed;
   for (const std::string& device : devices) {
     listed += (listed.empty() ? "\"" : ", \"") + device + "\"";
     for (const std::string& name : known) {
-      const sim::HardwareProfile profile = sim::read_hardware_profile(load_profile(name));
+      const HardwareProfile profile = read_hardware_profile(load_profile(name, directories));
       const bool is_new = std::find(matches.begin(), matches.end(), name) == matches.end();
       if (is_new && is_of(profile, device)) matches.push_back(name);
     }
@@ -43,7 +44,7 @@ std::vector<std::string> profiles_of_devices(const std::vector<std::string>& dev
   throw Error(ErrorKind::kInput,
               fmt::format("--profile: expected a base profile: the traces name {}; {}",
                           listed.empty() ? "no GPU" : listed + ", of which none is known",
-                          sim::known_profiles(profile_directories(""))));
+                          known_profiles(directories)));
 }
 
-}  // namespace zenflow::tools
+}  // namespace zenflow::sim

@@ -8,35 +8,36 @@
 #include "sim/calibrate/fitted_profile.h"
 #include "sim/calibrate/trace/traced_job.h"
 #include "sim/trace/import/imported_trace.h"
-#include "tools/tune/traced_scenario.h"
-#include "tools/tune/tune.h"
+#include "sim/tune/trace/traced_request.h"
+#include "sim/tune/trace/traced_scenario.h"
 
-namespace zenflow::tools {
+namespace zenflow::sim {
 
 [[noreturn]] void insufficient(const std::string& what);
 
 /// What has been found so far.
 struct TraceReading {
-  const TuneOptions& options;
-  std::vector<sim::ImportedTrace> traces;
-  sim::TracedJob told;
-  Node hardware;                         ///< the base profile, with overrides
-  std::vector<sim::Override> overrides;  ///< others
-  TracedRequest result;
+  const TraceFlags& options;
+  std::vector<ImportedTrace> traces;
+  TracedJob told;
+  Node hardware;                    ///< the base profile, with overrides
+  std::vector<Override> overrides;  ///< others
+  TracedRequest& result;
 
   [[nodiscard]] bool sets(std::string_view path) const;
   [[nodiscard]] std::string file(std::size_t trace) const {
     return options.traces[trace].filename().generic_string();
   }
   /// The job with the base profile. Remembers the facts.
-  [[nodiscard]] sim::Job job(const TracedScenario& scenario) const;
+  [[nodiscard]] Job job(const TracedScenario& scenario) const;
 };
 
 /// What was fitted, and what a step took.
 struct FittedJob {
   TracedScenario scenario;
-  std::vector<sim::FittedNumber> numbers;
+  std::vector<FittedNumber> numbers;
   std::optional<double> measured_step;  ///< seconds, of the global batch
+  std::optional<RecordedRun> run{};     ///< how zenflow-train ran
 };
 /// Says what the traces of another program than zenflow-train lack if nothing ran on a GPU.
 void require_gpu_work(const TraceReading& reading);
@@ -44,4 +45,4 @@ void require_gpu_work(const TraceReading& reading);
 [[nodiscard]] FittedJob fit_deepspeed_job(TraceReading& reading);
 [[nodiscard]] FittedJob fit_recorded_runs(TraceReading& reading);
 
-}  // namespace zenflow::tools
+}  // namespace zenflow::sim

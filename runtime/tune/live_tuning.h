@@ -17,13 +17,13 @@
 #include "runtime/machine/core_use.h"
 #include "runtime/offload/engine.h"
 #include "runtime/trace/recorder.h"
-#include "runtime/train/interval_controller.h"
+#include "runtime/tune/interval_controller.h"
 #include "runtime/tune/live_tuner.h"
 
 namespace zenflow::runtime {
 
 struct LiveTuningSettings {
-  sim::LiveModelSettings model;
+  LiveModelSettings model;
   TuneSettings tuner;
   IntervalLimits importance;
   std::vector<double> topk_ratios;  ///< that may be chosen, ascending
@@ -89,14 +89,13 @@ class LiveTuning {
   [[nodiscard]] std::vector<DeferredShare> deferred_shares(const WindowObservation& seen,
                                                            const IntervalDecision& importance);
   /// From the step that recording began with up to the one at hand.
-  [[nodiscard]] sim::LiveWindows recorded(const TunePoint& point,
-                                          const RecordedStep& at_hand) const;
+  [[nodiscard]] LiveWindows recorded(const TunePoint& point, const RecordedStep& at_hand) const;
   void start_recording(std::int64_t step);
   /// Cores that other programs used since the call that said so last, a tenth of a second ago or
   /// more; nothing: that was later. No burst is in two answers.
   [[nodiscard]] std::optional<double> used_lately();
   void log_events();
-  void start_fit(sim::LiveWindows windows);
+  void start_fit(LiveWindows windows);
 
   LiveTuningSettings settings_;
   Recorder& recorder_;

@@ -1,4 +1,4 @@
-#include "runtime/train/live_tuning.h"
+#include "runtime/tune/live_tuning.h"
 
 #include <algorithm>
 #include <chrono>
@@ -75,8 +75,8 @@ std::array<double, kTuneTracks> LiveTuning::busy_since_last() {
   return since;
 }
 
-sim::LiveWindows LiveTuning::recorded(const TunePoint& point, const RecordedStep& at_hand) const {
-  sim::LiveWindows windows{
+LiveWindows LiveTuning::recorded(const TunePoint& point, const RecordedStep& at_hand) const {
+  LiveWindows windows{
       point, recording_from_,
       recorder_.recent(recording_from_, at_hand, settings_.model.model.name, "device")};
   const auto began =
@@ -107,7 +107,7 @@ std::optional<double> LiveTuning::used_lately() {
   return other_use(*std::exchange(cores_lately_, now), now, settings_.cpus, ticks_a_second()).cores;
 }
 
-void LiveTuning::start_fit(sim::LiveWindows windows) {
+void LiveTuning::start_fit(LiveWindows windows) {
   auto work = [this, windows = std::move(windows)] {
     // Training goes first, by 3 to 1: beside a load that takes every core, a fit of the lowest
     // priority takes as many windows as it is to answer within. Where that cannot be had, the fit
@@ -117,7 +117,7 @@ void LiveTuning::start_fit(sim::LiveWindows windows) {
     const Clock::time_point start = Clock::now();
     TuneFit fit;
     try {
-      fit = sim::fit_and_predict(settings_.model, windows, points_);
+      fit = fit_and_predict(settings_.model, windows, points_);
     } catch (const std::exception& error) {  // of memory; the training can go on without a fit
       fit.failure = error.what();
     }

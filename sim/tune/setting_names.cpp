@@ -3,18 +3,14 @@
 
 #include <fmt/format.h>
 
-#include "tools/tune/tune.h"
+#include "sim/tune/tuned_answer.h"
 
-namespace zenflow::tools {
+namespace zenflow::sim {
 namespace {
-
-using sim::Knob;
-using sim::Setting;
 
 /// Whether settings on other numbers of GPUs are searched. With one number the micro-batch, which
 /// describe() says, also says how often a step accumulates.
-bool varies_gpus(const TuneAnswer& answer) {
-  const sim::TuneRequest& request = answer.loaded.request;
+bool varies_gpus(const TuneRequest& request) {
   const std::vector<double>& values = request.space.values(Knob::kGpus);
   const double own = setting_of(request.job).get(Knob::kGpus);
   return std::any_of(values.begin(), values.end(), [own](double one) { return one != own; });
@@ -22,19 +18,19 @@ bool varies_gpus(const TuneAnswer& answer) {
 
 }  // namespace
 
-std::vector<std::string> setting_names(const TuneAnswer& answer,
+std::vector<std::string> setting_names(const TuneRequest& request,
                                        const std::vector<Setting>& settings) {
-  const bool shows_gpus = varies_gpus(answer);
+  const bool shows_gpus = varies_gpus(request);
   std::vector<std::string> plain;
   for (const Setting& one : settings) {
     std::string& name = plain.emplace_back(describe(one));
     if (!shows_gpus) continue;
     name += fmt::format(", gpus {}", one.whole(Knob::kGpus));
-    const std::int64_t steps = answer.candidates.accumulation(one);
+    const std::int64_t steps = accumulation_of(request, one);
     if (steps > 0) name += fmt::format(", accumulation {}", steps);
   }
   std::vector<std::string> names = plain;
-  for (const sim::KnobInfo& knob : sim::knobs()) {
+  for (const KnobInfo& knob : knobs()) {
     for (std::size_t i = 0; i < settings.size(); ++i) {
       if (knob.of_zenflow && !settings[i].zenflow()) continue;
       const double value = settings[i].get(knob.knob);
@@ -48,4 +44,4 @@ std::vector<std::string> setting_names(const TuneAnswer& answer,
   return names;
 }
 
-}  // namespace zenflow::tools
+}  // namespace zenflow::sim

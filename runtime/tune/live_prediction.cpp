@@ -1,4 +1,4 @@
-#include "sim/calibrate/live_prediction.h"
+#include "runtime/tune/live_prediction.h"
 
 #include <algorithm>
 #include <utility>
@@ -12,7 +12,7 @@
 #include "sim/schedule/schedule.h"
 #include "sim/simulate/simulation.h"
 
-namespace zenflow::sim {
+namespace zenflow::runtime {
 namespace {
 
 constexpr std::int64_t kMeasuredWindows = 4;
@@ -29,7 +29,7 @@ double beside_updates(const LiveMachine& machine, const TunePoint& point) {
 
 }  // namespace
 
-HardwareProfile unknown_machine(const LiveModelSettings& settings) {
+sim::HardwareProfile unknown_machine(const LiveModelSettings& settings) {
   constexpr double kGiga = 1e9;
   // A GPU's own work is so much faster that a host's rates would not be negligible there, and what
   // its copies and the optimizer slow each other down by stays in the rates that are fitted.
@@ -38,20 +38,20 @@ HardwareProfile unknown_machine(const LiveModelSettings& settings) {
   const BytesPerSecond memory((is_gpu ? 1e4 : 100) * kGiga);
   const BytesPerSecond fast(100 * kGiga);
   const Bytes plenty(1e15);
-  HardwareProfile machine;
+  sim::HardwareProfile machine;
   machine.name = "this run";
-  GpuProfile& gpu = machine.gpu;
+  sim::GpuProfile& gpu = machine.gpu;
   gpu.name = "device";
   gpu.memory = plenty;
   gpu.memory_bandwidth = memory;
-  gpu.peak = {{DType::kBf16, peak}, {DType::kFp32, peak}};
+  gpu.peak = {{sim::DType::kBf16, peak}, {sim::DType::kFp32, peak}};
   gpu.gemm_efficiency = 0.8;
   gpu.attention_efficiency = 0.3;
   gpu.elementwise_efficiency = 0.5;
   gpu.streaming_efficiency = 0.9;
   gpu.kernel_launch = Seconds(1e-7);
   gpu.host_cores = settings.device_cores;
-  HostProfile& host = machine.host;
+  sim::HostProfile& host = machine.host;
   host.name = "host";
   host.cores = settings.cores;
   host.memory = host.shared_memory = plenty;
@@ -65,9 +65,9 @@ HardwareProfile unknown_machine(const LiveModelSettings& settings) {
   return machine;
 }
 
-Job live_job(const LiveModelSettings& settings, const TunePoint& point,
-             const HardwareProfile& hardware, std::int64_t first_step) {
-  Job job;
+sim::Job live_job(const LiveModelSettings& settings, const TunePoint& point,
+                  const sim::HardwareProfile& hardware, std::int64_t first_step) {
+  sim::Job job;
   job.scenario.name = settings.model.name;
   job.scenario.model = settings.model;
   job.scenario.hardware = hardware;
@@ -76,8 +76,8 @@ Job live_job(const LiveModelSettings& settings, const TunePoint& point,
   job.scenario.run = {.warmup_steps = kMeasuredWindows * point.update_interval,
                       .steps = kMeasuredWindows * point.update_interval};
   job.deepspeed.zero_stage = 2;
-  job.deepspeed.offload_optimizer = OffloadDevice::kCpu;
-  OffloadSetup setup = settings.offload;
+  job.deepspeed.offload_optimizer = sim::OffloadDevice::kCpu;
+  sim::OffloadSetup setup = settings.offload;
   setup.topk_ratio = point.topk_ratio;
   setup.update_interval = point.update_interval;
   setup.select_interval = 0;
@@ -87,22 +87,23 @@ Job live_job(const LiveModelSettings& settings, const TunePoint& point,
 }
 
 LiveMachine fit_windows(const LiveModelSettings& settings, const LiveWindows& windows) {
-  const Job job = live_job(settings, windows.point, unknown_machine(settings), windows.first_step);
-  const LiveRecording recording{&job, kSchedule, &windows.timeline, windows.first_step,
-                                windows.other_cores.value_or(0)};
-  const LiveRun run = read_live_run(recording);
+  const sim::Job job =
+      live_job(settings, windows.point, unknown_machine(settings), windows.first_step);
+  const sim::LiveRecording recording{&job, kSchedule, &windows.timeline, windows.first_step,
+                                     windows.other_cores.value_or(0)};
+  const sim::LiveRun run = sim::read_live_run(recording);
   for (const auto& [operation, path] : {std::pair(Operation::kCpuUpdate, "host.adam_bandwidth"),
                                         std::pair(Operation::kWeightsUp, "host_link.h2d"),
                                         std::pair(Operation::kGradientsDown, "host_link.d2h")}) {
     if (std::any_of(run.samples.begin(), run.samples.end(),
-                    [&](const LiveSample& one) { return one.operation == operation; })) {
+                    [&](const sim::LiveSample& one) { return one.operation == operation; })) {
       continue;
     }
     throw Error(ErrorKind::kInput, fmt::format("windows from step {} on: nothing to fit {} to "
                                                "what was recorded",
                                                windows.first_step, path));
   }
-  LiveFit fit = fit_live({recording});
+  sim::LiveFit fit = sim::fit_live({recording});
   const auto first = [](const std::vector<double>& all) { return all.empty() ? 0 : all.front(); };
   return {std::move(fit.profile), first(fit.other_threads), first(fit.beside_updates),
           windows.point};
@@ -113,9 +114,9 @@ std::vector<TunePrediction> predict(const LiveModelSettings& settings, const Liv
   constexpr double kPicosecond = 1e-12;
   std::vector<TunePrediction> predictions;
   for (const TunePoint& point : points) {
-    Job job = live_job(settings, point, machine.hardware);
+    sim::Job job = live_job(settings, point, machine.hardware);
     job.scenario.other_threads = machine.other_threads;
-    const SimulationResult result = simulate_schedule(job, find_schedule(kSchedule));
+    const sim::SimulationResult result = sim::simulate_schedule(job, sim::find_schedule(kSchedule));
     const double busy = result.step_time > 0 ? result.compute / result.step_time : 0;
     predictions.push_back({point, result.step_time * kPicosecond +
                                       busy * (beside_updates(machine, point) -
@@ -134,7 +135,7 @@ TuneFit fit_and_predict(const LiveModelSettings& settings, const LiveWindows& wi
     fit.other_threads = machine.other_threads;
     fit.predictions = predict(settings, machine, points);
     const Bytes state(kStateBytes * static_cast<double>(settings.model.parameters()));
-    const HostPath& link = machine.hardware.host_link.pinned;
+    const sim::HostPath& link = machine.hardware.host_link.pinned;
     fit.carry_seconds = (state / std::min(link.h2d, link.d2h)).value();
     fit.reorder_seconds = (2.0 * state / machine.hardware.host.adam_bandwidth).value();
   } catch (const Error& error) {
@@ -143,4 +144,4 @@ TuneFit fit_and_predict(const LiveModelSettings& settings, const LiveWindows& wi
   return fit;
 }
 
-}  // namespace zenflow::sim
+}  // namespace zenflow::runtime

@@ -1,4 +1,4 @@
-#include "tools/tune/train_command.h"
+#include "runtime/command/train_command.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,40 +11,41 @@
 #include "runtime/model_config/transformer_config.h"
 #include "runtime/train/limits.h"
 #include "sim/base/error.h"
+#include "sim/base/paths.h"
 #include "sim/base/text.h"
 #include "sim/deepspeed/trainer_arguments.h"
 #include "sim/offload/knobs.h"
-#include "tools/tune/paths.h"
 
-namespace zenflow::tools {
+namespace zenflow::runtime {
 namespace {
 
 namespace fs = std::filesystem;
 using sim::Knob;
 using sim::Setting;
+using sim::TuneAnswer;
 
 /// Where the model's configuration is read from; empty: it is written in the scenario.
-fs::path model_file(const TuneAnswer& answer) {
-  if (answer.options.model) return *answer.options.model;
+fs::path model_file(const TuneAnswer& answer, const std::optional<fs::path>& given) {
+  if (given) return *given;
   const Node* config = sim::find_path(answer.loaded.tree.root, "model.config");
   const bool of_file = config != nullptr && config->at.file && config->at.file->ends_with(".json");
   return of_file ? fs::path(*config->at.file) : fs::path();
 }
 
 /// What of the model zenflow-train cannot train; empty: nothing.
-std::string untrained_model(const TuneAnswer& answer) {
+std::string untrained_model(const TuneAnswer& answer, const std::optional<fs::path>& given) {
   for (const sim::Override& one : answer.loaded.overrides) {
     if (one.path.starts_with("model.") && one.path != "model.name") {
       return fmt::format("--set {}: it takes the model as its file says", one.path);
     }
   }
-  if (model_file(answer).empty()) {
+  if (model_file(answer, given).empty()) {
     return "model: it needs a config.json, and the scenario names none (*.json)";
   }
   const Node* config = sim::find_path(answer.loaded.tree.root, "model.config");
   try {
-    static_cast<void>(runtime::read_transformer_config(
-        *config, answer.loaded.request.job.scenario.model.name, runtime::Task()));
+    static_cast<void>(
+        read_transformer_config(*config, answer.loaded.request.job.scenario.model.name, Task()));
   } catch (const Error& error) {
     return error.what();
   }
@@ -52,16 +53,17 @@ std::string untrained_model(const TuneAnswer& answer) {
 }
 
 /// Why zenflow-train cannot do what was chosen; empty: it can.
-std::vector<std::string> hindrances(const TuneAnswer& answer) {
+std::vector<std::string> hindrances(const TuneAnswer& answer,
+                                    const std::optional<fs::path>& given) {
   const sim::Scenario& scenario = answer.loaded.request.job.scenario;
   const Setting& setting = answer.chosen().setting;
   const std::int64_t gpus = setting.whole(Knob::kGpus) * scenario.nodes;
   const std::int64_t micro_batches = answer.candidates.accumulation(setting);
   const bool bf16 = scenario.training.dtype == sim::DType::kBf16;
   const auto most =
-      bf16 ? runtime::kMostBf16MicroBatches
+      bf16 ? kMostBf16MicroBatches
            : static_cast<std::int64_t>(sim::setup_knob("gradient_accumulation_steps").most_trained);
-  std::vector<std::string> why = {untrained_model(answer)};
+  std::vector<std::string> why = {untrained_model(answer, given)};
   if (gpus > 1) why.push_back(fmt::format("gpus: it has one device, this needs {}", gpus));
   if (setting.placement() == sim::Placement::kNvme) {
     why.emplace_back("placement: it offloads to RAM alone");
@@ -113,8 +115,8 @@ std::string shared_threads(const sim::Scenario& scenario, const Setting& setting
 /// Of a recording they stay as they were.
 std::string thread_flags(const TuneAnswer& answer) {
   const Setting& setting = answer.chosen().setting;
-  if (answer.loaded.traced && answer.loaded.traced->run) {
-    const sim::RecordedRun& run = *answer.loaded.traced->run;
+  if (answer.loaded.run) {
+    const sim::RecordedRun& run = *answer.loaded.run;
     const std::string model = run.gpu ? "" : fmt::format(" --threads {}", run.threads);
     return model + fmt::format(" --optimizer-threads {}", run.optimizer_threads) +
            sum_threads(setting, run.sum_threads);
@@ -155,8 +157,8 @@ std::string zenflow_flags(const TuneAnswer& answer) {
 std::string device_flags(const TuneAnswer& answer) {
   if (answer.loaded.request.job.scenario.hardware.gpu.runs_on_host()) return "";
   std::string flags = " --device cuda";
-  if (answer.loaded.traced && answer.loaded.traced->run) {
-    const std::int64_t gpu = answer.loaded.traced->run->gpu.value_or(0);
+  if (answer.loaded.run) {
+    const std::int64_t gpu = answer.loaded.run->gpu.value_or(0);
     if (gpu > 0) flags += fmt::format(" --gpu {}", gpu);
   }
   return flags;
@@ -170,7 +172,7 @@ std::string optimizer_flags(const TuneAnswer& answer) {
       {"--adam_beta2", "--beta2"},
       {"--adam_epsilon", "--epsilon"},
       {"--weight_decay", "--weight-decay"}};
-  if (answer.loaded.traced && answer.loaded.traced->run) return "";
+  if (answer.loaded.run) return "";
   std::string flags;
   for (const sim::TrainerArgument& one : sim::trainer_arguments(answer.config.root)) {
     const auto flag = kFlags.find(one.argument);
@@ -190,14 +192,14 @@ const char* schedule_of(const Setting& setting) {
 
 }  // namespace
 
-std::string train_command(const TuneAnswer& answer) {
-  const std::vector<std::string> why = hindrances(answer);
+std::string train_command(const TuneAnswer& answer, const std::optional<fs::path>& given,
+                          const std::optional<fs::path>& folder) {
+  const std::vector<std::string> why = hindrances(answer, given);
   if (!why.empty()) return refusal(why);
   const sim::Scenario& scenario = answer.loaded.request.job.scenario;
   const Setting& setting = answer.chosen().setting;
-  fs::path model = model_file(answer);
-  if (answer.options.output && model.is_relative())
-    model = path_from(*answer.options.output, model);
+  fs::path model = model_file(answer, given);
+  if (folder && model.is_relative()) model = path_from(*folder, model);
   return fmt::format("zenflow-train --model {} --data data.txt --schedule {}",
                      shell_word(model.generic_string()), schedule_of(setting)) +
          step_flags(scenario, setting, answer.candidates.accumulation(setting)) +
@@ -205,4 +207,4 @@ std::string train_command(const TuneAnswer& answer) {
          device_flags(answer) + optimizer_flags(answer) + thread_flags(answer);
 }
 
-}  // namespace zenflow::tools
+}  // namespace zenflow::runtime

@@ -1,24 +1,24 @@
+#include "sim/tune/trace/traced_request.h"
+
 #include <algorithm>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "sim/base/error.h"
+#include "sim/calibrate/trace/base_profile.h"
 #include "sim/calibrate/trace/device_match.h"
-#include "tools/base_profile.h"
-#include "tools/environment.h"
-#include "tools/read_trace.h"
-#include "tools/tune/traced_job.h"
+#include "sim/tune/trace/trace_reading.h"
 
-namespace zenflow::tools {
+namespace zenflow::sim {
 namespace {
 
-void require_options(const TuneOptions& options) {
+void require_options(const TraceFlags& options) {
   if (!options.model) {
     throw Error(ErrorKind::kInput,
                 "--model: expected the config.json of the model that the traces are of");
   }
-  for (const sim::Override& one : overrides_of(options)) {
+  for (const Override& one : overrides_of(options)) {
     for (const char* block : {"deepspeed", "model"}) {
       if (one.path != block && !one.path.starts_with(std::string(block) + ".")) continue;
       throw Error(ErrorKind::kInput,
@@ -28,12 +28,12 @@ void require_options(const TuneOptions& options) {
   }
 }
 
-std::vector<sim::ImportedTrace> import_all(const TuneOptions& options) {
-  sim::ImportOptions how;
-  if (options.trace_rules) how.rules = sim::read_rules(*options.trace_rules);
+std::vector<ImportedTrace> import_all(const TraceFlags& options, const ReadTrace& read) {
+  ImportOptions how;
+  if (options.trace_rules) how.rules = read_rules(*options.trace_rules);
   how.steps = options.steps;
-  std::vector<sim::ImportedTrace> traces;
-  for (const auto& path : options.traces) traces.push_back(read_trace(path, how, !options.quiet));
+  std::vector<ImportedTrace> traces;
+  for (const auto& path : options.traces) traces.push_back(read(path, how));
   return traces;
 }
 
@@ -46,9 +46,9 @@ void set_number(Node& hardware, const std::string& path, const std::string& valu
 /// --profile may be of another GPU than the traces: what they do not determine is then that one's.
 void note_other_device(TraceReading& reading) {
   const std::vector<std::string>& named = reading.told.devices;
-  const std::string profiled = sim::read_hardware_profile(reading.hardware).gpu.name;
+  const std::string profiled = read_hardware_profile(reading.hardware).gpu.name;
   const bool is_same = std::any_of(named.begin(), named.end(), [&](const std::string& device) {
-    return sim::same_device(device, profiled) || device == "host";
+    return same_device(device, profiled) || device == "host";
   });
   if (named.empty() || is_same) return;
   reading.result.untold.push_back(
@@ -56,22 +56,21 @@ void note_other_device(TraceReading& reading) {
                   fmt::join(named, " and "), reading.result.base_profile, profiled));
 }
 
-bool says_gpu_memory(const TuneOptions& options) {
-  const std::vector<sim::Override> overrides = overrides_of(options);
-  return std::any_of(overrides.begin(), overrides.end(), [](const sim::Override& one) {
+bool says_gpu_memory(const TraceFlags& options) {
+  const std::vector<Override> overrides = overrides_of(options);
+  return std::any_of(overrides.begin(), overrides.end(), [](const Override& one) {
     return one.path.starts_with("hardware.gpu.memory");
   });
 }
 
 /// The base profile, with what the user knows better.
 void find_hardware(TraceReading& reading) {
-  const TuneOptions& options = reading.options;
-  const std::optional<std::string> given =
-      options.profile ? options.profile : Defaults(std::nullopt).value("profile");
-  if (given) {
-    reading.result.base_profile = *given;
+  const TraceFlags& options = reading.options;
+  if (options.profile) {
+    reading.result.base_profile = *options.profile;
   } else {
-    const std::vector<std::string> matches = profiles_of_devices(reading.told.devices);
+    const std::vector<std::string> matches =
+        profiles_of_devices(reading.told.devices, options.profile_directories);
     reading.result.base_profile = matches.front();
     if (matches.size() > 1) {
       reading.result.untold.push_back(
@@ -79,9 +78,9 @@ void find_hardware(TraceReading& reading) {
                       fmt::join(matches, ", ")));
     }
   }
-  reading.hardware = load_profile(reading.result.base_profile);
+  reading.hardware = load_profile(reading.result.base_profile, options.profile_directories);
   if (const auto memory = bytes_of("--host-memory", options.host_memory)) {
-    const Bytes shared = sim::read_hardware_profile(reading.hardware).host.shared_memory;
+    const Bytes shared = read_hardware_profile(reading.hardware).host.shared_memory;
     set_number(reading.hardware, "host.memory", *options.host_memory, "--host-memory");
     if (shared.value() > *memory) {
       set_number(reading.hardware, "host.shared_memory", *options.host_memory,
@@ -97,7 +96,7 @@ void find_hardware(TraceReading& reading) {
                     static_cast<double>(*told) / (1U << 30U)));
   }
   note_other_device(reading);
-  for (const sim::Override& one : overrides_of(options)) {
+  for (const Override& one : overrides_of(options)) {
     constexpr std::string_view kHardware = "hardware.";
     if (one.path.starts_with(kHardware)) {
       set_path(reading.hardware, one.path.substr(kHardware.size()), one.value);
@@ -108,17 +107,17 @@ void find_hardware(TraceReading& reading) {
 }
 
 /// What no trace says, and which numbers these traces do not.
-void list_untold(TraceReading& reading, const std::vector<sim::FittedNumber>& numbers) {
+void list_untold(TraceReading& reading, const std::vector<FittedNumber>& numbers) {
   std::vector<std::string>& untold = reading.result.untold;
   std::string kept;
-  for (const sim::FittedNumber& one : numbers) {
+  for (const FittedNumber& one : numbers) {
     if (!one.fitted && !one.adjusted) kept += (kept.empty() ? "" : ", ") + one.path;
   }
   if (!kept.empty()) {
     untold.push_back(
         fmt::format("taken from profile {} as they are: {}", reading.result.base_profile, kept));
   }
-  const TuneOptions& options = reading.options;
+  const TraceFlags& options = reading.options;
   const bool knows_gpu =
       options.gpu_memory || reading.told.device_memory || says_gpu_memory(options);
   std::string memory = knows_gpu ? "" : "of the GPU (--gpu-memory)";
@@ -128,7 +127,7 @@ void list_untold(TraceReading& reading, const std::vector<sim::FittedNumber>& nu
     untold.push_back(
         fmt::format("memory {}: as profile {} has it", memory, reading.result.base_profile));
   }
-  const bool says_itself = sim::recorded_run(reading.traces.front().timeline).has_value();
+  const bool says_itself = recorded_run(reading.traces.front().timeline).has_value();
   if (!says_itself && !reading.sets("training.activation_checkpointing")) {
     untold.emplace_back(
         "activation checkpointing: taken as off (--set training.activation_checkpointing=true)");
@@ -136,8 +135,8 @@ void list_untold(TraceReading& reading, const std::vector<sim::FittedNumber>& nu
 }
 
 /// --measured-step, or what the traces have, which is of the recorded job's own batch.
-void take_measured_step(const TuneOptions& options, const std::optional<double>& recorded,
-                        sim::TuneRequest& request, TracedRequest& result) {
+void take_measured_step(const TraceFlags& options, const std::optional<double>& recorded,
+                        TuneRequest& request, TracedRequest& result) {
   if (options.measured_step) {
     result.steps = 0;
     return;
@@ -169,30 +168,31 @@ void insufficient(const std::string& what) {
 
 bool TraceReading::sets(std::string_view path) const {
   return std::any_of(overrides.begin(), overrides.end(),
-                     [path](const sim::Override& one) { return one.path == path; });
+                     [path](const Override& one) { return one.path == path; });
 }
 
-sim::Job TraceReading::job(const TracedScenario& scenario) const {
-  return sim::make_job(sim::read_scenario(scenario_tree(scenario, hardware), overrides));
+Job TraceReading::job(const TracedScenario& scenario) const {
+  return make_job(read_scenario(scenario_tree(scenario, hardware), overrides));
 }
 
-LoadedRequest load_traced_request(const TuneOptions& options) {
+LoadedRequest load_traced_request(const TraceFlags& options, const ReadTrace& read,
+                                  const std::filesystem::path& folder, TracedRequest& traced) {
   require_options(options);
-  TraceReading reading{options, {}, {}, {}, {}, {}};
-  reading.traces = import_all(options);
-  std::vector<const sim::ImportedTrace*> all;
-  for (const sim::ImportedTrace& trace : reading.traces) all.push_back(&trace);
-  reading.told = sim::traced_job(all);
+  TraceReading reading{options, {}, {}, {}, {}, traced};
+  reading.traces = import_all(options, read);
+  std::vector<const ImportedTrace*> all;
+  for (const ImportedTrace& trace : reading.traces) all.push_back(&trace);
+  reading.told = traced_job(all);
   const auto recorded =
       std::count_if(reading.traces.begin(), reading.traces.end(),
-                    [](const auto& trace) { return sim::is_of_zenflow_train(trace.timeline); });
+                    [](const auto& trace) { return is_of_zenflow_train(trace.timeline); });
   if (recorded != 0 && recorded != std::ssize(reading.traces)) {
     throw Error(ErrorKind::kInput,
                 "--trace: recordings of zenflow-train and of other programs are not of one job");
   }
   const bool is_recorded = recorded > 0;
   // fit_deepspeed_job lists them with what it left out itself.
-  for (const sim::ImportedTrace& trace : reading.traces) {
+  for (const ImportedTrace& trace : reading.traces) {
     if (!is_recorded) break;
     for (const std::string& problem : trace.problems) reading.result.untold.push_back(problem);
   }
@@ -208,24 +208,24 @@ LoadedRequest load_traced_request(const TuneOptions& options) {
   LoadedRequest loaded;
   reading.result.numbers = fitted.numbers;
   reading.result.profile =
-      sim::fitted_profile_text(reading.hardware, fitted.numbers, "profile",
-                               fmt::format("{} (zenflow-tune --trace)", names_of(reading)));
+      fitted_profile_text(reading.hardware, fitted.numbers, "profile",
+                          fmt::format("{} (zenflow-tune --trace)", names_of(reading)));
   loaded.tree = scenario_tree(fitted.scenario, parse_yaml(reading.result.profile, "profile.yaml"));
   loaded.overrides = reading.overrides;
-  complete_request(options, is_recorded ? std::optional(sim::Family::kLive) : std::nullopt, loaded);
+  complete_request(options, is_recorded ? std::optional(Family::kLive) : std::nullopt, loaded);
   take_measured_step(options, fitted.measured_step, loaded.request, reading.result);
   if (is_recorded) {
     // Threads are not tuned: the recording says what a number of them does, not what another would.
-    const double own = setting_of(loaded.request.job).get(sim::Knob::kReservedCores);
-    loaded.request.space.set(sim::Knob::kReservedCores, {own});
+    const double own = setting_of(loaded.request.job).get(Knob::kReservedCores);
+    loaded.request.space.set(Knob::kReservedCores, {own});
   }
-  const sim::Candidates candidates(loaded.request);
+  const Candidates candidates(loaded.request);
   reading.result.scenario =
       scenario_text(fitted.scenario, loaded.request.job.scenario,
-                    std::string(candidates.schedule(setting_of(loaded.request.job)).name()),
-                    options.output.value_or("."), names_of(reading));
-  loaded.traced = std::move(reading.result);
+                    std::string(candidates.schedule(setting_of(loaded.request.job)).name()), folder,
+                    names_of(reading));
+  loaded.run = fitted.run;
   return loaded;
 }
 
-}  // namespace zenflow::tools
+}  // namespace zenflow::sim

@@ -8,7 +8,7 @@
 
 #include "sim/config/scenario.h"
 
-namespace zenflow::tools {
+namespace zenflow::sim {
 
 struct TracedScenario {
   std::filesystem::path model;                ///< config.json
@@ -16,19 +16,19 @@ struct TracedScenario {
   std::string deepspeed;                      ///< the same keys as a YAML flow map
   std::int64_t gpus = 1;                      ///< of a node
   std::int64_t nodes = 1;
-  sim::TrainingSettings training;
-  std::optional<sim::RunSettings> run{};
-  sim::OffloadSetup offload = sim::Scenario().offload;  ///< of zenflow-train
+  TrainingSettings training;
+  std::optional<RunSettings> run{};
+  OffloadSetup offload = Scenario().offload;  ///< of zenflow-train
 };
 
 /// `hardware`: the profile. Throws Error(kInput) if model or base do not parse.
-[[nodiscard]] sim::ScenarioTree scenario_tree(const TracedScenario& traced, const Node& hardware);
+[[nodiscard]] ScenarioTree scenario_tree(const TracedScenario& traced, const Node& hardware);
 
 /// `job`'s scenario with its overrides, for a file in `folder` beside profile.yaml. `schedule`:
 /// what the job ran; `origin`: for the comment.
-[[nodiscard]] std::string scenario_text(const TracedScenario& traced, const sim::Scenario& scenario,
+[[nodiscard]] std::string scenario_text(const TracedScenario& traced, const Scenario& scenario,
                                         const std::string& schedule,
                                         const std::filesystem::path& folder,
                                         const std::string& origin);
 
-}  // namespace zenflow::tools
+}  // namespace zenflow::sim

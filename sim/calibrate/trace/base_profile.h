@@ -1,0 +1,22 @@
+/// The profile that a fit begins with.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "sim/config/document.h"
+
+namespace zenflow::sim {
+
+/// Of a name in `directories`, or a file. Throws Error(kInput) as find_profile does.
+[[nodiscard]] Node load_profile(const std::string& name,
+                                const std::vector<std::filesystem::path>& directories);
+
+/// Names of profiles in `directories` of one of `devices`, as traces name them; a host device is
+/// that of profile this_host. Throws Error(kInput) "--profile: ..." listing what there is if there
+/// is none.
+[[nodiscard]] std::vector<std::string> profiles_of_devices(
+    const std::vector<std::string>& devices, const std::vector<std::filesystem::path>& directories);
+
+}  // namespace zenflow::sim

@@ -1,0 +1,37 @@
+#include "sim/deepspeed/overrides.h"
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/deepspeed/ds_config.h"
+#include "sim/deepspeed/launch_target.h"
+#include "sim/deepspeed/versions.h"
+
+namespace zenflow::sim {
+
+std::vector<Override> parse_overrides(const std::vector<std::string>& set,
+                                      const std::optional<std::string>& deepspeed_version,
+                                      const std::optional<std::string>& target) {
+  std::vector<Override> overrides;
+  for (const std::string& text : set) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw Error(
+          ErrorKind::kInput,
+          fmt::format("--set {}: expected PATH=VALUE, e.g. training.sequence_length=1024", text));
+    }
+    overrides.push_back({expand_short_name(text.substr(0, equals)), text.substr(equals + 1)});
+  }
+  // Checked here, where a mistake can be laid to the flag.
+  if (deepspeed_version) {
+    static_cast<void>(parse_version(*deepspeed_version));
+    overrides.push_back({"launch.deepspeed_version", *deepspeed_version});
+  }
+  if (target) {
+    static_cast<void>(parse_target(*target));
+    overrides.push_back({"launch.target", *target});
+  }
+  return overrides;
+}
+
+}  // namespace zenflow::sim

@@ -1,0 +1,57 @@
+/// The answer of a search: the chosen setting's DeepSpeed file, its command, and what it gains.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/deepspeed/lint.h"
+#include "sim/tune/base_text.h"
+#include "sim/tune/request_reader.h"
+#include "sim/tune/search.h"
+#include "sim/tune/sensitivity.h"
+#include "sim/tune/tuned_config.h"
+
+namespace zenflow::sim {
+
+struct TuneAnswer {
+  const LoadedRequest& loaded;
+  const Candidates& candidates;
+  SearchResult result;
+  std::vector<KnobEffect> knobs{};
+  NumberEffects numbers{};
+  TunedConfig config{};             ///< of the chosen setting
+  EditedText text{};                ///< ds_config_optimal.json
+  std::vector<Edit> changes{};      ///< that make it of the file as it was, --set included
+  std::vector<Finding> findings{};  ///< warnings and notes of that file
+
+  [[nodiscard]] const Simulated& chosen() const { return result.simulated[*result.chosen]; }
+};
+
+/// Fills in configuration, text, changes and findings of the chosen setting. Throws Error(kRuntime)
+/// if what would be written is not what was chosen.
+void write_config(TuneAnswer& answer);
+/// What launches `script` on DeepSpeed with ds_config_optimal.json, one line for a POSIX shell.
+[[nodiscard]] std::string launch_command(const TuneAnswer& answer, const std::string& script);
+
+/// So many times as long as was measured, or as short, the model's step of the own setting is that
+/// of another job: nothing is to be scaled by that. Both in one unit.
+[[nodiscard]] bool is_of_another_job(double modelled, double measured);
+/// The chosen step time if the model misses as much of it as of the measured own; empty: nothing
+/// was measured, or the own setting is not simulated. Picoseconds.
+[[nodiscard]] std::optional<double> scaled_step(const TuneAnswer& answer);
+/// In the currency of --price. Precondition: the objective is the cost.
+[[nodiscard]] double cost_per_million_tokens(const TuneAnswer& answer, const Setting& setting,
+                                             const Evaluation& one);
+/// Of the settings simulated; SearchCounts has those that they stand for as well.
+[[nodiscard]] std::uint64_t simulated_infeasible(const SearchResult& result);
+/// Whether only the rule that a job which fits is not offloaded speaks against `best`. That rule is
+/// of a number of GPUs; with another one it was the reason if the slack alone would have chosen it.
+[[nodiscard]] bool offloads_in_vain(const TuneAnswer& answer, const Simulated& best);
+/// describe() of each, with gpus and accumulation where the search goes through several; where that
+/// says the same of some, also the knobs in which these differ.
+[[nodiscard]] std::vector<std::string> setting_names(const TuneRequest& request,
+                                                     const std::vector<Setting>& settings);
+
+}  // namespace zenflow::sim
