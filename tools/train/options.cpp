@@ -103,11 +103,10 @@ void add_knobs(CLI::App& app, TrainCommand& o, std::initializer_list<std::string
   for (const std::string_view name : names) add_knob(app, o, sim::setup_knob(name));
 }
 
-/// Those that no group below has a place for: a new row is a new flag.
-void add_other_knobs(CLI::App& app, TrainCommand& o) {
+/// Those for which DeepSpeed's file has no key.
+void add_zenflow_train_knobs(CLI::App& app, TrainCommand& o) {
   for (const SetupKnob& knob : sim::setup_knobs()) {
-    const std::string flag(knob.flag);
-    if (!flag.empty() && app.get_option_no_throw(flag) == nullptr) add_knob(app, o, knob);
+    if (!key_in("zenflow_train", knob).empty()) add_knob(app, o, knob);
   }
 }
 
@@ -190,7 +189,7 @@ void add_optimizer_options(CLI::App& app, TrainCommand& o) {
       ->check(natural)
       ->capture_default_str();
   add_choice(app, "--column-norm", o.column_norm, {"l1", "l2"}, "norm by which columns are ranked");
-  add_knobs(app, o, {"accumulate_on"});
+  add_zenflow_train_knobs(app, o);
   add_switch(app, "--whole-step-gradients", s.whole_step_gradients,
              "false: the device holds deferred gradients of two groups at a time, and backward "
              "waits for the link");
@@ -225,7 +224,7 @@ void add_machine_options(CLI::App& app, TrainCommand& o) {
   app.add_option("--gpu", o.gpu, "with --device cuda: number of the GPU among the visible ones")
       ->check(CLI::Range(0, 1023))
       ->capture_default_str();
-  add_knobs(app, o, {"threads", "optimizer_threads", "sum_threads"});
+  add_knobs(app, o, {"threads"});
   app.add_option("--optimizer-cores", t.offload.optimizer_cores,
                  "CPUs to bind the optimizer's threads to, e.g. 2,3")
       ->check(whole_number())
@@ -273,7 +272,6 @@ void add_train_options(CLI::App& app, TrainCommand& command) {
   add_optimizer_options(app, command);
   add_machine_options(app, command);
   add_output_options(app, command);
-  add_other_knobs(app, command);
 }
 
 }  // namespace zenflow::tools
