@@ -1,15 +1,34 @@
 /// zenflow-validate: predictions held against runs.
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "sim/base/output_file.h"
 #include "tools/command_line.h"
 #include "tools/environment.h"
+#include "tools/read_trace.h"
 #include "tools/validate/store.h"
 #include "tools/validate/validate.h"
 #include "tools/version.h"
 
 namespace zenflow::tools {
 namespace {
+
+sim::Comparison compare(ValidateOptions& options, const std::string& date) {
+  if (!options.live) {
+    const auto read = [&options](const std::filesystem::path& file, const sim::ImportOptions& how) {
+      return read_trace(file, how, !options.quiet);
+    };
+    return sim::compare_traces(options, read, date);
+  }
+  options.environment = environment_variables();
+  const bool shows_progress = !options.quiet && is_terminal(stderr);
+  const runtime::LiveComparisonEvents events{
+      [] { return signal_exit_code() != 0; },
+      [shows_progress](std::int64_t round, const std::string& setting) {
+        if (shows_progress) complain(fmt::format("\r\033[Kround {}: {}", round, setting));
+      }};
+  return runtime::compare_live(options, options.limits().mean_step / 3, events, date);
+}
 
 int main_program(int argc, char** argv) {
   ValidateOptions options;
@@ -35,11 +54,11 @@ int main_program(int argc, char** argv) {
     write_page(options);
     return 0;
   }
-  const Comparison comparison =
-      options.live ? compare_live(options, date) : compare_traces(options, date);
-  if (comparison.signal != 0) {
+  options.profile_directories = profile_directories(options.scenario);
+  const sim::Comparison comparison = compare(options, date);
+  if (comparison.stopped) {
     complain("zenflow-validate: stopped by a signal; nothing has been compared\n");
-    return comparison.signal;
+    return signal_exit_code();
   }
   return report(options, date, comparison);
 }

@@ -185,4 +185,16 @@ double run_spread(std::vector<double> times) {
   return range / median(std::move(times));
 }
 
+Tolerance tolerance_of(const ToleranceFlags& flags, MeasuredBy measured) {
+  const bool is_gpu = measured == MeasuredBy::kGpu;
+  const auto share = [](const std::string& text, const char* otherwise) -> std::optional<double> {
+    const std::string given = text.empty() ? otherwise : text;
+    return given == kNotJudged ? std::nullopt : std::optional(std::stod(given) / 100);
+  };
+  return {.mean_step = flags.tolerance.value_or(is_gpu ? 3 : 8) / 100,
+          .worst_step = flags.worst.value_or(is_gpu ? 8 : 15) / 100,
+          .worst_stall = share(flags.stall, is_gpu ? kNotJudged : "5"),
+          .bytes = share(flags.bytes, measured == MeasuredBy::kHostDevice ? "0" : "0.1")};
+}
+
 }  // namespace zenflow::sim

@@ -56,6 +56,22 @@ struct Tolerance {
   std::optional<double> bytes = 0;  ///< 0: exact; none as above
 };
 
+/// In place of a percentage: not judged.
+inline constexpr const char* kNotJudged = "any";
+/// Percent, as flags have them; empty: what is promised.
+struct ToleranceFlags {
+  std::optional<double> tolerance;
+  std::optional<double> worst;
+  std::string stall;  ///< or kNotJudged
+  std::string bytes;  ///< likewise
+};
+/// What predictions are held against.
+enum class MeasuredBy { kTraces, kHostDevice, kGpu };
+/// What is given; else what is promised: of the host device 8 % in the mean, 15 % at worst, 5 % of
+/// the step for the stall and the bytes exactly; of a GPU that trains here 3 %, 8 % and 0.1 % of
+/// the bytes, the stall not judged; of traces as of the host device, with 0.1 % of the bytes.
+[[nodiscard]] Tolerance tolerance_of(const ToleranceFlags& flags, MeasuredBy measured);
+
 /// Over the settings that were predicted and of which both sides are known. A metric that is 0
 /// everywhere, on both sides, has none.
 struct MetricError {
@@ -88,10 +104,6 @@ struct ValidationSummary {
 /// How far runs' step times lie apart: (largest - smallest) / median; 0 for one value.
 /// Precondition: at least one.
 [[nodiscard]] double run_spread(std::vector<double> times);
-
-/// "+1.2 %", "0.0 %" for what rounds to nothing, "n/a" for what is not known.
-[[nodiscard]] std::string signed_percent(const std::optional<double>& share,
-                                         std::string_view unit = " %", int decimals = 1);
 
 /// Settings, then each metric's errors, then the judgement.
 [[nodiscard]] std::string validation_table(const std::vector<ComparedSetting>& settings,

@@ -113,15 +113,4 @@ std::string validation_table(const std::vector<ComparedSetting>& settings,
   return text + "\n" + judgement(summary, tolerance) + noise(settings, summary);
 }
 
-std::string signed_percent(const std::optional<double>& share, std::string_view unit,
-                           int decimals) {
-  if (!share) return kUnknown;
-  const double percent = 100 * *share;
-  const bool is_nothing = std::abs(percent) < 0.5 * std::pow(10.0, -decimals);
-  return fmt::format("{}{}",
-                     is_nothing ? fmt::format("{:.{}f}", 0.0, decimals)
-                                : fmt::format("{:+.{}f}", percent, decimals),
-                     unit);
-}
-
 }  // namespace zenflow::sim

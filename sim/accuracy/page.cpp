@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/base/table.h"
 #include "sim/config/reader.h"
 #include "sim/simulate/simulation.h"
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "sim/accuracy/page.h"
+#include "sim/base/table.h"
 
 namespace zenflow::sim {
 namespace {

@@ -1,6 +1,7 @@
 #include "sim/base/table.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -68,6 +69,21 @@ std::string csv_line(const std::vector<std::string>& cells) {
     text += (i > 0 ? "," : "") + (is_plain ? cells[i] : quoted_by_doubling(cells[i]));
   }
   return text + '\n';
+}
+
+std::string signed_percent(const std::optional<double>& share, std::string_view unit,
+                           int decimals) {
+  if (!share) return "n/a";
+  const double percent = 100 * *share;
+  const bool is_nothing = std::abs(percent) < 0.5 * std::pow(10.0, -decimals);
+  return fmt::format("{}{}",
+                     is_nothing ? fmt::format("{:.{}f}", 0.0, decimals)
+                                : fmt::format("{:+.{}f}", percent, decimals),
+                     unit);
+}
+
+std::string counted(std::uint64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
 }  // namespace zenflow::sim

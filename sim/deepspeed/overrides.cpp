@@ -1,5 +1,7 @@
 #include "sim/deepspeed/overrides.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
@@ -32,6 +34,11 @@ std::vector<Override> parse_overrides(const std::vector<std::string>& set,
     overrides.push_back({"launch.target", *target});
   }
   return overrides;
+}
+
+bool sets(const std::vector<Override>& overrides, std::string_view path) {
+  return std::any_of(overrides.begin(), overrides.end(),
+                     [path](const Override& one) { return one.path == path; });
 }
 
 }  // namespace zenflow::sim

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/config/scenario.h"
@@ -14,5 +15,7 @@ namespace zenflow::sim {
 [[nodiscard]] std::vector<Override> parse_overrides(
     const std::vector<std::string>& set, const std::optional<std::string>& deepspeed_version = {},
     const std::optional<std::string>& target = {});
+
+[[nodiscard]] bool sets(const std::vector<Override>& overrides, std::string_view path);
 
 }  // namespace zenflow::sim

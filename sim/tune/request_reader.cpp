@@ -25,15 +25,10 @@ auto quantity(const char* flag, const std::string& text, Read read) {
   return read(ValueReader(node, flag)).value();
 }
 
-bool has(const std::vector<Override>& overrides, std::string_view path) {
-  return std::any_of(overrides.begin(), overrides.end(),
-                     [path](const Override& one) { return one.path == path; });
-}
-
 /// A base file that states the micro-batch, in one way or another, wins over the scenario.
 void take_micro_batch(const std::filesystem::path& scenario, const Node& base, LoadOptions& load) {
   constexpr const char* kMicro = "training.micro_batch_size_per_gpu";
-  if (has(load.overrides, kMicro)) return;
+  if (sets(load.overrides, kMicro)) return;
   std::optional<std::int64_t> micro = stated_number(base, "train_micro_batch_size_per_gpu");
   const std::optional<std::int64_t> total = stated_number(base, "train_batch_size");
   if (!micro && total) {
@@ -209,12 +204,9 @@ void check_knobs(const TuneRequest& request) {
 /// accelerate, which fill in "auto" and add a block that is not there, or autocast.
 bool leaves_precision_open(const Job& job, const std::string& dtype) {
   const Node& document = job.scenario.deepspeed;
-  const auto says = [&](const std::string& path, const char* what) {
-    const Node* node = find_path(document, path);
-    return node != nullptr && node->is_scalar() && node->scalar == what;
-  };
   const bool may_add = job.target != LaunchTarget::kDeepSpeed;
-  return says(dtype + ".enabled", "auto") || says("torch_autocast.enabled", "true") ||
+  return says_scalar(document, dtype + ".enabled", "auto") ||
+         says_scalar(document, "torch_autocast.enabled", "true") ||
          (may_add && document.find(dtype) == nullptr);
 }
 
@@ -256,6 +248,11 @@ void check_measured_batch(const TuneRequest& request) {
 }
 
 }  // namespace
+
+bool says_scalar(const Node& document, const std::string& path, std::string_view what) {
+  const Node* node = find_path(document, path);
+  return node != nullptr && node->is_scalar() && node->scalar == what;
+}
 
 std::optional<double> bytes_of(const char* flag, const std::optional<std::string>& text) {
   if (!text) return std::nullopt;

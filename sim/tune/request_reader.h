@@ -67,6 +67,9 @@ void complete_request(const TuneFlags& flags, std::optional<Family> family, Load
 /// A flag's value as documents have it ("40 GiB"), in bytes.
 [[nodiscard]] std::optional<double> bytes_of(const char* flag,
                                              const std::optional<std::string>& text);
+/// Whether a DeepSpeed file has this scalar there.
+[[nodiscard]] bool says_scalar(const Node& document, const std::string& path,
+                               std::string_view what);
 /// A number that a DeepSpeed file states; empty: absent, "auto" or in quotes.
 [[nodiscard]] std::optional<std::int64_t> stated_number(const Node& root, std::string_view key);
 

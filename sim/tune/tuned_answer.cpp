@@ -18,12 +18,9 @@ std::string filled_in_precision(const TuneAnswer& answer) {
   if (dtype == DType::kFp32 || job.deepspeed.bf16 || job.deepspeed.fp16) return "";
   const Node& root = answer.config.root;
   std::string name(to_string(dtype));
-  const auto says = [&root](const std::string& path, const char* what) {
-    const Node* node = find_path(root, path);
-    return node != nullptr && node->is_scalar() && node->scalar == what;
-  };
-  const bool adds_it = root.find(name) == nullptr && !says("torch_autocast.enabled", "true");
-  return adds_it || says(name + ".enabled", "auto") ? name : "";
+  const bool adds_it =
+      root.find(name) == nullptr && !says_scalar(root, "torch_autocast.enabled", "true");
+  return adds_it || says_scalar(root, name + ".enabled", "auto") ? name : "";
 }
 
 /// Trainer raises unless its arguments say what the file says; those of the batch are the setting's

@@ -11,6 +11,7 @@
 #include "sim/accuracy/page.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
+#include "sim/base/table.h"
 #include "sim/offload/training_setup.h"
 #include "tests/support/temporary_folder.h"
 

@@ -25,20 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct FitOptions {
-  std::vector<std::string> traces;
-  ForeignFitOptions foreign;
-  fs::path scenario;
-  std::vector<std::string> settings;
-  std::optional<std::string> profile;
-  std::vector<std::string> set;
-  fs::path output;
-  std::string date;
-  bool overwrite = false;
-  ExplainTraceOptions analyze;
-  OutputStyle style;
-};
-
 /// The steps of recordings, and what the importer says of them.
 std::vector<sim::TraceBaseline> baselines_of(const std::vector<std::string>& names,
                                              const std::vector<sim::ImportedTrace>& traces) {
@@ -101,20 +87,7 @@ int fit(const FitOptions& options) {
 int run(const FitOptions& options) {
   if (options.analyze.traces.empty()) {
     require_fit_option(!options.traces.empty(), "TRACE..., or --analyze TRACE");
-    if (!options.settings.empty()) return fit(options);
-    ForeignFitOptions foreign = options.foreign;
-    foreign.traces = options.traces;
-    foreign.scenario = options.scenario;
-    foreign.profile = options.profile;
-    foreign.set = options.set;
-    foreign.output = options.output;
-    foreign.date = options.date;
-    foreign.overwrite = options.overwrite;
-    foreign.json = options.style.json;
-    foreign.quiet = options.style.quiet;
-    foreign.steps = options.analyze.steps;
-    foreign.rules = options.analyze.rules;
-    return foreign_fit(foreign);
+    return options.settings.empty() ? foreign_fit(options) : fit(options);
   }
   require_fit_option(options.traces.empty() && options.scenario.empty() && options.output.empty(),
                      "--analyze alone: it fits nothing");
@@ -147,29 +120,28 @@ void add_fit(CLI::App& app, Command& chosen) {
       ->delimiter(',');
   command->add_option("--profile", options->profile,
                       "base profile; default: the scenario's, else that of the traces' GPU");
-  command->add_option("--model", options->foreign.model,
+  command->add_option("--model", options->model,
                       "the model's config.json, where there is no scenario");
   command
-      ->add_option("--micro-batch-size", options->foreign.micro_batch,
+      ->add_option("--micro-batch-size", options->training.micro_batch_size_per_gpu,
                    "with --model: sequences in a micro-batch")
       ->check(CLI::PositiveNumber);
   command
-      ->add_option("--sequence-length", options->foreign.length,
+      ->add_option("--sequence-length", options->training.sequence_length,
                    "with --model: tokens in a sequence")
       ->check(CLI::PositiveNumber);
-  command
-      ->add_option("--dtype", options->foreign.dtype, "with --model: type of weights and gradients")
+  command->add_option("--dtype", options->dtype, "with --model: type of weights and gradients")
       ->check(CLI::IsMember({"bf16", "fp16", "fp32"}))
       ->capture_default_str();
-  command->add_option("--gpus", options->foreign.gpus, "with --model: GPUs that share the model")
+  command->add_option("--gpus", options->gpus, "with --model: GPUs that share the model")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command
-      ->add_option("--accumulation-steps", options->foreign.accumulation,
+      ->add_option("--accumulation-steps", options->accumulation,
                    "with --model: micro steps in a step")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_flag("--activation-checkpointing", options->foreign.checkpointing,
+  command->add_flag("--activation-checkpointing", options->training.activation_checkpointing,
                     "with --model: backward runs the forward of every block again");
   command->add_option("--set", options->set, "override a scenario key: PATH=VALUE (repeatable)");
   command->add_option("-o,--output", options->output,

@@ -1,5 +1,7 @@
 #include "tools/calibrate/foreign_fit.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,6 +13,7 @@
 #include "sim/calibrate/trace/trace_fit_json.h"
 #include "sim/calibrate/trace/trace_fit_text.h"
 #include "sim/calibrate/trace/traced_job.h"
+#include "sim/calibrate/trace/traced_scenario.h"
 #include "tools/environment.h"
 #include "tools/read_trace.h"
 #include "tools/version.h"
@@ -40,25 +43,26 @@ Node profile_of_traces(const std::vector<sim::ImportedTrace>& traces) {
 }
 
 /// A scenario of the model alone; the optimizer on the CPU.
-sim::Job job_of_model(const ForeignFitOptions& options, const Node& hardware) {
-  require_fit_option(options.micro_batch > 0 && options.length > 0,
-                     "--micro-batch-size and --sequence-length with --model");
-  const std::string text = fmt::format(
-      "name: {0}\nmodel: {{name: {0}}}\ngpus: {1}\nnodes: 1\ntraining: "
-      "{{micro_batch_size_per_gpu: {2}, sequence_length: {3}, dtype: {4}, "
-      "activation_checkpointing: {5}}}\ndeepspeed: {{gradient_accumulation_steps: {6}, "
-      "zero_optimization: {{stage: 2, offload_optimizer: {{device: cpu, pin_memory: true}}}}}}\n"
-      "schedules: [zero-offload]\nrun: {{warmup_steps: 1, steps: 1}}\n",
-      "\"" + sim::model_name(options.model) + "\"", options.gpus, options.micro_batch,
-      options.length, options.dtype, options.checkpointing, options.accumulation);
-  sim::ScenarioTree tree{parse_yaml(text, "--model")};
-  tree.root.find("model")->entries.push_back({"config", {}, load_document(options.model)});
-  tree.root.entries.push_back({"hardware", {}, hardware});
-  return sim::make_job(sim::read_scenario(std::move(tree), {}));
+sim::Job job_of_model(const FitOptions& options, const Node& hardware) {
+  require_fit_option(
+      options.training.micro_batch_size_per_gpu > 0 && options.training.sequence_length > 0,
+      "--micro-batch-size and --sequence-length with --model");
+  sim::TracedScenario scenario;
+  scenario.model = options.model;
+  scenario.deepspeed = fmt::format(
+      "{{gradient_accumulation_steps: {}, zero_optimization: {{stage: 2, offload_optimizer: "
+      "{{device: cpu, pin_memory: true}}}}}}",
+      options.accumulation);
+  scenario.gpus = options.gpus;
+  scenario.training = options.training;
+  const auto* const dtype =
+      std::find(sim::kDTypeNames.begin(), sim::kDTypeNames.end(), options.dtype);
+  scenario.training.dtype = static_cast<sim::DType>(dtype - sim::kDTypeNames.begin());
+  scenario.run = {.warmup_steps = 1, .steps = 1};
+  return sim::traced_scenario_job(scenario, hardware, {}, "--model");
 }
 
-Setting setting_of(const ForeignFitOptions& options,
-                   const std::vector<sim::ImportedTrace>& traces) {
+Setting setting_of(const FitOptions& options, const std::vector<sim::ImportedTrace>& traces) {
   require_fit_option(options.scenario.empty() || options.model.empty(),
                      "--scenario or --model, not both");
   if (!options.scenario.empty()) {
@@ -76,16 +80,16 @@ Setting setting_of(const ForeignFitOptions& options,
 
 }  // namespace
 
-int foreign_fit(const ForeignFitOptions& options) {
+int foreign_fit(const FitOptions& options) {
   const std::string date = date_or_today(options.date);
   if (!options.output.empty()) check_output(options.output, options.overwrite);
   sim::ImportOptions import;
-  if (options.rules) import.rules = sim::read_rules(*options.rules);
-  import.steps = options.steps;
+  if (options.analyze.rules) import.rules = sim::read_rules(*options.analyze.rules);
+  import.steps = options.analyze.steps;
   std::vector<sim::ImportedTrace> traces;
   traces.reserve(options.traces.size());
   for (const std::string& path : options.traces) {
-    traces.push_back(read_trace(path, import, !options.quiet));
+    traces.push_back(read_trace(path, import, !options.style.quiet));
   }
   const Setting setting = setting_of(options, traces);
   sim::TraceFitInput input{sim::read_hardware_profile(setting.hardware), {}, import.rules};
@@ -104,8 +108,8 @@ int foreign_fit(const ForeignFitOptions& options) {
     static_cast<void>(sim::read_hardware_profile(parse_yaml(text, options.output.string())));
     write_output(options.output, text, options.overwrite);
   }
-  print(options.json ? sim::fit_json(fit.numbers, fit.baselines, kVersion)
-                     : sim::trace_fit_text(fit, use_color(ColorMode::kAuto, stdout)));
+  print(options.style.json ? sim::fit_json(fit.numbers, fit.baselines, kVersion)
+                           : sim::trace_fit_text(fit, use_color(ColorMode::kAuto, stdout)));
   return 0;
 }
 

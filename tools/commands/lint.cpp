@@ -7,6 +7,7 @@
 
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
+#include "sim/base/table.h"
 #include "tools/commands/commands.h"
 #include "tools/version.h"
 
@@ -52,10 +53,6 @@ sim::LintOptions lint_options(const LintCommandOptions& given) {
   options.bind_cores_to_rank = given.bind_cores_to_rank;
   options.notes = given.notes;
   return options;
-}
-
-std::string plural(std::size_t number, const char* word) {
-  return fmt::format("{} {}{}", number, word, number == 1 ? "" : "s");
 }
 
 std::string severity_text(Severity severity, bool color) {
@@ -107,8 +104,8 @@ Fixed write_fix(const sim::DsDocument& document, const sim::LintOptions& options
 }
 
 std::string fix_text(const Fixed& fixed) {
-  std::string text =
-      fmt::format("{}: written with {}\n", fixed.file, plural(fixed.changes.size(), "change"));
+  std::string text = fmt::format("{}: written with {}\n", fixed.file,
+                                 sim::counted(fixed.changes.size(), "change"));
   for (const std::string& change : fixed.changes) text += "  " + change + "\n";
   return text;
 }
@@ -136,14 +133,15 @@ std::string text_report(const std::vector<Linted>& files, const sim::LintOptions
     for (const Finding& finding : linted.findings) text += as_text(finding, color);
     if (fixed) text += fix_text(*fixed);
     const Counts counts = count(linted.findings);
-    text += fmt::format("{}: {}, {}{} (DeepSpeed {}, target {})\n", linted.file,
-                        plural(counts.errors, "error"), plural(counts.warnings, "warning"),
-                        options.notes ? ", " + plural(counts.notes, "note") : "",
-                        to_string(options.version), to_string(options.target));
+    text +=
+        fmt::format("{}: {}, {}{} (DeepSpeed {}, target {})\n", linted.file,
+                    sim::counted(counts.errors, "error"), sim::counted(counts.warnings, "warning"),
+                    options.notes ? ", " + sim::counted(counts.notes, "note") : "",
+                    to_string(options.version), to_string(options.target));
   }
   if (fixed) {
-    text += fmt::format("{}: {}, {} left\n", fixed->file, plural(fixed->left.errors, "error"),
-                        plural(fixed->left.warnings, "warning"));
+    text += fmt::format("{}: {}, {} left\n", fixed->file, sim::counted(fixed->left.errors, "error"),
+                        sim::counted(fixed->left.warnings, "warning"));
   }
   return text;
 }

@@ -34,7 +34,7 @@ std::string step_text(const TuneAnswer& answer, const Evaluation& own) {
   return fmt::format(
       "{} instead of {} a step of {}", sim::format_seconds(answer.chosen().evaluation.step_time),
       sim::format_seconds(own.step_time),
-      counted(static_cast<std::uint64_t>(answer.loaded.request.global_batch), "sequence"));
+      sim::counted(static_cast<std::uint64_t>(answer.loaded.request.global_batch), "sequence"));
 }
 
 /// What the objective says of both, and by how much they differ.
@@ -203,15 +203,6 @@ std::string care(const TuneAnswer& answer) {
 
 }  // namespace
 
-std::string counted(std::uint64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
-std::string signed_percent(double share) {
-  const std::string text = fmt::format("{:+.1f} %", 100 * share);
-  return text == "-0.0 %" || text == "+0.0 %" ? "0.0 %" : text;
-}
-
 std::string times_text(double times) {
   return times >= 1 ? fmt::format("{:.2f} times as fast", times)
                     : fmt::format("{:.2f} times as long", 1 / times);
@@ -227,7 +218,7 @@ std::string gain_text(const TuneAnswer& answer) {
   if (measured && !answer.traced) {
     text += fmt::format("Measured today: {}; the model says {} ({}).\n",
                         sim::format_seconds(*measured * 1e12), sim::format_seconds(own.step_time),
-                        signed_percent(own.step_time / (*measured * 1e12) - 1));
+                        sim::signed_percent(own.step_time / (*measured * 1e12) - 1));
   }
   if (!own.infeasible.empty()) text += fmt::format("Yours is not feasible: {}.\n", own.infeasible);
   if (!result.own_not_proposed.empty())

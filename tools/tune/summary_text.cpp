@@ -104,7 +104,7 @@ std::string runners_up(const TuneAnswer& answer) {
     if (is_of_cost(answer)) {
       row.push_back(cost_cell(answer, simulated.setting, simulated.evaluation));
     }
-    row.push_back(signed_percent(one.difference));
+    row.push_back(sim::signed_percent(one.difference));
     row.push_back(fmt::format("{:.0f} %", 100 * one.chance));
   }
   if (rows.empty()) return "";
@@ -174,7 +174,7 @@ std::string front(const TuneAnswer& answer) {
              "\nPareto front of step time, staleness, GPU memory and traffic, up to {:.0f} % "
              "more than the best: {}\n",
              100 * answer.loaded.request.front_within,
-             counted(answer.result.front.size(), "setting")) +
+             sim::counted(answer.result.front.size(), "setting")) +
          sim::format_table(inner(header(answer)), rows, answer.bold) +
          (left > 0 ? fmt::format("... and {} more in summary.json\n", left) : "");
 }
@@ -244,8 +244,8 @@ std::string study_text(const TuneAnswer& answer) {
   std::string text = fmt::format(
       "Searched {}: {} simulated, {} equal to one of these, {} excluded by bounds, {} "
       "infeasible.\n",
-      counted(counts.points, "setting"), counts.simulated, counts.equal, counts.excluded_by_bound,
-      counts.infeasible);
+      sim::counted(counts.points, "setting"), counts.simulated, counts.equal,
+      counts.excluded_by_bound, counts.infeasible);
   if (counts.infeasible_when_simulated > 0) {
     const std::uint64_t simulated = simulated_infeasible(answer.result);
     text +=
@@ -254,7 +254,7 @@ std::string study_text(const TuneAnswer& answer) {
   }
   if (!answer.result.complete) {
     text += fmt::format("Stopped before the end: {} not reached; this is the best so far.\n",
-                        counted(counts.not_reached, "setting"));
+                        sim::counted(counts.not_reached, "setting"));
   }
   if (!counts.reasons.empty()) text += "Infeasible, by reason:\n";
   return text + reasons_text(counts);
@@ -266,7 +266,7 @@ std::string summary_text(const TuneAnswer& answer) {
   std::string text = fmt::format(
       "{}: {} on {} x {} ({}), {} of {} tokens a step\n{}; objective {}\n\n", scenario.name,
       scenario.model.name, scenario.ranks(), scenario.hardware.gpu.name, machine_name(answer),
-      counted(static_cast<std::uint64_t>(request.global_batch), "sequence"),
+      sim::counted(static_cast<std::uint64_t>(request.global_batch), "sequence"),
       scenario.training.sequence_length, tuned_for(request), to_string(request.objective));
   text += comparison(answer) + "\n" + gain_text(answer) + traced_text(answer) + "\n" +
           limits_text(answer);

@@ -24,11 +24,11 @@ std::string averaged_over(const sim::TracedRequest& traced) {
   if (traced.steps == 0) return ", as --measured-step says";
   if (traced.window <= 1) {
     return fmt::format(", the {} of {}", traced.window == 0 ? "mean" : "median",
-                       counted(traced.steps, "step"));
+                       sim::counted(traced.steps, "step"));
   }
   const auto window = static_cast<std::uint64_t>(traced.window);
   return fmt::format(", the median of {} of {} steps",
-                     counted(traced.steps / window, "update window"), window);
+                     sim::counted(traced.steps / window, "update window"), window);
 }
 
 std::string gain_error_text(const TuneAnswer& answer) {

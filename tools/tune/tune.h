@@ -1,11 +1,9 @@
 /// What zenflow-tune was asked for, and how it says what it found.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "sim/tune/trace/traced_request.h"
@@ -42,8 +40,6 @@ struct TuneAnswer : sim::TuneAnswer {
 [[nodiscard]] std::string gain_text(const TuneAnswer& answer);
 /// What limits it, what it is chosen over, and how much of its limits it takes.
 [[nodiscard]] std::string limits_text(const TuneAnswer& answer);
-[[nodiscard]] std::string counted(std::uint64_t count, std::string_view noun);  ///< "1 setting"
-[[nodiscard]] std::string signed_percent(double share);  ///< "+1.5 %", "0.0 %"
 /// "1.11 times as fast", or of less than 1 "1.11 times as long".
 [[nodiscard]] std::string times_text(double times);
 

@@ -72,9 +72,9 @@ void add_tolerance(CLI::App& app, ValidateOptions& o) {
   const CLI::Range percent(0.0, 1000.0);
   const CLI::Validator percent_or_any(
       [percent](const std::string& value) {
-        return value == kNotJudged ? std::string() : percent(value);
+        return value == sim::kNotJudged ? std::string() : percent(value);
       },
-      fmt::format("PERCENT or {}", kNotJudged));
+      fmt::format("PERCENT or {}", sim::kNotJudged));
   app.add_option(
          "--tolerance", o.tolerance,
          "largest mean error of step times, in percent [default 8; with --live --device cuda 3]")

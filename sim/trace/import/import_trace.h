@@ -5,6 +5,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <span>
 
 #include "sim/trace/import/byte_source.h"
@@ -31,5 +32,9 @@ namespace zenflow::sim {
 /// A training log. Throws Error(kInput) if there is no timer record in it.
 [[nodiscard]] ImportedTrace import_timer_log(ByteSource& source, const std::string& name,
                                              const ImportOptions& options);
+
+/// import_trace, or who shows how far it has come.
+using ReadTrace =
+    std::function<ImportedTrace(const std::filesystem::path& file, const ImportOptions& how)>;
 
 }  // namespace zenflow::sim

@@ -32,16 +32,8 @@ class Batch {
   std::int64_t ranks() {
     const auto& given = reading_.options.gpus;
     const auto& told = reading_.told.ranks;
-    if (given) {
-      if (told && told->value != *given) {
-        reading_.result.untold.push_back(fmt::format(
-            "why there are {} GPUs ({}), where --gpus says {}", told->value, told->from, *given));
-      }
-      return *given;
-    }
-    if (told) {
-      return fact("GPUs", told->value, told->from);
-    }
+    if (given) return stated(*given, told, "there are {} GPUs ({}), where --gpus says {}");
+    if (told) return fact("GPUs", told->value, told->from);
     // Steps that are not stated follow from the number of ranks, not the other way round.
     if (total_ && micro_ && steps_ && *total_ % (*micro_ * *steps_) == 0) {
       return fact("GPUs", *total_ / (*micro_ * *steps_), "the batch of --base");
@@ -54,12 +46,7 @@ class Batch {
     if (reading_.sets("training.micro_batch_size_per_gpu")) return micro_.value_or(1);
     const auto& told = reading_.told.micro_batch;
     if (micro_) {
-      if (told && told->value != *micro_) {
-        reading_.result.untold.push_back(
-            fmt::format("why a micro-batch has {} sequences ({}), where --base states {}",
-                        told->value, told->from, *micro_));
-      }
-      return *micro_;
+      return stated(*micro_, told, "a micro-batch has {} sequences ({}), where --base states {}");
     }
     const std::int64_t steps = steps_.value_or(1);  // DeepSpeed's choice where both are open
     if (total_ && *total_ % (steps * ranks) == 0) {
@@ -82,12 +69,7 @@ class Batch {
           "frequent is taken");
     }
     if (given) {
-      if (told && told->value != *given) {
-        reading_.result.untold.push_back(
-            fmt::format("why sequences have {} tokens ({}), where --sequence-length says {}",
-                        told->value, told->from, *given));
-      }
-      return *given;
+      return stated(*given, told, "sequences have {} tokens ({}), where --sequence-length says {}");
     }
     if (told) return fact("tokens of a sequence", told->value, told->from);
     insufficient(
@@ -96,6 +78,15 @@ class Batch {
   }
 
  private:
+  /// `value`; notes by `differs` where the traces say another one.
+  std::int64_t stated(std::int64_t value, const std::optional<ToldNumber>& told,
+                      const char* differs) {
+    if (told && told->value != value) {
+      reading_.result.untold.push_back(
+          "why " + fmt::format(fmt::runtime(differs), told->value, told->from, value));
+    }
+    return value;
+  }
   std::int64_t fact(const char* what, std::int64_t value, const std::string& from) {
     reading_.result.facts.push_back(fmt::format("{} {}: {}", value, what, from));
     return value;
@@ -192,12 +183,10 @@ std::optional<StepTime> step_time(const ImportedTrace& trace, const TraceBaselin
 }
 
 /// As zenflow-sim runs it: a simulated run is matched task by task.
-RunSettings run_of(const Timeline& timeline, const Job& job) {
-  const auto& zenflow = job.deepspeed.zenflow;
-  const std::int64_t window =
-      zenflow ? zenflow->update_interval.value_or(1) : job.deepspeed.gradient_accumulation_steps;
+RunSettings run_of(const ImportedTrace& trace, const Job& job) {
+  const std::int64_t window = window_of(job, trace);
   // One more window is simulated than is counted, and the last step has no end.
-  const std::int64_t counted = std::ssize(timeline.steps) + 1 - window;
+  const std::int64_t counted = std::ssize(trace.timeline.steps) + 1 - window;
   const std::int64_t warm_up = std::min<std::int64_t>(16, counted / 2) / window * window;
   return {.warmup_steps = warm_up, .steps = std::max<std::int64_t>(1, counted - warm_up)};
 }
@@ -293,7 +282,7 @@ FittedJob fit_deepspeed_job(TraceReading& reading) {
   for (const ImportedTrace& trace : reading.traces) {
     jobs.push_back(reading.job(scenario));
     if (is_simulated(trace.timeline) && !reading.sets("run.steps")) {
-      scenario.run = run_of(trace.timeline, jobs.back());
+      scenario.run = run_of(trace, jobs.back());
       jobs.back() = reading.job(scenario);
     }
   }

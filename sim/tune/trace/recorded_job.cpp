@@ -66,28 +66,19 @@ RecordedRun run_of(const TraceReading& reading, std::size_t i) {
   const auto said = recorded_run(reading.traces[i].timeline);
   if (said) refuse_flags(reading, i, *said);
   RecordedRun run = said ? *said : run_by_flags(reading, i);
-  if (run.topk_range) {
-    insufficient(
-        fmt::format("{}: its topk ratio changed while it ran (--topk-range): record one that stays",
-                    reading.file(i)));
-  }
-  if (run.interval_is_auto) {
-    insufficient(
-        fmt::format("{}: its update interval changed while it ran (--update-interval "
-                    "auto): record one that stays",
-                    reading.file(i)));
-  }
-  if (run.schedule == OffloadSchedule::kZeroOffloadDpu) {
-    insufficient(
-        fmt::format("{}: zero-offload-dpu is no setting that is tuned: record gpu-only, "
-                    "zero-offload or zenflow",
-                    reading.file(i)));
-  }
-  if (run.gradient_accumulation_steps > 1) {
-    insufficient(
-        fmt::format("{}: its steps had {} micro-batches each, from which no job is put together: "
-                    "record steps of one",
-                    reading.file(i), run.gradient_accumulation_steps));
+  const std::pair<bool, std::string> kinds[] = {
+      {run.topk_range.has_value(),
+       "its topk ratio changed while it ran (--topk-range): record one that stays"},
+      {run.interval_is_auto,
+       "its update interval changed while it ran (--update-interval auto): record one that stays"},
+      {run.schedule == OffloadSchedule::kZeroOffloadDpu,
+       "zero-offload-dpu is no setting that is tuned: record gpu-only, zero-offload or zenflow"},
+      {run.gradient_accumulation_steps > 1,
+       fmt::format("its steps had {} micro-batches each, from which no job is put together: "
+                   "record steps of one",
+                   run.gradient_accumulation_steps)}};
+  for (const auto& [is_so, why] : kinds) {
+    if (is_so) insufficient(reading.file(i) + ": " + why);
   }
   return run;
 }

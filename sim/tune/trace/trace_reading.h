@@ -7,9 +7,10 @@
 
 #include "sim/calibrate/fitted_profile.h"
 #include "sim/calibrate/trace/traced_job.h"
+#include "sim/calibrate/trace/traced_scenario.h"
+#include "sim/deepspeed/overrides.h"
 #include "sim/trace/import/imported_trace.h"
 #include "sim/tune/trace/traced_request.h"
-#include "sim/tune/trace/traced_scenario.h"
 
 namespace zenflow::sim {
 
@@ -24,7 +25,7 @@ struct TraceReading {
   std::vector<Override> overrides;  ///< others
   TracedRequest& result;
 
-  [[nodiscard]] bool sets(std::string_view path) const;
+  [[nodiscard]] bool sets(std::string_view path) const { return sim::sets(overrides, path); }
   [[nodiscard]] std::string file(std::size_t trace) const {
     return options.traces[trace].filename().generic_string();
   }

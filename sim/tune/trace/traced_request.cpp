@@ -166,13 +166,8 @@ void insufficient(const std::string& what) {
   throw Error(ErrorKind::kInput, "the trace does not suffice: " + what);
 }
 
-bool TraceReading::sets(std::string_view path) const {
-  return std::any_of(overrides.begin(), overrides.end(),
-                     [path](const Override& one) { return one.path == path; });
-}
-
 Job TraceReading::job(const TracedScenario& scenario) const {
-  return make_job(read_scenario(scenario_tree(scenario, hardware), overrides));
+  return traced_scenario_job(scenario, hardware, overrides);
 }
 
 LoadedRequest load_traced_request(const TraceFlags& options, const ReadTrace& read,

@@ -4,13 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "sim/calibrate/fitted_profile.h"
-#include "sim/trace/import/imported_trace.h"
+#include "sim/trace/import/import_trace.h"
 #include "sim/tune/request_reader.h"
 
 namespace zenflow::sim {
@@ -41,9 +40,6 @@ struct TracedRequest {
   std::string profile;   ///< profile.yaml
   std::string scenario;  ///< scenario.yaml, for the folder of the results
 };
-
-using ReadTrace =
-    std::function<ImportedTrace(const std::filesystem::path& file, const ImportOptions& how)>;
 
 /// `read`: import_trace, or who shows progress of it. `folder`: where scenario.yaml is to lie.
 /// Fills in `traced`. Throws Error(kInput) also where the traces do not suffice, with what they

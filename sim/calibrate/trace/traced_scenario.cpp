@@ -1,6 +1,4 @@
-#include "sim/tune/trace/traced_scenario.h"
-
-#include <vector>
+#include "sim/calibrate/trace/traced_scenario.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -51,7 +49,8 @@ std::string quoted_path(const fs::path& folder, const fs::path& path) {
 
 }  // namespace
 
-ScenarioTree scenario_tree(const TracedScenario& traced, const Node& hardware) {
+ScenarioTree scenario_tree(const TracedScenario& traced, const Node& hardware,
+                           const std::string& flag) {
   const std::string name = model_name(traced.model);
   // Any schedule: which one runs is found by setting.
   std::string text =
@@ -60,7 +59,7 @@ ScenarioTree scenario_tree(const TracedScenario& traced, const Node& hardware) {
   text += zenflow_train_text(traced.offload);
   text += fmt::format("model: {{name: {}}}\n", json_quoted(name));
   if (!traced.base) text += "deepspeed: " + traced.deepspeed + "\n";
-  ScenarioTree tree{parse_yaml(text, "--trace")};
+  ScenarioTree tree{parse_yaml(text, flag)};
   tree.root.find("model")->entries.push_back({"config", {}, load_document(traced.model)});
   tree.root.entries.push_back({"hardware", hardware.at, hardware});
   if (traced.base) {
@@ -70,6 +69,11 @@ ScenarioTree scenario_tree(const TracedScenario& traced, const Node& hardware) {
     tree.deepspeed_file = traced.base;
   }
   return tree;
+}
+
+Job traced_scenario_job(const TracedScenario& traced, const Node& hardware,
+                        const std::vector<Override>& overrides, const std::string& flag) {
+  return make_job(read_scenario(scenario_tree(traced, hardware, flag), overrides));
 }
 
 std::string scenario_text(const TracedScenario& traced, const Scenario& scenario,

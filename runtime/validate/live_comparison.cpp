@@ -1,4 +1,5 @@
-/// --live: trains under every setting, fits to some, predicts the others.
+#include "runtime/validate/live_comparison.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -14,14 +15,11 @@
 #include "sim/base/output_file.h"
 #include "sim/calibrate/live_jobs.h"
 #include "sim/config/reader.h"
-#include "tools/environment.h"
-#include "tools/validate/validate.h"
 
-namespace zenflow::tools {
+namespace zenflow::runtime {
 namespace {
 
 namespace fs = std::filesystem;
-using runtime::LiveRun;
 using sim::ComparedSetting;
 using sim::OffloadSetup;
 
@@ -55,29 +53,31 @@ sim::Job job_with_interval(sim::Job job) {
 }
 
 std::string machine_text() {
-  const runtime::MachineFacts facts = runtime::gather_host_facts({});
+  const MachineFacts facts = gather_host_facts({});
   return fmt::format("{} of {} CPUs: {}", facts.allowed_cpus.size(), facts.online_cpus.size(),
                      facts.cpu_name.empty() ? "an unnamed processor" : facts.cpu_name);
 }
 
 class LiveComparison {
  public:
-  LiveComparison(const ValidateOptions& options, std::string date)
-      : options_(options),
+  LiveComparison(const LiveComparisonFlags& flags, double agreeing,
+                 const LiveComparisonEvents& events, std::string date)
+      : flags_(flags),
+        agreeing_(agreeing),
+        events_(events),
         date_(std::move(date)),
-        jobs_(options.scenario, options.profile, options.set,
-              profile_directories(options.scenario)) {
+        jobs_(flags.scenario, flags.profile, flags.set, flags.profile_directories) {
     for (const auto& [texts, calibrated] :
-         {std::pair(&options.calibrate, true), std::pair(&options.predict, false)}) {
+         {std::pair(&flags.calibrate, true), std::pair(&flags.predict, false)}) {
       for (const std::string& text : *texts) add(jobs_.point(text), calibrated, text);
     }
   }
 
-  Comparison take() {
+  sim::Comparison take() {
     prepare();
     measure();
-    result_.signal = signal_exit_code();
-    if (result_.signal != 0) return std::move(result_);
+    result_.stopped = events_.stop();
+    if (result_.stopped) return std::move(result_);
     fit();
     predict();
     return std::move(result_);
@@ -101,11 +101,11 @@ class LiveComparison {
     require_profile(scenario.hardware);
     refuse_what_is_not_run(job);
     if (on_gpu()) {
-      runtime::require_gpu(runtime::ask_driver(), "--device cuda");
-      settings_.cuda = {.libraries = runtime::library_surroundings(environment_variables())};
+      require_gpu(ask_driver(), "--device cuda");
+      settings_.cuda = {.libraries = library_surroundings(flags_.environment)};
     }
     result_.scenario = scenario.name;
-    result_.device = options_.device;
+    result_.device = flags_.device;
     result_.machine = machine_text();
     settings_.training = scenario.training;
     settings_.offload.gradient_accumulation_steps = job.deepspeed.gradient_accumulation_steps;
@@ -119,33 +119,33 @@ class LiveComparison {
     settings_.offload.optimizer_threads = std::max(1, static_cast<int>(live.optimizer_cores));
     settings_.offload.sum_threads = std::max(1, static_cast<int>(live.sum_cores));
     settings_.model = jobs_.model_file();
-    if (!options_.link_bandwidth.empty()) {
-      Node node = parse_yaml(options_.link_bandwidth, "--link-bandwidth");
+    if (!flags_.link_bandwidth.empty()) {
+      Node node = parse_yaml(flags_.link_bandwidth, "--link-bandwidth");
       node.at = {};
       settings_.link_bandwidth = ValueReader(node, "--link-bandwidth").bandwidth();
     }
-    settings_.data = options_.data;
-    if (options_.data.empty()) {
+    settings_.data = flags_.data;
+    if (flags_.data.empty()) {
       temporary_.emplace();
       settings_.data = temporary_->path() / "tokens.txt";
       constexpr std::int64_t kBatches = 64;
-      runtime::write_training_bytes(settings_.data,
-                                    kBatches * settings_.offload.gradient_accumulation_steps *
-                                        scenario.training.micro_batch_size_per_gpu,
-                                    scenario.training.sequence_length);
+      write_training_bytes(settings_.data,
+                           kBatches * settings_.offload.gradient_accumulation_steps *
+                               scenario.training.micro_batch_size_per_gpu,
+                           scenario.training.sequence_length);
     }
   }
 
-  [[nodiscard]] bool on_gpu() const { return options_.device == "cuda"; }
+  [[nodiscard]] bool on_gpu() const { return flags_.device == "cuda"; }
 
   void require_profile(const sim::HardwareProfile& hardware) const {
     if (hardware.gpu.runs_on_host() != on_gpu()) return;
     throw Error(
         ErrorKind::kInput,
         fmt::format("{}: hardware: expected a profile of {} for --device {}, found {}",
-                    options_.scenario.generic_string(),
+                    flags_.scenario.generic_string(),
                     on_gpu() ? "a GPU (no gpu.host_cores)" : "the host device (gpu.host_cores)",
-                    options_.device, hardware.name));
+                    flags_.device, hardware.name));
   }
 
   /// What would be simulated and not run, or run and not simulated.
@@ -153,7 +153,7 @@ class LiveComparison {
     const auto refuse = [&](bool given, const char* what) {
       if (!given) return;
       throw Error(ErrorKind::kInput, fmt::format("{}: zenflow-validate --live runs without {}",
-                                                 options_.scenario.generic_string(), what));
+                                                 flags_.scenario.generic_string(), what));
     };
     const sim::LiveSettings live = sim::live_settings(sim::OffloadSchedule::kZeroOffload, job);
     refuse(job.scenario.training.dtype == sim::DType::kFp16, "fp16: expected fp32 or bf16");
@@ -167,40 +167,35 @@ class LiveComparison {
   }
 
   void measure() {
-    const double agreeing = options_.limits().mean_step / 3;
-    const std::vector<std::vector<double>> times = runtime::run_rounds(
-        {options_.rounds, options_.most_rounds, agreeing}, points_.size(),
-        [&](std::int64_t round, std::size_t i) {
-          progress(round, i);
-          LiveRun run =
-              runtime::live_run(settings_, points_[i], [] { return signal_exit_code() != 0; });
-          if (run.stopped || signal_exit_code() != 0) return -1.0;
-          if (on_gpu()) result_.machine = machine_text() + ", " + run.timeline.devices.front();
-          const double step = *run.figures[sim::Metric::kStep];
-          // A fit needs the recordings of the runs that count, an overlay one.
-          const bool is_kept = result_.settings[i].calibrated || !options_.overlay.empty();
-          if (!is_kept) run.timeline = {};
-          if (!result_.settings[i].calibrated && !runs_[i].empty()) runs_[i].back().timeline = {};
-          runs_[i].push_back(std::move(run));
-          if (std::ssize(runs_[i]) > options_.rounds) runs_[i].erase(runs_[i].begin());
-          return step;
-        });
-    if (signal_exit_code() != 0) return;
+    const std::vector<std::vector<double>> times =
+        run_rounds({flags_.rounds, flags_.most_rounds, agreeing_}, points_.size(),
+                   [&](std::int64_t round, std::size_t i) {
+                     events_.run_begins(round + 1, to_string(points_[i]));
+                     LiveRun run = live_run(settings_, points_[i], events_.stop);
+                     if (run.stopped || events_.stop()) return -1.0;
+                     if (on_gpu())
+                       result_.machine = machine_text() + ", " + run.timeline.devices.front();
+                     const double step = *run.figures[sim::Metric::kStep];
+                     // A fit needs the recordings of the runs that count, an overlay one.
+                     const bool is_kept = result_.settings[i].calibrated || !flags_.overlay.empty();
+                     if (!is_kept) run.timeline = {};
+                     if (!result_.settings[i].calibrated && !runs_[i].empty())
+                       runs_[i].back().timeline = {};
+                     runs_[i].push_back(std::move(run));
+                     if (std::ssize(runs_[i]) > flags_.rounds) runs_[i].erase(runs_[i].begin());
+                     return step;
+                   });
+    if (events_.stop()) return;
     for (std::size_t i = 0; i < points_.size(); ++i) {
       ComparedSetting& setting = result_.settings[i];
       std::vector<sim::StepFigures> figures;
       for (const LiveRun& run : runs_[i]) figures.push_back(run.figures);
       setting.measured = sim::median_of(figures);
       setting.runs = std::ssize(times[i]);
-      setting.run_times = runtime::newest(times[i], options_.rounds);
+      setting.run_times = newest(times[i], flags_.rounds);
       setting.earlier_run_times = {times[i].begin(),
                                    times[i].end() - std::ssize(setting.run_times)};
     }
-  }
-
-  void progress(std::int64_t round, std::size_t point) const {
-    if (options_.quiet || !is_terminal(stderr)) return;
-    complain(fmt::format("\r\033[Kround {}: {}", round + 1, to_string(points_[point])));
   }
 
   void fit() {
@@ -226,32 +221,35 @@ class LiveComparison {
     for (std::size_t i = 0; i < points_.size(); ++i) {
       sim::Job job = jobs_.job(points_[i]);
       job.scenario.hardware = result_.fit->profile;
-      OverlayPart* part = nullptr;
-      if (!options_.overlay.empty()) {
+      sim::OverlayPart* part = nullptr;
+      if (!flags_.overlay.empty()) {
         LiveRun& last = runs_[i].back();
         part = &result_.overlay.emplace_back();
         part->measured = std::move(last.timeline);
         part->measured_stretch = {nullptr, last.steps.begin, last.steps.finish};
       }
-      predict_setting(job, sim::find_schedule(sim::schedule_of(points_[i])), result_.settings[i],
-                      part);
+      sim::predict_setting(job, sim::find_schedule(sim::schedule_of(points_[i])),
+                           result_.settings[i], part);
     }
   }
 
-  const ValidateOptions& options_;
+  const LiveComparisonFlags& flags_;
+  double agreeing_;
+  const LiveComparisonEvents& events_;
   std::string date_;
   sim::LiveJobs jobs_;
-  runtime::LiveRunSettings settings_;
+  LiveRunSettings settings_;
   std::optional<TemporaryDirectory> temporary_;
   std::vector<OffloadSetup> points_;
   std::vector<std::vector<LiveRun>> runs_;
-  Comparison result_;
+  sim::Comparison result_;
 };
 
 }  // namespace
 
-Comparison compare_live(const ValidateOptions& options, const std::string& date) {
-  return LiveComparison(options, date).take();
+sim::Comparison compare_live(const LiveComparisonFlags& flags, double agreeing,
+                             const LiveComparisonEvents& events, const std::string& date) {
+  return LiveComparison(flags, agreeing, events, date).take();
 }
 
-}  // namespace zenflow::tools
+}  // namespace zenflow::runtime

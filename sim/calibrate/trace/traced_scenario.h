@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "sim/config/scenario.h"
+#include "sim/schedule/job.h"
 
 namespace zenflow::sim {
 
@@ -21,8 +23,14 @@ struct TracedScenario {
   OffloadSetup offload = Scenario().offload;  ///< of zenflow-train
 };
 
-/// `hardware`: the profile. Throws Error(kInput) if model or base do not parse.
-[[nodiscard]] ScenarioTree scenario_tree(const TracedScenario& traced, const Node& hardware);
+/// `hardware`: the profile; `flag`: what errors name. Throws Error(kInput) if model or base do not
+/// parse.
+[[nodiscard]] ScenarioTree scenario_tree(const TracedScenario& traced, const Node& hardware,
+                                         const std::string& flag = "--trace");
+/// Its job. Throws Error(kInput) likewise, and for what does not fit together.
+[[nodiscard]] Job traced_scenario_job(const TracedScenario& traced, const Node& hardware,
+                                      const std::vector<Override>& overrides,
+                                      const std::string& flag = "--trace");
 
 /// `job`'s scenario with its overrides, for a file in `folder` beside profile.yaml. `schedule`:
 /// what the job ran; `origin`: for the comment.
