@@ -15,9 +15,9 @@ if(ZENFLOW_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT CMAKE_CXX_COMP
   set(ZENFLOW_SHARED_HEADERS ON)
   find_package(fmt 9.1 REQUIRED)
   file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/shared_headers.cpp CONTENT "")
-  add_library(shared_headers OBJECT ${CMAKE_CURRENT_BINARY_DIR}/shared_headers.cpp)
-  target_link_libraries(shared_headers PRIVATE fmt::fmt zenflow::warnings)
-  target_precompile_headers(shared_headers PRIVATE
+  add_library(zenflow_shared_headers OBJECT ${CMAKE_CURRENT_BINARY_DIR}/shared_headers.cpp)
+  target_link_libraries(zenflow_shared_headers PRIVATE fmt::fmt zenflow::warnings)
+  target_precompile_headers(zenflow_shared_headers PRIVATE
     <algorithm> <array> <chrono> <cmath> <cstdint> <filesystem> <functional> <map> <memory> <optional> <set> <span>
     <string> <string_view> <utility> <vector> <fmt/format.h>)
 endif()
@@ -25,7 +25,7 @@ endif()
 # zenflow_share_headers(<target>): of a target that links fmt.
 function(zenflow_share_headers target)
   if(ZENFLOW_SHARED_HEADERS)
-    target_precompile_headers(${target} REUSE_FROM shared_headers)
+    target_precompile_headers(${target} REUSE_FROM zenflow_shared_headers)
   endif()
 endfunction()
 
