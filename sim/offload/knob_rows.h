@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string_view>
 
 #include "sim/offload/knobs.h"
@@ -12,6 +13,8 @@ inline constexpr double kManySteps = 100'000;
 inline constexpr double kManyThreads = 100'000;
 inline constexpr double kMostThreads = 4096;
 inline constexpr double kMany = 1 << 24;
+// What is too much for memory is refused with what it needs.
+inline constexpr double kAny = std::int64_t{1} << 40;
 
 inline constexpr std::array<std::string_view, 2> kPlaces = {accumulate_place(false),
                                                             accumulate_place(true)};
@@ -113,6 +116,7 @@ inline constexpr std::array<SetupKnob, 16> kSetupKnobs = {{
      .field = &TrainingSetup::micro_batch_size_per_gpu,
      .low = 1,
      .high = kMany,
+     .most_trained = kAny,
      .unit = "sequences",
      .help = "sequences in one forward and backward pass",
      .read_by = kAll,
@@ -147,6 +151,7 @@ inline constexpr std::array<SetupKnob, 16> kSetupKnobs = {{
      .field = &TrainingSetup::sequence_length,
      .low = 1,
      .high = kMany,
+     .most_trained = kAny,
      .unit = "tokens",
      .help = "tokens in a sequence",
      .read_by = kOurs,
