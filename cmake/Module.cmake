@@ -9,9 +9,11 @@ function(zenflow_join_sources target)
 endfunction()
 
 # The headers that nearly all sources include, compiled once. As for those of the tests (tests/CMakeLists.txt):
-# builds with a compiler cache, and `clang`, show what a source forgot to include.
+# builds with a compiler cache, and `clang`, show what a source forgot to include. Only where the compiler optimises:
+# fmt has it do so for a while where it does not, which GCC 12 goes on believing (__OPTIMIZE__) behind compiled headers.
 set(ZENFLOW_SHARED_HEADERS OFF)
-if(ZENFLOW_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+if(ZENFLOW_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND
+   NOT CMAKE_BUILD_TYPE STREQUAL "Debug" AND NOT CMAKE_BUILD_TYPE STREQUAL "")
   set(ZENFLOW_SHARED_HEADERS ON)
   find_package(fmt 9.1 REQUIRED)
   file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/shared_headers.cpp CONTENT "")
