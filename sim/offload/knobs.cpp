@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 #include <type_traits>
 
 #include <fmt/format.h>
@@ -14,6 +15,12 @@ const SetupKnob& setup_knob(std::string_view name) {
                                   [name](const SetupKnob& one) { return one.name == name; });
   assert(found != knobs.end());
   return *found;
+}
+
+double largest_value(const SetupKnob& knob) {
+  const bool is_int = std::holds_alternative<int TrainingSetup::*>(knob.field);
+  return is_int ? std::numeric_limits<int>::max()
+                : static_cast<double>(std::int64_t{1} << std::numeric_limits<double>::digits);
 }
 
 double knob_value(const SetupKnob& knob, const TrainingSetup& setup) {

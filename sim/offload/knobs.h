@@ -55,8 +55,11 @@ struct SetupKnob {
 /// By name. Precondition: there is one.
 [[nodiscard]] const SetupKnob& setup_knob(std::string_view name);
 
+/// The largest number that its field has, and a double exactly.
+[[nodiscard]] double largest_value(const SetupKnob& knob);
 /// As a number: that of the word, 0 or 1 for true and false.
 [[nodiscard]] double knob_value(const SetupKnob& knob, const TrainingSetup& setup);
+/// Precondition: `value` is at most largest_value(knob).
 void set_knob(const SetupKnob& knob, TrainingSetup& setup, double value);
 [[nodiscard]] bool is_whole(const SetupKnob& knob);
 [[nodiscard]] bool is_switch(const SetupKnob& knob);

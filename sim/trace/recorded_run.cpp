@@ -21,7 +21,7 @@ Json knob_json(const SetupKnob& knob, const TrainingSetup& setup) {
   return value;
 }
 
-/// Empty: `json` is not of the knob's kind, or too small.
+/// Empty: `json` is not of the knob's kind, too small, or larger than it can be.
 std::optional<double> read_knob(const SetupKnob& knob, const Json& json) {
   if (!knob.words.empty()) {
     return json.is_string() ? word_value(knob, json.get<std::string>()) : std::nullopt;
@@ -31,6 +31,7 @@ std::optional<double> read_knob(const SetupKnob& knob, const Json& json) {
   }
   const bool is_right = is_whole(knob) ? json.is_number_integer() : json.is_number();
   if (!is_right || json.get<double>() < knob.low) return std::nullopt;
+  if (json.get<double>() > largest_value(knob)) return std::nullopt;
   return json.get<double>();
 }
 

@@ -138,6 +138,7 @@ TEST_F(TrainCli, RefusesBadValues) {
                            {"--auto-ratio", "nan"},
                            {"--validation-fraction", "1"},
                            {"--validation-fraction", "nan"},
+                           {"--activation-checkpointing=maybe"},
                            {"--overlap-step", "maybe"},
                            {"--overlap-step", "2"},
                            {"--lr", "nan"},

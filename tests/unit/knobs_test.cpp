@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "sim/deepspeed/ds_config.h"
@@ -65,6 +66,25 @@ TEST(Knobs, ComeBackFromARecording) {
     Timeline timeline;
     write_recorded_run(timeline, run);
     EXPECT_EQ(recorded_run(timeline), run) << knob.name;
+  }
+}
+
+/// What no field holds is not taken for something else.
+TEST(Knobs, AreNotReadFromNumbersThatAreTooLarge) {
+  for (const SetupKnob& knob : setup_knobs()) {
+    if (!is_whole(knob)) continue;
+    for (const char* number : {"7", "18446744073709551615", "9223372036854775807"}) {
+      Timeline timeline;
+      RecordedRun run;
+      set_knob(knob, run, 7);
+      write_recorded_run(timeline, run);
+      std::string& text = timeline.metadata.front().second;
+      const std::string said = fmt::format("\"{}\":7", knob.name);
+      ASSERT_NE(text.find(said), std::string::npos) << text;
+      text.replace(text.find(said) + said.size() - 1, 1, number);
+      EXPECT_EQ(recorded_run(timeline).has_value(), std::string(number) == "7")
+          << knob.name << " " << number;
+    }
   }
 }
 

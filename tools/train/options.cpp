@@ -4,6 +4,8 @@
 #include <charconv>
 #include <initializer_list>
 #include <thread>
+#include <type_traits>
+#include <variant>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -39,12 +41,10 @@ CLI::Validator whole_number() {
   return CLI::Validator(check, "");
 }
 
-const std::vector<std::string> kTrueOrFalse = {"true", "false"};
-
 /// true or false, to be written out: a default of true needs a way to say no.
 void add_switch(CLI::App& app, const std::string& flag, bool& value, const std::string& what) {
   app.add_option(flag, value, what)
-      ->check(one_of(kTrueOrFalse))
+      ->check(one_of({"true", "false"}))
       ->default_str(value ? "true" : "false");
 }
 
@@ -61,42 +61,35 @@ CLI::Option* add_word_knob(CLI::App& app, const SetupKnob& knob, sim::TrainingSe
 
 /// The flag of a number. What ZenFlow's may be is checked with the other settings, which says why.
 template <class Number>
-CLI::Option* add_number_knob(CLI::App& app, const SetupKnob& knob, sim::TrainingSetup& setup) {
-  const auto take = [&knob, &setup](const Number& value) {
-    set_knob(knob, setup, static_cast<double>(value));
-  };
-  CLI::Option* option =
-      app.add_option_function<Number>(std::string(knob.flag), take, std::string(knob.help));
+CLI::Option* add_number_knob(CLI::App& app, const SetupKnob& knob, Number& value) {
+  CLI::Option* option = app.add_option(std::string(knob.flag), value, std::string(knob.help));
   if (knob.path.find(".zenflow.") == std::string_view::npos) {
     option->check(
         CLI::Range(static_cast<Number>(knob.low), static_cast<Number>(knob.most_trained)));
   }
-  return option;
+  return option->capture_default_str();
 }
 
 /// The flag of a row of the setup's table; the default is what `setup` has now.
 void add_knob(CLI::App& app, TrainCommand& o, const SetupKnob& knob) {
-  const std::string standard = knob_text(knob, o.setup);
-  if (is_switch(knob) && standard == "false") {
-    const auto take = [&knob, &setup = o.setup](std::int64_t count) {
-      set_knob(knob, setup, count > 0 ? 1 : 0);
-    };
-    app.add_flag_function(std::string(knob.flag), take, std::string(knob.help));
-    return;
+  const auto add = [&](auto field) {
+    auto& value = o.setup.*field;
+    using Value = std::remove_reference_t<decltype(value)>;
+    if constexpr (std::is_same_v<Value, bool>) {
+      if (value) {
+        add_switch(app, std::string(knob.flag), value, std::string(knob.help));
+      } else {
+        app.add_flag(std::string(knob.flag), value, std::string(knob.help));
+      }
+    } else if constexpr (std::is_arithmetic_v<Value>) {
+      add_number_knob(app, knob, value);
+    }
+  };
+  if (knob.words.empty()) {
+    std::visit(add, knob.field);
+  } else {
+    add_word_knob(app, knob, o.setup)->default_str(knob_text(knob, o.setup));
   }
-  if (is_switch(knob)) {
-    const auto take = [&knob, &setup = o.setup](bool value) {
-      set_knob(knob, setup, value ? 1 : 0);
-    };
-    app.add_option_function<bool>(std::string(knob.flag), take, std::string(knob.help))
-        ->check(one_of(kTrueOrFalse))
-        ->default_str(standard);
-    return;
-  }
-  CLI::Option* option = !knob.words.empty() ? add_word_knob(app, knob, o.setup)
-                        : is_whole(knob)    ? add_number_knob<std::int64_t>(app, knob, o.setup)
-                                            : add_number_knob<double>(app, knob, o.setup);
-  option->default_str(standard);
 }
 
 void add_knobs(CLI::App& app, TrainCommand& o, std::initializer_list<std::string_view> names) {
