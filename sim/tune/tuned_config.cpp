@@ -116,8 +116,9 @@ class Editor {
   }
 
   void zenflow() {
+    const Node* block = find_path(document_, kZenFlow);
     const std::int64_t select = setting_.whole(Knob::kSelectInterval);
-    if (!own_.deepspeed.zenflow) {
+    if (block == nullptr || !block->is_map() || !own_.deepspeed.zenflow) {
       std::string json = fmt::format(
           "{{\"topk_ratio\": {}, \"select_strategy\": \"step\", \"select_interval\": {}, "
           "\"update_interval\": {}, \"full_warm_up_rounds\": {}, \"overlap_step\": {}",
