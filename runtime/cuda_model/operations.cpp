@@ -69,11 +69,206 @@ GemmCall weight_gradient_call(const LinearShape& shape, std::int64_t rows, const
   return call;
 }
 
+template <class Element>
+class CudaOperations final : public Operations<Element> {
+ public:
+  explicit CudaOperations(const CudaExecution& run) : run_(run) {}
+
+  void linear(const LinearPlaces& linear, WeightPointers weights, std::int64_t rows,
+              const Element* x, RowsView<Element> y) override {
+    GemmCall call = forward_call(linear, weights, rows, x, y);
+    if (!linear.bias) return run_.gemm->multiply(call, run_.stream);
+    const void* const bias = weights[*linear.bias];
+    call.epilogue = Epilogue::kBias;
+    call.bias = bias;
+    if (run_.gemm->multiply_fused(call, run_.stream)) return;
+    call.epilogue = Epilogue::kNone;
+    run_.gemm->multiply(call, run_.stream);
+    kernels::add_bias_cuda(as_size(rows), as_size(linear.shape.out), as_size(y.stride),
+                           static_cast<const Element*>(bias), y.values, run_.stream);
+  }
+
+  /// Where the library fuses them, y comes from the fp32 sums.
+  void linear_gelu(const LinearPlaces& linear, WeightPointers weights, std::int64_t rows,
+                   const Element* x, Element* before, Element* y) override {
+    if (linear.bias) {
+      GemmCall call =
+          forward_call(linear, weights, rows, x, RowsView<Element>{y, linear.shape.out});
+      call.epilogue = Epilogue::kBiasGelu;
+      call.bias = weights[*linear.bias];
+      call.before_gelu = before;
+      if (run_.gemm->multiply_fused(call, run_.stream)) return;
+    }
+    Operations<Element>::linear_gelu(linear, weights, rows, x, before, y);
+  }
+
+  void linear_input_gradient(const LinearPlaces& linear, WeightPointers weights, std::int64_t rows,
+                             RowsView<const Element> dy, Element* dx, bool adds) override {
+    run_.gemm->multiply({.m = rows,
+                         .n = linear.shape.in,
+                         .k = linear.shape.out,
+                         .type = element_type<Element>(),
+                         .a = {dy.values, dy.stride},
+                         .b = transpose(in_by_out(linear.shape, weights[linear.weight])),
+                         .c = dx,
+                         .c_stride = linear.shape.in,
+                         .adds = adds},
+                        run_.stream);
+  }
+
+  void linear_weight_gradients(const LinearPlaces& linear, GradientPointers gradients,
+                               std::int64_t rows, const Element* x, RowsView<const Element> dy,
+                               bool adds, const RowsPart& part) override {
+    auto* const gradient = static_cast<Element*>(gradients[linear.weight]);
+    GemmCall call = weight_gradient_call(linear.shape, rows, x, dy, gradient);
+    call.adds = adds || !part.is_first;
+    // Sums of several parts in bf16 grow in fp32, from what is there if they are added to that.
+    const std::size_t elements = as_size(linear.shape.in * linear.shape.out);
+    if (part.sums != nullptr && !(part.is_first && part.is_last)) {
+      if (part.is_first && adds) {
+        kernels::accumulate_first_cuda(part.sums, static_cast<const Element*>(gradient), 1.0F,
+                                       elements, run_.stream);
+      }
+      call.c = part.sums;
+      call.c_is_float = true;
+    }
+    if (linear.bias && !adds) {  // the library's sums replace what is there
+      call.epilogue = linear.shape.is_conv1d ? Epilogue::kSumsOfB : Epilogue::kSumsOfA;
+      call.sums = gradients[*linear.bias];
+      if (run_.gemm->multiply_fused(call, run_.stream)) return;
+      call.epilogue = Epilogue::kNone;
+    }
+    run_.gemm->multiply(call, run_.stream);
+    if constexpr (kIsNarrow<Element>) {
+      if (call.c_is_float && part.is_last) {
+        kernels::to_bf16_cuda(part.sums, elements, gradient, run_.stream);
+      }
+    }
+    if (!linear.bias) return;
+    kernels::bias_gradient_cuda(
+        kernels::MatrixView<Element>{dy.values, as_size(rows), as_size(linear.shape.out),
+                                     as_size(dy.stride)},
+        adds, static_cast<Element*>(gradients[*linear.bias]), run_.scratch, run_.stream);
+  }
+
+  void norm(const kernels::NormShape& shape, const kernels::NormForward<Element>& values) override {
+    kernels::norm_forward_cuda(shape, values, run_.stream);
+  }
+
+  void norm_gradient(const kernels::NormShape& shape,
+                     const kernels::NormBackward<Element>& values) override {
+    kernels::norm_backward_cuda(shape, values, run_.stream);
+  }
+
+  void norm_weight_gradients(const kernels::NormShape& shape,
+                             const kernels::NormWeightGradients<Element>& values) override {
+    kernels::norm_weight_gradients_cuda(shape, values, run_.scratch, run_.stream);
+  }
+
+  void rotary(const kernels::RotaryShape& shape, kernels::RotaryAngles angles,
+              kernels::RotaryDirection direction, Element* x) override {
+    kernels::rotary_cuda(shape, angles, direction, x, run_.stream);
+  }
+
+  void attention(const kernels::AttentionShape& shape,
+                 const kernels::AttentionForward<Element>& values) override {
+    kernels::attention_forward_cuda(shape, values, run_.stream);
+  }
+
+  void attention_gradient(const kernels::AttentionShape& shape,
+                          const kernels::AttentionBackward<Element>& values) override {
+    kernels::attention_backward_cuda(shape, values, run_.stream);
+  }
+
+  void activation(kernels::ActivationFunction f, std::size_t n, const Element* x,
+                  Element* y) override {
+    kernels::activation_cuda(f, n, x, y, run_.stream);
+  }
+
+  void activation_gradient(kernels::ActivationFunction f, std::size_t n,
+                           const kernels::ActivationGradient<Element>& values) override {
+    kernels::activation_gradient_cuda(f, n, values, run_.stream);
+  }
+
+  void gated(kernels::ActivationFunction f, std::size_t n, const Element* gate, const Element* up,
+             Element* y) override {
+    kernels::gated_cuda(f, n, gate, up, y, run_.stream);
+  }
+
+  void gated_gradient(kernels::ActivationFunction f, std::size_t n,
+                      const kernels::GatedGradient<Element>& values) override {
+    kernels::gated_gradient_cuda(f, n, values, run_.stream);
+  }
+
+  void embedding(const BatchView& batch, std::size_t columns, const Element* words,
+                 const Element* positions, Element* y) override {
+    kernels::embedding_cuda({batch.at.ids, as_size(batch.tokens()), as_size(batch.length)}, columns,
+                            words, positions, y, run_.stream);
+  }
+
+  void word_gradient(const BatchView& batch, std::size_t columns, const Element* dy,
+                     std::size_t rows, bool adds, Element* gradient) override {
+    kernels::word_gradient_cuda(batch.order(), columns, dy, rows, adds, gradient, run_.stream);
+  }
+
+  void position_gradient(const BatchView& batch, std::size_t columns, const Element* dy,
+                         std::size_t places, bool adds, Element* gradient) override {
+    kernels::position_gradient_cuda(as_size(batch.tokens()), as_size(batch.length), columns, dy,
+                                    places, adds, gradient, run_.stream);
+  }
+
+  void gather_last(const BatchView& batch, std::size_t columns, const Element* from,
+                   Element* to) override {
+    kernels::embedding_cuda<Element>(
+        {batch.at.last, as_size(batch.sequences), as_size(batch.length)}, columns, from, nullptr,
+        to, run_.stream);
+  }
+
+  void scatter_last(const BatchView& batch, std::size_t columns, const Element* from,
+                    Element* to) override {
+    kernels::word_gradient_cuda(
+        {batch.at.last, batch.at.counting, batch.at.counting, as_size(batch.sequences)}, columns,
+        from, as_size(batch.tokens()), false, to, run_.stream);
+  }
+
+  /// Losses are kernels::RowLoss.
+  void loss(const LossRows<Element>& all, LossPass pass) override {
+    const bool writes_gradient = pass != LossPass::kLoss;
+    const auto scale = static_cast<float>(all.scale);
+    auto* const losses = static_cast<kernels::RowLoss*>(all.losses);
+    if (all.values != nullptr) {
+      kernels::squared_error_cuda<Element>(
+          {all.logits.values, as_size(all.rows), as_size(all.logits.stride), all.values, losses,
+           scale, writes_gradient},
+          run_.stream);
+      return;
+    }
+    kernels::cross_entropy_cuda<Element>(
+        {all.logits.values, as_size(all.rows), as_size(all.outputs), as_size(all.logits.stride),
+         all.classes, losses, scale, writes_gradient},
+        run_.stream);
+  }
+
+  void sum_losses(const void* losses, std::size_t rows, kernels::LossSum* sum) override {
+    kernels::sum_losses_cuda(static_cast<const kernels::RowLoss*>(losses), rows, sum, run_.stream);
+  }
+
+ private:
+  const CudaExecution& run_;
+};
+
 }  // namespace
 
 template <class Element>
-OperationMemory CudaOperations<Element>::memory(const sim::ModelSpec& model, std::int64_t tokens,
-                                                std::int64_t logit_bytes) {
+std::unique_ptr<Operations<Element>> cuda_operations(const CudaExecution& run) {
+  return std::make_unique<CudaOperations<Element>>(run);
+}
+template std::unique_ptr<Operations<float>> cuda_operations(const CudaExecution&);
+template std::unique_ptr<Operations<kernels::Bf16>> cuda_operations(const CudaExecution&);
+
+template <class Element>
+OperationMemory cuda_operation_memory(const sim::ModelSpec& model, std::int64_t tokens,
+                                      std::int64_t logit_bytes) {
   // For the sums over rows of any norm or bias of a block.
   const std::int64_t qkv = (model.heads + 2 * model.kv_heads) * model.head_dim;
   const std::int64_t widest = std::max({model.hidden, qkv, model.intermediate});
@@ -88,215 +283,9 @@ OperationMemory CudaOperations<Element>::memory(const sim::ModelSpec& model, std
           .scratch_bytes = static_cast<std::int64_t>(scratch),
           .sums_parts_apart = kIsNarrow<Element>};
 }
-
-template <class Element>
-void CudaOperations<Element>::linear(const LinearPlaces& linear, WeightPointers weights,
-                                     std::int64_t rows, const Element* x, RowsView<Element> y) {
-  GemmCall call = forward_call(linear, weights, rows, x, y);
-  if (!linear.bias) return run_.gemm->multiply(call, run_.stream);
-  const void* const bias = weights[*linear.bias];
-  call.epilogue = Epilogue::kBias;
-  call.bias = bias;
-  if (run_.gemm->multiply_fused(call, run_.stream)) return;
-  call.epilogue = Epilogue::kNone;
-  run_.gemm->multiply(call, run_.stream);
-  kernels::add_bias_cuda(as_size(rows), as_size(linear.shape.out), as_size(y.stride),
-                         static_cast<const Element*>(bias), y.values, run_.stream);
-}
-
-template <class Element>
-void CudaOperations<Element>::linear_gelu(const LinearPlaces& linear, WeightPointers weights,
-                                          std::int64_t rows, const Element* x, Element* before,
-                                          Element* y) {
-  if (linear.bias) {
-    GemmCall call = forward_call(linear, weights, rows, x, RowsView<Element>{y, linear.shape.out});
-    call.epilogue = Epilogue::kBiasGelu;
-    call.bias = weights[*linear.bias];
-    call.before_gelu = before;
-    if (run_.gemm->multiply_fused(call, run_.stream)) return;
-  }
-  Operations<Element>::linear_gelu(linear, weights, rows, x, before, y);
-}
-
-template <class Element>
-void CudaOperations<Element>::linear_input_gradient(const LinearPlaces& linear,
-                                                    WeightPointers weights, std::int64_t rows,
-                                                    RowsView<const Element> dy, Element* dx,
-                                                    bool adds) {
-  run_.gemm->multiply({.m = rows,
-                       .n = linear.shape.in,
-                       .k = linear.shape.out,
-                       .type = element_type<Element>(),
-                       .a = {dy.values, dy.stride},
-                       .b = transpose(in_by_out(linear.shape, weights[linear.weight])),
-                       .c = dx,
-                       .c_stride = linear.shape.in,
-                       .adds = adds},
-                      run_.stream);
-}
-
-template <class Element>
-void CudaOperations<Element>::linear_weight_gradients(const LinearPlaces& linear,
-                                                      GradientPointers gradients, std::int64_t rows,
-                                                      const Element* x, RowsView<const Element> dy,
-                                                      bool adds, const RowsPart& part) {
-  auto* const gradient = static_cast<Element*>(gradients[linear.weight]);
-  GemmCall call = weight_gradient_call(linear.shape, rows, x, dy, gradient);
-  call.adds = adds || !part.is_first;
-  // Sums of several parts in bf16 grow in fp32, from what is there if they are added to that.
-  const std::size_t elements = as_size(linear.shape.in * linear.shape.out);
-  if (part.sums != nullptr && !(part.is_first && part.is_last)) {
-    if (part.is_first && adds) {
-      kernels::accumulate_first_cuda(part.sums, static_cast<const Element*>(gradient), 1.0F,
-                                     elements, run_.stream);
-    }
-    call.c = part.sums;
-    call.c_is_float = true;
-  }
-  if (linear.bias && !adds) {  // the library's sums replace what is there
-    call.epilogue = linear.shape.is_conv1d ? Epilogue::kSumsOfB : Epilogue::kSumsOfA;
-    call.sums = gradients[*linear.bias];
-    if (run_.gemm->multiply_fused(call, run_.stream)) return;
-    call.epilogue = Epilogue::kNone;
-  }
-  run_.gemm->multiply(call, run_.stream);
-  if constexpr (kIsNarrow<Element>) {
-    if (call.c_is_float && part.is_last) {
-      kernels::to_bf16_cuda(part.sums, elements, gradient, run_.stream);
-    }
-  }
-  if (!linear.bias) return;
-  kernels::bias_gradient_cuda(
-      kernels::MatrixView<Element>{dy.values, as_size(rows), as_size(linear.shape.out),
-                                   as_size(dy.stride)},
-      adds, static_cast<Element*>(gradients[*linear.bias]), run_.scratch, run_.stream);
-}
-
-template <class Element>
-void CudaOperations<Element>::norm(const kernels::NormShape& shape,
-                                   const kernels::NormForward<Element>& values) {
-  kernels::norm_forward_cuda(shape, values, run_.stream);
-}
-
-template <class Element>
-void CudaOperations<Element>::norm_gradient(const kernels::NormShape& shape,
-                                            const kernels::NormBackward<Element>& values) {
-  kernels::norm_backward_cuda(shape, values, run_.stream);
-}
-
-template <class Element>
-void CudaOperations<Element>::norm_weight_gradients(
-    const kernels::NormShape& shape, const kernels::NormWeightGradients<Element>& values) {
-  kernels::norm_weight_gradients_cuda(shape, values, run_.scratch, run_.stream);
-}
-
-template <class Element>
-void CudaOperations<Element>::rotary(const kernels::RotaryShape& shape,
-                                     kernels::RotaryAngles angles,
-                                     kernels::RotaryDirection direction, Element* x) {
-  kernels::rotary_cuda(shape, angles, direction, x, run_.stream);
-}
-
-template <class Element>
-void CudaOperations<Element>::attention(const kernels::AttentionShape& shape,
-                                        const kernels::AttentionForward<Element>& values) {
-  kernels::attention_forward_cuda(shape, values, run_.stream);
-}
-
-template <class Element>
-void CudaOperations<Element>::attention_gradient(
-    const kernels::AttentionShape& shape, const kernels::AttentionBackward<Element>& values) {
-  kernels::attention_backward_cuda(shape, values, run_.stream);
-}
-
-template <class Element>
-void CudaOperations<Element>::activation(kernels::ActivationFunction f, std::size_t n,
-                                         const Element* x, Element* y) {
-  kernels::activation_cuda(f, n, x, y, run_.stream);
-}
-
-template <class Element>
-void CudaOperations<Element>::activation_gradient(
-    kernels::ActivationFunction f, std::size_t n,
-    const kernels::ActivationGradient<Element>& values) {
-  kernels::activation_gradient_cuda(f, n, values, run_.stream);
-}
-
-template <class Element>
-void CudaOperations<Element>::gated(kernels::ActivationFunction f, std::size_t n,
-                                    const Element* gate, const Element* up, Element* y) {
-  kernels::gated_cuda(f, n, gate, up, y, run_.stream);
-}
-
-template <class Element>
-void CudaOperations<Element>::gated_gradient(kernels::ActivationFunction f, std::size_t n,
-                                             const kernels::GatedGradient<Element>& values) {
-  kernels::gated_gradient_cuda(f, n, values, run_.stream);
-}
-
-template <class Element>
-void CudaOperations<Element>::embedding(const BatchView& batch, std::size_t columns,
-                                        const Element* words, const Element* positions,
-                                        Element* y) {
-  kernels::embedding_cuda({batch.at.ids, as_size(batch.tokens()), as_size(batch.length)}, columns,
-                          words, positions, y, run_.stream);
-}
-
-template <class Element>
-void CudaOperations<Element>::word_gradient(const BatchView& batch, std::size_t columns,
-                                            const Element* dy, std::size_t rows, bool adds,
-                                            Element* gradient) {
-  kernels::word_gradient_cuda(batch.order(), columns, dy, rows, adds, gradient, run_.stream);
-}
-
-template <class Element>
-void CudaOperations<Element>::position_gradient(const BatchView& batch, std::size_t columns,
-                                                const Element* dy, std::size_t places, bool adds,
-                                                Element* gradient) {
-  kernels::position_gradient_cuda(as_size(batch.tokens()), as_size(batch.length), columns, dy,
-                                  places, adds, gradient, run_.stream);
-}
-
-template <class Element>
-void CudaOperations<Element>::gather_last(const BatchView& batch, std::size_t columns,
-                                          const Element* from, Element* to) {
-  kernels::embedding_cuda<Element>({batch.at.last, as_size(batch.sequences), as_size(batch.length)},
-                                   columns, from, nullptr, to, run_.stream);
-}
-
-template <class Element>
-void CudaOperations<Element>::scatter_last(const BatchView& batch, std::size_t columns,
-                                           const Element* from, Element* to) {
-  kernels::word_gradient_cuda(
-      {batch.at.last, batch.at.counting, batch.at.counting, as_size(batch.sequences)}, columns,
-      from, as_size(batch.tokens()), false, to, run_.stream);
-}
-
-template <class Element>
-void CudaOperations<Element>::loss(const LossRows<Element>& all, LossPass pass) {
-  const bool writes_gradient = pass != LossPass::kLoss;
-  const auto scale = static_cast<float>(all.scale);
-  auto* const losses = static_cast<kernels::RowLoss*>(all.losses);
-  if (all.values != nullptr) {
-    kernels::squared_error_cuda<Element>(
-        {all.logits.values, as_size(all.rows), as_size(all.logits.stride), all.values, losses,
-         scale, writes_gradient},
-        run_.stream);
-    return;
-  }
-  kernels::cross_entropy_cuda<Element>(
-      {all.logits.values, as_size(all.rows), as_size(all.outputs), as_size(all.logits.stride),
-       all.classes, losses, scale, writes_gradient},
-      run_.stream);
-}
-
-template <class Element>
-void CudaOperations<Element>::sum_losses(const void* losses, std::size_t rows,
-                                         kernels::LossSum* sum) {
-  kernels::sum_losses_cuda(static_cast<const kernels::RowLoss*>(losses), rows, sum, run_.stream);
-}
-
-template class CudaOperations<float>;
-template class CudaOperations<kernels::Bf16>;
+template OperationMemory cuda_operation_memory<float>(const sim::ModelSpec&, std::int64_t,
+                                                      std::int64_t);
+template OperationMemory cuda_operation_memory<kernels::Bf16>(const sim::ModelSpec&, std::int64_t,
+                                                              std::int64_t);
 
 }  // namespace zenflow::runtime

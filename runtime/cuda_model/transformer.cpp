@@ -26,7 +26,7 @@ template <class Element>
 NetworkMemory memory_of(const TransformerConfig& config, const CudaTransformerSettings& settings) {
   return network_memory<Element>(
       config, settings,
-      CudaOperations<Element>::memory(config.model, settings.tokens(), settings.logit_bytes));
+      cuda_operation_memory<Element>(config.model, settings.tokens(), settings.logit_bytes));
 }
 
 template <class Element>
@@ -36,8 +36,8 @@ std::unique_ptr<Network> network_of(const TransformerConfig& config,
                                     const Buffer& work) {
   return make_network<Element>(
       config, settings,
-      CudaOperations<Element>::memory(config.model, settings.tokens(), settings.logit_bytes),
-      std::make_unique<CudaOperations<Element>>(run), kept.data(), work.data());
+      cuda_operation_memory<Element>(config.model, settings.tokens(), settings.logit_bytes),
+      cuda_operations<Element>(run), kept.data(), work.data());
 }
 
 /// Rotary angles on the device; none with learned positions.

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <vector>
 
 #include "kernels/bias/bias.h"
+#include "runtime/model/attention.h"
+#include "runtime/model/gemm.h"
+#include "runtime/model/numerics.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -74,231 +78,224 @@ SoftmaxStatistics statistics(const kernels::AttentionShape& shape, float* values
   return {values, values + shape.tokens() * shape.heads};
 }
 
+template <class Element>
+class HostOperations final : public Operations<Element> {
+ public:
+  using Stored = kernels::ParameterOf<Element>;
+
+  explicit HostOperations(ThreadPool& pool)
+      : run_{pool,
+             std::is_same_v<Element, float> ? ElementType::kFloat32 : ElementType::kBfloat16} {}
+
+  void linear(const LinearPlaces& linear, WeightPointers weights, std::int64_t rows,
+              const Element* x, RowsView<Element> y) override {
+    const LinearShape& shape = linear.shape;
+    const Matrix out = {floats(y.values), y.stride};
+    const float* const weight =
+        as_float(run_, weights[linear.weight], shape.in * shape.out, weight_);
+    if (linear.bias) {
+      fill_rows(run_, as_float(run_, weights[*linear.bias], shape.out, bias_), rows, shape.out,
+                out);
+    }
+    gemm(run_.pool, {rows, shape.out, shape.in}, {floats(x), shape.in},
+         weight_matrix(shape, weight, false), out, linear.bias.has_value());
+    round_in_place(run_, out.values, rows, shape.out, out.stride);
+  }
+
+  void linear_input_gradient(const LinearPlaces& linear, WeightPointers weights, std::int64_t rows,
+                             RowsView<const Element> dy, Element* dx, bool adds) override {
+    const LinearShape& shape = linear.shape;
+    const float* const weight =
+        as_float(run_, weights[linear.weight], shape.in * shape.out, weight_);
+    gemm(run_.pool, {rows, shape.in, shape.out}, matrix(dy), weight_matrix(shape, weight, true),
+         {floats(dx), shape.in}, adds);
+    round_in_place(run_, floats(dx), rows, shape.in, shape.in);
+  }
+
+  /// Sums over rows are fp32 in the weight (oneDNN) and double in the bias.
+  void linear_weight_gradients(const LinearPlaces& linear, GradientPointers gradients,
+                               std::int64_t rows, const Element* x, RowsView<const Element> dy,
+                               bool adds, const RowsPart& part) override {
+    const LinearShape& shape = linear.shape;
+    const std::int64_t elements = shape.in * shape.out;
+    const RowsView<const Element> in = {x, shape.in};
+    void* const stored = gradients[linear.weight];
+    float* const weight = gradient_in_float(run_, stored, elements, adds, gradient_);
+    if (shape.is_conv1d) {
+      gemm(run_.pool, {shape.in, shape.out, rows}, matrix(in, Transposed::kYes), matrix(dy),
+           {weight, shape.out}, !part.is_first);
+    } else {
+      gemm(run_.pool, {shape.out, shape.in, rows}, matrix(dy, Transposed::kYes), matrix(in),
+           {weight, shape.in}, !part.is_first);
+    }
+    if (part.is_last) store_gradient(run_, weight, elements, adds, stored);
+    if (!linear.bias) return;
+    share(run_, as_size(shape.out), kColumnsPerBlock, [&](Range columns) {
+      kernels::bias_gradient_scalar(
+          kernels::MatrixView<Element>{dy.values, as_size(rows), as_size(shape.out),
+                                       as_size(dy.stride)},
+          adds, static_cast<Stored*>(gradients[*linear.bias]), columns);
+    });
+  }
+
+  void norm(const kernels::NormShape& shape, const kernels::NormForward<Element>& values) override {
+    share_rows(run_, shape.rows, shape.columns,
+               [&](Range rows) { kernels::norm_forward_scalar(shape, values, rows); });
+  }
+
+  void norm_gradient(const kernels::NormShape& shape,
+                     const kernels::NormBackward<Element>& values) override {
+    share_rows(run_, shape.rows, shape.columns,
+               [&](Range rows) { kernels::norm_backward_scalar(shape, values, rows); });
+  }
+
+  void norm_weight_gradients(const kernels::NormShape& shape,
+                             const kernels::NormWeightGradients<Element>& values) override {
+    share(run_, shape.columns, kColumnsPerBlock,
+          [&](Range columns) { kernels::norm_weight_gradients_scalar(shape, values, columns); });
+  }
+
+  void rotary(const kernels::RotaryShape& shape, kernels::RotaryAngles angles,
+              kernels::RotaryDirection direction, Element* x) override {
+    share_rows(run_, shape.rows, shape.heads * shape.head_dim,
+               [&](Range rows) { kernels::rotary_scalar(shape, angles, direction, x, rows); });
+  }
+
+  void attention(const kernels::AttentionShape& shape,
+                 const kernels::AttentionForward<Element>& v) override {
+    attention_forward(run_, host_shape(shape), floats(v.qkv), floats(v.out),
+                      statistics(shape, v.lse), attention_);
+  }
+
+  void attention_gradient(const kernels::AttentionShape& shape,
+                          const kernels::AttentionBackward<Element>& v) override {
+    attention_backward(run_, host_shape(shape), floats(v.qkv), floats(v.out), v.lse,
+                       v.lse + shape.tokens() * shape.heads, floats(v.d_out), floats(v.d_qkv),
+                       attention_);
+  }
+
+  void activation(kernels::ActivationFunction f, std::size_t n, const Element* x,
+                  Element* y) override {
+    share(run_, n, kElementsPerBlock,
+          [&](Range part) { kernels::activation_scalar(f, n, x, y, part); });
+  }
+
+  void activation_gradient(kernels::ActivationFunction f, std::size_t n,
+                           const kernels::ActivationGradient<Element>& values) override {
+    share(run_, n, kElementsPerBlock,
+          [&](Range part) { kernels::activation_gradient_scalar(f, n, values, part); });
+  }
+
+  void gated(kernels::ActivationFunction f, std::size_t n, const Element* gate, const Element* up,
+             Element* y) override {
+    share(run_, n, kElementsPerBlock,
+          [&](Range part) { kernels::gated_scalar(f, n, gate, up, y, part); });
+  }
+
+  void gated_gradient(kernels::ActivationFunction f, std::size_t n,
+                      const kernels::GatedGradient<Element>& values) override {
+    share(run_, n, kElementsPerBlock,
+          [&](Range part) { kernels::gated_gradient_scalar(f, n, values, part); });
+  }
+
+  void embedding(const BatchView& batch, std::size_t columns, const Stored* words,
+                 const Stored* positions, Element* y) override {
+    const kernels::TokenRows rows = {batch.at.ids, as_size(batch.tokens()), as_size(batch.length)};
+    share_rows(run_, rows.tokens, columns, [&](Range tokens) {
+      kernels::embedding_scalar(rows, columns, words, positions, y, tokens);
+    });
+  }
+
+  void word_gradient(const BatchView& batch, std::size_t columns, const Element* dy,
+                     std::size_t rows, bool adds, Stored* gradient) override {
+    if (!adds) std::fill_n(gradient, rows * columns, Stored{});
+    share(run_, batch.words, kWordsPerBlock, [&](Range words) {
+      kernels::present_word_gradient_scalar(batch.order(), columns, dy, adds, gradient, words);
+    });
+  }
+
+  void position_gradient(const BatchView& batch, std::size_t columns, const Element* dy,
+                         std::size_t places, bool adds, Stored* gradient) override {
+    share(run_, places, kWordsPerBlock, [&](Range range) {
+      kernels::position_gradient_scalar(as_size(batch.tokens()), as_size(batch.length), columns, dy,
+                                        places, adds, gradient, range);
+    });
+  }
+
+  void gather_last(const BatchView& batch, std::size_t columns, const Element* from,
+                   Element* to) override {
+    for (std::size_t s = 0; s < as_size(batch.sequences); ++s) {
+      std::copy_n(from + as_size(batch.at.last[s]) * columns, columns, to + s * columns);
+    }
+  }
+
+  void scatter_last(const BatchView& batch, std::size_t columns, const Element* from,
+                    Element* to) override {
+    std::fill_n(to, as_size(batch.tokens()) * columns, Element{});
+    for (std::size_t s = 0; s < as_size(batch.sequences); ++s) {
+      std::copy_n(from + s * columns, columns, to + as_size(batch.at.last[s]) * columns);
+    }
+  }
+
+  /// Losses are kernels::RowStatistics.
+  void loss(const LossRows<Element>& all, LossPass pass) override {
+    const std::size_t classes = as_size(all.outputs);
+    const auto row = [&](std::size_t r) {
+      Element* const logits = all.logits.values + r * as_size(all.logits.stride);
+      auto& loss = static_cast<kernels::RowStatistics*>(all.losses)[r];
+      if (all.values != nullptr) {
+        const double error =
+            static_cast<double>(kernels::to_float(*logits)) - static_cast<double>(all.values[r]);
+        loss.loss = error * error;
+        loss.correct = false;
+        if (pass == LossPass::kLoss) return;
+        *logits = kernels::as_element<Element>(static_cast<float>(error * (2.0 * all.scale)));
+        return;
+      }
+      if (pass != LossPass::kGradientAgain) {
+        loss = kernels::row_statistics_scalar(logits, classes, all.classes[r]);
+      }
+      if (pass == LossPass::kLoss) return;
+      kernels::row_gradient_scalar(logits, classes, all.classes[r], loss.lse,
+                                   static_cast<float>(all.scale));
+    };
+    share_rows(run_, as_size(all.rows), classes, [&](Range rows) {
+      for (std::size_t r = rows.first; r < rows.last; ++r) row(r);
+    });
+  }
+
+  void sum_losses(const void* losses, std::size_t rows, kernels::LossSum* sum) override {
+    const auto* const all = static_cast<const kernels::RowStatistics*>(losses);
+    *sum = {0.0, 0};
+    for (std::size_t r = 0; r < rows; ++r) {
+      sum->loss += all[r].loss;
+      sum->correct += all[r].correct ? 1 : 0;
+    }
+  }
+
+ private:
+  Execution run_;
+  AttentionScratch attention_;
+  // In bf16 as large as the largest weight; in fp32 empty, but for gradients that are added.
+  std::vector<float> weight_;
+  std::vector<float> bias_;
+  std::vector<float> gradient_;
+};
+
 }  // namespace
 
 template <class Element>
-HostOperations<Element>::HostOperations(ThreadPool& pool)
-    : run_{pool, std::is_same_v<Element, float> ? ElementType::kFloat32 : ElementType::kBfloat16} {}
+std::unique_ptr<Operations<Element>> host_operations(ThreadPool& pool) {
+  return std::make_unique<HostOperations<Element>>(pool);
+}
+template std::unique_ptr<Operations<float>> host_operations(ThreadPool&);
+template std::unique_ptr<Operations<kernels::WideBf16>> host_operations(ThreadPool&);
 
-template <class Element>
-OperationMemory HostOperations<Element>::memory() {
+OperationMemory host_operation_memory() {
   return {.row_loss_bytes = sizeof(kernels::RowStatistics),
           .logit_bytes = std::int64_t{1} << 26,
           .attention_statistics = 2,
           .halves_share = false};
 }
-
-template <class Element>
-void HostOperations<Element>::linear(const LinearPlaces& linear, WeightPointers weights,
-                                     std::int64_t rows, const Element* x, RowsView<Element> y) {
-  const LinearShape& shape = linear.shape;
-  const Matrix out = {floats(y.values), y.stride};
-  const float* const weight = as_float(run_, weights[linear.weight], shape.in * shape.out, weight_);
-  if (linear.bias) {
-    fill_rows(run_, as_float(run_, weights[*linear.bias], shape.out, bias_), rows, shape.out, out);
-  }
-  gemm(run_.pool, {rows, shape.out, shape.in}, {floats(x), shape.in},
-       weight_matrix(shape, weight, false), out, linear.bias.has_value());
-  round_in_place(run_, out.values, rows, shape.out, out.stride);
-}
-
-template <class Element>
-void HostOperations<Element>::linear_input_gradient(const LinearPlaces& linear,
-                                                    WeightPointers weights, std::int64_t rows,
-                                                    RowsView<const Element> dy, Element* dx,
-                                                    bool adds) {
-  const LinearShape& shape = linear.shape;
-  const float* const weight = as_float(run_, weights[linear.weight], shape.in * shape.out, weight_);
-  gemm(run_.pool, {rows, shape.in, shape.out}, matrix(dy), weight_matrix(shape, weight, true),
-       {floats(dx), shape.in}, adds);
-  round_in_place(run_, floats(dx), rows, shape.in, shape.in);
-}
-
-template <class Element>
-void HostOperations<Element>::linear_weight_gradients(const LinearPlaces& linear,
-                                                      GradientPointers gradients, std::int64_t rows,
-                                                      const Element* x, RowsView<const Element> dy,
-                                                      bool adds, const RowsPart& part) {
-  const LinearShape& shape = linear.shape;
-  const std::int64_t elements = shape.in * shape.out;
-  const RowsView<const Element> in = {x, shape.in};
-  void* const stored = gradients[linear.weight];
-  float* const weight = gradient_in_float(run_, stored, elements, adds, gradient_);
-  if (shape.is_conv1d) {
-    gemm(run_.pool, {shape.in, shape.out, rows}, matrix(in, Transposed::kYes), matrix(dy),
-         {weight, shape.out}, !part.is_first);
-  } else {
-    gemm(run_.pool, {shape.out, shape.in, rows}, matrix(dy, Transposed::kYes), matrix(in),
-         {weight, shape.in}, !part.is_first);
-  }
-  if (part.is_last) store_gradient(run_, weight, elements, adds, stored);
-  if (!linear.bias) return;
-  share(run_, as_size(shape.out), kColumnsPerBlock, [&](Range columns) {
-    kernels::bias_gradient_scalar(
-        kernels::MatrixView<Element>{dy.values, as_size(rows), as_size(shape.out),
-                                     as_size(dy.stride)},
-        adds, static_cast<Stored*>(gradients[*linear.bias]), columns);
-  });
-}
-
-template <class Element>
-void HostOperations<Element>::norm(const kernels::NormShape& shape,
-                                   const kernels::NormForward<Element>& values) {
-  share_rows(run_, shape.rows, shape.columns,
-             [&](Range rows) { kernels::norm_forward_scalar(shape, values, rows); });
-}
-
-template <class Element>
-void HostOperations<Element>::norm_gradient(const kernels::NormShape& shape,
-                                            const kernels::NormBackward<Element>& values) {
-  share_rows(run_, shape.rows, shape.columns,
-             [&](Range rows) { kernels::norm_backward_scalar(shape, values, rows); });
-}
-
-template <class Element>
-void HostOperations<Element>::norm_weight_gradients(
-    const kernels::NormShape& shape, const kernels::NormWeightGradients<Element>& values) {
-  share(run_, shape.columns, kColumnsPerBlock,
-        [&](Range columns) { kernels::norm_weight_gradients_scalar(shape, values, columns); });
-}
-
-template <class Element>
-void HostOperations<Element>::rotary(const kernels::RotaryShape& shape,
-                                     kernels::RotaryAngles angles,
-                                     kernels::RotaryDirection direction, Element* x) {
-  share_rows(run_, shape.rows, shape.heads * shape.head_dim,
-             [&](Range rows) { kernels::rotary_scalar(shape, angles, direction, x, rows); });
-}
-
-template <class Element>
-void HostOperations<Element>::attention(const kernels::AttentionShape& shape,
-                                        const kernels::AttentionForward<Element>& v) {
-  attention_forward(run_, host_shape(shape), floats(v.qkv), floats(v.out), statistics(shape, v.lse),
-                    attention_);
-}
-
-template <class Element>
-void HostOperations<Element>::attention_gradient(const kernels::AttentionShape& shape,
-                                                 const kernels::AttentionBackward<Element>& v) {
-  attention_backward(run_, host_shape(shape), floats(v.qkv), floats(v.out), v.lse,
-                     v.lse + shape.tokens() * shape.heads, floats(v.d_out), floats(v.d_qkv),
-                     attention_);
-}
-
-template <class Element>
-void HostOperations<Element>::activation(kernels::ActivationFunction f, std::size_t n,
-                                         const Element* x, Element* y) {
-  share(run_, n, kElementsPerBlock,
-        [&](Range part) { kernels::activation_scalar(f, n, x, y, part); });
-}
-
-template <class Element>
-void HostOperations<Element>::activation_gradient(
-    kernels::ActivationFunction f, std::size_t n,
-    const kernels::ActivationGradient<Element>& values) {
-  share(run_, n, kElementsPerBlock,
-        [&](Range part) { kernels::activation_gradient_scalar(f, n, values, part); });
-}
-
-template <class Element>
-void HostOperations<Element>::gated(kernels::ActivationFunction f, std::size_t n,
-                                    const Element* gate, const Element* up, Element* y) {
-  share(run_, n, kElementsPerBlock,
-        [&](Range part) { kernels::gated_scalar(f, n, gate, up, y, part); });
-}
-
-template <class Element>
-void HostOperations<Element>::gated_gradient(kernels::ActivationFunction f, std::size_t n,
-                                             const kernels::GatedGradient<Element>& values) {
-  share(run_, n, kElementsPerBlock,
-        [&](Range part) { kernels::gated_gradient_scalar(f, n, values, part); });
-}
-
-template <class Element>
-void HostOperations<Element>::embedding(const BatchView& batch, std::size_t columns,
-                                        const Stored* words, const Stored* positions, Element* y) {
-  const kernels::TokenRows rows = {batch.at.ids, as_size(batch.tokens()), as_size(batch.length)};
-  share_rows(run_, rows.tokens, columns, [&](Range tokens) {
-    kernels::embedding_scalar(rows, columns, words, positions, y, tokens);
-  });
-}
-
-template <class Element>
-void HostOperations<Element>::word_gradient(const BatchView& batch, std::size_t columns,
-                                            const Element* dy, std::size_t rows, bool adds,
-                                            Stored* gradient) {
-  if (!adds) std::fill_n(gradient, rows * columns, Stored{});
-  share(run_, batch.words, kWordsPerBlock, [&](Range words) {
-    kernels::present_word_gradient_scalar(batch.order(), columns, dy, adds, gradient, words);
-  });
-}
-
-template <class Element>
-void HostOperations<Element>::position_gradient(const BatchView& batch, std::size_t columns,
-                                                const Element* dy, std::size_t places, bool adds,
-                                                Stored* gradient) {
-  share(run_, places, kWordsPerBlock, [&](Range range) {
-    kernels::position_gradient_scalar(as_size(batch.tokens()), as_size(batch.length), columns, dy,
-                                      places, adds, gradient, range);
-  });
-}
-
-template <class Element>
-void HostOperations<Element>::gather_last(const BatchView& batch, std::size_t columns,
-                                          const Element* from, Element* to) {
-  for (std::size_t s = 0; s < as_size(batch.sequences); ++s) {
-    std::copy_n(from + as_size(batch.at.last[s]) * columns, columns, to + s * columns);
-  }
-}
-
-template <class Element>
-void HostOperations<Element>::scatter_last(const BatchView& batch, std::size_t columns,
-                                           const Element* from, Element* to) {
-  std::fill_n(to, as_size(batch.tokens()) * columns, Element{});
-  for (std::size_t s = 0; s < as_size(batch.sequences); ++s) {
-    std::copy_n(from + s * columns, columns, to + as_size(batch.at.last[s]) * columns);
-  }
-}
-
-template <class Element>
-void HostOperations<Element>::loss(const LossRows<Element>& all, LossPass pass) {
-  const std::size_t classes = as_size(all.outputs);
-  const auto row = [&](std::size_t r) {
-    Element* const logits = all.logits.values + r * as_size(all.logits.stride);
-    auto& loss = static_cast<kernels::RowStatistics*>(all.losses)[r];
-    if (all.values != nullptr) {
-      const double error =
-          static_cast<double>(kernels::to_float(*logits)) - static_cast<double>(all.values[r]);
-      loss.loss = error * error;
-      loss.correct = false;
-      if (pass == LossPass::kLoss) return;
-      *logits = kernels::as_element<Element>(static_cast<float>(error * (2.0 * all.scale)));
-      return;
-    }
-    if (pass != LossPass::kGradientAgain) {
-      loss = kernels::row_statistics_scalar(logits, classes, all.classes[r]);
-    }
-    if (pass == LossPass::kLoss) return;
-    kernels::row_gradient_scalar(logits, classes, all.classes[r], loss.lse,
-                                 static_cast<float>(all.scale));
-  };
-  share_rows(run_, as_size(all.rows), classes, [&](Range rows) {
-    for (std::size_t r = rows.first; r < rows.last; ++r) row(r);
-  });
-}
-
-template <class Element>
-void HostOperations<Element>::sum_losses(const void* losses, std::size_t rows,
-                                         kernels::LossSum* sum) {
-  const auto* const all = static_cast<const kernels::RowStatistics*>(losses);
-  *sum = {0.0, 0};
-  for (std::size_t r = 0; r < rows; ++r) {
-    sum->loss += all[r].loss;
-    sum->correct += all[r].correct ? 1 : 0;
-  }
-}
-
-template class HostOperations<float>;
-template class HostOperations<kernels::WideBf16>;
 
 }  // namespace zenflow::runtime

@@ -1,6 +1,6 @@
 /// What the transformer is made of: operations on arrays of one element type, in the memory of the
-/// host or of a GPU. block.h, head.h and network.h say which follow each other; host_operations.h
-/// and runtime/cuda_model/operations.h do them.
+/// host or of a GPU. block.h, head.h and network.h say which follow each other; host_operations.cpp
+/// and runtime/cuda_model/operations.cpp do them.
 #pragma once
 
 #include <cstddef>

@@ -55,13 +55,12 @@ struct HostTransformer::State {
 
   /// The same for either type: both have fp32 containers.
   [[nodiscard]] NetworkMemory memory() const {
-    return network_memory<float>(config, settings, HostOperations<float>::memory());
+    return network_memory<float>(config, settings, host_operation_memory());
   }
   template <class Element>
   void make() {
-    network = make_network<Element>(config, settings, HostOperations<Element>::memory(),
-                                    std::make_unique<HostOperations<Element>>(pool), kept.data(),
-                                    work.data());
+    network = make_network<Element>(config, settings, host_operation_memory(),
+                                    host_operations<Element>(pool), kept.data(), work.data());
   }
   [[nodiscard]] Pass pass(WeightPointers weights) const {
     return {.batch = batch,

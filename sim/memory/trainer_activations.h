@@ -1,6 +1,6 @@
 /// Bytes of activations that zenflow-train's transformers take, for one micro-batch.
 ///
-/// That on a GPU (runtime/model/block.h, head.h, runtime/cuda_model/operations.h) keeps less than
+/// That on a GPU (runtime/model/block.h, head.h, runtime/cuda_model/operations.cpp) keeps less than
 /// autograd does in Hugging Face's modules: nothing in fp32 but statistics, no dropout masks, one
 /// result of an activation, logits in the element type that become their own gradients. With T
 /// tokens, L layers, b bytes of an element, h hidden, q = heads * head_dim, v = kv_heads *
@@ -15,7 +15,7 @@
 ///
 /// Arrays begin at multiples of 256 bytes, which is not counted: below 4 KiB a layer.
 ///
-/// That on the host (runtime/model/host_operations.h) has the same arrays in fp32 containers for
+/// That on the host (runtime/model/host_operations.cpp) has the same arrays in fp32 containers for
 /// any element type, two statistics of attention, and other losses; M is its largest matrix, J the
 /// outputs of the head:
 ///

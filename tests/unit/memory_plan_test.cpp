@@ -220,7 +220,7 @@ TEST_P(MemoryPlanOf, HasTheHostModelsActivations) {
                                          .activation_checkpointing = checkpoints};
     const sim::TrainerActivations planned = host_trainer_activations(config.model, training, false);
     const NetworkMemory taken = network_memory<float>(
-        config, {16, 4, ElementType::kFloat32, checkpoints}, HostOperations<float>::memory());
+        config, {16, 4, ElementType::kFloat32, checkpoints}, host_operation_memory());
     // Up to 255 bytes before each array: 12 of a block and its input, 13 of the rest.
     const auto layers = static_cast<double>(config.model.layers);
     const double kept = static_cast<double>(taken.kept) - planned.kept.value();

@@ -3,11 +3,13 @@
 // operations and sums of up to 150 terms) and the difference's own error of about 1e-8.
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "runtime/model/gemm.h"
 #include "runtime/model/host_operations.h"
 #include "tests/support/gradient_check.h"
 
@@ -31,7 +33,8 @@ std::size_t at(std::int64_t i) {
 class ModelOperations : public ::testing::Test {
  protected:
   ThreadPool pool_{2};
-  HostOperations<float> run_{pool_};
+  const std::unique_ptr<Operations<float>> operations_ = host_operations<float>(pool_);
+  Operations<float>& run_ = *operations_;
 };
 
 /// A layer whose weight and bias are the first tensors of its table.
@@ -431,7 +434,8 @@ TEST_F(ModelOperations, MeanSquaredError) {
 /// Every stored result is the bfloat16 nearest to what fp32 gives from the same inputs.
 TEST_F(ModelOperations, ResultsInBfloat16AreRoundedOnce) {
   using kernels::WideBf16;
-  HostOperations<WideBf16> narrow(pool_);
+  const auto operations = host_operations<WideBf16>(pool_);
+  Operations<WideBf16>& narrow = *operations;
   std::vector<float> x = some_values(6 * 8, 1);
   std::vector<float> w = some_values(4 * 8, 2);
   std::vector<WideBf16> narrow_x;
