@@ -6,48 +6,31 @@
 
 #include <fmt/format.h>
 
+#include "sim/base/operation.h"
+
 namespace zenflow::sim {
 namespace {
 
-/// Lanes by what they carry: the runtime's names and the simulator's.
-struct NamedLane {
-  std::string_view track;
-  std::string_view shown;
-};
-constexpr std::array<NamedLane, 9> kLanes = {{{"steps", "steps"},
-                                              {"training thread", "training thread"},
-                                              {"compute", "compute"},
-                                              {"d2h", "d2h"},
-                                              {"h2d", "h2d"},
-                                              {"cpu optimizer", "cpu_update"},
-                                              {"cpu_update", "cpu_update"},
-                                              {"cpu sums", "cpu_accumulate"},
-                                              {"cpu_accumulate", "cpu_accumulate"}}};
+/// Lanes in the order in which they are shown, below the marks of steps and the training thread.
+constexpr std::array kShown = {LaneKind::kCompute, LaneKind::kD2H, LaneKind::kH2D,
+                               LaneKind::kCpuUpdate, LaneKind::kCpuAccumulate};
+constexpr std::size_t kFirstLane = 2;
 
-struct Lane {
+struct ShownLane {
   std::size_t rank;  // place among its setting's tracks
   std::string name;
 };
 
-Lane lane_of(const Track& track) {
-  for (std::size_t i = 0; i < kLanes.size(); ++i) {
-    if (track.name != kLanes[i].track) continue;
-    const auto first = std::find_if(kLanes.begin(), kLanes.end(), [&](const NamedLane& one) {
-      return one.shown == kLanes[i].shown;
-    });
-    return {static_cast<std::size_t>(first - kLanes.begin()), std::string(first->shown)};
+ShownLane lane_of(const Track& track) {
+  if (track.name == recorded_name(LaneKind::kTraining)) return {1, track.name};
+  for (std::size_t i = 0; i < kShown.size(); ++i) {
+    if (lane_of_track(track.name) != kShown[i]) continue;
+    return {kFirstLane + i, std::string(simulated_name(kShown[i]))};
   }
   // Streams of other programs' traces have numbers for names.
-  switch (track.kind) {
-    case TrackKind::kGpuKernels:
-      return {2, track.name};
-    case TrackKind::kGpuCopies:
-      return {4, track.name};
-    case TrackKind::kHost:
-    case TrackKind::kRuntime:
-      break;
-  }
-  return {kLanes.size(), track.name};
+  if (track.kind == TrackKind::kGpuKernels) return {kFirstLane, track.name};
+  if (track.kind == TrackKind::kGpuCopies) return {kFirstLane + 2, track.name};
+  return {kFirstLane + kShown.size(), track.name};
 }
 
 class Builder {
@@ -72,14 +55,14 @@ class Builder {
  private:
   static constexpr std::uint32_t kSteps = 0xFFFFFFFFU;  // the track of step marks
   struct Place {
-    Lane lane;
+    ShownLane lane;
     int side;  // 0: predicted
     const TimelineStretch* stretch;
     std::uint32_t track;
   };
 
   void collect(const TimelineStretch& stretch, int side) {
-    places_.push_back({{0, std::string(kLanes[0].shown)}, side, &stretch, kSteps});
+    places_.push_back({{0, "steps"}, side, &stretch, kSteps});
     std::vector<bool> has_spans(stretch.timeline->tracks.size(), false);
     for (const TimelineSpan& span : stretch.timeline->spans) {
       if (is_inside(stretch, span.start)) has_spans[span.track] = true;
