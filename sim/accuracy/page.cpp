@@ -45,16 +45,6 @@ struct Quantity {
   int digits = 0;
 };
 
-std::string line(const std::vector<std::string>& cells) {
-  return fmt::format("| {} |\n", fmt::join(cells, " | "));
-}
-
-std::string head(const std::vector<std::string>& cells) {
-  std::string text = line(cells) + "|";
-  for (std::size_t i = 0; i < cells.size(); ++i) text += "---|";
-  return text + "\n";
-}
-
 std::string with_unit(double value, const std::string& unit, int digits) {
   return fmt::format("{:.{}f}{}{}", value, digits, unit.empty() ? "" : " ", unit);
 }
@@ -283,7 +273,7 @@ class PageWriter {
   std::string table(MapReader& map) {
     const std::string id = map.require("id").string();
     const Case base = read_case(map);
-    std::string text = head({"what", "simulated", "predicted", "published", "error"});
+    std::string text = markdown_head({"what", "simulated", "predicted", "published", "error"});
     double sum = 0;
     double worst = 0;
     int count = 0;
@@ -302,9 +292,10 @@ class PageWriter {
       if (const auto within = row.optional("within")) {
         page_.checks.push_back({what, predicted, published, within->number(0, 1)});
       }
-      text += line({what, how(one.simulated), with_unit(predicted, one.unit, one.digits),
-                    fmt::format("{:g}{}{}", published, one.unit.empty() ? "" : " ", one.unit),
-                    error_text(predicted, published, rounded_to)});
+      text +=
+          markdown_row({what, how(one.simulated), with_unit(predicted, one.unit, one.digits),
+                        fmt::format("{:g}{}{}", published, one.unit.empty() ? "" : " ", one.unit),
+                        error_text(predicted, published, rounded_to)});
     });
     if (const auto ranges = map.optional("ranges")) {
       for_each_map(*ranges, [&](MapReader& one) { text += range(one, base); });
@@ -336,10 +327,10 @@ class PageWriter {
       least = std::min(least, value(one));
       most = std::max(most, value(one));
     });
-    return line({what, simulated, fmt::format("{:.1f} to {:.1f}", least, most),
-                 fmt::format("{:.1f} to {:.1f}", low, high),
-                 fmt::format("{:+.0f} to {:+.0f} %", 100 * relative_error(least, high),
-                             100 * relative_error(most, low))});
+    return markdown_row({what, simulated, fmt::format("{:.1f} to {:.1f}", least, most),
+                         fmt::format("{:.1f} to {:.1f}", low, high),
+                         fmt::format("{:+.0f} to {:+.0f} %", 100 * relative_error(least, high),
+                                     100 * relative_error(most, low))});
   }
 
   /// Several numbers of one run, in seconds.
@@ -359,7 +350,7 @@ class PageWriter {
       }
       titles.push_back(columns.back().title);
     });
-    std::string text = head(titles);
+    std::string text = markdown_head(titles);
     for_each_map(map.require("rows"), [&](MapReader& row) {
       const std::string machine = row.require("machine").string();
       Quantity one{read_case(row), "step", "s", 3};
@@ -380,7 +371,7 @@ class PageWriter {
             {fmt::format("{}, {}: {}", machine, one.simulated.schedule, columns[i].title),
              predicted, stated, *columns[i].within});
       }
-      text += line(cells);
+      text += markdown_row(cells);
     });
     map.reject_unknown_keys();
     return text;
@@ -397,7 +388,7 @@ class PageWriter {
     }
     profiles.reject_unknown_keys();
     titles.emplace_back("remark");
-    std::string text = head(titles);
+    std::string text = markdown_head(titles);
     for_each_map(map.require("rows"), [&](MapReader& row) {
       const std::string path = row.require("path").string();
       auto notes = row.optional_map("notes");
@@ -411,7 +402,7 @@ class PageWriter {
       }
       if (notes) notes->reject_unknown_keys();
       cells.push_back(row.string_or("remark", ""));
-      text += line(cells);
+      text += markdown_row(cells);
     });
     map.reject_unknown_keys();
     return text;

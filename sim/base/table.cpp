@@ -43,6 +43,16 @@ std::string format_table(const std::vector<std::string>& header,
   return text;
 }
 
+std::string markdown_row(const std::vector<std::string>& cells) {
+  return fmt::format("| {} |\n", fmt::join(cells, " | "));
+}
+
+std::string markdown_head(const std::vector<std::string>& cells) {
+  std::string text = markdown_row(cells) + "|";
+  for (std::size_t i = 0; i < cells.size(); ++i) text += "---|";
+  return text + "\n";
+}
+
 std::string format_milliseconds(double picoseconds) {
   return fmt::format("{:.1f}", picoseconds / kPicosecondsPerMillisecond);
 }

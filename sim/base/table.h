@@ -16,6 +16,10 @@ namespace zenflow::sim {
                                        const std::vector<std::vector<std::string>>& rows,
                                        bool bold_header = false, std::size_t left = 1);
 
+/// A row of a Markdown table; its first one, with the line below it.
+[[nodiscard]] std::string markdown_row(const std::vector<std::string>& cells);
+[[nodiscard]] std::string markdown_head(const std::vector<std::string>& cells);
+
 [[nodiscard]] std::string format_milliseconds(double picoseconds);  ///< "1390.2"
 [[nodiscard]] std::string format_seconds(double picoseconds);       ///< "4.60 s", "51.3 ms"
 [[nodiscard]] std::string format_gib(double bytes);                 ///< "12.55 GiB"

@@ -1,7 +1,9 @@
 #include "sim/trace/import/decimal_time.h"
 
-#include <algorithm>
 #include <cstddef>
+#include <utility>
+
+#include "sim/base/median.h"
 
 namespace zenflow::sim {
 namespace {
@@ -112,9 +114,8 @@ std::optional<Picoseconds> since(DecimalTime time, std::int64_t origin) {
 std::int64_t origin_of(std::vector<std::int64_t> starts) {
   if (starts.empty()) return 0;
   constexpr std::int64_t kNear = std::int64_t{20} * 86'400 * 1'000'000'000;
-  const auto middle = starts.begin() + static_cast<std::ptrdiff_t>(starts.size() / 2);
-  std::nth_element(starts.begin(), middle, starts.end());
-  return *middle > kNear || *middle < -kNear ? *middle : 0;
+  const std::int64_t middle = upper_median(std::move(starts));
+  return middle > kNear || middle < -kNear ? middle : 0;
 }
 
 }  // namespace zenflow::sim
