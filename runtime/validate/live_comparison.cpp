@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
+#include <memory>
+#include <system_error>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "runtime/gpu/driver.h"
 #include "runtime/machine/gather.h"
@@ -13,6 +13,7 @@
 #include "runtime/validate/rounds.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
+#include "sim/base/temporary_folder.h"
 #include "sim/calibrate/live_jobs.h"
 #include "sim/config/reader.h"
 
@@ -23,29 +24,16 @@ namespace fs = std::filesystem;
 using sim::ComparedSetting;
 using sim::OffloadSetup;
 
-/// A directory of this process's own, gone when it ends.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::error_code error;
-    std::string name = (fs::temp_directory_path(error) / "zenflow-validate-XXXXXX").string();
-    if (error || ::mkdtemp(name.data()) == nullptr) {
-      throw Error(ErrorKind::kInput,
-                  "TMPDIR: expected a folder to write in, for data to train on; or give --data");
-    }
-    path_ = name;
+std::unique_ptr<TemporaryFolder> folder_for_data() {
+  std::error_code error;
+  const fs::path parent = fs::temp_directory_path(error);
+  auto folder = error ? nullptr : TemporaryFolder::make(parent / "zenflow-validate-");
+  if (!folder) {
+    throw Error(ErrorKind::kInput,
+                "TMPDIR: expected a folder to write in, for data to train on; or give --data");
   }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
+  return folder;
+}
 
 sim::Job job_with_interval(sim::Job job) {
   if (!job.deepspeed.zenflow->update_interval) job.deepspeed.zenflow->update_interval = 1;
@@ -126,7 +114,7 @@ class LiveComparison {
     }
     settings_.data = flags_.data;
     if (flags_.data.empty()) {
-      temporary_.emplace();
+      temporary_ = folder_for_data();
       settings_.data = temporary_->path() / "tokens.txt";
       constexpr std::int64_t kBatches = 64;
       write_training_bytes(settings_.data,
@@ -239,7 +227,7 @@ class LiveComparison {
   std::string date_;
   sim::LiveJobs jobs_;
   LiveRunSettings settings_;
-  std::optional<TemporaryDirectory> temporary_;
+  std::unique_ptr<TemporaryFolder> temporary_;
   std::vector<OffloadSetup> points_;
   std::vector<std::vector<LiveRun>> runs_;
   sim::Comparison result_;

@@ -15,6 +15,7 @@
 #include "runtime/trace/cupti/activity_timeline.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
+#include "sim/base/temporary_folder.h"
 #include "sim/trace/chrome_trace.h"
 #include "tools/commands/traced_process.h"
 #include "tools/environment.h"
@@ -36,30 +37,6 @@ bool is_set(const char* name) {
   const char* text = std::getenv(name);
   return text != nullptr && *text != '\0';
 }
-
-/// Removed with what is in it.
-class WorkFolder {
- public:
-  explicit WorkFolder(const fs::path& beside) {
-    std::string name = (beside / ".zenflow-record-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) {
-      throw Error(ErrorKind::kRuntime, fmt::format("{}: cannot make a folder: {}", beside.string(),
-                                                   std::strerror(errno)));
-    }
-    path_ = fs::absolute(name);
-  }
-  ~WorkFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  WorkFolder(const WorkFolder&) = delete;
-  WorkFolder& operator=(const WorkFolder&) = delete;
-
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 /// The library beside this program; empty if this build has none.
 fs::path injected_library() {
@@ -182,12 +159,17 @@ int record_command(const RecordOptions& options) {
     throw Error(ErrorKind::kInput, "expected a command after --, found none");
   }
   check_output(options.output, options.overwrite);
-  const fs::path parent = options.output.parent_path();
-  const WorkFolder folder(parent.empty() ? fs::path(".") : parent);
+  const fs::path parent =
+      options.output.has_parent_path() ? options.output.parent_path() : fs::path(".");
+  const auto folder = TemporaryFolder::make(parent / ".zenflow-record-");
+  if (!folder) {
+    throw Error(ErrorKind::kRuntime,
+                fmt::format("{}: cannot make a folder: {}", parent.string(), std::strerror(errno)));
+  }
   std::string untraced;
-  const Variables variables = tracing_variables(options, folder.path() / "process", untraced);
+  const Variables variables = tracing_variables(options, folder->path() / "process", untraced);
   const int code = run_traced(options.command, variables);
-  const std::vector<runtime::ActivityLog> logs = recordings(folder.path());
+  const std::vector<runtime::ActivityLog> logs = recordings(folder->path());
   if (convert(options, logs) > 0) return code;
   if (untraced.empty() && logs.empty()) {
     untraced = "no process of the command started CUDA (no driver here, or CUDA was not used)";
