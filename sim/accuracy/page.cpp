@@ -1,6 +1,7 @@
 #include "sim/accuracy/page.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -82,6 +83,19 @@ void for_each_map(const ValueReader& list, Read read) {
     read(map);
     map.reject_unknown_keys();
   }
+}
+
+/// "500 MB/s" as a part of a file's name: "500_mb_s".
+std::string slug(const std::string& text) {
+  std::string name;
+  for (const char c : text) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
+      name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    } else if (!name.empty() && name.back() != '_') {
+      name += '_';
+    }
+  }
+  return name;
 }
 
 class PageWriter {
@@ -432,6 +446,21 @@ class PageWriter {
 };
 
 }  // namespace
+
+fs::path page_data(const fs::path& page) {
+  fs::path folder = page;
+  return folder.replace_extension();
+}
+
+std::string document_name(const std::string& scenario, bool live,
+                          const std::string& link_bandwidth) {
+  const std::string name = slug(scenario) + (live ? "_live" : "_traces");
+  return link_bandwidth.empty() ? name : name + "_" + slug(link_bandwidth);
+}
+
+bool is_document_name(const std::string& name) {
+  return name == slug(name);
+}
 
 AccuracyPage accuracy_page(const fs::path& data, const std::string& version) {
   return PageWriter(data, version).write();

@@ -47,6 +47,15 @@ struct AccuracyPage {
 [[nodiscard]] AccuracyPage accuracy_page(const std::filesystem::path& data,
                                          const std::string& version);
 
+/// The folder with a page's data: that of docs/accuracy.md is docs/accuracy.
+[[nodiscard]] std::filesystem::path page_data(const std::filesystem::path& page);
+/// What a document there is called if nobody names it: "llama_10m_live_500_mb_s". `link_bandwidth`:
+/// empty, or as the flag has it.
+[[nodiscard]] std::string document_name(const std::string& scenario, bool live,
+                                        const std::string& link_bandwidth);
+/// Small letters, digits and underscores, as document_name makes them.
+[[nodiscard]] bool is_document_name(const std::string& name);
+
 /// A validation's document as a part of the page: where it comes from, the settings, the errors of
 /// each metric, the judgement, remarks.
 [[nodiscard]] std::string results_text(const ValidationDocument& document);

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -7,12 +6,10 @@
 
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
-#include "sim/calibrate/live_fit.h"
 #include "sim/calibrate/live_jobs.h"
-#include "sim/calibrate/live_setting.h"
+#include "sim/calibrate/trace/recorded_fit.h"
 #include "sim/calibrate/trace/trace_fit_json.h"
 #include "sim/calibrate/trace/trace_fit_text.h"
-#include "sim/offload/training_setup.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/calibrate/foreign_fit.h"
 #include "tools/commands/explain_trace.h"
@@ -25,17 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The steps of recordings, and what the importer says of them.
-std::vector<sim::TraceBaseline> baselines_of(const std::vector<std::string>& names,
-                                             const std::vector<sim::ImportedTrace>& traces) {
-  std::vector<sim::TraceBaseline> found;
-  for (std::size_t i = 0; i < traces.size(); ++i) {
-    found.push_back(sim::trace_baseline({names[i], &traces[i]}, sim::default_rules()));
-    found.back().remarks = sim::import_remarks(names[i], traces[i]);
-  }
-  return found;
-}
-
 int fit(const FitOptions& options) {
   require_fit_option(!options.scenario.empty(),
                      "--scenario: model, training settings and base profile");
@@ -47,40 +33,21 @@ int fit(const FitOptions& options) {
   const sim::LiveJobs jobs(options.scenario, options.profile, options.set,
                            profile_directories(options.scenario));
 
-  // Kept alive while the recordings refer to them.
-  std::vector<sim::Job> of_trace;
-  std::vector<sim::ImportedTrace> imported;
-  of_trace.reserve(options.traces.size());
-  imported.reserve(options.traces.size());
-  std::vector<sim::LiveRecording> recordings;
-  for (std::size_t i = 0; i < options.traces.size(); ++i) {
-    const sim::OffloadSetup point =
-        jobs.point(options.settings[std::min(i, options.settings.size() - 1)]);
-    of_trace.push_back(jobs.job(point));
-    imported.push_back(read_trace(options.traces[i], {}, !options.style.quiet));
-    check_recorded_setting(options.traces[i], imported.back().timeline, point, of_trace.back());
-    // Two windows lack what later ones wait for.
-    recordings.push_back({&of_trace.back(), sim::schedule_of(point), &imported.back().timeline,
-                          2 * sim::as_scheduled(point).update_interval});
-  }
-  sim::LiveFit fitted = sim::fit_live(recordings);
-  sim::add_untold(of_trace.front().scenario.hardware, fitted.numbers);
-  const std::vector<sim::TraceBaseline> runs = baselines_of(options.traces, imported);
+  const sim::RecordedFit fitted =
+      sim::fit_recordings(jobs, options.traces, options.settings,
+                          [&](const fs::path& file, const sim::ImportOptions& how) {
+                            return read_trace(file, how, !options.style.quiet);
+                          });
   if (!options.output.empty()) {
-    const std::string origin = fmt::format("{} recorded runs of {}, zenflow-calibrate fit, {}",
-                                           recordings.size(), of_trace.front().scenario.name, date);
-    std::vector<std::string> remarks;
-    for (const sim::TraceBaseline& run : runs) {
-      for (const std::string& one : run.remarks) remarks.push_back(run.name + ": " + one);
-    }
-    write_output(options.output,
-                 sim::fitted_profile_text(jobs.hardware(), fitted, options.output.stem().string(),
-                                          origin, remarks),
-                 options.overwrite);
+    write_output(
+        options.output,
+        sim::recorded_profile_text(jobs.hardware(), fitted, options.output.stem().string(), date),
+        options.overwrite);
   }
-  print(options.style.json ? sim::fit_json(fitted.numbers, runs, kVersion)
-                           : sim::trace_fit_text({fitted.profile, fitted.numbers, runs, {}},
-                                                 use_color(ColorMode::kAuto, stdout)));
+  print(options.style.json
+            ? sim::fit_json(fitted.fit.numbers, fitted.runs, kVersion)
+            : sim::trace_fit_text({fitted.fit.profile, fitted.fit.numbers, fitted.runs, {}},
+                                  use_color(ColorMode::kAuto, stdout)));
   return 0;
 }
 

@@ -1,8 +1,5 @@
 #include "tools/validate/store.h"
 
-#include <algorithm>
-#include <cctype>
-
 #include <fmt/format.h>
 
 #include "sim/accuracy/page.h"
@@ -17,34 +14,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// docs/accuracy.md has its data in docs/accuracy.
-fs::path data_of(const fs::path& page) {
-  fs::path folder = page;
-  return folder.replace_extension();
-}
-
-/// "500 MB/s" as a part of a file's name: "500_mb_s".
-std::string slug(const std::string& text) {
-  std::string name;
-  for (const char c : text) {
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
-      name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    } else if (!name.empty() && name.back() != '_') {
-      name += '_';
-    }
-  }
-  return name;
-}
-
 std::string document_name(const ValidateOptions& options) {
-  if (!options.name.empty()) return options.name;
-  std::string name = slug(options.scenario.stem().string()) + (options.live ? "_live" : "_traces");
-  if (!options.link_bandwidth.empty()) name += "_" + slug(options.link_bandwidth);
-  return name;
+  return !options.name.empty() ? options.name
+                               : sim::document_name(options.scenario.stem().string(), options.live,
+                                                    options.link_bandwidth);
 }
 
 fs::path document_file(const ValidateOptions& options) {
-  return data_of(options.page) / (document_name(options) + ".json");
+  return sim::page_data(options.page) / (document_name(options) + ".json");
 }
 
 }  // namespace
@@ -55,7 +32,7 @@ void check_store(const ValidateOptions& options) {
                                                options.page.generic_string()));
   }
   check_output(options.page, options.overwrite);
-  const fs::path data = data_of(options.page);
+  const fs::path data = sim::page_data(options.page);
   if (!fs::exists(data / "page.yaml")) {
     throw Error(ErrorKind::kInput,
                 fmt::format("--write {}: its data, {}, is not there", options.page.generic_string(),
@@ -64,7 +41,7 @@ void check_store(const ValidateOptions& options) {
   const bool stores = options.live || !options.traces.empty();
   if (!stores) return;
   check_output(document_file(options), options.overwrite);
-  if (document_name(options) != slug(document_name(options))) {
+  if (!sim::is_document_name(document_name(options))) {
     throw Error(ErrorKind::kInput,
                 fmt::format("--name {}: expected small letters, digits and underscores",
                             document_name(options)));
@@ -83,7 +60,7 @@ void store(const ValidateOptions& options, const sim::ValidationDocument& docume
 }
 
 void write_page(const ValidateOptions& options) {
-  write_output(options.page, sim::accuracy_page(data_of(options.page), kVersion).text, true);
+  write_output(options.page, sim::accuracy_page(sim::page_data(options.page), kVersion).text, true);
 }
 
 }  // namespace zenflow::tools

@@ -1,0 +1,49 @@
+#include "sim/calibrate/trace/recorded_fit.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "sim/calibrate/live_setting.h"
+
+namespace zenflow::sim {
+
+RecordedFit fit_recordings(const LiveJobs& jobs, const std::vector<std::string>& traces,
+                           const std::vector<std::string>& settings, const ReadTrace& read) {
+  // Kept alive while the recordings refer to them.
+  std::vector<Job> of_trace;
+  std::vector<ImportedTrace> imported;
+  of_trace.reserve(traces.size());
+  imported.reserve(traces.size());
+  std::vector<LiveRecording> recordings;
+  for (std::size_t i = 0; i < traces.size(); ++i) {
+    const OffloadSetup point = jobs.point(settings[std::min(i, settings.size() - 1)]);
+    of_trace.push_back(jobs.job(point));
+    imported.push_back(read(traces[i], {}));
+    check_recorded_setting(traces[i], imported.back().timeline, point, of_trace.back());
+    recordings.push_back({&of_trace.back(), schedule_of(point), &imported.back().timeline,
+                          2 * as_scheduled(point).update_interval});
+  }
+  const Scenario& scenario = of_trace.front().scenario;
+  RecordedFit found{fit_live(recordings), {}, scenario.name};
+  add_untold(scenario.hardware, found.fit.numbers);
+  for (std::size_t i = 0; i < traces.size(); ++i) {
+    found.runs.push_back(trace_baseline({traces[i], &imported[i]}, default_rules()));
+    found.runs.back().remarks = import_remarks(traces[i], imported[i]);
+  }
+  return found;
+}
+
+std::string recorded_profile_text(const Node& base, const RecordedFit& fitted,
+                                  const std::string& name, const std::string& date) {
+  std::vector<std::string> remarks;
+  for (const TraceBaseline& run : fitted.runs) {
+    for (const std::string& one : run.remarks) remarks.push_back(run.name + ": " + one);
+  }
+  return fitted_profile_text(base, fitted.fit, name,
+                             fmt::format("{} recorded runs of {}, zenflow-calibrate fit, {}",
+                                         fitted.runs.size(), fitted.scenario, date),
+                             remarks);
+}
+
+}  // namespace zenflow::sim
