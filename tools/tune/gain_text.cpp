@@ -1,20 +1,16 @@
 /// What the chosen setting gains or costs in the objective's terms, from where, and what limits it.
-#include <algorithm>
 #include <cmath>
-#include <limits>
-#include <optional>
 
 #include <fmt/format.h>
 
 #include "sim/base/table.h"
+#include "sim/tune/gain.h"
 #include "tools/tune/tune.h"
 
 namespace zenflow::tools {
 namespace {
 
 using sim::Evaluation;
-using sim::Knob;
-using sim::Setting;
 
 /// Rounds to nothing with as many decimals as are shown.
 bool is_nothing(double percent) {
@@ -68,11 +64,7 @@ std::string error_text(const TuneAnswer& answer) {
 }
 
 std::string gain_line(const TuneAnswer& answer, const Evaluation& own) {
-  const sim::Candidates& candidates = answer.candidates;
-  const Evaluation& chosen = answer.chosen().evaluation;
-  const double times_better =
-      candidates.cost(sim::setting_of(answer.loaded.request.job), own.step_time) /
-      candidates.cost(answer.chosen().setting, chosen.step_time);
+  const double times_better = sim::times_better(answer, answer.chosen(), simulated_own(answer));
   std::string text = fmt::format("{}: {} ({}).\n", label(times_better), objective_text(answer, own),
                                  error_text(answer));
   if (answer.loaded.request.objective != sim::Objective::kStepTime) {
@@ -81,40 +73,17 @@ std::string gain_line(const TuneAnswer& answer, const Evaluation& own) {
   return text;
 }
 
-/// "29.4 of 80.0 GiB": of what the machine has, or of the user's own limit if that is less.
 std::string limits(const TuneAnswer& answer) {
-  const sim::TuneRequest& request = answer.loaded.request;
-  const sim::HardwareProfile& hardware = request.job.scenario.hardware;
-  const Evaluation& one = answer.chosen().evaluation;
+  const auto& most = answer.loaded.request.limits;
   constexpr double kGib = 1U << 30U;
   std::string text;
-  const auto add = [&](const char* what, double need, std::optional<double> machine,
-                       std::optional<double> own) {
-    if (!machine && !own) return;
-    constexpr double kNone = std::numeric_limits<double>::infinity();
-    const double most = std::min(machine.value_or(kNone), own.value_or(kNone));
-    text += fmt::format("{} {:.1f} of {:.1f} GiB, ", what, need / kGib, most / kGib);
-  };
-  const auto need = [&](sim::MemoryLimit limit) {
-    return one.needs[static_cast<std::size_t>(limit)];
-  };
-  const sim::HostProfile& host = hardware.host;
-  add("GPU memory", one.gpu_bytes, hardware.gpu.memory.value(), request.limits.gpu_memory);
-  add("RAM of the node", need(sim::MemoryLimit::kHost), host.memory.value(),
-      request.limits.host_memory);
-  add("/dev/shm", need(sim::MemoryLimit::kShared), host.shared_memory.value(), request.limits.shm);
-  if (host.locked_memory_limit) {
-    add("locked by a process", need(sim::MemoryLimit::kLocked), host.locked_memory_limit->value(),
-        std::nullopt);
+  for (const sim::MemoryUse& use : memory_uses(answer)) {
+    text += fmt::format("{} {:.1f} of {:.1f} GiB, ", use.what, use.need / kGib, use.most / kGib);
   }
-  if (hardware.nvme && need(sim::MemoryLimit::kNvme) > 0) {
-    add("NVMe", need(sim::MemoryLimit::kNvme), hardware.nvme->capacity.value(), std::nullopt);
-  }
-  text += fmt::format("staleness {} of {} steps", one.staleness, request.limits.staleness);
-  if (request.limits.deferred_share && answer.chosen().setting.zenflow()) {
-    const double deferred = 1 - request.importance->selected(answer.chosen().setting.topk_ratio());
-    text +=
-        fmt::format(", deferred share {:.2f} of {:.2f}", deferred, *request.limits.deferred_share);
+  text +=
+      fmt::format("staleness {} of {} steps", answer.chosen().evaluation.staleness, most.staleness);
+  if (const auto deferred = deferred_share(answer)) {
+    text += fmt::format(", deferred share {:.2f} of {:.2f}", *deferred, *most.deferred_share);
   }
   return "Of its limits it takes: " + text + ".\n";
 }
@@ -122,10 +91,7 @@ std::string limits(const TuneAnswer& answer) {
 /// How much better than the chosen one the best is, in the objective's terms; empty: not to be
 /// seen.
 std::string advantage(const TuneAnswer& answer, const sim::Simulated& best) {
-  const sim::Candidates& candidates = answer.candidates;
-  const double times =
-      candidates.cost(answer.chosen().setting, answer.chosen().evaluation.step_time) /
-      candidates.cost(best.setting, best.evaluation.step_time);
+  const double times = times_better(answer, best, answer.chosen());
   const double less = 100 * (1 - 1 / times);
   const double more = 100 * (times - 1);
   switch (answer.loaded.request.objective) {
@@ -152,26 +118,12 @@ const char* name_of_best(sim::Objective objective) {
   return "";
 }
 
-/// ", and no slower than yours,", of what is within the slack of the best itself.
-std::string ceilings(const TuneAnswer& answer, const sim::Simulated& best) {
-  const sim::Candidates& candidates = answer.candidates;
-  const double slack = answer.loaded.request.slack;
-  const double most = (1 + slack) * candidates.cost(best.setting, best.evaluation.step_time);
-  const double chosen =
-      candidates.cost(answer.chosen().setting, answer.chosen().evaluation.step_time);
-  const auto is_one = [&](const Setting& setting, const Evaluation& one) {
-    const double cost = candidates.cost(setting, one.step_time);
-    return one.infeasible.empty() && cost < most && cost >= chosen;
-  };
-  const auto& own = answer.result.own;
-  const auto& published = answer.result.published;
-  std::string text;
-  if (own && is_one(sim::setting_of(answer.loaded.request.job), *own)) text = "yours";
-  const bool is_own = own && published && own->step_time == published->evaluation.step_time;
-  if (published && !is_own && is_one(published->setting, published->evaluation)) {
-    text += text.empty() ? "the published setting" : " and the published setting";
-  }
-  return text.empty() ? "" : ", and no slower than " + text + ",";
+/// ", and no slower than yours,": of what is within the slack of the best itself.
+std::string ceilings_text(const sim::Ceilings& ceilings) {
+  if (!ceilings.own && !ceilings.published) return "";
+  return fmt::format(", and no slower than {}{}{},", ceilings.own ? "yours" : "",
+                     ceilings.own && ceilings.published ? " and " : "",
+                     ceilings.published ? "the published setting" : "");
 }
 
 /// Why the chosen setting is not the best of the objective, if that can be seen.
@@ -198,7 +150,7 @@ std::string care(const TuneAnswer& answer) {
   return fmt::format(
       "Chosen over {}, with which {}: within {:.0f} %{} the one of least risk is taken (least "
       "staleness, largest topk_ratio, least memory).\n",
-      name, better, 100 * request.slack, ceilings(answer, best));
+      name, better, 100 * request.slack, ceilings_text(ceilings(answer, best)));
 }
 
 }  // namespace
@@ -210,7 +162,6 @@ std::string times_text(double times) {
 
 std::string gain_text(const TuneAnswer& answer) {
   const sim::SearchResult& result = answer.result;
-  const Evaluation& chosen = answer.chosen().evaluation;
   if (!result.own) return fmt::format("Yours cannot run: {}\n", result.own_refusal);
   const Evaluation& own = *result.own;
   std::string text = gain_line(answer, own);
@@ -224,34 +175,29 @@ std::string gain_text(const TuneAnswer& answer) {
   if (!result.own_not_proposed.empty())
     text += fmt::format("Yours is not among what is proposed: {}.\n", result.own_not_proposed);
   std::vector<std::vector<std::string>> rows;
-  const double own_steps = own.step_time / own.micro_step;
-  const double steps = chosen.step_time / chosen.micro_step;
   const auto add = [&](const std::string& name, double before, double after) {
     if (before == 0 && after == 0) return;
     rows.push_back({name, sim::format_milliseconds(before), sim::format_milliseconds(after),
                     sim::format_milliseconds(before - after)});
   };
-  add("GPU computes", own.compute * own_steps, chosen.compute * steps);
+  const sim::StepBreakdown before = sim::step_breakdown(own);
+  const sim::StepBreakdown after = sim::step_breakdown(answer.chosen().evaluation);
+  add("GPU computes", before.compute, after.compute);
   for (std::size_t i = 0; i < kStallCauses; ++i) {
-    add("waits for " + std::string(name_of(static_cast<WaitCause>(i))), own.stall.at(i) * own_steps,
-        chosen.stall.at(i) * steps);
+    add("waits for " + std::string(name_of(static_cast<WaitCause>(i))), before.stall.at(i),
+        after.stall.at(i));
   }
   return text + sim::format_table({"a step, ms", "yours", "chosen", "saved"}, rows, answer.bold);
 }
 
 std::string limits_text(const TuneAnswer& answer) {
   const Evaluation& one = answer.chosen().evaluation;
-  std::size_t worst = 0;
-  double stall = 0;
-  for (std::size_t i = 0; i < one.stall.size(); ++i) {
-    stall += one.stall[i];
-    if (one.stall[i] > one.stall[worst]) worst = i;
-  }
+  const sim::LongestWait wait = sim::longest_wait(one);
   std::string text = fmt::format("What limits it: the GPU computes {:.0f} % of the time",
                                  100 * one.compute / one.micro_step);
-  if (stall > 0.001 * one.micro_step) {
-    text += fmt::format(" and waits most for {} ({:.0f} %)", name_of(static_cast<WaitCause>(worst)),
-                        100 * one.stall[worst] / one.micro_step);
+  if (wait.all > 0.001 * one.micro_step) {
+    text += fmt::format(" and waits most for {} ({:.0f} %)", name_of(wait.cause),
+                        100 * wait.time / one.micro_step);
   }
   return text + ".\n" + care(answer) + limits(answer);
 }
