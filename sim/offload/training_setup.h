@@ -31,6 +31,13 @@ inline constexpr std::array<std::string_view, 4> kOffloadScheduleNames = {
   return on_device ? "device" : "host";
 }
 
+/// Where the deferred gradients of a window are summed.
+enum class WindowSums : std::uint8_t {
+  kNone,  ///< nowhere: the update reads the one step's as they came down
+  kHost,
+  kDevice,  ///< they come down once, as sums
+};
+
 /// What the offload engine of zenflow-train is set to. Names are DeepSpeed's where it has them.
 struct OffloadSetup {
   OffloadSchedule schedule = OffloadSchedule::kZenFlow;
@@ -48,9 +55,18 @@ struct OffloadSetup {
   int optimizer_threads = 1;  ///< of the CPU optimizer
   int sum_threads = 1;        ///< add up deferred gradients while they arrive
 
-  /// Whether any window may keep sums: one step that nothing overlaps is updated from as it came.
+  /// Whether any columns are updated on the device.
+  [[nodiscard]] bool updates_on_device() const {
+    return schedule == OffloadSchedule::kGpuOnly || topk_ratio > 0;
+  }
+  /// Of a window of `steps` steps after warm-up. One step that nothing overlaps has no sums.
+  [[nodiscard]] WindowSums window_sums(std::int64_t steps) const {
+    if (steps == 1 && !overlap_step) return WindowSums::kNone;
+    return accumulate_on_device ? WindowSums::kDevice : WindowSums::kHost;
+  }
+  /// Whether any window may keep sums.
   [[nodiscard]] bool keeps_sums() const {
-    return overlap_step || update_interval > 1 || interval_is_auto;
+    return interval_is_auto || window_sums(update_interval) != WindowSums::kNone;
   }
   /// Deferred gradients stay on the device, are summed there and come down once a window.
   [[nodiscard]] bool sums_on_device() const { return accumulate_on_device && keeps_sums(); }

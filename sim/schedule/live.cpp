@@ -25,11 +25,14 @@
 /// data), more than one rank.
 /// Source: runtime/offload/engine_step.cpp, engine_window.cpp; docs/training.md, "The rule".
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/offload/offload_rule.h"
 #include "sim/schedule/live_cluster.h"
 #include "sim/schedule/live_memory.h"
 #include "sim/schedule/live_work.h"
@@ -153,255 +156,215 @@ ClosedForm Live::closed_form(const Job& job) const {
   for (const LiveLayer& layer : live_layers(job.scenario.model, live.topk_ratio)) {
     deferred += layer.deferred_elements();
   }
-  const auto width = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
-  const auto steps = static_cast<double>(live.update_interval);
-  const double down = live.sums_on_device() ? kLiveSumBytes / steps : width;
+  const WindowBytes bytes =
+      window_bytes(live, live.update_interval, static_cast<std::int64_t>(deferred),
+                   bytes_per_element(job.scenario.training.dtype));
+  const auto a_step = [&](std::int64_t of_window) {
+    return static_cast<double>(of_window) / static_cast<double>(live.update_interval);
+  };
   const std::int64_t delay = live.overlap_step && live.offloads() ? live.update_interval : 0;
-  return {down * deferred, width / steps * deferred, {delay, delay + live.update_interval - 1}};
+  return {a_step(bytes.down), a_step(bytes.up), {delay, delay + live.update_interval - 1}};
 }
 
-/// What a layer's tasks take, the same in every step.
-struct LayerCosts {
+/// What the operations on a group take, the same in every step.
+struct GroupCosts {
   double elements = 0;
   double deferred = 0;  ///< of them
-  double down = 0;      ///< bytes, as bytes_down
-  double up = 0;
   Seconds packed{0};
   Seconds norms{0};
   Seconds placed{0};
 };
 
+/// All groups', with one share of deferred columns.
+struct StepCosts {
+  StepCosts(const Job& job, const LiveSettings& live) : work(job, live) {
+    const GpuProfile& gpu = job.scenario.hardware.gpu;
+    DeviceWork update;
+    DeviceWork carry;
+    for (const LiveLayer& layer : live_layers(job.scenario.model, live.topk_ratio)) {
+      groups.push_back({layer.elements(), layer.deferred_elements(),
+                        device_time(gpu, work.after_backward(layer)),
+                        device_time(gpu, work.column_norms(layer)),
+                        device_time(gpu, work.place_upload(layer))});
+      deferred += groups.back().deferred;
+      update += work.update_selected(layer);
+      carry += work.carry_selected(layer);
+    }
+    selected = device_time(gpu, update);
+    carried = device_time(gpu, carry);
+  }
+  [[nodiscard]] std::vector<std::int64_t> deferred_by_group() const {
+    std::vector<std::int64_t> elements;
+    for (const GroupCosts& group : groups) {
+      elements.push_back(static_cast<std::int64_t>(group.deferred));
+    }
+    return elements;
+  }
+
+  LiveWork work;
+  std::vector<GroupCosts> groups;
+  double deferred = 0;
+  Seconds selected{0};  ///< the update of selected columns
+  Seconds carried{0};   ///< them into the other weights
+};
+
+LiveSettings in_warm_up(LiveSettings live) {
+  live.topk_ratio = 0;
+  live.update_interval = 1;
+  live.overlap_step = false;
+  return live;
+}
+
+/// Turns the rule's operations into tasks.
 class LiveEmitter {
  public:
   LiveEmitter(const Job& job, const LiveSettings& live, ProgramBuilder& builder)
-      : gpu_(job.scenario.hardware.gpu),
-        step_gap_(to_picoseconds(job.scenario.hardware.host.step_gap)),
-        builder_(builder),
-        live_(live),
-        settings_of_warm_up_(warm_up_of(live)),
+      : builder_(builder),
+        step_gap_(job.scenario.hardware.host.step_gap),
         regular_(job, live),
-        warm_up_(job, settings_of_warm_up_) {
-    DeviceWork selected;
-    DeviceWork carried;
-    for (const LiveLayer& cut : live_layers(job.scenario.model, live.topk_ratio)) {
-      layers_.push_back(costs_of(regular_, cut));
-      selected += regular_.update_selected(cut);
-      carried += regular_.carry_selected(cut);
-      deferred_ += layers_.back().deferred;
+        rule_(live, regular_.deferred_by_group(), bytes_per_element(job.scenario.training.dtype)) {
+    if (live.full_warm_up_rounds > 0) {
+      warm_up_.emplace(job, in_warm_up(live));
+      rule_.set_warm_up(warm_up_->deferred_by_group());
     }
-    selected_ = time(selected);
-    carried_ = time(carried);
-    if (live.full_warm_up_rounds == 0) return;
-    for (const LiveLayer& cut : live_layers(job.scenario.model, 0)) {
-      whole_layers_.push_back(costs_of(warm_up_, cut));
-    }
+    for (PerClass& tasks : newest_) tasks.assign(regular_.groups.size() + 1, kNoTask);
   }
 
   void emit(const WindowShape& shape) {
     builder_.begin_window(shape);
-    const bool full = shape.full_update;
-    if (!full && pending_ && live_.overlap_step) update_pending();
+    // What overlaps a window is handed over before it, and belongs to its first step.
+    if (std::exchange(update_waits_, false)) emit(rule_.update());
+    costs_ = shape.full_update ? &*warm_up_ : &regular_;
+    rule_.begin_window(shape.full_update, shape.steps);
     for (std::int32_t step = 0; step < shape.steps; ++step) {
-      const bool selects =
+      const bool ranks_columns =
           std::find(shape.select_at.begin(), shape.select_at.end(), step) != shape.select_at.end();
-      one_step(full, step == 0, selects);
+      first_of_window_ = step == 0;
+      emit(rule_.step(first_of_window_, ranks_columns));
     }
-    if (!live_.offloads()) return;
-    if (stays(full)) send_sums();
-    if (full || !live_.overlap_step) {
-      update(full);
-    } else {
-      take_upload();
-      pending_ = true;
-    }
+    emit(rule_.send_sums());
+    emit(rule_.take_update());
+    update_waits_ = rule_.overlaps();
+    if (!update_waits_) emit(rule_.update());
   }
 
  private:
-  static LiveSettings warm_up_of(LiveSettings live) {
-    live.topk_ratio = 0;
-    live.update_interval = 1;
-    live.overlap_step = false;
-    return live;
-  }
-  [[nodiscard]] LayerCosts costs_of(const LiveWork& work, const LiveLayer& layer) const {
-    return {layer.elements(),
-            layer.deferred_elements(),
-            work.bytes_down(layer),
-            work.bytes_up(layer),
-            time(work.after_backward(layer)),
-            time(work.column_norms(layer)),
-            time(work.place_upload(layer))};
-  }
-  [[nodiscard]] std::size_t layer_of(std::size_t bucket) const {
-    return layers_.size() - 1 - bucket;
-  }
-  [[nodiscard]] const LayerCosts& layer(std::size_t bucket, bool full) const {
-    return full ? whole_layers_[layer_of(bucket)] : layers_[layer_of(bucket)];
-  }
-  [[nodiscard]] Seconds time(const DeviceWork& work) const { return device_time(gpu_, work); }
-  [[nodiscard]] const LiveWork& work_of(bool full) const { return full ? warm_up_ : regular_; }
-  /// Whether gradients do not leave the device in a step of such a window.
-  [[nodiscard]] bool stays(bool full) const { return !full && live_.sums_on_device(); }
+  using Operations = std::span<const OffloadOperation>;
 
-  /// The passes of a step's micro-batches; what `leave` does with the gradients of a bucket is for
-  /// the last of them.
-  void passes(const BucketSink& leave) {
-    const BucketSink stay = [](std::size_t, const PerClass&) { return PerClass{kNoTask}; };
-    for (std::int64_t i = 0; i < live_.gradient_accumulation_steps; ++i) {
-      const BucketSink& sink = i + 1 < live_.gradient_accumulation_steps ? stay : leave;
-      if (i == 0) {
-        builder_.forward_backward({After{}}, {}, sink);
+  void emit(Operations operations) {
+    for (std::size_t at = 0; at < operations.size();) {
+      if (operations[at].kind == Operation::kForward) {
+        pass(operations, at);
       } else {
-        builder_.forward_backward_again(sink);
+        emit(operations[at++]);
       }
     }
   }
 
-  void one_step(bool full, bool first_of_window, bool selects) {
-    const bool staged = full || live_.reads_staging();
-    const PerClass free = staging_free_;
-    down_.assign(layers_.size(), kNoTask);
-    passes([&](std::size_t b, const PerClass&) {
-      const LayerCosts& cut = layer(b, full);
-      const TaskId packed =
-          builder_.compute(0, Operation::kPackGradients, static_cast<std::int64_t>(layer_of(b)),
-                           cut.packed, {sent(b)});
-      if (selects) {
-        builder_.compute(0, Operation::kSelect, static_cast<std::int64_t>(layer_of(b)), cut.norms,
-                         {});
+  /// A micro-batch's forward and backward, with what follows the backward of each group.
+  void pass(Operations operations, std::size_t& at) {
+    const bool first = at == 0;
+    for (; operations[at].kind == Operation::kForward; ++at) {
+      for (const IssuedOperation& one : operations[at].after) {
+        builder_.hold_forward(static_cast<std::size_t>(operations[at].group), 0, newest(one));
       }
-      if (!stays(full) && cut.down > 0) {
-        down_[b] = builder_.copy(0, Operation::kGradientsDown, static_cast<std::int64_t>(b),
-                                 cut.down, {packed, free.empty() ? kNoTask : free[b]});
+    }
+    const BucketSink follow = [&](std::size_t, const PerClass&) {
+      const std::int32_t group = operations[at++].group;
+      for (; operations[at].group == group && operations[at].kind != Operation::kForward; ++at) {
+        emit(operations[at]);
       }
-      builder_.memory(packed, true, builder_.gradients(), -regular_.width() * cut.elements);
       return PerClass{kNoTask};
-    });
-    sent_ = down_;
-    const TaskId norm = builder_.last_compute(0);
-    norm_ = norm;
-    if (step_gap_.count > 0) {
-      builder_.hold_compute(0, builder_.add(builder_.cluster().classes[0].training, step_gap_,
-                                            builder_.label(Operation::kEnqueue, 0), {norm}));
-    }
-    if (stays(full)) {
-      sum_on_device(first_of_window);
-    } else if (!staged && live_.offloads()) {
-      sum_up(first_of_window, norm);
-    }
-    if (!full && live_.topk_ratio > 0) {
-      builder_.compute(0, Operation::kUpdateSelected, static_cast<std::int64_t>(layers_.size()),
-                       selected_, {});
+    };
+    if (first) {
+      builder_.forward_backward({After{}}, {}, follow);
+    } else {
+      builder_.forward_backward_again(follow);
     }
   }
 
-  /// The copy that last left from the place where bucket b is packed.
-  [[nodiscard]] TaskId sent(std::size_t b) const { return sent_.empty() ? kNoTask : sent_[b]; }
+  [[nodiscard]] TaskId& newest(const IssuedOperation& one) {
+    return newest_[static_cast<std::size_t>(one.kind)][static_cast<std::size_t>(one.group + 1)];
+  }
 
-  void sum_up(bool first, TaskId norm) {
-    const CpuWork work = regular_.sum(first);
+  void emit(const OffloadOperation& operation) {
+    const auto awaited = [&](std::size_t i) {
+      return i < operation.after.size() ? newest(operation.after[i]) : kNoTask;
+    };
+    newest(operation) = task_of(operation, {awaited(0), awaited(1)});
+  }
+
+  TaskId task_of(const OffloadOperation& operation, std::initializer_list<TaskId> after) {
     const RankClass& rank = builder_.cluster().classes[0];
-    summed_.assign(layers_.size(), kNoTask);
-    for (std::size_t b = 0; b < layers_.size(); ++b) {
-      if (down_[b] == kNoTask) continue;
-      summed_[b] = builder_.add(
-          rank.cpu_accumulate, to_picoseconds(layer(b, false).deferred * work.time),
-          builder_.label(Operation::kAccumulate, static_cast<std::int64_t>(b)), {down_[b], norm});
-    }
-    staging_free_ = summed_;
-  }
-
-  /// A window's first sums overwrite those of the window before, which must have gone down.
-  void sum_on_device(bool first) {
-    builder_.compute(0, Operation::kGpuAccumulate, 0, regular_.sum_on_device(deferred_, first),
-                     {first ? sums_sent_ : kNoTask});
-  }
-
-  /// At a window's end: the embedding's first, as they are updated.
-  void send_sums() {
-    const TaskId summed = builder_.last_compute(0);
-    summed_.assign(layers_.size(), kNoTask);
-    for (std::size_t b = layers_.size(); b-- > 0;) {
-      const double bytes = layer(b, false).down;
-      if (bytes == 0) continue;
-      sums_sent_ = summed_[b] = builder_.copy(0, Operation::kGradientSumsDown,
-                                              static_cast<std::int64_t>(b), bytes, {summed});
-    }
-  }
-
-  /// The update that was handed over at the last window's end.
-  void update_pending() {
-    submit(false, pending_ready_, pending_norm_, pending_compute_);
-    pending_ = false;
-    in_flight_ = true;
-  }
-
-  /// Embedding first: the next forward needs it first. `may_write`: compute that reads the weights
-  /// which the uploads replace.
-  void submit(bool full, const PerClass& ready, TaskId norm, TaskId may_write) {
-    const CpuWork work = work_of(full).update();
-    const RankClass& rank = builder_.cluster().classes[0];
-    uploaded_.assign(layers_.size(), kNoTask);
-    PerClass updated(layers_.size(), kNoTask);
-    for (std::size_t b = layers_.size(); b-- > 0;) {
-      const LayerCosts& cut = layer(b, full);
-      if (cut.deferred == 0) continue;
-      const auto index = static_cast<std::int64_t>(b);
-      updated[b] = builder_.add(rank.cpu_update, to_picoseconds(work.call(cut.deferred)),
-                                builder_.label(Operation::kCpuUpdate, index), {ready[b], norm});
-      builder_.copy(0, Operation::kWeightsUp, index, cut.up, {updated[b], may_write});
-      uploaded_[b] = builder_.add(rank.h2d_kernels, to_picoseconds(cut.placed),
-                                  builder_.label(Operation::kPlaceWeights, index), {});
-    }
-    if (full || live_.reads_staging()) staging_free_ = updated;
-  }
-
-  void update(bool full) {
-    const bool staged = full || live_.reads_staging();
-    submit(full, staged ? down_ : summed_, norm_, builder_.last_compute(0));
-    for (std::size_t b = 0; b < layers_.size(); ++b) {
-      builder_.hold_forward(layer_of(b), 0, uploaded_[b]);
-    }
-  }
-
-  /// At a window's end, with overlap: the uploads of the window before are swapped in.
-  void take_upload() {
-    if (std::exchange(in_flight_, false)) {
-      for (const TaskId one : uploaded_) builder_.hold_compute(0, one);
-      if (live_.topk_ratio > 0) {
-        builder_.compute(0, Operation::kCarrySelected,
-                         static_cast<std::int64_t>(layers_.size()) + 1, carried_, {});
+    const auto groups = static_cast<std::int64_t>(costs_->groups.size());
+    const std::int64_t layer = operation.group;
+    const std::int64_t bucket = groups - 1 - layer;
+    static constexpr GroupCosts kNone{};
+    const GroupCosts& cost =
+        operation.group == kAllGroups ? kNone : costs_->groups[static_cast<std::size_t>(layer)];
+    const auto on_lane = [&](LaneUse lane, Seconds time, std::int64_t index) {
+      return builder_.add(lane, to_picoseconds(time), builder_.label(operation.kind, index), after);
+    };
+    const auto on_device = [&](Operation kind, std::int64_t index, Seconds time) {
+      return builder_.compute(0, kind, index, time, after);
+    };
+    switch (operation.kind) {
+      case Operation::kColumnNorms:
+        return on_device(Operation::kSelect, layer, cost.norms);
+      case Operation::kPackGradients: {
+        const TaskId packed = on_device(operation.kind, layer, cost.packed);
+        builder_.memory(packed, true, builder_.gradients(), -costs_->work.width() * cost.elements);
+        return packed;
       }
+      case Operation::kGradientsDown:
+      case Operation::kGradientSumsDown:
+      case Operation::kWeightsUp:
+        return builder_.copy(0, operation.kind, bucket, static_cast<double>(operation.bytes),
+                             after);
+      case Operation::kEnqueue:
+        if (to_picoseconds(step_gap_).count > 0) {
+          builder_.hold_compute(0, on_lane(rank.training, step_gap_, 0));
+        }
+        return kNoTask;
+      case Operation::kAccumulate:
+        return on_lane(rank.cpu_accumulate, cost.deferred * costs_->work.sum(first_of_window_).time,
+                       bucket);
+      case Operation::kGpuAccumulate:
+        return on_device(operation.kind, 0,
+                         costs_->work.sum_on_device(costs_->deferred, first_of_window_));
+      case Operation::kUpdateSelected:
+        return on_device(operation.kind, groups, costs_->selected);
+      case Operation::kCpuUpdate:
+        return on_lane(rank.cpu_update, costs_->work.update().call(cost.deferred), bucket);
+      case Operation::kPlaceWeights:
+        return on_lane(rank.h2d_kernels, cost.placed, bucket);
+      case Operation::kCarrySelected:
+        return carry(operation);
+      default:  // part of packing, or known with the last task before
+        return builder_.last_compute(0);
     }
-    pending_ready_ = summed_;
-    pending_norm_ = norm_;
-    pending_compute_ = builder_.last_compute(0);
   }
 
-  const GpuProfile& gpu_;
-  Picoseconds step_gap_;
+  /// Without selected columns the weights only change place, which takes no time.
+  TaskId carry(const OffloadOperation& operation) {
+    for (const IssuedOperation& one : operation.after) builder_.hold_compute(0, newest(one));
+    if (costs_->carried.value() > 0) {
+      builder_.compute(0, operation.kind, static_cast<std::int64_t>(costs_->groups.size()) + 1,
+                       costs_->carried, {});
+    }
+    return builder_.last_compute(0);
+  }
+
   ProgramBuilder& builder_;
-  LiveSettings live_;
-  LiveSettings settings_of_warm_up_;
-  LiveWork regular_;
-  LiveWork warm_up_;
-  std::vector<LayerCosts> layers_;
-  std::vector<LayerCosts> whole_layers_;  ///< in warm-up
-  Seconds selected_{0};                   ///< the update of selected columns
-  Seconds carried_{0};                    ///< them into the other weights
-  double deferred_ = 0;                   ///< elements of all layers
-  PerClass down_;                         ///< this step's copies, by bucket
-  PerClass sent_;                         ///< the step's before
-  PerClass summed_;                       ///< complete sums, on the host
-  PerClass staging_free_;                 ///< last readers of what came down
-  PerClass uploaded_;
-  TaskId sums_sent_ = kNoTask;  ///< the last copy of the device's sums
-  TaskId norm_ = kNoTask;       ///< after which the gradient's norm is known
-  bool pending_ = false;        ///< an update has been handed over and not begun
-  bool in_flight_ = false;
-  PerClass pending_ready_;
-  TaskId pending_norm_ = kNoTask;
-  TaskId pending_compute_ = kNoTask;
+  Seconds step_gap_;
+  StepCosts regular_;
+  std::optional<StepCosts> warm_up_;
+  const StepCosts* costs_ = &regular_;  ///< of the window at hand
+  OffloadRule rule_;
+  /// By kind, and by group, of which those on all groups are the first.
+  std::array<PerClass, kOperations> newest_;
+  bool first_of_window_ = false;
+  bool update_waits_ = false;  ///< for the next window to begin
 };
 
 Program Live::build(const Job& job, std::span<const WindowShape> shapes) const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sim/memory/trainer_activations.h"
+#include "sim/offload/offload_rule.h"
 
 namespace zenflow::sim {
 namespace {
@@ -117,13 +118,13 @@ void declare_live_memory(const Job& job, const LiveSettings& live, ProgramBuilde
     builder.buffer({.name = "fp32 gradient sums on the GPU",
                     .formula = "4 D",
                     .category = MemoryCategory::kGradients,
-                    .resident = kLiveSumBytes * deferred});
+                    .resident = kSumBytes * deferred});
   }
   builder.buffer({.name = live.overlap_step ? "fp32 gradient sums, two sets" : "fp32 gradient sums",
                   .formula = live.overlap_step ? "8 D" : "4 D",
                   .home = MemoryHome::kPinned,
                   .category = MemoryCategory::kGradients,
-                  .resident = (live.overlap_step ? 2 : 1) * kLiveSumBytes * deferred});
+                  .resident = (live.overlap_step ? 2 : 1) * kSumBytes * deferred});
 }
 
 }  // namespace zenflow::sim

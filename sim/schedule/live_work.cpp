@@ -4,6 +4,7 @@
 
 #include "sim/cost/column_cost.h"
 #include "sim/cost/gpu_cost.h"
+#include "sim/offload/offload_rule.h"
 
 namespace zenflow::sim {
 namespace {
@@ -194,7 +195,7 @@ Seconds LiveWork::sum_on_device(double elements, bool first) const {
 }
 
 double LiveWork::bytes_down(const LiveLayer& layer) const {
-  return (live_.sums_on_device() ? kLiveSumBytes : width()) * layer.deferred_elements();
+  return (live_.sums_on_device() ? kSumBytes : width()) * layer.deferred_elements();
 }
 
 double LiveWork::bytes_up(const LiveLayer& layer) const {
@@ -202,12 +203,12 @@ double LiveWork::bytes_up(const LiveLayer& layer) const {
 }
 
 double LiveWork::update_bytes() const {
-  const double gradient = live_.reads_staging() ? width() : kLiveSumBytes;
+  const double gradient = live_.reads_staging() ? width() : kSumBytes;
   return kAdamBytes - 4 + gradient + width();
 }
 
 double LiveWork::sum_bytes(bool first) const {
-  return width() + (first ? kLiveSumBytes : 2 * kLiveSumBytes);
+  return width() + (first ? kSumBytes : 2 * kSumBytes);
 }
 
 CpuWork LiveWork::update() const {

@@ -28,9 +28,6 @@ struct LiveSettings : OffloadSetup {  ///< topk_ratio 1: nothing is deferred
   [[nodiscard]] bool sums_on_device() const { return offloads() && OffloadSetup::sums_on_device(); }
 };
 
-/// Bytes of an element of the sums.
-inline constexpr double kLiveSumBytes = 4;
-
 /// Precondition: for kZenFlow the job has a zenflow block with a number for update_interval.
 [[nodiscard]] LiveSettings live_settings(OffloadSchedule schedule, const Job& job);
 /// The way back: DeepSpeed's file and the scenario's zenflow_train block say `setup`.
