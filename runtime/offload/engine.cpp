@@ -41,7 +41,7 @@ OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
       columns_(model.parameters(), layout_, type, device, model,
                {.accumulates = settings.gradient_accumulation_steps > 1,
                 .second_weights = settings.overlap_step && !settings.everything_on_device(),
-                .whole_step_gradients = whole_step(),
+                .whole_step_gradients = settings.has_whole_step(),
                 .device_sums = settings.sums_on_device(),
                 .warm_up = warm_up_}),
       carrier_(columns_, device, settings.exchange_bytes),
@@ -51,9 +51,8 @@ OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
       compute_(device.make_stream("compute")),
       d2h_(device.make_stream("d2h")),
       h2d_(device.make_stream("h2d")),
-      arrived_(layout_.groups.size()),
-      staging_free_(layout_.groups.size()),
-      packed_free_(std::max<std::size_t>(2, layout_.groups.size())),
+      rule_(settings, elements_by_group(true), static_cast<std::int64_t>(bytes_per_element(type)),
+            settings.has_whole_step() ? 0 : columns_.packed.size()),
       sum_pool_({"optimizer", settings.sum_threads}),
       update_pool_({"optimizer", settings.optimizer_threads, settings.optimizer_cores}) {
   if (communicator.size() != 1) {
@@ -65,12 +64,27 @@ OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
     importance_.push_back(
         {.parameter = slice.parameter, .columns = slice.columns, .selected = slice.selected});
   }
-  window_importance_ = importance_;
-  window_steps_ = warm_up_ ? 1 : settings_.update_interval;
-  window_topk_ratio_ = next_topk_ratio_ = settings_.topk_ratio;
+  for (std::vector<Event>& events : newest_) events.resize(layout_.groups.size());
+  window_.importance = importance_;
+  window_.steps = warm_up_ ? 1 : settings_.update_interval;
+  window_.topk_ratio = selection_.next_topk_ratio = settings_.topk_ratio;
+  rule_.set_warm_up(elements_by_group(false));
+  rule_.begin_window(warm_up_, window_.steps);
 }
 
 OffloadEngine::~OffloadEngine() = default;
+
+std::vector<std::int64_t> OffloadEngine::elements_by_group(bool deferred_alone) const {
+  std::vector<std::int64_t> elements(layout_.groups.size(), 0);
+  for (std::size_t g = 0; g < elements.size(); ++g) {
+    for_slices(g, [&](std::size_t s) {
+      const Slice& slice = layout_.slices[s];
+      const std::size_t columns = deferred_alone ? slice.deferred() : slice.columns;
+      elements[g] += static_cast<std::int64_t>(slice.rows * columns);
+    });
+  }
+  return elements;
+}
 
 void OffloadEngine::set_interval_policy(IntervalPolicy policy) {
   if (!settings_.interval_is_auto) {
@@ -88,7 +102,7 @@ void OffloadEngine::change_topk_ratio(double topk_ratio) {
                       : fmt::format("topk_ratio: {} after {}: the settings have no topk_range",
                                     topk_ratio, settings_.topk_ratio));
   }
-  next_topk_ratio_ = topk_ratio;
+  selection_.next_topk_ratio = topk_ratio;
 }
 
 void OffloadEngine::load_weights(std::span<const std::vector<float>> weights) {

@@ -40,6 +40,7 @@
 #include "runtime/offload/trainable.h"
 #include "runtime/trace/recorder.h"
 #include "sim/base/thread_pool.h"
+#include "sim/offload/offload_rule.h"
 
 namespace zenflow::runtime {
 
@@ -156,8 +157,55 @@ class OffloadEngine {
   /// One update's way up. The CPU lane writes `done[g]`, then sets the signal of `issued[g]`;
   /// the signals belong to the lane's job, so a job that is dropped fails whoever waits.
   struct Uploads {
+    explicit Uploads(std::size_t groups) : issued(groups), done(groups) {}
+
     std::vector<Event> issued;  ///< by group: the lane has enqueued its copies
     std::vector<Event> done;    ///< by group: they are on the device
+  };
+
+  /// The update that was handed over last.
+  struct HandedOver {
+    std::int64_t first_step = -1;  ///< of its window, until it is taken; -1: none overlaps
+    std::int64_t last_step = -1;
+    CpuLane::Ticket ticket = 0;
+    std::shared_ptr<Uploads> uploads{};  ///< until all of them are in use
+  };
+
+  /// The window at hand.
+  struct Window {
+    std::int64_t index = 0;
+    std::int64_t first_step = 0;
+    std::int64_t steps = 1;                     ///< S of it
+    double topk_ratio = 0;                      ///< k of it; the settings' is the layout's
+    int parity = 0;                             ///< the sums that it writes
+    std::int64_t timed_steps = 0;               ///< in this process
+    double seconds = 0;                         ///< of those but the step at hand
+    double waited = 0;                          ///< seconds of these
+    double selection_seconds = 0;               ///< at its end
+    std::vector<SliceImportance> importance{};  ///< sums over its steps
+  };
+
+  struct Selection {
+    bool done = false;             ///< the first one has been made
+    std::int64_t last_step = 0;    ///< after which columns were selected last
+    std::int64_t norms_step = -1;  ///< of the norms on the host
+    double next_topk_ratio = 0;    ///< that is wanted
+  };
+
+  /// What the operations of a step share.
+  struct Step {
+    StepResult* result = nullptr;  ///< none where a run ends between two steps
+    bool selects_first = false;
+    bool ranks_columns = false;
+    std::size_t micro_batch = 0;
+    float scale = 1;  ///< of its gradients, for clipping, when their norm is known
+  };
+
+  /// An operation that a CPU lane carries out, or enqueues, when what it waits for has happened.
+  struct LaneOperation {
+    sim::OffloadOperation operation;
+    std::vector<Event> after;
+    std::shared_ptr<Signal> done;
   };
 
   // engine_state.cpp
@@ -168,33 +216,48 @@ class OffloadEngine {
   void check_slots();
   /// Of the state that is being restored.
   void take_ratio(double topk_ratio);
-  void repeat_uploads();
 
   [[nodiscard]] std::vector<float> from_device(const void* values, std::size_t count,
                                                ElementType type);
+  /// An array on the device, a piece at a time: calls use(piece, where it begins in the array).
+  void read_device(const void* data, std::size_t size, Label label,
+                   const std::function<void(std::span<const std::byte>, std::size_t)>& use);
+  /// The way back: fill(piece, where it begins in the array) says what the piece shall hold.
+  void write_device(void* data, std::size_t size, Label label,
+                    const std::function<void(std::span<std::byte>, std::size_t)>& fill);
 
-  // engine_step.cpp
+  // engine_step.cpp: the rule's operations are carried out
   StepResult run_step();
-  void run_passes(bool first_selection, bool measure_norms, StepResult& result);
-  void forward(StepResult& result);
-  void backward();
-  void last_backward(bool first_selection, bool measure_norms);
-  void gradients_ready(std::size_t group, bool first_selection, bool measure_norms);
-  void pack_and_send(std::size_t group);
-  void check_gradients();
-  void gather_selected(std::size_t group);
-  void sum_deferred();
-  void update_selected();
-  /// A window of one step that nothing overlaps: no sums are kept.
-  [[nodiscard]] bool reads_staging() const { return window_steps_ == 1 && !overlaps(); }
-  [[nodiscard]] bool selecting_first() const;
-  [[nodiscard]] bool last_of_window() const;
+  void end_warm_up(StepResult& result);
+  void execute(std::span<const sim::OffloadOperation> operations, Step& step);
+  void compute(const sim::OffloadOperation& operation, Step& step);
+  void send(const sim::OffloadOperation& operation);
+  [[nodiscard]] std::vector<LaneOperation> handed_over(
+      std::span<const sim::OffloadOperation> operations);
+  void submit_sums(std::span<const sim::OffloadOperation> operations, float scale);
+  void wait_on(Stream& stream, const sim::OffloadOperation& operation);
+  /// When the newest of its kind on its group is done.
+  [[nodiscard]] Event& newest(const sim::IssuedOperation& operation);
+  void measure_gradient(std::size_t slice);
+  void rank_columns(std::size_t slice);
+  void gather_selected(std::size_t slice);
+  void pack(std::size_t slice, std::byte* to);
+  void gradients_have_left(Step& step);
+  void check_gradients(Step& step);
+  void update_selected(float scale);
+  void check_lanes() const;
+  /// Deferred gradients of a group, in a buffer of the rule.
+  [[nodiscard]] std::byte* packed(std::size_t group, std::int32_t buffer) const;
+  /// A slice's place in what crosses the link of its group.
+  [[nodiscard]] std::size_t bytes_into_group(std::size_t slice, std::size_t group) const;
+  /// Of the slice's deferred columns, on the device; null: all in order.
+  [[nodiscard]] const std::uint32_t* deferred_indices(std::size_t slice) const;
 
   // engine_selection.cpp
   void first_selection(std::size_t slice);
   [[nodiscard]] bool selection_due() const;
   [[nodiscard]] bool ratio_changes() const {
-    return selected_done_ && next_topk_ratio_ != settings_.topk_ratio;
+    return selection_.done && selection_.next_topk_ratio != settings_.topk_ratio;
   }
   /// What is due of the following two; both waited for norms to arrive. `flush`: of the window's
   /// sums, unless they have been applied.
@@ -207,15 +270,18 @@ class OffloadEngine {
   /// Copies selected columns into the second weights, which are about to be used.
   void refresh_selected();
 
-  // engine_window.cpp
-  void end_window(StepResult& result);
+  // engine_window.cpp: updates are handed over and taken in
+  void end_window(Step& step);
+  [[nodiscard]] DeferredUpdate window_update(float scale) const;
   void submit_update(const DeferredUpdate& update);
-  [[nodiscard]] Event upload_group(std::size_t group, std::int64_t step);
+  /// The rule's update: `prepare` a group on the lane, then upload it. `timed`: as an update.
+  void submit_uploads(bool timed, std::function<void(std::size_t group)> prepare);
+  void copy_up(const sim::OffloadOperation& operation, std::int64_t step);
+  void place_weights(std::size_t slice, std::size_t group, std::int64_t step);
   void take_upload(StepResult* result);
+  void wait_for_upload(std::size_t group, StepResult* result);
   /// The compute stream waits, and with `on_host` the calling thread does.
   void wait_for_uploads(bool on_host);
-  void send_sums(const DeferredUpdate& update);
-  [[nodiscard]] DeferredUpdate window_update() const;
   void start_window(bool may_adapt);
   [[nodiscard]] std::int64_t adapted_interval(const WindowObservation& seen) const;
   /// Of a window of `steps` steps that follows one of `before`: the age of its oldest gradient, or
@@ -223,17 +289,19 @@ class OffloadEngine {
   [[nodiscard]] std::int64_t oldest_gradient(std::int64_t before, std::int64_t steps) const {
     return steps - 1 + (settings_.overlap_step ? before : 0);
   }
-  /// An array on the device, a piece at a time: calls use(piece, where it begins in the array).
-  void read_device(const void* data, std::size_t size, Label label,
-                   const std::function<void(std::span<const std::byte>, std::size_t)>& use);
-  /// The way back: fill(piece, where it begins in the array) says what the piece shall hold.
-  void write_device(void* data, std::size_t size, Label label,
-                    const std::function<void(std::span<std::byte>, std::size_t)>& fill);
   void wait_for_lane(CpuLane& lane, CpuLane::Ticket ticket, StepResult* result);
-  void check_lanes() const;
-  [[nodiscard]] bool whole_step() const { return settings_.has_whole_step(); }
-  [[nodiscard]] bool overlaps() const { return settings_.overlap_step && !warm_up_; }
   void note_wait(Clock::time_point start, StepResult* result);
+  [[nodiscard]] bool overlaps() const { return settings_.overlap_step && !warm_up_; }
+
+  [[nodiscard]] static std::size_t group_of(const sim::IssuedOperation& operation) {
+    return static_cast<std::size_t>(operation.group);
+  }
+  template <class Visit>
+  void for_slices(std::size_t group, Visit&& visit) const {
+    const GroupRange& range = layout_.groups[group];
+    for (std::size_t s = range.first_slice; s < range.first_slice + range.slices; ++s) visit(s);
+  }
+  [[nodiscard]] std::vector<std::int64_t> elements_by_group(bool deferred_alone) const;
 
   TrainableModel& model_;
   ElementType type_;
@@ -255,37 +323,16 @@ class OffloadEngine {
   std::unique_ptr<Stream> h2d_;
 
   std::int64_t step_ = 0;  // steps done
-  std::int64_t window_first_step_ = 0;
-  std::int64_t window_steps_ = 1;  // S of the window at hand
-  double window_topk_ratio_ = 0;   // k of it; the settings' is the layout's
-  double next_topk_ratio_ = 0;     // that is wanted
-  std::int64_t windows_ = 0;
-  std::int64_t last_selection_ = 0;       // step after which columns were selected last
-  int parity_ = 0;                        // the sums that this window writes
-  double gradient_norm_ = 0;              // of the last step
-  float scale_ = 1;                       // of its gradients, for clipping
-  bool selected_done_ = false;            // the first selection has been made
-  std::int64_t pending_first_step_ = -1;  // of the window whose update is under way, if one is
-  std::int64_t pending_last_step_ = -1;
-  CpuLane::Ticket pending_ = 0;  // of that update
+  Window window_;
+  Selection selection_;
+  HandedOver update_;
+  sim::OffloadRule rule_;
+  std::array<std::vector<Event>, kOperations> newest_;  // by kind and group
+  Event last_upload_;                                   // the update lane's alone
 
-  std::vector<Event> arrived_;       // by group: this step's gradients are on the host
-  std::vector<Event> staging_free_;  // by group: the host has read what arrived before
-  std::vector<Event> packed_free_;   // by group, or by turn
-  std::size_t packed_turn_ = 0;
-  std::shared_ptr<Uploads> uploads_;  // of the last update, until all of it is in use
-  Event last_upload_;                 // the update lane's alone
-  Event sums_read_;                   // device sums have been copied: they may be overwritten
-
-  std::vector<SliceImportance> importance_;         // of the last step
-  std::vector<SliceImportance> window_importance_;  // sums
+  std::vector<SliceImportance> importance_;  // of the last step
   IntervalPolicy interval_policy_;
   Clock::time_point step_start_;
-  std::int64_t window_timed_steps_ = 0;     // of the window at hand, in this process
-  double window_seconds_ = 0;               // of those but the step at hand
-  double window_waited_ = 0;                // seconds
-  double selection_seconds_ = 0;            // at the window's end
-  std::int64_t norms_step_ = -1;            // of the norms on the host
   std::atomic<double> update_seconds_ = 0;  // of the last update
 
   ThreadPool sum_pool_;

@@ -24,8 +24,8 @@ std::vector<std::uint32_t> counting(std::size_t count) {
 }  // namespace
 
 bool OffloadEngine::selection_due() const {
-  return selected_done_ &&
-         sim::selection_due(step_ + 1, last_selection_, settings_.select_interval);
+  return selection_.done &&
+         sim::selection_due(step_ + 1, selection_.last_step, settings_.select_interval);
 }
 
 void OffloadEngine::first_selection(std::size_t s) {
@@ -38,7 +38,7 @@ void OffloadEngine::first_selection(std::size_t s) {
   } else {
     slots.deferred = counting(slice.columns);
   }
-  last_selection_ = step_;
+  selection_.last_step = step_;
   if (slice.selected == 0) return;
   const ColumnState state = deferred_.narrow(s, slots.selected);
   send_columns(s);
@@ -81,7 +81,7 @@ void OffloadEngine::change_selected(const DeferredUpdate* flush, StepResult& res
     Slice& slice = layout_.slices[s];
     if (!slice.selectable) continue;
     const std::size_t before = slice.selected;
-    const std::size_t count = selected_columns(next_topk_ratio_, slice.columns);
+    const std::size_t count = selected_columns(selection_.next_topk_ratio, slice.columns);
     ColumnSlots& slots = columns_.slots(s);
     const ColumnMoves moves = plan_moves(summed_norms(s), slots, count);
     if (moves.leaving.empty() && moves.entering.empty()) continue;
@@ -105,9 +105,10 @@ void OffloadEngine::change_selected(const DeferredUpdate* flush, StepResult& res
                     flush != nullptr, update_pool_);
     }
   }
-  settings_.topk_ratio = next_topk_ratio_;
+  settings_.topk_ratio = selection_.next_topk_ratio;
   deferred_.repack(widths, flush ? std::optional<int>(flush->parity) : std::nullopt);
   columns_.place_slots();
+  rule_.set_deferred(elements_by_group(true));
 }
 
 void OffloadEngine::select_anew(const DeferredUpdate* flush, StepResult& result) {
@@ -118,9 +119,9 @@ void OffloadEngine::select_anew(const DeferredUpdate* flush, StepResult& result)
   } else {
     exchange_columns(flush, result);
   }
-  last_selection_ = step_ + 1;
+  selection_.last_step = step_ + 1;
   result.selected_anew = true;
-  selection_seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
+  window_.selection_seconds = std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 std::span<const float> OffloadEngine::summed_norms(std::size_t s) {
@@ -133,7 +134,7 @@ std::span<const float> OffloadEngine::summed_norms(std::size_t s) {
 void OffloadEngine::refresh_selected() {
   for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
     const Slice& slice = layout_.slices[s];
-    if (slice.selected == 0 || !selected_done_) continue;
+    if (slice.selected == 0 || !selection_.done) continue;
     const std::uint32_t* column = columns_.selected(s).column;
     if (slice.selected == slice.columns) column = nullptr;
     // This step's selected gradients have been used: their space holds the weights in passing.

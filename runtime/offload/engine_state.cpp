@@ -78,16 +78,16 @@ void OffloadEngine::for_each_array(Visit&& visit) {
     visit("slots/deferred/" + name, slots.deferred.data(),
           slots.deferred.size() * sizeof(std::uint32_t), Place::kHost);
   }
-  if (step_ > window_first_step_) {
+  if (step_ > window_.first_step) {
     const std::size_t sums = layout_.deferred_elements() * sizeof(float);
     if (settings_.sums_on_device()) {
       visit("sums", columns_.sums.as<float>(), sums, Place::kDevice);
     } else {
-      visit("sums", deferred_.sums(parity_), sums, Place::kHost);
+      visit("sums", deferred_.sums(window_.parity), sums, Place::kHost);
     }
   }
-  visit("window_importance", window_importance_.data(),
-        window_importance_.size() * sizeof(SliceImportance), Place::kHost);
+  visit("window_importance", window_.importance.data(),
+        window_.importance.size() * sizeof(SliceImportance), Place::kHost);
 }
 
 void OffloadEngine::save(StateSink& sink) {
@@ -96,16 +96,16 @@ void OffloadEngine::save(StateSink& sink) {
   compute_->record().wait();
   const Counters counters{
       .step = step_,
-      .window_first_step = window_first_step_,
-      .window_steps = window_steps_,
-      .windows = windows_,
+      .window_first_step = window_.first_step,
+      .window_steps = window_.steps,
+      .windows = window_.index,
       .update_interval = settings_.update_interval,
-      .last_selection = last_selection_,
-      .parity = parity_,
-      .selected_done = selected_done_ ? 1 : 0,
+      .last_selection = selection_.last_step,
+      .parity = window_.parity,
+      .selected_done = selection_.done ? 1 : 0,
       .warm_up = warm_up_ ? 1 : 0,
-      .pending_first_step = pending_first_step_,
-      .pending_last_step = pending_last_step_,
+      .pending_first_step = update_.first_step,
+      .pending_last_step = update_.last_step,
       .elements = static_cast<std::int64_t>(layout_.elements),
       .selected_elements = static_cast<std::int64_t>(layout_.selected_elements()),
       .element_bytes = static_cast<std::int64_t>(bytes_per_element(type_)),
@@ -119,7 +119,7 @@ void OffloadEngine::save(StateSink& sink) {
     sink.end();
   };
   add("counters", bytes(&counters, 1));
-  const TopkRatios ratios{settings_.topk_ratio, next_topk_ratio_};
+  const TopkRatios ratios{settings_.topk_ratio, selection_.next_topk_ratio};
   if (settings_.topk_range) add("topk_ratios", bytes(&ratios, 1));
   for_each_array([&](const std::string& name, void* data, std::size_t size, Place place) {
     if (place == Place::kHost) {
@@ -179,20 +179,20 @@ void OffloadEngine::restore(
                             counters.update_interval, staleness, settings_.max_staleness));
   }
   step_ = counters.step;
-  window_first_step_ = counters.window_first_step;
-  window_steps_ = counters.window_steps;
-  windows_ = counters.windows;
+  window_.first_step = counters.window_first_step;
+  window_.steps = counters.window_steps;
+  window_.index = counters.windows;
   settings_.update_interval = counters.update_interval;
-  last_selection_ = counters.last_selection;
-  parity_ = static_cast<int>(counters.parity);
-  pending_first_step_ = counters.pending_first_step;
-  pending_last_step_ = counters.pending_last_step;
-  selected_done_ = counters.selected_done != 0;
+  selection_.last_step = counters.last_selection;
+  window_.parity = static_cast<int>(counters.parity);
+  update_.first_step = counters.pending_first_step;
+  update_.last_step = counters.pending_last_step;
+  selection_.done = counters.selected_done != 0;
   if (counters.warm_up == 0 && warm_up_) {
     deferred_.end_warm_up();
     warm_up_ = false;
   }
-  if (selected_done_) {
+  if (selection_.done) {
     for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
       const Slice& slice = layout_.slices[s];
       columns_.slots(s).selected.resize(slice.selected);
@@ -217,18 +217,23 @@ void OffloadEngine::restore(
   });
   check_slots();
   for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
-    if (selected_done_ && layout_.slices[s].selected > 0) send_columns(s);
+    if (selection_.done && layout_.slices[s].selected > 0) send_columns(s);
   }
   compute_->record().wait();
-  if (pending_first_step_ >= 0) repeat_uploads();
+  rule_.begin_window(window_.first_step < settings_.full_warm_up_rounds, window_.steps);
+  // What was on its way up is sent again.
+  if (update_.first_step >= 0) {
+    submit_uploads(false, [this](std::size_t group) { deferred_.refresh_upload(group); });
+  }
 }
 
 void OffloadEngine::take_ratio(double topk_ratio) {
   change_topk_ratio(topk_ratio);  // refuses what is out of range
-  settings_.topk_ratio = window_topk_ratio_ = topk_ratio;
+  settings_.topk_ratio = window_.topk_ratio = topk_ratio;
   set_topk_ratio(layout_, topk_ratio);
   deferred_.pack();
   columns_.place_slots();
+  rule_.set_deferred(elements_by_group(true));
   for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
     columns_.selected_updates[s].resize(layout_.slices[s].selected);
     importance_[s].selected = layout_.slices[s].selected;
@@ -236,7 +241,7 @@ void OffloadEngine::take_ratio(double topk_ratio) {
 }
 
 void OffloadEngine::check_slots() {
-  for (std::size_t s = 0; selected_done_ && s < layout_.slices.size(); ++s) {
+  for (std::size_t s = 0; selection_.done && s < layout_.slices.size(); ++s) {
     const ColumnSlots& slots = columns_.slots(s);
     std::vector<bool> seen(layout_.slices[s].columns, false);
     for (const auto* list : {&slots.selected, &slots.deferred}) {
@@ -250,26 +255,6 @@ void OffloadEngine::check_slots() {
       }
     }
   }
-}
-
-void OffloadEngine::repeat_uploads() {
-  auto uploads = std::make_shared<Uploads>();
-  const std::size_t groups = layout_.groups.size();
-  std::vector<std::shared_ptr<Signal>> issued(groups);
-  for (std::size_t g = 0; g < groups; ++g) {
-    issued[g] = device_.make_signal();
-    uploads->issued.push_back(issued[g]->event());
-    uploads->done.emplace_back();
-  }
-  pending_ = update_lane_.submit([this, uploads, issued = std::move(issued), step = step_] {
-    for (std::size_t g = 0; g < issued.size(); ++g) {
-      deferred_.refresh_upload(g);
-      uploads->done[g] = upload_group(g, step);
-      issued[g]->set();
-    }
-    last_upload_ = h2d_->record();
-  });
-  uploads_ = std::move(uploads);
 }
 
 }  // namespace zenflow::runtime

@@ -1,4 +1,4 @@
-/// One step: forward, backward, what leaves the device, and what is updated at once.
+/// One step: the rule's operations, enqueued on streams and handed to the CPU's lanes.
 #include <cmath>
 
 #include <fmt/format.h>
@@ -7,14 +7,25 @@
 #include "sim/base/error.h"
 
 namespace zenflow::runtime {
+namespace {
 
-bool OffloadEngine::selecting_first() const {
-  return !selected_done_ && step_ >= settings_.full_warm_up_rounds;
+using sim::IssuedOperation;
+using sim::OffloadOperation;
+
+WaitCause cause_of(LaneKind lane) {
+  switch (lane) {
+    case LaneKind::kD2H:
+      return WaitCause::kD2H;
+    case LaneKind::kH2D:
+      return WaitCause::kH2D;
+    case LaneKind::kCompute:
+      return WaitCause::kCompute;
+    default:
+      return WaitCause::kCpuUpdate;
+  }
 }
 
-bool OffloadEngine::last_of_window() const {
-  return step_ + 1 == window_first_step_ + window_steps_;
-}
+}  // namespace
 
 StepResult OffloadEngine::step() {
   try {
@@ -34,176 +45,207 @@ void OffloadEngine::check_lanes() const {
 StepResult OffloadEngine::run_step() {
   check_lanes();
   step_start_ = Clock::now();
-  ++window_timed_steps_;
-  StepResult result{.step = step_, .window_steps = window_steps_};
-  if (warm_up_ && step_ >= settings_.full_warm_up_rounds) {
-    // Buffers change their layout: nothing may be on its way.
-    wait_for_lane(update_lane_, update_lane_.last(), &result);
-    wait_for_uploads(true);
-    deferred_.end_warm_up();
-    warm_up_ = false;
-  }
-  const bool first_selection = selecting_first();
-  const bool measure_norms =
-      settings_.record_importance || (last_of_window() && (selection_due() || ratio_changes()));
-  run_passes(first_selection, measure_norms, result);
-  if (first_selection || measure_norms) norms_step_ = step_;
-  if (first_selection) {
-    selected_done_ = true;
-    deferred_.release_if_empty();
-  }
-  check_gradients();
-  result.loss = model_.loss();
-  result.gradient_norm = gradient_norm_;
-  sum_deferred();
-  if (selected_done_) update_selected();
-  if (last_of_window()) {
-    end_window(result);
+  ++window_.timed_steps;
+  StepResult result{.step = step_, .window_steps = window_.steps};
+  if (warm_up_ && step_ >= settings_.full_warm_up_rounds) end_warm_up(result);
+  const bool last_of_window = step_ + 1 == window_.first_step + window_.steps;
+  const bool selects_first = !selection_.done && !warm_up_;
+  Step step{.result = &result,
+            .selects_first = selects_first,
+            .ranks_columns = selects_first || settings_.record_importance ||
+                             (last_of_window && (selection_due() || ratio_changes()))};
+  execute(rule_.step(step_ == window_.first_step, step.ranks_columns), step);
+  if (last_of_window) {
+    end_window(step);
   } else {
-    window_seconds_ += std::chrono::duration<double>(Clock::now() - step_start_).count();
+    window_.seconds += std::chrono::duration<double>(Clock::now() - step_start_).count();
   }
   ++step_;
   return result;
 }
 
-void OffloadEngine::run_passes(bool first_selection, bool measure_norms, StepResult& result) {
-  const std::int64_t micro_batches = settings_.gradient_accumulation_steps;
-  for (std::int64_t i = 0; i < micro_batches; ++i) {
-    model_.begin_micro_batch(static_cast<std::size_t>(i));
-    forward(result);
-    if (i + 1 < micro_batches) {
-      backward();
-    } else {
-      last_backward(first_selection, measure_norms);
-    }
-  }
+/// Buffers change their layout: nothing may be on its way.
+void OffloadEngine::end_warm_up(StepResult& result) {
+  wait_for_lane(update_lane_, update_lane_.last(), &result);
+  wait_for_uploads(true);
+  deferred_.end_warm_up();
+  warm_up_ = false;
 }
 
-void OffloadEngine::forward(StepResult& result) {
-  for (std::size_t group = 0; group < layout_.groups.size(); ++group) {
-    if (uploads_ && !overlaps()) {
-      // Without a second set of weights a layer waits for its own upload, not for all.
-      if (!uploads_->issued[group].complete()) {
-        const Clock::time_point start = Clock::now();
-        uploads_->issued[group].wait();
-        note_wait(start, &result);
-      } else {
-        uploads_->issued[group].wait();  // rethrows
+void OffloadEngine::execute(std::span<const OffloadOperation> operations, Step& step) {
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    const OffloadOperation& operation = operations[i];
+    switch (sim::lane_of(operation.kind)) {
+      case LaneKind::kCompute:
+        compute(operation, step);
+        break;
+      case LaneKind::kD2H:
+        send(operation);
+        break;
+      case LaneKind::kTraining:
+        check_gradients(step);
+        break;
+      default: {
+        std::size_t end = i + 1;
+        while (end < operations.size() && operations[end].kind == operation.kind) ++end;
+        submit_sums(operations.subspan(i, end - i), step.scale);
+        i = end - 1;
       }
-      compute_->wait(uploads_->done[group], WaitCause::kH2D);
-    }
-    model_.forward(group, columns_.weights(), *compute_);
-  }
-  if (!overlaps()) uploads_.reset();
-}
-
-void OffloadEngine::backward() {
-  for (std::size_t group = layout_.groups.size(); group-- > 0;) {
-    model_.backward(group, columns_.weights(), columns_.gradients(), *compute_);
-  }
-}
-
-void OffloadEngine::last_backward(bool first_selection, bool measure_norms) {
-  for (std::size_t group = layout_.groups.size(); group-- > 0;) {
-    model_.backward(group, columns_.weights(), columns_.gradients(), *compute_);
-    gradients_ready(group, first_selection, measure_norms);
-  }
-}
-
-void OffloadEngine::gradients_ready(std::size_t group, bool first, bool measure_norms) {
-  const GroupRange& range = layout_.groups[group];
-  for (std::size_t s = range.first_slice; s < range.first_slice + range.slices; ++s) {
-    const Slice& slice = layout_.slices[s];
-    const DeviceMatrix gradient = columns_.gradient_slice(s);
-    device_.square_sum(*compute_, type_, gradient.values, slice.elements(),
-                       columns_.square_sums.on_device() + 2 * s, {Operation::kGradientNorm, step_});
-    const bool selects = slice.selectable && (first || measure_norms);
-    if (selects || (settings_.record_importance && slice.columns > 1)) {
-      float* norms = columns_.norms.on_device() + columns_.column_first[s];
-      device_.column_norms(*compute_, type_, gradient, settings_.norm, norms,
-                           {Operation::kColumnNorms, step_});
-      device_.copy(*compute_, columns_.norms.on_host() + columns_.column_first[s], norms,
-                   slice.columns * sizeof(float), CopyDirection::kDeviceToHost, Traffic::kSelection,
-                   {Operation::kColumnNorms, step_});
     }
   }
-  if (first) {
-    compute_->record().wait();
-    for (std::size_t s = range.first_slice; s < range.first_slice + range.slices; ++s) {
-      first_selection(s);
-    }
-  }
-  if (selected_done_ || first) gather_selected(group);
-  pack_and_send(group);
 }
 
-void OffloadEngine::gather_selected(std::size_t group) {
-  const GroupRange& range = layout_.groups[group];
-  for (std::size_t s = range.first_slice; s < range.first_slice + range.slices; ++s) {
-    const Slice& slice = layout_.slices[s];
-    if (slice.selected == 0) continue;
-    const std::uint32_t* column = slice.selected == slice.columns
-                                      ? nullptr
-                                      : columns_.columns.on_device() + columns_.column_first[s];
-    device_.gather_columns(*compute_, type_, columns_.gradient_slice(s), column, slice.selected,
-                           columns_.selected_gradient(s), {Operation::kGatherSelected, step_});
-    device_.square_sum(*compute_, type_, columns_.selected_gradient(s), slice.rows * slice.selected,
-                       columns_.square_sums.on_device() + 2 * s + 1,
-                       {Operation::kGradientNorm, step_});
+Event& OffloadEngine::newest(const IssuedOperation& operation) {
+  return newest_[static_cast<std::size_t>(operation.kind)][group_of(operation)];
+}
+
+void OffloadEngine::wait_on(Stream& stream, const OffloadOperation& operation) {
+  for (const IssuedOperation& one : operation.after) {
+    const LaneKind lane = sim::lane_of(one.kind);
+    stream.wait(lane == LaneKind::kCompute ? compute_->record() : newest(one), cause_of(lane));
   }
 }
 
-void OffloadEngine::pack_and_send(std::size_t group) {
-  arrived_[group] = {};
-  const std::size_t count = deferred_.group_elements(group);
-  if (count == 0) return;
-  const std::size_t element = bytes_per_element(type_);
-  const bool whole = whole_step();
-  const std::size_t place = whole ? group : packed_turn_;
-  std::byte* packed = columns_.packed[whole ? 0 : packed_turn_].data() +
-                      (whole ? deferred_.group_offset(group) * element : 0);
-  compute_->wait(packed_free_[place], WaitCause::kD2H);
-  packed_turn_ = 1 - packed_turn_;
-  const GroupRange& range = layout_.groups[group];
-  for (std::size_t s = range.first_slice; s < range.first_slice + range.slices; ++s) {
-    const std::size_t width = deferred_.width(s);
-    if (width == 0) continue;
-    const Slice& slice = layout_.slices[s];
-    const std::uint32_t* column =
-        width == slice.columns
-            ? nullptr
-            : columns_.columns.on_device() + columns_.column_first[s] + slice.selected;
-    const std::size_t at = deferred_.offset(s) - deferred_.group_offset(group);
-    device_.gather_columns(*compute_, type_, columns_.gradient_slice(s), column, width,
-                           packed + at * element, {Operation::kGatherDeferred, step_});
+void OffloadEngine::compute(const OffloadOperation& operation, Step& step) {
+  const std::size_t group = group_of(operation);
+  switch (operation.kind) {
+    case Operation::kForward:
+      if (group == 0) model_.begin_micro_batch(step.micro_batch++);
+      // Without a second set of weights a group waits for its own upload, not for all.
+      if (!operation.after.empty()) wait_for_upload(group, step.result);
+      model_.forward(group, columns_.weights(), *compute_);
+      if (group + 1 == layout_.groups.size() && !overlaps()) update_.uploads.reset();
+      break;
+    case Operation::kBackward:
+      model_.backward(group, columns_.weights(), columns_.gradients(), *compute_);
+      break;
+    case Operation::kGradientNorm:
+      for_slices(group, [&](std::size_t s) { measure_gradient(s); });
+      break;
+    case Operation::kColumnNorms:
+      for_slices(group, [&](std::size_t s) { rank_columns(s); });
+      if (!step.selects_first) break;
+      compute_->record().wait();
+      for_slices(group, [&](std::size_t s) { first_selection(s); });
+      break;
+    case Operation::kGatherSelected:
+      for_slices(group, [&](std::size_t s) { gather_selected(s); });
+      break;
+    case Operation::kPackGradients:
+      wait_on(*compute_, operation);
+      for_slices(group, [&](std::size_t s) {
+        pack(s, packed(group, operation.buffer) + bytes_into_group(s, group));
+      });
+      break;
+    case Operation::kGradientNorms:
+      gradients_have_left(step);
+      break;
+    case Operation::kGpuAccumulate:
+      wait_on(*compute_, operation);
+      device_.accumulate(*compute_, type_, columns_.packed[0].data(), step.scale,
+                         layout_.deferred_elements(), step_ == window_.first_step,
+                         columns_.sums.as<float>(), {operation.kind, step_});
+      break;
+    case Operation::kUpdateSelected:
+      update_selected(step.scale);
+      break;
+    case Operation::kCarrySelected:
+      take_upload(step.result);
+      break;
+    default:
+      throw Error(ErrorKind::kRuntime, "an operation of the offload rule is not carried out");
   }
-  if (settings_.sums_on_device() && !reads_staging()) return;
-  d2h_->wait(compute_->record(), WaitCause::kCompute);
-  d2h_->wait(staging_free_[group], WaitCause::kCpuUpdate);
-  device_.copy(*d2h_, deferred_.staging(group), packed, count * element,
-               CopyDirection::kDeviceToHost, Traffic::kGradients,
-               {Operation::kGradientsDown, step_});
-  packed_free_[place] = arrived_[group] = d2h_->record();
 }
 
-void OffloadEngine::check_gradients() {
+void OffloadEngine::measure_gradient(std::size_t s) {
+  device_.square_sum(*compute_, type_, columns_.gradient_slice(s).values,
+                     layout_.slices[s].elements(), columns_.square_sums.on_device() + 2 * s,
+                     {Operation::kGradientNorm, step_});
+}
+
+void OffloadEngine::rank_columns(std::size_t s) {
+  const Slice& slice = layout_.slices[s];
+  if (!slice.selectable && !(settings_.record_importance && slice.columns > 1)) return;
+  const std::size_t first = columns_.column_first[s];
+  float* norms = columns_.norms.on_device() + first;
+  device_.column_norms(*compute_, type_, columns_.gradient_slice(s), settings_.norm, norms,
+                       {Operation::kColumnNorms, step_});
+  device_.copy(*compute_, columns_.norms.on_host() + first, norms, slice.columns * sizeof(float),
+               CopyDirection::kDeviceToHost, Traffic::kSelection, {Operation::kColumnNorms, step_});
+}
+
+void OffloadEngine::gather_selected(std::size_t s) {
+  const Slice& slice = layout_.slices[s];
+  if (slice.selected == 0) return;
+  const std::uint32_t* column = slice.selected == slice.columns
+                                    ? nullptr
+                                    : columns_.columns.on_device() + columns_.column_first[s];
+  device_.gather_columns(*compute_, type_, columns_.gradient_slice(s), column, slice.selected,
+                         columns_.selected_gradient(s), {Operation::kGatherSelected, step_});
+  device_.square_sum(*compute_, type_, columns_.selected_gradient(s), slice.rows * slice.selected,
+                     columns_.square_sums.on_device() + 2 * s + 1,
+                     {Operation::kGradientNorm, step_});
+}
+
+std::byte* OffloadEngine::packed(std::size_t group, std::int32_t buffer) const {
+  if (!settings_.has_whole_step()) {
+    return columns_.packed.at(static_cast<std::size_t>(buffer)).data();
+  }
+  return columns_.packed[0].data() + deferred_.group_offset(group) * bytes_per_element(type_);
+}
+
+const std::uint32_t* OffloadEngine::deferred_indices(std::size_t s) const {
+  const Slice& slice = layout_.slices[s];
+  if (deferred_.width(s) == slice.columns) return nullptr;  // all, in order
+  return columns_.columns.on_device() + columns_.column_first[s] + slice.selected;
+}
+
+std::size_t OffloadEngine::bytes_into_group(std::size_t s, std::size_t group) const {
+  return (deferred_.offset(s) - deferred_.group_offset(group)) * bytes_per_element(type_);
+}
+
+void OffloadEngine::send(const OffloadOperation& operation) {
+  const std::size_t group = group_of(operation);
+  const auto bytes = static_cast<std::size_t>(operation.bytes);
+  wait_on(*d2h_, operation);
+  if (operation.kind == Operation::kGradientSumsDown) {
+    const std::size_t first = deferred_.group_offset(group);
+    device_.copy(*d2h_, deferred_.sums(window_.parity) + first, columns_.sums.as<float>() + first,
+                 bytes, CopyDirection::kDeviceToHost, Traffic::kGradients, {operation.kind, step_});
+  } else {
+    device_.copy(*d2h_, deferred_.staging(group), packed(group, operation.buffer), bytes,
+                 CopyDirection::kDeviceToHost, Traffic::kGradients, {operation.kind, step_});
+  }
+  newest(operation) = d2h_->record();
+}
+
+void OffloadEngine::gradients_have_left(Step& step) {
+  if (step.ranks_columns) selection_.norms_step = step_;
+  if (step.selects_first) {
+    selection_.done = true;
+    deferred_.release_if_empty();
+  }
   Mirrored<double>& sums = columns_.square_sums;
-  const std::size_t slices = layout_.slices.size();
-  device_.copy(*compute_, sums.on_host(), sums.on_device(), 2 * slices * sizeof(double),
-               CopyDirection::kDeviceToHost, Traffic::kControl, {Operation::kGradientNorms, step_});
-  compute_->record().wait();
+  device_.copy(*compute_, sums.on_host(), sums.on_device(),
+               2 * layout_.slices.size() * sizeof(double), CopyDirection::kDeviceToHost,
+               Traffic::kControl, {Operation::kGradientNorms, step_});
+}
 
+void OffloadEngine::check_gradients(Step& step) {
+  compute_->record().wait();
+  const double* sums = columns_.square_sums.on_host();
+  const std::size_t slices = layout_.slices.size();
   double total = 0;
   std::size_t bad = slices;
   for (std::size_t s = 0; s < slices; ++s) {
-    const double sum = sums.on_host()[2 * s];
+    const double sum = sums[2 * s];
     if (!std::isfinite(sum)) bad = s;  // the last: backward came to it first
     total += sum;
     importance_[s].square_sum = sum;
     importance_[s].selected_square_sum =
-        selected_done_ && layout_.slices[s].selected > 0 ? sums.on_host()[2 * s + 1] : 0;
-    window_importance_[s].square_sum += sum;
-    window_importance_[s].selected_square_sum += importance_[s].selected_square_sum;
+        selection_.done && layout_.slices[s].selected > 0 ? sums[2 * s + 1] : 0;
+    window_.importance[s].square_sum += sum;
+    window_.importance[s].selected_square_sum += importance_[s].selected_square_sum;
   }
   // Every rank must see the same total, and so the same failure and the same clipping.
   communicator_.sum(std::span(&total, 1));
@@ -218,39 +260,51 @@ void OffloadEngine::check_gradients() {
                           step_, columns_.table.parameters[layout_.slices[bad].parameter].name,
                           model_.loss()));
   }
-  gradient_norm_ = std::sqrt(total);
+  const double norm = std::sqrt(total);
   const double limit = settings_.gradient_clipping;
-  scale_ = limit > 0 && gradient_norm_ > limit ? static_cast<float>(limit / gradient_norm_) : 1.0F;
+  step.scale = limit > 0 && norm > limit ? static_cast<float>(limit / norm) : 1.0F;
+  step.result->loss = model_.loss();
+  step.result->gradient_norm = norm;
 }
 
-void OffloadEngine::sum_deferred() {
-  if (reads_staging()) return;
-  const bool first = step_ == window_first_step_;
-  if (settings_.sums_on_device()) {
-    if (first) compute_->wait(sums_read_, WaitCause::kD2H);
-    device_.accumulate(*compute_, type_, columns_.packed[0].data(), scale_,
-                       layout_.deferred_elements(), first, columns_.sums.as<float>(),
-                       {Operation::kGpuAccumulate, step_});
-    return;
+std::vector<OffloadEngine::LaneOperation> OffloadEngine::handed_over(
+    std::span<const OffloadOperation> operations) {
+  const Event computed = compute_->record();
+  std::vector<LaneOperation> result;
+  for (const OffloadOperation& operation : operations) {
+    LaneOperation& one = result.emplace_back(LaneOperation{operation, {}, device_.make_signal()});
+    one.operation.after = {};
+    for (const IssuedOperation& awaited : operation.after) {
+      const LaneKind lane = sim::lane_of(awaited.kind);
+      if (awaited.kind == Operation::kGradientNorms || lane == LaneKind::kCpuUpdate) continue;
+      one.after.push_back(lane == LaneKind::kCompute ? computed : newest(awaited));
+    }
+    newest(operation) = one.done->event();
   }
-  std::vector<std::shared_ptr<Signal>> read(layout_.groups.size());
-  for (std::size_t g = 0; g < read.size(); ++g) {
-    read[g] = device_.make_signal();
-    staging_free_[g] = read[g]->event();
-  }
-  sum_lane_.submit([this, first, read = std::move(read), arrived = arrived_, parity = parity_,
-                    scale = scale_, step = step_] {
-    for (std::size_t g = layout_.groups.size(); g-- > 0;) {
-      arrived[g].wait();
+  return result;
+}
+
+void OffloadEngine::submit_sums(std::span<const OffloadOperation> operations, float scale) {
+  sum_lane_.submit([this, sums = handed_over(operations), first = step_ == window_.first_step,
+                    parity = window_.parity, scale, step = step_] {
+    for (const LaneOperation& one : sums) {
+      for (const Event& event : one.after) event.wait();
       const Clock::time_point start = Clock::now();
-      deferred_.accumulate(g, parity, first, scale, sum_pool_);
+      deferred_.accumulate(group_of(one.operation), parity, first, scale, sum_pool_);
       sum_track_.span(Operation::kAccumulate, step, start, Clock::now());
-      read[g]->set();
+      one.done->set();
     }
   });
 }
 
-void OffloadEngine::update_selected() {
+void OffloadEngine::pack(std::size_t s, std::byte* to) {
+  const std::size_t width = deferred_.width(s);
+  if (width == 0) return;
+  device_.gather_columns(*compute_, type_, columns_.gradient_slice(s), deferred_indices(s), width,
+                         to, {Operation::kGatherDeferred, step_});
+}
+
+void OffloadEngine::update_selected(float scale) {
   std::size_t slots = 0;
   float* sizes = columns_.step_sizes.on_host();
   float* seconds = columns_.second_corrections.on_host();
@@ -279,8 +333,8 @@ void OffloadEngine::update_selected() {
     device_.update_columns(*compute_, type_, settings_.adamw,
                            {columns_.step_sizes.on_device() + columns_.slot_first[s],
                             columns_.second_corrections.on_device() + columns_.slot_first[s]},
-                           scale_, columns_.selected_gradient(s), selected,
-                           columns_.weight_slice(s), {Operation::kUpdateSelected, step_});
+                           scale, columns_.selected_gradient(s), selected, columns_.weight_slice(s),
+                           {Operation::kUpdateSelected, step_});
   }
 }
 

@@ -1,5 +1,7 @@
 /// Where windows meet: updates are handed over and taken in.
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -18,7 +20,7 @@ double seconds_since(Clock::time_point start) {
 void OffloadEngine::note_wait(Clock::time_point start, StepResult* result) {
   waits_.wait(WaitCause::kCpuUpdate, step_, start, Clock::now());
   if (result == nullptr) return;  // between two steps
-  window_waited_ += seconds_since(start);
+  window_.waited += seconds_since(start);
   result->waited_for_cpu += seconds_since(start);
 }
 
@@ -32,54 +34,68 @@ void OffloadEngine::wait_for_lane(CpuLane& lane, CpuLane::Ticket ticket, StepRes
   note_wait(start, result);
 }
 
-void OffloadEngine::wait_for_uploads(bool on_host) {
-  if (!uploads_) return;
-  update_lane_.wait(pending_);  // no longer than for the last group; and tells why, if it failed
-  for (std::size_t g = 0; g < layout_.groups.size(); ++g) {
-    uploads_->issued[g].wait();
-    if (on_host) uploads_->done[g].wait();
-    compute_->wait(uploads_->done[g], WaitCause::kH2D);
-  }
-  uploads_.reset();
+void OffloadEngine::wait_for_upload(std::size_t group, StepResult* result) {
+  if (!update_.uploads) return;  // all of them have been waited for
+  const Event& issued = update_.uploads->issued[group];
+  const bool waits = !issued.complete();
+  const Clock::time_point start = Clock::now();
+  issued.wait();  // rethrows
+  if (waits) note_wait(start, result);
+  compute_->wait(update_.uploads->done[group], WaitCause::kH2D);
 }
 
-DeferredUpdate OffloadEngine::window_update() const {
-  if (reads_staging()) {
-    return {.adamw = settings_.adamw, .source = GradientSource::kStaging, .scale = scale_};
+void OffloadEngine::wait_for_uploads(bool on_host) {
+  if (!update_.uploads) return;
+  update_lane_.wait(update_.ticket);  // no longer than for the last group; tells why, if it failed
+  for (std::size_t g = 0; g < layout_.groups.size(); ++g) {
+    update_.uploads->issued[g].wait();
+    if (on_host) update_.uploads->done[g].wait();
+    compute_->wait(update_.uploads->done[g], WaitCause::kH2D);
+  }
+  update_.uploads.reset();
+}
+
+DeferredUpdate OffloadEngine::window_update(float scale) const {
+  if (rule_.sums() == sim::WindowSums::kNone) {
+    return {.adamw = settings_.adamw, .source = GradientSource::kStaging, .scale = scale};
   }
   // The mean of the window's gradients; an unfinished window has fewer.
-  const std::int64_t steps = step_ + 1 - window_first_step_;
+  const std::int64_t steps = step_ + 1 - window_.first_step;
   return {.adamw = settings_.adamw,
           .scaling = settings_.deferred_scaling,
           .steps = steps,
           .source = GradientSource::kSums,
-          .parity = parity_,
+          .parity = window_.parity,
           .scale = 1.0F / static_cast<float>(steps)};
 }
 
-void OffloadEngine::end_window(StepResult& result) {
+void OffloadEngine::end_window(Step& step) {
+  StepResult& result = *step.result;
   result.window_ended = true;
-  const DeferredUpdate update = window_update();
-  send_sums(update);
+  const DeferredUpdate update = window_update(step.scale);
+  execute(rule_.send_sums(), step);
+  execute(rule_.take_update(), step);
+  const bool selects = selection_due() || ratio_changes();
   if (overlaps()) {
-    take_upload(&result);
-    if (selection_due() || ratio_changes()) {
+    if (selects) {
       // The columns' sums must be complete before columns leave with them.
       wait_for_lane(sum_lane_, sum_lane_.last(), &result);
-      for (const Event& arrived : arrived_) arrived.wait();
+      for (const Operation kind : {Operation::kGradientsDown, Operation::kGradientSumsDown}) {
+        for (const Event& event : newest_[static_cast<std::size_t>(kind)]) event.wait();
+      }
       select_anew(&update, result);
     }
-    pending_first_step_ = window_first_step_;
-    pending_last_step_ = step_;
+    update_.first_step = window_.first_step;
+    update_.last_step = step_;
     result.window_traffic = device_.traffic();  // before the lane goes on adding to it
     submit_update(update);
-    parity_ = 1 - parity_;
+    window_.parity = 1 - window_.parity;
   } else {
     result.window_traffic = device_.traffic();
     submit_update(update);
-    result.staleness = step_ - window_first_step_;
+    result.staleness = step_ - window_.first_step;
     result.newest_staleness = 0;
-    if (selection_due() || ratio_changes()) {
+    if (selects) {
       wait_for_lane(update_lane_, update_lane_.last(), &result);
       wait_for_uploads(true);
       select_anew(nullptr, result);
@@ -98,115 +114,111 @@ std::int64_t OffloadEngine::adapted_interval(const WindowObservation& seen) cons
 }
 
 void OffloadEngine::start_window(bool may_adapt) {
-  const WindowObservation seen{.window = windows_,
-                               .first_step = window_first_step_,
-                               .steps = window_steps_,
-                               .topk_ratio = window_topk_ratio_,
+  const WindowObservation seen{.window = window_.index,
+                               .first_step = window_.first_step,
+                               .steps = window_.steps,
+                               .topk_ratio = window_.topk_ratio,
                                .next_topk_ratio = settings_.topk_ratio,
-                               .timed_steps = window_timed_steps_,
-                               .window_seconds = window_seconds_ + seconds_since(step_start_),
-                               .waited_seconds = std::exchange(window_waited_, 0),
-                               .selection_seconds = std::exchange(selection_seconds_, 0),
-                               .norms_step = norms_step_,
+                               .timed_steps = window_.timed_steps,
+                               .window_seconds = window_.seconds + seconds_since(step_start_),
+                               .waited_seconds = window_.waited,
+                               .selection_seconds = window_.selection_seconds,
+                               .norms_step = selection_.norms_step,
                                .update_seconds = update_seconds_,
-                               .importance = window_importance_};
-  window_first_step_ = step_ + 1;
-  const bool regular = window_first_step_ >= settings_.full_warm_up_rounds;
+                               .importance = window_.importance};
   // Warm-up windows have no selected columns, a window cut short has not its number of steps:
   // neither says anything about S.
-  const bool telling = may_adapt && step_ >= settings_.full_warm_up_rounds && windows_ > 0;
+  const bool telling = may_adapt && step_ >= settings_.full_warm_up_rounds && window_.index > 0;
   if (telling && interval_policy_) settings_.update_interval = adapted_interval(seen);
-  window_steps_ = regular ? settings_.update_interval : 1;
-  window_topk_ratio_ = settings_.topk_ratio;
-  ++windows_;
-  window_timed_steps_ = 0;
-  window_seconds_ = 0;
+  Window next{.index = window_.index + 1,
+              .first_step = step_ + 1,
+              .topk_ratio = settings_.topk_ratio,
+              .parity = window_.parity,
+              .importance = std::move(window_.importance)};
+  const bool warm_up = next.first_step < settings_.full_warm_up_rounds;
+  if (!warm_up) next.steps = settings_.update_interval;
   for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
-    window_importance_[s].square_sum = window_importance_[s].selected_square_sum = 0;
-    window_importance_[s].selected = importance_[s].selected = layout_.slices[s].selected;
+    SliceImportance& importance = next.importance[s];
+    importance.square_sum = importance.selected_square_sum = 0;
+    importance.selected = importance_[s].selected = layout_.slices[s].selected;
   }
-}
-
-void OffloadEngine::send_sums(const DeferredUpdate& update) {
-  if (update.source != GradientSource::kSums || !settings_.sums_on_device()) return;
-  d2h_->wait(compute_->record(), WaitCause::kCompute);
-  for (std::size_t g = 0; g < layout_.groups.size(); ++g) {
-    const std::size_t first = deferred_.group_offset(g);
-    device_.copy(*d2h_, deferred_.sums(update.parity) + first, columns_.sums.as<float>() + first,
-                 deferred_.group_elements(g) * sizeof(float), CopyDirection::kDeviceToHost,
-                 Traffic::kGradients, {Operation::kGradientSumsDown, step_});
-    arrived_[g] = d2h_->record();
-  }
-  sums_read_ = d2h_->record();
+  window_ = std::move(next);
+  rule_.begin_window(warm_up, window_.steps);
 }
 
 void OffloadEngine::submit_update(const DeferredUpdate& update) {
-  const std::size_t groups = layout_.groups.size();
-  auto uploads = std::make_shared<Uploads>();
-  std::vector<std::shared_ptr<Signal>> issued(groups);
-  for (std::size_t g = 0; g < groups; ++g) {
-    issued[g] = device_.make_signal();
-    uploads->issued.push_back(issued[g]->event());
-    uploads->done.emplace_back();
-    if (update.source == GradientSource::kStaging) staging_free_[g] = issued[g]->event();
-  }
-  pending_ = update_lane_.submit([this, update, summed = sum_lane_.last(), uploads,
-                                  issued = std::move(issued), arrived = arrived_,
-                                  may_write = compute_->record(), step = step_] {
-    const Clock::time_point begin = Clock::now();
-    sum_lane_.wait(summed);
-    last_upload_.wait();  // the buffers for uploads are free
-    h2d_->wait(may_write, WaitCause::kCompute);
-    for (std::size_t g = 0; g < issued.size(); ++g) {
-      arrived[g].wait();
-      const Clock::time_point start = Clock::now();
-      if (settings_.before_update) settings_.before_update(g);  // a delay is the optimizer's
-      deferred_.update(g, update, update_pool_);
-      update_track_.span(Operation::kCpuUpdate, step, start, Clock::now());
-      uploads->done[g] = upload_group(g, step);
-      issued[g]->set();
-    }
-    last_upload_ = h2d_->record();
-    update_seconds_ = seconds_since(begin);
+  submit_uploads(true, [this, update, step = step_](std::size_t group) {
+    const Clock::time_point start = Clock::now();
+    if (settings_.before_update) settings_.before_update(group);  // a delay is the optimizer's
+    deferred_.update(group, update, update_pool_);
+    update_track_.span(Operation::kCpuUpdate, step, start, Clock::now());
   });
-  uploads_ = std::move(uploads);
 }
 
-Event OffloadEngine::upload_group(std::size_t group, std::int64_t step) {
-  const std::size_t count = deferred_.group_elements(group);
-  if (count == 0) return {};
-  const std::size_t element = bytes_per_element(type_);
-  device_.copy(*h2d_, columns_.arrived.data(), deferred_.upload(group), count * element,
-               CopyDirection::kHostToDevice, Traffic::kParameters, {Operation::kWeightsUp, step});
-  const GroupRange& range = layout_.groups[group];
-  for (std::size_t s = range.first_slice; s < range.first_slice + range.slices; ++s) {
-    const std::size_t width = deferred_.width(s);
-    if (width == 0) continue;
-    const Slice& slice = layout_.slices[s];
-    const std::uint32_t* column =
-        width == slice.columns
-            ? nullptr
-            : columns_.columns.on_device() + columns_.column_first[s] + slice.selected;
-    const std::size_t at = deferred_.offset(s) - deferred_.group_offset(group);
-    device_.scatter_columns(*h2d_, type_, columns_.arrived.data() + at * element, column, width,
-                            warm_up_ ? columns_.weight_slice(s) : columns_.second_weight_slice(s),
-                            {Operation::kPlaceWeights, step});
+void OffloadEngine::submit_uploads(bool timed, std::function<void(std::size_t group)> prepare) {
+  auto uploads = std::make_shared<Uploads>(layout_.groups.size());
+  std::vector<LaneOperation> operations = handed_over(rule_.update());
+  for (LaneOperation& one : operations) {
+    if (one.operation.kind == Operation::kPlaceWeights) {
+      uploads->issued[group_of(one.operation)] = one.done->event();
+    }
   }
-  return h2d_->record();
+  update_.uploads = uploads;
+  update_.ticket =
+      update_lane_.submit([this, timed, uploads = std::move(uploads), step = step_,
+                           operations = std::move(operations), prepare = std::move(prepare)] {
+        const Clock::time_point begin = Clock::now();
+        try {
+          last_upload_.wait();  // the buffers for uploads are free
+          for (const LaneOperation& one : operations) {
+            const std::size_t group = group_of(one.operation);
+            if (one.operation.kind == Operation::kCpuUpdate) {
+              for (const Event& event : one.after) event.wait();
+              prepare(group);
+            } else if (one.operation.kind == Operation::kWeightsUp) {
+              for (const Event& event : one.after) h2d_->wait(event, WaitCause::kCompute);
+              copy_up(one.operation, step);
+            } else {
+              for_slices(group, [&](std::size_t s) { place_weights(s, group, step); });
+              uploads->done[group] = h2d_->record();
+            }
+            one.done->set();
+          }
+        } catch (...) {
+          sum_lane_.check();  // what it waited for in vain
+          throw;
+        }
+        last_upload_ = h2d_->record();
+        if (timed) update_seconds_ = seconds_since(begin);
+      });
+}
+
+void OffloadEngine::copy_up(const sim::OffloadOperation& operation, std::int64_t step) {
+  device_.copy(*h2d_, columns_.arrived.data(), deferred_.upload(group_of(operation)),
+               static_cast<std::size_t>(operation.bytes), CopyDirection::kHostToDevice,
+               Traffic::kParameters, {operation.kind, step});
+}
+
+void OffloadEngine::place_weights(std::size_t s, std::size_t group, std::int64_t step) {
+  const std::size_t width = deferred_.width(s);
+  if (width == 0) return;
+  device_.scatter_columns(*h2d_, type_, columns_.arrived.data() + bytes_into_group(s, group),
+                          deferred_indices(s), width,
+                          warm_up_ ? columns_.weight_slice(s) : columns_.second_weight_slice(s),
+                          {Operation::kPlaceWeights, step});
 }
 
 void OffloadEngine::take_upload(StepResult* result) {
-  if (pending_first_step_ < 0) return;
-  wait_for_lane(update_lane_, pending_, result);
+  wait_for_lane(update_lane_, update_.ticket, result);
   wait_for_uploads(false);
   refresh_selected();
   columns_.swap_weights();
-  const std::int64_t staleness = step_ - pending_first_step_;
+  const std::int64_t staleness = step_ - update_.first_step;
   if (result != nullptr) {
     result->staleness = staleness;
-    result->newest_staleness = step_ - pending_last_step_;
+    result->newest_staleness = step_ - update_.last_step;
   }
-  pending_first_step_ = -1;
+  update_.first_step = -1;
   if (staleness > settings_.max_staleness) {
     throw Error(ErrorKind::kRuntime,
                 fmt::format("step {}: an update holds gradients {} steps old, max_staleness is {}",
@@ -215,16 +227,16 @@ void OffloadEngine::take_upload(StepResult* result) {
 }
 
 void OffloadEngine::settle() {
-  const bool unfinished = step_ > window_first_step_;
+  Step none;
+  const bool unfinished = step_ > window_.first_step;
   if (unfinished) --step_;  // the last step done, as where windows end
-  take_upload(nullptr);
+  execute(rule_.take_update(), none);
   if (unfinished) {
-    const DeferredUpdate update = window_update();
-    send_sums(update);
-    submit_update(update);
-    pending_first_step_ = overlaps() ? window_first_step_ : -1;
-    pending_last_step_ = step_;
-    take_upload(nullptr);
+    execute(rule_.send_sums(), none);
+    submit_update(window_update(none.scale));
+    update_.first_step = overlaps() ? window_.first_step : -1;
+    update_.last_step = step_;
+    execute(rule_.take_update(), none);
     start_window(false);
     ++step_;
   }

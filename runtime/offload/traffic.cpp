@@ -1,15 +1,16 @@
 #include "runtime/offload/traffic.h"
 
+#include "sim/offload/offload_rule.h"
+
 namespace zenflow::runtime {
 
 LinkBytes window_traffic(const Layout& layout, ElementType type, const OffloadSettings& settings,
                          std::int64_t steps) {
-  const std::uint64_t deferred = layout.deferred_elements();
-  const std::uint64_t once = deferred * bytes_per_element(type);
-  const bool sums_come_down = settings.sums_on_device() && (steps > 1 || settings.overlap_step);
-  return {
-      .d2h = sums_come_down ? deferred * sizeof(float) : once * static_cast<std::uint64_t>(steps),
-      .h2d = once};
+  const sim::WindowBytes bytes =
+      sim::window_bytes(settings, steps, static_cast<std::int64_t>(layout.deferred_elements()),
+                        static_cast<std::int64_t>(bytes_per_element(type)));
+  return {.d2h = static_cast<std::uint64_t>(bytes.down),
+          .h2d = static_cast<std::uint64_t>(bytes.up)};
 }
 
 LinkBytes selection_traffic(const Slice& before, ElementType type, const ChangedColumns& changed,

@@ -9,6 +9,25 @@ WindowBytes window_bytes(const OffloadSetup& setup, std::int64_t steps,
   return {sums_come_down ? deferred_elements * kSumBytes : steps * once, once};
 }
 
+LaneKind lane_of(Operation operation) {
+  switch (operation) {
+    case Operation::kGradientsDown:
+    case Operation::kGradientSumsDown:
+      return LaneKind::kD2H;
+    case Operation::kEnqueue:
+      return LaneKind::kTraining;
+    case Operation::kAccumulate:
+      return LaneKind::kCpuAccumulate;
+    case Operation::kCpuUpdate:
+      return LaneKind::kCpuUpdate;
+    case Operation::kWeightsUp:
+    case Operation::kPlaceWeights:
+      return LaneKind::kH2D;
+    default:
+      return LaneKind::kCompute;
+  }
+}
+
 OffloadRule::OffloadRule(const OffloadSetup& setup, std::vector<std::int64_t> deferred,
                          std::int64_t bytes_per_element, std::size_t buffers)
     : setup_(setup),
@@ -33,13 +52,12 @@ void OffloadRule::begin_list() {
   first_awaited_.clear();
 }
 
-OffloadOperation& OffloadRule::add(LaneKind lane, Operation kind, std::int32_t group) {
+OffloadOperation& OffloadRule::add(Operation kind, std::int32_t group) {
   first_awaited_.push_back(awaited_.size());
   OffloadOperation& added = operations_.emplace_back();
   added.kind = kind;
   added.group = group;
-  added.lane = lane;
-  if (lane == LaneKind::kCompute) last_compute_ = added;
+  if (lane_of(kind) == LaneKind::kCompute) last_compute_ = added;
   return added;
 }
 
@@ -61,39 +79,38 @@ std::span<const OffloadOperation> OffloadRule::step(bool first_of_window, bool r
   const std::int64_t micro_batches = setup_.gradient_accumulation_steps;
   for (std::int64_t i = 0; i < micro_batches; ++i) {
     for (std::int32_t g = 0; g < groups(); ++g) {
-      add(LaneKind::kCompute, Operation::kForward, g);
+      add(Operation::kForward, g);
       if (forward_waits_) wait_for(uploads_[static_cast<std::size_t>(g)]);
     }
     forward_waits_ = false;
     for (std::int32_t g = groups(); g-- > 0;) {
-      add(LaneKind::kCompute, Operation::kBackward, g);
+      add(Operation::kBackward, g);
       if (i + 1 == micro_batches) gradients_leave(g, ranks_columns);
     }
   }
-  add(LaneKind::kCompute, Operation::kGradientNorms);
-  add(LaneKind::kTraining, Operation::kEnqueue);
+  add(Operation::kGradientNorms);
+  add(Operation::kEnqueue);
   wait_for({Operation::kGradientNorms});
   sum(first_of_window);
   if (!warm_up_ && setup_.updates_on_device()) {
-    add(LaneKind::kCompute, Operation::kUpdateSelected);
+    add(Operation::kUpdateSelected);
   }
   return finish_list();
 }
 
 void OffloadRule::gradients_leave(std::int32_t group, bool ranks_columns) {
-  add(LaneKind::kCompute, Operation::kGradientNorm, group);
-  if (ranks_columns) add(LaneKind::kCompute, Operation::kColumnNorms, group);
+  add(Operation::kGradientNorm, group);
+  if (ranks_columns) add(Operation::kColumnNorms, group);
   if (!warm_up_ && setup_.updates_on_device()) {
-    add(LaneKind::kCompute, Operation::kGatherSelected, group);
+    add(Operation::kGatherSelected, group);
   }
   const std::size_t buffer = buffers_take_turns_ ? next_buffer_ : static_cast<std::size_t>(group);
-  add(LaneKind::kCompute, Operation::kPackGradients, group).buffer =
-      static_cast<std::int32_t>(buffer);
+  add(Operation::kPackGradients, group).buffer = static_cast<std::int32_t>(buffer);
   if (deferred(group) == 0) return;
   wait_for(std::exchange(sent_from_[buffer], {}));
   next_buffer_ = (buffer + 1) % sent_from_.size();
   if (sums_ == WindowSums::kDevice) return;
-  OffloadOperation& down = add(LaneKind::kD2H, Operation::kGradientsDown, group);
+  OffloadOperation& down = add(Operation::kGradientsDown, group);
   down.bytes = width_ * deferred(group);
   down.buffer = static_cast<std::int32_t>(buffer);
   sent_from_[buffer] = down;
@@ -106,13 +123,13 @@ void OffloadRule::gradients_leave(std::int32_t group, bool ranks_columns) {
 void OffloadRule::sum(bool first_of_window) {
   if (sums_ == WindowSums::kNone) return;
   if (sums_ == WindowSums::kDevice) {
-    add(LaneKind::kCompute, Operation::kGpuAccumulate);
+    add(Operation::kGpuAccumulate);
     if (first_of_window) wait_for(last_sums_down_);
     return;
   }
   for (std::int32_t g = groups(); g-- > 0;) {  // as they come down
     if (deferred(g) == 0) continue;
-    add(LaneKind::kCpuAccumulate, Operation::kAccumulate, g);
+    add(Operation::kAccumulate, g);
     wait_for({Operation::kGradientsDown, g});
     wait_for({Operation::kGradientNorms});
   }
@@ -124,7 +141,7 @@ std::span<const OffloadOperation> OffloadRule::send_sums() {
   if (sums_ != WindowSums::kDevice) return {};
   for (std::int32_t g = 0; g < groups(); ++g) {  // as they are updated
     if (deferred(g) == 0) continue;
-    OffloadOperation& down = add(LaneKind::kD2H, Operation::kGradientSumsDown, g);
+    OffloadOperation& down = add(Operation::kGradientSumsDown, g);
     down.bytes = kSumBytes * deferred(g);
     last_sums_down_ = down;
     wait_for(last_compute_);
@@ -135,7 +152,7 @@ std::span<const OffloadOperation> OffloadRule::send_sums() {
 std::span<const OffloadOperation> OffloadRule::take_update() {
   begin_list();
   if (!std::exchange(update_under_way_, false)) return {};
-  add(LaneKind::kCompute, Operation::kCarrySelected);
+  add(Operation::kCarrySelected);
   for (std::size_t g = uploads_.size(); g-- > 0;) wait_for(uploads_[g]);
   return finish_list();
 }
@@ -150,13 +167,13 @@ std::span<const OffloadOperation> OffloadRule::update() {
   uploads_.assign(deferred_.size(), {});
   for (std::int32_t g = 0; g < groups(); ++g) {
     if (deferred(g) == 0) continue;
-    add(LaneKind::kCpuUpdate, Operation::kCpuUpdate, g);
+    add(Operation::kCpuUpdate, g);
     wait_for({ready, g});
     wait_for({Operation::kGradientNorms});
-    add(LaneKind::kH2D, Operation::kWeightsUp, g).bytes = width_ * deferred(g);
+    add(Operation::kWeightsUp, g).bytes = width_ * deferred(g);
     wait_for({Operation::kCpuUpdate, g});
     wait_for(may_write);
-    uploads_[static_cast<std::size_t>(g)] = add(LaneKind::kH2D, Operation::kPlaceWeights, g);
+    uploads_[static_cast<std::size_t>(g)] = add(Operation::kPlaceWeights, g);
   }
   if (sums_ == WindowSums::kNone) staging_reader_ = Operation::kCpuUpdate;
   update_under_way_ = overlaps();

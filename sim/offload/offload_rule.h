@@ -52,8 +52,10 @@ struct IssuedOperation {
   friend bool operator==(const IssuedOperation&, const IssuedOperation&) = default;
 };
 
+/// Where an operation of the rule runs.
+[[nodiscard]] LaneKind lane_of(Operation operation);
+
 struct OffloadOperation : IssuedOperation {
-  LaneKind lane = LaneKind::kCompute;
   std::int64_t bytes = 0;   ///< over the link
   std::int32_t buffer = 0;  ///< kPackGradients, kGradientsDown: which of the device's it is in
   /// The newest ones of these, if there are any.
@@ -96,7 +98,7 @@ class OffloadRule {
   [[nodiscard]] std::int64_t deferred(std::int32_t group) const;
   [[nodiscard]] std::int32_t groups() const { return static_cast<std::int32_t>(deferred_.size()); }
   void begin_list();
-  OffloadOperation& add(LaneKind lane, Operation kind, std::int32_t group = kAllGroups);
+  OffloadOperation& add(Operation kind, std::int32_t group = kAllGroups);
   /// The operation that was added last waits for this.
   void wait_for(IssuedOperation issued);
   [[nodiscard]] std::span<const OffloadOperation> finish_list();
