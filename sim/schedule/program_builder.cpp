@@ -16,28 +16,22 @@ ProgramBuilder::ProgramBuilder(const Job& job, StepPlan plan, Cluster cluster,
       symbols_(memory_symbols(job, plan_)),
       last_compute_(cluster_.classes.size(), kNoTask),
       last_reduced_(cluster_.classes.size(), kNoTask),
-      holds_(cluster_.classes.size()),
-      forward_holds_(cluster_.classes.size(), std::vector<After>(plan_.layers.size())),
-      compute_before_last_(cluster_.classes.size(), kNoTask) {
-  for (const GradientBucket& bucket : plan_.buckets) {
-    const Bytes bytes(element_bytes_ * bucket.elements);
-    reduce_time_.push_back(to_picoseconds(all_reduces() ? all_reduce_time(group_, bytes)
-                                                        : reduce_scatter_time(group_, bytes)));
+      classes_(cluster_.classes.size(), {.next_forward = std::vector<After>(plan_.layers.size())}) {
+  for (const PlannedLayer& layer : plan_.layers) {
+    layers_.push_back(
+        {to_picoseconds(all_gather_time(group_, Bytes(element_bytes_ * layer.parameters)))});
   }
-  buffer_free_.assign(plan_.buckets.size(), PerClass(cluster_.classes.size(), kNoTask));
-  ready_buckets_.resize(plan_.layers.size());
-  waiting_buckets_.resize(plan_.layers.size());
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+    const GradientBucket& bucket = plan_.buckets[b];
+    const Bytes bytes(element_bytes_ * bucket.elements);
+    buckets_.push_back({to_picoseconds(all_reduces() ? all_reduce_time(group_, bytes)
+                                                     : reduce_scatter_time(group_, bytes)),
+                        PerClass(cluster_.classes.size(), kNoTask)});
     // A bucket begun in a layer's midst would stop that layer half-way; layers are whole here,
     // so the next one waits in its stead.
-    const GradientBucket& bucket = plan_.buckets[b];
     const std::int32_t waits = bucket.first_layer - (bucket.begins_layer ? 0 : 1);
-    if (waits >= 0) waiting_buckets_[static_cast<std::size_t>(waits)].push_back(b);
-    ready_buckets_[static_cast<std::size_t>(plan_.buckets[b].ready_layer)].push_back(b);
-  }
-  for (const PlannedLayer& layer : plan_.layers) {
-    gather_time_.push_back(
-        to_picoseconds(all_gather_time(group_, Bytes(element_bytes_ * layer.parameters))));
+    if (waits >= 0) layers_[static_cast<std::size_t>(waits)].waits_for.push_back(b);
+    layers_[static_cast<std::size_t>(bucket.ready_layer)].completes.push_back(b);
   }
   declare_buffers();
 }
@@ -49,31 +43,31 @@ void ProgramBuilder::declare_buffers() {
           .formula = "C",
           .category = MemoryCategory::kContext,
           .resident = job_.scenario.hardware.gpu.context_memory.value()});
-  activations_ = buffer({.name = "activations",
-                         .formula = "Ae + n A",
-                         .category = MemoryCategory::kActivations,
+  held_.activations = buffer({.name = "activations",
+                              .formula = "Ae + n A",
+                              .category = MemoryCategory::kActivations,
+                              .held = "forward to backward"});
+  held_.recomputed = buffer({.name = "activations recomputed",
+                             .formula = "Ar",
+                             .category = MemoryCategory::kActivations,
+                             .held = "block's backward"});
+  held_.logits = buffer({.name = "logits",
+                         .formula = "Z",
+                         .category = MemoryCategory::kLogits,
                          .held = "forward to backward"});
-  recomputed_ = buffer({.name = "activations recomputed",
-                        .formula = "Ar",
-                        .category = MemoryCategory::kActivations,
-                        .held = "block's backward"});
-  logits_ = buffer({.name = "logits",
-                    .formula = "Z",
-                    .category = MemoryCategory::kLogits,
-                    .held = "forward to backward"});
-  logit_gradients_ = buffer({.name = "gradient of the logits",
-                             .formula = "Zb",
-                             .category = MemoryCategory::kLogits,
-                             .held = "head's backward"});
-  gradients_ = buffer({.name = "gradients",
-                       .formula = freed_at_once ? "b l" : "b a live parameter",
-                       .category = MemoryCategory::kGradients,
-                       .held = freed_at_once ? "layer's backward" : "backward until gone"});
-  gathered_ = buffer({.name = "gathered parameters",
-                      .formula = "b a live parameter",
-                      .category = MemoryCategory::kParameterBuffer,
-                      .held = "layer, and its fetch",
-                      .model_state = true});
+  held_.logit_gradients = buffer({.name = "gradient of the logits",
+                                  .formula = "Zb",
+                                  .category = MemoryCategory::kLogits,
+                                  .held = "head's backward"});
+  held_.gradients = buffer({.name = "gradients",
+                            .formula = freed_at_once ? "b l" : "b a live parameter",
+                            .category = MemoryCategory::kGradients,
+                            .held = freed_at_once ? "layer's backward" : "backward until gone"});
+  held_.gathered = buffer({.name = "gathered parameters",
+                           .formula = "b a live parameter",
+                           .category = MemoryCategory::kParameterBuffer,
+                           .held = "layer, and its fetch",
+                           .model_state = true});
 }
 
 void ProgramBuilder::reserve(std::span<const WindowShape> shapes) {
@@ -93,8 +87,8 @@ void ProgramBuilder::reserve(std::span<const WindowShape> shapes) {
 void ProgramBuilder::begin_window(const WindowShape& shape) {
   shapes_.push_back(shape);
   windows_.push_back({static_cast<TaskId>(tasks_.size()), kNoTask, 0});
-  step_ = static_cast<std::int32_t>(shape.first_step) - 1;
-  window_opens_ = true;
+  at_.step = static_cast<std::int32_t>(shape.first_step) - 1;
+  at_.window_opens = true;
 }
 
 TaskId ProgramBuilder::add(LaneUse where, Picoseconds duration, TaskLabel label,
@@ -115,7 +109,7 @@ TaskId ProgramBuilder::compute(std::size_t rank_class, Operation operation, std:
                         label(operation, index), after);
   if (previous != kNoTask) dependencies_.push_back({previous, id});
   release_holds(rank_class, id);
-  compute_before_last_[rank_class] = previous;
+  classes_[rank_class].compute_before_last = previous;
   last_compute_[rank_class] = id;
   return id;
 }
@@ -151,8 +145,8 @@ TaskId ProgramBuilder::pageable_copy(std::size_t rank_class, Operation operation
 }
 
 void ProgramBuilder::release_holds(std::size_t rank_class, TaskId compute) {
-  for (const TaskId before : holds_[rank_class]) also_after(compute, before);
-  holds_[rank_class].clear();
+  for (const TaskId before : classes_[rank_class].next_compute) also_after(compute, before);
+  classes_[rank_class].next_compute.clear();
 }
 
 TaskId ProgramBuilder::collective(Operation operation, Seconds time, std::int64_t index,
@@ -181,7 +175,7 @@ TaskId ProgramBuilder::gather_layer(std::size_t layer, const ParameterGather& ga
   for (std::size_t c = 0; c < classes(); ++c) {
     // Parameters are fetched ahead of use, at most two layers: what DeepSpeed's prefetching
     // aims at with stage3_prefetch_bucket_size, without its dependence on element counts.
-    After ready = {compute_before_last_[c]};
+    After ready = {classes_[c].compute_before_last};
     if (before != nullptr) ready.insert(ready.end(), (*before)[c].begin(), (*before)[c].end());
     if (gather.from_nvme) {
       const RankClass& rank = cluster_.classes[c];
@@ -195,11 +189,11 @@ TaskId ProgramBuilder::gather_layer(std::size_t layer, const ParameterGather& ga
   }
   TaskId ready = shards.front();
   if (job_.scenario.ranks() > 1) {
-    ready = add(cluster_.collective, gather_time_[layer],
+    ready = add(cluster_.collective, layers_[layer].gather_time,
                 label(Operation::kAllGather, index, whole), shards);
   }
   if (ready != kNoTask && (gather.from_host || job_.scenario.ranks() > 1)) {
-    memory(ready, false, gathered_, whole);
+    memory(ready, false, held_.gathered, whole);
     return ready;
   }
   return kNoTask;
@@ -218,19 +212,19 @@ void ProgramBuilder::forward_layer(std::size_t layer, const std::vector<After>& 
       for (const TaskId one : before[c]) also_after(id, one);
     }
     release_holds(c, id);
-    for (const TaskId one : forward_holds_[c][layer]) also_after(id, one);
-    forward_holds_[c][layer].clear();
-    compute_before_last_[c] = previous;
+    for (const TaskId one : classes_[c].next_forward[layer]) also_after(id, one);
+    classes_[c].next_forward[layer].clear();
+    classes_[c].compute_before_last = previous;
     last_compute_[c] = id;
     if (c > 0) continue;
-    if (layer == 0 && step_opens_) {
+    if (layer == 0 && at_.step_opens) {
       step_markers_.push_back(id);
-      if (std::exchange(window_opens_, false)) windows_.back().marker = id;
+      if (std::exchange(at_.window_opens, false)) windows_.back().marker = id;
     }
-    memory(id, false, activations_, planned.activation_bytes);
-    memory(id, false, logits_, planned.logit_bytes);
+    memory(id, false, held_.activations, planned.activation_bytes);
+    memory(id, false, held_.logits, planned.logit_bytes);
     if (gathered != kNoTask) {
-      memory(id, true, gathered_, -element_bytes_ * planned.parameters);
+      memory(id, true, held_.gathered, -element_bytes_ * planned.parameters);
     }
   }
 }
@@ -238,7 +232,7 @@ void ProgramBuilder::forward_layer(std::size_t layer, const std::vector<After>& 
 void ProgramBuilder::backward_layer(std::size_t layer, const ParameterGather& gather) {
   const PlannedLayer& planned = plan_.layers[layer];
   const TaskId gathered = gather_layer(layer, gather, nullptr);
-  const BufferId transient = planned.logit_bytes > 0 ? logit_gradients_ : recomputed_;
+  const BufferId transient = planned.logit_bytes > 0 ? held_.logit_gradients : held_.recomputed;
   for (std::size_t c = 0; c < classes(); ++c) {
     const TaskId previous = last_compute_[c];
     const TaskId id =
@@ -246,7 +240,7 @@ void ProgramBuilder::backward_layer(std::size_t layer, const ParameterGather& ga
             label(Operation::kBackward, static_cast<std::int64_t>(layer)), {previous, gathered});
     wait_for_buffers(layer, c, id);
     release_holds(c, id);
-    compute_before_last_[c] = previous;
+    classes_[c].compute_before_last = previous;
     last_compute_[c] = id;
     if (c > 0) continue;
     if (layer + 1 == plan_.layers.size()) {
@@ -254,16 +248,16 @@ void ProgramBuilder::backward_layer(std::size_t layer, const ParameterGather& ga
       at_backward_.clear();
     }
     memory(id, false, transient, planned.transient_bytes);
-    if (step_opens_) memory(id, false, gradients_, element_bytes_ * planned.parameters);
+    if (at_.step_opens) memory(id, false, held_.gradients, element_bytes_ * planned.parameters);
     if (reduction_ == GradientReduction::kAllReduceBuckets ||
         reduction_ == GradientReduction::kReduceScatterBuckets) {
-      memory(id, true, gradients_, -element_bytes_ * planned.parameters);
+      memory(id, true, held_.gradients, -element_bytes_ * planned.parameters);
     }
     memory(id, true, transient, -planned.transient_bytes);
-    memory(id, true, logits_, -planned.logit_bytes);
-    memory(id, true, activations_, -planned.activation_bytes);
+    memory(id, true, held_.logits, -planned.logit_bytes);
+    memory(id, true, held_.activations, -planned.activation_bytes);
     if (gathered != kNoTask) {
-      memory(id, true, gathered_, -element_bytes_ * planned.parameters);
+      memory(id, true, held_.gathered, -element_bytes_ * planned.parameters);
     }
   }
 }
@@ -272,39 +266,41 @@ void ProgramBuilder::backward_layer(std::size_t layer, const ParameterGather& ga
 /// wait for comes after this layer.
 void ProgramBuilder::wait_for_buffers(std::size_t layer, std::size_t rank_class, TaskId backward) {
   const std::size_t buckets = plan_.buckets.size();
-  if (waiting_buckets_[layer].empty() || buckets <= kBucketBuffers) return;
-  const std::size_t bucket = waiting_buckets_[layer].front();
-  also_after(backward, buffer_free_[(bucket + buckets - kBucketBuffers) % buckets][rank_class]);
+  if (layers_[layer].waits_for.empty() || buckets <= kBucketBuffers) return;
+  const std::size_t bucket = layers_[layer].waits_for.front();
+  also_after(backward,
+             buckets_[(bucket + buckets - kBucketBuffers) % buckets].buffer_free[rank_class]);
 }
 
 /// Buckets whose last gradient this layer produced are reduced over the ranks.
 void ProgramBuilder::reduce_ready_buckets(std::size_t layer, const BucketSink& sink) {
-  for (const std::size_t b : ready_buckets_[layer]) {
+  for (const std::size_t b : layers_[layer].completes) {
     const GradientBucket& bucket = plan_.buckets[b];
     TaskId whole = kNoTask;
     if (job_.scenario.ranks() > 1) {
-      whole = add(cluster_.collective, reduce_time_[b],
+      whole = add(cluster_.collective, buckets_[b].reduce_time,
                   label(all_reduces() ? Operation::kAllReduce : Operation::kReduceScatter,
                         static_cast<std::int64_t>(b), element_bytes_ * bucket.elements),
                   last_compute_);
       if (reduction_ == GradientReduction::kReduceScatter) {
-        memory(whole, true, gradients_, -element_bytes_ * bucket.elements * (ranks_ - 1) / ranks_);
+        memory(whole, true, held_.gradients,
+               -element_bytes_ * bucket.elements * (ranks_ - 1) / ranks_);
       }
     }
     last_reduced_ = whole == kNoTask ? last_compute_ : PerClass(classes(), whole);
-    buffer_free_[b] = sink(b, last_reduced_);
+    buckets_[b].buffer_free = sink(b, last_reduced_);
   }
 }
 
 void ProgramBuilder::forward_backward(const std::vector<After>& before,
                                       const ParameterGather& gather, const BucketSink& sink) {
-  ++step_;
-  step_opens_ = true;
+  ++at_.step;
+  at_.step_opens = true;
   passes(before, gather, sink);
 }
 
 void ProgramBuilder::forward_backward_again(const BucketSink& sink) {
-  step_opens_ = false;
+  at_.step_opens = false;
   passes(std::vector<After>(classes()), {}, sink);
 }
 

@@ -53,7 +53,7 @@ class ProgramBuilder {
   [[nodiscard]] const StepPlan& plan() const { return plan_; }
   [[nodiscard]] const Cluster& cluster() const { return cluster_; }
   [[nodiscard]] std::size_t classes() const { return cluster_.classes.size(); }
-  [[nodiscard]] std::int32_t step() const { return step_; }
+  [[nodiscard]] std::int32_t step() const { return at_.step; }
   [[nodiscard]] double element_bytes() const { return element_bytes_; }
   [[nodiscard]] double ranks() const { return ranks_; }
   [[nodiscard]] const Communicator& group() const { return group_; }
@@ -74,7 +74,7 @@ class ProgramBuilder {
     return add(where, duration, label, std::span(after.begin(), after.size()));
   }
   [[nodiscard]] TaskLabel label(Operation operation, std::int64_t index, double bytes = 0) const {
-    return {operation, step_, static_cast<std::int32_t>(index), bytes, false};
+    return {operation, at_.step, static_cast<std::int32_t>(index), bytes, false};
   }
 
   /// `pieces`: copies that the bytes go in one after the other, each with the link's latency.
@@ -99,11 +99,11 @@ class ProgramBuilder {
   }
   /// The next compute task of this class also waits for `task`.
   void hold_compute(std::size_t rank_class, TaskId task) {
-    if (task != kNoTask) holds_[rank_class].push_back(task);
+    if (task != kNoTask) classes_[rank_class].next_compute.push_back(task);
   }
   /// The layer's next forward also waits for `task`.
   void hold_forward(std::size_t layer, std::size_t rank_class, TaskId task) {
-    if (task != kNoTask) forward_holds_[rank_class][layer].push_back(task);
+    if (task != kNoTask) classes_[rank_class].next_forward[layer].push_back(task);
   }
   /// On all ranks at once; `bytes` is the whole buffer. Returns kNoTask for one rank.
   TaskId collective(Operation operation, Seconds time, std::int64_t index, double bytes,
@@ -126,7 +126,7 @@ class ProgramBuilder {
   /// Changes at the starts of a lane's tasks, and at their ends, are stated in the tasks' order.
   void memory(TaskId task, bool at_end, BufferId buffer, double bytes);
   /// Gradients on the GPU, from their layer's backward until they have left.
-  [[nodiscard]] BufferId gradients() const { return gradients_; }
+  [[nodiscard]] BufferId gradients() const { return held_.gradients; }
   /// The next step's backward begins with `bytes` more in the buffer. (Changes are kept in the
   /// order of each lane's tasks, so this cannot be said afterwards.)
   void grow_at_backward(BufferId buffer, double bytes) { at_backward_.push_back({buffer, bytes}); }
@@ -134,6 +134,37 @@ class ProgramBuilder {
   [[nodiscard]] Program finish();
 
  private:
+  struct Layer {
+    Picoseconds gather_time;
+    std::vector<std::size_t> completes{};  ///< buckets
+    std::vector<std::size_t> waits_for{};  ///< buckets whose buffer must be free
+  };
+  struct Bucket {
+    Picoseconds reduce_time;
+    PerClass buffer_free;  ///< when its latest use of a buffer ends
+  };
+  /// What a class's tasks wait for besides.
+  struct ClassHolds {
+    TaskId compute_before_last = kNoTask;
+    After next_compute{};
+    std::vector<After> next_forward{};  ///< by layer
+  };
+  /// What changes in size within a step.
+  struct StepBuffers {
+    BufferId activations = 0;
+    BufferId recomputed = 0;
+    BufferId logits = 0;
+    BufferId logit_gradients = 0;
+    BufferId gradients = 0;
+    BufferId gathered = 0;
+  };
+  /// The step at hand, and whether its first task, and its window's, is still to come.
+  struct Position {
+    std::int32_t step = -1;
+    bool window_opens = false;
+    bool step_opens = false;
+  };
+
   void declare_buffers();
   void passes(const std::vector<After>& before, const ParameterGather& gather,
               const BucketSink& sink);
@@ -159,12 +190,8 @@ class ProgramBuilder {
   double element_bytes_;
   double ranks_;
   Communicator group_;
-  std::vector<Picoseconds> reduce_time_;                 ///< of each bucket
-  std::vector<std::vector<std::size_t>> ready_buckets_;  ///< by the layer that completes them
-  std::vector<std::vector<std::size_t>>
-      waiting_buckets_;                   ///< by the layer that waits for their buffer
-  std::vector<PerClass> buffer_free_;     ///< by bucket: when its latest use of a buffer ends
-  std::vector<Picoseconds> gather_time_;  ///< of each layer
+  std::vector<Layer> layers_;
+  std::vector<Bucket> buckets_;
   std::vector<Task> tasks_;
   std::vector<TaskLabel> labels_;
   std::vector<Dependency> dependencies_;
@@ -174,21 +201,12 @@ class ProgramBuilder {
   std::vector<MemorySymbol> symbols_;
   std::vector<MemoryBuffer> buffers_;
   std::vector<MemoryChange> memory_;
-  BufferId activations_ = 0;
-  BufferId recomputed_ = 0;
-  BufferId logits_ = 0;
-  BufferId logit_gradients_ = 0;
-  BufferId gradients_ = 0;
-  BufferId gathered_ = 0;
+  StepBuffers held_;
   std::vector<std::pair<BufferId, double>> at_backward_;
   PerClass last_compute_;
   PerClass last_reduced_;
-  std::vector<After> holds_;  ///< what each class's next compute task waits for besides
-  std::vector<std::vector<After>> forward_holds_;  ///< by class and layer
-  PerClass compute_before_last_;
-  bool window_opens_ = false;
-  bool step_opens_ = false;
-  std::int32_t step_ = -1;
+  std::vector<ClassHolds> classes_;
+  Position at_;
 };
 
 }  // namespace zenflow::sim
