@@ -75,7 +75,7 @@ void OffloadEngine::end_warm_up(StepResult& result) {
 void OffloadEngine::execute(std::span<const OffloadOperation> operations, Step& step) {
   for (std::size_t i = 0; i < operations.size(); ++i) {
     const OffloadOperation& operation = operations[i];
-    switch (sim::lane_of(operation.kind)) {
+    switch (sim::issuing_lane(operation.kind)) {
       case LaneKind::kCompute:
         compute(operation, step);
         break;
@@ -101,7 +101,7 @@ Event& OffloadEngine::newest(const IssuedOperation& operation) {
 
 void OffloadEngine::wait_on(Stream& stream, const OffloadOperation& operation) {
   for (const IssuedOperation& one : operation.after) {
-    const LaneKind lane = sim::lane_of(one.kind);
+    const LaneKind lane = sim::issuing_lane(one.kind);
     stream.wait(lane == LaneKind::kCompute ? compute_->record() : newest(one), cause_of(lane));
   }
 }
@@ -275,7 +275,7 @@ std::vector<OffloadEngine::LaneOperation> OffloadEngine::handed_over(
     LaneOperation& one = result.emplace_back(LaneOperation{operation, {}, device_.make_signal()});
     one.operation.after = {};
     for (const IssuedOperation& awaited : operation.after) {
-      const LaneKind lane = sim::lane_of(awaited.kind);
+      const LaneKind lane = sim::issuing_lane(awaited.kind);
       if (awaited.kind == Operation::kGradientNorms || lane == LaneKind::kCpuUpdate) continue;
       one.after.push_back(lane == LaneKind::kCompute ? computed : newest(awaited));
     }

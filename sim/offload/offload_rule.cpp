@@ -9,7 +9,7 @@ WindowBytes window_bytes(const OffloadSetup& setup, std::int64_t steps,
   return {sums_come_down ? deferred_elements * kSumBytes : steps * once, once};
 }
 
-LaneKind lane_of(Operation operation) {
+LaneKind issuing_lane(Operation operation) {
   switch (operation) {
     case Operation::kGradientsDown:
     case Operation::kGradientSumsDown:
@@ -57,7 +57,7 @@ OffloadOperation& OffloadRule::add(Operation kind, std::int32_t group) {
   OffloadOperation& added = operations_.emplace_back();
   added.kind = kind;
   added.group = group;
-  if (lane_of(kind) == LaneKind::kCompute) last_compute_ = added;
+  if (issuing_lane(kind) == LaneKind::kCompute) last_compute_ = added;
   return added;
 }
 

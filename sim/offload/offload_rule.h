@@ -52,8 +52,8 @@ struct IssuedOperation {
   friend bool operator==(const IssuedOperation&, const IssuedOperation&) = default;
 };
 
-/// Where an operation of the rule runs.
-[[nodiscard]] LaneKind lane_of(Operation operation);
+/// The lane that an operation of the rule is issued on.
+[[nodiscard]] LaneKind issuing_lane(Operation operation);
 
 struct OffloadOperation : IssuedOperation {
   std::int64_t bytes = 0;   ///< over the link
