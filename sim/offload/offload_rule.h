@@ -15,7 +15,13 @@
 ///   cpu update   AdamW on deferred columns, group by group, after a window
 ///   h2d          their weights up, and into their places
 ///
-/// docs/training.md, "The rule", has the same in words and formulas.
+/// With micro-batches gradients add up on the device and leave in the last backward. Sums and
+/// updates wait for the norm of the whole gradient. With sums on the device nothing leaves in a
+/// step; a window's sums go down when its last compute is done. Without overlap the next step's
+/// forward waits group by group for what is uploaded; with overlap an upload goes into a second set
+/// of weights, which a window's end waits for and makes current.
+///
+/// docs/training.md, "The rule", has the same in formulas.
 #pragma once
 
 #include <cstddef>

@@ -1,18 +1,10 @@
 /// What zenflow-train does, operation by operation: the schedules by which its runs are predicted
-/// and checked. Its rule is the papers'; in detail it differs from the published schedules:
+/// and checked. The operations, their order and what they wait for are the runtime's own lists
+/// (sim/offload/offload_rule.h); here they get durations and become tasks. In detail they differ
+/// from the published schedules:
 /// * a layer is a bucket: its gradients are packed on the device and go down as one copy;
 /// * selected and deferred columns are whole numbers of each matrix (live_layout.h);
-/// * sums and updates wait for the norm of the whole gradient, which the host reads each step;
-/// * a layer is uploaded as soon as it is updated; without overlap the next step's forward waits
-///   layer by layer, with overlap the window's end waits for all;
-/// * with zenflow_train.accumulate_on "device" gradients do not leave a step: all are summed on the
-///   device after the norm, and a window's sums go down layer by layer when its last compute is
-///   done; the next window's first sum waits for the last of them;
-/// * uploads are put into the second weights on the copy stream, selected weights are carried over
-///   on the compute stream;
 /// * CPU Adam, clipping and the 16-bit copy are one pass;
-/// * a step has gradient_accumulation_steps micro-batches, one after the other: gradients add up in
-///   the device's buffer, which then has a place for each, and leave in the last backward;
 /// * with activation checkpointing a block's forward runs again before its backward, but not the
 ///   last block's, whose activations are still there;
 /// * the training thread goes on when it knows the norm; host.step_gap later the device has work
