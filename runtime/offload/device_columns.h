@@ -50,7 +50,7 @@ class DeviceColumns {
     return {const_cast<const void* const*>(front_.data()), front_.size()};
   }
   [[nodiscard]] std::span<void* const> gradients() const { return gradients_; }
-  /// Of the weights in use.
+  /// Among the weights in use.
   [[nodiscard]] void* parameter(std::size_t index) const { return front_[index]; }
   /// The rank's rows of a parameter, in the weights in use, in the second set, in its gradient.
   [[nodiscard]] DeviceMatrix weight_slice(std::size_t slice) const;

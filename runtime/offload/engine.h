@@ -214,7 +214,7 @@ class OffloadEngine {
   template <class Visit>
   void for_each_array(Visit&& visit);
   void check_slots();
-  /// Of the state that is being restored.
+  /// The ratio at hand in the state that is being restored.
   void take_ratio(double topk_ratio);
 
   [[nodiscard]] std::vector<float> from_device(const void* values, std::size_t count,
@@ -250,7 +250,7 @@ class OffloadEngine {
   [[nodiscard]] std::byte* packed(std::size_t group, std::int32_t buffer) const;
   /// A slice's place in what crosses the link of its group.
   [[nodiscard]] std::size_t bytes_into_group(std::size_t slice, std::size_t group) const;
-  /// Of the slice's deferred columns, on the device; null: all in order.
+  /// Which columns of the slice are deferred, on the device; null: all in order.
   [[nodiscard]] const std::uint32_t* deferred_indices(std::size_t slice) const;
 
   // engine_selection.cpp
@@ -264,7 +264,7 @@ class OffloadEngine {
   void select_anew(const DeferredUpdate* flush, StepResult& result);
   void exchange_columns(const DeferredUpdate* flush, StepResult& result);
   void change_selected(const DeferredUpdate* flush, StepResult& result);
-  /// Of whole columns, in the last step that measured them.
+  /// Norms of whole columns, in the last step that measured them.
   [[nodiscard]] std::span<const float> summed_norms(std::size_t slice);
   void send_columns(std::size_t slice);
   /// Copies selected columns into the second weights, which are about to be used.
@@ -284,8 +284,8 @@ class OffloadEngine {
   void wait_for_uploads(bool on_host);
   void start_window(bool may_adapt);
   [[nodiscard]] std::int64_t adapted_interval(const WindowObservation& seen) const;
-  /// Of a window of `steps` steps that follows one of `before`: the age of its oldest gradient, or
-  /// that of the one before, when used.
+  /// The age of the oldest gradient, when used, in a window of `steps` steps or in the one of
+  /// `before` that it follows.
   [[nodiscard]] std::int64_t oldest_gradient(std::int64_t before, std::int64_t steps) const {
     return steps - 1 + (settings_.overlap_step ? before : 0);
   }

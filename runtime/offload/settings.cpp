@@ -5,11 +5,8 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
-#include "sim/offload/column_split.h"
 
 namespace zenflow::runtime {
-
-static_assert(kExchangeBytes == static_cast<std::size_t>(sim::kExchangeBytes));
 
 namespace {
 

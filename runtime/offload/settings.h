@@ -10,6 +10,7 @@
 #include "kernels/adamw/adamw.h"
 #include "runtime/device/device.h"
 #include "runtime/offload/topk_range.h"
+#include "sim/offload/column_split.h"
 #include "sim/offload/training_setup.h"
 
 namespace zenflow::runtime {
@@ -25,8 +26,6 @@ enum class DeferredScaling : std::uint8_t {
   kLinear,      ///< learning rate times S
 };
 
-inline constexpr std::size_t kExchangeBytes = std::size_t{16} << 20;
-
 /// The setup, and what else the engine is told. Defaults are those of DeepSpeed's ZenFlow block.
 /// `select_interval` is a multiple of S unless that is auto: an IntervalPolicy will change it.
 struct OffloadSettings : sim::OffloadSetup {
@@ -37,10 +36,10 @@ struct OffloadSettings : sim::OffloadSetup {
   /// Deferred gradients of a whole step have a place on the device, so that copies may go on
   /// through the next forward; else two groups' take turns and backward waits for the link.
   bool whole_step_gradients = true;
-  /// Of column state on its way when columns change place: of the device's buffer and the pinned
-  /// one that it goes through. The host also holds one matrix's in pageable memory: up to 28 bytes
+  /// The size of the device's buffer, and of the pinned one, through which column state goes when
+  /// columns change place. The host also holds one matrix's in pageable memory: up to 28 bytes
   /// for an element of its selection.
-  std::size_t exchange_bytes = kExchangeBytes;
+  std::size_t exchange_bytes = static_cast<std::size_t>(sim::kExchangeBytes);
   double gradient_clipping = 0;  ///< largest global norm of a step's gradient; 0: none
   kernels::AdamWSettings adamw{1e-3F, 0.9F, 0.999F, 1e-8F, 0.01F};
   std::int64_t max_staleness = 31;   ///< steps from a gradient to its use; checked at every swap

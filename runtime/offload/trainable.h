@@ -28,7 +28,7 @@ class TrainableModel {
   /// that it shares.
   virtual void backward(std::size_t group, std::span<const void* const> weights,
                         std::span<void* const> gradients, Stream& compute) = 0;
-  /// Of the step's micro-batches so far; the compute stream has been waited for.
+  /// Summed over the step's micro-batches so far; the compute stream has been waited for.
   [[nodiscard]] virtual double loss() const = 0;
 };
 

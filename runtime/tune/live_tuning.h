@@ -32,7 +32,7 @@ struct LiveTuningSettings {
   std::function<std::vector<double>(const std::vector<double>& topk_ratios)> shares_of_norms{};
   /// Called before what has been recorded is taken: Device::collect_all_times. May be empty.
   std::function<void()> finish_recording{};
-  /// Of what other programs use of the CPUs named while windows are recorded. Empty where the
+  /// What other programs use of the CPUs named while windows are recorded. Empty where the
   /// device is not the host: then they are not asked for.
   std::function<CoreReading()> read_cores{};
   std::vector<int> cpus{};
@@ -83,7 +83,7 @@ class LiveTuning {
   /// By track, since the call before; of the first one nothing is known: what came before the
   /// window that it is for counts, too.
   [[nodiscard]] std::array<double, kTuneTracks> busy_since_last();
-  /// Of every ratio, from the share that is deferred now: it grows and falls with k as it does by
+  /// For every ratio, from the share that is deferred now: it grows and falls with k as it does by
   /// the column norms of the last selection. Without such norms larger ratios have the share that
   /// is deferred now, which they cannot exceed, and smaller ones are not known.
   [[nodiscard]] std::vector<DeferredShare> deferred_shares(const WindowObservation& seen,

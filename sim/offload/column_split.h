@@ -1,7 +1,7 @@
 /// The part of the offload rule that runtime and simulator share: which columns of a parameter are
 /// selected, which are deferred, and when they are selected anew.
 ///
-/// Of a matrix with C columns, int(k C) are selected, at least one if k > 0; a vector is one
+/// A matrix with C columns has int(k C) selected, at least one if k > 0; a vector is one
 /// column, selected if k > 0, as DeepSpeed has it. The published schedules take the share k of
 /// everything instead.
 #pragma once
@@ -10,8 +10,8 @@
 
 namespace zenflow::sim {
 
-/// Of state under way at once while columns change place: the device's buffer and the pinned one
-/// that it goes through.
+/// The size of the device's buffer, and of the pinned one, through which state goes when columns
+/// change place.
 inline constexpr std::int64_t kExchangeBytes = std::int64_t{16} << 20;
 
 /// Columns selected of a matrix with `columns`: the integer part of the share, but one at least
@@ -29,7 +29,7 @@ struct ColumnSplit {
   /// Whether columns are chosen: there are some of both kinds.
   [[nodiscard]] bool selectable() const { return selected > 0 && selected < columns; }
 };
-/// Of a parameter [rows, columns]. `topk_ratio` 1 or more: everything is selected.
+/// Splits a parameter [rows, columns]. `topk_ratio` 1 or more: everything is selected.
 [[nodiscard]] ColumnSplit split_columns(std::int64_t rows, std::int64_t columns, bool is_matrix,
                                         double topk_ratio);
 

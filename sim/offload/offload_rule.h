@@ -97,7 +97,7 @@ class OffloadRule {
 
   /// Whether an update has been handed over that take_update has not taken.
   [[nodiscard]] bool update_under_way() const { return update_under_way_; }
-  /// Of a run that is resumed.
+  /// When a run is resumed.
   void set_update_under_way(bool under_way) { update_under_way_ = under_way; }
 
  private:

@@ -59,7 +59,7 @@ struct OffloadSetup {
   [[nodiscard]] bool updates_on_device() const {
     return schedule == OffloadSchedule::kGpuOnly || topk_ratio > 0;
   }
-  /// Of a window of `steps` steps after warm-up. One step that nothing overlaps has no sums.
+  /// After warm-up, in a window of `steps` steps. One step that nothing overlaps has no sums.
   [[nodiscard]] WindowSums window_sums(std::int64_t steps) const {
     if (steps == 1 && !overlap_step) return WindowSums::kNone;
     return accumulate_on_device ? WindowSums::kDevice : WindowSums::kHost;

@@ -6,7 +6,7 @@
 
 namespace zenflow::sim {
 
-/// Of one rank: copies and the CPU's passes share DRAM and the link, or, where the device is the
+/// One rank: copies and the CPU's passes share DRAM and the link, or, where the device is the
 /// host itself, all lanes its cores.
 [[nodiscard]] Cluster live_cluster(const Job& job, const LiveSettings& live);
 

@@ -14,7 +14,7 @@ namespace zenflow::sim {
 
 /// "live-zenflow" and so on.
 [[nodiscard]] std::string_view live_schedule_name(OffloadSchedule schedule);
-/// Of a schedule's name; empty: it is not one of the live ones.
+/// The schedule with that name; empty: it is not one of the live ones.
 [[nodiscard]] std::optional<OffloadSchedule> live_kind(std::string_view schedule);
 
 /// The one rule that all four are points of.
@@ -79,9 +79,9 @@ class LiveWork {
   [[nodiscard]] CpuWork update() const;
   [[nodiscard]] CpuWork sum(bool first) const;
   [[nodiscard]] double width() const;  ///< bytes of an element
-  /// Of what comes down at once of `layer`: a step's gradients, or a window's sums.
+  /// What comes down at once of `layer`: a step's gradients, or a window's sums.
   [[nodiscard]] double bytes_down(const LiveLayer& layer) const;
-  /// Of an update's weights of `layer`.
+  /// An update's weights of `layer`.
   [[nodiscard]] double bytes_up(const LiveLayer& layer) const;
 
  private:
