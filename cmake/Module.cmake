@@ -37,17 +37,27 @@ function(zenflow_compile_quickly target)
   target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
 endfunction()
 
-# zenflow_module(<name> SOURCES ... HEADERS ... PUBLIC ... PRIVATE ... [ALONE ...])
+# zenflow_optimise_in_debug(<target>): code in which tests spend their time. Without any optimisation the sanitizers
+# make minutes of seconds.
+function(zenflow_optimise_in_debug target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-O1>)
+endfunction()
+
+# zenflow_module(<name> [HOT] SOURCES ... HEADERS ... PUBLIC ... PRIVATE ... [ALONE ...])
 # One static library zenflow_<name>, alias zenflow::<name>. Headers are included from the
-# repository root; `all_verify_interface_header_sets` compiles each of them alone. ALONE: see above.
+# repository root; `all_verify_interface_header_sets` compiles each of them alone. ALONE: see above. HOT: optimised in
+# debug builds, too.
 function(zenflow_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;HEADERS;PUBLIC;PRIVATE;ALONE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "HOT" "" "SOURCES;HEADERS;PUBLIC;PRIVATE;ALONE")
   set(scope PUBLIC)
   if(arg_SOURCES)
     add_library(zenflow_${name} STATIC ${arg_SOURCES})
     target_link_libraries(zenflow_${name} PUBLIC ${arg_PUBLIC}
                           PRIVATE ${arg_PRIVATE} $<BUILD_INTERFACE:zenflow::warnings>)
     zenflow_join_sources(zenflow_${name} ${arg_ALONE})
+    if(arg_HOT)
+      zenflow_optimise_in_debug(zenflow_${name})
+    endif()
     if("fmt::fmt" IN_LIST arg_PUBLIC OR "fmt::fmt" IN_LIST arg_PRIVATE)
       zenflow_share_headers(zenflow_${name})
     endif()

@@ -40,8 +40,7 @@ else()
   add_library(emulated_kernels STATIC emulator/emulator.cpp emulator/fiber.cpp ${emulated_kernels})
   # Kernels tell nvcc by `#pragma unroll` what other compilers need not know.
   target_compile_options(emulated_kernels PUBLIC -Wno-unknown-pragmas)
-  # Every thread of every block runs here: without any optimisation the sanitizers take minutes for a test.
-  target_compile_options(emulated_kernels PRIVATE $<$<CONFIG:Debug>:-O1>)
+  zenflow_optimise_in_debug(emulated_kernels)  # every thread of every block runs here
   target_link_libraries(emulated_kernels PUBLIC emulated_runtime zenflow::kernels zenflow::base
     PRIVATE Boost::context fmt::fmt zenflow::warnings)
   if(OpenMP_CXX_FOUND)
