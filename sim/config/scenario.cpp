@@ -9,8 +9,8 @@
 
 #include "sim/base/error.h"
 #include "sim/config/hjson.h"
+#include "sim/config/knob_reader.h"
 #include "sim/config/reader.h"
-#include "sim/offload/knobs.h"
 
 namespace zenflow::sim {
 namespace {
@@ -130,18 +130,6 @@ void splice_hardware(Node& root, const LoadOptions& options, OpenFiles& open) {
   const fs::path path = find_profile(name, from, options.profile_directories, hardware->at);
   std::optional<fs::path> none;  // a profile says nothing of DeepSpeed
   *hardware = load_with_base(path, hardware->at, "hardware", open, none);
-}
-
-/// Throws Error(kInput), located, for what the knob's row does not allow.
-double read_knob(const SetupKnob& knob, const ValueReader& value) {
-  if (!knob.words.empty()) {
-    const std::vector<std::string> words(knob.words.begin(), knob.words.end());
-    return *word_value(knob, value.choice(words));
-  }
-  if (is_switch(knob)) return value.boolean() ? 1 : 0;
-  if (!is_whole(knob)) return value.number(knob.low, knob.high);
-  return static_cast<double>(
-      value.integer(static_cast<std::int64_t>(knob.low), static_cast<std::int64_t>(knob.high)));
 }
 
 /// The knobs of a block.

@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
+#include "sim/config/knob_reader.h"
 #include "sim/config/reader.h"
 #include "sim/deepspeed/ds_fields.h"
-#include "sim/offload/knobs.h"
 
 namespace zenflow::sim {
 namespace {
@@ -31,12 +31,6 @@ std::optional<ValueReader> set_value(MapReader& map, std::string_view key) {
   auto value = map.optional(key);
   if (value && is_auto(value->node())) return std::nullopt;
   return value;
-}
-
-std::optional<std::int64_t> interval(MapReader& map, std::string_view key, std::int64_t low) {
-  const auto value = set_value(map, key);
-  if (!value) return std::nullopt;
-  return value->integer(low, kManySteps);
 }
 
 double share(MapReader& map, std::string_view key, double fallback) {
@@ -63,25 +57,34 @@ void reject_unknown_fields(MapReader& map, std::string_view block) {
   map.reject_unknown_keys();
 }
 
+/// What the table of a setup's knobs has of the block.
+void read_knobs(MapReader& map, ZenFlowSettings& settings) {
+  TrainingSetup setup;
+  copy_knobs(settings, setup);
+  for (const SetupKnob& knob : setup_knobs()) {
+    const std::string_view key = key_in(kZenFlowBlock, knob);
+    if (key.empty()) continue;
+    if (const auto value = set_value(map, key)) set_knob(knob, setup, read_knob(knob, *value));
+  }
+  copy_knobs(setup, settings);
+  if (!set_value(map, "update_interval")) settings.update_interval.reset();
+  if (!set_value(map, "select_interval")) settings.select_interval.reset();
+}
+
 ZenFlowSettings read_zenflow(MapReader map) {
   ZenFlowSettings settings;
-  if (const auto ratio = set_value(map, "topk_ratio")) {
-    settings.topk_ratio = ratio->number(0, 1);
-    if (settings.topk_ratio <= 0 || settings.topk_ratio >= 1) {
-      ratio->fail(fmt::format("expected a share between 0 and 1, both excluded, found {}",
-                              ratio->node().scalar));
-    }
+  read_knobs(map, settings);
+  if (settings.topk_ratio <= 0 || settings.topk_ratio >= 1) {
+    const ValueReader ratio = map.require("topk_ratio");
+    ratio.fail(fmt::format("expected a share between 0 and 1, both excluded, found {}",
+                           ratio.node().scalar));
   }
   if (const auto strategy = set_value(map, "select_strategy")) {
     const std::array<std::string, 2> strategies = {"step", "epoch"};
     settings.select_strategy = strategy->choice(strategies);
   }
-  settings.update_interval = interval(map, "update_interval", 1);
-  settings.select_interval = interval(map, "select_interval", 0);
-  settings.overlap_step = boolean(map, "overlap_step", settings.overlap_step);
   settings.offload = boolean(map, "offload", settings.offload);
   settings.auto_ratio = share(map, "auto_ratio", settings.auto_ratio);
-  settings.full_warm_up_rounds = integer(map, "full_warm_up_rounds", 0, 0, kManySteps);
   settings.pt_reserved_cores_perc = share(map, "pt_reserved_cores_perc", 0.5);
   reject_unknown_fields(map, kZenFlow);
   return settings;
@@ -180,6 +183,22 @@ void check_top_level(const Node& root, DeepSpeedConfig& config) {
 
 }  // namespace
 
+void copy_knobs(const ZenFlowSettings& from, OffloadSetup& to) {
+  to.topk_ratio = from.topk_ratio;
+  to.update_interval = from.update_interval.value_or(1);
+  to.select_interval = from.select_interval.value_or(0);
+  to.overlap_step = from.overlap_step;
+  to.full_warm_up_rounds = from.full_warm_up_rounds;
+}
+
+void copy_knobs(const OffloadSetup& from, ZenFlowSettings& to) {
+  to.topk_ratio = from.topk_ratio;
+  to.update_interval = from.update_interval;
+  to.select_interval = from.select_interval;
+  to.overlap_step = from.overlap_step;
+  to.full_warm_up_rounds = from.full_warm_up_rounds;
+}
+
 std::string to_string(OffloadDevice device) {
   switch (device) {
     case OffloadDevice::kNone:
@@ -207,7 +226,8 @@ DeepSpeedConfig read_deepspeed_config(const Node& root) {
     config.gradient_clipping_written = true;
   }
   if (const auto accumulation = set_value(map, "gradient_accumulation_steps")) {
-    config.gradient_accumulation_steps = accumulation->integer(1, kMostAccumulation);
+    const SetupKnob& knob = setup_knob("gradient_accumulation_steps");
+    config.gradient_accumulation_steps = static_cast<std::int64_t>(read_knob(knob, *accumulation));
     config.gradient_accumulation_steps_written = true;
   }
   if (const auto zero = map.optional_map("zero_optimization")) read_zero(*zero, config);
@@ -228,7 +248,7 @@ std::string expand_short_name(const std::string& path) {
   const bool is_short = std::any_of(fields.begin(), fields.end(), [&path](const Field& field) {
     return field.block == kZenFlow && field.key == path && path != "steps_per_epoch";
   });
-  return is_short ? fmt::format("deepspeed.{}.{}", kZenFlow, path) : path;
+  return is_short ? fmt::format("{}.{}", kZenFlowBlock, path) : path;
 }
 
 }  // namespace zenflow::sim

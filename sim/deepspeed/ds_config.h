@@ -7,14 +7,19 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/config/document.h"
+#include "sim/offload/training_setup.h"
 
 namespace zenflow::sim {
 
 enum class OffloadDevice { kNone, kCpu, kNvme };
 [[nodiscard]] std::string to_string(OffloadDevice device);
+
+/// Where a scenario has it.
+inline constexpr std::string_view kZenFlowBlock = "deepspeed.zero_optimization.zenflow";
 
 /// zero_optimization.zenflow
 struct ZenFlowSettings {
@@ -28,6 +33,11 @@ struct ZenFlowSettings {
   std::int64_t full_warm_up_rounds = 0;
   double pt_reserved_cores_perc = 0.5;  ///< share of cores kept from the optimizer's worker
 };
+
+/// The knobs of a training's setup that the block has, from one to the other. "auto" is a window of
+/// one step, and one selection.
+void copy_knobs(const ZenFlowSettings& from, OffloadSetup& to);
+void copy_knobs(const OffloadSetup& from, ZenFlowSettings& to);
 
 /// gradient_accumulation_steps, at most: a window of them is simulated step by step.
 inline constexpr std::int64_t kMostAccumulation = 100'000;

@@ -1,9 +1,9 @@
 /// The one table of a training setup's knobs: what each is called where, what it may be, who reads
 /// it and what it affects.
 ///
-/// Scenarios' zenflow_train block, short names of --set, zenflow-train's flags and their help,
-/// recordings, a checkpoint's identity and the tuner's knobs come from it. To add one: a field of
-/// TrainingSetup, a row, and its effect.
+/// Blocks of scenarios and of DeepSpeed's file, short names of --set, zenflow-train's flags and
+/// their help, recordings, a checkpoint's identity and the tuner's knobs come from it. To add one:
+/// a field of TrainingSetup, a row, and its effect.
 #pragma once
 
 #include <cstdint>
@@ -49,6 +49,7 @@ struct SetupKnob {
   bool came_later = false;
   bool required = false;    ///< in a scenario
   bool in_setting = false;  ///< a setting's text says it, "zenflow:K:S:PLACE"
+  bool of_zenflow = false;  ///< without effect under the other schedules
 };
 
 [[nodiscard]] std::span<const SetupKnob> setup_knobs();
@@ -68,8 +69,8 @@ void set_knob(const SetupKnob& knob, TrainingSetup& setup, double value);
 /// Empty: `text` is no such word.
 [[nodiscard]] std::optional<double> word_value(const SetupKnob& knob, std::string_view text);
 
-/// The knob's key in a block of a scenario, "training" or "zenflow_train" (for what DeepSpeed's
-/// file has no key for). Empty: it is in another one.
+/// The knob's key in a block of a scenario, "training", "zenflow_train" (for what DeepSpeed's file
+/// has no key for) or "deepspeed.zero_optimization.zenflow". Empty: it is in another one.
 [[nodiscard]] std::string_view key_in(std::string_view block, const SetupKnob& knob);
 
 }  // namespace zenflow::sim

@@ -20,14 +20,14 @@ constexpr double kMany = 1e12;
 
 using enum KnobKind;
 
-/// A knob of ZenFlow that the table of sim/offload/knobs.h has.
+/// A knob that the table of sim/offload/knobs.h has.
 KnobInfo of_setup(Knob knob, std::string_view name) {
   const SetupKnob& row = setup_knob(name);
   const KnobKind kind = !row.words.empty() ? kWord
                         : is_switch(row)   ? kFlag
                         : is_whole(row)    ? kWhole
                                            : kShare;
-  return {knob, row.name, row.path, kind, row.low, row.high, true, &row};
+  return {knob, row.name, row.path, kind, row.low, row.high, row.of_zenflow, &row};
 }
 
 /// Made when it is first asked for, which may be before this file's own values are.
@@ -36,15 +36,14 @@ const std::array<KnobInfo, kKnobs>& table() {
       {Knob::kPlacement, "placement", "placement", kWord, 0, 0, false},
       {Knob::kStage, "stage", "deepspeed.zero_optimization.stage", kWhole, 0, 3, false},
       {Knob::kMicroBatch, "micro_batch_size_per_gpu", "deepspeed.train_micro_batch_size_per_gpu",
-       kWhole, 1, 1 << 24, false},
+       kWhole, 1, 1 << 24, false, &setup_knob("micro_batch_size")},
       {Knob::kBucket, "reduce_bucket_size", "deepspeed.zero_optimization.reduce_bucket_size",
        kWhole, 1, kMany, false},
       {Knob::kOverlapComm, "overlap_comm", "deepspeed.zero_optimization.overlap_comm", kFlag, 0, 1,
        false},
       {Knob::kPinMemory, "pin_memory", "deepspeed.zero_optimization.offload_optimizer.pin_memory",
        kFlag, 0, 1, false},
-      {Knob::kCheckpointing, "activation_checkpointing", "training.activation_checkpointing", kFlag,
-       0, 1, false},
+      of_setup(Knob::kCheckpointing, "activation_checkpointing"),
       {Knob::kGpus, "gpus", "gpus", kWhole, 1, 4096, false},
       {Knob::kBindCores, "bind_cores_to_rank", "launch.bind_cores_to_rank", kFlag, 0, 1, false},
       of_setup(Knob::kTopkRatio, "topk_ratio"),
@@ -148,6 +147,13 @@ std::string value_text(Knob knob, double value) {
       break;
   }
   return fmt::format("{}", value);
+}
+
+TrainingSetup with_setting(TrainingSetup setup, const Setting& setting) {
+  for (const KnobInfo& one : table()) {
+    if (one.setup != nullptr) set_knob(*one.setup, setup, setting.get(one.knob));
+  }
+  return setup;
 }
 
 std::string describe(const Setting& setting) {

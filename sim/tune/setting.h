@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/offload/training_setup.h"
+
 namespace zenflow::sim {
 
 struct SetupKnob;
@@ -89,6 +91,9 @@ class Setting {
  private:
   std::array<double, kKnobs> values_{};
 };
+
+/// `setup` with the setting's values of the knobs that a setup has.
+[[nodiscard]] TrainingSetup with_setting(TrainingSetup setup, const Setting& setting);
 
 /// "zenflow, stage 2, topk_ratio 0.1, update_interval 4, overlap_step": what distinguishes
 /// settings.

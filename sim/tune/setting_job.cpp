@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "sim/offload/knobs.h"
-
 namespace zenflow::sim {
 namespace {
 
@@ -62,26 +60,13 @@ OffloadDevice offload_of(Placement placement) {
   return OffloadDevice::kCpu;
 }
 
-/// What only zenflow-train has.
-void apply_zenflow_train(const Setting& setting, OffloadSetup& offload) {
-  TrainingSetup setup;
-  static_cast<OffloadSetup&>(setup) = offload;
-  for (const KnobInfo& one : knobs()) {
-    if (is_of_block(one)) set_knob(*one.setup, setup, setting.get(one.knob));
-  }
-  offload = setup;
-}
-
+/// Precondition: the job's setup has the setting's knobs.
 void apply_zenflow(const TuneRequest& request, const Setting& setting, Job& job) {
   DeepSpeedConfig& config = job.deepspeed;
   if (!config.zenflow) config.zenflow = request.job.deepspeed.zenflow.value_or(ZenFlowSettings());
   ZenFlowSettings& zenflow = *config.zenflow;
-  zenflow.topk_ratio = setting.topk_ratio();
-  zenflow.update_interval = setting.interval();
-  const std::int64_t select = setting.whole(Knob::kSelectInterval);
-  zenflow.select_interval = select;
+  copy_knobs(job.scenario.offload, zenflow);
   zenflow.select_strategy = "step";
-  zenflow.overlap_step = setting.flag(Knob::kOverlapStep);
   zenflow.offload = setting.flag(Knob::kSelectedOffload);
   zenflow.pt_reserved_cores_perc = setting.get(Knob::kReservedCores);
   const std::int64_t warm_up = setting.whole(Knob::kWarmUp);
@@ -89,7 +74,8 @@ void apply_zenflow(const TuneRequest& request, const Setting& setting, Job& job)
   if (warm_up > 0 && request.family == Family::kDeepSpeed) {
     zenflow.full_warm_up_rounds = setting.interval() + warm_up_phase(request, setting, warm_up);
   }
-  job.scenario.run = long_run(zenflow.full_warm_up_rounds, setting.interval(), select);
+  job.scenario.run = long_run(zenflow.full_warm_up_rounds, setting.interval(),
+                              setting.whole(Knob::kSelectInterval));
 }
 
 }  // namespace
@@ -122,13 +108,12 @@ std::int64_t warm_up_phase(const TuneRequest& request, const Setting& setting,
 
 void apply_setting(const TuneRequest& request, const Setting& setting, Job& job) {
   DeepSpeedConfig& config = job.deepspeed;
-  TrainingSettings& training = job.scenario.training;
-  training.micro_batch_size_per_gpu = setting.whole(Knob::kMicroBatch);
-  training.activation_checkpointing = setting.flag(Knob::kCheckpointing);
+  const TrainingSetup setup = with_setting({job.scenario.offload, job.scenario.training}, setting);
+  job.scenario.offload = setup;
+  job.scenario.training = setup;
   job.scenario.gpus = setting.whole(Knob::kGpus);
   job.scenario.bind_cores_to_rank = setting.flag(Knob::kBindCores);
-  apply_zenflow_train(setting, job.scenario.offload);
-  config.train_micro_batch_size_per_gpu = training.micro_batch_size_per_gpu;
+  config.train_micro_batch_size_per_gpu = setup.micro_batch_size_per_gpu;
   config.gradient_accumulation_steps = std::max<std::int64_t>(1, accumulation_of(request, setting));
   config.zero_stage = setting.stage();
   config.reduce_bucket_size = setting.whole(Knob::kBucket);

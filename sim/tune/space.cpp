@@ -26,16 +26,19 @@ Placement placement_of(const Job& job) {
   return Placement::kGpu;
 }
 
-void read_zenflow(const ZenFlowSettings& zenflow, Setting& setting) {
-  setting.set(Knob::kTopkRatio, zenflow.topk_ratio);
-  setting.set(Knob::kUpdateInterval, static_cast<double>(zenflow.update_interval.value_or(1)));
-  const bool by_step = zenflow.select_strategy == "step";
-  setting.set(Knob::kSelectInterval,
-              by_step ? static_cast<double>(zenflow.select_interval.value_or(0)) : 0);
-  setting.set(Knob::kWarmUp, static_cast<double>(zenflow.full_warm_up_rounds));
-  setting.set(Knob::kOverlapStep, zenflow.overlap_step ? 1 : 0);
-  setting.set(Knob::kSelectedOffload, zenflow.offload ? 1 : 0);
-  setting.set(Knob::kReservedCores, zenflow.pt_reserved_cores_perc);
+/// The job's own block, or where it has none as published.
+ZenFlowSettings zenflow_of(const Job& job) {
+  ZenFlowSettings published;
+  published.update_interval = 4;
+  published.overlap_step = true;
+  return job.deepspeed.zenflow.value_or(published);
+}
+
+TrainingSetup setup_of(const Scenario& scenario, const ZenFlowSettings& zenflow) {
+  TrainingSetup setup{scenario.offload, scenario.training};
+  copy_knobs(zenflow, setup);
+  if (zenflow.select_strategy != "step") setup.select_interval = 0;
+  return setup;
 }
 
 /// Shares of the cores that leave whole threads on both sides, as zenflow-train has them.
@@ -185,23 +188,18 @@ Setting setting_of(const Job& job) {
   const DeepSpeedConfig& config = job.deepspeed;
   whole(Knob::kPlacement, static_cast<int>(placement_of(job)));
   whole(Knob::kStage, config.zero_stage);
-  whole(Knob::kMicroBatch, job.scenario.training.micro_batch_size_per_gpu);
   whole(Knob::kBucket, config.reduce_bucket_size);
   flag(Knob::kOverlapComm, config.overlaps_communication());
   flag(Knob::kPinMemory, config.pin_memory);
-  flag(Knob::kCheckpointing, job.scenario.training.activation_checkpointing);
   whole(Knob::kGpus, job.scenario.gpus);
   flag(Knob::kBindCores, job.scenario.bind_cores_to_rank);
-  TrainingSetup setup;
-  static_cast<OffloadSetup&>(setup) = job.scenario.offload;
+  const ZenFlowSettings zenflow = zenflow_of(job);
+  flag(Knob::kSelectedOffload, zenflow.offload);
+  setting.set(Knob::kReservedCores, zenflow.pt_reserved_cores_perc);
+  const TrainingSetup setup = setup_of(job.scenario, zenflow);
   for (const KnobInfo& one : knobs()) {
-    if (!is_of_block(one)) continue;
-    setting.set(one.knob, knob_value(*one.setup, setup));
+    if (one.setup != nullptr) setting.set(one.knob, knob_value(*one.setup, setup));
   }
-  ZenFlowSettings published;
-  published.update_interval = 4;
-  published.overlap_step = true;
-  read_zenflow(config.zenflow.value_or(published), setting);
   return setting;
 }
 

@@ -1,15 +1,16 @@
 #include "sim/tune/tuned_config.h"
 
 #include <algorithm>
-#include <array>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "sim/base/error.h"
 #include "sim/config/reader.h"
 #include "sim/deepspeed/lax_values.h"
 #include "sim/deepspeed/lint.h"
+#include "sim/tune/space.h"
 
 namespace zenflow::sim {
 namespace {
@@ -17,6 +18,11 @@ namespace {
 constexpr const char* kOffload = "zero_optimization.offload_optimizer";
 constexpr const char* kOffloadParam = "zero_optimization.offload_param";
 constexpr const char* kZenFlow = "zero_optimization.zenflow";
+
+/// The knob's key in DeepSpeed's zenflow block; empty: it is elsewhere.
+std::string_view key_in_block(const KnobInfo& knob) {
+  return knob.path.starts_with(kZenFlowBlock) ? knob.path.substr(kZenFlowBlock.size() + 1) : "";
+}
 
 bool is_number(const Node* node) {
   return node != nullptr && node->is_scalar() && !node->quoted;
@@ -115,41 +121,47 @@ class Editor {
     return setting_.flag(Knob::kOverlapStep) && own_.has(Change::kWorkerCores);
   }
 
+  /// Whether a block that is written anew has the knob's key.
+  [[nodiscard]] bool belongs(Knob knob) const {
+    if (knob == Knob::kReservedCores) return writes_cores();
+    return knob != Knob::kSelectedOffload || setting_.flag(knob);
+  }
+
+  /// Whether the block in force says something else than the setting.
+  [[nodiscard]] bool differs(Knob knob) const {
+    const ZenFlowSettings& now = *own_.deepspeed.zenflow;
+    const std::int64_t select = setting_.whole(Knob::kSelectInterval);
+    if (knob == Knob::kReservedCores && !writes_cores()) return false;
+    if (knob == Knob::kUpdateInterval && !now.update_interval) return true;  // "auto"
+    if (knob != Knob::kSelectInterval) return setting_of(own_).get(knob) != setting_.get(knob);
+    return now.select_interval != select && (select > 0 || now.select_strategy == "step");
+  }
+
   void zenflow() {
     const Node* block = find_path(document_, kZenFlow);
-    const std::int64_t select = setting_.whole(Knob::kSelectInterval);
-    if (block == nullptr || !block->is_map() || !own_.deepspeed.zenflow) {
-      std::string json = fmt::format(
-          "{{\"topk_ratio\": {}, \"select_strategy\": \"step\", \"select_interval\": {}, "
-          "\"update_interval\": {}, \"full_warm_up_rounds\": {}, \"overlap_step\": {}",
-          setting_.topk_ratio(), select, setting_.interval(), setting_.whole(Knob::kWarmUp),
-          text(setting_.flag(Knob::kOverlapStep)));
-      if (setting_.flag(Knob::kSelectedOffload)) json += ", \"offload\": true";
-      if (writes_cores()) {
-        json += fmt::format(", \"pt_reserved_cores_perc\": {}", setting_.get(Knob::kReservedCores));
+    const bool is_new = block == nullptr || !block->is_map() || !own_.deepspeed.zenflow;
+    std::vector<std::pair<std::string_view, std::string>> keys;
+    for (const KnobInfo& one : knobs()) {
+      const std::string_view key = key_in_block(one);
+      if (key.empty()) continue;
+      if (one.knob == Knob::kSelectInterval &&
+          (is_new ||
+           (setting_.flag(one.knob) && own_.deepspeed.zenflow->select_strategy != "step"))) {
+        keys.emplace_back("select_strategy", "\"step\"");
       }
-      set(kZenFlow, json + "}");
-      return;
+      if (is_new ? belongs(one.knob) : differs(one.knob)) {
+        keys.emplace_back(key, value_text(one.knob, setting_.get(one.knob)));
+      }
     }
-    const ZenFlowSettings& now = *own_.deepspeed.zenflow;
-    const auto put = [&](bool differs, const char* key, std::string json) {
-      if (differs) set(std::string(kZenFlow) + "." + key, std::move(json));
-    };
-    put(now.topk_ratio != setting_.topk_ratio(), "topk_ratio",
-        fmt::format("{}", setting_.topk_ratio()));
-    put(select > 0 && now.select_strategy != "step", "select_strategy", "\"step\"");
-    put(now.select_interval != select && (select > 0 || now.select_strategy == "step"),
-        "select_interval", std::to_string(select));
-    put(now.update_interval != setting_.interval(), "update_interval",
-        std::to_string(setting_.interval()));
-    put(now.full_warm_up_rounds != setting_.whole(Knob::kWarmUp), "full_warm_up_rounds",
-        std::to_string(setting_.whole(Knob::kWarmUp)));
-    put(now.overlap_step != setting_.flag(Knob::kOverlapStep), "overlap_step",
-        text(setting_.flag(Knob::kOverlapStep)));
-    put(now.offload != setting_.flag(Knob::kSelectedOffload), "offload",
-        text(setting_.flag(Knob::kSelectedOffload)));
-    put(writes_cores() && now.pt_reserved_cores_perc != setting_.get(Knob::kReservedCores),
-        "pt_reserved_cores_perc", fmt::format("{}", setting_.get(Knob::kReservedCores)));
+    std::string whole;
+    for (auto& [key, json] : keys) {
+      if (is_new) {
+        whole += fmt::format("{}\"{}\": {}", whole.empty() ? "" : ", ", key, json);
+      } else {
+        set(fmt::format("{}.{}", kZenFlow, key), std::move(json));
+      }
+    }
+    if (is_new) set(kZenFlow, "{" + whole + "}");
   }
 
   /// Keys that state batch sizes are brought in line; "auto" stays where it means the same.
@@ -225,22 +237,20 @@ std::string correct(TunedConfig& config, const LintOptions& options) {
 /// Whether the linter's corrections left what the setting decides alone.
 bool still_says(const Node& root, const Job& own, const Setting& setting,
                 std::int64_t accumulation) {
-  DeepSpeedConfig now = read_deepspeed_config(root);
-  complete_config(root, own, setting.whole(Knob::kGpus) * own.scenario.nodes, now);
-  if (now.zero_stage != setting.stage()) return false;
-  if (now.overlaps_communication() != setting.flag(Knob::kOverlapComm)) return false;
-  if (now.reduce_bucket_size != setting.whole(Knob::kBucket)) return false;
-  if (now.zenflow.has_value() != setting.zenflow()) return false;
-  if (now.gradient_accumulation_steps != accumulation) return false;
-  if (!setting.zenflow()) return true;
-  const std::int64_t select = setting.whole(Knob::kSelectInterval);
-  const std::int64_t selects =
-      now.zenflow->select_strategy == "step" ? now.zenflow->select_interval.value_or(0) : 0;
-  return now.zenflow->topk_ratio == setting.topk_ratio() &&
-         now.zenflow->update_interval == setting.interval() && selects == select &&
-         now.zenflow->full_warm_up_rounds == setting.whole(Knob::kWarmUp) &&
-         now.zenflow->overlap_step == setting.flag(Knob::kOverlapStep) &&
-         now.zenflow->offload == setting.flag(Knob::kSelectedOffload);
+  Job job = own;
+  DeepSpeedConfig& config = job.deepspeed;
+  config = read_deepspeed_config(root);
+  complete_config(root, own, setting.whole(Knob::kGpus) * own.scenario.nodes, config);
+  if (config.zenflow.has_value() != setting.zenflow()) return false;
+  if (config.gradient_accumulation_steps != accumulation) return false;
+  const Setting now = setting_of(job);
+  return std::all_of(knobs().begin(), knobs().end(), [&](const KnobInfo& one) {
+    const bool is_of_zero =
+        one.knob == Knob::kStage || one.knob == Knob::kOverlapComm || one.knob == Knob::kBucket;
+    const bool is_of_block =
+        setting.zenflow() && !key_in_block(one).empty() && one.knob != Knob::kReservedCores;
+    return !(is_of_zero || is_of_block) || now.get(one.knob) == setting.get(one.knob);
+  });
 }
 
 }  // namespace

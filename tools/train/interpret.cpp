@@ -14,6 +14,7 @@
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 #include "sim/config/reader.h"
+#include "sim/offload/knobs.h"
 #include "tools/environment.h"
 #include "tools/train/options.h"
 
@@ -215,10 +216,12 @@ void note_unused(const CLI::App& app, TrainCommand& o) {
     }
   };
   const bool zenflow = o.setup.schedule == OffloadSchedule::kZenFlow;
-  unused(zenflow, "it belongs to --schedule zenflow",
-         {"--topk-ratio", "--update-interval", "--auto-ratio", "--tune", "--tune-slack",
-          "--start-interval", "--select-interval", "--full-warm-up-rounds", "--overlap-step",
-          "--column-norm", "--accumulate-on", "--deferred-scaling"});
+  std::vector<std::string> of_zenflow = {"--auto-ratio",     "--tune",        "--tune-slack",
+                                         "--start-interval", "--column-norm", "--deferred-scaling"};
+  for (const sim::SetupKnob& knob : sim::setup_knobs()) {
+    if (knob.of_zenflow && !knob.flag.empty()) of_zenflow.emplace_back(knob.flag);
+  }
+  unused(zenflow, "it belongs to --schedule zenflow", of_zenflow);
   if (zenflow) {
     unused(o.update_interval == "auto", "it belongs to --update-interval auto",
            {"--auto-ratio", "--tune", "--start-interval"});

@@ -99,11 +99,13 @@ std::string deepspeed_of(const RecordedRun& run, std::int64_t cores) {
   if (run.schedule == OffloadSchedule::kZenFlow) {
     // The optimizer's share of the cores; all if it has a thread for each.
     const double share = static_cast<double>(run.optimizer_threads) / static_cast<double>(cores);
-    zero += fmt::format(
-        ", zenflow: {{topk_ratio: {}, update_interval: {}, select_interval: {}, select_strategy: "
-        "step, overlap_step: {}, full_warm_up_rounds: {}, pt_reserved_cores_perc: {}}}",
-        run.topk_ratio, run.update_interval, run.select_interval, run.overlap_step,
-        run.full_warm_up_rounds, share < 1 ? 1 - share : 0);
+    zero += ", zenflow: {";
+    for (const SetupKnob& knob : setup_knobs()) {
+      const std::string_view key = key_in(kZenFlowBlock, knob);
+      if (!key.empty()) zero += fmt::format("{}: {}, ", key, knob_text(knob, run));
+    }
+    zero += fmt::format("select_strategy: step, pt_reserved_cores_perc: {}}}",
+                        share < 1 ? 1 - share : 0);
   }
   return fmt::format(
       "{{{}optimizer: {{type: AdamW, params: {{lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, "
