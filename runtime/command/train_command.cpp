@@ -91,67 +91,54 @@ std::string refusal(const std::vector<std::string>& why) {
       shell_word(fmt::format("zenflow-train cannot run what was tuned: {}", fmt::join(why, "; "))));
 }
 
-/// Sums on the device need no threads.
-std::string sum_threads(const Setting& setting, std::int64_t threads) {
-  if (setting.zenflow() && setting.flag(Knob::kAccumulateOn)) return "";
-  return fmt::format(" --sum-threads {}", threads);
-}
-
-/// --optimizer-threads and --sum-threads: as the scenario has them, or sharing the cores of a
-/// profile as pt_reserved_cores_perc says; empty: all cores for both.
-std::string shared_threads(const sim::Scenario& scenario, const Setting& setting) {
-  if (setting.placement() == sim::Placement::kGpu) return "";
-  const auto cores = static_cast<double>(scenario.hardware.host.cores);
-  const auto shared_sums = setting.get(Knob::kReservedCores) * cores;
-  const bool shares = setting.zenflow() && shared_sums >= 1 && cores - shared_sums >= 1;
-  std::int64_t updates = scenario.offload.optimizer_threads;
-  std::int64_t sums = scenario.offload.sum_threads;
-  if (updates == 0 && shares) updates = std::llround(cores - shared_sums);
-  if (sums == 0 && shares) sums = std::llround(shared_sums);
-  return (updates > 0 ? fmt::format(" --optimizer-threads {}", updates) : "") +
-         (sums > 0 && setting.zenflow() ? sum_threads(setting, sums) : "");
-}
-
-/// Of a recording they stay as they were.
-std::string thread_flags(const TuneAnswer& answer) {
+/// Threads: of a recording as they were, else as the scenario has them, or sharing the cores of a
+/// profile as pt_reserved_cores_perc says. 0: all cores, or none that would do anything.
+void set_threads(const TuneAnswer& answer, sim::TrainingSetup& setup) {
   const Setting& setting = answer.chosen().setting;
+  setup.threads = 0;
   if (answer.loaded.run) {
     const sim::RecordedRun& run = *answer.loaded.run;
-    const std::string model = run.gpu ? "" : fmt::format(" --threads {}", run.threads);
-    return model + fmt::format(" --optimizer-threads {}", run.optimizer_threads) +
-           sum_threads(setting, run.sum_threads);
+    if (!run.gpu) setup.threads = run.threads;
+    setup.optimizer_threads = run.optimizer_threads;
+    setup.sum_threads = run.sum_threads;
+  } else if (answer.loaded.request.family != sim::Family::kLive ||
+             setting.placement() == sim::Placement::kGpu) {
+    setup.optimizer_threads = setup.sum_threads = 0;
+  } else {
+    const auto cores = static_cast<double>(answer.loaded.request.job.scenario.hardware.host.cores);
+    const double sums = setting.get(Knob::kReservedCores) * cores;
+    if (setting.zenflow() && sums >= 1 && cores - sums >= 1) {
+      const auto whole = [](double number) { return static_cast<int>(std::lround(number)); };
+      if (setup.optimizer_threads == 0) setup.optimizer_threads = whole(cores - sums);
+      if (setup.sum_threads == 0) setup.sum_threads = whole(sums);
+    }
+    if (!setting.zenflow()) setup.sum_threads = 0;
   }
-  if (answer.loaded.request.family != sim::Family::kLive) return "";
-  return shared_threads(answer.loaded.request.job.scenario, setting);
+  if (setting.zenflow() && setup.accumulate_on_device) setup.sum_threads = 0;
 }
 
-/// What a step is: its batch and what of the activations is kept.
-std::string step_flags(const sim::Scenario& scenario, const Setting& setting,
-                       std::int64_t micro_batches) {
-  std::string flags =
-      fmt::format(" --micro-batch-size {} --sequence-length {}", setting.whole(Knob::kMicroBatch),
-                  scenario.training.sequence_length);
-  if (micro_batches > 1) flags += fmt::format(" --gradient-accumulation-steps {}", micro_batches);
-  if (setting.flag(Knob::kCheckpointing)) flags += " --activation-checkpointing";
-  return flags;
+sim::OffloadSchedule schedule_of(const Setting& setting) {
+  if (setting.zenflow()) return sim::OffloadSchedule::kZenFlow;
+  return setting.placement() == sim::Placement::kCpu ? sim::OffloadSchedule::kZeroOffload
+                                                     : sim::OffloadSchedule::kGpuOnly;
 }
 
-std::string zenflow_flags(const TuneAnswer& answer) {
+/// What zenflow-train is to be set to.
+sim::TrainingSetup setup_of(const TuneAnswer& answer) {
+  const sim::Scenario& scenario = answer.loaded.request.job.scenario;
   const Setting& setting = answer.chosen().setting;
-  if (!setting.zenflow()) return "";
-  std::string flags =
-      fmt::format(" --topk-ratio {} --update-interval {} --select-interval {} --overlap-step {}",
-                  setting.topk_ratio(), setting.interval(), setting.whole(Knob::kSelectInterval),
-                  setting.flag(Knob::kOverlapStep));
-  const std::int64_t warm_up = setting.whole(Knob::kWarmUp);
-  if (warm_up > 0) flags += fmt::format(" --full-warm-up-rounds {}", warm_up);
-  if (setting.flag(Knob::kAccumulateOn)) {
-    flags += fmt::format(" --accumulate-on {}", sim::accumulate_place(true));
-  }
-  // More than zenflow-train allows unless told.
+  sim::TrainingSetup setup = with_setting({scenario.offload, scenario.training}, setting);
+  setup.schedule = schedule_of(setting);
+  setup.gradient_accumulation_steps = answer.candidates.accumulation(setting);
+  set_threads(answer, setup);
+  return setup;
+}
+
+/// Older gradients than zenflow-train allows unless told.
+std::string staleness_flags(const TuneAnswer& answer) {
   const std::int64_t stale = answer.chosen().evaluation.staleness;
-  if (stale > sim::Limits().staleness) flags += fmt::format(" --max-staleness {}", stale);
-  return flags;
+  const bool is_told = answer.chosen().setting.zenflow() && stale > sim::Limits().staleness;
+  return is_told ? fmt::format(" --max-staleness {}", stale) : "";
 }
 
 std::string device_flags(const TuneAnswer& answer) {
@@ -185,26 +172,18 @@ std::string optimizer_flags(const TuneAnswer& answer) {
   return flags;
 }
 
-const char* schedule_of(const Setting& setting) {
-  if (setting.zenflow()) return "zenflow";
-  return setting.placement() == sim::Placement::kCpu ? "zero-offload" : "gpu-only";
-}
-
 }  // namespace
 
 std::string train_command(const TuneAnswer& answer, const std::optional<fs::path>& given,
                           const std::optional<fs::path>& folder) {
   const std::vector<std::string> why = hindrances(answer, given);
   if (!why.empty()) return refusal(why);
-  const sim::Scenario& scenario = answer.loaded.request.job.scenario;
-  const Setting& setting = answer.chosen().setting;
   fs::path model = model_file(answer, given);
   if (folder && model.is_relative()) model = path_from(*folder, model);
-  return fmt::format("zenflow-train --model {} --data data.txt --schedule {}",
-                     shell_word(model.generic_string()), schedule_of(setting)) +
-         step_flags(scenario, setting, answer.candidates.accumulation(setting)) +
-         zenflow_flags(answer) + fmt::format(" --dtype {}", to_string(scenario.training.dtype)) +
-         device_flags(answer) + optimizer_flags(answer) + thread_flags(answer);
+  return fmt::format("zenflow-train --model {} --data data.txt",
+                     shell_word(model.generic_string())) +
+         device_flags(answer) + optimizer_flags(answer) + staleness_flags(answer) +
+         setup_flags(setup_of(answer));
 }
 
 }  // namespace zenflow::runtime

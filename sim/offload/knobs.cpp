@@ -65,6 +65,21 @@ std::optional<double> word_value(const SetupKnob& knob, std::string_view text) {
   return static_cast<double>(found - knob.words.begin());
 }
 
+std::string setup_flags(const TrainingSetup& setup) {
+  const TrainingSetup unsaid;
+  std::string flags;
+  for (const SetupKnob& knob : setup_knobs()) {
+    const double value = knob_value(knob, setup);
+    const double by_default = knob_value(knob, unsaid);
+    if (knob.flag.empty() || value < knob.low) continue;
+    if (knob.of_zenflow && setup.schedule != OffloadSchedule::kZenFlow) continue;
+    const bool stands_alone = is_switch(knob) && by_default == 0;
+    if ((stands_alone || knob.said_if_changed) && value == by_default) continue;
+    flags += fmt::format(" {}{}", knob.flag, stands_alone ? "" : " " + knob_text(knob, setup));
+  }
+  return flags;
+}
+
 std::string_view key_in(std::string_view block, const SetupKnob& knob) {
   const bool inside =
       knob.path.starts_with(block) && knob.path.substr(block.size()).starts_with('.');

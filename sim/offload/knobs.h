@@ -1,9 +1,9 @@
 /// The one table of a training setup's knobs: what each is called where, what it may be, who reads
 /// it and what it affects.
 ///
-/// Blocks of scenarios and of DeepSpeed's file, short names of --set, zenflow-train's flags and
-/// their help, recordings, a checkpoint's identity and the tuner's knobs come from it. To add one:
-/// a field of TrainingSetup, a row, and its effect.
+/// Blocks of scenarios and of DeepSpeed's file, short names of --set, zenflow-train's flags, their
+/// help and the commands that have them, recordings, a checkpoint's identity and the tuner's knobs
+/// come from it. To add one: a field of TrainingSetup, a row, and its effect.
 #pragma once
 
 #include <cstdint>
@@ -47,9 +47,10 @@ struct SetupKnob {
   int affects = 0;  ///< SetupEffect
   /// Recordings and checkpoints of before do not say it: there it has its default.
   bool came_later = false;
-  bool required = false;    ///< in a scenario
-  bool in_setting = false;  ///< a setting's text says it, "zenflow:K:S:PLACE"
-  bool of_zenflow = false;  ///< without effect under the other schedules
+  bool required = false;         ///< in a scenario
+  bool in_setting = false;       ///< a setting's text says it, "zenflow:K:S:PLACE"
+  bool of_zenflow = false;       ///< without effect under the other schedules
+  bool said_if_changed = false;  ///< commands leave it out at its default, which is off
 };
 
 [[nodiscard]] std::span<const SetupKnob> setup_knobs();
@@ -68,6 +69,11 @@ void set_knob(const SetupKnob& knob, TrainingSetup& setup, double value);
 [[nodiscard]] std::string knob_text(const SetupKnob& knob, const TrainingSetup& setup);
 /// Empty: `text` is no such word.
 [[nodiscard]] std::optional<double> word_value(const SetupKnob& knob, std::string_view text);
+
+/// The flags of zenflow-train that say it, in the table's order: " --schedule zenflow --topk-ratio
+/// 0.1 ...". Left out: what has no effect under the schedule, and numbers below their range, such
+/// as 0 threads, which are not decided.
+[[nodiscard]] std::string setup_flags(const TrainingSetup& setup);
 
 /// The knob's key in a block of a scenario, "training", "zenflow_train" (for what DeepSpeed's file
 /// has no key for) or "deepspeed.zero_optimization.zenflow". Empty: it is in another one.

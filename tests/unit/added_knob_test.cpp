@@ -1,5 +1,6 @@
 /// What a row of the table of knobs brings, shown by adding one: its key in scenarios, its short
-/// name, its flag and the flag's help, its place in recordings and in a checkpoint's identity.
+/// name, its flag, the flag's help and the commands that have it, its place in recordings and in a
+/// checkpoint's identity.
 #include <algorithm>
 #include <array>
 
@@ -20,7 +21,9 @@ namespace zenflow::sim {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr SetupKnob kAdded = {.name = "spare_threads",
                               .path = "zenflow_train.spare_threads",
@@ -71,6 +74,27 @@ TEST(AddedKnob, IsAFlagWithItsHelp) {
                                 HasSubstr("that wait for something to do")));
   app.parse("--model m --data d --spare-threads 7");
   EXPECT_EQ(command.setup.sum_threads, 7);
+}
+
+TEST(AddedKnob, IsInCommandsWhichSayTheWholeSetup) {
+  TrainingSetup setup;
+  setup.topk_ratio = 0.25;
+  setup.full_warm_up_rounds = 3;
+  setup.overlap_step = false;
+  setup.accumulate_on_device = true;
+  setup.micro_batch_size_per_gpu = 5;
+  setup.activation_checkpointing = true;
+  setup.sequence_length = 96;
+  setup.sum_threads = 7;
+  EXPECT_THAT(setup_flags(setup), HasSubstr(" --spare-threads 7"));
+  tools::TrainCommand command;
+  CLI::App app;
+  add_train_options(app, command);
+  app.parse("--model m --data d" + setup_flags(setup));
+  EXPECT_EQ(command.setup, setup);
+  setup.schedule = OffloadSchedule::kZeroOffload;
+  setup.optimizer_threads = 0;
+  EXPECT_THAT(setup_flags(setup), Not(AnyOf(HasSubstr("topk"), HasSubstr("optimizer"))));
 }
 
 TEST(AddedKnob, IsInRecordings) {
