@@ -35,10 +35,10 @@ Batch to_batch(ClassificationBatch examples) {
 
 class TextFeed final : public DataFeed {
  public:
-  TextFeed(PackedSequences sequences, const FeedOptions& options)
+  TextFeed(PackedSequences sequences, std::int64_t batch, std::uint64_t seed)
       : sequences_(std::move(sequences)),
-        batch_(static_cast<std::uint64_t>(options.sequences)),
-        stream_(sequences_.training_count(), options.seed, 0, 1) {}
+        batch_(static_cast<std::uint64_t>(batch)),
+        stream_(sequences_.training_count(), seed, 0, 1) {}
 
   [[nodiscard]] std::uint64_t training_samples() const override {
     return sequences_.training_count();
@@ -73,20 +73,19 @@ class TextFeed final : public DataFeed {
 class GlueFeed final : public DataFeed {
  public:
   GlueFeed(const GlueTaskInfo& task, GlueData training, std::vector<GlueExample> validation,
-           const FeedOptions& options)
+           const sim::TrainingSettings& batches, std::uint64_t seed)
       : task_(task),
         training_(std::move(training)),
         validation_(std::move(validation)),
-        options_(options),
-        batch_(static_cast<std::uint64_t>(options.sequences)),
-        stream_(training_.examples.size(), options.seed, 0, 1) {}
+        length_(batches.sequence_length),
+        batch_(static_cast<std::uint64_t>(batches.micro_batch_size_per_gpu)),
+        stream_(training_.examples.size(), seed, 0, 1) {}
 
   [[nodiscard]] std::uint64_t training_samples() const override {
     return training_.examples.size();
   }
   [[nodiscard]] Batch next() override {
-    return to_batch(
-        classification_batch(task_, training_.examples, stream_.next(batch_), options_.length));
+    return to_batch(classification_batch(task_, training_.examples, stream_.next(batch_), length_));
   }
   [[nodiscard]] DataPosition position() const override { return stream_.position(); }
   void seek(DataPosition position) override { stream_.seek(position); }
@@ -97,7 +96,7 @@ class GlueFeed final : public DataFeed {
   [[nodiscard]] Batch validation(std::size_t index) const override {
     std::vector<std::uint64_t> indices(std::min(batch_, validation_.size() - index * batch_));
     std::iota(indices.begin(), indices.end(), index * batch_);
-    return to_batch(classification_batch(task_, validation_, indices, options_.length));
+    return to_batch(classification_batch(task_, validation_, indices, length_));
   }
   [[nodiscard]] std::vector<NamedValue> metrics(
       const std::vector<std::vector<float>>& logits) const override;
@@ -106,7 +105,7 @@ class GlueFeed final : public DataFeed {
   const GlueTaskInfo& task_;
   GlueData training_;
   std::vector<GlueExample> validation_;
-  FeedOptions options_;
+  std::int64_t length_;
   std::uint64_t batch_;
   SampleStream stream_;
 };
@@ -145,14 +144,17 @@ std::vector<NamedValue> GlueFeed::metrics(const std::vector<std::vector<float>>&
 }  // namespace
 
 std::unique_ptr<DataFeed> open_text(const std::filesystem::path& path, std::int64_t vocabulary,
+                                    const sim::TrainingSettings& training,
                                     const FeedOptions& options) {
   return std::make_unique<TextFeed>(
-      PackedSequences(TokenSource(path, vocabulary), options.length, options.validation_fraction),
-      options);
+      PackedSequences(TokenSource(path, vocabulary), training.sequence_length,
+                      options.validation_fraction),
+      training.micro_batch_size_per_gpu, options.seed);
 }
 
 std::unique_ptr<DataFeed> open_glue(const std::string& task, const std::filesystem::path& folder,
-                                    std::int64_t vocabulary, const FeedOptions& options) {
+                                    std::int64_t vocabulary, const sim::TrainingSettings& training,
+                                    const FeedOptions& options) {
   const GlueTaskInfo& known = find_glue_task(task);
   if (vocabulary < kGlueVocabulary) {
     throw Error(ErrorKind::kInput,
@@ -161,14 +163,15 @@ std::unique_ptr<DataFeed> open_glue(const std::string& task, const std::filesyst
   }
   const MalformedRows rows =
       options.skip_malformed_rows ? MalformedRows::kSkip : MalformedRows::kRefuse;
-  GlueData training = read_glue(known, folder / "train.tsv", rows);
+  GlueData examples = read_glue(known, folder / "train.tsv", rows);
   // MNLI has two sets; they are read as one.
   std::vector<GlueExample> validation;
   for (const std::string_view file : known.validation_files) {
     GlueData part = read_glue(known, folder / file, rows);
     std::move(part.examples.begin(), part.examples.end(), std::back_inserter(validation));
   }
-  return std::make_unique<GlueFeed>(known, std::move(training), std::move(validation), options);
+  return std::make_unique<GlueFeed>(known, std::move(examples), std::move(validation), training,
+                                    options.seed);
 }
 
 }  // namespace zenflow::runtime

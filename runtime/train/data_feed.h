@@ -11,6 +11,7 @@
 #include "runtime/data/sample_order.h"
 #include "runtime/data/token_source.h"
 #include "runtime/model/transformer.h"
+#include "sim/offload/training_setup.h"
 
 namespace zenflow::runtime {
 
@@ -39,22 +40,23 @@ class DataFeed {
 };
 
 struct FeedOptions {
-  std::int64_t sequences = 1;  ///< of a batch
-  std::int64_t length = 128;   ///< tokens of a sequence
   std::uint64_t seed = 0;
   double validation_fraction = 0.05;  ///< of a text file
   bool skip_malformed_rows = false;   ///< of GLUE files
 };
 
-/// Tokens of `path`, of a model with `vocabulary` ids. Throws as TokenSource and PackedSequences.
+/// Tokens of `path`, of a model with `vocabulary` ids, in micro-batches of `training`. Throws as
+/// TokenSource and PackedSequences.
 [[nodiscard]] std::unique_ptr<DataFeed> open_text(const std::filesystem::path& path,
                                                   std::int64_t vocabulary,
+                                                  const sim::TrainingSettings& training,
                                                   const FeedOptions& options);
 /// GLUE's `folder`, with train.tsv and the task's validation files. Throws as read_glue; the
 /// vocabulary must have GLUE's byte tokens.
 [[nodiscard]] std::unique_ptr<DataFeed> open_glue(const std::string& task,
                                                   const std::filesystem::path& folder,
                                                   std::int64_t vocabulary,
+                                                  const sim::TrainingSettings& training,
                                                   const FeedOptions& options);
 
 }  // namespace zenflow::runtime

@@ -24,10 +24,11 @@ void require_host_memory(const std::string& name, const std::vector<PlannedMemor
 }
 
 TransformerSettings settings_of(const TrainOptions& options) {
-  return {.max_sequences = options.feed.sequences,
-          .max_length = options.feed.length,
-          .type = options.dtype,
-          .checkpoints_activations = options.activation_checkpointing};
+  const sim::TrainingSettings& training = options.training;
+  return {.max_sequences = training.micro_batch_size_per_gpu,
+          .max_length = training.sequence_length,
+          .type = element_type(training.dtype),
+          .checkpoints_activations = training.activation_checkpointing};
 }
 
 /// Held in vectors while the engine takes them in.
@@ -45,7 +46,7 @@ std::unique_ptr<TrainingModel> on_host(const TransformerConfig& config,
   parts.push_back(initial_weights_of(config.model));
   require_host_memory(config.model.name, parts);
   return std::make_unique<HostModel>(
-      HostTransformer(config, settings_of(options), options.threads));
+      HostTransformer(config, settings_of(options), static_cast<std::size_t>(options.threads)));
 }
 
 std::unique_ptr<TrainingModel> on_gpu(const TransformerConfig& config, const TrainOptions& options,
@@ -64,6 +65,10 @@ std::unique_ptr<TrainingModel> on_gpu(const TransformerConfig& config, const Tra
 }
 
 }  // namespace
+
+ElementType element_type(sim::DType dtype) {
+  return dtype == sim::DType::kFp32 ? ElementType::kFloat32 : ElementType::kBfloat16;
+}
 
 HostMemory host_memory(const std::filesystem::path& root) {
   const std::uint64_t machine = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *

@@ -11,6 +11,9 @@
 
 namespace zenflow::runtime {
 
+/// Precondition: not fp16, whose gradients would need loss scaling.
+[[nodiscard]] ElementType element_type(sim::DType dtype);
+
 /// `recorder` gets the device's streams; `launches`, unless null, what is launched on a GPU. Copies
 /// stop waiting for the host device's link once `stop` says so: a step over a slow one takes hours.
 /// Throws Error(kDevice) if there is no such GPU.

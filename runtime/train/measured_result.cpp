@@ -161,7 +161,7 @@ Json validations(const TrainReport& report) {
 Json result(const TrainOptions& options, const TrainReport& report) {
   const StepTimes& mean = report.times.mean;
   const double model_bytes = static_cast<double>(report.parameters) *
-                             static_cast<double>(bytes_per_element(options.dtype));
+                             static_cast<double>(sim::bytes_per_element(options.training.dtype));
   const double stall = mean.cpu_update + mean.d2h + mean.h2d + mean.launch;
   const auto done =
       static_cast<double>(std::max<std::int64_t>(1, report.steps - report.first_step));
@@ -176,7 +176,7 @@ Json result(const TrainOptions& options, const TrainReport& report) {
     if (options.offload.interval_is_auto) map["update_interval_is_auto"] = true;
   }
   map["gradient_accumulation_steps"] = options.offload.gradient_accumulation_steps;
-  map["activation_checkpointing"] = options.activation_checkpointing;
+  map["activation_checkpointing"] = options.training.activation_checkpointing;
   map["step_time_ms"] = milliseconds(mean.total);
   map["step_times_ms"] = Json::array();
   for (const double step : report.times.last_window) {
@@ -234,7 +234,7 @@ std::string measured_result_json(const TrainOptions& options, const TrainReport&
   document["model"] = {
       {"name", report.model_name},
       {"parameters", report.parameters},
-      {"bytes", report.parameters * static_cast<std::int64_t>(bytes_per_element(options.dtype))}};
+      {"bytes", report.parameters * sim::bytes_per_element(options.training.dtype)}};
   document["hardware"] = {{"name", report.device_name}, {"gpus", 1}};
   if (options.cuda) document["hardware"]["gpu"] = options.cuda->ordinal;
   document["results"] = Json::array({result(options, report)});

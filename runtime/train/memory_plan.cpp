@@ -49,7 +49,7 @@ sim::Job job_of(const TransformerConfig& config, const TrainOptions& options) {
   sim::Scenario& scenario = job.scenario;
   scenario.model = simulated_model(config);
   scenario.name = scenario.model.name;
-  scenario.training = simulated_training(options);
+  scenario.training = options.training;
   scenario.hardware = some_machine(scenario.training.dtype, !options.cuda);
   sim::OffloadSetup setup = s;
   // A second micro-batch needs what every later one does.
@@ -110,7 +110,7 @@ void plan_turns(const TransformerConfig& config, const TrainOptions& options, Me
   for (const sim::LiveLayer& layer : sim::live_layers(simulated_model(config), ratio)) {
     largest = std::max(largest, layer.deferred_elements());
   }
-  const auto bytes = static_cast<double>(bytes_per_element(options.dtype));
+  const auto bytes = static_cast<double>(sim::bytes_per_element(options.training.dtype));
   for (PlannedMemory& part : plan.device) {
     if (part.what != "gradients leaving") continue;
     part.bytes = static_cast<std::uint64_t>(2 * bytes * largest);
@@ -120,7 +120,8 @@ void plan_turns(const TransformerConfig& config, const TrainOptions& options, Me
 /// All of a step's are there before it, when those of the step before still are.
 void plan_batches(const TrainOptions& options, MemoryPlan& plan) {
   const auto number = [](std::int64_t count) { return static_cast<double>(count); };
-  const double tokens = number(options.feed.sequences) * number(options.feed.length) *
+  const double tokens = number(options.training.micro_batch_size_per_gpu) *
+                        number(options.training.sequence_length) *
                         number(options.offload.gradient_accumulation_steps);
   plan.host.push_back({"inputs and targets of two steps' batches",
                        whole_bytes(2 * 2 * sizeof(std::int32_t) * tokens)});

@@ -7,7 +7,6 @@
 #include "runtime/train/make_model.h"
 #include "runtime/train/measured_result.h"
 #include "runtime/train/run.h"
-#include "runtime/train/simulated_run.h"
 #include "sim/trace/recorded_run.h"
 
 namespace zenflow::runtime {
@@ -15,9 +14,7 @@ namespace {
 
 sim::RecordedRun recorded_run(const TrainOptions& options, const TrainReport& report) {
   sim::RecordedRun run;
-  static_cast<sim::OffloadSetup&>(run) = options.offload;
-  static_cast<sim::TrainingSettings&>(run) = simulated_training(options);
-  run.threads = static_cast<std::int64_t>(options.threads);
+  static_cast<sim::TrainingSetup&>(run) = options.setup();
   run.topk_ratio = report.topk_ratio;
   run.update_interval = report.update_interval;
   if (const auto& range = options.offload.topk_range) run.topk_range = {range->low, range->high};

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "runtime/train/simulated_run.h"
 #include "sim/base/error.h"
 #include "sim/offload/knobs.h"
 
@@ -107,9 +106,7 @@ std::string run_identity(const TrainOptions& options, const TransformerConfig& c
   line("data checksum", data.crc);
   line("validation fraction", options.feed.validation_fraction);
   line("seed", options.seed);
-  sim::TrainingSetup setup;
-  static_cast<sim::OffloadSetup&>(setup) = s;
-  static_cast<sim::TrainingSettings&>(setup) = simulated_training(options);
+  const sim::TrainingSetup setup = options.setup();
   for (const sim::SetupKnob& knob : sim::setup_knobs()) {
     if (!knob.identity.empty()) line(knob.identity, identity_text(knob, setup));
   }

@@ -11,11 +11,4 @@ sim::ModelSpec simulated_model(const TransformerConfig& config) {
   return model;
 }
 
-sim::TrainingSettings simulated_training(const TrainOptions& options) {
-  return {.micro_batch_size_per_gpu = options.feed.sequences,
-          .sequence_length = options.feed.length,
-          .dtype = options.dtype == ElementType::kFloat32 ? sim::DType::kFp32 : sim::DType::kBf16,
-          .activation_checkpointing = options.activation_checkpointing};
-}
-
 }  // namespace zenflow::runtime

@@ -1,17 +1,12 @@
-/// A run as the simulator's live schedules see it.
+/// A model as the simulator's live schedules see it.
 #pragma once
 
 #include "runtime/model_config/transformer_config.h"
-#include "runtime/train/trainer.h"
 #include "sim/config/model_spec.h"
-#include "sim/config/scenario.h"
 
 namespace zenflow::runtime {
 
 /// A classification's head is that of a language model with as many words as there are labels.
 [[nodiscard]] sim::ModelSpec simulated_model(const TransformerConfig& config);
-
-/// The training of one micro-batch.
-[[nodiscard]] sim::TrainingSettings simulated_training(const TrainOptions& options);
 
 }  // namespace zenflow::runtime

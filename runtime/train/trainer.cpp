@@ -33,8 +33,9 @@ Task task_of(const TrainOptions& options) {
 }
 
 std::unique_ptr<DataFeed> open_feed(const TrainOptions& options, const TransformerConfig& config) {
-  if (options.task.empty()) return open_text(options.data, config.model.vocab, options.feed);
-  return open_glue(options.task, options.data, config.model.vocab, options.feed);
+  const std::int64_t words = config.model.vocab;
+  if (options.task.empty()) return open_text(options.data, words, options.training, options.feed);
+  return open_glue(options.task, options.data, words, options.training, options.feed);
 }
 
 const TrackRecorder& track(const Recorder& recorder, std::string_view name) {
@@ -57,7 +58,8 @@ Run::Run(const TrainOptions& options, const TrainEvents& events)
       device_(make_training_device(options, recorder_, gpu_recording_ ? &launches_ : nullptr,
                                    events.stop)),
       model_(make_training_model(config_, options, *device_)),
-      engine_(*model_, options.dtype, options.offload, *device_, self_, recorder_),
+      engine_(*model_, element_type(options.training.dtype), options.offload, *device_, self_,
+              recorder_),
       identity_(run_identity(options, config_, model_->parameters(), feed_->fingerprint())),
       statistics_(track(recorder_, "compute"), track(recorder_, "training thread")) {
   report_.model_name = config_.model.name;
@@ -77,9 +79,9 @@ LiveModelSettings live_model(const TrainOptions& options, const TransformerConfi
                              const std::vector<int>& cpus) {
   const std::size_t cores = cpus.empty() ? std::thread::hardware_concurrency() : cpus.size();
   return {.model = simulated_model(config),
-          .training = simulated_training(options),
+          .training = options.training,
           .cores = std::max<std::int64_t>(1, static_cast<std::int64_t>(cores)),
-          .device_cores = options.cuda ? 0 : static_cast<std::int64_t>(options.threads),
+          .device_cores = options.cuda ? 0 : options.threads,
           .offload = options.offload};
 }
 
@@ -282,13 +284,14 @@ std::unique_ptr<Run> prepared(const TrainOptions& options, const TrainEvents& ev
         ErrorKind::kInfeasible,
         fmt::format("{}: the model and a micro-batch of {} sequences of {} tokens do not fit "
                     "this machine's memory",
-                    options.model.generic_string(), options.feed.sequences, options.feed.length));
+                    options.model.generic_string(), options.training.micro_batch_size_per_gpu,
+                    options.training.sequence_length));
   }
 }
 
 void check_micro_batches(const TrainOptions& options) {
   const std::int64_t count = options.offload.gradient_accumulation_steps;
-  if (options.dtype != ElementType::kBfloat16 || count <= kMostBf16MicroBatches) return;
+  if (options.training.dtype != sim::DType::kBf16 || count <= kMostBf16MicroBatches) return;
   throw Error(
       ErrorKind::kInput,
       fmt::format("--gradient-accumulation-steps: {} gradients added in bf16 would lose the "
@@ -300,7 +303,7 @@ void check_micro_batches(const TrainOptions& options) {
 }  // namespace
 
 std::int64_t tokens_per_step(const TrainOptions& options) {
-  return options.feed.sequences * options.feed.length * options.offload.gradient_accumulation_steps;
+  return options.training.tokens() * options.offload.gradient_accumulation_steps;
 }
 
 TrainReport train(const TrainOptions& options, const TrainEvents& events) {

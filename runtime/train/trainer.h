@@ -28,19 +28,18 @@ struct TrainOptions {
   std::string task;                              ///< a GLUE task; empty: language modelling
   std::optional<std::filesystem::path> weights;  ///< safetensors to begin with
   std::optional<std::filesystem::path> save_weights;  ///< fp32 safetensors at the end
-  ElementType dtype = ElementType::kFloat32;
-  FeedOptions feed;                       ///< of a micro-batch
-  bool activation_checkpointing = false;  ///< blocks keep their input alone and run forward again
+  FeedOptions feed;
   std::int64_t steps = 100;
   std::uint64_t seed = 0;
   LearningRate learning_rate;
   OffloadSettings offload;
+  sim::TrainingSettings training{.sequence_length = 128, .dtype = sim::DType::kFp32};
+  std::int64_t threads = 1;  ///< of the model's computations, where the host is the device
   double auto_ratio = 0.99;
   bool tune_live = false;      ///< update_interval is auto: by the tuner, not by Zen-auto
   bool wait_for_fits = false;  ///< for tests
   /// Slack, gain, confidence and max_deferred_share; the rest follows from `offload`.
   TuneSettings tuner;
-  std::size_t threads = 1;                          ///< of the model's computations
   HostDeviceSettings device;                        ///< unless `cuda`
   std::optional<CudaDeviceSettings> cuda{};         ///< train on a GPU
   std::int64_t evaluate_interval = 0;               ///< steps; 0: at the end only
@@ -51,6 +50,8 @@ struct TrainOptions {
   std::optional<std::filesystem::path> importance;  ///< CSV
   bool record_trace = false;
   bool overwrite = false;
+
+  [[nodiscard]] sim::TrainingSetup setup() const { return {offload, training, threads}; }
 };
 
 /// What a run reports while it goes on. Calls come from the training thread, except of `stop`.

@@ -95,17 +95,18 @@ class LiveComparison {
     result_.scenario = scenario.name;
     result_.device = flags_.device;
     result_.machine = machine_text();
-    settings_.training = scenario.training;
-    settings_.offload.gradient_accumulation_steps = job.deepspeed.gradient_accumulation_steps;
-    settings_.offload.select_interval =
+    sim::TrainingSetup& setup = settings_.setup;
+    static_cast<sim::TrainingSettings&>(setup) = scenario.training;
+    setup.gradient_accumulation_steps = job.deepspeed.gradient_accumulation_steps;
+    setup.select_interval =
         job.deepspeed.zenflow
             ? sim::live_settings(sim::OffloadSchedule::kZenFlow, job_with_interval(job))
                   .select_interval
             : 0;
-    settings_.threads = on_gpu() ? 1 : static_cast<std::size_t>(scenario.hardware.gpu.host_cores);
+    setup.threads = on_gpu() ? 1 : scenario.hardware.gpu.host_cores;
     const sim::LiveSettings live = sim::live_settings(sim::OffloadSchedule::kZeroOffload, job);
-    settings_.offload.optimizer_threads = std::max(1, static_cast<int>(live.optimizer_cores));
-    settings_.offload.sum_threads = std::max(1, static_cast<int>(live.sum_cores));
+    setup.optimizer_threads = std::max(1, static_cast<int>(live.optimizer_cores));
+    setup.sum_threads = std::max(1, static_cast<int>(live.sum_cores));
     settings_.model = jobs_.model_file();
     if (!flags_.link_bandwidth.empty()) {
       Node node = parse_yaml(flags_.link_bandwidth, "--link-bandwidth");
@@ -117,10 +118,10 @@ class LiveComparison {
       temporary_ = folder_for_data();
       settings_.data = temporary_->path() / "tokens.txt";
       constexpr std::int64_t kBatches = 64;
-      write_training_bytes(settings_.data,
-                           kBatches * settings_.offload.gradient_accumulation_steps *
-                               scenario.training.micro_batch_size_per_gpu,
-                           scenario.training.sequence_length);
+      write_training_bytes(
+          settings_.data,
+          kBatches * setup.gradient_accumulation_steps * setup.micro_batch_size_per_gpu,
+          setup.sequence_length);
     }
   }
 

@@ -71,16 +71,12 @@ LiveRun live_run(const LiveRunSettings& settings, const sim::OffloadSetup& point
   TrainOptions options;
   options.model = settings.model;
   options.data = settings.data;
-  options.dtype =
-      settings.training.dtype == sim::DType::kBf16 ? ElementType::kBfloat16 : ElementType::kFloat32;
-  options.feed.sequences = settings.training.micro_batch_size_per_gpu;
-  options.feed.length = settings.training.sequence_length;
   options.feed.validation_fraction = 0.01;
-  options.activation_checkpointing = settings.training.activation_checkpointing;
-  static_cast<sim::OffloadSetup&>(options.offload) = with_setting(settings.offload, point);
+  options.training = settings.setup;
+  options.threads = settings.setup.threads;
+  static_cast<sim::OffloadSetup&>(options.offload) = with_setting(settings.setup, point);
   options.offload.max_staleness = 2 * point.update_interval;
   options.offload = settings_for(point.schedule, options.offload);
-  options.threads = settings.threads;
   options.steps = steps_of(settings, point);
   options.device.link_bandwidth = settings.link_bandwidth;
   options.cuda = settings.cuda;

@@ -14,12 +14,9 @@
 namespace zenflow::runtime {
 
 struct LiveRunSettings {
-  std::filesystem::path model;  ///< a Hugging Face config.json
-  std::filesystem::path data;   ///< text or tokens
-  sim::TrainingSettings training;
-  /// What the settings that are run have in common: accumulation, threads, selection.
-  sim::OffloadSetup offload;
-  std::size_t threads = 1;                       ///< of forward and backward
+  std::filesystem::path model;                   ///< a Hugging Face config.json
+  std::filesystem::path data;                    ///< text or tokens
+  sim::TrainingSetup setup;                      ///< what the settings that are run have in common
   std::optional<BytesPerSecond> link_bandwidth;  ///< of the host device
   std::optional<CudaDeviceSettings> cuda{};      ///< train on a GPU
   std::int64_t windows = 8;                      ///< measured; two more come first

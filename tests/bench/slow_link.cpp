@@ -21,6 +21,7 @@
 
 #include "runtime/offload/traffic.h"
 #include "runtime/probe/statistics.h"
+#include "runtime/train/make_model.h"
 #include "runtime/train/trainer.h"
 #include "sim/base/error.h"
 #include "tests/support/mix.h"
@@ -60,7 +61,8 @@ runtime::TrainOptions train_options(const Options& options, const Contestant& co
   runtime::TrainOptions t;
   t.model = std::string(ZENFLOW_SOURCE_DIR) + "/scenarios/training/llama_3m.json";
   t.data = text;
-  t.feed = {.sequences = 8, .length = 128, .validation_fraction = 0};
+  t.training.micro_batch_size_per_gpu = 8;
+  t.feed.validation_fraction = 0;
   t.steps = options.steps;
   t.offload.schedule = contestant.schedule;
   t.offload.topk_ratio = kTopkRatio;
@@ -81,8 +83,8 @@ void check_traffic(const runtime::TrainOptions& options, const runtime::TrainRep
   const runtime::Layout layout = runtime::make_layout(table, options.offload.topk_ratio,
                                                       options.offload.everything_on_device(), 0, 1);
   const std::int64_t interval = options.offload.update_interval;
-  const runtime::LinkBytes window =
-      runtime::window_traffic(layout, options.dtype, options.offload, interval);
+  const runtime::LinkBytes window = runtime::window_traffic(
+      layout, runtime::element_type(options.training.dtype), options.offload, interval);
   const auto windows = static_cast<std::uint64_t>(report.times.steps / interval);
   const std::uint64_t down =
       report.traffic.d2h.at(static_cast<std::size_t>(runtime::Traffic::kGradients));

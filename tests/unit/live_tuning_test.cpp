@@ -38,7 +38,9 @@ class LiveTuningRun : public ::testing::Test {
     TrainOptions o;
     o.model = folder_.path() / model;
     o.data = folder_.path() / "text.txt";
-    o.feed = {.sequences = 2, .length = 8, .validation_fraction = 0.02};
+    o.training.micro_batch_size_per_gpu = 2;
+    o.training.sequence_length = 8;
+    o.feed.validation_fraction = 0.02;
     o.steps = 24;
     o.tune_live = o.wait_for_fits = true;
     o.offload.update_interval = 1;
@@ -85,10 +87,10 @@ class LiveTuningRun : public ::testing::Test {
 
 TEST_F(LiveTuningRun, FitsWhatItRecords) {
   for (const bool overlap : {true, false}) {
-    for (const ElementType type : {ElementType::kFloat32, ElementType::kBfloat16}) {
+    for (const sim::DType type : {sim::DType::kFp32, sim::DType::kBf16}) {
       TrainOptions o = options(overlap ? "llama.json" : "gpt2.json");
       o.offload.overlap_step = overlap;
-      o.dtype = type;
+      o.training.dtype = type;
       const TrainReport report = train(o, {});
       expect_tuned(report, o);
       const auto& events = report.tuning.events;

@@ -14,7 +14,6 @@
 #include "runtime/offload/engine.h"
 #include "runtime/train/host_model.h"
 #include "runtime/train/make_model.h"
-#include "runtime/train/simulated_run.h"
 #include "sim/memory/trainer_activations.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
@@ -71,9 +70,8 @@ std::vector<TrainOptions> runs_with_sums() {
     for (const bool on_device : {false, true}) {
       TrainOptions o;
       o.offload.schedule = OffloadSchedule::kZenFlow;
-      o.dtype = ElementType::kBfloat16;
-      o.feed.sequences = 2;
-      o.feed.length = 6;
+      o.training = {
+          .micro_batch_size_per_gpu = 2, .sequence_length = 6, .dtype = sim::DType::kBf16};
       o.offload.topk_ratio = 0.2;
       o.offload.update_interval = windows.interval;
       o.offload.overlap_step = windows.overlap;
@@ -98,9 +96,9 @@ TEST_P(MemoryPlanOf, IsWhatTheEngineAllocates) {
     for (int variant = 0; variant < 6; ++variant) {
       TrainOptions o;
       o.offload.schedule = schedule;
-      o.dtype = variant % 2 == 0 ? ElementType::kFloat32 : ElementType::kBfloat16;
-      o.feed.sequences = 2;
-      o.feed.length = 6;
+      o.training = {.micro_batch_size_per_gpu = 2,
+                    .sequence_length = 6,
+                    .dtype = variant % 2 == 0 ? sim::DType::kFp32 : sim::DType::kBf16};
       o.offload.topk_ratio = variant < 3 ? 0.1 : 0.3;
       if (variant % 2 == 1) o.offload.topk_range = {0.05, 0.6};
       o.offload.update_interval = variant + 1;
@@ -123,8 +121,9 @@ TEST_P(MemoryPlanOf, IsWhatTheEngineAllocates) {
     Recorder recorder(false);
     SelfCommunicator self;
     HostDevice device({}, recorder);
-    HostModel model(HostTransformer(config, {2, 6, o.dtype}));
-    OffloadEngine engine(model, o.dtype, o.offload, device, self, recorder);
+    const ElementType type = element_type(o.training.dtype);
+    HostModel model(HostTransformer(config, {2, 6, type}));
+    OffloadEngine engine(model, type, o.offload, device, self, recorder);
     engine.load_weights(zeros(model.parameters()));
     DroppedState dropped;
     engine.save(dropped);  // a checkpoint takes no memory beyond the plan
@@ -132,7 +131,7 @@ TEST_P(MemoryPlanOf, IsWhatTheEngineAllocates) {
     // Every tensor begins at a multiple of 256 bytes, in weights, second weights and gradients.
     std::uint64_t padding = 0;
     for (const Parameter& p : model.parameters().parameters) {
-      const auto bytes = static_cast<std::uint64_t>(p.elements()) * bytes_per_element(o.dtype);
+      const auto bytes = static_cast<std::uint64_t>(p.elements()) * bytes_per_element(type);
       padding += 3 * ((256 - bytes % 256) % 256);
     }
     const std::uint64_t device_held = device.memory_use(MemoryKind::kDevice).peak;
@@ -163,12 +162,12 @@ TEST(MemoryPlan, HasTheActivationsThatFitHas) {
   for (const bool checkpoints : {false, true}) {
     for (const bool on_gpu : {false, true}) {
       TrainOptions o;
-      o.feed.sequences = 3;
-      o.feed.length = 5;
-      o.activation_checkpointing = checkpoints;
+      const sim::TrainingSettings training{.micro_batch_size_per_gpu = 3,
+                                           .sequence_length = 5,
+                                           .dtype = sim::DType::kFp32,
+                                           .activation_checkpointing = checkpoints};
+      o.training = training;
       if (on_gpu) o.cuda.emplace();
-      const sim::TrainingSettings training = simulated_training(o);
-      EXPECT_EQ(training.activation_checkpointing, checkpoints);
       const sim::TrainerActivations expected =
           on_gpu ? sim::trainer_activations(config.model, training)
                  : sim::host_trainer_activations(config.model, training, false);

@@ -23,7 +23,6 @@ namespace {
 
 using runtime::Decay;
 using runtime::DeferredScaling;
-using runtime::ElementType;
 using runtime::NormKind;
 using runtime::OffloadSchedule;
 using runtime::TrainOptions;
@@ -156,6 +155,8 @@ void interpret_tuning(TrainCommand& o) {
 void interpret_schedule(const CLI::App& app, TrainCommand& o) {
   TrainOptions& t = o.train;
   static_cast<sim::OffloadSetup&>(t.offload) = o.setup;
+  t.training = o.setup;
+  t.threads = o.setup.threads;
   t.offload.norm = o.column_norm == "l1" ? NormKind::kL1 : NormKind::kL2;
   t.offload.deferred_scaling =
       named<DeferredScaling>(o.deferred_scaling, {{"none", DeferredScaling::kNone},
@@ -181,10 +182,6 @@ void interpret_schedule(const CLI::App& app, TrainCommand& o) {
 
 void interpret_optimizer(TrainCommand& o) {
   TrainOptions& t = o.train;
-  t.dtype = o.setup.dtype == sim::DType::kBf16 ? ElementType::kBfloat16 : ElementType::kFloat32;
-  t.feed.sequences = o.setup.micro_batch_size_per_gpu;
-  t.feed.length = o.setup.sequence_length;
-  t.activation_checkpointing = o.setup.activation_checkpointing;
   t.learning_rate.decay = named<Decay>(
       o.decay,
       {{"constant", Decay::kConstant}, {"linear", Decay::kLinear}, {"cosine", Decay::kCosine}});
@@ -194,7 +191,6 @@ void interpret_optimizer(TrainCommand& o) {
 
 void interpret_machine(TrainCommand& o) {
   TrainOptions& t = o.train;
-  t.threads = static_cast<std::size_t>(o.setup.threads);
   if (!o.link_bandwidth.empty()) {
     t.device.link_bandwidth = quantity("--link-bandwidth", o.link_bandwidth,
                                        [](const ValueReader& v) { return v.bandwidth(); });

@@ -257,8 +257,7 @@ void add_output_options(CLI::App& app, TrainCommand& o) {
 void add_train_options(CLI::App& app, TrainCommand& command) {
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
   sim::TrainingSetup& setup = command.setup;
-  setup.dtype = sim::DType::kFp32;
-  setup.sequence_length = 128;
+  static_cast<sim::TrainingSettings&>(setup) = command.train.training;
   setup.threads = cores;
   setup.optimizer_threads = static_cast<int>(cores);
   add_model_options(app, command);
