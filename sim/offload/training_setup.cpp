@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/offload/knobs.h"
 
 namespace zenflow::sim {
 namespace {
@@ -39,11 +40,12 @@ std::optional<OffloadSchedule> find_offload_schedule(std::string_view name) {
 }
 
 OffloadSetup without_zenflow(OffloadSetup setup) {
-  setup.topk_ratio = 0;
-  setup.update_interval = 1;
+  TrainingSetup without{setup, {}};
+  for (const SetupKnob& knob : setup_knobs()) {
+    if (knob.of_zenflow) set_knob(knob, without, knob.low);
+  }
+  setup = without;
   setup.overlap_step = setup.schedule == OffloadSchedule::kZeroOffloadDpu;
-  setup.accumulate_on_device = setup.interval_is_auto = false;
-  setup.select_interval = setup.full_warm_up_rounds = 0;
   return setup;
 }
 
@@ -89,11 +91,13 @@ OffloadSetup parse_offload_setup(const std::string& text, const OffloadSetup& ot
 }
 
 OffloadSetup with_setting(OffloadSetup setup, const OffloadSetup& setting) {
+  TrainingSetup with{setup, {}};
+  const TrainingSetup said{setting, {}};
+  for (const SetupKnob& knob : setup_knobs()) {
+    if (knob.in_setting) set_knob(knob, with, knob_value(knob, said));
+  }
+  setup = with;
   setup.schedule = setting.schedule;
-  setup.topk_ratio = setting.topk_ratio;
-  setup.update_interval = setting.update_interval;
-  setup.overlap_step = setting.overlap_step;
-  setup.accumulate_on_device = setting.accumulate_on_device;
   return setup;
 }
 
