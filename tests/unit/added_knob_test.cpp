@@ -1,6 +1,6 @@
-/// What a row of the table of knobs brings, shown by adding one: its key in scenarios, its short
-/// name, its flag, the flag's help and the commands that have it, its place in recordings and in a
-/// checkpoint's identity.
+/// What a row of the table of knobs brings, shown by adding one: its key in scenarios or
+/// DeepSpeed's file, its short name, its flag, the flag's help and the commands that have it, its
+/// place in recordings and in a checkpoint's identity.
 #include <algorithm>
 #include <array>
 
@@ -36,15 +36,25 @@ constexpr SetupKnob kAdded = {.name = "spare_threads",
                               .help = "that wait for something to do",
                               .read_by = SetupReader::kZenFlowTrain,
                               .affects = SetupEffect::kTime};
+constexpr SetupKnob kAddedToDeepSpeed = {.name = "first_rounds",
+                                         .path = "deepspeed.zero_optimization.zenflow.first_rounds",
+                                         .flag = "",
+                                         .identity = "",
+                                         .field = &TrainingSetup::full_warm_up_rounds,
+                                         .high = 9,
+                                         .help = "that are another word for full_warm_up_rounds",
+                                         .read_by = SetupReader::kDeepSpeed,
+                                         .affects = SetupEffect::kWeights};
 
 }  // namespace
 
 /// In place of the library's.
 std::span<const SetupKnob> setup_knobs() {
   static const auto kKnobs = [] {
-    std::array<SetupKnob, kSetupKnobs.size() + 1> all;
+    std::array<SetupKnob, kSetupKnobs.size() + 2> all;
     std::copy(kSetupKnobs.begin(), kSetupKnobs.end(), all.begin());
-    all.back() = kAdded;
+    all[kSetupKnobs.size()] = kAdded;
+    all.back() = kAddedToDeepSpeed;
     return all;
   }();
   return kKnobs;
@@ -52,18 +62,28 @@ std::span<const SetupKnob> setup_knobs() {
 
 namespace {
 
-Scenario scenario_with(const std::string& threads) {
+Scenario scenario_with(const SetupKnob& knob, const std::string& value) {
   const zenflow::testing::TemporaryFolder folder;
   const LoadOptions options{.profile_directories = {folder / "profiles"},
                             .profile = {},
-                            .overrides = {{std::string(kAdded.path), threads}}};
+                            .overrides = {{std::string(knob.path), value}}};
   return load_scenario(zenflow::testing::write_scenario(folder), options);
 }
 
 TEST(AddedKnob, IsAKeyOfScenariosWithAShortName) {
-  EXPECT_EQ(scenario_with("5").offload.sum_threads, 5);
-  EXPECT_THROW(static_cast<void>(scenario_with("65")), Error);
+  EXPECT_EQ(scenario_with(kAdded, "5").offload.sum_threads, 5);
+  EXPECT_THROW(static_cast<void>(scenario_with(kAdded, "65")), Error);
   EXPECT_EQ(expand_short_name("spare_threads"), kAdded.path);
+}
+
+TEST(AddedKnob, IsAKeyOfDeepSpeedsBlock) {
+  const auto rounds = [](const std::string& value) {
+    const Scenario scenario = scenario_with(kAddedToDeepSpeed, value);
+    return read_deepspeed_config(scenario.deepspeed).zenflow->full_warm_up_rounds;
+  };
+  EXPECT_EQ(rounds("5"), 5);
+  EXPECT_EQ(rounds("auto"), 0);
+  EXPECT_THROW(static_cast<void>(rounds("10")), Error);
 }
 
 TEST(AddedKnob, IsAFlagWithItsHelp) {
