@@ -114,7 +114,7 @@ void set_threads(const TuneAnswer& answer, sim::TrainingSetup& setup) {
     }
     if (!setting.zenflow()) setup.sum_threads = 0;
   }
-  if (setting.zenflow() && setup.accumulate_on_device) setup.sum_threads = 0;
+  if (setting.zenflow() && setting.flag(Knob::kAccumulateOn)) setup.sum_threads = 0;
 }
 
 sim::OffloadSchedule schedule_of(const Setting& setting) {
