@@ -43,12 +43,8 @@ LiveSettings live_settings(OffloadSchedule schedule, const Job& job) {
   setup.gradient_accumulation_steps = job.deepspeed.gradient_accumulation_steps;
   if (schedule == OffloadSchedule::kZenFlow) {
     const ZenFlowSettings& zenflow = *job.deepspeed.zenflow;
-    setup.topk_ratio = zenflow.topk_ratio;
-    setup.update_interval = *zenflow.update_interval;
-    setup.overlap_step = zenflow.overlap_step;
-    setup.full_warm_up_rounds = zenflow.full_warm_up_rounds;
-    const bool by_step = zenflow.select_strategy != "epoch";
-    setup.select_interval = by_step ? zenflow.select_interval.value_or(0) : 0;
+    copy_knobs(zenflow, setup);
+    if (zenflow.select_strategy == "epoch") setup.select_interval = 0;
   }
   setup = as_scheduled(setup);
   if (schedule == OffloadSchedule::kGpuOnly) setup.topk_ratio = 1;
@@ -70,12 +66,8 @@ void set_offload(Job& job, const OffloadSetup& setup) {
   job.scenario.offload = setup;
   job.deepspeed.gradient_accumulation_steps = setup.gradient_accumulation_steps;
   if (setup.schedule != OffloadSchedule::kZenFlow) return;
-  job.deepspeed.zenflow = ZenFlowSettings{.topk_ratio = setup.topk_ratio,
-                                          .update_interval = setup.update_interval,
-                                          .select_interval = setup.select_interval,
-                                          .select_strategy = "step",
-                                          .overlap_step = setup.overlap_step,
-                                          .full_warm_up_rounds = setup.full_warm_up_rounds};
+  copy_knobs(setup, job.deepspeed.zenflow.emplace());
+  job.deepspeed.zenflow->select_strategy = "step";
 }
 
 bool runs_forward_again(const TrainingSettings& training, std::size_t layer, std::size_t layers) {
