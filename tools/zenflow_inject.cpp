@@ -80,7 +80,7 @@ runtime::DynamicLibrary open_cupti() {
   for (const char* folder : {"ZENFLOW_CUDA_LIB_DIR", "CUDA_HOME", "VIRTUAL_ENV"}) {
     if (auto text = variable(folder)) environment.emplace(folder, std::move(*text));
   }
-  return runtime::DynamicLibrary::open(name, runtime::library_surroundings(environment));
+  return runtime::DynamicLibrary::open(name, runtime::library_folders(environment));
 }
 
 /// The driver's functions that waiting takes, from the libcuda that the program has loaded. Types

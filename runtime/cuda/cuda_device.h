@@ -18,7 +18,7 @@ struct CudaDeviceSettings {
   int ordinal = 0;                ///< among the visible GPUs
   std::optional<Bytes> memory{};  ///< use no more than this; none: all that is free
   /// Where cuBLASLt and CUPTI are looked for.
-  LibrarySurroundings libraries{};
+  LibraryFolders libraries{};
   LaunchLog* launches = nullptr;  ///< is told of every operation; outlives the device
 };
 

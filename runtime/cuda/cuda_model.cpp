@@ -9,8 +9,7 @@ namespace zenflow::runtime {
 
 std::unique_ptr<TrainingModel> make_cuda_model(const TransformerConfig& config,
                                                const TransformerSettings& settings,
-                                               const LibrarySurroundings& libraries,
-                                               Device& device) {
+                                               const LibraryFolders& libraries, Device& device) {
   return std::make_unique<NamedPasses>(config, CudaTransformerSettings{settings}, device,
                                        std::make_unique<CublasGemm>(libraries, device), &handle_of);
 }

@@ -16,7 +16,7 @@ namespace zenflow::runtime {
 /// if this build cannot.
 [[nodiscard]] std::unique_ptr<TrainingModel> make_cuda_model(const TransformerConfig& config,
                                                              const TransformerSettings& settings,
-                                                             const LibrarySurroundings& libraries,
+                                                             const LibraryFolders& libraries,
                                                              Device& device);
 
 }  // namespace zenflow::runtime

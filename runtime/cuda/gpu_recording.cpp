@@ -14,9 +14,9 @@ namespace zenflow::runtime {
 namespace {
 
 /// CUPTI stays attached to the process until its end, so its library is never closed.
-const CuptiApi& cupti(const LibrarySurroundings& around) {
-  static const DynamicLibrary& library =
-      *new DynamicLibrary(DynamicLibrary::open(cupti_library(built_cuda_version() / 1000), around));
+const CuptiApi& cupti(const LibraryFolders& folders) {
+  static const DynamicLibrary& library = *new DynamicLibrary(
+      DynamicLibrary::open(cupti_library(built_cuda_version() / 1000), folders));
   static const CuptiApi api = resolve_cupti([](const char* name) -> void* {
     return library.has(name) ? library.symbol<void*>(name) : nullptr;
   });
@@ -25,11 +25,11 @@ const CuptiApi& cupti(const LibrarySurroundings& around) {
 
 class CuptiRecording final : public GpuRecording {
  public:
-  explicit CuptiRecording(const LibrarySurroundings& around) {
+  explicit CuptiRecording(const LibraryFolders& folders) {
     CuptiOptions options;
     options.program = "zenflow-train";
     auto started = CuptiSession::start(
-        cupti(around), std::move(options),
+        cupti(folders), std::move(options),
         [this](const ActivityLog&, auto activities, const auto& strings) {
           activities_.insert(activities_.end(), activities.begin(), activities.end());
           strings_.insert(strings_.end(),
@@ -71,8 +71,8 @@ class CuptiRecording final : public GpuRecording {
 
 }  // namespace
 
-std::unique_ptr<GpuRecording> start_gpu_recording(const LibrarySurroundings& around) {
-  return std::make_unique<CuptiRecording>(around);
+std::unique_ptr<GpuRecording> start_gpu_recording(const LibraryFolders& folders) {
+  return std::make_unique<CuptiRecording>(folders);
 }
 
 }  // namespace zenflow::runtime

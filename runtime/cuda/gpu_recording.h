@@ -30,6 +30,6 @@ class GpuRecording {
 
 /// Through CUPTI, which is opened now. Throws Error(kDevice) if it is not there or cannot record:
 /// held by another tool, for instance.
-[[nodiscard]] std::unique_ptr<GpuRecording> start_gpu_recording(const LibrarySurroundings& around);
+[[nodiscard]] std::unique_ptr<GpuRecording> start_gpu_recording(const LibraryFolders& folders);
 
 }  // namespace zenflow::runtime

@@ -4,7 +4,7 @@
 namespace zenflow::runtime {
 
 std::unique_ptr<TrainingModel> make_cuda_model(const TransformerConfig&, const TransformerSettings&,
-                                               const LibrarySurroundings&, Device&) {
+                                               const LibraryFolders&, Device&) {
   throw Error(ErrorKind::kDevice, "--device cuda: this build has no model for a GPU in it");
 }
 

@@ -3,7 +3,7 @@
 
 namespace zenflow::runtime {
 
-std::unique_ptr<GpuRecording> start_gpu_recording(const LibrarySurroundings&) {
+std::unique_ptr<GpuRecording> start_gpu_recording(const LibraryFolders&) {
   throw Error(ErrorKind::kDevice, "--trace: this build has no CUDA in it");
 }
 

@@ -78,8 +78,8 @@ Shape shape_of(const GemmCall& call) {
 
 class CublasGemm::Library {
  public:
-  explicit Library(const LibrarySurroundings& around)
-      : lt_(DynamicLibrary::open(cublas_lt_library(built_cuda_version() / 1000), around)) {
+  explicit Library(const LibraryFolders& folders)
+      : lt_(DynamicLibrary::open(cublas_lt_library(built_cuda_version() / 1000), folders)) {
     check(lt_.symbol<decltype(&cublasLtCreate)>("cublasLtCreate")(&handle_), "cublasLtCreate");
   }
   ~Library() {
@@ -251,8 +251,8 @@ class CublasGemm::Library {
   std::map<Shape, Plan> plans_;
 };
 
-CublasGemm::CublasGemm(const LibrarySurroundings& around, Device& device)
-    : library_(std::make_unique<Library>(around)),
+CublasGemm::CublasGemm(const LibraryFolders& folders, Device& device)
+    : library_(std::make_unique<Library>(folders)),
       workspace_(
           device.allocate(MemoryKind::kDevice, kCublasWorkspaceBytes, "cuBLASLt workspace")) {}
 

@@ -23,7 +23,7 @@ inline constexpr std::size_t kCublasWorkspaceBytes = std::size_t{32} << 20U;
 class CublasGemm final : public DeviceGemm {
  public:
   /// Throws Error(kDevice) if cuBLASLt is missing or fails, Error(kInfeasible) as Device::allocate.
-  CublasGemm(const LibrarySurroundings& around, Device& device);
+  CublasGemm(const LibraryFolders& folders, Device& device);
   ~CublasGemm() override;
   CublasGemm(const CublasGemm&) = delete;
   CublasGemm& operator=(const CublasGemm&) = delete;

@@ -12,6 +12,6 @@ inline constexpr int kCuptiHeld = 39;
 
 /// What cuptiSubscribe returns (0: free; unsubscribed again); nothing in a build without CUDA or if
 /// the library is missing.
-[[nodiscard]] std::optional<int> try_cupti_subscription(const LibrarySurroundings& around);
+[[nodiscard]] std::optional<int> try_cupti_subscription(const LibraryFolders& folders);
 
 }  // namespace zenflow::runtime

@@ -9,9 +9,9 @@ namespace zenflow::runtime {
 
 static_assert(CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED == kCuptiHeld);
 
-std::optional<int> try_cupti_subscription(const LibrarySurroundings& around) try {
+std::optional<int> try_cupti_subscription(const LibraryFolders& folders) try {
   const DynamicLibrary cupti =
-      DynamicLibrary::open(cupti_library(built_cuda_version() / 1000), around);
+      DynamicLibrary::open(cupti_library(built_cuda_version() / 1000), folders);
   const auto subscribe = cupti.symbol<decltype(&cuptiSubscribe)>("cuptiSubscribe");
   const auto unsubscribe = cupti.symbol<decltype(&cuptiUnsubscribe)>("cuptiUnsubscribe");
   CUpti_SubscriberHandle subscriber = nullptr;

@@ -2,7 +2,7 @@
 
 namespace zenflow::runtime {
 
-std::optional<int> try_cupti_subscription(const LibrarySurroundings&) {
+std::optional<int> try_cupti_subscription(const LibraryFolders&) {
   return std::nullopt;
 }
 

@@ -59,7 +59,7 @@ constexpr int kOpenMode = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
 
 }  // namespace
 
-LibrarySurroundings library_surroundings(const std::map<std::string, std::string>& environment) {
+LibraryFolders library_folders(const std::map<std::string, std::string>& environment) {
   const auto folder = [&](const char* name) -> std::optional<fs::path> {
     const auto found = environment.find(name);
     if (found == environment.end() || found->second.empty()) return std::nullopt;
@@ -71,24 +71,24 @@ LibrarySurroundings library_surroundings(const std::map<std::string, std::string
 }
 
 std::vector<LibraryCandidate> library_candidates(const LibraryName& name,
-                                                 const LibrarySurroundings& around) {
+                                                 const LibraryFolders& folders) {
   std::vector<LibraryCandidate> candidates;
   const auto add = [&](const fs::path& folder, std::string described, bool demanded) {
     candidates.push_back({(folder / name.file).string(), std::move(described), demanded});
   };
-  if (around.own_folder) add(*around.own_folder, "$ZENFLOW_CUDA_LIB_DIR", true);
+  if (folders.own_folder) add(*folders.own_folder, "$ZENFLOW_CUDA_LIB_DIR", true);
   candidates.push_back({name.file, "the dynamic loader", false});
   const auto add_toolkit = [&](const fs::path& toolkit, const std::string& shown,
-                               std::vector<std::string> folders) {
-    folders.insert(folders.end(), name.toolkit_folders.begin(), name.toolkit_folders.end());
-    for (const std::string& folder : folders) add(toolkit / folder, shown + "/" + folder, false);
+                               std::vector<std::string> below) {
+    below.insert(below.end(), name.toolkit_folders.begin(), name.toolkit_folders.end());
+    for (const std::string& folder : below) add(toolkit / folder, shown + "/" + folder, false);
   };
-  if (around.cuda_home) add_toolkit(*around.cuda_home, "$CUDA_HOME", {"lib64", "lib"});
-  add_toolkit(around.default_cuda, around.default_cuda.string(), {"lib64"});
-  if (around.virtual_env) {
-    for (const fs::path& packages : site_packages(*around.virtual_env)) {
+  if (folders.cuda_home) add_toolkit(*folders.cuda_home, "$CUDA_HOME", {"lib64", "lib"});
+  add_toolkit(folders.default_cuda, folders.default_cuda.string(), {"lib64"});
+  if (folders.virtual_env) {
+    for (const fs::path& packages : site_packages(*folders.virtual_env)) {
       for (const std::string& folder : name.python_folders) {
-        const fs::path shown = fs::relative(packages, *around.virtual_env) / folder;
+        const fs::path shown = fs::relative(packages, *folders.virtual_env) / folder;
         add(packages / folder, "$VIRTUAL_ENV/" + shown.generic_string(), false);
       }
     }
@@ -103,9 +103,9 @@ void DynamicLibrary::Close::operator()(void* handle) const {
 DynamicLibrary::DynamicLibrary(const LibraryName& name, Handle handle)
     : file_(name.file), handle_(std::move(handle)), path_(loaded_from(handle_.get(), name.file)) {}
 
-DynamicLibrary DynamicLibrary::open(const LibraryName& name, const LibrarySurroundings& around) {
+DynamicLibrary DynamicLibrary::open(const LibraryName& name, const LibraryFolders& folders) {
   std::string attempts;
-  for (const LibraryCandidate& candidate : library_candidates(name, around)) {
+  for (const LibraryCandidate& candidate : library_candidates(name, folders)) {
     const bool is_path = candidate.path.find('/') != std::string::npos;
     if (is_path && !is_there(candidate.path)) {
       attempts += fmt::format("\n  {}: not there", candidate.described);

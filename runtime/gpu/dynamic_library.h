@@ -22,7 +22,7 @@ struct LibraryName {
 };
 
 /// Folders that a user's environment names. The programs read the variables; this library does not.
-struct LibrarySurroundings {
+struct LibraryFolders {
   std::optional<std::filesystem::path> own_folder{};   ///< $ZENFLOW_CUDA_LIB_DIR
   std::optional<std::filesystem::path> cuda_home{};    ///< $CUDA_HOME
   std::optional<std::filesystem::path> virtual_env{};  ///< $VIRTUAL_ENV
@@ -31,8 +31,7 @@ struct LibrarySurroundings {
 
 /// The folders that $ZENFLOW_CUDA_LIB_DIR, $CUDA_HOME and $VIRTUAL_ENV name in `environment`; a
 /// variable that is empty names none.
-[[nodiscard]] LibrarySurroundings library_surroundings(
-    const std::map<std::string, std::string>& environment);
+[[nodiscard]] LibraryFolders library_folders(const std::map<std::string, std::string>& environment);
 
 /// One place to look: a path, or a bare file name, which the dynamic loader looks up itself
 /// ($LD_LIBRARY_PATH, its cache, the system's folders).
@@ -46,7 +45,7 @@ struct LibraryCandidate {
 /// each with the library's own folders of a toolkit, Python packages of the virtual environment.
 /// Folders that cannot be read are left out.
 [[nodiscard]] std::vector<LibraryCandidate> library_candidates(const LibraryName& name,
-                                                               const LibrarySurroundings& around);
+                                                               const LibraryFolders& folders);
 
 /// An opened library; closed with the last owner. Moves only.
 class DynamicLibrary {
@@ -54,8 +53,7 @@ class DynamicLibrary {
   /// Opens the first candidate that there is. Throws Error(kDevice) if there is none, naming the
   /// library, its purpose, who provides it and where it was looked for with what result; and at
   /// once if the file in the user's own folder does not load: what is asked for is not replaced.
-  [[nodiscard]] static DynamicLibrary open(const LibraryName& name,
-                                           const LibrarySurroundings& around);
+  [[nodiscard]] static DynamicLibrary open(const LibraryName& name, const LibraryFolders& folders);
   /// The library of this file name that the process has loaded already, from wherever; nothing if
   /// there is none. Nothing is loaded.
   [[nodiscard]] static std::optional<DynamicLibrary> loaded(const LibraryName& name);

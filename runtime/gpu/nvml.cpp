@@ -45,8 +45,8 @@ void Nvml::check(int status, const char* call) const {
               fmt::format("{}: {}", call, library_.symbol<ErrorText>("nvmlErrorString")(status)));
 }
 
-Nvml::Nvml(const LibrarySurroundings& around)
-    : library_(DynamicLibrary::open(nvml_library(), around)) {
+Nvml::Nvml(const LibraryFolders& folders)
+    : library_(DynamicLibrary::open(nvml_library(), folders)) {
   check(library_.symbol<Plain>("nvmlInit_v2")(), "nvmlInit_v2");
 }
 

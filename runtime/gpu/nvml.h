@@ -26,7 +26,7 @@ struct NvmlGpu {
 class Nvml {
  public:
   /// Throws Error(kDevice) if the library is missing or does not start (no driver).
-  explicit Nvml(const LibrarySurroundings& around);
+  explicit Nvml(const LibraryFolders& folders);
   ~Nvml();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;

@@ -50,26 +50,26 @@ std::vector<std::string> stub_folders(const Environment& environment) {
   return folders;
 }
 
-LibraryFact try_library(std::string id, LibraryName name, const LibrarySurroundings& around) {
+LibraryFact try_library(std::string id, LibraryName name, const LibraryFolders& folders) {
   LibraryFact fact{.id = std::move(id), .name = std::move(name)};
   try {
-    fact.path = DynamicLibrary::open(fact.name, around).path().string();
+    fact.path = DynamicLibrary::open(fact.name, folders).path().string();
   } catch (const Error& error) {  // what is missing is a fact here
     fact.problem = error.what();
   }
   return fact;
 }
 
-std::vector<LibraryFact> try_libraries(const LibrarySurroundings& around) {
+std::vector<LibraryFact> try_libraries(const LibraryFolders& folders) {
   std::vector<LibraryFact> facts;
-  facts.push_back(try_library("cuda", cuda_driver_library(), around));
-  facts.push_back(try_library("nvml", nvml_library(), around));
+  facts.push_back(try_library("cuda", cuda_driver_library(), folders));
+  facts.push_back(try_library("nvml", nvml_library(), folders));
   const int major = built_cuda_version() / 1000;
   if (major == 0) return facts;  // a build without CUDA calls none of the toolkit's
-  facts.push_back(try_library("cublas", cublas_library(major), around));
-  facts.push_back(try_library("cublaslt", cublas_lt_library(major), around));
-  facts.push_back(try_library("cupti", cupti_library(major), around));
-  facts.push_back(try_library("nccl", nccl_library(major), around));
+  facts.push_back(try_library("cublas", cublas_library(major), folders));
+  facts.push_back(try_library("cublaslt", cublas_lt_library(major), folders));
+  facts.push_back(try_library("cupti", cupti_library(major), folders));
+  facts.push_back(try_library("nccl", nccl_library(major), folders));
   return facts;
 }
 
@@ -99,10 +99,10 @@ void add_nvml(MachineFacts& facts, const std::vector<NvmlGpu>& gpus, const std::
   if (!facts.driver.release) facts.driver.release = release;
 }
 
-void ask_nvml(MachineFacts& facts, const LibrarySurroundings& around) {
+void ask_nvml(MachineFacts& facts, const LibraryFolders& folders) {
   std::optional<Nvml> nvml;
   try {
-    nvml.emplace(around);
+    nvml.emplace(folders);
     add_nvml(facts, nvml->gpus(), nvml->driver_release());
   } catch (const Error& error) {
     facts.nvml_problem = error.what();
@@ -160,15 +160,15 @@ MachineFacts gather_host_facts(const FactSources& sources) {
 
 MachineFacts gather_facts(const FactSources& sources) {
   MachineFacts facts = gather_host_facts(sources);
-  const LibrarySurroundings around = library_surroundings(sources.environment);
+  const LibraryFolders folders = library_folders(sources.environment);
   facts.driver = ask_driver();
-  facts.libraries = try_libraries(around);
+  facts.libraries = try_libraries(folders);
   for (const LibraryFact& library : facts.libraries) {
-    if (library.id == "nvml" && library.path) ask_nvml(facts, around);
+    if (library.id == "nvml" && library.path) ask_nvml(facts, folders);
   }
   // Without a GPU CUPTI answers "unknown error", which says nothing about other tools.
   if (judge_driver(facts.driver).state == DriverState::kUsable) {
-    facts.cupti_subscription = try_cupti_subscription(around);
+    facts.cupti_subscription = try_cupti_subscription(folders);
   }
   return facts;
 }

@@ -29,7 +29,7 @@ struct FactSources {
 /// that sysfs does not show, the driver's release where no file names it.
 void add_nvml(MachineFacts& facts, const std::vector<NvmlGpu>& gpus, const std::string& release);
 /// Opens NVML and adds it. Without NVML nothing changes; if NVML fails, `nvml_problem` says how.
-void ask_nvml(MachineFacts& facts, const LibrarySurroundings& around);
+void ask_nvml(MachineFacts& facts, const LibraryFolders& folders);
 
 /// Signs of a tool that records the GPU or debugs this process: each is one sentence.
 [[nodiscard]] std::vector<std::string> tracing_tools(

@@ -62,17 +62,17 @@ class Copies final : public ExperimentGroup {
         for (const std::size_t bytes : sizes()) {
           list.push_back({fmt::format("{}.{}.{}", prefix, memory, size_name(bytes)), "GB/s",
                           fmt::format("one copy, {} memory, alone", memory),
-                          [=, this] { return alone(direction, pinned, bytes); }});
+                          [=, this] { return one_copy(direction, pinned, bytes); }});
         }
         list.push_back(
             {fmt::format("{}.{}.largest", prefix, memory), "GB/s",
              fmt::format("one copy of {}, {} memory, alone", size_name(largest_), memory),
-             [=, this] { return alone(direction, pinned, largest_); }});
+             [=, this] { return one_copy(direction, pinned, largest_); }});
       }
       list.push_back({prefix + ".beside_adam", "GB/s",
                       "as pinned.largest, beside CPU Adam on all cores", [=, this] {
                         const Background adam([this] { update(); });
-                        return alone(direction, true, largest_);
+                        return one_copy(direction, true, largest_);
                       }});
     }
     list.push_back({"copy.both", "GB/s", "sum of both directions at once, pinned, largest copy",
@@ -102,7 +102,7 @@ class Copies final : public ExperimentGroup {
     device_.copy(lane_of(direction), up ? device : host, up ? host : device, bytes, direction);
   }
 
-  double alone(CopyDirection direction, bool pinned, std::size_t bytes) {
+  double one_copy(CopyDirection direction, bool pinned, std::size_t bytes) {
     // A short copy is timed in a row of them: the marks' own time would show.
     const std::size_t copies = bytes < kMiB ? 16 : 1;
     const ProbeLane lane = lane_of(direction);

@@ -33,9 +33,9 @@ static_assert(std::is_same_v<GemmStridedBatchedEx, decltype(static_cast<GemmStri
 
 class CublasProducts::Library {
  public:
-  explicit Library(const LibrarySurroundings& around)
-      : lt_(DynamicLibrary::open(cublas_lt_library(built_cuda_version() / 1000), around)),
-        cublas_(DynamicLibrary::open(cublas_library(built_cuda_version() / 1000), around)),
+  explicit Library(const LibraryFolders& folders)
+      : lt_(DynamicLibrary::open(cublas_lt_library(built_cuda_version() / 1000), folders)),
+        cublas_(DynamicLibrary::open(cublas_library(built_cuda_version() / 1000), folders)),
         one(cublas_.symbol<GemmEx>("cublasGemmEx")),
         several(cublas_.symbol<GemmStridedBatchedEx>("cublasGemmStridedBatchedEx")),
         status_string_(cublas_.symbol<decltype(&cublasGetStatusString)>("cublasGetStatusString")),
@@ -73,8 +73,8 @@ class CublasProducts::Library {
   decltype(&cublasDestroy) destroy_;
 };
 
-CublasProducts::CublasProducts(const LibrarySurroundings& around, cudaStream_t stream)
-    : library_(std::make_unique<Library>(around)) {
+CublasProducts::CublasProducts(const LibraryFolders& folders, cudaStream_t stream)
+    : library_(std::make_unique<Library>(folders)) {
   library_->start(stream);
 }
 

@@ -16,7 +16,7 @@ namespace zenflow::runtime {
 class CublasProducts {
  public:
   /// Throws Error(kDevice) if cuBLAS, or the cuBLASLt that it is built on, is missing or fails.
-  CublasProducts(const LibrarySurroundings& around, cudaStream_t stream);
+  CublasProducts(const LibraryFolders& folders, cudaStream_t stream);
   ~CublasProducts();
   CublasProducts(const CublasProducts&) = delete;
   CublasProducts& operator=(const CublasProducts&) = delete;

@@ -72,10 +72,10 @@ cudaEvent_t event_of(const ProbeMark& mark) {
 
 class CudaProbeDevice final : public ProbeDevice {
  public:
-  CudaProbeDevice(int device, const LibrarySurroundings& around)
+  CudaProbeDevice(int device, const LibraryFolders& folders)
       : device_(device),
         streams_(make_streams(device)),
-        products_(around, stream(ProbeLane::kCompute)) {
+        products_(folders, stream(ProbeLane::kCompute)) {
     cudaDeviceProp properties{};
     cuda_check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
     name_ = properties.name;
@@ -186,8 +186,8 @@ int attribute(cudaDeviceAttr which, int device) {
 
 }  // namespace
 
-std::unique_ptr<ProbeDevice> make_cuda_probe_device(int device, const LibrarySurroundings& around) {
-  return std::make_unique<CudaProbeDevice>(device, around);
+std::unique_ptr<ProbeDevice> make_cuda_probe_device(int device, const LibraryFolders& folders) {
+  return std::make_unique<CudaProbeDevice>(device, folders);
 }
 
 CudaDeviceFacts cuda_device_facts(int device) {

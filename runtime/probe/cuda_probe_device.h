@@ -13,8 +13,8 @@ namespace zenflow::runtime {
 /// Products are cuBLAS's, bf16 with fp32 sums; `update` and `pass` are our kernels of accumulation.
 /// Throws Error(kDevice) in a build without CUDA, if CUDA fails or if cuBLAS is missing.
 /// Precondition: require_gpu() does not throw.
-[[nodiscard]] std::unique_ptr<ProbeDevice> make_cuda_probe_device(
-    int device, const LibrarySurroundings& around);
+[[nodiscard]] std::unique_ptr<ProbeDevice> make_cuda_probe_device(int device,
+                                                                  const LibraryFolders& folders);
 
 struct CudaDeviceFacts {
   std::uint64_t memory = 0;       ///< bytes

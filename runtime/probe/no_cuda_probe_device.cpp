@@ -11,7 +11,7 @@ namespace {
 
 }  // namespace
 
-std::unique_ptr<ProbeDevice> make_cuda_probe_device(int, const LibrarySurroundings&) {
+std::unique_ptr<ProbeDevice> make_cuda_probe_device(int, const LibraryFolders&) {
   fail();
 }
 

@@ -20,10 +20,10 @@ constexpr double kStateBytes = 12;  // of an element: weight and two moments in 
 constexpr const char* kSchedule = "live-zenflow";
 
 /// Seconds a step.
-double beside_updates(const LiveMachine& machine, const TunePoint& point) {
+double update_slowdown(const LiveMachine& machine, const TunePoint& point) {
   const double recorded = 1 - machine.recorded.topk_ratio;
   if (recorded <= 0) return 0;
-  return machine.beside_updates * (1 - point.topk_ratio) / recorded /
+  return machine.update_slowdown * (1 - point.topk_ratio) / recorded /
          static_cast<double>(point.update_interval);
 }
 
@@ -105,7 +105,7 @@ LiveMachine fit_windows(const LiveModelSettings& settings, const LiveWindows& wi
   }
   sim::LiveFit fit = sim::fit_live({recording});
   const auto first = [](const std::vector<double>& all) { return all.empty() ? 0 : all.front(); };
-  return {std::move(fit.profile), first(fit.other_threads), first(fit.beside_updates),
+  return {std::move(fit.profile), first(fit.other_threads), first(fit.update_slowdown),
           windows.point};
 }
 
@@ -119,8 +119,8 @@ std::vector<TunePrediction> predict(const LiveModelSettings& settings, const Liv
     const sim::SimulationResult result = sim::simulate_schedule(job, sim::find_schedule(kSchedule));
     const double busy = result.step_time > 0 ? result.compute / result.step_time : 0;
     predictions.push_back({point, result.step_time * kPicosecond +
-                                      busy * (beside_updates(machine, point) -
-                                              beside_updates(machine, machine.recorded))});
+                                      busy * (update_slowdown(machine, point) -
+                                              update_slowdown(machine, machine.recorded))});
   }
   return predictions;
 }

@@ -78,16 +78,16 @@ struct LiveWindows {
 /// What a recording shows a training to run on.
 struct LiveMachine {
   sim::HardwareProfile hardware;
-  double other_threads = 0;   ///< of other programs, that want a core all the time
-  double beside_updates = 0;  ///< LiveFit's: seconds a window at `recorded`
-  TunePoint recorded{};       ///< the recording's setting
+  double other_threads = 0;    ///< of other programs, that want a core all the time
+  double update_slowdown = 0;  ///< LiveFit's: seconds a window at `recorded`
+  TunePoint recorded{};        ///< the recording's setting
 };
 
 /// Throws Error(kInput) if the recording is not of the model and setting.
 [[nodiscard]] LiveMachine fit_windows(const LiveModelSettings& settings,
                                       const LiveWindows& windows);
 
-/// `machine.beside_updates` comes once a window, as 1 - topk_ratio, what is deferred, is larger,
+/// `machine.update_slowdown` comes once a window, as 1 - topk_ratio, what is deferred, is larger,
 /// and makes a step longer by that times the share of it in which the device computes.
 [[nodiscard]] std::vector<TunePrediction> predict(const LiveModelSettings& settings,
                                                   const LiveMachine& machine,

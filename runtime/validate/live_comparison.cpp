@@ -90,7 +90,7 @@ class LiveComparison {
     refuse_what_is_not_run(job);
     if (on_gpu()) {
       require_gpu(ask_driver(), "--device cuda");
-      settings_.cuda = {.libraries = library_surroundings(flags_.environment)};
+      settings_.cuda = {.libraries = library_folders(flags_.environment)};
     }
     result_.scenario = scenario.name;
     result_.device = flags_.device;

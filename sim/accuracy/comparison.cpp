@@ -96,16 +96,16 @@ void add_metrics(const std::vector<ComparedSetting>& settings, ValidationSummary
   all.window_steps = window_steps.take();
   for (const Metric metric : all_metrics()) {
     ErrorSum sum(metric);
-    bool is_told = false;
+    bool is_measured = false;
     bool is_there = false;
     for (const ComparedSetting& one : settings) {
-      is_told = is_told || one.measured[metric].has_value();
+      is_measured = is_measured || one.measured[metric].has_value();
       is_there = is_there || one.measured[metric].value_or(0) != 0 ||
                  one.predicted[metric].value_or(0) != 0;
       const std::optional<double> error = one.error(metric);
       if (!one.calibrated && error) sum.add(one.name, {*error});
     }
-    if (!is_told) all.not_told.push_back(metric);
+    if (!is_measured) all.not_told.push_back(metric);
     // What no setting has, measured or predicted, has no error worth a line.
     const auto errors = sum.take();
     if (errors && is_there) all.metrics.push_back(*errors);

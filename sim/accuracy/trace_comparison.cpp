@@ -168,7 +168,7 @@ class TraceComparison {
       setting.run_times = std::move(steps);
       Job job = one.job;
       if (result_.fit) job.scenario.hardware = result_.fit->profile;
-      // Of a log only durations are known.
+      // A log has only durations.
       const bool is_shown = !flags_.overlay.empty() && one.end > one.begin;
       OverlayPart* part = is_shown ? &result_.overlay.emplace_back() : nullptr;
       if (part != nullptr) {

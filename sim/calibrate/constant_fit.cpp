@@ -379,19 +379,19 @@ class ConstantFitter {
     leave_ambiguous_capacities(fit.estimates);
     for (std::size_t c = 0; c < constants_.size(); ++c) {
       const ConstantEstimate& one = fit.estimates[c];
-      if (one.determined) constants_[c].set(fit.profile, one.value);
+      if (one.identifiable) constants_[c].set(fit.profile, one.value);
     }
     return fit;
   }
 
-  /// Capacities whose `alone` is not known are not known either.
+  /// Capacities whose isolated rate is not known are not known either.
   void leave_ambiguous_capacities(std::vector<ConstantEstimate>& estimates) const {
     for (std::size_t c = 0; c < constants_.size(); ++c) {
       for (std::size_t other = 0; other < constants_.size(); ++other) {
-        const bool is_unknown = constants_[other].path == constants_[c].alone &&
-                                estimates[c].determined && !estimates[other].determined;
+        const bool is_unknown = constants_[other].path == constants_[c].isolated &&
+                                estimates[c].identifiable && !estimates[other].identifiable;
         if (!is_unknown) continue;
-        estimates[c].determined = false;
+        estimates[c].identifiable = false;
         estimates[c].value = constants_[c].get(base_);
         estimates[c].reason = "what one gets alone is not known: it may be that which is seen";
       }
@@ -431,8 +431,8 @@ class ConstantFitter {
     } else if (one.relative_error > kLargestError) {
       one.reason = fmt::format("known to {:.0f} % only", 100 * one.relative_error);
     }
-    one.determined = one.reason.empty();
-    if (one.determined) {
+    one.identifiable = one.reason.empty();
+    if (one.identifiable) {
       one.value = first_value(static_cast<std::size_t>(c)) * std::exp(logs_(c));
       describe(c, one);
     }
@@ -441,12 +441,13 @@ class ConstantFitter {
 
   /// The group that a constant decides most: its residual, and of what sizes it was.
   void describe(Index c, ConstantEstimate& one) const {
-    std::vector<double> told(groups_.size());
+    std::vector<double> information(groups_.size());
     for (Index i = 0; i < residual_.size(); ++i) {
-      told[group_of_[static_cast<std::size_t>(i)]] += slope_(i, c) * slope_(i, c) * weight_(i);
+      information[group_of_[static_cast<std::size_t>(i)]] +=
+          slope_(i, c) * slope_(i, c) * weight_(i);
     }
-    const auto best =
-        static_cast<std::size_t>(std::max_element(told.begin(), told.end()) - told.begin());
+    const auto best = static_cast<std::size_t>(
+        std::max_element(information.begin(), information.end()) - information.begin());
     const TimedGroup& group = groups_[best];
     double squares = 0;
     double sum = 0;
@@ -460,7 +461,7 @@ class ConstantFitter {
       if (decides(i, c) && share_(i) >= kDamps) amounts.push_back(amount);
     }
     one.residual = sum > 0 ? std::sqrt(squares / sum) : 0;
-    one.told_by = group.what;
+    one.group = group.what;
     one.range = range_of(group, amounts);
   }
 
@@ -490,7 +491,7 @@ ConstantFit fit_constants(const HardwareProfile& base,
   std::vector<std::size_t> places;
   bool drops = false;
   for (std::size_t c = 0; c < constants.size(); ++c) {
-    const bool is_missing = constants[c].get(base) <= 0 && !all.estimates[c].determined;
+    const bool is_missing = constants[c].get(base) <= 0 && !all.estimates[c].identifiable;
     drops = drops || (is_missing && fitter.has_effect(c));
     if (is_missing) continue;
     kept.push_back(constants[c]);

@@ -42,8 +42,8 @@ struct TimedGroup {
 };
 
 struct ConstantEstimate {
-  double value = 0;           ///< base units; of the base profile unless determined
-  bool determined = false;    ///< identifiable
+  double value = 0;  ///< base units; of the base profile unless identifiable
+  bool identifiable = false;
   double relative_error = 0;  ///< standard error
   double from_base = 0;       ///< what of it is not known of other constants, or of this one
   std::size_t samples = 0;    ///< spans of which it decides at least 1 %, less those set aside
@@ -51,7 +51,7 @@ struct ConstantEstimate {
   std::size_t set_aside = 0;  ///< further ones, which rho leaves no weight: outliers
   double residual = 0;        ///< relative, root mean square, of the group that it decides most
   std::string range{};        ///< amounts of that group's samples that are not damped
-  std::string told_by{};      ///< that group
+  std::string group{};        ///< that group
   std::string reason{};       ///< why it is not identifiable
 };
 

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
-#include "sim/calibrate/live_alone.h"
+#include "sim/calibrate/isolated_rates.h"
 #include "sim/calibrate/live_rows.h"
 #include "sim/calibrate/live_sharing.h"
 #include "sim/calibrate/profile_constants.h"
@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kGiga = 1e9;
 constexpr int kMostRepetitions = 50;
-constexpr double kLargestError = 0.25;  // of a number that is determined
+constexpr double kLargestError = 0.25;  // of a number that is identifiable
 
 class Fitter {
  public:
@@ -45,8 +45,8 @@ class Fitter {
   /// `rate` is of one unit of work, from seconds a unit.
   void note(const std::string& path, const UnitTime& unit, double value, const char* name,
             const TimeFit& fit, std::string range) {
-    const double relative = unit.determined ? unit.standard_error / unit.value : 0;
-    fit_.numbers.push_back({path, value, name, unit.determined, false, value * relative,
+    const double relative = unit.identifiable ? unit.standard_error / unit.value : 0;
+    fit_.numbers.push_back({path, value, name, unit.identifiable, false, value * relative,
                             unit.samples, fit.residual, std::move(range), "", unit.damped, 0});
   }
 
@@ -57,7 +57,7 @@ class Fitter {
   /// A share of something that has become `scale` times as large.
   void note_share(const std::string& path, const UnitTime& unit, double value, double scale,
                   const TimeFit& fit, std::string range) {
-    if (!unit.determined && scale != 1) return adjust(path, value, "");
+    if (!unit.identifiable && scale != 1) return adjust(path, value, "");
     note(path, unit, value, "", fit, std::move(range));
   }
 
@@ -71,7 +71,7 @@ class Fitter {
     streamed_ = fit.units[0];
     columns_ = fit.units[1];
     device_fit_ = fit;
-    if (fit.units[2].determined) gpu.kernel_launch = Seconds(fit.units[2].value);
+    if (fit.units[2].identifiable) gpu.kernel_launch = Seconds(fit.units[2].value);
     note("gpu.kernel_launch", fit.units[2], gpu.kernel_launch.value() * 1e6, "us", fit,
          range_text(rows_.device, fit, 2, 2, 1, "kernels"));
   }
@@ -152,10 +152,10 @@ class Fitter {
   void copies(const std::string& path, const Rows& rows, BytesPerSecond& rate) {
     const TimeFit fit = fit_times(
         rows.times, std::vector{1 / rate.value(), fit_.profile.host_link.latency.value()});
-    if (fit.units[0].determined) rate = BytesPerSecond(1 / fit.units[0].value);
+    if (fit.units[0].identifiable) rate = BytesPerSecond(1 / fit.units[0].value);
     note(path, fit.units[0], rate.value() / kGiga, "GB/s", fit,
          range_text(rows, fit, 0, 0, 1e6, "MB"));
-    if (fit.units[1].determined) {
+    if (fit.units[1].identifiable) {
       latency_range_ = range_text(rows, fit, 1, 0, 1e6, "MB");
       latencies_.push_back(fit.units[1]);
       latency_fit_ = fit;
@@ -166,7 +166,7 @@ class Fitter {
   void latency() {
     Seconds& latency = fit_.profile.host_link.latency;
     UnitTime mean{latency.value(), 0, !latencies_.empty()};
-    if (mean.determined) {
+    if (mean.identifiable) {
       double sum = 0;
       for (const UnitTime& one : latencies_) {
         sum += one.value / static_cast<double>(latencies_.size());
@@ -184,7 +184,7 @@ class Fitter {
     adam();
     HostProfile& host = fit_.profile.host;
     const TimeFit sums = fit_times(rows_.sum.times, std::vector{1 / host.core_bandwidth.value()});
-    if (sums.units[0].determined) {
+    if (sums.units[0].identifiable) {
       set_core_bandwidth(host, rows_.sum_cores, 1 / sums.units[0].value);
     }
     note("host.core_bandwidth", sums.units[0], host.core_bandwidth.value() / kGiga, "GB/s", sums,
@@ -213,7 +213,7 @@ class Fitter {
     given.push_back(launch);
     TimeFit fit = fit_times(rows.times, given);
     const UnitTime call = fit.units.back();
-    if (!call.determined || call.error_by_kind <= kLargestError * call.value) return fit;
+    if (!call.identifiable || call.error_by_kind <= kLargestError * call.value) return fit;
     for (TimedWork& one : rows.times) one.known = launch * std::exchange(one.work.back(), 0);
     fit = fit_times(rows.times, given);
     fit.units.back().samples = call.samples;
@@ -236,8 +236,8 @@ class Fitter {
     HostProfile& host = fit_.profile.host;
     UnitTime byte = fit.units.front();
     UnitTime call = fit.units.back();
-    if (byte.determined) host.adam_bandwidth = BytesPerSecond(1 / byte.value);
-    if (call.determined) host.adam_launch = Seconds(call.value);
+    if (byte.identifiable) host.adam_bandwidth = BytesPerSecond(1 / byte.value);
+    if (call.identifiable) host.adam_launch = Seconds(call.value);
     for (UnitTime* one : {&byte, &call}) {
       one->standard_error = std::max(one->standard_error, one->error_by_kind);
     }
@@ -245,7 +245,7 @@ class Fitter {
          range_text(rows_.update, fit, 0, 0, 1e6, "MB of traffic"));
     note("host.adam_launch", call, host.adam_launch.value() * 1e6, "us", fit,
          range_text(rows_.update, fit, 1, 0, 1e6, "MB of traffic"));
-    if (!call.determined) {
+    if (!call.identifiable) {
       fit_.numbers.back().reason = "calls of several sizes do not agree on it, or are all alike";
     }
   }
@@ -265,18 +265,18 @@ class Fitter {
         {1 / host.adam_bandwidth.value(), host.adam_half_cores / limit});
     const UnitTime& whole = fit.units[0];
     const UnitTime& waiting = fit.units[1];
-    const double alone = whole.value - waiting.value / all;  // of ever more cores
-    const bool is_told = whole.determined && waiting.determined && alone > 0;
+    const double unlimited = whole.value - waiting.value / all;  // of ever more cores
+    const bool is_identifiable = whole.identifiable && waiting.identifiable && unlimited > 0;
     UnitTime half = waiting;
-    if (is_told) {
-      half.value = waiting.value / alone;
+    if (is_identifiable) {
+      half.value = waiting.value / unlimited;
       // The two errors are not independent: at worst they add up.
       half.standard_error =
           (whole.value * waiting.standard_error + waiting.value * whole.standard_error) /
-          (alone * alone);
+          (unlimited * unlimited);
     }
-    if (!is_told || half.standard_error > kLargestError * half.value) {
-      return adam_by_some_half(is_told ? half.value : host.adam_half_cores);
+    if (!is_identifiable || half.standard_error > kLargestError * half.value) {
+      return adam_by_some_half(is_identifiable ? half.value : host.adam_half_cores);
     }
     host.adam_half_cores = half.value;
     note_adam(fit);
@@ -300,9 +300,9 @@ class Fitter {
       best = half;
     }
     if (best == host.adam_half_cores) {
-      FittedNumber untold{"host.adam_half_cores", best, ""};
-      untold.reason = threads_text() + " do not tell it";
-      put(std::move(untold));
+      FittedNumber number{"host.adam_half_cores", best, ""};
+      number.reason = threads_text() + " do not tell it";
+      put(std::move(number));
       return false;
     }
     note_adam(adam_at(best));
@@ -316,32 +316,32 @@ class Fitter {
                        *rows_.all_update_cores.rbegin());
   }
 
-  /// Copies and passes of the CPU that ran beside each other are slowed by that: their rates alone,
-  /// and what DRAM and the link carry. (Not of the host device, see LiveRun::beside.)
+  /// Copies and passes of the CPU that ran concurrently slow each other down: their isolated rates,
+  /// and what DRAM and the link carry. (Not of the host device, see LiveRun::concurrent.)
   void shared() {
     if (!overlap(runs_)) return;
     free_capacities(fit_.profile);
     const std::vector<TimedGroup> groups = shared_times(runs_);
     std::vector<ProfileConstant> constants =
         shared_constants(fit_.profile, rows_.sum_cores, is_known("host.adam_half_cores"));
-    // What is not determined stays as the base has it, and the others are fitted to that.
+    // What is not identifiable stays as the base has it, and the others are fitted to that.
     while (!constants.empty()) {
       const ConstantFit found = fit_constants(fit_.profile, constants, groups);
-      std::vector<ProfileConstant> told;
+      std::vector<ProfileConstant> identifiable;
       for (std::size_t c = 0; c < constants.size(); ++c) {
         note_shared(constants[c], found.estimates[c]);
-        if (found.estimates[c].determined) {
-          told.push_back(constants[c]);
+        if (found.estimates[c].identifiable) {
+          identifiable.push_back(constants[c]);
         } else if (constants[c].path == "host.adam_half_cores") {
-          // The rates on these threads were known without what ran beside.
+          // The rates on these threads were known without what was concurrent.
           adjust(constants[c].path, fit_.profile.host.adam_half_cores, "");
         } else if (!constants[c].is_capacity) {
           constants[c].set(fit_.profile, constants[c].get(base_));
         }
       }
-      const bool is_settled = told.size() == constants.size();
+      const bool is_settled = identifiable.size() == constants.size();
       if (is_settled) fit_.profile = found.profile;
-      constants = is_settled ? std::vector<ProfileConstant>() : std::move(told);
+      constants = is_settled ? std::vector<ProfileConstant>() : std::move(identifiable);
     }
     for (const ProfileConstant& one : shared_constants(base_, rows_.sum_cores, false)) {
       if (one.is_capacity && !is_known(one.path)) one.set(fit_.profile, one.get(base_));
@@ -360,9 +360,9 @@ class Fitter {
   }
 
   void note_shared(const ProfileConstant& constant, const ConstantEstimate& one) {
-    const double value = one.determined ? one.value : constant.get(base_);
-    FittedNumber number{constant.path, value / constant.scale, constant.unit, one.determined};
-    number.standard_error = one.determined ? number.value * one.relative_error : 0;
+    const double value = one.identifiable ? one.value : constant.get(base_);
+    FittedNumber number{constant.path, value / constant.scale, constant.unit, one.identifiable};
+    number.standard_error = one.identifiable ? number.value * one.relative_error : 0;
     number.samples = one.samples;
     number.residual = one.residual;
     number.range = one.range;
@@ -449,7 +449,7 @@ class Fitter {
   std::string latency_range_;
 };
 
-const char* why_untold(const HardwareProfile& base, std::string_view path) {
+const char* why_unidentified(const HardwareProfile& base, std::string_view path) {
   if (path == "host.adam_half_cores") return "all recordings have one number of optimizer threads";
   if (path != "host.dram_bandwidth" && path != "host_link.bidirectional") {
     return "recordings of zenflow-train do not show it";
@@ -461,14 +461,14 @@ const char* why_untold(const HardwareProfile& base, std::string_view path) {
 
 }  // namespace
 
-void add_untold(const HardwareProfile& base, std::vector<FittedNumber>& numbers) {
+void add_unidentified(const HardwareProfile& base, std::vector<FittedNumber>& numbers) {
   for (const ProfileConstant& one : profile_constants(base)) {
     const bool is_there =
         std::any_of(numbers.begin(), numbers.end(),
                     [&](const FittedNumber& known) { return known.path == one.path; });
     if (is_there) continue;
     numbers.push_back({one.path, one.get(base) / one.scale, one.unit, false, false, 0, 0, 0, "",
-                       why_untold(base, one.path)});
+                       why_unidentified(base, one.path)});
   }
 }
 
@@ -486,7 +486,7 @@ LiveFit fit_as_recorded(const std::vector<LiveRecording>& recordings) {
 
 LiveFit fit_live(const std::vector<LiveRecording>& recordings) {
   LiveFit fit = fit_as_recorded(recordings);
-  return fit.profile.gpu.runs_on_host() ? alone(recordings, fit) : fit;
+  return fit.profile.gpu.runs_on_host() ? isolated_rates(recordings, fit) : fit;
 }
 
 }  // namespace zenflow::sim

@@ -14,7 +14,7 @@
 /// largest of the fitted rates, where one is above the profile's memory_bandwidth: a device with
 /// caches. l is fitted to the second row; h keeps the base profile's value.
 ///
-/// Where the device is a GPU, copies, updates and sums that ran beside each other are then fitted
+/// Where the device is a GPU, copies, updates and sums that ran concurrently are then fitted
 /// again, with DRAM's and the link's capacity (live_sharing.h), for their isolated rates.
 #pragma once
 
@@ -29,18 +29,18 @@ namespace zenflow::sim {
 struct LiveFit {
   HardwareProfile profile;
   std::vector<FittedNumber> numbers;
-  /// By recording: threads of other programs that wanted a core all the time (live_alone.h). Empty
-  /// where rates are as recorded.
+  /// By recording: threads of other programs that wanted a core all the time (isolated_rates.h).
+  /// Empty where rates are as recorded.
   std::vector<double> other_threads{};
   /// By recording, likewise: seconds a window in which forward and backward of its first half,
   /// in which an update is concurrent, take longer than those of its second, beyond contention
   /// for cores. It is in the rates, too, as if all steps had their part of it. 0 for windows of one
   /// step, which do not show it.
-  std::vector<double> beside_updates{};
+  std::vector<double> update_slowdown{};
 };
 
 /// Recordings of one machine. The profile of the first job is the base. Where the device is the
-/// host, rates are isolated ones (live_alone.h): contention for its cores is the simulation's.
+/// host, rates are isolated ones (isolated_rates.h): contention for its cores is the simulation's.
 /// Throws Error(kInput) if there is none, or if a timeline is not of its job and schedule.
 /// Precondition: all have the same base profile.
 [[nodiscard]] LiveFit fit_live(const std::vector<LiveRecording>& recordings);
@@ -50,7 +50,7 @@ struct LiveFit {
 
 /// Adds the base profile's other numbers, which recordings of zenflow-train do not identify, with
 /// the reason.
-void add_untold(const HardwareProfile& base, std::vector<FittedNumber>& numbers);
+void add_unidentified(const HardwareProfile& base, std::vector<FittedNumber>& numbers);
 
 [[nodiscard]] inline std::string fitted_profile_text(const Node& base, const LiveFit& fit,
                                                      const std::string& name,

@@ -91,7 +91,7 @@ double times(const PerUnit<double>& work, const PerUnit<double>& units) {
   return sum;
 }
 
-/// Operations as they would be alone, and fits of the units that they have in common.
+/// Operations as they would be in isolation, and fits of the units that they have in common.
 class UnitFits {
  public:
   UnitFits(std::vector<OperationTime> operations, const PerUnit<double>& given)
@@ -105,7 +105,7 @@ class UnitFits {
     fit({Unit::kSummed});
     fit({Unit::kStreamed, Unit::kColumns, Unit::kKernels});
     if (has(Unit::kStreamed) && has(Unit::kColumns) &&
-        !(units_[Unit::kStreamed].determined && units_[Unit::kColumns].determined)) {
+        !(units_[Unit::kStreamed].identifiable && units_[Unit::kColumns].identifiable)) {
       tie();
     }
     return units_;
@@ -138,17 +138,17 @@ class UnitFits {
   /// zero beside kernels, kernels take what is given.
   void tie() {
     std::vector<TimedWork> rows;
-    std::vector<TimedWork> bytes_alone;
+    std::vector<TimedWork> bytes_only;
     for (const OperationTime& one : operations_) {
       if (!has_any(one, {Unit::kStreamed, Unit::kColumns})) continue;
       const double bytes = one.work[Unit::kStreamed] + one.work[Unit::kColumns];
       const double kernels = one.work[Unit::kKernels];
       rows.push_back({{bytes, kernels}, one.seconds});
-      bytes_alone.push_back({{bytes}, one.seconds, kernels * given_[Unit::kKernels]});
+      bytes_only.push_back({{bytes}, one.seconds, kernels * given_[Unit::kKernels]});
     }
     TimeFit found = fit_times(rows, std::vector{given_[Unit::kStreamed], given_[Unit::kKernels]});
-    if (!found.units[0].determined) {
-      found = fit_times(bytes_alone, std::vector{given_[Unit::kStreamed]});
+    if (!found.units[0].identifiable) {
+      found = fit_times(bytes_only, std::vector{given_[Unit::kStreamed]});
       found.units.push_back({given_[Unit::kKernels], 0, false});
     }
     units_[Unit::kStreamed] = units_[Unit::kColumns] = found.units[0];
@@ -207,9 +207,9 @@ OperationTimes operation_times(const LiveRun& run, const Timeline& timeline,
   return found;
 }
 
-PerUnit<UnitTime> units_alone(const std::vector<OperationTimes>& recorded,
-                              const std::vector<OperationTimes>& simulated,
-                              const PerUnit<double>& units, const PerUnit<double>& given) {
+PerUnit<UnitTime> isolated_units(const std::vector<OperationTimes>& recorded,
+                                 const std::vector<OperationTimes>& simulated,
+                                 const PerUnit<double>& units, const PerUnit<double>& given) {
   std::vector<OperationTime> operations;
   for (std::size_t i = 0; i < recorded.size(); ++i) {
     for (const auto& [key, one] : recorded[i]) {

@@ -1,9 +1,9 @@
 /// Isolated times of the operations of recorded runs, where the device is the host and contention
 /// for its cores slows them down.
 ///
-/// Each operation runs beside different work. Fitted as it was recorded, what slows it down is
-/// taken for the rate of the work that it has most of. A simulated run of the same setting says by
-/// how much each is slowed down; without that, recorded times are those of their work.
+/// Each operation is concurrent with different work. Fitted as it was recorded, what slows it down
+/// is taken for the rate of the work that it has most of. A simulated run of the same setting says
+/// by how much each is slowed down; without that, recorded times are those of their work.
 #pragma once
 
 #include <array>
@@ -61,9 +61,9 @@ using OperationTimes = std::map<OperationKey, OperationTime>;
 /// which are of a machine with `units`: a run each, in the same order. What is not identifiable is
 /// `given`; if streams and columns, which are of one memory, are not identifiable one by one, both
 /// have one rate.
-[[nodiscard]] PerUnit<UnitTime> units_alone(const std::vector<OperationTimes>& recorded,
-                                            const std::vector<OperationTimes>& simulated,
-                                            const PerUnit<double>& units,
-                                            const PerUnit<double>& given);
+[[nodiscard]] PerUnit<UnitTime> isolated_units(const std::vector<OperationTimes>& recorded,
+                                               const std::vector<OperationTimes>& simulated,
+                                               const PerUnit<double>& units,
+                                               const PerUnit<double>& given);
 
 }  // namespace zenflow::sim

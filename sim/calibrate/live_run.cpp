@@ -40,7 +40,8 @@ std::array<Intervals, kLiveLanes> lane_times(const Timeline& timeline) {
   return times;
 }
 
-Beside beside_others(const LiveSample& sample, const std::array<Intervals, kLiveLanes>& times) {
+ConcurrentWork concurrent_lanes(const LiveSample& sample,
+                                const std::array<Intervals, kLiveLanes>& times) {
   const auto own = lane_of(sample.operation);
   if (!own) return {};
   std::vector<WorkTimes> others;
@@ -48,7 +49,7 @@ Beside beside_others(const LiveSample& sample, const std::array<Intervals, kLive
     if (lane != number_of(*own)) others.push_back({WorkSet{1} << lane, &times.at(lane)});
   }
   const Picoseconds end = sample.start + to_picoseconds(Seconds(sample.seconds));
-  return what_ran_beside({sample.start, end}, others);
+  return concurrent_work({sample.start, end}, others);
 }
 
 OffloadSchedule kind_of(const LiveRecording& recording) {
@@ -107,11 +108,11 @@ LiveRun read_live_run(const LiveRecording& recording) {
   }
   run.layers = live_layers(run.job->scenario.model, run.live.topk_ratio);
   run.samples = live_samples(*recording.timeline, run.layers, run.live, recording.first_step);
-  run.beside.resize(run.samples.size());
+  run.concurrent.resize(run.samples.size());
   if (run.job->scenario.hardware.gpu.runs_on_host()) return run;
   const std::array<Intervals, kLiveLanes> times = lane_times(*recording.timeline);
   for (std::size_t i = 0; i < run.samples.size(); ++i) {
-    run.beside[i] = beside_others(run.samples[i], times);
+    run.concurrent[i] = concurrent_lanes(run.samples[i], times);
   }
   return run;
 }
@@ -122,7 +123,8 @@ LiveProgress::LiveProgress(const LiveRun& run, const HardwareProfile& machine)
       progress_(cluster_.machine, flows_of(cluster_)) {}
 
 double LiveProgress::of(std::size_t sample) {
-  return progress_.mean(number_of(*lane_of(run_.samples[sample].operation)), run_.beside[sample]);
+  return progress_.mean(number_of(*lane_of(run_.samples[sample].operation)),
+                        run_.concurrent[sample]);
 }
 
 }  // namespace zenflow::sim

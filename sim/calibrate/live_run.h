@@ -1,4 +1,4 @@
-/// A recorded run as its operations, and what ran beside those that share links.
+/// A recorded run as its operations, and what ran concurrently with those that share links.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/calibrate/beside.h"
+#include "sim/calibrate/contention.h"
 #include "sim/calibrate/live_samples.h"
 #include "sim/schedule/cluster.h"
 #include "sim/schedule/job.h"
@@ -36,9 +36,9 @@ struct LiveRun {
   LiveSettings live;  ///< with the cores that the recording says its threads ran on
   std::vector<LiveLayer> layers;
   std::vector<LiveSample> samples;
-  /// What ran beside each sample on one of those lanes. Empty where the device is the host: its
-  /// threads share cores, and what one leaves another is in the rates.
-  std::vector<Beside> beside;
+  /// What ran concurrently with each sample on one of those lanes. Empty where the device is the
+  /// host: its threads share cores, and what one leaves another is in the rates.
+  std::vector<ConcurrentWork> concurrent;
 };
 
 /// The recording is referred to.
@@ -52,7 +52,7 @@ class LiveProgress {
  public:
   LiveProgress(const LiveRun& run, const HardwareProfile& machine);
 
-  /// What the sample had of its speed alone. Precondition: it is on one of the lanes.
+  /// What the sample had of its isolated rate. Precondition: it is on one of the lanes.
   [[nodiscard]] double of(std::size_t sample);
 
  private:

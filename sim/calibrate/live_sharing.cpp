@@ -22,13 +22,13 @@ constexpr std::array<SharedOperation, 4> kShared = {{
     {Operation::kAccumulate, "sums of layers", "MB of traffic"},
 }};
 
-/// Its bytes, on the link or of memory traffic, and what it takes alone.
-struct Alone {
+/// Its bytes, on the link or of memory traffic, and what it takes in isolation.
+struct IsolatedTime {
   double bytes;
   Seconds time;
 };
-Alone alone_of(const LiveSample& sample, const LiveRun& run, const LiveWork& work,
-               const HostLinkProfile& link) {
+IsolatedTime isolated_time(const LiveSample& sample, const LiveRun& run, const LiveWork& work,
+                           const HostLinkProfile& link) {
   const double elements = run.layers[sample.layer].deferred_elements();
   switch (sample.operation) {
     case Operation::kCpuUpdate:
@@ -54,8 +54,8 @@ std::vector<double> predict(const std::vector<LiveRun>& runs, Operation operatio
     LiveProgress progress(run, profile);
     for (std::size_t i = 0; i < run.samples.size(); ++i) {
       if (run.samples[i].operation != operation) continue;
-      const Alone alone = alone_of(run.samples[i], run, work, profile.host_link);
-      if (alone.bytes > 0) seconds.push_back(alone.time.value() / progress.of(i));
+      const IsolatedTime isolated = isolated_time(run.samples[i], run, work, profile.host_link);
+      if (isolated.bytes > 0) seconds.push_back(isolated.time.value() / progress.of(i));
     }
   }
   return seconds;
@@ -64,12 +64,12 @@ std::vector<double> predict(const std::vector<LiveRun>& runs, Operation operatio
 }  // namespace
 
 bool overlap(const std::vector<LiveRun>& runs) {
-  const auto is_beside = [](const Beside& beside) {
-    return std::any_of(beside.begin(), beside.end(),
+  const auto is_contended = [](const ConcurrentWork& concurrent) {
+    return std::any_of(concurrent.begin(), concurrent.end(),
                        [](const auto& part) { return part.first != 0; });
   };
   return std::any_of(runs.begin(), runs.end(), [&](const LiveRun& run) {
-    return std::any_of(run.beside.begin(), run.beside.end(), is_beside);
+    return std::any_of(run.concurrent.begin(), run.concurrent.end(), is_contended);
   });
 }
 
@@ -87,10 +87,11 @@ std::vector<TimedGroup> shared_times(const std::vector<LiveRun>& runs) {
       const LiveWork work(*run.job, run.live);
       for (const LiveSample& sample : run.samples) {
         if (sample.operation != one.operation) continue;
-        const Alone alone = alone_of(sample, run, work, run.job->scenario.hardware.host_link);
-        if (alone.bytes <= 0) continue;
+        const IsolatedTime isolated =
+            isolated_time(sample, run, work, run.job->scenario.hardware.host_link);
+        if (isolated.bytes <= 0) continue;
         group.seconds.push_back(sample.seconds);
-        group.amounts.push_back(alone.bytes);
+        group.amounts.push_back(isolated.bytes);
       }
     }
     if (group.seconds.empty()) continue;

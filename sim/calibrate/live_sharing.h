@@ -4,7 +4,7 @@
 ///   time = isolated time / progress
 ///
 /// with the isolated time as live_work.h and transfer_cost.h have it and `progress` the mean, over
-/// the span's time, of its fair share of the links beside whatever else ran then (live_run.h).
+/// the span's time, of its fair share of the links with whatever else ran then (live_run.h).
 #pragma once
 
 #include <vector>

@@ -29,7 +29,7 @@ class ConstantList {
   /// One constant for several switches, all with the value of the first. Both directions together
   /// carry at least what one does: a switch has no value that contradicts this.
   void capacity_of_switches(std::string path, std::vector<std::size_t> which,
-                            BytesPerSecond HostPath::*rate, std::string alone) {
+                            BytesPerSecond HostPath::*rate, std::string isolated) {
     ProfileConstant one{std::move(path), "GB/s", kGiga,
                         [rate, first = which.front()](const HardwareProfile& p) {
                           return number(p.host_link.switches[first].path.*rate);
@@ -42,19 +42,19 @@ class ConstantList {
                           }
                         }};
     one.is_capacity = true;
-    one.alone = std::move(alone);
+    one.isolated = std::move(isolated);
     if (one.get(profile_) > 0) found_.push_back(std::move(one));
   }
   template <class At>
   void rate(std::string path, At at) {
     add(std::move(path), "GB/s", kGiga, at);
   }
-  /// A rate that others compete for, of which `alone` is what one gets alone.
+  /// A rate that others compete for, of which `isolated` is what one gets in isolation.
   template <class At>
-  void shared_rate(std::string path, std::string alone, At at) {
+  void shared_rate(std::string path, std::string isolated, At at) {
     const std::size_t before = found_.size();
     rate(std::move(path), at);
-    if (found_.size() > before) found_.back().alone = std::move(alone);
+    if (found_.size() > before) found_.back().isolated = std::move(isolated);
   }
   template <class At>
   void time(std::string path, At at) {

@@ -20,7 +20,7 @@ struct ProfileConstant {
   bool may_be_idle = false;  ///< likewise, if it has no part once the others are fitted
   /// For a capacity that several share: the constant that is the rate of one in isolation. Unless
   /// that is known, times of several at once do not say which of the two they show.
-  std::string alone{};
+  std::string isolated{};
   /// What a search begins with where the profile has zero, which it does not state. 0: what it does
   /// not state is not looked for.
   double unstated = 0;

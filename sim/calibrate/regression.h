@@ -19,9 +19,9 @@ struct TimedWork {
 struct UnitTime {
   double value = 0;
   double standard_error = 0;
-  bool determined = false;  ///< identifiable; else `value` is what was given
-  std::size_t samples = 0;  ///< times with such work
-  std::size_t damped = 0;   ///< of those: rho leaves them less than half of their weight
+  bool identifiable = false;  ///< identifiable; else `value` is what was given
+  std::size_t samples = 0;    ///< times with such work
+  std::size_t damped = 0;     ///< of those: rho leaves them less than half of their weight
   /// The standard error if times of equal work miss together, as they do where the formula is not
   /// the machine's. 0 if there are no more kinds of work than units, which then meet all of them.
   double error_by_kind = 0;

@@ -118,10 +118,10 @@ void add_compute(const Program& program, const Execution& execution, const WaitC
     // What a task takes beyond its duration it waits for the threads that feed it; unless these
     // are the device.
     const auto lasted = static_cast<double>((span.end - span.start).count);
-    const double alone =
+    const double isolated =
         program.compute_keeps_its_time ? static_cast<double>(tasks[id].duration.count) : lasted;
-    const double slowed = lasted - alone;
-    metrics.compute += weight * alone;
+    const double slowed = lasted - isolated;
+    metrics.compute += weight * isolated;
     metrics.stall[static_cast<std::size_t>(WaitCause::kCpuUpdate)] += weight * slowed;
     busy_until = span.end;
   }

@@ -84,7 +84,7 @@ class Computer {
     const double cores = all_cores();
     const DeepSpeedCpu cpu = deepspeed_cpu(job_, cores, cores, OptimizerPlace::kTraining);
     const double window =
-        ranks_ == 1 ? steps_.alone_in_window(steps) : steps_.path_of_window(steps);
+        ranks_ == 1 ? steps_.isolated_in_window(steps) : steps_.path_of_window(steps);
     return (window + blocking(cpu)) / static_cast<double>(steps);
   }
 
@@ -237,7 +237,7 @@ class Computer {
       window.slow = {until, effect.compute, effect.d2h, effect.h2d};
     }
     if (ranks_ == 1 && (waits || !zenflow.overlap_step)) {
-      window.alone_after = effect.apart ? 0 : picoseconds(cpu.whole_update()) / effect.worker;
+      window.isolated_after = effect.apart ? 0 : picoseconds(cpu.whole_update()) / effect.worker;
     }
     return window;
   }

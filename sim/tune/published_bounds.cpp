@@ -104,8 +104,8 @@ class PublishedBound {
     const double drained = std::max(host.update, links({0, 0, host.update, host.sums - first_sum}));
     const double by_sums = until_last_step(host.down, host.sums) + first_sum + drained + after;
     // The gather of selected weights runs beside the update.
-    const double beside = std::min(selected_gather(), host.update + host.up);
-    const double by_compute = window_ * step + host.update + after - beside;
+    const double concurrent = std::min(selected_gather(), host.update + host.up);
+    const double by_compute = window_ * step + host.update + after - concurrent;
     const double link = links({host.down, host.up / window_, host.update / window_, host.sums});
     return std::max({by_sums / window_, by_compute / window_, link});
   }

@@ -99,10 +99,10 @@ double StepFacts::path(StepPlace which, bool pageable_fp32) {
   return *known;
 }
 
-const IsolatedStep& StepFacts::alone(StepPlace which, bool pageable_fp32,
-                                     const SwappedState& moments) {
+const IsolatedStep& StepFacts::isolated(StepPlace which, bool pageable_fp32,
+                                        const SwappedState& moments) {
   const auto [known, is_new] =
-      alone_.try_emplace({number_of(which, pageable_fp32), moments}, IsolatedStep{});
+      isolated_.try_emplace({number_of(which, pageable_fp32), moments}, IsolatedStep{});
   if (is_new) known->second = isolated_step(parts, links, which, pageable_fp32, moments);
   return known->second;
 }
@@ -111,9 +111,9 @@ double StepFacts::path_of_window(std::int64_t micro_steps) {
   return sum_of_window(micro_steps, [&](StepPlace which) { return path(which, false); });
 }
 
-double StepFacts::alone_in_window(std::int64_t micro_steps) {
+double StepFacts::isolated_in_window(std::int64_t micro_steps) {
   return sum_of_window(micro_steps,
-                       [&](StepPlace which) { return alone(which, false, {}).gradients; });
+                       [&](StepPlace which) { return isolated(which, false, {}).gradients; });
 }
 
 BufferFacts buffer_facts(const Job& job, const Schedule& schedule) {

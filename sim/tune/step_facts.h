@@ -29,7 +29,7 @@ struct BufferFacts {
 struct StepFacts {
   StepPlan plan;
   StepParts parts;
-  double forward_backward = 0;  ///< compute alone
+  double forward_backward = 0;  ///< compute, without anything else
   CopyLinks links;  ///< of the first class; factors: by how much a copy of every rank at once slows
   double reduce = 0;       ///< collectives of the gradients
   double last_reduce = 0;  ///< of the last bucket
@@ -39,15 +39,15 @@ struct StepFacts {
   /// step_path, remembered.
   [[nodiscard]] double path(StepPlace which, bool pageable_fp32);
   /// The step in isolation (isolated_step.h), remembered.
-  [[nodiscard]] const IsolatedStep& alone(StepPlace which, bool pageable_fp32,
-                                          const SwappedState& moments);
+  [[nodiscard]] const IsolatedStep& isolated(StepPlace which, bool pageable_fp32,
+                                             const SwappedState& moments);
   /// The path of a window's micro steps, each until its reduction stream is empty.
   [[nodiscard]] double path_of_window(std::int64_t micro_steps);
-  [[nodiscard]] double alone_in_window(std::int64_t micro_steps);
+  [[nodiscard]] double isolated_in_window(std::int64_t micro_steps);
 
  private:
   std::array<std::optional<double>, 8> paths_;
-  std::map<std::pair<std::size_t, SwappedState>, IsolatedStep> alone_;
+  std::map<std::pair<std::size_t, SwappedState>, IsolatedStep> isolated_;
 };
 
 /// From a graph without a window: buffers are declared before the first.

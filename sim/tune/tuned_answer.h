@@ -44,7 +44,7 @@ void write_config(TuneAnswer& answer);
 /// In the currency of --price. Precondition: the objective is the cost.
 [[nodiscard]] double cost_per_million_tokens(const TuneAnswer& answer, const Setting& setting,
                                              const Evaluation& one);
-/// Of the settings simulated; SearchCounts has those that they stand for as well.
+/// How many of the simulated settings; SearchCounts has those that they stand for as well.
 [[nodiscard]] std::uint64_t simulated_infeasible(const SearchResult& result);
 /// Whether only the rule that a job which fits is not offloaded speaks against `best`. That rule is
 /// of a number of GPUs; with another one it was the reason if the slack alone would have chosen it.

@@ -14,14 +14,14 @@ class WindowWalk {
     now_ = first_forward();
     for (std::int64_t i = 0; i < micro_steps_;) {
       const StepPlace which{.first = i == 0, .boundary = i + 1 == micro_steps_};
-      const bool alone = worked_ >= window_.alone_after;
-      const bool slowed = !alone && now_ < window_.slow.until;
+      const bool isolated = worked_ >= window_.isolated_after;
+      const bool slowed = !isolated && now_ < window_.slow.until;
       const double began = now_;
-      now_ = alone ? after_isolated_step(which) : after_step(which, slowed);
+      now_ = isolated ? after_isolated_step(which) : after_step(which, slowed);
       worked_ += now_ - began;
       ++i;
       // Where all that is left before the boundary goes like this one.
-      const bool settled = alone || (!slowed && never_alone());
+      const bool settled = isolated || (!slowed && never_isolated());
       if (which.first || which.boundary || !settled) continue;
       now_ += static_cast<double>(micro_steps_ - 1 - i) * (now_ - began);
       i = micro_steps_ - 1;
@@ -30,8 +30,8 @@ class WindowWalk {
   }
 
  private:
-  [[nodiscard]] bool never_alone() const {
-    return window_.alone_after == std::numeric_limits<double>::infinity();
+  [[nodiscard]] bool never_isolated() const {
+    return window_.isolated_after == std::numeric_limits<double>::infinity();
   }
 
   /// The forward of the window's first step, after the boundary before it.
@@ -45,16 +45,16 @@ class WindowWalk {
 
   /// The window before may have had any number of steps.
   [[nodiscard]] double swap_at_boundary() {
-    if (window_.alone_after > 0 || window_.moments.up == 0) return window_.swap;
+    if (window_.isolated_after > 0 || window_.moments.up == 0) return window_.swap;
     const auto swap = [&](bool first) {
       const IsolatedStep& step =
-          steps_.alone({first, true}, window_.pageable_fp32, window_.moments);
+          steps_.isolated({first, true}, window_.pageable_fp32, window_.moments);
       return step.swapped - step.gradients;
     };
     return std::min(swap(true), swap(false));
   }
 
-  /// A window of one step selects beside its boundary's own work, which may hide it.
+  /// A window of one step selects concurrently with its boundary's own work, which may hide it.
   [[nodiscard]] double update_of(StepPlace which) const {
     const bool selects = selects_ && which.first && micro_steps_ > 1;
     return window_.selected_update + (selects ? window_.more_of_selection : 0);
@@ -62,7 +62,7 @@ class WindowWalk {
 
   /// When the next forward starts, or at the boundary when the stream is empty.
   [[nodiscard]] double after_isolated_step(StepPlace which) {
-    const IsolatedStep& step = steps_.alone(which, window_.pageable_fp32, window_.moments);
+    const IsolatedStep& step = steps_.isolated(which, window_.pageable_fp32, window_.moments);
     return which.boundary ? now_ + step.gradients : now_ + step.swapped + update_of(which);
   }
   [[nodiscard]] double after_step(StepPlace which, bool slowed) {

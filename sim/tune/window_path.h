@@ -1,7 +1,7 @@
 /// The longest path through a window of DeepSpeed's ZenFlow, from one boundary's empty reduction
 /// stream to the next one's.
 ///
-/// While the worker updates it slows the steps beside it. Their tasks have at most the shares of
+/// While the worker updates it slows concurrent steps. Their tasks have at most the shares of
 /// Slowdown until it is done, which is no sooner than its update takes at its isolated rate after
 /// it was handed over; and a task's end never moves forward if it starts later or is slowed for
 /// longer. So no simulation is shorter, although waiting that tasks do for each other at links is
@@ -32,7 +32,7 @@ struct ZenFlowWindow {
   double second_fetch = 0;       ///< of the next one's, after the update
   Slowdown slow;                 ///< from the boundary's empty stream on
   /// One rank: after the window's first forward has begun, when the worker is done at the latest.
-  double alone_after = std::numeric_limits<double>::infinity();
+  double isolated_after = std::numeric_limits<double>::infinity();
   SwappedState moments;  ///< of one rank
 };
 

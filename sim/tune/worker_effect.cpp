@@ -8,11 +8,11 @@
 namespace zenflow::sim {
 namespace {
 
-/// How fast `flow` goes while the flows in `beside` run too, of its speed at best.
-double share_of(const Machine& machine, FlowId flow, const std::vector<FlowId>& beside) {
+/// How fast `flow` goes while the flows in `concurrent` run too, of its speed at best.
+double share_of(const Machine& machine, FlowId flow, const std::vector<FlowId>& concurrent) {
   if (flow == kNoFlow) return 1;
   std::vector<FlowId> active = {flow};
-  for (const FlowId other : beside) {
+  for (const FlowId other : concurrent) {
     if (other != kNoFlow) active.push_back(other);
   }
   return fair_rates(machine, active).front() / machine.flows[flow].solo_rate.value();
@@ -23,10 +23,10 @@ double share_of(const Machine& machine, FlowId flow, const std::vector<FlowId>& 
 WorkerEffect effect_on(const Cluster& cluster, const RankClass& rank) {
   const Machine& machine = cluster.machine;
   const FlowId worker = rank.cpu_update.flow;
-  const auto slowed = [&](FlowId copy, const std::vector<FlowId>& beside) {
-    std::vector<FlowId> with_worker = beside;
+  const auto slowed = [&](FlowId copy, const std::vector<FlowId>& concurrent) {
+    std::vector<FlowId> with_worker = concurrent;
     with_worker.push_back(worker);
-    return share_of(machine, copy, with_worker) / share_of(machine, copy, beside);
+    return share_of(machine, copy, with_worker) / share_of(machine, copy, concurrent);
   };
   WorkerEffect effect;
   effect.d2h = slowed(rank.d2h.flow, {});

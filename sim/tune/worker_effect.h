@@ -6,7 +6,7 @@
 
 namespace zenflow::sim {
 
-/// The share of their speed alone that tasks have at most while the worker updates, whatever else
+/// The share of their isolated rate that tasks have at most while the worker updates, whatever else
 /// runs. (Alone: all ranks of a class at once.)
 ///
 /// Compute is slowed by what the worker gets, which is least while all copies use its memory (the

@@ -117,12 +117,12 @@ class Program {
 /// CUPTI is never detached: nor is its library closed.
 const runtime::CuptiApi& cupti() {
   static const runtime::DynamicLibrary library = [] {
-    runtime::LibrarySurroundings around;
-    if (const char* folder = std::getenv("ZENFLOW_CUDA_LIB_DIR")) around.own_folder = folder;
-    if (const char* folder = std::getenv("CUDA_HOME")) around.cuda_home = folder;
-    if (const char* folder = std::getenv("VIRTUAL_ENV")) around.virtual_env = folder;
+    runtime::LibraryFolders folders;
+    if (const char* folder = std::getenv("ZENFLOW_CUDA_LIB_DIR")) folders.own_folder = folder;
+    if (const char* folder = std::getenv("CUDA_HOME")) folders.cuda_home = folder;
+    if (const char* folder = std::getenv("VIRTUAL_ENV")) folders.virtual_env = folder;
     const int major = runtime::built_cuda_version() / 1000;
-    return runtime::DynamicLibrary::open(runtime::cupti_library(major), around);
+    return runtime::DynamicLibrary::open(runtime::cupti_library(major), folders);
   }();
   static const runtime::CuptiApi api = runtime::resolve_cupti(
       [](const char* name) { return library.has(name) ? library.symbol<void*>(name) : nullptr; });

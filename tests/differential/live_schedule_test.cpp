@@ -441,7 +441,7 @@ TEST(LiveFit, TellsCpuAdamsThreadsApartOnceTheyDiffer) {
       recordings.push_back({&runs[i].job, runs[i].schedule, &runs[i].timeline, 8});
     }
     LiveFit fit = fit_live(recordings);
-    add_untold(base, fit.numbers);
+    add_unidentified(base, fit.numbers);
     return fit;
   };
   const LiveFit both = fit_of(2);

@@ -559,7 +559,7 @@ TEST(TuneChoice, IsNoSlowerThanTheUsersOwnWhereThatIsTheBest) {
     TuneRequest request = shipped_request(scenario);
     request.job.deepspeed.zenflow->update_interval = 3;
     request.job.deepspeed.zenflow->full_warm_up_rounds = 48;
-    // A smaller interval is slower, more careful and within the slack.
+    // A smaller interval is slower, of less risk and within the slack.
     for (const char* text :
          {"placement=zenflow", "stage=2", "update_interval=1,2,3", "topk_ratio=0.1",
           "select_interval=64", "full_warm_up_rounds=48", "overlap_step=true", "offload=false",
@@ -585,18 +585,18 @@ TEST(TuneChoice, IsNoSlowerThanTheUsersOwnWhereThatIsTheBest) {
 // DeepSpeed's linter refuses ZenFlow without an optimizer in the file (ZF025); zenflow-train reads
 // no such file.
 TEST(TuneShippedSettings, OfTheUsersOwnItIsSaidWhyItMayNotBeChosen) {
-  const auto objection = [](const std::string& scenario, const std::string& vary) {
+  const auto refusal = [](const std::string& scenario, const std::string& vary) {
     TuneRequest request = shipped_request(scenario, Family::kPublished);
     if (!vary.empty()) narrow(request.space, vary);
     request.front_within = 0;
     Candidates candidates(std::move(request));
     return search(candidates, on_threads(2)).own_not_proposed;
   };
-  EXPECT_EQ(objection("opt_1_3b_1xrtx3090", ""), "");
-  EXPECT_EQ(objection("opt_1_3b_1xrtx3090", "placement=gpu,cpu"),
+  EXPECT_EQ(refusal("opt_1_3b_1xrtx3090", ""), "");
+  EXPECT_EQ(refusal("opt_1_3b_1xrtx3090", "placement=gpu,cpu"),
             "placement zenflow is not searched");
   // The scenario has no optimizer in its DeepSpeed settings.
-  EXPECT_THAT(objection("live/gpt2", ""), ::testing::StartsWith("lint ZF025"));
+  EXPECT_THAT(refusal("live/gpt2", ""), ::testing::StartsWith("lint ZF025"));
 }
 
 TEST(TuneLive, IsNotRefusedForWhatOnlyDeepSpeedMinds) {

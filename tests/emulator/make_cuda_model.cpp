@@ -9,7 +9,7 @@ namespace zenflow::runtime {
 
 std::unique_ptr<TrainingModel> make_cuda_model(const TransformerConfig& config,
                                                const TransformerSettings& settings,
-                                               const LibrarySurroundings&, Device& device) {
+                                               const LibraryFolders&, Device& device) {
   return std::make_unique<NamedPasses>(config, CudaTransformerSettings{settings}, device,
                                        std::make_unique<zenflow::testing::KernelGemm>(true),
                                        &handle_of);

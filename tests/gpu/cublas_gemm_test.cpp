@@ -108,7 +108,7 @@ void CublasGemmCuda::check(bool adds) {
   }
   const OnDevice<Element> device_a(a.values), device_b(b.values);
   testing::PlainDevice device;
-  CublasGemm gemm(testing::surroundings_of_this_process(), device);
+  CublasGemm gemm(testing::library_folders_of_this_process(), device);
   gemm.multiply({.m = shape.m,
                  .n = shape.n,
                  .k = shape.k,
@@ -142,7 +142,7 @@ void CublasGemmCuda::check_fused(Epilogue epilogue) {
   const OnDevice<Element> c(size(shape.m * shape.n)), before(size(shape.m * shape.n)),
       sums(size(std::max(shape.m, shape.n)));
   testing::PlainDevice device;
-  CublasGemm gemm(testing::surroundings_of_this_process(), device);
+  CublasGemm gemm(testing::library_folders_of_this_process(), device);
   const bool is_fused = gemm.multiply_fused({.m = shape.m,
                                              .n = shape.n,
                                              .k = shape.k,

@@ -34,7 +34,7 @@ std::unique_ptr<DeviceGemm> make_gemm(Device& device, bool fuses) {
   return std::make_unique<testing::KernelGemm>(fuses);
 #else
   static_cast<void>(fuses);  // the library decides
-  return std::make_unique<CublasGemm>(testing::surroundings_of_this_process(), device);
+  return std::make_unique<CublasGemm>(testing::library_folders_of_this_process(), device);
 #endif
 }
 auto with_gemm(bool fuses) {

@@ -419,7 +419,7 @@ TEST(LiveModel, KnowsWhatUpdatesTakeOfComputeBesideThem) {
     SCOPED_TRACE(round_of(round));
     const LiveModelSettings settings = small_training();
     VirtualPlant plant(settings, machine(settings, busy_rates(random)));
-    plant.set_beside_updates(0.15 * plant.step_seconds({16, 0.1}));
+    plant.set_update_slowdown(0.15 * plant.step_seconds({16, 0.1}));
     for (const std::int64_t recorded : {2, 4, 16}) {
       const runtime::LiveMachine found =
           runtime::fit_windows(settings, plant.recording({recorded, 0.1}));
@@ -453,7 +453,7 @@ TEST(LiveModel, NoiseOfStepsIsNotTakenForUpdates) {
         runtime::fit_windows(settings, plant.recording({kInterval, 0.1}));
     // Two places in either half, of three windows and of what was begun of a fourth: of a median
     // of three 0.67 of what one has, of four 0.55.
-    sum += found.beside_updates / (std::sqrt(2 * 0.67 * 0.67 + 2 * 0.55 * 0.55) * noise);
+    sum += found.update_slowdown / (std::sqrt(2 * 0.67 * 0.67 + 2 * 0.55 * 0.55) * noise);
   }
   EXPECT_LT(sum / kRounds, 0.2);
 }
@@ -467,10 +467,10 @@ TEST(LiveModel, LongerWindowsDoNotHideWhatUpdatesTake) {
     const LiveModelSettings settings = small_training();
     VirtualPlant plant(settings, machine(settings, busy_rates(random)), random());
     const double step = plant.step_seconds({16, 0.1});
-    plant.set_beside_updates(0.15 * step);
+    plant.set_update_slowdown(0.15 * step);
     plant.set_window_noise(0.07 * step);
     const runtime::LiveMachine found = runtime::fit_windows(settings, plant.recording({4, 0.1}));
-    sum += found.beside_updates / (0.15 * step * (1 - 0.1));
+    sum += found.update_slowdown / (0.15 * step * (1 - 0.1));
   }
   EXPECT_NEAR(sum / kRounds, 1, 0.1);
 }
@@ -481,7 +481,7 @@ TEST(LiveLoop, ReachesTheBestWhereUpdatesSlowComputeDown) {
     SCOPED_TRACE(round_of(round));
     const LiveModelSettings settings = small_training();
     VirtualPlant plant(settings, machine(settings, busy_rates(random)));
-    plant.set_beside_updates(0.15 * plant.step_seconds({16, 0.1}));
+    plant.set_update_slowdown(0.15 * plant.step_seconds({16, 0.1}));
     for (const std::int64_t start : {1, 4}) {
       SCOPED_TRACE(fmt::format("from S = {}", start));
       ClosedLoop loop(settings, plant, {0.1}, {start, 0.1});
@@ -514,7 +514,7 @@ TEST(LiveLoop, WanderingDoesNotLeadToAndFro) {
           fmt::format("noise {} wander {}, {}", wander.noise, wander.deviation, round_of(round)));
       const LiveModelSettings settings = small_training();
       VirtualPlant plant(settings, machine(settings, busy_rates(random)), random(), wander.noise);
-      plant.set_beside_updates(0.15 * plant.step_seconds({16, 0.1}));
+      plant.set_update_slowdown(0.15 * plant.step_seconds({16, 0.1}));
       plant.set_wander(wander.deviation, wander.memory);
       if (wander.is_off) {
         plant.set_offsets(0.03);

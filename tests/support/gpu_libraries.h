@@ -9,12 +9,12 @@
 
 namespace zenflow::testing {
 
-inline runtime::LibrarySurroundings surroundings_of_this_process() {
+inline runtime::LibraryFolders library_folders_of_this_process() {
   std::map<std::string, std::string> environment;
   for (const char* name : {"ZENFLOW_CUDA_LIB_DIR", "CUDA_HOME", "VIRTUAL_ENV"}) {
     if (const char* value = std::getenv(name)) environment[name] = value;
   }
-  return runtime::library_surroundings(environment);
+  return runtime::library_folders(environment);
 }
 
 }  // namespace zenflow::testing

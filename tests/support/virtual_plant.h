@@ -44,7 +44,7 @@ class VirtualPlant {
   }
   /// Seconds in a window by which updates slow concurrent compute down, for reasons that no profile
   /// has, such as caches; where nothing is selected. From the next window on.
-  void set_beside_updates(double seconds) { beside_updates_ = seconds; }
+  void set_update_slowdown(double seconds) { update_slowdown_ = seconds; }
   /// Standard deviation, in seconds, of a step's first forward in recordings.
   void set_step_noise(double seconds) { step_noise_ = seconds; }
   /// Likewise of each step's in a window alike, by window: what makes the machine slower for a
@@ -73,7 +73,7 @@ class VirtualPlant {
       known = times_.emplace(point, result.step_time * 1e-12).first;
     }
     return offset(point) *
-           (known->second + beside_updates(point) / static_cast<double>(point.update_interval));
+           (known->second + update_slowdown(point) / static_cast<double>(point.update_interval));
   }
   [[nodiscard]] double best(const std::vector<runtime::TunePoint>& points) {
     double best = INFINITY;
@@ -95,7 +95,7 @@ class VirtualPlant {
                              .steps = point.update_interval,
                              .step_seconds = factor * step_seconds(point),
                              .busy = one.busy};
-    seen.busy[0] += beside_updates(point);
+    seen.busy[0] += update_slowdown(point);
     for (double& busy : seen.busy) busy *= factor;
     if (track_noise_ > 0) {
       for (std::size_t t = 1; t < seen.busy.size(); ++t) {
@@ -142,14 +142,14 @@ class VirtualPlant {
     if (is_new) offset->second = std::exp(offsets_deviation_ * normal_(random_));
     return offset->second;
   }
-  [[nodiscard]] double beside_updates(const runtime::TunePoint& point) const {
-    return beside_updates_ * (1 - point.topk_ratio);
+  [[nodiscard]] double update_slowdown(const runtime::TunePoint& point) const {
+    return update_slowdown_ * (1 - point.topk_ratio);
   }
 
   /// A step's first forward takes longer, by what updates take where it begins a window and by
   /// noise, and what begins later does so the later.
   void lengthen(sim::Timeline& timeline, const runtime::TunePoint& point) {
-    if (beside_updates_ == 0 && step_noise_ == 0 && window_noise_ == 0) return;
+    if (update_slowdown_ == 0 && step_noise_ == 0 && window_noise_ == 0) return;
     // Shifted, so that none gets shorter than nothing.
     const auto noise = [this](double deviation) {
       return deviation == 0 ? 0 : deviation * std::max(0.0, 4 + normal_(random_));
@@ -166,7 +166,7 @@ class VirtualPlant {
       const bool begins_window = step.number % point.update_interval == 0;
       if (begins_window || longer.empty()) of_window = noise(window_noise_);
       longer[first.count] = to_picoseconds(
-          Seconds((begins_window ? beside_updates(point) : 0) + of_window + noise(step_noise_)));
+          Seconds((begins_window ? update_slowdown(point) : 0) + of_window + noise(step_noise_)));
     }
     const auto move = [&](Picoseconds& time) {
       std::int64_t later = 0;
@@ -236,7 +236,7 @@ class VirtualPlant {
   std::normal_distribution<double> normal_;
   double noise_;
   double other_threads_ = 0;
-  double beside_updates_ = 0;
+  double update_slowdown_ = 0;
   double step_noise_ = 0;
   double window_noise_ = 0;
   double wander_deviation_ = 0;

@@ -79,7 +79,7 @@ TEST(FitConstants, LeavesInterruptedSpansOut) {
 TEST(FitConstants, DoesNotTellApartWhatTheTimesDoNot) {
   const ConstantFit fit = fit_to(copies(other_link(), std::vector<double>(20, 2e5)));
   for (const char* path : {"host_link.h2d", "host_link.latency"}) {
-    EXPECT_FALSE(estimate(fit, path).determined) << path;
+    EXPECT_FALSE(estimate(fit, path).identifiable) << path;
     EXPECT_THAT(estimate(fit, path).reason, HasSubstr("apart")) << path;
   }
   EXPECT_EQ(fit.profile.host_link.latency, testing::round_node().host_link.latency);
@@ -89,7 +89,7 @@ TEST(FitConstants, DoesNotTellApartWhatTheTimesDoNot) {
 TEST(FitConstants, TellsARateWithoutTheLatency) {
   const ConstantFit fit = fit_to(copies(other_link(), std::vector<double>(20, 4e9)));
   EXPECT_NEAR(fit.profile.host_link.pinned.h2d.value() / 14e9, 1, 1e-3);
-  EXPECT_FALSE(estimate(fit, "host_link.latency").determined);
+  EXPECT_FALSE(estimate(fit, "host_link.latency").identifiable);
 }
 
 TEST(FitConstants, OfTwoSpansAndOfNoneDeterminesNothing) {
@@ -98,7 +98,7 @@ TEST(FitConstants, OfTwoSpansAndOfNoneDeterminesNothing) {
   EXPECT_EQ(two.profile.host_link.pinned.h2d, testing::round_node().host_link.pinned.h2d);
   const HardwareProfile base = testing::round_node();
   for (const ConstantEstimate& one : fit_constants(base, profile_constants(base), {}).estimates) {
-    EXPECT_FALSE(one.determined);
+    EXPECT_FALSE(one.identifiable);
     EXPECT_TRUE(std::isfinite(one.value));
   }
 }
@@ -132,7 +132,7 @@ TEST(FitConstants, KnowsWhatTheClockResolves) {
   const ConstantFit fit = fit_to(only);
   const ConstantEstimate& latency = estimate(fit, "host_link.latency");
   const double expected = exact.seconds.front() - bias;
-  EXPECT_TRUE(latency.determined) << latency.reason;
+  EXPECT_TRUE(latency.identifiable) << latency.reason;
   EXPECT_NEAR(latency.value, expected, 4 * latency.value * latency.relative_error);
   // tick / sqrt(6) a sample, of 400.
   const double error = 1e-6 / std::sqrt(6) / std::sqrt(400.0);
@@ -259,7 +259,7 @@ TEST(FitConstants, FindsWhatTheProfileDoesNotState) {
         fit_constants(base, profile_constants(base), {updates(truth, sizes(60))});
     EXPECT_NEAR(fit.profile.host.adam_launch.value() / launch, 1, 1e-3);
     EXPECT_NEAR(fit.profile.host.adam_bandwidth.value() / 120e9, 1, 1e-3);
-    EXPECT_TRUE(estimate(fit, "host.adam_launch").determined);
+    EXPECT_TRUE(estimate(fit, "host.adam_launch").identifiable);
   }
 }
 
@@ -276,7 +276,7 @@ TEST(FitConstants, LeavesOutWhatIsNeitherStatedNorTold) {
     EXPECT_EQ(estimate(fit, "host.adam_launch").value, 0);
     EXPECT_FALSE(estimate(fit, "host.adam_launch").reason.empty());
     EXPECT_NEAR(fit.profile.host.adam_bandwidth.value() / 120e9, 1, 1e-6);
-    EXPECT_TRUE(estimate(fit, "host.adam_bandwidth").determined);
+    EXPECT_TRUE(estimate(fit, "host.adam_bandwidth").identifiable);
   }
 }
 

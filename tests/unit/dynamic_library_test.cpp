@@ -22,9 +22,10 @@ using testing::TemporaryFolder;
 
 const fs::path kFakes = ZENFLOW_FAKE_LIBRARIES;
 
-std::vector<std::string> described(const LibraryName& name, const LibrarySurroundings& around) {
+std::vector<std::string> described(const LibraryName& name, const LibraryFolders& folders) {
   std::vector<std::string> all;
-  for (const LibraryCandidate& one : library_candidates(name, around)) all.push_back(one.described);
+  for (const LibraryCandidate& one : library_candidates(name, folders))
+    all.push_back(one.described);
   return all;
 }
 
@@ -37,11 +38,11 @@ TEST(DynamicLibrary, IsSearchedInTheDocumentedOrder) {
   folder.write("venv/lib/python3.12/site-packages/x", "");
   folder.write("venv/lib/python3.9/site-packages/x", "");
   folder.write("venv/lib/ruby/site-packages/x", "");
-  const LibrarySurroundings around{.own_folder = folder / "own",
-                                   .cuda_home = folder / "cuda",
-                                   .virtual_env = folder / "venv",
-                                   .default_cuda = "/opt/cuda"};
-  EXPECT_THAT(described(cublas_library(13), around),
+  const LibraryFolders folders{.own_folder = folder / "own",
+                               .cuda_home = folder / "cuda",
+                               .virtual_env = folder / "venv",
+                               .default_cuda = "/opt/cuda"};
+  EXPECT_THAT(described(cublas_library(13), folders),
               ElementsAre("$ZENFLOW_CUDA_LIB_DIR", "the dynamic loader", "$CUDA_HOME/lib64",
                           "$CUDA_HOME/lib", "/opt/cuda/lib64",
                           "$VIRTUAL_ENV/lib/python3.12/site-packages/nvidia/cu13/lib",
@@ -55,15 +56,15 @@ TEST(DynamicLibrary, IsSearchedInTheDocumentedOrder) {
                   "$VIRTUAL_ENV/lib/python3.9/site-packages/nvidia/cuda_cupti/lib"));
 }
 
-TEST(DynamicLibrary, SurroundingsAreWhatVariablesName) {
-  const LibrarySurroundings around = library_surroundings({{"ZENFLOW_CUDA_LIB_DIR", "/own"},
-                                                           {"CUDA_HOME", ""},
-                                                           {"VIRTUAL_ENV", "/venv"},
-                                                           {"HOME", "/root"}});
-  EXPECT_EQ(around.own_folder, "/own");
-  EXPECT_EQ(around.cuda_home, std::nullopt);
-  EXPECT_EQ(around.virtual_env, "/venv");
-  EXPECT_EQ(library_surroundings({{"CUDA_HOME", "/cuda"}}).cuda_home, "/cuda");
+TEST(DynamicLibrary, FoldersAreWhatVariablesName) {
+  const LibraryFolders folders = library_folders({{"ZENFLOW_CUDA_LIB_DIR", "/own"},
+                                                  {"CUDA_HOME", ""},
+                                                  {"VIRTUAL_ENV", "/venv"},
+                                                  {"HOME", "/root"}});
+  EXPECT_EQ(folders.own_folder, "/own");
+  EXPECT_EQ(folders.cuda_home, std::nullopt);
+  EXPECT_EQ(folders.virtual_env, "/venv");
+  EXPECT_EQ(library_folders({{"CUDA_HOME", "/cuda"}}).cuda_home, "/cuda");
 }
 
 TEST(DynamicLibrary, FindsOneThatIsLoadedAlreadyWhereverItCameFrom) {
@@ -122,11 +123,11 @@ TEST(DynamicLibrary, KnowsItsFileAndItsSymbols) {
 }
 
 TEST(Nvml, ReadsDriverAndLinksAndShutsDown) {
-  const LibrarySurroundings around{.own_folder = kFakes};
-  const DynamicLibrary fake = DynamicLibrary::open(nvml_library(), around);
+  const LibraryFolders folders{.own_folder = kFakes};
+  const DynamicLibrary fake = DynamicLibrary::open(nvml_library(), folders);
   const auto initialised = fake.symbol<int (*)()>("fake_nvml_initialised");
   {
-    const Nvml nvml(around);
+    const Nvml nvml(folders);
     EXPECT_EQ(initialised(), 1);
     EXPECT_EQ(nvml.driver_release(), "580.65.06");
     const std::vector<NvmlGpu> gpus = nvml.gpus();

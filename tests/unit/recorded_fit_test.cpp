@@ -206,8 +206,8 @@ TEST(RecordedFit, DoesNotTakeCopiesForAloneWhoseSharedLinkIsNotKnown) {
   const TraceFit fit = fit_of(trace);  // of a base without switches
   expect_fitted(fit, "host_link.h2d", 23);
   EXPECT_EQ(number(fit, "host_link.h2d").samples, 24U);
-  EXPECT_THAT(fit.untold, ::testing::Contains(HasSubstr("24 copies left aside: beside those of "
-                                                        "other GPUs")));
+  EXPECT_THAT(fit.remarks, ::testing::Contains(HasSubstr("24 copies left aside: beside those of "
+                                                         "other GPUs")));
 }
 
 /// On a machine whose GPUs never copy in isolation: two get 15.5 GB/s each.
@@ -225,7 +225,7 @@ TEST(RecordedFit, TakesWhatGpusGetTogetherIfTheyNeverCopyAlone) {
   const ImportedTrace trace = run.import();
   const TraceFit fit = fit_of(trace);
   expect_fitted(fit, "host_link.h2d", 15.5);
-  EXPECT_THAT(fit.untold, ::testing::Contains(HasSubstr("count as on links of their own")));
+  EXPECT_THAT(fit.remarks, ::testing::Contains(HasSubstr("count as on links of their own")));
 }
 
 // Copies so short that they tell a latency alone are not in their way.
@@ -238,7 +238,7 @@ TEST(RecordedFit, ShortCopiesAloneTellNoRate) {
   const ImportedTrace trace = run.import();
   const TraceFit fit = fit_of(trace);
   expect_fitted(fit, "host_link.h2d", 15.5);
-  EXPECT_THAT(fit.untold, ::testing::Contains(HasSubstr("24 copies of page-locked memory")));
+  EXPECT_THAT(fit.remarks, ::testing::Contains(HasSubstr("24 copies of page-locked memory")));
 }
 
 // Times of long copies agree within a thousandth, of short ones within a fifth.
@@ -289,17 +289,17 @@ TEST(RecordedFit, SaysThatATraceWasCutAndWhatWasNotRead) {
   const ImportedTrace cut = import_text(whole.substr(0, whole.size() - 60));
   const TraceFit fit = fit_of(cut);
   expect_fitted(fit, "host_link.h2d", 23);
-  EXPECT_THAT(fit.untold, ::testing::Contains(HasSubstr("is missing")));
+  EXPECT_THAT(fit.remarks, ::testing::Contains(HasSubstr("is missing")));
   EXPECT_THAT(trace_fit_text(fit, false), HasSubstr("is missing"));
   const Node base = parse_yaml("name: base\nhost_link: {kind: PCIe}\n", "base.yaml");
-  const std::string profile = fitted_profile_text(base, fit.numbers, "fitted", "run", fit.untold);
+  const std::string profile = fitted_profile_text(base, fit.numbers, "fitted", "run", fit.remarks);
   EXPECT_THAT(profile, ::testing::StartsWith("# run: "));
   EXPECT_THAT(profile, HasSubstr("is missing"));
   EXPECT_EQ(parse_yaml(profile, "fitted.yaml").find("name")->scalar, "fitted");
 
   const TraceFit of_whole = fit_of(import_text(whole));
-  EXPECT_THAT(of_whole.untold, ::testing::Contains(HasSubstr("not read: 1 cpu_op")));
-  EXPECT_THAT(of_whole.untold, ::testing::Not(::testing::Contains(HasSubstr("is missing"))));
+  EXPECT_THAT(of_whole.remarks, ::testing::Contains(HasSubstr("not read: 1 cpu_op")));
+  EXPECT_THAT(of_whole.remarks, ::testing::Not(::testing::Contains(HasSubstr("is missing"))));
 }
 
 TEST(RecordedFit, FindsTheClocksTickInTheTimes) {

@@ -25,8 +25,8 @@ TEST(FitTimes, FindsRateAndLatencyExactly) {
   const TimeFit fit = fit_times(copies(15, [](int) { return 1.0; }), std::vector{1.0, 1.0});
   EXPECT_NEAR(fit.units[0].value * 20e9, 1, 1e-9);
   EXPECT_NEAR(fit.units[1].value / 10e-6, 1, 1e-9);
-  EXPECT_TRUE(fit.units[0].determined);
-  EXPECT_TRUE(fit.units[1].determined);
+  EXPECT_TRUE(fit.units[0].identifiable);
+  EXPECT_TRUE(fit.units[1].identifiable);
   EXPECT_LT(fit.residual, 1e-9);
   EXPECT_EQ(fit.samples, 15U);
 }
@@ -44,7 +44,7 @@ TEST(FitTimes, IsNotMovedBySpansThatAreFarTooShort) {
   for (const double base : {1 / 20e9, 1 / 20e12, 1 / 20e6}) {
     const auto caught_up = [](int i) { return i % 25 == 5 ? 0.01 : 1.0 + 0.01 * (i % 3 - 1); };
     const TimeFit fit = fit_times(copies(600, caught_up), std::vector{base, 10e-6});
-    EXPECT_TRUE(fit.units[0].determined) << base;
+    EXPECT_TRUE(fit.units[0].identifiable) << base;
     EXPECT_NEAR(fit.units[0].value * 20e9, 1, 0.02) << base;
     EXPECT_NEAR(fit.units[1].value / 10e-6, 1, 0.02) << base;
     EXPECT_EQ(fit.units[0].damped, 24U) << base;  // i = 5, 30, ..., 580
@@ -119,7 +119,7 @@ TEST(FitTimes, KeepsWhatTheTimesDoNotTell) {
   // One size: rate and latency cannot be told apart, and one of both is as given.
   std::vector<TimedWork> times(20, {{1e6, 1}, 1e6 / 20e9 + 10e-6});
   const TimeFit fit = fit_times(times, std::vector{1 / 20e9, 10e-6});
-  EXPECT_NE(fit.units[0].determined, fit.units[1].determined);
+  EXPECT_NE(fit.units[0].identifiable, fit.units[1].identifiable);
   EXPECT_NEAR(fit.units[0].value * 20e9, 1, 1e-6);
   EXPECT_NEAR(fit.units[1].value / 10e-6, 1, 1e-6);
 }
@@ -131,16 +131,16 @@ TEST(FitTimes, KeepsWhatDoesNotOccurAndWhatWouldBeNegative) {
     times.push_back({{i * 1e6, 1, 0}, i * 1e6 / 20e9 - 2e-6});
   }
   const TimeFit fit = fit_times(times, std::vector{1 / 20e9, 3e-6, 42.0});
-  EXPECT_FALSE(fit.units[1].determined);
+  EXPECT_FALSE(fit.units[1].identifiable);
   EXPECT_EQ(fit.units[1].value, 3e-6);
-  EXPECT_FALSE(fit.units[2].determined);
+  EXPECT_FALSE(fit.units[2].identifiable);
   EXPECT_EQ(fit.units[2].value, 42.0);
-  EXPECT_TRUE(fit.units[0].determined);
+  EXPECT_TRUE(fit.units[0].identifiable);
 }
 
 TEST(FitTimes, NothingMeasuredDeterminesNothing) {
   const TimeFit fit = fit_times({}, std::vector{1.0, 2.0});
-  EXPECT_FALSE(fit.units[0].determined);
+  EXPECT_FALSE(fit.units[0].identifiable);
   EXPECT_EQ(fit.units[1].value, 2.0);
   EXPECT_EQ(fit.samples, 0U);
 }

@@ -103,7 +103,7 @@ int foreign_fit(const FitOptions& options) {
         sim::fitted_profile_text(setting.hardware, fit.numbers, name,
                                  fmt::format("{} trace{}, zenflow-calibrate fit, {}", traces.size(),
                                              traces.size() == 1 ? "" : "s", date),
-                                 fit.untold);
+                                 fit.remarks);
     // What is written can be read.
     static_cast<void>(sim::read_hardware_profile(parse_yaml(text, options.output.string())));
     write_output(options.output, text, options.overwrite);

@@ -142,14 +142,14 @@ int probe(const ProbeOptions& options) {
   const auto environment = environment_variables();
   MachineFacts facts = runtime::gather_host_facts({.environment = environment});
   // Its failure does not matter here: links are then described as far as sysfs does.
-  if (on_gpu) runtime::ask_nvml(facts, runtime::library_surroundings(environment));
+  if (on_gpu) runtime::ask_nvml(facts, runtime::library_folders(environment));
   const runtime::CpuTopology topology;
   ProbedMachine machine = host_machine(options, facts, topology);
   const std::uint64_t available = required(facts.memory_available, "how much memory is available");
   std::unique_ptr<runtime::ProbeDevice> device;
   ProbeSettings settings;
   if (on_gpu) {
-    device = runtime::make_cuda_probe_device(0, runtime::library_surroundings(environment));
+    device = runtime::make_cuda_probe_device(0, runtime::library_folders(environment));
     const runtime::CudaDeviceFacts gpu = runtime::cuda_device_facts(0);
     add_gpu(facts, gpu, device->name(), machine);
     settings = runtime::gpu_probe_settings(options.quick, available, gpu.free_memory);

@@ -251,7 +251,7 @@ void interpret(const CLI::App& app, TrainCommand& o) {
     runtime::require_gpu_number(answer, o.gpu, "--gpu");
     t.cuda.emplace();
     t.cuda->ordinal = o.gpu;
-    t.cuda->libraries = runtime::library_surroundings(environment_variables());
+    t.cuda->libraries = runtime::library_folders(environment_variables());
   }
   t.offload.record_importance = t.importance.has_value();
   t.offload = runtime::settings_for(t.offload.schedule, t.offload);

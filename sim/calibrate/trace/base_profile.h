@@ -9,7 +9,8 @@
 
 namespace zenflow::sim {
 
-/// Of a name in `directories`, or a file. Throws Error(kInput) as find_profile does.
+/// The profile with that name in `directories`, or of that file. Throws Error(kInput) as
+/// find_profile does.
 [[nodiscard]] Node load_profile(const std::string& name,
                                 const std::vector<std::filesystem::path>& directories);
 

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "sim/calibrate/beside.h"
+#include "sim/calibrate/contention.h"
 #include "sim/calibrate/trace/clock_tick.h"
 #include "sim/calibrate/trace/trace_work.h"
 #include "sim/cost/transfer_cost.h"
@@ -19,8 +19,8 @@ namespace zenflow::sim {
 namespace {
 
 constexpr std::size_t kMostCopies = 4000;  // of a kind
-/// Share of a copy's time beside others up to which it counts as alone.
-constexpr double kAlone = 0.02;
+/// Share of a copy's time under contention up to which it counts as isolated.
+constexpr double kIsolated = 0.02;
 
 constexpr int kMostDevices = 32;
 
@@ -37,7 +37,7 @@ struct HostCopy {
   double seconds = 0;
   double clock = 0;
   /// Page-locked: who else copied, over links that it shares, for how many seconds.
-  Beside beside{};
+  ConcurrentWork concurrent{};
 };
 
 /// The links between the host and GPUs 0 to kMostDevices, a flow for each GPU and direction: its
@@ -68,13 +68,13 @@ Machine host_links(const HostLinkProfile& profile) {
   return machine;
 }
 
-/// What a GPU gets alone is the profile's rate, whatever that is bounded by.
+/// The isolated rate of a GPU is the profile's rate, whatever that is bounded by.
 double copy_seconds(const HostLinkProfile& link, FairProgress& links, const HostCopy& copy) {
   double time = copy.bytes / copy_rate(link, copy.direction, copy.pinned).value();
   const FlowId place = place_of(copy.device, copy.direction);
   double whole = 0;
   double progressed = 0;
-  for (const auto& [others, seconds] : copy.beside) {
+  for (const auto& [others, seconds] : copy.concurrent) {
     whole += seconds;
     progressed += seconds * (others == 0 ? 1 : links.of(place, others));
   }
@@ -104,8 +104,8 @@ class CopyReader {
   std::size_t unknown_memory = 0;
   std::size_t within_tick = 0;
   std::size_t same_direction = 0;
-  std::size_t unknown_links = 0;  ///< left aside
-  std::size_t assumed_alone = 0;  ///< in spite of other GPUs' copies
+  std::size_t unknown_links = 0;     ///< left aside
+  std::size_t assumed_isolated = 0;  ///< in spite of other GPUs' copies
 
  private:
   struct Found {
@@ -190,7 +190,7 @@ class CopyReader {
       return;
     }
     const FlowId own = place_of(copy.device, copy.direction);
-    if (share(one, doubled_.at(own)) > kAlone) {
+    if (share(one, doubled_.at(own)) > kIsolated) {
       ++same_direction;
       return;
     }
@@ -198,7 +198,7 @@ class CopyReader {
     std::vector<WorkTimes> others;
     for (const auto& [place, times] : times_) {
       const int device = static_cast<int>(place / 2);
-      if (place == own || share(one, times) <= kAlone) continue;
+      if (place == own || share(one, times) <= kIsolated) continue;
       if (!share_a_link(copy.device, device)) {
         // A profile that names no switch does not say that there is none.
         if (link_.switches.empty()) is_sure = false;
@@ -206,7 +206,7 @@ class CopyReader {
       }
       others.push_back({WorkSet{1} << place, &times});
     }
-    if (!others.empty()) copy.beside = what_ran_beside(one.time, others);
+    if (!others.empty()) copy.concurrent = concurrent_work(one.time, others);
     (is_sure ? found : unsure_).push_back(std::move(copy));
   }
 
@@ -220,14 +220,14 @@ class CopyReader {
     const bool some_are_sure = sure >= kEnough;
     for (HostCopy& one : unsure_) {
       if (one.direction != direction) continue;
-      ++(some_are_sure ? unknown_links : assumed_alone);
+      ++(some_are_sure ? unknown_links : assumed_isolated);
       if (!some_are_sure) found.push_back(std::move(one));
     }
   }
 
   const HostLinkProfile& link_;
   std::vector<Found> all_;
-  std::vector<HostCopy> unsure_;         // beside those of GPUs that may share a link
+  std::vector<HostCopy> unsure_;         // concurrent with those of GPUs that may share a link
   std::map<FlowId, Intervals> times_;    // of page-locked memory, by place
   std::map<FlowId, Intervals> doubled_;  // of those, when two run at once
 };
@@ -284,8 +284,8 @@ TraceWork copy_work(const std::vector<const Timeline*>& timelines, const Hardwar
                              {"copies of page-locked memory beside others"},
                              {"copies of pageable memory"}}};
   for (HostCopy& one : reader.found) {
-    const std::size_t alone = tells_rate(base.host_link, one) ? 0 : 1;
-    const std::size_t kind = !one.pinned ? 3 : one.beside.empty() ? alone : 2;
+    const std::size_t isolated = tells_rate(base.host_link, one) ? 0 : 1;
+    const std::size_t kind = !one.pinned ? 3 : one.concurrent.empty() ? isolated : 2;
     kinds.at(kind).copies.push_back(std::move(one));
   }
   TraceWork work;
@@ -303,12 +303,12 @@ TraceWork copy_work(const std::vector<const Timeline*>& timelines, const Hardwar
   note(reader.unknown_links,
        "beside those of other GPUs, and the base profile names no link that GPUs share "
        "(host_link.switches)");
-  if (reader.assumed_alone > 0) {
+  if (reader.assumed_isolated > 0) {
     work.notes.push_back(fmt::format(
         "{} copies of page-locked memory run beside those of other GPUs, and hardly any "
         "long one of their direction alone: they count as on links of their own, since the base "
         "profile names no link that GPUs share (host_link.switches)",
-        reader.assumed_alone));
+        reader.assumed_isolated));
   }
   return work;
 }

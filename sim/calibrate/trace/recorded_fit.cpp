@@ -26,7 +26,7 @@ RecordedFit fit_recordings(const LiveJobs& jobs, const std::vector<std::string>&
   }
   const Scenario& scenario = of_trace.front().scenario;
   RecordedFit found{fit_live(recordings), {}, scenario.name};
-  add_untold(scenario.hardware, found.fit.numbers);
+  add_unidentified(scenario.hardware, found.fit.numbers);
   for (std::size_t i = 0; i < traces.size(); ++i) {
     found.runs.push_back(trace_baseline({traces[i], &imported[i]}, default_rules()));
     found.runs.back().remarks = import_remarks(traces[i], imported[i]);

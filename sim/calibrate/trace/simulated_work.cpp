@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
-#include "sim/calibrate/beside.h"
+#include "sim/calibrate/contention.h"
 #include "sim/calibrate/trace/trace_work.h"
 #include "sim/simulate/simulated_timeline.h"
 #include "sim/simulate/simulation.h"
@@ -51,12 +51,12 @@ std::string schedule_of(const Timeline& timeline) {
   return timeline.name.substr(timeline.name.rfind(' ') + 1);
 }
 
-/// What a span says: how long a task took, and what ran beside it.
+/// What a span says: how long a task took, and what ran concurrently.
 struct TaskTime {
   TaskId task = 0;  ///< of the program of distinct windows
   double seconds = 0;
   std::size_t use = 0;
-  Beside beside;  ///< by use, one bit each, with itself
+  ConcurrentWork concurrent;  ///< by use, one bit each, with itself
 };
 
 /// The schedule's tasks of each distinct kind of window, built anew for any profile.
@@ -93,8 +93,8 @@ class TaskModel {
     std::vector<double> seconds;
     seconds.reserve(times.size());
     for (const TaskTime& one : times) {
-      const double alone = to_seconds(tasks[one.task].duration).value();
-      seconds.push_back(alone / progress.mean(one.use, one.beside));
+      const double isolated = to_seconds(tasks[one.task].duration).value();
+      seconds.push_back(isolated / progress.mean(one.use, one.concurrent));
     }
     return seconds;
   }
@@ -206,8 +206,8 @@ class SpanMatcher {
   const Program& program_;
 };
 
-/// Fills in TaskTime::beside from when the spans ran.
-void find_what_ran_beside(const std::vector<const TimelineSpan*>& spans,
+/// Fills in TaskTime::concurrent from when the spans ran.
+void find_concurrent_work(const std::vector<const TimelineSpan*>& spans,
                           std::vector<TaskTime>& times) {
   struct Event {
     Picoseconds at;
@@ -231,11 +231,11 @@ void find_what_ran_beside(const std::vector<const TimelineSpan*>& spans,
     if (e > 0 && events[e].at > events[e - 1].at) {
       const double seconds = to_seconds(events[e].at - events[e - 1].at).value();
       for (const std::size_t i : active) {
-        auto& beside = times[i].beside;
-        if (!beside.empty() && beside.back().first == set) {
-          beside.back().second += seconds;
+        auto& concurrent = times[i].concurrent;
+        if (!concurrent.empty() && concurrent.back().first == set) {
+          concurrent.back().second += seconds;
         } else {
-          beside.emplace_back(set, seconds);
+          concurrent.emplace_back(set, seconds);
         }
       }
     }
@@ -280,7 +280,7 @@ TraceWork simulated_work(const Timeline& timeline, const Job& job) {
     all.push_back(
         {task, to_seconds(spans[id]->end - spans[id]->start).value(), model->use_of(task), {}});
   }
-  find_what_ran_beside(spans, all);
+  find_concurrent_work(spans, all);
 
   std::array<std::vector<TaskTime>, kWorkKinds> kept;
   std::array<TimedGroup, kWorkKinds> groups;

@@ -118,12 +118,12 @@ class NumberList {
       const ConstantEstimate& one = fit.estimates[c];
       const double value = one.value / constants[c].scale;
       std::string range = one.range;
-      if (one.determined) range += (range.empty() ? "" : ", ") + one.told_by;
-      numbers_.push_back({constants[c].path, value, constants[c].unit, one.determined, false,
-                          one.determined ? value * one.relative_error : 0,
-                          one.determined ? one.samples : 0, one.residual, std::move(range),
-                          one.reason, one.determined ? one.damped : 0,
-                          one.determined ? one.set_aside : 0});
+      if (one.identifiable) range += (range.empty() ? "" : ", ") + one.group;
+      numbers_.push_back({constants[c].path, value, constants[c].unit, one.identifiable, false,
+                          one.identifiable ? value * one.relative_error : 0,
+                          one.identifiable ? one.samples : 0, one.residual, std::move(range),
+                          one.reason, one.identifiable ? one.damped : 0,
+                          one.identifiable ? one.set_aside : 0});
     }
     const double old_peak_scale =
         scale_of_shares({"gpu.gemm_efficiency", "gpu.attention_efficiency"},
@@ -227,11 +227,12 @@ class NumberList {
 };
 
 /// A profile of which nothing is fitted would only look as if it were of the machine.
-void check_something_is_told(const std::vector<ProfileConstant>& constants, const ConstantFit& fit,
-                             const std::vector<std::string>& notes) {
+void check_something_is_identifiable(const std::vector<ProfileConstant>& constants,
+                                     const ConstantFit& fit,
+                                     const std::vector<std::string>& notes) {
   std::string why;
   for (std::size_t c = 0; c < constants.size(); ++c) {
-    if (fit.estimates[c].determined) return;
+    if (fit.estimates[c].identifiable) return;
     if (fit.estimates[c].samples == 0) continue;
     why += fmt::format("\n  {}: {}", constants[c].path, fit.estimates[c].reason);
   }
@@ -310,18 +311,18 @@ TraceFit fit_traces(const TraceFitInput& input) {
     for (std::string& note : works[i].notes) baseline.remarks.push_back(std::move(note));
     works[i].notes.clear();
     for (const std::string& one : baseline.remarks) {
-      fit.untold.push_back(fmt::format("{}: {}", baseline.name, one));
+      fit.remarks.push_back(fmt::format("{}: {}", baseline.name, one));
     }
     all.add(std::move(works[i]));
   }
   if (all.groups.empty()) {
     std::string why;
-    for (const std::string& one : fit.untold) why += "\n  " + one;
+    for (const std::string& one : fit.remarks) why += "\n  " + one;
     throw Error(ErrorKind::kInput, "nothing to fit to:" + why);
   }
   const std::vector<ProfileConstant> constants = profile_constants(input.base);
   const ConstantFit found = fit_constants(input.base, constants, all.groups);
-  check_something_is_told(constants, found, fit.untold);
+  check_something_is_identifiable(constants, found, fit.remarks);
   NumberList numbers(input.base, constants, found);
   fit.profile = numbers.profile();
   fit.numbers = numbers.take();

@@ -49,7 +49,7 @@ struct TraceFit {
   /// Every constant of the profile that times depend on, fitted or not.
   std::vector<FittedNumber> numbers;
   std::vector<TraceBaseline> baselines;  ///< by trace
-  std::vector<std::string> untold;       ///< the remarks of all, each after the trace's name
+  std::vector<std::string> remarks;      ///< the remarks of all, each after the trace's name
 };
 
 /// Throws Error(kInput) if there is no trace, if none has anything that a constant can be fitted to

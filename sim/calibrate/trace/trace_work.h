@@ -2,14 +2,14 @@
 /// to. One function for each kind of evidence.
 ///
 ///   simulated run    every task, by building the schedule anew with other constants; what shares a
-///                    link or cores is slowed as the engine's fair shares say, by what ran beside
-///                    it
+///                    link or cores is slowed as the engine's fair shares say, by what was
+///                    concurrent
 ///   product kernel   max((F + H) / (e P), bytes / (s W)) + l - g    shapes of the aten operation
 ///   attention        max(F / (a P), bytes / (s W)) + l - g          likewise, causal halved
 ///   element-wise     bytes / (u W) + l - g                          likewise
 ///   pass of a step   products, attention and the rest by kernel name, against the model's
 ///   copy             latency + bytes / rate, slowed as its fair share says of the links that it
-///                    shares with what ran beside it: the other direction, GPUs under its switch
+///                    shares with what was concurrent: the other direction, GPUs under its switch
 ///   collective       transfer_cost.h, by NCCL's message size and group
 ///   CPU Adam         adam_launch + 28 bytes a parameter of a rank's part / adam_rate on all cores;
 ///                    in stage 3, with a range for each, one call a sub-group

@@ -95,17 +95,17 @@ std::optional<std::int64_t> printed(const ImportedTrace& trace, std::string_view
 }
 
 /// The first that a log prints.
-std::optional<ToldNumber> printed_in(const std::vector<const ImportedTrace*>& traces,
-                                     std::initializer_list<std::string_view> names) {
+std::optional<StatedNumber> printed_in(const std::vector<const ImportedTrace*>& traces,
+                                       std::initializer_list<std::string_view> names) {
   for (const ImportedTrace* trace : traces) {
     for (const std::string_view name : names) {
-      if (const auto number = printed(*trace, name)) return ToldNumber{*number, kPrinted};
+      if (const auto number = printed(*trace, name)) return StatedNumber{*number, kPrinted};
     }
   }
   return std::nullopt;
 }
 
-std::optional<ToldNumber> ranks_of(const std::vector<const ImportedTrace*>& traces) {
+std::optional<StatedNumber> ranks_of(const std::vector<const ImportedTrace*>& traces) {
   using Find = std::int64_t (*)(const Timeline&);
   const std::pair<Find, const char*> kWays[] = {{world_size, "the profiler's world_size"},
                                                 {largest_group, "the group of its collectives"},
@@ -113,20 +113,20 @@ std::optional<ToldNumber> ranks_of(const std::vector<const ImportedTrace*>& trac
   for (const auto& [find, from] : kWays) {
     std::int64_t most = 0;
     for (const ImportedTrace* trace : traces) most = std::max(most, find(trace->timeline));
-    if (most > 0) return ToldNumber{most, from};
+    if (most > 0) return StatedNumber{most, from};
   }
   for (const ImportedTrace* trace : traces) {
     // Ranks that do not all have data of their own are another job than is simulated.
     const auto ranks = printed(*trace, "world_size");
     const auto copies = printed(*trace, "data_parallel_size");
-    if (ranks && copies.value_or(*ranks) == *ranks) return ToldNumber{*ranks, kPrinted};
+    if (ranks && copies.value_or(*ranks) == *ranks) return StatedNumber{*ranks, kPrinted};
   }
   // One GPU may be one rank's view of many.
   std::int64_t most = 0;
   for (const ImportedTrace* trace : traces) {
     most = std::max(most, std::ssize(devices_with_work(trace->timeline)));
   }
-  if (most > 1) return ToldNumber{most, "GPUs with work in one trace"};
+  if (most > 1) return StatedNumber{most, "GPUs with work in one trace"};
   return std::nullopt;
 }
 
@@ -162,8 +162,8 @@ TracedJob traced_job(const std::vector<const ImportedTrace*>& traces) {
     job.sequence_length = printed_in(traces, {"seq_length"});
     return job;
   }
-  job.micro_batch = ToldNumber{most->first.first, "shapes of its attention"};
-  job.sequence_length = ToldNumber{most->first.second, "shapes of its attention"};
+  job.micro_batch = StatedNumber{most->first.first, "shapes of its attention"};
+  job.sequence_length = StatedNumber{most->first.second, "shapes of its attention"};
   job.lengths_differ = batches.size() > 1;
   return job;
 }

@@ -12,7 +12,7 @@
 namespace zenflow::sim {
 
 /// A number with where it was found.
-struct ToldNumber {
+struct StatedNumber {
   std::int64_t value = 0;
   std::string from;  ///< "shapes of its attention"
 };
@@ -20,9 +20,9 @@ struct ToldNumber {
 struct TracedJob {
   std::vector<std::string> devices;  ///< names of GPUs, each once; not those that only say a number
   std::optional<std::int64_t> device_memory;  ///< bytes of the smallest GPU with work
-  std::optional<ToldNumber> ranks;
-  std::optional<ToldNumber> micro_batch;      ///< sequences of a GPU
-  std::optional<ToldNumber> sequence_length;  ///< tokens
+  std::optional<StatedNumber> ranks;
+  std::optional<StatedNumber> micro_batch;      ///< sequences of a GPU
+  std::optional<StatedNumber> sequence_length;  ///< tokens
   /// Sequences of several lengths were seen: `sequence_length` is that of most.
   bool lengths_differ = false;
 };

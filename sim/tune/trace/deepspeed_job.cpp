@@ -31,7 +31,7 @@ class Batch {
 
   std::int64_t ranks() {
     const auto& given = reading_.options.gpus;
-    const auto& told = reading_.told.ranks;
+    const auto& told = reading_.traced.ranks;
     if (given) return stated(*given, told, "there are {} GPUs ({}), where --gpus says {}");
     if (told) return fact("GPUs", told->value, told->from);
     // Steps that are not stated follow from the number of ranks, not the other way round.
@@ -44,7 +44,7 @@ class Batch {
 
   std::int64_t micro_batch(std::int64_t ranks) {
     if (reading_.sets("training.micro_batch_size_per_gpu")) return micro_.value_or(1);
-    const auto& told = reading_.told.micro_batch;
+    const auto& told = reading_.traced.micro_batch;
     if (micro_) {
       return stated(*micro_, told, "a micro-batch has {} sequences ({}), where --base states {}");
     }
@@ -62,8 +62,8 @@ class Batch {
 
   std::int64_t length() {
     const auto& given = reading_.options.sequence_length;
-    const auto& told = reading_.told.sequence_length;
-    if (reading_.told.lengths_differ) {
+    const auto& told = reading_.traced.sequence_length;
+    if (reading_.traced.lengths_differ) {
       reading_.result.untold.emplace_back(
           "one batch for all steps: its attention works on several sizes, of which the most "
           "frequent is taken");
@@ -79,7 +79,7 @@ class Batch {
 
  private:
   /// `value`; notes by `differs` where the traces say another one.
-  std::int64_t stated(std::int64_t value, const std::optional<ToldNumber>& told,
+  std::int64_t stated(std::int64_t value, const std::optional<StatedNumber>& told,
                       const char* differs) {
     if (told && told->value != value) {
       reading_.result.untold.push_back(
@@ -191,7 +191,7 @@ RunSettings run_of(const ImportedTrace& trace, const Job& job) {
   return {.warmup_steps = warm_up, .steps = std::max<std::int64_t>(1, counted - warm_up)};
 }
 
-/// Of the global batch; empty: the trace does not say.
+/// How long a step of the global batch took; empty: the trace does not say.
 std::optional<StepTime> step_of(TraceReading& reading, std::size_t i, const TraceBaseline& baseline,
                                 const Job& job) {
   const ImportedTrace& trace = reading.traces[i];
@@ -294,7 +294,7 @@ FittedJob fit_deepspeed_job(TraceReading& reading) {
   }
   TraceFit fit = fit_traces(input);
   found.numbers = std::move(fit.numbers);
-  for (std::string& one : fit.untold) reading.result.untold.push_back(std::move(one));
+  for (std::string& one : fit.remarks) reading.result.untold.push_back(std::move(one));
   if (!options.measured_step) measure(reading, fit, jobs, found);
   return found;
 }

@@ -20,7 +20,7 @@ namespace zenflow::sim {
 struct TraceReading {
   const TraceFlags& options;
   std::vector<ImportedTrace> traces;
-  TracedJob told;
+  TracedJob traced;
   Node hardware;                    ///< the base profile, with overrides
   std::vector<Override> overrides;  ///< others
   TracedRequest& result;

@@ -45,7 +45,7 @@ void set_number(Node& hardware, const std::string& path, const std::string& valu
 
 /// --profile may be of another GPU than the traces: what they do not determine is then that one's.
 void note_other_device(TraceReading& reading) {
-  const std::vector<std::string>& named = reading.told.devices;
+  const std::vector<std::string>& named = reading.traced.devices;
   const std::string profiled = read_hardware_profile(reading.hardware).gpu.name;
   const bool is_same = std::any_of(named.begin(), named.end(), [&](const std::string& device) {
     return same_device(device, profiled) || device == "host";
@@ -70,7 +70,7 @@ void find_hardware(TraceReading& reading) {
     reading.result.base_profile = *options.profile;
   } else {
     const std::vector<std::string> matches =
-        profiles_of_devices(reading.told.devices, options.profile_directories);
+        profiles_of_devices(reading.traced.devices, options.profile_directories);
     reading.result.base_profile = matches.front();
     if (matches.size() > 1) {
       reading.result.untold.push_back(
@@ -89,7 +89,7 @@ void find_hardware(TraceReading& reading) {
   }
   if (options.gpu_memory && bytes_of("--gpu-memory", options.gpu_memory)) {
     set_number(reading.hardware, "gpu.memory", *options.gpu_memory, "--gpu-memory");
-  } else if (const auto told = reading.told.device_memory; told && !says_gpu_memory(options)) {
+  } else if (const auto told = reading.traced.device_memory; told && !says_gpu_memory(options)) {
     set_number(reading.hardware, "gpu.memory", fmt::format("{} B", *told), "the traces");
     reading.result.facts.push_back(
         fmt::format("{:.2f} GiB of GPU memory: the traces' properties of the device",
@@ -119,7 +119,7 @@ void list_untold(TraceReading& reading, const std::vector<FittedNumber>& numbers
   }
   const TraceFlags& options = reading.options;
   const bool knows_gpu =
-      options.gpu_memory || reading.told.device_memory || says_gpu_memory(options);
+      options.gpu_memory || reading.traced.device_memory || says_gpu_memory(options);
   std::string memory = knows_gpu ? "" : "of the GPU (--gpu-memory)";
   if (!options.host_memory)
     memory += std::string(memory.empty() ? "" : ", ") + "of the node (--host-memory)";
@@ -177,7 +177,7 @@ LoadedRequest load_traced_request(const TraceFlags& options, const ReadTrace& re
   reading.traces = import_all(options, read);
   std::vector<const ImportedTrace*> all;
   for (const ImportedTrace& trace : reading.traces) all.push_back(&trace);
-  reading.told = traced_job(all);
+  reading.traced = traced_job(all);
   const auto recorded =
       std::count_if(reading.traces.begin(), reading.traces.end(),
                     [](const auto& trace) { return is_of_zenflow_train(trace.timeline); });

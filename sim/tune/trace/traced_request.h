@@ -35,7 +35,7 @@ struct TracedRequest {
   std::vector<FittedNumber> numbers;
   /// That the measured step is the mean of, or the median; 0: --measured-step says it, or nothing.
   std::size_t steps = 0;
-  /// Of which the step time is the median of windows of so many; 0: the mean.
+  /// The step time is the median of windows of so many steps; 0: the mean of all.
   std::int64_t window = 0;
   std::string profile;   ///< profile.yaml
   std::string scenario;  ///< scenario.yaml, for the folder of the results

@@ -17,7 +17,7 @@ namespace zenflow::sim {
 /// Kinds of work that run at a moment, one bit each.
 using WorkSet = std::uint64_t;
 /// Seconds of a span by what else ran.
-using Beside = std::vector<std::pair<WorkSet, double>>;
+using ConcurrentWork = std::vector<std::pair<WorkSet, double>>;
 
 /// A kind of work, and when it runs.
 struct WorkTimes {
@@ -26,7 +26,8 @@ struct WorkTimes {
 };
 
 /// By sets, ascending. Precondition: no bit occurs twice.
-[[nodiscard]] Beside what_ran_beside(const Interval& span, std::span<const WorkTimes> others);
+[[nodiscard]] ConcurrentWork concurrent_work(const Interval& span,
+                                             std::span<const WorkTimes> others);
 
 /// The progress of kinds of work under contention. Refers to the machine.
 class FairProgress {
@@ -35,10 +36,10 @@ class FairProgress {
   FairProgress(const Machine& machine, std::vector<FlowId> flows)
       : machine_(machine), flows_(std::move(flows)) {}
 
-  /// The share of its isolated rate at which kind `own` runs beside the others.
+  /// The share of its isolated rate at which kind `own` runs concurrently with the others.
   [[nodiscard]] double of(std::size_t own, WorkSet others);
   /// The same for a span, in the mean over its time; 1 if nothing is known of what ran.
-  [[nodiscard]] double mean(std::size_t own, const Beside& beside);
+  [[nodiscard]] double mean(std::size_t own, const ConcurrentWork& concurrent);
 
  private:
   const Machine& machine_;

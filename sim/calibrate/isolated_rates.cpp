@@ -1,4 +1,4 @@
-#include "sim/calibrate/live_alone.h"
+#include "sim/calibrate/isolated_rates.h"
 
 #include <algorithm>
 #include <array>
@@ -213,23 +213,23 @@ struct Found {
 };
 
 /// A machine, and what shared it with each recording.
-struct Surroundings {
+struct Environment {
   HardwareProfile machine;
-  std::vector<double> other_threads;     ///< by recording
-  std::vector<double> beside_updates{};  ///< LiveFit's
+  std::vector<double> other_threads;      ///< by recording
+  std::vector<double> update_slowdown{};  ///< LiveFit's
 };
 
-class Freeing {
+class IsolatedRates {
  public:
-  Freeing(const std::vector<LiveRecording>& recordings, const LiveFit& fitted)
+  IsolatedRates(const std::vector<LiveRecording>& recordings, const LiveFit& fitted)
       : recordings_(recordings),
         fitted_(fitted),
         dtype_(recordings.front().job->scenario.training.dtype) {}
 
-  [[nodiscard]] Surroundings find() const {
+  [[nodiscard]] Environment find() const {
     const Found wanted = of_recorded();
     // Nobody uses more than he wants.
-    Surroundings now{fitted_.profile, wanted.other_cores};
+    Environment now{fitted_.profile, wanted.other_cores};
     settle(wanted, now, std::vector<bool>(recordings_.size(), false));
     std::vector<bool> given(recordings_.size(), false);
     for (std::size_t i = 0; i < recordings_.size(); ++i) {
@@ -243,25 +243,25 @@ class Freeing {
 
   /// Changes rates, and threads of the recordings that have none `given`, until what is simulated
   /// is as what was recorded. Returns the last simulation.
-  Found settle(const Found& wanted, Surroundings& now, const std::vector<bool>& given) const {
+  Found settle(const Found& wanted, Environment& now, const std::vector<bool>& given) const {
     const PerUnit<double> as_given = live_units(recordings_.front().job->scenario.hardware);
     Units units = units_of(now.machine, dtype_);
     Found found;
     for (int round = 0; round < kMostRounds; ++round) {
       found = of_simulated(now);
-      now.beside_updates = unexplained(wanted, found);
+      now.update_slowdown = unexplained(wanted, found);
       const double damping = round == 0 ? 1 : kDamping;
       double worst = 0;
       const auto approach = [&](std::size_t unit, double ratio) {
         units.at(unit) *= std::pow(ratio, damping);
         worst = std::max(worst, std::abs(std::log(ratio)));
       };
-      const PerUnit<UnitTime> alone =
-          units_alone(wanted.times, found.times, live_units(now.machine), as_given);
+      const PerUnit<UnitTime> isolated =
+          isolated_units(wanted.times, found.times, live_units(now.machine), as_given);
       for (std::size_t i = 0; i < kLiveUnits; ++i) {
         // Calls may take no time at all.
         double& unit = units.at(kPlaces[i]);
-        const double next = alone[i].value;
+        const double next = isolated[i].value;
         if (unit > 0 && next > 0) {
           approach(kPlaces[i], next / unit);
         } else {
@@ -290,7 +290,7 @@ class Freeing {
     return wanted;
   }
 
-  /// LiveFit's beside_updates: what is certain by a standard error, since less than nothing, which
+  /// LiveFit's update_slowdown: what is certain by a standard error, since less than nothing, which
   /// noise shows as often as more, it cannot be.
   [[nodiscard]] static std::vector<double> unexplained(const Found& wanted, const Found& found) {
     std::vector<double> seconds;
@@ -320,8 +320,8 @@ class Freeing {
   /// numbers that explain the use of recording `i` alike, a whole one is likelier than the least.
   /// Returns whether one does.
   bool prefer_whole_threads(const Found& wanted, std::size_t i, std::vector<bool> given,
-                            Surroundings& now) const {
-    Surroundings whole = now;
+                            Environment& now) const {
+    Environment whole = now;
     double& threads = whole.other_threads[i];
     threads = std::ceil(threads);
     if (threads == now.other_threads[i]) return false;
@@ -333,7 +333,7 @@ class Freeing {
   }
 
   /// Simulated runs of the same settings.
-  [[nodiscard]] Found of_simulated(const Surroundings& around) const {
+  [[nodiscard]] Found of_simulated(const Environment& environment) const {
     Found found;
     for (std::size_t i = 0; i < recordings_.size(); ++i) {
       const LiveRecording& one = recordings_[i];
@@ -341,8 +341,8 @@ class Freeing {
       // Regular windows do not depend on the warm-up before them, which of a recording in the
       // middle of a training is all that there was.
       if (job.deepspeed.zenflow) job.deepspeed.zenflow->full_warm_up_rounds = 0;
-      job.scenario.hardware = around.machine;
-      job.scenario.other_threads = around.other_threads[i];
+      job.scenario.hardware = environment.machine;
+      job.scenario.other_threads = environment.other_threads[i];
       if (const auto ran = recorded_run(*one.timeline)) {
         job.scenario.offload.optimizer_threads = ran->optimizer_threads;
         job.scenario.offload.sum_threads = ran->sum_threads;
@@ -397,12 +397,12 @@ void restate(LiveFit& fit, const HardwareProfile& before) {
 
 }  // namespace
 
-LiveFit alone(const std::vector<LiveRecording>& recordings, const LiveFit& fitted) {
+LiveFit isolated_rates(const std::vector<LiveRecording>& recordings, const LiveFit& fitted) {
   LiveFit fit = fitted;
-  Surroundings found = Freeing(recordings, fitted).find();
+  Environment found = IsolatedRates(recordings, fitted).find();
   fit.profile = std::move(found.machine);
   fit.other_threads = std::move(found.other_threads);
-  fit.beside_updates = std::move(found.beside_updates);
+  fit.update_slowdown = std::move(found.update_slowdown);
   restate(fit, fitted.profile);
   return fit;
 }

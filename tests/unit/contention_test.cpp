@@ -1,5 +1,5 @@
-// What runs beside a span, and what of its speed that leaves it.
-#include "sim/calibrate/beside.h"
+// What runs concurrently with a span, and what of its speed that leaves it.
+#include "sim/calibrate/contention.h"
 
 #include <gtest/gtest.h>
 
@@ -18,16 +18,16 @@ TEST(WhatRanBeside, IsCountedBySets) {
   const Intervals a = {between(0, 4), between(8, 10), between(14, 15)};
   const Intervals b = {between(3, 9)};
   const WorkTimes others[] = {{2, &a}, {4, &b}};
-  const Beside expected = {{0, 2.0}, {2, 2.0}, {4, 4.0}, {6, 2.0}};
-  EXPECT_EQ(what_ran_beside(between(2, 12), others), expected);
+  const ConcurrentWork expected = {{0, 2.0}, {2, 2.0}, {4, 4.0}, {6, 2.0}};
+  EXPECT_EQ(concurrent_work(between(2, 12), others), expected);
 }
 
 TEST(WhatRanBeside, IsNothingWhereNothingRan) {
   const Intervals a = {between(0, 2), between(12, 15)};
   const WorkTimes others[] = {{1, &a}};
-  EXPECT_EQ(what_ran_beside(between(2, 12), others), (Beside{{0, 10.0}}));
-  EXPECT_EQ(what_ran_beside(between(2, 12), {}), (Beside{{0, 10.0}}));
-  EXPECT_TRUE(what_ran_beside(between(2, 2), others).empty());
+  EXPECT_EQ(concurrent_work(between(2, 12), others), (ConcurrentWork{{0, 10.0}}));
+  EXPECT_EQ(concurrent_work(between(2, 12), {}), (ConcurrentWork{{0, 10.0}}));
+  EXPECT_TRUE(concurrent_work(between(2, 2), others).empty());
 }
 
 // A link of 10 that a flow of 8 and one of 4 share: 5 each would leave 1 unused, so 6 and 4.

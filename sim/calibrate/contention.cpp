@@ -1,4 +1,4 @@
-#include "sim/calibrate/beside.h"
+#include "sim/calibrate/contention.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 
 namespace zenflow::sim {
 
-Beside what_ran_beside(const Interval& span, std::span<const WorkTimes> others) {
+ConcurrentWork concurrent_work(const Interval& span, std::span<const WorkTimes> others) {
   // Each change flips a bit.
   std::vector<std::pair<Picoseconds, WorkSet>> changes = {{span.start, 0}};
   for (const WorkTimes& other : others) {
@@ -45,10 +45,10 @@ double FairProgress::of(std::size_t own, WorkSet others) {
   return entry->second;
 }
 
-double FairProgress::mean(std::size_t own, const Beside& beside) {
+double FairProgress::mean(std::size_t own, const ConcurrentWork& concurrent) {
   double whole = 0;
   double progressed = 0;
-  for (const auto& [others, seconds] : beside) {
+  for (const auto& [others, seconds] : concurrent) {
     whole += seconds;
     progressed += seconds * of(own, others);
   }

@@ -15,7 +15,7 @@
 /// Forward and backward compute the same at every setting: only their sum has to be right. With a
 /// single batch size, products, attention and element-wise work are not identifiable one by one. By
 /// how much the two take longer in a window's first half than in its second, beyond contention for
-/// cores, is LiveFit::beside_updates.
+/// cores, is LiveFit::update_slowdown.
 #pragma once
 
 #include <vector>
@@ -24,11 +24,12 @@
 
 namespace zenflow::sim {
 
-/// `fitted`: to the recordings, by `fit_as_recorded`. Numbers that the recordings do not determine
+/// `fitted`: to the recordings, by `fit_as_recorded`. Numbers that the recordings do not identify
 /// stay, but for attention's and element-wise work's efficiency, which are scaled with products'
 /// where only all three together are identifiable. More than four other threads a core are not
 /// identifiable: what they leave to training is too little by then. Precondition: there is a
 /// recording, and all have one type of elements.
-[[nodiscard]] LiveFit alone(const std::vector<LiveRecording>& recordings, const LiveFit& fitted);
+[[nodiscard]] LiveFit isolated_rates(const std::vector<LiveRecording>& recordings,
+                                     const LiveFit& fitted);
 
 }  // namespace zenflow::sim
