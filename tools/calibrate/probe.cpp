@@ -1,7 +1,5 @@
 #include "runtime/probe/probe.h"
 
-#include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <memory>
 
@@ -9,10 +7,8 @@
 #include <fmt/format.h>
 
 #include "runtime/machine/gather.h"
-#include "runtime/probe/cuda_probe_device.h"
 #include "runtime/probe/peer_experiments.h"
-#include "runtime/probe/probe_profile.h"
-#include "runtime/probe/topology_text.h"
+#include "runtime/probe/probed_machine.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 #include "tools/calibrate/calibrate.h"
@@ -47,66 +43,6 @@ std::string command_line(const ProbeOptions& options) {
   return command;
 }
 
-std::uint64_t required(const std::optional<std::uint64_t>& fact, const char* what) {
-  if (!fact) throw Error(ErrorKind::kRuntime, fmt::format("the system does not state {}", what));
-  return *fact;
-}
-
-ProbedMachine host_machine(const ProbeOptions& options, const MachineFacts& facts,
-                           const runtime::CpuTopology& topology) {
-  ProbedMachine machine;
-  machine.profile_name = options.output.stem().string();
-  machine.command = command_line(options);
-  machine.date = date_or_today(options.date);
-  machine.cpu_name = facts.cpu_name.empty() ? "an unnamed processor" : facts.cpu_name;
-  machine.sockets = topology.sockets();
-  machine.cores = static_cast<int>(topology.cores().size());
-  machine.shared_memory = facts.shared_memory.value_or(0);
-  machine.topology = runtime::cpu_topology_text(topology);
-  const auto gpus = runtime::gpu_topology(facts.gpus);
-  machine.topology.insert(machine.topology.end(), gpus.begin(), gpus.end());
-  if (!options.nvme.empty()) machine.nvme_bytes = fs::space(options.nvme).available;
-  return machine;
-}
-
-/// The host device takes a third of the memory, as much as a step's weights and activations need
-/// beside the optimizer's state.
-void add_host_device(const MachineFacts& facts, ProbedMachine& machine) {
-  const std::uint64_t memory =
-      facts.memory_limit ? *facts.memory_limit : required(facts.memory, "how much memory there is");
-  machine.device_name = "host device (CPU)";
-  machine.link_kind = "memcpy";
-  machine.device_memory = memory / 3;
-  machine.device_memory_source =
-      "a third of the host's memory, which this profile gives the device";
-  machine.context_memory = std::uint64_t{64} << 20;
-  machine.context_memory_source =
-      "estimate: program, thread stacks and the packing buffers of the GEMM library";
-  machine.host_memory = memory - machine.device_memory;
-  machine.host_memory_source = "/proc/meminfo, " + machine.date + ", less the device's third";
-}
-
-void add_gpu(const MachineFacts& facts, const runtime::CudaDeviceFacts& gpu,
-             const std::string& name, ProbedMachine& machine) {
-  machine.device_name = name;
-  std::string bus_id = gpu.bus_id;  // sysfs writes small letters
-  std::transform(bus_id.begin(), bus_id.end(), bus_id.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  machine.link_kind = "the GPU's link to the host";
-  for (const runtime::GpuSlot& slot : facts.gpus) {
-    if (slot.bus_id == bus_id) machine.link_kind = runtime::link_kind(slot);
-  }
-  machine.device_memory = gpu.memory;
-  machine.device_memory_source = "cudaMemGetInfo, " + machine.date;
-  machine.context_memory = gpu.memory - gpu.free_memory;
-  machine.context_memory_source =
-      "cudaMemGetInfo, " + machine.date + ": what is not free once CUDA and cuBLAS have started";
-  if (gpu.memory_bandwidth > 0) machine.device_bandwidth = gpu.memory_bandwidth;
-  machine.host_memory =
-      facts.memory_limit ? *facts.memory_limit : required(facts.memory, "how much memory there is");
-  machine.host_memory_source = "/proc/meminfo, " + machine.date;
-}
-
 std::vector<Figure> measure(const runtime::ExperimentGroups& groups, const ProbeOptions& options) {
   // Preparation and the least repetitions take time beyond these: a minute and eight in all.
   constexpr double kQuickSeconds = 30;
@@ -133,7 +69,7 @@ std::vector<Figure> measure(const runtime::ExperimentGroups& groups, const Probe
 
 int probe(const ProbeOptions& options) {
   check_output(options.output, options.overwrite);
-  (void)date_or_today(options.date);
+  const std::string date = date_or_today(options.date);
   if (!options.nvme.empty() && !fs::is_directory(options.nvme)) {
     throw Error(ErrorKind::kInput, fmt::format("--nvme {}: no such folder", options.nvme));
   }
@@ -144,22 +80,28 @@ int probe(const ProbeOptions& options) {
   // Its failure does not matter here: links are then described as far as sysfs does.
   if (on_gpu) runtime::ask_nvml(facts, runtime::library_folders(environment));
   const runtime::CpuTopology topology;
-  ProbedMachine machine = host_machine(options, facts, topology);
-  const std::uint64_t available = required(facts.memory_available, "how much memory is available");
+  const std::uint64_t available =
+      runtime::required(facts.memory_available, "how much memory is available");
   std::unique_ptr<runtime::ProbeDevice> device;
+  ProbedMachine machine;
   ProbeSettings settings;
   if (on_gpu) {
     device = runtime::make_cuda_probe_device(0, runtime::library_folders(environment));
     const runtime::CudaDeviceFacts gpu = runtime::cuda_device_facts(0);
-    add_gpu(facts, gpu, device->name(), machine);
+    machine = runtime::probed_gpu(facts, topology, date, gpu, device->name());
     settings = runtime::gpu_probe_settings(options.quick, available, gpu.free_memory);
   } else {
     device = runtime::make_host_probe_device();
-    add_host_device(facts, machine);
+    machine = runtime::probed_host(facts, topology, date);
     settings = runtime::probe_settings(options.quick, available);
   }
+  machine.profile_name = options.output.stem().string();
+  machine.command = command_line(options);
   machine.product_type = device->product_type();
-  if (!options.nvme.empty()) settings.nvme = options.nvme;
+  if (!options.nvme.empty()) {
+    machine.nvme_bytes = fs::space(options.nvme).available;
+    settings.nvme = options.nvme;
+  }
   std::unique_ptr<runtime::PeerDevices> peers;
   runtime::ExperimentGroups groups = runtime::make_experiments(*device, topology, settings);
   if (on_gpu && runtime::ask_driver().devices > 1) {
