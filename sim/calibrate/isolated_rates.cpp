@@ -160,7 +160,7 @@ ModelTimes model_times(const Timeline& timeline, std::int64_t first_step, std::i
     // A recording may end within a step that it does not have.
     if (at >= steps.size() || span.start >= steps[at].end) continue;
     if (steps[at].number < first_step) continue;
-    by_step[steps[at].number] += to_seconds(span.end - span.start).value();
+    by_step[steps[at].number] += seconds_of(span);
   }
   std::map<std::int64_t, std::vector<double>> by_place;
   for (const auto& [step, seconds] : by_step) {

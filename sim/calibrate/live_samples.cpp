@@ -12,10 +12,6 @@
 namespace zenflow::sim {
 namespace {
 
-double seconds_of(const TimelineSpan& span) {
-  return to_seconds(span.end - span.start).value();
-}
-
 /// Collects samples of one timeline; those that start outside [begin, end) are seen but not kept.
 class Sampler {
  public:

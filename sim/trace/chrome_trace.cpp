@@ -135,8 +135,7 @@ class Writer {
       const auto bytes = static_cast<std::int64_t>(extra.bytes + 0.5);
       append(R"(,"bytes":{})", bytes);
       if (span.end > span.start) {
-        append(R"_(,"memory bandwidth (GB/s)":{:.3f})_",
-               extra.bytes / (to_seconds(span.end - span.start).value() * 1e9));
+        append(R"_(,"memory bandwidth (GB/s)":{:.3f})_", extra.bytes / (seconds_of(span) * 1e9));
       }
     }
     if (extra.stalled.count > 0) {

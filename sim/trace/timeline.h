@@ -77,6 +77,10 @@ struct TimelineSpan {
 };
 static_assert(sizeof(TimelineSpan) <= 40);
 
+[[nodiscard]] inline double seconds_of(const TimelineSpan& span) {
+  return to_seconds(span.end - span.start).value();
+}
+
 enum class FlowKind : std::uint8_t {
   kDependency,  ///< `to` could not start before `from` had ended
   kLaunch,      ///< the call `from` asked the GPU for `to`

@@ -141,9 +141,8 @@ class CopyReader {
       }
       const Direction direction = up ? Direction::kH2D : Direction::kD2H;
       const bool pinned = host == MemoryKind::kPinned;
-      all_.push_back(
-          {{direction, pinned, device, bytes, to_seconds(span.end - span.start).value(), clock},
-           {span.start + shift, span.end + shift}});
+      all_.push_back({{direction, pinned, device, bytes, seconds_of(span), clock},
+                      {span.start + shift, span.end + shift}});
     }
   }
 

@@ -21,10 +21,6 @@ constexpr double kSurelyTiny = 1e5;
 constexpr double kSurelyMemory = 64.0 * (1 << 20);
 constexpr double kLeastSeconds = 1e-9;
 
-double seconds_of(const TimelineSpan& span) {
-  return to_seconds(span.end - span.start).value();
-}
-
 bool has_any(std::string_view text, std::initializer_list<std::string_view> parts) {
   return std::any_of(parts.begin(), parts.end(),
                      [&](std::string_view part) { return text.find(part) != text.npos; });

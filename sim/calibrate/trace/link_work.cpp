@@ -14,10 +14,6 @@
 namespace zenflow::sim {
 namespace {
 
-double seconds_of(const TimelineSpan& span) {
-  return to_seconds(span.end - span.start).value();
-}
-
 enum class Collective : std::uint8_t { kAllReduce, kReduceScatter, kAllGather };
 
 std::optional<Collective> collective_of(std::string_view kernel) {

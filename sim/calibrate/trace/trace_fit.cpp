@@ -34,7 +34,7 @@ TimedGroup shortest_kernels(const Timeline& timeline, const MeasuredTime& gap) {
   if (gap.samples < kFewestGaps) return group;
   for (const TimelineSpan& span : timeline.spans) {
     if (kind_of(timeline, span) != SpanKind::kKernel || span.end <= span.start) continue;
-    group.seconds.push_back(to_seconds(span.end - span.start).value() + gap.median);
+    group.seconds.push_back(seconds_of(span) + gap.median);
   }
   std::sort(group.seconds.begin(), group.seconds.end());
   group.seconds.resize(group.seconds.size() < kFewest ? 0 : group.seconds.size() / kShare);
