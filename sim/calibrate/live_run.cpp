@@ -2,51 +2,58 @@
 
 #include <algorithm>
 #include <array>
-#include <string_view>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/base/operation.h"
+#include "sim/offload/offload_rule.h"
 #include "sim/schedule/live_cluster.h"
 #include "sim/trace/recorded_run.h"
 
 namespace zenflow::sim {
 namespace {
 
-std::size_t number_of(LiveLane lane) {
-  return static_cast<std::size_t>(lane);
+/// What shares DRAM, and the link: a bit of a WorkSet each.
+constexpr std::array kSharingLanes = {LaneKind::kD2H, LaneKind::kH2D, LaneKind::kCpuUpdate,
+                                      LaneKind::kCpuAccumulate};
+using LaneTimes = std::array<Intervals, kSharingLanes.size()>;
+
+/// Empty: it is none of them.
+std::optional<std::size_t> sharing_lane(std::optional<LaneKind> lane) {
+  const auto* const found = std::find(kSharingLanes.begin(), kSharingLanes.end(), lane);
+  if (found == kSharingLanes.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - kSharingLanes.begin());
 }
 
-/// Recorded tracks and simulated ones.
-std::optional<LiveLane> lane_of_track(std::string_view track) {
-  if (track == "d2h") return LiveLane::kD2H;
-  if (track == "h2d") return LiveLane::kH2D;
-  if (track == "cpu optimizer" || track == "cpu_update") return LiveLane::kUpdate;
-  if (track == "cpu sums" || track == "cpu_accumulate") return LiveLane::kSum;
-  return std::nullopt;
+std::optional<std::size_t> sharing_lane(Operation operation) {
+  if (operation == Operation::kPlaceWeights) return std::nullopt;  // a kernel
+  return sharing_lane(issuing_lane(operation));
 }
 
 /// When each lane has work.
-std::array<Intervals, kLiveLanes> lane_times(const Timeline& timeline) {
-  std::array<Intervals, kLiveLanes> times;
-  std::vector<std::optional<LiveLane>> lanes;
-  for (const Track& track : timeline.tracks) lanes.push_back(lane_of_track(track.name));
+LaneTimes lane_times(const Timeline& timeline) {
+  LaneTimes times;
+  std::vector<std::optional<std::size_t>> lanes;
+  for (const Track& track : timeline.tracks) {
+    lanes.push_back(sharing_lane(lane_of_track(track.name)));
+  }
   for (const TimelineSpan& span : timeline.spans) {
     if (!lanes[span.track]) continue;
-    times.at(number_of(*lanes[span.track])).push_back({span.start, span.end});
+    times.at(*lanes[span.track]).push_back({span.start, span.end});
   }
   for (Intervals& one : times) one = unite(std::move(one));
   return times;
 }
 
-ConcurrentWork concurrent_lanes(const LiveSample& sample,
-                                const std::array<Intervals, kLiveLanes>& times) {
-  const auto own = lane_of(sample.operation);
+ConcurrentWork concurrent_lanes(const LiveSample& sample, const LaneTimes& times) {
+  const auto own = sharing_lane(sample.operation);
   if (!own) return {};
   std::vector<WorkTimes> others;
-  for (std::size_t lane = 0; lane < kLiveLanes; ++lane) {
-    if (lane != number_of(*own)) others.push_back({WorkSet{1} << lane, &times.at(lane)});
+  for (std::size_t lane = 0; lane < times.size(); ++lane) {
+    if (lane != *own) others.push_back({WorkSet{1} << lane, &times.at(lane)});
   }
   const Picoseconds end = sample.start + to_picoseconds(Seconds(sample.seconds));
   return concurrent_work({sample.start, end}, others);
@@ -75,28 +82,13 @@ Cluster cluster_of(const LiveRun& run, const HardwareProfile& machine) {
   return live_cluster(job, run.live);
 }
 
-/// By LiveLane.
+/// In the order of kSharingLanes.
 std::vector<FlowId> flows_of(const Cluster& cluster) {
   const RankClass& rank = cluster.classes.front();
   return {rank.d2h.flow, rank.h2d.flow, rank.cpu_update.flow, rank.cpu_accumulate.flow};
 }
 
 }  // namespace
-
-std::optional<LiveLane> lane_of(Operation operation) {
-  switch (operation) {
-    case Operation::kGradientsDown:
-      return LiveLane::kD2H;
-    case Operation::kWeightsUp:
-      return LiveLane::kH2D;
-    case Operation::kCpuUpdate:
-      return LiveLane::kUpdate;
-    case Operation::kAccumulate:
-      return LiveLane::kSum;
-    default:
-      return std::nullopt;
-  }
-}
 
 LiveRun read_live_run(const LiveRecording& recording) {
   LiveRun run{recording.job, settings_of(recording), {}, {}, {}};
@@ -110,7 +102,7 @@ LiveRun read_live_run(const LiveRecording& recording) {
   run.samples = live_samples(*recording.timeline, run.layers, run.live, recording.first_step);
   run.concurrent.resize(run.samples.size());
   if (run.job->scenario.hardware.gpu.runs_on_host()) return run;
-  const std::array<Intervals, kLiveLanes> times = lane_times(*recording.timeline);
+  const LaneTimes times = lane_times(*recording.timeline);
   for (std::size_t i = 0; i < run.samples.size(); ++i) {
     run.concurrent[i] = concurrent_lanes(run.samples[i], times);
   }
@@ -123,8 +115,7 @@ LiveProgress::LiveProgress(const LiveRun& run, const HardwareProfile& machine)
       progress_(cluster_.machine, flows_of(cluster_)) {}
 
 double LiveProgress::of(std::size_t sample) {
-  return progress_.mean(number_of(*lane_of(run_.samples[sample].operation)),
-                        run_.concurrent[sample]);
+  return progress_.mean(*sharing_lane(run_.samples[sample].operation), run_.concurrent[sample]);
 }
 
 }  // namespace zenflow::sim

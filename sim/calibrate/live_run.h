@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,19 +24,14 @@ struct LiveRecording {
   double other_cores = 0;
 };
 
-/// What shares DRAM, and the link: a bit of a WorkSet each.
-enum class LiveLane : std::uint8_t { kD2H, kH2D, kUpdate, kSum };
-inline constexpr std::size_t kLiveLanes = 4;
-/// The lane of a copy, an update or a sum; none: the operation runs on no such lane.
-[[nodiscard]] std::optional<LiveLane> lane_of(Operation operation);
-
 struct LiveRun {
   const Job* job;
   LiveSettings live;  ///< with the cores that the recording says its threads ran on
   std::vector<LiveLayer> layers;
   std::vector<LiveSample> samples;
-  /// What ran concurrently with each sample on one of those lanes. Empty where the device is the
-  /// host: its threads share cores, and what one leaves another is in the rates.
+  /// What ran concurrently with each copy, update and sum: what shares DRAM, and the link. Empty
+  /// where the device is the host: its threads share cores, and what one leaves another is in the
+  /// rates.
   std::vector<ConcurrentWork> concurrent;
 };
 
@@ -52,7 +46,7 @@ class LiveProgress {
  public:
   LiveProgress(const LiveRun& run, const HardwareProfile& machine);
 
-  /// What the sample had of its isolated rate. Precondition: it is on one of the lanes.
+  /// What the sample had of its isolated rate. Precondition: it is a copy, update or sum.
   [[nodiscard]] double of(std::size_t sample);
 
  private:
