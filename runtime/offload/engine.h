@@ -236,6 +236,10 @@ class OffloadEngine {
       std::span<const sim::OffloadOperation> operations);
   void submit_sums(std::span<const sim::OffloadOperation> operations, float scale);
   void wait_on(Stream& stream, const sim::OffloadOperation& operation);
+  /// Blocks a lane.
+  static void wait_for(std::span<const Event> events) {
+    for (const Event& event : events) event.wait();
+  }
   /// When the newest of its kind on its group is done.
   [[nodiscard]] Event& newest(const sim::IssuedOperation& operation);
   void measure_gradient(std::size_t slice);
@@ -276,6 +280,10 @@ class OffloadEngine {
   void submit_update(const DeferredUpdate& update);
   /// The rule's update: `prepare` a group on the lane, then upload it. `timed`: as an update.
   void submit_uploads(bool timed, std::function<void(std::size_t group)> prepare);
+  /// On the update lane.
+  void prepare_and_upload(std::span<const LaneOperation> operations,
+                          const std::function<void(std::size_t group)>& prepare, Uploads& uploads,
+                          std::int64_t step);
   void copy_up(const sim::OffloadOperation& operation, std::int64_t step);
   void place_weights(std::size_t slice, std::size_t group, std::int64_t step);
   void take_upload(StepResult* result);

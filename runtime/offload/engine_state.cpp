@@ -220,7 +220,7 @@ void OffloadEngine::restore(
     if (selection_.done && layout_.slices[s].selected > 0) send_columns(s);
   }
   compute_->record().wait();
-  rule_.begin_window(window_.first_step < settings_.full_warm_up_rounds, window_.steps);
+  rule_.begin_window(warm_up_ && window_.first_step < settings_.full_warm_up_rounds, window_.steps);
   // What was on its way up is sent again.
   if (update_.first_step >= 0) {
     submit_uploads(false, [this](std::size_t group) { deferred_.refresh_upload(group); });

@@ -1,5 +1,6 @@
 /// One step: the rule's operations, enqueued on streams and handed to the CPU's lanes.
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -269,15 +270,17 @@ void OffloadEngine::check_gradients(Step& step) {
 
 std::vector<OffloadEngine::LaneOperation> OffloadEngine::handed_over(
     std::span<const OffloadOperation> operations) {
-  const Event computed = compute_->record();
+  bool computed = false;  // lanes are in order: it is enough that the first one waits for compute
   std::vector<LaneOperation> result;
   for (const OffloadOperation& operation : operations) {
     LaneOperation& one = result.emplace_back(LaneOperation{operation, {}, device_.make_signal()});
     one.operation.after = {};
     for (const IssuedOperation& awaited : operation.after) {
       const LaneKind lane = sim::issuing_lane(awaited.kind);
+      // The training thread has waited for the norm, and the lane itself for its updates.
       if (awaited.kind == Operation::kGradientNorms || lane == LaneKind::kCpuUpdate) continue;
-      one.after.push_back(lane == LaneKind::kCompute ? computed : newest(awaited));
+      if (lane == LaneKind::kCompute && std::exchange(computed, true)) continue;
+      one.after.push_back(lane == LaneKind::kCompute ? compute_->record() : newest(awaited));
     }
     newest(operation) = one.done->event();
   }
@@ -287,12 +290,15 @@ std::vector<OffloadEngine::LaneOperation> OffloadEngine::handed_over(
 void OffloadEngine::submit_sums(std::span<const OffloadOperation> operations, float scale) {
   sum_lane_.submit([this, sums = handed_over(operations), first = step_ == window_.first_step,
                     parity = window_.parity, scale, step = step_] {
-    for (const LaneOperation& one : sums) {
-      for (const Event& event : one.after) event.wait();
+    // Recordings tell groups apart by their order: one without deferred columns has a span, too.
+    auto one = sums.begin();
+    for (std::size_t g = layout_.groups.size(); g-- > 0;) {
+      const bool has_sums = one != sums.end() && group_of(one->operation) == g;
+      if (has_sums) wait_for(one->after);
       const Clock::time_point start = Clock::now();
-      deferred_.accumulate(group_of(one.operation), parity, first, scale, sum_pool_);
+      deferred_.accumulate(g, parity, first, scale, sum_pool_);
       sum_track_.span(Operation::kAccumulate, step, start, Clock::now());
-      one.done->set();
+      if (has_sums) (one++)->done->set();
     }
   });
 }

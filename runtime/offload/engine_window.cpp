@@ -170,20 +170,7 @@ void OffloadEngine::submit_uploads(bool timed, std::function<void(std::size_t gr
         const Clock::time_point begin = Clock::now();
         try {
           last_upload_.wait();  // the buffers for uploads are free
-          for (const LaneOperation& one : operations) {
-            const std::size_t group = group_of(one.operation);
-            if (one.operation.kind == Operation::kCpuUpdate) {
-              for (const Event& event : one.after) event.wait();
-              prepare(group);
-            } else if (one.operation.kind == Operation::kWeightsUp) {
-              for (const Event& event : one.after) h2d_->wait(event, WaitCause::kCompute);
-              copy_up(one.operation, step);
-            } else {
-              for_slices(group, [&](std::size_t s) { place_weights(s, group, step); });
-              uploads->done[group] = h2d_->record();
-            }
-            one.done->set();
-          }
+          prepare_and_upload(operations, prepare, *uploads, step);
         } catch (...) {
           sum_lane_.check();  // what it waited for in vain
           throw;
@@ -191,6 +178,30 @@ void OffloadEngine::submit_uploads(bool timed, std::function<void(std::size_t gr
         last_upload_ = h2d_->record();
         if (timed) update_seconds_ = seconds_since(begin);
       });
+}
+
+void OffloadEngine::prepare_and_upload(std::span<const LaneOperation> operations,
+                                       const std::function<void(std::size_t group)>& prepare,
+                                       Uploads& uploads, std::int64_t step) {
+  std::size_t next = 0;
+  for (std::size_t g = 0; g < layout_.groups.size(); ++g) {
+    const auto is_of_group = [&] {
+      return next < operations.size() && group_of(operations[next].operation) == g;
+    };
+    if (is_of_group()) wait_for(operations[next].after);
+    prepare(g);  // of no columns, too, as for sums
+    for (; is_of_group(); ++next) {
+      const LaneOperation& one = operations[next];
+      if (one.operation.kind == Operation::kWeightsUp) {
+        for (const Event& event : one.after) h2d_->wait(event, WaitCause::kCompute);
+        copy_up(one.operation, step);
+      } else if (one.operation.kind == Operation::kPlaceWeights) {
+        for_slices(g, [&](std::size_t s) { place_weights(s, g, step); });
+        uploads.done[g] = h2d_->record();
+      }
+      one.done->set();
+    }
+  }
 }
 
 void OffloadEngine::copy_up(const sim::OffloadOperation& operation, std::int64_t step) {

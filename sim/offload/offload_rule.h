@@ -97,8 +97,6 @@ class OffloadRule {
 
   /// Whether an update has been handed over that take_update has not taken.
   [[nodiscard]] bool update_under_way() const { return update_under_way_; }
-  /// When a run is resumed.
-  void set_update_under_way(bool under_way) { update_under_way_ = under_way; }
 
  private:
   [[nodiscard]] std::int64_t deferred(std::int32_t group) const;
