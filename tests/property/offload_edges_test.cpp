@@ -241,6 +241,28 @@ TEST(OffloadEngineEdges, GradientsOfZeroSelectAndUpdateAsTheRuleSays) {
   EXPECT_EQ(trainer.engine.slots(2).selected, (std::vector<std::uint32_t>{0, 1, 2, 3, 4, 5}));
 }
 
+/// Recordings tell groups apart by the order of their spans.
+TEST(OffloadEngineEdges, GroupsWithoutDeferredColumnsHaveSpansToo) {
+  Case c = random_case(52'000);
+  c.settings.topk_ratio = 0.25;
+  c.settings.update_interval = 2;
+  c.settings.select_interval = c.settings.full_warm_up_rounds = 0;
+  c.settings.accumulate_on_device = false;
+  c.widths = {13, 1, 17, 6};  // the second layer's matrix has one column, which is selected
+  Trainer trainer(c);
+  trainer.recorder.keep_spans(true);
+  trainer.engine.load_weights(trainer.model.initial_weights());
+  for (int t = 0; t < 4; ++t) trainer.step();
+  trainer.engine.settle();
+  std::map<Operation, int> spans;
+  const sim::Timeline timeline = trainer.recorder.timeline("", "");
+  for (const sim::TimelineSpan& span : timeline.spans) ++spans[span.operation];
+  EXPECT_EQ(spans[Operation::kAccumulate], 3 * 4);
+  EXPECT_EQ(spans[Operation::kCpuUpdate], 3 * 2);
+  EXPECT_EQ(spans[Operation::kGradientsDown], 2 * 4);
+  EXPECT_EQ(spans[Operation::kWeightsUp], 2 * 2);
+}
+
 TEST(OffloadEngineEdges, EverythingOnTheDeviceMovesNoGradientsAndKeepsNoHostState) {
   Case c = random_case(51'000);
   c.settings = settings_for(OffloadSchedule::kGpuOnly, c.settings);
