@@ -154,7 +154,10 @@ void OffloadEngine::compute(const OffloadOperation& operation, Step& step) {
       take_upload(step.result);
       break;
     default:
-      throw Error(ErrorKind::kRuntime, "an operation of the offload rule is not carried out");
+      throw Error(
+          ErrorKind::kRuntime,
+          fmt::format("step {}: the engine has no code for operation {} of the offload rule", step_,
+                      static_cast<int>(operation.kind)));
   }
 }
 
@@ -290,7 +293,8 @@ std::vector<OffloadEngine::LaneOperation> OffloadEngine::handed_over(
 void OffloadEngine::submit_sums(std::span<const OffloadOperation> operations, float scale) {
   sum_lane_.submit([this, sums = handed_over(operations), first = step_ == window_.first_step,
                     parity = window_.parity, scale, step = step_] {
-    // Recordings tell groups apart by their order: one without deferred columns has a span, too.
+    // Readers of recordings tell groups apart by the order of their spans, so a group without
+    // deferred columns has one, too.
     auto one = sums.begin();
     for (std::size_t g = layout_.groups.size(); g-- > 0;) {
       const bool has_sums = one != sums.end() && group_of(one->operation) == g;

@@ -189,7 +189,7 @@ void OffloadEngine::prepare_and_upload(std::span<const LaneOperation> operations
       return next < operations.size() && group_of(operations[next].operation) == g;
     };
     if (is_of_group()) wait_for(operations[next].after);
-    prepare(g);  // of no columns, too, as for sums
+    prepare(g);  // also without columns: recordings count on one update for each group
     for (; is_of_group(); ++next) {
       const LaneOperation& one = operations[next];
       if (one.operation.kind == Operation::kWeightsUp) {

@@ -38,8 +38,8 @@ namespace zenflow::sim {
 /// Bytes of an element of the gradient sums.
 inline constexpr std::int64_t kSumBytes = 4;
 
-/// What a window of `steps` steps moves over the link, of a group or of all: without sums on the
-/// device the gradients of every step, else the sums; and the weights, once.
+/// What a window of `steps` steps moves over the link, in bytes, of a group or of all. With n
+/// deferred elements of b bytes: down S n b, or 4 n where sums are on the device; up n b.
 struct WindowBytes {
   std::int64_t down = 0;
   std::int64_t up = 0;
@@ -51,6 +51,7 @@ struct WindowBytes {
 /// An operation on all groups at once.
 inline constexpr std::int32_t kAllGroups = -1;
 
+/// Names the newest operation of a kind on a group.
 struct IssuedOperation {
   Operation kind = Operation::kUnknown;
   std::int32_t group = kAllGroups;
