@@ -35,7 +35,7 @@ class LiveJobs {
   /// The file of the scenario's model, a Hugging Face config.json.
   [[nodiscard]] std::filesystem::path model_file() const;
   /// The profile as a document.
-  [[nodiscard]] const Node& hardware() const { return *tree_.root.find("hardware"); }
+  [[nodiscard]] Node hardware() const { return complete_hardware(tree_); }
 
  private:
   std::vector<Override> overrides_;

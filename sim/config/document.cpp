@@ -349,6 +349,26 @@ Node* Node::find(std::string_view key) {
   return entry == entries.end() ? nullptr : &entry->value;
 }
 
+Node text_node(std::string text, const Location& at) {
+  Node node;
+  node.kind = Node::Kind::kScalar;
+  node.quoted = true;
+  node.scalar = std::move(text);
+  node.at = at;
+  return node;
+}
+
+Node map_node(const Location& at) {
+  Node node;
+  node.kind = Node::Kind::kMap;
+  node.at = at;
+  return node;
+}
+
+void erase_key(Node& map, std::string_view key) {
+  std::erase_if(map.entries, [key](const Node::Entry& entry) { return entry.key == key; });
+}
+
 Node parse_yaml(std::string_view text, const std::string& file) {
   return parse_yaml_text(text, std::make_shared<const std::string>(file), true);
 }

@@ -50,6 +50,13 @@ struct Node::Entry {
   Node value;
 };
 
+/// A string written at `at`.
+[[nodiscard]] Node text_node(std::string text, const Location& at);
+/// A map without entries.
+[[nodiscard]] Node map_node(const Location& at);
+/// Takes the entry with this key, if there is one, out of a map.
+void erase_key(Node& map, std::string_view key);
+
 /// Parses YAML text. One document, no anchors merged, no tags interpreted.
 /// Throws Error(kInput) `file:line:column: ...` on malformed text, a duplicate key
 /// (naming both lines), a key that is not a scalar, nesting deeper than 100, an alias

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "sim/base/units.h"
 #include "sim/config/document.h"
+#include "sim/config/number_reader.h"
 #include "sim/offload/training_setup.h"
 
 namespace zenflow::sim {
@@ -28,15 +30,18 @@ struct GpuProfile {
   BytesPerSecond memory_bandwidth;       ///< datasheet
   std::map<DType, FlopsPerSecond> peak;  ///< dense matrix peak by element type, datasheet
   double gemm_efficiency = 0;            ///< share of peak that a very large GEMM reaches
-  Flops gemm_half_size;                  ///< FLOPs of a GEMM that reaches half of that
-  double attention_efficiency = 0;       ///< share of peak of the fused attention kernel
+  Flops gemm_half_size;             ///< FLOPs of a GEMM that reaches half of that; 0: not stated
+  double attention_efficiency = 0;  ///< share of peak of the fused attention kernel
   double elementwise_efficiency =
       0;                            ///< share of memory bandwidth of framework element-wise chains
   double streaming_efficiency = 0;  ///< share of memory bandwidth of one fused streaming kernel
   /// Share of memory bandwidth of kernels that pick columns of a matrix; empty: as
   /// streaming_efficiency.
   std::optional<double> column_efficiency;
-  Seconds kernel_launch;  ///< device time lost per kernel
+  Seconds kernel_launch;             ///< device time lost per kernel
+  std::int64_t multiprocessors = 0;  ///< 0: not stated
+  std::int64_t lanes = 0;            ///< fp32 lanes of a multiprocessor; 0: not stated
+  double clock = 0;                  ///< hertz; 0: not stated
   /// Cores of the host that the device computes on: the runtime's host device. 0: a GPU.
   std::int64_t host_cores = 0;
 
@@ -101,22 +106,15 @@ struct GpuLinkProfile {
 };
 
 struct NvmeProfile {
-  BytesPerSecond read;   ///< of the node
-  BytesPerSecond write;  ///< of the node
-  Bytes capacity;
+  BytesPerSecond read;                                              ///< of the node
+  BytesPerSecond write;                                             ///< of the node
+  Bytes capacity = Bytes(std::numeric_limits<double>::infinity());  ///< infinite: not stated
   Seconds latency;
 };
 
 struct NetworkProfile {
   BytesPerSecond bandwidth;  ///< per node, one direction
   Seconds latency;
-};
-
-/// Where a number came from, for `list` and for reports.
-struct SourcedNumber {
-  std::string path;   ///< "host.dram_bandwidth"
-  std::string value;  ///< as written
-  std::string source;
 };
 
 struct HardwareProfile {
@@ -129,8 +127,12 @@ struct HardwareProfile {
   std::optional<NvmeProfile> nvme;
   std::optional<NetworkProfile> network;
   std::vector<SourcedNumber> numbers;
+  /// What was not taken as the profile states it, for the user.
+  std::vector<std::string> notes;
 };
 
+/// A profile with all its keys: where a file may name a catalogue entry or a node's parts, load it
+/// with `load_hardware` (sim/config/scenario.h).
 /// Throws Error(kInput), located, for a missing or unknown key, a number without unit or
 /// source, a rate <= 0, an efficiency outside (0,1], a switch that names a GPU twice or
 /// one that does not exist, an elementwise or Adam bandwidth above dram_bandwidth.

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "sim/base/error.h"
+#include "sim/config/hardware_parts.h"
 #include "sim/config/hjson.h"
 #include "sim/config/knob_reader.h"
 #include "sim/config/reader.h"
@@ -20,6 +21,8 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kMaxGpus = 4096;
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxSteps = 100'000;
+/// Whether complete profiles of known GPUs take the catalogue's numbers for the law of GPU time.
+constexpr bool kTakeKnownGpus = true;
 
 /// The files that are being read, outermost first: a file that names one of them is a cycle.
 using OpenFiles = std::vector<fs::path>;
@@ -63,19 +66,6 @@ void merge(Node& base, Node over) {
   base.at = over.at;
 }
 
-Node text_node(std::string text, const Location& at) {
-  Node node;
-  node.kind = Node::Kind::kScalar;
-  node.quoted = true;
-  node.scalar = std::move(text);
-  node.at = at;
-  return node;
-}
-
-void erase(Node& map, std::string_view key) {
-  std::erase_if(map.entries, [key](const Node::Entry& entry) { return entry.key == key; });
-}
-
 /// The file that a value names, relative to the file in which it stands.
 fs::path resolve(const Node& value, const std::string& key) {
   const fs::path name = ValueReader(value, key).string();
@@ -115,21 +105,42 @@ Node load_with_base(const fs::path& path, const Location& at, const std::string&
   const Node* base = root.is_map() ? root.find("base") : nullptr;
   if (base == nullptr) return root;
   Node merged = load_with_base(resolve(*base, "base"), base->at, "base", open, deepspeed_file);
-  erase(root, "base");
+  erase_key(root, "base");
   merge(merged, std::move(root));
   return merged;
 }
 
-void splice_hardware(Node& root, const LoadOptions& options, OpenFiles& open) {
-  Node* hardware = root.find("hardware");
-  if (hardware == nullptr || !hardware->is_scalar()) return;
-  const std::string name = ValueReader(*hardware, "hardware").string();
-  const fs::path from = hardware->at.file && hardware->at.line > 0
-                            ? fs::path(*hardware->at.file).parent_path()
-                            : fs::path();
-  const fs::path path = find_profile(name, from, options.profile_directories, hardware->at);
-  std::optional<fs::path> none;  // a profile says nothing of DeepSpeed
-  *hardware = load_with_base(path, hardware->at, "hardware", open, none);
+/// The catalogues beside the profile itself, then those of the directories.
+GpuCatalogue catalogue_for(const Node& hardware, std::vector<fs::path> directories) {
+  if (hardware.at.file && hardware.at.line > 0) {
+    directories.insert(directories.begin(), fs::path(*hardware.at.file).parent_path());
+  }
+  return GpuCatalogue(std::move(directories));
+}
+
+void splice_hardware(ScenarioTree& tree, const LoadOptions& options, OpenFiles& open) {
+  Node* hardware = tree.root.find("hardware");
+  if (hardware == nullptr) return;
+  if (hardware->is_scalar()) {
+    const std::string name = ValueReader(*hardware, "hardware").string();
+    const fs::path from = hardware->at.file && hardware->at.line > 0
+                              ? fs::path(*hardware->at.file).parent_path()
+                              : fs::path();
+    const fs::path path = find_profile(name, from, options.profile_directories, hardware->at);
+    std::optional<fs::path> none;  // a profile says nothing of DeepSpeed
+    *hardware = load_with_base(path, hardware->at, "hardware", open, none);
+  }
+  GpuCatalogue catalogue = catalogue_for(*hardware, options.profile_directories);
+  if (is_by_parts(*hardware)) {
+    spread_parts(*hardware);
+    const Node* gpu = hardware->find("gpu");
+    const Node* name = gpu != nullptr && gpu->is_map() ? gpu->find("name") : nullptr;
+    if (name != nullptr) catalogue.keep(name->scalar);
+  } else {
+    resolve_gpu_base(*hardware, catalogue);
+    if (kTakeKnownGpus) tree.notes = take_known_gpu(*hardware, catalogue);
+  }
+  tree.gpus = std::make_shared<const GpuCatalogue>(std::move(catalogue));
 }
 
 /// The knobs of a block.
@@ -200,13 +211,6 @@ void read_schedules(MapReader& root, Scenario& scenario) {
   if (scenario.schedules.empty()) list.fail("expected at least one schedule");
 }
 
-Node empty_map(const Location& at) {
-  Node node;
-  node.kind = Node::Kind::kMap;
-  node.at = at;
-  return node;
-}
-
 void check_ranks(MapReader& root, const Scenario& scenario) {
   if (scenario.gpus > scenario.hardware.gpu.count) {
     root.fail("gpus",
@@ -251,7 +255,7 @@ ScenarioTree load_scenario_tree(const fs::path& path, const LoadOptions& options
   tree.root = load_with_base(path, command_line, "", open, tree.deepspeed_file);
   if (!tree.root.is_map()) fail_at(tree.root.at, "", "expected a scenario: a map of keys");
   if (options.profile) {
-    erase(tree.root, "hardware");
+    erase_key(tree.root, "hardware");
     Node name = text_node(*options.profile, command_line);
     name.at.file = std::make_shared<const std::string>("--profile " + *options.profile);
     tree.root.entries.push_back({"hardware", name.at, std::move(name)});
@@ -262,8 +266,23 @@ ScenarioTree load_scenario_tree(const fs::path& path, const LoadOptions& options
     if (change.path == "deepspeed") tree.deepspeed_file.reset();
   }
   splice_files(tree.root, open, tree.deepspeed_file);
-  splice_hardware(tree.root, options, open);
+  splice_hardware(tree, options, open);
   return tree;
+}
+
+Node complete_hardware(const ScenarioTree& tree) {
+  const Node* hardware = tree.root.find("hardware");
+  if (hardware == nullptr) fail_at(tree.root.at, "hardware", "required, but missing");
+  if (!is_by_parts(*hardware)) return *hardware;
+  return expand_parts(*hardware, tree.gpus ? *tree.gpus : GpuCatalogue());
+}
+
+Node load_hardware(const fs::path& file, const std::vector<fs::path>& directories) {
+  Node profile = load_document(file);
+  const GpuCatalogue catalogue = catalogue_for(profile, directories);
+  if (is_by_parts(profile)) return expand_parts(profile, catalogue);
+  resolve_gpu_base(profile, catalogue);
+  return profile;
 }
 
 Scenario read_scenario(ScenarioTree tree, const std::vector<Override>& overrides) {
@@ -274,12 +293,14 @@ Scenario read_scenario(ScenarioTree tree, const std::vector<Override>& overrides
   Scenario scenario;
   scenario.name = root.require("name").string();
   scenario.model = read_spliced_model(root);
-  scenario.hardware = read_hardware_profile(root.require_map("hardware").node());
+  static_cast<void>(root.require_map("hardware"));
+  scenario.hardware = read_hardware_profile(complete_hardware(tree));
+  scenario.hardware.notes = tree.notes;
   scenario.gpus = root.integer_or("gpus", scenario.hardware.gpu.count, 1, kMaxGpus);
   scenario.nodes = root.integer_or("nodes", 1, 1, kMaxGpus);
   scenario.training = read_training(root.require_map("training"), scenario.model);
   const auto deepspeed = root.optional_map("deepspeed");
-  scenario.deepspeed = deepspeed ? deepspeed->node() : empty_map(root.at());
+  scenario.deepspeed = deepspeed ? deepspeed->node() : map_node(root.at());
   if (auto launch = root.optional_map("launch")) {
     const auto written = [&launch](std::string_view key) -> std::optional<WrittenText> {
       const auto value = launch->optional(key);

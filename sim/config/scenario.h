@@ -7,12 +7,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "sim/config/document.h"
+#include "sim/config/gpu_catalogue.h"
 #include "sim/config/hardware_profile.h"
 #include "sim/config/model_spec.h"
 #include "sim/offload/training_setup.h"
@@ -79,6 +81,10 @@ struct ScenarioTree {
   Node root;
   /// The file that `deepspeed` names, as it was opened; empty: the scenario says it itself.
   std::optional<std::filesystem::path> deepspeed_file{};
+  /// For a node by its parts; empty: no GPU is known.
+  std::shared_ptr<const GpuCatalogue> gpus{};
+  /// What of the hardware is not taken as its profile states it.
+  std::vector<std::string> notes{};
 };
 
 /// True for the keys whose override is a file or a name: they take effect when the tree is
@@ -89,6 +95,9 @@ struct ScenarioTree {
 /// range, and for files that refer to each other in a cycle.
 [[nodiscard]] ScenarioTree load_scenario_tree(const std::filesystem::path& path,
                                               const LoadOptions& options);
+
+/// The tree's hardware as a complete profile.
+[[nodiscard]] Node complete_hardware(const ScenarioTree& tree);
 
 /// Applies `overrides` and reads. A sweep calls this once a point on one tree.
 [[nodiscard]] Scenario read_scenario(ScenarioTree tree, const std::vector<Override>& overrides);
@@ -101,6 +110,12 @@ struct ScenarioTree {
 [[nodiscard]] std::filesystem::path find_profile(
     const std::string& name, const std::filesystem::path& relative_to,
     const std::vector<std::filesystem::path>& directories, const Location& at);
+
+/// A profile's file as a complete profile: with its `gpu.base` taken from the catalogue beside it
+/// or in the directories, and put together from its parts if it has these. Throws Error(kInput),
+/// located.
+[[nodiscard]] Node load_hardware(const std::filesystem::path& file,
+                                 const std::vector<std::filesystem::path>& directories = {});
 
 /// "known: " and their names, or where none was found.
 [[nodiscard]] std::string known_profiles(const std::vector<std::filesystem::path>& directories);

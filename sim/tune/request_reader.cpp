@@ -105,14 +105,13 @@ constexpr double kLeastError = 0.001;
 
 /// What the profile says of its own numbers, those of a fit; but not of one that --set replaces.
 void take_profile_errors(const LoadedRequest& loaded, Uncertainty& uncertainty) {
-  const Node* profile = loaded.tree.root.find("hardware");
-  if (profile == nullptr) return;
+  const Node profile = complete_hardware(loaded.tree);
   for (const std::string& number : uncertain_numbers(loaded.request.job.scenario.hardware)) {
     const std::string path = "hardware." + number;
     const bool replaced =
         std::any_of(loaded.overrides.begin(), loaded.overrides.end(),
                     [&](const Override& one) { return one.path.starts_with(path); });
-    const Node* error = replaced ? nullptr : find_number(*profile, number + ".relative_error");
+    const Node* error = replaced ? nullptr : find_number(profile, number + ".relative_error");
     if (error == nullptr) continue;
     uncertainty.relative[number] = std::max(kLeastError, ValueReader(*error, path).number(0, 1));
   }

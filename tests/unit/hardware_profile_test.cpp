@@ -15,6 +15,7 @@
 
 #include "sim/base/error.h"
 #include "sim/config/document.h"
+#include "sim/config/scenario.h"
 
 namespace zenflow::sim {
 namespace {
@@ -372,7 +373,7 @@ std::vector<fs::path> shipped_profiles() {
 class ShippedProfile : public testing::TestWithParam<fs::path> {};
 
 TEST_P(ShippedProfile, LoadsAndIsNamedLikeItsFile) {
-  const HardwareProfile profile = read_hardware_profile(load_document(GetParam()));
+  const HardwareProfile profile = read_hardware_profile(load_hardware(GetParam()));
   EXPECT_EQ(profile.name, GetParam().stem().string());
   for (const SourcedNumber& number : profile.numbers) {
     EXPECT_EQ(number.source.find('\n'), std::string::npos) << number.path;
@@ -382,7 +383,7 @@ TEST_P(ShippedProfile, LoadsAndIsNamedLikeItsFile) {
 // Two directions slower together than one alone, pageable copies faster than pinned ones:
 // slips of the pen, not machines.
 TEST_P(ShippedProfile, HoldsTogether) {
-  const HardwareProfile profile = read_hardware_profile(load_document(GetParam()));
+  const HardwareProfile profile = read_hardware_profile(load_hardware(GetParam()));
   const auto plausible = [](const HostPath& path) {
     return path.bidirectional >= std::max(path.h2d, path.d2h) &&
            path.bidirectional <= path.h2d + path.d2h;

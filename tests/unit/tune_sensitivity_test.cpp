@@ -7,6 +7,7 @@
 
 #include "sim/calibrate/profile_constants.h"
 #include "sim/config/document.h"
+#include "sim/config/scenario.h"
 #include "sim/tune/sensitivity.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tune_requests.h"
@@ -23,7 +24,7 @@ std::vector<HardwareProfile> shipped_profiles() {
   const std::filesystem::path folder = std::filesystem::path(ZENFLOW_SOURCE_DIR) / "profiles";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".yaml") continue;
-    profiles.push_back(read_hardware_profile(load_document(entry.path())));
+    profiles.push_back(read_hardware_profile(load_hardware(entry.path())));
   }
   return profiles;
 }

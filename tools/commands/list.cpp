@@ -36,7 +36,8 @@ Listing list_profiles() {
   const std::vector<fs::path> folders = profile_directories("scenarios/any");
   for (const std::string& name : sim::list_profiles(folders)) {
     const fs::path path = sim::find_profile(name, "", folders, {});
-    const sim::HardwareProfile profile = sim::read_hardware_profile(load_document(path));
+    const sim::HardwareProfile profile =
+        sim::read_hardware_profile(sim::load_hardware(path, folders));
     listing.rows.push_back({name, fmt::format("{} x {}", profile.gpu.count, profile.gpu.name),
                             profile.host.name, profile.host_link.kind});
   }

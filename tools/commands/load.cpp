@@ -80,7 +80,9 @@ LoadedJob load_job(const CommonOptions& common, const std::filesystem::path& sce
   LoadedJob loaded =
       finish_job(common, sim::load_scenario(scenario, load_options(common, scenario)));
   if (common.quiet) return loaded;
-  std::vector<std::string> warnings = loaded.job.deepspeed.warnings;
+  std::vector<std::string> warnings = loaded.job.scenario.hardware.notes;
+  const std::vector<std::string>& read = loaded.job.deepspeed.warnings;
+  warnings.insert(warnings.end(), read.begin(), read.end());
   for (const sim::Schedule* schedule : loaded.schedules) {
     const std::vector<std::string> ignored = ignored_settings(*schedule, loaded.job);
     warnings.insert(warnings.end(), ignored.begin(), ignored.end());

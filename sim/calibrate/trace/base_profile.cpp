@@ -23,7 +23,7 @@ bool is_of(const HardwareProfile& profile, const std::string& device) {
 
 Node load_profile(const std::string& name, const std::vector<std::filesystem::path>& directories) {
   const Location nowhere{std::make_shared<const std::string>("--profile"), 0, 0};
-  return load_document(find_profile(name, ".", directories, nowhere));
+  return load_hardware(find_profile(name, ".", directories, nowhere), directories);
 }
 
 std::vector<std::string> profiles_of_devices(
