@@ -75,6 +75,15 @@ void replace(Node& map, const Node& from, std::string_view key) {
   map.entries.push_back({std::string(key), value->at, *value});
 }
 
+/// Whether a number is of the machine itself, from a probe or a fit of zenflow-calibrate.
+bool is_measured(const Node* number) {
+  if (number == nullptr || !number->is_map()) return false;
+  const Node* source = number->find("source");
+  return number->find("relative_error") != nullptr ||
+         (source != nullptr && (source->scalar.starts_with("measured") ||
+                                source->scalar.find("zenflow-calibrate") != std::string::npos));
+}
+
 /// A number as it is written, `{value: 0.55, ...}`.
 std::string written(const Node* number) {
   if (number == nullptr) return "";
@@ -188,7 +197,7 @@ void resolve_gpu_base(Node& profile, const GpuCatalogue& catalogue) {
 std::vector<std::string> take_known_gpu(Node& profile, const GpuCatalogue& catalogue) {
   Node* gpu = profile.is_map() ? profile.find("gpu") : nullptr;
   if (gpu == nullptr || !gpu->is_map() || gpu->find("multiprocessors") != nullptr ||
-      gpu->find("host_cores") != nullptr) {
+      gpu->find("host_cores") != nullptr || is_measured(gpu->find("gemm_efficiency"))) {
     return {};
   }
   const Node* name = gpu->find("name");

@@ -77,7 +77,8 @@ void resolve_gpu_base(Node& profile, const GpuCatalogue& catalogue);
 /// takes it, `lanes` and `clock` from the catalogue. Its `gemm_efficiency`, `gemm_half_size` and
 /// `elementwise_efficiency` were fitted to whole training steps for an older law of GPU time, so
 /// they give way to the catalogue's. Returns what was done, for the user; nothing if the GPU is not
-/// known or the profile states its multiprocessors.
+/// known, the profile states its multiprocessors, or its gemm_efficiency was measured on the
+/// machine (by zenflow-calibrate, or with a source that begins with "measured").
 [[nodiscard]] std::vector<std::string> take_known_gpu(Node& profile, const GpuCatalogue& catalogue);
 
 }  // namespace zenflow::sim

@@ -44,6 +44,35 @@ Listing list_profiles() {
   return listing;
 }
 
+/// A number for people, with "~" before it if it is an estimate.
+std::string marked(const sim::CatalogueGpu& gpu, const std::string& path) {
+  const auto number =
+      std::find_if(gpu.numbers.begin(), gpu.numbers.end(),
+                   [&path](const sim::SourcedNumber& one) { return one.path == path; });
+  if (number == gpu.numbers.end()) return "";
+  return (number->source.starts_with("estimate:") ? "~" : "") + number->value;
+}
+
+Listing list_gpus() {
+  Listing listing{"gpus",
+                  {"gpu", "name", "memory", "bandwidth", "bf16 or fp16", "GEMM share",
+                   "multiprocessors", "clock", "links"},
+                  {}};
+  const sim::GpuCatalogue catalogue(profile_directories("scenarios/any"));
+  for (const std::string& key : catalogue.keys()) {
+    const sim::CatalogueGpu gpu =
+        sim::read_catalogue_gpu(catalogue.load(key, {}, "list").second, key);
+    const bool has_bf16 = gpu.gpu.peak.contains(sim::DType::kBf16);
+    std::string links = gpu.pcie ? fmt::format("PCIe {}", gpu.pcie->generation) : "NVLink-C2C";
+    for (const sim::CatalogueLink& link : gpu.links) links += ", " + link.name;
+    listing.rows.push_back(
+        {key, gpu.gpu.name, marked(gpu, "memory"), marked(gpu, "memory_bandwidth"),
+         marked(gpu, has_bf16 ? "peak.bf16" : "peak.fp16"), marked(gpu, "gemm_efficiency"),
+         marked(gpu, "multiprocessors"), marked(gpu, "clock"), links});
+  }
+  return listing;
+}
+
 Listing list_models() {
   Listing listing{"models", {"model", "family", "parameters", "layers", "hidden"}, {}};
   std::vector<std::string> seen;
@@ -78,14 +107,16 @@ Listing list_rules() {
 }
 
 Listing list_topic(const std::string& topic) {
-  const std::array<std::string, 4> known = {"schedules", "profiles", "models", "rules"};
+  const std::array<std::string, 5> known = {"schedules", "profiles", "models", "rules", "gpus"};
   if (topic == known[0]) return list_schedules();
   if (topic == known[1]) return list_profiles();
   if (topic == known[2]) return list_models();
   if (topic == known[3]) return list_rules();
-  throw Error(ErrorKind::kInput,
-              fmt::format("list: expected schedules, profiles, models or rules, found \"{}\"{}",
-                          topic, suggestion(topic, known)));
+  if (topic == known[4]) return list_gpus();
+  throw Error(
+      ErrorKind::kInput,
+      fmt::format("list: expected schedules, profiles, gpus, models or rules, found \"{}\"{}",
+                  topic, suggestion(topic, known)));
 }
 
 nlohmann::ordered_json as_json(const Listing& listing) {
@@ -114,6 +145,7 @@ int list_command(const CommonOptions& common, const std::vector<std::string>& to
     document[topic] = as_json(listing);
     if (!text.empty()) text += "\n";
     text += sim::format_table(listing.header, listing.rows, colored(common), listing.header.size());
+    if (topic == "gpus") text += "~ an estimate; sources are in profiles/gpus\n";
   }
   print(common.json ? document.dump(2) + "\n" : text);
   return 0;
