@@ -183,13 +183,17 @@ void GpuCatalogue::keep(const std::string& name) {
   if (find(name)) kept_.emplace_back(name, load(name, {}, ""));
 }
 
+void keep_profile_keys(Node& entry) {
+  for (const std::string_view key : kCatalogueKeys) erase_key(entry, key);
+}
+
 void resolve_gpu_base(Node& profile, const GpuCatalogue& catalogue) {
   Node* gpu = profile.is_map() ? profile.find("gpu") : nullptr;
   const Node* base = gpu != nullptr && gpu->is_map() ? gpu->find("base") : nullptr;
   if (base == nullptr) return;
   const ValueReader name(*base, "gpu.base");
   Node entry = catalogue.load(name.string(), base->at, "gpu.base").second;
-  for (const std::string_view key : kCatalogueKeys) erase_key(entry, key);
+  keep_profile_keys(entry);
   erase_key(*gpu, "base");
   fill(*gpu, entry);
 }

@@ -69,6 +69,9 @@ class GpuCatalogue {
   std::vector<std::pair<std::string, std::pair<std::string, Node>>> kept_;  ///< by name asked for
 };
 
+/// Takes out of a catalogue file's document what a profile's gpu block does not have.
+void keep_profile_keys(Node& entry);
+
 /// Puts the numbers of the catalogue entry that `gpu.base` names into the gpu block, where it does
 /// not state its own. Throws Error(kInput), located, for an unknown entry.
 void resolve_gpu_base(Node& profile, const GpuCatalogue& catalogue);

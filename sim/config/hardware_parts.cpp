@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "sim/config/number_reader.h"
+#include "sim/config/part_block.h"
 #include "sim/config/reader.h"
 
 namespace zenflow::sim {
@@ -35,99 +37,7 @@ constexpr double kBitsPerByte = 8;
 
 constexpr const char* kKernelShare =
     "the kernel alone reaches 42.5 % on two Xeon 8168 (ZeRO-Offload, arXiv 2101.06840, table 4: "
-    "109 "
-    "of 256 GB/s)";
-
-void put(Node& map, std::string_view key, Node value) {
-  const Location at = value.at;
-  map.entries.push_back({std::string(key), at, std::move(value)});
-}
-
-Node number_node(const std::string& value, const std::string& source, const Location& at) {
-  Node number = map_node(at);
-  Node plain = text_node(value, at);
-  plain.quoted = false;
-  put(number, "value", std::move(plain));
-  put(number, "source", text_node(source, at));
-  return number;
-}
-
-std::string stated_in(const Node& node) {
-  const std::string_view origin = override_source(node);
-  return origin.empty() ? "stated in " + node.at.text() : std::string(origin);
-}
-
-/// What the user states where a profile has a number: `{value, source}`, or the value alone.
-Node stated_number(const ValueReader& value) {
-  if (!value.node().is_scalar()) return value.node();
-  Node plain = value.node();
-  Node number = map_node(plain.at);
-  const std::string source = stated_in(plain);
-  put(number, "value", std::move(plain));
-  put(number, "source", text_node(source, value.node().at));
-  return number;
-}
-
-/// The value within a number node.
-ValueReader value_of(const Node& block, const std::string& path, std::string_view key) {
-  const Node* number = block.find(key);
-  const Node* value = number->find("value");
-  if (value == nullptr) fail_at(number->at, path, "value: required, but missing");
-  return {*value, path};
-}
-
-std::string rate_text(double bytes_per_second) {
-  return fmt::format("{:.4g} GB/s", bytes_per_second / kGiga);
-}
-
-/// One block of a profile, made of one block of parts.
-class Block {
- public:
-  explicit Block(MapReader from) : from_(std::move(from)), to_(map_node(from_.at())) {}
-
-  [[nodiscard]] MapReader& from() { return from_; }
-  [[nodiscard]] bool states(std::string_view key) const {
-    const Node* value = from_.node().find(key);
-    return value != nullptr && value->kind != Node::Kind::kNull;
-  }
-  /// The profile's key: as stated, else `value` by the rule that `source` says.
-  void number(std::string_view key, const std::string& value, const std::string& source) {
-    if (const auto own = from_.optional(key)) {
-      put(to_, key, stated_number(*own));
-    } else {
-      put(to_, key, number_node(value, source, from_.at()));
-    }
-  }
-  /// The profile's key, which must be stated, or is left out if it may be.
-  void stated(std::string_view key) { put(to_, key, stated_number(from_.require(key))); }
-  void optional(std::string_view key) {
-    if (const auto own = from_.optional(key)) put(to_, key, stated_number(*own));
-  }
-  void text(std::string_view key, const std::string& otherwise) {
-    const auto own = from_.optional(key);
-    put(to_, key, text_node(own ? own->string() : otherwise, from_.at()));
-  }
-  void raw(std::string_view key, Node value) { put(to_, key, std::move(value)); }
-
-  /// What a number that is there already says.
-  [[nodiscard]] ValueReader value(std::string_view key) const {
-    return value_of(to_, path(key), key);
-  }
-  [[nodiscard]] double bandwidth(std::string_view key) const {
-    return value(key).bandwidth().value();
-  }
-  [[nodiscard]] std::string path(std::string_view key) const {
-    return fmt::format("{}.{}", from_.path(), key);
-  }
-  [[nodiscard]] Node take() {
-    from_.reject_unknown_keys();
-    return std::move(to_);
-  }
-
- private:
-  MapReader from_;
-  Node to_;
-};
+    "109 of 256 GB/s)";
 
 double read_dram_rate(const ValueReader& value) {
   static constexpr std::array<NamedUnit, 1> kUnits = {{{"MT/s", 1e6}}};
@@ -147,7 +57,7 @@ struct Dram {
 };
 
 /// From channels and rate; without them from the bandwidth that is stated. Puts dram_bandwidth.
-Dram put_dram(Block& host, std::int64_t sockets) {
+Dram put_dram(PartBlock& host, std::int64_t sockets) {
   MapReader& from = host.from();
   Dram dram;
   if (host.states("dram_bandwidth") && !host.states("dram_rate")) {
@@ -169,7 +79,7 @@ Dram put_dram(Block& host, std::int64_t sockets) {
   return dram;
 }
 
-void put_cpu_adam(Block& host, const Dram& dram, std::int64_t sockets, std::int64_t cores) {
+void put_cpu_adam(PartBlock& host, const Dram& dram, std::int64_t sockets, std::int64_t cores) {
   const double achieved = host.bandwidth("dram_bandwidth");
   const bool one = sockets == 1;
   const double share = one ? kWorkerAdamShare : kAdamShare;
@@ -203,7 +113,7 @@ void put_cpu_adam(Block& host, const Dram& dram, std::int64_t sockets, std::int6
 }
 
 /// Puts sockets, cores and the processor's name, and returns the numbers of the first two.
-std::pair<std::int64_t, std::int64_t> put_processors(Block& host) {
+std::pair<std::int64_t, std::int64_t> put_processors(PartBlock& host) {
   host.stated("sockets");
   const std::int64_t sockets = host.value("sockets").integer(1, kMostParts);
   if (host.states("cores")) {
@@ -220,7 +130,7 @@ std::pair<std::int64_t, std::int64_t> put_processors(Block& host) {
 }
 
 Node host_block(const MapReader& parts) {
-  Block host(parts);
+  PartBlock host(parts);
   const auto [sockets, cores] = put_processors(host);
   host.stated("memory");
   host.number("shared_memory", fmt::format("{:.0f} B", host.value("memory").bytes().value() / 2),
@@ -249,7 +159,8 @@ double pcie_rate(std::int64_t generation, std::int64_t lanes) {
 
 struct HostPort {
   double rate = 0;
-  std::string words;  ///< "PCIe 4.0 x16"
+  std::string kind;   ///< "PCIe 4.0 x16"
+  std::string words;  ///< the same, and who says so
 };
 
 HostPort read_port(MapReader& from, const CatalogueGpu& gpu) {
@@ -264,7 +175,10 @@ HostPort read_port(MapReader& from, const CatalogueGpu& gpu) {
   std::int64_t lanes = from.integer_or("lanes", card.lanes, 1, 16);
   generation = std::min(generation, card.generation);  // a card is no faster than its own slot
   lanes = std::min(lanes, card.lanes);
-  return {pcie_rate(generation, lanes), fmt::format("PCIe {}.0 x{}", generation, lanes)};
+  const std::string kind = fmt::format("PCIe {}.0 x{}", generation, lanes);
+  const bool stated = from.node().find("pcie") != nullptr && from.node().find("lanes") != nullptr;
+  return {pcie_rate(generation, lanes), kind,
+          stated ? kind : fmt::format("{} (the slot of {} where none is stated)", kind, gpu.key)};
 }
 
 Node path_source(const Location& at, double rate, const std::string& words, bool both) {
@@ -295,26 +209,21 @@ Node switch_list(const Location& at, const HostPort& port, std::int64_t gpus, st
       number.quoted = false;
       members.items.push_back(std::move(number));
     }
-    put(one, "gpus", std::move(members));
-    put(one, "h2d", path_source(at, port.rate, port.words, false));
-    put(one, "d2h", path_source(at, port.rate, port.words, false));
-    put(one, "bidirectional", path_source(at, port.rate, port.words, true));
+    put_entry(one, "gpus", std::move(members));
+    put_entry(one, "h2d", path_source(at, port.rate, port.words, false));
+    put_entry(one, "d2h", path_source(at, port.rate, port.words, false));
+    put_entry(one, "bidirectional", path_source(at, port.rate, port.words, true));
     list.items.push_back(std::move(one));
   }
   return list;
 }
 
-void put_pcie(Block& link, const CatalogueGpu& gpu, std::int64_t gpus) {
+void put_pcie(PartBlock& link, const CatalogueGpu& gpu, std::int64_t gpus) {
   MapReader& from = link.from();
   const HostPort port = read_port(from, gpu);
-  link.text("kind", port.words);
+  link.text("kind", port.kind);
   for (const char* key : {"h2d", "d2h", "bidirectional"}) {
-    if (link.states(key)) {
-      link.stated(key);
-    } else {
-      link.raw(key, path_source(from.at(), port.rate, port.words, key[0] == 'b'));
-      from.ignore(key);
-    }
+    link.number(key, path_source(from.at(), port.rate, port.words, key[0] == 'b'));
   }
   for (const auto& [key, pinned] : {std::pair{"pageable_h2d", "h2d"}, {"pageable_d2h", "d2h"}}) {
     const double rate = link.bandwidth(pinned);
@@ -330,21 +239,21 @@ void put_pcie(Block& link, const CatalogueGpu& gpu, std::int64_t gpus) {
 }
 
 /// A card that reaches the host by a link of its own takes the catalogue's numbers.
-void put_own_link(Block& link, const Node& own) {
+void put_own_link(PartBlock& link, const Node& own) {
   link.text("kind", own.find("kind")->scalar);
   for (const char* key : {"h2d", "d2h", "bidirectional", "pageable_h2d", "pageable_d2h"}) {
-    if (link.states(key)) {
-      link.stated(key);
-    } else {
-      link.raw(key, *own.find(key));
-      link.from().ignore(key);
-    }
+    link.number(key, *own.find(key));
   }
 }
 
-Node host_link_block(const MapReader& parts, const CatalogueGpu& gpu, const Node& entry,
-                     std::int64_t gpus) {
-  Block link(parts);
+struct HostLinkPart {
+  Node block;
+  double pinned = 0;  ///< bytes per second of one GPU, the slower direction
+};
+
+HostLinkPart host_link_block(const MapReader& parts, const CatalogueGpu& gpu, const Node& entry,
+                             std::int64_t gpus) {
+  PartBlock link(parts);
   const Node* own = entry.find("host_link");
   if (own != nullptr && !link.states("pcie")) {
     put_own_link(link, *own);
@@ -353,7 +262,8 @@ Node host_link_block(const MapReader& parts, const CatalogueGpu& gpu, const Node
   }
   link.number("latency", "10 us",
               "estimate: issuing an asynchronous copy and starting the copy engine");
-  return link.take();
+  const double pinned = std::min(link.bandwidth("h2d"), link.bandwidth("d2h"));
+  return {link.take(), pinned};
 }
 
 const CatalogueLink& find_link(const CatalogueGpu& gpu, const std::string& name, const Location& at,
@@ -371,7 +281,7 @@ const CatalogueLink& find_link(const CatalogueGpu& gpu, const std::string& name,
 /// `pinned`: of one GPU, the slower direction. `parts` empty: the card's usual link.
 Node gpu_link_block(const MapReader& parts, const CatalogueGpu& gpu, double pinned,
                     std::int64_t gpus) {
-  Block link(parts);
+  PartBlock link(parts);
   MapReader& from = link.from();
   const auto stated = from.optional("name");
   if (!stated && !gpu.default_link && !link.states("bandwidth")) {
@@ -382,13 +292,16 @@ Node gpu_link_block(const MapReader& parts, const CatalogueGpu& gpu, double pinn
                     gpus, gpu.key));
   }
   const std::string name = stated ? stated->string() : gpu.default_link.value_or("pcie");
+  const std::string chosen =
+      stated ? "" : fmt::format("; the usual link of {}, since gpu_link is not stated", gpu.key);
   if (name == "pcie") {
     link.text("kind", "PCIe");
     link.number(
         "bandwidth", rate_text(kCollectiveShare * pinned),
         "estimate: 80 % of the host link, as a ring of A100 that crosses PCIe 4.0 (github "
         "NVIDIA/nccl-tests issue 178: 20 of 25 GB/s); eight RTX 5090 reach 28 of 53 (github "
-        "NVIDIA/nccl issue 1639)");
+        "NVIDIA/nccl issue 1639)" +
+            chosen);
     link.number("latency", "20 us", "estimate: twice that of NVLink");
     return link.take();
   }
@@ -404,7 +317,7 @@ Node gpu_link_block(const MapReader& parts, const CatalogueGpu& gpu, double pinn
     const std::string wanted = fmt::format("gpu_links.{}.{}", name, key);
     const auto source = std::find_if(gpu.numbers.begin(), gpu.numbers.end(),
                                      [&](const SourcedNumber& one) { return one.path == wanted; });
-    link.number(key, value, source->source);
+    link.number(key, value, source->source + chosen);
   };
   number("bandwidth", rate_text(found.link.bandwidth.value()));
   number("latency", fmt::format("{:.4g} us", found.link.latency.value() * 1e6));
@@ -412,7 +325,7 @@ Node gpu_link_block(const MapReader& parts, const CatalogueGpu& gpu, double pinn
 }
 
 Node network_block(const MapReader& parts) {
-  Block network(parts);
+  PartBlock network(parts);
   if (network.states("bandwidth")) {
     network.from().ignore("rate");
     network.stated("bandwidth");
@@ -427,7 +340,7 @@ Node network_block(const MapReader& parts) {
 }
 
 Node nvme_block(const MapReader& parts) {
-  Block nvme(parts);
+  PartBlock nvme(parts);
   MapReader& from = nvme.from();
   const std::int64_t drives = from.integer_or("drives", 1, 1, kMostParts);
   for (const char* key : {"read", "write"}) {
@@ -449,10 +362,8 @@ Node nvme_block(const MapReader& parts) {
 /// The catalogue's gpu block with the count and what the user states of it.
 Node gpu_block(MapReader map, const Node& entry, std::int64_t gpus, const std::string& counted) {
   Node block = entry;
-  for (const char* key : {"also_known_as", "pcie", "gpu_links", "default_link", "host_link"}) {
-    erase_key(block, key);
-  }
-  put(block, "count", number_node(std::to_string(gpus), counted, map.at()));
+  keep_profile_keys(block);
+  put_entry(block, "count", number_node(std::to_string(gpus), counted, map.at()));
   for (const std::string& key : map.keys()) {
     const auto own = map.optional(key);
     if (key == "name" || !own) continue;
@@ -461,12 +372,12 @@ Node gpu_block(MapReader map, const Node& entry, std::int64_t gpus, const std::s
       MapReader peak(own->node(), own->path());
       for (const std::string& dtype : peak.keys()) {
         erase_key(*known, dtype);
-        put(*known, dtype, stated_number(peak.require(dtype)));
+        put_entry(*known, dtype, stated_number(peak.require(dtype)));
       }
       continue;
     }
     erase_key(block, key);
-    put(block, key, stated_number(*own));
+    put_entry(block, key, stated_number(*own));
   }
   return block;
 }
@@ -487,7 +398,7 @@ void spread_parts(Node& hardware) {
     Node* value = hardware.find(key);
     if (value == nullptr || !value->is_scalar()) continue;
     Node spread = map_node(value->at);
-    put(spread, "name", std::move(*value));
+    put_entry(spread, "name", std::move(*value));
     *value = std::move(spread);
   }
 }
@@ -504,32 +415,31 @@ Node expand_parts(const Node& hardware, const GpuCatalogue& catalogue) {
   const std::int64_t gpus = count ? count->integer(1, kMostParts) : 1;
 
   Node profile = map_node(spread.at);
-  put(profile, "name",
-      text_node(parts.string_or("name", fmt::format("{}_x{}", key, gpus)), spread.at));
-  put(profile, "description",
-      text_node(
-          parts.string_or("description", fmt::format("{} x {}, by parts", gpus, gpu.gpu.name)),
-          spread.at));
-  put(profile, "gpu",
+  put_entry(profile, "name",
+            text_node(parts.string_or("name", fmt::format("{}_x{}", key, gpus)), spread.at));
+  put_entry(profile, "description",
+            text_node(parts.string_or("description",
+                                      fmt::format("{} x {}, by parts", gpus, gpu.gpu.name)),
+                      spread.at));
+  put_entry(
+      profile, "gpu",
       gpu_block(gpu_part, entry, gpus,
                 count ? stated_in(count->node()) : "one GPU where gpus_per_node is not stated"));
-  put(profile, "host", host_block(parts.require_map("host")));
+  put_entry(profile, "host", host_block(parts.require_map("host")));
   const Node nothing = map_node(spread.at);
   const auto block = [&](const char* name) {
     return parts.optional_map(name).value_or(MapReader(nothing, fmt::format("hardware.{}", name)));
   };
-  Node link = host_link_block(block("host_link"), gpu, entry, gpus);
-  const double pinned =
-      std::min(value_of(link, "hardware.host_link.h2d", "h2d").bandwidth().value(),
-               value_of(link, "hardware.host_link.d2h", "d2h").bandwidth().value());
-  put(profile, "host_link", std::move(link));
+  HostLinkPart link = host_link_block(block("host_link"), gpu, entry, gpus);
+  put_entry(profile, "host_link", std::move(link.block));
   const MapReader gpu_link = block("gpu_link");
   if (gpus > 1 || !gpu_link.node().entries.empty()) {
-    put(profile, "gpu_link", gpu_link_block(gpu_link, gpu, pinned, gpus));
+    put_entry(profile, "gpu_link", gpu_link_block(gpu_link, gpu, link.pinned, gpus));
   }
-  if (const auto part = parts.optional_map("network"))
-    put(profile, "network", network_block(*part));
-  if (const auto part = parts.optional_map("nvme")) put(profile, "nvme", nvme_block(*part));
+  if (const auto part = parts.optional_map("network")) {
+    put_entry(profile, "network", network_block(*part));
+  }
+  if (const auto part = parts.optional_map("nvme")) put_entry(profile, "nvme", nvme_block(*part));
   parts.reject_unknown_keys();
   return profile;
 }

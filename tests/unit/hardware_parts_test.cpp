@@ -123,7 +123,10 @@ TEST(HardwareParts, LinksNetworkAndDrivesFollow) {
 }
 
 TEST(HardwareParts, LinkThatIsNotStatedIsTheUsualOneOfTheCard) {
-  EXPECT_EQ(read(with("gpu_link: nvlink3\n", "")).gpu_link->kind, "NVLink 3");
+  const HardwareProfile modules = read(with("gpu_link: nvlink3\n", ""));
+  EXPECT_EQ(modules.gpu_link->kind, "NVLink 3");
+  EXPECT_THAT(source_of(modules, "gpu_link.bandwidth"),
+              HasSubstr("the usual link of a100_sxm_40g, since gpu_link is not stated"));
   const std::string cards =
       "gpu: l40s\ngpus_per_node: 2\nhost: {sockets: 1, cores: 8, memory: 64 GiB, "
       "dram_bandwidth: 70 GB/s}\n";
