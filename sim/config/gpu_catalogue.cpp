@@ -21,13 +21,14 @@ constexpr std::int64_t kMostGpus = 1'000'000;
 constexpr std::string_view kCatalogueKeys[] = {"also_known_as", "pcie", "gpu_links", "default_link",
                                                "host_link"};
 
-/// "NVIDIA A100-SXM4-40GB" and "a100-sxm4-40gb" are one name.
+/// "NVIDIA A100-SXM4-40GB" and "a100_sxm4_40gb" are one name: letters and digits count.
 std::string comparable(std::string_view name) {
   std::string text;
   for (const char c : name) {
-    text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalnum(byte) != 0) text += static_cast<char>(std::tolower(byte));
   }
-  constexpr std::string_view kVendor = "nvidia ";
+  constexpr std::string_view kVendor = "nvidia";
   return text.starts_with(kVendor) ? text.substr(kVendor.size()) : text;
 }
 
@@ -166,7 +167,9 @@ std::pair<std::string, Node> GpuCatalogue::load(const std::string& name, const L
 std::optional<std::string> GpuCatalogue::find(std::string_view name) const {
   if (file_of(name)) return std::string(name);
   const std::string wanted = comparable(name);
+  if (wanted.empty()) return std::nullopt;
   for (const std::string& key : keys()) {
+    if (comparable(key) == wanted) return key;
     // Parsing all files would take longer than a simulation: only one that has the name is parsed.
     const std::string text = read_text_file(*file_of(key));
     if (comparable(text).find(wanted) == std::string::npos) continue;

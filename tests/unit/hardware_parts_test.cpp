@@ -230,8 +230,11 @@ TEST(GpuCatalogueFiles, AreFoundByTheNamesOfDriversAndProfiles) {
   EXPECT_EQ(catalogue.find("V100-SXM3-32GB"), "v100_sxm_32g");
   EXPECT_EQ(catalogue.find("NVIDIA GeForce RTX 3090"), "rtx_3090");
   EXPECT_EQ(catalogue.find("rtx_3090_ti"), "rtx_3090_ti");
+  EXPECT_EQ(catalogue.find("RTX3090Ti"), "rtx_3090_ti");
+  EXPECT_EQ(catalogue.find("a100 sxm 80g"), "a100_sxm_80g");
+  EXPECT_EQ(catalogue.find("--"), std::nullopt);
   EXPECT_EQ(catalogue.find("GPU"), std::nullopt);
-  EXPECT_EQ(catalogue.find("../gh200"), std::nullopt);
+  EXPECT_EQ(catalogue.find("../dgx_h100"), std::nullopt);
   EXPECT_EQ(GpuCatalogue().find("rtx_3090"), std::nullopt);
 }
 
