@@ -239,10 +239,10 @@ void put_pcie(PartBlock& link, const CatalogueGpu& gpu, std::int64_t gpus) {
 }
 
 /// A card that reaches the host by a link of its own takes the catalogue's numbers.
-void put_own_link(PartBlock& link, const Node& own) {
-  link.text("kind", own.find("kind")->scalar);
+void put_own_link(PartBlock& link, MapReader own) {
+  link.text("kind", own.require("kind").string());
   for (const char* key : {"h2d", "d2h", "bidirectional", "pageable_h2d", "pageable_d2h"}) {
-    link.number(key, *own.find(key));
+    link.number(key, own.require(key).node());
   }
 }
 
@@ -256,7 +256,7 @@ HostLinkPart host_link_block(const MapReader& parts, const CatalogueGpu& gpu, co
   PartBlock link(parts);
   const Node* own = entry.find("host_link");
   if (own != nullptr && !link.states("pcie")) {
-    put_own_link(link, *own);
+    put_own_link(link, MapReader(*own, gpu.key + ".host_link"));
   } else {
     put_pcie(link, gpu, gpus);
   }
@@ -317,7 +317,8 @@ Node gpu_link_block(const MapReader& parts, const CatalogueGpu& gpu, double pinn
     const std::string wanted = fmt::format("gpu_links.{}.{}", name, key);
     const auto source = std::find_if(gpu.numbers.begin(), gpu.numbers.end(),
                                      [&](const SourcedNumber& one) { return one.path == wanted; });
-    link.number(key, value, source->source + chosen);
+    const bool is_known = source != gpu.numbers.end();
+    link.number(key, value, (is_known ? source->source : "the catalogue") + chosen);
   };
   number("bandwidth", rate_text(found.link.bandwidth.value()));
   number("latency", fmt::format("{:.4g} us", found.link.latency.value() * 1e6));
@@ -367,6 +368,7 @@ Node gpu_block(MapReader map, const Node& entry, std::int64_t gpus, const std::s
   for (const std::string& key : map.keys()) {
     const auto own = map.optional(key);
     if (key == "name" || !own) continue;
+    if (key == "count") own->fail("expected it as hardware.gpus_per_node");
     Node* known = block.find(key);
     if (key == "peak" && own->node().is_map()) {
       MapReader peak(own->node(), own->path());
@@ -389,7 +391,8 @@ bool is_by_parts(const Node& hardware) {
   const Node* gpu = hardware.find("gpu");
   if (hardware.find("gpus_per_node") != nullptr || (gpu != nullptr && gpu->is_scalar()))
     return true;
-  return gpu != nullptr && hardware.find("description") == nullptr && gpu->find("count") == nullptr;
+  return gpu != nullptr && hardware.find("description") == nullptr &&
+         gpu->find("memory") == nullptr && gpu->find("base") == nullptr;
 }
 
 void spread_parts(Node& hardware) {

@@ -189,6 +189,13 @@ TEST(HardwareParts, RefusesWhatCannotBe) {
               HasSubstr("expected a transfer rate such as \"3200 MT/s\", found \"2933\""));
   EXPECT_THAT(error_of(with("pcie: 3", "pcie: 7")), HasSubstr("from 3 to 5"));
   EXPECT_THAT(error_of(with("network", "netwerk")), HasSubstr("hardware.netwerk: unknown key"));
+  EXPECT_THAT(error_of(with("gpu: a100_sxm_40g", "gpu: {name: t4, count: 2}")),
+              HasSubstr("hardware.gpu.count: expected it as hardware.gpus_per_node"));
+  EXPECT_THAT(error_of(with("gpu: a100_sxm_40g", "gpu: {name: a100_sxm_40g, gemm_eficiency: 0.5}")),
+              HasSubstr("gpu.gemm_eficiency: unknown key (did you mean \"gemm_efficiency\"?)"));
+  EXPECT_THAT(error_of(with("sockets: 2", "sockets: [2]")), HasSubstr("hardware.host.sockets: "));
+  EXPECT_THAT(error_of(with("gpu: a100_sxm_40g", "gpu: [a100_sxm_40g]")),
+              HasSubstr("hardware.gpu: expected a map, found a sequence"));
   EXPECT_THAT(
       error_of("gpu: gh200\ngpus_per_node: 4\nhost: {sockets: 1, cores: 72, memory: 480 GB, "
                "dram_bandwidth: 368 GB/s}\n"),
@@ -200,6 +207,16 @@ TEST(HardwareParts, LinkOfItsOwnTakesThePlaceOfPcie) {
       read("gpu: gh200\nhost: {sockets: 1, cores: 72, memory: 480 GB, dram_bandwidth: 368 GB/s}\n");
   EXPECT_EQ(node.host_link.kind, "NVLink-C2C");
   EXPECT_EQ(node.host_link.pinned.h2d, BytesPerSecond(346 * kGB));
+}
+
+TEST(HardwareParts, AreToldFromCompleteProfiles) {
+  const auto by_parts = [](const std::string& text) { return is_by_parts(parse_yaml(text, "n")); };
+  EXPECT_TRUE(by_parts("{gpu: t4}"));
+  EXPECT_TRUE(by_parts("{gpu: {name: t4}}"));
+  EXPECT_TRUE(by_parts("{gpus_per_node: 2}"));
+  EXPECT_FALSE(by_parts("{description: d, gpu: {name: t4}}"));
+  EXPECT_FALSE(by_parts("{gpu: {base: t4, count: {value: 1, source: s}}}"));
+  EXPECT_FALSE(by_parts(zenflow::testing::kProfile));
 }
 
 // ---- the catalogue ----
