@@ -643,6 +643,29 @@ TEST_F(Cli, ListsWhatIsKnown) {
   EXPECT_THAT(run({"list", "shedules"}).err, HasSubstr("did you mean \"schedules\"?"));
 }
 
+TEST_F(Cli, ListsGpusAndTheNumbersOfANode) {
+  const json gpus = run_json({"list", "gpus"}).at("gpus");
+  EXPECT_GE(gpus.size(), 25U);
+  const auto t4 =
+      std::find_if(gpus.begin(), gpus.end(), [](const json& one) { return one.at("gpu") == "t4"; });
+  ASSERT_NE(t4, gpus.end());
+  EXPECT_EQ(t4->at("name"), "Tesla T4");
+  EXPECT_THAT(run({"list", "gpus"}).out, HasSubstr("~ an estimate"));
+  for (const char* file : {"scenarios/one.yaml", "profiles/node.yaml"}) {
+    const json numbers = run_json({"list", file}).at(file);
+    EXPECT_EQ(numbers[0].at("number"), "gpu.count");
+    EXPECT_EQ(numbers[0].at("value"), "2");
+    EXPECT_EQ(numbers[0].at("source"), "s");
+  }
+  folder_.write("scenarios/parts.yaml",
+                std::regex_replace(std::string(kScenario), std::regex("hardware: node"),
+                                   "hardware: {gpu: l4, gpus_per_node: 2, host: {sockets: 1, "
+                                   "cores: 8, memory: 64 GiB, dram_bandwidth: 50 GB/s}}"));
+  EXPECT_THAT(run({"list", "scenarios/parts.yaml"}).out,
+              AllOf(HasSubstr("stated in scenarios/parts.yaml:3:"), HasSubstr("half of the memory"),
+                    HasSubstr("the usual link of l4, since gpu_link is not stated")));
+}
+
 // ---- surroundings ----
 
 constexpr const char* kClean = R"({

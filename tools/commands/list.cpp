@@ -73,6 +73,23 @@ Listing list_gpus() {
   return listing;
 }
 
+/// The numbers of a profile, or of a scenario's node, with where they are from.
+Listing list_numbers(const fs::path& file) {
+  Listing listing{"numbers", {"number", "value", "source"}, {}};
+  sim::LoadOptions options;
+  options.profile_directories = profile_directories(file);
+  const Node document = load_document(file);
+  const bool is_scenario = document.find("hardware") != nullptr || document.find("base") != nullptr;
+  const sim::HardwareProfile hardware =
+      is_scenario
+          ? sim::load_scenario(file, options).hardware
+          : sim::read_hardware_profile(sim::load_hardware(file, options.profile_directories));
+  for (const sim::SourcedNumber& number : hardware.numbers) {
+    listing.rows.push_back({number.path, number.value, number.source});
+  }
+  return listing;
+}
+
 Listing list_models() {
   Listing listing{"models", {"model", "family", "parameters", "layers", "hidden"}, {}};
   std::vector<std::string> seen;
@@ -138,7 +155,8 @@ int list_command(const CommonOptions& common, const std::vector<std::string>& to
   document["version"] = kVersion;
   std::string text;
   for (const std::string& topic : topics) {
-    const Listing listing = list_topic(topic);
+    const bool is_file = fs::path(topic).extension() == ".yaml";
+    const Listing listing = is_file ? list_numbers(topic) : list_topic(topic);
     if (listing.rows.empty()) {
       throw Error(ErrorKind::kRuntime, "list: no " + topic + " found beside the program or here");
     }
