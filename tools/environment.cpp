@@ -154,6 +154,18 @@ std::vector<fs::path> profile_directories(const fs::path& scenario) {
   return folders;
 }
 
+fs::path published_rows() {
+  const fs::path file = fs::path("docs") / "accuracy" / "published" / "rows.yaml";
+  std::error_code missing;
+  if (fs::exists(file, missing)) return file;
+  for (const fs::path& root : shipped_roots()) {
+    if (fs::exists(root / file, missing)) return root / file;
+  }
+  throw Error(ErrorKind::kInput, fmt::format("no {}, neither here nor with the program; expected "
+                                             "--published FILE",
+                                             file.generic_string()));
+}
+
 std::vector<fs::path> model_directories() {
   std::vector<fs::path> folders = {"scenarios/models"};
   for (const fs::path& root : shipped_roots()) folders.push_back(root / "scenarios" / "models");

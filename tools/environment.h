@@ -53,6 +53,9 @@ class Defaults {
 /// Where profiles are found for a scenario: beside its folder, here, and with the program.
 [[nodiscard]] std::vector<std::filesystem::path> profile_directories(
     const std::filesystem::path& scenario);
+/// The published runs that ship with the program (sim/accuracy/published_runs.h): here, or with it.
+/// Throws Error(kInput) if they are not there.
+[[nodiscard]] std::filesystem::path published_rows();
 /// Folders with the model configurations that ship with the program.
 [[nodiscard]] std::vector<std::filesystem::path> model_directories();
 

@@ -44,6 +44,7 @@ int main_program(int argc, char** argv) {
   if (!parse_command_line(app, argc, argv)) return 0;
   options.command = command_text(argc, argv);
   check_validate_options(options);
+  if (options.published) return report_published(options);
   const std::string date = date_or_today(options.date);
   // Before hours of work whose result would be lost.
   for (const auto* file : {&options.write_profile, &options.overlay}) {

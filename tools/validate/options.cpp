@@ -68,6 +68,20 @@ void add_traces(CLI::App& app, ValidateOptions& o) {
                  "with --trace: file that names phases and lanes (YAML, docs/traces.md)");
 }
 
+void add_published(CLI::App& app, ValidateOptions& o) {
+  app.add_option_function<std::string>(
+         "--published",
+         [&o](const std::string& file) {
+           o.published = true;
+           o.published_file = file;
+         },
+         "hold predictions against runs that others published: a file of rows "
+         "(docs/accuracy/published/README.md) with models/ and profiles/ beside it; default: those "
+         "that ship with the program")
+      ->expected(0, 1)
+      ->type_name("[FILE]");
+}
+
 void add_tolerance(CLI::App& app, ValidateOptions& o) {
   const CLI::Range percent(0.0, 1000.0);
   const CLI::Validator percent_or_any(
@@ -125,6 +139,7 @@ void add_validate_options(CLI::App& app, ValidateOptions& options) {
                  "scenario file (YAML): model, training settings, base profile");
   add_live(app, options);
   add_traces(app, options);
+  add_published(app, options);
   add_tolerance(app, options);
   app.add_option("--profile", options.profile, "base profile in place of the scenario's");
   app.add_option("--set", options.set, "override a scenario key: PATH=VALUE (repeatable)");
@@ -133,8 +148,14 @@ void add_validate_options(CLI::App& app, ValidateOptions& options) {
 
 void check_validate_options(const ValidateOptions& o) {
   const bool compares = o.live || !o.traces.empty();
+  if (o.published) {
+    expect(!compares && o.page.empty() && o.scenario.empty(),
+           "--published without SCENARIO, --live, --trace and --write: its rows say all");
+    return;
+  }
   expect(compares || !o.page.empty(),
-         "--live: train here and compare; --trace FILE...: compare recorded runs; or --write PAGE");
+         "--live: train here and compare; --trace FILE...: compare recorded runs; --published: "
+         "runs of others; or --write PAGE");
   expect(!(o.live && !o.traces.empty()), "--live or --trace, not both");
   if (!compares) {
     expect(o.scenario.empty(), "--live or --trace with a scenario; --write alone takes none");

@@ -15,6 +15,8 @@ namespace zenflow::tools {
 
 struct ValidateOptions : runtime::LiveComparisonFlags, sim::ToleranceFlags {
   bool live = false;
+  bool published = false;
+  std::filesystem::path published_file;  ///< empty: those that ship with the program
   std::filesystem::path write_profile;
   std::filesystem::path page;
   std::string name;  ///< of the stored document
