@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/accuracy/published_runs.h"
 #include "sim/base/error.h"
 #include "sim/base/table.h"
 #include "sim/config/reader.h"
@@ -258,6 +259,7 @@ class PageWriter {
 
   std::string block(MapReader& map) {
     if (const auto name = map.optional("results")) return results(name->string());
+    if (const auto file = map.optional("published")) return published(file->string());
     if (auto found = map.optional_map("table")) return table(*found);
     if (auto found = map.optional_map("breakdown")) return breakdown(*found);
     MapReader found = map.require_map("constants");
@@ -267,6 +269,21 @@ class PageWriter {
   std::string results(const std::string& name) {
     placed_.insert(name);
     return results_text(read_document(folder_ / (name + ".json")));
+  }
+
+  std::string published(const std::string& file) {
+    const std::vector<PublishedResult> rows = predict_published(
+        read_published_rows(folder_ / file, {{profiles_}, {scenarios_ / "models"}}));
+    const PublishedErrors all = published_errors(rows);
+    put_errors("published", all.rows, all.mean, std::abs(all.worst));
+    return published_markdown(rows);
+  }
+
+  /// What texts may say of errors, by {ID.mean} and the like.
+  void put_errors(const std::string& id, int count, double mean, double worst) {
+    facts_[id + ".count"] = std::to_string(count);
+    facts_[id + ".mean"] = format_percent(mean);
+    facts_[id + ".worst"] = format_percent(worst);
   }
 
   /// Documents that the page's data does not place.
@@ -315,11 +332,7 @@ class PageWriter {
       for_each_map(*ranges, [&](MapReader& one) { text += range(one, base); });
     }
     map.reject_unknown_keys();
-    if (count > 0) {
-      facts_[id + ".count"] = std::to_string(count);
-      facts_[id + ".mean"] = fmt::format("{:.1f} %", 100 * sum / count);
-      facts_[id + ".worst"] = fmt::format("{:.1f} %", 100 * worst);
-    }
+    if (count > 0) put_errors(id, count, sum / count, worst);
     return text;
   }
 

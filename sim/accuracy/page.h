@@ -8,6 +8,8 @@
 ///   sections   each a title and blocks, which are one of
 ///     text       Markdown; {name} is a number, {ID.mean}, {ID.worst}, {ID.count} a table's errors
 ///     results    the document NAME.json beside the data (document.h)
+///     published  a file of published runs beside the data (published_runs.h), with the errors
+///                {published.mean} and so on
 ///     table      id and rows {what, a quantity, published, rounded_to, counts, within}; ranges
 ///     over
 ///                several cases {what, metric, low, high, cases}

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kMost = std::numeric_limits<double>::max();
+constexpr double kLargestNumber = std::numeric_limits<double>::max();
 constexpr std::int64_t kMostFlop = 100;
 
 struct QuantityRow {
@@ -96,12 +96,12 @@ class RowReader {
     row.release_modelled = text_or_empty(map, "release_modelled");
     row.reason = text_or_empty(map, "reason");
     row.cause = text_or_empty(map, "cause");
-    row.value = map.require("value").number(0, kMost);
+    row.value = map.require("value").number(0, kLargestNumber);
     row.unit = map.require("unit").string();
     row.schedule = map.require("schedule").string();
     if (auto parts = map.optional_map("parts")) {
       for (const std::string& key : parts->keys()) {
-        row.parts[key] = parts->require(key).number(-kMost, kMost);
+        row.parts[key] = parts->require(key).number(-kLargestNumber, kLargestNumber);
       }
     }
     if (map.require("simulated").boolean()) {
@@ -125,7 +125,7 @@ class RowReader {
     if (row.judged) map.fail("judged", "expected false: a row that is not simulated");
     for (const char* key : {"gpus", "nodes", "micro_batch", "seq", "ga", "global_batch", "ssds",
                             "peak_memory_GB", "gpu_memory_GiB"}) {
-      if (const auto value = map.optional(key)) row.parts[key] = value->number(0, kMost);
+      if (const auto value = map.optional(key)) row.parts[key] = value->number(0, kLargestNumber);
     }
   }
 

@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "sim/base/error.h"
-#include "sim/simulate/simulation.h"
 
 namespace zenflow::sim {
 namespace {
@@ -76,11 +73,28 @@ double predicted_value(const PublishedRun& run, const Job& job, const Simulation
     case PublishedQuantity::kGpuMemory:
       return (result.memory.gpu.total - scenario.hardware.gpu.context_memory.value()) / kGib;
     case PublishedQuantity::kHostMemory:
-      return result.memory.host.total / kGib;
+      return result.memory.limit(MemoryLimit::kHost).need / kGib;
     case PublishedQuantity::kLargestMicroBatch:
       return static_cast<double>(largest_micro_batch(run));
   }
   return 0;
+}
+
+void count(PublishedErrors& errors, const PublishedResult& one) {
+  const double error = *one.error();
+  ++errors.rows;
+  errors.mean += std::abs(error);
+  errors.signed_mean += error;
+  if (errors.worst_row.empty() || std::abs(error) > std::abs(errors.worst)) {
+    errors.worst = error;
+    errors.worst_row = one.row.id;
+  }
+}
+
+void divide(PublishedErrors& errors) {
+  if (errors.rows == 0) return;
+  errors.mean /= errors.rows;
+  errors.signed_mean /= errors.rows;
 }
 
 }  // namespace
@@ -94,11 +108,11 @@ PublishedPrediction predict(const PublishedRun& run) {
   PublishedPrediction prediction;
   try {
     const Job job = make_job(read_scenario(run.scenario, run.set));
-    const SimulationResult result = simulate(job, run.schedule);
-    prediction.value = predicted_value(run, job, result);
+    prediction.result = simulate(job, run.schedule);
+    prediction.value = predicted_value(run, job, *prediction.result);
     for (int i = 0; i < kMemoryLimits; ++i) {
       const auto limit = static_cast<MemoryLimit>(i);
-      if (!result.memory.limit(limit).holds()) prediction.exceeded.push_back(limit);
+      if (!prediction.result->memory.limit(limit).holds()) prediction.exceeded.push_back(limit);
     }
   } catch (const Error& error) {
     // A schedule refuses what it does not describe: one row's matter, not the other rows'.
@@ -133,26 +147,10 @@ const std::string& group_name(const PublishedRow& row, PublishedGroup group) {
   return row.source;
 }
 
-namespace {
-
-void count(PublishedErrors& errors, const PublishedResult& one) {
-  const double error = *one.error();
-  ++errors.rows;
-  errors.mean += std::abs(error);
-  errors.signed_mean += error;
-  if (errors.worst_row.empty() || std::abs(error) > std::abs(errors.worst)) {
-    errors.worst = error;
-    errors.worst_row = one.row.id;
-  }
+int judged_rows(const std::vector<PublishedResult>& results) {
+  return static_cast<int>(std::count_if(results.begin(), results.end(),
+                                        [](const PublishedResult& one) { return one.row.judged; }));
 }
-
-void divide(PublishedErrors& errors) {
-  if (errors.rows == 0) return;
-  errors.mean /= errors.rows;
-  errors.signed_mean /= errors.rows;
-}
-
-}  // namespace
 
 PublishedErrors published_errors(const std::vector<PublishedResult>& results) {
   PublishedErrors all;
@@ -172,7 +170,7 @@ std::vector<PublishedErrors> published_errors(const std::vector<PublishedResult>
     auto found = std::find_if(groups.begin(), groups.end(),
                               [&](const PublishedErrors& each) { return each.name == name; });
     if (found == groups.end()) {
-      groups.push_back({.name = name, .worst_row = ""});
+      groups.push_back({.name = name});
       found = groups.end() - 1;
     }
     count(*found, one);

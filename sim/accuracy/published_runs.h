@@ -14,7 +14,9 @@
 ///   gpu peak memory      what PyTorch's allocator has given out at most (max_memory_allocated):
 ///   the
 ///                        peak of a GPU without context_memory
-///   host memory          of a node, PyTorch's own included, without what the system uses itself
+///   host memory          what the job needs of a node's RAM, PyTorch's own blocks included: what
+///   is in
+///                        use beyond what was before the engine was made
 ///   largest micro-batch  the largest that fits into GPU memory
 #pragma once
 
@@ -27,7 +29,7 @@
 #include <vector>
 
 #include "sim/config/scenario.h"
-#include "sim/simulate/memory_report.h"
+#include "sim/simulate/simulation.h"
 
 namespace zenflow::sim {
 
@@ -85,9 +87,10 @@ struct PublishedPlaces {
                                                             const PublishedPlaces& places);
 
 struct PublishedPrediction {
-  std::optional<double> value;        ///< in the quantity's unit; empty: refused
-  std::string refused;                ///< why it is not simulated
-  std::vector<MemoryLimit> exceeded;  ///< of a run that took place: another miss
+  std::optional<double> value;             ///< in the quantity's unit; empty: refused
+  std::string refused;                     ///< why it is not simulated
+  std::vector<MemoryLimit> exceeded;       ///< of a run that took place: another miss
+  std::optional<SimulationResult> result;  ///< what the value is made of
 };
 
 /// A row and what is predicted for it; of records nothing.
@@ -105,12 +108,12 @@ struct PublishedResult {
 
 /// Errors of the rows that are judged and predicted.
 struct PublishedErrors {
-  std::string name;  ///< of the group; empty: all
+  std::string name{};  ///< of the group; empty: all
   int rows = 0;
   double mean = 0;         ///< of |error|
   double signed_mean = 0;  ///< positive: predicted larger than published
   double worst = 0;        ///< with its sign
-  std::string worst_row;
+  std::string worst_row{};
 };
 
 enum class PublishedGroup : std::uint8_t { kSchedule, kNode, kSource, kQuantity };
@@ -122,10 +125,19 @@ enum class PublishedGroup : std::uint8_t { kSchedule, kNode, kSource, kQuantity 
 [[nodiscard]] std::vector<PublishedErrors> published_errors(
     const std::vector<PublishedResult>& results, PublishedGroup group);
 
+[[nodiscard]] int judged_rows(const std::vector<PublishedResult>& results);
+
+/// "19.5", "0.352": three digits, or all of whole ones.
+[[nodiscard]] std::string published_number(double value);
+
 /// For a terminal: every row, then the errors by group, then the records.
 [[nodiscard]] std::string published_table(const std::vector<PublishedResult>& results, bool bold);
-/// schema_version 1.
+/// schema_version 1. Each row with its run's step, GPU time and stall by cause.
 [[nodiscard]] std::string published_json(const std::vector<PublishedResult>& results,
                                          const std::string& version);
+/// For the accuracy page: errors by group, rows that are judged, misses above `kPublishedMiss` with
+/// their cause, and what is not judged with the reason.
+[[nodiscard]] std::string published_markdown(const std::vector<PublishedResult>& results);
+inline constexpr double kPublishedMiss = 0.2;
 
 }  // namespace zenflow::sim

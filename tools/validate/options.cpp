@@ -89,13 +89,15 @@ void add_tolerance(CLI::App& app, ValidateOptions& o) {
         return value == sim::kNotJudged ? std::string() : percent(value);
       },
       fmt::format("PERCENT or {}", sim::kNotJudged));
-  app.add_option(
-         "--tolerance", o.tolerance,
-         "largest mean error of step times, in percent [default 8; with --live --device cuda 3]")
+  app.add_option("--tolerance", o.tolerance,
+                 "largest mean error of step times, in percent [default 8; with --live --device "
+                 "cuda 3; with "
+                 "--published not judged]")
       ->check(percent);
-  app.add_option(
-         "--worst", o.worst,
-         "largest error of any step time, in percent [default 15; with --live --device cuda 8]")
+  app.add_option("--worst", o.worst,
+                 "largest error of any step time, in percent [default 15; with --live --device "
+                 "cuda 8; with "
+                 "--published not judged]")
       ->check(percent);
   app.add_option("--stall-tolerance", o.stall,
                  "largest error of the stall, in percent of the step; any: not judged [default 5; "
@@ -151,6 +153,9 @@ void check_validate_options(const ValidateOptions& o) {
   if (o.published) {
     expect(!compares && o.page.empty() && o.scenario.empty(),
            "--published without SCENARIO, --live, --trace and --write: its rows say all");
+    expect(!o.profile && o.set.empty() && o.stall.empty() && o.bytes.empty() &&
+               o.write_profile.empty() && o.overlay.empty(),
+           "with --published no more than --json, --tolerance and --worst");
     return;
   }
   expect(compares || !o.page.empty(),

@@ -1,3 +1,6 @@
+#include <cmath>
+#include <optional>
+
 #include "sim/accuracy/published_runs.h"
 #include "sim/base/error.h"
 #include "tools/environment.h"
@@ -13,7 +16,17 @@ int report_published(const ValidateOptions& options) {
       sim::read_published_rows(file, {profile_directories(file), model_directories()}));
   print(options.json ? sim::published_json(results, kVersion)
                      : sim::published_table(results, use_color(ColorMode::kAuto, stdout)));
-  return 0;
+  constexpr double kPercent = 100;
+  const sim::PublishedErrors all = sim::published_errors(results);
+  const auto within = [](const std::optional<double>& limit, double error) {
+    return !limit || kPercent * error <= *limit;
+  };
+  const bool judges = options.tolerance || options.worst;
+  const bool all_predicted = all.rows == sim::judged_rows(results);
+  return within(options.tolerance, all.mean) && within(options.worst, std::abs(all.worst)) &&
+                 (!judges || all_predicted)
+             ? 0
+             : static_cast<int>(ErrorKind::kTolerance);
 }
 
 }  // namespace zenflow::tools
