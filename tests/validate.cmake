@@ -3,6 +3,9 @@ zenflow_test_group(accuracy_test LABEL unit
   SOURCES unit/comparison_test.cpp unit/measured_figures_test.cpp unit/gpu_recording_test.cpp
           unit/validate_limits_test.cpp
   LINK zenflow::validate zenflow::gpu_trace GTest::gmock fmt::fmt)
+zenflow_test_group(published_runs_test LABEL unit
+  SOURCES unit/published_runs_test.cpp
+  LINK zenflow::accuracy GTest::gmock nlohmann_json::nlohmann_json)
 zenflow_test_group(validate_cli_test LABEL cli
   SOURCES cli/validate_cli_test.cpp cli/validate_trace_test.cpp
   LINK GTest::gmock nlohmann_json::nlohmann_json)

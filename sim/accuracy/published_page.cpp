@@ -30,6 +30,7 @@ std::string listed(const RowsByText& list) {
 }
 
 std::string errors_table(const char* title, const std::vector<PublishedErrors>& groups) {
+  if (groups.empty()) return "";
   std::string text = markdown_head({title, "rows", "mean", "signed mean", "worst", "worst row"});
   for (const PublishedErrors& one : groups) {
     text += markdown_row({one.name, std::to_string(one.rows), format_percent(one.mean),
@@ -40,6 +41,7 @@ std::string errors_table(const char* title, const std::vector<PublishedErrors>& 
 }
 
 std::string judged_table(const std::vector<PublishedResult>& results) {
+  if (judged_rows(results) == 0) return "";
   std::string text = markdown_head({"row", "node", "model", "schedule", "quantity", "predicted",
                                     "published", "error", "uncertainty"});
   for (const PublishedResult& one : results) {
@@ -52,10 +54,11 @@ std::string judged_table(const std::vector<PublishedResult>& results) {
          fmt::format("{} {}", published_number(one.row.value), one.row.unit),
          signed_percent(one.error()), one.row.uncertainty});
   }
-  return text;
+  return text + "\n";
 }
 
 std::string misses(const std::vector<PublishedResult>& results) {
+  if (judged_rows(results) == 0) return "";
   RowsByText causes;
   for (const PublishedResult& one : results) {
     if (!one.row.judged) continue;
@@ -101,15 +104,15 @@ std::string others(const std::vector<PublishedResult>& results) {
 std::string published_markdown(const std::vector<PublishedResult>& results) {
   const PublishedErrors all = published_errors(results);
   std::string text = fmt::format(
-      "{} rows, {} of them judged, {} of these predicted: {} off in the mean, {} signed, worst "
+      "{}, {} of them judged, {} of these predicted: {} off in the mean, {} signed, worst "
       "{}.\n\n",
-      results.size(), judged_rows(results), all.rows, format_percent(all.mean),
+      counted(results.size(), "row"), judged_rows(results), all.rows, format_percent(all.mean),
       signed_percent(all.signed_mean), signed_percent(all.worst));
   text += errors_table("schedule", published_errors(results, PublishedGroup::kSchedule));
   text += errors_table("quantity", published_errors(results, PublishedGroup::kQuantity));
   text += errors_table("node", published_errors(results, PublishedGroup::kNode));
   text += errors_table("source", published_errors(results, PublishedGroup::kSource));
-  text += judged_table(results) + "\n" + misses(results) + too_large(results) + others(results);
+  text += judged_table(results) + misses(results) + too_large(results) + others(results);
   return text;
 }
 

@@ -57,9 +57,10 @@ std::string errors_table(const char* title, const std::vector<PublishedErrors>& 
 std::string headline(const std::vector<PublishedResult>& results) {
   const PublishedErrors all = published_errors(results);
   return fmt::format(
-      "{} rows judged, {} of them predicted: {} off in the mean ({} signed), worst {}{}\n",
-      judged_rows(results), all.rows, format_percent(all.mean), signed_percent(all.signed_mean),
-      signed_percent(all.worst), all.rows > 0 ? fmt::format(" ({})", all.worst_row) : "");
+      "{} judged, {} of them predicted: {} off in the mean ({} signed), worst {}{}\n",
+      counted(static_cast<std::uint64_t>(judged_rows(results)), "row"), all.rows,
+      format_percent(all.mean), signed_percent(all.signed_mean), signed_percent(all.worst),
+      all.rows > 0 ? fmt::format(" ({})", all.worst_row) : "");
 }
 
 std::string records(const std::vector<PublishedResult>& results) {

@@ -247,6 +247,69 @@ TEST_F(ValidateProgram, CudaIsRefusedWithFive) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "fitted.yaml"));
 }
 
+/// zenflow-validate --published, with rows of the user's own if they are named.
+class PublishedRuns : public ValidateProgram {
+ protected:
+  [[nodiscard]] Outcome published(const Arguments& more) const {
+    return run_program(with({ZENFLOW_VALIDATE, "--published"}, more), {.folder = folder_.path()});
+  }
+};
+
+TEST_F(PublishedRuns, ThoseThatShipAreFoundFromAnywhere) {
+  const Outcome outcome = published({"--json"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const auto document = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(document["rows"].size(), 101U);
+  EXPECT_GT(document["summary"]["judged"], 0);
+  EXPECT_THAT(published({}).out, HasSubstr("Records, not simulated:"));
+}
+
+TEST_F(PublishedRuns, OwnRowsAreJudgedByTheLimitsThatAreGiven) {
+  // Ten times as long as any step of this model on a node that ships with the program.
+  folder_.write("mine/models/tiny.json",
+                R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 2,
+"n_positions": 64, "vocab_size": 100, "activation_function": "gelu_new"})");
+  folder_.write("mine/rows.yaml", R"(- id: mine
+  node: dgx_a100_40g
+  model: tiny
+  gpus: 1
+  nodes: 1
+  micro_batch: 1
+  seq: 64
+  ga: 1
+  dtype: bf16
+  activation_checkpointing: false
+  bind_cores: false
+  deepspeed_version: 0.17.5
+  schedule: gpu-only
+  deepspeed: {optimizer: {type: AdamW, params: {lr: 1e-5}}}
+  quantity: optimizer step
+  value: 10
+  unit: s
+  source: our own
+  how_read: log
+  uncertainty: 1 %
+  judged: true
+  simulated: true
+)");
+  const Outcome outcome = published({"mine/rows.yaml"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("1 row judged, 1 of them predicted"));
+  EXPECT_EQ(published({"mine/rows.yaml", "--tolerance", "101", "--worst", "101"}).code, 0);
+  EXPECT_EQ(published({"mine/rows.yaml", "--tolerance", "50"}).code, 4);
+  EXPECT_EQ(published({"mine/rows.yaml", "--worst", "50"}).code, 4);
+}
+
+TEST_F(PublishedRuns, RefusesWhatItDoesNotRead) {
+  EXPECT_THAT(published({"missing.yaml"}).err, HasSubstr("missing.yaml: cannot read"));
+  EXPECT_EQ(published({"missing.yaml"}).code, 2);
+  for (const Arguments& more :
+       {Arguments{"--live"}, {"--write", "page.md"}, {"--profile", "h200_x1"}, {"--set", "a=1"}}) {
+    EXPECT_EQ(published(more).code, 2) << more[0];
+    EXPECT_THAT(published(more).err, HasSubstr("--published")) << more[0];
+  }
+}
+
 TEST_F(ValidateProgram, RefusesWhatCannotBeMeant) {
   refuses({}, 2, "--live");
   refuses({"--live", "--device", "cuda"}, 2, "expected a profile of a GPU");

@@ -81,6 +81,31 @@ TEST_F(SmallPage, SaysWhatIsSimulatedAndHowFarOffItIs) {
   EXPECT_THAT(page, HasSubstr("Of 1: 12.5 %."));
 }
 
+TEST_F(SmallPage, ShowsPublishedRunsAndTheirErrors) {
+  folder_.write("page/published/rows.yaml", R"(- id: far
+  node: a machine
+  model: a model
+  schedule: another system
+  quantity: epoch
+  value: 23
+  unit: min
+  source: a blog
+  how_read: table
+  uncertainty: 5 %
+  judged: false
+  simulated: false
+  reason: no profile of it
+)");
+  const std::string page = write(R"(- title: S
+  blocks:
+  - published: published/rows.yaml
+  - text: "Of {published.count} rows: {published.mean}, {published.worst}."
+)");
+  EXPECT_THAT(page, HasSubstr("1 row, 0 of them judged"));
+  EXPECT_THAT(page, HasSubstr("- `far`: no profile of it\n"));
+  EXPECT_THAT(page, HasSubstr("Of 0 rows: 0.0 %, 0.0 %."));
+}
+
 TEST_F(SmallPage, ShowsResultsThatItsDataDoesNotPlace) {
   folder_.write("page/further.json",
                 file_content(kRoot / "docs/accuracy/host_device_slow_link.json"));
