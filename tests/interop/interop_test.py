@@ -8,6 +8,8 @@ import configurations
 import documents
 from schedule import differences
 from shrink import shrink
+from steps import phases_of, summary_of
+from steps_predict import phases_in
 from verdicts import Says, verdicts_of
 
 
@@ -82,6 +84,36 @@ class Comparison(unittest.TestCase):
         for key in ("boundary", "updates", "selects", "resynchronises", "buffer", "weights_of"):
             changed = {**self.FOUND, key: 1 if self.FOUND[key] in (0, None) else False}
             self.assertEqual(len(differences([self.SIMULATED], [changed])), 1, key)
+
+
+class Steps(unittest.TestCase):
+    def test_phases_are_those_of_the_quiet_half(self):
+        steps = [[1, 2, 3], [1, 2, 5], [9, 9, 9], [1, 4, 3]]
+        self.assertEqual(phases_of(steps, zenflow=False), [1, 2, 4])
+
+    def test_zenflows_phases_are_means_of_all_steps(self):
+        self.assertEqual(phases_of([[1, 2, 3], [3, 2, 9]], zenflow=True), [2, 2, 6])
+
+    def test_fitted_run_does_not_count_in_errors(self):
+        rows = [{"fitted": True, "step_error": 9, "memory_error": 9},
+                {"fitted": False, "step_error": 0.1, "memory_error": -0.2},
+                {"fitted": False, "step_error": -0.3, "memory_error": -0.2}]
+        found = summary_of(rows)
+        self.assertAlmostEqual(found["step"]["mean"], 0.2)
+        self.assertAlmostEqual(found["step"]["signed_mean"], -0.1)
+        self.assertAlmostEqual(found["memory"]["worst"], 0.2)
+
+    def test_phases_of_a_simulated_trace(self):
+        def span(name, category, start, end, pid=0):
+            return {"ph": "X", "name": name, "cat": category, "ts": start, "dur": end - start,
+                    "pid": pid}
+        # Forward 0 to 2 (its weights arrive until 0.5), backward 2 to 5, step until 9 us. Other
+        # ranks do not count.
+        trace = {"traceEvents": [
+            span("ProfilerStep#0", "user_annotation", 0, 9), span("forward", "kernel", 0.5, 2),
+            span("backward head", "kernel", 2, 3), span("backward block 0", "kernel", 3.5, 5),
+            span("backward head", "kernel", 1, 8, pid=1)]}
+        self.assertEqual([round(one * 1e6, 6) for one in phases_in(trace)], [2, 3, 4])
 
 
 if __name__ == "__main__":
