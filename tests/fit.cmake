@@ -1,6 +1,7 @@
 # What fits: buffers by name, their formulas, the limits of the machine, `zenflow-sim fit`.
 zenflow_test_group(fit_test LABEL unit
   SOURCES unit/buffers_test.cpp unit/fit_test.cpp unit/deepspeed_memory_test.cpp
+          unit/deepspeed_zero_test.cpp unit/user_cases_test.cpp
   LINK zenflow::report GTest::gmock fmt::fmt)
 zenflow_test_group(fit_formula_test LABEL differential TIMEOUT 300
   SOURCES differential/fit_formula_test.cpp

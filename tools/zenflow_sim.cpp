@@ -158,11 +158,13 @@ void add_others(CLI::App& app, Options& options, int& code) {
                    "how many micro steps to list, from the start of the run; default: 16")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{10'000}));
   CLI::App* list = app.add_subcommand(
-      "list", "list the schedules, profiles, GPUs, models and lint rules that are known");
-  list->add_option("topic", options.topics,
-                   "any of schedules, profiles, models, gpus, rules, default: the first three; or "
-                   "a profile or "
-                   "scenario, FILE.yaml, for the numbers of its node and where they are from")
+      "list",
+      "list the schedules, profiles, GPUs, models, lint rules and DeepSpeed keys that are known");
+  list->add_option(
+          "topic", options.topics,
+          "any of schedules, profiles, models, gpus, rules, keys, default: the first three; "
+          "or a profile or scenario, FILE.yaml, for the numbers of its node and where they "
+          "are from")
       ->delimiter(',');
   add_output_options(*list, options.common);
   list->callback([&] { code = list_command(options.common, options.topics); });

@@ -366,14 +366,19 @@ class PageWriter {
       std::string title;
       std::string metric;
       std::optional<double> within;
+      std::optional<double> points;  ///< within so much of the first column's value
     };
     std::vector<Column> columns;
     std::vector<std::string> titles = {"machine, model", "simulated"};
     for_each_map(map.require("columns"), [&](MapReader& column) {
       columns.push_back({column.require("title").string(),
-                         column.require("metric").choice(kMetricNames), std::nullopt});
+                         column.require("metric").choice(kMetricNames), std::nullopt,
+                         std::nullopt});
       if (const auto within = column.optional("within")) {
         columns.back().within = within->number(0, 1);
+      }
+      if (const auto points = column.optional("points")) {
+        columns.back().points = points->number(0, 1);
       }
       titles.push_back(columns.back().title);
     });
@@ -393,10 +398,15 @@ class PageWriter {
         const double stated = published[i].number(0, kMostPublished);
         cells.push_back(fmt::format("{:.3f} / {:.3f} ({})", predicted, stated,
                                     signed_percent(relative_error(predicted, stated))));
-        if (!columns[i].within) continue;
-        page_.checks.push_back(
-            {fmt::format("{}, {}: {}", machine, one.simulated.schedule, columns[i].title),
-             predicted, stated, *columns[i].within});
+        const std::string what =
+            fmt::format("{}, {}: {}", machine, one.simulated.schedule, columns[i].title);
+        if (columns[i].within) {
+          page_.checks.push_back({what, predicted, stated, *columns[i].within});
+        }
+        if (columns[i].points) {
+          const double whole = published.front().number(0, kMostPublished);
+          page_.checks.push_back({what, whole + predicted - stated, whole, *columns[i].points});
+        }
       }
       text += markdown_row(cells);
     });

@@ -13,7 +13,8 @@
 ///     table      id and rows {what, a quantity, published, rounded_to, counts, within}; ranges
 ///     over
 ///                several cases {what, metric, low, high, cases}
-///     breakdown  columns {title, metric, within} and rows {machine, a case, published}, in seconds
+///     breakdown  columns {title, metric, within, points} and rows {machine, a case, published}, in
+///                seconds; points: a share of the first column's value
 ///     constants  profiles by title; rows {path, notes by title, remark}
 ///
 /// A case is scenario, schedule and, if need be, profile, set (as --set has it), model, step of the

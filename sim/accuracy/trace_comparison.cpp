@@ -94,6 +94,7 @@ class TraceComparison {
     const Schedule& schedule = find_schedule(name);
     Recorded one{name, name, false, jobs_.job(schedule), std::move(trace)};
     for (const std::string& text : ignored_settings(schedule, one.job)) note(i, text);
+    for (const std::string& text : job_notes(one.job)) note(i, text);
     const auto window =
         static_cast<std::int64_t>(simulate_schedule(one.job, schedule).step_times.size());
     one.first_step = std::max<std::int64_t>(0, flags_.first_step);

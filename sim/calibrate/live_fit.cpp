@@ -105,6 +105,7 @@ class Fitter {
           amounts[2] += work.chains.value();
           for (const BoundedWork& one : work.products) {
             add(0, (one.flops + gpu.gemm_half_size).value(), one.traffic);
+            known += one.besides.value();
           }
           add(1, work.attention.flops.value(), work.attention.traffic);
         }

@@ -15,8 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMostGpus = 1'000'000;
-
 /// Keys of a catalogue file that a profile's gpu block does not have.
 constexpr std::string_view kCatalogueKeys[] = {"also_known_as", "pcie", "gpu_links", "default_link",
                                                "host_link"};

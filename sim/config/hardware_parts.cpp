@@ -30,7 +30,7 @@ constexpr double kCore = 20 * kGiga;
 constexpr double kSlowDramRate = 2933e6;
 constexpr double kFullLanes = 16;
 constexpr double kBothDirections = 1.5;
-constexpr double kStaging = 31.3 * kGiga;
+constexpr double kStaging = 19.3 * kGiga;
 constexpr double kCollectiveShare = 0.8;
 constexpr double kNetworkShare = 0.9;
 constexpr double kBitsPerByte = 8;
@@ -104,7 +104,7 @@ void put_cpu_adam(PartBlock& host, const Dram& dram, std::int64_t sockets, std::
                     "quarter of the cores");
   if (!one) {
     host.number(
-        "unbound_efficiency", "0.77",
+        "unbound_efficiency", "0.78",
         "as profile dgx_a100_40g, where it is fitted to the unbound ZeRO-Offload step of the "
         "DeepSpeed blog zenflow-corebinding");
   } else {
@@ -229,7 +229,7 @@ void put_pcie(PartBlock& link, const CatalogueGpu& gpu, std::int64_t gpus) {
     const double rate = link.bandwidth(pinned);
     link.number(key, rate_text(1 / (1 / rate + 1 / kStaging)),
                 "derived from profile dgx_a100_40g, where it is fitted: the driver's copy to its "
-                "staging buffers, 31.3 GB/s, and the transfer follow each other");
+                "staging buffers, 19.3 GB/s, and the transfer follow each other");
   }
   if (const auto own = from.optional("switches")) {
     link.raw("switches", own->node());

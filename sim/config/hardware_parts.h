@@ -13,7 +13,7 @@
 ///   shared_memory         half of the memory
 ///   h2d, d2h              PCIe 3: 12, 4: 25, 5: 53 GB/s at 16 lanes, in proportion to lanes
 ///   bidirectional         1.5 times one direction
-///   pageable_h2d, _d2h    1 / (1 / pinned + 1 / 31.3 GB/s): a copy to staging buffers comes first
+///   pageable_h2d, _d2h    1 / (1 / pinned + 1 / 19.3 GB/s): a copy to staging buffers comes first
 ///   gpu_link: pcie        0.8 of the pinned rate, 20 us
 ///   gpu_link: nvlinkN     as the catalogue has it of the card
 ///   network               0.9 of the line rate, 5 us

@@ -23,6 +23,9 @@ constexpr std::int64_t kMaxTokens = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxSteps = 100'000;
 /// Whether complete profiles of known GPUs take the catalogue's numbers for the law of GPU time.
 constexpr bool kTakeKnownGpus = true;
+constexpr std::int64_t kMaxThreads = 4096;
+constexpr double kBytesPerMb = 1024.0 * 1024;  // as PyTorch counts them
+constexpr std::int64_t kMostMb = std::int64_t{1} << 30;
 
 /// The files that are being read, outermost first: a file that names one of them is a cycle.
 using OpenFiles = std::vector<fs::path>;
@@ -157,7 +160,14 @@ void read_knobs(MapReader& map, std::string_view block, TrainingSetup& setup) {
   map.reject_unknown_keys();
 }
 
-TrainingSettings read_training(MapReader map, const ModelSpec& model) {
+/// DeepSpeed's file has the knob, too: which one holds is decided when both have been read.
+std::optional<std::int64_t> read_accumulation(MapReader& training) {
+  const auto steps = training.optional("gradient_accumulation_steps");
+  if (!steps) return std::nullopt;
+  return static_cast<std::int64_t>(read_knob(setup_knob("gradient_accumulation_steps"), *steps));
+}
+
+TrainingSettings read_training(MapReader& map, const ModelSpec& model) {
   TrainingSetup training;
   read_knobs(map, "training", training);
   const ValueReader length = map.require("sequence_length");
@@ -298,7 +308,9 @@ Scenario read_scenario(ScenarioTree tree, const std::vector<Override>& overrides
   scenario.hardware.notes = tree.notes;
   scenario.gpus = root.integer_or("gpus", scenario.hardware.gpu.count, 1, kMaxGpus);
   scenario.nodes = root.integer_or("nodes", 1, 1, kMaxGpus);
-  scenario.training = read_training(root.require_map("training"), scenario.model);
+  MapReader training = root.require_map("training");
+  scenario.gradient_accumulation_steps = read_accumulation(training);
+  scenario.training = read_training(training, scenario.model);
   const auto deepspeed = root.optional_map("deepspeed");
   scenario.deepspeed = deepspeed ? deepspeed->node() : map_node(root.at());
   if (auto launch = root.optional_map("launch")) {
@@ -308,6 +320,17 @@ Scenario read_scenario(ScenarioTree tree, const std::vector<Override>& overrides
       return WrittenText{value->string(), value->node().at};
     };
     scenario.bind_cores_to_rank = launch->boolean_or("bind_cores_to_rank", false);
+    if (const auto threads = launch->optional("omp_num_threads")) {
+      scenario.omp_num_threads = threads->integer(1, kMaxThreads);
+    }
+    if (const auto backend = launch->optional("ds_pin_memory_backend")) {
+      const std::array<std::string, 2> backends = {"torch", "native"};
+      scenario.native_pinning = backend->choice(backends) == "native";
+    }
+    if (const auto threshold = launch->optional("pinned_max_round_threshold_mb")) {
+      scenario.pinned_round_threshold =
+          Bytes(kBytesPerMb * static_cast<double>(threshold->integer(1, kMostMb)));
+    }
     scenario.deepspeed_version = written("deepspeed_version");
     scenario.target = written("target");
     launch->reject_unknown_keys();

@@ -40,7 +40,16 @@ struct Scenario {
   std::int64_t nodes = 1;
   TrainingSettings training;
   Node deepspeed;  ///< the DeepSpeed document, overrides applied
+  /// training.gradient_accumulation_steps: what the launcher is told, for a DeepSpeed file that
+  /// says "auto" or nothing.
+  std::optional<std::int64_t> gradient_accumulation_steps;
   bool bind_cores_to_rank = false;
+  std::optional<std::int64_t> omp_num_threads;  ///< OMP_NUM_THREADS; empty: the launcher's default
+  /// launch.ds_pin_memory_backend, of DeepSpeed's environment: page-locked blocks have their size.
+  bool native_pinning = false;
+  /// launch.pinned_max_round_threshold_mb, of PYTORCH_ALLOC_CONF: larger page-locked blocks have
+  /// their size, and no power of two. Empty: none has.
+  std::optional<Bytes> pinned_round_threshold;
   /// The zenflow_train block, for which DeepSpeed's file has no keys: the live-* schedules read it.
   /// Threads that are 0 are what pt_reserved_cores_perc leaves.
   OffloadSetup offload{.optimizer_threads = 0, .sum_threads = 0};

@@ -30,12 +30,18 @@ BytesPerSecond worker_adam_rate(const HostProfile& host, double cores) {
   return share_of_adam(host, cores) * host.worker_adam_bandwidth.value_or(host.adam_bandwidth);
 }
 
+BytesPerSecond few_threads_adam_rate(const HostProfile& host, double threads) {
+  if (!host.worker_adam_bandwidth) return adam_rate(host, threads);
+  return std::min(host.adam_bandwidth, worker_adam_rate(host, threads));
+}
+
 BytesPerSecond pass_rate(const HostProfile& host, double cores) {
   return std::min(host.elementwise_bandwidth, cores * host.core_bandwidth);
 }
 
-CpuWork update_work(const HostProfile& host, double cores, DType dtype, bool cast_gradient) {
-  CpuWork total = work(kAdamBytes, adam_rate(host, cores));
+CpuWork update_work(const HostProfile& host, double cores, DType dtype, bool cast_gradient,
+                    double optimizer_bytes) {
+  CpuWork total = work(optimizer_bytes, adam_rate(host, cores));
   total.launch = host.adam_launch;
   total += work(kScaleBytes, pass_rate(host, cores));
   // With fp32 training there is nothing to cast: the upload reads the master copy.

@@ -51,13 +51,18 @@ struct CpuWork {
 [[nodiscard]] BytesPerSecond adam_rate(const HostProfile& host, double cores);
 /// The same in a worker process whose threads are bound to its cores.
 [[nodiscard]] BytesPerSecond worker_adam_rate(const HostProfile& host, double cores);
+/// In training processes that run fewer threads than there are cores: as in the worker, since such
+/// threads neither share cores nor wait for each other as many do, and at most adam_bandwidth,
+/// which processes with a thread on every core reach.
+[[nodiscard]] BytesPerSecond few_threads_adam_rate(const HostProfile& host, double threads);
 /// Memory traffic rate of casts, scaling and accumulation.
 [[nodiscard]] BytesPerSecond pass_rate(const HostProfile& host, double cores);
 
 /// Unscale, clip, Adam, and the cast of the result for the upload; with `cast_gradient`
-/// also the cast of a 16-bit gradient to fp32 first.
+/// also the cast of a 16-bit gradient to fp32 first. `optimizer_bytes`: of another optimizer's
+/// update, which is taken to run at Adam's rate.
 [[nodiscard]] CpuWork update_work(const HostProfile& host, double cores, DType dtype,
-                                  bool cast_gradient);
+                                  bool cast_gradient, double optimizer_bytes = kAdamBytes);
 [[nodiscard]] CpuWork accumulate_work(const HostProfile& host, double cores, DType dtype);
 
 }  // namespace zenflow::sim

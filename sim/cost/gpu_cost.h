@@ -4,7 +4,7 @@
 /// one product, H gemm_half_size, W memory bandwidth, s streaming_efficiency,
 /// u elementwise_efficiency, l kernel_launch, b bytes of an element.
 ///
-///   product [m,k]x[k,n]   F = 2 m n k;  max((F + H) / (e P), b (m k + k n + m n) / (s W)) + l
+///   product [m,k]x[k,n]   max((F + H) / (e P), b (m k + k n + m n) / (s W)) + l
 ///   linear layer          forward one product, backward two of the same FLOPs
 ///   attention (fused, causal)   forward 2 T L h d FLOPs for sequences of L tokens, backward
 ///                         2.5 times that, at attention_efficiency; never faster than
@@ -12,9 +12,10 @@
 ///   element-wise chain    bytes / (u W) + l a kernel
 ///   fused stream          bytes / (s W) + l
 ///
-/// (F + H) / (e P) is the saturating efficiency e F / (F + H): a fixed loss per product, in shape
-/// like the efficiency tables of Calculon (systems/*.json). Source of the bound: roofline,
-/// Williams et al. 2009. docs/model.md lists the element-wise passes and the known error.
+/// Of a GPU whose multiprocessors are stated products are timed by tiles (product_cost.h), and 0.73
+/// of a benchmark's rate is held in a step. Of others F = 2 m n k, and H is a fixed loss per
+/// product, in shape like the efficiency tables of Calculon (systems/*.json). Source of the bound:
+/// roofline, Williams et al. 2009. docs/model.md lists the element-wise passes and the known error.
 #pragma once
 
 #include <cstdint>
@@ -55,9 +56,20 @@ struct Passes {
   }
 };
 
+/// Of the device, and how many kernels the framework dispatches for it.
 struct LayerTime {
   Seconds forward;
   Seconds backward;  ///< without recomputation
+  double forward_kernels = 0;
+  double backward_kernels = 0;
+
+  LayerTime& operator+=(const LayerTime& other) {
+    forward += other.forward;
+    backward += other.backward;
+    forward_kernels += other.forward_kernels;
+    backward_kernels += other.backward_kernels;
+    return *this;
+  }
 };
 
 /// GPU time of a step's pieces for one micro-batch on one GPU.
@@ -71,6 +83,7 @@ struct ModelTime {
 struct BoundedWork {
   Flops flops;  ///< 0: there is none
   Bytes traffic;
+  Seconds besides{};  ///< before and after
 };
 /// What model_time() divides by rates, for a step's pieces: what measured times are fitted to.
 struct LayerWork {
@@ -87,7 +100,11 @@ struct ModelWork {
   LayerWork head_forward;
   LayerWork head_backward;
 };
-[[nodiscard]] ModelWork model_work(const ModelSpec& model, const TrainingSettings& training);
+/// [m, k] x [k, n] in a step. Precondition: the profile has a peak for `dtype`.
+[[nodiscard]] BoundedWork product_work(const GpuProfile& gpu, DType dtype, double m, double n,
+                                       double k);
+[[nodiscard]] ModelWork model_work(const GpuProfile& gpu, const ModelSpec& model,
+                                   const TrainingSettings& training);
 
 [[nodiscard]] ModelTime model_time(const GpuProfile& gpu, const ModelSpec& model,
                                    const TrainingSettings& training);

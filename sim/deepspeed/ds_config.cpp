@@ -9,12 +9,17 @@
 
 #include "sim/config/knob_reader.h"
 #include "sim/config/reader.h"
+#include "sim/deepspeed/ds_document.h"
 #include "sim/deepspeed/ds_fields.h"
+#include "sim/deepspeed/lax_values.h"
+#include "sim/deepspeed/unmodelled_keys.h"
 
 namespace zenflow::sim {
 namespace {
 
 constexpr std::int64_t kManyElements = std::int64_t{1} << 40;
+/// Files write 1e14 and the like for no limit; a double has it exactly.
+constexpr std::int64_t kAnyElements = std::int64_t{1} << 53;
 constexpr std::int64_t kManySteps = 100'000;
 
 constexpr std::string_view kZero = "zero_optimization";
@@ -99,11 +104,18 @@ struct OffloadBlock {
   bool pipeline_read = false;
   bool pipeline_write = false;
   std::int64_t buffer_count = 4;
+  std::int64_t buffer_size = 100'000'000;
+  std::int64_t max_in_cpu = 1'000'000'000;
 };
 
 OffloadBlock read_offload(MapReader map, std::string_view path) {
   const std::array<std::string, 3> devices = {"none", "cpu", "nvme"};
   OffloadBlock block;
+  if (path == kOffloadParam) {
+    block.buffer_count = 5;
+    block.buffer_size = integer(map, "buffer_size", block.buffer_size, 0, kManyElements);
+    block.max_in_cpu = integer(map, "max_in_cpu", block.max_in_cpu, 0, kManyElements);
+  }
   if (const auto value = set_value(map, "device")) {
     const std::string name = value->choice(devices);
     if (name == "cpu") block.device = OffloadDevice::kCpu;
@@ -135,7 +147,22 @@ void read_zero(MapReader map, DeepSpeedConfig& config) {
   config.zero_stage = static_cast<int>(integer(map, "stage", 0, 0, 3));
   config.reduce_bucket_size =
       integer(map, "reduce_bucket_size", config.reduce_bucket_size, 1, kManyElements);
-  config.sub_group_size = integer(map, "sub_group_size", config.sub_group_size, 1, kManyElements);
+  config.sub_group_size = integer(map, "sub_group_size", config.sub_group_size, 0, kAnyElements);
+  // The names without the prefix are DeepSpeed's fields, those with it their aliases.
+  constexpr std::string_view kPrefix = "stage3_";
+  const auto elements = [&map, kPrefix](std::string_view key, std::int64_t& value) {
+    value = integer(map, key.substr(kPrefix.size()), value, 0, kAnyElements);
+    value = integer(map, key, value, 0, kAnyElements);
+  };
+  elements("stage3_prefetch_bucket_size", config.prefetch_bucket_size);
+  elements("stage3_max_live_parameters", config.max_live_parameters);
+  elements("stage3_max_reuse_distance", config.max_reuse_distance);
+  elements("stage3_param_persistence_threshold", config.persistence_threshold);
+  for (const char* key :
+       {"gather_16bit_weights_on_model_save", "stage3_gather_16bit_weights_on_model_save",
+        "stage3_gather_fp16_weights_on_model_save"}) {
+    config.gathers_on_save = boolean(map, key, config.gathers_on_save);
+  }
   if (const auto overlap = set_value(map, "overlap_comm")) config.overlap_comm = overlap->boolean();
   config.round_robin_gradients = boolean(map, "round_robin_gradients", false);
   config.offload_optimizer = read_deprecated(map, "cpu_offload", "offload_optimizer");
@@ -153,18 +180,50 @@ void read_zero(MapReader map, DeepSpeedConfig& config) {
     config.cpuadam_cores_perc = block.cpuadam_cores_perc;
   }
   if (const auto offload = map.optional_map("offload_param")) {
-    config.offload_param = read_offload(*offload, kOffloadParam).device;
+    const OffloadBlock block = read_offload(*offload, kOffloadParam);
+    config.offload_param = block.device;
+    config.param_pin_memory = block.pin_memory.value_or(config.param_pin_memory);
+    config.param_pin_memory_written = block.pin_memory.has_value();
+    config.param_buffer_count = block.buffer_count;
+    config.param_buffer_size = block.buffer_size;
+    config.max_in_cpu = block.max_in_cpu;
   }
   if (const auto zenflow = map.optional_map("zenflow")) config.zenflow = read_zenflow(*zenflow);
   reject_unknown_fields(map, kZero);
 }
 
-bool read_precision(MapReader& root, const std::string& key) {
+bool read_precision(MapReader& root, const std::string& key, OptimizerSettings& optimizer) {
   auto block = root.optional_map(key);
   if (!block) return false;
   const bool enabled = boolean(*block, "enabled", false);
+  if (enabled) {
+    const std::string word = key == "fp16" ? key : "bf16";
+    const bool master = boolean(*block, word + "_master_weights_and_grads", false);
+    optimizer.narrow_master = optimizer.narrow_master || master;
+    if (boolean(*block, "bf16_optimizer_states", false)) optimizer.narrow_states = true;
+  }
   reject_unknown_fields(*block, key);
   return enabled;
+}
+
+/// DeepSpeed does not check these blocks, so their values are taken as Python takes them.
+void read_optimizer(const Node& root, OptimizerSettings& optimizer) {
+  if (const Node* type = find_path(root, "optimizer.type"); type != nullptr && type->is_scalar()) {
+    optimizer.kind = find_optimizer(type->scalar).value_or(optimizer.kind);
+  }
+  if (const Node* momentum = find_path(root, "optimizer.params.momentum")) {
+    optimizer.has_momentum = lax_number(*momentum).value_or(0) != 0;
+  }
+  if (const Node* wide = find_path(root, "optimizer.params.fp32_optimizer_states")) {
+    optimizer.narrow_states = !lax_boolean(*wide).value_or(true);
+  }
+}
+
+bool sums_in_fp32(const Node& root) {
+  const Node* type = find_path(root, "data_types.grad_accum_dtype");
+  constexpr std::array<std::string_view, 4> kNames = {"fp32", "float32", "float", "torch.float32"};
+  return type != nullptr && type->is_scalar() &&
+         std::find(kNames.begin(), kNames.end(), type->scalar) != kNames.end();
 }
 
 /// DeepSpeed ignores an unknown block at the top; a near miss is more likely a typo.
@@ -230,11 +289,18 @@ DeepSpeedConfig read_deepspeed_config(const Node& root) {
     config.gradient_accumulation_steps = static_cast<std::int64_t>(read_knob(knob, *accumulation));
     config.gradient_accumulation_steps_written = true;
   }
+  const auto written_steps = map.optional("gradient_accumulation_steps");
+  config.gradient_accumulation_steps_auto = written_steps && is_auto(written_steps->node());
+  read_optimizer(root, config.optimizer);
   if (const auto zero = map.optional_map("zero_optimization")) read_zero(*zero, config);
-  config.bf16 = read_precision(map, map.optional("bf16") ? "bf16" : "bfloat16");
-  config.fp16 = read_precision(map, "fp16");
+  config.bf16 = read_precision(map, map.optional("bf16") ? "bf16" : "bfloat16", config.optimizer);
+  config.fp16 = read_precision(map, "fp16", config.optimizer);
+  config.fp32_gradient_sums = (config.bf16 || config.fp16) && sums_in_fp32(root);
   if (config.bf16 && config.fp16) map.fail("fp16", "bf16 and fp16 cannot both be enabled");
   check_top_level(root, config);
+  for (UnmodelledKey& key : unmodelled_keys(root)) {
+    config.not_modelled.push_back(std::move(key.path));
+  }
   return config;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sim/config/document.h"
+#include "sim/deepspeed/optimizer.h"
 #include "sim/offload/training_setup.h"
 
 namespace zenflow::sim {
@@ -47,15 +48,26 @@ struct DeepSpeedConfig {
   std::optional<std::int64_t> train_micro_batch_size_per_gpu;
   std::int64_t gradient_accumulation_steps = 1;
   bool gradient_accumulation_steps_written = false;  ///< a number, in the file
+  bool gradient_accumulation_steps_auto = false;     ///< "auto", in the file
   int zero_stage = 0;
   std::int64_t reduce_bucket_size = 500'000'000;  ///< elements
-  std::int64_t sub_group_size = 1'000'000'000;    ///< elements
+  std::int64_t sub_group_size = 1'000'000'000;    ///< elements; 0: each parameter alone
   std::optional<bool> overlap_comm;               ///< empty: true in stage 3 only
   bool round_robin_gradients = false;
   bool bf16 = false;
   bool fp16 = false;
   OffloadDevice offload_optimizer = OffloadDevice::kNone;
   OffloadDevice offload_param = OffloadDevice::kNone;
+  bool param_pin_memory = true;  ///< of offload_param, as pin_memory
+  bool param_pin_memory_written = false;
+  std::int64_t param_buffer_count = 5;               ///< page-locked buffers of parameters on NVMe
+  std::int64_t param_buffer_size = 100'000'000;      ///< elements of each
+  std::int64_t max_in_cpu = 1'000'000'000;           ///< elements of a rank not put on NVMe
+  std::int64_t prefetch_bucket_size = 50'000'000;    ///< stage3_..., elements
+  std::int64_t max_live_parameters = 1'000'000'000;  ///< likewise
+  std::int64_t max_reuse_distance = 1'000'000'000;   ///< likewise
+  std::int64_t persistence_threshold = 100'000;      ///< stage3_param_..., elements of a tensor
+  bool gathers_on_save = false;                      ///< stage3_gather_16bit_weights_on_model_save
   bool pin_memory = true;           ///< unless written, the default of the newest release known
   bool pin_memory_written = false;  ///< in the file
   double offload_ratio = 1.0;       ///< share of the optimizer on the CPU (Twin-Flow)
@@ -66,8 +78,12 @@ struct DeepSpeedConfig {
   double cpuadam_cores_perc = 0.8;
   double gradient_clipping = 1.0;  ///< likewise
   bool gradient_clipping_written = false;
+  OptimizerSettings optimizer;
+  /// data_types.grad_accum_dtype is fp32: micro steps add up in fp32.
+  bool fp32_gradient_sums = false;
   std::optional<ZenFlowSettings> zenflow;
-  std::vector<std::string> warnings;  ///< located; what DeepSpeed will ignore
+  std::vector<std::string> warnings;      ///< located; what DeepSpeed will ignore
+  std::vector<std::string> not_modelled;  ///< paths of keys whose effect is left out
 
   [[nodiscard]] bool overlaps_communication() const {
     return overlap_comm.value_or(zero_stage == 3);

@@ -1,6 +1,8 @@
-/// The keys that DeepSpeed knows, release by release: the one table of them.
+/// The keys that DeepSpeed knows, release by release: the one table of them, with what becomes of
+/// each in a simulation.
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <span>
 #include <string_view>
@@ -11,11 +13,35 @@ namespace zenflow::sim {
 
 enum class FieldType { kBool, kInteger, kNumber, kText, kIntervalOrAuto, kMap, kNames };
 
+/// What a simulation makes of a key.
+enum class KeyEffect : std::uint8_t {
+  kModelled,
+  kNone,         ///< the key has no effect on time and memory
+  kNotModelled,  ///< it has, and results are as if the key were not there: they name it
+};
+[[nodiscard]] std::string_view to_string(KeyEffect effect);
+
+/// Where a key that is not modelled has an effect.
+enum class KeyScope : std::uint8_t {
+  kAnywhere,
+  kStages12,
+  kStage3,
+  kNvme,       ///< the optimizer or parameters are on NVMe
+  kIfEnabled,  ///< of a block: "enabled" is true in it
+};
+
+struct KeyMeaning {
+  KeyEffect effect = KeyEffect::kNotModelled;
+  std::string_view neutral = {};  ///< "false|0": with these values there is nothing to model
+  KeyScope scope = KeyScope::kAnywhere;
+};
+
 /// One field of a block that DeepSpeed validates with pydantic (unknown keys refused).
 struct Field {
   std::string_view block;
   std::string_view key;
   FieldType type = FieldType::kBool;
+  KeyMeaning meaning = {};
   bool nullable = false;
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
@@ -39,8 +65,16 @@ struct RemovedBlock {
 /// A key that DeepSpeed reads at the top of the file.
 struct TopLevelKey {
   std::string_view key;
+  KeyMeaning meaning = {};
   Version since = {0, 17, 5};
 };
 [[nodiscard]] std::span<const TopLevelKey> top_level_keys();
+/// A key of a block that DeepSpeed opens without checking its keys.
+struct InnerKey {
+  std::string_view block;
+  std::string_view key;
+  KeyMeaning meaning = {};
+};
+[[nodiscard]] std::span<const InnerKey> inner_keys();
 
 }  // namespace zenflow::sim

@@ -250,13 +250,27 @@ void check_core_split(LintContext& context, const Rule& rule) {
                   .instead = "a share that leaves both at least one core, e.g. 0.25"});
 }
 
+/// Whether more than one rank of a node shares its cores, as far as the options say.
+bool shares_cores(const LintOptions& options) {
+  return options.gpus_per_node.value_or(options.world_size.value_or(2)) > 1;
+}
+
+/// torchrun, which accelerate launch and most who run Trainer use, sets one thread for each of
+/// several processes; empty: OMP_NUM_THREADS is not set.
+std::optional<std::int64_t> omp_threads(const LintContext& context) {
+  const LintOptions& options = context.options();
+  if (options.omp_num_threads || options.bind_cores_to_rank) return options.omp_num_threads;
+  if (context.plain() || !shares_cores(options)) return std::nullopt;
+  return 1;
+}
+
 void check_oversubscription(LintContext& context, const Rule& rule) {
   const LintOptions& options = context.options();
   if (!offloads(context) || context.settings().stage == 0) return;
   if (!options.cores_per_node || !options.gpus_per_node || *options.gpus_per_node < 2) return;
   const std::int64_t cores = *options.cores_per_node;
   const std::int64_t ranks = *options.gpus_per_node;
-  std::int64_t threads = options.omp_num_threads.value_or(cores);
+  std::int64_t threads = omp_threads(context).value_or(cores);
   if (options.bind_cores_to_rank) threads = std::max<std::int64_t>(cores / ranks, 1);
   if (threads > cores / ranks || cores < ranks) {
     context.report(rule,
@@ -268,6 +282,42 @@ void check_oversubscription(LintContext& context, const Rule& rule) {
                                            "OMP_NUM_THREADS={}",
                                            std::max<std::int64_t>(cores / ranks, 1))});
   }
+}
+
+/// ZenFlow's and SuperOffload's workers take their cores themselves.
+void check_one_thread(LintContext& context, const Rule& rule) {
+  const LintOptions& options = context.options();
+  const LintSettings& s = context.settings();
+  if (!offloads(context) || s.stage == 0 || (s.zenflow && s.overlap_step) || s.super_offload) {
+    return;
+  }
+  if (omp_threads(context) != 1) return;
+  const bool known = options.cores_per_node && options.gpus_per_node;
+  const std::int64_t cores = known ? *options.cores_per_node / *options.gpus_per_node : 0;
+  if (known && cores < 2) return;
+  const char* who = options.omp_num_threads
+                        ? "OMP_NUM_THREADS is 1"
+                        : "torchrun and accelerate launch set OMP_NUM_THREADS=1 "
+                          "for more than one process";
+  context.report(
+      rule, {.path = in_offload("device"),
+             .what = fmt::format("one optimizer thread: {}, and the CPU update runs on "
+                                 "one core of each rank",
+                                 who),
+             .instead = known ? fmt::format("set OMP_NUM_THREADS={}", cores)
+                              : "set OMP_NUM_THREADS to the cores of a rank",
+             .severity = known || options.omp_num_threads ? Severity::kWarning : Severity::kNote});
+}
+
+void check_muon(LintContext& context, const Rule& rule) {
+  const LintSettings& s = context.settings();
+  const char* path = "zero_optimization.reduce_scatter";
+  if (s.optimizer != "muon" || s.stage != 3 || !context.flag(path, true)) return;
+  context.report(rule, {.path = path,
+                        .what = "ValueError: stage 3 refuses Muon with reduce_scatter, which is on "
+                                "by default",
+                        .instead = "false",
+                        .edits = {set_key(path, "false")}});
 }
 
 void note_binding(LintContext& context, const Rule& rule) {
@@ -352,6 +402,10 @@ constexpr Rule kRules[] = {
      "deepspeed/runtime/zero/stage_1_and_2.py average_tensor", note_all_reduce},
     {"ZF082", Severity::kError, RejectedBy::kEngine, "PyTorch too old for ZenFlow",
      "deepspeed/runtime/zenflow/engine.py configure_zenflow", check_torch},
+    {"ZF083", Severity::kError, RejectedBy::kEngine, "Muon with reduce_scatter in stage 3",
+     "deepspeed/runtime/zero/stage3.py __init__", check_muon},
+    {"ZF084", Severity::kWarning, RejectedBy::kNobody, "one optimizer thread",
+     "torch/distributed/run.py config_from_args", check_one_thread},
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "sim/config/reader.h"
 #include "sim/deepspeed/lint_rules.h"
+#include "sim/deepspeed/unmodelled_keys.h"
 
 namespace zenflow::sim {
 namespace {
@@ -573,6 +574,16 @@ void check_legacy_stage1(LintContext& context, const Rule& rule) {
                         .edits = {erase_key("zero_optimization.legacy_stage1")}});
 }
 
+void note_unmodelled(LintContext& context, const Rule& rule) {
+  for (const UnmodelledKey& key : unmodelled_keys(context.document().root)) {
+    context.report(rule, {.path = key.path,
+                          .what = "has an effect on time or memory that is not modelled: results "
+                                  "are as if it were not written",
+                          .instead = "nothing, if it is meant",
+                          .at = key.at});
+  }
+}
+
 constexpr Rule kRules[] = {
     {"ZF001", Severity::kError, RejectedBy::kLauncher, "comment in the file",
      "deepspeed/runtime/config.py (hjson.load); accelerate/utils/deepspeed.py (json.load)",
@@ -605,6 +616,8 @@ constexpr Rule kRules[] = {
     {"ZF014", Severity::kError, RejectedBy::kLauncher, "Hjson that is not JSON",
      "deepspeed/runtime/config.py (hjson.load); accelerate/utils/deepspeed.py (json.load)",
      check_hjson},
+    {"ZF015", Severity::kNote, RejectedBy::kNobody, "key that is not modelled",
+     "sim/deepspeed/ds_fields.cpp", note_unmodelled},
 };
 
 }  // namespace

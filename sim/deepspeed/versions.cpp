@@ -16,7 +16,7 @@ constexpr std::array<Version, 21> kVersions = {
      {0, 19, 2}, {0, 19, 3}, {0, 19, 4}, {0, 19, 5}, {0, 19, 6}, {0, 19, 7}, {0, 19, 8}}};
 
 // Read in the source distributions of the releases on either side of each change.
-constexpr std::array<VersionedChange, 21> kChanges = {{
+constexpr std::array<VersionedChange, 24> kChanges = {{
     {Change::kZenFlow,
      {0, 17, 5},
      "zero_optimization.zenflow exists (stages 1 and 2)",
@@ -74,6 +74,10 @@ constexpr std::array<VersionedChange, 21> kChanges = {{
      {0, 19, 4},
      "managed_gradient_accumulation exists",
      "deepspeed/runtime/config.py"},
+    {Change::kLockedSwapBuffers,
+     {0, 19, 4},
+     "NVMe's swap buffers are locked at their size; before, PyTorch pinned them in powers of two",
+     "deepspeed/runtime/swap_tensor/utils.py SwapBufferManager"},
     {Change::kPinnedByDefault, {0, 19, 5}, "pin_memory defaults to true", "DeepSpeed #8207"},
     {Change::kAsyncStage3Gradients,
      {0, 19, 5},
@@ -84,6 +88,10 @@ constexpr std::array<VersionedChange, 21> kChanges = {{
      {0, 19, 6},
      "gradient_allreduce_op exists",
      "deepspeed/runtime/config.py"},
+    {Change::kNativePinning,
+     {0, 19, 6},
+     "DS_PIN_MEMORY_BACKEND=native pins blocks at their size, not in powers of two",
+     "deepspeed/utils/pin_memory.py"},
     {Change::kSelectionFloor,
      {0, 19, 6},
      "topk_ratio must lie strictly between 0 and 1, update_interval must be at least 1, and every "
@@ -106,6 +114,12 @@ constexpr std::array<VersionedChange, 21> kChanges = {{
      {0, 19, 8},
      "the selective optimizer counts its steps in fp32; bf16 stopped at 256",
      "DeepSpeed #8496"},
+    {Change::kFp32SumsOnGpu,
+     {0, 19, 8},
+     "grad_accum_dtype fp32 keeps the sums of stages 1 and 2 on the GPU, 4 bytes a parameter of "
+     "the "
+     "partition; before, offloaded sums were 16-bit and in host memory whatever it said",
+     "deepspeed/runtime/zero/stage_1_and_2.py _use_compact_grad_partition_buffer"},
 }};
 
 }  // namespace

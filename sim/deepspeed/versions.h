@@ -34,14 +34,17 @@ enum class Change {
   kClippingByDefault,
   kWarmupStepsChecked,
   kUnmanagedAccumulation,
+  kLockedSwapBuffers,
   kPinnedByDefault,
   kAsyncStage3Gradients,
   kAllreduceOp,
+  kNativePinning,
   kSelectionFloor,
   kComputeGradNorm,
   kBlocksRemoved,
   kMoreBlocksRemoved,
   kFloatStepCounter,
+  kFp32SumsOnGpu,
 };
 
 struct VersionedChange {

@@ -18,13 +18,14 @@ inline constexpr double kAny = std::int64_t{1} << 40;
 
 inline constexpr std::array<std::string_view, 2> kPlaces = {accumulate_place(false),
                                                             accumulate_place(true)};
+inline constexpr std::array<std::string_view, 2> kFrameworks = {"eager", "fused"};
 
 inline constexpr int kAll = SetupReader::kDeepSpeed | SetupReader::kZenFlowTrain |
                             SetupReader::kSimulator | SetupReader::kTuner;
 inline constexpr int kOurs = SetupReader::kZenFlowTrain | SetupReader::kSimulator;
 
 /// In the order in which recordings have them.
-inline constexpr std::array<SetupKnob, 16> kSetupKnobs = {{
+inline constexpr std::array<SetupKnob, 17> kSetupKnobs = {{
     {.name = "schedule",
      .path = "",
      .flag = "--schedule",
@@ -153,6 +154,16 @@ inline constexpr std::array<SetupKnob, 16> kSetupKnobs = {{
      .help = "keep only the input of every block for backward, and run its forward again",
      .read_by = kOurs | SetupReader::kTuner,
      .affects = SetupEffect::kTime | SetupEffect::kMemory,
+     .came_later = true},
+    {.name = "framework",
+     .path = "training.framework",
+     .flag = "",
+     .identity = "",
+     .field = &TrainingSetup::fused_framework,
+     .words = kFrameworks,
+     .help = "eager: one kernel for each operation; fused: compiled, or fused norms and losses",
+     .read_by = SetupReader::kSimulator,
+     .affects = SetupEffect::kTime,
      .came_later = true},
     {.name = "sequence_length",
      .path = "training.sequence_length",

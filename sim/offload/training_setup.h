@@ -96,6 +96,9 @@ struct TrainingSettings {
   std::int64_t sequence_length = 1;           ///< tokens
   DType dtype = DType::kBf16;
   bool activation_checkpointing = false;
+  /// Chains of element-wise kernels are fused and the host is never late with a launch, as with
+  /// compiled code; else the framework is eager. DeepSpeed's schedules and the papers' read it.
+  bool fused_framework = false;
 
   [[nodiscard]] std::int64_t tokens() const { return micro_batch_size_per_gpu * sequence_length; }
 

@@ -128,6 +128,22 @@ std::string explain_cpu_with_zenflow(const Facts& facts) {
                      advice_on_bandwidth(facts));
 }
 
+/// Whether more threads would shorten the step, and by how much: both times.
+std::string advice_on_threads(const Facts& facts) {
+  const auto threads = advised_threads(facts.job);
+  if (!threads || !facts.schedule.runs_deepspeed()) return "";
+  Job more = facts.job;
+  more.scenario.omp_num_threads = *threads;
+  const double step = simulate_step_time(more, facts.schedule);
+  constexpr double kWorthSaying = 0.98;
+  if (step > kWorthSaying * facts.result.step_time) return "";
+  const RankThreads now = rank_threads(facts.job);
+  return fmt::format("{} optimizer thread{} ({}): set OMP_NUM_THREADS={} (step {} to {}); ",
+                     now.of_rank == 1 ? "one" : std::to_string(now.of_rank),
+                     now.of_rank == 1 ? "" : "s a rank", now.why, *threads,
+                     format_seconds(facts.result.step_time), format_seconds(step));
+}
+
 std::string explain_cpu(const Facts& facts) {
   std::string sentence = fmt::format("the GPU waits {} of every {} step for the CPU optimizer",
                                      format_seconds(stall(facts.result, WaitCause::kCpuUpdate)),
@@ -203,9 +219,10 @@ std::string explain_cause(const Facts& facts, WaitCause cause) {
 std::string bound_sentence(const Facts& facts) {
   const StallTimes& causes = facts.result.stall_by_cause;
   const auto* const largest = std::max_element(causes.begin(), causes.end());
+  const std::string threads = advice_on_threads(facts);
   // The GPU bounds the step while no single wait is a tenth of what it computes.
-  if (*largest < 0.1 * facts.result.compute) return explain_gpu(facts);
-  return explain_cause(facts, static_cast<WaitCause>(largest - causes.begin()));
+  if (*largest < 0.1 * facts.result.compute) return threads + explain_gpu(facts);
+  return threads + explain_cause(facts, static_cast<WaitCause>(largest - causes.begin()));
 }
 
 /// Time of one rank's CPU optimizer lane in the last averaged window.

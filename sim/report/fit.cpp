@@ -52,6 +52,18 @@ std::vector<MemorySymbol> used_symbols(const std::vector<MemorySymbol>& known,
 
 }  // namespace
 
+std::string environment_of(const std::string& change) {
+  constexpr std::string_view kBackend = "launch.ds_pin_memory_backend=";
+  constexpr std::string_view kThreshold = "launch.pinned_max_round_threshold_mb=";
+  if (change.starts_with(kBackend)) {
+    return "DS_PIN_MEMORY_BACKEND=" + change.substr(kBackend.size());
+  }
+  if (change.starts_with(kThreshold)) {
+    return "PYTORCH_ALLOC_CONF=pinned_max_round_threshold_mb:" + change.substr(kThreshold.size());
+  }
+  return "";
+}
+
 std::vector<std::string> formula_symbols(const std::string& formula) {
   std::vector<std::string> words;
   std::string word;

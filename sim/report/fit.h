@@ -60,6 +60,10 @@ struct Fit {
 /// Simulates every window. Throws Error(kInput) if the schedule lacks what it needs.
 [[nodiscard]] Fit fit(const Job& job, const Schedule& schedule);
 
+/// The variable of the training's environment that a change stands for
+/// ("DS_PIN_MEMORY_BACKEND=native"); empty: it is a key of DeepSpeed's file or of the training.
+[[nodiscard]] std::string environment_of(const std::string& change);
+
 /// The words of a formula that are symbols: "2 b (k P2 + P1)" has b, k, P2, P1.
 [[nodiscard]] std::vector<std::string> formula_symbols(const std::string& formula);
 

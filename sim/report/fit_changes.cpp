@@ -20,6 +20,43 @@ struct Candidate {
 constexpr std::int64_t kSmallBucket = 50'000'000;     ///< elements
 constexpr std::int64_t kSmallSubGroup = 100'000'000;  ///< elements
 
+/// Where stage 3 keeps weights that are not in use.
+void add_parameters(const Job& job, std::vector<Candidate>& list) {
+  const DeepSpeedConfig& config = job.deepspeed;
+  if (config.zero_stage != 3) return;
+  const std::string block = "deepspeed.zero_optimization.offload_param";
+  const auto move_to = [&](OffloadDevice device) {
+    if (config.offload_param == device) return;
+    list.push_back({fmt::format("{}.device={}", block, to_string(device)),
+                    [device](Job& changed) { changed.deepspeed.offload_param = device; }});
+  };
+  move_to(OffloadDevice::kCpu);
+  if (config.offload_param != OffloadDevice::kNone) move_to(OffloadDevice::kNone);
+  if (job.scenario.hardware.nvme) move_to(OffloadDevice::kNvme);
+  if (config.offload_param == OffloadDevice::kCpu && config.param_pin_memory) {
+    list.push_back({block + ".pin_memory=false",
+                    [](Job& changed) { changed.deepspeed.param_pin_memory = false; }});
+  }
+  if (config.gathers_on_save) {
+    list.push_back({"deepspeed.zero_optimization.stage3_gather_16bit_weights_on_model_save=false",
+                    [](Job& changed) { changed.deepspeed.gathers_on_save = false; }});
+  }
+}
+
+/// Variables of the training's environment that keep page-locked blocks at their size.
+void add_pinning(const Job& job, std::vector<Candidate>& list) {
+  if (job.has(Change::kNativePinning) && !job.scenario.native_pinning) {
+    list.push_back({"launch.ds_pin_memory_backend=native",
+                    [](Job& changed) { changed.scenario.native_pinning = true; }});
+  }
+  constexpr double kSmallBlock = 64.0 * 1024 * 1024;
+  if (!job.scenario.pinned_round_threshold) {
+    list.push_back({"launch.pinned_max_round_threshold_mb=64", [](Job& changed) {
+                      changed.scenario.pinned_round_threshold = Bytes(kSmallBlock);
+                    }});
+  }
+}
+
 void add_deepspeed(const Job& job, std::vector<Candidate>& list) {
   const DeepSpeedConfig& config = job.deepspeed;
   const bool moves_state = config.zenflow && config.zenflow->offload;
@@ -44,6 +81,8 @@ void add_deepspeed(const Job& job, std::vector<Candidate>& list) {
     list.push_back({"deepspeed.zero_optimization.offload_optimizer.pin_memory=false",
                     [](Job& changed) { changed.deepspeed.pin_memory = false; }});
   }
+  add_parameters(job, list);
+  add_pinning(job, list);
   if (config.offload_optimizer != OffloadDevice::kNvme && job.scenario.hardware.nvme) {
     list.push_back({"deepspeed.zero_optimization.offload_optimizer.device=nvme", [](Job& changed) {
                       changed.deepspeed.offload_optimizer = OffloadDevice::kNvme;

@@ -99,6 +99,8 @@ Json changes(const Fit& fit) {
                     {"saves_bytes", whole(one.saves)},
                     {"limit_holds", one.limit_holds},
                     {"fits", one.fits}});
+    const std::string variable = environment_of(one.set);
+    if (!variable.empty()) list.back()["environment"] = variable;
   }
   return list;
 }
@@ -133,6 +135,8 @@ std::string fit_json(const Job& job, const std::vector<Fit>& fits, const std::st
   document["tool"] = "zenflow-sim";
   document["version"] = version;
   document["scenario"] = job.scenario.name;
+  if (!job.deepspeed.not_modelled.empty()) document["not_modelled"] = job.deepspeed.not_modelled;
+  if (!job.assumptions.empty()) document["assumptions"] = job.assumptions;
   document["results"] = Json::array();
   for (const Fit& one : fits) document["results"].push_back(result(one));
   const auto estimate =

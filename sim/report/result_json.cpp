@@ -50,7 +50,7 @@ Json memory(const MemoryReport& report) {
   map["fits"] = report.fits;
   map["gpu_peak_bytes"] = whole(report.gpu.total);
   map["gpu_capacity_bytes"] = whole(report.gpu_capacity);
-  map["host_peak_bytes"] = whole(report.host.total);
+  map["host_peak_bytes"] = whole(report.limit(MemoryLimit::kHost).need);
   map["host_capacity_bytes"] = whole(report.host_capacity);
   for (std::size_t i = 0; i < report.limits.size(); ++i) {
     if (report.limits[i].holds()) continue;
@@ -58,6 +58,8 @@ Json memory(const MemoryReport& report) {
   }
   map["gpu"] = categories(report.gpu);
   map["host"] = categories(report.host);
+  // Of processes and PyTorch's allocators.
+  if (report.host_framework > 0) map["host"]["framework"] = whole(report.host_framework);
   return map;
 }
 
@@ -74,6 +76,11 @@ Json result(const SimulationResult& one) {
   }
   map["step_time_ms"] = milliseconds(one.step_time);
   map["step_times_ms"] = times(one.step_times);
+  if (one.micro_steps > 1) {
+    map["gradient_accumulation_steps"] = one.micro_steps;
+    map["micro_step_time_ms"] = milliseconds(one.micro_step_time);
+    map["optimizer_step_time_ms"] = milliseconds(one.optimizer_step_time);
+  }
   map["gpu_compute_ms"] = milliseconds(one.compute);
   map["gpu_stall_ms"] = milliseconds(one.stall);
   map["gpu_utilization"] = rounded(one.compute / one.step_time);
@@ -113,6 +120,8 @@ std::string result_json(const Job& job, const std::vector<SimulationResult>& res
   document["model"] = {
       {"name", scenario.model.name}, {"parameters", scenario.model.parameters()}, {"bytes", bytes}};
   document["hardware"] = {{"name", scenario.hardware.name}, {"gpus", scenario.ranks()}};
+  if (!job.deepspeed.not_modelled.empty()) document["not_modelled"] = job.deepspeed.not_modelled;
+  if (!job.assumptions.empty()) document["assumptions"] = job.assumptions;
   document["results"] = Json::array();
   for (const SimulationResult& one : results) document["results"].push_back(result(one));
   // Names come from files: bytes that are not UTF-8 were refused on reading, so dump cannot throw.

@@ -9,15 +9,6 @@
 namespace zenflow::sim {
 namespace {
 
-template <class Visit>
-void for_each_tensor(const ModelSpec& model, const Visit& visit) {
-  for (const Tensor& tensor : model.embedding) visit(static_cast<double>(tensor.parameters()));
-  for (std::int64_t block = 0; block < model.layers; ++block) {
-    for (const Tensor& tensor : model.block) visit(static_cast<double>(tensor.parameters()));
-  }
-  for (const Tensor& tensor : model.head) visit(static_cast<double>(tensor.parameters()));
-}
-
 void add_model_symbols(const Job& job, std::vector<MemorySymbol>& symbols) {
   const ModelSpec& model = job.scenario.model;
   const auto all = static_cast<double>(model.parameters());
@@ -44,9 +35,9 @@ void add_plan_symbols(const Job& job, const StepPlan& plan, std::vector<MemorySy
   symbols.push_back(
       {"R", static_cast<double>(job.deepspeed.reduce_bucket_size), "reduce_bucket_size"});
   symbols.push_back({"B", bucket, "elements of the largest bucket"});
-  symbols.push_back({"s",
-                     std::min(job.partition(), static_cast<double>(job.deepspeed.sub_group_size)),
-                     "elements of the largest sub-group"});
+  const std::vector<double> groups = sub_group_elements(job);
+  symbols.push_back(
+      {"s", *std::max_element(groups.begin(), groups.end()), "elements of the largest sub-group"});
   symbols.push_back({"A", memory.block.value(),
                      job.scenario.training.activation_checkpointing
                          ? "activations kept of a block: its input"
@@ -59,6 +50,14 @@ void add_plan_symbols(const Job& job, const StepPlan& plan, std::vector<MemorySy
 }
 
 }  // namespace
+
+void for_each_tensor(const ModelSpec& model, const std::function<void(double)>& visit) {
+  for (const Tensor& tensor : model.embedding) visit(static_cast<double>(tensor.parameters()));
+  for (std::int64_t block = 0; block < model.layers; ++block) {
+    for (const Tensor& tensor : model.block) visit(static_cast<double>(tensor.parameters()));
+  }
+  for (const Tensor& tensor : model.head) visit(static_cast<double>(tensor.parameters()));
+}
 
 std::string to_string(MemoryCategory category) {
   switch (category) {
@@ -135,6 +134,22 @@ double pinned_rounding(std::span<const double> blocks) {
   double added = 0;
   for (const double bytes : blocks) added += pinned_block_bytes(bytes) - bytes;
   return added;
+}
+
+std::vector<double> sub_group_elements(const Job& job) {
+  const auto ranks = static_cast<double>(job.scenario.ranks());
+  const auto size = static_cast<double>(job.deepspeed.sub_group_size);
+  if (size >= job.partition()) return {job.partition()};
+  std::vector<double> groups;
+  double open = 0;
+  for_each_tensor(job.scenario.model, [&](double elements) {
+    open += elements / ranks;
+    if (open < size) return;
+    groups.push_back(open);
+    open = 0;
+  });
+  if (open > 0) groups.push_back(open);
+  return groups;
 }
 
 double largest_tensor(const ModelSpec& model) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -71,6 +72,14 @@ struct MemorySymbol {
 [[nodiscard]] double pinned_block_bytes(double bytes);
 /// What rounding adds to blocks of these sizes.
 [[nodiscard]] double pinned_rounding(std::span<const double> blocks);
+
+/// Elements of stage 3's sub-groups of one rank: parts of whole tensors in model order, until there
+/// are sub_group_size or more. With a size of 0 each tensor alone, with one above
+/// the partition all of them. Source: deepspeed/runtime/zero/stage3.py _create_fp16_sub_groups.
+[[nodiscard]] std::vector<double> sub_group_elements(const Job& job);
+
+/// Calls `visit` with each tensor's elements, in model order.
+void for_each_tensor(const ModelSpec& model, const std::function<void(double)>& visit);
 
 /// Elements of the largest tensor.
 [[nodiscard]] double largest_tensor(const ModelSpec& model);

@@ -30,6 +30,9 @@ class Links {
     if (scenario.hardware.nvme) {
       nvme_read_ = add("nvme_read", scenario.hardware.nvme->read);
       nvme_write_ = add("nvme_write", scenario.hardware.nvme->write);
+      // Reads and writes share the drive's time: read / R + write / W <= 1.
+      nvme_both_ = add("nvme_both", scenario.hardware.nvme->read);
+      written_byte_ = scenario.hardware.nvme->read / scenario.hardware.nvme->write;
     }
   }
 
@@ -43,6 +46,8 @@ class Links {
     return {add(name + ".h2d", path.h2d), add(name + ".d2h", path.d2h),
             add(name + ".both", path.bidirectional)};
   }
+
+  [[nodiscard]] const Path& switch_path(std::size_t index) const { return switches_[index]; }
 
   /// The switch above a GPU, or -1.
   [[nodiscard]] int switch_of(std::int64_t gpu) const {
@@ -99,7 +104,8 @@ class Links {
   }
 
   [[nodiscard]] Uses nvme(std::int64_t rank, bool write) const {
-    Uses uses = {{write ? nvme_write_ : nvme_read_, 1.0}};
+    Uses uses = {{write ? nvme_write_ : nvme_read_, 1.0},
+                 {nvme_both_, write ? written_byte_ : 1.0}};
     for (const LinkUse& use : dram(rank)) uses.push_back(use);
     return uses;
   }
@@ -118,6 +124,8 @@ class Links {
   std::vector<Path> switches_;
   LinkId nvme_read_ = 0;
   LinkId nvme_write_ = 0;
+  LinkId nvme_both_ = 0;
+  double written_byte_ = 1;  ///< in bytes read that take the drive as long
 };
 
 /// What a rank shares, as a value that is equal for ranks in like positions: how many ranks of
@@ -181,14 +189,35 @@ class ClusterBuilder {
   void add_collectives() {
     const BytesPerSecond rate =
         communicator(scenario_.hardware, scenario_.gpus, scenario_.nodes).bandwidth;
-    const LinkId link = links_.add("gpu_link", rate);
+    Uses uses = {{links_.add("gpu_link", rate), 1.0}};
+    if (over_host_links()) add_host_paths(uses, rate);
     const auto add = [&](LaneKind kind) {
-      cluster_.machine.flows.push_back({rate, {{link, 1.0}}});
+      cluster_.machine.flows.push_back({rate, uses});
       return LaneUse{add_lane(kind, -1, ""),
                      static_cast<FlowId>(cluster_.machine.flows.size() - 1)};
     };
     cluster_.collective = add(LaneKind::kCollective);
     if (background_gather_) cluster_.gather = add(LaneKind::kGather);
+  }
+
+  /// GPUs without a link of their own reach each other over those to the host.
+  [[nodiscard]] bool over_host_links() const {
+    const auto& link = scenario_.hardware.gpu_link;
+    return scenario_.gpus > 1 && link && link->kind.starts_with("PCIe");
+  }
+
+  /// A ring passes in and out of each GPU, and in and out of each switch once. Alone it has the
+  /// rate that was measured, whatever the links are said to carry.
+  void add_host_paths(Uses& uses, BytesPerSecond rate) const {
+    const auto add = [&](const Links::Path& path, const HostPath& capacity) {
+      uses.push_back({path.h2d, std::min(1.0, capacity.h2d / rate)});
+      uses.push_back({path.d2h, std::min(1.0, capacity.d2h / rate)});
+      uses.push_back({path.both, std::min(2.0, capacity.bidirectional / rate)});
+    };
+    for (const Links::Path& own : own_paths_) add(own, scenario_.hardware.host_link.pinned);
+    for (std::size_t i = 0; i < scenario_.hardware.host_link.switches.size(); ++i) {
+      add(links_.switch_path(i), scenario_.hardware.host_link.switches[i].path);
+    }
   }
 
   void add_class(std::size_t index) {
@@ -197,6 +226,7 @@ class ClusterBuilder {
     one.first_rank = members_[index].front();
     const std::string suffix = std::to_string(one.first_rank);
     const Links::Path own = links_.add_path("gpu" + suffix, scenario_.hardware.host_link.pinned);
+    own_paths_.push_back(own);
     const auto add = [&](LaneKind kind, BytesPerSecond rate, Uses own_uses, auto shared_uses) {
       for (const std::int64_t member : members_[index])
         add_uses(own_uses, shared_uses(member), member == one.first_rank);
@@ -294,6 +324,7 @@ class ClusterBuilder {
   bool background_gather_;
   Links links_;
   std::vector<std::vector<std::int64_t>> members_;  ///< ranks of each class
+  std::vector<Links::Path> own_paths_;              ///< of each class's first
   Cluster cluster_;
 };
 

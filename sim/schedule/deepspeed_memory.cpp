@@ -1,10 +1,46 @@
 #include "sim/schedule/deepspeed_memory.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
 #include <utility>
+
+#include <fmt/format.h>
 
 namespace zenflow::sim {
 namespace {
+
+double largest_bucket(const StepPlan& plan) {
+  double largest = 0;
+  for (const GradientBucket& one : plan.buckets) largest = std::max(largest, one.elements);
+  return largest;
+}
+
+/// What a rank's process takes of the host besides: Python and its libraries, the host's side of
+/// the CUDA context, NCCL's buffers.
+/// Source: log of 52 B parameters on four GPUs (github mauryaavinash95/MLP-Offload): the node uses
+/// 18.7 GiB before any buffer of offloading is pinned, some 2.5 GiB of it the system's own.
+constexpr double kProcessBytes = 4.0 * 1024 * 1024 * 1024;
+
+/// Page-locked blocks that were freed and stay with PyTorch's allocator, by size; a later block of
+/// the same size takes one of them.
+class FreedBlocks {
+ public:
+  void free(double block) { ++count_[block]; }
+  void take(double block) {
+    const auto found = count_.find(block);
+    if (found != count_.end() && found->second > 0) --found->second;
+  }
+  [[nodiscard]] double bytes() const {
+    double sum = 0;
+    for (const auto& [size, count] : count_) sum += size * static_cast<double>(count);
+    return sum;
+  }
+
+ private:
+  std::map<double, std::int64_t> count_;
+};
 
 /// Declares buffers of the node's host memory and keeps count of what rounding adds.
 class HostMemory {
@@ -13,13 +49,34 @@ class HostMemory {
       : builder_(builder),
         all_on_cpu_(all_on_cpu),
         pins_(job.deepspeed.pin_memory),
+        rounds_(!job.scenario.native_pinning || !job.has(Change::kNativePinning)),
+        rounds_up_to_(job.scenario.pinned_round_threshold
+                          ? job.scenario.pinned_round_threshold->value()
+                          : std::numeric_limits<double>::infinity()),
         ranks_(static_cast<double>(job.scenario.gpus)) {}
 
   /// `blocks`: bytes of each allocation of one rank.
   void pinned(MemoryBuffer buffer, const std::vector<double>& blocks) {
-    buffer.home = pins_ ? MemoryHome::kPinned : MemoryHome::kPageable;
+    if (pins_) {
+      always_pinned(std::move(buffer), blocks);
+      return;
+    }
+    buffer.home = MemoryHome::kPageable;
     for (const double bytes : blocks) buffer.resident += ranks_ * bytes;
-    if (pins_) rounding_ += ranks_ * pinned_rounding(blocks);
+    declare(std::move(buffer));
+  }
+  /// Whatever offload_optimizer.pin_memory says.
+  void always_pinned(MemoryBuffer buffer, const std::vector<double>& blocks) {
+    for (const double bytes : blocks) {
+      freed_.take(block(bytes));
+      rounding_ += ranks_ * (block(bytes) - bytes);
+    }
+    locked(std::move(buffer), blocks);
+  }
+  /// Locked at their size, without PyTorch.
+  void locked(MemoryBuffer buffer, const std::vector<double>& blocks) {
+    buffer.home = MemoryHome::kPinned;
+    for (const double bytes : blocks) buffer.resident += ranks_ * bytes;
     declare(std::move(buffer));
   }
   /// Blocks of all ranks that hold more than the `bytes` asked for in all.
@@ -28,7 +85,7 @@ class HostMemory {
     buffer.resident = bytes;
     if (pins_) {
       rounding_ -= bytes;
-      for (const double block : blocks) rounding_ += pinned_block_bytes(block);
+      for (const double one : blocks) rounding_ += block(one);
     }
     declare(std::move(buffer));
   }
@@ -40,14 +97,27 @@ class HostMemory {
   }
   /// Page-locked blocks of one rank that PyTorch's allocator keeps after they became free.
   void kept(const char* name, const char* formula, const std::vector<double>& blocks) {
-    if (!pins_) return;
+    if (!pins_ || !rounds_) return;
     MemoryBuffer buffer{.name = name, .formula = formula, .home = MemoryHome::kPinned};
-    for (const double bytes : blocks) buffer.resident += ranks_ * pinned_block_bytes(bytes);
+    for (const double bytes : blocks) buffer.resident += ranks_ * block(bytes);
     buffer.of_framework = true;
     declare(std::move(buffer));
   }
+  /// A block of one rank that is freed before those that follow are pinned.
+  void freed(double bytes) {
+    if (rounds_) freed_.free(block(bytes));
+  }
   void finish() {
-    if (rounding_ == 0) return;
+    declare({.name = "Python, CUDA and NCCL of the processes",
+             .formula = "H g",
+             .home = MemoryHome::kPageable,
+             .resident = ranks_ * kProcessBytes,
+             .of_framework = true});
+    declare({.name = "freed pinned partitions, kept",
+             .formula = "to 2^m, each tensor",
+             .home = MemoryHome::kPinned,
+             .resident = ranks_ * freed_.bytes(),
+             .of_framework = true});
     declare({.name = "pinned blocks rounded up",
              .formula = "to 2^m, each block",
              .home = MemoryHome::kPinned,
@@ -56,6 +126,11 @@ class HostMemory {
   }
 
  private:
+  /// What is pinned for `bytes`.
+  [[nodiscard]] double block(double bytes) const {
+    return rounds_ && bytes <= rounds_up_to_ ? pinned_block_bytes(bytes) : bytes;
+  }
+
   void declare(MemoryBuffer buffer) {
     if (buffer.resident == 0) return;
     if (all_on_cpu_ && buffer.formula.ends_with(" c")) buffer.formula.back() = 'p';
@@ -65,28 +140,39 @@ class HostMemory {
   ProgramBuilder& builder_;
   bool all_on_cpu_;  ///< c is p
   bool pins_;
+  bool rounds_;          ///< PyTorch pins, in powers of two
+  double rounds_up_to_;  ///< bytes
   double ranks_;
   double rounding_ = 0;
+  FreedBlocks freed_;
 };
 
-/// Equal parts of a rank's `elements`, the last one smaller, of `bytes` an element.
+/// A block of `bytes` an element for each of a rank's sub-groups on the CPU: of all of them, those
+/// after the first ones that make up what is not among `elements`.
 std::vector<double> sub_group_blocks(const Job& job, double elements, double bytes) {
   std::vector<double> blocks;
-  const auto size = static_cast<double>(job.deepspeed.sub_group_size);
-  for (double left = elements; left > 0; left -= size) {
-    blocks.push_back(bytes * std::min(left, size));
+  double on_gpu = job.partition() - elements;
+  for (const double one : sub_group_elements(job)) {
+    on_gpu -= one;
+    if (on_gpu > -0.5 * one) continue;
+    blocks.push_back(bytes * one);
   }
   return blocks;
 }
 
-MemoryBuffer state(const char* name, const char* formula) {
+/// "4 g c"
+std::string of_elements(double bytes) {
+  return fmt::format("{:g} g c", bytes);
+}
+
+MemoryBuffer state(const char* name, const std::string& formula) {
   return {.name = name,
           .formula = formula,
           .category = MemoryCategory::kOptimizerState,
           .model_state = true};
 }
 
-MemoryBuffer gradient(const char* name, const char* formula, bool model_state) {
+MemoryBuffer gradient(const char* name, const std::string& formula, bool model_state) {
   return {.name = name,
           .formula = formula,
           .category = MemoryCategory::kGradients,
@@ -113,36 +199,100 @@ void declare_overlapped(const Job& job, double elements, HostMemory& host) {
   }
 }
 
+/// What the optimizer keeps besides the master weights.
+const char* state_name(const Job& job) {
+  const OptimizerSettings& optimizer = job.deepspeed.optimizer;
+  if (optimizer.kind != Optimizer::kAdam) return "optimizer states";
+  const bool narrow = optimizer.narrow_master && optimizer.narrow_states;
+  return narrow ? "moments m and v, 16-bit" : "moments m and v, fp32";
+}
+
 void declare_in_process(const Job& job, double elements, HostMemory& host) {
-  const bool stage3 = job.deepspeed.zero_stage == 3;
-  if (stage3) {
-    host.plain(state("fp32 master weights", "4 g c"), MemoryHome::kPageable, 4 * elements);
-    host.pinned(gradient("fp32 gradients, by sub-groups", "4 g c", true),
-                sub_group_blocks(job, elements, 4));
+  const OptimizerBytes bytes = optimizer_bytes(job);
+  const bool narrow = job.deepspeed.optimizer.narrow_master;
+  const char* master = narrow ? "16-bit master weights" : "fp32 master weights";
+  const char* gradients = narrow ? "16-bit gradients" : "fp32 gradients";
+  if (job.deepspeed.zero_stage == 3) {
+    host.plain(state(master, of_elements(bytes.master)), MemoryHome::kPageable,
+               bytes.master * elements);
+    host.pinned(
+        gradient(narrow ? "16-bit gradients, by sub-groups" : "fp32 gradients, by sub-groups",
+                 of_elements(bytes.gradient), true),
+        sub_group_blocks(job, elements, bytes.gradient));
   } else {
-    host.pinned(state("fp32 master weights", "4 g c"), {4 * elements});
-    host.pinned(gradient("fp32 gradients", "4 g c", true), {4 * elements});
+    host.pinned(state(master, of_elements(bytes.master)), {bytes.master * elements});
+    host.pinned(gradient(gradients, of_elements(bytes.gradient), true),
+                {bytes.gradient * elements});
   }
-  host.plain(state("moments m and v, fp32", "8 g c"), MemoryHome::kPageable, 8 * elements);
+  host.plain(state(state_name(job), of_elements(bytes.states)), MemoryHome::kPageable,
+             bytes.states * elements);
 }
 
 void declare_swapped(const Job& job, double elements, HostMemory& host) {
-  const double largest = std::min(elements, static_cast<double>(job.deepspeed.sub_group_size));
+  const std::vector<double> groups = sub_group_elements(job);
+  const double largest = *std::max_element(groups.begin(), groups.end());
   const auto count = static_cast<std::size_t>(job.deepspeed.buffer_count);
-  MemoryBuffer buffers = state("swap buffers of a sub-group", "4 q g s");
+  const OptimizerBytes bytes = optimizer_bytes(job);
+  const bool narrow = job.deepspeed.optimizer.narrow_master;
+  MemoryBuffer buffers =
+      state("swap buffers of a sub-group", fmt::format("{:g} q g s", bytes.master));
   buffers.model_state = false;
-  host.pinned(buffers, std::vector<double>(count, 4 * largest));
-  host.plain(gradient("fp32 gradients of a sub-group", "4 g s", false), MemoryHome::kPageable,
-             4 * largest);
-  host.plain(state("fp32 master weights, m, v", "12 g c"), MemoryHome::kNvme, 12 * elements);
-  host.plain(gradient("fp32 gradients", "4 g c", true), MemoryHome::kNvme, 4 * elements);
+  const std::vector<double> blocks(count, bytes.master * largest);
+  if (job.has(Change::kLockedSwapBuffers)) {
+    host.locked(buffers, blocks);
+  } else {
+    host.always_pinned(buffers, blocks);
+  }
+  host.plain(gradient(narrow ? "16-bit gradients of a sub-group" : "fp32 gradients of a sub-group",
+                      fmt::format("{:g} g s", bytes.gradient), false),
+             MemoryHome::kPageable, bytes.gradient * largest);
+  const double kept = bytes.master + bytes.states;
+  host.plain(state(narrow ? "16-bit master weights, m, v" : "fp32 master weights, m, v",
+                   of_elements(kept)),
+             MemoryHome::kNvme, kept * elements);
+  host.plain(
+      gradient(narrow ? "16-bit gradients" : "fp32 gradients", of_elements(bytes.gradient), true),
+      MemoryHome::kNvme, bytes.gradient * elements);
+}
+
+/// offload_param: one flat page-locked block of a rank's weights; what max_in_cpu leaves out is on
+/// NVMe, read through buffers that are one block. While the model is partitioned each tensor's part
+/// has a page-locked block of its own, if pin_memory is set there.
+/// Source: deepspeed/runtime/zero/stage3.py (_create_param_groups_fp16_flat_cpu_memory),
+/// partition_parameters.py (_partition_param), swap_tensor/partitioned_param_swapper.py.
+void declare_parameters(const Job& job, double b, HostMemory& host) {
+  const DeepSpeedConfig& config = job.deepspeed;
+  if (config.zero_stage != 3 || config.offload_param == OffloadDevice::kNone) return;
+  const bool nvme = config.offload_param == OffloadDevice::kNvme;
+  const auto ranks = static_cast<double>(job.scenario.ranks());
+  if (!nvme && config.param_pin_memory) {
+    for_each_tensor(job.scenario.model, [&](double elements) { host.freed(b * elements / ranks); });
+  }
+  const double in_ram =
+      nvme ? std::min(job.partition(), static_cast<double>(config.max_in_cpu)) : job.partition();
+  const auto weights = [](const char* name, const char* formula, bool counted) {
+    return MemoryBuffer{.name = name,
+                        .formula = formula,
+                        .category = MemoryCategory::kWeights,
+                        .model_state = counted};
+  };
+  host.always_pinned(weights("16-bit weights", nvme ? "b g px" : "b g p", true), {b * in_ram});
+  if (!nvme) return;
+  host.locked(weights("buffers of weights on NVMe", "b g qp", false),
+              {b * static_cast<double>(config.param_buffer_count) *
+               static_cast<double>(config.param_buffer_size)});
+  host.plain(weights("16-bit weights on NVMe", "b g (p - px)", true), MemoryHome::kNvme,
+             b * (job.partition() - in_ram));
 }
 
 /// The running sum: stage 3 has one flat buffer, stages 1 and 2 one buffer a tensor, whole even
 /// where a rank has only a part of it.
 void declare_running_sum(const Job& job, double elements, double b, HostMemory& host) {
   if (job.deepspeed.zero_stage == 3) {
-    host.pinned(gradient("16-bit running sum, flat", "b g c", false), {b * elements});
+    const bool wide = job.deepspeed.fp32_gradient_sums;
+    host.pinned(gradient(wide ? "fp32 running sum, flat" : "16-bit running sum, flat",
+                         wide ? "4 g c" : "b g c", false),
+                {(wide ? 4 : b) * elements});
     return;
   }
   const auto ranks = static_cast<std::size_t>(job.scenario.gpus);
@@ -160,8 +310,18 @@ void declare_running_sum(const Job& job, double elements, double b, HostMemory& 
 void declare_host_memory(const Job& job, const DeepSpeedHostMemory& kept, ProgramBuilder& builder) {
   const double b = builder.element_bytes();
   const bool stage3 = job.deepspeed.zero_stage == 3;
+  const DeepSpeedConfig& config = job.deepspeed;
   builder.symbol({"c", kept.elements, "parameters of one rank that its CPU updates"});
-  HostMemory host(job, kept.elements == job.partition(), builder);
+  builder.symbol({"H", kProcessBytes, "host memory of a process: Python, CUDA, NCCL"});
+  builder.symbol({"px", std::min(job.partition(), static_cast<double>(config.max_in_cpu)),
+                  "parameters of one rank in RAM: offload_param.max_in_cpu"});
+  builder.symbol({"qp",
+                  static_cast<double>(config.param_buffer_count) *
+                      static_cast<double>(config.param_buffer_size),
+                  "offload_param's buffer_count times buffer_size"});
+  const bool all = std::abs(kept.elements / job.partition() - 1) < 1e-9;
+  HostMemory host(job, all, builder);
+  declare_parameters(job, b, host);
   if (kept.nvme) {
     declare_swapped(job, kept.elements, host);
   } else if (kept.overlap) {
@@ -184,6 +344,14 @@ void declare_host_memory(const Job& job, const DeepSpeedHostMemory& kept, Progra
                 .of_framework = true},
                MemoryHome::kPageable, b * kept.elements);
   }
+  if (stage3 && config.gathers_on_save) {
+    builder.buffer({.name = "16-bit weights gathered to be saved",
+                    .formula = "b P",
+                    .home = MemoryHome::kPageable,
+                    .held = "saving",
+                    .resident = b * static_cast<double>(job.scenario.model.parameters()),
+                    .of_framework = true});
+  }
   host.finish();
 }
 
@@ -202,52 +370,120 @@ void declare_selected_state(const Job& job, double elements, ProgramBuilder& bui
                   .resident = ranks * 2 * builder.element_bytes() * elements});
 }
 
+namespace {
+
+/// Small tensors, which stage 3 keeps whole besides the rank's parts.
+void declare_persistent(const Job& job, ProgramBuilder& builder) {
+  const bool gathers =
+      job.scenario.ranks() > 1 || job.deepspeed.offload_param != OffloadDevice::kNone;
+  if (!gathers) return;
+  const double persistent = stage3_gathers(job).persistent;
+  builder.symbol({"Pp", persistent, "parameters of tensors up to the persistence threshold"});
+  if (persistent == 0) return;
+  builder.buffer({.name = "small weights, kept whole",
+                  .formula = "b Pp",
+                  .category = MemoryCategory::kParameterBuffer,
+                  .resident = builder.element_bytes() * persistent});
+}
+
+}  // namespace
+
 void declare_gpu_memory(const Job& job, ProgramBuilder& builder) {
   const bool stage3 = job.deepspeed.zero_stage == 3;
   const double b = builder.element_bytes();
   const auto bucket_size = static_cast<double>(job.deepspeed.reduce_bucket_size);
-  double largest = bucket_size;
-  for (const GradientBucket& bucket : builder.plan().buckets) {
-    largest = std::max(largest, bucket.elements);
+  const double largest = std::max(bucket_size, largest_bucket(builder.plan()));
+  const auto all = static_cast<double>(job.scenario.model.parameters());
+  if (!stage3 || job.deepspeed.offload_param == OffloadDevice::kNone) {
+    builder.buffer({.name = "16-bit weights",
+                    .formula = stage3 ? "b p" : "b P",
+                    .category = MemoryCategory::kWeights,
+                    .resident = b * (stage3 ? job.partition() : all),
+                    .model_state = true});
+  }
+  if (stage3) {
+    declare_persistent(job, builder);
+    builder.buffer({.name = "gradient bucket",
+                    .formula = "b R",
+                    .category = MemoryCategory::kStaging,
+                    .resident = b * bucket_size});
+    // A bucket of one tensor is reduced in place.
+    double joined = 0;
+    for (const GradientBucket& one : builder.plan().buckets) {
+      if (one.tensors > 1) joined = std::max(joined, one.elements);
+    }
+    builder.symbol({"Bj", joined, "elements of the largest bucket of several tensors"});
+    builder.buffer({.name = "bucket, joined for its reduction",
+                    .formula = "b Bj",
+                    .category = MemoryCategory::kStaging,
+                    .resident = b * joined});
+    return;
   }
   const bool two = job.deepspeed.overlaps_communication();
-  const auto all = static_cast<double>(job.scenario.model.parameters());
-  builder.buffer({.name = "16-bit weights",
-                  .formula = stage3 ? "b p" : "b P",
-                  .category = MemoryCategory::kWeights,
-                  .resident = b * (stage3 ? job.partition() : all),
-                  .model_state = true});
   builder.buffer({.name = two ? "gradient buckets, two" : "gradient bucket",
                   .formula = two ? "2 b R" : "b R",
                   .category = MemoryCategory::kStaging,
                   .resident = b * bucket_size * (two ? 2 : 1)});
+  if (sums_on_gpu(job)) {
+    builder.buffer({.name = "fp32 gradient sums",
+                    .formula = "4 p",
+                    .category = MemoryCategory::kGradients,
+                    .resident = 4 * job.partition(),
+                    .model_state = true});
+  }
   builder.buffer({.name = "bucket, flattened",
                   .formula = "b max(B, R)",
                   .category = MemoryCategory::kStaging,
                   .resident = b * largest});
 }
 
-BackwardTemporaries::BackwardTemporaries(const Job& job, ProgramBuilder& builder)
-    : builder_(builder),
-      largest_(largest_tensor(job.scenario.model)),
-      copy_(builder.buffer({.name = "copy of the largest gradient",
-                            .formula = "b t",
-                            .category = MemoryCategory::kGradients,
-                            .held = "backward"})),
-      norm_(builder.buffer({.name = "largest gradient in fp64 (norm)",
-                            .formula = "8 t",
-                            .category = MemoryCategory::kGradients,
-                            .held = "boundary's backward"})) {}
+/// Stage 3 copies a tensor's part from the reduced bucket, takes its norm in pieces, and then casts
+/// it to fp32: the norm's temporary is gone by then.
+BackwardTemporaries::BackwardTemporaries(const Job& job, ProgramBuilder& builder, bool swapped)
+    : builder_(builder), from_reduction_(job.deepspeed.zero_stage == 3) {
+  constexpr double kNormPiece = 2.5e8;  // elements; _constant_buffered_norm2
+  const double b = builder.element_bytes();
+  const double largest = largest_tensor(job.scenario.model);
+  MemoryBuffer copy{.name = "copy of the largest gradient",
+                    .formula = "b t",
+                    .category = MemoryCategory::kGradients,
+                    .held = "backward"};
+  MemoryBuffer norm{.name = "largest gradient in fp64 (norm)",
+                    .formula = "8 t",
+                    .category = MemoryCategory::kGradients,
+                    .held = "boundary's backward"};
+  copy_bytes_ = b * largest;
+  norm_bytes_ = 8 * largest;
+  if (from_reduction_) {
+    const double part = largest / builder.ranks();
+    const double cast = swapped ? largest_bucket(builder.plan()) / builder.ranks() : part;
+    copy_bytes_ = b * part;
+    norm_bytes_ = std::max(4 * cast, 8 * std::min(part, kNormPiece));
+    builder.symbol({"tn", std::min(part, kNormPiece), "elements of which a norm is taken at once"});
+    copy.formula = "b t / N";
+    norm.name = "largest gradient in fp64 (norm), fp32";
+    norm.formula = swapped ? "max(4 B / N, 8 tn)" : "max(4 t / N, 8 tn)";
+  }
+  copy_ = builder.buffer(std::move(copy));
+  norm_ = builder.buffer(std::move(norm));
+}
 
 void BackwardTemporaries::begin(bool boundary) {
   boundary_ = boundary;
-  builder_.grow_at_backward(copy_, builder_.element_bytes() * largest_);
-  if (boundary) builder_.grow_at_backward(norm_, 8 * largest_);
+  if (from_reduction_) return;
+  builder_.grow_at_backward(copy_, copy_bytes_);
+  if (boundary) builder_.grow_at_backward(norm_, norm_bytes_);
+}
+
+void BackwardTemporaries::reduced(TaskId task) {
+  if (!from_reduction_) return;
+  builder_.memory(task, true, copy_, copy_bytes_);
+  if (boundary_) builder_.memory(task, true, norm_, norm_bytes_);
 }
 
 void BackwardTemporaries::end(TaskId last) {
-  builder_.memory(last, true, copy_, -builder_.element_bytes() * largest_);
-  if (boundary_) builder_.memory(last, true, norm_, -8 * largest_);
+  builder_.memory(last, true, copy_, -copy_bytes_);
+  if (boundary_) builder_.memory(last, true, norm_, -norm_bytes_);
 }
 
 SelectedTemporaries::SelectedTemporaries(const Job& job, double elements, ProgramBuilder& builder)

@@ -9,10 +9,19 @@
 ///                                             gradients 8 in /dev/shm, two sets of moments 16,
 ///                                             upload buffer 2 (not used), running sum 2
 ///
+///   offload_param                             2 more, page-locked: the weights
+///
+/// Those bytes are AdamW's with fp32 master weights; others' are in sim/deepspeed/optimizer.h. With
+/// bf16_master_weights_and_grads and bf16_optimizer_states stages 1 and 2 have 10: master 2,
+/// gradients 2, in which they are summed, moments 4, the upload 2. With grad_accum_dtype fp32 the
+/// sums of stages 1 and 2 are on the GPU, 4 bytes a parameter of the partition, and stage 3's have
+/// 4 bytes.
+///
 /// PyTorch adds: page-locked blocks are rounded up to powers of two, and blocks that became free
 /// stay with its allocator, as the page-locked master and gradients do when overlap_step moves
-/// them to /dev/shm; a copy that casts fp32 in host memory makes a 16-bit temporary there.
-/// Source: deepspeed/runtime/zero/stage_1_and_2.py, stage3.py (_create_fp32_partitions,
+/// them to /dev/shm, and tensors' parts when offload_param puts them together; a copy that casts
+/// fp32 in host memory makes a 16-bit temporary there. Source:
+/// deepspeed/runtime/zero/stage_1_and_2.py, stage3.py (_create_fp32_partitions,
 /// initialize_optimizer_states), zenflow/zenflow_stage_1_and_2.py, zenflow_utils.py.
 #pragma once
 
@@ -42,18 +51,24 @@ void declare_gpu_memory(const Job& job, ProgramBuilder& builder);
 /// Temporaries of backward, of the largest gradient.
 class BackwardTemporaries {
  public:
-  BackwardTemporaries(const Job& job, ProgramBuilder& builder);
-  /// The next step's, from its first backward task on. `boundary`: norms are taken.
+  /// `swapped`: a bucket's fp32 gradients wait together for their way to NVMe.
+  BackwardTemporaries(const Job& job, ProgramBuilder& builder, bool swapped);
+  /// The next step's, from its first backward task on; in stage 3 from when the first bucket is
+  /// reduced. `boundary`: norms are taken.
   void begin(bool boundary);
+  /// Stage 3: the first bucket is reduced at the end of `task`.
+  void reduced(TaskId task);
   /// Until the end of `last`.
   void end(TaskId last);
 
  private:
   ProgramBuilder& builder_;
-  double largest_;
+  bool from_reduction_ = false;
+  double copy_bytes_ = 0;
+  double norm_bytes_ = 0;
   bool boundary_ = false;
-  BufferId copy_;
-  BufferId norm_;
+  BufferId copy_ = 0;
+  BufferId norm_ = 0;
 };
 
 /// Temporaries of ZenFlow's update of selected columns on the GPU.

@@ -4,13 +4,15 @@
 /// deepspeed-twin-flow (offload_optimizer.ratio): sub-groups in one serial loop. The first
 /// int((1 - ratio) n) are updated on the GPU, launched asynchronously; the others are scaled,
 /// updated by CPU Adam, cast and copied up one after the other.
-/// deepspeed-zero-infinity (offload_optimizer.device nvme): each sub-group's master weights and
-/// moments (12 bytes a parameter) and its fp32 gradients (4, written after backward) are read,
-/// updated, and 12 written back; pipeline_read and pipeline_write overlap with the neighbours'.
-/// deepspeed-super-offload: a worker updates sub-groups from within backward, as soon as their
-/// gradients are down, if gradient_clipping is 0; with clipping (the default) after backward, one
-/// after the other, since the norm is needed first.
-/// Source: deepspeed/runtime/zero/stage3.py (step, subgroup_to_device),
+/// deepspeed-zero-infinity (offload_optimizer.device nvme): fp32 gradients (4 bytes a parameter)
+/// are written in backward, through the buffer_count buffers that reads use in the update: once
+/// they are full, backward waits until all are written. Then each sub-group's master weights and
+/// moments (12) and its gradients are read, updated, and 12 written back; pipeline_read and
+/// pipeline_write overlap with the neighbours'. A drive's reads and writes share its time
+/// (cluster.cpp). deepspeed-super-offload: a worker updates sub-groups from within backward, as
+/// soon as their gradients are down, if gradient_clipping is 0; with clipping (the default) after
+/// backward, one after the other, since the norm is needed first. Source:
+/// deepspeed/runtime/zero/stage3.py (step, subgroup_to_device),
 /// runtime/swap_tensor/*optimizer_swapper.py, runtime/superoffload/.
 #include <algorithm>
 #include <utility>
@@ -37,7 +39,9 @@ class Stage3Emitter {
         cpu_(cpu),
         variant_(variant),
         groups_(sub_groups(job)),
-        step_(job, builder, {.offloaded = groups_.cpu_elements() / job.partition()}) {}
+        step_(job, builder,
+              {.offloaded = groups_.cpu_elements() / job.partition(),
+               .swapped = variant == Variant::kInfinity}) {}
 
   void emit(const WindowShape& shape) {
     builder_.begin_window(shape);
@@ -87,35 +91,54 @@ class Stage3Emitter {
   void update_rank(std::size_t c) {
     if (variant_ == Variant::kSuperOffload) {
       update_with_worker(c);
-      return;
+    } else if (variant_ == Variant::kInfinity) {
+      update_through_nvme(c);
+    } else {
+      update_in_order(c);
     }
+  }
+
+  void update_in_order(std::size_t c) {
     TaskId host = step_.gradients_ready()[c];
-    if (variant_ == Variant::kInfinity) host = gradients_to_nvme(c, host);
-    TaskId last_read = host;
-    TaskId last_write = host;
     for (std::size_t g = 0; g < groups_.elements.size(); ++g) {
       if (g < groups_.on_gpu) {
         update_on_gpu(c, groups_.elements[g]);
         continue;
       }
-      const double elements = groups_.elements[g];
-      TaskId loaded = host;
-      if (variant_ == Variant::kInfinity) {
-        const TaskId after = job_.deepspeed.pipeline_read ? last_read : last_write;
-        loaded = last_read =
-            nvme(c, NvmeAccess::kRead, (kStateBytes + kGradientBytes) * elements, {after, host});
-      }
-      host = update_on_cpu(c, elements, {loaded, host});
-      ready_[c].push_back(step_.weights_up(c, elements, host));
-      if (variant_ != Variant::kInfinity) continue;
-      last_write = nvme(c, NvmeAccess::kWrite, kStateBytes * elements, {host});
-      if (!job_.deepspeed.pipeline_write) host = last_write;
+      host = update_on_cpu(c, groups_.elements[g], {host});
+      // A copy from ordinary memory, which the host waits for.
+      host = step_.weights_up(c, groups_.elements[g], host);
     }
-    ready_[c].push_back(variant_ == Variant::kInfinity ? last_write : host);
+    ready_[c].push_back(host);
   }
 
-  TaskId gradients_to_nvme(std::size_t c, TaskId after) {
-    return nvme(c, NvmeAccess::kWrite, kGradientBytes * job_.partition(), {after});
+  /// Sub-group after sub-group: read, update, copy the weights up, write. With pipeline_read the
+  /// next one is read meanwhile; with pipeline_write the host waits for the write before.
+  void update_through_nvme(std::size_t c) {
+    const OptimizerBytes bytes = optimizer_bytes(job_);
+    const double state = bytes.master + bytes.states;
+    const double read = state + bytes.gradient;
+    const bool reads_ahead = job_.deepspeed.pipeline_read;
+    // The first read waits until all gradients are written.
+    After host = {step_.gradients_ready()[c], step_.gradients_written(c)};
+    TaskId ahead = kNoTask;
+    TaskId writing = kNoTask;
+    for (std::size_t g = 0; g < groups_.elements.size(); ++g) {
+      const double elements = groups_.elements[g];
+      const bool last = g + 1 == groups_.elements.size();
+      const TaskId loaded =
+          ahead != kNoTask ? ahead : nvme(c, NvmeAccess::kRead, read * elements, host);
+      host.push_back(loaded);
+      ahead = kNoTask;
+      if (reads_ahead && !last) {
+        ahead = nvme(c, NvmeAccess::kRead, read * groups_.elements[g + 1], host);
+      }
+      const TaskId up = step_.weights_up(c, elements, update_on_cpu(c, elements, host));
+      host = {up, writing};
+      writing = nvme(c, NvmeAccess::kWrite, state * elements, host);
+      if (!job_.deepspeed.pipeline_write || last) host = {writing};
+    }
+    ready_[c] = host;
   }
 
   void update_on_gpu(std::size_t c, double elements) {
@@ -124,7 +147,7 @@ class Stage3Emitter {
     builder_.compute(c, Operation::kGpuUpdate, 0, time, {builder_.last_reduced(c)});
   }
 
-  TaskId update_on_cpu(std::size_t c, double elements, std::initializer_list<TaskId> after) {
+  TaskId update_on_cpu(std::size_t c, double elements, const After& after) {
     const RankClass& rank = builder_.cluster().classes[c];
     const TaskId scaled = builder_.add(rank.cpu_accumulate, part(cpu_.scale, elements),
                                        builder_.label(Operation::kCpuScale, 0), after);
@@ -134,7 +157,7 @@ class Stage3Emitter {
                         builder_.label(Operation::kCpuCast, 0), {updated});
   }
 
-  TaskId nvme(std::size_t c, NvmeAccess access, double bytes, std::initializer_list<TaskId> after) {
+  TaskId nvme(std::size_t c, NvmeAccess access, double bytes, const After& after) {
     const RankClass& rank = builder_.cluster().classes[c];
     const bool reads = access == NvmeAccess::kRead;
     const Seconds time = nvme_time(*job_.scenario.hardware.nvme, access, Bytes(bytes));
@@ -161,10 +184,7 @@ class Stage3Schedule : public Schedule {
     return accumulation_windows(job, steps);
   }
   [[nodiscard]] ClosedForm closed_form(const Job& job) const override {
-    const double p = sub_groups(job).cpu_elements();
-    const double b = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
-    const auto g = static_cast<double>(job.deepspeed.gradient_accumulation_steps);
-    return {(b + 4 / g) * p, (b + b / g) * p, {0, job.deepspeed.gradient_accumulation_steps - 1}};
+    return stage3_traffic(job, sub_groups(job).cpu_elements());
   }
   [[nodiscard]] Program build(const Job& job, std::span<const WindowShape> shapes) const override {
     const auto cores = static_cast<double>(job.scenario.hardware.host.cores);
@@ -205,6 +225,13 @@ class Infinity final : public Stage3Schedule {
   }
   [[nodiscard]] std::string_view source() const override {
     return "deepspeed/runtime/zero/stage3.py, runtime/swap_tensor";
+  }
+  [[nodiscard]] std::vector<std::string> ignored(const Job& job) const override {
+    if (job.deepspeed.offload_ratio == 1) return {};
+    return {
+        fmt::format("{}: offload_optimizer.ratio keeps nothing on the GPU: sub-groups are "
+                    "swapped to NVMe whatever it says",
+                    name())};
   }
   void check(const Job& job) const override {
     check_stage3(job, name());

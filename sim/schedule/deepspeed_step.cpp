@@ -16,12 +16,19 @@ DeepSpeedStep::DeepSpeedStep(const Job& job, ProgramBuilder& builder, StepKind k
       stage3_(job.deepspeed.zero_stage == 3),
       sums_single_steps_(kind.zenflow && !job.has(Change::kSumOnlyIfShared) &&
                          *job.deepspeed.zenflow->update_interval > 1),
-      stops_for_fp32_(stage3_ && (kind.zenflow || !job.has(Change::kAsyncStage3Gradients))),
+      stops_for_fp32_(stage3_ &&
+                      (kind.zenflow || kind.swapped || !job.has(Change::kAsyncStage3Gradients))),
+      swapped_(kind.swapped),
+      swap_room_(kind.swapped
+                     ? static_cast<double>(job.deepspeed.buffer_count) * sub_groups(job).largest()
+                     : 0),
       partition_(job.partition()),
       offloaded_(kind.offloaded),
+      gathers_(stage3_ ? stage3_gathers(job) : Stage3Gathers{}),
       down_(builder.classes(), PerClass(builder.plan().buckets.size(), kNoTask)),
+      swap_(builder.classes()),
       stream_(builder.classes(), kNoTask),
-      temporaries_(job, builder) {}
+      temporaries_(job, builder, kind.swapped) {}
 
 double DeepSpeedStep::owned(std::size_t bucket) const {
   return offloaded_ * builder_.plan().buckets[bucket].elements / builder_.ranks();
@@ -46,16 +53,42 @@ std::int32_t DeepSpeedStep::gradient_copies(std::size_t bucket) const {
 /// The running sum: up, added to on the GPU, down. Stages 1 and 2 skip it where a window has
 /// one step, and the upload in its first; stage 3 does neither.
 TaskId DeepSpeedStep::accumulate(std::size_t c, std::size_t bucket, StepPlace which, TaskId after) {
+  if (sums_on_gpu(job_)) return after;
   if (!stage3_ && which.first && which.boundary && !sums_single_steps_) return after;
-  const double bytes = builder_.element_bytes() * owned(bucket);
+  const double width = stage3_ && job_.deepspeed.fp32_gradient_sums ? 4 : builder_.element_bytes();
+  const double bytes = width * owned(bucket);
   if (stage3_ || !which.first)
     after = copy(c, Operation::kH2D, bucket, bytes, after, false, gradient_copies(bucket));
   return copy(c, Operation::kD2H, bucket, bytes, after, false, gradient_copies(bucket));
 }
 
+/// A bucket's gradients as the optimizer reads them, in fp32 or with 16-bit masters in 16 bits, to
+/// the host and, if they are swapped, on to NVMe. They are copied
+/// into buffers that are written one by one; when none is left, all have to be written first.
+TaskId DeepSpeedStep::fp32_down(std::size_t c, std::size_t bucket, TaskId after, bool pageable) {
+  const double width = optimizer_bytes(job_).gradient;
+  const double elements = owned(bucket);
+  const TaskId down =
+      copy(c, Operation::kD2H, bucket, width * elements, after, pageable, gradient_copies(bucket));
+  if (!swapped_ || elements == 0) return down;
+  Swap& swap = swap_[c];
+  if (swap.room < elements) {
+    builder_.also_after(down, swap.written);
+    swap.room = swap_room_;
+  }
+  swap.room -= elements;
+  const Seconds time =
+      nvme_time(*job_.scenario.hardware.nvme, NvmeAccess::kWrite, Bytes(width * elements));
+  swap.written = builder_.add(
+      builder_.cluster().classes[c].nvme_write, to_picoseconds(time),
+      builder_.label(Operation::kNvmeWrite, static_cast<std::int64_t>(bucket), width * elements),
+      {down});
+  return down;
+}
+
 void DeepSpeedStep::bucket_ready(std::size_t bucket, const PerClass& reduced, StepPlace which,
                                  bool pageable_fp32) {
-  constexpr double kFp32 = 4;
+  if (bucket == 0) temporaries_.reduced(reduced[0]);
   for (std::size_t c = 0; c < builder_.classes(); ++c) {
     // The reduction waits for all before it on every rank's stream.
     if (job_.scenario.ranks() > 1) builder_.also_after(reduced[c], stream_[c]);
@@ -64,8 +97,7 @@ void DeepSpeedStep::bucket_ready(std::size_t bucket, const PerClass& reduced, St
   for (std::size_t c = 0; c < builder_.classes(); ++c) {
     TaskId last = accumulate(c, bucket, which, reduced[c]);
     if (which.boundary) {
-      last = copy(c, Operation::kD2H, bucket, kFp32 * owned(bucket), last, pageable_fp32,
-                  gradient_copies(bucket));
+      last = fp32_down(c, bucket, last, pageable_fp32);
       if (stops_for_fp32_) builder_.hold_compute(c, last);
     }
     stream_[c] = last;
@@ -76,8 +108,13 @@ void DeepSpeedStep::bucket_ready(std::size_t bucket, const PerClass& reduced, St
 
 void DeepSpeedStep::forward_backward(StepPlace which, const std::vector<After>& before,
                                      bool pageable_fp32) {
-  const ParameterGather gather{.enabled = stage3_};
+  const bool on_host = job_.deepspeed.offload_param != OffloadDevice::kNone;
+  const ParameterGather gather{.enabled = stage3_,
+                               .from_host = on_host,
+                               .from_nvme = job_.deepspeed.offload_param == OffloadDevice::kNvme,
+                               .deepspeed = stage3_ ? &gathers_ : nullptr};
   temporaries_.begin(which.boundary);
+  for (Swap& swap : swap_) swap.room = swap_room_;  // the update before has emptied them
   builder_.forward_backward(before, gather, [&](std::size_t bucket, const PerClass& reduced) {
     bucket_ready(bucket, reduced, which, pageable_fp32);
     return PerClass(builder_.classes(), kNoTask);
@@ -97,10 +134,13 @@ TaskId DeepSpeedStep::gradients_down(std::size_t rank_class, double elements) co
 }
 
 TaskId DeepSpeedStep::weights_up(std::size_t rank_class, TaskId after) {
-  return copy(rank_class, Operation::kH2D, 0, builder_.element_bytes() * partition_, after, false);
+  return weights_up(rank_class, partition_, after);
 }
 
 TaskId DeepSpeedStep::snapshot_up(std::size_t rank_class, const After& after) {
+  if (stage3_ && job_.deepspeed.offload_param != OffloadDevice::kNone) {
+    return weights_up(rank_class, partition_, after.back());
+  }
   const bool wide = zenflow_uploads_fp32(job_);
   const double bytes = (wide ? 4 : builder_.element_bytes()) * partition_;
   const TaskId up = builder_.pageable_copy(rank_class, Operation::kH2D, 0, bytes, after);
@@ -117,7 +157,28 @@ TaskId DeepSpeedStep::snapshot_up(std::size_t rank_class, const After& after) {
 }
 
 TaskId DeepSpeedStep::weights_up(std::size_t rank_class, double elements, TaskId after) {
-  return copy(rank_class, Operation::kH2D, 0, builder_.element_bytes() * elements, after, false);
+  const double bytes = builder_.element_bytes() * elements;
+  if (!stage3_ || job_.deepspeed.offload_param == OffloadDevice::kNone) {
+    return copy(rank_class, Operation::kH2D, 0, bytes, after, stage3_);
+  }
+  const double on_nvme = gathers_.on_nvme * bytes;
+  if (on_nvme == 0) return after;
+  const Seconds time = nvme_time(*job_.scenario.hardware.nvme, NvmeAccess::kWrite, Bytes(on_nvme));
+  return builder_.add(builder_.cluster().classes[rank_class].nvme_write, to_picoseconds(time),
+                      builder_.label(Operation::kNvmeWrite, 0, on_nvme), {after});
+}
+
+ClosedForm stage3_traffic(const Job& job, double offloaded) {
+  const double b = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+  const auto g = static_cast<double>(job.deepspeed.gradient_accumulation_steps);
+  const double weights =
+      job.deepspeed.offload_param == OffloadDevice::kNone
+          ? b / g * offloaded
+          : b * stage3_gathers(job).in_a_step() / static_cast<double>(job.scenario.ranks());
+  const double sum = job.deepspeed.fp32_gradient_sums ? 4 : b;
+  return {(sum + optimizer_bytes(job).gradient / g) * offloaded,
+          sum * offloaded + weights,
+          {0, job.deepspeed.gradient_accumulation_steps - 1}};
 }
 
 TaskId DeepSpeedStep::gather_weights(const After& after) {
@@ -135,25 +196,33 @@ DeepSpeedCpu deepspeed_cpu(const Job& job, double training_cores, double update_
     host.adam_bandwidth = host.unbound_efficiency * host.adam_bandwidth;
     host.elementwise_bandwidth = host.unbound_efficiency * host.elementwise_bandwidth;
   }
+  const double threads = rank_threads(job).cores;
+  training_cores = std::min(training_cores, threads);
+  const bool few = place == OptimizerPlace::kTraining && threads < update_cores;
   const auto ranks = static_cast<double>(job.scenario.gpus);
   const double p = job.partition();
   const BytesPerSecond training = pass_rate(host, training_cores) / ranks;
-  const double cast_bytes = 4 + static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+  const OptimizerBytes optimizer = optimizer_bytes(job);
+  const double cast_bytes =
+      optimizer.master + static_cast<double>(bytes_per_element(job.scenario.training.dtype));
   DeepSpeedCpu cpu;
   cpu.launch = host.adam_launch;
-  cpu.scale = Bytes(kScaleBytes * p) / training;
+  // Gradients are read and written, in place.
+  cpu.scale = framework_step_time(job) + Bytes(2 * optimizer.gradient * p) / training;
   cpu.cast = Bytes(cast_bytes * p) / training;
-  double traffic = kAdamBytes;
+  double traffic = optimizer.traffic;
   if (place == OptimizerPlace::kWorker) {
     // The worker binds its threads itself, whatever the launcher does.
     const HostProfile& own = host.worker_adam_bandwidth ? bound : host;
     // Before the native worker: clone, then copy.
     const double snapshot = job.has(Change::kNativeWorker) ? 8 : 16;
     traffic += snapshot;
-    cpu.update = Bytes(kAdamBytes * p) / (worker_adam_rate(own, update_cores) / ranks) +
+    cpu.update = Bytes(optimizer.traffic * p) / (worker_adam_rate(own, update_cores) / ranks) +
                  Bytes(snapshot * p) / (pass_rate(own, update_cores) / ranks);
   } else {
-    cpu.update = Bytes(kAdamBytes * p) / (adam_rate(host, update_cores) / ranks);
+    const BytesPerSecond rate =
+        few ? few_threads_adam_rate(host, threads) : adam_rate(host, update_cores);
+    cpu.update = Bytes(optimizer.traffic * p) / (rate / ranks);
   }
   const HostLinkProfile& link = job.scenario.hardware.host_link;
   cpu.rates = {copy_rate(link, Direction::kD2H, true), copy_rate(link, Direction::kH2D, true),
@@ -171,18 +240,45 @@ double SubGroups::cpu_elements() const {
                          0.0);
 }
 
+double SubGroups::largest() const {
+  return elements.empty() ? 0 : *std::max_element(elements.begin(), elements.end());
+}
+
 SubGroups sub_groups(const Job& job) {
   SubGroups groups;
-  const auto size = static_cast<double>(job.deepspeed.sub_group_size);
-  for (double left = job.partition(); left > 0; left -= size) {
-    groups.elements.push_back(std::min(left, size));
-  }
+  groups.elements = sub_group_elements(job);
+  if (job.deepspeed.offload_optimizer == OffloadDevice::kNvme) return groups;
   const auto count = static_cast<double>(groups.elements.size());
   groups.on_gpu = static_cast<std::size_t>((1 - job.deepspeed.offload_ratio) * count);
   return groups;
 }
 
+void check_parameter_nvme(const Job& job, std::string_view schedule) {
+  const bool wanted =
+      job.deepspeed.zero_stage == 3 && job.deepspeed.offload_param == OffloadDevice::kNvme;
+  if (!wanted || job.scenario.hardware.nvme) return;
+  throw Error(ErrorKind::kInput,
+              fmt::format("{}: zero_optimization.offload_param.device: nvme under schedule \"{}\", "
+                          "but profile {} has no nvme block",
+                          job.scenario.deepspeed.at.text(), schedule, job.scenario.hardware.name));
+}
+
+std::vector<std::string> ignored_by_deepspeed(const Job& job, std::string_view schedule) {
+  std::vector<std::string> notes;
+  if (job.deepspeed.offload_optimizer == OffloadDevice::kNvme) {
+    notes.push_back(
+        fmt::format("{} keeps the optimizer in CPU memory; offload_optimizer.device "
+                    "nvme counts in deepspeed-zero-infinity",
+                    schedule));
+  }
+  if (job.deepspeed.offload_param != OffloadDevice::kNone && job.deepspeed.zero_stage < 3) {
+    notes.push_back(fmt::format("{}: offload_param has no effect below ZeRO stage 3", schedule));
+  }
+  return notes;
+}
+
 void check_stage3(const Job& job, std::string_view schedule) {
+  check_parameter_nvme(job, schedule);
   if (job.deepspeed.zero_stage == 3) return;
   throw Error(ErrorKind::kInput,
               fmt::format("{}: zero_optimization.stage: schedule \"{}\" needs stage 3, found {}",

@@ -8,6 +8,16 @@
 ///
 ///   stage 1, 2   D2H (2 + 4/G) p, G = 1: 4 p;  H2D 2 p, weights included
 ///   stage 3      D2H (2 + 4/G) p;              H2D (2 + 2/G) p
+///   offload_param D2H (2 + 4/G) p;             H2D 2 p + 2 (gathered in a step) / N
+///
+/// offload_param (stage 3): weights are in page-locked memory or on NVMe; a rank's part of a layer
+/// comes up before the layer is gathered, forward and backward (stage3_gathers.h), and the update
+/// casts into host memory instead of copying up. Without it stage 3 casts into a temporary, which
+/// goes up from ordinary memory.
+///
+/// grad_accum_dtype fp32: stages 1 and 2 sum on the GPU, so that gradients go down once, D2H 4/G p
+/// and H2D 2/G p; stage 3's sum has 4 bytes, D2H (4 + 4/G) p, H2D (4 + 2/G) p. 16-bit master
+/// weights take 16-bit gradients at the boundary, 2 in place of 4.
 ///
 /// overlap_comm: bucket i's reduction and copies overlap backward until bucket i + 1 is ready;
 /// without it they run on the compute stream. A bucket's copies are taken to be spread evenly
@@ -38,6 +48,7 @@ struct StepPlace {
 struct StepKind {
   bool zenflow = false;
   double offloaded = 1;  ///< the share of the partition whose gradients go to the CPU
+  bool swapped = false;  ///< fp32 gradients go on to NVMe
 };
 
 class DeepSpeedStep {
@@ -52,9 +63,15 @@ class DeepSpeedStep {
   /// The task after which the last `elements` of the partition's gradients, in model order, have
   /// come down: gradients arrive from the model's end.
   [[nodiscard]] TaskId gradients_down(std::size_t rank_class, double elements) const;
+  /// The last write of gradients to NVMe, if they go there.
+  [[nodiscard]] TaskId gradients_written(std::size_t rank_class) const {
+    return swap_[rank_class].written;
+  }
   /// The last task of each rank's reduction stream.
   [[nodiscard]] const PerClass& gradients_ready() const { return stream_; }
-  /// The partition's weights from page-locked memory, in the training type.
+  /// The partition's weights, in the training type, to where forward takes them from: the GPU, from
+  /// page-locked memory (stage 3: ordinary memory); with offload_param they are there but for those
+  /// on NVMe.
   TaskId weights_up(std::size_t rank_class, TaskId after);
   /// From ordinary memory, as ZenFlow's snapshot: in the training type, or where the GPU casts it
   /// in fp32, which stays there until then.
@@ -65,6 +82,7 @@ class DeepSpeedStep {
   TaskId gather_weights(const After& after);
 
   [[nodiscard]] double partition() const { return partition_; }
+  [[nodiscard]] const Stage3Gathers& gathers() const { return gathers_; }
 
  private:
   /// Elements of the bucket that one rank owns.
@@ -76,6 +94,7 @@ class DeepSpeedStep {
   [[nodiscard]] std::int32_t gradient_copies(std::size_t bucket) const;
   void bucket_ready(std::size_t bucket, const PerClass& reduced, StepPlace which,
                     bool pageable_fp32);
+  TaskId fp32_down(std::size_t c, std::size_t bucket, TaskId after, bool pageable);
 
   const Job& job_;
   ProgramBuilder& builder_;
@@ -83,13 +102,26 @@ class DeepSpeedStep {
   bool stage3_;
   bool sums_single_steps_;
   bool stops_for_fp32_;  ///< the fp32 copy blocks the host, and with it backward
+  bool swapped_;
+  /// Buffers between a rank's fp32 gradients and NVMe, in elements.
+  struct Swap {
+    double room = 0;
+    TaskId written = kNoTask;
+  };
+  double swap_room_ = 0;  ///< of all buffers
   double partition_;
   double offloaded_;
+  Stage3Gathers gathers_;
   std::vector<PerClass> down_;  ///< of each class and bucket: its last copy
+  std::vector<Swap> swap_;      ///< of each class
   PerClass stream_;             ///< last task on each rank's reduction stream
   BackwardTemporaries temporaries_;
   std::optional<BufferId> snapshot_;  ///< on the GPU, once an fp32 upload has been issued
 };
+
+/// Bytes over one GPU's host link in a micro step of stage 3, of which `offloaded` parameters of a
+/// rank are updated on the CPU.
+[[nodiscard]] ClosedForm stage3_traffic(const Job& job, double offloaded);
 
 /// Where the optimizer runs.
 enum class OptimizerPlace {
@@ -99,7 +131,7 @@ enum class OptimizerPlace {
 
 /// CPU work of DeepSpeed's optimizer step on one rank while all ranks of the node work.
 struct DeepSpeedCpu {
-  Seconds scale;   ///< unscaling and clipping, in place
+  Seconds scale;   ///< norm, unscaling and clipping, and the framework's time of the step
   Seconds update;  ///< Adam; in ZenFlow's worker also the copy to the stale snapshot
   Seconds launch;  ///< of a call of Adam, besides
   Seconds cast;    ///< fp32 to the 16-bit weights that go up
@@ -108,21 +140,35 @@ struct DeepSpeedCpu {
   /// All of the rank's parameters in one call.
   [[nodiscard]] Seconds whole_update() const { return launch + update; }
 };
-/// `training_cores`, `update_cores`: of the node.
+/// `training_cores`, `update_cores`: of the node, at most. What OpenMP runs is on no more than
+/// rank_threads; only ZenFlow's worker starts its threads itself.
 [[nodiscard]] DeepSpeedCpu deepspeed_cpu(const Job& job, double training_cores, double update_cores,
                                          OptimizerPlace place);
 
-/// Stage 3 updates its partition in sub-groups of sub_group_size elements, one after the other.
+/// Stage 3 updates its partition in sub-groups, one after the other: whole tensors' parts in model
+/// order, until there are sub_group_size elements or more.
+/// Source: deepspeed/runtime/zero/stage3.py (_create_fp16_sub_groups).
 struct SubGroups {
-  std::vector<double> elements;  ///< of each; the last may be smaller
-  std::size_t on_gpu = 0;        ///< the first int((1 - ratio) n) stay on the GPU (Twin-Flow)
+  std::vector<double> elements;  ///< of each
+  /// The first int((1 - ratio) n) stay on the GPU (Twin-Flow); none where the optimizer is on NVMe:
+  /// sub-groups are swapped whatever ratio says.
+  std::size_t on_gpu = 0;
 
   [[nodiscard]] double gpu_elements() const;
   [[nodiscard]] double cpu_elements() const;
+  [[nodiscard]] double largest() const;
 };
 [[nodiscard]] SubGroups sub_groups(const Job& job);
 
-/// Throws Error(kInput), located, unless the job is ZeRO stage 3.
+/// Throws Error(kInput), located, if offload_param's device is nvme and the profile has none.
+void check_parameter_nvme(const Job& job, std::string_view schedule);
+
+/// What has no effect where the optimizer is in CPU memory: NVMe for it, and offload_param below
+/// stage 3.
+[[nodiscard]] std::vector<std::string> ignored_by_deepspeed(const Job& job,
+                                                            std::string_view schedule);
+
+/// Throws Error(kInput), located, unless the job is ZeRO stage 3, and as check_parameter_nvme.
 void check_stage3(const Job& job, std::string_view schedule);
 
 /// Whether ZenFlow's overlapped upload is fp32, cast on the GPU (stages 1 and 2 before

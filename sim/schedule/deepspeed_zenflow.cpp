@@ -106,6 +106,7 @@ void DeepSpeedZenFlow::check(const Job& job) const {
       !job.has(Change::kSelectiveSwap)) {
     fail(release + "ZenFlow fails there with offload_param (DeepSpeed #8042); use 0.19.2 or newer");
   }
+  check_parameter_nvme(job, name());
   if (settings_of(job).update_interval) return;
   fail(job.has(Change::kEngineRunsBackward)
            ? "cannot run update_interval \"auto\": DeepSpeed takes 0 accumulation steps from it "
@@ -115,7 +116,7 @@ void DeepSpeedZenFlow::check(const Job& job) const {
 }
 
 std::vector<std::string> DeepSpeedZenFlow::ignored(const Job& job) const {
-  std::vector<std::string> notes = ignored_nvme(job, name());
+  std::vector<std::string> notes = ignored_by_deepspeed(job, name());
   const ZenFlowSettings& settings = settings_of(job);
   if (job.target != LaunchTarget::kDeepSpeed) {
     notes.push_back(
@@ -150,7 +151,14 @@ ClosedForm DeepSpeedZenFlow::closed_form(const Job& job) const {
                                  static_cast<double>(job.scenario.model.parameters()) /
                                  (stage3 ? static_cast<double>(job.scenario.ranks()) : 1)
                            : 0;
-  if (stage3) return {(b + 4 / s) * p + state, (b + up / s) * p + state, staleness};
+  if (stage3) {
+    // On the host weights are fetched where they are used, not copied up.
+    const double weights =
+        job.deepspeed.offload_param == OffloadDevice::kNone
+            ? up / s * p
+            : b * stage3_gathers(job).in_a_step() / static_cast<double>(job.scenario.ranks());
+    return {(b + 4 / s) * p + state, b * p + weights + state, staleness};
+  }
   // A running sum is copied unless each window has one micro step; then old releases still bring
   // it down if update_interval is above 1.
   const bool sums =

@@ -21,13 +21,14 @@ class DeepSpeedZeroOffload final : public Schedule {
     return "deepspeed/runtime/zero/stage_1_and_2.py, stage3.py";
   }
   void check(const Job& job) const override {
+    check_parameter_nvme(job, name());
     if (job.deepspeed.zero_stage > 0) return;
     throw Error(ErrorKind::kInput,
                 fmt::format("{}: zero_optimization.stage: schedule \"{}\" needs stage 1, 2 or 3",
                             job.scenario.deepspeed.at.text(), name()));
   }
   [[nodiscard]] std::vector<std::string> ignored(const Job& job) const override {
-    return ignored_nvme(job, name());
+    return ignored_by_deepspeed(job, name());
   }
   [[nodiscard]] std::vector<WindowShape> windows(const Job& job,
                                                  std::int64_t steps) const override {
@@ -38,8 +39,10 @@ class DeepSpeedZeroOffload final : public Schedule {
     const double b = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
     const auto g = static_cast<double>(job.deepspeed.gradient_accumulation_steps);
     const std::int64_t oldest = job.deepspeed.gradient_accumulation_steps - 1;
-    if (job.deepspeed.zero_stage == 3) return {(b + 4 / g) * p, (b + b / g) * p, {0, oldest}};
-    return {(g == 1 ? 4 : b + 4 / g) * p, b * p, {0, oldest}};
+    if (job.deepspeed.zero_stage == 3) return stage3_traffic(job, p);
+    const double boundary = optimizer_bytes(job).gradient / g;
+    if (sums_on_gpu(job)) return {boundary * p, b / g * p, {0, oldest}};
+    return {(g == 1 ? boundary : b + boundary) * p, b * p, {0, oldest}};
   }
   [[nodiscard]] Program build(const Job& job, std::span<const WindowShape> shapes) const override;
 };
@@ -94,10 +97,11 @@ Program DeepSpeedZeroOffload::build(const Job& job, std::span<const WindowShape>
                          job.deepspeed.zero_stage == 3 ? GradientReduction::kReduceScatterBuckets
                                                        : GradientReduction::kAllReduceBuckets);
   declare_gpu_memory(job, builder);
-  declare_host_memory(
-      job,
-      {.running_sum = job.deepspeed.gradient_accumulation_steps > 1, .elements = job.partition()},
-      builder);
+  declare_host_memory(job,
+                      {.running_sum = job.deepspeed.gradient_accumulation_steps > 1 &&
+                                      !sums_on_gpu(job) && !job.deepspeed.optimizer.narrow_master,
+                       .elements = job.partition()},
+                      builder);
   Emitter emitter(job, builder, cpu);
   for (const WindowShape& shape : shapes) emitter.emit(shape);
   return builder.finish();

@@ -18,6 +18,8 @@ struct Job {
   DeepSpeedConfig deepspeed;
   Version version = newest_version();  ///< of DeepSpeed
   LaunchTarget target = LaunchTarget::kDeepSpeed;
+  /// What was taken for something that the files leave open, or only in part; one sentence each.
+  std::vector<std::string> assumptions;
 
   /// Whether the job's DeepSpeed release has the change.
   [[nodiscard]] bool has(Change change) const { return has_change(version, change); }
@@ -26,6 +28,33 @@ struct Job {
     return static_cast<double>(scenario.model.parameters()) / static_cast<double>(scenario.ranks());
   }
 };
+
+/// What every result of the job has to say besides its figures: its assumptions, and the keys of
+/// its DeepSpeed file that are not modelled. One sentence each, with the file's name.
+[[nodiscard]] std::vector<std::string> job_notes(const Job& job);
+
+/// Threads of the training processes' CPU work: the optimizer of the deepspeed-* schedules that
+/// does not have a process of its own, and the passes around it.
+struct RankThreads {
+  std::int64_t of_rank = 1;  ///< what OpenMP starts in each rank
+  double cores = 1;          ///< of the node that are at work: at most all, whatever is started
+  std::string why;           ///< "OMP_NUM_THREADS=8"; "torchrun's default of one"
+};
+/// `launch.omp_num_threads`, or what the launcher does without it. torchrun, and with it accelerate
+/// launch and LLaMA-Factory, sets OMP_NUM_THREADS=1 for more than one process a node. The deepspeed
+/// launcher sets nothing, so that each rank starts a thread on every core, or binds ranks to equal
+/// parts of the cores. Source: torch/distributed/run.py, deepspeed/launcher/launch.py,
+/// utils/numa.py.
+[[nodiscard]] RankThreads rank_threads(const Job& job);
+/// OMP_NUM_THREADS for a job whose threads leave cores idle: an equal part of them for each rank.
+/// Empty: they do not.
+[[nodiscard]] std::optional<std::int64_t> advised_threads(const Job& job);
+
+/// Bytes a parameter of the job's optimizer on the CPU.
+[[nodiscard]] OptimizerBytes optimizer_bytes(const Job& job);
+/// Whether micro steps add up in an fp32 buffer of the partition on the GPU and go down once, at
+/// the boundary: grad_accum_dtype fp32, stages 1 and 2, from kFp32SumsOnGpu on, not for Muon.
+[[nodiscard]] bool sums_on_gpu(const Job& job);
 
 /// Fills in what `config`, read from `document`, leaves open: the release's defaults, what the
 /// launcher puts in the place of "auto", and gradient_accumulation_steps where the batch sizes say

@@ -84,6 +84,8 @@ StepPlan live_plan(const Job& job) {
     const bool last = l + 1 == plan.layers.size();
     const LayerTime& layer = first ? time.embedding : last ? time.head : time.block;
     const bool again = runs_forward_again(training, l, plan.layers.size());
+    // Our runtime enqueues from C++, ahead of the device.
+    planned.forward = to_picoseconds(layer.forward);
     planned.backward = to_picoseconds(again ? layer.backward + layer.forward : layer.backward);
     planned.activation_bytes = planned.transient_bytes = planned.logit_bytes = 0;
   }

@@ -22,7 +22,9 @@ CpuCosts cpu_costs(const Job& job, double update_cores, double accumulate_cores,
   const DType dtype = job.scenario.training.dtype;
   const auto ranks = static_cast<double>(job.scenario.gpus);
   const bool pinned = job.deepspeed.pin_memory;
-  CpuCosts costs{for_one_rank(update_work(host, update_cores, dtype, cast_gradient), ranks),
+  CpuCosts costs{for_one_rank(update_work(host, update_cores, dtype, cast_gradient,
+                                          optimizer_bytes(job).traffic),
+                              ranks),
                  for_one_rank(accumulate_work(host, accumulate_cores, dtype), ranks),
                  {copy_rate(link, Direction::kD2H, pinned),
                   copy_rate(link, Direction::kH2D, pinned), BytesPerSecond(0), BytesPerSecond(0)}};

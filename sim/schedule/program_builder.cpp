@@ -164,39 +164,67 @@ BufferId ProgramBuilder::buffer(MemoryBuffer declared) {
   return static_cast<BufferId>(buffers_.size() - 1);
 }
 
+double ProgramBuilder::gathered_bytes(std::size_t layer, const ParameterGather& gather) const {
+  const double parameters = gather.deepspeed != nullptr ? gather.deepspeed->layers[layer].parameters
+                                                        : plan_.layers[layer].parameters;
+  return element_bytes_ * parameters;
+}
+
+/// A rank's part of a layer, to its GPU: from NVMe what is there, then H2D.
+TaskId ProgramBuilder::fetch_shard(std::size_t rank_class, std::size_t layer,
+                                   const ParameterGather& gather, double bytes,
+                                   const After& ready) {
+  const auto index = static_cast<std::int64_t>(layer);
+  After after = ready;
+  const double on_nvme = gather.deepspeed != nullptr ? gather.deepspeed->on_nvme * bytes : bytes;
+  if (gather.from_nvme && on_nvme > 0) {
+    const Seconds time = nvme_time(*job_.scenario.hardware.nvme, NvmeAccess::kRead, Bytes(on_nvme));
+    after = {add(cluster_.classes[rank_class].nvme_read, to_picoseconds(time),
+                 label(Operation::kNvmeRead, index, on_nvme), after)};
+  }
+  if (gather.deepspeed == nullptr) return copy(rank_class, Operation::kH2D, index, bytes, after);
+  // DeepSpeed's host buffers of parameters are page-locked whatever pin_memory says.
+  const Seconds time =
+      link_time(Operation::kH2D, true, bytes, gather.deepspeed->layers[layer].tensors);
+  return add(cluster_.classes[rank_class].h2d, to_picoseconds(time),
+             label(Operation::kH2D, index, bytes), after);
+}
+
 /// `before`: what has to be done before parameters may be fetched (their update), or nullptr.
 /// Fetching lanes are in order, so it is enough that a step's first fetch waits.
 TaskId ProgramBuilder::gather_layer(std::size_t layer, const ParameterGather& gather,
                                     const std::vector<After>* before) {
-  if (!gather.enabled) return kNoTask;
-  const auto index = static_cast<std::int64_t>(layer);
-  const double whole = element_bytes_ * plan_.layers[layer].parameters;
+  const double whole = gathered_bytes(layer, gather);
+  if (!gather.enabled || whole == 0) return kNoTask;
   After shards;
   for (std::size_t c = 0; c < classes(); ++c) {
-    // Parameters are fetched ahead of use, at most two layers: what DeepSpeed's prefetching
-    // aims at with stage3_prefetch_bucket_size, without its dependence on element counts.
-    After ready = {classes_[c].compute_before_last};
+    // Parameters are fetched ahead of use, while the layer before computes: what DeepSpeed's
+    // prefetching aims at with stage3_prefetch_bucket_size, tensor by tensor.
+    const bool ahead = gather.deepspeed == nullptr || gather.deepspeed->prefetches;
+    After ready = {ahead ? classes_[c].compute_before_last : last_compute_[c]};
     if (before != nullptr) ready.insert(ready.end(), (*before)[c].begin(), (*before)[c].end());
-    if (gather.from_nvme) {
-      const RankClass& rank = cluster_.classes[c];
-      const Seconds time =
-          nvme_time(*job_.scenario.hardware.nvme, NvmeAccess::kRead, Bytes(whole / ranks_));
-      ready = {add(rank.nvme_read, to_picoseconds(time),
-                   label(Operation::kNvmeRead, index, whole / ranks_), ready)};
-    }
-    if (gather.from_host) ready = {copy(c, Operation::kH2D, index, whole / ranks_, ready)};
+    if (gather.from_host) ready = {fetch_shard(c, layer, gather, whole / ranks_, ready)};
     shards.insert(shards.end(), ready.begin(), ready.end());
   }
   TaskId ready = shards.front();
   if (job_.scenario.ranks() > 1) {
-    ready = add(cluster_.collective, layers_[layer].gather_time,
-                label(Operation::kAllGather, index, whole), shards);
+    const Picoseconds time = gather.deepspeed != nullptr
+                                 ? to_picoseconds(all_gather_time(group_, Bytes(whole)))
+                                 : layers_[layer].gather_time;
+    ready = add(cluster_.collective, time,
+                label(Operation::kAllGather, static_cast<std::int64_t>(layer), whole), shards);
   }
   if (ready != kNoTask && (gather.from_host || job_.scenario.ranks() > 1)) {
     memory(ready, false, held_.gathered, whole);
     return ready;
   }
   return kNoTask;
+}
+
+/// For backward, unless the layer is still there.
+TaskId ProgramBuilder::gather_again(std::size_t layer, const ParameterGather& gather) {
+  if (gather.deepspeed != nullptr && gather.deepspeed->layers[layer].kept) return kNoTask;
+  return gather_layer(layer, gather, nullptr);
 }
 
 void ProgramBuilder::forward_layer(std::size_t layer, const std::vector<After>& before,
@@ -223,15 +251,16 @@ void ProgramBuilder::forward_layer(std::size_t layer, const std::vector<After>& 
     }
     memory(id, false, held_.activations, planned.activation_bytes);
     memory(id, false, held_.logits, planned.logit_bytes);
-    if (gathered != kNoTask) {
-      memory(id, true, held_.gathered, -element_bytes_ * planned.parameters);
+    const bool kept = gather.deepspeed != nullptr && gather.deepspeed->layers[layer].kept;
+    if (gathered != kNoTask && !kept) {
+      memory(id, true, held_.gathered, -gathered_bytes(layer, gather));
     }
   }
 }
 
-void ProgramBuilder::backward_layer(std::size_t layer, const ParameterGather& gather) {
+/// `held`: bytes of gathered parameters that are not needed after it.
+void ProgramBuilder::backward_layer(std::size_t layer, TaskId gathered, double held) {
   const PlannedLayer& planned = plan_.layers[layer];
-  const TaskId gathered = gather_layer(layer, gather, nullptr);
   const BufferId transient = planned.logit_bytes > 0 ? held_.logit_gradients : held_.recomputed;
   for (std::size_t c = 0; c < classes(); ++c) {
     const TaskId previous = last_compute_[c];
@@ -256,9 +285,7 @@ void ProgramBuilder::backward_layer(std::size_t layer, const ParameterGather& ga
     memory(id, true, transient, -planned.transient_bytes);
     memory(id, true, held_.logits, -planned.logit_bytes);
     memory(id, true, held_.activations, -planned.activation_bytes);
-    if (gathered != kNoTask) {
-      memory(id, true, held_.gathered, -element_bytes_ * planned.parameters);
-    }
+    memory(id, true, held_.gathered, -held);
   }
 }
 
@@ -277,7 +304,7 @@ void ProgramBuilder::reduce_ready_buckets(std::size_t layer, const BucketSink& s
   for (const std::size_t b : layers_[layer].completes) {
     const GradientBucket& bucket = plan_.buckets[b];
     TaskId whole = kNoTask;
-    if (job_.scenario.ranks() > 1) {
+    if (reduces_ && job_.scenario.ranks() > 1) {
       whole = add(cluster_.collective, buckets_[b].reduce_time,
                   label(all_reduces() ? Operation::kAllReduce : Operation::kReduceScatter,
                         static_cast<std::int64_t>(b), element_bytes_ * bucket.elements),
@@ -309,8 +336,13 @@ void ProgramBuilder::passes(const std::vector<After>& before, const ParameterGat
   for (std::size_t layer = 0; layer < plan_.layers.size(); ++layer) {
     forward_layer(layer, before, gather);
   }
+  // A layer's fetch is issued before the reduction of the layer above it, which backward produces
+  // meanwhile: DeepSpeed prefetches when a layer begins, and reduces when it has ended.
+  const bool fetched = gather.enabled && (gather.from_host || job_.scenario.ranks() > 1);
+  TaskId gathered = gather_again(plan_.layers.size() - 1, gather);
   for (std::size_t layer = plan_.layers.size(); layer-- > 0;) {
-    backward_layer(layer, gather);
+    backward_layer(layer, gathered, fetched ? gathered_bytes(layer, gather) : 0);
+    if (layer > 0) gathered = gather_again(layer - 1, gather);
     reduce_ready_buckets(layer, sink);
   }
 }

@@ -9,6 +9,7 @@
 
 #include "sim/cost/transfer_cost.h"
 #include "sim/schedule/program.h"
+#include "sim/schedule/stage3_gathers.h"
 #include "sim/schedule/step_plan.h"
 
 namespace zenflow::sim {
@@ -24,6 +25,9 @@ struct ParameterGather {
   bool enabled = false;
   bool from_host = false;  ///< each rank's shard is copied H2D before the all-gather
   bool from_nvme = false;  ///< and read from NVMe before that
+  /// What DeepSpeed leaves out of gathers; nullptr: every layer is gathered whole, twice. Outlives
+  /// the builder's use of it.
+  const Stage3Gathers* deepspeed = nullptr;
 };
 
 /// What happens to a bucket's gradients on the GPUs once backward has produced them.
@@ -65,6 +69,9 @@ class ProgramBuilder {
   /// that begins bucket b waits until the buffer of bucket b - kBucketBuffers is free.
   void forward_backward(const std::vector<After>& before, const ParameterGather& gather,
                         const BucketSink& sink);
+  /// Whether backward's gradients are reduced over the ranks from the next step on; else they are
+  /// summed where they are.
+  void reduce_gradients(bool reduce) { reduces_ = reduce; }
   /// One more micro-batch of the same step, whose gradients add to those that are there.
   void forward_backward_again(const BucketSink& sink);
 
@@ -176,17 +183,22 @@ class ProgramBuilder {
   }
   void forward_layer(std::size_t layer, const std::vector<After>& before,
                      const ParameterGather& gather);
-  void backward_layer(std::size_t layer, const ParameterGather& gather);
+  void backward_layer(std::size_t layer, TaskId gathered, double held);
   void release_holds(std::size_t rank_class, TaskId compute);
   void wait_for_buffers(std::size_t layer, std::size_t rank_class, TaskId backward);
   TaskId gather_layer(std::size_t layer, const ParameterGather& gather,
                       const std::vector<After>* before);
+  TaskId gather_again(std::size_t layer, const ParameterGather& gather);
+  [[nodiscard]] double gathered_bytes(std::size_t layer, const ParameterGather& gather) const;
+  TaskId fetch_shard(std::size_t rank_class, std::size_t layer, const ParameterGather& gather,
+                     double bytes, const After& ready);
   void reduce_ready_buckets(std::size_t layer, const BucketSink& sink);
 
   const Job& job_;
   StepPlan plan_;
   Cluster cluster_;
   GradientReduction reduction_;
+  bool reduces_ = true;
   double element_bytes_;
   double ranks_;
   Communicator group_;

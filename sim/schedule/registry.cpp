@@ -10,12 +10,13 @@
 namespace zenflow::sim {
 
 std::span<const std::unique_ptr<const Schedule>> schedules() {
-  static const std::array<std::unique_ptr<const Schedule>, 14> all = {
+  static const std::array<std::unique_ptr<const Schedule>, 15> all = {
       make_gpu_only(),
       make_zero_offload(),
       make_zero_offload_dpu(),
       make_zero_infinity(),
       make_zenflow(),
+      make_deepspeed_zero(),
       make_deepspeed_zero_offload(),
       make_deepspeed_zenflow(),
       make_deepspeed_twin_flow(),
@@ -71,6 +72,10 @@ std::vector<std::string> ignored_by_published(const Job& job, std::string_view s
         fmt::format("{}: launch.bind_cores_to_rank has no effect; the deepspeed-* "
                     "schedules read it",
                     schedule));
+  }
+  if (job.scenario.omp_num_threads) {
+    notes.push_back(fmt::format(
+        "{}: launch.omp_num_threads has no effect; the deepspeed-* schedules read it", schedule));
   }
   return notes;
 }

@@ -82,7 +82,7 @@ class Schedule {
 [[nodiscard]] std::optional<std::string> ignored_sum_place(std::string_view schedule,
                                                            const OffloadSetup& offload);
 
-/// For the published schedules: NVMe as below, and the launcher's core binding.
+/// For the published schedules: NVMe as below, and the launcher's threads and core binding.
 [[nodiscard]] std::vector<std::string> ignored_by_published(const Job& job,
                                                             std::string_view schedule);
 
@@ -98,6 +98,7 @@ class Schedule {
 [[nodiscard]] std::unique_ptr<const Schedule> make_zero_offload_dpu();
 [[nodiscard]] std::unique_ptr<const Schedule> make_zero_infinity();
 [[nodiscard]] std::unique_ptr<const Schedule> make_zenflow();
+[[nodiscard]] std::unique_ptr<const Schedule> make_deepspeed_zero();
 [[nodiscard]] std::unique_ptr<const Schedule> make_deepspeed_zero_offload();
 [[nodiscard]] std::unique_ptr<const Schedule> make_deepspeed_zenflow();
 [[nodiscard]] std::unique_ptr<const Schedule> make_deepspeed_twin_flow();

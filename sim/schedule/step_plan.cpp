@@ -1,5 +1,8 @@
 #include "sim/schedule/step_plan.h"
 
+#include <algorithm>
+
+#include "sim/cost/framework_cost.h"
 #include "sim/cost/gpu_cost.h"
 #include "sim/memory/activation_memory.h"
 
@@ -18,11 +21,44 @@ Seconds bucketing_time(const Job& job, double gradients) {
   return stream_time(job.scenario.hardware.gpu, Bytes(4 * bytes * gradients));
 }
 
-PlannedLayer planned_layer(const Job& job, const std::vector<Tensor>& tensors, LayerTime time) {
+/// Tensors that are no bias: the modules with parameters.
+double modules(const std::vector<Tensor>& tensors) {
+  return static_cast<double>(std::count_if(tensors.begin(), tensors.end(), [](const Tensor& one) {
+    return !one.name.ends_with("bias");
+  }));
+}
+
+/// The host's work of a layer: forward, and backward without recomputation.
+struct HostTime {
+  Seconds forward;
+  Seconds backward;
+};
+
+/// Kernels enqueued one by one, and DeepSpeed's hooks.
+HostTime host_time(const Job& job, const std::vector<Tensor>& tensors, const LayerTime& time) {
+  HostTime host{time.forward_kernels * kKernelDispatch, time.backward_kernels * kKernelDispatch};
+  if (job.deepspeed.zero_stage > 0) {
+    host.backward += static_cast<double>(tensors.size()) * kGradientHook;
+  }
+  if (job.deepspeed.zero_stage == 3) {
+    host.forward += modules(tensors) * kModuleHooksForward;
+    host.backward += modules(tensors) * kModuleHooksBackward;
+  }
+  return host;
+}
+
+/// The layer with what its GPU waits for the host. `again`: its forward is run in backward, too.
+PlannedLayer planned_layer(const Job& job, const std::vector<Tensor>& tensors, LayerTime time,
+                           bool again = false) {
   PlannedLayer layer;
   layer.parameters = parameters(tensors);
-  layer.forward = to_picoseconds(time.forward);
-  layer.backward = to_picoseconds(time.backward + bucketing_time(job, layer.parameters));
+  Seconds backward = time.backward + bucketing_time(job, layer.parameters);
+  if (again) backward += time.forward;
+  HostTime host{};
+  if (counts_framework(job)) host = host_time(job, tensors, time);
+  layer.forward = to_picoseconds(std::max(time.forward, host.forward));
+  if (again) host.backward += host.forward;
+  layer.backward = to_picoseconds(std::max(backward, host.backward));
   return layer;
 }
 
@@ -82,6 +118,21 @@ std::int64_t matrix_columns(const std::vector<Tensor>& tensors) {
 
 }  // namespace
 
+bool counts_framework(const Job& job) {
+  return job.scenario.hardware.gpu.multiprocessors > 0 && !job.scenario.training.fused_framework;
+}
+
+Seconds framework_step_time(const Job& job) {
+  if (!counts_framework(job)) return Seconds(0);
+  const ModelSpec& model = job.scenario.model;
+  const auto tensors =
+      static_cast<double>(std::ssize(model.embedding) + model.layers * std::ssize(model.block) +
+                          std::ssize(model.head));
+  if (job.deepspeed.zero_stage == 3) return tensors * kStepOfShard;
+  const auto owners = job.deepspeed.zero_stage == 0 ? 1 : static_cast<double>(job.scenario.ranks());
+  return tensors / owners * kStepOfTensor;
+}
+
 StepPlan plan_step(const Job& job) {
   const ModelSpec& model = job.scenario.model;
   const TrainingSettings& training = job.scenario.training;
@@ -90,9 +141,8 @@ StepPlan plan_step(const Job& job) {
   StepPlan plan;
   plan.layers.push_back(planned_layer(job, model.embedding, time.embedding));
   plan.layers.back().activation_bytes = memory.embedding.value();
-  LayerTime block = time.block;
-  if (training.activation_checkpointing) block.backward += block.forward;
-  PlannedLayer planned = planned_layer(job, model.block, block);
+  PlannedLayer planned =
+      planned_layer(job, model.block, time.block, training.activation_checkpointing);
   planned.activation_bytes = memory.block.value();
   planned.transient_bytes = memory.recomputed.value();
   plan.layers.insert(plan.layers.end(), static_cast<std::size_t>(model.layers), planned);

@@ -36,4 +36,12 @@ struct StepPlan {
 /// reduce_bucket_size elements closes the bucket first; a larger one has a bucket of its own.
 [[nodiscard]] StepPlan plan_step(const Job& job);
 
+/// Whether the host's time of PyTorch and DeepSpeed is counted: the framework is eager, and the
+/// GPU's time does not contain it, as the shares do by which a device without stated
+/// multiprocessors is described.
+[[nodiscard]] bool counts_framework(const Job& job);
+/// Host time of DeepSpeed's optimizer step on one rank, besides updates and copies: its loops over
+/// parameters.
+[[nodiscard]] Seconds framework_step_time(const Job& job);
+
 }  // namespace zenflow::sim

@@ -131,6 +131,22 @@ void add_rates(const Job& job, const Schedule& schedule, SimulationResult& resul
                job.scenario.hardware.gpu.peak.at(training.dtype).value();
 }
 
+/// ZenFlow's windows take the place of gradient accumulation, unless the launcher sets boundaries.
+void add_optimizer_step(const Job& job, const Schedule& schedule, SimulationResult& result) {
+  const std::int64_t batches = schedule.micro_batches_per_step(job);
+  const bool own_windows = schedule.zenflow(job).has_value() &&
+                           !(schedule.runs_deepspeed() && job.target != LaunchTarget::kDeepSpeed);
+  if (batches > 1) {
+    result.micro_steps = batches;
+    result.micro_step_time = result.step_time / static_cast<double>(batches);
+    result.optimizer_step_time = result.step_time;
+    return;
+  }
+  result.micro_steps = own_windows ? 1 : job.deepspeed.gradient_accumulation_steps;
+  result.micro_step_time = result.step_time;
+  result.optimizer_step_time = static_cast<double>(result.micro_steps) * result.step_time;
+}
+
 /// Longest dependency chain from a window's start to the next one's, averaged over the run: what a
 /// step would take with unlimited lanes and links. A window cannot be shorter than its chain.
 double critical_path_per_step(const RunPlan& plan, const ShortenedRun& shortened,
@@ -199,6 +215,7 @@ SimulationResult simulate_interval(const Job& job, const Schedule& schedule,
     result.update_interval = knobs->update_interval;
   }
   add_rates(job, schedule, result);
+  add_optimizer_step(job, schedule, result);
   result.staleness = schedule.closed_form(job).staleness_steps;
   result.memory = memory_report(job, program, execution);
   if (whole) result.critical_path = critical_path_per_step(plan, shortened, program);

@@ -23,6 +23,11 @@ struct SimulationResult {
   bool update_interval_is_auto = false;
   bool stall_removed = true;  ///< false: "auto" found no interval within max_staleness that does
   double step_time = 0;
+  /// Micro steps of an optimizer step, which is what launchers count as a step: 1 without gradient
+  /// accumulation.
+  std::int64_t micro_steps = 1;
+  double micro_step_time = 0;      ///< mean
+  double optimizer_step_time = 0;  ///< of all micro steps and the update
   std::vector<double> step_times;  ///< of the steps of a window
   /// Whether the step ends a window, for each of step_times: then optimizer and upload follow.
   std::vector<bool> is_boundary;

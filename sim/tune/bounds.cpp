@@ -185,9 +185,16 @@ class Computer {
   [[nodiscard]] double gather_weights() const {
     return config_.zero_stage == 3 ? 0 : all_gather(bytes_ * partition_ * ranks_);
   }
+  /// Stage 3 copies from ordinary memory; with offload_param weights stay on the host.
+  [[nodiscard]] double weights_up() const {
+    const double bytes = bytes_ * partition_;
+    if (config_.zero_stage != 3) return pinned_or_pageable(Direction::kH2D, bytes);
+    if (config_.offload_param != OffloadDevice::kNone) return 0;
+    return link_time(Direction::kH2D, false, bytes, 1);
+  }
   [[nodiscard]] double blocking(const DeepSpeedCpu& cpu) const {
     return picoseconds(cpu.scale) + picoseconds(cpu.whole_update()) + picoseconds(cpu.cast) +
-           pinned_or_pageable(Direction::kH2D, bytes_ * partition_) + gather_weights();
+           weights_up() + gather_weights();
   }
   /// From the boundary's empty stream until the new gradients are with the worker.
   [[nodiscard]] double chain_to_hand_over(const DeepSpeedCpu& cpu) const {
@@ -195,7 +202,9 @@ class Computer {
   }
   [[nodiscard]] double upload(const DeepSpeedCpu& cpu) const {
     const bool wide = zenflow_uploads_fp32(job_);
-    const double up = link_time(Direction::kH2D, false, (wide ? 4 : bytes_) * partition_, 1);
+    const bool on_host = config_.zero_stage == 3 && config_.offload_param != OffloadDevice::kNone;
+    const double up =
+        on_host ? 0 : link_time(Direction::kH2D, false, (wide ? 4 : bytes_) * partition_, 1);
     return up + (wide ? 0 : picoseconds(cpu.cast));
   }
   [[nodiscard]] double overlapped(const DeepSpeedCpu& cpu) const {
@@ -217,7 +226,8 @@ class Computer {
     window.broadcast = all_gather(bytes_ * all);
     if (stage3 && ranks_ > 1) {
       window.first_fetch = steps_.parts.gather[0];
-      window.second_fetch = steps_.parts.gather[1];
+      window.first_part = steps_.parts.fetch[0];
+      window.second_fetch = steps_.parts.gather[1] + steps_.parts.fetch[1];
     }
     if (zenflow.offload) {
       const double moments = 2 * bytes_ * zenflow.topk_ratio *

@@ -97,11 +97,10 @@ Setting Candidates::with_settled_warm_up(const Setting& setting) {
   return setting;
 }
 
-/// As published an offloaded optimizer's stage only says whether parameters are partitioned, which
-/// for one GPU is no difference either: the user's own stage, or 2, or 1.
+/// As published an offloaded optimizer's stage only says whether parameters are partitioned: of
+/// stages 1 and 2 the user's own, or 2.
 Setting Candidates::with_published_stage(const Setting& setting) {
-  const bool alone = setting.whole(Knob::kGpus) * request_.job.scenario.nodes == 1;
-  const auto is_same = [&](int stage) { return stage == 1 || stage == 2 || (stage == 3 && alone); };
+  const auto is_same = [](int stage) { return stage == 1 || stage == 2; };
   if (!is_same(setting.stage())) return setting;
   const std::vector<double>& stages = request_.space.values(Knob::kStage);
   for (const int stage : {own_.stage(), 2, 1}) {

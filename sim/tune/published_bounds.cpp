@@ -22,20 +22,22 @@ Reduced walk(const StepParts& parts) {
   double now = 0;
   double before_last = 0;
   double collective = 0;
-  const auto compute = [&](double time, double gather) {
-    if (parts.stage3 && parts.ranks) {
-      // Layers are fetched when the task before the last one has ended.
-      collective = std::max(collective, before_last) + gather;
-    }
-    const double ready = parts.stage3 && parts.ranks ? collective : 0;
+  const auto fetch = [&](double gather) {
+    if (!parts.stage3 || !parts.ranks) return 0.0;
+    // Layers are fetched when the task before the last one has ended.
+    return collective = std::max(collective, before_last) + gather;
+  };
+  const auto compute = [&](double time, double ready) {
     before_last = now;
     now = std::max(now, ready) + time;
   };
   const std::size_t layers = parts.forward.size();
-  for (std::size_t l = 0; l < layers; ++l) compute(parts.forward[l], parts.gather[l]);
+  for (std::size_t l = 0; l < layers; ++l) compute(parts.forward[l], fetch(parts.gather[l]));
   std::size_t bucket = 0;
+  double ready = fetch(parts.gather[layers - 1]);
   for (std::size_t l = layers; l-- > 0;) {
-    compute(parts.backward[l], parts.gather[l]);
+    compute(parts.backward[l], ready);
+    if (l > 0) ready = fetch(parts.gather[l - 1]);
     for (; bucket < parts.reduce.size() && parts.ready_layer[bucket] == static_cast<int>(l);
          ++bucket) {
       reduced.last = now;

@@ -119,6 +119,10 @@ void apply_setting(const TuneRequest& request, const Setting& setting, Job& job)
   config.reduce_bucket_size = setting.whole(Knob::kBucket);
   config.overlap_comm = setting.flag(Knob::kOverlapComm);
   config.pin_memory = setting.flag(Knob::kPinMemory);
+  // The command says how many threads, so that no launcher's default leaves cores idle.
+  if (const auto threads = advised_threads(job); threads && request.family == Family::kDeepSpeed) {
+    job.scenario.omp_num_threads = *threads;
+  }
   const Placement placement = setting.placement();
   config.offload_optimizer = offload_of(placement);
   const bool may_offload_param = placement != Placement::kGpu && setting.stage() == 3;

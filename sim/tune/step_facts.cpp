@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "sim/cost/transfer_cost.h"
 #include "sim/schedule/live_work.h"
@@ -166,10 +167,18 @@ StepFacts step_facts(const Job& job, const Schedule& schedule) {
   if (schedule.name() == "deepspeed-zenflow") parts.fetched_before = 1;
   parts.stops_for_fp32 =
       stage3 && (schedule.name() == "deepspeed-zenflow" || !job.has(Change::kAsyncStage3Gradients));
-  for (const PlannedLayer& layer : steps.plan.layers) {
+  std::optional<Stage3Gathers> gathers;
+  if (stage3 && schedule.runs_deepspeed()) gathers = stage3_gathers(job);
+  for (std::size_t l = 0; l < steps.plan.layers.size(); ++l) {
+    const PlannedLayer& layer = steps.plan.layers[l];
+    const double gathered = gathers ? gathers->layers[l].parameters : layer.parameters;
     parts.forward.push_back(static_cast<double>(layer.forward.count));
     parts.backward.push_back(static_cast<double>(layer.backward.count));
-    parts.gather.push_back(picoseconds(all_gather_time(group, Bytes(bytes * layer.parameters))));
+    parts.gather.push_back(
+        gathered > 0 ? picoseconds(all_gather_time(group, Bytes(bytes * gathered))) : 0);
+    parts.fetch.push_back(0);
+    const bool kept = gathers && gathers->layers[l].kept;
+    parts.gather_again.push_back(kept ? 0 : parts.gather.back());
     steps.forward_backward += parts.forward.back() + parts.backward.back();
     steps.gathers += parts.gather.back();
     steps.parameters += layer.parameters;
@@ -198,6 +207,17 @@ StepFacts step_facts(const Job& job, const Schedule& schedule) {
   links.h2d = cluster.classes.front().h2d.flow;
   links.machine = std::move(cluster.machine);
   if (schedule.runs_deepspeed()) read_copies(job, steps);
+  if (gathers && job.deepspeed.offload_param != OffloadDevice::kNone) {
+    for (std::size_t l = 0; l < parts.fetch.size(); ++l) {
+      const LayerGather& layer = gathers->layers[l];
+      if (layer.parameters == 0) continue;
+      const HostLinkProfile& link = job.scenario.hardware.host_link;
+      const Bytes part(bytes * layer.parameters / static_cast<double>(job.scenario.ranks()));
+      parts.fetch[l] =
+          links.h2d_factor * picoseconds(copy_time(link, Direction::kH2D, true, part) +
+                                         static_cast<double>(layer.tensors - 1) * link.latency);
+    }
+  }
   return steps;
 }
 
@@ -213,7 +233,9 @@ double held_in_backward(const Job& job, const Schedule& schedule, const BufferFa
     for (const PlannedLayer& layer : plan.layers) held += bytes * layer.parameters;
     return held;
   }
-  const bool gathers = job.deepspeed.zero_stage == 3 && job.scenario.ranks() > 1;
+  const bool stage3 = job.deepspeed.zero_stage == 3;
+  // Of DeepSpeed's stage 3 gathered parameters are left out: which are there depends.
+  const bool gathers = stage3 && job.scenario.ranks() > 1 && !schedule.runs_deepspeed();
   double activations = 0;
   for (const PlannedLayer& layer : plan.layers) activations += layer.activation_bytes;
   const auto held_at = [&](std::size_t l) {
@@ -230,7 +252,7 @@ double held_in_backward(const Job& job, const Schedule& schedule, const BufferFa
   if (schedule.name() == "zenflow") return held_in_published_backward(job, plan, held_at);
   double held = std::max(activations + held_at(head),
                          activations - plan.layers[head].activation_bytes + held_at(head - 1));
-  if (schedule.runs_deepspeed()) held += (bytes + 8) * buffers.largest_tensor;
+  if (schedule.runs_deepspeed() && !stage3) held += (bytes + 8) * buffers.largest_tensor;
   if (schedule.name() == "deepspeed-zenflow") held += 2 * bytes * buffers.selected;
   return held;
 }

@@ -20,10 +20,12 @@ class Walk {
   double go() {
     const std::size_t layers = parts_.forward.size();
     for (std::size_t l = 0; l < layers; ++l)
-      compute(parts_.forward[l], fetched(l, l < parts_.fetched_before));
+      compute(parts_.forward[l], fetched(l, parts_.gather[l], l < parts_.fetched_before));
     std::size_t bucket = 0;
+    double ready = fetched(layers - 1, parts_.gather_again[layers - 1], false);
     for (std::size_t l = layers; l-- > 0;) {
-      compute(parts_.backward[l], fetched(l, false));
+      compute(parts_.backward[l], ready);
+      if (l > 0) ready = fetched(l - 1, parts_.gather_again[l - 1], false);
       for (; bucket < parts_.reduce.size() && parts_.ready_layer[bucket] == static_cast<int>(l);
            ++bucket) {
         reduce(bucket);
@@ -35,9 +37,14 @@ class Walk {
  private:
   /// When the layer's parameters are there. What may have begun in the step before is taken to be
   /// done.
-  double fetched(std::size_t layer, bool before_the_step) {
-    if (!parts_.stage3 || !parts_.ranks || before_the_step) return 0;
-    collective_ = std::max(collective_, before_last_) + parts_.gather[layer];
+  double fetched(std::size_t layer, double gather, bool before_the_step) {
+    if (!parts_.stage3 || !parts_.ranks || before_the_step || gather == 0) return 0;
+    double shard = before_last_;
+    // The first two layers' may have come up before the step, too.
+    if (parts_.fetch[layer] > 0 && before_last_ > 0) {
+      shard = h2d_ = end_of(std::max(shard, h2d_), parts_.fetch[layer], slow_.h2d, slow_.until);
+    }
+    collective_ = std::max(collective_, shard) + gather;
     return collective_;
   }
 

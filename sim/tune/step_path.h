@@ -12,10 +12,12 @@ namespace zenflow::sim {
 
 /// What one step is made of; times in picoseconds.
 struct StepParts {
-  std::vector<double> forward;   ///< by layer
-  std::vector<double> backward;  ///< by layer
-  std::vector<double> reduce;    ///< by bucket: its collective; 0 for one rank
-  std::vector<double> gather;    ///< by layer: stage 3's all-gather; 0 where there is none
+  std::vector<double> forward;       ///< by layer
+  std::vector<double> backward;      ///< by layer
+  std::vector<double> reduce;        ///< by bucket: its collective; 0 for one rank
+  std::vector<double> gather;        ///< by layer: stage 3's all-gather; 0 where there is none
+  std::vector<double> gather_again;  ///< for backward: not of layers that are still there
+  std::vector<double> fetch;     ///< by layer: a rank's part H2D before it; 0 without offload_param
   std::vector<int> ready_layer;  ///< by bucket
   std::vector<double> sum_up;    ///< by bucket: the running sum, one copy of it
   std::vector<double> sum_down;

@@ -39,6 +39,14 @@ std::string trainer_command(const TuneAnswer& answer) {
   return precision.empty() ? arguments : arguments + " --" + precision;
 }
 
+/// "OMP_NUM_THREADS=16 "
+std::string threads_of(const TuneAnswer& answer) {
+  const TuneRequest& request = answer.loaded.request;
+  if (request.family != Family::kDeepSpeed) return "";
+  const auto threads = tuned_threads(request.job, answer.chosen().setting);
+  return threads ? fmt::format("OMP_NUM_THREADS={} ", *threads) : "";
+}
+
 /// What --set changes is no less a change of the file than what the setting does.
 std::vector<Edit> changes_of(const TuneAnswer& answer) {
   const LoadedRequest& loaded = answer.loaded;
@@ -90,16 +98,17 @@ std::string launch_command(const TuneAnswer& answer, const std::string& script) 
   const Setting& setting = answer.chosen().setting;
   const std::int64_t gpus = setting.whole(Knob::kGpus);
   const std::int64_t nodes = job.scenario.nodes;
+  const std::string threads = threads_of(answer);
   if (job.target == LaunchTarget::kAccelerate) {
     std::string command =
-        fmt::format("accelerate launch --use_deepspeed --num_processes {}", gpus * nodes);
+        threads + fmt::format("accelerate launch --use_deepspeed --num_processes {}", gpus * nodes);
     if (nodes > 1) command += fmt::format(" --num_machines {}", nodes);
     // Without the flag it is "no", unless accelerate's own configuration has another.
     const std::string precision = filled_in_precision(answer);
     if (!precision.empty()) command += " --mixed_precision " + precision;
     return fmt::format("{} --deepspeed_config_file ds_config_optimal.json {}", command, script);
   }
-  std::string command = "deepspeed";
+  std::string command = threads + "deepspeed";
   if (nodes > 1) command += fmt::format(" --num_nodes {}", nodes);
   command += fmt::format(" --num_gpus {}", gpus);
   if (setting.flag(Knob::kBindCores)) command += " --bind_cores_to_rank";

@@ -262,12 +262,22 @@ TunedConfig changed_config(const Node& document, const Job& own, const Setting& 
   return config;
 }
 
+std::optional<std::int64_t> tuned_threads(const Job& own, const Setting& setting) {
+  if (setting.placement() == Placement::kGpu) return std::nullopt;
+  Job job = own;
+  job.scenario.gpus = setting.whole(Knob::kGpus);
+  job.scenario.bind_cores_to_rank = setting.flag(Knob::kBindCores);
+  const auto advised = advised_threads(job);
+  return advised ? advised : job.scenario.omp_num_threads;
+}
+
 LintOptions lint_options(const Job& own, const Setting& setting) {
   LintOptions options{.version = own.version, .target = own.target};
   options.world_size = setting.whole(Knob::kGpus) * own.scenario.nodes;
   options.cores_per_node = own.scenario.hardware.host.cores;
   options.gpus_per_node = setting.whole(Knob::kGpus);
   options.bind_cores_to_rank = setting.flag(Knob::kBindCores);
+  options.omp_num_threads = tuned_threads(own, setting);
   return options;
 }
 

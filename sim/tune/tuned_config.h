@@ -30,6 +30,10 @@ struct TunedConfig {
 [[nodiscard]] TunedConfig tuned_config(const Node& document, const Job& own, const Setting& setting,
                                        std::int64_t accumulation);
 
+/// OMP_NUM_THREADS of the command: an equal part of the cores where the launcher's default, or what
+/// the scenario says, leaves some idle; else what the scenario says. Empty: the default does.
+[[nodiscard]] std::optional<std::int64_t> tuned_threads(const Job& own, const Setting& setting);
+
 /// How the linter is asked of the setting's configuration.
 [[nodiscard]] LintOptions lint_options(const Job& own, const Setting& setting);
 

@@ -39,7 +39,7 @@ class WindowWalk {
     // While the master is overwritten, the second layer's parameters may be fetched.
     const double overwriting =
         selects_ ? std::max(0.0, window_.overwriting - window_.second_fetch) : 0;
-    return std::max(window_.chain + window_.first_fetch,
+    return std::max(window_.chain + window_.first_part + window_.first_fetch,
                     window_.broadcast + swap_at_boundary() + window_.selected_update + overwriting);
   }
 

@@ -29,6 +29,7 @@ struct ZenFlowWindow {
   double more_of_selection = 0;  ///< that the update takes in a step that selects
   double overwriting = 0;        ///< of the master, before the forward of such a step
   double first_fetch = 0;        ///< stage 3: of the first layer's parameters, after the broadcast
+  double first_part = 0;         ///< and of a rank's part of them from the host before that
   double second_fetch = 0;       ///< of the next one's, after the update
   Slowdown slow;                 ///< from the boundary's empty stream on
   /// One rank: after the window's first forward has begun, when the worker is done at the latest.

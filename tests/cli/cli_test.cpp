@@ -696,6 +696,82 @@ TEST_F(Cli, LintsWithZeroOneOrTwo) {
   EXPECT_EQ(run({"lint", "clean.json", "--deepspeed-version", "9.9.9"}).code, 2);
 }
 
+TEST_F(Cli, LintJudgesTheBlockOfAnAccelerateConfiguration) {
+  folder_.write("accelerate.yaml", R"(compute_environment: LOCAL_MACHINE
+distributed_type: DEEPSPEED
+deepspeed_config:
+  gradient_accumulation_steps: 8
+  offload_optimizer_device: cpu
+  offload_param_device: cpu
+  zero3_init_flag: false
+  zero_stage: 2
+mixed_precision: bf16
+num_machines: 1
+num_processes: 8
+)");
+  const Outcome judged = run({"lint", "accelerate.yaml"});
+  EXPECT_EQ(judged.code, 0);
+  EXPECT_THAT(
+      judged.out,
+      AllOf(HasSubstr("accelerate.yaml:6:3: warning: ZF066 zero_optimization.offload_param"),
+            HasSubstr("accelerate.yaml: 0 errors, 2 warnings (DeepSpeed 0.19.8, target "
+                      "accelerate)")));
+  expect_refused({"lint", "accelerate.yaml", "--fix", "fixed.json"}, HasSubstr("accelerate makes"));
+  folder_.write("ds.json",
+                R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 5}})");
+  folder_.write("with_file.yaml", "deepspeed_config: {deepspeed_config_file: ds.json}\n");
+  EXPECT_THAT(run({"lint", "with_file.yaml"}).out, HasSubstr("ds.json:1:70: error: ZF007"));
+}
+
+// In a warning, and in what a program reads; so is what had to be assumed.
+TEST_F(Cli, EveryResultNamesKeysThatAreNotModelled) {
+  folder_.write("scenarios/ds/zenflow.json", R"({"gradient_accumulation_steps": "auto",
+  "zero_optimization": {"stage": 2, "round_robin_gradients": true,
+  "offload_optimizer": {"device": "cpu"}}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}})");
+  const std::string schedule = "--schedule=deepspeed-zero-offload";
+  for (const char* command : {"run", "fit", "explain", "compare"}) {
+    const Outcome outcome = run({command, "scenarios/one.yaml", schedule, "--target", "hf"});
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("not modelled, as if not written: "
+                                             "zero_optimization.round_robin_gradients\n"),
+                                   HasSubstr("\"auto\": taken as 1")))
+        << command;
+    if (std::string_view(command) == "compare") continue;
+    const json found = run_json({command, "scenarios/one.yaml", schedule, "--target", "hf"});
+    EXPECT_EQ(found["not_modelled"], json{"zero_optimization.round_robin_gradients"}) << command;
+    EXPECT_EQ(found["assumptions"].size(), 1U) << command;
+  }
+  EXPECT_THAT(
+      run({"lint", "scenarios/ds/zenflow.json"}).out,
+      HasSubstr("not modelled, as if not written: zero_optimization.round_robin_gradients"));
+}
+
+// What the launcher is told, and what it counts: micro steps that add up to optimizer steps.
+TEST_F(Cli, PrintsBothTimesWhereMicroStepsAddUp) {
+  const std::vector<std::string> arguments = {
+      "run",        "scenarios/one.yaml",
+      "--schedule", "zero-offload",
+      "--set",      "training.gradient_accumulation_steps=4"};
+  EXPECT_THAT(run(arguments).out,
+              ContainsRegex("zero-offload: 4 micro steps of .* are an optimizer step of "));
+  const json one = run_json(arguments)["results"][0];
+  EXPECT_EQ(one["gradient_accumulation_steps"], 4);
+  EXPECT_NEAR(double(one["optimizer_step_time_ms"]), 4 * double(one["step_time_ms"]), 1e-6);
+}
+
+// DeepSpeed takes both, and so does the simulation: a sub-group for each parameter, and one for
+// all.
+TEST_F(Cli, RunsSubGroupsOfAnySize) {
+  folder_.write("scenarios/ds/zenflow.json", R"({"zero_optimization": {"stage": 3,
+  "sub_group_size": 0, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}})");
+  for (const char* size : {"0", "1e14"}) {
+    EXPECT_EQ(run({"run", "scenarios/one.yaml", "--schedule", "deepspeed-zero-offload", "--set",
+                   std::string("deepspeed.zero_optimization.sub_group_size=") + size})
+                  .code,
+              0)
+        << size;
+  }
+}
+
 TEST_F(Cli, LintSpeaksJson) {
   folder_.write("broken.json", R"({"zero_optimization": {"stage": 5}})");
   const json document = json::parse(run({"lint", "broken.json", "--json"}).out);

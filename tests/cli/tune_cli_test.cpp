@@ -158,11 +158,15 @@ TEST_F(Tune, PredictsTheFileThatItWrites) {
     ASSERT_EQ(run({scenario, "-o", name}).code, 0);
     const double said = json::parse(
         content(std::string(name) + "/summary.json"))["chosen"]["result"]["step_time_ms"];
-    const Outcome simulated =
-        run_program({ZENFLOW_SIM, "run", scenario, "--schedule", "deepspeed-zenflow", "--json",
-                     "--set", "deepspeed=" + (folder_ / name / "ds_config_optimal.json").string(),
-                     "--set", "run.warmup_steps=96", "--set", "run.steps=192"},
-                    {.folder = folder_.path()});
+    // Binding is the command's.
+    const std::string command = content(std::string(name) + "/cmd_optimal.txt");
+    const bool binds = command.find("--bind_cores_to_rank") != std::string::npos;
+    const Outcome simulated = run_program(
+        {ZENFLOW_SIM, "run", scenario, "--schedule", "deepspeed-zenflow", "--json", "--set",
+         std::string("launch.bind_cores_to_rank=") + (binds ? "true" : "false"), "--set",
+         "deepspeed=" + (folder_ / name / "ds_config_optimal.json").string(), "--set",
+         "run.warmup_steps=96", "--set", "run.steps=192"},
+        {.folder = folder_.path()});
     ASSERT_EQ(simulated.code, 0) << simulated.err;
     EXPECT_NEAR(double(json::parse(simulated.out)["results"][0]["step_time_ms"]) / said, 1, 1e-4)
         << name;
@@ -184,6 +188,15 @@ TEST_F(Tune, TellsTrainerThePrecisionThatTheFileLeavesOpen) {
   const std::string command = content("out/cmd_optimal.txt");
   EXPECT_THAT(command, AllOf(HasSubstr("--gradient_accumulation_steps 1 "), HasSubstr(" --bf16\n"),
                              Not(HasSubstr("--learning_rate")), Not(HasSubstr("auto"))));
+}
+
+// accelerate launch would start one thread for each of four ranks, on 128 cores, and cannot bind.
+TEST_F(Tune, WritesOptimizerThreadsIntoTheCommand) {
+  ASSERT_EQ(run_small({"--target", "accelerate", "--max-gpu-memory", "24 GiB", "-o", "out"}).code,
+            0);
+  EXPECT_THAT(content("out/cmd_optimal.txt"),
+              StartsWith("OMP_NUM_THREADS=32 accelerate launch --use_deepspeed --num_processes 4"));
+  EXPECT_THAT(content("out/summary.txt"), Not(HasSubstr("one optimizer thread")));
 }
 
 // It can be run, and is shown; but nobody would be told to run it.

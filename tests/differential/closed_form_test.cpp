@@ -290,6 +290,29 @@ TEST(ShortenedRun, EqualsTheWholeRunFromNvme) {
   }
 }
 
+TEST(ShortenedRun, EqualsTheWholeRunOfDeepSpeedFromTheHostAndNvme) {
+  for (const char* name : {"deepspeed-zero-offload", "deepspeed-zero-infinity"}) {
+    for (const char* parameters : {"cpu", "nvme"}) {
+      for (const std::int64_t gpus : {1, 2}) {
+        JobOptions one;
+        one.gpus = gpus;
+        one.stage = 3;
+        one.optimizer_device = "nvme";
+        one.parameter_device = parameters;
+        one.reduce_bucket_size = 9000;
+        one.run = {.warmup_steps = 6, .steps = 40};
+        SCOPED_TRACE(fmt::format("{} parameters {} N={}", name, parameters, gpus));
+        Job job = make_small_job(contended_node(gpus), tiny_opt(), one);
+        job.deepspeed.max_in_cpu = 1000;
+        job.deepspeed.sub_group_size = 9000;
+        job.deepspeed.pipeline_read = gpus == 2;
+        job.deepspeed.pipeline_write = gpus == 2;
+        expect_shortened_run_equals_whole_run(job, find_schedule(name));
+      }
+    }
+  }
+}
+
 // ---- traffic and staleness ----
 
 class TrafficOn : public ::testing::TestWithParam<std::int64_t> {};
@@ -407,6 +430,92 @@ TEST(TrafficOfTheOthers, FollowsTheClosedForm) {
         }
       }
     }
+  }
+}
+
+// What a rank's part of every layer takes is counted from the model: tensors above the threshold,
+// twice, but for layers that stay from forward to backward.
+TEST(TrafficOfStage3, WithParametersOnTheHostFetchesThemForwardAndBackward) {
+  for (const char* name : {"deepspeed-zero-offload", "deepspeed-twin-flow",
+                           "deepspeed-zero-infinity", "deepspeed-super-offload"}) {
+    const Schedule& schedule = find_schedule(name);
+    for (const char* device : {"cpu", "nvme"}) {
+      for (const std::int64_t gpus : {1, 2, 4}) {
+        for (const std::int64_t accumulation : {1, 3}) {
+          JobOptions one;
+          one.gpus = gpus;
+          one.stage = 3;
+          one.accumulation = accumulation;
+          one.parameter_device = device;
+          one.with_zenflow = false;
+          one.reduce_bucket_size = 9000;
+          SCOPED_TRACE(fmt::format("{} {} {}", name, device, described(one)));
+          Job job = make_small_job(contended_node(gpus), tiny_llama(), one);
+          job.deepspeed.persistence_threshold = 32;  // the norms' vectors stay: 5 of 32
+          job.deepspeed.max_reuse_distance = 1;      // the head alone stays: 8,192
+          job.deepspeed.max_in_cpu = 1000;
+          const auto g = static_cast<double>(accumulation);
+          const double parameters = 34976;
+          const double gathered = 2 * (parameters - 5 * 32) - 8192;
+          const SimulationResult result = simulate_schedule(job, schedule);
+          const ClosedForm closed = schedule.closed_form(job);
+          const double ranks = static_cast<double>(gpus);
+          expect_close(closed.d2h_bytes_per_step, (2 + 4 / g) * parameters / ranks, "d2h by hand");
+          expect_close(closed.h2d_bytes_per_step, 2 * (parameters + gathered) / ranks,
+                       "h2d by hand");
+          expect_close(result.d2h_bytes, closed.d2h_bytes_per_step, "d2h");
+          expect_close(result.h2d_bytes, closed.h2d_bytes_per_step, "h2d");
+        }
+      }
+    }
+  }
+}
+
+TEST(TrafficOfStage3, OfZenFlowWithParametersOnTheHostFetchesThemToo) {
+  const Schedule& schedule = find_schedule("deepspeed-zenflow");
+  for (const bool overlap : {false, true}) {
+    for (const std::int64_t gpus : {1, 2}) {
+      JobOptions one;
+      one.gpus = gpus;
+      one.stage = 3;
+      one.parameter_device = "cpu";
+      one.overlap_step = overlap;
+      one.warm_up = 4;
+      one.select_interval = "0";
+      one.run = {.warmup_steps = 8, .steps = 16};
+      SCOPED_TRACE(described(one));
+      const Job job = make_small_job(contended_node(gpus), tiny_llama(), one);
+      const SimulationResult result = simulate_schedule(job, schedule);
+      const ClosedForm closed = schedule.closed_form(job);
+      expect_close(result.d2h_bytes, closed.d2h_bytes_per_step, "d2h");
+      expect_close(result.h2d_bytes, closed.h2d_bytes_per_step, "h2d");
+    }
+  }
+}
+
+// Two drives' worth of time: reads and writes of an update share the drive, 12 bytes written at
+// 3 GB/s and 16 read at 6 GB/s a parameter, and backward has written 4.
+TEST(DeepSpeedInfinityStep, TakesTheDriveItsReadsAndWrites) {
+  JobOptions options;
+  options.stage = 3;
+  options.optimizer_device = "nvme";
+  options.with_zenflow = false;
+  options.reduce_bucket_size = 3'000'000;
+  HardwareProfile hardware = contended_node(1);
+  hardware.nvme->read = 0.01 * hardware.nvme->read;  // the drive decides
+  hardware.nvme->write = 0.01 * hardware.nvme->write;
+  hardware.nvme->latency = Seconds(0);
+  Job job = make_small_job(hardware, small_gpt2(), options);
+  job.deepspeed.sub_group_size = 2'000'000;
+  const auto parameters = static_cast<double>(job.scenario.model.parameters());
+  const Schedule& schedule = find_schedule("deepspeed-zero-infinity");
+  const double drive = parameters * (4 / 0.03e9 + 16 / 0.06e9 + 12 / 0.03e9) * 1e12;
+  for (const bool pipelined : {false, true}) {
+    job.deepspeed.pipeline_read = pipelined;
+    job.deepspeed.pipeline_write = pipelined;
+    const double step = simulate_schedule(job, schedule).step_time;
+    EXPECT_GE(step, drive * (1 - 1e-9));
+    EXPECT_LT(step, 1.03 * drive) << pipelined;
   }
 }
 

@@ -32,8 +32,9 @@ TEST(Published, NumbersAreWithinWhatTheAccuracyPageAllows) {
     EXPECT_LE(one.within, 0.15) << one.what;
     EXPECT_NEAR(one.predicted, one.published, one.within * one.published) << one.what;
   }
-  // Step, GPU and stall of the five bars that were fitted to, and as many rows at least.
-  EXPECT_GE(page.checks.size(), 31U);
+  // Step, GPU and stall of the five bars that were fitted to, and the rows but the single steps of
+  // DeepSpeed's example log, of which the page says how far off they are.
+  EXPECT_GE(page.checks.size(), 27U);
 }
 
 TEST(Published, ZenFlowCutsTheStallOnTheA100NodeByMoreThan85Percent) {

@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -24,6 +25,7 @@ from shrink import shrink
 from verdicts import DeepSpeed, Says, lint, lint_all
 
 SHOWN = 60  # disagreements listed in full
+NEWEST = "0.19.8"
 BATCH = 50  # files a process of the linter
 
 
@@ -128,6 +130,19 @@ def compare_documents(bench):
                          [(name, data, 1) for name, data in documents.samples()])
 
 
+def compare_keys(program, keys):
+    """Whether the table of keys (zenflow-sim list keys), which says what is modelled, has every
+    field of DeepSpeed's classes."""
+    listed = json.loads(subprocess.run([program, "list", "keys", "--json"], check=True,
+                                       capture_output=True, text=True).stdout)
+    known = {row["key"] for row in listed["keys"]}
+    fields = {f"{block}.{name}" for block, names in keys.items() for name in names}
+    missing = sorted(fields - known)
+    for name in missing:
+        print(f"keys: {name} is not in sim/deepspeed/ds_fields.cpp")
+    return ("keys", len(fields), len(fields), 0, len(missing))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program", help="zenflow-sim")
@@ -148,6 +163,8 @@ def main():
             rows.append(compare_configurations(bench, configurations.every_value(keys),
                                                "every value"))
         rows.append(compare_documents(bench))
+        if bench.deepspeed.version == NEWEST:  # the table lists what the newest release takes
+            rows.append(compare_keys(options.program, bench.deepspeed.keys()))
     print(f"\nDeepSpeed {bench.deepspeed.version}, seed {options.seed}")
     print(f"{'set':<16}{'cases':>8}{'accepted':>10}{'rejected':>10}{'differ':>8}"
           f"{'agreement':>11}")

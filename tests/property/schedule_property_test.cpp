@@ -303,7 +303,8 @@ TEST_P(RandomJob, PaysForEveryCallOfTheOptimizer) {
       EXPECT_NEAR(static_cast<double>(longer), static_cast<double>(is_call ? launch.count : 0), 1);
       calls += is_call ? 1 : 0;
     }
-    const bool offloads = schedule->name().find("gpu-only") == std::string_view::npos;
+    const bool offloads = schedule->name().find("gpu-only") == std::string_view::npos &&
+                          schedule->name() != "deepspeed-zero";
     EXPECT_EQ(calls > 0, offloads);
   }
 }

@@ -291,6 +291,10 @@ TEST(TuneBoundsOfZenFlow, MeetTheSimulationWhereTheUpdateBlocks) {
   for (const char* scenario :
        {"opt_1_3b_1xrtx3090", "mistral_7b_1xrtx4090", "qwen2_5_7b_4xl40s", "llama2_70b_8xh100"}) {
     TuneRequest request = shipped_request(scenario);
+    // Where GPUs reach each other over PCIe, gathers share it with gradients, too.
+    if (auto& link = request.job.scenario.hardware.gpu_link) link->kind = "NVLink";
+    // Parameters that come up share the link with gradients that go down.
+    request.job.deepspeed.offload_param = OffloadDevice::kNone;
     for (const char* text : {"placement=zenflow", "overlap_step=false", "offload=false"}) {
       narrow(request.space, text);
     }

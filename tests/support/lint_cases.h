@@ -315,6 +315,11 @@ inline std::vector<Case> offload_cases() {
       {.from = "0.25", .to = "1.0", .expected = "ZF078 22:33"},
       {.from = "", .to = "", .expected = "ZF079 14:37, ZF078 22:33", .cores = 4},
       {.base = kPlain, .expected = "ZF079 8:37", .cores = 64},
+      {.base = kPlain, .expected = "ZF084 8:37", .target = kHf, .cores = 64},
+      {.base = with(kPlain, "AdamW", "Muon"),
+       .from = "\"stage\": 2",
+       .to = "\"stage\": 3",
+       .expected = "ZF083 5:3"},
   };
 }
 

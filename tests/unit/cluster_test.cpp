@@ -192,6 +192,23 @@ TEST(Cluster, GathersShareTheGpuLinksWithCollectives) {
   EXPECT_EQ(alone.collective.flow, kNoFlow);  // alone it cannot exceed the link
 }
 
+TEST(Cluster, CollectivesWithoutALinkOfTheirOwnPassOverThoseToTheHost) {
+  HardwareProfile hardware = contended_node(2);
+  hardware.gpu_link = GpuLinkProfile{"PCIe 4.0 x16", 20.0_GBps, 2.0_us};
+  const Cluster cluster = make_cluster(scenario(hardware, 2), kRates);
+  // In and out of each GPU and of the switch, as far as these carry the 20 GB/s that it has alone:
+  // 20, 10 and both 23 GB/s of a GPU, 31, 17 and 37 of the switch.
+  const std::map<std::string, double> used = uses(cluster, cluster.collective);
+  const std::map<std::string, double> expected = {{"gpu0.h2d", 1},       {"gpu0.d2h", 0.5},
+                                                  {"gpu0.both", 1.15},   {"switch0.h2d", 1},
+                                                  {"switch0.d2h", 0.85}, {"switch0.both", 1.85}};
+  ASSERT_EQ(used.size(), expected.size());
+  for (const auto& [name, coefficient] : expected) {
+    ASSERT_TRUE(used.contains(name)) << name;
+    EXPECT_NEAR(used.at(name), coefficient, 1e-12) << name;
+  }
+}
+
 TEST(Cluster, LanesAreOfTheirClass) {
   HardwareProfile hardware = contended_node(2);
   hardware.host_link.switches[0].gpus = {0};

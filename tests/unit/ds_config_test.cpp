@@ -56,6 +56,39 @@ TEST(DeepSpeedConfig, HasDeepSpeedsDefaults) {
   EXPECT_THAT(config.warnings, IsEmpty());
 }
 
+TEST(DeepSpeedConfig, TakesSubGroupsOfAnySize) {
+  EXPECT_EQ(read_zero(R"("sub_group_size": 0)").sub_group_size, 0);
+  EXPECT_EQ(read_zero(R"("sub_group_size": 1e14)").sub_group_size, 100'000'000'000'000);
+}
+
+TEST(DeepSpeedConfig, ReadsWhatTheOptimizerKeeps) {
+  EXPECT_FALSE(read(R"({"bf16": {"enabled": true}})").optimizer.narrow_master);
+  const DeepSpeedConfig narrow = read(R"({"bf16": {"enabled": true,
+      "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true}})");
+  EXPECT_TRUE(narrow.optimizer.narrow_master);
+  EXPECT_TRUE(narrow.optimizer.narrow_states);
+  EXPECT_TRUE(read(R"({"fp16": {"enabled": true, "fp16_master_weights_and_grads": true}})")
+                  .optimizer.narrow_master);
+  const DeepSpeedConfig sgd =
+      read(R"({"optimizer": {"type": "SGD", "params": {"momentum": 0.9}}})");
+  EXPECT_EQ(sgd.optimizer.kind, Optimizer::kSgd);
+  EXPECT_TRUE(sgd.optimizer.has_momentum);
+  EXPECT_EQ(read(R"({"optimizer": {"type": "Muon"}})").optimizer.kind, Optimizer::kMuon);
+}
+
+TEST(DeepSpeedConfig, SumsInFp32OnlyIfTheModelIsNot) {
+  const std::string types = R"("data_types": {"grad_accum_dtype": "fp32"}})";
+  EXPECT_TRUE(read(R"({"bf16": {"enabled": true}, )" + types).fp32_gradient_sums);
+  EXPECT_FALSE(read("{" + types).fp32_gradient_sums);
+}
+
+TEST(DeepSpeedConfig, NamesKeysThatAreNotModelled) {
+  EXPECT_THAT(read(R"({"wall_clock_breakdown": true,
+                       "zero_optimization": {"stage": 2, "round_robin_gradients": true}})")
+                  .not_modelled,
+              ElementsAre("wall_clock_breakdown", "zero_optimization.round_robin_gradients"));
+}
+
 TEST(DeepSpeedConfig, ReadsWhatIsSet) {
   const DeepSpeedConfig config = read(R"({
     "train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2,

@@ -46,6 +46,19 @@ TEST(Explain, PathAddsUpToTheStepForEverySchedule) {
   }
 }
 
+// torchrun starts one thread for each of two ranks, on 32 cores.
+TEST(Explain, SaysWhatMoreOptimizerThreadsWouldBring) {
+  Job one = job(round_node(2), 2);
+  one.deepspeed.zenflow.reset();
+  const Schedule& schedule = find_schedule("deepspeed-zero-offload");
+  EXPECT_THAT(explain(one, schedule).bound, ::testing::Not(HasSubstr("OMP_NUM_THREADS")));
+  one.target = LaunchTarget::kHf;
+  EXPECT_THAT(
+      explain(one, schedule).bound,
+      HasSubstr("one optimizer thread (torchrun's default of one, taken for target hf): set "
+                "OMP_NUM_THREADS=16 (step "));
+}
+
 TEST(Explain, AsksOnlyForResourcesThatTheMachineHas) {
   const auto resources = [](const Explanation& explanation) {
     std::vector<Resource> all;

@@ -52,6 +52,16 @@ TEST(GemmTime, ReachesHalfItsEfficiencyAtTheHalfSize) {
   EXPECT_NEAR(gemm_time(gpu, DType::kBf16, 1000, 1000, 500).value(), 40e-6, kTolerance);
 }
 
+TEST(GemmTime, OfAGpuWithMultiprocessorsIsTheRunOfItsTilesAtTheHeldRate) {
+  GpuProfile gpu = round_node().gpu;
+  gpu.multiprocessors = 100;
+  gpu.gemm_half_size = Flops(0);
+  // 10 x 20 tiles of 256 x 128, two waves: 2 x 2560 x 2560 x 1000 FLOP at 1.1 x 0.73 x 50 TFLOPS;
+  // half of the result, 6,553,600 B, at 800 GB/s; 2 us and a launch.
+  EXPECT_NEAR(gemm_time(gpu, DType::kBf16, 2560, 2560, 1000).value(),
+              2 * 2560.0 * 2560 * 1000 / (1.1 * 0.73 * 50e12) + 6553600 / 800e9 + 7e-6, 1e-12);
+}
+
 TEST(AttentionTime, OfLongSequencesIsComputeBound) {
   // 2 sequences of 2048, 32 x 128: 2 x 4096 x 2048 x 4096 = 68.719476736 GFLOP at 25 TFLOPS.
   const GpuProfile gpu = round_node().gpu;
@@ -118,6 +128,27 @@ TEST(ModelTime, OfALlamaBlockAddsChainProductsAndAttention) {
   // Twice the chain, 14 products of twice the FLOPs in all, attention's traffic twice.
   EXPECT_NEAR(time.block.backward.value(), 2 * kChain + 2 * kProducts + 0.06144e-6 + 5e-6,
               kTolerance);
+}
+
+TEST(ModelTime, OfAGpuWithMultiprocessorsHasOneAndAHalfPassesBackward) {
+  GpuProfile gpu = round_node().gpu;
+  gpu.multiprocessors = 100;
+  const ModelTime time = model_time(gpu, tiny_llama(), kTraining);
+  EXPECT_NEAR(time.embedding.backward.value(), 1.5 * (16384 / 0.6 / 500e9 + 5e-6), kTolerance);
+}
+
+TEST(ModelTime, OfFusedChainsIsOneKernelEach) {
+  TrainingSettings training = kTraining;
+  training.fused_framework = true;
+  // 4096 elements: two norms of 2 accesses, two sums of 3, rotary of q 2 and of k half as much,
+  // and SwiGLU of 3 on twice as many elements: 2 x 4096 x (4 + 6 + 2 + 1 + 6) B, seven kernels.
+  const ModelTime eager = model_time(round_node().gpu, tiny_llama(), kTraining);
+  const ModelTime fused = model_time(round_node().gpu, tiny_llama(), training);
+  EXPECT_NEAR((eager.block.forward - fused.block.forward).value(),
+              (548864 - 155648) / 500e9 + (26 - 7) * 5e-6, kTolerance);
+  EXPECT_EQ(eager.block.forward_kernels, 26 + 7 + 1);
+  EXPECT_EQ(fused.block.forward_kernels, 7 + 7 + 1);
+  EXPECT_EQ(fused.block.backward_kernels, 2 * 7 + 14 + 1);
 }
 
 TEST(ModelTime, OfAnOptBlockHasNoRotaryAndOneProductLess) {

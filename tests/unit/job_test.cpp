@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "sim/base/error.h"
+#include "sim/schedule/buffers.h"
+#include "sim/schedule/deepspeed_step.h"
 #include "sim/schedule/schedule.h"
 #include "tests/support/small_jobs.h"
 
@@ -77,6 +79,117 @@ TEST(Job, DerivesStepsFromTheBatch) {
 }
 
 // On other machines another number of steps follows, or none.
+// As what the launcher is told; the file may leave it open.
+TEST(Job, TakesStepsFromTheScenarioWhereTheFileLeavesThemOpen) {
+  const auto job = [](const std::string& deepspeed) {
+    Scenario one = scenario(deepspeed);
+    one.gradient_accumulation_steps = 6;
+    one.target = WrittenText{"hf", {}};
+    return make_job(one);
+  };
+  EXPECT_EQ(job("{}").deepspeed.gradient_accumulation_steps, 6);
+  const Job open = job(R"({"gradient_accumulation_steps": "auto"})");
+  EXPECT_EQ(open.deepspeed.gradient_accumulation_steps, 6);
+  EXPECT_TRUE(open.assumptions.empty());
+  EXPECT_EQ(job(R"({"gradient_accumulation_steps": 6})").deepspeed.gradient_accumulation_steps, 6);
+  try {
+    (void)job(R"({"gradient_accumulation_steps": 4})");
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("ds.json:1:33: deepspeed.gradient_accumulation_steps: 4 "
+                                        "contradicts the scenario's "
+                                        "training.gradient_accumulation_steps 6"));
+  }
+}
+
+TEST(Job, SaysWhereAutoStepsAreTakenAsOne) {
+  const auto job = [](const std::string& rest) {
+    Scenario one = scenario(R"({"gradient_accumulation_steps": "auto")" + rest + "}");
+    one.target = WrittenText{"hf", {}};
+    return make_job(one);
+  };
+  EXPECT_EQ(job("").deepspeed.gradient_accumulation_steps, 1);
+  ASSERT_EQ(job("").assumptions.size(), 1U);
+  EXPECT_THAT(job("").assumptions[0], HasSubstr("taken as 1"));
+  // 24 = micro batch 4 x 3 x 2 GPUs, the micro batch being the scenario's.
+  const Job derived = job(R"(, "train_batch_size": 24, "train_micro_batch_size_per_gpu": "auto")");
+  EXPECT_EQ(derived.deepspeed.gradient_accumulation_steps, 3);
+  EXPECT_TRUE(derived.assumptions.empty());
+}
+
+// Two ranks: half of every parameter. 0 is one for each of 1 + 2 x 9 + 2 tensors.
+TEST(SubGroups, TakeWholeParametersUntilTheyHaveTheSize) {
+  const auto sizes = [](const std::string& size) {
+    return sub_group_elements(make_job(
+        scenario(R"({"zero_optimization": {"stage": 3, "sub_group_size": )" + size + "}}")));
+  };
+  EXPECT_EQ(sizes("0").size(), 21U);
+  EXPECT_EQ(sizes("0").front(), 256.0 * 32 / 2);
+  EXPECT_EQ(sizes("1e14"), std::vector<double>{34976.0 / 2});
+  const std::vector<double> some = sizes("4096");
+  EXPECT_EQ(some.front(), 256.0 * 32 / 2) << "the embedding has just that size";
+  double total = 0;
+  for (const double one : some) total += one;
+  EXPECT_EQ(total, 34976.0 / 2);
+  for (std::size_t i = 0; i + 1 < some.size(); ++i) EXPECT_GE(some[i], 4096);
+}
+
+// round_node has 32 cores.
+TEST(RankThreads, AreTheLaunchersDefaultUnlessSaid) {
+  const auto threads = [](const char* target, std::int64_t gpus, std::optional<std::int64_t> said,
+                          bool bind = false) {
+    Scenario one = scenario("{}");
+    one.gpus = gpus;
+    one.target = WrittenText{target, {}};
+    one.omp_num_threads = said;
+    one.bind_cores_to_rank = bind;
+    return rank_threads(make_job(one));
+  };
+  ASSERT_EQ(round_node(2).host.cores, 32);
+  EXPECT_EQ(threads("deepspeed", 2, {}).of_rank, 32) << "every rank on every core";
+  EXPECT_EQ(threads("deepspeed", 2, {}).cores, 32);
+  EXPECT_EQ(threads("deepspeed", 2, {}, true).of_rank, 16);
+  EXPECT_EQ(threads("hf", 2, {}).of_rank, 1);
+  EXPECT_EQ(threads("accelerate", 2, {}).cores, 2);
+  EXPECT_EQ(threads("hf", 1, {}).of_rank, 32) << "torchrun leaves a single process alone";
+  EXPECT_EQ(threads("hf", 2, 4).of_rank, 4);
+  EXPECT_EQ(threads("hf", 2, 4).cores, 8);
+  EXPECT_EQ(threads("hf", 2, 64).cores, 32);
+}
+
+TEST(RankThreads, AreAdvisedWhereCoresAreIdle) {
+  Scenario one = scenario("{}");
+  EXPECT_FALSE(advised_threads(make_job(one)));
+  one.target = WrittenText{"hf", {}};
+  EXPECT_EQ(advised_threads(make_job(one)), 16);
+  one.omp_num_threads = 16;
+  EXPECT_FALSE(advised_threads(make_job(one)));
+}
+
+// Adam's rate on c cores is as c / (c + 8): of 32 cores 0.8, of two 0.2.
+TEST(RankThreads, DecideHowLongTheUpdateTakes) {
+  Scenario one = scenario("{}");
+  const auto update = [&one] {
+    return deepspeed_cpu(make_job(one), 32, 32, OptimizerPlace::kTraining).update;
+  };
+  const Seconds all = update();
+  one.omp_num_threads = 1;
+  EXPECT_NEAR(update() / all, 4, 1e-9);
+}
+
+// Reads and writes of p, g, m, v: 7 of 4 bytes, of 2 with 16-bit masters and states.
+TEST(OptimizerBytes, DecideHowLongTheUpdateTakes) {
+  const auto update = [](const std::string& deepspeed) {
+    return deepspeed_cpu(make_job(scenario(deepspeed)), 32, 32, OptimizerPlace::kTraining).update;
+  };
+  const Seconds adam = update("{}");
+  EXPECT_NEAR(update(R"({"optimizer": {"type": "Lion"}})") / adam, 20.0 / 28, 1e-9);
+  EXPECT_NEAR(update(R"({"zero_optimization": {"stage": 2}, "bf16": {"enabled": true,
+      "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true}})") /
+                  adam,
+              0.5, 1e-9);
+}
+
 TEST(Job, DerivesStepsOfAWhatIf) {
   Scenario one = scenario(R"({"train_batch_size": 24, "train_micro_batch_size_per_gpu": 4})");
   one.gpus = 1;

@@ -132,7 +132,8 @@ TEST(Lint, NotesComeOnRequest) {
   LintOptions options{.target = kHf, .notes = true};
   const std::string three = with(kZenFlow, "\"stage\": 2", "\"stage\": 3");
   const std::string train = with(kZenFlow, "{\n", "{\"train_batch_size\": 4,\n");
-  for (const std::string& text : {kZenFlow, three, train}) {
+  const std::string timed = with(kZenFlow, "{\n", "{\"wall_clock_breakdown\": true,\n");
+  for (const std::string& text : {kZenFlow, three, train, timed}) {
     for (const Finding& finding : lint(parse_ds_document(text, "ds.json"), options)) {
       seen.insert(std::string(finding.code));
     }

@@ -51,6 +51,25 @@ TEST(ResultJson, NamesToolModelAndMachine) {
   EXPECT_EQ(found["results"].size(), schedules().size());
 }
 
+// A launcher counts 4 micro steps as one, and the file has a key that is not modelled.
+TEST(ResultJson, HasBothTimesAndNamesWhatIsNotModelled) {
+  JobOptions options = four_gpus();
+  options.with_zenflow = false;
+  options.accumulation = 4;
+  Job job = make_small_job(contended_node(4), testing::tiny_llama(), options);
+  job.deepspeed.not_modelled = {"communication_data_type"};
+  job.assumptions = {"one"};
+  const SimulationResult result = simulate_schedule(job, find_schedule("deepspeed-zero-offload"));
+  const json found = json::parse(result_json(job, {result}, "9.9.9"));
+  EXPECT_EQ(found["not_modelled"], json{"communication_data_type"});
+  EXPECT_EQ(found["assumptions"], json{"one"});
+  const json& one = found["results"][0];
+  EXPECT_EQ(one["gradient_accumulation_steps"], 4);
+  EXPECT_NEAR(one["optimizer_step_time_ms"].get<double>(),
+              4 * one["micro_step_time_ms"].get<double>(), 1e-8);
+  EXPECT_FALSE(document(four_gpus())["results"][0].contains("optimizer_step_time_ms"));
+}
+
 TEST(ResultJson, HasEveryKeyWithItsType) {
   const json found = document(four_gpus());
   for (const json& one : found["results"]) {

@@ -59,6 +59,59 @@ TEST(StepPlan, AddsTheCopyIntoBucketsToTheBackwardPass) {
   EXPECT_EQ(one.layers[0].backward.count, 15'147'456);
 }
 
+/// On a GPU so fast that only the host's time is left.
+StepPlan host_bound_plan(JobOptions options) {
+  HardwareProfile node = round_node();
+  node.gpu.multiprocessors = 100;
+  node.gpu.kernel_launch = Seconds(1e-9);
+  return plan_step(make_small_job(node, tiny_llama(), options));
+}
+
+TEST(StepPlan, WaitsForAnEagerFrameworkToEnqueue) {
+  JobOptions options{.stage = 0};
+  // A block: 26 kernels of chains, 7 products and attention, each 1.5 x 13.7 us; backward 1.5 times
+  // the chains and twice the products.
+  const StepPlan eager = host_bound_plan(options);
+  EXPECT_EQ(eager.layers[1].forward.count, 34 * 20'550'000);
+  EXPECT_EQ(eager.layers[1].backward.count, std::int64_t{39 + 14 + 1} * 20'550'000);
+  options.training.fused_framework = true;
+  EXPECT_LT(host_bound_plan(options).layers[1].forward.count, eager.layers[1].forward.count / 3);
+}
+
+TEST(StepPlan, WaitsForDeepSpeedsHooks) {
+  const StepPlan none = host_bound_plan({.stage = 0});
+  const StepPlan two = host_bound_plan({.stage = 2});
+  const StepPlan three = host_bound_plan({.stage = 3});
+  // Nine gradients of a block at 1.5 x 0.09 ms; in stage 3 nine modules at 1.5 x 0.18 ms forward
+  // and 1.5 x 0.14 ms backward.
+  EXPECT_EQ(two.layers[1].forward.count, none.layers[1].forward.count);
+  EXPECT_EQ(two.layers[1].backward.count - none.layers[1].backward.count,
+            std::int64_t{9} * 135'000'000);
+  EXPECT_EQ(three.layers[1].forward.count - two.layers[1].forward.count,
+            std::int64_t{9} * 270'000'000);
+  EXPECT_EQ(three.layers[1].backward.count - two.layers[1].backward.count,
+            std::int64_t{9} * 210'000'000);
+  // Recomputation enqueues forward's kernels again, and fetches its modules again.
+  JobOptions again{.stage = 3};
+  again.training.activation_checkpointing = true;
+  EXPECT_EQ(host_bound_plan(again).layers[1].backward.count,
+            three.layers[1].backward.count + three.layers[1].forward.count);
+}
+
+TEST(StepPlan, CountsTheFrameworksTimeOfAStepByTensors) {
+  HardwareProfile node = round_node(2);
+  const auto time_of = [&](JobOptions options) {
+    options.gpus = 2;
+    return framework_step_time(make_small_job(node, tiny_llama(), options)).value();
+  };
+  EXPECT_EQ(time_of({.stage = 2}), 0);
+  node.gpu.multiprocessors = 100;
+  // 1 + 2 x 9 + 2 tensors, of which a rank owns half, at 1.5 x 0.1 ms; stage 3: a part of each.
+  EXPECT_NEAR(time_of({.stage = 2}), 21 / 2.0 * 0.15e-3, 1e-12);
+  EXPECT_NEAR(time_of({.stage = 0}), 21 * 0.15e-3, 1e-12);
+  EXPECT_NEAR(time_of({.stage = 3}), 21 * 0.075e-3, 1e-12);
+}
+
 TEST(StepPlan, RecomputesCheckpointedBlocksInTheBackwardPass) {
   const StepPlan kept = plan(500'000'000);
   const StepPlan again = plan(500'000'000, true);

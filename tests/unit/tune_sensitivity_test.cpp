@@ -98,7 +98,7 @@ TEST(NumberEffects, KnowWhatBothDirectionsShare) {
   const auto effects_with = [&](double of_switch) {
     TuneRequest shared = request;
     HostLinkProfile& path = shared.job.scenario.hardware.host_link;
-    share(path.pinned, 0.1);
+    share(path.pinned, 0.05);
     for (HostSwitch& one : path.switches) share(one.path, of_switch);
     Candidates candidates(shared);
     const SearchResult result = search_all(candidates);
@@ -106,10 +106,10 @@ TEST(NumberEffects, KnowWhatBothDirectionsShare) {
   };
   ASSERT_FALSE(request.job.scenario.hardware.host_link.switches.empty());
   auto of_link = effects_with(10);
-  EXPECT_LT(of_link["host_link.bidirectional"], -0.05);
+  EXPECT_LT(of_link["host_link.bidirectional"], -0.02);
   EXPECT_EQ(of_link["host_link.switches.bidirectional"], 0);
-  auto of_switch = effects_with(0.05);
-  EXPECT_LT(of_switch["host_link.switches.bidirectional"], -0.05);
+  auto of_switch = effects_with(0.02);
+  EXPECT_LT(of_switch["host_link.switches.bidirectional"], -0.02);
 }
 
 // Two numbers that are uncertain, one of which works on all settings alike.
@@ -168,7 +168,7 @@ TEST(NumberEffects, GiveTheChanceThatARunnerUpIsBetter) {
     EXPECT_EQ(one.chance > 0.5, difference < 0);
     has_faster |= difference < 0;
     // Were they independent, it would be more.
-    has_covariance |= 2 * error < std::hypot(by_gemm, by_adam, other_gemm + other_adam) / step;
+    has_covariance |= error < std::hypot(by_gemm, by_adam, other_gemm + other_adam) / step;
   }
   EXPECT_TRUE(has_faster) << "the slack is wide";
   EXPECT_TRUE(has_covariance);

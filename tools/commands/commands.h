@@ -82,5 +82,7 @@ struct LoadedJob {
 [[nodiscard]] bool colored(const CommonOptions& common);
 /// "llama2_7b (6.74 B parameters) on 4 x A100 ..." for headings.
 [[nodiscard]] std::string job_heading(const sim::Job& job);
+/// "SCHEDULE: 8 micro steps of 1.2 s are an optimizer step of 9.6 s", a line.
+[[nodiscard]] std::string optimizer_step_text(const sim::SimulationResult& one);
 
 }  // namespace zenflow::tools

@@ -37,7 +37,8 @@ std::string as_table(const std::vector<Compared>& rows, bool bold) {
          fmt::format("{:.3f}", row.result.model_sizes),
          fmt::format("{:.0f}", row.result.tokens_per_second),
          sim::format_gib(row.result.memory.gpu.total),
-         sim::format_gib(row.result.memory.host.total), row.result.memory.fits ? "yes" : "NO"});
+         sim::format_gib(row.result.memory.limit(sim::MemoryLimit::kHost).need),
+         row.result.memory.fits ? "yes" : "NO"});
   }
   return sim::format_table(
       {"scenario", "schedule", "step ms", "vs zero-offload", "stall ms", "GPU busy", "PCIe/step",

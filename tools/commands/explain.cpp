@@ -16,9 +16,11 @@ double share_of(double part, const sim::Explanation& one) {
 
 std::string as_text(const sim::Explanation& one, bool bold) {
   std::string text =
-      fmt::format("{}: step {}, GPU computes {}, waits {}\n\n", one.result.schedule,
+      fmt::format("{}: step {}, GPU computes {}, waits {}\n", one.result.schedule,
                   sim::format_seconds(one.result.step_time),
                   sim::format_seconds(one.result.compute), sim::format_seconds(one.result.stall));
+  if (one.result.micro_steps > 1) text += optimizer_step_text(one.result);
+  text += "\n";
   text += "  " + one.bound + "\n\n";
   std::vector<std::vector<std::string>> rows;
   for (const sim::PathShare& part : one.path) {
@@ -48,6 +50,11 @@ nlohmann::ordered_json as_json(const sim::Explanation& one) {
   nlohmann::ordered_json map;
   map["schedule"] = one.result.schedule;
   map["step_time_ms"] = one.result.step_time / kPerMillisecond;
+  if (one.result.micro_steps > 1) {
+    map["gradient_accumulation_steps"] = one.result.micro_steps;
+    map["micro_step_time_ms"] = one.result.micro_step_time / kPerMillisecond;
+    map["optimizer_step_time_ms"] = one.result.optimizer_step_time / kPerMillisecond;
+  }
   map["bound"] = one.bound;
   map["path_ms"] = nlohmann::ordered_json::object();
   for (const sim::PathShare& part : one.path)
@@ -74,6 +81,9 @@ int explain_command(const CommonOptions& common) {
   document["tool"] = "zenflow-sim";
   document["version"] = kVersion;
   document["scenario"] = loaded.job.scenario.name;
+  if (!loaded.job.deepspeed.not_modelled.empty())
+    document["not_modelled"] = loaded.job.deepspeed.not_modelled;
+  if (!loaded.job.assumptions.empty()) document["assumptions"] = loaded.job.assumptions;
   document["explanations"] = nlohmann::ordered_json::array();
   std::string text = job_heading(loaded.job) + "\n";
   for (const sim::Schedule* schedule : loaded.schedules) {

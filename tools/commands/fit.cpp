@@ -56,7 +56,7 @@ std::string host_table(const sim::Fit& fit, bool bold) {
   rows.push_back({"peak", "", "", "", sim::format_gib(fit.memory.host.total)});
   if (fit.memory.host_framework > 0) {
     add_buffers(fit, MemoryPlace::kHost, true, rows);
-    rows.push_back({"peak, and what PyTorch adds", "", "", "",
+    rows.push_back({"peak, with what PyTorch and processes add", "", "", "",
                     sim::format_gib(fit.memory.limit(MemoryLimit::kHost).need)});
   }
   return indented(sim::format_table({"host, node", "where", "held", "formula", "at the peak"}, rows,
@@ -145,6 +145,12 @@ std::string remarks(const sim::Job& job, const sim::Fit& fit) {
   return text;
 }
 
+/// With the variable of the training's environment that it stands for.
+std::string change_text(const std::string& change) {
+  const std::string variable = sim::environment_of(change);
+  return "--set " + change + (variable.empty() ? "" : fmt::format(" ({})", variable));
+}
+
 std::string change_table(const sim::Fit& fit, bool bold) {
   if (fit.memory.fits) return "";
   if (fit.changes.empty()) return "  No single setting that was tried helps.\n\n";
@@ -154,7 +160,7 @@ std::string change_table(const sim::Fit& fit, bool bold) {
     for (const sim::FitChange& one : fit.changes) {
       if (one.limit != static_cast<MemoryLimit>(i)) continue;
       const char* then = one.fits ? "fits" : one.limit_holds ? "this limit holds" : "not enough";
-      rows.push_back({"--set " + one.set, then, sim::format_gib(one.saves)});
+      rows.push_back({change_text(one.set), then, sim::format_gib(one.saves)});
     }
     if (rows.empty()) continue;
     const std::string what = "for " + sim::describe(static_cast<MemoryLimit>(i));
@@ -162,7 +168,9 @@ std::string change_table(const sim::Fit& fit, bool bold) {
   }
   if (!fit.together) return text;
   text += fit.together->fits ? "  These fit together:\n" : "  All of these are not enough:\n";
-  for (const std::string& set : fit.together->set) text += fmt::format("    --set {}\n", set);
+  for (const std::string& set : fit.together->set) {
+    text += fmt::format("    {}\n", change_text(set));
+  }
   return text + "\n";
 }
 

@@ -8,6 +8,8 @@
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 #include "sim/base/table.h"
+#include "sim/deepspeed/accelerate.h"
+#include "sim/deepspeed/unmodelled_keys.h"
 #include "tools/commands/commands.h"
 #include "tools/version.h"
 
@@ -114,24 +116,67 @@ std::string fix_text(const Fixed& fixed) {
 struct Linted {
   std::string file;
   sim::DsDocument document;
-  std::vector<Finding> findings;
+  sim::LintOptions options;    ///< with what an accelerate configuration says
+  bool of_accelerate = false;  ///< the document is made of such a configuration, no file has it
+  std::vector<Finding> findings{};
+  std::vector<std::string> not_modelled{};
 };
+
+/// What `accelerate launch` makes of its configuration.
+void read_accelerate(const Node& root, const std::filesystem::path& path, Linted& linted) {
+  sim::AccelerateConfig config = sim::read_accelerate_config(root);
+  sim::LintOptions& options = linted.options;
+  if (options.target == sim::LaunchTarget::kDeepSpeed) {
+    options.target = sim::LaunchTarget::kAccelerate;
+  }
+  if (!options.world_size) options.world_size = config.processes;
+  if (!options.gpus_per_node && config.processes) {
+    options.gpus_per_node = std::max<std::int64_t>(1, *config.processes / config.machines);
+  }
+  linted.of_accelerate = !config.file;
+  if (!config.file) {
+    linted.document = std::move(config.document);
+    return;
+  }
+  const std::filesystem::path file =
+      config.file->is_absolute() ? *config.file : path.parent_path() / *config.file;
+  linted.file = file.string();
+  linted.document = sim::load_ds_document(file);
+}
 
 Linted lint_file(const std::filesystem::path& path, const sim::LintOptions& options) {
   const bool standard_input = path == "-";
-  Linted linted{standard_input ? "<stdin>" : path.string(), {}, {}};
-  linted.document =
-      sim::parse_ds_document(read_text_file(standard_input ? "/dev/stdin" : path), linted.file);
-  linted.findings = sim::lint(linted.document, options);
+  Linted linted{standard_input ? "<stdin>" : path.string(), {}, options};
+  const std::string text = read_text_file(standard_input ? "/dev/stdin" : path);
+  const bool yaml = path.extension() == ".yaml" || path.extension() == ".yml";
+  const Node root = yaml ? parse_yaml(text, linted.file) : Node{};
+  if (sim::is_accelerate_config(root)) {
+    read_accelerate(root, path, linted);
+  } else {
+    linted.document = sim::parse_ds_document(text, linted.file);
+    if (sim::is_accelerate_config(linted.document.root)) {
+      const Node other = std::move(linted.document.root);
+      linted.document = {};
+      read_accelerate(other, path, linted);
+    }
+  }
+  linted.findings = sim::lint(linted.document, linted.options);
+  for (sim::UnmodelledKey& key : sim::unmodelled_keys(linted.document.root)) {
+    linted.not_modelled.push_back(std::move(key.path));
+  }
   return linted;
 }
 
-std::string text_report(const std::vector<Linted>& files, const sim::LintOptions& options,
-                        const std::optional<Fixed>& fixed, bool color) {
+std::string text_report(const std::vector<Linted>& files, const std::optional<Fixed>& fixed,
+                        bool color) {
   std::string text;
   for (const Linted& linted : files) {
     for (const Finding& finding : linted.findings) text += as_text(finding, color);
     if (fixed) text += fix_text(*fixed);
+    if (!linted.not_modelled.empty()) {
+      text += linted.file + ": " + sim::unmodelled_note(linted.not_modelled) + "\n";
+    }
+    const sim::LintOptions& options = linted.options;
     const Counts counts = count(linted.findings);
     text +=
         fmt::format("{}: {}, {}{} (DeepSpeed {}, target {})\n", linted.file,
@@ -146,8 +191,8 @@ std::string text_report(const std::vector<Linted>& files, const sim::LintOptions
   return text;
 }
 
-std::string json_report(const std::vector<Linted>& files, const sim::LintOptions& options,
-                        const std::optional<Fixed>& fixed) {
+std::string json_report(const std::vector<Linted>& files, const std::optional<Fixed>& fixed) {
+  const sim::LintOptions& options = files.front().options;
   nlohmann::ordered_json document;
   document["schema_version"] = 1;
   document["tool"] = "zenflow-sim";
@@ -166,6 +211,9 @@ std::string json_report(const std::vector<Linted>& files, const sim::LintOptions
     total.errors += counts.errors;
     total.warnings += counts.warnings;
     total.notes += counts.notes;
+  }
+  for (const Linted& linted : files) {
+    if (!linted.not_modelled.empty()) document["not_modelled"][linted.file] = linted.not_modelled;
   }
   document["errors"] = total.errors;
   document["warnings"] = total.warnings;
@@ -201,9 +249,16 @@ int lint_command(const CommonOptions& common, const LintCommandOptions& given) {
   std::vector<Linted> files;
   for (const std::filesystem::path& path : given.files) files.push_back(lint_file(path, options));
   std::optional<Fixed> fixed;
-  if (given.fix) fixed = write_fix(files[0].document, options, *given.output, common.overwrite);
-  print(common.json ? json_report(files, options, fixed)
-                    : text_report(files, options, fixed, colored(common)));
+  if (given.fix && files[0].of_accelerate) {
+    throw Error(ErrorKind::kInput,
+                "lint: --fix corrects DeepSpeed's file, and accelerate makes it "
+                "of this one: " +
+                    files[0].file);
+  }
+  if (given.fix) {
+    fixed = write_fix(files[0].document, files[0].options, *given.output, common.overwrite);
+  }
+  print(common.json ? json_report(files, fixed) : text_report(files, fixed, colored(common)));
   if (fixed) return fixed->left.errors > 0 ? 1 : 0;
   const bool broken = std::any_of(files.begin(), files.end(), [](const Linted& linted) {
     return count(linted.findings).errors > 0;

@@ -7,6 +7,7 @@
 #include "sim/base/error.h"
 #include "sim/base/table.h"
 #include "sim/config/reader.h"
+#include "sim/deepspeed/ds_fields.h"
 #include "sim/deepspeed/lint.h"
 #include "tools/commands/commands.h"
 #include "tools/version.h"
@@ -123,16 +124,36 @@ Listing list_rules() {
   return listing;
 }
 
+Listing list_keys() {
+  Listing listing{"keys", {"key", "in a simulation", "without effect with"}, {}};
+  const auto add = [&listing](std::string path, const sim::KeyMeaning& meaning) {
+    std::string neutral(meaning.neutral);
+    std::replace(neutral.begin(), neutral.end(), '|', ' ');
+    listing.rows.push_back({std::move(path), std::string(to_string(meaning.effect)), neutral});
+  };
+  for (const sim::TopLevelKey& one : sim::top_level_keys()) add(std::string(one.key), one.meaning);
+  for (const sim::Field& one : sim::strict_fields()) {
+    if (one.removed <= sim::newest_version()) continue;
+    add(fmt::format("{}.{}", one.block, one.key), one.meaning);
+  }
+  for (const sim::InnerKey& one : sim::inner_keys()) {
+    add(fmt::format("{}.{}", one.block, one.key), one.meaning);
+  }
+  return listing;
+}
+
 Listing list_topic(const std::string& topic) {
-  const std::array<std::string, 5> known = {"schedules", "profiles", "models", "rules", "gpus"};
+  const std::array<std::string, 6> known = {"schedules", "profiles", "models",
+                                            "rules",     "gpus",     "keys"};
   if (topic == known[0]) return list_schedules();
   if (topic == known[1]) return list_profiles();
   if (topic == known[2]) return list_models();
   if (topic == known[3]) return list_rules();
   if (topic == known[4]) return list_gpus();
+  if (topic == known[5]) return list_keys();
   throw Error(
       ErrorKind::kInput,
-      fmt::format("list: expected schedules, profiles, gpus, models or rules, found \"{}\"{}",
+      fmt::format("list: expected schedules, profiles, models, rules, gpus or keys, found \"{}\"{}",
                   topic, suggestion(topic, known)));
 }
 

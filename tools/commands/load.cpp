@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/base/table.h"
 #include "sim/config/reader.h"
 #include "sim/deepspeed/lint.h"
 #include "sim/deepspeed/overrides.h"
@@ -91,6 +92,10 @@ LoadedJob load_job(const CommonOptions& common, const std::filesystem::path& sce
   const bool for_deepspeed =
       std::any_of(loaded.schedules.begin(), loaded.schedules.end(),
                   [](const sim::Schedule* one) { return !sim::live_kind(one->name()); });
+  if (for_deepspeed) {
+    const std::vector<std::string> notes = job_notes(loaded.job);
+    warnings.insert(warnings.end(), notes.begin(), notes.end());
+  }
   if (std::string found = for_deepspeed ? refusal(loaded.job) : ""; !found.empty()) {
     warnings.push_back(std::move(found));
   }
@@ -102,6 +107,12 @@ LoadedJob load_job(const CommonOptions& common, const std::filesystem::path& sce
 
 bool colored(const CommonOptions& common) {
   return colored_output(common.color, Defaults(common.config));
+}
+
+std::string optimizer_step_text(const sim::SimulationResult& one) {
+  return fmt::format("{}: {} micro steps of {} are an optimizer step of {}\n", one.schedule,
+                     one.micro_steps, sim::format_seconds(one.micro_step_time),
+                     sim::format_seconds(one.optimizer_step_time));
 }
 
 std::string job_heading(const sim::Job& job) {

@@ -30,7 +30,7 @@ std::vector<std::string> result_row(const SimulationResult& one) {
           sim::format_percent(one.mfu),
           fmt::format("{}-{}", one.staleness.min, one.staleness.max),
           sim::format_gib(one.memory.gpu.total),
-          sim::format_gib(one.memory.host.total),
+          sim::format_gib(one.memory.limit(sim::MemoryLimit::kHost).need),
           one.memory.fits ? "yes" : "NO"};
 }
 
@@ -70,6 +70,7 @@ std::string micro_steps(const std::vector<SimulationResult>& results) {
 std::string notes(const sim::Job& job, const std::vector<SimulationResult>& results) {
   std::string text;
   for (const SimulationResult& one : results) {
+    if (one.micro_steps > 1) text += optimizer_step_text(one);
     if (one.update_interval_is_auto) {
       text +=
           fmt::format("{}: update_interval auto chose {}{}\n", one.schedule, *one.update_interval,

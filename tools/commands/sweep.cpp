@@ -75,7 +75,7 @@ std::vector<std::string> table_cells(const std::vector<sim::Override>& settings,
         sim::format_milliseconds(result.compute), sim::format_milliseconds(result.stall),
         fmt::format("{:.3f}", result.model_sizes), fmt::format("{:.0f}", result.tokens_per_second),
         fmt::format("{}", result.staleness.max), sim::format_gib(result.memory.gpu.total),
-        sim::format_gib(result.memory.host.total),
+        sim::format_gib(result.memory.limit(sim::MemoryLimit::kHost).need),
         std::string(result.memory.fits ? "yes" : "NO")}) {
     row.push_back(std::move(cell));
   }
@@ -93,7 +93,7 @@ std::vector<std::string> csv_cells(const std::vector<sim::Override>& settings,
         sim::json_number(result.compute / result.step_time), sim::json_number(result.model_sizes),
         sim::json_number(result.tokens_per_second), fmt::format("{}", result.staleness.max),
         fmt::format("{:.0f}", result.memory.gpu.total),
-        fmt::format("{:.0f}", result.memory.host.total),
+        fmt::format("{:.0f}", result.memory.limit(sim::MemoryLimit::kHost).need),
         std::string(result.memory.fits ? "true" : "false")}) {
     row.push_back(std::move(cell));
   }
@@ -179,11 +179,13 @@ class SweepOutput {
   Json points_;
 };
 
-/// Rows that look as if a setting changed nothing, where the schedule does not know it.
+/// What rows do not show: a setting that the schedule does not know, a key that is not modelled.
 void add_ignored(const sim::Sweeper::Point& point, std::set<std::string>& warnings) {
   for (const sim::SimulationResult& one : point.results) {
     const auto note = sim::ignored_sum_place(one.schedule, point.job.scenario.offload);
     if (note) warnings.insert(*note);
+    if (sim::live_kind(one.schedule)) continue;
+    for (std::string& text : job_notes(point.job)) warnings.insert(std::move(text));
   }
 }
 

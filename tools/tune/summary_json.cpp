@@ -224,6 +224,11 @@ std::string summary_json(const TuneAnswer& answer) {
   map["target"] = to_string(request.job.target);
   map["objective"] = to_string(request.objective);
   map["offload_when"] = to_string(request.offload_when);
+  if (request.family != sim::Family::kLive) {
+    if (!request.job.deepspeed.not_modelled.empty())
+      map["not_modelled"] = request.job.deepspeed.not_modelled;
+    if (!request.job.assumptions.empty()) map["assumptions"] = request.job.assumptions;
+  }
   map["fits_without_offloading"] = result.fits_without_offloading;
   map["global_batch"] = request.global_batch;
   map["slack"] = request.slack;

@@ -65,9 +65,10 @@ struct ShapedWork {
   DType dtype = DType::kFp32;
   double flops = 0;
   double bytes = 0;
+  double besides = 0;  ///< seconds before and after
 };
 
-std::optional<ShapedWork> product_of(const OperationShape& shape) {
+std::optional<ShapedWork> product_of(const OperationShape& shape, const GpuProfile& gpu) {
   if (shape.dims.size() < 2) return std::nullopt;
   const bool adds = shape.name == "aten::addmm" || shape.name == "aten::baddbmm";
   const std::size_t first = adds ? 1 : 0;
@@ -81,6 +82,12 @@ std::optional<ShapedWork> product_of(const OperationShape& shape) {
   const auto n = static_cast<double>(b.back());
   const auto dtype = dtype_of(shape.types[first]);
   if (!dtype || a.back() != b[b.size() - 2] || batch * m * n * k <= 0) return std::nullopt;
+  // The tiles of a batch are those of a result as many times as wide.
+  if (gpu.multiprocessors > 0 && gpu.peak.contains(*dtype)) {
+    const BoundedWork work = product_work(gpu, *dtype, m, batch * n, k);
+    return ShapedWork{OperationKind::kProduct, *dtype, work.flops.value(), work.traffic.value(),
+                      work.besides.value()};
+  }
   const double width = width_of(shape.types[first]);
   return ShapedWork{OperationKind::kProduct, *dtype, 2 * batch * m * n * k,
                     batch * width * (m * k + k * n + m * n)};
@@ -136,12 +143,12 @@ std::optional<ShapedWork> pass_of(const OperationShape& shape) {
   return ShapedWork{OperationKind::kElementWise, DType::kFp32, 0, bytes};
 }
 
-std::optional<ShapedWork> work_of(const SpanDetail& detail) {
+std::optional<ShapedWork> work_of(const SpanDetail& detail, const GpuProfile& gpu) {
   const auto shape = operation_shape(detail);
   if (!shape) return std::nullopt;
   switch (shape->kind) {
     case OperationKind::kProduct:
-      return product_of(*shape);
+      return product_of(*shape, gpu);
     case OperationKind::kAttention:
       return attention_of(*shape);
     case OperationKind::kElementWise:
@@ -171,7 +178,7 @@ double shaped_seconds(const HardwareProfile& profile, const ShapedWork& work, do
     case OperationKind::kElementWise:
       time = work.bytes / (gpu.elementwise_efficiency * memory);
   }
-  return std::max(kLeastSeconds, time + gpu.kernel_launch.value() - gap);
+  return std::max(kLeastSeconds, time + work.besides + gpu.kernel_launch.value() - gap);
 }
 
 struct ShapedKernel {
@@ -185,7 +192,7 @@ class ShapedKernels {
  public:
   ShapedKernels(const Timeline& timeline, const HardwareProfile& base)
       : timeline_(timeline), base_(base) {
-    for (const SpanDetail& detail : timeline.details) works_.push_back(work_of(detail));
+    for (const SpanDetail& detail : timeline.details) works_.push_back(work_of(detail, base.gpu));
     for (const TimelineSpan& span : timeline.spans) take(span);
   }
   std::vector<ShapedKernel> found;
@@ -296,7 +303,8 @@ double pass_seconds(const HardwareProfile& profile, const Job& job, const ModelW
         for (const BoundedWork& product : one.products) {
           time += std::max((product.flops + gpu.gemm_half_size).value() /
                                rate_of(profile, gpu.gemm_efficiency, training.dtype),
-                           product.traffic.value() / stream);
+                           product.traffic.value() / stream) +
+                  product.besides.value();
         }
         break;
       case KernelClass::kAttention:
@@ -381,7 +389,8 @@ TraceWork model_kernel_work(const Timeline& timeline, const Job& job, double gap
   }};
   const std::vector<PassTime> all = passes_of(timeline);
   const double tick = clock_tick(timeline, is_gpu_work);
-  const ModelWork model = model_work(job.scenario.model, job.scenario.training);
+  const ModelWork model =
+      model_work(job.scenario.hardware.gpu, job.scenario.model, job.scenario.training);
   const bool fused = std::any_of(all.begin(), all.end(), [](const PassTime& one) {
     return one.kernels == KernelClass::kAttention;
   });

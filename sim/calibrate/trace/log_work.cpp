@@ -27,9 +27,9 @@ std::vector<double> adam_calls(const Job& job) {
 /// One call while all ranks of the node work.
 double call_seconds(const HardwareProfile& profile, const Job& job, double parameters) {
   const HostProfile& host = profile.host;
-  const double rate = adam_rate(host, static_cast<double>(host.cores)).value() /
-                      static_cast<double>(job.scenario.gpus);
-  return host.adam_launch.value() + kAdamBytes * parameters / rate;
+  const double rate =
+      adam_rate(host, rank_threads(job).cores).value() / static_cast<double>(job.scenario.gpus);
+  return host.adam_launch.value() + optimizer_bytes(job).traffic * parameters / rate;
 }
 
 double adam_seconds(const HardwareProfile& profile, const Job& job) {

@@ -1,0 +1,180 @@
+/// DeepSpeed's ZeRO optimizers without offloading, stages 0 to 3, as release 0.19 runs them.
+///
+/// Gradients are all-reduced bucket by bucket (stage 3: reduce-scattered). Stages 0 and 1 do so in
+/// the last micro step of a window only, and unless overlap_comm says otherwise, as it does by
+/// default in stage 3 alone, backward waits for each bucket. The step then works through the
+/// rank's partition p (stage 0: all P parameters), in bytes of device memory a parameter:
+///
+///   norm         b + 16   each gradient is copied to fp64, and read
+///   fp32 copy    b + 4    of the gradients, which stay in the training type until then
+///   unscale      8        clipping too, in place
+///   Adam         28       fp32 weight, gradient and two moments read, all but the gradient written
+///   copy back    4 + b    to the weights
+///
+/// With stages 1 and 2 the ranks then gather the weights. fp32 training has no copies.
+/// Source: deepspeed/runtime/zero/stage_1_and_2.py, stage3.py (step, unscale_and_clip_grads),
+/// runtime/engine.py (allreduce_gradients), runtime/bf16_optimizer.py.
+#include <algorithm>
+#include <utility>
+
+#include "sim/cost/gpu_cost.h"
+#include "sim/schedule/deepspeed_step.h"
+
+namespace zenflow::sim {
+namespace {
+
+constexpr double kFp32Bytes = 4;
+constexpr double kNormBytes = 16;
+constexpr double kUnscaleBytes = 8;
+
+/// Device memory traffic of the step, a parameter.
+double step_bytes(DType dtype) {
+  const auto b = static_cast<double>(bytes_per_element(dtype));
+  const double copies = dtype == DType::kFp32 ? 0 : 2 * (b + kFp32Bytes);
+  return b + kNormBytes + copies + kUnscaleBytes + kAdamBytes;
+}
+
+class DeepSpeedZero final : public Schedule {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "deepspeed-zero"; }
+  [[nodiscard]] std::string_view summary() const override {
+    return "ZeRO without offloading as DeepSpeed 0.19 runs it, stages 0 to 3";
+  }
+  [[nodiscard]] std::string_view source() const override {
+    return "deepspeed/runtime/zero/stage_1_and_2.py, stage3.py, runtime/engine.py";
+  }
+  [[nodiscard]] std::vector<std::string> ignored(const Job& job) const override {
+    std::vector<std::string> notes;
+    if (job.deepspeed.offload_optimizer != OffloadDevice::kNone) {
+      notes.emplace_back("deepspeed-zero: offload_optimizer has no effect: nothing is offloaded");
+    }
+    return notes;
+  }
+  [[nodiscard]] std::vector<WindowShape> windows(const Job& job,
+                                                 std::int64_t steps) const override {
+    return accumulation_windows(job, steps);
+  }
+  [[nodiscard]] ClosedForm closed_form(const Job& job) const override {
+    return {0, 0, {0, job.deepspeed.gradient_accumulation_steps - 1}};
+  }
+  [[nodiscard]] Program build(const Job& job, std::span<const WindowShape> shapes) const override;
+};
+
+class ZeroEmitter {
+ public:
+  ZeroEmitter(const Job& job, ProgramBuilder& builder)
+      : job_(job),
+        builder_(builder),
+        stage_(job.deepspeed.zero_stage),
+        b_(builder.element_bytes()),
+        owned_(stage_ == 0 ? static_cast<double>(job.scenario.model.parameters())
+                           : job.partition()),
+        // A 16-bit gradient's fp32 copy; stage 3 makes one sub-group's at a time.
+        copied_(job.scenario.training.dtype == DType::kFp32 ? 0
+                : stage_ == 3                               ? largest_sub_group(job)
+                                                            : owned_) {}
+
+  void declare_memory() {
+    if (stage_ > 0) {
+      declare_gpu_memory(job_, builder_);
+    } else {
+      builder_.buffer({.name = "16-bit weights",
+                       .formula = "b P",
+                       .category = MemoryCategory::kWeights,
+                       .resident = b_ * owned_,
+                       .model_state = true});
+    }
+    const std::string owned = stage_ == 0 ? " P" : " p";
+    const bool masters = job_.scenario.training.dtype != DType::kFp32;
+    builder_.buffer({.name = masters ? "fp32 master, m, v" : "moments m and v",
+                     .formula = (masters ? "12" : "8") + owned,
+                     .category = MemoryCategory::kOptimizerState,
+                     .resident = (masters ? 12 : 8) * owned_,
+                     .model_state = true});
+    // Stages 0 and 1 keep all ranks' until the step, the others their own.
+    const bool all = stage_ < 2;
+    builder_.buffer(
+        {.name = "gradients until the step",
+         .formula = all ? "b P" : "b p",
+         .category = MemoryCategory::kGradients,
+         .resident = b_ * (all ? static_cast<double>(job_.scenario.model.parameters()) : owned_),
+         .model_state = true});
+    copy_ = builder_.buffer({.name = "gradients in fp32",
+                             .formula = stage_ == 3 ? "4 s" : "4" + owned,
+                             .category = MemoryCategory::kGradients,
+                             .held = "step"});
+  }
+
+  void emit(const WindowShape& shape) {
+    builder_.begin_window(shape);
+    std::vector<After> before = std::exchange(ready_, {});
+    before.resize(builder_.classes());
+    for (std::int32_t step = 0; step < shape.steps; ++step) {
+      const bool boundary = step + 1 == shape.steps;
+      builder_.reduce_gradients(stage_ >= 2 || boundary);
+      builder_.forward_backward(
+          before, {.enabled = stage_ == 3},
+          [&](std::size_t, const PerClass& reduced) { return wait_unless_overlapped(reduced); });
+      before.assign(builder_.classes(), {});
+    }
+    update();
+  }
+
+ private:
+  static double largest_sub_group(const Job& job) { return sub_groups(job).largest(); }
+
+  PerClass wait_unless_overlapped(const PerClass& reduced) {
+    for (std::size_t c = 0; c < builder_.classes(); ++c) {
+      if (!job_.deepspeed.overlaps_communication()) builder_.hold_compute(c, reduced[c]);
+    }
+    return PerClass(builder_.classes(), kNoTask);
+  }
+
+  void update() {
+    const Seconds on_device = stream_time(job_.scenario.hardware.gpu,
+                                          Bytes(owned_ * step_bytes(job_.scenario.training.dtype)));
+    const Seconds time = std::max(on_device, framework_step_time(job_));
+    After updated;
+    for (std::size_t c = 0; c < builder_.classes(); ++c) {
+      updated.push_back(
+          builder_.compute(c, Operation::kGpuUpdate, 0, time, {builder_.last_reduced(c)}));
+    }
+    builder_.memory(updated[0], false, copy_, kFp32Bytes * copied_);
+    builder_.memory(updated[0], true, copy_, -kFp32Bytes * copied_);
+    ready_.assign(builder_.classes(), {});
+    if (stage_ != 1 && stage_ != 2) return;
+    const double bytes = b_ * owned_ * builder_.ranks();
+    const TaskId gathered = builder_.collective(
+        Operation::kAllGather, all_gather_time(builder_.group(), Bytes(bytes)), 0, bytes, updated);
+    for (After& after : ready_) after = {gathered};
+  }
+
+  const Job& job_;
+  ProgramBuilder& builder_;
+  int stage_;
+  double b_;
+  double owned_;   ///< parameters that a rank updates
+  double copied_;  ///< gradients in fp32 at a time
+  BufferId copy_ = 0;
+  std::vector<After> ready_;  ///< the weights of the next window
+};
+
+Program DeepSpeedZero::build(const Job& job, std::span<const WindowShape> shapes) const {
+  const CpuCosts unused = cpu_costs(job, 1, 1, false);
+  ProgramBuilder builder(job, plan_step(job), make_cluster(job.scenario, unused.rates),
+                         job.deepspeed.zero_stage == 3 ? GradientReduction::kReduceScatterBuckets
+                                                       : GradientReduction::kAllReduceBuckets);
+  builder.reserve(shapes);
+  ZeroEmitter emitter(job, builder);
+  emitter.declare_memory();
+  for (const WindowShape& shape : shapes) emitter.emit(shape);
+  return builder.finish();
+}
+
+}  // namespace
+
+std::unique_ptr<const Schedule> make_deepspeed_zero() {
+  return std::make_unique<DeepSpeedZero>();
+}
+
+}  // namespace zenflow::sim

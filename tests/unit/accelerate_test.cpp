@@ -1,0 +1,85 @@
+// What accelerate makes of its own configuration.
+#include "sim/deepspeed/accelerate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/base/error.h"
+#include "sim/deepspeed/lint.h"
+
+namespace zenflow::sim {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr const char* kText = R"(compute_environment: LOCAL_MACHINE
+distributed_type: DEEPSPEED
+deepspeed_config:
+  gradient_accumulation_steps: 8
+  offload_optimizer_device: cpu
+  offload_param_device: none
+  zero3_init_flag: false
+  zero_stage: 2
+mixed_precision: bf16
+num_machines: 2
+num_processes: 8
+)";
+
+TEST(Accelerate, IsRecognisedByItsBlock) {
+  EXPECT_TRUE(is_accelerate_config(parse_yaml(kText, "a.yaml")));
+  EXPECT_FALSE(is_accelerate_config(parse_yaml("zero_optimization: {stage: 2}", "a.yaml")));
+}
+
+TEST(Accelerate, MakesADeepSpeedConfigurationOfTheBlock) {
+  const AccelerateConfig config = read_accelerate_config(parse_yaml(kText, "a.yaml"));
+  EXPECT_EQ(config.processes, 8);
+  EXPECT_EQ(config.machines, 2);
+  EXPECT_FALSE(config.file);
+  EXPECT_EQ(render_json(config.document.root), R"({
+  "train_micro_batch_size_per_gpu": "auto",
+  "zero_optimization": {
+    "stage": 2,
+    "offload_optimizer": {
+      "device": "cpu"
+    }
+  },
+  "gradient_accumulation_steps": 8,
+  "bf16": {
+    "enabled": true
+  }
+}
+)");
+}
+
+TEST(Accelerate, IsJudgedWhereItsKeysStand) {
+  const AccelerateConfig config = read_accelerate_config(parse_yaml(kText, "a.yaml"));
+  const LintOptions options{.target = LaunchTarget::kAccelerate,
+                            .world_size = 8,
+                            .cores_per_node = 32,
+                            .gpus_per_node = 4};
+  std::vector<std::string> found;
+  for (const Finding& one : lint(config.document, options)) {
+    found.push_back(std::string(one.code) + " " + one.at.text() + " " + one.instead);
+  }
+  EXPECT_THAT(found,
+              ElementsAre("ZF069 a.yaml:4:3 true", "ZF084 a.yaml:5:29 set OMP_NUM_THREADS=8"));
+}
+
+TEST(Accelerate, NamesTheFileThatItReads) {
+  const AccelerateConfig config = read_accelerate_config(
+      parse_yaml("deepspeed_config: {deepspeed_config_file: ds.json}", "a.yaml"));
+  EXPECT_EQ(config.file, "ds.json");
+}
+
+TEST(Accelerate, RefusesKeysThatItDoesNotHave) {
+  try {
+    (void)read_accelerate_config(parse_yaml("deepspeed_config: {zero_stag: 2}", "a.yaml"));
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("a.yaml:1:20: deepspeed_config.zero_stag: unknown key"));
+  }
+}
+
+}  // namespace
+}  // namespace zenflow::sim

@@ -1,0 +1,124 @@
+// DeepSpeed without offloading, by hand: on round_node a pass over memory runs at 800 GB/s and a
+// kernel takes 5 us; GPUs are joined at 100 GB/s, 2 us a hop. small_gpt2 has one bucket.
+#include <gtest/gtest.h>
+
+#include "sim/simulate/simulation.h"
+#include "tests/support/small_jobs.h"
+
+namespace zenflow::sim {
+namespace {
+
+using testing::JobOptions;
+using testing::round_node;
+using testing::small_gpt2;
+
+constexpr double kPicoseconds = 1e12;
+constexpr double kClose = 10;  // picoseconds: durations are rounded one by one
+
+Job job_of(std::int64_t gpus, int stage, std::int64_t accumulation = 1) {
+  JobOptions options{.gpus = gpus, .stage = stage, .accumulation = accumulation};
+  options.with_zenflow = false;
+  options.optimizer_device = "none";
+  options.run = {.warmup_steps = 4, .steps = 16};
+  return make_small_job(round_node(gpus), small_gpt2(), options);
+}
+
+SimulationResult result_of(const Job& job) {
+  return simulate_schedule(job, find_schedule("deepspeed-zero"));
+}
+
+double parameters(const Job& job) {
+  return static_cast<double>(job.scenario.model.parameters());
+}
+
+/// Forward and backward of a step.
+double passes(const Job& job) {
+  double time = 0;
+  for (const PlannedLayer& layer : plan_step(job).layers) {
+    time += static_cast<double>(layer.forward.count + layer.backward.count);
+  }
+  return time;
+}
+
+/// Norm 2 + 16 bytes a parameter, fp32 copy 6, unscaling 8, Adam 28, copy back 6.
+double update(double owned) {
+  return (owned * 66 / 800e9 + 5e-6) * kPicoseconds;
+}
+
+double all_gather(double bytes) {
+  return (2e-6 + bytes / 2 / 100e9) * kPicoseconds;
+}
+
+TEST(DeepSpeedZero, OnOneGpuPassesAndThenUpdatesAllParameters) {
+  const Job job = job_of(1, 2);
+  const SimulationResult result = result_of(job);
+  EXPECT_NEAR(result.step_time, passes(job) + update(parameters(job)), kClose);
+  EXPECT_NEAR(result.stall, 0, kClose);
+}
+
+TEST(DeepSpeedZero, Stage2ReducesGathersAndUpdatesHalfOnTwoGpus) {
+  const Job job = job_of(2, 2);
+  const SimulationResult result = result_of(job);
+  const double bytes = 2 * parameters(job);
+  // An all-reduce of a ring is a reduce-scatter and an all-gather.
+  EXPECT_NEAR(result.stall, 2 * all_gather(bytes) + all_gather(bytes), kClose);
+  EXPECT_NEAR(result.step_time, passes(job) + update(parameters(job) / 2) + result.stall, kClose);
+}
+
+TEST(DeepSpeedZero, Stage0UpdatesAllParametersOnEveryGpuAndGathersNone) {
+  const Job job = job_of(2, 0);
+  const SimulationResult result = result_of(job);
+  EXPECT_NEAR(result.stall, 2 * all_gather(2 * parameters(job)), kClose);
+  EXPECT_NEAR(result.step_time, passes(job) + update(parameters(job)) + result.stall, kClose);
+}
+
+TEST(DeepSpeedZero, Stage1ReducesInTheLastMicroStepOnly) {
+  const Job job = job_of(2, 1, 4);
+  const SimulationResult result = result_of(job);
+  const double bytes = 2 * parameters(job);
+  EXPECT_NEAR(4 * result.stall, 2 * all_gather(bytes) + all_gather(bytes), kClose);
+  // Stage 2 gives away what the others own in every micro step.
+  EXPECT_NEAR(4 * result_of(job_of(2, 2, 4)).stall, 4 * 2 * all_gather(bytes) + all_gather(bytes),
+              kClose);
+}
+
+TEST(DeepSpeedZero, FullPrecisionHasNoCopies) {
+  Job job = job_of(1, 2);
+  job.scenario.training.dtype = DType::kFp32;
+  // Norm 4 + 16, unscaling 8, Adam 28.
+  const double step = (parameters(job) * 56 / 800e9 + 5e-6) * kPicoseconds;
+  EXPECT_NEAR(result_of(job).step_time, passes(job) + step, kClose);
+}
+
+TEST(DeepSpeedZero, MovesNothingOverTheHostLink) {
+  const SimulationResult result = result_of(job_of(2, 3));
+  EXPECT_EQ(result.d2h_bytes + result.h2d_bytes, 0);
+  EXPECT_EQ(
+      result.memory.host.by_category[static_cast<std::size_t>(MemoryCategory::kOptimizerState)], 0);
+}
+
+TEST(DeepSpeedZero, HoldsStateGradientsAndInTheStepTheirFp32Copy) {
+  const Job job = job_of(2, 0);
+  const MemoryReport memory = result_of(job).memory;
+  // Weights 2, state 12, gradients 2 and their copy 4; and the CUDA context.
+  EXPECT_NEAR(memory.gpu.total, 20 * parameters(job) + 1024.0 * 1024 * 1024, 1);
+  const auto of = [&](int stage) {
+    return result_of(job_of(2, stage))
+        .memory.gpu.by_category[static_cast<std::size_t>(MemoryCategory::kOptimizerState)];
+  };
+  EXPECT_NEAR(of(0), 12 * parameters(job), 1);
+  EXPECT_NEAR(of(1), 6 * parameters(job), 1);
+  EXPECT_NEAR(of(3), 6 * parameters(job), 1);
+}
+
+TEST(DeepSpeedZero, SaysThatAnOffloadedOptimizerIsNot) {
+  JobOptions options{.gpus = 2};
+  options.with_zenflow = false;
+  const Job job = make_small_job(round_node(2), small_gpt2(), options);
+  const std::vector<std::string> notes = find_schedule("deepspeed-zero").ignored(job);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_NE(notes[0].find("offload_optimizer"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace zenflow::sim
