@@ -273,6 +273,9 @@ std::vector<PublishedRow> read_published_rows(const fs::path& file, const Publis
       fail_at(node.find("id")->at, "id", fmt::format("\"{}\" is there twice", rows.back().id));
     }
   }
+  if (rows.empty()) {
+    fail_at(root.at, "", "expected rows of published runs, found none");
+  }
   return rows;
 }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "sim/base/error.h"
+#include "sim/schedule/deepspeed_memory.h"
+#include "sim/schedule/schedule.h"
 
 namespace zenflow::sim {
 namespace {
@@ -73,7 +75,12 @@ double predicted_value(const PublishedRun& run, const Job& job, const Simulation
     case PublishedQuantity::kGpuMemory:
       return (result.memory.gpu.total - scenario.hardware.gpu.context_memory.value()) / kGib;
     case PublishedQuantity::kHostMemory:
-      return result.memory.limit(MemoryLimit::kHost).need / kGib;
+      // Published is what came on top of what was used before the engine was made.
+      return (result.memory.limit(MemoryLimit::kHost).need -
+              (find_schedule(run.schedule).runs_deepspeed()
+                   ? static_cast<double>(scenario.gpus) * kProcessBytes
+                   : 0)) /
+             kGib;
     case PublishedQuantity::kLargestMicroBatch:
       return static_cast<double>(largest_micro_batch(run));
   }

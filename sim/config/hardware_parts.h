@@ -8,7 +8,7 @@
 ///   worker_adam_bandwidth 0.425 of the theoretical DRAM bandwidth
 ///   adam_half_cores       12, at most a quarter of the cores; on one socket half of
 ///                         adam_bandwidth over core_bandwidth
-///   unbound_efficiency    0.77 on several sockets
+///   unbound_efficiency    0.78 on several sockets
 ///   elementwise_bandwidth 0.8 x dram_bandwidth
 ///   shared_memory         half of the memory
 ///   h2d, d2h              PCIe 3: 12, 4: 25, 5: 53 GB/s at 16 lanes, in proportion to lanes

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sim/config/reader.h"
+#include "sim/deepspeed/lax_values.h"
 
 namespace zenflow::sim {
 namespace {
@@ -85,7 +86,8 @@ Node converted(const Node& root, MapReader& block) {
       block.ignore(known.key);
       if (known.path.empty() || is_none(entry.value)) continue;
       Node value = entry.value;
-      if (known.is_text) value.quoted = true;
+      const bool is_word = value.is_scalar() && !is_number(value) && !is_boolean(value);
+      if (known.is_text || is_word) value.quoted = true;
       put(config, known.path, entry.key_at, std::move(value));
     }
   }

@@ -79,7 +79,7 @@ bool is_boolean(const Node& node) {
 }
 
 bool is_number(const Node& node) {
-  return node.is_scalar() && !node.quoted && !is_boolean(node);
+  return node.is_scalar() && !node.quoted && parse_double(node.scalar).has_value();
 }
 
 std::optional<double> lax_number(const Node& node) {
@@ -98,7 +98,8 @@ bool is_non_finite(const Node& node) {
 bool is_whole(const Node& node) {
   if (!node.is_scalar()) return false;
   if (node.quoted) return whole_digits(plain_number(node.scalar)).has_value();
-  if (is_boolean(node) || is_written_integer(node)) return true;
+  if (is_boolean(node)) return true;
+  if (is_written_integer(node)) return whole_digits(node.scalar).has_value();
   constexpr double kLimit = 9223372036854775808.0;  // 2^63: what pydantic takes of a float
   const auto value = lax_number(node);
   return value && *value == std::floor(*value) && std::abs(*value) < kLimit;
@@ -107,7 +108,7 @@ bool is_whole(const Node& node) {
 bool is_hjson_integer(const Node& node) {
   constexpr double kLimit = 1e10;
   if (!is_number(node)) return false;
-  if (is_written_integer(node)) return true;
+  if (is_written_integer(node)) return whole_digits(node.scalar).has_value();
   const auto value = lax_number(node);
   return value && *value == std::floor(*value) && std::abs(*value) < kLimit;
 }

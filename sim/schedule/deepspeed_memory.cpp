@@ -17,12 +17,6 @@ double largest_bucket(const StepPlan& plan) {
   return largest;
 }
 
-/// What a rank's process takes of the host besides: Python and its libraries, the host's side of
-/// the CUDA context, NCCL's buffers.
-/// Source: log of 52 B parameters on four GPUs (github mauryaavinash95/MLP-Offload): the node uses
-/// 18.7 GiB before any buffer of offloading is pinned, some 2.5 GiB of it the system's own.
-constexpr double kProcessBytes = 4.0 * 1024 * 1024 * 1024;
-
 /// Page-locked blocks that were freed and stay with PyTorch's allocator, by size; a later block of
 /// the same size takes one of them.
 class FreedBlocks {

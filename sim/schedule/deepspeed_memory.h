@@ -29,6 +29,13 @@
 
 namespace zenflow::sim {
 
+/// What a rank's process takes of the host besides: Python and its libraries, the host's side of
+/// the CUDA context, NCCL's buffers.
+/// Source: log of 52 B parameters on four GPUs (github mauryaavinash95/MLP-Offload): the node uses
+/// 18.7 GiB before any buffer of offloading is pinned, some 2.5 GiB of it the system's own (an
+/// assumption).
+inline constexpr double kProcessBytes = 4.0 * 1024 * 1024 * 1024;
+
 /// What is in host memory besides what every ZeRO optimizer keeps there.
 struct DeepSpeedHostMemory {
   bool running_sum = false;  ///< stages 1 and 2; stage 3 always has one

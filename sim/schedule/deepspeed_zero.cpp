@@ -48,6 +48,17 @@ class DeepSpeedZero final : public Schedule {
     if (job.deepspeed.offload_optimizer != OffloadDevice::kNone) {
       notes.emplace_back("deepspeed-zero: offload_optimizer has no effect: nothing is offloaded");
     }
+    if (job.deepspeed.offload_param != OffloadDevice::kNone) {
+      notes.emplace_back("deepspeed-zero: offload_param has no effect: nothing is offloaded");
+    }
+    if (job.deepspeed.fp32_gradient_sums) {
+      notes.emplace_back(
+          "deepspeed-zero: data_types.grad_accum_dtype fp32 has no effect: gradients are summed in "
+          "the training type");
+    }
+    if (job.deepspeed.optimizer.narrow_master || job.deepspeed.optimizer.narrow_states) {
+      notes.emplace_back("deepspeed-zero: 16-bit master weights and states are counted as fp32");
+    }
     return notes;
   }
   [[nodiscard]] std::vector<WindowShape> windows(const Job& job,
@@ -72,7 +83,8 @@ class ZeroEmitter {
         // A 16-bit gradient's fp32 copy; stage 3 makes one sub-group's at a time.
         copied_(job.scenario.training.dtype == DType::kFp32 ? 0
                 : stage_ == 3                               ? largest_sub_group(job)
-                                                            : owned_) {}
+                                                            : owned_),
+        gathers_(stage_ == 3 ? stage3_gathers(job) : Stage3Gathers{}) {}
 
   void declare_memory() {
     if (stage_ > 0) {
@@ -113,7 +125,7 @@ class ZeroEmitter {
       const bool boundary = step + 1 == shape.steps;
       builder_.reduce_gradients(stage_ >= 2 || boundary);
       builder_.forward_backward(
-          before, {.enabled = stage_ == 3},
+          before, {.enabled = stage_ == 3, .deepspeed = stage_ == 3 ? &gathers_ : nullptr},
           [&](std::size_t, const PerClass& reduced) { return wait_unless_overlapped(reduced); });
       before.assign(builder_.classes(), {});
     }
@@ -142,6 +154,10 @@ class ZeroEmitter {
     builder_.memory(updated[0], false, copy_, kFp32Bytes * copied_);
     builder_.memory(updated[0], true, copy_, -kFp32Bytes * copied_);
     ready_.assign(builder_.classes(), {});
+    // Partitions may be fetched once they are written.
+    if (stage_ == 3) {
+      for (std::size_t c = 0; c < updated.size(); ++c) ready_[c] = {updated[c]};
+    }
     if (stage_ != 1 && stage_ != 2) return;
     const double bytes = b_ * owned_ * builder_.ranks();
     const TaskId gathered = builder_.collective(
@@ -155,11 +171,20 @@ class ZeroEmitter {
   double b_;
   double owned_;   ///< parameters that a rank updates
   double copied_;  ///< gradients in fp32 at a time
+  Stage3Gathers gathers_;
   BufferId copy_ = 0;
   std::vector<After> ready_;  ///< the weights of the next window
 };
 
-Program DeepSpeedZero::build(const Job& job, std::span<const WindowShape> shapes) const {
+/// The job as it runs without offloading: what ignored() names is not there.
+Job without_offloading(Job job) {
+  job.deepspeed.offload_optimizer = job.deepspeed.offload_param = OffloadDevice::kNone;
+  job.deepspeed.fp32_gradient_sums = false;
+  return job;
+}
+
+Program DeepSpeedZero::build(const Job& asked, std::span<const WindowShape> shapes) const {
+  const Job job = without_offloading(asked);
   const CpuCosts unused = cpu_costs(job, 1, 1, false);
   ProgramBuilder builder(job, plan_step(job), make_cluster(job.scenario, unused.rates),
                          job.deepspeed.zero_stage == 3 ? GradientReduction::kReduceScatterBuckets

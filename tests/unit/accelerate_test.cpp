@@ -1,6 +1,11 @@
 // What accelerate makes of its own configuration.
 #include "sim/deepspeed/accelerate.h"
 
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,6 +55,22 @@ TEST(Accelerate, MakesADeepSpeedConfigurationOfTheBlock) {
   }
 }
 )");
+}
+
+TEST(Accelerate, TakesAutoWithAndWithoutQuotes) {
+  const auto codes = [](std::string_view word) {
+    const AccelerateConfig config = read_accelerate_config(parse_yaml(
+        fmt::format("deepspeed_config: {{gradient_accumulation_steps: {0}, zero_stage: {0}}}",
+                    word),
+        "a.yaml"));
+    EXPECT_THAT(render_json(config.document.root), HasSubstr(R"("stage": "auto")"));
+    std::vector<std::string> found;
+    for (const Finding& one : lint(config.document, {.target = LaunchTarget::kAccelerate})) {
+      found.emplace_back(one.code);
+    }
+    return found;
+  };
+  EXPECT_EQ(codes("auto"), codes("\"auto\""));
 }
 
 TEST(Accelerate, IsJudgedWhereItsKeysStand) {

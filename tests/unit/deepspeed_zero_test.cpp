@@ -120,5 +120,16 @@ TEST(DeepSpeedZero, SaysThatAnOffloadedOptimizerIsNot) {
   EXPECT_NE(notes[0].find("offload_optimizer"), std::string::npos);
 }
 
+TEST(DeepSpeedZero, RunsWithoutWhatIsOffloaded) {
+  Job job = job_of(2, 3);
+  const SimulationResult plain = result_of(job);
+  job.deepspeed.offload_optimizer = job.deepspeed.offload_param = OffloadDevice::kCpu;
+  job.deepspeed.fp32_gradient_sums = true;
+  const SimulationResult asked = result_of(job);
+  EXPECT_EQ(asked.step_time, plain.step_time);
+  EXPECT_DOUBLE_EQ(asked.memory.gpu.total, plain.memory.gpu.total);
+  EXPECT_EQ(find_schedule("deepspeed-zero").ignored(job).size(), 3U);
+}
+
 }  // namespace
 }  // namespace zenflow::sim

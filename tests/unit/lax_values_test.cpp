@@ -31,6 +31,15 @@ TEST(LaxValues, TakesWholeNumbersAsPydantic) {
   }
 }
 
+TEST(LaxValues, TakesUnquotedWordsOfYamlForNoNumbers) {
+  for (const char* word : {"auto", "two", "0x2", ".", "e", "-x", "on", "+5", "inf"}) {
+    const Node node = parse_yaml(std::string("key: ") + word, "value.yaml").entries.at(0).value;
+    EXPECT_EQ(lax_integer(node), std::nullopt) << word;
+    EXPECT_FALSE(is_whole(node)) << word;
+    EXPECT_FALSE(is_hjson_integer(node)) << word;
+  }
+}
+
 TEST(LaxValues, KnowsThatWholeNumbersHaveNoLimitButFloatsDo) {
   const std::string nines(30, '9');
   for (const std::string& json :

@@ -249,6 +249,10 @@ TEST_F(PublishedFile, FurtherSettingsReachTheScenario) {
   EXPECT_DOUBLE_EQ(scenario.hardware.gpu.gemm_efficiency, 0.25);
 }
 
+TEST_F(PublishedFile, RefusesAFileWithoutRows) {
+  EXPECT_THAT(error_of("[]"), HasSubstr("expected rows of published runs"));
+}
+
 TEST_F(PublishedFile, RefusedRowDoesNotStopTheOthers) {
   // There is no ZenFlow without a zenflow block.
   const auto results =
