@@ -60,7 +60,10 @@ struct Dram {
 Dram put_dram(PartBlock& host, std::int64_t sockets) {
   MapReader& from = host.from();
   Dram dram;
-  if (host.states("dram_bandwidth") && !host.states("dram_rate")) {
+  const bool is_derived = host.states("dram_rate") && host.states("dram_channels_per_socket");
+  if (host.states("dram_bandwidth") && !is_derived) {
+    from.ignore("dram_channels_per_socket");
+    if (const auto rate = from.optional("dram_rate")) dram.rate = read_dram_rate(*rate);
     host.stated("dram_bandwidth");
     dram.theoretical = host.bandwidth("dram_bandwidth") / kDramShare;
     dram.words = fmt::format("{}, dram_bandwidth over {}", rate_text(dram.theoretical), kDramShare);
@@ -83,15 +86,17 @@ void put_cpu_adam(PartBlock& host, const Dram& dram, std::int64_t sockets, std::
   const double achieved = host.bandwidth("dram_bandwidth");
   const bool one = sockets == 1;
   const double share = one ? kWorkerAdamShare : kAdamShare;
+  const double most =
+      std::min(achieved, static_cast<double>(cores) * host.bandwidth("core_bandwidth"));
   host.number(
-      "adam_bandwidth", rate_text(std::min(achieved, share * dram.theoretical)),
+      "adam_bandwidth", rate_text(std::min(most, share * dram.theoretical)),
       one ? fmt::format("estimate: {} of {}: one socket has no NUMA, and {}", share, dram.words,
                         kKernelShare)
           : fmt::format("estimate: {} of {}, the share of a whole DeepSpeed optimizer step on two "
                         "EPYC 7742 (profile dgx_a100_40g, fitted: 77 of 409.6 GB/s)",
                         share, dram.words));
   host.number("worker_adam_bandwidth",
-              rate_text(std::min(achieved, kWorkerAdamShare * dram.theoretical)),
+              rate_text(std::min(most, kWorkerAdamShare * dram.theoretical)),
               fmt::format("estimate: {} of {}: {}", kWorkerAdamShare, dram.words, kKernelShare));
   const double quarter = static_cast<double>(cores) / 4;
   const double half =
@@ -117,6 +122,7 @@ std::pair<std::int64_t, std::int64_t> put_processors(PartBlock& host) {
   host.stated("sockets");
   const std::int64_t sockets = host.value("sockets").integer(1, kMostParts);
   if (host.states("cores")) {
+    host.from().ignore("cores_per_socket");
     host.stated("cores");
   } else {
     const ValueReader each = host.from().require("cores_per_socket");
@@ -173,12 +179,18 @@ HostPort read_port(MapReader& from, const CatalogueGpu& gpu) {
   constexpr std::int64_t kLast = 5;
   std::int64_t generation = from.integer_or("pcie", card.generation, kFirst, kLast);
   std::int64_t lanes = from.integer_or("lanes", card.lanes, 1, 16);
+  const bool is_limited = generation > card.generation || lanes > card.lanes;
   generation = std::min(generation, card.generation);  // a card is no faster than its own slot
   lanes = std::min(lanes, card.lanes);
   const std::string kind = fmt::format("PCIe {}.0 x{}", generation, lanes);
   const bool stated = from.node().find("pcie") != nullptr && from.node().find("lanes") != nullptr;
-  return {pcie_rate(generation, lanes), kind,
-          stated ? kind : fmt::format("{} (the slot of {} where none is stated)", kind, gpu.key)};
+  std::string words = kind;
+  if (is_limited) {
+    words += fmt::format(" (as much as {} has; the slot that is stated has more)", gpu.key);
+  } else if (!stated) {
+    words += fmt::format(" (the slot of {} where none is stated)", gpu.key);
+  }
+  return {pcie_rate(generation, lanes), kind, words};
 }
 
 Node path_source(const Location& at, double rate, const std::string& words, bool both) {
@@ -195,7 +207,8 @@ Node path_source(const Location& at, double rate, const std::string& words, bool
   return number_node(rate_text(both ? kBothDirections * rate : rate), source, at);
 }
 
-Node switch_list(const Location& at, const HostPort& port, std::int64_t gpus, std::int64_t each) {
+/// Each switch has the rates of one port.
+Node switch_list(const PartBlock& link, const Location& at, std::int64_t gpus, std::int64_t each) {
   Node list;
   list.kind = Node::Kind::kSequence;
   list.at = at;
@@ -210,9 +223,11 @@ Node switch_list(const Location& at, const HostPort& port, std::int64_t gpus, st
       members.items.push_back(std::move(number));
     }
     put_entry(one, "gpus", std::move(members));
-    put_entry(one, "h2d", path_source(at, port.rate, port.words, false));
-    put_entry(one, "d2h", path_source(at, port.rate, port.words, false));
-    put_entry(one, "bidirectional", path_source(at, port.rate, port.words, true));
+    for (const char* key : {"h2d", "d2h", "bidirectional"}) {
+      put_entry(one, key,
+                number_node(rate_text(link.bandwidth(key)),
+                            fmt::format("estimate: as host_link.{} of one GPU", key), at));
+    }
     list.items.push_back(std::move(one));
   }
   return list;
@@ -232,14 +247,21 @@ void put_pcie(PartBlock& link, const CatalogueGpu& gpu, std::int64_t gpus) {
                 "staging buffers, 19.3 GB/s, and the transfer follow each other");
   }
   if (const auto own = from.optional("switches")) {
+    from.ignore("gpus_per_switch");
     link.raw("switches", own->node());
   } else if (const auto each = from.optional("gpus_per_switch")) {
-    link.raw("switches", switch_list(from.at(), port, gpus, each->integer(1, kMostParts)));
+    link.raw("switches", switch_list(link, from.at(), gpus, each->integer(1, kMostParts)));
   }
 }
 
 /// A card that reaches the host by a link of its own takes the catalogue's numbers.
-void put_own_link(PartBlock& link, MapReader own) {
+void put_own_link(PartBlock& link, const std::string& gpu, MapReader own) {
+  for (const char* key : {"lanes", "gpus_per_switch"}) {
+    if (const auto slot = link.from().optional(key)) {
+      slot->fail(fmt::format("expected pcie, too: {} reaches the host by {}", gpu,
+                             own.require("kind").string()));
+    }
+  }
   link.text("kind", own.require("kind").string());
   for (const char* key : {"h2d", "d2h", "bidirectional", "pageable_h2d", "pageable_d2h"}) {
     link.number(key, own.require(key).node());
@@ -256,7 +278,7 @@ HostLinkPart host_link_block(const MapReader& parts, const CatalogueGpu& gpu, co
   PartBlock link(parts);
   const Node* own = entry.find("host_link");
   if (own != nullptr && !link.states("pcie")) {
-    put_own_link(link, MapReader(*own, gpu.key + ".host_link"));
+    put_own_link(link, gpu.key, MapReader(*own, gpu.key + ".host_link"));
   } else {
     put_pcie(link, gpu, gpus);
   }
@@ -328,7 +350,7 @@ Node gpu_link_block(const MapReader& parts, const CatalogueGpu& gpu, double pinn
 Node network_block(const MapReader& parts) {
   PartBlock network(parts);
   if (network.states("bandwidth")) {
-    network.from().ignore("rate");
+    if (const auto rate = network.from().optional("rate")) read_line_rate(*rate);
     network.stated("bandwidth");
   } else {
     const ValueReader rate = network.from().require("rate");
@@ -369,6 +391,7 @@ Node gpu_block(MapReader map, const Node& entry, std::int64_t gpus, const std::s
     const auto own = map.optional(key);
     if (key == "name" || !own) continue;
     if (key == "count") own->fail("expected it as hardware.gpus_per_node");
+    if (key == "base") own->fail("expected the card as hardware.gpu");
     Node* known = block.find(key);
     if (key == "peak" && own->node().is_map()) {
       MapReader peak(own->node(), own->path());
@@ -391,12 +414,11 @@ bool is_by_parts(const Node& hardware) {
   const Node* gpu = hardware.find("gpu");
   if (hardware.find("gpus_per_node") != nullptr || (gpu != nullptr && gpu->is_scalar()))
     return true;
-  return gpu != nullptr && hardware.find("description") == nullptr &&
-         gpu->find("memory") == nullptr && gpu->find("base") == nullptr;
+  if (gpu == nullptr || gpu->find("count") != nullptr || gpu->find("base") != nullptr) return false;
+  return hardware.find("description") == nullptr || gpu->find("peak") == nullptr;
 }
 
 void spread_parts(Node& hardware) {
-  if (!is_by_parts(hardware)) return;
   for (const char* key : {"gpu", "gpu_link"}) {
     Node* value = hardware.find(key);
     if (value == nullptr || !value->is_scalar()) continue;

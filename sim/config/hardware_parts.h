@@ -4,8 +4,9 @@
 ///
 ///   dram_bandwidth        0.70 x sockets x channels x rate x 8 B
 ///   core_bandwidth        12 GB/s up to 2933 MT/s, else 20 GB/s
-///   adam_bandwidth        0.188 of the theoretical DRAM bandwidth, 0.425 on one socket
-///   worker_adam_bandwidth 0.425 of the theoretical DRAM bandwidth
+///   adam_bandwidth        0.188 of the theoretical DRAM bandwidth, 0.425 on one socket; at most
+///                         dram_bandwidth, and core_bandwidth of all cores
+///   worker_adam_bandwidth 0.425 of the theoretical DRAM bandwidth, at most the same
 ///   adam_half_cores       12, at most a quarter of the cores; on one socket half of
 ///                         adam_bandwidth over core_bandwidth
 ///   unbound_efficiency    0.78 on several sockets
@@ -17,7 +18,8 @@
 ///   gpu_link: pcie        0.8 of the pinned rate, 20 us
 ///   gpu_link: nvlinkN     as the catalogue has it of the card
 ///   network               0.9 of the line rate, 5 us
-///   nvme                  drives x the rate of one; 100 us
+///   nvme                  drives x the rate of one, written plainly; {value, source} is of all
+///                         drives, as in a profile; 100 us
 #pragma once
 
 #include "sim/config/document.h"
@@ -25,7 +27,8 @@
 
 namespace zenflow::sim {
 
-/// Whether a hardware block describes a node by its parts and not as a complete profile.
+/// Whether a hardware block, as it is written, describes a node by its parts and not as a complete
+/// profile, which has gpu.count.
 [[nodiscard]] bool is_by_parts(const Node& hardware);
 
 /// Writes `gpu: NAME` as `gpu: {name: NAME}` and `gpu_link` likewise, so that overrides reach into

@@ -11,6 +11,7 @@
 #include "sim/config/hardware_parts.h"
 #include "sim/config/hjson.h"
 #include "sim/config/knob_reader.h"
+#include "sim/config/part_block.h"
 #include "sim/config/reader.h"
 
 namespace zenflow::sim {
@@ -21,8 +22,6 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kMaxGpus = 4096;
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxSteps = 100'000;
-/// Whether complete profiles of known GPUs take the catalogue's numbers for the law of GPU time.
-constexpr bool kTakeKnownGpus = true;
 constexpr std::int64_t kMaxThreads = 4096;
 constexpr double kBytesPerMb = 1024.0 * 1024;  // as PyTorch counts them
 constexpr std::int64_t kMostMb = std::int64_t{1} << 30;
@@ -121,6 +120,30 @@ GpuCatalogue catalogue_for(const Node& hardware, std::vector<fs::path> directori
   return GpuCatalogue(std::move(directories));
 }
 
+bool is_overridden_below(const std::vector<Override>& overrides, const std::string& path) {
+  return std::any_of(overrides.begin(), overrides.end(), [&path](const Override& one) {
+    return one.path == path || one.path.starts_with(path + ".");
+  });
+}
+
+/// What the hardware takes of the catalogue before overrides reach into it.
+void take_catalogue(ScenarioTree& tree, Node& hardware, const LoadOptions& options) {
+  GpuCatalogue catalogue = catalogue_for(hardware, options.profile_directories);
+  tree.is_by_parts = is_by_parts(hardware);
+  if (tree.is_by_parts) {
+    spread_parts(hardware);
+    const Node* gpu = hardware.find("gpu");
+    const Node* name = gpu != nullptr && gpu->is_map() ? gpu->find("name") : nullptr;
+    if (name != nullptr) catalogue.keep(name->scalar);
+  } else {
+    resolve_gpu_base(hardware, catalogue);
+    if (!is_overridden_below(options.overrides, "hardware.gpu.multiprocessors")) {
+      tree.notes = take_known_gpu(hardware, catalogue);
+    }
+  }
+  tree.gpus = std::make_shared<const GpuCatalogue>(std::move(catalogue));
+}
+
 void splice_hardware(ScenarioTree& tree, const LoadOptions& options, OpenFiles& open) {
   Node* hardware = tree.root.find("hardware");
   if (hardware == nullptr) return;
@@ -133,17 +156,7 @@ void splice_hardware(ScenarioTree& tree, const LoadOptions& options, OpenFiles& 
     std::optional<fs::path> none;  // a profile says nothing of DeepSpeed
     *hardware = load_with_base(path, hardware->at, "hardware", open, none);
   }
-  GpuCatalogue catalogue = catalogue_for(*hardware, options.profile_directories);
-  if (is_by_parts(*hardware)) {
-    spread_parts(*hardware);
-    const Node* gpu = hardware->find("gpu");
-    const Node* name = gpu != nullptr && gpu->is_map() ? gpu->find("name") : nullptr;
-    if (name != nullptr) catalogue.keep(name->scalar);
-  } else {
-    resolve_gpu_base(*hardware, catalogue);
-    if (kTakeKnownGpus) tree.notes = take_known_gpu(*hardware, catalogue);
-  }
-  tree.gpus = std::make_shared<const GpuCatalogue>(std::move(catalogue));
+  take_catalogue(tree, *hardware, options);
 }
 
 /// The knobs of a block.
@@ -283,16 +296,26 @@ ScenarioTree load_scenario_tree(const fs::path& path, const LoadOptions& options
 Node complete_hardware(const ScenarioTree& tree) {
   const Node* hardware = tree.root.find("hardware");
   if (hardware == nullptr) fail_at(tree.root.at, "hardware", "required, but missing");
-  if (!is_by_parts(*hardware)) return *hardware;
-  return expand_parts(*hardware, tree.gpus ? *tree.gpus : GpuCatalogue());
+  if (tree.is_by_parts) return expand_parts(*hardware, tree.gpus ? *tree.gpus : GpuCatalogue());
+  if (const Node* gpu = hardware->find("gpu"); gpu != nullptr && gpu->is_scalar()) {
+    fail_at(
+        gpu->at, "hardware.gpu",
+        "expected a map: the profile is complete, and only a node by parts takes a card's name");
+  }
+  return *hardware;
 }
 
 Node load_hardware(const fs::path& file, const std::vector<fs::path>& directories) {
-  Node profile = load_document(file);
-  const GpuCatalogue catalogue = catalogue_for(profile, directories);
-  if (is_by_parts(profile)) return expand_parts(profile, catalogue);
-  resolve_gpu_base(profile, catalogue);
-  return profile;
+  OpenFiles open;
+  std::optional<fs::path> none;  // a profile says nothing of DeepSpeed
+  ScenarioTree tree;
+  tree.root = map_node({});
+  Node profile = load_with_base(file, Location{}, "", open, none);
+  LoadOptions options;
+  options.profile_directories = directories;
+  take_catalogue(tree, profile, options);
+  put_entry(tree.root, "hardware", std::move(profile));
+  return complete_hardware(tree);
 }
 
 Scenario read_scenario(ScenarioTree tree, const std::vector<Override>& overrides) {

@@ -90,6 +90,8 @@ struct ScenarioTree {
   Node root;
   /// The file that `deepspeed` names, as it was opened; empty: the scenario says it itself.
   std::optional<std::filesystem::path> deepspeed_file{};
+  /// Whether the hardware, as it is written, is a node by its parts.
+  bool is_by_parts = false;
   /// For a node by its parts; empty: no GPU is known.
   std::shared_ptr<const GpuCatalogue> gpus{};
   /// What of the hardware is not taken as its profile states it.

@@ -103,11 +103,26 @@ TEST(HardwareParts, HostLinkFollowsFromItsSlot) {
   EXPECT_EQ(link.switches[2].path.d2h, BytesPerSecond(12 * kGB));
 }
 
+TEST(HardwareParts, FewCoresLimitAdam) {
+  const HostProfile host =
+      read(with("sockets: 2, cores_per_socket: 24", "sockets: 2, cores_per_socket: 1")).host;
+  EXPECT_EQ(host.adam_bandwidth, BytesPerSecond(24 * kGB));  // two cores at 12 GB/s
+  EXPECT_EQ(host.worker_adam_bandwidth, BytesPerSecond(24 * kGB));
+}
+
+TEST(HardwareParts, SwitchHasTheRatesThatAreStatedOfThePort) {
+  const HostLinkProfile link = read(with("pcie: 3,", "pcie: 3, h2d: 9 GB/s,")).host_link;
+  EXPECT_EQ(link.switches[0].path.h2d, BytesPerSecond(9 * kGB));
+  EXPECT_EQ(link.switches[0].path.d2h, BytesPerSecond(12 * kGB));
+}
+
 TEST(HardwareParts, CardIsNoFasterThanItsOwnSlot) {
   const HostLinkProfile five = read(with("pcie: 3, lanes: 16", "pcie: 5, lanes: 8")).host_link;
   EXPECT_EQ(five.kind, "PCIe 4.0 x8");  // an A100 is a PCIe 4.0 card
   EXPECT_EQ(five.pinned.h2d, BytesPerSecond(12.5 * kGB));
   EXPECT_THAT(five.pageable_d2h.value() / kGB, DoubleNear(7.586, 0.001));
+  EXPECT_THAT(source_of(read(with("pcie: 3, lanes: 16", "pcie: 5, lanes: 8")), "host_link.h2d"),
+              HasSubstr("as much as a100_sxm_40g has"));
 }
 
 TEST(HardwareParts, LinksNetworkAndDrivesFollow) {
@@ -196,6 +211,11 @@ TEST(HardwareParts, RefusesWhatCannotBe) {
   EXPECT_THAT(error_of(with("sockets: 2", "sockets: [2]")), HasSubstr("hardware.host.sockets: "));
   EXPECT_THAT(error_of(with("gpu: a100_sxm_40g", "gpu: [a100_sxm_40g]")),
               HasSubstr("hardware.gpu: expected a map, found a sequence"));
+  EXPECT_THAT(error_of("gpu: gh200\nhost: {sockets: 1, cores: 72, memory: 480 GB, "
+                       "dram_bandwidth: 368 GB/s}\nhost_link: {lanes: 8}\n"),
+              HasSubstr("lanes: expected pcie, too: gh200 reaches the host by NVLink-C2C"));
+  EXPECT_THAT(error_of(with("rate: 400 Gb/s", "rate: 7 parsecs, bandwidth: 3 GB/s")),
+              HasSubstr("expected a line rate"));
   EXPECT_THAT(
       error_of("gpu: gh200\ngpus_per_node: 4\nhost: {sockets: 1, cores: 72, memory: 480 GB, "
                "dram_bandwidth: 368 GB/s}\n"),
@@ -214,7 +234,7 @@ TEST(HardwareParts, AreToldFromCompleteProfiles) {
   EXPECT_TRUE(by_parts("{gpu: t4}"));
   EXPECT_TRUE(by_parts("{gpu: {name: t4}}"));
   EXPECT_TRUE(by_parts("{gpus_per_node: 2}"));
-  EXPECT_FALSE(by_parts("{description: d, gpu: {name: t4}}"));
+  EXPECT_TRUE(by_parts("{description: d, gpu: {name: t4, memory: 12 GiB}}"));
   EXPECT_FALSE(by_parts("{gpu: {base: t4, count: {value: 1, source: s}}}"));
   EXPECT_FALSE(by_parts(zenflow::testing::kProfile));
 }
@@ -292,6 +312,13 @@ constexpr const char* kInScenario =
     "  host: {sockets: 2, cores_per_socket: 24, memory: 1152 GiB, dram_channels_per_socket: 6, "
     "dram_rate: 2933 MT/s}\n  gpu_link: nvlink3";
 
+/// The complete profile of the test files, of a card that the catalogue knows.
+std::string old_profile(const std::string& more = "") {
+  std::string text = zenflow::testing::kProfile;
+  const std::string name = "name: GPU\n";
+  return text.replace(text.find(name), name.size(), "name: A100-SXM4-40GB\n" + more);
+}
+
 TEST_F(PartsInAScenario, OverridesReachPartsAndWhatFollows) {
   EXPECT_EQ(hardware(kInScenario).name, "a100_sxm_40g_x2");
   const HardwareProfile changed =
@@ -307,6 +334,40 @@ TEST_F(PartsInAScenario, OverridesReachPartsAndWhatFollows) {
   EXPECT_EQ(changed.gpu_link->bandwidth, BytesPerSecond(100 * kGB));
   EXPECT_EQ(hardware(kInScenario, {{"hardware.gpu", "a100_sxm_80g"}}).gpu.memory,
             Bytes(79.15 * 0x1p30));
+  EXPECT_EQ(hardware(kInScenario, {{"hardware.host.cores", "64"}}).host.cores, 64);
+}
+
+TEST_F(PartsInAScenario, AreStillPartsWhenACapacityIsOverridden) {
+  const std::string one =
+      "hardware:\n  gpu: a10\n  host: {sockets: 1, cores: 8, memory: 64 GiB, dram_bandwidth: 70 "
+      "GB/s}";
+  const HardwareProfile node = hardware(one, {{"gpus", "1"},
+                                              {"hardware.gpu.memory", "12 GiB"},
+                                              {"hardware.description", "a smaller card"}});
+  EXPECT_EQ(node.gpu.memory, Bytes(12 * 0x1p30));
+  EXPECT_EQ(node.description, "a smaller card");
+}
+
+TEST_F(PartsInAScenario, CompleteProfileTakesNoCardsName) {
+  EXPECT_THAT(
+      [this] {
+        (void)hardware("hardware: node", {{"hardware.gpu", "h100_sxm"}});
+      },
+      ::testing::ThrowsMessage<Error>(HasSubstr("hardware.gpu: expected a map")));
+}
+
+TEST_F(PartsInAScenario, StatedMultiprocessorsKeepAnOldProfilesOwnNumbers) {
+  folder_.write("profiles/old.yaml", old_profile());
+  const HardwareProfile taken = hardware("hardware: old");
+  const HardwareProfile own = hardware("hardware: old", {{"hardware.gpu.multiprocessors", "100"}});
+  EXPECT_EQ(own.gpu.multiprocessors, 100);
+  EXPECT_NE(own.gpu.gemm_efficiency, taken.gpu.gemm_efficiency);
+  EXPECT_TRUE(own.notes.empty());
+  // What lists and calibrates a profile reads what is simulated.
+  EXPECT_EQ(read_hardware_profile(
+                load_hardware(folder_ / "profiles/old.yaml", options_.profile_directories))
+                .gpu.gemm_efficiency,
+            taken.gpu.gemm_efficiency);
 }
 
 TEST_F(PartsInAScenario, PlainOverridesReachCompleteProfilesToo) {
@@ -314,13 +375,6 @@ TEST_F(PartsInAScenario, PlainOverridesReachCompleteProfilesToo) {
       hardware("hardware: node", {{"hardware.host.adam_bandwidth", "120 GB/s"}});
   EXPECT_EQ(node.host.adam_bandwidth, BytesPerSecond(120 * kGB));
   EXPECT_EQ(source_of(node, "host.adam_bandwidth"), "--set hardware.host.adam_bandwidth=120 GB/s");
-}
-
-/// The complete profile of the test files, of a card that the catalogue knows.
-std::string old_profile(const std::string& more = "") {
-  std::string text = zenflow::testing::kProfile;
-  const std::string name = "name: GPU\n";
-  return text.replace(text.find(name), name.size(), "name: A100-SXM4-40GB\n" + more);
 }
 
 TEST_F(PartsInAScenario, OldProfileOfAKnownCardTakesTheCataloguesEfficiencies) {

@@ -79,8 +79,9 @@ Listing list_numbers(const fs::path& file) {
   Listing listing{"numbers", {"number", "value", "source"}, {}};
   sim::LoadOptions options;
   options.profile_directories = profile_directories(file);
-  const Node document = load_document(file);
-  const bool is_scenario = document.find("hardware") != nullptr || document.find("base") != nullptr;
+  const sim::ScenarioTree tree = sim::load_scenario_tree(file, options);
+  const bool is_scenario =
+      tree.root.find("hardware") != nullptr || tree.root.find("training") != nullptr;
   const sim::HardwareProfile hardware =
       is_scenario
           ? sim::load_scenario(file, options).hardware
