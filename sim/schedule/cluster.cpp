@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <unordered_map>
 
 #include <fmt/format.h>
 
@@ -26,6 +27,9 @@ class Links {
     for (std::size_t i = 0; i < scenario.hardware.host_link.switches.size(); ++i) {
       switches_.push_back(
           add_path(fmt::format("switch{}", i), scenario.hardware.host_link.switches[i].path));
+      for (const std::int64_t gpu : scenario.hardware.host_link.switches[i].gpus) {
+        above_.emplace(gpu, static_cast<int>(i));
+      }
     }
     if (scenario.hardware.nvme) {
       nvme_read_ = add("nvme_read", scenario.hardware.nvme->read);
@@ -51,14 +55,8 @@ class Links {
 
   /// The switch above a GPU, or -1.
   [[nodiscard]] int switch_of(std::int64_t gpu) const {
-    const auto& switches = scenario_.hardware.host_link.switches;
-    for (std::size_t i = 0; i < switches.size(); ++i) {
-      if (std::find(switches[i].gpus.begin(), switches[i].gpus.end(), gpu) !=
-          switches[i].gpus.end()) {
-        return static_cast<int>(i);
-      }
-    }
-    return -1;
+    const auto found = above_.find(gpu);
+    return found == above_.end() ? -1 : found->second;
   }
 
   /// Memory traffic of a rank: on its own socket if ranks divide evenly among the sockets,
@@ -122,6 +120,7 @@ class Links {
   std::vector<Link> links_;
   std::vector<LinkId> sockets_;
   std::vector<Path> switches_;
+  std::unordered_map<std::int64_t, int> above_;  ///< by GPU: its switch
   LinkId nvme_read_ = 0;
   LinkId nvme_write_ = 0;
   LinkId nvme_both_ = 0;
@@ -141,17 +140,20 @@ std::vector<int> colour_ranks(const Links& links, std::int64_t gpus) {
     colours[rank] = links.path_kind_of(static_cast<std::int64_t>(rank));
   }
   for (std::size_t classes = 0;;) {
+    std::map<int, std::map<int, int>> on_switch;
+    std::map<int, std::map<int, int>> on_socket;
+    for (std::size_t rank = 0; rank < count; ++rank) {
+      const auto r = static_cast<std::int64_t>(rank);
+      if (const int above = links.switch_of(r); above >= 0) ++on_switch[above][colours[rank]];
+      ++on_socket[links.socket_of(r)][colours[rank]];
+    }
     std::map<std::pair<int, Position>, int> known;
     std::vector<int> refined(count);
     for (std::size_t rank = 0; rank < count; ++rank) {
-      Position position;
-      for (std::size_t other = 0; other < count; ++other) {
-        const auto r = static_cast<std::int64_t>(rank);
-        const auto o = static_cast<std::int64_t>(other);
-        const int above = links.switch_of(r);
-        if (above >= 0 && above == links.switch_of(o)) ++position.first[colours[other]];
-        if (links.socket_of(r) == links.socket_of(o)) ++position.second[colours[other]];
-      }
+      const auto r = static_cast<std::int64_t>(rank);
+      const int above = links.switch_of(r);
+      const Position position{above >= 0 ? on_switch[above] : std::map<int, int>{},
+                              on_socket[links.socket_of(r)]};
       refined[rank] = known.try_emplace({colours[rank], position}, static_cast<int>(known.size()))
                           .first->second;
     }
