@@ -200,7 +200,9 @@ bool read_precision(MapReader& root, const std::string& key, OptimizerSettings& 
     const std::string word = key == "fp16" ? key : "bf16";
     const bool master = boolean(*block, word + "_master_weights_and_grads", false);
     optimizer.narrow_master = optimizer.narrow_master || master;
-    if (boolean(*block, "bf16_optimizer_states", false)) optimizer.narrow_states = true;
+    if (key != "fp16" && boolean(*block, "bf16_optimizer_states", false)) {
+      optimizer.narrow_states = true;
+    }
   }
   reject_unknown_fields(*block, key);
   return enabled;
@@ -221,9 +223,13 @@ void read_optimizer(const Node& root, OptimizerSettings& optimizer) {
 
 bool sums_in_fp32(const Node& root) {
   const Node* type = find_path(root, "data_types.grad_accum_dtype");
-  constexpr std::array<std::string_view, 4> kNames = {"fp32", "float32", "float", "torch.float32"};
-  return type != nullptr && type->is_scalar() &&
-         std::find(kNames.begin(), kNames.end(), type->scalar) != kNames.end();
+  if (type == nullptr || type->kind == Node::Kind::kNull) return false;
+  // Source: class DtypeEnum of deepspeed/runtime/config.py; the first four are fp32.
+  static const std::array<std::string, 11> kNames = {
+      "fp32", "float32",       "float", "torch.float32", "fp16",          "float16",
+      "half", "torch.float16", "bf16",  "bfloat16",      "torch.bfloat16"};
+  const std::string name = ValueReader(*type, "data_types.grad_accum_dtype").choice(kNames);
+  return std::find(kNames.begin(), kNames.begin() + 4, name) != kNames.begin() + 4;
 }
 
 /// DeepSpeed ignores an unknown block at the top; a near miss is more likely a typo.
@@ -295,7 +301,7 @@ DeepSpeedConfig read_deepspeed_config(const Node& root) {
   if (const auto zero = map.optional_map("zero_optimization")) read_zero(*zero, config);
   config.bf16 = read_precision(map, map.optional("bf16") ? "bf16" : "bfloat16", config.optimizer);
   config.fp16 = read_precision(map, "fp16", config.optimizer);
-  config.fp32_gradient_sums = (config.bf16 || config.fp16) && sums_in_fp32(root);
+  config.fp32_gradient_sums = sums_in_fp32(root) && (config.bf16 || config.fp16);
   if (config.bf16 && config.fp16) map.fail("fp16", "bf16 and fp16 cannot both be enabled");
   check_top_level(root, config);
   for (UnmodelledKey& key : unmodelled_keys(root)) {

@@ -80,6 +80,8 @@ TEST(DeepSpeedConfig, SumsInFp32OnlyIfTheModelIsNot) {
   const std::string types = R"("data_types": {"grad_accum_dtype": "fp32"}})";
   EXPECT_TRUE(read(R"({"bf16": {"enabled": true}, )" + types).fp32_gradient_sums);
   EXPECT_FALSE(read("{" + types).fp32_gradient_sums);
+  EXPECT_FALSE(read(R"({"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": null}})")
+                   .fp32_gradient_sums);
 }
 
 TEST(DeepSpeedConfig, NamesKeysThatAreNotModelled) {
@@ -203,6 +205,17 @@ TEST(DeepSpeedConfig, RefusesBothPrecisions) {
   EXPECT_THAT(
       error_of([] { (void)read(R"({"bf16": {"enabled": true}, "fp16": {"enabled": true}})"); }),
       HasSubstr("bf16 and fp16 cannot both be enabled"));
+}
+
+TEST(DeepSpeedConfig, RefusesTypesAndKeysThatDeepSpeedRefuses) {
+  EXPECT_THAT(error_of([] {
+                (void)read(R"({"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype":
+                               "fp64"}})");
+              }),
+              HasSubstr("data_types.grad_accum_dtype"));
+  EXPECT_THAT(
+      error_of([] { (void)read(R"({"fp16": {"enabled": true, "bf16_optimizer_states": true}})"); }),
+      HasSubstr("fp16.bf16_optimizer_states"));
 }
 
 TEST(DeepSpeedConfig, RefusesWhatIsNoMap) {

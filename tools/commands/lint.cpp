@@ -144,12 +144,25 @@ void read_accelerate(const Node& root, const std::filesystem::path& path, Linted
   linted.document = sim::load_ds_document(file);
 }
 
+/// Whether the first thing that is no comment cannot begin a YAML block: JSON or Hjson, whatever
+/// the file is called.
+bool begins_as_json(std::string_view text) {
+  while (true) {
+    text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+    if (!text.starts_with('#')) return text.starts_with('{') || text.starts_with('/');
+    text.remove_prefix(std::min(text.find('\n'), text.size()));
+  }
+}
+
 Linted lint_file(const std::filesystem::path& path, const sim::LintOptions& options) {
   const bool standard_input = path == "-";
   Linted linted{standard_input ? "<stdin>" : path.string(), {}, options};
   const std::string text = read_text_file(standard_input ? "/dev/stdin" : path);
   const bool yaml = path.extension() == ".yaml" || path.extension() == ".yml";
-  const Node root = yaml ? parse_yaml(text, linted.file) : Node{};
+  const Node root = yaml && !begins_as_json(text) ? parse_yaml(text, linted.file) : Node{};
+  if (root.find("training") != nullptr || root.find("schedules") != nullptr) {
+    fail_at(root.at, "", "expected DeepSpeed's or accelerate's configuration, found a scenario");
+  }
   if (sim::is_accelerate_config(root)) {
     read_accelerate(root, path, linted);
   } else {
