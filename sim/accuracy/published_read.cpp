@@ -7,6 +7,7 @@
 
 #include "sim/accuracy/published_runs.h"
 #include "sim/base/error.h"
+#include "sim/config/part_block.h"
 #include "sim/config/reader.h"
 #include "sim/schedule/schedule.h"
 
@@ -37,11 +38,6 @@ constexpr std::array<QuantityRow, 7> kQuantities = {{
 
 const QuantityRow& row_of(PublishedQuantity quantity) {
   return kQuantities[static_cast<std::size_t>(quantity)];
-}
-
-void add(Node& map, std::string key, Node value) {
-  const Location at = value.at;
-  map.entries.push_back({std::move(key), at, std::move(value)});
 }
 
 /// The row with what it takes from the one that it is like.
@@ -152,32 +148,32 @@ class RowReader {
     run.schedule = find_schedule(row.schedule, &schedule.node().at).name();
     map.ignore("alt_schedules");  // for readers: what else the run might be called
     Node& root = run.scenario.root = map_node(map.at());
-    add(root, "name", map.require("id").node());
-    add(root, "model", model(map.require("model")));
-    add(root, "hardware", hardware(map.require("node"), map.require("model")));
-    add(root, "gpus", map.require("gpus").node());
-    add(root, "nodes", map.require("nodes").node());
+    put_entry(root, "name", map.require("id").node());
+    put_entry(root, "model", model(map.require("model")));
+    put_entry(root, "hardware", hardware(map.require("node")));
+    put_entry(root, "gpus", map.require("gpus").node());
+    put_entry(root, "nodes", map.require("nodes").node());
     Node training = map_node(map.at());
-    add(training, "micro_batch_size_per_gpu", map.require("micro_batch").node());
-    add(training, "sequence_length", map.require("seq").node());
-    add(training, "dtype", map.require("dtype").node());
-    add(training, "activation_checkpointing", map.require("activation_checkpointing").node());
+    put_entry(training, "micro_batch_size_per_gpu", map.require("micro_batch").node());
+    put_entry(training, "sequence_length", map.require("seq").node());
+    put_entry(training, "dtype", map.require("dtype").node());
+    put_entry(training, "activation_checkpointing", map.require("activation_checkpointing").node());
     const bool recomputes = map.require("activation_checkpointing").boolean();
-    add(root, "training", std::move(training));
+    put_entry(root, "training", std::move(training));
     Node deepspeed = map.require("deepspeed").node();
     if (!deepspeed.is_map()) map.fail("deepspeed", "expected a DeepSpeed configuration: a map");
     complete(deepspeed, "train_micro_batch_size_per_gpu", map.require("micro_batch"));
     complete(deepspeed, "gradient_accumulation_steps", map.require("ga"));
-    add(root, "deepspeed", std::move(deepspeed));
+    put_entry(root, "deepspeed", std::move(deepspeed));
     Node launch = map_node(map.at());
-    add(launch, "bind_cores_to_rank", map.require("bind_cores").node());
-    add(launch, "deepspeed_version", map.require("deepspeed_version").node());
-    add(root, "launch", std::move(launch));
+    put_entry(launch, "bind_cores_to_rank", map.require("bind_cores").node());
+    put_entry(launch, "deepspeed_version", map.require("deepspeed_version").node());
+    put_entry(root, "launch", std::move(launch));
     Node schedules;
     schedules.kind = Node::Kind::kSequence;
     schedules.at = schedule.node().at;
     schedules.items.push_back(schedule.node());
-    add(root, "schedules", std::move(schedules));
+    put_entry(root, "schedules", std::move(schedules));
     // Forward and backward are 2 + 4 FLOP a parameter and token, recomputation another 2.
     constexpr std::int64_t kWithout = 6;
     constexpr std::int64_t kWith = 8;
@@ -199,7 +195,7 @@ class RowReader {
     const std::int64_t value = of_row.integer(1, kMostSteps);
     const Node* written = deepspeed.find(key);
     if (written == nullptr) {
-      add(deepspeed, key, of_row.node());
+      put_entry(deepspeed, key, of_row.node());
     } else if (ValueReader(*written, key).integer(1, kMostSteps) != value) {
       of_row.fail(fmt::format("{} is not deepspeed.{}, {}", value, key, written->scalar));
     }
@@ -221,25 +217,19 @@ class RowReader {
     auto found = known_models_.find(text);
     if (found == known_models_.end()) {
       Node spliced = map_node(name.node().at);
-      add(spliced, "name", text_node(text, name.node().at));
-      add(spliced, "config", load_document(model_file(name)));
+      put_entry(spliced, "name", text_node(text, name.node().at));
+      put_entry(spliced, "config", load_document(model_file(name)));
       found = known_models_.emplace(text, std::move(spliced)).first;
     }
     return found->second;
   }
 
-  /// The profile as it is in a scenario that names it, with all that it derives from.
-  Node hardware(const ValueReader& name, const ValueReader& model) {
+  Node hardware(const ValueReader& name) {
     const std::string text = name.string();
     auto found = known_profiles_.find(text);
     if (found == known_profiles_.end()) {
-      LoadOptions options;
-      options.profile_directories = profiles_;
-      options.profile =
-          fs::absolute(find_profile(text, folder_, profiles_, name.node().at)).string();
-      // A tree begins with any map; the model's file is one that is there.
-      ScenarioTree tree = load_scenario_tree(model_file(model), options);
-      found = known_profiles_.emplace(text, std::move(*tree.root.find("hardware"))).first;
+      const fs::path file = find_profile(text, folder_, profiles_, name.node().at);
+      found = known_profiles_.emplace(text, load_hardware(file, profiles_)).first;
     }
     return found->second;
   }

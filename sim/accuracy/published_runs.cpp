@@ -61,7 +61,7 @@ double predicted_value(const PublishedRun& run, const Job& job, const Simulation
       run.flop * parameters * static_cast<double>(training.tokens()) / micro_step / kTera;
   switch (run.quantity) {
     case PublishedQuantity::kOptimizerStep:
-      return micro_step * static_cast<double>(job.deepspeed.gradient_accumulation_steps);
+      return result.optimizer_step_time / kSecond;
     case PublishedQuantity::kGpuRate:
       return gpu_rate;
     case PublishedQuantity::kNodeRate:

@@ -7,16 +7,13 @@
 /// not say itself but notes, parts and cause.
 ///
 /// What is predicted, by quantity:
-///   optimizer step       mean micro step times gradient accumulation: one update, all its micro
-///   steps TFLOPS/GPU           FLOP of the row's definition, flop x P x tokens, over the time
+///   optimizer step       one update and all its micro steps
+///   TFLOPS/GPU           FLOP of the row's definition, flop x P x tokens, over the time
 ///   TFLOPS of the node   the same of all of a node's GPUs
 ///   MFU                  3 (2 P s + 4 n d s^2) FLOP a sequence, over time and peak (llm-foundry)
-///   gpu peak memory      what PyTorch's allocator has given out at most (max_memory_allocated):
-///   the
-///                        peak of a GPU without context_memory
-///   host memory          what the job needs of a node's RAM, PyTorch's own blocks included: what
-///   is in
-///                        use beyond what was before the engine was made
+///   gpu peak memory      the peak of a GPU without context_memory, as max_memory_allocated
+///   host memory          what the job needs of a node's RAM, PyTorch's own blocks included, beyond
+///                        what was in use before the engine was made
 ///   largest micro-batch  the largest that fits into GPU memory
 #pragma once
 

@@ -1,8 +1,7 @@
 /// Time of one matrix product on a GPU by the tiles in which its multiprocessors compute it.
 ///
-///   waves(tile, parts) = ceil(m / rows) ceil(n / columns) parts / multiprocessors, rounded up up
-///   to
-///                        6 waves: from there on tiles of unequal speed fill the last one
+///   waves(tile, parts) = ceil(m / rows) ceil(n / columns) parts / multiprocessors, rounded up
+///                        unless there are more than 6: then tiles of unequal speed fill the last
 ///   main loop          = waves multiprocessors 2 rows columns (k / parts) / share(tile)
 ///                        / (1.1 gemm_efficiency peak), or the operands' bytes / (s W) if longer
 ///   time               = min over tiles and parts of main loop

@@ -102,11 +102,6 @@ class HostMemory {
     if (rounds_) freed_.free(block(bytes));
   }
   void finish() {
-    declare({.name = "Python, CUDA and NCCL of the processes",
-             .formula = "H g",
-             .home = MemoryHome::kPageable,
-             .resident = ranks_ * kProcessBytes,
-             .of_framework = true});
     declare({.name = "freed pinned partitions, kept",
              .formula = "to 2^m, each tensor",
              .home = MemoryHome::kPinned,
@@ -301,12 +296,20 @@ void declare_running_sum(const Job& job, double elements, double b, HostMemory& 
 
 }  // namespace
 
+void declare_processes(const Job& job, ProgramBuilder& builder) {
+  builder.symbol({"H", kProcessBytes, "host memory of a process: Python, CUDA, NCCL"});
+  builder.buffer({.name = "Python, CUDA and NCCL of the processes",
+                  .formula = "H g",
+                  .home = MemoryHome::kPageable,
+                  .resident = static_cast<double>(job.scenario.gpus) * kProcessBytes,
+                  .of_framework = true});
+}
+
 void declare_host_memory(const Job& job, const DeepSpeedHostMemory& kept, ProgramBuilder& builder) {
   const double b = builder.element_bytes();
   const bool stage3 = job.deepspeed.zero_stage == 3;
   const DeepSpeedConfig& config = job.deepspeed;
   builder.symbol({"c", kept.elements, "parameters of one rank that its CPU updates"});
-  builder.symbol({"H", kProcessBytes, "host memory of a process: Python, CUDA, NCCL"});
   builder.symbol({"px", std::min(job.partition(), static_cast<double>(config.max_in_cpu)),
                   "parameters of one rank in RAM: offload_param.max_in_cpu"});
   builder.symbol({"qp",
@@ -346,6 +349,7 @@ void declare_host_memory(const Job& job, const DeepSpeedHostMemory& kept, Progra
                     .resident = b * static_cast<double>(job.scenario.model.parameters()),
                     .of_framework = true});
   }
+  declare_processes(job, builder);
   host.finish();
 }
 

@@ -36,6 +36,9 @@ namespace zenflow::sim {
 /// assumption).
 inline constexpr double kProcessBytes = 4.0 * 1024 * 1024 * 1024;
 
+/// Python, CUDA and NCCL of the node's ranks. Adds the symbol H.
+void declare_processes(const Job& job, ProgramBuilder& builder);
+
 /// What is in host memory besides what every ZeRO optimizer keeps there.
 struct DeepSpeedHostMemory {
   bool running_sum = false;  ///< stages 1 and 2; stage 3 always has one

@@ -87,6 +87,7 @@ class ZeroEmitter {
         gathers_(stage_ == 3 ? stage3_gathers(job) : Stage3Gathers{}) {}
 
   void declare_memory() {
+    declare_processes(job_, builder_);
     if (stage_ > 0) {
       declare_gpu_memory(job_, builder_);
     } else {
@@ -176,7 +177,7 @@ class ZeroEmitter {
   std::vector<After> ready_;  ///< the weights of the next window
 };
 
-/// The job as it runs without offloading: what ignored() names is not there.
+/// The job as it runs: of what ignored() names, offloading and fp32 sums are not there.
 Job without_offloading(Job job) {
   job.deepspeed.offload_optimizer = job.deepspeed.offload_param = OffloadDevice::kNone;
   job.deepspeed.fp32_gradient_sums = false;
@@ -185,8 +186,8 @@ Job without_offloading(Job job) {
 
 Program DeepSpeedZero::build(const Job& asked, std::span<const WindowShape> shapes) const {
   const Job job = without_offloading(asked);
-  const CpuCosts unused = cpu_costs(job, 1, 1, false);
-  ProgramBuilder builder(job, plan_step(job), make_cluster(job.scenario, unused.rates),
+  const CpuCosts costs = cpu_costs(job, 1, 1, false);
+  ProgramBuilder builder(job, plan_step(job), make_cluster(job.scenario, costs.rates),
                          job.deepspeed.zero_stage == 3 ? GradientReduction::kReduceScatterBuckets
                                                        : GradientReduction::kAllReduceBuckets);
   builder.reserve(shapes);
