@@ -158,7 +158,7 @@ TEST_F(Tune, PredictsTheFileThatItWrites) {
     ASSERT_EQ(run({scenario, "-o", name}).code, 0);
     const double said = json::parse(
         content(std::string(name) + "/summary.json"))["chosen"]["result"]["step_time_ms"];
-    // Binding is the command's.
+    // Whether ranks are bound is in the command, not in the file.
     const std::string command = content(std::string(name) + "/cmd_optimal.txt");
     const bool binds = command.find("--bind_cores_to_rank") != std::string::npos;
     const Outcome simulated = run_program(

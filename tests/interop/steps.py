@@ -221,7 +221,7 @@ def main():
     far = (step["mean"] > 2 * STEP_TARGET["mean"] or step["worst"] > 2 * STEP_TARGET["worst"] or
            memory["worst"] > 2 * MEMORY_TARGET["worst"])
     print(f"targets (step 15 % mean, 30 % worst; memory 10 %): {'missed' if missed else 'reached'}")
-    return 1 if far else 0
+    return 1 if failed or far else 0
 
 
 if __name__ == "__main__":

@@ -40,8 +40,8 @@ def scenario_of(folder, model, document, ranks, tokens, profile, known):
 
 
 def phases_in(trace):
-    """Seconds of forward, backward and the rest of the last step on the first GPU, by the host's
-    clock: a copy or reduction before the next phase belongs to the one before."""
+    """Seconds of forward, backward and the rest of a step on the first GPU, the mean of all steps,
+    by the host's clock: a copy or reduction before the next phase belongs to the one before."""
     spans = [one for one in trace["traceEvents"] if one.get("ph") == "X" and one.get("pid", 0) == 0]
     steps = [one for one in spans if one["name"].startswith("ProfilerStep")]
     sums = [0.0, 0.0, 0.0]

@@ -78,8 +78,7 @@ TEST(Job, DerivesStepsFromTheBatch) {
   EXPECT_THROW(steps(sizes + "}", "accelerate"), Error);
 }
 
-// On other machines another number of steps follows, or none.
-// As what the launcher is told; the file may leave it open.
+// The scenario may say how many micro steps; the file must not contradict it.
 TEST(Job, TakesStepsFromTheScenarioWhereTheFileLeavesThemOpen) {
   const auto job = [](const std::string& deepspeed) {
     Scenario one = scenario(deepspeed);

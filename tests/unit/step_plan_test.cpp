@@ -74,8 +74,9 @@ TEST(StepPlan, WaitsForAnEagerFrameworkToEnqueue) {
   const StepPlan eager = host_bound_plan(options);
   EXPECT_EQ(eager.layers[1].forward.count, 34 * 20'550'000);
   EXPECT_EQ(eager.layers[1].backward.count, std::int64_t{39 + 14 + 1} * 20'550'000);
+  // Fused, a block has fewer kernels than half of that, and a compiled graph enqueues them.
   options.training.fused_framework = true;
-  EXPECT_LT(host_bound_plan(options).layers[1].forward.count, eager.layers[1].forward.count / 3);
+  EXPECT_LT(host_bound_plan(options).layers[1].forward.count, 15 * 20'550'000);
 }
 
 TEST(StepPlan, WaitsForDeepSpeedsHooks) {

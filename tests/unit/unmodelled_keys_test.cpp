@@ -64,7 +64,6 @@ TEST(UnmodelledKeys, KnowOptimizersAndWhatIsRemoved) {
               ElementsAre("curriculum_learning"));
 }
 
-// A key that is modelled in part belongs to a block of the table.
 TEST(UnmodelledKeys, HaveOneRowForEveryKey) {
   std::set<std::string> blocks;
   for (const InnerKey& one : inner_keys()) {
