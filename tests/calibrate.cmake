@@ -1,6 +1,6 @@
 # From recordings to profiles.
 zenflow_test_group(calibrate_test LABEL unit
-  SOURCES unit/regression_test.cpp unit/contention_test.cpp unit/knobs_test.cpp unit/live_setting_test.cpp
+  SOURCES unit/regression_test.cpp unit/tile_fit_test.cpp unit/contention_test.cpp unit/knobs_test.cpp unit/live_setting_test.cpp
   LINK zenflow::calibrate GTest::gmock fmt::fmt)
 zenflow_test_group(live_schedule_test LABEL differential
   SOURCES differential/live_schedule_test.cpp

@@ -32,8 +32,10 @@ struct CudaDeviceSettings {
 /// Signals. A stream that waits for a signal not yet set runs a host function that blocks. CUDA may
 /// run host functions of all streams one after the other, so whoever sets the signal may wait for
 /// what was enqueued before in the same stream, and for nothing that waits for a signal enqueued
-/// later anywhere. Waits for signals that are set cost nothing. A signal that is destroyed unset
-/// lets the stream go on and fails every event recorded behind it.
+/// later anywhere, nor for a thread that launches a kernel for the first time: CUDA loads kernels
+/// then, which waits for the GPU (CUDA_MODULE_LOADING=EAGER loads all at the start). Waits for
+/// signals that are set cost nothing. A signal that is destroyed unset lets the stream go on and
+/// fails every event recorded behind it.
 ///
 /// `recorder` gets a track for each stream: how long it was busy and what it waited for, by CUDA
 /// events between its operations; gaps between kernels that are launched one after the other count

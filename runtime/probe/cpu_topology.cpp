@@ -49,6 +49,18 @@ std::vector<int> CpuTopology::cores() const {
   return all;
 }
 
+std::size_t CpuTopology::last_level_cache() const {
+  for (const hwloc_obj_type_t level : {HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L2CACHE}) {
+    std::size_t bytes = 0;
+    hwloc_obj_t cache = nullptr;
+    while ((cache = hwloc_get_next_obj_by_type(handle_->topology, level, cache)) != nullptr) {
+      bytes += cache->attr->cache.size;
+    }
+    if (bytes > 0) return bytes;
+  }
+  return 0;
+}
+
 void CpuTopology::Release::operator()(void* address) const {
   hwloc_free(topology->handle_->topology, address, bytes);
 }

@@ -21,6 +21,8 @@ class CpuTopology {
   };
   [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
   [[nodiscard]] int sockets() const { return sockets_; }
+  /// Bytes of all last-level caches; 0 if the system does not say.
+  [[nodiscard]] std::size_t last_level_cache() const;
   /// One logical CPU of each physical core, node by node.
   [[nodiscard]] std::vector<int> cores() const;
 

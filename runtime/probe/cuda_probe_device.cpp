@@ -184,6 +184,14 @@ int attribute(cudaDeviceAttr which, int device) {
   return value;
 }
 
+/// CUDA C++ Programming Guide, arithmetic instructions: results of fp32 additions a clock.
+int fp32_lanes(int major, int minor) {
+  if (major == 6) return minor == 0 ? 64 : 128;
+  if (major == 7) return 64;
+  if (major == 8) return minor == 0 ? 64 : 128;
+  return major >= 9 && major <= 12 ? 128 : 0;
+}
+
 }  // namespace
 
 std::unique_ptr<ProbeDevice> make_cuda_probe_device(int device, const LibraryFolders& folders) {
@@ -202,6 +210,10 @@ CudaDeviceFacts cuda_device_facts(int device) {
   const double clock = 1e3 * attribute(cudaDevAttrMemoryClockRate, device);
   const double width = attribute(cudaDevAttrGlobalMemoryBusWidth, device);
   facts.memory_bandwidth = 2 * clock * width / 8;
+  facts.multiprocessors = attribute(cudaDevAttrMultiProcessorCount, device);
+  facts.lanes = fp32_lanes(attribute(cudaDevAttrComputeCapabilityMajor, device),
+                           attribute(cudaDevAttrComputeCapabilityMinor, device));
+  facts.clock = 1e3 * attribute(cudaDevAttrClockRate, device);
   std::array<char, 32> bus_id{};
   cuda_check(cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), device),
              "cudaDeviceGetPCIBusId");

@@ -20,7 +20,10 @@ struct CudaDeviceFacts {
   std::uint64_t memory = 0;       ///< bytes
   std::uint64_t free_memory = 0;  ///< bytes, once the context is there
   double memory_bandwidth = 0;    ///< bytes/s, by clock and bus width; 0 if the driver does not say
-  std::string bus_id;             ///< "0000:3B:00.0"
+  int multiprocessors = 0;
+  int lanes = 0;       ///< fp32 lanes of a multiprocessor; 0 if its generation is not known
+  double clock = 0;    ///< Hz, the highest of the multiprocessors
+  std::string bus_id;  ///< "0000:3B:00.0"
 };
 /// Throws as above.
 [[nodiscard]] CudaDeviceFacts cuda_device_facts(int device);

@@ -86,7 +86,7 @@ std::vector<int> thread_counts(int cores, bool quick) {
   return counts;
 }
 
-ProbeSettings probe_settings(bool quick, std::size_t available_memory) {
+ProbeSettings probe_settings(bool quick, std::size_t available_memory, std::size_t cache) {
   ProbeSettings settings;
   settings.quick = quick;
   constexpr std::size_t kMiB = std::size_t{1} << 20;
@@ -99,6 +99,7 @@ ProbeSettings probe_settings(bool quick, std::size_t available_memory) {
     settings.largest_product = 2e9;
     settings.attention.heads = 12;
   }
+  settings.array_bytes = std::max(settings.array_bytes, 2 * cache / kMiB * kMiB);
   for (std::size_t* bytes : {&settings.array_bytes, &settings.device_array_bytes}) {
     *bytes = std::min(*bytes, limit);
   }
@@ -106,10 +107,10 @@ ProbeSettings probe_settings(bool quick, std::size_t available_memory) {
   return settings;
 }
 
-ProbeSettings gpu_probe_settings(bool quick, std::size_t available_memory,
+ProbeSettings gpu_probe_settings(bool quick, std::size_t available_memory, std::size_t cache,
                                  std::size_t free_memory) {
-  ProbeSettings settings = probe_settings(quick, std::min(available_memory, free_memory));
-  settings.array_bytes = probe_settings(quick, available_memory).array_bytes;
+  ProbeSettings settings = probe_settings(quick, std::min(available_memory, free_memory), cache);
+  settings.array_bytes = probe_settings(quick, available_memory, cache).array_bytes;
   settings.largest_product = quick ? 5e11 : 4e12;
   settings.attention = {.heads = 32, .length = 2048, .head_dim = 128};  // 256 MiB of scores
   return settings;

@@ -31,11 +31,13 @@ struct ProbeSettings {
 };
 
 /// What a machine with so much memory left is measured with: full sizes, or an eighth of the
-/// memory for each group's largest array.
-[[nodiscard]] ProbeSettings probe_settings(bool quick, std::size_t available_memory);
+/// memory for each group's largest array. Arrays that CPU loops stream are twice its last-level
+/// `cache`, at least: in it they would be faster than memory.
+[[nodiscard]] ProbeSettings probe_settings(bool quick, std::size_t available_memory,
+                                           std::size_t cache);
 /// The same for a GPU: products as large as keep one busy, arrays that fit in `free_memory` too.
 [[nodiscard]] ProbeSettings gpu_probe_settings(bool quick, std::size_t available_memory,
-                                               std::size_t free_memory);
+                                               std::size_t cache, std::size_t free_memory);
 
 /// Ids of what profiles use are in the functions below; the rest is for people.
 [[nodiscard]] ExperimentGroups make_experiments(ProbeDevice& device, const CpuTopology& topology,

@@ -8,6 +8,7 @@
 
 #include "runtime/probe/cpu_adam.h"
 #include "sim/base/text.h"
+#include "sim/calibrate/tile_fit.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -68,11 +69,17 @@ std::string mebibytes(std::uint64_t bytes) {
   return fmt::format("{} MiB", bytes >> 20);
 }
 
+struct MeasuredProduct {
+  GemmShape shape;
+  ProductTime time;
+};
+
 /// Products that no memory bound explains, with their times; all of them if memory bounds all.
-std::vector<ProductTime> computed_products(const ProfileText& text, const ProbeSettings& settings,
-                                           double bandwidth, sim::DType type) {
-  std::vector<ProductTime> all;
-  std::vector<ProductTime> computed;
+std::vector<MeasuredProduct> computed_products(const ProfileText& text,
+                                               const ProbeSettings& settings, double bandwidth,
+                                               sim::DType type) {
+  std::vector<MeasuredProduct> all;
+  std::vector<MeasuredProduct> computed;
   const auto width = static_cast<double>(sim::bytes_per_element(type));
   for (const NamedProduct& product : probe_products(settings.largest_product, settings.quick)) {
     const auto m = static_cast<double>(product.shape.m);
@@ -81,15 +88,31 @@ std::vector<ProductTime> computed_products(const ProfileText& text, const ProbeS
     const double flops = 2 * m * n * k;
     const double seconds = flops / (text.median("product." + product.name) * kGiga);
     const double memory = width * (m * k + k * n + m * n) / (bandwidth * kGiga);
-    all.push_back({flops, seconds});
+    all.push_back({product.shape, {flops, seconds}});
     if (memory < 0.5 * seconds) computed.push_back(all.back());
   }
   return computed.size() < 2 ? all : computed;
 }
 
+void write_processors(ProfileText& text, const ProbedMachine& machine) {
+  text.number(1, "multiprocessors", fmt::format("{}", machine.multiprocessors),
+              "as the driver states it");
+  if (machine.lanes > 0) {
+    text.number(
+        1, "lanes", fmt::format("{}", machine.lanes),
+        "CUDA C++ Programming Guide, by compute capability: fp32 lanes of a multiprocessor");
+  }
+  if (machine.clock > 0) {
+    text.number(1, "clock", fmt::format("{:.4g} GHz", machine.clock / kGiga),
+                "the highest, as the driver states it");
+  }
+}
+
 void write_products(ProfileText& text, const ProbedMachine& machine, const ProbeSettings& settings,
                     double bandwidth) {
-  const auto points = computed_products(text, settings, bandwidth, machine.product_type);
+  const auto products = computed_products(text, settings, bandwidth, machine.product_type);
+  std::vector<ProductTime> points;
+  for (const MeasuredProduct& one : products) points.push_back(one.time);
   const ProductFit fit = fit_products(points);
   const Figure& best = text.fastest([](const auto& id) { return id.starts_with("product."); });
   const double peak = std::max(fit.rate / kGiga, best.value.median);
@@ -103,6 +126,35 @@ void write_products(ProfileText& text, const ProbedMachine& machine, const Probe
   if (machine.product_type == sim::DType::kFp32) {
     text.number(2, "bf16", value, "as fp32: the host device computes bf16 products in fp32");
   }
+  const auto attention = [&] {
+    text.number(1, "attention_efficiency",
+                fmt::format("{:.4f}", std::min(1.0, text.median("attention") / peak)),
+                text.measured(text.described(text.get("attention")) + ", of the peak above"));
+  };
+  if (machine.multiprocessors > 0) {
+    if (machine.product_type == sim::DType::kBf16) {
+      text.number(2, "fp16", value, "as bf16: tensor cores multiply both at one rate");
+    }
+    sim::GpuProfile gpu;
+    gpu.multiprocessors = machine.multiprocessors;
+    gpu.peak = {{machine.product_type, FlopsPerSecond(peak * kGiga)}};
+    gpu.memory_bandwidth = BytesPerSecond(bandwidth * kGiga);
+    gpu.streaming_efficiency = text.median("memory.update") / bandwidth;
+    gpu.kernel_launch = Seconds(text.median("latency.kernel") * 1e-6);
+    std::vector<sim::TimedProduct> timed;
+    for (const MeasuredProduct& one : products) {
+      timed.push_back({static_cast<double>(one.shape.m), static_cast<double>(one.shape.n),
+                       static_cast<double>(one.shape.k), Seconds(one.time.seconds)});
+    }
+    write_processors(text, machine);
+    text.number(1, "gemm_efficiency",
+                fmt::format("{:.4f}", sim::fit_gemm_efficiency(gpu, machine.product_type, timed)),
+                fmt::format("fitted to {} products of at least 64x64x64, which take as long "
+                            "together by tiles and multiprocessors, {} {}",
+                            points.size(), machine.command, machine.date));
+    attention();
+    return;
+  }
   const std::string fitted = fmt::format(
       "fitted to {} products of at least 64x64x64, time = (F + "
       "half_size) / rate, {} {}",
@@ -112,9 +164,7 @@ void write_products(ProfileText& text, const ProbedMachine& machine, const Probe
   text.number(
       1, "gemm_half_size", fmt::format("{:.6f} MFLOP", std::max(1.0, fit.half_size) / kMega),
       fit.half_size >= 1 ? fitted : fitted + "; they show no fixed loss, so the least amount");
-  text.number(1, "attention_efficiency",
-              fmt::format("{:.4f}", std::min(1.0, text.median("attention") / peak)),
-              text.measured(text.described(text.get("attention")) + ", of the peak above"));
+  attention();
 }
 
 void write_device(ProfileText& text, const ProbedMachine& machine, const ProbeSettings& settings) {

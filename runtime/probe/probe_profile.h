@@ -27,6 +27,10 @@ struct ProbedMachine {
   std::string device_memory_source;
   std::uint64_t context_memory = 0;  ///< bytes
   std::string context_memory_source;
+  /// A GPU's: 0 multiprocessors for other devices; 0 lanes if its generation is not known.
+  int multiprocessors = 0;
+  int lanes = 0;                             ///< fp32 lanes of a multiprocessor
+  double clock = 0;                          ///< Hz, the highest
   std::optional<double> device_bandwidth{};  ///< bytes/s, from clock and width of the memory's bus
   std::uint64_t host_memory = 0;             ///< bytes
   std::string host_memory_source;

@@ -72,6 +72,9 @@ ProbedMachine probed_gpu(const MachineFacts& facts, const CpuTopology& topology,
   machine.context_memory = gpu.memory - gpu.free_memory;
   machine.context_memory_source =
       "cudaMemGetInfo, " + date + ": what is not free once CUDA and cuBLAS have started";
+  machine.multiprocessors = gpu.multiprocessors;
+  machine.lanes = gpu.lanes;
+  machine.clock = gpu.clock;
   if (gpu.memory_bandwidth > 0) machine.device_bandwidth = gpu.memory_bandwidth;
   return machine;
 }

@@ -228,12 +228,22 @@ TEST(Peers, AreMeasuredInPairsAndBothWays) {
 }
 
 TEST(ProbePlan, SmallMachinesGetSmallArrays) {
-  const ProbeSettings large = probe_settings(false, std::size_t{512} << 30);
+  const ProbeSettings large = probe_settings(false, std::size_t{512} << 30, std::size_t{32} << 20);
   EXPECT_EQ(large.largest_copy, std::size_t{1} << 30);
-  const ProbeSettings small = probe_settings(false, std::size_t{1} << 30);
+  const ProbeSettings small = probe_settings(false, std::size_t{1} << 30, std::size_t{32} << 20);
   EXPECT_EQ(small.array_bytes, std::size_t{128} << 20);
   EXPECT_EQ(small.largest_copy, std::size_t{64} << 20);
   EXPECT_EQ(size_name(small.largest_copy), "64MiB");
+}
+
+TEST(ProbePlan, ArraysDoNotStayInTheCache) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  EXPECT_EQ(probe_settings(true, std::size_t{128} << 30, 16 * kMiB).array_bytes, 160 * kMiB);
+  EXPECT_EQ(probe_settings(true, std::size_t{128} << 30, 300 * kMiB).array_bytes, 600 * kMiB);
+  EXPECT_EQ(gpu_probe_settings(true, std::size_t{128} << 30, 300 * kMiB, std::size_t{80} << 30)
+                .array_bytes,
+            600 * kMiB);
+  EXPECT_EQ(probe_settings(true, std::size_t{1} << 30, 300 * kMiB).array_bytes, 128 * kMiB);
 }
 
 }  // namespace

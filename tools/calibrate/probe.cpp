@@ -89,11 +89,12 @@ int probe(const ProbeOptions& options) {
     device = runtime::make_cuda_probe_device(0, runtime::library_folders(environment));
     const runtime::CudaDeviceFacts gpu = runtime::cuda_device_facts(0);
     machine = runtime::probed_gpu(facts, topology, date, gpu, device->name());
-    settings = runtime::gpu_probe_settings(options.quick, available, gpu.free_memory);
+    settings = runtime::gpu_probe_settings(options.quick, available, topology.last_level_cache(),
+                                           gpu.free_memory);
   } else {
     device = runtime::make_host_probe_device();
     machine = runtime::probed_host(facts, topology, date);
-    settings = runtime::probe_settings(options.quick, available);
+    settings = runtime::probe_settings(options.quick, available, topology.last_level_cache());
   }
   machine.profile_name = options.output.stem().string();
   machine.command = command_line(options);
