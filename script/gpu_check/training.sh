@@ -9,6 +9,9 @@ export TORCH_EXTENSIONS_DIR=$GPU_CHECK_WORK/torch-extensions
 export MAX_JOBS=${GPU_CHECK_JOBS:-$(nproc)}
 if on_gpu; then
   export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
+  # Of this GPU alone: DeepSpeed 0.19.8 does not read lists such as PyTorch's images set, "9.0a".
+  capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
+  if [[ -n $capability ]]; then export TORCH_CUDA_ARCH_LIST=$capability; fi
   if [[ -n $GPU_CHECK_NVCC ]]; then
     export CUDA_HOME=${CUDA_HOME:-$(dirname "$(dirname "$GPU_CHECK_NVCC")")}
   fi
