@@ -26,8 +26,8 @@ ActivationMemory activation_memory(const ModelSpec& model, const TrainingSetting
   memory.block = training.activation_checkpointing ? input : full;
   memory.recomputed = training.activation_checkpointing ? full : Bytes(0);
   memory.embedding = input;
-  memory.logits_forward = Bytes(tokens * (b + 8) * vocab);
-  memory.logits_backward = Bytes(tokens * 4 * vocab);
+  memory.logits_forward = Bytes(tokens * 4 * vocab);
+  memory.logits_backward = Bytes(tokens * 8 * vocab);
   return memory;
 }
 

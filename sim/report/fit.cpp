@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/schedule/live_work.h"
 #include "sim/simulate/simulated_timeline.h"
 
 namespace zenflow::sim {
@@ -62,6 +63,18 @@ std::string environment_of(const std::string& change) {
     return "PYTORCH_ALLOC_CONF=pinned_max_round_threshold_mb:" + change.substr(kThreshold.size());
   }
   return "";
+}
+
+double with_allocator(const Job& job, const Fit& fit) {
+  constexpr double kHeld = 1.25;
+  if (live_kind(fit.schedule)) return fit.memory.gpu.total;
+  const double context = job.scenario.hardware.gpu.context_memory.value();
+  return context + kHeld * (fit.memory.gpu.total - context);
+}
+
+bool is_gpu_at_risk(const Job& job, const Fit& fit) {
+  const LimitCheck& check = fit.memory.limit(MemoryLimit::kGpu);
+  return check.holds() && check.capacity && with_allocator(job, fit) > *check.capacity;
 }
 
 std::vector<std::string> formula_symbols(const std::string& formula) {

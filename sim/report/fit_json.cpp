@@ -105,7 +105,7 @@ Json changes(const Fit& fit) {
   return list;
 }
 
-Json result(const Fit& fit) {
+Json result(const Job& job, const Fit& fit) {
   const MemoryReport& memory = fit.memory;
   Json map;
   map["schedule"] = fit.schedule;
@@ -120,6 +120,8 @@ Json result(const Fit& fit) {
     map["symbols"][symbol.name] = {{"value", symbol.value}, {"meaning", symbol.meaning}};
   }
   map["limits"] = limits(memory);
+  map["limits"]["gpu_memory"]["with_allocator_bytes"] = whole(with_allocator(job, fit));
+  map["limits"]["gpu_memory"]["at_risk"] = is_gpu_at_risk(job, fit);
   map["changes"] = changes(fit);
   if (fit.together) map["together"] = {{"set", fit.together->set}, {"fits", fit.together->fits}};
   map["estimator"] = estimator(fit);
@@ -138,7 +140,7 @@ std::string fit_json(const Job& job, const std::vector<Fit>& fits, const std::st
   if (!job.deepspeed.not_modelled.empty()) document["not_modelled"] = job.deepspeed.not_modelled;
   if (!job.assumptions.empty()) document["assumptions"] = job.assumptions;
   document["results"] = Json::array();
-  for (const Fit& one : fits) document["results"].push_back(result(one));
+  for (const Fit& one : fits) document["results"].push_back(result(job, one));
   const auto estimate =
       deepspeed_estimate(job.scenario.model, job.deepspeed, job.scenario.gpus, job.scenario.nodes);
   if (estimate) {

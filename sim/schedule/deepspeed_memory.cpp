@@ -390,7 +390,6 @@ void declare_gpu_memory(const Job& job, ProgramBuilder& builder) {
   const bool stage3 = job.deepspeed.zero_stage == 3;
   const double b = builder.element_bytes();
   const auto bucket_size = static_cast<double>(job.deepspeed.reduce_bucket_size);
-  const double largest = std::max(bucket_size, largest_bucket(builder.plan()));
   const auto all = static_cast<double>(job.scenario.model.parameters());
   if (!stage3 || job.deepspeed.offload_param == OffloadDevice::kNone) {
     builder.buffer({.name = "16-bit weights",
@@ -417,11 +416,6 @@ void declare_gpu_memory(const Job& job, ProgramBuilder& builder) {
                     .resident = b * joined});
     return;
   }
-  const bool two = job.deepspeed.overlaps_communication();
-  builder.buffer({.name = two ? "gradient buckets, two" : "gradient bucket",
-                  .formula = two ? "2 b R" : "b R",
-                  .category = MemoryCategory::kStaging,
-                  .resident = b * bucket_size * (two ? 2 : 1)});
   if (sums_on_gpu(job)) {
     builder.buffer({.name = "fp32 gradient sums",
                     .formula = "4 p",
@@ -429,16 +423,52 @@ void declare_gpu_memory(const Job& job, ProgramBuilder& builder) {
                     .resident = 4 * job.partition(),
                     .model_state = true});
   }
-  builder.buffer({.name = "bucket, flattened",
-                  .formula = "b max(B, R)",
-                  .category = MemoryCategory::kStaging,
-                  .resident = b * largest});
+}
+
+double bucket_memory(const Job& job) {
+  if (job.deepspeed.zero_stage != 1 && job.deepspeed.zero_stage != 2) return 0;
+  return static_cast<double>(bytes_per_element(job.scenario.training.dtype)) *
+         static_cast<double>(job.deepspeed.reduce_bucket_size) *
+         (job.deepspeed.overlaps_communication() ? 2 : 1);
+}
+
+BucketMemory::BucketMemory(const Job& job, ProgramBuilder& builder)
+    : builder_(builder), bucket_bytes_(bucket_memory(job)) {
+  if (bucket_bytes_ == 0) return;
+  const bool two = job.deepspeed.overlaps_communication();
+  buckets_ = builder.buffer({.name = two ? "gradient buckets, two" : "gradient bucket",
+                             .formula = two ? "2 b R" : "b R",
+                             .category = MemoryCategory::kStaging,
+                             .held = "backward below the head"});
+  flattened_ = builder.buffer({.name = "bucket, flattened",
+                               .formula = "b B",
+                               .category = MemoryCategory::kStaging,
+                               .held = "reduction"});
+}
+
+void BucketMemory::begin() {
+  if (bucket_bytes_ > 0) builder_.grow_after_head(buckets_, bucket_bytes_);
+}
+
+void BucketMemory::reduced(std::size_t bucket, TaskId task) {
+  if (bucket_bytes_ == 0) return;
+  if (task != last_) flattened_bytes_ = 0;
+  last_ = task;
+  const double bytes = builder_.element_bytes() * builder_.plan().buckets[bucket].elements;
+  const double more = std::max(0.0, bytes - flattened_bytes_);
+  builder_.memory(task, false, flattened_, more);
+  builder_.memory(task, true, flattened_, -more);
+  flattened_bytes_ += more;
+}
+
+void BucketMemory::end(TaskId last) {
+  builder_.memory(last, true, buckets_, -bucket_bytes_);
 }
 
 /// Stage 3 copies a tensor's part from the reduced bucket, takes its norm in pieces, and then casts
 /// it to fp32: the norm's temporary is gone by then.
 BackwardTemporaries::BackwardTemporaries(const Job& job, ProgramBuilder& builder, bool swapped)
-    : builder_(builder), from_reduction_(job.deepspeed.zero_stage == 3) {
+    : builder_(builder) {
   constexpr double kNormPiece = 2.5e8;  // elements; _constant_buffered_norm2
   const double b = builder.element_bytes();
   const double largest = largest_tensor(job.scenario.model);
@@ -452,7 +482,7 @@ BackwardTemporaries::BackwardTemporaries(const Job& job, ProgramBuilder& builder
                     .held = "boundary's backward"};
   copy_bytes_ = b * largest;
   norm_bytes_ = 8 * largest;
-  if (from_reduction_) {
+  if (job.deepspeed.zero_stage == 3) {
     const double part = largest / builder.ranks();
     const double cast = swapped ? largest_bucket(builder.plan()) / builder.ranks() : part;
     copy_bytes_ = b * part;
@@ -466,15 +496,7 @@ BackwardTemporaries::BackwardTemporaries(const Job& job, ProgramBuilder& builder
   norm_ = builder.buffer(std::move(norm));
 }
 
-void BackwardTemporaries::begin(bool boundary) {
-  boundary_ = boundary;
-  if (from_reduction_) return;
-  builder_.grow_at_backward(copy_, copy_bytes_);
-  if (boundary) builder_.grow_at_backward(norm_, norm_bytes_);
-}
-
 void BackwardTemporaries::reduced(TaskId task) {
-  if (!from_reduction_) return;
   builder_.memory(task, true, copy_, copy_bytes_);
   if (boundary_) builder_.memory(task, true, norm_, norm_bytes_);
 }

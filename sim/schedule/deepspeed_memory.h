@@ -55,25 +55,47 @@ void declare_host_memory(const Job& job, const DeepSpeedHostMemory& kept, Progra
 /// zenflow.offload in host memory. `elements`: of one rank.
 void declare_selected_state(const Job& job, double elements, ProgramBuilder& builder);
 
-/// Weights, buckets and the temporary they are flattened into, on the GPU.
+/// Weights on the GPU; in stage 3 buckets and the temporary they are joined in, too.
 void declare_gpu_memory(const Job& job, ProgramBuilder& builder);
+
+/// Stages 1 and 2: gradient buckets, and the temporary that one is flattened into to be reduced.
+/// Buckets are there from the first gradient, which the head's backward produces, until backward
+/// has ended (stage_1_and_2.py: setup_buckets, _release_ipg_buffers, allreduce_bucket).
+class BucketMemory {
+ public:
+  BucketMemory(const Job& job, ProgramBuilder& builder);
+  /// Before the next step's tasks are added.
+  void begin();
+  /// `task` reduces the bucket; for one rank it produces it.
+  void reduced(std::size_t bucket, TaskId task);
+  /// Until the end of `last`.
+  void end(TaskId last);
+
+ private:
+  ProgramBuilder& builder_;
+  double bucket_bytes_ = 0;  ///< 0 in stages 0 and 3
+  TaskId last_ = kNoTask;    ///< that reduced a bucket: one rank's task may produce several
+  double flattened_bytes_ = 0;
+  BufferId buckets_ = 0;
+  BufferId flattened_ = 0;
+};
+/// Bytes of the buckets, 0 in stages 0 and 3.
+[[nodiscard]] double bucket_memory(const Job& job);
 
 /// Temporaries of backward, of the largest gradient.
 class BackwardTemporaries {
  public:
   /// `swapped`: a bucket's fp32 gradients wait together for their way to NVMe.
   BackwardTemporaries(const Job& job, ProgramBuilder& builder, bool swapped);
-  /// The next step's, from its first backward task on; in stage 3 from when the first bucket is
-  /// reduced. `boundary`: norms are taken.
-  void begin(bool boundary);
-  /// Stage 3: the first bucket is reduced at the end of `task`.
+  /// The next step's. `boundary`: norms are taken.
+  void begin(bool boundary) { boundary_ = boundary; }
+  /// They begin: the first bucket is reduced at the end of `task`.
   void reduced(TaskId task);
   /// Until the end of `last`.
   void end(TaskId last);
 
  private:
   ProgramBuilder& builder_;
-  bool from_reduction_ = false;
   double copy_bytes_ = 0;
   double norm_bytes_ = 0;
   bool boundary_ = false;

@@ -190,7 +190,7 @@ class Stage3Schedule : public Schedule {
     const auto cores = static_cast<double>(job.scenario.hardware.host.cores);
     const double worker = variant_ == Variant::kSuperOffload ? job.deepspeed.cpuadam_cores_perc : 1;
     const DeepSpeedCpu cpu = deepspeed_cpu(job, cores, worker * cores, OptimizerPlace::kTraining);
-    ProgramBuilder builder(job, plan_step(job), make_cluster(job.scenario, cpu.rates),
+    ProgramBuilder builder(job, plan_step(job), deepspeed_cluster(job, cpu.rates),
                            GradientReduction::kReduceScatterBuckets);
     declare_gpu_memory(job, builder);
     Stage3Emitter emitter(job, builder, cpu, variant_);

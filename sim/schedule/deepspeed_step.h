@@ -90,6 +90,9 @@ class DeepSpeedStep {
   TaskId accumulate(std::size_t c, std::size_t bucket, StepPlace which, TaskId after);
   TaskId copy(std::size_t c, Operation operation, std::size_t bucket, double bytes, TaskId after,
               bool pageable, std::int32_t pieces = 1);
+  /// The training thread takes gradients one by one for `time`, and enqueues nothing else
+  /// meanwhile.
+  TaskId look_at(std::size_t c, std::size_t bucket, Seconds time, TaskId after);
   /// Tensors of the bucket of which one rank has a part: each is copied by itself.
   [[nodiscard]] std::int32_t gradient_copies(std::size_t bucket) const;
   void bucket_ready(std::size_t bucket, const PerClass& reduced, StepPlace which,
@@ -115,9 +118,22 @@ class DeepSpeedStep {
   std::vector<PerClass> down_;  ///< of each class and bucket: its last copy
   std::vector<Swap> swap_;      ///< of each class
   PerClass stream_;             ///< last task on each rank's reduction stream
+  BucketMemory bucket_memory_;
   BackwardTemporaries temporaries_;
   std::optional<BufferId> snapshot_;  ///< on the GPU, once an fp32 upload has been issued
 };
+
+/// DeepSpeed's step without offloading on one rank: what its GPU works, or the host if that takes
+/// longer.
+[[nodiscard]] Seconds deepspeed_zero_update(const Job& job);
+
+/// Host time of a gradient whose optimizer is offloaded: what moves its running sum, and at an
+/// update its norm, the check for values that are not finite and its cast. In stages 1 and 2 that
+/// check waits for the copy before. 0 if not counted.
+[[nodiscard]] Seconds gradient_host_time(const Job& job, StepPlace which);
+
+/// The node's lanes; with the training thread's, where its time is counted.
+[[nodiscard]] Cluster deepspeed_cluster(const Job& job, const RankRates& rates);
 
 /// Bytes over one GPU's host link in a micro step of stage 3, of which `offloaded` parameters of a
 /// rank are updated on the CPU.

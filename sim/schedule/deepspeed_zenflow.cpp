@@ -361,7 +361,7 @@ Program DeepSpeedZenFlow::build(const Job& job, std::span<const WindowShape> sha
   const DeepSpeedCpu cpu = settings_of(job).overlap_step
                                ? overlapped_cpu(job)
                                : deepspeed_cpu(job, cores, cores, OptimizerPlace::kTraining);
-  ProgramBuilder builder(job, plan_step(job), make_cluster(job.scenario, cpu.rates),
+  ProgramBuilder builder(job, plan_step(job), deepspeed_cluster(job, cpu.rates),
                          job.deepspeed.zero_stage == 3 ? GradientReduction::kReduceScatterBuckets
                                                        : GradientReduction::kAllReduceBuckets);
   declare_gpu_memory(job, builder);

@@ -15,6 +15,7 @@
 /// Source: deepspeed/runtime/zero/stage_1_and_2.py, stage3.py (step, unscale_and_clip_grads),
 /// runtime/engine.py (allreduce_gradients), runtime/bf16_optimizer.py.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "sim/cost/gpu_cost.h"
@@ -81,8 +82,10 @@ class ZeroEmitter {
         owned_(stage_ == 0 ? static_cast<double>(job.scenario.model.parameters())
                            : job.partition()),
         // A 16-bit gradient's fp32 copy; stage 3 makes one sub-group's at a time.
+        // Stage 0's are flattened, and both are there (runtime/fp16/fused_optimizer.py).
         copied_(job.scenario.training.dtype == DType::kFp32 ? 0
                 : stage_ == 3                               ? largest_sub_group(job)
+                : stage_ == 0                               ? 2 * owned_
                                                             : owned_),
         gathers_(stage_ == 3 ? stage3_gathers(job) : Stage3Gathers{}) {}
 
@@ -106,14 +109,15 @@ class ZeroEmitter {
                      .model_state = true});
     // Stages 0 and 1 keep all ranks' until the step, the others their own.
     const bool all = stage_ < 2;
-    builder_.buffer(
-        {.name = "gradients until the step",
-         .formula = all ? "b P" : "b p",
-         .category = MemoryCategory::kGradients,
-         .resident = b_ * (all ? static_cast<double>(job_.scenario.model.parameters()) : owned_),
-         .model_state = true});
+    kept_bytes_ = b_ * (all ? static_cast<double>(job_.scenario.model.parameters()) : owned_);
+    kept_ = builder_.buffer({.name = "gradients until the step",
+                             .formula = all ? "b P" : "b p",
+                             .category = MemoryCategory::kGradients,
+                             .held = "first backward to step",
+                             .model_state = true});
+    bucket_memory_.emplace(job_, builder_);
     copy_ = builder_.buffer({.name = "gradients in fp32",
-                             .formula = stage_ == 3 ? "4 s" : "4" + owned,
+                             .formula = stage_ == 3 ? "4 s" : (stage_ == 0 ? "8" : "4") + owned,
                              .category = MemoryCategory::kGradients,
                              .held = "step"});
   }
@@ -124,11 +128,19 @@ class ZeroEmitter {
     before.resize(builder_.classes());
     for (std::int32_t step = 0; step < shape.steps; ++step) {
       const bool boundary = step + 1 == shape.steps;
-      builder_.reduce_gradients(stage_ >= 2 || boundary);
+      const bool reduces = stage_ >= 2 || boundary;
+      builder_.reduce_gradients(reduces);
+      if (reduces) bucket_memory_->begin();
       builder_.forward_backward(
           before, {.enabled = stage_ == 3, .deepspeed = stage_ == 3 ? &gathers_ : nullptr},
-          [&](std::size_t, const PerClass& reduced) { return wait_unless_overlapped(reduced); });
+          [&](std::size_t bucket, const PerClass& reduced) {
+            if (reduces) bucket_memory_->reduced(bucket, reduced[0]);
+            return wait_unless_overlapped(reduced);
+          });
       before.assign(builder_.classes(), {});
+      const TaskId last = builder_.last_compute(0);
+      if (reduces) bucket_memory_->end(last);
+      if (step == 0) builder_.memory(last, true, kept_, kept_bytes_);
     }
     update();
   }
@@ -136,17 +148,17 @@ class ZeroEmitter {
  private:
   static double largest_sub_group(const Job& job) { return sub_groups(job).largest(); }
 
+  /// Stage 0 reduces once backward has ended, which takes as long as if backward waited.
   PerClass wait_unless_overlapped(const PerClass& reduced) {
-    for (std::size_t c = 0; c < builder_.classes(); ++c) {
-      if (!job_.deepspeed.overlaps_communication()) builder_.hold_compute(c, reduced[c]);
+    const bool overlaps = stage_ > 0 && job_.deepspeed.overlaps_communication();
+    for (std::size_t c = 0; c < builder_.classes() && !overlaps; ++c) {
+      builder_.hold_compute(c, reduced[c]);
     }
     return PerClass(builder_.classes(), kNoTask);
   }
 
   void update() {
-    const Seconds on_device = stream_time(job_.scenario.hardware.gpu,
-                                          Bytes(owned_ * step_bytes(job_.scenario.training.dtype)));
-    const Seconds time = std::max(on_device, framework_step_time(job_));
+    const Seconds time = deepspeed_zero_update(job_);
     After updated;
     for (std::size_t c = 0; c < builder_.classes(); ++c) {
       updated.push_back(
@@ -154,6 +166,7 @@ class ZeroEmitter {
     }
     builder_.memory(updated[0], false, copy_, kFp32Bytes * copied_);
     builder_.memory(updated[0], true, copy_, -kFp32Bytes * copied_);
+    builder_.memory(updated[0], true, kept_, -kept_bytes_);
     ready_.assign(builder_.classes(), {});
     // Partitions may be fetched once they are written.
     if (stage_ == 3) {
@@ -174,6 +187,9 @@ class ZeroEmitter {
   double copied_;  ///< gradients in fp32 at a time
   Stage3Gathers gathers_;
   BufferId copy_ = 0;
+  BufferId kept_ = 0;  ///< gradients
+  double kept_bytes_ = 0;
+  std::optional<BucketMemory> bucket_memory_;
   std::vector<After> ready_;  ///< the weights of the next window
 };
 
@@ -198,6 +214,15 @@ Program DeepSpeedZero::build(const Job& asked, std::span<const WindowShape> shap
 }
 
 }  // namespace
+
+Seconds deepspeed_zero_update(const Job& job) {
+  const double owned = job.deepspeed.zero_stage == 0
+                           ? static_cast<double>(job.scenario.model.parameters())
+                           : job.partition();
+  return std::max(stream_time(job.scenario.hardware.gpu,
+                              Bytes(owned * step_bytes(job.scenario.training.dtype))),
+                  framework_step_time(job));
+}
 
 std::unique_ptr<const Schedule> make_deepspeed_zero() {
   return std::make_unique<DeepSpeedZero>();

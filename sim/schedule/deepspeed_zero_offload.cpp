@@ -93,7 +93,7 @@ class Emitter {
 Program DeepSpeedZeroOffload::build(const Job& job, std::span<const WindowShape> shapes) const {
   const auto cores = static_cast<double>(job.scenario.hardware.host.cores);
   const DeepSpeedCpu cpu = deepspeed_cpu(job, cores, cores, OptimizerPlace::kTraining);
-  ProgramBuilder builder(job, plan_step(job), make_cluster(job.scenario, cpu.rates),
+  ProgramBuilder builder(job, plan_step(job), deepspeed_cluster(job, cpu.rates),
                          job.deepspeed.zero_stage == 3 ? GradientReduction::kReduceScatterBuckets
                                                        : GradientReduction::kAllReduceBuckets);
   declare_gpu_memory(job, builder);

@@ -286,6 +286,8 @@ void ProgramBuilder::backward_layer(std::size_t layer, TaskId gathered, double h
     memory(id, true, held_.logits, -planned.logit_bytes);
     memory(id, true, held_.activations, -planned.activation_bytes);
     memory(id, true, held_.gathered, -held);
+    for (const auto& [buffer, bytes] : after_head_) memory(id, true, buffer, bytes);
+    after_head_.clear();
   }
 }
 

@@ -137,6 +137,8 @@ class ProgramBuilder {
   /// The next step's backward begins with `bytes` more in the buffer. (Changes are kept in the
   /// order of each lane's tasks, so this cannot be said afterwards.)
   void grow_at_backward(BufferId buffer, double bytes) { at_backward_.push_back({buffer, bytes}); }
+  /// Likewise when the head's backward, in which the logits are, has ended.
+  void grow_after_head(BufferId buffer, double bytes) { after_head_.push_back({buffer, bytes}); }
 
   [[nodiscard]] Program finish();
 
@@ -215,6 +217,7 @@ class ProgramBuilder {
   std::vector<MemoryChange> memory_;
   StepBuffers held_;
   std::vector<std::pair<BufferId, double>> at_backward_;
+  std::vector<std::pair<BufferId, double>> after_head_;
   PerClass last_compute_;
   PerClass last_reduced_;
   std::vector<ClassHolds> classes_;

@@ -129,8 +129,10 @@ Seconds framework_step_time(const Job& job) {
       static_cast<double>(std::ssize(model.embedding) + model.layers * std::ssize(model.block) +
                           std::ssize(model.head));
   if (job.deepspeed.zero_stage == 3) return tensors * kStepOfShard;
-  const auto owners = job.deepspeed.zero_stage == 0 ? 1 : static_cast<double>(job.scenario.ranks());
-  return tensors / owners * kStepOfTensor;
+  if (job.deepspeed.zero_stage == 0) return tensors * (kStepOfTensor + kGradientHook);
+  const bool offloaded = job.deepspeed.offload_optimizer != OffloadDevice::kNone;
+  return tensors / static_cast<double>(job.scenario.ranks()) *
+         (offloaded ? kStepOfOffloadedTensor : kStepOfTensor);
 }
 
 StepPlan plan_step(const Job& job) {

@@ -66,6 +66,18 @@ class Computer {
     return std::max(path, steps * (steps_.reduce + stage3) + gather) / steps;
   }
 
+  [[nodiscard]] double deepspeed_zero() const {
+    const double steps = accumulation();
+    const bool gathers = config_.zero_stage == 1 || config_.zero_stage == 2;
+    const double gather = gathers ? all_gather(bytes_ * steps_.parameters) : 0;
+    const double update = picoseconds(deepspeed_zero_update(job_));
+    const double path = steps * steps_.forward_backward + steps_.last_reduce + update + gather;
+    const double reductions = config_.zero_stage < 2 ? 1 : steps;
+    const double fetches = config_.zero_stage == 3 ? steps * steps_.gathers : 0;
+    const double collectives = reductions * steps_.reduce + fetches + gather;
+    return std::max(path, collectives) / steps;
+  }
+
   /// The published schedules' work on the CPU, `share` of the parameters.
   [[nodiscard]] double published_offload() const {
     const double steps = accumulation();
@@ -269,6 +281,7 @@ double step_bound(const Job& job, std::string_view schedule, Computer& computer,
                   LinkLoads& loads) {
   if (const auto live = live_kind(schedule)) return live_step_bound(job, *live);
   if (schedule == "gpu-only") return computer.gpu_only();
+  if (schedule == "deepspeed-zero") return computer.deepspeed_zero();
   if (schedule == "zero-offload") return computer.published_offload();
   if (schedule == "zenflow") return published_zenflow_bound(job, steps, loads);
   if (schedule == "deepspeed-zero-offload") return computer.deepspeed_offload();

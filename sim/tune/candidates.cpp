@@ -143,18 +143,6 @@ TunedConfig Candidates::config(const Setting& setting) const {
   return make(document_, request_.job, setting, accumulation(setting));
 }
 
-/// The published gpu-only schedule counts what ZeRO needs. DeepSpeed also has buckets, the bucket
-/// flattened, and fp32 gradients of the rank's share while it updates.
-double Candidates::extra_gpu_bytes(const Job& job, const Setting& setting) const {
-  if (setting.placement() != Placement::kGpu || request_.family != Family::kDeepSpeed) return 0;
-  const auto bytes = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
-  const auto bucket = static_cast<double>(job.deepspeed.reduce_bucket_size);
-  const double buckets = setting.stage() == 0 ? 0 : (setting.flag(Knob::kOverlapComm) ? 3 : 2);
-  const double owned =
-      setting.stage() == 0 ? static_cast<double>(job.scenario.model.parameters()) : job.partition();
-  return bytes * bucket * buckets + 4 * owned;
-}
-
 std::string Candidates::infeasible(const Setting& setting, const Evaluation& evaluation) const {
   return exceeded_limit(request_, setting,
                         {evaluation.gpu_bytes, evaluation.staleness, evaluation.needs});
@@ -188,7 +176,7 @@ CandidateBounds Candidates::bounds(const Setting& setting, Job& scratch,
   const std::int64_t steps = schedule_steps(setting, scratch);
   CandidateBounds bounds;
   bounds.step_time = step.step_time * static_cast<double>(steps);
-  bounds.gpu_bytes = step.gpu_bytes + extra_gpu_bytes(scratch, setting);
+  bounds.gpu_bytes = step.gpu_bytes;
   bounds.traffic = step.traffic * static_cast<double>(steps);
   bounds.staleness = step.staleness.max / steps;
   bounds.needs = step.host_needs;
@@ -214,7 +202,7 @@ Evaluation Candidates::judged(const Setting& setting, const Job& job,
   one.tokens_per_second = result.tokens_per_second;
   one.mfu = result.mfu;
   one.staleness = result.staleness.max / in_global_batch;
-  one.gpu_bytes = result.memory.gpu.total + extra_gpu_bytes(job, setting);
+  one.gpu_bytes = result.memory.gpu.total;
   for (std::size_t i = 0; i < one.needs.size(); ++i) one.needs[i] = result.memory.limits[i].need;
   one.infeasible = infeasible(setting, one);
   return one;

@@ -103,7 +103,6 @@ class Candidates {
   [[nodiscard]] Setting without_effectless(const Setting& setting) const;
   [[nodiscard]] Setting with_settled_warm_up(const Setting& setting);
   [[nodiscard]] Setting with_published_stage(const Setting& setting);
-  [[nodiscard]] double extra_gpu_bytes(const Job& job, const Setting& setting) const;
   [[nodiscard]] std::uint64_t memory_key(const Setting& setting, std::int64_t steps) const;
   [[nodiscard]] std::uint64_t step_key(const Setting& setting) const;
 

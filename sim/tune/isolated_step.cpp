@@ -41,6 +41,7 @@ class Builder {
   static constexpr LaneId kCompute = 0;
   static constexpr LaneId kDown = 1;
   static constexpr LaneId kUp = 2;
+  static constexpr LaneId kTraining = 3;
 
   TaskId add(LaneId lane, FlowId flow, double time, TaskId after) {
     const auto id = static_cast<TaskId>(tasks_.size());
@@ -67,9 +68,19 @@ class Builder {
                                       : add(kDown, kNoFlow, time, after);
   }
 
+  TaskId look(double time, TaskId after) {
+    if (time == 0) return after;
+    holds_.push_back(add(kTraining, kNoFlow, time, after));
+    return holds_.back();
+  }
+
   void reduce(std::size_t b) {
     if (parts_.overlap) holds_.push_back(stream_);
     TaskId last = last_compute_;
+    const double each = parts_.looking_at(which_);
+    const bool joins = which_.boundary && parts_.stage3;
+    const TaskId looked = look((parts_.gradients[b] - (joins ? 1 : 0)) * each, last);
+    if (which_.boundary && !parts_.stage3) last = looked;
     if (parts_.stage3 || !which_.first || !which_.boundary) {
       if (parts_.stage3 || !which_.first) {
         last = up(parts_.sum_up[b], last);
@@ -81,6 +92,7 @@ class Builder {
       last = down(time, pageable_fp32_, last);
       if (parts_.stops_for_fp32) holds_.push_back(last);
     }
+    if (joins) last = look(each, last);
     stream_ = last;
     if (!parts_.overlap) holds_.push_back(last);
   }
@@ -95,7 +107,8 @@ class Builder {
   const CopyLinks& links_;
   StepPlace which_;
   bool pageable_fp32_;
-  Machine machine_ = {{"compute", "d2h", "h2d"}, links_.machine.links, links_.machine.flows};
+  Machine machine_ = {
+      {"compute", "d2h", "h2d", "training"}, links_.machine.links, links_.machine.flows};
   std::vector<Task> tasks_;
   std::vector<Dependency> dependencies_;
   std::vector<TaskId> holds_;  ///< what the next compute task waits for

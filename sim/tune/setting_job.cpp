@@ -33,7 +33,7 @@ std::string_view schedule_name(Family family, Placement placement) {
       if (placement == Placement::kCpu) return "deepspeed-zero-offload";
       if (placement == Placement::kZenFlow) return "deepspeed-zenflow";
       if (placement == Placement::kNvme) return "deepspeed-zero-infinity";
-      return "gpu-only";
+      return "deepspeed-zero";
     case Family::kPublished:
       if (placement == Placement::kCpu) return "zero-offload";
       if (placement == Placement::kZenFlow) return "zenflow";

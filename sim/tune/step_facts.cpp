@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "sim/cost/transfer_cost.h"
+#include "sim/schedule/deepspeed_memory.h"
 #include "sim/schedule/live_work.h"
 #include "sim/schedule/offload.h"
 
@@ -49,6 +50,12 @@ void read_copies(const Job& job, StepFacts& steps) {
   const bool pinned = job.deepspeed.pin_memory;
   const auto ranks = static_cast<double>(job.scenario.ranks());
   const auto bytes = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+  for (const bool first : {false, true}) {
+    for (const bool boundary : {false, true}) {
+      steps.parts.look_at.at((first ? 1U : 0U) + (boundary ? 2U : 0U)) =
+          picoseconds(gradient_host_time(job, {first, boundary}));
+    }
+  }
   for (const GradientBucket& bucket : steps.plan.buckets) {
     const double owned = bucket.elements / ranks;
     const double tensors = std::ceil(bucket.tensors / (stage3 ? 1 : ranks));
@@ -58,6 +65,7 @@ void read_copies(const Job& job, StepFacts& steps) {
       return factor * picoseconds(copy_time(link, way, fast, Bytes(size * owned)) +
                                   (std::max(tensors, 1.0) - 1) * link.latency);
     };
+    steps.parts.gradients.push_back(std::max(tensors, 1.0));
     steps.parts.sum_up.push_back(time(Direction::kH2D, pinned, bytes));
     steps.parts.sum_down.push_back(time(Direction::kD2H, pinned, bytes));
     steps.parts.fp32_down.push_back(time(Direction::kD2H, pinned, 4));
@@ -166,7 +174,7 @@ StepFacts step_facts(const Job& job, const Schedule& schedule) {
   // layer that is the update of selected columns between the steps.
   if (schedule.name() == "deepspeed-zenflow") parts.fetched_before = 1;
   parts.stops_for_fp32 =
-      stage3 && (schedule.name() == "deepspeed-zenflow" || !job.has(Change::kAsyncStage3Gradients));
+      !stage3 || schedule.name() == "deepspeed-zenflow" || !job.has(Change::kAsyncStage3Gradients);
   std::optional<Stage3Gathers> gathers;
   if (stage3 && schedule.runs_deepspeed()) gathers = stage3_gathers(job);
   for (std::size_t l = 0; l < steps.plan.layers.size(); ++l) {
@@ -250,9 +258,10 @@ double held_in_backward(const Job& job, const Schedule& schedule, const BufferFa
     return held + (reduces_first ? 0 : bytes * plan.layers[l - 1].parameters);
   };
   if (schedule.name() == "zenflow") return held_in_published_backward(job, plan, held_at);
-  double held = std::max(activations + held_at(head),
-                         activations - plan.layers[head].activation_bytes + held_at(head - 1));
-  if (schedule.runs_deepspeed() && !stage3) held += (bytes + 8) * buffers.largest_tensor;
+  const double buckets = schedule.runs_deepspeed() ? bucket_memory(job) : 0;
+  double held =
+      std::max(activations + held_at(head),
+               activations - plan.layers[head].activation_bytes + held_at(head - 1) + buckets);
   if (schedule.name() == "deepspeed-zenflow") held += 2 * bytes * buffers.selected;
   return held;
 }

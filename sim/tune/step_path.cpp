@@ -58,6 +58,13 @@ class Walk {
     return lane = end_of(std::max(ready, lane), time, share, slow_.until);
   }
 
+  double look(double ready, double time) {
+    if (time == 0) return ready;
+    training_ = std::max(ready, training_) + time;
+    hold_ = std::max(hold_, training_);
+    return training_;
+  }
+
   void reduce(std::size_t b) {
     double last = now_;
     if (parts_.ranks) {
@@ -65,6 +72,10 @@ class Walk {
       collective_ = last;
     }
     if (parts_.overlap) hold_ = std::max(hold_, stream_);
+    const double each = parts_.looking_at(which_);
+    const bool joins = which_.boundary && parts_.stage3;
+    const double looked = look(last, (parts_.gradients[b] - (joins ? 1 : 0)) * each);
+    if (which_.boundary && !parts_.stage3) last = looked;
     if (parts_.stage3 || !which_.first || !which_.boundary) {
       if (parts_.stage3 || !which_.first) {
         last = copied(h2d_, last, parts_.sum_up[b], h2d_share_);
@@ -75,6 +86,7 @@ class Walk {
       last = copied(d2h_, last, fp32_[b], fp32_share_);
       if (parts_.stops_for_fp32) hold_ = std::max(hold_, last);
     }
+    if (joins) last = look(last, each);
     stream_ = last;
     if (!parts_.overlap) hold_ = std::max(hold_, last);
   }
@@ -91,6 +103,7 @@ class Walk {
   double hold_ = 0;         ///< what the next compute task waits for
   double stream_ = 0;
   double collective_ = 0;
+  double training_ = 0;
   double d2h_ = 0;
   double h2d_ = 0;
 };

@@ -21,6 +21,9 @@ struct StepParts {
   std::vector<int> ready_layer;  ///< by bucket
   std::vector<double> sum_up;    ///< by bucket: the running sum, one copy of it
   std::vector<double> sum_down;
+  std::vector<double> gradients;  ///< by bucket: of a rank, whose optimizer is offloaded
+  /// What the training thread does for one of them, by first + 2 boundary.
+  std::array<double, 4> look_at{};
   std::vector<double> fp32_down;
   std::vector<double> fp32_down_pageable;
   bool ranks = false;  ///< more than one
@@ -30,6 +33,10 @@ struct StepParts {
   bool pinned = true;  ///< pin_memory
   /// Stage 3: of a step's first layers, so many may have been fetched in the step before.
   std::size_t fetched_before = 2;
+
+  [[nodiscard]] double looking_at(StepPlace which) const {
+    return look_at.at((which.first ? 1U : 0U) + (which.boundary ? 2U : 0U));
+  }
 };
 
 /// Until `until`, picoseconds after the step begins, its tasks have at most this share of their

@@ -156,15 +156,18 @@ TEST_F(Tune, PredictsTheFileThatItWrites) {
   for (const char* name : {"mistral_7b_1xrtx4090", "opt_1_3b_1xrtx3090", "qwen2_5_7b_4xl40s"}) {
     const std::string scenario = kSource + "/scenarios/" + name + ".yaml";
     ASSERT_EQ(run({scenario, "-o", name}).code, 0);
-    const double said = json::parse(
-        content(std::string(name) + "/summary.json"))["chosen"]["result"]["step_time_ms"];
+    const json chosen = json::parse(content(std::string(name) + "/summary.json"))["chosen"];
+    const double said = chosen["result"]["step_time_ms"];
+    const std::map<std::string, std::string> schedules = {{"zenflow", "deepspeed-zenflow"},
+                                                          {"cpu", "deepspeed-zero-offload"},
+                                                          {"gpu", "deepspeed-zero"}};
     // Whether ranks are bound is in the command, not in the file.
     const std::string command = content(std::string(name) + "/cmd_optimal.txt");
     const bool binds = command.find("--bind_cores_to_rank") != std::string::npos;
     const Outcome simulated = run_program(
-        {ZENFLOW_SIM, "run", scenario, "--schedule", "deepspeed-zenflow", "--json", "--set",
-         std::string("launch.bind_cores_to_rank=") + (binds ? "true" : "false"), "--set",
-         "deepspeed=" + (folder_ / name / "ds_config_optimal.json").string(), "--set",
+        {ZENFLOW_SIM, "run", scenario, "--schedule", schedules.at(chosen["setting"]["placement"]),
+         "--json", "--set", std::string("launch.bind_cores_to_rank=") + (binds ? "true" : "false"),
+         "--set", "deepspeed=" + (folder_ / name / "ds_config_optimal.json").string(), "--set",
          "run.warmup_steps=96", "--set", "run.steps=192"},
         {.folder = folder_.path()});
     ASSERT_EQ(simulated.code, 0) << simulated.err;

@@ -28,8 +28,8 @@ TEST(ActivationMemory, OfOneLlamaLayer) {
   EXPECT_EQ(memory.recomputed.value(), 0);
   EXPECT_EQ(memory.embedding.value(), 128 * 32 * 2);
   // Logits of 256: bf16, fp32 and log-softmax, 10 B; their fp32 gradient.
-  EXPECT_EQ(memory.logits_forward.value(), 128 * 256 * 10);
-  EXPECT_EQ(memory.logits_backward.value(), 128 * 256 * 4);
+  EXPECT_EQ(memory.logits_forward.value(), 128 * 256 * 4);
+  EXPECT_EQ(memory.logits_backward.value(), 128 * 256 * 8);
 }
 
 TEST(ActivationMemory, OfOneOptLayer) {

@@ -252,7 +252,7 @@ TEST(Memory, OfGpuOnlyOnOneGpu) {
   const SimulationResult result = simulate_schedule(job, find_schedule("gpu-only"));
   const double p = 34976;
   const double activations = 128 * 32 * 2 + 2 * 157696;
-  const double logits = 128 * 256 * (10 + 4);
+  const double logits = 128 * 256 * (4 + 8);
   EXPECT_EQ(result.memory.gpu.total, 1073741824.0 + 14 * p + activations + logits + 2 * 8224);
   EXPECT_TRUE(result.memory.fits);
 }

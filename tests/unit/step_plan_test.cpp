@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sim/schedule/deepspeed_step.h"
 #include "tests/support/small_jobs.h"
 
 namespace zenflow::sim {
@@ -72,11 +73,11 @@ TEST(StepPlan, WaitsForAnEagerFrameworkToEnqueue) {
   // A block: 26 kernels of chains, 7 products and attention, each 1.5 x 13.7 us; backward 1.5 times
   // the chains and twice the products.
   const StepPlan eager = host_bound_plan(options);
-  EXPECT_EQ(eager.layers[1].forward.count, 34 * 20'550'000);
-  EXPECT_EQ(eager.layers[1].backward.count, std::int64_t{39 + 14 + 1} * 20'550'000);
+  EXPECT_EQ(eager.layers[1].forward.count, 34 * 21'000'000);
+  EXPECT_EQ(eager.layers[1].backward.count, std::int64_t{39 + 14 + 1} * 21'000'000);
   // Fused, a block has fewer kernels than half of that, and a compiled graph enqueues them.
   options.training.fused_framework = true;
-  EXPECT_LT(host_bound_plan(options).layers[1].forward.count, 15 * 20'550'000);
+  EXPECT_LT(host_bound_plan(options).layers[1].forward.count, 15 * 21'000'000);
 }
 
 TEST(StepPlan, WaitsForDeepSpeedsHooks) {
@@ -87,11 +88,11 @@ TEST(StepPlan, WaitsForDeepSpeedsHooks) {
   // and 1.5 x 0.14 ms backward.
   EXPECT_EQ(two.layers[1].forward.count, none.layers[1].forward.count);
   EXPECT_EQ(two.layers[1].backward.count - none.layers[1].backward.count,
-            std::int64_t{9} * 135'000'000);
+            std::int64_t{9} * 85'000'000);
   EXPECT_EQ(three.layers[1].forward.count - two.layers[1].forward.count,
-            std::int64_t{9} * 270'000'000);
+            std::int64_t{9} * 580'000'000);
   EXPECT_EQ(three.layers[1].backward.count - two.layers[1].backward.count,
-            std::int64_t{9} * 210'000'000);
+            std::int64_t{9} * 420'000'000);
   // Recomputation enqueues forward's kernels again, and fetches its modules again.
   JobOptions again{.stage = 3};
   again.training.activation_checkpointing = true;
@@ -107,10 +108,31 @@ TEST(StepPlan, CountsTheFrameworksTimeOfAStepByTensors) {
   };
   EXPECT_EQ(time_of({.stage = 2}), 0);
   node.gpu.multiprocessors = 100;
-  // 1 + 2 x 9 + 2 tensors, of which a rank owns half, at 1.5 x 0.1 ms; stage 3: a part of each.
-  EXPECT_NEAR(time_of({.stage = 2}), 21 / 2.0 * 0.15e-3, 1e-12);
-  EXPECT_NEAR(time_of({.stage = 0}), 21 * 0.15e-3, 1e-12);
-  EXPECT_NEAR(time_of({.stage = 3}), 21 * 0.075e-3, 1e-12);
+  // 1 + 2 x 9 + 2 tensors, of which a rank owns half; stage 3: a part of each.
+  EXPECT_NEAR(time_of({.stage = 2}), 21 / 2.0 * 0.08e-3, 1e-12);
+  EXPECT_NEAR(time_of({.stage = 0}), 21 * 0.235e-3, 1e-12);
+  EXPECT_NEAR(time_of({.stage = 3}), 21 * 0.1e-3, 1e-12);
+}
+
+TEST(StepPlan, CountsWhatTheHostDoesForGradientsThatGoDown) {
+  HardwareProfile node = round_node(1);
+  const auto time_of = [&](int stage, StepPlace which, std::int64_t micro_steps = 4) {
+    return gradient_host_time(
+               make_small_job(node, tiny_llama(),
+                              {.stage = stage, .accumulation = micro_steps, .with_zenflow = false}),
+               which)
+        .value();
+  };
+  EXPECT_EQ(time_of(2, {true, true}), 0);
+  node.gpu.multiprocessors = 100;
+  constexpr double kDown = 0.17e-3;
+  constexpr double kSum = kDown * 8 / 26;
+  EXPECT_NEAR(time_of(2, {.first = true, .boundary = true}, 1), kDown, 1e-12);
+  EXPECT_NEAR(time_of(2, {.first = true, .boundary = false}), kSum, 1e-12);
+  EXPECT_NEAR(time_of(2, {.first = false, .boundary = false}), kSum, 1e-12);
+  EXPECT_NEAR(time_of(2, {.first = false, .boundary = true}), kDown + kSum, 1e-12);
+  EXPECT_NEAR(time_of(3, {.first = true, .boundary = false}), kSum, 1e-12);
+  EXPECT_NEAR(time_of(3, {.first = false, .boundary = true}), kDown, 1e-12);
 }
 
 TEST(StepPlan, RecomputesCheckpointedBlocksInTheBackwardPass) {
@@ -127,8 +149,8 @@ TEST(StepPlan, RecomputesCheckpointedBlocksInTheBackwardPass) {
 
 TEST(StepPlan, KeepsLogitsInTheHead) {
   const StepPlan one = plan(500'000'000);
-  EXPECT_EQ(one.layers[3].logit_bytes, 128 * 256 * 10);
-  EXPECT_EQ(one.layers[3].transient_bytes, 128 * 256 * 4);
+  EXPECT_EQ(one.layers[3].logit_bytes, 128 * 256 * 4);
+  EXPECT_EQ(one.layers[3].transient_bytes, 128 * 256 * 8);
   EXPECT_EQ(one.layers[0].logit_bytes, 0);
 }
 

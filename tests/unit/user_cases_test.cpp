@@ -52,6 +52,23 @@ std::optional<double> largest(const Fit& found, std::string_view name) {
   return std::nullopt;
 }
 
+// 3 billion parameters on four GPUs of 24 GiB, ZeRO-2 without offloading: it ran out of memory
+// (LLaMA-Factory 6752).
+TEST(WithoutOffloading, OfThreeBillionOnFourGpusOf24GiBIsAtRisk) {
+  const Job job = job_of("qwen2_5_3b", "rtx3090_desktop", training(512),
+                         R"({"train_micro_batch_size_per_gpu": 1,
+  "gradient_accumulation_steps": 1, "bf16": {"enabled": true},
+  "zero_optimization": {"stage": 2, "reduce_bucket_size": 5e8, "overlap_comm": false}})",
+                         {{"gpus", "4"},
+                          {"hardware.gpu.count.value", "8"},
+                          {"hardware.gpu_link",
+                           "{kind: PCIe, bandwidth: {value: 8 GB/s, source: est}, "
+                           "latency: {value: 20 us, source: est}}"}});
+  const Fit found = fit(job, find_schedule("deepspeed-zero"));
+  EXPECT_TRUE(found.memory.limit(MemoryLimit::kGpu).holds());
+  EXPECT_TRUE(is_gpu_at_risk(job, found));
+}
+
 // 8 billion parameters on one GPU of 24 GiB: people train so, with a few GiB of it in use.
 TEST(OffloadedParameters, OfEightBillionFitAGpuOf24GiB) {
   const Job job = job_of("llama3_8b", "rtx4090_desktop", training(1024) + "launch: {target: hf}\n",

@@ -111,6 +111,7 @@ std::string limit_table(const sim::Job& job, const sim::Fit& fit, bool bold) {
     const sim::LimitCheck& check = fit.memory.limit(limit);
     if (check.need == 0) continue;
     std::string verdict = !check.capacity ? "not checked" : check.holds() ? "holds" : "EXCEEDED";
+    if (limit == MemoryLimit::kGpu && sim::is_gpu_at_risk(job, fit)) verdict += ", little room";
     if (!assumption(job, limit).empty()) verdict += ", limit estimated";
     rows.push_back(
         {sim::describe(limit), verdict, sim::format_gib(check.need), capacity_text(check)});
@@ -122,6 +123,16 @@ std::string limit_table(const sim::Job& job, const sim::Fit& fit, bool bold) {
 std::string remarks(const sim::Job& job, const sim::Fit& fit) {
   constexpr double kGib = 1073741824.0;
   std::string text;
+  if (sim::is_gpu_at_risk(job, fit)) {
+    text += fmt::format(
+        "  GPU memory: PyTorch's allocator holds more than it has given out, a quarter in the "
+        "mean: {} of {} "
+        "then.\n  This job may run out of memory. PYTORCH_ALLOC_CONF=expandable_segments:True "
+        "wastes "
+        "less.\n\n",
+        sim::format_gib(sim::with_allocator(job, fit)),
+        sim::format_gib(*fit.memory.limit(MemoryLimit::kGpu).capacity));
+  }
   const sim::LimitCheck& shared = fit.memory.limit(MemoryLimit::kShared);
   if (shared.need > 0) {
     text += fmt::format(

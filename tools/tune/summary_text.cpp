@@ -62,11 +62,6 @@ constexpr const char* kLegend =
     "gpu: the optimizer on the GPUs; cpu: ZeRO-Offload; nvme: ZeRO-Infinity. Staleness: steps from "
     "a gradient to its use, at most. GPU memory: peak of one GPU. PCIe: both ways over one GPU's "
     "host link.\n";
-/// A note for DeepSpeed's settings, since zenflow-sim fit shows less for gpu-only.
-constexpr const char* kBucketLegend =
-    "Without offloading GPU memory has reduction buckets and fp32 gradients, which schedule "
-    "gpu-only "
-    "of zenflow-sim leaves out.\n";
 constexpr const char* kCostLegend =
     "Cost: of a million tokens on all GPUs, in the currency of --price.\n";
 
@@ -87,10 +82,8 @@ std::string comparison(const TuneAnswer& answer) {
     const auto& best = result.by_placement[static_cast<std::size_t>(place)];
     if (best) add(fmt::format("best {}", to_string(static_cast<sim::Placement>(place))), *best);
   }
-  const bool has_buckets = answer.loaded.request.family == sim::Family::kDeepSpeed &&
-                           result.by_placement[static_cast<std::size_t>(sim::Placement::kGpu)];
   return sim::format_table(header(answer), rows.named(), answer.bold, 2) + kLegend +
-         (has_buckets ? kBucketLegend : "") + (is_of_cost(answer) ? kCostLegend : "");
+         (is_of_cost(answer) ? kCostLegend : "");
 }
 
 std::string runners_up(const TuneAnswer& answer) {
