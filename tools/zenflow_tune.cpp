@@ -118,6 +118,8 @@ void add_search(CLI::App& app, TuneOptions& o) {
 void add_rest(CLI::App& app, TuneOptions& o) {
   app.add_option("--measured-step", o.measured_step,
                  "what a step of your own setting takes today, e.g. \"2.3 s\"");
+  app.add_flag("--anyway", o.anyway,
+               "write what was chosen even where the model is off by more than a factor of two");
   app.add_option("--standard-errors", o.standard_errors,
                  "YAML file that maps numbers of the profile to relative standard errors");
   app.add_option("--relative-error", o.relative_error,
@@ -218,12 +220,12 @@ std::function<void(std::uint64_t)> progress_line(const TuneOptions& options) {
   };
 }
 
-/// All of them, or, if one cannot be written, none.
-void write_results(const TuneAnswer& answer) {
-  std::vector<std::pair<std::string, std::string>> texts = {{kOutputs[0], answer.text.text},
-                                                            {kOutputs[1], answer.command},
-                                                            {kOutputs[2], summary_text(answer)},
-                                                            {kOutputs[3], summary_json(answer)}};
+/// All of them, or, if one cannot be written, none. `rely`: what was chosen is among them.
+void write_results(const TuneAnswer& answer, bool rely) {
+  std::vector<std::pair<std::string, std::string>> texts;
+  if (rely) texts = {{kOutputs[0], answer.text.text}, {kOutputs[1], answer.command}};
+  texts.emplace_back(kOutputs[2], summary_text(answer));
+  texts.emplace_back(kOutputs[3], summary_json(answer));
   if (answer.traced) {
     texts.emplace_back(kTracedOutputs[0], answer.traced->profile);
     texts.emplace_back(kTracedOutputs[1], answer.traced->scenario);
@@ -305,10 +307,19 @@ int tune(TuneOptions& options) {
                         ? sim::launch_command(answer, options.train_command)
                         : runtime::train_command(answer, options.model, options.output)) +
                    "\n";
-  if (options.output) write_results(answer);
+  const bool rely = options.anyway || !sim::is_unreliable(answer);
+  if (options.output) write_results(answer, rely);
   if (options.verbose) complain(study_text(answer));
   answer.bold = bold;  // of files nothing is
   print(options.json ? summary_json(answer) : summary_text(answer));
+  if (!rely) {
+    throw Error(
+        ErrorKind::kTolerance,
+        fmt::format(
+            "the model is off by a factor of {:.1f} of what was measured; {} and {} are not "
+            "written (--anyway)",
+            1 + *sim::missed_share(answer), kOutputs[0], kOutputs[1]));
+  }
   return answer.result.complete ? 0 : signal_exit_code();
 }
 

@@ -6,6 +6,7 @@
 
 #include "sim/base/error.h"
 #include "sim/deepspeed/trainer_arguments.h"
+#include "sim/tune/gain.h"
 
 namespace zenflow::sim {
 namespace {
@@ -120,6 +121,42 @@ std::string launch_command(const TuneAnswer& answer, const std::string& script) 
 bool is_of_another_job(double modelled, double measured) {
   constexpr double kTimes = 2;
   return modelled > kTimes * measured || measured > kTimes * modelled;
+}
+
+std::optional<double> missed_share(const TuneAnswer& answer) {
+  const auto& step = answer.loaded.request.measured_step;
+  if (!step || !answer.result.own || answer.result.own->step_time <= 0) return std::nullopt;
+  const double ratio = answer.result.own->step_time / (*step * 1e12);
+  return std::max(ratio, 1 / ratio) - 1;
+}
+
+bool is_unreliable(const TuneAnswer& answer) {
+  return missed_share(answer) && is_of_another_job(answer.result.own->step_time,
+                                                   *answer.loaded.request.measured_step * 1e12);
+}
+
+double step_error(const TuneAnswer& answer) {
+  return std::max(answer.numbers.error, missed_share(answer).value_or(0));
+}
+
+double gain_error(const TuneAnswer& answer) {
+  return std::max(answer.numbers.gain_error, missed_share(answer).value_or(0));
+}
+
+std::optional<LikelyMiss> likely_miss(const TuneAnswer& answer) {
+  if (!missed_share(answer)) return std::nullopt;
+  const Evaluation& own = *answer.result.own;
+  const StepBreakdown parts = step_breakdown(own);
+  const double missing = *answer.loaded.request.measured_step * 1e12 - own.step_time;
+  // The longest part changes least.
+  LikelyMiss found{"the GPU computes", parts.compute, 0};
+  for (std::size_t i = 0; i < parts.stall.size(); ++i) {
+    if (parts.stall.at(i) <= found.predicted) continue;
+    found = {fmt::format("waits for {}", name_of(static_cast<WaitCause>(i))), parts.stall.at(i), 0};
+  }
+  found.needed = found.predicted + missing;
+  if (found.needed <= 0) return std::nullopt;
+  return found;
 }
 
 std::optional<double> scaled_step(const TuneAnswer& answer) {

@@ -38,6 +38,25 @@ void write_config(TuneAnswer& answer);
 /// So many times as long as was measured, or as short, the model's step of the own setting is that
 /// of another job: nothing is to be scaled by that. Both in one unit.
 [[nodiscard]] bool is_of_another_job(double modelled, double measured);
+/// How far the model is from the measured step of the own setting, relative: the longer of both
+/// over the shorter, less 1. Empty: nothing was measured, or that setting is not simulated.
+[[nodiscard]] std::optional<double> missed_share(const TuneAnswer& answer);
+/// Whether something was measured that is_of_another_job.
+[[nodiscard]] bool is_unreliable(const TuneAnswer& answer);
+/// Standard errors of the chosen step time and of the gain, relative: from those of the profile's
+/// numbers, and no less than what the model is known to miss.
+[[nodiscard]] double step_error(const TuneAnswer& answer);
+[[nodiscard]] double gain_error(const TuneAnswer& answer);
+
+/// The part of the own setting's step that explains a miss with the least change of itself.
+struct LikelyMiss {
+  std::string part;  ///< "the GPU computes", "waits for the CPU optimizer"
+  double predicted = 0;
+  double needed = 0;  ///< with all else as predicted; both in picoseconds of a step
+};
+/// Empty where nothing was measured, or where no part alone can be off by so much.
+[[nodiscard]] std::optional<LikelyMiss> likely_miss(const TuneAnswer& answer);
+
 /// The chosen step time if the model misses as much of it as of the measured own; empty: nothing
 /// was measured, or the own setting is not simulated. Picoseconds.
 [[nodiscard]] std::optional<double> scaled_step(const TuneAnswer& answer);

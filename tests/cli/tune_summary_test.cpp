@@ -1,6 +1,7 @@
 // What zenflow-tune tells its user: true, in the objective's terms, and enough to tell settings
 // apart.
 #include <cmath>
+#include <filesystem>
 #include <iomanip>
 #include <map>
 #include <sstream>
@@ -213,6 +214,39 @@ TEST_F(TuneSummary, ComparesAMeasuredStepWithOneOfItsBatchAlone) {
   EXPECT_THAT(text, HasSubstr("Measured today: 2.00 s"));
 }
 
+TEST_F(TuneSummary, SaysWhatOfAMeasuredStepIsOffAndNeverAnErrorBelowIt) {
+  const json alone = tuned_small({"--front-within", "0"}).second;
+  const double own = alone["baseline"]["result"]["step_time_ms"].get<double>();
+  const auto [text, said] =
+      tuned_small({"--measured-step", std::to_string(1.5 * own) + " ms", "--front-within", "0"});
+  EXPECT_THAT(text, HasSubstr("First to look at: "));
+  EXPECT_NEAR(said["speedup_relative_error"].get<double>(), 0.5, 1e-3);
+  EXPECT_NEAR(said["chosen"]["relative_error"].get<double>(), 0.5, 1e-3);
+  const json& part = said["baseline"]["first_to_look_at"];
+  EXPECT_NEAR(part["needed_ms"].get<double>() - part["predicted_ms"].get<double>(), 0.5 * own,
+              1e-3 * own);
+  EXPECT_EQ(said["baseline"]["reliable"], true);
+}
+
+TEST_F(TuneSummary, WritesNothingToLaunchThatIsNotToBeReliedOn) {
+  const double own = tuned_small({"--front-within", "0"})
+                         .second["baseline"]["result"]["step_time_ms"]
+                         .get<double>();
+  std::vector<std::string> asked = {kScenario, "--measured-step", std::to_string(2.1 * own) + " ms",
+                                    "-o", "far"};
+  asked.insert(asked.end(), kSmall.begin(), kSmall.end());
+  const Outcome refused = run(asked);
+  EXPECT_EQ(refused.code, 4);
+  EXPECT_THAT(refused.err, HasSubstr("off by a factor of 2.1"));
+  EXPECT_THAT(refused.out, HasSubstr("do not rely on what was chosen"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "far/summary.txt"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "far/ds_config_optimal.json"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "far/cmd_optimal.txt"));
+  asked.insert(asked.end(), {"--anyway", "-f"});
+  EXPECT_EQ(run(asked).code, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "far/ds_config_optimal.json"));
+}
+
 TEST_F(TuneSummary, ListsWhatSetChangesAmongTheChanges) {
   const auto& [text, said] = tuned_small(
       {"--set", "full_warm_up_rounds=8", "--set", "deepspeed.gradient_clipping=0.5", "--vary",
@@ -305,8 +339,9 @@ TEST_F(TuneSummary, SaysOfSelectionsOnlyWhatIsTrueOfTheUsersOwn) {
 }
 
 TEST_F(TuneSummary, CountsInfeasibleSimulationsAmongSimulations) {
-  const auto& [text, said] = tuned({kScenario, "--objective", "cost_per_token", "--price", "2",
-                                    "--vary", "gpus=1,2,3,4", "--vary", "topk_ratio=0.1"});
+  const auto& [text, said] =
+      tuned({kScenario, "--objective", "cost_per_token", "--price", "2", "--vary", "gpus=1,2,3,4",
+             "--vary", "topk_ratio=0.1", "--max-gpu-memory", "40 GiB"});
   const json& search = said["search"];
   const std::uint64_t simulated = search["infeasible_when_simulated"];
   const std::uint64_t equal = search["equal_to_infeasible_when_simulated"];

@@ -135,8 +135,8 @@ TEST_F(TuneTrace, SaysOfWhatTheMeasuredStepIsTheMedian) {
   ASSERT_EQ(measured.code, 0) << measured.err;
   EXPECT_THAT(measured.out, HasSubstr(" a step, the median of 15 steps;"));
   EXPECT_EQ(summary()["trace"]["measured_steps"], 15);
-  const Outcome said =
-      tune(job() + kOffloading + Arguments{"--measured-step", "2 s", "-o", "out", "-f"});
+  const Outcome said = tune(job() + kOffloading +
+                            Arguments{"--measured-step", "2 s", "--anyway", "-o", "out", "-f"});
   ASSERT_EQ(said.code, 0) << said.err;
   EXPECT_THAT(said.out, HasSubstr("Measured: 2.00 s a step, as --measured-step says;"));
   EXPECT_THAT(said.out, Not(HasSubstr("the median of")));
@@ -322,7 +322,7 @@ TEST_F(TuneTrace, TakesWhatALogPrintsOfItsSettings) {
     fs::remove_all(folder_ / "out");
     folder_.write("train.log", log);
     return tune(Arguments{"--trace", "train.log", "--model", kModel, "--base", kBase, "--profile",
-                          "dgx_h100", "-f", "-o", "out"} +
+                          "dgx_h100", "--anyway", "-f", "-o", "out"} +
                 more + kOffloading);
   };
   const Outcome outcome = tuned(printed + deepspeed_log() + iterations, {});
@@ -373,7 +373,11 @@ TEST_F(TuneTrace, ScalesNothingByAModelOfAnotherJob) {
       tune(Arguments{"--trace", "train.log", "--model", kModel, "--base", kBase, "--profile",
                      "dgx_h100", "--sequence-length", "1024", "-o", "out"} +
            kOffloading);
-  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.code, 4);
+  EXPECT_THAT(outcome.err, HasSubstr("--anyway"));
+  EXPECT_FALSE(fs::exists(folder_ / "out/ds_config_optimal.json"));
+  EXPECT_TRUE(fs::exists(folder_ / "out/profile.yaml"));
+  EXPECT_EQ(summary()["baseline"]["reliable"], false);
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("WARNING: the model is off by a factor of "),
                                  Not(HasSubstr("scaled by the same"))));
   EXPECT_FALSE(summary()["trace"].contains("scaled_step_time_ms"));
@@ -389,8 +393,8 @@ TEST_F(TuneTrace, TakesABatchWithoutSteps) {
   folder_.write("base.json", base.dump());
   folder_.write("train.log", deepspeed_log());
   const Arguments log = {
-      "--trace",   "train.log", "--model",           kModel, "--base", "base.json",
-      "--profile", "dgx_h100",  "--sequence-length", "1024", "-f",     "-o"};
+      "--trace",  "train.log",         "--model", kModel,     "--base", "base.json", "--profile",
+      "dgx_h100", "--sequence-length", "1024",    "--anyway", "-f",     "-o"};
   const Outcome untold = tune(log + Arguments{"one"} + kOffloading);
   ASSERT_EQ(untold.code, 0) << untold.err;
   EXPECT_THAT(untold.out, HasSubstr("how many GPUs the job has: one is assumed (--gpus)"));
@@ -465,9 +469,10 @@ TEST_F(TuneTrace, TunesANsightExportOfSeveralGpus) {
   expect_refused(job, AllOf(HasSubstr("--profile"), HasSubstr("name no GPU")));
   expect_refused(job + Arguments{"--profile", "dgx_h100"},
                  AllOf(HasSubstr("does not suffice"), HasSubstr("--sequence-length")));
-  const Outcome outcome =
-      tune(job + Arguments{"--profile", "dgx_h100", "--sequence-length", "1024", "-o", "out"} +
-           kOffloading);
+  const Outcome outcome = tune(
+      job +
+      Arguments{"--profile", "dgx_h100", "--sequence-length", "1024", "--anyway", "-o", "out"} +
+      kOffloading);
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const json said = summary();
   EXPECT_EQ(said["baseline"]["setting"]["gpus"], 4);
@@ -701,7 +706,7 @@ TEST_F(TuneTrace, ARecordingSaysWhereSumsWere) {
   const Outcome outcome =
       tune({"--trace", "t.json.gz", "--model", "llama.json", "-o", "out", "--front-within", "0",
             "--vary", "topk_ratio=0.3", "--vary", "update_interval=2,4", "--vary",
-            "placement=zenflow", "--vary", "accumulate_on=device"});
+            "placement=zenflow", "--vary", "accumulate_on=device", "--anyway"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const json said = summary();
   EXPECT_EQ(said["baseline"]["setting"]["accumulate_on"], "device");

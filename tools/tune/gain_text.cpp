@@ -59,7 +59,7 @@ std::string objective_text(const TuneAnswer& answer, const Evaluation& own) {
 std::string error_text(const TuneAnswer& answer) {
   return answer.result.complete
              ? fmt::format("standard error {:.0f} %, of the step's prediction {:.0f} %",
-                           100 * answer.numbers.gain_error, 100 * answer.numbers.error)
+                           100 * sim::gain_error(answer), 100 * sim::step_error(answer))
              : "standard error not computed: the search was stopped";
 }
 
@@ -160,6 +160,15 @@ std::string times_text(double times) {
                     : fmt::format("{:.2f} times as long", 1 / times);
 }
 
+std::string miss_text(const TuneAnswer& answer) {
+  constexpr double kWorthSaying = 0.05;
+  if (sim::missed_share(answer).value_or(0) < kWorthSaying) return "";
+  const auto miss = sim::likely_miss(answer);
+  if (!miss) return " No part of the step alone explains that.";
+  return fmt::format(" First to look at: {}, {} as predicted, {} if all else is right.", miss->part,
+                     sim::format_seconds(miss->predicted), sim::format_seconds(miss->needed));
+}
+
 std::string gain_text(const TuneAnswer& answer) {
   const sim::SearchResult& result = answer.result;
   if (!result.own) return fmt::format("Yours cannot run: {}\n", result.own_refusal);
@@ -167,9 +176,15 @@ std::string gain_text(const TuneAnswer& answer) {
   std::string text = gain_line(answer, own);
   const auto& measured = answer.loaded.request.measured_step;
   if (measured && !answer.traced) {
-    text += fmt::format("Measured today: {}; the model says {} ({}).\n",
-                        sim::format_seconds(*measured * 1e12), sim::format_seconds(own.step_time),
-                        sim::signed_percent(own.step_time / (*measured * 1e12) - 1));
+    text +=
+        fmt::format("Measured today: {}; the model says {} ({}).{}\n",
+                    sim::format_seconds(*measured * 1e12), sim::format_seconds(own.step_time),
+                    sim::signed_percent(own.step_time / (*measured * 1e12) - 1), miss_text(answer));
+    if (sim::is_unreliable(answer)) {
+      text +=
+          "WARNING: do not rely on what was chosen, nor on the gain: what was measured is of "
+          "another job, or something in it is not modelled.\n";
+    }
   }
   if (!own.infeasible.empty()) text += fmt::format("Yours is not feasible: {}.\n", own.infeasible);
   if (!result.own_not_proposed.empty())

@@ -129,6 +129,12 @@ Json baseline_json(const TuneAnswer& answer) {
   }
   if (const auto& measured = answer.loaded.request.measured_step) {
     map["measured_step_time_ms"] = rounded(*measured * 1e3);
+    map["reliable"] = !sim::is_unreliable(answer);
+    if (const auto miss = sim::likely_miss(answer)) {
+      map["first_to_look_at"] = {{"part", miss->part},
+                                 {"predicted_ms", milliseconds(miss->predicted)},
+                                 {"needed_ms", milliseconds(miss->needed)}};
+    }
   }
   return map;
 }
@@ -235,12 +241,12 @@ std::string summary_json(const TuneAnswer& answer) {
   map["complete"] = result.complete;
   map["chosen"] = simulated_json(answer, answer.chosen());
   // What the errors of numbers do is simulated only after the whole search.
-  if (result.complete) map["chosen"]["relative_error"] = rounded(answer.numbers.error);
+  if (result.complete) map["chosen"]["relative_error"] = rounded(sim::step_error(answer));
   map["fastest"] = simulated_json(answer, result.simulated[*result.fastest]);
   map["baseline"] = baseline_json(answer);
   if (result.own) {
     map["speedup"] = rounded(result.own->step_time / answer.chosen().evaluation.step_time);
-    if (result.complete) map["speedup_relative_error"] = rounded(answer.numbers.gain_error);
+    if (result.complete) map["speedup_relative_error"] = rounded(sim::gain_error(answer));
   }
   if (answer.traced) map["trace"] = traced_json(answer);
   if (result.published) map["published"] = simulated_json(answer, *result.published);

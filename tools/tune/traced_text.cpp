@@ -33,8 +33,9 @@ std::string averaged_over(const sim::TracedRequest& traced) {
 
 std::string gain_error_text(const TuneAnswer& answer) {
   if (!answer.result.complete) return "standard error not computed: the search was stopped";
-  return fmt::format("standard error {:.1f} %, from the errors of the profile's numbers",
-                     100 * answer.numbers.gain_error);
+  return fmt::format(
+      "standard error {:.1f} %, from the errors of the profile's numbers and what the model misses",
+      100 * sim::gain_error(answer));
 }
 
 std::string measured(const TuneAnswer& answer) {
@@ -48,8 +49,8 @@ std::string measured(const TuneAnswer& answer) {
     return text + "; the model cannot run that setting, so it is not held against it.\n";
   }
   const double own = answer.result.own->step_time;
-  text += fmt::format("; simulated with what was fitted: {}, {:.3f} of it.\n",
-                      sim::format_seconds(own), own / picoseconds);
+  text += fmt::format("; simulated with what was fitted: {}, {:.3f} of it.{}\n",
+                      sim::format_seconds(own), own / picoseconds, miss_text(answer));
   text += fmt::format("Predicted for the chosen setting: {}",
                       sim::format_seconds(answer.chosen().evaluation.step_time));
   if (sim::is_of_another_job(own, picoseconds)) {

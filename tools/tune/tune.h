@@ -17,6 +17,7 @@ struct TuneOptions : sim::TraceFlags {
   unsigned threads = 0;                         ///< 0: as many as the machine has
   std::string train_command = "train.py";
   bool json = false;
+  bool anyway = false;  ///< writes what is not to be relied on
   bool quiet = false;
   bool verbose = false;
   std::optional<std::string> color;
@@ -38,6 +39,9 @@ struct TuneAnswer : sim::TuneAnswer {
 
 /// What the chosen setting gains, or costs, and from where.
 [[nodiscard]] std::string gain_text(const TuneAnswer& answer);
+/// " First to look at: ...": the part of the step that explains what the model misses of a measured
+/// one; empty where it misses little or nothing was measured.
+[[nodiscard]] std::string miss_text(const TuneAnswer& answer);
 /// What limits it, what it is chosen over, and how much of its limits it takes.
 [[nodiscard]] std::string limits_text(const TuneAnswer& answer);
 /// "1.11 times as fast", or of less than 1 "1.11 times as long".
