@@ -22,7 +22,8 @@ constexpr double kDifference = 0.02;  // of a logarithm
 constexpr int kIterations = 40;
 constexpr int kDamped = 24;  // of those, at most with Huber's rho
 constexpr double kFirstScatter = 0.3;
-constexpr double kSettled = 1e-6;  // of a logarithm
+constexpr double kFirstBaseWeight = 0.01;  // what is far from the base is found first
+constexpr double kSettled = 1e-6;          // of a logarithm
 constexpr double kLongestStep = 1;
 constexpr double kLargestError = 0.25;
 constexpr double kLargestFromBase = 0.03;
@@ -208,10 +209,14 @@ class ConstantFitter {
     return found;
   }
 
+  /// Relative; beyond twice the prediction, where slopes are of logarithms, a logarithm: a time of
+  /// forty times the prediction would else count as forty times as uncertain, and say nothing.
   [[nodiscard]] Vector residuals(const Vector& predicted) const {
     const auto size = static_cast<Index>(measured_.size());
     const Vector measured = Eigen::Map<const Vector>(measured_.data(), size);
-    return (measured - predicted).cwiseQuotient(predicted);
+    return (measured - predicted).cwiseQuotient(predicted).unaryExpr([](double off) {
+      return off > 1 ? 1 + std::log(off) : off;
+    });
   }
 
   /// The robust scatter of each group, besides the clock's.
@@ -264,6 +269,7 @@ class ConstantFitter {
     rows.topRows(spans) = slope;
     right.head(spans) = residual;
     weights.head(spans) = weight;
+    weights.tail(count) *= base_weight_;
     rows.bottomRows(count) = Matrix::Identity(count, count);
     right.tail(count) = -logs_;
     return weighted_solution(rows, right, weights);
@@ -271,14 +277,15 @@ class ConstantFitter {
 
   [[nodiscard]] double cost(const Vector& logs, const Vector& weight) const {
     const Vector residual = residuals(predict(logs));
-    return weight.cwiseProduct(residual).dot(residual) + logs.squaredNorm();
+    return weight.cwiseProduct(residual).dot(residual) + base_weight_ * logs.squaredNorm();
   }
 
   /// As much of `step` as lowers the cost.
   bool move(Vector step, const Vector& residual, const Vector& weight) {
     const double longest = step.cwiseAbs().maxCoeff();
     if (longest > kLongestStep) step *= kLongestStep / longest;
-    const double now = weight.cwiseProduct(residual).dot(residual) + logs_.squaredNorm();
+    const double now =
+        weight.cwiseProduct(residual).dot(residual) + base_weight_ * logs_.squaredNorm();
     constexpr int kHalvings = 6;
     for (int i = 0; i < kHalvings; ++i) {
       const Vector next = logs_ + step;
@@ -349,6 +356,7 @@ class ConstantFitter {
       const Vector predicted = predict(logs_);
       slope_ = derivatives(predicted);
       residual_ = residuals(predicted);
+      base_weight_ = floor > kLeastScatter ? kFirstBaseWeight : 1;
       const Vector sigma = sigmas(residual_, predicted, floor);
       share_ = shares(residual_, sigma, drops);
       weight_ = share_.cwiseQuotient(sigma.cwiseAbs2());
@@ -472,6 +480,7 @@ class ConstantFitter {
   std::vector<std::size_t> group_of_;
   std::vector<double> clock_errors_;
   Kinds kinds_;
+  double base_weight_ = 1;  ///< of the base's values, beside spans
   Vector logs_;
   Matrix slope_;
   Vector residual_;

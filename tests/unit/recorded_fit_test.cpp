@@ -404,6 +404,36 @@ TEST(RecordedFit, ReadsADeepSpeedLogWithAModel) {
               HasSubstr("only with a model"));
 }
 
+// Reported: the optimizer of a log took forty times as long as predicted, its rate was left out,
+// and another reason was given.
+TEST(RecordedFit, ReadsAnOptimizerOfOneThread) {
+  testing::JobOptions options;
+  options.training.sequence_length = 512;
+  const HardwareProfile base = testing::round_node(4);
+  const Job job = testing::make_small_job(base, testing::small_gpt2(), options);
+  double forward = 0;
+  for (const PlannedLayer& layer : plan_step(job).layers) forward += to_milliseconds(layer.forward);
+  for (const double rate : {120.0, 3.2}) {
+    const double update = 1e3 * 28 * job.partition() / (1e9 * rate);
+    std::string log;
+    for (int i = 0; i < 12; ++i) {
+      log += fmt::format(
+          "[2024-11-21 02:14:39,317] [INFO] [logging.py:96:log_dist] [Rank 0] time (ms) | "
+          "fwd_microstep: {:.4f} | bwd_microstep: {:.4f} | optimizer_step: {:.4f}\n",
+          forward, 5 * forward, update);
+    }
+    const auto source = memory_bytes({log.data(), log.size()});
+    const TraceFit fit = fit_of(import_timer_log(*source, "run.log", {}), &job);
+    expect_fitted(fit, "host.adam_bandwidth", rate);
+    const auto says = ::testing::Contains(HasSubstr("OMP_NUM_THREADS is 1"));
+    if (rate > 10) {
+      EXPECT_THAT(fit.remarks, ::testing::Not(says));
+    } else {
+      EXPECT_THAT(fit.remarks, says);
+    }
+  }
+}
+
 /// Steps of 100 ms with a range for each call of the optimizer, of so many seconds.
 ImportedTrace optimizer_calls(const std::vector<double>& seconds) {
   Recording run;

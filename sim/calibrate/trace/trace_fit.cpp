@@ -263,6 +263,32 @@ TraceBaseline trace_baseline(const FitTrace& one, const TraceRules& rules) {
   return baseline;
 }
 
+namespace {
+
+/// A rank's optimizer that is no faster than one thread streams is one thread, or several on a
+/// core.
+void remark_one_thread(const TraceFitInput& input, TraceFit& fit) {
+  const bool is_fitted = std::any_of(
+      fit.numbers.begin(), fit.numbers.end(),
+      [](const FittedNumber& one) { return one.path == "host.adam_bandwidth" && one.fitted; });
+  const auto of_job = std::find_if(input.traces.begin(), input.traces.end(),
+                                   [](const FitTrace& one) { return one.job != nullptr; });
+  if (!is_fitted || of_job == input.traces.end()) return;
+  const auto ranks = static_cast<double>(of_job->job->scenario.gpus);
+  const BytesPerSecond of_rank = fit.profile.host.adam_bandwidth / ranks;
+  if (of_rank > fit.profile.host.core_bandwidth) return;
+  const std::string text = fmt::format(
+      "the CPU optimizer of a rank moves {:.2g} GB/s, no more than one thread does (up to {:.2g} "
+      "GB/s): OMP_NUM_THREADS is 1, as torchrun sets it, or its threads share a core",
+      of_rank.value() / kGiga, fit.profile.host.core_bandwidth.value() / kGiga);
+  TraceBaseline& baseline =
+      fit.baselines.at(static_cast<std::size_t>(of_job - input.traces.begin()));
+  baseline.remarks.push_back(text);
+  fit.remarks.push_back(fmt::format("{}: {}", baseline.name, text));
+}
+
+}  // namespace
+
 std::vector<std::string> import_remarks(const std::string& name, const ImportedTrace& trace) {
   std::vector<std::string> remarks;
   for (const std::string& problem : trace.problems) {
@@ -326,6 +352,7 @@ TraceFit fit_traces(const TraceFitInput& input) {
   NumberList numbers(input.base, constants, found);
   fit.profile = numbers.profile();
   fit.numbers = numbers.take();
+  remark_one_thread(input, fit);
   return fit;
 }
 
