@@ -223,7 +223,14 @@ std::function<void(std::uint64_t)> progress_line(const TuneOptions& options) {
 /// All of them, or, if one cannot be written, none. `rely`: what was chosen is among them.
 void write_results(const TuneAnswer& answer, bool rely) {
   std::vector<std::pair<std::string, std::string>> texts;
-  if (rely) texts = {{kOutputs[0], answer.text.text}, {kOutputs[1], answer.command}};
+  if (rely) {
+    texts = {{kOutputs[0], answer.text.text}, {kOutputs[1], answer.command}};
+  } else {
+    // Those of an earlier run would be launched beside this summary.
+    for (const std::string& name : {kOutputs[0], kOutputs[1]}) {
+      fs::remove(*answer.options.output / name);
+    }
+  }
   texts.emplace_back(kOutputs[2], summary_text(answer));
   texts.emplace_back(kOutputs[3], summary_json(answer));
   if (answer.traced) {
@@ -307,18 +314,21 @@ int tune(TuneOptions& options) {
                         ? sim::launch_command(answer, options.train_command)
                         : runtime::train_command(answer, options.model, options.output)) +
                    "\n";
-  const bool rely = options.anyway || !sim::is_unreliable(answer);
+  const bool rely = is_relied_on(answer);
   if (options.output) write_results(answer, rely);
   if (options.verbose) complain(study_text(answer));
   answer.bold = bold;  // of files nothing is
   print(options.json ? summary_json(answer) : summary_text(answer));
-  if (!rely) {
+  if (!rely && answer.result.complete) {
     throw Error(
         ErrorKind::kTolerance,
         fmt::format(
-            "the model is off by a factor of {:.1f} of what was measured; {} and {} are not "
-            "written (--anyway)",
-            1 + *sim::missed_share(answer), kOutputs[0], kOutputs[1]));
+            "the model is off by a factor of {:.1f} of what was measured: the answer is not "
+            "to be relied on{}",
+            1 + *sim::missed_share(answer),
+            options.output
+                ? fmt::format("; {} and {} are not written (--anyway)", kOutputs[0], kOutputs[1])
+                : ""));
   }
   return answer.result.complete ? 0 : signal_exit_code();
 }
@@ -347,7 +357,8 @@ int main_program(int argc, char** argv) {
       "Example: zenflow-tune --trace rank0.pt.trace.json.gz --model config.json --base "
       "ds_config.json -o out/\n"
       "Exit codes: 0 done, 1 failed while running, 2 bad usage or input, 3 no candidate within the "
-      "limits, 130/143 stopped by a signal, with the best so far written.");
+      "limits, 4 the model is off by more than a factor of two of what was measured, 130/143 "
+      "stopped by a signal, with the best so far written.");
   if (!parse_command_line(app, argc, argv)) return 0;
   return tune(options);
 }

@@ -1,8 +1,8 @@
 """Rows for zenflow-validate --published from what the phase "jobs" measured.
 
   jobs_rows.py JOBS.jsonl [JOBS.jsonl...] FOLDER NODE DATE
-Writes FOLDER/rows.yaml and FOLDER/models/. NODE is the profile FOLDER/profiles/NODE.yaml. Of every
-job: its optimizer step (the median; under ZenFlow, whose steps differ, the mean), the most that
+Writes FOLDER/rows.yaml and FOLDER/models/. NODE is a profile's name, FOLDER/profiles/NODE.yaml or a
+shipped one. Of every job: its optimizer step (the median; under ZenFlow, whose steps differ, the mean), the most that
 PyTorch's allocator gave out, and what its process grew by in RAM. A job that was measured on
 several machines has a row for each of them; one that failed has none. FOLDER/causes.json, if it is
 there, maps rows that are far off to why.

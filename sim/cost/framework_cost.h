@@ -14,9 +14,8 @@
 ///                                offloaded, of which 36 are the copies that each waits for; 26
 ///                                calls
 ///   its running sum              not measured: up, added to and down again are 8 calls of those 26
-///   ZeRO-3, a module             forward of 166 and 130 ms (parameters on the GPU, in RAM),
-///   backward
-///                                of 142 to 185 and 221 to 252 ms
+///   ZeRO-3, a module             forward takes 166 and 130 ms (parameters on the GPU, in RAM),
+///                                backward 142 to 185 and 221 to 252 ms
 ///   step, a tensor               stages 1 and 2: 42 ms. The optimizer offloaded: 25 ms of norms
 ///                                and of cutting tensors out. Stage 3: 32 ms. Stage 0 has no hooks;
 ///                                its all-reduce flattens gradients and cuts them out again, which

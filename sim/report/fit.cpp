@@ -65,11 +65,14 @@ std::string environment_of(const std::string& change) {
   return "";
 }
 
-double with_allocator(const Job& job, const Fit& fit) {
+double with_allocator(double peak, double context) {
   constexpr double kHeld = 1.25;
+  return context + kHeld * (peak - context);
+}
+
+double with_allocator(const Job& job, const Fit& fit) {
   if (live_kind(fit.schedule)) return fit.memory.gpu.total;
-  const double context = job.scenario.hardware.gpu.context_memory.value();
-  return context + kHeld * (fit.memory.gpu.total - context);
+  return with_allocator(fit.memory.gpu.total, job.scenario.hardware.gpu.context_memory.value());
 }
 
 bool is_gpu_at_risk(const Job& job, const Fit& fit) {

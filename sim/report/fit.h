@@ -69,6 +69,8 @@ struct Fit {
 /// with memory to spare (8 to 49 %; docs/accuracy/h200). The peak itself under schedules of
 /// zenflow-train, which allocates once.
 [[nodiscard]] double with_allocator(const Job& job, const Fit& fit);
+/// The same of a peak, of which `context` is the CUDA context's.
+[[nodiscard]] double with_allocator(double peak, double context);
 /// Whether the job fits, but not with what the allocator holds besides.
 [[nodiscard]] bool is_gpu_at_risk(const Job& job, const Fit& fit);
 

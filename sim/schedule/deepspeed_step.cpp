@@ -257,7 +257,8 @@ DeepSpeedCpu deepspeed_cpu(const Job& job, double training_cores, double update_
   cpu.launch = host.adam_launch;
   // Gradients are read and written, in place.
   cpu.scale = framework_step_time(job) + Bytes(2 * optimizer.gradient * p) / training;
-  cpu.cast = kNarrowingCast * (Bytes(cast_bytes * p) / training);
+  const auto width = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+  cpu.cast = (optimizer.master > width ? kNarrowingCast : 1) * (Bytes(cast_bytes * p) / training);
   double traffic = optimizer.traffic;
   if (place == OptimizerPlace::kWorker) {
     // The worker binds its threads itself, whatever the launcher does.

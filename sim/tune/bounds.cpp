@@ -71,8 +71,11 @@ class Computer {
     const bool gathers = config_.zero_stage == 1 || config_.zero_stage == 2;
     const double gather = gathers ? all_gather(bytes_ * steps_.parameters) : 0;
     const double update = picoseconds(deepspeed_zero_update(job_));
-    const double path = steps * steps_.forward_backward + steps_.last_reduce + update + gather;
     const double reductions = config_.zero_stage < 2 ? 1 : steps;
+    // Where reductions are not overlapped, and in stage 0 always, they follow what is computed.
+    const bool overlaps = config_.zero_stage > 0 && config_.overlaps_communication();
+    const double waits = overlaps ? steps_.last_reduce : reductions * steps_.reduce;
+    const double path = steps * steps_.forward_backward + waits + update + gather;
     const double fetches = config_.zero_stage == 3 ? steps * steps_.gathers : 0;
     const double collectives = reductions * steps_.reduce + fetches + gather;
     return std::max(path, collectives) / steps;

@@ -15,11 +15,6 @@ std::string Refusals::of_placement(const Setting& setting) const {
   if (setting.stage() == 0 && placement != Placement::kGpu) {
     return "stage: an offloaded optimizer needs ZeRO stage 1, 2 or 3";
   }
-  if (placement == Placement::kGpu && setting.stage() > 0 && !setting.flag(Knob::kOverlapComm) &&
-      request_.family == Family::kDeepSpeed) {
-    return "model: without offloading reductions are simulated beside backward, as overlap_comm "
-           "has them";
-  }
   if (placement == Placement::kNvme && setting.stage() != 3) return "stage: NVMe needs stage 3";
   if (placement == Placement::kNvme && !request_.job.scenario.hardware.nvme) {
     return "hardware: the profile has no nvme block";

@@ -144,7 +144,7 @@ double gain_error(const TuneAnswer& answer) {
 }
 
 std::optional<LikelyMiss> likely_miss(const TuneAnswer& answer) {
-  if (!missed_share(answer)) return std::nullopt;
+  if (missed_share(answer).value_or(0) < kMissWorthSaying) return std::nullopt;
   const Evaluation& own = *answer.result.own;
   const StepBreakdown parts = step_breakdown(own);
   const double missing = *answer.loaded.request.measured_step * 1e12 - own.step_time;

@@ -48,13 +48,15 @@ void write_config(TuneAnswer& answer);
 [[nodiscard]] double step_error(const TuneAnswer& answer);
 [[nodiscard]] double gain_error(const TuneAnswer& answer);
 
+/// What is missed by less is not looked into.
+inline constexpr double kMissWorthSaying = 0.05;
 /// The part of the own setting's step that explains a miss with the least change of itself.
 struct LikelyMiss {
-  std::string part;  ///< "the GPU computes", "waits for the CPU optimizer"
+  std::string part;  ///< "the GPU computes", "waits for cpu_update"
   double predicted = 0;
   double needed = 0;  ///< with all else as predicted; both in picoseconds of a step
 };
-/// Empty where nothing was measured, or where no part alone can be off by so much.
+/// Empty where nothing or little is missed, or where no part alone can be off by so much.
 [[nodiscard]] std::optional<LikelyMiss> likely_miss(const TuneAnswer& answer);
 
 /// The chosen step time if the model misses as much of it as of the measured own; empty: nothing

@@ -242,8 +242,18 @@ TEST_F(TuneSummary, WritesNothingToLaunchThatIsNotToBeReliedOn) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "far/summary.txt"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "far/ds_config_optimal.json"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "far/cmd_optimal.txt"));
-  asked.insert(asked.end(), {"--anyway", "-f"});
-  EXPECT_EQ(run(asked).code, 0);
+  EXPECT_THAT(content("far/summary.txt"), Not(HasSubstr("Command: ")));
+  EXPECT_EQ(json::parse(content("far/summary.json"))["written"], false);
+  asked.emplace_back("-f");
+  std::vector<std::string> anyway = asked;
+  anyway.emplace_back("--anyway");
+  EXPECT_EQ(run(anyway).code, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "far/ds_config_optimal.json"));
+  EXPECT_EQ(json::parse(content("far/summary.json"))["written"], true);
+  // Those are not left beside another summary.
+  EXPECT_EQ(run(asked).code, 4);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "far/ds_config_optimal.json"));
+  EXPECT_EQ(run(anyway).code, 0);
   EXPECT_TRUE(std::filesystem::exists(folder_ / "far/ds_config_optimal.json"));
 }
 

@@ -125,11 +125,9 @@ std::string remarks(const sim::Job& job, const sim::Fit& fit) {
   std::string text;
   if (sim::is_gpu_at_risk(job, fit)) {
     text += fmt::format(
-        "  GPU memory: PyTorch's allocator holds more than it has given out, a quarter in the "
-        "mean: {} of {} "
-        "then.\n  This job may run out of memory. PYTORCH_ALLOC_CONF=expandable_segments:True "
-        "wastes "
-        "less.\n\n",
+        "  GPU memory: PyTorch's allocator holds more than it has given out, a quarter in the mean "
+        "where\n  there is room: that would be {}, and the GPU has {}. This job may run out of "
+        "memory.\n  PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True wastes less.\n\n",
         sim::format_gib(sim::with_allocator(job, fit)),
         sim::format_gib(*fit.memory.limit(MemoryLimit::kGpu).capacity));
   }

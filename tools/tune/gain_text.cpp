@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/table.h"
+#include "sim/report/fit.h"
 #include "sim/tune/gain.h"
 #include "tools/tune/tune.h"
 
@@ -71,6 +72,21 @@ std::string gain_line(const TuneAnswer& answer, const Evaluation& own) {
     text += "It takes " + step_text(answer, own) + ".\n";
   }
   return text;
+}
+
+/// Where the chosen setting fits, but not with what PyTorch's allocator holds besides.
+std::string allocator_text(const TuneAnswer& answer) {
+  const sim::TuneRequest& request = answer.loaded.request;
+  if (request.family != sim::Family::kDeepSpeed) return "";
+  const sim::GpuProfile& gpu = request.job.scenario.hardware.gpu;
+  const double held =
+      sim::with_allocator(answer.chosen().evaluation.gpu_bytes, gpu.context_memory.value());
+  if (held <= gpu.memory.value()) return "";
+  return fmt::format(
+      "GPU memory has little room: with what PyTorch's allocator holds besides, a quarter in the "
+      "mean, it "
+      "is {} where the GPU has {}. --max-gpu-memory leaves room.\n",
+      sim::format_gib(held), sim::format_gib(gpu.memory.value()));
 }
 
 std::string limits(const TuneAnswer& answer) {
@@ -160,9 +176,12 @@ std::string times_text(double times) {
                     : fmt::format("{:.2f} times as long", 1 / times);
 }
 
+bool is_relied_on(const TuneAnswer& answer) {
+  return answer.options.anyway || !sim::is_unreliable(answer);
+}
+
 std::string miss_text(const TuneAnswer& answer) {
-  constexpr double kWorthSaying = 0.05;
-  if (sim::missed_share(answer).value_or(0) < kWorthSaying) return "";
+  if (sim::missed_share(answer).value_or(0) < sim::kMissWorthSaying) return "";
   const auto miss = sim::likely_miss(answer);
   if (!miss) return " No part of the step alone explains that.";
   return fmt::format(" First to look at: {}, {} as predicted, {} if all else is right.", miss->part,
@@ -214,7 +233,7 @@ std::string limits_text(const TuneAnswer& answer) {
     text += fmt::format(" and waits most for {} ({:.0f} %)", name_of(wait.cause),
                         100 * wait.time / one.micro_step);
   }
-  return text + ".\n" + care(answer) + limits(answer);
+  return text + ".\n" + care(answer) + limits(answer) + allocator_text(answer);
 }
 
 }  // namespace zenflow::tools

@@ -253,6 +253,7 @@ std::string summary_json(const TuneAnswer& answer) {
   map["changes"] = changes_json(answer);
   map["base_kept"] = answer.text.kept;
   if (!answer.text.kept) map["base_rewritten"] = answer.text.reason;
+  map["written"] = is_relied_on(answer);
   map["command"] = answer.command.substr(0, answer.command.size() - 1);
   map["top"] = Json::array();
   for (const std::size_t one : result.top) {

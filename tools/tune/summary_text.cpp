@@ -178,7 +178,9 @@ std::string configuration(const TuneAnswer& answer) {
                            : fmt::format(" ({}):\n", answer.text.reason);
   for (const sim::Edit& edit : answer.changes) text += "  " + describe(edit) + "\n";
   if (answer.changes.empty()) text += "  none\n";
-  text += "Command: " + answer.command;
+  text += is_relied_on(answer)
+              ? "Command: " + answer.command
+              : std::string("No file and no command to launch are written (--anyway).\n");
   if (answer.chosen().setting.flag(Knob::kCheckpointing) !=
       answer.loaded.request.job.scenario.training.activation_checkpointing) {
     text += "The model needs activation checkpointing to be switched on or off in its own code.\n";

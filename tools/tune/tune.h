@@ -37,6 +37,10 @@ struct TuneAnswer : sim::TuneAnswer {
 /// The part of the summary that says what became of the points of the space.
 [[nodiscard]] std::string study_text(const TuneAnswer& answer);
 
+/// Whether the files to launch are written: what was measured does not contradict the model, or
+/// --anyway asks for them.
+[[nodiscard]] bool is_relied_on(const TuneAnswer& answer);
+
 /// What the chosen setting gains, or costs, and from where.
 [[nodiscard]] std::string gain_text(const TuneAnswer& answer);
 /// " First to look at: ...": the part of the step that explains what the model misses of a measured
