@@ -17,9 +17,9 @@
 ///   ZeRO-3, a module             forward takes 166 and 130 ms (parameters on the GPU, in RAM),
 ///                                backward 142 to 185 and 221 to 252 ms
 ///   step, a tensor               stages 1 and 2: 42 ms. The optimizer offloaded: 25 ms of norms
-///                                and of cutting tensors out. Stage 3: 32 ms. Stage 0 has no hooks;
-///                                its all-reduce flattens gradients and cuts them out again, which
-///                                is taken to cost as much
+///                                and of cutting tensors out, in its trace. Stage 3: 32 ms. Stage 0
+///                                has no hooks; its all-reduce flattens gradients and cuts them out
+///                                again, which is taken to cost as much
 ///
 /// The same on the CPU accelerator (one core of a Zen 4, tests/interop/steps.py's machine) takes
 /// 13.7 us a kernel, 0.09 ms a gradient's hook, 0.18 and 0.14 ms a module, 0.1 ms a tensor: CUDA's

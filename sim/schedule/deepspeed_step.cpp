@@ -61,13 +61,13 @@ std::int32_t DeepSpeedStep::gradient_copies(std::size_t bucket) const {
   return std::max(1, static_cast<std::int32_t>(std::ceil(tensors)));
 }
 
-TaskId DeepSpeedStep::look_at(std::size_t c, std::size_t bucket, Seconds time, TaskId after) {
+TaskId DeepSpeedStep::enqueue(std::size_t c, std::size_t bucket, Seconds time, TaskId after) {
   if (time == Seconds(0)) return after;
-  const TaskId looked =
+  const TaskId enqueued =
       builder_.add(builder_.cluster().classes[c].training, to_picoseconds(time),
                    builder_.label(Operation::kEnqueue, static_cast<std::int64_t>(bucket)), {after});
-  builder_.hold_compute(c, looked);
-  return looked;
+  builder_.hold_compute(c, enqueued);
+  return enqueued;
 }
 
 /// The running sum: up, added to on the GPU, down. Stages 1 and 2 skip it where a window has
@@ -123,14 +123,14 @@ void DeepSpeedStep::bucket_ready(std::size_t bucket, const PerClass& reduced, St
     // between updates copies go on meanwhile, but for stage 3's last.
     const bool waits = which.boundary && !stage3_;
     const bool joins = which.boundary && stage3_;
-    const TaskId looked = look_at(c, bucket, (gradients - (joins ? 1 : 0)) * each, last);
-    if (waits) last = looked;
+    const TaskId enqueued = enqueue(c, bucket, (gradients - (joins ? 1 : 0)) * each, last);
+    if (waits) last = enqueued;
     last = accumulate(c, bucket, which, last);
     if (which.boundary) {
       last = fp32_down(c, bucket, last, pageable_fp32);
       if (stops_for_fp32_) builder_.hold_compute(c, last);
     }
-    if (joins) last = look_at(c, bucket, each, last);
+    if (joins) last = enqueue(c, bucket, each, last);
     stream_[c] = last;
     down_[c][bucket] = last;
     if (!overlap_) builder_.hold_compute(c, last);

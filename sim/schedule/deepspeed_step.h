@@ -92,7 +92,7 @@ class DeepSpeedStep {
               bool pageable, std::int32_t pieces = 1);
   /// The training thread takes gradients one by one for `time`, and enqueues nothing else
   /// meanwhile.
-  TaskId look_at(std::size_t c, std::size_t bucket, Seconds time, TaskId after);
+  TaskId enqueue(std::size_t c, std::size_t bucket, Seconds time, TaskId after);
   /// Tensors of the bucket of which one rank has a part: each is copied by itself.
   [[nodiscard]] std::int32_t gradient_copies(std::size_t bucket) const;
   void bucket_ready(std::size_t bucket, const PerClass& reduced, StepPlace which,

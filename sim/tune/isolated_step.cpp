@@ -68,7 +68,7 @@ class Builder {
                                       : add(kDown, kNoFlow, time, after);
   }
 
-  TaskId look(double time, TaskId after) {
+  TaskId enqueue(double time, TaskId after) {
     if (time == 0) return after;
     holds_.push_back(add(kTraining, kNoFlow, time, after));
     return holds_.back();
@@ -77,10 +77,10 @@ class Builder {
   void reduce(std::size_t b) {
     if (parts_.overlap) holds_.push_back(stream_);
     TaskId last = last_compute_;
-    const double each = parts_.looking_at(which_);
+    const double each = parts_.enqueue.at(StepParts::number_of(which_));
     const bool joins = which_.boundary && parts_.stage3;
-    const TaskId looked = look((parts_.gradients[b] - (joins ? 1 : 0)) * each, last);
-    if (which_.boundary && !parts_.stage3) last = looked;
+    const TaskId enqueued = enqueue((parts_.gradients[b] - (joins ? 1 : 0)) * each, last);
+    if (which_.boundary && !parts_.stage3) last = enqueued;
     if (parts_.stage3 || !which_.first || !which_.boundary) {
       if (parts_.stage3 || !which_.first) {
         last = up(parts_.sum_up[b], last);
@@ -92,7 +92,7 @@ class Builder {
       last = down(time, pageable_fp32_, last);
       if (parts_.stops_for_fp32) holds_.push_back(last);
     }
-    if (joins) last = look(each, last);
+    if (joins) last = enqueue(each, last);
     stream_ = last;
     if (!parts_.overlap) holds_.push_back(last);
   }

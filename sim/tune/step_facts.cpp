@@ -32,7 +32,7 @@ double symbol(const Program& program, std::string_view name) {
 }
 
 std::size_t number_of(StepPlace which, bool pageable_fp32) {
-  return (which.first ? 1U : 0U) + (which.boundary ? 2U : 0U) + (pageable_fp32 ? 4U : 0U);
+  return StepParts::number_of(which) + (pageable_fp32 ? 4U : 0U);
 }
 
 /// `of(which)`: one micro step.
@@ -52,8 +52,9 @@ void read_copies(const Job& job, StepFacts& steps) {
   const auto bytes = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
   for (const bool first : {false, true}) {
     for (const bool boundary : {false, true}) {
-      steps.parts.look_at.at((first ? 1U : 0U) + (boundary ? 2U : 0U)) =
-          picoseconds(gradient_host_time(job, {first, boundary}));
+      const StepPlace which{first, boundary};
+      steps.parts.enqueue.at(StepParts::number_of(which)) =
+          picoseconds(gradient_host_time(job, which));
     }
   }
   for (const GradientBucket& bucket : steps.plan.buckets) {
@@ -150,7 +151,6 @@ BufferFacts buffer_facts(const Job& job, const Schedule& schedule) {
     }
     need(MemoryLimit::kHost) += one.resident;
   }
-  buffers.largest_tensor = largest_tensor(job.scenario.model);
   buffers.selected = symbol(empty, "Ps");
   if (job.deepspeed.zero_stage == 3) {
     buffers.selected /= static_cast<double>(job.scenario.ranks());

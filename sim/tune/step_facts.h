@@ -21,7 +21,6 @@ namespace zenflow::sim {
 struct BufferFacts {
   std::array<double, kMemoryLimits> host_needs{};
   double gpu_resident = 0;
-  double largest_tensor = 0;
   double selected = 0;  ///< parameters of one rank that ZenFlow updates on the GPU
 };
 

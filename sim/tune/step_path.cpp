@@ -58,7 +58,7 @@ class Walk {
     return lane = end_of(std::max(ready, lane), time, share, slow_.until);
   }
 
-  double look(double ready, double time) {
+  double enqueue(double ready, double time) {
     if (time == 0) return ready;
     training_ = std::max(ready, training_) + time;
     hold_ = std::max(hold_, training_);
@@ -72,10 +72,10 @@ class Walk {
       collective_ = last;
     }
     if (parts_.overlap) hold_ = std::max(hold_, stream_);
-    const double each = parts_.looking_at(which_);
+    const double each = parts_.enqueue.at(StepParts::number_of(which_));
     const bool joins = which_.boundary && parts_.stage3;
-    const double looked = look(last, (parts_.gradients[b] - (joins ? 1 : 0)) * each);
-    if (which_.boundary && !parts_.stage3) last = looked;
+    const double enqueued = enqueue(last, (parts_.gradients[b] - (joins ? 1 : 0)) * each);
+    if (which_.boundary && !parts_.stage3) last = enqueued;
     if (parts_.stage3 || !which_.first || !which_.boundary) {
       if (parts_.stage3 || !which_.first) {
         last = copied(h2d_, last, parts_.sum_up[b], h2d_share_);
@@ -86,7 +86,7 @@ class Walk {
       last = copied(d2h_, last, fp32_[b], fp32_share_);
       if (parts_.stops_for_fp32) hold_ = std::max(hold_, last);
     }
-    if (joins) last = look(last, each);
+    if (joins) last = enqueue(last, each);
     stream_ = last;
     if (!parts_.overlap) hold_ = std::max(hold_, last);
   }

@@ -22,8 +22,8 @@ struct StepParts {
   std::vector<double> sum_up;    ///< by bucket: the running sum, one copy of it
   std::vector<double> sum_down;
   std::vector<double> gradients;  ///< by bucket: of a rank, whose optimizer is offloaded
-  /// What the training thread does for one of them, by first + 2 boundary.
-  std::array<double, 4> look_at{};
+  /// How long the training thread enqueues what one of them needs, by number_of.
+  std::array<double, 4> enqueue{};
   std::vector<double> fp32_down;
   std::vector<double> fp32_down_pageable;
   bool ranks = false;  ///< more than one
@@ -34,8 +34,8 @@ struct StepParts {
   /// Stage 3: of a step's first layers, so many may have been fetched in the step before.
   std::size_t fetched_before = 2;
 
-  [[nodiscard]] double looking_at(StepPlace which) const {
-    return look_at.at((which.first ? 1U : 0U) + (which.boundary ? 2U : 0U));
+  [[nodiscard]] static std::size_t number_of(StepPlace which) {
+    return (which.first ? 1U : 0U) + (which.boundary ? 2U : 0U);
   }
 };
 
