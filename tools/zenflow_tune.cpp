@@ -294,8 +294,9 @@ int tune(TuneOptions& options) {
   TuneAnswer answer{{loaded, candidates, sim::search(candidates, search)}, options, traced};
   if (search.progress) complain("\r\033[K");
   if (study) study->record(answer.result.counts);
+  answer.unsearched = sim::unsearched_changes(loaded.request);
   if (!answer.result.chosen) {
-    complain(reasons_text(answer.result.counts));
+    complain(reasons_text(answer.result.counts) + unsearched_text(answer));
     if (!answer.result.complete) {
       complain("zenflow-tune: stopped by a signal before anything feasible was found\n");
       return signal_exit_code();
@@ -348,7 +349,8 @@ int main_program(int argc, char** argv) {
       "Knobs: placement (gpu, cpu, zenflow, nvme), stage, micro_batch_size_per_gpu, "
       "reduce_bucket_size, overlap_comm, pin_memory, activation_checkpointing, gpus, "
       "bind_cores_to_rank, topk_ratio, update_interval, select_interval, full_warm_up_rounds, "
-      "overlap_step, offload, pt_reserved_cores_perc; with live-zenflow also accumulate_on (host, "
+      "overlap_step, offload, pt_reserved_cores_perc, offload_param (none, cpu, nvme); with "
+      "live-zenflow also accumulate_on (host, "
       "device).\n"
       "Writes ds_config_optimal.json, cmd_optimal.txt, summary.txt, summary.json, study.sqlite; "
       "with "

@@ -65,6 +65,16 @@ std::string environment_of(const std::string& change) {
   return "";
 }
 
+std::string change_text(const std::string& change) {
+  const std::string variable = environment_of(change);
+  return "--set " + change + (variable.empty() ? "" : fmt::format(" ({})", variable));
+}
+
+std::string outcome_text(const FitChange& change) {
+  if (change.fits) return "fits";
+  return change.limit_holds ? "this limit holds" : "not enough";
+}
+
 double with_allocator(double peak, double context) {
   constexpr double kHeld = 1.25;
   return context + kHeld * (peak - context);

@@ -64,6 +64,11 @@ struct Fit {
 /// ("DS_PIN_MEMORY_BACKEND=native"); empty: it is a key of DeepSpeed's file or of the training.
 [[nodiscard]] std::string environment_of(const std::string& change);
 
+/// "--set KEY=VALUE", with that variable.
+[[nodiscard]] std::string change_text(const std::string& change);
+/// "fits", "this limit holds", "not enough": what comes of it.
+[[nodiscard]] std::string outcome_text(const FitChange& change);
+
 /// What PyTorch's allocator holds of one GPU, the context included: more than it has given out,
 /// since what it gets back is in pieces. A quarter more, the mean of 15 DeepSpeed jobs on an H200
 /// with memory to spare (8 to 49 %; docs/accuracy/h200). The peak itself under schedules of

@@ -36,6 +36,7 @@ Setting Candidates::without_effectless(const Setting& setting) const {
       if (one.of_zenflow) forget(one.knob);
     }
   }
+  if (setting.stage() != 3 || setting.placement() == Placement::kGpu) forget(Knob::kOffloadParam);
   const bool overlaps = setting.zenflow() && setting.flag(Knob::kOverlapStep);
   // zenflow-train's threads for sums have theirs whether updates overlap or not.
   // They may also have been said.
@@ -150,18 +151,19 @@ std::string Candidates::infeasible(const Setting& setting, const Evaluation& eva
 
 std::uint64_t Candidates::memory_key(const Setting& setting, std::int64_t steps) const {
   const std::uint64_t key = request_.space.key(
-      setting, {Knob::kPlacement, Knob::kStage, Knob::kMicroBatch, Knob::kBucket,
-                Knob::kOverlapComm, Knob::kPinMemory, Knob::kCheckpointing, Knob::kGpus,
-                Knob::kTopkRatio, Knob::kOverlapStep, Knob::kSelectedOffload, Knob::kAccumulateOn});
+      setting,
+      {Knob::kPlacement, Knob::kStage, Knob::kMicroBatch, Knob::kBucket, Knob::kOverlapComm,
+       Knob::kPinMemory, Knob::kCheckpointing, Knob::kGpus, Knob::kTopkRatio, Knob::kOverlapStep,
+       Knob::kSelectedOffload, Knob::kAccumulateOn, Knob::kOffloadParam});
   const bool sums = (setting.zenflow() ? setting.interval() : steps) > 1;
   const bool selects = setting.whole(Knob::kSelectInterval) > 0;
   return 4 * key + (sums ? 2U : 0U) + (selects ? 1U : 0U);
 }
 
 std::uint64_t Candidates::step_key(const Setting& setting) const {
-  return request_.space.key(
-      setting, {Knob::kPlacement, Knob::kStage, Knob::kMicroBatch, Knob::kBucket,
-                Knob::kOverlapComm, Knob::kPinMemory, Knob::kCheckpointing, Knob::kGpus});
+  return request_.space.key(setting, {Knob::kPlacement, Knob::kStage, Knob::kMicroBatch,
+                                      Knob::kBucket, Knob::kOverlapComm, Knob::kPinMemory,
+                                      Knob::kCheckpointing, Knob::kGpus, Knob::kOffloadParam});
 }
 
 std::int64_t Candidates::schedule_steps(const Setting& setting, const Job& job) const {

@@ -16,7 +16,10 @@ std::string Refusals::of_placement(const Setting& setting) const {
     return "stage: an offloaded optimizer needs ZeRO stage 1, 2 or 3";
   }
   if (placement == Placement::kNvme && setting.stage() != 3) return "stage: NVMe needs stage 3";
-  if (placement == Placement::kNvme && !request_.job.scenario.hardware.nvme) {
+  const bool swaps_param =
+      setting.offloads_param() &&
+      setting.whole(Knob::kOffloadParam) == static_cast<std::int64_t>(OffloadDevice::kNvme);
+  if ((placement == Placement::kNvme || swaps_param) && !request_.job.scenario.hardware.nvme) {
     return "hardware: the profile has no nvme block";
   }
   return "";
@@ -68,7 +71,7 @@ const std::string& Refusals::of(const Setting& setting) {
   const std::uint64_t key = request_.space.key(
       setting, {Knob::kPlacement, Knob::kStage, Knob::kMicroBatch, Knob::kOverlapComm,
                 Knob::kPinMemory, Knob::kGpus, Knob::kUpdateInterval, Knob::kSelectInterval,
-                Knob::kWarmUp, Knob::kOverlapStep, Knob::kSelectedOffload});
+                Knob::kWarmUp, Knob::kOverlapStep, Knob::kSelectedOffload, Knob::kOffloadParam});
   const auto known = known_.find(key);
   if (known != known_.end()) return known->second;
   return known_.emplace(key, of_any(setting)).first->second;

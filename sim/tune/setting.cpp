@@ -43,6 +43,8 @@ const std::array<KnobInfo, kKnobs>& table() {
        false},
       {Knob::kPinMemory, "pin_memory", "deepspeed.zero_optimization.offload_optimizer.pin_memory",
        kFlag, 0, 1, false},
+      {Knob::kOffloadParam, "offload_param", "deepspeed.zero_optimization.offload_param.device",
+       kWord, 0, 0, false},
       of_setup(Knob::kCheckpointing, "activation_checkpointing"),
       {Knob::kGpus, "gpus", "gpus", kWhole, 1, 4096, false},
       {Knob::kBindCores, "bind_cores_to_rank", "launch.bind_cores_to_rank", kFlag, 0, 1, false},
@@ -63,10 +65,14 @@ const std::array<KnobInfo, kKnobs>& table() {
 constexpr std::array<std::string_view, kPlacements> kPlacementNames = {"gpu", "cpu", "zenflow",
                                                                        "nvme"};
 
+/// As OffloadDevice has them.
+constexpr std::array<std::string_view, 3> kDeviceNames = {"none", "cpu", "nvme"};
+
 /// The names of a kWord knob's values, in their order.
 std::span<const std::string_view> words(Knob knob) {
-  const SetupKnob* row = info(knob).setup;
-  return row == nullptr ? kPlacementNames : row->words;
+  if (const SetupKnob* row = info(knob).setup) return row->words;
+  if (knob == Knob::kOffloadParam) return kDeviceNames;
+  return kPlacementNames;
 }
 
 [[noreturn]] void fail(Knob knob, std::string_view text, const std::string& what) {
@@ -168,6 +174,10 @@ std::string describe(const Setting& setting) {
       if (one.kind != kWord || !one.of_zenflow || !setting.flag(one.knob)) continue;
       text += fmt::format(", {} {}", one.name, value_text(one.knob, setting.get(one.knob)));
     }
+  }
+  if (setting.offloads_param()) {
+    text += fmt::format(", offload_param {}",
+                        value_text(Knob::kOffloadParam, setting.get(Knob::kOffloadParam)));
   }
   if (setting.flag(Knob::kBindCores)) text += ", cores bound";
   return text;

@@ -25,6 +25,7 @@ enum class Placement : std::uint8_t {
 inline constexpr int kPlacements = 4;
 [[nodiscard]] std::string_view to_string(Placement placement);
 
+/// Those of ZenFlow come last: candidate_list.cpp counts on it.
 enum class Knob : std::uint8_t {
   kPlacement,
   kStage,
@@ -32,6 +33,7 @@ enum class Knob : std::uint8_t {
   kBucket,
   kOverlapComm,
   kPinMemory,
+  kOffloadParam,  ///< where stage 3 keeps parameters whose optimizer is offloaded
   kCheckpointing,
   kGpus,
   kBindCores,
@@ -44,7 +46,7 @@ enum class Knob : std::uint8_t {
   kReservedCores,
   kAccumulateOn,  ///< where deferred gradients are summed; of zenflow-train alone
 };
-inline constexpr std::size_t kKnobs = 17;
+inline constexpr std::size_t kKnobs = 18;
 
 enum class KnobKind : std::uint8_t { kWord, kFlag, kWhole, kShare };
 
@@ -83,6 +85,10 @@ class Setting {
   [[nodiscard]] std::int64_t whole(Knob knob) const { return static_cast<std::int64_t>(get(knob)); }
   [[nodiscard]] bool flag(Knob knob) const { return get(knob) != 0; }
   [[nodiscard]] std::int64_t interval() const { return whole(Knob::kUpdateInterval); }
+  /// Parameters are offloaded only beside an optimizer, and by stage 3.
+  [[nodiscard]] bool offloads_param() const {
+    return stage() == 3 && placement() != Placement::kGpu && flag(Knob::kOffloadParam);
+  }
   [[nodiscard]] double topk_ratio() const { return get(Knob::kTopkRatio); }
 
   friend bool operator==(const Setting&, const Setting&) = default;

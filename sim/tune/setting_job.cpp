@@ -125,9 +125,13 @@ void apply_setting(const TuneRequest& request, const Setting& setting, Job& job)
   }
   const Placement placement = setting.placement();
   config.offload_optimizer = offload_of(placement);
-  const bool may_offload_param = placement != Placement::kGpu && setting.stage() == 3;
-  config.offload_param =
-      may_offload_param ? request.job.deepspeed.offload_param : OffloadDevice::kNone;
+  config.offload_param = setting.offloads_param()
+                             ? static_cast<OffloadDevice>(setting.whole(Knob::kOffloadParam))
+                             : OffloadDevice::kNone;
+  // A block that is written anew pins both or neither.
+  if (request.job.deepspeed.offload_param == OffloadDevice::kNone) {
+    config.param_pin_memory = config.pin_memory;
+  }
   if (setting.zenflow()) {
     apply_zenflow(request, setting, job);
     return;

@@ -191,6 +191,7 @@ Setting setting_of(const Job& job) {
   whole(Knob::kBucket, config.reduce_bucket_size);
   flag(Knob::kOverlapComm, config.overlaps_communication());
   flag(Knob::kPinMemory, config.pin_memory);
+  whole(Knob::kOffloadParam, static_cast<int>(config.offload_param));
   whole(Knob::kGpus, job.scenario.gpus);
   flag(Knob::kBindCores, job.scenario.bind_cores_to_rank);
   const ZenFlowSettings zenflow = zenflow_of(job);
@@ -251,6 +252,8 @@ Space default_space(const Job& job, Family family, std::int64_t global_batch) {
   if (family == Family::kDeepSpeed) {
     among(Knob::kSelectedOffload, {0, 1});
     among(Knob::kOverlapComm, {0, 1});
+    among(Knob::kOffloadParam,
+          {static_cast<double>(OffloadDevice::kNone), static_cast<double>(OffloadDevice::kCpu)});
     // accelerate starts the processes itself, without numactl.
     if (job.target != LaunchTarget::kAccelerate) among(Knob::kBindCores, {0, 1});
   }

@@ -12,6 +12,7 @@
 #include "sim/tune/search.h"
 #include "sim/tune/sensitivity.h"
 #include "sim/tune/tuned_config.h"
+#include "sim/tune/unsearched_changes.h"
 
 namespace zenflow::sim {
 
@@ -25,6 +26,7 @@ struct TuneAnswer {
   EditedText text{};                ///< ds_config_optimal.json
   std::vector<Edit> changes{};      ///< that make it of the file as it was, --set included
   std::vector<Finding> findings{};  ///< warnings and notes of that file
+  UnsearchedChanges unsearched{};   ///< what else would help the own setting's memory
 
   [[nodiscard]] const Simulated& chosen() const { return result.simulated[*result.chosen]; }
 };

@@ -99,12 +99,7 @@ class Editor {
         }
       }
     }
-    if (placement == Placement::kGpu || setting_.stage() < 3) {
-      if (names_device(kOffloadParam)) erase(kOffloadParam);
-      if (is_true("zero_optimization.cpu_offload_param")) {
-        erase("zero_optimization.cpu_offload_param");
-      }
-    }
+    offload_param();
     if (placement != Placement::kCpu && placement != Placement::kZenFlow) return;
     if (own_.deepspeed.offload_optimizer != OffloadDevice::kCpu) {
       set(std::string(kOffload) + ".device", "\"cpu\"");
@@ -115,6 +110,22 @@ class Editor {
     }
     if (own_.deepspeed.offload_ratio != 1) erase(std::string(kOffload) + ".ratio");
     if (own_.deepspeed.super_offload) erase(std::string(kOffload) + ".super_offload");
+  }
+
+  void offload_param() {
+    constexpr const char* kLegacy = "zero_optimization.cpu_offload_param";
+    const auto device = static_cast<OffloadDevice>(setting_.whole(Knob::kOffloadParam));
+    if (!setting_.offloads_param()) {
+      if (names_device(kOffloadParam)) erase(kOffloadParam);
+      if (is_true(kLegacy)) erase(kLegacy);
+      return;
+    }
+    if (own_.deepspeed.offload_param == device) return;
+    if (is_true(kLegacy)) erase(kLegacy);
+    set(std::string(kOffloadParam) + ".device", '"' + to_string(device) + '"');
+    if (own_.deepspeed.offload_param == OffloadDevice::kNone) {
+      set(std::string(kOffloadParam) + ".pin_memory", text(setting_.flag(Knob::kPinMemory)));
+    }
   }
 
   [[nodiscard]] bool writes_cores() const {

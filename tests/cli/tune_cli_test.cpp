@@ -1,5 +1,6 @@
 // zenflow-tune as its user meets it: files, exit codes, messages, interruption.
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <set>
@@ -47,6 +48,22 @@ TEST_F(Tune, WritesConfigurationCommandAndSummaries) {
   EXPECT_EQ(search["points"].get<int>(),
             search["simulated"].get<int>() + search["equal_to_simulated"].get<int>() +
                 search["excluded_by_bound"].get<int>() + search["infeasible"].get<int>());
+}
+
+void write_large(const fs::path& path) {
+  std::ofstream(path) << "name: large\nmodel: " ZENFLOW_SOURCE_DIR
+                         "/scenarios/models/llama2_13b.json\n"
+                         R"(hardware: rtx4090_desktop
+gpus: 1
+nodes: 1
+training: {micro_batch_size_per_gpu: 1, sequence_length: 1024, dtype: bf16, activation_checkpointing: true}
+deepspeed:
+  train_micro_batch_size_per_gpu: 1
+  bf16: {enabled: true}
+  optimizer: {type: AdamW, params: {lr: 1.0e-5}}
+  zero_optimization: {stage: 3, offload_optimizer: {device: cpu, pin_memory: true}}
+schedules: [deepspeed-zero-offload]
+)";
 }
 
 /// The table `counts` of a study.
@@ -232,6 +249,39 @@ TEST_F(Tune, SaysWhyThereIsNoCandidate) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("limit: --max-gpu-memory"), HasSubstr("no candidate"),
                                  Not(HasSubstr("says more"))));
   EXPECT_FALSE(fs::exists(folder_ / "out/ds_config_optimal.json"));
+}
+
+// 13 billion bf16 weights alone are 24 GiB: on one RTX 4090 stage 3 trains them from RAM or not at
+// all, and the file that did not fit says nothing of offload_param.
+TEST_F(Tune, OffloadsParametersWhereNothingElseFits) {
+  const std::string scenario = (folder_ / "large.yaml").string();
+  write_large(scenario);
+  const Outcome outcome = run({scenario, "--set", "hardware.host.memory=512 GiB", "--front-within",
+                               "0", "--json", "-o", "out"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json summary = json::parse(outcome.out);
+  EXPECT_EQ(summary["baseline"]["setting"]["offload_param"], "none");
+  EXPECT_FALSE(summary["baseline"]["result"]["feasible"]);
+  EXPECT_EQ(summary["chosen"]["setting"]["offload_param"], "cpu");
+  const json zero = json::parse(content("out/ds_config_optimal.json"))["zero_optimization"];
+  EXPECT_EQ(zero["offload_param"], (json{{"device", "cpu"}, {"pin_memory", true}}));
+  const Outcome without =
+      run({scenario, "--vary", "offload_param=none", "--set", "hardware.host.memory=512 GiB"});
+  EXPECT_EQ(without.code, 3) << without.out;
+}
+
+TEST_F(Tune, NamesWhatWouldHelpAndIsNotSearched) {
+  const std::string scenario = (folder_ / "large.yaml").string();
+  write_large(scenario);
+  const Outcome outcome =
+      run({scenario, "--set", "training.activation_checkpointing=false", "--set",
+           "training.sequence_length=4096", "--set", "hardware.host.memory=512 GiB"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("--set training.activation_checkpointing=true"),
+                    HasSubstr("It fits with all of"), Not(HasSubstr("offload_param.device=cpu "))));
+  const Outcome fits = run_small({"--json"});
+  EXPECT_THAT(fits.out, Not(HasSubstr("not_searched")));
 }
 
 TEST_F(Tune, NamesReleasesInWhichZenFlowFails) {

@@ -294,8 +294,8 @@ TEST(TuneBoundsOfZenFlow, MeetTheSimulationWhereTheUpdateBlocks) {
     // Where GPUs reach each other over PCIe, gathers share it with gradients, too.
     if (auto& link = request.job.scenario.hardware.gpu_link) link->kind = "NVLink";
     // Parameters that come up share the link with gradients that go down.
-    request.job.deepspeed.offload_param = OffloadDevice::kNone;
-    for (const char* text : {"placement=zenflow", "overlap_step=false", "offload=false"}) {
+    for (const char* text :
+         {"placement=zenflow", "overlap_step=false", "offload=false", "offload_param=none"}) {
       narrow(request.space, text);
     }
     Candidates candidates(std::move(request));

@@ -1,4 +1,7 @@
 // Knobs, their values, and spaces.
+#include <algorithm>
+#include <functional>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,6 +29,12 @@ TEST(Knobs, AreInTheOrderOfTheirEnumeration) {
   for (std::size_t i = 0; i < kKnobs; ++i) {
     EXPECT_EQ(static_cast<std::size_t>(knobs()[i].knob), i);
   }
+}
+
+// Points that differ in them alone are enumerated together.
+TEST(Knobs, OfZenFlowComeLast) {
+  const auto of_zenflow = [](const KnobInfo& one) { return one.of_zenflow; };
+  EXPECT_TRUE(std::is_partitioned(knobs().begin(), knobs().end(), std::not_fn(of_zenflow)));
 }
 
 TEST(Knobs, AreFoundByNameAndPath) {

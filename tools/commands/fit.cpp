@@ -154,12 +154,6 @@ std::string remarks(const sim::Job& job, const sim::Fit& fit) {
   return text;
 }
 
-/// With the variable of the training's environment that it stands for.
-std::string change_text(const std::string& change) {
-  const std::string variable = sim::environment_of(change);
-  return "--set " + change + (variable.empty() ? "" : fmt::format(" ({})", variable));
-}
-
 std::string change_table(const sim::Fit& fit, bool bold) {
   if (fit.memory.fits) return "";
   if (fit.changes.empty()) return "  No single setting that was tried helps.\n\n";
@@ -168,8 +162,8 @@ std::string change_table(const sim::Fit& fit, bool bold) {
     Rows rows;
     for (const sim::FitChange& one : fit.changes) {
       if (one.limit != static_cast<MemoryLimit>(i)) continue;
-      const char* then = one.fits ? "fits" : one.limit_holds ? "this limit holds" : "not enough";
-      rows.push_back({change_text(one.set), then, sim::format_gib(one.saves)});
+      rows.push_back(
+          {sim::change_text(one.set), sim::outcome_text(one), sim::format_gib(one.saves)});
     }
     if (rows.empty()) continue;
     const std::string what = "for " + sim::describe(static_cast<MemoryLimit>(i));
@@ -178,7 +172,7 @@ std::string change_table(const sim::Fit& fit, bool bold) {
   if (!fit.together) return text;
   text += fit.together->fits ? "  These fit together:\n" : "  All of these are not enough:\n";
   for (const std::string& set : fit.together->set) {
-    text += fmt::format("    {}\n", change_text(set));
+    text += fmt::format("    {}\n", sim::change_text(set));
   }
   return text + "\n";
 }

@@ -188,6 +188,25 @@ std::string miss_text(const TuneAnswer& answer) {
                      sim::format_seconds(miss->predicted), sim::format_seconds(miss->needed));
 }
 
+std::string unsearched_text(const TuneAnswer& answer) {
+  const sim::UnsearchedChanges& unsearched = answer.unsearched;
+  if (unsearched.changes.empty()) return "";
+  std::vector<std::vector<std::string>> rows;
+  for (const sim::FitChange& one : unsearched.changes) {
+    rows.push_back({sim::change_text(one.set), sim::describe(one.limit), sim::outcome_text(one),
+                    sim::format_gib(one.saves)});
+  }
+  std::string text = sim::format_table(
+      {"would help yours, and is not searched", "limit", "then", "saves"}, rows, answer.bold);
+  if (!unsearched.fit_together.empty()) {
+    text += "It fits with all of\n";
+    for (const std::string& one : unsearched.fit_together) {
+      text += fmt::format("  {}\n", sim::change_text(one));
+    }
+  }
+  return text + "\n";
+}
+
 std::string gain_text(const TuneAnswer& answer) {
   const sim::SearchResult& result = answer.result;
   if (!result.own) return fmt::format("Yours cannot run: {}\n", result.own_refusal);
@@ -206,6 +225,7 @@ std::string gain_text(const TuneAnswer& answer) {
     }
   }
   if (!own.infeasible.empty()) text += fmt::format("Yours is not feasible: {}.\n", own.infeasible);
+  text += unsearched_text(answer);
   if (!result.own_not_proposed.empty())
     text += fmt::format("Yours is not among what is proposed: {}.\n", result.own_not_proposed);
   std::vector<std::vector<std::string>> rows;

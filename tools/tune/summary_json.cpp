@@ -111,6 +111,19 @@ Json counts_json(const sim::SearchResult& result) {
   return map;
 }
 
+Json unsearched_json(const TuneAnswer& answer) {
+  Json list = Json::array();
+  for (const sim::FitChange& one : answer.unsearched.changes) {
+    Json map;
+    map["set"] = one.set;
+    map["limit"] = to_string(one.limit);
+    map["saves_bytes"] = rounded(one.saves);
+    map["fits"] = one.fits;
+    list.push_back(map);
+  }
+  return list;
+}
+
 Json baseline_json(const TuneAnswer& answer) {
   const Setting own = sim::setting_of(answer.loaded.request.job);
   Json map;
@@ -123,6 +136,10 @@ Json baseline_json(const TuneAnswer& answer) {
     }
   } else {
     map["refused"] = answer.result.own_refusal;
+  }
+  if (!answer.unsearched.changes.empty()) map["not_searched"] = unsearched_json(answer);
+  if (!answer.unsearched.fit_together.empty()) {
+    map["fit_together"] = answer.unsearched.fit_together;
   }
   if (!answer.result.own_not_proposed.empty()) {
     map["not_proposed"] = answer.result.own_not_proposed;

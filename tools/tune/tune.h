@@ -46,6 +46,8 @@ struct TuneAnswer : sim::TuneAnswer {
 /// " First to look at: ...": the part of the step that explains what the model misses of a measured
 /// one; empty where it misses little or nothing was measured.
 [[nodiscard]] std::string miss_text(const TuneAnswer& answer);
+/// What would help the memory of the own setting and is not searched; empty if it fits.
+[[nodiscard]] std::string unsearched_text(const TuneAnswer& answer);
 /// What limits it, what it is chosen over, and how much of its limits it takes.
 [[nodiscard]] std::string limits_text(const TuneAnswer& answer);
 /// "1.11 times as fast", or of less than 1 "1.11 times as long".
