@@ -13,9 +13,11 @@ to the next. A line for each job, with "job" and its keys:
                  resident (Pss); "system": what the system has less available than before DeepSpeed,
                  "system_before": what it had less then than when the process began; "pinned" by
                  PyTorch's host allocator
+  host_us        of one core before any job, the least of several rounds: "python" a method call in a
+                 loop, "torch" an addition of two small tensors in RAM
   error          instead of these, if it failed
 Of the jobs that $GPU_CHECK_TRACED names, separated by commas, a step more is recorded by PyTorch's
-profiler: traces/JOB.json.gz beside OUTPUT. Exit code 0, or 1 if a job failed.
+profiler (under ZenFlow a window of them): traces/JOB.json.gz beside OUTPUT. Exit code 0, or 1 if a job failed.
 """
 import dataclasses
 import faulthandler
@@ -47,6 +49,13 @@ MODELS = {
     "gpt2_xl": {"model_type": "gpt2", "vocab_size": 50257, "n_embd": 1600, "n_layer": 48,
                 "n_head": 25, "n_positions": 1024, "resid_pdrop": 0.0, "embd_pdrop": 0.0,
                 "attn_pdrop": 0.0},
+    "llama3_2_1b": {"model_type": "llama", "vocab_size": 128256, "hidden_size": 2048,
+                    "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32,
+                    "num_key_value_heads": 8, "head_dim": 64, "max_position_embeddings": 131072,
+                    "tie_word_embeddings": True},
+    "gpt2_medium": {"model_type": "gpt2", "vocab_size": 50257, "n_embd": 1024, "n_layer": 24,
+                    "n_head": 16, "n_positions": 1024, "resid_pdrop": 0.0, "embd_pdrop": 0.0,
+                    "attn_pdrop": 0.0},
     "llama_tiny": {"model_type": "llama", "vocab_size": 512, "hidden_size": 64,
                    "intermediate_size": 192, "num_hidden_layers": 2, "num_attention_heads": 4,
                    "num_key_value_heads": 4, "tie_word_embeddings": False},
@@ -118,6 +127,11 @@ JOBS = (
     Job("qwen2_5_0_5b", 4, 1024, 2, OPTIMIZER, pinned=False),
     Job("qwen2_5_0_5b", 16, 1024, 2, OPTIMIZER),
     Job("llama_1_3b", 1, 512, 2, OPTIMIZER),
+    Job("llama3_2_1b", 2, 2048, 2, OPTIMIZER),
+    Job("llama3_2_1b", 2, 2048, 3, BOTH),
+    Job("llama3_2_1b", 8, 2048, 2, checkpointing=True),
+    Job("gpt2_medium", 8, 1024, 2, OPTIMIZER, accumulation=2),
+    Job("gpt2_medium", 8, 1024, 0, accumulation=4),
 )
 REHEARSED = (Job("llama_tiny", 2, 32, 2, OPTIMIZER), Job("llama_tiny", 2, 32, 3, BOTH),
              Job("llama_tiny", 2, 32, 0, accumulation=2))
@@ -222,10 +236,11 @@ class Training:
 
 
 def profiled(training, trace):
-    """One step under PyTorch's profiler, as a file of its own."""
+    """A step, or a window of ZenFlow's, under PyTorch's profiler, as a file of its own."""
     torch = training.torch
     with torch.profiler.profile() as profiler:
-        training.step()
+        for _ in range(training.job.zenflow[1] if training.job.zenflow else 1):
+            training.step()
         training.synchronize()
     profiler.export_chrome_trace(str(trace))
 
@@ -278,6 +293,29 @@ def run(job, device, trace):
     return json.loads(text) if text else {"job": job.name, "error": f"ended with status {status}"}
 
 
+class Counter:
+    def __init__(self):
+        self.count = 0
+
+    def add(self, by):
+        self.count += by
+
+
+def host_us(torch, rounds=20, calls=20_000):
+    """Microseconds: how fast this processor runs what PyTorch's and DeepSpeed's Python consist of."""
+    def least(call):
+        best = float("inf")
+        for _ in range(rounds):
+            start = time.perf_counter()
+            for _ in range(calls):
+                call()
+            best = min(best, time.perf_counter() - start)
+        return 1e6 * best / calls
+
+    counter, one = Counter(), torch.ones(8)
+    return {"python": least(lambda: counter.add(1)), "torch": least(lambda: torch.add(one, one))}
+
+
 def main():
     output, device, *names = sys.argv[1:]
     began = time.monotonic()
@@ -293,6 +331,7 @@ def main():
 
     versions = {"deepspeed": deepspeed.__version__, "torch": torch.__version__,
                 "transformers": transformers.__version__}
+    speed = host_us(torch)
     gc.freeze()
     failed = False
     by_name = {job.name: job for job in jobs}
@@ -303,7 +342,7 @@ def main():
         trace = None
         if job.name in traced:
             trace = pathlib.Path(output).parent / "traces" / f"{job.name}.json.gz"
-        line = {**run(job, device, trace), "versions": versions,
+        line = {**run(job, device, trace), "versions": versions, "host_us": speed,
                 "cpus": len(os.sched_getaffinity(0)), "omp_num_threads": os.environ.get("OMP_NUM_THREADS")}
         with open(output, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
