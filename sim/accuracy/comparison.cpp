@@ -57,7 +57,24 @@ std::optional<double> ComparedSetting::error(Metric metric) const {
 bool is_share_of_step(Metric metric) {
   const MetricGroup group = group_of(metric);
   return metric == Metric::kStall || group == MetricGroup::kStallCause ||
-         group == MetricGroup::kPhase;
+         group == MetricGroup::kPhase || group == MetricGroup::kTimer;
+}
+
+std::optional<Metric> ComparedSetting::first_to_look_at() const {
+  const std::optional<double> missed = error(Metric::kStep);
+  if (!missed || std::abs(*missed) < kMissWorthALook) return std::nullopt;
+  const bool has_timers = measured[Metric::kTimerStep].has_value();
+  std::optional<Metric> most;
+  for (const Metric metric : all_metrics()) {
+    const MetricGroup group = group_of(metric);
+    const bool tells = has_timers ? group == MetricGroup::kTimer
+                                  : metric == Metric::kCompute || group == MetricGroup::kStallCause;
+    const std::optional<double> off = tells ? error(metric) : std::nullopt;
+    if (!off || *off * *missed <= 0) continue;  // what is off the other way makes up for it
+    const auto in_step = [&](Metric one) { return std::abs(*predicted[one] - *measured[one]); };
+    if (!most || in_step(metric) > in_step(*most)) most = metric;
+  }
+  return most;
 }
 
 namespace {
@@ -105,7 +122,8 @@ void add_metrics(const std::vector<ComparedSetting>& settings, ValidationSummary
       const std::optional<double> error = one.error(metric);
       if (!one.calibrated && error) sum.add(one.name, {*error});
     }
-    if (!is_measured) all.not_told.push_back(metric);
+    const bool is_of_logs = group_of(metric) == MetricGroup::kTimer;
+    if (!is_measured && !is_of_logs) all.not_told.push_back(metric);
     // What no setting has, measured or predicted, has no error worth a line.
     const auto errors = sum.take();
     if (errors && is_there) all.metrics.push_back(*errors);

@@ -11,6 +11,9 @@
 
 namespace zenflow::sim {
 
+/// What is missed of a step by less is not looked into.
+inline constexpr double kMissWorthALook = 0.05;
+
 /// One setting of a scenario: what was measured of it, and what is predicted.
 struct ComparedSetting {
   std::string name;         ///< "zenflow k=0.1 S=4"
@@ -37,6 +40,10 @@ struct ComparedSetting {
   [[nodiscard]] std::vector<double> errors_in_window() const;
   /// Relative, of parts of the stall and phases in shares of the measured step.
   [[nodiscard]] std::optional<double> error(Metric metric) const;
+  /// The part of the step that is off by most in the direction in which the step is off: of a log
+  /// forward, backward or step(), else what the GPU computes or waits for. Nothing where the step
+  /// is less than kMissWorthALook off or no part is known on both sides.
+  [[nodiscard]] std::optional<Metric> first_to_look_at() const;
   /// run_spread of all runs, those included that do not count; unknown if there are none of these.
   [[nodiscard]] std::optional<double> spread_of_all() const;
   /// "3", "newest 3 of 8" where not all count; empty: unknown.

@@ -181,6 +181,13 @@ std::string validation_table(const std::vector<ComparedSetting>& settings,
                              const ValidationSummary& summary, const Tolerance& tolerance,
                              bool bold) {
   std::string text = settings_table(settings, tolerance, bold);
+  for (const ComparedSetting& one : settings) {
+    if (const auto first = one.first_to_look_at()) {
+      text += fmt::format("{}: first to look at: {}, {} ms measured, {} predicted\n", one.name,
+                          title_of(*first), text_of(one.measured, *first),
+                          text_of(one.predicted, *first));
+    }
+  }
   if (!summary.metrics.empty()) {
     text += "\n" + format_table({"of what was predicted", "mean error", "worst", "of", "settings"},
                                 metric_rows(summary, " pt", 2), bold);

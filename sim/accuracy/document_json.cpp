@@ -41,6 +41,8 @@ Json& at(Json& map, Metric metric) {
       return map["memory"][key];
     case MetricGroup::kPhase:
       return map["phases_ms"][key];
+    case MetricGroup::kTimer:
+      return map["timers_ms"][key];
     case MetricGroup::kStep:
     case MetricGroup::kTraffic:
       break;
@@ -79,6 +81,7 @@ Json setting_json(const ComparedSetting& one) {
              {"predicted", figures_json(one.predicted)}};
   if (const auto error = one.error(Metric::kStep)) entry["step_error"] = share(*error);
   if (const auto error = one.error(Metric::kStall)) entry["stall_error"] = share(*error);
+  if (const auto first = one.first_to_look_at()) entry["first_to_look_at"] = path_of(*first);
   if (const auto equal = one.bytes_within(0)) entry["bytes_equal"] = *equal;
   if (const auto error = one.bytes_error()) entry["bytes_error"] = share(*error);
   if (one.runs) entry["runs"] = *one.runs;

@@ -43,7 +43,8 @@ StepFigures read_figures(MapReader map) {
   take(map, MetricGroup::kTraffic);
   for (const auto& [key, group] :
        {std::pair("stall_by_cause_ms", MetricGroup::kStallCause),
-        std::pair("memory", MetricGroup::kMemory), std::pair("phases_ms", MetricGroup::kPhase)}) {
+        std::pair("memory", MetricGroup::kMemory), std::pair("phases_ms", MetricGroup::kPhase),
+        std::pair("timers_ms", MetricGroup::kTimer)}) {
     if (auto part = map.optional_map(key)) {
       take(*part, group);
       part->reject_unknown_keys();

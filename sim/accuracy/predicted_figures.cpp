@@ -29,6 +29,47 @@ void add_phases(const Prediction& prediction, StepFigures& figures) {
   }
 }
 
+/// Forward is over when the GPU begins with backward, backward when the GPU ends it: what holds the
+/// GPU up in between holds the thread that waits for it.
+void add_timers(const Prediction& prediction, StepFigures& figures) {
+  const Program& program = prediction.run.program;
+  const std::vector<Span>& spans = prediction.run.execution.spans;
+  const WindowShape& first = program.shapes[prediction.run.measured_begin];
+  const WindowShape& last = program.shapes[prediction.run.measured_end - 1];
+  const auto begin = static_cast<std::size_t>(first.first_step);
+  const auto end = static_cast<std::size_t>(last.first_step + last.steps);
+  std::vector<std::optional<Span>> backward(end);
+  for (TaskId id = 0; id < spans.size(); ++id) {
+    const TaskLabel& label = program.labels[id];
+    const bool is_first_rank =
+        program.graph.tasks()[id].lane == program.graph.tasks()[program.step_markers[0]].lane;
+    if (label.operation != Operation::kBackward || !is_first_rank) continue;
+    const auto step = static_cast<std::size_t>(label.step);
+    if (step < begin || step >= end) continue;
+    std::optional<Span>& one = backward[step];
+    if (!one) one = spans[id];
+    one->start = std::min(one->start, spans[id].start);
+    one->end = std::max(one->end, spans[id].end);
+  }
+  const auto start_of = [&](std::size_t step) {
+    return step < program.step_markers.size() ? spans[program.step_markers[step]].start
+                                              : prediction.run.execution.makespan;
+  };
+  double forward = 0;
+  double back = 0;
+  double rest = 0;
+  for (std::size_t step = begin; step < end; ++step) {
+    if (!backward[step]) return;  // a schedule without
+    forward += to_milliseconds(backward[step]->start - start_of(step));
+    back += to_milliseconds(backward[step]->end - backward[step]->start);
+    rest += to_milliseconds(start_of(step + 1) - backward[step]->end);
+  }
+  const auto steps = static_cast<double>(end - begin);
+  figures[Metric::kTimerForward] = forward / steps;
+  figures[Metric::kTimerBackward] = back / steps;
+  figures[Metric::kTimerStep] = rest / steps;
+}
+
 /// Most that is held at once of what an offload engine allocates.
 double engine_peak(const FullRun& run, MemoryPlace place) {
   double peak = 0;
@@ -69,6 +110,7 @@ Prediction predict(const Job& job, const Schedule& schedule) {
   Prediction prediction{figures_of(result), simulate_fully(settled, schedule), settled};
   StepFigures& figures = prediction.figures;
   add_phases(prediction, figures);
+  add_timers(prediction, figures);
   figures[Metric::kDeviceMemory] = engine_peak(prediction.run, MemoryPlace::kGpu);
   figures[Metric::kHostMemory] = engine_peak(prediction.run, MemoryPlace::kHost);
   return prediction;

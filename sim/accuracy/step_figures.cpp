@@ -40,6 +40,9 @@ constexpr std::array<MetricRow, kMetrics> kRows = {{
     {MetricGroup::kPhase, "accumulate"},
     {MetricGroup::kPhase, "cpu_update"},
     {MetricGroup::kPhase, "nvme"},
+    {MetricGroup::kTimer, "forward"},
+    {MetricGroup::kTimer, "backward"},
+    {MetricGroup::kTimer, "step"},
 }};
 
 const MetricRow& row_of(Metric metric) {
@@ -136,6 +139,8 @@ std::string path_of(Metric metric) {
       return "memory." + key;
     case MetricGroup::kPhase:
       return "phases_ms." + key;
+    case MetricGroup::kTimer:
+      return "timers_ms." + key;
     case MetricGroup::kStep:
     case MetricGroup::kTraffic:
       break;
@@ -160,8 +165,15 @@ std::string title_of(Metric metric) {
     case Metric::kHostMemory:
       return "host memory, peak";
     default:
-      return fmt::format("{}: {}", group_of(metric) == MetricGroup::kPhase ? "phase" : "stall",
-                         key_of(metric));
+      break;
+  }
+  switch (group_of(metric)) {
+    case MetricGroup::kPhase:
+      return fmt::format("phase: {}", key_of(metric));
+    case MetricGroup::kTimer:
+      return fmt::format("timer: {}", key_of(metric));
+    default:
+      return fmt::format("stall: {}", key_of(metric));
   }
 }
 

@@ -40,8 +40,13 @@ enum class Metric : std::uint8_t {
   kAccumulate,  ///< gradients summed on the CPU
   kCpuUpdate,
   kNvme,
+  // A step by the clock of the thread that trains, as DeepSpeed's timers have it: what the next
+  // part waits for belongs to the part before. Of logs alone.
+  kTimerForward,
+  kTimerBackward,
+  kTimerStep,
 };
-inline constexpr std::size_t kMetrics = 25;
+inline constexpr std::size_t kMetrics = 28;
 [[nodiscard]] constexpr Metric stall_by(WaitCause cause) {
   return static_cast<Metric>(static_cast<std::size_t>(Metric::kStallByCause) +
                              static_cast<std::size_t>(cause));
@@ -49,7 +54,7 @@ inline constexpr std::size_t kMetrics = 25;
 /// The figure that an operation's time counts towards, simulated or recorded; nothing: none.
 [[nodiscard]] std::optional<Metric> phase_of(Operation operation);
 
-enum class MetricGroup : std::uint8_t { kStep, kStallCause, kTraffic, kMemory, kPhase };
+enum class MetricGroup : std::uint8_t { kStep, kStallCause, kTraffic, kMemory, kPhase, kTimer };
 
 /// In the order of the enumeration.
 [[nodiscard]] const std::array<Metric, kMetrics>& all_metrics();

@@ -138,6 +138,29 @@ TEST(Comparison, PhasesAreHeldAgainstTheStepAndUnknownsAreListed) {
   EXPECT_THAT(table, HasSubstr("not told by what was measured: GPU compute"));
 }
 
+TEST(Comparison, NamesWhatToLookAtFirst) {
+  ComparedSetting one = compared(200, 150, 20, 20);
+  EXPECT_FALSE(one.first_to_look_at());  // no part is known on both sides
+  const auto both = [&one](Metric metric, double measured, double predicted) {
+    one.measured[metric] = measured;
+    one.predicted[metric] = predicted;
+  };
+  both(Metric::kCompute, 100, 90);
+  both(stall_by(WaitCause::kCpuUpdate), 60, 25);
+  both(stall_by(WaitCause::kD2H), 10, 70);  // predicted too long, where the step is too short
+  EXPECT_EQ(one.first_to_look_at(), stall_by(WaitCause::kCpuUpdate));
+  both(Metric::kTimerForward, 60, 50);
+  both(Metric::kTimerBackward, 80, 40);
+  both(Metric::kTimerStep, 60, 60);
+  EXPECT_EQ(one.first_to_look_at(), Metric::kTimerBackward);
+  const ValidationSummary all = summarize({one}, {});
+  EXPECT_THAT(
+      validation_table({one}, all, {}, false),
+      HasSubstr("a: first to look at: timer: backward, 80.00 ms measured, 40.00 predicted"));
+  one.predicted[Metric::kStep] = 195;
+  EXPECT_FALSE(one.first_to_look_at());  // nothing is missed
+}
+
 TEST(Comparison, StepsOfAWindowAreComparedOneByOne) {
   ComparedSetting one = compared(100, 100, 0, 0);
   one.measured.step_times = {90, 110};

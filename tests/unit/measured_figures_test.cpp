@@ -9,12 +9,14 @@
 #include "runtime/validate/rounds.h"
 #include "sim/accuracy/imported_figures.h"
 #include "sim/accuracy/overlay.h"
+#include "sim/accuracy/predicted_figures.h"
 #include "sim/accuracy/recorded_figures.h"
 #include "sim/base/error.h"
 #include "sim/trace/chrome_trace.h"
 #include "sim/trace/import/import_trace.h"
 #include "sim/trace/import/own_operations.h"
 #include "tests/support/error_of.h"
+#include "tests/support/small_jobs.h"
 #include "tests/support/temporary_folder.h"
 
 namespace zenflow::sim {
@@ -216,7 +218,7 @@ TEST(ImportedFigures, SayWhatTheyCannotKnow) {
   EXPECT_EQ(part.steps, 2);
   ASSERT_EQ(part.notes.size(), 1U);
   EXPECT_THAT(part.notes[0], HasSubstr("2 steps of windows of 4"));
-  EXPECT_THAT(testing::error_of([] {
+  EXPECT_THAT(zenflow::testing::error_of([] {
                 (void)imported_figures(foreign(100), "a.json", default_rules(), 3, 1);
               }).second,
               HasSubstr("a.json: no step is found from the 3-th on (3 in all)"));
@@ -236,8 +238,35 @@ TEST(ImportedFigures, OfALogLeaveOutTheFirstSteps) {
   EXPECT_DOUBLE_EQ(step_from(0), 35345.0 / 3);
   EXPECT_DOUBLE_EQ(step_from(1), 9500.75);
   EXPECT_EQ(imported_figures(log, "train.log", default_rules(), 1, 4).steps, 2);
-  EXPECT_THAT(testing::error_of([&] { (void)step_from(3); }).second,
+  EXPECT_THAT(zenflow::testing::error_of([&] { (void)step_from(3); }).second,
               HasSubstr("train.log: no step is found from the 3-th on (3 in all)"));
+}
+
+TEST(ImportedFigures, OfALogAreItsTimers) {
+  const std::string text =
+      "time (ms) | forward: 377.0 | backward: 860.0 | step: 22641.0\n"
+      "time (ms) | forward: 379.0 | backward: 862.0 | step: 22643.0\n";
+  const auto source = memory_bytes({text.data(), text.size()});
+  const ImportedTrace log = import_timer_log(*source, "train.log", {});
+  const StepFigures f = imported_figures(log, "train.log", default_rules(), 0, 1).figures;
+  EXPECT_EQ(f[Metric::kTimerForward], 378);
+  EXPECT_EQ(f[Metric::kTimerBackward], 861);
+  EXPECT_EQ(f[Metric::kTimerStep], 22642);
+  EXPECT_FALSE(f[Metric::kForward]);  // holds what the GPU waited for
+}
+
+// Whatever the schedule: the three parts are the step.
+TEST(PredictedFigures, HaveTimersThatAddUpToTheStep) {
+  for (const char* schedule : {"deepspeed-zero-offload", "deepspeed-zenflow", "zero-offload"}) {
+    const Job job =
+        testing::make_small_job(testing::round_node(2), testing::tiny_llama(), {.gpus = 2});
+    const StepFigures f = predict(job, find_schedule(schedule)).figures;
+    ASSERT_TRUE(f[Metric::kTimerStep]) << schedule;
+    EXPECT_NEAR(*f[Metric::kTimerForward] + *f[Metric::kTimerBackward] + *f[Metric::kTimerStep],
+                *f[Metric::kStep], 1e-6 * *f[Metric::kStep])
+        << schedule;
+    EXPECT_GT(*f[Metric::kTimerBackward], 0) << schedule;
+  }
 }
 
 TEST(Overlay, HasBothSidesOneAboveTheOtherAndIsReadAgain) {
@@ -267,7 +296,7 @@ TEST(Overlay, HasBothSidesOneAboveTheOtherAndIsReadAgain) {
   EXPECT_EQ(forwards[4], 2);
   EXPECT_EQ(forwards[5], 2);
 
-  const testing::TemporaryFolder folder;
+  const zenflow::testing::TemporaryFolder folder;
   const ImportedTrace read = import_trace(folder.write("overlay.json", chrome_trace(both)));
   EXPECT_EQ(read.timeline.spans.size(), both.spans.size());
   EXPECT_TRUE(read.left_out.empty());
