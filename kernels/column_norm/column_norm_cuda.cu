@@ -5,11 +5,15 @@
 namespace zenflow::kernels {
 namespace {
 
-constexpr unsigned kBlockSize = 128;
+/// Columns of a thread: each of its two kinds of sums is stored in one access of 16 bytes.
+constexpr unsigned kThreadColumns = 4;
+/// Four blocks are on a multiprocessor at once (__launch_bounds__).
+template <class Element>
+constexpr unsigned kBlockSize = sizeof(Element) == 2 ? 256 : 128;
 /// Few columns are spread over many processors.
 constexpr unsigned kFinishBlockSize = 64;
-/// Rows that are on their way to a thread at once. A matrix of 4,096 columns has 512 threads with
-/// 16 bytes a row for each block of rows, so that each has to keep many bytes under way.
+/// Rows that are on their way to a thread at once. A matrix of 4,096 columns has 1,024 threads with
+/// 16 or 8 bytes a row for each block of rows, so that each has to keep many bytes under way.
 constexpr unsigned kRowsAtOnce = 16;
 static_assert(kNormBlockRows % kRowsAtOnce == 0);
 /// Blocks whose sums are on their way to a thread at once.
@@ -27,8 +31,8 @@ struct BlockSums {
 
 template <unsigned kWidth>
 struct ColumnSums {
-  float magnitude[kWidth] = {};
-  float square[kWidth] = {};
+  Pack<float, kWidth> magnitude = {};
+  Pack<float, kWidth> square = {};
 
   template <class Element>
   __device__ void add(const Element* x, unsigned count) {
@@ -36,8 +40,8 @@ struct ColumnSums {
     for (unsigned i = 0; i < kWidth; ++i) {
       if (i >= count) break;
       const float value = to_float(x[i]);
-      magnitude[i] = __fadd_rn(magnitude[i], fabsf(value));
-      square[i] = __fadd_rn(square[i], __fmul_rn(value, value));
+      magnitude.at[i] = __fadd_rn(magnitude.at[i], fabsf(value));
+      square.at[i] = __fadd_rn(square.at[i], __fmul_rn(value, value));
     }
   }
 };
@@ -45,24 +49,36 @@ struct ColumnSums {
 /// Adds up `rows` rows of whole packs; the loads of kRowsAtOnce of them come before their sums.
 template <unsigned kWidth, class Element>
 __device__ void add_rows(ColumnSums<kWidth>& sums, const Element* first, std::size_t row_stride,
-                         std::size_t rows) {
-  std::size_t r = 0;
-  for (; r + kRowsAtOnce <= rows; r += kRowsAtOnce) {
+                         unsigned rows) {
+  for (; rows >= kRowsAtOnce; rows -= kRowsAtOnce, first += kRowsAtOnce * row_stride) {
     Pack<Element, kWidth> x[kRowsAtOnce];
 #pragma unroll
     for (unsigned k = 0; k < kRowsAtOnce; ++k) {
-      x[k] = load_pack<kWidth>(first + (r + k) * row_stride);
+      x[k] = load_pack<kWidth>(first + k * row_stride);
     }
     loads_stay_above();
 #pragma unroll
     for (unsigned k = 0; k < kRowsAtOnce; ++k) sums.add(x[k].at, kWidth);
   }
-  for (; r < rows; ++r) sums.add(load_pack<kWidth>(first + r * row_stride).at, kWidth);
+  for (; rows > 0; --rows, first += row_stride) sums.add(load_pack<kWidth>(first).at, kWidth);
+}
+
+template <unsigned kWidth>
+__device__ void store_sums(float* to, const Pack<float, kWidth>& sums, unsigned count) {
+  if (count == kWidth && lead_of<kWidth>(to) == 0) {
+    store_pack(to, sums);
+    return;
+  }
+#pragma unroll
+  for (unsigned i = 0; i < kWidth; ++i) {
+    if (i >= count) break;
+    to[i] = sums.at[i];
+  }
 }
 
 /// One thread per pack of columns and block of rows; neighbouring threads have neighbouring packs.
 template <unsigned kWidth, class Element>
-__global__ void __launch_bounds__(kBlockSize, 4)
+__global__ void __launch_bounds__(kBlockSize<Element>, 4)
     block_sums_kernel(MatrixView<Element> matrix, unsigned lead, BlockSums out) {
   const PackedRange range{matrix.columns, lead};
   const std::size_t packs = pack_count<kWidth>(range);
@@ -71,20 +87,21 @@ __global__ void __launch_bounds__(kBlockSize, 4)
   if (first_row >= matrix.rows) return;
   const Portion part = portion<kWidth>(range, thread_number() % packs);
   const std::size_t rest = matrix.rows - first_row;
-  const std::size_t rows = rest < kNormBlockRows ? rest : kNormBlockRows;
+  const auto rows = static_cast<unsigned>(rest < kNormBlockRows ? rest : kNormBlockRows);
   const Element* first = matrix.values + first_row * matrix.row_stride + part.begin;
   ColumnSums<kWidth> sums;
+  // Where it is called with a constant, no register has to hold part.count.
+  const auto store = [&](unsigned count) {
+    const std::size_t at = block * matrix.columns + part.begin;
+    store_sums(out.magnitudes + at, sums.magnitude, count);
+    store_sums(out.squares + at, sums.square, count);
+  };
   if (part.count == kWidth) {
     add_rows(sums, first, matrix.row_stride, rows);
+    store(kWidth);
   } else {
-    for (std::size_t r = 0; r < rows; ++r) sums.add(first + r * matrix.row_stride, part.count);
-  }
-  const std::size_t at = block * matrix.columns + part.begin;
-#pragma unroll
-  for (unsigned i = 0; i < kWidth; ++i) {
-    if (i >= part.count) break;
-    out.magnitudes[at + i] = sums.magnitude[i];
-    out.squares[at + i] = sums.square[i];
+    for (unsigned r = 0; r < rows; ++r) sums.add(first + r * matrix.row_stride, part.count);
+    store(part.count);
   }
 }
 
@@ -127,13 +144,13 @@ void column_norms(const MatrixView<Element>& matrix, ColumnNorms norms, void* wo
   const BlockSums sums{magnitudes, magnitudes + blocks * matrix.columns};
   const auto sum_blocks = [&]<unsigned kWidth>(PackedRange range) {
     launch(block_sums_kernel<kWidth, Element>,
-           blocks_of(blocks * pack_count<kWidth>(range), kBlockSize), kBlockSize, 0, stream, matrix,
-           range.lead, sums);
+           blocks_of(blocks * pack_count<kWidth>(range), kBlockSize<Element>), kBlockSize<Element>,
+           0, stream, matrix, range.lead, sums);
   };
   if (blocks > 0) {
     // With two rows as arrays, packs lie alike in all rows.
-    with_packs<full_pack<Element>()>(matrix.columns, sum_blocks, matrix.values,
-                                     matrix.values + (matrix.rows > 1 ? matrix.row_stride : 0));
+    with_packs<kThreadColumns>(matrix.columns, sum_blocks, matrix.values,
+                               matrix.values + (matrix.rows > 1 ? matrix.row_stride : 0));
   }
   launch(finish_norms_kernel, blocks_of(matrix.columns, kFinishBlockSize), kFinishBlockSize, 0,
          stream, sums, blocks, matrix.columns, norms);

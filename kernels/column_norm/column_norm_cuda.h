@@ -1,9 +1,9 @@
 /// Column norms on the GPU; the arithmetic is that of column_norm.h, bit for bit.
 ///
-/// One thread sums 16 bytes of columns over one block of rows, one thread a column adds up the
-/// blocks. Besides the matrix, 16 bytes for each column and block of rows are moved: 1/32 of an
-/// fp32 and 1/16 of a bfloat16 matrix's bytes where blocks are full. A matrix whose rows do not all
-/// begin alike within 16 bytes is read element by element.
+/// One thread sums four columns over one block of rows, one thread a column adds up the blocks.
+/// Besides the matrix, 16 bytes for each column and block of rows are moved: 1/32 of an fp32 and
+/// 1/16 of a bfloat16 matrix's bytes where blocks are full. A matrix whose rows do not all begin
+/// alike within four elements is read element by element.
 #pragma once
 
 #include <cuda_runtime_api.h>

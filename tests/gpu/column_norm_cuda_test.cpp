@@ -75,8 +75,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Shape{1, 1, 0, 3}, Shape{2, 15, 1, 0}, Shape{3, 16, 0, 0}, Shape{4, 17, 7, 0},
                       Shape{5, 16, 0, 1}, Shape{6, 31, 1, 5}, Shape{17, 32, 8, 4},
                       Shape{127, 31, 0, 0}, Shape{128, 16, 8, 0}, Shape{129, 17, 7, 3},
-                      Shape{144, 40, 0, 7}, Shape{1000, 31, 5, 1}, Shape{4200, 9, 7, 0},
-                      Shape{31, 1000, 0, 0}, Shape{130, 1031, 1, 2}));
+                      Shape{144, 40, 0, 7}, Shape{260, 36, 4, 0}, Shape{1000, 31, 5, 1},
+                      Shape{4200, 9, 7, 0}, Shape{31, 1000, 0, 0}, Shape{130, 1031, 1, 2}));
 
 /// Every number of rows with every number of columns, and rows that no access of 16 bytes fits.
 std::vector<Shape> all_sizes() {
