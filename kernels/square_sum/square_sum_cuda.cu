@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/pack.cuh"
 #include "kernels/square_sum/square_sum_cuda.h"
@@ -11,6 +13,9 @@ constexpr unsigned kBlockSize = 256;
 constexpr unsigned kPacksAtOnce = 8;
 constexpr unsigned kPacks = kSquareBlock / kSquareSums;  // of a thread
 static_assert(kPacks % kPacksAtOnce == 0);
+/// Sums of blocks, or of step 2, that are on their way to a thread at once.
+constexpr unsigned kSumsAtOnce = 32;
+static_assert(kSquareSums == kWarpSize && kSquareLanes % kWarpSize == 0);
 
 std::size_t square_blocks(std::size_t n) {
   return (n + kSquareBlock - 1) / kSquareBlock;
@@ -64,25 +69,43 @@ __global__ void __launch_bounds__(kBlockSize, 2)
   if (thread == 0 && block * kSquareBlock < n) block_sums[block] = total;
 }
 
-/// Steps 2 and 3, by one block of kSquareLanes threads.
-__global__ void total_kernel(const double* block_sums, std::size_t blocks, double* sum) {
-  double* lanes = dynamic_shared<double>();  // [kSquareLanes]
-  const unsigned k = threadIdx.x;
-  double mine = 0.0;
-#pragma unroll 8
-  for (std::size_t b = k; b < blocks; b += kSquareLanes) mine = __dadd_rn(mine, block_sums[b]);
-  lanes[k] = mine;
-  __syncthreads();
-  if (k < kSquareSums) {
-    mine = 0.0;
-    for (unsigned i = k; i < kSquareLanes; i += kSquareSums) mine = __dadd_rn(mine, lanes[i]);
-    lanes[k] = mine;  // no other thread reads it before the barrier
+/// The sum of values[first], values[first + kStride], ... below `n`, in order. A zero in the place
+/// of what is not there changes no sum: none is -0.
+template <unsigned kStride>
+__device__ double added_up(const double* values, std::size_t n, std::size_t first) {
+  double sum = 0.0;
+  for (; first < n; first += std::size_t{kSumsAtOnce} * kStride) {
+    double x[kSumsAtOnce];
+#pragma unroll
+    for (unsigned k = 0; k < kSumsAtOnce; ++k) {
+      const std::size_t at = first + std::size_t{k} * kStride;
+      x[k] = at < n ? values[at] : 0.0;
+    }
+    loads_stay_above();
+#pragma unroll
+    for (unsigned k = 0; k < kSumsAtOnce; ++k) sum = __dadd_rn(sum, x[k]);
   }
-  __syncthreads();
-  if (k != 0) return;
-  mine = lanes[0];
-  for (unsigned i = 1; i < kSquareSums; ++i) mine = __dadd_rn(mine, lanes[i]);
-  *sum = mine;
+  return sum;
+}
+
+/// Step 2, one warp a block, so that many multiprocessors read. Lane k of the 1,024 takes the place
+/// of block k's sum, which no other one reads. Precondition: there are more blocks than lanes.
+__global__ void __launch_bounds__(kWarpSize, 1)
+    lanes_kernel(double* block_sums, std::size_t blocks) {
+  const std::size_t k = thread_number();
+  block_sums[k] = added_up<kSquareLanes>(block_sums, blocks, k);
+}
+
+/// Step 3, by one warp. A lane that is not there would be 0.
+__global__ void __launch_bounds__(kWarpSize, 1)
+    total_kernel(const double* lanes, std::size_t count, double* sum) {
+  const double mine = added_up<kSquareSums>(lanes, count, threadIdx.x);
+  double total = __shfl_sync(kAllLanes, mine, 0);
+#pragma unroll
+  for (unsigned k = 1; k < kSquareSums; ++k) {
+    total = __dadd_rn(total, __shfl_sync(kAllLanes, mine, static_cast<int>(k)));
+  }
+  if (threadIdx.x == 0) *sum = total;
 }
 
 }  // namespace
@@ -109,8 +132,12 @@ void square_sum_cuda(const Element* values, std::size_t n, double* sum, void* wo
       sum_blocks.template operator()<1>();
     }
   }
-  launch(total_kernel, 1, kSquareLanes, sizeof(double) * kSquareLanes, stream, block_sums, blocks,
-         sum);
+  // With no more blocks than lanes, each is a lane's only one.
+  if (blocks > kSquareLanes) {
+    launch(lanes_kernel, blocks_of(kSquareLanes, kWarpSize), kWarpSize, 0, stream, block_sums,
+           blocks);
+  }
+  launch(total_kernel, 1, kWarpSize, 0, stream, block_sums, std::min(blocks, kSquareLanes), sum);
 }
 
 template void square_sum_cuda(const float*, std::size_t, double*, void*, cudaStream_t);

@@ -67,9 +67,26 @@ TEST_F(SquareSumCuda, Bf16MatchesTheReference) {
   expect_reference_bits_of_all_sizes<Bf16>();
 }
 
-/// Step 2 of the arithmetic has as many sums as it has threads here; more blocks take turns.
+/// Step 2 of the arithmetic has as many sums as it has threads here; more blocks take turns. A
+/// thread reads 32 of them at once.
 TEST_F(SquareSumCuda, MatchesTheReferenceWithManyBlocks) {
-  expect_reference_bits(ordinary<Bf16>(1030 * kSquareBlock + 77, 3), 0);
+  for (const std::size_t blocks : {1023U, 1024U, 1030U, 32U * 1024U + 6U}) {
+    expect_reference_bits(ordinary<Bf16>(blocks * kSquareBlock + 77, 3), 0);
+  }
+}
+
+/// `count` numbers other than 0, `apart` from each other: `large` whose squares do not change when
+/// 1 is added, then ones. Sums that begin with the ones are others.
+std::vector<float> large_ones_first(std::size_t count, std::size_t apart, std::size_t large) {
+  std::vector<float> values(count * apart);
+  for (std::size_t i = 0; i < count; ++i) values[i * apart] = i < large ? 0x1p27F : 1.0F;
+  return values;
+}
+
+TEST_F(SquareSumCuda, AddsInTheStatedOrder) {
+  expect_reference_bits(large_ones_first(kSquareBlock, 1, 32), 0);           // step 1
+  expect_reference_bits(large_ones_first(6 * 1024, kSquareBlock, 1024), 0);  // step 2
+  expect_reference_bits(large_ones_first(1024, kSquareBlock, 32), 0);        // step 3
 }
 
 }  // namespace
