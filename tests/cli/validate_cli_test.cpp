@@ -17,7 +17,6 @@ namespace zenflow::testing {
 namespace {
 
 using ::testing::HasSubstr;
-using Arguments = std::vector<std::string>;
 
 class ValidateProgram : public ::testing::Test {
  protected:
@@ -39,18 +38,13 @@ class ValidateProgram : public ::testing::Test {
 
 const Arguments kOnce = {"--live", "--rounds", "1", "--most-rounds", "1"};
 
-Arguments with(Arguments left, const Arguments& right) {
-  left.insert(left.end(), right.begin(), right.end());
-  return left;
-}
-
 TEST_F(ValidateProgram, FitsSomeSettingsAndPredictsTheOthersBytesExactly) {
   const Outcome outcome =
-      run(with(kOnce, {"--calibrate", "zero-offload,zenflow:0.1:4", "--predict",
-                       "gpu-only,zero-offload-dpu,zenflow:0.3:2,zenflow:0.05:2,zenflow:0.1:1,"
-                       "zenflow:0.1:8,zenflow:0.2:4,zenflow:0.5:4,zenflow:0.1:4:device,"
-                       "zenflow:0.1:1:device",
-                       "--json", "--write-profile", "fitted.yaml", "--date", "2026-11-20"}));
+      run(kOnce + Arguments{"--calibrate", "zero-offload,zenflow:0.1:4", "--predict",
+                            "gpu-only,zero-offload-dpu,zenflow:0.3:2,zenflow:0.05:2,zenflow:0.1:1,"
+                            "zenflow:0.1:8,zenflow:0.2:4,zenflow:0.5:4,zenflow:0.1:4:device,"
+                            "zenflow:0.1:1:device",
+                            "--json", "--write-profile", "fitted.yaml", "--date", "2026-11-20"});
   // 1: too noisy, 4: outside the tolerance; a tiny model's steps are mostly thread switches.
   EXPECT_THAT(outcome.code, ::testing::AnyOf(0, 1, 4)) << outcome.err;
   const auto document = nlohmann::json::parse(outcome.out);
@@ -123,7 +117,7 @@ TEST_F(ValidateProgram, ProfilesAreFittedToRecordedFilesToo) {
               HasSubstr("fitted to 1 recorded runs of small, zenflow-calibrate fit"));
   // A recording says how it ran.
   const auto validate = [&](const Arguments& more) {
-    return run(with({"--trace", "run.json.gz", "--setting"}, more));
+    return run(Arguments{"--trace", "run.json.gz", "--setting"} + more);
   };
   EXPECT_THAT(validate({"zenflow:0.1:4", "-q"}).code, ::testing::AnyOf(0, 4));
   for (const auto& [more, what] :
@@ -165,7 +159,7 @@ TEST_F(ValidateProgram, RecordingsSayWhereSumsWere) {
   ASSERT_EQ(run_program(train, {.folder = folder_.path()}).code, 0);
   const auto fit = [&](const Arguments& more) {
     return run_program(
-        with({ZENFLOW_CALIBRATE, "fit", "run.json.gz", "--scenario", "small.yaml"}, more),
+        Arguments{ZENFLOW_CALIBRATE, "fit", "run.json.gz", "--scenario", "small.yaml"} + more,
         {.folder = folder_.path()});
   };
   // The setting says it, or the scenario.
@@ -175,12 +169,12 @@ TEST_F(ValidateProgram, RecordingsSayWhereSumsWere) {
     const Outcome fitted = fit(more);
     EXPECT_EQ(fitted.code, 0) << fitted.err;
     EXPECT_THAT(fitted.out, HasSubstr("host_link.d2h"));
-    EXPECT_THAT(run(with({"--trace", "run.json.gz", "-q"}, more)).code, ::testing::AnyOf(0, 4));
+    EXPECT_THAT(run(Arguments{"--trace", "run.json.gz", "-q"} + more).code, ::testing::AnyOf(0, 4));
   }
   for (const Arguments& more :
        {Arguments{"--setting", "zenflow:0.1:4"},
         Arguments{"--setting", "zenflow:0.1:4:host", "--set", "accumulate_on=device"}}) {
-    for (const Outcome& wrong : {fit(more), run(with({"--trace", "run.json.gz"}, more))}) {
+    for (const Outcome& wrong : {fit(more), run(Arguments{"--trace", "run.json.gz"} + more)}) {
       EXPECT_EQ(wrong.code, 2);
       EXPECT_THAT(wrong.err, HasSubstr("accumulate_on device was recorded, the setting has host"));
     }
@@ -193,9 +187,9 @@ TEST_F(ValidateProgram, KeepsItsResultAndWritesThePage) {
                 "sections: [{title: S, blocks: [{results: ours}]}]\n");
   // However busy the machine is: a single round says nothing of noise, so the result is kept.
   const Arguments arguments =
-      with(kOnce, {"--predict", "gpu-only", "--write", "page.md", "--name", "ours", "--machine",
-                   "a test's machine", "--date", "2026-11-20", "-q"});
-  const Outcome first = run(with(arguments, {"--remark", "It was loud."}));
+      kOnce + Arguments{"--predict", "gpu-only",         "--write", "page.md",    "--name", "ours",
+                        "--machine", "a test's machine", "--date",  "2026-11-20", "-q"};
+  const Outcome first = run(arguments + Arguments{"--remark", "It was loud."});
   EXPECT_THAT(first.code, ::testing::AnyOf(0, 4)) << first.err;
   const auto kept = nlohmann::json::parse(file_content(folder_.path() / "page/ours.json"));
   EXPECT_EQ(kept["machine"], "a test's machine");
@@ -217,7 +211,7 @@ TEST_F(ValidateProgram, KeepsItsResultAndWritesThePage) {
   EXPECT_EQ(nlohmann::json::parse(file_content(folder_ / "page/ours.json")), kept);
 
   // A remark belongs to its measurement.
-  const Outcome second = run(with(arguments, {"-f"}));
+  const Outcome second = run(arguments + Arguments{"-f"});
   EXPECT_THAT(second.err,
               HasSubstr("a remark of the result before is not in this one: It was loud."));
   EXPECT_THAT(file_content(folder_.path() / "page.md"), ::testing::Not(HasSubstr("loud")));
@@ -225,7 +219,7 @@ TEST_F(ValidateProgram, KeepsItsResultAndWritesThePage) {
   // A page that somebody has written is not replaced.
   folder_.write("page.md", "# Mine\n");
   const auto render = [&](const Arguments& more) {
-    return run_program(with({ZENFLOW_VALIDATE, "--write", "page.md"}, more),
+    return run_program(Arguments{ZENFLOW_VALIDATE, "--write", "page.md"} + more,
                        {.folder = folder_.path()});
   };
   EXPECT_EQ(render({}).code, 2);
@@ -251,7 +245,8 @@ TEST_F(ValidateProgram, CudaIsRefusedWithFive) {
 class PublishedRuns : public ValidateProgram {
  protected:
   [[nodiscard]] Outcome published(const Arguments& more) const {
-    return run_program(with({ZENFLOW_VALIDATE, "--published"}, more), {.folder = folder_.path()});
+    return run_program(Arguments{ZENFLOW_VALIDATE, "--published"} + more,
+                       {.folder = folder_.path()});
   }
 };
 
@@ -326,7 +321,7 @@ TEST_F(ValidateProgram, RefusesWhatCannotBeMeant) {
   refuses({"--live", "--write", "page.txt"}, 2, "*.md");
   refuses({"--live", "--setting", "gpu-only"}, 2, "--trace");
   folder_.write("there.yaml", "kept");
-  refuses(with(kOnce, {"--write-profile", "there.yaml"}), 2, "there.yaml");
+  refuses(kOnce + Arguments{"--write-profile", "there.yaml"}, 2, "there.yaml");
   EXPECT_EQ(file_content(folder_.path() / "there.yaml"), "kept");
 }
 

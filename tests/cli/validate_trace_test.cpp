@@ -18,7 +18,6 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Arguments = std::vector<std::string>;
 
 class ValidateTraces : public ::testing::Test {
  protected:
@@ -66,19 +65,14 @@ class ValidateTraces : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-Arguments with(Arguments left, const Arguments& right) {
-  left.insert(left.end(), right.begin(), right.end());
-  return left;
-}
-
 TEST_F(ValidateTraces, FitsToSomeAndPredictsTheOthers) {
   record_four();
   // The base profile is of another machine.
-  const Outcome base = validate(with(four(), {"--json"}));
+  const Outcome base = validate(four() + Arguments{"--json"});
   EXPECT_EQ(base.code, 4) << base.err;
   const Outcome fitted = validate(
-      with(four(), {"--json", "--calibrate", "zero-offload,zenflow:0.1:4", "--write-profile",
-                    "p.yaml", "--tolerance", "3", "--worst", "8", "--date", "2026-11-20"}));
+      four() + Arguments{"--json", "--calibrate", "zero-offload,zenflow:0.1:4", "--write-profile",
+                         "p.yaml", "--tolerance", "3", "--worst", "8", "--date", "2026-11-20"});
   EXPECT_EQ(fitted.code, 0) << fitted.err << fitted.out;
   const json document = json::parse(fitted.out);
   EXPECT_EQ(document["summary"]["predicted"], 2);
@@ -121,7 +115,7 @@ TEST_F(ValidateTraces, OfAnotherProgramTellWhatTheyTell) {
   const Outcome unknown = validate(loose);
   EXPECT_EQ(unknown.code, 4) << unknown.err;
   EXPECT_THAT(unknown.out, HasSubstr("bytes of some settings unknown"));
-  EXPECT_EQ(validate(with(loose, {"--bytes-tolerance", "any"})).code, 0);
+  EXPECT_EQ(validate(loose + Arguments{"--bytes-tolerance", "any"}).code, 0);
   const json document = json::parse(log.out);
   EXPECT_EQ(document["results"][0]["measured"], json({{"step_time_ms", 10.0}}));
   EXPECT_THAT(document["summary"]["not_told"],
@@ -130,7 +124,7 @@ TEST_F(ValidateTraces, OfAnotherProgramTellWhatTheyTell) {
 
 TEST_F(ValidateTraces, OverlaysHaveAProcessForEachSetting) {
   record_four();
-  const Outcome outcome = validate(with(four(), {"--overlay", "both.json.gz", "-q"}));
+  const Outcome outcome = validate(four() + Arguments{"--overlay", "both.json.gz", "-q"});
   EXPECT_EQ(outcome.code, 4) << outcome.err;
   const Outcome read = run({ZENFLOW_SIM, "explain", "--trace", "both.json.gz", "--json"});
   ASSERT_EQ(read.code, 0) << read.err;

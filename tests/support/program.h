@@ -23,6 +23,13 @@ inline std::string file_content(const std::filesystem::path& path) {
   return text.str();
 }
 
+using Arguments = std::vector<std::string>;
+
+inline Arguments operator+(Arguments left, const Arguments& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  return left;
+}
+
 struct Outcome {
   int code = -1;      ///< exit status; -1 if a signal ended the program
   std::string out{};  ///< standard output

@@ -17,13 +17,6 @@
 
 namespace zenflow::testing {
 
-using Arguments = std::vector<std::string>;
-
-inline Arguments operator+(Arguments left, const Arguments& right) {
-  left.insert(left.end(), right.begin(), right.end());
-  return left;
-}
-
 /// The flag's value replaced, or flag and value added.
 inline Arguments with(Arguments arguments, const std::string& flag, const std::string& value) {
   const auto at = std::find(arguments.begin(), arguments.end(), flag);

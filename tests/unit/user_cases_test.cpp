@@ -25,7 +25,7 @@ constexpr const char* kParametersInRam = R"({
 
 Job job_of(const std::string& model, const std::string& hardware, const std::string& rest,
            const std::string& deepspeed, std::vector<Override> overrides = {}) {
-  const testing::TemporaryFolder folder;
+  const zenflow::testing::TemporaryFolder folder;
   const fs::path root(ZENFLOW_SOURCE_DIR);
   folder.write("ds.json", deepspeed);
   const fs::path file = folder.write(
