@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/schedule/deepspeed_memory.h"
 #include "sim/schedule/live_work.h"
 #include "sim/simulate/simulated_timeline.h"
 
@@ -83,6 +84,19 @@ double with_allocator(double peak, double context) {
 double with_allocator(const Job& job, const Fit& fit) {
   if (live_kind(fit.schedule)) return fit.memory.gpu.total;
   return with_allocator(fit.memory.gpu.total, job.scenario.hardware.gpu.context_memory.value());
+}
+
+std::optional<double> loading_peak(const Job& job, const Fit& fit) {
+  const bool divides = job.deepspeed.zero_stage == 3;
+  if (divides || !find_schedule(fit.schedule).runs_deepspeed()) return std::nullopt;
+  const double weights = static_cast<double>(job.scenario.model.parameters() *
+                                             bytes_per_element(job.scenario.training.dtype));
+  return static_cast<double>(job.scenario.gpus) * (weights + kProcessBytes);
+}
+
+bool is_loading_at_risk(const Job& job, const Fit& fit) {
+  const LimitCheck& check = fit.memory.limit(MemoryLimit::kHost);
+  return check.holds() && check.capacity && loading_peak(job, fit).value_or(0) > *check.capacity;
 }
 
 bool is_gpu_at_risk(const Job& job, const Fit& fit) {

@@ -79,6 +79,14 @@ struct Fit {
 /// Whether the job fits, but not with what the allocator holds besides.
 [[nodiscard]] bool is_gpu_at_risk(const Job& job, const Fit& fit);
 
+/// RAM of the node before DeepSpeed divides anything: every rank has read all weights, in the
+/// training's type, beside its Python and CUDA. Empty for zenflow-train, which is one process, and
+/// in stage 3, where transformers divides weights as it reads them (zero.Init). The files' pages in
+/// the system's cache are not counted: it gives them back.
+[[nodiscard]] std::optional<double> loading_peak(const Job& job, const Fit& fit);
+/// Whether the job fits once it runs, but not while its weights are loaded.
+[[nodiscard]] bool is_loading_at_risk(const Job& job, const Fit& fit);
+
 /// The words of a formula that are symbols: "2 b (k P2 + P1)" has b, k, P2, P1.
 [[nodiscard]] std::vector<std::string> formula_symbols(const std::string& formula);
 

@@ -122,6 +122,10 @@ Json result(const Job& job, const Fit& fit) {
   map["limits"] = limits(memory);
   map["limits"]["gpu_memory"]["with_allocator_bytes"] = whole(with_allocator(job, fit));
   map["limits"]["gpu_memory"]["at_risk"] = is_gpu_at_risk(job, fit);
+  if (const auto loading = loading_peak(job, fit)) {
+    map["limits"][to_string(MemoryLimit::kHost)]["while_loading_bytes"] = whole(*loading);
+    map["limits"][to_string(MemoryLimit::kHost)]["at_risk"] = is_loading_at_risk(job, fit);
+  }
   map["changes"] = changes(fit);
   if (fit.together) map["together"] = {{"set", fit.together->set}, {"fits", fit.together->fits}};
   map["estimator"] = estimator(fit);

@@ -88,6 +88,26 @@ TEST(Limits, OfTheGpuAreAtRiskWithoutRoomForTheAllocator) {
   EXPECT_FALSE(at(context + 1.25 * (need - context)));
 }
 
+// Every rank reads all weights, 2 bytes each, and is a process of 4 GiB.
+TEST(Limits, OfRamHoldWhileWeightsAreLoaded) {
+  Job job = testing::make_small_job(testing::round_node(8), testing::tiny_llama(),
+                                    {.gpus = 8, .with_zenflow = false});
+  const Schedule& schedule = find_schedule("deepspeed-zero-offload");
+  const double loading = 8 * (2.0 * 34976 + 4 * 0x1p30);
+  const auto risk_at = [&](double memory) {
+    job.scenario.hardware.host.memory = Bytes(memory);
+    const Fit found = fit(job, schedule);
+    EXPECT_EQ(loading_peak(job, found), loading);
+    return is_loading_at_risk(job, found);
+  };
+  const double run = fit(job, schedule).memory.limit(MemoryLimit::kHost).need;
+  EXPECT_FALSE(risk_at(run - 1));  // it does not fit anyway
+  EXPECT_EQ(risk_at(run), loading > run);
+  EXPECT_FALSE(risk_at(2 * std::max(run, loading)));
+  job.deepspeed.zero_stage = 3;
+  EXPECT_FALSE(loading_peak(job, fit(job, schedule)));
+}
+
 TEST(Limits, OfLockedMemoryMayBeUnstatedOrUnlimited) {
   Job job = overlapped_job();
   const Schedule& schedule = find_schedule("deepspeed-zenflow");

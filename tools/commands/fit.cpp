@@ -112,6 +112,9 @@ std::string limit_table(const sim::Job& job, const sim::Fit& fit, bool bold) {
     if (check.need == 0) continue;
     std::string verdict = !check.capacity ? "not checked" : check.holds() ? "holds" : "EXCEEDED";
     if (limit == MemoryLimit::kGpu && sim::is_gpu_at_risk(job, fit)) verdict += ", little room";
+    if (limit == MemoryLimit::kHost && sim::is_loading_at_risk(job, fit)) {
+      verdict += ", but not while loading";
+    }
     if (!assumption(job, limit).empty()) verdict += ", limit estimated";
     rows.push_back(
         {sim::describe(limit), verdict, sim::format_gib(check.need), capacity_text(check)});
@@ -130,6 +133,20 @@ std::string remarks(const sim::Job& job, const sim::Fit& fit) {
         "memory.\n  PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True wastes less.\n\n",
         sim::format_gib(sim::with_allocator(job, fit)),
         sim::format_gib(*fit.memory.limit(MemoryLimit::kGpu).capacity));
+  }
+  const auto loading = sim::loading_peak(job, fit);
+  const double run = fit.memory.limit(MemoryLimit::kHost).need;
+  if (loading && *loading > run) {
+    text += fmt::format(
+        "  RAM while loading: {} on the node if every rank reads all weights before DeepSpeed "
+        "divides\n  them, more than the run needs; the files' pages in the cache besides, which "
+        "the "
+        "system gives\n  back.{}\n\n",
+        sim::format_gib(*loading),
+        sim::is_loading_at_risk(job, fit)
+            ? " This job may be killed before its first step: load on one rank after the\n  other, "
+              "or use stage 3, in which transformers divides weights as it reads them."
+            : "");
   }
   const sim::LimitCheck& shared = fit.memory.limit(MemoryLimit::kShared);
   if (shared.need > 0) {
