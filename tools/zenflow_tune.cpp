@@ -294,7 +294,7 @@ int tune(TuneOptions& options) {
   TuneAnswer answer{{loaded, candidates, sim::search(candidates, search)}, options, traced};
   if (search.progress) complain("\r\033[K");
   if (study) study->record(answer.result.counts);
-  answer.unsearched = sim::unsearched_changes(loaded.request);
+  answer.unsearched = sim::unsearched_changes(candidates);
   if (!answer.result.chosen) {
     complain(reasons_text(answer.result.counts) + unsearched_text(answer));
     if (!answer.result.complete) {

@@ -14,8 +14,8 @@ namespace {
 
 constexpr double kLargest = std::numeric_limits<double>::max();
 /// Computed from figures; `check` compares.
-constexpr std::array kStatedErrors = {"step_error", "stall_error", "bytes_equal", "bytes_error",
-                                      "spread_of_all_runs"};
+constexpr std::array kStatedErrors = {"step_error",  "stall_error",        "bytes_equal",
+                                      "bytes_error", "spread_of_all_runs", "first_to_look_at"};
 /// By how much two figures of a document may differ that are the same but for rounding.
 constexpr double kSlack = 2e-6;
 

@@ -114,6 +114,15 @@ class Reader {
                                              name, first, found, advice));
 }
 
+/// The mean of the timer that the log has under one of the names.
+std::optional<double> mean_of(const TimerLog& log, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    const TimerSeries* series = log.find(name);
+    if (series != nullptr && !series->values.empty()) return series->mean();
+  }
+  return std::nullopt;
+}
+
 /// Steps that a log has from the `first`-th on; all, also where it has means of ranks alone.
 ImportedFigures of_log(const ImportedTrace& trace, const std::string& name, std::int64_t first) {
   const double step_ms = trace.timers->step_ms;
@@ -138,9 +147,17 @@ ImportedFigures of_log(const ImportedTrace& trace, const std::string& name, std:
     // Their means are of all steps.
     if (first == 0 && std::isfinite(value)) result.figures[metric] = value;
   };
-  take(Metric::kTimerForward, log.forward_ms);
-  take(Metric::kTimerBackward, log.backward_ms);
-  take(Metric::kTimerStep, log.optimizer_ms);
+  const auto forward = mean_of(log, {"fwd_microstep", "forward_microstep"});
+  const auto backward = mean_of(log, {"bwd_microstep", "backward_microstep"});
+  const auto optimizer = mean_of(log, {"step_microstep"});
+  // With accumulation the others are sums over the micro steps between two updates.
+  const bool has_all = forward && backward && optimizer;
+  take(Metric::kTimerForward, has_all ? *forward : log.forward_ms);
+  take(Metric::kTimerBackward, has_all ? *backward : log.backward_ms);
+  take(Metric::kTimerStep, has_all ? *optimizer : log.optimizer_ms);
+  if (has_all && first == 0 && log.iterations.values.empty()) {
+    result.figures[Metric::kStep] = *forward + *backward + *optimizer;
+  }
   result.notes.emplace_back(
       "a log's forward, backward and optimizer times hold what the GPU waited for: they are held "
       "against the parts of the simulated step, not against its phases");

@@ -216,8 +216,8 @@ std::vector<std::string> take_known_gpu(Node& profile, const GpuCatalogue& catal
     if (!own.empty()) unused.push_back(fmt::format("gpu.{} {}", number, own));
     erase_key(*gpu, number);
   }
-  for (const char* number :
-       {"gemm_efficiency", "elementwise_efficiency", "multiprocessors", "lanes", "clock"}) {
+  for (const char* number : {"gemm_efficiency", "multi_gpu_gemm_share", "elementwise_efficiency",
+                             "multiprocessors", "lanes", "clock"}) {
     replace(*gpu, entry, number);
   }
   const Node* profile_name = profile.find("name");

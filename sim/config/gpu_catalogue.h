@@ -79,9 +79,10 @@ void resolve_gpu_base(Node& profile, const GpuCatalogue& catalogue);
 /// A complete profile of a known GPU that was written before profiles had `gpu.multiprocessors`
 /// takes it, `lanes` and `clock` from the catalogue. Its `gemm_efficiency`, `gemm_half_size` and
 /// `elementwise_efficiency` were fitted to whole training steps for an older law of GPU time, so
-/// they give way to the catalogue's. Returns what was done, for the user; nothing if the GPU is not
-/// known, the profile states its multiprocessors, or its gemm_efficiency was measured on the
-/// machine (by zenflow-calibrate, or with a source that begins with "measured").
+/// they give way to the catalogue's. So does `multi_gpu_gemm_share`. Returns what was done, for the
+/// user; nothing if the GPU is not known, the profile states its multiprocessors, or its
+/// gemm_efficiency was measured on the machine (by zenflow-calibrate, or with a source that begins
+/// with "measured").
 [[nodiscard]] std::vector<std::string> take_known_gpu(Node& profile, const GpuCatalogue& catalogue);
 
 }  // namespace zenflow::sim

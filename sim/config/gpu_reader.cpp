@@ -30,6 +30,8 @@ void read_gpu_numbers(MapReader& map, NumberReader& numbers, GpuProfile& gpu) {
   gpu.memory_bandwidth = numbers.bandwidth(map, "memory_bandwidth");
   gpu.peak = read_peak(map.require_map("peak"), numbers);
   gpu.gemm_efficiency = numbers.efficiency(map, "gemm_efficiency");
+  if (stated("multi_gpu_gemm_share"))
+    gpu.multi_gpu_gemm_share = numbers.efficiency(map, "multi_gpu_gemm_share");
   if (stated("gemm_half_size")) gpu.gemm_half_size = numbers.flops(map, "gemm_half_size");
   gpu.attention_efficiency = numbers.efficiency(map, "attention_efficiency");
   gpu.elementwise_efficiency = numbers.efficiency(map, "elementwise_efficiency");

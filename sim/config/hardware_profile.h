@@ -22,6 +22,10 @@ namespace zenflow::sim {
 
 /// Element type of weights, activations and gradients in training.
 
+/// Source: the four rows of llm-foundry on eight A100, whose batches are published; the GPU's part
+/// of the ZenFlow blog's steps on four A100, and a step of Qwen2.5-1.5B on two, agree.
+inline constexpr double kMultiGpuGemmShare = 0.73;
+
 struct GpuProfile {
   std::string name;
   std::int64_t count = 1;  ///< GPUs in the node
@@ -30,6 +34,10 @@ struct GpuProfile {
   BytesPerSecond memory_bandwidth;       ///< datasheet
   std::map<DType, FlopsPerSecond> peak;  ///< dense matrix peak by element type, datasheet
   double gemm_efficiency = 0;            ///< share of peak that a very large GEMM reaches
+  /// Share of a benchmark's rate that products hold where several GPUs train together: collectives
+  /// run beside them, and the slowest GPU is waited for. Alone they hold all of it
+  /// (docs/accuracy/h200).
+  double multi_gpu_gemm_share = kMultiGpuGemmShare;
   Flops gemm_half_size;             ///< FLOPs of a GEMM that reaches half of that; 0: not stated
   double attention_efficiency = 0;  ///< share of peak of the fused attention kernel
   double elementwise_efficiency =
@@ -46,6 +54,9 @@ struct GpuProfile {
   std::int64_t host_cores = 0;
 
   [[nodiscard]] bool runs_on_host() const { return host_cores > 0; }
+  [[nodiscard]] double gemm_share_among(std::int64_t ranks) const {
+    return ranks > 1 ? multi_gpu_gemm_share : 1;
+  }
   [[nodiscard]] double column_share_of_bandwidth() const {
     return column_efficiency.value_or(streaming_efficiency);
   }

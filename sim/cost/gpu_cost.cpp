@@ -47,10 +47,13 @@ double backward_passes(const GpuProfile& gpu) {
 constexpr double kAttentionBackward = 2.5;
 constexpr double kAttentionBackwardPasses = 2;
 
-/// Share of the rate of a benchmark, which runs one product over and over, that products hold in a
-/// step: operands come from memory, and the clock falls under the power limit. Source: the four
-/// rows of llm-foundry on eight A100, whose batches are published.
-constexpr double kHeldInTraining = 0.73;
+/// FLOPs per clock of a multiprocessor in products of 16-bit elements whose rows are no multiple of
+/// 16 bytes: libraries read them one by one, with kernels of older generations. Source: the three
+/// products with GPT-2's vocabulary of 50,257 on an H200 (docs/accuracy/h200, gpt2_medium) hold 97
+/// to 147 TFLOPS, 124 in the mean, of 132 multiprocessors at 1.98 GHz. That padding it to 50,304
+/// made nanoGPT a quarter faster on an A100 (its author) agrees.
+constexpr double kUnalignedFlops = 474;
+constexpr std::int64_t kAlignedBytes = 16;
 
 double as_double(std::int64_t n) {
   return static_cast<double>(n);
@@ -120,21 +123,29 @@ Chain block_chain(const GpuProfile& gpu, const ModelSpec& model, const TrainingS
   return as_run(gpu, training, chain);
 }
 
-LayerTime linear_time(const GpuProfile& gpu, DType dtype, std::int64_t tokens,
+/// How products of the layer run: tokens are no row length of theirs.
+ProductKind product_kind(DType dtype, double held, const Linear& layer) {
+  return {.aligned = is_aligned(dtype, layer.in) && is_aligned(dtype, layer.out), .held = held};
+}
+
+LayerTime linear_time(const GpuProfile& gpu, const TrainingSettings& training, double held,
                       const Linear& layer) {
-  return {gemm_time(gpu, dtype, tokens, layer.out, layer.in),
-          gemm_time(gpu, dtype, tokens, layer.in, layer.out) +
-              gemm_time(gpu, dtype, layer.in, layer.out, tokens),
+  const DType dtype = training.dtype;
+  const std::int64_t tokens = training.tokens();
+  const ProductKind kind = product_kind(training.dtype, held, layer);
+  return {gemm_time(gpu, dtype, tokens, layer.out, layer.in, kind),
+          gemm_time(gpu, dtype, tokens, layer.in, layer.out, kind) +
+              gemm_time(gpu, dtype, layer.in, layer.out, tokens, kind),
           1, 2};
 }
 
 LayerTime block_time(const GpuProfile& gpu, const ModelSpec& model,
-                     const TrainingSettings& training) {
+                     const TrainingSettings& training, double held) {
   const DType dtype = training.dtype;
   const Chain chain = block_chain(gpu, model, training);
   LayerTime time = chains_time(gpu, chain, backward_of(gpu, chain));
   for (const Linear& layer : model.block_linears) {
-    time += linear_time(gpu, dtype, training.tokens(), layer);
+    time += linear_time(gpu, training, held, layer);
   }
   time.forward += attention_forward_time(gpu, model, dtype, training.micro_batch_size_per_gpu,
                                          training.sequence_length);
@@ -164,13 +175,12 @@ ChainPair head_chains(const GpuProfile& gpu, const ModelSpec& model,
   return {as_run(gpu, training, pair.forward), as_run(gpu, training, pair.backward)};
 }
 
-LayerTime head_time(const GpuProfile& gpu, const ModelSpec& model,
-                    const TrainingSettings& training) {
-  const DType dtype = training.dtype;
+LayerTime head_time(const GpuProfile& gpu, const ModelSpec& model, const TrainingSettings& training,
+                    double held) {
   const ChainPair chains = head_chains(gpu, model, training);
   LayerTime time = chains_time(gpu, chains.forward, chains.backward);
   for (const Linear& layer : model.head_linears) {
-    time += linear_time(gpu, dtype, training.tokens(), layer);
+    time += linear_time(gpu, training, held, layer);
   }
   return time;
 }
@@ -214,18 +224,31 @@ Seconds attention_time(const GpuProfile& gpu, DType dtype, const BoundedWork& wo
 
 }  // namespace
 
-BoundedWork product_work(const GpuProfile& gpu, DType dtype, double m, double n, double k) {
+bool is_aligned(DType dtype, std::int64_t row) {
+  return dtype == DType::kFp32 || row * bytes_per_element(dtype) % kAlignedBytes == 0;
+}
+
+BoundedWork product_work(const GpuProfile& gpu, DType dtype, double m, double n, double k,
+                         ProductKind kind) {
   if (gpu.multiprocessors > 0) {
     const ProductRun run = product_run(gpu, dtype, m, n, k);
-    return {run.busy / kHeldInTraining, run.operands, run.besides};
+    const Flops busy = run.busy / kind.held;
+    if (!kind.aligned && gpu.clock > 0) {
+      // Whatever share of the peak aligned products reach.
+      const double rate = kUnalignedFlops * as_double(gpu.multiprocessors) * gpu.clock;
+      const Seconds alone(2.0 * m * n * k / rate);
+      const bool slower = alone > busy / (gpu.gemm_efficiency * gpu.peak.at(dtype));
+      if (slower) return {Flops(0), Bytes(0), run.besides + alone};
+    }
+    return {busy, run.operands, run.besides};
   }
   return {Flops(2.0 * m * n * k),
           Bytes((m * k + k * n + m * n) * as_double(bytes_per_element(dtype)))};
 }
 
 Seconds gemm_time(const GpuProfile& gpu, DType dtype, std::int64_t m, std::int64_t n,
-                  std::int64_t k) {
-  const BoundedWork work = product_work(gpu, dtype, as_double(m), as_double(n), as_double(k));
+                  std::int64_t k, ProductKind kind) {
+  const BoundedWork work = product_work(gpu, dtype, as_double(m), as_double(n), as_double(k), kind);
   const Seconds compute =
       (work.flops + gpu.gemm_half_size) / (gpu.gemm_efficiency * gpu.peak.at(dtype));
   return std::max(compute, work.traffic / (gpu.streaming_efficiency * gpu.memory_bandwidth)) +
@@ -257,28 +280,31 @@ Seconds stream_time(const GpuProfile& gpu, Bytes traffic) {
 namespace {
 
 BoundedWork product_of(const GpuProfile& gpu, DType dtype, std::int64_t m, std::int64_t n,
-                       std::int64_t k) {
-  return product_work(gpu, dtype, as_double(m), as_double(n), as_double(k));
+                       std::int64_t k, ProductKind kind) {
+  return product_work(gpu, dtype, as_double(m), as_double(n), as_double(k), kind);
 }
 
 LayerWork forward_work(const GpuProfile& gpu, const Chain& chain,
-                       const std::vector<Linear>& linears, const TrainingSettings& training) {
+                       const std::vector<Linear>& linears, const TrainingSettings& training,
+                       double held) {
   LayerWork work{{}, {}, chain.traffic, chain.kernels + as_double(std::ssize(linears))};
   for (const Linear& layer : linears) {
-    work.products.push_back(
-        product_of(gpu, training.dtype, training.tokens(), layer.out, layer.in));
+    work.products.push_back(product_of(gpu, training.dtype, training.tokens(), layer.out, layer.in,
+                                       product_kind(training.dtype, held, layer)));
   }
   return work;
 }
 
 /// For each linear layer, the gradients of its input and of its weights.
 LayerWork backward_work(const GpuProfile& gpu, const Chain& chain,
-                        const std::vector<Linear>& linears, const TrainingSettings& training) {
+                        const std::vector<Linear>& linears, const TrainingSettings& training,
+                        double held) {
   LayerWork work{{}, {}, chain.traffic, chain.kernels + 2 * as_double(std::ssize(linears))};
   for (const Linear& layer : linears) {
     const std::int64_t tokens = training.tokens();
-    work.products.push_back(product_of(gpu, training.dtype, tokens, layer.in, layer.out));
-    work.products.push_back(product_of(gpu, training.dtype, layer.in, layer.out, tokens));
+    const ProductKind kind = product_kind(training.dtype, held, layer);
+    work.products.push_back(product_of(gpu, training.dtype, tokens, layer.in, layer.out, kind));
+    work.products.push_back(product_of(gpu, training.dtype, layer.in, layer.out, tokens, kind));
   }
   return work;
 }
@@ -286,16 +312,16 @@ LayerWork backward_work(const GpuProfile& gpu, const Chain& chain,
 }  // namespace
 
 ModelWork model_work(const GpuProfile& gpu, const ModelSpec& model,
-                     const TrainingSettings& training) {
+                     const TrainingSettings& training, double held) {
   const Chain embedding = embedding_chain(gpu, model, training);
   const Chain block = block_chain(gpu, model, training);
   const ChainPair head = head_chains(gpu, model, training);
-  ModelWork work{forward_work(gpu, embedding, {}, training),
-                 backward_work(gpu, backward_of(gpu, embedding), {}, training),
-                 forward_work(gpu, block, model.block_linears, training),
-                 backward_work(gpu, backward_of(gpu, block), model.block_linears, training),
-                 forward_work(gpu, head.forward, model.head_linears, training),
-                 backward_work(gpu, head.backward, model.head_linears, training)};
+  ModelWork work{forward_work(gpu, embedding, {}, training, held),
+                 backward_work(gpu, backward_of(gpu, embedding), {}, training, held),
+                 forward_work(gpu, block, model.block_linears, training, held),
+                 backward_work(gpu, backward_of(gpu, block), model.block_linears, training, held),
+                 forward_work(gpu, head.forward, model.head_linears, training, held),
+                 backward_work(gpu, head.backward, model.head_linears, training, held)};
   const std::int64_t sequences = training.micro_batch_size_per_gpu;
   const std::int64_t length = training.sequence_length;
   work.block_forward.attention = attention_work(model, training.dtype, sequences, length, 1, 1);
@@ -307,9 +333,9 @@ ModelWork model_work(const GpuProfile& gpu, const ModelSpec& model,
 }
 
 ModelTime model_time(const GpuProfile& gpu, const ModelSpec& model,
-                     const TrainingSettings& training) {
-  return {embedding_time(gpu, model, training), block_time(gpu, model, training),
-          head_time(gpu, model, training)};
+                     const TrainingSettings& training, double held) {
+  return {embedding_time(gpu, model, training), block_time(gpu, model, training, held),
+          head_time(gpu, model, training, held)};
 }
 
 Flops model_flops(const ModelSpec& model, const TrainingSettings& training) {

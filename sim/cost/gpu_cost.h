@@ -12,10 +12,12 @@
 ///   element-wise chain    bytes / (u W) + l a kernel
 ///   fused stream          bytes / (s W) + l
 ///
-/// Of a GPU whose multiprocessors are stated products are timed by tiles (product_cost.h), and 0.73
-/// of a benchmark's rate is held in a step. Of others F = 2 m n k, and H is a fixed loss per
-/// product, in shape like the efficiency tables of Calculon (systems/*.json). Source of the bound:
-/// roofline, Williams et al. 2009. docs/model.md lists the element-wise passes and the known error.
+/// Of a GPU whose multiprocessors are stated products are timed by tiles (product_cost.h), among
+/// several ranks at multi_gpu_gemm_share of a benchmark's rate, and with rows that are no multiple
+/// of 16 bytes (a vocabulary of 50,257) at 474 FLOP per clock and multiprocessor at most. Of others
+/// F = 2 m n k, and H is a fixed loss per product, in shape like the efficiency tables of Calculon
+/// (systems/*.json). Source of the bound: roofline, Williams et al. 2009. docs/model.md lists the
+/// element-wise passes and the known error.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +30,17 @@
 
 namespace zenflow::sim {
 
+/// How a product runs on a GPU whose multiprocessors are stated.
+struct ProductKind {
+  bool aligned = true;  ///< rows of its matrices are multiples of 16 bytes, or of fp32
+  double held = 1;      ///< share of a benchmark's rate
+};
+/// Whether rows of `row` elements let libraries read 16 bytes at once.
+[[nodiscard]] bool is_aligned(DType dtype, std::int64_t row);
+
 /// [m, k] x [k, n]. Precondition: m, n, k >= 1 and the profile has a peak for `dtype`.
 [[nodiscard]] Seconds gemm_time(const GpuProfile& gpu, DType dtype, std::int64_t m, std::int64_t n,
-                                std::int64_t k);
+                                std::int64_t k, ProductKind kind = {});
 /// Causal self-attention over `sequences` of `length` tokens; forward.
 [[nodiscard]] Seconds attention_forward_time(const GpuProfile& gpu, const ModelSpec& model,
                                              DType dtype, std::int64_t sequences,
@@ -102,12 +112,13 @@ struct ModelWork {
 };
 /// [m, k] x [k, n] in a step. Precondition: the profile has a peak for `dtype`.
 [[nodiscard]] BoundedWork product_work(const GpuProfile& gpu, DType dtype, double m, double n,
-                                       double k);
+                                       double k, ProductKind kind = {});
+/// `held`: share of a benchmark's rate that products hold, GpuProfile::gemm_share_among().
 [[nodiscard]] ModelWork model_work(const GpuProfile& gpu, const ModelSpec& model,
-                                   const TrainingSettings& training);
+                                   const TrainingSettings& training, double held = 1);
 
 [[nodiscard]] ModelTime model_time(const GpuProfile& gpu, const ModelSpec& model,
-                                   const TrainingSettings& training);
+                                   const TrainingSettings& training, double held = 1);
 
 /// FLOPs of one step on one GPU that the model needs (no recomputation): three times
 /// 2 T (linear weights) + 4 T L h d per block. PaLM and llm-foundry count all parameters where

@@ -17,6 +17,12 @@ namespace {
 /// (PyTorch 2.15), with 16 of an Emerald Rapids 90, 78 and 54 against 161, 110 and 139 (2.11).
 constexpr double kNarrowingCast = 1.8;
 
+/// What a thread takes to write the first byte of a page of 4 KiB that it got from the system. A
+/// copy of 988 MB from the GPU into fresh memory took 0.54 s, where it takes 0.07 s into memory in
+/// use (ZenFlow's selection in docs/accuracy/h200, in a virtual machine; without one it is less).
+constexpr Seconds kFirstTouch(2e-6);
+constexpr double kPage = 4096;
+
 }  // namespace
 
 DeepSpeedStep::DeepSpeedStep(const Job& job, ProgramBuilder& builder, StepKind kind)
@@ -24,6 +30,7 @@ DeepSpeedStep::DeepSpeedStep(const Job& job, ProgramBuilder& builder, StepKind k
       builder_(builder),
       overlap_(job.deepspeed.overlaps_communication()),
       stage3_(job.deepspeed.zero_stage == 3),
+      zenflow_(kind.zenflow),
       sums_single_steps_(kind.zenflow && !job.has(Change::kSumOnlyIfShared) &&
                          *job.deepspeed.zenflow->update_interval > 1),
       stops_for_fp32_(!stage3_ || kind.zenflow || kind.swapped ||
@@ -117,7 +124,7 @@ void DeepSpeedStep::bucket_ready(std::size_t bucket, const PerClass& reduced, St
   }
   for (std::size_t c = 0; c < builder_.classes(); ++c) {
     TaskId last = reduced[c];
-    const Seconds each = owned(bucket) > 0 ? gradient_host_time(job_, which) : Seconds(0);
+    const Seconds each = owned(bucket) > 0 ? gradient_host_time(job_, which, zenflow_) : Seconds(0);
     const double gradients = gradient_copies(bucket);
     // At an update the check of each gradient waits for the copy of the one before; in stage 3 and
     // between updates copies go on meanwhile, but for stage 3's last.
@@ -201,13 +208,16 @@ TaskId DeepSpeedStep::weights_up(std::size_t rank_class, double elements, TaskId
                       builder_.label(Operation::kNvmeWrite, 0, on_nvme), {after});
 }
 
-Seconds gradient_host_time(const Job& job, StepPlace which) {
+Seconds gradient_host_time(const Job& job, StepPlace which, bool zenflow) {
   if (!counts_framework(job)) return Seconds(0);
   const bool stage3 = job.deepspeed.zero_stage == 3;
+  const auto ranks = static_cast<double>(job.scenario.ranks());
+  const Seconds selected = zenflow && !stage3 ? ranks * kGradientSelected : Seconds(0);
   const bool sums = !sums_on_gpu(job) && (stage3 || !which.first || !which.boundary);
   const Seconds down = which.boundary ? kGradientDown : Seconds(0);
   // What stage 3 was measured with has its sums.
-  return stage3 && which.boundary ? down : down + (sums ? kGradientSum : Seconds(0));
+  if (stage3 && which.boundary) return down;
+  return selected + down + (sums ? kGradientSum : Seconds(0));
 }
 
 Cluster deepspeed_cluster(const Job& job, const RankRates& rates) {
@@ -259,6 +269,12 @@ DeepSpeedCpu deepspeed_cpu(const Job& job, double training_cores, double update_
   cpu.scale = framework_step_time(job) + Bytes(2 * optimizer.gradient * p) / training;
   const auto width = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
   cpu.cast = (optimizer.master > width ? kNarrowingCast : 1) * (Bytes(cast_bytes * p) / training);
+  // Weights go into fresh memory, by the thread that copies them; into more of it as fp32, by all;
+  // and from there over the master.
+  const double pages = p / kPage;
+  cpu.overwrite = pages * width * kFirstTouch +
+                  pages * optimizer.master / training_cores * ranks * kFirstTouch +
+                  Bytes((width + 3 * optimizer.master) * p) / training;
   double traffic = optimizer.traffic;
   if (place == OptimizerPlace::kWorker) {
     // The worker binds its threads itself, whatever the launcher does.

@@ -103,6 +103,7 @@ class DeepSpeedStep {
   ProgramBuilder& builder_;
   bool overlap_;
   bool stage3_;
+  bool zenflow_;
   bool sums_single_steps_;
   bool stops_for_fp32_;  ///< the fp32 copy blocks the host, and with it backward
   bool swapped_;
@@ -129,8 +130,9 @@ class DeepSpeedStep {
 
 /// Host time of a gradient whose optimizer is offloaded: what moves its running sum, and at an
 /// update its norm, the check for values that are not finite and its cast. In stages 1 and 2 that
-/// check waits for the copy before. 0 if not counted.
-[[nodiscard]] Seconds gradient_host_time(const Job& job, StepPlace which);
+/// check waits for the copy before. With `zenflow` also what selects columns of it there, of all
+/// ranks' gradients on each. 0 if not counted.
+[[nodiscard]] Seconds gradient_host_time(const Job& job, StepPlace which, bool zenflow);
 
 /// The node's lanes; with the training thread's, where its time is counted.
 [[nodiscard]] Cluster deepspeed_cluster(const Job& job, const RankRates& rates);
@@ -151,6 +153,8 @@ struct DeepSpeedCpu {
   Seconds update;  ///< Adam; in ZenFlow's worker also the copy to the stale snapshot
   Seconds launch;  ///< of a call of Adam, besides
   Seconds cast;    ///< fp32 to the 16-bit weights that go up
+  /// Of the fp32 master by 16-bit weights, once they are down: ZenFlow, before it selects columns.
+  Seconds overwrite;
   RankRates rates;
 
   /// All of the rank's parameters in one call.

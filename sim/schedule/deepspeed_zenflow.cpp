@@ -200,7 +200,7 @@ class Emitter {
       const StepPlace which{.first = i == 0, .boundary = i + 1 == shape.steps};
       const bool selects =
           std::find(shape.select_at.begin(), shape.select_at.end(), i) != shape.select_at.end();
-      if (selects && shape.first_step + i > 0) resynchronise();
+      if (selects && shape.first_step + i > 0) resynchronise(before);
       if (!shape.full_update) temporaries_.begin(which.boundary);
       step_.forward_backward(which, before, overlap_ && updates_ > 0);
       before.assign(builder_.classes(), {});
@@ -211,12 +211,16 @@ class Emitter {
   }
 
  private:
-  /// The master copy is overwritten by the bf16 weights before columns are selected anew.
-  void resynchronise() {
+  /// The master copy is overwritten by the bf16 weights before columns are selected anew, by the
+  /// thread that then goes on with the step, once it and the GPU are done with `before`.
+  void resynchronise(const std::vector<After>& before) {
     for (std::size_t c = 0; c < builder_.classes(); ++c) {
       const double bytes = builder_.element_bytes() * step_.partition();
-      builder_.hold_compute(
-          c, builder_.pageable_copy(c, Operation::kD2H, 0, bytes, {builder_.last_compute(c)}));
+      After ready = before[c];
+      ready.push_back(builder_.last_compute(c));
+      const TaskId down = builder_.pageable_copy(c, Operation::kD2H, 0, bytes, ready);
+      const LaneUse cores = builder_.cluster().classes[c].cpu_accumulate;
+      builder_.hold_compute(c, cpu_task(cores, cpu_.overwrite, Operation::kCpuCast, {{down}}));
     }
   }
 

@@ -138,7 +138,9 @@ Seconds framework_step_time(const Job& job) {
 StepPlan plan_step(const Job& job) {
   const ModelSpec& model = job.scenario.model;
   const TrainingSettings& training = job.scenario.training;
-  const ModelTime time = model_time(job.scenario.hardware.gpu, model, training);
+  const ModelTime time =
+      model_time(job.scenario.hardware.gpu, model, training,
+                 job.scenario.hardware.gpu.gemm_share_among(job.scenario.ranks()));
   const ActivationMemory memory = activation_memory(model, training);
   StepPlan plan;
   plan.layers.push_back(planned_layer(job, model.embedding, time.embedding));

@@ -237,7 +237,8 @@ class Computer {
     window.chain = zenflow.overlap_step ? overlapped(cpu) : blocking(cpu);
     window.selected_update = stream(bytes_ * (4 * matrix + 9 * all));
     window.more_of_selection = stream(bytes_ * (5 * matrix + 9 * all)) - window.selected_update;
-    window.overwriting = link_time(Direction::kD2H, false, bytes_ * partition_, 1);
+    window.overwriting =
+        link_time(Direction::kD2H, false, bytes_ * partition_, 1) + picoseconds(cpu.overwrite);
     window.broadcast = all_gather(bytes_ * all);
     if (stage3 && ranks_ > 1) {
       window.first_fetch = steps_.parts.gather[0];

@@ -88,13 +88,14 @@ class Candidates {
     return cost_of(request_, setting, step_time);
   }
 
- private:
-  /// The user's own job as it is simulated.
+  /// The user's own job as it is simulated. Throws Error(kInput) if it cannot be.
   struct OwnJob {
     Job job;
     const Schedule& schedule;
   };
   [[nodiscard]] OwnJob own_job() const;
+
+ private:
   [[nodiscard]] Evaluation judged(const Setting& setting, const Job& job,
                                   const SimulationResult& result) const;
   /// What the schedule calls a step, in one of the global batch: micro steps, but of zenflow-train

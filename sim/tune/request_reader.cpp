@@ -193,8 +193,10 @@ void check_knobs(const TuneRequest& request) {
     for (const double value : request.space.values(one.knob)) {
       if (value == own.get(one.knob)) continue;
       throw Error(ErrorKind::kInput,
-                  fmt::format("{}: schedule {} knows no such knob; live-zenflow does (--schedule)",
-                              one.name, to_string(request.family)));
+                  fmt::format("{}: schedule {} knows no such knob; {} does (--schedule)", one.name,
+                              to_string(request.family),
+                              to_string(has_knob(Family::kLive, one.knob) ? Family::kLive
+                                                                          : Family::kDeepSpeed)));
     }
   }
 }

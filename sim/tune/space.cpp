@@ -108,6 +108,7 @@ Family find_family(std::string_view schedule) {
 }
 
 bool has_knob(Family family, Knob knob) {
+  if (knob == Knob::kOffloadParam) return family == Family::kDeepSpeed;
   return !is_of_block(info(knob)) || family == Family::kLive;
 }
 

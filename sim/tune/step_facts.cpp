@@ -44,7 +44,7 @@ double sum_of_window(std::int64_t micro_steps, Of of) {
          of(StepPlace{false, true});
 }
 
-void read_copies(const Job& job, StepFacts& steps) {
+void read_copies(const Job& job, bool zenflow, StepFacts& steps) {
   const HostLinkProfile& link = job.scenario.hardware.host_link;
   const bool stage3 = job.deepspeed.zero_stage == 3;
   const bool pinned = job.deepspeed.pin_memory;
@@ -54,7 +54,7 @@ void read_copies(const Job& job, StepFacts& steps) {
     for (const bool boundary : {false, true}) {
       const StepPlace which{first, boundary};
       steps.parts.enqueue.at(StepParts::number_of(which)) =
-          picoseconds(gradient_host_time(job, which));
+          picoseconds(gradient_host_time(job, which, zenflow));
     }
   }
   for (const GradientBucket& bucket : steps.plan.buckets) {
@@ -214,7 +214,7 @@ StepFacts step_facts(const Job& job, const Schedule& schedule) {
   links.d2h = cluster.classes.front().d2h.flow;
   links.h2d = cluster.classes.front().h2d.flow;
   links.machine = std::move(cluster.machine);
-  if (schedule.runs_deepspeed()) read_copies(job, steps);
+  if (schedule.runs_deepspeed()) read_copies(job, schedule.zenflow(job).has_value(), steps);
   if (gathers && job.deepspeed.offload_param != OffloadDevice::kNone) {
     for (std::size_t l = 0; l < parts.fetch.size(); ++l) {
       const LayerGather& layer = gathers->layers[l];

@@ -4,7 +4,6 @@
 
 #include "sim/base/error.h"
 #include "sim/deepspeed/ds_config.h"
-#include "sim/tune/setting_job.h"
 
 namespace zenflow::sim {
 namespace {
@@ -29,19 +28,34 @@ bool is_searched(const Space& space, const std::string& change) {
   const KnobInfo* knob = knob_of(path);
   if (knob == nullptr) return false;
   const std::vector<double>& values = space.values(knob->knob);
-  // Another number than the one that was tried will do.
+  const double wanted = parse_value(knob->knob, value);
   const bool is_number = knob->kind == KnobKind::kWhole || knob->kind == KnobKind::kShare;
-  if (is_number) return values.size() > 1;
-  return std::binary_search(values.begin(), values.end(), parse_value(knob->knob, value));
+  if (!is_number) return std::binary_search(values.begin(), values.end(), wanted);
+  // A higher stage and more GPUs hold less each, and less of all else is less.
+  const bool more_helps = knob->knob == Knob::kStage || knob->knob == Knob::kGpus;
+  return more_helps ? values.back() >= wanted : values.front() <= wanted;
+}
+
+/// The machine, where the user's limits are below it.
+void apply_limits(const Limits& limits, HardwareProfile& hardware) {
+  const auto lower = [](Bytes& capacity, const std::optional<double>& limit) {
+    if (limit) capacity = std::min(capacity, Bytes(*limit));
+  };
+  lower(hardware.gpu.memory, limits.gpu_memory);
+  lower(hardware.host.memory, limits.host_memory);
+  lower(hardware.host.shared_memory, limits.shm);
 }
 
 }  // namespace
 
-UnsearchedChanges unsearched_changes(const TuneRequest& request) {
-  const Setting own = setting_of(request.job);
+UnsearchedChanges unsearched_changes(const Candidates& candidates) {
+  const TuneRequest& request = candidates.request();
   Fit own_fit;
   try {
-    own_fit = fit(request.job, schedule_of(request.family, own.placement()));
+    Candidates::OwnJob own = candidates.own_job();
+    own.job.scenario.run = request.job.scenario.run;
+    apply_limits(request.limits, own.job.scenario.hardware);
+    own_fit = fit(own.job, own.schedule);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInput) throw;
     return {};  // nobody can run it: what is wrong with it is said elsewhere

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "sim/report/fit.h"
-#include "sim/tune/tune_request.h"
+#include "sim/tune/candidates.h"
 
 namespace zenflow::sim {
 
@@ -16,7 +16,8 @@ struct UnsearchedChanges {
   std::vector<std::string> fit_together{};
 };
 
-/// Empty if the own setting fits or cannot be simulated. Simulates each change.
-[[nodiscard]] UnsearchedChanges unsearched_changes(const TuneRequest& request);
+/// Empty if the own setting fits, within the limits that were asked for, or cannot be simulated.
+/// Simulates each change.
+[[nodiscard]] UnsearchedChanges unsearched_changes(const Candidates& candidates);
 
 }  // namespace zenflow::sim

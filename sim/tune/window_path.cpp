@@ -36,11 +36,13 @@ class WindowWalk {
 
   /// The forward of the window's first step, after the boundary before it.
   [[nodiscard]] double first_forward() {
-    // While the master is overwritten, the second layer's parameters may be fetched.
-    const double overwriting =
-        selects_ ? std::max(0.0, window_.overwriting - window_.second_fetch) : 0;
-    return std::max(window_.chain + window_.first_part + window_.first_fetch,
-                    window_.broadcast + swap_at_boundary() + window_.selected_update + overwriting);
+    // While the master is overwritten, the second layer's parameters may be fetched, which the
+    // step's path then waits for, behind the first layer's forward.
+    const double hidden = std::max(0.0, window_.second_fetch - steps_.parts.forward.front());
+    const double overwriting = selects_ ? std::max(0.0, window_.overwriting - hidden) : 0;
+    const double updated = window_.broadcast + swap_at_boundary() + window_.selected_update;
+    const double ready = selects_ ? std::max(window_.chain, updated) : updated;
+    return std::max(window_.chain + window_.first_part + window_.first_fetch, ready + overwriting);
   }
 
   /// The window before may have had any number of steps.

@@ -280,6 +280,12 @@ TEST_F(Tune, NamesWhatWouldHelpAndIsNotSearched) {
   EXPECT_THAT(outcome.err,
               AllOf(HasSubstr("--set training.activation_checkpointing=true"),
                     HasSubstr("It fits with all of"), Not(HasSubstr("offload_param.device=cpu "))));
+  // The user's limits count as the machine's do.
+  const Outcome limited = run({scenario, "--set", "training.activation_checkpointing=false",
+                               "--set", "hardware.gpu.memory=80 GiB", "--set",
+                               "hardware.host.memory=512 GiB", "--max-gpu-memory", "6 GiB"});
+  EXPECT_EQ(limited.code, 3);
+  EXPECT_THAT(limited.err, HasSubstr("--set training.activation_checkpointing=true"));
   const Outcome fits = run_small({"--json"});
   EXPECT_THAT(fits.out, Not(HasSubstr("not_searched")));
 }
@@ -675,6 +681,13 @@ TEST_F(Tune, DoesNotLookForSumsOnTheDeviceInDeepSpeed) {
                         "live-zenflow reads it"));
   EXPECT_THAT(outcome.out, Not(HasSubstr("accumulate_on")));
   EXPECT_EQ(run_small({"--json"}).out, outcome.out);
+}
+
+TEST_F(Tune, KeepsParametersAsTheyAreUnderSchedulesThatDoNotMoveThem) {
+  for (const char* schedule : {"zenflow", "live-zenflow"}) {
+    expect_refused({kScenario, "--schedule", schedule, "--vary", "offload_param=none,cpu"}, 2,
+                   HasSubstr("knows no such knob; deepspeed-zenflow does"));
+  }
 }
 
 TEST_F(Tune, HasMorePlaceForCareWithMoreSlack) {

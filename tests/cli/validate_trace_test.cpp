@@ -101,7 +101,7 @@ TEST_F(ValidateTraces, OfAnotherProgramTellWhatTheyTell) {
   EXPECT_EQ(outcome.code, 0) << outcome.err << outcome.out;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("live-gpu-only"), HasSubstr("phase: forward"),
                                  HasSubstr("not told by what was measured: ")));
-  // A log tells the step alone.
+  // A log tells the step and its parts by the host's clock alone.
   folder_.write("train.log",
                 "[2024-11-21 02:14:39,317] [INFO] [logging.py:96:log_dist] [Rank 0] time (ms) | "
                 "fwd: 2.00 | bwd: 4.00 | step: 4.00\n");
@@ -117,7 +117,10 @@ TEST_F(ValidateTraces, OfAnotherProgramTellWhatTheyTell) {
   EXPECT_THAT(unknown.out, HasSubstr("bytes of some settings unknown"));
   EXPECT_EQ(validate(loose + Arguments{"--bytes-tolerance", "any"}).code, 0);
   const json document = json::parse(log.out);
-  EXPECT_EQ(document["results"][0]["measured"], json({{"step_time_ms", 10.0}}));
+  const json timers = {{"forward", 2.0}, {"backward", 4.0}, {"step", 4.0}};
+  EXPECT_EQ(document["results"][0]["measured"],
+            json({{"step_time_ms", 10.0}, {"timers_ms", timers}}));
+  EXPECT_EQ(document["results"][0]["first_to_look_at"], "timers_ms.step") << log.out;
   EXPECT_THAT(document["summary"]["not_told"],
               AllOf(Contains("gpu_compute_ms"), Contains("d2h_bytes_per_step")));
 }

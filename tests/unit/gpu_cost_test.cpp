@@ -56,10 +56,53 @@ TEST(GemmTime, OfAGpuWithMultiprocessorsIsTheRunOfItsTilesAtTheHeldRate) {
   GpuProfile gpu = round_node().gpu;
   gpu.multiprocessors = 100;
   gpu.gemm_half_size = Flops(0);
-  // 10 x 20 tiles of 256 x 128, two waves: 2 x 2560 x 2560 x 1000 FLOP at 1.1 x 0.73 x 50 TFLOPS;
+  // 10 x 20 tiles of 256 x 128, two waves: 2 x 2560 x 2560 x 1000 FLOP at 1.1 x 50 TFLOPS;
   // half of the result, 6,553,600 B, at 800 GB/s; 2 us and a launch.
-  EXPECT_NEAR(gemm_time(gpu, DType::kBf16, 2560, 2560, 1000).value(),
-              2 * 2560.0 * 2560 * 1000 / (1.1 * 0.73 * 50e12) + 6553600 / 800e9 + 7e-6, 1e-12);
+  const auto time = [&gpu](ProductKind kind) {
+    return gemm_time(gpu, DType::kBf16, 2560, 2560, 1000, kind).value();
+  };
+  constexpr double kFlops = 2 * 2560.0 * 2560 * 1000;
+  constexpr double kBesides = 6553600 / 800e9 + 7e-6;
+  EXPECT_NEAR(time({}), kFlops / (1.1 * 50e12) + kBesides, 1e-12);
+  EXPECT_NEAR(time({.held = 0.73}), kFlops / (1.1 * 0.73 * 50e12) + kBesides, 1e-12);
+  // Element by element 474 FLOP a clock: 100 x 1.5 GHz x 474 = 71.1 TFLOPS, which is no less.
+  gpu.clock = 1.5e9;
+  EXPECT_EQ(time({.aligned = false}), time({}));
+  gpu.clock = 0.5e9;  // 23.7 TFLOPS
+  EXPECT_NEAR(time({.aligned = false}), kFlops / 23.7e12 + kBesides, 1e-12);
+}
+
+// GPT-2's words are 50,257; nanoGPT pads them to 50,304.
+TEST(GemmTime, OfUnalignedWordsIsThatOfTheHeadAlone) {
+  EXPECT_FALSE(is_aligned(DType::kBf16, 50257));
+  EXPECT_TRUE(is_aligned(DType::kBf16, 50304));
+  EXPECT_TRUE(is_aligned(DType::kFp32, 50257));
+  GpuProfile gpu = round_node().gpu;
+  gpu.multiprocessors = 100;
+  gpu.clock = 0.1e9;  // 4.74 TFLOPS
+  gpu.gemm_half_size = Flops(0);
+  ModelSpec odd = tiny_llama();
+  odd.vocab += 1;
+  for (Linear& layer : odd.head_linears) layer.out += 1;
+  const TrainingSettings training{.micro_batch_size_per_gpu = 64, .sequence_length = 64};
+  const ModelTime even_time = model_time(gpu, tiny_llama(), training);
+  const ModelTime odd_time = model_time(gpu, odd, training);
+  EXPECT_EQ(odd_time.block.forward, even_time.block.forward);
+  EXPECT_GT(odd_time.head.forward.value(), 2 * 4096 * 32.0 * 257 / 4.74e12);
+  EXPECT_GT(odd_time.head.forward, even_time.head.forward + Seconds(5e-6));
+}
+
+TEST(ModelTime, AmongSeveralRanksProductsHoldLess) {
+  GpuProfile gpu = round_node().gpu;
+  EXPECT_EQ(gpu.gemm_share_among(1), 1);
+  EXPECT_EQ(gpu.gemm_share_among(8), kMultiGpuGemmShare);
+  gpu.multiprocessors = 100;
+  gpu.gemm_half_size = Flops(0);
+  const TrainingSettings training{.micro_batch_size_per_gpu = 64, .sequence_length = 64};
+  const ModelTime alone = model_time(gpu, tiny_llama(), training);
+  const ModelTime among = model_time(gpu, tiny_llama(), training, gpu.gemm_share_among(8));
+  EXPECT_GT(among.block.forward, alone.block.forward);
+  EXPECT_LT(among.block.forward.value(), alone.block.forward.value() / kMultiGpuGemmShare);
 }
 
 TEST(AttentionTime, OfLongSequencesIsComputeBound) {

@@ -356,6 +356,22 @@ TEST_F(PartsInAScenario, CompleteProfileTakesNoCardsName) {
       ::testing::ThrowsMessage<Error>(HasSubstr("hardware.gpu: expected a map")));
 }
 
+TEST_F(PartsInAScenario, OldProfilesOfKnownGpusTakeTheShareOfSeveralFromTheCatalogue) {
+  const std::string old = old_profile();
+  const auto share_of = [&](const std::string& gpu, const std::string& more = "") {
+    const std::string name = "A100-SXM4-40GB\n";
+    std::string text = old;
+    text.replace(text.find(name), name.size(), gpu + "\n" + more);
+    folder_.write("profiles/own.yaml", text);
+    return hardware("hardware: own").gpu.multi_gpu_gemm_share;
+  };
+  EXPECT_EQ(share_of("H100-SXM5-80GB"), 0.645);
+  EXPECT_EQ(share_of("A100-SXM4-40GB"), kMultiGpuGemmShare);
+  // It belongs to the catalogue's rate of products.
+  EXPECT_EQ(share_of("H100-SXM5-80GB", "  multiprocessors: {value: 132, source: s}\n"),
+            kMultiGpuGemmShare);
+}
+
 TEST_F(PartsInAScenario, StatedMultiprocessorsKeepAnOldProfilesOwnNumbers) {
   folder_.write("profiles/old.yaml", old_profile());
   const HardwareProfile taken = hardware("hardware: old");

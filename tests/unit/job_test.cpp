@@ -176,6 +176,19 @@ TEST(RankThreads, DecideHowLongTheUpdateTakes) {
   EXPECT_NEAR(update() / all, 4, 1e-9);
 }
 
+// Two ranks on 32 cores, bound to 16 each: the thread that copies writes p 16-bit weights into
+// fresh pages, 16 threads p fp32 ones, at 2 us a page of 4 KiB; 2 + 4 bytes are moved by the cast
+// and 8 by the copy over the master, at 100 GB/s for each rank.
+TEST(ZenFlowSelection, OverwritesTheMasterByWayOfFreshMemory) {
+  Scenario one = scenario("{}");
+  one.bind_cores_to_rank = true;
+  const Job job = make_job(one);
+  ASSERT_EQ(job.scenario.gpus, 2);
+  const double p = job.partition();
+  EXPECT_NEAR(deepspeed_cpu(job, 32, 32, OptimizerPlace::kTraining).overwrite.value(),
+              p / 4096 * 2e-6 * (2 + 4.0 / 16) + 14 * p / 100e9, 1e-12);
+}
+
 // Reads and writes of p, g, m, v: 7 of 4 bytes, of 2 with 16-bit masters and states.
 TEST(OptimizerBytes, DecideHowLongTheUpdateTakes) {
   const auto update = [](const std::string& deepspeed) {

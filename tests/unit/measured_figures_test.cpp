@@ -255,6 +255,21 @@ TEST(ImportedFigures, OfALogAreItsTimers) {
   EXPECT_FALSE(f[Metric::kForward]);  // holds what the GPU waited for
 }
 
+// Two micro steps an update: the others are sums over both.
+TEST(ImportedFigures, OfALogWithAccumulationAreOfAMicroStep) {
+  const std::string text =
+      "time (ms) | fwd_microstep: 10.0 | bwd_microstep: 20.0 | step_microstep: 1.0\n"
+      "time (ms) | fwd_microstep: 12.0 | bwd_microstep: 22.0 | step_microstep: 51.0\n"
+      "time (ms) | fwd: 22.0 | bwd: 42.0 | step: 52.0\n";
+  const auto source = memory_bytes({text.data(), text.size()});
+  const ImportedTrace log = import_timer_log(*source, "train.log", {});
+  const StepFigures f = imported_figures(log, "train.log", default_rules(), 0, 2).figures;
+  EXPECT_EQ(f[Metric::kTimerForward], 11);
+  EXPECT_EQ(f[Metric::kTimerBackward], 21);
+  EXPECT_EQ(f[Metric::kTimerStep], 26);
+  EXPECT_EQ(f[Metric::kStep], 58);
+}
+
 // Whatever the schedule: the three parts are the step.
 TEST(PredictedFigures, HaveTimersThatAddUpToTheStep) {
   for (const char* schedule : {"deepspeed-zero-offload", "deepspeed-zenflow", "zero-offload"}) {

@@ -116,12 +116,11 @@ TEST(StepPlan, CountsTheFrameworksTimeOfAStepByTensors) {
 
 TEST(StepPlan, CountsWhatTheHostDoesForGradientsThatGoDown) {
   HardwareProfile node = round_node(1);
-  const auto time_of = [&](int stage, StepPlace which, std::int64_t micro_steps = 4) {
-    return gradient_host_time(
-               make_small_job(node, tiny_llama(),
-                              {.stage = stage, .accumulation = micro_steps, .with_zenflow = false}),
-               which)
-        .value();
+  const auto time_of = [&](int stage, StepPlace which, std::int64_t micro_steps = 4,
+                           bool zenflow = false) {
+    const Job job = make_small_job(
+        node, tiny_llama(), {.stage = stage, .accumulation = micro_steps, .with_zenflow = zenflow});
+    return gradient_host_time(job, which, zenflow).value();
   };
   EXPECT_EQ(time_of(2, {true, true}), 0);
   node.gpu.multiprocessors = 100;
@@ -131,6 +130,7 @@ TEST(StepPlan, CountsWhatTheHostDoesForGradientsThatGoDown) {
   EXPECT_NEAR(time_of(2, {.first = true, .boundary = false}), kSum, 1e-12);
   EXPECT_NEAR(time_of(2, {.first = false, .boundary = false}), kSum, 1e-12);
   EXPECT_NEAR(time_of(2, {.first = false, .boundary = true}), kDown + kSum, 1e-12);
+  EXPECT_NEAR(time_of(2, {.first = false, .boundary = false}, 1, true), kSum + 0.16e-3, 1e-12);
   EXPECT_NEAR(time_of(3, {.first = true, .boundary = false}), kSum, 1e-12);
   EXPECT_NEAR(time_of(3, {.first = false, .boundary = true}), kDown, 1e-12);
 }

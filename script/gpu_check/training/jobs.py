@@ -17,7 +17,7 @@ to the next. A line for each job, with "job" and its keys:
                  loop, "torch" an addition of two small tensors in RAM
   error          instead of these, if it failed
 Of the jobs that $GPU_CHECK_TRACED names, separated by commas, a step more is recorded by PyTorch's
-profiler (under ZenFlow a window of them): traces/JOB.json.gz beside OUTPUT. Exit code 0, or 1 if a job failed.
+profiler (under ZenFlow the window that selects): traces/JOB.json.gz beside OUTPUT. Exit code 0, or 1 if a job failed.
 """
 import dataclasses
 import faulthandler
@@ -159,6 +159,7 @@ class Training:
         import transformers
 
         self.torch, self.job, self.on_gpu = torch, job, device == "cuda"
+        self.steps = 0
         torch.manual_seed(1)
         config = transformers.AutoConfig.for_model(**MODELS[job.model])
         config._attn_implementation = "sdpa"
@@ -187,6 +188,7 @@ class Training:
 
     def step(self, wait=lambda: None):
         """Seconds of [forward, backward, step()] over the micro-steps of an optimizer step."""
+        self.steps += 1
         sums = [0.0, 0.0, 0.0]
         for _ in range(self.job.accumulation):
             marks = [time.perf_counter()]
@@ -236,8 +238,12 @@ class Training:
 
 
 def profiled(training, trace):
-    """A step, or a window of ZenFlow's, under PyTorch's profiler, as a file of its own."""
+    """A step, or ZenFlow's window that selects columns, under PyTorch's profiler, as a file."""
     torch = training.torch
+    if training.job.zenflow:
+        for _ in range(-training.steps % (4 * training.job.zenflow[1])):
+            training.step()
+        training.synchronize()
     with torch.profiler.profile() as profiler:
         for _ in range(training.job.zenflow[1] if training.job.zenflow else 1):
             training.step()

@@ -68,7 +68,16 @@ struct ShapedWork {
   double besides = 0;  ///< seconds before and after
 };
 
-std::optional<ShapedWork> product_of(const OperationShape& shape, const GpuProfile& gpu) {
+/// What products hold of a benchmark's rate on the trace's GPUs.
+double held_in(const Timeline& timeline, const GpuProfile& gpu) {
+  const bool several =
+      std::any_of(timeline.spans.begin(), timeline.spans.end(),
+                  [](const TimelineSpan& span) { return span.kind == SpanKind::kCollective; });
+  return gpu.gemm_share_among(several ? 2 : 1);
+}
+
+std::optional<ShapedWork> product_of(const OperationShape& shape, const GpuProfile& gpu,
+                                     double held) {
   if (shape.dims.size() < 2) return std::nullopt;
   const bool adds = shape.name == "aten::addmm" || shape.name == "aten::baddbmm";
   const std::size_t first = adds ? 1 : 0;
@@ -84,7 +93,7 @@ std::optional<ShapedWork> product_of(const OperationShape& shape, const GpuProfi
   if (!dtype || a.back() != b[b.size() - 2] || batch * m * n * k <= 0) return std::nullopt;
   // The tiles of a batch are those of a result as many times as wide.
   if (gpu.multiprocessors > 0 && gpu.peak.contains(*dtype)) {
-    const BoundedWork work = product_work(gpu, *dtype, m, batch * n, k);
+    const BoundedWork work = product_work(gpu, *dtype, m, batch * n, k, {.held = held});
     return ShapedWork{OperationKind::kProduct, *dtype, work.flops.value(), work.traffic.value(),
                       work.besides.value()};
   }
@@ -143,12 +152,12 @@ std::optional<ShapedWork> pass_of(const OperationShape& shape) {
   return ShapedWork{OperationKind::kElementWise, DType::kFp32, 0, bytes};
 }
 
-std::optional<ShapedWork> work_of(const SpanDetail& detail, const GpuProfile& gpu) {
+std::optional<ShapedWork> work_of(const SpanDetail& detail, const GpuProfile& gpu, double held) {
   const auto shape = operation_shape(detail);
   if (!shape) return std::nullopt;
   switch (shape->kind) {
     case OperationKind::kProduct:
-      return product_of(*shape, gpu);
+      return product_of(*shape, gpu, held);
     case OperationKind::kAttention:
       return attention_of(*shape);
     case OperationKind::kElementWise:
@@ -192,7 +201,10 @@ class ShapedKernels {
  public:
   ShapedKernels(const Timeline& timeline, const HardwareProfile& base)
       : timeline_(timeline), base_(base) {
-    for (const SpanDetail& detail : timeline.details) works_.push_back(work_of(detail, base.gpu));
+    const double held = held_in(timeline, base.gpu);
+    for (const SpanDetail& detail : timeline.details) {
+      works_.push_back(work_of(detail, base.gpu, held));
+    }
     for (const TimelineSpan& span : timeline.spans) take(span);
   }
   std::vector<ShapedKernel> found;
@@ -200,6 +212,7 @@ class ShapedKernels {
   std::size_t without_peak = 0;
   std::size_t cached = 0;
   std::size_t repeated = 0;
+  std::size_t unaligned = 0;
   std::size_t within_tick = 0;
 
  private:
@@ -225,6 +238,12 @@ class ShapedKernels {
       }
       last_ = -1;
       if (kernel != KernelClass::kProduct) return;
+      // Which of the dimensions are lengths of rows depends on what is transposed; CUTLASS says by
+      // how many elements it reads.
+      if (has_any(name, {"align1", "align2", "align4"})) {
+        ++unaligned;
+        return;
+      }
       if (has_any(name, {"tf32", "1688"}) && work->dtype == DType::kFp32) {
         ++tf32;
         return;
@@ -370,6 +389,7 @@ TraceWork shaped_kernel_work(const Timeline& timeline, const HardwareProfile& ba
   };
   note(kernels.tf32, "fp32 products in TF32, of which the profile states no peak");
   note(kernels.without_peak, "products of a type of which the profile states no peak");
+  note(kernels.unaligned, "products whose rows are no multiple of 16 bytes");
   note(kernels.cached, "element-wise passes of 0.1 to 67 MB may be served by a cache");
   note(kernels.repeated, "further ones of shapes of which 64 are used");
   note(kernels.within_tick, "shorter than the recording clock resolves");
@@ -390,7 +410,8 @@ TraceWork model_kernel_work(const Timeline& timeline, const Job& job, double gap
   const std::vector<PassTime> all = passes_of(timeline);
   const double tick = clock_tick(timeline, is_gpu_work);
   const ModelWork model =
-      model_work(job.scenario.hardware.gpu, job.scenario.model, job.scenario.training);
+      model_work(job.scenario.hardware.gpu, job.scenario.model, job.scenario.training,
+                 job.scenario.hardware.gpu.gemm_share_among(job.scenario.ranks()));
   const bool fused = std::any_of(all.begin(), all.end(), [](const PassTime& one) {
     return one.kernels == KernelClass::kAttention;
   });
