@@ -38,12 +38,12 @@ void add_timers(const Prediction& prediction, StepFigures& figures) {
   const WindowShape& last = program.shapes[prediction.run.measured_end - 1];
   const auto begin = static_cast<std::size_t>(first.first_step);
   const auto end = static_cast<std::size_t>(last.first_step + last.steps);
+  const auto tasks = program.graph.tasks();
+  const LaneId first_rank = tasks[program.step_markers[0]].lane;
   std::vector<std::optional<Span>> backward(end);
   for (TaskId id = 0; id < spans.size(); ++id) {
     const TaskLabel& label = program.labels[id];
-    const bool is_first_rank =
-        program.graph.tasks()[id].lane == program.graph.tasks()[program.step_markers[0]].lane;
-    if (label.operation != Operation::kBackward || !is_first_rank) continue;
+    if (label.operation != Operation::kBackward || tasks[id].lane != first_rank) continue;
     const auto step = static_cast<std::size_t>(label.step);
     if (step < begin || step >= end) continue;
     std::optional<Span>& one = backward[step];

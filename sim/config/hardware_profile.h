@@ -20,8 +20,6 @@
 
 namespace zenflow::sim {
 
-/// Element type of weights, activations and gradients in training.
-
 /// Source: the four rows of llm-foundry on eight A100, whose batches are published; the GPU's part
 /// of the ZenFlow blog's steps on four A100, and a step of Qwen2.5-1.5B on two, agree.
 inline constexpr double kMultiGpuGemmShare = 0.73;

@@ -242,13 +242,17 @@ TEST(ImportedFigures, OfALogLeaveOutTheFirstSteps) {
               HasSubstr("train.log: no step is found from the 3-th on (3 in all)"));
 }
 
+StepFigures figures_of_log(const std::string& text, std::int64_t window) {
+  const auto source = memory_bytes({text.data(), text.size()});
+  const ImportedTrace log = import_timer_log(*source, "train.log", {});
+  return imported_figures(log, "train.log", default_rules(), 0, window).figures;
+}
+
 TEST(ImportedFigures, OfALogAreItsTimers) {
   const std::string text =
       "time (ms) | forward: 377.0 | backward: 860.0 | step: 22641.0\n"
       "time (ms) | forward: 379.0 | backward: 862.0 | step: 22643.0\n";
-  const auto source = memory_bytes({text.data(), text.size()});
-  const ImportedTrace log = import_timer_log(*source, "train.log", {});
-  const StepFigures f = imported_figures(log, "train.log", default_rules(), 0, 1).figures;
+  const StepFigures f = figures_of_log(text, 1);
   EXPECT_EQ(f[Metric::kTimerForward], 378);
   EXPECT_EQ(f[Metric::kTimerBackward], 861);
   EXPECT_EQ(f[Metric::kTimerStep], 22642);
@@ -261,9 +265,7 @@ TEST(ImportedFigures, OfALogWithAccumulationAreOfAMicroStep) {
       "time (ms) | fwd_microstep: 10.0 | bwd_microstep: 20.0 | step_microstep: 1.0\n"
       "time (ms) | fwd_microstep: 12.0 | bwd_microstep: 22.0 | step_microstep: 51.0\n"
       "time (ms) | fwd: 22.0 | bwd: 42.0 | step: 52.0\n";
-  const auto source = memory_bytes({text.data(), text.size()});
-  const ImportedTrace log = import_timer_log(*source, "train.log", {});
-  const StepFigures f = imported_figures(log, "train.log", default_rules(), 0, 2).figures;
+  const StepFigures f = figures_of_log(text, 2);
   EXPECT_EQ(f[Metric::kTimerForward], 11);
   EXPECT_EQ(f[Metric::kTimerBackward], 21);
   EXPECT_EQ(f[Metric::kTimerStep], 26);
