@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -166,6 +167,28 @@ Node parse_yaml_text(std::string_view text, const FileName& file, bool located) 
   return std::move(*root);
 }
 
+/// The text with NaN and Infinity, which Python's json writes and JSON does not have, as numbers of
+/// the same length.
+std::string without_python_numbers(std::string_view text) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kWords = {
+      {{"NaN", "1.0"}, {"Infinity", "1.000000"}}};
+  std::string plain(text);
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    if (plain[i] == '"') {
+      for (++i; i < plain.size() && plain[i] != '"'; ++i) {
+        if (plain[i] == '\\') ++i;
+      }
+      continue;
+    }
+    const auto in_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+    if (i > 0 && in_word(plain[i - 1])) continue;
+    for (const auto& [word, number] : kWords) {
+      if (text.substr(i).starts_with(word)) plain.replace(i, word.size(), number);
+    }
+  }
+  return plain;
+}
+
 /// nlohmann-json's events carry no positions. They come in the order of the text, so this
 /// walks the text alongside: each event's token starts after the previous one's end.
 class JsonHandler {
@@ -249,7 +272,8 @@ class JsonHandler {
 
   std::size_t number_length() {
     begin_token();
-    const std::size_t stop = text_.find_first_not_of("+-.0123456789eE", end_);
+    // Letters: of NaN and Infinity.
+    const std::size_t stop = text_.find_first_not_of("+-.0123456789eENaInfity", end_);
     return std::min(stop, text_.size()) - end_;
   }
 
@@ -382,7 +406,8 @@ Node parse_json(std::string_view text, const std::string& file) {
   }
   check_characters(text, name);
   JsonHandler handler(text, name);
-  nlohmann::json::sax_parse(text.begin(), text.end(), &handler);
+  const std::string plain = without_python_numbers(text);
+  nlohmann::json::sax_parse(plain.begin(), plain.end(), &handler);
   std::optional<Node> root = handler.take();
   if (!root) fail_parse({name, 0, 0}, "not valid JSON");
   return std::move(*root);

@@ -64,7 +64,8 @@ void erase_key(Node& map, std::string_view key);
 /// over 1 MiB, invalid UTF-8 and control characters.
 [[nodiscard]] Node parse_yaml(std::string_view text, const std::string& file);
 
-/// Parses strict JSON text (RFC 8259; no comments). Throws as parse_yaml does; also for
+/// Parses strict JSON text (RFC 8259; no comments), and NaN, Infinity and -Infinity as Python
+/// writes them: scalars that no reader takes for a number. Throws as parse_yaml does; also for
 /// trailing text, a byte order mark, more than a million values and numbers outside double's
 /// range.
 [[nodiscard]] Node parse_json(std::string_view text, const std::string& file);

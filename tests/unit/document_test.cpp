@@ -261,10 +261,9 @@ TEST(Json, SyntaxErrorsHavePositions) {
 }
 
 TEST(Json, IsStrict) {
-  for (const char* text : {"{a: 1}",   "{'a': 1}",    "[1,]",          "[01]",       "[+1]",
-                           "[.5]",     "[1.]",        "[NaN]",         "[Infinity]", "[0x10]",
-                           "[\"\t\"]", "[\"\\x41\"]", "[\"\\ud800\"]", "[1}",        "{\"a\"}",
-                           "{1: 2}",   "/**/[]",      "[] []",         " ",          "}"}) {
+  for (const char* text :
+       {"{a: 1}", "{'a': 1}", "[1,]", "[01]", "[+1]", "[.5]", "[1.]", "[0x10]", "[\"\t\"]",
+        "[\"\\x41\"]", "[\"\\ud800\"]", "[1}", "{\"a\"}", "{1: 2}", "/**/[]", "[] []", " ", "}"}) {
     EXPECT_NE(json_error(text), "(no error)") << text;
   }
   EXPECT_EQ(json_error(""), "x.json: expected a JSON document, found an empty file");
@@ -273,6 +272,21 @@ TEST(Json, IsStrict) {
   EXPECT_EQ(
       json_error("\xEF\xBB\xBF[]"),
       "x.json:1:1: expected JSON text, found a byte order mark, which Python's json refuses too");
+}
+
+TEST(Json, TakesPythonsNamesForNumbersThatJsonDoesNotHave) {
+  const Node root =
+      parse_json("{\"limit\": [0.0, Infinity, -Infinity], \"x\": NaN, \"y\": \"NaN\"}", "x.json");
+  const Node& limit = *root.find("limit");
+  EXPECT_EQ(limit.items[1].scalar, "Infinity");
+  EXPECT_EQ(limit.items[2].scalar, "-Infinity");
+  EXPECT_EQ(limit.items[2].at.column, 27);
+  EXPECT_EQ(root.find("x")->scalar, "NaN");
+  EXPECT_FALSE(root.find("x")->quoted);
+  EXPECT_TRUE(root.find("y")->quoted);
+  for (const char* text : {"[1NaN]", "[NaNa]", "[nan]", "[Infinit]", "[infinity]", "[+Infinity]"}) {
+    EXPECT_NE(json_error(text), "(no error)") << text;
+  }
 }
 
 // The parser quotes what it has read, up to the middle of a character.
