@@ -84,6 +84,7 @@ endfunction()
 zenflow_test(document_test LABEL unit LINK zenflow::config)
 zenflow_test(reader_test LABEL unit LINK zenflow::config)
 zenflow_test(model_spec_test LABEL unit LINK zenflow::config)
+zenflow_test(hub_models_test LABEL unit LINK zenflow::config)
 
 zenflow_fuzz(fuzz_yaml LINK zenflow::config)
 zenflow_fuzz(fuzz_json LINK zenflow::config nlohmann_json::nlohmann_json)

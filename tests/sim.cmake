@@ -9,7 +9,7 @@ zenflow_test_group(published_test LABEL differential TIMEOUT 300
   LINK zenflow::accuracy)
 
 zenflow_test_group(sim_model_test LABEL unit
-  SOURCES unit/gpu_cost_test.cpp unit/product_cost_test.cpp unit/transfer_cost_test.cpp unit/cpu_cost_test.cpp unit/selection_cost_test.cpp
+  SOURCES unit/adapters_test.cpp unit/gpu_cost_test.cpp unit/product_cost_test.cpp unit/transfer_cost_test.cpp unit/cpu_cost_test.cpp unit/selection_cost_test.cpp
           unit/activation_memory_test.cpp unit/ds_config_test.cpp unit/estimator_test.cpp unit/scenario_test.cpp
           unit/job_test.cpp unit/cluster_test.cpp unit/step_plan_test.cpp unit/stage3_gathers_test.cpp
   LINK zenflow::schedule GTest::gmock fmt::fmt)

@@ -49,7 +49,7 @@ void put(ElementType type, void* values, std::int64_t at, float value) {
 
 double standard_deviation(const TransformerConfig& config, const Parameter& parameter) {
   const bool is_residual = !config.is_llama_like() && parameter.name.ends_with("c_proj.weight");
-  const double halves = 2.0 * static_cast<double>(config.model.layers);
+  const double halves = 2.0 * static_cast<double>(config.model.layers());
   return is_residual ? config.initializer_range / std::sqrt(halves) : config.initializer_range;
 }
 

@@ -15,10 +15,10 @@ struct Kept {
   Kept(const TransformerConfig& config, const TransformerSettings& settings,
        const OperationMemory& memory, Arena& arena) {
     const std::int64_t tokens = settings.tokens();
-    for (std::int64_t layer = 0; layer <= config.model.layers; ++layer) {
+    for (std::int64_t layer = 0; layer <= config.model.layers(); ++layer) {
       streams.push_back(arena.take<Element>(tokens * config.model.hidden));
     }
-    const std::int64_t whole = settings.checkpoints_activations ? 1 : config.model.layers;
+    const std::int64_t whole = settings.checkpoints_activations ? 1 : config.model.layers();
     for (std::int64_t layer = 0; layer < whole; ++layer) {
       blocks.emplace_back(config, tokens, memory, arena);
     }
@@ -51,7 +51,7 @@ class NetworkOf final : public Network {
         kept_(config, settings, memory, kept),
         work_(config, parameter_table(config.model, config.task), settings, memory, work) {
     const ParameterTable table = parameter_table(config.model, config.task);
-    for (std::int64_t layer = 0; layer < config.model.layers; ++layer) {
+    for (std::int64_t layer = 0; layer < config.model.layers(); ++layer) {
       blocks_.emplace_back(config, table, layer);
     }
   }

@@ -13,8 +13,8 @@ class TableBuilder {
     table_.groups.push_back({std::move(name), table_.parameters.size(), 0});
   }
   void add(std::string name, const sim::Tensor& tensor) {
-    table_.parameters.push_back(
-        {std::move(name), tensor.rows, tensor.columns, tensor.is_matrix, table_.groups.size() - 1});
+    table_.parameters.push_back({std::move(name), tensor.rows(), tensor.columns(),
+                                 tensor.is_matrix(), table_.groups.size() - 1});
     ++table_.groups.back().count;
   }
   void add(const sim::Tensor& tensor) { add(tensor.name, tensor); }
@@ -42,20 +42,20 @@ std::optional<std::size_t> ParameterTable::find(std::string_view name) const {
 ParameterTable parameter_table(const sim::ModelSpec& model, Task task) {
   TableBuilder table;
   table.begin_group("embedding");
-  for (const sim::Tensor& tensor : model.embedding) table.add(tensor);
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+  for (const sim::Tensor& tensor : model.embedding.tensors) table.add(tensor);
+  for (std::int64_t layer = 0; layer < model.layers(); ++layer) {
     table.begin_group(fmt::format("layers.{}", layer));
-    for (const sim::Tensor& tensor : model.block) {
+    for (const sim::Tensor& tensor : model.layer(layer).tensors) {
       table.add(fmt::format(fmt::runtime(tensor.name), layer), tensor);
     }
   }
   table.begin_group("head");
-  for (const sim::Tensor& tensor : model.head) {
+  for (const sim::Tensor& tensor : model.head.tensors) {
     if (task.is_classification() && tensor.name == "lm_head.weight") continue;
     table.add(tensor);
   }
   if (task.is_classification()) {
-    table.add({"score.weight", task.labels, model.hidden, true});
+    table.add({"score.weight", {task.labels, model.hidden}});
   }
   return table.take();
 }

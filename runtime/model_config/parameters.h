@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/config/model_spec.h"
+#include "sim/model/model_spec.h"
 
 namespace zenflow::runtime {
 

@@ -1,18 +1,20 @@
 #include "runtime/model_config/transformer_config.h"
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "sim/config/hub/description.h"
+#include "sim/config/hub/hub_model.h"
 #include "sim/config/reader.h"
 
 namespace zenflow::runtime {
 namespace {
-
-using sim::ModelFamily;
 
 constexpr double kMaxEpsilon = 1.0;
 constexpr double kMaxTheta = 1e12;
@@ -90,8 +92,8 @@ void read_rotary(MapReader& config, TransformerConfig& out) {
 
 void read_sliding_window(MapReader& config, TransformerConfig& out) {
   constexpr std::int64_t kDefaultWindow = 4096;  // of MistralConfig and Qwen2Config
-  if (out.model.family == ModelFamily::kLlama) return;
-  if (out.model.family == ModelFamily::kQwen2 && !config.boolean_or("use_sliding_window", false)) {
+  if (out.model.type == "llama") return;
+  if (out.model.type == "qwen2" && !config.boolean_or("use_sliding_window", false)) {
     return;
   }
   const Node* window = config.node().find("sliding_window");
@@ -141,12 +143,16 @@ void read_gpt2_settings(MapReader& config, TransformerConfig& out) {
 
 TransformerConfig read_transformer_config(const Node& root, const std::string& name, Task task) {
   TransformerConfig out;
-  out.model = sim::read_model(root, name);
+  if (sim::hub::is_description(root)) {
+    fail_at(root.at, "", "expected a config.json: a description of tensors cannot be trained");
+  }
+  out.model = sim::read_model(root, name, sim::HeadSource::kLanguage);
   out.task = task;
   MapReader config(root, "");
-  if (out.model.family == ModelFamily::kOpt) {
-    config.fail("model_type",
-                "OPT is simulated but not trained; families to train: llama, mistral, qwen2, gpt2");
+  constexpr std::array<std::string_view, 4> kTrained = {"llama", "mistral", "qwen2", "gpt2"};
+  if (std::find(kTrained.begin(), kTrained.end(), out.model.type) == kTrained.end()) {
+    config.fail("model_type", fmt::format("{} is simulated but not trained; families to train: {}",
+                                          out.model.type, fmt::join(kTrained, ", ")));
   }
   out.initializer_range = config.number_or("initializer_range", 0.02, 0.0, 1e3);
   if (out.is_llama_like()) {

@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "runtime/model_config/parameters.h"
-#include "sim/config/model_spec.h"
+#include "sim/config/document.h"
+#include "sim/model/model_spec.h"
 
 namespace zenflow::runtime {
 

@@ -40,8 +40,8 @@ std::string_view decay_name(Decay decay) {
 /// What the tensors' shapes do not show: two models with the same tensors may compute differently.
 void describe(const TransformerConfig& config, Lines& line) {
   const sim::ModelSpec& model = config.model;
-  line("model family", sim::to_string(model.family));
-  line("layers", model.layers);
+  line("model family", model.type);
+  line("layers", model.layers());
   line("hidden size", model.hidden);
   line("attention heads", model.heads);
   line("key-value heads", model.kv_heads);

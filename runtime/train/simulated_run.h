@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/model_config/transformer_config.h"
-#include "sim/config/model_spec.h"
+#include "sim/model/model_spec.h"
 
 namespace zenflow::runtime {
 

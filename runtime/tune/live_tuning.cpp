@@ -81,7 +81,7 @@ LiveWindows LiveTuning::recorded(const TunePoint& point, const RecordedStep& at_
       recorder_.recent(recording_from_, at_hand, settings_.model.model.name, "device")};
   const auto began =
       std::chrono::duration_cast<std::chrono::nanoseconds>(recording_began_ - recorder_.origin());
-  keep_whole_sets(windows.timeline, recording_from_, settings_.model.model.layers + 2,
+  keep_whole_sets(windows.timeline, recording_from_, settings_.model.model.layers() + 2,
                   Picoseconds{began.count() * 1000});
   if (settings_.read_cores) {
     OtherUse others =

@@ -23,7 +23,7 @@ SimulationResult simulate(const Job& job, const std::string& schedule) {
 double foundry_flop(const ModelSpec& model, double tokens) {
   const double products = 2 * static_cast<double>(model.parameters()) * tokens;
   const double attention =
-      4 * static_cast<double>(model.layers) * static_cast<double>(model.hidden) * tokens * tokens;
+      4 * static_cast<double>(model.layers()) * static_cast<double>(model.hidden) * tokens * tokens;
   return 3 * (products + attention);
 }
 

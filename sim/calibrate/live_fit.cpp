@@ -107,7 +107,7 @@ class Fitter {
             add(0, (one.flops + gpu.gemm_half_size).value(), one.traffic);
             known += one.besides.value();
           }
-          add(1, work.attention.flops.value(), work.attention.traffic);
+          for (const BoundedWork& one : work.attention) add(1, one.flops.value(), one.traffic);
         }
         // Relative to the whole span: taking the known part off must not make it weigh more.
         rows.add(std::move(amounts), sample.seconds, known);

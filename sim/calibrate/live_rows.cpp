@@ -11,11 +11,14 @@
 namespace zenflow::sim {
 namespace {
 
-const LayerWork& work_of(const ModelWork& model, std::size_t layer, std::size_t layers,
+const LayerWork& work_of(const ModelWork& work, const ModelSpec& model, std::size_t layer,
                          bool forward) {
-  if (layer == 0) return forward ? model.embedding_forward : model.embedding_backward;
-  if (layer + 1 == layers) return forward ? model.head_forward : model.head_backward;
-  return forward ? model.block_forward : model.block_backward;
+  const std::size_t blocks = model.order.size();
+  const LayerPasses& passes = layer == 0 ? work.embedding
+                              : layer <= blocks
+                                  ? work.kinds[static_cast<std::size_t>(model.order[layer - 1])]
+                                  : work.head;
+  return forward ? passes.forward : passes.backward;
 }
 
 DeviceWork of_all(const LiveWork& work, const std::vector<LiveLayer>& layers,
@@ -43,7 +46,7 @@ class RowCollector {
     const std::size_t l = sample.layer;
     switch (sample.operation) {
       case Operation::kForward:
-        rows_.model.push_back({{work_of(model_, l, layers_.size(), true)}, seconds});
+        rows_.model.push_back({{work_of(model_, job_.scenario.model, l, true)}, seconds});
         return;
       case Operation::kBackward:
         return add_backward(l, seconds);
@@ -87,9 +90,9 @@ class RowCollector {
                             live_.sums_on_device() ? " and sums on the device" : ""));
   }
   void add_backward(std::size_t layer, double seconds) {
-    std::vector<LayerWork> work = {work_of(model_, layer, layers_.size(), false)};
+    std::vector<LayerWork> work = {work_of(model_, job_.scenario.model, layer, false)};
     if (runs_forward_again(job_.scenario.training, layer, layers_.size())) {
-      work.push_back(work_of(model_, layer, layers_.size(), true));
+      work.push_back(work_of(model_, job_.scenario.model, layer, true));
     }
     rows_.model.push_back({std::move(work), seconds});
   }

@@ -136,8 +136,6 @@ struct HardwareProfile {
   std::optional<NvmeProfile> nvme;
   std::optional<NetworkProfile> network;
   std::vector<SourcedNumber> numbers;
-  /// What was not taken as the profile states it, for the user.
-  std::vector<std::string> notes;
 };
 
 /// A profile with all its keys: where a file may name a catalogue entry or a node's parts, load it

@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "sim/base/error.h"
+#include "sim/config/adapter_reader.h"
 #include "sim/config/hardware_parts.h"
 #include "sim/config/hjson.h"
+#include "sim/config/hub/hub_model.h"
 #include "sim/config/knob_reader.h"
 #include "sim/config/part_block.h"
 #include "sim/config/reader.h"
@@ -76,10 +80,43 @@ fs::path resolve(const Node& value, const std::string& key) {
   return value.at.line > 0 ? from.parent_path() / name : name;
 }
 
+/// Names of shipped models, and where: beside profiles/ there is scenarios/models/.
+std::map<std::string, fs::path> listed_models(const std::vector<fs::path>& profile_directories) {
+  std::map<std::string, fs::path> models;
+  for (const fs::path& profiles : profile_directories) {
+    const fs::path folder = profiles.parent_path() / "scenarios" / "models";
+    std::error_code missing;
+    for (const auto& entry : fs::directory_iterator(folder, missing)) {
+      if (entry.path().extension() == ".json") {
+        models.emplace(entry.path().stem().string(), entry.path());
+      }
+    }
+  }
+  return models;
+}
+
+/// A config.json, the one of a directory, or that of a listed model.
+fs::path find_model(const Node& model, const std::vector<fs::path>& profile_directories) {
+  const fs::path path = resolve(model, "model");
+  std::error_code error;
+  if (fs::is_directory(path, error)) return path / "config.json";
+  if (fs::exists(path, error) || fs::path(model.scalar).has_parent_path() || path.has_extension()) {
+    return path;
+  }
+  const std::map<std::string, fs::path> models = listed_models(profile_directories);
+  if (const auto found = models.find(model.scalar); found != models.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [name, file] : models) names.push_back(name);
+  fail_at(model.at, "model",
+          fmt::format("no such file, directory or listed model \"{}\"{}", model.scalar,
+                      suggestion(model.scalar, names)));
+}
+
 /// Files named inside a scenario are relative to the scenario that names them, so they are
 /// read before a derived scenario is merged over it. Of several files for DeepSpeed the first one
 /// that is spliced, the outermost scenario's, is remembered.
-void splice_files(Node& root, OpenFiles& open, std::optional<fs::path>& deepspeed_file) {
+void splice_files(Node& root, OpenFiles& open, std::optional<fs::path>& deepspeed_file,
+                  const std::vector<fs::path>& profile_directories) {
   if (!root.is_map()) return;
   if (Node* deepspeed = root.find("deepspeed"); deepspeed != nullptr && deepspeed->is_scalar()) {
     OpenFiles inner = open;
@@ -87,9 +124,16 @@ void splice_files(Node& root, OpenFiles& open, std::optional<fs::path>& deepspee
     *deepspeed = load_once(path, deepspeed->at, "deepspeed", inner);
     if (!deepspeed_file) deepspeed_file = path;
   }
+  if (Node* adapter = root.find("adapter"); adapter != nullptr && adapter->is_scalar()) {
+    OpenFiles inner = open;
+    const fs::path path = resolve(*adapter, "adapter");
+    std::error_code error;
+    const fs::path file = fs::is_directory(path, error) ? path / "adapter_config.json" : path;
+    *adapter = load_once(file, adapter->at, "adapter", inner);
+  }
   if (Node* model = root.find("model"); model != nullptr && model->is_scalar()) {
     OpenFiles inner = open;
-    const fs::path path = resolve(*model, "model");
+    const fs::path path = find_model(*model, profile_directories);
     Node config = load_once(path, model->at, "model", inner);
     Node spliced;
     spliced.kind = Node::Kind::kMap;
@@ -101,12 +145,14 @@ void splice_files(Node& root, OpenFiles& open, std::optional<fs::path>& deepspee
 }
 
 Node load_with_base(const fs::path& path, const Location& at, const std::string& key,
-                    OpenFiles& open, std::optional<fs::path>& deepspeed_file) {
+                    OpenFiles& open, std::optional<fs::path>& deepspeed_file,
+                    const std::vector<fs::path>& profile_directories) {
   Node root = load_once(path, at, key, open);
-  splice_files(root, open, deepspeed_file);
+  splice_files(root, open, deepspeed_file, profile_directories);
   const Node* base = root.is_map() ? root.find("base") : nullptr;
   if (base == nullptr) return root;
-  Node merged = load_with_base(resolve(*base, "base"), base->at, "base", open, deepspeed_file);
+  Node merged = load_with_base(resolve(*base, "base"), base->at, "base", open, deepspeed_file,
+                               profile_directories);
   erase_key(root, "base");
   merge(merged, std::move(root));
   return merged;
@@ -154,7 +200,7 @@ void splice_hardware(ScenarioTree& tree, const LoadOptions& options, OpenFiles& 
                               : fs::path();
     const fs::path path = find_profile(name, from, options.profile_directories, hardware->at);
     std::optional<fs::path> none;  // a profile says nothing of DeepSpeed
-    *hardware = load_with_base(path, hardware->at, "hardware", open, none);
+    *hardware = load_with_base(path, hardware->at, "hardware", open, none, {});
   }
   take_catalogue(tree, *hardware, options);
 }
@@ -212,12 +258,14 @@ void read_zenflow_train(MapReader& root, Scenario& scenario) {
   scenario.offload = setup;
 }
 
-ModelSpec read_spliced_model(MapReader& root) {
+/// The model, and its config.json.
+std::pair<ModelSpec, const Node*> read_spliced_model(MapReader& root) {
   MapReader map = root.require_map("model");
   const std::string name = map.require("name").string();
-  const ModelSpec model = read_model(map.require("config").node(), name);
+  const Node& config = map.require("config").node();
+  std::pair<ModelSpec, const Node*> read(read_model(config, name), &config);
   map.reject_unknown_keys();
-  return model;
+  return read;
 }
 
 void read_schedules(MapReader& root, Scenario& scenario) {
@@ -254,7 +302,8 @@ void check_ranks(MapReader& root, const Scenario& scenario) {
 }  // namespace
 
 bool names_a_file(std::string_view override_path) {
-  return override_path == "hardware" || override_path == "model" || override_path == "deepspeed";
+  return override_path == "hardware" || override_path == "model" || override_path == "adapter" ||
+         override_path == "deepspeed";
 }
 
 /// "model.hidden_size" is a key of the model's config.json.
@@ -275,7 +324,8 @@ ScenarioTree load_scenario_tree(const fs::path& path, const LoadOptions& options
   command_line.file = std::make_shared<const std::string>(path.generic_string());
   OpenFiles open;
   ScenarioTree tree;
-  tree.root = load_with_base(path, command_line, "", open, tree.deepspeed_file);
+  tree.root = load_with_base(path, command_line, "", open, tree.deepspeed_file,
+                             options.profile_directories);
   if (!tree.root.is_map()) fail_at(tree.root.at, "", "expected a scenario: a map of keys");
   if (options.profile) {
     erase_key(tree.root, "hardware");
@@ -288,7 +338,7 @@ ScenarioTree load_scenario_tree(const fs::path& path, const LoadOptions& options
     set_path(tree.root, change.path, change.value);
     if (change.path == "deepspeed") tree.deepspeed_file.reset();
   }
-  splice_files(tree.root, open, tree.deepspeed_file);
+  splice_files(tree.root, open, tree.deepspeed_file, options.profile_directories);
   splice_hardware(tree, options, open);
   return tree;
 }
@@ -310,7 +360,7 @@ Node load_hardware(const fs::path& file, const std::vector<fs::path>& directorie
   std::optional<fs::path> none;  // a profile says nothing of DeepSpeed
   ScenarioTree tree;
   tree.root = map_node({});
-  Node profile = load_with_base(file, Location{}, "", open, none);
+  Node profile = load_with_base(file, Location{}, "", open, none, {});
   LoadOptions options;
   options.profile_directories = directories;
   take_catalogue(tree, profile, options);
@@ -325,13 +375,15 @@ Scenario read_scenario(ScenarioTree tree, const std::vector<Override>& overrides
   MapReader root(tree.root, "");
   Scenario scenario;
   scenario.name = root.require("name").string();
-  scenario.model = read_spliced_model(root);
+  const auto [model, config] = read_spliced_model(root);
+  scenario.model = model;
   static_cast<void>(root.require_map("hardware"));
   scenario.hardware = read_hardware_profile(complete_hardware(tree));
-  scenario.hardware.notes = tree.notes;
+  scenario.notes = tree.notes;
   scenario.gpus = root.integer_or("gpus", scenario.hardware.gpu.count, 1, kMaxGpus);
   scenario.nodes = root.integer_or("nodes", 1, 1, kMaxGpus);
   MapReader training = root.require_map("training");
+  read_adapters(root, training, *config, scenario.model, scenario.notes);
   scenario.gradient_accumulation_steps = read_accumulation(training);
   scenario.training = read_training(training, scenario.model);
   const auto deepspeed = root.optional_map("deepspeed");

@@ -16,7 +16,7 @@
 #include "sim/config/document.h"
 #include "sim/config/gpu_catalogue.h"
 #include "sim/config/hardware_profile.h"
-#include "sim/config/model_spec.h"
+#include "sim/model/model_spec.h"
 #include "sim/offload/training_setup.h"
 
 namespace zenflow::sim {
@@ -36,6 +36,8 @@ struct Scenario {
   std::string name;
   ModelSpec model;
   HardwareProfile hardware;
+  /// What a user should know of how files were read, besides errors.
+  std::vector<std::string> notes;
   std::int64_t gpus = 1;  ///< of a node
   std::int64_t nodes = 1;
   TrainingSettings training;

@@ -1,6 +1,7 @@
 #include "sim/cost/gpu_cost.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "sim/cost/product_cost.h"
 
@@ -36,6 +37,10 @@ constexpr Passes kResidual{.narrow = 3, .wide = 0, .kernels = 1};
 constexpr Passes kRelu{.narrow = 2, .wide = 0, .kernels = 1};
 constexpr Passes kDropout{.narrow = 2.5, .wide = 0, .kernels = 1};  // and a byte of mask
 constexpr Passes kEmbedding{.narrow = 2, .wide = 0, .kernels = 1};
+/// Softmax in fp32, top k, their normalisation, sorting by expert, counts and offsets, of which
+/// only the first are as wide as there are experts. Counted from integrations/moe.py of
+/// transformers 5.23.
+constexpr Passes kRouting{.narrow = 3, .wide = 4, .kernels = 12};
 /// Passes of a chain's backward for one of its forward: the incoming gradient and what was saved
 /// are read and a gradient is written, where forward reads and writes; a product of two has two
 /// gradients, a sum or a cast saves nothing. Our operations on the host have been timed at two,
@@ -101,26 +106,48 @@ const ChainPasses& chain_passes(const TrainingSettings& training) {
   return training.fused_framework ? kFused : kEager;
 }
 
-Chain block_chain(const GpuProfile& gpu, const ModelSpec& model, const TrainingSettings& training) {
+/// Passes of one chain of the layer, by width.
+const Passes& passes_of(ChainKind kind, const ChainPasses& passes) {
+  switch (kind) {
+    case ChainKind::kRmsNorm:
+      return passes.rms_norm;
+    case ChainKind::kLayerNorm:
+      return kLayerNorm;
+    case ChainKind::kResidual:
+      return kResidual;
+    case ChainKind::kDropout:
+      return kDropout;
+    case ChainKind::kRotary:
+      return passes.rotary;
+    case ChainKind::kGate:
+      return passes.swiglu;
+    case ChainKind::kActivation:
+      return kRelu;
+    case ChainKind::kNewGelu:
+      return passes.new_gelu;
+    case ChainKind::kEmbedding:
+      return kEmbedding;
+    case ChainKind::kRouting:
+      return kRouting;
+  }
+  return kResidual;
+}
+
+/// Tokens of one micro-batch in the layer's stream.
+double tokens_of(const Layer& layer, const TrainingSettings& training) {
+  return as_double(layer.tokens > 0 ? layer.tokens * training.micro_batch_size_per_gpu
+                                    : training.tokens());
+}
+
+/// Of the layer's chains, without how an eager framework runs them.
+Chain layer_chain(const Layer& layer, const TrainingSettings& training) {
   const ChainPasses& passes = chain_passes(training);
-  const double tokens = as_double(training.tokens());
-  const DType dtype = training.dtype;
+  const double tokens = tokens_of(layer, training);
   Chain chain;
-  const double hidden = tokens * as_double(model.hidden);
-  const double inner = tokens * as_double(model.intermediate);
-  for (int twice = 0; twice < 2; ++twice) {
-    chain.add(model.gated_mlp ? passes.rms_norm : kLayerNorm, hidden, dtype);
-    chain.add(kResidual, hidden, dtype);
-    if (!model.gated_mlp) chain.add(kDropout, hidden, dtype);
+  for (const sim::Chain& one : layer.chains) {
+    chain.add(passes_of(one.kind, passes), tokens * one.width, training.dtype);
   }
-  if (model.gated_mlp) {
-    chain.add(passes.rotary, tokens * as_double(model.heads * model.head_dim), dtype);
-    chain.add(passes.rotary, tokens * as_double(model.kv_heads * model.head_dim), dtype);
-    chain.add(passes.swiglu, inner, dtype);
-  } else {
-    chain.add(model.family == ModelFamily::kGpt2 ? passes.new_gelu : kRelu, inner, dtype);
-  }
-  return as_run(gpu, training, chain);
+  return chain;
 }
 
 /// How products of the layer run: tokens are no row length of theirs.
@@ -128,31 +155,75 @@ ProductKind product_kind(DType dtype, double held, const Linear& layer) {
   return {.aligned = is_aligned(dtype, layer.in) && is_aligned(dtype, layer.out), .held = held};
 }
 
-LayerTime linear_time(const GpuProfile& gpu, const TrainingSettings& training, double held,
-                      const Linear& layer) {
-  const DType dtype = training.dtype;
-  const std::int64_t tokens = training.tokens();
-  const ProductKind kind = product_kind(training.dtype, held, layer);
-  return {gemm_time(gpu, dtype, tokens, layer.out, layer.in, kind),
-          gemm_time(gpu, dtype, tokens, layer.in, layer.out, kind) +
-              gemm_time(gpu, dtype, layer.in, layer.out, tokens, kind),
-          1, 2};
+/// Tokens that one of the products sees: at least one.
+std::int64_t tokens_seen(const Linear& product, double tokens) {
+  return std::max<std::int64_t>(1, std::llround(tokens * product.share));
 }
 
-LayerTime block_time(const GpuProfile& gpu, const ModelSpec& model,
-                     const TrainingSettings& training, double held) {
+/// Of a product of the layer, and of the gradients of its input and of its weight.
+struct ProductWorks {
+  BoundedWork forward;
+  BoundedWork input;
+  BoundedWork weight;
+};
+
+/// Experts are one kernel, whose tiles do not reach from one of them into the next (torch's
+/// _grouped_mm, which transformers 5 takes): rows up to a multiple of the smallest tile's, and all
+/// experts' weights.
+ProductWorks product_works(const GpuProfile& gpu, const TrainingSettings& training, double held,
+                           const Linear& product, double layer_tokens) {
+  constexpr std::int64_t kTileRows = 64;
   const DType dtype = training.dtype;
-  const Chain chain = block_chain(gpu, model, training);
-  LayerTime time = chains_time(gpu, chain, backward_of(gpu, chain));
-  for (const Linear& layer : model.block_linears) {
-    time += linear_time(gpu, training, held, layer);
+  const std::int64_t tokens = tokens_seen(product, layer_tokens);
+  const ProductKind kind = product_kind(dtype, held, product);
+  const std::int64_t in = product.in;
+  const std::int64_t out = product.out;
+  const auto work = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
+    return product_work(gpu, dtype, as_double(m), as_double(n), as_double(k), kind);
+  };
+  if (product.count == 1)
+    return {work(tokens, out, in), work(tokens, in, out), work(in, out, tokens)};
+  const std::int64_t rows = product.count * ((tokens + kTileRows - 1) / kTileRows) * kTileRows;
+  ProductWorks works{work(rows, out, in), work(rows, in, out),
+                     work(product.count * in, out, tokens)};
+  const double b = as_double(bytes_per_element(dtype));
+  const Bytes weights(b * as_double((product.count - 1) * in * out));
+  works.forward.traffic += weights;
+  works.input.traffic += weights;
+  works.weight.traffic += Bytes(b * as_double((product.count - 1) * tokens * out));
+  return works;
+}
+
+Seconds product_time(const GpuProfile& gpu, DType dtype, const BoundedWork& work) {
+  const Seconds compute =
+      (work.flops + gpu.gemm_half_size) / (gpu.gemm_efficiency * gpu.peak.at(dtype));
+  return std::max(compute, work.traffic / (gpu.streaming_efficiency * gpu.memory_bandwidth)) +
+         work.besides + gpu.kernel_launch;
+}
+
+/// A quantised weight is read and written in the training type before each product with it: once
+/// forward and once for the gradient of the input.
+Bytes dequantising_traffic(const Linear& product, DType dtype) {
+  return Bytes(as_double(product.count * product.in * product.out) *
+               (product.stored_bytes + as_double(bytes_per_element(dtype))));
+}
+
+LayerTime linear_time(const GpuProfile& gpu, const TrainingSettings& training, double held,
+                      const Linear& product, double layer_tokens) {
+  const ProductWorks works = product_works(gpu, training, held, product, layer_tokens);
+  LayerTime time{product_time(gpu, training.dtype, works.forward),
+                 product_time(gpu, training.dtype, works.input), 1, 1};
+  if (product.trained) {
+    time.backward += product_time(gpu, training.dtype, works.weight);
+    time.backward_kernels += 1;
   }
-  time.forward += attention_forward_time(gpu, model, dtype, training.micro_batch_size_per_gpu,
-                                         training.sequence_length);
-  time.backward += attention_backward_time(gpu, model, dtype, training.micro_batch_size_per_gpu,
-                                           training.sequence_length);
-  time.forward_kernels += 1;
-  time.backward_kernels += 1;
+  if (product.stored_bytes > 0) {
+    const Seconds dequantised = stream_time(gpu, dequantising_traffic(product, training.dtype));
+    time.forward += dequantised;
+    time.backward += dequantised;
+    time.forward_kernels += 1;
+    time.backward_kernels += 1;
+  }
   return time;
 }
 
@@ -161,58 +232,43 @@ struct ChainPair {
   Chain backward;
 };
 
-ChainPair head_chains(const GpuProfile& gpu, const ModelSpec& model,
-                      const TrainingSettings& training) {
-  const DType dtype = training.dtype;
-  const double tokens = as_double(training.tokens());
-  const double logits = tokens * as_double(model.vocab);
-  Chain norm;
-  norm.add(model.gated_mlp ? chain_passes(training).rms_norm : kLayerNorm,
-           tokens * as_double(model.hidden), dtype);
-  ChainPair pair{norm, backward_of(gpu, norm)};
-  pair.forward.add(chain_passes(training).loss_forward, logits, dtype);
-  pair.backward.add(chain_passes(training).loss_backward, logits, dtype);
+/// Of the layer, and of the loss over `outputs` logits a token above it.
+ChainPair chain_pair(const GpuProfile& gpu, const Layer& layer, const TrainingSettings& training,
+                     std::int64_t outputs) {
+  const Chain chain = layer_chain(layer, training);
+  if (outputs == 0) {
+    const Chain run = as_run(gpu, training, chain);
+    return {run, backward_of(gpu, run)};
+  }
+  const double logits = tokens_of(layer, training) * as_double(outputs);
+  ChainPair pair{chain, backward_of(gpu, chain)};
+  pair.forward.add(chain_passes(training).loss_forward, logits, training.dtype);
+  pair.backward.add(chain_passes(training).loss_backward, logits, training.dtype);
   return {as_run(gpu, training, pair.forward), as_run(gpu, training, pair.backward)};
 }
 
-LayerTime head_time(const GpuProfile& gpu, const ModelSpec& model, const TrainingSettings& training,
-                    double held) {
-  const ChainPair chains = head_chains(gpu, model, training);
-  LayerTime time = chains_time(gpu, chains.forward, chains.backward);
-  for (const Linear& layer : model.head_linears) {
-    time += linear_time(gpu, training, held, layer);
+/// Of the two products of one forward pass over `sequences` of `length` queries: each pair of a
+/// query and a key that it sees costs a multiplication and an addition a column of both.
+Flops attention_flops(const Attention& attention, double sequences, double length) {
+  const double heads = as_double(attention.heads);
+  if (attention.linear) {
+    // Adding a key and value to the state, and reading it.
+    return Flops(4.0 * sequences * length * heads *
+                 as_double(attention.head_dim * attention.value_dim));
   }
-  return time;
-}
-
-Chain embedding_chain(const GpuProfile& gpu, const ModelSpec& model,
-                      const TrainingSettings& training) {
-  Chain chain;
-  chain.add(kEmbedding, as_double(training.tokens() * model.embedding_dim), training.dtype);
-  if (model.learned_positions) {
-    chain.add(kResidual, as_double(training.tokens() * model.hidden), training.dtype);
-  }
-  return as_run(gpu, training, chain);
-}
-
-LayerTime embedding_time(const GpuProfile& gpu, const ModelSpec& model,
-                         const TrainingSettings& training) {
-  const Chain chain = embedding_chain(gpu, model, training);
-  return chains_time(gpu, chain, backward_of(gpu, chain));
-}
-
-/// FLOPs of the two causal products of one forward pass: 2 T L h d.
-Flops attention_flops(const ModelSpec& model, std::int64_t sequences, std::int64_t length) {
-  return Flops(2.0 * as_double(sequences) * as_double(length) * as_double(length) *
-               as_double(model.heads * model.head_dim));
+  return Flops(2.0 * sequences * attention.pairs(length) * heads *
+               as_double(attention.head_dim + attention.value_dim));
 }
 
 /// `passes` over q, k, v and o; `products` in units of the two forward ones.
-BoundedWork attention_work(const ModelSpec& model, DType dtype, std::int64_t sequences,
-                           std::int64_t length, double products, double passes) {
-  const double elements = as_double(sequences * length) *
-                          as_double(2 * (model.heads + model.kv_heads) * model.head_dim);
-  return {products * attention_flops(model, sequences, length),
+BoundedWork attention_work(const Attention& attention, DType dtype, double sequences, double length,
+                           double products, double passes) {
+  const double keys = attention.key_tokens > 0 ? as_double(attention.key_tokens) : length;
+  const double columns = as_double(attention.head_dim + attention.value_dim);
+  const double elements =
+      sequences * (length * as_double(attention.heads) + keys * as_double(attention.kv_heads)) *
+      columns;
+  return {products * attention_flops(attention, sequences, length),
           Bytes(passes * elements * as_double(bytes_per_element(dtype)))};
 }
 
@@ -248,23 +304,21 @@ BoundedWork product_work(const GpuProfile& gpu, DType dtype, double m, double n,
 
 Seconds gemm_time(const GpuProfile& gpu, DType dtype, std::int64_t m, std::int64_t n,
                   std::int64_t k, ProductKind kind) {
-  const BoundedWork work = product_work(gpu, dtype, as_double(m), as_double(n), as_double(k), kind);
-  const Seconds compute =
-      (work.flops + gpu.gemm_half_size) / (gpu.gemm_efficiency * gpu.peak.at(dtype));
-  return std::max(compute, work.traffic / (gpu.streaming_efficiency * gpu.memory_bandwidth)) +
-         work.besides + gpu.kernel_launch;
+  return product_time(gpu, dtype,
+                      product_work(gpu, dtype, as_double(m), as_double(n), as_double(k), kind));
 }
 
-Seconds attention_forward_time(const GpuProfile& gpu, const ModelSpec& model, DType dtype,
+Seconds attention_forward_time(const GpuProfile& gpu, const Attention& attention, DType dtype,
                                std::int64_t sequences, std::int64_t length) {
-  return attention_time(gpu, dtype, attention_work(model, dtype, sequences, length, 1, 1));
+  return attention_time(
+      gpu, dtype, attention_work(attention, dtype, as_double(sequences), as_double(length), 1, 1));
 }
 
-Seconds attention_backward_time(const GpuProfile& gpu, const ModelSpec& model, DType dtype,
+Seconds attention_backward_time(const GpuProfile& gpu, const Attention& attention, DType dtype,
                                 std::int64_t sequences, std::int64_t length) {
   return attention_time(gpu, dtype,
-                        attention_work(model, dtype, sequences, length, kAttentionBackward,
-                                       kAttentionBackwardPasses));
+                        attention_work(attention, dtype, as_double(sequences), as_double(length),
+                                       kAttentionBackward, kAttentionBackwardPasses));
 }
 
 double gpu_adam_bytes(DType dtype) {
@@ -279,33 +333,69 @@ Seconds stream_time(const GpuProfile& gpu, Bytes traffic) {
 
 namespace {
 
-BoundedWork product_of(const GpuProfile& gpu, DType dtype, std::int64_t m, std::int64_t n,
-                       std::int64_t k, ProductKind kind) {
-  return product_work(gpu, dtype, as_double(m), as_double(n), as_double(k), kind);
+/// Queries of a sequence in the layer's stream.
+std::int64_t length_of(const Layer& layer, const TrainingSettings& training) {
+  return layer.tokens > 0 ? layer.tokens : training.sequence_length;
 }
 
-LayerWork forward_work(const GpuProfile& gpu, const Chain& chain,
-                       const std::vector<Linear>& linears, const TrainingSettings& training,
-                       double held) {
-  LayerWork work{{}, {}, chain.traffic, chain.kernels + as_double(std::ssize(linears))};
-  for (const Linear& layer : linears) {
-    work.products.push_back(product_of(gpu, training.dtype, training.tokens(), layer.out, layer.in,
-                                       product_kind(training.dtype, held, layer)));
+LayerTime layer_time(const GpuProfile& gpu, const Layer& layer, const TrainingSettings& training,
+                     double held, std::int64_t outputs = 0) {
+  const ChainPair chains = chain_pair(gpu, layer, training, outputs);
+  LayerTime time = chains_time(gpu, chains.forward, chains.backward);
+  const double tokens = tokens_of(layer, training);
+  for (const Linear& product : layer.products) {
+    time += linear_time(gpu, training, held, product, tokens);
   }
-  return work;
+  for (const Attention& attention : layer.attention) {
+    const std::int64_t sequences = training.micro_batch_size_per_gpu;
+    const std::int64_t length = length_of(layer, training);
+    time.forward += attention_forward_time(gpu, attention, training.dtype, sequences, length);
+    time.backward += attention_backward_time(gpu, attention, training.dtype, sequences, length);
+    time.forward_kernels += 1;
+    time.backward_kernels += 1;
+  }
+  if (!layer.runs_backward) {
+    time.backward = Seconds(0);
+    time.backward_kernels = 0;
+  }
+  return time;
 }
 
-/// For each linear layer, the gradients of its input and of its weights.
-LayerWork backward_work(const GpuProfile& gpu, const Chain& chain,
-                        const std::vector<Linear>& linears, const TrainingSettings& training,
-                        double held) {
-  LayerWork work{{}, {}, chain.traffic, chain.kernels + 2 * as_double(std::ssize(linears))};
-  for (const Linear& layer : linears) {
-    const std::int64_t tokens = training.tokens();
-    const ProductKind kind = product_kind(training.dtype, held, layer);
-    work.products.push_back(product_of(gpu, training.dtype, tokens, layer.in, layer.out, kind));
-    work.products.push_back(product_of(gpu, training.dtype, layer.in, layer.out, tokens, kind));
+LayerPasses layer_work(const GpuProfile& gpu, const Layer& layer, const TrainingSettings& training,
+                       double held, std::int64_t outputs = 0) {
+  const ChainPair chains = chain_pair(gpu, layer, training, outputs);
+  LayerPasses work;
+  work.forward.chains = chains.forward.traffic;
+  work.forward.kernels = chains.forward.kernels;
+  work.backward.chains = chains.backward.traffic;
+  work.backward.kernels = chains.backward.kernels;
+  const double layer_tokens = tokens_of(layer, training);
+  for (const Linear& product : layer.products) {
+    const ProductWorks works = product_works(gpu, training, held, product, layer_tokens);
+    work.forward.products.push_back(works.forward);
+    work.backward.products.push_back(works.input);
+    if (product.trained) work.backward.products.push_back(works.weight);
+    work.forward.kernels += 1;
+    work.backward.kernels += product.trained ? 2 : 1;
+    if (product.stored_bytes > 0) {
+      const Bytes traffic = dequantising_traffic(product, training.dtype);
+      work.forward.chains += traffic;
+      work.backward.chains += traffic;
+      work.forward.kernels += 1;
+      work.backward.kernels += 1;
+    }
   }
+  const double sequences = as_double(training.micro_batch_size_per_gpu);
+  const double length = as_double(length_of(layer, training));
+  for (const Attention& attention : layer.attention) {
+    work.forward.attention.push_back(
+        attention_work(attention, training.dtype, sequences, length, 1, 1));
+    work.backward.attention.push_back(attention_work(attention, training.dtype, sequences, length,
+                                                     kAttentionBackward, kAttentionBackwardPasses));
+    work.forward.kernels += 1;
+    work.backward.kernels += 1;
+  }
+  if (!layer.runs_backward) work.backward = {};
   return work;
 }
 
@@ -313,41 +403,55 @@ LayerWork backward_work(const GpuProfile& gpu, const Chain& chain,
 
 ModelWork model_work(const GpuProfile& gpu, const ModelSpec& model,
                      const TrainingSettings& training, double held) {
-  const Chain embedding = embedding_chain(gpu, model, training);
-  const Chain block = block_chain(gpu, model, training);
-  const ChainPair head = head_chains(gpu, model, training);
-  ModelWork work{forward_work(gpu, embedding, {}, training, held),
-                 backward_work(gpu, backward_of(gpu, embedding), {}, training, held),
-                 forward_work(gpu, block, model.block_linears, training, held),
-                 backward_work(gpu, backward_of(gpu, block), model.block_linears, training, held),
-                 forward_work(gpu, head.forward, model.head_linears, training, held),
-                 backward_work(gpu, head.backward, model.head_linears, training, held)};
-  const std::int64_t sequences = training.micro_batch_size_per_gpu;
-  const std::int64_t length = training.sequence_length;
-  work.block_forward.attention = attention_work(model, training.dtype, sequences, length, 1, 1);
-  work.block_backward.attention = attention_work(model, training.dtype, sequences, length,
-                                                 kAttentionBackward, kAttentionBackwardPasses);
-  work.block_forward.kernels += 1;
-  work.block_backward.kernels += 1;
+  ModelWork work{layer_work(gpu, model.embedding, training, held),
+                 {},
+                 {},
+                 layer_work(gpu, model.head, training, held, model.outputs)};
+  for (const Layer& layer : model.kinds) {
+    work.kinds.push_back(layer_work(gpu, layer, training, held));
+  }
+  work.counts = model.kind_counts();
   return work;
 }
 
 ModelTime model_time(const GpuProfile& gpu, const ModelSpec& model,
                      const TrainingSettings& training, double held) {
-  return {embedding_time(gpu, model, training), block_time(gpu, model, training, held),
-          head_time(gpu, model, training, held)};
+  ModelTime time{layer_time(gpu, model.embedding, training, held),
+                 {},
+                 layer_time(gpu, model.head, training, held, model.outputs)};
+  for (const Layer& layer : model.kinds) {
+    time.kinds.push_back(layer_time(gpu, layer, training, held));
+  }
+  return time;
 }
 
 Flops model_flops(const ModelSpec& model, const TrainingSettings& training) {
-  double weights = 0;
-  for (const Linear& layer : model.block_linears) {
-    weights += as_double(layer.in * layer.out) * as_double(model.layers);
-  }
-  for (const Linear& layer : model.head_linears) weights += as_double(layer.in * layer.out);
-  const double tokens = as_double(training.tokens());
-  const double attention = 4.0 * tokens * as_double(training.sequence_length) *
-                           as_double(model.heads * model.head_dim) * as_double(model.layers);
-  return Flops(3.0 * (2.0 * tokens * weights + attention));
+  double products = 0;
+  double attention = 0;
+  double frozen = 0;  // products without a gradient of their weight
+  const auto add = [&](const Layer& layer, double count) {
+    const double tokens = count * tokens_of(layer, training);
+    for (const Linear& product : layer.products) {
+      (product.trained ? products : frozen) += tokens * product.active();
+    }
+    for (const Attention& one : layer.attention) {
+      // All pairs, as PaLM counts them, though causal attention needs half of them.
+      const double length = as_double(length_of(layer, training));
+      double keys = one.key_tokens > 0 ? as_double(one.key_tokens) : length;
+      if (one.window > 0) keys = std::min(keys, as_double(one.window));
+      attention +=
+          one.linear
+              ? count * attention_flops(one, as_double(training.micro_batch_size_per_gpu), length)
+                            .value()
+              : 2.0 * tokens * keys * as_double(one.heads) *
+                    as_double(one.head_dim + one.value_dim);
+    }
+  };
+  const std::vector<std::int64_t> counts = model.kind_counts();
+  for (std::size_t i = 0; i < counts.size(); ++i) add(model.kinds[i], as_double(counts[i]));
+  add(model.embedding, 1);
+  add(model.head, 1);
+  return Flops(3.0 * (2.0 * products + attention) + 2.0 * (2.0 * frozen));
 }
 
 }  // namespace zenflow::sim

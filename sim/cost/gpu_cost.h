@@ -6,9 +6,10 @@
 ///
 ///   product [m,k]x[k,n]   max((F + H) / (e P), b (m k + k n + m n) / (s W)) + l
 ///   linear layer          forward one product, backward two of the same FLOPs
-///   attention (fused, causal)   forward 2 T L h d FLOPs for sequences of L tokens, backward
-///                         2.5 times that, at attention_efficiency; never faster than
-///                         reading q, k, v and writing o once
+///   attention (fused)     forward 4 h d FLOPs a pair of a query and a key that it sees, T L / 2 of
+///                         them if causal over sequences of L tokens; backward 2.5 times that, at
+///                         attention_efficiency; never faster than reading q, k, v and writing o
+///                         once
 ///   element-wise chain    bytes / (u W) + l a kernel
 ///   fused stream          bytes / (s W) + l
 ///
@@ -25,8 +26,8 @@
 
 #include "sim/base/units.h"
 #include "sim/config/hardware_profile.h"
-#include "sim/config/model_spec.h"
 #include "sim/config/scenario.h"
+#include "sim/model/model_spec.h"
 
 namespace zenflow::sim {
 
@@ -41,11 +42,11 @@ struct ProductKind {
 /// [m, k] x [k, n]. Precondition: m, n, k >= 1 and the profile has a peak for `dtype`.
 [[nodiscard]] Seconds gemm_time(const GpuProfile& gpu, DType dtype, std::int64_t m, std::int64_t n,
                                 std::int64_t k, ProductKind kind = {});
-/// Causal self-attention over `sequences` of `length` tokens; forward.
-[[nodiscard]] Seconds attention_forward_time(const GpuProfile& gpu, const ModelSpec& model,
+/// Attention over `sequences` of `length` queries; forward.
+[[nodiscard]] Seconds attention_forward_time(const GpuProfile& gpu, const Attention& attention,
                                              DType dtype, std::int64_t sequences,
                                              std::int64_t length);
-[[nodiscard]] Seconds attention_backward_time(const GpuProfile& gpu, const ModelSpec& model,
+[[nodiscard]] Seconds attention_backward_time(const GpuProfile& gpu, const Attention& attention,
                                               DType dtype, std::int64_t sequences,
                                               std::int64_t length);
 /// One fused kernel that moves `traffic` bytes of device memory (Adam, casts, norms).
@@ -85,8 +86,8 @@ struct LayerTime {
 /// GPU time of a step's pieces for one micro-batch on one GPU.
 struct ModelTime {
   LayerTime embedding;
-  LayerTime block;
-  LayerTime head;  ///< final norm, vocabulary projection, loss
+  std::vector<LayerTime> kinds;  ///< of each of ModelSpec::kinds
+  LayerTime head;                ///< final norm, vocabulary projection, loss
 };
 
 /// A kernel that takes as long as its arithmetic or its memory traffic, whichever is longer.
@@ -98,17 +99,19 @@ struct BoundedWork {
 /// What model_time() divides by rates, for a step's pieces: what measured times are fitted to.
 struct LayerWork {
   std::vector<BoundedWork> products;  ///< without gemm_half_size
-  BoundedWork attention;
+  std::vector<BoundedWork> attention;
   Bytes chains{};      ///< element-wise
   double kernels = 0;  ///< launches of all of them
 };
+struct LayerPasses {
+  LayerWork forward;
+  LayerWork backward;  ///< without recomputation
+};
 struct ModelWork {
-  LayerWork embedding_forward;
-  LayerWork embedding_backward;
-  LayerWork block_forward;
-  LayerWork block_backward;  ///< without recomputation
-  LayerWork head_forward;
-  LayerWork head_backward;
+  LayerPasses embedding;
+  std::vector<LayerPasses> kinds;    ///< of each of ModelSpec::kinds
+  std::vector<std::int64_t> counts;  ///< layers of each kind
+  LayerPasses head;
 };
 /// [m, k] x [k, n] in a step. Precondition: the profile has a peak for `dtype`.
 [[nodiscard]] BoundedWork product_work(const GpuProfile& gpu, DType dtype, double m, double n,
@@ -121,8 +124,9 @@ struct ModelWork {
                                    const TrainingSettings& training, double held = 1);
 
 /// FLOPs of one step on one GPU that the model needs (no recomputation): three times
-/// 2 T (linear weights) + 4 T L h d per block. PaLM and llm-foundry count all parameters where
-/// this counts those that take part in products (the vocabulary projection once, tied or not).
+/// 2 T (linear weights that a token sees) + 4 T L h d a layer, L at most the window. PaLM and
+/// llm-foundry count all parameters where this counts those that take part in products (the
+/// vocabulary projection once, tied or not).
 [[nodiscard]] Flops model_flops(const ModelSpec& model, const TrainingSettings& training);
 
 }  // namespace zenflow::sim

@@ -36,11 +36,18 @@ DeepSpeedEstimate zero3(double p, double largest, const DeepSpeedConfig& config,
 
 std::int64_t largest_layer_parameters(const ModelSpec& model) {
   std::map<std::string, std::int64_t> modules;
-  for (const auto* tensors : {&model.embedding, &model.block, &model.head}) {
-    for (const Tensor& tensor : *tensors) {
-      modules[tensor.name.substr(0, tensor.name.rfind('.'))] += tensor.parameters();
+  const auto add = [&modules](const Layer& layer) {
+    std::map<std::string, std::int64_t> own;
+    for (const Tensor& tensor : layer.tensors) {
+      own[tensor.name.substr(0, tensor.name.rfind('.'))] += tensor.parameters();
     }
-  }
+    for (const auto& [name, parameters] : own) {
+      modules[name] = std::max(modules[name], parameters);
+    }
+  };
+  add(model.embedding);
+  for (const Layer& kind : model.kinds) add(kind);
+  add(model.head);
   std::int64_t largest = 0;
   for (const auto& [name, parameters] : modules) largest = std::max(largest, parameters);
   return largest;

@@ -20,8 +20,8 @@
 #include <optional>
 #include <string>
 
-#include "sim/config/model_spec.h"
 #include "sim/deepspeed/ds_config.h"
+#include "sim/model/model_spec.h"
 
 namespace zenflow::sim {
 

@@ -19,16 +19,18 @@
 /// 34 h bytes a token of Korthikanti et al. 2022 (eq. 2 without its attention scores).
 #pragma once
 
+#include <vector>
+
 #include "sim/base/units.h"
-#include "sim/config/model_spec.h"
 #include "sim/config/scenario.h"
+#include "sim/model/model_spec.h"
 
 namespace zenflow::sim {
 
 struct ActivationMemory {
-  Bytes block;       ///< kept per block until its backward pass
-  Bytes recomputed;  ///< extra while a checkpointed block is recomputed and run backward
-  Bytes embedding;   ///< input of the first block
+  std::vector<Bytes> layer;       ///< kept of a layer of each kind until its backward pass
+  std::vector<Bytes> recomputed;  ///< extra while one is recomputed and run backward
+  Bytes embedding;                ///< input of the first layer
   Bytes logits_forward;
   Bytes logits_backward;  ///< additional
 };

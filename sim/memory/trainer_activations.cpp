@@ -19,7 +19,7 @@ struct Widths {
         f(static_cast<double>(model.intermediate)),
         m(model.gated_mlp ? 3 : 2),
         a(static_cast<double>(model.heads)),
-        outputs(static_cast<double>(model.head_linears.back().out)),
+        outputs(static_cast<double>(model.outputs)),
         sequences(static_cast<double>(training.micro_batch_size_per_gpu)),
         tokens(sequences * static_cast<double>(training.sequence_length)) {}
   double b, h, q, v, f, m, a, outputs, sequences, tokens;
@@ -27,7 +27,7 @@ struct Widths {
 
 /// What is kept of a whole pass: `block` of a block, and the stream in elements of `element` bytes.
 Bytes kept(const ModelSpec& model, const TrainingSettings& training, double block, double element) {
-  const auto layers = static_cast<double>(model.layers);
+  const auto layers = static_cast<double>(model.layers());
   const Widths w(model, training);
   return Bytes((layers + 1) * w.tokens * element * w.h +
                (training.activation_checkpointing ? 1 : layers) * block);
@@ -45,9 +45,11 @@ double logits(const Widths& w, double logit_bytes) {
 
 double largest_matrix(const ModelSpec& model) {
   std::int64_t largest = 0;
-  for (const auto* linears : {&model.block_linears, &model.head_linears}) {
-    for (const Linear& one : *linears) largest = std::max(largest, one.in * one.out);
-  }
+  const auto widen = [&largest](const Layer& layer) {
+    for (const Linear& one : layer.products) largest = std::max(largest, one.in * one.out);
+  };
+  for (const Layer& layer : model.kinds) widen(layer);
+  widen(model.head);
   return static_cast<double>(largest);
 }
 

@@ -32,8 +32,8 @@
 #include <cstdint>
 
 #include "sim/base/units.h"
-#include "sim/config/model_spec.h"
 #include "sim/config/scenario.h"
+#include "sim/model/model_spec.h"
 
 namespace zenflow::sim {
 

@@ -110,8 +110,10 @@ std::string json_number(double value) {
 std::string result_json(const Job& job, const std::vector<SimulationResult>& results,
                         const std::string& version) {
   const Scenario& scenario = job.scenario;
+  const auto b = static_cast<double>(bytes_per_element(scenario.training.dtype));
+  const std::int64_t trained = scenario.model.trained();
   const std::int64_t bytes =
-      scenario.model.parameters() * bytes_per_element(scenario.training.dtype);
+      whole(static_cast<double>(trained) * b + scenario.model.frozen_bytes(b));
   Json document;
   document["schema_version"] = 1;
   document["tool"] = "zenflow-sim";
@@ -119,6 +121,7 @@ std::string result_json(const Job& job, const std::vector<SimulationResult>& res
   document["scenario"] = scenario.name;
   document["model"] = {
       {"name", scenario.model.name}, {"parameters", scenario.model.parameters()}, {"bytes", bytes}};
+  if (trained < scenario.model.parameters()) document["model"]["trained_parameters"] = trained;
   document["hardware"] = {{"name", scenario.hardware.name}, {"gpus", scenario.ranks()}};
   if (!job.deepspeed.not_modelled.empty()) document["not_modelled"] = job.deepspeed.not_modelled;
   if (!job.assumptions.empty()) document["assumptions"] = job.assumptions;

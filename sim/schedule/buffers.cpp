@@ -11,9 +11,12 @@ namespace {
 
 void add_model_symbols(const Job& job, std::vector<MemorySymbol>& symbols) {
   const ModelSpec& model = job.scenario.model;
-  const auto all = static_cast<double>(model.parameters());
-  const auto matrix = static_cast<double>(model.matrix_parameters());
-  symbols.push_back({"P", all, "parameters"});
+  const auto all = static_cast<double>(model.trained());
+  const auto matrix = static_cast<double>(model.trained_in_matrices());
+  const double frozen =
+      model.frozen_bytes(static_cast<double>(bytes_per_element(job.scenario.training.dtype)));
+  symbols.push_back({"P", all, frozen > 0 ? "trained parameters" : "parameters"});
+  if (frozen > 0) symbols.push_back({"F", frozen, "bytes of frozen weights"});
   symbols.push_back({"P2", matrix, "parameters of matrices, of which columns are selected"});
   symbols.push_back({"P1", all - matrix, "other parameters"});
   symbols.push_back({"N", static_cast<double>(job.scenario.ranks()), "ranks"});
@@ -21,7 +24,7 @@ void add_model_symbols(const Job& job, std::vector<MemorySymbol>& symbols) {
   symbols.push_back({"p", job.partition(), "parameters of one rank, P / N"});
   symbols.push_back({"b", static_cast<double>(bytes_per_element(job.scenario.training.dtype)),
                      "bytes of a weight in " + to_string(job.scenario.training.dtype)});
-  symbols.push_back({"n", static_cast<double>(model.layers), "blocks"});
+  symbols.push_back({"n", static_cast<double>(model.layers()), "blocks"});
   symbols.push_back({"t", largest_tensor(model), "parameters of the largest tensor"});
 }
 
@@ -38,11 +41,19 @@ void add_plan_symbols(const Job& job, const StepPlan& plan, std::vector<MemorySy
   const std::vector<double> groups = sub_group_elements(job);
   symbols.push_back(
       {"s", *std::max_element(groups.begin(), groups.end()), "elements of the largest sub-group"});
-  symbols.push_back({"A", memory.block.value(),
-                     job.scenario.training.activation_checkpointing
-                         ? "activations kept of a block: its input"
-                         : "activations kept of a block"});
-  symbols.push_back({"Ar", memory.recomputed.value(), "activations recomputed for one block"});
+  double kept = 0;
+  double recomputed = 0;
+  const ModelSpec& model = job.scenario.model;
+  const std::vector<std::int64_t> counts = model.kind_counts();
+  for (std::size_t kind = 0; kind < counts.size(); ++kind) {
+    kept += static_cast<double>(counts[kind]) * memory.layer[kind].value();
+    recomputed = std::max(recomputed, memory.recomputed[kind].value());
+  }
+  std::string what = counts.size() == 1 ? "activations kept of a block"
+                                        : "activations kept of a block in the mean";
+  if (job.scenario.training.activation_checkpointing) what += ": its input";
+  symbols.push_back({"A", kept / static_cast<double>(model.layers()), std::move(what)});
+  symbols.push_back({"Ar", recomputed, "activations recomputed for one block"});
   symbols.push_back({"Ae", memory.embedding.value(), "input of the first block"});
   symbols.push_back({"Z", memory.logits_forward.value(), "logits after forward"});
   symbols.push_back({"Zb", memory.logits_backward.value(), "and besides in backward"});
@@ -52,11 +63,11 @@ void add_plan_symbols(const Job& job, const StepPlan& plan, std::vector<MemorySy
 }  // namespace
 
 void for_each_tensor(const ModelSpec& model, const std::function<void(double)>& visit) {
-  for (const Tensor& tensor : model.embedding) visit(static_cast<double>(tensor.parameters()));
-  for (std::int64_t block = 0; block < model.layers; ++block) {
-    for (const Tensor& tensor : model.block) visit(static_cast<double>(tensor.parameters()));
+  for (std::int64_t part = 0; part <= model.layers() + 1; ++part) {
+    for (const Tensor& tensor : model.part(part).tensors) {
+      if (tensor.trained) visit(static_cast<double>(tensor.parameters()));
+    }
   }
-  for (const Tensor& tensor : model.head) visit(static_cast<double>(tensor.parameters()));
 }
 
 std::string to_string(MemoryCategory category) {
@@ -160,7 +171,7 @@ double largest_tensor(const ModelSpec& model) {
 
 std::vector<std::vector<double>> tensors_by_rank(const ModelSpec& model, std::int64_t ranks) {
   std::vector<std::vector<double>> tensors(static_cast<std::size_t>(ranks));
-  const double part = static_cast<double>(model.parameters()) / static_cast<double>(ranks);
+  const double part = static_cast<double>(model.trained()) / static_cast<double>(ranks);
   double begin = 0;
   for_each_tensor(model, [&](double elements) {
     const double end = begin + elements;

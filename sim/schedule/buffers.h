@@ -78,7 +78,7 @@ struct MemorySymbol {
 /// the partition all of them. Source: deepspeed/runtime/zero/stage3.py _create_fp16_sub_groups.
 [[nodiscard]] std::vector<double> sub_group_elements(const Job& job);
 
-/// Calls `visit` with each tensor's elements, in model order.
+/// Calls `visit` with each trained tensor's elements, in model order.
 void for_each_tensor(const ModelSpec& model, const std::function<void(double)>& visit);
 
 /// Elements of the largest tensor.

@@ -346,7 +346,7 @@ void declare_host_memory(const Job& job, const DeepSpeedHostMemory& kept, Progra
                     .formula = "b P",
                     .home = MemoryHome::kPageable,
                     .held = "saving",
-                    .resident = b * static_cast<double>(job.scenario.model.parameters()),
+                    .resident = b * static_cast<double>(job.scenario.model.trained()),
                     .of_framework = true});
   }
   declare_processes(job, builder);
@@ -390,7 +390,7 @@ void declare_gpu_memory(const Job& job, ProgramBuilder& builder) {
   const bool stage3 = job.deepspeed.zero_stage == 3;
   const double b = builder.element_bytes();
   const auto bucket_size = static_cast<double>(job.deepspeed.reduce_bucket_size);
-  const auto all = static_cast<double>(job.scenario.model.parameters());
+  const auto all = static_cast<double>(job.scenario.model.trained());
   if (!stage3 || job.deepspeed.offload_param == OffloadDevice::kNone) {
     builder.buffer({.name = "16-bit weights",
                     .formula = stage3 ? "b p" : "b P",
@@ -398,6 +398,12 @@ void declare_gpu_memory(const Job& job, ProgramBuilder& builder) {
                     .resident = b * (stage3 ? job.partition() : all),
                     .model_state = true});
   }
+  MemoryHome frozen = MemoryHome::kGpu;
+  if (stage3 && job.deepspeed.offload_param == OffloadDevice::kNvme) frozen = MemoryHome::kNvme;
+  if (stage3 && job.deepspeed.offload_param == OffloadDevice::kCpu) {
+    frozen = job.deepspeed.param_pin_memory ? MemoryHome::kPinned : MemoryHome::kPageable;
+  }
+  declare_frozen(job, frozen, builder);
   if (stage3) {
     declare_persistent(job, builder);
     builder.buffer({.name = "gradient bucket",
@@ -509,8 +515,8 @@ void BackwardTemporaries::end(TaskId last) {
 SelectedTemporaries::SelectedTemporaries(const Job& job, double elements, ProgramBuilder& builder)
     : builder_(builder), bytes_(builder.element_bytes() * elements), bucket_share_(0) {
   for (const GradientBucket& bucket : builder.plan().buckets) {
-    bucket_share_ = std::max(
-        bucket_share_, bucket.elements / static_cast<double>(job.scenario.model.parameters()));
+    bucket_share_ = std::max(bucket_share_,
+                             bucket.elements / static_cast<double>(job.scenario.model.trained()));
   }
   const auto declare = [&](const char* name, const std::string& factor, const char* held) {
     const char* divided = job.deepspeed.zero_stage == 3 ? " / N" : "";

@@ -79,8 +79,7 @@ class ZeroEmitter {
         builder_(builder),
         stage_(job.deepspeed.zero_stage),
         b_(builder.element_bytes()),
-        owned_(stage_ == 0 ? static_cast<double>(job.scenario.model.parameters())
-                           : job.partition()),
+        owned_(stage_ == 0 ? static_cast<double>(job.scenario.model.trained()) : job.partition()),
         // A 16-bit gradient's fp32 copy; stage 3 makes one sub-group's at a time.
         // Stage 0's are flattened, and both are there (runtime/fp16/fused_optimizer.py).
         copied_(job.scenario.training.dtype == DType::kFp32 ? 0
@@ -99,6 +98,7 @@ class ZeroEmitter {
                        .category = MemoryCategory::kWeights,
                        .resident = b_ * owned_,
                        .model_state = true});
+      declare_frozen(job_, MemoryHome::kGpu, builder_);
     }
     const std::string owned = stage_ == 0 ? " P" : " p";
     const bool masters = job_.scenario.training.dtype != DType::kFp32;
@@ -109,7 +109,7 @@ class ZeroEmitter {
                      .model_state = true});
     // Stages 0 and 1 keep all ranks' until the step, the others their own.
     const bool all = stage_ < 2;
-    kept_bytes_ = b_ * (all ? static_cast<double>(job_.scenario.model.parameters()) : owned_);
+    kept_bytes_ = b_ * (all ? static_cast<double>(job_.scenario.model.trained()) : owned_);
     kept_ = builder_.buffer({.name = "gradients until the step",
                              .formula = all ? "b P" : "b p",
                              .category = MemoryCategory::kGradients,
@@ -217,7 +217,7 @@ Program DeepSpeedZero::build(const Job& asked, std::span<const WindowShape> shap
 
 Seconds deepspeed_zero_update(const Job& job) {
   const double owned = job.deepspeed.zero_stage == 0
-                           ? static_cast<double>(job.scenario.model.parameters())
+                           ? static_cast<double>(job.scenario.model.trained())
                            : job.partition();
   return std::max(stream_time(job.scenario.hardware.gpu,
                               Bytes(owned * step_bytes(job.scenario.training.dtype))),

@@ -33,18 +33,19 @@ GradientReduction reduction(int stage) {
 
 /// Parameters of which this rank keeps optimizer state.
 double owned_parameters(const Job& job) {
-  const auto all = static_cast<double>(job.scenario.model.parameters());
+  const auto all = static_cast<double>(job.scenario.model.trained());
   return job.deepspeed.zero_stage == 0 ? all : job.partition();
 }
 
 void resident_memory(const Job& job, ProgramBuilder& builder) {
-  const auto all = static_cast<double>(job.scenario.model.parameters());
+  const auto all = static_cast<double>(job.scenario.model.trained());
   const bool partitioned = job.deepspeed.zero_stage == 3;
   builder.buffer({.name = "weights",
                   .formula = partitioned ? "b p" : "b P",
                   .category = MemoryCategory::kWeights,
                   .resident = builder.element_bytes() * (partitioned ? job.partition() : all),
                   .model_state = true});
+  declare_frozen(job, MemoryHome::kGpu, builder);
   // fp32 training needs no separate master.
   const bool masters = job.scenario.training.dtype != DType::kFp32;
   const std::string owned = job.deepspeed.zero_stage == 0 ? " P" : " p";
@@ -64,7 +65,7 @@ void resident_memory(const Job& job, ProgramBuilder& builder) {
 
 /// Bytes of gradients a rank holds from reduction to update.
 double kept_gradients(const Job& job, const ProgramBuilder& builder) {
-  const auto all = static_cast<double>(job.scenario.model.parameters());
+  const auto all = static_cast<double>(job.scenario.model.trained());
   return builder.element_bytes() * (job.deepspeed.zero_stage < 2 ? all : job.partition());
 }
 

@@ -240,12 +240,14 @@ std::optional<std::int64_t> advised_threads(const Job& job) {
 
 OptimizerBytes optimizer_bytes(const Job& job) {
   double in_matrices = 0;
-  for (const Tensor& tensor : job.scenario.model.block) {
-    if (tensor.is_matrix) in_matrices += static_cast<double>(tensor.parameters());
+  const ModelSpec& model = job.scenario.model;
+  const std::vector<std::int64_t> counts = model.kind_counts();
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    in_matrices +=
+        static_cast<double>(counts[i]) * static_cast<double>(model.kinds[i].trained_in_matrices());
   }
-  in_matrices *= static_cast<double>(job.scenario.model.layers);
   return optimizer_bytes(job.deepspeed.optimizer,
-                         in_matrices / static_cast<double>(job.scenario.model.parameters()));
+                         in_matrices / static_cast<double>(model.trained()));
 }
 
 bool sums_on_gpu(const Job& job) {

@@ -24,8 +24,8 @@ struct Job {
   /// Whether the job's DeepSpeed release has the change.
   [[nodiscard]] bool has(Change change) const { return has_change(version, change); }
 
-  [[nodiscard]] double partition() const {  ///< parameters of one rank, P / N
-    return static_cast<double>(scenario.model.parameters()) / static_cast<double>(scenario.ranks());
+  [[nodiscard]] double partition() const {  ///< trained parameters of one rank, P / N
+    return static_cast<double>(scenario.model.trained()) / static_cast<double>(scenario.ranks());
   }
 };
 

@@ -90,6 +90,12 @@ void Live::check(const Job& job) const {
                             "--set nodes=1)",
                             name(), job.scenario.ranks()));
   }
+  if (job.scenario.model.trained() < job.scenario.model.parameters()) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("{}: zenflow-train trains all weights of a model; take training.lora, "
+                            "training.freeze and adapter out of the scenario",
+                            name()));
+  }
 }
 
 std::vector<std::string> Live::ignored(const Job& job) const {

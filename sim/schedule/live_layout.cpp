@@ -5,11 +5,11 @@
 namespace zenflow::sim {
 namespace {
 
-LiveLayer layer_of(const std::vector<Tensor>& tensors, double topk_ratio) {
+LiveLayer layer_of(const Layer& of, double topk_ratio) {
   LiveLayer layer;
-  for (const Tensor& tensor : tensors) {
+  for (const Tensor& tensor : of.tensors) {
     layer.tensors.push_back(
-        split_columns(tensor.rows, tensor.columns, tensor.is_matrix, topk_ratio));
+        split_columns(tensor.rows(), tensor.columns(), tensor.is_matrix(), topk_ratio));
   }
   return layer;
 }
@@ -31,10 +31,10 @@ double LiveLayer::selected_elements() const {
 }
 
 std::vector<LiveLayer> live_layers(const ModelSpec& model, double topk_ratio) {
-  std::vector<LiveLayer> layers{layer_of(model.embedding, topk_ratio)};
-  layers.insert(layers.end(), static_cast<std::size_t>(model.layers),
-                layer_of(model.block, topk_ratio));
-  layers.push_back(layer_of(model.head, topk_ratio));
+  std::vector<LiveLayer> layers;
+  for (std::int64_t part = 0; part <= model.layers() + 1; ++part) {
+    layers.push_back(layer_of(model.part(part), topk_ratio));
+  }
   return layers;
 }
 

@@ -82,7 +82,10 @@ StepPlan live_plan(const Job& job) {
     PlannedLayer& planned = plan.layers[l];
     const bool first = l == 0;
     const bool last = l + 1 == plan.layers.size();
-    const LayerTime& layer = first ? time.embedding : last ? time.head : time.block;
+    const LayerTime& layer =
+        first  ? time.embedding
+        : last ? time.head
+               : time.kinds[static_cast<std::size_t>(job.scenario.model.order[l - 1])];
     const bool again = runs_forward_again(training, l, plan.layers.size());
     // Our runtime enqueues from C++, ahead of the device.
     planned.forward = to_picoseconds(layer.forward);

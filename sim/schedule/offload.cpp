@@ -33,6 +33,22 @@ CpuCosts cpu_costs(const Job& job, double update_cores, double accumulate_cores,
   return costs;
 }
 
+void declare_frozen(const Job& job, MemoryHome home, ProgramBuilder& builder) {
+  const double bytes = job.scenario.model.frozen_bytes(builder.element_bytes());
+  if (bytes == 0) return;
+  const bool divided = home != MemoryHome::kGpu || job.deepspeed.zero_stage == 3;
+  const double parts = home == MemoryHome::kGpu ? 1 : static_cast<double>(job.scenario.gpus);
+  builder.buffer(
+      {.name = "frozen weights",
+       .formula = home != MemoryHome::kGpu ? "F g / N"
+                  : divided                ? "F / N"
+                                           : "F",
+       .home = home,
+       .category = MemoryCategory::kWeights,
+       .resident = divided ? bytes * parts / static_cast<double>(job.scenario.ranks()) : bytes,
+       .model_state = true});
+}
+
 void declare_optimizer_on_host(ProgramBuilder& builder, double parameters) {
   builder.buffer({.name = "fp32 master weights",
                   .formula = "4 g p",

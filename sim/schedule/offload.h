@@ -25,6 +25,9 @@ struct CpuCosts {
 
 /// fp32 master weights and moments of the node's `parameters`, in ordinary memory: 12 bytes each.
 void declare_optimizer_on_host(ProgramBuilder& builder, double parameters);
+/// Weights that are frozen, if there are any: all on each GPU, or a rank's part of them in stage 3;
+/// a node's part elsewhere.
+void declare_frozen(const Job& job, MemoryHome home, ProgramBuilder& builder);
 
 /// Emits the offload tasks of each gradient bucket. `share` is the part of each bucket that
 /// goes to the CPU: 1, or 1 - k under ZenFlow.

@@ -166,7 +166,7 @@ BufferId ProgramBuilder::buffer(MemoryBuffer declared) {
 
 double ProgramBuilder::gathered_bytes(std::size_t layer, const ParameterGather& gather) const {
   const double parameters = gather.deepspeed != nullptr ? gather.deepspeed->layers[layer].parameters
-                                                        : plan_.layers[layer].parameters;
+                                                        : plan_.layers[layer].weights;
   return element_bytes_ * parameters;
 }
 

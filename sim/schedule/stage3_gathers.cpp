@@ -11,11 +11,12 @@ struct LayerTotals {
   double largest = 0;  ///< tensor
 };
 
-LayerTotals totals(const std::vector<Tensor>& tensors, std::int64_t threshold) {
+LayerTotals totals(const Layer& of, std::int64_t threshold, double b) {
   LayerTotals layer;
   std::int32_t above = 0;
-  for (const Tensor& tensor : tensors) {
-    const auto elements = static_cast<double>(tensor.parameters());
+  for (const Tensor& tensor : of.tensors) {
+    // Of a quantised one as many of the training type as have its bytes.
+    const double elements = static_cast<double>(tensor.parameters()) * tensor.width(b) / b;
     layer.all += elements;
     layer.largest = std::max(layer.largest, elements);
     if (tensor.parameters() <= threshold) continue;
@@ -37,10 +38,16 @@ double Stage3Gathers::in_a_step() const {
 Stage3Gathers stage3_gathers(const Job& job) {
   const ModelSpec& model = job.scenario.model;
   const DeepSpeedConfig& config = job.deepspeed;
-  std::vector<LayerTotals> layers = {totals(model.embedding, config.persistence_threshold)};
-  layers.insert(layers.end(), static_cast<std::size_t>(model.layers),
-                totals(model.block, config.persistence_threshold));
-  layers.push_back(totals(model.head, config.persistence_threshold));
+  const auto b = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+  std::vector<LayerTotals> kinds;
+  for (const Layer& kind : model.kinds) {
+    kinds.push_back(totals(kind, config.persistence_threshold, b));
+  }
+  std::vector<LayerTotals> layers = {totals(model.embedding, config.persistence_threshold, b)};
+  for (const std::int32_t kind : model.order) {
+    layers.push_back(kinds[static_cast<std::size_t>(kind)]);
+  }
+  layers.push_back(totals(model.head, config.persistence_threshold, b));
   Stage3Gathers gathers;
   // Elements of the modules between a layer's forward and its backward; a checkpointed block runs
   // forward once more.

@@ -9,7 +9,8 @@
 namespace zenflow::sim {
 
 struct PlannedLayer {
-  double parameters = 0;
+  double parameters = 0;  ///< trained: those with gradients
+  double weights = 0;     ///< all, frozen ones as elements of the training type of as many bytes
   Picoseconds forward;
   Picoseconds backward;         ///< with recomputation, and the copy of gradients into buckets
   double activation_bytes = 0;  ///< kept from forward to backward

@@ -132,7 +132,7 @@ ClosedForm ZenFlow::closed_form(const Job& job) const {
 }
 
 void resident_memory(const Job& job, ProgramBuilder& builder) {
-  const auto all = static_cast<double>(job.scenario.model.parameters());
+  const auto all = static_cast<double>(job.scenario.model.trained());
   const double p = job.partition();
   const double node = p * static_cast<double>(job.scenario.gpus);
   const double b = builder.element_bytes();
@@ -144,6 +144,7 @@ void resident_memory(const Job& job, ProgramBuilder& builder) {
                   .category = MemoryCategory::kWeights,
                   .resident = b * (partitioned ? p : all),
                   .model_state = true});
+  declare_frozen(job, MemoryHome::kGpu, builder);
   builder.buffer({.name = "master, m, v of selected columns",
                   .formula = "12 k p",
                   .category = MemoryCategory::kSelectedState,

@@ -100,6 +100,7 @@ class ZeroInfinityEmitter {
     if (parameters_on_nvme_) {
       declare_on_nvme("weights", "b g p", MemoryCategory::kWeights, b * node);
     }
+    declare_frozen(job_, parameters_on_nvme_ ? MemoryHome::kNvme : pinned_home(job_), builder_);
     if (job_.deepspeed.gradient_accumulation_steps > 1) {
       builder_.buffer({.name = "fp32 gradient sums",
                        .formula = "4 g p",

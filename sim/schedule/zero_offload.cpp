@@ -11,7 +11,7 @@ namespace zenflow::sim {
 namespace {
 
 void resident_memory(const Job& job, ProgramBuilder& builder, bool delayed) {
-  const auto all = static_cast<double>(job.scenario.model.parameters());
+  const auto all = static_cast<double>(job.scenario.model.trained());
   const bool partitioned = job.deepspeed.zero_stage == 3;
   const double b = builder.element_bytes();
   const double node_parameters = job.partition() * static_cast<double>(job.scenario.gpus);
@@ -20,6 +20,7 @@ void resident_memory(const Job& job, ProgramBuilder& builder, bool delayed) {
                   .category = MemoryCategory::kWeights,
                   .resident = b * (partitioned ? job.partition() : all),
                   .model_state = true});
+  declare_frozen(job, MemoryHome::kGpu, builder);
   declare_optimizer_on_host(builder, node_parameters);
   // Two sets if the next step's gradients come while these are in use.
   builder.buffer({.name = delayed ? "gradients arriving, two sets" : "gradients arriving",

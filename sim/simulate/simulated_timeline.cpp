@@ -31,7 +31,7 @@ TrackKind track_kind(LaneKind kind) {
 
 std::string layer_name(const Job& job, std::int64_t layer) {
   if (layer == 0) return "embedding";
-  if (layer > job.scenario.model.layers) return "head";
+  if (layer > job.scenario.model.layers()) return "head";
   return fmt::format("block {}", layer - 1);
 }
 

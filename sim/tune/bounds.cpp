@@ -231,7 +231,7 @@ class Computer {
                                      bool waits) {
     const bool stage3 = config_.zero_stage == 3;
     const double all = buffers_.selected * (stage3 ? ranks_ : 1);
-    const auto matrix = static_cast<double>(job_.scenario.model.matrix_parameters());
+    const auto matrix = static_cast<double>(job_.scenario.model.trained_in_matrices());
     ZenFlowWindow window;
     window.pageable_fp32 = zenflow.overlap_step;
     window.chain = zenflow.overlap_step ? overlapped(cpu) : blocking(cpu);
@@ -247,7 +247,7 @@ class Computer {
     }
     if (zenflow.offload) {
       const double moments = 2 * bytes_ * zenflow.topk_ratio *
-                             static_cast<double>(job_.scenario.model.parameters()) /
+                             static_cast<double>(job_.scenario.model.trained()) /
                              (stage3 ? ranks_ : 1);
       // The update waits for both copies; on one rank nothing holds the one up but its lane, and
       // it may be done before the step's gradients are down.
@@ -280,10 +280,17 @@ class Computer {
   double ranks_;
 };
 
+/// Bounds say what follows the last gradient and what is held with the first ones, which they take
+/// to be the first layer's and the head's: of a model with frozen parts they are weaker.
+bool is_partly_frozen(const Job& job) {
+  return job.scenario.model.trained() < job.scenario.model.parameters();
+}
+
 double step_bound(const Job& job, std::string_view schedule, Computer& computer,
                   const std::vector<WindowKind>& windows, const StepFacts& steps,
                   LinkLoads& loads) {
   if (const auto live = live_kind(schedule)) return live_step_bound(job, *live);
+  if (is_partly_frozen(job)) return steps.forward_backward;
   if (schedule == "gpu-only") return computer.gpu_only();
   if (schedule == "deepspeed-zero") return computer.deepspeed_zero();
   if (schedule == "zero-offload") return computer.published_offload();
@@ -335,9 +342,10 @@ StepBounds BoundsComputer::bounds(const Job& job, const Schedule& schedule,
   StepBounds bounds;
   bounds.step_time =
       kRounding * step_bound(job, schedule.name(), computer, windows, steps->second, cache_->loads);
-  bounds.gpu_bytes =
-      kRounding * (buffers->second.gpu_resident +
-                   held_in_backward(job, schedule, buffers->second, steps->second.plan));
+  const double held = is_partly_frozen(job)
+                          ? 0
+                          : held_in_backward(job, schedule, buffers->second, steps->second.plan);
+  bounds.gpu_bytes = kRounding * (buffers->second.gpu_resident + held);
   bounds.traffic = form.d2h_bytes_per_step + form.h2d_bytes_per_step;
   if (zenflow) {
     bounds.traffic = computer.zenflow_traffic(windows, [&](std::int64_t interval) {

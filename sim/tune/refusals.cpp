@@ -42,6 +42,10 @@ std::string Refusals::of_rest(const Setting& setting) const {
 std::string Refusals::by_deepspeed(const Setting& setting) const {
   const std::int64_t steps = accumulation_of(request_, setting);
   if (setting.zenflow() && request_.family == Family::kDeepSpeed) {
+    if (const Tensor* stacked = request_.job.scenario.model.stacked_tensor()) {
+      return fmt::format("model: DeepSpeed's ZenFlow fails on parameters of {} dimensions ({})",
+                         stacked->shape.size(), stacked->name);
+    }
     if (!drops_accumulation() && setting.interval() != steps) {
       return fmt::format(
           "launcher: {} sets update boundaries every gradient_accumulation_steps, and "

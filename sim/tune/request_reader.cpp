@@ -273,7 +273,7 @@ std::vector<Override> overrides_of(const TuneFlags& flags) {
 void complete_request(const TuneFlags& flags, std::optional<Family> family, LoadedRequest& loaded) {
   TuneRequest& request = loaded.request;
   request.job = make_job(read_scenario(loaded.tree, loaded.overrides));
-  const std::vector<std::string>& notes = request.job.scenario.hardware.notes;
+  const std::vector<std::string>& notes = request.job.scenario.notes;
   loaded.warnings.insert(loaded.warnings.end(), notes.begin(), notes.end());
   const bool host = request.job.scenario.hardware.gpu.runs_on_host();
   request.family = flags.schedule ? find_family(*flags.schedule)

@@ -179,7 +179,7 @@ StepFacts step_facts(const Job& job, const Schedule& schedule) {
   if (stage3 && schedule.runs_deepspeed()) gathers = stage3_gathers(job);
   for (std::size_t l = 0; l < steps.plan.layers.size(); ++l) {
     const PlannedLayer& layer = steps.plan.layers[l];
-    const double gathered = gathers ? gathers->layers[l].parameters : layer.parameters;
+    const double gathered = gathers ? gathers->layers[l].parameters : layer.weights;
     parts.forward.push_back(static_cast<double>(layer.forward.count));
     parts.backward.push_back(static_cast<double>(layer.backward.count));
     parts.gather.push_back(
@@ -250,12 +250,12 @@ double held_in_backward(const Job& job, const Schedule& schedule, const BufferFa
     const PlannedLayer& layer = plan.layers[l];
     double held = layer.logit_bytes + layer.transient_bytes + bytes * layer.parameters;
     if (!gathers) return held;
-    held += bytes * layer.parameters;
+    held += bytes * layer.weights;
     if (l == 0) return held;
     const bool reduces_first = std::any_of(
         plan.buckets.begin(), plan.buckets.end(),
         [l](const GradientBucket& one) { return one.ready_layer == static_cast<std::int32_t>(l); });
-    return held + (reduces_first ? 0 : bytes * plan.layers[l - 1].parameters);
+    return held + (reduces_first ? 0 : bytes * plan.layers[l - 1].weights);
   };
   if (schedule.name() == "zenflow") return held_in_published_backward(job, plan, held_at);
   const double buckets = schedule.runs_deepspeed() ? bucket_memory(job) : 0;

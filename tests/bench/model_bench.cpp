@@ -51,10 +51,11 @@ const char* const kGpt2 = R"({"model_type": "gpt2", "vocab_size": 256, "n_embd":
 double step_flops(const sim::ModelSpec& model) {
   const auto tokens = static_cast<double>(kSequences * kLength);
   double matrices = static_cast<double>(model.vocab * model.hidden);
-  for (const sim::Linear& linear : model.block_linears) {
-    matrices += static_cast<double>(model.layers * linear.in * linear.out);
+  for (const sim::Linear& linear : model.layer(0).products) {
+    matrices += static_cast<double>(model.layers() * linear.in * linear.out);
   }
-  const double scores = static_cast<double>(model.layers * model.heads * model.head_dim * kLength);
+  const double scores =
+      static_cast<double>(model.layers() * model.heads * model.head_dim * kLength);
   return tokens * (6.0 * matrices + 6.0 * scores);
 }
 

@@ -349,17 +349,18 @@ INSTANTIATE_TEST_SUITE_P(Ranks, TrafficOn, ::testing::Values(1, 2, 4));
 
 /// Elements outside int(k C) columns, at least one, of every matrix, and outside all vectors.
 double deferred_by_hand(const ModelSpec& model, double k) {
-  const auto of = [&](const std::vector<Tensor>& tensors) {
+  const auto of = [&](const Layer& layer) {
     double sum = 0;
-    for (const Tensor& tensor : tensors) {
-      if (!tensor.is_matrix) continue;
-      const auto columns = static_cast<double>(tensor.columns);
+    for (const Tensor& tensor : layer.tensors) {
+      if (!tensor.is_matrix()) continue;
+      const auto columns = static_cast<double>(tensor.columns());
       const double selected = std::max(1.0, std::floor(k * columns + 1e-9));
-      sum += static_cast<double>(tensor.rows) * (columns - selected);
+      sum += static_cast<double>(tensor.rows()) * (columns - selected);
     }
     return sum;
   };
-  return of(model.embedding) + static_cast<double>(model.layers) * of(model.block) + of(model.head);
+  return of(model.embedding) + static_cast<double>(model.layers()) * of(model.layer(0)) +
+         of(model.head);
 }
 
 TEST(Traffic, OfLiveZenFlowFollowsTheClosedFormWhereverSumsAre) {

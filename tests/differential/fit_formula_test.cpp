@@ -12,7 +12,9 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/base/error.h"
 #include "sim/report/fit.h"
+#include "sim/schedule/live_work.h"
 #include "tests/support/small_jobs.h"
 
 namespace zenflow::sim {
@@ -181,6 +183,12 @@ TEST_P(ShippedScenario, HasBuffersThatAddUpToItsPeaksAndMatchTheirFormulas) {
   for (const auto& schedule : schedules()) {
     SCOPED_TRACE(schedule->name());
     const Job job = testing::suited_to(*schedule, loaded);
+    const ModelSpec& model = job.scenario.model;
+    if ((live_kind(schedule->name()) && model.trained() < model.parameters()) ||
+        (schedule->name() == "deepspeed-zenflow" && model.stacked_tensor() != nullptr)) {
+      EXPECT_THROW(schedule->check(job), Error);
+      continue;
+    }
     const Fit found = fit(job, *schedule);
     expect_buffers_add_up(found, simulate_schedule(job, *schedule).memory);
     expect_formulas_hold(found);

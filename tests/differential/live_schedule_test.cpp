@@ -145,7 +145,7 @@ class TasksOf {
 /// the next window's first sum for all.
 TEST(LiveSchedules, SumsOnTheDeviceLeaveWhenTheirWindowIsOver) {
   const ModelSpec spec = model(kModels[0]);
-  const std::size_t layers = static_cast<std::size_t>(spec.layers) + 2;
+  const std::size_t layers = static_cast<std::size_t>(spec.layers()) + 2;
   HardwareProfile node = testing::round_node(1);
   node.host_link.pinned.d2h = 0.2_GBps;  // so that the link is what is waited for
   bool has_waited = false;
@@ -317,9 +317,9 @@ TEST(LiveSchedules, CheckpointingRunsAllBlocksButTheLastAgain) {
   const SimulationResult again = simulate_schedule(job, find_schedule("live-gpu-only"));
   const ModelTime time =
       model_time(job.scenario.hardware.gpu, job.scenario.model, job.scenario.training);
-  const auto blocks = static_cast<double>(job.scenario.model.layers - 1);
+  const auto blocks = static_cast<double>(job.scenario.model.layers() - 1);
   EXPECT_NEAR(again.compute - kept.compute,
-              blocks * static_cast<double>(to_picoseconds(time.block.forward).count), blocks);
+              blocks * static_cast<double>(to_picoseconds(time.kinds[0].forward).count), blocks);
   const TrainerActivations bytes = trainer_activations(job.scenario.model, job.scenario.training);
   EXPECT_EQ(again.memory.gpu.by_category[static_cast<std::size_t>(MemoryCategory::kActivations)],
             bytes.kept.value() + bytes.work.value());

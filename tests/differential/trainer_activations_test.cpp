@@ -39,7 +39,7 @@ TEST_P(TrainerActivations, AreWhatTheTransformerTakes) {
                       checkpoints},
                      logit_bytes});
         // Up to 255 bytes before each array: 13 of a block and its input, 20 of the rest.
-        const auto layers = static_cast<double>(config.model.layers);
+        const auto layers = static_cast<double>(config.model.layers());
         const double kept = static_cast<double>(taken.kept) - planned.kept.value();
         EXPECT_GE(kept, 0.0);
         EXPECT_LE(kept, 255.0 * (14 * layers + 1));

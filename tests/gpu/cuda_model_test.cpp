@@ -306,7 +306,7 @@ TEST_P(CudaModel, TakesTheMemoryThatItSaysAndNoMoreAfterwards) {
 // a multiple of 256 bytes.
 TEST_P(CudaModel, ALayerKeepsWhatItsHeaderSays) {
   TransformerConfig more = config();
-  more.model.layers += 1;
+  more.model.order.push_back(0);
   const sim::ModelSpec& model = more.model;
   const std::int64_t h = model.hidden;
   const std::int64_t q = model.heads * model.head_dim;

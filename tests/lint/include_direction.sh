@@ -11,25 +11,26 @@ cd "${1:?usage: include_direction.sh ROOT}"
 allowed='
 sim/base:
 sim/offload:         sim/base
-sim/config:          sim/base sim/offload
-sim/trace:           sim/base sim/config sim/offload
-sim/trace/import:    sim/base sim/config sim/offload sim/trace
-sim/trace/analysis:  sim/base sim/config sim/offload sim/trace sim/trace/import
-sim/deepspeed:       sim/base sim/config sim/offload
-sim/cost:            sim/base sim/config
-sim/memory:          sim/base sim/config
-sim/graph:           sim/base sim/config
+sim/model:           sim/base
+sim/config:          sim/base sim/offload sim/model
+sim/trace:           sim/base sim/config sim/model sim/offload
+sim/trace/import:    sim/base sim/config sim/model sim/offload sim/trace
+sim/trace/analysis:  sim/base sim/config sim/model sim/offload sim/trace sim/trace/import
+sim/deepspeed:       sim/base sim/config sim/model sim/offload
+sim/cost:            sim/base sim/config sim/model
+sim/memory:          sim/base sim/config sim/model
+sim/graph:           sim/base sim/config sim/model
 sim/engine:          sim/base sim/graph
-sim/schedule:        sim/base sim/config sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine
-sim/simulate:        sim/base sim/config sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace
-sim/report:          sim/base sim/config sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/simulate
-sim/calibrate:       sim/base sim/config sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/simulate
-sim/calibrate/trace: sim/base sim/config sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/trace/import sim/trace/analysis sim/simulate sim/calibrate
+sim/schedule:        sim/base sim/config sim/model sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine
+sim/simulate:        sim/base sim/config sim/model sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace
+sim/report:          sim/base sim/config sim/model sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/simulate
+sim/calibrate:       sim/base sim/config sim/model sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/simulate
+sim/calibrate/trace: sim/base sim/config sim/model sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/trace/import sim/trace/analysis sim/simulate sim/calibrate
 sim/accuracy:        sim/*
-sim/tune:            sim/base sim/config sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/simulate sim/report
-sim/tune/trace:      sim/base sim/config sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/trace/import sim/trace/analysis sim/simulate sim/report sim/calibrate sim/calibrate/trace sim/tune
+sim/tune:            sim/base sim/config sim/model sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/simulate sim/report
+sim/tune/trace:      sim/base sim/config sim/model sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/trace/import sim/trace/analysis sim/simulate sim/report sim/calibrate sim/calibrate/trace sim/tune
 kernels:             sim/base
-runtime:             sim/base sim/config sim/offload sim/deepspeed sim/schedule sim/simulate sim/trace sim/calibrate sim/accuracy sim/tune kernels
+runtime:             sim/base sim/config sim/model sim/offload sim/deepspeed sim/schedule sim/simulate sim/trace sim/calibrate sim/accuracy sim/tune kernels
 tools:               sim/* runtime
 '
 

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/tune/candidates.h"
+#include "sim/config/hub/hub_model.h"
 #include "sim/schedule/live_work.h"
 #include "tests/support/virtual_plant.h"
 

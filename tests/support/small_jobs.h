@@ -8,8 +8,9 @@
 
 #include "sim/config/document.h"
 #include "sim/config/hardware_profile.h"
-#include "sim/config/model_spec.h"
+#include "sim/config/hub/hub_model.h"
 #include "sim/config/scenario.h"
+#include "sim/model/model_spec.h"
 #include "sim/schedule/job.h"
 #include "sim/schedule/schedule.h"
 

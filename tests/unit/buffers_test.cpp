@@ -33,10 +33,12 @@ TEST(PinnedBlocks, CostWhatRoundingAdds) {
 /// 10 + 2 x 4 + 6 = 24 parameters.
 ModelSpec four_tensors() {
   ModelSpec model;
-  model.layers = 2;
-  model.embedding = {{"embed.weight", 5, 2, true}};
-  model.block = {{"mlp.weight", 2, 2, true}};
-  model.head = {{"norm.weight", 6, 1, false}};
+  model.embedding.tensors = {{"embed.weight", {5, 2}}};
+  Layer block;
+  block.tensors = {{"mlp.weight", {2, 2}}};
+  model.kinds = {block};
+  model.order = {0, 0};
+  model.head.tensors = {{"norm.weight", {6}}};
   return model;
 }
 

@@ -104,14 +104,14 @@ TEST(PinnedMemory, OfOverlappedZenFlowKeepsBlocksThatMoved) {
   const double p = job.partition();
   double sums = 0;
   const ModelSpec& model = job.scenario.model;
-  const auto add = [&](const std::vector<Tensor>& tensors, std::int64_t times) {
-    for (const Tensor& tensor : tensors) {
+  const auto add = [&](const Layer& layer, std::int64_t times) {
+    for (const Tensor& tensor : layer.tensors) {
       const auto elements = static_cast<double>(tensor.parameters());
       sums += static_cast<double>(times) * doubled_until(2 * elements);
     }
   };
   add(model.embedding, 1);
-  add(model.block, model.layers);
+  add(model.layer(0), model.layers());
   add(model.head, 1);
   const MemoryReport memory = memory_of(job, mode.schedule);
   const double locked = 2 * doubled_until(4 * p) + doubled_until(2 * p) + sums;
@@ -138,14 +138,14 @@ TEST(SelectedState, GoesToTheHostOnceARank) {
   // A tenth of each matrix's columns, rounded down, and all vectors.
   const ModelSpec& model = job.scenario.model;
   std::int64_t selected = 0;
-  const auto add = [&selected](const std::vector<Tensor>& tensors, std::int64_t times) {
-    for (const Tensor& tensor : tensors) {
-      selected +=
-          times * (tensor.is_matrix ? tensor.rows * (tensor.columns / 10) : tensor.parameters());
+  const auto add = [&selected](const Layer& layer, std::int64_t times) {
+    for (const Tensor& tensor : layer.tensors) {
+      selected += times * (tensor.is_matrix() ? tensor.rows() * (tensor.columns() / 10)
+                                              : tensor.parameters());
     }
   };
   add(model.embedding, 1);
-  add(model.block, model.layers);
+  add(model.layer(0), model.layers());
   add(model.head, 1);
   EXPECT_NEAR(on_host.host.total - on_gpu.host.total, 4 * 2 * 2 * static_cast<double>(selected), 1);
 }
@@ -154,14 +154,14 @@ TEST(SelectedState, GoesToTheHostOnceARank) {
 std::vector<double> tensors_of(const Job& job) {
   std::vector<double> all;
   const ModelSpec& model = job.scenario.model;
-  const auto add = [&](const std::vector<Tensor>& tensors) {
-    for (const Tensor& tensor : tensors) {
+  const auto add = [&](const Layer& layer) {
+    for (const Tensor& tensor : layer.tensors) {
       all.push_back(static_cast<double>(tensor.parameters()) /
                     static_cast<double>(job.scenario.ranks()));
     }
   };
   add(model.embedding);
-  for (std::int64_t block = 0; block < model.layers; ++block) add(model.block);
+  for (std::int64_t block = 0; block < model.layers(); ++block) add(model.layer(0));
   add(model.head);
   return all;
 }

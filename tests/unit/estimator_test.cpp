@@ -8,7 +8,7 @@ namespace {
 /// One matrix of `parameters`, nothing else.
 ModelSpec model_of(std::int64_t parameters) {
   ModelSpec model;
-  model.embedding = {{"embed.weight", 1, parameters, true}};
+  model.embedding.tensors = {{"embed.weight", {1, parameters}}};
   return model;
 }
 
@@ -58,9 +58,11 @@ TEST(Estimator, HasNothingForStagesWithoutOne) {
 
 TEST(Estimator, TakesTheLargestModulesOwnParameters) {
   ModelSpec model;
-  model.embedding = {{"embed_tokens.weight", 100, 8, true}};
-  model.block = {{"layers.{}.q_proj.weight", 30, 30, true},
-                 {"layers.{}.q_proj.bias", 1, 30, false}};
+  model.embedding.tensors = {{"embed_tokens.weight", {100, 8}}};
+  Layer block;
+  block.tensors = {{"layers.{}.q_proj.weight", {30, 30}}, {"layers.{}.q_proj.bias", {30}}};
+  model.kinds = {block};
+  model.order = {0, 0};
   EXPECT_EQ(largest_layer_parameters(model), 930);
 }
 

@@ -15,12 +15,8 @@ using testing::tiny_opt;
 
 constexpr double kTolerance = 1e-15;  // a thousandth of a picosecond
 
-ModelSpec heads_only(std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim) {
-  ModelSpec model;
-  model.heads = heads;
-  model.kv_heads = kv_heads;
-  model.head_dim = head_dim;
-  return model;
+Attention heads_of(std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim) {
+  return {.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .value_dim = head_dim};
 }
 
 TEST(GemmTime, OfALargeProductIsComputeBound) {
@@ -82,12 +78,12 @@ TEST(GemmTime, OfUnalignedWordsIsThatOfTheHeadAlone) {
   gpu.clock = 0.1e9;  // 4.74 TFLOPS
   gpu.gemm_half_size = Flops(0);
   ModelSpec odd = tiny_llama();
-  odd.vocab += 1;
-  for (Linear& layer : odd.head_linears) layer.out += 1;
+  odd.outputs += 1;
+  for (Linear& product : odd.head.products) product.out += 1;
   const TrainingSettings training{.micro_batch_size_per_gpu = 64, .sequence_length = 64};
   const ModelTime even_time = model_time(gpu, tiny_llama(), training);
   const ModelTime odd_time = model_time(gpu, odd, training);
-  EXPECT_EQ(odd_time.block.forward, even_time.block.forward);
+  EXPECT_EQ(odd_time.kinds[0].forward, even_time.kinds[0].forward);
   EXPECT_GT(odd_time.head.forward.value(), 2 * 4096 * 32.0 * 257 / 4.74e12);
   EXPECT_GT(odd_time.head.forward, even_time.head.forward + Seconds(5e-6));
 }
@@ -101,17 +97,17 @@ TEST(ModelTime, AmongSeveralRanksProductsHoldLess) {
   const TrainingSettings training{.micro_batch_size_per_gpu = 64, .sequence_length = 64};
   const ModelTime alone = model_time(gpu, tiny_llama(), training);
   const ModelTime among = model_time(gpu, tiny_llama(), training, gpu.gemm_share_among(8));
-  EXPECT_GT(among.block.forward, alone.block.forward);
-  EXPECT_LT(among.block.forward.value(), alone.block.forward.value() / kMultiGpuGemmShare);
+  EXPECT_GT(among.kinds[0].forward, alone.kinds[0].forward);
+  EXPECT_LT(among.kinds[0].forward.value(), alone.kinds[0].forward.value() / kMultiGpuGemmShare);
 }
 
 TEST(AttentionTime, OfLongSequencesIsComputeBound) {
   // 2 sequences of 2048, 32 x 128: 2 x 4096 x 2048 x 4096 = 68.719476736 GFLOP at 25 TFLOPS.
   const GpuProfile gpu = round_node().gpu;
-  const ModelSpec model = heads_only(32, 8, 128);
-  EXPECT_NEAR(attention_forward_time(gpu, model, DType::kBf16, 2, 2048).value(),
+  const Attention attention = heads_of(32, 8, 128);
+  EXPECT_NEAR(attention_forward_time(gpu, attention, DType::kBf16, 2, 2048).value(),
               2748.77906944e-6 + 5e-6, kTolerance);
-  EXPECT_NEAR(attention_backward_time(gpu, model, DType::kBf16, 2, 2048).value(),
+  EXPECT_NEAR(attention_backward_time(gpu, attention, DType::kBf16, 2, 2048).value(),
               2.5 * 2748.77906944e-6 + 5e-6, kTolerance);
 }
 
@@ -119,10 +115,10 @@ TEST(AttentionTime, OfShortSequencesIsMemoryBound) {
   // 256 sequences of 16: q, o of 32 heads and k, v of 8: 4096 x 80 x 128 x 2 B = 83,886,080 B at
   // 800 GB/s = 104.8576 us; 2 x 4096 x 16 x 4096 FLOP take 21.5 us.
   const GpuProfile gpu = round_node().gpu;
-  const ModelSpec model = heads_only(32, 8, 128);
-  EXPECT_NEAR(attention_forward_time(gpu, model, DType::kBf16, 256, 16).value(), 109.8576e-6,
+  const Attention attention = heads_of(32, 8, 128);
+  EXPECT_NEAR(attention_forward_time(gpu, attention, DType::kBf16, 256, 16).value(), 109.8576e-6,
               kTolerance);
-  EXPECT_NEAR(attention_backward_time(gpu, model, DType::kBf16, 256, 16).value(), 214.7152e-6,
+  EXPECT_NEAR(attention_backward_time(gpu, attention, DType::kBf16, 256, 16).value(), 214.7152e-6,
               kTolerance);
 }
 
@@ -167,9 +163,9 @@ TEST(ModelTime, OfALlamaBlockAddsChainProductsAndAttention) {
   // Attention: 128 x 96 x 2 B = 24,576 B at 800 GB/s; 524,288 FLOP at 25 TFLOPS are less.
   constexpr double kAttention = 0.03072e-6 + 5e-6;
   const ModelTime time = model_time(round_node().gpu, tiny_llama(), kTraining);
-  EXPECT_NEAR(time.block.forward.value(), kChain + kProducts + kAttention, kTolerance);
+  EXPECT_NEAR(time.kinds[0].forward.value(), kChain + kProducts + kAttention, kTolerance);
   // Twice the chain, 14 products of twice the FLOPs in all, attention's traffic twice.
-  EXPECT_NEAR(time.block.backward.value(), 2 * kChain + 2 * kProducts + 0.06144e-6 + 5e-6,
+  EXPECT_NEAR(time.kinds[0].backward.value(), 2 * kChain + 2 * kProducts + 0.06144e-6 + 5e-6,
               kTolerance);
 }
 
@@ -187,11 +183,11 @@ TEST(ModelTime, OfFusedChainsIsOneKernelEach) {
   // and SwiGLU of 3 on twice as many elements: 2 x 4096 x (4 + 6 + 2 + 1 + 6) B, seven kernels.
   const ModelTime eager = model_time(round_node().gpu, tiny_llama(), kTraining);
   const ModelTime fused = model_time(round_node().gpu, tiny_llama(), training);
-  EXPECT_NEAR((eager.block.forward - fused.block.forward).value(),
+  EXPECT_NEAR((eager.kinds[0].forward - fused.kinds[0].forward).value(),
               (548864 - 155648) / 500e9 + (26 - 7) * 5e-6, kTolerance);
-  EXPECT_EQ(eager.block.forward_kernels, 26 + 7 + 1);
-  EXPECT_EQ(fused.block.forward_kernels, 7 + 7 + 1);
-  EXPECT_EQ(fused.block.backward_kernels, 2 * 7 + 14 + 1);
+  EXPECT_EQ(eager.kinds[0].forward_kernels, 26 + 7 + 1);
+  EXPECT_EQ(fused.kinds[0].forward_kernels, 7 + 7 + 1);
+  EXPECT_EQ(fused.kinds[0].backward_kernels, 2 * 7 + 14 + 1);
 }
 
 TEST(ModelTime, OfAnOptBlockHasNoRotaryAndOneProductLess) {
@@ -203,7 +199,7 @@ TEST(ModelTime, OfAnOptBlockHasNoRotaryAndOneProductLess) {
   // 128 x 2 x 64 x 2 B = 32,768 B.
   constexpr double kAttention = 32768 / 800e9 + 5e-6;
   const ModelTime time = model_time(round_node().gpu, tiny_opt(), kTraining);
-  EXPECT_NEAR(time.block.forward.value(), kChain + kProducts + kAttention, kTolerance);
+  EXPECT_NEAR(time.kinds[0].forward.value(), kChain + kProducts + kAttention, kTolerance);
 }
 
 TEST(ModelTime, OfTheHeadAddsNormLossAndProjection) {

@@ -253,7 +253,8 @@ TEST_F(LiveTuningRun, KeepsTheDeferredShareWithinItsLimit) {
 LiveTuningSettings by_hand() {
   LiveTuningSettings settings;
   settings.model.model.name = "model";
-  settings.model.model.layers = 1;
+  settings.model.model.kinds.resize(1);
+  settings.model.model.order = {0};
   settings.tuner.first = {4, 0.1};
   settings.topk_ratios = {0.1};
   settings.steps = 1000;

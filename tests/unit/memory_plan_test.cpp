@@ -221,7 +221,7 @@ TEST_P(MemoryPlanOf, HasTheHostModelsActivations) {
     const NetworkMemory taken = network_memory<float>(
         config, {16, 4, ElementType::kFloat32, checkpoints}, host_operation_memory());
     // Up to 255 bytes before each array: 12 of a block and its input, 13 of the rest.
-    const auto layers = static_cast<double>(config.model.layers);
+    const auto layers = static_cast<double>(config.model.layers());
     const double kept = static_cast<double>(taken.kept) - planned.kept.value();
     EXPECT_GE(kept, 0.0);
     EXPECT_LE(kept, 255.0 * (13 * layers + 1));

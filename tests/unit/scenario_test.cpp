@@ -277,7 +277,7 @@ TEST_F(ScenarioFile, OverridesReachIntoTheFilesItNames) {
   EXPECT_EQ(scenario.deepspeed.find("gradient_accumulation_steps")->scalar, "2");
   EXPECT_EQ(scenario.hardware.host_link.pinned.d2h.value(), 17e9);
   EXPECT_EQ(scenario.hardware.gpu.count, 1);
-  EXPECT_EQ(scenario.model.layers, 7);
+  EXPECT_EQ(scenario.model.layers(), 7);
 }
 
 TEST_F(ScenarioFile, OverridesOfFilesAreFilesAndOthersReachIntoThose) {

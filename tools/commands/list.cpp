@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "sim/base/error.h"
 #include "sim/base/table.h"
+#include "sim/config/hub/hub_model.h"
 #include "sim/config/reader.h"
 #include "sim/deepspeed/ds_fields.h"
 #include "sim/deepspeed/lint.h"
@@ -92,6 +95,61 @@ Listing list_numbers(const fs::path& file) {
   return listing;
 }
 
+/// Numbers in order, "0-2,5".
+std::string ranges(const std::vector<std::int64_t>& numbers) {
+  std::string text;
+  for (std::size_t i = 0; i < numbers.size();) {
+    std::size_t last = i;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    if (!text.empty()) text += ",";
+    text += std::to_string(numbers[i]);
+    if (last > i) text += "-" + std::to_string(numbers[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+/// The numbers of each kind's layers, which each stack counts from 0.
+std::vector<std::vector<std::int64_t>> layer_numbers(const sim::ModelSpec& model) {
+  std::map<std::string, std::int64_t> next;
+  std::vector<std::vector<std::int64_t>> numbers(model.kinds.size());
+  for (const std::int32_t kind : model.order) {
+    const auto at = static_cast<std::size_t>(kind);
+    const std::vector<sim::Tensor>& tensors = model.kinds[at].tensors;
+    const std::string stack =
+        tensors.empty() ? "" : tensors.front().name.substr(0, tensors.front().name.find("{}"));
+    numbers[at].push_back(next[stack]++);
+  }
+  return numbers;
+}
+
+/// What a config.json describes: tensors of one layer of each kind, and in which layers they are.
+Listing list_tensors(const fs::path& file) {
+  Listing listing{"tensors", {"tensor", "shape", "layers", "parameters"}, {}};
+  const sim::ModelSpec model = sim::load_model(file);
+  const auto add = [&listing](const sim::Layer& layer, const std::string& layers,
+                              std::int64_t count) {
+    for (const sim::Tensor& tensor : layer.tensors) {
+      const bool numbered = tensor.name.find("{}") != std::string::npos;
+      listing.rows.push_back({tensor.name, fmt::format("{}", fmt::join(tensor.shape, " x ")),
+                              numbered ? layers : "", std::to_string(count * tensor.parameters())});
+    }
+  };
+  add(model.embedding, "", 1);
+  const std::vector<std::vector<std::int64_t>> numbers = layer_numbers(model);
+  for (std::size_t kind = 0; kind < numbers.size(); ++kind) {
+    add(model.kinds[kind], ranges(numbers[kind]), std::ssize(numbers[kind]));
+  }
+  add(model.head, "", 1);
+  listing.rows.push_back({"all", "", "", std::to_string(model.parameters())});
+  return listing;
+}
+
+bool is_model(const fs::path& topic) {
+  std::error_code error;
+  return topic.extension() == ".json" || fs::is_directory(topic, error);
+}
+
 Listing list_models() {
   Listing listing{"models", {"model", "family", "parameters", "layers", "hidden"}, {}};
   std::vector<std::string> seen;
@@ -107,9 +165,8 @@ Listing list_models() {
       if (std::find(seen.begin(), seen.end(), name) != seen.end()) continue;
       seen.push_back(name);
       const sim::ModelSpec model = sim::load_model(file);
-      listing.rows.push_back({name, sim::to_string(model.family),
-                              std::to_string(model.parameters()), std::to_string(model.layers),
-                              std::to_string(model.hidden)});
+      listing.rows.push_back({name, model.type, std::to_string(model.parameters()),
+                              std::to_string(model.layers()), std::to_string(model.hidden)});
     }
   }
   return listing;
@@ -178,7 +235,9 @@ int list_command(const CommonOptions& common, const std::vector<std::string>& to
   std::string text;
   for (const std::string& topic : topics) {
     const bool is_file = fs::path(topic).extension() == ".yaml";
-    const Listing listing = is_file ? list_numbers(topic) : list_topic(topic);
+    const Listing listing = is_file           ? list_numbers(topic)
+                            : is_model(topic) ? list_tensors(topic)
+                                              : list_topic(topic);
     if (listing.rows.empty()) {
       throw Error(ErrorKind::kRuntime, "list: no " + topic + " found beside the program or here");
     }

@@ -81,7 +81,7 @@ LoadedJob load_job(const CommonOptions& common, const std::filesystem::path& sce
   LoadedJob loaded =
       finish_job(common, sim::load_scenario(scenario, load_options(common, scenario)));
   if (common.quiet) return loaded;
-  std::vector<std::string> warnings = loaded.job.scenario.hardware.notes;
+  std::vector<std::string> warnings = loaded.job.scenario.notes;
   const std::vector<std::string>& read = loaded.job.deepspeed.warnings;
   warnings.insert(warnings.end(), read.begin(), read.end());
   for (const sim::Schedule* schedule : loaded.schedules) {
@@ -121,11 +121,17 @@ std::string job_heading(const sim::Job& job) {
   constexpr double kBillion = 1e9;
   std::string gpus = fmt::format("{} x {}", scenario.ranks(), scenario.hardware.gpu.name);
   if (scenario.nodes > 1) gpus += fmt::format(" in {} nodes", scenario.nodes);
+  std::string trained;
+  if (scenario.model.trained() < scenario.model.parameters()) {
+    trained = fmt::format(", {:.1f} M trained",
+                          static_cast<double>(scenario.model.trained()) / (kBillion / 1000));
+  }
   return fmt::format(
-      "{}: {} ({:.2f} B parameters) on {} ({}), {} sequences of {} tokens a GPU, {}{}\n",
+      "{}: {} ({:.2f} B parameters{}) on {} ({}), {} sequences of {} tokens a GPU, {}{}\n",
       scenario.name, scenario.model.name,
-      static_cast<double>(scenario.model.parameters()) / kBillion, gpus, scenario.hardware.name,
-      training.micro_batch_size_per_gpu, training.sequence_length, sim::to_string(training.dtype),
+      static_cast<double>(scenario.model.parameters()) / kBillion, trained, gpus,
+      scenario.hardware.name, training.micro_batch_size_per_gpu, training.sequence_length,
+      sim::to_string(training.dtype),
       training.activation_checkpointing ? ", activation checkpointing" : "");
 }
 

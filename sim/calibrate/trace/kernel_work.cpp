@@ -327,25 +327,27 @@ double pass_seconds(const HardwareProfile& profile, const Job& job, const ModelW
         }
         break;
       case KernelClass::kAttention:
-        time = std::max(one.attention.flops.value() /
-                            rate_of(profile, gpu.attention_efficiency, training.dtype),
-                        one.attention.traffic.value() / stream);
+        for (const BoundedWork& attention : one.attention) {
+          time += std::max(
+              attention.flops.value() / rate_of(profile, gpu.attention_efficiency, training.dtype),
+              attention.traffic.value() / stream);
+        }
         break;
       case KernelClass::kOther:
         time = one.chains.value() / (gpu.elementwise_efficiency * gpu.memory_bandwidth.value());
     }
     return time;
   };
-  const auto blocks = static_cast<double>(job.scenario.model.layers);
-  double time = 0;
-  if (pass.forward) {
-    time = layer(work.embedding_forward) + blocks * layer(work.block_forward) +
-           layer(work.head_forward);
-  } else {
-    const double again = training.activation_checkpointing ? layer(work.block_forward) : 0;
-    time = layer(work.embedding_backward) + blocks * (layer(work.block_backward) + again) +
-           layer(work.head_backward);
+  const auto part = [&](const LayerPasses& passes, bool recomputes) {
+    if (pass.forward) return layer(passes.forward);
+    return layer(passes.backward) + (recomputes ? layer(passes.forward) : 0);
+  };
+  double time = part(work.embedding, false);
+  for (std::size_t kind = 0; kind < work.kinds.size(); ++kind) {
+    time += static_cast<double>(work.counts[kind]) *
+            part(work.kinds[kind], training.activation_checkpointing);
   }
+  time += part(work.head, false);
   const auto steps = static_cast<double>(job.deepspeed.gradient_accumulation_steps);
   return std::max(kLeastSeconds, steps * time + pass.count * (gpu.kernel_launch.value() - gap));
 }

@@ -5,6 +5,7 @@
 
 #include "sim/base/paths.h"
 #include "sim/base/text.h"
+#include "sim/config/hub/hub_model.h"
 #include "sim/deepspeed/ds_document.h"
 #include "sim/offload/knobs.h"
 

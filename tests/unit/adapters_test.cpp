@@ -1,0 +1,211 @@
+// Low-rank adapters and frozen tensors, counted by hand on a small Llama.
+#include "sim/model/adapters.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "sim/config/hub/hub_model.h"
+#include "sim/config/reader.h"
+#include "sim/cost/gpu_cost.h"
+#include "sim/memory/activation_memory.h"
+#include "tests/support/small_jobs.h"
+
+namespace zenflow::sim {
+namespace {
+
+using testing::round_node;
+using testing::tiny_llama;
+
+// h 32, 4 heads of 8, 2 key-value heads, f 64, 256 words.
+constexpr std::int64_t kHidden = 32;
+constexpr std::int64_t kKeys = 16;
+constexpr std::int64_t kInner = 64;
+
+LoraSettings lora(std::int64_t rank) {
+  LoraSettings settings;
+  settings.rank = rank;
+  settings.all_linear = true;
+  return settings;
+}
+
+ModelSpec adapted(const LoraSettings& settings) {
+  ModelSpec model = tiny_llama();
+  add_lora(model, settings);
+  drop_what_is_not_trained(model);
+  return model;
+}
+
+// PEFT: A is [r, in], B [out, r].
+TEST(Lora, AddsTwoMatricesToEveryProductButTheHead) {
+  const ModelSpec base = tiny_llama();
+  const ModelSpec model = adapted(lora(4));
+  const std::int64_t widths =
+      (kHidden + kHidden) * 2 + (kHidden + kKeys) * 2 + (kHidden + kInner) * 3;
+  EXPECT_EQ(model.trained(), model.layers() * 4 * widths);
+  EXPECT_EQ(model.parameters(), base.parameters() + model.trained());
+  EXPECT_EQ(model.trained_tensors(), model.layers() * 14);
+  EXPECT_EQ(model.frozen_bytes(2), 2.0 * static_cast<double>(base.parameters()));
+}
+
+TEST(Lora, OfNamedModules) {
+  LoraSettings settings;
+  settings.rank = 4;
+  settings.targets = {"q_proj", "mlp.down_proj"};
+  EXPECT_EQ(unmatched_target(tiny_llama(), settings), "");
+  const ModelSpec model = adapted(settings);
+  EXPECT_EQ(model.trained(), model.layers() * 4 * (2 * kHidden + kHidden + kInner));
+  settings.targets = {"proj"};  // the end of a name, but not a part of it
+  EXPECT_EQ(unmatched_target(tiny_llama(), settings), "proj");
+}
+
+TEST(Lora, OfSomeLayersMakesTwoKinds) {
+  LoraSettings settings = lora(4);
+  settings.layers = {1};
+  const ModelSpec model = adapted(settings);
+  ASSERT_EQ(model.kinds.size(), 2U);
+  EXPECT_EQ(model.layer(0).trained(), 0);
+  EXPECT_GT(model.layer(1).trained(), 0);
+  // Nothing before it is trained: backward ends above.
+  EXPECT_FALSE(model.layer(0).runs_backward);
+  EXPECT_TRUE(model.layer(1).runs_backward);
+  EXPECT_EQ(model.layer(0).saved.elements, 0);
+}
+
+TEST(Lora, TrainsSavedModulesAsWholeCopies) {
+  LoraSettings settings = lora(4);
+  settings.saved_modules = {"embed_tokens"};
+  const ModelSpec model = adapted(settings);
+  EXPECT_EQ(model.trained() - adapted(lora(4)).trained(), 256 * kHidden);
+  EXPECT_EQ(model.frozen_bytes(2), adapted(lora(4)).frozen_bytes(2));
+}
+
+// A copy is trained, so that its weight has a gradient as before.
+TEST(Lora, RunsAllThreeProductsOfASavedModule) {
+  LoraSettings settings;
+  settings.rank = 1;
+  settings.targets = {"q_proj"};
+  settings.saved_modules = {"mlp"};  // and what stands below it
+  const ModelSpec model = adapted(settings);
+  for (const Linear& product : model.layer(0).products) {
+    const bool in_mlp =
+        product.name == "gate_proj" || product.name == "up_proj" || product.name == "down_proj";
+    EXPECT_EQ(product.trained, in_mlp || product.name.starts_with("lora_")) << product.name;
+  }
+}
+
+ModelSpec tiny_experts() {
+  return read_model(parse_json(R"({"model_type": "qwen3_moe", "hidden_size": 32,
+      "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
+      "intermediate_size": 64, "moe_intermediate_size": 16, "num_experts": 8,
+      "num_experts_per_tok": 2, "vocab_size": 256, "max_position_embeddings": 128})",
+                               "tiny_experts.json"),
+                    "tiny_experts");
+}
+
+// bitsandbytes knows torch.nn.Linear: neither the stacked experts nor the router, a parameter.
+TEST(Quantisation, OfNf4LeavesExpertsAsTheyAre) {
+  ModelSpec model = tiny_experts();
+  add_lora(model, lora(4));
+  quantise_base(model, BaseStorage::kNf4);
+  for (const Tensor& tensor : model.layer(0).tensors) {
+    if (tensor.trained) continue;
+    const bool in_attention = tensor.name.find("_proj.weight") != std::string::npos;
+    EXPECT_EQ(tensor.stored_bytes > 0, in_attention) << tensor.name;
+  }
+}
+
+// PEFT adapts stacked experts by a product of rank r for each.
+TEST(Lora, AdaptsStackedExperts) {
+  const ModelSpec base = tiny_experts();
+  const ModelSpec model = [] {
+    ModelSpec with = tiny_experts();
+    add_lora(with, lora(4));
+    return with;
+  }();
+  const std::int64_t attention = 2 * (32 + 32) + 2 * (32 + 16);
+  const std::int64_t router = 32 + 8;
+  const std::int64_t experts = 8 * (32 + 32) + 8 * (16 + 32);
+  EXPECT_EQ(model.trained(), base.layers() * 4 * (attention + router + experts));
+}
+
+TEST(Lora, OfDoraHasAMagnitudeForEachOutput) {
+  LoraSettings settings = lora(4);
+  settings.dora = true;
+  const std::int64_t outputs = 2 * kHidden + 2 * kKeys + 2 * kInner + kHidden;
+  const ModelSpec model = adapted(settings);
+  EXPECT_EQ(model.trained() - adapted(lora(4)).trained(), model.layers() * outputs);
+}
+
+// Forward, and the gradient of the input: of the frozen products there is no third one.
+TEST(Lora, TakesTwoPassesOfFrozenProductsInPlaceOfThree) {
+  const TrainingSettings training{.micro_batch_size_per_gpu = 2, .sequence_length = 64};
+  const ModelSpec base = tiny_llama();
+  const ModelSpec model = adapted(lora(4));
+  const double tokens = 128;
+  const double head = 3 * 2 * tokens * 256 * kHidden;
+  const double weights =
+      2 * (2.0 * kHidden * kHidden + 2.0 * kHidden * kKeys + 3.0 * kHidden * kInner);
+  const double adapters = static_cast<double>(model.trained());
+  const double attention = model_flops(base, training).value() - 3 * 2 * tokens * weights - head;
+  EXPECT_DOUBLE_EQ(model_flops(model, training).value(),
+                   2 * 2 * tokens * weights + head * 2 / 3 + 3 * 2 * tokens * adapters + attention);
+}
+
+// Without adapters on a product nobody keeps its input; norms keep no normalised input.
+TEST(Lora, KeepsLessOfFrozenLayers) {
+  const TrainingSettings training{.micro_batch_size_per_gpu = 2, .sequence_length = 64};
+  LoraSettings settings;
+  settings.rank = 4;
+  settings.targets = {"q_proj", "v_proj"};
+  const ModelSpec model = adapted(settings);
+  // A token in bf16, of 1,232 B (activation_memory_test): without both norms' normalised input
+  // (2 x 64), the MLP's input (64) and down_proj's (128); with what q's and v's A return (2 x 8).
+  const ActivationMemory memory = activation_memory(model, training);
+  EXPECT_EQ(memory.layer[0].value(), (1232 - 128 - 64 - 128 + 16) * 128);
+}
+
+TEST(Quantisation, OfTheBaseStoresProductsOfLayersNarrow) {
+  ModelSpec model = tiny_llama();
+  add_lora(model, lora(4));
+  quantise_base(model, BaseStorage::kNf4);
+  drop_what_is_not_trained(model);
+  const double products =
+      2 * (2.0 * kHidden * kHidden + 2.0 * kHidden * kKeys + 3.0 * kHidden * kInner);
+  const double rest = static_cast<double>(tiny_llama().parameters()) - products;
+  // 4 bits, an 8-bit scale a block of 64 and an fp32 one for each 256 of these.
+  EXPECT_DOUBLE_EQ(model.frozen_bytes(2), products * (0.5 + 1.0 / 64 + 1.0 / 4096) + 2 * rest);
+}
+
+TEST(Quantisation, IsUndoneForEachUseOfAWeight) {
+  const TrainingSettings training{.micro_batch_size_per_gpu = 2, .sequence_length = 64};
+  ModelSpec plain = adapted(lora(4));
+  ModelSpec narrow = plain;
+  quantise_base(narrow, BaseStorage::kNf4);
+  const GpuProfile gpu = round_node().gpu;
+  const LayerTime before = model_time(gpu, plain, training).kinds[0];
+  const LayerTime after = model_time(gpu, narrow, training).kinds[0];
+  // Seven weights, read at 0.5159 B and written at 2 B an element at 800 GB/s; 5 us each.
+  const double weights = 2.0 * kHidden * kHidden + 2.0 * kHidden * kKeys + 3.0 * kHidden * kInner;
+  const double time = weights * (stored_bytes(BaseStorage::kNf4) + 2) / 800e9 + 7 * 5e-6;
+  EXPECT_NEAR((after.forward - before.forward).value(), time, 1e-12);
+  EXPECT_NEAR((after.backward - before.backward).value(), time, 1e-12);
+}
+
+TEST(Freezing, OfTheFirstLayersEndsBackwardThere) {
+  ModelSpec model = tiny_llama();
+  EXPECT_EQ(freeze(model, [](std::string_view name) { return name.starts_with("model.embed"); }),
+            1);
+  drop_what_is_not_trained(model);
+  EXPECT_FALSE(model.embedding.runs_backward);
+  EXPECT_TRUE(model.layer(0).runs_backward);
+  EXPECT_EQ(model.trained(), tiny_llama().parameters() - 256 * kHidden);
+  EXPECT_EQ(freeze(model, [](std::string_view name) { return name.starts_with("model.layers."); }),
+            9);
+  drop_what_is_not_trained(model);
+  EXPECT_FALSE(model.layer(0).runs_backward);
+  EXPECT_EQ(model.layer(0).saved.elements, 0);
+}
+
+}  // namespace
+}  // namespace zenflow::sim
