@@ -1,4 +1,5 @@
-# What needs no DeepSpeed of the comparison with DeepSpeed (script/interop runs the rest).
+# What needs no DeepSpeed of the comparison with DeepSpeed (script/interop runs the rest), and no PyTorch
+# of script/describe-model.
 zenflow_test_group(micro_steps_test LABEL unit
   SOURCES unit/micro_steps_test.cpp
   LINK zenflow::schedule GTest::gmock fmt::fmt)
@@ -9,4 +10,8 @@ if(Python3_FOUND AND NOT ZENFLOW_SANITIZE)
            COMMAND ${Python3_EXECUTABLE} -B -m unittest -q interop_test
            WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/interop)
   set_tests_properties(unit/interop_generator PROPERTIES LABELS unit TIMEOUT 60)
+  add_test(NAME unit/describe_model
+           COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/describe_model/describe_model_test.py
+                   ${PROJECT_SOURCE_DIR}/script)
+  set_tests_properties(unit/describe_model PROPERTIES LABELS unit TIMEOUT 60)
 endif()
