@@ -661,7 +661,7 @@ TEST_F(TunedCommand, SaysWhyZenFlowTrainCannotDoIt) {
       {{scenarios + "llama2_7b_4xa100.yaml", "--schedule", "zenflow", "--vary",
         "update_interval=4,8", "--vary", "topk_ratio=0.1"},
        "gpus: it has one device, this needs 4"},
-      {{scenarios + "opt_125m_this_host.yaml"}, "OPT is simulated but not trained"},
+      {{scenarios + "opt_125m_this_host.yaml"}, "opt is simulated but not trained"},
       {{scenarios + "zero_offload_10b_1xv100.yaml", "--schedule", "zenflow"},
        "dtype: it has no fp16"},
       {Arguments{"tiny.yaml", "--set", "model.num_hidden_layers=1"} + one_setting(),

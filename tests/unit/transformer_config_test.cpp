@@ -99,7 +99,7 @@ TEST(TransformerConfig, RefusesWhatItWouldComputeWrongly) {
   EXPECT_THAT(error_of(R"({"model_type": "opt", "vocab_size": 8, "hidden_size": 8,
       "num_hidden_layers": 1, "num_attention_heads": 1, "ffn_dim": 8,
       "max_position_embeddings": 8})"),
-              HasSubstr("config.json:1:16: model_type: OPT is simulated but not trained; families "
+              HasSubstr("config.json:1:16: model_type: opt is simulated but not trained; families "
                         "to train: llama, mistral, qwen2, gpt2"));
 }
 
