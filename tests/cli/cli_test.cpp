@@ -632,6 +632,31 @@ TEST_F(Cli, FitProposesSettingsThatDoAsPromised) {
   EXPECT_EQ(run(all).code, 0);
 }
 
+TEST_F(Cli, ListsTheTensorsOfAModel) {
+  const std::string models = std::string(ZENFLOW_SOURCE_DIR) + "/scenarios/models/";
+  const Outcome one = run({"list", models + "qwen3_30b_a3b.json"});
+  EXPECT_EQ(one.code, 0);
+  EXPECT_THAT(one.out, HasSubstr("model.layers.{}.mlp.experts.gate_up_proj"));
+  EXPECT_THAT(one.out, HasSubstr("128 x 1536 x 2048"));
+  EXPECT_THAT(one.out, HasSubstr("0-47"));
+  EXPECT_THAT(one.out, HasSubstr("30532122624"));
+}
+
+TEST_F(Cli, TakesAModelByItsFolderOrItsName) {
+  fs::create_directories(folder_ / "hub/my-gpt2");
+  fs::copy_file(fs::path(ZENFLOW_SOURCE_DIR) / "scenarios/models/gpt2.json",
+                folder_ / "hub/my-gpt2/config.json");
+  for (const char* model : {"hub/my-gpt2", "hub/my-gpt2/config.json"}) {
+    const Outcome by_folder =
+        run({"run", "scenarios/one.yaml", "-q", "--set", std::string("model=") + model, "--set",
+             "training.sequence_length=16"});
+    EXPECT_EQ(by_folder.code, 0) << by_folder.err;
+    EXPECT_THAT(by_folder.out, HasSubstr("my-gpt2 (0.12 B parameters)"));
+  }
+  expect_refused({"run", "scenarios/one.yaml", "--set", "model=no_such_model"},
+                 HasSubstr("no such file, directory or listed model \"no_such_model\""));
+}
+
 TEST_F(Cli, ListsWhatIsKnown) {
   const json found = run_json({"list", "schedules,profiles,models"});
   EXPECT_GE(found.at("schedules").size(), 5U);
@@ -1054,7 +1079,7 @@ TEST_F(Cli, RefusesBadModels) {
     folder_.write("scenarios/models/tiny.json", text);
     expect_refused({"run", "scenarios/one.yaml"}, message);
   };
-  refuse(R"({"model_type": "bert"})",
+  refuse(R"({"model_type": "another"})",
          AllOf(HasSubstr("models/tiny.json:1:16: "), HasSubstr("model_type")));
   refuse(R"({"model_type": "opt", "hidden_size": 32)", HasSubstr("models/tiny.json:1:"));
   refuse(R"({"model_type": "opt", "hidden_size": 32})", HasSubstr("models/tiny.json:1:1: "));

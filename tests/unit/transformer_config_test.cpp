@@ -30,11 +30,13 @@ std::string gpt2(const std::string& more) {
 }
 std::string mistral(const std::string& more) {
   std::string text = llama(more);
-  return text.replace(text.find("llama"), 5, "mistral");
+  // Without the key these families have a number of their own.
+  return text.replace(text.find("llama\""), 6, R"(mistral", "num_key_value_heads": 2)");
 }
 std::string qwen2(const std::string& more) {
   std::string text = llama(more);
-  return text.replace(text.find("llama"), 5, "qwen2");
+  // Without the key these families have a number of their own.
+  return text.replace(text.find("llama\""), 6, R"(qwen2", "num_key_value_heads": 2)");
 }
 
 std::string error_of(const std::string& json) {
@@ -156,7 +158,8 @@ TEST(ParameterTable, HasAsManyElementsAsTheSimulatorCounts) {
   const std::filesystem::path folder =
       std::filesystem::path(ZENFLOW_SOURCE_DIR) / "scenarios/models";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().filename().string().starts_with("opt")) continue;
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("opt") || name.starts_with("qwen3")) continue;  // are not trained
     const TransformerConfig config =
         load_transformer_config(entry.path(), Task::language_modelling());
     EXPECT_EQ(parameter_table(config.model, config.task).elements(), config.model.parameters())

@@ -147,7 +147,7 @@ Listing list_tensors(const fs::path& file) {
 
 bool is_model(const fs::path& topic) {
   std::error_code error;
-  return topic.extension() == ".json" || fs::is_directory(topic, error);
+  return topic.extension() == ".json" || fs::exists(topic / "config.json", error);
 }
 
 Listing list_models() {
