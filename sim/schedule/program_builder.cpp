@@ -221,8 +221,9 @@ TaskId ProgramBuilder::gather_layer(std::size_t layer, const ParameterGather& ga
   return kNoTask;
 }
 
-/// For backward, unless the layer is still there.
+/// For backward, unless the layer is still there, or has none.
 TaskId ProgramBuilder::gather_again(std::size_t layer, const ParameterGather& gather) {
+  if (plan_.layers[layer].backward.count == 0) return kNoTask;
   if (gather.deepspeed != nullptr && gather.deepspeed->layers[layer].kept) return kNoTask;
   return gather_layer(layer, gather, nullptr);
 }
@@ -251,7 +252,8 @@ void ProgramBuilder::forward_layer(std::size_t layer, const std::vector<After>& 
     }
     memory(id, false, held_.activations, planned.activation_bytes);
     memory(id, false, held_.logits, planned.logit_bytes);
-    const bool kept = gather.deepspeed != nullptr && gather.deepspeed->layers[layer].kept;
+    const bool kept = gather.deepspeed != nullptr && gather.deepspeed->layers[layer].kept &&
+                      planned.backward.count > 0;
     if (gathered != kNoTask && !kept) {
       memory(id, true, held_.gathered, -gathered_bytes(layer, gather));
     }
@@ -343,7 +345,8 @@ void ProgramBuilder::passes(const std::vector<After>& before, const ParameterGat
   const bool fetched = gather.enabled && (gather.from_host || job_.scenario.ranks() > 1);
   TaskId gathered = gather_again(plan_.layers.size() - 1, gather);
   for (std::size_t layer = plan_.layers.size(); layer-- > 0;) {
-    backward_layer(layer, gathered, fetched ? gathered_bytes(layer, gather) : 0);
+    const bool holds = fetched && plan_.layers[layer].backward.count > 0;
+    backward_layer(layer, gathered, holds ? gathered_bytes(layer, gather) : 0);
     if (layer > 0) gathered = gather_again(layer - 1, gather);
     reduce_ready_buckets(layer, sink);
   }

@@ -55,7 +55,9 @@ Stage3Gathers stage3_gathers(const Job& job) {
   const double block_passes = job.scenario.training.activation_checkpointing ? 3 : 2;
   for (std::size_t i = layers.size(); i-- > 0;) {
     LayerTotals& layer = layers[i];
-    layer.gather.kept = between < static_cast<double>(config.max_reuse_distance);
+    // A layer without a backward is gathered once, and not held for one.
+    layer.gather.kept = between < static_cast<double>(config.max_reuse_distance) ||
+                        !model.part(static_cast<std::int64_t>(i)).runs_backward;
     const bool block = i > 0 && i + 1 < layers.size();
     between += (block ? block_passes : 2) * layer.all;
     gathers.persistent += layer.all - layer.gather.parameters;

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sim/model/adapters.h"
 #include "tests/support/small_jobs.h"
 
 namespace zenflow::sim {
@@ -39,6 +40,18 @@ TEST(Stage3Gathers, LeaveSmallTensorsWhole) {
   EXPECT_EQ(gathers.layers[1].tensors, 7);
   EXPECT_EQ(gathers.layers[3].parameters, 8192);
   EXPECT_EQ(gathers.persistent, 5 * 32);
+}
+
+// Below the first trained layer there is no backward, so nothing is gathered for one.
+TEST(Stage3Gathers, GatherFrozenLayersBelowTheFirstTrainedOnce) {
+  Job job = job_of(false);
+  job.deepspeed.max_reuse_distance = 0;
+  ModelSpec& model = job.scenario.model;
+  freeze(model, [](std::string_view name) {
+    return name.starts_with("model.embed") || name.starts_with("model.layers");
+  });
+  drop_what_is_not_trained(model);
+  EXPECT_EQ(stage3_gathers(job).in_a_step(), 8192 + 2 * 9216 + 2 * 8192);
 }
 
 // Between a block's forward and its backward lie the layers above it, forward and backward: above
