@@ -380,6 +380,12 @@ Scenario read_scenario(ScenarioTree tree, const std::vector<Override>& overrides
   static_cast<void>(root.require_map("hardware"));
   scenario.hardware = read_hardware_profile(complete_hardware(tree));
   scenario.notes = tree.notes;
+  if (const Node* guess = config->find("saved_is_estimated");
+      guess != nullptr && guess->scalar == "true") {
+    scenario.notes.push_back(
+        fmt::format("{}: what its layers keep for backward is estimated by who described it",
+                    guess->at.text()));
+  }
   scenario.gpus = root.integer_or("gpus", scenario.hardware.gpu.count, 1, kMaxGpus);
   scenario.nodes = root.integer_or("nodes", 1, 1, kMaxGpus);
   MapReader training = root.require_map("training");

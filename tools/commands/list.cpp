@@ -211,7 +211,8 @@ Listing list_topic(const std::string& topic) {
   if (topic == known[5]) return list_keys();
   throw Error(
       ErrorKind::kInput,
-      fmt::format("list: expected schedules, profiles, models, rules, gpus or keys, found \"{}\"{}",
+      fmt::format("list: expected schedules, profiles, models, rules, gpus, keys, a scenario or "
+                  "profile FILE.yaml, or a config.json or its folder, found \"{}\"{}",
                   topic, suggestion(topic, known)));
 }
 

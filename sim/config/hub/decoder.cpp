@@ -612,6 +612,8 @@ void append_layers(ModelSpec& model, std::int64_t count, Layer layer) {
 
 PlainActivation plain_activation(std::string_view name) {
   if (name == "gelu_new" || name == "gelu_fast") return {ChainKind::kNewGelu, 5};
+  // x * sigmoid(1.702 x) keeps the sigmoid besides.
+  if (name == "quick_gelu") return {ChainKind::kActivation, 3};
   if (name == "relu") return {ChainKind::kActivation, 1};  // keeps its result
   return {ChainKind::kActivation, 2};
 }

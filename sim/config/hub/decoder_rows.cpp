@@ -186,6 +186,7 @@ constexpr Experts kDeepseekV32{
     .width = 2048,
     .top_k = 8,
     .experts = 256,
+    .wide_router = true,
     .shared_count_key = "n_shared_experts",
     .shared_count = 1,
     .first_dense_key = "first_k_dense_replace",

@@ -29,12 +29,6 @@ struct EncoderSizes {
   bool causal = false;
 };
 
-/// Quick GELU, x * sigmoid(1.702 x), keeps the sigmoid besides.
-PlainActivation encoder_activation(const std::string& name) {
-  if (name == "quick_gelu") return {ChainKind::kActivation, 3};
-  return plain_activation(name);
-}
-
 Attention encoder_attention(const ModelSpec& model, bool causal, std::int64_t window = 0) {
   return {.heads = model.heads,
           .kv_heads = model.heads,
@@ -52,7 +46,7 @@ EncoderSizes read_encoder_sizes(HubConfig& config, ModelSpec& model, std::int64_
   sizes.layers = config.size({"num_hidden_layers"}, kMaxLayers);
   sizes.intermediate = config.positive_or({"intermediate_size"}, intermediate, kMaxIntermediate);
   sizes.embedding = sizes.hidden;
-  sizes.act = encoder_activation(config.text_or("hidden_act", act));
+  sizes.act = plain_activation(config.text_or("hidden_act", act));
   model.heads = config.size({"num_attention_heads"}, kMaxHeads);
   model.kv_heads = model.heads;
   model.head_dim =

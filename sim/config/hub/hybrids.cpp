@@ -570,7 +570,7 @@ class NemotronReader {
     for (const NemotronLayer kind : read_nemotron_layers(config_)) {
       append_layer(model_, layer(kind, top));
     }
-    finish_stack(config_, model_, Norm::kRms, top + "norm_f");
+    finish_stack(config_, model_, Norm::kGemmaRms, top + "norm_f");
   }
 
  private:
@@ -600,7 +600,7 @@ class NemotronReader {
                                                         "MLP block", "expert block"};
     LayerBuilder b(std::string(kNames.at(static_cast<std::size_t>(kind))), top + "layers.{}.",
                    model_.hidden);
-    b.norm(Norm::kRms, "norm", model_.hidden);
+    b.norm(Norm::kGemmaRms, "norm", model_.hidden);
     switch (kind) {
       case NemotronLayer::kMamba:
         mamba(b);

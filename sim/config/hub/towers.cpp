@@ -187,6 +187,8 @@ void vision_attention(LayerBuilder& b, const VisionRow& row, const VisionTower& 
                .value_dim = columns,
                .window = window,
                .causal = false});
+  // Values are a view of the fused result, and what images return one by one is joined (torch.cat).
+  if (row.attention[1].empty() && row.rotary) b.keep(3 * as_double(hidden), 0);
   b.linear(row.attention[3], hidden, hidden, row.output_bias);
 }
 
