@@ -1,6 +1,7 @@
 #include "sim/model/adapters.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <utility>
@@ -50,13 +51,17 @@ bool is_router(const Linear& product) {
   return product.name == "gate" || product.name == "router";
 }
 
-bool is_adapted(const Tensor& weight, const Linear* product, const LoraSettings& lora,
-                bool in_layers) {
-  const bool named = names_any(weight.name, lora.target_parameters);
-  if (weight.shape.size() > 2) return named || (lora.all_linear && product != nullptr && in_layers);
-  if (!weight.is_matrix()) return false;
-  if (lora.all_linear) return product != nullptr && in_layers;
-  return named || names_any(module_of(weight.name), lora.targets);
+/// Model types whose experts were modules before transformers 5: PEFT takes "all-linear" to mean
+/// their stacked tensors and their router, too, and gives the two fused ones twice the rank.
+/// Source: PEFT 0.21, utils/transformers_weight_conversion.py.
+constexpr auto kConverted = std::to_array<std::string_view>(
+    {"afmoe",          "cohere2_moe", "deepseek_v2", "deepseek_v3", "deepseek_v32",  "dots1",
+     "ernie4_5_moe",   "exaone_moe",  "flex_olmo",   "glm4_moe",    "glm4_moe_lite", "glm_moe_dsa",
+     "hunyuan_v1_moe", "minimax",     "minimax_m2",  "mixtral",     "olmoe",         "qwen2_moe",
+     "qwen3_moe",      "qwen3_next",  "solar_open"});
+
+bool is_converted(const ModelSpec& model) {
+  return std::find(kConverted.begin(), kConverted.end(), model.type) != kConverted.end();
 }
 
 /// Columns that the adapter reads and writes. An embedding's rows are what it reads.
@@ -67,8 +72,9 @@ struct Widths {
 
 class LayerAdapter {
  public:
-  LayerAdapter(Layer& layer, const LoraSettings& lora, bool in_layers)
-      : layer_(layer), lora_(lora), in_layers_(in_layers) {}
+  /// `converted`: "all-linear" means experts, too.
+  LayerAdapter(Layer& layer, const LoraSettings& lora, bool in_layers, bool converted)
+      : layer_(layer), lora_(lora), in_layers_(in_layers), converted_(converted) {}
 
   void adapt() {
     std::vector<Tensor> added;
@@ -84,7 +90,7 @@ class LayerAdapter {
         if (product != nullptr) saved_.insert(product);
         continue;
       }
-      if (!is_adapted(tensor, product, lora_, in_layers_)) continue;
+      if (!is_adapted(tensor, product)) continue;
       if (product != nullptr && product->input >= 0) read.insert(product->input);
       add_tensors(tensor, product, added);
     }
@@ -94,6 +100,23 @@ class LayerAdapter {
   }
 
  private:
+  [[nodiscard]] bool is_adapted(const Tensor& weight, const Linear* product) const {
+    const bool stacked = weight.shape.size() > 2;
+    if (weight.shape.size() < 2) return false;
+    if (names_any(weight.name, lora_.target_parameters)) return true;
+    if (lora_.all_linear) {
+      if (product == nullptr || !in_layers_) return false;
+      const bool of_experts = product->count > 1 || is_router(*product);
+      if (of_experts) return converted_;
+      // The names of what is stacked now no longer mean modules.
+      const bool renamed =
+          converted_ && (product->name == "gate_proj" || product->name == "up_proj" ||
+                         product->name == "down_proj");
+      return !stacked && !renamed;
+    }
+    return !stacked && names_any(module_of(weight.name), lora_.targets);
+  }
+
   [[nodiscard]] bool is_saved(std::string_view tensor) const {
     const std::string_view module = module_of_any(tensor);
     return std::any_of(lora_.saved_modules.begin(), lora_.saved_modules.end(),
@@ -112,7 +135,9 @@ class LayerAdapter {
     const std::int64_t experts = weight.shape.size() > 2 ? weight.shape.front() : 1;
     const Widths width = product != nullptr ? Widths{product->in, product->out}
                                             : Widths{weight.shape.front(), weight.columns()};
-    const std::int64_t rank = lora_.rank;
+    const bool fused =
+        lora_.all_linear && weight.shape.size() > 2 && weight.name.ends_with("gate_up_proj");
+    const std::int64_t rank = fused ? 2 * lora_.rank : lora_.rank;
     const char* const kind = product != nullptr ? ".lora_" : ".lora_embedding_";
     added.push_back(
         {module + kind + "A" + (product != nullptr ? ".weight" : ""), {experts * rank, width.in}});
@@ -121,19 +146,20 @@ class LayerAdapter {
     if (lora_.dora) {
       added.push_back({module + ".lora_magnitude_vector.weight", {experts * width.out}});
     }
-    add_work(product, width, experts);
+    add_work(product, width, experts, rank);
   }
 
   /// Dropout of the input, both products, their scaling and the sum with the frozen one's result.
-  void add_work(const Linear* product, const Widths& width, std::int64_t experts) {
+  void add_work(const Linear* product, const Widths& width, std::int64_t experts,
+                std::int64_t rank) {
     const double seen = product != nullptr ? product->share * static_cast<double>(product->count)
                                            : 1;  // times that a token goes through it
     const auto in = static_cast<double>(width.in) * seen;
     const auto out = static_cast<double>(width.out) * seen;
     const std::int64_t count = experts;
     const double share = seen / static_cast<double>(count);
-    if (product != nullptr) adapters_.push_back({"lora_A", width.in, lora_.rank, count, share});
-    adapters_.push_back({"lora_B", lora_.rank, width.out, count, share});
+    if (product != nullptr) adapters_.push_back({"lora_A", width.in, rank, count, share});
+    adapters_.push_back({"lora_B", rank, width.out, count, share});
     if (lora_.dropout > 0) {
       layer_.chains.push_back({ChainKind::kDropout, in});
       layer_.saved.elements += in;
@@ -141,7 +167,7 @@ class LayerAdapter {
     }
     layer_.chains.push_back({ChainKind::kActivation, out});
     layer_.chains.push_back({ChainKind::kResidual, out});
-    layer_.saved.elements += static_cast<double>(lora_.rank) * seen;
+    layer_.saved.elements += static_cast<double>(rank) * seen;
     if (!lora_.dora) return;
     // The weight's norm with the adapter: a product of A and B and a pass over the whole weight;
     // and the scaled result, whose parts are kept for the magnitude's gradient.
@@ -161,6 +187,7 @@ class LayerAdapter {
   Layer& layer_;
   const LoraSettings& lora_;
   bool in_layers_;
+  bool converted_;
   std::set<const Linear*> saved_;  ///< products of which the copy is trained
   std::vector<Linear> adapters_;
 };
@@ -229,8 +256,9 @@ std::string unmatched_target(const ModelSpec& model, const LoraSettings& lora) {
 }
 
 void add_lora(ModelSpec& model, const LoraSettings& lora) {
-  LayerAdapter(model.embedding, lora, false).adapt();
-  LayerAdapter(model.head, lora, false).adapt();
+  const bool converted = is_converted(model);
+  LayerAdapter(model.embedding, lora, false, converted).adapt();
+  LayerAdapter(model.head, lora, false, converted).adapt();
   // Layers with adapters and without them are two kinds.
   LoraSettings none;
   none.rank = lora.rank;
@@ -246,7 +274,7 @@ void add_lora(ModelSpec& model, const LoraSettings& lora) {
         made.emplace(std::pair(kind, adapted), static_cast<std::int32_t>(kinds.size()));
     if (added) {
       kinds.push_back(model.kinds[static_cast<std::size_t>(kind)]);
-      LayerAdapter(kinds.back(), adapted ? lora : none, true).adapt();
+      LayerAdapter(kinds.back(), adapted ? lora : none, true, converted).adapt();
     }
     model.order[i] = at->second;
   }

@@ -115,7 +115,7 @@ TEST(Quantisation, OfNf4LeavesExpertsAsTheyAre) {
   }
 }
 
-// PEFT adapts stacked experts by a product of rank r for each.
+// PEFT adapts stacked experts by a product of rank r for each, of 2 r where two are fused.
 TEST(Lora, AdaptsStackedExperts) {
   const ModelSpec base = tiny_experts();
   const ModelSpec model = [] {
@@ -125,7 +125,7 @@ TEST(Lora, AdaptsStackedExperts) {
   }();
   const std::int64_t attention = 2 * (32 + 32) + 2 * (32 + 16);
   const std::int64_t router = 32 + 8;
-  const std::int64_t experts = 8 * (32 + 32) + 8 * (16 + 32);
+  const std::int64_t experts = 2 * 8 * (32 + 32) + 8 * (16 + 32);
   EXPECT_EQ(model.trained(), base.layers() * 4 * (attention + router + experts));
 }
 
