@@ -5,6 +5,7 @@
 ///   kSilu       f = x s, f' = s (1 + x (1 - s)), s = sigmoid(x)
 ///   kGeluTanh   f = x s, f' = s + x s (1 - s) k (1 + 3 a x^2), s = sigmoid(k (x + a x^3)),
 ///               k = 2 sqrt(2 / pi), a = 0.044715, as 0.5 (1 + tanh u) = sigmoid(2 u)
+///   kRelu       f = max(x, 0), f' = 1 where x > 0, else 0
 ///   kGelu       f = x P, f' = P + x exp(-x^2 / 2) / sqrt(2 pi), P = erfc(-x / sqrt(2)) / 2
 /// Plain: y = stored(f(x)), dx = stored(dy f'(x)).
 /// Gated: y = stored(stored(f(gate)) up), d_gate = stored(stored(dy up) f'(gate)), d_up = stored(dy
@@ -22,7 +23,7 @@
 
 namespace zenflow::kernels {
 
-enum class ActivationFunction : unsigned char { kSilu, kGelu, kGeluTanh };
+enum class ActivationFunction : unsigned char { kSilu, kGelu, kGeluTanh, kRelu };
 
 /// Arrays of [n]. dx may be dy.
 template <class Element>

@@ -48,6 +48,12 @@ struct Gelu {
   }
 };
 
+struct Relu {
+  ZENFLOW_HOST_DEVICE static ValueAndSlope both(float x) {
+    return {x > 0.0F ? x : 0.0F, x > 0.0F ? 1.0F : 0.0F};
+  }
+};
+
 /// Calls work with the type that `f` names, so that loops have no branch in them.
 template <class Work>
 void with_function(ActivationFunction f, const Work& work) {
@@ -58,6 +64,8 @@ void with_function(ActivationFunction f, const Work& work) {
       return work(Gelu{});
     case ActivationFunction::kGeluTanh:
       return work(GeluTanh{});
+    case ActivationFunction::kRelu:
+      return work(Relu{});
   }
 }
 

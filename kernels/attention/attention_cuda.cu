@@ -66,6 +66,19 @@ __device__ std::size_t key_head(const AttentionShape& shape, std::size_t head) {
   return shape.heads + head / (shape.heads / shape.kv_heads);
 }
 
+struct Score {
+  float value;
+  float slope;  ///< by the product, times the scale
+
+  __device__ Score(const AttentionShape& shape, float product)
+      : value(product * shape.scale), slope(shape.scale) {
+    if (shape.cap <= 0.0F) return;
+    const float t = tanhf(value / shape.cap);
+    value = shape.cap * t;
+    slope *= 1.0F - t * t;
+  }
+};
+
 template <class Element>
 __global__ void __launch_bounds__(kBlockSize)
     forward_kernel(AttentionShape shape, AttentionForward<Element> v) {
@@ -78,10 +91,11 @@ __global__ void __launch_bounds__(kBlockSize)
   RowSums sums;
   float maximum = -INFINITY;
   float sum = 0.0F;
-  for (std::size_t tile = 0; tile <= row.position; tile += kWarpSize) {
+  for (std::size_t tile = shape.first_key(row.position); tile <= row.position; tile += kWarpSize) {
     const std::size_t key = tile + lane_of_warp();
     const bool sees = key <= row.position;
-    const float score = sees ? dot(query, keys + key * shape.row(), n) * shape.scale : -INFINITY;
+    const float score =
+        sees ? Score(shape, dot(query, keys + key * shape.row(), n)).value : -INFINITY;
     const float larger = fmaxf(maximum, warp_max(score));
     const float p = expf(score - larger);
     const float shrinks = expf(maximum - larger);
@@ -126,12 +140,13 @@ __global__ void __launch_bounds__(kBlockSize)
   const float lse = v.lse[row.token * shape.heads + row.head];
   const float delta = v.delta[row.token * shape.heads + row.head];
   RowSums sums;
-  for (std::size_t tile = 0; tile <= row.position; tile += kWarpSize) {
+  for (std::size_t tile = shape.first_key(row.position); tile <= row.position; tile += kWarpSize) {
     const std::size_t key = tile + lane_of_warp();
     float ds = 0.0F;
     if (key <= row.position) {
-      const float p = expf(dot(v.qkv + query, keys + key * shape.row(), n) * shape.scale - lse);
-      ds = p * (dot(d_out, values + key * shape.row(), n) - delta) * shape.scale;
+      const Score score(shape, dot(v.qkv + query, keys + key * shape.row(), n));
+      const float p = expf(score.value - lse);
+      ds = p * (dot(d_out, values + key * shape.row(), n) - delta) * score.slope;
     }
     const auto count =
         static_cast<int>(row.position - tile < kWarpSize ? row.position - tile + 1 : kWarpSize);
@@ -153,22 +168,23 @@ __global__ void __launch_bounds__(kBlockSize)
   const std::size_t key = row.token * shape.row() + (shape.heads + row.head) * n;
   const std::size_t value = key + shape.kv_heads * n;
   const std::size_t group = shape.heads / shape.kv_heads;
+  const std::size_t end = shape.end_of_queries(row.position);
   RowSums key_sums;
   RowSums value_sums;
   for (std::size_t head = row.head * group; head < (row.head + 1) * group; ++head) {
-    for (std::size_t tile = row.position; tile < shape.length; tile += kWarpSize) {
+    for (std::size_t tile = row.position; tile < end; tile += kWarpSize) {
       const std::size_t token = row.first + tile + lane_of_warp();
       float p = 0.0F;
       float ds = 0.0F;
-      if (tile + lane_of_warp() < shape.length) {
+      if (tile + lane_of_warp() < end) {
         const Element* const query = v.qkv + token * shape.row() + head * n;
         const Element* const d_out = v.d_out + token * shape.out_row() + head * n;
         const std::size_t at = token * shape.heads + head;
-        p = expf(dot(query, v.qkv + key, n) * shape.scale - v.lse[at]);
-        ds = p * (dot(d_out, v.qkv + value, n) - v.delta[at]) * shape.scale;
+        const Score score(shape, dot(query, v.qkv + key, n));
+        p = expf(score.value - v.lse[at]);
+        ds = p * (dot(d_out, v.qkv + value, n) - v.delta[at]) * score.slope;
       }
-      const auto count =
-          static_cast<int>(shape.length - tile < kWarpSize ? shape.length - tile : kWarpSize);
+      const auto count = static_cast<int>(end - tile < kWarpSize ? end - tile : kWarpSize);
       for (int k = 0; k < count; ++k) {
         const std::size_t other = row.first + tile + static_cast<unsigned>(k);
         key_sums.add(__shfl_sync(kAllLanes, ds, k), v.qkv + other * shape.row() + head * n, n);

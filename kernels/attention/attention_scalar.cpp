@@ -42,16 +42,25 @@ void add_scaled(std::vector<double>& sum, std::size_t at, double factor, const E
   for (std::size_t i = 0; i < n; ++i) sum[at + i] += factor * static_cast<double>(to_float(row[i]));
 }
 
+/// Of the keys from `first` on.
 template <class Element>
 std::vector<double> scores(const AttentionShape& shape, const Element* qkv, std::size_t first,
                            std::size_t token, std::size_t head) {
   const Places at{shape};
+  const auto cap = static_cast<double>(shape.cap);
   std::vector<double> s;
   for (std::size_t u = first; u <= token; ++u) {
-    s.push_back(static_cast<double>(shape.scale) *
-                dot(qkv + at.query(token, head), qkv + at.key(u, head), shape.head_dim));
+    const double score = static_cast<double>(shape.scale) *
+                         dot(qkv + at.query(token, head), qkv + at.key(u, head), shape.head_dim);
+    s.push_back(cap > 0.0 ? cap * std::tanh(score / cap) : score);
   }
   return s;
+}
+
+/// d score / d (what the cap takes).
+double slope(const AttentionShape& shape, double score) {
+  const auto cap = static_cast<double>(shape.cap);
+  return cap > 0.0 ? 1.0 - score / cap * (score / cap) : 1.0;
 }
 
 template <class Element>
@@ -59,12 +68,13 @@ Element element(double value) {
   return as_element<Element>(static_cast<float>(value));
 }
 
-/// Calls work(first token of the sequence, token, head) for all of them.
+/// Calls work(first token that it sees, token, head) for all of them.
 template <class Work>
 void for_each_row(const AttentionShape& shape, const Work& work) {
   for (std::size_t token = 0; token < shape.tokens(); ++token) {
     for (std::size_t head = 0; head < shape.heads; ++head) {
-      work(token / shape.length * shape.length, token, head);
+      const std::size_t position = token % shape.length;
+      work(token - position + shape.first_key(position), token, head);
     }
   }
 }
@@ -105,7 +115,7 @@ void attention_backward_scalar(const AttentionShape& shape, const AttentionBackw
     for (std::size_t u = 0; u < s.size(); ++u) {
       const double p = std::exp(s[u] - static_cast<double>(v.lse[statistic]));
       const double dp = dot(d_out, v.qkv + at.value(first + u, head), n);
-      const double ds = p * (dp - delta) * static_cast<double>(shape.scale);
+      const double ds = p * (dp - delta) * static_cast<double>(shape.scale) * slope(shape, s[u]);
       add_scaled(sums, at.query(token, head), ds, v.qkv + at.key(first + u, head), n);
       add_scaled(sums, at.key(first + u, head), ds, v.qkv + at.query(token, head), n);
       add_scaled(sums, at.value(first + u, head), p, d_out, n);

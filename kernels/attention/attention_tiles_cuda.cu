@@ -149,6 +149,12 @@ __device__ void store_rows(const float (&sums)[kD / 8][4], const float (&factor)
   }
 }
 
+/// The first tile of keys that the queries of tile number `tile` see.
+template <bool kPlain>
+__device__ std::size_t first_tile(const AttentionShape& shape, std::size_t tile) {
+  return kPlain ? 0 : shape.first_key(tile * kTile) / kTile;
+}
+
 /// How many of the rows from `first` on are in a sequence.
 __device__ std::size_t rows_left(std::size_t length, std::size_t first) {
   return first < length ? length - first : 0;
@@ -164,30 +170,54 @@ __device__ float quad_sum(float value) {
   return value + __shfl_xor_sync(kAllLanes, value, 2);
 }
 
-/// Scores, times log2(e), become exponentials. Sums are of this lane's columns.
+/// What a place of a tile has, from a product. Without window and cap (kPlain) it is one
+/// multiplication.
+template <bool kPlain>
+struct Score {
+  float exponent;  ///< times log2(e)
+  float slope;     ///< of the score by the product
+
+  __device__ Score(const AttentionShape& shape, float product)
+      : exponent(product * (shape.scale * kLog2E)), slope(shape.scale) {
+    if (kPlain || shape.cap <= 0.0F) return;
+    const float t = tanhf(product * shape.scale / shape.cap);
+    exponent = shape.cap * t * kLog2E;
+    slope *= 1.0F - t * t;
+  }
+};
+
+/// Whether the token at `row` of its sequence sees the key at `key`, which is not after it.
+template <bool kPlain>
+__device__ bool is_in_window(const AttentionShape& shape, std::size_t row, std::size_t key) {
+  return kPlain || shape.window == 0 || row - key < shape.window;
+}
+
+/// Exponents become exponentials. Sums are of this lane's columns.
 struct OnlineSoftmax {
   float maximum[2] = {-INFINITY, -INFINITY};
   float sum[2] = {0.0F, 0.0F};
 
-  /// `masks`: the tile's keys are those of the block's own queries, some of which come after.
-  template <unsigned kOut>
-  __device__ void take(float (&scores)[kTile / 8][4], float (&out)[kOut][4], float scale,
-                       bool masks, const Lane& lane) {
+  /// exponent(product, row of the block, key of the tile): -INFINITY where the row does not see it.
+  template <unsigned kOut, class Exponent>
+  __device__ void take(float (&scores)[kTile / 8][4], float (&out)[kOut][4],
+                       const Exponent& exponent, const Lane& lane) {
     float larger[2] = {maximum[0], maximum[1]};
+    float shift[2];
 #pragma unroll
     for (unsigned n = 0; n < kTile / 8; ++n) {
 #pragma unroll
       for (unsigned i = 0; i < 4; ++i) {
         const unsigned row = lane.warp * kWarpRows + lane.g + i / 2 * 8;
-        const bool sees = !masks || n * 8 + lane.t * 2 + i % 2 <= row;
-        scores[n][i] = sees ? scores[n][i] * scale : -INFINITY;
+        scores[n][i] = exponent(scores[n][i], row, n * 8 + lane.t * 2 + i % 2);
         larger[i / 2] = fmaxf(larger[i / 2], scores[n][i]);
       }
     }
 #pragma unroll
     for (unsigned half = 0; half < 2; ++half) {
-      larger[half] = quad_max(larger[half]);  // finite: every row sees a tile's first key
-      const float shrinks = exp2f(maximum[half] - larger[half]);
+      larger[half] = quad_max(larger[half]);
+      // A row whose window begins after the tile has seen nothing yet.
+      shift[half] = larger[half] == -INFINITY ? 0.0F : larger[half];
+      const float shrinks = exp2f(maximum[half] - shift[half]);
       maximum[half] = larger[half];
       sum[half] *= shrinks;
 #pragma unroll
@@ -200,7 +230,7 @@ struct OnlineSoftmax {
     for (unsigned n = 0; n < kTile / 8; ++n) {
 #pragma unroll
       for (unsigned i = 0; i < 4; ++i) {
-        scores[n][i] = exp2f(scores[n][i] - maximum[i / 2]);
+        scores[n][i] = exp2f(scores[n][i] - shift[i / 2]);
         sum[i / 2] += scores[n][i];
       }
     }
@@ -208,7 +238,7 @@ struct OnlineSoftmax {
 };
 
 /// grid: tiles of queries (those with most keys first), heads, sequences.
-template <unsigned kD>
+template <unsigned kD, bool kPlain>
 __global__ void __launch_bounds__(kBlockSize)
     forward_kernel(AttentionShape shape, AttentionForward<Bf16> v) {
   const Lane lane;
@@ -226,7 +256,7 @@ __global__ void __launch_bounds__(kBlockSize)
   query.load(base + first * row + head * kD, row, rows_left(shape.length, first), lane);
   OnlineSoftmax softmax;
   float out[kD / 8][4] = {};
-  for (std::size_t j = 0; j <= tile; ++j) {
+  for (std::size_t j = first_tile<kPlain>(shape, tile); j <= tile; ++j) {
     const std::size_t valid = rows_left(shape.length, j * kTile);
     __syncthreads();  // the tiles have been read
     load_tile<kD>(key_tile, keys + j * kTile * row, row, kTile, valid);
@@ -234,7 +264,14 @@ __global__ void __launch_bounds__(kBlockSize)
     __syncthreads();
     float scores[kTile / 8][4] = {};
     multiply_rows<kD, kTile>(scores, query, key_tile, lane);
-    softmax.take(scores, out, shape.scale * kLog2E, j == tile, lane);
+    softmax.take(
+        scores, out,
+        [&](float product, unsigned at, unsigned key) {
+          const bool sees = (j < tile || key <= at) &&
+                            is_in_window<kPlain>(shape, tile * kTile + at, j * kTile + key);
+          return sees ? Score<kPlain>(shape, product).exponent : -INFINITY;
+        },
+        lane);
     multiply_columns<kD, kTile>(out, scores, value_tile, lane);
   }
   const float sums[2] = {quad_sum(softmax.sum[0]), quad_sum(softmax.sum[1])};
@@ -250,15 +287,17 @@ __global__ void __launch_bounds__(kBlockSize)
   }
 }
 
-/// p and ds of a place: ds takes the place of dp.
-__device__ void probability_and_gradient(float& score, float& by_p, float scale, float lse,
-                                         float delta, bool sees) {
-  const float p = sees ? exp2f(score * (scale * kLog2E) - lse * kLog2E) : 0.0F;
-  score = p;
-  by_p = p * (by_p - delta) * scale;
+/// p and ds of a place: they take the places of the product and of dp.
+template <bool kPlain>
+__device__ void probability_and_gradient(const AttentionShape& shape, float& product, float& by_p,
+                                         float lse, float delta, bool sees) {
+  const Score<kPlain> score(shape, product);
+  const float p = sees ? exp2f(score.exponent - lse * kLog2E) : 0.0F;
+  product = p;
+  by_p = p * (by_p - delta) * score.slope;
 }
 
-template <unsigned kD>
+template <unsigned kD, bool kPlain>
 __global__ void __launch_bounds__(kBlockSize)
     query_gradient_kernel(AttentionShape shape, AttentionBackward<Bf16> v) {
   const Lane lane;
@@ -288,7 +327,7 @@ __global__ void __launch_bounds__(kBlockSize)
     delta[half] = v.delta[(token + at) * shape.heads + head];
   }
   float gradient[kD / 8][4] = {};
-  for (std::size_t j = 0; j <= tile; ++j) {
+  for (std::size_t j = first_tile<kPlain>(shape, tile); j <= tile; ++j) {
     const std::size_t valid = rows_left(shape.length, j * kTile);
     __syncthreads();  // the tiles have been read
     load_tile<kD>(key_tile, keys + j * kTile * row, row, kTile, valid);
@@ -305,9 +344,11 @@ __global__ void __launch_bounds__(kBlockSize)
 #pragma unroll
         for (unsigned i = 0; i < 4; ++i) {
           const unsigned key = part + n * 8 + lane.t * 2 + i % 2;
-          const bool sees = j < tile || key <= lane.warp * kWarpRows + lane.g + i / 2 * 8;
-          probability_and_gradient(scores[n][i], by_p[n][i], shape.scale, lse[i / 2], delta[i / 2],
-                                   sees);
+          const unsigned at = lane.warp * kWarpRows + lane.g + i / 2 * 8;
+          const bool sees = (j < tile || key <= at) &&
+                            is_in_window<kPlain>(shape, tile * kTile + at, j * kTile + key);
+          probability_and_gradient<kPlain>(shape, scores[n][i], by_p[n][i], lse[i / 2],
+                                           delta[i / 2], sees);
         }
       }
       multiply_columns<kD, kHalf>(gradient, by_p, key_tile + part * kRow<kD>, lane);
@@ -318,7 +359,7 @@ __global__ void __launch_bounds__(kBlockSize)
 }
 
 /// grid: tiles of keys, key heads, sequences. Scores are transposed: a warp has 16 keys.
-template <unsigned kD>
+template <unsigned kD, bool kPlain>
 __global__ void __launch_bounds__(kBlockSize)
     key_gradient_kernel(AttentionShape shape, AttentionBackward<Bf16> v) {
   const Lane lane;
@@ -341,10 +382,13 @@ __global__ void __launch_bounds__(kBlockSize)
   keys.load(base + first * row + key_column, row, rows_left(shape.length, first), lane);
   load_tile<kD>(value_tile, base + tile * row + value_column, row, kTile,
                 rows_left(shape.length, tile));
+  const std::size_t last_key =
+      tile + kTile - 1 < shape.length ? tile + kTile - 1 : shape.length - 1;
+  const std::size_t end = kPlain ? shape.length : shape.end_of_queries(last_key);
   float by_key[kD / 8][4] = {};
   float by_value[kD / 8][4] = {};
   for (std::size_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    for (std::size_t q = tile; q < shape.length; q += kHalf) {
+    for (std::size_t q = tile; q < end; q += kHalf) {
       const std::size_t valid = rows_left(shape.length, q);
       __syncthreads();  // the tiles have been read
       load_tile<kD>(query_tile, base + q * row + head * kD, row, kHalf, valid);
@@ -368,9 +412,10 @@ __global__ void __launch_bounds__(kBlockSize)
         for (unsigned i = 0; i < 4; ++i) {
           const unsigned column = n * 8 + lane.t * 2 + i % 2;
           const unsigned key = lane.warp * kWarpRows + lane.g + i / 2 * 8;
-          const bool sees = q >= tile + kTile || key <= q - tile + column;
-          probability_and_gradient(scores[n][i], by_p[n][i], shape.scale, lse[column],
-                                   delta[column], sees);
+          const bool sees = (q >= tile + kTile || key <= q - tile + column) &&
+                            is_in_window<kPlain>(shape, q + column, tile + key);
+          probability_and_gradient<kPlain>(shape, scores[n][i], by_p[n][i], lse[column],
+                                           delta[column], sees);
         }
       }
       multiply_columns<kD, kHalf>(by_value, scores, by_out_tile, lane);
@@ -389,33 +434,42 @@ dim3 grid_of(const AttentionShape& shape, std::size_t heads) {
           static_cast<unsigned>(shape.sequences)};
 }
 
-template <unsigned kD>
+template <unsigned kD, bool kPlain>
 void forward(const AttentionShape& shape, const AttentionForward<Bf16>& v, cudaStream_t stream) {
-  launch(forward_kernel<kD>, grid_of(shape, shape.heads), kBlockSize, 2 * tile_bytes<kD>(kTile),
-         stream, shape, v);
+  launch(forward_kernel<kD, kPlain>, grid_of(shape, shape.heads), kBlockSize,
+         2 * tile_bytes<kD>(kTile), stream, shape, v);
 }
 
-template <unsigned kD>
+template <unsigned kD, bool kPlain>
 void backward(const AttentionShape& shape, const AttentionBackward<Bf16>& v, cudaStream_t stream) {
-  launch(query_gradient_kernel<kD>, grid_of(shape, shape.heads), kBlockSize,
+  launch(query_gradient_kernel<kD, kPlain>, grid_of(shape, shape.heads), kBlockSize,
          2 * tile_bytes<kD>(kTile), stream, shape, v);
-  launch(key_gradient_kernel<kD>, grid_of(shape, shape.kv_heads), kBlockSize,
+  launch(key_gradient_kernel<kD, kPlain>, grid_of(shape, shape.kv_heads), kBlockSize,
          tile_bytes<kD>(kTile) + 2 * tile_bytes<kD>(kHalf) + 2 * kHalf * sizeof(float), stream,
          shape, v);
+}
+
+/// Calls run.operator()<head_dim, without window and cap>().
+template <class Run>
+void with_kind(const AttentionShape& shape, const Run& run) {
+  const bool is_plain = shape.cap <= 0.0F && (shape.window == 0 || shape.window >= shape.length);
+  if (shape.head_dim == 64 && is_plain) return run.template operator()<64, true>();
+  if (shape.head_dim == 64) return run.template operator()<64, false>();
+  if (is_plain) return run.template operator()<128, true>();
+  run.template operator()<128, false>();
 }
 
 }  // namespace
 
 void attention_forward_tiles(const AttentionShape& shape, const AttentionForward<Bf16>& values,
                              cudaStream_t stream) {
-  if (shape.head_dim == 64) return forward<64>(shape, values, stream);
-  forward<128>(shape, values, stream);
+  with_kind(shape, [&]<unsigned kD, bool kPlain>() { forward<kD, kPlain>(shape, values, stream); });
 }
 
 void attention_backward_tiles(const AttentionShape& shape, const AttentionBackward<Bf16>& values,
                               cudaStream_t stream) {
-  if (shape.head_dim == 64) return backward<64>(shape, values, stream);
-  backward<128>(shape, values, stream);
+  with_kind(shape,
+            [&]<unsigned kD, bool kPlain>() { backward<kD, kPlain>(shape, values, stream); });
 }
 
 }  // namespace zenflow::kernels

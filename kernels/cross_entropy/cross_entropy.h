@@ -1,13 +1,16 @@
 /// Loss and gradient of rows of logits in one kernel, the gradient in the logits' place: there is
 /// no other copy of them, and none in fp32.
 ///
-/// Arithmetic, in fp32 from stored logits, for row r with target t:
+/// Arithmetic, in fp32, for row r with target t, from x[c] = z[c], the stored logits, or with a cap
+/// x[c] = cap * tanh(z[c] / cap):
 ///   largest = max over c of x[c],  lse = largest + log(sum over c of exp(x[c] - largest))
 ///   loss = lse - x[t],  correct = t is the first c with x[c] == largest
-///   x[c] becomes stored((exp(x[c] - lse) - (c == t ? 1 : 0)) * scale)
+///   z[c] becomes stored((exp(x[c] - lse) - (c == t ? 1 : 0)) * scale), with a cap times
+///   1 - (x[c] / cap)^2 before it is stored
 /// For an ignored target loss is 0, correct is 0 and the gradient is 0. The order of the sum is the
 /// implementation's: the reference has it and lse in double, others take it online, within 2^-20
-/// relative. exp and log are the platform's.
+/// relative. exp, log and tanh are the platform's. Source of the cap: Gemma Team 2024 (Gemma 2),
+/// section 2.
 ///
 /// Squared errors: loss = (x - v)^2 and x becomes stored(2 (x - v) * scale).
 #pragma once
@@ -38,6 +41,7 @@ struct LogitRows {
   RowLoss* losses;              ///< [rows], written
   float scale;                  ///< of gradients
   bool writes_gradient;         ///< else the logits stay
+  float cap = 0.0F;             ///< 0: none
 };
 
 /// What `sum_losses` adds up: losses in double, and how many are correct.
@@ -59,10 +63,10 @@ struct RowStatistics {
 };
 template <class Element>
 [[nodiscard]] RowStatistics row_statistics_scalar(const Element* logits, std::size_t classes,
-                                                  std::int32_t target);
+                                                  std::int32_t target, float cap = 0.0F);
 template <class Element>
 void row_gradient_scalar(Element* logits, std::size_t classes, std::int32_t target, double lse,
-                         float scale);
+                         float scale, float cap = 0.0F);
 
 /// One output in each row, against values[rows].
 template <class Element>

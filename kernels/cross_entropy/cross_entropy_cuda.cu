@@ -55,6 +55,10 @@ __device__ Online merged_over_block(Online online) {
   return all;
 }
 
+__device__ float capped(float logit, float cap) {
+  return cap > 0.0F ? cap * tanhf(logit / cap) : logit;
+}
+
 template <unsigned kWidth, class Element>
 __global__ void __launch_bounds__(kBlockSize) cross_entropy_kernel(LogitRows<Element> all) {
   const std::size_t row = blockIdx.x;
@@ -65,19 +69,20 @@ __global__ void __launch_bounds__(kBlockSize) cross_entropy_kernel(LogitRows<Ele
     const auto pack = load_pack<kWidth>(x + c);
 #pragma unroll
     for (unsigned i = 0; i < kWidth; ++i) {
-      online.add(to_float(pack.at[i]), static_cast<unsigned>(c + i));
+      online.add(capped(to_float(pack.at[i]), all.cap), static_cast<unsigned>(c + i));
     }
   }
   // The last classes do not fill a pack: they are fewer than the threads of a block.
   const std::size_t rest = whole + threadIdx.x;
-  if (rest < all.classes) online.add(to_float(x[rest]), static_cast<unsigned>(rest));
+  if (rest < all.classes)
+    online.add(capped(to_float(x[rest]), all.cap), static_cast<unsigned>(rest));
 
   const Online row_online = merged_over_block(online);
   const float lse = row_online.maximum + logf(row_online.sum);
   const std::int32_t target = all.targets[row];
   const bool counts = target != kIgnoredClass;
   if (threadIdx.x == 0) {
-    all.losses[row] = counts ? RowLoss{lse - to_float(x[target]),
+    all.losses[row] = counts ? RowLoss{lse - capped(to_float(x[target]), all.cap),
                                        row_online.place == static_cast<unsigned>(target) ? 1U : 0U}
                              : RowLoss{0.0F, 0U};
   }
@@ -86,7 +91,10 @@ __global__ void __launch_bounds__(kBlockSize) cross_entropy_kernel(LogitRows<Ele
   const auto gradient = [&](Element logit, std::size_t c) {
     if (!counts) return stored<Element>(0.0F);
     const float one_hot = c == static_cast<std::size_t>(target) ? 1.0F : 0.0F;
-    return stored<Element>((expf(to_float(logit) - lse) - one_hot) * all.scale);
+    const float capped_logit = capped(to_float(logit), all.cap);
+    const float by_capped = (expf(capped_logit - lse) - one_hot) * all.scale;
+    const float share = all.cap > 0.0F ? capped_logit / all.cap : 0.0F;
+    return stored<Element>(by_capped * (1.0F - share * share));
   };
   for (std::size_t c = std::size_t{threadIdx.x} * kWidth; c < whole; c += kBlockSize * kWidth) {
     auto pack = load_pack<kWidth>(x + c);

@@ -5,39 +5,54 @@
 #include "kernels/cross_entropy/cross_entropy.h"
 
 namespace zenflow::kernels {
+namespace {
+
+float capped(float logit, float cap) {
+  return cap > 0.0F ? cap * std::tanh(logit / cap) : logit;
+}
+
+}  // namespace
+
 template <class Element>
-RowStatistics row_statistics_scalar(const Element* logits, std::size_t classes,
-                                    std::int32_t target) {
+RowStatistics row_statistics_scalar(const Element* logits, std::size_t classes, std::int32_t target,
+                                    float cap) {
   std::size_t best = 0;
   for (std::size_t c = 1; c < classes; ++c) {
     if (to_float(logits[c]) > to_float(logits[best])) best = c;
   }
-  const float largest = to_float(logits[best]);
+  const float largest = capped(to_float(logits[best]), cap);
+  if (cap > 0.0F) {  // others may have come to the same
+    best = 0;
+    while (capped(to_float(logits[best]), cap) < largest) ++best;
+  }
   double sum = 0.0;
   for (std::size_t c = 0; c < classes; ++c) {
-    sum += static_cast<double>(std::exp(to_float(logits[c]) - largest));
+    sum += static_cast<double>(std::exp(capped(to_float(logits[c]), cap) - largest));
   }
   RowStatistics row;
   row.lse = static_cast<double>(largest) + std::log(sum);
   if (target == kIgnoredClass) return row;
   const auto place = static_cast<std::size_t>(target);
-  row.loss = row.lse - static_cast<double>(to_float(logits[place]));
+  row.loss = row.lse - static_cast<double>(capped(to_float(logits[place]), cap));
   row.correct = place == best;
   return row;
 }
 
 template <class Element>
 void row_gradient_scalar(Element* logits, std::size_t classes, std::int32_t target, double lse,
-                         float scale) {
+                         float scale, float cap) {
   if (target == kIgnoredClass) {
     std::fill_n(logits, classes, as_element<Element>(0.0F));
     return;
   }
   const auto place = static_cast<std::size_t>(target);
   for (std::size_t c = 0; c < classes; ++c) {
-    const auto exponent = static_cast<float>(static_cast<double>(to_float(logits[c])) - lse);
+    const float x = capped(to_float(logits[c]), cap);
+    const auto exponent = static_cast<float>(static_cast<double>(x) - lse);
     const float one_hot = c == place ? 1.0F : 0.0F;
-    logits[c] = as_element<Element>((std::exp(exponent) - one_hot) * scale);
+    const float by_x = (std::exp(exponent) - one_hot) * scale;
+    const float share = cap > 0.0F ? x / cap : 0.0F;
+    logits[c] = as_element<Element>(by_x * (1.0F - share * share));
   }
 }
 
@@ -45,10 +60,10 @@ template <class Element>
 void cross_entropy_scalar(const LogitRows<Element>& all) {
   for (std::size_t r = 0; r < all.rows; ++r) {
     Element* const logits = all.logits + r * all.stride;
-    const RowStatistics row = row_statistics_scalar(logits, all.classes, all.targets[r]);
+    const RowStatistics row = row_statistics_scalar(logits, all.classes, all.targets[r], all.cap);
     all.losses[r] = {static_cast<float>(row.loss), row.correct ? 1U : 0U};
     if (!all.writes_gradient) continue;
-    row_gradient_scalar(logits, all.classes, all.targets[r], row.lse, all.scale);
+    row_gradient_scalar(logits, all.classes, all.targets[r], row.lse, all.scale, all.cap);
   }
 }
 
@@ -82,9 +97,9 @@ LossSum sum_losses_scalar(const RowLoss* losses, std::size_t rows) {
   return total;
 }
 
-#define ZENFLOW_ROW_LOSSES(Element)                                                        \
-  template RowStatistics row_statistics_scalar(const Element*, std::size_t, std::int32_t); \
-  template void row_gradient_scalar(Element*, std::size_t, std::int32_t, double, float);
+#define ZENFLOW_ROW_LOSSES(Element)                                                               \
+  template RowStatistics row_statistics_scalar(const Element*, std::size_t, std::int32_t, float); \
+  template void row_gradient_scalar(Element*, std::size_t, std::int32_t, double, float, float);
 ZENFLOW_ROW_LOSSES(float)
 ZENFLOW_ROW_LOSSES(Bf16)
 ZENFLOW_ROW_LOSSES(WideBf16)

@@ -1,9 +1,10 @@
 /// Rows of a table looked up by word, with GPT-2's rows by position, and their gradients.
 ///
-/// Arithmetic: y[t, c] = words[id[t], c], and with positions stored(words[id[t], c] +
+/// Arithmetic: y[t, c] = stored(scale * words[id[t], c]), and with positions stored(that +
 /// positions[t % length, c]). The gradient of a row is stored(before + sum), before: what is there,
-/// or 0; the sum is in double, over the row's tokens in their order, and rounded to fp32 first.
-/// No order is left open, so implementations agree bit for bit, without atomics.
+/// or 0; the sum is in double, over the row's tokens in their order, and rounded to fp32 first;
+/// that of a word is multiplied by the scale then. No order is left open, so implementations agree
+/// bit for bit, without atomics.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +22,7 @@ struct TokenRows {
   const std::int32_t* ids;
   std::size_t tokens;
   std::size_t length;  ///< of a sequence
+  float scale = 1.0F;  ///< of words
 };
 
 /// Tokens by word: those of word number i are token[first[i]] to token[first[i + 1] - 1], in
@@ -38,6 +40,7 @@ struct WordOrderView {
   const std::uint32_t* first;
   const std::uint32_t* token;
   std::size_t words;
+  float scale = 1.0F;  ///< TokenRows's
 };
 
 // The references, which are the host's operations, too. There is Element = float, Bf16 and

@@ -17,6 +17,10 @@ __global__ void __launch_bounds__(kBlockSize)
   const std::size_t column = thread_number() % packs * kWidth;
   auto pack =
       load_pack<kWidth>(words + static_cast<std::size_t>(rows.ids[token]) * columns + column);
+#pragma unroll
+  for (unsigned i = 0; i < kWidth; ++i) {
+    pack.at[i] = stored<Element>(rows.scale * to_float(pack.at[i]));
+  }
   if (positions != nullptr) {
     const auto place = load_pack<kWidth>(positions + token % rows.length * columns + column);
 #pragma unroll
@@ -36,12 +40,12 @@ struct RowSum {
 #pragma unroll
     for (unsigned i = 0; i < kWidth; ++i) sums[i] += static_cast<double>(to_float(pack.at[i]));
   }
-  __device__ void store(bool adds, Element* row) const {
+  __device__ void store(float scale, bool adds, Element* row) const {
     Pack<Element, kWidth> pack{};
     if (adds) pack = load_pack<kWidth>(row);
 #pragma unroll
     for (unsigned i = 0; i < kWidth; ++i) {
-      const auto sum = static_cast<float>(sums[i]);
+      const float sum = static_cast<float>(sums[i]) * scale;
       pack.at[i] = stored<Element>(adds ? to_float(pack.at[i]) + sum : sum);
     }
     store_pack(row, pack);
@@ -67,7 +71,8 @@ __global__ void __launch_bounds__(kBlockSize)
   for (std::size_t i = order.first[word]; i < order.first[word + 1]; ++i) {
     sum.add(dy + order.token[i] * columns + column);
   }
-  sum.store(adds, gradient + static_cast<std::size_t>(order.word[word]) * columns + column);
+  sum.store(order.scale, adds,
+            gradient + static_cast<std::size_t>(order.word[word]) * columns + column);
 }
 
 template <unsigned kWidth, class Element>
@@ -83,7 +88,7 @@ __global__ void __launch_bounds__(kBlockSize)
 #pragma unroll 4
     for (std::size_t t = place; t < tokens; t += length) sum.add(dy + t * columns + column);
   }
-  sum.store(adds, gradient + place * columns + column);
+  sum.store(1.0F, adds, gradient + place * columns + column);
 }
 
 }  // namespace

@@ -12,9 +12,9 @@ void add_row(const Element* row, std::vector<double>& sum) {
 }
 
 template <class Parameter>
-void store_row(const std::vector<double>& sum, bool adds, Parameter* row) {
+void store_row(const std::vector<double>& sum, float scale, bool adds, Parameter* row) {
   for (std::size_t c = 0; c < sum.size(); ++c) {
-    const auto rounded = static_cast<float>(sum[c]);
+    const float rounded = static_cast<float>(sum[c]) * scale;
     row[c] = as_element<Parameter>(adds ? to_float(row[c]) + rounded : rounded);
   }
 }
@@ -44,12 +44,15 @@ void embedding_scalar(const TokenRows& rows, std::size_t columns, const Paramete
     const auto* const word = words + static_cast<std::size_t>(rows.ids[t]) * columns;
     Element* const out = y + t * columns;
     if (positions == nullptr) {
-      for (std::size_t c = 0; c < columns; ++c) out[c] = as_element<Element>(to_float(word[c]));
+      for (std::size_t c = 0; c < columns; ++c) {
+        out[c] = as_element<Element>(rows.scale * to_float(word[c]));
+      }
       continue;
     }
     const auto* const place = positions + t % rows.length * columns;
     for (std::size_t c = 0; c < columns; ++c) {
-      out[c] = as_element<Element>(to_float(word[c]) + to_float(place[c]));
+      const float scaled = rounded_to<Element>(rows.scale * to_float(word[c]));
+      out[c] = as_element<Element>(scaled + to_float(place[c]));
     }
   }
 }
@@ -71,7 +74,7 @@ void present_word_gradient_scalar(const WordOrderView& order, std::size_t column
     for (std::uint32_t i = order.first[w]; i < order.first[w + 1]; ++i) {
       add_row(dy + order.token[i] * columns, sum);
     }
-    store_row(sum, adds, gradient + static_cast<std::size_t>(order.word[w]) * columns);
+    store_row(sum, order.scale, adds, gradient + static_cast<std::size_t>(order.word[w]) * columns);
   }
 }
 
@@ -85,7 +88,7 @@ void position_gradient_scalar(std::size_t tokens, std::size_t length, std::size_
     for (std::size_t t = place; place < length && t < tokens; t += length) {
       add_row(dy + t * columns, sum);
     }
-    store_row(sum, adds, gradient + place * columns);
+    store_row(sum, 1.0F, adds, gradient + place * columns);
   }
 }
 

@@ -52,13 +52,20 @@ __device__ float centred_square_sum(const Element* x, std::size_t columns, float
   return warp_sum(sum);
 }
 
+/// What the weight multiplies.
+template <class Element>
+__device__ float normalized(bool rounds, float n) {
+  return rounds ? to_float(stored<Element>(n)) : n;
+}
+
 template <unsigned kWidth, class Element>
 __global__ void __launch_bounds__(kBlockSize)
     norm_forward_kernel(NormShape shape, NormForward<Element> v) {
   const std::size_t row = row_of_warp();
   if (row >= shape.rows) return;
   const std::size_t columns = shape.columns;
-  const Element* x = v.x + row * columns;
+  const Element* x = v.x + shape.at(row, shape.x_stride);
+  const std::size_t out = shape.at(row, shape.y_stride);
   if (v.delta != nullptr) {
     // Each lane reads below what it has written here itself.
     add_residual<kWidth>(x, v.delta + row * columns, v.sum + row * columns, columns);
@@ -77,13 +84,18 @@ __global__ void __launch_bounds__(kBlockSize)
     const auto weight = load_pack<kWidth>(v.weight + c);
     Pack<Element, kWidth> bias{};
     if (v.bias != nullptr) bias = load_pack<kWidth>(v.bias + c);
+    Pack<Element, kWidth> residual{};
+    if (v.residual != nullptr) residual = load_pack<kWidth>(v.residual + out + c);
 #pragma unroll
     for (unsigned i = 0; i < kWidth; ++i) {
-      const float n = to_float(stored<Element>((to_float(pack.at[i]) - mean) * inverse));
-      const float scaled = n * to_float(weight.at[i]);
+      const float n =
+          normalized<Element>(shape.rounds_normalized, (to_float(pack.at[i]) - mean) * inverse);
+      const float scaled = n * (shape.offset + to_float(weight.at[i]));
       pack.at[i] = stored<Element>(v.bias != nullptr ? scaled + to_float(bias.at[i]) : scaled);
+      if (v.residual == nullptr) continue;
+      pack.at[i] = stored<Element>(to_float(residual.at[i]) + to_float(pack.at[i]));
     }
-    store_pack(v.y + row * columns + c, pack);
+    store_pack(v.y + out + c, pack);
   }
 }
 
@@ -93,9 +105,9 @@ __global__ void __launch_bounds__(kBlockSize)
   const std::size_t row = row_of_warp();
   if (row >= shape.rows) return;
   const std::size_t columns = shape.columns;
-  const Element* const x = v.x + row * columns;
-  const Element* const dy = v.dy + row * columns;
-  Element* const dx = v.dx + row * columns;
+  const Element* const x = v.x + shape.at(row, shape.x_stride);
+  const Element* const dy = v.dy + shape.at(row, shape.y_stride);
+  Element* const dx = v.dx + shape.at(row, shape.y_stride);
   const float mean = v.mean[row];
   const float inverse = v.inverse[row];
   float sum = 0.0F;
@@ -106,7 +118,7 @@ __global__ void __launch_bounds__(kBlockSize)
     const auto weight = load_pack<kWidth>(v.weight + c);
 #pragma unroll
     for (unsigned i = 0; i < kWidth; ++i) {
-      const float g = to_float(by_output.at[i]) * to_float(weight.at[i]);
+      const float g = to_float(by_output.at[i]) * (shape.offset + to_float(weight.at[i]));
       sum += g;
       products = __fmaf_rn(g, (to_float(in.at[i]) - mean) * inverse, products);
     }
@@ -122,7 +134,7 @@ __global__ void __launch_bounds__(kBlockSize)
     if (v.adds) out = load_pack<kWidth>(dx + c);
 #pragma unroll
     for (unsigned i = 0; i < kWidth; ++i) {
-      const float g = to_float(by_output.at[i]) * to_float(weight.at[i]);
+      const float g = to_float(by_output.at[i]) * (shape.offset + to_float(weight.at[i]));
       const float n = (to_float(in.at[i]) - mean) * inverse;
       const float gradient =
           to_float(stored<Element>(((g - mean_g) - n * mean_products) * inverse));
@@ -140,28 +152,39 @@ struct WeightTerms {
   const Element* dy;
   const float* mean;
   const float* inverse;
-  std::size_t columns;
+  NormShape shape;
 
   template <unsigned kWidth>
   __device__ void add(std::size_t row, std::size_t column, float (&sums)[kSums][kWidth]) const {
-    const auto in = load_pack<kWidth>(x + row * columns + column);
-    const auto by_output = load_pack<kWidth>(dy + row * columns + column);
+    const auto in = load_pack<kWidth>(x + shape.at(row, shape.x_stride) + column);
+    const auto by_output = load_pack<kWidth>(dy + shape.at(row, shape.y_stride) + column);
 #pragma unroll
     for (unsigned i = 0; i < kWidth; ++i) {
       const float n = (to_float(in.at[i]) - mean[row]) * inverse[row];
       const float d = to_float(by_output.at[i]);
-      sums[0][i] = __fmaf_rn(d, to_float(stored<Element>(n)), sums[0][i]);
+      sums[0][i] = __fmaf_rn(d, normalized<Element>(shape.rounds_normalized, n), sums[0][i]);
       if constexpr (kSums == 2) sums[1][i] += d;
     }
   }
 };
 
+/// As with_row_packs, for rows that are parts of tokens.
+template <class Element, class Run, class... Elements>
+void with_packs_of(const NormShape& shape, const Run& run, const Elements*... arrays) {
+  constexpr unsigned kFull = full_pack<Element>();
+  if (shape.x_stride % kFull == 0 && shape.y_stride % kFull == 0) {
+    with_row_packs<Element>(shape.columns, run, arrays...);
+  } else {
+    run.template operator()<1>();
+  }
+}
+
 template <unsigned kSums, class Element>
 void sum_weight_gradients(const NormShape& shape, const NormWeightGradients<Element>& v,
                           float* partial, cudaStream_t stream) {
-  const WeightTerms<Element, kSums> terms{v.x, v.dy, v.mean, v.inverse, shape.columns};
-  with_row_packs<Element>(
-      shape.columns,
+  const WeightTerms<Element, kSums> terms{v.x, v.dy, v.mean, v.inverse, shape};
+  with_packs_of<Element>(
+      shape,
       [&]<unsigned kWidth>() {
         partial_sums<kWidth>(terms, shape.rows, shape.columns, partial, stream);
       },
@@ -174,21 +197,21 @@ template <class Element>
 void norm_forward_cuda(const NormShape& shape, const NormForward<Element>& values,
                        cudaStream_t stream) {
   if (shape.rows == 0 || shape.columns == 0) return;
-  with_row_packs<Element>(
-      shape.columns,
+  with_packs_of<Element>(
+      shape,
       [&]<unsigned kWidth>() {
         launch(norm_forward_kernel<kWidth, Element>, blocks_of(shape.rows * kWarpSize, kBlockSize),
                kBlockSize, 0, stream, shape, values);
       },
-      values.x, values.delta, values.sum, values.weight, values.bias, values.y);
+      values.x, values.delta, values.sum, values.weight, values.bias, values.y, values.residual);
 }
 
 template <class Element>
 void norm_backward_cuda(const NormShape& shape, const NormBackward<Element>& values,
                         cudaStream_t stream) {
   if (shape.rows == 0 || shape.columns == 0) return;
-  with_row_packs<Element>(
-      shape.columns,
+  with_packs_of<Element>(
+      shape,
       [&]<unsigned kWidth>() {
         launch(norm_backward_kernel<kWidth, Element>, blocks_of(shape.rows * kWarpSize, kBlockSize),
                kBlockSize, 0, stream, shape, values);

@@ -24,9 +24,16 @@ double mean_square(const Element* x, std::size_t columns, double mean) {
   return sum / static_cast<double>(columns);
 }
 
+/// What the weight multiplies.
+template <class Element>
+float normalized(const NormShape& shape, float n) {
+  return shape.rounds_normalized ? rounded_to<Element>(n) : n;
+}
+
 template <class Element>
 void forward_row(const NormShape& shape, const NormForward<Element>& v, std::size_t row) {
-  const std::size_t first = row * shape.columns;
+  const std::size_t first = shape.at(row, shape.x_stride);
+  const std::size_t out = shape.at(row, shape.y_stride);
   const Element* x = v.x + first;
   if (v.delta != nullptr) {
     for (std::size_t c = 0; c < shape.columns; ++c) {
@@ -42,22 +49,28 @@ void forward_row(const NormShape& shape, const NormForward<Element>& v, std::siz
   v.mean[row] = mean;
   v.inverse[row] = inverse;
   for (std::size_t c = 0; c < shape.columns; ++c) {
-    const float n = rounded_to<Element>((to_float(x[c]) - mean) * inverse);
-    const float scaled = n * to_float(v.weight[c]);
-    v.y[first + c] = as_element<Element>(v.bias != nullptr ? scaled + to_float(v.bias[c]) : scaled);
+    const float n = normalized<Element>(shape, (to_float(x[c]) - mean) * inverse);
+    const float scaled = n * (shape.offset + to_float(v.weight[c]));
+    const float y = v.bias != nullptr ? scaled + to_float(v.bias[c]) : scaled;
+    v.y[out + c] =
+        v.residual == nullptr
+            ? as_element<Element>(y)
+            : as_element<Element>(to_float(v.residual[out + c]) + rounded_to<Element>(y));
   }
 }
 
 template <class Element>
 void backward_row(const NormShape& shape, const NormBackward<Element>& v, std::size_t row) {
-  const std::size_t first = row * shape.columns;
+  const Element* const x = v.x + shape.at(row, shape.x_stride);
+  const Element* const dy = v.dy + shape.at(row, shape.y_stride);
+  Element* const dx = v.dx + shape.at(row, shape.y_stride);
   const float mean = v.mean[row];
   const float inverse = v.inverse[row];
   double sum = 0.0;
   double products = 0.0;
   for (std::size_t c = 0; c < shape.columns; ++c) {
-    const float g = to_float(v.dy[first + c]) * to_float(v.weight[c]);
-    const float n = (to_float(v.x[first + c]) - mean) * inverse;
+    const float g = to_float(dy[c]) * (shape.offset + to_float(v.weight[c]));
+    const float n = (to_float(x[c]) - mean) * inverse;
     sum += static_cast<double>(g);
     products += static_cast<double>(g * n);
   }
@@ -65,11 +78,11 @@ void backward_row(const NormShape& shape, const NormBackward<Element>& v, std::s
   const float mean_g = shape.is_layer_norm ? static_cast<float>(sum / columns) : 0.0F;
   const auto mean_products = static_cast<float>(products / columns);
   for (std::size_t c = 0; c < shape.columns; ++c) {
-    const float g = to_float(v.dy[first + c]) * to_float(v.weight[c]);
-    const float n = (to_float(v.x[first + c]) - mean) * inverse;
+    const float g = to_float(dy[c]) * (shape.offset + to_float(v.weight[c]));
+    const float n = (to_float(x[c]) - mean) * inverse;
     const float gradient = rounded_to<Element>(((g - mean_g) - n * mean_products) * inverse);
-    const float before = v.adds ? to_float(v.dx[first + c]) : 0.0F;
-    v.dx[first + c] = as_element<Element>(before + gradient);
+    const float before = v.adds ? to_float(dx[c]) : 0.0F;
+    dx[c] = as_element<Element>(before + gradient);
   }
 }
 
@@ -78,12 +91,15 @@ constexpr std::size_t kColumnsPerBlock = 64;
 /// Sums over rows of a few columns; rows ascend in each of them.
 using ColumnSums = std::array<double, kColumnsPerBlock>;
 
+/// `width` columns of a row, from `first` on.
 template <class Element>
-void add_row(const NormWeightGradients<Element>& v, std::size_t at, std::size_t columns, float mean,
-             float inverse, ColumnSums& weight, ColumnSums& bias) {
-  for (std::size_t c = 0; c < columns; ++c) {
-    const float n = rounded_to<Element>((to_float(v.x[at + c]) - mean) * inverse);
-    const float dy = to_float(v.dy[at + c]);
+void add_row(const NormShape& shape, const NormWeightGradients<Element>& v, std::size_t row,
+             std::size_t first, std::size_t width, ColumnSums& weight, ColumnSums& bias) {
+  const Element* const x = v.x + shape.at(row, shape.x_stride) + first;
+  const Element* const by_y = v.dy + shape.at(row, shape.y_stride) + first;
+  for (std::size_t c = 0; c < width; ++c) {
+    const float n = normalized<Element>(shape, (to_float(x[c]) - v.mean[row]) * v.inverse[row]);
+    const float dy = to_float(by_y[c]);
     weight[c] += static_cast<double>(dy * n);
     bias[c] += static_cast<double>(dy);
   }
@@ -118,7 +134,7 @@ void norm_weight_gradients_scalar(const NormShape& shape, const NormWeightGradie
     ColumnSums weight{};
     ColumnSums bias{};
     for (std::size_t r = 0; r < shape.rows; ++r) {
-      add_row(v, r * shape.columns + first, width, v.mean[r], v.inverse[r], weight, bias);
+      add_row(shape, v, r, first, width, weight, bias);
     }
     store(weight, width, v.adds, v.d_weight + first);
     if (v.d_bias != nullptr) store(bias, width, v.adds, v.d_bias + first);

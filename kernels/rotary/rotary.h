@@ -1,5 +1,5 @@
 /// Rotary position embedding in Hugging Face's layout, in place: column c of a head turns with
-/// column c + head_dim / 2 by the angle of (position, c).
+/// column c + turned / 2 by the angle of (position, c); columns from `turned` on stay.
 ///
 /// Arithmetic, in fp32 from stored values, each operation rounded by itself (no fma), so that every
 /// implementation agrees bit for bit; s = 1 forward and -1 backward:
@@ -21,11 +21,12 @@ struct RotaryShape {
   std::size_t rows;
   std::size_t length;
   std::size_t heads;
-  std::size_t head_dim;  ///< even
+  std::size_t head_dim;
   std::size_t stride;
+  std::size_t turned = head_dim;  ///< columns of a head; even
 };
 
-/// [positions, head_dim / 2] each, at least `length` positions.
+/// [positions, turned / 2] each, at least `length` positions.
 struct RotaryAngles {
   const float* cosine;
   const float* sine;

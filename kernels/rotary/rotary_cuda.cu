@@ -10,7 +10,7 @@ constexpr unsigned kBlockSize = 256;
 template <unsigned kWidth, class Element>
 __global__ void __launch_bounds__(kBlockSize)
     rotary_kernel(RotaryShape shape, RotaryAngles angles, float sign, Element* x) {
-  const std::size_t half = shape.head_dim / 2;
+  const std::size_t half = shape.turned / 2;
   const std::size_t packs = half / kWidth;
   const std::size_t pack = thread_number() % packs;
   const std::size_t head = thread_number() / packs % shape.heads;
@@ -38,16 +38,16 @@ __global__ void __launch_bounds__(kBlockSize)
 template <class Element>
 void rotary_cuda(const RotaryShape& shape, RotaryAngles angles, RotaryDirection direction,
                  Element* x, cudaStream_t stream) {
-  if (shape.rows == 0 || shape.heads == 0 || shape.head_dim == 0) return;
+  if (shape.rows == 0 || shape.heads == 0 || shape.turned == 0) return;
   const float sign = direction == RotaryDirection::kForward ? 1.0F : -1.0F;
-  const std::size_t half = shape.head_dim / 2;
+  const std::size_t half = shape.turned / 2;
   const auto run = [&]<unsigned kWidth>() {
     launch(rotary_kernel<kWidth, Element>,
            blocks_of(shape.rows * shape.heads * (half / kWidth), kBlockSize), kBlockSize, 0, stream,
            shape, angles, sign, x);
   };
   constexpr unsigned kFull = full_pack<Element>();
-  if (half % kFull == 0 && rows_fit_packs<kFull>(shape.stride, x)) {
+  if (half % kFull == 0 && shape.head_dim % kFull == 0 && rows_fit_packs<kFull>(shape.stride, x)) {
     run.template operator()<kFull>();
   } else {
     run.template operator()<1>();

@@ -5,7 +5,7 @@ namespace zenflow::kernels {
 template <class Element>
 void rotary_scalar(const RotaryShape& shape, RotaryAngles angles, RotaryDirection direction,
                    Element* x, Range rows) {
-  const std::size_t half = shape.head_dim / 2;
+  const std::size_t half = shape.turned / 2;
   const float sign = direction == RotaryDirection::kForward ? 1.0F : -1.0F;
   for (std::size_t r = rows.first; r < rows.end(shape.rows); ++r) {
     const std::size_t angle = r % shape.length * half;

@@ -43,7 +43,7 @@ GemmCall forward_call(const LinearPlaces& linear, WeightPointers weights, std::i
           .k = linear.shape.in,
           .type = element_type<Element>(),
           .a = {x, linear.shape.in},
-          .b = in_by_out(linear.shape, weights[linear.weight]),
+          .b = in_by_out(linear.shape, linear.weight_in<Element>(weights)),
           .c = y.values,
           .c_stride = y.stride};
 }
@@ -104,22 +104,23 @@ class CudaOperations final : public Operations<Element> {
 
   void linear_input_gradient(const LinearPlaces& linear, WeightPointers weights, std::int64_t rows,
                              RowsView<const Element> dy, Element* dx, bool adds) override {
-    run_.gemm->multiply({.m = rows,
-                         .n = linear.shape.in,
-                         .k = linear.shape.out,
-                         .type = element_type<Element>(),
-                         .a = {dy.values, dy.stride},
-                         .b = transpose(in_by_out(linear.shape, weights[linear.weight])),
-                         .c = dx,
-                         .c_stride = linear.shape.in,
-                         .adds = adds},
-                        run_.stream);
+    run_.gemm->multiply(
+        {.m = rows,
+         .n = linear.shape.in,
+         .k = linear.shape.out,
+         .type = element_type<Element>(),
+         .a = {dy.values, dy.stride},
+         .b = transpose(in_by_out(linear.shape, linear.weight_in<Element>(weights))),
+         .c = dx,
+         .c_stride = linear.shape.in,
+         .adds = adds},
+        run_.stream);
   }
 
   void linear_weight_gradients(const LinearPlaces& linear, GradientPointers gradients,
                                std::int64_t rows, const Element* x, RowsView<const Element> dy,
                                bool adds, const RowsPart& part) override {
-    auto* const gradient = static_cast<Element*>(gradients[linear.weight]);
+    auto* const gradient = linear.gradient_in<Element>(gradients);
     GemmCall call = weight_gradient_call(linear.shape, rows, x, dy, gradient);
     call.adds = adds || !part.is_first;
     // Sums of several parts in bf16 grow in fp32, from what is there if they are added to that.
@@ -200,21 +201,28 @@ class CudaOperations final : public Operations<Element> {
     kernels::gated_gradient_cuda(f, n, values, run_.stream);
   }
 
-  void embedding(const BatchView& batch, std::size_t columns, const Element* words,
+  void embedding(const BatchView& batch, std::size_t columns, float scale, const Element* words,
                  const Element* positions, Element* y) override {
-    kernels::embedding_cuda({batch.at.ids, as_size(batch.tokens()), as_size(batch.length)}, columns,
-                            words, positions, y, run_.stream);
+    kernels::embedding_cuda({batch.at.ids, as_size(batch.tokens()), as_size(batch.length), scale},
+                            columns, words, positions, y, run_.stream);
   }
 
-  void word_gradient(const BatchView& batch, std::size_t columns, const Element* dy,
+  void word_gradient(const BatchView& batch, std::size_t columns, float scale, const Element* dy,
                      std::size_t rows, bool adds, Element* gradient) override {
-    kernels::word_gradient_cuda(batch.order(), columns, dy, rows, adds, gradient, run_.stream);
+    kernels::WordOrderView order = batch.order();
+    order.scale = scale;
+    kernels::word_gradient_cuda(order, columns, dy, rows, adds, gradient, run_.stream);
   }
 
   void position_gradient(const BatchView& batch, std::size_t columns, const Element* dy,
                          std::size_t places, bool adds, Element* gradient) override {
     kernels::position_gradient_cuda(as_size(batch.tokens()), as_size(batch.length), columns, dy,
                                     places, adds, gradient, run_.stream);
+  }
+
+  /// No words: only rows that have none.
+  void clear(std::size_t n, Element* values) override {
+    kernels::word_gradient_cuda<Element>({}, n, nullptr, 1, false, values, run_.stream);
   }
 
   void gather_last(const BatchView& batch, std::size_t columns, const Element* from,
@@ -245,7 +253,7 @@ class CudaOperations final : public Operations<Element> {
     }
     kernels::cross_entropy_cuda<Element>(
         {all.logits.values, as_size(all.rows), as_size(all.outputs), as_size(all.logits.stride),
-         all.classes, losses, scale, writes_gradient},
+         all.classes, losses, scale, writes_gradient, all.cap},
         run_.stream);
   }
 
@@ -272,10 +280,16 @@ OperationMemory cuda_operation_memory(const sim::ModelSpec& model, std::int64_t 
   // For the sums over rows of any norm or bias of a block.
   const std::int64_t qkv = (model.heads + 2 * model.kv_heads) * model.head_dim;
   const std::int64_t widest = std::max({model.hidden, qkv, model.intermediate});
-  const std::size_t scratch =
-      std::max(kernels::norm_weight_gradients_workspace(
-                   {as_size(tokens), as_size(model.hidden), !model.gated_mlp, 0.0F}),
-               kernels::bias_gradient_workspace(as_size(tokens), as_size(widest)));
+  const auto norm = [tokens](std::int64_t rows, std::int64_t columns) {
+    return kernels::norm_weight_gradients_workspace(
+        {as_size(tokens * rows), as_size(columns), false, 0.0F});
+  };
+  std::size_t scratch = std::max(
+      norm(1, model.hidden), kernels::bias_gradient_workspace(as_size(tokens), as_size(widest)));
+  if (const sim::Tensor* const queries = model.kinds.front().tensor_ending("q_norm.weight")) {
+    const std::int64_t columns = queries->columns();
+    scratch = std::max(scratch, norm(model.heads * model.head_dim / columns, columns));
+  }
   return {.row_loss_bytes = sizeof(kernels::RowLoss),
           .logit_bytes = logit_bytes,
           .logit_multiple = 64,  // rows begin at multiples of 128 bytes

@@ -40,14 +40,19 @@ std::unique_ptr<Network> network_of(const TransformerConfig& config,
       cuda_operations<Element>(run), kept.data(), work.data());
 }
 
-/// Rotary angles on the device; none with learned positions.
+/// Rotary angles on the device; none with learned positions. Those of layers with a window follow
+/// the others.
 Buffer upload_angles(const TransformerConfig& config, const CudaTransformerSettings& settings,
                      Device& device) {
-  if (!config.is_llama_like()) return {};
-  const RotaryTable rotary(config.rotary, config.model.head_dim, settings.max_length,
-                           settings.type);
-  std::vector<float> table = rotary.cosines();
-  table.insert(table.end(), rotary.sines().begin(), rotary.sines().end());
+  if (!config.has_rotary()) return {};
+  std::vector<float> table;
+  const auto append = [&](const RotarySettings& of) {
+    const RotaryTable rotary(of, config.rotary_columns, settings.max_length, settings.type);
+    table.insert(table.end(), rotary.cosines().begin(), rotary.cosines().end());
+    table.insert(table.end(), rotary.sines().begin(), rotary.sines().end());
+  };
+  append(config.rotary);
+  if (config.window_rotary) append(*config.window_rotary);
   const std::size_t bytes = table.size() * sizeof(float);
   Buffer on_device = device.allocate(MemoryKind::kDevice, bytes, "rotary angles");
   const Buffer host = device.allocate(MemoryKind::kPinnedHost, bytes, "rotary angles");
@@ -122,13 +127,16 @@ struct CudaTransformer::State {
   [[nodiscard]] Pass pass(WeightPointers weights, Stream& compute) {
     run.stream = handle_of(compute);
     const BatchView& view = batch.on_device();
-    const auto* const cosines = angles.as<const float>();
+    // Cosines, then sines, and the same for layers with a window.
+    const auto* const all = angles.as<const float>();
+    const std::size_t table_size = angles.bytes() / sizeof(float) / (config.window_rotary ? 4 : 2);
     return {.batch = view,
             .weights = weights,
             .gradient_scale = part.weight / static_cast<double>(view.counted),
             .trains = trains,
             .adds = part.adds,
-            .angles = {cosines, cosines + angles.bytes() / sizeof(float) / 2}};
+            .angles = {all, all + table_size},
+            .window_angles = {all + 2 * table_size, all + 3 * table_size}};
   }
 
   void forward(std::size_t group, WeightPointers weights, Stream& compute) {
@@ -164,7 +172,7 @@ struct CudaTransformer::State {
                              : kernels::to_float(logits_on_host.as<kernels::Bf16>()[at]));
       }
     }
-    return values;
+    return capped_logits(config, std::move(values));
   }
 
   TransformerConfig config;

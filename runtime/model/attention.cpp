@@ -42,18 +42,38 @@ void products(const AttentionShape& shape, std::int64_t tile, std::int64_t keys,
        {scores, keys}, false);
 }
 
-/// Scores of one row become probabilities; those of keys after the row become 0.
-void softmax(float scale, std::int64_t visible, std::int64_t keys, Rounding rounded, float* row,
-             float& maximum, float& inverse_sum) {
-  maximum = *std::max_element(row, row + visible) * scale;
+/// The keys that a tile of queries sees, and of these the ones of a single row.
+struct Keys {
+  std::int64_t begin;  ///< of the sequence's
+  std::int64_t count;
+
+  Keys(const AttentionShape& shape, std::int64_t first, std::int64_t tile)
+      : begin(shape.first_key(first)), count(first + tile - begin) {}
+  [[nodiscard]] std::int64_t first_of(const AttentionShape& shape, std::int64_t position) const {
+    return shape.first_key(position) - begin;
+  }
+  [[nodiscard]] std::int64_t end_of(std::int64_t position) const { return position + 1 - begin; }
+};
+
+float capped(const AttentionShape& shape, float score) {
+  return shape.cap > 0.0F ? shape.cap * std::tanh(score / shape.cap) : score;
+}
+
+/// Products of one row become probabilities; those of keys that it does not see become 0.
+void softmax(const AttentionShape& shape, const Keys& keys, std::int64_t position, Rounding rounded,
+             float* row, float& maximum, float& inverse_sum) {
+  const std::int64_t first = keys.first_of(shape, position);
+  const std::int64_t end = keys.end_of(position);
+  maximum = capped(shape, *std::max_element(row + first, row + end) * shape.scale);
   float sum = 0.0F;
-  for (std::int64_t k = 0; k < visible; ++k) {
-    row[k] = std::exp(row[k] * scale - maximum);
+  for (std::int64_t k = first; k < end; ++k) {
+    row[k] = std::exp(capped(shape, row[k] * shape.scale) - maximum);
     sum += row[k];
   }
   inverse_sum = 1.0F / sum;
-  for (std::int64_t k = 0; k < visible; ++k) row[k] = rounded(row[k] * inverse_sum);
-  std::fill(row + visible, row + keys, 0.0F);
+  for (std::int64_t k = first; k < end; ++k) row[k] = rounded(row[k] * inverse_sum);
+  std::fill(row, row + first, 0.0F);
+  std::fill(row + end, row + keys.count, 0.0F);
 }
 
 void forward_head(const Execution& run, const AttentionShape& shape, const float* qkv,
@@ -63,15 +83,17 @@ void forward_head(const Execution& run, const AttentionShape& shape, const float
   float* const scores = reserve(scratch, kTile * shape.length);
   for (std::int64_t first = 0; first < shape.length; first += kTile) {
     const std::int64_t tile = std::min(kTile, shape.length - first);
-    const std::int64_t keys = first + tile;
-    products(shape, tile, keys, query + first * shape.row(), shape.row(), key, scores);
+    const Keys keys(shape, first, tile);
+    const std::int64_t begin = keys.begin * shape.row();
+    products(shape, tile, keys.count, query + first * shape.row(), shape.row(), key + begin,
+             scores);
     const std::int64_t token = sequence * shape.length + first;
     for (std::int64_t r = 0; r < tile; ++r) {
       const std::int64_t at = (token + r) * shape.heads + head;
-      softmax(shape.scale, first + r + 1, keys, run.rounding(), scores + r * keys,
+      softmax(shape, keys, first + r, run.rounding(), scores + r * keys.count,
               statistics.maximum[at], statistics.inverse_sum[at]);
     }
-    gemm({tile, shape.head_dim, keys}, {scores, keys}, {value, shape.row()},
+    gemm({tile, shape.head_dim, keys.count}, {scores, keys.count}, {value + begin, shape.row()},
          {out + token * shape.out_row() + head * shape.head_dim, shape.out_row()}, false);
   }
 }
@@ -91,7 +113,7 @@ struct BackwardHead {
 void softmax_backward(const Execution& run, const AttentionShape& shape, const BackwardHead& head,
                       std::int64_t first, std::int64_t tile, float* scores, float* d_scores) {
   const Rounding rounded = run.rounding();
-  const std::int64_t keys = first + tile;
+  const Keys keys(shape, first, tile);
   for (std::int64_t r = 0; r < tile; ++r) {
     const std::int64_t token = first + r;
     const float maximum = head.maximum[token * shape.heads];
@@ -102,15 +124,21 @@ void softmax_backward(const Execution& run, const AttentionShape& shape, const B
       sum += static_cast<double>(head.out[at]) * static_cast<double>(head.d_out[at]);
     }
     const auto mean = static_cast<float>(sum);
-    float* const p = scores + r * keys;
-    float* const dp = d_scores + r * keys;
-    for (std::int64_t k = 0; k <= token; ++k) {
-      const float probability = std::exp(p[k] * shape.scale - maximum) * inverse_sum;
-      dp[k] = rounded(probability * (dp[k] - mean) * shape.scale);
+    float* const p = scores + r * keys.count;
+    float* const dp = d_scores + r * keys.count;
+    const std::int64_t first_key = keys.first_of(shape, token);
+    const std::int64_t end = keys.end_of(token);
+    for (std::int64_t k = first_key; k < end; ++k) {
+      const float score = capped(shape, p[k] * shape.scale);
+      const float share = shape.cap > 0.0F ? score / shape.cap : 0.0F;
+      const float probability = std::exp(score - maximum) * inverse_sum;
+      dp[k] = rounded(probability * (dp[k] - mean) * shape.scale * (1.0F - share * share));
       p[k] = rounded(probability);
     }
-    std::fill(p + token + 1, p + keys, 0.0F);
-    std::fill(dp + token + 1, dp + keys, 0.0F);
+    for (float* const row : {p, dp}) {
+      std::fill(row, row + first_key, 0.0F);
+      std::fill(row + end, row + keys.count, 0.0F);
+    }
   }
 }
 
@@ -122,18 +150,20 @@ void backward_head(const Execution& run, const AttentionShape& shape, const Back
   float* const d_scores = scores + kTile * shape.length;
   for (std::int64_t first = 0; first < shape.length; first += kTile) {
     const std::int64_t tile = std::min(kTile, shape.length - first);
-    const std::int64_t keys = first + tile;
+    const Keys keys(shape, first, tile);
+    const std::int64_t count = keys.count;
+    const std::int64_t begin = keys.begin * row;
     const float* const q = head.in.query + first * row;
     const float* const d_out = head.d_out + first * out_row;
-    products(shape, tile, keys, q, row, head.in.key, scores);
-    products(shape, tile, keys, d_out, out_row, head.in.value, d_scores);
+    products(shape, tile, count, q, row, head.in.key + begin, scores);
+    products(shape, tile, count, d_out, out_row, head.in.value + begin, d_scores);
     softmax_backward(run, shape, head, first, tile, scores, d_scores);
-    gemm({tile, shape.head_dim, keys}, {d_scores, keys}, {head.in.key, row},
+    gemm({tile, shape.head_dim, count}, {d_scores, count}, {head.in.key + begin, row},
          {head.gradient.query + first * row, row}, false);
-    gemm({keys, shape.head_dim, tile}, {d_scores, keys, Transposed::kYes}, {q, row},
-         {head.gradient.key, row}, true);
-    gemm({keys, shape.head_dim, tile}, {scores, keys, Transposed::kYes}, {d_out, out_row},
-         {head.gradient.value, row}, true);
+    gemm({count, shape.head_dim, tile}, {d_scores, count, Transposed::kYes}, {q, row},
+         {head.gradient.key + begin, row}, true);
+    gemm({count, shape.head_dim, tile}, {scores, count, Transposed::kYes}, {d_out, out_row},
+         {head.gradient.value + begin, row}, true);
   }
 }
 

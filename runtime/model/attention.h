@@ -1,5 +1,5 @@
 /// Causal attention with grouped queries: out = softmax(scale * q k^T) v for each sequence and
-/// head, where a token sees itself and those before it.
+/// head, where a token sees itself and those before it, of a window the last of these.
 ///
 /// Scores are never kept: backward computes them again from q and k, tile by tile, with the maximum
 /// and sum of every row that forward kept, so memory grows with the sequence and not with its
@@ -22,7 +22,13 @@ struct AttentionShape {
   std::int64_t kv_heads;
   std::int64_t head_dim;
   float scale;
+  std::int64_t window = 0;  ///< keys that a token sees, its own among them; 0: all
+  float cap = 0.0F;         ///< of scores, cap * tanh(score / cap); 0: none
 
+  /// The first key that the token at `position` of its sequence sees.
+  [[nodiscard]] std::int64_t first_key(std::int64_t position) const {
+    return window > 0 && position >= window ? position + 1 - window : 0;
+  }
   [[nodiscard]] std::int64_t row() const { return (heads + 2 * kv_heads) * head_dim; }
   [[nodiscard]] std::int64_t out_row() const { return heads * head_dim; }
 };

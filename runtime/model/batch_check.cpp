@@ -74,12 +74,6 @@ void check_length(const TransformerConfig& config, std::int64_t length) {
                             "found {}",
                             config.model.name, config.model.max_positions, length));
   }
-  if (config.sliding_window && length > *config.sliding_window) {
-    throw Error(ErrorKind::kInput,
-                fmt::format("{}: expected sequences of at most {} tokens, the model's sliding "
-                            "window: attention here looks back on all of a sequence; found {}",
-                            config.model.name, *config.sliding_window, length));
-  }
 }
 
 void check_batch(const Batch& batch, const TransformerConfig& config, BatchLimits limits) {

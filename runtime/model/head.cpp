@@ -8,8 +8,7 @@ namespace {
 /// That of a tied head is the embedding, which is stored [vocabulary, hidden] like an untied one.
 std::string projection_name(const TransformerConfig& config) {
   if (config.task.is_classification()) return "score";
-  if (!config.has_tied_head()) return "lm_head";
-  return config.is_llama_like() ? "model.embed_tokens" : "transformer.wte";
+  return config.has_tied_head() ? std::string(config.names.embedding) : "lm_head";
 }
 
 }  // namespace
@@ -20,7 +19,9 @@ Head<Element>::Head(const TransformerConfig& config, const ParameterTable& table
                     Arena& arena)
     : task_(config.task),
       hidden_(config.model.hidden),
-      norm_(config, find_norm(table, config.is_llama_like() ? "model.norm" : "transformer.ln_f")),
+      norm_(config.norm, find_norm(table, std::string(config.names.final_norm)),
+            {.columns = config.model.hidden}),
+      logit_cap_(config.task.is_classification() ? 0.0F : static_cast<float>(config.logit_cap)),
       row_loss_bytes_(memory.row_loss_bytes) {
   const std::int64_t tokens = settings.tokens();
   const std::int64_t sequences = settings.max_sequences;
@@ -63,14 +64,15 @@ void Head<Element>::lose(Operations<Element>& run, const Pass& pass, std::int64_
             .classes = batch.classes + first,
             .values = task_.labels == 1 ? batch.values : nullptr,
             .losses = losses_ + first * row_loss_bytes_,
-            .scale = pass.gradient_scale},
+            .scale = pass.gradient_scale,
+            .cap = logit_cap_},
            what);
 }
 
 template <class Element>
 void Head<Element>::forward(Operations<Element>& run, const Pass& pass,
                             const ResidualStream<Element>& in, kernels::LossSum* sum) const {
-  norm_.forward(run, pass, in, normed_, mean_, inverse_);
+  norm_.forward(run, pass, in, normed_, {mean_, inverse_});
   const std::int64_t rows = task_.is_classification() ? pass.batch.sequences : pass.tokens();
   const LossPass what =
       pass.trains && rows <= chunk_ ? LossPass::kLossAndGradient : LossPass::kLoss;

@@ -25,7 +25,8 @@ class Head {
   /// x: what forward left of `in`. dx[tokens, hidden] is written. `hidden`: [tokens, hidden].
   void backward(Operations<Element>& run, const Pass& pass, GradientPointers gradients,
                 const Element* x, Element* dx, Element* hidden) const;
-  /// After a forward that does not train: logits of the sequences' last tokens, where they are.
+  /// After a forward that does not train: logits of the sequences' last tokens, where they are,
+  /// before they are capped.
   [[nodiscard]] RowsView<const Element> last_logits(Operations<Element>& run,
                                                     const Pass& pass) const;
 
@@ -43,6 +44,7 @@ class Head {
   Task task_;
   std::int64_t hidden_;
   Norm<Element> norm_;
+  float logit_cap_;  // 0: none
   LinearPlaces projection_;
   std::int64_t chunk_;
   std::int64_t logit_stride_;

@@ -70,7 +70,8 @@ constexpr std::int64_t kWordsPerBlock = 16;
 AttentionShape host_shape(const kernels::AttentionShape& shape) {
   return {static_cast<std::int64_t>(shape.sequences), static_cast<std::int64_t>(shape.length),
           static_cast<std::int64_t>(shape.heads),     static_cast<std::int64_t>(shape.kv_heads),
-          static_cast<std::int64_t>(shape.head_dim),  shape.scale};
+          static_cast<std::int64_t>(shape.head_dim),  shape.scale,
+          static_cast<std::int64_t>(shape.window),    shape.cap};
 }
 
 /// Maxima and inverse sums are one array after the other.
@@ -92,7 +93,7 @@ class HostOperations final : public Operations<Element> {
     const LinearShape& shape = linear.shape;
     const Matrix out = {floats(y.values), y.stride};
     const float* const weight =
-        as_float(run_, weights[linear.weight], shape.in * shape.out, weight_);
+        as_float(run_, linear.weight_in<Stored>(weights), shape.in * shape.out, weight_);
     if (linear.bias) {
       fill_rows(run_, as_float(run_, weights[*linear.bias], shape.out, bias_), rows, shape.out,
                 out);
@@ -106,7 +107,7 @@ class HostOperations final : public Operations<Element> {
                              RowsView<const Element> dy, Element* dx, bool adds) override {
     const LinearShape& shape = linear.shape;
     const float* const weight =
-        as_float(run_, weights[linear.weight], shape.in * shape.out, weight_);
+        as_float(run_, linear.weight_in<Stored>(weights), shape.in * shape.out, weight_);
     gemm(run_.pool, {rows, shape.in, shape.out}, matrix(dy), weight_matrix(shape, weight, true),
          {floats(dx), shape.in}, adds);
     round_in_place(run_, floats(dx), rows, shape.in, shape.in);
@@ -119,7 +120,7 @@ class HostOperations final : public Operations<Element> {
     const LinearShape& shape = linear.shape;
     const std::int64_t elements = shape.in * shape.out;
     const RowsView<const Element> in = {x, shape.in};
-    void* const stored = gradients[linear.weight];
+    void* const stored = linear.gradient_in<Stored>(gradients);
     float* const weight = gradient_in_float(run_, stored, elements, adds, gradient_);
     if (shape.is_conv1d) {
       gemm(run_.pool, {shape.in, shape.out, rows}, matrix(in, Transposed::kYes), matrix(dy),
@@ -198,19 +199,22 @@ class HostOperations final : public Operations<Element> {
           [&](Range part) { kernels::gated_gradient_scalar(f, n, values, part); });
   }
 
-  void embedding(const BatchView& batch, std::size_t columns, const Stored* words,
+  void embedding(const BatchView& batch, std::size_t columns, float scale, const Stored* words,
                  const Stored* positions, Element* y) override {
-    const kernels::TokenRows rows = {batch.at.ids, as_size(batch.tokens()), as_size(batch.length)};
+    const kernels::TokenRows rows = {batch.at.ids, as_size(batch.tokens()), as_size(batch.length),
+                                     scale};
     share_rows(run_, rows.tokens, columns, [&](Range tokens) {
       kernels::embedding_scalar(rows, columns, words, positions, y, tokens);
     });
   }
 
-  void word_gradient(const BatchView& batch, std::size_t columns, const Element* dy,
+  void word_gradient(const BatchView& batch, std::size_t columns, float scale, const Element* dy,
                      std::size_t rows, bool adds, Stored* gradient) override {
+    kernels::WordOrderView order = batch.order();
+    order.scale = scale;
     if (!adds) std::fill_n(gradient, rows * columns, Stored{});
     share(run_, batch.words, kWordsPerBlock, [&](Range words) {
-      kernels::present_word_gradient_scalar(batch.order(), columns, dy, adds, gradient, words);
+      kernels::present_word_gradient_scalar(order, columns, dy, adds, gradient, words);
     });
   }
 
@@ -221,6 +225,8 @@ class HostOperations final : public Operations<Element> {
                                         places, adds, gradient, range);
     });
   }
+
+  void clear(std::size_t n, Stored* values) override { std::fill_n(values, n, Stored{}); }
 
   void gather_last(const BatchView& batch, std::size_t columns, const Element* from,
                    Element* to) override {
@@ -253,11 +259,11 @@ class HostOperations final : public Operations<Element> {
         return;
       }
       if (pass != LossPass::kGradientAgain) {
-        loss = kernels::row_statistics_scalar(logits, classes, all.classes[r]);
+        loss = kernels::row_statistics_scalar(logits, classes, all.classes[r], all.cap);
       }
       if (pass == LossPass::kLoss) return;
       kernels::row_gradient_scalar(logits, classes, all.classes[r], loss.lse,
-                                   static_cast<float>(all.scale));
+                                   static_cast<float>(all.scale), all.cap);
     };
     share_rows(run_, as_size(all.rows), classes, [&](Range rows) {
       for (std::size_t r = rows.first; r < rows.last; ++r) row(r);

@@ -48,7 +48,7 @@ void put(ElementType type, void* values, std::int64_t at, float value) {
 }
 
 double standard_deviation(const TransformerConfig& config, const Parameter& parameter) {
-  const bool is_residual = !config.is_llama_like() && parameter.name.ends_with("c_proj.weight");
+  const bool is_residual = config.model.type == "gpt2" && parameter.name.ends_with("c_proj.weight");
   const double halves = 2.0 * static_cast<double>(config.model.layers());
   return is_residual ? config.initializer_range / std::sqrt(halves) : config.initializer_range;
 }
@@ -73,7 +73,8 @@ void initialize(const TransformerConfig& config, const Parameter& parameter, std
                 ElementType type, void* values) {
   const std::int64_t elements = parameter.elements();
   if (!parameter.is_matrix) {
-    const float value = parameter.name.ends_with(".bias") ? 0.0F : 1.0F;
+    const float value =
+        parameter.name.ends_with(".bias") ? 0.0F : static_cast<float>(config.norm.initial_weight());
     for (std::int64_t e = 0; e < elements; ++e) put(type, values, e, value);
     return;
   }

@@ -1,8 +1,8 @@
 /// Initial weights from a seed, by Hugging Face's rules.
 ///
 /// Matrices and embeddings are normal with mean 0 and standard deviation initializer_range (GPT-2's
-/// output projections of attention and feed-forward: divided by sqrt(2 * layers)), norms are 1,
-/// biases 0.
+/// output projections of attention and feed-forward: divided by sqrt(2 * layers)), norms are 1
+/// (Gemma's, which scale by 1 + weight, 0), biases 0.
 ///
 /// Every value is a function of (seed, tensor name, element) alone, whatever the order, the machine
 /// or the other tensors: element e of a tensor is number e % 4 of block e / 4, and a block is

@@ -1,6 +1,7 @@
 #include "runtime/model/network.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -9,18 +10,24 @@
 namespace zenflow::runtime {
 namespace {
 
+/// Layers differ in their windows alone.
+BlockLayout any_layer(const TransformerConfig& config) {
+  return {config, parameter_table(config.model, config.task), 0};
+}
+
 /// What is kept from forward to backward.
 template <class Element>
 struct Kept {
   Kept(const TransformerConfig& config, const TransformerSettings& settings,
        const OperationMemory& memory, Arena& arena) {
     const std::int64_t tokens = settings.tokens();
+    const BlockLayout layout = any_layer(config);
     for (std::int64_t layer = 0; layer <= config.model.layers(); ++layer) {
       streams.push_back(arena.take<Element>(tokens * config.model.hidden));
     }
     const std::int64_t whole = settings.checkpoints_activations ? 1 : config.model.layers();
     for (std::int64_t layer = 0; layer < whole; ++layer) {
-      blocks.emplace_back(config, tokens, memory, arena);
+      blocks.emplace_back(layout, tokens, memory, arena);
     }
   }
   std::vector<Element*> streams;  // [tokens, hidden]: before each block, and after the last
@@ -32,7 +39,7 @@ template <class Element>
 struct Work {
   Work(const TransformerConfig& config, const ParameterTable& table,
        const TransformerSettings& settings, const OperationMemory& memory, Arena& arena)
-      : blocks(config, settings.tokens(), memory, arena),
+      : blocks(any_layer(config), settings.tokens(), memory, arena),
         d_stream(arena.take<Element>(settings.tokens() * config.model.hidden)),
         head(config, table, settings, memory, arena) {}
   BlockWorkspace<Element> blocks;
@@ -61,7 +68,8 @@ class NetworkOf final : public Network {
       embed(pass);
     } else if (group <= blocks_.size()) {
       const std::size_t layer = group - 1;
-      blocks_[layer].forward(*run_, pass, stream_into(layer), kept_of(layer), work_.blocks, false);
+      blocks_[layer].forward(*run_, pass, stream_into(layer), kept_of(layer), work_.blocks,
+                             kept_.streams[group]);
       computed_ = layer;
     } else {
       work_.head.forward(*run_, pass, stream_into(blocks_.size()), sum);
@@ -99,7 +107,7 @@ class NetworkOf final : public Network {
   /// the block before has left.
   [[nodiscard]] ResidualStream<Element> stream_into(std::size_t layer) const {
     Element* const stream = kept_.streams[layer];
-    if (layer == 0) return {stream, nullptr, nullptr};
+    if (layer == 0 || blocks_.front().layout().has_norms_after()) return {stream, nullptr, nullptr};
     return {kept_of(layer - 1).middle, work_.blocks.delta, stream};
   }
 
@@ -107,25 +115,41 @@ class NetworkOf final : public Network {
   void compute_again(const Pass& pass, std::size_t layer) {
     if (kept_.blocks.size() == blocks_.size() || computed_ == layer) return;
     blocks_[layer].forward(*run_, pass, {kept_.streams[layer], nullptr, nullptr}, kept_of(layer),
-                           work_.blocks, true);
+                           work_.blocks, nullptr);
     computed_ = layer;
+  }
+
+  /// In the element type, as Hugging Face multiplies.
+  [[nodiscard]] float embedding_scale() const {
+    return kernels::rounded_to<Element>(static_cast<float>(config_.embedding_scale));
+  }
+
+  /// Elements of the table of learned positions before the first token's.
+  [[nodiscard]] std::int64_t skipped_positions() const {
+    return config_.first_position * config_.model.hidden;
   }
 
   void embed(const Pass& pass) const {
     const auto* const positions =
-        config_.model.learned_positions ? static_cast<const Stored*>(pass.weights[1]) : nullptr;
-    run_->embedding(pass.batch, as_size(config_.model.hidden),
+        config_.model.learned_positions
+            ? static_cast<const Stored*>(pass.weights[1]) + skipped_positions()
+            : nullptr;
+    run_->embedding(pass.batch, as_size(config_.model.hidden), embedding_scale(),
                     static_cast<const Stored*>(pass.weights[0]), positions, kept_.streams[0]);
   }
 
   void embed_backward(const Pass& pass, GradientPointers gradients) const {
     const std::size_t columns = as_size(config_.model.hidden);
-    run_->word_gradient(pass.batch, columns, work_.d_stream, as_size(config_.model.vocab),
-                        pass.adds || config_.has_tied_head(), static_cast<Stored*>(gradients[0]));
+    run_->word_gradient(pass.batch, columns, embedding_scale(), work_.d_stream,
+                        as_size(config_.model.vocab), pass.adds || config_.has_tied_head(),
+                        static_cast<Stored*>(gradients[0]));
     if (!config_.model.learned_positions) return;
+    auto* const positions = static_cast<Stored*>(gradients[1]);
     run_->position_gradient(pass.batch, columns, work_.d_stream,
                             as_size(config_.model.max_positions), pass.adds,
-                            static_cast<Stored*>(gradients[1]));
+                            positions + skipped_positions());
+    if (!pass.adds && config_.first_position > 0)
+      run_->clear(as_size(skipped_positions()), positions);
   }
 
   TransformerConfig config_;
@@ -137,6 +161,13 @@ class NetworkOf final : public Network {
 };
 
 }  // namespace
+
+std::vector<float> capped_logits(const TransformerConfig& config, std::vector<float> logits) {
+  if (config.task.is_classification() || config.logit_cap <= 0.0) return logits;
+  const auto cap = static_cast<float>(config.logit_cap);
+  for (float& logit : logits) logit = cap * std::tanh(logit / cap);
+  return logits;
+}
 
 template <class Element>
 NetworkMemory network_memory(const TransformerConfig& config, const TransformerSettings& settings,

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "runtime/model/block.h"
 
@@ -15,7 +16,8 @@ class Network {
   /// The head's writes *sum.
   virtual void forward(const Pass& pass, std::size_t group, kernels::LossSum* sum) = 0;
   virtual void backward(const Pass& pass, std::size_t group, GradientPointers gradients) = 0;
-  /// [sequences, outputs], rows `stride` elements apart, where the operations have them.
+  /// [sequences, outputs], rows `stride` elements apart, where the operations have them, before
+  /// they are capped.
   struct Logits {
     const void* values;
     std::int64_t stride;
@@ -43,5 +45,9 @@ template <class Element>
                                                     const OperationMemory& memory,
                                                     std::unique_ptr<Operations<Element>> operations,
                                                     std::byte* kept, std::byte* work);
+
+/// Logits as the model gives them, from those that last_logits has.
+[[nodiscard]] std::vector<float> capped_logits(const TransformerConfig& config,
+                                               std::vector<float> logits);
 
 }  // namespace zenflow::runtime

@@ -49,6 +49,7 @@ struct LossRows {
   const float* values;          ///< of a regression, [rows]; else null
   void* losses;                 ///< [rows], in a form of the implementation's
   double scale;                 ///< of gradients
+  float cap = 0.0F;             ///< of a language model's logits; 0: none
 };
 
 /// Memory that an implementation asks for.
@@ -121,12 +122,13 @@ class Operations {
                               const kernels::GatedGradient<Element>& values) = 0;
 
   /// As in kernels/embedding/embedding.h, for the batch's tokens.
-  virtual void embedding(const BatchView& batch, std::size_t columns, const Stored* words,
-                         const Stored* positions, Element* y) = 0;
-  virtual void word_gradient(const BatchView& batch, std::size_t columns, const Element* dy,
-                             std::size_t rows, bool adds, Stored* gradient) = 0;
+  virtual void embedding(const BatchView& batch, std::size_t columns, float scale,
+                         const Stored* words, const Stored* positions, Element* y) = 0;
+  virtual void word_gradient(const BatchView& batch, std::size_t columns, float scale,
+                             const Element* dy, std::size_t rows, bool adds, Stored* gradient) = 0;
   virtual void position_gradient(const BatchView& batch, std::size_t columns, const Element* dy,
                                  std::size_t places, bool adds, Stored* gradient) = 0;
+  virtual void clear(std::size_t n, Stored* values) = 0;
   /// to[sequences, columns]: the rows of the sequences' last tokens.
   virtual void gather_last(const BatchView& batch, std::size_t columns, const Element* from,
                            Element* to) = 0;

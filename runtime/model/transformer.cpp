@@ -47,10 +47,12 @@ struct HostTransformer::State {
     } else {
       make<kernels::WideBf16>();
     }
-    if (config.is_llama_like()) {
-      rotary =
-          RotaryTable(config.rotary, config.model.head_dim, settings.max_length, settings.type);
-    }
+    if (!config.has_rotary()) return;
+    const auto table_of = [this](const RotarySettings& of) {
+      return RotaryTable(of, config.rotary_columns, settings.max_length, settings.type);
+    };
+    rotary = table_of(config.rotary);
+    if (config.window_rotary) window_rotary = table_of(*config.window_rotary);
   }
 
   /// The same for either type: both have fp32 containers.
@@ -68,7 +70,8 @@ struct HostTransformer::State {
             .gradient_scale = part.weight / static_cast<double>(batch.counted),
             .trains = trains,
             .adds = part.adds,
-            .angles = {rotary.cosines().data(), rotary.sines().data()}};
+            .angles = {rotary.cosines().data(), rotary.sines().data()},
+            .window_angles = {window_rotary.cosines().data(), window_rotary.sines().data()}};
   }
   [[nodiscard]] double mean_loss() const { return sum.loss / static_cast<double>(batch.counted); }
 
@@ -77,6 +80,7 @@ struct HostTransformer::State {
   TransformerSettings settings;
   ThreadPool pool;
   RotaryTable rotary;
+  RotaryTable window_rotary;
   Memory kept;
   Memory work;
   Memory batch_memory;
@@ -141,10 +145,8 @@ Evaluation HostTransformer::evaluate(const Batch& batch, std::span<const void* c
   state.order.end();  // no backward: its logits have gone
   const Network::Logits logits = state.network->last_logits(state.pass(weights));
   const auto* const first = static_cast<const float*>(logits.values);
-  return {state.mean_loss(),
-          state.batch.counted,
-          static_cast<std::int64_t>(state.sum.correct),
-          {first, first + state.batch.sequences * logits.stride}};
+  return {state.mean_loss(), state.batch.counted, static_cast<std::int64_t>(state.sum.correct),
+          capped_logits(state.config, {first, first + state.batch.sequences * logits.stride})};
 }
 
 }  // namespace zenflow::runtime

@@ -67,7 +67,7 @@ struct TransformerSettings {
 /// the embedding of a padding token is trained like any other.
 class HostTransformer {
  public:
-  /// Throws Error(kInput) if `max_length` exceeds the model's positions or sliding window.
+  /// Throws Error(kInput) if `max_length` exceeds the model's positions.
   /// Memory: sim/memory/trainer_activations.h.
   /// Preconditions: the sizes and `threads` are at least 1.
   HostTransformer(TransformerConfig config, const TransformerSettings& settings,

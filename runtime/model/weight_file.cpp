@@ -36,9 +36,9 @@ std::vector<std::int64_t> shape_of(const Parameter& parameter) {
 
 /// What Hugging Face's checkpoints hold besides parameters, and its loaders pass over.
 bool is_ignored(const std::string& name, const TransformerConfig& config) {
-  if (name.ends_with(".rotary_emb.inv_freq")) return config.is_llama_like();
+  if (name.ends_with(".rotary_emb.inv_freq")) return config.has_rotary();
   if (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")) {
-    return !config.is_llama_like();
+    return config.model.type == "gpt2";
   }
   return name == "lm_head.weight" &&
          (config.model.tied_embeddings || config.task.is_classification());
@@ -110,7 +110,7 @@ const WeightFile::Place* WeightFile::find(const std::string& name) const {
 }
 
 void WeightFile::match(const TransformerConfig& config, const ParameterTable& table) {
-  const std::string base = config.is_llama_like() ? "model." : "transformer.";
+  const std::string_view base = config.names.base;
   std::vector<const Place*> used;
   for (std::size_t i = 0; i < table.parameters.size(); ++i) {
     const Parameter& parameter = table.parameters[i];

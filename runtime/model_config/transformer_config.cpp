@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
+#include <cmath>
 #include <string_view>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "runtime/model_config/rotary_reader.h"
 #include "sim/config/hub/description.h"
 #include "sim/config/hub/hub_model.h"
 #include "sim/config/reader.h"
@@ -17,89 +17,31 @@ namespace zenflow::runtime {
 namespace {
 
 constexpr double kMaxEpsilon = 1.0;
-constexpr double kMaxTheta = 1e12;
-constexpr double kMaxFactor = 1e6;
-constexpr double kMaxPositions = 1e9;
+constexpr double kMaxCap = 1e6;
 
 struct NamedActivation {
   std::string_view name;
   Activation activation;
 };
+constexpr std::array<NamedActivation, 6> kActivations = {
+    {{"silu", Activation::kSilu},
+     {"swish", Activation::kSilu},
+     {"gelu", Activation::kGelu},
+     {"gelu_new", Activation::kGeluTanh},
+     {"gelu_pytorch_tanh", Activation::kGeluTanh},
+     {"relu", Activation::kRelu}}};
 
-Activation read_activation(MapReader& config, std::string_view key,
-                           std::span<const NamedActivation> choices) {
+void read_activation(MapReader& config, std::string_view key, Activation fallback,
+                     TransformerConfig& out) {
+  out.activation = fallback;
   const std::optional<ValueReader> value = config.optional(key);
-  if (!value) return choices.front().activation;
+  if (!value) return;
   std::vector<std::string> names;
-  for (const NamedActivation& choice : choices) names.emplace_back(choice.name);
+  for (const NamedActivation& choice : kActivations) names.emplace_back(choice.name);
   const std::string name = value->choice(names);
-  for (const NamedActivation& choice : choices) {
-    if (choice.name == name) return choice.activation;
+  for (const NamedActivation& choice : kActivations) {
+    if (choice.name == name) out.activation = choice.activation;
   }
-  value->fail("not an activation");  // `choice` has refused it already
-}
-
-void read_llama3_scaling(MapReader& map, RotarySettings& rotary) {
-  rotary.scaling = RotarySettings::Scaling::kLlama3;
-  rotary.factor = map.require("factor").number(1.0, kMaxFactor);
-  rotary.low_frequency_factor = map.require("low_freq_factor").number(1e-6, kMaxFactor);
-  rotary.high_frequency_factor = map.require("high_freq_factor").number(1e-6, kMaxFactor);
-  rotary.original_max_positions =
-      map.require("original_max_position_embeddings").number(1.0, kMaxPositions);
-  if (rotary.high_frequency_factor <= rotary.low_frequency_factor) {
-    map.fail("high_freq_factor",
-             fmt::format("expected more than low_freq_factor ({}), found {}",
-                         rotary.low_frequency_factor, rotary.high_frequency_factor));
-  }
-}
-
-/// "rope_scaling" until transformers 4, "rope_parameters" (which has theta too) from 5 on.
-void read_rotary_map(MapReader map, RotarySettings& rotary) {
-  rotary.theta = map.number_or("rope_theta", rotary.theta, 1.0, kMaxTheta);
-  std::optional<ValueReader> type = map.optional("rope_type");
-  if (!type) type = map.optional("type");  // the key's older name
-  const std::string name = type ? type->string() : "default";
-  if (name == "linear") {
-    rotary.scaling = RotarySettings::Scaling::kLinear;
-    rotary.factor = map.require("factor").number(1.0, kMaxFactor);
-  } else if (name == "llama3") {
-    read_llama3_scaling(map, rotary);
-  } else if (name != "default") {
-    type->fail(fmt::format(
-        "rotary scaling \"{}\" is not supported by the trainer; supported: default, linear, llama3",
-        name));
-  }
-  if (const auto part = map.optional("partial_rotary_factor")) {
-    if (part->number(0.0, 1.0) != 1.0) part->fail("expected 1: every column of a head is rotated");
-  }
-}
-
-void read_rotary(MapReader& config, TransformerConfig& out) {
-  out.rotary.theta = config.number_or("rope_theta", out.rotary.theta, 1.0, kMaxTheta);
-  for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
-    if (std::optional<MapReader> map = config.optional_map(key)) {
-      read_rotary_map(std::move(*map), out.rotary);
-    }
-  }
-  if (const auto part = config.optional("partial_rotary_factor")) {
-    if (part->number(0.0, 1.0) != 1.0) part->fail("expected 1: every column of a head is rotated");
-  }
-  if (out.model.head_dim % 2 != 0) {
-    config.fail("head_dim", fmt::format("expected an even number for rotary positions, found {}",
-                                        out.model.head_dim));
-  }
-}
-
-void read_sliding_window(MapReader& config, TransformerConfig& out) {
-  constexpr std::int64_t kDefaultWindow = 4096;  // of MistralConfig and Qwen2Config
-  if (out.model.type == "llama") return;
-  if (out.model.type == "qwen2" && !config.boolean_or("use_sliding_window", false)) {
-    return;
-  }
-  const Node* window = config.node().find("sliding_window");
-  if (window != nullptr && window->kind == Node::Kind::kNull) return;  // null: none
-  out.sliding_window =
-      config.integer_or("sliding_window", kDefaultWindow, 1, std::int64_t{1} << 40);
 }
 
 /// `fallback` is what Hugging Face applies if the key is missing.
@@ -114,24 +56,94 @@ void note_dropout(MapReader& config, std::string_view key, double fallback,
                                                value ? "" : " (Hugging Face's default)"));
 }
 
-void read_llama_settings(MapReader& config, TransformerConfig& out) {
-  constexpr std::array<NamedActivation, 2> kActivations = {
-      {{"silu", Activation::kSilu}, {"swish", Activation::kSilu}}};
-  out.activation = read_activation(config, "hidden_act", kActivations);
-  out.norm_epsilon = config.number_or("rms_norm_eps", 1e-6, 0.0, kMaxEpsilon);
-  read_rotary(config, out);
-  read_sliding_window(config, out);
+/// RMSNorm, rotary positions and a gate.
+void read_llama_like(MapReader& config, const RotaryDefaults& rotary, double epsilon,
+                     TransformerConfig& out) {
+  read_activation(config, "hidden_act", Activation::kSilu, out);
+  out.norm.epsilon = config.number_or("rms_norm_eps", epsilon, 0.0, kMaxEpsilon);
+  read_rotary(config, rotary, out);
   note_dropout(config, "attention_dropout", 0.0, out);
 }
 
-void read_gpt2_settings(MapReader& config, TransformerConfig& out) {
-  constexpr std::array<NamedActivation, 3> kActivations = {
-      {{"gelu_new", Activation::kGeluTanh},
-       {"gelu_pytorch_tanh", Activation::kGeluTanh},
-       {"gelu", Activation::kGelu}}};
+void read_llama(MapReader& config, TransformerConfig& out) {
+  read_llama_like(config, {}, 1e-6, out);
+}
+
+void read_phi3(MapReader& config, TransformerConfig& out) {
+  read_llama_like(config, {.is_long_rope = true}, 1e-5, out);
+  for (const std::string_view key : {"resid_pdrop", "embd_pdrop"}) {
+    note_dropout(config, key, 0.0, out);
+  }
+}
+
+void read_olmo2(MapReader& config, TransformerConfig& out) {
+  out.norm.rounds_normalized = false;
+  read_llama_like(config, {}, 1e-5, out);
+}
+
+/// Layers with a window have rotary settings of their own, by default.
+void require_window(MapReader& config) {
+  const Node* const window = config.node().find("sliding_window");
+  if (window == nullptr || window->kind != Node::Kind::kNull) return;
+  fail_at(window->at, "sliding_window", "expected a number of tokens");
+}
+
+void read_olmo3(MapReader& config, TransformerConfig& out) {
+  require_window(config);
+  out.norm.rounds_normalized = false;
+  read_llama_like(config, {.theta = 500000.0, .window_theta = 500000.0}, 1e-5, out);
+}
+
+/// Norms that scale by 1 + weight, scaled embeddings, GELU by its approximation.
+void read_gemma_like(MapReader& config, std::string_view activation_key,
+                     const RotaryDefaults& rotary, TransformerConfig& out) {
+  if (const auto both = config.optional("use_bidirectional_attention"); both && both->boolean()) {
+    both->fail("attention to later tokens is not trained");
+  }
+  out.norm.rounds_normalized = false;
+  out.norm.offset = 1.0;
+  out.embedding_scale = std::sqrt(static_cast<double>(out.model.hidden));
+  read_llama_like(config, rotary, 1e-6, out);
+  read_activation(config, activation_key, Activation::kGeluTanh, out);
+}
+
+void read_gemma(MapReader& config, TransformerConfig& out) {
+  read_gemma_like(config, "hidden_act", {}, out);
+  // What "gelu" in these files has always meant. Source: GemmaConfig.
+  if (out.activation == Activation::kGelu) out.activation = Activation::kGeluTanh;
+}
+
+/// `usual`: Hugging Face's default; null means none.
+double read_cap(MapReader& config, std::string_view key, double usual) {
+  const Node* const value = config.node().find(key);
+  if (value != nullptr && value->kind == Node::Kind::kNull) return 0.0;
+  return config.number_or(key, usual, 1e-6, kMaxCap);
+}
+
+void read_gemma2(MapReader& config, TransformerConfig& out) {
+  read_gemma_like(config, "hidden_activation", {}, out);
+  out.attention_scale =
+      1.0 / std::sqrt(config.number_or("query_pre_attn_scalar", 256.0, 1e-6, 1e9));
+  out.attention_cap = read_cap(config, "attn_logit_softcapping", 50.0);
+  out.logit_cap = read_cap(config, "final_logit_softcapping", 30.0);
+}
+
+/// Gemma3Attention has no cap of scores, whatever the file says.
+void read_gemma3(MapReader& config, TransformerConfig& out) {
+  require_window(config);
+  read_gemma_like(config, "hidden_activation", {.theta = 1e6, .window_theta = 1e4}, out);
+  out.attention_scale =
+      1.0 / std::sqrt(config.number_or("query_pre_attn_scalar", 256.0, 1e-6, 1e9));
+  out.logit_cap = read_cap(config, "final_logit_softcapping", 0.0);
+}
+
+/// LayerNorm, learned positions and no gate. PyTorch rounds a LayerNorm once.
+void read_gpt2(MapReader& config, TransformerConfig& out) {
   constexpr double kDropout = 0.1;  // GPT2Config's default for all three
-  out.activation = read_activation(config, "activation_function", kActivations);
-  out.norm_epsilon = config.number_or("layer_norm_epsilon", 1e-5, 0.0, kMaxEpsilon);
+  read_activation(config, "activation_function", Activation::kGeluTanh, out);
+  out.norm = {.epsilon = config.number_or("layer_norm_epsilon", 1e-5, 0.0, kMaxEpsilon),
+              .is_layer_norm = true,
+              .rounds_normalized = false};
   out.scales_attention = config.boolean_or("scale_attn_weights", true);
   out.scales_attention_by_layer = config.boolean_or("scale_attn_by_inverse_layer_idx", false);
   for (const std::string_view key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) {
@@ -139,7 +151,69 @@ void read_gpt2_settings(MapReader& config, TransformerConfig& out) {
   }
 }
 
+/// Source: OPTConfig and OPTDecoder, whose first token has the third of the positions.
+void read_opt(MapReader& config, TransformerConfig& out) {
+  if (out.model.post_norm) {
+    config.fail("do_layer_norm_before", "norms after the sums, as OPT-350M has, are not trained");
+  }
+  if (out.model.embedding_dim != out.model.hidden) {
+    config.fail("word_embed_proj_dim",
+                fmt::format("expected hidden_size ({}): projections of embeddings are not trained",
+                            out.model.hidden));
+  }
+  if (!config.boolean_or("layer_norm_elementwise_affine", true)) {
+    config.fail("layer_norm_elementwise_affine", "norms without weights are not trained");
+  }
+  if (config.boolean_or("_remove_final_layer_norm", false)) {
+    config.fail("_remove_final_layer_norm", "a model without a final norm is not trained");
+  }
+  read_activation(config, "activation_function", Activation::kRelu, out);
+  out.norm = {.epsilon = 1e-5, .is_layer_norm = true, .rounds_normalized = false};
+  out.initializer_range = config.number_or("init_std", 0.02, 0.0, 1e3);
+  out.first_position = 2;
+  note_dropout(config, "dropout", 0.1, out);
+  note_dropout(config, "attention_dropout", 0.0, out);
+}
+
+constexpr TensorNames kLlamaNames = {"model.", "model.layers.", "model.embed_tokens", "model.norm"};
+constexpr TensorNames kGpt2Names = {"transformer.", "transformer.h.", "transformer.wte",
+                                    "transformer.ln_f"};
+constexpr TensorNames kOptNames = {"model.", "model.decoder.layers.", "model.decoder.embed_tokens",
+                                   "model.decoder.final_layer_norm"};
+
+struct Family {
+  std::string_view type;
+  const TensorNames& names;
+  void (*read)(MapReader& config, TransformerConfig& out);
+};
+constexpr std::array<Family, 12> kFamilies = {{{"llama", kLlamaNames, read_llama},
+                                               {"mistral", kLlamaNames, read_llama},
+                                               {"qwen2", kLlamaNames, read_llama},
+                                               {"qwen3", kLlamaNames, read_llama},
+                                               {"phi3", kLlamaNames, read_phi3},
+                                               {"gemma", kLlamaNames, read_gemma},
+                                               {"gemma2", kLlamaNames, read_gemma2},
+                                               {"gemma3_text", kLlamaNames, read_gemma3},
+                                               {"olmo2", kLlamaNames, read_olmo2},
+                                               {"olmo3", kLlamaNames, read_olmo3},
+                                               {"gpt2", kGpt2Names, read_gpt2},
+                                               {"opt", kOptNames, read_opt}}};
+
 }  // namespace
+
+std::vector<std::string_view> trained_families() {
+  std::vector<std::string_view> types;
+  for (const Family& family : kFamilies) types.push_back(family.type);
+  return types;
+}
+
+std::int64_t TransformerConfig::largest_window() const {
+  std::int64_t largest = 0;
+  for (std::int64_t layer = 0; layer < model.layers(); ++layer) {
+    largest = std::max(largest, window(layer));
+  }
+  return largest;
+}
 
 TransformerConfig read_transformer_config(const Node& root, const std::string& name, Task task) {
   TransformerConfig out;
@@ -149,17 +223,16 @@ TransformerConfig read_transformer_config(const Node& root, const std::string& n
   out.model = sim::read_model(root, name, sim::HeadSource::kLanguage);
   out.task = task;
   MapReader config(root, "");
-  constexpr std::array<std::string_view, 4> kTrained = {"llama", "mistral", "qwen2", "gpt2"};
-  if (std::find(kTrained.begin(), kTrained.end(), out.model.type) == kTrained.end()) {
+  const auto* const family =
+      std::find_if(kFamilies.begin(), kFamilies.end(),
+                   [&out](const Family& one) { return one.type == out.model.type; });
+  if (family == kFamilies.end()) {
     config.fail("model_type", fmt::format("{} is simulated but not trained; families to train: {}",
-                                          out.model.type, fmt::join(kTrained, ", ")));
+                                          out.model.type, fmt::join(trained_families(), ", ")));
   }
+  out.names = family->names;
   out.initializer_range = config.number_or("initializer_range", 0.02, 0.0, 1e3);
-  if (out.is_llama_like()) {
-    read_llama_settings(config, out);
-  } else {
-    read_gpt2_settings(config, out);
-  }
+  family->read(config, out);
   return out;
 }
 

@@ -37,6 +37,29 @@ std::string_view decay_name(Decay decay) {
   return "";
 }
 
+void describe(const RotarySettings& rotary, const std::string& of, Lines& line) {
+  line("rope_theta" + of, rotary.theta);
+  if (rotary.scaling == RotarySettings::Scaling::kNone) return;
+  line("rope_scaling" + of,
+       fmt::format("{} {} {} {} {}", static_cast<int>(rotary.scaling), rotary.factor,
+                   rotary.low_frequency_factor, rotary.high_frequency_factor,
+                   rotary.original_max_positions));
+  if (rotary.scaling < RotarySettings::Scaling::kYarn) return;
+  line("rope_scaling factors" + of,
+       fmt::format("{} {} {} {} {} {}", rotary.attention_factor, rotary.fast_turns,
+                   rotary.slow_turns, rotary.rounds_range, fmt::join(rotary.short_factors, " "),
+                   fmt::join(rotary.long_factors, " ")));
+}
+
+/// 1 for each layer that has one; empty if all or none do.
+std::string windows_of(const TransformerConfig& config) {
+  std::string layers;
+  for (std::int64_t layer = 0; layer < config.model.layers(); ++layer) {
+    layers += config.window(layer) > 0 ? '1' : '0';
+  }
+  return layers.find_first_not_of(layers.front()) == std::string::npos ? "" : layers;
+}
+
 /// What the tensors' shapes do not show: two models with the same tensors may compute differently.
 void describe(const TransformerConfig& config, Lines& line) {
   const sim::ModelSpec& model = config.model;
@@ -48,17 +71,20 @@ void describe(const TransformerConfig& config, Lines& line) {
   line("vocabulary", model.vocab);
   line("tied embeddings", model.tied_embeddings);
   line("activation function", static_cast<int>(config.activation));
-  line("norm epsilon", config.norm_epsilon);
-  line("sliding window", config.sliding_window.value_or(0));
+  line("norm epsilon", config.norm.epsilon);
+  line("sliding window", config.largest_window());
   line("attention scaling",
        fmt::format("{} {}", config.scales_attention, config.scales_attention_by_layer));
-  if (model.learned_positions) return;
-  const RotarySettings& rotary = config.rotary;
-  line("rope_theta", rotary.theta);
-  if (rotary.scaling == RotarySettings::Scaling::kNone) return;
-  line("rope_scaling", fmt::format("{} {} {} {} {}", static_cast<int>(rotary.scaling),
-                                   rotary.factor, rotary.low_frequency_factor,
-                                   rotary.high_frequency_factor, rotary.original_max_positions));
+  if (config.attention_scale > 0.0) line("attention scale", config.attention_scale);
+  if (config.attention_cap > 0.0) line("attention cap", config.attention_cap);
+  if (config.logit_cap > 0.0) line("logit cap", config.logit_cap);
+  if (const std::string windows = windows_of(config); !windows.empty()) {
+    line("layers with a window", windows);
+  }
+  if (!config.has_rotary()) return;
+  if (config.rotary_columns != model.head_dim) line("rotary columns", config.rotary_columns);
+  describe(config.rotary, "", line);
+  if (config.window_rotary) describe(*config.window_rotary, " of layers with a window", line);
 }
 
 /// One of two places is written as whether it is the second.

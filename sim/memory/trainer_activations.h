@@ -5,11 +5,14 @@
 /// result of an activation, logits in the element type that become their own gradients. With T
 /// tokens, L layers, b bytes of an element, h hidden, q = heads * head_dim, v = kv_heads *
 /// head_dim, f intermediate, a heads, s sequences, V outputs of the head up to a multiple of 64:
+/// n norms of the stream in a block; p = q + v and r rows of a token where queries and keys have
+/// norms, else 0:
 ///
-///   block     T (b (3 h + 2 q + 2 v + m f) + 16 + 4 a)    m = 3 with a gate, 2 without one
+///   block     T (b ((n + 1) h + 2 q + 2 v + p + m f) + 8 (n + r) + 4 a)
+///             m = 3 with a gate, 2 without one
 ///   kept      (L + 1) T b h + L blocks; with checkpointing one block
 ///   work      T (b (4 h + max(2 f, 2 q + 2 v)) + 4 a + 16) + s b h + b C V + sums over rows:
-///             4 * ceil(T / 64) * max(2 h, q + 2 v, f)
+///             4 * ceil(T / 64) * max(2 h, q + 2 v, f, and with norms of queries 2 q)
 ///   C         tokens of a chunk of logits: all of them, unless b T V exceeds `logit_bytes` and, in
 ///             bf16, the 4 h V bytes that sums over chunks then take in fp32, which are added
 ///
@@ -19,9 +22,10 @@
 /// any element type, two statistics of attention, and other losses; M is its largest matrix, J the
 /// outputs of the head:
 ///
-///   block     4 T (3 h + 2 q + 2 v + m f + 4 + 2 a)
+///   block     4 T ((n + 1) h + 2 q + 2 v + p + m f + 2 (n + r) + 2 a)
 ///   kept      4 (L + 1) T h + L blocks; with checkpointing one block
 ///   work      4 T (3 h + 2 q + 2 v + 2 f + 2) + 24 T + 4 (s h + C J) + w M
+///             and 4 T h more with norms on both sides of the branches
 ///   C         min(T, max(64, 2^24 / J)), but s at least
 ///   w         8 in bf16, where weights and their gradients are widened; in fp32 4 if gradients are
 ///             added to others, else 0

@@ -44,6 +44,13 @@ std::int64_t Layer::parameters() const {
   return sum;
 }
 
+const Tensor* Layer::tensor_ending(std::string_view ending) const {
+  const auto at = std::find_if(tensors.begin(), tensors.end(), [ending](const Tensor& tensor) {
+    return tensor.name.ends_with(ending);
+  });
+  return at == tensors.end() ? nullptr : &*at;
+}
+
 std::int64_t Layer::trained() const {
   std::int64_t sum = 0;
   for (const Tensor& tensor : tensors) sum += tensor.trained ? tensor.parameters() : 0;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace zenflow::sim {
@@ -117,6 +118,8 @@ struct Layer {
   bool runs_backward = true;
 
   [[nodiscard]] std::int64_t parameters() const;
+  /// The first one whose name ends so, or nullptr.
+  [[nodiscard]] const Tensor* tensor_ending(std::string_view ending) const;
   /// Those that are trained.
   [[nodiscard]] std::int64_t trained() const;
   [[nodiscard]] std::int64_t trained_tensors() const;

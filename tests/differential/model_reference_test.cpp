@@ -1,6 +1,7 @@
 // Loss, logits and every gradient against PyTorch, from files that
 // tests/data/model/make_reference.py wrote. Hugging Face's own classes made them: Llama (tied and
-// untied, grouped queries, all biases, llama3 scaling), Qwen2 (linear scaling), GPT-2, and
+// untied, grouped queries, all biases, llama3 scaling), Qwen2 (linear scaling), Mistral's window,
+// Qwen3, Gemma 1 to 3, Phi-3 (longrope, part of a head turns), OLMo 2 and 3 (YaRN), OPT, GPT-2, and
 // classification and regression heads.
 //
 // Bounds: 1e-5 relative for the loss, and for every tensor for the norm of the difference over the
@@ -69,6 +70,19 @@ Difference difference(const std::vector<float>& found, const std::vector<float>&
   return {std::sqrt(squares / reference), largest / largest_reference};
 }
 
+/// A bias of keys moves all scores of a query alike where positions do not turn them: its gradient
+/// is 0 but for rounding.
+bool is_without_effect(const std::string& parameter) {
+  return parameter.starts_with("model.decoder.") && parameter.ends_with("k_proj.bias");
+}
+
+double norm_of(const std::vector<float>& values) {
+  double squares = 0.0;
+  for (const float value : values)
+    squares += static_cast<double>(value) * static_cast<double>(value);
+  return std::sqrt(squares);
+}
+
 class ModelReference : public ::testing::TestWithParam<Case> {
  protected:
   ModelReference()
@@ -118,6 +132,11 @@ TEST_P(ModelReference, LossAndEveryGradientAgreeWithPyTorch) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto [norm, element] =
         difference(model.gradients.values(i), values(file_, "grad." + parameters[i].name));
+    if (is_without_effect(parameters[i].name)) {
+      EXPECT_LT(norm_of(model.gradients.values(i)), kBound) << parameters[i].name;
+      EXPECT_LT(norm_of(values(file_, "grad." + parameters[i].name)), kBound);
+      continue;
+    }
     EXPECT_LT(norm, kBound) << parameters[i].name;
     EXPECT_LT(element, kBound) << parameters[i].name;
     worst_norm = std::max(worst_norm, norm);
@@ -138,14 +157,19 @@ TEST_P(ModelReference, LogitsOfTheLastTokensAgreeWithPyTorch) {
   EXPECT_NEAR(evaluation.loss / static_cast<double>(values(file_, "loss")[0]), 1.0, kBound);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ModelReference,
-                         ::testing::Values(Case{"llama", Task::language_modelling()},
-                                           Case{"llama_tied", Task::language_modelling()},
-                                           Case{"qwen2", Task::language_modelling()},
-                                           Case{"gpt2", Task::language_modelling()},
-                                           Case{"gpt2_classes", Task::classification(3)},
-                                           Case{"mistral_regression", Task::classification(1)}),
-                         [](const auto& instance) { return std::string(instance.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Models, ModelReference,
+    ::testing::Values(
+        Case{"llama", Task::language_modelling()}, Case{"llama_tied", Task::language_modelling()},
+        Case{"qwen2", Task::language_modelling()}, Case{"gpt2", Task::language_modelling()},
+        Case{"gpt2_classes", Task::classification(3)},
+        Case{"mistral_regression", Task::classification(1)},
+        Case{"mistral_window", Task::language_modelling()},
+        Case{"qwen3", Task::language_modelling()}, Case{"gemma", Task::language_modelling()},
+        Case{"gemma2", Task::language_modelling()}, Case{"gemma3", Task::language_modelling()},
+        Case{"phi3", Task::language_modelling()}, Case{"olmo2", Task::language_modelling()},
+        Case{"olmo3", Task::language_modelling()}, Case{"opt", Task::language_modelling()}),
+    [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace
 }  // namespace zenflow::runtime

@@ -34,6 +34,12 @@ AttentionShape shape_of(std::size_t sequences, std::size_t length, std::size_t h
           kv_heads,  head_dim, 1.0F / std::sqrt(static_cast<float>(head_dim == 0 ? 1 : head_dim))};
 }
 
+AttentionShape with(AttentionShape shape, std::size_t window, float cap) {
+  shape.window = window;
+  shape.cap = cap;
+  return shape;
+}
+
 class AttentionCuda : public NeedsDevice<::testing::TestWithParam<AttentionShape>> {
  protected:
   template <class Element>
@@ -77,13 +83,18 @@ TEST_P(AttentionCuda, Bf16WithoutTensorCoresMatchesTheReference) {
   check<Bf16>(1);  // not at a multiple of 16 bytes
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, AttentionCuda,
-                         ::testing::Values(shape_of(0, 5, 2, 1, 8), shape_of(1, 1, 1, 1, 1),
-                                           shape_of(3, 10, 4, 2, 4), shape_of(2, 33, 3, 3, 20),
-                                           shape_of(1, 40, 2, 1, 256), shape_of(2, 1, 2, 1, 64),
-                                           shape_of(1, 64, 1, 1, 64), shape_of(2, 65, 1, 1, 64),
-                                           shape_of(1, 130, 2, 1, 64), shape_of(1, 31, 2, 1, 128),
-                                           shape_of(1, 70, 3, 1, 128)));
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, AttentionCuda,
+    ::testing::Values(
+        shape_of(0, 5, 2, 1, 8), shape_of(1, 1, 1, 1, 1), shape_of(3, 10, 4, 2, 4),
+        shape_of(2, 33, 3, 3, 20), shape_of(1, 40, 2, 1, 256), shape_of(2, 1, 2, 1, 64),
+        shape_of(1, 64, 1, 1, 64), shape_of(2, 65, 1, 1, 64), shape_of(1, 130, 2, 1, 64),
+        shape_of(1, 31, 2, 1, 128), shape_of(1, 70, 3, 1, 128),
+        // windows within a tile, over several, of the own token
+        with(shape_of(2, 33, 2, 1, 20), 7, 0.0F), with(shape_of(2, 130, 2, 1, 64), 5, 0.0F),
+        with(shape_of(1, 200, 1, 1, 64), 70, 0.0F), with(shape_of(1, 129, 1, 1, 128), 1, 0.0F),
+        with(shape_of(1, 70, 2, 1, 64), 71, 0.0F), with(shape_of(2, 33, 2, 1, 20), 0, 1.5F),
+        with(shape_of(1, 130, 2, 1, 64), 100, 1.5F), with(shape_of(1, 70, 2, 1, 128), 0, 0.5F)));
 
 TEST(Attention, TensorCoresServeTheHeadsOfTheBigModels) {
   const Bf16* const aligned = nullptr;

@@ -38,7 +38,8 @@ std::vector<float> losses_of(const std::vector<RowLoss>& rows) {
 }
 
 template <class Element>
-void check(std::size_t rows, std::size_t classes, std::size_t gap, bool writes_gradient) {
+void check(std::size_t rows, std::size_t classes, std::size_t gap, bool writes_gradient,
+           float cap = 0.0F) {
   const std::size_t stride = classes + gap;
   std::vector<Element> logits = ordinary<Element>(rows * stride, 1);
   const std::vector<std::int32_t> targets = some_targets(rows, classes);
@@ -53,13 +54,13 @@ void check(std::size_t rows, std::size_t classes, std::size_t gap, bool writes_g
   std::vector<Element> expected = logits;
   std::vector<RowLoss> losses(rows);
   cross_entropy_scalar<Element>({expected.data(), rows, classes, stride, targets.data(),
-                                 losses.data(), 0.125F, writes_gradient});
+                                 losses.data(), 0.125F, writes_gradient, cap});
   in_every_order([&] {
     const OnDevice<Element> x(logits);
     const OnDevice<std::int32_t> t(targets);
     const OnDevice<RowLoss> l(rows);
     cross_entropy_cuda<Element>(
-        {x.get(), rows, classes, stride, t.get(), l.get(), 0.125F, writes_gradient}, nullptr);
+        {x.get(), rows, classes, stride, t.get(), l.get(), 0.125F, writes_gradient, cap}, nullptr);
     synchronize();
     const std::vector<RowLoss> found = l.read();
     expect_close(losses_of(found), losses_of(losses), {1e-6, 1e-6}, "losses");
@@ -88,6 +89,8 @@ TEST_F(CrossEntropyCuda, MatchesTheReference) {
     check<Bf16>(7, 257, 7, writes_gradient);
     check<Bf16>(4, 1030, 1, writes_gradient);
     check<Bf16>(3, 5003, 5, writes_gradient);
+    check<float>(5, 1031, 1, writes_gradient, 6.0F);
+    check<Bf16>(7, 257, 7, writes_gradient, 2.5F);
   }
 }
 

@@ -31,7 +31,7 @@ class ModelElementwiseCuda : public NeedsDevice<::testing::Test> {};
 template <class Element>
 void check_rotary(const RotaryShape& shape, std::size_t skip) {
   const std::vector<Element> x = ordinary<Element>(shape.rows * shape.stride, 1);
-  const std::vector<float> cosine = ordinary<float>(shape.length * shape.head_dim / 2, 2);
+  const std::vector<float> cosine = ordinary<float>(shape.length * shape.turned / 2, 2);
   const std::vector<float> sine = ordinary<float>(cosine.size(), 3);
   for (const auto direction : {RotaryDirection::kForward, RotaryDirection::kBackward}) {
     std::vector<Element> expected = x;
@@ -47,9 +47,10 @@ void check_rotary(const RotaryShape& shape, std::size_t skip) {
 }
 
 TEST_F(ModelElementwiseCuda, RotaryMatchesTheReferenceBitForBit) {
-  for (const RotaryShape& shape : {RotaryShape{0, 4, 2, 8, 16}, RotaryShape{1, 1, 1, 2, 2},
-                                   RotaryShape{6, 3, 3, 4, 17}, RotaryShape{10, 5, 2, 64, 192},
-                                   RotaryShape{7, 7, 3, 128, 640}, RotaryShape{5, 5, 2, 6, 24}}) {
+  for (const RotaryShape& shape :
+       {RotaryShape{0, 4, 2, 8, 16}, RotaryShape{1, 1, 1, 2, 2}, RotaryShape{6, 3, 3, 4, 17},
+        RotaryShape{10, 5, 2, 64, 192}, RotaryShape{7, 7, 3, 128, 640}, RotaryShape{5, 5, 2, 6, 24},
+        RotaryShape{6, 3, 2, 10, 40, 4}, RotaryShape{6, 3, 2, 64, 192, 32}}) {
     check_rotary<float>(shape, 0);
     check_rotary<Bf16>(shape, 0);
     check_rotary<Bf16>(shape, 3);
@@ -71,8 +72,11 @@ TEST(Rotary, BackwardUndoesForward) {
   expect_close(turned, x, {1e-6, 1e-6}, "x");
 }
 
+constexpr ActivationFunction kSmooth[] = {ActivationFunction::kSilu, ActivationFunction::kGelu,
+                                          ActivationFunction::kGeluTanh};
 constexpr ActivationFunction kFunctions[] = {ActivationFunction::kSilu, ActivationFunction::kGelu,
-                                             ActivationFunction::kGeluTanh};
+                                             ActivationFunction::kGeluTanh,
+                                             ActivationFunction::kRelu};
 
 /// -100 to 100, where exponentials under- and overflow, and ordinary numbers.
 template <class Element>
@@ -127,7 +131,7 @@ TEST(Activation, SlopesAreThoseOfTheFunctions) {
   // Central differences of the function itself; kStep^2 / 6 times its third derivative, and the
   // rounding of fp32 over kStep, are what they err by.
   constexpr float kStep = 1.0F / 64.0F;
-  for (const ActivationFunction f : kFunctions) {
+  for (const ActivationFunction f : kSmooth) {
     for (float x = -4.0F; x <= 4.0F; x += 0.25F) {
       const float points[] = {x - kStep, x + kStep};
       float values[2];
@@ -175,7 +179,7 @@ TEST_F(ModelElementwiseCuda, BiasesMatchTheReference) {
 
 template <class Element>
 void check_embedding(std::size_t sequences, std::size_t length, std::size_t columns,
-                     std::size_t words, bool has_positions, bool adds) {
+                     std::size_t words, bool has_positions, bool adds, float scale = 1.0F) {
   const std::size_t tokens = sequences * length;
   std::mt19937 random(5);
   std::vector<std::int32_t> ids(tokens);
@@ -184,23 +188,23 @@ void check_embedding(std::size_t sequences, std::size_t length, std::size_t colu
   const std::vector<Element> table = ordinary<Element>(words * columns, 1);
   const std::vector<Element> places = ordinary<Element>((length + 2) * columns, 2);
   const std::vector<Element> dy = ordinary<Element>(tokens * columns, 3);
-  const TokenRows rows{ids.data(), tokens, length};
+  const TokenRows rows{ids.data(), tokens, length, scale};
   std::vector<Element> y(tokens * columns), d_words(table), d_places(places);
   embedding_scalar(rows, columns, table.data(), has_positions ? places.data() : nullptr, y.data());
   const WordOrder order = order_by_word(ids);
   word_gradient_scalar<Element>(
-      {order.word.data(), order.first.data(), order.token.data(), order.word.size()}, columns,
-      dy.data(), words, adds, d_words.data());
+      {order.word.data(), order.first.data(), order.token.data(), order.word.size(), scale},
+      columns, dy.data(), words, adds, d_words.data());
   position_gradient_scalar(tokens, length, columns, dy.data(), length + 2, adds, d_places.data());
   in_every_order([&] {
     const OnDevice<std::int32_t> device_ids(ids), word(order.word);
     const OnDevice<std::uint32_t> first(order.first), token(order.token);
     const OnDevice<Element> t(table), p(places), d(dy), out(tokens * columns), dw(table),
         dp(places);
-    embedding_cuda({device_ids.get(), tokens, length}, columns, t.get(),
+    embedding_cuda({device_ids.get(), tokens, length, scale}, columns, t.get(),
                    has_positions ? p.get() : nullptr, out.get(), nullptr);
-    word_gradient_cuda<Element>({word.get(), first.get(), token.get(), order.word.size()}, columns,
-                                d.get(), words, adds, dw.get(), nullptr);
+    word_gradient_cuda<Element>({word.get(), first.get(), token.get(), order.word.size(), scale},
+                                columns, d.get(), words, adds, dw.get(), nullptr);
     position_gradient_cuda(tokens, length, columns, d.get(), length + 2, adds, dp.get(), nullptr);
     synchronize();
     EXPECT_EQ(comparable(out.read()), comparable(y));
@@ -216,6 +220,8 @@ TEST_F(ModelElementwiseCuda, EmbeddingsMatchTheReferenceBitForBit) {
   check_embedding<Bf16>(3, 7, 12, 24, true, false);
   check_embedding<Bf16>(2, 33, 40, 100, false, true);
   check_embedding<Bf16>(5, 20, 264, 9, true, false);
+  check_embedding<float>(3, 7, 12, 24, true, true, 3.4641F);
+  check_embedding<Bf16>(3, 7, 16, 24, false, false, 7.5F);
 }
 
 }  // namespace

@@ -24,17 +24,22 @@ using testing::synchronize;
 /// rows, columns, elements before the first row
 using Size = std::tuple<std::size_t, std::size_t, std::size_t>;
 
+/// Elements of an array whose tokens are `stride` apart.
+std::size_t extent(const NormShape& shape, std::size_t stride) {
+  return shape.rows == 0 ? 0 : shape.at(shape.rows - 1, stride) + shape.columns;
+}
+
 template <class Element>
 struct Host {
   explicit Host(const NormShape& shape)
-      : x(ordinary<Element>(shape.rows * shape.columns, 1)),
+      : x(ordinary<Element>(extent(shape, shape.x_stride), 1)),
         delta(ordinary<Element>(x.size(), 2)),
         weight(ordinary<Element>(shape.columns, 3)),
         bias(ordinary<Element>(shape.columns, 4)),
-        dy(ordinary<Element>(x.size(), 5)),
-        before(ordinary<Element>(x.size(), 6)),
+        dy(ordinary<Element>(extent(shape, shape.y_stride), 5)),
+        before(ordinary<Element>(dy.size(), 6)),
         sum(x.size()),
-        y(x.size()),
+        y(dy),
         mean(shape.rows),
         inverse(shape.rows) {}
   std::vector<Element> x, delta, weight, bias, dy, before, sum, y;
@@ -43,66 +48,93 @@ struct Host {
 
 class NormCuda : public NeedsDevice<::testing::TestWithParam<Size>> {
  protected:
+  [[nodiscard]] static NormShape plain(bool is_layer_norm) {
+    return {std::get<0>(GetParam()), std::get<1>(GetParam()), is_layer_norm, 1e-5F};
+  }
+  /// Gemma's arithmetic.
+  [[nodiscard]] static NormShape with_offset() {
+    NormShape shape = plain(false);
+    shape.rounds_normalized = false;
+    shape.offset = 1.0F;
+    return shape;
+  }
+  /// Three heads of a token, among others.
+  [[nodiscard]] static NormShape of_heads(std::size_t gap) {
+    NormShape shape = plain(false);
+    shape.rows_per_token = 3;
+    shape.x_stride = 3 * shape.columns + gap;
+    shape.y_stride = 4 * shape.columns + 2 * gap;
+    return shape;
+  }
+  struct Parts {
+    bool delta = false;
+    bool residual = false;
+    bool in_place = false;  ///< dx takes the place of dy
+  };
   template <class Element>
-  void forward_and_backward(bool is_layer_norm, bool has_delta);
+  void forward_and_backward(const NormShape& shape, Parts parts);
   template <class Element>
-  void weight_gradients(bool is_layer_norm, bool adds);
+  void weight_gradients(const NormShape& shape, bool adds);
 };
 
 template <class Element>
-void NormCuda::forward_and_backward(bool is_layer_norm, bool has_delta) {
-  const auto [rows, columns, skip] = GetParam();
-  const NormShape shape{rows, columns, is_layer_norm, 1e-5F};
+void NormCuda::forward_and_backward(const NormShape& shape, Parts parts) {
+  const std::size_t skip = std::get<2>(GetParam());
+  const bool adds = parts.delta;
   Host<Element> h(shape);
-  const Element* const bias = is_layer_norm ? h.bias.data() : nullptr;
+  const Element* const bias = shape.is_layer_norm ? h.bias.data() : nullptr;
   norm_forward_scalar<Element>(
-      shape, {h.x.data(), has_delta ? h.delta.data() : nullptr, h.sum.data(), h.weight.data(), bias,
-              h.y.data(), h.mean.data(), h.inverse.data()});
-  const std::vector<Element>& in = has_delta ? h.sum : h.x;
-  std::vector<Element> dx = h.before;
+      shape,
+      {h.x.data(), parts.delta ? h.delta.data() : nullptr, h.sum.data(), h.weight.data(), bias,
+       h.y.data(), h.mean.data(), h.inverse.data(), parts.residual ? h.before.data() : nullptr});
+  const std::vector<Element>& in = parts.delta ? h.sum : h.x;
+  std::vector<Element> dx = parts.in_place ? h.dy : h.before;
   norm_backward_scalar<Element>(shape, {in.data(), h.weight.data(), h.mean.data(), h.inverse.data(),
-                                        h.dy.data(), dx.data(), has_delta});
-  in_every_order([&, rows = rows, columns = columns, skip = skip] {
+                                        parts.in_place ? dx.data() : h.dy.data(), dx.data(), adds});
+  in_every_order([&] {
     const OnDevice<Element> x(h.x, skip), delta(h.delta, skip), weight(h.weight), b(h.bias),
-        sum(h.x.size(), skip), y(h.x.size(), skip), dy(h.dy, skip), d(h.before, skip);
-    const OnDevice<float> mean(rows), inverse(rows);
+        sum(h.x.size(), skip), y(h.dy, skip), dy(h.dy, skip), d(h.before, skip),
+        residual(h.before, skip);
+    const OnDevice<float> mean(shape.rows), inverse(shape.rows);
     norm_forward_cuda<Element>(
         shape,
-        {x.get(), has_delta ? delta.get() : nullptr, has_delta ? sum.get() : nullptr, weight.get(),
-         is_layer_norm ? b.get() : nullptr, y.get(), mean.get(), inverse.get()},
+        {x.get(), parts.delta ? delta.get() : nullptr, parts.delta ? sum.get() : nullptr,
+         weight.get(), shape.is_layer_norm ? b.get() : nullptr, y.get(), mean.get(), inverse.get(),
+         parts.residual ? residual.get() : nullptr},
         nullptr);
-    const Element* const input = has_delta ? sum.get() : x.get();
+    const Element* const input = parts.delta ? sum.get() : x.get();
+    const OnDevice<Element>& out = parts.in_place ? dy : d;
     norm_backward_cuda<Element>(
-        shape, {input, weight.get(), mean.get(), inverse.get(), dy.get(), d.get(), has_delta},
+        shape, {input, weight.get(), mean.get(), inverse.get(), dy.get(), out.get(), adds},
         nullptr);
     synchronize();
-    if (has_delta) {
+    if (parts.delta) {
       EXPECT_EQ(comparable(sum.read()), comparable(h.sum));
     }
-    if (columns == 0) return;
+    if (shape.columns == 0) return;
     expect_close(mean.read(), h.mean, {1e-5, 1e-5}, "mean");
     expect_close(inverse.read(), h.inverse, {1e-5, 1e-5}, "inverse");
     // A row of one column has a variance of 0: the rounding of its mean decides.
-    if (is_layer_norm && columns == 1) return;
+    if (shape.is_layer_norm && shape.columns == 1) return;
     expect_close(y.read(), h.y, stored_bounds<Element>(), "y");
     // dx cancels g against its means: what is left errs by that of the parts.
-    expect_close(d.read(), dx,
+    expect_close(out.read(), dx,
                  {4 * stored_bounds<Element>().norm, 4 * stored_bounds<Element>().element}, "dx");
   });
 }
 
 template <class Element>
-void NormCuda::weight_gradients(bool is_layer_norm, bool adds) {
-  const auto [rows, columns, skip] = GetParam();
-  const NormShape shape{rows, columns, is_layer_norm, 1e-5F};
+void NormCuda::weight_gradients(const NormShape& shape, bool adds) {
+  const std::size_t skip = std::get<2>(GetParam());
+  const bool is_layer_norm = shape.is_layer_norm;
   Host<Element> h(shape);
-  h.mean = ordinary<float>(rows, 7);
-  h.inverse = ordinary<float>(rows, 8);
+  h.mean = ordinary<float>(shape.rows, 7);
+  h.inverse = ordinary<float>(shape.rows, 8);
   std::vector<Element> d_weight(h.weight), d_bias(h.bias);
   norm_weight_gradients_scalar<Element>(
       shape, {h.x.data(), h.mean.data(), h.inverse.data(), h.dy.data(), d_weight.data(),
               is_layer_norm ? d_bias.data() : nullptr, adds});
-  in_every_order([&, skip = skip] {
+  in_every_order([&] {
     const OnDevice<Element> x(h.x, skip), dy(h.dy, skip), dw(h.weight), db(h.bias);
     const OnDevice<float> mean(h.mean), inverse(h.inverse);
     const OnDevice<std::byte> workspace(norm_weight_gradients_workspace(shape));
@@ -119,18 +151,28 @@ void NormCuda::weight_gradients(bool is_layer_norm, bool adds) {
 }
 
 TEST_P(NormCuda, RmsNormMatchesTheReference) {
-  forward_and_backward<float>(false, false);
-  forward_and_backward<Bf16>(false, true);
+  forward_and_backward<float>(plain(false), {});
+  forward_and_backward<Bf16>(plain(false), {.delta = true});
+  forward_and_backward<float>(with_offset(), {.residual = true});
+  forward_and_backward<Bf16>(with_offset(), {.residual = true});
 }
 TEST_P(NormCuda, LayerNormMatchesTheReference) {
-  forward_and_backward<float>(true, true);
-  forward_and_backward<Bf16>(true, false);
+  forward_and_backward<float>(plain(true), {.delta = true});
+  forward_and_backward<Bf16>(plain(true), {});
+}
+TEST_P(NormCuda, NormsOfHeadsMatchTheReference) {
+  forward_and_backward<float>(of_heads(4), {.in_place = true});
+  forward_and_backward<Bf16>(of_heads(8), {.in_place = true});
+  forward_and_backward<Bf16>(of_heads(3), {});
 }
 TEST_P(NormCuda, WeightGradientsMatchTheReference) {
-  weight_gradients<float>(true, false);
-  weight_gradients<float>(false, true);
-  weight_gradients<Bf16>(true, true);
-  weight_gradients<Bf16>(false, false);
+  weight_gradients<float>(plain(true), false);
+  weight_gradients<float>(plain(false), true);
+  weight_gradients<Bf16>(plain(true), true);
+  weight_gradients<Bf16>(plain(false), false);
+  weight_gradients<Bf16>(with_offset(), false);
+  weight_gradients<Bf16>(of_heads(8), true);
+  weight_gradients<Bf16>(of_heads(3), true);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, NormCuda,

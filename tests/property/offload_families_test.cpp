@@ -101,7 +101,8 @@ TEST(OffloadAccumulation, OnTheDeviceIsThatOnTheHost) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Configurations, OffloadFamilies,
-                         ::testing::Values("gpt2", "llama", "llama_tied", "qwen2"),
+                         ::testing::Values("gpt2", "llama", "llama_tied", "qwen2", "gemma3", "phi3",
+                                           "olmo3", "opt"),
                          [](const auto& which) { return std::string(which.param); });
 
 }  // namespace

@@ -2,6 +2,7 @@
 // reference's central differences. The bound is that of model_operations_test.
 #include "runtime/model/attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -62,17 +63,17 @@ TEST_F(Attention, RotaryTurnsColumnsOfBothHalves) {
 
 TEST(Rotary, ScalingActsOnTheFrequenciesItNames) {
   RotarySettings settings = {100.0};
-  const std::vector<float> plain = rotary_frequencies(settings, 8);
+  const std::vector<float> plain = rotary_frequencies(settings, 8, 64);
   EXPECT_FLOAT_EQ(plain[0], 1.0F);
   EXPECT_FLOAT_EQ(plain[2], 0.1F);
   settings.scaling = RotarySettings::Scaling::kLinear;
   settings.factor = 4.0;
   for (std::size_t i = 0; i < 4; ++i) {
-    EXPECT_FLOAT_EQ(rotary_frequencies(settings, 8)[i], plain[i] / 4.0F);
+    EXPECT_FLOAT_EQ(rotary_frequencies(settings, 8, 64)[i], plain[i] / 4.0F);
   }
   // Turns in 64 positions: 10.2, 3.22, 1.02, 0.32; kept above 4, divided below 1.
   settings = {100.0, RotarySettings::Scaling::kLlama3, 4.0, 1.0, 4.0, 64.0};
-  const std::vector<float> llama3 = rotary_frequencies(settings, 8);
+  const std::vector<float> llama3 = rotary_frequencies(settings, 8, 64);
   EXPECT_EQ(llama3[0], plain[0]);
   const double share = (64.0 * std::pow(100.0, -0.25) / (2.0 * 3.14159265358979) - 1.0) / 3.0;
   EXPECT_NEAR(llama3[1], plain[1] * (share + (1.0 - share) / 4.0), 1e-7);
@@ -91,18 +92,22 @@ std::vector<double> attention_reference(const AttentionShape& s, const std::vect
         const std::int64_t token = sequence * s.length + i;
         std::vector<double> p;
         double sum = 0.0;
-        for (std::int64_t j = 0; j <= i; ++j) {
+        const std::int64_t first = s.window > 0 ? std::max<std::int64_t>(0, i - s.window + 1) : 0;
+        for (std::int64_t j = first; j <= i; ++j) {
           double score = 0.0;
           for (std::int64_t c = 0; c < s.head_dim; ++c) {
             score += in(token, head, c) * in(sequence * s.length + j, key, c);
           }
-          p.push_back(std::exp(score * static_cast<double>(s.scale)));
+          score *= static_cast<double>(s.scale);
+          const auto cap = static_cast<double>(s.cap);
+          if (cap > 0.0) score = cap * std::tanh(score / cap);
+          p.push_back(std::exp(score));
           sum += p.back();
         }
-        for (std::int64_t j = 0; j <= i; ++j) {
+        for (std::int64_t j = first; j <= i; ++j) {
           for (std::int64_t c = 0; c < s.head_dim; ++c) {
             out[at(token * s.out_row() + head * s.head_dim + c)] +=
-                p[at(j)] / sum * in(sequence * s.length + j, key + s.kv_heads, c);
+                p[at(j - first)] / sum * in(sequence * s.length + j, key + s.kv_heads, c);
           }
         }
       }
@@ -138,6 +143,18 @@ TEST_F(Attention, WithGroupedQueries) {
 
 TEST_F(Attention, OfOneTokenIsItsValue) {
   check_attention(run_, {3, 1, 2, 2, 3, 1.0F}, 1);
+}
+
+TEST_F(Attention, LooksBackOnAWindow) {
+  check_attention(run_, {2, 7, 4, 2, 2, 2.0F, 3}, 1);
+  check_attention(run_, {1, 4, 1, 1, 2, 2.0F, 1}, 1);
+  check_attention(run_, {1, 300, 1, 1, 2, 2.0F, 20}, 41);  // which begins within another tile
+  check_attention(run_, {1, 5, 1, 1, 2, 2.0F, 5}, 1);
+}
+
+TEST_F(Attention, CapsItsScores) {
+  check_attention(run_, {2, 5, 4, 2, 2, 2.0F, 0, 0.7F}, 1);
+  check_attention(run_, {1, 6, 2, 1, 2, 2.0F, 2, 1.5F}, 1);
 }
 
 /// Queries are handled 128 at a time.

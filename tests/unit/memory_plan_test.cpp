@@ -154,7 +154,8 @@ TEST_P(MemoryPlanOf, IsWhatTheEngineAllocates) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Configurations, MemoryPlanOf,
-                         ::testing::Values("gpt2", "llama", "llama_tied", "qwen2"),
+                         ::testing::Values("gpt2", "llama", "llama_tied", "qwen2", "gemma3", "phi3",
+                                           "olmo3", "opt"),
                          [](const auto& which) { return std::string(which.param); });
 
 TEST(MemoryPlan, HasTheActivationsThatFitHas) {

@@ -1,6 +1,7 @@
 // Every operation of the model, forward against a plain double reference and backward against that
 // reference's central differences. The bound covers fp32's rounding (2^-24 = 6e-8, times a few
 // operations and sums of up to 150 terms) and the difference's own error of about 1e-8.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -235,11 +236,14 @@ double activation_reference(Activation f, double x) {
       return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0)));
     case Activation::kGeluTanh:
       return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / kPi) * (x + 0.044715 * x * x * x)));
+    case Activation::kRelu:
+      return std::max(x, 0.0);
   }
   return 0.0;
 }
 
-constexpr Activation kActivations[] = {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh};
+constexpr Activation kActivations[] = {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh,
+                                       Activation::kRelu};
 
 std::vector<float> wide_values(std::size_t count, std::uint32_t seed) {
   std::vector<float> values = some_values(count, seed);
@@ -327,29 +331,31 @@ TEST_F(ModelOperations, EmbeddingsAreLookedUpAndTheirGradientsSummedByWord) {
   const std::vector<float> words = some_values(4 * 5, 1);
   const std::vector<float> places = some_values(4 * 5, 2);
   std::vector<float> y(6 * 5);
-  run_.embedding(*tokens.view, 5, words.data(), places.data(), y.data());
+  constexpr float kScale = 2.0F;
+  run_.embedding(*tokens.view, 5, kScale, words.data(), places.data(), y.data());
   for (std::int64_t t = 0; t < 6; ++t) {
     for (std::int64_t c = 0; c < 5; ++c) {
-      EXPECT_EQ(y[at(t * 5 + c)], words[at(ids[at(t)] * 5 + c)] + places[at(t % 3 * 5 + c)]);
+      EXPECT_EQ(y[at(t * 5 + c)],
+                kScale * words[at(ids[at(t)] * 5 + c)] + places[at(t % 3 * 5 + c)]);
     }
   }
   const std::vector<float> dy = some_values(30, 3);
   std::vector<float> d_words(20, 1.0F);
   std::vector<float> d_places(20, 1.0F);
-  run_.word_gradient(*tokens.view, 5, dy.data(), 4, true, d_words.data());
+  run_.word_gradient(*tokens.view, 5, kScale, dy.data(), 4, true, d_words.data());
   run_.position_gradient(*tokens.view, 5, dy.data(), 4, false, d_places.data());
   std::vector<double> expected_words(20, 1.0);
   std::vector<double> expected_places(20);
   for (std::int64_t t = 0; t < 6; ++t) {
     for (std::int64_t c = 0; c < 5; ++c) {
-      expected_words[at(ids[at(t)] * 5 + c)] += static_cast<double>(dy[at(t * 5 + c)]);
+      expected_words[at(ids[at(t)] * 5 + c)] += static_cast<double>(kScale * dy[at(t * 5 + c)]);
       expected_places[at(t % 3 * 5 + c)] += static_cast<double>(dy[at(t * 5 + c)]);
     }
   }
   EXPECT_LT(relative_error(d_words, expected_words), kBound);
   EXPECT_LT(relative_error(d_places, expected_places), kBound);
   EXPECT_EQ(d_places[15], 0.0F);  // no sequence reaches the fourth place
-  run_.word_gradient(*tokens.view, 5, dy.data(), 4, false, d_words.data());
+  run_.word_gradient(*tokens.view, 5, kScale, dy.data(), 4, false, d_words.data());
   for (double& value : expected_words) value -= 1.0;
   EXPECT_LT(relative_error(d_words, expected_words), kBound);
   EXPECT_EQ(d_words[10], 0.0F);
@@ -362,8 +368,8 @@ TEST_F(ModelOperations, WordGradientsAreAddedAsTheyWouldBeStored) {
   const std::vector<float> dy = {std::ldexp(1.0F, -24), std::ldexp(1.0F, -54)};
   std::vector<float> alone(1);
   std::vector<float> sum(1, 1.0F);
-  run_.word_gradient(*tokens.view, 1, dy.data(), 1, false, alone.data());
-  run_.word_gradient(*tokens.view, 1, dy.data(), 1, true, sum.data());
+  run_.word_gradient(*tokens.view, 1, 1.0F, dy.data(), 1, false, alone.data());
+  run_.word_gradient(*tokens.view, 1, 1.0F, dy.data(), 1, true, sum.data());
   EXPECT_EQ(sum[0], 1.0F + alone[0]);
   EXPECT_EQ(sum[0], 1.0F);
 }

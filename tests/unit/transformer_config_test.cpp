@@ -1,6 +1,7 @@
 // What training reads from a config.json, and that the parameters are those the simulator counts.
 #include "runtime/model_config/transformer_config.h"
 
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -39,6 +40,18 @@ std::string qwen2(const std::string& more) {
   return text.replace(text.find("llama\""), 6, R"(qwen2", "num_key_value_heads": 2)");
 }
 
+std::string opt(const std::string& more) {
+  return R"({"model_type": "opt", "vocab_size": 8, "hidden_size": 8, "num_hidden_layers": 1,
+"num_attention_heads": 1, "ffn_dim": 8, "max_position_embeddings": 8)" +
+         more + "}";
+}
+std::string gemma3(const std::string& more) {
+  return R"({"model_type": "gemma3_text", "vocab_size": 8, "hidden_size": 8, "head_dim": 4,
+"num_hidden_layers": 6, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 8,
+"max_position_embeddings": 16)" +
+         more + "}";
+}
+
 std::string error_of(const std::string& json) {
   try {
     static_cast<void>(model_config(json));
@@ -52,24 +65,25 @@ std::string error_of(const std::string& json) {
 
 TEST(TransformerConfig, HasHuggingFacesDefaults) {
   const TransformerConfig a = model_config(llama(""));
-  EXPECT_EQ(a.norm_epsilon, 1e-6);
+  EXPECT_EQ(a.norm.epsilon, 1e-6);
   EXPECT_EQ(a.initializer_range, 0.02);
   EXPECT_EQ(a.rotary.theta, 10000.0);
   EXPECT_EQ(a.rotary.scaling, RotarySettings::Scaling::kNone);
   EXPECT_EQ(a.activation, Activation::kSilu);
-  EXPECT_FALSE(a.sliding_window);
+  EXPECT_EQ(a.largest_window(), 0);
   EXPECT_TRUE(a.unapplied_dropouts.empty());
   const TransformerConfig b = model_config(gpt2(""));
-  EXPECT_EQ(b.norm_epsilon, 1e-5);
+  EXPECT_EQ(b.norm.epsilon, 1e-5);
   EXPECT_EQ(b.activation, Activation::kGeluTanh);
   EXPECT_TRUE(b.scales_attention);
   EXPECT_FALSE(b.scales_attention_by_layer);
-  EXPECT_EQ(model_config(mistral("")).sliding_window, 4096);
-  EXPECT_FALSE(model_config(mistral(R"(, "sliding_window": null)")).sliding_window);
-  EXPECT_FALSE(model_config(qwen2(R"(, "sliding_window": 8)")).sliding_window);
-  EXPECT_EQ(
-      model_config(qwen2(R"(, "sliding_window": 8, "use_sliding_window": true)")).sliding_window,
-      8);
+  EXPECT_EQ(model_config(mistral("")).window(0), 4096);
+  EXPECT_EQ(model_config(mistral(R"(, "sliding_window": null)")).window(0), 0);
+  EXPECT_EQ(model_config(qwen2(R"(, "sliding_window": 8)")).largest_window(), 0);
+  const TransformerConfig late = model_config(
+      qwen2(R"(, "sliding_window": 8, "use_sliding_window": true, "max_window_layers": 1)"));
+  EXPECT_EQ(late.window(0), 0);
+  EXPECT_EQ(late.window(1), 8);
 }
 
 TEST(TransformerConfig, ReadsRotarySettingsOfOldAndNewTransformers) {
@@ -89,20 +103,53 @@ TEST(TransformerConfig, ReadsRotarySettingsOfOldAndNewTransformers) {
 }
 
 TEST(TransformerConfig, RefusesWhatItWouldComputeWrongly) {
-  EXPECT_THAT(error_of(llama(R"(, "rope_scaling": {"rope_type": "yarn", "factor": 4.0})")),
-              HasSubstr("config.json:2:112: rope_scaling.rope_type: rotary scaling \"yarn\" is not "
-                        "supported by the trainer; supported: default, linear, llama3"));
+  EXPECT_THAT(error_of(llama(R"(, "rope_scaling": {"rope_type": "dynamic", "factor": 4.0})")),
+              HasSubstr("config.json:2:112: rope_scaling.rope_type: rotary scaling \"dynamic\" is "
+                        "not supported by the trainer; supported: default, linear, llama3, yarn, "
+                        "longrope"));
+  EXPECT_THAT(error_of(llama(R"(, "rope_scaling": {"type": "longrope", "short_factor": [1, 2, 3],
+                                   "long_factor": [1, 2]})")),
+              HasSubstr("rope_scaling: expected 2 factors, one for each pair of columns; found 3"));
   EXPECT_THAT(error_of(llama(R"(, "rope_scaling": {"type": "linear"})")), HasSubstr("factor"));
-  EXPECT_THAT(error_of(llama(R"(, "hidden_act": "relu")")), HasSubstr("hidden_act"));
-  EXPECT_THAT(error_of(llama(R"(, "partial_rotary_factor": 0.5)")), HasSubstr("expected 1"));
+  EXPECT_THAT(error_of(llama(R"(, "hidden_act": "mish")")), HasSubstr("hidden_act"));
+  EXPECT_THAT(
+      error_of(llama(R"(, "partial_rotary_factor": 0.75)")),
+      HasSubstr("partial_rotary_factor: expected an even number of rotary columns, found 3"));
   EXPECT_THAT(error_of(llama(R"(, "head_dim": 3)")), HasSubstr("even number"));
   EXPECT_THAT(error_of(gpt2(R"(, "activation_function": "gelu_nwe")")),
               HasSubstr("did you mean \"gelu_new\"?"));
-  EXPECT_THAT(error_of(R"({"model_type": "opt", "vocab_size": 8, "hidden_size": 8,
-      "num_hidden_layers": 1, "num_attention_heads": 1, "ffn_dim": 8,
-      "max_position_embeddings": 8})"),
-              HasSubstr("config.json:1:16: model_type: opt is simulated but not trained; families "
-                        "to train: llama, mistral, qwen2, gpt2"));
+  EXPECT_THAT(
+      error_of(R"({"model_type": "bloom", "vocab_size": 8, "hidden_size": 8, "n_layer": 1,
+      "n_head": 1})"),
+      HasSubstr("config.json:1:16: model_type: bloom is simulated but not trained; families "
+                "to train: llama, mistral, qwen2, qwen3, phi3, gemma, gemma2, gemma3_text, "
+                "olmo2, olmo3, gpt2, opt"));
+  EXPECT_THAT(error_of(opt(R"(, "word_embed_proj_dim": 4)")),
+              HasSubstr("word_embed_proj_dim: expected hidden_size (8): projections of embeddings "
+                        "are not trained"));
+  EXPECT_THAT(error_of(opt(R"(, "do_layer_norm_before": false)")),
+              HasSubstr("do_layer_norm_before: norms after the sums"));
+  EXPECT_THAT(error_of(gemma3(R"(, "use_bidirectional_attention": true)")),
+              HasSubstr("use_bidirectional_attention: attention to later tokens is not trained"));
+  EXPECT_THAT(error_of(gemma3(R"(, "sliding_window": null)")),
+              HasSubstr("sliding_window: expected a number of tokens"));
+}
+
+TEST(TransformerConfig, HasTheSettingsOfOtherFamilies) {
+  const TransformerConfig gemma = model_config(gemma3(R"(, "query_pre_attn_scalar": 64)"));
+  EXPECT_EQ(gemma.norm.offset, 1.0);
+  EXPECT_EQ(gemma.embedding_scale, std::sqrt(8.0));
+  EXPECT_EQ(gemma.attention_scale, 0.125);
+  EXPECT_EQ(gemma.logit_cap, 0.0);
+  EXPECT_EQ(gemma.rotary.theta, 1e6);
+  ASSERT_TRUE(gemma.window_rotary);
+  EXPECT_EQ(gemma.window_rotary->theta, 1e4);
+  EXPECT_EQ(gemma.window(0), 4096);
+  EXPECT_EQ(gemma.window(5), 0);
+  EXPECT_EQ(model_config(opt("")).first_position, 2);
+  EXPECT_EQ(model_config(opt(R"(, "init_std": 0.5)")).initializer_range, 0.5);
+  const TransformerConfig half = model_config(llama(R"(, "partial_rotary_factor": 0.5)"));
+  EXPECT_EQ(half.rotary_columns, 2);
 }
 
 TEST(TransformerConfig, SaysWhichDropoutsAreNotApplied) {

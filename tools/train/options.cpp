@@ -106,7 +106,8 @@ void add_zenflow_train_knobs(CLI::App& app, TrainCommand& o) {
 void add_model_options(CLI::App& app, TrainCommand& o) {
   TrainOptions& t = o.train;
   app.add_option("--model", t.model,
-                 "the model: a Hugging Face config.json (llama, mistral, qwen2, gpt2)")
+                 fmt::format("the model: a Hugging Face config.json ({})",
+                             fmt::join(trained_families(), ", ")))
       ->required();
   app.add_option("--data", t.data,
                  "what to train on: a text (bytes are tokens), tokens (*.bin), or the folder of a "

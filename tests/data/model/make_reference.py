@@ -1,8 +1,8 @@
-#!/usr/bin/env python3
+#!/ usr / bin / env python3
 """Makes the reference files of this folder: tiny models, their loss and gradients, by PyTorch on the CPU.
 
   pip install torch transformers safetensors      (in an environment of your own)
-  python make_reference.py [FOLDER]               (default: this folder)
+  python make_reference.py [FOLDER [CASE...]]     (default: this folder, all cases)
   python make_reference.py --read FILE...         prints FILEs as the safetensors library reads them
 
 Each NAME.safetensors holds, in fp32, the weights under their Hugging Face names, their gradients under
@@ -35,8 +35,19 @@ GPT2 = {
     "initializer_range": 0.3, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
     "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None,
 }
+GEMMA = {
+    **LLAMA, "num_hidden_layers": 1, "head_dim": 8, "num_attention_heads": 2, "num_key_value_heads": 1,
+    "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True,
+}
+del GEMMA["hidden_act"], GEMMA["mlp_bias"]
+OPT = {
+    "model_type": "opt", "vocab_size": 24, "hidden_size": 12, "num_hidden_layers": 2, "ffn_dim": 20,
+    "max_position_embeddings": 14, "num_attention_heads": 3, "activation_function": "relu", "init_std": 0.3,
+    "dropout": 0.0, "do_layer_norm_before": True, "word_embed_proj_dim": 12, "pad_token_id": None,
+    "bos_token_id": 1, "eos_token_id": 2,
+}
 CASES = {
-    # rope_scaling at a scale where, with head_dim 8, frequencies fall into all three of its ranges
+#rope_scaling at a scale where, with head_dim 8, frequencies fall into all three of its ranges
     "llama_tied": ({**LLAMA, "tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True,
                     "head_dim": 8, "num_attention_heads": 2, "num_key_value_heads": 1,
                     "rope_theta": 100.0, "max_position_embeddings": 128,
@@ -50,6 +61,34 @@ CASES = {
     "gpt2_classes": ({**GPT2, "activation_function": "gelu", "n_layer": 1, "pad_token_id": 0}, "classes", 3),
     "mistral_regression": ({**LLAMA, "model_type": "mistral", "num_hidden_layers": 1,
                             "sliding_window": 16, "pad_token_id": 0}, "regression", 1),
+#windows, caps and scales at which they change what a sequence of 10 tokens gives
+    "mistral_window": ({**LLAMA, "model_type": "mistral", "num_hidden_layers": 1, "sliding_window": 4},
+                       "tokens", 0),
+    "qwen3": ({**LLAMA, "model_type": "qwen3", "head_dim": 6}, "tokens", 0),
+    "gemma": ({**GEMMA, "model_type": "gemma", "hidden_act": "gelu"}, "tokens", 0),
+    "gemma2": ({**GEMMA, "model_type": "gemma2", "num_hidden_layers": 2, "attn_logit_softcapping": 2.0,
+                "final_logit_softcapping": 3.0, "query_pre_attn_scalar": 12, "sliding_window": 4},
+               "tokens", 0),
+    "gemma3": ({**GEMMA, "model_type": "gemma3_text", "num_hidden_layers": 2, "query_pre_attn_scalar": 12,
+                "sliding_window": 4, "sliding_window_pattern": 2, "rope_theta": 1000.0,
+                "rope_local_base_freq": 100.0, "rope_scaling": {"rope_type": "linear", "factor": 2.0}},
+               "tokens", 0),
+    "phi3": ({**LLAMA, "model_type": "phi3", "hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1,
+              "head_dim": 8, "partial_rotary_factor": 0.5, "original_max_position_embeddings": 8,
+              "sliding_window": 5, "resid_pdrop": 0.0, "embd_pdrop": 0.0,
+              "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [1.25, 3.0]}},
+             "tokens", 0),
+    "olmo2": ({**LLAMA, "model_type": "olmo2", "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 6},
+              "tokens", 0),
+#frequencies with which YaRN's range lies between the first pair of columns and the last
+    "olmo3": ({**LLAMA, "model_type": "olmo3", "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8,
+               "hidden_size": 16, "sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"],
+               "rope_parameters": {
+                   "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+                   "full_attention": {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0,
+                                      "original_max_position_embeddings": 64, "beta_fast": 8.0,
+                                      "beta_slow": 1.0}}}, "tokens", 0),
+    "opt": (OPT, "tokens", 0),
 }
 
 
@@ -96,7 +135,9 @@ def write_case(folder, name):
     config, kind, labels = CASES[name]
     model, loss, logits, batch = make_case(config, kind, labels)
     tensors = {"loss": loss.detach().reshape(1), "logits": logits.detach().contiguous()}
-    tensors |= {key: value.float() for key, value in batch.items()}
+    tensors |= {
+key: value.float() for key, value in batch.items()
+}
     for parameter_name, parameter in model.named_parameters():
         tensors[parameter_name] = parameter.detach().clone()
         tensors["grad." + parameter_name] = parameter.grad.clone()
@@ -126,7 +167,7 @@ def main(arguments):
         return
     folder = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).parent)
     torch.set_num_threads(1)
-    for name in CASES:
+    for name in arguments[1:] or CASES:
         write_case(folder, name)
 
 
