@@ -171,8 +171,10 @@ void Sampler::compute_span(const TimelineSpan& span) {
     case Operation::kGradientNorm:
     case Operation::kGatherSelected:
     case Operation::kGatherDeferred:
+      if (backwards_ == 0) fail(span, "backward");
       return add(Operation::kPackGradients, layers - backwards_, span);
     case Operation::kPackGradients:
+      if (backwards_ == 0) fail(span, "backward");
       close();
       know_norm(span);  // after the last layer's
       return keep(span,

@@ -246,6 +246,17 @@ void check_top_level(const Node& root, DeepSpeedConfig& config) {
   }
 }
 
+/// Results without it would be another job's: each rank has all experts' weights, gradients and
+/// optimizer state to keep, and none of the exchange of tokens.
+void refuse_expert_parallelism(const Node& root) {
+  constexpr std::string_view kBlock = "expert_parallel";
+  const Node* const block = root.find(kBlock);
+  const Node* const enabled = block == nullptr ? nullptr : block->find("enabled");
+  if (enabled == nullptr || !lax_boolean(*enabled).value_or(false)) return;
+  fail_at(enabled->at, fmt::format("{}.enabled", kBlock),
+          "expert parallelism is not described; without it every rank has all experts");
+}
+
 }  // namespace
 
 void copy_knobs(const ZenFlowSettings& from, OffloadSetup& to) {
@@ -304,6 +315,7 @@ DeepSpeedConfig read_deepspeed_config(const Node& root) {
   config.fp32_gradient_sums = sums_in_fp32(root) && (config.bf16 || config.fp16);
   if (config.bf16 && config.fp16) map.fail("fp16", "bf16 and fp16 cannot both be enabled");
   check_top_level(root, config);
+  refuse_expert_parallelism(root);
   for (UnmodelledKey& key : unmodelled_keys(root)) {
     config.not_modelled.push_back(std::move(key.path));
   }

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "sim/base/error.h"
 #include "sim/offload/knobs.h"
 
 namespace zenflow::sim {
@@ -49,7 +52,51 @@ bool read_count(const Json& json, std::int64_t low, std::int64_t& value) {
   return is_right;
 }
 
+/// What a file may say of it.
+std::string values_text(const SetupKnob& knob) {
+  if (!knob.words.empty()) return fmt::format("one of {}", fmt::join(knob.words, ", "));
+  if (is_switch(knob)) return "true or false";
+  return fmt::format("a {} from {} to {}", is_whole(knob) ? "whole number" : "number", knob.low,
+                     largest_value(knob));
+}
+
+[[noreturn]] void refuse(const std::string& file, std::string_view key, const std::string& expected,
+                         const Json& found) {
+  constexpr std::size_t kLongest = 60;
+  const std::string text = found.dump(-1, ' ', true, Json::error_handler_t::replace);
+  throw Error(ErrorKind::kInput, fmt::format("{}: {}.{}: expected {}, found {}", file, kKey, key,
+                                             expected, text.substr(0, kLongest)));
+}
+
+std::optional<Json> recorded_map(const Timeline& timeline) {
+  const auto found = std::find_if(timeline.metadata.begin(), timeline.metadata.end(),
+                                  [](const auto& one) { return one.first == kKey; });
+  if (found == timeline.metadata.end()) return std::nullopt;
+  Json map = Json::parse(found->second, nullptr, false);
+  return map.is_object() ? std::optional(std::move(map)) : std::nullopt;
+}
+
 }  // namespace
+
+void check_recorded_run(const Timeline& timeline, const std::string& file) {
+  const std::optional<Json> map = recorded_map(timeline);
+  if (!map) return;
+  for (const SetupKnob& knob : setup_knobs()) {
+    const auto written = map->find(std::string(knob.name));
+    if (written == map->end() || read_knob(knob, *written)) continue;
+    refuse(file, knob.name, values_text(knob), *written);
+  }
+  RecordedRun run;
+  if (map->contains("topk_range") && !read_range(map->at("topk_range"), run.topk_range)) {
+    refuse(file, "topk_range", "two numbers", map->at("topk_range"));
+  }
+  if (map->contains("gpu") && !read_count(map->at("gpu"), 0, run.gpu.emplace())) {
+    refuse(file, "gpu", "a whole number, 0 or more", map->at("gpu"));
+  }
+  if (map->contains("parameters") && !read_count(map->at("parameters"), 1, run.parameters)) {
+    refuse(file, "parameters", "a whole number, 1 or more", map->at("parameters"));
+  }
+}
 
 void write_recorded_run(Timeline& timeline, const RecordedRun& run) {
   Json map = Json::object();
@@ -61,11 +108,9 @@ void write_recorded_run(Timeline& timeline, const RecordedRun& run) {
 }
 
 std::optional<RecordedRun> recorded_run(const Timeline& timeline) {
-  const auto found = std::find_if(timeline.metadata.begin(), timeline.metadata.end(),
-                                  [](const auto& one) { return one.first == kKey; });
-  if (found == timeline.metadata.end()) return std::nullopt;
-  const Json map = Json::parse(found->second, nullptr, false);
-  if (!map.is_object()) return std::nullopt;
+  const std::optional<Json> said = recorded_map(timeline);
+  if (!said) return std::nullopt;
+  const Json& map = *said;
   RecordedRun run;
   bool complete = true;
   for (const SetupKnob& knob : setup_knobs()) {

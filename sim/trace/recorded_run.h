@@ -32,6 +32,9 @@ struct RecordedRun : TrainingSetup {
 
 /// Adds it to the timeline's metadata.
 void write_recorded_run(Timeline& timeline, const RecordedRun& run);
+/// Throws Error(kInput) "FILE: zenflow_train.KEY: ..." for the first value that is not of its kind
+/// or out of its range, if the timeline has such values.
+void check_recorded_run(const Timeline& timeline, const std::string& file);
 /// Empty: the timeline has none, or what it has is not complete.
 [[nodiscard]] std::optional<RecordedRun> recorded_run(const Timeline& timeline);
 /// Whether zenflow-train recorded it, by its tracks: recordings of before have no RecordedRun.

@@ -218,6 +218,12 @@ TEST(DeepSpeedConfig, RefusesTypesAndKeysThatDeepSpeedRefuses) {
       HasSubstr("fp16.bf16_optimizer_states"));
 }
 
+TEST(DeepSpeedConfig, RefusesExpertParallelism) {
+  EXPECT_THAT(error_of([] { (void)read(R"({"expert_parallel": {"enabled": true}})"); }),
+              HasSubstr("expert_parallel.enabled: expert parallelism is not described"));
+  (void)read(R"({"expert_parallel": {"enabled": false}})");
+}
+
 TEST(DeepSpeedConfig, RefusesWhatIsNoMap) {
   EXPECT_THAT(error_of([] { (void)read("[]"); }), StartsWith("ds.json:1:1"));
   EXPECT_THAT(error_of([] { (void)read(R"({"zero_optimization": 2})"); }),

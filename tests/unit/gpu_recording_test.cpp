@@ -17,6 +17,7 @@
 #include "sim/calibrate/live_samples.h"
 #include "sim/trace/chrome_trace.h"
 #include "sim/trace/import/import_trace.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace zenflow::runtime {
@@ -207,6 +208,21 @@ TEST(GpuRecording, IsFittedToAsARecordingOfTheHostDevice) {
   EXPECT_EQ(has(Operation::kBackward, 30e-6), 2);
   EXPECT_EQ(has(Operation::kPackGradients, 10e-6), 2);
   EXPECT_EQ(has(Operation::kGradientsDown, 20e-6), 2);
+}
+
+TEST(GpuRecording, WithoutABackwardPassIsNotFittedTo) {
+  sim::Timeline timeline = written_and_read(two_steps().timeline());
+  std::erase_if(timeline.spans, [](const sim::TimelineSpan& span) {
+    return span.operation == Operation::kBackward;
+  });
+  sim::LiveLayer layer;
+  layer.tensors = {{.rows = 10, .columns = 100}};
+  sim::LiveSettings live;
+  live.topk_ratio = 0;
+  const auto [kind, what] = zenflow::testing::error_of(
+      [&] { static_cast<void>(live_samples(timeline, {layer}, live, 0)); });
+  EXPECT_EQ(kind, ErrorKind::kInput);
+  EXPECT_THAT(what, ::testing::HasSubstr("expected backward, found"));
 }
 
 /// As the embedding's forward pass copies the batch first: operations within an operation.

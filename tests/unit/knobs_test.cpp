@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "sim/base/error.h"
 #include "sim/deepspeed/ds_config.h"
 #include "sim/trace/recorded_run.h"
 
@@ -84,6 +85,16 @@ TEST(Knobs, AreNotReadFromNumbersThatAreTooLarge) {
       text.replace(text.find(said) + said.size() - 1, 1, number);
       EXPECT_EQ(recorded_run(timeline).has_value(), std::string(number) == "7")
           << knob.name << " " << number;
+      std::string error;
+      try {
+        check_recorded_run(timeline, "run.json");
+      } catch (const Error& thrown) {
+        error = thrown.what();
+      }
+      const std::string refused =
+          fmt::format("run.json: zenflow_train.{}: expected a whole number from {} to {}, found {}",
+                      knob.name, knob.low, largest_value(knob), number);
+      EXPECT_EQ(error, std::string(number) == "7" ? "" : refused);
     }
   }
 }

@@ -107,7 +107,7 @@ void add_model_options(CLI::App& app, TrainCommand& o) {
   TrainOptions& t = o.train;
   app.add_option("--model", t.model,
                  fmt::format("the model: a Hugging Face config.json ({})",
-                             fmt::join(trained_families(), ", ")))
+                             fmt::join(runtime::trained_families(), ", ")))
       ->required();
   app.add_option("--data", t.data,
                  "what to train on: a text (bytes are tokens), tokens (*.bin), or the folder of a "

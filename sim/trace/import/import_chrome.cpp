@@ -17,6 +17,7 @@
 #include "sim/trace/import/profiler_trace.h"
 #include "sim/trace/import/steps.h"
 #include "sim/trace/launches.h"
+#include "sim/trace/recorded_run.h"
 
 namespace zenflow::sim {
 namespace {
@@ -152,6 +153,7 @@ class ChromeImporter {
     Timeline& timeline = result_.timeline;
     timeline.name = document_.header().name;
     timeline.metadata = document_.header().others;
+    check_recorded_run(timeline, name_);
     if (!own_) profiler_.name_rows(document_.header());
     collector_.finish(!own_);
     if (own_) {
