@@ -1,30 +1,21 @@
 #include "runtime/model/safetensors.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cerrno>
 #include <cstring>
-#include <system_error>
+#include <numeric>
 #include <utility>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include "kernels/bf16/bf16.h"
-#include "runtime/model/safetensors_header.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 
 namespace zenflow::runtime {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "the format's numbers are little-endian");
-
-constexpr std::size_t kLengthBytes = 8;
-constexpr std::uint64_t kMaxHeader = 100'000'000;
 /// Bytes converted at a time.
 constexpr std::size_t kChunk = std::size_t{1} << 20U;
 
@@ -60,96 +51,45 @@ std::string_view stored_name(ElementType type) {
   return type == ElementType::kFloat32 ? "F32" : "BF16";
 }
 
+/// The header of tensors laid out one after the other, padded with spaces to a multiple of 8 bytes.
+std::string make_header(ElementType type, std::span<const TensorToWrite> tensors) {
+  constexpr std::size_t kAlignment = 8;
+  nlohmann::ordered_json root;
+  root["__metadata__"] = {{"format", "pt"}};
+  std::uint64_t end = 0;
+  for (const TensorToWrite& tensor : tensors) {
+    const std::uint64_t begin = end;
+    end += bytes_per_element(type) *
+           static_cast<std::uint64_t>(std::accumulate(tensor.shape.begin(), tensor.shape.end(),
+                                                      std::int64_t{1}, std::multiplies<>()));
+    root[tensor.name] = {{"dtype", type == ElementType::kFloat32 ? "F32" : "BF16"},
+                         {"shape", tensor.shape},
+                         {"data_offsets", {begin, end}}};
+  }
+  std::string header = root.dump();
+  header.resize((header.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
+  return header;
+}
+
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(std::filesystem::path path) : path_(std::move(path)) {
-  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor_ < 0) fail("cannot read: " + std::generic_category().message(errno));
-  try {
-    read_header();
-  } catch (...) {
-    static_cast<void>(::close(descriptor_));  // opened for reading: nothing can be lost
-    throw;
-  }
-}
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
+    : file_(path), header_(read_safetensors_header(file_)) {}
 
-SafetensorsFile::~SafetensorsFile() {
-  if (descriptor_ >= 0) static_cast<void>(::close(descriptor_));
-}
-
-SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      data_start_(other.data_start_),
-      tensors_(std::move(other.tensors_)) {}
-
-SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(descriptor_, other.descriptor_);
-  std::swap(data_start_, other.data_start_);
-  std::swap(tensors_, other.tensors_);
-  return *this;
-}
+SafetensorsFile::SafetensorsFile(SafetensorsHeader header)
+    : file_(header.path), header_(std::move(header)) {}
 
 void SafetensorsFile::fail(const std::string& what) const {
-  throw Error(ErrorKind::kInput, fmt::format("{}: {}", path_.generic_string(), what));
+  file_.fail(what);
 }
 
 void SafetensorsFile::fail(const StoredTensor& tensor, const std::string& what) const {
   fail(fmt::format("tensor \"{}\": {}", tensor.name, what));
 }
 
-void SafetensorsFile::read_header() {
-  struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) {
-    fail("cannot read: " + std::generic_category().message(errno));
-  }
-  if (!S_ISREG(status.st_mode)) fail("cannot read: it is not a regular file");
-  const auto size = static_cast<std::uint64_t>(status.st_size);
-  if (size < kLengthBytes) {
-    fail(
-        fmt::format("expected a safetensors file, found one of {} bytes (is it truncated?)", size));
-  }
-  std::array<std::byte, kLengthBytes> prefix{};
-  read_at(0, prefix);
-  const auto length = load<std::uint64_t>(prefix.data());
-  if (length > kMaxHeader || length > size - kLengthBytes) {
-    fail(
-        fmt::format("expected a safetensors file, found a header of {} bytes in a file of {} (not "
-                    "one, or truncated)",
-                    length, size));
-  }
-  std::string header(length, '\0');
-  read_at(kLengthBytes, std::as_writable_bytes(std::span(header)));
-  data_start_ = kLengthBytes + length;
-  tensors_ = parse_header(header, path_.generic_string(), size - data_start_);
-}
-
-void SafetensorsFile::read_at(std::uint64_t position, std::span<std::byte> out) const {
-  while (!out.empty()) {
-    const ssize_t count =
-        ::pread(descriptor_, out.data(), out.size(), static_cast<off_t>(position));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      throw Error(ErrorKind::kRuntime, fmt::format("{}: cannot read: {}", path_.generic_string(),
-                                                   std::generic_category().message(errno)));
-    }
-    if (count == 0) fail("has become shorter while it was read");
-    out = out.subspan(static_cast<std::size_t>(count));
-    position += static_cast<std::uint64_t>(count);
-  }
-}
-
-const StoredTensor* SafetensorsFile::find(std::string_view name) const {
-  const auto place = std::lower_bound(
-      tensors_.begin(), tensors_.end(), name,
-      [](const StoredTensor& tensor, std::string_view wanted) { return tensor.name < wanted; });
-  return place != tensors_.end() && place->name == name ? &*place : nullptr;
-}
-
 void SafetensorsFile::read(const StoredTensor& tensor, std::uint64_t offset,
                            std::span<std::byte> out) const {
-  read_at(data_start_ + tensor.begin + offset, out);
+  file_.read_at(header_.data_start + tensor.begin + offset, out);
 }
 
 void SafetensorsFile::read_as(const StoredTensor& tensor, ElementType type, void* out) const {
@@ -183,7 +123,7 @@ void write_safetensors(const std::filesystem::path& path, ElementType type,
   const std::string header = make_header(type, tensors);
   const std::uint64_t length = header.size();
   OutputFile file(path, overwrite);
-  file.write({reinterpret_cast<const char*>(&length), kLengthBytes});
+  file.write({reinterpret_cast<const char*>(&length), sizeof(length)});
   file.write(header);
   for (const TensorToWrite& tensor : tensors) {
     std::size_t bytes = bytes_per_element(type);

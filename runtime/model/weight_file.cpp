@@ -1,33 +1,18 @@
 #include "runtime/model/weight_file.h"
 
 #include <algorithm>
-#include <map>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
-#include "sim/config/document.h"
-#include "sim/config/reader.h"
+#include "sim/config/weight_headers.h"
 
 namespace zenflow::runtime {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kIndexEnding = ".index.json";
-
-fs::path resolve(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return path;
-  for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
-    if (fs::exists(path / name, ignored)) return path / name;
-  }
-  throw Error(ErrorKind::kInput,
-              fmt::format("{}: has neither model.safetensors nor model.safetensors.index.json",
-                          path.generic_string()));
-}
 
 std::vector<std::int64_t> shape_of(const Parameter& parameter) {
   if (!parameter.is_matrix) return {parameter.columns};
@@ -48,11 +33,9 @@ bool is_ignored(const std::string& name, const TransformerConfig& config) {
 
 WeightFile::WeightFile(const fs::path& path, const TransformerConfig& config,
                        const ParameterTable& table)
-    : path_(resolve(path)) {
-  if (path_.generic_string().ends_with(kIndexEnding)) {
-    open_index(path_);
-  } else {
-    files_.emplace_back(path_);
+    : path_(path) {
+  for (SafetensorsHeader& header : read_weight_headers(path)) {
+    files_.emplace_back(std::move(header));
   }
   for (std::size_t file = 0; file < files_.size(); ++file) {
     for (const StoredTensor& tensor : files_[file].tensors()) {
@@ -70,36 +53,6 @@ WeightFile::WeightFile(const fs::path& path, const TransformerConfig& config,
         fmt::format("is in {} too", files_[twice->second.file].path().generic_string()));
   }
   match(config, table);
-}
-
-void WeightFile::open_index(const fs::path& index) {
-  const Node root = load_document(index);
-  MapReader document(root, "");
-  MapReader map = document.require_map("weight_map");
-  std::map<std::string, std::size_t> opened;
-  std::vector<std::size_t> named;  // tensors that the index places in each file
-  for (const Node::Entry& entry : map.node().entries) {
-    const ValueReader value(entry.value, "weight_map." + entry.key);
-    const std::string file = value.string();
-    if (fs::path(file).filename().string() != file || file == "." || file == "..") {
-      value.fail(fmt::format("expected the name of a file beside the index, found \"{}\"", file));
-    }
-    const auto [place, is_new] = opened.try_emplace(file, files_.size());
-    if (is_new) {
-      files_.emplace_back(index.parent_path() / file);
-      named.push_back(0);
-    }
-    if (files_[place->second].find(entry.key) == nullptr) {
-      value.fail(fmt::format("tensor \"{}\" is not in {}", entry.key, file));
-    }
-    ++named[place->second];
-  }
-  for (std::size_t i = 0; i < files_.size(); ++i) {
-    if (named[i] == files_[i].tensors().size()) continue;
-    files_[i].fail(fmt::format("has {} tensors, of which {} names {}", files_[i].tensors().size(),
-                               index.filename().string(), named[i]));
-  }
-  if (files_.empty()) map.fail("", "expected the tensors' files, found none");
 }
 
 const WeightFile::Place* WeightFile::find(const std::string& name) const {

@@ -40,7 +40,6 @@ class WeightFile {
     const StoredTensor* tensor;
   };
 
-  void open_index(const std::filesystem::path& index);
   [[nodiscard]] const Place* find(const std::string& name) const;
   void match(const TransformerConfig& config, const ParameterTable& table);
   void check_leftover(const TransformerConfig& config, const std::vector<const Place*>& used) const;

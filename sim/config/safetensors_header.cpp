@@ -1,34 +1,38 @@
-#include "runtime/model/safetensors_header.h"
+#include "sim/config/safetensors_header.h"
 
 #include <algorithm>
 #include <array>
-#include <limits>
-#include <numeric>
+#include <bit>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
+#include <fmt/ranges.h>
 
 #include "sim/base/error.h"
 #include "sim/config/document.h"
 #include "sim/config/reader.h"
 
-namespace zenflow::runtime {
+namespace zenflow {
 namespace {
 
+static_assert(std::endian::native == std::endian::little, "the format's numbers are little-endian");
+
 constexpr std::string_view kMetadata = "__metadata__";
+constexpr std::size_t kLengthBytes = 8;
+constexpr std::uint64_t kMaxHeader = 100'000'000;
 constexpr std::int64_t kMaxOffset = std::int64_t{1} << 53;  // JSON readers hold it exactly
 
 struct SizedType {
   std::string_view name;
   std::size_t bytes;
 };
-constexpr std::array<SizedType, 15> kTypes = {{{"BOOL", 1},
+constexpr std::array<SizedType, 16> kTypes = {{{"BOOL", 1},
                                                {"U8", 1},
                                                {"I8", 1},
                                                {"F8_E4M3", 1},
                                                {"F8_E5M2", 1},
+                                               {"F8_E8M0", 1},
                                                {"U16", 2},
                                                {"I16", 2},
                                                {"F16", 2},
@@ -132,8 +136,8 @@ std::string shape_text(std::span<const std::int64_t> shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-std::vector<StoredTensor> parse_header(std::string_view json, const std::string& file,
-                                       std::uint64_t data_bytes) {
+std::vector<StoredTensor> parse_safetensors_header(std::string_view json, const std::string& file,
+                                                   std::uint64_t data_bytes) {
   const Node root = parse_json(json, file + ": header");
   if (!root.is_map()) fail_at(root.at, "", "expected a map of tensors");
   std::vector<StoredTensor> tensors;
@@ -150,23 +154,31 @@ std::vector<StoredTensor> parse_header(std::string_view json, const std::string&
   return tensors;
 }
 
-std::string make_header(ElementType type, std::span<const TensorToWrite> tensors) {
-  constexpr std::size_t kAlignment = 8;
-  nlohmann::ordered_json root;
-  root[std::string(kMetadata)] = {{"format", "pt"}};
-  std::uint64_t end = 0;
-  for (const TensorToWrite& tensor : tensors) {
-    const std::uint64_t begin = end;
-    end += bytes_per_element(type) *
-           static_cast<std::uint64_t>(std::accumulate(tensor.shape.begin(), tensor.shape.end(),
-                                                      std::int64_t{1}, std::multiplies<>()));
-    root[tensor.name] = {{"dtype", type == ElementType::kFloat32 ? "F32" : "BF16"},
-                         {"shape", tensor.shape},
-                         {"data_offsets", {begin, end}}};
-  }
-  std::string header = root.dump();
-  header.resize((header.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
-  return header;
+const StoredTensor* SafetensorsHeader::find(std::string_view name) const {
+  const auto place = std::lower_bound(
+      tensors.begin(), tensors.end(), name,
+      [](const StoredTensor& tensor, std::string_view wanted) { return tensor.name < wanted; });
+  return place != tensors.end() && place->name == name ? &*place : nullptr;
 }
 
-}  // namespace zenflow::runtime
+SafetensorsHeader read_safetensors_header(const InputFile& file) {
+  if (file.size() < kLengthBytes) {
+    file.fail(fmt::format("expected a safetensors file, found one of {} bytes (is it truncated?)",
+                          file.size()));
+  }
+  std::uint64_t length = 0;
+  file.read_at(0, std::as_writable_bytes(std::span(&length, 1)));
+  if (length > kMaxHeader || length > file.size() - kLengthBytes) {
+    file.fail(
+        fmt::format("expected a safetensors file, found a header of {} bytes in a file of {} (not "
+                    "one, or truncated)",
+                    length, file.size()));
+  }
+  std::string header(length, '\0');
+  file.read_at(kLengthBytes, std::as_writable_bytes(std::span(header)));
+  const std::uint64_t start = kLengthBytes + length;
+  return {file.path(), start,
+          parse_safetensors_header(header, file.path().generic_string(), file.size() - start)};
+}
+
+}  // namespace zenflow
