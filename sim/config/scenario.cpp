@@ -14,9 +14,11 @@
 #include "sim/config/hardware_parts.h"
 #include "sim/config/hjson.h"
 #include "sim/config/hub/hub_model.h"
+#include "sim/config/hub/model_files.h"
 #include "sim/config/knob_reader.h"
 #include "sim/config/part_block.h"
 #include "sim/config/reader.h"
+#include "sim/config/weight_headers.h"
 
 namespace zenflow::sim {
 namespace {
@@ -95,11 +97,10 @@ std::map<std::string, fs::path> listed_models(const std::vector<fs::path>& profi
   return models;
 }
 
-/// A config.json, the one of a directory, or that of a listed model.
+/// A path that load_model_files takes, or the config.json of a listed model.
 fs::path find_model(const Node& model, const std::vector<fs::path>& profile_directories) {
   const fs::path path = resolve(model, "model");
   std::error_code error;
-  if (fs::is_directory(path, error)) return path / "config.json";
   if (fs::exists(path, error) || fs::path(model.scalar).has_parent_path() || path.has_extension()) {
     return path;
   }
@@ -112,17 +113,41 @@ fs::path find_model(const Node& model, const std::vector<fs::path>& profile_dire
                       suggestion(model.scalar, names)));
 }
 
+/// {name, config, weights}: the last is null if the config.json says it all, so that a derived
+/// scenario's model has none of its base's; else what the tree has the headers under.
+Node load_spliced_model(const fs::path& path, const Location& at, OpenFiles& open,
+                        ScenarioTree& found) {
+  std::error_code error;
+  ModelFiles files;
+  if (fs::is_directory(path, error) || (is_weight_file(path) && fs::exists(path, error))) {
+    files = load_model_files(path);
+  } else {
+    files.name = model_name(path);
+    files.config = load_once(path, at, "model", open);
+  }
+  Node named;
+  if (files.weights != nullptr) {
+    named = text_node(files.weights->path.generic_string(), at);
+    found.weights[named.scalar] = files.weights;
+  }
+  Node spliced = map_node(at);
+  spliced.entries.push_back({"name", at, text_node(files.name, at)});
+  spliced.entries.push_back({"config", at, std::move(files.config)});
+  spliced.entries.push_back({"weights", at, std::move(named)});
+  return spliced;
+}
+
 /// Files named inside a scenario are relative to the scenario that names them, so they are
 /// read before a derived scenario is merged over it. Of several files for DeepSpeed the first one
 /// that is spliced, the outermost scenario's, is remembered.
-void splice_files(Node& root, OpenFiles& open, std::optional<fs::path>& deepspeed_file,
+void splice_files(Node& root, OpenFiles& open, ScenarioTree& found,
                   const std::vector<fs::path>& profile_directories) {
   if (!root.is_map()) return;
   if (Node* deepspeed = root.find("deepspeed"); deepspeed != nullptr && deepspeed->is_scalar()) {
     OpenFiles inner = open;
     const fs::path path = resolve(*deepspeed, "deepspeed");
     *deepspeed = load_once(path, deepspeed->at, "deepspeed", inner);
-    if (!deepspeed_file) deepspeed_file = path;
+    if (!found.deepspeed_file) found.deepspeed_file = path;
   }
   if (Node* adapter = root.find("adapter"); adapter != nullptr && adapter->is_scalar()) {
     OpenFiles inner = open;
@@ -134,25 +159,19 @@ void splice_files(Node& root, OpenFiles& open, std::optional<fs::path>& deepspee
   if (Node* model = root.find("model"); model != nullptr && model->is_scalar()) {
     OpenFiles inner = open;
     const fs::path path = find_model(*model, profile_directories);
-    Node config = load_once(path, model->at, "model", inner);
-    Node spliced;
-    spliced.kind = Node::Kind::kMap;
-    spliced.at = model->at;
-    spliced.entries.push_back({"name", model->at, text_node(model_name(path), model->at)});
-    spliced.entries.push_back({"config", model->at, std::move(config)});
-    *model = std::move(spliced);
+    *model = load_spliced_model(path, model->at, inner, found);
   }
 }
 
 Node load_with_base(const fs::path& path, const Location& at, const std::string& key,
-                    OpenFiles& open, std::optional<fs::path>& deepspeed_file,
+                    OpenFiles& open, ScenarioTree& found,
                     const std::vector<fs::path>& profile_directories) {
   Node root = load_once(path, at, key, open);
-  splice_files(root, open, deepspeed_file, profile_directories);
+  splice_files(root, open, found, profile_directories);
   const Node* base = root.is_map() ? root.find("base") : nullptr;
   if (base == nullptr) return root;
-  Node merged = load_with_base(resolve(*base, "base"), base->at, "base", open, deepspeed_file,
-                               profile_directories);
+  Node merged =
+      load_with_base(resolve(*base, "base"), base->at, "base", open, found, profile_directories);
   erase_key(root, "base");
   merge(merged, std::move(root));
   return merged;
@@ -199,7 +218,7 @@ void splice_hardware(ScenarioTree& tree, const LoadOptions& options, OpenFiles& 
                               ? fs::path(*hardware->at.file).parent_path()
                               : fs::path();
     const fs::path path = find_profile(name, from, options.profile_directories, hardware->at);
-    std::optional<fs::path> none;  // a profile says nothing of DeepSpeed
+    ScenarioTree none;  // a profile says nothing of DeepSpeed and of models
     *hardware = load_with_base(path, hardware->at, "hardware", open, none, {});
   }
   take_catalogue(tree, *hardware, options);
@@ -259,11 +278,17 @@ void read_zenflow_train(MapReader& root, Scenario& scenario) {
 }
 
 /// The model, and its config.json.
-std::pair<ModelSpec, const Node*> read_spliced_model(MapReader& root) {
+std::pair<ModelSpec, const Node*> read_spliced_model(MapReader& root, const ScenarioTree& tree) {
   MapReader map = root.require_map("model");
-  const std::string name = map.require("name").string();
-  const Node& config = map.require("config").node();
-  std::pair<ModelSpec, const Node*> read(read_model(config, name), &config);
+  ModelFiles files;
+  files.name = map.require("name").string();
+  const auto weights = map.optional("weights");
+  if (weights) files.weights = tree.weights.at(weights->string());
+  // Weights alone have no config.json.
+  const Node* config = weights ? map.node().find("config") : &map.require("config").node();
+  map.ignore("config");
+  files.config = *config;
+  std::pair<ModelSpec, const Node*> read(read_model_files(files), config);
   map.reject_unknown_keys();
   return read;
 }
@@ -324,8 +349,7 @@ ScenarioTree load_scenario_tree(const fs::path& path, const LoadOptions& options
   command_line.file = std::make_shared<const std::string>(path.generic_string());
   OpenFiles open;
   ScenarioTree tree;
-  tree.root = load_with_base(path, command_line, "", open, tree.deepspeed_file,
-                             options.profile_directories);
+  tree.root = load_with_base(path, command_line, "", open, tree, options.profile_directories);
   if (!tree.root.is_map()) fail_at(tree.root.at, "", "expected a scenario: a map of keys");
   if (options.profile) {
     erase_key(tree.root, "hardware");
@@ -338,7 +362,7 @@ ScenarioTree load_scenario_tree(const fs::path& path, const LoadOptions& options
     set_path(tree.root, change.path, change.value);
     if (change.path == "deepspeed") tree.deepspeed_file.reset();
   }
-  splice_files(tree.root, open, tree.deepspeed_file, options.profile_directories);
+  splice_files(tree.root, open, tree, options.profile_directories);
   splice_hardware(tree, options, open);
   return tree;
 }
@@ -357,7 +381,7 @@ Node complete_hardware(const ScenarioTree& tree) {
 
 Node load_hardware(const fs::path& file, const std::vector<fs::path>& directories) {
   OpenFiles open;
-  std::optional<fs::path> none;  // a profile says nothing of DeepSpeed
+  ScenarioTree none;  // a profile says nothing of DeepSpeed and of models
   ScenarioTree tree;
   tree.root = map_node({});
   Node profile = load_with_base(file, Location{}, "", open, none, {});
@@ -375,11 +399,12 @@ Scenario read_scenario(ScenarioTree tree, const std::vector<Override>& overrides
   MapReader root(tree.root, "");
   Scenario scenario;
   scenario.name = root.require("name").string();
-  const auto [model, config] = read_spliced_model(root);
+  const auto [model, config] = read_spliced_model(root, tree);
   scenario.model = model;
   static_cast<void>(root.require_map("hardware"));
   scenario.hardware = read_hardware_profile(complete_hardware(tree));
   scenario.notes = tree.notes;
+  if (!model.estimate.empty()) scenario.notes.push_back(model.estimate);
   if (const Node* guess = config->find("saved_is_estimated");
       guess != nullptr && guess->scalar == "true") {
     scenario.notes.push_back(

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "sim/config/document.h"
 #include "sim/config/gpu_catalogue.h"
 #include "sim/config/hardware_profile.h"
+#include "sim/config/hub/model_files.h"
 #include "sim/model/model_spec.h"
 #include "sim/offload/training_setup.h"
 
@@ -87,7 +89,7 @@ struct LoadOptions {
 };
 
 /// The scenario as a tree: `base` merged, files read in place of their names
-/// (model: {name, config}, hardware: {...}, deepspeed: {...}).
+/// (model: {name, config, weights}, hardware: {...}, deepspeed: {...}).
 struct ScenarioTree {
   Node root;
   /// The file that `deepspeed` names, as it was opened; empty: the scenario says it itself.
@@ -96,6 +98,8 @@ struct ScenarioTree {
   bool is_by_parts = false;
   /// For a node by its parts; empty: no GPU is known.
   std::shared_ptr<const GpuCatalogue> gpus{};
+  /// Headers of the weights that describe a model, by the text of `model.weights`.
+  std::map<std::string, std::shared_ptr<const ModelWeights>> weights{};
   /// What of the hardware is not taken as its profile states it.
   std::vector<std::string> notes{};
 };

@@ -9,6 +9,7 @@
 #include "sim/base/error.h"
 #include "sim/base/table.h"
 #include "sim/config/hub/hub_model.h"
+#include "sim/config/hub/model_files.h"
 #include "sim/config/reader.h"
 #include "sim/deepspeed/ds_fields.h"
 #include "sim/deepspeed/lint.h"
@@ -24,6 +25,7 @@ struct Listing {
   std::string topic;
   std::vector<std::string> header;
   std::vector<std::vector<std::string>> rows;
+  std::string note = {};
 };
 
 Listing list_schedules() {
@@ -123,7 +125,7 @@ std::vector<std::vector<std::int64_t>> layer_numbers(const sim::ModelSpec& model
   return numbers;
 }
 
-/// What a config.json describes: tensors of one layer of each kind, and in which layers they are.
+/// What a model's files describe: tensors of one layer of each kind, and in which layers they are.
 Listing list_tensors(const fs::path& file) {
   Listing listing{"tensors", {"tensor", "shape", "layers", "parameters"}, {}};
   const sim::ModelSpec model = sim::load_model(file);
@@ -142,12 +144,8 @@ Listing list_tensors(const fs::path& file) {
   }
   add(model.head, "", 1);
   listing.rows.push_back({"all", "", "", std::to_string(model.parameters())});
+  listing.note = model.estimate;
   return listing;
-}
-
-bool is_model(const fs::path& topic) {
-  std::error_code error;
-  return topic.extension() == ".json" || fs::exists(topic / "config.json", error);
 }
 
 Listing list_models() {
@@ -236,15 +234,18 @@ int list_command(const CommonOptions& common, const std::vector<std::string>& to
   std::string text;
   for (const std::string& topic : topics) {
     const bool is_file = fs::path(topic).extension() == ".yaml";
-    const Listing listing = is_file           ? list_numbers(topic)
-                            : is_model(topic) ? list_tensors(topic)
-                                              : list_topic(topic);
+    const Listing listing = is_file                     ? list_numbers(topic)
+                            : sim::is_model_path(topic) ? list_tensors(topic)
+                                                        : list_topic(topic);
     if (listing.rows.empty()) {
       throw Error(ErrorKind::kRuntime, "list: no " + topic + " found beside the program or here");
     }
     document[topic] = as_json(listing);
     if (!text.empty()) text += "\n";
     text += sim::format_table(listing.header, listing.rows, colored(common), listing.header.size());
+    if (!listing.note.empty() && !common.quiet) {
+      complain("zenflow-sim: warning: " + listing.note + "\n");
+    }
     if (topic == "gpus") text += "~ an estimate; sources are in profiles/gpus\n";
   }
   print(common.json ? document.dump(2) + "\n" : text);

@@ -13,6 +13,7 @@
 #include "sim/config/hub/encoders.h"
 #include "sim/config/hub/hub_config.h"
 #include "sim/config/hub/hybrids.h"
+#include "sim/config/hub/model_files.h"
 #include "sim/config/hub/older_decoders.h"
 #include "sim/config/hub/towers.h"
 #include "sim/config/reader.h"
@@ -171,8 +172,10 @@ Head read_head(MapReader& root, std::string_view classes) {
                   type.string(), fmt::join(known_model_types(), ", ")));
 }
 
-/// Layer by layer first, so that no sum overflows.
-void check_size(const ModelSpec& model, const Node& root) {
+}  // namespace
+
+// Layer by layer first, so that no sum overflows.
+void check_model_size(const ModelSpec& model, const Node& root) {
   constexpr std::int64_t kMaxTensors = 1'000'000;  // of all layers: schedules visit each
   std::int64_t widest = 0;
   for (const Layer& layer : model.kinds) widest = std::max(widest, std::ssize(layer.tensors));
@@ -187,8 +190,6 @@ void check_size(const ModelSpec& model, const Node& root) {
           fmt::format("expected a model of at most {} parameters, found {}", kMaxParameters, most));
 }
 
-}  // namespace
-
 std::vector<std::string> known_model_types() {
   std::vector<std::string> types;
   for (const DecoderRow& row : hub::decoder_rows()) types.emplace_back(row.type);
@@ -197,10 +198,16 @@ std::vector<std::string> known_model_types() {
   return types;
 }
 
+bool is_known_model_type(std::string_view type) {
+  return hub::find_decoder_row(type) != nullptr ||
+         std::any_of(kFamilies.begin(), kFamilies.end(),
+                     [type](const FamilyRow& one) { return one.type == type; });
+}
+
 ModelSpec read_model(const Node& root, const std::string& name, HeadSource source) {
   if (hub::is_description(root)) {
     ModelSpec described = hub::read_description(root, name);
-    check_size(described, root);
+    check_model_size(described, root);
     return described;
   }
   MapReader map(root, "");
@@ -231,15 +238,12 @@ ModelSpec read_model(const Node& root, const std::string& name, HeadSource sourc
     model.quantization = MapReader(*stored, "quantization_config").string_or("quant_method", "");
     if (model.quantization.empty()) model.quantization = "bitsandbytes";  // before it was named
   }
-  check_size(model, root);
+  check_model_size(model, root);
   return model;
 }
 
 ModelSpec load_model(const std::filesystem::path& path) {
-  std::error_code error;
-  const std::filesystem::path file =
-      std::filesystem::is_directory(path, error) ? path / "config.json" : path;
-  return read_model(load_document(file), model_name(file));
+  return read_model_files(load_model_files(path));
 }
 
 std::string model_name(const std::filesystem::path& path) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/config/document.h"
@@ -26,11 +27,14 @@ enum class HeadSource : std::uint8_t {
 /// divide, kv heads that do not divide heads.
 [[nodiscard]] ModelSpec read_model(const Node& root, const std::string& name,
                                    HeadSource head = HeadSource::kArchitectures);
-/// `path`: a config.json, or a directory that holds one.
+/// `path`: whatever load_model_files (model_files.h) takes.
 [[nodiscard]] ModelSpec load_model(const std::filesystem::path& path);
 /// The file's stem; for Hugging Face's "config.json" the name of its folder, if it has one.
 [[nodiscard]] std::string model_name(const std::filesystem::path& path);
 /// All values of `model_type` that are read.
 [[nodiscard]] std::vector<std::string> known_model_types();
+[[nodiscard]] bool is_known_model_type(std::string_view type);
+/// Throws Error(kInput) at `root` if the model is larger than any that is simulated.
+void check_model_size(const ModelSpec& model, const Node& root);
 
 }  // namespace zenflow::sim
