@@ -85,6 +85,9 @@ zenflow_test(document_test LABEL unit LINK zenflow::config)
 zenflow_test(reader_test LABEL unit LINK zenflow::config)
 zenflow_test(model_spec_test LABEL unit LINK zenflow::config)
 zenflow_test(hub_models_test LABEL unit LINK zenflow::config)
+zenflow_test_group(weights_test LABEL unit
+  SOURCES unit/weight_check_test.cpp unit/weight_model_test.cpp
+  LINK zenflow::memory zenflow::cost GTest::gmock fmt::fmt)
 
 zenflow_fuzz(fuzz_yaml LINK zenflow::config)
 zenflow_fuzz(fuzz_json LINK zenflow::config nlohmann_json::nlohmann_json)

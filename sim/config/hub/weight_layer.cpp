@@ -103,7 +103,10 @@ class LayerEstimate {
     } else if (tensor.name.ends_with(".bias")) {
       biased_.insert(module.substr(0, module.rfind('.')));
     }
-    const bool of_experts = module.find("expert") != std::string::npos;
+    if (mentions(tensor.name, {"A_log", "dt_bias", "conv1d"})) {
+      states_.insert(module.substr(0, module.find('.')));
+    }
+    const bool of_experts = mentions(module, {"expert", "moe"});
     const bool is_stack = shape.size() == 3 && of_experts && !is_bias;
     if ((shape.size() != 2 && !is_stack) || is_bias || is_looked_up(module)) return;
     Matrix one;
@@ -249,7 +252,8 @@ class LayerEstimate {
                   .kv_heads = kv_heads,
                   .head_dim = columns,
                   .value_dim = std::max<std::int64_t>(1, values / kv_heads),
-                  .causal = facts_.causal && !crosses});
+                  .causal = facts_.causal && !crosses,
+                  .linear = states_.contains(parent.substr(0, parent.find('.')))});
   }
 
   /// Of the norm of each head; of the configuration; or assumed. FLOPs do not depend on it.
@@ -370,6 +374,7 @@ class LayerEstimate {
   std::vector<Vector> norms_;       ///< of the stream
   std::vector<Vector> head_norms_;  ///< of parts of it
   std::set<std::string> biased_;
+  std::set<std::string> states_;  ///< modules with the tensors of a state space
 };
 
 }  // namespace

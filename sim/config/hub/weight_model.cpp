@@ -96,11 +96,12 @@ class Facts {
     }
     return 0;
   }
+  /// What the outermost map says.
   [[nodiscard]] bool is_true(std::string_view name) const {
-    return std::any_of(maps_.begin(), maps_.end(), [name](const Node* map) {
-      const Node* value = map->find(name);
-      return value != nullptr && value->scalar == "true";
-    });
+    for (const Node* map : maps_) {
+      if (const Node* value = map->find(name)) return value->scalar == "true";
+    }
+    return false;
   }
   [[nodiscard]] std::string text(std::string_view name) const {
     const Node* value = maps_.empty() ? nullptr : maps_.front()->find(name);
@@ -130,6 +131,7 @@ class WeightModel {
     }
     sort(stored.tensors);
     read_ends();
+    check_layers();
     read_stacks();
     read_head();
     model_.max_positions = positions();
@@ -207,6 +209,17 @@ class WeightModel {
                               return a.second.parameters < b.second.parameters;
                             })
         ->first;
+  }
+
+  /// Layers that share their weights are stored once; fewer than there should be are a part.
+  void check_layers() const {
+    const std::int64_t expected =
+        facts_.size({"num_hidden_layers", "n_layer", "num_layers"}, kMaxLayers);
+    const std::string& main = main_stack();
+    const std::int64_t found = std::ssize(stacks_.at(main).layers);
+    if (found >= expected) return;
+    fail(fmt::format("expected the {} layers that config.json says, found {} \"{}N\"", expected,
+                     found, main));
   }
 
   /// What is in no layer: tables and whatever else is before them, or the head and its norm.
@@ -304,7 +317,10 @@ class WeightModel {
       b.product(one->name, one->shape[1], one->shape[0]);
       if (widest == nullptr || one->shape[0] > widest->shape[0]) widest = one;
     }
-    if (widest != nullptr) {
+    // "lm_head.dense" and the like stand before a head that is tied.
+    const bool is_labels =
+        widest != nullptr && mentions(widest->name, {"score", "classifier", "qa_outputs"});
+    if (widest != nullptr && (is_labels || widest->shape[0] >= model_.vocab)) {
       model_.outputs = widest->shape[0];
     } else if (model_.vocab > 0) {
       model_.tied_embeddings = true;
