@@ -167,12 +167,16 @@ Node load_with_base(const fs::path& path, const Location& at, const std::string&
                     OpenFiles& open, ScenarioTree& found,
                     const std::vector<fs::path>& profile_directories) {
   Node root = load_once(path, at, key, open);
+  const Node* model = root.is_map() ? root.find("model") : nullptr;
+  const bool names_model = model != nullptr && model->is_scalar();
   splice_files(root, open, found, profile_directories);
   const Node* base = root.is_map() ? root.find("base") : nullptr;
   if (base == nullptr) return root;
   Node merged =
       load_with_base(resolve(*base, "base"), base->at, "base", open, found, profile_directories);
   erase_key(root, "base");
+  // Another file is another model: what it leaves out is not what the base's says.
+  if (names_model) erase_key(merged, "model");
   merge(merged, std::move(root));
   return merged;
 }
@@ -404,7 +408,6 @@ Scenario read_scenario(ScenarioTree tree, const std::vector<Override>& overrides
   static_cast<void>(root.require_map("hardware"));
   scenario.hardware = read_hardware_profile(complete_hardware(tree));
   scenario.notes = tree.notes;
-  if (!model.estimate.empty()) scenario.notes.push_back(model.estimate);
   if (const Node* guess = config->find("saved_is_estimated");
       guess != nullptr && guess->scalar == "true") {
     scenario.notes.push_back(

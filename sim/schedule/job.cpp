@@ -104,6 +104,7 @@ void settle_accumulation(MapReader& document, Job& job) {
 std::vector<std::string> assumptions(const Job& job) {
   std::vector<std::string> list;
   const DeepSpeedConfig& config = job.deepspeed;
+  if (!job.scenario.model.estimate.empty()) list.push_back(job.scenario.model.estimate);
   if (config.gradient_accumulation_steps_auto && !config.gradient_accumulation_steps_written &&
       !dividing_micro_batch(job, config)) {
     list.emplace_back(
@@ -200,11 +201,16 @@ Job make_job(Scenario scenario) {
   return job;
 }
 
-std::vector<std::string> job_notes(const Job& job) {
+std::vector<std::string> job_notes(const Job& job, bool of_deepspeed) {
+  const std::string& estimate = job.scenario.model.estimate;  // names its own file
   const Location& at = job.scenario.deepspeed.at;
   const std::string file = at.file ? *at.file + ": " : "";
   std::vector<std::string> notes;
-  for (const std::string& one : job.assumptions) notes.push_back(file + one);
+  if (!estimate.empty()) notes.push_back(estimate);
+  if (!of_deepspeed) return notes;
+  for (const std::string& one : job.assumptions) {
+    if (one != estimate) notes.push_back(file + one);
+  }
   if (!job.deepspeed.not_modelled.empty()) {
     notes.push_back(file + unmodelled_note(job.deepspeed.not_modelled));
   }

@@ -31,7 +31,9 @@ struct Job {
 
 /// What every result of the job has to say besides its figures: its assumptions, and the keys of
 /// its DeepSpeed file that are not modelled. One sentence each, with the file's name.
-[[nodiscard]] std::vector<std::string> job_notes(const Job& job);
+/// `of_deepspeed`: false of a run that does not see DeepSpeed's file, of which nothing is said
+/// then.
+[[nodiscard]] std::vector<std::string> job_notes(const Job& job, bool of_deepspeed = true);
 
 /// Threads of the training processes' CPU work: the optimizer of the deepspeed-* schedules that
 /// does not have a process of its own, and the passes around it.

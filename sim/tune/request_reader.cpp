@@ -299,8 +299,8 @@ void complete_request(const TuneFlags& flags, std::optional<Family> family, Load
     check_measured_batch(request);
     request.measured_step = measured_step_of(*flags.measured_step);
   }
-  if (request.family != Family::kLive) {
-    for (std::string& one : job_notes(request.job)) loaded.warnings.push_back(std::move(one));
+  for (std::string& one : job_notes(request.job, request.family != Family::kLive)) {
+    loaded.warnings.push_back(std::move(one));
   }
   loaded.uncertainty = read_uncertainty(flags, loaded);
   find_base_text(loaded);

@@ -2,12 +2,15 @@
 #include "sim/config/scenario.h"
 
 #include <string>
+#include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "sim/base/error.h"
 #include "tests/support/scenario_files.h"
+#include "tests/support/sparse_weights.h"
 
 namespace zenflow::sim {
 namespace {
@@ -85,6 +88,32 @@ training: {micro_batch_size_per_gpu: 1, sequence_length: 8}
 schedules: [gpu-only]
 )");
   EXPECT_EQ(load(path).gpus, 2);
+}
+
+// Weights that no row knows; of a scenario that is derived from it, another model is that alone.
+TEST_F(ScenarioFile, TakesAModelFromItsWeights) {
+  std::vector<testing::SparseTensor> tensors = {{"embed.weight", {50, 32}}};
+  for (const char* layer : {"layers.0.", "layers.1."}) {
+    for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"}) {
+      tensors.push_back({fmt::format("{}{}.weight", layer, name), {32, 32}});
+    }
+  }
+  testing::write_sparse(folder_, "scenarios/new/model.safetensors", tensors);
+  folder_.write("scenarios/new/config.json",
+                R"({"model_type": "new", "num_attention_heads": 2, "num_key_value_heads": 1})");
+  const std::string rest =
+      "hardware: node\ntraining: {micro_batch_size_per_gpu: 1, sequence_length: 8}\n"
+      "schedules: [gpu-only]\n";
+  const Scenario one = load(folder_.write("scenarios/w.yaml", "name: w\nmodel: new\n" + rest));
+  EXPECT_EQ(one.model.name, "new");
+  EXPECT_EQ(one.model.parameters(), 50 * 32 + 2 * 4 * 32 * 32);
+  EXPECT_THAT(one.model.estimate, HasSubstr("scenarios/new/model.safetensors: "));
+  const Scenario derived =
+      load(folder_.write("scenarios/d.yaml", "name: d\nbase: w.yaml\nmodel: models/tiny.json\n"));
+  const Scenario tiny =
+      load(folder_.write("scenarios/t.yaml", "name: t\nmodel: models/tiny.json\n" + rest));
+  EXPECT_EQ(derived.model.estimate, "");
+  EXPECT_EQ(derived.model.parameters(), tiny.model.parameters());
 }
 
 TEST_F(ScenarioFile, InheritsFromItsBase) {

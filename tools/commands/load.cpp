@@ -92,10 +92,8 @@ LoadedJob load_job(const CommonOptions& common, const std::filesystem::path& sce
   const bool for_deepspeed =
       std::any_of(loaded.schedules.begin(), loaded.schedules.end(),
                   [](const sim::Schedule* one) { return !sim::live_kind(one->name()); });
-  if (for_deepspeed) {
-    const std::vector<std::string> notes = job_notes(loaded.job);
-    warnings.insert(warnings.end(), notes.begin(), notes.end());
-  }
+  const std::vector<std::string> notes = job_notes(loaded.job, for_deepspeed);
+  warnings.insert(warnings.end(), notes.begin(), notes.end());
   if (std::string found = for_deepspeed ? refusal(loaded.job) : ""; !found.empty()) {
     warnings.push_back(std::move(found));
   }

@@ -184,8 +184,8 @@ void add_ignored(const sim::Sweeper::Point& point, std::set<std::string>& warnin
   for (const sim::SimulationResult& one : point.results) {
     const auto note = sim::ignored_sum_place(one.schedule, point.job.scenario.offload);
     if (note) warnings.insert(*note);
-    if (sim::live_kind(one.schedule)) continue;
-    for (std::string& text : job_notes(point.job)) warnings.insert(std::move(text));
+    const bool of_deepspeed = !sim::live_kind(one.schedule);
+    for (std::string& text : job_notes(point.job, of_deepspeed)) warnings.insert(std::move(text));
   }
 }
 

@@ -251,6 +251,8 @@ std::string summary_json(const TuneAnswer& answer) {
     if (!request.job.deepspeed.not_modelled.empty())
       map["not_modelled"] = request.job.deepspeed.not_modelled;
     if (!request.job.assumptions.empty()) map["assumptions"] = request.job.assumptions;
+  } else if (const auto notes = job_notes(request.job, false); !notes.empty()) {
+    map["assumptions"] = notes;
   }
   map["fits_without_offloading"] = result.fits_without_offloading;
   map["global_batch"] = request.global_batch;

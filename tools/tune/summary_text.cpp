@@ -263,10 +263,10 @@ std::string summary_text(const TuneAnswer& answer) {
       scenario.model.name, scenario.ranks(), scenario.hardware.gpu.name, machine_name(answer),
       sim::counted(static_cast<std::uint64_t>(request.global_batch), "sequence"),
       scenario.training.sequence_length, tuned_for(request), to_string(request.objective));
-  if (request.family != sim::Family::kLive) {
-    for (const std::string& one : job_notes(request.job)) text += one + "\n";
-    if (!job_notes(request.job).empty()) text += "\n";
-  }
+  const std::vector<std::string> notes =
+      job_notes(request.job, request.family != sim::Family::kLive);
+  for (const std::string& one : notes) text += one + "\n";
+  if (!notes.empty()) text += "\n";
   text += comparison(answer) + "\n" + gain_text(answer) + traced_text(answer) + "\n" +
           limits_text(answer);
   return text + configuration(answer) + runners_up(answer) + knobs(answer) + numbers(answer) +
