@@ -92,3 +92,4 @@ zenflow_test_group(weights_test LABEL unit
 zenflow_fuzz(fuzz_yaml LINK zenflow::config)
 zenflow_fuzz(fuzz_json LINK zenflow::config nlohmann_json::nlohmann_json)
 zenflow_fuzz(fuzz_model LINK zenflow::config)
+zenflow_fuzz(fuzz_weights LINK zenflow::config)

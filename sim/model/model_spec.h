@@ -134,7 +134,7 @@ struct ModelSpec {
       quantization;  ///< method in which the weights are stored: "bitsandbytes"; empty: none
   /// What of it is estimated, and what was assumed for that, in a sentence; empty: nothing.
   std::string estimate;
-  Layer embedding;   ///< token and position embeddings, projections into the stack
+  Layer embedding;                  ///< token and position embeddings, projections into the stack
   std::vector<Layer> kinds;         ///< the layers that differ
   std::vector<std::int32_t> order;  ///< the kind of each layer, from the first to the last
   Layer head;                       ///< final norm, projections out, untied LM head

@@ -210,7 +210,7 @@ Listing list_topic(const std::string& topic) {
   throw Error(
       ErrorKind::kInput,
       fmt::format("list: expected schedules, profiles, models, rules, gpus, keys, a scenario or "
-                  "profile FILE.yaml, or a config.json or its folder, found \"{}\"{}",
+                  "profile FILE.yaml, or a config.json, weights or their folder, found \"{}\"{}",
                   topic, suggestion(topic, known)));
 }
 

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <set>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
 
 namespace zenflow::sim::hub {
 namespace {
 
 constexpr std::int64_t kWordBits = 32;
+constexpr std::size_t kMaxName = 1024;  // names are compared part by part
 
 /// Files' tensors by name.
 class Stored {
@@ -162,6 +166,12 @@ Weights weight_tensors(std::span<const SafetensorsHeader> files) {
   const Stored stored(files);
   Weights weights;
   for (const auto& [tensor, file] : stored.all()) {
+    if (tensor->name.size() > kMaxName) {
+      throw Error(ErrorKind::kInput,
+                  fmt::format("{}: expected names of at most {} characters, found \"{}...\" of {}",
+                              file->path.generic_string(), kMaxName, tensor->name.substr(0, 64),
+                              tensor->name.size()));
+    }
     if (is_companion(stored, tensor->name)) continue;
     WeightTensor one{tensor->name, tensor->type, tensor->shape, elements_of(tensor->shape), file};
     const std::string how = restore(stored, one);

@@ -30,7 +30,8 @@ struct Weights {
 /// Tensors of all files. Those that a quantised weight is stored as (packed values, scales, zero
 /// points) are one tensor of the shape that it had: bitsandbytes' absmax and quant_map, GPTQ's and
 /// AWQ's qweight, FP8's and compressed-tensors' scales, MXFP4's blocks.
-/// The headers have to live as long as the result.
+/// The headers have to live as long as the result. Throws Error(kInput) at names that are longer
+/// than any module's.
 [[nodiscard]] Weights weight_tensors(std::span<const SafetensorsHeader> files);
 
 /// What checkpoints store that is no parameter: rotary frequencies, masks, ids of positions,
