@@ -164,7 +164,7 @@ void add_others(CLI::App& app, Options& options, int& code) {
           "topic", options.topics,
           "any of schedules, profiles, models, gpus, rules, keys, default: the first three; "
           "or a profile or scenario, FILE.yaml, for the numbers of its node and where they "
-          "are from; or a config.json or its directory, for the model's tensors")
+          "are from; or a config.json, weights or their directory, for the model's tensors")
       ->delimiter(',');
   add_output_options(*list, options.common);
   list->callback([&] { code = list_command(options.common, options.topics); });

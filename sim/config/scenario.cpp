@@ -127,7 +127,7 @@ Node load_spliced_model(const fs::path& path, const Location& at, OpenFiles& ope
   }
   Node named;
   if (files.weights != nullptr) {
-    named = text_node(files.weights->path.generic_string(), at);
+    named = text_node(files.weights->identity(), at);
     found.weights[named.scalar] = files.weights;
   }
   Node spliced = map_node(at);

@@ -1,9 +1,15 @@
 #include "sim/config/hub/model_files.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <system_error>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "sim/base/crc32.h"
 #include "sim/config/hub/description.h"
 #include "sim/config/hub/hub_config.h"
 #include "sim/config/hub/hub_model.h"
@@ -59,6 +65,17 @@ std::int64_t extra_layers(const Node& config) {
 }
 
 }  // namespace
+
+std::string ModelWeights::identity() const {
+  std::uint32_t sum = 0;
+  for (const SafetensorsHeader& file : files) {
+    for (const StoredTensor& one : file.tensors) {
+      const std::string line = fmt::format("{} {} {}\n", one.name, one.type, shape_text(one.shape));
+      sum = crc32(sum, std::as_bytes(std::span(line)));
+    }
+  }
+  return fmt::format("{} {:08x}", path.generic_string(), sum);
+}
 
 ModelFiles load_model_files(const fs::path& path) {
   const Source source = find_source(path);

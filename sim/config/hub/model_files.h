@@ -15,6 +15,9 @@ namespace zenflow::sim {
 struct ModelWeights {
   std::filesystem::path path;  ///< the file or index
   std::vector<SafetensorsHeader> files;
+
+  /// The path with a checksum of names, types and shapes: the same for the same model.
+  [[nodiscard]] std::string identity() const;
 };
 
 /// A config.json that is known by its model_type describes the model, and weights beside it are

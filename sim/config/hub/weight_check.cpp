@@ -224,10 +224,10 @@ class Check {
     const auto& stored = *static_cast<const Found&>(found).stored;
     const std::string size =
         found.shape.empty() ? fmt::format("{} elements", found.elements) : shape_text(found.shape);
-    shapes_.push_back(fmt::format("\"{}\" has the shape {}, expected {} ({}{})", stored.name, size,
+    shapes_.push_back(fmt::format("\"{}\" has the shape {}, expected {} ({}{})", found.name, size,
                                   shape_text(wanted.shape),
                                   stored.file->path.filename().generic_string(),
-                                  wanted.name == stored.name ? "" : ", of " + wanted.name));
+                                  wanted.name == found.name ? "" : ", of " + wanted.name));
   }
 
   void report();
@@ -289,7 +289,7 @@ void Check::stack_experts() {
     for (const auto& [number, at] : group.members) {
       Found& one = found_[at];
       one.paired = true;
-      if (one.shape != usual) differ({"another expert's", usual, 0}, one);
+      if (one.shape != usual) differ({"the other experts", usual, 0}, one);
     }
     stack.elements = experts * found_[group.members.begin()->second].elements;
     stacks.push_back(std::move(stack));

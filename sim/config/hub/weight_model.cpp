@@ -57,18 +57,21 @@ std::int64_t width_of(const Stack& stack) {
   std::map<std::int64_t, std::int64_t> sizes;
   for (const auto& [number, tensors] : stack.layers) {
     for (const LayerTensor& one : tensors) {
-      const bool is_norm = mentions(one.name, {"norm", "Norm", "ln"});
+      const bool is_norm = mentions(one.name, {"norm", "Norm", "ln"}) &&
+                           !mentions(one.name, {"q_", "k_", "kv_", "query", "key"});
       if (one.shape.size() == 1 && is_norm) ++norms[one.shape[0]];
       if (one.shape.size() < 2) continue;
       for (const std::int64_t size : one.shape) ++sizes[size];
     }
   }
+  // Of equally usual ones the larger: what is normed within a layer is narrower than the stream.
   const auto most = [](const std::map<std::int64_t, std::int64_t>& counts) {
     return std::max_element(counts.begin(), counts.end(),
-                            [](const auto& a, const auto& b) { return a.second <= b.second; })
+                            [](const auto& a, const auto& b) {
+                              return std::pair(a.second, a.first) < std::pair(b.second, b.first);
+                            })
         ->first;
   };
-  // Of equally usual ones the larger: norms of heads are narrower than the stream.
   if (!norms.empty()) return most(norms);
   return sizes.empty() ? 1 : most(sizes);
 }
@@ -151,6 +154,12 @@ class WeightModel {
   void sort(const std::vector<WeightTensor>& tensors) {
     for (const WeightTensor& tensor : tensors) {
       if (is_buffer(tensor) || tensor.elements == 0) continue;
+      if (!tensor.type.starts_with('F') && tensor.type != "BF16") {
+        if (tensor.shape.size() < 2) continue;  // a count, or ids
+        fail(
+            fmt::format("tensor \"{}\" is stored as {}: expected weights of floating-point numbers",
+                        tensor.name, tensor.type));
+      }
       if (tensor.shape.empty()) {
         single_.push_back({tensor.name, {1}});  // a scalar
         continue;
@@ -356,9 +365,25 @@ class WeightModel {
       assumed.emplace_back("no attention where no projections of queries and keys were recognised");
     }
     return fmt::format(
-        "{}: a model that no row knows: tensors and parameters are those of the headers, but what "
-        "is computed and kept for backward is estimated from their shapes, assuming {}",
-        weights_.path.generic_string(), fmt::join(assumed, ", "));
+        "{}: a model that no row knows, {}: tensors and parameters are those of the headers, but "
+        "what is computed and kept for backward is estimated from their shapes, assuming {}",
+        weights_.path.generic_string(), stored_text(),
+        assumed.empty() ? "nothing else" : fmt::format("{}", fmt::join(assumed, ", ")));
+  }
+
+  /// "6.43 GB of BF16".
+  [[nodiscard]] std::string stored_text() const {
+    constexpr double kBytesPerGb = 1e9;
+    std::map<std::string, std::uint64_t> bytes;
+    for (const SafetensorsHeader& file : weights_.files) {
+      for (const StoredTensor& one : file.tensors) bytes[one.type] += one.end - one.begin;
+    }
+    std::vector<std::string> texts;
+    for (const auto& [type, count] : bytes) {
+      texts.push_back(
+          fmt::format("{:.3g} GB of {}", static_cast<double>(count) / kBytesPerGb, type));
+    }
+    return fmt::format("{}", fmt::join(texts, " and "));
   }
 
   Facts facts_;
