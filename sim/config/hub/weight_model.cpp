@@ -99,13 +99,8 @@ class Facts {
     }
     return 0;
   }
-  /// What the outermost map says.
-  [[nodiscard]] bool is_true(std::string_view name) const {
-    for (const Node* map : maps_) {
-      if (const Node* value = map->find(name)) return value->scalar == "true";
-    }
-    return false;
-  }
+  /// What the file's own map says: a head that is stored is not tied by a nested one.
+  [[nodiscard]] bool is_true(std::string_view name) const { return text(name) == "true"; }
   [[nodiscard]] std::string text(std::string_view name) const {
     const Node* value = maps_.empty() ? nullptr : maps_.front()->find(name);
     return value != nullptr && value->is_scalar() ? value->scalar : "";
