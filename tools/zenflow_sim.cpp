@@ -183,6 +183,8 @@ void add_lint(CLI::App& app, Options& options, int& code) {
   command->add_option(
       "--target", lint.target,
       "what launches the training: deepspeed, hf or accelerate; default: deepspeed");
+  command->add_option("--model", lint.model,
+                      "the model to train: a config.json, its folder or weights");
   command->add_option("--torch-version", lint.torch_version,
                       "PyTorch release of the run, e.g. 2.6.0");
   const auto add_count = [command](const char* name, auto& value, const char* what) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 
@@ -39,17 +38,45 @@ std::vector<std::string> names_of(const ValueReader& value) {
   return names;
 }
 
-void read_targets(const ValueReader& value, LoraSettings& lora) {
+constexpr std::string_view kPatternCharacters = "*+?()[]|\\^$";
+
+NamePattern pattern_of(const ValueReader& value, const std::string& text,
+                       std::string_view otherwise = "") {
+  try {
+    return NamePattern(text);
+  } catch (const Error& error) {
+    value.fail(fmt::format("\"{}\" {}{}", text, otherwise, error.what()));
+  }
+}
+
+/// A list of names, or one text: a pattern, if it looks like one or `is_pattern` whatever it is.
+ModuleNames read_modules(const ValueReader& value, bool is_pattern) {
+  ModuleNames modules;
+  const bool is_text = value.node().is_scalar();
   for (std::string& name : names_of(value)) {
-    if (name == kAllLinear) {
-      lora.all_linear = true;
-    } else if (name.find_first_of("*+?()[]|\\^$") != std::string::npos) {
-      value.fail(fmt::format("expected names of modules or \"{}\", found the pattern \"{}\"",
-                             kAllLinear, name));
+    const bool has_signs = name.find_first_of(kPatternCharacters) != std::string::npos;
+    if (is_text && (is_pattern || has_signs)) {
+      modules.pattern = pattern_of(value, name);
+    } else if (has_signs) {
+      value.fail(
+          fmt::format("expected names of modules or \"{}\", found the pattern \"{}\" in a "
+                      "list; a pattern stands alone",
+                      kAllLinear, name));
     } else {
-      lora.targets.push_back(std::move(name));
+      modules.ends.push_back(std::move(name));
     }
   }
+  return modules;
+}
+
+/// `is_peft`: a single text is a pattern. One of our own may be a name.
+void read_targets(const ValueReader& value, bool is_peft, LoraSettings& lora) {
+  if (value.node().is_scalar() && value.string() == kAllLinear) {
+    lora.all_linear = true;
+    return;
+  }
+  lora.targets = read_modules(value, is_peft);
+  lora.all_linear = std::erase(lora.targets.ends, std::string(kAllLinear)) > 0;
 }
 
 /// Keys of both ways of saying it.
@@ -77,7 +104,7 @@ LoraSettings read_lora(MapReader& map, std::optional<BaseStorage>& base) {
   LoraSettings lora;
   read_common(map, lora);
   if (const auto targets = map.optional("targets")) {
-    read_targets(*targets, lora);
+    read_targets(*targets, false, lora);
   } else {
     lora.all_linear = true;
   }
@@ -90,21 +117,51 @@ LoraSettings read_lora(MapReader& map, std::optional<BaseStorage>& base) {
 
 /// What would change what is trained, and is not described.
 void refuse_undescribed(MapReader& map) {
-  for (const char* key : {"exclude_modules", "trainable_token_indices", "layer_replication",
-                          "layers_pattern", "megatron_config"}) {
+  for (const char* key : {"trainable_token_indices", "layer_replication", "megatron_config"}) {
     const auto value = map.optional(key);
     if (!value) continue;
     const bool empty =
         value->node().items.empty() && value->node().entries.empty() && !value->node().is_scalar();
     if (!empty) value->fail("expected none: it is not described");
   }
-  if (map.boolean_or("lora_bias", false)) {
-    map.fail("lora_bias", "expected false: it is not described");
+}
+
+/// Which modules get adapters of which rank, beside the targets.
+void read_choices(MapReader& map, LoraSettings& lora) {
+  if (const auto excluded = map.optional("exclude_modules")) {
+    lora.excluded = read_modules(*excluded, true);
   }
-  if (const auto bias = map.optional("bias"); bias && bias->string() != "none") {
-    bias->fail(fmt::format("expected none, found \"{}\": training of biases is not described",
-                           bias->string()));
+  if (auto ranks = map.optional_map("rank_pattern")) {
+    for (const std::string& key : ranks->keys()) {
+      const ValueReader rank = ranks->require(key);
+      lora.ranks.emplace_back(pattern_of(rank, "(?:.*\\.)?(?:" + key + ")"),
+                              rank.integer(1, kMaxRank));
+    }
   }
+  if (const auto layers = map.optional("layers_to_transform")) {
+    if (layers->node().is_scalar()) {
+      lora.layers = {layers->integer(0, hub::kMaxLayers)};
+    } else {
+      for (const ValueReader& one : layers->items()) {
+        lora.layers.push_back(one.integer(0, hub::kMaxLayers));
+      }
+    }
+  }
+  if (!lora.layers.empty() && (lora.all_linear || lora.targets.pattern)) {
+    map.fail("layers_to_transform", "expected none: PEFT takes it beside a list of modules only");
+  }
+  if (const auto stacks = map.optional("layers_pattern")) lora.stacks = names_of(*stacks);
+  if (lora.stacks == std::vector<std::string>{""}) lora.stacks.clear();
+}
+
+void read_biases(MapReader& map, LoraSettings& lora) {
+  lora.adapter_bias = map.boolean_or("lora_bias", false);
+  const auto bias = map.optional("bias");
+  if (!bias) return;
+  const std::string which = bias->choice(std::array<std::string, 3>{"none", "all", "lora_only"});
+  lora.biases = which == "all"         ? TrainedBiases::kAll
+                : which == "lora_only" ? TrainedBiases::kOfTargets
+                                       : TrainedBiases::kNone;
 }
 
 /// PEFT's adapter_config.json. Unknown keys are allowed: the format is not ours.
@@ -116,26 +173,16 @@ LoraSettings read_peft(MapReader& map) {
   }
   LoraSettings lora;
   read_common(map, lora);
-  if (const auto targets = map.optional("target_modules")) read_targets(*targets, lora);
-  if (lora.targets.empty() && !lora.all_linear && lora.target_parameters.empty()) {
+  if (const auto targets = map.optional("target_modules")) read_targets(*targets, true, lora);
+  const bool has_targets = !lora.targets.ends.empty() || lora.targets.pattern;
+  if (!has_targets && !lora.all_linear && lora.target_parameters.empty()) {
     map.fail("target_modules", "expected names of modules, or \"all-linear\"");
   }
   lora.dropout = map.number_or("lora_dropout", 0, 0, 1);
   lora.dora = map.boolean_or("use_dora", false);
-  if (const auto patterns = map.optional_map("rank_pattern");
-      patterns && !patterns->keys().empty()) {
-    map.fail("rank_pattern", "expected none: one rank for all modules is described");
-  }
+  read_choices(map, lora);
+  read_biases(map, lora);
   refuse_undescribed(map);
-  if (const auto layers = map.optional("layers_to_transform")) {
-    if (layers->node().is_scalar()) {
-      lora.layers = {layers->integer(0, hub::kMaxLayers)};
-    } else {
-      for (const ValueReader& one : layers->items()) {
-        lora.layers.push_back(one.integer(0, hub::kMaxLayers));
-      }
-    }
-  }
   // PEFT trains the new head of a classifier whole.
   const std::string task = map.string_or("task_type", "CAUSAL_LM");
   if (task == "SEQ_CLS" || task == "TOKEN_CLS") {
@@ -144,87 +191,62 @@ LoraSettings read_peft(MapReader& map) {
   return lora;
 }
 
-/// Heads that PEFT would train if the model had them.
-void drop_absent_heads(const ModelSpec& model, LoraSettings& lora) {
+/// PEFT trains those that there are.
+void drop_absent_saved(const ModelSpec& model, LoraSettings& lora) {
   std::erase_if(lora.saved_modules, [&](const std::string& name) {
-    if (name != "score" && name != "classifier") return false;
     LoraSettings one;
     one.saved_modules = {name};
     return !unmatched_target(model, one).empty();
   });
 }
 
-/// Numbers of layers are told apart in models of one stack only.
-void check_layers(const MapReader& map, const ModelSpec& model, const LoraSettings& lora) {
-  if (lora.layers.empty()) return;
-  std::set<std::string> stacks;
-  for (const Layer& layer : model.kinds) {
-    if (layer.tensors.empty()) continue;
-    const std::string& name = layer.tensors.front().name;
-    stacks.insert(name.substr(0, name.find("{}")));
-  }
-  if (stacks.size() > 1) {
-    map.fail("layers_to_transform", "expected none: the model has several stacks of layers");
-  }
-}
-
 /// PEFT is content if one name is a module's; of our own keys each has to be.
 void check_targets(const MapReader& map, bool is_peft, const ModelSpec& model, LoraSettings& lora) {
-  using Names = std::vector<std::string> LoraSettings::*;
-  const auto unknown = [&model](Names list, const std::string& name) {
-    LoraSettings one;
-    one.*list = {name};
-    return !unmatched_target(model, one).empty();
-  };
-  const auto check = [&](Names list, const char* key) {
-    std::vector<std::string>& names = lora.*list;
-    const auto is_unknown = [&](const std::string& name) { return unknown(list, name); };
+  const auto check = [&](std::vector<std::string>& names, const char* key, const auto& with) {
+    const auto is_unknown = [&](const std::string& name) {
+      LoraSettings one;
+      with(one) = {name};
+      return !unmatched_target(model, one).empty();
+    };
     const auto bad = std::find_if(names.begin(), names.end(), is_unknown);
     if (bad == names.end()) return;
     if (is_peft && !std::all_of(names.begin(), names.end(), is_unknown)) {
       std::erase_if(names, is_unknown);
       return;
     }
-    const bool numbered = bad->find_first_of("0123456789") != std::string::npos;
-    map.fail(
-        key,
-        fmt::format(
-            "\"{}\" is no module of {}{}; `zenflow-sim list` with its config.json shows them", *bad,
-            model.name, numbered ? " (names are those of all layers, without their number)" : ""));
+    map.fail(key, fmt::format("\"{}\" is no module of {}; `zenflow-sim list` with its config.json "
+                              "shows them",
+                              *bad, model.name));
   };
-  check(&LoraSettings::targets, is_peft ? "target_modules" : "targets");
-  check(&LoraSettings::saved_modules, "modules_to_save");
-  check(&LoraSettings::target_parameters, "target_parameters");
-}
-
-/// `*` for any characters.
-bool matches(std::string_view text, std::string_view pattern) {
-  std::size_t t = 0;
-  std::size_t p = 0;
-  std::size_t star = std::string_view::npos;
-  std::size_t from = 0;
-  while (t < text.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      from = t;
-    } else if (p < pattern.size() && pattern[p] == text[t]) {
-      ++p;
-      ++t;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      t = ++from;
-    } else {
-      return false;
-    }
+  check(
+      lora.targets.ends, is_peft ? "target_modules" : "targets",
+      [](LoraSettings & one) -> auto& { return one.targets.ends; });
+  check(
+      lora.saved_modules, "modules_to_save",
+      [](LoraSettings & one) -> auto& { return one.saved_modules; });
+  check(
+      lora.target_parameters, "target_parameters",
+      [](LoraSettings & one) -> auto& { return one.target_parameters; });
+  if (!adapts_anything(model, lora)) {
+    map.fail(is_peft ? "target_modules" : "targets", "no module of the model gets an adapter");
   }
-  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+  const Tensor* const stack = lora.dora ? adapted_stack(model, lora) : nullptr;
+  if (lora.adapter_bias && (lora.dora || adapted_stack(model, lora) != nullptr)) {
+    map.fail("lora_bias", "expected false: PEFT has none with DoRA or for stacked experts");
+  }
+  if (stack == nullptr) return;
+  map.fail(is_peft ? "use_dora" : "dora",
+           fmt::format("expected false: PEFT has no DoRA for stacked experts ({})", stack->name));
 }
 
+/// A name, one with wildcards, or else a regular expression that is in names.
 void read_freeze(const ValueReader& value, ModelSpec& model) {
-  for (const std::string& pattern : names_of(value)) {
-    const std::int64_t count =
-        freeze(model, [&](std::string_view name) { return matches(name, pattern); });
-    if (count == 0) value.fail(fmt::format("\"{}\" is no tensor of the model", pattern));
+  for (const std::string& text : names_of(value)) {
+    const NamePattern whole = NamePattern::of_wildcards(text);
+    if (freeze(model, [&](std::string_view name) { return whole.is_all_of(name); }) > 0) continue;
+    const NamePattern part = pattern_of(value, text, "is no tensor of the model, and ");
+    if (freeze(model, [&](std::string_view name) { return part.is_in(name); }) > 0) continue;
+    value.fail(fmt::format("\"{}\" is no tensor of the model", text));
   }
 }
 
@@ -242,6 +264,20 @@ BaseStorage storage_of(const Node& quantization, const std::string& method) {
             fmt::format("how many bytes weights quantised by {} take is not known", method));
   }
   return known->storage;
+}
+
+/// What a quantised checkpoint has in 16 bits all the same. Source: transformers 5.23,
+/// quantizers/quantizers_utils.py should_convert_module.
+std::vector<std::string> kept_modules(const Node& config) {
+  std::vector<std::string> names;
+  const Node* const quantization = config.find("quantization_config");
+  if (quantization == nullptr) return names;
+  for (const char* key : {"modules_to_not_convert", "llm_int8_skip_modules"}) {
+    const Node* const list = quantization->find(key);
+    if (list == nullptr) continue;
+    for (const Node& item : list->items) names.push_back(item.scalar);
+  }
+  return names;
 }
 
 /// Loads that transformers can turn into 16-bit weights, to train all of them.
@@ -279,15 +315,26 @@ void read_adapters(MapReader& root, MapReader& training, const Node& config, Mod
   } else {
     std::optional<BaseStorage> base;
     LoraSettings lora = peft ? read_peft(*peft) : read_lora(*own, base);
-    drop_absent_heads(model, lora);
+    if (peft) drop_absent_saved(model, lora);
     MapReader& map = peft ? *peft : *own;
-    check_layers(map, model, lora);
+    try {
+      name_stacked_experts(model, lora);
+    } catch (const Error& error) {
+      map.fail(peft ? "target_modules" : "targets", error.what());
+    }
     check_targets(map, peft.has_value(), model, lora);
     add_lora(model, lora);
     if (!base && !model.quantization.empty()) {
       base = storage_of(*config.find("quantization_config"), model.quantization);
     }
-    if (base && *base != BaseStorage::kTrainingType) quantise_base(model, *base);
+    if (base && *base != BaseStorage::kTrainingType) {
+      const std::vector<std::string> kept = kept_modules(config);
+      quantise_base(model, *base, [&kept](std::string_view module) {
+        return std::any_of(kept.begin(), kept.end(), [module](const std::string& name) {
+          return module.starts_with(name) || module.ends_with(name);
+        });
+      });
+    }
   }
   if (frozen || peft || own) drop_what_is_not_trained(model);
   if (model.trained() > 0) return;

@@ -259,6 +259,15 @@ void refuse_expert_parallelism(const Node& root) {
 
 }  // namespace
 
+std::string stacked_tensor_failure(const Tensor& tensor, std::int64_t stage) {
+  return fmt::format(
+      "cannot train {} of {} dimensions: DeepSpeed's ZenFlow selects columns of matrices only, and "
+      "ends with \"{}\"",
+      tensor.name, tensor.shape.size(),
+      stage == 3 ? "t() expects a tensor with <= 2 dimensions"
+                 : "start + length exceeds dimension size");
+}
+
 void copy_knobs(const ZenFlowSettings& from, OffloadSetup& to) {
   to.topk_ratio = from.topk_ratio;
   to.update_interval = from.update_interval.value_or(1);

@@ -15,6 +15,7 @@
 #include "sim/deepspeed/ds_document.h"
 #include "sim/deepspeed/launch_target.h"
 #include "sim/deepspeed/versions.h"
+#include "sim/model/model_spec.h"
 
 namespace zenflow::sim {
 
@@ -43,7 +44,8 @@ struct LintOptions {
   std::optional<std::int64_t> omp_num_threads{};
   std::optional<TorchVersion> torch_version{};
   bool bind_cores_to_rank = false;
-  bool notes = false;  ///< also what is true of every such configuration
+  std::optional<Tensor> stacked_tensor{};  ///< of the model, if there is one
+  bool notes = false;                      ///< also what is true of every such configuration
 };
 
 struct Finding {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "sim/config/reader.h"
+#include "sim/deepspeed/ds_config.h"
 #include "sim/deepspeed/lint_rules.h"
 #include "sim/deepspeed/unmodelled_keys.h"
 
@@ -584,6 +585,16 @@ void note_unmodelled(LintContext& context, const Rule& rule) {
   }
 }
 
+void check_stacked_tensors(LintContext& context, const Rule& rule) {
+  const LintSettings& s = context.settings();
+  const std::optional<Tensor>& stacked = context.options().stacked_tensor;
+  if (!s.zenflow || s.stage == 0 || !stacked) return;
+  context.report(rule, {.path = "zero_optimization.zenflow",
+                        .what = stacked_tensor_failure(*stacked, s.stage),
+                        .instead = "leave the block out (ZeRO-Offload)",
+                        .edits = {erase_key("zero_optimization.zenflow")}});
+}
+
 constexpr Rule kRules[] = {
     {"ZF001", Severity::kError, RejectedBy::kLauncher, "comment in the file",
      "deepspeed/runtime/config.py (hjson.load); accelerate/utils/deepspeed.py (json.load)",
@@ -618,6 +629,8 @@ constexpr Rule kRules[] = {
      check_hjson},
     {"ZF015", Severity::kNote, RejectedBy::kNobody, "key that is not modelled",
      "sim/deepspeed/ds_fields.cpp", note_unmodelled},
+    {"ZF016", Severity::kError, RejectedBy::kEngine, "model that ZenFlow cannot train",
+     "deepspeed/runtime/zenflow/zenflow_stage_1_and_2.py; engine_stage3.py", check_stacked_tensors},
 };
 
 }  // namespace

@@ -6,6 +6,10 @@
 #include <set>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+
 namespace zenflow::sim {
 namespace {
 
@@ -27,23 +31,80 @@ bool names_any(std::string_view name, const std::vector<std::string>& ends) {
                      [name](const std::string& end) { return names(name, end); });
 }
 
-/// Whether the module is `name`, or stands below one that is.
-bool is_in(std::string_view module, const std::string& name) {
-  return names(module, name) || module.starts_with(name + ".") ||
-         module.find("." + name + ".") != std::string_view::npos;
+/// Whether the module's name ends so, or that of one that it stands below.
+bool is_in(std::string_view module, const std::string& end) {
+  for (std::size_t dot = 0; dot != std::string_view::npos;) {
+    dot = module.find('.', dot + 1);
+    if (module.substr(0, dot).ends_with(end)) return true;
+  }
+  return false;
+}
+
+/// The name with its layer's number; `number` below 0: as it is, of what is in no layer.
+std::string numbered(std::string_view name, std::int64_t number) {
+  std::string text(name);
+  const std::size_t at = text.find("{}");
+  if (number >= 0 && at != std::string::npos) text.replace(at, 2, std::to_string(number));
+  return text;
+}
+
+/// Numbers of the layers, each counted in its own stack: an encoder's, a decoder's, a tower's.
+std::vector<std::int64_t> layer_numbers(const ModelSpec& model) {
+  std::map<std::string, std::int64_t> next;
+  std::vector<std::int64_t> numbers;
+  for (std::int64_t i = 0; i < model.layers(); ++i) {
+    const Layer& layer = model.layer(i);
+    const std::string name = layer.tensors.empty() ? "" : layer.tensors.front().name;
+    numbers.push_back(next[name.substr(0, name.find("{}"))]++);
+  }
+  return numbers;
+}
+
+/// Makes kinds of the layers that `change` changes alike: for which key(layer, number) is the same.
+void split_kinds(ModelSpec& model,
+                 const std::function<std::string(const Layer&, std::int64_t)>& key,
+                 const std::function<void(Layer&, std::int64_t)>& change) {
+  const std::vector<std::int64_t> numbers = layer_numbers(model);
+  std::map<std::pair<std::int32_t, std::string>, std::int32_t> made;
+  std::vector<Layer> kinds;
+  for (std::size_t i = 0; i < model.order.size(); ++i) {
+    const Layer& layer = model.kinds[static_cast<std::size_t>(model.order[i])];
+    const auto [at, added] = made.emplace(std::pair(model.order[i], key(layer, numbers[i])),
+                                          static_cast<std::int32_t>(kinds.size()));
+    if (added) {
+      kinds.push_back(layer);
+      change(kinds.back(), numbers[i]);
+    }
+    model.order[i] = at->second;
+  }
+  model.kinds = std::move(kinds);
+}
+
+/// Calls visit(layer, number) for every part of the model, with -1 for what is in no layer.
+template <class Visit>
+void for_each_part(const ModelSpec& model, const Visit& visit) {
+  const std::vector<std::int64_t> numbers = layer_numbers(model);
+  visit(model.embedding, std::int64_t{-1});
+  for (std::int64_t i = 0; i < model.layers(); ++i) {
+    visit(model.layer(i), numbers[static_cast<std::size_t>(i)]);
+  }
+  visit(model.head, std::int64_t{-1});
 }
 
 /// The product that multiplies by this weight, or nullptr: of an embedding, of a norm.
-Linear* product_of(Layer& layer, const Tensor& weight) {
+const Linear* product_of(const Layer& layer, const Tensor& weight) {
   const std::string_view module = module_of(weight.name);
-  Linear* transposed = nullptr;  // GPT-2's weights are [in, out]
-  for (Linear& product : layer.products) {
+  const Linear* transposed = nullptr;  // GPT-2's weights are [in, out]
+  for (const Linear& product : layer.products) {
     const bool fits = weight.parameters() == product.count * product.in * product.out;
     if (!fits || !names(module, product.name)) continue;
     if (weight.columns() == product.in) return &product;
     if (transposed == nullptr) transposed = &product;
   }
   return transposed;
+}
+Linear* product_of(Layer& layer, const Tensor& weight) {
+  return const_cast<Linear*>(product_of(std::as_const(layer), weight));
 }
 
 /// What chooses experts is no nn.Linear.
@@ -55,13 +116,25 @@ bool is_router(const Linear& product) {
 /// their stacked tensors and their router, too, and gives the two fused ones twice the rank.
 /// Source: PEFT 0.21, utils/transformers_weight_conversion.py.
 constexpr auto kConverted = std::to_array<std::string_view>(
-    {"afmoe",          "cohere2_moe", "deepseek_v2", "deepseek_v3", "deepseek_v32",  "dots1",
-     "ernie4_5_moe",   "exaone_moe",  "flex_olmo",   "glm4_moe",    "glm4_moe_lite", "glm_moe_dsa",
-     "hunyuan_v1_moe", "minimax",     "minimax_m2",  "mixtral",     "olmoe",         "qwen2_moe",
-     "qwen3_moe",      "qwen3_next",  "solar_open"});
+    {"afmoe",         "cohere2_moe",  "deepseek_v2",    "deepseek_v3", "deepseek_v32",
+     "dots1",         "ernie4_5_moe", "exaone_moe",     "flex_olmo",   "glm4_moe",
+     "glm4_moe_lite", "glm_moe_dsa",  "hunyuan_v1_moe", "minimax",     "minimax_m2",
+     "mixtral",       "olmoe",        "qwen3_moe",      "qwen3_next",  "solar_open"});
 
 bool is_converted(const ModelSpec& model) {
   return std::find(kConverted.begin(), kConverted.end(), model.type) != kConverted.end();
+}
+
+/// What a module of an expert, or the router, was called.
+struct ExpertNames {
+  std::string_view gate;
+  std::string_view up;
+  std::string_view down;
+};
+ExpertNames expert_names(const ModelSpec& model) {
+  const bool numbered = model.type == "mixtral" || model.type.starts_with("minimax");
+  return numbered ? ExpertNames{"w1", "w3", "w2"}
+                  : ExpertNames{"gate_proj", "up_proj", "down_proj"};
 }
 
 /// Columns that the adapter reads and writes. An embedding's rows are what it reads.
@@ -70,29 +143,136 @@ struct Widths {
   std::int64_t out = 0;
 };
 
+/// A bias belongs to its module, too.
+std::string_view module_of_any(std::string_view tensor) {
+  constexpr std::string_view kBias = ".bias";
+  return tensor.ends_with(kBias) ? tensor.substr(0, tensor.size() - kBias.size())
+                                 : module_of(tensor);
+}
+
+/// What becomes of the tensors of a layer.
+class LayerPlan {
+ public:
+  /// `number`: of the layer in its stack; below 0 of what is in none.
+  LayerPlan(const ModelSpec& model, const LoraSettings& lora, const Layer& layer,
+            std::int64_t number)
+      : lora_(lora),
+        layer_(layer),
+        number_(number),
+        converted_(is_converted(model)),
+        outputs_(model.outputs),
+        vocabulary_(model.vocab) {}
+
+  [[nodiscard]] bool is_saved(const Tensor& tensor) const {
+    const std::string module = numbered(module_of_any(tensor.name), number_);
+    return std::any_of(lora_.saved_modules.begin(), lora_.saved_modules.end(),
+                       [&module](const std::string& name) { return is_in(module, name); });
+  }
+
+  /// Of its adapter; 0: it gets none.
+  [[nodiscard]] std::int64_t rank(const Tensor& tensor) const {
+    if (is_saved(tensor) || !is_adapted(tensor)) return 0;
+    const std::string module = numbered(module_of(tensor.name), number_);
+    for (const auto& [pattern, rank] : lora_.ranks) {
+      if (pattern.is_all_of(module)) return rank;
+    }
+    const bool fused =
+        lora_.all_linear && tensor.shape.size() > 2 && tensor.name.ends_with("gate_up_proj");
+    return fused ? 2 * lora_.rank : lora_.rank;
+  }
+
+  [[nodiscard]] bool trains_bias(const Tensor& tensor) const {
+    if (!tensor.name.ends_with(".bias") || lora_.biases == TrainedBiases::kNone) return false;
+    if (lora_.biases == TrainedBiases::kAll) return true;
+    const std::string_view module = module_of_any(tensor.name);
+    return std::any_of(layer_.tensors.begin(), layer_.tensors.end(), [&](const Tensor& other) {
+      return &other != &tensor && module_of(other.name) == module && rank(other) > 0;
+    });
+  }
+
+  /// Equal for layers that are changed alike.
+  [[nodiscard]] std::string key() const {
+    std::string text;
+    for (const Tensor& tensor : layer_.tensors) {
+      const char mark = is_saved(tensor) ? 's' : trains_bias(tensor) ? 'b' : '-';
+      text += mark + std::to_string(rank(tensor)) + ' ';
+    }
+    return text;
+  }
+
+ private:
+  [[nodiscard]] bool is_adapted(const Tensor& weight) const {
+    if (weight.shape.size() < 2) return false;
+    const std::string module = numbered(module_of(weight.name), number_);
+    const Linear* const product = product_of(layer_, weight);
+    const bool of_experts = product != nullptr && (product->count > 1 || is_router(*product));
+    // Neither exclude_modules nor layers_to_transform is asked for parameters.
+    if (names_any(numbered(weight.name, number_), lora_.target_parameters)) return true;
+    if (lora_.all_linear && of_experts) return converted_;
+    if (lora_.excluded.has(module)) return false;
+    const bool stacked = weight.shape.size() > 2;
+    if (!stacked && lora_.targets.has_whole(module)) return true;
+    if (!is_in_chosen_layer(weight)) return false;
+    if (!lora_.all_linear) return !stacked && lora_.targets.has(module);
+    // In a head, one without a product here is of a token a sequence; else it is an embedding.
+    if (product == nullptr) return !stacked && layer_.name == "head";
+    if (gives_logits(*product)) return false;
+    // The names of what is stacked now no longer mean modules.
+    const bool renamed = converted_ && (product->name == "gate_proj" ||
+                                        product->name == "up_proj" || product->name == "down_proj");
+    return !stacked && !renamed;
+  }
+
+  /// Of a vocabulary: a classifier gets adapters like any other product.
+  [[nodiscard]] bool gives_logits(const Linear& product) const {
+    return number_ < 0 && product.out == vocabulary_ && vocabulary_ == outputs_;
+  }
+
+  [[nodiscard]] bool is_in_chosen_layer(const Tensor& weight) const {
+    if (lora_.layers.empty()) return true;
+    const std::size_t at = weight.name.find(".{}");
+    if (at == std::string::npos) return false;
+    if (std::find(lora_.layers.begin(), lora_.layers.end(), number_) == lora_.layers.end()) {
+      return false;
+    }
+    return lora_.stacks.empty() || names_any(weight.name.substr(0, at), lora_.stacks);
+  }
+
+  const LoraSettings& lora_;
+  const Layer& layer_;
+  std::int64_t number_;
+  bool converted_;
+  std::int64_t outputs_;
+  std::int64_t vocabulary_;
+};
+
 class LayerAdapter {
  public:
-  /// `converted`: "all-linear" means experts, too.
-  LayerAdapter(Layer& layer, const LoraSettings& lora, bool in_layers, bool converted)
-      : layer_(layer), lora_(lora), in_layers_(in_layers), converted_(converted) {}
+  LayerAdapter(Layer& layer, const LoraSettings& lora, const LayerPlan& plan)
+      : layer_(layer), lora_(lora), plan_(plan) {}
 
   void adapt() {
     std::vector<Tensor> added;
     std::set<std::int32_t> read;  // inputs that adapters keep
-    for (Tensor& tensor : layer_.tensors) {
-      tensor.trained = false;
+    std::vector<bool> biases;
+    for (const Tensor& tensor : layer_.tensors) biases.push_back(plan_.trains_bias(tensor));
+    for (std::size_t i = 0; i < layer_.tensors.size(); ++i) {
+      Tensor& tensor = layer_.tensors[i];
+      tensor.trained = biases[i];
       Linear* product = product_of(layer_, tensor);
-      if (is_saved(tensor.name)) {
+      if (plan_.is_saved(tensor)) {
         Tensor copy = tensor;
+        tensor.trained = false;
         copy.trained = true;
         copy.name += " (saved module)";
         added.push_back(std::move(copy));
         if (product != nullptr) saved_.insert(product);
         continue;
       }
-      if (!is_adapted(tensor, product)) continue;
+      const std::int64_t rank = plan_.rank(tensor);
+      if (rank == 0) continue;
       if (product != nullptr && product->input >= 0) read.insert(product->input);
-      add_tensors(tensor, product, added);
+      add_tensors(tensor, product, rank, added);
     }
     freeze_products(read);
     for (Tensor& tensor : added) layer_.tensors.push_back(std::move(tensor));
@@ -100,49 +280,20 @@ class LayerAdapter {
   }
 
  private:
-  [[nodiscard]] bool is_adapted(const Tensor& weight, const Linear* product) const {
-    const bool stacked = weight.shape.size() > 2;
-    if (weight.shape.size() < 2) return false;
-    if (names_any(weight.name, lora_.target_parameters)) return true;
-    if (lora_.all_linear) {
-      if (product == nullptr || !in_layers_) return false;
-      const bool of_experts = product->count > 1 || is_router(*product);
-      if (of_experts) return converted_;
-      // The names of what is stacked now no longer mean modules.
-      const bool renamed =
-          converted_ && (product->name == "gate_proj" || product->name == "up_proj" ||
-                         product->name == "down_proj");
-      return !stacked && !renamed;
-    }
-    return !stacked && names_any(module_of(weight.name), lora_.targets);
-  }
-
-  [[nodiscard]] bool is_saved(std::string_view tensor) const {
-    const std::string_view module = module_of_any(tensor);
-    return std::any_of(lora_.saved_modules.begin(), lora_.saved_modules.end(),
-                       [module](const std::string& name) { return is_in(module, name); });
-  }
-
-  /// A bias belongs to its module, too.
-  static std::string_view module_of_any(std::string_view tensor) {
-    constexpr std::string_view kBias = ".bias";
-    return tensor.ends_with(kBias) ? tensor.substr(0, tensor.size() - kBias.size())
-                                   : module_of(tensor);
-  }
-
-  void add_tensors(const Tensor& weight, const Linear* product, std::vector<Tensor>& added) {
+  void add_tensors(const Tensor& weight, const Linear* product, std::int64_t rank,
+                   std::vector<Tensor>& added) {
     const std::string module(module_of(weight.name));
     const std::int64_t experts = weight.shape.size() > 2 ? weight.shape.front() : 1;
     const Widths width = product != nullptr ? Widths{product->in, product->out}
                                             : Widths{weight.shape.front(), weight.columns()};
-    const bool fused =
-        lora_.all_linear && weight.shape.size() > 2 && weight.name.ends_with("gate_up_proj");
-    const std::int64_t rank = fused ? 2 * lora_.rank : lora_.rank;
     const char* const kind = product != nullptr ? ".lora_" : ".lora_embedding_";
     added.push_back(
         {module + kind + "A" + (product != nullptr ? ".weight" : ""), {experts * rank, width.in}});
     added.push_back(
         {module + kind + "B" + (product != nullptr ? ".weight" : ""), {width.out, experts * rank}});
+    if (lora_.adapter_bias && product != nullptr) {
+      added.push_back({module + ".lora_B.bias", {width.out}});
+    }
     if (lora_.dora) {
       added.push_back({module + ".lora_magnitude_vector.weight", {experts * width.out}});
     }
@@ -186,8 +337,7 @@ class LayerAdapter {
 
   Layer& layer_;
   const LoraSettings& lora_;
-  bool in_layers_;
-  bool converted_;
+  const LayerPlan& plan_;
   std::set<const Linear*> saved_;  ///< products of which the copy is trained
   std::vector<Linear> adapters_;
 };
@@ -213,10 +363,79 @@ void drop_in_layer(Layer& layer) {
   kept.norms = {};
 }
 
-bool matches_in(const Layer& layer, const std::string& target) {
-  return std::any_of(layer.tensors.begin(), layer.tensors.end(), [&](const Tensor& tensor) {
-    return is_in(module_of(tensor.name), target) || names(tensor.name, target);
+/// The name of a head that has the token embedding's weight: "lm_head"; empty if there is none.
+std::string tied_head(const ModelSpec& model) {
+  for (const Linear& product : model.head.products) {
+    const bool gives_logits = product.out == model.vocab && model.vocab == model.outputs;
+    if (!gives_logits) continue;
+    return model.head.tensor_ending(product.name + ".weight") == nullptr ? product.name : "";
+  }
+  return "";
+}
+
+bool adapts_tied_head(const ModelSpec& model, const LoraSettings& lora) {
+  const std::string head = tied_head(model);
+  return !head.empty() && lora.targets.has(head) && !lora.excluded.has(head);
+}
+
+/// The tied head as a tensor of its own, for as long as adapters are added. PEFT copies the module
+/// if it is saved, and so unties it.
+class UntiedHead {
+ public:
+  explicit UntiedHead(ModelSpec& model) : model_(model) {
+    const std::string name = tied_head(model);
+    for (const Linear& product : model.head.products) {
+      if (name.empty() || product.name != name) continue;
+      tensor_ = name + ".weight";
+      model.head.tensors.push_back({tensor_, {product.out, product.in}});
+    }
+  }
+  ~UntiedHead() {
+    std::erase_if(model_.head.tensors,
+                  [this](const Tensor& tensor) { return tensor.name == tensor_; });
+  }
+  UntiedHead(const UntiedHead&) = delete;
+  UntiedHead& operator=(const UntiedHead&) = delete;
+
+ private:
+  ModelSpec& model_;
+  std::string tensor_;  // empty: the head is not tied
+};
+
+/// The last parts of the names of modules that match, experts' old ones among them.
+ModuleNames leaves_of(const ModelSpec& model, const NamePattern& pattern) {
+  const ExpertNames old = expert_names(model);
+  std::set<std::string> leaves;
+  const auto probe = [&](const std::string& module) {
+    if (pattern.is_all_of(module)) leaves.insert(module.substr(module.rfind('.') + 1));
+  };
+  for_each_part(model, [&](const Layer& layer, std::int64_t number) {
+    for (const Tensor& tensor : layer.tensors) {
+      const std::string module = numbered(module_of(tensor.name), number);
+      const std::string parent = module.substr(0, module.rfind('.') + 1);
+      probe(module);
+      if (module.ends_with(".gate_up_proj")) {
+        for (const std::string_view name : {old.gate, old.up}) probe(parent + std::string(name));
+      } else if (module.ends_with(".down_proj")) {
+        probe(parent + std::string(old.down));
+      }
+    }
   });
+  return {.ends = {leaves.begin(), leaves.end()}};
+}
+
+/// The first tensor of so many dimensions, or more, that would get adapters.
+const Tensor* find_adapted(const ModelSpec& model, const LoraSettings& lora,
+                           std::size_t dimensions) {
+  const Tensor* found = nullptr;
+  for_each_part(model, [&](const Layer& layer, std::int64_t number) {
+    const LayerPlan plan(model, lora, layer, number);
+    for (const Tensor& tensor : layer.tensors) {
+      if (found != nullptr || tensor.shape.size() < dimensions) continue;
+      if (plan.rank(tensor) > 0) found = &tensor;
+    }
+  });
+  return found;
 }
 
 }  // namespace
@@ -240,60 +459,117 @@ double stored_bytes(BaseStorage storage) {
   return 0;
 }
 
-std::string unmatched_target(const ModelSpec& model, const LoraSettings& lora) {
-  const auto in_model = [&model](const std::string& target) {
-    for (std::int64_t part = 0; part <= model.layers() + 1; ++part) {
-      if (matches_in(model.part(part), target)) return true;
-    }
-    return false;
+bool ModuleNames::has_whole(std::string_view module) const {
+  return std::find(ends.begin(), ends.end(), module) != ends.end();
+}
+
+bool ModuleNames::has(std::string_view module) const {
+  return names_any(module, ends) || (pattern && pattern->is_all_of(module));
+}
+
+void name_stacked_experts(const ModelSpec& model, LoraSettings& lora) {
+  if (!is_converted(model) || lora.all_linear) return;
+  const ExpertNames old = expert_names(model);
+  if (lora.targets.pattern) lora.targets = leaves_of(model, *lora.targets.pattern);
+  const auto take = [&lora](std::string_view name) {
+    return std::erase_if(lora.targets.ends,
+                         [name](const std::string& target) { return names(target, name); }) > 0;
   };
-  for (const auto* targets : {&lora.targets, &lora.saved_modules, &lora.target_parameters}) {
-    for (const std::string& target : *targets) {
-      if (!in_model(target)) return target;
-    }
+  if (take("gate")) lora.target_parameters.emplace_back("gate.weight");
+  if (take(old.down)) lora.target_parameters.emplace_back("down_proj");
+  const bool gate = take(old.gate);
+  const bool up = take(old.up);
+  if (gate != up) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("expected {0} beside {1}: one tensor of the stacked experts has both",
+                            gate ? old.up : old.gate, gate ? old.gate : old.up));
+  }
+  if (!gate) return;
+  lora.target_parameters.emplace_back("gate_up_proj");
+  lora.ranks.emplace_back(NamePattern(".*\\.gate_up_proj"), 2 * lora.rank);
+}
+
+std::string unmatched_target(const ModelSpec& model, const LoraSettings& lora) {
+  const auto in_model = [&model](const std::string& target, const auto& matches) {
+    bool found = false;
+    for_each_part(model, [&](const Layer& layer, std::int64_t number) {
+      found =
+          found || std::any_of(layer.tensors.begin(), layer.tensors.end(), [&](const Tensor& t) {
+            return matches(numbered(t.name, number), target);
+          });
+    });
+    return found;
+  };
+  const auto by_module = [](const std::string& tensor, const std::string& target) {
+    return names(module_of(tensor), target) || names(tensor, target);
+  };
+  const auto by_parent = [](const std::string& tensor, const std::string& target) {
+    return is_in(module_of(tensor), target);
+  };
+  for (const std::string& target : lora.targets.ends) {
+    if (target == tied_head(model)) continue;
+    if (!in_model(target, by_module)) return target;
+  }
+  for (const std::string& target : lora.target_parameters) {
+    if (!in_model(target, by_module)) return target;
+  }
+  for (const std::string& target : lora.saved_modules) {
+    if (target == tied_head(model)) continue;
+    if (!in_model(target, by_parent)) return target;
   }
   return "";
 }
 
+const Tensor* adapted_stack(const ModelSpec& model, const LoraSettings& lora) {
+  return find_adapted(model, lora, 3);
+}
+
+bool adapts_anything(const ModelSpec& model, const LoraSettings& lora) {
+  return find_adapted(model, lora, 0) != nullptr || adapts_tied_head(model, lora);
+}
+
 void add_lora(ModelSpec& model, const LoraSettings& lora) {
-  const bool converted = is_converted(model);
-  LayerAdapter(model.embedding, lora, false, converted).adapt();
-  LayerAdapter(model.head, lora, false, converted).adapt();
-  // Layers with adapters and without them are two kinds.
-  LoraSettings none;
-  none.rank = lora.rank;
-  none.saved_modules = lora.saved_modules;
-  std::map<std::pair<std::int32_t, bool>, std::int32_t> made;
-  std::vector<Layer> kinds;
-  for (std::size_t i = 0; i < model.order.size(); ++i) {
-    const bool adapted =
-        lora.layers.empty() || std::find(lora.layers.begin(), lora.layers.end(),
-                                         static_cast<std::int64_t>(i)) != lora.layers.end();
-    const std::int32_t kind = model.order[i];
-    const auto [at, added] =
-        made.emplace(std::pair(kind, adapted), static_cast<std::int32_t>(kinds.size()));
-    if (added) {
-      kinds.push_back(model.kinds[static_cast<std::size_t>(kind)]);
-      LayerAdapter(kinds.back(), adapted ? lora : none, true, converted).adapt();
-    }
-    model.order[i] = at->second;
+  const auto adapt = [&](Layer& layer, std::int64_t number) {
+    const Layer before = layer;
+    const LayerPlan plan(model, lora, before, number);
+    LayerAdapter(layer, lora, plan).adapt();
+  };
+  adapt(model.embedding, -1);
+  {
+    const UntiedHead untied(model);
+    adapt(model.head, -1);
   }
-  model.kinds = std::move(kinds);
+  split_kinds(
+      model,
+      [&](const Layer& layer, std::int64_t number) {
+        return LayerPlan(model, lora, layer, number).key();
+      },
+      adapt);
 }
 
 std::int64_t freeze(ModelSpec& model, const std::function<bool(std::string_view)>& frozen) {
   std::int64_t count = 0;
-  const auto in_layer = [&](Layer& layer) {
+  const auto is_frozen = [&frozen](const Tensor& tensor, std::int64_t number) {
+    return frozen(numbered(tensor.name, number));
+  };
+  const auto in_layer = [&](Layer& layer, std::int64_t number) {
     for (Tensor& tensor : layer.tensors) {
-      if (!frozen(tensor.name)) continue;
+      if (!is_frozen(tensor, number)) continue;
       tensor.trained = false;
-      ++count;
       if (Linear* product = product_of(layer, tensor)) product->trained = false;
     }
   };
-  in_layer(model.embedding);
-  for (Layer& kind : model.kinds) in_layer(kind);
-  in_layer(model.head);
+  const auto marks = [&](const Layer& layer, std::int64_t number) {
+    std::string text;
+    for (const Tensor& tensor : layer.tensors) text += is_frozen(tensor, number) ? 'f' : '-';
+    count += std::count(text.begin(), text.end(), 'f');
+    return text;
+  };
+  marks(model.embedding, -1);
+  marks(model.head, -1);
+  in_layer(model.embedding, -1);
+  in_layer(model.head, -1);
+  split_kinds(model, marks, in_layer);
   return count;
 }
 
@@ -322,21 +598,35 @@ void drop_what_is_not_trained(ModelSpec& model) {
   model.kinds = std::move(kinds);
 }
 
-void quantise_base(ModelSpec& model, BaseStorage storage) {
+void quantise_base(ModelSpec& model, BaseStorage storage,
+                   const std::function<bool(std::string_view)>& kept) {
   const double bytes = stored_bytes(storage);
-  for (Layer& layer : model.kinds) {
-    for (Tensor& tensor : layer.tensors) {
-      if (tensor.trained || tensor.shape.size() < 2) continue;
-      Linear* product = product_of(layer, tensor);
-      if (product == nullptr || is_router(*product)) continue;
-      // bitsandbytes and GPTQ know modules only, MXFP4 is of stacked experts.
-      const bool stacked = tensor.shape.size() > 2;
-      const bool any = storage == BaseStorage::kFp8;
-      if (!any && stacked != (storage == BaseStorage::kMxfp4)) continue;
-      tensor.stored_bytes = bytes;
-      product->stored_bytes = bytes;
-    }
-  }
+  const auto is_narrowed = [&](const Layer& layer, const Tensor& tensor, std::int64_t number) {
+    if (tensor.trained || tensor.shape.size() < 2) return false;
+    const Linear* const product = product_of(layer, tensor);
+    if (product == nullptr || is_router(*product)) return false;
+    // bitsandbytes and GPTQ know modules only, MXFP4 is of stacked experts.
+    const bool stacked = tensor.shape.size() > 2;
+    const bool any = storage == BaseStorage::kFp8;
+    if (!any && stacked != (storage == BaseStorage::kMxfp4)) return false;
+    return !kept || !kept(numbered(module_of(tensor.name), number));
+  };
+  split_kinds(
+      model,
+      [&](const Layer& layer, std::int64_t number) {
+        std::string text;
+        for (const Tensor& tensor : layer.tensors) {
+          text += is_narrowed(layer, tensor, number) ? 'q' : '-';
+        }
+        return text;
+      },
+      [&](Layer& layer, std::int64_t number) {
+        for (Tensor& tensor : layer.tensors) {
+          if (!is_narrowed(layer, tensor, number)) continue;
+          tensor.stored_bytes = bytes;
+          product_of(layer, tensor)->stored_bytes = bytes;
+        }
+      });
 }
 
 }  // namespace zenflow::sim

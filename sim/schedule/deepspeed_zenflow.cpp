@@ -109,15 +109,9 @@ void DeepSpeedZenFlow::check(const Job& job) const {
       !job.has(Change::kSelectiveSwap)) {
     fail(release + "ZenFlow fails there with offload_param (DeepSpeed #8042); use 0.19.2 or newer");
   }
-  // Source: DeepSpeed 0.19.8 run on a CPU with a tiny Mixtral of transformers 5.
   if (const Tensor* stacked = job.scenario.model.stacked_tensor()) {
-    fail(
-        fmt::format("cannot train {} of {} dimensions: DeepSpeed's ZenFlow selects columns of "
-                    "matrices only, and "
-                    "ends with \"{}\"; leave the zenflow block out (deepspeed-zero-offload)",
-                    stacked->name, stacked->shape.size(),
-                    stage == 3 ? "t() expects a tensor with <= 2 dimensions"
-                               : "start + length exceeds dimension size"));
+    fail(stacked_tensor_failure(*stacked, stage) +
+         "; leave the zenflow block out (deepspeed-zero-offload)");
   }
   check_parameter_nvme(job, name());
   if (settings_of(job).update_interval) return;

@@ -2,18 +2,24 @@
 #include "sim/model/adapters.h"
 
 #include <string>
+#include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sim/base/error.h"
+#include "sim/config/adapter_reader.h"
 #include "sim/config/hub/hub_model.h"
 #include "sim/config/reader.h"
 #include "sim/cost/gpu_cost.h"
 #include "sim/memory/activation_memory.h"
+#include "tests/support/error_of.h"
 #include "tests/support/small_jobs.h"
 
 namespace zenflow::sim {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::round_node;
 using testing::tiny_llama;
 
@@ -51,11 +57,11 @@ TEST(Lora, AddsTwoMatricesToEveryProductButTheHead) {
 TEST(Lora, OfNamedModules) {
   LoraSettings settings;
   settings.rank = 4;
-  settings.targets = {"q_proj", "mlp.down_proj"};
+  settings.targets.ends = {"q_proj", "mlp.down_proj"};
   EXPECT_EQ(unmatched_target(tiny_llama(), settings), "");
   const ModelSpec model = adapted(settings);
   EXPECT_EQ(model.trained(), model.layers() * 4 * (2 * kHidden + kHidden + kInner));
-  settings.targets = {"proj"};  // the end of a name, but not a part of it
+  settings.targets.ends = {"proj"};  // the end of a name, but not a part of it
   EXPECT_EQ(unmatched_target(tiny_llama(), settings), "proj");
 }
 
@@ -72,6 +78,83 @@ TEST(Lora, OfSomeLayersMakesTwoKinds) {
   EXPECT_EQ(model.layer(0).saved.elements, 0);
 }
 
+TEST(Lora, OfModulesByAPatternOfTheirNamesWithNumbers) {
+  LoraSettings settings;
+  settings.rank = 4;
+  settings.targets.pattern.emplace("model\\.layers\\.1\\..*(?:q|k)_proj");
+  const ModelSpec model = adapted(settings);
+  EXPECT_EQ(model.layer(0).trained(), 0);
+  EXPECT_EQ(model.trained(), 4 * (2 * kHidden + kHidden + kKeys));
+  settings.targets.pattern.emplace("q_proj");  // of the whole name
+  EXPECT_EQ(adapted(settings).trained(), 0);
+  settings.targets = {.ends = {"layers.0.self_attn.q_proj"}};
+  EXPECT_EQ(adapted(settings).trained(), 4 * 2 * kHidden);
+}
+
+TEST(Lora, LeavesOutExcludedModulesAndOtherStacks) {
+  LoraSettings settings = lora(4);
+  settings.excluded.ends = {"down_proj"};
+  EXPECT_EQ(adapted(lora(4)).trained() - adapted(settings).trained(),
+            tiny_llama().layers() * 4 * (kHidden + kInner));
+  settings = lora(4);
+  settings.layers = {0};
+  settings.stacks = {"layers"};
+  const std::int64_t one = adapted(settings).trained();
+  EXPECT_EQ(one * tiny_llama().layers(), adapted(lora(4)).trained());
+  settings.stacks = {"blocks"};
+  EXPECT_EQ(adapted(settings).trained(), 0);
+}
+
+TEST(Lora, HasTheRankOfTheFirstPatternThatMatches) {
+  LoraSettings settings;
+  settings.rank = 4;
+  settings.targets.ends = {"q_proj", "o_proj"};
+  settings.ranks.emplace_back(NamePattern("(?:.*\\.)?(?:q_proj)"), 16);
+  settings.ranks.emplace_back(NamePattern("(?:.*\\.)?(?:.*_proj)"), 2);
+  const ModelSpec model = adapted(settings);
+  EXPECT_EQ(model.trained(), model.layers() * (16 + 2) * 2 * kHidden);
+}
+
+TEST(Lora, TrainsBiases) {
+  const ModelSpec base = read_model(parse_json(R"({"model_type": "qwen2", "hidden_size": 32,
+      "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+      "intermediate_size": 64, "vocab_size": 256, "max_position_embeddings": 128})",
+                                               "qwen2.json"),
+                                    "qwen2");
+  const auto trained = [&base](const LoraSettings& settings) {
+    ModelSpec model = base;
+    add_lora(model, settings);
+    return model.trained();
+  };
+  LoraSettings settings;
+  settings.rank = 4;
+  settings.targets.ends = {"q_proj"};
+  const std::int64_t without = trained(settings);
+  settings.biases = TrainedBiases::kOfTargets;
+  EXPECT_EQ(trained(settings) - without, base.layers() * kHidden);
+  settings.biases = TrainedBiases::kAll;
+  EXPECT_EQ(trained(settings) - without, base.layers() * (kHidden + 2 * kKeys));
+  settings.biases = TrainedBiases::kNone;
+  settings.adapter_bias = true;
+  EXPECT_EQ(trained(settings) - without, base.layers() * kHidden);
+}
+
+// PEFT copies the head, which is then no longer the embedding's weight.
+TEST(Lora, SavesATiedHeadAsAModuleOfItsOwn) {
+  ModelSpec tied = read_model(parse_json(R"({"model_type": "llama", "hidden_size": 32,
+      "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
+      "vocab_size": 256, "max_position_embeddings": 128, "tie_word_embeddings": true})",
+                                         "llama.json"),
+                              "llama");
+  LoraSettings settings = lora(4);
+  settings.saved_modules = {"lm_head"};
+  EXPECT_EQ(unmatched_target(tied, settings), "");
+  ModelSpec with = tied;
+  add_lora(with, settings);
+  add_lora(tied, lora(4));
+  EXPECT_EQ(with.trained() - tied.trained(), 256 * 32);
+}
+
 TEST(Lora, TrainsSavedModulesAsWholeCopies) {
   LoraSettings settings = lora(4);
   settings.saved_modules = {"embed_tokens"};
@@ -84,7 +167,7 @@ TEST(Lora, TrainsSavedModulesAsWholeCopies) {
 TEST(Lora, RunsAllThreeProductsOfASavedModule) {
   LoraSettings settings;
   settings.rank = 1;
-  settings.targets = {"q_proj"};
+  settings.targets.ends = {"q_proj"};
   settings.saved_modules = {"mlp"};  // and what stands below it
   const ModelSpec model = adapted(settings);
   for (const Linear& product : model.layer(0).products) {
@@ -157,7 +240,7 @@ TEST(Lora, KeepsLessOfFrozenLayers) {
   const TrainingSettings training{.micro_batch_size_per_gpu = 2, .sequence_length = 64};
   LoraSettings settings;
   settings.rank = 4;
-  settings.targets = {"q_proj", "v_proj"};
+  settings.targets.ends = {"q_proj", "v_proj"};
   const ModelSpec model = adapted(settings);
   // A token in bf16, of 1,232 B (activation_memory_test): without both norms' normalised input
   // (2 x 64), the MLP's input (64) and down_proj's (128); with what q's and v's A return (2 x 8).
@@ -175,6 +258,16 @@ TEST(Quantisation, OfTheBaseStoresProductsOfLayersNarrow) {
   const double rest = static_cast<double>(tiny_llama().parameters()) - products;
   // 4 bits, an 8-bit scale a block of 64 and an fp32 one for each 256 of these.
   EXPECT_DOUBLE_EQ(model.frozen_bytes(2), products * (0.5 + 1.0 / 64 + 1.0 / 4096) + 2 * rest);
+}
+
+TEST(Quantisation, LeavesOutModulesThatAreKept) {
+  ModelSpec all = tiny_llama();
+  add_lora(all, lora(4));
+  ModelSpec some = all;
+  quantise_base(all, BaseStorage::kInt8);
+  quantise_base(some, BaseStorage::kInt8,
+                [](std::string_view module) { return module == "model.layers.1.mlp.down_proj"; });
+  EXPECT_EQ(some.frozen_bytes(2) - all.frozen_bytes(2), kHidden * kInner);
 }
 
 TEST(Quantisation, IsUndoneForEachUseOfAWeight) {
@@ -201,10 +294,104 @@ TEST(Freezing, OfTheFirstLayersEndsBackwardThere) {
   EXPECT_TRUE(model.layer(0).runs_backward);
   EXPECT_EQ(model.trained(), tiny_llama().parameters() - 256 * kHidden);
   EXPECT_EQ(freeze(model, [](std::string_view name) { return name.starts_with("model.layers."); }),
-            9);
+            9 * model.layers());
   drop_what_is_not_trained(model);
   EXPECT_FALSE(model.layer(0).runs_backward);
   EXPECT_EQ(model.layer(0).saved.elements, 0);
+}
+
+TEST(Freezing, OfSomeLayersMakesTwoKinds) {
+  ModelSpec model = tiny_llama();
+  EXPECT_EQ(
+      freeze(model, [](std::string_view name) { return name.starts_with("model.layers.0."); }), 9);
+  ASSERT_EQ(model.kinds.size(), 2U);
+  EXPECT_EQ(model.layer(0).trained(), 0);
+  EXPECT_EQ(model.layer(1).trained(), tiny_llama().layer(1).trained());
+}
+
+/// `text`: keys of a scenario about adapters, in YAML.
+ModelSpec with_adapter(const std::string& text, ModelSpec model = tiny_llama()) {
+  const Node root = parse_yaml(text, "s.yaml");
+  MapReader map(root, "");
+  const Node none = parse_yaml("{}", "s.yaml");
+  auto given = map.optional_map("training");
+  MapReader training = given ? *given : MapReader(none, "training");
+  std::vector<std::string> notes;
+  read_adapters(map, training, none, model, notes);
+  return model;
+}
+std::string adapter_error(const std::string& text, const ModelSpec& model = tiny_llama()) {
+  return zenflow::testing::error_of([&] { static_cast<void>(with_adapter(text, model)); }).second;
+}
+
+constexpr const char* kPeft = "adapter: {peft_type: LORA, r: 4, ";
+
+TEST(AdapterReader, ReadsWhatPeftWrites) {
+  const std::string peft = kPeft;
+  const std::int64_t square = 4 * 2 * kHidden;
+  EXPECT_EQ(with_adapter(peft + "target_modules: [q_proj, o_proj], lora_bias: true}").trained(),
+            2 * (2 * square + 2 * kHidden));
+  EXPECT_EQ(with_adapter(peft + "target_modules: '.*\\.0\\..*q_proj'}").trained(), square);
+  EXPECT_EQ(
+      with_adapter(peft + "target_modules: [q_proj, o_proj], rank_pattern: {o_proj: 8}}").trained(),
+      2 * 3 * square);
+  EXPECT_EQ(
+      with_adapter(peft + "target_modules: [q_proj, o_proj], exclude_modules: [o_proj]}").trained(),
+      2 * square);
+  EXPECT_EQ(with_adapter(peft + "target_modules: [q_proj], layers_to_transform: [1], "
+                                "layers_pattern: layers}")
+                .trained(),
+            square);
+  EXPECT_EQ(with_adapter(peft + "target_modules: [q_proj, absent], bias: none}").trained(),
+            2 * square);
+}
+
+TEST(AdapterReader, SaysWhatIsWrong) {
+  const std::string peft = kPeft;
+  EXPECT_THAT(adapter_error(peft + "target_modules: [absent]}"),
+              HasSubstr("s.yaml:1:50: adapter.target_modules: \"absent\" is no module of"));
+  EXPECT_THAT(adapter_error(peft + "target_modules: q_proj}"),  // PEFT: of the whole name
+              HasSubstr("no module of the model gets an adapter"));
+  EXPECT_THAT(adapter_error(peft + "target_modules: '(q_proj'}"),
+              HasSubstr("\"(q_proj\" is no regular expression"));
+  EXPECT_THAT(adapter_error(peft + "target_modules: ['.*q_proj']}"),
+              HasSubstr("a pattern stands alone"));
+  EXPECT_THAT(adapter_error(peft + "target_modules: [q_proj], bias: some}"),
+              HasSubstr("adapter.bias"));
+  EXPECT_THAT(adapter_error(peft + "target_modules: [q_proj], rank_pattern: {q_proj: 0}}"),
+              HasSubstr("adapter.rank_pattern.q_proj"));
+  EXPECT_THAT(adapter_error(peft + "target_parameters: [experts.gate_up_proj], use_dora: true}",
+                            tiny_experts()),
+              HasSubstr("adapter.use_dora: expected false: PEFT has no DoRA for stacked experts"));
+  EXPECT_THAT(adapter_error("training: {freeze: ['*.visual.*']}"),
+              HasSubstr("training.freeze: \"*.visual.*\" is no tensor of the model, and is no"));
+}
+
+TEST(AdapterReader, FreezesByNamesWildcardsAndRegularExpressions) {
+  const std::int64_t all = tiny_llama().trained();
+  const std::int64_t layer = tiny_llama().layer(0).trained();
+  const std::int64_t words = 256 * kHidden;
+  EXPECT_EQ(with_adapter("training: {freeze: [model.embed_tokens.weight]}").trained(), all - words);
+  EXPECT_EQ(with_adapter("training: {freeze: ['model.layers.{}.*']}").trained(), all - 2 * layer);
+  EXPECT_EQ(with_adapter("training: {freeze: ['model.layers.0.*']}").trained(), all - layer);
+  EXPECT_EQ(with_adapter("training: {freeze: ['layers\\.(1|2)\\.', embed]}").trained(),
+            all - layer - words);
+}
+
+TEST(NamePattern, IsPythonsInTimeThatTheNameBounds) {
+  const NamePattern ahead("^(model\\.language_model(?=\\.).*\\.(q_proj|k_proj))$");
+  EXPECT_TRUE(ahead.is_all_of("model.language_model.layers.3.self_attn.q_proj"));
+  EXPECT_FALSE(ahead.is_all_of("model.visual.blocks.3.attn.q_proj"));
+  EXPECT_TRUE(NamePattern("layers\\.(0|1)\\.").is_in("model.layers.1.mlp"));
+  EXPECT_FALSE(NamePattern("layers\\.(0|1)\\.").is_in("model.layers.11.mlp"));
+  // Ways through it are more than there are atoms.
+  EXPECT_FALSE(NamePattern("(a|a)*b").is_all_of(std::string(500, 'a')));
+  EXPECT_THROW(NamePattern("(a)\\1"), Error);
+  EXPECT_THROW(NamePattern("*"), Error);
+  const NamePattern wild = NamePattern::of_wildcards("*.layers.{}.mlp+*");
+  EXPECT_TRUE(wild.is_all_of("model.layers.17.mlp+x"));
+  EXPECT_FALSE(wild.is_all_of("model.layers.x.mlp+x"));
+  EXPECT_FALSE(wild.is_all_of("model.layers.17.mlpp"));
 }
 
 }  // namespace

@@ -91,6 +91,10 @@ TEST(Lint, FindsEveryBrokenDocumentWhereItIsBroken) {
        lint(parse_ds_document(kZenFlow, "ds.json"), {.torch_version = TorchVersion{2, 0}})) {
     seen.insert(std::string(finding.code));
   }
+  const LintOptions of_experts{.stacked_tensor = Tensor{"experts.down_proj", {8, 4, 2}}};
+  for (const Finding& finding : lint(parse_ds_document(kZenFlow, "ds.json"), of_experts)) {
+    seen.insert(std::string(finding.code));
+  }
   for (const Rule& rule : lint_rules()) {
     if (rule.severity == Severity::kNote) continue;
     EXPECT_THAT(seen, Contains(std::string(rule.code))) << rule.title;

@@ -47,6 +47,7 @@ struct LintCommandOptions {
   std::optional<std::string> deepspeed_version;  ///< else the newest known
   std::string target = "deepspeed";
   std::optional<std::string> torch_version;
+  std::optional<std::filesystem::path> model;  ///< of which only its tensors matter
   std::optional<std::int64_t> world_size;
   std::optional<std::int64_t> cores_per_node;
   std::optional<std::int64_t> gpus_per_node;

@@ -8,6 +8,7 @@
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 #include "sim/base/table.h"
+#include "sim/config/hub/hub_model.h"
 #include "sim/deepspeed/accelerate.h"
 #include "sim/deepspeed/unmodelled_keys.h"
 #include "tools/commands/commands.h"
@@ -54,6 +55,10 @@ sim::LintOptions lint_options(const LintCommandOptions& given) {
   options.omp_num_threads = given.omp_num_threads;
   options.bind_cores_to_rank = given.bind_cores_to_rank;
   options.notes = given.notes;
+  if (given.model) {
+    const sim::ModelSpec model = sim::load_model(*given.model);
+    if (const sim::Tensor* stacked = model.stacked_tensor()) options.stacked_tensor = *stacked;
+  }
   return options;
 }
 

@@ -304,8 +304,7 @@ void read_opt(HubConfig& config, ModelSpec& model) {
   LayerBuilder embedding("embedding", top, hidden);
   embedding.tensor("embed_tokens.weight", {model.vocab, model.embedding_dim});
   embedding.tensor("embed_positions.weight", {model.max_positions + kPositionOffset, hidden});
-  // Its product is left out of time, as small as it is beside the blocks'.
-  if (is_projected) embedding.tensor("project_in.weight", {hidden, model.embedding_dim});
+  if (is_projected) embedding.linear("project_in", model.embedding_dim, hidden, false);
   embedding.chain(ChainKind::kEmbedding, as_double(model.embedding_dim));
   embedding.residual();
   model.embedding = embedding.take();

@@ -1,0 +1,57 @@
+#include "sim/model/name_pattern.h"
+
+#include <regex>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+
+namespace zenflow::sim {
+
+struct NamePattern::Compiled {
+  std::regex regex;
+};
+
+NamePattern::NamePattern(const std::string& pattern) {
+  constexpr std::size_t kLongest = 4096;
+  if (pattern.size() > kLongest) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("is a regular expression of {} characters: at most {}", pattern.size(),
+                            kLongest));
+  }
+  // libstdc++ follows all ways through the pattern at once then, instead of one after the other.
+  const auto flags = std::regex::ECMAScript | std::regex_constants::__polynomial;
+  try {
+    compiled_ = std::make_shared<const Compiled>(Compiled{std::regex(pattern, flags)});
+  } catch (const std::regex_error& error) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("is no regular expression that is read here: {}", error.what()));
+  }
+}
+
+NamePattern NamePattern::of_wildcards(std::string_view text) {
+  constexpr std::string_view kSpecial = "^$\\.+?()[]{}|";
+  std::string pattern;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text.substr(i, 2) == "{}") {
+      pattern += "[0-9]+";
+      ++i;
+    } else if (text[i] == '*') {
+      pattern += ".*";
+    } else {
+      if (kSpecial.find(text[i]) != std::string_view::npos) pattern += '\\';
+      pattern += text[i];
+    }
+  }
+  return NamePattern(pattern);
+}
+
+bool NamePattern::is_all_of(std::string_view name) const {
+  return std::regex_match(name.begin(), name.end(), compiled_->regex);
+}
+
+bool NamePattern::is_in(std::string_view name) const {
+  return std::regex_search(name.begin(), name.end(), compiled_->regex);
+}
+
+}  // namespace zenflow::sim
