@@ -4,6 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "kernels/attention/attention_cuda.h"
 #include "kernels/bf16/bf16.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "runtime/cuda_model/batch.h"
@@ -11,6 +14,7 @@
 #include "runtime/model/batch_check.h"
 #include "runtime/model/pass_order.h"
 #include "runtime/model/rotary.h"
+#include "sim/base/error.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -19,6 +23,12 @@ namespace {
 const TransformerConfig& checked(const TransformerConfig& config,
                                  const CudaTransformerSettings& settings) {
   check_length(config, settings.max_length);
+  constexpr auto kLargest = static_cast<std::int64_t>(kernels::kLargestHeadDim);
+  if (config.model.head_dim > kLargest) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("{}: expected heads of at most {} columns on a GPU, found {}",
+                            config.model.name, kLargest, config.model.head_dim));
+  }
   return config;
 }
 

@@ -24,13 +24,26 @@ struct RotaryContext {
   double share = 1.0;  ///< of a head's columns that turn
 };
 
-/// Of the map, or of the file, or as many as the model has.
+/// Of the file, or of the map, or as many as the model has.
 double original_positions(MapReader& map, const RotaryContext& context) {
   constexpr std::string_view kKey = "original_max_position_embeddings";
-  for (MapReader* const reader : {&map, &context.config}) {
+  for (MapReader* const reader : {&context.config, &map}) {
     if (const auto value = reader->optional(kKey)) return value->number(1.0, kMaxPositions);
   }
-  return context.max_positions;
+  return context.defaults.phi_positions > 0.0 ? context.defaults.phi_positions
+                                              : context.max_positions;
+}
+
+/// Only Phi3's class turns a part of a head; the others pass over the key.
+double read_share(MapReader& map, const RotaryContext& context) {
+  const auto value = map.optional("partial_rotary_factor");
+  if (!value) return context.share;
+  const double share = value->number(0.0, 1.0);
+  if (share != 1.0 && context.defaults.phi_positions == 0.0) {
+    value->fail(
+        fmt::format("expected 1, found {}: the class of this family turns whole heads", share));
+  }
+  return share;
 }
 
 void read_llama3(MapReader& map, const RotaryContext& context, RotarySettings& rotary) {
@@ -87,13 +100,13 @@ void read_long_rope(MapReader& map, const RotaryContext& context, RotarySettings
 
 void read_scaling(MapReader& map, RotaryContext& context, RotarySettings& rotary) {
   rotary.theta = map.number_or("rope_theta", rotary.theta, 1.0, kMaxTheta);
-  context.share = map.number_or("partial_rotary_factor", context.share, 0.0, 1.0);
+  context.share = read_share(map, context);
   std::optional<ValueReader> type = map.optional("rope_type");
   if (!type) type = map.optional("type");  // the key's older name
   const std::string name = type ? type->string() : "default";
   if (name == "default") return;
-  const bool is_long =
-      name == "longrope" || (context.defaults.is_long_rope && (name == "su" || name == "yarn"));
+  const bool is_long = name == "longrope" ||
+                       (context.defaults.phi_positions > 0.0 && (name == "su" || name == "yarn"));
   if (is_long) return read_long_rope(map, context, rotary);
   if (name == "llama3") return read_llama3(map, context, rotary);
   if (name == "yarn") return read_yarn(map, context, rotary);
@@ -107,11 +120,24 @@ void read_scaling(MapReader& map, RotaryContext& context, RotarySettings& rotary
   rotary.factor = map.require("factor").number(1.0, kMaxFactor);
 }
 
-/// Either one map, or one for each kind of layer.
-void read_map(MapReader map, RotaryContext& context, TransformerConfig& out) {
+/// Either one map, or one for each kind of layer. Where transformers would pass over one, because
+/// its class looks for it in the other place, it is refused.
+void read_map(MapReader map, std::string_view key, RotaryContext& context, TransformerConfig& out) {
   constexpr std::string_view kWindow = "sliding_attention";
   constexpr std::string_view kFull = "full_attention";
-  if (map.node().find(kFull) == nullptr && map.node().find(kWindow) == nullptr) {
+  const bool has_kinds = map.node().find(kFull) != nullptr || map.node().find(kWindow) != nullptr;
+  const bool wants_kinds = context.defaults.window_theta > 0.0 && key == "rope_parameters";
+  if (has_kinds != wants_kinds && !map.node().entries.empty()) {
+    context.config.fail(key, wants_kinds
+                                 ? fmt::format("expected {} and {} in it: this family has one for "
+                                               "each kind of layer",
+                                               kFull, kWindow)
+                                 : "expected one for all layers");
+  }
+  if (!has_kinds) {
+    if (context.defaults.window_theta > 0.0 && map.optional("type") && !map.optional("rope_type")) {
+      map.fail("type", "expected rope_type: this family's class does not read the older name");
+    }
     return read_scaling(map, context, out.rotary);
   }
   if (auto part = map.optional_map(kFull)) read_scaling(*part, context, out.rotary);
@@ -140,7 +166,10 @@ void check_columns(const MapReader& config, const TransformerConfig& out) {
 
 void read_rotary(MapReader& config, const RotaryDefaults& defaults, TransformerConfig& out) {
   RotaryContext context{config, defaults, static_cast<double>(out.model.max_positions)};
-  context.share = config.number_or("partial_rotary_factor", 1.0, 0.0, 1.0);
+  context.share = read_share(config, context);
+  if (config.optional("rope_scaling") && config.optional("rope_parameters")) {
+    config.fail("rope_scaling", "expected either it or rope_parameters");
+  }
   out.rotary.theta = config.number_or("rope_theta", defaults.theta, 1.0, kMaxTheta);
   if (defaults.window_theta > 0.0) {
     out.window_rotary = RotarySettings{};
@@ -149,7 +178,7 @@ void read_rotary(MapReader& config, const RotaryDefaults& defaults, TransformerC
   }
   for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
     if (std::optional<MapReader> map = config.optional_map(key)) {
-      read_map(std::move(*map), context, out);
+      read_map(std::move(*map), key, context, out);
     }
   }
   if (out.window_rotary == out.rotary) out.window_rotary.reset();

@@ -12,7 +12,9 @@ struct RotaryDefaults {
   double theta = 10000.0;
   /// Layers with a window have settings of their own; 0: they do not.
   double window_theta = 0.0;
-  bool is_long_rope = false;  ///< scaling "yarn" and "su" mean "longrope", as in Phi3Config
+  /// Phi3Config: a part of a head may turn, scaling "yarn" and "su" mean "longrope", and so many
+  /// original positions. 0: another family.
+  double phi_positions = 0.0;
 };
 
 /// Sets `rotary`, `window_rotary` and `rotary_columns`. Throws Error(kInput) at a value for another

@@ -56,6 +56,28 @@ void note_dropout(MapReader& config, std::string_view key, double fallback,
                                                value ? "" : " (Hugging Face's default)"));
 }
 
+void refuse_later_tokens(MapReader& config, std::string_view key, bool if_it_is) {
+  const auto value = config.optional(key);
+  if (value && value->boolean() == if_it_is) {
+    value->fail("attention to later tokens is not trained");
+  }
+}
+
+/// Two kinds of layers are trained: with a window and without.
+void check_layer_types(MapReader& config, const TransformerConfig& out) {
+  const auto types = config.optional("layer_types");
+  if (!types) return;
+  const std::vector<ValueReader> items = types->items();
+  if (std::ssize(items) != out.model.layers()) {
+    types->fail(
+        fmt::format("expected {} types, one a layer; found {}", out.model.layers(), items.size()));
+  }
+  for (const ValueReader& item : items) {
+    static_cast<void>(
+        item.choice(std::array<std::string, 2>{"full_attention", "sliding_attention"}));
+  }
+}
+
 /// RMSNorm, rotary positions and a gate.
 void read_llama_like(MapReader& config, const RotaryDefaults& rotary, double epsilon,
                      TransformerConfig& out) {
@@ -70,7 +92,7 @@ void read_llama(MapReader& config, TransformerConfig& out) {
 }
 
 void read_phi3(MapReader& config, TransformerConfig& out) {
-  read_llama_like(config, {.is_long_rope = true}, 1e-5, out);
+  read_llama_like(config, {.phi_positions = 4096.0}, 1e-5, out);
   for (const std::string_view key : {"resid_pdrop", "embd_pdrop"}) {
     note_dropout(config, key, 0.0, out);
   }
@@ -97,9 +119,7 @@ void read_olmo3(MapReader& config, TransformerConfig& out) {
 /// Norms that scale by 1 + weight, scaled embeddings, GELU by its approximation.
 void read_gemma_like(MapReader& config, std::string_view activation_key,
                      const RotaryDefaults& rotary, TransformerConfig& out) {
-  if (const auto both = config.optional("use_bidirectional_attention"); both && both->boolean()) {
-    both->fail("attention to later tokens is not trained");
-  }
+  refuse_later_tokens(config, "use_bidirectional_attention", true);
   out.norm.rounds_normalized = false;
   out.norm.offset = 1.0;
   out.embedding_scale = std::sqrt(static_cast<double>(out.model.hidden));
@@ -172,6 +192,7 @@ void read_opt(MapReader& config, TransformerConfig& out) {
   out.initializer_range = config.number_or("init_std", 0.02, 0.0, 1e3);
   out.first_position = 2;
   note_dropout(config, "dropout", 0.1, out);
+  note_dropout(config, "layerdrop", 0.0, out);
   note_dropout(config, "attention_dropout", 0.0, out);
 }
 
@@ -231,6 +252,8 @@ TransformerConfig read_transformer_config(const Node& root, const std::string& n
                                           out.model.type, fmt::join(trained_families(), ", ")));
   }
   out.names = family->names;
+  refuse_later_tokens(config, "is_causal", false);
+  check_layer_types(config, out);
   out.initializer_range = config.number_or("initializer_range", 0.02, 0.0, 1e3);
   family->read(config, out);
   return out;

@@ -25,14 +25,19 @@ bool is_index(const fs::path& path) {
   return path.generic_string().ends_with(kIndexEnding);
 }
 
+/// "model-00001-of-00003.safetensors".
+bool is_shard(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.ends_with(".safetensors") && name.find("-of-") != std::string::npos;
+}
+
 /// The shard of the lowest name in a folder: "model-00001-of-00030.safetensors"; or "".
 std::string first_shard(const fs::path& folder) {
   std::string first;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    const bool is_shard = name.ends_with(".safetensors") && name.find("-of-") != std::string::npos;
-    if (is_shard && (first.empty() || name < first)) first = name;
+    if (is_shard(entry.path()) && (first.empty() || name < first)) first = name;
   }
   return first;
 }
@@ -85,7 +90,8 @@ std::vector<SafetensorsHeader> read_index(const fs::path& index) {
 std::optional<fs::path> find_weights(const fs::path& folder) {
   std::error_code ignored;
   for (const fs::path name : {std::string(kFile), std::string(kFile) + std::string(kIndexEnding)}) {
-    if (fs::exists(folder / name, ignored)) return folder / name;
+    // A link to nothing is a file that is missing, not one that is not asked for.
+    if (fs::exists(fs::symlink_status(folder / name, ignored))) return folder / name;
   }
   const std::string shard = first_shard(folder);
   if (shard.empty()) return std::nullopt;
@@ -110,6 +116,11 @@ std::vector<SafetensorsHeader> read_weight_headers(const fs::path& path) {
                                                kFile, kFile, kIndexEnding));
   }
   if (is_index(path)) return read_index(path);
+  if (is_shard(path)) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("{}: is one of several files: expected {}{} or the folder",
+                            path.generic_string(), kFile, kIndexEnding));
+  }
   std::vector<SafetensorsHeader> headers;
   headers.push_back(read_safetensors_header(InputFile(path)));
   return headers;

@@ -52,6 +52,11 @@ std::string gemma3(const std::string& more) {
          more + "}";
 }
 
+std::string phi3(const std::string& more) {
+  std::string text = llama(more);
+  return text.replace(text.find("llama\""), 6, R"(phi3", "num_key_value_heads": 2)");
+}
+
 std::string error_of(const std::string& json) {
   try {
     static_cast<void>(model_config(json));
@@ -112,9 +117,22 @@ TEST(TransformerConfig, RefusesWhatItWouldComputeWrongly) {
               HasSubstr("rope_scaling: expected 2 factors, one for each pair of columns; found 3"));
   EXPECT_THAT(error_of(llama(R"(, "rope_scaling": {"type": "linear"})")), HasSubstr("factor"));
   EXPECT_THAT(error_of(llama(R"(, "hidden_act": "mish")")), HasSubstr("hidden_act"));
-  EXPECT_THAT(
-      error_of(llama(R"(, "partial_rotary_factor": 0.75)")),
-      HasSubstr("partial_rotary_factor: expected an even number of rotary columns, found 3"));
+  EXPECT_THAT(error_of(llama(R"(, "partial_rotary_factor": 0.5)")),
+              HasSubstr("partial_rotary_factor: expected 1, found 0.5: the class of this family "
+                        "turns whole heads"));
+  EXPECT_THAT(error_of(llama(R"(, "is_causal": false)")),
+              HasSubstr("is_causal: attention to later tokens is not trained"));
+  EXPECT_THAT(error_of(qwen2(R"(, "layer_types": ["full_attention"])")),
+              HasSubstr("layer_types: expected 2 types, one a layer; found 1"));
+  EXPECT_THAT(error_of(gemma3(R"(, "rope_parameters": {"rope_theta": 500.0})")),
+              HasSubstr("rope_parameters: expected full_attention and sliding_attention in it"));
+  EXPECT_THAT(error_of(gemma3(R"(, "rope_scaling": {"type": "linear", "factor": 2.0})")),
+              HasSubstr("rope_scaling.type: expected rope_type"));
+  EXPECT_THAT(error_of(llama(R"(, "rope_scaling": {"type": "linear", "factor": 2.0},
+                                   "rope_parameters": {"rope_theta": 500.0})")),
+              HasSubstr("rope_scaling: expected either it or rope_parameters"));
+  EXPECT_THAT(error_of(phi3(R"(, "partial_rotary_factor": 0.75)")),
+              HasSubstr("expected an even number of rotary columns, found 3"));
   EXPECT_THAT(error_of(llama(R"(, "head_dim": 3)")), HasSubstr("even number"));
   EXPECT_THAT(error_of(gpt2(R"(, "activation_function": "gelu_nwe")")),
               HasSubstr("did you mean \"gelu_new\"?"));
@@ -148,8 +166,14 @@ TEST(TransformerConfig, HasTheSettingsOfOtherFamilies) {
   EXPECT_EQ(gemma.window(5), 0);
   EXPECT_EQ(model_config(opt("")).first_position, 2);
   EXPECT_EQ(model_config(opt(R"(, "init_std": 0.5)")).initializer_range, 0.5);
-  const TransformerConfig half = model_config(llama(R"(, "partial_rotary_factor": 0.5)"));
+  const TransformerConfig half = model_config(phi3(R"(, "partial_rotary_factor": 0.5)"));
   EXPECT_EQ(half.rotary_columns, 2);
+  // Phi3's class knows its original positions, and its layers do not look at their types.
+  const TransformerConfig scaled = model_config(
+      phi3(R"(, "sliding_window": 8, "layer_types": ["full_attention", "full_attention"],
+          "rope_scaling": {"type": "longrope", "short_factor": [1, 2], "long_factor": [3, 4]})"));
+  EXPECT_EQ(scaled.rotary.original_max_positions, 4096.0);
+  EXPECT_EQ(scaled.window(0), 8);
 }
 
 TEST(TransformerConfig, SaysWhichDropoutsAreNotApplied) {

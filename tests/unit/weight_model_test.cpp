@@ -17,6 +17,7 @@
 #include "sim/cost/gpu_cost.h"
 #include "sim/memory/activation_memory.h"
 #include "sim/model/adapters.h"
+#include "tests/support/error_of.h"
 #include "tests/support/sparse_weights.h"
 
 namespace zenflow::sim {
@@ -184,6 +185,23 @@ TEST(WeightModel, OfWhatIsNoModelIsRefused) {
   EXPECT_THAT(refused(folder, "part.safetensors"), HasSubstr("expected the 12 layers"));
 }
 
+// A result that reads all columns of the fused matrix leaves none to keys.
+TEST(WeightModel, OfAttentionWithoutKeysIsOfProductsOnly) {
+  for (const auto& [fused, output] :
+       {std::pair<std::int64_t, std::int64_t>{17, 17}, {2, 2}, {7, 7}}) {
+    const TemporaryFolder folder;
+    std::vector<SparseTensor> tensors;
+    for (const std::string layer : {"0", "1"}) {
+      tensors.push_back({"layers." + layer + ".attn.qkv.weight", {fused, fused}});
+      tensors.push_back({"layers." + layer + ".attn.o_proj.weight", {32, output}});
+    }
+    write_sparse(folder, "model.safetensors", tensors);
+    const ModelSpec model = load_model(folder.path());
+    EXPECT_EQ(model.parameters(), 2 * (fused * fused + 32 * output));
+    EXPECT_GT(flops_of(model), 0);
+  }
+}
+
 TEST(WeightModel, OfManyTensorsEndsAtOnce) {
   const TemporaryFolder folder;
   std::string header = "{";
@@ -193,6 +211,16 @@ TEST(WeightModel, OfManyTensorsEndsAtOnce) {
   }
   folder.write("many.safetensors", testing::safetensors_bytes(header + "}", 0));
   EXPECT_THAT(refused(folder, "many.safetensors"), HasSubstr("values"));
+}
+
+TEST(WeightModel, OfOneShardIsRefused) {
+  const TemporaryFolder folder;
+  write_sparse(folder, "model-00001-of-00002.safetensors",
+               testing::tensors_of(listed("llama", "")));
+  const auto [kind, what] = zenflow::testing::error_of(
+      [&] { static_cast<void>(load_model(folder.path() / "model-00001-of-00002.safetensors")); });
+  EXPECT_EQ(kind, ErrorKind::kInput);
+  EXPECT_THAT(what, HasSubstr("is one of several files: expected model.safetensors.index.json"));
 }
 
 TEST(WeightModel, OfShardsNeedsAllOfThem) {

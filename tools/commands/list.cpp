@@ -243,7 +243,7 @@ int list_command(const CommonOptions& common, const std::vector<std::string>& to
     document[topic] = as_json(listing);
     if (!text.empty()) text += "\n";
     text += sim::format_table(listing.header, listing.rows, colored(common), listing.header.size());
-    if (!listing.note.empty()) document["assumptions"] = {listing.note};
+    if (!listing.note.empty()) document["assumptions"].push_back(listing.note);
     if (!listing.note.empty() && !common.quiet) {
       complain("zenflow-sim: warning: " + listing.note + "\n");
     }

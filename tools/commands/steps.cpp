@@ -54,6 +54,7 @@ int steps_command(const CommonOptions& common, std::int64_t count) {
   document["tool"] = "zenflow-sim";
   document["version"] = kVersion;
   document["scenario"] = loaded.job.scenario.name;
+  if (!loaded.job.assumptions.empty()) document["assumptions"] = loaded.job.assumptions;
   document["schedules"] = nlohmann::ordered_json::array();
   std::string text = job_heading(loaded.job) + "\n";
   for (const sim::Schedule* schedule : loaded.schedules) {

@@ -152,7 +152,9 @@ class SweepOutput {
     Json set;
     for (std::size_t i = 0; i < settings.size(); ++i) set[variations[i].key] = settings[i].value;
     Json results = Json::parse(sim::result_json(point.job, point.results, kVersion))["results"];
-    points_.push_back({{"set", std::move(set)}, {"results", std::move(results)}});
+    Json one = {{"set", std::move(set)}, {"results", std::move(results)}};
+    if (!point.job.assumptions.empty()) one["assumptions"] = point.job.assumptions;
+    points_.push_back(std::move(one));
   }
 
   [[nodiscard]] std::string text(const std::string& scenario, bool bold) const {

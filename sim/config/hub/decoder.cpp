@@ -79,7 +79,8 @@ std::vector<std::int64_t> read_windows(HubConfig& config, const DecoderRow& row,
   if (row.windows == Windows::kQwen && !config.is({"use_sliding_window", false})) return windows;
   const std::int64_t width = nullable(config, row.window_key, row.window, std::int64_t{1} << 40);
   if (width == 0) return windows;
-  const auto types = config.texts("layer_types");
+  // Where all layers have one, transformers does not look at their types.
+  const auto types = row.windows == Windows::kAll ? std::nullopt : config.texts("layer_types");
   const bool late = row.windows == Windows::kLate;
   const std::int64_t from = row.windows == Windows::kQwen || late
                                 ? config.size_or({"max_window_layers"}, late ? 62 : 28, kMaxLayers)

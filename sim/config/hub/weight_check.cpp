@@ -291,7 +291,7 @@ void Check::stack_experts() {
       one.paired = true;
       if (one.shape != usual) differ({"the other experts", usual, 0}, one);
     }
-    stack.elements = experts * found_[group.members.begin()->second].elements;
+    stack.elements = std::ssize(group.members) * found_[group.members.begin()->second].elements;
     stacks.push_back(std::move(stack));
   }
   std::move(stacks.begin(), stacks.end(), std::back_inserter(found_));

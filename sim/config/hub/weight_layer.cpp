@@ -183,10 +183,11 @@ class LayerEstimate {
     if (all.out < all.in) std::swap(all.out, all.in);  // GPT-2's weights are [in, out]
     product(all);
     Matrix* output = find_output(all.parent, 0);
-    const std::int64_t queries =
-        output != nullptr && output->in <= all.out ? output->in : all.out / 3;
+    const bool fits = output != nullptr && output->in <= all.out - 2;  // keys and values have some
+    const std::int64_t queries = fits ? output->in : all.out / 3;
     const std::int64_t keys = (all.out - queries) / 2;
     if (output != nullptr) product(*output);
+    if (queries == 0) return;  // too narrow for any
     attend(all.parent, queries, keys, keys);
     b_.keep(as_double(queries + keys), 0);  // values are a view of the fused result
   }
