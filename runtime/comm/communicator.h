@@ -1,18 +1,43 @@
 /// What ranks exchange. One implementation a transport; a run of one process has SelfCommunicator.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace zenflow::runtime {
 
-/// Host-side sums over all ranks, in rank order, so that every rank gets the same bits.
+/// Bytes that ranks have sent each other, by this rank's count.
+struct RankTraffic {
+  std::uint64_t gradients = 0;
+  std::uint64_t weights = 0;
+  std::uint64_t control = 0;  ///< norms and losses
+};
+
+/// Every rank calls the same functions in the same order, of each of the two kinds: they have an
+/// order of their own, since they come from different threads. Throws Error(kRuntime) if a rank is
+/// gone.
 class Communicator {
  public:
   virtual ~Communicator() = default;
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
+
+  // By the thread that trains. Sums are over all ranks, in rank order, so that every rank gets the
+  // same bits.
   virtual void sum(std::span<double> values) = 0;
-  virtual void sum(std::span<float> values) = 0;
+  /// The owner's values, on every rank.
+  virtual void share(int owner, std::span<float> values) = 0;
+
+  // By the thread of the compute stream, in host memory.
+  /// The sum over all ranks, in rank order, at the owner; elsewhere nothing changes. fp32, or
+  /// bfloat16 added up in fp32 and rounded once.
+  virtual void reduce(int owner, std::span<float> values) = 0;
+  virtual void reduce_bf16(int owner, std::span<std::uint16_t> values) = 0;
+  /// The owner's bytes, on every rank.
+  virtual void broadcast(int owner, std::span<std::byte> bytes) = 0;
+
+  [[nodiscard]] virtual RankTraffic traffic() const { return {}; }
 };
 
 /// Rank 0 of 1.
@@ -21,7 +46,10 @@ class SelfCommunicator final : public Communicator {
   [[nodiscard]] int rank() const override { return 0; }
   [[nodiscard]] int size() const override { return 1; }
   void sum(std::span<double>) override {}
-  void sum(std::span<float>) override {}
+  void share(int, std::span<float>) override {}
+  void reduce(int, std::span<float>) override {}
+  void reduce_bf16(int, std::span<std::uint16_t>) override {}
+  void broadcast(int, std::span<std::byte>) override {}
 };
 
 }  // namespace zenflow::runtime

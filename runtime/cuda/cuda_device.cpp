@@ -70,6 +70,10 @@ class CudaDevice final : public Device {
 
   void copy(Stream& stream, void* to, const void* from, std::size_t bytes, CopyDirection direction,
             Traffic kind, Label label) override;
+  void run(Stream&, Label, std::function<void()>) override {
+    throw Error(ErrorKind::kInput,
+                "several ranks on GPUs: their collectives are not there yet; use --device host");
+  }
   void square_sum(Stream& stream, ElementType type, const void* values, std::size_t n, double* sum,
                   Label label) override;
   void column_norms(Stream& stream, ElementType type, const DeviceMatrix& matrix, NormKind kind,

@@ -169,6 +169,10 @@ class Device {
   virtual void copy(Stream& stream, void* to, const void* from, std::size_t bytes,
                     CopyDirection direction, Traffic kind, Label label) = 0;
 
+  /// Runs `work` on the host in the stream's order, on memory of the device. Only where that is the
+  /// host's: elsewhere Error(kInput).
+  virtual void run(Stream& stream, Label label, std::function<void()> work) = 0;
+
   // Kernels; every pointer is to device memory.
   /// *sum = sum of squares of n elements; not finite if an element is not.
   virtual void square_sum(Stream& stream, ElementType type, const void* values, std::size_t n,

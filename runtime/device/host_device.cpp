@@ -130,6 +130,10 @@ void HostDevice::copy(Stream& stream, void* to, const void* from, std::size_t by
   });
 }
 
+void HostDevice::run(Stream& stream, Label label, std::function<void()> work) {
+  host(stream).run(label, std::move(work));
+}
+
 void HostDevice::square_sum(Stream& stream, ElementType type, const void* values, std::size_t n,
                             double* sum, Label label) {
   host(stream).run(label, [=] {

@@ -48,6 +48,7 @@ class HostDevice final : public Device {
   void copy(Stream& stream, void* to, const void* from, std::size_t bytes, CopyDirection direction,
             Traffic kind, Label label) override;
 
+  void run(Stream& stream, Label label, std::function<void()> work) override;
   void square_sum(Stream& stream, ElementType type, const void* values, std::size_t n, double* sum,
                   Label label) override;
   void column_norms(Stream& stream, ElementType type, const DeviceMatrix& matrix, NormKind kind,

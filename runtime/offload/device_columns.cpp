@@ -119,8 +119,7 @@ DeviceColumns::DeviceColumns(const ParameterTable& table_in, const Layout& layou
 
 DeviceMatrix DeviceColumns::slice_of(std::size_t slice, void* parameter) const {
   const Slice& s = layout.slices[slice];
-  return {static_cast<std::byte*>(parameter) + s.row_begin * s.columns * bytes_per_element(type),
-          s.rows, s.columns};
+  return {static_cast<std::byte*>(parameter), s.rows, s.columns};
 }
 DeviceMatrix DeviceColumns::weight_slice(std::size_t slice) const {
   return slice_of(slice, front_[layout.slices[slice].parameter]);

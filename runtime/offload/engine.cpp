@@ -31,6 +31,7 @@ OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
       settings_(settings),
       device_(device),
       communicator_(communicator),
+      owners_(parameter_owners(model.parameters(), communicator.size())),
       layout_(make_layout(model.parameters(), settings.topk_ratio, settings.everything_on_device(),
                           communicator.rank(), communicator.size(), settings.topk_range)),
       waits_(recorder.add_track("training thread", sim::TrackKind::kHost)),
@@ -55,10 +56,7 @@ OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
             settings.has_whole_step() ? 0 : columns_.packed.size()),
       sum_pool_({"optimizer", settings.sum_threads}),
       update_pool_({"optimizer", settings.optimizer_threads, settings.optimizer_cores}) {
-  if (communicator.size() != 1) {
-    throw Error(ErrorKind::kInput,
-                fmt::format("{} ranks: this build trains on one", communicator.size()));
-  }
+  if (communicator.size() > 1) rule_.set_several_ranks();
   for (const Slice& slice : layout_.slices) {
     device.expect(*compute_, slice.rows, slice.columns);
     importance_.push_back(
@@ -133,8 +131,7 @@ void OffloadEngine::load_weights(std::span<const std::vector<float>> weights) {
   for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
     const Slice& slice = layout_.slices[s];
     const std::vector<float>& from = weights[slice.parameter];
-    std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(slice.row_begin * slice.columns),
-                slice.elements(), deferred_.weights(s).begin());
+    std::copy_n(from.begin(), slice.elements(), deferred_.weights(s).begin());
   }
 }
 
@@ -184,6 +181,9 @@ void OffloadEngine::write_device(
 std::vector<std::vector<float>> OffloadEngine::weights(bool master) {
   wait_for_lane(update_lane_, update_lane_.last(), nullptr);
   if (!overlaps()) wait_for_uploads(true);
+  if (communicator_.size() > 1 && !master) {
+    for (std::size_t g = 0; g < layout_.groups.size(); ++g) gather_weights(g);
+  }
   std::vector<std::vector<float>> result;
   for (std::size_t i = 0; i < columns_.table.parameters.size(); ++i) {
     result.push_back(from_device(columns_.parameter(i),
@@ -193,7 +193,7 @@ std::vector<std::vector<float>> OffloadEngine::weights(bool master) {
   if (!master) return result;
   for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
     const Slice& slice = layout_.slices[s];
-    float* to = result[slice.parameter].data() + slice.row_begin * slice.columns;
+    float* to = result[slice.parameter].data();
     const std::size_t width = deferred_.width(s);
     const ColumnSlots& slots = columns_.slots(s);
     const auto scatter = [&](const float* from, std::size_t columns,
@@ -210,11 +210,15 @@ std::vector<std::vector<float>> OffloadEngine::weights(bool master) {
         columns_.selected(s).state.parameters, slice.rows * slice.selected, ElementType::kFloat32);
     scatter(selected.data(), slice.selected, slots.selected);
   }
+  for (std::size_t i = 0; i < result.size(); ++i) communicator_.share(owners_[i], result[i]);
   return result;
 }
 
 std::span<const void* const> OffloadEngine::device_weights() {
   if (!overlaps()) wait_for_uploads(false);
+  if (communicator_.size() > 1) {
+    for (std::size_t g = 0; g < layout_.groups.size(); ++g) gather_weights(g);
+  }
   return columns_.weights();
 }
 

@@ -242,6 +242,10 @@ class OffloadEngine {
   }
   /// When the newest of its kind on its group is done.
   [[nodiscard]] Event& newest(const sim::IssuedOperation& operation);
+  /// Collectives, on the compute stream: a group's gradients go to their owners, or its weights
+  /// come from there.
+  void reduce_gradients(std::size_t group);
+  void gather_weights(std::size_t group);
   void measure_gradient(std::size_t slice);
   void rank_columns(std::size_t slice);
   void gather_selected(std::size_t slice);
@@ -268,8 +272,6 @@ class OffloadEngine {
   void select_anew(const DeferredUpdate* flush, StepResult& result);
   void exchange_columns(const DeferredUpdate* flush, StepResult& result);
   void change_selected(const DeferredUpdate* flush, StepResult& result);
-  /// Norms of whole columns, in the last step that measured them.
-  [[nodiscard]] std::span<const float> summed_norms(std::size_t slice);
   void send_columns(std::size_t slice);
   /// Copies selected columns into the second weights, which are about to be used.
   void refresh_selected();
@@ -316,6 +318,7 @@ class OffloadEngine {
   OffloadSettings settings_;
   Device& device_;
   Communicator& communicator_;
+  std::vector<int> owners_;  // by parameter
   Layout layout_;
   TrackRecorder& waits_;  // the training thread's
   TrackRecorder& sum_track_;

@@ -32,7 +32,7 @@ void OffloadEngine::first_selection(std::size_t s) {
   const Slice& slice = layout_.slices[s];
   ColumnSlots& slots = columns_.slots(s);
   if (slice.selectable) {
-    slots = zenflow::runtime::first_selection(summed_norms(s), slice.selected);
+    slots = zenflow::runtime::first_selection(column_norms(s), slice.selected);
   } else if (slice.selected > 0) {
     slots.selected = counting(slice.columns);
   } else {
@@ -63,7 +63,7 @@ void OffloadEngine::exchange_columns(const DeferredUpdate* flush, StepResult& re
     const Slice& slice = layout_.slices[s];
     if (!slice.selectable) continue;
     ColumnSlots& slots = columns_.slots(s);
-    const ColumnExchange exchange = plan_exchange(summed_norms(s), slots);
+    const ColumnExchange exchange = plan_exchange(column_norms(s), slots);
     if (exchange.selected_slot.empty()) continue;
     const ColumnState leaving = carrier_.take(*compute_, s, exchange.selected_slot, step_);
     const ColumnState entering = deferred_.take(s, exchange.deferred_slot, flush);
@@ -83,7 +83,7 @@ void OffloadEngine::change_selected(const DeferredUpdate* flush, StepResult& res
     const std::size_t before = slice.selected;
     const std::size_t count = selected_columns(selection_.next_topk_ratio, slice.columns);
     ColumnSlots& slots = columns_.slots(s);
-    const ColumnMoves moves = plan_moves(summed_norms(s), slots, count);
+    const ColumnMoves moves = plan_moves(column_norms(s), slots, count);
     if (moves.leaving.empty() && moves.entering.empty()) continue;
     ColumnState leaving;
     ColumnState entering;
@@ -122,13 +122,6 @@ void OffloadEngine::select_anew(const DeferredUpdate* flush, StepResult& result)
   selection_.last_step = step_ + 1;
   result.selected_anew = true;
   window_.selection_seconds = std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-std::span<const float> OffloadEngine::summed_norms(std::size_t s) {
-  const std::span<float> norms(columns_.norms.on_host() + columns_.column_first[s],
-                               layout_.slices[s].columns);
-  sum_column_norms(communicator_, settings_.norm, norms);
-  return norms;
 }
 
 void OffloadEngine::refresh_selected() {

@@ -1,5 +1,6 @@
 /// One step: the rule's operations, enqueued on streams and handed to the CPU's lanes.
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -110,6 +111,13 @@ void OffloadEngine::wait_on(Stream& stream, const OffloadOperation& operation) {
 void OffloadEngine::compute(const OffloadOperation& operation, Step& step) {
   const std::size_t group = group_of(operation);
   switch (operation.kind) {
+    case Operation::kAllGather:
+      if (!operation.after.empty()) wait_for_upload(group, step.result);
+      gather_weights(group);
+      break;
+    case Operation::kReduceScatter:
+      reduce_gradients(group);
+      break;
     case Operation::kForward:
       if (group == 0) model_.begin_micro_batch(step.micro_batch++);
       // Without a second set of weights a group waits for its own upload, not for all.
@@ -158,6 +166,33 @@ void OffloadEngine::compute(const OffloadOperation& operation, Step& step) {
           ErrorKind::kRuntime,
           fmt::format("step {}: the engine has no code for operation {} of the offload rule", step_,
                       static_cast<int>(operation.kind)));
+  }
+}
+
+void OffloadEngine::reduce_gradients(std::size_t g) {
+  const ParameterGroup& group = columns_.table.groups[g];
+  for (std::size_t i = group.first; i < group.first + group.count; ++i) {
+    const auto count = static_cast<std::size_t>(columns_.table.parameters[i].elements());
+    device_.run(*compute_, {Operation::kReduceScatter, step_},
+                [this, owner = owners_[i], count, values = columns_.gradients()[i]] {
+                  if (type_ == ElementType::kFloat32) {
+                    communicator_.reduce(owner, {static_cast<float*>(values), count});
+                  } else {
+                    communicator_.reduce_bf16(owner, {static_cast<std::uint16_t*>(values), count});
+                  }
+                });
+  }
+}
+
+void OffloadEngine::gather_weights(std::size_t g) {
+  const ParameterGroup& group = columns_.table.groups[g];
+  for (std::size_t i = group.first; i < group.first + group.count; ++i) {
+    const auto count = static_cast<std::size_t>(columns_.table.parameters[i].elements());
+    device_.run(*compute_, {Operation::kAllGather, step_},
+                [this, owner = owners_[i], bytes = count * bytes_per_element(type_),
+                 values = columns_.parameter(i)] {
+                  communicator_.broadcast(owner, {static_cast<std::byte*>(values), bytes});
+                });
   }
 }
 
@@ -239,12 +274,13 @@ void OffloadEngine::check_gradients(Step& step) {
   compute_->record().wait();
   const double* sums = columns_.square_sums.on_host();
   const std::size_t slices = layout_.slices.size();
-  double total = 0;
+  // Every parameter's, and the loss: summed in the order of the parameters, whoever owns them.
+  std::vector<double> all(columns_.table.parameters.size() + 1, 0.0);
   std::size_t bad = slices;
   for (std::size_t s = 0; s < slices; ++s) {
     const double sum = sums[2 * s];
     if (!std::isfinite(sum)) bad = s;  // the last: backward came to it first
-    total += sum;
+    all[layout_.slices[s].parameter] = sum;
     importance_[s].square_sum = sum;
     importance_[s].selected_square_sum =
         selection_.done && layout_.slices[s].selected > 0 ? sums[2 * s + 1] : 0;
@@ -252,7 +288,11 @@ void OffloadEngine::check_gradients(Step& step) {
     window_.importance[s].selected_square_sum += importance_[s].selected_square_sum;
   }
   // Every rank must see the same total, and so the same failure and the same clipping.
-  communicator_.sum(std::span(&total, 1));
+  all.back() = model_.loss();
+  communicator_.sum(all);
+  const double loss = all.back();
+  all.pop_back();
+  const double total = std::accumulate(all.begin(), all.end(), 0.0);
   if (!std::isfinite(total)) {
     throw Error(
         ErrorKind::kRuntime,
@@ -262,12 +302,12 @@ void OffloadEngine::check_gradients(Step& step) {
                           "backward reached); loss {}; no weight has been changed by "
                           "this step",
                           step_, columns_.table.parameters[layout_.slices[bad].parameter].name,
-                          model_.loss()));
+                          loss));
   }
   const double norm = std::sqrt(total);
   const double limit = settings_.gradient_clipping;
   step.scale = limit > 0 && norm > limit ? static_cast<float>(limit / norm) : 1.0F;
-  step.result->loss = model_.loss();
+  step.result->loss = loss;
   step.result->gradient_norm = norm;
 }
 

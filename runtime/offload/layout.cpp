@@ -24,15 +24,24 @@ void set_topk_ratio(Layout& layout, double topk_ratio) {
   }
 }
 
+std::vector<int> parameter_owners(const ParameterTable& table, int ranks) {
+  const std::int64_t total = table.elements();
+  std::vector<int> owners;
+  std::int64_t passed = 0;
+  for (const Parameter& parameter : table.parameters) {
+    const double middle =
+        static_cast<double>(passed) + 0.5 * static_cast<double>(parameter.elements());
+    const double share = middle / static_cast<double>(total) * ranks;
+    owners.push_back(std::min(ranks - 1, static_cast<int>(share)));
+    passed += parameter.elements();
+  }
+  return owners;
+}
+
 Layout make_layout(const ParameterTable& table, double topk_ratio, bool everything, int rank,
                    int ranks, std::optional<TopkRange> topk_range) {
-  std::int64_t total = 0;
-  for (const Parameter& parameter : table.parameters) total += parameter.rows * parameter.columns;
-  // Rank r owns the rows whose first element lies in its share of all elements.
-  const auto share_begin = [&](int r) { return total * r / ranks; };
-
+  const std::vector<int> owners = parameter_owners(table, ranks);
   Layout layout;
-  std::int64_t passed = 0;
   std::size_t index = 0;
   for (const ParameterGroup& group : table.groups) {
     GroupRange range{.first_slice = layout.slices.size()};
@@ -42,16 +51,9 @@ Layout make_layout(const ParameterTable& table, double topk_ratio, bool everythi
           parameter.rows, parameter.columns, parameter.is_matrix, everything ? 1 : topk_ratio);
       const std::int64_t rows = split.rows;
       const std::int64_t columns = split.columns;
-      const auto row_at = [&](std::int64_t element) {
-        return std::clamp<std::int64_t>((element - passed + columns - 1) / columns, 0, rows);
-      };
-      const std::int64_t begin = row_at(share_begin(rank));
-      const std::int64_t end = rank + 1 == ranks ? rows : row_at(share_begin(rank + 1));
-      passed += rows * columns;
-      if (end <= begin) continue;
+      if (owners[index] != rank) continue;
       Slice slice{.parameter = index,
-                  .row_begin = static_cast<std::size_t>(begin),
-                  .rows = static_cast<std::size_t>(end - begin),
+                  .rows = static_cast<std::size_t>(rows),
                   .columns = static_cast<std::size_t>(columns),
                   .selected = static_cast<std::size_t>(split.selected),
                   .selectable = split.selectable(),

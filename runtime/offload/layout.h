@@ -1,8 +1,8 @@
-/// Which part of every parameter this rank updates, and where its numbers lie.
+/// Which parameters this rank updates, and where their numbers lie.
 ///
-/// A parameter is cut by whole rows, so that a column norm follows from the ranks' norms and every
-/// rank updates its rows of the selected columns. A vector of n counts as n rows of one column.
-/// Slices lie one after the other in the order of the parameters, and so group by group.
+/// A parameter has one owner, which reduces its gradient, so that a column's norm needs no
+/// exchange. A vector of n counts as n rows of one column. Slices lie one after the other in the
+/// order of the parameters, and so group by group.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,6 @@ namespace zenflow::runtime {
 
 struct Slice {
   std::size_t parameter = 0;
-  std::size_t row_begin = 0;  ///< in the parameter
   std::size_t rows = 0;
   std::size_t columns = 0;
   std::size_t selected = 0;        ///< columns updated on the device
@@ -47,6 +46,11 @@ struct Layout {
 /// Columns selected of a matrix with `columns`: sim/offload/column_split.h, by which runs are
 /// predicted too.
 [[nodiscard]] std::size_t selected_columns(double topk_ratio, std::size_t columns);
+
+/// The rank that owns each parameter: that in whose share of all elements, in the order of the
+/// parameters, its middle lies. Source of such a cut: DeepSpeed's stages 1 and 2, which cut within
+/// parameters, too.
+[[nodiscard]] std::vector<int> parameter_owners(const ParameterTable& table, int ranks);
 
 /// The partition of rank `rank` of `ranks`. Vectors are selected whole where anything is, as
 /// DeepSpeed has it; with `everything`, all columns are. `topk_range`: of ratios that may follow.

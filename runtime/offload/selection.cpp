@@ -9,17 +9,6 @@
 
 namespace zenflow::runtime {
 
-void sum_column_norms(Communicator& communicator, NormKind kind, std::span<float> norms) {
-  if (communicator.size() == 1) return;
-  if (kind == NormKind::kL1) return communicator.sum(norms);
-  std::vector<double> squares(norms.size());  // in which no fp32 norm's square overflows
-  std::transform(norms.begin(), norms.end(), squares.begin(),
-                 [](float norm) { return static_cast<double>(norm) * norm; });
-  communicator.sum(std::span(squares));
-  std::transform(squares.begin(), squares.end(), norms.begin(),
-                 [](double square) { return static_cast<float>(std::sqrt(square)); });
-}
-
 ColumnSlots first_selection(std::span<const float> norms, std::size_t count) {
   ColumnSlots slots;
   slots.selected = kernels::top_k(norms.data(), norms.size(), count);

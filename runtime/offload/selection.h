@@ -5,7 +5,6 @@
 #include <span>
 #include <vector>
 
-#include "runtime/comm/communicator.h"
 #include "runtime/device/device.h"
 
 namespace zenflow::runtime {
@@ -16,10 +15,6 @@ struct ColumnSlots {
   std::vector<std::uint32_t> selected;  ///< slot -> column
   std::vector<std::uint32_t> deferred;
 };
-
-/// Norms of whole columns from those of every rank's rows, on every rank: L1 norms add up, of L2
-/// norms the squares do. One rank's norms keep their bits.
-void sum_column_norms(Communicator& communicator, NormKind kind, std::span<float> norms);
 
 /// All of a matrix's columns by the `count` largest norms; both lists ascending.
 [[nodiscard]] ColumnSlots first_selection(std::span<const float> norms, std::size_t count);

@@ -14,16 +14,17 @@ namespace zenflow::runtime {
 class TrainingModel : public TrainableModel {
  public:
   [[nodiscard]] virtual const TransformerConfig& config() const = 0;
-  /// Takes the micro-batches of the next step, one at least, all of which count the same. Call it
+  /// Takes the micro-batches of the next step, one at least, all of which count the same, as do
+  /// those of the other ranks. Call it
   /// when the stream has finished the last pass, as it has when OffloadEngine::step returns.
   /// Throws Error(kInput) as HostTransformer::check.
-  void begin_step(std::vector<Batch> micro_batches) {
+  void begin_step(std::vector<Batch> micro_batches, int ranks = 1) {
     for (const Batch& batch : micro_batches) check(batch);
     micro_batches_ = std::move(micro_batches);
+    weight_ = 1.0 / (static_cast<double>(micro_batches_.size()) * ranks);
   }
   void begin_micro_batch(std::size_t index) final {
-    begin(micro_batches_.at(index),
-          {.adds = index > 0, .weight = 1.0 / static_cast<double>(micro_batches_.size())});
+    begin(micro_batches_.at(index), {.adds = index > 0, .weight = weight_});
   }
   /// The next passes are over `batch`. Throws as HostTransformer::begin.
   virtual void begin(const Batch& batch, MicroBatch part) = 0;
@@ -39,6 +40,7 @@ class TrainingModel : public TrainableModel {
 
  private:
   std::vector<Batch> micro_batches_;
+  double weight_ = 1.0;  // of each in the loss of all
 };
 
 }  // namespace zenflow::runtime

@@ -77,6 +77,8 @@ class OffloadRule {
   OffloadRule(const OffloadSetup& setup, std::vector<std::int64_t> deferred,
               std::int64_t bytes_per_element, std::size_t buffers = 0);
 
+  /// Gradients are summed over ranks, and weights come from those that have updated them.
+  void set_several_ranks() { several_ranks_ = true; }
   /// With another topk_ratio.
   void set_deferred(std::vector<std::int64_t> deferred) { deferred_ = std::move(deferred); }
   /// All elements by group: for windows in warm-up.
@@ -115,6 +117,7 @@ class OffloadRule {
   std::vector<std::int64_t> all_;  ///< deferred in warm-up
   std::int64_t width_;
   bool buffers_take_turns_;
+  bool several_ranks_ = false;
   std::vector<IssuedOperation> sent_from_;  ///< by buffer: the copy that left it last
   std::size_t next_buffer_ = 0;
   bool warm_up_ = false;

@@ -13,7 +13,6 @@
 #include "runtime/offload/settings.h"
 #include "runtime/offload/traffic.h"
 #include "tests/support/error_of.h"
-#include "tests/support/two_ranks.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -97,36 +96,22 @@ TEST(Layout, ARangeOfRatiosIsRemembered) {
   EXPECT_EQ(fixed.slices[0].most_selected, 2U);
 }
 
-TEST(Layout, TwoRanksMeetAtARow) {
-  // Rank 0's share is elements 0 to 29, which ends where row 3 of the first matrix begins.
-  const Layout first = make_layout(small_table(), 0.25, false, 0, 2);
-  ASSERT_EQ(first.slices.size(), 1U);
-  EXPECT_EQ(first.slices[0].rows, 3U);
-  EXPECT_EQ(first.groups[1].slices, 0U);
-  const Layout second = make_layout(small_table(), 0.25, false, 1, 2);
-  ASSERT_EQ(second.slices.size(), 3U);
-  EXPECT_EQ(second.slices[0].row_begin, 3U);
-  EXPECT_EQ(second.slices[0].rows, 1U);
-  EXPECT_EQ(second.slices[1].first, 10U);
-}
-
-TEST(Layout, RanksCoverEveryRowOnce) {
+TEST(Layout, EveryParameterHasOneOwner) {
   ParameterTable uneven = small_table();
   uneven.parameters[1] = {"b", 1, 1, false, 0};
-  uneven.parameters[2] = {"c", 1, 30, true, 1};  // one row that several shares end in
+  uneven.parameters[2] = {"c", 1, 30, true, 1};  // as large as several shares
   for (const ParameterTable& table : {small_table(), uneven}) {
     for (int ranks = 1; ranks <= 7; ++ranks) {
-      std::set<std::pair<std::size_t, std::size_t>> seen;  // parameter, row
+      const std::vector<int> owners = parameter_owners(table, ranks);
+      EXPECT_TRUE(std::is_sorted(owners.begin(), owners.end()));
       std::size_t elements = 0;
       for (int rank = 0; rank < ranks; ++rank) {
         const Layout layout = make_layout(table, 0.25, false, rank, ranks);
         std::size_t at = 0;
         for (const Slice& slice : layout.slices) {
+          EXPECT_EQ(owners[slice.parameter], rank);
           EXPECT_EQ(slice.first, at);
           at += slice.elements();
-          for (std::size_t row = 0; row < slice.rows; ++row) {
-            EXPECT_TRUE(seen.emplace(slice.parameter, slice.row_begin + row).second);
-          }
         }
         EXPECT_EQ(layout.elements, at);
         EXPECT_EQ(layout.groups.size(), 2U);
@@ -139,39 +124,6 @@ TEST(Layout, RanksCoverEveryRowOnce) {
 }
 
 using Columns = std::vector<std::uint32_t>;
-
-TEST(ColumnNormsOverRanks, L2AddsSquaresAndL1Adds) {
-  for (const NormKind kind : {NormKind::kL1, NormKind::kL2}) {
-    std::array<std::vector<float>, 2> norms = {std::vector<float>{3, 0, 1e30F, 5},
-                                               std::vector<float>{4, 2, 0, 12}};
-    zenflow::testing::TwoRanks().run([&](Communicator& rank) {
-      sum_column_norms(rank, kind, norms.at(static_cast<std::size_t>(rank.rank())));
-    });
-    const std::vector<float> expected = kind == NormKind::kL1 ? std::vector<float>{7, 2, 1e30F, 17}
-                                                              : std::vector<float>{5, 2, 1e30F, 13};
-    for (const auto& found : norms) EXPECT_EQ(found, expected);
-  }
-}
-
-TEST(ColumnNormsOverRanks, RankColumnsAsOneRankWould) {
-  // Column 0 has all its weight in one rank's rows, column 1 half in each.
-  std::array<std::vector<float>, 2> norms = {std::vector<float>{9, 6}, std::vector<float>{0, 6}};
-  zenflow::testing::TwoRanks().run([&](Communicator& rank) {
-    sum_column_norms(rank, NormKind::kL2, norms.at(static_cast<std::size_t>(rank.rank())));
-  });
-  // 9 > sqrt(72): the sum of norms would have had 9 < 12.
-  for (const auto& found : norms) {
-    EXPECT_EQ(first_selection(found, 1).selected, std::vector<std::uint32_t>{0});
-  }
-}
-
-TEST(ColumnNormsOverRanks, OneRankKeepsItsBits) {
-  SelfCommunicator self;
-  std::vector<float> norms = {0.1F, 1e-30F, 3.3e38F};
-  const std::vector<float> before = norms;
-  sum_column_norms(self, NormKind::kL2, norms);
-  EXPECT_EQ(norms, before);
-}
 
 TEST(FirstSelection, TakesTheLargestAndOfTiesTheFirst) {
   const std::vector<float> norms = {1, 5, 3, 5, 3, 0};
