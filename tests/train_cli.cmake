@@ -6,6 +6,14 @@ zenflow_test_group(train_cli_test LABEL cli
 target_compile_definitions(train_cli_test PRIVATE ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train>"
                                                   ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
 add_dependencies(train_cli_test zenflow-train zenflow-sim)
+if(TARGET zenflow::mpi AND MPIEXEC_EXECUTABLE)
+  zenflow_test_group(train_ranks_test LABEL cli
+    SOURCES cli/train_ranks_test.cpp
+    LINK GTest::gmock nlohmann_json::nlohmann_json)
+  target_compile_definitions(train_ranks_test PRIVATE ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train>"
+                                                      ZENFLOW_MPIRUN="${MPIEXEC_EXECUTABLE}")
+  add_dependencies(train_ranks_test zenflow-train)
+endif()
 # What a new row of the setup's table brings, its flag included.
 zenflow_test_group(added_knob_test LABEL unit
   SOURCES unit/added_knob_test.cpp

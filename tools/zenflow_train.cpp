@@ -1,8 +1,19 @@
 /// zenflow-train: trains a transformer with its optimizer offloaded, on the host device or a GPU.
+#include <cstdlib>
+#include <exception>
+#include <memory>
+
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "runtime/comm/launch.h"
+#if defined(ZENFLOW_HAVE_MPI)
+#include "runtime/comm/mpi_communicator.h"
+#endif
 
 #include "runtime/train/measured_result.h"
 #include "runtime/train/trainer.h"
+#include "sim/base/error.h"
 #include "sim/base/output_file.h"
 #include "sim/trace/chrome_trace.h"
 #include "tools/command_line.h"
@@ -14,9 +25,44 @@
 namespace zenflow::tools {
 namespace {
 
+/// Ranks that mpirun has started, or nothing for a process alone.
+std::unique_ptr<runtime::Communicator> start_ranks(int& argc, char**& argv) {
+  const auto launch = runtime::several_ranks([](const char* name) { return std::getenv(name); });
+  if (!launch) return nullptr;
+#if defined(ZENFLOW_HAVE_MPI)
+  if (launch->by_mpi) return runtime::start_mpi(argc, argv);
+  constexpr const char* kWhy = "ranks are started by mpirun: mpirun -np N zenflow-train ...";
+#else
+  static_cast<void>(argc);
+  static_cast<void>(argv);
+  constexpr const char* kWhy = "this build has no MPI: one rank only";
+#endif
+  throw Error(ErrorKind::kInput, fmt::format("{} is {} in the environment; {}", launch->variable,
+                                             launch->ranks, kWhy));
+}
+
+/// Ends all ranks.
+[[noreturn]] void end_job(int code) {
+#if defined(ZENFLOW_HAVE_MPI)
+  runtime::end_mpi_job(code);
+#endif
+  std::_Exit(code);
+}
+
+int exit_code(const std::exception& error) {
+  const auto* const known = dynamic_cast<const Error*>(&error);
+  return known == nullptr ? 1 : static_cast<int>(known->kind());
+}
+
 int run(const TrainCommand& command) {
   Progress progress(command);
-  runtime::TrainEvents events = reporting_events(command, progress);
+  const bool speaks = command.train.rank() == 0;
+  runtime::TrainEvents events =
+      speaks ? reporting_events(command, progress) : runtime::TrainEvents{};
+  events.rank_failed = [&command](const std::exception& error) {
+    complain(fmt::format("zenflow-train: rank {}: {}\n", command.train.rank(), error.what()));
+    end_job(exit_code(error));
+  };
   events.stop = [] { return signal_exit_code() != 0; };
   if (!command.train.cuda) {  // a GPU goes on meanwhile
     delay_suspension();
@@ -26,6 +72,7 @@ int run(const TrainCommand& command) {
     if (events.note) events.note(text);
   }
   const runtime::TrainReport report = runtime::train(command.train, events);
+  if (!speaks) return report.stopped ? signal_exit_code() : 0;
   progress.end_line();
   print(command.json ? runtime::measured_result_json(command.train, report, kVersion)
                      : summary(command, report));
@@ -46,7 +93,15 @@ int main_program(int argc, char** argv) {
   add_train_options(app, command);
   if (!parse_command_line(app, argc, argv)) return 0;
   interpret(app, command);
-  return run(command);
+  const std::unique_ptr<runtime::Communicator> ranks = start_ranks(argc, argv);
+  command.train.communicator = ranks.get();
+  if (ranks == nullptr) return run(command);
+  try {
+    return run(command);
+  } catch (const std::exception& error) {  // before a rank has begun: the others wait for it
+    complain(fmt::format("zenflow-train: rank {}: {}\n", ranks->rank(), error.what()));
+    end_job(exit_code(error));
+  }
 }
 
 }  // namespace

@@ -33,12 +33,17 @@ Batch to_batch(ClassificationBatch examples) {
           .lengths = std::move(examples.lengths)};
 }
 
+SampleStream share_of(std::uint64_t samples, const FeedOptions& options) {
+  return {samples, options.seed, static_cast<std::uint64_t>(options.rank),
+          static_cast<std::uint64_t>(options.ranks)};
+}
+
 class TextFeed final : public DataFeed {
  public:
-  TextFeed(PackedSequences sequences, std::int64_t batch, std::uint64_t seed)
+  TextFeed(PackedSequences sequences, std::int64_t batch, const FeedOptions& options)
       : sequences_(std::move(sequences)),
         batch_(static_cast<std::uint64_t>(batch)),
-        stream_(sequences_.training_count(), seed, 0, 1) {}
+        stream_(share_of(sequences_.training_count(), options)) {}
 
   [[nodiscard]] std::uint64_t training_samples() const override {
     return sequences_.training_count();
@@ -73,13 +78,13 @@ class TextFeed final : public DataFeed {
 class GlueFeed final : public DataFeed {
  public:
   GlueFeed(const GlueTaskInfo& task, GlueData training, std::vector<GlueExample> validation,
-           const sim::TrainingSettings& batches, std::uint64_t seed)
+           const sim::TrainingSettings& batches, const FeedOptions& options)
       : task_(task),
         training_(std::move(training)),
         validation_(std::move(validation)),
         length_(batches.sequence_length),
         batch_(static_cast<std::uint64_t>(batches.micro_batch_size_per_gpu)),
-        stream_(training_.examples.size(), seed, 0, 1) {}
+        stream_(share_of(training_.examples.size(), options)) {}
 
   [[nodiscard]] std::uint64_t training_samples() const override {
     return training_.examples.size();
@@ -149,7 +154,7 @@ std::unique_ptr<DataFeed> open_text(const std::filesystem::path& path, std::int6
   return std::make_unique<TextFeed>(
       PackedSequences(TokenSource(path, vocabulary), training.sequence_length,
                       options.validation_fraction),
-      training.micro_batch_size_per_gpu, options.seed);
+      training.micro_batch_size_per_gpu, options);
 }
 
 std::unique_ptr<DataFeed> open_glue(const std::string& task, const std::filesystem::path& folder,
@@ -171,7 +176,7 @@ std::unique_ptr<DataFeed> open_glue(const std::string& task, const std::filesyst
     std::move(part.examples.begin(), part.examples.end(), std::back_inserter(validation));
   }
   return std::make_unique<GlueFeed>(known, std::move(examples), std::move(validation), training,
-                                    options.seed);
+                                    options);
 }
 
 }  // namespace zenflow::runtime

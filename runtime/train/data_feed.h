@@ -43,6 +43,8 @@ struct FeedOptions {
   std::uint64_t seed = 0;
   double validation_fraction = 0.05;  ///< of a text file
   bool skip_malformed_rows = false;   ///< of GLUE files
+  int rank = 0;                       ///< reads every `ranks`-th sample, from this one on
+  int ranks = 1;
 };
 
 /// Tokens of `path`, of a model with `vocabulary` ids, in micro-batches of `training`. Throws as

@@ -27,6 +27,12 @@ class Run {
   /// Says what was asked for and this run is too short, or has no data, for.
   void note_unreached() const;
   void set_policy();
+  void check_ranks();
+  /// Whether any rank has been asked to.
+  [[nodiscard]] bool is_to_stop();
+  [[nodiscard]] Communicator& communicator() {
+    return options_.communicator != nullptr ? *options_.communicator : self_;
+  }
   void train_steps();
   void one_step();
   void suspend_if_asked();

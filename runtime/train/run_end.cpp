@@ -27,7 +27,8 @@ sim::RecordedRun recorded_run(const TrainOptions& options, const TrainReport& re
 
 void Run::save_weights() {
   if (!options_.save_weights) return;
-  const auto weights = engine_.weights(true);
+  const auto weights = engine_.weights(true);  // of all ranks
+  if (options_.rank() > 0) return;
   write_weights(
       *options_.save_weights, model_->parameters(), ElementType::kFloat32,
       [&](std::size_t i) { return static_cast<const void*>(weights[i].data()); },

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <new>
 #include <thread>
 #include <utility>
@@ -34,8 +35,11 @@ Task task_of(const TrainOptions& options) {
 
 std::unique_ptr<DataFeed> open_feed(const TrainOptions& options, const TransformerConfig& config) {
   const std::int64_t words = config.model.vocab;
-  if (options.task.empty()) return open_text(options.data, words, options.training, options.feed);
-  return open_glue(options.task, options.data, words, options.training, options.feed);
+  FeedOptions share = options.feed;
+  share.rank = options.rank();
+  share.ranks = options.ranks();
+  if (options.task.empty()) return open_text(options.data, words, options.training, share);
+  return open_glue(options.task, options.data, words, options.training, share);
 }
 
 const TrackRecorder& track(const Recorder& recorder, std::string_view name) {
@@ -58,8 +62,8 @@ Run::Run(const TrainOptions& options, const TrainEvents& events)
       device_(make_training_device(options, recorder_, gpu_recording_ ? &launches_ : nullptr,
                                    events.stop)),
       model_(make_training_model(config_, options, *device_)),
-      engine_(*model_, element_type(options.training.dtype), options.offload, *device_, self_,
-              recorder_),
+      engine_(*model_, element_type(options.training.dtype), options.offload, *device_,
+              communicator(), recorder_),
       identity_(run_identity(options, config_, model_->parameters(), feed_->fingerprint())),
       statistics_(track(recorder_, "compute"), track(recorder_, "training thread")) {
   report_.model_name = config_.model.name;
@@ -131,7 +135,37 @@ void Run::set_policy() {
   });
 }
 
+/// Ranks that train something else would wait for each other, or mix two trainings.
+void Run::check_ranks() {
+  Communicator& ranks = communicator();
+  if (ranks.size() == 1) return;
+  constexpr std::uint64_t kHalf = 0xFFFFFFFFU;
+  const std::uint64_t hash = std::hash<std::string>()(identity_);
+  std::vector<double> all(2 * static_cast<std::size_t>(ranks.size()), 0.0);
+  const std::size_t own = 2 * static_cast<std::size_t>(ranks.rank());
+  all[own] = static_cast<double>(hash & kHalf);  // exact in a double
+  all[own + 1] = static_cast<double>(hash >> 32U);
+  ranks.sum(all);
+  for (std::size_t r = 1; r < all.size() / 2; ++r) {
+    if (all[2 * r] == all[0] && all[2 * r + 1] == all[1]) continue;
+    throw Error(ErrorKind::kInput,
+                fmt::format("rank {} trains something else than rank 0: model, data, seed and "
+                            "settings have to be the same",
+                            r));
+  }
+  double owned = static_cast<double>(engine_.layout().elements);
+  note(fmt::format("{} ranks; this one updates {:.0f} % of the parameters", ranks.size(),
+                   100 * owned / static_cast<double>(report_.parameters)));
+}
+
+bool Run::is_to_stop() {
+  double asked = events_.stop && events_.stop() ? 1.0 : 0.0;
+  communicator().sum(std::span(&asked, 1));  // all after the same step
+  return asked > 0;
+}
+
 TrainReport Run::go() {
+  check_ranks();
   traffic_before_ = device_->traffic();
   if (options_.resume) {
     resume();
@@ -179,7 +213,7 @@ void Run::train_steps() {
     if (options_.checkpoint_interval > 0 && done % options_.checkpoint_interval == 0) {
       save_checkpoint();
     }
-    report_.stopped = done < options_.steps && events_.stop && events_.stop();
+    report_.stopped = is_to_stop() && done < options_.steps;
     paused += std::chrono::duration<double>(Clock::now() - pause).count();
     suspend_if_asked();
   }
@@ -203,7 +237,7 @@ void Run::one_step() {
     micro_batches.push_back(feed_->next());
   }
   statistics_.begin();
-  model_->begin_step(std::move(micro_batches));
+  model_->begin_step(std::move(micro_batches), options_.ranks());
   engine_.set_learning_rate(options_.learning_rate.at(engine_.steps_done()));
   const StepResult result = engine_.step();
   std::optional<WindowEnd> window;
@@ -302,8 +336,22 @@ void check_micro_batches(const TrainOptions& options) {
 
 }  // namespace
 
+/// What has no meaning for several ranks, or is not there yet.
+void refuse_for_ranks(const TrainOptions& options) {
+  const auto refuse = [&options](bool asked, const char* flag) {
+    if (!asked) return;
+    throw Error(ErrorKind::kInput, fmt::format("{}: not with {} ranks yet", flag, options.ranks()));
+  };
+  refuse(options.cuda.has_value(), "--device cuda");
+  refuse(options.checkpoint.has_value(), "--checkpoint");
+  refuse(options.tune_live, "--tune live");
+  refuse(options.offload.interval_is_auto, "--update-interval auto");
+  refuse(options.importance.has_value(), "--importance");
+  refuse(options.record_trace, "--trace");
+}
+
 std::int64_t tokens_per_step(const TrainOptions& options) {
-  return options.training.tokens() * options.offload.gradient_accumulation_steps;
+  return options.training.tokens() * options.offload.gradient_accumulation_steps * options.ranks();
 }
 
 TrainReport train(const TrainOptions& options, const TrainEvents& events) {
@@ -317,7 +365,16 @@ TrainReport train(const TrainOptions& options, const TrainEvents& events) {
     throw Error(ErrorKind::kInput, "--checkpoint-interval: --checkpoint says where to");
   }
   check_micro_batches(options);
-  return prepared(options, events)->go();
+  if (options.ranks() > 1) refuse_for_ranks(options);
+  const std::unique_ptr<Run> run = prepared(options, events);
+  if (options.ranks() == 1) return run->go();
+  try {
+    return run->go();
+  } catch (const std::exception& error) {
+    // The others wait for this rank, and its own streams for them: no waiting for either.
+    if (events.rank_failed) events.rank_failed(error);
+    throw;
+  }
 }
 
 }  // namespace zenflow::runtime

@@ -29,6 +29,8 @@ struct TrainOptions {
   std::optional<std::filesystem::path> weights;  ///< safetensors to begin with
   std::optional<std::filesystem::path> save_weights;  ///< fp32 safetensors at the end
   FeedOptions feed;
+  /// Of the ranks that train together; null: this process alone. Each reads its share of the data.
+  Communicator* communicator = nullptr;
   std::int64_t steps = 100;
   std::uint64_t seed = 0;
   LearningRate learning_rate;
@@ -52,6 +54,8 @@ struct TrainOptions {
   bool overwrite = false;
 
   [[nodiscard]] sim::TrainingSetup setup() const { return {offload, training, threads}; }
+  [[nodiscard]] int ranks() const { return communicator == nullptr ? 1 : communicator->size(); }
+  [[nodiscard]] int rank() const { return communicator == nullptr ? 0 : communicator->rank(); }
 };
 
 /// What a run reports while it goes on. Calls come from the training thread, except of `stop`.
@@ -68,6 +72,9 @@ struct TrainEvents {
   /// process until SIGCONT (suspend_process). For what is measured no time passes meanwhile. Not
   /// asked of a run on a GPU, where it would.
   std::function<bool()> suspension_asked;
+  /// Called on a rank that fails while others wait for it, before anything is torn down. Ends the
+  /// job.
+  std::function<void(const std::exception&)> rank_failed{};
 };
 
 struct TrainReport {

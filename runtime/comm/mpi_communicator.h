@@ -1,0 +1,17 @@
+/// Ranks over MPI. Written against MPI 3.1: Open MPI and MPICH.
+#pragma once
+
+#include <memory>
+
+#include "runtime/comm/communicator.h"
+
+namespace zenflow::runtime {
+
+/// Starts MPI for this process, which mpirun has launched, and ends it in the destructor. Throws
+/// Error(kRuntime) if MPI does not let several threads call it at once.
+[[nodiscard]] std::unique_ptr<Communicator> start_mpi(int& argc, char**& argv);
+
+/// Ends all ranks of the job, this one among them. Whoever starts the job sees `code`.
+void end_mpi_job(int code);
+
+}  // namespace zenflow::runtime

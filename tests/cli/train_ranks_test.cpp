@@ -1,0 +1,88 @@
+// Ranks that mpirun starts, as a user starts them.
+#include <map>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/train_program.h"
+
+namespace zenflow::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class TrainRanks : public TrainProgram {
+ protected:
+  /// Processes with the same arguments, or parts of a job with their own.
+  [[nodiscard]] Outcome mpirun(const Arguments& job) const {
+    Surroundings surroundings = around();
+    // As root, on fewer cores than ranks, as tests run.
+    surroundings.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                                {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                                {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+                                {"OMPI_MCA_hwloc_base_binding_policy", "none"}};
+    return run_program(Arguments{ZENFLOW_MPIRUN} + job, surroundings);
+  }
+  [[nodiscard]] static Arguments ranks(int count, const Arguments& arguments) {
+    return Arguments{"-np", std::to_string(count), ZENFLOW_TRAIN} + arguments;
+  }
+  [[nodiscard]] static Arguments short_run() {
+    return basic() + Arguments{"--steps", "7", "--micro-batch-size", "1", "--update-interval", "2"};
+  }
+};
+
+TEST_F(TrainRanks, GiveTheWeightsOfOneRankWithTheGlobalBatch) {
+  for (const char* schedule : {"gpu-only", "zero-offload", "zenflow"}) {
+    const Arguments job = short_run() + Arguments{"--schedule", schedule};
+    const Outcome two =
+        mpirun(ranks(2, job + Arguments{"--save-weights", "two.safetensors", "-f", "--json"}));
+    ASSERT_EQ(two.code, 0) << two.err;
+    const Outcome one = run(job + Arguments{"--save-weights", "one.safetensors", "-f",
+                                            "--gradient-accumulation-steps", "2"});
+    ASSERT_EQ(one.code, 0) << one.err;
+    EXPECT_EQ(content("two.safetensors"), content("one.safetensors")) << schedule;
+    // One rank speaks.
+    EXPECT_EQ(nlohmann::json::parse(two.out).at("results").size(), 1U);
+  }
+}
+
+TEST_F(TrainRanks, ThatTrainSomethingElseEndTheJob) {
+  const Outcome outcome = mpirun(ranks(1, short_run() + Arguments{"--seed", "1"}) + Arguments{":"} +
+                                 ranks(1, short_run() + Arguments{"--seed", "2"}));
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("rank 1 trains something else than rank 0"));
+}
+
+TEST_F(TrainRanks, ThatFailAloneEndTheJob) {
+  // Only one rank may not write its weights: it fails when the others have begun nothing.
+  const Outcome outcome =
+      mpirun(ranks(1, short_run()) + Arguments{":"} +
+             ranks(1, short_run() + Arguments{"--save-weights", "no/such/folder.safetensors"}));
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("zenflow-train: rank 1: "));
+}
+
+TEST_F(TrainRanks, AreRefusedWhatIsOfOneRank) {
+  const Outcome outcome = mpirun(ranks(2, short_run() + Arguments{"--checkpoint", "saved"}));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("--checkpoint: not with 2 ranks yet"));
+}
+
+TEST_F(TrainRanks, OfOtherLaunchersAreNotTakenForOne) {
+  for (const char* variable : {"WORLD_SIZE", "SLURM_NTASKS"}) {
+    Surroundings surroundings = around();
+    surroundings.environment = {{variable, "4"}};
+    const Outcome outcome = run_in(surroundings, short_run());
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr(std::string(variable) + " is 4 in the environment"),
+                                   HasSubstr("mpirun -np N zenflow-train")));
+    surroundings.environment["OMPI_COMM_WORLD_SIZE"] = "1";  // one rank in a larger job
+    EXPECT_EQ(run_in(surroundings, short_run()).code, 0);
+  }
+}
+
+}  // namespace
+}  // namespace zenflow::testing
