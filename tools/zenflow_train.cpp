@@ -25,28 +25,35 @@
 namespace zenflow::tools {
 namespace {
 
-/// Ranks that mpirun has started, or nothing for a process alone.
-std::unique_ptr<runtime::Communicator> start_ranks(int& argc, char**& argv) {
-  const auto launch = runtime::several_ranks([](const char* name) { return std::getenv(name); });
-  if (!launch) return nullptr;
-#if defined(ZENFLOW_HAVE_MPI)
-  if (launch->by_mpi) return runtime::start_mpi(argc, argv);
-  constexpr const char* kWhy = "ranks are started by mpirun: mpirun -np N zenflow-train ...";
-#else
-  static_cast<void>(argc);
-  static_cast<void>(argv);
-  constexpr const char* kWhy = "this build has no MPI: one rank only";
-#endif
-  throw Error(ErrorKind::kInput, fmt::format("{} is {} in the environment; {}", launch->variable,
-                                             launch->ranks, kWhy));
-}
-
 /// Ends all ranks.
 [[noreturn]] void end_job(int code) {
 #if defined(ZENFLOW_HAVE_MPI)
   runtime::end_mpi_job(code);
 #endif
   std::_Exit(code);
+}
+
+/// Ranks that mpirun has started, or nothing for a process alone.
+std::unique_ptr<runtime::Communicator> start_ranks(int& argc, char**& argv, double limit_seconds) {
+  const auto launch = runtime::several_ranks([](const char* name) { return std::getenv(name); });
+  if (!launch) return nullptr;
+#if defined(ZENFLOW_HAVE_MPI)
+  if (launch->by_mpi) {
+    return runtime::start_mpi(argc, argv, limit_seconds, [limit_seconds](int rank) {
+      complain(fmt::format("zenflow-train: rank {} has not answered for {} s (--rank-timeout)\n",
+                           rank, limit_seconds));
+      end_job(static_cast<int>(ErrorKind::kRuntime));
+    });
+  }
+  constexpr const char* kWhy = "ranks are started by mpirun: mpirun -np N zenflow-train ...";
+#else
+  static_cast<void>(argc);
+  static_cast<void>(argv);
+  static_cast<void>(limit_seconds);
+  constexpr const char* kWhy = "this build has no MPI: one rank only";
+#endif
+  throw Error(ErrorKind::kInput, fmt::format("{} is {} in the environment; {}", launch->variable,
+                                             launch->ranks, kWhy));
 }
 
 int exit_code(const std::exception& error) {
@@ -93,7 +100,8 @@ int main_program(int argc, char** argv) {
   add_train_options(app, command);
   if (!parse_command_line(app, argc, argv)) return 0;
   interpret(app, command);
-  const std::unique_ptr<runtime::Communicator> ranks = start_ranks(argc, argv);
+  const std::unique_ptr<runtime::Communicator> ranks =
+      start_ranks(argc, argv, command.rank_timeout);
   command.train.communicator = ranks.get();
   if (ranks == nullptr) return run(command);
   try {

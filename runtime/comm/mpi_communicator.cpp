@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <mpi.h>
 
 #include "kernels/bf16/bf16.h"
+#include "runtime/comm/heartbeat.h"
 #include "sim/base/error.h"
 
 namespace zenflow::runtime {
@@ -36,7 +39,8 @@ void in_pieces(std::size_t n, const Use& use) {
 
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(int& argc, char**& argv) {
+  MpiCommunicator(int& argc, char**& argv, double limit_seconds,
+                  std::function<void(int rank)> silent) {
     int provided = 0;
     check(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
     if (provided != MPI_THREAD_MULTIPLE) {
@@ -44,14 +48,18 @@ class MpiCommunicator final : public Communicator {
       throw Error(ErrorKind::kRuntime,
                   "this MPI does not let several threads call it (MPI_THREAD_MULTIPLE)");
     }
-    for (MPI_Comm* const one : {&control_, &bulk_}) {
+    for (MPI_Comm* const one : {&control_, &bulk_, &ring_}) {
       check(MPI_Comm_dup(MPI_COMM_WORLD, one), "MPI_Comm_dup");
       check(MPI_Comm_set_errhandler(*one, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     }
     check(MPI_Comm_rank(control_, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(control_, &size_), "MPI_Comm_size");
+    heartbeat_.emplace(ring_, limit_seconds, std::move(silent));
   }
   ~MpiCommunicator() override {
+    MPI_Barrier(control_);  // a rank that is done goes on answering for the others
+    heartbeat_.reset();
+    MPI_Comm_free(&ring_);
     MPI_Comm_free(&control_);
     MPI_Comm_free(&bulk_);
     MPI_Finalize();
@@ -112,11 +120,11 @@ class MpiCommunicator final : public Communicator {
   template <class T, class Read, class Round>
   void reduce_as(int owner, std::span<T> values, MPI_Datatype type, const Read& read,
                  const Round& round) {
-    constexpr int kTag = 1;
+    constexpr int kGradientTag = 1;
     if (rank_ != owner) {
       gradient_bytes_ += values.size_bytes();
       in_pieces(values.size(), [&](std::size_t at, int count) {
-        check(MPI_Send(values.data() + at, count, type, owner, kTag, bulk_), "MPI_Send");
+        check(MPI_Send(values.data() + at, count, type, owner, kGradientTag, bulk_), "MPI_Send");
       });
       return;
     }
@@ -127,7 +135,7 @@ class MpiCommunicator final : public Communicator {
       for (int r = 0; r < size_; ++r) {
         const T* from = values.data() + at;
         if (r != owner) {
-          check(MPI_Recv(arrived.data(), count, type, r, kTag, bulk_, MPI_STATUS_IGNORE),
+          check(MPI_Recv(arrived.data(), count, type, r, kGradientTag, bulk_, MPI_STATUS_IGNORE),
                 "MPI_Recv");
           from = arrived.data();
         }
@@ -141,6 +149,8 @@ class MpiCommunicator final : public Communicator {
 
   MPI_Comm control_ = MPI_COMM_NULL;
   MPI_Comm bulk_ = MPI_COMM_NULL;
+  MPI_Comm ring_ = MPI_COMM_NULL;
+  std::optional<Heartbeat> heartbeat_;
   int rank_ = 0;
   int size_ = 1;
   std::atomic<std::uint64_t> gradient_bytes_ = 0;
@@ -150,8 +160,9 @@ class MpiCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> start_mpi(int& argc, char**& argv) {
-  return std::make_unique<MpiCommunicator>(argc, argv);
+std::unique_ptr<Communicator> start_mpi(int& argc, char**& argv, double limit_seconds,
+                                        std::function<void(int rank)> silent) {
+  return std::make_unique<MpiCommunicator>(argc, argv, limit_seconds, std::move(silent));
 }
 
 void end_mpi_job(int code) {

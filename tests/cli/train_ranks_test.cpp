@@ -65,6 +65,18 @@ TEST_F(TrainRanks, ThatFailAloneEndTheJob) {
   EXPECT_THAT(outcome.err, HasSubstr("zenflow-train: rank 1: "));
 }
 
+TEST_F(TrainRanks, ThatStopAnsweringEndTheJob) {
+  const Arguments endless = basic() + Arguments{"--steps", "100000000", "--rank-timeout", "2"};
+  // The shell's process becomes the program, and is stopped some time after.
+  const Arguments stopped =
+      Arguments{"-np", "1",          "/bin/sh", "-c", "(sleep 2; kill -STOP $$) & exec \"$@\"",
+                "sh",  ZENFLOW_TRAIN} +
+      endless;
+  const Outcome outcome = mpirun(ranks(1, endless) + Arguments{":"} + stopped);
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("rank 1 has not answered for 2 s (--rank-timeout)"));
+}
+
 TEST_F(TrainRanks, AreRefusedWhatIsOfOneRank) {
   const Outcome outcome = mpirun(ranks(2, short_run() + Arguments{"--checkpoint", "saved"}));
   EXPECT_EQ(outcome.code, 2);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <new>
@@ -64,6 +65,8 @@ class PlainDevice final : public runtime::Device {
         cudaMemcpy(to, from, bytes, up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost),
         "cudaMemcpy");
   }
+
+  void run(runtime::Stream&, runtime::Label, std::function<void()>) override { refuse(); }
 
   // The engine's kernels are not a model's.
   void square_sum(runtime::Stream&, runtime::ElementType, const void*, std::size_t, double*,

@@ -131,6 +131,9 @@ void add_model_options(CLI::App& app, TrainCommand& o) {
   add_knobs(app, o,
             {"micro_batch_size", "gradient_accumulation_steps", "activation_checkpointing",
              "sequence_length"});
+  app.add_option("--rank-timeout", o.rank_timeout,
+                 "seconds after which a rank that does not answer ends the job of all; default 20")
+      ->check(number_between(1, 1e6));
   app.add_option("--seed", t.seed, "seed of the initial weights and of the order of data")
       ->check(whole_number())
       ->capture_default_str();

@@ -31,6 +31,7 @@ struct TrainCommand {
   std::string device_memory;
   std::filesystem::path trace;
   std::vector<std::string> notes;  ///< what was given and has no effect
+  double rank_timeout = 20;        ///< seconds
   bool json = false;
   bool quiet = false;
   bool verbose = false;

@@ -1,0 +1,34 @@
+/// Ranks in a ring tell their next one that they live, so that one that only stops answering ends
+/// the job like one that dies.
+#pragma once
+
+#include <functional>
+#include <thread>
+
+#include <mpi.h>
+
+namespace zenflow::runtime {
+
+class Heartbeat {
+ public:
+  /// `ring` is this object's alone. After `limit_seconds` without a word from the rank before,
+  /// in which this process was not suspended itself, silent(rank) is called on a thread of the
+  /// heartbeat's, once.
+  Heartbeat(MPI_Comm ring, double limit_seconds, std::function<void(int rank)> silent);
+  /// Every rank does this at the same time: waits until the rank before has, too.
+  ~Heartbeat();
+  Heartbeat(const Heartbeat&) = delete;
+  Heartbeat& operator=(const Heartbeat&) = delete;
+
+ private:
+  void beat(const std::stop_token& stop);
+
+  MPI_Comm ring_;
+  int before_ = 0;
+  int next_ = 0;
+  long limit_;  // in ticks
+  std::function<void(int rank)> silent_;
+  std::jthread thread_;
+};
+
+}  // namespace zenflow::runtime
