@@ -22,25 +22,41 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "checkpoint-";
+constexpr std::string_view kRankInfix = ".rank-";
 
 [[noreturn]] void fail(ErrorKind kind, const fs::path& path, std::string_view what) {
   throw Error(kind, fmt::format("{}: {}", path.generic_string(), what));
 }
 
+/// A decimal number without leading zeros.
+std::optional<std::uint64_t> number_of(std::string_view text) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_canonical = error == std::errc() && end == text.data() + text.size() &&
+                            (text.size() == 1 || text.front() != '0');
+  return is_canonical ? std::optional(number) : std::nullopt;
+}
+
+/// By the name of rank 0's shard.
 std::optional<std::uint64_t> step_of(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
-  name.remove_prefix(kPrefix.size());
-  std::uint64_t step = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  const bool is_canonical = error == std::errc() && end == name.data() + name.size() &&
-                            (name.size() == 1 || name.front() != '0');
-  return is_canonical ? std::optional(step) : std::nullopt;
+  return number_of(name.substr(kPrefix.size()));
+}
+
+/// By the name of another rank's.
+std::optional<std::uint64_t> step_of_shard(std::string_view name) {
+  const std::size_t infix = name.find(kRankInfix);
+  if (infix == std::string_view::npos) return std::nullopt;
+  const auto rank = number_of(name.substr(infix + kRankInfix.size()));
+  return rank.value_or(0) > 0 ? step_of(name.substr(0, infix)) : std::nullopt;
 }
 
 /// Whether a killed writer of ours may have left a file of this name.
 bool is_temporary(std::string_view name) {
   const std::size_t infix = name.find(OutputFile::kTemporaryInfix);
-  return infix != std::string_view::npos && step_of(name.substr(0, infix)).has_value();
+  if (infix == std::string_view::npos) return false;
+  const std::string_view shard = name.substr(0, infix);
+  return step_of(shard).has_value() || step_of_shard(shard).has_value();
 }
 
 std::vector<fs::path> entries(const fs::path& directory) {
@@ -58,13 +74,17 @@ std::vector<fs::path> entries(const fs::path& directory) {
 }
 
 /// Throws Error if it is damaged, unreadable or under a wrong name.
-void verify_file(const CheckpointFile& file) {
+void verify_shard(const CheckpointFile& file) {
   const CheckpointReader reader(file.path);
   if (reader.step() != file.step) {
     fail(ErrorKind::kInput, file.path,
          fmt::format("holds step {}, which is not what its name says", reader.step()));
   }
   reader.verify();
+}
+
+void verify_file(const CheckpointFile& file) {
+  for (const fs::path& shard : shard_paths(file)) verify_shard({shard, file.step});
 }
 
 /// Damaged ones stay where they are, and latest_valid says what is wrong with them.
@@ -80,7 +100,7 @@ bool is_sound(const CheckpointFile& file) {
 /// Throws Error(kRuntime): what has just been written is not the user's mistake.
 void read_back(const CheckpointFile& file) {
   try {
-    verify_file(file);
+    verify_shard(file);
   } catch (const Error& error) {
     throw Error(ErrorKind::kRuntime, std::string(error.what()) + " (just written and read back)");
   }
@@ -106,7 +126,39 @@ void remove_file(const fs::path& path) {
   }
 }
 
+void write_shard(const CheckpointFile& file, const std::function<void(CheckpointWriter&)>& fill) {
+  CheckpointWriter writer(file.path, file.step);
+  fill(writer);
+  writer.commit();
+  read_back(file);
+}
+
 }  // namespace
+
+fs::path shard_path(const fs::path& directory, std::uint64_t step, int rank) {
+  const std::string name = fmt::format("{}{}", kPrefix, step);
+  return directory / (rank == 0 ? name : fmt::format("{}{}{}", name, kRankInfix, rank));
+}
+
+std::vector<fs::path> shard_paths(const CheckpointFile& file) {
+  constexpr std::int32_t kMostRanks = 1 << 20;
+  CheckpointReader reader(file.path);
+  const std::int32_t ranks =
+      reader.contains("ranks") ? reader.read_value<std::int32_t>("ranks") : 1;
+  if (ranks < 1 || ranks > kMostRanks) {
+    fail(ErrorKind::kInput, file.path, fmt::format("is of {} ranks", ranks));
+  }
+  std::vector<fs::path> paths;
+  for (int rank = 0; rank < ranks; ++rank) {
+    paths.push_back(shard_path(file.path.parent_path(), file.step, rank));
+  }
+  return paths;
+}
+
+void save_shard(const fs::path& directory, std::uint64_t step, int rank,
+                const std::function<void(CheckpointWriter&)>& fill) {
+  write_shard({shard_path(directory, step, rank), step}, fill);
+}
 
 std::vector<CheckpointFile> list_checkpoints(const fs::path& directory) {
   std::vector<CheckpointFile> files;
@@ -158,7 +210,7 @@ CheckpointDirectory::CheckpointDirectory(fs::path directory, std::uint64_t keep,
       lock_(directory_) {
   if (keep_ == 0) fail(ErrorKind::kInput, directory_, "at least one checkpoint has to be kept");
   reject_other_runs();
-  remove_temporaries();
+  remove_remains();
 }
 
 void CheckpointDirectory::reject_other_runs() const {
@@ -175,9 +227,12 @@ void CheckpointDirectory::reject_other_runs() const {
   }
 }
 
-void CheckpointDirectory::remove_temporaries() {
+void CheckpointDirectory::remove_remains() {
   for (const fs::path& path : entries(directory_)) {
-    if (!is_temporary(path.filename().string())) continue;
+    const std::string name = path.filename().string();
+    const auto step = step_of_shard(name);
+    const bool is_alone = step && !fs::exists(shard_path(directory_, *step, 0));
+    if (!is_alone && !is_temporary(name)) continue;
     remove_file(path);
     removed_temporaries_.push_back(path);
   }
@@ -186,15 +241,12 @@ void CheckpointDirectory::remove_temporaries() {
 CheckpointDirectory::Saved CheckpointDirectory::save(
     std::uint64_t step, const std::function<void(CheckpointWriter&)>& fill) {
   Saved saved;
-  saved.path = directory_ / fmt::format("{}{}", kPrefix, step);
+  saved.path = shard_path(directory_, step, 0);
   if (last_step_ && step < *last_step_) {
     fail(ErrorKind::kRuntime, saved.path, fmt::format("comes after step {}", *last_step_));
   }
   std::erase(verified_, step);
-  CheckpointWriter writer(saved.path, step);
-  fill(writer);
-  writer.commit();
-  read_back({saved.path, step});
+  write_shard({saved.path, step}, fill);
   last_step_ = step;
   verified_.push_back(step);
   saved.removed = remove_old();
@@ -210,6 +262,9 @@ std::vector<fs::path> CheckpointDirectory::remove_old() {
       continue;
     }
     remove_file(file.path);
+    for (const fs::path& path : entries(directory_)) {
+      if (step_of_shard(path.filename().string()) == file.step) remove_file(path);
+    }
     std::erase(verified_, file.step);
     removed.push_back(file.path);
   }

@@ -1,5 +1,7 @@
 /// A directory of checkpoints of one run: files `checkpoint-<step>`, the step in decimal without
-/// leading zeros. Other names are left alone.
+/// leading zeros. Of a run of several ranks this is rank 0's shard, which appears last and has a
+/// section `ranks`, an i32; `checkpoint-<step>.rank-<r>` is that of rank r. Other names are left
+/// alone.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +21,19 @@ struct CheckpointFile {
   std::uint64_t step = 0;  ///< by its name
 };
 
-/// Newest first. Throws Error(kInput) if there is no such directory or it cannot be read.
+/// The file of a rank. rank >= 0.
+[[nodiscard]] std::filesystem::path shard_path(const std::filesystem::path& directory,
+                                               std::uint64_t step, int rank);
+/// All shards of rank 0's, itself first. Throws Error(kInput) if that cannot be read.
+[[nodiscard]] std::vector<std::filesystem::path> shard_paths(const CheckpointFile& file);
+
+/// Writes the shard of rank `rank` > 0 with the sections that `fill` adds, reads it back and
+/// verifies it, before rank 0 saves its own. Throws as CheckpointDirectory::save.
+void save_shard(const std::filesystem::path& directory, std::uint64_t step, int rank,
+                const std::function<void(CheckpointWriter&)>& fill);
+
+/// Those of which rank 0's shard is there, newest first. Throws Error(kInput) if there is no such
+/// directory or it cannot be read.
 [[nodiscard]] std::vector<CheckpointFile> list_checkpoints(const std::filesystem::path& directory);
 
 struct RejectedCheckpoint {
@@ -32,8 +46,8 @@ struct LatestCheckpoint {
   std::vector<RejectedCheckpoint> rejected;  ///< those with a larger step, newest first
 };
 
-/// The checkpoint with the largest step among those that verify in full. Whether to go on from an
-/// older one, after telling the user of those rejected, is for the caller to decide.
+/// The checkpoint with the largest step among those that verify in full, all shards. Whether to go
+/// on from an older one, after telling the user of those rejected, is for the caller to decide.
 /// Throws as list_checkpoints; a checkpoint that cannot be read is rejected, not thrown.
 [[nodiscard]] LatestCheckpoint latest_valid(const std::filesystem::path& directory);
 
@@ -51,7 +65,8 @@ class DirectoryLock {
   int descriptor_;
 };
 
-/// The side that writes. Locked: two runs must not mix their checkpoints.
+/// The side that writes: a run's one process, or rank 0. Locked: two runs must not mix their
+/// checkpoints.
 class CheckpointDirectory {
  public:
   /// Creates the directory if only its last component is missing, and removes what killed writers
@@ -62,7 +77,7 @@ class CheckpointDirectory {
   CheckpointDirectory(std::filesystem::path directory, std::uint64_t keep,
                       std::optional<std::uint64_t> resumed_step);
 
-  /// Temporary files of killed writers that were removed on opening.
+  /// Temporary files of killed writers, and shards without rank 0's, that were removed on opening.
   [[nodiscard]] const std::vector<std::filesystem::path>& removed_temporaries() const {
     return removed_temporaries_;
   }
@@ -76,13 +91,14 @@ class CheckpointDirectory {
   /// Writes `checkpoint-<step>` with the sections that `fill` adds, replacing one of that name,
   /// reads it back and verifies it, and removes old ones: those older than the `keep` newest valid
   /// ones. Each of these has been verified in full once in this process. Damaged ones among them
-  /// stay, for whoever wants to know why. Steps must not decrease. Throws Error(kRuntime) if the
-  /// system fails, with every older checkpoint still there; what `fill` throws passes through.
+  /// stay, for whoever wants to know why. Shards go with rank 0's, after it. Steps must not
+  /// decrease. Throws Error(kRuntime) if the system fails, with every older checkpoint still there;
+  /// what `fill` throws passes through.
   Saved save(std::uint64_t step, const std::function<void(CheckpointWriter&)>& fill);
 
  private:
   void reject_other_runs() const;
-  void remove_temporaries();
+  void remove_remains();
   std::vector<std::filesystem::path> remove_old();
   bool is_valid(const CheckpointFile& file);
 

@@ -146,10 +146,11 @@ class OffloadEngine {
     virtual void append(std::span<const std::byte> piece) = 0;
     virtual void end() = 0;
   };
-  /// Gives `sink` everything that the next step depends on. Waits for the CPU lane. Takes no memory
-  /// that grows with the model.
+  /// Gives `sink` everything that the next step depends on, of what this rank owns; all ranks save.
+  /// Waits for the CPU lane. Takes no memory that grows with the model.
   void save(StateSink& sink);
-  /// Takes state that `save` gave, by name. Throws Error(kInput) if it is not this model's and
+  /// Takes state that `save` gave, by name: arrays of all ranks of then, of which there may have
+  /// been another number. All ranks restore. Throws Error(kInput) if it is not this model's and
   /// these settings'. Before the first step.
   void restore(const std::function<std::span<const std::byte>(std::string_view)>& find);
 
@@ -210,9 +211,16 @@ class OffloadEngine {
 
   // engine_state.cpp
   enum class Place : std::uint8_t { kHost, kDevice };
-  /// visit(name, address, bytes, place) of all arrays that a checkpoint has.
+  /// visit(name, address, bytes, place) of all arrays that a checkpoint has of what this rank owns,
+  /// and of the weights that it does not.
   template <class Visit>
-  void for_each_array(Visit&& visit);
+  void for_each_array(bool with_weights_of_others, Visit&& visit);
+  struct Totals {
+    std::int64_t elements;
+    std::int64_t selected_elements;
+  };
+  /// Of all ranks, each of which asks.
+  [[nodiscard]] Totals totals();
   void check_slots();
   /// The ratio at hand in the state that is being restored.
   void take_ratio(double topk_ratio);

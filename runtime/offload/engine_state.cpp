@@ -1,5 +1,6 @@
 /// Saving and restoring everything that the next step depends on.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -24,13 +25,11 @@ struct Counters {
   std::int64_t warm_up;
   std::int64_t pending_first_step;
   std::int64_t pending_last_step;
-  std::int64_t elements;
-  std::int64_t selected_elements;
+  std::int64_t elements;           // of all ranks
+  std::int64_t selected_elements;  // likewise
   std::int64_t element_bytes;
   std::int64_t overlap_step;
   std::int64_t accumulate_on_device;
-  std::int64_t rank;
-  std::int64_t ranks;
 };
 
 /// With a topk_range: the ratio at hand, and the one that the next window's end brings.
@@ -46,11 +45,13 @@ std::span<const std::byte> bytes(const T* values, std::size_t count) {
 
 }  // namespace
 
-// Where an array lives decides how it is read; its name and length are the same both ways.
+// Where an array lives decides how it is read; its name and length are the same both ways, and with
+// any number of ranks.
 template <class Visit>
-void OffloadEngine::for_each_array(Visit&& visit) {
+void OffloadEngine::for_each_array(bool with_weights_of_others, Visit&& visit) {
   const std::size_t element = bytes_per_element(type_);
   for (std::size_t i = 0; i < columns_.table.parameters.size(); ++i) {
+    if (!with_weights_of_others && owners_[i] != communicator_.rank()) continue;
     const Parameter& parameter = columns_.table.parameters[i];
     visit("weights/" + parameter.name, columns_.parameter(i),
           static_cast<std::size_t>(parameter.elements()) * element, Place::kDevice);
@@ -77,51 +78,56 @@ void OffloadEngine::for_each_array(Visit&& visit) {
           slots.selected.size() * sizeof(std::uint32_t), Place::kHost);
     visit("slots/deferred/" + name, slots.deferred.data(),
           slots.deferred.size() * sizeof(std::uint32_t), Place::kHost);
-  }
-  if (step_ > window_.first_step) {
-    const std::size_t sums = layout_.deferred_elements() * sizeof(float);
-    if (settings_.sums_on_device()) {
-      visit("sums", columns_.sums.as<float>(), sums, Place::kDevice);
-    } else {
-      visit("sums", deferred_.sums(window_.parity), sums, Place::kHost);
+    if (step_ > window_.first_step) {
+      const bool on_device = settings_.sums_on_device();
+      float* const sums = on_device ? columns_.sums.as<float>() : deferred_.sums(window_.parity);
+      visit("sums/" + name, sums + deferred_.offset(s), host,
+            on_device ? Place::kDevice : Place::kHost);
     }
+    visit("window_importance/" + name, &window_.importance[s], sizeof(SliceImportance),
+          Place::kHost);
   }
-  visit("window_importance", window_.importance.data(),
-        window_.importance.size() * sizeof(SliceImportance), Place::kHost);
+}
+
+OffloadEngine::Totals OffloadEngine::totals() {
+  std::array<double, 2> sums = {static_cast<double>(layout_.elements),
+                                static_cast<double>(layout_.selected_elements())};
+  communicator_.sum(sums);  // exact: below 2^53
+  return {static_cast<std::int64_t>(sums[0]), static_cast<std::int64_t>(sums[1])};
 }
 
 void OffloadEngine::save(StateSink& sink) {
   for (CpuLane* lane : {&sum_lane_, &update_lane_}) wait_for_lane(*lane, lane->last(), nullptr);
   if (!overlaps()) wait_for_uploads(true);  // what overlaps is repeated by `restore`
   compute_->record().wait();
-  const Counters counters{
-      .step = step_,
-      .window_first_step = window_.first_step,
-      .window_steps = window_.steps,
-      .windows = window_.index,
-      .update_interval = settings_.update_interval,
-      .last_selection = selection_.last_step,
-      .parity = window_.parity,
-      .selected_done = selection_.done ? 1 : 0,
-      .warm_up = warm_up_ ? 1 : 0,
-      .pending_first_step = update_.first_step,
-      .pending_last_step = update_.last_step,
-      .elements = static_cast<std::int64_t>(layout_.elements),
-      .selected_elements = static_cast<std::int64_t>(layout_.selected_elements()),
-      .element_bytes = static_cast<std::int64_t>(bytes_per_element(type_)),
-      .overlap_step = settings_.overlap_step ? 1 : 0,
-      .accumulate_on_device = settings_.accumulate_on_device ? 1 : 0,
-      .rank = communicator_.rank(),
-      .ranks = communicator_.size()};
+  const Totals of_all_ranks = totals();
+  const Counters counters{.step = step_,
+                          .window_first_step = window_.first_step,
+                          .window_steps = window_.steps,
+                          .windows = window_.index,
+                          .update_interval = settings_.update_interval,
+                          .last_selection = selection_.last_step,
+                          .parity = window_.parity,
+                          .selected_done = selection_.done ? 1 : 0,
+                          .warm_up = warm_up_ ? 1 : 0,
+                          .pending_first_step = update_.first_step,
+                          .pending_last_step = update_.last_step,
+                          .elements = of_all_ranks.elements,
+                          .selected_elements = of_all_ranks.selected_elements,
+                          .element_bytes = static_cast<std::int64_t>(bytes_per_element(type_)),
+                          .overlap_step = settings_.overlap_step ? 1 : 0,
+                          .accumulate_on_device = settings_.accumulate_on_device ? 1 : 0};
   const auto add = [&](const std::string& name, std::span<const std::byte> values) {
     sink.begin(name, values.size());
     sink.append(values);
     sink.end();
   };
-  add("counters", bytes(&counters, 1));
-  const TopkRatios ratios{settings_.topk_ratio, selection_.next_topk_ratio};
-  if (settings_.topk_range) add("topk_ratios", bytes(&ratios, 1));
-  for_each_array([&](const std::string& name, void* data, std::size_t size, Place place) {
+  if (communicator_.rank() == 0) {  // the same at all
+    add("counters", bytes(&counters, 1));
+    const TopkRatios ratios{settings_.topk_ratio, selection_.next_topk_ratio};
+    if (settings_.topk_range) add("topk_ratios", bytes(&ratios, 1));
+  }
+  for_each_array(false, [&](const std::string& name, void* data, std::size_t size, Place place) {
     if (place == Place::kHost) {
       add(name, {static_cast<const std::byte*>(data), size});
       return;
@@ -150,23 +156,21 @@ void OffloadEngine::restore(
     throw Error(ErrorKind::kInput,
                 fmt::format("checkpoint: {} was {}, is {} here", what, saved, here));
   };
-  require("the number of parameters of this rank", counters.elements,
-          static_cast<std::int64_t>(layout_.elements));
   if (settings_.topk_range) {
     TopkRatios ratios;
     std::memcpy(&ratios, fetch("topk_ratios", sizeof ratios).data(), sizeof ratios);
     take_ratio(ratios.now);
     change_topk_ratio(ratios.next);
   }
+  const Totals of_all_ranks = totals();
+  require("the number of parameters", counters.elements, of_all_ranks.elements);
   require("the number of selected parameters (topk_ratio)", counters.selected_elements,
-          static_cast<std::int64_t>(layout_.selected_elements()));
+          of_all_ranks.selected_elements);
   require("bytes per weight", counters.element_bytes,
           static_cast<std::int64_t>(bytes_per_element(type_)));
   require("overlap_step", counters.overlap_step, settings_.overlap_step ? 1 : 0);
   require("accumulation on the device", counters.accumulate_on_device,
           settings_.accumulate_on_device ? 1 : 0);
-  require("rank", counters.rank, communicator_.rank());
-  require("the number of ranks", counters.ranks, communicator_.size());
   if (!interval_policy_) {
     require("update_interval", counters.update_interval, settings_.update_interval);
   }
@@ -203,7 +207,7 @@ void OffloadEngine::restore(
     }
     deferred_.release_if_empty();
   }
-  for_each_array([&](const std::string& name, void* data, std::size_t size, Place place) {
+  for_each_array(true, [&](const std::string& name, void* data, std::size_t size, Place place) {
     const std::span<const std::byte> found = fetch(name, size);
     if (size == 0) return;
     if (place == Place::kHost) {

@@ -40,7 +40,10 @@ class Run {
   void validate();
 
   // run_checkpoints.cpp
+  [[nodiscard]] CheckpointFile newest_checkpoint();
   void resume();
+  /// Returns when all ranks have come here.
+  void meet_ranks();
   void open_checkpoints();
   void save_checkpoint();
 
@@ -65,7 +68,7 @@ class Run {
   std::unique_ptr<TrainingModel> model_;
   OffloadEngine engine_;
   std::string identity_;
-  std::optional<CheckpointDirectory> checkpoints_;
+  std::optional<CheckpointDirectory> checkpoints_;  // rank 0's
   std::optional<ImportanceLog> importance_;
   std::optional<LiveTuning> tuning_;
   StepStatistics statistics_;

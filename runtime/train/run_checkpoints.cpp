@@ -1,4 +1,10 @@
 /// A run's way into a checkpoint and back.
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "runtime/checkpoint/checkpoint_reader.h"
@@ -26,7 +32,7 @@ class EngineSections final : public OffloadEngine::StateSink {
 
 }  // namespace
 
-void Run::resume() {
+CheckpointFile Run::newest_checkpoint() {
   // A process that goes on saving removes the checkpoints that are read here.
   std::optional<DirectoryLock> lock;
   if (!list_checkpoints(*options_.checkpoint).empty()) lock.emplace(*options_.checkpoint);
@@ -41,30 +47,47 @@ void Run::resume() {
   for (const RejectedCheckpoint& rejected : latest.rejected) {
     note("skipped a damaged checkpoint: " + rejected.reason);
   }
-  CheckpointReader reader(latest.valid->path);
-  check_identity(reader.read_text("identity"), identity_, latest.valid->path);
+  return *latest.valid;
+}
+
+void Run::resume() {
+  const bool leads = communicator().rank() == 0;
+  double chosen = 0;  // exact: a step is below 2^53
+  if (leads) chosen = static_cast<double>(newest_checkpoint().step);
+  communicator().sum({&chosen, 1});
+  const auto step = static_cast<std::uint64_t>(chosen);
+  const CheckpointFile file{shard_path(*options_.checkpoint, step, 0), step};
+  std::deque<CheckpointReader> shards;
+  for (const std::filesystem::path& path : shard_paths(file)) shards.emplace_back(path);
+  CheckpointReader& reader = shards.front();
+  check_identity(reader.read_text("identity"), identity_, file.path);
   std::vector<std::uint8_t> bytes;
-  engine_.restore([&](std::string_view name) {
-    bytes = reader.read<std::uint8_t>("engine/" + std::string(name));
+  engine_.restore([&](std::string_view array) {
+    const std::string name = "engine/" + std::string(array);
+    const auto has = [&](const CheckpointReader& shard) { return shard.contains(name); };
+    const auto found = std::ranges::find_if(shards, has);
+    bytes = (found == shards.end() ? reader : *found).read<std::uint8_t>(name);
     return std::as_bytes(std::span(bytes));
   });
   const auto position = reader.read<std::uint64_t>("data position");
   if (position.size() != 2) {
-    throw Error(ErrorKind::kInput, fmt::format("{}: data position: expected two numbers",
-                                               latest.valid->path.string()));
+    throw Error(ErrorKind::kInput,
+                fmt::format("{}: data position: expected two numbers", file.path.string()));
   }
   feed_->seek({position[0], position[1]});
   report_.losses = reader.read<double>("losses");
   report_.validations = restore_validations(reader);
   const auto total = reader.read_value<std::int64_t>("total steps");
-  reader.reject_unread();
+  if (shards.size() > 1) static_cast<void>(reader.read_value<std::int32_t>("ranks"));
+  if (communicator().size() == 1) {  // else other ranks read what this one does not
+    for (const CheckpointReader& shard : shards) shard.reject_unread();
+  }
   const bool decays = options_.learning_rate.decay != Decay::kConstant;
   if (decays && total != options_.learning_rate.total_steps) {
     note(fmt::format("the learning rate now falls to zero at step {}, not {}",
                      options_.learning_rate.total_steps, total));
   }
-  note(fmt::format("resumed from {} after step {}", latest.valid->path.string(),
-                   engine_.steps_done()));
+  note(fmt::format("resumed from {} after step {}", file.path.string(), engine_.steps_done()));
   last_checkpoint_ = engine_.steps_done();
   // An unfinished window is settled with the rate of its last step, even if no step follows.
   if (last_checkpoint_ > 0) {
@@ -72,31 +95,52 @@ void Run::resume() {
   }
 }
 
+void Run::meet_ranks() {
+  double here = 0;  // no number at all would be no exchange
+  communicator().sum({&here, 1});
+}
+
 void Run::open_checkpoints() {
   if (!options_.checkpoint) return;
-  std::optional<std::uint64_t> resumed;
-  if (options_.resume) resumed = static_cast<std::uint64_t>(engine_.steps_done());
-  checkpoints_.emplace(*options_.checkpoint, options_.checkpoints_kept, resumed);
-  for (const auto& removed : checkpoints_->removed_temporaries()) {
-    note(removed.generic_string() + ": removed what a killed run left");
+  if (communicator().rank() == 0) {
+    std::optional<std::uint64_t> resumed;
+    if (options_.resume) resumed = static_cast<std::uint64_t>(engine_.steps_done());
+    checkpoints_.emplace(*options_.checkpoint, options_.checkpoints_kept, resumed);
+    for (const auto& removed : checkpoints_->removed_temporaries()) {
+      note(removed.generic_string() + ": removed what a killed run left");
+    }
   }
+  meet_ranks();  // nobody writes before
 }
 
 void Run::save_checkpoint() {
   const std::int64_t done = engine_.steps_done();
-  if (!checkpoints_ || last_checkpoint_ == done) return;
-  checkpoints_->save(static_cast<std::uint64_t>(done), [&](CheckpointWriter& writer) {
-    writer.add_text("identity", identity_);
-    const DataPosition position = feed_->position();
-    const std::vector<std::uint64_t> numbers = {position.epoch, position.index};
-    writer.add("data position", std::span(numbers));
-    writer.add("losses", std::span(report_.losses));
-    save_validations(report_.validations, writer);
-    const std::vector<std::int64_t> total = {options_.learning_rate.total_steps};
-    writer.add("total steps", std::span(total));
+  if (!options_.checkpoint || last_checkpoint_ == done) return;
+  const auto step = static_cast<std::uint64_t>(done);
+  const auto add_engine = [&](CheckpointWriter& writer) {
     EngineSections sections(writer);
     engine_.save(sections);
-  });
+  };
+  if (!checkpoints_) {
+    save_shard(*options_.checkpoint, step, communicator().rank(), add_engine);
+    meet_ranks();
+  } else {
+    checkpoints_->save(step, [&](CheckpointWriter& writer) {
+      writer.add_text("identity", identity_);
+      const DataPosition position = feed_->position();
+      const std::vector<std::uint64_t> numbers = {position.epoch, position.index};
+      writer.add("data position", std::span(numbers));
+      writer.add("losses", std::span(report_.losses));
+      save_validations(report_.validations, writer);
+      const std::vector<std::int64_t> total = {options_.learning_rate.total_steps};
+      writer.add("total steps", std::span(total));
+      if (communicator().size() > 1) {
+        writer.add_value("ranks", static_cast<std::int32_t>(communicator().size()));
+      }
+      add_engine(writer);
+      meet_ranks();  // this file's appearing says that the others are there
+    });
+  }
   last_checkpoint_ = done;
 }
 

@@ -132,7 +132,9 @@ std::string run_identity(const TrainOptions& options, const TransformerConfig& c
   line("data checksum", data.crc);
   line("validation fraction", options.feed.validation_fraction);
   line("seed", options.seed);
-  const sim::TrainingSetup setup = options.setup();
+  sim::TrainingSetup setup = options.setup();
+  // Of all ranks: a run may go on with another number of them.
+  setup.gradient_accumulation_steps *= options.ranks();
   for (const sim::SetupKnob& knob : sim::setup_knobs()) {
     if (!knob.identity.empty()) line(knob.identity, identity_text(knob, setup));
   }

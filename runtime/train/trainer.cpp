@@ -343,7 +343,6 @@ void refuse_for_ranks(const TrainOptions& options) {
     throw Error(ErrorKind::kInput, fmt::format("{}: not with {} ranks yet", flag, options.ranks()));
   };
   refuse(options.cuda.has_value(), "--device cuda");
-  refuse(options.checkpoint.has_value(), "--checkpoint");
   refuse(options.tune_live, "--tune live");
   refuse(options.offload.interval_is_auto, "--update-interval auto");
   refuse(options.importance.has_value(), "--importance");

@@ -1,4 +1,5 @@
 // Ranks that mpirun starts, as a user starts them.
+#include <filesystem>
 #include <map>
 #include <string>
 
@@ -77,10 +78,66 @@ TEST_F(TrainRanks, ThatStopAnsweringEndTheJob) {
   EXPECT_THAT(outcome.err, HasSubstr("rank 1 has not answered for 2 s (--rank-timeout)"));
 }
 
-TEST_F(TrainRanks, AreRefusedWhatIsOfOneRank) {
-  const Outcome outcome = mpirun(ranks(2, short_run() + Arguments{"--checkpoint", "saved"}));
+TEST_F(TrainRanks, GoOnFromCheckpointsOfAnyNumberOfThem) {
+  const auto part = [](const char* steps) {
+    return basic() +
+           Arguments{"--micro-batch-size", "1",      "--update-interval", "3", "--steps", steps,
+                     "--schedule",         "zenflow"};
+  };
+  const Arguments alone{"--gradient-accumulation-steps", "2"};
+  const Arguments save{"--save-weights", "whole.safetensors", "-f"};
+  ASSERT_EQ(run(part("9") + alone + save).code, 0);
+  const std::string whole = content("whole.safetensors");
+
+  // Two ranks, one, two again; each time in the middle of a window.
+  const Arguments checkpoint{"--checkpoint", "saved", "--checkpoint-interval", "2"};
+  const Arguments resume = checkpoint + Arguments{"--resume"};
+  Outcome outcome = mpirun(ranks(2, part("4") + checkpoint));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(files().contains("saved/checkpoint-2.rank-1"));
+  EXPECT_TRUE(files().contains("saved/checkpoint-4.rank-1"));
+  outcome = run(part("5") + alone + resume);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_FALSE(files().contains("saved/checkpoint-2.rank-1"));  // two are kept
+  EXPECT_FALSE(files().contains("saved/checkpoint-5.rank-1"));
+  outcome = mpirun(ranks(2, part("9") + resume + save));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("checkpoint-5 after step 5"));
+  EXPECT_EQ(content("whole.safetensors"), whole);
+}
+
+TEST_F(TrainRanks, DoNotGoOnFromACheckpointWithoutAllShards) {
+  const Arguments job =
+      short_run() + Arguments{"--checkpoint", "saved", "--checkpoint-interval", "3"};
+  ASSERT_EQ(mpirun(ranks(2, job)).code, 0);
+  ASSERT_TRUE(std::filesystem::remove(folder_ / "saved/checkpoint-7.rank-1"));
+  Outcome outcome = mpirun(ranks(2, job + Arguments{"--resume"}));
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("skipped a damaged checkpoint"),
+                                 HasSubstr("checkpoint-6 after step 6")));
+  // The global batch is a run's own.
+  outcome = run(job + Arguments{"--resume"});
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("--checkpoint: not with 2 ranks yet"));
+  EXPECT_THAT(outcome.err, HasSubstr("gradient accumulation steps was 2, is 1 here"));
+}
+
+TEST_F(TrainRanks, ThatCannotWriteTheirShardEndTheJobAndLeaveTheLastCheckpoint) {
+  // Rank 1's folder is full when the second checkpoint comes: a directory has its name.
+  std::filesystem::create_directories(folder_ / "full/checkpoint-6.rank-1/in the way");
+  const Arguments job = short_run() + Arguments{"--checkpoint-interval", "3", "--checkpoint"};
+  const Outcome outcome = mpirun(ranks(1, job + Arguments{"saved"}) + Arguments{":"} +
+                                 ranks(1, job + Arguments{"full"}));
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("zenflow-train: rank 1: full/checkpoint-6.rank-1"));
+  EXPECT_TRUE(files().contains("saved/checkpoint-3"));
+  EXPECT_TRUE(files().contains("full/checkpoint-3.rank-1"));
+  EXPECT_FALSE(files().contains("saved/checkpoint-6"));
+}
+
+TEST_F(TrainRanks, AreRefusedWhatIsOfOneRank) {
+  const Outcome outcome = mpirun(ranks(2, short_run() + Arguments{"--trace", "trace"}));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("--trace: not with 2 ranks yet"));
 }
 
 TEST_F(TrainRanks, OfOtherLaunchersAreNotTakenForOne) {

@@ -2,6 +2,7 @@
 /// in fp32 in the order in which ranks are, so that weights are the same to the bit in fp32, but
 /// for a tied embedding, to which head and embedding add one by one.
 #include <cmath>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -25,22 +26,49 @@ struct Trained {
   std::vector<double> norms;
 };
 
-/// Trains on micro-batch `communicator.rank()` of each step, or with one rank on all of `global`.
+/// State of all ranks, as a checkpoint has it.
+class Shards {
+ public:
+  void add(const Saved& shard) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [name, bytes] : shard) {
+      EXPECT_TRUE(all_.emplace(name, bytes).second) << name << " has two owners";
+    }
+  }
+  [[nodiscard]] const Saved& all() const { return all_; }
+
+ private:
+  std::mutex mutex_;
+  Saved all_;
+};
+
+/// Steps of a run, which may go on from a checkpoint and end with one.
+struct Part {
+  std::int64_t first = 0;
+  std::int64_t last = 11;
+  const Shards* from = nullptr;
+  Shards* into = nullptr;
+};
+
+/// Trains on every `communicator.size()`-th of the `global` micro-batches of each step, from
+/// `communicator.rank()` on.
 Trained train(const TransformerConfig& config, Case c, std::int64_t global,
-              Communicator& communicator) {
-  const bool alone = communicator.size() == 1;
+              Communicator& communicator, const Part& part = {}) {
   const FamilyOracle oracle(config, c);
-  c.settings.gradient_accumulation_steps = alone ? global : 1;
+  c.settings.gradient_accumulation_steps = global / communicator.size();
   Recorder recorder(false);
   const auto device = make_test_device({.jitter = c.jitter, .lazy_streams = c.lazy}, recorder);
   TestModel model(HostTransformer(config, {kFamilySequences, kFamilyLength, c.type}));
   OffloadEngine engine(model, c.type, c.settings, *device, communicator, recorder);
-  engine.load_weights(oracle.initial());
+  if (part.from == nullptr) {
+    engine.load_weights(oracle.initial());
+  } else {
+    restore(engine, part.from->all());
+  }
   Trained result;
-  for (std::int64_t t = 0; t < 11; ++t) {
+  for (std::int64_t t = part.first; t < part.last; ++t) {
     std::vector<Batch> batches;
-    for (std::int64_t i = 0; i < global; ++i) {
-      if (!alone && i != communicator.rank()) continue;
+    for (std::int64_t i = communicator.rank(); i < global; i += communicator.size()) {
       batches.push_back(family_batch(c.seed, t * global + i, config.model.vocab));
     }
     model.begin_step(batches, communicator.size());
@@ -48,19 +76,22 @@ Trained train(const TransformerConfig& config, Case c, std::int64_t global,
     result.losses.push_back(step.loss);
     result.norms.push_back(step.gradient_norm);
   }
+  if (part.into != nullptr) part.into->add(save(engine));
   result.weights = engine.weights(false);
   engine.settle();
   result.masters = engine.weights(true);
   return result;
 }
 
-std::vector<Trained> train_on_ranks(const TransformerConfig& config, const Case& c, int ranks) {
+std::vector<Trained> train_on_ranks(const TransformerConfig& config, const Case& c, int ranks,
+                                    std::int64_t global, const Part& part = {}) {
   std::vector<Trained> all(static_cast<std::size_t>(ranks));
   zenflow::testing::ThreadRanks(ranks).run([&](Communicator& communicator) {
     Case own = c;
     own.jitter = {c.seed + static_cast<std::uint64_t>(communicator.rank()),
                   std::chrono::microseconds(50)};
-    all[static_cast<std::size_t>(communicator.rank())] = train(config, own, ranks, communicator);
+    all[static_cast<std::size_t>(communicator.rank())] =
+        train(config, own, global, communicator, part);
   });
   return all;
 }
@@ -97,7 +128,7 @@ TEST_P(OffloadRanks, TrainAsOneWithTheGlobalBatch) {
     SCOPED_TRACE(describe(c));
     SelfCommunicator self;
     const Trained one = train(config, c, GetParam(), self);
-    for (const Trained& rank : train_on_ranks(config, c, GetParam())) {
+    for (const Trained& rank : train_on_ranks(config, c, GetParam(), GetParam())) {
       ASSERT_EQ(rank.losses, one.losses);
       ASSERT_EQ(rank.norms, one.norms);
       ASSERT_EQ(rank.weights, one.weights);
@@ -113,7 +144,7 @@ TEST_P(OffloadRanks, AgreeWithEachOtherInBf16AndWithATiedHead) {
       SCOPED_TRACE(describe(c));
       SelfCommunicator self;
       const Trained one = train(config, c, GetParam(), self);
-      const std::vector<Trained> all = train_on_ranks(config, c, GetParam());
+      const std::vector<Trained> all = train_on_ranks(config, c, GetParam(), GetParam());
       for (const Trained& rank : all) {
         ASSERT_EQ(rank.losses, all.front().losses);
         ASSERT_EQ(rank.masters, all.front().masters);
@@ -122,6 +153,43 @@ TEST_P(OffloadRanks, AgreeWithEachOtherInBf16AndWithATiedHead) {
       // Gradients round to bf16 before they are added; eleven steps apart.
       EXPECT_NEAR(all.front().losses.front(), one.losses.front(), 1e-5);
       EXPECT_NEAR(all.front().losses.back(), one.losses.back(), 0.05);
+    }
+  }
+}
+
+// Another number of ranks takes a checkpoint, gives it back as it was, and goes on from it.
+TEST_P(OffloadRanks, GoOnFromACheckpointOfAnotherNumberOfRanks) {
+  constexpr std::int64_t kGlobal = 4;
+  std::int64_t stop = 0;
+  for (const ElementType type : {ElementType::kFloat32, ElementType::kBfloat16}) {
+    const bool in_bf16 = type == ElementType::kBfloat16;
+    const TransformerConfig config = family_config(in_bf16 ? "llama_tied" : "llama");
+    for (const Case& c : cases(type)) {
+      stop = stop % 5 + 1;
+      SCOPED_TRACE(describe(c) + " stopped after " + std::to_string(stop));
+      const std::vector<Trained> whole = train_on_ranks(config, c, GetParam(), kGlobal);
+      const std::vector<double> losses(whole.front().losses.begin() + stop,
+                                       whole.front().losses.end());
+      Shards saved;
+      train_on_ranks(config, c, GetParam(), kGlobal, {.last = stop, .into = &saved});
+      for (const int others : {1, 2, 4}) {
+        SCOPED_TRACE(others);
+        Shards passed_on;
+        train_on_ranks(config, c, others, kGlobal,
+                       {.first = stop, .last = stop, .from = &saved, .into = &passed_on});
+        ASSERT_EQ(passed_on.all(), saved.all());
+        const Trained rest =
+            train_on_ranks(config, c, others, kGlobal, {.first = stop, .from = &saved}).front();
+        if (others == GetParam()) {
+          ASSERT_EQ(rest.losses, losses);
+          ASSERT_EQ(rest.masters, whole.front().masters);
+          continue;
+        }
+        // Sums are taken in another order.
+        for (std::size_t t = 0; t < losses.size(); ++t) {
+          ASSERT_NEAR(rest.losses[t], losses[t], in_bf16 ? 0.05 : 1e-3);
+        }
+      }
     }
   }
 }

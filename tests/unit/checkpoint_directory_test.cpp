@@ -141,6 +141,50 @@ TEST(CheckpointDirectory, RemovesWhatKilledWritersLeft) {
   EXPECT_THAT(names_in(folder.path()), ElementsAre(".lock"));
 }
 
+/// Of two ranks.
+void save_both(CheckpointDirectory& directory, const fs::path& path, std::uint64_t step) {
+  save_shard(path, step, 1, [step](CheckpointWriter& writer) { ToyState(step, 9).write(writer); });
+  directory.save(step, [step](CheckpointWriter& writer) {
+    ToyState(step, 20).write(writer);
+    writer.add_value("ranks", std::int32_t{2});
+  });
+}
+
+TEST(CheckpointDirectory, OfSeveralRanksIsAsValidAsEachShard) {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run";
+  CheckpointDirectory directory(run, 3, std::nullopt);
+  for (std::uint64_t step = 1; step <= 3; ++step) save_both(directory, run, step);
+  EXPECT_EQ(latest_valid(run).valid->step, 3U);
+  EXPECT_THAT(shard_paths({run / "checkpoint-3", 3}),
+              ElementsAre(run / "checkpoint-3", run / "checkpoint-3.rank-1"));
+  fs::remove(run / "checkpoint-3.rank-1");
+  flip_a_bit(run / "checkpoint-2.rank-1", 40);
+  const LatestCheckpoint latest = latest_valid(run);
+  EXPECT_EQ(latest.valid->step, 1U);
+  ASSERT_THAT(latest.rejected, SizeIs(2));
+  EXPECT_THAT(latest.rejected[0].reason, HasSubstr("checkpoint-3.rank-1: "));
+  EXPECT_THAT(latest.rejected[1].reason, HasSubstr("checkpoint-2.rank-1: "));
+}
+
+TEST(CheckpointDirectory, RemovesShardsWithAndWithoutRankZeros) {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run";
+  {
+    CheckpointDirectory directory(run, 1, std::nullopt);
+    for (std::uint64_t step = 1; step <= 2; ++step) save_both(directory, run, step);
+    EXPECT_THAT(names_in(run), ElementsAre(".lock", "checkpoint-2", "checkpoint-2.rank-1"));
+  }
+  // What is left if the job is killed before rank 0 has saved, or while rank 2 writes.
+  fs::copy(run / "checkpoint-2.rank-1", run / "checkpoint-4.rank-1");
+  fs::copy(run / "checkpoint-2.rank-1", run / "checkpoint-4.rank-2.partial-77");
+  fs::copy(run / "checkpoint-2.rank-1", run / "checkpoint-4.rank-01");  // nobody's
+  const CheckpointDirectory directory(run, 1, 2);
+  EXPECT_THAT(directory.removed_temporaries(), SizeIs(2));
+  EXPECT_THAT(names_in(run),
+              ElementsAre(".lock", "checkpoint-2", "checkpoint-2.rank-1", "checkpoint-4.rank-01"));
+}
+
 TEST(CheckpointDirectory, DoesNotMixRuns) {
   const TemporaryFolder folder;
   {
