@@ -7,7 +7,7 @@
 
 namespace zenflow::runtime {
 
-/// Bytes that ranks have sent each other, by this rank's count.
+/// Bytes that a rank has sent to others.
 struct RankTraffic {
   std::uint64_t gradients = 0;
   std::uint64_t weights = 0;

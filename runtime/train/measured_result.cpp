@@ -31,7 +31,8 @@ std::uint64_t bytes_of_all_kinds(const std::array<std::uint64_t, kTrafficKinds>&
   return std::accumulate(count.begin(), count.end(), std::uint64_t{0});
 }
 
-Json traffic(const TrafficCount& count, double steps, double model_bytes) {
+Json traffic(const TrafficCount& count, const TrafficCount& of_all_ranks, double steps,
+             double model_bytes) {
   const auto d2h = static_cast<double>(bytes(count.d2h)) / steps;
   const auto h2d = static_cast<double>(bytes(count.h2d)) / steps;
   const auto of = [&](const auto& counts, Traffic kind) {
@@ -40,7 +41,8 @@ Json traffic(const TrafficCount& count, double steps, double model_bytes) {
   Json map;
   map["d2h_bytes_per_step"] = std::llround(d2h);
   map["h2d_bytes_per_step"] = std::llround(h2d);
-  map["model_sizes_per_step"] = (d2h + h2d) / model_bytes;
+  map["model_sizes_per_step"] =
+      static_cast<double>(bytes(of_all_ranks.d2h) + bytes(of_all_ranks.h2d)) / steps / model_bytes;
   for (const auto& [key, kind] : {std::pair("selection_bytes_per_step", Traffic::kSelection),
                                   std::pair("control_bytes_per_step", Traffic::kControl)}) {
     const std::uint64_t both = of(count.d2h, kind) + of(count.h2d, kind);
@@ -193,7 +195,14 @@ Json result(const TrainOptions& options, const TrainReport& report) {
                               {"selection", 0.0},
                               {"launch", milliseconds(mean.launch)}};
   const auto measured = static_cast<double>(std::max<std::int64_t>(1, report.times.steps));
-  map["pcie"] = traffic(report.traffic, measured, model_bytes);
+  map["pcie"] = traffic(report.traffic, report.traffic_of_ranks, measured, model_bytes);
+  if (options.ranks() > 1) {
+    const auto per_step = [done](std::uint64_t bytes) { return static_cast<double>(bytes) / done; };
+    map["ranks"] = {{"count", options.ranks()},
+                    {"gradient_bytes_per_step", per_step(report.rank_traffic.gradients)},
+                    {"weight_bytes_per_step", per_step(report.rank_traffic.weights)},
+                    {"control_bytes_per_step", per_step(report.rank_traffic.control)}};
+  }
   map["tokens_per_second"] = report.tokens_per_second;
   map["mfu"] = nullptr;
   map["staleness_steps"] = {
@@ -235,7 +244,7 @@ std::string measured_result_json(const TrainOptions& options, const TrainReport&
       {"name", report.model_name},
       {"parameters", report.parameters},
       {"bytes", report.parameters * sim::bytes_per_element(options.training.dtype)}};
-  document["hardware"] = {{"name", report.device_name}, {"gpus", 1}};
+  document["hardware"] = {{"name", report.device_name}, {"gpus", options.ranks()}};
   if (options.cuda) document["hardware"]["gpu"] = options.cuda->ordinal;
   document["results"] = Json::array({result(options, report)});
   return document.dump(2) + "\n";

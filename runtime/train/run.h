@@ -51,6 +51,7 @@ class Run {
   void finish();
   void save_weights();
   void fill_report();
+  void add_traffic_of_ranks();
   void add_gpu_trace();
   void note(const std::string& text) const {
     if (events_.note) events_.note(text);
@@ -74,6 +75,7 @@ class Run {
   StepStatistics statistics_;
   TrainReport report_;
   TrafficCount traffic_before_;
+  RankTraffic rank_traffic_before_;
   std::int64_t last_checkpoint_ = -1;
   std::int64_t last_validation_ = -1;
 };

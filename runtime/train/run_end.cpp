@@ -1,4 +1,6 @@
 /// What a run leaves behind: the last checkpoint, weights, the report.
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "runtime/model/weight_file.h"
@@ -43,6 +45,8 @@ void Run::finish() {
                      options_.save_weights ? "; --save-weights is for the last step" : ""));
   }
   engine_.settle();
+  report_.times = statistics_.means();
+  add_traffic_of_ranks();
   if (!report_.stopped) save_weights();
   if (importance_) importance_->close();
   if (!report_.stopped) {
@@ -55,9 +59,29 @@ void Run::finish() {
   fill_report();
 }
 
+void Run::add_traffic_of_ranks() {
+  report_.traffic = report_.times.traffic.value_or(difference(device_->traffic(), traffic_before_));
+  const RankTraffic sent = communicator().traffic();
+  // Exact: below 2^53.
+  std::vector<double> sums = {static_cast<double>(sent.gradients - rank_traffic_before_.gradients),
+                              static_cast<double>(sent.weights - rank_traffic_before_.weights),
+                              static_cast<double>(sent.control - rank_traffic_before_.control)};
+  for (const auto* counts : {&report_.traffic.d2h, &report_.traffic.h2d}) {
+    for (const std::uint64_t bytes : *counts) sums.push_back(static_cast<double>(bytes));
+  }
+  communicator().sum(sums);
+  auto next = sums.begin();
+  const auto take = [&next] { return static_cast<std::uint64_t>(*next++); };
+  report_.rank_traffic.gradients = take();
+  report_.rank_traffic.weights = take();
+  report_.rank_traffic.control = take();
+  for (auto* counts : {&report_.traffic_of_ranks.d2h, &report_.traffic_of_ranks.h2d}) {
+    for (std::uint64_t& bytes : *counts) bytes = take();
+  }
+}
+
 void Run::fill_report() {
   report_.steps = engine_.steps_done();
-  report_.times = statistics_.means();
   if (tuning_) {
     tuning_->end();
     report_.tuning = tuning_->log();
@@ -66,7 +90,6 @@ void Run::fill_report() {
     report_.tokens_per_second =
         static_cast<double>(tokens_per_step(options_)) / report_.times.mean.total;
   }
-  report_.traffic = report_.times.traffic.value_or(difference(device_->traffic(), traffic_before_));
   report_.update_interval = engine_.settings().update_interval;
   report_.topk_ratio = engine_.settings().topk_ratio;
   report_.device_memory = device_->memory_use(MemoryKind::kDevice);

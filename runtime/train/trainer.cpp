@@ -203,6 +203,7 @@ void Run::note_unreached() const {
 }
 
 void Run::train_steps() {
+  rank_traffic_before_ = communicator().traffic();
   const Clock::time_point start = Clock::now();
   double paused = 0;  // evaluations and checkpoints are not training
   while (engine_.steps_done() < options_.steps && !report_.stopped) {

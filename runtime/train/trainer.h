@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/comm/communicator.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/device/host_device.h"
 #include "runtime/offload/settings.h"
@@ -94,6 +95,8 @@ struct TrainReport {
   /// In the steps that `times` is the mean of; where those are all, of the whole process, with what
   /// a resume repeats.
   TrafficCount traffic;
+  TrafficCount traffic_of_ranks;  ///< the sum of theirs
+  RankTraffic rank_traffic;       ///< the sum of theirs, of this process's steps
   std::optional<std::int64_t> staleness_min;
   std::optional<std::int64_t> staleness_max;
   MemoryUse device_memory;

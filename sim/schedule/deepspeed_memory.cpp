@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "sim/schedule/offload.h"
+
 namespace zenflow::sim {
 namespace {
 

@@ -4,6 +4,7 @@
 
 #include "sim/base/error.h"
 #include "sim/deepspeed/ds_config.h"
+#include "sim/offload/knobs.h"
 
 namespace zenflow::sim {
 namespace {

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,8 +46,18 @@ TEST_F(TrainRanks, GiveTheWeightsOfOneRankWithTheGlobalBatch) {
                                             "--gradient-accumulation-steps", "2"});
     ASSERT_EQ(one.code, 0) << one.err;
     EXPECT_EQ(content("two.safetensors"), content("one.safetensors")) << schedule;
-    // One rank speaks.
-    EXPECT_EQ(nlohmann::json::parse(two.out).at("results").size(), 1U);
+    // One rank speaks, for all.
+    const nlohmann::json document = nlohmann::json::parse(two.out);
+    ASSERT_EQ(document.at("results").size(), 1U);
+    EXPECT_EQ(document.at("hardware").at("gpus"), 2);
+    const nlohmann::json& result = document.at("results").at(0);
+    // Each gradient goes to its owner once a step, each weight to the other rank.
+    const nlohmann::json& bytes = document.at("model").at("bytes");
+    EXPECT_EQ(result.at("ranks").at("gradient_bytes_per_step"), bytes);
+    EXPECT_EQ(result.at("ranks").at("weight_bytes_per_step"), bytes);
+    if (std::string_view(schedule) == "zero-offload") {
+      EXPECT_EQ(result.at("pcie").at("model_sizes_per_step"), 2.0);
+    }
   }
 }
 
