@@ -21,7 +21,7 @@ class Progress {
   Progress(std::string file, bool is_shown)
       : file_(std::move(file)), is_shown_(is_shown && is_terminal(stderr)) {}
   ~Progress() {
-    if (percent_ >= 0) complain("\r\x1B[K");
+    if (percent_ >= 0) rewrite_line("");
   }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -34,7 +34,7 @@ class Progress {
         static_cast<int>(100.0 * static_cast<double>(done) / static_cast<double>(total));
     if (percent == percent_) return;
     percent_ = percent;
-    complain(fmt::format("\rreading {}: {} %", file_, percent));
+    rewrite_line(fmt::format("reading {}: {} %", file_, percent));
   }
 
  private:

@@ -7,11 +7,14 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 #include "sim/base/error.h"
+#include "sim/base/stop.h"
+#include "sim/base/text.h"
 
 namespace zenflow {
 
@@ -39,7 +42,7 @@ InputFile::InputFile(InputFile&& other) noexcept
       descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 void InputFile::fail(const std::string& what) const {
-  throw Error(ErrorKind::kInput, path_.generic_string() + ": " + what);
+  throw Error(ErrorKind::kInput, printable_name(path_.generic_string()) + ": " + what);
 }
 
 void InputFile::read_at(std::uint64_t offset, std::span<std::byte> out) const {
@@ -74,11 +77,40 @@ void InputFile::scan(
   }
 }
 
-std::string read_file(const std::filesystem::path& path) {
+std::string read_file(const std::filesystem::path& path, std::uint64_t most) {
   const InputFile file(path);
+  if (file.size() > most << 20U) {
+    file.fail("cannot read: it is larger than " + std::to_string(most) + " MiB");
+  }
   std::string content(static_cast<std::size_t>(file.size()), '\0');
   file.read_at(0, std::as_writable_bytes(std::span(content)));
   return content;
+}
+
+std::string read_standard_input(std::uint64_t most) {
+  constexpr int kPatience = 100;  // milliseconds between two looks at signals
+  constexpr std::size_t kPiece = 1 << 16;
+  const auto fail = [](ErrorKind kind, const std::string& what) {
+    throw Error(kind, "<stdin>: cannot read: " + what);
+  };
+  std::string content;
+  while (true) {
+    throw_if_stopped();
+    pollfd input{STDIN_FILENO, POLLIN, 0};
+    const int ready = ::poll(&input, 1, kPatience);
+    if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
+    const std::size_t size = content.size();
+    content.resize(size + kPiece);
+    const ssize_t count = ::read(STDIN_FILENO, content.data() + size, kPiece);
+    const int error = errno;
+    content.resize(size + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    if (count == 0) return content;
+    if (count < 0 && error == EINTR) continue;
+    if (count < 0) fail(ErrorKind::kRuntime, std::strerror(error));
+    if (content.size() > most << 20U) {
+      fail(ErrorKind::kInput, "it is larger than " + std::to_string(most) + " MiB");
+    }
+  }
 }
 
 }  // namespace zenflow

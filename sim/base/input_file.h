@@ -43,7 +43,12 @@ class InputFile {
   int descriptor_ = -1;
 };
 
-/// The whole of it. Throws as InputFile does.
-[[nodiscard]] std::string read_file(const std::filesystem::path& path);
+/// The whole of it. Throws as InputFile does, and if it is larger than `most` MiB.
+[[nodiscard]] std::string read_file(const std::filesystem::path& path, std::uint64_t most = 4096);
+
+/// Standard input to its end, whatever it is: a pipe or a terminal that says nothing is waited for,
+/// until stop_asked. Throws Error(kInput) "<stdin>: cannot read: ..." if it is larger than `most`
+/// MiB, Stopped, or Error(kRuntime) if the system cannot read it.
+[[nodiscard]] std::string read_standard_input(std::uint64_t most);
 
 }  // namespace zenflow

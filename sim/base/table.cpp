@@ -29,8 +29,12 @@ std::string line(const std::vector<std::string>& cells, const std::vector<std::s
 }  // namespace
 
 std::string format_table(const std::vector<std::string>& header,
-                         const std::vector<std::vector<std::string>>& rows, bool bold_header,
+                         const std::vector<std::vector<std::string>>& given, bool bold_header,
                          std::size_t left) {
+  std::vector<std::vector<std::string>> rows = given;
+  for (auto& row : rows) {
+    for (std::string& cell : row) cell = printable_name(cell);
+  }
   std::vector<std::size_t> widths;
   for (const std::string& cell : header) widths.push_back(cell.size());
   for (const auto& row : rows) {

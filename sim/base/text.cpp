@@ -49,6 +49,83 @@ std::string_view trimmed(std::string_view text, std::string_view blanks) {
   return text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
+std::size_t utf8_length(std::string_view rest) {
+  const auto byte = [&rest](std::size_t i) { return static_cast<unsigned char>(rest[i]); };
+  const unsigned lead = byte(0);
+  if (lead < 0x80U) return 1;
+  const std::size_t length = lead >= 0xF0U ? 4 : lead >= 0xE0U ? 3 : 2;
+  if (lead < 0xC2U || lead > 0xF4U || rest.size() < length) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0U) != 0x80U) return 0;
+  }
+  const unsigned second = byte(1);
+  const bool overlong = (lead == 0xE0U && second < 0xA0U) || (lead == 0xF0U && second < 0x90U);
+  const bool surrogate = lead == 0xEDU && second >= 0xA0U;
+  const bool too_large = lead == 0xF4U && second >= 0x90U;
+  return overlong || surrogate || too_large ? 0 : length;
+}
+
+namespace {
+
+/// The character of a sequence of at most three bytes; what has more controls nothing.
+std::uint32_t character_of(std::string_view sequence) {
+  const auto byte = [&sequence](std::size_t i) {
+    return static_cast<std::uint32_t>(static_cast<unsigned char>(sequence[i]));
+  };
+  if (sequence.size() == 1) return byte(0);
+  if (sequence.size() == 2) return (byte(0) & 0x1FU) << 6U | (byte(1) & 0x3FU);
+  if (sequence.size() > 3) return 0x10000;
+  return (byte(0) & 0xFU) << 12U | (byte(1) & 0x3FU) << 6U | (byte(2) & 0x3FU);
+}
+
+bool is_control(std::uint32_t c) {
+  const bool turns = c == 0x61C || c == 0x200E || c == 0x200F || (c >= 0x202A && c <= 0x202E) ||
+                     (c >= 0x2066 && c <= 0x2069);
+  const bool ends_line = c == 0x2028 || c == 0x2029;
+  return c < 0x20 || (c >= 0x7F && c <= 0x9F) || turns || ends_line;
+}
+
+/// Bytes of what sets a colour or bold at the start of `text`; 0 if none is there.
+std::size_t style_length(std::string_view text) {
+  if (!text.starts_with("\033[")) return 0;
+  const std::size_t end = text.find_first_not_of("0123456789;", 2);
+  return end != text.npos && text[end] == 'm' ? end + 1 : 0;
+}
+
+std::string escaped(std::string_view text, std::string_view kept, bool styled) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size();) {
+    const std::string_view rest = text.substr(i);
+    const std::size_t length = utf8_length(rest);
+    const std::size_t style = styled ? style_length(rest) : 0;
+    const std::uint32_t c = length == 0 ? 0 : character_of(rest.substr(0, length));
+    if (length == 0) {
+      append_utf8(0xFFFD, out);
+    } else if (style > 0) {
+      out += rest.substr(0, style);
+    } else if (is_control(c) && kept.find(rest.front()) == kept.npos) {
+      out += "\\u";
+      for (unsigned shift = 16; shift > 0; shift -= 4) out += kHex[(c >> (shift - 4)) & 0xFU];
+    } else {
+      out += rest.substr(0, length);
+    }
+    i += std::max({length, style, std::size_t{1}});
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text, bool styled) {
+  return escaped(text, "\n\t", styled);
+}
+
+std::string printable_name(std::string_view text) {
+  return escaped(text, "", false);
+}
+
 void append_utf8(std::uint32_t character, std::string& out) {
   const auto tail = [&](unsigned shift) {
     out += static_cast<char>(0x80U | ((character >> shift) & 0x3FU));

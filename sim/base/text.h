@@ -19,6 +19,18 @@ namespace zenflow {
 /// Without any of `blanks` around it.
 [[nodiscard]] std::string_view trimmed(std::string_view text, std::string_view blanks = " \t\r\n");
 
+/// Bytes of the UTF-8 sequence that `rest` starts with; 0 if it is not one. Precondition: not
+/// empty.
+[[nodiscard]] std::size_t utf8_length(std::string_view rest);
+
+/// `text` as a terminal may be given it, whoever wrote it: control characters but tabs and ends of
+/// lines, and what turns the direction of text, as \uXXXX, so that JSON stays the same JSON (which
+/// has such characters inside strings alone); what is not UTF-8 as U+FFFD. With `styled` what sets
+/// colours stays.
+[[nodiscard]] std::string printable(std::string_view text, bool styled = false);
+/// A name within a line or a table: ends of lines and tabs likewise.
+[[nodiscard]] std::string printable_name(std::string_view text);
+
 /// Half a surrogate pair becomes three bytes in the pattern of UTF-8.
 void append_utf8(std::uint32_t character, std::string& out);
 

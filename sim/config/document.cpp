@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <sstream>
 #include <system_error>
@@ -17,12 +15,13 @@
 #include <yaml-cpp/yaml.h>
 
 #include "sim/base/error.h"
+#include "sim/base/input_file.h"
+#include "sim/base/text.h"
 #include "sim/config/tree_builder.h"
 
 namespace zenflow {
 namespace {
 
-constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20U;
 /// yaml-cpp queues the tokens of a whole line, up to 200 bytes for each byte of input.
 constexpr std::size_t kMaxYamlBytes = std::size_t{1} << 20U;
 
@@ -329,16 +328,6 @@ class JsonHandler {
   std::size_t line_start_ = 0;
 };
 
-std::string read_bounded(std::istream& stream, std::size_t limit) {
-  std::string text;
-  std::array<char, 1U << 16U> buffer;
-  while (stream.good() && text.size() <= limit) {
-    stream.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
-    text.append(buffer.data(), static_cast<std::size_t>(stream.gcount()));
-  }
-  return text;
-}
-
 std::vector<std::string> split_path(std::string_view path, const Location& at) {
   std::vector<std::string> parts;
   while (true) {
@@ -358,7 +347,8 @@ std::vector<std::string> split_path(std::string_view path, const Location& at) {
 
 std::string Location::text() const {
   if (file == nullptr) return "";
-  return line == 0 ? *file : fmt::format("{}:{}:{}", *file, line, column);
+  const std::string name = printable_name(*file);
+  return line == 0 ? name : fmt::format("{}:{}:{}", name, line, column);
 }
 
 const Node* Node::find(std::string_view key) const {
@@ -414,19 +404,12 @@ Node parse_json(std::string_view text, const std::string& file) {
 }
 
 std::string read_text_file(const std::filesystem::path& path) {
-  const auto refuse = [&path](const std::string& reason) {
-    fail_parse({std::make_shared<const std::string>(path.string()), 0, 0},
-               "cannot read: " + reason);
-  };
   std::error_code error;
-  if (std::filesystem::is_directory(path, error)) refuse("it is a directory");
-  errno = 0;
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) refuse(std::generic_category().message(errno != 0 ? errno : EIO));
-  std::string text = read_bounded(stream, kMaxFileBytes);
-  if (stream.bad()) refuse(std::generic_category().message(EIO));
-  if (text.size() > kMaxFileBytes) refuse("it is larger than 64 MiB");
-  return text;
+  if (std::filesystem::is_directory(path, error)) {
+    fail_parse({std::make_shared<const std::string>(path.string()), 0, 0},
+               "cannot read: it is a directory");
+  }
+  return read_file(path, kMaxFileMebibytes);
 }
 
 Node load_document(const std::filesystem::path& path) {

@@ -5,6 +5,7 @@
 /// (yaml-cpp, nlohmann-json) stay in the .cpp file.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -70,8 +71,12 @@ void erase_key(Node& map, std::string_view key);
 /// range.
 [[nodiscard]] Node parse_json(std::string_view text, const std::string& file);
 
+/// How large a file of settings may be.
+inline constexpr std::uint64_t kMaxFileMebibytes = 64;
+
 /// Reads a whole file. Throws Error(kInput) "PATH: cannot read: REASON" if it does not
-/// exist, is a directory, is not readable, or is larger than 64 MiB.
+/// exist, is a directory, is not readable, or is larger than 64 MiB; also if it is no regular file:
+/// a pipe or a device may never end.
 [[nodiscard]] std::string read_text_file(const std::filesystem::path& path);
 
 /// `read_text_file` then `parse_json` if the name ends in ".json", else `parse_yaml`.

@@ -20,20 +20,26 @@ namespace {
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kPunctuation = "{}[],:";
 constexpr std::string_view kBlanks = " \t\r\n";
+/// Of people: what they write by hand is a thousandth of it.
+constexpr std::size_t kMostBytes = std::size_t{8} << 20U;
+/// Comments and uses that are listed; of a text that has more these are said.
+constexpr std::size_t kMostListed = 1000;
 
 /// A recursive descent as deep as the tree may be. Every step follows hjson/decoder.py, whose
 /// function it names.
 class HjsonParser {
  public:
   HjsonParser(std::string_view text, const std::string& file)
-      : text_(text), file_(std::make_shared<const std::string>(file)) {
-    for (std::size_t i = 0; i < text.size(); ++i) {
-      if (text[i] == '\n') line_starts_.push_back(i + 1);
-    }
-  }
+      : text_(text), file_(std::make_shared<const std::string>(file)) {}
 
   HjsonDocument run() {
+    if (text_.size() > kMostBytes) {
+      fail_parse({file_, 0, 0}, "cannot read: a text of settings is larger than 8 MiB");
+    }
     check_characters(text_, file_);
+    for (std::size_t i = 0; i < text_.size(); ++i) {
+      if (text_[i] == '\n') line_starts_.push_back(i + 1);
+    }
     if (text_.starts_with(kByteOrderMark)) {
       use(HjsonFeature::kByteOrderMark, 0);
       end_ = kByteOrderMark.size();
@@ -62,8 +68,10 @@ class HjsonParser {
     return {file_, static_cast<int>(next - line_starts_.begin()),
             static_cast<int>(offset - start) + 1};
   }
-  void use(HjsonFeature feature, std::size_t offset) {
-    document_.uses.push_back({feature, at(offset), {}});
+  void use(HjsonFeature feature, std::size_t offset, std::string text = {}) {
+    if (document_.uses.size() < kMostListed) {
+      document_.uses.push_back({feature, at(offset), std::move(text)});
+    }
   }
 
   /// "EXPECTED, found ..." at the current place.
@@ -88,7 +96,7 @@ class HjsonParser {
       end_ = std::min(text_.find_first_not_of(kBlanks, end_), text_.size());
       const bool block = rest().starts_with("/*");
       if (!block && peek() != '#' && !rest().starts_with("//")) return;
-      document_.comments.push_back(at(end_));
+      if (document_.comments.size() < kMostListed) document_.comments.push_back(at(end_));
       const std::size_t stop = block ? text_.find("*/", end_ + 2)
                                      : std::min(text_.find_first_of("\r\n", end_), text_.size());
       if (stop == std::string_view::npos) {
@@ -222,7 +230,7 @@ class HjsonParser {
       unquoted_ = begin;
       stop = std::min(text_.find_first_of("\r\n", begin), text_.size());
       std::string text(without_space(text_.substr(begin, stop - begin)));
-      document_.uses.push_back({HjsonFeature::kUnquotedText, at(begin), text});
+      use(HjsonFeature::kUnquotedText, begin, text);
       leaf(at(begin), std::move(text), true);
     }
     end_ = stop;

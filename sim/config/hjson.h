@@ -35,15 +35,15 @@ struct HjsonUse {
 
 struct HjsonDocument {
   Node root;
-  std::vector<Location> comments;  ///< where each starts
+  std::vector<Location> comments;  ///< where each starts, of the first thousand
   std::vector<HjsonUse> uses;      ///< in the order of the text; empty if it is JSON with comments
 };
 
-/// Throws Error(kInput), located, on malformed text, a duplicate key, an empty file and all else
-/// that parse_json refuses, except for a byte order mark, integers of up to 4300 digits and half a
-/// surrogate pair, which stands in the tree as three bytes that are not UTF-8: write it with
-/// `halves_escaped`. Two things that hjson takes are refused: \u without four hexadecimal digits,
-/// and a file without settings.
+/// Throws Error(kInput), located, on malformed text, text of more than 8 MiB, a duplicate key, an
+/// empty file and all else that parse_json refuses, except for a byte order mark, integers of up to
+/// 4300 digits and half a surrogate pair, which stands in the tree as three bytes that are not
+/// UTF-8: write it with `halves_escaped`. Two things that hjson takes are refused: \u without four
+/// hexadecimal digits, and a file without settings.
 [[nodiscard]] HjsonDocument parse_hjson(std::string_view text, const std::string& file);
 
 /// `read_text_file` then `parse_hjson`.

@@ -6,29 +6,9 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/base/text.h"
 
 namespace zenflow {
-namespace {
-
-/// Bytes of the UTF-8 sequence that `rest` starts with; 0 if it is not one.
-std::size_t utf8_length(std::string_view rest) {
-  const auto byte = [&rest](std::size_t i) { return static_cast<unsigned char>(rest[i]); };
-  const unsigned lead = byte(0);
-  if (lead < 0x80U) return 1;
-  const std::size_t length = lead >= 0xF0U ? 4 : lead >= 0xE0U ? 3 : 2;
-  if (lead < 0xC2U || lead > 0xF4U || rest.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0U) != 0x80U) return 0;
-  }
-  const unsigned second = byte(1);
-  const bool overlong = (lead == 0xE0U && second < 0xA0U) || (lead == 0xF0U && second < 0x90U);
-  const bool surrogate = lead == 0xEDU && second >= 0xA0U;
-  const bool too_large = lead == 0xF4U && second >= 0x90U;
-  return overlong || surrogate || too_large ? 0 : length;
-}
-
-}  // namespace
-
 void fail_parse(const Location& at, const std::string& what) {
   const std::string where = at.text();
   throw Error(ErrorKind::kInput, where.empty() ? what : where + ": " + what);

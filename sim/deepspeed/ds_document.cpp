@@ -121,10 +121,24 @@ std::vector<std::string> split(std::string_view path) {
   }
 }
 
+std::size_t count_values(const Node& node) {
+  std::size_t count = 1;
+  for (const Node& item : node.items) count += count_values(item);
+  for (const Node::Entry& entry : node.entries) count += count_values(entry.value);
+  return count;
+}
+
 }  // namespace
 
 DsDocument parse_ds_document(std::string_view text, const std::string& file) {
   DsDocument document = parse_hjson(text, file);
+  // DeepSpeed knows some hundreds. Each that it does not know is looked for among those.
+  constexpr std::size_t kMostSettings = 10'000;
+  if (const std::size_t settings = count_values(document.root); settings > kMostSettings) {
+    fail_at(document.root.at, "",
+            fmt::format("expected a DeepSpeed configuration of at most {} values, found {}",
+                        kMostSettings, settings));
+  }
   if (!document.root.is_map()) {
     fail_at(document.root.at, "", "expected a DeepSpeed configuration, a JSON object");
   }

@@ -67,6 +67,21 @@ TEST(DsDocument, RefusesWithAPlace) {
   EXPECT_THAT(error_of("{\"a\": \"no end"), StartsWith("ds.json:"));
 }
 
+TEST(DsDocument, HasBounds) {
+  const auto many = [](int values) {
+    std::string text = "{";
+    for (int i = 0; i < values; ++i) text += "k" + std::to_string(i) + ": 1\n";
+    return text + "}";
+  };
+  EXPECT_EQ(error_of(many(10'000)),
+            "ds.json:1:1: expected a DeepSpeed configuration of at most 10000 values, found 10001");
+  EXPECT_EQ(error_of(std::string((8 << 20) + 1, ' ')),
+            "ds.json: cannot read: a text of settings is larger than 8 MiB");
+  std::string comments = "{";
+  for (int i = 0; i < 100'000; ++i) comments += "#\n";
+  EXPECT_THAT(parse_ds_document(comments + "a: 1}", "ds.json").comments, SizeIs(1000));
+}
+
 // DeepSpeed refuses these wherever they stand, in comments too.
 TEST(DsDocument, RefusesDuplicatesAndBytesThatAreNotText) {
   for (const char* text : {"{\"a\": 1, \"a\": 2}", "{a: 1, 'a': 2}", "{\"a\": \"\xFF\"}",

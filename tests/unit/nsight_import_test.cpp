@@ -103,6 +103,20 @@ TEST_F(NsightImport, SaysThatNoKernelsWereTraced) {
   EXPECT_THAT(analyze(nothing, default_rules()).devices, IsEmpty());
 }
 
+// What a view has is what SQL in the file says, without end if it wants to.
+TEST_F(NsightImport, ReadsNoViews) {
+  const std::string endless = "AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) ";
+  for (const std::string table : {"CUPTI_ACTIVITY_KIND_KERNEL", "StringIds", "NVTX_EVENTS"}) {
+    EXPECT_THAT(error_of([&] {
+                  static_cast<void>(import("DROP TABLE " + table + "; CREATE VIEW " + table + " " +
+                                           endless + "SELECT x AS id, x AS start FROM c"));
+                }).second,
+                HasSubstr("table " + table + ": is a view or a virtual table"));
+  }
+  const ImportedTrace trace = import("CREATE VIEW other " + endless + "SELECT x AS start FROM c");
+  EXPECT_EQ(spans_of(trace.timeline), spans_of(import().timeline));
+}
+
 TEST_F(NsightImport, KernelNamesMayBeMissing) {
   const ImportedTrace trace = import("DROP TABLE StringIds");
   EXPECT_THAT(trace.problems, Contains(HasSubstr("no table StringIds")));

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/base/text.h"
+
 namespace zenflow::sim {
 namespace {
 
@@ -47,6 +49,30 @@ TEST(Csv, QuotesWhatNeedsIt) {
   EXPECT_EQ(csv_line({"a", "b c", "1.5"}), "a,b c,1.5\n");
   EXPECT_EQ(csv_line({"a,b", "say \"hi\"", "two\nlines", ""}),
             "\"a,b\",\"say \"\"hi\"\"\",\"two\nlines\",\n");
+}
+
+TEST(Printable, EscapesWhatATerminalObeys) {
+  EXPECT_EQ(printable("plain, \xC3\xA9 \xE2\x86\x92\n\tx"), "plain, \xC3\xA9 \xE2\x86\x92\n\tx");
+  EXPECT_EQ(printable("\x1B[2J\x07\x7F\r"), "\\u001b[2J\\u0007\\u007f\\u000d");
+  EXPECT_EQ(printable("\xC2\x9B"
+                      "31m"),
+            "\\u009b31m");  // C1
+  EXPECT_EQ(printable("a\xE2\x80\xAE"
+                      "b\xE2\x81\xA6"),
+            "a\\u202eb\\u2066");                                 // direction
+  EXPECT_EQ(printable("\xFF\x9B"), "\xEF\xBF\xBD\xEF\xBF\xBD");  // no UTF-8
+  EXPECT_EQ(printable(std::string("a\0b", 3)), "a\\u0000b");
+}
+
+TEST(Printable, KeepsColoursAloneWhereTheyAreMeant) {
+  EXPECT_EQ(printable("\033[1;31mx\033[0m\033[2J", true), "\033[1;31mx\033[0m\\u001b[2J");
+  EXPECT_EQ(printable("\033[1mx"), "\\u001b[1mx");
+  EXPECT_EQ(printable("\033[1", true), "\\u001b[1");
+}
+
+TEST(Printable, NamesStayWithinTheirLine) {
+  EXPECT_EQ(printable_name("a\nb\tc"), "a\\u000ab\\u0009c");
+  EXPECT_EQ(format_table({"name"}, {{"a\nb"}}), "name\na\\u000ab\n");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 #include "sim/base/table.h"
+#include "sim/base/text.h"
 #include "sim/config/hub/hub_model.h"
 #include "sim/deepspeed/accelerate.h"
 #include "sim/deepspeed/unmodelled_keys.h"
@@ -71,10 +72,10 @@ std::string severity_text(Severity severity, bool color) {
 
 /// Reads like a compiler: one finding a line.
 std::string as_text(const Finding& finding, bool color) {
-  return fmt::format("{}: {}: {}{}: {} -> {} [{}]\n", finding.at.text(),
-                     severity_text(finding.severity, color), finding.code,
-                     finding.path.empty() ? "" : " " + finding.path, finding.what, finding.instead,
-                     finding.reference);
+  return fmt::format(
+      "{}: {}: {}{}: {} -> {} [{}]\n", finding.at.text(), severity_text(finding.severity, color),
+      finding.code, finding.path.empty() ? "" : " " + printable_name(finding.path),
+      printable_name(finding.what), printable_name(finding.instead), finding.reference);
 }
 
 nlohmann::ordered_json as_json(const Finding& finding, const std::string& file) {
@@ -162,7 +163,8 @@ bool begins_as_json(std::string_view text) {
 Linted lint_file(const std::filesystem::path& path, const sim::LintOptions& options) {
   const bool standard_input = path == "-";
   Linted linted{standard_input ? "<stdin>" : path.string(), {}, options};
-  const std::string text = read_text_file(standard_input ? "/dev/stdin" : path);
+  const std::string text =
+      standard_input ? read_standard_input(kMaxFileMebibytes) : read_text_file(path);
   const bool yaml = path.extension() == ".yaml" || path.extension() == ".yml";
   const Node root = yaml && !begins_as_json(text) ? parse_yaml(text, linted.file) : Node{};
   if (root.find("training") != nullptr || root.find("schedules") != nullptr) {
@@ -242,7 +244,7 @@ std::string json_report(const std::vector<Linted>& files, const std::optional<Fi
                        {"errors_left", fixed->left.errors},
                        {"warnings_left", fixed->left.warnings}};
   }
-  return document.dump(2) + "\n";
+  return document.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
 }
 
 }  // namespace

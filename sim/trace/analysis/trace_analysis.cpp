@@ -8,6 +8,7 @@
 #include <span>
 #include <tuple>
 
+#include "sim/base/stop.h"
 #include "sim/trace/analysis/trace_parts.h"
 #include "sim/trace/launches.h"
 
@@ -332,6 +333,7 @@ TraceAnalysis analyze_work(const ImportedTrace& trace, const std::vector<std::ui
   const Intervals parts = {part};
   const std::vector<std::uint32_t> work = work_of(timeline, part);
   for (const auto& [device, rows] : rows_by_device(timeline, work)) {
+    throw_if_stopped();
     DeviceSweep sweep(timeline, launch, host, steps, parts, rows);
     analysis.devices.push_back(sweep.run());
     add_to_steps(sweep, analysis.steps);
@@ -359,7 +361,9 @@ TraceAnalysis analyze(const ImportedTrace& trace, const TraceRules& rules) {
   const std::vector<std::uint32_t> launch = launch_of_spans(timeline);
   const std::vector<Activity> host = host_activities(timeline, rules);
   TraceAnalysis analysis = analyze_work(trace, launch, host, kAll);
+  throw_if_stopped();
   analysis.ranges = longest_ranges(timeline);
+  throw_if_stopped();
   if (analysis.devices.empty()) return analysis;
   const auto [start, end] = path_of(timeline, analysis.devices);
   analysis.path_length = end - start;

@@ -10,6 +10,7 @@
 
 #include "sim/base/error.h"
 #include "sim/base/input_file.h"
+#include "sim/base/stop.h"
 
 namespace zenflow::sim {
 namespace {
@@ -149,6 +150,26 @@ class GzipBytes : public ByteSource {
   std::string damage_;
 };
 
+class WatchedBytes : public ByteSource {
+ public:
+  WatchedBytes(std::unique_ptr<ByteSource> source,
+               std::function<void(std::uint64_t, std::uint64_t)> progress)
+      : source_(std::move(source)), progress_(std::move(progress)) {}
+
+  std::size_t read(std::span<char> out) override {
+    if (progress_) progress_(position(), size());
+    throw_if_stopped();
+    return source_->read(out);
+  }
+  [[nodiscard]] std::uint64_t position() const override { return source_->position(); }
+  [[nodiscard]] std::uint64_t size() const override { return source_->size(); }
+  [[nodiscard]] const std::string& damage() const override { return source_->damage(); }
+
+ private:
+  std::unique_ptr<ByteSource> source_;
+  std::function<void(std::uint64_t, std::uint64_t)> progress_;
+};
+
 bool is_gzip(std::span<const std::byte> first) {
   return first.size() >= 2 && first[0] == std::byte{0x1F} && first[1] == std::byte{0x8B};
 }
@@ -163,6 +184,12 @@ std::unique_ptr<ByteSource> open_bytes(const std::filesystem::path& path) {
   auto plain = std::make_unique<FileBytes>(std::move(file));
   if (!is_gzip(std::span(first).first(known))) return plain;
   return std::make_unique<GzipBytes>(std::move(plain), path.generic_string());
+}
+
+std::unique_ptr<ByteSource> watched_bytes(
+    std::unique_ptr<ByteSource> source,
+    std::function<void(std::uint64_t, std::uint64_t)> progress) {
+  return std::make_unique<WatchedBytes>(std::move(source), std::move(progress));
 }
 
 std::unique_ptr<ByteSource> memory_bytes(std::span<const char> bytes) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -28,6 +29,12 @@ class ByteSource {
 /// Opens a file; gzip is recognised by its first bytes, whatever the file's name. Several gzip
 /// members in a row are one text. Throws as InputFile.
 [[nodiscard]] std::unique_ptr<ByteSource> open_bytes(const std::filesystem::path& path);
+
+/// The same bytes; each `read` first calls `progress` (if there is one) with `position` and `size`,
+/// and throws Stopped if stop_asked: what passes over gigabytes of blanks is seen, and ends.
+[[nodiscard]] std::unique_ptr<ByteSource> watched_bytes(
+    std::unique_ptr<ByteSource> source,
+    std::function<void(std::uint64_t position, std::uint64_t size)> progress);
 
 /// Bytes that are in memory already, which must outlive the source. For tests and fuzzing.
 [[nodiscard]] std::unique_ptr<ByteSource> memory_bytes(std::span<const char> bytes);

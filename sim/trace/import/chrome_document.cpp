@@ -41,6 +41,12 @@ void ChromeDocument::read_top_level() {
       stream_.take();
       break;
     }
+    // Profilers write a dozen; each is kept.
+    constexpr std::size_t kMostEntries = 4096;
+    if (header_.keys.size() == kMostEntries) {
+      stream_.fail(stream_.offset(),
+                   fmt::format("the outermost object has more than {} entries", kMostEntries));
+    }
     std::string key;
     if (!read_key(key)) return;
     if (key == "traceEvents" && stream_.peek() == '[') {

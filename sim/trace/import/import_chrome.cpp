@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/base/stop.h"
 #include "sim/trace/import/chrome_document.h"
 #include "sim/trace/import/clocks.h"
 #include "sim/trace/import/collector.h"
@@ -155,6 +156,7 @@ class ChromeImporter {
     timeline.metadata = document_.header().others;
     check_recorded_run(timeline, name_);
     if (!own_) profiler_.name_rows(document_.header());
+    throw_if_stopped();
     collector_.finish(!own_);
     if (own_) {
       own_->finish();
@@ -174,11 +176,15 @@ class ChromeImporter {
           fmt::format("{}: {} events have no duration; they count as instants", name_,
                       profiler_.without_duration()));
     }
+    throw_if_stopped();
     const std::vector<std::uint32_t> launch = launch_of_spans(timeline);
     // In our own traces simulated launches stand in a row at their step's beginning.
     if (!own_) note_clock_differences(name_, launch, result_);
+    throw_if_stopped();
     assign_phases(timeline, launch, collector_.intervals(), options_.rules);
+    throw_if_stopped();
     attach_shapes(timeline, launch, collector_.take_shaped());
+    throw_if_stopped();
     if (timeline.steps.empty()) {
       result_.step_source = find_steps(timeline, launch, options_.rules, options_.steps);
     } else {

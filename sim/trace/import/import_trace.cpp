@@ -136,7 +136,7 @@ ImportedTrace import_trace(const std::filesystem::path& path, const ImportOption
     return import_nsight(path, options);
   }
   if (is_json(head) && !is_log_behind_json(head)) {
-    const auto source = open_bytes(path);
+    const auto source = watched_bytes(open_bytes(path), options.progress);
     return import_chrome(*source, name, options);
   }
   for (const Other& other : kOthers) {
@@ -160,7 +160,7 @@ ImportedTrace import_trace(const std::filesystem::path& path, const ImportOption
         "of a .nsys-rep or .qdrep with \"nsys export --type sqlite\"), or a log with DeepSpeed's "
         "timers");
   }
-  const auto source = open_bytes(path);
+  const auto source = watched_bytes(open_bytes(path), options.progress);
   return import_timer_log(*source, name, options);
 }
 

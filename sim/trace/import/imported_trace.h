@@ -51,7 +51,7 @@ struct ImportedTrace {
 
 struct ImportOptions {
   TraceRules rules = default_rules();
-  /// A regular expression (ECMAScript) for the whole name of ranges that are steps; empty: known
+  /// A regular expression (RE2) for the whole name of ranges that are steps; empty: known
   /// names.
   std::string steps;
   /// Also what only a copy of the trace needs: every argument of every event that is kept.

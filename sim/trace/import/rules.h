@@ -1,7 +1,7 @@
 /// Which phase and lane recorded work belongs to, by names, streams and threads.
 ///
 /// A rule holds if everything that it names holds; the first that holds decides. A user's rules
-/// come before the built-in ones. Names are regular expressions (ECMAScript) for the whole name.
+/// come before the built-in ones. Names are regular expressions (RE2) for the whole name.
 #pragma once
 
 #include <cstdint>

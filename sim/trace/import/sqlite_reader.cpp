@@ -7,8 +7,10 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include "sim/base/database_guard.h"
 #include "sim/base/error.h"
 #include "sim/base/input_file.h"
+#include "sim/base/stop.h"
 #include "sim/base/text.h"
 
 namespace zenflow::sim {
@@ -37,6 +39,7 @@ bool SqliteRows::next() {
     return true;
   }
   if (status == SQLITE_DONE) return false;
+  if (status == SQLITE_INTERRUPT) throw Stopped();
   database_->fail(table_, fmt::format("cannot be read behind row {}: {}", number_,
                                       sqlite3_errmsg(sqlite3_db_handle(statement_->handle))));
 }
@@ -80,13 +83,24 @@ SqliteDatabase::SqliteDatabase(const std::filesystem::path& path)
     throw Error(ErrorKind::kInput, fmt::format("{}: cannot be opened as a database: {}", name_,
                                                sqlite3_errmsg(handle_->handle)));
   }
-  // A database made to harm is read with what SQLite has against that; 3.40 takes both.
-  static_cast<void>(sqlite3_db_config(handle_->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr));
-  static_cast<void>(sqlite3_db_config(handle_->handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr));
-  SqliteRows list =
-      query("sqlite_master",
-            "SELECT name FROM sqlite_master WHERE type IN ('table','view') ORDER BY name");
-  while (list.next()) tables_.emplace_back(list.text(0));
+  guard_database(handle_->handle);
+  // Views and virtual tables (rootpage 0) are programs: no table is read from them.
+  SqliteRows list = query("sqlite_master",
+                          "SELECT name, rootpage FROM sqlite_master WHERE type IN ('table','view') "
+                          "ORDER BY name");
+  constexpr std::size_t kMostTables = 2000;  // exports have dozens
+  while (list.next()) {
+    const bool is_table = list.is_number(1) && list.integer(1) > 0;
+    if (is_table) {
+      tables_.emplace_back(list.text(0));
+    } else {
+      views_.emplace(list.text(0));
+    }
+    if (tables_.size() + views_.size() > kMostTables) {
+      fail("sqlite_master",
+           fmt::format("more than {} tables: no export of Nsight Systems", kMostTables));
+    }
+  }
   for (const std::string& table : tables_) {
     std::set<std::string, std::less<>>& columns = columns_.emplace_back();
     SqliteRows info = query(table, "PRAGMA table_info(" + quoted_by_doubling(table) + ")");
@@ -102,6 +116,11 @@ void SqliteDatabase::fail(const std::string& table, const std::string& what) con
 }
 
 bool SqliteDatabase::has_table(std::string_view table) const {
+  if (views_.contains(table)) {
+    fail(std::string(table),
+         "is a view or a virtual table, which may take for ever to read: "
+         "expected a table, as Nsight Systems exports it");
+  }
   return std::find(tables_.begin(), tables_.end(), table) != tables_.end();
 }
 

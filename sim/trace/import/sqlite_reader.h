@@ -52,6 +52,8 @@ class SqliteDatabase {
   SqliteDatabase(const SqliteDatabase&) = delete;
   SqliteDatabase& operator=(const SqliteDatabase&) = delete;
 
+  /// Throws Error(kInput) if it is a view or a virtual table: what it has is what SQL in the file
+  /// says, without end if it wants to.
   [[nodiscard]] bool has_table(std::string_view table) const;
   [[nodiscard]] bool has_column(std::string_view table, std::string_view column) const;
   /// By name.
@@ -74,6 +76,7 @@ class SqliteDatabase {
   std::unique_ptr<Handle> handle_;
   std::vector<std::string> tables_;
   std::vector<std::set<std::string, std::less<>>> columns_;  // by table
+  std::set<std::string, std::less<>> views_;                 // and virtual tables
 };
 
 }  // namespace zenflow::sim
