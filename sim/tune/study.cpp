@@ -1,8 +1,11 @@
 #include "sim/tune/study.h"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -12,7 +15,9 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "sim/base/database_guard.h"
 #include "sim/base/error.h"
+#include "sim/base/stop.h"
 #include "sim/deepspeed/ds_document.h"
 
 namespace zenflow::sim {
@@ -87,6 +92,8 @@ struct Study::Database {
   [[noreturn]] void fail_with(int code) const {
     const std::string why = sqlite3_errmsg(handle);
     switch (code) {
+      case SQLITE_INTERRUPT:
+        throw Stopped();
       case SQLITE_BUSY:
         fail(ErrorKind::kInput, kInUse);
       case SQLITE_NOTADB:
@@ -126,6 +133,7 @@ struct Study::Database {
                         nullptr) != SQLITE_OK) {
       fail(ErrorKind::kInput, fmt::format("cannot be opened: {}", sqlite3_errmsg(handle)));
     }
+    guard_database(handle);
     run("PRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE");
   }
 };
@@ -213,11 +221,40 @@ void refuse_damage(const Study::Database& database) {
   if (is_cut_off(database)) database.fail_damaged("its end is missing");
 }
 
+/// The tables of a study, as sqlite_master has them.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kTables = {{
+    {"study", "CREATE TABLE study (key TEXT PRIMARY KEY, value TEXT)"},
+    {"evaluations", "CREATE TABLE evaluations (setting TEXT PRIMARY KEY, numbers BLOB)"},
+    {"counts", "CREATE TABLE counts (ending TEXT PRIMARY KEY, settings INTEGER)"},
+}};
+
+std::string create_table(std::size_t table) {
+  return std::string(kTables[table].second) + ";";
+}
+
+/// A view, a trigger, or a table that computes what it has, would run what somebody else wrote.
+void refuse_other_schema(const Study::Database& database) {
+  Statement list(database.handle, "SELECT type, name, sql FROM sqlite_master");
+  if (!list.ready()) database.fail_with(sqlite3_errcode(database.handle));
+  int status = list.step();
+  for (; status == SQLITE_ROW; status = list.step()) {
+    const std::string type = list.text(0);
+    const std::string name = list.text(1);
+    const bool is_own_index = type == "index" && name.starts_with("sqlite_autoindex_");
+    const bool is_known =
+        type == "table" && std::any_of(kTables.begin(), kTables.end(), [&](const auto& table) {
+          return table.first == name && table.second == list.text(2);
+        });
+    if (!is_own_index && !is_known) {
+      database.fail(ErrorKind::kInput, fmt::format("{} (it has the {} {})", kNoStudy, type, name));
+    }
+  }
+  if (status != SQLITE_DONE) database.fail_with(status);
+}
+
 /// Tables and the identity. A study that is killed before they are committed is an empty database.
 void initialise(const Study::Database& database, const std::string& identity) {
-  database.run(
-      "CREATE TABLE study (key TEXT PRIMARY KEY, value TEXT);"
-      "CREATE TABLE evaluations (setting TEXT PRIMARY KEY, numbers BLOB);");
+  database.run(create_table(0) + create_table(1));
   {
     Statement write(database.handle, "INSERT INTO study VALUES (?, ?)");
     for (const auto& [key, value] : {std::pair<std::string, std::string>{"format", kFormat},
@@ -241,6 +278,7 @@ Study::Study(const std::filesystem::path& path, const std::string& identity,
   if (answer_to(*database_, "SELECT count(*) FROM sqlite_master") == "0") {
     create(identity);
   } else {
+    refuse_other_schema(*database_);
     refuse_damage(*database_);
     read(identity);
     database_->run("COMMIT");
@@ -322,9 +360,9 @@ void Study::record(const SearchCounts& counts) {
       {"not reached", counts.not_reached}};
   for (const auto& [why, settings] : counts.reasons)
     rows.emplace_back("infeasible: " + why, settings);
-  database_->run(
-      "BEGIN; CREATE TABLE IF NOT EXISTS counts (ending TEXT PRIMARY KEY, settings INTEGER);"
-      "DELETE FROM counts");
+  const bool is_there =
+      answer_to(*database_, "SELECT count(*) FROM sqlite_master WHERE name = 'counts'") != "0";
+  database_->run("BEGIN; " + (is_there ? "" : create_table(2)) + "DELETE FROM counts");
   Statement write(database_->handle, "INSERT INTO counts VALUES (?, ?)");
   for (const auto& [ending, settings] : rows) {
     write.bind(1, ending);
