@@ -9,9 +9,13 @@
 #include <system_error>
 
 #include <fmt/format.h>
+#include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "sim/base/error.h"
+#include "sim/base/stop.h"
+#include "sim/base/text.h"
 #include "sim/config/document.h"
 #include "sim/config/reader.h"
 
@@ -23,6 +27,8 @@ namespace fs = std::filesystem;
 // Asked by other threads than the one that the handler interrupts.
 std::atomic<int> caught_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may use it");
+
+bool styles_output = false;  // what is printed may have colours
 
 extern "C" void note_signal(int number) {
   caught_signal = number;
@@ -58,7 +64,9 @@ std::optional<fs::path> default_config_file() {
 
 }  // namespace
 
-int run_program(const char* name, const std::function<int()>& body) {
+namespace {
+
+int report_errors(const char* name, const std::function<int()>& body) {
   try {
     return body();
   } catch (const Error& error) {
@@ -73,6 +81,52 @@ int run_program(const char* name, const std::function<int()>& body) {
   return static_cast<int>(ErrorKind::kRuntime);
 }
 
+constexpr std::size_t kStackBytes = 8 << 20;
+
+/// Whether this thread, and those that it makes, have less stack than readers of nested texts and
+/// libraries below them count on (`ulimit -s`).
+bool has_small_stack() {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur < kStackBytes;
+}
+
+struct Work {
+  const char* name;
+  const std::function<int()>* body;
+  int code;
+};
+
+extern "C" void* work_on_thread(void* argument) {
+  auto* work = static_cast<Work*>(argument);
+  work->code = report_errors(work->name, *work->body);
+  return nullptr;
+}
+
+/// On a thread with a stack of its own, and so are all threads from now on.
+int run_on_large_stack(const char* name, const std::function<int()>& body) {
+  Work work{name, &body, static_cast<int>(ErrorKind::kRuntime)};
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  static_cast<void>(pthread_setattr_default_np(&attributes));
+  pthread_t thread{};
+  const bool runs = pthread_create(&thread, &attributes, work_on_thread, &work) == 0;
+  pthread_attr_destroy(&attributes);
+  if (!runs) return report_errors(name, body);
+  // Signals are that thread's, which may block some (delay_suspension).
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  pthread_join(thread, nullptr);
+  return work.code;
+}
+
+}  // namespace
+
+int run_program(const char* name, const std::function<int()>& body) {
+  return has_small_stack() ? run_on_large_stack(name, body) : report_errors(name, body);
+}
+
 void catch_signals() {
   for (const int number : {SIGINT, SIGTERM}) {
     struct sigaction action {};
@@ -81,7 +135,19 @@ void catch_signals() {
     action.sa_flags = static_cast<int>(SA_RESETHAND);
     sigaction(number, &action, nullptr);
   }
+  // A closed pipe and a limit on the size of files are errors of what is written.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+  set_stop_question([] { return caught_signal != 0; });
+}
+
+bool finishes(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Stopped&) {
+    return false;
+  }
+  return true;
 }
 
 void delay_suspension() {
@@ -135,7 +201,9 @@ std::optional<std::string> Defaults::value(const std::string& option) const {
   return entry->second;
 }
 
-bool colored_output(const std::optional<std::string>& color, const Defaults& defaults) {
+namespace {
+
+bool is_colored(const std::optional<std::string>& color, const Defaults& defaults) {
   const std::array<std::string, 3> modes = {"auto", "always", "never"};
   const std::string mode = color ? *color : defaults.value("color").value_or("auto");
   if (mode == modes[1]) return use_color(ColorMode::kAlways, stdout);
@@ -144,6 +212,13 @@ bool colored_output(const std::optional<std::string>& color, const Defaults& def
   throw Error(ErrorKind::kInput,
               fmt::format("color: expected auto, always or never, found \"{}\"{}", mode,
                           suggestion(mode, modes)));
+}
+
+}  // namespace
+
+bool colored_output(const std::optional<std::string>& color, const Defaults& defaults) {
+  styles_output = is_colored(color, defaults);
+  return styles_output;
 }
 
 std::vector<fs::path> profile_directories(const fs::path& scenario) {
@@ -182,13 +257,20 @@ std::map<std::string, std::string> environment_variables() {
   return variables;
 }
 
-void print(const std::string& text) {
+void print(const std::string& given) {
+  const std::string text = printable(given, styles_output);
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
     throw Error(ErrorKind::kRuntime, "cannot write to standard output");
   }
 }
 
-void complain(const std::string& text) {
+void complain(const std::string& given) {
+  const std::string text = printable(given);
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+void rewrite_line(const std::string& line) {
+  const std::string text = "\r\033[K" + printable_name(line);
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 

@@ -12,12 +12,15 @@
 namespace zenflow::tools {
 
 /// Runs `body`; a thrown Error becomes its message on stderr and its kind's exit code, or the
-/// signal's if one stopped it.
+/// signal's if one stopped it. Where stacks are limited to less than 8 MiB, `body` has a thread
+/// with as much.
 int run_program(const char* name, const std::function<int()>& body);
 
 /// SIGINT and SIGTERM set a flag instead of ending the program, so that partial results
-/// can be written.
+/// can be written. The libraries' long loops ask for it (sim/base/stop.h).
 void catch_signals();
+/// Whether `work` came to its end; false: a signal stopped it, by an exception from some loop.
+[[nodiscard]] bool finishes(const std::function<void()>& work);
 /// From now on SIGTSTP (Ctrl-Z, or a batch system that suspends jobs) does not stop this thread and
 /// those that it makes at once: it is pending until something lets it (runtime::suspend_process).
 /// Where it is ignored it stays so.
@@ -66,9 +69,13 @@ class Defaults {
 /// All variables of the environment.
 [[nodiscard]] std::map<std::string, std::string> environment_variables();
 
-/// Writes to stdout. Throws Error(kRuntime) if that fails (a closed pipe, a full disk).
+/// Writes to stdout, what controls terminals escaped (sim/base/text.h): names from files may have
+/// it. Colours stay if colored_output said so. Throws Error(kRuntime) if that fails (a closed pipe,
+/// a full disk).
 void print(const std::string& text);
-/// Writes to stderr.
+/// Writes to stderr, escaped likewise.
 void complain(const std::string& text);
+/// In place of the terminal's present line; an empty text removes it. Escaped likewise.
+void rewrite_line(const std::string& line);
 
 }  // namespace zenflow::tools

@@ -14,7 +14,9 @@
 #include "runtime/train/measured_result.h"
 #include "runtime/train/trainer.h"
 #include "sim/base/error.h"
+#include "sim/base/input_file.h"
 #include "sim/base/output_file.h"
+#include "sim/base/stop.h"
 #include "sim/trace/chrome_trace.h"
 #include "tools/command_line.h"
 #include "tools/environment.h"
@@ -62,6 +64,12 @@ int exit_code(const std::exception& error) {
 }
 
 int run(const TrainCommand& command) {
+  // What cannot be read is said before gigabytes are filled.
+  if (command.train.weights && !std::filesystem::is_directory(*command.train.weights)) {
+    static_cast<void>(InputFile(*command.train.weights));
+  }
+  // From here on the run is what stops, behind a step and with a checkpoint.
+  set_stop_question(nullptr);
   Progress progress(command);
   const bool speaks = command.train.rank() == 0;
   runtime::TrainEvents events =

@@ -10,6 +10,8 @@
 #include "runtime/command/train_command.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
+#include "sim/base/stop.h"
+#include "sim/base/text.h"
 #include "sim/tune/study.h"
 #include "tools/command_line.h"
 #include "tools/environment.h"
@@ -129,6 +131,10 @@ void add_rest(CLI::App& app, TuneOptions& o) {
   app.add_option("--train-command", o.train_command,
                  "script and arguments to launch, for cmd_optimal.txt")
       ->capture_default_str();
+  app.add_option("--max-points", o.max_points,
+                 "refuse a space of more points: each is looked at, a million in a second or two")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40))
+      ->capture_default_str();
   app.add_option("--threads", o.threads,
                  "threads of the search; default: as many as the machine has")
       ->check(CLI::Range(1, 1024));
@@ -216,7 +222,7 @@ std::function<void(std::uint64_t)> progress_line(const TuneOptions& options) {
     const auto now = std::chrono::steady_clock::now();
     if (now - last < std::chrono::milliseconds(100)) return;
     last = now;
-    complain(fmt::format("\r\033[K{} simulated", done));
+    rewrite_line(fmt::format("{} simulated", done));
   };
 }
 
@@ -231,7 +237,7 @@ void write_results(const TuneAnswer& answer, bool rely) {
       fs::remove(*answer.options.output / name);
     }
   }
-  texts.emplace_back(kOutputs[2], summary_text(answer));
+  texts.emplace_back(kOutputs[2], printable(summary_text(answer)));
   texts.emplace_back(kOutputs[3], summary_json(answer));
   if (answer.traced) {
     texts.emplace_back(kTracedOutputs[0], answer.traced->profile);
@@ -275,6 +281,13 @@ int tune(TuneOptions& options) {
   for (const std::string& warning : loaded.warnings) {
     if (!options.quiet) complain("zenflow-tune: warning: " + warning + "\n");
   }
+  if (const double points = loaded.request.space.points();
+      points > static_cast<double>(options.max_points)) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("the space has {:.3g} points, more than --max-points {}: give fewer "
+                            "values of a knob, or allow more",
+                            points, options.max_points));
+  }
   sim::Candidates candidates(loaded.request);
   prepare_output(options);
   std::optional<sim::Study> study;
@@ -291,8 +304,9 @@ int tune(TuneOptions& options) {
   search.cancelled = [] { return signal_exit_code() != 0; };
   search.progress = progress_line(options);
   search.store = study ? &*study : nullptr;
+  set_stop_question(nullptr);  // from here on the search is what stops, with the best so far
   TuneAnswer answer{{loaded, candidates, sim::search(candidates, search)}, options, traced};
-  if (search.progress) complain("\r\033[K");
+  if (search.progress) rewrite_line("");
   if (study) study->record(answer.result.counts);
   answer.unsearched = sim::unsearched_changes(candidates);
   if (!answer.result.chosen) {

@@ -25,7 +25,7 @@ sim::Comparison compare(ValidateOptions& options, const std::string& date) {
   const runtime::LiveComparisonEvents events{
       [] { return signal_exit_code() != 0; },
       [shows_progress](std::int64_t round, const std::string& setting) {
-        if (shows_progress) complain(fmt::format("\r\033[Kround {}: {}", round, setting));
+        if (shows_progress) rewrite_line(fmt::format("round {}: {}", round, setting));
       }};
   return runtime::compare_live(options, options.limits().mean_step / 3, events, date);
 }

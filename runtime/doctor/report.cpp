@@ -68,7 +68,7 @@ std::string checks_json(const std::vector<Check>& checks, std::string_view versi
   for (const CheckStatus status : kStatuses) {
     document["counts"][to_string(status)] = count(checks, status);
   }
-  return document.dump(2) + "\n";
+  return document.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
 }
 
 }  // namespace zenflow::runtime

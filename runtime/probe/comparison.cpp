@@ -136,7 +136,7 @@ std::string comparison_json(const ProbeComparison& comparison, std::string_view 
                                    {"first", json_of(pair.first.value)},
                                    {"second", json_of(pair.second.value)}});
   }
-  return document.dump(2) + "\n";
+  return document.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
 }
 
 std::vector<Figure> read_figures(const std::filesystem::path& file) {

@@ -327,7 +327,7 @@ std::string figures_json(const ProbedMachine& machine, std::span<const Figure> f
                                    {"repetitions", f.value.repetitions},
                                    {"what", f.what}});
   }
-  return document.dump(2) + "\n";
+  return document.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
 }
 
 }  // namespace zenflow::runtime

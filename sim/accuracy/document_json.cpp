@@ -152,7 +152,7 @@ std::string document_json(const ValidationDocument& document) {
     json["results"].push_back(setting_json(one));
   }
   json["summary"] = summary_json(document.summary, document.tolerance);
-  return json.dump(2) + "\n";
+  return json.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
 }
 
 }  // namespace zenflow::sim

@@ -95,7 +95,7 @@ std::string published_json(const std::vector<PublishedResult>& results,
   json["by_node"] = errors_json(published_errors(results, PublishedGroup::kNode));
   json["by_quantity"] = errors_json(published_errors(results, PublishedGroup::kQuantity));
   json["by_source"] = errors_json(published_errors(results, PublishedGroup::kSource));
-  return json.dump(2) + "\n";
+  return json.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
 }
 
 }  // namespace zenflow::sim

@@ -261,14 +261,14 @@ TrainingSettings read_training(MapReader& map, const ModelSpec& model) {
   return training;
 }
 
-RunSettings read_run(MapReader& root) {
-  RunSettings run;
+void read_run(MapReader& root, Scenario& scenario) {
+  RunSettings& run = scenario.run;
   if (auto map = root.optional_map("run")) {
     run.warmup_steps = map->integer_or("warmup_steps", run.warmup_steps, 0, kMaxSteps);
     run.steps = map->integer_or("steps", run.steps, 1, kMaxSteps);
+    scenario.max_tasks = map->integer_or("max_tasks", scenario.max_tasks, 1, std::int64_t{1} << 31);
     map->reject_unknown_keys();
   }
-  return run;
 }
 
 /// Flags of zenflow-train for which DeepSpeed's file has no key.
@@ -446,7 +446,7 @@ Scenario read_scenario(ScenarioTree tree, const std::vector<Override>& overrides
   }
   read_zenflow_train(root, scenario);
   read_schedules(root, scenario);
-  scenario.run = read_run(root);
+  read_run(root, scenario);
   scenario.max_staleness = root.integer_or("max_staleness", scenario.max_staleness, 1, kMaxSteps);
   root.reject_unknown_keys();
   check_ranks(root, scenario);

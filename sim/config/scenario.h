@@ -66,6 +66,8 @@ struct Scenario {
   std::vector<std::string> schedules;
   std::vector<Location> schedules_at;  ///< where each is written
   RunSettings run;
+  /// Largest task graph that is built; what needs more is refused. About 250 bytes a task.
+  std::int64_t max_tasks = 2'000'000;
   std::int64_t max_staleness = 31;  ///< limit for update_interval "auto", in steps
   /// Paths that the caller set: they win where the scenario and the DeepSpeed file say the same
   /// thing twice.

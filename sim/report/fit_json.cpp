@@ -151,7 +151,7 @@ std::string fit_json(const Job& job, const std::vector<Fit>& fits, const std::st
     document["deepspeed_estimator"] = {{"gpu_bytes", estimate->gpu_bytes},
                                        {"cpu_bytes", estimate->cpu_bytes}};
   }
-  return document.dump(2) + "\n";
+  return document.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
 }
 
 }  // namespace zenflow::sim

@@ -128,7 +128,7 @@ std::string result_json(const Job& job, const std::vector<SimulationResult>& res
   document["results"] = Json::array();
   for (const SimulationResult& one : results) document["results"].push_back(result(one));
   // Names come from files: bytes that are not UTF-8 were refused on reading, so dump cannot throw.
-  return document.dump(2) + "\n";
+  return document.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
 }
 
 }  // namespace zenflow::sim

@@ -1,6 +1,12 @@
 #include "sim/schedule/program_builder.h"
 
+#include <string>
 #include <utility>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.h"
+#include "sim/base/stop.h"
 
 namespace zenflow::sim {
 
@@ -78,10 +84,27 @@ void ProgramBuilder::reserve(std::span<const WindowShape> shapes) {
   const std::size_t layers = 2 * plan_.layers.size() + 4;
   const std::size_t buckets = 3 * plan_.buckets.size();
   const std::size_t tasks = classes() * (steps * (layers + buckets) + shapes.size() * buckets);
+  // The estimate is a rough one, so it alone refuses only what is far too large.
+  if (tasks > 2 * most_tasks()) refuse_size(fmt::format("about {}", tasks), steps);
   tasks_.reserve(tasks);
   labels_.reserve(tasks);
   dependencies_.reserve(2 * tasks);
   memory_.reserve(steps * (4 * layers + buckets));
+}
+
+std::size_t ProgramBuilder::most_tasks() const {
+  return static_cast<std::size_t>(job_.scenario.max_tasks);
+}
+
+void ProgramBuilder::refuse_size(const std::string& tasks, std::size_t steps) const {
+  throw Error(
+      ErrorKind::kInput,
+      fmt::format("{}: simulating {} steps of {} layers and {} buckets takes {} tasks, more "
+                  "than run.max_tasks, {}: shorter windows, fewer micro steps an update, a "
+                  "select_interval that update_interval divides, or larger buckets take "
+                  "less; --set run.max_tasks=N allows more, at about 250 bytes a task",
+                  job_.scenario.name, steps, plan_.layers.size(), plan_.buckets.size(), tasks,
+                  most_tasks()));
 }
 
 void ProgramBuilder::begin_window(const WindowShape& shape) {
@@ -337,6 +360,10 @@ void ProgramBuilder::forward_backward_again(const BucketSink& sink) {
 
 void ProgramBuilder::passes(const std::vector<After>& before, const ParameterGather& gather,
                             const BucketSink& sink) {
+  throw_if_stopped();
+  if (tasks_.size() > most_tasks()) {
+    refuse_size("at least " + std::to_string(tasks_.size()), static_cast<std::size_t>(step()));
+  }
   for (std::size_t layer = 0; layer < plan_.layers.size(); ++layer) {
     forward_layer(layer, before, gather);
   }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <initializer_list>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -62,11 +63,13 @@ class ProgramBuilder {
   [[nodiscard]] double ranks() const { return ranks_; }
   [[nodiscard]] const Communicator& group() const { return group_; }
 
-  /// Makes room for the windows to come. Optional; only saves time.
+  /// Makes room for the windows to come, and refuses what run.max_tasks is far too small for
+  /// (Error(kInput)). Optional: only saves time.
   void reserve(std::span<const WindowShape> shapes);
   void begin_window(const WindowShape& shape);
-  /// Forward and backward of one step. The first forward task waits for `before[c]`; the layer
-  /// that begins bucket b waits until the buffer of bucket b - kBucketBuffers is free.
+  /// Forward and backward of one step. Throws Error(kInput) beyond run.max_tasks. The first forward
+  /// task waits for `before[c]`; the layer that begins bucket b waits until the buffer of bucket b
+  /// - kBucketBuffers is free.
   void forward_backward(const std::vector<After>& before, const ParameterGather& gather,
                         const BucketSink& sink);
   /// Whether backward's gradients are reduced over the ranks from the next step on; else they are
@@ -143,6 +146,9 @@ class ProgramBuilder {
   [[nodiscard]] Program finish();
 
  private:
+  [[nodiscard]] std::size_t most_tasks() const;
+  [[noreturn]] void refuse_size(const std::string& tasks, std::size_t steps) const;
+
   struct Layer {
     Picoseconds gather_time;
     std::vector<std::size_t> completes{};  ///< buckets

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "sim/base/stop.h"
 #include "sim/cost/gpu_cost.h"
 #include "sim/engine/background_use.h"
 #include "sim/graph/algorithms.h"
@@ -24,6 +25,7 @@ RunPlan plan_run(const Job& job, const Schedule& schedule) {
   // The windows start and last as the schedule says; ask for more until enough are there.
   RunPlan plan;
   for (std::int64_t steps = run.warmup_steps + run.steps;; steps *= 2) {
+    throw_if_stopped();
     plan.windows = schedule.windows(job, steps);
     plan.measured_begin = 0;
     while (plan.measured_begin < plan.windows.size() &&

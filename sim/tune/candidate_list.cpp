@@ -21,6 +21,8 @@ bool enumerate(Candidates& candidates, CandidateList& list, const Cancelled& can
     if (one.of_zenflow) inner *= space.values(one.knob).size();
   }
   std::unordered_map<std::uint64_t, std::uint64_t> members;
+  constexpr std::uint64_t kAsked = 4096;
+  std::uint64_t looked = 0;
   const std::uint64_t outer = space.size() / inner;
   for (std::uint64_t o = 0; o < outer; ++o) {
     if (cancelled && cancelled()) return false;
@@ -31,6 +33,7 @@ bool enumerate(Candidates& candidates, CandidateList& list, const Cancelled& can
     }
     const std::uint64_t step = first.zenflow() ? 1 : inner;
     for (std::uint64_t i = 0; i < inner; i += step) {
+      if (++looked % kAsked == 0 && cancelled && cancelled()) return false;
       const Setting setting = space.at(o * inner + i);
       const std::string& why = candidates.refusal(setting);
       if (why.empty()) {
@@ -57,7 +60,7 @@ bool bound(const Candidates& candidates, std::vector<Candidate>& all, unsigned t
            const Cancelled& cancelled) {
   constexpr std::size_t kChunks = 16;
   /// How much of a chunk is done before asking again whether to stop.
-  constexpr std::size_t kPiece = 4096;
+  constexpr std::size_t kPiece = 256;
   const Setting own = setting_of(candidates.request().job);
   const std::size_t size = (all.size() + kChunks - 1) / kChunks;
   ThreadPool pool(std::min<std::size_t>(threads, kChunks));

@@ -135,6 +135,12 @@ std::uint64_t Space::size() const {
   return count;
 }
 
+double Space::points() const {
+  double count = 1;
+  for (const std::vector<double>& values : values_) count *= static_cast<double>(values.size());
+  return count;
+}
+
 Setting Space::at(std::uint64_t index) const {
   Setting setting;
   for (std::size_t i = kKnobs; i-- > 0;) {

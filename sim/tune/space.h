@@ -36,6 +36,8 @@ class Space {
 
   /// The number of combinations.
   [[nodiscard]] std::uint64_t size() const;
+  /// The same, also where 64 bits cannot count them.
+  [[nodiscard]] double points() const;
   /// Combination `index`; the last knob varies fastest. Precondition: index < size().
   [[nodiscard]] Setting at(std::uint64_t index) const;
   /// The index of a setting of which all values are in the space.

@@ -61,7 +61,8 @@ std::vector<Figure> measure(const runtime::ExperimentGroups& groups, const Probe
   runtime::RunEvents events{.now = now, .stop = [] { return signal_exit_code() != 0; }};
   if (show) {
     events.progress = [](std::size_t done, std::size_t all) {
-      complain(fmt::format("\r{}/{} measurements{}", done, all, done == all ? "\n" : ""));
+      rewrite_line(fmt::format("{}/{} measurements", done, all));
+      if (done == all) complain("\n");
     };
   }
   return runtime::run_experiments(groups, run, events);

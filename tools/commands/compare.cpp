@@ -54,7 +54,8 @@ int compare_command(const CommonOptions& common) {
   for (const auto& path : common.scenarios) {
     if (signal_exit_code() != 0) break;
     const LoadedJob loaded = load_job(common, path);
-    std::vector<Compared> compared = compare(loaded);
+    std::vector<Compared> compared;
+    if (!finishes([&] { compared = compare(loaded); })) break;
     if (common.json) {
       std::vector<sim::SimulationResult> results;
       for (const Compared& row : compared) results.push_back(row.result);
@@ -73,7 +74,7 @@ int compare_command(const CommonOptions& common) {
     all["tool"] = "zenflow-sim";
     all["version"] = kVersion;
     all["scenarios"] = std::move(documents);
-    print(all.dump(2) + "\n");
+    print(all.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n");
   } else {
     print(as_table(rows, colored(common)));
   }

@@ -88,11 +88,14 @@ int explain_command(const CommonOptions& common) {
   std::string text = job_heading(loaded.job) + "\n";
   for (const sim::Schedule* schedule : loaded.schedules) {
     if (signal_exit_code() != 0) break;
-    const sim::Explanation one = sim::explain(loaded.job, *schedule);
+    sim::Explanation one;
+    if (!finishes([&] { one = sim::explain(loaded.job, *schedule); })) break;
     document["explanations"].push_back(as_json(one));
     text += as_text(one, colored(common));
   }
-  print(common.json ? document.dump(2) + "\n" : text);
+  print(common.json
+            ? document.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n"
+            : text);
   return signal_exit_code();
 }
 

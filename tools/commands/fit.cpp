@@ -278,7 +278,7 @@ int fit_command(const CommonOptions& common, const FitOptions& options) {
   std::vector<sim::Fit> fits;
   for (const sim::Schedule* schedule : loaded.schedules) {
     if (signal_exit_code() != 0) break;
-    fits.push_back(sim::fit(loaded.job, *schedule));
+    if (!finishes([&] { fits.push_back(sim::fit(loaded.job, *schedule)); })) break;
   }
   std::string text = job_heading(loaded.job) + "\n";
   for (const sim::Fit& one : fits) {

@@ -249,7 +249,9 @@ int list_command(const CommonOptions& common, const std::vector<std::string>& to
     }
     if (topic == "gpus") text += "~ an estimate; sources are in profiles/gpus\n";
   }
-  print(common.json ? document.dump(2) + "\n" : text);
+  print(common.json
+            ? document.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n"
+            : text);
   return 0;
 }
 

@@ -189,7 +189,7 @@ int run_command(const CommonOptions& common, const RunOptions& options) {
   std::vector<SimulationResult> results;
   for (const sim::Schedule* schedule : loaded.schedules) {
     if (signal_exit_code() != 0) break;
-    results.push_back(sim::simulate_schedule(loaded.job, *schedule));
+    if (!finishes([&] { results.push_back(sim::simulate_schedule(loaded.job, *schedule)); })) break;
     if (common.verbose) {
       complain(fmt::format("{}: {} windows averaged, {} simulated, {} tasks a step\n",
                            results.back().schedule, results.back().measured_windows,

@@ -32,7 +32,7 @@ class Progress {
  public:
   Progress(std::size_t total, bool shown) : total_(total), shown_(shown && is_terminal(stderr)) {}
   ~Progress() {
-    if (written_) complain("\r\033[K");
+    if (written_) rewrite_line("");
   }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -45,7 +45,7 @@ class Progress {
     written_ = true;
     const double elapsed = std::chrono::duration<double>(now - begin_).count();
     const double left = elapsed / static_cast<double>(count) * static_cast<double>(total_ - count);
-    complain(fmt::format("\r\033[K{} of {}, {:.0f} s left", count, total_, left));
+    rewrite_line(fmt::format("{} of {}, {:.0f} s left", count, total_, left));
   }
 
  private:
@@ -166,7 +166,7 @@ class SweepOutput {
       document["version"] = kVersion;
       document["scenario"] = scenario;
       document["points"] = points_;
-      return document.dump(2) + "\n";
+      return document.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
     }
     std::string csv = sim::csv_line(header_);
     for (const auto& row : rows_) csv += sim::csv_line(row);
@@ -207,7 +207,9 @@ int sweep_command(const CommonOptions& common, const SweepOptions& options) {
   std::string name;
   for (std::size_t i = 0; i < total && signal_exit_code() == 0; ++i) {
     const std::vector<sim::Override> settings = sim::combination(variations, i);
-    const sim::Sweeper::Point point = sweeper.simulate(settings, common.schedules);
+    std::optional<sim::Sweeper::Point> simulated;
+    if (!finishes([&] { simulated = sweeper.simulate(settings, common.schedules); })) break;
+    const sim::Sweeper::Point& point = *simulated;
     name = point.job.scenario.name;
     output.add(settings, variations, point);
     add_ignored(point, warnings);

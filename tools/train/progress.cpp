@@ -26,7 +26,11 @@ void Progress::show(const runtime::StepResult& step, const runtime::StepTimes& t
       "step {}/{}  loss {:.4f}  {:.0f} tokens/s  step {:.1f} ms  stall {:.1f} ms", step.step + 1,
       steps_, step.loss, tokens_per_second, times.total * 1e3, stall * 1e3);
   const bool rewrite = terminal_ && !verbose_;
-  complain(rewrite ? fmt::format("\r{:<100}", line) : line + "\n");
+  if (rewrite) {
+    rewrite_line(line);
+  } else {
+    complain(line + "\n");
+  }
   open_ = rewrite;
 }
 

@@ -301,7 +301,7 @@ std::string summary_json(const TuneAnswer& answer) {
   map["numbers"] = numbers_json(answer);
   map["search"] = counts_json(result);
   map["deepspeed_will"] = findings_json(answer);
-  return map.dump(2) + "\n";
+  return map.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
 }
 
 }  // namespace zenflow::tools

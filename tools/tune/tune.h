@@ -14,6 +14,7 @@ namespace zenflow::tools {
 struct TuneOptions : sim::TraceFlags {
   std::filesystem::path scenario;               ///< empty: the job is that of `traces`
   std::optional<std::filesystem::path> output;  ///< a folder; else nothing is written
+  std::uint64_t max_points = 100'000'000;       ///< a larger space is refused
   unsigned threads = 0;                         ///< 0: as many as the machine has
   std::string train_command = "train.py";
   bool json = false;
