@@ -182,6 +182,11 @@ void OffloadEngine::restore(
                             "max_staleness is {}",
                             counters.update_interval, staleness, settings_.max_staleness));
   }
+  if (counters.parity != 0 && counters.parity != 1) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("checkpoint: expected 0 or 1 as the parity of its window, found {}",
+                            counters.parity));
+  }
   step_ = counters.step;
   window_.first_step = counters.window_first_step;
   window_.steps = counters.window_steps;

@@ -1,5 +1,6 @@
 /// The offload engine at the edges of its settings: shapes, intervals that change, runs that settle
 /// and go on.
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -210,6 +211,24 @@ TEST(OffloadEngineEdges, ACheckpointWithALargerIntervalThanAllowedIsRefused) {
   EXPECT_EQ(kind, ErrorKind::kInput);
   EXPECT_EQ(message,
             "checkpoint: update_interval 4 makes gradients up to 7 steps old, max_staleness is 6");
+}
+
+// Which of two buffers a window's sums are in.
+TEST(OffloadEngineEdges, ACheckpointOfAThirdBufferIsRefused) {
+  const Case c = adaptive_case(48'000);
+  Trainer trainer(c);
+  trainer.engine.load_weights(trainer.model.initial_weights());
+  trainer.step();
+  for (const std::int64_t parity : {-1, 2, 1 << 30}) {
+    Saved saved = save(trainer.engine);
+    constexpr std::size_t kPlace = 6 * sizeof parity;
+    std::memcpy(saved.at("counters").data() + kPlace, &parity, sizeof parity);
+    Trainer refusing(c);
+    const auto [kind, message] = error_of([&] { restore(refusing.engine, saved); });
+    EXPECT_EQ(kind, ErrorKind::kInput);
+    EXPECT_EQ(message, "checkpoint: expected 0 or 1 as the parity of its window, found " +
+                           std::to_string(parity));
+  }
 }
 
 TEST(OffloadEngineEdges, WeightsBeforeTheFirstStepAreThoseLoaded) {
