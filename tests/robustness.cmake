@@ -5,6 +5,7 @@ if(Python3_FOUND AND NOT ZENFLOW_SANITIZE)
     add_test(NAME robustness/${kind}
              COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/robustness/robustness_test.py
                      $<TARGET_FILE_DIR:zenflow-sim> ${PROJECT_SOURCE_DIR} ${kind})
-    set_tests_properties(robustness/${kind} PROPERTIES LABELS robustness TIMEOUT 600 COST 600)
+    set_tests_properties(robustness/${kind} PROPERTIES LABELS robustness TIMEOUT 600 COST 600
+                         PROCESSORS 2)
   endforeach()
 endif()

@@ -65,7 +65,8 @@ int exit_code(const std::exception& error) {
 
 int run(const TrainCommand& command) {
   // What cannot be read is said before gigabytes are filled.
-  if (command.train.weights && !std::filesystem::is_directory(*command.train.weights)) {
+  std::error_code unknown;
+  if (command.train.weights && !std::filesystem::is_directory(*command.train.weights, unknown)) {
     static_cast<void>(InputFile(*command.train.weights));
   }
   // From here on the run is what stops, behind a step and with a checkpoint.

@@ -46,6 +46,8 @@ INPUTS = (
     Input("zenflow-sim list topic", ("zenflow-sim", "list", FILE), "profile", ".yaml"),
     Input("zenflow-sim list topic", ("zenflow-sim", "list", FILE), "weights", ".safetensors"),
     Input("zenflow-sim lint config", ("zenflow-sim", "lint", FILE), "deepspeed", ".json"),
+    Input("zenflow-sim lint --model",
+          ("zenflow-sim", "lint", "{samples}/deepspeed.json", "--model", FILE), "model", ".json"),
     *(Input("zenflow-sim explain --trace", ("zenflow-sim", "explain", "--trace", FILE), format,
             suffix)
       for format, suffix in (("chrome", ".json"), ("chrome_gz", ".json.gz"), ("own", ".json"),

@@ -203,9 +203,9 @@ class Damage(Kind):
         draw = random.Random(20261126)
         for one in self.of_file():
             sample = self.sample(one.format)
-            for number in range(24):
+            for number in range(12):
                 self.add_file(f"damage {number}", one, damaged(sample, draw), stack=STACK)
-        self.try_all(800)
+        self.try_all(400)
 
     def test_extreme_events(self):
         """Every field of an event, and of what a recording says of itself, with every extreme."""
@@ -367,7 +367,13 @@ class Bombs(Kind):
                          json.dumps({"steps": [pattern], "phases": [
                              {"phase": "forward", "kernel": pattern}]}).encode(), "rules.yaml",
                          stack=stack)
-        self.try_all(60)
+                # A scenario's adapters, and what freezes tensors, are chosen by patterns as well.
+                for lora in (f"{{r: 8, targets: {json.dumps(pattern)}}}",
+                             f"{{r: 8, targets: [{json.dumps(pattern)}]}}"):
+                    self.add(f"lora {pattern[:20]}",
+                             ("zenflow-sim", "run", self.samples["scenario"], "--set",
+                              "training.lora=" + lora), stack=stack)
+        self.try_all(140)
 
 
 def node_by_parts(gpus, sockets):
