@@ -343,8 +343,8 @@ TEST_F(TrainCli, WhatTheMachineCannotHoldIsInfeasible) {
 
 TEST_F(TrainCli, RefusesModels) {
   const auto model = [](const char* name) { return with(basic(), "--model", name); };
-  folder_.write("opt.json", R"({"model_type": "opt", "hidden_size": 16, "num_hidden_layers": 1,
-    "num_attention_heads": 2, "ffn_dim": 32, "vocab_size": 258, "max_position_embeddings": 32})");
+  folder_.write("bloom.json", R"({"model_type": "bloom", "hidden_size": 16, "n_layer": 1,
+    "n_head": 2, "vocab_size": 258})");
   folder_.write("half.json", std::string(kTinyLlama).substr(0, 60));
   folder_.write("empty.json", "");
   folder_.write("small.json", [] {
@@ -353,7 +353,8 @@ TEST_F(TrainCli, RefusesModels) {
   }());
   expect_refused(model("nope.json"), HasSubstr("nope.json: cannot read"));
   expect_refused(model("."), HasSubstr("directory"));
-  expect_refused(model("opt.json"), AllOf(HasSubstr("opt.json:1:"), HasSubstr("opt")));
+  expect_refused(model("bloom.json"), AllOf(HasSubstr("bloom.json:1:"),
+                                            HasSubstr("bloom is simulated but not trained")));
   expect_refused(model("half.json"), HasSubstr("half.json:"));
   expect_refused(model("empty.json"), HasSubstr("empty.json: "));
   expect_refused(model("text.txt"), HasSubstr("text.txt:1:"));

@@ -3,8 +3,8 @@
 # packages of script/install-packages that script/fetch-deps leaves out.
 set -euo pipefail
 cd "${1:?usage: fetched_packages.sh ROOT}"
-# Header-only parts of Boost are in libboost-dev; the benchmarks and SimGrid are not built there.
-not_needed='^(libboost-graph-dev|libsimgrid-dev|libbenchmark-dev)$'
+# Header-only parts of Boost are in libboost-dev; the benchmarks, SimGrid and ranks are not built there.
+not_needed='^(libboost-graph-dev|libsimgrid-dev|libbenchmark-dev|libopenmpi-dev)$'
 needed=$(sed -n '/^    build)/,/;;/p; /^    test)/,/;;/p' script/install-packages |
   grep -oE '[a-z0-9+.-]+-dev\b' | grep -vE "$not_needed" | sort -u)
 fetched=$(sed -n '/^PACKAGES=/,/)$/p' script/fetch-deps | grep -oE '[a-z0-9+.-]+-dev\b' | sort -u)
