@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "sim/base/json_text.h"
+
 namespace zenflow::runtime {
 namespace {
 
@@ -68,7 +70,7 @@ std::string checks_json(const std::vector<Check>& checks, std::string_view versi
   for (const CheckStatus status : kStatuses) {
     document["counts"][to_string(status)] = count(checks, status);
   }
-  return document.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
+  return json_text(document);
 }
 
 }  // namespace zenflow::runtime

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sim/base/error.h"
+#include "sim/base/json_text.h"
 #include "sim/config/reader.h"
 
 namespace zenflow::runtime {
@@ -136,7 +137,7 @@ std::string comparison_json(const ProbeComparison& comparison, std::string_view 
                                    {"first", json_of(pair.first.value)},
                                    {"second", json_of(pair.second.value)}});
   }
-  return document.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
+  return json_text(document);
 }
 
 std::vector<Figure> read_figures(const std::filesystem::path& file) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/probe/cpu_adam.h"
+#include "sim/base/json_text.h"
 #include "sim/base/text.h"
 #include "sim/calibrate/tile_fit.h"
 
@@ -327,7 +328,7 @@ std::string figures_json(const ProbedMachine& machine, std::span<const Figure> f
                                    {"repetitions", f.value.repetitions},
                                    {"what", f.what}});
   }
-  return document.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
+  return json_text(document);
 }
 
 }  // namespace zenflow::runtime

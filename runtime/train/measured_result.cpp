@@ -9,6 +9,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "sim/base/json_text.h"
+
 namespace zenflow::runtime {
 namespace {
 
@@ -247,7 +249,7 @@ std::string measured_result_json(const TrainOptions& options, const TrainReport&
   document["hardware"] = {{"name", report.device_name}, {"gpus", options.ranks()}};
   if (options.cuda) document["hardware"]["gpu"] = options.cuda->ordinal;
   document["results"] = Json::array({result(options, report)});
-  return document.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
+  return json_text(document);
 }
 
 }  // namespace zenflow::runtime

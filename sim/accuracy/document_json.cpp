@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sim/accuracy/document.h"
+#include "sim/base/json_text.h"
 
 namespace zenflow::sim {
 namespace {
@@ -152,7 +153,7 @@ std::string document_json(const ValidationDocument& document) {
     json["results"].push_back(setting_json(one));
   }
   json["summary"] = summary_json(document.summary, document.tolerance);
-  return json.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
+  return json_text(json);
 }
 
 }  // namespace zenflow::sim

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sim/accuracy/published_runs.h"
+#include "sim/base/json_text.h"
 
 namespace zenflow::sim {
 namespace {
@@ -95,7 +96,7 @@ std::string published_json(const std::vector<PublishedResult>& results,
   json["by_node"] = errors_json(published_errors(results, PublishedGroup::kNode));
   json["by_quantity"] = errors_json(published_errors(results, PublishedGroup::kQuantity));
   json["by_source"] = errors_json(published_errors(results, PublishedGroup::kSource));
-  return json.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
+  return json_text(json);
 }
 
 }  // namespace zenflow::sim

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "sim/base/json_text.h"
 #include "sim/deepspeed/estimator.h"
 
 namespace zenflow::sim {
@@ -151,7 +152,7 @@ std::string fit_json(const Job& job, const std::vector<Fit>& fits, const std::st
     document["deepspeed_estimator"] = {{"gpu_bytes", estimate->gpu_bytes},
                                        {"cpu_bytes", estimate->cpu_bytes}};
   }
-  return document.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
+  return json_text(document);
 }
 
 }  // namespace zenflow::sim

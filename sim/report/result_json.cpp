@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "sim/base/json_text.h"
+
 namespace zenflow::sim {
 namespace {
 
@@ -128,7 +130,7 @@ std::string result_json(const Job& job, const std::vector<SimulationResult>& res
   document["results"] = Json::array();
   for (const SimulationResult& one : results) document["results"].push_back(result(one));
   // Names come from files: bytes that are not UTF-8 were refused on reading, so dump cannot throw.
-  return document.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
+  return json_text(document);
 }
 
 }  // namespace zenflow::sim

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "sim/base/json_text.h"
 #include "sim/base/table.h"
 #include "sim/report/result_json.h"
 #include "tools/commands/commands.h"
@@ -74,7 +75,7 @@ int compare_command(const CommonOptions& common) {
     all["tool"] = "zenflow-sim";
     all["version"] = kVersion;
     all["scenarios"] = std::move(documents);
-    print(all.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n");
+    print(json_text(all));
   } else {
     print(as_table(rows, colored(common)));
   }

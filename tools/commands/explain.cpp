@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "sim/base/json_text.h"
 #include "sim/base/table.h"
 #include "tools/commands/commands.h"
 #include "tools/version.h"
@@ -93,9 +94,7 @@ int explain_command(const CommonOptions& common) {
     document["explanations"].push_back(as_json(one));
     text += as_text(one, colored(common));
   }
-  print(common.json
-            ? document.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n"
-            : text);
+  print(common.json ? json_text(document) : text);
   return signal_exit_code();
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sim/base/error.h"
+#include "sim/base/json_text.h"
 #include "sim/base/output_file.h"
 #include "sim/base/table.h"
 #include "sim/base/text.h"
@@ -244,7 +245,7 @@ std::string json_report(const std::vector<Linted>& files, const std::optional<Fi
                        {"errors_left", fixed->left.errors},
                        {"warnings_left", fixed->left.warnings}};
   }
-  return document.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
+  return json_text(document);
 }
 
 }  // namespace

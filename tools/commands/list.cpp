@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sim/base/error.h"
+#include "sim/base/json_text.h"
 #include "sim/base/table.h"
 #include "sim/config/hub/hub_model.h"
 #include "sim/config/hub/model_files.h"
@@ -249,9 +250,7 @@ int list_command(const CommonOptions& common, const std::vector<std::string>& to
     }
     if (topic == "gpus") text += "~ an estimate; sources are in profiles/gpus\n";
   }
-  print(common.json
-            ? document.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n"
-            : text);
+  print(common.json ? json_text(document) : text);
   return 0;
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "sim/base/json_text.h"
 #include "sim/base/table.h"
 #include "sim/schedule/micro_steps.h"
 #include "sim/simulate/simulation.h"
@@ -71,11 +72,10 @@ int steps_command(const CommonOptions& common, std::int64_t count) {
     for (const MicroStep& one : steps) list.push_back(as_json(one));
     document["schedules"].push_back({{"schedule", schedule->name()}, {"micro_steps", list}});
   }
-  print(common.json
-            ? document.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n"
-            : text +
-                  "Steps count from 0. Weights of: the step whose CPU update arrives "
-                  "as weights at this boundary.\n");
+  print(common.json ? json_text(document)
+                    : text +
+                          "Steps count from 0. Weights of: the step whose CPU update arrives "
+                          "as weights at this boundary.\n");
   return 0;
 }
 

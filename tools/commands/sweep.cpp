@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sim/base/error.h"
+#include "sim/base/json_text.h"
 #include "sim/base/table.h"
 #include "sim/report/result_json.h"
 #include "sim/schedule/live_work.h"
@@ -166,7 +167,7 @@ class SweepOutput {
       document["version"] = kVersion;
       document["scenario"] = scenario;
       document["points"] = points_;
-      return document.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
+      return json_text(document);
     }
     std::string csv = sim::csv_line(header_);
     for (const auto& row : rows_) csv += sim::csv_line(row);

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "sim/base/json_text.h"
 #include "sim/report/result_json.h"
 #include "tools/tune/tune.h"
 #include "tools/version.h"
@@ -301,7 +302,7 @@ std::string summary_json(const TuneAnswer& answer) {
   map["numbers"] = numbers_json(answer);
   map["search"] = counts_json(result);
   map["deepspeed_will"] = findings_json(answer);
-  return map.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
+  return json_text(map);
 }
 
 }  // namespace zenflow::tools

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "sim/base/json_text.h"
+
 namespace zenflow::sim {
 namespace {
 
@@ -44,8 +46,7 @@ std::string fit_json(const std::vector<FittedNumber>& numbers,
                 {"traces", Json::array()}};
   for (const FittedNumber& one : numbers) document["numbers"].push_back(number_json(one));
   for (const TraceBaseline& one : traces) document["traces"].push_back(trace_json(one));
-  constexpr int kIndent = 2;
-  return document.dump(kIndent, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(document);
 }
 
 }  // namespace zenflow::sim

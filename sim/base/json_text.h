@@ -1,0 +1,15 @@
+/// How the programs write JSON documents.
+#pragma once
+
+#include <string>
+
+namespace zenflow {
+
+/// Indented by two, with a newline at the end; what is not UTF-8, such as a file's name may be,
+/// becomes U+FFFD. `Json`: one of nlohmann's.
+template <class Json>
+[[nodiscard]] std::string json_text(const Json& document) {
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace zenflow
