@@ -58,10 +58,11 @@ template <class Element>
 void present_word_gradient_scalar(const WordOrderView& order, std::size_t columns,
                                   const Element* dy, bool adds, ParameterOf<Element>* gradient,
                                   Range words = {});
-/// gradient[places, columns]; places beyond `length` get 0 unless `adds`.
+/// gradient[places, columns]; a sequence's first token has place `first`, and places before that
+/// and beyond `length` tokens get 0 unless `adds`.
 template <class Element>
 void position_gradient_scalar(std::size_t tokens, std::size_t length, std::size_t columns,
-                              const Element* dy, std::size_t places, bool adds,
+                              const Element* dy, std::size_t first, std::size_t places, bool adds,
                               ParameterOf<Element>* gradient, Range range = {});
 
 }  // namespace zenflow::kernels

@@ -78,15 +78,16 @@ __global__ void __launch_bounds__(kBlockSize)
 template <unsigned kWidth, class Element>
 __global__ void __launch_bounds__(kBlockSize)
     position_gradient_kernel(std::size_t tokens, std::size_t length, std::size_t columns,
-                             const Element* dy, std::size_t places, bool adds, Element* gradient) {
+                             const Element* dy, std::size_t first, std::size_t places, bool adds,
+                             Element* gradient) {
   const std::size_t packs = columns / kWidth;
   const std::size_t place = thread_number() / packs;
   if (place >= places) return;
   const std::size_t column = thread_number() % packs * kWidth;
   RowSum<kWidth, Element> sum;
-  if (place < length) {
+  if (place >= first && place - first < length) {
 #pragma unroll 4
-    for (std::size_t t = place; t < tokens; t += length) sum.add(dy + t * columns + column);
+    for (std::size_t t = place - first; t < tokens; t += length) sum.add(dy + t * columns + column);
   }
   sum.store(1.0F, adds, gradient + place * columns + column);
 }
@@ -128,15 +129,15 @@ void word_gradient_cuda(const WordOrderView& order, std::size_t columns, const E
 
 template <class Element>
 void position_gradient_cuda(std::size_t tokens, std::size_t length, std::size_t columns,
-                            const Element* dy, std::size_t places, bool adds, Element* gradient,
-                            cudaStream_t stream) {
+                            const Element* dy, std::size_t first, std::size_t places, bool adds,
+                            Element* gradient, cudaStream_t stream) {
   if (places == 0 || columns == 0) return;
   with_row_packs<Element>(
       columns,
       [&]<unsigned kWidth>() {
         launch(position_gradient_kernel<kWidth, Element>,
                blocks_of(places * (columns / kWidth), kBlockSize), kBlockSize, 0, stream, tokens,
-               length, columns, dy, places, adds, gradient);
+               length, columns, dy, first, places, adds, gradient);
       },
       dy, gradient);
 }
@@ -147,7 +148,7 @@ void position_gradient_cuda(std::size_t tokens, std::size_t length, std::size_t 
   template void word_gradient_cuda(const WordOrderView&, std::size_t, const Element*, std::size_t, \
                                    bool, Element*, cudaStream_t);                                  \
   template void position_gradient_cuda(std::size_t, std::size_t, std::size_t, const Element*,      \
-                                       std::size_t, bool, Element*, cudaStream_t);
+                                       std::size_t, std::size_t, bool, Element*, cudaStream_t);
 ZENFLOW_EMBEDDINGS(float)
 ZENFLOW_EMBEDDINGS(Bf16)
 #undef ZENFLOW_EMBEDDINGS

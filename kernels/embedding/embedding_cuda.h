@@ -20,7 +20,7 @@ void word_gradient_cuda(const WordOrderView& order, std::size_t columns, const E
                         std::size_t rows, bool adds, Element* gradient, cudaStream_t stream);
 template <class Element>
 void position_gradient_cuda(std::size_t tokens, std::size_t length, std::size_t columns,
-                            const Element* dy, std::size_t places, bool adds, Element* gradient,
-                            cudaStream_t stream);
+                            const Element* dy, std::size_t first, std::size_t places, bool adds,
+                            Element* gradient, cudaStream_t stream);
 
 }  // namespace zenflow::kernels

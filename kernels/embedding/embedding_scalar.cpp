@@ -80,13 +80,13 @@ void present_word_gradient_scalar(const WordOrderView& order, std::size_t column
 
 template <class Element>
 void position_gradient_scalar(std::size_t tokens, std::size_t length, std::size_t columns,
-                              const Element* dy, std::size_t places, bool adds,
+                              const Element* dy, std::size_t first, std::size_t places, bool adds,
                               ParameterOf<Element>* gradient, Range range) {
   std::vector<double> sum(columns);
   for (std::size_t place = range.first; place < range.end(places); ++place) {
     std::fill(sum.begin(), sum.end(), 0.0);
-    for (std::size_t t = place; place < length && t < tokens; t += length) {
-      add_row(dy + t * columns, sum);
+    if (place >= first && place - first < length) {
+      for (std::size_t t = place - first; t < tokens; t += length) add_row(dy + t * columns, sum);
     }
     store_row(sum, 1.0F, adds, gradient + place * columns);
   }
@@ -100,7 +100,8 @@ void position_gradient_scalar(std::size_t tokens, std::size_t length, std::size_
   template void present_word_gradient_scalar(const WordOrderView&, std::size_t, const Element*, \
                                              bool, ParameterOf<Element>*, Range);               \
   template void position_gradient_scalar(std::size_t, std::size_t, std::size_t, const Element*, \
-                                         std::size_t, bool, ParameterOf<Element>*, Range);
+                                         std::size_t, std::size_t, bool, ParameterOf<Element>*, \
+                                         Range);
 ZENFLOW_EMBEDDINGS(float)
 ZENFLOW_EMBEDDINGS(Bf16)
 ZENFLOW_EMBEDDINGS(WideBf16)

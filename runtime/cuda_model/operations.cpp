@@ -215,14 +215,10 @@ class CudaOperations final : public Operations<Element> {
   }
 
   void position_gradient(const BatchView& batch, std::size_t columns, const Element* dy,
-                         std::size_t places, bool adds, Element* gradient) override {
+                         std::size_t first, std::size_t places, bool adds,
+                         Element* gradient) override {
     kernels::position_gradient_cuda(as_size(batch.tokens()), as_size(batch.length), columns, dy,
-                                    places, adds, gradient, run_.stream);
-  }
-
-  /// No words: only rows that have none.
-  void clear(std::size_t n, Element* values) override {
-    kernels::word_gradient_cuda<Element>({}, n, nullptr, 1, false, values, run_.stream);
+                                    first, places, adds, gradient, run_.stream);
   }
 
   void gather_last(const BatchView& batch, std::size_t columns, const Element* from,

@@ -219,14 +219,13 @@ class HostOperations final : public Operations<Element> {
   }
 
   void position_gradient(const BatchView& batch, std::size_t columns, const Element* dy,
-                         std::size_t places, bool adds, Stored* gradient) override {
+                         std::size_t first, std::size_t places, bool adds,
+                         Stored* gradient) override {
     share(run_, places, kWordsPerBlock, [&](Range range) {
       kernels::position_gradient_scalar(as_size(batch.tokens()), as_size(batch.length), columns, dy,
-                                        places, adds, gradient, range);
+                                        first, places, adds, gradient, range);
     });
   }
-
-  void clear(std::size_t n, Stored* values) override { std::fill_n(values, n, Stored{}); }
 
   void gather_last(const BatchView& batch, std::size_t columns, const Element* from,
                    Element* to) override {

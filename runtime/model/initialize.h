@@ -2,7 +2,8 @@
 ///
 /// Matrices and embeddings are normal with mean 0 and standard deviation initializer_range (GPT-2's
 /// output projections of attention and feed-forward: divided by sqrt(2 * layers)), norms are 1
-/// (Gemma's, which scale by 1 + weight, 0), biases 0.
+/// (Gemma's, which scale by 1 + weight, 0), biases 0. Not as there: the row of the padding token,
+/// which Hugging Face sets to 0, is like any other.
 ///
 /// Every value is a function of (seed, tensor name, element) alone, whatever the order, the machine
 /// or the other tensors: element e of a tensor is number e % 4 of block e / 4, and a block is

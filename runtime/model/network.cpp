@@ -124,16 +124,11 @@ class NetworkOf final : public Network {
     return kernels::rounded_to<Element>(static_cast<float>(config_.embedding_scale));
   }
 
-  /// Elements of the table of learned positions before the first token's.
-  [[nodiscard]] std::int64_t skipped_positions() const {
-    return config_.first_position * config_.model.hidden;
-  }
-
   void embed(const Pass& pass) const {
-    const auto* const positions =
-        config_.model.learned_positions
-            ? static_cast<const Stored*>(pass.weights[1]) + skipped_positions()
-            : nullptr;
+    const auto* const positions = config_.model.learned_positions
+                                      ? static_cast<const Stored*>(pass.weights[1]) +
+                                            config_.first_position * config_.model.hidden
+                                      : nullptr;
     run_->embedding(pass.batch, as_size(config_.model.hidden), embedding_scale(),
                     static_cast<const Stored*>(pass.weights[0]), positions, kept_.streams[0]);
   }
@@ -144,12 +139,10 @@ class NetworkOf final : public Network {
                         as_size(config_.model.vocab), pass.adds || config_.has_tied_head(),
                         static_cast<Stored*>(gradients[0]));
     if (!config_.model.learned_positions) return;
-    auto* const positions = static_cast<Stored*>(gradients[1]);
-    run_->position_gradient(pass.batch, columns, work_.d_stream,
-                            as_size(config_.model.max_positions), pass.adds,
-                            positions + skipped_positions());
-    if (!pass.adds && config_.first_position > 0)
-      run_->clear(as_size(skipped_positions()), positions);
+    const std::int64_t first = config_.first_position;
+    run_->position_gradient(pass.batch, columns, work_.d_stream, as_size(first),
+                            as_size(first + config_.model.max_positions), pass.adds,
+                            static_cast<Stored*>(gradients[1]));
   }
 
   TransformerConfig config_;

@@ -127,8 +127,8 @@ class Operations {
   virtual void word_gradient(const BatchView& batch, std::size_t columns, float scale,
                              const Element* dy, std::size_t rows, bool adds, Stored* gradient) = 0;
   virtual void position_gradient(const BatchView& batch, std::size_t columns, const Element* dy,
-                                 std::size_t places, bool adds, Stored* gradient) = 0;
-  virtual void clear(std::size_t n, Stored* values) = 0;
+                                 std::size_t first, std::size_t places, bool adds,
+                                 Stored* gradient) = 0;
   /// to[sequences, columns]: the rows of the sequences' last tokens.
   virtual void gather_last(const BatchView& batch, std::size_t columns, const Element* from,
                            Element* to) = 0;

@@ -154,12 +154,17 @@ void check_columns(const MapReader& config, const TransformerConfig& out) {
         fmt::format("expected an even number of rotary columns, found {}", out.rotary_columns));
   }
   const auto pairs = static_cast<std::size_t>(out.rotary_columns / 2);
-  for (const auto* const factors : {&out.rotary.short_factors, &out.rotary.long_factors}) {
-    if (factors->empty() || factors->size() == pairs) continue;
-    config.fail("rope_scaling", fmt::format("expected {} factors, one for each pair of columns; "
-                                            "found {}",
-                                            pairs, factors->size()));
-  }
+  const auto check = [&](const RotarySettings& rotary) {
+    if (rotary.scaling != RotarySettings::Scaling::kLongRope) return;
+    for (const auto* const factors : {&rotary.short_factors, &rotary.long_factors}) {
+      if (factors->size() == pairs) continue;
+      config.fail("rope_scaling", fmt::format("expected {} factors, one for each pair of columns; "
+                                              "found {}",
+                                              pairs, factors->size()));
+    }
+  };
+  check(out.rotary);
+  if (out.window_rotary) check(*out.window_rotary);
 }
 
 }  // namespace

@@ -27,8 +27,16 @@ bool is_index(const fs::path& path) {
 
 /// "model-00001-of-00003.safetensors".
 bool is_shard(const fs::path& path) {
-  const std::string name = path.filename().string();
-  return name.ends_with(".safetensors") && name.find("-of-") != std::string::npos;
+  if (path.extension() != ".safetensors") return false;
+  const std::string name = path.stem().string();
+  constexpr std::string_view kOf = "-of-";
+  constexpr std::string_view kDigits = "0123456789";
+  const std::size_t of = name.rfind(kOf);
+  if (of == std::string::npos || of == 0) return false;
+  const std::size_t dash = name.find_last_not_of(kDigits, of - 1);
+  return dash != std::string::npos && name[dash] == '-' && dash + 1 < of &&
+         of + kOf.size() < name.size() &&
+         name.find_first_not_of(kDigits, of + kOf.size()) == std::string::npos;
 }
 
 /// The shard of the lowest name in a folder: "model-00001-of-00030.safetensors"; or "".

@@ -130,9 +130,9 @@ struct Layer {
 struct ModelSpec {
   std::string name;  ///< "llama2_7b"
   std::string type;  ///< Hugging Face's model_type
-  std::string
-      quantization;  ///< method in which the weights are stored: "bitsandbytes"; empty: none
-  /// What of it is estimated, and what was assumed for that, in a sentence; empty: nothing.
+  /// How the weights are stored: "bitsandbytes"; empty: as they are.
+  std::string quantization;
+  /// A sentence on what is estimated, and on what assumptions; empty: nothing is.
   std::string estimate;
   Layer embedding;                  ///< token and position embeddings, projections into the stack
   std::vector<Layer> kinds;         ///< the layers that differ

@@ -24,6 +24,9 @@ NamePattern::NamePattern(const std::string& pattern) {
   try {
     compiled_ = std::make_shared<const Compiled>(Compiled{std::regex(pattern, flags)});
   } catch (const std::regex_error& error) {
+    if (error.code() == std::regex_constants::error_space) {  // by a limit of the library
+      throw Error(ErrorKind::kInput, "is too large a regular expression");
+    }
     throw Error(ErrorKind::kInput,
                 fmt::format("is no regular expression that is read here: {}", error.what()));
   }

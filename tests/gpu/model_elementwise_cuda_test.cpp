@@ -195,7 +195,8 @@ void check_embedding(std::size_t sequences, std::size_t length, std::size_t colu
   word_gradient_scalar<Element>(
       {order.word.data(), order.first.data(), order.token.data(), order.word.size(), scale},
       columns, dy.data(), words, adds, d_words.data());
-  position_gradient_scalar(tokens, length, columns, dy.data(), length + 2, adds, d_places.data());
+  position_gradient_scalar(tokens, length, columns, dy.data(), 1, length + 2, adds,
+                           d_places.data());
   in_every_order([&] {
     const OnDevice<std::int32_t> device_ids(ids), word(order.word);
     const OnDevice<std::uint32_t> first(order.first), token(order.token);
@@ -205,7 +206,8 @@ void check_embedding(std::size_t sequences, std::size_t length, std::size_t colu
                    has_positions ? p.get() : nullptr, out.get(), nullptr);
     word_gradient_cuda<Element>({word.get(), first.get(), token.get(), order.word.size(), scale},
                                 columns, d.get(), words, adds, dw.get(), nullptr);
-    position_gradient_cuda(tokens, length, columns, d.get(), length + 2, adds, dp.get(), nullptr);
+    position_gradient_cuda(tokens, length, columns, d.get(), 1, length + 2, adds, dp.get(),
+                           nullptr);
     synchronize();
     EXPECT_EQ(comparable(out.read()), comparable(y));
     EXPECT_EQ(comparable(dw.read()), comparable(d_words));

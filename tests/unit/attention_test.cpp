@@ -78,6 +78,16 @@ TEST(Rotary, ScalingActsOnTheFrequenciesItNames) {
   const double share = (64.0 * std::pow(100.0, -0.25) / (2.0 * 3.14159265358979) - 1.0) / 3.0;
   EXPECT_NEAR(llama3[1], plain[1] * (share + (1.0 - share) / 4.0), 1e-7);
   EXPECT_FLOAT_EQ(llama3[3], plain[3] / 4.0F);
+  // Short factors up to the original positions, long ones above.
+  settings = {100.0, RotarySettings::Scaling::kLongRope};
+  settings.original_max_positions = 64.0;
+  settings.short_factors = {1.0, 2.0, 3.0, 4.0};
+  settings.long_factors = {5.0, 6.0, 7.0, 8.0};
+  for (std::size_t i = 0; i < 4; ++i) {
+    const auto pair = static_cast<float>(i);
+    EXPECT_FLOAT_EQ(rotary_frequencies(settings, 8, 64)[i], plain[i] / (1.0F + pair));
+    EXPECT_FLOAT_EQ(rotary_frequencies(settings, 8, 65)[i], plain[i] / (5.0F + pair));
+  }
 }
 
 std::vector<double> attention_reference(const AttentionShape& s, const std::vector<double>& qkv) {

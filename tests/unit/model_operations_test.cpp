@@ -343,7 +343,7 @@ TEST_F(ModelOperations, EmbeddingsAreLookedUpAndTheirGradientsSummedByWord) {
   std::vector<float> d_words(20, 1.0F);
   std::vector<float> d_places(20, 1.0F);
   run_.word_gradient(*tokens.view, 5, kScale, dy.data(), 4, true, d_words.data());
-  run_.position_gradient(*tokens.view, 5, dy.data(), 4, false, d_places.data());
+  run_.position_gradient(*tokens.view, 5, dy.data(), 0, 4, false, d_places.data());
   std::vector<double> expected_words(20, 1.0);
   std::vector<double> expected_places(20);
   for (std::int64_t t = 0; t < 6; ++t) {
@@ -354,7 +354,12 @@ TEST_F(ModelOperations, EmbeddingsAreLookedUpAndTheirGradientsSummedByWord) {
   }
   EXPECT_LT(relative_error(d_words, expected_words), kBound);
   EXPECT_LT(relative_error(d_places, expected_places), kBound);
-  EXPECT_EQ(d_places[15], 0.0F);  // no sequence reaches the fourth place
+  EXPECT_EQ(d_places[15], 0.0F);       // no sequence reaches the fourth place
+  std::vector<float> later(25, 1.0F);  // the first token has the second of five places
+  run_.position_gradient(*tokens.view, 5, dy.data(), 1, 5, false, later.data());
+  for (std::size_t e = 0; e < 25; ++e) {
+    EXPECT_EQ(later[e], e < 5 ? 0.0F : d_places[e - 5]) << e;
+  }
   run_.word_gradient(*tokens.view, 5, kScale, dy.data(), 4, false, d_words.data());
   for (double& value : expected_words) value -= 1.0;
   EXPECT_LT(relative_error(d_words, expected_words), kBound);

@@ -115,6 +115,16 @@ TEST(TransformerConfig, RefusesWhatItWouldComputeWrongly) {
   EXPECT_THAT(error_of(llama(R"(, "rope_scaling": {"type": "longrope", "short_factor": [1, 2, 3],
                                    "long_factor": [1, 2]})")),
               HasSubstr("rope_scaling: expected 2 factors, one for each pair of columns; found 3"));
+  EXPECT_THAT(error_of(llama(R"(, "rope_scaling": {"type": "longrope", "short_factor": [],
+                                   "long_factor": []})")),
+              HasSubstr("expected 2 factors, one for each pair of columns; found 0"));
+  EXPECT_THAT(error_of(R"({"model_type": "gemma3_text", "vocab_size": 32, "hidden_size": 16,
+                  "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
+                  "head_dim": 4, "intermediate_size": 16, "max_position_embeddings": 32,
+                  "rope_parameters": {"full_attention": {"rope_type": "default"},
+                    "sliding_attention": {"rope_type": "longrope", "short_factor": [1],
+                                          "long_factor": [1]}}})"),
+              HasSubstr("expected 2 factors, one for each pair of columns; found 1"));
   EXPECT_THAT(error_of(llama(R"(, "rope_scaling": {"type": "linear"})")), HasSubstr("factor"));
   EXPECT_THAT(error_of(llama(R"(, "hidden_act": "mish")")), HasSubstr("hidden_act"));
   EXPECT_THAT(error_of(llama(R"(, "partial_rotary_factor": 0.5)")),

@@ -180,6 +180,12 @@ TEST(WeightModel, OfWhatIsNoModelIsRefused) {
   folder.write("huge.safetensors", std::string(7, '\0') + "\x80" + "{}");  // 2^63 bytes of header
   EXPECT_THAT(refused(folder, "huge.safetensors"),
               HasSubstr("header of 9223372036854775808 bytes"));
+  // No bytes, and 2^105 elements if the zero is not seen.
+  write_sparse(
+      folder, "none_of_many.safetensors",
+      {{"model.layers.0.x_blocks", {0, 1, std::int64_t{1} << 52, std::int64_t{1} << 52}, "U8"}});
+  EXPECT_THAT(refused(folder, "none_of_many.safetensors"),
+              StartsWith("none_of_many.safetensors: "));
   folder.write("config.json", R"({"num_hidden_layers": 12})");
   write_sparse(folder, "part.safetensors", {{"model.layers.0.mlp.up.weight", {4, 4}}});
   EXPECT_THAT(refused(folder, "part.safetensors"), HasSubstr("expected the 12 layers"));
@@ -221,6 +227,11 @@ TEST(WeightModel, OfOneShardIsRefused) {
       [&] { static_cast<void>(load_model(folder.path() / "model-00001-of-00002.safetensors")); });
   EXPECT_EQ(kind, ErrorKind::kInput);
   EXPECT_THAT(what, HasSubstr("is one of several files: expected model.safetensors.index.json"));
+  for (const char* whole :
+       {"best-of-breed.safetensors", "a-1-of-b.safetensors", "-of-2.safetensors"}) {
+    write_sparse(folder, whole, testing::tensors_of(listed("llama", "")));
+    EXPECT_GT(load_model(folder.path() / whole).parameters(), 0) << whole;
+  }
 }
 
 TEST(WeightModel, OfShardsNeedsAllOfThem) {

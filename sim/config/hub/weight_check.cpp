@@ -289,9 +289,9 @@ void Check::stack_experts() {
     for (const auto& [number, at] : group.members) {
       Found& one = found_[at];
       one.paired = true;
+      stack.elements += one.elements;
       if (one.shape != usual) differ({"the other experts", usual, 0}, one);
     }
-    stack.elements = std::ssize(group.members) * found_[group.members.begin()->second].elements;
     stacks.push_back(std::move(stack));
   }
   std::move(stacks.begin(), stacks.end(), std::back_inserter(found_));

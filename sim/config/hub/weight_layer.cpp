@@ -13,16 +13,19 @@
 namespace zenflow::sim::hub {
 namespace {
 
-using Names = std::array<std::string_view, 8>;
-constexpr Names kQuery = {"q_proj", "query", "q", "wq", "to_q", "q_lin", "q_b_proj", "query_proj"};
-constexpr Names kKey = {"k_proj", "key", "k", "wk", "to_k", "k_lin", "key_proj", ""};
-constexpr Names kValue = {"v_proj", "value", "v", "wv", "to_v", "v_lin", "value_proj", ""};
-constexpr Names kFused = {"qkv_proj", "qkv",    "query_key_value", "c_attn",
-                          "Wqkv",     "W_pack", "att_proj",        "wqkv"};
-constexpr Names kOutput = {"o_proj", "out_proj", "o", "wo", "to_out", "out_lin", "dense", "c_proj"};
-constexpr Names kQueryNorm = {"q_norm", "q_layernorm", "query_layernorm", "q_ln", "", "", "", ""};
+using Synonyms = std::array<std::string_view, 8>;
+constexpr Synonyms kQuery = {"q_proj", "query", "q",        "wq",
+                             "to_q",   "q_lin", "q_b_proj", "query_proj"};
+constexpr Synonyms kKey = {"k_proj", "key", "k", "wk", "to_k", "k_lin", "key_proj", ""};
+constexpr Synonyms kValue = {"v_proj", "value", "v", "wv", "to_v", "v_lin", "value_proj", ""};
+constexpr Synonyms kFused = {"qkv_proj", "qkv",    "query_key_value", "c_attn",
+                             "Wqkv",     "W_pack", "att_proj",        "wqkv"};
+constexpr Synonyms kOutput = {"o_proj", "out_proj", "o",     "wo",
+                              "to_out", "out_lin",  "dense", "c_proj"};
+constexpr Synonyms kQueryNorm = {"q_norm", "q_layernorm", "query_layernorm", "q_ln", "", "", "",
+                                 ""};
 
-bool is_one_of(std::string_view name, const Names& names) {
+bool is_one_of(std::string_view name, const Synonyms& names) {
   return !name.empty() && std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -145,7 +148,7 @@ class LayerEstimate {
     b_.product(matrix.module, matrix.in, matrix.out, sharing);
   }
 
-  Matrix* find(const std::string& parent, const Names& names) {
+  Matrix* find(const std::string& parent, const Synonyms& names) {
     const auto found = std::find_if(matrices_.begin(), matrices_.end(), [&](const Matrix& one) {
       return !one.used && !one.of_experts && one.parent == parent && is_one_of(one.last, names);
     });

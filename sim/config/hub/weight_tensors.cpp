@@ -174,7 +174,8 @@ Weights weight_tensors(std::span<const SafetensorsHeader> files) {
     }
     if (is_companion(stored, tensor->name)) continue;
     WeightTensor one{tensor->name, tensor->type, tensor->shape, elements_of(tensor->shape), file};
-    const std::string how = restore(stored, one);
+    // The other numbers of a shape with a zero in it may be of any size.
+    const std::string how = one.elements > 0 ? restore(stored, one) : "";
     if (!one.shape.empty()) one.elements = elements_of(one.shape);
     if (weights.quantization.empty() && !how.empty()) {
       weights.quantization = how;

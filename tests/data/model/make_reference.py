@@ -1,4 +1,4 @@
-#!/ usr / bin / env python3
+#!/usr/bin/env python3
 """Makes the reference files of this folder: tiny models, their loss and gradients, by PyTorch on the CPU.
 
   pip install torch transformers safetensors      (in an environment of your own)
@@ -47,7 +47,7 @@ OPT = {
     "bos_token_id": 1, "eos_token_id": 2,
 }
 CASES = {
-#rope_scaling at a scale where, with head_dim 8, frequencies fall into all three of its ranges
+    # rope_scaling at a scale where, with head_dim 8, frequencies fall into all three of its ranges
     "llama_tied": ({**LLAMA, "tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True,
                     "head_dim": 8, "num_attention_heads": 2, "num_key_value_heads": 1,
                     "rope_theta": 100.0, "max_position_embeddings": 128,
@@ -61,7 +61,7 @@ CASES = {
     "gpt2_classes": ({**GPT2, "activation_function": "gelu", "n_layer": 1, "pad_token_id": 0}, "classes", 3),
     "mistral_regression": ({**LLAMA, "model_type": "mistral", "num_hidden_layers": 1,
                             "sliding_window": 16, "pad_token_id": 0}, "regression", 1),
-#windows, caps and scales at which they change what a sequence of 10 tokens gives
+    # windows, caps and scales at which they change what a sequence of 10 tokens gives
     "mistral_window": ({**LLAMA, "model_type": "mistral", "num_hidden_layers": 1, "sliding_window": 4},
                        "tokens", 0),
     "qwen3": ({**LLAMA, "model_type": "qwen3", "head_dim": 6}, "tokens", 0),
@@ -80,7 +80,7 @@ CASES = {
              "tokens", 0),
     "olmo2": ({**LLAMA, "model_type": "olmo2", "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 6},
               "tokens", 0),
-#frequencies with which YaRN's range lies between the first pair of columns and the last
+    # frequencies with which YaRN's range lies between the first pair of columns and the last
     "olmo3": ({**LLAMA, "model_type": "olmo3", "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8,
                "hidden_size": 16, "sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"],
                "rope_parameters": {
@@ -135,9 +135,7 @@ def write_case(folder, name):
     config, kind, labels = CASES[name]
     model, loss, logits, batch = make_case(config, kind, labels)
     tensors = {"loss": loss.detach().reshape(1), "logits": logits.detach().contiguous()}
-    tensors |= {
-key: value.float() for key, value in batch.items()
-}
+    tensors |= {key: value.float() for key, value in batch.items()}
     for parameter_name, parameter in model.named_parameters():
         tensors[parameter_name] = parameter.detach().clone()
         tensors["grad." + parameter_name] = parameter.grad.clone()
