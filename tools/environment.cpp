@@ -62,10 +62,6 @@ std::optional<fs::path> default_config_file() {
   return std::nullopt;
 }
 
-}  // namespace
-
-namespace {
-
 int report_errors(const char* name, const std::function<int()>& body) {
   try {
     return body();

@@ -41,11 +41,17 @@ std::unique_ptr<runtime::Communicator> start_ranks(int& argc, char**& argv, doub
   if (!launch) return nullptr;
 #if defined(ZENFLOW_HAVE_MPI)
   if (launch->by_mpi) {
-    return runtime::start_mpi(argc, argv, limit_seconds, [limit_seconds](int rank) {
+    auto ranks = runtime::start_mpi(argc, argv, limit_seconds, [limit_seconds](int rank) {
       complain(fmt::format("zenflow-train: rank {} has not answered for {} s (--rank-timeout)\n",
                            rank, limit_seconds));
       end_job(static_cast<int>(ErrorKind::kRuntime));
     });
+    if (ranks->size() == launch->ranks) return ranks;
+    throw Error(
+        ErrorKind::kInput,
+        fmt::format("{} is {} in the environment, but MPI finds {}: ranks are started by the "
+                    "mpirun of the MPI that this was built with",
+                    launch->variable, launch->ranks, ranks->size()));
   }
   constexpr const char* kWhy = "ranks are started by mpirun: mpirun -np N zenflow-train ...";
 #else

@@ -84,7 +84,19 @@ void verify_shard(const CheckpointFile& file) {
 }
 
 void verify_file(const CheckpointFile& file) {
-  for (const fs::path& shard : shard_paths(file)) verify_shard({shard, file.step});
+  const std::vector<fs::path> shards = shard_paths(file);
+  for (const fs::path& shard : shards) verify_shard({shard, file.step});
+  if (shards.size() == 1) return;
+  // A job that ends while it writes a step again leaves shards of both times.
+  const auto writing = [](const fs::path& shard) {
+    return CheckpointReader(shard).read_value<std::uint64_t>(kWriting);
+  };
+  for (const fs::path& shard : shards) {
+    if (writing(shard) != writing(file.path)) {
+      fail(ErrorKind::kInput, shard,
+           "was not written with " + file.path.filename().generic_string());
+    }
+  }
 }
 
 /// Damaged ones stay where they are, and latest_valid says what is wrong with them.
@@ -143,8 +155,7 @@ fs::path shard_path(const fs::path& directory, std::uint64_t step, int rank) {
 std::vector<fs::path> shard_paths(const CheckpointFile& file) {
   constexpr std::int32_t kMostRanks = 1 << 20;
   CheckpointReader reader(file.path);
-  const std::int32_t ranks =
-      reader.contains("ranks") ? reader.read_value<std::int32_t>("ranks") : 1;
+  const std::int32_t ranks = reader.contains(kRanks) ? reader.read_value<std::int32_t>(kRanks) : 1;
   if (ranks < 1 || ranks > kMostRanks) {
     fail(ErrorKind::kInput, file.path, fmt::format("is of {} ranks", ranks));
   }
@@ -234,7 +245,7 @@ void CheckpointDirectory::remove_remains() {
     const bool is_alone = step && !fs::exists(shard_path(directory_, *step, 0));
     if (!is_alone && !is_temporary(name)) continue;
     remove_file(path);
-    removed_temporaries_.push_back(path);
+    removed_remains_.push_back(path);
   }
 }
 

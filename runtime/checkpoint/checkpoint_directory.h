@@ -1,7 +1,7 @@
 /// A directory of checkpoints of one run: files `checkpoint-<step>`, the step in decimal without
-/// leading zeros. Of a run of several ranks this is rank 0's shard, which appears last and has a
-/// section `ranks`, an i32; `checkpoint-<step>.rank-<r>` is that of rank r. Other names are left
-/// alone.
+/// leading zeros. Of a run of several ranks this is rank 0's shard, which appears last and says
+/// in a section `ranks` how many there are; `checkpoint-<step>.rank-<r>` is that of rank r. All
+/// have the same number in a section `writing`. Other names are left alone.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,10 @@ struct CheckpointFile {
   std::filesystem::path path;
   std::uint64_t step = 0;  ///< by its name
 };
+
+/// Sections of shards: an i32 of rank 0's, and a u64 that tells one writing of a step from another.
+inline constexpr std::string_view kRanks = "ranks";
+inline constexpr std::string_view kWriting = "writing";
 
 /// The file of a rank. rank >= 0.
 [[nodiscard]] std::filesystem::path shard_path(const std::filesystem::path& directory,
@@ -78,8 +83,8 @@ class CheckpointDirectory {
                       std::optional<std::uint64_t> resumed_step);
 
   /// Temporary files of killed writers, and shards without rank 0's, that were removed on opening.
-  [[nodiscard]] const std::vector<std::filesystem::path>& removed_temporaries() const {
-    return removed_temporaries_;
+  [[nodiscard]] const std::vector<std::filesystem::path>& removed_remains() const {
+    return removed_remains_;
   }
 
   /// What a save did.
@@ -106,7 +111,7 @@ class CheckpointDirectory {
   std::uint64_t keep_;
   std::optional<std::uint64_t> last_step_;  // resumed from or saved
   DirectoryLock lock_;
-  std::vector<std::filesystem::path> removed_temporaries_;
+  std::vector<std::filesystem::path> removed_remains_;
   std::vector<std::uint64_t> verified_;  // steps of files that were read back once
 };
 

@@ -12,6 +12,17 @@ struct RankTraffic {
   std::uint64_t gradients = 0;
   std::uint64_t weights = 0;
   std::uint64_t control = 0;  ///< norms and losses
+
+  RankTraffic& operator+=(const RankTraffic& more) {
+    gradients += more.gradients;
+    weights += more.weights;
+    control += more.control;
+    return *this;
+  }
+  /// What has come since.
+  friend RankTraffic operator-(const RankTraffic& now, const RankTraffic& then) {
+    return {now.gradients - then.gradients, now.weights - then.weights, now.control - then.control};
+  }
 };
 
 /// Every rank calls the same functions in the same order, of each of the two kinds: they have an

@@ -26,7 +26,7 @@ class Heartbeat {
   MPI_Comm ring_;
   int before_ = 0;
   int next_ = 0;
-  long limit_;  // in ticks
+  long limit_;  // in ticks of 100 ms
   std::function<void(int rank)> silent_;
   std::jthread thread_;
 };

@@ -13,13 +13,13 @@ namespace {
 
 struct Variable {
   const char* name;
-  bool by_mpi;
+  const char*
+      mpi;  ///< a variable that is there if ranks find each other by MPI; nullptr: they do not
 };
-constexpr std::array<Variable, 5> kVariables = {{{"OMPI_COMM_WORLD_SIZE", true},
-                                                 {"PMI_SIZE", true},
-                                                 {"WORLD_SIZE", false},
-                                                 {"SLURM_STEP_NUM_TASKS", false},
-                                                 {"SLURM_NTASKS", false}}};
+constexpr std::array<Variable, 4> kVariables = {{{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"},
+                                                 {"PMI_SIZE", "PMI_SIZE"},
+                                                 {"WORLD_SIZE", nullptr},
+                                                 {"SLURM_STEP_NUM_TASKS", "PMIX_RANK"}}};
 
 int read_ranks(const char* name, std::string_view text) {
   int ranks = 0;
@@ -41,7 +41,8 @@ std::optional<RankLaunch> several_ranks(const std::function<const char*(const ch
     const int ranks = read_ranks(variable.name, text);
     // The first that is there tells: mpirun starts one rank within a Slurm job of many.
     if (ranks == 1) return std::nullopt;
-    return RankLaunch{variable.name, ranks, variable.by_mpi};
+    const bool by_mpi = variable.mpi != nullptr && get(variable.mpi) != nullptr;
+    return RankLaunch{variable.name, ranks, by_mpi};
   }
   return std::nullopt;
 }

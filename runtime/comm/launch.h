@@ -10,7 +10,7 @@ namespace zenflow::runtime {
 struct RankLaunch {
   std::string variable;  ///< that says how many ranks there are
   int ranks = 1;
-  bool by_mpi = false;  ///< mpirun, mpiexec, or srun with a PMI
+  bool by_mpi = false;  ///< mpirun, mpiexec, or srun with PMI or PMIx
 };
 
 /// Several ranks; nothing if it is one. Of Open MPI and MPICH, then torchrun and the deepspeed

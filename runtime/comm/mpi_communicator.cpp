@@ -76,7 +76,7 @@ class MpiCommunicator final : public Communicator {
     const auto count = static_cast<int>(values.size());
     check(MPI_Allgather(values.data(), count, MPI_DOUBLE, all.data(), count, MPI_DOUBLE, control_),
           "MPI_Allgather");
-    control_bytes_ += values.size_bytes();
+    control_bytes_ += values.size_bytes() * others();
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i] = 0.0;
       for (std::size_t r = 0; r < ranks; ++r) values[i] += all[r * values.size() + i];

@@ -15,8 +15,8 @@ class TrainingModel : public TrainableModel {
  public:
   [[nodiscard]] virtual const TransformerConfig& config() const = 0;
   /// Takes the micro-batches of the next step, one at least, all of which count the same, as do
-  /// those of the other ranks. Call it
-  /// when the stream has finished the last pass, as it has when OffloadEngine::step returns.
+  /// those of the other ranks. Call it when the stream has finished the last pass, as it has when
+  /// OffloadEngine::step returns.
   /// Throws Error(kInput) as HostTransformer::check.
   void begin_step(std::vector<Batch> micro_batches, int ranks = 1) {
     for (const Batch& batch : micro_batches) check(batch);

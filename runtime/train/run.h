@@ -28,14 +28,18 @@ class Run {
   void note_unreached() const;
   void set_policy();
   void check_ranks();
-  /// Whether any rank has been asked to.
-  [[nodiscard]] bool is_to_stop();
+  struct Asked {
+    bool stop;
+    bool suspend;
+  };
+  /// Of any rank, so that all do it after the same step.
+  [[nodiscard]] Asked what_is_asked();
   [[nodiscard]] Communicator& communicator() {
     return options_.communicator != nullptr ? *options_.communicator : self_;
   }
   void train_steps();
   void one_step();
-  void suspend_if_asked();
+  void suspend();
   void record_importance();
   void validate();
 
@@ -75,7 +79,7 @@ class Run {
   StepStatistics statistics_;
   TrainReport report_;
   TrafficCount traffic_before_;
-  RankTraffic rank_traffic_before_;
+  RankTraffic rank_traffic_;  // of the steps
   std::int64_t last_checkpoint_ = -1;
   std::int64_t last_validation_ = -1;
 };

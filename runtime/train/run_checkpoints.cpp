@@ -1,7 +1,9 @@
 /// A run's way into a checkpoint and back.
 #include <algorithm>
 #include <deque>
+#include <filesystem>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -33,9 +35,6 @@ class EngineSections final : public OffloadEngine::StateSink {
 }  // namespace
 
 CheckpointFile Run::newest_checkpoint() {
-  // A process that goes on saving removes the checkpoints that are read here.
-  std::optional<DirectoryLock> lock;
-  if (!list_checkpoints(*options_.checkpoint).empty()) lock.emplace(*options_.checkpoint);
   const LatestCheckpoint latest = latest_valid(*options_.checkpoint);
   if (!latest.valid) {
     std::string reasons;
@@ -52,6 +51,9 @@ CheckpointFile Run::newest_checkpoint() {
 
 void Run::resume() {
   const bool leads = communicator().rank() == 0;
+  // A process that goes on saving removes the checkpoints that are read here.
+  std::optional<DirectoryLock> lock;
+  if (leads && !list_checkpoints(*options_.checkpoint).empty()) lock.emplace(*options_.checkpoint);
   double chosen = 0;  // exact: a step is below 2^53
   if (leads) chosen = static_cast<double>(newest_checkpoint().step);
   communicator().sum({&chosen, 1});
@@ -78,10 +80,12 @@ void Run::resume() {
   report_.losses = reader.read<double>("losses");
   report_.validations = restore_validations(reader);
   const auto total = reader.read_value<std::int64_t>("total steps");
-  if (shards.size() > 1) static_cast<void>(reader.read_value<std::int32_t>("ranks"));
-  if (communicator().size() == 1) {  // else other ranks read what this one does not
-    for (const CheckpointReader& shard : shards) shard.reject_unread();
+  if (shards.size() > 1) static_cast<void>(reader.read_value<std::int32_t>(kRanks));
+  for (CheckpointReader& shard : shards) {
+    if (shards.size() > 1) static_cast<void>(shard.read_value<std::uint64_t>(kWriting));
+    if (communicator().size() == 1) shard.reject_unread();  // else other ranks read the rest
   }
+  meet_ranks();  // with the lock
   const bool decays = options_.learning_rate.decay != Decay::kConstant;
   if (decays && total != options_.learning_rate.total_steps) {
     note(fmt::format("the learning rate now falls to zero at step {}, not {}",
@@ -106,7 +110,7 @@ void Run::open_checkpoints() {
     std::optional<std::uint64_t> resumed;
     if (options_.resume) resumed = static_cast<std::uint64_t>(engine_.steps_done());
     checkpoints_.emplace(*options_.checkpoint, options_.checkpoints_kept, resumed);
-    for (const auto& removed : checkpoints_->removed_temporaries()) {
+    for (const auto& removed : checkpoints_->removed_remains()) {
       note(removed.generic_string() + ": removed what a killed run left");
     }
   }
@@ -117,7 +121,12 @@ void Run::save_checkpoint() {
   const std::int64_t done = engine_.steps_done();
   if (!options_.checkpoint || last_checkpoint_ == done) return;
   const auto step = static_cast<std::uint64_t>(done);
+  const int ranks = communicator().size();
+  double writing = 0;
+  if (communicator().rank() == 0) writing = std::random_device()();  // 32 bits
+  communicator().sum({&writing, 1});
   const auto add_engine = [&](CheckpointWriter& writer) {
+    if (ranks > 1) writer.add_value(kWriting, static_cast<std::uint64_t>(writing));
     EngineSections sections(writer);
     engine_.save(sections);
   };
@@ -134,11 +143,16 @@ void Run::save_checkpoint() {
       save_validations(report_.validations, writer);
       const std::vector<std::int64_t> total = {options_.learning_rate.total_steps};
       writer.add("total steps", std::span(total));
-      if (communicator().size() > 1) {
-        writer.add_value("ranks", static_cast<std::int32_t>(communicator().size()));
-      }
+      if (ranks > 1) writer.add_value(kRanks, std::int32_t{ranks});
       add_engine(writer);
       meet_ranks();  // this file's appearing says that the others are there
+      for (int rank = 1; rank < ranks; ++rank) {
+        const auto shard = shard_path(*options_.checkpoint, step, rank);
+        if (std::filesystem::exists(shard)) continue;
+        throw Error(ErrorKind::kRuntime, shard.generic_string() +
+                                             ": is not there: --checkpoint has to be a folder that "
+                                             "all ranks see");
+      }
     });
   }
   last_checkpoint_ = done;

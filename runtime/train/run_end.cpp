@@ -61,11 +61,10 @@ void Run::finish() {
 
 void Run::add_traffic_of_ranks() {
   report_.traffic = report_.times.traffic.value_or(difference(device_->traffic(), traffic_before_));
-  const RankTraffic sent = communicator().traffic();
   // Exact: below 2^53.
-  std::vector<double> sums = {static_cast<double>(sent.gradients - rank_traffic_before_.gradients),
-                              static_cast<double>(sent.weights - rank_traffic_before_.weights),
-                              static_cast<double>(sent.control - rank_traffic_before_.control)};
+  std::vector<double> sums = {static_cast<double>(rank_traffic_.gradients),
+                              static_cast<double>(rank_traffic_.weights),
+                              static_cast<double>(rank_traffic_.control)};
   for (const auto* counts : {&report_.traffic.d2h, &report_.traffic.h2d}) {
     for (const std::uint64_t bytes : *counts) sums.push_back(static_cast<double>(bytes));
   }

@@ -135,12 +135,17 @@ void Run::set_policy() {
   });
 }
 
-/// Ranks that train something else would wait for each other, or mix two trainings.
+/// Ranks that do something else would wait for each other for ever, or mix two trainings.
 void Run::check_ranks() {
   Communicator& ranks = communicator();
   if (ranks.size() == 1) return;
   constexpr std::uint64_t kHalf = 0xFFFFFFFFU;
-  const std::uint64_t hash = std::hash<std::string>()(identity_);
+  // What decides which numbers are exchanged when, besides what decides the numbers.
+  const std::string common =
+      fmt::format("{}{} {} {} {} {} {}", identity_, options_.steps, options_.evaluate_interval,
+                  options_.checkpoint.has_value(), options_.checkpoint_interval, options_.resume,
+                  options_.save_weights.has_value());
+  const std::uint64_t hash = std::hash<std::string>()(common);
   std::vector<double> all(2 * static_cast<std::size_t>(ranks.size()), 0.0);
   const std::size_t own = 2 * static_cast<std::size_t>(ranks.rank());
   all[own] = static_cast<double>(hash & kHalf);  // exact in a double
@@ -149,19 +154,20 @@ void Run::check_ranks() {
   for (std::size_t r = 1; r < all.size() / 2; ++r) {
     if (all[2 * r] == all[0] && all[2 * r + 1] == all[1]) continue;
     throw Error(ErrorKind::kInput,
-                fmt::format("rank {} trains something else than rank 0: model, data, seed and "
-                            "settings have to be the same",
+                fmt::format("rank {} trains something else than rank 0: model, data, seed, "
+                            "settings, steps and what is saved have to be the same",
                             r));
   }
-  double owned = static_cast<double>(engine_.layout().elements);
+  const auto owned = static_cast<double>(engine_.layout().elements);
   note(fmt::format("{} ranks; this one updates {:.0f} % of the parameters", ranks.size(),
                    100 * owned / static_cast<double>(report_.parameters)));
 }
 
-bool Run::is_to_stop() {
-  double asked = events_.stop && events_.stop() ? 1.0 : 0.0;
-  communicator().sum(std::span(&asked, 1));  // all after the same step
-  return asked > 0;
+Run::Asked Run::what_is_asked() {
+  const bool suspend = !options_.cuda && events_.suspension_asked && events_.suspension_asked();
+  std::array<double, 2> asked = {events_.stop && events_.stop() ? 1.0 : 0.0, suspend ? 1.0 : 0.0};
+  communicator().sum(asked);
+  return {asked[0] > 0, asked[1] > 0};
 }
 
 TrainReport Run::go() {
@@ -203,7 +209,6 @@ void Run::note_unreached() const {
 }
 
 void Run::train_steps() {
-  rank_traffic_before_ = communicator().traffic();
   const Clock::time_point start = Clock::now();
   double paused = 0;  // evaluations and checkpoints are not training
   while (engine_.steps_done() < options_.steps && !report_.stopped) {
@@ -214,15 +219,15 @@ void Run::train_steps() {
     if (options_.checkpoint_interval > 0 && done % options_.checkpoint_interval == 0) {
       save_checkpoint();
     }
-    report_.stopped = is_to_stop() && done < options_.steps;
+    const Asked asked = what_is_asked();
+    report_.stopped = asked.stop && done < options_.steps;
     paused += std::chrono::duration<double>(Clock::now() - pause).count();
-    suspend_if_asked();
+    if (asked.suspend) suspend();
   }
   report_.seconds = std::chrono::duration<double>(Clock::now() - start).count() - paused;
 }
 
-void Run::suspend_if_asked() {
-  if (options_.cuda || !events_.suspension_asked || !events_.suspension_asked()) return;
+void Run::suspend() {
   if (!tuning_) {
     suspend_process();
     return;
@@ -240,7 +245,9 @@ void Run::one_step() {
   statistics_.begin();
   model_->begin_step(std::move(micro_batches), options_.ranks());
   engine_.set_learning_rate(options_.learning_rate.at(engine_.steps_done()));
+  const RankTraffic before = communicator().traffic();
   const StepResult result = engine_.step();
+  rank_traffic_ += communicator().traffic() - before;
   std::optional<WindowEnd> window;
   if (result.window_ended && result.step >= options_.offload.full_warm_up_rounds) {
     window = {.steps = result.window_steps, .traffic = *result.window_traffic};
@@ -291,7 +298,7 @@ void Run::validate() {
   double sum = 0;
   std::int64_t targets = 0;
   for (std::size_t i = 0; i < feed_->validation_batches(); ++i) {
-    suspend_if_asked();
+    if (options_.ranks() == 1 && what_is_asked().suspend) suspend();  // others would wait
     Evaluation batch = model_->evaluate(feed_->validation(i), weights, engine_.compute());
     sum += batch.loss * static_cast<double>(batch.targets);
     targets += batch.targets;
@@ -335,8 +342,6 @@ void check_micro_batches(const TrainOptions& options) {
                   count, kMostBf16MicroBatches));
 }
 
-}  // namespace
-
 /// What has no meaning for several ranks, or is not there yet.
 void refuse_for_ranks(const TrainOptions& options) {
   const auto refuse = [&options](bool asked, const char* flag) {
@@ -349,6 +354,8 @@ void refuse_for_ranks(const TrainOptions& options) {
   refuse(options.importance.has_value(), "--importance");
   refuse(options.record_trace, "--trace");
 }
+
+}  // namespace
 
 std::int64_t tokens_per_step(const TrainOptions& options) {
   return options.training.tokens() * options.offload.gradient_accumulation_steps * options.ranks();

@@ -79,13 +79,11 @@ std::span<const OffloadOperation> OffloadRule::step(bool first_of_window, bool r
   const std::int64_t micro_batches = setup_.gradient_accumulation_steps;
   for (std::int64_t i = 0; i < micro_batches; ++i) {
     for (std::int32_t g = 0; g < groups(); ++g) {
-      if (several_ranks_ && i == 0) {
-        add(Operation::kAllGather, g);  // what this rank has uploaded is the others' weight, too
-      } else {
-        add(Operation::kForward, g);
-      }
+      // What this rank has uploaded is the others' weight, too.
+      const bool gathers = several_ranks_ && i == 0;
+      add(gathers ? Operation::kAllGather : Operation::kForward, g);
       if (forward_waits_) wait_for(uploads_[static_cast<std::size_t>(g)]);
-      if (several_ranks_ && i == 0) add(Operation::kForward, g);
+      if (gathers) add(Operation::kForward, g);
     }
     forward_waits_ = false;
     for (std::int32_t g = groups(); g-- > 0;) {

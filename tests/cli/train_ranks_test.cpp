@@ -31,6 +31,14 @@ class TrainRanks : public TrainProgram {
   [[nodiscard]] static Arguments ranks(int count, const Arguments& arguments) {
     return Arguments{"-np", std::to_string(count), ZENFLOW_TRAIN} + arguments;
   }
+  /// A rank that gets a signal when the first checkpoint is there. The shell's process becomes it.
+  [[nodiscard]] static Arguments signalled(const std::string& signal, const Arguments& arguments) {
+    const std::string script =
+        "(until ls saved/checkpoint-* >/dev/null 2>&1; do sleep 0.05; done; "
+        "kill -" +
+        signal + " $$) & exec \"$@\"";
+    return Arguments{"-np", "1", "/bin/sh", "-c", script, "sh", ZENFLOW_TRAIN} + arguments;
+  }
   [[nodiscard]] static Arguments short_run() {
     return basic() + Arguments{"--steps", "7", "--micro-batch-size", "1", "--update-interval", "2"};
   }
@@ -68,6 +76,22 @@ TEST_F(TrainRanks, ThatTrainSomethingElseEndTheJob) {
   EXPECT_THAT(outcome.err, HasSubstr("rank 1 trains something else than rank 0"));
 }
 
+TEST_F(TrainRanks, ThatWouldDoOtherStepsEndTheJob) {
+  const Outcome outcome = mpirun(ranks(1, short_run()) + Arguments{":"} +
+                                 ranks(1, short_run() + Arguments{"--evaluate-interval", "2"}));
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("rank 1 trains something else than rank 0"));
+}
+
+TEST_F(TrainRanks, OfAnotherMpiAreNotTakenForOne) {
+  Surroundings surroundings = around();
+  surroundings.environment = {
+      {"PMI_SIZE", "4"}, {"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+  const Outcome outcome = run_in(surroundings, short_run());
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("PMI_SIZE is 4 in the environment, but MPI finds 1"));
+}
+
 TEST_F(TrainRanks, ThatFailAloneEndTheJob) {
   // Only one rank may not write its weights: it fails when the others have begun nothing.
   const Outcome outcome =
@@ -78,15 +102,14 @@ TEST_F(TrainRanks, ThatFailAloneEndTheJob) {
 }
 
 TEST_F(TrainRanks, ThatStopAnsweringEndTheJob) {
-  const Arguments endless = basic() + Arguments{"--steps", "100000000", "--rank-timeout", "2"};
-  // The shell's process becomes the program, and is stopped some time after.
-  const Arguments stopped =
-      Arguments{"-np", "1",          "/bin/sh", "-c", "(sleep 2; kill -STOP $$) & exec \"$@\"",
-                "sh",  ZENFLOW_TRAIN} +
-      endless;
-  const Outcome outcome = mpirun(ranks(1, endless) + Arguments{":"} + stopped);
+  const Arguments job =
+      basic() +
+      Arguments{
+          "--steps",        "100000000", "--checkpoint", "saved", "--checkpoint-interval", "1",
+          "--rank-timeout", "5"};
+  const Outcome outcome = mpirun(ranks(1, job) + Arguments{":"} + signalled("STOP", job));
   EXPECT_NE(outcome.code, 0);
-  EXPECT_THAT(outcome.err, HasSubstr("rank 1 has not answered for 2 s (--rank-timeout)"));
+  EXPECT_THAT(outcome.err, HasSubstr("rank 1 has not answered for 5 s (--rank-timeout)"));
 }
 
 TEST_F(TrainRanks, GoOnFromCheckpointsOfAnyNumberOfThem) {
@@ -133,16 +156,38 @@ TEST_F(TrainRanks, DoNotGoOnFromACheckpointWithoutAllShards) {
 }
 
 TEST_F(TrainRanks, ThatCannotWriteTheirShardEndTheJobAndLeaveTheLastCheckpoint) {
-  // Rank 1's folder is full when the second checkpoint comes: a directory has its name.
-  std::filesystem::create_directories(folder_ / "full/checkpoint-6.rank-1/in the way");
-  const Arguments job = short_run() + Arguments{"--checkpoint-interval", "3", "--checkpoint"};
-  const Outcome outcome = mpirun(ranks(1, job + Arguments{"saved"}) + Arguments{":"} +
-                                 ranks(1, job + Arguments{"full"}));
+  const Arguments job = basic() + Arguments{"--micro-batch-size", "1",    "--update-interval", "2",
+                                            "--checkpoint",       "saved"};
+  ASSERT_EQ(mpirun(ranks(2, job + Arguments{"--steps", "3"})).code, 0);
+  const Arguments more = job + Arguments{"--steps", "6", "--resume"};
+  const Arguments full =  // a file of more than some KiB is too large
+      Arguments{"-np", "1", "/bin/sh", "-c", "ulimit -f 8; exec \"$@\"", "sh", ZENFLOW_TRAIN} +
+      more;
+  Outcome outcome = mpirun(ranks(1, more) + Arguments{":"} + full);
   EXPECT_NE(outcome.code, 0);
-  EXPECT_THAT(outcome.err, HasSubstr("zenflow-train: rank 1: full/checkpoint-6.rank-1"));
-  EXPECT_TRUE(files().contains("saved/checkpoint-3"));
-  EXPECT_TRUE(files().contains("full/checkpoint-3.rank-1"));
+  EXPECT_THAT(outcome.err, HasSubstr("zenflow-train: rank 1: saved/checkpoint-6.rank-1"));
   EXPECT_FALSE(files().contains("saved/checkpoint-6"));
+  outcome = mpirun(ranks(2, more));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("checkpoint-3 after step 3"));
+}
+
+TEST_F(TrainRanks, DoNotSaveToFoldersOfTheirOwn) {
+  const Arguments job = short_run() + Arguments{"--checkpoint"};
+  std::filesystem::create_directory(folder_ / "other");
+  const Outcome outcome = mpirun(ranks(1, job + Arguments{"saved"}) + Arguments{":"} +
+                                 ranks(1, job + Arguments{"other"}));
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("--checkpoint has to be a folder that all ranks see"));
+}
+
+TEST_F(TrainRanks, StopAllAfterTheStepInWhichOneWasAskedTo) {
+  const Arguments job =
+      basic() +
+      Arguments{"--steps", "100000000", "--checkpoint", "saved", "--checkpoint-interval", "1"};
+  const Outcome outcome = mpirun(ranks(1, job) + Arguments{":"} + signalled("INT", job));
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("stopped after step"));
 }
 
 TEST_F(TrainRanks, AreRefusedWhatIsOfOneRank) {
@@ -152,7 +197,7 @@ TEST_F(TrainRanks, AreRefusedWhatIsOfOneRank) {
 }
 
 TEST_F(TrainRanks, OfOtherLaunchersAreNotTakenForOne) {
-  for (const char* variable : {"WORLD_SIZE", "SLURM_NTASKS"}) {
+  for (const char* variable : {"WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
     Surroundings surroundings = around();
     surroundings.environment = {{variable, "4"}};
     const Outcome outcome = run_in(surroundings, short_run());

@@ -137,16 +137,24 @@ TEST(CheckpointDirectory, RemovesWhatKilledWritersLeft) {
   const TemporaryFolder folder;
   folder.write("checkpoint-12.partial-4711", "half");
   const CheckpointDirectory directory(folder.path(), 1, std::nullopt);
-  EXPECT_THAT(directory.removed_temporaries(), ElementsAre(folder / "checkpoint-12.partial-4711"));
+  EXPECT_THAT(directory.removed_remains(), ElementsAre(folder / "checkpoint-12.partial-4711"));
   EXPECT_THAT(names_in(folder.path()), ElementsAre(".lock"));
+}
+
+void save_second(const fs::path& path, std::uint64_t step, std::uint64_t writing) {
+  save_shard(path, step, 1, [&](CheckpointWriter& writer) {
+    ToyState(step, 9).write(writer);
+    writer.add_value(kWriting, writing);
+  });
 }
 
 /// Of two ranks.
 void save_both(CheckpointDirectory& directory, const fs::path& path, std::uint64_t step) {
-  save_shard(path, step, 1, [step](CheckpointWriter& writer) { ToyState(step, 9).write(writer); });
+  save_second(path, step, 7);
   directory.save(step, [step](CheckpointWriter& writer) {
     ToyState(step, 20).write(writer);
-    writer.add_value("ranks", std::int32_t{2});
+    writer.add_value(kRanks, std::int32_t{2});
+    writer.add_value(kWriting, std::uint64_t{7});
   });
 }
 
@@ -167,6 +175,20 @@ TEST(CheckpointDirectory, OfSeveralRanksIsAsValidAsEachShard) {
   EXPECT_THAT(latest.rejected[1].reason, HasSubstr("checkpoint-2.rank-1: "));
 }
 
+// A step that is written again, because one of its shards was damaged, and not to the end.
+TEST(CheckpointDirectory, RejectsShardsOfTwoWritings) {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run";
+  CheckpointDirectory directory(run, 2, std::nullopt);
+  for (std::uint64_t step = 1; step <= 2; ++step) save_both(directory, run, step);
+  save_second(run, 2, 8);
+  const LatestCheckpoint latest = latest_valid(run);
+  EXPECT_EQ(latest.valid->step, 1U);
+  ASSERT_THAT(latest.rejected, SizeIs(1));
+  EXPECT_THAT(latest.rejected[0].reason,
+              HasSubstr("checkpoint-2.rank-1: was not written with checkpoint-2"));
+}
+
 TEST(CheckpointDirectory, RemovesShardsWithAndWithoutRankZeros) {
   const TemporaryFolder folder;
   const fs::path run = folder / "run";
@@ -180,7 +202,7 @@ TEST(CheckpointDirectory, RemovesShardsWithAndWithoutRankZeros) {
   fs::copy(run / "checkpoint-2.rank-1", run / "checkpoint-4.rank-2.partial-77");
   fs::copy(run / "checkpoint-2.rank-1", run / "checkpoint-4.rank-01");  // nobody's
   const CheckpointDirectory directory(run, 1, 2);
-  EXPECT_THAT(directory.removed_temporaries(), SizeIs(2));
+  EXPECT_THAT(directory.removed_remains(), SizeIs(2));
   EXPECT_THAT(names_in(run),
               ElementsAre(".lock", "checkpoint-2", "checkpoint-2.rank-1", "checkpoint-4.rank-01"));
 }
