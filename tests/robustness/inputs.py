@@ -9,6 +9,7 @@ import json
 import os
 import sqlite3
 import struct
+import zlib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +30,9 @@ TEXT = "{source}/README.md"
 FILE = "FILE"
 TRAIN = ("zenflow-train", "--model", TINY, "--data", TEXT, "--steps", "1", "--sequence-length", "8",
          "-q")
+
+# What no trace of the samples says.
+OF_TRACE = ("--profile", "dgx_a100_40g", "--sequence-length", "512")
 
 INPUTS = (
     *(Input(f"zenflow-sim {c} scenario", ("zenflow-sim", c, FILE), "scenario", ".yaml")
@@ -72,11 +76,11 @@ INPUTS = (
                                     "topk_ratio=0.1,0.2", "--vary", "update_interval=4"), "study",
           ".sqlite"),
     *(Input("zenflow-tune --trace", ("zenflow-tune", "-q", "--trace", FILE, "--model", MODEL,
-                                     "--base", BASE), format, suffix)
+                                     "--base", BASE, *OF_TRACE), format, suffix)
       for format, suffix in (("chrome", ".json"), ("own", ".json"), ("nsight", ".sqlite"),
                              ("log", ".log"))),
     Input("zenflow-tune --model", ("zenflow-tune", "-q", "--trace", "{samples}/own.json", "--model",
-                                   FILE, "--base", BASE), "model", ".json"),
+                                   FILE, "--base", BASE, *OF_TRACE), "model", ".json"),
     *(Input("zenflow-calibrate fit TRACE", ("zenflow-calibrate", "fit", FILE, "-q", "--scenario",
                                             SCENARIO), format, suffix)
       for format, suffix in (("chrome", ".json"), ("own", ".json"), ("nsight", ".sqlite"),
@@ -85,8 +89,8 @@ INPUTS = (
           ("zenflow-calibrate", "fit", "{samples}/own.json", "-q", "--scenario", FILE), "scenario",
           ".yaml"),
     Input("zenflow-calibrate fit --model",
-          ("zenflow-calibrate", "fit", "{samples}/chrome.json", "-q", "--model", FILE), "model",
-          ".json"),
+          ("zenflow-calibrate", "fit", "{samples}/chrome.json", "-q", "--micro-batch-size", "4",
+           "--sequence-length", "512", "--model", FILE), "model", ".json"),
     Input("zenflow-calibrate fit --analyze", ("zenflow-calibrate", "fit", "--analyze", FILE),
           "nsight", ".sqlite"),
     Input("zenflow-calibrate compare first", ("zenflow-calibrate", "compare", FILE, FILE), "probe",
@@ -181,6 +185,13 @@ def read(path):
         return file.read()
 
 
+def token_file(tokens):
+    """The format of runtime/data/token_file.h."""
+    payload = b"".join(struct.pack("<H", token) for token in tokens)
+    header = b"ZFTOKEN\n" + struct.pack("<IIQI", 1, 2, len(tokens), zlib.crc32(payload))
+    return header + struct.pack("<I", zlib.crc32(header)) + payload
+
+
 def make_samples(programs, folder):
     """Writes a valid file of every format; their paths by format."""
     source = programs.source
@@ -206,7 +217,7 @@ def make_samples(programs, folder):
         "errors.yaml": b"host_link.h2d: 0.1\n",
         "probe.json": b'{"figures": [{"name": "a", "value": 1, "low": 1, "high": 1, "unit": "s"}]}',
         "published.yaml": read(source + "/docs/accuracy/published/rows.yaml")[:4000],
-        "tokens.bin": read(source + "/README.md")[:4000],
+        "tokens.bin": token_file(range(256)),
     }
     samples = {}
     for name, content in contents.items():

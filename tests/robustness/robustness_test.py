@@ -123,11 +123,20 @@ class Registered(Kind):
                                     f"{program} {command}: {option} is in no list of inputs.py")
 
     def test_valid_files_are_read(self):
-        """What is mutated is worth it: the samples themselves get far."""
+        """What is mutated is worth it: the samples themselves are read, and what is in them used."""
         for one in inputs.INPUTS:
             if one.format in ("scenario", "config", "profile", "model", "deepspeed", "chrome_gz",
                               "space", "rules", "log", "tiny", "tokens"):
-                self.add_file("valid", one, self.sample(one.format), codes=(0, 1, 2, 3, 4))
+                how = {"codes": (0,)}
+                if one.option.startswith("zenflow-validate"):
+                    how = {"codes": (0, 4)}  # read, and the prediction is not within the tolerance
+                elif one.option == "zenflow-tune --model":  # used: of another job than the trace
+                    how = {"codes": (2,), "says": b"is this the scenario, with the settings"}
+                elif one.option == "zenflow-calibrate fit --model" or (
+                        one.format == "log" and "explain" not in one.option):
+                    # Read to the end: these small samples tell no constant.
+                    how = {"codes": (2,), "says": b" not used: "}
+                self.add_file("valid", one, self.sample(one.format), **how)
         self.try_all(20)
 
 
