@@ -11,8 +11,10 @@ if(TARGET zenflow::mpi AND MPIEXEC_EXECUTABLE)
     SOURCES cli/train_ranks_test.cpp
     LINK GTest::gmock nlohmann_json::nlohmann_json)
   target_compile_definitions(train_ranks_test PRIVATE ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train>"
+                                                      ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>"
+                                                      ZENFLOW_CALIBRATE="$<TARGET_FILE:zenflow-calibrate>"
                                                       ZENFLOW_MPIRUN="${MPIEXEC_EXECUTABLE}")
-  add_dependencies(train_ranks_test zenflow-train)
+  add_dependencies(train_ranks_test zenflow-train zenflow-sim zenflow-calibrate)
 endif()
 # What a new row of the setup's table brings, its flag included.
 zenflow_test_group(added_knob_test LABEL unit

@@ -27,6 +27,7 @@ int main_program(int argc, char** argv) {
   Command chosen;
   add_probe(app, chosen);
   add_compare(app, chosen);
+  add_merge(app, chosen);
   add_fit(app, chosen);
   add_doctor(app, chosen);
   add_record(app, chosen);

@@ -1,6 +1,7 @@
 /// zenflow-train: trains a transformer with its optimizer offloaded, on the host device or a GPU.
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -16,6 +17,7 @@
 #include "sim/base/error.h"
 #include "sim/base/input_file.h"
 #include "sim/base/output_file.h"
+#include "sim/base/paths.h"
 #include "sim/base/stop.h"
 #include "sim/trace/chrome_trace.h"
 #include "tools/command_line.h"
@@ -26,6 +28,8 @@
 
 namespace zenflow::tools {
 namespace {
+
+namespace fs = std::filesystem;
 
 /// Ends all ranks.
 [[noreturn]] void end_job(int code) {
@@ -72,7 +76,7 @@ int exit_code(const std::exception& error) {
 int run(const TrainCommand& command) {
   // What cannot be read is said before gigabytes are filled.
   std::error_code unknown;
-  if (command.train.weights && !std::filesystem::is_directory(*command.train.weights, unknown)) {
+  if (command.train.weights && !fs::is_directory(*command.train.weights, unknown)) {
     static_cast<void>(InputFile(*command.train.weights));
   }
   // From here on the run is what stops, behind a step and with a checkpoint.
@@ -93,13 +97,16 @@ int run(const TrainCommand& command) {
   for (const std::string& text : command.notes) {
     if (events.note) events.note(text);
   }
+  const fs::path trace = path_of_rank(command.trace, command.train.rank());
+  if (command.train.record_trace) check_output(trace, command.train.overwrite);
   const runtime::TrainReport report = runtime::train(command.train, events);
-  if (!speaks) return report.stopped ? signal_exit_code() : 0;
-  progress.end_line();
-  print(command.json ? runtime::measured_result_json(command.train, report, kVersion)
-                     : summary(command, report));
+  if (speaks) {
+    progress.end_line();
+    print(command.json ? runtime::measured_result_json(command.train, report, kVersion)
+                       : summary(command, report));
+  }
   if (command.train.record_trace) {
-    write_output(command.trace, sim::chrome_trace(report.timeline), command.train.overwrite);
+    write_output(trace, sim::chrome_trace(report.timeline), command.train.overwrite);
   }
   return report.stopped ? signal_exit_code() : 0;
 }

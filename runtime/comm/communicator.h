@@ -25,6 +25,12 @@ struct RankTraffic {
   }
 };
 
+/// What a rank's clock shows beyond rank 0's at the same moment, in nanoseconds.
+struct ClockOffset {
+  double nanoseconds = 0;
+  double uncertainty = 0;  ///< either way
+};
+
 /// Every rank calls the same functions in the same order, of each of the two kinds: they have an
 /// order of their own, since they come from different threads. Throws Error(kRuntime) if a rank is
 /// gone.
@@ -39,6 +45,9 @@ class Communicator {
   virtual void sum(std::span<double> values) = 0;
   /// The owner's values, on every rank.
   virtual void share(int owner, std::span<float> values) = 0;
+  /// Of this rank, by messages to rank 0 and back: half of the shortest round trip is uncertain.
+  /// Source: Cristian, "Probabilistic clock synchronization", 1989.
+  [[nodiscard]] virtual ClockOffset clock_offset() { return {}; }
 
   // By the thread of the compute stream, in host memory.
   /// The sum over all ranks, in rank order, at the owner; elsewhere nothing changes. fp32, or

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -90,6 +92,15 @@ class MpiCommunicator final : public Communicator {
     });
   }
 
+  ClockOffset clock_offset() override {
+    ClockOffset own;
+    for (int other = 1; other < size_; ++other) {
+      if (rank_ == 0) answer_with_time(other);
+      if (rank_ == other) own = ask_for_time();
+    }
+    return own;
+  }
+
   void broadcast(int owner, std::span<std::byte> bytes) override {
     if (rank_ == owner) weight_bytes_ += bytes.size() * others();
     in_pieces(bytes.size(), [&](std::size_t at, int count) {
@@ -115,6 +126,38 @@ class MpiCommunicator final : public Communicator {
 
  private:
   [[nodiscard]] std::uint64_t others() const { return static_cast<std::uint64_t>(size_ - 1); }
+
+  static constexpr int kClockTag = 2;
+  static constexpr int kClockMessages = 50;
+
+  [[nodiscard]] static double now() {
+    const auto since = std::chrono::steady_clock::now().time_since_epoch();
+    return static_cast<double>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
+  }
+
+  void answer_with_time(int rank) {
+    for (int i = 0; i < kClockMessages; ++i) {
+      double time = 0;
+      check(MPI_Recv(&time, 1, MPI_DOUBLE, rank, kClockTag, control_, MPI_STATUS_IGNORE),
+            "MPI_Recv");
+      time = now();
+      check(MPI_Send(&time, 1, MPI_DOUBLE, rank, kClockTag, control_), "MPI_Send");
+    }
+  }
+
+  [[nodiscard]] ClockOffset ask_for_time() {
+    ClockOffset best{0, std::numeric_limits<double>::infinity()};
+    for (int i = 0; i < kClockMessages; ++i) {
+      double answer = 0;
+      const double before = now();
+      check(MPI_Send(&answer, 1, MPI_DOUBLE, 0, kClockTag, control_), "MPI_Send");
+      check(MPI_Recv(&answer, 1, MPI_DOUBLE, 0, kClockTag, control_, MPI_STATUS_IGNORE),
+            "MPI_Recv");
+      const double half = (now() - before) / 2;
+      if (half < best.uncertainty) best = {before + half - answer, half};
+    }
+    return best;
+  }
 
   /// The owner adds what arrives in rank order, so that sums have the same bits in every run.
   template <class T, class Read, class Round>

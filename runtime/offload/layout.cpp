@@ -25,17 +25,9 @@ void set_topk_ratio(Layout& layout, double topk_ratio) {
 }
 
 std::vector<int> parameter_owners(const ParameterTable& table, int ranks) {
-  const std::int64_t total = table.elements();
-  std::vector<int> owners;
-  std::int64_t passed = 0;
-  for (const Parameter& parameter : table.parameters) {
-    const double middle =
-        static_cast<double>(passed) + 0.5 * static_cast<double>(parameter.elements());
-    const double share = middle / static_cast<double>(total) * ranks;
-    owners.push_back(std::min(ranks - 1, static_cast<int>(share)));
-    passed += parameter.elements();
-  }
-  return owners;
+  std::vector<std::int64_t> elements;
+  for (const Parameter& parameter : table.parameters) elements.push_back(parameter.elements());
+  return sim::parameter_owners(elements, ranks);
 }
 
 Layout make_layout(const ParameterTable& table, double topk_ratio, bool everything, int rank,

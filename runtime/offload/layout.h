@@ -47,9 +47,7 @@ struct Layout {
 /// predicted too.
 [[nodiscard]] std::size_t selected_columns(double topk_ratio, std::size_t columns);
 
-/// The rank that owns each parameter: that in whose share of all elements, in the order of the
-/// parameters, its middle lies. Source of such a cut: DeepSpeed's stages 1 and 2, which cut within
-/// parameters, too.
+/// By parameter: sim/offload/column_split.h.
 [[nodiscard]] std::vector<int> parameter_owners(const ParameterTable& table, int ranks);
 
 /// The partition of rank `rank` of `ranks`. Vectors are selected whole where anything is, as

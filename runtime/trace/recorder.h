@@ -50,10 +50,11 @@ class TrackRecorder {
     return direction == CopyDirection::kHostToDevice ? Kind::kToDevice : Kind::kToHost;
   }
 
-  /// Work.
+  /// Work. On a track that computes what goes between ranks counts as waiting, as copies do.
   void span(Operation operation, std::int64_t step, Clock::time_point start,
             Clock::time_point end) {
-    add(busy_, end - start);
+    const bool waits = computes_ && is_collective(operation);
+    add(waits ? waiting_[static_cast<std::size_t>(WaitCause::kCollective)] : busy_, end - start);
     if (!is_keeping()) return;
     keep({.operation = operation, .step = step, .start = start, .end = end});
   }

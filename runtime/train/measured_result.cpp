@@ -166,7 +166,7 @@ Json result(const TrainOptions& options, const TrainReport& report) {
   const StepTimes& mean = report.times.mean;
   const double model_bytes = static_cast<double>(report.parameters) *
                              static_cast<double>(sim::bytes_per_element(options.training.dtype));
-  const double stall = mean.cpu_update + mean.d2h + mean.h2d + mean.launch;
+  const double stall = mean.cpu_update + mean.d2h + mean.h2d + mean.collective + mean.launch;
   const auto done =
       static_cast<double>(std::max<std::int64_t>(1, report.steps - report.first_step));
   Json map;
@@ -192,7 +192,7 @@ Json result(const TrainOptions& options, const TrainReport& report) {
   map["stall_by_cause_ms"] = {{"cpu_update", milliseconds(mean.cpu_update)},
                               {"d2h", milliseconds(mean.d2h)},
                               {"h2d", milliseconds(mean.h2d)},
-                              {"collective", 0.0},
+                              {"collective", milliseconds(mean.collective)},
                               {"nvme", 0.0},
                               {"selection", 0.0},
                               {"launch", milliseconds(mean.launch)}};

@@ -56,6 +56,7 @@ class Run {
   void save_weights();
   void fill_report();
   void add_traffic_of_ranks();
+  void fill_recording();
   void add_gpu_trace();
   void note(const std::string& text) const {
     if (events_.note) events_.note(text);
@@ -80,6 +81,7 @@ class Run {
   TrainReport report_;
   TrafficCount traffic_before_;
   RankTraffic rank_traffic_;  // of the steps
+  ClockOffset clock_at_start_;
   std::int64_t last_checkpoint_ = -1;
   std::int64_t last_validation_ = -1;
 };

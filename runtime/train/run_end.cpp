@@ -1,4 +1,6 @@
 /// What a run leaves behind: the last checkpoint, weights, the report.
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include <fmt/format.h>
@@ -99,15 +101,26 @@ void Run::fill_report() {
   if (!options_.offload.everything_on_device()) {
     report_.host_optimizer_bytes = kStateBytes * engine_.layout().elements;
   }
-  if (options_.record_trace) {
-    report_.trace_spans = recorder_.span_count();
-    report_.trace_overhead_seconds =
-        Recorder::cost_of_a_span().count() * static_cast<double>(report_.trace_spans);
-    report_.recorded_traffic = device_->traffic();
-    report_.timeline = recorder_.timeline(report_.model_name, std::string(device_->name()));
-    sim::write_recorded_run(report_.timeline, recorded_run(options_, report_));
-    if (gpu_recording_) add_gpu_trace();
-  }
+  if (options_.record_trace) fill_recording();
+}
+
+/// Between the two readings a clock may have gone at another speed than rank 0's.
+void Run::fill_recording() {
+  const ClockOffset at_end = communicator().clock_offset();
+  sim::RecordedRun run = recorded_run(options_, report_);
+  run.among = {
+      .rank = options_.rank(),
+      .ranks = options_.ranks(),
+      .clock_offset_ns = (clock_at_start_.nanoseconds + at_end.nanoseconds) / 2,
+      .clock_uncertainty_ns = std::max(clock_at_start_.uncertainty, at_end.uncertainty) +
+                              std::abs(at_end.nanoseconds - clock_at_start_.nanoseconds) / 2};
+  report_.trace_spans = recorder_.span_count();
+  report_.trace_overhead_seconds =
+      Recorder::cost_of_a_span().count() * static_cast<double>(report_.trace_spans);
+  report_.recorded_traffic = device_->traffic();
+  report_.timeline = recorder_.timeline(report_.model_name, std::string(device_->name()));
+  sim::write_recorded_run(report_.timeline, run);
+  if (gpu_recording_) add_gpu_trace();
 }
 
 /// On the clock of the host's spans.

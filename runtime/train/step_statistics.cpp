@@ -45,6 +45,7 @@ StepTimes StepStatistics::times_until_now() {
   times.cpu_update = take(waited(training_start_, training, WaitCause::kCpuUpdate));
   times.d2h = take(waited(compute_start_, compute, WaitCause::kD2H));
   times.h2d = take(waited(compute_start_, compute, WaitCause::kH2D));
+  times.collective = take(waited(compute_start_, compute, WaitCause::kCollective));
   times.launch = left;
   return times;
 }
@@ -88,6 +89,7 @@ StepMeans StepStatistics::means() const {
     means.mean.cpu_update += step.cpu_update / count;
     means.mean.d2h += step.d2h / count;
     means.mean.h2d += step.h2d / count;
+    means.mean.collective += step.collective / count;
     means.mean.launch += step.launch / count;
   }
   return means;

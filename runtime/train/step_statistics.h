@@ -18,6 +18,7 @@ struct StepTimes {
   double cpu_update = 0;
   double d2h = 0;
   double h2d = 0;
+  double collective = 0;
   double launch = 0;  ///< the rest: nothing was enqueued
 };
 

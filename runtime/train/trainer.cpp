@@ -142,9 +142,9 @@ void Run::check_ranks() {
   constexpr std::uint64_t kHalf = 0xFFFFFFFFU;
   // What decides which numbers are exchanged when, besides what decides the numbers.
   const std::string common =
-      fmt::format("{}{} {} {} {} {} {}", identity_, options_.steps, options_.evaluate_interval,
+      fmt::format("{}{} {} {} {} {} {} {}", identity_, options_.steps, options_.evaluate_interval,
                   options_.checkpoint.has_value(), options_.checkpoint_interval, options_.resume,
-                  options_.save_weights.has_value());
+                  options_.save_weights.has_value(), options_.record_trace);
   const std::uint64_t hash = std::hash<std::string>()(common);
   std::vector<double> all(2 * static_cast<std::size_t>(ranks.size()), 0.0);
   const std::size_t own = 2 * static_cast<std::size_t>(ranks.rank());
@@ -186,6 +186,7 @@ TrainReport Run::go() {
                                                options_.steps, report_.first_step));
   }
   note_unreached();
+  if (options_.record_trace) clock_at_start_ = communicator().clock_offset();
   train_steps();
   finish();
   return std::move(report_);
@@ -352,7 +353,6 @@ void refuse_for_ranks(const TrainOptions& options) {
   refuse(options.tune_live, "--tune live");
   refuse(options.offload.interval_is_auto, "--update-interval auto");
   refuse(options.importance.has_value(), "--importance");
-  refuse(options.record_trace, "--trace");
 }
 
 }  // namespace

@@ -53,6 +53,7 @@ void add_summary(const TrainReport& report, sim::StepFigures& figures) {
   figures[sim::stall_by(WaitCause::kCpuUpdate)] = kMilliseconds * mean.cpu_update;
   figures[sim::stall_by(WaitCause::kD2H)] = kMilliseconds * mean.d2h;
   figures[sim::stall_by(WaitCause::kH2D)] = kMilliseconds * mean.h2d;
+  figures[sim::stall_by(WaitCause::kCollective)] = kMilliseconds * mean.collective;
   figures[sim::stall_by(WaitCause::kLaunch)] = kMilliseconds * mean.launch;
   const auto steps = static_cast<double>(report.times.steps);
   figures[Metric::kD2HBytes] =

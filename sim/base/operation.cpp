@@ -96,6 +96,11 @@ bool is_h2d(Operation operation) {
          operation == Operation::kPlaceWeights;
 }
 
+bool is_collective(Operation operation) {
+  return operation == Operation::kReduceScatter || operation == Operation::kAllReduce ||
+         operation == Operation::kAllGather;
+}
+
 std::string_view simulated_name(LaneKind lane) {
   return kLaneNames.at(static_cast<std::size_t>(lane)).simulated;
 }

@@ -71,6 +71,8 @@ inline constexpr std::size_t kOperations = 42;
 /// Whether it is a copy to the host; to the GPU, with what then puts the copied in its place.
 [[nodiscard]] bool is_d2h(Operation operation);
 [[nodiscard]] bool is_h2d(Operation operation);
+/// Whether it is between ranks.
+[[nodiscard]] bool is_collective(Operation operation);
 
 enum class LaneKind : std::uint8_t {
   kCompute,

@@ -1,5 +1,7 @@
 #include "sim/base/paths.h"
 
+#include <string>
+
 namespace zenflow {
 namespace {
 
@@ -15,6 +17,18 @@ fs::path real(const fs::path& path) {
 fs::path path_from(const fs::path& folder, const fs::path& path) {
   const fs::path file = real(fs::absolute(path).parent_path()) / path.filename();
   return file.lexically_proximate(real(folder));
+}
+
+fs::path path_of_rank(const fs::path& path, int rank) {
+  if (rank == 0) return path;
+  fs::path stem = path.filename();
+  std::string extension;
+  if (stem.extension() == ".gz") {
+    extension = ".gz";
+    stem = stem.stem();
+  }
+  extension = stem.extension().string() + extension;
+  return path.parent_path() / (stem.stem().string() + ".rank-" + std::to_string(rank) + extension);
 }
 
 }  // namespace zenflow

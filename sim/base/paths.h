@@ -11,4 +11,7 @@ namespace zenflow {
 [[nodiscard]] std::filesystem::path path_from(const std::filesystem::path& folder,
                                               const std::filesystem::path& path);
 
+/// Where rank r writes what rank 0 writes to `path`: "run.json.gz" is "run.rank-1.json.gz".
+[[nodiscard]] std::filesystem::path path_of_rank(const std::filesystem::path& path, int rank);
+
 }  // namespace zenflow

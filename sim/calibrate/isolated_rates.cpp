@@ -352,8 +352,9 @@ class IsolatedRates {
       job.scenario.run = {.warmup_steps = first,
                           .steps = (kWindows - kFirstWindow) * live.update_interval};
       const FullRun run = simulate_fully(job, find_schedule(one.schedule));
-      const Timeline timeline = simulated_timeline(job, one.schedule, run);
-      found.add({&job, one.schedule, &timeline, first}, fitted_.profile.host,
+      const Timeline timeline =
+          of_device(simulated_timeline(job, one.schedule, run), one.place.rank);
+      found.add({&job, one.schedule, &timeline, first, 0, one.place}, fitted_.profile.host,
                 background_rate(run).value());
     }
     return found;

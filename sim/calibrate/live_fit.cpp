@@ -13,7 +13,9 @@
 #include "sim/calibrate/live_rows.h"
 #include "sim/calibrate/live_sharing.h"
 #include "sim/calibrate/profile_constants.h"
+#include "sim/calibrate/rank_collectives.h"
 #include "sim/cost/gpu_cost.h"
+#include "sim/cost/transfer_cost.h"
 
 namespace zenflow::sim {
 namespace {
@@ -25,8 +27,13 @@ constexpr double kLargestError = 0.25;  // of a number that is identifiable
 class Fitter {
  public:
   Fitter(const HardwareProfile& base, DType dtype, const std::vector<LiveRun>& runs,
-         const LiveRows& rows)
-      : base_(base), dtype_(dtype), runs_(runs), rows_(rows), fit_{base, {}} {}
+         const LiveRows& rows, const std::vector<CollectiveSample>& collectives)
+      : base_(base),
+        dtype_(dtype),
+        runs_(runs),
+        rows_(rows),
+        collectives_(collectives),
+        fit_{base, {}} {}
 
   LiveFit take() {
     device();
@@ -37,6 +44,7 @@ class Fitter {
     processor();
     shared();
     step_gap();
+    between_ranks();
     keep_consistent();
     return std::move(fit_);
   }
@@ -437,10 +445,37 @@ class Fitter {
     note("host.step_gap", fit.units[0], gap.value() * 1e6, "us", fit, "");
   }
 
+  /// transfer_cost.h's times of a gradient to its owner, and of a weight from there.
+  void between_ranks() {
+    if (collectives_.empty()) return;
+    GpuLinkProfile& link = *fit_.profile.gpu_link;
+    Rows rows;
+    for (const CollectiveSample& one : collectives_) {
+      // Seconds of a byte and of a message are what is sought: with units of them.
+      const auto time = [&](double per_byte, double per_message) {
+        const Communicator group{one.ranks, BytesPerSecond(1 / per_byte), Seconds(per_message)};
+        return (one.operation == Operation::kAllGather
+                    ? broadcast_time(group, Bytes(one.bytes), 1)
+                    : reduce_to_owner_time(group, fit_.profile.host, Bytes(one.bytes), 1))
+            .value();
+      };
+      const double known = time(0, 0);
+      rows.add({time(1, 0) - known, time(0, 1) - known}, one.seconds, known);
+    }
+    const TimeFit fit =
+        fit_times(rows.times, std::vector{1 / link.bandwidth.value(), link.latency.value()});
+    if (fit.units[0].identifiable) link.bandwidth = BytesPerSecond(1 / fit.units[0].value);
+    if (fit.units[1].identifiable) link.latency = Seconds(fit.units[1].value);
+    note("gpu_link.bandwidth", fit.units[0], link.bandwidth.value() / kGiga, "GB/s", fit,
+         range_text(rows, fit, 0, 0, 1e6, "MB"));
+    note("gpu_link.latency", fit.units[1], link.latency.value() * 1e6, "us", fit, "");
+  }
+
   const HardwareProfile& base_;
   DType dtype_;
   const std::vector<LiveRun>& runs_;
   const LiveRows& rows_;
+  const std::vector<CollectiveSample>& collectives_;
   LiveFit fit_;
   UnitTime streamed_;
   UnitTime columns_;
@@ -482,7 +517,8 @@ LiveFit fit_as_recorded(const std::vector<LiveRecording>& recordings) {
   const Scenario& scenario = recordings.front().job->scenario;
   LiveRows rows;
   for (const LiveRun& run : runs) add_rows(run, rows);
-  return Fitter(scenario.hardware, scenario.training.dtype, runs, rows).take();
+  const std::vector<CollectiveSample> collectives = collective_samples(recordings);
+  return Fitter(scenario.hardware, scenario.training.dtype, runs, rows, collectives).take();
 }
 
 LiveFit fit_live(const std::vector<LiveRecording>& recordings) {

@@ -8,6 +8,7 @@
 ///   CPU sums             bytes / rate(cores)                                  rate
 ///   sums on the device   other device work; on the host device a sum on one core
 ///   idle after the norm  step_gap
+///   collectives of ranks transfer_cost.h's to an owner and from there; gpu_link's both
 ///
 /// with F FLOPs and n number of matrix products, A FLOPs of attention, T, S, G bytes of
 /// element-wise chains, streams and column kernels, m kernels (gpu_cost.h, live_work.h). W is the

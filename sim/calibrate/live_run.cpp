@@ -98,7 +98,7 @@ LiveRun read_live_run(const LiveRecording& recording) {
         fmt::format("{}: steps from {} on were to be used, but the warm-up lasts {}",
                     recording.schedule, recording.first_step, run.live.full_warm_up_rounds));
   }
-  run.layers = live_layers(run.job->scenario.model, run.live.topk_ratio);
+  run.layers = live_layers(run.job->scenario.model, run.live.topk_ratio, recording.place);
   run.samples = live_samples(*recording.timeline, run.layers, run.live, recording.first_step);
   run.concurrent.resize(run.samples.size());
   if (run.job->scenario.hardware.gpu.runs_on_host()) return run;

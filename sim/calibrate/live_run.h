@@ -22,6 +22,7 @@ struct LiveRecording {
   /// Cores that other programs used while it was recorded, on average; 0: none, or not known. Used
   /// only where the device is the host.
   double other_cores = 0;
+  RankPlace place{};  ///< whose recording it is
 };
 
 struct LiveRun {

@@ -69,6 +69,8 @@ void check_recorded_setting(const std::string& name, const Timeline& timeline,
     found.add("a model of so many parameters:", run->parameters, "scenario",
               job.scenario.model.parameters());
   }
+  found.add("ranks", run->among.ranks, "scenario", job.scenario.ranks());
+  if (timeline.devices.size() > 1) fail("it is of several ranks (merge): give each rank's own");
   if (!found.text().empty()) fail(found.text());
 }
 

@@ -312,7 +312,14 @@ void read_schedules(MapReader& root, Scenario& scenario) {
 }
 
 void check_ranks(MapReader& root, const Scenario& scenario) {
-  if (scenario.gpus > scenario.hardware.gpu.count) {
+  // Where the device is the host, each rank has a part of its cores.
+  if (scenario.hardware.gpu.runs_on_host()) {
+    if (scenario.gpus > 1 && !scenario.hardware.gpu_link) {
+      root.fail("gpus", fmt::format("profile {} has no gpu_link block, which says how fast ranks "
+                                    "reach each other",
+                                    scenario.hardware.name));
+    }
+  } else if (scenario.gpus > scenario.hardware.gpu.count) {
     root.fail("gpus",
               fmt::format("expected at most the {} GPUs of profile {}, found {}",
                           scenario.hardware.gpu.count, scenario.hardware.name, scenario.gpus));

@@ -57,6 +57,21 @@ Seconds all_reduce_time(const Communicator& group, Bytes bytes) {
   return std::min(ring_time(group, bytes, 2), tree_all_reduce_time(group, bytes));
 }
 
+Seconds reduce_to_owner_time(const Communicator& group, const HostProfile& host, Bytes bytes,
+                             std::int64_t tensors) {
+  constexpr double kTrafficPerByte = 3;  // what arrives and the sum are read, the sum is written
+  const auto others = static_cast<double>(group.ranks - 1);
+  const auto messages = static_cast<double>(tensors);
+  return others * (messages * group.latency + bytes / group.bandwidth) +
+         (others + 1) * kTrafficPerByte * bytes / host.core_bandwidth;
+}
+
+Seconds broadcast_time(const Communicator& group, Bytes bytes, std::int64_t tensors) {
+  const double depth =
+      static_cast<double>(std::bit_width(static_cast<std::uint64_t>(group.ranks - 1)));
+  return depth * (static_cast<double>(tensors) * group.latency + bytes / group.bandwidth);
+}
+
 Seconds nvme_time(const NvmeProfile& nvme, NvmeAccess access, Bytes bytes) {
   return nvme.latency + bytes / (access == NvmeAccess::kRead ? nvme.read : nvme.write);
 }

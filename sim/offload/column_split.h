@@ -7,6 +7,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 namespace zenflow::sim {
 
@@ -32,6 +34,11 @@ struct ColumnSplit {
 /// Splits a parameter [rows, columns]. `topk_ratio` 1 or more: everything is selected.
 [[nodiscard]] ColumnSplit split_columns(std::int64_t rows, std::int64_t columns, bool is_matrix,
                                         double topk_ratio);
+
+/// The rank that owns each parameter, which reduces its gradient and updates it: that in whose
+/// share of all elements, in the order of the parameters, its middle lies. Source of such a cut:
+/// DeepSpeed's stages 1 and 2, which cut within parameters, too. `elements`: by parameter.
+[[nodiscard]] std::vector<int> parameter_owners(std::span<const std::int64_t> elements, int ranks);
 
 /// Whether a window that ends before `next_step` selects columns anew: they change place between
 /// two windows. `select_interval` 0: they are selected once.

@@ -349,12 +349,12 @@ double copying_cores(const HostProfile& host, BytesPerSecond rate) {
 
 namespace {
 
-/// Competitors for the first link, the cores: `threads` of them, the last one a part of a thread.
-void add_other_threads(Machine& machine, double threads) {
+/// Competitors for a link of cores: `threads` of them, the last one a part of a thread.
+void add_other_threads(Machine& machine, LinkId cores, double threads) {
   const double whole = std::floor(threads);
   const auto add = [&](double wanted, std::size_t times) {
     if (wanted <= 0 || times == 0) return;
-    machine.flows.push_back({BytesPerSecond(wanted), {{0, 1.0}}});
+    machine.flows.push_back({BytesPerSecond(wanted), {{cores, 1.0}}});
     machine.background.insert(machine.background.end(), times,
                               static_cast<FlowId>(machine.flows.size() - 1));
   };
@@ -362,35 +362,77 @@ void add_other_threads(Machine& machine, double threads) {
   add(threads - whole, 1);
 }
 
+class HostDeviceCluster {
+ public:
+  HostDeviceCluster(const Scenario& scenario, const RankRates& rates, const HostDeviceCores& cores)
+      : scenario_(scenario), rates_(rates), cores_(cores) {}
+
+  Cluster build(const std::vector<AlikeRanks>& classes) {
+    for (const AlikeRanks& one : classes) add_class(one);
+    if (scenario_.ranks() > 1) add_collectives();
+    const double threads = scenario_.other_threads / static_cast<double>(scenario_.ranks());
+    for (LinkId link = 0; link < cluster_.machine.links.size(); ++link) {
+      add_other_threads(cluster_.machine, link, threads);
+    }
+    cluster_.compute_keeps_its_time = false;
+    return std::move(cluster_);
+  }
+
+ private:
+  LaneUse add_flow(LaneId lane, double wanted, LinkId cores) {
+    cluster_.machine.flows.push_back({BytesPerSecond(wanted), {{cores, 1.0}}});
+    return {lane, static_cast<FlowId>(cluster_.machine.flows.size() - 1)};
+  }
+  LaneId add_lane(LaneKind kind, int rank_class, const std::string& suffix) {
+    cluster_.machine.lanes.push_back(std::string(simulated_name(kind)) + suffix);
+    cluster_.lanes.push_back({kind, rank_class});
+    return static_cast<LaneId>(cluster_.lanes.size() - 1);
+  }
+
+  /// Core-seconds a second take the place of bytes a second.
+  void add_class(const AlikeRanks& ranks) {
+    const HostProfile& host = scenario_.hardware.host;
+    const auto number = static_cast<int>(cluster_.classes.size());
+    const std::string suffix = std::to_string(ranks.first_rank);
+    const auto link = static_cast<LinkId>(cluster_.machine.links.size());
+    cluster_.machine.links.push_back(
+        {scenario_.ranks() > 1 ? "cores" + suffix : "cores",
+         BytesPerSecond(static_cast<double>(host.cores) / static_cast<double>(scenario_.ranks()))});
+    const auto add = [&](LaneKind kind, double wanted) {
+      return add_flow(add_lane(kind, number, suffix), wanted, link);
+    };
+    RankClass one;
+    one.multiplicity = ranks.count;
+    one.first_rank = ranks.first_rank;
+    one.compute = add(LaneKind::kCompute, static_cast<double>(scenario_.hardware.gpu.host_cores));
+    one.d2h = add(LaneKind::kD2H, copying_cores(host, rates_.d2h));
+    one.h2d = add(LaneKind::kH2D, copying_cores(host, rates_.h2d));
+    one.h2d_kernels = add_flow(one.h2d.lane, 1, link);
+    one.cpu_update = add(LaneKind::kCpuUpdate, cores_.cpu_update);
+    one.cpu_accumulate = add(LaneKind::kCpuAccumulate, cores_.cpu_accumulate);
+    cluster_.classes.push_back(one);
+  }
+
+  void add_collectives() {
+    Uses uses;
+    for (LinkId link = 0; link < cluster_.machine.links.size(); ++link) uses.push_back({link, 1.0});
+    cluster_.machine.flows.push_back({BytesPerSecond(1), std::move(uses)});
+    cluster_.collective = {add_lane(LaneKind::kCollective, -1, ""),
+                           static_cast<FlowId>(cluster_.machine.flows.size() - 1)};
+  }
+
+  const Scenario& scenario_;
+  const RankRates& rates_;
+  const HostDeviceCores& cores_;
+  Cluster cluster_;
+};
+
 }  // namespace
 
 Cluster make_host_device_cluster(const Scenario& scenario, const RankRates& rates,
-                                 const HostDeviceCores& cores) {
-  const HardwareProfile& hardware = scenario.hardware;
-  Cluster cluster;
-  // Core-seconds a second take the place of bytes a second.
-  cluster.machine.links.push_back(
-      {"cores", BytesPerSecond(static_cast<double>(hardware.host.cores))});
-  const auto add_flow = [&](LaneId lane, double wanted) {
-    cluster.machine.flows.push_back({BytesPerSecond(wanted), {{0, 1.0}}});
-    return LaneUse{lane, static_cast<FlowId>(cluster.machine.flows.size() - 1)};
-  };
-  const auto add = [&](LaneKind kind, double wanted) {
-    cluster.machine.lanes.push_back(std::string(simulated_name(kind)) + "0");
-    cluster.lanes.push_back({kind, 0});
-    return add_flow(static_cast<LaneId>(cluster.lanes.size() - 1), wanted);
-  };
-  RankClass one;
-  one.compute = add(LaneKind::kCompute, static_cast<double>(hardware.gpu.host_cores));
-  one.d2h = add(LaneKind::kD2H, copying_cores(hardware.host, rates.d2h));
-  one.h2d = add(LaneKind::kH2D, copying_cores(hardware.host, rates.h2d));
-  one.h2d_kernels = add_flow(one.h2d.lane, 1);
-  one.cpu_update = add(LaneKind::kCpuUpdate, cores.cpu_update);
-  one.cpu_accumulate = add(LaneKind::kCpuAccumulate, cores.cpu_accumulate);
-  cluster.classes.push_back(one);
-  add_other_threads(cluster.machine, scenario.other_threads);
-  cluster.compute_keeps_its_time = false;
-  return cluster;
+                                 const HostDeviceCores& cores,
+                                 const std::vector<AlikeRanks>& classes) {
+  return HostDeviceCluster(scenario, rates, cores).build(classes);
 }
 
 Cluster make_cluster(const Scenario& scenario, const RankRates& rates, bool background_gather) {

@@ -83,13 +83,22 @@ struct HostDeviceCores {
 /// ownership, written) of what one core streams.
 [[nodiscard]] double copying_cores(const HostProfile& host, BytesPerSecond rate);
 
-/// One rank whose device is the host itself: all lanes are threads, and the one link is the host's
-/// cores. While more are wanted than there are, each lane gets an equal share, as a fair scheduler
-/// gives its threads. Copies take `copying_cores`, kernels in between a core. Each of the
-/// scenario's `other_threads` is a background flow that wants a core.
+/// Ranks that do the same.
+struct AlikeRanks {
+  std::int64_t first_rank = 0;
+  std::int64_t count = 1;
+};
+
+/// Ranks whose device is the host itself: all lanes are threads, and a rank's one link is its equal
+/// part of the host's cores, to which mpirun binds it. While more are wanted than there are, each
+/// lane gets an equal share, as a fair scheduler gives its threads. Copies take `copying_cores`,
+/// kernels in between a core, collectives one of every rank. Each of the scenario's `other_threads`
+/// is a background flow that wants a core; each rank has its part of them.
 ///
-/// Precondition: one rank, gpu.runs_on_host().
+/// Precondition: gpu.runs_on_host(); `classes` are all ranks of one node.
 [[nodiscard]] Cluster make_host_device_cluster(const Scenario& scenario, const RankRates& rates,
-                                               const HostDeviceCores& cores);
+                                               const HostDeviceCores& cores,
+                                               const std::vector<AlikeRanks>& classes = {
+                                                   AlikeRanks{}});
 
 }  // namespace zenflow::sim

@@ -13,17 +13,23 @@
 /// Where the device is the host (gpu.host_cores), its streams are threads that share the cores with
 /// the optimizer's: each gets an equal share when there are more threads than cores.
 ///
+/// Several ranks, on the host alone: each owns whole parameters. In the last backward a group's
+/// gradients go to their owners before they are packed; in the next forward its weights come from
+/// there. All wait for each other in both, and for the norm of the whole gradient.
+///
 /// Not simulated: state of columns that change place in a selection (their number depends on the
-/// data), more than one rank.
+/// data).
 /// Source: runtime/offload/engine_step.cpp, engine_window.cpp; docs/training.md, "The rule".
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/cost/transfer_cost.h"
 #include "sim/offload/offload_rule.h"
 #include "sim/schedule/live_cluster.h"
 #include "sim/schedule/live_memory.h"
@@ -84,10 +90,11 @@ void Live::check(const Job& job) const {
                             "true}}; or give --set topk_ratio=0.1 --set update_interval=4",
                             job.scenario.deepspeed.at.text(), name()));
   }
-  if (job.scenario.ranks() != 1) {
+  const bool has_ranks = job.scenario.nodes == 1 && job.scenario.hardware.gpu.runs_on_host();
+  if (job.scenario.ranks() != 1 && !has_ranks) {
     throw Error(ErrorKind::kInput,
-                fmt::format("{}: expected one GPU, as zenflow-train has, found {} (--set gpus=1 "
-                            "--set nodes=1)",
+                fmt::format("{}: expected one GPU, found {} (--set gpus=1 --set nodes=1): "
+                            "zenflow-train has several ranks on one host's cores alone",
                             name(), job.scenario.ranks()));
   }
   if (job.scenario.model.trained() < job.scenario.model.parameters()) {
@@ -158,7 +165,8 @@ ClosedForm Live::closed_form(const Job& job) const {
       window_bytes(live, live.update_interval, static_cast<std::int64_t>(deferred),
                    bytes_per_element(job.scenario.training.dtype));
   const auto a_step = [&](std::int64_t of_window) {
-    return static_cast<double>(of_window) / static_cast<double>(live.update_interval);
+    return static_cast<double>(of_window) /
+           static_cast<double>(live.update_interval * job.scenario.ranks());
   };
   const std::int64_t delay = live.overlap_step && live.offloads() ? live.update_interval : 0;
   return {a_step(bytes.down), a_step(bytes.up), {delay, delay + live.update_interval - 1}};
@@ -173,13 +181,13 @@ struct GroupCosts {
   Seconds placed{0};
 };
 
-/// All groups', with one share of deferred columns.
+/// All groups', with one share of deferred columns, of what a rank owns.
 struct StepCosts {
-  StepCosts(const Job& job, const LiveSettings& live) : work(job, live) {
+  StepCosts(const Job& job, const LiveSettings& live, RankPlace place) : work(job, live) {
     const GpuProfile& gpu = job.scenario.hardware.gpu;
     DeviceWork update;
     DeviceWork carry;
-    for (const LiveLayer& layer : live_layers(job.scenario.model, live.topk_ratio)) {
+    for (const LiveLayer& layer : live_layers(job.scenario.model, live.topk_ratio, place)) {
       groups.push_back({layer.elements(), layer.deferred_elements(),
                         device_time(gpu, work.after_backward(layer)),
                         device_time(gpu, work.column_norms(layer)),
@@ -213,72 +221,86 @@ LiveSettings in_warm_up(LiveSettings live) {
   return live;
 }
 
-/// Turns the rule's operations into tasks.
-class LiveEmitter {
+/// A rank's operations as tasks: its share of the rule's.
+class RankTasks {
  public:
-  LiveEmitter(const Job& job, const LiveSettings& live, ProgramBuilder& builder)
+  using Operations = std::span<const OffloadOperation>;
+
+  RankTasks(const Job& job, const LiveSettings& live, ProgramBuilder& builder,
+            std::size_t rank_class)
       : builder_(builder),
+        rank_class_(rank_class),
         step_gap_(job.scenario.hardware.host.step_gap),
-        regular_(job, live),
+        several_ranks_(job.scenario.ranks() > 1),
+        regular_(job, live, place(job)),
         rule_(live, regular_.deferred_by_group(), bytes_per_element(job.scenario.training.dtype)) {
+    if (several_ranks_) rule_.set_several_ranks();
     if (live.full_warm_up_rounds > 0) {
-      warm_up_.emplace(job, in_warm_up(live));
+      warm_up_.emplace(job, in_warm_up(live), place(job));
       rule_.set_warm_up(warm_up_->deferred_by_group());
     }
     for (PerClass& tasks : newest_) tasks.assign(regular_.groups.size() + 1, kNoTask);
   }
 
-  void emit(const WindowShape& shape) {
-    builder_.begin_window(shape);
-    // What overlaps a window is handed over before it, and belongs to its first step.
-    if (std::exchange(update_waits_, false)) emit(rule_.update());
+  void begin_window(const WindowShape& shape) {
     costs_ = shape.full_update ? &*warm_up_ : &regular_;
     rule_.begin_window(shape.full_update, shape.steps);
-    for (std::int32_t step = 0; step < shape.steps; ++step) {
-      const bool ranks_columns =
-          std::find(shape.select_at.begin(), shape.select_at.end(), step) != shape.select_at.end();
-      first_of_window_ = step == 0;
-      emit(rule_.step(first_of_window_, ranks_columns));
+  }
+  void begin_step(bool first_of_window, bool ranks_columns) {
+    first_of_window_ = first_of_window;
+    step_ = rule_.step(first_of_window, ranks_columns);
+  }
+  [[nodiscard]] bool has_pass() const { return !step_.empty() && is_forward(step_.front()); }
+
+  /// Of the micro-batch at hand: its forwards wait for what has been uploaded. With ranks their
+  /// weights are gathered first, and that waits: `uploads`, by layer.
+  void begin_pass(std::vector<After>& uploads) {
+    for (; has_pass(); step_ = step_.subspan(1)) {
+      const OffloadOperation& operation = step_.front();
+      const auto layer = static_cast<std::size_t>(operation.group);
+      for (const IssuedOperation& one : operation.after) {
+        if (operation.kind == Operation::kAllGather) uploads[layer].push_back(newest(one));
+        builder_.hold_forward(layer, rank_class_, newest(one));
+      }
     }
+  }
+  /// What follows a group's backward.
+  void after_backward() {
+    const std::int32_t group = step_.front().group;
+    for (step_ = step_.subspan(1); !step_.empty() && step_.front().group == group && !has_pass();
+         step_ = step_.subspan(1)) {
+      emit(step_.front());
+    }
+  }
+  /// That it owns of a layer.
+  [[nodiscard]] double elements(std::size_t layer) const { return regular_.groups[layer].elements; }
+  /// `norm_known`: with ranks, when all have the norm of the whole gradient.
+  void finish_step(TaskId norm_known) {
+    norm_known_ = norm_known;
+    emit(std::exchange(step_, {}));
+  }
+  void finish_window() {
     emit(rule_.send_sums());
     emit(rule_.take_update());
+    // What overlaps the next window is handed over before it, and belongs to its first step.
     update_waits_ = rule_.overlaps();
     if (!update_waits_) emit(rule_.update());
   }
-
- private:
-  using Operations = std::span<const OffloadOperation>;
-
-  void emit(Operations operations) {
-    for (std::size_t at = 0; at < operations.size();) {
-      if (operations[at].kind == Operation::kForward) {
-        pass(operations, at);
-      } else {
-        emit(operations[at++]);
-      }
-    }
+  void hand_over() {
+    if (std::exchange(update_waits_, false)) emit(rule_.update());
   }
 
-  /// A micro-batch's forward and backward, with what follows the backward of each group.
-  void pass(Operations operations, std::size_t& at) {
-    const bool first = at == 0;
-    for (; operations[at].kind == Operation::kForward; ++at) {
-      for (const IssuedOperation& one : operations[at].after) {
-        builder_.hold_forward(static_cast<std::size_t>(operations[at].group), 0, newest(one));
-      }
-    }
-    const BucketSink follow = [&](std::size_t, const PerClass&) {
-      const std::int32_t group = operations[at++].group;
-      for (; operations[at].group == group && operations[at].kind != Operation::kForward; ++at) {
-        emit(operations[at]);
-      }
-      return PerClass{kNoTask};
-    };
-    if (first) {
-      builder_.forward_backward({After{}}, {}, follow);
-    } else {
-      builder_.forward_backward_again(follow);
-    }
+ private:
+  static bool is_forward(const OffloadOperation& operation) {
+    return operation.kind == Operation::kForward || operation.kind == Operation::kAllGather;
+  }
+  [[nodiscard]] RankPlace place(const Job& job) const {
+    return {static_cast<int>(builder_.cluster().classes[rank_class_].first_rank),
+            static_cast<int>(job.scenario.ranks())};
+  }
+
+  void emit(Operations operations) {
+    for (const OffloadOperation& one : operations) emit(one);
   }
 
   [[nodiscard]] TaskId& newest(const IssuedOperation& one) {
@@ -293,7 +315,7 @@ class LiveEmitter {
   }
 
   TaskId task_of(const OffloadOperation& operation, std::initializer_list<TaskId> after) {
-    const RankClass& rank = builder_.cluster().classes[0];
+    const RankClass& rank = builder_.cluster().classes[rank_class_];
     const auto groups = static_cast<std::int64_t>(costs_->groups.size());
     const std::int64_t layer = operation.group;
     const std::int64_t bucket = groups - 1 - layer;
@@ -304,24 +326,23 @@ class LiveEmitter {
       return builder_.add(lane, to_picoseconds(time), builder_.label(operation.kind, index), after);
     };
     const auto on_device = [&](Operation kind, std::int64_t index, Seconds time) {
-      return builder_.compute(0, kind, index, time, after);
+      return builder_.compute(rank_class_, kind, index, time, after);
     };
     switch (operation.kind) {
       case Operation::kColumnNorms:
         return on_device(Operation::kSelect, layer, cost.norms);
-      case Operation::kPackGradients: {
-        const TaskId packed = on_device(operation.kind, layer, cost.packed);
-        builder_.memory(packed, true, builder_.gradients(), -costs_->work.width() * cost.elements);
-        return packed;
-      }
+      case Operation::kPackGradients:
+        return pack(operation, cost, after);
       case Operation::kGradientsDown:
       case Operation::kGradientSumsDown:
       case Operation::kWeightsUp:
-        return builder_.copy(0, operation.kind, bucket, static_cast<double>(operation.bytes),
-                             after);
+        return builder_.copy(rank_class_, operation.kind, bucket,
+                             static_cast<double>(operation.bytes), after);
+      case Operation::kGradientNorms:
+        return norm_known_ != kNoTask ? norm_known_ : builder_.last_compute(rank_class_);
       case Operation::kEnqueue:
         if (to_picoseconds(step_gap_).count > 0) {
-          builder_.hold_compute(0, on_lane(rank.training, step_gap_, 0));
+          builder_.hold_compute(rank_class_, on_lane(rank.training, step_gap_, 0));
         }
         return kNoTask;
       case Operation::kAccumulate:
@@ -339,37 +360,156 @@ class LiveEmitter {
       case Operation::kCarrySelected:
         return carry(operation);
       default:  // part of packing, or known with the last task before
-        return builder_.last_compute(0);
+        return builder_.last_compute(rank_class_);
     }
+  }
+
+  /// A rank that owns nothing of the group has nothing to pack.
+  TaskId pack(const OffloadOperation& operation, const GroupCosts& cost,
+              std::initializer_list<TaskId> after) {
+    if (cost.elements == 0) return builder_.last_compute(rank_class_);
+    const TaskId packed =
+        builder_.compute(rank_class_, operation.kind, operation.group, cost.packed, after);
+    if (rank_class_ == 0) {
+      builder_.memory(packed, true, builder_.gradients(), -costs_->work.width() * cost.elements);
+    }
+    return packed;
   }
 
   /// Without selected columns the weights only change place, which takes no time.
   TaskId carry(const OffloadOperation& operation) {
-    for (const IssuedOperation& one : operation.after) builder_.hold_compute(0, newest(one));
-    if (costs_->carried.value() > 0) {
-      builder_.compute(0, operation.kind, static_cast<std::int64_t>(costs_->groups.size()) + 1,
-                       costs_->carried, {});
+    for (const IssuedOperation& one : operation.after) {
+      builder_.hold_compute(rank_class_, newest(one));
     }
-    return builder_.last_compute(0);
+    if (costs_->carried.value() > 0) {
+      builder_.compute(rank_class_, operation.kind,
+                       static_cast<std::int64_t>(costs_->groups.size()) + 1, costs_->carried, {});
+    }
+    return builder_.last_compute(rank_class_);
   }
 
   ProgramBuilder& builder_;
+  std::size_t rank_class_;
   Seconds step_gap_;
+  bool several_ranks_;
   StepCosts regular_;
   std::optional<StepCosts> warm_up_;
   const StepCosts* costs_ = &regular_;  ///< of the window at hand
   OffloadRule rule_;
+  Operations step_;  ///< what is left of it
   /// By kind, and by group, of which those on all groups are the first.
   std::array<PerClass, kOperations> newest_;
   bool first_of_window_ = false;
   bool update_waits_ = false;  ///< for the next window to begin
+  TaskId norm_known_ = kNoTask;
+};
+
+/// Turns the rule's operations into tasks, of all ranks at once.
+class LiveEmitter {
+ public:
+  LiveEmitter(const Job& job, const LiveSettings& live, ProgramBuilder& builder)
+      : job_(job), builder_(builder), group_(builder.group()), uploads_(layers()) {
+    for (std::size_t c = 0; c < builder.classes(); ++c) ranks_.emplace_back(job, live, builder, c);
+    if (group_.ranks > 1) {
+      builder.before_forward([this](std::size_t layer) { gather(layer); });
+    }
+  }
+
+  void emit(const WindowShape& shape) {
+    builder_.begin_window(shape);
+    for (RankTasks& rank : ranks_) rank.hand_over();
+    for (RankTasks& rank : ranks_) rank.begin_window(shape);
+    for (std::int32_t step = 0; step < shape.steps; ++step) {
+      const bool ranks_columns =
+          std::find(shape.select_at.begin(), shape.select_at.end(), step) != shape.select_at.end();
+      for (RankTasks& rank : ranks_) rank.begin_step(step == 0, ranks_columns);
+      for (bool first = true; ranks_.front().has_pass(); first = false) pass(first);
+      const TaskId norm_known = exchange_norms();
+      for (RankTasks& rank : ranks_) rank.finish_step(norm_known);
+    }
+    for (RankTasks& rank : ranks_) rank.finish_window();
+  }
+
+ private:
+  [[nodiscard]] std::size_t layers() const { return builder_.plan().layers.size(); }
+
+  /// A micro-batch's forward and backward, with what follows the backward of each group.
+  void pass(bool first) {
+    gathers_ = first && group_.ranks > 1;
+    for (RankTasks& rank : ranks_) rank.begin_pass(uploads_);
+    builder_.reduce_gradients(++passes_ % micro_batches() == 0);
+    const BucketSink follow = [&](std::size_t bucket, const PerClass& reduced) {
+      if (group_.ranks > 1) forget_sent(bucket, reduced.front());
+      for (std::size_t c = 0; c < ranks_.size(); ++c) {
+        if (group_.ranks > 1) builder_.hold_compute(c, reduced[c]);
+        ranks_[c].after_backward();
+      }
+      return PerClass(ranks_.size(), kNoTask);
+    };
+    if (first) {
+      builder_.forward_backward(std::vector<After>(ranks_.size()), {}, follow);
+    } else {
+      builder_.forward_backward_again(follow);
+    }
+  }
+  [[nodiscard]] std::int64_t micro_batches() const {
+    return job_.deepspeed.gradient_accumulation_steps;
+  }
+
+  /// The first rank's gradients that others own, once these have them.
+  void forget_sent(std::size_t bucket, TaskId reduced) {
+    const double owned = ranks_.front().elements(layers() - 1 - bucket);
+    builder_.memory(reduced, true, builder_.gradients(),
+                    builder_.element_bytes() * (owned - builder_.plan().buckets[bucket].elements));
+  }
+
+  /// The layer's weights from their owners, on the compute streams of all.
+  void gather(std::size_t layer) {
+    if (!gathers_) return;
+    After after = std::exchange(uploads_[layer], {});
+    for (std::size_t c = 0; c < ranks_.size(); ++c) {
+      const After& held = builder_.held_compute(c);
+      after.insert(after.end(), held.begin(), held.end());
+      after.push_back(builder_.last_compute(c));
+    }
+    const GradientBucket& tensors = builder_.plan().buckets[layers() - 1 - layer];
+    const double bytes = builder_.element_bytes() * tensors.elements;
+    const TaskId gathered = builder_.collective(
+        Operation::kAllGather, broadcast_time(group_, Bytes(bytes), tensors.tensors),
+        static_cast<std::int64_t>(layer), bytes, after);
+    for (std::size_t c = 0; c < ranks_.size(); ++c) builder_.hold_forward(layer, c, gathered);
+  }
+
+  /// All ranks' parts of the norm: 8 bytes a parameter and the loss to each other one.
+  TaskId exchange_norms() {
+    if (group_.ranks == 1) return kNoTask;
+    After after;
+    for (std::size_t c = 0; c < ranks_.size(); ++c) after.push_back(builder_.last_compute(c));
+    const auto others = static_cast<double>(group_.ranks - 1);
+    double parameters = 0;
+    for (const GradientBucket& bucket : builder_.plan().buckets) parameters += bucket.tensors;
+    const TaskId known = builder_.collective(Operation::kAllReduce, others * group_.latency, 0,
+                                             kSumOfSquaresBytes * (parameters + 1), after);
+    for (std::size_t c = 0; c < ranks_.size(); ++c) builder_.hold_compute(c, known);
+    return known;
+  }
+
+  static constexpr double kSumOfSquaresBytes = 8;
+
+  const Job& job_;
+  ProgramBuilder& builder_;
+  const Communicator& group_;
+  std::vector<After> uploads_;   ///< by layer: of all ranks, that its next gathering waits for
+  std::deque<RankTasks> ranks_;  ///< by class; they do not move
+  bool gathers_ = false;         ///< in the pass at hand
+  std::int64_t passes_ = 0;
 };
 
 Program Live::build(const Job& job, std::span<const WindowShape> shapes) const {
   const LiveSettings live = settings(job);
   Cluster cluster = live_cluster(job, live);
   if (job.scenario.hardware.host.step_gap.value() > 0) add_training_lanes(cluster);
-  ProgramBuilder builder(job, live_plan(job), std::move(cluster));
+  ProgramBuilder builder(job, live_plan(job), std::move(cluster), GradientReduction::kToOwners);
   builder.reserve(shapes);
   declare_live_memory(job, live, builder);
   LiveEmitter emitter(job, live, builder);

@@ -6,8 +6,8 @@
 
 namespace zenflow::sim {
 
-/// One rank: copies and the CPU's passes share DRAM and the link, or, where the device is the
-/// host itself, all lanes its cores.
+/// Copies and the CPU's passes share DRAM and the link, or, where the device is the host itself,
+/// all lanes of a rank its cores.
 [[nodiscard]] Cluster live_cluster(const Job& job, const LiveSettings& live);
 
 }  // namespace zenflow::sim

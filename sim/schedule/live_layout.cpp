@@ -5,13 +5,15 @@
 namespace zenflow::sim {
 namespace {
 
-LiveLayer layer_of(const Layer& of, double topk_ratio) {
-  LiveLayer layer;
-  for (const Tensor& tensor : of.tensors) {
-    layer.tensors.push_back(
-        split_columns(tensor.rows(), tensor.columns(), tensor.is_matrix(), topk_ratio));
+/// By parameter, embedding first.
+std::vector<int> owners_of(const ModelSpec& model, int ranks) {
+  std::vector<std::int64_t> elements;
+  for (std::int64_t part = 0; part <= model.layers() + 1; ++part) {
+    for (const Tensor& tensor : model.part(part).tensors) {
+      elements.push_back(tensor.rows() * tensor.columns());
+    }
   }
-  return layer;
+  return parameter_owners(elements, ranks);
 }
 
 }  // namespace
@@ -30,12 +32,26 @@ double LiveLayer::selected_elements() const {
   return sum;
 }
 
-std::vector<LiveLayer> live_layers(const ModelSpec& model, double topk_ratio) {
+std::vector<LiveLayer> live_layers(const ModelSpec& model, double topk_ratio, RankPlace place) {
+  const std::vector<int> owners =
+      place.ranks > 1 ? owners_of(model, place.ranks) : std::vector<int>();
+  std::size_t parameter = 0;
   std::vector<LiveLayer> layers;
   for (std::int64_t part = 0; part <= model.layers() + 1; ++part) {
-    layers.push_back(layer_of(model.part(part), topk_ratio));
+    LiveLayer& layer = layers.emplace_back();
+    for (const Tensor& tensor : model.part(part).tensors) {
+      if (place.ranks > 1 && owners[parameter++] != place.rank) continue;
+      layer.tensors.push_back(
+          split_columns(tensor.rows(), tensor.columns(), tensor.is_matrix(), topk_ratio));
+    }
   }
   return layers;
+}
+
+std::vector<int> owning_ranks(const ModelSpec& model, int ranks) {
+  std::vector<int> owners = owners_of(model, ranks);  // ascending, since they are in order
+  owners.erase(std::unique(owners.begin(), owners.end()), owners.end());
+  return owners;
 }
 
 LiveStaging live_staging(const std::vector<LiveLayer>& layers, double width) {

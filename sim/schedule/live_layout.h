@@ -21,9 +21,20 @@ struct LiveLayer {
   [[nodiscard]] double deferred_elements() const { return elements() - selected_elements(); }
 };
 
+/// One of several ranks.
+struct RankPlace {
+  int rank = 0;
+  int ranks = 1;
+};
+
 /// Embedding, blocks, head, in forward order: the groups in which the runtime moves gradients and
-/// weights. `topk_ratio` 1 or more: everything is selected.
-[[nodiscard]] std::vector<LiveLayer> live_layers(const ModelSpec& model, double topk_ratio);
+/// weights. `topk_ratio` 1 or more: everything is selected. Of several ranks, what this one owns
+/// of each, which may be nothing.
+[[nodiscard]] std::vector<LiveLayer> live_layers(const ModelSpec& model, double topk_ratio,
+                                                 RankPlace place = {});
+
+/// Those of `ranks` ranks that own a parameter, ascending.
+[[nodiscard]] std::vector<int> owning_ranks(const ModelSpec& model, int ranks);
 
 /// Bytes that are held in pinned host memory beside what crosses the link in bulk.
 struct LiveStaging {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/memory/trainer_activations.h"
@@ -29,46 +30,81 @@ void declare_activations(const Job& job, const LiveSettings& live, ProgramBuilde
                   .resident = bytes.work.value()});
 }
 
-void declare_staging(const LiveStaging& staging, ProgramBuilder& builder) {
+/// The host's are those of all ranks, as if all had the fullest one's.
+void declare_staging(const LiveStaging& staging, double ranks, ProgramBuilder& builder) {
   builder.symbol({"Ct", staging.control, "bytes of indices, norms and corrections of columns"});
   builder.symbol({"Ex", staging.exchange, "bytes for columns that change place"});
   builder.symbol({"Wt", staging.tensor, "bytes of the largest tensor"});
   for (const MemoryHome home : {MemoryHome::kGpu, MemoryHome::kPinned}) {
-    const char* side = home == MemoryHome::kPinned ? ", host" : "";
+    const bool is_host = home == MemoryHome::kPinned;
+    const char* side = is_host ? ", host" : "";
+    const double times = is_host ? ranks : 1;
+    const std::string prefix = is_host && ranks > 1 ? "R " : "";
     builder.buffer({.name = std::string("indices, norms, corrections of columns") + side,
-                    .formula = "Ct",
+                    .formula = prefix + "Ct",
                     .home = home,
                     .category = MemoryCategory::kStaging,
-                    .resident = staging.control});
+                    .resident = times * staging.control});
     builder.buffer({.name = std::string("columns that change place") + side,
-                    .formula = "Ex",
+                    .formula = prefix + "Ex",
                     .home = home,
                     .category = MemoryCategory::kStaging,
-                    .resident = staging.exchange});
+                    .resident = times * staging.exchange});
   }
   builder.buffer({.name = "a tensor that is loaded or written",
-                  .formula = "Wt",
+                  .formula = ranks > 1 ? "R Wt" : "Wt",
                   .home = MemoryHome::kPinned,
                   .category = MemoryCategory::kStaging,
-                  .resident = staging.tensor});
+                  .resident = ranks * staging.tensor});
+}
+
+/// Elements of a rank's layers.
+struct Elements {
+  double all = 0;
+  double selected = 0;
+  double largest_deferred = 0;  ///< of a layer
+
+  explicit Elements(const std::vector<LiveLayer>& layers) {
+    for (const LiveLayer& layer : layers) {
+      all += layer.elements();
+      selected += layer.selected_elements();
+      largest_deferred = std::max(largest_deferred, layer.deferred_elements());
+    }
+  }
+};
+
+/// Layers of the rank that owns most: its device is the fullest. With one rank all layers.
+std::vector<LiveLayer> fullest_layers(const Job& job, const LiveSettings& live) {
+  const auto ranks = static_cast<int>(job.scenario.ranks());
+  std::vector<LiveLayer> fullest = live_layers(job.scenario.model, live.topk_ratio, {0, ranks});
+  if (ranks == 1) return fullest;
+  for (const int rank : owning_ranks(job.scenario.model, ranks)) {
+    std::vector<LiveLayer> layers = live_layers(job.scenario.model, live.topk_ratio, {rank, ranks});
+    if (Elements(layers).all > Elements(fullest).all) fullest = std::move(layers);
+  }
+  return fullest;
 }
 
 }  // namespace
 
 void declare_live_memory(const Job& job, const LiveSettings& live, ProgramBuilder& builder) {
   declare_activations(job, live, builder);
-  double all = 0;
-  double selected = 0;
-  double largest = 0;
-  const std::vector<LiveLayer> layers = live_layers(job.scenario.model, live.topk_ratio);
-  for (const LiveLayer& layer : layers) {
-    all += layer.elements();
-    selected += layer.selected_elements();
-    largest = std::max(largest, layer.deferred_elements());
+  const auto ranks = static_cast<double>(job.scenario.ranks());
+  const std::vector<LiveLayer> layers = fullest_layers(job, live);
+  const Elements model(live_layers(job.scenario.model, live.topk_ratio));
+  const Elements own(layers);
+  const double all = model.all;
+  const double selected = own.selected;
+  const double largest = own.largest_deferred;
+  const double deferred = own.all - own.selected;
+  const double deferred_of_all = model.all - model.selected;
+  const bool several = ranks > 1;
+  if (several) {
+    builder.symbol({"R", ranks, "ranks"});
+    builder.symbol({"Dr", deferred_of_all, "deferred elements of all ranks"});
   }
-  const double deferred = all - selected;
   const double b = builder.element_bytes();
-  declare_staging(live_staging(layers, b), builder);
+  declare_staging(live_staging(layers, b), ranks, builder);
   builder.symbol({"N", selected, "selected elements"});
   builder.symbol({"D", deferred, "deferred elements"});
   builder.symbol({"Dl", largest, "deferred elements of the largest layer"});
@@ -108,10 +144,10 @@ void declare_live_memory(const Job& job, const LiveSettings& live, ProgramBuilde
                   .model_state = true});
   for (const char* name : {"gradients arriving", "weights leaving"}) {
     builder.buffer({.name = name,
-                    .formula = "b D",
+                    .formula = several ? "b Dr" : "b D",
                     .home = MemoryHome::kPinned,
                     .category = MemoryCategory::kStaging,
-                    .resident = b * deferred});
+                    .resident = b * deferred_of_all});
   }
   if (live.reads_staging()) return;
   if (live.sums_on_device()) {
@@ -121,10 +157,10 @@ void declare_live_memory(const Job& job, const LiveSettings& live, ProgramBuilde
                     .resident = kSumBytes * deferred});
   }
   builder.buffer({.name = live.overlap_step ? "fp32 gradient sums, two sets" : "fp32 gradient sums",
-                  .formula = live.overlap_step ? "8 D" : "4 D",
+                  .formula = std::string(live.overlap_step ? "8 D" : "4 D") + (several ? "r" : ""),
                   .home = MemoryHome::kPinned,
                   .category = MemoryCategory::kGradients,
-                  .resident = (live.overlap_step ? 2 : 1) * kSumBytes * deferred});
+                  .resident = (live.overlap_step ? 2 : 1) * kSumBytes * deferred_of_all});
 }
 
 }  // namespace zenflow::sim

@@ -33,8 +33,14 @@ std::optional<OffloadSchedule> live_kind(std::string_view schedule) {
   return find_offload_schedule(schedule.substr(kLive.size()));
 }
 
+double cores_of_a_rank(const Scenario& scenario) {
+  const auto cores = static_cast<double>(scenario.hardware.host.cores);
+  if (!scenario.hardware.gpu.runs_on_host()) return cores;
+  return std::max(1.0, cores / static_cast<double>(scenario.gpus));
+}
+
 LiveSettings live_settings(OffloadSchedule schedule, const Job& job) {
-  const auto cores = static_cast<double>(job.scenario.hardware.host.cores);
+  const double cores = cores_of_a_rank(job.scenario);
   LiveSettings live;
   OffloadSetup& setup = live;
   setup = job.scenario.offload;

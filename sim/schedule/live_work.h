@@ -28,6 +28,8 @@ struct LiveSettings : OffloadSetup {  ///< topk_ratio 1: nothing is deferred
   [[nodiscard]] bool sums_on_device() const { return offloads() && OffloadSetup::sums_on_device(); }
 };
 
+/// Where the device is the host, ranks share its cores equally; each has one at least.
+[[nodiscard]] double cores_of_a_rank(const Scenario& scenario);
 /// Precondition: for kZenFlow the job has a zenflow block with a number for update_interval.
 [[nodiscard]] LiveSettings live_settings(OffloadSchedule schedule, const Job& job);
 /// The way back: DeepSpeed's file and the scenario's zenflow_train block say `setup`.

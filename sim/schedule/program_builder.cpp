@@ -29,10 +29,8 @@ ProgramBuilder::ProgramBuilder(const Job& job, StepPlan plan, Cluster cluster,
   }
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
     const GradientBucket& bucket = plan_.buckets[b];
-    const Bytes bytes(element_bytes_ * bucket.elements);
-    buckets_.push_back({to_picoseconds(all_reduces() ? all_reduce_time(group_, bytes)
-                                                     : reduce_scatter_time(group_, bytes)),
-                        PerClass(cluster_.classes.size(), kNoTask)});
+    buckets_.push_back(
+        {to_picoseconds(reduce_time(bucket)), PerClass(cluster_.classes.size(), kNoTask)});
     // A bucket begun in a layer's midst would stop that layer half-way; layers are whole here,
     // so the next one waits in its stead.
     const std::int32_t waits = bucket.first_layer - (bucket.begins_layer ? 0 : 1);
@@ -40,6 +38,15 @@ ProgramBuilder::ProgramBuilder(const Job& job, StepPlan plan, Cluster cluster,
     layers_[static_cast<std::size_t>(bucket.ready_layer)].completes.push_back(b);
   }
   declare_buffers();
+}
+
+Seconds ProgramBuilder::reduce_time(const GradientBucket& bucket) const {
+  const Bytes bytes(element_bytes_ * bucket.elements);
+  if (all_reduces()) return all_reduce_time(group_, bytes);
+  if (reduction_ != GradientReduction::kToOwners || group_.ranks == 1) {
+    return reduce_scatter_time(group_, bytes);
+  }
+  return reduce_to_owner_time(group_, job_.scenario.hardware.host, bytes, bucket.tensors);
 }
 
 void ProgramBuilder::declare_buffers() {
@@ -254,6 +261,7 @@ TaskId ProgramBuilder::gather_again(std::size_t layer, const ParameterGather& ga
 void ProgramBuilder::forward_layer(std::size_t layer, const std::vector<After>& before,
                                    const ParameterGather& gather) {
   const PlannedLayer& planned = plan_.layers[layer];
+  if (before_forward_) before_forward_(layer);
   const TaskId gathered = gather_layer(layer, gather, layer == 0 ? &before : nullptr);
   for (std::size_t c = 0; c < classes(); ++c) {
     const TaskId previous = last_compute_[c];

@@ -38,6 +38,7 @@ enum class GradientReduction : std::uint8_t {
   kReduceScatter,  ///< stages 2 and 3: each rank keeps its share
   kAllReduceBuckets,      ///< DeepSpeed, stages 1 and 2: copied to a bucket, freed after backward
   kReduceScatterBuckets,  ///< DeepSpeed, stage 3: likewise
+  kToOwners,  ///< zenflow-train: each tensor's to the rank that owns it, added up on one core
 };
 
 /// Bucket buffers that backward fills in turn. The papers only say that gradients leave as they
@@ -75,6 +76,8 @@ class ProgramBuilder {
   /// Whether backward's gradients are reduced over the ranks from the next step on; else they are
   /// summed where they are.
   void reduce_gradients(bool reduce) { reduces_ = reduce; }
+  /// Called before the tasks of each layer's forward are added; empty: nothing is.
+  void before_forward(std::function<void(std::size_t layer)> hook) { before_forward_ = hook; }
   /// One more micro-batch of the same step, whose gradients add to those that are there.
   void forward_backward_again(const BucketSink& sink);
 
@@ -110,6 +113,10 @@ class ProgramBuilder {
   /// The next compute task of this class also waits for `task`.
   void hold_compute(std::size_t rank_class, TaskId task) {
     if (task != kNoTask) classes_[rank_class].next_compute.push_back(task);
+  }
+  /// What that will be, so far.
+  [[nodiscard]] const After& held_compute(std::size_t rank_class) const {
+    return classes_[rank_class].next_compute;
   }
   /// The layer's next forward also waits for `task`.
   void hold_forward(std::size_t layer, std::size_t rank_class, TaskId task) {
@@ -185,6 +192,7 @@ class ProgramBuilder {
               const BucketSink& sink);
   [[nodiscard]] Seconds link_time(Operation operation, bool pinned, double bytes,
                                   std::int32_t pieces) const;
+  [[nodiscard]] Seconds reduce_time(const GradientBucket& bucket) const;
   [[nodiscard]] bool all_reduces() const {
     return reduction_ == GradientReduction::kAllReduce ||
            reduction_ == GradientReduction::kAllReduceBuckets;
@@ -207,6 +215,7 @@ class ProgramBuilder {
   Cluster cluster_;
   GradientReduction reduction_;
   bool reduces_ = true;
+  std::function<void(std::size_t)> before_forward_;
   double element_bytes_;
   double ranks_;
   Communicator group_;

@@ -52,6 +52,31 @@ bool read_count(const Json& json, std::int64_t low, std::int64_t& value) {
   return is_right;
 }
 
+bool read_time(const Json& json, double low, double& nanoseconds) {
+  constexpr double kMost = 1e18;  // 31 years
+  const bool is_right =
+      json.is_number() && json.get<double>() >= low && json.get<double>() <= kMost;
+  if (is_right) nanoseconds = json.get<double>();
+  return is_right;
+}
+
+bool read_rank(const Json& json, RecordedRank& among) {
+  constexpr std::int64_t kMostRanks = 1'000'000;
+  constexpr double kLeastOffset = -1e18;
+  const auto has = [&json](const char* key, const auto& read) {
+    return json.contains(key) && read(json.at(key));
+  };
+  return json.is_object() &&
+         has("ranks", [&](const Json& j) { return read_count(j, 1, among.ranks); }) &&
+         among.ranks <= kMostRanks &&
+         has("rank", [&](const Json& j) { return read_count(j, 0, among.rank); }) &&
+         among.rank < among.ranks &&
+         has("clock_offset_ns",
+             [&](const Json& j) { return read_time(j, kLeastOffset, among.clock_offset_ns); }) &&
+         has("clock_uncertainty_ns",
+             [&](const Json& j) { return read_time(j, 0, among.clock_uncertainty_ns); });
+}
+
 /// What a file may say of it.
 std::string values_text(const SetupKnob& knob) {
   if (!knob.words.empty()) return fmt::format("one of {}", fmt::join(knob.words, ", "));
@@ -96,6 +121,10 @@ void check_recorded_run(const Timeline& timeline, const std::string& file) {
   if (map->contains("parameters") && !read_count(map->at("parameters"), 1, run.parameters)) {
     refuse(file, "parameters", "a whole number, 1 or more", map->at("parameters"));
   }
+  if (map->contains("among") && !read_rank(map->at("among"), run.among)) {
+    refuse(file, "among", "ranks, a rank below that, and what its clock shows beyond rank 0's",
+           map->at("among"));
+  }
 }
 
 void write_recorded_run(Timeline& timeline, const RecordedRun& run) {
@@ -104,6 +133,12 @@ void write_recorded_run(Timeline& timeline, const RecordedRun& run) {
   if (run.topk_range) map["topk_range"] = {run.topk_range->low, run.topk_range->high};
   if (run.gpu) map["gpu"] = *run.gpu;
   if (run.parameters > 0) map["parameters"] = run.parameters;
+  if (run.among.ranks > 1) {
+    map["among"] = {{"ranks", run.among.ranks},
+                    {"rank", run.among.rank},
+                    {"clock_offset_ns", run.among.clock_offset_ns},
+                    {"clock_uncertainty_ns", run.among.clock_uncertainty_ns}};
+  }
   timeline.metadata.emplace_back(kKey, map.dump());
 }
 
@@ -131,6 +166,7 @@ std::optional<RecordedRun> recorded_run(const Timeline& timeline) {
   if (map.contains("parameters")) {
     complete = read_count(map.at("parameters"), 1, run.parameters) && complete;
   }
+  if (map.contains("among")) complete = read_rank(map.at("among"), run.among) && complete;
   if (!complete) return std::nullopt;
   return run;
 }

@@ -19,6 +19,17 @@ struct RecordedRatios {
   friend bool operator==(const RecordedRatios&, const RecordedRatios&) = default;
 };
 
+/// Which of the ranks that trained together.
+struct RecordedRank {
+  std::int64_t rank = 0;
+  std::int64_t ranks = 1;
+  /// What its clock shows beyond rank 0's at the same moment, at worst so far off.
+  double clock_offset_ns = 0;
+  double clock_uncertainty_ns = 0;
+
+  friend bool operator==(const RecordedRank&, const RecordedRank&) = default;
+};
+
 /// Its knobs are written as the table of sim/offload/knobs.h says, by the flags of zenflow-train.
 /// `topk_ratio` and `update_interval`: where they changed, the last ones.
 struct RecordedRun : TrainingSetup {
@@ -26,6 +37,7 @@ struct RecordedRun : TrainingSetup {
   std::optional<RecordedRatios> topk_range{};
   std::optional<std::int64_t> gpu{};  ///< its number; none: the host was the device
   std::int64_t parameters = 0;        ///< of the model; 0: recordings of before do not say
+  RecordedRank among{};
 
   friend bool operator==(const RecordedRun&, const RecordedRun&) = default;
 };

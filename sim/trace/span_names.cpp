@@ -126,8 +126,9 @@ CopyName copy_name(std::string_view name) {
 }
 
 bool is_collective(std::string_view kernel) {
-  static constexpr std::array<std::string_view, 4> kOurs = {"all_gather", "reduce_scatter",
-                                                            "all_reduce", "broadcast"};
+  static constexpr std::array<std::string_view, 6> kOurs = {"all_gather",       "reduce_scatter",
+                                                            "all_reduce",       "broadcast",
+                                                            "reduce gradients", "gather weights"};
   for (const std::string_view ours : kOurs) {
     if (kernel.starts_with(ours) && (kernel.size() == ours.size() || kernel[ours.size()] == ' ')) {
       return true;

@@ -108,4 +108,43 @@ std::string to_string(SpanPhase phase) {
   return "unassigned";
 }
 
+void append(Timeline& timeline, const Timeline& more) {
+  const auto tracks = static_cast<std::uint32_t>(timeline.tracks.size());
+  const auto spans = static_cast<std::uint32_t>(timeline.spans.size());
+  const auto details = static_cast<std::int32_t>(timeline.details.size());
+  const auto add_all = [](auto& to, const auto& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  for (std::size_t i = timeline.devices.size(); i < more.devices.size(); ++i) {
+    timeline.devices.push_back(more.devices[i]);
+  }
+  add_all(timeline.tracks, more.tracks);
+  add_all(timeline.details, more.details);
+  add_all(timeline.processes, more.processes);
+  add_all(timeline.counters, more.counters);
+  add_all(timeline.steps, more.steps);
+  add_all(timeline.metadata, more.metadata);
+  for (TimelineSpan span : more.spans) {
+    span.track += tracks;
+    span.name = timeline.names.intern(more.names[span.name]);
+    SpanExtra extra = more.extra_of(span);
+    if (extra.detail >= 0) extra.detail += details;
+    span.extra = timeline.extras.intern(extra);
+    timeline.spans.push_back(span);
+  }
+  for (TimelineFlow flow : more.flows) {
+    flow.from += spans;
+    flow.to += spans;
+    timeline.flows.push_back(flow);
+  }
+}
+
+Timeline of_device(Timeline timeline, int device) {
+  std::erase_if(timeline.spans, [&](const TimelineSpan& span) {
+    return timeline.tracks[span.track].device != device;
+  });
+  timeline.flows.clear();
+  return timeline;
+}
+
 }  // namespace zenflow::sim

@@ -143,6 +143,13 @@ struct Timeline {
   [[nodiscard]] const SpanDetail* detail_of(const TimelineSpan& span) const;
 };
 
+/// Appends what `more` has, with indices adjusted; both count from one origin and one list of
+/// devices.
+void append(Timeline& timeline, const Timeline& more);
+
+/// What ran on one device, without arrows.
+[[nodiscard]] Timeline of_device(Timeline timeline, int device);
+
 /// The field of a copy that says what it carries: "gradients down".
 inline constexpr std::string_view kCarriesField = "carries";
 /// For people: what a copy carries, where the trace says so; else the span's name. Valid as long as

@@ -37,7 +37,8 @@ class LiveBound {
         live_(live_settings(kind, job)),
         work_(job, live_),
         gap_(rounded(job.scenario.hardware.host.step_gap)) {
-    const std::vector<LiveLayer> cut = live_layers(job.scenario.model, live_.topk_ratio);
+    const std::vector<LiveLayer> cut = live_layers(job.scenario.model, live_.topk_ratio,
+                                                   {0, static_cast<int>(job.scenario.ranks())});
     const StepPlan plan = live_plan(job);
     DeviceWork selected;
     DeviceWork carried;

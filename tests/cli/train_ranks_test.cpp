@@ -191,9 +191,36 @@ TEST_F(TrainRanks, StopAllAfterTheStepInWhichOneWasAskedTo) {
 }
 
 TEST_F(TrainRanks, AreRefusedWhatIsOfOneRank) {
-  const Outcome outcome = mpirun(ranks(2, short_run() + Arguments{"--trace", "trace"}));
+  const Outcome outcome = mpirun(ranks(2, basic() + Arguments{"--update-interval", "auto"}));
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("--trace: not with 2 ranks yet"));
+  EXPECT_THAT(outcome.err, HasSubstr("--update-interval auto: not with 2 ranks yet"));
+}
+
+TEST_F(TrainRanks, WriteATraceEachThatMergeOnOneClock) {
+  Outcome outcome =
+      mpirun(ranks(2, short_run() + Arguments{"--schedule", "zenflow", "--trace", "t.json"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const std::string merge = ZENFLOW_CALIBRATE;
+  outcome = run_program({merge, "merge", "t.rank-1.json", "t.json", "-o", "both.json"}, around());
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  outcome = run_program({ZENFLOW_SIM, "explain", "--trace", "both.json", "--json"}, around());
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const nlohmann::json trace = nlohmann::json::parse(outcome.out).at("traces").at(0);
+  ASSERT_EQ(trace.at("devices").size(), 2U);
+  EXPECT_EQ(trace.at("steps").at("count"), 7);
+  const nlohmann::json& waits = trace.at("rank_waits");
+  ASSERT_EQ(waits.size(), 2U);
+  // Each collective ends about when it does on the other: one of the two came last.
+  const std::uint64_t all = waits.at(0).at("collectives");
+  EXPECT_EQ(waits.at(0).at("came_last").get<std::uint64_t>() +
+                waits.at(1).at("came_last").get<std::uint64_t>(),
+            all);
+  // Every tensor's gradient and weight, in every step.
+  EXPECT_GT(all, 0U);
+  EXPECT_EQ(all % 7, 0U);
+  outcome = run_program({merge, "merge", "t.json", "-o", "one.json"}, around());
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("of 2 ranks, but that of rank 1 is not among the 1 files"));
 }
 
 TEST_F(TrainRanks, OfOtherLaunchersAreNotTakenForOne) {

@@ -18,5 +18,6 @@ void add_doctor(CLI::App& app, Command& chosen);
 void add_fit(CLI::App& app, Command& chosen);
 void add_probe(CLI::App& app, Command& chosen);
 void add_compare(CLI::App& app, Command& chosen);
+void add_merge(CLI::App& app, Command& chosen);
 
 }  // namespace zenflow::tools

@@ -122,8 +122,9 @@ std::string summary(const TrainCommand& command, const runtime::TrainReport& rep
   if (report.times.steps > 0) {
     text += fmt::format(
         "  step          {:.1f} ms: compute {:.1f}, waiting for CPU update {:.1f}, d2h {:.1f}, "
-        "h2d {:.1f}, launch {:.1f} (mean of {}{})\n",
+        "h2d {:.1f}, {}launch {:.1f} (mean of {}{})\n",
         mean.total * 1e3, mean.compute * 1e3, mean.cpu_update * 1e3, mean.d2h * 1e3, mean.h2d * 1e3,
+        command.train.ranks() > 1 ? fmt::format("other ranks {:.1f}, ", mean.collective * 1e3) : "",
         mean.launch * 1e3, report.times.steps,
         report.times.traffic ? "" : ", the first ones included");
     text += fmt::format("  speed         {:.0f} tokens/s\n", report.tokens_per_second);

@@ -422,35 +422,4 @@ MeasuredTimeline measured_timeline(const ActivityLog& log) {
   return measured_timeline(log, log.session_start);
 }
 
-void append(sim::Timeline& timeline, const sim::Timeline& more) {
-  const auto tracks = static_cast<std::uint32_t>(timeline.tracks.size());
-  const auto spans = static_cast<std::uint32_t>(timeline.spans.size());
-  const auto details = static_cast<std::int32_t>(timeline.details.size());
-  const auto add_all = [](auto& to, const auto& from) {
-    to.insert(to.end(), from.begin(), from.end());
-  };
-  for (std::size_t i = timeline.devices.size(); i < more.devices.size(); ++i) {
-    timeline.devices.push_back(more.devices[i]);
-  }
-  add_all(timeline.tracks, more.tracks);
-  add_all(timeline.details, more.details);
-  add_all(timeline.processes, more.processes);
-  add_all(timeline.counters, more.counters);
-  add_all(timeline.steps, more.steps);
-  add_all(timeline.metadata, more.metadata);
-  for (TimelineSpan span : more.spans) {
-    span.track += tracks;
-    span.name = timeline.names.intern(more.names[span.name]);
-    sim::SpanExtra extra = more.extra_of(span);
-    if (extra.detail >= 0) extra.detail += details;
-    span.extra = timeline.extras.intern(extra);
-    timeline.spans.push_back(span);
-  }
-  for (sim::TimelineFlow flow : more.flows) {
-    flow.from += spans;
-    flow.to += spans;
-    timeline.flows.push_back(flow);
-  }
-}
-
 }  // namespace zenflow::runtime

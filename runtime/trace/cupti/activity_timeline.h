@@ -44,7 +44,4 @@ struct MeasuredTimeline {
 [[nodiscard]] MeasuredTimeline measured_timeline(const ActivityLog& log, std::uint64_t origin);
 [[nodiscard]] MeasuredTimeline measured_timeline(const ActivityLog& log);
 
-/// Appends what `more` has, with indices adjusted; both count from one origin.
-void append(sim::Timeline& timeline, const sim::Timeline& more);
-
 }  // namespace zenflow::runtime

@@ -5,8 +5,19 @@
 #include <fmt/format.h>
 
 #include "sim/calibrate/live_setting.h"
+#include "sim/trace/recorded_run.h"
 
 namespace zenflow::sim {
+
+namespace {
+
+RankPlace rank_place(const Timeline& timeline) {
+  const auto run = recorded_run(timeline);
+  if (!run) return {};
+  return {static_cast<int>(run->among.rank), static_cast<int>(run->among.ranks)};
+}
+
+}  // namespace
 
 RecordedFit fit_recordings(const LiveJobs& jobs, const std::vector<std::string>& traces,
                            const std::vector<std::string>& settings, const ReadTrace& read) {
@@ -22,7 +33,8 @@ RecordedFit fit_recordings(const LiveJobs& jobs, const std::vector<std::string>&
     imported.push_back(read(traces[i], {}));
     check_recorded_setting(traces[i], imported.back().timeline, point, of_trace.back());
     recordings.push_back({&of_trace.back(), schedule_of(point), &imported.back().timeline,
-                          2 * as_scheduled(point).update_interval});
+                          2 * as_scheduled(point).update_interval, 0,
+                          rank_place(imported.back().timeline)});
   }
   const Scenario& scenario = of_trace.front().scenario;
   RecordedFit found{fit_live(recordings), {}, scenario.name};

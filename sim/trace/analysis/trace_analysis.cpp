@@ -338,6 +338,7 @@ TraceAnalysis analyze_work(const ImportedTrace& trace, const std::vector<std::ui
     analysis.devices.push_back(sweep.run());
     add_to_steps(sweep, analysis.steps);
   }
+  analysis.rank_waits = rank_waits(timeline, work, analysis.devices);
   return analysis;
 }
 

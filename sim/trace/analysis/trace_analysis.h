@@ -115,8 +115,21 @@ struct PathPart {
   Picoseconds time{};
 };
 
+/// What a rank spent in collectives that all devices of the trace took part in: the n-th of a name
+/// on one device is the n-th of it on every other. It takes as long as on the device where it is
+/// shortest, which came last; what it takes longer elsewhere is waiting.
+struct RankWait {
+  int device = 0;
+  std::string name{};
+  std::uint64_t collectives = 0;
+  Picoseconds time{};
+  Picoseconds waited{};         ///< of that
+  std::uint64_t came_last = 0;  ///< collectives that the others waited in for it
+};
+
 struct TraceAnalysis {
   std::vector<DeviceAnalysis> devices;  ///< those with GPU work
+  std::vector<RankWait> rank_waits;     ///< by device; empty for one
   /// Annotations and NVTX ranges by name, longest in all first, at most fifty: those on the
   /// host; those that a profiler projects onto GPUs only if there are no others.
   std::vector<NamedTime> ranges;

@@ -223,6 +223,14 @@ std::string trace_json(const ImportedTrace& trace, const TraceAnalysis& analysis
       bytes[to_string(one.kind.direction)] += one.bytes;
     }
   }
+  map["rank_waits"] = json::array();
+  for (const RankWait& one : analysis.rank_waits) {
+    map["rank_waits"].push_back({{"device", one.device},
+                                 {"collectives", one.collectives},
+                                 {"time_ms", milliseconds(one.time)},
+                                 {"waits_for_others_ms", milliseconds(one.waited)},
+                                 {"came_last", one.came_last}});
+  }
   map["bytes_by_direction"] = bytes;
   map["ranges"] = json::array();
   for (const NamedTime& one : analysis.ranges) {

@@ -58,6 +58,11 @@ class StallSweep {
 /// TraceAnalysis::ranges.
 [[nodiscard]] std::vector<NamedTime> longest_ranges(const Timeline& timeline);
 
+/// TraceAnalysis::rank_waits. `work`: of all devices.
+[[nodiscard]] std::vector<RankWait> rank_waits(const Timeline& timeline,
+                                               const std::vector<std::uint32_t>& work,
+                                               const std::vector<DeviceAnalysis>& devices);
+
 /// TraceAnalysis::path between two times. Memory: 4 bytes for each call, 8 for each piece of GPU
 /// work.
 [[nodiscard]] std::vector<PathPart> critical_path(const Timeline& timeline,

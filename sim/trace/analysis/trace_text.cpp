@@ -124,6 +124,20 @@ std::string phases_text(const DeviceAnalysis& device, bool bold) {
   return text;
 }
 
+std::string ranks_text(const TraceAnalysis& analysis, bool bold) {
+  if (analysis.rank_waits.empty()) return "";
+  Rows rows;
+  for (const RankWait& one : analysis.rank_waits) {
+    rows.push_back({fmt::format("{} {}", one.device, shortened(one.name)),
+                    fmt::format("{}", one.collectives), ms(one.time), ms(one.waited),
+                    percent(one.waited, one.time), fmt::format("{}", one.came_last)});
+  }
+  return format_table(
+             {"collectives of all ranks", "count", "ms", "waits for others", "share", "came last"},
+             rows, bold) +
+         "\n";
+}
+
 std::string path_text(const TraceAnalysis& analysis, bool bold) {
   if (analysis.path.empty()) return "";
   Rows rows;
@@ -205,8 +219,8 @@ std::string trace_text(const ImportedTrace& trace, const TraceAnalysis& analysis
                           device.without_launch);
     }
   }
-  return text + path_text(analysis, bold) + ranges_text(analysis, bold) +
-         left_out_text(trace, bold);
+  return text + ranks_text(analysis, bold) + path_text(analysis, bold) +
+         ranges_text(analysis, bold) + left_out_text(trace, bold);
 }
 
 }  // namespace zenflow::sim

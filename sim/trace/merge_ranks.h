@@ -1,0 +1,22 @@
+/// The recordings of ranks that trained together, as one timeline.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/trace/timeline.h"
+
+namespace zenflow::sim {
+
+struct RankRecording {
+  std::string file;
+  Timeline timeline;
+};
+
+/// On rank 0's clock, as zenflow-train measured it: the metadata `zenflow_ranks` says by how much
+/// each rank's was shifted, and how far off that may be. Each rank is a device, called "rank N:
+/// ..." after its own; steps and setup are rank 0's. Throws Error(kInput) unless each rank of one
+/// run is there once.
+[[nodiscard]] Timeline merge_ranks(std::vector<RankRecording> recordings);
+
+}  // namespace zenflow::sim

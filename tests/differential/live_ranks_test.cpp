@@ -1,0 +1,133 @@
+// Several ranks of the live schedules against the runtime's partition, and against formulas.
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/offload/layout.h"
+#include "sim/cost/transfer_cost.h"
+#include "sim/schedule/live_layout.h"
+#include "sim/simulate/simulation.h"
+#include "tests/support/error_of.h"
+#include "tests/support/small_jobs.h"
+
+namespace zenflow::sim {
+namespace {
+
+using namespace literals;
+using ::testing::HasSubstr;
+using testing::JobOptions;
+using testing::make_small_job;
+using zenflow::testing::error_of;
+
+constexpr double kPicosecondsPerSecond = 1e12;
+constexpr const char* kSchedules[] = {"live-gpu-only", "live-zero-offload", "live-zero-offload-dpu",
+                                      "live-zenflow"};
+
+HardwareProfile host_device(std::int64_t cores) {
+  HardwareProfile node = testing::round_node(1);
+  node.gpu.host_cores = 1;
+  node.host.cores = cores;
+  node.gpu_link = GpuLinkProfile{"shared memory", 2.0_GBps, 8.0_us};
+  return node;
+}
+
+Job job_of(std::int64_t ranks, const JobOptions& base = {}) {
+  JobOptions options = base;
+  options.gpus = ranks;
+  options.training.dtype = DType::kFp32;
+  return make_small_job(host_device(2 * ranks), testing::tiny_llama(), options);
+}
+
+SimulationResult simulated(const Job& job, const char* schedule) {
+  return simulate_schedule(job, find_schedule(schedule));
+}
+
+TEST(LiveRanks, OwnWhatTheRuntimesOwn) {
+  const ModelSpec model = testing::tiny_llama();
+  const runtime::ParameterTable table = runtime::parameter_table(model, {});
+  for (const int ranks : {1, 2, 3, 4, 7, 40}) {
+    std::set<int> owning;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const runtime::Layout layout = runtime::make_layout(table, 0.1, false, rank, ranks);
+      const std::vector<LiveLayer> layers = live_layers(model, 0.1, {rank, ranks});
+      ASSERT_EQ(layers.size(), layout.groups.size());
+      for (std::size_t g = 0; g < layers.size(); ++g) {
+        ASSERT_EQ(layers[g].tensors.size(), layout.groups[g].slices) << rank << " of " << ranks;
+        for (std::size_t i = 0; i < layers[g].tensors.size(); ++i) {
+          const runtime::Slice& slice = layout.slices[layout.groups[g].first_slice + i];
+          EXPECT_EQ(layers[g].tensors[i].elements(), static_cast<std::int64_t>(slice.elements()));
+          EXPECT_EQ(layers[g].tensors[i].selected, static_cast<std::int64_t>(slice.selected));
+        }
+      }
+      if (layout.elements > 0) owning.insert(rank);
+    }
+    const std::vector<int> found = owning_ranks(model, ranks);
+    EXPECT_EQ(std::set<int>(found.begin(), found.end()), owning);
+  }
+}
+
+TEST(LiveRanks, MoveTogetherWhatOneMoves) {
+  for (const char* schedule : kSchedules) {
+    const SimulationResult one = simulated(job_of(1), schedule);
+    for (const std::int64_t ranks : {2, 3, 8}) {
+      const SimulationResult several = simulated(job_of(ranks), schedule);
+      const auto count = static_cast<double>(ranks);
+      EXPECT_NEAR(several.d2h_bytes * count, one.d2h_bytes, 1e-6 * one.d2h_bytes) << schedule;
+      EXPECT_NEAR(several.h2d_bytes * count, one.h2d_bytes, 1e-6 * one.h2d_bytes) << schedule;
+    }
+  }
+}
+
+/// Ranks without columns to defer: two passes, the exchange of gradients and of weights, and what
+/// each updates itself.
+TEST(LiveRanks, WaitInEachCollectiveForItsTime) {
+  const Job one = job_of(1);
+  const Job two = job_of(2);
+  const Communicator group = communicator(two.scenario.hardware, 2, 1);
+  const HostProfile& host = two.scenario.hardware.host;
+  double exchange = group.latency.value();  // of norms
+  for (const LiveLayer& layer : live_layers(two.scenario.model, 0)) {
+    const Bytes bytes(4 * layer.elements());
+    const std::int64_t tensors = std::ssize(layer.tensors);
+    exchange += reduce_to_owner_time(group, host, bytes, tensors).value();
+    exchange += broadcast_time(group, bytes, tensors).value();
+  }
+  exchange *= kPicosecondsPerSecond;
+  const SimulationResult result = simulated(two, "live-gpu-only");
+  const auto collective = static_cast<std::size_t>(WaitCause::kCollective);
+  // Each waits a little longer for the one that owns more.
+  EXPECT_GE(result.stall_by_cause[collective], exchange * (1 - 1e-9));
+  const double longer = simulated(one, "live-gpu-only").compute;
+  EXPECT_LE(result.stall_by_cause[collective], exchange + 0.1 * longer);
+  EXPECT_LE(result.step_time, longer + exchange);
+}
+
+TEST(LiveRanks, ThatOwnNothingAreSimulatedAsOne) {
+  const SimulationResult some = simulated(job_of(40), "live-zenflow");
+  const SimulationResult many = simulated(job_of(1000), "live-zenflow");
+  EXPECT_LE(many.tasks, some.tasks * 2);
+}
+
+TEST(LiveRanks, AreOfOneHostsCores) {
+  JobOptions options;
+  options.gpus = 2;
+  const Job gpus = make_small_job(testing::round_node(2), testing::tiny_llama(), options);
+  EXPECT_THAT(error_of([&] { static_cast<void>(simulated(gpus, "live-zenflow")); }).second,
+              HasSubstr("several ranks on one host's cores alone"));
+}
+
+TEST(LiveRanks, WithMicroBatchesExchangeOnceAStep) {
+  JobOptions options;
+  options.accumulation = 3;
+  const auto collective = static_cast<std::size_t>(WaitCause::kCollective);
+  const double once = simulated(job_of(2), "live-zero-offload").stall_by_cause[collective];
+  const double thrice =
+      simulated(job_of(2, options), "live-zero-offload").stall_by_cause[collective];
+  EXPECT_NEAR(thrice, once, 0.1 * once);
+}
+
+}  // namespace
+}  // namespace zenflow::sim
