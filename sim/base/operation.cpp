@@ -28,7 +28,7 @@ constexpr std::array<Names, kOperations> kOperationNames = {{
     {"gradient norm", ""},
     {"gather selected", ""},
     {"gather deferred", ""},
-    {"gradient norms", ""},
+    {"gradient norms", "all_gather norms"},
     {"bias corrections", ""},
     {"gradient sums down", "d2h"},
     {"column norms", ""},

@@ -28,7 +28,7 @@ enum class Operation : std::uint8_t {
   kGradientNorm,
   kGatherSelected,
   kGatherDeferred,
-  kGradientNorms,  ///< all of them down to the host
+  kGradientNorms,  ///< all of them down to the host, and to the other ranks
   kBiasCorrections,
   kGradientSumsDown,
   // Selection in the runtime.

@@ -1,14 +1,16 @@
 #include "sim/calibrate/rank_collectives.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
-#include <optional>
-#include <utility>
+#include <span>
 
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/cost/transfer_cost.h"
+#include "sim/trace/merge_ranks.h"
 #include "sim/trace/recorded_run.h"
 
 namespace zenflow::sim {
@@ -62,40 +64,117 @@ std::vector<double> tensor_bytes(const Job& job, bool head_first) {
   return bytes;
 }
 
+/// Start and end in seconds, on the clock of the run's first recording.
+struct Stay {
+  double start;
+  double end;
+};
 /// By step, in order.
-std::map<std::int64_t, std::vector<double>> lengths_of(const LiveRecording& recording,
-                                                       Operation operation) {
-  std::map<std::int64_t, std::vector<double>> lengths;
-  for (const TimelineSpan& span : recording.timeline->spans) {
-    if (span.operation != operation) continue;
-    const std::int64_t step = recording.timeline->extra_of(span).step;
-    if (step >= recording.first_step) lengths[step].push_back(seconds_of(span));
+using Stays = std::map<std::int64_t, std::vector<Stay>>;
+
+/// Passes do not say which step they are of; -1: of none that was recorded.
+std::int64_t step_of(const Timeline& timeline, const TimelineSpan& span) {
+  const std::int64_t said = timeline.extra_of(span).step;
+  if (said >= 0) return said;
+  const auto next = std::upper_bound(
+      timeline.steps.begin(), timeline.steps.end(), span.start,
+      [](Picoseconds start, const TimelineStep& step) { return start < step.start; });
+  if (next == timeline.steps.begin()) return -1;
+  const TimelineStep& step = *std::prev(next);
+  return span.start < step.end ? step.number : -1;
+}
+
+std::vector<Stays> stays_of(const Ranks& ranks, Operation operation) {
+  const auto zero = [](const LiveRecording& one) {
+    return zero_on_first_clock(*one.timeline, one.timeline->name);
+  };
+  std::vector<Stays> all;
+  for (const LiveRecording* rank : ranks) {
+    const double later = 1e-9 * static_cast<double>(zero(*rank) - zero(*ranks.front()));
+    Stays& stays = all.emplace_back();
+    for (const TimelineSpan& span : rank->timeline->spans) {
+      if (span.operation != operation) continue;
+      const std::int64_t step = step_of(*rank->timeline, span);
+      if (step < rank->first_step) continue;
+      stays[step].push_back(
+          {to_seconds(span.start).value() + later, to_seconds(span.end).value() + later});
+    }
   }
-  return lengths;
+  return all;
+}
+
+/// Calls visit(i, stays) for the i-th of `count` in each step, with every rank's.
+template <class Visit>
+void each_of_all_ranks(const Ranks& ranks, Operation operation, std::size_t count,
+                       const Visit& visit) {
+  const std::vector<Stays> all = stays_of(ranks, operation);
+  for (const auto& [step, first] : all.front()) {
+    std::vector<const std::vector<Stay>*> of_step;
+    for (const Stays& stays : all) {
+      const auto found = stays.find(step);
+      if (found == stays.end() || found->second.size() != count) {
+        throw Error(
+            ErrorKind::kInput,
+            fmt::format("{}: step {} has not {} spans of \"{}\" on every rank",
+                        ranks.front()->timeline->name, step, count, recorded_name(operation)));
+      }
+      of_step.push_back(&found->second);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      std::vector<Stay> stays;
+      for (const auto* of_rank : of_step) stays.push_back((*of_rank)[i]);
+      visit(i, stays);
+    }
+  }
 }
 
 void add_samples(const Ranks& ranks, Operation operation, std::vector<CollectiveSample>& samples) {
   const std::vector<double> bytes =
       tensor_bytes(*ranks.front()->job, operation == Operation::kReduceScatter);
-  std::vector<std::map<std::int64_t, std::vector<double>>> of_rank;
-  for (const LiveRecording* rank : ranks) of_rank.push_back(lengths_of(*rank, operation));
-  for (const auto& [step, first] : of_rank.front()) {
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-      double shortest = std::numeric_limits<double>::infinity();
-      for (auto& lengths : of_rank) {
-        const auto found = lengths.find(step);
-        if (found == lengths.end() || found->second.size() != bytes.size()) {
-          throw Error(ErrorKind::kInput,
-                      fmt::format("{}: step {} has not {} spans of \"{}\", one for each tensor of "
-                                  "the model, on every rank",
-                                  ranks.front()->timeline->name, step, bytes.size(),
-                                  recorded_name(operation)));
+  each_of_all_ranks(
+      ranks, operation, bytes.size(), [&](std::size_t i, std::span<const Stay> stays) {
+        double came = stays.front().start;
+        double left = stays.front().end;
+        for (const Stay& one : stays) {
+          came = std::max(came, one.start);
+          left = std::max(left, one.end);
         }
-        shortest = std::min(shortest, found->second[i]);
-      }
-      samples.push_back({operation, bytes[i], ranks.front()->place.ranks, shortest});
+        samples.push_back({operation, bytes[i], ranks.front()->place.ranks, left - came});
+      });
+}
+
+/// Of one kind of pass: seconds by which the slowest rank is later than the mean, and of all
+/// passes.
+struct Lateness {
+  double late = 0;
+  double passes = 0;
+};
+
+Lateness lateness_of(const Ranks& ranks, Operation operation) {
+  const auto passes =
+      static_cast<std::size_t>(ranks.front()->job->scenario.model.layers() + 2) *
+      static_cast<std::size_t>(ranks.front()->job->deepspeed.gradient_accumulation_steps);
+  // What a rank always takes longer is not jitter.
+  std::vector<std::vector<double>> usual(passes, std::vector<double>(ranks.size(), 0));
+  double steps = 0;
+  each_of_all_ranks(ranks, operation, passes, [&](std::size_t i, std::span<const Stay> stays) {
+    steps += i == 0 ? 1 : 0;
+    for (std::size_t r = 0; r < stays.size(); ++r) usual[i][r] += stays[r].end - stays[r].start;
+  });
+  Lateness found;
+  each_of_all_ranks(ranks, operation, passes, [&](std::size_t i, std::span<const Stay> stays) {
+    double largest = -std::numeric_limits<double>::infinity();
+    double sum = 0;
+    for (std::size_t r = 0; r < stays.size(); ++r) {
+      const double seconds = stays[r].end - stays[r].start;
+      const double deviation = seconds - usual[i][r] / steps;
+      largest = std::max(largest, deviation);
+      sum += deviation;
+      found.passes += seconds / static_cast<double>(stays.size());
     }
-  }
+    found.late += largest - sum / static_cast<double>(stays.size());
+  });
+  return found;
 }
 
 }  // namespace
@@ -107,6 +186,20 @@ std::vector<CollectiveSample> collective_samples(const std::vector<LiveRecording
     add_samples(ranks, Operation::kAllGather, samples);
   }
   return samples;
+}
+
+std::optional<double> rank_jitter(const std::vector<LiveRecording>& recordings) {
+  double shares = 0;
+  double passes = 0;
+  for (const Ranks& ranks : runs_of(recordings)) {
+    const double late_by = expected_largest(ranks.front()->place.ranks);
+    for (const Operation operation : {Operation::kForward, Operation::kBackward}) {
+      const Lateness found = lateness_of(ranks, operation);
+      shares += found.late / late_by;
+      passes += found.passes;
+    }
+  }
+  return passes > 0 ? std::optional(shares / passes) : std::nullopt;
 }
 
 }  // namespace zenflow::sim

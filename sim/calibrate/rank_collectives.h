@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "sim/calibrate/live_run.h"
@@ -16,10 +17,15 @@ struct CollectiveSample {
   double seconds = 0;
 };
 
-/// A rank that comes early waits, so each is as long as on the rank where it is shortest. Of
-/// recordings of one rank there are none. Throws Error(kInput) if not all ranks of a run are there,
-/// or if one has others than its model's.
+/// A rank that comes early waits: each is as long as from when the last one has come to when the
+/// last one has left, on rank 0's clock. Of recordings of one rank there are none. Throws
+/// Error(kInput) if not all ranks of a run are there, or if one has others than its model's.
 [[nodiscard]] std::vector<CollectiveSample> collective_samples(
     const std::vector<LiveRecording>& recordings);
+
+/// What ranks.jitter has to be for the slowest rank's passes to be as much later than the mean as
+/// they are in these recordings, beyond what a rank always is. Empty: no recordings of several
+/// ranks. Throws as collective_samples does.
+[[nodiscard]] std::optional<double> rank_jitter(const std::vector<LiveRecording>& recordings);
 
 }  // namespace zenflow::sim

@@ -451,6 +451,11 @@ Scenario read_scenario(ScenarioTree tree, const std::vector<Override>& overrides
     scenario.target = written("target");
     launch->reject_unknown_keys();
   }
+  if (auto ranks = root.optional_map("ranks")) {
+    constexpr double kMostJitter = 10;
+    scenario.rank_jitter = ranks->number_or("jitter", 0, 0, kMostJitter);
+    ranks->reject_unknown_keys();
+  }
   read_zenflow_train(root, scenario);
   read_schedules(root, scenario);
   read_run(root, scenario);

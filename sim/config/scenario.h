@@ -61,6 +61,9 @@ struct Scenario {
   /// Only where the device is the host. No key of a file: it is of a moment, not of a machine, and
   /// measured while a training runs.
   double other_threads = 0;
+  /// ranks.jitter: standard deviation of a layer's pass on one rank, as a share of it, independent
+  /// of the other ranks'. Only the live schedules know it.
+  double rank_jitter = 0;
   std::optional<WrittenText> deepspeed_version;  ///< empty: the newest known
   std::optional<WrittenText> target;             ///< who launches; empty: deepspeed
   std::vector<std::string> schedules;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <numbers>
 
 namespace zenflow::sim {
 namespace {
@@ -70,6 +72,21 @@ Seconds broadcast_time(const Communicator& group, Bytes bytes, std::int64_t tens
   const double depth =
       static_cast<double>(std::bit_width(static_cast<std::uint64_t>(group.ranks - 1)));
   return depth * (static_cast<double>(tensors) * group.latency + bytes / group.bandwidth);
+}
+
+double expected_largest(std::int64_t n) {
+  constexpr double kEnd = 9;  // beyond it nothing is left
+  constexpr int kIntervals = 1800;
+  constexpr double kWidth = 2 * kEnd / kIntervals;
+  double sum = 0;
+  for (int i = 0; i <= kIntervals; ++i) {  // Simpson's rule
+    const double x = -kEnd + i * kWidth;
+    const double density = std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi);
+    const double below = std::erfc(-x / std::numbers::sqrt2) / 2;
+    const double weight = i == 0 || i == kIntervals ? 1 : i % 2 == 1 ? 4 : 2;
+    sum += weight * x * density * std::pow(below, static_cast<double>(n - 1));
+  }
+  return n == 1 ? 0 : static_cast<double>(n) * sum * kWidth / 3;
 }
 
 Seconds nvme_time(const NvmeProfile& nvme, NvmeAccess access, Bytes bytes) {

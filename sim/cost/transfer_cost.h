@@ -52,6 +52,11 @@ struct Communicator {
                                            Bytes bytes, std::int64_t tensors);
 [[nodiscard]] Seconds broadcast_time(const Communicator& group, Bytes bytes, std::int64_t tensors);
 
+/// The mean of the largest of n independent numbers with mean 0 and standard deviation 1, normally
+/// distributed: by how many standard deviations the slowest of n ranks is late. 0.564 of 2, 3.24 of
+/// 1,000. Source: order statistics, n times the integral of x phi(x) Phi(x)^(n-1).
+[[nodiscard]] double expected_largest(std::int64_t n);
+
 enum class NvmeAccess { kRead, kWrite };
 [[nodiscard]] Seconds nvme_time(const NvmeProfile& nvme, NvmeAccess access, Bytes bytes);
 

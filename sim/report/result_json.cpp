@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sim/base/json_text.h"
+#include "sim/schedule/live_work.h"
 
 namespace zenflow::sim {
 namespace {
@@ -90,6 +91,13 @@ Json result(const SimulationResult& one) {
   map["pcie"] = {{"d2h_bytes_per_step", whole(one.d2h_bytes)},
                  {"h2d_bytes_per_step", whole(one.h2d_bytes)},
                  {"model_sizes_per_step", rounded(one.model_sizes)}};
+  // As zenflow-train says it of its ranks.
+  if (one.ranks > 1 && live_kind(one.schedule)) {
+    map["ranks"] = {{"count", one.ranks},
+                    {"gradient_bytes_per_step", whole(one.between_ranks.gradients)},
+                    {"weight_bytes_per_step", whole(one.between_ranks.weights)},
+                    {"control_bytes_per_step", whole(one.between_ranks.control)}};
+  }
   map["tokens_per_second"] = rounded(one.tokens_per_second);
   map["mfu"] = rounded(one.mfu);
   map["staleness_steps"] = {{"min", one.staleness.min}, {"max", one.staleness.max}};

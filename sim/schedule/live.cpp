@@ -107,6 +107,9 @@ void Live::check(const Job& job) const {
 
 std::vector<std::string> Live::ignored(const Job& job) const {
   std::vector<std::string> notes = ignored_by_published(job, name());
+  if (job.scenario.rank_jitter > 0 && job.scenario.ranks() == 1) {
+    notes.push_back(fmt::format("{}: ranks.jitter has no effect on one rank", name()));
+  }
   if (!job.scenario.offload.accumulate_on_device) return notes;
   const char* why = kind_ != OffloadSchedule::kZenFlow ? "it belongs to --schedule zenflow"
                     : job.deepspeed.zenflow && job.deepspeed.zenflow->update_interval == 1 &&
@@ -474,13 +477,17 @@ class LiveEmitter {
     }
     const GradientBucket& tensors = builder_.plan().buckets[layers() - 1 - layer];
     const double bytes = builder_.element_bytes() * tensors.elements;
+    // The last exchange was before the layer below.
+    const Seconds pass =
+        layer > 0 ? to_seconds(builder_.plan().layers[layer - 1].forward) : Seconds(0);
     const TaskId gathered = builder_.collective(
-        Operation::kAllGather, broadcast_time(group_, Bytes(bytes), tensors.tensors),
+        Operation::kAllGather,
+        broadcast_time(group_, Bytes(bytes), tensors.tensors) + builder_.wait_for_slowest(pass),
         static_cast<std::int64_t>(layer), bytes, after);
     for (std::size_t c = 0; c < ranks_.size(); ++c) builder_.hold_forward(layer, c, gathered);
   }
 
-  /// All ranks' parts of the norm: 8 bytes a parameter and the loss to each other one.
+  /// Each rank's parts of the norm, 8 bytes a parameter, and its loss to every other one.
   TaskId exchange_norms() {
     if (group_.ranks == 1) return kNoTask;
     After after;
@@ -488,8 +495,9 @@ class LiveEmitter {
     const auto others = static_cast<double>(group_.ranks - 1);
     double parameters = 0;
     for (const GradientBucket& bucket : builder_.plan().buckets) parameters += bucket.tensors;
-    const TaskId known = builder_.collective(Operation::kAllReduce, others * group_.latency, 0,
-                                             kSumOfSquaresBytes * (parameters + 1), after);
+    const double bytes = static_cast<double>(group_.ranks) * kSumOfSquaresBytes * (parameters + 1);
+    const TaskId known =
+        builder_.collective(Operation::kGradientNorms, others * group_.latency, 0, bytes, after);
     for (std::size_t c = 0; c < ranks_.size(); ++c) builder_.hold_compute(c, known);
     return known;
   }

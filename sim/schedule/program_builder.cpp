@@ -19,6 +19,7 @@ ProgramBuilder::ProgramBuilder(const Job& job, StepPlan plan, Cluster cluster,
       element_bytes_(static_cast<double>(bytes_per_element(job.scenario.training.dtype))),
       ranks_(static_cast<double>(job.scenario.ranks())),
       group_(communicator(job.scenario.hardware, job.scenario.gpus, job.scenario.nodes)),
+      late_(job.scenario.rank_jitter > 0 ? expected_largest(group_.ranks) : 0),
       symbols_(memory_symbols(job, plan_)),
       last_compute_(cluster_.classes.size(), kNoTask),
       last_reduced_(cluster_.classes.size(), kNoTask),
@@ -46,7 +47,13 @@ Seconds ProgramBuilder::reduce_time(const GradientBucket& bucket) const {
   if (reduction_ != GradientReduction::kToOwners || group_.ranks == 1) {
     return reduce_scatter_time(group_, bytes);
   }
-  return reduce_to_owner_time(group_, job_.scenario.hardware.host, bytes, bucket.tensors);
+  const auto layer = static_cast<std::size_t>(bucket.ready_layer);
+  return reduce_to_owner_time(group_, job_.scenario.hardware.host, bytes, bucket.tensors) +
+         wait_for_slowest(to_seconds(plan_.layers[layer].backward));
+}
+
+Seconds ProgramBuilder::wait_for_slowest(Seconds pass) const {
+  return job_.scenario.rank_jitter * late_ * pass;
 }
 
 void ProgramBuilder::declare_buffers() {

@@ -122,6 +122,9 @@ class ProgramBuilder {
   void hold_forward(std::size_t layer, std::size_t rank_class, TaskId task) {
     if (task != kNoTask) classes_[rank_class].next_forward[layer].push_back(task);
   }
+  /// By how much the slowest of all ranks is later than the others, on average, after a layer's
+  /// pass: ranks.jitter.
+  [[nodiscard]] Seconds wait_for_slowest(Seconds pass) const;
   /// On all ranks at once; `bytes` is the whole buffer. Returns kNoTask for one rank.
   TaskId collective(Operation operation, Seconds time, std::int64_t index, double bytes,
                     std::span<const TaskId> after);
@@ -219,6 +222,7 @@ class ProgramBuilder {
   double element_bytes_;
   double ranks_;
   Communicator group_;
+  double late_;  ///< standard deviations by which the slowest is
   std::vector<Layer> layers_;
   std::vector<Bucket> buckets_;
   std::vector<Task> tasks_;

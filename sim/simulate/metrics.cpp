@@ -133,10 +133,29 @@ double ranks_of(const Program& program) {
   return ranks;
 }
 
+/// `bytes`: n - 1 times the buffer's.
+RankBytes bytes_between(Operation operation, double bytes) {
+  switch (operation) {
+    case Operation::kReduceScatter:
+      return {.gradients = bytes};
+    case Operation::kAllReduce:  // scattered, then gathered
+      return {.gradients = 2 * bytes};
+    case Operation::kAllGather:
+      return {.weights = bytes};
+    case Operation::kGradientNorms:
+      return {.control = bytes};
+    default:
+      return {};
+  }
+}
+
 void add_traffic(const Program& program, const Stretch& stretch, WindowMetrics& metrics) {
   const double ranks = ranks_of(program);
   for (TaskId id = stretch.first; id < stretch.next; ++id) {
     const Operation operation = program.labels[id].operation;
+    if (program.lanes[program.graph.tasks()[id].lane].rank_class < 0) {
+      metrics.between_ranks += bytes_between(operation, (ranks - 1) * program.labels[id].bytes);
+    }
     if (!is_d2h(operation) && !is_h2d(operation)) continue;
     const int rank_class = program.lanes[program.graph.tasks()[id].lane].rank_class;
     const auto& members = program.classes[static_cast<std::size_t>(rank_class)].multiplicity;

@@ -22,12 +22,28 @@ namespace zenflow::sim {
 
 using StallTimes = std::array<double, kStallCauses>;  ///< picoseconds, mean over ranks
 
+/// What ranks send each other, in bytes, all of them together. Of a buffer of which each of n ends
+/// with its part, or begins with it, n - 1 times its size.
+struct RankBytes {
+  double gradients = 0;
+  double weights = 0;
+  double control = 0;  ///< norms
+
+  RankBytes& operator+=(const RankBytes& more) {
+    gradients += more.gradients;
+    weights += more.weights;
+    control += more.control;
+    return *this;
+  }
+};
+
 struct WindowMetrics {
   std::vector<double> step_times;  ///< picoseconds, mean over ranks
   double compute = 0;              ///< picoseconds of the compute lane's tasks, mean over ranks
   StallTimes stall{};
   double d2h_bytes = 0;  ///< over one GPU's host link, mean over ranks
   double h2d_bytes = 0;
+  RankBytes between_ranks{};
 };
 
 /// Metrics of every window but the last, which only closes the one before it.

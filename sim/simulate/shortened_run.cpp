@@ -51,6 +51,7 @@ std::vector<WindowMetrics> put_together(const ShortenedRun& run,
       }
       window.d2h_bytes += step.d2h_bytes;
       window.h2d_bytes += step.h2d_bytes;
+      window.between_ranks += step.between_ranks;
     }
     first += static_cast<std::size_t>(run.windows[i].steps);
   }

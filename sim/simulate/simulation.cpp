@@ -104,6 +104,7 @@ SimulationResult average(const Job& job, const RunPlan& plan, const ShortenedRun
     }
     result.d2h_bytes += window.d2h_bytes;
     result.h2d_bytes += window.h2d_bytes;
+    result.between_ranks += window.between_ranks;
   }
   result.step_times = mean_step_times(plan, shortened, metrics);
   result.is_boundary = step_boundaries(plan, result.step_times.size());
@@ -115,8 +116,13 @@ SimulationResult average(const Job& job, const RunPlan& plan, const ShortenedRun
   }
   result.d2h_bytes /= steps;
   result.h2d_bytes /= steps;
+  for (double* bytes : {&result.between_ranks.gradients, &result.between_ranks.weights,
+                        &result.between_ranks.control}) {
+    *bytes /= steps;
+  }
   result.measured_windows = static_cast<std::int64_t>(plan.measured_end - plan.measured_begin);
-  const auto ranks = static_cast<double>(job.scenario.ranks());
+  result.ranks = job.scenario.ranks();
+  const auto ranks = static_cast<double>(result.ranks);
   // In 16-bit model sizes whatever the training type, so that scenarios compare.
   const double model_bytes = 2 * static_cast<double>(job.scenario.model.parameters());
   result.model_sizes = ranks * (result.d2h_bytes + result.h2d_bytes) / model_bytes;

@@ -9,6 +9,7 @@
 #include "sim/base/units.h"
 #include "sim/schedule/schedule.h"
 #include "sim/simulate/memory_report.h"
+#include "sim/simulate/metrics.h"
 
 namespace zenflow::sim {
 
@@ -36,6 +37,8 @@ struct SimulationResult {
   StallTimes stall_by_cause{};
   double d2h_bytes = 0;  ///< over one GPU's host link
   double h2d_bytes = 0;
+  RankBytes between_ranks{};  ///< in a step
+  std::int64_t ranks = 1;
   double model_sizes = 0;  ///< both directions, all GPUs, over the bf16 model
   double tokens_per_second = 0;
   double mfu = 0;

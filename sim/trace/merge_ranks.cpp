@@ -69,15 +69,8 @@ void check_ranks(const std::vector<Ranked>& ranked) {
                           ranked.front().recording.file, ranks, missing, ranked.size()));
 }
 
-/// Where time zero of a recording is on rank 0's clock, in nanoseconds.
 std::int64_t zero_of(const Ranked& one) {
-  constexpr std::int64_t kLatest = std::int64_t{1} << 61U;  // 73 years
-  const std::int64_t origin = one.recording.timeline.origin_nanoseconds;
-  if (origin < 0 || origin > kLatest) {
-    throw Error(ErrorKind::kInput, fmt::format("{}: its time zero, {} ns, is on no machine's clock",
-                                               one.recording.file, origin));
-  }
-  return origin - std::llround(one.run.among.clock_offset_ns);
+  return zero_on_first_clock(one.recording.timeline, one.recording.file);
 }
 
 /// Of what a run lasts and recordings are apart, so that no sum is too large.
@@ -127,6 +120,16 @@ std::string shifts_text(const std::vector<Ranked>& ranked) {
 }
 
 }  // namespace
+
+std::int64_t zero_on_first_clock(const Timeline& timeline, const std::string& file) {
+  constexpr std::int64_t kLatest = std::int64_t{1} << 61U;  // 73 years
+  const std::int64_t origin = timeline.origin_nanoseconds;
+  if (origin < 0 || origin > kLatest) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("{}: its time zero, {} ns, is on no machine's clock", file, origin));
+  }
+  return origin - std::llround(recorded_run(timeline).value().among.clock_offset_ns);
+}
 
 Timeline merge_ranks(std::vector<RankRecording> recordings) {
   if (recordings.empty()) throw Error(ErrorKind::kInput, "no recordings to merge");

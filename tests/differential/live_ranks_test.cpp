@@ -81,6 +81,24 @@ TEST(LiveRanks, MoveTogetherWhatOneMoves) {
   }
 }
 
+TEST(LiveRanks, SendEachOtherEveryGradientAndWeight) {
+  constexpr double kParameters = 34'976;
+  constexpr double kTensors = 21;
+  JobOptions thrice;
+  thrice.accumulation = 3;
+  for (const char* schedule : kSchedules) {
+    for (const double ranks : {2.0, 3.0, 8.0}) {
+      for (const JobOptions& options : {JobOptions{}, thrice}) {
+        const RankBytes bytes =
+            simulated(job_of(static_cast<std::int64_t>(ranks), options), schedule).between_ranks;
+        EXPECT_NEAR(bytes.gradients, (ranks - 1) * 4 * kParameters, 1e-3) << schedule;
+        EXPECT_NEAR(bytes.weights, (ranks - 1) * 4 * kParameters, 1e-3) << schedule;
+        EXPECT_NEAR(bytes.control, ranks * (ranks - 1) * 8 * (kTensors + 1), 1e-3) << schedule;
+      }
+    }
+  }
+}
+
 /// Ranks without columns to defer: two passes, the exchange of gradients and of weights, and what
 /// each updates itself.
 TEST(LiveRanks, WaitInEachCollectiveForItsTime) {
@@ -103,6 +121,19 @@ TEST(LiveRanks, WaitInEachCollectiveForItsTime) {
   const double longer = simulated(one, "live-gpu-only").compute;
   EXPECT_LE(result.stall_by_cause[collective], exchange + 0.1 * longer);
   EXPECT_LE(result.step_time, longer + exchange);
+}
+
+TEST(LiveRanks, WaitForTheSlowestByTheirJitter) {
+  Job job = job_of(4);
+  const SimulationResult steady = simulated(job, "live-gpu-only");
+  job.scenario.rank_jitter = 0.1;
+  const SimulationResult jittery = simulated(job, "live-gpu-only");
+  // All passes but the last forward, which the head's backward follows.
+  const double passes = steady.compute;
+  const double waits = jittery.step_time - steady.step_time;
+  EXPECT_LT(waits, 0.1 * expected_largest(4) * passes);
+  EXPECT_GT(waits, 0.08 * expected_largest(4) * passes);
+  EXPECT_EQ(jittery.compute, steady.compute);
 }
 
 TEST(LiveRanks, ThatOwnNothingAreSimulatedAsOne) {

@@ -174,25 +174,27 @@ TEST(PathOfRank, IsNamedAfterTheFirstOnes) {
   EXPECT_EQ(path_of_rank("trace", 1), "trace.rank-1");
 }
 
-/// A rank's spans of a step, each as long as `seconds` says of the tensor's bytes.
-Timeline rank_timeline(const Job& job, std::int64_t rank, std::int64_t wait,
+/// A rank's spans of a step: each waits so long for the other rank, or comes so much later, and
+/// then lasts as `seconds` says of the tensor's bytes.
+Timeline rank_timeline(const Job& job, std::int64_t rank, double wait, double late, double ahead,
                        const std::function<double(Operation, double)>& seconds) {
-  Timeline timeline = recording(rank, 2, 0, 1).timeline;
+  Timeline timeline = with_clock(recording(rank, 2, 0, 1), 0, 1e9 * ahead).timeline;
   timeline.spans.clear();
   std::vector<LiveLayer> layers = live_layers(job.scenario.model, 0);
-  std::int64_t at = 0;
+  double at = ahead;
   const auto add = [&](Operation operation) {
     for (const LiveLayer& layer : layers) {
       for (const LiveTensor& tensor : layer.tensors) {
         const double bytes = 4 * static_cast<double>(tensor.elements());
         SpanExtra extra;
         extra.step = 3;
-        const Picoseconds end{at + wait + to_picoseconds(Seconds(seconds(operation, bytes))).count};
-        timeline.spans.push_back({.start = {at},
-                                  .end = end,
+        at += late;
+        const double end = at + wait + seconds(operation, bytes);
+        timeline.spans.push_back({.start = to_picoseconds(Seconds(at)),
+                                  .end = to_picoseconds(Seconds(end)),
                                   .extra = timeline.extras.intern(extra),
                                   .operation = operation});
-        at = end.count;
+        at = end;
       }
     }
   };
@@ -202,7 +204,7 @@ Timeline rank_timeline(const Job& job, std::int64_t rank, std::int64_t wait,
   return timeline;
 }
 
-TEST(CollectiveSamples, AreAsLongAsOnTheRankThatCameLast) {
+TEST(CollectiveSamples, AreAsLongAsFromTheLastOnesComingToTheLastOnesLeaving) {
   testing::JobOptions options;
   options.training.dtype = DType::kFp32;
   const Job job = make_small_job(testing::round_node(2), testing::tiny_llama(), options);
@@ -213,18 +215,66 @@ TEST(CollectiveSamples, AreAsLongAsOnTheRankThatCameLast) {
                 : reduce_to_owner_time(group, job.scenario.hardware.host, Bytes(bytes), 1))
         .value();
   };
-  const Timeline first = rank_timeline(job, 0, 900'000'000, seconds);
-  const Timeline second = rank_timeline(job, 1, 0, seconds);
+  // Rank 1 comes 0.1 s after rank 0, and its clock is 0.5 s ahead.
+  const Timeline first = rank_timeline(job, 0, 0.1, 0, 0, seconds);
+  const Timeline second = rank_timeline(job, 1, 0, 0.1, 0.5, seconds);
   const auto recorded = [&](const Timeline& timeline, int rank) {
     return LiveRecording{&job, "live-zenflow", &timeline, 2, 0, {rank, 2}};
   };
   const auto samples = collective_samples({recorded(first, 0), recorded(second, 1)});
   EXPECT_EQ(samples.size(), 2U * 21U);
   for (const CollectiveSample& one : samples) {
-    EXPECT_NEAR(one.seconds, seconds(one.operation, one.bytes), 1e-12);
+    EXPECT_NEAR(one.seconds, seconds(one.operation, one.bytes), 1e-11);
   }
   EXPECT_THAT(error_of([&] { static_cast<void>(collective_samples({recorded(first, 0)})); }).second,
               HasSubstr("the traces of 1 of its 2 ranks were given"));
+}
+
+/// Layers of which each pass lasts 10 ms, on rank 0 in every other step 11 and on rank 1 13, where
+/// rank 1 always takes 2 longer.
+TEST(RankJitter, IsByHowMuchTheSlowestIsLateBeyondWhatARankAlwaysIs) {
+  testing::JobOptions options;
+  options.training.dtype = DType::kFp32;
+  const Job job = make_small_job(testing::round_node(2), testing::tiny_llama(), options);
+  std::vector<Timeline> timelines;
+  for (std::int64_t rank = 0; rank < 2; ++rank) {
+    Timeline timeline = recording(rank, 2, 0, 1).timeline;
+    timeline.spans.clear();
+    timeline.steps.clear();
+    constexpr double kStep = 1;
+    for (std::int32_t step = 0; step < 8; ++step) {
+      const Picoseconds start = to_picoseconds(Seconds(kStep * step));
+      timeline.steps.push_back({step, start, start + to_picoseconds(Seconds(kStep))});
+      // Later by a millisecond in steps that are odd, or even.
+      const double seconds =
+          0.01 + 0.002 * static_cast<double>(rank) + ((step + rank) % 2 == 1 ? 0.001 : 0);
+      for (const Operation operation : {Operation::kForward, Operation::kBackward}) {
+        for (int layer = 0; layer < 4; ++layer) {
+          timeline.spans.push_back({.start = start,
+                                    .end = start + to_picoseconds(Seconds(seconds)),
+                                    .operation = operation});
+        }
+      }
+    }
+    timelines.push_back(std::move(timeline));
+  }
+  const auto recorded = [&](int rank) {
+    return LiveRecording{&job, "live-zenflow", &timelines.at(static_cast<std::size_t>(rank)), 2,
+                         0,    {rank, 2}};
+  };
+  const auto jitter = rank_jitter({recorded(0), recorded(1)});
+  ASSERT_TRUE(jitter.has_value());
+  // Always one is 0.5 ms above its mean and the other below, of 11.5 ms; 0.564 standard deviations.
+  EXPECT_NEAR(*jitter, 0.0005 / 0.0115 / 0.56419, 1e-6);
+  EXPECT_FALSE(rank_jitter({}).has_value());
+}
+
+TEST(ExpectedLargest, OfNormalNumbersIsAsTablesOfOrderStatisticsSay) {
+  EXPECT_EQ(expected_largest(1), 0);
+  EXPECT_NEAR(expected_largest(2), 0.56419, 1e-5);
+  EXPECT_NEAR(expected_largest(3), 0.84628, 1e-5);
+  EXPECT_NEAR(expected_largest(10), 1.53875, 1e-5);
+  EXPECT_NEAR(expected_largest(100), 2.50759, 1e-5);
 }
 
 }  // namespace

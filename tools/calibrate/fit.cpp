@@ -44,10 +44,11 @@ int fit(const FitOptions& options) {
         sim::recorded_profile_text(jobs.hardware(), fitted, options.output.stem().string(), date),
         options.overwrite);
   }
-  print(options.style.json
-            ? sim::fit_json(fitted.fit.numbers, fitted.runs, kVersion)
-            : sim::trace_fit_text({fitted.fit.profile, fitted.fit.numbers, fitted.runs, {}},
-                                  use_color(ColorMode::kAuto, stdout)));
+  std::vector<sim::FittedNumber> numbers = fitted.fit.numbers;
+  if (fitted.jitter) numbers.push_back(*fitted.jitter);  // of scenarios, not of the profile
+  print(options.style.json ? sim::fit_json(numbers, fitted.runs, kVersion)
+                           : sim::trace_fit_text({fitted.fit.profile, numbers, fitted.runs, {}},
+                                                 use_color(ColorMode::kAuto, stdout)));
   return 0;
 }
 

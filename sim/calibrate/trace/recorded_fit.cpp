@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "sim/calibrate/live_setting.h"
+#include "sim/calibrate/rank_collectives.h"
 #include "sim/trace/recorded_run.h"
 
 namespace zenflow::sim {
@@ -39,6 +40,9 @@ RecordedFit fit_recordings(const LiveJobs& jobs, const std::vector<std::string>&
   const Scenario& scenario = of_trace.front().scenario;
   RecordedFit found{fit_live(recordings), {}, scenario.name};
   add_unidentified(scenario.hardware, found.fit.numbers);
+  if (const auto jitter = rank_jitter(recordings)) {
+    found.jitter = {.path = "ranks.jitter", .value = *jitter, .unit = "", .fitted = true};
+  }
   for (std::size_t i = 0; i < traces.size(); ++i) {
     found.runs.push_back(trace_baseline({traces[i], &imported[i]}, default_rules()));
     found.runs.back().remarks = import_remarks(traces[i], imported[i]);

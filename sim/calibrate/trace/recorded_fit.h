@@ -1,6 +1,7 @@
 /// Recordings of zenflow-train, fitted as runs of settings of a scenario.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct RecordedFit {
   LiveFit fit;  ///< with the base profile's numbers that recordings do not identify
   std::vector<TraceBaseline> runs;
   std::string scenario;
+  std::optional<FittedNumber> jitter{};  ///< ranks.jitter of a scenario, of several ranks
 };
 
 /// `settings`: one, or one for each trace. Steps of each trace's first two windows, which lack what
