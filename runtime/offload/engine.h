@@ -83,9 +83,11 @@ struct WindowObservation {
   double selection_seconds = 0;  ///< of these, columns were selected anew at its end
   std::int64_t norms_step = -1;  ///< of the column norms that the engine has; -1: it has none
   double update_seconds = 0;     ///< the CPU lane's last update; 0 if none has run
-  std::vector<SliceImportance> importance;  ///< sums over the window's steps, by slice
+  std::vector<SliceImportance>
+      importance;  ///< sums over the window's steps, by slice; of all ranks
 };
-/// Returns S of the next window.
+/// Returns S of the next window. With several ranks all are asked, with the same observation, and
+/// have to answer the same.
 using IntervalPolicy = std::function<std::int64_t(const WindowObservation&)>;
 
 class OffloadEngine {
@@ -301,6 +303,7 @@ class OffloadEngine {
   /// The compute stream waits, and with `on_host` the calling thread does.
   void wait_for_uploads(bool on_host);
   void start_window(bool may_adapt);
+  [[nodiscard]] WindowObservation of_all_ranks(WindowObservation seen);
   [[nodiscard]] std::int64_t adapted_interval(const WindowObservation& seen) const;
   /// The age of the oldest gradient, when used, in a window of `steps` steps or in the one of
   /// `before` that it follows.

@@ -104,6 +104,42 @@ void OffloadEngine::end_window(Step& step) {
   start_window(true);
 }
 
+/// So that all ranks decide the same: gradients of all owners, a window as long as it is on
+/// average, and the update of the slowest, which the others wait for.
+WindowObservation OffloadEngine::of_all_ranks(WindowObservation seen) {
+  const auto ranks = static_cast<std::size_t>(communicator_.size());
+  if (ranks == 1) return seen;
+  constexpr std::size_t kTimes = 3;
+  constexpr std::size_t kFigures = 4;
+  const std::size_t parameters = columns_.table.parameters.size();
+  std::vector<double> all(kTimes + ranks + kFigures * parameters, 0.0);
+  all[0] = seen.window_seconds;
+  all[1] = seen.waited_seconds;
+  all[2] = seen.selection_seconds;
+  const std::span<double> updates(all.data() + kTimes, ranks);
+  updates[static_cast<std::size_t>(communicator_.rank())] = seen.update_seconds;
+  const std::span<double> figures(updates.data() + ranks, kFigures * parameters);
+  for (const SliceImportance& one : seen.importance) {
+    double* const of = &figures[kFigures * one.parameter];
+    of[0] = one.square_sum;
+    of[1] = one.selected_square_sum;
+    of[2] = static_cast<double>(one.columns);
+    of[3] = static_cast<double>(one.selected);
+  }
+  communicator_.sum(all);
+  seen.window_seconds = all[0] / static_cast<double>(ranks);
+  seen.waited_seconds = all[1] / static_cast<double>(ranks);
+  seen.selection_seconds = all[2] / static_cast<double>(ranks);
+  seen.update_seconds = *std::max_element(updates.begin(), updates.end());
+  seen.importance.clear();
+  for (std::size_t p = 0; p < parameters; ++p) {
+    const double* const of = &figures[kFigures * p];
+    seen.importance.push_back(
+        {p, of[0], of[1], static_cast<std::size_t>(of[2]), static_cast<std::size_t>(of[3])});
+  }
+  return seen;
+}
+
 std::int64_t OffloadEngine::adapted_interval(const WindowObservation& seen) const {
   const std::int64_t steps = interval_policy_(seen);
   if (steps >= 1 && oldest_gradient(seen.steps, steps) <= settings_.max_staleness) return steps;
@@ -129,7 +165,9 @@ void OffloadEngine::start_window(bool may_adapt) {
   // Warm-up windows have no selected columns, a window cut short has not its number of steps:
   // neither says anything about S.
   const bool telling = may_adapt && step_ >= settings_.full_warm_up_rounds && window_.index > 0;
-  if (telling && interval_policy_) settings_.update_interval = adapted_interval(seen);
+  if (telling && interval_policy_) {
+    settings_.update_interval = adapted_interval(of_all_ranks(seen));
+  }
   Window next{.index = window_.index + 1,
               .first_step = step_ + 1,
               .topk_ratio = settings_.topk_ratio,

@@ -351,7 +351,6 @@ void refuse_for_ranks(const TrainOptions& options) {
   };
   refuse(options.cuda.has_value(), "--device cuda");
   refuse(options.tune_live, "--tune live");
-  refuse(options.offload.interval_is_auto, "--update-interval auto");
   refuse(options.importance.has_value(), "--importance");
 }
 

@@ -191,9 +191,18 @@ TEST_F(TrainRanks, StopAllAfterTheStepInWhichOneWasAskedTo) {
 }
 
 TEST_F(TrainRanks, AreRefusedWhatIsOfOneRank) {
-  const Outcome outcome = mpirun(ranks(2, basic() + Arguments{"--update-interval", "auto"}));
+  const Outcome outcome = mpirun(ranks(2, short_run() + Arguments{"--importance", "norms.csv"}));
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("--update-interval auto: not with 2 ranks yet"));
+  EXPECT_THAT(outcome.err, HasSubstr("--importance: not with 2 ranks yet"));
+}
+
+TEST_F(TrainRanks, AgreeOnAnIntervalThatTheyChoose) {
+  const Outcome outcome =
+      mpirun(ranks(2, basic() + Arguments{"--steps", "40", "--update-interval", "auto", "--json"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const nlohmann::json result = nlohmann::json::parse(outcome.out).at("results").at(0);
+  EXPECT_TRUE(result.at("update_interval_is_auto"));
+  EXPECT_GT(result.at("decisions").size(), 1U);
 }
 
 TEST_F(TrainRanks, WriteATraceEachThatMergeOnOneClock) {

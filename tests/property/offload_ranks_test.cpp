@@ -2,6 +2,7 @@
 /// in fp32 in the order in which ranks are, so that weights are the same to the bit in fp32, but
 /// for a tied embedding, to which head and embedding add one by one.
 #include <cmath>
+#include <iterator>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -53,13 +54,15 @@ struct Part {
 /// Trains on every `communicator.size()`-th of the `global` micro-batches of each step, from
 /// `communicator.rank()` on.
 Trained train(const TransformerConfig& config, Case c, std::int64_t global,
-              Communicator& communicator, const Part& part = {}) {
+              Communicator& communicator, const Part& part = {},
+              const IntervalPolicy& policy = nullptr) {
   const FamilyOracle oracle(config, c);
   c.settings.gradient_accumulation_steps = global / communicator.size();
   Recorder recorder(false);
   const auto device = make_test_device({.jitter = c.jitter, .lazy_streams = c.lazy}, recorder);
   TestModel model(HostTransformer(config, {kFamilySequences, kFamilyLength, c.type}));
   OffloadEngine engine(model, c.type, c.settings, *device, communicator, recorder);
+  if (policy) engine.set_interval_policy(policy);
   if (part.from == nullptr) {
     engine.load_weights(oracle.initial());
   } else {
@@ -189,6 +192,59 @@ TEST_P(OffloadRanks, GoOnFromACheckpointOfAnotherNumberOfRanks) {
         for (std::size_t t = 0; t < losses.size(); ++t) {
           ASSERT_NEAR(rest.losses[t], losses[t], in_bf16 ? 0.05 : 1e-3);
         }
+      }
+    }
+  }
+}
+
+// Whoever chooses how long windows are sees the same on every rank, and of gradients what one rank
+// alone sees of them.
+TEST_P(OffloadRanks, ShowAPolicyTheSame) {
+  struct Seen {
+    std::vector<WindowObservation> windows;
+    std::vector<std::vector<float>> masters;
+  };
+  const TransformerConfig config = family_config("llama");
+  Case c;
+  c.type = ElementType::kFloat32;
+  c.settings.schedule = OffloadSchedule::kZenFlow;
+  c.settings.topk_ratio = 0.2;
+  c.settings.update_interval = 2;
+  c.settings.select_interval = 4;
+  c.settings.interval_is_auto = true;
+  c.settings = settings_for(c.settings.schedule, c.settings);
+  const auto watch = [&](Communicator& communicator) {
+    Seen seen;
+    seen.masters =
+        train(config, c, GetParam(), communicator, {.last = 15}, [&](const auto& window) {
+          seen.windows.push_back(window);
+          return 1 + std::ssize(seen.windows) % 3;
+        }).masters;
+    return seen;
+  };
+  SelfCommunicator self;
+  const Seen one = watch(self);
+  std::vector<Seen> all(static_cast<std::size_t>(GetParam()));
+  zenflow::testing::ThreadRanks(GetParam()).run([&](Communicator& communicator) {
+    all[static_cast<std::size_t>(communicator.rank())] = watch(communicator);
+  });
+  ASSERT_GT(one.windows.size(), 3U);
+  for (const Seen& rank : all) {
+    ASSERT_EQ(rank.masters, one.masters);
+    ASSERT_EQ(rank.windows.size(), one.windows.size());
+    for (std::size_t w = 0; w < one.windows.size(); ++w) {
+      EXPECT_EQ(rank.windows[w].window_seconds, all.front().windows[w].window_seconds);
+      EXPECT_EQ(rank.windows[w].waited_seconds, all.front().windows[w].waited_seconds);
+      EXPECT_EQ(rank.windows[w].update_seconds, all.front().windows[w].update_seconds);
+      ASSERT_EQ(rank.windows[w].importance.size(), one.windows[w].importance.size());
+      for (std::size_t p = 0; p < one.windows[w].importance.size(); ++p) {
+        const SliceImportance& alone = one.windows[w].importance[p];
+        const SliceImportance& found = rank.windows[w].importance[p];
+        EXPECT_EQ(found.parameter, alone.parameter);
+        EXPECT_EQ(found.square_sum, alone.square_sum);
+        EXPECT_EQ(found.selected_square_sum, alone.selected_square_sum);
+        EXPECT_EQ(found.columns, alone.columns);
+        EXPECT_EQ(found.selected, alone.selected);
       }
     }
   }

@@ -93,6 +93,8 @@ INPUTS = (
            "--sequence-length", "512", "--model", FILE), "model", ".json"),
     Input("zenflow-calibrate fit --analyze", ("zenflow-calibrate", "fit", "--analyze", FILE),
           "nsight", ".sqlite"),
+    Input("zenflow-calibrate merge TRACE",
+          ("zenflow-calibrate", "merge", FILE, "-q", "-f", "-o", "merged.json"), "own", ".json"),
     Input("zenflow-calibrate compare first", ("zenflow-calibrate", "compare", FILE, FILE), "probe",
           ".json"),
     Input("zenflow-validate SCENARIO",
