@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -157,50 +160,73 @@ double excess(const MemoryReport& memory) {
   return sum;
 }
 
-/// Nothing if the schedule refuses the changed job: ZenFlow has no stage 3 in some releases.
-std::optional<MemoryReport> memory_with(const Job& job, const Schedule& schedule) {
-  try {
-    schedule.check(job);
-  } catch (const Error& refusal) {
-    if (refusal.kind() != ErrorKind::kInput) throw;
-    return std::nullopt;
-  }
-  return simulate_schedule(job, schedule).memory;
-}
+/// What the job needs with some of the changes, each choice of them simulated once: combining
+/// changes begins with those that were tried alone.
+class ChangedMemory {
+ public:
+  ChangedMemory(const Job& job, const Schedule& schedule) : job_(job), schedule_(schedule) {}
 
-/// Adds the change that reduces the excess most, again and again. True once the job fits.
-bool add_best(Job& job, const Schedule& schedule, std::vector<Candidate>& left,
-              FitCombination& together) {
-  double reached = excess(simulate_schedule(job, schedule).memory);
+  /// With the changes in this order. Nothing if the schedule refuses the changed job: ZenFlow has
+  /// no stage 3 in some releases.
+  const std::optional<MemoryReport>& with(const std::vector<const Candidate*>& changes) {
+    std::vector<std::string> key;
+    for (const Candidate* one : changes) key.push_back(one->set);
+    const auto known = known_.find(key);
+    if (known != known_.end()) return known->second;
+    return known_.emplace(std::move(key), simulated(changes)).first->second;
+  }
+
+ private:
+  [[nodiscard]] std::optional<MemoryReport> simulated(
+      const std::vector<const Candidate*>& changes) const {
+    Job changed = job_;
+    for (const Candidate* one : changes) one->apply(changed);
+    try {
+      schedule_.check(changed);
+    } catch (const Error& refusal) {
+      if (refusal.kind() != ErrorKind::kInput) throw;
+      return std::nullopt;
+    }
+    return simulate_memory(changed, schedule_);
+  }
+
+  const Job& job_;
+  const Schedule& schedule_;
+  std::map<std::vector<std::string>, std::optional<MemoryReport>> known_;
+};
+
+/// Adds to `chosen` the change that reduces the excess most, again and again. True once the job
+/// fits.
+bool add_best(ChangedMemory& memory, std::vector<const Candidate*> left,
+              std::vector<const Candidate*>& chosen) {
+  double reached = excess(memory.with(chosen).value());
   while (reached > 0) {
     auto best = left.end();
     for (auto one = left.begin(); one != left.end(); ++one) {
-      Job tried = job;
-      one->apply(tried);
-      const auto after = memory_with(tried, schedule);
+      chosen.push_back(*one);
+      const auto& after = memory.with(chosen);
+      chosen.pop_back();
       if (!after || excess(*after) >= reached) continue;
       reached = excess(*after);
       best = one;
     }
     if (best == left.end()) return false;
-    best->apply(job);
-    together.set.push_back(best->set);
+    chosen.push_back(*best);
     left.erase(best);
   }
   return true;
 }
 
-FitCombination combine(const Job& job, const Schedule& schedule,
-                       const std::vector<Candidate>& candidates) {
-  std::vector<Candidate> settings;
-  std::vector<Candidate> last_resorts;
+FitCombination combine(ChangedMemory& memory, const std::vector<Candidate>& candidates) {
+  std::vector<const Candidate*> settings;
+  std::vector<const Candidate*> last_resorts;
   for (const Candidate& one : candidates) {
-    (one.last_resort ? last_resorts : settings).push_back(one);
+    (one.last_resort ? last_resorts : settings).push_back(&one);
   }
+  std::vector<const Candidate*> chosen;
   FitCombination together;
-  Job changed = job;
-  together.fits = add_best(changed, schedule, settings, together) ||
-                  add_best(changed, schedule, last_resorts, together);
+  together.fits = add_best(memory, settings, chosen) || add_best(memory, last_resorts, chosen);
+  for (const Candidate* one : chosen) together.set.push_back(one->set);
   return together;
 }
 
@@ -209,10 +235,9 @@ FitCombination combine(const Job& job, const Schedule& schedule,
 void find_changes(const Job& job, const Schedule& schedule, Fit& fit) {
   constexpr double kWorthSaying = 0.005;  // of the need
   const std::vector<Candidate> candidates = candidates_of(job, schedule);
+  ChangedMemory memory(job, schedule);
   for (const Candidate& one : candidates) {
-    Job tried = job;
-    one.apply(tried);
-    const auto after = memory_with(tried, schedule);
+    const auto& after = memory.with({&one});
     if (!after) continue;
     for (std::size_t i = 0; i < after->limits.size(); ++i) {
       const LimitCheck& before = fit.memory.limits[i];
@@ -231,7 +256,7 @@ void find_changes(const Job& job, const Schedule& schedule, Fit& fit) {
   const bool one_suffices = std::any_of(fit.changes.begin(), fit.changes.end(),
                                         [](const FitChange& one) { return one.fits; });
   if (one_suffices) return;
-  FitCombination together = combine(job, schedule, candidates);
+  FitCombination together = combine(memory, candidates);
   if (together.set.size() > 1) fit.together = std::move(together);
 }
 

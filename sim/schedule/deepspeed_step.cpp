@@ -41,6 +41,7 @@ DeepSpeedStep::DeepSpeedStep(const Job& job, ProgramBuilder& builder, StepKind k
                      : 0),
       partition_(job.partition()),
       offloaded_(kind.offloaded),
+      gradient_bytes_(optimizer_bytes(job).gradient),
       gathers_(stage3_ ? stage3_gathers(job) : Stage3Gathers{}),
       down_(builder.classes(), PerClass(builder.plan().buckets.size(), kNoTask)),
       swap_(builder.classes()),
@@ -93,7 +94,7 @@ TaskId DeepSpeedStep::accumulate(std::size_t c, std::size_t bucket, StepPlace wh
 /// the host and, if they are swapped, on to NVMe. They are copied
 /// into buffers that are written one by one; when none is left, all have to be written first.
 TaskId DeepSpeedStep::fp32_down(std::size_t c, std::size_t bucket, TaskId after, bool pageable) {
-  const double width = optimizer_bytes(job_).gradient;
+  const double width = gradient_bytes_;
   const double elements = owned(bucket);
   const TaskId down =
       copy(c, Operation::kD2H, bucket, width * elements, after, pageable, gradient_copies(bucket));

@@ -115,6 +115,7 @@ class DeepSpeedStep {
   double swap_room_ = 0;  ///< of all buffers
   double partition_;
   double offloaded_;
+  double gradient_bytes_;  ///< of an element, as the optimizer reads it
   Stage3Gathers gathers_;
   std::vector<PerClass> down_;  ///< of each class and bucket: its last copy
   std::vector<Swap> swap_;      ///< of each class

@@ -185,32 +185,60 @@ struct TimedChange {
   friend auto operator<=>(const TimedChange&, const TimedChange&) = default;
 };
 
+/// Changes one after the other, those of each stream in order of time; stream i begins at first[i].
+struct ChangeStreams {
+  std::vector<TimedChange> changes;
+  std::vector<std::size_t> first;
+};
+
+/// A lane's starts, and its ends, are in order of time already, for frees and for allocations.
+ChangeStreams streams_of(const Program& program, const Execution& execution, MemoryPlace place) {
+  const auto tasks = program.graph.tasks();
+  const auto for_each = [&](const auto& visit) {
+    for (std::uint32_t i = 0; i < program.memory.size(); ++i) {
+      const MemoryChange& change = program.memory[i];
+      if (place_of(program.buffers[change.buffer].home) != place) continue;
+      const Span& span = execution.spans[change.task];
+      const std::int64_t time = (change.at_end ? span.end : span.start).count;
+      if (time < 0) continue;
+      const bool allocates = change.bytes > 0;
+      const std::size_t stream =
+          4U * tasks[change.task].lane + (change.at_end ? 2U : 0U) + (allocates ? 1U : 0U);
+      visit(stream, TimedChange{2 * time + (allocates ? 1 : 0), i});
+    }
+  };
+  ChangeStreams streams;
+  streams.first.resize(4 * program.lanes.size() + 1);
+  for_each([&](std::size_t stream, const TimedChange&) { ++streams.first[stream + 1]; });
+  std::partial_sum(streams.first.begin(), streams.first.end(), streams.first.begin());
+  streams.changes.resize(streams.first.back());
+  std::vector<std::size_t> next = streams.first;
+  for_each([&](std::size_t stream, const TimedChange& change) {
+    streams.changes[next[stream]++] = change;
+  });
+  return streams;
+}
+
 /// Frees come before allocations of the same instant: the engine lets the freed go first.
-/// A lane's starts, and its ends, are in order of time already, so this is a merge.
 std::vector<TimedChange> changes_in_time(const Program& program, const Execution& execution,
                                          MemoryPlace place) {
-  const auto tasks = program.graph.tasks();
-  std::vector<std::vector<TimedChange>> streams(4 * program.lanes.size());
-  for (std::uint32_t i = 0; i < program.memory.size(); ++i) {
-    const MemoryChange& change = program.memory[i];
-    if (place_of(program.buffers[change.buffer].home) != place) continue;
-    const Span& span = execution.spans[change.task];
-    const std::int64_t time = (change.at_end ? span.end : span.start).count;
-    if (time < 0) continue;
-    const bool allocates = change.bytes > 0;
-    const std::size_t stream =
-        4U * tasks[change.task].lane + (change.at_end ? 2U : 0U) + (allocates ? 1U : 0U);
-    streams[stream].push_back({2 * time + (allocates ? 1 : 0), i});
+  auto [changes, first] = streams_of(program, execution, place);
+  std::vector<TimedChange> merged(changes.size());
+  while (first.size() > 2) {  // two streams become one, until one is left
+    std::vector<std::size_t> halved = {0};
+    for (std::size_t i = 0; i + 1 < first.size(); i += 2) {
+      const auto at = [&](std::size_t stream) {
+        const std::size_t begin = first[std::min(stream, first.size() - 1)];
+        return changes.begin() + static_cast<std::ptrdiff_t>(begin);
+      };
+      std::merge(at(i), at(i + 1), at(i + 1), at(i + 2),
+                 merged.begin() + (at(i) - changes.begin()));
+      halved.push_back(first[std::min(i + 2, first.size() - 1)]);
+    }
+    changes.swap(merged);
+    first.swap(halved);
   }
-  std::vector<TimedChange> merged;
-  std::vector<TimedChange> both;
-  for (const std::vector<TimedChange>& stream : streams) {
-    if (stream.empty()) continue;
-    both.resize(merged.size() + stream.size());
-    std::merge(merged.begin(), merged.end(), stream.begin(), stream.end(), both.begin());
-    merged.swap(both);
-  }
-  return merged;
+  return changes;
 }
 
 using Categories = std::array<double, kMemoryCategories>;

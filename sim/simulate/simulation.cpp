@@ -279,6 +279,13 @@ double simulate_step_time(const Job& job, const Schedule& schedule) {
   return mean(mean_step_times(plan, shortened, shown_step_times(program, execution, shortened)));
 }
 
+MemoryReport simulate_memory(const Job& job, const Schedule& schedule) {
+  if (needs_interval(job, schedule)) return simulate_schedule(job, schedule).memory;
+  schedule.check(job);
+  const Ran ran = run_shortened(job, schedule, Kept{});
+  return memory_report(job, ran.program, ran.execution);
+}
+
 FullRun simulate_fully(const Job& job, const Schedule& schedule) {
   schedule.check(job);
   const RunPlan plan = plan_run(job, schedule);

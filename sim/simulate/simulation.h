@@ -75,6 +75,9 @@ enum class SimulationDetail : std::uint8_t {
 /// The step_time of `simulate_schedule` and nothing else: faster.
 [[nodiscard]] double simulate_step_time(const Job& job, const Schedule& schedule);
 
+/// The memory of `simulate_schedule` and nothing else: faster.
+[[nodiscard]] MemoryReport simulate_memory(const Job& job, const Schedule& schedule);
+
 /// The job with "auto" replaced by the interval that `simulate_schedule` uses.
 [[nodiscard]] Job with_update_interval(const Job& job, std::int64_t interval);
 
