@@ -67,8 +67,7 @@ int report_errors(const char* name, const std::function<int()>& body) {
     return body();
   } catch (const Error& error) {
     complain(fmt::format("{}: {}\n", name, error.what()));
-    const bool is_stopped = error.kind() == ErrorKind::kRuntime && signal_exit_code() != 0;
-    return is_stopped ? signal_exit_code() : static_cast<int>(error.kind());
+    return error_exit_code(error);
   } catch (const std::bad_alloc&) {
     complain(fmt::format("{}: out of memory\n", name));
   } catch (const std::exception& error) {
@@ -164,6 +163,11 @@ int signal_exit_code() {
   constexpr int kSignalBase = 128;
   const int number = caught_signal;
   return number == 0 ? 0 : kSignalBase + number;
+}
+
+int error_exit_code(const Error& error) {
+  const bool is_stopped = error.kind() == ErrorKind::kRuntime && signal_exit_code() != 0;
+  return is_stopped ? signal_exit_code() : static_cast<int>(error.kind());
 }
 
 bool is_terminal(std::FILE* stream) {

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "sim/base/error.h"
+
 namespace zenflow::tools {
 
 /// Runs `body`; a thrown Error becomes its message on stderr and its kind's exit code, or the
@@ -29,6 +31,8 @@ void delay_suspension();
 [[nodiscard]] bool suspension_asked();
 /// 128 + the number of the signal caught, or 0.
 [[nodiscard]] int signal_exit_code();
+/// The kind's, or the signal's if one stopped what failed.
+[[nodiscard]] int error_exit_code(const Error& error);
 
 enum class ColorMode { kAuto, kAlways, kNever };
 /// Whether `stream` gets colours: the mode, NO_COLOR, TERM and whether it is a terminal.

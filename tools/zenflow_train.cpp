@@ -70,7 +70,7 @@ std::unique_ptr<runtime::Communicator> start_ranks(int& argc, char**& argv, doub
 
 int exit_code(const std::exception& error) {
   const auto* const known = dynamic_cast<const Error*>(&error);
-  return known == nullptr ? 1 : static_cast<int>(known->kind());
+  return known == nullptr ? 1 : error_exit_code(*known);
 }
 
 int run(const TrainCommand& command) {
@@ -79,8 +79,6 @@ int run(const TrainCommand& command) {
   if (command.train.weights && !fs::is_directory(*command.train.weights, unknown)) {
     static_cast<void>(InputFile(*command.train.weights));
   }
-  // From here on the run is what stops, behind a step and with a checkpoint.
-  set_stop_question(nullptr);
   Progress progress(command);
   const bool speaks = command.train.rank() == 0;
   runtime::TrainEvents events =
@@ -89,6 +87,8 @@ int run(const TrainCommand& command) {
     complain(fmt::format("zenflow-train: rank {}: {}\n", command.train.rank(), error.what()));
     end_job(exit_code(error));
   };
+  // From then on the run is what stops, behind a step and with a checkpoint.
+  events.steps_begin = [] { set_stop_question(nullptr); };
   events.stop = [] { return signal_exit_code() != 0; };
   if (!command.train.cuda) {  // a GPU goes on meanwhile
     delay_suspension();

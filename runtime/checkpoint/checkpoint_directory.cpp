@@ -15,6 +15,7 @@
 
 #include "runtime/checkpoint/checkpoint_reader.h"
 #include "sim/base/error.h"
+#include "sim/base/stop.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -103,6 +104,8 @@ void verify_file(const CheckpointFile& file) {
 bool is_sound(const CheckpointFile& file) {
   try {
     verify_file(file);
+  } catch (const Stopped&) {
+    throw;
   } catch (const Error&) {
     return false;
   }
@@ -187,6 +190,8 @@ LatestCheckpoint latest_valid(const fs::path& directory) {
       verify_file(file);
       latest.valid = file;
       return latest;
+    } catch (const Stopped&) {
+      throw;
     } catch (const Error& error) {
       latest.rejected.push_back({file.path, error.what()});
     }

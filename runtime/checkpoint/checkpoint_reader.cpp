@@ -1,11 +1,10 @@
 #include "runtime/checkpoint/checkpoint_reader.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "sim/base/crc32.h"
 #include "sim/base/error.h"
+#include "sim/base/stop.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -57,6 +56,9 @@ CheckpointReader::CheckpointReader(const std::filesystem::path& path) : file_(pa
     Contents contents = read_contents(file_);
     step_ = contents.step;
     sections_ = std::move(contents.sections);
+    for (std::size_t i = 0; i < sections_.size(); ++i) by_name_.emplace(sections_[i].name, i);
+  } catch (const Stopped&) {
+    throw;
   } catch (const Error& error) {
     const std::string what = error.what();
     const std::string place = path.generic_string() + ": ";
@@ -65,14 +67,13 @@ CheckpointReader::CheckpointReader(const std::filesystem::path& path) : file_(pa
 }
 
 bool CheckpointReader::contains(std::string_view name) const {
-  return std::ranges::any_of(sections_, [name](const Section& s) { return s.name == name; });
+  return by_name_.contains(name);
 }
 
 const Section& CheckpointReader::section(std::string_view name) const {
-  const auto found =
-      std::ranges::find_if(sections_, [name](const Section& s) { return s.name == name; });
-  if (found == sections_.end()) file_.fail(fmt::format("has no section \"{}\"", name));
-  return *found;
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end()) file_.fail(fmt::format("has no section \"{}\"", name));
+  return sections_[found->second];
 }
 
 const Section& CheckpointReader::typed(std::string_view name, SectionType type) const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -60,6 +61,7 @@ class CheckpointReader {
   InputFile file_;
   std::uint64_t step_ = 0;
   std::vector<Section> sections_;
+  std::map<std::string, std::size_t, std::less<>> by_name_;  // of sections_
   std::set<std::string, std::less<>> read_;
 };
 

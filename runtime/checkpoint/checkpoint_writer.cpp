@@ -40,8 +40,7 @@ void CheckpointWriter::begin(std::string_view name, SectionType type,
     misuse(name, "a name has 1 to 1024 bytes");
   }
   if (shape.size() > checkpoint_format::kMaxDimensions) misuse(name, "more than 8 dimensions");
-  const auto has_name = [name](const Section& section) { return section.name == name; };
-  if (std::ranges::any_of(sections_, has_name)) misuse(name, "is there already");
+  if (!names_.emplace(name).second) misuse(name, "is there already");
   Section section;
   section.name = name;
   section.type = type;

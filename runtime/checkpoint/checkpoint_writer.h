@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -57,6 +59,7 @@ class CheckpointWriter {
 
   OutputFile file_;
   std::vector<Section> sections_;
+  std::set<std::string, std::less<>> names_;  // of sections_
   std::uint64_t written_ = 0;
   std::uint64_t section_written_ = 0;
   bool is_section_open_ = false;

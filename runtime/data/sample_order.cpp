@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/base/stop.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -36,7 +37,9 @@ std::vector<std::uint32_t> epoch_order(std::uint64_t count, std::uint64_t seed,
   std::vector<std::uint32_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0U);
   std::mt19937_64 random(mix(mix(seed) + epoch));
+  constexpr std::size_t kBetweenQuestions = 1 << 20;
   for (std::size_t i = order.size(); i > 1; --i) {
+    if (i % kBetweenQuestions == 0) throw_if_stopped();
     // Not std::uniform_int_distribution, which every library defines for itself.
     std::optional<std::uint64_t> other;
     while (!other) other = uniform_remainder(random(), i);

@@ -17,6 +17,7 @@
 #include "kernels/square_sum/square_sum.h"
 #include "runtime/device/element_view.h"
 #include "sim/base/error.h"
+#include "sim/base/stop.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -29,6 +30,17 @@ constexpr std::align_val_t kAlignment{64};
 // How often somebody who waits for the link asks whether it was released: seldom enough to cost
 // nothing, often enough that nobody who ends a run notices.
 constexpr std::chrono::milliseconds kAskLink{20};
+
+/// For gigabytes this takes seconds: it asks in between whether to stop.
+void fill(std::span<std::byte> memory, int value) {
+  constexpr std::size_t kPiece = std::size_t{64} << 20U;
+  while (!memory.empty()) {
+    throw_if_stopped();
+    const std::size_t piece = std::min(memory.size(), kPiece);
+    std::memset(memory.data(), value, piece);
+    memory = memory.subspan(piece);
+  }
+}
 
 HostStream& host(Stream& stream) {
   return static_cast<HostStream&>(stream);
@@ -61,11 +73,12 @@ Buffer HostDevice::allocate(MemoryKind kind, std::size_t bytes, std::string_view
     throw Error(ErrorKind::kInfeasible,
                 fmt::format("host memory: no {} bytes left for {}", bytes, purpose));
   }
-  std::memset(address, settings_.fill, bytes);
-  return {address, bytes, [give_back](void* held) {
-            ::operator delete(held, kAlignment);
-            give_back();
-          }};
+  Buffer buffer(address, bytes, [give_back](void* held) {
+    ::operator delete(held, kAlignment);
+    give_back();
+  });
+  fill({buffer.data(), bytes}, settings_.fill);
+  return buffer;
 }
 
 std::unique_ptr<Stream> HostDevice::make_stream(std::string_view name) {

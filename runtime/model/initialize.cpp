@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "kernels/bf16/bf16.h"
+#include "sim/base/stop.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -80,7 +81,9 @@ void initialize(const TransformerConfig& config, const Parameter& parameter, std
   }
   const std::uint64_t tensor = fnv1a(parameter.name);
   const double deviation = standard_deviation(config, parameter);
+  constexpr std::int64_t kBetweenQuestions = 1 << 20;
   for (std::int64_t first = 0; first < elements; first += 4) {
+    if (first % kBetweenQuestions == 0) throw_if_stopped();
     const std::array<double, 4> block =
         normals(static_cast<std::uint64_t>(first) / 4, tensor, seed);
     for (std::int64_t e = first; e < elements && e < first + 4; ++e) {

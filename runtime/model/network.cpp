@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/model/head.h"
+#include "sim/base/stop.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -59,6 +60,7 @@ class NetworkOf final : public Network {
         work_(config, parameter_table(config.model, config.task), settings, memory, work) {
     const ParameterTable table = parameter_table(config.model, config.task);
     for (std::int64_t layer = 0; layer < config.model.layers(); ++layer) {
+      throw_if_stopped();
       blocks_.emplace_back(config, table, layer);
     }
   }

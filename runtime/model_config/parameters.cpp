@@ -1,5 +1,8 @@
 #include "runtime/model_config/parameters.h"
 
+#include <algorithm>
+#include <charconv>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -24,6 +27,37 @@ class TableBuilder {
   ParameterTable table_;
 };
 
+/// The first whole number between two dots: "12" of "model.layers.12.mlp.up_proj.weight".
+std::string_view layer_of(std::string_view name) {
+  while (!name.empty()) {
+    const std::string_view part = name.substr(0, name.find('.'));
+    const bool is_number =
+        !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
+    if (is_number) return part;
+    name.remove_prefix(std::min(name.size(), part.size() + 1));
+  }
+  return {};
+}
+
+/// The group of the layer with the number in the name; nullptr: there is none.
+const ParameterGroup* layer_group(const ParameterTable& table, std::string_view name) {
+  const std::string_view number = layer_of(name);
+  std::size_t layer = 0;
+  const auto read = std::from_chars(number.data(), number.data() + number.size(), layer);
+  if (number.empty() || read.ec != std::errc() || layer + 1 >= table.groups.size()) return nullptr;
+  const ParameterGroup& group = table.groups[layer + 1];
+  const bool is_layer = group.name.starts_with("layers.") && group.name.substr(7) == number;
+  return is_layer ? &group : nullptr;
+}
+
+std::optional<std::size_t> find_within(const ParameterTable& table, std::size_t first,
+                                       std::size_t count, std::string_view name) {
+  for (std::size_t i = first; i < first + count; ++i) {
+    if (table.parameters[i].name == name) return i;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::int64_t ParameterTable::elements() const {
@@ -33,8 +67,11 @@ std::int64_t ParameterTable::elements() const {
 }
 
 std::optional<std::size_t> ParameterTable::find(std::string_view name) const {
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (parameters[i].name == name) return i;
+  // A name with a layer's number is looked for there: thousands of layers ask for all of theirs.
+  const ParameterGroup* const layer = layer_group(*this, name);
+  if (layer == nullptr) return find_within(*this, 0, parameters.size(), name);
+  for (const ParameterGroup* group : {layer, &groups.front(), &groups.back()}) {
+    if (const auto found = find_within(*this, group->first, group->count, name)) return found;
   }
   return std::nullopt;
 }

@@ -8,6 +8,7 @@
 #include "kernels/cast/cast.h"
 #include "kernels/columns/columns.h"
 #include "runtime/offload/selection.h"
+#include "sim/base/stop.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -85,9 +86,7 @@ DeferredColumns::DeferredColumns(const Layout& layout, ElementType type, Device&
   pack();
   step_sizes_.resize(layout.slices.size());
   second_corrections_.resize(layout.slices.size());
-  weights_.resize(layout.elements);
-  first_moment_.resize(layout.elements);
-  second_moment_.resize(layout.elements);
+  for (std::vector<float>* array : arrays()) fill_with_zeros(*array, layout.elements);
   staging_ = device.allocate(MemoryKind::kPinnedHost, crossing * bytes_per_element(type),
                              "deferred gradients");
   upload_ = device.allocate(MemoryKind::kPinnedHost, crossing * bytes_per_element(type),

@@ -9,9 +9,13 @@
 #include "kernels/cast/cast.h"
 #include "runtime/offload/deferred_columns.h"
 #include "sim/base/error.h"
+#include "sim/base/stop.h"
 
 namespace zenflow::runtime {
 namespace {
+
+/// Copied at once between two questions whether to stop.
+constexpr std::size_t kMostCopied = std::size_t{64} << 20U;
 
 std::size_t largest_parameter_bytes(const ParameterTable& table, ElementType type) {
   std::int64_t most = 0;
@@ -129,6 +133,7 @@ void OffloadEngine::load_weights(std::span<const std::vector<float>> weights) {
                  });
   }
   for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
+    throw_if_stopped();
     const Slice& slice = layout_.slices[s];
     const std::vector<float>& from = weights[slice.parameter];
     std::copy_n(from.begin(), slice.elements(), deferred_.weights(s).begin());
@@ -156,8 +161,10 @@ void OffloadEngine::read_device(
     const void* data, std::size_t size, Label label,
     const std::function<void(std::span<const std::byte>, std::size_t)>& use) {
   const auto* const from = static_cast<const std::byte*>(data);
-  for (std::size_t at = 0; at < size; at += transfer_.bytes()) {
-    const std::size_t piece = std::min(size - at, transfer_.bytes());
+  const std::size_t most = std::min(transfer_.bytes(), kMostCopied);
+  for (std::size_t at = 0; at < size; at += most) {
+    throw_if_stopped();
+    const std::size_t piece = std::min(size - at, most);
     device_.copy(*compute_, transfer_.data(), from + at, piece, CopyDirection::kDeviceToHost,
                  Traffic::kInitial, label);
     compute_->record().wait();
@@ -169,8 +176,10 @@ void OffloadEngine::write_device(
     void* data, std::size_t size, Label label,
     const std::function<void(std::span<std::byte>, std::size_t)>& fill) {
   auto* const to = static_cast<std::byte*>(data);
-  for (std::size_t at = 0; at < size; at += transfer_.bytes()) {
-    const std::size_t piece = std::min(size - at, transfer_.bytes());
+  const std::size_t most = std::min(transfer_.bytes(), kMostCopied);
+  for (std::size_t at = 0; at < size; at += most) {
+    throw_if_stopped();
+    const std::size_t piece = std::min(size - at, most);
     fill({transfer_.data(), piece}, at);
     device_.copy(*compute_, to + at, transfer_.data(), piece, CopyDirection::kHostToDevice,
                  Traffic::kInitial, label);

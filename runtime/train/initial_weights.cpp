@@ -8,6 +8,7 @@
 #include "runtime/model/initialize.h"
 #include "runtime/model/weight_file.h"
 #include "sim/base/error.h"
+#include "sim/base/stop.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -31,7 +32,9 @@ std::vector<std::vector<float>> initial_weights(
   if (path) file.emplace(*path, config, table);
   std::vector<std::vector<float>> weights;
   for (std::size_t i = 0; i < table.parameters.size(); ++i) {
-    weights.emplace_back(static_cast<std::size_t>(table.parameters[i].elements()));
+    throw_if_stopped();
+    fill_with_zeros(weights.emplace_back(),
+                    static_cast<std::size_t>(table.parameters[i].elements()));
     const bool missing = !file || std::count(file->missing().begin(), file->missing().end(), i) > 0;
     if (missing) {
       initialize(config, table.parameters[i], seed, ElementType::kFloat32, weights.back().data());

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/checkpoint/checkpoint_directory.h"
+#include "runtime/checkpoint/checkpoint_reader.h"
 #include "runtime/cuda/gpu_recording.h"
 #include "runtime/offload/engine.h"
 #include "runtime/offload/training_model.h"
@@ -41,11 +42,14 @@ class Run {
   void one_step();
   void suspend();
   void record_importance();
-  void validate();
+  /// False: it was stopped, as may be behind the last step alone; a resume does not repeat others.
+  bool validate();
 
   // run_checkpoints.cpp
   [[nodiscard]] CheckpointFile newest_checkpoint();
   void resume();
+  /// The data to where the checkpoint was.
+  void seek(CheckpointReader& reader);
   /// Returns when all ranks have come here.
   void meet_ranks();
   void open_checkpoints();

@@ -56,7 +56,8 @@ void Run::finish() {
     std::vector<Validation>& known = report_.validations;
     if (!known.empty() && known.back().step == engine_.steps_done()) known.pop_back();
     last_validation_ = -1;
-    validate();
+    report_.stopped = !validate();
+    if (report_.stopped) note("stopped in the last validation; all else is done");
   }
   fill_report();
 }

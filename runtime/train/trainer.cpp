@@ -21,6 +21,7 @@
 #include "runtime/tune/candidates.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
+#include "sim/base/stop.h"
 
 namespace zenflow::runtime {
 
@@ -187,6 +188,8 @@ TrainReport Run::go() {
   }
   note_unreached();
   if (options_.record_trace) clock_at_start_ = communicator().clock_offset();
+  throw_if_stopped();
+  if (events_.steps_begin) events_.steps_begin();
   train_steps();
   finish();
   return std::move(report_);
@@ -216,7 +219,9 @@ void Run::train_steps() {
     one_step();
     const Clock::time_point pause = Clock::now();
     const std::int64_t done = engine_.steps_done();
-    if (options_.evaluate_interval > 0 && done % options_.evaluate_interval == 0) validate();
+    if (options_.evaluate_interval > 0 && done % options_.evaluate_interval == 0) {
+      static_cast<void>(validate());
+    }
     if (options_.checkpoint_interval > 0 && done % options_.checkpoint_interval == 0) {
       save_checkpoint();
     }
@@ -290,8 +295,8 @@ void Run::record_importance() {
   }
 }
 
-void Run::validate() {
-  if (feed_->validation_batches() == 0 || last_validation_ == engine_.steps_done()) return;
+bool Run::validate() {
+  if (feed_->validation_batches() == 0 || last_validation_ == engine_.steps_done()) return true;
   const auto weights = engine_.device_weights();
   engine_.compute().record().wait();
   Validation result{.step = engine_.steps_done()};
@@ -299,7 +304,9 @@ void Run::validate() {
   double sum = 0;
   std::int64_t targets = 0;
   for (std::size_t i = 0; i < feed_->validation_batches(); ++i) {
-    if (options_.ranks() == 1 && what_is_asked().suspend) suspend();  // others would wait
+    const Asked asked = what_is_asked();
+    if (asked.suspend && options_.ranks() == 1) suspend();  // others would wait
+    if (asked.stop && engine_.steps_done() == options_.steps) return false;
     Evaluation batch = model_->evaluate(feed_->validation(i), weights, engine_.compute());
     sum += batch.loss * static_cast<double>(batch.targets);
     targets += batch.targets;
@@ -314,6 +321,7 @@ void Run::validate() {
   last_validation_ = result.step;
   report_.validations.push_back(result);
   if (events_.validation) events_.validation(result);
+  return true;
 }
 
 namespace {

@@ -66,7 +66,11 @@ struct TrainEvents {
   std::function<void(const IntervalDecision&)> decision;
   std::function<void(const TuneEvent&)> tuning;
   std::function<void(const std::string&)> note;
-  /// Asked after every step; true ends the run as if it were finished, with a checkpoint. With a
+  /// Called once before the first step. Until then Stopped (sim/base/stop.h) may end the run, which
+  /// has nothing to lose yet; from then on only `stop` may, so whoever asks for that has to end it.
+  std::function<void()> steps_begin{};
+  /// Asked after every step; true ends the run as if it were finished, with a checkpoint. Asked in
+  /// the validation after the last one, too, which it ends. With a
   /// link bandwidth also asked by threads that wait for the link, which they then do no longer.
   std::function<bool()> stop;
   /// Asked between steps and in validations: whether SIGTSTP is pending, which then stops the
@@ -115,9 +119,9 @@ struct TrainReport {
 [[nodiscard]] std::int64_t tokens_per_step(const TrainOptions& options);
 
 /// Checks everything that can be checked first, then trains. Throws Error: kInput for what the user
-/// gave, kInfeasible if memory is short, kRuntime for what fails while running; a checkpoint
-/// written before stays valid in every case. What is written at the end is written before the last
-/// validation, which reads data and may fail.
+/// gave, kInfeasible if memory is short, kRuntime for what fails while running, or Stopped before
+/// the first step; a checkpoint written before stays valid in every case. What is written at the
+/// end is written before the last validation, which reads data and may fail.
 [[nodiscard]] TrainReport train(const TrainOptions& options, const TrainEvents& events);
 
 }  // namespace zenflow::runtime

@@ -46,8 +46,11 @@ void InputFile::fail(const std::string& what) const {
 }
 
 void InputFile::read_at(std::uint64_t offset, std::span<std::byte> out) const {
+  constexpr std::size_t kMost = std::size_t{16} << 20U;  // read at once
   while (!out.empty()) {
-    const ssize_t count = ::pread(descriptor_, out.data(), out.size(), static_cast<off_t>(offset));
+    throw_if_stopped();
+    const ssize_t count =
+        ::pread(descriptor_, out.data(), std::min(out.size(), kMost), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       throw Error(ErrorKind::kRuntime, path_.generic_string() + ": cannot read at byte " +

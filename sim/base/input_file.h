@@ -24,8 +24,9 @@ class InputFile {
   /// In bytes, as it was when opened.
   [[nodiscard]] std::uint64_t size() const { return size_; }
 
-  /// Fills `out` from byte `offset` on.
-  /// Throws Error(kInput) if the file ends before, Error(kRuntime) if the system cannot read it.
+  /// Fills `out` from byte `offset` on, and asks whether to stop meanwhile.
+  /// Throws Error(kInput) if the file ends before, Error(kRuntime) if the system cannot read it, or
+  /// Stopped.
   void read_at(std::uint64_t offset, std::span<std::byte> out) const;
 
   /// Hands bytes [first, last) to `consume` in pieces of at most 1 MiB, in order. Throws as

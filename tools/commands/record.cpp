@@ -15,6 +15,7 @@
 #include "runtime/trace/cupti/activity_timeline.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
+#include "sim/base/stop.h"
 #include "sim/base/temporary_folder.h"
 #include "sim/trace/chrome_trace.h"
 #include "tools/commands/traced_process.h"
@@ -169,6 +170,8 @@ int record_command(const RecordOptions& options) {
   std::string untraced;
   const Variables variables = tracing_variables(options, folder->path() / "process", untraced);
   const int code = run_traced(options.command, variables);
+  // Ctrl-C ends the command, and what was recorded until then is kept.
+  set_stop_question(nullptr);
   const std::vector<runtime::ActivityLog> logs = recordings(folder->path());
   if (convert(options, logs) > 0) return code;
   if (untraced.empty() && logs.empty()) {
