@@ -174,6 +174,7 @@ std::uint64_t decode_header(std::span<const std::byte> bytes) {
                             "version {} only",
                             version, kCheckpointVersion));
   }
+  if (step > kMaxStep) damaged(fmt::format("step {}, which no run comes to", step));
   return step;
 }
 

@@ -88,6 +88,8 @@ inline constexpr std::uint64_t kHeaderBytes = 24;
 inline constexpr std::uint64_t kTrailerBytes = 32;
 inline constexpr std::uint32_t kMaxNameBytes = 1024;
 inline constexpr std::uint32_t kMaxDimensions = 8;
+/// What a double counts exactly, as ranks agree on a step.
+inline constexpr std::uint64_t kMaxStep = std::uint64_t{1} << 53U;
 
 struct Trailer {
   std::uint64_t table_bytes = 0;

@@ -223,7 +223,9 @@ class OffloadEngine {
   };
   /// Of all ranks, each of which asks.
   [[nodiscard]] Totals totals();
+  // What a restored state holds is what a run can have.
   void check_slots();
+  void check_counts();
   /// The ratio at hand in the state that is being restored.
   void take_ratio(double topk_ratio);
 

@@ -1,36 +1,18 @@
 /// Saving and restoring everything that the next step depends on.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "runtime/offload/engine.h"
+#include "runtime/offload/saved_state.h"
 #include "sim/base/error.h"
 
 namespace zenflow::runtime {
 namespace {
-
-/// The engine's counters, as they stand between two steps. Numbers only, no padding.
-struct Counters {
-  std::int64_t step;
-  std::int64_t window_first_step;
-  std::int64_t window_steps;
-  std::int64_t windows;
-  std::int64_t update_interval;
-  std::int64_t last_selection;
-  std::int64_t parity;
-  std::int64_t selected_done;
-  std::int64_t warm_up;
-  std::int64_t pending_first_step;
-  std::int64_t pending_last_step;
-  std::int64_t elements;           // of all ranks
-  std::int64_t selected_elements;  // likewise
-  std::int64_t element_bytes;
-  std::int64_t overlap_step;
-  std::int64_t accumulate_on_device;
-};
 
 /// With a topk_range: the ratio at hand, and the one that the next window's end brings.
 struct TopkRatios {
@@ -101,22 +83,22 @@ void OffloadEngine::save(StateSink& sink) {
   if (!overlaps()) wait_for_uploads(true);  // what overlaps is repeated by `restore`
   compute_->record().wait();
   const Totals of_all_ranks = totals();
-  const Counters counters{.step = step_,
-                          .window_first_step = window_.first_step,
-                          .window_steps = window_.steps,
-                          .windows = window_.index,
-                          .update_interval = settings_.update_interval,
-                          .last_selection = selection_.last_step,
-                          .parity = window_.parity,
-                          .selected_done = selection_.done ? 1 : 0,
-                          .warm_up = warm_up_ ? 1 : 0,
-                          .pending_first_step = update_.first_step,
-                          .pending_last_step = update_.last_step,
-                          .elements = of_all_ranks.elements,
-                          .selected_elements = of_all_ranks.selected_elements,
-                          .element_bytes = static_cast<std::int64_t>(bytes_per_element(type_)),
-                          .overlap_step = settings_.overlap_step ? 1 : 0,
-                          .accumulate_on_device = settings_.accumulate_on_device ? 1 : 0};
+  const SavedCounters counters{.step = step_,
+                               .window_first_step = window_.first_step,
+                               .window_steps = window_.steps,
+                               .windows = window_.index,
+                               .update_interval = settings_.update_interval,
+                               .last_selection = selection_.last_step,
+                               .parity = window_.parity,
+                               .selected_done = selection_.done ? 1 : 0,
+                               .warm_up = warm_up_ ? 1 : 0,
+                               .pending_first_step = update_.first_step,
+                               .pending_last_step = update_.last_step,
+                               .elements = of_all_ranks.elements,
+                               .selected_elements = of_all_ranks.selected_elements,
+                               .element_bytes = static_cast<std::int64_t>(bytes_per_element(type_)),
+                               .overlap_step = settings_.overlap_step ? 1 : 0,
+                               .accumulate_on_device = settings_.accumulate_on_device ? 1 : 0};
   const auto add = [&](const std::string& name, std::span<const std::byte> values) {
     sink.begin(name, values.size());
     sink.append(values);
@@ -149,7 +131,7 @@ void OffloadEngine::restore(
                             "model or other settings",
                             name, size, found.size()));
   };
-  Counters counters;
+  SavedCounters counters;
   std::memcpy(&counters, fetch("counters", sizeof counters).data(), sizeof counters);
   const auto require = [](std::string_view what, std::int64_t saved, std::int64_t here) {
     if (saved == here) return;
@@ -174,6 +156,7 @@ void OffloadEngine::restore(
   if (!interval_policy_) {
     require("update_interval", counters.update_interval, settings_.update_interval);
   }
+  check_saved(counters, settings_);
   const std::int64_t staleness =
       oldest_gradient(counters.update_interval, counters.update_interval);
   if (!settings_.everything_on_device() && staleness > settings_.max_staleness) {
@@ -181,11 +164,6 @@ void OffloadEngine::restore(
                 fmt::format("checkpoint: update_interval {} makes gradients up to {} steps old, "
                             "max_staleness is {}",
                             counters.update_interval, staleness, settings_.max_staleness));
-  }
-  if (counters.parity != 0 && counters.parity != 1) {
-    throw Error(ErrorKind::kInput,
-                fmt::format("checkpoint: expected 0 or 1 as the parity of its window, found {}",
-                            counters.parity));
   }
   step_ = counters.step;
   window_.first_step = counters.window_first_step;
@@ -225,6 +203,7 @@ void OffloadEngine::restore(
                  });
   });
   check_slots();
+  check_counts();
   for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
     if (selection_.done && layout_.slices[s].selected > 0) send_columns(s);
   }
@@ -246,6 +225,28 @@ void OffloadEngine::take_ratio(double topk_ratio) {
   for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
     columns_.selected_updates[s].resize(layout_.slices[s].selected);
     importance_[s].selected = layout_.slices[s].selected;
+  }
+}
+
+void OffloadEngine::check_counts() {
+  for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
+    const Slice& slice = layout_.slices[s];
+    const std::string& name = columns_.table.parameters[slice.parameter].name;
+    check_saved_updates("deferred/updates/" + name, deferred_.updates(s), step_);
+    check_saved_updates("selected/updates/" + name, columns_.selected_updates[s], step_);
+    const SliceImportance& seen = window_.importance[s];
+    const bool sums_are_possible = std::isfinite(seen.square_sum) && seen.square_sum >= 0 &&
+                                   std::isfinite(seen.selected_square_sum) &&
+                                   seen.selected_square_sum >= 0;
+    if (seen.parameter == slice.parameter && seen.columns == slice.columns &&
+        seen.selected == slice.selected && sums_are_possible) {
+      continue;
+    }
+    throw Error(ErrorKind::kInput,
+                fmt::format("checkpoint: window_importance/{}: expected sums of squares of {} "
+                            "columns, {} of them selected, found {} and {} of {} and {}",
+                            name, slice.columns, slice.selected, seen.square_sum,
+                            seen.selected_square_sum, seen.columns, seen.selected));
   }
 }
 

@@ -2,17 +2,22 @@
 #include <algorithm>
 #include <deque>
 #include <filesystem>
+#include <functional>
+#include <limits>
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "runtime/checkpoint/checkpoint_reader.h"
+#include "runtime/offload/saved_state.h"
 #include "runtime/train/run.h"
 #include "runtime/train/run_identity.h"
 #include "sim/base/error.h"
+#include "sim/base/text.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -31,6 +36,20 @@ class EngineSections final : public OffloadEngine::StateSink {
  private:
   CheckpointWriter& writer_;
 };
+
+/// What is wrong with a checkpoint's contents is said with its file.
+void read_from(const std::filesystem::path& path, const std::function<void()>& body) {
+  constexpr std::string_view kPlace = "checkpoint: ";
+  try {
+    body();
+  } catch (const Error& error) {
+    const std::string place = printable_name(path.generic_string()) + ": ";
+    std::string_view what = error.what();
+    if (error.kind() != ErrorKind::kInput || what.starts_with(place)) throw;
+    if (what.starts_with(kPlace)) what.remove_prefix(kPlace.size());
+    throw Error(ErrorKind::kInput, place + std::string(what));
+  }
+}
 
 }  // namespace
 
@@ -63,23 +82,25 @@ void Run::resume() {
   for (const std::filesystem::path& path : shard_paths(file)) shards.emplace_back(path);
   CheckpointReader& reader = shards.front();
   check_identity(reader.read_text("identity"), identity_, file.path);
-  std::vector<std::uint8_t> bytes;
-  engine_.restore([&](std::string_view array) {
-    const std::string name = "engine/" + std::string(array);
-    const auto has = [&](const CheckpointReader& shard) { return shard.contains(name); };
-    const auto found = std::ranges::find_if(shards, has);
-    bytes = (found == shards.end() ? reader : *found).read<std::uint8_t>(name);
-    return std::as_bytes(std::span(bytes));
+  std::int64_t total = 0;
+  read_from(file.path, [&] {
+    std::vector<std::uint8_t> bytes;
+    engine_.restore([&](std::string_view array) {
+      const std::string name = "engine/" + std::string(array);
+      const auto has = [&](const CheckpointReader& shard) { return shard.contains(name); };
+      const auto found = std::ranges::find_if(shards, has);
+      bytes = (found == shards.end() ? reader : *found).read<std::uint8_t>(name);
+      return std::as_bytes(std::span(bytes));
+    });
+    const std::int64_t done = engine_.steps_done();
+    check_saved("steps", done, static_cast<std::int64_t>(step), static_cast<std::int64_t>(step));
+    seek(reader);
+    report_.losses = reader.read<double>("losses");
+    check_saved("losses", static_cast<std::int64_t>(report_.losses.size()), done, done);
+    report_.validations = restore_validations(reader, done);
+    total = reader.read_value<std::int64_t>("total steps");
+    check_saved("total steps", total, 0, kMostSteps);
   });
-  const auto position = reader.read<std::uint64_t>("data position");
-  if (position.size() != 2) {
-    throw Error(ErrorKind::kInput,
-                fmt::format("{}: data position: expected two numbers", file.path.string()));
-  }
-  feed_->seek({position[0], position[1]});
-  report_.losses = reader.read<double>("losses");
-  report_.validations = restore_validations(reader);
-  const auto total = reader.read_value<std::int64_t>("total steps");
   if (shards.size() > 1) static_cast<void>(reader.read_value<std::int32_t>(kRanks));
   for (CheckpointReader& shard : shards) {
     if (shards.size() > 1) static_cast<void>(shard.read_value<std::uint64_t>(kWriting));
@@ -97,6 +118,21 @@ void Run::resume() {
   if (last_checkpoint_ > 0) {
     engine_.set_learning_rate(options_.learning_rate.at(last_checkpoint_ - 1));
   }
+}
+
+void Run::seek(CheckpointReader& reader) {
+  const auto position = reader.read<std::uint64_t>("data position");
+  check_saved("data position", static_cast<std::int64_t>(position.size()), 2, 2);
+  const std::uint64_t samples = feed_->training_samples();
+  // The numbers are unsigned: what is too large for a signed one is too large in any case.
+  const auto check = [](std::string_view name, std::uint64_t found, std::uint64_t most) {
+    constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+    check_saved(name, static_cast<std::int64_t>(std::min(found, kMost)), 0,
+                static_cast<std::int64_t>(most));
+  };
+  check("epochs of data", position[0], static_cast<std::uint64_t>(kMostSteps) / samples);
+  check("samples of its epoch", position[1], samples - 1);
+  feed_->seek({position[0], position[1]});
 }
 
 void Run::meet_ranks() {

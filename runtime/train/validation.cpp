@@ -24,7 +24,7 @@ void save_validations(const std::vector<Validation>& validations, CheckpointWrit
   writer.add_text("validation metrics", names);
 }
 
-std::vector<Validation> restore_validations(CheckpointReader& reader) {
+std::vector<Validation> restore_validations(CheckpointReader& reader, std::int64_t steps) {
   const auto rows = reader.read<double>("validations");
   std::istringstream lines(reader.read_text("validation metrics"));
   std::vector<std::string> names;
@@ -37,6 +37,11 @@ std::vector<Validation> restore_validations(CheckpointReader& reader) {
   }
   std::vector<Validation> validations;
   for (std::size_t at = 0; at < rows.size(); at += width) {
+    if (!(rows[at] >= 0 && rows[at] <= static_cast<double>(steps))) {
+      throw Error(ErrorKind::kInput,
+                  fmt::format("checkpoint: validations: expected steps from 0 to {}, found {}",
+                              steps, rows[at]));
+    }
     Validation validation{.step = static_cast<std::int64_t>(rows[at]), .loss = rows[at + 1]};
     for (std::size_t i = 0; i < names.size(); ++i) {
       validation.metrics.push_back({names[i], rows[at + 2 + i]});

@@ -19,7 +19,9 @@ struct Validation {
 /// Two sections: "validations", rows of step, loss and the metrics, and "validation metrics", their
 /// names.
 void save_validations(const std::vector<Validation>& validations, CheckpointWriter& writer);
-/// Throws Error(kInput) if the rows do not have as many metrics as there are names.
-[[nodiscard]] std::vector<Validation> restore_validations(CheckpointReader& reader);
+/// Throws Error(kInput) if the rows do not have as many metrics as there are names, or are not of
+/// steps of a run that has done `steps`.
+[[nodiscard]] std::vector<Validation> restore_validations(CheckpointReader& reader,
+                                                          std::int64_t steps);
 
 }  // namespace zenflow::runtime

@@ -226,7 +226,7 @@ TEST(OffloadEngineEdges, ACheckpointOfAThirdBufferIsRefused) {
     Trainer refusing(c);
     const auto [kind, message] = error_of([&] { restore(refusing.engine, saved); });
     EXPECT_EQ(kind, ErrorKind::kInput);
-    EXPECT_EQ(message, "checkpoint: expected 0 or 1 as the parity of its window, found " +
+    EXPECT_EQ(message, "checkpoint: parity of its window: expected a number from 0 to 1, found " +
                            std::to_string(parity));
   }
 }
