@@ -215,6 +215,15 @@ void prepare_output(const TuneOptions& options) {
   check_outputs(options);
 }
 
+/// It is part of a shell's command as it stands, so nothing of it is quoted.
+void check_train_command(const std::string& text) {
+  if (printable_name(text) == text) return;
+  throw Error(ErrorKind::kInput,
+              fmt::format("--train-command: expected one line without control characters, found "
+                          "\"{}\"",
+                          printable_name(text)));
+}
+
 /// "1234 simulated" on a terminal, at most ten times a second.
 std::function<void(std::uint64_t)> progress_line(const TuneOptions& options) {
   if (options.quiet || !is_terminal(stderr)) return {};
@@ -274,6 +283,7 @@ int tune(TuneOptions& options) {
   const bool bold = colored_output(options.color, defaults);
   keep_freed_memory();
   check_what(options);
+  check_train_command(options.train_command);
   options.profile_directories = profile_directories(options.scenario);
   if (!options.profile) options.profile = defaults.value("profile");
   std::optional<sim::TracedRequest> traced;

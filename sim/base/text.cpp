@@ -5,50 +5,6 @@
 
 namespace zenflow {
 
-std::string json_quoted(std::string_view text) {
-  constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t";
-  constexpr std::string_view kLetters = "\"\\bfnrt";
-  constexpr std::string_view kHex = "0123456789abcdef";
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (const std::size_t at = kEscaped.find(c); at != kEscaped.npos) {
-      out += '\\';
-      out += kLetters[at];
-    } else if (byte < 0x20) {
-      out += "\\u00";
-      out += kHex[byte >> 4U];
-      out += kHex[byte & 0xFU];
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
-
-std::string quoted_by_doubling(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) out.append(c == '"' ? 2 : 1, c);
-  return out + '"';
-}
-
-std::string shell_word(std::string_view text) {
-  const auto is_plain = [](char c) {
-    constexpr std::string_view kPlain = "_@%+=:,./-";
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || kPlain.find(c) != kPlain.npos;
-  };
-  if (!text.empty() && std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
-  return word + "'";
-}
-
-std::string_view trimmed(std::string_view text, std::string_view blanks) {
-  const std::size_t first = text.find_first_not_of(blanks);
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(blanks) - first + 1);
-}
-
 std::size_t utf8_length(std::string_view rest) {
   const auto byte = [&rest](std::size_t i) { return static_cast<unsigned char>(rest[i]); };
   const unsigned lead = byte(0);
@@ -85,6 +41,47 @@ bool is_control(std::uint32_t c) {
   return c < 0x20 || (c >= 0x7F && c <= 0x9F) || turns || ends_line;
 }
 
+constexpr std::uint32_t kReplacement = 0xFFFD;
+constexpr std::uint32_t kNoCharacter = 0xFFFFFFFF;
+
+/// visit(bytes, character) of each; what is no UTF-8 byte by byte, as kNoCharacter.
+template <class Visit>
+void for_each_character(std::string_view text, const Visit& visit) {
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = utf8_length(text.substr(i));
+    const std::string_view sequence = text.substr(i, std::max<std::size_t>(1, length));
+    visit(sequence, length == 0 ? kNoCharacter : character_of(sequence));
+    i += sequence.size();
+  }
+}
+
+void append_escape(std::uint32_t c, std::string& out) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  out += "\\u";
+  for (unsigned shift = 16; shift > 0; shift -= 4) out += kHex[(c >> (shift - 4)) & 0xFU];
+}
+
+/// $'...': every byte of what a terminal obeys, and of what is no UTF-8, in octal, whose three
+/// digits cannot run on into the text behind.
+std::string escaped_shell_word(std::string_view text) {
+  std::string word = "$'";
+  for_each_character(text, [&](std::string_view sequence, std::uint32_t c) {
+    if (c == kNoCharacter || is_control(c)) {
+      for (const char one : sequence) {
+        const auto byte = static_cast<unsigned char>(one);
+        word += '\\';
+        for (const unsigned shift : {6U, 3U, 0U}) {
+          word += static_cast<char>('0' + ((byte >> shift) & 7U));
+        }
+      }
+    } else {
+      if (c == '\\' || c == '\'') word += '\\';
+      word += sequence;
+    }
+  });
+  return word + "'";
+}
+
 /// Bytes of what sets a colour or bold at the start of `text`; 0 if none is there.
 std::size_t style_length(std::string_view text) {
   if (!text.starts_with("\033[")) return 0;
@@ -93,7 +90,6 @@ std::size_t style_length(std::string_view text) {
 }
 
 std::string escaped(std::string_view text, std::string_view kept, bool styled) {
-  constexpr std::string_view kHex = "0123456789abcdef";
   std::string out;
   out.reserve(text.size());
   for (std::size_t i = 0; i < text.size();) {
@@ -102,12 +98,11 @@ std::string escaped(std::string_view text, std::string_view kept, bool styled) {
     const std::size_t style = styled ? style_length(rest) : 0;
     const std::uint32_t c = length == 0 ? 0 : character_of(rest.substr(0, length));
     if (length == 0) {
-      append_utf8(0xFFFD, out);
+      append_utf8(kReplacement, out);
     } else if (style > 0) {
       out += rest.substr(0, style);
     } else if (is_control(c) && kept.find(rest.front()) == kept.npos) {
-      out += "\\u";
-      for (unsigned shift = 16; shift > 0; shift -= 4) out += kHex[(c >> (shift - 4)) & 0xFU];
+      append_escape(c, out);
     } else {
       out += rest.substr(0, length);
     }
@@ -118,12 +113,55 @@ std::string escaped(std::string_view text, std::string_view kept, bool styled) {
 
 }  // namespace
 
+std::string json_quoted(std::string_view text) {
+  constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t";
+  constexpr std::string_view kLetters = "\"\\bfnrt";
+  std::string out = "\"";
+  for_each_character(text, [&](std::string_view sequence, std::uint32_t c) {
+    if (const std::size_t at = kEscaped.find(sequence.front()); at != kEscaped.npos) {
+      out += '\\';
+      out += kLetters[at];
+    } else if (sequence.size() == 1 && c == kNoCharacter) {
+      append_utf8(kReplacement, out);
+    } else if (is_control(c)) {
+      append_escape(c, out);
+    } else {
+      out += sequence;
+    }
+  });
+  return out + '"';
+}
+
+std::string quoted_by_doubling(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) out.append(c == '"' ? 2 : 1, c);
+  return out + '"';
+}
+
 std::string printable(std::string_view text, bool styled) {
   return escaped(text, "\n\t", styled);
 }
 
 std::string printable_name(std::string_view text) {
   return escaped(text, "", false);
+}
+
+std::string shell_word(std::string_view text) {
+  const auto is_plain = [](char c) {
+    constexpr std::string_view kPlain = "_@%+=:,./-";
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || kPlain.find(c) != kPlain.npos;
+  };
+  if (!text.empty() && std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);
+  if (printable_name(text) != text) return escaped_shell_word(text);
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
+  return word + "'";
+}
+
+std::string_view trimmed(std::string_view text, std::string_view blanks) {
+  const std::size_t first = text.find_first_not_of(blanks);
+  if (first == text.npos) return {};
+  return text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
 void append_utf8(std::uint32_t character, std::string& out) {

@@ -7,13 +7,15 @@
 
 namespace zenflow {
 
-/// A string of JSON; YAML in double quotes and Graphviz read it alike. What is not ASCII stays.
+/// A string of JSON; YAML in double quotes reads it alike. What is not ASCII stays, but what a
+/// terminal obeys (printable), which is escaped, and what is not UTF-8, which becomes U+FFFD.
 [[nodiscard]] std::string json_quoted(std::string_view text);
 
 /// In double quotes, those in it doubled: a name of SQL, a cell of CSV (RFC 4180).
 [[nodiscard]] std::string quoted_by_doubling(std::string_view text);
 
-/// A word of a POSIX shell, in quotes only where it needs them.
+/// A word of a shell, in quotes only where it needs them. What a terminal obeys, and what is not
+/// UTF-8, is escaped within $'...', which bash, zsh and POSIX of 2024 read.
 [[nodiscard]] std::string shell_word(std::string_view text);
 
 /// Without any of `blanks` around it.

@@ -61,6 +61,13 @@ void set_at(Node& root, std::string_view path, const Node& to) {
   for (Node* item : items_of(node, part.substr(key.size()))) set_at(*item, rest, to);
 }
 
+/// Where YAML would read something else, or a terminal would obey it.
+bool needs_quotes(const Node& node) {
+  const std::string& text = node.scalar;
+  return node.quoted || text.find_first_of(":#{}[],&*!|>'\"%@`") != text.npos ||
+         printable_name(text) != text;
+}
+
 /// Maps down to the numbers as blocks, the numbers themselves on one line.
 void print(const Node& node, std::size_t depth, std::string& out) {
   switch (node.kind) {
@@ -68,9 +75,7 @@ void print(const Node& node, std::size_t depth, std::string& out) {
       out += "null";
       return;
     case Node::Kind::kScalar:
-      out += node.quoted || node.scalar.find_first_of(":#{}[],&*!|>'\"%@`") != node.scalar.npos
-                 ? json_quoted(node.scalar)
-                 : node.scalar;
+      out += needs_quotes(node) ? json_quoted(node.scalar) : node.scalar;
       return;
     case Node::Kind::kSequence:
       out += "[";

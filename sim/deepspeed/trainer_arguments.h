@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/base/text.h"
 #include "sim/config/document.h"
 
 namespace zenflow::sim {
@@ -16,8 +17,9 @@ struct TrainerArgument {
   std::string argument;  ///< "--learning_rate"
   std::string value;     ///< as the file writes it; empty: a switch that is given
 
+  /// As a shell reads it.
   [[nodiscard]] std::string text() const {
-    return value.empty() ? argument : argument + " " + value;
+    return value.empty() ? argument : argument + " " + shell_word(value);
   }
 };
 

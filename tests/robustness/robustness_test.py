@@ -19,7 +19,7 @@ import time
 import unittest
 
 import inputs
-from programs import Programs, complaints
+from programs import CONTROL, Programs, complaints
 
 PROGRAMS = None
 STACK = 64 << 10
@@ -410,7 +410,7 @@ class Sizes(Kind):
             "micro-batch": ["training.micro_batch_size_per_gpu=1000000000"],
         }
         model = json.loads(self.sample("model"))
-        for layers in (1000, 100_000, 10**9):
+        for layers in (1000, 4096, 100_000, 10**9):
             path = os.path.join(self.samples_folder, f"layers{layers}.json")
             with open(path, "w", encoding="ascii") as file:
                 json.dump(dict(model, num_hidden_layers=layers), file)
@@ -527,6 +527,55 @@ class ControlCharacters(Kind):
         self.add("colours", ("zenflow-sim", "run", scenario, "--color", "always"), styled=True)
         self.try_all(30)
 
+    def test_written_files(self):
+        """What programs write obeys nobody when it is shown; a command is what it says."""
+        folder = os.path.join(self.folder, "written")
+        os.mkdir(folder)
+        model = "m\x1b[2J \u202e'\\\"$(touch made)`touch made`\u009b\n;z.json"
+        shutil.copy(os.path.join(PROGRAMS.source, "scenarios/training/llama_10m.json"),
+                    os.path.join(folder, model))
+        shutil.copy(self.samples["model"], os.path.join(folder, "large" + model))
+        written = []
+
+        def scenario(name, sample, model):
+            lines = [line for line in sample.decode().split("\n")
+                     if not line.startswith(("name:", "model:"))]
+            lines += ["name: " + json.dumps(NASTY), "model: " + json.dumps(model), ""]
+            with open(os.path.join(folder, name), "w", encoding="ascii") as file:
+                file.write("\n".join(lines))
+
+        def run(command, *files):
+            outcome = PROGRAMS.run(command, folder)
+            self.assertEqual((outcome.code, complaints(outcome)), (0, []), outcome.err)
+            written.extend(files)
+
+        outputs = ("ds_config_optimal.json", "cmd_optimal.txt", "summary.txt", "summary.json")
+        scenario("s.yaml", self.sample("scenario"), "large" + model)
+        with open(inputs.HOST_SCENARIO.format(source=PROGRAMS.source), "rb") as file:
+            scenario("host.yaml", file.read(), model)
+        for name in ("s", "host"):
+            run(("zenflow-tune", name + ".yaml", "-q", "-o", name, "--vary", "update_interval=4",
+                 "--vary", "topk_ratio=0.1"), *(f"{name}/{one}" for one in outputs))
+        run(("zenflow-sim", "run", "s.yaml", "-q", "--schedule", "deepspeed-zenflow", "--dot", "d.dot",
+             "--trace", "t.json"), "d.dot", "t.json")
+        run(("zenflow-calibrate", "fit", "t.json", "-q", "--scenario", "s.yaml", "-o", "p.yaml"),
+            "p.yaml")
+        for name in written:
+            with open(os.path.join(folder, name), "rb") as file:
+                content = file.read()
+            with self.subTest(file=name):
+                self.assertIsNone(CONTROL.search(content))
+                if name.endswith(".json"):
+                    json.loads(content)
+        argument = subprocess.run(
+            ["bash", "-c", "zenflow-train() { printf '%s' \"$2\"; }; . host/cmd_optimal.txt"],
+            cwd=folder, stdout=subprocess.PIPE, check=True).stdout.decode()
+        self.assertEqual(os.path.normpath(os.path.join("host", argument)), model)
+        self.assertFalse(os.path.exists(os.path.join(folder, "made")))
+        refused = PROGRAMS.run(("zenflow-tune", "s.yaml", "--train-command", "train.py " + NASTY),
+                               folder)
+        self.assertEqual((refused.code, complaints(refused)), (2, []))
+
     def test_json_stays_json(self):
         path = os.path.join(self.samples_folder, "named.yaml")
         with open(path, "wb") as file:
@@ -561,6 +610,13 @@ class Signals(Kind):
             commands.append(("zenflow-sim", command, scenario, *unbounded, "--set",
                              "deepspeed.gradient_accumulation_steps=20000", "--set",
                              "training.gradient_accumulation_steps=20000"))
+        # Starts for a second, in which its memory is filled; each of its steps takes two.
+        large = os.path.join(self.folder, "large.json")
+        with open(large, "w", encoding="ascii") as file:
+            json.dump(dict(json.loads(self.sample("tiny")), n_layer=4096, n_embd=16), file)
+        commands.append(("zenflow-train", "--model", large, "--data",
+                         inputs.TEXT.format(source=PROGRAMS.source), "--steps", "1000",
+                         "--sequence-length", "8", "-q"))
         for command in commands:
             with self.subTest(command=command[:3]):
                 outcome = PROGRAMS.run(command, self.folder, interrupt_after_cpu=0.3)

@@ -64,6 +64,19 @@ TEST(Printable, EscapesWhatATerminalObeys) {
   EXPECT_EQ(printable(std::string("a\0b", 3)), "a\\u0000b");
 }
 
+TEST(Quoted, IsStillTheSameJson) {
+  EXPECT_EQ(json_quoted("a\"\\\n\xC3\xA9"), "\"a\\\"\\\\\\n\xC3\xA9\"");
+  EXPECT_EQ(json_quoted("\x1B[2J\x7F\xC2\x9B\xE2\x80\xAE"), "\"\\u001b[2J\\u007f\\u009b\\u202e\"");
+  EXPECT_EQ(json_quoted("\xFF"), "\"\xEF\xBF\xBD\"");
+}
+
+TEST(Quoted, IsOneWordOfAShell) {
+  EXPECT_EQ(shell_word("a/b-c.json"), "a/b-c.json");
+  EXPECT_EQ(shell_word("it's $HOME"), "'it'\\''s $HOME'");
+  EXPECT_EQ(shell_word("\x1B[2J1'\\\n\xC2\x9B\xFF\xC3\xA9"),
+            "$'\\033[2J1\\'\\\\\\012\\302\\233\\377\xC3\xA9'");
+}
+
 TEST(Printable, KeepsColoursAloneWhereTheyAreMeant) {
   EXPECT_EQ(printable("\033[1;31mx\033[0m\033[2J", true), "\033[1;31mx\033[0m\\u001b[2J");
   EXPECT_EQ(printable("\033[1mx"), "\\u001b[1mx");

@@ -5,6 +5,7 @@
 #include "sim/accuracy/page.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
+#include "sim/base/text.h"
 #include "tools/environment.h"
 #include "tools/validate/validate.h"
 #include "tools/version.h"
@@ -60,7 +61,8 @@ void store(const ValidateOptions& options, const sim::ValidationDocument& docume
 }
 
 void write_page(const ValidateOptions& options) {
-  write_output(options.page, sim::accuracy_page(sim::page_data(options.page), kVersion).text, true);
+  const sim::AccuracyPage page = sim::accuracy_page(sim::page_data(options.page), kVersion);
+  write_output(options.page, printable(page.text), true);
 }
 
 }  // namespace zenflow::tools
