@@ -8,6 +8,9 @@ zenflow_test_group(tune_bounds_test LABEL property TIMEOUT 600
 zenflow_test_group(tune_search_test LABEL differential TIMEOUT 600
   SOURCES differential/tune_search_test.cpp
   LINK zenflow::tune GTest::gmock fmt::fmt)
+zenflow_test_group(memory_agreement_test LABEL differential TIMEOUT 300
+  SOURCES differential/memory_agreement_test.cpp
+  LINK zenflow::tune GTest::gmock fmt::fmt)
 zenflow_test_group(tune_cli_test LABEL cli TIMEOUT 300
   SOURCES cli/tune_cli_test.cpp cli/tune_summary_test.cpp
   LINK GTest::gmock nlohmann_json::nlohmann_json SQLite::SQLite3)
