@@ -54,6 +54,25 @@ TEST(Simulation, AverageOfTheStepTimesIsTheStepTime) {
   }
 }
 
+void expect_memory_alone(const Job& job, const Schedule& schedule) {
+  const MemoryReport whole = simulate_schedule(job, schedule).memory;
+  const MemoryReport alone = simulate_memory(job, schedule);
+  EXPECT_EQ(alone.gpu.total, whole.gpu.total) << schedule.name();
+  EXPECT_EQ(alone.host.total, whole.host.total) << schedule.name();
+  EXPECT_EQ(alone.fits, whole.fits) << schedule.name();
+}
+
+TEST(Simulation, MemoryAloneIsThatOfTheWholeResult) {
+  JobOptions options;
+  const Job job = make_small_job(round_node(), small_gpt2(), options);
+  for (const auto& schedule : schedules()) {
+    expect_memory_alone(testing::suited_to(*schedule, job), *schedule);
+  }
+  options.update_interval = "\"auto\"";
+  expect_memory_alone(make_small_job(round_node(), small_gpt2(), options),
+                      find_schedule("zenflow"));
+}
+
 TEST(Simulation, RatesFollowFromTheStepTime) {
   JobOptions options;
   options.gpus = 2;
