@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "sim/base/error.h"
+#include "sim/base/stop.h"
 #include "sim/engine/event_engine.h"
 #include "sim/graph/algorithms.h"
 
@@ -102,7 +103,9 @@ Execution EventEngine::run() {
     open_head(lanes_[id]);
     if (is_ready(id)) queue_.push(id, start(id));
   }
-  for (;;) {
+  constexpr std::uint64_t kBetweenQuestions = 1 << 16;
+  for (std::uint64_t instant = 0;; ++instant) {
+    if (instant % kBetweenQuestions == 0) throw_if_stopped();
     while (!queue_.empty() && queue_.next_end() == now_) finish(queue_.next_lane());
     if (flows_changed_) apply_rates();
     if (!opened_windows_.empty() && reached_steady_state()) break;

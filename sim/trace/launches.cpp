@@ -5,10 +5,10 @@
 
 namespace zenflow::sim {
 
-std::vector<std::uint32_t> launch_of_spans(const Timeline& timeline) {
-  std::vector<std::uint32_t> launch(timeline.spans.size(), kNoSpan);
+SpanLaunches launch_of_spans(const Timeline& timeline) {
+  SpanLaunches launch(timeline.spans.size());
   for (const TimelineFlow& flow : timeline.flows) {
-    if (flow.kind == FlowKind::kLaunch) launch[flow.to] = flow.from;
+    if (flow.kind == FlowKind::kLaunch) launch.set(flow.to, flow.from);
   }
   const auto& spans = timeline.spans;
   const auto is_call = [&](const TimelineSpan& span) {
@@ -39,9 +39,9 @@ std::vector<std::uint32_t> launch_of_spans(const Timeline& timeline) {
         });
     // None began before it: the first of that number, whose clock is off then.
     if (behind != calls.begin() && spans[*(behind - 1)].correlation == span.correlation) {
-      launch[i] = *(behind - 1);
+      launch.set(i, *(behind - 1));
     } else if (behind != calls.end() && spans[*behind].correlation == span.correlation) {
-      launch[i] = *behind;
+      launch.set(i, *behind);
     }
   }
   return launch;

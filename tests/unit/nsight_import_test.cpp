@@ -73,7 +73,7 @@ TEST_F(NsightImport, ReadsKernelsCopiesMemsetsCallsAndRanges) {
   EXPECT_EQ(trace.step_source, StepSource::kAnnotation);
   EXPECT_EQ(trace.timeline.extra_of(trace.timeline.spans[2]).step, 2);
   EXPECT_EQ(trace.timeline.extra_of(trace.timeline.spans[3]).bytes, 4096);
-  const std::vector<std::uint32_t> launch = launch_of_spans(trace.timeline);
+  const SpanLaunches launch = launch_of_spans(trace.timeline);
   EXPECT_EQ(launch[0], 5U);
   EXPECT_EQ(launch[2], 8U);
   EXPECT_EQ(launch[3], 6U);
@@ -148,7 +148,7 @@ TEST_F(NsightImport, KeepsProcessesApart) {
              tid + ",11,3,0)");
   const TraceAnalysis analysis = analyze(trace, default_rules());
   ASSERT_THAT(analysis.devices, SizeIs(2));
-  const std::vector<std::uint32_t> launch = launch_of_spans(trace.timeline);
+  const SpanLaunches launch = launch_of_spans(trace.timeline);
   for (std::uint32_t i = 0; i < trace.timeline.spans.size(); ++i) {
     if (launch[i] == kNoSpan) continue;
     const std::int64_t process =
@@ -170,7 +170,7 @@ TEST_F(NsightImport, KeepsProcessesApartInWhateverOrderTheyCome) {
       "correlationId, globalPid, demangledName, shortName) VALUES (-1,1500,2000,1,7,11," +
       pid + ",1,2); INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (950,990,0," + tid + ",11,3,0)");
   const Timeline& timeline = trace.timeline;
-  const std::vector<std::uint32_t> launch = launch_of_spans(timeline);
+  const SpanLaunches launch = launch_of_spans(timeline);
   int launched = 0;
   for (std::uint32_t i = 0; i < timeline.spans.size(); ++i) {
     if (launch[i] == kNoSpan) continue;
@@ -340,7 +340,7 @@ TEST_F(NsightImport, TakesWholeNumbersInColumnsOfRealOnes) {
   EXPECT_THAT(spans_of(trace.timeline),
               ::testing::IsSupersetOf({"stream 7: void gemm<float>(float*) 1000-3000",
                                        "stream 7: void gemm<float>(float*) 6000-9000"}));
-  EXPECT_EQ(launch_of_spans(trace.timeline).at(0), 5U);
+  EXPECT_EQ(launch_of_spans(trace.timeline)[0], 5U);
   EXPECT_EQ(analyze(trace, default_rules()).devices.at(0).kernels, 2U);
   ASSERT_THAT(trace.left_out,
               Contains(::testing::Field(

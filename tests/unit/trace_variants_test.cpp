@@ -116,7 +116,7 @@ TEST(TraceVariants, KeysAndEventsMayComeInAnyOrder) {
   EXPECT_THAT(work_of(trace), ElementsAre("1, stream 9: k 5000-7000"));
   EXPECT_EQ(trace.timeline.tracks.at(trace.timeline.spans.at(1).track).name, "main \u00e9");
   EXPECT_EQ(trace.timeline.processes.at(0).name, "python");
-  EXPECT_EQ(launch_of_spans(trace.timeline).at(0), 1U);
+  EXPECT_EQ(launch_of_spans(trace.timeline)[0], 1U);
 }
 
 // C++ prints inf and nan where a division by zero goes into a trace.
@@ -199,7 +199,7 @@ TEST(TraceVariants, KernelsOfAGraphHaveOneLaunch) {
   const ImportedTrace trace =
       import_text(trace_of(launch("cudaGraphLaunch", "1", "2", 5), kernel("a", "4", "2", 5),
                            kernel("b", "6", "2", 5), kernel("c", "6", "3", 5, 8)));
-  EXPECT_EQ(launch_of_spans(trace.timeline), (std::vector<std::uint32_t>{3, 3, 3, kNoSpan}));
+  EXPECT_EQ(launch_of_spans(trace.timeline).all(), (std::vector<std::uint32_t>{3, 3, 3, kNoSpan}));
   EXPECT_EQ(analysis_of(trace).devices.at(0).without_launch, 0U);
 }
 
@@ -247,7 +247,7 @@ TEST(TraceVariants, ReadsOtherMakersDevices) {
                   "2, stream 4: Memcpy HtoD 11000-12000", "2, stream 4: Memset 12000-13000",
                   "3, stream 5: fbgemm 15000-17000"));
   EXPECT_THAT(trace.left_out, IsEmpty());
-  const std::vector<std::uint32_t> launch = launch_of_spans(trace.timeline);
+  const SpanLaunches launch = launch_of_spans(trace.timeline);
   EXPECT_NE(launch[0], kNoSpan);
   EXPECT_NE(launch[1], kNoSpan);
   EXPECT_NE(launch[6], kNoSpan);
@@ -270,7 +270,7 @@ TEST(TraceVariants, TheCaseOfACategoryDoesNotMatter) {
                event("Trace", "PyTorch Profiler (0)", "\"Spans\"", "\"x\"", "0", "9")));
   EXPECT_THAT(work_of(trace), ElementsAre("0, stream 7: Memcpy HtoD (Pinned -> Device) 3000-4000",
                                           "0, stream 7: k 5000-6000"));
-  EXPECT_EQ(launch_of_spans(trace.timeline).at(0), 2U);
+  EXPECT_EQ(launch_of_spans(trace.timeline)[0], 2U);
   EXPECT_EQ(left_out(trace, "operator"), 1U);
   EXPECT_EQ(left_out(trace, "category \"Trace\""), 1U);
 }

@@ -43,7 +43,7 @@ struct Values {
 };
 
 /// Along one stream, by start.
-void add_stream(const Timeline& timeline, const std::vector<std::uint32_t>& launch,
+void add_stream(const Timeline& timeline, const SpanLaunches& launch,
                 const std::vector<std::uint32_t>& work, Values& values) {
   Picoseconds ended{};
   bool after_kernel = false;
@@ -87,7 +87,7 @@ std::vector<double> wakes(const Timeline& timeline, std::vector<Picoseconds> end
 
 }  // namespace
 
-LaunchTimes launch_times(const Timeline& timeline, const std::vector<std::uint32_t>& launch) {
+LaunchTimes launch_times(const Timeline& timeline, const SpanLaunches& launch) {
   std::map<std::uint32_t, std::vector<std::uint32_t>> streams;
   std::vector<Picoseconds> ends;
   for (std::uint32_t i = 0; i < timeline.spans.size(); ++i) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/trace/launches.h"
 #include "sim/trace/timeline.h"
 
 namespace zenflow::sim {
@@ -28,7 +29,6 @@ struct LaunchTimes {
 };
 
 /// Times without samples are all zero. `launch` is launch_of_spans(timeline).
-[[nodiscard]] LaunchTimes launch_times(const Timeline& timeline,
-                                       const std::vector<std::uint32_t>& launch);
+[[nodiscard]] LaunchTimes launch_times(const Timeline& timeline, const SpanLaunches& launch);
 
 }  // namespace zenflow::sim

@@ -11,6 +11,7 @@
 #include "sim/base/stop.h"
 #include "sim/trace/analysis/trace_parts.h"
 #include "sim/trace/launches.h"
+#include "sim/trace/span_indices.h"
 
 namespace zenflow::sim {
 namespace {
@@ -24,14 +25,27 @@ WaitCause stall_of(const CopyName& copy) {
   return WaitCause::kCopyOnDevice;
 }
 
-/// GPU work of one stream, by start.
-using Row = std::span<const std::uint32_t>;
+/// GPU work of one stream, by start: a part of a list, which has to outlive it.
+class Row {
+ public:
+  Row(const SpanIndices& work, std::size_t first, std::size_t last)
+      : work_(&work), first_(first), last_(last) {}
+
+  [[nodiscard]] std::size_t size() const { return last_ - first_; }
+  [[nodiscard]] std::uint32_t operator[](std::size_t i) const { return (*work_)[first_ + i]; }
+  [[nodiscard]] std::uint32_t front() const { return (*this)[0]; }
+
+ private:
+  const SpanIndices* work_;
+  std::size_t first_;
+  std::size_t last_;
+};
 
 /// Goes once through what one GPU did, from front to back over all its streams.
 class DeviceSweep {
  public:
   /// All must outlive the sweep. `rows` are not empty; `steps` are sorted by start; `part` is one.
-  DeviceSweep(const Timeline& timeline, const std::vector<std::uint32_t>& launch,
+  DeviceSweep(const Timeline& timeline, const SpanLaunches& launch,
               const std::vector<Activity>& host, const Intervals& steps, const Intervals& part,
               const std::vector<Row>& rows)
       : timeline_(timeline),
@@ -67,7 +81,10 @@ class DeviceSweep {
     result_.collective_exposed = result_.kernel - result_.compute;
     result_.stall = stall_.finish(result_.end);
     finish_copies();
-    for (const Row& row : rows_) result_.streams.push_back(idle_of(row));
+    for (const Row& row : rows_) {
+      throw_if_stopped();
+      result_.streams.push_back(idle_of(row));
+    }
     finish_phases();
     return std::move(result_);
   }
@@ -105,7 +122,9 @@ class DeviceSweep {
     for (std::size_t row = 0; row < rows_.size(); ++row) {
       next.emplace(span_of(rows_[row].front()).start, row);
     }
-    while (!next.empty()) {
+    constexpr std::size_t kBetweenQuestions = 1 << 16;
+    for (std::size_t visited = 0; !next.empty(); ++visited) {
+      if (visited % kBetweenQuestions == 0) throw_if_stopped();
       const std::size_t row = next.top().second;
       next.pop();
       visit(rows_[row][place[row]]);
@@ -253,7 +272,7 @@ class DeviceSweep {
   }
 
   const Timeline& timeline_;
-  const std::vector<std::uint32_t>& launch_;
+  const SpanLaunches& launch_;
   const std::vector<Row>& rows_;
   DeviceAnalysis result_;
   RunningLength kernel_;
@@ -275,33 +294,30 @@ class DeviceSweep {
 };
 
 /// GPU work that begins within `part`: by track, then start.
-std::vector<std::uint32_t> work_of(const Timeline& timeline, const Interval& part) {
+SpanIndices work_of(const Timeline& timeline, const Interval& part) {
   const auto& spans = timeline.spans;
   const auto counts = [&](const TimelineSpan& span) {
     return is_gpu_work(kind_of(timeline, span)) && span.start >= part.start &&
            span.start < part.end;
   };
-  std::vector<std::uint32_t> work;
-  work.reserve(static_cast<std::size_t>(std::count_if(spans.begin(), spans.end(), counts)));
+  SpanIndices work(static_cast<std::size_t>(std::count_if(spans.begin(), spans.end(), counts)));
   for (std::uint32_t i = 0; i < spans.size(); ++i) {
     if (counts(spans[i])) work.push_back(i);
   }
-  std::sort(work.begin(), work.end(), [&](std::uint32_t a, std::uint32_t b) {
+  work.sort([&](std::uint32_t a, std::uint32_t b) {
     return std::tuple(spans[a].track, spans[a].start, a) <
            std::tuple(spans[b].track, spans[b].start, b);
   });
   return work;
 }
 
-std::map<int, std::vector<Row>> rows_by_device(const Timeline& timeline,
-                                               const std::vector<std::uint32_t>& work) {
+std::map<int, std::vector<Row>> rows_by_device(const Timeline& timeline, const SpanIndices& work) {
   std::map<int, std::vector<Row>> rows;
-  for (auto first = work.begin(); first != work.end();) {
-    const std::uint32_t track = timeline.spans[*first].track;
-    const auto last = std::find_if(first, work.end(), [&](std::uint32_t index) {
-      return timeline.spans[index].track != track;
-    });
-    rows[timeline.tracks[track].device].emplace_back(first, last);
+  for (std::size_t first = 0; first < work.size();) {
+    const std::uint32_t track = timeline.spans[work[first]].track;
+    std::size_t last = first + 1;
+    while (last < work.size() && timeline.spans[work[last]].track == track) ++last;
+    rows[timeline.tracks[track].device].emplace_back(work, first, last);
     first = last;
   }
   return rows;
@@ -319,7 +335,7 @@ void add_to_steps(const DeviceSweep& sweep, std::vector<StepAnalysis>& steps) {
 }
 
 /// All but the path.
-TraceAnalysis analyze_work(const ImportedTrace& trace, const std::vector<std::uint32_t>& launch,
+TraceAnalysis analyze_work(const ImportedTrace& trace, const SpanLaunches& launch,
                            const std::vector<Activity>& host, const Interval& part) {
   const Timeline& timeline = trace.timeline;
   TraceAnalysis analysis;
@@ -331,7 +347,7 @@ TraceAnalysis analyze_work(const ImportedTrace& trace, const std::vector<std::ui
     steps.push_back({step.start, step.end});
   }
   const Intervals parts = {part};
-  const std::vector<std::uint32_t> work = work_of(timeline, part);
+  const SpanIndices work = work_of(timeline, part);
   for (const auto& [device, rows] : rows_by_device(timeline, work)) {
     throw_if_stopped();
     DeviceSweep sweep(timeline, launch, host, steps, parts, rows);
@@ -359,7 +375,7 @@ TraceAnalysis analyze(const ImportedTrace& trace, const TraceRules& rules) {
   constexpr Interval kAll{{std::numeric_limits<std::int64_t>::min()},
                           {std::numeric_limits<std::int64_t>::max()}};
   const Timeline& timeline = trace.timeline;
-  const std::vector<std::uint32_t> launch = launch_of_spans(timeline);
+  const SpanLaunches launch = launch_of_spans(timeline);
   const std::vector<Activity> host = host_activities(timeline, rules);
   TraceAnalysis analysis = analyze_work(trace, launch, host, kAll);
   throw_if_stopped();

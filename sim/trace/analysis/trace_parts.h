@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/trace/analysis/trace_analysis.h"
+#include "sim/trace/launches.h"
 
 namespace zenflow::sim {
 
@@ -59,14 +60,13 @@ class StallSweep {
 [[nodiscard]] std::vector<NamedTime> longest_ranges(const Timeline& timeline);
 
 /// TraceAnalysis::rank_waits. `work`: of all devices.
-[[nodiscard]] std::vector<RankWait> rank_waits(const Timeline& timeline,
-                                               const std::vector<std::uint32_t>& work,
+[[nodiscard]] std::vector<RankWait> rank_waits(const Timeline& timeline, const SpanIndices& work,
                                                const std::vector<DeviceAnalysis>& devices);
 
-/// TraceAnalysis::path between two times. Memory: 4 bytes for each call, 8 for each piece of GPU
-/// work.
+/// TraceAnalysis::path between two times. Memory: at most 4 bytes for each call, 8 for each
+/// piece of GPU work.
 [[nodiscard]] std::vector<PathPart> critical_path(const Timeline& timeline,
-                                                  const std::vector<std::uint32_t>& launch,
+                                                  const SpanLaunches& launch,
                                                   const std::vector<Activity>& host,
                                                   Picoseconds start, Picoseconds end);
 

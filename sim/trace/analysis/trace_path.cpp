@@ -3,8 +3,10 @@
 #include <string>
 #include <tuple>
 
+#include "sim/base/stop.h"
 #include "sim/trace/analysis/trace_parts.h"
 #include "sim/trace/launches.h"
+#include "sim/trace/span_indices.h"
 
 namespace zenflow::sim {
 namespace {
@@ -17,8 +19,8 @@ constexpr const char* kUndetermined = "undetermined";
 /// Walks from the end of a run to its start. Every moment goes to one name.
 class PathWalk {
  public:
-  PathWalk(const Timeline& timeline, const std::vector<std::uint32_t>& launch,
-           const std::vector<Activity>& host, Picoseconds start)
+  PathWalk(const Timeline& timeline, const SpanLaunches& launch, const std::vector<Activity>& host,
+           Picoseconds start)
       : timeline_(timeline), launch_(launch), start_(start) {
     for (const Activity& one : host) {
       if (one.cause == WaitCause::kCpuUpdate) updates_.push_back({one.start, one.end});
@@ -34,7 +36,9 @@ class PathWalk {
     const char* before_all = host_;
     // Spans of no length could lead in a circle.
     std::size_t left = 2 * timeline_.spans.size() + 2;
+    constexpr std::size_t kBetweenQuestions = 1 << 16;
     while (at != kNoSpan && now_ > start_ && left-- > 0) {
+      if (left % kBetweenQuestions == 0) throw_if_stopped();
       // If work of a GPU waited for nothing in the trace, not even its launch was recorded.
       const bool is_work = is_gpu_work(kind_of(timeline_, timeline_.spans[at]));
       before_all = is_work ? kNotRecorded : kHost;
@@ -66,17 +70,18 @@ class PathWalk {
     const auto has_place = [&](const TimelineSpan& span) {
       return is_work(span) || is_call(span) || is_host_task(span);
     };
-    // There are millions: growing would take more memory for a moment than the numbers themselves.
-    rows_.reserve(static_cast<std::size_t>(std::count_if(spans.begin(), spans.end(), has_place)));
-    by_end_.reserve(static_cast<std::size_t>(std::count_if(spans.begin(), spans.end(), is_work)));
+    const auto count = [&](const auto& counts) {
+      return static_cast<std::size_t>(std::count_if(spans.begin(), spans.end(), counts));
+    };
+    rows_ = SpanIndices(count(has_place));
+    by_end_ = SpanIndices(count(is_work));
     for (std::uint32_t i = 0; i < spans.size(); ++i) {
       if (has_place(spans[i])) rows_.push_back(i);
       if (is_work(spans[i])) by_end_.push_back(i);
       if (is_of_host(spans[i])) host_ = kHost;
     }
-    std::sort(rows_.begin(), rows_.end(),
-              [&](std::uint32_t a, std::uint32_t b) { return place_of(a) < place_of(b); });
-    std::sort(by_end_.begin(), by_end_.end(), [&](std::uint32_t a, std::uint32_t b) {
+    rows_.sort([&](std::uint32_t a, std::uint32_t b) { return place_of(a) < place_of(b); });
+    by_end_.sort([&](std::uint32_t a, std::uint32_t b) {
       return std::tuple(spans[a].end, a) < std::tuple(spans[b].end, b);
     });
     for (const TimelineFlow& flow : timeline_.flows) {
@@ -93,11 +98,11 @@ class PathWalk {
 
   /// What comes before it in its row.
   [[nodiscard]] std::uint32_t previous_of(std::uint32_t index) const {
-    const auto at = std::lower_bound(
-        rows_.begin(), rows_.end(), index,
-        [&](std::uint32_t a, std::uint32_t b) { return place_of(a) < place_of(b); });
-    if (at == rows_.begin()) return kNoSpan;
-    const std::uint32_t previous = *(at - 1);
+    const auto place = place_of(index);
+    const std::size_t at =
+        rows_.partition_point([&](std::uint32_t one) { return place_of(one) < place; });
+    if (at == 0) return kNoSpan;
+    const std::uint32_t previous = rows_[at - 1];
     return timeline_.spans[previous].track == timeline_.spans[index].track ? previous : kNoSpan;
   }
 
@@ -119,11 +124,9 @@ class PathWalk {
 
   /// The work that ended last until `time`.
   [[nodiscard]] std::uint32_t last_gpu_work(Picoseconds time) const {
-    const auto ends_later = [&](Picoseconds t, std::uint32_t i) {
-      return t < timeline_.spans[i].end;
-    };
-    const auto behind = std::upper_bound(by_end_.begin(), by_end_.end(), time, ends_later);
-    return behind == by_end_.begin() ? kNoSpan : *(behind - 1);
+    const std::size_t behind = by_end_.partition_point(
+        [&](std::uint32_t one) { return timeline_.spans[one].end <= time; });
+    return behind == 0 ? kNoSpan : by_end_[behind - 1];
   }
 
   /// Goes back to `time` and books what lies between.
@@ -215,22 +218,21 @@ class PathWalk {
   }
 
   const Timeline& timeline_;
-  const std::vector<std::uint32_t>& launch_;
+  const SpanLaunches& launch_;
   Picoseconds start_;
   Picoseconds now_{};
   const char* host_ =
       kNotRecorded;  // what the time of the host is called: kHost if it was recorded
   Intervals updates_;
-  std::vector<std::uint32_t> rows_;    // work, calls and host tasks: by track, then start
-  std::vector<std::uint32_t> by_end_;  // work, by end
+  SpanIndices rows_;    // work, calls and host tasks: by track, then start
+  SpanIndices by_end_;  // work, by end
   std::vector<std::pair<std::uint32_t, std::uint32_t>> dependencies_;  // to, from
   std::map<std::string, Picoseconds> times_;
 };
 
 }  // namespace
 
-std::vector<PathPart> critical_path(const Timeline& timeline,
-                                    const std::vector<std::uint32_t>& launch,
+std::vector<PathPart> critical_path(const Timeline& timeline, const SpanLaunches& launch,
                                     const std::vector<Activity>& host, Picoseconds start,
                                     Picoseconds end) {
   PathWalk walk(timeline, launch, host, start);

@@ -12,16 +12,19 @@ using Lengths = std::vector<Picoseconds>;
 /// A name's collectives, by device, in the order in which each began them.
 using ByDevice = std::map<int, Lengths>;
 
-std::map<NameId, ByDevice> collectives_of(const Timeline& timeline,
-                                          std::vector<std::uint32_t> work) {
+std::map<NameId, ByDevice> collectives_of(const Timeline& timeline, const SpanIndices& work) {
   const auto& spans = timeline.spans;
-  std::stable_sort(work.begin(), work.end(), [&](std::uint32_t a, std::uint32_t b) {
+  std::vector<std::uint32_t> by_start;
+  for (std::size_t i = 0; i < work.size(); ++i) {
+    const TimelineSpan& span = spans[work[i]];
+    if (kind_of(timeline, span) == SpanKind::kCollective) by_start.push_back(work[i]);
+  }
+  std::stable_sort(by_start.begin(), by_start.end(), [&](std::uint32_t a, std::uint32_t b) {
     return spans[a].start < spans[b].start;
   });
   std::map<NameId, ByDevice> collectives;
-  for (const std::uint32_t index : work) {
+  for (const std::uint32_t index : by_start) {
     const TimelineSpan& span = spans[index];
-    if (kind_of(timeline, span) != SpanKind::kCollective) continue;
     collectives[span.name][timeline.tracks[span.track].device].push_back(span.end - span.start);
   }
   return collectives;

@@ -9,7 +9,7 @@
 
 namespace zenflow::sim {
 
-void note_clock_differences(const std::string& name, const std::vector<std::uint32_t>& launch,
+void note_clock_differences(const std::string& name, const SpanLaunches& launch,
                             ImportedTrace& trace) {
   const Timeline& timeline = trace.timeline;
   std::uint64_t count = 0;

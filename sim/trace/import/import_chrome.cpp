@@ -177,7 +177,7 @@ class ChromeImporter {
                       profiler_.without_duration()));
     }
     throw_if_stopped();
-    const std::vector<std::uint32_t> launch = launch_of_spans(timeline);
+    const SpanLaunches launch = launch_of_spans(timeline);
     // In our own traces simulated launches stand in a row at their step's beginning.
     if (!own_) note_clock_differences(name_, launch, result_);
     throw_if_stopped();

@@ -75,7 +75,7 @@ ImportedTrace import_nsight(const std::filesystem::path& path, const ImportOptio
   Timeline& timeline = result.timeline;
   timeline.name = path.filename().string();
   file.finish();
-  const std::vector<std::uint32_t> launch = launch_of_spans(timeline);
+  const SpanLaunches launch = launch_of_spans(timeline);
   note_clock_differences(file.name(), launch, result);
   assign_phases(timeline, launch, file.collector().intervals(), options.rules);
   result.step_source = find_steps(timeline, launch, options.rules, options.steps);

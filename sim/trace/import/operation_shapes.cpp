@@ -109,7 +109,7 @@ SpanDetail shape_detail(std::string_view operation, std::string_view dims, std::
   return detail;
 }
 
-void attach_shapes(Timeline& timeline, const std::vector<std::uint32_t>& launch,
+void attach_shapes(Timeline& timeline, const SpanLaunches& launch,
                    std::deque<HostInterval> operations) {
   if (operations.empty()) return;
   // Outer before inner.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "sim/trace/import/collector.h"
+#include "sim/trace/launches.h"
 #include "sim/trace/timeline.h"
 
 namespace zenflow::sim {
@@ -34,7 +35,7 @@ enum class OperationKind : std::uint8_t { kProduct, kAttention, kElementWise };
 
 /// Gives GPU work without a detail that of the innermost of `operations` around its launch.
 /// `launch` is launch_of_spans(timeline). Precondition: spans are sorted by track and start.
-void attach_shapes(Timeline& timeline, const std::vector<std::uint32_t>& launch,
+void attach_shapes(Timeline& timeline, const SpanLaunches& launch,
                    std::deque<HostInterval> operations);
 
 /// What an operation worked on.

@@ -21,7 +21,7 @@ using RuleSet = std::vector<bool>;  // by rule
 
 class PhaseAssigner {
  public:
-  PhaseAssigner(Timeline& timeline, const std::vector<std::uint32_t>& launch,
+  PhaseAssigner(Timeline& timeline, const SpanLaunches& launch,
                 const std::vector<HostInterval>& intervals, const TraceRules& rules)
       : timeline_(timeline),
         launch_(launch),
@@ -186,7 +186,7 @@ class PhaseAssigner {
   }
 
   Timeline& timeline_;
-  const std::vector<std::uint32_t>& launch_;
+  const SpanLaunches& launch_;
   const std::vector<HostInterval>& intervals_;
   const std::vector<PhaseRule>& rules_;
   MatchedNames kernels_;
@@ -203,7 +203,7 @@ class PhaseAssigner {
 
 }  // namespace
 
-void assign_phases(Timeline& timeline, const std::vector<std::uint32_t>& launch,
+void assign_phases(Timeline& timeline, const SpanLaunches& launch,
                    const std::vector<HostInterval>& intervals, const TraceRules& rules) {
   PhaseAssigner(timeline, launch, intervals, rules).assign();
 }

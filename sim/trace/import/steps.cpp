@@ -7,8 +7,10 @@
 #include <set>
 #include <tuple>
 
+#include "sim/base/stop.h"
 #include "sim/trace/import/rule_matcher.h"
 #include "sim/trace/launches.h"
+#include "sim/trace/span_indices.h"
 
 namespace zenflow::sim {
 namespace {
@@ -83,14 +85,13 @@ class StepFinder {
     const auto is_kernel = [&](const TimelineSpan& span) {
       return span.track == track && kind_of(timeline_, span) == SpanKind::kKernel;
     };
-    // There are millions: growing would take twice their memory for a moment.
-    std::vector<NameId> names;
-    names.reserve(static_cast<std::size_t>(
+    SpanIndices kernels(static_cast<std::size_t>(
         std::count_if(timeline_.spans.begin(), timeline_.spans.end(), is_kernel)));
-    for (const TimelineSpan& span : timeline_.spans) {
-      if (is_kernel(span)) names.push_back(span.name);
+    for (std::uint32_t i = 0; i < timeline_.spans.size(); ++i) {
+      if (is_kernel(timeline_.spans[i])) kernels.push_back(i);
     }
-    const std::size_t period = find_period(names);
+    const std::size_t period = find_period(
+        kernels.size(), [&](std::size_t i) { return timeline_.spans[kernels[i]].name; });
     if (period == 0) return false;
     std::size_t place = 0;  // among the kernels
     std::int64_t number = 0;
@@ -103,7 +104,7 @@ class StepFinder {
     return true;
   }
 
-  void number_spans(const std::vector<std::uint32_t>& launch) {
+  void number_spans(const SpanLaunches& launch) {
     const std::vector<TimelineStep>& steps = timeline_.steps;
     const auto starts_later = [](Picoseconds time, const TimelineStep& step) {
       return time < step.start;
@@ -151,9 +152,9 @@ bool is_all_repeated(const std::map<NameId, std::size_t>& counts, std::size_t le
 
 }  // namespace
 
-std::size_t find_period(const std::vector<NameId>& sequence) {
+std::size_t find_period(std::size_t length, const std::function<NameId(std::size_t)>& name_at) {
   std::map<NameId, std::size_t> counts;
-  for (const NameId name : sequence) ++counts[name];
+  for (std::size_t i = 0; i < length; ++i) ++counts[name_at(i)];
   constexpr std::size_t kRepeats = 3;
   // The rarest name that comes often enough marks the period: layers repeat more often than steps.
   auto mark = counts.end();
@@ -162,31 +163,40 @@ std::size_t find_period(const std::vector<NameId>& sequence) {
     if (mark == counts.end() || one->second < mark->second) mark = one;
   }
   if (mark == counts.end()) return 0;
-  const auto first = std::find(sequence.begin(), sequence.end(), mark->first);
+  const auto next_mark = [&](std::size_t from) {
+    while (from < length && name_at(from) != mark->first) ++from;
+    return from;
+  };
+  const std::size_t first = next_mark(0);
   std::set<std::size_t> candidates;
   constexpr std::size_t kMostCandidates = 64;
-  for (auto at = first; at != sequence.end() && candidates.size() < kMostCandidates;) {
-    at = std::find(at + 1, sequence.end(), mark->first);
-    if (at != sequence.end()) candidates.insert(static_cast<std::size_t>(at - first));
+  for (std::size_t at = first; at < length && candidates.size() < kMostCandidates;) {
+    at = next_mark(at + 1);
+    if (at < length) candidates.insert(at - first);
   }
   constexpr std::size_t kWrongOf = 50;
   constexpr std::size_t kMostRepeats = 10'000;
   for (const std::size_t period : candidates) {
-    if (kRepeats * period > sequence.size()) break;
-    const std::size_t compared = sequence.size() - period;
+    if (kRepeats * period > length) break;
+    throw_if_stopped();
+    const std::size_t compared = length - period;
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < compared && kWrongOf * wrong <= compared; ++i) {
-      if (sequence[i] != sequence[i + period]) ++wrong;
+      if (name_at(i) != name_at(i + period)) ++wrong;
     }
-    if (kWrongOf * wrong <= compared && is_all_repeated(counts, sequence.size(), period)) {
-      return sequence.size() / period <= kMostRepeats ? period : 0;
+    if (kWrongOf * wrong <= compared && is_all_repeated(counts, length, period)) {
+      return length / period <= kMostRepeats ? period : 0;
     }
   }
   return 0;
 }
 
-StepSource find_steps(Timeline& timeline, const std::vector<std::uint32_t>& launch,
-                      const TraceRules& rules, const std::string& pattern) {
+std::size_t find_period(const std::vector<NameId>& sequence) {
+  return find_period(sequence.size(), [&](std::size_t i) { return sequence[i]; });
+}
+
+StepSource find_steps(Timeline& timeline, const SpanLaunches& launch, const TraceRules& rules,
+                      const std::string& pattern) {
   StepFinder finder(timeline);
   StepSource source = StepSource::kNone;
   if (!pattern.empty()) {

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "sim/trace/import/imported_trace.h"
+#include "sim/trace/launches.h"
 
 namespace zenflow::sim {
 
@@ -14,13 +16,16 @@ namespace zenflow::sim {
 /// of the next), the period of the kernels. Ranges of host threads go before their copies on the
 /// GPU; of several threads the one with most. Each span of the GPU gets the number of the step in
 /// which it was launched, or ran if its launch is not known.
-StepSource find_steps(Timeline& timeline, const std::vector<std::uint32_t>& launch,
-                      const TraceRules& rules, const std::string& pattern);
+StepSource find_steps(Timeline& timeline, const SpanLaunches& launch, const TraceRules& rules,
+                      const std::string& pattern);
 
 /// The smallest length after which a sequence repeats, at least three times, with at most a
 /// fiftieth of its elements out of place; 0 if there is none. Layers of a model repeat too: names
 /// that come less often than the period would have them must be rare (one element in 500). What
 /// comes more than 10,000 times is no step: kernels that a program launches over and over.
 [[nodiscard]] std::size_t find_period(const std::vector<NameId>& sequence);
+/// The same of `length` names, of which `name_at` says each: there may be millions.
+[[nodiscard]] std::size_t find_period(std::size_t length,
+                                      const std::function<NameId(std::size_t)>& name_at);
 
 }  // namespace zenflow::sim
