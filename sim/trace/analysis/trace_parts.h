@@ -10,6 +10,7 @@
 
 #include "sim/trace/analysis/trace_analysis.h"
 #include "sim/trace/launches.h"
+#include "sim/trace/span_indices.h"
 
 namespace zenflow::sim {
 

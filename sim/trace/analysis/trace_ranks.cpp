@@ -40,7 +40,7 @@ bool is_of_all(const ByDevice& lengths, std::size_t devices) {
 
 }  // namespace
 
-std::vector<RankWait> rank_waits(const Timeline& timeline, const std::vector<std::uint32_t>& work,
+std::vector<RankWait> rank_waits(const Timeline& timeline, const SpanIndices& work,
                                  const std::vector<DeviceAnalysis>& devices) {
   if (devices.size() < 2) return {};
   std::map<int, RankWait> waits;
