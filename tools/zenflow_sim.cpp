@@ -166,6 +166,8 @@ void add_others(CLI::App& app, Options& options, int& code) {
           "or a profile or scenario, FILE.yaml, for the numbers of its node and where they "
           "are from; or a config.json, weights or their directory, for the model's tensors")
       ->delimiter(',');
+  list->add_option("--deepspeed-version", options.common.deepspeed_version,
+                   "keys: those of this DeepSpeed release; default: the newest known");
   add_output_options(*list, options.common);
   list->callback([&] { code = list_command(options.common, options.topics); });
 }

@@ -1,6 +1,8 @@
 #include "sim/deepspeed/ds_fields.h"
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 
 namespace zenflow::sim {
 namespace {
@@ -35,8 +37,9 @@ constexpr KeyMeaning kInStage3UnlessTrue = unmodelled("true", KeyScope::kStage3)
 constexpr KeyMeaning kInStage3UnlessFalse = unmodelled("false", KeyScope::kStage3);
 constexpr KeyMeaning kWithNvme = unmodelled("", KeyScope::kNvme);
 
-constexpr Version kFirst = {0, 17, 5};
-constexpr Version kNever = {99, 0, 0};
+constexpr Version kFirst = kOldestVersion;
+constexpr Version kNever = kNeverRemoved;
+constexpr Version kZenFlowSince = {0, 17, 5};
 
 using Text = std::string_view;
 
@@ -89,7 +92,7 @@ constexpr std::array<std::string_view, 8> kBlocks = {kZero, kZenFlow, kOptimizer
 
 // A field whose limits changed has one row for each range of releases. Source: the pydantic
 // models in deepspeed/runtime/{zero/config,zero/offload_config,zenflow/zenflow_config,
-// precision_config}.py of the releases 0.17.5 to 0.19.8.
+// precision_config}.py of the releases 0.12.6 to 0.19.8.
 constexpr Field kFields[] = {
     {.block = kZero, .key = "stage", .type = kInteger, .meaning = kModelled, .low = 0, .high = 3},
     flag(kZero, "contiguous_gradients", kUnlessTrue),
@@ -100,8 +103,8 @@ constexpr Field kFields[] = {
     flag(kZero, "elastic_checkpoint", kNone),
     flag(kZero, "gather_16bit_weights_on_model_save", kModelled),
     flag(kZero, "stage3_gather_16bit_weights_on_model_save", kModelled),
-    flag(kZero, "use_all_reduce_for_fetch_params", kInStage3UnlessFalse),
-    flag(kZero, "stage3_use_all_reduce_for_fetch_params", kInStage3UnlessFalse),
+    flag(kZero, "use_all_reduce_for_fetch_params", kInStage3UnlessFalse, {0, 14, 3}),
+    flag(kZero, "stage3_use_all_reduce_for_fetch_params", kInStage3UnlessFalse, {0, 14, 3}),
     flag(kZero, "stage3_gather_fp16_weights_on_model_save", kModelled),
     flag(kZero, "ignore_unused_parameters", kNone),
     flag(kZero, "legacy_stage1", kNone),
@@ -112,7 +115,7 @@ constexpr Field kFields[] = {
     flag(kZero, "memory_efficient_linear", kInStage3UnlessTrue),
     flag(kZero, "pipeline_loading_checkpoint", kNone),
     flag(kZero, "override_module_apply", kNone),
-    flag(kZero, "log_trace_cache_warnings", kNone),
+    flag(kZero, "log_trace_cache_warnings", kNone, {0, 16, 4}),
     count(kZero, "reduce_bucket_size", kModelled, kFirst, {0, 19, 6}),
     {.block = kZero,
      .key = "reduce_bucket_size",
@@ -148,14 +151,16 @@ constexpr Field kFields[] = {
     {.block = kZero,
      .key = "module_granularity_threshold",
      .type = kInteger,
-     .meaning = unmodelled("0", KeyScope::kStage3)},
+     .meaning = unmodelled("0", KeyScope::kStage3),
+     .since = {0, 16, 0}},
     {.block = kZero,
      .key = "stage3_module_granularity_threshold",
      .type = kInteger,
-     .meaning = unmodelled("0", KeyScope::kStage3)},
+     .meaning = unmodelled("0", KeyScope::kStage3),
+     .since = {0, 16, 0}},
     map(kZero, "offload_param", kModelled),
     map(kZero, "offload_optimizer", kModelled),
-    map(kZero, "zenflow", kModelled),
+    map(kZero, "zenflow", kModelled, kZenFlowSince),
     flag(kZero, "enable_sanity_checks", kInStage3UnlessFalse, {0, 17, 6}),
     map(kZero, "leaf_module", kInStage3, {0, 18, 0}),
     flag(kZero, "allgather_sequential", kInStage3UnlessFalse, {0, 18, 5}),
@@ -170,8 +175,8 @@ constexpr Field kFields[] = {
      .meaning = unmodelled("-1|0", KeyScope::kStage3),
      .removed = {0, 19, 7}},
     flag(kZero, "mics_hierarchical_params_gather", kInStage3UnlessFalse, kFirst, {0, 19, 7}),
-    map(kZero, "zeropp_loco_param", kInStage3, kFirst, {0, 19, 8}),
-    share(kZenFlow, "topk_ratio", kModelled, kFirst, {0, 19, 6}),
+    map(kZero, "zeropp_loco_param", kInStage3, {0, 16, 2}, {0, 19, 8}),
+    share(kZenFlow, "topk_ratio", kModelled, kZenFlowSince, {0, 19, 6}),
     {.block = kZenFlow,
      .key = "topk_ratio",
      .type = kNumber,
@@ -184,12 +189,18 @@ constexpr Field kFields[] = {
      .key = "select_strategy",
      .type = kText,
      .meaning = kModelled,
-     .choices = "auto|step|epoch"},
-    {.block = kZenFlow, .key = "select_interval", .type = kIntervalOrAuto, .meaning = kModelled},
+     .choices = "auto|step|epoch",
+     .since = kZenFlowSince},
+    {.block = kZenFlow,
+     .key = "select_interval",
+     .type = kIntervalOrAuto,
+     .meaning = kModelled,
+     .since = kZenFlowSince},
     {.block = kZenFlow,
      .key = "update_interval",
      .type = kIntervalOrAuto,
      .meaning = kModelled,
+     .since = kZenFlowSince,
      .removed = {0, 19, 6}},
     {.block = kZenFlow,
      .key = "update_interval",
@@ -197,16 +208,21 @@ constexpr Field kFields[] = {
      .meaning = kModelled,
      .low = 1,
      .since = {0, 19, 6}},
-    flag(kZenFlow, "overlap_step", kModelled),
-    flag(kZenFlow, "offload", kModelled),
-    share(kZenFlow, "auto_ratio", unmodelled("0.99")),
-    {.block = kZenFlow, .key = "full_warm_up_rounds", .type = kInteger, .meaning = kModelled},
+    flag(kZenFlow, "overlap_step", kModelled, kZenFlowSince),
+    flag(kZenFlow, "offload", kModelled, kZenFlowSince),
+    share(kZenFlow, "auto_ratio", unmodelled("0.99"), kZenFlowSince),
+    {.block = kZenFlow,
+     .key = "full_warm_up_rounds",
+     .type = kInteger,
+     .meaning = kModelled,
+     .since = kZenFlowSince},
     share(kZenFlow, "pt_reserved_cores_perc", kModelled, {0, 17, 6}),
     {.block = kZenFlow,
      .key = "steps_per_epoch",
      .type = kInteger,
      .meaning = kNone,
-     .nullable = true},
+     .nullable = true,
+     .since = kZenFlowSince},
     {.block = kOptimizer,
      .key = "device",
      .type = kText,
@@ -239,13 +255,13 @@ constexpr Field kFields[] = {
      .meaning = kInStage3,
      .since = {0, 18, 0}},
     flag(kBf16, "enabled", kModelled),
-    flag(kBf16, "immediate_grad_update", kUnlessFalse),
-    flag(kBf16, "check_grad_overflow", kUnlessTrue),
+    flag(kBf16, "immediate_grad_update", kUnlessFalse, {0, 13, 3}),
+    flag(kBf16, "check_grad_overflow", kUnlessTrue, {0, 17, 1}),
     flag(kBf16, "bf16_master_weights_and_grads", kModelled, {0, 18, 3}),
     flag(kBf16, "bf16_optimizer_states", kModelled, {0, 18, 3}),
     flag(kBfloat16, "enabled", kModelled),
-    flag(kBfloat16, "immediate_grad_update", kUnlessFalse),
-    flag(kBfloat16, "check_grad_overflow", kUnlessTrue),
+    flag(kBfloat16, "immediate_grad_update", kUnlessFalse, {0, 13, 3}),
+    flag(kBfloat16, "check_grad_overflow", kUnlessTrue, {0, 17, 1}),
     flag(kBfloat16, "bf16_master_weights_and_grads", kModelled, {0, 18, 3}),
     flag(kBfloat16, "bf16_optimizer_states", kModelled, {0, 18, 3}),
     flag(kFp16, "enabled", kModelled),
@@ -314,20 +330,21 @@ constexpr TopLevelKey kTopLevel[] = {
     {.key = "prescale_gradients", .meaning = kNone},
     {.key = "gradient_predivide_factor", .meaning = kNone},
     {.key = "communication_data_type", .meaning = unmodelled()},
-    {.key = "seq_parallel_communication_data_type", .meaning = unmodelled()},
+    {.key = "seq_parallel_comm_data_type", .meaning = unmodelled(), .removed = {0, 16, 5}},
+    {.key = "seq_parallel_communication_data_type", .meaning = unmodelled(), .since = {0, 16, 5}},
     {.key = "steps_per_print", .meaning = kNone},
     {.key = "wall_clock_breakdown", .meaning = kUnlessFalse},
     {.key = "memory_breakdown", .meaning = kUnlessFalse},
     {.key = "dump_state", .meaning = kNone},
     {.key = "disable_allgather", .meaning = kNone},
-    {.key = "disable_python_gc", .meaning = kUnlessFalse},
+    {.key = "disable_python_gc", .meaning = kUnlessFalse, .since = {0, 17, 5}},
     {.key = "flops_profiler", .meaning = kIfEnabled},
     {.key = "activation_checkpointing", .meaning = kModelled},
     {.key = "autotuning", .meaning = kIfEnabled},
     {.key = "tensorboard", .meaning = kNone},
     {.key = "wandb", .meaning = kNone},
     {.key = "csv_monitor", .meaning = kNone},
-    {.key = "comet", .meaning = kNone},
+    {.key = "comet", .meaning = kNone, .since = {0, 14, 3}},
     {.key = "comms_logger", .meaning = kIfEnabled},
     {.key = "aio", .meaning = kModelled},
     {.key = "data_efficiency", .meaning = kIfEnabled},
@@ -339,16 +356,17 @@ constexpr TopLevelKey kTopLevel[] = {
     {.key = "dataloader_drop_last", .meaning = kNone},
     {.key = "hybrid_engine", .meaning = kIfEnabled},
     {.key = "use_data_before_expert_parallelism", .meaning = kUnlessFalse},
-    {.key = "timers", .meaning = kNone},
+    {.key = "timers", .meaning = kNone, .since = {0, 14, 3}},
     {.key = "weight_quantization", .meaning = unmodelled()},
-    {.key = "compile", .meaning = kModelled},
-    {.key = "tensor_parallel", .meaning = unmodelled()},
-    {.key = "torch_autocast", .meaning = kIfEnabled},
+    {.key = "compile", .meaning = kModelled, .since = {0, 13, 2}, .removed = {0, 14, 4}},
+    {.key = "compile", .meaning = kModelled, .since = {0, 16, 6}},
+    {.key = "tensor_parallel", .meaning = unmodelled(), .since = {0, 16, 4}},
+    {.key = "torch_autocast", .meaning = kIfEnabled, .since = {0, 17, 2}},
     {.key = "vocabulary_size", .meaning = kNone},
-    {.key = "sequence_parallel_size", .meaning = unmodelled("1")},
-    {.key = "datastates_ckpt", .meaning = kNone},
-    {.key = "expert_parallel", .meaning = kIfEnabled},
-    {.key = "log_level", .meaning = kNone},
+    {.key = "sequence_parallel_size", .meaning = unmodelled("1"), .since = {0, 17, 0}},
+    {.key = "datastates_ckpt", .meaning = kNone, .since = {0, 17, 5}},
+    {.key = "expert_parallel", .meaning = kIfEnabled, .since = {0, 17, 5}},
+    {.key = "log_level", .meaning = kNone, .since = {0, 17, 5}},
     {.key = "allgather_size", .meaning = kNone},
     {.key = "managed_gradient_accumulation", .meaning = kUnlessTrue, .since = {0, 19, 4}},
     {.key = "gradient_allreduce_op", .meaning = kNone, .since = {0, 19, 6}},
@@ -438,12 +456,29 @@ std::span<const std::string_view> strict_blocks() {
   return kBlocks;
 }
 
+bool is_strict(std::string_view block, const Version& version) {
+  if (block == kBf16 || block == kBfloat16 || block == kFp16) {
+    return has_change(version, Change::kStrictPrecision);
+  }
+  return std::all_of(std::begin(kFields), std::end(kFields), [&](const Field& field) {
+    const bool opens = block.size() == field.block.size() + 1 + field.key.size() &&
+                       block.starts_with(field.block) && block.ends_with(field.key);
+    return !opens || is_valid_in(field, version);
+  });
+}
+
 std::span<const RemovedBlock> removed_blocks() {
   return kRemoved;
 }
 
 std::span<const TopLevelKey> top_level_keys() {
   return kTopLevel;
+}
+
+bool is_top_level_key(std::string_view key, const Version& version) {
+  return std::any_of(std::begin(kTopLevel), std::end(kTopLevel), [&](const TopLevelKey& row) {
+    return row.key == key && is_valid_in(row, version);
+  });
 }
 
 }  // namespace zenflow::sim

@@ -36,6 +36,14 @@ struct KeyMeaning {
   KeyScope scope = KeyScope::kAnywhere;
 };
 
+inline constexpr Version kNeverRemoved = {99, 0, 0};
+
+/// Whether a row of one of the tables below holds for the release.
+template <class Row>
+[[nodiscard]] constexpr bool is_valid_in(const Row& row, const Version& version) {
+  return version >= row.since && version < row.removed;
+}
+
 /// One field of a block that DeepSpeed validates with pydantic (unknown keys refused).
 struct Field {
   std::string_view block;
@@ -48,12 +56,14 @@ struct Field {
   bool open = false;              ///< low and high themselves are refused
   std::string_view choices = {};  ///< "none|cpu|nvme"
   bool strict = false;            ///< neither true nor false, and a text only if it is an integer
-  Version since = {0, 17, 5};
-  Version removed = {99, 0, 0};  ///< first release without it
+  Version since = kOldestVersion;
+  Version removed = kNeverRemoved;  ///< first release without it
 };
 [[nodiscard]] std::span<const Field> strict_fields();
 /// "zero_optimization", "zero_optimization.zenflow", ...
 [[nodiscard]] std::span<const std::string_view> strict_blocks();
+/// Whether the release has the block and refuses keys there that it does not know.
+[[nodiscard]] bool is_strict(std::string_view block, const Version& version);
 
 /// A top-level block and the release that refuses it.
 struct RemovedBlock {
@@ -62,13 +72,16 @@ struct RemovedBlock {
   std::string_view instead;
 };
 [[nodiscard]] std::span<const RemovedBlock> removed_blocks();
-/// A key that DeepSpeed reads at the top of the file.
+/// A key that DeepSpeed reads at the top of the file. One that was gone for a while has two rows.
 struct TopLevelKey {
   std::string_view key;
   KeyMeaning meaning = {};
-  Version since = {0, 17, 5};
+  Version since = kOldestVersion;
+  Version removed = kNeverRemoved;
 };
 [[nodiscard]] std::span<const TopLevelKey> top_level_keys();
+/// Whether the release reads the key at the top of the file; false of keys that none reads, too.
+[[nodiscard]] bool is_top_level_key(std::string_view key, const Version& version);
 /// A key of a block that DeepSpeed opens without checking its keys.
 struct InnerKey {
   std::string_view block;

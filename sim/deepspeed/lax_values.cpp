@@ -141,6 +141,20 @@ std::optional<bool> lax_boolean(const Node& node) {
   return *value == 1;
 }
 
+bool is_true_in_python(const Node& node) {
+  switch (node.kind) {
+    case Node::Kind::kNull:
+      return false;
+    case Node::Kind::kMap:
+      return !node.entries.empty();
+    case Node::Kind::kSequence:
+      return !node.items.empty();
+    case Node::Kind::kScalar:
+      break;
+  }
+  return node.quoted ? !node.scalar.empty() : lax_number(node) != 0;
+}
+
 std::optional<std::string> number_as_json(const Node& node, bool integer) {
   if (is_boolean(node)) return node.scalar == "true" ? "1" : "0";
   if (integer) return whole_digits(plain_number(node.scalar));

@@ -18,6 +18,9 @@ namespace zenflow::sim {
 [[nodiscard]] std::optional<double> lax_number(const Node& node);
 [[nodiscard]] std::optional<bool> lax_boolean(const Node& node);
 
+/// What Python's `if` makes of it.
+[[nodiscard]] bool is_true_in_python(const Node& node);
+
 /// Whether pydantic takes it for an integer, of any size.
 [[nodiscard]] bool is_whole(const Node& node);
 /// "inf" and "nan" as texts, which a field of numbers takes.

@@ -104,6 +104,12 @@ bool LintContext::flag(std::string_view path, bool fallback) const {
   return node == nullptr ? fallback : lax_boolean(*node).value_or(fallback);
 }
 
+bool LintContext::precision_flag(std::string_view path) const {
+  if (has(Change::kStrictPrecision)) return flag(path, false);
+  const Node* node = plain() ? find(path) : set(path);
+  return node != nullptr && is_true_in_python(*node);
+}
+
 std::string LintContext::text(std::string_view path, std::string_view fallback) const {
   const Node* node = set(path);
   return node == nullptr || !node->is_scalar() ? std::string(fallback) : node->scalar;
@@ -151,14 +157,16 @@ void LintContext::read_zero() {
   s.offload_param = text("zero_optimization.offload_param.device",
                          flag("zero_optimization.cpu_offload_param", false) ? "cpu" : "none");
   s.ratio = number("zero_optimization.offload_optimizer.ratio").value_or(1);
-  s.super_offload = flag("zero_optimization.offload_optimizer.super_offload", false);
-  s.overlap_comm = flag("zero_optimization.overlap_comm", s.stage == 3);
+  s.super_offload = has(Change::kSuperOffload) &&
+                    flag("zero_optimization.offload_optimizer.super_offload", false);
+  s.overlap_comm = flag("zero_optimization.overlap_comm", s.stage == 3) &&
+                   (s.stage != 1 || has(Change::kStage1Overlaps));
 }
 
 void LintContext::read_zenflow() {
   LintSettings& s = settings_;
   const Node* zenflow = set("zero_optimization.zenflow");
-  s.zenflow = zenflow != nullptr && zenflow->is_map();
+  s.zenflow = zenflow != nullptr && zenflow->is_map() && has(Change::kZenFlow);
   if (!s.zenflow) return;
   s.update_interval = integer("zero_optimization.zenflow.update_interval");
   s.select_interval = integer("zero_optimization.zenflow.select_interval");
@@ -169,8 +177,8 @@ void LintContext::read_zenflow() {
 
 void LintContext::read_rest() {
   LintSettings& s = settings_;
-  s.bf16 = flag(set("bf16") != nullptr ? "bf16.enabled" : "bfloat16.enabled", false);
-  s.fp16 = flag("fp16.enabled", false);
+  s.bf16 = precision_flag(set("bf16") != nullptr ? "bf16.enabled" : "bfloat16.enabled");
+  s.fp16 = precision_flag("fp16.enabled");
   s.optimizer = lower(text("optimizer.type", ""));
   s.gradient_clipping =
       number("gradient_clipping").value_or(has(Change::kClippingByDefault) ? 1.0 : 0.0);

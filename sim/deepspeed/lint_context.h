@@ -59,6 +59,9 @@ class LintContext {
   [[nodiscard]] std::optional<std::int64_t> integer(std::string_view path) const;
   [[nodiscard]] std::optional<double> number(std::string_view path) const;
   [[nodiscard]] bool flag(std::string_view path, bool fallback) const;
+  /// A flag of fp16 or bf16, false unless written: before kStrictPrecision whatever Python takes
+  /// for true, "auto" too.
+  [[nodiscard]] bool precision_flag(std::string_view path) const;
   [[nodiscard]] std::string text(std::string_view path, std::string_view fallback) const;
 
   struct Message {

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/deepspeed/ds_fields.h"
 #include "sim/deepspeed/lint_rules.h"
 #include "sim/deepspeed/trainer_arguments.h"
 
@@ -86,12 +87,13 @@ void check_dropped_auto(LintContext& context, const Rule& rule) {
 
 void check_unfilled_auto(LintContext& context, const Rule& rule) {
   if (!context.plain()) return;
-  constexpr std::array<std::string_view, 11> kRead = {"train_batch_size",
+  constexpr std::array<std::string_view, 12> kRead = {"train_batch_size",
                                                       "train_micro_batch_size_per_gpu",
                                                       "gradient_accumulation_steps",
                                                       "gradient_clipping",
                                                       "steps_per_print",
                                                       "communication_data_type",
+                                                      "seq_parallel_comm_data_type",
                                                       "seq_parallel_communication_data_type",
                                                       "gradient_allreduce_op",
                                                       "gradient_predivide_factor",
@@ -100,12 +102,13 @@ void check_unfilled_auto(LintContext& context, const Rule& rule) {
   std::vector<std::string> path;
   for_each_auto(context.document().root, path, [&](const auto& keys, const Node& node) {
     const std::string name = joined(keys);
-    const bool read = std::find(kRead.begin(), kRead.end(), name) != kRead.end();
+    const bool read = std::find(kRead.begin(), kRead.end(), name) != kRead.end() &&
+                      is_top_level_key(name, context.options().version);
     const bool params =
         name.starts_with("optimizer.params.") || name.starts_with("scheduler.params.");
     if (!read && !params) return;
     const auto batch = std::find(kRead.begin(), kRead.begin() + 3, name);
-    const bool config = batch != kRead.begin() + 3 || name.ends_with("communication_data_type");
+    const bool config = batch != kRead.begin() + 3 || name.ends_with("_data_type");
     if (name == "gradient_allreduce_op" && context.has(Change::kAllreduceOp)) return;  // ZF024
     context.report(
         rule, {.path = name,

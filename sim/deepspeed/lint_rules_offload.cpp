@@ -22,10 +22,17 @@ std::string in_offload(std::string_view key) {
 void check_ratio_stage(LintContext& context, const Rule& rule) {
   const LintSettings& s = context.settings();
   if (s.ratio >= 1 || s.stage == 3) return;
-  context.report(rule, {.path = in_offload("ratio"),
-                        .what = "AssertionError: partial offload (Twin-Flow) is for stage 3 only",
-                        .instead = "1.0, or stage 3",
-                        .edits = {set_key(in_offload("ratio"), "1.0")}});
+  // With pydantic 1 DeepSpeed looks for the ratio in an attribute that is not there.
+  const bool refused = context.has(Change::kPydantic2);
+  context.report(rule,
+                 {.path = in_offload("ratio"),
+                  .what = refused ? "AssertionError: partial offload (Twin-Flow) is for stage 3 "
+                                    "only"
+                                  : "partial offload (Twin-Flow) is for stage 3: ignored here",
+                  .instead = "1.0, or stage 3",
+                  .edits = {set_key(in_offload("ratio"), "1.0")},
+                  .severity = refused ? Severity::kError : Severity::kWarning,
+                  .rejected_by = refused ? RejectedBy::kConfig : RejectedBy::kNobody});
 }
 
 void check_ratio_granularity(LintContext& context, const Rule& rule) {
@@ -199,8 +206,11 @@ void check_master_stage(LintContext& context, const Rule& rule) {
   const bool wrong = new_rule ? s.stage == 0 : s.stage != 2;
   const std::string block = context.set("bf16") != nullptr ? "bf16" : "bfloat16";
   const std::string bf16_master = block + ".bf16_master_weights_and_grads";
+  const bool strict = context.has(Change::kStrictPrecision);
   for (const std::string& path : {std::string("fp16.fp16_master_weights_and_grads"), bf16_master}) {
-    if (!context.flag(path, false) || !wrong) continue;
+    if (!context.precision_flag(path) || !wrong) continue;
+    // The older readers know no such key of bf16, and look at fp16's only where it is enabled.
+    if (!strict && (path == bf16_master || !s.fp16)) continue;
     context.report(rule, {.path = path,
                           .what = new_rule ? "AssertionError: needs ZeRO"
                                            : "AssertionError: stage 2 only before 0.18.3",
@@ -208,7 +218,8 @@ void check_master_stage(LintContext& context, const Rule& rule) {
                           .edits = {set_key(path, "false")}});
   }
   const std::string states = block + ".bf16_optimizer_states";
-  if (!context.flag(states, false) || (context.flag(bf16_master, false) && !wrong)) return;
+  if (!strict || !context.flag(states, false) || (context.flag(bf16_master, false) && !wrong))
+    return;
   context.report(rule, {.path = states,
                         .what = "AssertionError: requires ZeRO and bf16_master_weights_and_grads",
                         .instead = "false",
@@ -312,7 +323,16 @@ void check_one_thread(LintContext& context, const Rule& rule) {
 void check_muon(LintContext& context, const Rule& rule) {
   const LintSettings& s = context.settings();
   const char* path = "zero_optimization.reduce_scatter";
-  if (s.optimizer != "muon" || s.stage != 3 || !context.flag(path, true)) return;
+  if (s.optimizer != "muon") return;
+  if (!context.has(Change::kMuon)) {
+    context.report(rule,
+                   {.path = "optimizer.type",
+                    .what = fmt::format("Muon is in DeepSpeed from 0.17.6: {} does not know it",
+                                        to_string(context.options().version)),
+                    .instead = "\"AdamW\", or a newer DeepSpeed"});
+    return;
+  }
+  if (s.stage != 3 || !context.flag(path, true)) return;
   context.report(rule, {.path = path,
                         .what = "ValueError: stage 3 refuses Muon with reduce_scatter, which is on "
                                 "by default",
@@ -402,8 +422,8 @@ constexpr Rule kRules[] = {
      "deepspeed/runtime/zero/stage_1_and_2.py average_tensor", note_all_reduce},
     {"ZF082", Severity::kError, RejectedBy::kEngine, "PyTorch too old for ZenFlow",
      "deepspeed/runtime/zenflow/engine.py configure_zenflow", check_torch},
-    {"ZF083", Severity::kError, RejectedBy::kEngine, "Muon with reduce_scatter in stage 3",
-     "deepspeed/runtime/zero/stage3.py __init__", check_muon},
+    {"ZF083", Severity::kError, RejectedBy::kEngine, "Muon where it is refused",
+     "deepspeed/runtime/engine.py _configure_basic_optimizer; zero/stage3.py __init__", check_muon},
     {"ZF084", Severity::kWarning, RejectedBy::kNobody, "one optimizer thread",
      "torch/distributed/run.py config_from_args", check_one_thread},
 };

@@ -16,10 +16,6 @@ namespace {
 
 using Message = LintContext::Message;
 
-bool is_valid_in(const Field& field, const Version& version) {
-  return version >= field.since && version < field.removed;
-}
-
 std::string joined(std::string_view block, std::string_view key) {
   return fmt::format("{}.{}", block, key);
 }
@@ -44,6 +40,7 @@ void for_each_entry(const LintContext& context,
   for (const std::string_view block : strict_blocks()) {
     const Node* node = context.set(block);
     if (node == nullptr || !node->is_map()) continue;
+    if (!is_strict(block, context.options().version)) continue;
     if (block == "bfloat16" && context.set("bf16") != nullptr) continue;  // then it is not read
     for (const Node::Entry& entry : node->entries) visit(block, entry);
   }
@@ -97,14 +94,27 @@ bool is_bounded(const Field& field) {
   return std::isfinite(field.low) || std::isfinite(field.high);
 }
 
-bool has_type(const Field& field, const Node& node) {
+/// Which pydantic 1 takes for an empty object.
+bool is_empty_list(const Node& node) {
+  return node.kind == Node::Kind::kSequence && node.items.empty();
+}
+
+/// As pydantic 1, which cuts off fractions; a stage has to be one, and not a text.
+bool is_lax_integer_1(const Field& field, const Node& node) {
+  if (field.key == "stage") return node.is_scalar() && !node.quoted && is_whole(node);
+  if (node.quoted) return is_whole(node) && node.scalar.find('.') == std::string::npos;
+  return is_whole(node) || lax_number(node).has_value();
+}
+
+bool has_type(const Field& field, const Node& node, const Version& version) {
   if (node.kind == Node::Kind::kNull) return field.nullable;
   if (field.strict && !is_strict_number(field, node)) return false;
   switch (field.type) {
     case FieldType::kBool:
       return lax_boolean(node).has_value();
     case FieldType::kInteger:
-      return is_whole(node);
+      return has_change(version, Change::kPydantic2) ? is_whole(node)
+                                                     : is_lax_integer_1(field, node);
     case FieldType::kNumber:
       return lax_number(node) || (is_non_finite(node) && !is_bounded(field));
     case FieldType::kText:
@@ -112,7 +122,7 @@ bool has_type(const Field& field, const Node& node) {
     case FieldType::kIntervalOrAuto:
       return node.is_scalar() && !node.quoted && is_whole(node);
     case FieldType::kMap:
-      return node.is_map();
+      return node.is_map() || (!has_change(version, Change::kPydantic2) && is_empty_list(node));
     case FieldType::kNames:
       return is_list_of_names(node);
   }
@@ -127,7 +137,10 @@ std::optional<std::string> coerced(const Field& field, const Node& node) {
     return lax_boolean(node).value_or(false) ? "true" : "false";
   }
   if (field.type == FieldType::kText || field.type == FieldType::kNames) return std::nullopt;
-  if (is_number(node)) return std::nullopt;
+  if (is_number(node)) {
+    if (field.type != FieldType::kInteger || is_whole(node)) return std::nullopt;
+    return fmt::format("{}", std::trunc(*lax_number(node)));  // pydantic 1
+  }
   return number_as_json(node, field.type != FieldType::kNumber);
 }
 
@@ -278,16 +291,27 @@ void check_removed_blocks(LintContext& context, const Rule& rule) {
 /// Blocks that DeepSpeed opens with get() or **, whatever stands there.
 struct ObjectBlock {
   std::string_view key;
-  Version since = {0, 17, 5};
+  Version since = kOldestVersion;
   bool nullable = false;
 };
 constexpr ObjectBlock kObjectBlocks[] = {
-    {"optimizer"},       {"scheduler"},      {"fp16"},
-    {"data_types"},      {"flops_profiler"}, {"activation_checkpointing"},
-    {"autotuning"},      {"comms_logger"},   {"aio", {0, 17, 5}, true},
-    {"data_efficiency"}, {"checkpoint"},     {"pipeline"},
-    {"hybrid_engine"},   {"compile"},        {"weight_quantization"},
-    {"tensor_parallel"}, {"torch_autocast"},
+    {"optimizer"},
+    {"scheduler"},
+    {"fp16"},
+    {"data_types"},
+    {"flops_profiler"},
+    {"activation_checkpointing"},
+    {"autotuning"},
+    {"comms_logger"},
+    {"aio", kOldestVersion, true},
+    {"data_efficiency"},
+    {"checkpoint"},
+    {"pipeline"},
+    {"hybrid_engine"},
+    {"compile", {0, 16, 6}},
+    {"weight_quantization"},
+    {"tensor_parallel", {0, 16, 4}},
+    {"torch_autocast", {0, 17, 2}},
 };
 
 void report_block_type(LintContext& context, const Rule& rule, std::string_view block,
@@ -312,7 +336,8 @@ void check_block_types(LintContext& context, const Rule& rule) {
   }
   // Where bf16 is given, bfloat16 is not read.
   const Node* bf16 = context.find("bf16");
-  const char* read = bf16 != nullptr && !is_null(*bf16) ? "bf16" : "bfloat16";
+  const bool given = bf16 != nullptr && (!is_null(*bf16) || !context.has(Change::kStrictPrecision));
+  const char* read = given ? "bf16" : "bfloat16";
   const Node* node = context.find(read);
   if (node != nullptr && !node->is_map()) report_block_type(context, rule, read, *node);
 }
@@ -372,13 +397,17 @@ void check_optimizer_types(LintContext& context, const Rule& rule) {
   complain("optimizer.params", *params, "an object");
 }
 
+bool has_type(const LintContext& context, const Field& field, const Node& node) {
+  return has_type(field, node, context.options().version);
+}
+
 void check_types(LintContext& context, const Rule& rule) {
   check_block_types(context, rule);
   check_breakdown_types(context, rule);
   check_optimizer_types(context, rule);
   check_old_block_types(context, rule);
   for_each_value(context, [&](const Field& field, const std::string& path, const Node& node) {
-    if (has_type(field, node)) return;
+    if (has_type(context, field, node)) return;
     // A wrong word is reported by the rule on choices.
     if (!field.choices.empty() && node.is_scalar() && node.quoted) return;
     context.report(rule, {.path = path,
@@ -390,7 +419,7 @@ void check_types(LintContext& context, const Rule& rule) {
 
 void check_coercions(LintContext& context, const Rule& rule) {
   for_each_value(context, [&](const Field& field, const std::string& path, const Node& node) {
-    if (!has_type(field, node)) return;
+    if (!has_type(context, field, node)) return;
     const std::optional<std::string> value = coerced(field, node);
     if (!value) return;
     context.report(rule, {.path = path,
@@ -402,8 +431,9 @@ void check_coercions(LintContext& context, const Rule& rule) {
 
 void check_ranges(LintContext& context, const Rule& rule) {
   for_each_value(context, [&](const Field& field, const std::string& path, const Node& node) {
-    if (!has_type(field, node)) return;
-    const std::optional<double> value = lax_number(node);
+    if (!has_type(context, field, node)) return;
+    std::optional<double> value = lax_number(node);
+    if (value && field.type == FieldType::kInteger) value = std::trunc(*value);
     if (!value || field.type == FieldType::kBool || field.type == FieldType::kText) return;
     const bool inside = field.open ? *value > field.low && *value < field.high
                                    : *value >= field.low && *value <= field.high;
@@ -419,14 +449,17 @@ void check_ranges(LintContext& context, const Rule& rule) {
 }
 
 void check_communication_type(LintContext& context, const Rule& rule) {
-  for (const char* path : {"communication_data_type", "seq_parallel_communication_data_type"}) {
+  for (const char* path : {"communication_data_type", "seq_parallel_comm_data_type",
+                           "seq_parallel_communication_data_type"}) {
     const Node* node = context.set(path);  // "auto" is another rule's
-    if (node == nullptr) continue;
+    if (node == nullptr || !is_top_level_key(path, context.options().version)) continue;
     std::string word = node->quoted ? node->scalar : "";
     for (char& c : word) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    if (word == "fp16" || word == "bf16" || word == "fp32") continue;
+    const std::string bf16 = context.has(Change::kCommunicationTypeBf16) ? "bf16" : "bfp16";
+    if (word == "fp16" || word == bf16 || word == "fp32") continue;
     context.report(rule, {.path = path,
-                          .what = shown(*node) + " is not one of fp16, bf16, fp32: DeepSpeed stops",
+                          .what = fmt::format("{} is not one of fp16, {}, fp32: DeepSpeed stops",
+                                              shown(*node), bf16),
                           .instead = "one of them, or leave it out"});
   }
 }
@@ -451,11 +484,7 @@ void check_choices(LintContext& context, const Rule& rule) {
 }
 
 bool is_known_at_top(const LintContext& context, std::string_view key) {
-  const auto known = top_level_keys();
-  const auto row = std::find_if(known.begin(), known.end(), [key](const TopLevelKey& known_key) {
-    return known_key.key == key;
-  });
-  if (row != known.end()) return context.options().version >= row->since;
+  if (is_top_level_key(key, context.options().version)) return true;
   const auto removed = removed_blocks();
   return std::any_of(removed.begin(), removed.end(),
                      [key](const RemovedBlock& block) { return block.key == key; });

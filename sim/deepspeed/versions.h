@@ -17,12 +17,29 @@ struct Version {
   friend constexpr auto operator<=>(const Version&, const Version&) = default;
 };
 
+/// The oldest release whose behaviour is described.
+inline constexpr Version kOldestVersion = {0, 12, 6};
+
 [[nodiscard]] std::string to_string(const Version& version);
 
 /// What a release changed that decides whether a configuration is right, or how a step runs.
 enum class Change {
+  kStage1Overlaps,
+  kFp32Upload,
+  kCommunicationTypeBf16,
+  kReductionHoldsBackward,
+  kPydantic2,
+  kOnlyFirstSum,
+  kStage3PinnedBuffer,
+  kStage3DirectGradients,
+  kBufferedUpload,
+  kStrictPrecision,
   kZenFlow,
   kWorkerCores,
+  kBf16WithoutZero,
+  kMuon,
+  kSuperOffload,
+  kLastGroupsOnCpu,
   kStage3ZenFlow,
   kEngineRunsBackward,
   kSumOnlyIfShared,
@@ -58,7 +75,7 @@ struct VersionedChange {
 [[nodiscard]] std::span<const VersionedChange> version_changes();
 [[nodiscard]] bool has_change(const Version& version, Change change);
 
-/// Releases with ZenFlow, oldest first.
+/// Oldest first.
 [[nodiscard]] std::span<const Version> known_versions();
 [[nodiscard]] Version newest_version();
 [[nodiscard]] std::optional<Version> find_version(std::string_view text);

@@ -204,8 +204,8 @@ TEST_F(Cli, EveryCommandOnScenariosTakesReleaseAndLauncher) {
                  "--deepspeed-version", "0.19.2", "--target", "hf", "--vary", "topk_ratio=0.1"})
                 .code,
             0);
-  expect_refused({"run", "scenarios/one.yaml", "--deepspeed-version", "0.16.0"},
-                 AllOf(HasSubstr("--deepspeed-version: "), HasSubstr("known: 0.17.5, ")));
+  expect_refused({"run", "scenarios/one.yaml", "--deepspeed-version", "0.12.5"},
+                 AllOf(HasSubstr("--deepspeed-version: "), HasSubstr("known: 0.12.6, ")));
   expect_refused({"run", "scenarios/one.yaml", "--target", "hugging"},
                  HasSubstr("--target: expected deepspeed, hf or accelerate"));
   expect_refused({"run", "scenarios/one.yaml", "--schedule", "deepspeed-zenflow",

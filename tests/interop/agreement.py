@@ -154,13 +154,16 @@ def main():
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(options.program, folder)
-        keys = configurations.keys_with(bench.deepspeed.keys())
+        known = bench.deepspeed.keys()
+        keys = configurations.keys_with(known)
+        bases = configurations.bases_for(known)
         rows = [compare_configurations(
-            bench, configurations.generate(options.seed, options.count, keys), "configurations")]
+            bench, configurations.generate(options.seed, options.count, keys, bases),
+            "configurations")]
         rows.append(compare_hjson(bench, configurations.generate(
-            options.seed + 1, options.count, keys), random.Random(options.seed)))
+            options.seed + 1, options.count, keys, bases), random.Random(options.seed)))
         if options.exhaustive:
-            rows.append(compare_configurations(bench, configurations.every_value(keys),
+            rows.append(compare_configurations(bench, configurations.every_value(keys, bases),
                                                "every value"))
         rows.append(compare_documents(bench))
         if bench.deepspeed.version == NEWEST:  # the table lists what the newest release takes

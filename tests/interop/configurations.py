@@ -57,6 +57,16 @@ BASES = (
     {"train_batch_size": 8},
 )
 
+
+def bases_for(blocks):
+    """BASES, without the zenflow block unless it is among the `blocks` that a release knows."""
+    bases = copy.deepcopy(BASES)
+    for base in bases:
+        if ZENFLOW not in blocks:
+            base.get(ZERO, {}).pop("zenflow", None)
+    return bases
+
+
 # Keys by block; "" is the top of the file. agreement.py adds what the installed release has.
 KEYS = {
     "": ["train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps",
@@ -220,15 +230,15 @@ _CHANGES = ((_set_any, 6), (_set_present, 6), (_near, 3), (_misspell, 1), (_remo
             (_batch, 3))
 
 
-def generate(seed, count, keys=None):
+def generate(seed, count, keys=None, bases=BASES):
     """`count` different cases. The bases themselves come first."""
     keys = keys or KEYS
     source = random.Random(seed)
-    cases = [Case(copy.deepcopy(base), 1) for base in BASES[:count]]
+    cases = [Case(copy.deepcopy(base), 1) for base in bases[:count]]
     seen = {(case.text(), case.world_size) for case in cases}
     changes, weights = zip(*_CHANGES)
     while len(cases) < count:
-        document = copy.deepcopy(source.choice(BASES))
+        document = copy.deepcopy(source.choice(bases))
         for _ in range(source.choice((1, 1, 1, 2, 2, 3, 4))):
             source.choices(changes, weights)[0](document, keys, source)
             if not document:
@@ -289,14 +299,14 @@ def _hjson_value(value, source, indent):
     return _hjson_quoted(value, source), True
 
 
-def every_value(keys=None):
+def every_value(keys=None, bases=BASES):
     """Every value at every key, in the base with ZenFlow: no combination is left to chance."""
     keys = keys or KEYS
     cases = []
     for block in sorted(keys):
         for key in keys[block]:
             for value in VALUES:
-                document = copy.deepcopy(BASES[1])
+                document = copy.deepcopy(bases[1])
                 put(document, block, key, value)
                 cases.append(Case(document, 1))
     return cases

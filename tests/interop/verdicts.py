@@ -1,6 +1,7 @@
 """What the linter and what DeepSpeed say of one file: the two sides of the comparison."""
 
 import enum
+import importlib
 import json
 import subprocess
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ class DeepSpeed:
         logging.disable(logging.CRITICAL)  # a warning a configuration would bury the report
         import deepspeed
         from deepspeed.runtime import config
-        self.version = deepspeed.__version__.split("+")[0]
+        self.version = deepspeed.__version__.split("+")[0].strip()
         self._config = config
         self._world_size = 1
         # The number of ranks comes from torch.distributed, which is not running here.
@@ -90,20 +91,26 @@ class DeepSpeed:
         return Verdict(Says.ACCEPTED)
 
     def keys(self):
-        """The fields of the classes that refuse unknown keys, by block."""
-        from deepspeed.runtime import precision_config
-        from deepspeed.runtime.zenflow.zenflow_config import ZenFlowConfig
-        from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
-        from deepspeed.runtime.zero.offload_config import (DeepSpeedZeroOffloadOptimizerConfig,
-                                                           DeepSpeedZeroOffloadParamConfig)
-        classes = {
-            "zero_optimization": DeepSpeedZeroConfig,
-            "zero_optimization.zenflow": ZenFlowConfig,
-            "zero_optimization.offload_optimizer": DeepSpeedZeroOffloadOptimizerConfig,
-            "zero_optimization.offload_param": DeepSpeedZeroOffloadParamConfig,
-            "bf16": precision_config.DeepSpeedBF16Config,
-            "fp16": precision_config.DeepSpeedFP16Config,
-        }
-        return {block: {alias for name, field in kind.model_fields.items()
-                        for alias in (name, field.alias) if alias}
-                for block, kind in classes.items()}
+        """The fields of the classes that refuse unknown keys, by block. Older releases have fewer of
+        these classes: fp16 and bf16 are classes from 0.17.1 on, zenflow from 0.17.5 on."""
+        runtime = "deepspeed.runtime"
+        found = {block: _fields(f"{runtime}.{module}", name) for block, module, name in (
+            ("zero_optimization", "zero.config", "DeepSpeedZeroConfig"),
+            ("zero_optimization.zenflow", "zenflow.zenflow_config", "ZenFlowConfig"),
+            ("zero_optimization.offload_optimizer", "zero.offload_config",
+             "DeepSpeedZeroOffloadOptimizerConfig"),
+            ("zero_optimization.offload_param", "zero.offload_config",
+             "DeepSpeedZeroOffloadParamConfig"),
+            ("bf16", "precision_config", "DeepSpeedBF16Config"),
+            ("fp16", "precision_config", "DeepSpeedFP16Config"))}
+        return {block: names for block, names in found.items() if names}
+
+
+def _fields(module, name):
+    """Names and aliases of a class's fields; none if the release does not have it."""
+    try:
+        kind = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError:
+        return set()
+    fields = kind.model_fields if hasattr(kind, "model_fields") else kind.__fields__  # pydantic 1
+    return {alias for key, field in fields.items() for alias in (key, field.alias) if alias}

@@ -320,6 +320,17 @@ inline std::vector<Case> offload_cases() {
        .from = "\"stage\": 2",
        .to = "\"stage\": 3",
        .expected = "ZF083 5:3"},
+      {.base = kPlain,
+       .from = "AdamW",
+       .to = "Muon",
+       .expected = "ZF083 4:25",
+       .version = "0.17.5"},
+      // Below stage 3 a share of the optimizer is refused by pydantic 2 alone.
+      {.base = kPlain,
+       .from = "\"cpu\"",
+       .to = "\"cpu\", \"ratio\": 0.5",
+       .expected = "ZF060 8:53",
+       .version = "0.14.5"},
   };
 }
 

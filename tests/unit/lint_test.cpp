@@ -400,17 +400,57 @@ TEST(Lint, WrongTypesAnywhereNeverCrash) {
   }
 }
 
+/// What releases before 0.17.5 read differently, in files that need no ZenFlow.
+TEST(Versions, OlderOnesReadTheirOwnKeys) {
+  const auto codes = [](const std::string& zero, const char* version,
+                        const std::string& more = "") {
+    const std::string text = R"({"train_batch_size": 8, "bf16": {"enabled": true, "my_key": 1},)" +
+                             more + R"("zero_optimization": {)" + zero + "}}";
+    std::string found;
+    LintOptions options{.version = parse_version(version)};
+    for (const Finding& one : lint(parse_ds_document(text, "ds.json"), options)) {
+      if (one.rejected_by == RejectedBy::kConfig)
+        found += std::string(one.code) + " " + one.path + ";";
+    }
+    return found;
+  };
+  // fp16 and bf16 were not checked.
+  EXPECT_EQ(codes("", "0.17.0"), "");
+  EXPECT_EQ(codes("", "0.17.1"), "ZF002 bf16.my_key;");
+  // pydantic 1 cuts off fractions, and takes [] for {}.
+  EXPECT_EQ(codes(R"("stage": 2, "sub_group_size": 1.5, "offload_param": [])", "0.14.5"), "");
+  EXPECT_EQ(codes(R"("stage": 2, "sub_group_size": 1.5)", "0.15.0"),
+            "ZF005 zero_optimization.sub_group_size;");
+  EXPECT_EQ(codes(R"("stage": "2")", "0.14.5"), "ZF005 zero_optimization.stage;");
+  EXPECT_EQ(codes(R"("stage": "2")", "0.15.0"), "");
+  // Keys that came later. Of a block that is not there only the block is named.
+  EXPECT_EQ(codes(R"("zenflow": {"topk_ratio": 0.1})", "0.17.0"),
+            "ZF003 zero_optimization.zenflow;");
+  EXPECT_EQ(codes(R"("stage3_module_granularity_threshold": 1)", "0.15.4"),
+            "ZF003 zero_optimization.stage3_module_granularity_threshold;");
+  EXPECT_EQ(codes(R"("stage3_module_granularity_threshold": 1)", "0.16.0"), "");
+  EXPECT_EQ(codes(R"("offload_optimizer": {"device": "cpu", "super_offload": true})", "0.17.0"),
+            "ZF003 zero_optimization.offload_optimizer.super_offload;");
+  const std::string bf16 = R"("communication_data_type": "bf16",)";
+  EXPECT_EQ(codes("", "0.14.0", bf16), "ZF008 communication_data_type;");
+  EXPECT_EQ(codes("", "0.14.1", bf16), "");
+  const std::string sequence = R"("seq_parallel_communication_data_type": "x",)";
+  EXPECT_EQ(codes("", "0.16.4", sequence), "") << "it was called seq_parallel_comm_data_type";
+  EXPECT_EQ(codes("", "0.16.5", sequence), "ZF008 seq_parallel_communication_data_type;");
+}
+
 TEST(Versions, KnowTheirRange) {
   EXPECT_EQ(to_string(newest_version()), "0.19.8");
+  EXPECT_EQ(known_versions().front(), kOldestVersion);
   EXPECT_TRUE(has_change({0, 19, 2}, Change::kZenFlowPrologue));
   EXPECT_FALSE(has_change({0, 19, 1}, Change::kZenFlowPrologue));
-  for (const char* text : {"0.19.9", "0.17.4", "latest", "", "0.19"}) {
+  for (const char* text : {"0.19.9", "0.12.5", "latest", "", "0.19"}) {
     try {
       (void)parse_version(text);
       ADD_FAILURE() << text;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kInput);
-      EXPECT_THAT(error.what(), HasSubstr("from 0.17.5 (the first with ZenFlow) to 0.19.8"));
+      EXPECT_THAT(error.what(), HasSubstr("from 0.12.6 (the oldest known) to 0.19.8"));
     }
   }
   EXPECT_THROW((void)parse_target("hugging"), Error);

@@ -70,9 +70,13 @@ TEST(UnmodelledKeys, HaveOneRowForEveryKey) {
     EXPECT_TRUE(blocks.insert(std::string(one.block) + "." + std::string(one.key)).second)
         << one.block << " " << one.key;
   }
-  std::set<std::string_view> top;
-  for (const TopLevelKey& one : top_level_keys())
-    EXPECT_TRUE(top.insert(one.key).second) << one.key;
+  for (const Version& version : known_versions()) {
+    std::set<std::string_view> top;
+    for (const TopLevelKey& one : top_level_keys()) {
+      if (!is_valid_in(one, version)) continue;
+      EXPECT_TRUE(top.insert(one.key).second) << one.key << " in " << to_string(version);
+    }
+  }
 }
 
 }  // namespace

@@ -181,16 +181,19 @@ Listing list_rules() {
   return listing;
 }
 
-Listing list_keys() {
+/// Those that the release reads.
+Listing list_keys(const sim::Version& version) {
   Listing listing{"keys", {"key", "in a simulation", "without effect with"}, {}};
   const auto add = [&listing](std::string path, const sim::KeyMeaning& meaning) {
     std::string neutral(meaning.neutral);
     std::replace(neutral.begin(), neutral.end(), '|', ' ');
     listing.rows.push_back({std::move(path), std::string(to_string(meaning.effect)), neutral});
   };
-  for (const sim::TopLevelKey& one : sim::top_level_keys()) add(std::string(one.key), one.meaning);
+  for (const sim::TopLevelKey& one : sim::top_level_keys()) {
+    if (is_valid_in(one, version)) add(std::string(one.key), one.meaning);
+  }
   for (const sim::Field& one : sim::strict_fields()) {
-    if (one.removed <= sim::newest_version()) continue;
+    if (!is_valid_in(one, version)) continue;
     add(fmt::format("{}.{}", one.block, one.key), one.meaning);
   }
   for (const sim::InnerKey& one : sim::inner_keys()) {
@@ -199,7 +202,7 @@ Listing list_keys() {
   return listing;
 }
 
-Listing list_topic(const std::string& topic) {
+Listing list_topic(const std::string& topic, const sim::Version& version) {
   const std::array<std::string, 6> known = {"schedules", "profiles", "models",
                                             "rules",     "gpus",     "keys"};
   if (topic == known[0]) return list_schedules();
@@ -207,7 +210,7 @@ Listing list_topic(const std::string& topic) {
   if (topic == known[2]) return list_models();
   if (topic == known[3]) return list_rules();
   if (topic == known[4]) return list_gpus();
-  if (topic == known[5]) return list_keys();
+  if (topic == known[5]) return list_keys(version);
   throw Error(
       ErrorKind::kInput,
       fmt::format("list: expected schedules, profiles, models, rules, gpus, keys, a scenario or "
@@ -233,11 +236,14 @@ int list_command(const CommonOptions& common, const std::vector<std::string>& to
   document["tool"] = "zenflow-sim";
   document["version"] = kVersion;
   std::string text;
+  const sim::Version version = common.deepspeed_version
+                                   ? sim::parse_version(*common.deepspeed_version)
+                                   : sim::newest_version();
   for (const std::string& topic : topics) {
     const bool is_file = fs::path(topic).extension() == ".yaml";
     const Listing listing = is_file                     ? list_numbers(topic)
                             : sim::is_model_path(topic) ? list_tensors(topic)
-                                                        : list_topic(topic);
+                                                        : list_topic(topic, version);
     if (listing.rows.empty()) {
       throw Error(ErrorKind::kRuntime, "list: no " + topic + " found beside the program or here");
     }
