@@ -72,7 +72,7 @@ void add_deepspeed(const Job& job, std::vector<Candidate>& list) {
                     [](Job& changed) { changed.deepspeed.reduce_bucket_size = kSmallBucket; }});
   }
   // DeepSpeed refuses zenflow.offload without overlap_comm.
-  if (config.overlaps_communication() && !moves_state) {
+  if (overlaps_communication(job) && !moves_state) {
     list.push_back({"deepspeed.zero_optimization.overlap_comm=false",
                     [](Job& changed) { changed.deepspeed.overlap_comm = false; }});
   }

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/schedule/deepspeed_step.h"
 #include "sim/schedule/offload.h"
 
 namespace zenflow::sim {
@@ -142,8 +143,10 @@ class HostMemory {
 /// after the first ones that make up what is not among `elements`.
 std::vector<double> sub_group_blocks(const Job& job, double elements, double bytes) {
   std::vector<double> blocks;
+  std::vector<double> groups = sub_group_elements(job);
+  if (!job.has(Change::kLastGroupsOnCpu)) std::reverse(groups.begin(), groups.end());
   double on_gpu = job.partition() - elements;
-  for (const double one : sub_group_elements(job)) {
+  for (const double one : groups) {
     on_gpu -= one;
     if (on_gpu > -0.5 * one) continue;
     blocks.push_back(bytes * one);
@@ -198,6 +201,24 @@ const char* state_name(const Job& job) {
   return narrow ? "moments m and v, 16-bit" : "moments m and v, fp32";
 }
 
+/// Stage 3's gradients on their way to where the optimizer reads them, tensor by tensor: in one
+/// page-locked buffer, before kStage3PinnedBuffer in a temporary, none since
+/// kStage3DirectGradients.
+void declare_gradient_on_its_way(const Job& job, HostMemory& host) {
+  if (job.has(Change::kStage3DirectGradients)) return;
+  const double bytes = stage3_gradient_bytes(job);
+  const double part =
+      largest_tensor(job.scenario.model) / static_cast<double>(job.scenario.ranks());
+  const std::string formula = fmt::format("{:g} g t / N", bytes);
+  if (job.has(Change::kStage3PinnedBuffer)) {
+    host.always_pinned(gradient("buffer of a gradient", formula, false), {bytes * part});
+  } else if (bytes < optimizer_bytes(job).gradient) {
+    MemoryBuffer temporary = gradient("gradient, to be cast", formula, false);
+    temporary.held = "backward";
+    host.plain(temporary, MemoryHome::kPageable, bytes * part);
+  }
+}
+
 void declare_in_process(const Job& job, double elements, HostMemory& host) {
   const OptimizerBytes bytes = optimizer_bytes(job);
   const bool narrow = job.deepspeed.optimizer.narrow_master;
@@ -210,6 +231,7 @@ void declare_in_process(const Job& job, double elements, HostMemory& host) {
         gradient(narrow ? "16-bit gradients, by sub-groups" : "fp32 gradients, by sub-groups",
                  of_elements(bytes.gradient), true),
         sub_group_blocks(job, elements, bytes.gradient));
+    declare_gradient_on_its_way(job, host);
   } else {
     host.pinned(state(master, of_elements(bytes.master)), {bytes.master * elements});
     host.pinned(gradient(gradients, of_elements(bytes.gradient), true),
@@ -328,14 +350,15 @@ void declare_host_memory(const Job& job, const DeepSpeedHostMemory& kept, Progra
   } else {
     declare_in_process(job, kept.elements, host);
   }
-  if (!stage3) {
+  if (!stage3 && job.has(Change::kBufferedUpload)) {
     host.pinned({.name = kept.overlap ? "16-bit upload buffer, unused" : "16-bit weights to upload",
                  .formula = "b g c",
                  .category = MemoryCategory::kStaging},
                 {b * kept.elements});
   }
   if (stage3 || kept.running_sum) declare_running_sum(job, kept.elements, b, host);
-  const bool for_upload = kept.overlap && kept.casts_upload;
+  const bool old_upload = !stage3 && !job.has(Change::kFp32Upload);
+  const bool for_upload = (kept.overlap && kept.casts_upload) || old_upload;
   if (for_upload || kept.reselects) {
     host.plain({.name = "temporary of a casting copy",
                 .formula = "b g c",
@@ -435,19 +458,23 @@ void declare_gpu_memory(const Job& job, ProgramBuilder& builder) {
 
 double bucket_memory(const Job& job) {
   if (job.deepspeed.zero_stage != 1 && job.deepspeed.zero_stage != 2) return 0;
+  // Without contiguous_gradients there are none.
+  if (job.deepspeed.zero_stage == 1 && !job.has(Change::kStage1Overlaps)) return 0;
   return static_cast<double>(bytes_per_element(job.scenario.training.dtype)) *
          static_cast<double>(job.deepspeed.reduce_bucket_size) *
-         (job.deepspeed.overlaps_communication() ? 2 : 1);
+         (overlaps_communication(job) ? 2 : 1);
 }
 
 BucketMemory::BucketMemory(const Job& job, ProgramBuilder& builder)
-    : builder_(builder), bucket_bytes_(bucket_memory(job)) {
+    : builder_(builder),
+      bucket_bytes_(bucket_memory(job)),
+      by_first_gradient_(job.has(Change::kZenFlow)) {
   if (bucket_bytes_ == 0) return;
-  const bool two = job.deepspeed.overlaps_communication();
+  const bool two = overlaps_communication(job);
   buckets_ = builder.buffer({.name = two ? "gradient buckets, two" : "gradient bucket",
                              .formula = two ? "2 b R" : "b R",
                              .category = MemoryCategory::kStaging,
-                             .held = "backward below the head"});
+                             .held = by_first_gradient_ ? "backward below the head" : "backward"});
   flattened_ = builder.buffer({.name = "bucket, flattened",
                                .formula = "b B",
                                .category = MemoryCategory::kStaging,
@@ -455,7 +482,12 @@ BucketMemory::BucketMemory(const Job& job, ProgramBuilder& builder)
 }
 
 void BucketMemory::begin() {
-  if (bucket_bytes_ > 0) builder_.grow_after_head(buckets_, bucket_bytes_);
+  if (bucket_bytes_ == 0) return;
+  if (by_first_gradient_) {
+    builder_.grow_after_head(buckets_, bucket_bytes_);
+  } else {
+    builder_.grow_at_backward(buckets_, bucket_bytes_);
+  }
 }
 
 void BucketMemory::reduced(std::size_t bucket, TaskId task) {
@@ -494,11 +526,18 @@ BackwardTemporaries::BackwardTemporaries(const Job& job, ProgramBuilder& builder
     const double part = largest / builder.ranks();
     const double cast = swapped ? largest_bucket(builder.plan()) / builder.ranks() : part;
     copy_bytes_ = b * part;
-    norm_bytes_ = std::max(4 * cast, 8 * std::min(part, kNormPiece));
+    norm_bytes_ = 8 * std::min(part, kNormPiece);
+    // Before kStage3PinnedBuffer the host casts, but for what is swapped.
+    const bool casts = swapped || job.has(Change::kStage3PinnedBuffer);
+    if (casts) norm_bytes_ = std::max(4 * cast, norm_bytes_);
     builder.symbol({"tn", std::min(part, kNormPiece), "elements of which a norm is taken at once"});
     copy.formula = "b t / N";
-    norm.name = "largest gradient in fp64 (norm), fp32";
-    norm.formula = swapped ? "max(4 B / N, 8 tn)" : "max(4 t / N, 8 tn)";
+    if (casts) {
+      norm.name = "largest gradient in fp64 (norm), fp32";
+      norm.formula = swapped ? "max(4 B / N, 8 tn)" : "max(4 t / N, 8 tn)";
+    } else {
+      norm.formula = "8 tn";
+    }
   }
   copy_ = builder.buffer(std::move(copy));
   norm_ = builder.buffer(std::move(norm));

@@ -1,4 +1,6 @@
 /// The buffers of DeepSpeed's ZeRO optimizers with CPU offload, as release 0.19 allocates them.
+/// Before 0.17.0 stages 1 and 2 have no buffer for the upload; before 0.14.1 a temporary in its
+/// place.
 ///
 /// Host, bytes a parameter of the partition, without what PyTorch's allocators add:
 ///
@@ -74,7 +76,10 @@ class BucketMemory {
  private:
   ProgramBuilder& builder_;
   double bucket_bytes_ = 0;  ///< 0 in stages 0 and 3
-  TaskId last_ = kNoTask;    ///< that reduced a bucket: one rank's task may produce several
+  /// That makes the buckets; before 0.18.3 backward had them from its start, of which releases with
+  /// ZenFlow are simulated as 0.18.3.
+  bool by_first_gradient_;
+  TaskId last_ = kNoTask;  ///< that reduced a bucket: one rank's task may produce several
   double flattened_bytes_ = 0;
   BufferId buckets_ = 0;
   BufferId flattened_ = 0;

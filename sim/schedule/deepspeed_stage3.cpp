@@ -85,7 +85,7 @@ class Stage3Emitter {
       ready_[c].push_back(step_.weights_up(c, groups_.elements[g],
                                            update_on_cpu(c, groups_.elements[g], {complete})));
     }
-    for (std::size_t g = 0; g < groups_.on_gpu; ++g) update_on_gpu(c, groups_.elements[g]);
+    for (std::size_t g = 0; g < groups_.on_gpu; ++g) update_on_gpu(c, groups_.elements[g], kNoTask);
   }
 
   void update_rank(std::size_t c) {
@@ -101,8 +101,8 @@ class Stage3Emitter {
   void update_in_order(std::size_t c) {
     TaskId host = step_.gradients_ready()[c];
     for (std::size_t g = 0; g < groups_.elements.size(); ++g) {
-      if (g < groups_.on_gpu) {
-        update_on_gpu(c, groups_.elements[g]);
+      if (groups_.is_on_gpu(g)) {
+        update_on_gpu(c, groups_.elements[g], groups_.first_on_gpu ? kNoTask : host);
         continue;
       }
       host = update_on_cpu(c, groups_.elements[g], {host});
@@ -141,10 +141,11 @@ class Stage3Emitter {
     ready_[c] = host;
   }
 
-  void update_on_gpu(std::size_t c, double elements) {
+  /// `launched`: the host has come so far.
+  void update_on_gpu(std::size_t c, double elements, TaskId launched) {
     const Seconds time = stream_time(
         job_.scenario.hardware.gpu, Bytes(elements * gpu_adam_bytes(job_.scenario.training.dtype)));
-    builder_.compute(c, Operation::kGpuUpdate, 0, time, {builder_.last_reduced(c)});
+    builder_.compute(c, Operation::kGpuUpdate, 0, time, {builder_.last_reduced(c), launched});
   }
 
   TaskId update_on_cpu(std::size_t c, double elements, const After& after) {
@@ -251,7 +252,15 @@ class SuperOffload final : public Stage3Schedule {
   [[nodiscard]] std::string_view source() const override {
     return "deepspeed/runtime/superoffload; Lian et al. 2025 (arXiv 2509.21271)";
   }
-  void check(const Job& job) const override { check_stage3(job, name()); }
+  void check(const Job& job) const override {
+    check_stage3(job, name());
+    if (job.has(Change::kSuperOffload)) return;
+    throw Error(
+        ErrorKind::kInput,
+        fmt::format("{}: zero_optimization.offload_optimizer: schedule \"{}\": SuperOffload "
+                    "is in DeepSpeed from 0.18.0, the job's release is {}",
+                    job.scenario.deepspeed.at.text(), name(), to_string(job.version)));
+  }
 };
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include <fmt/format.h>
 
@@ -23,16 +22,36 @@ constexpr double kNarrowingCast = 1.8;
 constexpr Seconds kFirstTouch(2e-6);
 constexpr double kPage = 4096;
 
+/// What host threads of all ranks pass through memory, on so many of the node's cores; each rank
+/// has an equal part of it.
+BytesPerSecond host_pass_rate(const Job& job, double cores) {
+  HostProfile host = job.scenario.hardware.host;
+  if (!job.scenario.bind_cores_to_rank) {
+    host.elementwise_bandwidth = host.unbound_efficiency * host.elementwise_bandwidth;
+  }
+  return pass_rate(host, std::min(cores, rank_threads(job).cores)) /
+         static_cast<double>(job.scenario.gpus);
+}
+
+/// Of stages 1 and 2, where a window has several micro steps: whether this one's gradients, or
+/// their sum so far, go down. 0.17.5 to 0.18.9, which leave the first ones alone there as the
+/// releases before, are simulated as those after.
+bool leaves_sum(const Job& job, StepPlace which) {
+  if (job.has(Change::kZenFlow)) return true;
+  return job.has(Change::kOnlyFirstSum) ? which.first : !which.boundary;
+}
+
 }  // namespace
 
 DeepSpeedStep::DeepSpeedStep(const Job& job, ProgramBuilder& builder, StepKind kind)
     : job_(job),
       builder_(builder),
-      overlap_(job.deepspeed.overlaps_communication()),
+      overlap_(overlaps_communication(job)),
       stage3_(job.deepspeed.zero_stage == 3),
       zenflow_(kind.zenflow),
       sums_single_steps_(kind.zenflow && !job.has(Change::kSumOnlyIfShared) &&
                          *job.deepspeed.zenflow->update_interval > 1),
+      holds_backward_(stage3_ || job.has(Change::kReductionHoldsBackward)),
       stops_for_fp32_(!stage3_ || kind.zenflow || kind.swapped ||
                       !job.has(Change::kAsyncStage3Gradients)),
       swapped_(kind.swapped),
@@ -87,6 +106,7 @@ TaskId DeepSpeedStep::accumulate(std::size_t c, std::size_t bucket, StepPlace wh
   const double bytes = width * owned(bucket);
   if (stage3_ || !which.first)
     after = copy(c, Operation::kH2D, bucket, bytes, after, false, gradient_copies(bucket));
+  if (!stage3_ && !leaves_sum(job_, which)) return after;
   return copy(c, Operation::kD2H, bucket, bytes, after, false, gradient_copies(bucket));
 }
 
@@ -96,6 +116,9 @@ TaskId DeepSpeedStep::accumulate(std::size_t c, std::size_t bucket, StepPlace wh
 TaskId DeepSpeedStep::fp32_down(std::size_t c, std::size_t bucket, TaskId after, bool pageable) {
   const double width = gradient_bytes_;
   const double elements = owned(bucket);
+  if (stage3_ && !swapped_ && !job_.has(Change::kStage3DirectGradients)) {
+    return gradients_by_way_of_host(c, bucket, after);
+  }
   const TaskId down =
       copy(c, Operation::kD2H, bucket, width * elements, after, pageable, gradient_copies(bucket));
   if (!swapped_ || elements == 0) return down;
@@ -114,6 +137,29 @@ TaskId DeepSpeedStep::fp32_down(std::size_t c, std::size_t bucket, TaskId after,
   return down;
 }
 
+/// Before kStage3DirectGradients a copy within the host follows: of 16 bits in ordinary memory to
+/// where the optimizer reads fp32, or from the page-locked buffer.
+TaskId DeepSpeedStep::gradients_by_way_of_host(std::size_t c, std::size_t bucket, TaskId after) {
+  const double elements = owned(bucket);
+  if (elements == 0) return after;
+  const double target = optimizer_bytes(job_).gradient;
+  const bool buffered = job_.has(Change::kStage3PinnedBuffer);
+  const double width = stage3_gradient_bytes(job_);
+  const auto index = static_cast<std::int64_t>(bucket);
+  const std::int32_t pieces = gradient_copies(bucket);
+  if (!buffered && width == target) {
+    return copy(c, Operation::kD2H, bucket, width * elements, after, false, pieces);
+  }
+  const TaskId down =
+      buffered
+          ? builder_.copy(c, Operation::kD2H, index, width * elements, {after}, pieces)
+          : builder_.pageable_copy(c, Operation::kD2H, index, width * elements, {after}, pieces);
+  const auto cores = static_cast<double>(job_.scenario.hardware.host.cores);
+  const Seconds time = Bytes((width + target) * elements) / host_pass_rate(job_, cores);
+  return builder_.add(builder_.cluster().classes[c].cpu_accumulate, to_picoseconds(time),
+                      builder_.label(Operation::kCpuCast, index), {down});
+}
+
 void DeepSpeedStep::bucket_ready(std::size_t bucket, const PerClass& reduced, StepPlace which,
                                  bool pageable_fp32) {
   bucket_memory_.reduced(bucket, reduced[0]);
@@ -121,7 +167,7 @@ void DeepSpeedStep::bucket_ready(std::size_t bucket, const PerClass& reduced, St
   for (std::size_t c = 0; c < builder_.classes(); ++c) {
     // The reduction waits for all before it on every rank's stream.
     if (job_.scenario.ranks() > 1) builder_.also_after(reduced[c], stream_[c]);
-    if (overlap_) builder_.hold_compute(c, stream_[c]);
+    if (overlap_ && holds_backward_) builder_.hold_compute(c, stream_[c]);
   }
   for (std::size_t c = 0; c < builder_.classes(); ++c) {
     TaskId last = reduced[c];
@@ -185,7 +231,12 @@ TaskId DeepSpeedStep::snapshot_up(std::size_t rank_class, const After& after) {
   const bool wide = zenflow_uploads_fp32(job_);
   const double bytes = (wide ? 4 : builder_.element_bytes()) * partition_;
   const TaskId up = builder_.pageable_copy(rank_class, Operation::kH2D, 0, bytes, after);
-  if (!wide || rank_class != 0) return up;
+  if (wide) hold_for_cast(rank_class, up, bytes);
+  return up;
+}
+
+void DeepSpeedStep::hold_for_cast(std::size_t rank_class, TaskId up, double bytes) {
+  if (rank_class != 0) return;
   if (!snapshot_) {
     snapshot_ = builder_.buffer({.name = "fp32 weights, to be cast",
                                  .formula = "4 p",
@@ -194,13 +245,19 @@ TaskId DeepSpeedStep::snapshot_up(std::size_t rank_class, const After& after) {
   }
   builder_.memory(up, false, *snapshot_, bytes);
   builder_.memory(up, true, *snapshot_, -bytes);
-  return up;
 }
 
 TaskId DeepSpeedStep::weights_up(std::size_t rank_class, double elements, TaskId after) {
   const double bytes = builder_.element_bytes() * elements;
+  if (sends_fp32_weights(job_)) {
+    const double wide = optimizer_bytes(job_).master * elements;
+    const TaskId up = copy(rank_class, Operation::kH2D, 0, wide, after, false);
+    hold_for_cast(rank_class, up, wide);
+    return up;
+  }
   if (!stage3_ || job_.deepspeed.offload_param == OffloadDevice::kNone) {
-    return copy(rank_class, Operation::kH2D, 0, bytes, after, stage3_);
+    const bool buffered = !stage3_ && job_.has(Change::kBufferedUpload);
+    return copy(rank_class, Operation::kH2D, 0, bytes, after, !buffered);
   }
   const double on_nvme = gathers_.on_nvme * bytes;
   if (on_nvme == 0) return after;
@@ -227,6 +284,21 @@ Cluster deepspeed_cluster(const Job& job, const RankRates& rates) {
   return cluster;
 }
 
+double stage3_gradient_bytes(const Job& job) {
+  const double target = optimizer_bytes(job).gradient;
+  const bool swapped = job.deepspeed.offload_optimizer == OffloadDevice::kNvme;
+  if (swapped || job.has(Change::kStage3PinnedBuffer)) return target;
+  const auto b = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+  return std::min(target, job.deepspeed.fp32_gradient_sums ? 4 : b);
+}
+
+double sums_down(const Job& job) {
+  const auto g = static_cast<double>(job.deepspeed.gradient_accumulation_steps);
+  if (g == 1) return 0;
+  if (job.has(Change::kZenFlow)) return g;
+  return job.has(Change::kOnlyFirstSum) ? 1 : g - 1;
+}
+
 ClosedForm stage3_traffic(const Job& job, double offloaded) {
   const double b = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
   const auto g = static_cast<double>(job.deepspeed.gradient_accumulation_steps);
@@ -235,7 +307,7 @@ ClosedForm stage3_traffic(const Job& job, double offloaded) {
           ? b / g * offloaded
           : b * stage3_gathers(job).in_a_step() / static_cast<double>(job.scenario.ranks());
   const double sum = job.deepspeed.fp32_gradient_sums ? 4 : b;
-  return {(sum + optimizer_bytes(job).gradient / g) * offloaded,
+  return {(sum + stage3_gradient_bytes(job) / g) * offloaded,
           sum * offloaded + weights,
           {0, job.deepspeed.gradient_accumulation_steps - 1}};
 }
@@ -260,7 +332,7 @@ DeepSpeedCpu deepspeed_cpu(const Job& job, double training_cores, double update_
   const bool few = place == OptimizerPlace::kTraining && threads < update_cores;
   const auto ranks = static_cast<double>(job.scenario.gpus);
   const double p = job.partition();
-  const BytesPerSecond training = pass_rate(host, training_cores) / ranks;
+  const BytesPerSecond training = host_pass_rate(job, training_cores);
   const OptimizerBytes optimizer = optimizer_bytes(job);
   const double cast_bytes =
       optimizer.master + static_cast<double>(bytes_per_element(job.scenario.training.dtype));
@@ -269,7 +341,9 @@ DeepSpeedCpu deepspeed_cpu(const Job& job, double training_cores, double update_
   // Gradients are read and written, in place.
   cpu.scale = framework_step_time(job) + Bytes(2 * optimizer.gradient * p) / training;
   const auto width = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
-  cpu.cast = (optimizer.master > width ? kNarrowingCast : 1) * (Bytes(cast_bytes * p) / training);
+  const bool casts = place == OptimizerPlace::kWorker || !sends_fp32_weights(job);
+  cpu.cast = (!casts ? 0 : 1) * (optimizer.master > width ? kNarrowingCast : 1) *
+             (Bytes(cast_bytes * p) / training);
   // Weights go into fresh memory, by the thread that copies them; into more of it as fp32, by all;
   // and from there over the master.
   const double pages = p / kPage;
@@ -296,14 +370,20 @@ DeepSpeedCpu deepspeed_cpu(const Job& job, double training_cores, double update_
   return cpu;
 }
 
+bool SubGroups::is_on_gpu(std::size_t group) const {
+  return first_on_gpu ? group < on_gpu : group >= elements.size() - on_gpu;
+}
+
 double SubGroups::gpu_elements() const {
-  return std::accumulate(elements.begin(), elements.begin() + static_cast<std::ptrdiff_t>(on_gpu),
-                         0.0);
+  double sum = 0;
+  for (std::size_t g = 0; g < elements.size(); ++g) sum += is_on_gpu(g) ? elements[g] : 0;
+  return sum;
 }
 
 double SubGroups::cpu_elements() const {
-  return std::accumulate(elements.begin() + static_cast<std::ptrdiff_t>(on_gpu), elements.end(),
-                         0.0);
+  double sum = 0;
+  for (std::size_t g = 0; g < elements.size(); ++g) sum += is_on_gpu(g) ? 0 : elements[g];
+  return sum;
 }
 
 double SubGroups::largest() const {
@@ -315,7 +395,11 @@ SubGroups sub_groups(const Job& job) {
   groups.elements = sub_group_elements(job);
   if (job.deepspeed.offload_optimizer == OffloadDevice::kNvme) return groups;
   const auto count = static_cast<double>(groups.elements.size());
-  groups.on_gpu = static_cast<std::size_t>((1 - job.deepspeed.offload_ratio) * count);
+  const double ratio = job.deepspeed.offload_ratio;
+  groups.first_on_gpu = job.has(Change::kLastGroupsOnCpu);
+  groups.on_gpu = groups.first_on_gpu
+                      ? static_cast<std::size_t>((1 - ratio) * count)
+                      : groups.elements.size() - static_cast<std::size_t>(ratio * count);
   return groups;
 }
 

@@ -1,4 +1,5 @@
-/// What DeepSpeed's ZeRO optimizers with CPU offload do in a step, as releases with ZenFlow do it.
+/// What DeepSpeed's ZeRO optimizers with CPU offload do in a step. What follows is as releases with
+/// ZenFlow do it; what those before do differently is in docs/model.md, Releases and launchers.
 ///
 /// One reduction stream per rank: buckets are all-reduced (stage 3: reduce-scattered), then
 /// each rank copies its part. With gradient accumulation, or ZenFlow's update_interval in its
@@ -98,6 +99,9 @@ class DeepSpeedStep {
   void bucket_ready(std::size_t bucket, const PerClass& reduced, StepPlace which,
                     bool pageable_fp32);
   TaskId fp32_down(std::size_t c, std::size_t bucket, TaskId after, bool pageable);
+  TaskId gradients_by_way_of_host(std::size_t c, std::size_t bucket, TaskId after);
+  /// What the upload `up` brings stands on the GPU until it is cast.
+  void hold_for_cast(std::size_t rank_class, TaskId up, double bytes);
 
   const Job& job_;
   ProgramBuilder& builder_;
@@ -105,6 +109,7 @@ class DeepSpeedStep {
   bool stage3_;
   bool zenflow_;
   bool sums_single_steps_;
+  bool holds_backward_;  ///< backward waits for the reductions enqueued before
   bool stops_for_fp32_;  ///< the fp32 copy blocks the host, and with it backward
   bool swapped_;
   /// Buffers between a rank's fp32 gradients and NVMe, in elements.
@@ -137,6 +142,11 @@ class DeepSpeedStep {
 
 /// The node's lanes; with the training thread's, where its time is counted.
 [[nodiscard]] Cluster deepspeed_cluster(const Job& job, const RankRates& rates);
+
+/// Bytes a parameter of stage 3's gradients, as they come down for an update in RAM.
+[[nodiscard]] double stage3_gradient_bytes(const Job& job);
+/// How many micro steps of a window leave gradients or their sum in host memory, stages 1 and 2.
+[[nodiscard]] double sums_down(const Job& job);
 
 /// Bytes over one GPU's host link in a micro step of stage 3, of which `offloaded` parameters of a
 /// rank are updated on the CPU.
@@ -171,9 +181,13 @@ struct DeepSpeedCpu {
 /// Source: deepspeed/runtime/zero/stage3.py (_create_fp16_sub_groups).
 struct SubGroups {
   std::vector<double> elements;  ///< of each
-  /// The first int((1 - ratio) n) stay on the GPU (Twin-Flow); none where the optimizer is on NVMe:
-  /// sub-groups are swapped whatever ratio says.
+  /// The first int((1 - ratio) n) stay on the GPU (Twin-Flow), before kLastGroupsOnCpu all but the
+  /// first int(ratio n); none where the optimizer is on NVMe: sub-groups are swapped whatever ratio
+  /// says.
   std::size_t on_gpu = 0;
+  bool first_on_gpu = true;
+
+  [[nodiscard]] bool is_on_gpu(std::size_t group) const;
 
   [[nodiscard]] double gpu_elements() const;
   [[nodiscard]] double cpu_elements() const;

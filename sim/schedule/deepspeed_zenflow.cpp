@@ -93,6 +93,9 @@ void DeepSpeedZenFlow::check(const Job& job) const {
     throw Error(ErrorKind::kInput, fmt::format("{}: zero_optimization: schedule \"{}\" {}",
                                                job.scenario.deepspeed.at.text(), name(), what));
   };
+  if (!job.has(Change::kZenFlow)) {
+    fail("cannot run in DeepSpeed " + to_string(job.version) + ": ZenFlow is in it from 0.17.5");
+  }
   if (!job.deepspeed.zenflow) fail("needs a zenflow block");
   if (job.deepspeed.zero_stage == 0) fail("needs stage 1, 2 or 3");
   const int stage = job.deepspeed.zero_stage;

@@ -18,6 +18,8 @@
 #include <optional>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "sim/cost/gpu_cost.h"
 #include "sim/schedule/deepspeed_step.h"
 
@@ -51,6 +53,13 @@ class DeepSpeedZero final : public Schedule {
     }
     if (job.deepspeed.offload_param != OffloadDevice::kNone) {
       notes.emplace_back("deepspeed-zero: offload_param has no effect: nothing is offloaded");
+    }
+    if (job.deepspeed.zero_stage == 0 && job.scenario.training.dtype == DType::kBf16 &&
+        !job.has(Change::kBf16WithoutZero)) {
+      notes.push_back(fmt::format(
+          "deepspeed-zero: DeepSpeed {} runs bf16 without ZeRO by BF16_Optimizer, which "
+          "is not modelled: simulated as 0.17.6, which does not divide the state",
+          to_string(job.version)));
     }
     if (job.deepspeed.fp32_gradient_sums) {
       notes.emplace_back(
@@ -150,7 +159,7 @@ class ZeroEmitter {
 
   /// Stage 0 reduces once backward has ended, which takes as long as if backward waited.
   PerClass wait_unless_overlapped(const PerClass& reduced) {
-    const bool overlaps = stage_ > 0 && job_.deepspeed.overlaps_communication();
+    const bool overlaps = stage_ > 0 && overlaps_communication(job_);
     for (std::size_t c = 0; c < builder_.classes() && !overlaps; ++c) {
       builder_.hold_compute(c, reduced[c]);
     }

@@ -42,7 +42,8 @@ class DeepSpeedZeroOffload final : public Schedule {
     if (job.deepspeed.zero_stage == 3) return stage3_traffic(job, p);
     const double boundary = optimizer_bytes(job).gradient / g;
     if (sums_on_gpu(job)) return {boundary * p, b / g * p, {0, oldest}};
-    return {(g == 1 ? boundary : b + boundary) * p, b * p, {0, oldest}};
+    const double wider = sends_fp32_weights(job) ? (optimizer_bytes(job).master - b) / g : 0;
+    return {(b * sums_down(job) / g + boundary) * p, (b + wider) * p, {0, oldest}};
   }
   [[nodiscard]] Program build(const Job& job, std::span<const WindowShape> shapes) const override;
 };

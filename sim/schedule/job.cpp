@@ -111,6 +111,9 @@ std::vector<std::string> assumptions(const Job& job) {
         "gradient_accumulation_steps is \"auto\": taken as 1, the launchers' default; "
         "training.gradient_accumulation_steps says what the launcher is told");
   }
+  if (config.optimizer.kind == Optimizer::kMuon && !job.has(Change::kMuon)) {
+    list.emplace_back("optimizer Muon: DeepSpeed has it from 0.17.6 on");
+  }
   if (config.optimizer.kind == Optimizer::kMuon) {
     list.emplace_back("optimizer Muon: without the time and memory of its orthogonalisation");
   }
@@ -254,6 +257,16 @@ OptimizerBytes optimizer_bytes(const Job& job) {
   }
   return optimizer_bytes(job.deepspeed.optimizer,
                          in_matrices / static_cast<double>(model.trained()));
+}
+
+bool overlaps_communication(const Job& job) {
+  const bool ignored = job.deepspeed.zero_stage == 1 && !job.has(Change::kStage1Overlaps);
+  return job.deepspeed.overlaps_communication() && !ignored;
+}
+
+bool sends_fp32_weights(const Job& job) {
+  return job.deepspeed.zero_stage < 3 && job.has(Change::kFp32Upload) &&
+         !job.has(Change::kBufferedUpload);
 }
 
 bool sums_on_gpu(const Job& job) {

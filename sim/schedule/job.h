@@ -52,6 +52,13 @@ struct RankThreads {
 /// Empty: they do not.
 [[nodiscard]] std::optional<std::int64_t> advised_threads(const Job& job);
 
+/// Whether reductions of gradients run beside backward: overlap_comm, which stage 1 ignored before
+/// kStage1Overlaps.
+[[nodiscard]] bool overlaps_communication(const Job& job);
+/// Whether stages 1 and 2 send updated weights up as fp32, to be cast on the GPU: between
+/// kFp32Upload and kBufferedUpload.
+[[nodiscard]] bool sends_fp32_weights(const Job& job);
+
 /// Bytes a parameter of the job's optimizer on the CPU.
 [[nodiscard]] OptimizerBytes optimizer_bytes(const Job& job);
 /// Whether micro steps add up in an fp32 buffer of the partition on the GPU and go down once, at

@@ -73,7 +73,7 @@ class Computer {
     const double update = picoseconds(deepspeed_zero_update(job_));
     const double reductions = config_.zero_stage < 2 ? 1 : steps;
     // Where reductions are not overlapped, and in stage 0 always, they follow what is computed.
-    const bool overlaps = config_.zero_stage > 0 && config_.overlaps_communication();
+    const bool overlaps = config_.zero_stage > 0 && overlaps_communication(job_);
     const double waits = overlaps ? steps_.last_reduce : reductions * steps_.reduce;
     const double path = steps * steps_.forward_backward + waits + update + gather;
     const double fetches = config_.zero_stage == 3 ? steps * steps_.gathers : 0;
@@ -98,8 +98,11 @@ class Computer {
     const std::int64_t steps = config_.gradient_accumulation_steps;
     const double cores = all_cores();
     const DeepSpeedCpu cpu = deepspeed_cpu(job_, cores, cores, OptimizerPlace::kTraining);
-    const double window =
-        ranks_ == 1 ? steps_.isolated_in_window(steps) : steps_.path_of_window(steps);
+    // What moves in the steps of older releases differs: compute alone.
+    const double window = !job_.has(Change::kZenFlow)
+                              ? static_cast<double>(steps) * steps_.forward_backward
+                          : ranks_ == 1 ? steps_.isolated_in_window(steps)
+                                        : steps_.path_of_window(steps);
     return (window + blocking(cpu)) / static_cast<double>(steps);
   }
 
@@ -121,6 +124,7 @@ class Computer {
   /// ZeRO-Infinity and others of stage 3: gradients alone.
   [[nodiscard]] double deepspeed_gradients() {
     const std::int64_t steps = config_.gradient_accumulation_steps;
+    if (!job_.has(Change::kZenFlow)) return steps_.forward_backward;
     return steps_.path_of_window(steps) / static_cast<double>(steps);
   }
 
@@ -203,7 +207,13 @@ class Computer {
   /// Stage 3 copies from ordinary memory; with offload_param weights stay on the host.
   [[nodiscard]] double weights_up() const {
     const double bytes = bytes_ * partition_;
-    if (config_.zero_stage != 3) return pinned_or_pageable(Direction::kH2D, bytes);
+    if (config_.zero_stage != 3) {
+      if (sends_fp32_weights(job_)) {
+        return pinned_or_pageable(Direction::kH2D, optimizer_bytes(job_).master * partition_);
+      }
+      return job_.has(Change::kBufferedUpload) ? pinned_or_pageable(Direction::kH2D, bytes)
+                                               : link_time(Direction::kH2D, false, bytes, 1);
+    }
     if (config_.offload_param != OffloadDevice::kNone) return 0;
     return link_time(Direction::kH2D, false, bytes, 1);
   }

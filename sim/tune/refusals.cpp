@@ -26,6 +26,11 @@ std::string Refusals::of_placement(const Setting& setting) const {
 }
 
 std::string Refusals::of_rest(const Setting& setting) const {
+  if (setting.zenflow() && request_.family == Family::kDeepSpeed &&
+      !request_.job.has(Change::kZenFlow)) {
+    return fmt::format("release: ZenFlow is in DeepSpeed from 0.17.5, the job's release is {}",
+                       to_string(request_.job.version));
+  }
   const std::int64_t steps = accumulation_of(request_, setting);
   if (steps == 0) return "batch: micro-batch and GPUs do not divide the global batch";
   if (steps > 1 && setting.zenflow() && drops_accumulation()) {

@@ -168,7 +168,7 @@ StepFacts step_facts(const Job& job, const Schedule& schedule) {
   StepParts& parts = steps.parts;
   parts.ranks = job.scenario.ranks() > 1;
   parts.stage3 = stage3;
-  parts.overlap = job.deepspeed.overlaps_communication();
+  parts.overlap = overlaps_communication(job);
   parts.pinned = job.deepspeed.pin_memory;
   // A layer's parameters are fetched when the task before the last one has ended; of the second
   // layer that is the update of selected columns between the steps.

@@ -2,12 +2,16 @@
 // docs/model.md. Bytes and times are worked out from the rule, on machines whose links never bind.
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "sim/base/error.h"
+#include "sim/schedule/deepspeed_memory.h"
+#include "sim/schedule/deepspeed_step.h"
 #include "sim/simulate/simulation.h"
 #include "tests/support/small_jobs.h"
 
@@ -301,17 +305,206 @@ TEST(Release, TrafficFollowsTheClosedFormEverywhere) {
   }
 }
 
+constexpr const char* kZeroOffload = "deepspeed-zero-offload";
+
+/// ZeRO-Offload without ZenFlow, on so many GPUs.
+JobOptions plain(std::int64_t gpus, int stage, std::int64_t accumulation = 1) {
+  JobOptions one = options();
+  one.gpus = gpus;
+  one.stage = stage;
+  one.accumulation = accumulation;
+  one.with_zenflow = false;
+  return one;
+}
+
+/// What a rank's buffers hold at most of `name`.
+double held_of(const std::string& name, const JobOptions& options, const char* version) {
+  const Job job =
+      launched(make_small_job(round_node(options.gpus), small_gpt2(), options), {version});
+  const Schedule& schedule = find_schedule(kZeroOffload);
+  const Program program = schedule.build(job, schedule.windows(job, 16));
+  double largest = 0;
+  for (const MemoryBuffer& buffer : program.buffers) {
+    if (buffer.name == name) largest = buffer.resident;
+  }
+  for (const MemoryChange& change : program.memory) {
+    if (program.buffers[change.buffer].name == name) largest = std::max(largest, change.bytes);
+  }
+  return largest;
+}
+
+/// The weights that go up after an update: 2 bytes a parameter, but 4 from 0.14.1 to 0.16.9, which
+/// stand on the GPU then. On the host they are in a temporary before, in a buffer since.
+TEST(Release, SendsFp32WeightsUpFrom0141To0169) {
+  const JobOptions two = plain(2, 2);
+  const double p = partition(two);
+  const std::vector<std::pair<const char*, double>> wide = {
+      {"0.14.0", 0}, {"0.14.1", 4}, {"0.16.9", 4}, {"0.17.0", 0}};
+  for (const auto& [version, bytes] : wide) {
+    EXPECT_NEAR(run(two, {version}, kZeroOffload).h2d_bytes, (bytes > 0 ? bytes : 2) * p, 1)
+        << version;
+    EXPECT_EQ(held_of("fp32 weights, to be cast", two, version), bytes * p) << version;
+  }
+  EXPECT_EQ(held_of("temporary of a casting copy", two, "0.14.0"), 2 * 2 * p);
+  EXPECT_EQ(held_of("16-bit weights to upload", two, "0.14.0"), 0);
+  EXPECT_EQ(held_of("temporary of a casting copy", two, "0.14.1"), 0);
+  EXPECT_EQ(held_of("16-bit weights to upload", two, "0.16.9"), 0);
+  EXPECT_EQ(held_of("16-bit weights to upload", two, "0.17.0"), 2 * 2 * p);
+}
+
+/// Before 0.14.1 they go up from ordinary memory, at 5 instead of 20 GB/s.
+TEST(Release, WeightsGoUpFromOrdinaryMemoryBefore0141) {
+  const JobOptions one = plain(1, 2);
+  const double p = partition(one);
+  const double before = run(one, {"0.14.0"}, kZeroOffload).step_time;
+  const double since = run(one, {"0.17.0"}, kZeroOffload).step_time;
+  EXPECT_NEAR((before - since) * 1e-12, 2 * p * (1 / 5e9 - 1 / 20e9), 1e-6);
+}
+
+/// Windows of four steps. Down 4 bytes at the end, and the sum of 2: three times until 0.15.1, once
+/// until 0.17.4. Up the sum three times, and 2 (0.15: 4) of weights.
+TEST(Release, LeavesOnlyTheFirstSumFrom0152) {
+  const JobOptions four = plain(2, 2, 4);
+  const double p = partition(four);
+  const SimulationResult before = run(four, {"0.15.1"}, kZeroOffload);
+  EXPECT_NEAR(before.d2h_bytes, (3 * 2 + 4) / 4.0 * p, 1);
+  EXPECT_NEAR(before.h2d_bytes, (3 * 2 + 4) / 4.0 * p, 1);
+  const SimulationResult since = run(four, {"0.15.2"}, kZeroOffload);
+  EXPECT_NEAR(since.d2h_bytes, (2 + 4) / 4.0 * p, 1);
+  EXPECT_NEAR(since.h2d_bytes, (3 * 2 + 4) / 4.0 * p, 1);
+  EXPECT_NEAR(run(four, {"0.17.4"}, kZeroOffload).h2d_bytes, (3 * 2 + 2) / 4.0 * p, 1);
+}
+
+/// Stage 3, one GPU, all in a row. Besides the sum (2 down and up): until 0.15.3 2 bytes at the
+/// pageable rate, and 6 of host memory to cast them; until 0.16.2 4 pinned and 8 of host memory;
+/// since then 4 pinned alone.
+TEST(Release, Stage3GradientsCameByWayOfTheHostBefore0163) {
+  const JobOptions three = plain(1, 3);
+  const double p = partition(three);
+  const auto result = [&](const char* version) { return run(three, {version}, kZeroOffload); };
+  EXPECT_NEAR(result("0.15.3").d2h_bytes, (2 + 2) * p, 1);
+  EXPECT_NEAR(result("0.15.4").d2h_bytes, (2 + 4) * p, 1);
+  EXPECT_NEAR(result("0.16.3").d2h_bytes, (2 + 4) * p, 1);
+  const double direct = result("0.16.3").step_time;
+  constexpr double kPass = 200e9;  // host.elementwise_bandwidth
+  EXPECT_NEAR((result("0.16.2").step_time - direct) * 1e-12, 8 * p / kPass, 1e-6);
+  EXPECT_NEAR((result("0.15.3").step_time - direct) * 1e-12,
+              2 * p / 4e9 + 6 * p / kPass - 4 * p / 10e9, 1e-6);
+}
+
+/// What stage 3 casts on the GPU has 4 bytes there; the norm of 64 bits alone has 8 of as many.
+TEST(Release, Stage3CastsGradientsOnTheGpuSince0154) {
+  const JobOptions three = plain(2, 3);
+  EXPECT_GT(held_of("largest gradient in fp64 (norm)", three, "0.15.3"), 0);
+  EXPECT_EQ(held_of("largest gradient in fp64 (norm), fp32", three, "0.15.3"), 0);
+  EXPECT_GT(held_of("largest gradient in fp64 (norm), fp32", three, "0.15.4"), 0);
+  // Half of the 52,000 x 512 of the embedding, of either rank.
+  const double part = 52000.0 * 512;
+  EXPECT_EQ(held_of("gradient, to be cast", three, "0.15.3"), 2 * part);
+  EXPECT_EQ(held_of("buffer of a gradient", three, "0.15.4"), 4 * part);
+  EXPECT_EQ(held_of("buffer of a gradient", three, "0.16.3"), 0);
+}
+
+/// Buckets of a million elements, whose sums are copied beside backward: it waits since 0.14.3.
+TEST(Release, ReductionsHoldBackwardSince0143) {
+  JobOptions four = plain(2, 2, 4);
+  four.reduce_bucket_size = 1'000'000;
+  const auto step = [&](const char* version) {
+    Job job = launched(make_small_job(round_node(2), small_gpt2(), four), {version});
+    job.deepspeed.overlap_comm = true;
+    return simulate_schedule(job, find_schedule(kZeroOffload)).step_time;
+  };
+  EXPECT_GT(step("0.14.3"), step("0.14.2"));
+}
+
+TEST(Release, Stage1IgnoresOverlapCommBefore0130) {
+  JobOptions one = plain(2, 1);
+  one.reduce_bucket_size = 1'000'000;
+  const auto job = [&](const char* version, bool overlap) {
+    Job made = launched(make_small_job(round_node(2), small_gpt2(), one), {version});
+    made.deepspeed.overlap_comm = overlap;
+    return made;
+  };
+  const auto step = [&](const char* version, bool overlap) {
+    return simulate_schedule(job(version, overlap), find_schedule("deepspeed-zero")).step_time;
+  };
+  EXPECT_EQ(step("0.12.6", true), step("0.12.6", false));
+  EXPECT_LT(step("0.13.0", true), step("0.13.0", false));
+  EXPECT_EQ(bucket_memory(job("0.12.6", true)), 0);
+  EXPECT_EQ(bucket_memory(job("0.13.0", true)), 2 * 2 * 1e6);
+}
+
+/// Sub-groups of a ninth of the parameters or more, half of them on the CPU: it has the first
+/// int(n / 2) until 0.17.6, all but int(n / 2) since.
+TEST(Release, TwinFlowKeptTheLastSubGroupsOnTheGpuBefore0180) {
+  Job job = launched(make_small_job(round_node(), small_gpt2(), plain(1, 3)), {"0.17.4"});
+  job.deepspeed.sub_group_size = static_cast<std::int64_t>(job.partition() / 3);
+  job.deepspeed.offload_ratio = 0.5;
+  const SubGroups before = sub_groups(job);
+  ASSERT_EQ(before.elements.size() % 2, 1U);
+  EXPECT_FALSE(before.is_on_gpu(0));
+  EXPECT_TRUE(before.is_on_gpu(before.elements.size() - 1));
+  EXPECT_EQ(before.on_gpu, before.elements.size() / 2 + 1);
+  job.version = parse_version("0.18.0");
+  const SubGroups since = sub_groups(job);
+  EXPECT_TRUE(since.is_on_gpu(0));
+  EXPECT_EQ(since.on_gpu, since.elements.size() / 2);
+  EXPECT_EQ(before.gpu_elements() + before.cpu_elements(), job.partition());
+}
+
+/// Until 0.17.4 buckets are there when the head's backward, with the logits, begins.
+TEST(Release, BackwardBeginsWithItsBucketsBefore0175) {
+  const auto peak = [](const char* version) {
+    JobOptions long_rows = plain(1, 2);
+    long_rows.training.micro_batch_size_per_gpu = 8;
+    long_rows.training.sequence_length = 512;
+    return run(long_rows, {version}, kZeroOffload).memory.gpu.total;
+  };
+  EXPECT_NEAR(peak("0.17.4") - peak("0.17.5"), 2 * 500e6, 1);
+}
+
+/// Every release moves what its formula says, and has fewer bytes to move than it took.
+TEST(Release, ZeroOffloadFollowsTheClosedFormEverywhere) {
+  for (const Version& version : known_versions()) {
+    for (const int stage : {1, 2, 3}) {
+      for (const std::int64_t accumulation : {1, 2, 5}) {
+        const JobOptions one = plain(2, stage, accumulation);
+        const Job job =
+            launched(make_small_job(round_node(2), tiny_llama(), one), {to_string(version)});
+        for (const char* name : {kZeroOffload, "deepspeed-twin-flow"}) {
+          const Schedule& schedule = find_schedule(name);
+          if (stage < 3 && std::string(name) != kZeroOffload) continue;
+          const SimulationResult result = simulate_schedule(job, schedule);
+          const ClosedForm expected = schedule.closed_form(job);
+          const std::string where =
+              fmt::format("{} {} stage {} G {}", to_string(version), name, stage, accumulation);
+          EXPECT_NEAR(result.d2h_bytes, expected.d2h_bytes_per_step, 1e-6) << where;
+          EXPECT_NEAR(result.h2d_bytes, expected.h2d_bytes_per_step, 1e-6) << where;
+        }
+      }
+    }
+  }
+}
+
+TEST(Release, NamesTheReleaseThatHasWhatItLacks) {
+  EXPECT_THAT(refusal(options(), {"0.17.4"}), HasSubstr("ZenFlow is in it from 0.17.5"));
+  const Job job = launched(make_small_job(round_node(), small_gpt2(), plain(1, 3)), {"0.17.6"});
+  EXPECT_THAT([&] { find_schedule("deepspeed-super-offload").check(job); },
+              ::testing::Throws<Error>(::testing::Property(
+                  &Error::what, HasSubstr("SuperOffload is in DeepSpeed from 0.18.0"))));
+}
+
 TEST(Release, UnknownOnesAreLocatedAndTheKnownListed) {
   Scenario scenario;
   scenario.model = tiny_llama();
   scenario.hardware = round_node();
   scenario.deepspeed = parse_json("{}", "ds.json");
   Scenario released = scenario;
-  released.deepspeed_version = WrittenText{"0.16.0", scenario.deepspeed.at};
+  released.deepspeed_version = WrittenText{"0.12.5", scenario.deepspeed.at};
   EXPECT_THAT([&] { (void)make_job(released); },
               ::testing::Throws<Error>(::testing::Property(
                   &Error::what, ::testing::AllOf(HasSubstr("ds.json:1:1: launch.deepspeed_version"),
-                                                 HasSubstr("known: 0.17.5, 0.17.6, 0.18.0")))));
+                                                 HasSubstr("known: 0.12.6, 0.13.0 to 0.13.5, ")))));
   scenario.target = WrittenText{"acelerate", scenario.deepspeed.at};
   EXPECT_THAT([&] { (void)make_job(scenario); },
               ::testing::Throws<Error>(
