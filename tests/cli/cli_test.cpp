@@ -902,6 +902,23 @@ TEST_F(Cli, RunWarnsOfWhatDeepSpeedWouldNotRun) {
               HasSubstr("ZF037"));
 }
 
+TEST_F(Cli, ListsTheKeysOfARelease) {
+  const auto has = [&](const std::string& key, const std::vector<std::string>& options) {
+    std::vector<std::string> words = {"list", "keys"};
+    words.insert(words.end(), options.begin(), options.end());
+    const json keys = run_json(words).at("keys");
+    return std::any_of(keys.begin(), keys.end(),
+                       [&](const json& row) { return row["key"] == key; });
+  };
+  const std::string zenflow = "zero_optimization.zenflow";
+  EXPECT_TRUE(has(zenflow, {}));
+  EXPECT_FALSE(has("nebula", {}));
+  EXPECT_FALSE(has(zenflow, {"--deepspeed-version", "0.17.4"}));
+  EXPECT_FALSE(has(zenflow + ".topk_ratio", {"--deepspeed-version", "0.17.4"}));
+  EXPECT_TRUE(has("zero_optimization.stage", {"--deepspeed-version", "0.17.4"}));
+  EXPECT_THAT(run({"list", "keys", "--deepspeed-version", "0.12.5"}).err, HasSubstr("0.12.6"));
+}
+
 TEST_F(Cli, RunWarnsOfTheReleaseAndTheLauncherThatAreSimulated) {
   const auto warning_of = [&](const std::string& from, const std::string& to,
                               std::vector<std::string> options) {

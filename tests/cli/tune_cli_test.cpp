@@ -168,6 +168,18 @@ TEST_F(Tune, WritesWhatTheLinterAcceptsForEveryTarget) {
   EXPECT_THAT(content("accelerate0.19.8/cmd_optimal.txt"), StartsWith("accelerate launch "));
 }
 
+TEST_F(Tune, ProposesNoZenFlowToReleasesWithoutIt) {
+  const Outcome outcome = run_small({"--deepspeed-version", "0.16.0", "-o", "old"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("release: ZenFlow is in DeepSpeed from 0.17.5, the job's "
+                                     "release is 0.16.0"));
+  EXPECT_THAT(content("old/ds_config_optimal.json"), Not(HasSubstr("zenflow")));
+  const Outcome lint = run_program({ZENFLOW_SIM, "lint", "old/ds_config_optimal.json",
+                                    "--deepspeed-version", "0.16.0", "--world-size", "4"},
+                                   {.folder = folder_.path()});
+  EXPECT_EQ(lint.code, 0) << lint.out;
+}
+
 // Their own warm-up, 4, is no multiple of most intervals, and columns are selected every 64 steps.
 TEST_F(Tune, PredictsTheFileThatItWrites) {
   for (const char* name : {"mistral_7b_1xrtx4090", "opt_1_3b_1xrtx3090", "qwen2_5_7b_4xl40s"}) {
