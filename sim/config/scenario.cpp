@@ -287,7 +287,13 @@ std::pair<ModelSpec, const Node*> read_spliced_model(MapReader& root, const Scen
   ModelFiles files;
   files.name = map.require("name").string();
   const auto weights = map.optional("weights");
-  if (weights) files.weights = tree.weights.at(weights->string());
+  if (weights) {
+    const auto read = tree.weights.find(weights->string());
+    if (read == tree.weights.end()) {
+      weights->fail("expected none: a scenario names weights as its model, `model: PATH`");
+    }
+    files.weights = read->second;
+  }
   // Weights alone have no config.json.
   const Node* config = weights ? map.node().find("config") : &map.require("config").node();
   map.ignore("config");

@@ -88,7 +88,10 @@ std::string values_text(const SetupKnob& knob) {
 [[noreturn]] void refuse(const std::string& file, std::string_view key, const std::string& expected,
                          const Json& found) {
   constexpr std::size_t kLongest = 60;
-  const std::string text = found.dump(-1, ' ', true, Json::error_handler_t::replace);
+  // Lists and maps are not written out: that takes a stack as deep as they are.
+  const std::string text = found.is_structured()
+                               ? std::string(found.is_array() ? "a list" : "a map")
+                               : found.dump(-1, ' ', true, Json::error_handler_t::replace);
   throw Error(ErrorKind::kInput, fmt::format("{}: {}.{}: expected {}, found {}", file, kKey, key,
                                              expected, text.substr(0, kLongest)));
 }

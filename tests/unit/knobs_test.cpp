@@ -2,6 +2,8 @@
 #include "sim/offload/knobs.h"
 
 #include <set>
+#include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -96,6 +98,22 @@ TEST(Knobs, AreNotReadFromNumbersThatAreTooLarge) {
                       knob.name, knob.low, largest_value(knob), number);
       EXPECT_EQ(error, std::string(number) == "7" ? "" : refused);
     }
+  }
+}
+
+/// However deep: to write such a value out in the message took a stack as deep.
+TEST(Knobs, AreNotReadFromLists) {
+  constexpr std::size_t kDeep = 500'000;
+  Timeline timeline;
+  timeline.metadata.emplace_back("zenflow_train", R"({"topk_ratio": )" + std::string(kDeep, '[') +
+                                                      std::string(kDeep, ']') + "}");
+  EXPECT_EQ(recorded_run(timeline), std::nullopt);
+  try {
+    check_recorded_run(timeline, "run.json");
+    ADD_FAILURE() << "it is taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    EXPECT_TRUE(std::string_view(error.what()).ends_with(", found a list")) << error.what();
   }
 }
 

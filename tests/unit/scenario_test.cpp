@@ -179,6 +179,9 @@ TEST_F(ScenarioFile, RefusesItselfAsAnyOtherFile) {
 TEST_F(ScenarioFile, NamesMissingFilesWhereTheyAreNamed) {
   EXPECT_THAT(error_with("models/tiny.json", "models/none.json"),
               AllOf(HasSubstr("changed.yaml:2:8: model: no such file"), HasSubstr("none.json")));
+  // Only a file that is read brings weights.
+  EXPECT_THAT(error_with("models/tiny.json", "{name: tiny, config: {}, weights: some}"),
+              HasSubstr("model.weights: expected none: a scenario names weights as its model"));
   EXPECT_THAT(error_with("ds/zenflow.json", "ds/none.json"),
               AllOf(HasSubstr("changed.yaml:6:12: deepspeed: no such file")));
   EXPECT_THAT(error_of(folder_.write("scenarios/b.yaml", "base: none.yaml\n")),
