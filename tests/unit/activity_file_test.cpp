@@ -117,6 +117,32 @@ TEST(ActivityFile, ContradictionsAreErrors) {
   write(folder / "kind", log);
   EXPECT_THAT(error_of([&] { (void)read_activity_file(folder / "kind"); }).second,
               HasSubstr("no known kind"));
+  log = sample();
+  log.activities[2].device = 1U << 30U;  // a timeline would have a billion names
+  write(folder / "device", log);
+  EXPECT_THAT(error_of([&] { (void)read_activity_file(folder / "device"); }).second,
+              HasSubstr("expected a device below 4096, found an activity of 1073741824"));
+  log = sample();
+  log.session_end = std::uint64_t{1} << 63U;  // more picoseconds than can be counted
+  write(folder / "long", log);
+  EXPECT_THAT(error_of([&] { (void)read_activity_file(folder / "long"); }).second,
+              HasSubstr("expected a session of at most 50 days"));
+}
+
+// The JSON library takes -711 for a number without sign, whatever comes of it.
+TEST(ActivityFile, NumbersHaveToFit) {
+  const TemporaryFolder folder;
+  write(folder / "a", sample());
+  std::string text = testing::bytes_of(folder / "a");
+  const std::size_t at = text.find("4711");
+  ASSERT_NE(at, std::string::npos);
+  for (const char* number : {"-711", "47.1", "47e9"}) {
+    text.replace(at, 4, number);
+    folder.write("b", text);
+    EXPECT_THAT(error_of([&] { (void)read_activity_file(folder / "b"); }).second,
+                HasSubstr("process: expected a whole number from 0 to 4294967295"))
+        << number;
+  }
 }
 
 TEST(ActivityFile, DoesNotReplaceAFile) {

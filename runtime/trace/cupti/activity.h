@@ -83,6 +83,10 @@ struct RecordLosses {
   friend bool operator==(const RecordLosses&, const RecordLosses&) = default;
 };
 
+/// Nanoseconds, 50 days: what is later was not recorded, and two such times can be added up in
+/// picoseconds.
+inline constexpr std::uint64_t kLongestSession = std::uint64_t{50} * 24 * 3600 * 1'000'000'000;
+
 /// A process's recording.
 struct ActivityLog {
   std::uint32_t process = 0;

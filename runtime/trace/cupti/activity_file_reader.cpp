@@ -1,4 +1,6 @@
+#include <cstdint>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -14,6 +16,8 @@ namespace zenflow::runtime {
 namespace {
 
 using nlohmann::json;
+
+constexpr std::uint32_t kMostDevices = 4096;
 
 class FileReader {
  public:
@@ -55,11 +59,11 @@ class FileReader {
     switch (type) {
       case kInformation:
         return parsed(payload, [this](const json& from) {
-          log_.process = from.at("process");
+          take_number(from, "process", log_.process);
           log_.program = from.at("program");
-          log_.cupti_version = from.at("cupti_version");
+          take_number(from, "cupti_version", log_.cupti_version);
           log_.low_overhead = from.at("low_overhead");
-          log_.session_start = from.at("session_start");
+          take_number(from, "session_start", log_.session_start);
           log_.untraced = from.at("untraced");
         });
       case kString:
@@ -73,13 +77,13 @@ class FileReader {
         return;
       case kEnd:
         return parsed(payload, [this](const json& from) {
-          log_.session_end = from.at("session_end");
+          take_number(from, "session_end", log_.session_end);
           log_.notes = from.at("notes");
-          log_.losses.dropped_by_cupti = from.at("dropped_by_cupti");
-          log_.losses.refused_buffers = from.at("refused_buffers");
-          log_.losses.emergency_buffers = from.at("emergency_buffers");
-          log_.losses.unknown_kinds = from.at("unknown_kinds");
-          log_.losses.cut_records = from.at("cut_records");
+          take_number(from, "dropped_by_cupti", log_.losses.dropped_by_cupti);
+          take_number(from, "refused_buffers", log_.losses.refused_buffers);
+          take_number(from, "emergency_buffers", log_.losses.emergency_buffers);
+          take_number(from, "unknown_kinds", log_.losses.unknown_kinds);
+          take_number(from, "cut_records", log_.losses.cut_records);
           log_.complete = true;
         });
       default:
@@ -96,6 +100,18 @@ class FileReader {
     }
   }
 
+  /// The library would take any number for one that fits.
+  template <class Number>
+  void take_number(const json& from, const char* key, Number& to) const {
+    const json& said = from.at(key);
+    if (!said.is_number_unsigned() ||
+        said.get<std::uint64_t>() > std::numeric_limits<Number>::max()) {
+      fail(fmt::format("{}: expected a whole number from 0 to {}", key,
+                       std::numeric_limits<Number>::max()));
+    }
+    to = said.get<Number>();
+  }
+
   void activities(std::string_view payload) {
     if (payload.size() % sizeof(Activity) != 0) fail("expected whole activities");
     const std::size_t before = log_.activities.size();
@@ -107,8 +123,19 @@ class FileReader {
   }
 
   void check() const {
+    constexpr std::uint64_t kLatest = std::uint64_t{1} << 62U;
+    const bool is_long = log_.session_start != 0 && log_.session_end > log_.session_start &&
+                         log_.session_end - log_.session_start > kLongestSession;
+    if (is_long || log_.session_start > kLatest) {
+      fail(fmt::format("expected a session of at most 50 days, found one from {} to {} ns",
+                       log_.session_start, log_.session_end));
+    }
     for (const Activity& activity : log_.activities) {
       if (activity.kind > ActivityKind::kInstant) fail("an activity is of no known kind");
+      if (activity.device >= kMostDevices) {  // timelines list all up to the largest
+        fail(fmt::format("expected a device below {}, found an activity of {}", kMostDevices,
+                         activity.device));
+      }
       if (activity.name >= log_.strings.size() || activity.domain >= log_.strings.size()) {
         fail("an activity's name is missing");
       }

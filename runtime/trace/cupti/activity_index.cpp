@@ -1,5 +1,6 @@
 #include "runtime/trace/cupti/activity_index.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace zenflow::runtime {
@@ -78,6 +79,7 @@ bool ActivityIndex::has_start(const Activity& range_end) const {
 
 bool ActivityIndex::in_session(const Activity& activity) const {
   return activity.start >= log_.session_start &&
+         std::max(activity.start, activity.end) - log_.session_start <= kLongestSession &&
          (log_.session_end == 0 || activity.end <= log_.session_end);
 }
 

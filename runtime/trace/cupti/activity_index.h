@@ -28,7 +28,7 @@ class ActivityIndex {
   [[nodiscard]] std::optional<std::size_t> range_end(const Activity& start) const;
   [[nodiscard]] bool has_start(const Activity& range_end) const;
 
-  /// Whether the session's clock can have shown both times.
+  /// Whether the session's clock can have shown both times, no later than kLongestSession.
   [[nodiscard]] bool in_session(const Activity& activity) const;
   /// Whether both times are there, in order.
   [[nodiscard]] static bool is_timed(const Activity& activity) {

@@ -242,7 +242,11 @@ class Builder {
 
   void add_overhead(std::size_t index, const Activity& activity) {
     if (!usable(activity)) return;
-    report().overhead += time(activity.end) - time(activity.start);
+    // Those of many threads may come to more than can be counted.
+    constexpr Picoseconds kMost = {static_cast<std::int64_t>(kLongestSession) *
+                                   kPicosecondsPerNanosecond};
+    report().overhead =
+        std::min(report().overhead + (time(activity.end) - time(activity.start)), kMost);
     const std::uint32_t process = activity.process != 0 ? activity.process : log_.process;
     pend(index, activity, {TrackKey::Row::kOverhead, process, activity.thread},
          overhead_name(activity.value))
