@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <string_view>
@@ -44,6 +45,15 @@ std::vector<double> numbers(const Evaluation& one) {
 }
 
 constexpr std::size_t kNumbers = 10 + kStallCauses + kMemoryLimits;
+constexpr std::size_t kStalenessAt = 8;
+
+/// Whether an evaluation can have them: no search writes another number.
+bool are_possible(const std::vector<double>& all) {
+  constexpr double kMostSteps = 1e15;
+  const double staleness = all[kStalenessAt];
+  return std::all_of(all.begin(), all.end(), [](double one) { return std::isfinite(one); }) &&
+         staleness >= 0 && staleness <= kMostSteps;
+}
 
 Evaluation evaluation_of(const std::vector<double>& all) {
   Evaluation one;
@@ -321,6 +331,7 @@ void Study::read(const std::string& identity) {
     }
     std::vector<double> values(kNumbers);
     std::memcpy(values.data(), blob.data(), blob.size());
+    if (!are_possible(values)) database_->fail_damaged("an evaluation with impossible numbers");
     database_->known.emplace(rows.text(0), evaluation_of(values));
   }
   if (status != SQLITE_DONE) database_->fail_with(status);

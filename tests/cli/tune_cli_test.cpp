@@ -345,6 +345,22 @@ TEST_F(Tune, RefusesAStudyOfAnotherScenario) {
   EXPECT_EQ(run_small({"-o", "out", "-f"}).code, 0);  // the study is still its own
 }
 
+// Its staleness is no number, which no whole number can stand for.
+TEST_F(Tune, RefusesAStudyWithImpossibleNumbers) {
+  ASSERT_EQ(run_small({"-o", "out", "--front-within", "0"}).code, 0);
+  sqlite3* study = nullptr;
+  ASSERT_EQ(sqlite3_open((folder_ / "out/study.sqlite").c_str(), &study), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(study,
+                         "UPDATE evaluations SET numbers = CAST(substr(numbers, 1, 64) || "
+                         "x'FFFFFFFFFFFFFFFF' || substr(numbers, 73) AS BLOB)",
+                         nullptr, nullptr, nullptr),
+            SQLITE_OK);
+  sqlite3_close(study);
+  const Outcome outcome = run_small({"-o", "out", "-f", "--front-within", "0"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("is damaged (an evaluation with impossible numbers)"));
+}
+
 // Another build may simulate otherwise, whatever its version.
 TEST_F(Tune, RefusesAStudyOfAnotherBuild) {
   ASSERT_EQ(run_small({"-o", "out", "--front-within", "0"}).code, 0);
