@@ -6,7 +6,6 @@
 #include <map>
 #include <numeric>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "sim/base/median.h"
@@ -40,21 +39,6 @@ constexpr std::size_t kStepGap = 11;
 /// Where LiveUnit's are.
 constexpr std::array<std::size_t, kLiveUnits> kPlaces = {3, 4, 5, 6, 7, 8, 9, 12, 10};
 constexpr std::size_t kUnits = 13;
-constexpr std::array<std::string_view, kUnits> kPaths = {
-    "gpu.gemm_efficiency",
-    "gpu.attention_efficiency",
-    "gpu.elementwise_efficiency",
-    "gpu.streaming_efficiency",
-    "gpu.column_efficiency",
-    "gpu.kernel_launch",
-    "host_link.h2d",
-    "host_link.d2h",
-    "host_link.latency",
-    "host.adam_bandwidth",
-    "host.core_bandwidth",
-    "host.step_gap",
-    "host.adam_launch",
-};
 using Units = std::array<double, kUnits>;
 
 Units units_of(const HardwareProfile& machine, DType dtype) {

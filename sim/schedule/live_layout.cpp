@@ -55,7 +55,7 @@ std::vector<int> owning_ranks(const ModelSpec& model, int ranks) {
 }
 
 LiveStaging live_staging(const std::vector<LiveLayer>& layers, double width) {
-  constexpr std::int64_t kStateBytes = 12;  // fp32 weight and two moments
+  constexpr std::int64_t kElementStateBytes = 12;  // fp32 weight and two moments
   LiveStaging staging;
   std::int64_t most_columns = 0;
   std::int64_t most_elements = 0;
@@ -64,13 +64,13 @@ LiveStaging live_staging(const std::vector<LiveLayer>& layers, double width) {
       staging.control += static_cast<double>(8 * tensor.columns + 8 * tensor.selected + 16);
       staging.tensor = std::max(staging.tensor, width * static_cast<double>(tensor.elements()));
       if (tensor.selected == 0) continue;
-      const std::int64_t block = std::max(tensor.selected, kExchangeBytes / kStateBytes);
+      const std::int64_t block = std::max(tensor.selected, kExchangeBytes / kElementStateBytes);
       most_columns = std::max(most_columns, tensor.selected);
       most_elements = std::max(most_elements, std::min(block, tensor.rows * tensor.selected));
     }
   }
   staging.exchange = static_cast<double>(8 * most_columns) +
-                     (kStateBytes + width) * static_cast<double>(most_elements);
+                     (kElementStateBytes + width) * static_cast<double>(most_elements);
   return staging;
 }
 

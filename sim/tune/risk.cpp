@@ -3,12 +3,12 @@
 namespace zenflow::sim {
 
 std::uint64_t kind_of(const Setting& setting) {
-  constexpr std::uint64_t kMany = 1 << 20;
+  constexpr std::uint64_t kLargest = 1 << 20;
   std::uint64_t kind = static_cast<std::uint64_t>(setting.placement()) * 4 +
                        static_cast<std::uint64_t>(setting.stage());
-  kind = kind * kMany + static_cast<std::uint64_t>(setting.whole(Knob::kMicroBatch)) % kMany;
-  if (!setting.zenflow()) return kind * kMany * 2;
-  kind = kind * kMany + static_cast<std::uint64_t>(setting.interval());
+  kind = kind * kLargest + static_cast<std::uint64_t>(setting.whole(Knob::kMicroBatch)) % kLargest;
+  if (!setting.zenflow()) return kind * kLargest * 2;
+  kind = kind * kLargest + static_cast<std::uint64_t>(setting.interval());
   return 2 * kind + (setting.flag(Knob::kOverlapStep) ? 1 : 0);
 }
 
