@@ -48,4 +48,5 @@ zenflow_test_group(toy_glue_test LABEL property TIMEOUT 60 PROPERTIES FIXTURES_R
 target_compile_definitions(toy_glue_test PRIVATE ZENFLOW_TOY_GLUE="${ZENFLOW_TOY_GLUE}")
 
 zenflow_fuzz(fuzz_glue LINK zenflow::data)
+zenflow_fuzz(fuzz_tokens LINK zenflow::data)
 zenflow_fuzz(fuzz_checkpoint LINK zenflow::checkpoint)

@@ -37,6 +37,10 @@ add_dependencies(recorded_run_test zenflow-train zenflow-sim)
 zenflow_fuzz(fuzz_chrome_trace LINK zenflow::trace_analysis)
 zenflow_fuzz(fuzz_timer_log LINK zenflow::trace_analysis)
 zenflow_fuzz(fuzz_nsight LINK zenflow::trace_analysis SQLite::SQLite3)
+zenflow_fuzz(fuzz_recorded_run LINK zenflow::trace)
+zenflow_fuzz(fuzz_rules LINK zenflow::trace_import)
+zenflow_fuzz(fuzz_patterns LINK zenflow::trace_import)
+zenflow_fuzz(fuzz_activities LINK zenflow::gpu_trace)
 
 # Not a test: how fast a long trace is read, and how much memory that takes.
 add_executable(trace_import_bench EXCLUDE_FROM_ALL bench/trace_import_bench.cpp)
