@@ -12,12 +12,41 @@ struct NamePattern::Compiled {
   std::regex regex;
 };
 
+/// libstdc++ adds up the digits of {n,m}, and of a back reference, without a limit.
+static bool has_long_number(std::string_view pattern) {
+  constexpr int kMostDigits = 9;
+  const auto is_digit = [&pattern](std::size_t at) {
+    return at < pattern.size() && pattern[at] >= '0' && pattern[at] <= '9';
+  };
+  bool in_braces = false;
+  bool is_reference = false;
+  int digits = 0;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    if (is_digit(i)) {
+      if ((in_braces || is_reference) && ++digits > kMostDigits) return true;
+      continue;
+    }
+    digits = 0;
+    const bool is_escape = pattern[i] == '\\';
+    is_reference = is_escape && is_digit(i + 1);
+    if (is_escape && !is_reference) {
+      ++i;  // what is escaped stands for itself
+    } else if (pattern[i] == '{' || pattern[i] == '}') {
+      in_braces = pattern[i] == '{';
+    }
+  }
+  return false;
+}
+
 NamePattern::NamePattern(const std::string& pattern) {
   constexpr std::size_t kLongest = 4096;
   if (pattern.size() > kLongest) {
     throw Error(ErrorKind::kInput,
                 fmt::format("is a regular expression of {} characters: at most {}", pattern.size(),
                             kLongest));
+  }
+  if (has_long_number(pattern)) {
+    throw Error(ErrorKind::kInput, "is a regular expression with a count of ten digits or more");
   }
   // libstdc++ follows all ways through the pattern at once then, instead of one after the other.
   const auto flags = std::regex::ECMAScript | std::regex_constants::__polynomial;

@@ -354,6 +354,12 @@ TEST(AdapterReader, SaysWhatIsWrong) {
               HasSubstr("no module of the model gets an adapter"));
   EXPECT_THAT(adapter_error(peft + "target_modules: '(q_proj'}"),
               HasSubstr("\"(q_proj\" is no regular expression"));
+  for (const char* count :
+       {"q{12345678901234567890}_proj", "q{1,12345678901234567890}", "q\\1234567890"}) {
+    EXPECT_THAT(adapter_error(peft + "target_modules: '" + count + "'}"),
+                HasSubstr("is a regular expression with a count of ten digits or more"))
+        << count;
+  }
   EXPECT_THAT(adapter_error(peft + "target_modules: ['.*q_proj']}"),
               HasSubstr("a pattern stands alone"));
   EXPECT_THAT(adapter_error(peft + "target_modules: [q_proj], bias: some}"),
