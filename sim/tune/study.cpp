@@ -109,6 +109,11 @@ struct Study::Database {
       case SQLITE_NOTADB:
         fail(ErrorKind::kInput, kNoStudy);
       case SQLITE_CORRUPT:
+      case SQLITE_ERROR:  // such as a schema format that SQLite does not have
+      case SQLITE_TOOBIG:
+      case SQLITE_CONSTRAINT:
+      case SQLITE_MISMATCH:
+      case SQLITE_AUTH:
         fail_damaged(why);
       case SQLITE_CANTOPEN:
       case SQLITE_READONLY:
