@@ -123,6 +123,11 @@ TEST(ActivityFile, ContradictionsAreErrors) {
   EXPECT_THAT(error_of([&] { (void)read_activity_file(folder / "device"); }).second,
               HasSubstr("expected a device below 4096, found an activity of 1073741824"));
   log = sample();
+  log.activities[2].bytes = std::uint64_t{1} << 63U;
+  write(folder / "bytes", log);
+  EXPECT_THAT(error_of([&] { (void)read_activity_file(folder / "bytes"); }).second,
+              HasSubstr("an activity of 9223372036854775808 bytes"));
+  log = sample();
   log.session_end = std::uint64_t{1} << 63U;  // more picoseconds than can be counted
   write(folder / "long", log);
   EXPECT_THAT(error_of([&] { (void)read_activity_file(folder / "long"); }).second,

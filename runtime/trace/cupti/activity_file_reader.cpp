@@ -18,6 +18,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::uint32_t kMostDevices = 4096;
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 60U;
 
 class FileReader {
  public:
@@ -132,6 +133,9 @@ class FileReader {
     }
     for (const Activity& activity : log_.activities) {
       if (activity.kind > ActivityKind::kInstant) fail("an activity is of no known kind");
+      if (activity.bytes > kMostBytes) {  // timelines count them with a sign
+        fail(fmt::format("an activity of {} bytes", activity.bytes));
+      }
       if (activity.device >= kMostDevices) {  // timelines list all up to the largest
         fail(fmt::format("expected a device below {}, found an activity of {}", kMostDevices,
                          activity.device));
