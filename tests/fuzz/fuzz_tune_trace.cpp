@@ -159,7 +159,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   options.traces = {folder / "trace"};
   options.profile_directories = {folder};
   options.profile = is_of_host ? "host" : "node";
-  options.model = folder / (is_of_host ? "recorded.json" : "models/tiny.json");
+  options.model = folder / "recorded.json";
   if (!is_of_host) {
     options.base = folder / "ds/offload.json";
     options.sequence_length = 64;
