@@ -182,7 +182,12 @@ std::string without_python_numbers(std::string_view text) {
     const auto in_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
     if (i > 0 && in_word(plain[i - 1])) continue;
     for (const auto& [word, number] : kWords) {
-      if (text.substr(i).starts_with(word)) plain.replace(i, word.size(), number);
+      if (!text.substr(i).starts_with(word)) continue;
+      // "NaN3" would become 1.03; and there is no -NaN.
+      const std::size_t next = i + word.size();
+      const bool goes_on = next < text.size() && (in_word(text[next]) || text[next] == '.');
+      const bool is_minus_nan = word == "NaN" && i > 0 && text[i - 1] == '-';
+      if (!goes_on && !is_minus_nan) plain.replace(i, word.size(), number);
     }
   }
   return plain;

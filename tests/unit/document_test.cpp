@@ -284,7 +284,8 @@ TEST(Json, TakesPythonsNamesForNumbersThatJsonDoesNotHave) {
   EXPECT_EQ(root.find("x")->scalar, "NaN");
   EXPECT_FALSE(root.find("x")->quoted);
   EXPECT_TRUE(root.find("y")->quoted);
-  for (const char* text : {"[1NaN]", "[NaNa]", "[nan]", "[Infinit]", "[infinity]", "[+Infinity]"}) {
+  for (const char* text : {"[1NaN]", "[NaNa]", "[NaN3]", "[NaN.5]", "[NaNe5]", "[-NaN]", "[nan]",
+                           "[Infinit]", "[Infinity0]", "[infinity]", "[+Infinity]"}) {
     EXPECT_NE(json_error(text), "(no error)") << text;
   }
 }
