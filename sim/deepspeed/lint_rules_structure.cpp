@@ -94,9 +94,10 @@ bool is_bounded(const Field& field) {
   return std::isfinite(field.low) || std::isfinite(field.high);
 }
 
-/// Which pydantic 1 takes for an empty object.
-bool is_empty_list(const Node& node) {
-  return node.kind == Node::Kind::kSequence && node.items.empty();
+/// [] and "", which pydantic 1 takes for an empty object.
+bool is_empty(const Node& node) {
+  if (node.kind == Node::Kind::kSequence) return node.items.empty();
+  return node.is_scalar() && node.quoted && node.scalar.empty();
 }
 
 /// As pydantic 1, which cuts off fractions; a stage has to be one, and not a text.
@@ -122,7 +123,7 @@ bool has_type(const Field& field, const Node& node, const Version& version) {
     case FieldType::kIntervalOrAuto:
       return node.is_scalar() && !node.quoted && is_whole(node);
     case FieldType::kMap:
-      return node.is_map() || (!has_change(version, Change::kPydantic2) && is_empty_list(node));
+      return node.is_map() || (!has_change(version, Change::kPydantic2) && is_empty(node));
     case FieldType::kNames:
       return is_list_of_names(node);
   }
