@@ -65,14 +65,17 @@ struct Given {
   }
 };
 
-/// Puts `text` in the place of a value of an event: what stands behind one of its colons.
+/// Puts `text` in the place of a number or text of an event.
 void replace_value(std::string& line, std::size_t which, std::string_view text) {
-  const auto colons = static_cast<std::size_t>(std::count(line.begin(), line.end(), ':'));
-  if (colons == 0) return;
-  std::size_t at = 0;
-  for (std::size_t i = 0; i <= which % colons; ++i) at = line.find(':', at) + 1;
-  const std::size_t end = std::min(line.find_first_of(",}", at), line.size());
-  line.replace(at, end - at, text);
+  std::vector<std::size_t> values;
+  for (std::size_t i = 0; i + 1 < line.size(); ++i) {
+    if (line[i] == ':' && line[i + 1] != '{' && line[i + 1] != '[') values.push_back(i + 1);
+  }
+  if (values.empty()) return;
+  const std::size_t at = values[which % values.size()];
+  const std::size_t end =
+      line[at] == '"' ? line.find('"', at + 1) + 1 : line.find_first_of(",}]", at);
+  line.replace(at, std::max(at, std::min(end, line.size())) - at, text);
 }
 
 /// A recording with changes. Each has two bytes for the event, one for what is changed of it and
