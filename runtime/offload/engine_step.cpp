@@ -289,7 +289,11 @@ void OffloadEngine::check_gradients(Step& step) {
   }
   // Every rank must see the same total, and so the same failure and the same clipping.
   all.back() = model_.loss();
+  const Clock::time_point start = Clock::now();
   communicator_.sum(all);
+  if (communicator_.size() > 1) {
+    waits_.wait(WaitCause::kCollective, step_, start, Clock::now());
+  }
   const double loss = all.back();
   all.pop_back();
   const double total = std::accumulate(all.begin(), all.end(), 0.0);

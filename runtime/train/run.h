@@ -29,6 +29,7 @@ class Run {
   void note_unreached() const;
   void set_policy();
   void check_ranks();
+  void read_clock();
   struct Asked {
     bool stop;
     bool suspend;
@@ -86,6 +87,7 @@ class Run {
   TrafficCount traffic_before_;
   RankTraffic rank_traffic_;  // of the steps
   ClockOffset clock_at_start_;
+  std::int64_t run_begin_ = 0;  // of several ranks that record, on rank 0's clock
   std::int64_t last_checkpoint_ = -1;
   std::int64_t last_validation_ = -1;
 };

@@ -1,5 +1,6 @@
 /// What a run leaves behind: the last checkpoint, weights, the report.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <vector>
 
@@ -25,6 +26,10 @@ sim::RecordedRun recorded_run(const TrainOptions& options, const TrainReport& re
   if (options.cuda) run.gpu = options.cuda->ordinal;
   run.parameters = report.parameters;
   return run;
+}
+
+std::int64_t nanoseconds_of(Clock::time_point time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
 
 }  // namespace
@@ -110,6 +115,7 @@ void Run::fill_recording() {
   const ClockOffset at_end = communicator().clock_offset();
   sim::RecordedRun run = recorded_run(options_, report_);
   run.among = {
+      .run = run_begin_,
       .rank = options_.rank(),
       .ranks = options_.ranks(),
       .clock_offset_ns = (clock_at_start_.nanoseconds + at_end.nanoseconds) / 2,
@@ -120,6 +126,9 @@ void Run::fill_recording() {
       Recorder::cost_of_a_span().count() * static_cast<double>(report_.trace_spans);
   report_.recorded_traffic = device_->traffic();
   report_.timeline = recorder_.timeline(report_.model_name, std::string(device_->name()));
+  if (options_.ranks() > 1) {  // those of one run are merged by it
+    report_.timeline.origin_nanoseconds = nanoseconds_of(recorder_.origin());
+  }
   sim::write_recorded_run(report_.timeline, run);
   if (gpu_recording_) add_gpu_trace();
 }

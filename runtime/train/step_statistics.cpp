@@ -45,7 +45,8 @@ StepTimes StepStatistics::times_until_now() {
   times.cpu_update = take(waited(training_start_, training, WaitCause::kCpuUpdate));
   times.d2h = take(waited(compute_start_, compute, WaitCause::kD2H));
   times.h2d = take(waited(compute_start_, compute, WaitCause::kH2D));
-  times.collective = take(waited(compute_start_, compute, WaitCause::kCollective));
+  times.collective = take(waited(compute_start_, compute, WaitCause::kCollective) +
+                          waited(training_start_, training, WaitCause::kCollective));
   times.launch = left;
   return times;
 }

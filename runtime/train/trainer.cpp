@@ -1,6 +1,8 @@
 #include "runtime/train/trainer.h"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <new>
@@ -164,6 +166,15 @@ void Run::check_ranks() {
                    100 * owned / static_cast<double>(report_.parameters)));
 }
 
+/// When rank 0 reads it is what the recordings of all ranks have in common.
+void Run::read_clock() {
+  clock_at_start_ = communicator().clock_offset();
+  const double now = std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+  std::array<double, 1> of_first = {options_.rank() == 0 ? std::floor(1e6 * now) : 0};  // exact
+  communicator().sum(of_first);
+  run_begin_ = static_cast<std::int64_t>(of_first[0]);
+}
+
 Run::Asked Run::what_is_asked() {
   const bool suspend = !options_.cuda && events_.suspension_asked && events_.suspension_asked();
   std::array<double, 2> asked = {events_.stop && events_.stop() ? 1.0 : 0.0, suspend ? 1.0 : 0.0};
@@ -187,7 +198,7 @@ TrainReport Run::go() {
                                                options_.steps, report_.first_step));
   }
   note_unreached();
-  if (options_.record_trace) clock_at_start_ = communicator().clock_offset();
+  if (options_.record_trace) read_clock();
   throw_if_stopped();
   if (events_.steps_begin) events_.steps_begin();
   train_steps();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <string>
@@ -203,6 +204,15 @@ struct Environment {
   std::vector<double> update_slowdown{};  ///< LiveFit's
 };
 
+/// What stands for the rank in a simulated run: its own class, or that of all who own nothing.
+int class_of(const Program& program, const RankPlace& place) {
+  const auto own =
+      std::find_if(program.classes.begin(), program.classes.end(),
+                   [&place](const RankClass& one) { return one.first_rank == place.rank; });
+  const auto last = std::prev(program.classes.end());
+  return static_cast<int>((own != program.classes.end() ? own : last) - program.classes.begin());
+}
+
 class IsolatedRates {
  public:
   IsolatedRates(const std::vector<LiveRecording>& recordings, const LiveFit& fitted)
@@ -337,7 +347,7 @@ class IsolatedRates {
                           .steps = (kWindows - kFirstWindow) * live.update_interval};
       const FullRun run = simulate_fully(job, find_schedule(one.schedule));
       const Timeline timeline =
-          of_device(simulated_timeline(job, one.schedule, run), one.place.rank);
+          of_device(simulated_timeline(job, one.schedule, run), class_of(run.program, one.place));
       found.add({&job, one.schedule, &timeline, first, 0, one.place}, fitted_.profile.host,
                 background_rate(run).value());
     }

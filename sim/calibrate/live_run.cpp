@@ -69,7 +69,7 @@ OffloadSchedule kind_of(const LiveRecording& recording) {
 LiveSettings settings_of(const LiveRecording& recording) {
   LiveSettings live = live_settings(kind_of(recording), *recording.job);
   if (const auto run = recorded_run(*recording.timeline)) {
-    const auto cores = static_cast<double>(recording.job->scenario.hardware.host.cores);
+    const auto cores = cores_of_a_rank(recording.job->scenario);
     live.optimizer_cores = std::min(cores, static_cast<double>(run->optimizer_threads));
     live.sum_cores = std::min(cores, static_cast<double>(run->sum_threads));
   }
@@ -100,6 +100,11 @@ LiveRun read_live_run(const LiveRecording& recording) {
   }
   run.layers = live_layers(run.job->scenario.model, run.live.topk_ratio, recording.place);
   run.samples = live_samples(*recording.timeline, run.layers, run.live, recording.first_step);
+  // Between ranks the gap has the exchange of norms, too.
+  if (recording.place.ranks > 1) {
+    std::erase_if(run.samples,
+                  [](const LiveSample& one) { return one.operation == Operation::kEnqueue; });
+  }
   run.concurrent.resize(run.samples.size());
   if (run.job->scenario.hardware.gpu.runs_on_host()) return run;
   const LaneTimes times = lane_times(*recording.timeline);

@@ -23,6 +23,7 @@ struct LiveRecording {
   /// only where the device is the host.
   double other_cores = 0;
   RankPlace place{};  ///< whose recording it is
+  std::string file{};
 };
 
 struct LiveRun {

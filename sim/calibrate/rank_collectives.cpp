@@ -21,11 +21,11 @@ using Ranks = std::vector<const LiveRecording*>;
 
 RecordedRun without_rank(const LiveRecording& recording) {
   RecordedRun run = recorded_run(*recording.timeline).value_or(RecordedRun{});
-  run.among = {.ranks = run.among.ranks};
+  run.among = {.run = run.among.run, .ranks = run.among.ranks};
   return run;
 }
 
-/// In the order in which they come. Two runs may have the same settings.
+/// In the order in which they come.
 std::vector<Ranks> runs_of(const std::vector<LiveRecording>& recordings) {
   std::vector<Ranks> runs;
   for (const LiveRecording& one : recordings) {
@@ -45,7 +45,7 @@ std::vector<Ranks> runs_of(const std::vector<LiveRecording>& recordings) {
     throw Error(ErrorKind::kInput,
                 fmt::format("{}: the traces of {} of its {} ranks were given: what a collective "
                             "takes shows in all of them together",
-                            ranks.front()->timeline->name, ranks.size(), wanted));
+                            ranks.front()->file, ranks.size(), wanted));
   }
   return runs;
 }
@@ -72,10 +72,8 @@ struct Stay {
 /// By step, in order.
 using Stays = std::map<std::int64_t, std::vector<Stay>>;
 
-/// Passes do not say which step they are of; -1: of none that was recorded.
+/// By time: a validation after a step is of none. -1: likewise.
 std::int64_t step_of(const Timeline& timeline, const TimelineSpan& span) {
-  const std::int64_t said = timeline.extra_of(span).step;
-  if (said >= 0) return said;
   const auto next = std::upper_bound(
       timeline.steps.begin(), timeline.steps.end(), span.start,
       [](Picoseconds start, const TimelineStep& step) { return start < step.start; });
@@ -85,12 +83,11 @@ std::int64_t step_of(const Timeline& timeline, const TimelineSpan& span) {
 }
 
 std::vector<Stays> stays_of(const Ranks& ranks, Operation operation) {
-  const auto zero = [](const LiveRecording& one) {
-    return zero_on_first_clock(*one.timeline, one.timeline->name);
-  };
   std::vector<Stays> all;
   for (const LiveRecording* rank : ranks) {
-    const double later = 1e-9 * static_cast<double>(zero(*rank) - zero(*ranks.front()));
+    const double later = to_seconds(later_than({rank->file, *rank->timeline},
+                                               {ranks.front()->file, *ranks.front()->timeline}))
+                             .value();
     Stays& stays = all.emplace_back();
     for (const TimelineSpan& span : rank->timeline->spans) {
       if (span.operation != operation) continue;
@@ -113,10 +110,9 @@ void each_of_all_ranks(const Ranks& ranks, Operation operation, std::size_t coun
     for (const Stays& stays : all) {
       const auto found = stays.find(step);
       if (found == stays.end() || found->second.size() != count) {
-        throw Error(
-            ErrorKind::kInput,
-            fmt::format("{}: step {} has not {} spans of \"{}\" on every rank",
-                        ranks.front()->timeline->name, step, count, recorded_name(operation)));
+        throw Error(ErrorKind::kInput,
+                    fmt::format("{}: step {} has not {} spans of \"{}\" on every rank",
+                                ranks.front()->file, step, count, recorded_name(operation)));
       }
       of_step.push_back(&found->second);
     }

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/base/error.h"
 #include "sim/cost/transfer_cost.h"
 
 namespace zenflow::sim {
@@ -436,6 +437,12 @@ Cluster make_host_device_cluster(const Scenario& scenario, const RankRates& rate
 }
 
 Cluster make_cluster(const Scenario& scenario, const RankRates& rates, bool background_gather) {
+  if (scenario.hardware.gpu.runs_on_host() && scenario.gpus > 1) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("profile {}: expected one GPU, found {}: several ranks share a host's "
+                            "cores under the live-* schedules alone",
+                            scenario.hardware.name, scenario.gpus));
+  }
   return ClusterBuilder(scenario, rates, background_gather).build();
 }
 

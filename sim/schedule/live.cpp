@@ -234,10 +234,9 @@ class RankTasks {
       : builder_(builder),
         rank_class_(rank_class),
         step_gap_(job.scenario.hardware.host.step_gap),
-        several_ranks_(job.scenario.ranks() > 1),
         regular_(job, live, place(job)),
         rule_(live, regular_.deferred_by_group(), bytes_per_element(job.scenario.training.dtype)) {
-    if (several_ranks_) rule_.set_several_ranks();
+    if (job.scenario.ranks() > 1) rule_.set_several_ranks();
     if (live.full_warm_up_rounds > 0) {
       warm_up_.emplace(job, in_warm_up(live), place(job));
       rule_.set_warm_up(warm_up_->deferred_by_group());
@@ -394,7 +393,6 @@ class RankTasks {
   ProgramBuilder& builder_;
   std::size_t rank_class_;
   Seconds step_gap_;
-  bool several_ranks_;
   StepCosts regular_;
   std::optional<StepCosts> warm_up_;
   const StepCosts* costs_ = &regular_;  ///< of the window at hand

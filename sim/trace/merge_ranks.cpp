@@ -51,6 +51,11 @@ void check_ranks(const std::vector<Ranked>& ranked) {
                   fmt::format("{} and {} are of runs with other settings",
                               ranked.front().recording.file, ranked[i].recording.file));
     }
+    if (among.run != ranked.front().run.among.run) {
+      throw Error(ErrorKind::kInput,
+                  fmt::format("{} and {} are of two runs", ranked.front().recording.file,
+                              ranked[i].recording.file));
+    }
     if (i > 0 && among.rank == ranked[i - 1].run.among.rank) {
       throw Error(ErrorKind::kInput,
                   fmt::format("{} and {} are both of rank {}", ranked[i - 1].recording.file,
@@ -69,22 +74,29 @@ void check_ranks(const std::vector<Ranked>& ranked) {
                           ranked.front().recording.file, ranks, missing, ranked.size()));
 }
 
-std::int64_t zero_of(const Ranked& one) {
-  return zero_on_first_clock(one.recording.timeline, one.recording.file);
+/// On rank 0's clock, in nanoseconds.
+std::int64_t zero_of(const RankTimeline& one) {
+  constexpr std::int64_t kLatest = std::int64_t{1} << 61U;  // 73 years
+  const std::int64_t origin = one.timeline.origin_nanoseconds;
+  if (origin < 0 || origin > kLatest) {
+    throw Error(ErrorKind::kInput, fmt::format("{}: its time zero, {} ns, is on no machine's clock",
+                                               one.file, origin));
+  }
+  return origin - std::llround(recorded_run(one.timeline).value().among.clock_offset_ns);
 }
 
 /// Of what a run lasts and recordings are apart, so that no sum is too large.
 constexpr std::int64_t kMostNanoseconds = std::int64_t{1'000'000} * 1'000'000'000;  // 11 days
 
-void check_length(const Ranked& one, std::int64_t zero) {
-  const std::int64_t from = zero_of(one) - zero;
+RankTimeline of(const Ranked& one) {
+  return {one.recording.file, one.recording.timeline};
+}
+
+void check_length(const Ranked& one) {
   Picoseconds end{};
   for (const TimelineSpan& span : one.recording.timeline.spans) end = std::max(end, span.end);
-  if (from <= kMostNanoseconds && end.count / kPicosecondsPerNanosecond <= kMostNanoseconds) return;
-  throw Error(ErrorKind::kInput,
-              fmt::format("{}: it ends more than 11 days after another rank's beginning: are these "
-                          "of one run?",
-                          one.recording.file));
+  if (end.count / kPicosecondsPerNanosecond <= kMostNanoseconds) return;
+  throw Error(ErrorKind::kInput, fmt::format("{}: it lasts more than 11 days", one.recording.file));
 }
 
 void shift(Timeline& timeline, Picoseconds by) {
@@ -121,14 +133,13 @@ std::string shifts_text(const std::vector<Ranked>& ranked) {
 
 }  // namespace
 
-std::int64_t zero_on_first_clock(const Timeline& timeline, const std::string& file) {
-  constexpr std::int64_t kLatest = std::int64_t{1} << 61U;  // 73 years
-  const std::int64_t origin = timeline.origin_nanoseconds;
-  if (origin < 0 || origin > kLatest) {
+Picoseconds later_than(const RankTimeline& one, const RankTimeline& first) {
+  const std::int64_t later = zero_of(one) - zero_of(first);
+  if (later < -kMostNanoseconds || later > kMostNanoseconds) {
     throw Error(ErrorKind::kInput,
-                fmt::format("{}: its time zero, {} ns, is on no machine's clock", file, origin));
+                fmt::format("{} and {} begin more than 11 days apart", one.file, first.file));
   }
-  return origin - std::llround(recorded_run(timeline).value().among.clock_offset_ns);
+  return {later * kPicosecondsPerNanosecond};
 }
 
 Timeline merge_ranks(std::vector<RankRecording> recordings) {
@@ -136,14 +147,19 @@ Timeline merge_ranks(std::vector<RankRecording> recordings) {
   std::vector<Ranked> ranked = by_rank(std::move(recordings));
   check_ranks(ranked);
   const std::string shifts = shifts_text(ranked);
-  std::int64_t zero = zero_of(ranked.front());
-  for (const Ranked& one : ranked) zero = std::min(zero, zero_of(one));
+  // By the one that begins first, so that no time is below zero.
+  std::vector<Picoseconds> later;
+  for (const Ranked& one : ranked) {
+    check_length(one);
+    later.push_back(later_than(of(one), of(ranked.front())));
+  }
+  const Picoseconds earliest = *std::min_element(later.begin(), later.end());
+  const std::int64_t zero =
+      zero_of(of(ranked.front())) + earliest.count / kPicosecondsPerNanosecond;
   Timeline merged;
   for (std::size_t rank = 0; rank < ranked.size(); ++rank) {
-    check_length(ranked[rank], zero);
-    const std::int64_t later = zero_of(ranked[rank]) - zero;
     Timeline timeline = std::move(ranked[rank].recording.timeline);
-    shift(timeline, Picoseconds{later * kPicosecondsPerNanosecond});
+    shift(timeline, later[rank] - earliest);
     become_device(timeline, static_cast<int>(rank));
     if (rank == 0) {
       merged = std::move(timeline);
@@ -154,7 +170,7 @@ Timeline merge_ranks(std::vector<RankRecording> recordings) {
     append(merged, timeline);
   }
   merged.origin_nanoseconds = zero;
-  merged.metadata.emplace_back("zenflow_ranks", shifts);
+  merged.metadata.emplace_back(kMergedRanksKey, shifts);
   return merged;
 }
 

@@ -67,6 +67,7 @@ bool read_rank(const Json& json, RecordedRank& among) {
     return json.contains(key) && read(json.at(key));
   };
   return json.is_object() &&
+         has("run", [&](const Json& j) { return read_count(j, 0, among.run); }) &&
          has("ranks", [&](const Json& j) { return read_count(j, 1, among.ranks); }) &&
          among.ranks <= kMostRanks &&
          has("rank", [&](const Json& j) { return read_count(j, 0, among.rank); }) &&
@@ -125,7 +126,8 @@ void check_recorded_run(const Timeline& timeline, const std::string& file) {
     refuse(file, "parameters", "a whole number, 1 or more", map->at("parameters"));
   }
   if (map->contains("among") && !read_rank(map->at("among"), run.among)) {
-    refuse(file, "among", "ranks, a rank below that, and what its clock shows beyond rank 0's",
+    refuse(file, "among",
+           "a run, its ranks, a rank below that, and what its clock shows beyond rank 0's",
            map->at("among"));
   }
 }
@@ -137,7 +139,8 @@ void write_recorded_run(Timeline& timeline, const RecordedRun& run) {
   if (run.gpu) map["gpu"] = *run.gpu;
   if (run.parameters > 0) map["parameters"] = run.parameters;
   if (run.among.ranks > 1) {
-    map["among"] = {{"ranks", run.among.ranks},
+    map["among"] = {{"run", run.among.run},
+                    {"ranks", run.among.ranks},
                     {"rank", run.among.rank},
                     {"clock_offset_ns", run.among.clock_offset_ns},
                     {"clock_uncertainty_ns", run.among.clock_uncertainty_ns}};

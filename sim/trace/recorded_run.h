@@ -21,6 +21,8 @@ struct RecordedRatios {
 
 /// Which of the ranks that trained together.
 struct RecordedRank {
+  /// The same in recordings of one run: microseconds on rank 0's clock when it began.
+  std::int64_t run = 0;
   std::int64_t rank = 0;
   std::int64_t ranks = 1;
   /// What its clock shows beyond rank 0's at the same moment, at worst so far off.

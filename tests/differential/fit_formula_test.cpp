@@ -178,6 +178,11 @@ void expect_buffers_add_up(const Fit& found, const MemoryReport& reported) {
   EXPECT_NEAR(host + framework, reported.limit(MemoryLimit::kHost).need, 1);
 }
 
+bool is_before_super_offload(const Job& job) {
+  const auto& release = job.scenario.deepspeed_version;
+  return release && release->text.starts_with("0.17.");
+}
+
 TEST_P(ShippedScenario, HasBuffersThatAddUpToItsPeaksAndMatchTheirFormulas) {
   const Job loaded = job_of(GetParam());
   for (const auto& schedule : schedules()) {
@@ -185,7 +190,8 @@ TEST_P(ShippedScenario, HasBuffersThatAddUpToItsPeaksAndMatchTheirFormulas) {
     const Job job = testing::suited_to(*schedule, loaded);
     const ModelSpec& model = job.scenario.model;
     if ((live_kind(schedule->name()) && model.trained() < model.parameters()) ||
-        (schedule->name() == "deepspeed-zenflow" && model.stacked_tensor() != nullptr)) {
+        (schedule->name() == "deepspeed-zenflow" && model.stacked_tensor() != nullptr) ||
+        (schedule->name() == "deepspeed-super-offload" && is_before_super_offload(job))) {
       EXPECT_THROW(schedule->check(job), Error);
       continue;
     }

@@ -102,6 +102,12 @@ TEST(MergeRanks, WantsEachRankOfOneRunOnce) {
   run.among = {.rank = 1, .ranks = 2};
   write_recorded_run(other.timeline, run);
   EXPECT_THAT(error({recording(0, 2, 0, 1), other}), HasSubstr("other settings"));
+  RankRecording later = recording(1, 2, 0, 1);
+  run = *recorded_run(later.timeline);
+  run.among.run = 7;
+  later.timeline.metadata.clear();
+  write_recorded_run(later.timeline, run);
+  EXPECT_THAT(error({recording(0, 2, 0, 1), later}), HasSubstr("are of two runs"));
   EXPECT_THAT(error({}), HasSubstr("no recordings"));
 }
 
@@ -120,18 +126,20 @@ TEST(MergeRanks, RefusesTimesThatCannotBeOfOneRun) {
   EXPECT_THAT(error_of([&] {
                 static_cast<void>(merge_ranks({recording(0, 2, 0, 1), std::move(late)}));
               }).second,
-              HasSubstr("11 days"));
+              HasSubstr("t.rank-1.json: it lasts more than 11 days"));
 }
 
 TEST(RecordedRanks, AreRefusedOutOfTheirRange) {
-  for (const char* among :
-       {R"({"ranks":2,"rank":2,"clock_offset_ns":0,"clock_uncertainty_ns":0})",
-        R"({"ranks":0,"rank":0,"clock_offset_ns":0,"clock_uncertainty_ns":0})",
-        R"({"ranks":9223372036854775807,"rank":0,"clock_offset_ns":0,"clock_uncertainty_ns":0})",
-        R"({"ranks":2,"rank":-1,"clock_offset_ns":0,"clock_uncertainty_ns":0})",
-        R"({"ranks":2,"rank":1,"clock_offset_ns":1e300,"clock_uncertainty_ns":0})",
-        R"({"ranks":2,"rank":1,"clock_offset_ns":0,"clock_uncertainty_ns":-1})",
-        R"({"ranks":2,"rank":1,"clock_offset_ns":0})", R"("2")", "2"}) {
+  for (
+      const char* among :
+      {R"({"run":5,"ranks":2,"rank":2,"clock_offset_ns":0,"clock_uncertainty_ns":0})",
+       R"({"run":5,"ranks":0,"rank":0,"clock_offset_ns":0,"clock_uncertainty_ns":0})",
+       R"({"run":5,"ranks":9223372036854775807,"rank":0,"clock_offset_ns":0,"clock_uncertainty_ns":0})",
+       R"({"run":5,"ranks":2,"rank":-1,"clock_offset_ns":0,"clock_uncertainty_ns":0})",
+       R"({"run":5,"ranks":2,"rank":1,"clock_offset_ns":1e300,"clock_uncertainty_ns":0})",
+       R"({"run":5,"ranks":2,"rank":1,"clock_offset_ns":0,"clock_uncertainty_ns":-1})",
+       R"({"run":5,"ranks":2,"rank":1,"clock_offset_ns":0})",
+       R"({"ranks":2,"rank":1,"clock_offset_ns":0,"clock_uncertainty_ns":0})", R"("2")", "2"}) {
     Timeline timeline;
     write_recorded_run(timeline, RecordedRun{});
     std::string& text = timeline.metadata.front().second;
@@ -180,19 +188,17 @@ Timeline rank_timeline(const Job& job, std::int64_t rank, double wait, double la
                        const std::function<double(Operation, double)>& seconds) {
   Timeline timeline = with_clock(recording(rank, 2, 0, 1), 0, 1e9 * ahead).timeline;
   timeline.spans.clear();
+  timeline.steps = {{3, {0}, to_picoseconds(Seconds(100))}};
   std::vector<LiveLayer> layers = live_layers(job.scenario.model, 0);
   double at = ahead;
   const auto add = [&](Operation operation) {
     for (const LiveLayer& layer : layers) {
       for (const LiveTensor& tensor : layer.tensors) {
         const double bytes = 4 * static_cast<double>(tensor.elements());
-        SpanExtra extra;
-        extra.step = 3;
         at += late;
         const double end = at + wait + seconds(operation, bytes);
         timeline.spans.push_back({.start = to_picoseconds(Seconds(at)),
                                   .end = to_picoseconds(Seconds(end)),
-                                  .extra = timeline.extras.intern(extra),
                                   .operation = operation});
         at = end;
       }

@@ -35,13 +35,14 @@ RecordedFit fit_recordings(const LiveJobs& jobs, const std::vector<std::string>&
     check_recorded_setting(traces[i], imported.back().timeline, point, of_trace.back());
     recordings.push_back({&of_trace.back(), schedule_of(point), &imported.back().timeline,
                           2 * as_scheduled(point).update_interval, 0,
-                          rank_place(imported.back().timeline)});
+                          rank_place(imported.back().timeline), traces[i]});
   }
   const Scenario& scenario = of_trace.front().scenario;
   RecordedFit found{fit_live(recordings), {}, scenario.name};
   add_unidentified(scenario.hardware, found.fit.numbers);
   if (const auto jitter = rank_jitter(recordings)) {
-    found.jitter = {.path = "ranks.jitter", .value = *jitter, .unit = "", .fitted = true};
+    found.jitter = {.path = "ranks.jitter", .value = *jitter, .unit = "", .adjusted = true};
+    found.jitter->reason = "a scenario's, not the profile's";
   }
   for (std::size_t i = 0; i < traces.size(); ++i) {
     found.runs.push_back(trace_baseline({traces[i], &imported[i]}, default_rules()));

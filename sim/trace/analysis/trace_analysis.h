@@ -116,8 +116,9 @@ struct PathPart {
 };
 
 /// What a rank spent in collectives that all devices of the trace took part in: the n-th of a name
-/// on one device is the n-th of it on every other. It takes as long as on the device where it is
-/// shortest, which came last; what it takes longer elsewhere is waiting.
+/// on one device is the n-th of it on every other. In a merge of ranks, which has one clock, they
+/// wait for whoever begins it last. In other traces devices leave together, as NCCL's do: the one
+/// where it is shortest came last, and what it takes longer elsewhere is waiting.
 struct RankWait {
   int device = 0;
   std::string name{};

@@ -1,16 +1,16 @@
 #include <algorithm>
 #include <map>
 
+#include "sim/base/intervals.h"
 #include "sim/base/stop.h"
 #include "sim/trace/analysis/trace_parts.h"
+#include "sim/trace/merge_ranks.h"
 
 namespace zenflow::sim {
 namespace {
 
-using Lengths = std::vector<Picoseconds>;
-
 /// A name's collectives, by device, in the order in which each began them.
-using ByDevice = std::map<int, Lengths>;
+using ByDevice = std::map<int, std::vector<Interval>>;
 
 std::map<NameId, ByDevice> collectives_of(const Timeline& timeline, const SpanIndices& work) {
   const auto& spans = timeline.spans;
@@ -25,17 +25,36 @@ std::map<NameId, ByDevice> collectives_of(const Timeline& timeline, const SpanIn
   std::map<NameId, ByDevice> collectives;
   for (const std::uint32_t index : by_start) {
     const TimelineSpan& span = spans[index];
-    collectives[span.name][timeline.tracks[span.track].device].push_back(span.end - span.start);
+    collectives[span.name][timeline.tracks[span.track].device].push_back({span.start, span.end});
   }
   return collectives;
 }
 
 /// All took part in each: as many on every device.
-bool is_of_all(const ByDevice& lengths, std::size_t devices) {
-  const std::size_t count = lengths.begin()->second.size();
-  return lengths.size() == devices &&
-         std::all_of(lengths.begin(), lengths.end(),
+bool is_of_all(const ByDevice& stays, std::size_t devices) {
+  const std::size_t count = stays.begin()->second.size();
+  return stays.size() == devices &&
+         std::all_of(stays.begin(), stays.end(),
                      [count](const auto& one) { return one.second.size() == count; });
+}
+
+Picoseconds length_of(const Interval& stay) {
+  return stay.end - stay.start;
+}
+
+/// The device that the others waited for in the i-th.
+int last_to_come(const ByDevice& stays, std::size_t i, bool has_one_clock) {
+  const auto last = std::min_element(stays.begin(), stays.end(), [&](const auto& a, const auto& b) {
+    return has_one_clock ? a.second[i].start > b.second[i].start
+                         : length_of(a.second[i]) < length_of(b.second[i]);
+  });
+  return last->first;
+}
+
+/// Of a device's stay, while the last one had not come.
+Picoseconds wait_of(const Interval& stay, const Interval& last, bool has_one_clock) {
+  if (!has_one_clock) return length_of(stay) - length_of(last);
+  return std::max(Picoseconds{}, std::min(stay.end, last.start) - stay.start);
 }
 
 }  // namespace
@@ -43,23 +62,24 @@ bool is_of_all(const ByDevice& lengths, std::size_t devices) {
 std::vector<RankWait> rank_waits(const Timeline& timeline, const SpanIndices& work,
                                  const std::vector<DeviceAnalysis>& devices) {
   if (devices.size() < 2) return {};
+  const bool has_one_clock =
+      std::any_of(timeline.metadata.begin(), timeline.metadata.end(),
+                  [](const auto& one) { return one.first == kMergedRanksKey; });
   std::map<int, RankWait> waits;
   for (const DeviceAnalysis& one : devices) {
     waits[one.device] = {.device = one.device, .name = one.name};
   }
-  for (const auto& [name, lengths] : collectives_of(timeline, work)) {
+  for (const auto& [name, stays] : collectives_of(timeline, work)) {
     throw_if_stopped();
-    if (!is_of_all(lengths, devices.size())) continue;
-    for (std::size_t i = 0; i < lengths.begin()->second.size(); ++i) {
-      const auto shortest =
-          std::min_element(lengths.begin(), lengths.end(),
-                           [i](const auto& a, const auto& b) { return a.second[i] < b.second[i]; });
-      ++waits[shortest->first].came_last;
-      for (const auto& [device, of] : lengths) {
+    if (!is_of_all(stays, devices.size())) continue;
+    for (std::size_t i = 0; i < stays.begin()->second.size(); ++i) {
+      const int last = last_to_come(stays, i, has_one_clock);
+      ++waits[last].came_last;
+      for (const auto& [device, of] : stays) {
         RankWait& wait = waits[device];
         ++wait.collectives;
-        wait.time += of[i];
-        wait.waited += of[i] - shortest->second[i];
+        wait.time += length_of(of[i]);
+        wait.waited += wait_of(of[i], stays.at(last)[i], has_one_clock);
       }
     }
   }

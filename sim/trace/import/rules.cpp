@@ -93,7 +93,8 @@ TraceRules default_rules() {
        .kernel = "(.*[^A-Za-z])?(nccl|rccl|oneccl|mscclpp|msccl|RingKernel).*"},
       // What our own schedules and engine call their work.
       {.phase = SpanPhase::kCollective,
-       .kernel = "(all_gather|reduce_scatter|all_reduce|broadcast)( .*)?"},
+       .kernel = "(all_gather|reduce_scatter|all_reduce|broadcast|reduce gradients|gather "
+                 "weights)( .*)?"},
       {.phase = SpanPhase::kSelection,
        .kernel = "select( .*)?|column_norm.*|top_k.*|column (norms|exchange|indices)"},
       {.phase = SpanPhase::kForward, .kernel = "forward( .*)?"},
