@@ -151,10 +151,22 @@ TEST(RecordedRanks, AreRefusedOutOfTheirRange) {
   }
 }
 
-TEST(RankWaits, AreWhatACollectiveTakesLongerThanWhereItIsShortest) {
+// Rank 1 sends and leaves before rank 0, the owner, has added up: it was there first all the same.
+TEST(RankWaits, AreOnOneClockUntilTheLastHasCome) {
+  ImportedTrace trace;
+  trace.timeline = merge_ranks({recording(0, 2, 160, 90), recording(1, 2, 100, 70)});
+  const TraceAnalysis analysis = analyze(trace, default_rules());
+  ASSERT_EQ(analysis.rank_waits.size(), 2U);
+  EXPECT_EQ(analysis.rank_waits[0].waited.count, 0);
+  EXPECT_EQ(analysis.rank_waits[1].waited.count, 60 * kNanosecond);
+  EXPECT_EQ(analysis.rank_waits[0].came_last, 1U);
+}
+
+TEST(RankWaits, AreElsewhereWhatACollectiveTakesLongerThanWhereItIsShortest) {
   ImportedTrace trace;
   trace.timeline =
       merge_ranks({recording(0, 3, 100, 70), recording(1, 3, 150, 20), recording(2, 3, 160, 10)});
+  trace.timeline.metadata.clear();  // as another program's
   const TraceAnalysis analysis = analyze(trace, default_rules());
   ASSERT_EQ(analysis.rank_waits.size(), 3U);
   std::vector<std::int64_t> waited;
