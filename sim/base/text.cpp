@@ -55,6 +55,16 @@ void for_each_character(std::string_view text, const Visit& visit) {
   }
 }
 
+constexpr std::size_t kHalfBytes = 3;
+
+/// Half of a pair of surrogates, as JSON and Hjson may say it with \u, in three bytes that are no
+/// UTF-8.
+bool begins_with_half(std::string_view rest) {
+  const auto byte = [&rest](std::size_t i) { return static_cast<unsigned char>(rest[i]); };
+  return rest.size() >= kHalfBytes && byte(0) == 0xEDU && byte(1) >= 0xA0U && byte(1) <= 0xBFU &&
+         (byte(2) & 0xC0U) == 0x80U;
+}
+
 void append_escape(std::uint32_t c, std::string& out) {
   constexpr std::string_view kHex = "0123456789abcdef";
   out += "\\u";
@@ -117,8 +127,14 @@ std::string json_quoted(std::string_view text) {
   constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t";
   constexpr std::string_view kLetters = "\"\\bfnrt";
   std::string out = "\"";
+  std::size_t half = 0;  // bytes left of one
   for_each_character(text, [&](std::string_view sequence, std::uint32_t c) {
-    if (const std::size_t at = kEscaped.find(sequence.front()); at != kEscaped.npos) {
+    const auto place = static_cast<std::size_t>(sequence.data() - text.data());
+    if (half == 0 && c == kNoCharacter && begins_with_half(text.substr(place))) half = kHalfBytes;
+    if (half > 0) {  // kept as it is: who writes documents escapes it
+      --half;
+      out += sequence;
+    } else if (const std::size_t at = kEscaped.find(sequence.front()); at != kEscaped.npos) {
       out += '\\';
       out += kLetters[at];
     } else if (sequence.size() == 1 && c == kNoCharacter) {
