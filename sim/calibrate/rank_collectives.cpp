@@ -72,7 +72,7 @@ struct Stay {
 /// By step, in order.
 using Stays = std::map<std::int64_t, std::vector<Stay>>;
 
-/// By time: a validation after a step is of none. -1: likewise.
+/// The step in whose time the span begins; -1: in none's, as a validation between two steps.
 std::int64_t step_of(const Timeline& timeline, const TimelineSpan& span) {
   const auto next = std::upper_bound(
       timeline.steps.begin(), timeline.steps.end(), span.start,

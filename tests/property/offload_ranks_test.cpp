@@ -235,6 +235,7 @@ TEST_P(OffloadRanks, ShowAPolicyTheSame) {
     for (std::size_t w = 0; w < one.windows.size(); ++w) {
       EXPECT_EQ(rank.windows[w].window_seconds, all.front().windows[w].window_seconds);
       EXPECT_EQ(rank.windows[w].waited_seconds, all.front().windows[w].waited_seconds);
+      EXPECT_EQ(rank.windows[w].selection_seconds, all.front().windows[w].selection_seconds);
       EXPECT_EQ(rank.windows[w].update_seconds, all.front().windows[w].update_seconds);
       ASSERT_EQ(rank.windows[w].importance.size(), one.windows[w].importance.size());
       for (std::size_t p = 0; p < one.windows[w].importance.size(); ++p) {
