@@ -126,10 +126,7 @@ CopyName copy_name(std::string_view name) {
 }
 
 bool is_collective(std::string_view kernel) {
-  static constexpr std::array<std::string_view, 6> kOurs = {"all_gather",       "reduce_scatter",
-                                                            "all_reduce",       "broadcast",
-                                                            "reduce gradients", "gather weights"};
-  for (const std::string_view ours : kOurs) {
+  for (const std::string_view ours : kOwnCollectives) {
     if (kernel.starts_with(ours) && (kernel.size() == ours.size() || kernel[ours.size()] == ' ')) {
       return true;
     }

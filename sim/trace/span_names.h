@@ -1,6 +1,7 @@
 /// What the names of GPU work say: direction and memories of copies, whether a kernel communicates.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -27,6 +28,10 @@ struct CopyName {
 /// say whether host memory is pinned), "Memcpy M2D (Memory -> Device)" (XPU), and the like.
 [[nodiscard]] CopyName copy_name(std::string_view name);
 
+/// How our schedules, and zenflow-train between its ranks, call collectives.
+inline constexpr std::array<std::string_view, 6> kOwnCollectives = {
+    "all_gather", "reduce_scatter",   "all_reduce",
+    "broadcast",  "reduce gradients", "gather weights"};
 /// Whether a kernel belongs to a communication library (NCCL, RCCL, oneCCL, MSCCL) or is one of our
 /// schedules' collectives.
 [[nodiscard]] bool is_collective(std::string_view kernel);

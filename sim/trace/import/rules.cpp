@@ -5,10 +5,12 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "sim/config/document.h"
 #include "sim/config/reader.h"
 #include "sim/trace/import/rule_matcher.h"
+#include "sim/trace/span_names.h"
 
 namespace zenflow::sim {
 namespace {
@@ -93,8 +95,7 @@ TraceRules default_rules() {
        .kernel = "(.*[^A-Za-z])?(nccl|rccl|oneccl|mscclpp|msccl|RingKernel).*"},
       // What our own schedules and engine call their work.
       {.phase = SpanPhase::kCollective,
-       .kernel = "(all_gather|reduce_scatter|all_reduce|broadcast|reduce gradients|gather "
-                 "weights)( .*)?"},
+       .kernel = fmt::format("({})( .*)?", fmt::join(kOwnCollectives, "|"))},
       {.phase = SpanPhase::kSelection,
        .kernel = "select( .*)?|column_norm.*|top_k.*|column (norms|exchange|indices)"},
       {.phase = SpanPhase::kForward, .kernel = "forward( .*)?"},
