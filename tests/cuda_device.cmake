@@ -1,13 +1,14 @@
 # The CUDA device, and the offload engine on it, on the emulator's asynchronous streams: the tests
 # of the engine on the host device, a second time and a third. They need no CUDA. Under the thread
 # sanitizer there are no fibers, and so no kernels: there only the second time.
-add_library(emulated_cuda STATIC emulator/ask_driver.cpp
+add_library(emulated_cuda STATIC emulator/ask_driver.cpp emulator/nccl.cpp
             ${PROJECT_SOURCE_DIR}/runtime/cuda/cuda_device.cpp
             ${PROJECT_SOURCE_DIR}/runtime/cuda/cuda_events.cpp
             ${PROJECT_SOURCE_DIR}/runtime/cuda/cuda_handles.cpp
             ${PROJECT_SOURCE_DIR}/runtime/cuda/cuda_memory.cpp
             ${PROJECT_SOURCE_DIR}/runtime/cuda/cuda_stream.cpp
             ${PROJECT_SOURCE_DIR}/runtime/cuda/device_clock.cpp
+            ${PROJECT_SOURCE_DIR}/runtime/cuda/nccl_communicator.cpp
             ${PROJECT_SOURCE_DIR}/runtime/cuda/stream_clock.cpp)
 target_compile_definitions(emulated_cuda PUBLIC ZENFLOW_FAKE_CUDA)
 target_link_libraries(emulated_cuda PUBLIC emulated_runtime zenflow::offload_engine zenflow::gpu
@@ -28,7 +29,7 @@ function(zenflow_test_on_fake_cuda file suffix kernels)
 endfunction()
 
 foreach(test offload_engine_test offload_async_test offload_edges_test offload_windows_test
-        offload_ratio_test offload_families_test offload_tuned_test)
+        offload_ratio_test offload_families_test offload_tuned_test offload_ranks_test)
   zenflow_test_on_fake_cuda(property/${test}.cpp fake_cuda emulated_host_kernels)
 endforeach()
 foreach(test cuda_device_test cuda_drift_test cuda_recording_test)

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "runtime/device/device.h"
+
 namespace zenflow::runtime {
 
 /// Bytes that a rank has sent to others.
@@ -49,15 +51,34 @@ class Communicator {
   /// Source: Cristian, "Probabilistic clock synchronization", 1989.
   [[nodiscard]] virtual ClockOffset clock_offset() { return {}; }
 
-  // By the thread of the compute stream, in host memory.
-  /// The sum over all ranks, in rank order, at the owner; elsewhere nothing changes. fp32, or
-  /// bfloat16 added up in fp32 and rounded once.
-  virtual void reduce(int owner, std::span<float> values) = 0;
-  virtual void reduce_bf16(int owner, std::span<std::uint16_t> values) = 0;
+  // Enqueued on a stream, by the thread that trains; every rank enqueues the same in the same
+  // order. `values` are in memory of the device.
+  /// The sum over all ranks of n elements at the owner; elsewhere nothing changes.
+  virtual void reduce(Device& device, Stream& stream, Label label, int owner, ElementType type,
+                      void* values, std::size_t n) = 0;
   /// The owner's bytes, on every rank.
-  virtual void broadcast(int owner, std::span<std::byte> bytes) = 0;
+  virtual void broadcast(Device& device, Stream& stream, Label label, int owner, void* values,
+                         std::size_t bytes) = 0;
 
   [[nodiscard]] virtual RankTraffic traffic() const { return {}; }
+};
+
+/// Ranks that reach each other's values from the host: of a device whose memory is the host's.
+class HostCommunicator : public Communicator {
+ public:
+  // Work of the stream; what it throws is what the stream fails with.
+  void reduce(Device& device, Stream& stream, Label label, int owner, ElementType type,
+              void* values, std::size_t n) final;
+  void broadcast(Device& device, Stream& stream, Label label, int owner, void* values,
+                 std::size_t bytes) final;
+
+ protected:
+  // By the thread of the stream.
+  /// Sums in rank order, so that they have the same bits in every run: of fp32, or of bfloat16
+  /// added up in fp32 and rounded once.
+  virtual void reduce_now(int owner, std::span<float> values) = 0;
+  virtual void reduce_now(int owner, std::span<std::uint16_t> bf16) = 0;
+  virtual void broadcast_now(int owner, std::span<std::byte> bytes) = 0;
 };
 
 /// Rank 0 of 1.
@@ -67,9 +88,8 @@ class SelfCommunicator final : public Communicator {
   [[nodiscard]] int size() const override { return 1; }
   void sum(std::span<double>) override {}
   void share(int, std::span<float>) override {}
-  void reduce(int, std::span<float>) override {}
-  void reduce_bf16(int, std::span<std::uint16_t>) override {}
-  void broadcast(int, std::span<std::byte>) override {}
+  void reduce(Device&, Stream&, Label, int, ElementType, void*, std::size_t) override {}
+  void broadcast(Device&, Stream&, Label, int, void*, std::size_t) override {}
 };
 
 }  // namespace zenflow::runtime

@@ -39,7 +39,7 @@ void in_pieces(std::size_t n, const Use& use) {
   }
 }
 
-class MpiCommunicator final : public Communicator {
+class MpiCommunicator final : public HostCommunicator {
  public:
   MpiCommunicator(int& argc, char**& argv, double limit_seconds,
                   std::function<void(int rank)> silent) {
@@ -101,27 +101,28 @@ class MpiCommunicator final : public Communicator {
     return own;
   }
 
-  void broadcast(int owner, std::span<std::byte> bytes) override {
+  [[nodiscard]] RankTraffic traffic() const override {
+    return {gradient_bytes_, weight_bytes_, control_bytes_};
+  }
+
+ protected:
+  void broadcast_now(int owner, std::span<std::byte> bytes) override {
     if (rank_ == owner) weight_bytes_ += bytes.size() * others();
     in_pieces(bytes.size(), [&](std::size_t at, int count) {
       check(MPI_Bcast(bytes.data() + at, count, MPI_BYTE, owner, bulk_), "MPI_Bcast");
     });
   }
 
-  void reduce(int owner, std::span<float> values) override {
+  void reduce_now(int owner, std::span<float> values) override {
     reduce_as(
         owner, values, MPI_FLOAT, [](float value) { return value; }, [](float sum) { return sum; });
   }
-  void reduce_bf16(int owner, std::span<std::uint16_t> values) override {
+  void reduce_now(int owner, std::span<std::uint16_t> values) override {
     using kernels::Bf16;
     reduce_as(
         owner, values, MPI_UINT16_T,
         [](std::uint16_t bits) { return kernels::to_float(Bf16{bits}); },
         [](float sum) { return kernels::round_to_bf16(sum).bits; });
-  }
-
-  [[nodiscard]] RankTraffic traffic() const override {
-    return {gradient_bytes_, weight_bytes_, control_bytes_};
   }
 
  private:

@@ -173,14 +173,8 @@ void OffloadEngine::reduce_gradients(std::size_t g) {
   const ParameterGroup& group = columns_.table.groups[g];
   for (std::size_t i = group.first; i < group.first + group.count; ++i) {
     const auto count = static_cast<std::size_t>(columns_.table.parameters[i].elements());
-    device_.run(*compute_, {Operation::kReduceScatter, step_},
-                [this, owner = owners_[i], count, values = columns_.gradients()[i]] {
-                  if (type_ == ElementType::kFloat32) {
-                    communicator_.reduce(owner, {static_cast<float*>(values), count});
-                  } else {
-                    communicator_.reduce_bf16(owner, {static_cast<std::uint16_t*>(values), count});
-                  }
-                });
+    communicator_.reduce(device_, *compute_, {Operation::kReduceScatter, step_}, owners_[i], type_,
+                         columns_.gradients()[i], count);
   }
 }
 
@@ -188,11 +182,8 @@ void OffloadEngine::gather_weights(std::size_t g) {
   const ParameterGroup& group = columns_.table.groups[g];
   for (std::size_t i = group.first; i < group.first + group.count; ++i) {
     const auto count = static_cast<std::size_t>(columns_.table.parameters[i].elements());
-    device_.run(*compute_, {Operation::kAllGather, step_},
-                [this, owner = owners_[i], bytes = count * bytes_per_element(type_),
-                 values = columns_.parameter(i)] {
-                  communicator_.broadcast(owner, {static_cast<std::byte*>(values), bytes});
-                });
+    communicator_.broadcast(device_, *compute_, {Operation::kAllGather, step_}, owners_[i],
+                            columns_.parameter(i), count * bytes_per_element(type_));
   }
 }
 

@@ -1,10 +1,18 @@
 /// The emulator's answer to whether there is a usable GPU, in the place of the driver's.
+#include <cuda_runtime_api.h>
+
 #include "runtime/gpu/driver.h"
 
 namespace zenflow::runtime {
 
 DriverAnswer ask_driver() {
-  return {.built_with = 13000, .devices = 1, .supports = 13000};
+  int devices = 0;
+  const cudaError_t status = cudaGetDeviceCount(&devices);
+  return {.built_with = 13000,
+          .status = static_cast<int>(status),
+          .error = cudaGetErrorName(status),
+          .devices = devices,
+          .supports = 13000};
 }
 
 }  // namespace zenflow::runtime

@@ -33,7 +33,8 @@ zenflow::runtime::TrackRecorder& nobodys_track() {
 }  // namespace
 
 struct EmulatedStream {
-  explicit EmulatedStream(zenflow::runtime::Jitter jitter) : host(nobodys_track(), jitter) {}
+  EmulatedStream(int of_device, zenflow::runtime::Jitter jitter)
+      : device(of_device), host(nobodys_track(), jitter) {}
 
   void run(std::function<void()> work) {
     const std::lock_guard lock(mutex);
@@ -48,6 +49,7 @@ struct EmulatedStream {
     host.wait(event, zenflow::WaitCause::kCompute);
   }
 
+  const int device;
   std::mutex mutex;  // CUDA's streams take work from any thread
   HostStream host;
 };
@@ -64,7 +66,7 @@ namespace {
 struct Machine {
   std::mutex mutex;  // guards all but the atomics
   emulator::Behaviour behaviour{.strict = false};
-  std::size_t streams_made = 0;
+  std::vector<std::size_t> streams_made{0};  // by device
   std::set<EmulatedStream*> streams;
   std::array<std::atomic<double>, 4> seconds_per_byte{};  // by cudaMemcpyKind
   std::deque<std::string> failures;                       // texts that have been given away
@@ -88,6 +90,7 @@ Machine& machine() {
 
 thread_local bool in_host_function = false;
 thread_local cudaError_t last_error = cudaSuccess;
+thread_local int current_device = 0;
 
 cudaError_t returned(cudaError_t status) {
   if (status != cudaSuccess) last_error = status;
@@ -132,7 +135,9 @@ cudaError_t synchronize_all() {
   std::vector<Event> all;
   {
     const std::lock_guard lock(machine().mutex);
-    for (EmulatedStream* stream : machine().streams) all.push_back(stream->record());
+    for (EmulatedStream* stream : machine().streams) {
+      if (stream->device == current_device) all.push_back(stream->record());
+    }
   }
   cudaError_t status = state();
   for (const Event& event : all) {
@@ -150,7 +155,7 @@ void start(const Behaviour& behaviour) {
   Machine& m = machine();
   const std::lock_guard lock(m.mutex);
   m.behaviour = behaviour;
-  m.streams_made = 0;
+  m.streams_made.assign(static_cast<std::size_t>(behaviour.devices), 0);
   for (auto& seconds : m.seconds_per_byte) seconds = 0;
   m.failed = false;
   m.strict = behaviour.strict;
@@ -251,16 +256,21 @@ cudaError_t cudaGetLastError() {
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  const std::lock_guard lock(machine().mutex);
+  *count = machine().behaviour.devices;
   return state();
 }
 
 cudaError_t cudaSetDevice(int device) {
-  return device == 0 ? state() : returned(cudaErrorInvalidDevice);
+  int devices = 0;
+  static_cast<void>(cudaGetDeviceCount(&devices));
+  if (device < 0 || device >= devices) return returned(cudaErrorInvalidDevice);
+  current_device = device;
+  return state();
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (device != 0) return returned(cudaErrorInvalidDevice);
+  if (device < 0) return returned(cudaErrorInvalidDevice);
   std::strcpy(properties->name, "emulated GPU");
   return state();
 }
@@ -352,10 +362,10 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
   }
   const std::lock_guard lock(m.mutex);
   zenflow::runtime::Jitter jitter = m.behaviour.jitter;
-  const std::size_t number = m.streams_made++;
-  jitter.seed = jitter.seed * 1'000'003 + number;
+  const std::size_t number = m.streams_made.at(static_cast<std::size_t>(current_device))++;
+  jitter.seed = jitter.seed * 1'000'003 + number + 101 * static_cast<std::size_t>(current_device);
   jitter.lazy = jitter.lazy || (number < m.behaviour.lazy.size() && m.behaviour.lazy.at(number));
-  *stream = *m.streams.insert(new EmulatedStream(jitter)).first;
+  *stream = *m.streams.insert(new EmulatedStream(current_device, jitter)).first;
   return cudaSuccess;
 }
 

@@ -28,14 +28,16 @@ class BrokenProgram : public std::logic_error {
 
 struct Behaviour {
   runtime::Jitter jitter{};  ///< of every stream; lazy: of all of them
-  /// By number of the stream since `start`: those run when somebody waits, and not before.
+  /// By number of the stream of its device: those run when somebody waits, and not before.
   std::vector<bool> lazy{};
+  int devices = 1;
   /// Device memory is out of bounds for host code, and the default stream for all.
   bool strict = true;
 };
 
-/// For streams and memory made from now on; streams count from 0. Forgets a failure. Until it is
-/// called, nothing is lazy, strict or delayed.
+/// For streams and memory made from now on; streams of each device count from 0. Forgets a failure.
+/// Until it is called, nothing is lazy, strict or delayed. What waits for a device waits for the
+/// streams of the calling thread's; memory is of all devices, as if each reached the others'.
 void start(const Behaviour& behaviour);
 
 /// Until the next `start`, copies of a kind take as long as their bytes do at this rate, and more.

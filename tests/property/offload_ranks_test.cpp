@@ -10,10 +10,10 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/closeness.h"
+#include "tests/support/device_ranks.h"
 #include "tests/support/family_steps.h"
 #include "tests/support/offload_case.h"
 #include "tests/support/test_model.h"
-#include "tests/support/thread_ranks.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -59,7 +59,10 @@ Trained train(const TransformerConfig& config, Case c, std::int64_t global,
   const FamilyOracle oracle(config, c);
   c.settings.gradient_accumulation_steps = global / communicator.size();
   Recorder recorder(false);
-  const auto device = make_test_device({.jitter = c.jitter, .lazy_streams = c.lazy}, recorder);
+  const TestDevice settings{
+      .jitter = c.jitter, .lazy_streams = c.lazy, .rank = communicator.rank()};
+  if (communicator.size() == 1) start_test_devices(settings, 1);
+  const auto device = test_device_of_rank(settings, recorder);
   TestModel model(HostTransformer(config, {kFamilySequences, kFamilyLength, c.type}));
   OffloadEngine engine(model, c.type, c.settings, *device, communicator, recorder);
   if (policy) engine.set_interval_policy(policy);
@@ -89,7 +92,9 @@ Trained train(const TransformerConfig& config, Case c, std::int64_t global,
 std::vector<Trained> train_on_ranks(const TransformerConfig& config, const Case& c, int ranks,
                                     std::int64_t global, const Part& part = {}) {
   std::vector<Trained> all(static_cast<std::size_t>(ranks));
-  zenflow::testing::ThreadRanks(ranks).run([&](Communicator& communicator) {
+  const Jitter jitter{c.seed, std::chrono::microseconds(50)};
+  start_test_devices({.jitter = jitter, .lazy_streams = c.lazy}, ranks);
+  run_on_ranks(ranks, [&](Communicator& communicator) {
     Case own = c;
     own.jitter = {c.seed + static_cast<std::uint64_t>(communicator.rank()),
                   std::chrono::microseconds(50)};
@@ -225,7 +230,8 @@ TEST_P(OffloadRanks, ShowAPolicyTheSame) {
   SelfCommunicator self;
   const Seen one = watch(self);
   std::vector<Seen> all(static_cast<std::size_t>(GetParam()));
-  zenflow::testing::ThreadRanks(GetParam()).run([&](Communicator& communicator) {
+  start_test_devices({}, GetParam());
+  run_on_ranks(GetParam(), [&](Communicator& communicator) {
     all[static_cast<std::size_t>(communicator.rank())] = watch(communicator);
   });
   ASSERT_GT(one.windows.size(), 3U);

@@ -27,6 +27,7 @@ struct TestDevice {
   std::optional<Bytes> memory{};
   Jitter jitter{};
   std::vector<std::string> lazy_streams{};  ///< "compute", "d2h", "h2d"
+  int rank = 0;                             ///< of ranks that have a device each
 };
 
 #if defined(ZENFLOW_FAKE_CUDA)
@@ -34,14 +35,23 @@ struct TestDevice {
 inline constexpr bool kTestDeviceIsAGpu = true;
 
 /// Streams have no names in CUDA: these are the engine's, in the order in which it makes them.
-inline std::unique_ptr<Device> make_test_device(const TestDevice& settings, Recorder& recorder) {
-  emulator::Behaviour behaviour{.jitter = settings.jitter};
+inline void start_test_devices(const TestDevice& settings, int devices) {
+  emulator::Behaviour behaviour{.jitter = settings.jitter, .devices = devices};
   for (const char* name : {"compute", "d2h", "h2d"}) {
     behaviour.lazy.push_back(
         std::count(settings.lazy_streams.begin(), settings.lazy_streams.end(), name) > 0);
   }
   emulator::start(behaviour);
-  return make_cuda_device({.memory = settings.memory}, recorder);
+}
+
+/// One of those that were started, for the calling thread.
+inline std::unique_ptr<Device> test_device_of_rank(const TestDevice& settings, Recorder& recorder) {
+  return make_cuda_device({.ordinal = settings.rank, .memory = settings.memory}, recorder);
+}
+
+inline std::unique_ptr<Device> make_test_device(const TestDevice& settings, Recorder& recorder) {
+  start_test_devices(settings, 1);
+  return test_device_of_rank(settings, recorder);
 }
 
 /// As a kernel of the stream, in this operation.
@@ -67,6 +77,12 @@ inline std::unique_ptr<Device> make_test_device(const TestDevice& settings, Reco
                                                          .lazy_streams = settings.lazy_streams,
                                                          .fill = 0xFF},
                                       recorder);
+}
+
+inline void start_test_devices(const TestDevice&, int) {}
+
+inline std::unique_ptr<Device> test_device_of_rank(const TestDevice& settings, Recorder& recorder) {
+  return make_test_device(settings, recorder);
 }
 
 inline void run_on(Stream& stream, Operation operation, std::function<void()> work) {

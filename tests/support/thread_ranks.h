@@ -49,7 +49,7 @@ class ThreadRanks {
     std::vector<void*> offered;
   };
 
-  class Rank final : public runtime::Communicator {
+  class Rank final : public runtime::HostCommunicator {
    public:
     Rank(ThreadRanks& all, int rank) : all_(all), rank_(rank) {}
     [[nodiscard]] int rank() const override { return rank_; }
@@ -69,14 +69,16 @@ class ThreadRanks {
     void share(int owner, std::span<float> values) override {
       copy_from(all_.control_, owner, std::as_writable_bytes(values));
     }
-    void broadcast(int owner, std::span<std::byte> bytes) override {
+
+   protected:
+    void broadcast_now(int owner, std::span<std::byte> bytes) override {
       copy_from(all_.bulk_, owner, bytes);
     }
-    void reduce(int owner, std::span<float> values) override {
+    void reduce_now(int owner, std::span<float> values) override {
       reduce_as(
           owner, values, [](float value) { return value; }, [](float sum) { return sum; });
     }
-    void reduce_bf16(int owner, std::span<std::uint16_t> values) override {
+    void reduce_now(int owner, std::span<std::uint16_t> values) override {
       using kernels::Bf16;
       reduce_as(
           owner, values, [](std::uint16_t bits) { return kernels::to_float(Bf16{bits}); },
