@@ -8,3 +8,7 @@ target_sources(selection_memory_test PRIVATE bench/allocation_meter.cpp)
 zenflow_test(offload_families_test LABEL property LINK zenflow::train)
 zenflow_test(offload_ranks_test LABEL property LINK zenflow::train)
 zenflow_test(offload_tuned_test LABEL property LINK zenflow::train)
+# How ranks find each other and their places.
+zenflow_test_group(rank_start_test LABEL unit
+  SOURCES unit/rank_launch_test.cpp unit/rank_place_test.cpp unit/tcp_communicator_test.cpp
+  LINK zenflow::train GTest::gmock)

@@ -16,6 +16,11 @@ if(TARGET zenflow::mpi AND MPIEXEC_EXECUTABLE)
                                                       ZENFLOW_MPIRUN="${MPIEXEC_EXECUTABLE}")
   add_dependencies(train_ranks_test zenflow-train zenflow-sim zenflow-calibrate)
 endif()
+zenflow_test_group(train_launch_test LABEL cli
+  SOURCES cli/train_launch_test.cpp
+  LINK zenflow::comm GTest::gmock nlohmann_json::nlohmann_json)
+target_compile_definitions(train_launch_test PRIVATE ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train>")
+add_dependencies(train_launch_test zenflow-train)
 # What a new row of the setup's table brings, its flag included.
 zenflow_test_group(added_knob_test LABEL unit
   SOURCES unit/added_knob_test.cpp

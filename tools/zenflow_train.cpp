@@ -2,17 +2,26 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "runtime/comm/launch.h"
+#include "runtime/comm/tcp_communicator.h"
+#include "runtime/cuda/cuda_device.h"
+#include "runtime/cuda/nccl_communicator.h"
 #if defined(ZENFLOW_HAVE_MPI)
 #include "runtime/comm/mpi_communicator.h"
 #endif
 
+#include "runtime/gpu/driver.h"
+#include "runtime/machine/core_share.h"
 #include "runtime/train/measured_result.h"
+#include "runtime/train/rank_place.h"
 #include "runtime/train/trainer.h"
 #include "sim/base/error.h"
 #include "sim/base/input_file.h"
@@ -31,41 +40,77 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Ends all ranks.
-[[noreturn]] void end_job(int code) {
-#if defined(ZENFLOW_HAVE_MPI)
-  runtime::end_mpi_job(code);
-#endif
-  std::_Exit(code);
-}
-
-/// Ranks that mpirun has started, or nothing for a process alone.
-std::unique_ptr<runtime::Communicator> start_ranks(int& argc, char**& argv, double limit_seconds) {
+/// Ranks that a launcher has started, or nothing for a process alone.
+std::unique_ptr<runtime::Communicator> start_ranks(int& argc, char**& argv,
+                                                   const TrainCommand& command) {
   const auto launch = runtime::several_ranks([](const char* name) { return std::getenv(name); });
   if (!launch) return nullptr;
-#if defined(ZENFLOW_HAVE_MPI)
-  if (launch->by_mpi) {
-    auto ranks = runtime::start_mpi(argc, argv, limit_seconds, [limit_seconds](int rank) {
-      complain(fmt::format("zenflow-train: rank {} has not answered for {} s (--rank-timeout)\n",
-                           rank, limit_seconds));
-      end_job(static_cast<int>(ErrorKind::kRuntime));
-    });
-    if (ranks->size() == launch->ranks) return ranks;
-    throw Error(
-        ErrorKind::kInput,
-        fmt::format("{} is {} in the environment, but MPI finds {}: ranks are started by the "
-                    "mpirun of the MPI that this was built with",
-                    launch->variable, launch->ranks, ranks->size()));
+  const runtime::RankLost lost = [](int rank, const std::string& how) {
+    complain(fmt::format("zenflow-train: rank {} {}\n", rank, how));
+  };
+  const double limit = command.rank_timeout;
+  if (!launch->by_mpi) {
+    return runtime::start_tcp(launch->place, !command.train.cuda.has_value(), limit, lost);
   }
-  constexpr const char* kWhy = "ranks are started by mpirun: mpirun -np N zenflow-train ...";
+#if defined(ZENFLOW_HAVE_MPI)
+  auto ranks = runtime::start_mpi(argc, argv, limit, lost);
+  if (ranks->size() == launch->ranks) return ranks;
+  throw Error(ErrorKind::kInput,
+              fmt::format("{} is {} in the environment, but MPI finds {}: ranks are started by the "
+                          "mpirun of the MPI that this was built with",
+                          launch->variable, launch->ranks, ranks->size()));
 #else
   static_cast<void>(argc);
   static_cast<void>(argv);
-  static_cast<void>(limit_seconds);
-  constexpr const char* kWhy = "this build has no MPI: one rank only";
+  throw Error(ErrorKind::kInput,
+              fmt::format("{} is {} in the environment; this build has no MPI: start ranks with "
+                          "torchrun --no-python",
+                          launch->variable, launch->ranks));
 #endif
-  throw Error(ErrorKind::kInput, fmt::format("{} is {} in the environment; {}", launch->variable,
-                                             launch->ranks, kWhy));
+}
+
+/// What a rank says of its place.
+std::string text_of(const runtime::RankPlace& place, const TrainCommand& command) {
+  const char* whose = " of its own";
+  if (place.bound_by_launcher) whose = " by the launcher";
+  if (command.rank_binding == "none") whose = ", not bound";
+  return fmt::format("{}cores {}{}, {} optimizer threads{}",
+                     place.gpu >= 0 ? fmt::format("GPU {}, ", place.gpu) : "",
+                     runtime::list_of_cpus(place.cpus), whose,
+                     command.train.offload.optimizer_threads,
+                     omp_num_threads() ? " (OMP_NUM_THREADS)" : "");
+}
+
+/// Chooses GPU and cores of this rank, and says those of all.
+void take_place(const CLI::App& app, TrainCommand& command, runtime::Communicator& ranks) {
+  runtime::TrainOptions& train = command.train;
+  std::string boot;  // the same in all containers of a machine
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  const bool on_gpu = train.cuda.has_value();
+  runtime::RankPlace place =
+      runtime::place_rank(ranks, {.machine = boot,
+                                  .allowed_cpus = runtime::allowed_cpus(),
+                                  .gpus = on_gpu ? runtime::ask_driver().devices : 0,
+                                  .bus_id = runtime::cuda_bus_id});
+  if (command.rank_binding == "none") {
+    place.cpus = runtime::allowed_cpus();
+  } else {
+    runtime::bind_to_cpus(place.cpus);
+  }
+  if (on_gpu && app.count("--gpu") > 0) {
+    if (place.local_ranks > 1) {
+      throw Error(ErrorKind::kInput, "--gpu: each of several ranks takes the GPU of its number");
+    }
+    place.gpu = train.cuda->ordinal;
+  }
+  if (on_gpu) train.cuda->ordinal = place.gpu;
+  const int threads = default_threads();
+  if (app.count("--threads") == 0) train.threads = threads;
+  if (app.count("--optimizer-threads") == 0) train.offload.optimizer_threads = threads;
+  const std::vector<std::string> all = runtime::texts_of_ranks(ranks, text_of(place, command));
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    command.notes.push_back(fmt::format("rank {}: {}", r, all[r]));
+  }
 }
 
 int exit_code(const std::exception& error) {
@@ -85,7 +130,7 @@ int run(const TrainCommand& command) {
       speaks ? reporting_events(command, progress) : runtime::TrainEvents{};
   events.rank_failed = [&command](const std::exception& error) {
     complain(fmt::format("zenflow-train: rank {}: {}\n", command.train.rank(), error.what()));
-    end_job(exit_code(error));
+    command.train.communicator->end_job(exit_code(error));
   };
   // From then on the run is what stops, behind a step and with a checkpoint.
   events.steps_begin = [] { set_stop_question(nullptr); };
@@ -122,15 +167,20 @@ int main_program(int argc, char** argv) {
   add_train_options(app, command);
   if (!parse_command_line(app, argc, argv)) return 0;
   interpret(app, command);
-  const std::unique_ptr<runtime::Communicator> ranks =
-      start_ranks(argc, argv, command.rank_timeout);
-  command.train.communicator = ranks.get();
+  const std::unique_ptr<runtime::Communicator> ranks = start_ranks(argc, argv, command);
   if (ranks == nullptr) return run(command);
   try {
+    take_place(app, command, *ranks);
+    std::unique_ptr<runtime::Communicator> gpus;
+    command.train.communicator = ranks.get();
+    if (const auto& cuda = command.train.cuda) {
+      gpus = runtime::make_nccl_communicator(*ranks, cuda->libraries, cuda->ordinal);
+      command.train.communicator = gpus.get();
+    }
     return run(command);
   } catch (const std::exception& error) {  // before a rank has begun: the others wait for it
     complain(fmt::format("zenflow-train: rank {}: {}\n", ranks->rank(), error.what()));
-    end_job(exit_code(error));
+    ranks->end_job(exit_code(error));
   }
 }
 

@@ -3,7 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <functional>
 #include <span>
+#include <string>
 
 #include "runtime/device/device.h"
 
@@ -61,7 +64,22 @@ class Communicator {
                          std::size_t bytes) = 0;
 
   [[nodiscard]] virtual RankTraffic traffic() const { return {}; }
+
+  /// This rank fails with the exit code `code`: ends the job of all ranks, this process among them,
+  /// without waiting for any.
+  [[noreturn]] void end_job(int code) {
+    end_others(code);
+    std::_Exit(code);
+  }
+
+ protected:
+  /// They end with this exit code, too.
+  virtual void end_others(int) {}
 };
+
+/// Says what has become of a rank, on a thread of its own: "has not answered for 20 s", "has ended
+/// unexpectedly". The job ends behind it with code 1.
+using RankLost = std::function<void(int rank, const std::string& how)>;
 
 /// Ranks that reach each other's values from the host: of a device whose memory is the host's.
 class HostCommunicator : public Communicator {

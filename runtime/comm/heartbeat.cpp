@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include <fmt/format.h>
+
 namespace zenflow::runtime {
 namespace {
 
@@ -15,10 +17,11 @@ constexpr int kLeaves = 0;
 
 }  // namespace
 
-Heartbeat::Heartbeat(MPI_Comm ring, double limit_seconds, std::function<void(int rank)> silent)
+Heartbeat::Heartbeat(MPI_Comm ring, double limit_seconds, RankLost lost)
     : ring_(ring),
+      limit_seconds_(limit_seconds),
       limit_(std::max(2L * kTicksOfABeat, static_cast<long>(limit_seconds * 1000 / kTick.count()))),
-      silent_(std::move(silent)) {
+      lost_(std::move(lost)) {
   int rank = 0;
   int size = 1;
   MPI_Comm_rank(ring, &rank);
@@ -57,7 +60,8 @@ void Heartbeat::beat(const std::stop_token& stop) {
       quiet = 0;
       alone = alone || heard == kLeaves;
     } else if (++quiet == limit_) {
-      silent_(before_);
+      lost_(before_, fmt::format("has not answered for {} s (--rank-timeout)", limit_seconds_));
+      MPI_Abort(MPI_COMM_WORLD, 1);
     }
     std::this_thread::sleep_for(kTick);
   }

@@ -2,19 +2,19 @@
 /// the job like one that dies.
 #pragma once
 
-#include <functional>
 #include <thread>
 
 #include <mpi.h>
+
+#include "runtime/comm/communicator.h"
 
 namespace zenflow::runtime {
 
 class Heartbeat {
  public:
   /// `ring` is this object's alone. After `limit_seconds` without a word from the rank before,
-  /// in which this process was not suspended itself, silent(rank) is called on a thread of the
-  /// heartbeat's, once.
-  Heartbeat(MPI_Comm ring, double limit_seconds, std::function<void(int rank)> silent);
+  /// in which this process was not suspended itself, that one is lost.
+  Heartbeat(MPI_Comm ring, double limit_seconds, RankLost lost);
   /// Every rank does this at the same time: waits until the rank before has, too.
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
@@ -26,8 +26,9 @@ class Heartbeat {
   MPI_Comm ring_;
   int before_ = 0;
   int next_ = 0;
+  double limit_seconds_;
   long limit_;  // in ticks of 100 ms
-  std::function<void(int rank)> silent_;
+  RankLost lost_;
   std::jthread thread_;
 };
 

@@ -71,8 +71,7 @@ class CudaDevice final : public Device {
   void copy(Stream& stream, void* to, const void* from, std::size_t bytes, CopyDirection direction,
             Traffic kind, Label label) override;
   void run(Stream&, Label, std::function<void()>) override {
-    throw Error(ErrorKind::kInput,
-                "several ranks on GPUs: their collectives are not there yet; use --device host");
+    throw Error(ErrorKind::kInput, "the host cannot work on a GPU's memory: NCCL's ranks do");
   }
   void square_sum(Stream& stream, ElementType type, const void* values, std::size_t n, double* sum,
                   Label label) override;
@@ -283,6 +282,14 @@ CudaMemoryFacts cuda_memory(int ordinal) {
   std::size_t total = 0;
   cuda_check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
   return {.total = total, .free = free};
+}
+
+std::string cuda_bus_id(int ordinal) {
+  require_ordinal(ordinal);
+  cudaDeviceProp properties{};
+  cuda_check(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
+  return fmt::format("{:04x}:{:02x}:{:02x}.0", properties.pciDomainID, properties.pciBusID,
+                     properties.pciDeviceID);
 }
 
 }  // namespace zenflow::runtime

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "runtime/device/device.h"
 #include "runtime/gpu/dynamic_library.h"
@@ -53,5 +54,8 @@ struct CudaMemoryFacts {
   std::uint64_t free = 0;
 };
 [[nodiscard]] CudaMemoryFacts cuda_memory(int ordinal);
+
+/// Its place on the bus as Linux writes it, "0000:3b:00.0". Throws as make_cuda_device.
+[[nodiscard]] std::string cuda_bus_id(int ordinal);
 
 }  // namespace zenflow::runtime

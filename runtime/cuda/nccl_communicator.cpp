@@ -19,8 +19,11 @@
 namespace zenflow::runtime {
 namespace {
 
-/// What NCCL calls a version: 22809 is 2.28.9.
+/// What NCCL calls a version: 22809 is 2.28.9, and up to 2.8 2804 is 2.8.4.
 std::string version_text(int version) {
+  if (version < 10000) {
+    return fmt::format("{}.{}.{}", version / 1000, version / 100 % 10, version % 100);
+  }
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
@@ -77,6 +80,9 @@ class NcclCommunicator final : public Communicator {
     all.weights += weight_bytes_;
     return all;
   }
+
+ protected:
+  void end_others(int code) override { control_.end_job(code); }
 
  private:
   void check(int status, const char* call) const {

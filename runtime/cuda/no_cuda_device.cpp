@@ -20,4 +20,8 @@ CudaMemoryFacts cuda_memory(int) {
   fail();
 }
 
+std::string cuda_bus_id(int) {
+  fail();
+}
+
 }  // namespace zenflow::runtime

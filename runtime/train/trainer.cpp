@@ -368,7 +368,6 @@ void refuse_for_ranks(const TrainOptions& options) {
     if (!asked) return;
     throw Error(ErrorKind::kInput, fmt::format("{}: not with {} ranks yet", flag, options.ranks()));
   };
-  refuse(options.cuda.has_value(), "--device cuda");
   refuse(options.tune_live, "--tune live");
   refuse(options.importance.has_value(), "--importance");
 }

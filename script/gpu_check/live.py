@@ -1,5 +1,6 @@
 """zenflow-train on a GPU: losses beside the host's, and a grid of schedules with their closed forms.
 
+  live.py ranks                two ranks with a GPU each beside one with the same global batch
   live.py losses               run by phases: what it is told comes from the phase's environment
   live.py grid MODEL POINT...  MODEL of scenarios/live; POINT: gpu-only, zero-offload,
                                zero-offload-dpu or zenflow:K:S; ":trace" behind it records,
@@ -11,6 +12,7 @@ import json
 import os
 import pathlib
 import random
+import socket
 import subprocess
 import sys
 import time
@@ -84,6 +86,17 @@ def flops_per_token(config, length):
 
 def peak_of(gpu):
     return next((peak for name, peak in PEAK_BF16.items() if name in gpu), None)
+
+
+def launch_variables(ranks):
+    """Of each rank's environment, as torchrun sets it. A port that was free just now."""
+    if ranks == 1:
+        return [{}]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return [{"WORLD_SIZE": str(ranks), "RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
+             "MASTER_PORT": str(port)} for rank in range(ranks)]
 
 
 def compare_losses(host, other):
@@ -160,28 +173,62 @@ class Phase:
             file.write(" ".join(command).replace(f"{self.root}/", "") + "\n")
         return command
 
-    def train(self, name, arguments, device):
+    def train(self, name, arguments, device, ranks=1):
         """(result, why it failed)."""
         arguments = ["--quiet", *arguments]
         if device == "cuda":
-            sums = max(1, (os.cpu_count() or 1) // 4)
-            arguments += ["--sum-threads", sums, "--optimizer-threads",
-                          max(1, (os.cpu_count() or 1) - sums)]
+            cores = (os.cpu_count() or 1) // ranks
+            sums = max(1, cores // 4)
+            arguments += ["--sum-threads", sums, "--optimizer-threads", max(1, cores - sums)]
         command = self.command(arguments, device)
         left = self.ends - time.monotonic()
         if left < 1:
             return None, "no time is left"
+        started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                    text=True, env={**os.environ, **variables})
+                   for variables in launch_variables(ranks)]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=left,
-                                  check=False)
+            said = [rank.communicate(timeout=max(1, self.ends - time.monotonic()))
+                    for rank in started]
         except subprocess.TimeoutExpired:
+            for rank in started:
+                rank.kill()
+                rank.communicate()
             return None, "stopped by the phase's limit"
-        (self.results / f"{name}.log").write_text(done.stderr, encoding="utf-8")
-        if done.returncode != 0:
-            said = done.stderr.strip().splitlines()
-            what = said[-1] if said else "it said nothing"
-            return None, f"exit code {done.returncode}: {what}"
-        return json.loads(done.stdout)["results"][0], ""
+        errors = "".join(error for _, error in said)
+        (self.results / f"{name}.log").write_text(errors, encoding="utf-8")
+        code = next((rank.returncode for rank in started if rank.returncode != 0), 0)
+        if code != 0:
+            lines = errors.strip().splitlines()
+            return None, f"exit code {code}: {lines[-1] if lines else 'it said nothing'}"
+        return json.loads(said[0][0])["results"][0], ""
+
+    def ranks(self):
+        """Two ranks, a GPU each, give the losses of one with two micro-batches, and exchange each
+        gradient and each weight once; without GPUs on the host."""
+        device = "cuda" if self.on_gpu else "cpu"
+        for schedule in ("gpu-only", "zero-offload", "zenflow"):
+            arguments = ["--model", self.root / "scenarios" / "training" / "llama_3m.json",
+                         "--steps", 6 if self.quick else LOSS_STEPS, "--sequence-length", 64,
+                         "--micro-batch-size", 4, "--lr", 3e-4, "--schedule", schedule]
+            name = f"ranks-{schedule}"
+            alone, why = self.train(f"{name}-alone",
+                                    [*arguments, "--gradient-accumulation-steps", 2], device)
+            both = None
+            if not why:
+                both, why = self.train(name, arguments, device, ranks=2)
+            if why:
+                self.say(name, why)
+                continue
+            apart, step = compare_losses(alone["losses"], both["losses"])
+            sent = both["ranks"]
+            if apart > LOSS_TOLERANCE["fp32"]:
+                why = f"losses differ by {apart:.2e} at step {step}"
+            elif sent["gradient_bytes_per_step"] != sent["weight_bytes_per_step"]:
+                why = "gradients and weights are not the same number of bytes"
+            self.say(name, why, apart=apart, at_step=step, ranks=sent,
+                     step_time_ms=both["step_time_ms"], alone_step_time_ms=alone["step_time_ms"],
+                     stall_by_cause_ms=both["stall_by_cause_ms"])
 
     def say(self, name, why, **fields):
         self.figures[name] = {**fields, **({"wrong": why} if why else {})}
@@ -279,6 +326,8 @@ def main():
     phase = Phase()
     if sys.argv[1] == "losses":
         phase.losses()
+    elif sys.argv[1] == "ranks":
+        phase.ranks()
     else:
         phase.grid(sys.argv[2], sys.argv[3:])
     (phase.results / "why").write_text("; ".join(phase.wrong))

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # zenflow-train on the GPU; without one, tiny models on the host.
 
-# live losses | live grid MODEL POINT...: see live.py
+# live losses | live ranks | live grid MODEL POINT...: see live.py
 live() {
   need_build
   run python3 -B script/gpu_check/live.py "$@"

@@ -250,18 +250,5 @@ TEST_F(TrainRanks, WriteATraceEachThatMergeOnOneClock) {
   EXPECT_THAT(outcome.err, HasSubstr("of 2 ranks, but that of rank 1 is not among the 1 files"));
 }
 
-TEST_F(TrainRanks, OfOtherLaunchersAreNotTakenForOne) {
-  for (const char* variable : {"WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    Surroundings surroundings = around();
-    surroundings.environment = {{variable, "4"}};
-    const Outcome outcome = run_in(surroundings, short_run());
-    EXPECT_EQ(outcome.code, 2);
-    EXPECT_THAT(outcome.err, AllOf(HasSubstr(std::string(variable) + " is 4 in the environment"),
-                                   HasSubstr("mpirun -np N zenflow-train")));
-    surroundings.environment["OMPI_COMM_WORLD_SIZE"] = "1";  // one rank in a larger job
-    EXPECT_EQ(run_in(surroundings, short_run()).code, 0);
-  }
-}
-
 }  // namespace
 }  // namespace zenflow::testing

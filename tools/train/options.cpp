@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <initializer_list>
-#include <thread>
+#include <string_view>
 #include <type_traits>
 #include <variant>
 
@@ -11,6 +12,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "runtime/machine/core_share.h"
+#include "sim/base/error.h"
 #include "sim/offload/knobs.h"
 #include "tools/command_line.h"
 
@@ -131,6 +134,8 @@ void add_model_options(CLI::App& app, TrainCommand& o) {
   add_knobs(app, o,
             {"micro_batch_size", "gradient_accumulation_steps", "activation_checkpointing",
              "sequence_length"});
+  add_choice(app, "--rank-binding", o.rank_binding, {"cores", "none"},
+             "with several ranks: cores of its own for each, or none");
   app.add_option("--rank-timeout", o.rank_timeout,
                  "seconds after which a rank that does not answer ends the job of all; default 20")
       ->check(number_between(1, 1e6));
@@ -258,12 +263,32 @@ void add_output_options(CLI::App& app, TrainCommand& o) {
 
 }  // namespace
 
+std::optional<int> omp_num_threads() {
+  const char* const text = std::getenv("OMP_NUM_THREADS");
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  const std::string_view first = std::string_view(text).substr(0, std::string_view(text).find(','));
+  int threads = 0;
+  const auto [end, error] = std::from_chars(first.data(), first.data() + first.size(), threads);
+  if (error != std::errc{} || end != first.data() + first.size() || threads < 1) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("OMP_NUM_THREADS in the environment: expected a number of threads, "
+                            "found \"{}\"",
+                            first.substr(0, 40)));
+  }
+  return threads;
+}
+
+int default_threads() {
+  const int cores = static_cast<int>(runtime::allowed_cpus().size());
+  return std::min(cores, omp_num_threads().value_or(cores));
+}
+
 void add_train_options(CLI::App& app, TrainCommand& command) {
-  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  const int threads = default_threads();
   sim::TrainingSetup& setup = command.setup;
   static_cast<sim::TrainingSettings&>(setup) = command.train.training;
-  setup.threads = cores;
-  setup.optimizer_threads = static_cast<int>(cores);
+  setup.threads = threads;
+  setup.optimizer_threads = threads;
   add_model_options(app, command);
   add_optimizer_options(app, command);
   add_machine_options(app, command);

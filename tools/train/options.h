@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,10 +33,16 @@ struct TrainCommand {
   std::filesystem::path trace;
   std::vector<std::string> notes;  ///< what was given and has no effect
   double rank_timeout = 20;        ///< seconds
+  std::string rank_binding = "cores";
   bool json = false;
   bool quiet = false;
   bool verbose = false;
 };
+
+/// $OMP_NUM_THREADS, of the outermost level. Throws Error(kInput) if it is no number from 1 on.
+[[nodiscard]] std::optional<int> omp_num_threads();
+/// As many threads as this process has cores, at most omp_num_threads().
+[[nodiscard]] int default_threads();
 
 /// Declares every flag; parsing fills `command`, which must outlive `app`.
 void add_train_options(CLI::App& app, TrainCommand& command);

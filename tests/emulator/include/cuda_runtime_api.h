@@ -37,6 +37,9 @@ inline constexpr unsigned cudaHostAllocPortable = 1;
 
 struct cudaDeviceProp {
   char name[256];
+  int pciDomainID;
+  int pciBusID;
+  int pciDeviceID;
 };
 using cudaHostFn_t = void (*)(void* data);
 

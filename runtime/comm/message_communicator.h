@@ -1,0 +1,58 @@
+/// Ranks that send each other messages, in host memory.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "runtime/comm/communicator.h"
+
+namespace zenflow::runtime {
+
+/// The owner adds what arrives in rank order.
+class MessageCommunicator : public HostCommunicator {
+ public:
+  [[nodiscard]] RankTraffic traffic() const final {
+    return {gradient_bytes_, weight_bytes_, control_bytes_};
+  }
+  /// By round trips to rank 0, one rank after the other.
+  [[nodiscard]] ClockOffset clock_offset() final;
+
+ protected:
+  enum class Channel : std::uint8_t {
+    kControl,
+    kBulk
+  };  ///< by the thread that trains, or a stream
+  /// Of at most kMessageBytes; both block. Messages between two ranks keep their order.
+  virtual void send(Channel channel, int to, std::span<const std::byte> message) = 0;
+  virtual void receive(Channel channel, int from, std::span<std::byte> message) = 0;
+
+  void reduce_now(int owner, std::span<float> values) final;
+  void reduce_now(int owner, std::span<std::uint16_t> bf16) final;
+
+  /// A few MB, so that what a sum needs besides stays small.
+  static constexpr std::size_t kMessageBytes = std::size_t{4} << 20;
+  /// Calls use(part) for parts of at most kMessageBytes.
+  template <class T, class Use>
+  static void in_messages(std::span<T> values, const Use& use) {
+    constexpr std::size_t kMost = kMessageBytes / sizeof(T);
+    for (std::size_t at = 0; at < values.size(); at += kMost) {
+      use(values.subspan(at, std::min(kMost, values.size() - at)));
+    }
+  }
+  [[nodiscard]] std::uint64_t others() const { return static_cast<std::uint64_t>(size() - 1); }
+
+  std::atomic<std::uint64_t> gradient_bytes_ = 0;
+  std::atomic<std::uint64_t> weight_bytes_ = 0;
+  std::atomic<std::uint64_t> control_bytes_ = 0;
+
+ private:
+  template <class T, class Read, class Round>
+  void reduce_as(int owner, std::span<T> values, const Read& read, const Round& round);
+  void answer_with_time(int rank);
+  [[nodiscard]] ClockOffset ask_for_time();
+};
+
+}  // namespace zenflow::runtime

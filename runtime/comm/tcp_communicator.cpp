@@ -1,0 +1,190 @@
+#include "runtime/comm/tcp_communicator.h"
+
+#include <array>
+#include <chrono>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "runtime/comm/message_communicator.h"
+#include "runtime/comm/tcp_heartbeat.h"
+#include "sim/base/error.h"
+
+namespace zenflow::runtime {
+namespace {
+
+/// Where a rank listens for those behind it.
+struct Door {
+  std::array<char, 62> address{};  // numeric, so that all of it fits
+  std::uint16_t port = 0;
+};
+
+class TcpCommunicator final : public MessageCommunicator {
+ public:
+  TcpCommunicator(const MeetingPlace& place, bool bulk, double limit_seconds, RankLost lost)
+      : place_(place), control_(ranks()), bulk_(bulk ? ranks() : 0) {
+    std::vector<TcpHeartbeat::Peer> beats =
+        place.rank == 0 ? wait_for_others(bulk) : find_rank_0(bulk);
+    heartbeat_.emplace(std::move(beats), limit_seconds, std::move(lost));
+  }
+  ~TcpCommunicator() override {
+    std::array<double, 1> none = {0};
+    try {
+      sum(none);  // a rank that is done goes on answering for the others
+    } catch (const Error&) {
+      // Somebody is gone, which the heartbeat says as long as it beats.
+    }
+    heartbeat_.reset();
+  }
+  TcpCommunicator(const TcpCommunicator&) = delete;
+  TcpCommunicator& operator=(const TcpCommunicator&) = delete;
+
+  [[nodiscard]] int rank() const override { return place_.rank; }
+  [[nodiscard]] int size() const override { return place_.ranks; }
+
+  void sum(std::span<double> values) override {
+    const std::span<std::byte> bytes = std::as_writable_bytes(values);
+    if (rank() != 0) {
+      send(Channel::kControl, 0, bytes);
+      receive(Channel::kControl, 0, bytes);
+      control_bytes_ += bytes.size();
+      return;
+    }
+    std::vector<double> theirs(values.size());
+    for (int r = 1; r < size(); ++r) {
+      receive(Channel::kControl, r, std::as_writable_bytes(std::span(theirs)));
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] += theirs[i];
+    }
+    for (int r = 1; r < size(); ++r) send(Channel::kControl, r, bytes);
+    control_bytes_ += bytes.size() * others();
+  }
+
+  /// Through rank 0.
+  void share(int owner, std::span<float> values) override {
+    in_messages(std::as_writable_bytes(values), [&](std::span<std::byte> part) {
+      if (rank() == owner && owner != 0) {
+        send(Channel::kControl, 0, part);
+        weight_bytes_ += part.size();
+      } else if (rank() != 0) {
+        receive(Channel::kControl, 0, part);
+      } else {
+        if (owner != 0) receive(Channel::kControl, owner, part);
+        for (int r = 1; r < size(); ++r) {
+          if (r == owner) continue;
+          send(Channel::kControl, r, part);
+          weight_bytes_ += part.size();
+        }
+      }
+    });
+  }
+
+ protected:
+  void end_others(int code) override { heartbeat_->end_job(code); }
+  void send(Channel channel, int to, std::span<const std::byte> message) override {
+    if (!socket(channel, to).send(message)) lose(to);
+  }
+  void receive(Channel channel, int from, std::span<std::byte> message) override {
+    if (!socket(channel, from).receive(message)) lose(from);
+  }
+  void broadcast_now(int owner, std::span<std::byte> bytes) override {
+    if (rank() == owner) weight_bytes_ += bytes.size() * others();
+    in_messages(bytes, [&](std::span<std::byte> part) {
+      if (rank() != owner) return receive(Channel::kBulk, owner, part);
+      for (int r = 0; r < size(); ++r) {
+        if (r != owner) send(Channel::kBulk, r, part);
+      }
+    });
+  }
+
+ private:
+  [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(place_.ranks); }
+  [[nodiscard]] Socket& socket(Channel channel, int rank) {
+    std::vector<Socket>& all = channel == Channel::kControl ? control_ : bulk_;
+    return all.at(static_cast<std::size_t>(rank));
+  }
+  /// Not before the heartbeat could hear why, and end this process like the others.
+  [[noreturn]] static void lose(int rank) {
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    throw Error(ErrorKind::kRuntime, fmt::format("rank {} has closed its connection", rank));
+  }
+
+  std::vector<TcpHeartbeat::Peer> wait_for_others(bool bulk) {
+    Listener listener(place_.port, is_local_address(place_.address));
+    std::set<std::pair<int, Line>> expected;
+    for (int r = 1; r < size(); ++r) {
+      expected.insert({r, Line::kControl});
+      expected.insert({r, Line::kBeat});
+      if (bulk) expected.insert({r, Line::kBulk});
+    }
+    std::vector<TcpHeartbeat::Peer> beats;
+    std::vector<Door> doors(ranks());
+    for (Caller& caller : take_calls(listener, place_, std::move(expected))) {
+      const auto r = static_cast<std::size_t>(caller.rank);
+      if (caller.line == Line::kBeat) {
+        beats.push_back({.rank = caller.rank, .socket = std::move(caller.socket)});
+      } else if (caller.line == Line::kControl) {
+        const std::string address = caller.socket.peer_address();
+        address.copy(doors[r].address.data(), doors[r].address.size() - 1);
+        doors[r].port = caller.listens;
+        control_[r] = std::move(caller.socket);
+      } else {
+        bulk_[r] = std::move(caller.socket);
+      }
+    }
+    for (int r = 1; bulk && r < size(); ++r)
+      send(Channel::kControl, r, std::as_writable_bytes(std::span(doors)));
+    return beats;
+  }
+
+  std::vector<TcpHeartbeat::Peer> find_rank_0(bool bulk) {
+    std::optional<Listener> listener;
+    if (bulk) listener.emplace(0, is_local_address(place_.address));
+    const auto listens = static_cast<std::uint16_t>(listener ? listener->port() : 0);
+    const auto call_0 = [&](Line line) {
+      return call(place_, 0, place_.address, place_.port, line, listens);
+    };
+    control_[0] = call_0(Line::kControl);
+    std::vector<TcpHeartbeat::Peer> beats;
+    beats.push_back({.rank = 0, .socket = call_0(Line::kBeat)});
+    if (bulk) {
+      bulk_[0] = call_0(Line::kBulk);
+      meet_the_others(*listener);
+    }
+    return beats;
+  }
+
+  /// Calls those before it, except rank 0, and is called by those behind it.
+  void meet_the_others(Listener& listener) {
+    std::vector<Door> doors(ranks());
+    receive(Channel::kControl, 0, std::as_writable_bytes(std::span(doors)));
+    for (int r = 1; r < rank(); ++r) {
+      const Door& door = doors[static_cast<std::size_t>(r)];
+      bulk_[static_cast<std::size_t>(r)] =
+          call(place_, r, door.address.data(), door.port, Line::kBulk, 0);
+    }
+    std::set<std::pair<int, Line>> expected;
+    for (int r = rank() + 1; r < size(); ++r) expected.insert({r, Line::kBulk});
+    for (Caller& caller : take_calls(listener, place_, std::move(expected))) {
+      bulk_[static_cast<std::size_t>(caller.rank)] = std::move(caller.socket);
+    }
+  }
+
+  MeetingPlace place_;
+  std::vector<Socket> control_;  // of rank 0 to all, of others to rank 0
+  std::vector<Socket> bulk_;
+  std::optional<TcpHeartbeat> heartbeat_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> start_tcp(const MeetingPlace& place, bool bulk, double limit_seconds,
+                                        RankLost lost) {
+  return std::make_unique<TcpCommunicator>(place, bulk, limit_seconds, std::move(lost));
+}
+
+}  // namespace zenflow::runtime

@@ -1,0 +1,208 @@
+// Ranks that find each other by an address, a thread each.
+#include "runtime/comm/tcp_communicator.h"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/device/host_device.h"
+#include "sim/base/error.h"
+#include "tests/support/error_of.h"
+
+namespace zenflow::runtime {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using zenflow::testing::error_of;
+
+constexpr double kSeconds = 60;
+
+/// A port that was free just now.
+int free_port() {
+  return Listener(0, true).port();
+}
+
+MeetingPlace place_of(int rank, int ranks, int port) {
+  return {.address = "127.0.0.1",
+          .port = port,
+          .job = "test",
+          .rank = rank,
+          .ranks = ranks,
+          .limit_seconds = kSeconds};
+}
+
+void nobody_is_lost(int rank, const std::string& how) {
+  ADD_FAILURE() << "rank " << rank << ' ' << how;
+}
+
+std::pair<ErrorKind, std::string> error_of_start(const MeetingPlace& place) {
+  return error_of([&] { static_cast<void>(start_tcp(place, false, kSeconds, nobody_is_lost)); });
+}
+
+void on_ranks(int ranks, const std::function<void(Communicator&)>& work) {
+  const int port = free_port();
+  std::vector<std::jthread> threads;
+  for (int r = 0; r < ranks; ++r) {
+    threads.emplace_back([=, &work] {
+      const auto own = start_tcp(place_of(r, ranks, port), true, kSeconds, nobody_is_lost);
+      work(*own);
+    });
+  }
+}
+
+/// A device and a stream of a rank's own.
+struct OwnStream {
+  Recorder recorder{false};
+  HostDevice device{HostDeviceSettings{}, recorder};
+  std::unique_ptr<Stream> stream = device.make_stream("compute");
+};
+
+class TcpCommunicatorTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(TcpCommunicatorTest, AddsAndSharesInOrder) {
+  const int ranks = GetParam();
+  on_ranks(ranks, [&](Communicator& own) {
+    EXPECT_EQ(own.size(), ranks);
+    for (int round = 0; round < 20; ++round) {
+      std::vector<double> values = {1e16, static_cast<double>(own.rank()), 1.0 * round};
+      if (own.rank() > 0) values[0] = own.rank() == ranks - 1 ? -1e16 : 1.0;
+      own.sum(values);
+      double expected = 1e16;  // in rank order
+      for (int r = 1; r < ranks - 1; ++r) expected += 1.0;
+      EXPECT_EQ(values[0], expected - 1e16);
+      EXPECT_EQ(values[1], ranks * (ranks - 1) / 2);
+      EXPECT_EQ(values[2], ranks * round);
+      for (int owner = 0; owner < ranks; ++owner) {
+        std::vector<float> weights(3'000'000, static_cast<float>(own.rank() + 1));
+        own.share(owner, weights);
+        EXPECT_EQ(weights.front(), static_cast<float>(owner + 1));
+        EXPECT_EQ(weights.back(), static_cast<float>(owner + 1));
+        if (round > 0) break;
+      }
+    }
+    const ClockOffset offset = own.clock_offset();
+    // One clock; what is measured is uncertain by half a round trip.
+    EXPECT_LE(std::abs(offset.nanoseconds), offset.uncertainty);
+  });
+}
+
+TEST_P(TcpCommunicatorTest, ReducesAndBroadcastsInAStream) {
+  const int ranks = GetParam();
+  std::mutex mutex;
+  RankTraffic all;
+  constexpr std::size_t kCount = 1'500'000;  // of two messages
+  on_ranks(ranks, [&](Communicator& own) {
+    OwnStream mine;
+    for (int owner = 0; owner < ranks; ++owner) {
+      std::vector<float> gradients(kCount, static_cast<float>(own.rank() + 1));
+      own.reduce(mine.device, *mine.stream, {}, owner, ElementType::kFloat32, gradients.data(),
+                 kCount);
+      std::vector<float> weights(kCount, static_cast<float>(own.rank()));
+      own.broadcast(mine.device, *mine.stream, {}, owner, weights.data(), kCount * sizeof(float));
+      mine.stream->record().wait();
+      const float sum = static_cast<float>(ranks * (ranks + 1) / 2);
+      const float expected = own.rank() == owner ? sum : static_cast<float>(own.rank() + 1);
+      EXPECT_EQ(gradients.front(), expected);
+      EXPECT_EQ(gradients.back(), expected);
+      EXPECT_EQ(weights.front(), static_cast<float>(owner));
+      EXPECT_EQ(weights.back(), static_cast<float>(owner));
+    }
+    // bfloat16: 256 + 1 + 1 is 258 if it is rounded once, else 256.
+    std::vector<std::uint16_t> bf16(3, own.rank() == 0 ? 0x4380 : 0x3F80);
+    own.reduce(mine.device, *mine.stream, {}, 0, ElementType::kBfloat16, bf16.data(), bf16.size());
+    mine.stream->record().wait();
+    if (own.rank() == 0 && ranks == 3) {
+      EXPECT_EQ(bf16.front(), 0x4381);
+    }
+    const std::lock_guard lock(mutex);
+    all += own.traffic();
+  });
+  const auto owners = static_cast<std::uint64_t>(ranks);
+  EXPECT_EQ(all.weights, owners * (owners - 1) * kCount * sizeof(float));
+  EXPECT_EQ(all.gradients, owners * (owners - 1) * kCount * sizeof(float) +
+                               (owners - 1) * 3 * sizeof(std::uint16_t));
+}
+
+INSTANTIATE_TEST_SUITE_P(Counts, TcpCommunicatorTest, ::testing::Values(2, 3, 5));
+
+TEST(RendezvousTest, SaysWhoIsMissing) {
+  MeetingPlace place = place_of(0, 4, free_port());
+  place.limit_seconds = 0.3;
+  const auto error = error_of_start(place);
+  EXPECT_EQ(error.first, ErrorKind::kRuntime);
+  EXPECT_THAT(error.second, AllOf(HasSubstr("rank 0 of 4 has waited 0.3 s for rank 1, 2, 3"),
+                                  HasSubstr(std::to_string(place.port))));
+}
+
+TEST(RendezvousTest, SaysThatRank0IsNotThere) {
+  MeetingPlace place = place_of(1, 2, free_port());
+  place.limit_seconds = 0.3;
+  const auto error = error_of_start(place);
+  EXPECT_THAT(error.second, AllOf(HasSubstr("has not reached rank 0 at 127.0.0.1 port"),
+                                  HasSubstr("Connection refused")));
+  place.address = "no.such.host.invalid";
+  EXPECT_THAT(error_of_start(place).second, HasSubstr("rank 0 at no.such.host.invalid"));
+}
+
+TEST(RendezvousTest, APortThatIsTakenIsSaid) {
+  Listener taken(0, true);
+  EXPECT_THAT(error_of_start(place_of(0, 2, taken.port())).second,
+              AllOf(HasSubstr("cannot listen on port"), HasSubstr("Address already in use")));
+}
+
+/// Tries to come to a job of two ranks while rank 0 waits for rank 1.
+std::string answer_to(const std::function<void(MeetingPlace&)>& change) {
+  const int port = free_port();
+  std::string said;
+  std::jthread first([port] {
+    const auto own = start_tcp(place_of(0, 2, port), false, kSeconds, nobody_is_lost);
+  });
+  MeetingPlace other = place_of(1, 2, port);
+  other.limit_seconds = 0.5;
+  change(other);
+  said = error_of_start(other).second;
+  // The right one still finds its place.
+  const auto own = start_tcp(place_of(1, 2, port), false, kSeconds, nobody_is_lost);
+  return said;
+}
+
+TEST(RendezvousTest, OthersAreTurnedAway) {
+  EXPECT_THAT(answer_to([](MeetingPlace& place) { place.job = "another"; }),
+              HasSubstr("another job listens there"));
+  EXPECT_THAT(answer_to([](MeetingPlace& place) { place.ranks = 3; }),
+              HasSubstr("it expects another number of ranks"));
+  EXPECT_THAT(answer_to([](MeetingPlace& place) { place.rank = 7; }),
+              HasSubstr("that rank is there already"));
+}
+
+TEST(RendezvousTest, WhoSpeaksAnotherProtocolOrNothingHoldsNobodyUp) {
+  const int port = free_port();
+  std::jthread first([port] {
+    const auto own = start_tcp(place_of(0, 2, port), false, kSeconds, nobody_is_lost);
+  });
+  std::string why;
+  Socket stranger;
+  while (!stranger.is_open()) {
+    stranger = connect_to("127.0.0.1", port, Deadline::clock::now() + std::chrono::seconds(1), why);
+  }
+  const std::string request = "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+  EXPECT_TRUE(stranger.send(std::as_bytes(std::span(request))));
+  Socket silent =
+      connect_to("127.0.0.1", port, Deadline::clock::now() + std::chrono::seconds(1), why);
+  const auto own = start_tcp(place_of(1, 2, port), false, kSeconds, nobody_is_lost);
+  std::array<std::byte, 1> byte{};
+  EXPECT_FALSE(stranger.receive(byte));  // hung up
+}
+
+}  // namespace
+}  // namespace zenflow::runtime
