@@ -3,12 +3,14 @@
 #include <functional>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "sim/base/error.h"
 #include "sim/config/reader.h"
 #include "tools/command_line.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/explain_trace.h"
+#include "tools/commands/job_options.h"
 #include "tools/version.h"
 
 namespace zenflow::tools {
@@ -18,6 +20,7 @@ struct Options {
   std::filesystem::path scenario;  ///< of commands that take one
   CommonOptions common;
   RunOptions run;
+  CheckOptions check;
   SweepOptions sweep;
   FitOptions fit;
   LintCommandOptions lint;
@@ -61,14 +64,34 @@ void add_scenario_options(CLI::App& command, CommonOptions& common) {
   add_output_options(command, common);
 }
 
+/// A scenario, or what stands in its place.
+void take_scenario(const char* command, Options& options) {
+  CommonOptions& common = options.common;
+  if (options.scenario.empty() && common.job.empty()) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("{}: expected a scenario, or a job in its place: --model M --gpu NAME "
+                            "[--ds FILE]",
+                            command));
+  }
+  if (!options.scenario.empty() && !common.job.empty()) {
+    throw Error(
+        ErrorKind::kInput,
+        fmt::format("{}: a scenario and flags that describe a job in its place; to change a "
+                    "scenario: --set",
+                    command));
+  }
+  common.scenarios = {options.scenario};
+}
+
 /// A command on one scenario. `work` runs after parsing.
 CLI::App* add_command(CLI::App& app, Options& options, const char* name, const char* what,
                       std::function<void()> work) {
   CLI::App* command = app.add_subcommand(name, what);
-  command->add_option("scenario", options.scenario, "scenario file (YAML)")->required();
+  command->add_option("scenario", options.scenario, "scenario file (YAML)");
   add_scenario_options(*command, options.common);
-  command->callback([&options, work = std::move(work)] {
-    options.common.scenarios = {options.scenario};
+  add_job_options(*command, options.common);
+  command->callback([&options, name, work = std::move(work)] {
+    take_scenario(name, options);
     work();
   });
   return command;
@@ -85,6 +108,19 @@ void add_run(CLI::App& app, Options& options, int& code) {
   command->add_option("--dot", options.run.dot,
                       "write the tasks of two update windows and their dependencies as Graphviz");
   command->add_flag("-f,--force", options.common.overwrite, "overwrite existing files");
+}
+
+/// The short answer on a job.
+void add_check(CLI::App& app, Options& options, int& code) {
+  CLI::App* command = app.add_subcommand(
+      "check",
+      "whether a job fits, how long its step is, where the GPU waits, and what would help: from "
+      "its own files, without a scenario; exit 3 if it does not fit");
+  add_scenario_options(*command, options.common);
+  add_job_options(*command, options.common);
+  command->add_option("--save", options.check.save, "write the scenario that was simulated");
+  command->add_flag("-f,--force", options.common.overwrite, "overwrite existing files");
+  command->callback([&options, &code] { code = check_command(options.common, options.check); });
 }
 
 void add_sweep(CLI::App& app, Options& options, int& code) {
@@ -122,16 +158,18 @@ void add_explain(CLI::App& app, Options& options, int& code) {
                    "with --trace: file that names phases and lanes (YAML, docs/traces.md)")
       ->needs(trace);
   add_scenario_options(*command, options.common);
+  add_job_options(*command, options.common);
   command->callback([&options, &traced, &code] {
     if (!traced.traces.empty()) {
       code = explain_trace_command(
           {options.common.json, options.common.quiet, colored(options.common)}, traced);
       return;
     }
-    if (options.scenario.empty()) {
-      throw Error(ErrorKind::kInput, "explain: expected a scenario or --trace FILE");
+    if (options.scenario.empty() && options.common.job.empty()) {
+      throw Error(ErrorKind::kInput,
+                  "explain: expected a scenario, a job (--model M --gpu NAME), or --trace FILE");
     }
-    options.common.scenarios = {options.scenario};
+    take_scenario("explain", options);
     code = explain_command(options.common);
   });
 }
@@ -139,9 +177,18 @@ void add_explain(CLI::App& app, Options& options, int& code) {
 void add_others(CLI::App& app, Options& options, int& code) {
   CLI::App* compare = app.add_subcommand(
       "compare", "simulate schedules or scenarios side by side, with speed-ups over zero-offload");
-  compare->add_option("scenario", options.common.scenarios, "scenario files (YAML)")->required();
+  compare->add_option("scenario", options.common.scenarios, "scenario files (YAML)");
   add_scenario_options(*compare, options.common);
-  compare->callback([&] { code = compare_command(options.common); });
+  add_job_options(*compare, options.common);
+  compare->callback([&] {
+    if (options.common.scenarios.empty()) {
+      take_scenario("compare", options);
+    } else if (!options.common.job.empty()) {
+      options.scenario = options.common.scenarios.front();
+      take_scenario("compare", options);
+    }
+    code = compare_command(options.common);
+  });
   add_explain(app, options, code);
   CLI::App* fit =
       add_command(app, options, "fit",
@@ -237,6 +284,7 @@ int main_program(int argc, char** argv) {
   app.footer("Exit codes: 0 done, 1 failed while running, 2 bad usage or input, 3 does not fit.");
   Options options;
   int code = 0;
+  add_check(app, options, code);
   add_run(app, options, code);
   add_sweep(app, options, code);
   add_others(app, options, code);

@@ -361,12 +361,9 @@ bool Scenario::is_overridden(std::string_view path) const {
   return std::find(overridden.begin(), overridden.end(), path) != overridden.end();
 }
 
-ScenarioTree load_scenario_tree(const fs::path& path, const LoadOptions& options) {
-  Location command_line;
-  command_line.file = std::make_shared<const std::string>(path.generic_string());
-  OpenFiles open;
-  ScenarioTree tree;
-  tree.root = load_with_base(path, command_line, "", open, tree, options.profile_directories);
+/// Replaces what options replace, and reads the files that the scenario names.
+static void complete_tree(ScenarioTree& tree, OpenFiles& open, const LoadOptions& options,
+                          const Location& command_line) {
   if (!tree.root.is_map()) fail_at(tree.root.at, "", "expected a scenario: a map of keys");
   if (options.profile) {
     erase_key(tree.root, "hardware");
@@ -381,6 +378,24 @@ ScenarioTree load_scenario_tree(const fs::path& path, const LoadOptions& options
   }
   splice_files(tree.root, open, tree, options.profile_directories);
   splice_hardware(tree, options, open);
+}
+
+ScenarioTree load_scenario_tree(const fs::path& path, const LoadOptions& options) {
+  Location command_line;
+  command_line.file = std::make_shared<const std::string>(path.generic_string());
+  OpenFiles open;
+  ScenarioTree tree;
+  tree.root = load_with_base(path, command_line, "", open, tree, options.profile_directories);
+  complete_tree(tree, open, options, command_line);
+  return tree;
+}
+
+ScenarioTree load_scenario_tree(Node root, const LoadOptions& options) {
+  OpenFiles open;
+  ScenarioTree tree;
+  const Location at = root.at;
+  tree.root = std::move(root);
+  complete_tree(tree, open, options, at);
   return tree;
 }
 

@@ -17,13 +17,14 @@ sim/trace:           sim/base sim/config sim/model sim/offload
 sim/trace/import:    sim/base sim/config sim/model sim/offload sim/trace
 sim/trace/analysis:  sim/base sim/config sim/model sim/offload sim/trace sim/trace/import
 sim/deepspeed:       sim/base sim/config sim/model sim/offload
+sim/job_files:       sim/base sim/config sim/model sim/offload sim/deepspeed
 sim/cost:            sim/base sim/config sim/model
 sim/memory:          sim/base sim/config sim/model
 sim/graph:           sim/base sim/config sim/model
 sim/engine:          sim/base sim/graph
 sim/schedule:        sim/base sim/config sim/model sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine
 sim/simulate:        sim/base sim/config sim/model sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace
-sim/report:          sim/base sim/config sim/model sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/simulate
+sim/report:          sim/job_files sim/base sim/config sim/model sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/simulate
 sim/calibrate:       sim/base sim/config sim/model sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/simulate
 sim/calibrate/trace: sim/base sim/config sim/model sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/trace/import sim/trace/analysis sim/simulate sim/calibrate
 sim/accuracy:        sim/*

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/job_files/job_inputs.h"
 #include "sim/simulate/simulation.h"
 #include "tools/environment.h"
 
@@ -14,9 +15,10 @@ namespace zenflow::tools {
 
 /// What every command that reads scenarios accepts.
 struct CommonOptions {
-  std::vector<std::filesystem::path> scenarios;
-  std::vector<std::string> schedules;  ///< empty: those of the scenario
-  std::vector<std::string> set;        ///< "path=value"
+  std::vector<std::filesystem::path> scenarios;  ///< an empty path: `job`
+  sim::JobInputs job;                            ///< in place of a scenario
+  std::vector<std::string> schedules;            ///< empty: those of the scenario
+  std::vector<std::string> set;                  ///< "path=value"
   std::optional<std::string> deepspeed_version;
   std::optional<std::string> target;
   std::optional<std::string> profile;
@@ -58,6 +60,11 @@ struct LintCommandOptions {
   std::optional<std::filesystem::path> output;  ///< of fix
 };
 
+struct CheckOptions {
+  std::optional<std::filesystem::path> save;
+};
+
+int check_command(const CommonOptions& common, const CheckOptions& options);
 int run_command(const CommonOptions& common, const RunOptions& options);
 int compare_command(const CommonOptions& common);
 int sweep_command(const CommonOptions& common, const SweepOptions& options);
@@ -75,6 +82,11 @@ struct LoadedJob {
 
 [[nodiscard]] sim::LoadOptions load_options(const CommonOptions& common,
                                             const std::filesystem::path& scenario);
+/// The scenario, or the job that is given in its place.
+[[nodiscard]] sim::ScenarioTree load_tree(const CommonOptions& common,
+                                          const std::filesystem::path& scenario,
+                                          const sim::LoadOptions& options);
+[[nodiscard]] sim::JobScenario assemble_job(const CommonOptions& common);
 /// Reads the job and looks its schedules up; prints the DeepSpeed warnings unless quiet, and if no
 /// launcher could run the configuration, which errors `zenflow-sim lint` finds in it.
 [[nodiscard]] LoadedJob load_job(const CommonOptions& common,

@@ -21,6 +21,27 @@ sim::LoadOptions load_options(const CommonOptions& common, const std::filesystem
   return options;
 }
 
+sim::JobScenario assemble_job(const CommonOptions& common) {
+  return sim::job_scenario(common.job, {.profile_directories = profile_directories({}),
+                                        .model_directories = model_directories()});
+}
+
+sim::ScenarioTree load_tree(const CommonOptions& common, const std::filesystem::path& scenario,
+                            const sim::LoadOptions& options) {
+  if (!scenario.empty()) return sim::load_scenario_tree(scenario, options);
+  sim::JobScenario job = assemble_job(common);
+  if (!common.quiet) {
+    for (const std::string& note : job.notes) complain("zenflow-sim: " + note + "\n");
+    std::string assumed;
+    for (const sim::JobFact& fact : job.facts.all()) {
+      if (!fact.is_estimate) continue;
+      assumed += fmt::format("{}{}={}", assumed.empty() ? "" : ", ", fact.path, fact.value);
+    }
+    if (!assumed.empty()) complain("zenflow-sim: estimated: " + assumed + "\n");
+  }
+  return sim::load_scenario_tree(std::move(job.root), options);
+}
+
 LoadedJob finish_job(const CommonOptions& common, sim::Scenario scenario) {
   LoadedJob loaded{sim::make_job(std::move(scenario)), {}};
   const sim::Scenario& read = loaded.job.scenario;
@@ -78,8 +99,9 @@ static std::string refusal(const sim::Job& job) {
 }
 
 LoadedJob load_job(const CommonOptions& common, const std::filesystem::path& scenario) {
-  LoadedJob loaded =
-      finish_job(common, sim::load_scenario(scenario, load_options(common, scenario)));
+  const sim::LoadOptions options = load_options(common, scenario);
+  LoadedJob loaded = finish_job(
+      common, sim::read_scenario(load_tree(common, scenario, options), options.overrides));
   if (common.quiet) return loaded;
   std::vector<std::string> warnings = loaded.job.scenario.notes;
   const std::vector<std::string>& read = loaded.job.deepspeed.warnings;

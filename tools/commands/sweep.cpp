@@ -105,9 +105,10 @@ std::vector<std::string> csv_cells(const std::vector<sim::Override>& settings,
 class PointReader {
  public:
   PointReader(const CommonOptions& common, const std::filesystem::path& scenario)
-      : scenario_(scenario),
+      : common_(common),
+        scenario_(scenario),
         options_(load_options(common, scenario)),
-        tree_(sim::load_scenario_tree(scenario, options_)) {}
+        tree_(load_tree(common, scenario, options_)) {}
 
   sim::Job operator()(const std::vector<sim::Override>& settings) const {
     std::vector<sim::Override> all = options_.overrides;
@@ -116,12 +117,14 @@ class PointReader {
       if (!sim::names_a_file(one.path)) continue;
       sim::LoadOptions changed = options_;
       changed.overrides = all;
-      return sim::make_job(sim::load_scenario(scenario_, changed));
+      return sim::make_job(
+          sim::read_scenario(load_tree(common_, scenario_, changed), changed.overrides));
     }
     return sim::make_job(sim::read_scenario(tree_, all));
   }
 
  private:
+  const CommonOptions& common_;
   std::filesystem::path scenario_;
   sim::LoadOptions options_;
   sim::ScenarioTree tree_;

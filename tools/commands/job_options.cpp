@@ -1,0 +1,43 @@
+#include "tools/commands/job_options.h"
+
+#include <cstdint>
+
+#include <CLI/CLI.hpp>
+
+namespace zenflow::tools {
+
+void add_job_options(CLI::App& command, CommonOptions& common) {
+  sim::JobInputs& job = common.job;
+  const std::string group = "Job, in place of a scenario";
+  const auto add = [&](const char* name, auto& value, const char* what) {
+    return command.add_option(name, value, what)->group(group);
+  };
+  const auto add_count = [&](const char* name, auto& value, const char* what) {
+    add(name, value, what)->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+  };
+  add("--ds", job.file,
+      "the job's own file: a DeepSpeed configuration, an accelerate configuration, "
+      "TrainingArguments (JSON, YAML), or a training file of LLaMA-Factory, axolotl or ms-swift");
+  add("--model", job.model, "config.json, its folder, weights, or a Hub name: Qwen/Qwen3-8B");
+  add("--adapter", job.adapter, "PEFT's adapter_config.json, or its folder");
+  add("--gpu", job.gpu, "the card, in any usual spelling: \"RTX 4090\", A100-80GB");
+  add_count("--gpus", job.gpus, "GPUs of a node; default: what the file says, or one");
+  add_count("--nodes", job.nodes, "nodes; default: one");
+  add("--ram", job.ram, "memory of a node, e.g. 256GB; default: a typical host of such a card");
+  add_count("--cores", job.cores, "physical cores of a node");
+  add_count("--sockets", job.sockets, "sockets of a node");
+  add("--gpu-link", job.link, "between GPUs: pcie, nvlink3, ...");
+  add("--network", job.network, "line rate of a node, e.g. \"400 Gb/s\"");
+  add("--host", job.host, "profile of the machine (zenflow-calibrate probe), in place of --gpu");
+  add_count("--sequence-length", job.sequence_length, "tokens of a sequence");
+  add_count("--micro-batch-size", job.micro_batch_size, "sequences of a GPU and micro step");
+  add_count("--gradient-accumulation-steps", job.gradient_accumulation_steps,
+            "micro steps of an optimizer step");
+  add("--dtype", job.dtype, "bf16, fp16 or fp32")->check(CLI::IsMember({"bf16", "fp16", "fp32"}));
+  command
+      .add_flag("--activation-checkpointing,!--no-activation-checkpointing",
+                job.activation_checkpointing, "whether forward keeps a layer's input alone")
+      ->group(group);
+}
+
+}  // namespace zenflow::tools
