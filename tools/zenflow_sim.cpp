@@ -209,7 +209,8 @@ void add_others(CLI::App& app, Options& options, int& code) {
       "list the schedules, profiles, GPUs, models, lint rules and DeepSpeed keys that are known");
   list->add_option(
           "topic", options.topics,
-          "any of schedules, profiles, models, gpus, rules, keys, default: the first three; "
+          "any of schedules, profiles, models, gpus, rules, keys, hub-models, default: the first "
+          "three; "
           "or a profile or scenario, FILE.yaml, for the numbers of its node and where they "
           "are from; or a config.json, weights or their directory, for the model's tensors")
       ->delimiter(',');

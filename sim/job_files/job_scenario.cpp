@@ -265,9 +265,7 @@ JobScenario job_scenario(const JobInputs& inputs, const JobSources& sources) {
   JobFacts& facts = scenario.facts;
   take_flags(inputs, facts);
   if (inputs.file) {
-    const TrainingProgram program = read_training_file(*inputs.file, facts);
-    scenario.notes.push_back(
-        fmt::format("{}: read as a file of {}", inputs.file->generic_string(), to_string(program)));
+    read_training_file(*inputs.file, facts, scenario.notes);
   }
   if (facts.find("model") == nullptr) {
     throw Error(ErrorKind::kInput,

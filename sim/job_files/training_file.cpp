@@ -183,9 +183,21 @@ void read_trainer(TrainingReader& from) {
   from.whole_number("per_device_train_batch_size", "training.micro_batch_size_per_gpu");
   from.whole_number("gradient_accumulation_steps", "training.gradient_accumulation_steps");
   from.whole_number("max_length", "training.sequence_length");  // TRL's SFTConfig
+  from.whole_number("max_seq_length", "training.sequence_length");
   from.checkpointing("gradient_checkpointing");
   from.precision();
   from.deepspeed("deepspeed", nullptr);
+  if (from.flag("use_peft")) {  // TRL's ModelConfig
+    const Location at = from.optional("use_peft")->node().at;
+    const auto rank = from.optional("lora_r");
+    const auto modules = from.optional("lora_target_modules");
+    std::string base;
+    if (from.flag("load_in_4bit")) base = "nf4";
+    if (from.flag("load_in_8bit")) base = "int8";
+    from.lora(rank ? rank->integer(1, kMost) : 16,
+              modules ? TrainingReader::targets(*modules, {"all-linear"}) : "[q_proj, v_proj]",
+              base, at);
+  }
   take_trainer_defaults(from.facts(), "8");
 }
 
@@ -382,6 +394,21 @@ void read_accelerate(const Node& root, const fs::path& file, JobFacts& facts) {
   }
 }
 
+/// A trainer's optimizer that is simulated as AdamW with fp32 moments; empty: it is one.
+std::string other_optimizer(const Node& root) {
+  for (const char* key : {"optim", "optimizer"}) {
+    const Node* const name = root.find(key);
+    if (name == nullptr || !name->is_scalar() || name->scalar.empty()) continue;
+    if (name->scalar.starts_with("adamw_torch") || name->scalar.starts_with("adamw_hf") ||
+        name->scalar == "adamw") {
+      continue;
+    }
+    return fmt::format("{}: {}: \"{}\" is simulated as AdamW with fp32 moments", name->at.text(),
+                       key, name->scalar);
+  }
+  return "";
+}
+
 Node load_any(const fs::path& file) {
   const fs::path extension = file.extension();
   if (extension == ".yaml" || extension == ".yml") return load_document(file);
@@ -408,7 +435,8 @@ std::string to_string(TrainingProgram program) {
   return "";
 }
 
-TrainingProgram read_training_file(const fs::path& file, JobFacts& facts) {
+TrainingProgram read_training_file(const fs::path& file, JobFacts& facts,
+                                   std::vector<std::string>& notes) {
   const Node root = load_any(file);
   const auto program = recognise(root);
   if (!program) {
@@ -423,6 +451,9 @@ TrainingProgram read_training_file(const fs::path& file, JobFacts& facts) {
   TrainingReader from(root, file, facts);
   const std::int64_t ranks =
       std::stoll(facts.value_or("gpus", "1")) * std::stoll(facts.value_or("nodes", "1"));
+  notes.push_back(
+      fmt::format("{}: read as a file of {}", file.generic_string(), to_string(*program)));
+  if (const std::string found = other_optimizer(root); !found.empty()) notes.push_back(found);
   switch (*program) {
     case TrainingProgram::kDeepSpeed:
       read_deepspeed(root, file, facts);

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "sim/job_files/job_facts.h"
 
@@ -28,6 +29,8 @@ enum class TrainingProgram : std::uint8_t {
 /// folder's files, then beside the file itself. Throws Error(kInput), located, for a file that is
 /// none of these, for values of the wrong type, and for what cannot be simulated (another adapter
 /// than LoRA).
-TrainingProgram read_training_file(const std::filesystem::path& file, JobFacts& facts);
+/// What is simulated otherwise than the file says goes to `notes`.
+TrainingProgram read_training_file(const std::filesystem::path& file, JobFacts& facts,
+                                   std::vector<std::string>& notes);
 
 }  // namespace zenflow::sim

@@ -14,6 +14,7 @@
 #include "sim/config/reader.h"
 #include "sim/deepspeed/ds_fields.h"
 #include "sim/deepspeed/lint.h"
+#include "sim/job_files/job_inputs.h"
 #include "tools/commands/commands.h"
 #include "tools/version.h"
 
@@ -76,6 +77,15 @@ Listing list_gpus() {
         {key, gpu.gpu.name, marked(gpu, "memory"), marked(gpu, "memory_bandwidth"),
          marked(gpu, has_bf16 ? "peak.bf16" : "peak.fp16"), marked(gpu, "gemm_efficiency"),
          marked(gpu, "multiprocessors"), marked(gpu, "clock"), links});
+  }
+  return listing;
+}
+
+/// Names on the Hub whose configuration ships with the program.
+Listing list_hub_models() {
+  Listing listing{"hub-models", {"name", "described by"}, {}};
+  for (const auto& [name, file] : sim::named_models(model_directories())) {
+    listing.rows.push_back({name, file.stem().string()});
   }
   return listing;
 }
@@ -203,18 +213,20 @@ Listing list_keys(const sim::Version& version) {
 }
 
 Listing list_topic(const std::string& topic, const sim::Version& version) {
-  const std::array<std::string, 6> known = {"schedules", "profiles", "models",
-                                            "rules",     "gpus",     "keys"};
+  const std::array<std::string, 7> known = {"schedules", "profiles", "models",    "rules",
+                                            "gpus",      "keys",     "hub-models"};
   if (topic == known[0]) return list_schedules();
   if (topic == known[1]) return list_profiles();
   if (topic == known[2]) return list_models();
   if (topic == known[3]) return list_rules();
   if (topic == known[4]) return list_gpus();
   if (topic == known[5]) return list_keys(version);
+  if (topic == known[6]) return list_hub_models();
   throw Error(
       ErrorKind::kInput,
-      fmt::format("list: expected schedules, profiles, models, rules, gpus, keys, a scenario or "
-                  "profile FILE.yaml, or a config.json, weights or their folder, found \"{}\"{}",
+      fmt::format("list: expected schedules, profiles, models, rules, gpus, keys, hub-models, a "
+                  "scenario or profile FILE.yaml, or a config.json, weights or their folder, found "
+                  "\"{}\"{}",
                   topic, suggestion(topic, known)));
 }
 

@@ -1,0 +1,303 @@
+// What a job's own file says, and what its program does where it says nothing: facts of public
+// configuration files, checked against each program's documentation and source.
+#include "sim/job_files/training_file.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/base/error.h"
+#include "tests/support/error_of.h"
+#include "tests/support/temporary_folder.h"
+
+namespace zenflow::sim {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using zenflow::testing::error_of;
+using zenflow::testing::TemporaryFolder;
+
+class TrainingFileTest : public ::testing::Test {
+ protected:
+  JobFacts read(const std::string& name, const std::string& text) {
+    folder_.write(name, text);
+    JobFacts facts;
+    notes_.clear();
+    program_ = read_training_file(folder_ / name, facts, notes_);
+    return facts;
+  }
+  std::string refused(const std::string& name, const std::string& text) {
+    return error_of([&] { read(name, text); }).second;
+  }
+  static std::string source(const JobFacts& facts, const char* path) {
+    const JobFact* const fact = facts.find(path);
+    return fact == nullptr ? "" : fact->source.text();
+  }
+
+  TemporaryFolder folder_;
+  std::vector<std::string> notes_;
+  TrainingProgram program_{};
+};
+
+constexpr const char* kBatch = "training.micro_batch_size_per_gpu";
+constexpr const char* kAccumulation = "training.gradient_accumulation_steps";
+constexpr const char* kLength = "training.sequence_length";
+constexpr const char* kCheckpointing = "training.activation_checkpointing";
+
+// LLaMA-Factory, examples/full_multi_gpu/llama3_full_sft.yaml.
+TEST_F(TrainingFileTest, LlamaFactoryTrainsInFull) {
+  folder_.write("ds_z3_config.json", R"({"zero_optimization": {"stage": 3}})");
+  const JobFacts facts = read("llama3_full_sft.yaml", R"(
+model_name_or_path: meta-llama/Meta-Llama-3-8B-Instruct
+stage: sft
+finetuning_type: full
+deepspeed: examples/deepspeed/ds_z3_config.json
+template: llama3
+cutoff_len: 1024
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 2
+fp16: true
+)");
+  EXPECT_EQ(program_, TrainingProgram::kLlamaFactory);
+  EXPECT_EQ(facts.value_or("model", ""), "meta-llama/Meta-Llama-3-8B-Instruct");
+  EXPECT_EQ(facts.value_or(kBatch, ""), "1");
+  EXPECT_EQ(facts.value_or(kAccumulation, ""), "2");
+  EXPECT_EQ(facts.value_or(kLength, ""), "1024");
+  EXPECT_EQ(facts.value_or("training.dtype", ""), "fp16");
+  EXPECT_EQ(facts.value_or("launch.target", ""), "hf");
+  EXPECT_EQ(facts.find("training.lora"), nullptr);
+  EXPECT_THAT(facts.value_or("deepspeed", ""), HasSubstr("ds_z3_config.json"));
+  // It checkpoints unless told not to.
+  EXPECT_EQ(facts.value_or(kCheckpointing, ""), "true");
+  EXPECT_EQ(source(facts, kCheckpointing), "default of LLaMA-Factory 0.9.5");
+  EXPECT_THAT(source(facts, kLength), HasSubstr("llama3_full_sft.yaml:7:"));
+}
+
+TEST_F(TrainingFileTest, LlamaFactoryAdaptsUnlessToldNotTo) {
+  const JobFacts facts = read("lora.yaml", R"(
+model_name_or_path: Qwen/Qwen2.5-7B-Instruct
+stage: sft
+lora_target: q_proj,v_proj
+quantization_bit: 4
+bf16: true
+disable_gradient_checkpointing: true
+)");
+  EXPECT_EQ(facts.value_or("training.lora", ""),
+            R"({r: 8, targets: ["q_proj", "v_proj"], base: nf4})");
+  EXPECT_EQ(facts.value_or(kBatch, ""), "8");  // Trainer's
+  EXPECT_EQ(facts.value_or(kLength, ""), "2048");
+  EXPECT_EQ(facts.value_or(kCheckpointing, ""), "false");
+  EXPECT_THAT(refused("oft.yaml", "model_name_or_path: x\nstage: sft\nfinetuning_type: oft\n"),
+              AllOf(HasSubstr("oft.yaml:3:18"), HasSubstr("\"oft\" is not simulated")));
+}
+
+// axolotl, examples/llama-2/fft_optimized.yml.
+TEST_F(TrainingFileTest, AxolotlTrainsInFull) {
+  const JobFacts facts = read("fft_optimized.yml", R"(
+base_model: NousResearch/Llama-2-7b-hf
+load_in_8bit: false
+load_in_4bit: false
+sequence_len: 4096
+sample_packing: true
+adapter:
+lora_r:
+gradient_accumulation_steps: 1
+micro_batch_size: 1
+optimizer: adamw_bnb_8bit
+bf16: auto
+fp16: false
+gradient_checkpointing: true
+deepspeed: #deepspeed/zero2.json # multi-gpu only
+)");
+  EXPECT_EQ(program_, TrainingProgram::kAxolotl);
+  EXPECT_EQ(facts.value_or("model", ""), "NousResearch/Llama-2-7b-hf");
+  EXPECT_EQ(facts.value_or(kLength, ""), "4096");
+  EXPECT_EQ(facts.value_or("training.dtype", ""), "bf16");
+  EXPECT_EQ(facts.value_or(kCheckpointing, ""), "true");
+  EXPECT_EQ(facts.find("deepspeed"), nullptr);
+  EXPECT_EQ(facts.find("training.lora"), nullptr);
+  EXPECT_THAT(notes_, ::testing::Contains(HasSubstr("\"adamw_bnb_8bit\" is simulated as AdamW")));
+}
+
+// axolotl, examples/cohere/command-r-7b-qlora.yml.
+TEST_F(TrainingFileTest, AxolotlAdaptsAFourBitBase) {
+  const JobFacts facts = read("command-r-7b-qlora.yml", R"(
+base_model: CohereForAI/c4ai-command-r7b-12-2024
+load_in_8bit: false
+load_in_4bit: true
+adapter: qlora
+lora_r: 32
+lora_target_linear: true
+sequence_len: 2048
+gradient_accumulation_steps: 4
+micro_batch_size: 1
+bf16: auto
+gradient_checkpointing: true
+)");
+  EXPECT_EQ(facts.value_or("training.lora", ""), "{r: 32, targets: all-linear, base: nf4}");
+  EXPECT_EQ(facts.value_or(kAccumulation, ""), "4");
+  const JobFacts bare = read("bare.yml", "base_model: a/b\n");
+  EXPECT_EQ(bare.value_or(kBatch, ""), "1");
+  EXPECT_EQ(bare.value_or(kLength, ""), "512");
+  EXPECT_EQ(bare.value_or(kCheckpointing, ""), "false");
+  EXPECT_EQ(source(bare, kLength), "default of axolotl 0.19");
+  EXPECT_THAT(refused("lora.yml", "base_model: a\nadapter: lora\nlora_r: 8\n"),
+              HasSubstr("expected lora_target_linear or lora_target_modules"));
+}
+
+// accelerate, examples/config_yaml_templates/deepspeed.yaml.
+TEST_F(TrainingFileTest, AccelerateNamesAFile) {
+  folder_.write("zero_stage1_config.json",
+                R"({"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true},
+                    "zero_optimization": {"stage": 1}})");
+  const JobFacts facts = read("deepspeed.yaml", R"(
+distributed_type: DEEPSPEED
+deepspeed_config:
+  deepspeed_config_file: ../deepspeed_config_templates/zero_stage1_config.json
+  zero3_init_flag: false
+num_processes: 2
+)");
+  EXPECT_EQ(program_, TrainingProgram::kAccelerate);
+  EXPECT_EQ(facts.value_or("gpus", ""), "2");
+  EXPECT_EQ(facts.value_or("nodes", ""), "1");
+  EXPECT_EQ(facts.value_or("launch.target", ""), "accelerate");
+  EXPECT_EQ(facts.value_or(kBatch, ""), "4");
+  EXPECT_EQ(facts.value_or("training.dtype", ""), "bf16");
+  EXPECT_THAT(refused("fsdp.yaml", "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\n"),
+              AllOf(HasSubstr("fsdp.yaml:2:19"), HasSubstr("other ways to distribute")));
+}
+
+TEST_F(TrainingFileTest, AccelerateHasDeepSpeedInline) {
+  const JobFacts facts = read("config.yaml", R"(
+compute_environment: LOCAL_MACHINE
+distributed_type: DEEPSPEED
+deepspeed_config:
+  gradient_accumulation_steps: 8
+  offload_optimizer_device: cpu
+  offload_param_device: none
+  zero_stage: 2
+mixed_precision: bf16
+num_machines: 2
+num_processes: 8
+)");
+  EXPECT_EQ(facts.value_or("gpus", ""), "4");
+  EXPECT_EQ(facts.value_or("nodes", ""), "2");
+  EXPECT_EQ(facts.value_or(kAccumulation, ""), "8");
+  EXPECT_EQ(facts.value_or("training.dtype", ""), "bf16");
+  EXPECT_THAT(facts.value_or("deepspeed", ""),
+              AllOf(HasSubstr("\"stage\": 2"), HasSubstr("\"device\": \"cpu\"")));
+}
+
+// alignment-handbook, recipes/zephyr-7b-beta/sft/config_full.yaml and dpo/config_qlora.yaml.
+TEST_F(TrainingFileTest, TrainerArgumentsInYaml) {
+  const JobFacts facts = read("config_full.yaml", R"(
+model_name_or_path: mistralai/Mistral-7B-v0.1
+torch_dtype: bfloat16
+bf16: true
+gradient_accumulation_steps: 1
+gradient_checkpointing: true
+max_seq_length: 2048
+output_dir: data/zephyr-7b-sft-full
+per_device_train_batch_size: 16
+)");
+  EXPECT_EQ(program_, TrainingProgram::kTrainer);
+  EXPECT_EQ(facts.value_or("model", ""), "mistralai/Mistral-7B-v0.1");
+  EXPECT_EQ(facts.value_or(kBatch, ""), "16");
+  EXPECT_EQ(facts.value_or(kLength, ""), "2048");
+  EXPECT_EQ(facts.value_or("training.dtype", ""), "bf16");
+  const JobFacts qlora = read("config_qlora.yaml", R"(
+model_name_or_path: alignment-handbook/zephyr-7b-sft-qlora
+use_peft: true
+load_in_4bit: true
+lora_r: 16
+lora_target_modules: [q_proj, k_proj]
+bf16: true
+max_length: 1024
+output_dir: data
+)");
+  EXPECT_EQ(qlora.value_or("training.lora", ""),
+            R"({r: 16, targets: ["q_proj", "k_proj"], base: nf4})");
+  EXPECT_EQ(qlora.value_or(kLength, ""), "1024");
+}
+
+TEST_F(TrainingFileTest, TrainerArgumentsInJson) {
+  const JobFacts facts = read("args.json", R"({
+  "output_dir": "out",
+  "deepspeed": {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}
+})");
+  EXPECT_EQ(facts.value_or(kBatch, ""), "8");
+  EXPECT_EQ(facts.value_or(kAccumulation, ""), "1");
+  EXPECT_EQ(facts.value_or("training.dtype", ""), "fp32");
+  EXPECT_EQ(facts.value_or(kCheckpointing, ""), "false");
+  EXPECT_EQ(source(facts, kBatch), "default of transformers 5.23's TrainingArguments");
+  EXPECT_THAT(facts.value_or("deepspeed", ""), HasSubstr("\"offload_optimizer\""));
+}
+
+TEST_F(TrainingFileTest, SwiftAdaptsAndHasConfigurationsOfItsOwn) {
+  const JobFacts facts = read("sft.yaml", R"(
+model: Qwen/Qwen2.5-7B-Instruct
+train_type: lora
+torch_dtype: bfloat16
+max_length: 2048
+deepspeed: zero2_offload
+)");
+  EXPECT_EQ(program_, TrainingProgram::kSwift);
+  EXPECT_EQ(facts.value_or("training.lora", ""), "{r: 8, targets: all-linear}");
+  EXPECT_EQ(facts.value_or(kBatch, ""), "1");
+  EXPECT_EQ(facts.value_or(kAccumulation, ""), "16");  // of one rank: 16 sequences
+  EXPECT_EQ(facts.value_or(kCheckpointing, ""), "true");
+  EXPECT_EQ(facts.value_or("training.dtype", ""), "bf16");
+  EXPECT_THAT(facts.value_or("deepspeed", ""),
+              AllOf(HasSubstr("\"stage\": 2"), HasSubstr("\"offload_optimizer\""),
+                    HasSubstr("\"overlap_comm\": false")));
+}
+
+TEST_F(TrainingFileTest, SwiftFillsUpToSixteenSequences) {
+  folder_.write("full.yaml", "model: a/b\ntuner_type: full\nper_device_train_batch_size: 2\n");
+  JobFacts facts;
+  facts.state("gpus", "4", source_named("--gpus"));
+  read_training_file(folder_ / "full.yaml", facts, notes_);
+  EXPECT_EQ(facts.value_or(kAccumulation, ""), "2");
+  EXPECT_EQ(facts.find("training.lora"), nullptr);
+}
+
+TEST_F(TrainingFileTest, DeepSpeedSaysWhatItHas) {
+  const JobFacts facts = read("ds.json", R"({
+  // Hjson, as DeepSpeed reads it
+  "train_micro_batch_size_per_gpu": 4,
+  "bf16": {"enabled": true},
+  "zero_optimization": {"stage": 3}
+})");
+  EXPECT_EQ(program_, TrainingProgram::kDeepSpeed);
+  EXPECT_EQ(facts.value_or(kBatch, ""), "4");
+  EXPECT_EQ(facts.value_or("training.dtype", ""), "bf16");
+  EXPECT_EQ(facts.find("launch.target"), nullptr);
+  const JobFacts filled = read("auto.json", R"({
+  "train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}})");
+  EXPECT_EQ(filled.value_or(kBatch, ""), "8");
+  EXPECT_EQ(filled.value_or("launch.target", ""), "hf");
+}
+
+TEST_F(TrainingFileTest, FlagsComeFirst) {
+  folder_.write("full.yaml", "base_model: a/b\nmicro_batch_size: 2\n");
+  JobFacts facts;
+  facts.state(kBatch, "7", source_named("--micro-batch-size"));
+  read_training_file(folder_ / "full.yaml", facts, notes_);
+  EXPECT_EQ(facts.value_or(kBatch, ""), "7");
+}
+
+TEST_F(TrainingFileTest, FilesOfNoneAreRefused) {
+  EXPECT_THAT(refused("other.yaml", "name: x\nsteps: [a, b]\n"),
+              AllOf(HasSubstr("other.yaml: expected a configuration of DeepSpeed"),
+                    HasSubstr("found none of their keys")));
+  EXPECT_THAT(refused("list.yaml", "- a\n"), HasSubstr("expected a configuration of DeepSpeed"));
+  EXPECT_THAT(refused("batch.yaml", "base_model: a\nmicro_batch_size: many\n"),
+              AllOf(HasSubstr("batch.yaml:2:19"), HasSubstr("whole number")));
+  EXPECT_THAT(refused("ds.yaml", "base_model: a\ndeepspeed: no/such.json\n"),
+              AllOf(HasSubstr("ds.yaml:2:12"), HasSubstr("no such file \"no/such.json\"")));
+}
+
+}  // namespace
+}  // namespace zenflow::sim
