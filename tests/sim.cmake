@@ -46,3 +46,8 @@ add_test(NAME golden/readme COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:zen
          -DSOURCE=${PROJECT_SOURCE_DIR} -P ${CMAKE_CURRENT_SOURCE_DIR}/golden/readme.cmake)
 set_tests_properties(golden/readme PROPERTIES LABELS golden TIMEOUT 60)
 add_custom_target(update-goldens ${golden_updates} DEPENDS zenflow-sim VERBATIM)
+zenflow_test_group(check_cli_test LABEL cli
+  SOURCES cli/check_cli_test.cpp
+  LINK GTest::gmock nlohmann_json::nlohmann_json)
+target_compile_definitions(check_cli_test PRIVATE ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
+add_dependencies(check_cli_test zenflow-sim)

@@ -47,12 +47,14 @@ void add_scenario_options(CLI::App& command, CommonOptions& common) {
       .add_option("--schedule", common.schedules,
                   "schedule to simulate, in place of the scenario's (repeatable)")
       ->expected(1)
+      ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
       .add_option("--set", common.set,
                   "override a key of the scenario or its DeepSpeed file: PATH=VALUE, e.g. "
                   "training.sequence_length=1024 or topk_ratio=0.05 (repeatable)")
       ->expected(1)
+      ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command.add_option("--profile", common.profile, "hardware profile in place of the scenario's");
   command.add_option("--deepspeed-version", common.deepspeed_version,
@@ -132,6 +134,7 @@ void add_sweep(CLI::App& app, Options& options, int& code) {
                    "values of one key: KEY=A,B,C or KEY=LOW:HIGH:STEP (repeatable)")
       ->required()
       ->expected(1)
+      ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--format", options.sweep.format, "output as table (default), csv or json")
       ->check(CLI::IsMember({"table", "csv", "json"}));
@@ -148,7 +151,7 @@ void add_explain(CLI::App& app, Options& options, int& code) {
       command->add_option("--trace", traced.traces,
                           "explain a recorded run in place of a scenario: PyTorch profiler JSON "
                           "(plain, gzip), Nsight Systems SQLite, DeepSpeed log (repeatable)");
-  trace->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->excludes(scenario);
+  trace->expected(1)->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->excludes(scenario);
   command
       ->add_option("--steps", traced.steps,
                    "with --trace: regular expression for the ranges that are steps")

@@ -110,19 +110,33 @@ std::vector<Checker::Idea> Checker::ideas(const Job& job) const {
   std::vector<Idea> list;
   const std::int64_t micro = training.micro_batch_size_per_gpu;
   const std::int64_t accumulated = config.gradient_accumulation_steps;
+  const auto accumulate = [&config](std::int64_t steps) {
+    return fmt::format("{}.gradient_accumulation_steps={}",
+                       config.gradient_accumulation_steps_written ? "deepspeed" : "training",
+                       steps);
+  };
+  const auto batch = [](std::int64_t sequences) {
+    return fmt::format("training.micro_batch_size_per_gpu={}", sequences);
+  };
   for (const std::int64_t times : {2, 4}) {
-    if (accumulated % times != 0) continue;
-    list.push_back({{fmt::format("training.micro_batch_size_per_gpu={}", micro * times),
-                     fmt::format("training.gradient_accumulation_steps={}", accumulated / times)},
-                    fmt::format("micro-batch {} and {} accumulation steps", micro * times,
-                                accumulated / times)});
+    if (accumulated % times == 0) {
+      list.push_back({{batch(micro * times), accumulate(accumulated / times)},
+                      fmt::format("micro-batch {} and {} accumulation steps", micro * times,
+                                  accumulated / times)});
+    } else {
+      list.push_back({{batch(micro * times)},
+                      fmt::format("micro-batch {}", micro * times),
+                      fmt::format("the global batch is {} times as large", times)});
+    }
   }
   if (micro > 1) {
     list.push_back(
-        {{fmt::format("training.micro_batch_size_per_gpu={}", micro / 2),
-          fmt::format("training.gradient_accumulation_steps={}", accumulated * 2)},
+        {{batch(micro / 2), accumulate(accumulated * 2)},
          fmt::format("micro-batch {} and {} accumulation steps", micro / 2, accumulated * 2)});
   }
+  list.push_back({{accumulate(accumulated * 4)},
+                  fmt::format("{} accumulation steps", accumulated * 4),
+                  "the global batch is 4 times as large"});
   list.push_back(
       {{fmt::format("training.activation_checkpointing={}", !training.activation_checkpointing)},
        training.activation_checkpointing ? "no activation checkpointing"

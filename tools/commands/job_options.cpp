@@ -34,10 +34,14 @@ void add_job_options(CLI::App& command, CommonOptions& common) {
   add_count("--gradient-accumulation-steps", job.gradient_accumulation_steps,
             "micro steps of an optimizer step");
   add("--dtype", job.dtype, "bf16, fp16 or fp32")->check(CLI::IsMember({"bf16", "fp16", "fp32"}));
-  command
-      .add_flag("--activation-checkpointing,!--no-activation-checkpointing",
-                job.activation_checkpointing, "whether forward keeps a layer's input alone")
-      ->group(group);
+  CLI::Option* const with = command.add_flag_callback(
+      "--activation-checkpointing", [&job] { job.activation_checkpointing = true; },
+      "forward keeps a layer's input alone");
+  CLI::Option* const without = command.add_flag_callback(
+      "--no-activation-checkpointing", [&job] { job.activation_checkpointing = false; },
+      "forward keeps all that backward needs");
+  with->group(group)->excludes(without);
+  without->group(group);
 }
 
 }  // namespace zenflow::tools

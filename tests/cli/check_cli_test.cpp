@@ -1,0 +1,263 @@
+// zenflow-sim check, and other commands, on a job's own files in place of a scenario.
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/file_content.h"
+#include "tests/support/program.h"
+#include "tests/support/temporary_folder.h"
+
+namespace zenflow::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr const char* kDeepSpeed = R"({
+  "bf16": {"enabled": true},
+  "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}, "overlap_comm": true},
+  "train_micro_batch_size_per_gpu": "auto",
+  "gradient_accumulation_steps": "auto"
+})";
+
+class CheckCli : public ::testing::Test {
+ protected:
+  CheckCli() { folder_.write("ds.json", kDeepSpeed); }
+
+  [[nodiscard]] Outcome run(const Arguments& arguments) const {
+    return run_program(Arguments{ZENFLOW_SIM} + arguments, {.folder = folder_.path()});
+  }
+  /// A job that fits, of which everything is said.
+  [[nodiscard]] static Arguments job() {
+    return {"--ds",
+            "ds.json",
+            "--model",
+            "Qwen/Qwen2.5-1.5B",
+            "--gpu",
+            "A100-SXM4-80GB",
+            "--gpus",
+            "2",
+            "--ram",
+            "512GB",
+            "--cores",
+            "64",
+            "--sockets",
+            "2",
+            "--sequence-length",
+            "1024",
+            "--micro-batch-size",
+            "2",
+            "--gradient-accumulation-steps",
+            "4"};
+  }
+  [[nodiscard]] json checked(const Arguments& arguments, int code = 0) const {
+    const Outcome outcome = run(Arguments{"check"} + arguments + Arguments{"--json"});
+    EXPECT_EQ(outcome.code, code) << outcome.err;
+    return json::parse(outcome.out);
+  }
+  [[nodiscard]] json result_of(const char* command, const Arguments& arguments) const {
+    const Outcome outcome = run(Arguments{command} + arguments + Arguments{"--json"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return json::parse(outcome.out);
+  }
+  void expect_refused(const Arguments& arguments,
+                      const ::testing::Matcher<std::string>& message) const {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_THAT(outcome.out, IsEmpty());
+    EXPECT_THAT(outcome.err, AllOf(StartsWith("zenflow-sim: "), message));
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "job.yaml"));
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(CheckCli, AnswersOnOneScreen) {
+  const Outcome outcome = run(Arguments{"check"} + job());
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, StartsWith("assumed: "));
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("2 x NVIDIA A100-SXM4-80GB"), HasSubstr("\nfits: GPU memory: "),
+                    HasSubstr("\nstep "), HasSubstr("4 micro steps are an optimizer step of "),
+                    HasSubstr("the GPU computes "), HasSubstr("ZF084"),
+                    HasSubstr("what would help most:\n  1. "), HasSubstr("--micro-batch-size"),
+                    HasSubstr("next: ")));
+  EXPECT_LE(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 45);
+}
+
+TEST_F(CheckCli, IsWhatTheOtherCommandsSay) {
+  const json check = checked(job());
+  const json run_result = result_of("run", job()).at("results").at(0);
+  EXPECT_EQ(check.at("step_time_ms"), run_result.at("step_time_ms"));
+  EXPECT_NEAR(check.at("tokens_per_second").get<double>(),
+              run_result.at("tokens_per_second").get<double>(), 1e-6);
+  EXPECT_EQ(check.at("schedule"), "deepspeed-zero-offload");
+  EXPECT_EQ(check.at("memory").at("gpu_peak_bytes"), run_result.at("memory").at("gpu_peak_bytes"));
+  const json fit = result_of("fit", job());
+  const json explained = result_of("explain", job()).at("explanations").at(0);
+  EXPECT_EQ(check.at("step_time_ms"), explained.at("step_time_ms"));
+  EXPECT_EQ(
+      run(Arguments{"sweep"} + job() + Arguments{"--vary", "training.sequence_length=512,1024"})
+          .code,
+      0);
+  EXPECT_EQ(run(Arguments{"compare"} + job()).code, 0);
+  EXPECT_EQ(run(Arguments{"steps"} + job()).code, 0);
+}
+
+TEST_F(CheckCli, ItsGainsAreThoseOfSimulatingThem) {
+  const json check = checked(job());
+  ASSERT_FALSE(check.at("changes").empty());
+  for (const json& change : check.at("changes")) {
+    Arguments changed = job();
+    for (const json& set : change.at("set")) {
+      changed = changed + Arguments{"--set", set.get<std::string>()};
+    }
+    const json again = checked(changed);
+    EXPECT_EQ(again.at("step_time_ms"), change.at("step_time_ms")) << change.at("what");
+    const double gain =
+        again.at("tokens_per_second").get<double>() / check.at("tokens_per_second").get<double>();
+    EXPECT_NEAR(gain, change.at("gain").get<double>(), 1e-9);
+    EXPECT_GT(gain, 1.03);
+  }
+}
+
+TEST_F(CheckCli, SavesTheScenarioThatItRan) {
+  const json check = checked(job() + Arguments{"--save", "job.yaml"});
+  EXPECT_EQ(result_of("run", {"job.yaml"}).at("results").at(0).at("step_time_ms"),
+            check.at("step_time_ms"));
+  EXPECT_THAT(file_content(folder_ / "job.yaml"),
+              AllOf(HasSubstr("gpu: a100_sxm_80g  # --gpu"), HasSubstr("# estimated: ")));
+  const Outcome again = run(Arguments{"check"} + job() + Arguments{"--save", "job.yaml"});
+  EXPECT_EQ(again.code, 2);
+  EXPECT_EQ(run(Arguments{"check"} + job() + Arguments{"--save", "job.yaml", "-f"}).code, 0);
+}
+
+TEST_F(CheckCli, SaysWhatDoesNotFitAndWhatDoes) {
+  const Arguments small = {"--ds",
+                           "ds.json",
+                           "--model",
+                           "meta-llama/Llama-3.1-8B",
+                           "--gpu",
+                           "RTX 4090",
+                           "--gpus",
+                           "2",
+                           "--ram",
+                           "256GB",
+                           "--micro-batch-size",
+                           "1",
+                           "--gradient-accumulation-steps",
+                           "16"};
+  const json check = checked(small, 3);
+  EXPECT_EQ(check.at("verdict"), "does_not_fit");
+  EXPECT_THAT(check.at("decided_by").get<std::string>(), HasSubstr("GPU memory"));
+  ASSERT_FALSE(check.at("changes").empty());
+  for (const json& change : check.at("changes")) {
+    Arguments changed = small;
+    for (const json& set : change.at("set")) {
+      changed = changed + Arguments{"--set", set.get<std::string>()};
+    }
+    EXPECT_NE(checked(changed).at("verdict"), "does_not_fit") << change.at("what");
+  }
+}
+
+TEST_F(CheckCli, AGuessedHostDoesNotDecide) {
+  // RAM that nobody has said is no reason to say no; what is missing has a range.
+  const Arguments guessed = {"--ds",
+                             "ds.json",
+                             "--model",
+                             "Qwen/Qwen2.5-7B",
+                             "--gpu",
+                             "RTX 4090",
+                             "--sequence-length",
+                             "512",
+                             "--micro-batch-size",
+                             "1",
+                             "--set",
+                             "deepspeed.zero_optimization.stage=3",
+                             "--set",
+                             "deepspeed.zero_optimization.offload_param={device: cpu}"};
+  const json check = checked(guessed);
+  EXPECT_EQ(check.at("verdict"), "uncertain");
+  EXPECT_LT(check.at("step_time_range_ms").at(0), check.at("step_time_ms"));
+  EXPECT_GT(check.at("step_time_range_ms").at(1), check.at("step_time_ms"));
+  bool ram_is_estimated = false;
+  for (const json& fact : check.at("facts")) {
+    if (fact.at("path") == "hardware.host.memory") ram_is_estimated = fact.at("estimated");
+  }
+  EXPECT_TRUE(ram_is_estimated);
+}
+
+TEST_F(CheckCli, ReadsTrainingFilesOfOtherPrograms) {
+  folder_.write("lf.yaml", R"(
+model_name_or_path: Qwen/Qwen2.5-7B-Instruct
+stage: sft
+finetuning_type: lora
+lora_target: all
+deepspeed: ds.json
+cutoff_len: 1024
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 8
+bf16: true
+)");
+  const json check = checked({"--ds", "lf.yaml", "--gpu", "RTX 4090", "--gpus", "2"});
+  EXPECT_EQ(check.at("gradient_accumulation_steps"), 8);
+  folder_.write("axolotl.yml", R"(
+base_model: NousResearch/Llama-2-7b-hf
+adapter: qlora
+load_in_4bit: true
+lora_r: 32
+lora_target_linear: true
+sequence_len: 2048
+micro_batch_size: 1
+bf16: auto
+gradient_checkpointing: true
+)");
+  EXPECT_EQ(checked({"--ds", "axolotl.yml", "--gpu", "RTX 4090"}).at("schedule"), "deepspeed-zero");
+  folder_.write("swift.yaml",
+                "model: Qwen/Qwen3-8B\ntuner_type: full\nmax_length: 2048\ndeepspeed: "
+                "zero3_offload\n");
+  EXPECT_EQ(checked({"--ds", "swift.yaml", "--gpu", "A100 80GB", "--gpus", "4"}).at("schedule"),
+            "deepspeed-zero-offload");
+}
+
+TEST_F(CheckCli, WrongInputIsRefusedAndNothingWritten) {
+  const auto with = [](const Arguments& more) { return Arguments{"check"} + job() + more; };
+  const Arguments save = {"--save", "job.yaml"};
+  expect_refused({"check"}, HasSubstr("check: expected a job: --model M --gpu NAME"));
+  expect_refused(Arguments{"check", "--gpu", "H100"} + save, HasSubstr("--model: required"));
+  expect_refused(Arguments{"check", "--model", "gpt2"} + save, HasSubstr("--gpu: required"));
+  expect_refused(Arguments{"check", "--model", "gpt2", "--gpu", "RTX 4091"} + save,
+                 HasSubstr("no card \"RTX 4091\""));
+  expect_refused(Arguments{"check", "--model", "no/such-model", "--gpu", "H100"} + save,
+                 HasSubstr("fetch config.json"));
+  folder_.write("none.yaml", "name: x\n");
+  expect_refused(Arguments{"check", "--ds", "none.yaml", "--model", "gpt2", "--gpu", "H100"} + save,
+                 HasSubstr("none.yaml: expected a configuration of DeepSpeed"));
+  folder_.write("batch.json", R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4,
+    "gradient_accumulation_steps": 2, "zero_optimization": {"stage": 1}})");
+  expect_refused(Arguments{"check", "--ds", "batch.json", "--model", "gpt2", "--gpu", "H100",
+                           "--sequence-length", "512"} +
+                     save,
+                 HasSubstr("train_batch_size"));
+  expect_refused(
+      Arguments{"check", "--model", "gpt2", "--gpu", "H100", "--sequence-length", "4096"} + save,
+      AllOf(HasSubstr("--sequence-length"), HasSubstr("1024 positions")));
+  expect_refused(with(save + Arguments{"--ram", "much"}), HasSubstr("--ram"));
+  expect_refused(with(Arguments{"--save", "no/folder/job.yaml"}), HasSubstr("no/folder"));
+  folder_.write("adapter/adapter_config.json", R"({"peft_type": "LORA", "r": 8})");
+  expect_refused(with(save + Arguments{"--adapter", "nowhere"}), HasSubstr("--adapter"));
+  expect_refused({"run", "scenario.yaml", "--model", "gpt2"},
+                 HasSubstr("a scenario and flags that describe a job"));
+  expect_refused({"run"}, HasSubstr("run: expected a scenario, or a job in its place"));
+}
+
+}  // namespace
+}  // namespace zenflow::testing
