@@ -2,6 +2,7 @@
 # zenflow_fuzz).
 zenflow_fuzz(fuzz_deepspeed LINK zenflow::deepspeed)
 zenflow_fuzz(fuzz_scenario LINK zenflow::schedule)
+zenflow_fuzz(fuzz_training_file LINK zenflow::job_files)
 zenflow_fuzz(fuzz_results LINK zenflow::accuracy zenflow::probe_figures)
 zenflow_fuzz(fuzz_published LINK zenflow::accuracy zenflow::tune)
 zenflow_fuzz(fuzz_request LINK zenflow::tune)

@@ -331,6 +331,63 @@ DeepSpeedConfig read_deepspeed_config(const Node& root) {
   return config;
 }
 
+namespace {
+
+/// What people call keys of scenarios and of DeepSpeed's file that are deeper down.
+constexpr std::pair<std::string_view, std::string_view> kUsualNames[] = {
+    {"zero_stage", "deepspeed.zero_optimization.stage"},
+    {"micro_batch_size", "training.micro_batch_size_per_gpu"},
+    {"micro_batch", "training.micro_batch_size_per_gpu"},
+    {"per_device_train_batch_size", "training.micro_batch_size_per_gpu"},
+    {"seq_len", "training.sequence_length"},
+    {"seq_length", "training.sequence_length"},
+    {"max_length", "training.sequence_length"},
+    {"cutoff_len", "training.sequence_length"},
+    {"gradient_checkpointing", "training.activation_checkpointing"},
+    {"topk", "deepspeed.zero_optimization.zenflow.topk_ratio"},
+    // In blocks of offload_optimizer and of offload_param: the optimizer's is meant.
+    {"pin_memory", "deepspeed.zero_optimization.offload_optimizer.pin_memory"},
+    {"ratio", "deepspeed.zero_optimization.offload_optimizer.ratio"},
+    {"offload_optimizer_device", "deepspeed.zero_optimization.offload_optimizer.device"},
+    {"offload_param_device", "deepspeed.zero_optimization.offload_param.device"},
+};
+constexpr std::string_view kScenarioKeys[] = {
+    "name",      "model",         "adapter",   "hardware",      "gpus",
+    "nodes",     "training",      "launch",    "ranks",         "run",
+    "deepspeed", "zenflow_train", "schedules", "max_staleness", "base"};
+
+/// The place of a key that is written without one, if there is one place alone.
+std::string usual_path(const std::string& path) {
+  const std::string block = path.substr(0, path.find('.'));
+  const auto is_block = [&block](std::string_view known) { return known == block; };
+  if (std::ranges::any_of(kScenarioKeys, is_block)) return path;
+  const bool is_bare = block == path;
+  for (const auto& [name, place] : kUsualNames) {
+    if (name == path) return std::string(place);
+  }
+  for (const SetupKnob& knob : setup_knobs()) {
+    if (key_in("training", knob) == path && path != "gradient_accumulation_steps") {
+      return "training." + path;
+    }
+  }
+  if (std::ranges::any_of(top_level_keys(), is_block, &TopLevelKey::key))
+    return "deepspeed." + path;
+  if (!is_bare) return path;
+  for (const char* key : {"bind_cores_to_rank", "omp_num_threads"}) {
+    if (path == key) return "launch." + path;
+  }
+  std::vector<std::string> places;
+  for (const Field& one : strict_fields()) {
+    if (one.key != path) continue;
+    std::string place = fmt::format("deepspeed.{}.{}", one.block, path);
+    if (std::ranges::find(places, place) == places.end()) places.push_back(std::move(place));
+  }
+  if (places.size() == 1) return places.front();
+  return path;
+}
+
+}  // namespace
+
 std::string expand_short_name(const std::string& path) {
   const auto knobs = setup_knobs();
   const auto knob = std::find_if(knobs.begin(), knobs.end(), [&path](const SetupKnob& one) {
@@ -341,7 +398,7 @@ std::string expand_short_name(const std::string& path) {
   const bool is_short = std::any_of(fields.begin(), fields.end(), [&path](const Field& field) {
     return field.block == kZenFlow && field.key == path && path != "steps_per_epoch";
   });
-  return is_short ? fmt::format("{}.{}", kZenFlowBlock, path) : path;
+  return is_short ? fmt::format("{}.{}", kZenFlowBlock, path) : usual_path(path);
 }
 
 }  // namespace zenflow::sim

@@ -23,7 +23,7 @@ struct JobFact {
 /// granted, then estimates.
 class JobFacts {
  public:
-  /// Whether it is new. What a map says is more special than the map.
+  /// Whether it is new.
   bool add(JobFact fact);
   void state(std::string path, std::string value, const Location& source) {
     add({std::move(path), std::move(value), source, false});

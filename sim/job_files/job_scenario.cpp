@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "sim/base/error.h"
+#include "sim/base/text.h"
 #include "sim/config/hub/model_files.h"
 #include "sim/config/reader.h"
 #include "sim/deepspeed/ds_config.h"
@@ -22,15 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kUsualLength = 2048;
-
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += c;
-  }
-  return result + "\"";
-}
 
 /// What the flags say themselves; the model and the card are looked up later.
 void take_flags(const JobInputs& inputs, JobFacts& facts) {
@@ -51,7 +43,7 @@ void take_flags(const JobInputs& inputs, JobFacts& facts) {
   }
   if (inputs.model) facts.state("model", *inputs.model, source_named("--model"));
   if (inputs.adapter) {
-    facts.state("adapter", quoted(fs::absolute(*inputs.adapter).generic_string()),
+    facts.state("adapter", json_quoted(fs::absolute(*inputs.adapter).generic_string()),
                 source_named("--adapter"));
   }
 }
@@ -173,7 +165,7 @@ void take_hardware(const JobInputs& inputs, const JobSources& sources, JobScenar
   facts.estimate("gpus", "1", "one, unless --gpus says more");
   facts.state("nodes", "1", source_named("one, unless --nodes says more"));
   if (inputs.host) {
-    facts.state("hardware", quoted(fs::absolute(*inputs.host).generic_string()),
+    facts.state("hardware", json_quoted(fs::absolute(*inputs.host).generic_string()),
                 source_named("--host"));
     if (!inputs.gpu) return;
     fail_at(source_named("--gpu"), "", "--host is a profile, which says the card itself");
@@ -275,7 +267,7 @@ JobScenario job_scenario(const JobInputs& inputs, const JobSources& sources) {
   const JobFact named = *facts.find("model");
   const JobFact model{
       "model",
-      quoted(
+      json_quoted(
           find_named_model(named.value, sources.model_directories, named.source).generic_string()),
       named.source};
   take_hardware(inputs, sources, scenario);
@@ -291,12 +283,12 @@ JobScenario job_scenario(const JobInputs& inputs, const JobSources& sources) {
   facts.estimate("training.dtype", "bf16", "the usual type");
   scenario.root = map_node(source_named("the job"));
   const std::string gpu = facts.value_or("hardware.gpu", "host");
-  facts.state("name", quoted(fs::path(named.value).stem().generic_string() + " on " + gpu),
+  facts.state("name", json_quoted(fs::path(named.value).stem().generic_string() + " on " + gpu),
               source_named("the job"));
   for (const JobFact& fact : facts.all()) {
     JobFact written = fact.path == "model" ? model : fact;
     if (fact.path == "deepspeed" && !fact.value.starts_with('{'))
-      written.value = quoted(fact.value);
+      written.value = json_quoted(fact.value);
     set_located(scenario.root, written);
     scenario.written.push_back(std::move(written));
   }

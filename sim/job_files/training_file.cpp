@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/base/text.h"
 #include "sim/config/reader.h"
 #include "sim/deepspeed/accelerate.h"
 #include "sim/deepspeed/ds_document.h"
@@ -148,7 +149,7 @@ class TrainingReader {
     if (names.size() == 1 && is_all(names.front())) return "all-linear";
     for (std::string& name : names) {
       name.erase(0, name.find_first_not_of(' '));
-      name = "\"" + name + "\"";
+      name = json_quoted(name);
     }
     return fmt::format("[{}]", fmt::join(names, ", "));
   }
@@ -409,10 +410,10 @@ std::string other_optimizer(const Node& root) {
   return "";
 }
 
-Node load_any(const fs::path& file) {
+Node parse_any(std::string_view text, const fs::path& file) {
   const fs::path extension = file.extension();
-  if (extension == ".yaml" || extension == ".yml") return load_document(file);
-  return load_ds_document(file).root;  // Hjson, of which JSON is a part
+  if (extension == ".yaml" || extension == ".yml") return parse_yaml(text, file.string());
+  return parse_ds_document(text, file.string()).root;  // Hjson, of which JSON is a part
 }
 
 }  // namespace
@@ -437,7 +438,12 @@ std::string to_string(TrainingProgram program) {
 
 TrainingProgram read_training_file(const fs::path& file, JobFacts& facts,
                                    std::vector<std::string>& notes) {
-  const Node root = load_any(file);
+  return read_training_text(read_text_file(file), file, facts, notes);
+}
+
+TrainingProgram read_training_text(std::string_view text, const fs::path& file, JobFacts& facts,
+                                   std::vector<std::string>& notes) {
+  const Node root = parse_any(text, file);
   const auto program = recognise(root);
   if (!program) {
     throw Error(ErrorKind::kInput,

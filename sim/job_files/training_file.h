@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/job_files/job_facts.h"
@@ -32,5 +33,8 @@ enum class TrainingProgram : std::uint8_t {
 /// What is simulated otherwise than the file says goes to `notes`.
 TrainingProgram read_training_file(const std::filesystem::path& file, JobFacts& facts,
                                    std::vector<std::string>& notes);
+/// The same of its text.
+TrainingProgram read_training_text(std::string_view text, const std::filesystem::path& file,
+                                   JobFacts& facts, std::vector<std::string>& notes);
 
 }  // namespace zenflow::sim

@@ -34,6 +34,9 @@ TRAIN = ("zenflow-train", "--model", TINY, "--data", TEXT, "--steps", "1", "--se
 # What no trace of the samples says.
 OF_TRACE = ("--profile", "dgx_a100_40g", "--sequence-length", "512")
 
+CHECK = ("zenflow-sim", "check", "-q", "--sequence-length", "512", "--micro-batch-size", "4")
+CARD = ("--gpu", "A100-SXM4-80GB", "--gpus", "2")
+
 INPUTS = (
     *(Input(f"zenflow-sim {c} scenario", ("zenflow-sim", c, FILE), "scenario", ".yaml")
       for c in ("run", "compare", "explain", "fit", "steps")),
@@ -52,6 +55,15 @@ INPUTS = (
     Input("zenflow-sim lint config", ("zenflow-sim", "lint", FILE), "deepspeed", ".json"),
     Input("zenflow-sim lint --model",
           ("zenflow-sim", "lint", "{samples}/deepspeed.json", "--model", FILE), "model", ".json"),
+    Input("zenflow-sim check --ds", CHECK + CARD + ("--model", MODEL, "--ds", FILE), "deepspeed",
+          ".json"),
+    Input("zenflow-sim check --ds", CHECK + CARD + ("--model", MODEL, "--ds", FILE), "training",
+          ".yaml"),
+    Input("zenflow-sim check --model", CHECK + CARD + ("--model", FILE), "model", ".json"),
+    Input("zenflow-sim check --adapter",
+          CHECK + CARD + ("--model", MODEL, "--adapter", FILE), "adapter", ".json"),
+    Input("zenflow-sim check --host", CHECK + ("--model", MODEL, "--host", FILE), "profile",
+          ".yaml"),
     *(Input("zenflow-sim explain --trace", ("zenflow-sim", "explain", "--trace", FILE), format,
             suffix)
       for format, suffix in (("chrome", ".json"), ("chrome_gz", ".json.gz"), ("own", ".json"),
@@ -119,7 +131,9 @@ INPUTS = (
 OTHER = {
     "zenflow-sim": "--schedule --set --profile --deepspeed-version --target --color --config --trace "
                    "--dot --vary --format --steps --rules --count --torch-version --world-size "
-                   "--cores --gpus --omp-num-threads --fix -o,--output scenario config topic",
+                   "--cores --gpus --nodes --ram --sockets --gpu --gpu-link --network --save "
+                   "--sequence-length --micro-batch-size --gradient-accumulation-steps --dtype "
+                   "--omp-num-threads --fix -o,--output scenario config topic",
     "zenflow-tune": "-o,--output --schedule --set --profile --deepspeed-version --target "
                     "--sequence-length --gpus --host-memory --gpu-memory --setting --steps --rules "
                     "--vary --global-batch --objective --price --max-gpu-memory "
@@ -208,6 +222,10 @@ def make_samples(programs, folder):
         "model.json": read(source + "/scenarios/models/qwen2_5_1_5b.json"),
         "tiny.json": read(source + "/scenarios/training/gpt2_3m.json"),
         "deepspeed.json": read(source + "/scenarios/ds/zenflow_k10_s4.json"),
+        "training.yaml": b"model_name_or_path: a/b\nstage: sft\nfinetuning_type: lora\n"
+                         b"lora_rank: 16\nlora_target: q_proj,v_proj\ncutoff_len: 1024\n"
+                         b"gradient_accumulation_steps: 2\nbf16: true\n",
+        "adapter.json": b'{"peft_type": "LORA", "r": 8, "target_modules": ["q_proj"]}',
         "weights.safetensors": weights(),
         "chrome.json": json.dumps(chrome()).encode(),
         "chrome_gz.json.gz": gzip.compress(json.dumps(chrome()).encode()),

@@ -125,7 +125,8 @@ class Registered(Kind):
     def test_valid_files_are_read(self):
         """What is mutated is worth it: the samples themselves are read, and what is in them used."""
         for one in inputs.INPUTS:
-            if one.format in ("scenario", "config", "profile", "model", "deepspeed", "chrome_gz",
+            if one.format in ("scenario", "config", "profile", "model", "deepspeed", "training",
+                              "adapter", "chrome_gz",
                               "space", "rules", "log", "tiny", "tokens"):
                 how = {"codes": (0,)}
                 if one.option.startswith("zenflow-validate"):

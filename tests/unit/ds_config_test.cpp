@@ -240,6 +240,31 @@ TEST(ShortNames, AreZenFlowsKeys) {
   EXPECT_EQ(expand_short_name("gpus"), "gpus");
 }
 
+// What people write without looking it up.
+TEST(ShortNames, AreKeysThatHaveOnePlace) {
+  const std::pair<const char*, const char*> expected[] = {
+      {"stage", "deepspeed.zero_optimization.stage"},
+      {"zero_stage", "deepspeed.zero_optimization.stage"},
+      {"overlap_comm", "deepspeed.zero_optimization.overlap_comm"},
+      {"reduce_bucket_size", "deepspeed.zero_optimization.reduce_bucket_size"},
+      {"pin_memory", "deepspeed.zero_optimization.offload_optimizer.pin_memory"},
+      {"gradient_clipping", "deepspeed.gradient_clipping"},
+      {"gradient_accumulation_steps", "deepspeed.gradient_accumulation_steps"},
+      {"zero_optimization.stage", "deepspeed.zero_optimization.stage"},
+      {"bf16.enabled", "deepspeed.bf16.enabled"},
+      {"sequence_length", "training.sequence_length"},
+      {"micro_batch_size", "training.micro_batch_size_per_gpu"},
+      {"micro_batch_size_per_gpu", "training.micro_batch_size_per_gpu"},
+      {"dtype", "training.dtype"},
+      {"activation_checkpointing", "training.activation_checkpointing"},
+      {"gradient_checkpointing", "training.activation_checkpointing"},
+      {"bind_cores_to_rank", "launch.bind_cores_to_rank"},
+      {"hardware.host.cores", "hardware.host.cores"},
+      {"nodes", "nodes"},
+      {"no_such_key", "no_such_key"}};
+  for (const auto& [name, path] : expected) EXPECT_EQ(expand_short_name(name), path);
+}
+
 TEST(ShortNames, HaveTheKnobThatOnlyZenFlowTrainHas) {
   EXPECT_EQ(expand_short_name("accumulate_on"), "zenflow_train.accumulate_on");
 }

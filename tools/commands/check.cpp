@@ -28,23 +28,17 @@ std::string set_flags(const std::vector<std::string>& set) {
 std::string assumed_line(const sim::JobFacts& facts) {
   std::string text;
   std::string host;
+  std::string host_name;
   for (const sim::JobFact& fact : facts.all()) {
     if (!fact.is_estimate) continue;
     const bool of_host = fact.path.starts_with("hardware.host.");
+    if (of_host) host_name = *fact.source.file;
     std::string& list = of_host ? host : text;
-    const std::string key = fact.path.substr(fact.path.rfind('.') + 1);
-    list += fmt::format("{}{} {}", list.empty() ? "" : ", ", key, fact.value);
-    if (of_host && host.find(" as of ") == std::string::npos) continue;
+    list += fmt::format("{}{} {}", list.empty() ? "" : ", ",
+                        fact.path.substr(fact.path.rfind('.') + 1), fact.value);
   }
-  if (!host.empty()) {
-    const sim::JobFact* any = nullptr;
-    for (const sim::JobFact& fact : facts.all()) {
-      if (fact.is_estimate && fact.path.starts_with("hardware.host.")) any = &fact;
-    }
-    host = fmt::format("{}: {}", *any->source.file, host);
-  }
-  if (text.empty() && host.empty()) return "assumed: nothing, all is stated\n";
-  return fmt::format("assumed: {}{}{}\n", text, text.empty() || host.empty() ? "" : "; ", host);
+  if (!host.empty()) text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", host_name, host);
+  return text.empty() ? "assumed: nothing, all is stated\n" : "assumed: " + text + "\n";
 }
 
 std::string range_text(const sim::JobCheck& check) {
@@ -211,6 +205,11 @@ int check_command(const CommonOptions& common, const CheckOptions& options) {
     throw Error(ErrorKind::kInput,
                 "check: expected a job: --model M --gpu NAME [--ds FILE]; of a scenario: "
                 "zenflow-sim fit, run and explain");
+  }
+  if (!common.schedules.empty()) {
+    throw Error(ErrorKind::kInput,
+                "check: --schedule: the configuration says what is simulated; another schedule: "
+                "zenflow-sim run with the same flags");
   }
   if (options.save) check_output(*options.save, common.overwrite);
   const sim::JobScenario scenario = assemble_job(common);
