@@ -7,14 +7,26 @@ target_compile_definitions(train_cli_test PRIVATE ZENFLOW_TRAIN="$<TARGET_FILE:z
                                                   ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
 add_dependencies(train_cli_test zenflow-train zenflow-sim)
 if(TARGET zenflow::mpi AND MPIEXEC_EXECUTABLE)
+  # zenflow-train that breaks where a test wants it to.
+  add_executable(zenflow-train-failing ${PROJECT_SOURCE_DIR}/tools/zenflow_train.cpp support/failing_rank.cpp)
+  target_link_libraries(zenflow-train-failing PRIVATE zenflow_train_options zenflow::gpu zenflow::mpi
+                        CLI11::CLI11 fmt::fmt zenflow::warnings)
+  target_compile_definitions(zenflow-train-failing PRIVATE ZENFLOW_HAVE_MPI)
+  foreach(call IN ITEMS fsync rename
+      _ZN7zenflow7runtime15HostTransformer7forwardEmSt4spanIKPKvLm18446744073709551615EE
+      _ZN7zenflow7runtime15HostTransformer8backwardEmSt4spanIKPKvLm18446744073709551615EES2_IKPvLm18446744073709551615EE
+      _ZN7zenflow7kernels5adamwIffffEEvRKNS0_13AdamWSettingsENS0_14BiasCorrectionEfmNS0_10AdamWStateIT_T0_EEPKT1_PT2_NS0_3IsaE)
+    target_link_options(zenflow-train-failing PRIVATE LINKER:--wrap=${call})
+  endforeach()
   zenflow_test_group(train_ranks_test LABEL cli
-    SOURCES cli/train_ranks_test.cpp
+    SOURCES cli/train_ranks_test.cpp cli/train_rank_faults_test.cpp
     LINK GTest::gmock nlohmann_json::nlohmann_json)
   target_compile_definitions(train_ranks_test PRIVATE ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train>"
                                                       ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>"
                                                       ZENFLOW_CALIBRATE="$<TARGET_FILE:zenflow-calibrate>"
+                                                      ZENFLOW_TRAIN_FAILING="$<TARGET_FILE:zenflow-train-failing>"
                                                       ZENFLOW_MPIRUN="${MPIEXEC_EXECUTABLE}")
-  add_dependencies(train_ranks_test zenflow-train zenflow-sim zenflow-calibrate)
+  add_dependencies(train_ranks_test zenflow-train zenflow-train-failing zenflow-sim zenflow-calibrate)
 endif()
 zenflow_test_group(train_launch_test LABEL cli
   SOURCES cli/train_launch_test.cpp

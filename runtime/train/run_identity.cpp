@@ -158,24 +158,41 @@ std::string run_identity(const TrainOptions& options, const TransformerConfig& c
   return line.text();
 }
 
+std::vector<Difference> differences(const std::string& there, const std::string& here) {
+  std::vector<std::string> keys = keys_of(here);
+  for (const std::string& key : keys_of(there)) {
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+  }
+  std::vector<Difference> found;
+  for (const std::string& key : keys) {
+    Difference one{key, value_of(there, key), value_of(here, key)};
+    if (one.there != one.here) found.push_back(std::move(one));
+  }
+  return found;
+}
+
 void check_identity(const std::string& saved, const std::string& here,
                     const std::filesystem::path& checkpoint) {
   if (saved == here) return;
-  std::vector<std::string> keys = keys_of(here);
-  for (const std::string& key : keys_of(saved)) {
-    if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+  std::string text;
+  for (const Difference& one : differences(saved, here)) {
+    text += fmt::format("{}{} was {}, is {} here", text.empty() ? "" : "; ", one.key, one.there,
+                        one.here);
   }
-  std::string differences;
-  for (const std::string& key : keys) {
-    const std::string before = value_of(saved, key);
-    const std::string now = value_of(here, key);
-    if (before == now) continue;
-    differences +=
-        fmt::format("{}{} was {}, is {} here", differences.empty() ? "" : "; ", key, before, now);
-  }
-  if (differences.empty()) return;  // lines in another order, as checkpoints of before have them
+  if (text.empty()) return;  // lines in another order, as checkpoints of before have them
   throw Error(ErrorKind::kInput, fmt::format("{}: it belongs to another run: {}",
-                                             checkpoint.generic_string(), differences));
+                                             checkpoint.generic_string(), text));
+}
+
+void check_same_training(const std::string& first, const std::string& here) {
+  if (first == here) return;
+  std::string text;
+  for (const Difference& one : differences(first, here)) {
+    text += fmt::format("{}{} is {}, there {}", text.empty() ? "" : "; ", one.key, one.here,
+                        one.there);
+  }
+  if (text.empty()) text = "another version of zenflow-train";
+  throw Error(ErrorKind::kInput, "trains something else than rank 0: " + text);
 }
 
 }  // namespace zenflow::runtime

@@ -4,7 +4,6 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <functional>
 #include <new>
 #include <thread>
 #include <utility>
@@ -138,29 +137,33 @@ void Run::set_policy() {
   });
 }
 
+namespace {
+
+/// Rank 0's text, on every rank.
+std::string text_of_first(Communicator& ranks, const std::string& text) {
+  double length = ranks.rank() == 0 ? static_cast<double>(text.size()) : 0;
+  ranks.sum({&length, 1});
+  std::vector<float> letters(static_cast<std::size_t>(length), 0.0F);  // exact
+  if (ranks.rank() == 0) std::copy(text.begin(), text.end(), letters.begin());
+  ranks.share(0, letters);
+  return {letters.begin(), letters.end()};
+}
+
+}  // namespace
+
 /// Ranks that do something else would wait for each other for ever, or mix two trainings.
 void Run::check_ranks() {
   Communicator& ranks = communicator();
   if (ranks.size() == 1) return;
-  constexpr std::uint64_t kHalf = 0xFFFFFFFFU;
   // What decides which numbers are exchanged when, besides what decides the numbers.
-  const std::string common =
-      fmt::format("{}{} {} {} {} {} {} {}", identity_, options_.steps, options_.evaluate_interval,
-                  options_.checkpoint.has_value(), options_.checkpoint_interval, options_.resume,
-                  options_.save_weights.has_value(), options_.record_trace);
-  const std::uint64_t hash = std::hash<std::string>()(common);
-  std::vector<double> all(2 * static_cast<std::size_t>(ranks.size()), 0.0);
-  const std::size_t own = 2 * static_cast<std::size_t>(ranks.rank());
-  all[own] = static_cast<double>(hash & kHalf);  // exact in a double
-  all[own + 1] = static_cast<double>(hash >> 32U);
-  ranks.sum(all);
-  for (std::size_t r = 1; r < all.size() / 2; ++r) {
-    if (all[2 * r] == all[0] && all[2 * r + 1] == all[1]) continue;
-    throw Error(ErrorKind::kInput,
-                fmt::format("rank {} trains something else than rank 0: model, data, seed, "
-                            "settings, steps and what is saved have to be the same",
-                            r));
-  }
+  const std::string here = fmt::format(
+      "{}--steps: {}\n--evaluate-interval: {}\n--checkpoint: {}\n--checkpoint-interval: {}\n"
+      "--resume: {}\n--save-weights: {}\n--trace: {}\n--importance: {}\n",
+      identity_, options_.steps, options_.evaluate_interval, options_.checkpoint.has_value(),
+      options_.checkpoint_interval, options_.resume, options_.save_weights.has_value(),
+      options_.record_trace, options_.importance.has_value());
+  check_same_training(text_of_first(ranks, here), here);
+  meet_ranks();  // one that differs ends the job, and says why
   const auto owned = static_cast<double>(engine_.layout().elements);
   note(fmt::format("{} ranks; this one updates {:.0f} % of the parameters", ranks.size(),
                    100 * owned / static_cast<double>(report_.parameters)));
