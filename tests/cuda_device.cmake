@@ -29,7 +29,7 @@ function(zenflow_test_on_fake_cuda file suffix kernels)
 endfunction()
 
 foreach(test offload_engine_test offload_async_test offload_edges_test offload_windows_test
-        offload_ratio_test offload_families_test offload_tuned_test offload_ranks_test)
+        offload_ratio_test offload_global_test offload_families_test offload_tuned_test offload_ranks_test)
   zenflow_test_on_fake_cuda(property/${test}.cpp fake_cuda emulated_host_kernels)
 endforeach()
 foreach(test cuda_device_test cuda_drift_test cuda_recording_test)

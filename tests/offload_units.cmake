@@ -1,5 +1,6 @@
 # The offload engine's parts, and the runtime's arithmetic, with numbers worked by hand.
 zenflow_test(offload_parts_test LABEL unit LINK zenflow::offload_engine)
+zenflow_test(global_selection_test LABEL unit LINK zenflow::offload_engine)
 zenflow_test(offload_rule_test LABEL unit LINK zenflow::offload GTest::gmock)
 zenflow_test(clock_test LABEL unit LINK zenflow::recorder)
 zenflow_test(host_device_test LABEL unit LINK zenflow::device)

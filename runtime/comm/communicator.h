@@ -16,17 +16,20 @@ namespace zenflow::runtime {
 struct RankTraffic {
   std::uint64_t gradients = 0;
   std::uint64_t weights = 0;
-  std::uint64_t control = 0;  ///< norms and losses
+  std::uint64_t control = 0;    ///< parts of the gradient's norm, losses, what is decided by
+  std::uint64_t selection = 0;  ///< norms of columns
 
   RankTraffic& operator+=(const RankTraffic& more) {
     gradients += more.gradients;
     weights += more.weights;
     control += more.control;
+    selection += more.selection;
     return *this;
   }
   /// What has come since.
   friend RankTraffic operator-(const RankTraffic& now, const RankTraffic& then) {
-    return {now.gradients - then.gradients, now.weights - then.weights, now.control - then.control};
+    return {now.gradients - then.gradients, now.weights - then.weights, now.control - then.control,
+            now.selection - then.selection};
   }
 };
 
@@ -50,6 +53,9 @@ class Communicator {
   virtual void sum(std::span<double> values) = 0;
   /// The owner's values, on every rank.
   virtual void share(int owner, std::span<float> values) = 0;
+  /// Norms of columns, known to the ranks that own them, on every rank: rank r's lie from byte
+  /// first[r] up to first[r + 1]. The same `first` on every rank, with size() + 1 entries.
+  virtual void gather_norms(std::span<const std::size_t> first, std::span<std::byte> norms) = 0;
   /// Of this rank, by messages to rank 0 and back: half of the shortest round trip is uncertain.
   /// Source: Cristian, "Probabilistic clock synchronization", 1989.
   [[nodiscard]] virtual ClockOffset clock_offset() { return {}; }
@@ -106,6 +112,7 @@ class SelfCommunicator final : public Communicator {
   [[nodiscard]] int size() const override { return 1; }
   void sum(std::span<double>) override {}
   void share(int, std::span<float>) override {}
+  void gather_norms(std::span<const std::size_t>, std::span<std::byte>) override {}
   void reduce(Device&, Stream&, Label, int, ElementType, void*, std::size_t) override {}
   void broadcast(Device&, Stream&, Label, int, void*, std::size_t) override {}
 };

@@ -50,6 +50,26 @@ ClockOffset MessageCommunicator::ask_for_time() {
   return best;
 }
 
+void MessageCommunicator::share(int owner, std::span<float> values) {
+  if (rank() == owner) weight_bytes_ += values.size_bytes() * others();
+  broadcast_on(Channel::kControl, owner, std::as_writable_bytes(values));
+}
+
+void MessageCommunicator::gather_norms(std::span<const std::size_t> first,
+                                       std::span<std::byte> norms) {
+  for (int owner = 0; owner < size(); ++owner) {
+    const auto r = static_cast<std::size_t>(owner);
+    const std::span<std::byte> part = norms.subspan(first[r], first[r + 1] - first[r]);
+    if (rank() == owner) selection_bytes_ += part.size() * others();
+    broadcast_on(Channel::kControl, owner, part);
+  }
+}
+
+void MessageCommunicator::broadcast_now(int owner, std::span<std::byte> bytes) {
+  if (rank() == owner) weight_bytes_ += bytes.size() * others();
+  broadcast_on(Channel::kBulk, owner, bytes);
+}
+
 void MessageCommunicator::reduce_now(int owner, std::span<float> values) {
   reduce_as(
       owner, values, [](float value) { return value; }, [](float sum) { return sum; });

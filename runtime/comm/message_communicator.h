@@ -14,8 +14,10 @@ namespace zenflow::runtime {
 /// The owner adds what arrives in rank order.
 class MessageCommunicator : public HostCommunicator {
  public:
+  void share(int owner, std::span<float> values) final;
+  void gather_norms(std::span<const std::size_t> first, std::span<std::byte> norms) final;
   [[nodiscard]] RankTraffic traffic() const final {
-    return {gradient_bytes_, weight_bytes_, control_bytes_};
+    return {gradient_bytes_, weight_bytes_, control_bytes_, selection_bytes_};
   }
   /// By round trips to rank 0, one rank after the other.
   [[nodiscard]] ClockOffset clock_offset() final;
@@ -28,9 +30,12 @@ class MessageCommunicator : public HostCommunicator {
   /// Of at most kMessageBytes; both block. Messages between two ranks keep their order.
   virtual void send(Channel channel, int to, std::span<const std::byte> message) = 0;
   virtual void receive(Channel channel, int from, std::span<std::byte> message) = 0;
+  /// The owner's bytes, of any number, on every rank.
+  virtual void broadcast_on(Channel channel, int owner, std::span<std::byte> bytes) = 0;
 
   void reduce_now(int owner, std::span<float> values) final;
   void reduce_now(int owner, std::span<std::uint16_t> bf16) final;
+  void broadcast_now(int owner, std::span<std::byte> bytes) final;
 
   /// A few MB, so that what a sum needs besides stays small.
   static constexpr std::size_t kMessageBytes = std::size_t{4} << 20;
@@ -44,8 +49,6 @@ class MessageCommunicator : public HostCommunicator {
   }
   [[nodiscard]] std::uint64_t others() const { return static_cast<std::uint64_t>(size() - 1); }
 
-  std::atomic<std::uint64_t> gradient_bytes_ = 0;
-  std::atomic<std::uint64_t> weight_bytes_ = 0;
   std::atomic<std::uint64_t> control_bytes_ = 0;
 
  private:
@@ -53,6 +56,10 @@ class MessageCommunicator : public HostCommunicator {
   void reduce_as(int owner, std::span<T> values, const Read& read, const Round& round);
   void answer_with_time(int rank);
   [[nodiscard]] ClockOffset ask_for_time();
+
+  std::atomic<std::uint64_t> gradient_bytes_ = 0;
+  std::atomic<std::uint64_t> weight_bytes_ = 0;
+  std::atomic<std::uint64_t> selection_bytes_ = 0;
 };
 
 }  // namespace zenflow::runtime

@@ -69,10 +69,6 @@ class MpiCommunicator final : public MessageCommunicator {
     }
   }
 
-  void share(int owner, std::span<float> values) override {
-    broadcast_on(control_, owner, std::as_writable_bytes(values));
-  }
-
  protected:
   void end_others(int code) override { MPI_Abort(MPI_COMM_WORLD, code); }
   void send(Channel channel, int to, std::span<const std::byte> message) override {
@@ -85,8 +81,12 @@ class MpiCommunicator final : public MessageCommunicator {
                    communicator(channel), MPI_STATUS_IGNORE),
           "MPI_Recv");
   }
-  void broadcast_now(int owner, std::span<std::byte> bytes) override {
-    broadcast_on(bulk_, owner, bytes);
+  void broadcast_on(Channel channel, int owner, std::span<std::byte> bytes) override {
+    in_messages(bytes, [&](std::span<std::byte> part) {
+      check(MPI_Bcast(part.data(), static_cast<int>(part.size()), MPI_BYTE, owner,
+                      communicator(channel)),
+            "MPI_Bcast");
+    });
   }
 
  private:
@@ -95,14 +95,6 @@ class MpiCommunicator final : public MessageCommunicator {
   [[nodiscard]] MPI_Comm communicator(Channel channel) const {
     return channel == Channel::kControl ? control_ : bulk_;
   }
-  void broadcast_on(MPI_Comm communicator, int owner, std::span<std::byte> bytes) {
-    if (rank_ == owner) weight_bytes_ += bytes.size() * others();
-    in_messages(bytes, [&](std::span<std::byte> part) {
-      check(MPI_Bcast(part.data(), static_cast<int>(part.size()), MPI_BYTE, owner, communicator),
-            "MPI_Bcast");
-    });
-  }
-
   MPI_Comm control_ = MPI_COMM_NULL;
   MPI_Comm bulk_ = MPI_COMM_NULL;
   MPI_Comm ring_ = MPI_COMM_NULL;

@@ -64,25 +64,6 @@ class TcpCommunicator final : public MessageCommunicator {
     control_bytes_ += bytes.size() * others();
   }
 
-  /// Through rank 0.
-  void share(int owner, std::span<float> values) override {
-    in_messages(std::as_writable_bytes(values), [&](std::span<std::byte> part) {
-      if (rank() == owner && owner != 0) {
-        send(Channel::kControl, 0, part);
-        weight_bytes_ += part.size();
-      } else if (rank() != 0) {
-        receive(Channel::kControl, 0, part);
-      } else {
-        if (owner != 0) receive(Channel::kControl, owner, part);
-        for (int r = 1; r < size(); ++r) {
-          if (r == owner) continue;
-          send(Channel::kControl, r, part);
-          weight_bytes_ += part.size();
-        }
-      }
-    });
-  }
-
  protected:
   void end_others(int code) override { heartbeat_->end_job(code); }
   void send(Channel channel, int to, std::span<const std::byte> message) override {
@@ -91,12 +72,14 @@ class TcpCommunicator final : public MessageCommunicator {
   void receive(Channel channel, int from, std::span<std::byte> message) override {
     if (!socket(channel, from).receive(message)) lose(from);
   }
-  void broadcast_now(int owner, std::span<std::byte> bytes) override {
-    if (rank() == owner) weight_bytes_ += bytes.size() * others();
+  void broadcast_on(Channel channel, int owner, std::span<std::byte> bytes) override {
     in_messages(bytes, [&](std::span<std::byte> part) {
-      if (rank() != owner) return receive(Channel::kBulk, owner, part);
-      for (int r = 0; r < size(); ++r) {
-        if (r != owner) send(Channel::kBulk, r, part);
+      if (channel == Channel::kControl && owner != 0) {
+        pass_through_rank_0(owner, part);
+      } else if (rank() != owner) {
+        receive(channel, owner, part);
+      } else {
+        send_to_others(channel, owner, part);
       }
     });
   }
@@ -106,6 +89,17 @@ class TcpCommunicator final : public MessageCommunicator {
   [[nodiscard]] Socket& socket(Channel channel, int rank) {
     std::vector<Socket>& all = channel == Channel::kControl ? control_ : bulk_;
     return all.at(static_cast<std::size_t>(rank));
+  }
+  void send_to_others(Channel channel, int owner, std::span<const std::byte> part) {
+    for (int r = 0; r < size(); ++r) {
+      if (r != owner && r != rank()) send(channel, r, part);
+    }
+  }
+  /// Other ranks have no line to each other for control.
+  void pass_through_rank_0(int owner, std::span<std::byte> part) {
+    if (rank() == owner) return send(Channel::kControl, 0, part);
+    receive(Channel::kControl, rank() == 0 ? owner : 0, part);
+    if (rank() == 0) send_to_others(Channel::kControl, owner, part);
   }
   /// Not before the heartbeat could hear why, and end this process like the others.
   [[noreturn]] static void lose(int rank) {

@@ -39,10 +39,10 @@ ColumnCarrier::Block ColumnCarrier::block(std::size_t slice, std::size_t columns
   return {first, std::min(rows, left), std::min(rows, left) * columns};
 }
 
-DeviceMatrix ColumnCarrier::state_rows(std::size_t slice, std::size_t array, const Block& block,
-                                       std::size_t width) const {
-  float* values = columns_.selected_state.at(array).as<float>() + columns_.selected_first[slice];
-  return {values + block.first * width, block.rows, width};
+DeviceMatrix ColumnCarrier::state_rows(std::size_t array, const Block& block,
+                                       const Place& place) const {
+  float* values = columns_.selected_state.at(array).as<float>() + place.first;
+  return {values + block.first * place.width, block.rows, place.width};
 }
 
 template <class T>
@@ -65,9 +65,8 @@ ColumnState ColumnCarrier::take(Stream& stream, std::size_t slice,
   send(stream, slots_, n, step);
   for (Block b = block(slice, n, 0); b.rows > 0; b = block(slice, n, b.first + b.rows)) {
     for (std::size_t i = 0; i < kArrays; ++i) {
-      device_.gather_columns(stream, ElementType::kFloat32,
-                             state_rows(slice, i, b, selected(slice)), slots_.on_device(), n,
-                             state_.on_device() + i * b.elements,
+      device_.gather_columns(stream, ElementType::kFloat32, state_rows(i, b, place(slice)),
+                             slots_.on_device(), n, state_.on_device() + i * b.elements,
                              {Operation::kColumnExchange, step});
     }
     device_.copy(stream, state_.on_host(), state_.on_device(), kArrays * b.elements * sizeof(float),
@@ -86,15 +85,19 @@ ColumnState ColumnCarrier::take(Stream& stream, std::size_t slice,
 
 void ColumnCarrier::keep(Stream& stream, std::size_t slice, std::span<const std::uint32_t> kept,
                          std::size_t before, std::int64_t step) {
+  move(stream, slice, kept, {columns_.selected_first[slice], before}, place(slice), step);
+}
+
+void ColumnCarrier::move(Stream& stream, std::size_t slice, std::span<const std::uint32_t> kept,
+                         const Place& from, const Place& to, std::int64_t step) {
   const std::size_t n = kept.size();
-  const std::size_t now = selected(slice);
   std::vector<std::uint32_t>& updates = columns_.selected_updates[slice];
   for (std::size_t i = 0; i < n; ++i) {
     slots_.on_host()[i] = kept[i];
     places_.on_host()[i] = static_cast<std::uint32_t>(i);
     updates[i] = updates[kept[i]];
   }
-  updates.resize(now);
+  updates.resize(to.width);
   if (n == 0) return;
   send(stream, slots_, n, step);
   send(stream, places_, n, step);
@@ -103,14 +106,15 @@ void ColumnCarrier::keep(Stream& stream, std::size_t slice, std::span<const std:
     blocks.push_back(b);
   }
   // In place: rows move to higher addresses from the last one on, to lower ones from the first.
-  if (now > before) std::reverse(blocks.begin(), blocks.end());
+  const bool up = to.first > from.first || to.width > from.width;
+  if (up) std::reverse(blocks.begin(), blocks.end());
   for (std::size_t i = 0; i < kArrays; ++i) {
     for (const Block& b : blocks) {
-      device_.gather_columns(stream, ElementType::kFloat32, state_rows(slice, i, b, before),
+      device_.gather_columns(stream, ElementType::kFloat32, state_rows(i, b, from),
                              slots_.on_device(), n, state_.on_device(),
                              {Operation::kColumnExchange, step});
       device_.scatter_columns(stream, ElementType::kFloat32, state_.on_device(),
-                              places_.on_device(), n, state_rows(slice, i, b, now),
+                              places_.on_device(), n, state_rows(i, b, to),
                               {Operation::kColumnExchange, step});
     }
   }
@@ -137,7 +141,7 @@ void ColumnCarrier::give(Stream& stream, std::size_t slice, std::span<const std:
     send(stream, state_, kArrays * b.elements, step);
     for (std::size_t i = 0; i < kArrays; ++i) {
       device_.scatter_columns(stream, ElementType::kFloat32, state_.on_device() + i * b.elements,
-                              slots_.on_device(), n, state_rows(slice, i, b, selected(slice)),
+                              slots_.on_device(), n, state_rows(i, b, place(slice)),
                               {Operation::kColumnExchange, step});
     }
     if (with_weights) {

@@ -21,10 +21,21 @@ class ColumnCarrier {
   /// State of selected slots of a slice.
   [[nodiscard]] ColumnState take(Stream& stream, std::size_t slice,
                                  std::span<const std::uint32_t> slots, std::int64_t step);
+  /// Where state of a slice's selected slots lies in the arrays.
+  struct Place {
+    std::size_t first;  ///< element
+    std::size_t width;  ///< slots
+
+    friend bool operator==(const Place&, const Place&) = default;
+  };
   /// The slice has had `before` selected slots; of these `kept` (ascending) close ranks, and the
   /// state of others is lost. For a layout that has just changed: slots past them have none yet.
   void keep(Stream& stream, std::size_t slice, std::span<const std::uint32_t> kept,
             std::size_t before, std::int64_t step);
+  /// The same from one place to another, which may overlap: of first element and width both grow
+  /// or neither does.
+  void move(Stream& stream, std::size_t slice, std::span<const std::uint32_t> kept,
+            const Place& from, const Place& to, std::int64_t step);
   /// Overwrites selected slots with [rows, slots.size()] of state; with `write_weights` the working
   /// weights of the columns that now have these slots too.
   void give(Stream& stream, std::size_t slice, std::span<const std::uint32_t> slots,
@@ -38,9 +49,12 @@ class ColumnCarrier {
     std::size_t elements;  ///< rows * columns, of each of the three arrays
   };
   [[nodiscard]] Block block(std::size_t slice, std::size_t columns, std::size_t first) const;
-  /// The block's rows of weights (0) or moments (1, 2) of all selected slots, `width` of them.
-  [[nodiscard]] DeviceMatrix state_rows(std::size_t slice, std::size_t array, const Block& block,
-                                        std::size_t width) const;
+  /// The block's rows of weights (0) or moments (1, 2) of all slots of a place.
+  [[nodiscard]] DeviceMatrix state_rows(std::size_t array, const Block& block,
+                                        const Place& place) const;
+  [[nodiscard]] Place place(std::size_t slice) const {
+    return {columns_.selected_first[slice], selected(slice)};
+  }
   [[nodiscard]] std::size_t selected(std::size_t slice) const {
     return columns_.layout.slices[slice].selected;
   }

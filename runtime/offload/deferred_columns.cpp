@@ -181,17 +181,26 @@ void DeferredColumns::pack() {
 
 void DeferredColumns::repack(std::span<const WidthChange> changes, std::optional<int> summed) {
   const std::vector<std::size_t> packed_before = packed_;
-  std::vector<std::size_t> widths_before;
-  for (std::size_t s = 0; s < changes.size(); ++s) {
-    widths_before.push_back(widths_[s] + changes[s].gone.size() - changes[s].added);
-  }
   pack();
-  if (!summed) return;
-  const bool up = packed_.back() > packed_before.back();
-  for (std::size_t i = 0; i < changes.size(); ++i) {
-    const std::size_t s = up ? changes.size() - 1 - i : i;
-    move_rows(sums(*summed), layout_.slices[s].rows, {packed_before[s], widths_before[s]},
-              {packed_[s], widths_[s]}, slots_left(widths_before[s], changes[s].gone));
+  if (summed) move_sums(changes, packed_before, sums(*summed));
+}
+
+/// In place: all that stay close ranks, towards the first, and then make room, towards the last.
+void DeferredColumns::move_sums(std::span<const WidthChange> changes,
+                                std::span<const std::size_t> packed_before, float* sums) {
+  std::vector<Place> close;
+  std::size_t at = 0;
+  for (std::size_t s = 0; s < changes.size(); ++s) {
+    const std::size_t before = widths_[s] + changes[s].gone.size() - changes[s].added;
+    const std::vector<std::uint32_t> kept = slots_left(before, changes[s].gone);
+    const std::size_t rows = layout_.slices[s].rows;
+    close.push_back({at, kept.size()});
+    move_rows(sums, rows, {packed_before[s], before}, close.back(), kept);
+    at += rows * kept.size();
+  }
+  for (std::size_t s = changes.size(); s-- > 0;) {
+    move_rows(sums, layout_.slices[s].rows, close[s], {packed_[s], widths_[s]},
+              slots_left(close[s].width, {}));
   }
 }
 
@@ -389,7 +398,7 @@ void DeferredColumns::put(std::size_t slice, std::span<const std::uint32_t> slot
     }
   });
   for (std::size_t i = 0; i < n; ++i) updates_[slice][slots[i]] = state.updates[i];
-  if (rest) resting_[slice].assign(slots.begin(), slots.end());
+  if (rest) rest_once(slice, slots);
 }
 
 }  // namespace zenflow::runtime

@@ -65,9 +65,8 @@ class DeferredColumns {
   /// A slice's part in following another topk_ratio of the layout. What crosses the link keeps its
   /// place until `repack`.
   void change_width(std::size_t slice, const WidthChange& change, ThreadPool& pool);
-  /// Ends it: [layout.slices] of changes have made the widths those of the layout, all at least or
-  /// all at most what they were. Sums of `summed` (a parity), if any, move along. Nothing may be
-  /// crossing the link.
+  /// Ends it: [layout.slices] of changes have made the widths those of the layout. Sums of `summed`
+  /// (a parity), if any, move along. Nothing may be crossing the link.
   void repack(std::span<const WidthChange> changes, std::optional<int> summed);
   /// Offsets of what crosses the link, from the layout. Part of the above; else before any column
   /// has been selected.
@@ -108,6 +107,10 @@ class DeferredColumns {
   /// `upload` follows with the next update.
   void put(std::size_t slice, std::span<const std::uint32_t> slots, const ColumnState& state,
            bool rest, ThreadPool& pool);
+  /// Slots sit the next update out.
+  void rest_once(std::size_t slice, std::span<const std::uint32_t> slots) {
+    resting_[slice].assign(slots.begin(), slots.end());
+  }
 
  private:
   struct Chunk {
@@ -120,6 +123,8 @@ class DeferredColumns {
   }
   void move_columns(std::size_t slice, const WidthChange& change, std::vector<float>& array);
   void set_width(std::size_t slice, const WidthChange& change);
+  void move_sums(std::span<const WidthChange> changes, std::span<const std::size_t> packed_before,
+                 float* sums);
   [[nodiscard]] std::span<float> of_slice(std::vector<float>& array, std::size_t slice);
   [[nodiscard]] std::vector<Chunk> chunks(std::size_t group) const;
   /// Weights and both moments of a chunk's slots that rest: [rows, resting] each.

@@ -69,13 +69,11 @@ DeviceColumns::DeviceColumns(const ParameterTable& table_in, const Layout& layou
     at += parameter_bytes(table.parameters[i], type);
   }
 
-  std::size_t selected_elements = 0;
+  const std::size_t selected_elements = layout.most_selected_elements;
   std::size_t columns_all = 0;
   std::size_t slots_all = 0;
   for (const Slice& slice : layout.slices) {
-    selected_first.push_back(selected_elements);
     column_first.push_back(columns_all);
-    selected_elements += slice.rows * slice.most_selected;
     columns_all += slice.columns;
     slots_all += slice.most_selected;
     selected_updates.emplace_back(slice.selected, 0U);
@@ -132,10 +130,14 @@ DeviceMatrix DeviceColumns::gradient_slice(std::size_t slice) const {
 }
 void DeviceColumns::place_slots() {
   slot_first.clear();
+  selected_first.clear();
   std::size_t slots = 0;
+  std::size_t elements = 0;
   for (const Slice& slice : layout.slices) {
     slot_first.push_back(slots);
+    selected_first.push_back(elements);
     slots += slice.selected;
+    elements += slice.rows * (layout.widths_vary ? slice.selected : slice.most_selected);
   }
 }
 void DeviceColumns::swap_weights() {

@@ -58,7 +58,8 @@ class DeviceColumns {
   [[nodiscard]] DeviceMatrix gradient_slice(std::size_t slice) const;
   void swap_weights();
 
-  /// Where corrections begin, from the layout: after another topk_ratio.
+  /// Where corrections begin, and where widths vary what is selected, from the layout: after
+  /// another topk_ratio, and after a selection from all matrices.
   void place_slots();
 
   [[nodiscard]] ColumnSlots& slots(std::size_t slice) { return slots_[slice]; }

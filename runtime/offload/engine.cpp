@@ -37,7 +37,8 @@ OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
       communicator_(communicator),
       owners_(parameter_owners(model.parameters(), communicator.size())),
       layout_(make_layout(model.parameters(), settings.topk_ratio, settings.everything_on_device(),
-                          communicator.rank(), communicator.size(), settings.topk_range)),
+                          communicator.rank(), communicator.size(), settings.topk_range,
+                          settings.topk_is_global)),
       waits_(recorder.add_track("training thread", sim::TrackKind::kHost)),
       sum_track_(recorder.add_track("cpu sums", sim::TrackKind::kHost)),
       update_track_(recorder.add_track("cpu optimizer", sim::TrackKind::kHost)),
@@ -61,6 +62,9 @@ OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
       sum_pool_({"optimizer", settings.sum_threads}),
       update_pool_({"optimizer", settings.optimizer_threads, settings.optimizer_cores}) {
   if (communicator.size() > 1) rule_.set_several_ranks();
+  if (settings.topk_is_global) {
+    ranked_ = ranked_matrices(model.parameters(), settings.topk_ratio);
+  }
   for (const Slice& slice : layout_.slices) {
     device.expect(*compute_, slice.rows, slice.columns);
     importance_.push_back(

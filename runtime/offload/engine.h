@@ -36,6 +36,7 @@
 #include "runtime/offload/cpu_lane.h"
 #include "runtime/offload/deferred_columns.h"
 #include "runtime/offload/device_columns.h"
+#include "runtime/offload/global_selection.h"
 #include "runtime/offload/settings.h"
 #include "runtime/offload/trainable.h"
 #include "runtime/trace/recorder.h"
@@ -131,12 +132,17 @@ class OffloadEngine {
 
   [[nodiscard]] std::int64_t steps_done() const { return step_; }
   [[nodiscard]] const Layout& layout() const { return layout_; }
+  /// The rank that updates each parameter, ascending.
+  [[nodiscard]] std::span<const int> owners() const { return owners_; }
   [[nodiscard]] const OffloadSettings& settings() const { return settings_; }
   [[nodiscard]] const std::vector<SliceImportance>& last_importance() const { return importance_; }
   /// Column norms of the last gradient that they were measured of, by slice: with
   /// record_importance the last step's; else of matrices alone, for the last selection.
   [[nodiscard]] std::span<const float> column_norms(std::size_t slice) const;
   [[nodiscard]] const ColumnSlots& slots(std::size_t slice) { return columns_.slots(slice); }
+  /// Bytes of the gradients that selections from all matrices would have needed so far, sent from
+  /// their owners to all others, in place of norms. 0 on one rank.
+  [[nodiscard]] std::uint64_t gradient_bytes_ranked() const { return gradient_bytes_ranked_; }
 
   /// Takes named arrays, one after the other, each in pieces.
   class StateSink {
@@ -192,6 +198,7 @@ class OffloadEngine {
     bool done = false;             ///< the first one has been made
     std::int64_t last_step = 0;    ///< after which columns were selected last
     std::int64_t norms_step = -1;  ///< of the norms on the host
+    bool from_all = false;         ///< one has been from all matrices
     double next_topk_ratio = 0;    ///< that is wanted
   };
 
@@ -228,6 +235,9 @@ class OffloadEngine {
   void check_counts();
   /// The ratio at hand in the state that is being restored.
   void take_ratio(double topk_ratio);
+  /// Widths of the state that is being restored, where they vary: `saved`(name) bytes of an array.
+  void take_widths(const std::function<std::size_t(const std::string&)>& saved);
+  void place_widths();
 
   [[nodiscard]] std::vector<float> from_device(const void* values, std::size_t count,
                                                ElementType type);
@@ -284,6 +294,17 @@ class OffloadEngine {
   void select_anew(const DeferredUpdate* flush, StepResult& result);
   void exchange_columns(const DeferredUpdate* flush, StepResult& result);
   void change_selected(const DeferredUpdate* flush, StepResult& result);
+  void select_from_all_matrices(const DeferredUpdate* flush, StepResult& result);
+  /// By slice: what makes the largest columns of the whole model the selected ones.
+  [[nodiscard]] std::vector<ColumnMoves> moves_of_all();
+  /// Norms of all matrices' columns on all ranks, negative for those that are selected.
+  [[nodiscard]] std::vector<float> norms_of_all();
+  /// Of select_from_all_matrices, by slice: what leaves goes to the host, and what stays selected
+  /// closes ranks at `at`. Returns how many slots that are.
+  std::size_t take_leaving(std::size_t slice, const ColumnMoves& moves, std::size_t at);
+  /// What stays, `kept` slots from `close` on, makes room for what enters.
+  void give_entering(std::size_t slice, const ColumnMoves& moves, const ColumnCarrier::Place& close,
+                     bool flushed);
   void send_columns(std::size_t slice);
   /// Copies selected columns into the second weights, which are about to be used.
   void refresh_selected();
@@ -354,6 +375,8 @@ class OffloadEngine {
   std::array<std::vector<Event>, kOperations> newest_;  // by kind and group
   Event last_upload_;                                   // the update lane's alone
 
+  std::vector<RankedMatrix> ranked_;  // with topk_is_global: of all ranks
+  std::uint64_t gradient_bytes_ranked_ = 0;
   std::vector<SliceImportance> importance_;  // of the last step
   IntervalPolicy interval_policy_;
   Clock::time_point step_start_;

@@ -23,9 +23,12 @@ std::vector<std::uint32_t> counting(std::size_t count) {
 
 }  // namespace
 
+/// The first one is in the middle of a step, as gradients leave group by group. So one from all
+/// matrices follows at the end of the first window.
 bool OffloadEngine::selection_due() const {
-  return selection_.done &&
-         sim::selection_due(step_ + 1, selection_.last_step, settings_.select_interval);
+  if (!selection_.done) return false;
+  const bool from_all = settings_.topk_is_global && !ranked_.empty() && !selection_.from_all;
+  return from_all || sim::selection_due(step_ + 1, selection_.last_step, settings_.select_interval);
 }
 
 void OffloadEngine::first_selection(std::size_t s) {
@@ -111,10 +114,106 @@ void OffloadEngine::change_selected(const DeferredUpdate* flush, StepResult& res
   rule_.set_deferred(elements_by_group(true));
 }
 
+std::vector<float> OffloadEngine::norms_of_all() {
+  std::vector<float> norms(columns_of(ranked_), 0.0F);
+  auto slice = layout_.slices.begin();
+  for (const RankedMatrix& matrix : ranked_) {
+    if (owners_[matrix.parameter] != communicator_.rank()) continue;
+    while (slice->parameter != matrix.parameter) ++slice;
+    const auto s = static_cast<std::size_t>(slice - layout_.slices.begin());
+    float* const own = norms.data() + matrix.first;
+    std::copy_n(column_norms(s).begin(), matrix.columns, own);
+    for (const std::uint32_t column : columns_.slots(s).selected) own[column] = -own[column];
+  }
+  const Clock::time_point start = Clock::now();
+  exchange_norms(communicator_, ranked_, owners_, type_, norms);
+  const auto others = static_cast<std::size_t>(communicator_.size() - 1);
+  if (others > 0) waits_.wait(WaitCause::kCollective, step_, start, Clock::now());
+  gradient_bytes_ranked_ += bytes_per_element(type_) * elements_of(ranked_) * others;
+  return norms;
+}
+
+std::vector<ColumnMoves> OffloadEngine::moves_of_all() {
+  const std::vector<bool> selected = select_from_all(ranked_, norms_of_all(), settings_.norm);
+  std::vector<ColumnMoves> moves(layout_.slices.size());
+  auto matrix = ranked_.begin();
+  for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
+    if (!layout_.slices[s].selectable) continue;
+    while (matrix->parameter != layout_.slices[s].parameter) ++matrix;
+    const auto first = selected.begin() + static_cast<std::ptrdiff_t>(matrix->first);
+    moves[s] =
+        moves_to({first, first + static_cast<std::ptrdiff_t>(matrix->columns)}, columns_.slots(s));
+  }
+  return moves;
+}
+
+std::size_t OffloadEngine::take_leaving(std::size_t s, const ColumnMoves& moves, std::size_t at) {
+  const std::size_t before = layout_.slices[s].selected;
+  if (!moves.leaving.empty()) {
+    const ColumnState state = carrier_.take(*compute_, s, moves.leaving, step_);
+    deferred_.change_width(s, {.added = state.columns}, update_pool_);
+    deferred_.put(s, last_slots(deferred_.width(s), state.columns), state, false, update_pool_);
+  }
+  const ColumnCarrier::Place from{columns_.selected_first[s], before};
+  const ColumnCarrier::Place to{at, before - moves.leaving.size()};
+  if (from != to) {
+    carrier_.move(*compute_, s, slots_left(before, moves.leaving), from, to, step_);
+  }
+  return to.width;
+}
+
+void OffloadEngine::give_entering(std::size_t s, const ColumnMoves& moves,
+                                  const ColumnCarrier::Place& close, bool flushed) {
+  const Slice& slice = layout_.slices[s];
+  const ColumnCarrier::Place to{columns_.selected_first[s], slice.selected};
+  if (close != to) carrier_.move(*compute_, s, counting(close.width), close, to, step_);
+  if (moves.leaving.empty() && moves.entering.empty()) return;
+  send_columns(s);
+  if (!moves.entering.empty()) {
+    const ColumnState state = deferred_.take(s, moves.entering, nullptr);
+    deferred_.change_width(s, {.gone = moves.entering}, update_pool_);
+    carrier_.give(*compute_, s, last_slots(slice.selected, state.columns), state, flushed, step_);
+  }
+  if (flushed) deferred_.rest_once(s, last_slots(slice.deferred(), moves.leaving.size()));
+}
+
+// Widths of all matrices change, so that what is selected changes place on the device. State that
+// leaves goes to the host first, matrix by matrix, where every column has room; then what stays
+// closes ranks; then it makes room for what enters, from the last matrix on.
+void OffloadEngine::select_from_all_matrices(const DeferredUpdate* flush, StepResult& result) {
+  const std::vector<ColumnMoves> moves = moves_of_all();
+  std::vector<WidthChange> widths(layout_.slices.size());
+  std::vector<ColumnCarrier::Place> close;
+  std::size_t at = 0;
+  for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
+    const std::vector<std::uint32_t>& entering = moves[s].entering;
+    if (flush != nullptr && !entering.empty()) {  // sums that belong to them
+      deferred_.put(s, entering, deferred_.take(s, entering, flush), false, update_pool_);
+    }
+    close.push_back({at, take_leaving(s, moves[s], at)});
+    at += layout_.slices[s].rows * close.back().width;
+  }
+  for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
+    apply_moves(moves[s], columns_.slots(s));
+    layout_.slices[s].selected = close[s].width + moves[s].entering.size();
+    widths[s] = {.gone = moves[s].entering, .added = moves[s].leaving.size()};
+    result.columns_exchanged += moves[s].entering.size();
+  }
+  columns_.place_slots();
+  for (std::size_t s = layout_.slices.size(); s-- > 0;) {
+    give_entering(s, moves[s], close[s], flush != nullptr);
+  }
+  deferred_.repack(widths, flush ? std::optional<int>(flush->parity) : std::nullopt);
+  rule_.set_deferred(elements_by_group(true));
+  selection_.from_all = true;
+}
+
 void OffloadEngine::select_anew(const DeferredUpdate* flush, StepResult& result) {
   compute_->record().wait();  // the norms are here
   const Clock::time_point start = Clock::now();
-  if (ratio_changes()) {
+  if (!ranked_.empty()) {
+    select_from_all_matrices(flush, result);
+  } else if (ratio_changes()) {
     change_selected(flush, result);
   } else {
     exchange_columns(flush, result);

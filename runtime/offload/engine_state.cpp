@@ -108,6 +108,8 @@ void OffloadEngine::save(StateSink& sink) {
     add("counters", bytes(&counters, 1));
     const TopkRatios ratios{settings_.topk_ratio, selection_.next_topk_ratio};
     if (settings_.topk_range) add("topk_ratios", bytes(&ratios, 1));
+    const std::uint8_t from_all = selection_.from_all ? 1 : 0;
+    if (settings_.topk_is_global) add("selected_from_all", bytes(&from_all, 1));
   }
   for_each_array(false, [&](const std::string& name, void* data, std::size_t size, Place place) {
     if (place == Place::kHost) {
@@ -143,6 +145,14 @@ void OffloadEngine::restore(
     std::memcpy(&ratios, fetch("topk_ratios", sizeof ratios).data(), sizeof ratios);
     take_ratio(ratios.now);
     change_topk_ratio(ratios.next);
+  }
+  if (settings_.topk_is_global) {
+    const auto from_all = std::to_integer<std::int64_t>(fetch("selected_from_all", 1)[0]);
+    check_saved("selected_from_all", from_all, 0, counters.selected_done == 1 ? 1 : 0);
+    selection_.from_all = from_all == 1;
+    if (selection_.from_all) {
+      take_widths([&](const std::string& name) { return find(name).size(); });
+    }
   }
   const Totals of_all_ranks = totals();
   require("the number of parameters", counters.elements, of_all_ranks.elements);
@@ -219,6 +229,23 @@ void OffloadEngine::take_ratio(double topk_ratio) {
   change_topk_ratio(topk_ratio);  // refuses what is out of range
   settings_.topk_ratio = window_.topk_ratio = topk_ratio;
   set_topk_ratio(layout_, topk_ratio);
+  place_widths();
+}
+
+void OffloadEngine::take_widths(const std::function<std::size_t(const std::string&)>& saved) {
+  for (Slice& slice : layout_.slices) {
+    if (!slice.selectable) continue;
+    const std::string name = "slots/selected/" + columns_.table.parameters[slice.parameter].name;
+    slice.selected = saved(name) / sizeof(std::uint32_t);
+    check_saved(name, static_cast<std::int64_t>(slice.selected), 1,
+                static_cast<std::int64_t>(slice.most_selected));
+  }
+  check_saved("selected parameters", static_cast<std::int64_t>(layout_.selected_elements()), 0,
+              static_cast<std::int64_t>(layout_.most_selected_elements));
+  place_widths();
+}
+
+void OffloadEngine::place_widths() {
   deferred_.pack();
   columns_.place_slots();
   rule_.set_deferred(elements_by_group(true));

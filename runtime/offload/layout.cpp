@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "runtime/offload/global_selection.h"
 #include "sim/offload/column_split.h"
 
 namespace zenflow::runtime {
@@ -31,7 +32,7 @@ std::vector<int> parameter_owners(const ParameterTable& table, int ranks) {
 }
 
 Layout make_layout(const ParameterTable& table, double topk_ratio, bool everything, int rank,
-                   int ranks, std::optional<TopkRange> topk_range) {
+                   int ranks, std::optional<TopkRange> topk_range, bool topk_is_global) {
   const std::vector<int> owners = parameter_owners(table, ranks);
   Layout layout;
   std::size_t index = 0;
@@ -55,11 +56,25 @@ Layout make_layout(const ParameterTable& table, double topk_ratio, bool everythi
           varies ? selected_columns(topk_range->low, slice.columns) : slice.selected;
       slice.most_selected =
           varies ? selected_columns(topk_range->high, slice.columns) : slice.selected;
+      if (slice.selectable && topk_is_global) {
+        slice.least_selected = 1;
+        slice.most_selected = slice.columns - 1;
+      }
       layout.elements += slice.elements();
       layout.slices.push_back(slice);
     }
     range.slices = layout.slices.size() - range.first_slice;
     layout.groups.push_back(range);
+  }
+  layout.widths_vary = topk_is_global;
+  std::size_t varying = 0;
+  for (const Slice& slice : layout.slices) {
+    const std::size_t most = slice.rows * slice.most_selected;
+    (slice.selectable && topk_is_global ? varying : layout.most_selected_elements) += most;
+  }
+  if (varying > 0) {  // all that is selected of the model may come to be one rank's
+    layout.most_selected_elements +=
+        std::min(varying, selected_elements(ranked_matrices(table, topk_ratio)));
   }
   return layout;
 }

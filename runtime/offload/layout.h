@@ -38,6 +38,11 @@ struct Layout {
   std::vector<Slice> slices;
   std::vector<GroupRange> groups;  ///< of the table's groups
   std::size_t elements = 0;        ///< of the partition
+  /// The most that are selected at once: fewer than the slices' own mosts where columns of all
+  /// matrices compete.
+  std::size_t most_selected_elements = 0;
+  /// Any slice may have any width, within the above: what is selected lies without gaps.
+  bool widths_vary = false;
 
   [[nodiscard]] std::size_t selected_elements() const;
   [[nodiscard]] std::size_t deferred_elements() const { return elements - selected_elements(); }
@@ -52,9 +57,11 @@ struct Layout {
 
 /// The partition of rank `rank` of `ranks`. Vectors are selected whole where anything is, as
 /// DeepSpeed has it; with `everything`, all columns are. `topk_range`: of ratios that may follow.
-/// Precondition: 0 <= rank < ranks, `topk_range` has topk_ratio.
+/// `topk_is_global`: columns of all matrices compete, from the second selection on.
+/// Precondition: 0 <= rank < ranks, `topk_range` has topk_ratio, and is not given if they compete.
 [[nodiscard]] Layout make_layout(const ParameterTable& table, double topk_ratio, bool everything,
-                                 int rank, int ranks, std::optional<TopkRange> topk_range = {});
+                                 int rank, int ranks, std::optional<TopkRange> topk_range = {},
+                                 bool topk_is_global = false);
 /// Another ratio of its range.
 void set_topk_ratio(Layout& layout, double topk_ratio);
 

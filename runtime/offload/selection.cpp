@@ -30,7 +30,10 @@ ColumnMoves plan_moves(std::span<const float> norms, const ColumnSlots& slots, s
                    ahead);
   std::vector<bool> wanted(norms.size(), false);
   for (std::size_t i = 0; i < count; ++i) wanted[order[i]] = true;
+  return moves_to(wanted, slots);
+}
 
+ColumnMoves moves_to(const std::vector<bool>& wanted, const ColumnSlots& slots) {
   ColumnMoves moves;
   for (std::uint32_t slot = 0; slot < slots.selected.size(); ++slot) {
     if (!wanted[slots.selected[slot]]) moves.leaving.push_back(slot);

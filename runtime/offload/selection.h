@@ -29,6 +29,8 @@ struct ColumnMoves {
 /// lower index. Precondition: count <= norms.size().
 [[nodiscard]] ColumnMoves plan_moves(std::span<const float> norms, const ColumnSlots& slots,
                                      std::size_t count);
+/// What makes the columns that are `wanted` the selected ones.
+[[nodiscard]] ColumnMoves moves_to(const std::vector<bool>& wanted, const ColumnSlots& slots);
 /// Carries them out on the lists: those who stay close ranks, those who come are last.
 void apply_moves(const ColumnMoves& moves, ColumnSlots& slots);
 /// Slots [0, count) without `gone` (ascending).

@@ -22,6 +22,9 @@ void check(const OffloadSettings& s) {
           fmt::format("topk_ratio: expected a number from 0 to 1, found {}", s.topk_ratio));
   if (s.topk_range) {
     const TopkRange& range = *s.topk_range;
+    require(!s.topk_is_global,
+            "topk_range: expected topk_scope matrix: where columns of all matrices compete, "
+            "topk_ratio stays");
     require(range.low > 0 && range.low <= range.high && range.high < 1,
             fmt::format("topk_range: expected two numbers above 0 and below 1, the smaller one "
                         "first, found {} and {}",

@@ -200,10 +200,13 @@ Json result(const TrainOptions& options, const TrainReport& report) {
   map["pcie"] = traffic(report.traffic, report.traffic_of_ranks, measured, model_bytes);
   if (options.ranks() > 1) {
     const auto per_step = [done](std::uint64_t bytes) { return static_cast<double>(bytes) / done; };
-    map["ranks"] = {{"count", options.ranks()},
-                    {"gradient_bytes_per_step", per_step(report.rank_traffic.gradients)},
-                    {"weight_bytes_per_step", per_step(report.rank_traffic.weights)},
-                    {"control_bytes_per_step", per_step(report.rank_traffic.control)}};
+    map["ranks"] = {
+        {"count", options.ranks()},
+        {"gradient_bytes_per_step", per_step(report.rank_traffic.gradients)},
+        {"weight_bytes_per_step", per_step(report.rank_traffic.weights)},
+        {"control_bytes_per_step", per_step(report.rank_traffic.control)},
+        {"selection_bytes_per_step", per_step(report.rank_traffic.selection)},
+        {"selection_by_gradients_bytes_per_step", per_step(report.gradient_bytes_ranked)}};
   }
   map["tokens_per_second"] = report.tokens_per_second;
   map["mfu"] = nullptr;

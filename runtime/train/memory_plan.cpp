@@ -105,7 +105,9 @@ void plan_turns(const TransformerConfig& config, const TrainOptions& options, Me
   const OffloadSettings& s = options.offload;
   if (s.everything_on_device() || s.has_whole_step()) return;
   double largest = 0;
-  const double least = s.topk_range ? s.topk_range->low : s.topk_ratio;
+  const double least = s.topk_is_global ? kLeastTopkRatio
+                       : s.topk_range   ? s.topk_range->low
+                                        : s.topk_ratio;
   const double ratio = s.full_warm_up_rounds > 0 ? 0 : least;
   for (const sim::LiveLayer& layer : sim::live_layers(simulated_model(config), ratio)) {
     largest = std::max(largest, layer.deferred_elements());
@@ -127,10 +129,27 @@ void plan_batches(const TrainOptions& options, MemoryPlan& plan) {
                        whole_bytes(2 * 2 * sizeof(std::int32_t) * tokens)});
 }
 
+/// Where columns of all matrices compete all but one of a matrix may come or go, one way at a time,
+/// as far as so many may be selected: weight and moments, and the sums of those that enter.
+std::uint64_t state_on_its_way_of_all(const TransformerConfig& config, const OffloadSettings& s) {
+  constexpr std::int64_t kBytes = 12 + 4;
+  std::int64_t selected = 0;
+  std::int64_t most = 0;
+  for (const sim::LiveLayer& layer : sim::live_layers(simulated_model(config), s.topk_ratio)) {
+    for (const sim::LiveTensor& tensor : layer.tensors) {
+      if (!tensor.selectable()) continue;
+      selected += tensor.rows * tensor.selected;
+      most = std::max(most, tensor.rows * (tensor.columns - 1));
+    }
+  }
+  return static_cast<std::uint64_t>(kBytes * std::min(most, selected));
+}
+
 /// Columns change place matrix by matrix. For the one at work the host holds what leaves the
 /// selection and what enters it, weight and moments, and the latter's sums.
 std::uint64_t state_on_its_way(const TransformerConfig& config, const TrainOptions& options) {
   const OffloadSettings& s = options.offload;
+  if (s.topk_is_global) return state_on_its_way_of_all(config, s);
   if (!s.topk_range && s.select_interval == 0) return 0;
   constexpr std::int64_t kBytes = 12 + 12 + 4;
   const TopkRange ratios = s.topk_range.value_or(TopkRange{s.topk_ratio, s.topk_ratio});

@@ -70,9 +70,9 @@ void Run::finish() {
 void Run::add_traffic_of_ranks() {
   report_.traffic = report_.times.traffic.value_or(difference(device_->traffic(), traffic_before_));
   // Exact: below 2^53.
-  std::vector<double> sums = {static_cast<double>(rank_traffic_.gradients),
-                              static_cast<double>(rank_traffic_.weights),
-                              static_cast<double>(rank_traffic_.control)};
+  std::vector<double> sums = {
+      static_cast<double>(rank_traffic_.gradients), static_cast<double>(rank_traffic_.weights),
+      static_cast<double>(rank_traffic_.control), static_cast<double>(rank_traffic_.selection)};
   for (const auto* counts : {&report_.traffic.d2h, &report_.traffic.h2d}) {
     for (const std::uint64_t bytes : *counts) sums.push_back(static_cast<double>(bytes));
   }
@@ -82,6 +82,8 @@ void Run::add_traffic_of_ranks() {
   report_.rank_traffic.gradients = take();
   report_.rank_traffic.weights = take();
   report_.rank_traffic.control = take();
+  report_.rank_traffic.selection = take();
+  report_.gradient_bytes_ranked = engine_.gradient_bytes_ranked();
   for (auto* counts : {&report_.traffic_of_ranks.d2h, &report_.traffic_of_ranks.h2d}) {
     for (std::uint64_t& bytes : *counts) bytes = take();
   }

@@ -101,6 +101,8 @@ struct TrainReport {
   TrafficCount traffic;
   TrafficCount traffic_of_ranks;  ///< the sum of theirs
   RankTraffic rank_traffic;       ///< the sum of theirs, of this process's steps
+  /// What would have crossed in place of its `selection` if columns were ranked by gradients.
+  std::uint64_t gradient_bytes_ranked = 0;
   std::optional<std::int64_t> staleness_min;
   std::optional<std::int64_t> staleness_max;
   MemoryUse device_memory;

@@ -18,6 +18,7 @@ inline constexpr double kAny = std::int64_t{1} << 40;
 
 inline constexpr std::array<std::string_view, 2> kPlaces = {accumulate_place(false),
                                                             accumulate_place(true)};
+inline constexpr std::array<std::string_view, 2> kTopkScopes = {"matrix", "global"};
 inline constexpr std::array<std::string_view, 2> kFrameworks = {"eager", "fused"};
 
 inline constexpr int kAll = SetupReader::kDeepSpeed | SetupReader::kZenFlowTrain |
@@ -25,7 +26,7 @@ inline constexpr int kAll = SetupReader::kDeepSpeed | SetupReader::kZenFlowTrain
 inline constexpr int kOurs = SetupReader::kZenFlowTrain | SetupReader::kSimulator;
 
 /// In the order in which recordings have them.
-inline constexpr std::array<SetupKnob, 17> kSetupKnobs = {{
+inline constexpr std::array<SetupKnob, 18> kSetupKnobs = {{
     {.name = "schedule",
      .path = "",
      .flag = "--schedule",
@@ -117,6 +118,20 @@ inline constexpr std::array<SetupKnob, 17> kSetupKnobs = {{
      .affects = SetupEffect::kTime | SetupEffect::kMemory | SetupEffect::kTraffic,
      .came_later = true,
      .in_setting = true,
+     .of_zenflow = true,
+     .said_if_changed = true},
+    {.name = "topk_scope",
+     .path = "zenflow_train.topk_scope",
+     .flag = "--topk-scope",
+     .identity = "columns of all matrices compete",
+     .field = &TrainingSetup::topk_is_global,
+     .words = kTopkScopes,
+     .help = "among which columns the largest are selected: those of each matrix, or of all "
+             "matrices of all ranks, which then tell each other the norms of their columns",
+     .read_by = kOurs,
+     .affects =
+         SetupEffect::kTime | SetupEffect::kMemory | SetupEffect::kTraffic | SetupEffect::kWeights,
+     .came_later = true,
      .of_zenflow = true,
      .said_if_changed = true},
     {.name = "micro_batch_size",

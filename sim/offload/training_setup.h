@@ -54,6 +54,9 @@ struct OffloadSetup {
   std::int64_t gradient_accumulation_steps = 1;
   int optimizer_threads = 1;  ///< of the CPU optimizer
   int sum_threads = 1;        ///< add up deferred gradients while they arrive
+  /// Columns of all matrices, on all ranks, compete for the share `topk_ratio` of their elements;
+  /// else those of each matrix for that of its columns.
+  bool topk_is_global = false;
 
   /// Whether any columns are updated on the device.
   [[nodiscard]] bool updates_on_device() const {

@@ -96,7 +96,8 @@ Json result(const SimulationResult& one) {
     map["ranks"] = {{"count", one.ranks},
                     {"gradient_bytes_per_step", whole(one.between_ranks.gradients)},
                     {"weight_bytes_per_step", whole(one.between_ranks.weights)},
-                    {"control_bytes_per_step", whole(one.between_ranks.control)}};
+                    {"control_bytes_per_step", whole(one.between_ranks.control)},
+                    {"selection_bytes_per_step", whole(one.between_ranks.selection)}};
   }
   map["tokens_per_second"] = rounded(one.tokens_per_second);
   map["mfu"] = rounded(one.mfu);

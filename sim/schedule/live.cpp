@@ -110,6 +110,10 @@ std::vector<std::string> Live::ignored(const Job& job) const {
   if (job.scenario.rank_jitter > 0 && job.scenario.ranks() == 1) {
     notes.push_back(fmt::format("{}: ranks.jitter has no effect on one rank", name()));
   }
+  if (job.scenario.offload.topk_is_global && kind_ != OffloadSchedule::kZenFlow) {
+    notes.push_back(fmt::format(
+        "{}: zenflow_train.topk_scope has no effect: it belongs to --schedule zenflow", name()));
+  }
   if (!job.scenario.offload.accumulate_on_device) return notes;
   const char* why = kind_ != OffloadSchedule::kZenFlow ? "it belongs to --schedule zenflow"
                     : job.deepspeed.zenflow && job.deepspeed.zenflow->update_interval == 1 &&
@@ -123,15 +127,18 @@ std::vector<std::string> Live::ignored(const Job& job) const {
 }
 
 /// In a window of `steps` steps the last one ranks columns if the interval is over: columns
-/// change place between windows. The first selection is in the first regular step.
+/// change place between windows. The first selection is in the first regular step; where columns of
+/// all matrices compete, they do so first at the end of its window.
 std::vector<std::int32_t> selections(const LiveSettings& live, std::int64_t first,
                                      std::int64_t steps, std::int64_t& last_selection) {
   std::vector<std::int32_t> at;
-  if (first == live.full_warm_up_rounds) {
+  const bool is_first = first == live.full_warm_up_rounds;
+  if (is_first) {
     at.push_back(0);
     last_selection = first;
   }
-  if (selection_due(first + steps, last_selection, live.select_interval)) {
+  if ((is_first && live.topk_is_global) ||
+      selection_due(first + steps, last_selection, live.select_interval)) {
     if (at.empty() || steps > 1) at.push_back(static_cast<std::int32_t>(steps - 1));
     last_selection = first + steps;
   }
@@ -410,6 +417,7 @@ class LiveEmitter {
  public:
   LiveEmitter(const Job& job, const LiveSettings& live, ProgramBuilder& builder)
       : job_(job), builder_(builder), group_(builder.group()), uploads_(layers()) {
+    if (live.topk_is_global) competing_columns_ = competing_columns(job, live);
     for (std::size_t c = 0; c < builder.classes(); ++c) ranks_.emplace_back(job, live, builder, c);
     if (group_.ranks > 1) {
       builder.before_forward([this](std::size_t layer) { gather(layer); });
@@ -429,9 +437,35 @@ class LiveEmitter {
       for (RankTasks& rank : ranks_) rank.finish_step(norm_known);
     }
     for (RankTasks& rank : ranks_) rank.finish_window();
+    const auto& at = shape.select_at;
+    if (std::find(at.begin(), at.end(), shape.steps - 1) != at.end()) exchange_columns();
   }
 
  private:
+  static double competing_columns(const Job& job, const LiveSettings& live) {
+    double columns = 0;
+    for (const LiveLayer& layer : live_layers(job.scenario.model, live.topk_ratio)) {
+      for (const LiveTensor& tensor : layer.tensors) {
+        if (tensor.selectable()) columns += static_cast<double>(tensor.columns);
+      }
+    }
+    return columns;
+  }
+
+  /// Between two windows each rank tells all others the norms of its columns, if those of all
+  /// matrices compete.
+  void exchange_columns() {
+    if (group_.ranks == 1 || competing_columns_ == 0) return;
+    After after;
+    for (std::size_t c = 0; c < ranks_.size(); ++c) after.push_back(builder_.last_compute(c));
+    const double bytes = builder_.element_bytes() * competing_columns_;
+    const TaskId known = builder_.collective(
+        Operation::kSelect,
+        broadcast_time(group_, Bytes(bytes), static_cast<std::int64_t>(group_.ranks)), 0, bytes,
+        after);
+    for (std::size_t c = 0; c < ranks_.size(); ++c) builder_.hold_compute(c, known);
+  }
+
   [[nodiscard]] std::size_t layers() const { return builder_.plan().layers.size(); }
 
   /// A micro-batch's forward and backward, with what follows the backward of each group.
@@ -505,9 +539,10 @@ class LiveEmitter {
   const Job& job_;
   ProgramBuilder& builder_;
   const Communicator& group_;
-  std::vector<After> uploads_;   ///< by layer: of all ranks, that its next gathering waits for
-  std::deque<RankTasks> ranks_;  ///< by class; they do not move
-  bool gathers_ = false;         ///< in the pass at hand
+  std::vector<After> uploads_;    ///< by layer: of all ranks, that its next gathering waits for
+  std::deque<RankTasks> ranks_;   ///< by class; they do not move
+  double competing_columns_ = 0;  ///< 0: each matrix has its own share
+  bool gathers_ = false;          ///< in the pass at hand
   std::int64_t passes_ = 0;
 };
 

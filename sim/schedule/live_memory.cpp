@@ -73,6 +73,38 @@ struct Elements {
   }
 };
 
+/// `layers` with `selected`(columns) in place of what a matrix of which columns are chosen has.
+template <class Selected>
+std::vector<LiveLayer> with_selected(std::vector<LiveLayer> layers, const Selected& selected) {
+  for (LiveLayer& layer : layers) {
+    for (LiveTensor& tensor : layer.tensors) {
+      if (tensor.selectable()) tensor.selected = selected(tensor.columns);
+    }
+  }
+  return layers;
+}
+
+/// What memory is for, of a rank's layers: any matrix may have all columns but one of either kind
+/// where those of all compete, but no more are selected than of the model.
+struct WidestLayers {
+  std::vector<LiveLayer> selected;  ///< at their widest
+  std::vector<LiveLayer> deferred;  ///< likewise
+  double most_selected = 0;         ///< elements
+
+  WidestLayers(const std::vector<LiveLayer>& own, const std::vector<LiveLayer>& model, bool compete)
+      : selected(own), deferred(own), most_selected(Elements(own).selected) {
+    if (!compete) return;
+    selected = with_selected(own, [](std::int64_t columns) { return columns - 1; });
+    deferred = with_selected(own, [](std::int64_t) { return std::int64_t{1}; });
+    // Without those that are selected whatever happens.
+    const auto chosen = [](const std::vector<LiveLayer>& layers) {
+      return Elements(layers).selected -
+             Elements(with_selected(layers, [](std::int64_t) { return std::int64_t{0}; })).selected;
+    };
+    most_selected += std::min(chosen(selected), chosen(model)) - chosen(own);
+  }
+};
+
 /// Layers of the rank that owns most: its device is the fullest. With one rank all layers.
 std::vector<LiveLayer> fullest_layers(const Job& job, const LiveSettings& live) {
   const auto ranks = static_cast<int>(job.scenario.ranks());
@@ -91,10 +123,12 @@ void declare_live_memory(const Job& job, const LiveSettings& live, ProgramBuilde
   declare_activations(job, live, builder);
   const auto ranks = static_cast<double>(job.scenario.ranks());
   const std::vector<LiveLayer> layers = fullest_layers(job, live);
-  const Elements model(live_layers(job.scenario.model, live.topk_ratio));
-  const Elements own(layers);
+  const std::vector<LiveLayer> of_model = live_layers(job.scenario.model, live.topk_ratio);
+  const WidestLayers widest(layers, of_model, live.topk_is_global);
+  const Elements model(WidestLayers(of_model, of_model, live.topk_is_global).deferred);
+  const Elements own(widest.deferred);
   const double all = model.all;
-  const double selected = own.selected;
+  const double selected = widest.most_selected;
   const double largest = own.largest_deferred;
   const double deferred = own.all - own.selected;
   const double deferred_of_all = model.all - model.selected;
@@ -104,7 +138,7 @@ void declare_live_memory(const Job& job, const LiveSettings& live, ProgramBuilde
     builder.symbol({"Dr", deferred_of_all, "deferred elements of all ranks"});
   }
   const double b = builder.element_bytes();
-  declare_staging(live_staging(layers, b), ranks, builder);
+  declare_staging(live_staging(widest.selected, b), ranks, builder);
   builder.symbol({"N", selected, "selected elements"});
   builder.symbol({"D", deferred, "deferred elements"});
   builder.symbol({"Dl", largest, "deferred elements of the largest layer"});

@@ -48,6 +48,10 @@ std::vector<std::string> ignored_settings(const Schedule& schedule, const Job& j
   std::vector<std::string> notes = schedule.ignored(job);
   const OffloadSetup& offload = job.scenario.offload;
   if (const auto note = ignored_sum_place(schedule.name(), offload)) notes.push_back(*note);
+  if (offload.topk_is_global && !live_kind(schedule.name())) {
+    notes.push_back(fmt::format("{}: zenflow_train.topk_scope has no effect; live-zenflow reads it",
+                                schedule.name()));
+  }
   const bool has_threads = offload.optimizer_threads > 0 || offload.sum_threads > 0;
   if (has_threads && !live_kind(schedule.name())) {
     notes.push_back(fmt::format(

@@ -144,6 +144,8 @@ RankBytes bytes_between(Operation operation, double bytes) {
       return {.weights = bytes};
     case Operation::kGradientNorms:
       return {.control = bytes};
+    case Operation::kSelect:
+      return {.selection = bytes};
     default:
       return {};
   }

@@ -27,12 +27,14 @@ using StallTimes = std::array<double, kStallCauses>;  ///< picoseconds, mean ove
 struct RankBytes {
   double gradients = 0;
   double weights = 0;
-  double control = 0;  ///< norms
+  double control = 0;    ///< norms of gradients
+  double selection = 0;  ///< norms of columns
 
   RankBytes& operator+=(const RankBytes& more) {
     gradients += more.gradients;
     weights += more.weights;
     control += more.control;
+    selection += more.selection;
     return *this;
   }
 };

@@ -117,7 +117,7 @@ SimulationResult average(const Job& job, const RunPlan& plan, const ShortenedRun
   result.d2h_bytes /= steps;
   result.h2d_bytes /= steps;
   for (double* bytes : {&result.between_ranks.gradients, &result.between_ranks.weights,
-                        &result.between_ranks.control}) {
+                        &result.between_ranks.control, &result.between_ranks.selection}) {
     *bytes /= steps;
   }
   result.measured_windows = static_cast<std::int64_t>(plan.measured_end - plan.measured_begin);

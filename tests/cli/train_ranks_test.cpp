@@ -196,6 +196,27 @@ TEST_F(TrainRanks, AreRefusedWhatIsOfOneRank) {
   EXPECT_THAT(outcome.err, HasSubstr("--importance: not with 2 ranks yet"));
 }
 
+TEST_F(TrainRanks, SelectFromAllMatricesByNormsAlone) {
+  const Arguments job =
+      short_run() + Arguments{"--topk-scope", "global", "--select-interval", "2", "--json"};
+  const Outcome two = mpirun(ranks(2, job + Arguments{"--save-weights", "two.safetensors", "-f"}));
+  ASSERT_EQ(two.code, 0) << two.err;
+  const Outcome one = run(job + Arguments{"--save-weights", "one.safetensors", "-f",
+                                          "--gradient-accumulation-steps", "2"});
+  ASSERT_EQ(one.code, 0) << one.err;
+  EXPECT_TRUE(content("two.safetensors") == content("one.safetensors"));
+  const nlohmann::json sent = nlohmann::json::parse(two.out).at("results").at(0).at("ranks");
+  // Of 272 columns with 12096 elements, at the ends of three windows in seven steps.
+  EXPECT_NEAR(sent.at("selection_bytes_per_step"), 3 * 4 * 272 / 7.0, 1e-9);
+  EXPECT_NEAR(sent.at("selection_by_gradients_bytes_per_step"), 3 * 4 * 12096 / 7.0, 1e-9);
+  const Outcome local = mpirun(ranks(
+      2, with(job, "--topk-scope", "matrix") + Arguments{"--save-weights", "local.safetensors"}));
+  ASSERT_EQ(local.code, 0) << local.err;
+  EXPECT_FALSE(content("local.safetensors") == content("two.safetensors"));
+  const nlohmann::json none = nlohmann::json::parse(local.out).at("results").at(0).at("ranks");
+  EXPECT_EQ(none.at("selection_bytes_per_step"), 0);
+}
+
 TEST_F(TrainRanks, AgreeOnAnIntervalThatTheyChoose) {
   const Outcome outcome =
       mpirun(ranks(2, basic() + Arguments{"--steps", "40", "--update-interval", "auto", "--json"}));

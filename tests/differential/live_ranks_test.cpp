@@ -99,6 +99,20 @@ TEST(LiveRanks, SendEachOtherEveryGradientAndWeight) {
   }
 }
 
+TEST(LiveRanks, SendEachOtherNormsWhereColumnsOfAllMatricesCompete) {
+  constexpr double kColumns = 576;
+  JobOptions options;
+  options.select_interval = "8";
+  for (const double ranks : {1.0, 2.0, 8.0}) {
+    Job job = job_of(static_cast<std::int64_t>(ranks), options);
+    EXPECT_EQ(simulated(job, "live-zenflow").between_ranks.selection, 0);
+    job.scenario.offload.topk_is_global = true;
+    const SimulationResult result = simulated(job, "live-zenflow");
+    EXPECT_NEAR(result.between_ranks.selection, (ranks - 1) * 4 * kColumns / 8, 1e-6);
+    EXPECT_EQ(simulated(job, "live-zero-offload").between_ranks.selection, 0);
+  }
+}
+
 /// Ranks without columns to defer: two passes, the exchange of gradients and of weights, and what
 /// each updates itself.
 TEST(LiveRanks, WaitInEachCollectiveForItsTime) {

@@ -109,6 +109,7 @@ std::vector<Case> cases(ElementType type) {
   for (std::uint64_t i = 0; i < 6; ++i) {
     Case c = random_case(70'000 + i);
     c.type = type;
+    c.settings.topk_is_global = i % 2 == 1;
     all.push_back(c);
   }
   for (const OffloadSchedule schedule :
@@ -125,6 +126,8 @@ std::vector<Case> cases(ElementType type) {
     c.settings = settings_for(schedule, c.settings);
     all.push_back(c);
   }
+  all.push_back(all.back());
+  all.back().settings.topk_is_global = true;
   return all;
 }
 

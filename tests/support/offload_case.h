@@ -44,11 +44,11 @@ inline std::string describe(const Case& c) {
   const OffloadSettings& s = c.settings;
   return fmt::format(
       "seed {} k {} S {} select {} warm-up {} overlap {} device sums {} clipping {} bf16 {} "
-      "threads {} delays {} lazy {} l1 {} tied {} micro-batches {}",
+      "threads {} delays {} lazy {} l1 {} global {} tied {} micro-batches {}",
       c.seed, s.topk_ratio, s.update_interval, s.select_interval, s.full_warm_up_rounds,
       s.overlap_step, s.accumulate_on_device, s.gradient_clipping, c.type == ElementType::kBfloat16,
       s.optimizer_threads, c.jitter.longest.count(), fmt::join(c.lazy, " "),
-      s.norm == NormKind::kL1, c.tied, s.gradient_accumulation_steps);
+      s.norm == NormKind::kL1, s.topk_is_global, c.tied, s.gradient_accumulation_steps);
 }
 
 inline SequentialRule rule_of(const Case& c) {
@@ -66,6 +66,7 @@ inline SequentialRule rule_of(const Case& c) {
           .scaling = static_cast<int>(s.deferred_scaling),
           .bf16 = c.type == ElementType::kBfloat16,
           .l1 = s.norm == NormKind::kL1,
+          .global = s.topk_is_global,
           .next_interval = c.next_interval,
           .next_ratio = c.next_ratio};
 }

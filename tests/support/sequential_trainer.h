@@ -32,6 +32,8 @@ struct SequentialRule {
   int scaling = 0;
   bool bf16 = false;
   bool l1 = false;  ///< columns are ranked by the sum of absolute values
+  /// Columns of all matrices compete, for the first time at the end of the first window.
+  bool global = false;
   /// S of the window after window number `window`; asked as an engine's interval policy is.
   std::function<std::int64_t(std::int64_t window)> next_interval{};
   /// The share of columns wanted from then on, asked after the above.
@@ -84,11 +86,16 @@ class SequentialTrainer {
     if (inside + 1 == window_steps_) {
       const bool due =
           rule_.select_interval > 0 && step_ + 1 - last_selection_ >= rule_.select_interval;
-      const bool select = !warm && (due || wanted_ratio_ != rule_.topk_ratio);
+      const bool first_of_all = rule_.global && !selected_from_all_;
+      const bool select = !warm && (due || first_of_all || wanted_ratio_ != rule_.topk_ratio);
       if (!warm) select_share(wanted_ratio_);
+      Flags of_all;
+      if (select && rule_.global) of_all = largest_of_all(gradients);
+      selected_from_all_ = selected_from_all_ || (select && rule_.global);
       const float mean = 1.0F / static_cast<float>(window_steps_);
       for (std::size_t p = 0; p < shapes_.size(); ++p)
-        end_window(p, gradients[p], mean, window_steps_, overlap, select);
+        end_window(p, gradients[p], mean, window_steps_, overlap, select,
+                   of_all.empty() ? nullptr : &of_all[p]);
       if (select) last_selection_ = step_ + 1;
       start_window(step_ + 1, !warm);
     }
@@ -113,7 +120,10 @@ class SequentialTrainer {
  private:
   struct Shape {
     std::int64_t rows, columns, selected;
+
+    [[nodiscard]] bool selectable() const { return selected > 0 && selected < columns; }
   };
+  using Flags = std::vector<std::vector<bool>>;
 
   void select_share(double k) {
     rule_.topk_ratio = wanted_ratio_ = k;
@@ -134,9 +144,11 @@ class SequentialTrainer {
   }
 
   void end_window(std::size_t p, const std::vector<float>& gradient, float mean,
-                  std::int64_t window, bool overlap, bool select) {
+                  std::int64_t window, bool overlap, bool select, const std::vector<bool>* of_all) {
     const std::vector<bool> before = selected_[p];
-    const std::vector<bool> after = select ? largest(p, gradient) : before;
+    const std::vector<bool> after = of_all != nullptr ? *of_all
+                                    : select          ? largest(p, gradient)
+                                                      : before;
     std::vector<bool> deferred(before.size());
     if (!overlap) {
       for (std::size_t c = 0; c < before.size(); ++c) deferred[c] = !before[c];
@@ -165,13 +177,72 @@ class SequentialTrainer {
     for (std::size_t i = 0; i < master_[p].size(); ++i) visit(i, i % columns);
   }
 
-  [[nodiscard]] std::vector<bool> largest(std::size_t p, const std::vector<float>& gradient) const {
-    const auto columns = static_cast<std::size_t>(shapes_[p].columns);
-    std::vector<float> squares(columns, 0);
+  /// Sums of squares, or of absolute values, by column.
+  [[nodiscard]] std::vector<float> sizes(std::size_t p, const std::vector<float>& gradient) const {
+    std::vector<float> squares(static_cast<std::size_t>(shapes_[p].columns), 0);
     for_each(p, [&](std::size_t i, std::size_t c) {
       const float square = rule_.l1 ? std::abs(gradient[i]) : gradient[i] * gradient[i];
       squares[c] = squares[c] + square;
     });
+    return squares;
+  }
+
+  /// A column at a time: the one that holds most for an element and still fits, until none does.
+  [[nodiscard]] Flags largest_of_all(const Tensors& gradients) const {
+    Flags result = selected_;
+    std::int64_t room = 0;
+    std::vector<std::vector<double>> value(shapes_.size());
+    std::vector<std::vector<bool>> taken(shapes_.size());  // or never to be
+    const auto best = [&](std::size_t p, bool smallest) {
+      std::size_t found = value[p].size();
+      for (std::size_t c = 0; c < value[p].size(); ++c) {
+        if (taken[p][c]) continue;
+        const bool ahead =
+            found == value[p].size() || value[p][c] > value[p][found] ||
+            (value[p][c] == value[p][found] && selected_[p][c] && !selected_[p][found]);
+        const bool behind =
+            found == value[p].size() || value[p][c] < value[p][found] ||
+            (value[p][c] == value[p][found] && !(selected_[p][c] && !selected_[p][found]));
+        if (smallest ? behind : ahead) found = c;
+      }
+      return found;
+    };
+    for (std::size_t p = 0; p < shapes_.size(); ++p) {
+      if (!shapes_[p].selectable()) continue;
+      const auto rows = static_cast<double>(shapes_[p].rows);
+      for (const float size : sizes(p, gradients[p])) {
+        float norm = rule_.l1 ? size : std::sqrt(size);
+        if (rule_.bf16) norm = kernels::to_float(kernels::round_to_bf16(norm));
+        value[p].push_back(static_cast<double>(norm) / (rule_.l1 ? rows : std::sqrt(rows)));
+      }
+      taken[p].assign(value[p].size(), false);
+      result[p].assign(value[p].size(), false);
+      room += shapes_[p].rows * (shapes_[p].selected - 1);
+      const std::size_t largest = best(p, false);
+      result[p][largest] = taken[p][largest] = true;
+      taken[p][best(p, true)] = true;
+    }
+    for (;;) {
+      std::size_t of = shapes_.size();
+      std::size_t column = 0;
+      for (std::size_t p = 0; p < shapes_.size(); ++p) {
+        if (value[p].empty() || shapes_[p].rows > room) continue;
+        const std::size_t c = best(p, false);
+        if (c == value[p].size()) continue;
+        const bool ahead =
+            of == shapes_.size() || value[p][c] > value[of][column] ||
+            (value[p][c] == value[of][column] && selected_[p][c] && !selected_[of][column]);
+        if (ahead) of = p, column = c;
+      }
+      if (of == shapes_.size()) return result;
+      result[of][column] = taken[of][column] = true;
+      room -= shapes_[of].rows;
+    }
+  }
+
+  [[nodiscard]] std::vector<bool> largest(std::size_t p, const std::vector<float>& gradient) const {
+    const auto columns = static_cast<std::size_t>(shapes_[p].columns);
+    const std::vector<float> squares = sizes(p, gradient);
     std::vector<std::size_t> order(columns);
     std::iota(order.begin(), order.end(), 0U);
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -241,6 +312,7 @@ class SequentialTrainer {
   std::int64_t windows_ = 0;
   std::int64_t last_selection_ = 0;
   double wanted_ratio_ = 0;
+  bool selected_from_all_ = false;
 };
 
 }  // namespace zenflow::runtime::testing

@@ -69,6 +69,16 @@ class ThreadRanks {
     void share(int owner, std::span<float> values) override {
       copy_from(all_.control_, owner, std::as_writable_bytes(values));
     }
+    void gather_norms(std::span<const std::size_t> first, std::span<std::byte> norms) override {
+      for (std::size_t r = 0; r + 1 < first.size(); ++r) {
+        const std::span<std::byte> part = norms.subspan(first[r], first[r + 1] - first[r]);
+        const bool owns = static_cast<int>(r) == rank_;
+        if (owns) traffic_.selection += part.size() * (all_.ranks_.size() - 1);
+        copy_from(all_.control_, static_cast<int>(r), part);
+      }
+    }
+    /// Of selections alone.
+    [[nodiscard]] runtime::RankTraffic traffic() const override { return traffic_; }
 
    protected:
     void broadcast_now(int owner, std::span<std::byte> bytes) override {
@@ -109,6 +119,7 @@ class ThreadRanks {
 
     ThreadRanks& all_;
     int rank_;
+    runtime::RankTraffic traffic_;
   };
 
   Meeting control_;
