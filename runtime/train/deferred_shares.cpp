@@ -9,8 +9,8 @@
 
 namespace zenflow::runtime {
 
-std::vector<double> deferred_shares(const OffloadEngine& engine,
-                                    const std::vector<double>& topk_ratios) {
+std::vector<double> deferred_squares(const OffloadEngine& engine,
+                                     const std::vector<double>& topk_ratios) {
   std::vector<double> deferred(topk_ratios.size(), 0.0);
   double total = 0;
   const Layout& layout = engine.layout();
@@ -27,8 +27,7 @@ std::vector<double> deferred_shares(const OffloadEngine& engine,
       deferred[i] += std::accumulate(squares.begin() + first, squares.end(), 0.0);
     }
   }
-  if (total <= 0) return {};
-  for (double& one : deferred) one /= total;
+  deferred.push_back(total);
   return deferred;
 }
 

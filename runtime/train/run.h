@@ -15,6 +15,7 @@
 #include "runtime/train/importance_log.h"
 #include "runtime/train/step_statistics.h"
 #include "runtime/train/trainer.h"
+#include "runtime/tune/rank_tuning.h"
 
 namespace zenflow::runtime {
 
@@ -28,6 +29,7 @@ class Run {
   /// Says what was asked for and this run is too short, or has no data, for.
   void note_unreached() const;
   void set_policy();
+  [[nodiscard]] RankTuningSettings tuning_settings(const IntervalLimits& limits);
   void check_ranks();
   void read_clock();
   struct Asked {
@@ -81,7 +83,7 @@ class Run {
   std::string identity_;
   std::optional<CheckpointDirectory> checkpoints_;  // rank 0's
   std::optional<ImportanceLog> importance_;
-  std::optional<LiveTuning> tuning_;
+  std::optional<RankTuning> tuning_;
   StepStatistics statistics_;
   TrainReport report_;
   TrafficCount traffic_before_;

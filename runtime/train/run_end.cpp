@@ -91,9 +91,9 @@ void Run::add_traffic_of_ranks() {
 
 void Run::fill_report() {
   report_.steps = engine_.steps_done();
-  if (tuning_) {
-    tuning_->end();
-    report_.tuning = tuning_->log();
+  if (LiveTuning* const leader = tuning_ ? tuning_->leader() : nullptr) {
+    leader->end();
+    report_.tuning = leader->log();
   }
   if (report_.times.steps > 0) {
     report_.tokens_per_second =

@@ -71,27 +71,63 @@ Run::Run(const TrainOptions& options, const TrainEvents& events)
   report_.model_name = config_.model.name;
   report_.parameters = model_->parameters().elements();
   for (const std::string& dropout : config_.unapplied_dropouts) note(dropout);
-  if (options.importance) {
+  if (options.importance && options.rank() == 0) {
     importance_.emplace(*options.importance, options.offload.topk_ratio, options.overwrite);
   }
   if (options.save_weights) check_output(*options.save_weights, options.overwrite);
-  if (options.offload.interval_is_auto) set_policy();
 }
 
 namespace {
 
-/// `cpus`: that this process may run on; empty: not known.
-LiveModelSettings live_model(const TrainOptions& options, const TransformerConfig& config,
-                             const std::vector<int>& cpus) {
-  const std::size_t cores = cpus.empty() ? std::thread::hardware_concurrency() : cpus.size();
-  return {.model = simulated_model(config),
-          .training = options.training,
-          .cores = std::max<std::int64_t>(1, static_cast<std::int64_t>(cores)),
-          .device_cores = options.cuda ? 0 : options.threads,
-          .offload = options.offload};
+/// CPUs that any of the ranks may run on; those that may not be known count as the machine's.
+std::int64_t cores_of_all(const std::vector<int>& cpus, Communicator& ranks) {
+  constexpr std::size_t kMost = 4096;
+  std::vector<double> used(kMost, 0.0);
+  const std::size_t all = cpus.empty() ? std::thread::hardware_concurrency() : 0;
+  for (std::size_t cpu = 0; cpu < all; ++cpu) used[std::min(cpu, kMost - 1)] = 1;
+  for (const int cpu : cpus) used[std::min(static_cast<std::size_t>(cpu), kMost - 1)] = 1;
+  ranks.sum(used);
+  const auto count = std::count_if(used.begin(), used.end(), [](double one) { return one > 0; });
+  return std::max<std::int64_t>(1, count);
 }
 
 }  // namespace
+
+RankTuningSettings Run::tuning_settings(const IntervalLimits& limits) {
+  const std::vector<int> cpus = allowed_cpus("/", options_.offload.optimizer_cores);
+  RankTuningSettings all{.tuning = {.model = {.model = simulated_model(config_),
+                                              .training = options_.training,
+                                              .cores = cores_of_all(cpus, communicator()),
+                                              .device_cores = options_.cuda ? 0 : options_.threads,
+                                              .offload = options_.offload},
+                                    .tuner = options_.tuner,
+                                    .importance = limits,
+                                    .topk_ratios = {options_.offload.topk_ratio},
+                                    .steps = options_.steps,
+                                    .finish_recording = [this] { device_->collect_all_times(); },
+                                    .wait_for_fits = options_.wait_for_fits},
+                         .deferred_squares = [this](const std::vector<double>& ratios) {
+                           return deferred_squares(engine_, ratios);
+                         }};
+  const ElementType type = element_type(options_.training.dtype);
+  all.gradient_bytes = tensor_bytes(model_->parameters(), type, true);
+  all.weight_bytes = tensor_bytes(model_->parameters(), type, false);
+  all.clock = communicator().clock_offset();
+  LiveTuningSettings& settings = all.tuning;
+  if (!options_.cuda) {
+    settings.read_cores = [] { return read_cores("/"); };
+    settings.cpus = cpus;
+  }
+  if (const auto& range = options_.offload.topk_range) {
+    settings.topk_ratios = topk_ratios(range->low, range->high, options_.offload.topk_ratio);
+  }
+  settings.tuner.first = {options_.offload.update_interval, options_.offload.topk_ratio};
+  settings.tuner.max_staleness = limits.max_staleness;
+  settings.tuner.overlap_step = limits.overlap_step;
+  // The first regular window after a warm-up begins with another layout, and selects.
+  settings.tuner.begins_cold = options_.resume || options_.offload.full_warm_up_rounds > 0;
+  return all;
+}
 
 void Run::set_policy() {
   const IntervalLimits limits{.auto_ratio = options_.auto_ratio,
@@ -105,30 +141,7 @@ void Run::set_policy() {
     });
     return;
   }
-  const std::vector<int> cpus = allowed_cpus("/", options_.offload.optimizer_cores);
-  LiveTuningSettings settings{
-      .model = live_model(options_, config_, cpus),
-      .tuner = options_.tuner,
-      .importance = limits,
-      .topk_ratios = {options_.offload.topk_ratio},
-      .steps = options_.steps,
-      .shares_of_norms =
-          [this](const std::vector<double>& ratios) { return deferred_shares(engine_, ratios); },
-      .finish_recording = [this] { device_->collect_all_times(); },
-      .wait_for_fits = options_.wait_for_fits};
-  if (!options_.cuda) {
-    settings.read_cores = [] { return read_cores("/"); };
-    settings.cpus = cpus;
-  }
-  if (const auto& range = options_.offload.topk_range) {
-    settings.topk_ratios = topk_ratios(range->low, range->high, options_.offload.topk_ratio);
-  }
-  settings.tuner.first = {options_.offload.update_interval, options_.offload.topk_ratio};
-  settings.tuner.max_staleness = limits.max_staleness;
-  settings.tuner.overlap_step = limits.overlap_step;
-  // The first regular window after a warm-up begins with another layout, and selects.
-  settings.tuner.begins_cold = options_.resume || options_.offload.full_warm_up_rounds > 0;
-  tuning_.emplace(std::move(settings), recorder_, events_.tuning);
+  tuning_.emplace(tuning_settings(limits), communicator(), recorder_, events_.tuning);
   engine_.set_interval_policy([this](const WindowObservation& seen) {
     device_->collect_times();
     const TunePoint next = tuning_->window_ended(seen, statistics_.last_start());
@@ -187,6 +200,7 @@ Run::Asked Run::what_is_asked() {
 
 TrainReport Run::go() {
   check_ranks();
+  if (options_.offload.interval_is_auto) set_policy();  // which ranks do together
   traffic_before_ = device_->traffic();
   if (options_.resume) {
     resume();
@@ -248,13 +262,14 @@ void Run::train_steps() {
 }
 
 void Run::suspend() {
-  if (!tuning_) {
+  LiveTuning* const leader = tuning_ ? tuning_->leader() : nullptr;
+  if (leader == nullptr) {
     suspend_process();
     return;
   }
   const CoreReading then = read_cores("/");
   suspend_process();
-  tuning_->suspended(then, read_cores("/"));
+  leader->suspended(then, read_cores("/"));
 }
 
 void Run::one_step() {
@@ -290,22 +305,36 @@ void Run::one_step() {
     const std::int64_t newest = *result.newest_staleness;
     report_.staleness_min = std::min(report_.staleness_min.value_or(newest), newest);
   }
-  if (importance_) record_importance();
+  if (options_.importance) record_importance();
   if (events_.step) {
     events_.step(result, statistics_.last(),
                  static_cast<double>(tokens_per_step(options_)) / statistics_.last().total);
   }
 }
 
+/// Of all ranks: each matrix's norms are its owner's.
 void Run::record_importance() {
   const Layout& layout = engine_.layout();
   const ParameterTable& table = model_->parameters();
+  const std::vector<RankedMatrix> matrices = matrices_of(table);
+  std::vector<float> norms(columns_of(matrices), 0.0F);
+  std::vector<double> shares(matrices.size(), 0.0);
+  std::size_t m = 0;
   for (std::size_t s = 0; s < layout.slices.size(); ++s) {
     if (layout.slices[s].columns == 1) continue;
     const SliceImportance& seen = engine_.last_importance()[s];
-    importance_->add(engine_.steps_done() - 1, s, table.parameters[seen.parameter].name,
-                     engine_.column_norms(s),
-                     seen.square_sum > 0 ? seen.selected_square_sum / seen.square_sum : 0);
+    while (matrices[m].parameter != seen.parameter) ++m;
+    std::ranges::copy(engine_.column_norms(s),
+                      norms.begin() + static_cast<std::ptrdiff_t>(matrices[m].first));
+    shares[m] = seen.square_sum > 0 ? seen.selected_square_sum / seen.square_sum : 0;
+  }
+  exchange_norms(communicator(), matrices, engine_.owners(), ElementType::kFloat32, norms);
+  communicator().sum(shares);
+  if (!importance_) return;
+  for (m = 0; m < matrices.size(); ++m) {
+    const RankedMatrix& one = matrices[m];
+    importance_->add(engine_.steps_done() - 1, m, table.parameters[one.parameter].name,
+                     std::span(norms).subspan(one.first, one.columns), shares[m]);
   }
 }
 
@@ -371,8 +400,7 @@ void refuse_for_ranks(const TrainOptions& options) {
     if (!asked) return;
     throw Error(ErrorKind::kInput, fmt::format("{}: not with {} ranks yet", flag, options.ranks()));
   };
-  refuse(options.tune_live, "--tune live");
-  refuse(options.importance.has_value(), "--importance");
+  refuse(options.cuda.has_value() && options.tune_live, "--tune live with --device cuda");
 }
 
 }  // namespace

@@ -62,6 +62,9 @@ sim::HardwareProfile unknown_machine(const LiveModelSettings& settings) {
   machine.host_link.pinned = {link, link, 2.0 * link};
   machine.host_link.pageable_h2d = machine.host_link.pageable_d2h = link;
   machine.host_link.latency = Seconds(1e-7);
+  if (settings.ranks > 1) {
+    machine.gpu_link = sim::GpuLinkProfile{"between ranks", link, Seconds(1e-6)};
+  }
   return machine;
 }
 
@@ -71,6 +74,7 @@ sim::Job live_job(const LiveModelSettings& settings, const TunePoint& point,
   job.scenario.name = settings.model.name;
   job.scenario.model = settings.model;
   job.scenario.hardware = hardware;
+  job.scenario.gpus = settings.ranks;
   job.scenario.training = settings.training;
   // Enough to settle; windows that repeat are not simulated twice.
   job.scenario.run = {.warmup_steps = kMeasuredWindows * point.update_interval,
@@ -89,8 +93,18 @@ sim::Job live_job(const LiveModelSettings& settings, const TunePoint& point,
 LiveMachine fit_windows(const LiveModelSettings& settings, const LiveWindows& windows) {
   const sim::Job job =
       live_job(settings, windows.point, unknown_machine(settings), windows.first_step);
-  const sim::LiveRecording recording{&job, kSchedule, &windows.timeline, windows.first_step,
-                                     windows.other_cores.value_or(0)};
+  sim::LiveRecording recording{&job, kSchedule, &windows.timeline, windows.first_step,
+                               windows.other_cores.value_or(0)};
+  if (settings.ranks > 1) {
+    recording.place = {0, static_cast<int>(settings.ranks)};
+    recording.collectives = &windows.collectives;
+    if (windows.collectives.empty()) {
+      throw Error(ErrorKind::kInput,
+                  fmt::format("windows from step {} on: the ranks have not recorded the same "
+                              "exchanges",
+                              windows.first_step));
+    }
+  }
   const sim::LiveRun run = sim::read_live_run(recording);
   for (const auto& [operation, path] : {std::pair(Operation::kCpuUpdate, "host.adam_bandwidth"),
                                         std::pair(Operation::kWeightsUp, "host_link.h2d"),

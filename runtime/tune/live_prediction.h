@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/calibrate/rank_collectives.h"
 #include "sim/schedule/job.h"
 #include "sim/trace/timeline.h"
 
@@ -53,8 +54,9 @@ struct TuneFit {
 struct LiveModelSettings {
   sim::ModelSpec model;
   sim::TrainingSettings training;
-  std::int64_t cores = 1;         ///< of the machine
+  std::int64_t cores = 1;         ///< of the machine, for all ranks
   std::int64_t device_cores = 1;  ///< threads of forward and backward; 0: the device is a GPU
+  std::int64_t ranks = 1;         ///< that train together; recordings are rank 0's
   sim::OffloadSetup offload;      ///< but for the point, that a prediction is of
 };
 
@@ -73,6 +75,7 @@ struct LiveWindows {
   /// TuneFit's: while they ran.
   std::optional<double> other_cores{};
   std::string remark{};
+  std::vector<sim::CollectiveSample> collectives{};  ///< of several ranks
 };
 
 /// What a recording shows a training to run on.

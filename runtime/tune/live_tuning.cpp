@@ -83,6 +83,7 @@ LiveWindows LiveTuning::recorded(const TunePoint& point, const RecordedStep& at_
       std::chrono::duration_cast<std::chrono::nanoseconds>(recording_began_ - recorder_.origin());
   keep_whole_sets(windows.timeline, recording_from_, settings_.model.model.layers() + 2,
                   Picoseconds{began.count() * 1000});
+  if (settings_.exchanges) windows.collectives = settings_.exchanges(recording_from_);
   if (settings_.read_cores) {
     OtherUse others =
         other_use(cores_then_, settings_.read_cores(), settings_.cpus, ticks_a_second());

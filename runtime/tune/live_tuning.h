@@ -30,6 +30,9 @@ struct LiveTuningSettings {
   std::int64_t steps = 0;           ///< of the run
   /// What would be deferred with each of them, by the column norms that the engine has.
   std::function<std::vector<double>(const std::vector<double>& topk_ratios)> shares_of_norms{};
+  /// What ranks took to exchange in the steps from `first_step` up to the one at hand. Empty where
+  /// there is one rank.
+  std::function<std::vector<sim::CollectiveSample>(std::int64_t first_step)> exchanges{};
   /// Called before what has been recorded is taken: Device::collect_all_times. May be empty.
   std::function<void()> finish_recording{};
   /// What other programs use of the CPUs named while windows are recorded. Empty where the
@@ -76,6 +79,9 @@ class LiveTuning {
 
   /// After the last window.
   void end();
+
+  /// Whether the window that has begun is recorded.
+  [[nodiscard]] bool is_recording() const { return recording_from_ >= 0; }
 
   [[nodiscard]] const TuningLog& log() const { return log_; }
 

@@ -14,6 +14,8 @@
 namespace zenflow::sim {
 
 /// One recorded run: its job (base profile, model, settings) and schedule.
+struct CollectiveSample;  // rank_collectives.h
+
 struct LiveRecording {
   const Job* job;
   std::string schedule;  ///< "live-zenflow"
@@ -24,6 +26,9 @@ struct LiveRecording {
   double other_cores = 0;
   RankPlace place{};  ///< whose recording it is
   std::string file{};
+  /// What its run's collectives took, where the other ranks' recordings are not given; null: they
+  /// are.
+  const std::vector<CollectiveSample>* collectives = nullptr;
 };
 
 struct LiveRun {

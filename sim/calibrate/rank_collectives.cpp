@@ -29,7 +29,7 @@ RecordedRun without_rank(const LiveRecording& recording) {
 std::vector<Ranks> runs_of(const std::vector<LiveRecording>& recordings) {
   std::vector<Ranks> runs;
   for (const LiveRecording& one : recordings) {
-    if (one.place.ranks == 1) continue;
+    if (one.place.ranks == 1 || one.collectives != nullptr) continue;
     const auto belongs = [&one](const Ranks& ranks) {
       return without_rank(*ranks.front()) == without_rank(one) &&
              std::none_of(ranks.begin(), ranks.end(), [&one](const LiveRecording* other) {
@@ -177,6 +177,10 @@ Lateness lateness_of(const Ranks& ranks, Operation operation) {
 
 std::vector<CollectiveSample> collective_samples(const std::vector<LiveRecording>& recordings) {
   std::vector<CollectiveSample> samples;
+  for (const LiveRecording& one : recordings) {
+    if (one.collectives == nullptr) continue;
+    samples.insert(samples.end(), one.collectives->begin(), one.collectives->end());
+  }
   for (const Ranks& ranks : runs_of(recordings)) {
     add_samples(ranks, Operation::kReduceScatter, samples);
     add_samples(ranks, Operation::kAllGather, samples);

@@ -18,7 +18,8 @@ struct CollectiveSample {
 };
 
 /// A rank that comes early waits: each is as long as from when the last one has come to when the
-/// last one has left, on rank 0's clock. Of recordings of one rank there are none. Throws
+/// last one has left, on rank 0's clock. Recordings that have their own add these. Of recordings of
+/// one rank there are none. Throws
 /// Error(kInput) if not all ranks of a run are there, or if one has others than its model's.
 [[nodiscard]] std::vector<CollectiveSample> collective_samples(
     const std::vector<LiveRecording>& recordings);

@@ -190,10 +190,16 @@ TEST_F(TrainRanks, StopAllAfterTheStepInWhichOneWasAskedTo) {
   EXPECT_THAT(outcome.err, HasSubstr("stopped after step"));
 }
 
-TEST_F(TrainRanks, AreRefusedWhatIsOfOneRank) {
-  const Outcome outcome = mpirun(ranks(2, short_run() + Arguments{"--importance", "norms.csv"}));
-  EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("--importance: not with 2 ranks yet"));
+TEST_F(TrainRanks, LogTheImportanceOfAllMatricesAsOneDoes) {
+  const auto with_log = [](const char* file) {
+    return short_run() + Arguments{"--importance", file, "--select-interval", "2"};
+  };
+  Outcome outcome = mpirun(ranks(2, with_log("two.csv")));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  outcome = run(with_log("one.csv") + Arguments{"--gradient-accumulation-steps", "2"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(content("two.csv"), content("one.csv"));
+  EXPECT_THAT(content("two.csv"), HasSubstr("\n6,lm_head.weight,16,"));
 }
 
 TEST_F(TrainRanks, SelectFromAllMatricesByNormsAlone) {
@@ -215,6 +221,18 @@ TEST_F(TrainRanks, SelectFromAllMatricesByNormsAlone) {
   EXPECT_FALSE(content("local.safetensors") == content("two.safetensors"));
   const nlohmann::json none = nlohmann::json::parse(local.out).at("results").at(0).at("ranks");
   EXPECT_EQ(none.at("selection_bytes_per_step"), 0);
+}
+
+TEST_F(TrainRanks, TuneWhileTheyTrain) {
+  const Outcome outcome = mpirun(
+      ranks(2, basic() + Arguments{"--steps", "60", "--update-interval", "auto", "--tune", "live",
+                                   "--topk-range", "0.1:0.6", "--max-staleness", "9", "--json"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const nlohmann::json tuning = nlohmann::json::parse(outcome.out).at("results").at(0).at("tuning");
+  EXPECT_FALSE(tuning.at("windows").empty());
+  for (const nlohmann::json& event : tuning.at("events")) {  // how many depends on the machine
+    EXPECT_NE(event.at("kind"), "failed") << event;
+  }
 }
 
 TEST_F(TrainRanks, AgreeOnAnIntervalThatTheyChoose) {

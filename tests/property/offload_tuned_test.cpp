@@ -11,6 +11,7 @@
 
 #include "runtime/tune/candidates.h"
 #include "tests/support/family_steps.h"
+#include "tests/support/thread_ranks.h"
 #include "tests/support/tuned_training.h"
 
 namespace zenflow::runtime {
@@ -99,6 +100,78 @@ TEST(OffloadTuned, AndRatios) {
   c.settings.max_staleness = 1;  // S stays: more selected columns are what is left to gain
   compare(c, topk_ratios(0.1, 0.8, c.settings.topk_ratio));
 }
+
+// The simulator has several ranks on a host's cores alone.
+#if !defined(ZENFLOW_FAKE_CUDA)
+/// One rank with the global batch and the settings of every window given by hand.
+std::vector<std::vector<float>> trained_by_hand(const TransformerConfig& config, Case c, int ranks,
+                                                const std::map<std::int64_t, TunePoint>& chosen) {
+  c.settings.gradient_accumulation_steps = ranks;
+  Recorder recorder(false);
+  SelfCommunicator self;
+  const auto device = make_test_device({}, recorder);
+  TestModel model(HostTransformer(config, {kFamilySequences, kFamilyLength, c.type}));
+  OffloadEngine engine(model, c.type, c.settings, *device, self, recorder);
+  engine.set_interval_policy([&](const WindowObservation& seen) {
+    engine.change_topk_ratio(chosen.at(seen.window).topk_ratio);
+    return chosen.at(seen.window).update_interval;
+  });
+  engine.load_weights(FamilyOracle(config, c).initial());
+  for (std::int64_t t = 0; t < kSteps; ++t) {
+    model.begin_step(family_batches(c, t, config.model.vocab));
+    static_cast<void>(engine.step());
+  }
+  engine.settle();
+  return engine.weights(true);
+}
+
+// More is deferred than may be: whatever steps take, k has to rise.
+TEST(OffloadTuned, RanksHaveTheSameSettingsAndTheWeightsOfOneThatIsGivenThem) {
+  constexpr double kMostDeferred = 0.3;
+  Case c = late_optimizer();
+  c.settings.topk_range = {0.1, 0.8};
+  const std::vector<double> ratios = topk_ratios(0.1, 0.8, c.settings.topk_ratio);
+  const TransformerConfig config = family_config("llama");
+  struct Outcome {
+    std::map<std::int64_t, TunePoint> chosen;
+    TuningLog log;
+    std::vector<std::vector<float>> weights;
+  };
+  for (const int count : {2, 4}) {
+    SCOPED_TRACE(count);
+    std::vector<Outcome> all(static_cast<std::size_t>(count));
+    zenflow::testing::ThreadRanks(count).run([&](Communicator& ranks) {
+      TunedTraining training(config, c, kSteps, ratios, ranks, nullptr, kMostDeferred);
+      training.engine().load_weights(FamilyOracle(config, c).initial());
+      for (std::int64_t t = 0; t < kSteps; ++t) {
+        static_cast<void>(
+            training.step({family_batch(c.seed, t * count + ranks.rank(), config.model.vocab)}));
+      }
+      training.engine().settle();
+      Outcome& own = all[static_cast<std::size_t>(ranks.rank())];
+      own.chosen = training.chosen();
+      if (ranks.rank() == 0) own.log = training.log();
+      own.weights = training.engine().weights(true);
+    });
+    std::int64_t changes = 0;
+    std::int64_t fits = 0;
+    for (const TuneEvent& event : all.front().log.events) {
+      EXPECT_NE(event.kind, TuneEvent::Kind::kFailed) << event.reason;
+      changes += event.kind == TuneEvent::Kind::kChange ? 1 : 0;
+      fits += event.kind == TuneEvent::Kind::kFitted ? 1 : 0;
+      EXPECT_FALSE(event.other_cores.has_value());  // they would be the other ranks'
+    }
+    EXPECT_GT(changes, 0);
+    EXPECT_GT(fits, 0);
+    EXPECT_GT(all.front().chosen.rbegin()->second.topk_ratio, c.settings.topk_ratio);
+    const auto by_hand = trained_by_hand(config, c, count, all.front().chosen);
+    for (const Outcome& rank : all) {
+      ASSERT_EQ(rank.chosen, all.front().chosen);
+      ASSERT_EQ(rank.weights, by_hand);
+    }
+  }
+}
+#endif
 
 // A second passes from one reading to the next. Each of two CPUs is idle for 0.3 of it, and this
 // process ran for 0.9: 2 - 0.6 - 0.9 of a core are others'.

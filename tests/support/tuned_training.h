@@ -13,7 +13,7 @@
 
 #include "runtime/train/deferred_shares.h"
 #include "runtime/train/simulated_run.h"
-#include "runtime/tune/live_tuning.h"
+#include "runtime/tune/rank_tuning.h"
 #include "tests/support/family_steps.h"
 #include "tests/support/offload_case.h"
 #include "tests/support/test_model.h"
@@ -37,11 +37,17 @@ class TunedTraining {
   /// `read_cores`: LiveTuningSettings', of CPUs 0 and 1.
   TunedTraining(const TransformerConfig& config, const Case& c, std::int64_t steps,
                 std::vector<double> ratios, std::function<CoreReading()> read_cores = {})
-      : device_(make_test_device({.jitter = c.jitter, .lazy_streams = c.lazy}, recorder_)),
+      : TunedTraining(config, c, steps, std::move(ratios), alone(), std::move(read_cores)) {}
+  /// One of several ranks. `most_deferred`: TuneSettings::max_deferred_share.
+  TunedTraining(const TransformerConfig& config, const Case& c, std::int64_t steps,
+                std::vector<double> ratios, Communicator& ranks,
+                std::function<CoreReading()> read_cores = {}, double most_deferred = 1)
+      : ranks_(ranks),
+        device_(make_test_device({.jitter = c.jitter, .lazy_streams = c.lazy}, recorder_)),
         model_(HostTransformer(config, {kFamilySequences, kFamilyLength, c.type})),
-        engine_(model_, c.type, c.settings, *device_, self_, recorder_),
-        tuning_(settings(config, c, steps, std::move(ratios), std::move(read_cores)), recorder_,
-                {}) {
+        engine_(model_, c.type, c.settings, *device_, ranks, recorder_),
+        tuning_(settings(config, c, steps, std::move(ratios), std::move(read_cores), most_deferred),
+                ranks, recorder_, {}) {
     engine_.set_interval_policy([this](const WindowObservation& seen) {
       device_->collect_times();
       const TunePoint next = tuning_.window_ended(seen, step_start_);
@@ -53,7 +59,7 @@ class TunedTraining {
 
   OffloadEngine& engine() { return engine_; }
   StepResult step(const std::vector<Batch>& batches) {
-    model_.begin_step(batches);
+    model_.begin_step(batches, ranks_.size());
     step_start_ = Clock::now();
     const StepResult result = engine_.step();
     recorder_.step(result.step, step_start_, Clock::now());
@@ -61,15 +67,33 @@ class TunedTraining {
   }
   /// By window: what was chosen when it ended.
   [[nodiscard]] const std::map<std::int64_t, TunePoint>& chosen() const { return chosen_; }
-  [[nodiscard]] const TuningLog& log() const { return tuning_.log(); }
+  /// Of rank 0.
+  [[nodiscard]] const TuningLog& log() { return tuning_.leader()->log(); }
   /// What is known at the last window's end of how long a track was busy so far.
   [[nodiscard]] std::chrono::nanoseconds busy(std::string_view track) const {
     return recorder_.find(track)->totals().busy;
   }
 
  private:
-  LiveTuningSettings settings(const TransformerConfig& config, const Case& c, std::int64_t steps,
-                              std::vector<double> ratios, std::function<CoreReading()> read_cores) {
+  static Communicator& alone() {
+    static SelfCommunicator one;
+    return one;
+  }
+  RankTuningSettings settings(const TransformerConfig& config, const Case& c, std::int64_t steps,
+                              std::vector<double> ratios, std::function<CoreReading()> read_cores,
+                              double most_deferred) {
+    const ParameterTable& table = model_.parameters();
+    RankTuningSettings all{
+        .tuning = tuner(config, c, steps, std::move(ratios), std::move(read_cores)),
+        .deferred_squares =
+            [this](const std::vector<double>& k) { return deferred_squares(engine_, k); },
+        .gradient_bytes = tensor_bytes(table, c.type, true),
+        .weight_bytes = tensor_bytes(table, c.type, false)};
+    all.tuning.tuner.max_deferred_share = most_deferred;
+    return all;
+  }
+  LiveTuningSettings tuner(const TransformerConfig& config, const Case& c, std::int64_t steps,
+                           std::vector<double> ratios, std::function<CoreReading()> read_cores) {
     return {.model = {.model = simulated_model(config),
                       .training = {.micro_batch_size_per_gpu = kFamilySequences,
                                    .sequence_length = kFamilyLength,
@@ -85,8 +109,6 @@ class TunedTraining {
                            .overlap_step = c.settings.overlap_step},
             .topk_ratios = std::move(ratios),
             .steps = steps,
-            .shares_of_norms =
-                [this](const std::vector<double>& k) { return deferred_shares(engine_, k); },
             .finish_recording = [this] { device_->collect_all_times(); },
             .read_cores = std::move(read_cores),
             .cpus = {0, 1},
@@ -94,11 +116,11 @@ class TunedTraining {
   }
 
   Recorder recorder_{false};
-  SelfCommunicator self_;
+  Communicator& ranks_;
   std::unique_ptr<Device> device_;
   TestModel model_;
   OffloadEngine engine_;
-  LiveTuning tuning_;
+  RankTuning tuning_;
   Clock::time_point step_start_;
   std::map<std::int64_t, TunePoint> chosen_;
 };
