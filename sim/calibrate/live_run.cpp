@@ -69,6 +69,13 @@ OffloadSchedule kind_of(const LiveRecording& recording) {
 LiveSettings settings_of(const LiveRecording& recording) {
   LiveSettings live = live_settings(kind_of(recording), *recording.job);
   if (const auto run = recorded_run(*recording.timeline)) {
+    if (run->topk_is_global) {
+      throw Error(
+          ErrorKind::kInput,
+          fmt::format("{}: recorded with --topk-scope global: what is deferred of each layer "
+                      "depended on the data; record with --topk-scope matrix",
+                      recording.file.empty() ? recording.schedule : recording.file));
+    }
     const auto cores = cores_of_a_rank(recording.job->scenario);
     live.optimizer_cores = std::min(cores, static_cast<double>(run->optimizer_threads));
     live.sum_cores = std::min(cores, static_cast<double>(run->sum_threads));

@@ -129,6 +129,8 @@ TEST_F(TrainTune, RefusesWhatCannotBePredicted) {
   const Arguments live = {"--update-interval", "auto", "--tune", "live"};
   expect_refused_with(live + Arguments{"--whole-step-gradients", "false"},
                       HasSubstr("--tune live: steps with --whole-step-gradients false"));
+  expect_refused_with(live + Arguments{"--topk-scope", "global"},
+                      HasSubstr("--tune live: steps with --topk-scope global cannot be predicted"));
   expect_refused_with(live + Arguments{"--topk-ratio", "1"}, HasSubstr("nothing is deferred"));
   expect_refused_with(live + Arguments{"--tune-slack", "2"}, HasSubstr("--tune-slack"));
   expect_refused_with({"--tune", "dead"}, HasSubstr("--tune"));

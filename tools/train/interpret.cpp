@@ -146,6 +146,12 @@ void interpret_tuning(TrainCommand& o) {
     throw Error(ErrorKind::kInput,
                 "--tune live: steps with --whole-step-gradients false cannot be predicted");
   }
+  if (o.setup.topk_is_global) {
+    throw Error(
+        ErrorKind::kInput,
+        "--tune live: steps with --topk-scope global cannot be predicted, as what is deferred "
+        "of each layer depends on the data");
+  }
   if (t.offload.topk_ratio >= 1) {
     throw Error(ErrorKind::kInput, "--tune live: with --topk-ratio 1 nothing is deferred");
   }
@@ -223,7 +229,7 @@ void note_unused(const CLI::App& app, TrainCommand& o) {
            {"--auto-ratio", "--tune", "--start-interval"});
     unused(o.tune == "live", "it belongs to --tune live", {"--tune-slack"});
     unused(o.setup.topk_ratio != 0, "no column is selected",
-           {"--select-interval", "--column-norm"});
+           {"--select-interval", "--column-norm", "--topk-scope"});
     unused(!o.setup.accumulate_on_device, "the device sums gradients of whole steps",
            {"--whole-step-gradients", "--sum-threads"});
   }
