@@ -80,6 +80,8 @@ std::vector<TrainOptions> runs_with_sums() {
       o.offload.accumulate_on_device = on_device;
       o.offload = settings_for(o.offload.schedule, o.offload);
       runs.push_back(o);
+      runs.push_back(o);  // with columns of all matrices that compete
+      runs.back().offload.topk_is_global = true;
     }
   }
   return runs;
@@ -105,6 +107,7 @@ TEST_P(MemoryPlanOf, IsWhatTheEngineAllocates) {
       o.offload.overlap_step = variant != 2;
       o.offload.accumulate_on_device = variant == 3;
       o.offload.whole_step_gradients = variant != 4;
+      o.offload.topk_is_global = variant == 2 || variant == 4;
       o.offload.full_warm_up_rounds = variant == 5 ? 2 : 0;
       o.offload.gradient_accumulation_steps = variant < 2 ? 1 : variant;
       o.offload = settings_for(schedule, o.offload);
@@ -116,7 +119,7 @@ TEST_P(MemoryPlanOf, IsWhatTheEngineAllocates) {
     SCOPED_TRACE(::testing::Message()
                  << "schedule " << static_cast<int>(o.offload.schedule) << " S "
                  << o.offload.update_interval << " k " << o.offload.topk_ratio << " sums on device "
-                 << o.offload.accumulate_on_device);
+                 << o.offload.accumulate_on_device << " global " << o.offload.topk_is_global);
     const MemoryPlan plan = plan_memory(config, o);
     Recorder recorder(false);
     SelfCommunicator self;
