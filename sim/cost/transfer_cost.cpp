@@ -4,21 +4,67 @@
 #include <bit>
 #include <cmath>
 #include <numbers>
+#include <string_view>
 
 namespace zenflow::sim {
 namespace {
 
-/// A ring that passes (n-1)/n of the buffer `rounds` times.
+/// A ring that passes (n-1)/n of the buffer `rounds` times. Of its hops, one leaves each node but
+/// the last.
 Seconds ring_time(const Communicator& group, Bytes bytes, double rounds) {
   const double hops = static_cast<double>(group.ranks - 1);
+  const double between = static_cast<double>(group.links.nodes - 1);
   const Bytes passed = hops / static_cast<double>(group.ranks) * bytes;
-  return rounds * (hops * group.latency + passed / group.bandwidth);
+  return rounds * ((hops - between) * group.latency + between * group.links.latency +
+                   passed / group.bandwidth);
+}
+
+/// Levels of a binary tree of so many nodes below its root.
+double levels_of(std::int64_t nodes) {
+  return static_cast<double>(std::bit_width(static_cast<std::uint64_t>(nodes)) - 1);
+}
+
+/// An all-reduce over two trees of nodes, each of which carries half of the bytes: what goes over a
+/// node's network in each direction. With two nodes each sends half and receives half twice; else
+/// a node has two children in one tree, and is a leaf of the other one.
+Seconds tree_network_time(const NodeLinks& links, Bytes bytes) {
+  return (links.nodes == 2 ? 1.0 : 2.0) * (bytes / links.network);
+}
+
+/// Up and down a chain of the GPUs in each node, and the trees.
+Seconds tree_over_nodes_time(const Communicator& group, Bytes bytes) {
+  constexpr double kShare = 0.92;  // of a ring's bus bandwidth
+  const NodeLinks& links = group.links;
+  const double chain = static_cast<double>(group.ranks / links.nodes - 1);
+  const Seconds network = tree_network_time(links, bytes);
+  const Seconds within = chain > 0 ? 2.0 * (bytes / links.within) : Seconds(0);
+  return 2.0 * (chain * group.latency + levels_of(links.nodes) * links.latency) +
+         std::max(network, within) / kShare;
+}
+
+/// The switch of each node adds up what its GPUs have and spreads the sums, each GPU on the trees
+/// of its own network card in between.
+Seconds nvls_tree_time(const Communicator& group, Bytes bytes) {
+  // Each GPU sends and receives the bytes once where a ring does it twice, but not at its rate.
+  constexpr double kGain = 1.48;
+  const NodeLinks& links = group.links;
+  return group.latency + 2.0 * levels_of(links.nodes) * links.latency +
+         std::max(tree_network_time(links, bytes), 2.0 / kGain * (bytes / links.within));
 }
 
 Seconds tree_all_reduce_time(const Communicator& group, Bytes bytes) {
+  if (group.links.nodes > 1) return tree_over_nodes_time(group, bytes);
   const double depth =
       static_cast<double>(std::bit_width(static_cast<std::uint64_t>(group.ranks - 1)));
   return 2.0 * depth * group.latency + 2.0 * (bytes / group.bandwidth);
+}
+
+/// Third-generation NVSwitch, to which NVLink 4 and later GPUs connect unless by bridges.
+bool switch_adds_up(const GpuLinkProfile& link) {
+  constexpr std::string_view kNvlink = "NVLink ";
+  const std::string_view kind = link.kind;
+  return kind.starts_with(kNvlink) && kind.size() > kNvlink.size() && kind[kNvlink.size()] >= '4' &&
+         kind[kNvlink.size()] <= '9' && kind.find("bridge") == std::string_view::npos;
 }
 
 }  // namespace
@@ -40,8 +86,9 @@ Communicator communicator(const HardwareProfile& hardware, std::int64_t gpus, st
   }
   if (nodes > 1) {
     const NetworkProfile& network = *hardware.network;
+    group.links = {nodes, network.bandwidth, network.latency, group.bandwidth,
+                   gpus > 1 && switch_adds_up(*hardware.gpu_link)};
     group.bandwidth = gpus > 1 ? std::min(group.bandwidth, network.bandwidth) : network.bandwidth;
-    group.latency = std::max(group.latency, network.latency);
   }
   return group;
 }
@@ -56,7 +103,8 @@ Seconds all_gather_time(const Communicator& group, Bytes bytes) {
 
 Seconds all_reduce_time(const Communicator& group, Bytes bytes) {
   if (group.ranks == 1) return Seconds(0);
-  return std::min(ring_time(group, bytes, 2), tree_all_reduce_time(group, bytes));
+  const Seconds best = std::min(ring_time(group, bytes, 2), tree_all_reduce_time(group, bytes));
+  return group.links.adds_up ? std::min(best, nvls_tree_time(group, bytes)) : best;
 }
 
 Seconds reduce_to_owner_time(const Communicator& group, const HostProfile& host, Bytes bytes,
