@@ -4,6 +4,10 @@ zenflow_test_group(closed_form_test LABEL differential TIMEOUT 300
   SOURCES differential/closed_form_test.cpp
   LINK zenflow::report fmt::fmt)
 
+zenflow_test_group(several_ranks_test LABEL differential TIMEOUT 300
+  SOURCES differential/nodes_test.cpp
+  LINK zenflow::report GTest::gmock fmt::fmt)
+
 zenflow_test_group(published_test LABEL differential TIMEOUT 300
   SOURCES differential/published_test.cpp
   LINK zenflow::accuracy)

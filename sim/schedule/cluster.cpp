@@ -190,10 +190,14 @@ class ClusterBuilder {
  private:
   /// Collectives of several streams pass over the same links between GPUs.
   void add_collectives() {
-    const BytesPerSecond rate =
+    BytesPerSecond rate =
         communicator(scenario_.hardware, scenario_.gpus, scenario_.nodes).bandwidth;
+    // Where it shares GPUs' own links with copies it is counted as what one GPU of it moves.
+    const bool over_network_cards = network_cards_by_gpus();
+    if (over_network_cards) rate = rate / static_cast<double>(scenario_.gpus);
     Uses uses = {{links_.add("gpu_link", rate), 1.0}};
     if (over_host_links()) add_host_paths(uses, rate);
+    if (over_network_cards) add_own_paths(uses, rate);
     const auto add = [&](LaneKind kind) {
       cluster_.machine.flows.push_back({rate, uses});
       return LaneUse{add_lane(kind, -1, ""),
@@ -209,17 +213,34 @@ class ClusterBuilder {
     return scenario_.gpus > 1 && link && link->kind.starts_with("PCIe");
   }
 
-  /// A ring passes in and out of each GPU, and in and out of each switch once. Alone it has the
-  /// rate that was measured, whatever the links are said to carry.
+  /// Between nodes GPUs reach their network cards over the PCIe link that leads to the host, too,
+  /// though not over the switch's way up to it: cards are below the same switches (GPUDirect RDMA),
+  /// as in the DGX A100 and H100. Each GPU passes its part of what the node's network carries.
+  [[nodiscard]] bool network_cards_by_gpus() const {
+    return scenario_.nodes > 1 && !over_host_links() &&
+           scenario_.hardware.host_link.kind.starts_with("PCIe");
+  }
+
+  /// In and out at the rate. Alone a collective has the rate that was measured, whatever the links
+  /// are said to carry.
+  static void add_path(Uses& uses, const Links::Path& path, const HostPath& capacity,
+                       BytesPerSecond rate) {
+    uses.push_back({path.h2d, std::min(1.0, capacity.h2d / rate)});
+    uses.push_back({path.d2h, std::min(1.0, capacity.d2h / rate)});
+    uses.push_back({path.both, std::min(2.0, capacity.bidirectional / rate)});
+  }
+
+  void add_own_paths(Uses& uses, BytesPerSecond rate) const {
+    for (const Links::Path& own : own_paths_) {
+      add_path(uses, own, scenario_.hardware.host_link.pinned, rate);
+    }
+  }
+
+  /// A ring passes in and out of each GPU, and in and out of each switch once.
   void add_host_paths(Uses& uses, BytesPerSecond rate) const {
-    const auto add = [&](const Links::Path& path, const HostPath& capacity) {
-      uses.push_back({path.h2d, std::min(1.0, capacity.h2d / rate)});
-      uses.push_back({path.d2h, std::min(1.0, capacity.d2h / rate)});
-      uses.push_back({path.both, std::min(2.0, capacity.bidirectional / rate)});
-    };
-    for (const Links::Path& own : own_paths_) add(own, scenario_.hardware.host_link.pinned);
+    add_own_paths(uses, rate);
     for (std::size_t i = 0; i < scenario_.hardware.host_link.switches.size(); ++i) {
-      add(links_.switch_path(i), scenario_.hardware.host_link.switches[i].path);
+      add_path(uses, links_.switch_path(i), scenario_.hardware.host_link.switches[i].path, rate);
     }
   }
 

@@ -169,9 +169,11 @@ void DeepSpeedStep::bucket_ready(std::size_t bucket, const PerClass& reduced, St
     if (job_.scenario.ranks() > 1) builder_.also_after(reduced[c], stream_[c]);
     if (overlap_ && holds_backward_) builder_.hold_compute(c, stream_[c]);
   }
+  const double tensors = builder_.plan().buckets[bucket].tensors;
   for (std::size_t c = 0; c < builder_.classes(); ++c) {
     TaskId last = reduced[c];
-    const Seconds each = owned(bucket) > 0 ? gradient_host_time(job_, which, zenflow_) : Seconds(0);
+    const Seconds each =
+        owned(bucket) > 0 ? gradient_host_time(job_, which, zenflow_, tensors) : Seconds(0);
     const double gradients = gradient_copies(bucket);
     // At an update the check of each gradient waits for the copy of the one before; in stage 3 and
     // between updates copies go on meanwhile, but for stage 3's last.
@@ -266,11 +268,11 @@ TaskId DeepSpeedStep::weights_up(std::size_t rank_class, double elements, TaskId
                       builder_.label(Operation::kNvmeWrite, 0, on_nvme), {after});
 }
 
-Seconds gradient_host_time(const Job& job, StepPlace which, bool zenflow) {
+Seconds gradient_host_time(const Job& job, StepPlace which, bool zenflow, double tensors) {
   if (!counts_framework(job)) return Seconds(0);
   const bool stage3 = job.deepspeed.zero_stage == 3;
-  const auto ranks = static_cast<double>(job.scenario.ranks());
-  const Seconds selected = zenflow && !stage3 ? ranks * kGradientSelected : Seconds(0);
+  const double share = std::min(static_cast<double>(job.scenario.ranks()), std::max(tensors, 1.0));
+  const Seconds selected = zenflow && !stage3 ? share * kGradientSelected : Seconds(0);
   const bool sums = !sums_on_gpu(job) && (stage3 || !which.first || !which.boundary);
   const Seconds down = which.boundary ? kGradientDown : Seconds(0);
   // What stage 3 was measured with has its sums.

@@ -137,8 +137,10 @@ class DeepSpeedStep {
 /// Host time of a gradient whose optimizer is offloaded: what moves its running sum, and at an
 /// update its norm, the check for values that are not finite and its cast. In stages 1 and 2 that
 /// check waits for the copy before. With `zenflow` also what selects columns of it there, of all
-/// ranks' gradients on each. 0 if not counted.
-[[nodiscard]] Seconds gradient_host_time(const Job& job, StepPlace which, bool zenflow);
+/// ranks' gradients on each: of `tensors` in its bucket a rank has one in `ranks`, or one where
+/// there are more ranks. 0 if not counted.
+[[nodiscard]] Seconds gradient_host_time(const Job& job, StepPlace which, bool zenflow,
+                                         double tensors);
 
 /// The node's lanes; with the training thread's, where its time is counted.
 [[nodiscard]] Cluster deepspeed_cluster(const Job& job, const RankRates& rates);

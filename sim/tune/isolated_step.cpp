@@ -77,7 +77,7 @@ class Builder {
   void reduce(std::size_t b) {
     if (parts_.overlap) holds_.push_back(stream_);
     TaskId last = last_compute_;
-    const double each = parts_.enqueue.at(StepParts::number_of(which_));
+    const double each = parts_.enqueue.at(StepParts::number_of(which_)).at(b);
     const bool joins = which_.boundary && parts_.stage3;
     const TaskId enqueued = enqueue((parts_.gradients[b] - (joins ? 1 : 0)) * each, last);
     if (which_.boundary && !parts_.stage3) last = enqueued;

@@ -50,14 +50,14 @@ void read_copies(const Job& job, bool zenflow, StepFacts& steps) {
   const bool pinned = job.deepspeed.pin_memory;
   const auto ranks = static_cast<double>(job.scenario.ranks());
   const auto bytes = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
-  for (const bool first : {false, true}) {
-    for (const bool boundary : {false, true}) {
-      const StepPlace which{first, boundary};
-      steps.parts.enqueue.at(StepParts::number_of(which)) =
-          picoseconds(gradient_host_time(job, which, zenflow));
-    }
-  }
   for (const GradientBucket& bucket : steps.plan.buckets) {
+    for (const bool first : {false, true}) {
+      for (const bool boundary : {false, true}) {
+        const StepPlace which{first, boundary};
+        steps.parts.enqueue.at(StepParts::number_of(which))
+            .push_back(picoseconds(gradient_host_time(job, which, zenflow, bucket.tensors)));
+      }
+    }
     const double owned = bucket.elements / ranks;
     const double tensors = std::ceil(bucket.tensors / (stage3 ? 1 : ranks));
     const auto time = [&](Direction way, bool fast, double size) {

@@ -72,7 +72,7 @@ class Walk {
       collective_ = last;
     }
     if (parts_.overlap) hold_ = std::max(hold_, stream_);
-    const double each = parts_.enqueue.at(StepParts::number_of(which_));
+    const double each = parts_.enqueue.at(StepParts::number_of(which_)).at(b);
     const bool joins = which_.boundary && parts_.stage3;
     const double enqueued = enqueue(last, (parts_.gradients[b] - (joins ? 1 : 0)) * each);
     if (which_.boundary && !parts_.stage3) last = enqueued;

@@ -22,8 +22,8 @@ struct StepParts {
   std::vector<double> sum_up;    ///< by bucket: the running sum, one copy of it
   std::vector<double> sum_down;
   std::vector<double> gradients;  ///< by bucket: of a rank, whose optimizer is offloaded
-  /// How long the training thread enqueues what one of them needs, by number_of.
-  std::array<double, 4> enqueue{};
+  /// How long the training thread enqueues what one of them needs, by number_of and bucket.
+  std::array<std::vector<double>, 4> enqueue{};
   std::vector<double> fp32_down;
   std::vector<double> fp32_down_pageable;
   bool ranks = false;  ///< more than one

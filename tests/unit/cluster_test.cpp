@@ -209,6 +209,20 @@ TEST(Cluster, CollectivesWithoutALinkOfTheirOwnPassOverThoseToTheHost) {
   }
 }
 
+TEST(Cluster, CollectivesBetweenNodesPassTheGpusLinksToTheirNetworkCards) {
+  Scenario two_nodes = scenario(contended_node(4), 4);
+  two_nodes.nodes = 2;
+  const Cluster cluster = make_cluster(two_nodes, kRates);
+  // Each of four GPUs passes 5 of the network's 20 GB/s in and out, beside its copies, which alone
+  // fill its way down, 10 GB/s; not the switch's way up to the host.
+  const std::map<std::string, double> used = uses(cluster, cluster.collective);
+  EXPECT_THAT(used,
+              UnorderedElementsAre(Pair("gpu0.h2d", 1), Pair("gpu0.d2h", 1), Pair("gpu0.both", 2)));
+  EXPECT_EQ(cluster.machine.flows.at(cluster.collective.flow).solo_rate, 5.0_GBps);
+  two_nodes.hardware.host_link.kind = "NVLink-C2C";
+  EXPECT_EQ(make_cluster(two_nodes, kRates).collective.flow, kNoFlow);
+}
+
 TEST(Cluster, LanesAreOfTheirClass) {
   HardwareProfile hardware = contended_node(2);
   hardware.host_link.switches[0].gpus = {0};

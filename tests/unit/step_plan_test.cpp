@@ -120,7 +120,7 @@ TEST(StepPlan, CountsWhatTheHostDoesForGradientsThatGoDown) {
                            bool zenflow = false) {
     const Job job = make_small_job(
         node, tiny_llama(), {.stage = stage, .accumulation = micro_steps, .with_zenflow = zenflow});
-    return gradient_host_time(job, which, zenflow).value();
+    return gradient_host_time(job, which, zenflow, 21).value();
   };
   EXPECT_EQ(time_of(2, {true, true}), 0);
   node.gpu.multiprocessors = 100;
