@@ -5,7 +5,7 @@ zenflow_test_group(closed_form_test LABEL differential TIMEOUT 300
   LINK zenflow::report fmt::fmt)
 
 zenflow_test_group(several_ranks_test LABEL differential TIMEOUT 300
-  SOURCES differential/nodes_test.cpp
+  SOURCES differential/rank_jitter_test.cpp differential/nodes_test.cpp
   LINK zenflow::report GTest::gmock fmt::fmt)
 
 zenflow_test_group(published_test LABEL differential TIMEOUT 300

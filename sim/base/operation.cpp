@@ -54,6 +54,7 @@ constexpr std::array<Names, kOperations> kOperationNames = {{
     {"", "cpu_cast"},
     {"", "nvme_read"},
     {"", "nvme_write"},
+    {"", "slowest_rank"},
 }};
 
 constexpr std::array<Names, kLaneKinds> kLaneNames = {{

@@ -57,8 +57,9 @@ enum class Operation : std::uint8_t {
   kCpuCast,   ///< fp32 to the 16-bit weights that go up
   kNvmeRead,
   kNvmeWrite,
+  kSlowestRank,  ///< from where a rank on average is until the slowest is there, too
 };
-inline constexpr std::size_t kOperations = 42;
+inline constexpr std::size_t kOperations = 43;
 
 /// As the runtime records it: "gradients down". Empty: it does not.
 [[nodiscard]] std::string_view recorded_name(Operation operation);

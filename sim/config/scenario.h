@@ -62,7 +62,7 @@ struct Scenario {
   /// measured while a training runs.
   double other_threads = 0;
   /// ranks.jitter: standard deviation of a layer's pass on one rank, as a share of it, independent
-  /// of the other ranks'. Only the live schedules know it.
+  /// of the other ranks'.
   double rank_jitter = 0;
   std::optional<WrittenText> deepspeed_version;  ///< empty: the newest known
   std::optional<WrittenText> target;             ///< who launches; empty: deepspeed

@@ -107,9 +107,6 @@ void Live::check(const Job& job) const {
 
 std::vector<std::string> Live::ignored(const Job& job) const {
   std::vector<std::string> notes = ignored_by_published(job, name());
-  if (job.scenario.rank_jitter > 0 && job.scenario.ranks() == 1) {
-    notes.push_back(fmt::format("{}: ranks.jitter has no effect on one rank", name()));
-  }
   if (job.scenario.offload.topk_is_global && kind_ != OffloadSchedule::kZenFlow) {
     notes.push_back(fmt::format(
         "{}: zenflow_train.topk_scope has no effect: it belongs to --schedule zenflow", name()));

@@ -9,6 +9,12 @@
 #include "sim/base/stop.h"
 
 namespace zenflow::sim {
+namespace {
+
+/// Waits for slowest ranks that may overlap each other; one more waits for the first to end.
+constexpr std::size_t kSlowestLanes = 8;
+
+}  // namespace
 
 ProgramBuilder::ProgramBuilder(const Job& job, StepPlan plan, Cluster cluster,
                                GradientReduction reduction)
@@ -39,6 +45,11 @@ ProgramBuilder::ProgramBuilder(const Job& job, StepPlan plan, Cluster cluster,
     layers_[static_cast<std::size_t>(bucket.ready_layer)].completes.push_back(b);
   }
   declare_buffers();
+  for (std::size_t i = 0; varies() && i < kSlowestLanes; ++i) {
+    slowest_lanes_.push_back(static_cast<LaneId>(cluster_.lanes.size()));
+    cluster_.machine.lanes.push_back("slowest" + std::to_string(i));
+    cluster_.lanes.push_back({LaneKind::kCollective, -1});
+  }
 }
 
 Seconds ProgramBuilder::reduce_time(const GradientBucket& bucket) const {
@@ -133,9 +144,30 @@ TaskId ProgramBuilder::add(LaneUse where, Picoseconds duration, TaskLabel label,
   const auto id = static_cast<TaskId>(tasks_.size());
   tasks_.push_back({duration, where.lane, where.flow});
   labels_.push_back(label);
-  for (const TaskId before : after) {
-    if (before != kNoTask) dependencies_.push_back({before, id});
-  }
+  if (varies()) passes_.add_task();
+  for (const TaskId before : after) also_after(id, before);
+  return id;
+}
+
+TaskId ProgramBuilder::on_all_ranks(Picoseconds time, TaskLabel label,
+                                    std::span<const TaskId> after) {
+  const TaskId all_there = slowest(after);
+  const TaskId id = add(cluster_.collective, time, label, after);
+  also_after(id, all_there);
+  if (varies()) passes_.meet(id);
+  return id;
+}
+
+TaskId ProgramBuilder::slowest(std::span<const TaskId> after) {
+  if (!varies()) return kNoTask;
+  const RankPasses::Stretch since = passes_.since_met(after);
+  if (since.empty()) return kNoTask;
+  if (since == passes_.waited()) return passes_.wait();
+  const Seconds late = job_.scenario.rank_jitter * late_ * passes_.deviation(since);
+  const LaneId lane = slowest_lanes_[passes_.waits_in_step() % slowest_lanes_.size()];
+  const TaskId id =
+      add({lane, kNoFlow}, to_picoseconds(late), label(Operation::kSlowestRank, 0), after);
+  passes_.waits_for(since, id);
   return id;
 }
 
@@ -144,7 +176,7 @@ TaskId ProgramBuilder::compute(std::size_t rank_class, Operation operation, std:
   const TaskId previous = last_compute_[rank_class];
   const TaskId id = add(cluster_.classes[rank_class].compute, to_picoseconds(time),
                         label(operation, index), after);
-  if (previous != kNoTask) dependencies_.push_back({previous, id});
+  also_after(id, previous);
   release_holds(rank_class, id);
   classes_[rank_class].compute_before_last = previous;
   last_compute_[rank_class] = id;
@@ -189,7 +221,7 @@ void ProgramBuilder::release_holds(std::size_t rank_class, TaskId compute) {
 TaskId ProgramBuilder::collective(Operation operation, Seconds time, std::int64_t index,
                                   double bytes, std::span<const TaskId> after) {
   if (job_.scenario.ranks() == 1) return kNoTask;
-  return add(cluster_.collective, to_picoseconds(time), label(operation, index, bytes), after);
+  return on_all_ranks(to_picoseconds(time), label(operation, index, bytes), after);
 }
 
 void ProgramBuilder::memory(TaskId task, bool at_end, BufferId buffer, double bytes) {
@@ -248,8 +280,8 @@ TaskId ProgramBuilder::gather_layer(std::size_t layer, const ParameterGather& ga
     const Picoseconds time = gather.deepspeed != nullptr
                                  ? to_picoseconds(all_gather_time(group_, Bytes(whole)))
                                  : layers_[layer].gather_time;
-    ready = add(cluster_.collective, time,
-                label(Operation::kAllGather, static_cast<std::int64_t>(layer), whole), shards);
+    ready = on_all_ranks(
+        time, label(Operation::kAllGather, static_cast<std::int64_t>(layer), whole), shards);
   }
   if (ready != kNoTask && (gather.from_host || job_.scenario.ranks() > 1)) {
     memory(ready, false, held_.gathered, whole);
@@ -281,6 +313,7 @@ void ProgramBuilder::forward_layer(std::size_t layer, const std::vector<After>& 
     release_holds(c, id);
     for (const TaskId one : classes_[c].next_forward[layer]) also_after(id, one);
     classes_[c].next_forward[layer].clear();
+    if (varies()) passes_.pass(id, to_seconds(planned.forward), c == 0);
     classes_[c].compute_before_last = previous;
     last_compute_[c] = id;
     if (c > 0) continue;
@@ -309,6 +342,7 @@ void ProgramBuilder::backward_layer(std::size_t layer, TaskId gathered, double h
             label(Operation::kBackward, static_cast<std::int64_t>(layer)), {previous, gathered});
     wait_for_buffers(layer, c, id);
     release_holds(c, id);
+    if (varies()) passes_.pass(id, to_seconds(planned.backward), c == 0);
     classes_[c].compute_before_last = previous;
     last_compute_[c] = id;
     if (c > 0) continue;
@@ -347,10 +381,10 @@ void ProgramBuilder::reduce_ready_buckets(std::size_t layer, const BucketSink& s
     const GradientBucket& bucket = plan_.buckets[b];
     TaskId whole = kNoTask;
     if (reduces_ && job_.scenario.ranks() > 1) {
-      whole = add(cluster_.collective, buckets_[b].reduce_time,
-                  label(all_reduces() ? Operation::kAllReduce : Operation::kReduceScatter,
-                        static_cast<std::int64_t>(b), element_bytes_ * bucket.elements),
-                  last_compute_);
+      whole = on_all_ranks(buckets_[b].reduce_time,
+                           label(all_reduces() ? Operation::kAllReduce : Operation::kReduceScatter,
+                                 static_cast<std::int64_t>(b), element_bytes_ * bucket.elements),
+                           last_compute_);
       if (reduction_ == GradientReduction::kReduceScatter) {
         memory(whole, true, held_.gradients,
                -element_bytes_ * bucket.elements * (ranks_ - 1) / ranks_);
@@ -376,6 +410,7 @@ void ProgramBuilder::forward_backward_again(const BucketSink& sink) {
 void ProgramBuilder::passes(const std::vector<After>& before, const ParameterGather& gather,
                             const BucketSink& sink) {
   throw_if_stopped();
+  passes_.begin_step();
   if (tasks_.size() > most_tasks()) {
     refuse_size("at least " + std::to_string(tasks_.size()), static_cast<std::size_t>(step()));
   }

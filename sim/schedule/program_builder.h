@@ -10,6 +10,7 @@
 
 #include "sim/cost/transfer_cost.h"
 #include "sim/schedule/program.h"
+#include "sim/schedule/rank_passes.h"
 #include "sim/schedule/stage3_gathers.h"
 #include "sim/schedule/step_plan.h"
 
@@ -100,7 +101,9 @@ class ProgramBuilder {
   }
   /// One more task that `task`, the one added last, waits for.
   void also_after(TaskId task, TaskId before) {
-    if (before != kNoTask) dependencies_.push_back({before, task});
+    if (before == kNoTask) return;
+    dependencies_.push_back({before, task});
+    if (varies()) passes_.follow(task, before);
   }
   /// A copy from or to ordinary memory: slower, and no competitor for the link.
   TaskId pageable_copy(std::size_t rank_class, Operation operation, std::int64_t bucket,
@@ -123,9 +126,10 @@ class ProgramBuilder {
     if (task != kNoTask) classes_[rank_class].next_forward[layer].push_back(task);
   }
   /// By how much the slowest of all ranks is later than the others, on average, after a layer's
-  /// pass: ranks.jitter.
+  /// pass: ranks.jitter. For schedules of zenflow-train, whose ranks meet after every pass.
   [[nodiscard]] Seconds wait_for_slowest(Seconds pass) const;
-  /// On all ranks at once; `bytes` is the whole buffer. Returns kNoTask for one rank.
+  /// On all ranks at once, once the slowest is there; `bytes` is the whole buffer. Returns kNoTask
+  /// for one rank.
   TaskId collective(Operation operation, Seconds time, std::int64_t index, double bytes,
                     std::span<const TaskId> after);
   [[nodiscard]] TaskId last_compute(std::size_t rank_class) const {
@@ -191,6 +195,15 @@ class ProgramBuilder {
   };
 
   void declare_buffers();
+  /// Whether ranks drift apart between collectives.
+  [[nodiscard]] bool varies() const {
+    return late_ > 0 && reduction_ != GradientReduction::kToOwners;
+  }
+  /// On the collectives' lane, after `after` and after the slowest rank's.
+  TaskId on_all_ranks(Picoseconds time, TaskLabel label, std::span<const TaskId> after);
+  /// The task that ends when the slowest rank is through `after`; kNoTask if ranks do not drift, or
+  /// have met since their last pass.
+  TaskId slowest(std::span<const TaskId> after);
   void passes(const std::vector<After>& before, const ParameterGather& gather,
               const BucketSink& sink);
   [[nodiscard]] Seconds link_time(Operation operation, bool pinned, double bytes,
@@ -223,6 +236,8 @@ class ProgramBuilder {
   double ranks_;
   Communicator group_;
   double late_;  ///< standard deviations by which the slowest is
+  RankPasses passes_;
+  std::vector<LaneId> slowest_lanes_;
   std::vector<Layer> layers_;
   std::vector<Bucket> buckets_;
   std::vector<Task> tasks_;

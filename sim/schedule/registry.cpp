@@ -59,9 +59,8 @@ std::vector<std::string> ignored_settings(const Schedule& schedule, const Job& j
         "schedules read them",
         schedule.name()));
   }
-  if (job.scenario.rank_jitter > 0 && !live_kind(schedule.name())) {
-    notes.push_back(fmt::format("{}: ranks.jitter has no effect; the live-* schedules read it",
-                                schedule.name()));
+  if (job.scenario.rank_jitter > 0 && job.scenario.ranks() == 1) {
+    notes.push_back(fmt::format("{}: ranks.jitter has no effect on one rank", schedule.name()));
   }
   return notes;
 }
