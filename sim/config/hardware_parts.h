@@ -17,7 +17,7 @@
 ///   pageable_h2d, _d2h    1 / (1 / pinned + 1 / 19.3 GB/s): a copy to staging buffers comes first
 ///   gpu_link: pcie        0.8 of the pinned rate, 20 us
 ///   gpu_link: nvlinkN     as the catalogue has it of the card
-///   network               0.9 of the line rate, 5 us
+///   network               0.9 of the line rate, 14 us
 ///   nvme                  drives x the rate of one, written plainly; {value, source} is of all
 ///                         drives, as in a profile; 100 us
 #pragma once

@@ -59,6 +59,12 @@ Seconds tree_all_reduce_time(const Communicator& group, Bytes bytes) {
   return 2.0 * depth * group.latency + 2.0 * (bytes / group.bandwidth);
 }
 
+/// A profile's latency is of a collective on one node: what begins it, and its hops. Over nodes
+/// there are so many hops that each counts as what it takes alone, by NCCL's table (ring, Simple).
+Seconds hop_latency(const GpuLinkProfile& link) {
+  return link.kind.starts_with("PCIe") ? Seconds(5.7e-6) : Seconds(3.4e-6);
+}
+
 /// Third-generation NVSwitch, to which NVLink 4 and later GPUs connect unless by bridges.
 bool switch_adds_up(const GpuLinkProfile& link) {
   constexpr std::string_view kNvlink = "NVLink ";
@@ -86,6 +92,8 @@ Communicator communicator(const HardwareProfile& hardware, std::int64_t gpus, st
   }
   if (nodes > 1) {
     const NetworkProfile& network = *hardware.network;
+    group.latency =
+        std::min(group.latency, gpus > 1 ? hop_latency(*hardware.gpu_link) : Seconds(0));
     group.links = {nodes, network.bandwidth, network.latency, group.bandwidth,
                    gpus > 1 && switch_adds_up(*hardware.gpu_link)};
     group.bandwidth = gpus > 1 ? std::min(group.bandwidth, network.bandwidth) : network.bandwidth;

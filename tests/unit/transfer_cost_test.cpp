@@ -83,6 +83,17 @@ TEST(CollectiveOverNodes, RingPassesEachNetworkOnceARound) {
               kExact);
 }
 
+/// The latency of a node's GPU links is of a whole collective: over many nodes a hop counts alone.
+TEST(CollectiveOverNodes, CountHopsWithinNodesByWhatEachTakes) {
+  HardwareProfile node = contended_node(4);
+  node.gpu_link->latency = 10.0_us;
+  node.gpu_link->kind = "NVLink 3";
+  EXPECT_DOUBLE_EQ(communicator(node, 4, 2).latency.value(), 3.4e-6);
+  EXPECT_DOUBLE_EQ(communicator(node, 4, 1).latency.value(), 10e-6);
+  node.gpu_link->kind = "PCIe 4.0 x16";
+  EXPECT_DOUBLE_EQ(communicator(node, 4, 2).latency.value(), 5.7e-6);
+}
+
 TEST(CollectiveOverNodes, AllReduceOfLittleIsATreeOfNodesAndAChainInEach) {
   // 8 nodes of 4: 2 x (3 x 2 us + 3 x 5 us); both directions of each network take 2 x 1 kB, of
   // which the tree's bandwidth is 0.92. A ring takes 2 x (24 x 2 us + 7 x 5 us).
