@@ -49,6 +49,13 @@ endforeach()
 add_test(NAME golden/readme COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:zenflow-sim>
          -DSOURCE=${PROJECT_SOURCE_DIR} -P ${CMAKE_CURRENT_SOURCE_DIR}/golden/readme.cmake)
 set_tests_properties(golden/readme PROPERTIES LABELS golden TIMEOUT 60)
+# docs/scaling.md is what script/scaling makes of its text and today's simulations.
+find_package(Python3 3.10 COMPONENTS Interpreter)
+if(Python3_FOUND AND NOT ZENFLOW_SANITIZE)
+  add_test(NAME golden/scaling_page COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/script/scaling --check
+           --simulator $<TARGET_FILE:zenflow-sim>)
+  set_tests_properties(golden/scaling_page PROPERTIES LABELS golden TIMEOUT 300)
+endif()
 add_custom_target(update-goldens ${golden_updates} DEPENDS zenflow-sim VERBATIM)
 zenflow_test_group(check_cli_test LABEL cli
   SOURCES cli/check_cli_test.cpp
