@@ -180,16 +180,16 @@ void check_identity(const std::string& saved, const std::string& here,
                         one.here);
   }
   if (text.empty()) return;  // lines in another order, as checkpoints of before have them
-  throw Error(ErrorKind::kInput, fmt::format("{}: it belongs to another run: {}",
-                                             checkpoint.generic_string(), text));
+  throw Error(ErrorKind::kInput,
+              fmt::format("{}: it belongs to another run: {}", checkpoint.generic_string(), text));
 }
 
 void check_same_training(const std::string& first, const std::string& here) {
   if (first == here) return;
   std::string text;
   for (const Difference& one : differences(first, here)) {
-    text += fmt::format("{}{} is {}, there {}", text.empty() ? "" : "; ", one.key, one.here,
-                        one.there);
+    text +=
+        fmt::format("{}{} is {}, there {}", text.empty() ? "" : "; ", one.key, one.here, one.there);
   }
   if (text.empty()) text = "another version of zenflow-train";
   throw Error(ErrorKind::kInput, "trains something else than rank 0: " + text);
