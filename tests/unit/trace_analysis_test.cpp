@@ -47,6 +47,12 @@ std::map<std::string, std::int64_t> stall_of(const DeviceAnalysis& device) {
   return found;
 }
 
+std::map<std::string, std::int64_t> path_of(const TraceAnalysis& analysis) {
+  std::map<std::string, std::int64_t> path;
+  for (const PathPart& part : analysis.path) path[part.what] += us(part.time);
+  return path;
+}
+
 std::int64_t device_stall(const TraceAnalysis& analysis, WaitCause cause) {
   return analysis.devices.at(0).stall.at(static_cast<std::size_t>(cause)).count;
 }
@@ -95,19 +101,65 @@ TEST(TraceAnalysis, TheHostsOptimizerIsACause) {
             (std::map<std::string, std::int64_t>{{"cpu_update", 20}, {"not_recorded", 10}}));
 }
 
-//   stream 7  |a 0-10|  |b 20-30||c 30-35|  |d 50-60|
-//   launched    before    at 15    at 16      at 18
+/// A step of FSDP with its parameters on the CPU: gradients come down, `optimizer` runs from 40 to
+/// 90, weights go up.
+TraceAnalysis offloaded_step(const std::string& optimizer, const std::string& within) {
+  return analysis_of(trace_of(
+      event("user_annotation", "ProfilerStep#1", "100", "100", "0", "110"),
+      launch("cudaLaunchKernel", "0", "2", 1), kernel("gemm", "5", "20", 1),
+      launch("cudaMemcpyAsync", "3", "1", 2), copy("DtoH (Device -> Pinned)", "25", "10", 8, 2, 7),
+      event("cuda_runtime", "cudaStreamSynchronize", "100", "100", "5", "31",
+            R"("correlation": 3)"),
+      event("user_annotation", optimizer, "100", "100", "40", "50"), within,
+      launch("cudaMemcpyAsync", "92", "1", 4), copy("HtoD (Pinned -> Device)", "94", "6", 8, 4, 7),
+      launch("cudaLaunchKernel", "95", "1", 5), kernel("gemm", "100", "10", 5)));
+}
+
+TEST(TraceAnalysis, AnOptimizerThatLaunchesNothingIsTheHosts) {
+  for (const char* name : {"Optimizer.step#AdamW.step", "Optimizer.step#DeepSpeedCPUAdam.step",
+                           "optimizer_step", "HybridDeviceOptimizer.step"}) {
+    const TraceAnalysis analysis = offloaded_step(name, "{}");
+    EXPECT_EQ(stall_of(analysis.devices.at(0)).at("cpu_update"), 50) << name;
+    EXPECT_EQ(path_of(analysis).at("cpu_update"), 50) << name;
+  }
+  // One that launches runs on the GPU, though between its calls nothing may happen there.
+  const std::string inside =
+      launch("cudaLaunchKernel", "50", "2", 9) + "," + kernel("adamw", "53", "10", 9);
+  const TraceAnalysis on_gpu = offloaded_step("Optimizer.step#AdamW.step", inside);
+  EXPECT_EQ(path_of(on_gpu).count("cpu_update"), 0U);
+  EXPECT_EQ(stall_of(on_gpu.devices.at(0)).count("cpu_update"), 0U);
+  // A hybrid one launches, but what it calls for the part that is offloaded does not.
+  const TraceAnalysis hybrid = offloaded_step(
+      "Optimizer.step#HybridDeviceOptimizer.step",
+      inside + "," +
+          event("user_annotation", "Optimizer.step#AdamW.step", "100", "100", "65", "20"));
+  EXPECT_EQ(path_of(hybrid).at("cpu_update"), 20);
+}
+
+// Without calls nobody knows what an optimizer launched.
+TEST(TraceAnalysis, AnOptimizerWhoseCallsAreNotRecordedMayBeTheGpus) {
+  const TraceAnalysis analysis = analysis_of(
+      trace_of(kernel("gemm", "0", "10", 1),
+               event("user_annotation", "Optimizer.step#AdamW.step", "100", "100", "12", "20"),
+               kernel("adamw", "40", "10", 2)));
+  EXPECT_EQ(stall_of(analysis.devices.at(0)).count("cpu_update"), 0U);
+}
+
+//   stream 7  |a 0-10|  |b 20-30||c 30-35|  |d 50-60|        |e 95-100|
+//   launched    before    at 15    at 16      at 18             at 19
+// HTA compares gaps with 30 in a trace's own unit, microseconds.
 TEST(TraceAnalysis, CountsIdleStreamsAsHtaDoes) {
   const TraceAnalysis analysis = analysis_of(
       trace_of(launch("cudaLaunchKernel", "-9", "1", 1), kernel("a", "0", "10", 1),
                launch("cudaLaunchKernel", "15", "1", 2), kernel("b", "20", "10", 2),
                launch("cudaLaunchKernel", "16", "1", 3), kernel("c", "30.020", "4.98", 3),
-               launch("cudaLaunchKernel", "18", "1", 4), kernel("d", "50", "10", 4)));
+               launch("cudaLaunchKernel", "18", "1", 4), kernel("d", "50", "10", 4),
+               launch("cudaLaunchKernel", "19", "1", 5), kernel("e", "95", "5", 5)));
   const StreamIdle& stream = analysis.devices.at(0).streams.at(0);
   EXPECT_EQ(us(stream.host_wait), 10);
-  EXPECT_EQ(stream.kernel_wait.count, 20'000);
-  EXPECT_EQ(us(stream.other), 15);
-  EXPECT_EQ(stream.busy.count, 34'980'000);
+  EXPECT_EQ(stream.kernel_wait.count, 15'020'000);  // 30-30.02, 35-50
+  EXPECT_EQ(us(stream.other), 35);
+  EXPECT_EQ(stream.busy.count, 39'980'000);
 }
 
 //   stream 7  |a 0-10|     |b 20-35|       |c 60-70|
@@ -260,6 +312,128 @@ TEST(TraceAnalysis, ThePathGoesBackThroughLaunchesAndWaits) {
   EXPECT_EQ(path, (std::map<std::string, std::int64_t>{
                       {"compute forward", 62}, {"launch", 5}, {"host", 33}}));
   EXPECT_EQ(total, us(analysis.path_length));
+}
+
+constexpr const char* kStep = "ProfilerStep#1";
+
+/// `.item()` of a sum: a kernel of 100 us, a copy of its result, which ends at 106 us.
+TraceAnalysis item_of(const std::string& memory, const std::string& call, const std::string& takes,
+                      const std::string& wait_at, const std::string& waits) {
+  return analysis_of(trace_of(
+      event("user_annotation", kStep, "100", "100", "0", "150"),
+      launch("cudaLaunchKernel", "0", "2", 1), kernel("sum", "3", "100", 1),
+      launch(call, "4", takes, 2), copy("DtoH (Device -> " + memory + ")", "104", "2", 4, 2, 7),
+      event("cuda_runtime", "cudaStreamSynchronize", "100", "100", wait_at, waits,
+            R"("correlation": 3)"),
+      launch("cudaLaunchKernel", "130", "2", 4), kernel("next", "133", "17", 4)));
+}
+
+// How long the call took that asked for the copy, and who waited, make no difference.
+TEST(TraceAnalysis, ACopyOfPageableMemoryWaitsAsASynchronizationDoes) {
+  const TraceAnalysis waits = item_of("Pageable", "cudaMemcpyAsync", "2", "7", "101");
+  const TraceAnalysis blocks = item_of("Pageable", "cudaMemcpyAsync", "104", "108", "0");
+  EXPECT_EQ(path_of(waits), path_of(blocks));
+  // next 133-150; its launch; the host 106-132; the copy 104-106; a gap; the sum; its launch.
+  EXPECT_EQ(
+      path_of(blocks),
+      (std::map<std::string, std::int64_t>{
+          {"compute forward", 117}, {"d2h", 2}, {"host", 28}, {"launch", 2}, {"undetermined", 1}}));
+  EXPECT_EQ(path_of(item_of("Pinned", "cudaMemcpy", "104", "108", "0")), path_of(blocks));
+}
+
+// A call that is asynchronous and lasts, as the first of a kind does, has waited for nothing.
+TEST(TraceAnalysis, AnAsynchronousCopyOfPinnedMemoryWaitsForNothing) {
+  EXPECT_EQ(path_of(item_of("Pinned", "cudaMemcpyAsync", "104", "108", "0"))["host"], 132);
+}
+
+// The first copy to the device waits until the stream is there; the second is staged, and its call
+// returns before.
+TEST(TraceAnalysis, ACopyFromPageableMemoryWaitsOnlyAsTimesSay) {
+  const auto path = [](const std::string& takes) {
+    return path_of(analysis_of(
+        trace_of(event("user_annotation", kStep, "100", "100", "0", "200"),
+                 launch("cudaLaunchKernel", "0", "2", 1), kernel("a", "3", "97", 1),
+                 launch("cudaMemcpyAsync", "4", takes, 2),
+                 copy("HtoD (Pageable -> Device)", "100", "10", 4, 2, 7),
+                 launch("cudaLaunchKernel", "150", "2", 3), kernel("b", "155", "45", 3))));
+  };
+  EXPECT_EQ(path("100"), (std::map<std::string, std::int64_t>{
+                             {"compute forward", 142}, {"h2d", 4}, {"host", 50}, {"launch", 4}}));
+  EXPECT_EQ(path("5")["host"], 152);
+}
+
+/// Two threads of a process: the second runs a backward pass, of which the first knows nothing.
+std::string backward_op(const std::string& ts, const std::string& dur) {
+  return event("cpu_op", "autograd::engine::evaluate_function: MmBackward0", "100", "200", ts, dur);
+}
+
+//   thread 100  |launch a 0-2|sync 3------102|                  |sync 130-170|
+//   thread 200                                |op 118-124|
+//   stream 7       |a 5--100|                     |b 125-165|
+TEST(TraceAnalysis, AThreadThatOnlyLaunchesGoesOnWhereAnotherEnded) {
+  const TraceAnalysis analysis =
+      analysis_of(trace_of(event("user_annotation", kStep, "100", "100", "0", "170"),
+                           launch("cudaLaunchKernel", "0", "2", 1), kernel("a", "5", "95", 1),
+                           event("cuda_runtime", "cudaStreamSynchronize", "100", "100", "3", "99",
+                                 R"("correlation": 2)"),
+                           backward_op("118", "6"), launch("cudaLaunchKernel", "120", "3", 3, 200),
+                           kernel("b", "125", "40", 3),
+                           event("cuda_runtime", "cudaStreamSynchronize", "100", "100", "130", "40",
+                                 R"("correlation": 4)")));
+  // b 125-165 and a 5-100; host: 165-170, 102-123, 100-102, 0-2; launches 2 + 3.
+  EXPECT_EQ(path_of(analysis),
+            (std::map<std::string, std::int64_t>{
+                {"compute backward", 40}, {"compute forward", 95}, {"host", 30}, {"launch", 5}}));
+}
+
+// Nobody waits in the trace, and the GPU is busy: the thread waited for it, or for who waited.
+TEST(TraceAnalysis, WhileTheGpuIsBusyAThreadThatOnlyLaunchesWaitsForIt) {
+  const auto events = [](const std::string& more) {
+    return trace_of(event("user_annotation", kStep, "100", "100", "0", "170"),
+                    launch("cudaLaunchKernel", "0", "2", 1), kernel("a", "5", "95", 1), more,
+                    backward_op("118", "6"), launch("cudaLaunchKernel", "120", "3", 3, 200),
+                    kernel("b", "125", "45", 3));
+  };
+  EXPECT_EQ(path_of(analysis_of(events("{}"))),
+            (std::map<std::string, std::int64_t>{{"compute backward", 45},
+                                                 {"compute forward", 95},
+                                                 {"host", 7},
+                                                 {"launch", 5},
+                                                 {"undetermined", 18}}));
+  // What the main thread is known to have run is the host's.
+  const std::string loss = event("cpu_op", "aten::nll_loss", "100", "100", "100", "18");
+  EXPECT_EQ(path_of(analysis_of(events(loss)))["host"], 25);
+}
+
+// A backward pass whose launches are late: the GPU works and waits by turns, the thread never
+// stops.
+TEST(TraceAnalysis, AThreadThatNeverPausesDecidesThoughTheGpuIsBusy) {
+  std::string events = trace_of(event("user_annotation", kStep, "100", "100", "0", "100"),
+                                launch("cudaLaunchKernel", "0", "2", 1), kernel("a", "3", "4", 1),
+                                backward_op("10", "90"));
+  std::string more;
+  for (int i = 1; i < 9; ++i) {
+    more += "," + launch("cudaLaunchKernel", std::to_string(10 * i), "2", 10 + i, 200) + "," +
+            kernel("b", std::to_string(10 * i + 3), "5", 10 + i);
+  }
+  events.insert(events.find("\n  ],"), more);
+  const auto path = path_of(analysis_of(events));
+  // b 83-88, 82-83 its launch, and the thread since 10; 7-10 nobody is known to have run.
+  EXPECT_EQ(path.at("host"), 86);
+  EXPECT_EQ(path.at("compute backward"), 5);
+}
+
+// It paused for 2 ms, in which nobody called anything; the GPU was busy for half of them.
+TEST(TraceAnalysis, ALongPauseOfAThreadThatOnlyLaunchesIsNotItsOwn) {
+  const TraceAnalysis analysis = analysis_of(
+      trace_of(event("user_annotation", kStep, "100", "100", "0", "2100"),
+               launch("cudaLaunchKernel", "0", "2", 1), kernel("a", "5", "15", 1),
+               backward_op("18", "6"), launch("cudaLaunchKernel", "20", "3", 2, 200),
+               kernel("b", "25", "1000", 2), backward_op("2040", "6"),
+               launch("cudaLaunchKernel", "2045", "3", 3, 200), kernel("c", "2050", "50", 3)));
+  const auto path = path_of(analysis);
+  EXPECT_EQ(path.at("compute backward"), 1050);
+  EXPECT_EQ(path.at("undetermined"), 1015);
 }
 
 // Kernels and copies alone, as with --low-overhead: whether the host was late, nobody can say.

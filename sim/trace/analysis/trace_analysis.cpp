@@ -16,8 +16,11 @@
 namespace zenflow::sim {
 namespace {
 
-/// What HTA calls the consecutive kernel delay.
-constexpr Picoseconds kKernelDelay{30'000};  // 30 ns
+/// What HTA calls the consecutive kernel delay. Its help says 30 nanoseconds; its times are in
+/// microseconds, with which it compares the number 30.
+constexpr Picoseconds kKernelDelay{30'000'000};  // 30 us
+/// No call returns within so short a time: it had been launched before.
+constexpr Picoseconds kShorterThanACall{30'000};  // 30 ns
 
 WaitCause stall_of(const CopyName& copy) {
   if (copy.direction == CopyDirection::kH2D) return WaitCause::kH2D;
@@ -253,9 +256,10 @@ class DeviceSweep {
 
   Picoseconds& wait_of(std::uint32_t index, Picoseconds ended, StreamIdle& idle) const {
     const std::uint32_t call = launch_[index];
-    if (call != kNoSpan && span_of(call).start > ended) return idle.host_wait;
-    if (span_of(index).start - ended < kKernelDelay) return idle.kernel_wait;
-    return call == kNoSpan ? idle.not_recorded : idle.other;
+    const Picoseconds gap = span_of(index).start - ended;
+    if (call == kNoSpan) return gap < kShorterThanACall ? idle.kernel_wait : idle.not_recorded;
+    if (span_of(call).start > ended) return idle.host_wait;
+    return gap < kKernelDelay ? idle.kernel_wait : idle.other;
   }
 
   void finish_phases() {
@@ -384,7 +388,7 @@ TraceAnalysis analyze(const ImportedTrace& trace, const TraceRules& rules) {
   if (analysis.devices.empty()) return analysis;
   const auto [start, end] = path_of(timeline, analysis.devices);
   analysis.path_length = end - start;
-  analysis.path = critical_path(timeline, launch, host, start, end);
+  analysis.path = critical_path(trace, launch, host, start, end);
   return analysis;
 }
 

@@ -8,7 +8,7 @@
 /// Idle streams, as HTA counts them (facebookresearch/HolisticTraceAnalysis,
 /// breakdown_analysis.py): each stream's work is sorted by start; a gap is "host_wait" if the next
 /// piece was launched after the previous one had ended, else "kernel_wait" if it is shorter than 30
-/// ns, else "other". Where the launch of the next piece is not in the trace, a gap of 30 ns or more
+/// us, else "other". Where the launch of the next piece is not in the trace, a gap of 30 ns or more
 /// is "not_recorded": nothing says whether the host was late. (No call returns within 30 ns.)
 /// Unlike HTA, work that overlaps its predecessor on the stream has no (negative) gap.
 ///
@@ -139,13 +139,13 @@ struct TraceAnalysis {
   /// Followed back from the end of the last step (without steps: of the last GPU work) to the
   /// first's start: each piece of work to what ended last of what it waited for, as far as the
   /// trace shows that. "host" is time of a host that was recorded, "not_recorded" of one that was
-  /// not.
+  /// not, "undetermined" time of which nothing says whose it is.
   std::vector<PathPart> path;  ///< largest first; adds up to `path_length`
   Picoseconds path_length{};
 };
 
-/// Memory beyond the trace's: 4 bytes for each of its spans and each call, 8 for each piece of GPU
-/// work, 16 for each name if there are ranges.
+/// Memory beyond the trace's: 4 bytes for each of its spans, 8 for each call and each copy that its
+/// call waited for, 8 for each piece of GPU work, 16 for each name if there are ranges.
 [[nodiscard]] TraceAnalysis analyze(const ImportedTrace& trace, const TraceRules& rules);
 /// The analysis of the GPU work that begins in `part`, without the path.
 [[nodiscard]] TraceAnalysis analyze_part(const ImportedTrace& trace, const TraceRules& rules,

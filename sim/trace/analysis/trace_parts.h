@@ -53,7 +53,9 @@ class StallSweep {
   std::array<Picoseconds, kTraceCauses> stall_{};
 };
 
-/// What the host does that GPUs may wait for, by rules: each with its cause, by start.
+/// What the host does that GPUs may wait for: each with its cause, by start. By rules; and every
+/// range of an optimizer on a thread that launches nothing meanwhile is an update on the CPU.
+/// Memory: 8 bytes for each launching call, meanwhile.
 [[nodiscard]] std::vector<Activity> host_activities(const Timeline& timeline,
                                                     const TraceRules& rules);
 
@@ -64,9 +66,9 @@ class StallSweep {
 [[nodiscard]] std::vector<RankWait> rank_waits(const Timeline& timeline, const SpanIndices& work,
                                                const std::vector<DeviceAnalysis>& devices);
 
-/// TraceAnalysis::path between two times. Memory: at most 4 bytes for each call, 8 for each
-/// piece of GPU work.
-[[nodiscard]] std::vector<PathPart> critical_path(const Timeline& timeline,
+/// TraceAnalysis::path between two times. Memory: at most 8 bytes for each call, 8 for each
+/// piece of GPU work, 8 for each copy that its call waited for.
+[[nodiscard]] std::vector<PathPart> critical_path(const ImportedTrace& trace,
                                                   const SpanLaunches& launch,
                                                   const std::vector<Activity>& host,
                                                   Picoseconds start, Picoseconds end);

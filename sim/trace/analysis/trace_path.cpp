@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "sim/base/stop.h"
+#include "sim/trace/analysis/host_threads.h"
 #include "sim/trace/analysis/trace_parts.h"
 #include "sim/trace/launches.h"
 #include "sim/trace/span_indices.h"
@@ -15,13 +16,20 @@ constexpr const char* kHost = "host";
 constexpr const char* kNotRecorded = "not_recorded";
 constexpr const char* kLaunch = "launch";
 constexpr const char* kUndetermined = "undetermined";
+/// Between two calls a thread runs code of its own for less than this, if nobody else calls
+/// meanwhile: with the profiler's help eager operations take up to some 100 us.
+constexpr Picoseconds kPause{1'000'000'000};  // 1 ms
 
 /// Walks from the end of a run to its start. Every moment goes to one name.
 class PathWalk {
  public:
-  PathWalk(const Timeline& timeline, const SpanLaunches& launch, const std::vector<Activity>& host,
-           Picoseconds start)
-      : timeline_(timeline), launch_(launch), start_(start) {
+  PathWalk(const ImportedTrace& trace, const SpanLaunches& launch,
+           const std::vector<Activity>& host, Picoseconds start)
+      : timeline_(trace.timeline),
+        launch_(launch),
+        threads_(trace, launch),
+        copies_(trace.timeline, launch),
+        start_(start) {
     for (const Activity& one : host) {
       if (one.cause == WaitCause::kCpuUpdate) updates_.push_back({one.start, one.end});
     }
@@ -33,7 +41,7 @@ class PathWalk {
     now_ = end;
     std::uint32_t at = last_gpu_work(end);
     if (at != kNoSpan) spend(timeline_.spans[at].end, host_);
-    const char* before_all = host_;
+    before_all_ = host_;
     // Spans of no length could lead in a circle.
     std::size_t left = 2 * timeline_.spans.size() + 2;
     constexpr std::size_t kBetweenQuestions = 1 << 16;
@@ -41,10 +49,10 @@ class PathWalk {
       if (left % kBetweenQuestions == 0) throw_if_stopped();
       // If work of a GPU waited for nothing in the trace, not even its launch was recorded.
       const bool is_work = is_gpu_work(kind_of(timeline_, timeline_.spans[at]));
-      before_all = is_work ? kNotRecorded : kHost;
-      at = is_call(timeline_.spans[at]) ? before_call(at) : before_work(at);
+      before_all_ = is_work ? kNotRecorded : kHost;
+      at = is_call(timeline_, timeline_.spans[at]) ? before_call(at) : before_work(at);
     }
-    spend(start_, at == kNoSpan ? before_all : kUndetermined);
+    spend(start_, at == kNoSpan ? before_all_ : kUndetermined);
   }
 
   [[nodiscard]] std::vector<PathPart> parts() const {
@@ -64,11 +72,11 @@ class PathWalk {
       return is_gpu_work(kind_of(timeline_, span));
     };
     const auto is_of_host = [&](const TimelineSpan& span) {
-      return (is_call(span) || is_host_lane(span.track)) &&
+      return (is_call(timeline_, span) || is_host_lane(span.track)) &&
              kind_of(timeline_, span) != SpanKind::kRange;
     };
     const auto has_place = [&](const TimelineSpan& span) {
-      return is_work(span) || is_call(span) || is_host_task(span);
+      return is_work(span) || is_call(timeline_, span) || is_host_task(span);
     };
     const auto count = [&](const auto& counts) {
       return static_cast<std::size_t>(std::count_if(spans.begin(), spans.end(), counts));
@@ -104,11 +112,6 @@ class PathWalk {
     if (at == 0) return kNoSpan;
     const std::uint32_t previous = rows_[at - 1];
     return timeline_.spans[previous].track == timeline_.spans[index].track ? previous : kNoSpan;
-  }
-
-  [[nodiscard]] bool is_call(const TimelineSpan& span) const {
-    const SpanKind kind = kind_of(timeline_, span);
-    return kind == SpanKind::kLaunch || kind == SpanKind::kCall;
   }
 
   [[nodiscard]] bool is_host_lane(std::uint32_t track) const {
@@ -189,7 +192,11 @@ class PathWalk {
     }
     bool is_launch = false;
     if (const std::uint32_t call = launch_[index]; call != kNoSpan) {
-      const Picoseconds returned = std::min(timeline_.spans[call].end, work.start);
+      // A call that waits for its copy had asked for it when it began to wait.
+      const bool was_awaited = copies_.of_call(call) == index;
+      const Picoseconds asked =
+          was_awaited ? timeline_.spans[call].start : timeline_.spans[call].end;
+      const Picoseconds returned = std::min(asked, work.start);
       is_launch = last == kNoSpan || returned > ended;
       consider(call, returned);
     }
@@ -197,30 +204,76 @@ class PathWalk {
     return last;
   }
 
-  [[nodiscard]] bool waits(const TimelineSpan& call) const {
-    const std::string& name = timeline_.name_of(call);
-    return name.find("ynchronize") != name.npos;
+  /// The work of a GPU that a call waited for, if that ended while it did.
+  [[nodiscard]] std::uint32_t awaited_by(std::uint32_t index) const {
+    const TimelineSpan& call = timeline_.spans[index];
+    if (is_synchronization(timeline_, call)) {
+      const std::uint32_t work = last_gpu_work(std::min(call.end, now_));
+      return work != kNoSpan && timeline_.spans[work].end > call.start ? work : kNoSpan;
+    }
+    const std::uint32_t copy = copies_.of_call(index);
+    return copy != kNoSpan && timeline_.spans[copy].start < now_ ? copy : kNoSpan;
   }
 
   std::uint32_t before_call(std::uint32_t index) {
     const TimelineSpan& call = timeline_.spans[index];
-    if (waits(call)) {
-      const std::uint32_t awaited = last_gpu_work(std::min(call.end, now_));
-      if (awaited != kNoSpan && timeline_.spans[awaited].end > call.start) {
-        spend(timeline_.spans[awaited].end, kHost);
-        return awaited;
-      }
+    if (const std::uint32_t awaited = awaited_by(index); awaited != kNoSpan) {
+      spend(timeline_.spans[awaited].end, kHost);
+      return awaited;
     }
     spend(call.start, kHost);
     const std::uint32_t previous = previous_of(index);
-    if (previous != kNoSpan) spend(timeline_.spans[previous].end, kHost);
-    return previous;
+    const Picoseconds ended = previous == kNoSpan ? start_ : timeline_.spans[previous].end;
+    if (threads_.is_worker(call.track)) return before_worker(index, previous, ended);
+    const std::uint32_t other = threads_.last_call_of_others(call.track, ended, now_);
+    const std::uint32_t last = other == kNoSpan ? previous : other;
+    if (last != kNoSpan) spend(timeline_.spans[last].end, kHost);
+    return last;
+  }
+
+  /// What a thread waited for that does as another one says, before the call at which the walk is:
+  /// nobody records that. The last to end of the others' calls and the GPU's work may be it.
+  std::uint32_t before_worker(std::uint32_t index, std::uint32_t previous, Picoseconds ended) {
+    const std::uint32_t track = timeline_.spans[index].track;
+    spend(std::max(threads_.active_since(track, now_), ended), kHost);
+    if (now_ <= ended) return previous;
+    std::uint32_t last = threads_.last_call_of_others(track, ended, now_);
+    if (last == kNoSpan && previous != kNoSpan && now_ - ended < kPause) {
+      spend(ended, kHost);
+      return previous;
+    }
+    const std::uint32_t work = last_gpu_work(now_);
+    const Picoseconds handed_over = last == kNoSpan ? ended : timeline_.spans[last].end;
+    if (work != kNoSpan && timeline_.spans[work].end > handed_over) {
+      spend_idle(timeline_.spans[work].end, track);
+      return work;
+    }
+    if (last == kNoSpan) {
+      spend_idle(ended, track);
+      before_all_ = kUndetermined;
+      return previous;
+    }
+    spend(handed_over, kHost);
+    return last;
+  }
+
+  /// Back to `time`, while a worker had nothing to do: as long as it is known of the main thread
+  /// that it ran something it is the host's.
+  void spend_idle(Picoseconds time, std::uint32_t track) {
+    const Picoseconds until = std::max(time, start_);
+    if (until >= now_) return;
+    const Picoseconds active = threads_.main_active_within(track, until, now_);
+    spend(now_ - active, kHost);
+    spend(until, kUndetermined);
   }
 
   const Timeline& timeline_;
   const SpanLaunches& launch_;
+  HostThreads threads_;
+  AwaitedCopies copies_;
   Picoseconds start_;
   Picoseconds now_{};
+  const char* before_all_ = kNotRecorded;  // what the time before the first of a chain is called
   const char* host_ =
       kNotRecorded;  // what the time of the host is called: kHost if it was recorded
   Intervals updates_;
@@ -232,10 +285,10 @@ class PathWalk {
 
 }  // namespace
 
-std::vector<PathPart> critical_path(const Timeline& timeline, const SpanLaunches& launch,
+std::vector<PathPart> critical_path(const ImportedTrace& trace, const SpanLaunches& launch,
                                     const std::vector<Activity>& host, Picoseconds start,
                                     Picoseconds end) {
-  PathWalk walk(timeline, launch, host, start);
+  PathWalk walk(trace, launch, host, start);
   walk.walk(end);
   return walk.parts();
 }

@@ -22,6 +22,52 @@ WaitCause stall_of(HostLane lane) {
   return WaitCause::kOther;
 }
 
+/// Ranges of an optimizer in which its thread asks no GPU for anything: the host computes the
+/// update, whoever's optimizer it is (FSDP's and DeepSpeed's with torch.optim, Megatron's hybrid
+/// one).
+class HostOptimizers {
+ public:
+  HostOptimizers(const Timeline& timeline, const TraceRules& rules)
+      : timeline_(timeline), patterns_(timeline.names, patterns_of(rules)) {
+    launches_.resize(timeline.tracks.size());
+    bool has_work = false;
+    bool has_calls = false;
+    for (const TimelineSpan& span : timeline.spans) {
+      const SpanKind kind = kind_of(timeline, span);
+      has_work = has_work || is_gpu_work(kind);
+      if (kind != SpanKind::kLaunch) continue;
+      has_calls = true;
+      launches_[span.track].push_back(span.start);
+    }
+    for (std::vector<Picoseconds>& times : launches_) std::sort(times.begin(), times.end());
+    // Kernels whose calls were not recorded may be an optimizer's.
+    is_known_ = has_calls || !has_work;
+  }
+
+  [[nodiscard]] bool is_one(const TimelineSpan& span) {
+    const bool is_of_thread = timeline_.tracks[span.track].process >= 0;
+    if (!is_known_ || !is_of_thread || kind_of(timeline_, span) != SpanKind::kRange) return false;
+    if (patterns_.first_match(span.name) < 0) return false;
+    const std::vector<Picoseconds>& launches = launches_[span.track];
+    const auto next = std::lower_bound(launches.begin(), launches.end(), span.start);
+    return next == launches.end() || *next >= span.end;
+  }
+
+ private:
+  static std::vector<std::string> patterns_of(const TraceRules& rules) {
+    std::vector<std::string> patterns = rules.optimizers;
+    for (const PhaseRule& rule : rules.phases) {
+      if (rule.phase == SpanPhase::kOptimizer) patterns.push_back(rule.range);
+    }
+    return patterns;
+  }
+
+  const Timeline& timeline_;
+  MatchedNames patterns_;
+  std::vector<std::vector<Picoseconds>> launches_;  // by track, when they began
+  bool is_known_ = false;
+};
+
 }  // namespace
 
 void StallSweep::add_activity(const Activity& activity) {
@@ -109,6 +155,7 @@ std::vector<Activity> host_activities(const Timeline& timeline, const TraceRules
     const bool is_host = track.kind == TrackKind::kHost;
     rule_of_track.push_back(is_host ? track_patterns.first_match(track.name) : -1);
   }
+  HostOptimizers optimizers(timeline, rules);
   std::vector<Activity> activities;
   for (const TimelineSpan& span : timeline.spans) {
     const SpanKind kind = kind_of(timeline, span);
@@ -116,9 +163,13 @@ std::vector<Activity> host_activities(const Timeline& timeline, const TraceRules
     if (is_recorded_wait(timeline, span)) continue;
     int rule = range_patterns.first_match(span.name);
     if (rule < 0) rule = rule_of_track[span.track];
-    if (rule < 0 || span.end <= span.start) continue;
-    activities.push_back(
-        {span.start, span.end, stall_of(rules.lanes[static_cast<std::size_t>(rule)].lane)});
+    if (span.end <= span.start) continue;
+    if (rule >= 0) {
+      activities.push_back(
+          {span.start, span.end, stall_of(rules.lanes[static_cast<std::size_t>(rule)].lane)});
+    } else if (optimizers.is_one(span)) {
+      activities.push_back({span.start, span.end, WaitCause::kCpuUpdate});
+    }
   }
   std::sort(activities.begin(), activities.end(), [](const Activity& a, const Activity& b) {
     return std::tuple(a.start, a.end) < std::tuple(b.start, b.end);

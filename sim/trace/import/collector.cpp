@@ -16,7 +16,24 @@ static_assert(std::is_trivially_copyable_v<TimelineSpan>);
 constexpr std::size_t kPieceBytes = SpanPiece::kCapacity * sizeof(TimelineSpan);
 // Operations that launch nothing are not kept, so a pass has gaps.
 constexpr Picoseconds kBridged{100'000'000};  // 100 us
+// Between operations of one thread that follow each other PyTorch's own code runs.
+constexpr Picoseconds kBetweenOperations{20'000'000};  // 20 us
 constexpr std::size_t kNoInterval = static_cast<std::size_t>(-1);
+
+/// By start, those that touch or nearly do as one.
+std::vector<Interval> joined(std::vector<Interval> parts) {
+  std::sort(parts.begin(), parts.end(),
+            [](const Interval& a, const Interval& b) { return a.start < b.start; });
+  std::vector<Interval> found;
+  for (const Interval& one : parts) {
+    if (found.empty() || one.start > found.back().end + kBetweenOperations) {
+      found.push_back(one);
+    } else {
+      found.back().end = std::max(found.back().end, one.end);
+    }
+  }
+  return found;
+}
 
 }  // namespace
 
@@ -98,6 +115,38 @@ void TraceCollector::add_interval(const HostInterval& interval) {
   intervals_.push_back(interval);
 }
 
+void TraceCollector::add_activity(const RowKey& thread, Picoseconds start, Picoseconds end) {
+  if (last_activity_ == nullptr || thread != last_active_) {
+    last_activity_ = &activity_[thread];
+    last_active_ = thread;
+  }
+  if (!last_activity_->empty()) {
+    Interval& last = last_activity_->back();
+    if (start >= last.start && start <= last.end + kBetweenOperations) {
+      last.end = std::max(last.end, end);
+      return;
+    }
+  }
+  last_activity_->push_back({start, end});
+}
+
+std::vector<ThreadActivity> TraceCollector::take_activity() {
+  std::vector<ThreadActivity> found;
+  for (auto& [thread, parts] : activity_) {
+    const auto row = rows_.find(thread);
+    if (row == rows_.end()) continue;  // it neither launched nor waited
+    for (const Interval& one : joined(std::move(parts))) {
+      found.push_back({row->second, one.start, one.end});
+    }
+  }
+  activity_.clear();
+  last_activity_ = nullptr;
+  std::sort(found.begin(), found.end(), [](const ThreadActivity& a, const ThreadActivity& b) {
+    return std::tuple(a.track, a.start) < std::tuple(b.track, b.start);
+  });
+  return found;
+}
+
 std::int64_t TraceCollector::count_from_earliest() {
   std::vector<TimelineSpan>& spans = timeline_->spans;
   if (spans.empty()) return 0;
@@ -116,6 +165,7 @@ std::int64_t TraceCollector::count_from_earliest() {
   std::for_each(spans.begin(), spans.end(), shift);
   std::for_each(intervals_.begin(), intervals_.end(), shift);
   std::for_each(shaped_.begin(), shaped_.end(), shift);
+  for (auto& [thread, parts] : activity_) std::for_each(parts.begin(), parts.end(), shift);
   return whole;
 }
 

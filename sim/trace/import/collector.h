@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "sim/base/intervals.h"
+#include "sim/trace/import/imported_trace.h"
 #include "sim/trace/timeline.h"
 
 namespace zenflow::sim {
@@ -70,6 +72,8 @@ class TraceCollector {
   /// A step that the file states; false as above. Its duration counts as a span's.
   [[nodiscard]] bool add_step(const TimelineStep& step);
   void add_interval(const HostInterval& interval);
+  /// A thread ran something that is not kept, and so gets no row.
+  void add_activity(const RowKey& thread, Picoseconds start, Picoseconds end);
   /// An operation whose shapes are known; `rule` is an index into Timeline::details.
   void add_shaped(const HostInterval& operation) { shaped_.push_back(operation); }
   [[nodiscard]] std::uint64_t size() const { return count_; }
@@ -83,6 +87,8 @@ class TraceCollector {
   void finish(bool sorts);
   [[nodiscard]] const std::vector<HostInterval>& intervals() const { return intervals_; }
   [[nodiscard]] std::deque<HostInterval> take_shaped() { return std::move(shaped_); }
+  /// After `finish`: ImportedTrace::activity.
+  [[nodiscard]] std::vector<ThreadActivity> take_activity();
   /// After `finish`: moves everything so that the first span starts within the timeline's first
   /// nanosecond; by how many nanoseconds.
   std::int64_t count_from_earliest();
@@ -102,6 +108,9 @@ class TraceCollector {
   std::vector<HostInterval> intervals_;
   std::deque<HostInterval> shaped_;         // grows without a second copy
   std::vector<std::size_t> open_interval_;  // by track, the last one; count of intervals_: none
+  std::map<RowKey, std::vector<Interval>> activity_;
+  std::vector<Interval>* last_activity_ = nullptr;  // of activity_
+  RowKey last_active_;
 };
 
 }  // namespace zenflow::sim

@@ -183,6 +183,7 @@ class ChromeImporter {
     throw_if_stopped();
     assign_phases(timeline, launch, collector_.intervals(), options_.rules);
     throw_if_stopped();
+    result_.activity = collector_.take_activity();
     attach_shapes(timeline, launch, collector_.take_shaped());
     throw_if_stopped();
     if (timeline.steps.empty()) {

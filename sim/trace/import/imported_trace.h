@@ -38,9 +38,19 @@ struct LeftOut {
   std::string first;  ///< where the first was: "byte 120", "CUPTI_ACTIVITY_KIND_KERNEL row 3"
 };
 
+/// A thread ran operations or Python functions, with little between them.
+struct ThreadActivity {
+  std::uint32_t track = 0;
+  Picoseconds start;
+  Picoseconds end;
+};
+
 struct ImportedTrace {
   TraceFormat format = TraceFormat::kChrome;
   Timeline timeline;
+  /// Of threads that have a track, as far as the trace has their operations: by track and start,
+  /// apart from each other.
+  std::vector<ThreadActivity> activity;
   StepSource step_source = StepSource::kNone;
   std::vector<LeftOut> left_out;  ///< by name
   std::vector<std::string>

@@ -130,9 +130,13 @@ std::int64_t ProfilerTraceReader::device_of_process(const KinetoEvent& event) {
   return number(event.process);
 }
 
-std::uint32_t ProfilerTraceReader::thread_track(const KinetoEvent& event) {
+RowKey ProfilerTraceReader::thread_key(const KinetoEvent& event) {
   const std::int64_t process = number(event.process);
-  return collector_->track({RowKey::Row::kThread, process, -1, thread_number(event)});
+  return {RowKey::Row::kThread, process, -1, thread_number(event)};
+}
+
+std::uint32_t ProfilerTraceReader::thread_track(const KinetoEvent& event) {
+  return collector_->track(thread_key(event));
 }
 
 /// What the file called it.
@@ -170,6 +174,19 @@ std::optional<ProfilerTraceReader::Times> ProfilerTraceReader::times(const Place
     return std::nullopt;
   }
   return Times{*from, *from + *takes};
+}
+
+std::optional<ProfilerTraceReader::Times> ProfilerTraceReader::times_if_usable(
+    const KinetoEvent& event) const {
+  const bool has_end = !event.end.empty();
+  const auto start = parse_microseconds(event.start);
+  const auto last = parse_microseconds(has_end ? event.end : event.duration);
+  if (!start || !last) return std::nullopt;
+  const auto from = since(*start, *origin_);
+  const auto behind = since(*last, has_end ? *origin_ : 0);
+  if (!from || !behind) return std::nullopt;
+  const Times when{*from, has_end ? *behind : *from + *behind};
+  return when.end < when.start ? std::nullopt : std::optional(when);
 }
 
 /// The times of a span whose end has an event of its own.
@@ -322,12 +339,15 @@ void ProfilerTraceReader::take_operation(const Placed& placed) {
   const HostOperations::Facts& facts =
       operations_.facts_of(event.name, event.category == "python_function");
   if (facts.is_range) return take_host(placed, SpanKind::kRange);
-  if (facts.rule >= 0) {
-    if (const auto when = times(placed)) {
+  // Of operations that no rule asks for nothing is said to be missing.
+  const auto when = facts.rule >= 0 ? times(placed) : times_if_usable(event);
+  if (when) {
+    if (facts.rule >= 0) {
       const std::uint32_t track = thread_track(event);
       collector_->add_interval(
           {track, static_cast<std::uint32_t>(facts.rule), when->start, when->end});
     }
+    collector_->add_activity(thread_key(event), when->start, when->end);
   }
   if (!event.input_dims.empty() && has_wanted_shape(event.name)) take_shape(placed);
   leave_out(placed, event.category.empty() ? std::string_view("host operations") : event.category,

@@ -63,6 +63,8 @@ class ProfilerTraceReader {
   void take_operation(const Placed& placed);
   void take_shape(const Placed& placed);
   [[nodiscard]] std::optional<Times> times(const Placed& placed);
+  /// The same, without a word where there are none.
+  [[nodiscard]] std::optional<Times> times_if_usable(const KinetoEvent& event) const;
   [[nodiscard]] std::optional<Times> times_between(const Placed& placed, const DecimalTime& start);
   [[nodiscard]] TimelineSpan span(const Placed& placed, const Times& when, SpanKind kind);
   [[nodiscard]] TimelineSpan span_of_host(const Placed& placed, const Times& when, SpanKind kind);
@@ -75,6 +77,7 @@ class ProfilerTraceReader {
   [[nodiscard]] std::string text_of(std::int64_t number) const;
   [[nodiscard]] std::int64_t thread_number(const KinetoEvent& event);
   [[nodiscard]] std::int64_t device_of_process(const KinetoEvent& event);
+  [[nodiscard]] RowKey thread_key(const KinetoEvent& event);
   [[nodiscard]] std::uint32_t thread_track(const KinetoEvent& event);
   void name_devices(const ChromeHeader& header);
 
