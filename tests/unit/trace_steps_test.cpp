@@ -1,5 +1,6 @@
 // Where steps are found when nobody, or only the optimizer, says where they are.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -81,6 +82,55 @@ TEST(FindSteps, TakesOptimizersWhereNoStepIsAnnotated) {
   ASSERT_THAT(trace.timeline.steps, SizeIs(2));
   EXPECT_EQ(trace.timeline.steps[0].start.count, 60'000'000);
   EXPECT_EQ(trace.timeline.steps[0].end.count, 160'000'000);
+}
+
+/// Four steps of 100 us: so many kernels, then so many calls of an optimizer, each with a copy
+/// behind it and `casts` kernels.
+std::vector<TimelineStep> steps_of(int kernels, int calls, int casts, bool cuts_first) {
+  std::string list;
+  int number = 0;
+  const auto add = [&](const std::string& one) { list += (list.empty() ? "" : ",") + one; };
+  const auto launched = [&](const std::string& name, int at) {
+    ++number;
+    add(testing::launch("cudaLaunchKernel", std::to_string(at), "0.1", number));
+    add(kernel(name, std::to_string(at) + ".3", "0.2", number));
+  };
+  for (int step = 0; step < 4; ++step) {
+    const int missing = cuts_first && step == 0 ? kernels / 2 : 0;
+    for (int i = missing; i < kernels; ++i) launched("gemm", 100 * step + i);
+    for (int i = 0; i < calls; ++i) {
+      const int at = 100 * step + 50 + 5 * i;
+      add(event("user_annotation", "Optimizer.step#DeepSpeedCPUAdam.step", "100", "100",
+                std::to_string(at), "3"));
+      add(testing::copy("HtoD (Pinned -> Device)", std::to_string(at + 3), "1", 8, 1000 + number));
+      for (int cast = 0; cast < casts && i + 1 < calls; ++cast) launched("cast", at + 4);
+    }
+  }
+  return import_text("{\"traceEvents\": [" + list + "]}").timeline.steps;
+}
+
+std::vector<std::pair<std::int64_t, std::int64_t>> microseconds(
+    const std::vector<TimelineStep>& steps) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> found;
+  for (const TimelineStep& one : steps) {
+    found.emplace_back(one.start.count / 1'000'000, one.end.count / 1'000'000);
+  }
+  return found;
+}
+
+// DeepSpeed's stage 3 calls its optimizer once for each sub-group.
+TEST(FindSteps, CallsOfAnOptimizerWithNoForwardBetweenAreOneStep) {
+  using Steps = std::vector<std::pair<std::int64_t, std::int64_t>>;
+  const Steps whole = {{0, 88}, {88, 188}, {188, 288}, {288, 388}};
+  EXPECT_EQ(microseconds(steps_of(20, 8, 0, false)), whole);
+  EXPECT_EQ(microseconds(steps_of(1, 8, 0, false)), whole);
+  EXPECT_EQ(microseconds(steps_of(20, 8, 1, false)), whole) << "a cast is no forward";
+  // Of the first step only half was recorded.
+  EXPECT_EQ(microseconds(steps_of(20, 8, 0, true)), Steps(whole.begin() + 1, whole.end()));
+  // Nothing is known of kernels: the longest pauses are where steps are.
+  EXPECT_EQ(microseconds(steps_of(0, 8, 0, false)), Steps(whole.begin() + 1, whole.end()));
+  EXPECT_EQ(microseconds(steps_of(20, 1, 0, false)),
+            (Steps{{0, 53}, {53, 153}, {153, 253}, {253, 353}}));
 }
 
 TEST(FindSteps, TakesThePeriodOfTheKernelsElse) {

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "sim/base/stop.h"
+#include "sim/trace/import/optimizer_steps.h"
 #include "sim/trace/import/rule_matcher.h"
 #include "sim/trace/launches.h"
 #include "sim/trace/span_indices.h"
@@ -65,10 +66,10 @@ class StepFinder {
     }
   }
 
-  void steps_end_with(const std::vector<const TimelineSpan*>& spans) {
-    for (std::size_t i = 0; i + 1 < spans.size(); ++i) {
-      timeline_.steps.push_back({static_cast<std::int64_t>(i), spans[i]->end, spans[i + 1]->end});
-    }
+  /// Whether there are any.
+  bool steps_end_with(const std::vector<const TimelineSpan*>& updates, const SpanLaunches& launch) {
+    timeline_.steps = steps_between_updates(timeline_, launch, updates);
+    return !timeline_.steps.empty();
   }
 
   /// Periods of the kernels of the track that computes most.
@@ -208,8 +209,7 @@ StepSource find_steps(Timeline& timeline, const SpanLaunches& launch, const Trac
   } else if (const auto named = finder.ranges(rules.steps); !named.empty()) {
     finder.steps_are(named);
     source = StepSource::kAnnotation;
-  } else if (const auto updates = finder.ranges(rules.optimizers); updates.size() >= 2) {
-    finder.steps_end_with(updates);
+  } else if (finder.steps_end_with(finder.ranges(rules.optimizers), launch)) {
     source = StepSource::kOptimizer;
   } else if (finder.steps_repeat()) {
     source = StepSource::kPeriod;

@@ -1,0 +1,21 @@
+/// Steps of a run whose optimizer's ranges are known.
+#pragma once
+
+#include <vector>
+
+#include "sim/trace/launches.h"
+#include "sim/trace/timeline.h"
+
+namespace zenflow::sim {
+
+/// From the end of one update to that of the next. Ranges with no forward between them are one
+/// update: DeepSpeed's stage 3 calls its optimizer once a sub-group, others have two optimizers.
+/// Between two ranges is a forward if an eighth as many kernels are launched there as between those
+/// that have most, for casts and norms are kernels too; without any kernel, if an eighth as much
+/// time lies there. The first step begins with the trace's first kernel, if as many precede its
+/// update as others. `ranges` are sorted by start and lie beside each other.
+[[nodiscard]] std::vector<TimelineStep> steps_between_updates(
+    const Timeline& timeline, const SpanLaunches& launch,
+    const std::vector<const TimelineSpan*>& ranges);
+
+}  // namespace zenflow::sim
