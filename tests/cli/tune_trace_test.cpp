@@ -227,6 +227,24 @@ std::string profiled() {
   return text + "]}";
 }
 
+// Kernels that repeat may be a model's layers.
+TEST_F(TuneTrace, AsksWhetherRepetitionsAreSteps) {
+  std::string layers = profiled();
+  for (std::size_t at = 0; (at = layers.find("ProfilerStep#", at)) != std::string::npos;) {
+    layers.replace(at, 13, "part ");
+  }
+  folder_.write("layers.json", layers);
+  const Arguments of = {"--trace", "layers.json", "--model", kModel, "--base", kBase};
+  expect_refused(of,
+                 AllOf(HasSubstr("repetitions: steps or layers? They take 3"),
+                       HasSubstr("forward and backward of this batch take"), HasSubstr("--steps")));
+  // Named, they are steps; and fewer of them, half a second apart, fit.
+  const Outcome named =
+      tune(of + Arguments{"--steps", "part [0-9]", "--anyway", "-o", "out"} + kOffloading);
+  ASSERT_EQ(named.code, 0) << named.err;
+  EXPECT_NEAR(summary()["baseline"]["measured_step_time_ms"].get<double>(), 500, 1e-6);
+}
+
 TEST_F(TuneTrace, TakesTheMemoryOfTheGpuFromTheTrace) {
   std::string text = profiled();
   const std::string name = "\"NVIDIA H100 80GB HBM3\"";

@@ -137,6 +137,35 @@ TEST(TimerLog, ReadsLinesBehindAnyPrefix) {
 }
 
 // "elapsed time per iteration" of forks that count in seconds.
+// Megatron prints a record, then what it does before the next one.
+TEST(TimerLog, TellsApartWhatIsNoUsualStep) {
+  std::string text =
+      "  eval_interval ................................... 1000\n"
+      "  save ............................................ saving checkpoint\n"
+      "{\"train\": {\"eval_loss\": 1}}\n";
+  const auto iteration = [](int ms) {
+    return " iteration 1/ 9 | elapsed time per iteration (ms): " + std::to_string(ms) + ".0 |\n";
+  };
+  text += iteration(900) + iteration(100) + iteration(102) +
+          " validation loss at iteration 3 | lm loss value: 1.2E+00 |\n" + iteration(400) +
+          "saving checkpoint at iteration 4 to /x\n  successfully saved checkpoint at 4\n" +
+          iteration(300) + iteration(101);
+  const ImportedTrace trace = import(text);
+  const UsualSteps steps = trace.timers->usual_steps();
+  EXPECT_THAT(steps.usual, ElementsAre(100, 102, 101));
+  EXPECT_THAT(steps.first, ElementsAre(900));
+  EXPECT_THAT(steps.evaluating, ElementsAre(400));
+  EXPECT_THAT(steps.saving, ElementsAre(300));
+  EXPECT_EQ(steps.text(),
+            "3 steps, without the first (900.00 ms) and 1 with an evaluation (mean 400.00 ms) and "
+            "1 with saving (mean 300.00 ms)");
+  // Of one step nothing can be left out.
+  EXPECT_THAT(import(iteration(900)).timers->usual_steps().usual, ElementsAre(900));
+  // Without iterations, those of the three phases.
+  const std::string record = "time (ms) | fwd: 1.00 | bwd: 2.00 | step: 4.00\n";
+  EXPECT_THAT(import(record + record).timers->usual_steps().usual, ElementsAre(7));
+}
+
 TEST(TimerLog, TakesIterationsInSeconds) {
   const TimerLog log =
       *import(

@@ -260,6 +260,53 @@ TEST(TraceAnalysis, StepsSayHowBusyTheGpuWasInThem) {
 
 //   step 1  |0--------40|        step 2  |38-------100|   of two devices
 //   d2h 30-50 of device 0, h2d 39-41 of device 1, h2d 40-42 of device 0, d2h 100-101
+std::string steps_of(const std::vector<int>& lengths) {
+  std::string list;
+  int at = 0;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    list +=
+        (i == 0 ? "" : ",") + event("user_annotation", "ProfilerStep#" + std::to_string(i), "100",
+                                    "100", std::to_string(at), std::to_string(lengths[i]));
+    at += lengths[i];
+  }
+  return list;
+}
+
+// The first allocates; the third evaluates, the fourth saves. Recomputing is called checkpointing.
+TEST(TraceAnalysis, TellsStepsApartThatAreNotLikeTheOthers) {
+  const std::string ranges =
+      event("user_annotation", "evaluate", "100", "100", "500", "20") + "," +
+      event("user_annotation", "save_checkpoint", "100", "100", "700", "20") + "," +
+      event("user_annotation", "CheckpointFunction", "100", "100", "810", "20");
+  const ImportedTrace trace = import_text(
+      trace_of(steps_of({300, 100, 200, 150, 100, 110}), ranges, kernel("a", "310", "5", 1)));
+  const TraceAnalysis analysis = analyze(trace, default_rules());
+  std::vector<std::string> apart;
+  for (const StepAnalysis& step : analysis.steps) apart.push_back(step.apart);
+  EXPECT_THAT(apart, ::testing::ElementsAre("the first", "", "evaluation", "saving", "", ""));
+  const auto json = nlohmann::json::parse(trace_json(trace, analysis, "t"))["steps"];
+  EXPECT_EQ(json["usual"]["count"], 3);
+  EXPECT_NEAR(json["usual"]["mean_ms"].get<double>(), 0.31 / 3, 1e-12);
+  EXPECT_NEAR(json["mean_ms"].get<double>(), 0.16, 1e-12) << "of all";
+  EXPECT_THAT(trace_text(trace, analysis, "t", false),
+              HasSubstr("mean of 3 steps: 0.103 ms, without step 0 (the first, 0.300 ms), step 2 "
+                        "(evaluation, 0.200 ms), step 3 (saving, 0.150 ms)"));
+}
+
+TEST(TraceAnalysis, AsksOfRepetitionsWhetherTheyAreSteps) {
+  std::string list;
+  for (int i = 0; i < 12; ++i) {
+    list +=
+        (i == 0 ? "" : ",") + kernel(i % 3 == 0 ? "gemm" : "norm", std::to_string(10 * i), "8", i);
+  }
+  const ImportedTrace trace = import_text(trace_of(list));
+  const TraceAnalysis analysis = analyze(trace, default_rules());
+  EXPECT_THAT(trace_text(trace, analysis, "t", false),
+              HasSubstr("3 repetitions (repetitions: steps or layers?"));
+  EXPECT_EQ(nlohmann::json::parse(trace_json(trace, analysis, "t"))["steps"]["question"],
+            "repetitions: steps or layers?");
+}
+
 TEST(TraceAnalysis, StepsSayWhatBeganToBeCopiedInThem) {
   const ImportedTrace trace =
       import_text(trace_of(event("user_annotation", "ProfilerStep#1", "100", "100", "0", "40"),

@@ -118,6 +118,22 @@ std::optional<TimedGroup> calls_of_steps(const Timeline& timeline, const Interva
 
 }  // namespace
 
+double micro_batch_seconds(const Job& job) {
+  double total = 0;
+  for (const PlannedLayer& layer : plan_step(job).layers) {
+    total += to_seconds(layer.forward + layer.backward).value();
+  }
+  return total;
+}
+
+bool may_repeat_steps(const ImportedTrace& trace, const Job& job) {
+  const std::vector<TimelineStep>& steps = trace.timeline.steps;
+  if (trace.step_source != StepSource::kPeriod || steps.size() < 2) return true;
+  const double whole = to_seconds(steps.back().start - steps.front().start).value();
+  constexpr double kFaster = 3;  // than the profile's GPU may it be
+  return kFaster * whole >= static_cast<double>(steps.size() - 1) * micro_batch_seconds(job);
+}
+
 TraceWork host_update_work(const Timeline& timeline, const Job& job, const TraceRules& rules) {
   Intervals updates;
   for (const Activity& one : host_activities(timeline, rules)) {

@@ -57,6 +57,7 @@ bool has_gpu_work(const Timeline& timeline) {
 TraceWork recorded_work(const FitTrace& one, const TraceFitInput& input,
                         const LaunchTimes& launch) {
   const Timeline& timeline = one.trace->timeline;
+  const bool knows_steps = one.job != nullptr && may_repeat_steps(*one.trace, *one.job);
   TraceWork work = shaped_kernel_work(timeline, input.base, launch.gap.median);
   const bool has_shapes = !work.groups.empty();
   if (!has_shapes) {
@@ -64,13 +65,19 @@ TraceWork recorded_work(const FitTrace& one, const TraceFitInput& input,
     work.notes.emplace_back(
         "no shapes of the operations that launched its kernels (record_shapes of the PyTorch "
         "profiler)");
-    if (one.job != nullptr) work.add(model_kernel_work(timeline, *one.job, launch.gap.median));
+    if (knows_steps) work.add(model_kernel_work(timeline, *one.job, launch.gap.median));
+  }
+  if (one.job != nullptr && !knows_steps) {
+    work.notes.emplace_back(
+        std::string(kStepsOrLayers) +
+        " They are too short for a step of this batch, and nothing is fitted to "
+        "them (--steps)");
   }
   if (one.job == nullptr && !has_shapes) {
     work.notes.emplace_back("without a model nothing is known of what its kernels computed");
   }
   work.add(collective_work(timeline, input.base));
-  if (one.job != nullptr) work.add(host_update_work(timeline, *one.job, input.rules));
+  if (knows_steps) work.add(host_update_work(timeline, *one.job, input.rules));
   if (timeline.steps.empty()) work.notes.emplace_back("no steps were found");
   return work;
 }
@@ -252,7 +259,10 @@ TraceBaseline trace_baseline(const FitTrace& one, const TraceRules& rules) {
     baseline.launch = launch_times(trace.timeline, launch_of_spans(trace.timeline));
   }
   const std::vector<TimelineStep>& steps = trace.timeline.steps;
-  if (trace.timers && std::isfinite(trace.timers->step_ms)) {
+  const auto usual = trace.timers ? trace.timers->usual_steps() : UsualSteps{{}, {}, {}, {}};
+  if (!usual.usual.empty()) {
+    baseline.step_seconds = 1e-3 * mean(usual.usual);
+  } else if (trace.timers && std::isfinite(trace.timers->step_ms)) {
     baseline.step_seconds = 1e-3 * trace.timers->step_ms;
   } else if (steps.size() > 1) {
     const double whole = to_seconds(steps.back().start - steps.front().start).value();

@@ -34,7 +34,7 @@ struct TraceFitInput {
 /// What a recording shows without any model: the run as it was.
 struct TraceBaseline {
   std::string name;
-  /// From one step's start to the next's, mean; of a log the mean of its steps.
+  /// From one step's start to the next's, mean; of a log the mean of its usual steps.
   std::optional<double> step_seconds;
   /// Per device: phases, idle by cause, copies; steps. Without GPU work: no devices.
   TraceAnalysis analysis;

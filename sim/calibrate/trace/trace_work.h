@@ -61,6 +61,14 @@ struct TraceWork {
 /// `base`: whose node says how many GPUs are reached without a network.
 [[nodiscard]] TraceWork collective_work(const Timeline& timeline, const HardwareProfile& base);
 
+/// Whether what repeats in a trace may be a step of the job, where nothing but repetition shows
+/// steps: it is no shorter than a third of what the model's forward and backward of a micro-batch
+/// take with the job's profile. Layers, of which a model has more than a few, are. True of steps
+/// that are known otherwise.
+[[nodiscard]] bool may_repeat_steps(const ImportedTrace& trace, const Job& job);
+/// Seconds that forward and backward of a micro-batch take with the job's profile.
+[[nodiscard]] double micro_batch_seconds(const Job& job);
+
 /// Optimizer ranges of the host, as `rules` recognise them.
 [[nodiscard]] TraceWork host_update_work(const Timeline& timeline, const Job& job,
                                          const TraceRules& rules);

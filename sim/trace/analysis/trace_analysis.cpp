@@ -350,6 +350,7 @@ TraceAnalysis analyze_work(const ImportedTrace& trace, const SpanLaunches& launc
         {.number = step.number, .start = step.start, .duration = step.end - step.start});
     steps.push_back({step.start, step.end});
   }
+  tell_steps_apart(timeline, analysis.steps);
   const Intervals parts = {part};
   const SpanIndices work = work_of(timeline, part);
   for (const auto& [device, rows] : rows_by_device(timeline, work)) {

@@ -102,6 +102,8 @@ struct StepAnalysis {
   std::int64_t number = 0;
   Picoseconds start{};
   Picoseconds duration{};
+  /// Why it is not like the others: "the first", "evaluation", "saving"; empty: it is.
+  std::string apart{};
   BytesByDirection bytes{};  ///< of copies that begin in it, on all devices
   /// By device, in the order of TraceAnalysis::devices.
   std::vector<Picoseconds> busy{};
@@ -127,6 +129,13 @@ struct RankWait {
   Picoseconds waited{};         ///< of that
   std::uint64_t came_last = 0;  ///< collectives that the others waited in for it
 };
+
+/// Mean duration of the steps that are like each other.
+struct UsualMean {
+  std::size_t steps = 0;
+  std::optional<double> milliseconds{};
+};
+[[nodiscard]] UsualMean usual_mean(const std::vector<StepAnalysis>& steps);
 
 struct TraceAnalysis {
   std::vector<DeviceAnalysis> devices;  ///< those with GPU work

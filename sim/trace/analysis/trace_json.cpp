@@ -123,6 +123,11 @@ json steps_json(const TraceAnalysis& analysis) {
     map["mean_interval_ms"] = milliseconds(steps.back().start - steps.front().start) /
                               static_cast<double>(steps.size() - 1);
   }
+  const UsualMean usual = usual_mean(steps);
+  map["usual"] = {{"count", usual.steps},
+                  {"mean_ms", usual.milliseconds ? json(*usual.milliseconds) : json(nullptr)}};
+  map["question"] =
+      analysis.step_source == StepSource::kPeriod ? json(kStepsOrLayers) : json(nullptr);
   map["each"] = json::array();
   double idle_sum = 0;
   std::size_t idle_count = 0;
@@ -131,6 +136,7 @@ json steps_json(const TraceAnalysis& analysis) {
     one["step"] = step.number;
     one["start_ms"] = milliseconds(step.start);
     one["duration_ms"] = milliseconds(step.duration);
+    if (!step.apart.empty()) one["apart"] = step.apart;
     one["busy_ms"] = json::array();
     one["kernel_ms"] = json::array();
     one["idle_share"] = json::array();
@@ -177,6 +183,14 @@ json timers_json(const TimerLog& log) {
     return one;
   };
   map["iterations"] = series(log.iterations);
+  const UsualSteps steps = log.usual_steps();
+  const auto some = [](const std::vector<double>& of) {
+    return json{{"count", of.size()}, {"mean_ms", number_or_null(mean(of))}};
+  };
+  map["usual_steps"] = some(steps.usual);
+  map["usual_steps"]["without"] = {{"first", some(steps.first)},
+                                   {"evaluating", some(steps.evaluating)},
+                                   {"saving", some(steps.saving)}};
   map["timers"] = json::object();
   for (const TimerSeries& one : log.timers) map["timers"][one.name] = series(one);
   map["across_ranks"] = json::object();

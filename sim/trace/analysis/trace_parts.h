@@ -59,6 +59,10 @@ class StallSweep {
 [[nodiscard]] std::vector<Activity> host_activities(const Timeline& timeline,
                                                     const TraceRules& rules);
 
+/// Sets StepAnalysis::apart: of a first step that takes a quarter longer than the median of the
+/// others, and of those in which a range begins that is named after an evaluation or after saving.
+void tell_steps_apart(const Timeline& timeline, std::vector<StepAnalysis>& steps);
+
 /// TraceAnalysis::ranges.
 [[nodiscard]] std::vector<NamedTime> longest_ranges(const Timeline& timeline);
 

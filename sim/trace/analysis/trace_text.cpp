@@ -30,6 +30,23 @@ std::string shortened(const std::string& name) {
   return name.substr(0, end) + "...";
 }
 
+/// Which steps are not like the others, and the mean without them.
+std::string apart_text(const std::vector<StepAnalysis>& steps) {
+  const UsualMean usual = usual_mean(steps);
+  if (usual.steps == steps.size() || !usual.milliseconds) return "";
+  std::string text =
+      fmt::format("mean of {} steps: {:.3f} ms, without", usual.steps, *usual.milliseconds);
+  constexpr std::size_t kMost = 5;
+  std::size_t shown = 0;
+  for (const StepAnalysis& step : steps) {
+    if (step.apart.empty() || ++shown > kMost) continue;
+    text += fmt::format("{} step {} ({}, {} ms)", shown == 1 ? "" : ",", step.number, step.apart,
+                        ms(step.duration));
+  }
+  if (shown > kMost) text += fmt::format(" and {} further ones", shown - kMost);
+  return text + "\n";
+}
+
 std::string steps_text(const TraceAnalysis& analysis) {
   if (analysis.steps.empty()) {
     return "No steps found: no annotation, no optimizer range, no repeating kernels. Name ranges "
@@ -45,9 +62,14 @@ std::string steps_text(const TraceAnalysis& analysis) {
     longest = std::max(longest, step.duration);
   }
   const auto count = static_cast<double>(analysis.steps.size());
-  return fmt::format("{} steps (by {}): mean {:.3f} ms, shortest {}, longest {}\n\n",
-                     analysis.steps.size(), to_string(analysis.step_source),
-                     static_cast<double>(sum.count) / 1e9 / count, ms(shortest), ms(longest));
+  const std::string source = analysis.step_source == StepSource::kPeriod
+                                 ? std::string(kStepsOrLayers) + " --steps REGEX says"
+                                 : "by " + to_string(analysis.step_source);
+  return fmt::format("{} {} ({}): mean {:.3f} ms, shortest {}, longest {}\n{}\n",
+                     analysis.steps.size(),
+                     analysis.step_source == StepSource::kPeriod ? "repetitions" : "steps", source,
+                     static_cast<double>(sum.count) / 1e9 / count, ms(shortest), ms(longest),
+                     apart_text(analysis.steps));
 }
 
 std::string busy_text(const DeviceAnalysis& device, bool bold) {
@@ -178,9 +200,14 @@ std::string timers_text(const TimerLog& log, bool bold) {
   };
   row(log.iterations);
   for (const TimerSeries& one : log.timers) row(one);
-  std::string text =
-      fmt::format("mean ms: step {}, forward {}, backward {}, optimizer {}\n\n", value(log.step_ms),
-                  value(log.forward_ms), value(log.backward_ms), value(log.optimizer_ms));
+  const UsualSteps steps = log.usual_steps();
+  std::string text;
+  if (!steps.usual.empty()) {
+    text += fmt::format("a step takes {} ms: mean of {}\n", value(mean(steps.usual)), steps.text());
+  }
+  text += fmt::format("mean ms of all: step {}, forward {}, backward {}, optimizer {}\n\n",
+                      value(log.step_ms), value(log.forward_ms), value(log.backward_ms),
+                      value(log.optimizer_ms));
   if (!rows.empty()) {
     text += format_table({"timer", "count", "mean ms", "first", "last"}, rows, bold) + "\n";
   }

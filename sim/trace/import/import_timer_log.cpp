@@ -177,6 +177,9 @@ class LogReader {
       const auto number = printed_number(line, name);
       if (number) log_->printed.emplace(name, *number);
     }
+    const Besides said = said_besides(line);
+    besides_.evaluates = besides_.evaluates || said.evaluates;
+    besides_.saves = besides_.saves || said.saves;
     std::size_t at = 0;
     while ((at = line.find(kRecord, at)) != line.npos) {
       const std::size_t list = at + kRecord.size();
@@ -190,6 +193,7 @@ class LogReader {
         const char* const no_number = "elapsed times that are no number";
         if (const auto value = take_duration(rest, no_number, one.milliseconds)) {
           log_->iterations.values.push_back(*value);
+          log_->besides.push_back(std::exchange(besides_, {}));
           ++result_.events;
         }
       }
@@ -280,8 +284,21 @@ class LogReader {
     log_->backward_ms = mean_of(kBackward);
     log_->optimizer_ms = mean_of(kOptimizer);
     log_->step_ms = log_->iterations.mean();
+    add_summed_steps();
     if (std::isnan(log_->step_ms)) {
       log_->step_ms = log_->forward_ms + log_->backward_ms + log_->optimizer_ms;
+    }
+  }
+
+  void add_summed_steps() {
+    const TimerSeries* const parts[] = {first_of(kForward), first_of(kBackward),
+                                        first_of(kOptimizer)};
+    std::size_t steps = std::numeric_limits<std::size_t>::max();
+    for (const TimerSeries* one : parts) {
+      steps = std::min(steps, one == nullptr ? 0 : one->values.size());
+    }
+    for (std::size_t i = 0; i < steps; ++i) {
+      log_->summed_steps.push_back(parts[0]->values[i] + parts[1]->values[i] + parts[2]->values[i]);
     }
   }
 
@@ -362,6 +379,7 @@ class LogReader {
   std::unordered_map<std::string, std::size_t> places_;
   std::optional<RankTimers> rank_timers_;
   std::uint64_t lines_ = 0;
+  Besides besides_;                   // since the last iteration's record
   std::optional<std::int64_t> rank_;  // of the first record that names one
   bool has_several_ranks_ = false;
 };

@@ -27,6 +27,8 @@ enum class StepSource : std::uint8_t {
   kTimers,      ///< a log's lines; only durations are known
 };
 [[nodiscard]] std::string to_string(StepSource source);
+/// What is asked of steps that nothing but repetition shows.
+inline constexpr const char* kStepsOrLayers = "repetitions: steps or layers?";
 
 /// Things of one kind that were in the file and are not on the timeline.
 struct LeftOut {

@@ -1,7 +1,12 @@
 #include "sim/trace/import/timer_log.h"
 
+#include <algorithm>
+#include <array>
+#include <cctype>
 #include <limits>
 #include <numeric>
+
+#include <fmt/format.h>
 
 namespace zenflow::sim {
 
@@ -12,6 +17,65 @@ double TimerSeries::sum() const {
 double mean(const std::vector<double>& values) {
   if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+namespace {
+
+constexpr std::array<std::string_view, 6> kEvaluations = {
+    "validation loss",    "validation results", "running evaluation",
+    "running validation", "evaluating",         "eval_loss"};
+constexpr std::array<std::string_view, 7> kSavings = {
+    "saving checkpoint", "saved checkpoint", "saving model",  "saving the model",
+    "checkpoint saved",  "model saved",      "[torch] saving"};
+
+bool has_any(std::string_view text, const auto& words) {
+  return std::any_of(words.begin(), words.end(),
+                     [&](std::string_view word) { return text.find(word) != text.npos; });
+}
+
+}  // namespace
+
+Besides said_besides(std::string_view line) {
+  // What is printed of settings is filled with dots, or JSON.
+  if (line.find("....") != line.npos || line.find("\":") != line.npos) return {};
+  std::string small(line);
+  for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return {has_any(small, kEvaluations), has_any(small, kSavings)};
+}
+
+std::string UsualSteps::text() const {
+  std::string text = fmt::format("{} steps", usual.size());
+  std::string without;
+  const auto leave = [&](const std::string& what) {
+    without += (without.empty() ? ", without " : " and ") + what;
+  };
+  if (!first.empty()) leave(fmt::format("the first ({:.2f} ms)", first.front()));
+  const auto leave_with = [&](const std::vector<double>& some, const char* what) {
+    if (some.empty()) return;
+    leave(fmt::format("{} with {} (mean {:.2f} ms)", some.size(), what, mean(some)));
+  };
+  leave_with(evaluating, "an evaluation");
+  leave_with(saving, "saving");
+  return text + without;
+}
+
+UsualSteps TimerLog::usual_steps() const {
+  const std::vector<double>& all = iterations.values.empty() ? summed_steps : iterations.values;
+  UsualSteps steps;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Besides also = i < besides.size() ? besides[i] : Besides{};
+    if (i == 0) {
+      steps.first.push_back(all[i]);
+    } else if (also.evaluates) {
+      steps.evaluating.push_back(all[i]);
+    } else if (also.saves) {
+      steps.saving.push_back(all[i]);
+    } else {
+      steps.usual.push_back(all[i]);
+    }
+  }
+  if (steps.usual.empty()) return {.usual = all, .first = {}, .evaluating = {}, .saving = {}};
+  return steps;
 }
 
 const TimerSeries* TimerLog::find(const std::string& name) const {

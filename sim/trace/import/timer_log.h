@@ -43,10 +43,32 @@ struct RankTimerSeries {
   std::vector<double> longest;
 };
 
+/// What else a log says was done since the record before an iteration's: its time may hold that.
+struct Besides {
+  bool evaluates = false;
+  bool saves = false;
+};
+/// Whether a line says that the model is evaluated, or saved; settings, "eval_interval .... 100",
+/// do not.
+[[nodiscard]] Besides said_besides(std::string_view line);
+
+/// The steps of a log that are like each other: without the first, which allocates and compiles,
+/// and those with an evaluation or with saving, as long as any other is there.
+struct UsualSteps {
+  std::vector<double> usual;       ///< milliseconds
+  std::vector<double> first;       ///< none or one
+  std::vector<double> evaluating;  ///< maybe saving, too
+  std::vector<double> saving;
+
+  /// "19 steps, without the first (1634.0) and 2 with an evaluation (mean 2000.0)"
+  [[nodiscard]] std::string text() const;
+};
+
 struct TimerLog {
   std::vector<TimerSeries> timers;            ///< in order of first appearance, names as written
   std::vector<RankTimerSeries> across_ranks;  ///< the same
   TimerSeries iterations;                     ///< "elapsed time per iteration (ms)"
+  std::vector<Besides> besides{};             ///< of each of them
   /// Whole numbers among the settings that DeepSpeed and Megatron print when they begin, of those
   /// in kPrintedSettings; the first of each.
   std::map<std::string, std::int64_t, std::less<>> printed{};
@@ -60,6 +82,9 @@ struct TimerLog {
   double step_ms;       ///< mean of iterations, else the sum of the three
 
   [[nodiscard]] const TimerSeries* find(const std::string& name) const;
+  /// Of iterations, else of the sums of the three phases.
+  [[nodiscard]] UsualSteps usual_steps() const;
+  std::vector<double> summed_steps{};  ///< of each step that has all three phases
 };
 
 }  // namespace zenflow::sim

@@ -149,12 +149,16 @@ struct StepTime {
   std::int64_t window = 0;
 };
 
-/// From one's start to the next's, which the last does not have; a log times each. A log without
-/// iterations has none.
+/// From one's start to the next's, which the last does not have; a log times each, of which those
+/// with an evaluation or saving are left out. A log without iterations has none.
 std::vector<double> step_seconds(const ImportedTrace& trace) {
   std::vector<double> seconds;
   if (trace.timers) {
-    for (const double time : trace.timers->iterations.values) seconds.push_back(1e-3 * time);
+    const TimerLog& log = *trace.timers;
+    for (std::size_t i = 0; i < log.iterations.values.size(); ++i) {
+      const bool is_usual = !log.besides[i].evaluates && !log.besides[i].saves;
+      if (is_usual) seconds.push_back(1e-3 * log.iterations.values[i]);
+    }
     return seconds;
   }
   const std::vector<TimelineStep>& steps = trace.timeline.steps;
@@ -197,6 +201,20 @@ std::optional<StepTime> step_of(TraceReading& reading, std::size_t i, const Trac
   const ImportedTrace& trace = reading.traces[i];
   std::vector<std::string>& untold = reading.result.untold;
   const std::int64_t steps = job.deepspeed.gradient_accumulation_steps;
+  if (trace.step_source == StepSource::kPeriod && !trace.timeline.steps.empty()) {
+    const double batch = 1e3 * micro_batch_seconds(job);
+    if (!may_repeat_steps(trace, job)) {
+      insufficient(fmt::format(
+          "{}: {} They take {:.3g} ms each, where forward and backward of this batch "
+          "take about {:.3g} ms: name the ranges that are steps (--steps), or say what "
+          "a step takes (--measured-step)",
+          reading.file(i), kStepsOrLayers, 1e3 * baseline.step_seconds.value_or(0), batch));
+    }
+    untold.push_back(
+        fmt::format("{}: {} Taken for steps, which this batch fits: its forward and backward take "
+                    "about {:.3g} ms (--steps)",
+                    reading.file(i), kStepsOrLayers, batch));
+  }
   const std::optional<StepTime> time = step_time(trace, baseline, window_of(job, trace));
   if (!time) {
     untold.push_back(reading.file(i) +
