@@ -13,7 +13,9 @@ bool contains(std::string_view text, std::string_view part) {
 
 /// Whatever the case of its letters; `word` has small ones.
 bool contains_word(std::string_view text, std::string_view word) {
-  const auto is_same = [](char a, char b) { return (a | 0x20) == b; };
+  const auto is_same = [](char a, char b) {
+    return (a >= 'A' && a <= 'Z' ? static_cast<char>(a - 'A' + 'a') : a) == b;
+  };
   return std::search(text.begin(), text.end(), word.begin(), word.end(), is_same) != text.end();
 }
 
@@ -131,10 +133,8 @@ bool is_collective(std::string_view kernel) {
       return true;
     }
   }
-  static constexpr std::array<std::string_view, 6> kLibraries = {"nccl",  "rccl",  "oneccl",
-                                                                 "msccl", "hccl_", "xccl"};
-  return std::any_of(kLibraries.begin(), kLibraries.end(),
-                     [&](std::string_view library) { return contains_word(kernel, library); });
+  return std::any_of(kCollectiveWords.begin(), kCollectiveWords.end(),
+                     [&](std::string_view word) { return contains_word(kernel, word); });
 }
 
 }  // namespace zenflow::sim

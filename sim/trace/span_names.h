@@ -32,8 +32,27 @@ struct CopyName {
 inline constexpr std::array<std::string_view, 6> kOwnCollectives = {
     "all_gather", "reduce_scatter",   "all_reduce",
     "broadcast",  "reduce gradients", "gather weights"};
-/// Whether a kernel belongs to a communication library (NCCL, RCCL, oneCCL, MSCCL) or is one of our
-/// schedules' collectives.
+/// What kernels that communicate have in their names, in small letters: those of libraries, and
+/// those that programs bring along.
+inline constexpr std::array<std::string_view, 17> kCollectiveWords = {
+    "nccl",
+    "rccl",
+    "oneccl",
+    "msccl",
+    "hccl_",
+    "xccl",  // of NVIDIA, AMD, Intel, Microsoft, others
+    "nvshmem",
+    "ringkernel",
+    "deep_ep",   // DeepEP's dispatch and combine of experts
+    "multimem",  // PyTorch's symmetric memory, over NVLink's multicast
+    "one_shot_all_reduce",
+    "two_shot_all_reduce",  // the same, without multicast
+    "oneshotallreduce",
+    "twoshotallreduce",     // TensorRT-LLM's
+    "cross_device_reduce",  // vLLM's and aiter's own all-reduce
+    "allreduce_fusion",     // FlashInfer's and aiter's, with what follows
+    "quickreduce"};         // AMD's
+/// Whether a kernel communicates, by these words, or is one of our schedules' collectives.
 [[nodiscard]] bool is_collective(std::string_view kernel);
 
 }  // namespace zenflow::sim

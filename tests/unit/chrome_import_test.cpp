@@ -426,6 +426,9 @@ TEST_F(GzipImport, OtherFilesAreNamed) {
   const std::string tar =
       "trace.json" + std::string(247, '\0') + "ustar  " + std::string(248, '\0');
   EXPECT_THAT(message(testing::gzip(tar + text_)), HasSubstr("is a tar archive"));
+  // A file's name of one letter looks as UTF-16 does.
+  const std::string short_name = "t" + std::string(256, '\0') + "ustar  " + std::string(248, '\0');
+  EXPECT_THAT(message(short_name + text_), HasSubstr("is a tar archive"));
   EXPECT_THAT(message(std::string(100, '\x01')), HasSubstr("nsys export --type sqlite"));
   EXPECT_THAT(message("just some text\n"), HasSubstr("no trace"));
   EXPECT_THAT(message(testing::gzip(std::string("SQLite format 3\0 and so on", 26))),

@@ -436,6 +436,25 @@ TEST_F(NsightImport, FindsStepsByAGivenPattern) {
   EXPECT_EQ(trace.timeline.steps[1].end.count, 3'500'000);
 }
 
+// Nsight may have recorded no kernel, and knows why.
+TEST_F(NsightImport, SaysWhatNsightSaysWhereNoKernelWasRecorded) {
+  const std::string diagnostics =
+      "CREATE TABLE DIAGNOSTIC_EVENT (timestamp INTEGER, severity INTEGER, text TEXT);"
+      "CREATE TABLE ENUM_DIAGNOSTIC_SEVERITY_LEVEL (id INTEGER NOT NULL PRIMARY KEY, name TEXT, "
+      "label TEXT);"
+      "INSERT INTO ENUM_DIAGNOSTIC_SEVERITY_LEVEL VALUES (1,'INFO','Information'),(3,'ERROR',"
+      "'Error');"
+      "INSERT INTO DIAGNOSTIC_EVENT VALUES (1,1,'Process was launched'),(2,3,'CUDA device driver "
+      "is too old'),(3,3,'CUDA device driver is too old');";
+  const std::string no_work =
+      "DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL; DELETE FROM CUPTI_ACTIVITY_KIND_MEMCPY;"
+      "DELETE FROM CUPTI_ACTIVITY_KIND_MEMSET;";
+  EXPECT_THAT(import(diagnostics + no_work).problems,
+              ElementsAre(HasSubstr("no kernel was traced"),
+                          HasSubstr("Nsight Systems says: CUDA device driver is too old")));
+  EXPECT_THAT(import(diagnostics).problems, IsEmpty()) << "kernels are there";
+}
+
 TEST_F(NsightImport, RefusesOtherAndDamagedDatabases) {
   const std::filesystem::path path = folder_ / "other.sqlite";
   { NsightFile(path).run("CREATE TABLE notes (text TEXT)"); }

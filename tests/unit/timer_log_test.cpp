@@ -166,6 +166,32 @@ TEST(TimerLog, TellsApartWhatIsNoUsualStep) {
   EXPECT_THAT(import(record + record).timers->usual_steps().usual, ElementsAre(7));
 }
 
+// DeepSpeed's memory lines, of which the one with the largest share says most; its report of the
+// environment; Megatron's settings and transformers'.
+TEST(TimerLog, TakesWhatIsPrintedOfTheMachineAndOfRecomputing) {
+  const auto machine_of = [](const std::string& text) {
+    return import(text + "time (ms) | fwd: 1.00\n").timers->machine;
+  };
+  const std::string memory = "[INFO] [utils.py:808:see_memory_usage] CPU Virtual Memory:  used = ";
+  const PrintedMachine machine =
+      machine_of(memory + "10.05 GB, percent = 2.0%\n" + memory + "372.49 GB, percent = 74.1%\n" +
+                 memory + "243.66 GB, percent = 48.4%\n" +
+                 "shared memory (/dev/shm) size .... 251.49 GB\n"
+                 "  checkpoint_activations .......................... True\n"
+                 "  deepspeed_activation_checkpointing .............. False\n");
+  EXPECT_NEAR(machine.host_memory / 0x1p30, 502.7, 0.05);
+  EXPECT_NEAR(machine.shared_memory / 0x1p30, 251.49, 1e-6);
+  EXPECT_EQ(machine.checkpoints_activations, true);
+  EXPECT_EQ(machine.checkpointing_setting, "checkpoint_activations");
+  EXPECT_EQ(machine_of("TrainingArguments(gradient_checkpointing=True,\n").checkpoints_activations,
+            true);
+  EXPECT_EQ(machine_of("  recompute_granularity ....... full\n").checkpoints_activations, true);
+  EXPECT_EQ(machine_of("  checkpoint_activations ...... False\n").checkpoints_activations, false);
+  const PrintedMachine nothing = machine_of("  recompute_granularity ....... None\n");
+  EXPECT_FALSE(nothing.checkpoints_activations.has_value());
+  EXPECT_EQ(nothing.host_memory, 0);
+}
+
 TEST(TimerLog, TakesIterationsInSeconds) {
   const TimerLog log =
       *import(
@@ -174,6 +200,16 @@ TEST(TimerLog, TakesIterationsInSeconds) {
            .timers;
   EXPECT_THAT(log.iterations.values, ElementsAre(1250.0, 750.0));
   EXPECT_EQ(log.step_ms, 1000.0);
+}
+
+TEST(TimerLog, TakesIterationsOfNanotronAndOfKeysAndValues) {
+  const ImportedTrace trace = import(
+      "[default0]:07/24/2024 10:00:00 [INFO|DP=0|PP=0|TP=0]: iteration: 1 / 9 | "
+      "elapsed_time_per_iteration_ms: 2.51K | tokens_per_sec: 1.64K |\n"
+      "iteration: 2 / 9 | elapsed_time_per_iteration_ms: 313 | tokens_per_sec: 13K\n"
+      "step=3 elapsed_time_per_iteration_ms=314.5 loss=2.0\n");
+  EXPECT_THAT(trace.timers->iterations.values, ElementsAre(2510, 313, 314.5));
+  EXPECT_THAT(trace.problems, ElementsAre(HasSubstr("run.log:1: times in thousands (K)")));
 }
 
 TEST(TimerLog, ReadsMegatronsListsOfAllRanks) {

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -506,6 +507,79 @@ TEST(TraceAnalysis, ATraceWithoutTheHostDoesNotBlameIt) {
   const auto json = nlohmann::json::parse(trace_json(trace, analysis, "t.json"));
   EXPECT_EQ(json["devices"][0]["idle_by_stream"][0]["not_recorded_ms"], 0.02);
   EXPECT_THAT(trace_text(trace, analysis, "t.json", false), HasSubstr("not recorded"));
+}
+
+/// A product of 512 x 1024 x 256 in bf16, of 1 us, launched at `ts`, whose sums take half of one.
+std::string product(int ts, int correlation) {
+  const std::string at = std::to_string(ts);
+  return event("cpu_op", "aten::mm", "100", "100", at, "5",
+               R"("Input Dims": [[512, 256], [256, 1024]],)"
+               R"("Input type": ["c10::BFloat16", "c10::BFloat16"])") +
+         "," + launch("cudaLaunchKernel", at + ".5", "1", correlation) + "," +
+         launch("cudaLaunchKernel", at + ".9", "1", correlation + 1) + "," +
+         kernel("sm80_gemm", std::to_string(ts + 5), "1", correlation) + "," +
+         kernel("splitKreduce_kernel", std::to_string(ts + 7), "0.5", correlation + 1);
+}
+
+std::string reduction(const std::string& kind, int ts, int elements, int ranks) {
+  return event("kernel", "ncclDevKernel_" + kind + "_Sum_bf16_RING_LL", "0", "9",
+               std::to_string(ts), "10",
+               fmt::format(R"("device": 0, "stream": 9, "In msg nelems": {}, "dtype": "BFloat16",)"
+                           R"("Group size": {})",
+                           elements, ranks));
+}
+
+TEST(TraceAnalysis, SaysWhatTookLongestAndHowWell) {
+  const ImportedTrace trace = import_text(trace_of(
+      steps_of({100, 120, 110}), product(0, 1), product(100, 3), product(220, 5),
+      kernel("relu", "40", "4", 7), event("cpu_op", "aten::linear", "100", "100", "300", "9"),
+      reduction("AllReduce", 50, 500'000, 4), reduction("AllReduce", 70, 500'000, 4),
+      reduction("AllGather", 150, 500'000, 4)));
+  const TraceAnalysis analysis = analyze(trace, default_rules());
+  const auto json = nlohmann::json::parse(trace_json(trace, analysis, "t"));
+  EXPECT_EQ(json["top_kernels"][0]["name"], "ncclDevKernel_AllReduce_Sum_bf16_RING_LL");
+  EXPECT_EQ(json["top_kernels"][0]["count"], 2);
+  EXPECT_EQ(json["top_kernels"][0]["time_ms"], 0.02);
+  EXPECT_EQ(json["top_operators"][0]["name"], "aten::mm");
+  EXPECT_EQ(json["top_operators"][0]["time_ms"], 0.015);
+  EXPECT_EQ(json["top_operators"][1]["name"], "aten::linear");
+  ASSERT_THAT(json["products_by_shape"], SizeIs(1));
+  const auto& product = json["products_by_shape"][0];
+  EXPECT_EQ(product["count"], 3) << "what adds up parts is of the same product";
+  EXPECT_EQ(product["time_ms"], 0.0045);
+  EXPECT_NEAR(product["tflops"].get<double>(), 2.0 * 512 * 1024 * 256 / 1.5e-6 / 1e12, 1e-9);
+  ASSERT_THAT(json["collectives_by_size"], SizeIs(2));
+  // 1 MB in 10 us, of which each link carries 2 x 3/4; 4 MB gathered in 10 us, 3/4 of it.
+  EXPECT_EQ(json["collectives_by_size"][0]["kind"], "all_reduce");
+  EXPECT_EQ(json["collectives_by_size"][0]["bytes"], 1e6);
+  EXPECT_NEAR(json["collectives_by_size"][0]["bus_gb_per_s"].get<double>(), 150, 1e-9);
+  EXPECT_EQ(json["collectives_by_size"][1]["bytes"], 4e6);
+  EXPECT_NEAR(json["collectives_by_size"][1]["bus_gb_per_s"].get<double>(), 300, 1e-9);
+  EXPECT_NEAR(json["step_variation"]["standard_deviation_ms"].get<double>(), 0.01, 1e-12);
+  EXPECT_EQ(json["step_variation"]["median_ms"], 0.11);
+  const std::string text = trace_text(trace, analysis, "t", false);
+  for (const char* part :
+       {"kernels, longest in all", "operators of the host", "512 x 1024 x 256 c10::BFloat16",
+        "bus GB/s", "150.0", "Steps vary by 9.1 %", "median 0.110 ms"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+}
+
+// Of sixty-four GPUs one table, and one GPU in full.
+TEST(TraceAnalysis, ManyDevicesAreOneTable) {
+  std::string list;
+  for (int device = 0; device < 64; ++device) {
+    list += (device == 0 ? "" : ",") +
+            kernel("gemm", "0", std::to_string(100 + device), 2 * device, 7, device) + "," +
+            kernel("ncclDevKernel_AllReduce", std::to_string(100 + device),
+                   std::to_string(100 - device), 2 * device + 1, 9, device);
+  }
+  const ImportedTrace trace = import_text(trace_of(list));
+  const TraceAnalysis analysis = analyze(trace, default_rules());
+  const std::string text = trace_text(trace, analysis, "t", false);
+  EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 100);
+  EXPECT_THAT(text, HasSubstr("52 devices between these are in --json"));
+  EXPECT_EQ(nlohmann::json::parse(trace_json(trace, analysis, "t"))["devices"].size(), 64U);
 }
 
 TEST(TraceAnalysis, ReportsAsJsonAndText) {

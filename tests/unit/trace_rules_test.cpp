@@ -174,6 +174,19 @@ TEST(SpanNames, TellCollectivesFromOtherKernels) {
   EXPECT_TRUE(is_collective("all_gather 3"));
   EXPECT_FALSE(is_collective("void at::native::reduce_kernel<512, 1>"));
   EXPECT_FALSE(is_collective("all_gathering"));
+  for (const char* name :
+       {"void deep_ep::intranode::dispatch<8, 512>(int4*, float*)", "multimem_all_reduce_kernel",
+        "void (anonymous namespace)::two_shot_all_reduce_kernel<c10::BFloat16, 16>",
+        "rcclGenericKernel", "mscclKernel_Sum_half_LL", "nvshmemi_reduce_kernel",
+        "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)",
+        "tensorrt_llm::kernels::twoShotAllReduceKernel<half, 8, true>",
+        "flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport"}) {
+    EXPECT_TRUE(is_collective(name)) << name;
+  }
+  for (const char* name :
+       {"deep gemm", "void deep_gemm::fp8_gemm", "reduce_kernel", "allReduced"}) {
+    EXPECT_FALSE(is_collective(name)) << name;
+  }
 }
 
 }  // namespace

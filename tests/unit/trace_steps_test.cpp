@@ -62,7 +62,8 @@ TEST(FindSteps, KnowsWhatProgramsCallTheirSteps) {
   };
   for (const char* name :
        {"ProfilerStep#12", "step 12", "Step_3", "iteration_12", "iter 3", "batch 0", "train_step",
-        "training iteration", "global_step 7", "measure_step_0", "benchmark iteration 2"}) {
+        "training iteration", "global_step 7", "measure_step_0", "benchmark iteration 2",
+        "PROFILERSTEP#3", "TRAIN_STEP", "Train Step", "ITERATION 4", "Batch_2", "GLOBAL STEP 1"}) {
     EXPECT_EQ(source_of(name), StepSource::kAnnotation) << name;
   }
   for (const char* name :

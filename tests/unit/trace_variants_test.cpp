@@ -393,5 +393,16 @@ TEST_F(TraceFiles, OtherJsonIsRefusedWithItsKeys) {
   EXPECT_EQ(left_out(trace, "objects that are no events"), 1U);
 }
 
+// XLA's profiler, as JAX writes it: no event has a category.
+TEST(TraceVariants, SaysOfATraceOfJaxThatItIsOne) {
+  const std::string text = R"({"displayTimeUnit": "ns", "traceEvents": [
+    {"ph": "M", "pid": 3, "name": "process_name", "args": {"name": "/device:GPU:0"}},
+    {"ph": "M", "pid": 3, "tid": 1, "name": "thread_name", "args": {"name": "Stream #13"}},
+    {"ph": "X", "pid": 3, "tid": 1, "ts": 10, "dur": 5, "name": "fusion.1",
+     "args": {"hlo_op": "fusion.1"}}]})";
+  EXPECT_THAT(testing::error_of([&] { static_cast<void>(import_text(text)); }).second,
+              HasSubstr("test.json: is a trace of JAX"));
+}
+
 }  // namespace
 }  // namespace zenflow::sim

@@ -385,6 +385,7 @@ TraceAnalysis analyze(const ImportedTrace& trace, const TraceRules& rules) {
   TraceAnalysis analysis = analyze_work(trace, launch, host, kAll);
   throw_if_stopped();
   analysis.ranges = longest_ranges(timeline);
+  analysis.tables = trace_tables(trace);
   throw_if_stopped();
   if (analysis.devices.empty()) return analysis;
   const auto [start, end] = path_of(timeline, analysis.devices);

@@ -28,6 +28,7 @@
 
 #include "sim/base/intervals.h"
 #include "sim/base/wait_cause.h"
+#include "sim/trace/analysis/trace_tables.h"
 #include "sim/trace/import/imported_trace.h"
 #include "sim/trace/span_names.h"
 
@@ -60,12 +61,6 @@ struct PhaseTime {
   SpanPhase phase = SpanPhase::kNone;
   std::uint64_t spans = 0;
   Picoseconds time{};  ///< sum
-};
-
-struct NamedTime {
-  std::string name;
-  std::uint64_t spans = 0;
-  Picoseconds time{};
 };
 
 struct DeviceAnalysis {
@@ -149,6 +144,7 @@ struct TraceAnalysis {
   /// first's start: each piece of work to what ended last of what it waited for, as far as the
   /// trace shows that. "host" is time of a host that was recorded, "not_recorded" of one that was
   /// not, "undetermined" time of which nothing says whose it is.
+  TraceTables tables;
   std::vector<PathPart> path;  ///< largest first; adds up to `path_length`
   Picoseconds path_length{};
 };

@@ -161,6 +161,50 @@ json steps_json(const TraceAnalysis& analysis) {
   return map;
 }
 
+json named_json(const std::vector<NamedTime>& rows) {
+  json list = json::array();
+  for (const NamedTime& one : rows) {
+    list.push_back({{"name", one.name}, {"count", one.spans}, {"time_ms", milliseconds(one.time)}});
+  }
+  return list;
+}
+
+void add_tables(const TraceTables& tables, json& map) {
+  map["top_kernels"] = named_json(tables.kernels);
+  map["top_operators"] = named_json(tables.operators);
+  map["products_by_shape"] = json::array();
+  for (const ShapedProduct& one : tables.products) {
+    map["products_by_shape"].push_back({{"operation", one.operation},
+                                        {"batch", one.batch},
+                                        {"m", one.m},
+                                        {"n", one.n},
+                                        {"k", one.k},
+                                        {"type", one.type},
+                                        {"count", one.products},
+                                        {"time_ms", milliseconds(one.time)},
+                                        {"tflops", number_or_null(one.flops_per_second() / 1e12)}});
+  }
+  map["collectives_by_size"] = json::array();
+  for (const SizedCollective& one : tables.collectives) {
+    map["collectives_by_size"].push_back(
+        {{"kind", one.kind},
+         {"bytes", one.bytes > 0 ? json(one.bytes) : json(nullptr)},
+         {"ranks", one.ranks > 0 ? json(one.ranks) : json(nullptr)},
+         {"count", one.collectives},
+         {"time_ms", milliseconds(one.time)},
+         {"bus_gb_per_s", number_or_null(one.bus_bytes_per_second() / 1e9)}});
+  }
+  map["step_variation"] = nullptr;
+  if (tables.steps) {
+    const StepVariation& steps = *tables.steps;
+    map["step_variation"] = {{"mean_ms", steps.mean / 1e9},
+                             {"standard_deviation_ms", steps.deviation / 1e9},
+                             {"least_ms", steps.least / 1e9},
+                             {"median_ms", steps.median / 1e9},
+                             {"most_ms", steps.most / 1e9}};
+  }
+}
+
 json timers_json(const TimerLog& log) {
   json map;
   map["records"] = log.records;
@@ -251,6 +295,7 @@ std::string trace_json(const ImportedTrace& trace, const TraceAnalysis& analysis
     map["ranges"].push_back(
         {{"name", one.name}, {"count", one.spans}, {"time_ms", milliseconds(one.time)}});
   }
+  add_tables(analysis.tables, map);
   map["critical_path_ms"] = json::object();
   for (const PathPart& part : analysis.path) {
     map["critical_path_ms"][part.what] = milliseconds(part.time);

@@ -148,8 +148,17 @@ std::string phases_text(const DeviceAnalysis& device, bool bold) {
 
 std::string ranks_text(const TraceAnalysis& analysis, bool bold) {
   if (analysis.rank_waits.empty()) return "";
+  std::vector<RankWait> waits = analysis.rank_waits;
+  constexpr std::size_t kMost = 12;
+  if (waits.size() > kMost) {
+    // Stragglers: those that the others waited for most.
+    std::stable_sort(waits.begin(), waits.end(), [](const RankWait& a, const RankWait& b) {
+      return a.came_last > b.came_last;
+    });
+    waits.resize(kMost);
+  }
   Rows rows;
-  for (const RankWait& one : analysis.rank_waits) {
+  for (const RankWait& one : waits) {
     rows.push_back({fmt::format("{} {}", one.device, shortened(one.name)),
                     fmt::format("{}", one.collectives), ms(one.time), ms(one.waited),
                     percent(one.waited, one.time), fmt::format("{}", one.came_last)});
@@ -158,6 +167,98 @@ std::string ranks_text(const TraceAnalysis& analysis, bool bold) {
              {"collectives of all ranks", "count", "ms", "waits for others", "share", "came last"},
              rows, bold) +
          "\n";
+}
+
+constexpr std::size_t kShownRows = 5;
+
+std::string named_text(const char* title, const std::vector<NamedTime>& names, bool bold) {
+  if (names.empty()) return "";
+  Rows rows;
+  for (std::size_t i = 0; i < std::min(kShownRows, names.size()); ++i) {
+    rows.push_back(
+        {shortened(names[i].name), fmt::format("{}", names[i].spans), ms(names[i].time)});
+  }
+  return format_table({title, "count", "ms"}, rows, bold) + "\n";
+}
+
+std::string known(double value) {
+  return std::isfinite(value) ? fmt::format("{:.1f}", value) : "-";
+}
+
+std::string products_text(const std::vector<ShapedProduct>& products, bool bold) {
+  if (products.empty()) return "";
+  double fastest = 0;
+  for (const ShapedProduct& one : products) {
+    if (std::isfinite(one.flops_per_second())) {
+      fastest = std::max(fastest, one.flops_per_second());
+    }
+  }
+  Rows rows;
+  for (std::size_t i = 0; i < std::min(kShownRows, products.size()); ++i) {
+    const ShapedProduct& one = products[i];
+    const std::string batch = one.batch == 1 ? "" : fmt::format("{} x ", one.batch);
+    rows.push_back({fmt::format("{}{} x {} x {} {}", batch, one.m, one.n, one.k, one.type),
+                    fmt::format("{}", one.products), ms(one.time),
+                    known(one.flops_per_second() / 1e12),
+                    fastest > 0 ? format_percent(one.flops_per_second() / fastest) : "-"});
+  }
+  return format_table({"products, m x n x k", "count", "ms", "TFLOPS", "of the fastest"}, rows,
+                      bold) +
+         "\n";
+}
+
+std::string collectives_text(const std::vector<SizedCollective>& collectives, bool bold) {
+  if (collectives.empty()) return "";
+  Rows rows;
+  for (std::size_t i = 0; i < std::min(kShownRows, collectives.size()); ++i) {
+    const SizedCollective& one = collectives[i];
+    rows.push_back({one.kind, one.bytes > 0 ? fmt::format("{:.0f}", one.bytes) : "not in the trace",
+                    one.ranks > 0 ? fmt::format("{}", one.ranks) : "-",
+                    fmt::format("{}", one.collectives), ms(one.time),
+                    known(one.bus_bytes_per_second() / 1e9)});
+  }
+  return format_table({"collectives", "bytes", "ranks", "count", "ms", "bus GB/s"}, rows, bold) +
+         "\n";
+}
+
+std::string tables_text(const TraceTables& tables, bool bold) {
+  std::string text;
+  if (tables.steps) {
+    const StepVariation& steps = *tables.steps;
+    text += fmt::format(
+        "Steps vary by {:.1f} % (standard deviation); median {:.3f} ms, {:.3f} to {:.3f}\n\n",
+        steps.mean > 0 ? 100 * steps.deviation / steps.mean : 0, steps.median / 1e9,
+        steps.least / 1e9, steps.most / 1e9);
+  }
+  return text + named_text("kernels, longest in all", tables.kernels, bold) +
+         named_text("operators of the host, with what they call", tables.operators, bold) +
+         products_text(tables.products, bold) + collectives_text(tables.collectives, bold);
+}
+
+/// One row a device: who waits for whom, of many the first and those that compute least and most.
+std::string devices_text(const TraceAnalysis& analysis, bool bold) {
+  std::vector<const DeviceAnalysis*> devices;
+  for (const DeviceAnalysis& one : analysis.devices) devices.push_back(&one);
+  std::stable_sort(
+      devices.begin(), devices.end(),
+      [](const DeviceAnalysis* a, const DeviceAnalysis* b) { return a->compute > b->compute; });
+  constexpr std::size_t kAtEachEnd = 6;
+  Rows rows;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const bool is_shown = i < kAtEachEnd || i + kAtEachEnd >= devices.size();
+    if (!is_shown) continue;
+    const DeviceAnalysis& one = *devices[i];
+    rows.push_back({fmt::format("{} {}", one.device, shortened(one.name)), ms(one.span()),
+                    percent(one.compute, one.span()), percent(one.collective_exposed, one.span()),
+                    percent(one.span() - one.busy, one.span())});
+  }
+  const std::string left =
+      devices.size() > rows.size()
+          ? fmt::format("{} devices between these are in --json\n", devices.size() - rows.size())
+          : "";
+  return format_table({"device, by compute", "ms", "computes", "communicates alone", "idle"}, rows,
+                      bold) +
+         left + "\n";
 }
 
 std::string path_text(const TraceAnalysis& analysis, bool bold) {
@@ -234,7 +335,14 @@ std::string trace_text(const ImportedTrace& trace, const TraceAnalysis& analysis
   if (trace.timers) return text + timers_text(*trace.timers, bold) + left_out_text(trace, bold);
   text += steps_text(analysis);
   if (analysis.devices.empty()) text += "No GPU work in this trace: nothing to say of GPUs.\n\n";
+  constexpr std::size_t kInFull = 2;
+  const bool are_many = analysis.devices.size() > kInFull;
+  if (are_many) {
+    text +=
+        devices_text(analysis, bold) + "Of these in full the first; the others are in --json.\n\n";
+  }
   for (const DeviceAnalysis& device : analysis.devices) {
+    if (are_many && &device != &analysis.devices.front()) break;
     text +=
         fmt::format("device {} {}: {} kernels ({} collective), {} copies, {} memsets in {} ms\n\n",
                     device.device, device.name, device.kernels, device.collectives, device.copies,
@@ -246,8 +354,8 @@ std::string trace_text(const ImportedTrace& trace, const TraceAnalysis& analysis
                           device.without_launch);
     }
   }
-  return text + ranks_text(analysis, bold) + path_text(analysis, bold) +
-         ranges_text(analysis, bold) + left_out_text(trace, bold);
+  return text + ranks_text(analysis, bold) + tables_text(analysis.tables, bold) +
+         path_text(analysis, bold) + ranges_text(analysis, bold) + left_out_text(trace, bold);
 }
 
 }  // namespace zenflow::sim

@@ -1,5 +1,7 @@
 #include "sim/trace/import/host_operations.h"
 
+#include <algorithm>
+
 namespace zenflow::sim {
 namespace {
 
@@ -22,6 +24,7 @@ const HostOperations::Facts& HostOperations::facts_of(std::string_view name,
     facts_.clear();
   }
   const NameId id = names_.intern(name);
+  last_ = id;
   if (id >= facts_.size()) facts_.resize(names_.size());
   Facts& facts = facts_[id];
   if (facts.is_known) return facts;
@@ -30,6 +33,28 @@ const HostOperations::Facts& HostOperations::facts_of(std::string_view name,
                    name.starts_with("Optimizer.step#") || name.starts_with("Optimizer.zero_grad#");
   facts.rule = is_python_function ? -1 : operations_.first_match(name);
   return facts;
+}
+
+void HostOperations::add_time(Picoseconds time) {
+  Facts& facts = facts_[last_];
+  ++facts.count;
+  std::int64_t sum = 0;
+  if (!__builtin_add_overflow(facts.time.count, time.count, &sum)) facts.time.count = sum;
+}
+
+std::vector<OperatorTime> HostOperations::longest(std::size_t most) const {
+  std::vector<NameId> names;
+  for (NameId name = 0; name < facts_.size(); ++name) {
+    if (facts_[name].count > 0) names.push_back(name);
+  }
+  std::stable_sort(names.begin(), names.end(),
+                   [&](NameId a, NameId b) { return facts_[a].time > facts_[b].time; });
+  std::vector<OperatorTime> found;
+  for (std::size_t i = 0; i < std::min(most, names.size()); ++i) {
+    const Facts& facts = facts_[names[i]];
+    found.push_back({names_[names[i]], facts.count, facts.time});
+  }
+  return found;
 }
 
 }  // namespace zenflow::sim

@@ -155,6 +155,13 @@ class ChromeImporter {
     timeline.name = document_.header().name;
     timeline.metadata = document_.header().others;
     check_recorded_run(timeline, name_);
+    if (!own_ && collector_.size() == 0 && profiler_.is_of_xla()) {
+      throw Error(ErrorKind::kInput,
+                  name_ +
+                      ": is a trace of JAX (XLA's profiler), which is not read: its events have no "
+                      "categories. Record the GPU with Nsight Systems, or the run with PyTorch's "
+                      "profiler");
+    }
     if (!own_) profiler_.name_rows(document_.header());
     throw_if_stopped();
     collector_.finish(!own_);
@@ -184,6 +191,7 @@ class ChromeImporter {
     assign_phases(timeline, launch, collector_.intervals(), options_.rules);
     throw_if_stopped();
     result_.activity = collector_.take_activity();
+    result_.operators = profiler_.operators();
     attach_shapes(timeline, launch, collector_.take_shaped());
     throw_if_stopped();
     if (timeline.steps.empty()) {

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
@@ -50,6 +52,38 @@ void count_others(NsightFile& file) {
   }
 }
 
+/// What Nsight says itself where it recorded nothing of a GPU: no permission, an old driver.
+void add_diagnostics(NsightFile& file) {
+  const std::string table = "DIAGNOSTIC_EVENT";
+  const Timeline& timeline = file.timeline();
+  const bool has_work =
+      std::any_of(timeline.spans.begin(), timeline.spans.end(),
+                  [&](const TimelineSpan& span) { return is_gpu_work(kind_of(timeline, span)); });
+  if (has_work || !file.database().has_table(table)) return;
+  const auto severities = file.enumeration("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", {});
+  constexpr std::size_t kMost = 10;
+  std::vector<std::string> said;
+  std::size_t further = 0;
+  SqliteRows rows = file.database().rows(table, {"text", "severity"});
+  while (rows.next()) {
+    const auto severity = severities.find(rows.integer(1));
+    const bool informs =
+        severity != severities.end() && (severity->second.find("nfo") != std::string::npos ||
+                                         severity->second.find("INFO") != std::string::npos);
+    const std::string text = as_utf8(rows.text(0));
+    if (informs || text.empty() || std::find(said.begin(), said.end(), text) != said.end()) {
+      continue;
+    }
+    if (said.size() == kMost) {
+      ++further;
+      continue;
+    }
+    said.push_back(text);
+    file.problem("Nsight Systems says: " + text);
+  }
+  if (further > 0) file.problem(fmt::format("Nsight Systems says {} further things", further));
+}
+
 void read_metadata(NsightFile& file) {
   const std::string table = "META_DATA_EXPORT";
   if (!file.database().has_table(table)) return;
@@ -75,6 +109,7 @@ ImportedTrace import_nsight(const std::filesystem::path& path, const ImportOptio
   Timeline& timeline = result.timeline;
   timeline.name = path.filename().string();
   file.finish();
+  add_diagnostics(file);
   const SpanLaunches launch = launch_of_spans(timeline);
   note_clock_differences(file.name(), launch, result);
   assign_phases(timeline, launch, file.collector().intervals(), options.rules);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -25,9 +26,20 @@ struct Iteration {
   std::string_view text;
   double milliseconds;  // of its unit
 };
-/// Forks of Megatron count in seconds.
-constexpr std::array<Iteration, 2> kIterations = {
-    {{"elapsed time per iteration (ms):", 1}, {"elapsed time per iteration (s):", 1e3}}};
+/// Forks of Megatron count in seconds; nanotron, and loggers of key and value.
+constexpr std::array<Iteration, 4> kIterations = {{{"elapsed time per iteration (ms):", 1},
+                                                   {"elapsed time per iteration (s):", 1e3},
+                                                   {"elapsed_time_per_iteration_ms:", 1},
+                                                   {"elapsed_time_per_iteration_ms=", 1}}};
+
+/// nanotron writes 2.5K for 2500: the factor, taken from the start of the text.
+double take_thousands(std::string_view& text) {
+  const bool is_alone = text.size() < 2 || std::isalnum(static_cast<unsigned char>(text[1])) == 0;
+  if (text.empty() || !is_alone) return 1;
+  const double factor = text[0] == 'K' ? 1e3 : text[0] == 'M' ? 1e6 : 1;
+  if (factor != 1) text.remove_prefix(1);
+  return factor;
+}
 constexpr std::size_t kLongestLine = 1U << 20;
 constexpr const char* kTooLong = "timers of more than 26 days";
 
@@ -118,7 +130,8 @@ class LogReader {
       throw Error(
           ErrorKind::kInput,
           fmt::format("{}: no trace: neither Chrome JSON nor SQLite, and none of its {} lines has "
-                      "\"time (ms) | ...\" or \"elapsed time per iteration (ms): ...\" "
+                      "\"time (ms) | ...\", \"elapsed time per iteration (ms): ...\" or "
+                      "\"elapsed_time_per_iteration_ms\" "
                       "(DeepSpeed's wall_clock_breakdown)",
                       name_, lines_));
     }
@@ -177,6 +190,7 @@ class LogReader {
       const auto number = printed_number(line, name);
       if (number) log_->printed.emplace(name, *number);
     }
+    log_->machine.take(line);
     const Besides said = said_besides(line);
     besides_.evaluates = besides_.evaluates || said.evaluates;
     besides_.saves = besides_.saves || said.saves;
@@ -191,7 +205,7 @@ class LogReader {
         at += one.text.size();
         std::string_view rest = std::string_view(line).substr(at);
         const char* const no_number = "elapsed times that are no number";
-        if (const auto value = take_duration(rest, no_number, one.milliseconds)) {
+        if (const auto value = take_iteration(rest, no_number, one.milliseconds)) {
           log_->iterations.values.push_back(*value);
           log_->besides.push_back(std::exchange(besides_, {}));
           ++result_.events;
@@ -246,10 +260,27 @@ class LogReader {
   }
 
   /// A duration at the start of `text`, taken there; if there is none that can be used, says why.
-  std::optional<double> take_duration(std::string_view& text, const char* no_number,
-                                      double milliseconds = 1) {
+  std::optional<double> take_duration(std::string_view& text, const char* no_number) {
     const auto value = take_milliseconds(text);
-    if (value && *value * milliseconds <= kLongestMilliseconds) return *value * milliseconds;
+    if (value && *value <= kLongestMilliseconds) return value;
+    left_out_.add_unusable(value ? kTooLong : no_number, {}, lines_ + 1, "line");
+    return std::nullopt;
+  }
+
+  /// The same of an iteration, which may be rounded to thousands.
+  std::optional<double> take_iteration(std::string_view& text, const char* no_number,
+                                       double milliseconds) {
+    auto value = take_milliseconds(text);
+    if (value) {
+      const double factor = take_thousands(text);
+      if (factor != 1 && !has_rounded_) {
+        has_rounded_ = true;
+        result_.problems.push_back(fmt::format(
+            "{}:{}: times in thousands (K) are rounded to three digits", name_, lines_ + 1));
+      }
+      *value *= factor * milliseconds;
+    }
+    if (value && *value <= kLongestMilliseconds) return value;
     left_out_.add_unusable(value ? kTooLong : no_number, {}, lines_ + 1, "line");
     return std::nullopt;
   }
@@ -382,6 +413,7 @@ class LogReader {
   Besides besides_;                   // since the last iteration's record
   std::optional<std::int64_t> rank_;  // of the first record that names one
   bool has_several_ranks_ = false;
+  bool has_rounded_ = false;
 };
 
 }  // namespace

@@ -135,6 +135,10 @@ ImportedTrace import_trace(const std::filesystem::path& path, const ImportOption
     if (!is_plain) fail("a compressed database: unpack it with gzip -d");
     return import_nsight(path, options);
   }
+  constexpr std::size_t kTarMagic = 257;
+  if (head.size() > kTarMagic && std::string_view(head).substr(kTarMagic).starts_with("ustar")) {
+    fail("is a tar archive: unpack it");
+  }
   if (is_json(head) && !is_log_behind_json(head)) {
     const auto source = watched_bytes(open_bytes(path), options.progress);
     return import_chrome(*source, name, options);
@@ -148,10 +152,6 @@ ImportedTrace import_trace(const std::filesystem::path& path, const ImportOption
   if (is_little != is_big) {
     fail(fmt::format("seems to be UTF-16: convert it with iconv -f UTF-16{} -t UTF-8",
                      is_little ? "LE" : "BE"));
-  }
-  constexpr std::size_t kTarMagic = 257;
-  if (head.size() > kTarMagic && std::string_view(head).substr(kTarMagic).starts_with("ustar")) {
-    fail("is a tar archive: unpack it");
   }
   if (is_binary(head)) {
     fail(

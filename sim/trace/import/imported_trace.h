@@ -47,12 +47,21 @@ struct ThreadActivity {
   Picoseconds end;
 };
 
+/// Time that a host operation of a name took in all, with what it called.
+struct OperatorTime {
+  std::string name;
+  std::uint64_t count = 0;
+  Picoseconds time{};
+};
+
 struct ImportedTrace {
   TraceFormat format = TraceFormat::kChrome;
   Timeline timeline;
   /// Of threads that have a track, as far as the trace has their operations: by track and start,
   /// apart from each other.
   std::vector<ThreadActivity> activity;
+  /// PyTorch's operators of the host, by time; at most 200. Not its functions in Python.
+  std::vector<OperatorTime> operators{};
   StepSource step_source = StepSource::kNone;
   std::vector<LeftOut> left_out;  ///< by name
   std::vector<std::string>

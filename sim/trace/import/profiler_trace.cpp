@@ -348,6 +348,9 @@ void ProfilerTraceReader::take_operation(const Placed& placed) {
           {track, static_cast<std::uint32_t>(facts.rule), when->start, when->end});
     }
     collector_->add_activity(thread_key(event), when->start, when->end);
+    if (event.category == "cpu_op" || event.category == "Operator") {
+      operations_.add_time(when->end - when->start);
+    }
   }
   if (!event.input_dims.empty() && has_wanted_shape(event.name)) take_shape(placed);
   leave_out(placed, event.category.empty() ? std::string_view("host operations") : event.category,
@@ -375,6 +378,12 @@ bool ProfilerTraceReader::settle_origin(const ChromeHeader& header) {
       !__builtin_add_overflow(timeline.origin_nanoseconds, from, &timeline.origin_nanoseconds);
   if (!is_known) timeline.origin_nanoseconds = 0;
   return is_known;
+}
+
+bool ProfilerTraceReader::is_of_xla() const {
+  return std::any_of(process_names_.begin(), process_names_.end(), [](const auto& one) {
+    return one.second.starts_with("/device:") || one.second.starts_with("/host:CPU");
+  });
 }
 
 void ProfilerTraceReader::name_rows(const ChromeHeader& header) {

@@ -27,6 +27,11 @@ class ProfilerTraceReader {
   ProfilerTraceReader(Timeline& timeline, TraceCollector& collector, LeftOutCounter& left_out,
                       const ImportOptions& options);
 
+  /// ImportedTrace::operators.
+  [[nodiscard]] std::vector<OperatorTime> operators() const {
+    constexpr std::size_t kMost = 200;
+    return operations_.longest(kMost);
+  }
   /// What all times count from; from then on events can be taken.
   void set_origin(std::int64_t nanoseconds) { origin_ = nanoseconds; }
   [[nodiscard]] bool has_origin() const { return origin_.has_value(); }
@@ -35,6 +40,9 @@ class ProfilerTraceReader {
 
   /// `offset` is the event's place in the text.
   void take(const KinetoEvent& event, const Fields& fields, std::uint64_t offset);
+  /// Whether the trace is of JAX (XLA's profiler): its processes are called "/device:GPU:0", and
+  /// its events have no category to go by.
+  [[nodiscard]] bool is_of_xla() const;
   /// Rows, devices and processes get their names. Before the collector fills in the spans.
   void name_rows(const ChromeHeader& header);
   /// Absolute times count from the earliest span, others from where the trace says. After the

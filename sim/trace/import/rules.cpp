@@ -92,7 +92,7 @@ TraceRules default_rules() {
   TraceRules rules;
   rules.phases = {
       {.phase = SpanPhase::kCollective,
-       .kernel = "(.*[^A-Za-z])?(nccl|rccl|oneccl|mscclpp|msccl|RingKernel).*"},
+       .kernel = fmt::format("(?i).*({}).*", fmt::join(kCollectiveWords, "|"))},
       // What our own schedules and engine call their work.
       {.phase = SpanPhase::kCollective,
        .kernel = fmt::format("({})( .*)?", fmt::join(kOwnCollectives, "|"))},
@@ -108,18 +108,19 @@ TraceRules default_rules() {
       {.phase = SpanPhase::kCopy, .kernel = "(Memcpy|Memory copy|memcpy|Copy).*"},
       // DeepSpeed's ranges (NVTX) and PyTorch's annotations.
       {.phase = SpanPhase::kSelection,
-       .range = ".*(update_selected_channels|selective_optimizer).*"},
-      {.phase = SpanPhase::kOptimizer, .range = "Optimizer\\.step#.*"},
+       .range = "(?i).*(update_selected_channels|selective_optimizer).*"},
+      // Who names ranges by hand writes them large or small.
+      {.phase = SpanPhase::kOptimizer, .range = "(?i)Optimizer\\.step#.*"},
       {.phase = SpanPhase::kOptimizer,
-       .range =
-           "(DeepSpeedEngine|DeepSpeedZeroOptimizer.*|.*Optimizer.*)\\.(step|_take_model_step)"},
-      {.phase = SpanPhase::kOptimizer, .range = "(optimizer|opt)([_. ]?step)?( .*)?"},
-      {.phase = SpanPhase::kOther, .range = "Optimizer\\.zero_grad#.*"},
-      {.phase = SpanPhase::kBackward, .range = "DeepSpeedEngine\\.(backward|allreduce_gradients)"},
+       .range = "(?i)(DeepSpeedEngine|DeepSpeedZeroOptimizer.*|.*Optimizer.*)\\."
+                "(step|_take_model_step)"},
+      {.phase = SpanPhase::kOptimizer, .range = "(?i)(optimizer|opt)([_. ]?step)?( .*)?"},
+      {.phase = SpanPhase::kOther, .range = "(?i)Optimizer\\.zero_grad#.*"},
       {.phase = SpanPhase::kBackward,
-       .range = "(.*[^A-Za-z])?(backward|bwd)([ _]?pass)?[^A-Za-z]*"},
-      {.phase = SpanPhase::kForward, .range = "DeepSpeedEngine\\.forward"},
-      {.phase = SpanPhase::kForward, .range = "(.*[^A-Za-z])?(forward|fwd)([ _]?pass)?[^A-Za-z]*"},
+       .range = "(?i)DeepSpeedEngine\\.(backward|allreduce_gradients)"},
+      {.phase = SpanPhase::kBackward, .range = "(?i)(.*[^a-z])?(backward|bwd)([ _]?pass)?[^a-z]*"},
+      {.phase = SpanPhase::kForward, .range = "(?i)DeepSpeedEngine\\.forward"},
+      {.phase = SpanPhase::kForward, .range = "(?i)(.*[^a-z])?(forward|fwd)([ _]?pass)?[^a-z]*"},
       // The engine's thread runs the backward pass, and gradient checkpointing's second forward in
       // it.
       {.phase = SpanPhase::kBackward, .operation = "autograd::engine::evaluate_function: .*"},
@@ -134,18 +135,18 @@ TraceRules default_rules() {
            "cpu_update.*|cpu_accumulate.*|cpu (optimizer|sums)|cpu update.*|optimizer|update.*"},
       {.lane = HostLane::kNvme, .track = "nvme.*"},
       {.lane = HostLane::kCpuUpdate,
-       .range = "Optimizer\\.step#.*CPU.*|.*(CPUAdam|cpu_adam|CPULion|CPUAdagrad).*"},
+       .range = "(?i)Optimizer\\.step#.*CPU.*|.*(CPUAdam|cpu_adam|CPULion|CPUAdagrad).*"},
   };
   rules.steps = {
-      "ProfilerStep *#? *[0-9]+",
-      "(([Tt]rain(ing)?|[Gg]lobal|[Bb]ench(mark)?|[Mm]easured?|[Pp]rofil(e|ed|ing))[ _-]?)?"
-      "([Ss]tep|STEP|[Ii]ter(ation)?|ITER|[Bb]atch)[ _:#=-]*[0-9]+",
-      "[Tt]rain(ing)?[ _-]?([Ss]tep|[Ii]ter(ation)?)",
+      "(?i)ProfilerStep *#? *[0-9]+",
+      "(?i)((train(ing)?|global|bench(mark)?|measured?|profil(e|ed|ing))[ _-]?)?"
+      "(step|iter(ation)?|batch)[ _:#=-]*[0-9]+",
+      "(?i)train(ing)?[ _-]?(step|iter(ation)?)",
   };
   rules.optimizers = {
-      "Optimizer\\.step#.*",
-      "DeepSpeedEngine\\.step",
-      "[Oo]ptimizer[_. ]?[Ss]tep",
+      "(?i)Optimizer\\.step#.*",
+      "(?i)DeepSpeedEngine\\.step",
+      "(?i)optimizer[_. ]?step",
   };
   return rules;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <limits>
 #include <numeric>
 
@@ -34,6 +35,63 @@ bool has_any(std::string_view text, const auto& words) {
 }
 
 }  // namespace
+
+namespace {
+
+constexpr double kGibi = 0x1p30;
+
+/// The number behind `mark` in the line, after blanks, dots and "="; nothing: it has none.
+std::optional<double> number_behind(std::string_view line, std::string_view mark) {
+  const std::size_t at = line.find(mark);
+  if (at == line.npos) return std::nullopt;
+  std::string_view rest = line.substr(at + mark.size());
+  rest.remove_prefix(std::min(rest.size(), rest.find_first_not_of(" .=:\t")));
+  double number = 0;
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
+  if (error != std::errc() || !(number > 0) || number > 1e9) return std::nullopt;
+  return number;
+}
+
+/// "  checkpoint_activations .......... True", as Megatron prints it, and as repr() does.
+std::optional<bool> flag_in(std::string_view line, std::string_view name) {
+  const std::size_t at = line.find(name);
+  if (at == line.npos || (at > 0 && line[at - 1] != ' ' && line[at - 1] != '(')) {
+    return std::nullopt;
+  }
+  std::string_view rest = line.substr(at + name.size());
+  if (!rest.starts_with(' ') && !rest.starts_with('=')) return std::nullopt;
+  rest.remove_prefix(std::min(rest.size(), rest.find_first_not_of(" .=")));
+  if (rest.starts_with("True") || rest.starts_with("full")) return true;
+  if (rest.starts_with("False")) return false;
+  return std::nullopt;
+}
+
+}  // namespace
+
+void PrintedMachine::take(std::string_view line) {
+  // DeepSpeed's "GB" are 2^30 bytes.
+  constexpr std::string_view kMemory = "CPU Virtual Memory:";
+  if (line.find(kMemory) != line.npos) {
+    const auto used = number_behind(line, "used =");
+    const auto percent = number_behind(line, "percent =");
+    if (used && percent && *percent <= 100 && *percent > used_percent) {
+      used_percent = *percent;
+      host_memory = *used * kGibi / (*percent / 100);
+    }
+  }
+  if (const auto size = number_behind(line, "shared memory (/dev/shm) size")) {
+    if (line.find("GB") != line.npos) shared_memory = *size * kGibi;
+  }
+  for (const std::string_view name :
+       {"checkpoint_activations", "deepspeed_activation_checkpointing", "recompute_granularity",
+        "gradient_checkpointing"}) {
+    const auto flag = flag_in(line, name);
+    // Any of them recomputes.
+    if (!flag || (checkpoints_activations && !*flag)) continue;
+    checkpoints_activations = *flag;
+    checkpointing_setting = name;
+  }
+}
 
 Besides said_besides(std::string_view line) {
   // What is printed of settings is filled with dots, or JSON.

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,9 +33,26 @@ struct TimerSeries {
 };
 
 /// "world_size ....... 4".
-inline constexpr std::array<std::string_view, 5> kPrintedSettings = {
-    "world_size", "data_parallel_size", "seq_length", "micro_batch_size",
-    "train_micro_batch_size_per_gpu"};
+inline constexpr std::array<std::string_view, 7> kPrintedSettings = {
+    "world_size",       "data_parallel_size", "seq_length",
+    "micro_batch_size", "train_batch_size",   "train_micro_batch_size_per_gpu",
+    "global_batch_size"};
+
+/// What a log prints of memory and of recomputing.
+struct PrintedMachine {
+  /// Bytes of the node's RAM, from the share of it that DeepSpeed's see_memory_usage says is used,
+  /// where that is largest; 0: not said. Known as well as a share of 0.1 % steps tells.
+  double host_memory = 0;
+  double used_percent = 0;
+  /// Bytes of /dev/shm, from DeepSpeed's report of the environment; 0: not said.
+  double shared_memory = 0;
+  /// Whether activations are recomputed, and the setting that says so.
+  std::optional<bool> checkpoints_activations{};
+  std::string checkpointing_setting{};
+
+  /// What of it the line says.
+  void take(std::string_view line);
+};
 
 /// What Megatron says of a timer on all ranks, in milliseconds, in the order of the log.
 struct RankTimerSeries {
@@ -72,6 +90,7 @@ struct TimerLog {
   /// Whole numbers among the settings that DeepSpeed and Megatron print when they begin, of those
   /// in kPrintedSettings; the first of each.
   std::map<std::string, std::int64_t, std::less<>> printed{};
+  PrintedMachine machine{};
   std::uint64_t records = 0;            ///< "time (ms)" lists
   std::uint64_t not_at_line_start = 0;  ///< records behind other output on their line
   /// Means by phase under the names of every DeepSpeed version, else of the slowest rank. NaN: not
