@@ -11,6 +11,7 @@
 #include "sim/config/reader.h"
 #include "sim/deepspeed/ds_document.h"
 #include "sim/deepspeed/overrides.h"
+#include "sim/tune/convergence.h"
 
 namespace zenflow::sim {
 namespace {
@@ -161,12 +162,33 @@ Objective find_objective(const TuneFlags& flags) {
                           flags.objective, suggestion(flags.objective, known)));
 }
 
-void read_limits(const TuneFlags& flags, TuneRequest& request) {
+/// Whether somebody asks for updates that are later than the published setting's: by flag, in the
+/// scenario, or by intervals of their own to search.
+bool asks_for_staleness(const TuneFlags& flags, const LoadedRequest& loaded) {
+  const TuneRequest& request = loaded.request;
+  const Space usual = default_space(request.job, request.family, request.global_batch);
+  return flags.max_staleness || loaded.tree.root.find("max_staleness") != nullptr ||
+         request.job.scenario.is_overridden("max_staleness") ||
+         request.space.values(Knob::kUpdateInterval) != usual.values(Knob::kUpdateInterval);
+}
+
+/// What the user's own setting has is asked for, too.
+std::int64_t usual_staleness(const TuneRequest& request) {
+  const Setting own = setting_of(request.job);
+  const std::int64_t of_own = own.zenflow() ? staleness_of_interval(own.interval()) : 0;
+  return std::min(request.job.scenario.max_staleness, std::max(kPublishedStaleness, of_own));
+}
+
+void read_limits(const TuneFlags& flags, LoadedRequest& loaded) {
+  TuneRequest& request = loaded.request;
   Limits& limits = request.limits;
   limits.gpu_memory = bytes_of("--max-gpu-memory", flags.max_gpu_memory);
   limits.host_memory = bytes_of("--max-host-memory", flags.max_host_memory);
   limits.shm = bytes_of("--max-shm", flags.max_shm);
-  limits.staleness = flags.max_staleness.value_or(request.job.scenario.max_staleness);
+  request.is_staleness_asked = asks_for_staleness(flags, loaded);
+  limits.staleness = request.is_staleness_asked
+                         ? flags.max_staleness.value_or(request.job.scenario.max_staleness)
+                         : usual_staleness(request);
   limits.deferred_share = flags.max_deferred_share;
   if (flags.importance) request.importance = read_importance(*flags.importance);
   if (limits.deferred_share && !request.importance) {
@@ -294,7 +316,7 @@ void complete_request(const TuneFlags& flags, std::optional<Family> family, Load
   request.slack = flags.slack;
   request.top = flags.top;
   request.front_within = flags.front_within;
-  read_limits(flags, request);
+  read_limits(flags, loaded);
   if (flags.measured_step) {
     check_measured_batch(request);
     request.measured_step = measured_step_of(*flags.measured_step);

@@ -50,6 +50,8 @@ struct TuneRequest {
   Space space;
   std::int64_t global_batch = 1;
   Limits limits;
+  /// Whether limits.staleness is the user's, or what is proposed without being asked.
+  bool is_staleness_asked = true;
   Objective objective = Objective::kStepTime;
   OffloadWhen offload_when = OffloadWhen::kNeeded;
   double price_per_gpu_hour = 0;  ///< of kCostPerToken

@@ -20,6 +20,7 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::SizeIs;
 
 const std::string kSource = ZENFLOW_SOURCE_DIR;
 const std::string kModel = kSource + "/scenarios/models/opt_1_3b.json";
@@ -227,6 +228,63 @@ std::string profiled() {
   return text + "]}";
 }
 
+// The profile is of a larger GPU than the recording's.
+TEST_F(TuneTrace, ProposesNothingThatTheRecordedGpuCannotHold) {
+  std::string text = profiled();
+  const std::string name = "NVIDIA H100 80GB HBM3";
+  text.replace(text.find(name), name.size(), "Tesla V100-SXM2-16GB");
+  folder_.write("v100.json", text);
+  const Outcome outcome = tune(Arguments{"--trace", "v100.json", "--model", kModel, "--base", kBase,
+                                         "--profile", "dgx_h100", "--anyway", "-o", "out"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(summary()["trace"]["told"],
+              Contains("16 GiB of GPU memory: the name Tesla V100-SXM2-16GB"));
+  EXPECT_LE(summary()["chosen"]["result"]["gpu_peak_bytes"].get<double>(), 16 * 0x1p30);
+}
+
+// What comes later than as published is for those who ask for it.
+TEST_F(TuneTrace, ProposesLateUpdatesOnlyIfAsked) {
+  folder_.write("job.json", profiled());
+  const auto tuned = [&](const Arguments& more) {
+    const Outcome outcome =
+        tune(Arguments{"--trace", "job.json", "--model", kModel, "--base", kBase, "--schedule",
+                       "zenflow", "--vary", "placement=zenflow", "--front-within", "0", "--anyway",
+                       "-f", "-o", "out"} +
+             more);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.out;
+  };
+  const std::string usual = tuned({});
+  json said = summary();
+  EXPECT_LE(said["chosen"]["result"]["staleness_steps_max"].get<int>(), 7);
+  EXPECT_LE(said["fastest"]["result"]["staleness_steps_max"].get<int>(), 7);
+  EXPECT_EQ(said["convergence"]["max_staleness"], 7);
+  EXPECT_EQ(said["convergence"]["asked_for_staleness"], false);
+  EXPECT_THAT(usual, AllOf(HasSubstr("nothing was measured of it on your job"),
+                           HasSubstr("byte-level Llama of 3 million parameters"),
+                           HasSubstr("topk_ratio 0.1, update_interval 4, text, deferred scaling "
+                                     "none: +3.80 %"),
+                           HasSubstr("more than 7 steps late are not proposed unless you ask")));
+  const std::string asked = tuned({"--max-staleness", "31"});
+  said = summary();
+  EXPECT_GT(said["fastest"]["result"]["staleness_steps_max"].get<int>(), 7);
+  EXPECT_EQ(said["convergence"]["max_staleness"], 31);
+  EXPECT_THAT(asked, Not(HasSubstr("are not proposed unless you ask")));
+}
+
+// A server's trace, as vLLM's, has no backward pass.
+TEST_F(TuneTrace, RefusesATraceOfInference) {
+  std::string text = profiled();
+  for (std::size_t at = 0; (at = text.find("flash_fwd_kernel", at)) != std::string::npos;) {
+    text.replace(at, 16, "flash_fwd_splitkv_kernel");
+    at += 20;
+  }
+  folder_.write("served.json", text);
+  expect_refused({"--trace", "served.json", "--model", kModel, "--base", kBase},
+                 AllOf(HasSubstr("served.json: is of inference: flash_fwd_splitkv_kernel"),
+                       HasSubstr("what is tuned is training")));
+}
+
 // Kernels that repeat may be a model's layers.
 TEST_F(TuneTrace, AsksWhetherRepetitionsAreSteps) {
   std::string layers = profiled();
@@ -360,6 +418,76 @@ TEST_F(TuneTrace, TakesWhatALogPrintsOfItsSettings) {
   const Outcome parallel = tuned(printed + "  data_parallel_size ... 2\n" + deepspeed_log(), {});
   ASSERT_EQ(parallel.code, 0) << parallel.err;
   EXPECT_THAT(parallel.out, HasSubstr("how many GPUs the job has: one is assumed (--gpus)"));
+}
+
+/// A job whose optimizer state is on NVMe: 10 s to read, 30 s to write, 2 s to update.
+std::string nvme_log() {
+  std::string log =
+      "  world_size ...................................... 4\n"
+      "  seq_length ...................................... 1024\n"
+      "  global_batch_size ............................... 32\n"
+      "  checkpoint_activations .......................... True\n"
+      "[INFO] [utils.py:808:see_memory_usage] CPU Virtual Memory:  used = 74.1 GB, "
+      "percent = 74.1%\n";
+  for (int i = 0; i < 12; ++i) {
+    log += fmt::format(
+        "time (ms) | optimizer_swap_in_state: {0}.00 | optimizer_swap_out_state: {1}.00\n"
+        "time (ms) | optimizer_step: {2}.00\n"
+        "time (ms) | fwd: 70.00 | bwd: 180.00 | step: {2}.00\n"
+        " elapsed time per iteration (ms): {3}.0 |\n",
+        10'000 + i, 30'000 + i, 42'000 + 2 * i, 42'250 + 2 * i);
+  }
+  return log;
+}
+
+TEST_F(TuneTrace, FitsNvmeToSwapTimersAndKeepsToTheMachineOfTheLog) {
+  json base = json::parse(file_content(kBase));
+  base["zero_optimization"] = {
+      {"stage", 3},
+      {"sub_group_size", 100'000'000},
+      {"offload_optimizer", {{"device", "nvme"}, {"nvme_path", "/nvme"}, {"pin_memory", true}}}};
+  folder_.write("base.json", base.dump());
+  folder_.write("train.log", nvme_log());
+  const Arguments log = {"--trace",   "train.log", "--model",  kModel, "--base", "base.json",
+                         "--profile", "dgx_h100",  "--anyway", "-f",   "-o",     "out"};
+  const Outcome outcome = tune(log);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json said = summary();
+  std::map<std::string, double> fitted;
+  for (const json& one : said["trace"]["fitted"]) fitted[one["number"]] = one["value"];
+  ASSERT_THAT(fitted,
+              AllOf(Contains(::testing::Key("nvme.read")), Contains(::testing::Key("nvme.write")),
+                    Contains(::testing::Key("host.adam_bandwidth"))));
+  // 16 bytes an element are read, 12 are written, in three times the time.
+  EXPECT_NEAR(fitted["nvme.read"] / fitted["nvme.write"], 16.0 / 12 * 3, 0.02);
+  EXPECT_THAT(said["trace"]["told"],
+              AllOf(Contains(HasSubstr("100 GiB of RAM of a node: the log's CPU Virtual Memory")),
+                    Contains("activation checkpointing on: checkpoint_activations in the log"),
+                    Contains(HasSubstr("sequences of a batch"))));
+  EXPECT_THAT(content("out/scenario.yaml"), HasSubstr("activation_checkpointing: true"));
+  EXPECT_THAT(content("out/profile.yaml"), HasSubstr("source: \"the log\""));
+  // Nothing that this node cannot hold.
+  EXPECT_LE(said["chosen"]["result"]["needs"]["host_memory_bytes"].get<double>(), 100.1 * 0x1p30);
+  // What misses is named before what the step misses.
+  const std::size_t total = outcome.out.find("Measured: ");
+  ASSERT_NE(total, std::string::npos);
+  for (const json& one : said["trace"]["parts"]) {
+    const double recorded = one["recorded_ms"];
+    const double simulated = one["simulated_ms"];
+    const bool misses = std::abs(recorded - simulated) >
+                        std::max(0.15 * std::max(recorded, simulated), 0.03 * 42'250);
+    const std::size_t at =
+        outcome.out.find(fmt::format("The model misses {}:", one["part"].get<std::string>()));
+    EXPECT_EQ(at != std::string::npos, misses) << one;
+    if (misses) EXPECT_LT(at, total);
+  }
+  EXPECT_THAT(said["trace"]["parts"], SizeIs(3));
+  // A user knows better.
+  const Outcome told = tune(log + Arguments{"--host-memory", "1.5 TiB", "--set",
+                                            "training.activation_checkpointing=false"});
+  ASSERT_EQ(told.code, 0) << told.err;
+  EXPECT_THAT(summary()["trace"]["told"], Not(Contains(HasSubstr("of RAM of a node"))));
+  EXPECT_THAT(content("out/scenario.yaml"), HasSubstr("activation_checkpointing: false"));
 }
 
 // An iteration is a whole step, however many micro steps that has.

@@ -5,6 +5,7 @@
 
 #include "sim/base/json_text.h"
 #include "sim/report/result_json.h"
+#include "sim/tune/convergence.h"
 #include "tools/tune/tune.h"
 #include "tools/version.h"
 
@@ -157,6 +158,27 @@ Json baseline_json(const TuneAnswer& answer) {
   return map;
 }
 
+/// Of every answer: who reads only the summary sees what was measured, and where.
+Json convergence_json(const TuneAnswer& answer) {
+  const sim::TuneRequest& request = answer.loaded.request;
+  Json map;
+  map["max_staleness"] = request.limits.staleness;
+  map["asked_for_staleness"] = request.is_staleness_asked;
+  map["measured_on_this_job"] = false;
+  map["chosen_was_measured"] =
+      answer.chosen().setting.zenflow() ? Json(sim::is_measured(answer.chosen().setting)) : Json();
+  map["measured_on"] = sim::kMeasuredWhere;
+  map["excess_validation_loss_percent"] = Json::array();
+  for (const sim::MeasuredLoss& one : sim::kMeasuredLosses) {
+    map["excess_validation_loss_percent"].push_back({{"topk_ratio", one.topk_ratio},
+                                                     {"update_interval", one.interval},
+                                                     {"task", one.task},
+                                                     {"deferred_scaling", one.scaling},
+                                                     {"excess", one.excess}});
+  }
+  return map;
+}
+
 Json traced_json(const TuneAnswer& answer) {
   const sim::TracedRequest& traced = *answer.traced;
   Json map;
@@ -169,6 +191,15 @@ Json traced_json(const TuneAnswer& answer) {
     map["simulated_over_measured"] = rounded(answer.result.own->step_time / (*step * 1e12));
   }
   if (const auto scaled = scaled_step(answer)) map["scaled_step_time_ms"] = milliseconds(*scaled);
+  map["parts"] = Json::array();
+  if (answer.result.own) {
+    for (const sim::PartTime& one :
+         sim::part_times(traced.parts, answer.loaded.request.job, *answer.result.own)) {
+      map["parts"].push_back({{"part", one.name},
+                              {"recorded_ms", rounded(1e3 * one.recorded)},
+                              {"simulated_ms", rounded(1e3 * one.simulated)}});
+    }
+  }
   map["told"] = traced.facts;
   map["untold"] = traced.untold;
   map["fitted"] = Json::array();
@@ -268,6 +299,7 @@ std::string summary_json(const TuneAnswer& answer) {
     map["speedup"] = rounded(result.own->step_time / answer.chosen().evaluation.step_time);
     if (result.complete) map["speedup_relative_error"] = rounded(sim::gain_error(answer));
   }
+  map["convergence"] = convergence_json(answer);
   if (answer.traced) map["trace"] = traced_json(answer);
   if (result.published) map["published"] = simulated_json(answer, *result.published);
   map["changes"] = changes_json(answer);

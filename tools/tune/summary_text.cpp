@@ -268,7 +268,7 @@ std::string summary_text(const TuneAnswer& answer) {
   for (const std::string& one : notes) text += one + "\n";
   if (!notes.empty()) text += "\n";
   text += comparison(answer) + "\n" + gain_text(answer) + traced_text(answer) + "\n" +
-          limits_text(answer);
+          convergence_text(answer) + limits_text(answer);
   return text + configuration(answer) + runners_up(answer) + knobs(answer) + numbers(answer) +
          front(answer) + "\n" + study_text(answer) + behaviour(answer);
 }

@@ -38,6 +38,21 @@ std::string gain_error_text(const TuneAnswer& answer) {
       100 * sim::gain_error(answer));
 }
 
+/// The parts of a step in which the model misses.
+std::string missed_parts_text(const TuneAnswer& answer) {
+  const auto& step = answer.loaded.request.measured_step;
+  if (!step || !answer.result.own) return "";
+  const std::vector<sim::PartTime> missed = sim::missed_parts(
+      sim::part_times(answer.traced->parts, answer.loaded.request.job, *answer.result.own), *step);
+  std::string text;
+  for (const sim::PartTime& one : missed) {
+    text += fmt::format("The model misses {}: {} recorded, {} simulated.\n", one.name,
+                        sim::format_seconds(1e12 * one.recorded),
+                        sim::format_seconds(1e12 * one.simulated));
+  }
+  return text;
+}
+
 std::string measured(const TuneAnswer& answer) {
   const auto& step = answer.loaded.request.measured_step;
   if (!step) return "Nothing says what a step takes, so the model is not held against the job.\n";
@@ -83,7 +98,7 @@ std::string traced_text(const TuneAnswer& answer) {
   const sim::TracedRequest& traced = *answer.traced;
   const auto fitted = std::count_if(traced.numbers.begin(), traced.numbers.end(),
                                     [](const sim::FittedNumber& one) { return one.fitted; });
-  std::string text = "\nFrom the traces:\n" + measured(answer);
+  std::string text = "\nFrom the traces:\n" + missed_parts_text(answer) + measured(answer);
   text += list(fmt::format("What they told (and {} of {} numbers of the profile, which began as "
                            "{}; profile.yaml says which):",
                            fitted, traced.numbers.size(), traced.base_profile),

@@ -44,6 +44,8 @@ struct TuneAnswer : sim::TuneAnswer {
 
 /// What the chosen setting gains, or costs, and from where.
 [[nodiscard]] std::string gain_text(const TuneAnswer& answer);
+/// What is known of how the chosen setting learns, where it is one of ZenFlow; else empty.
+[[nodiscard]] std::string convergence_text(const TuneAnswer& answer);
 /// " First to look at: ...": the part of the step that explains what the model misses of a measured
 /// one; empty where it misses little or nothing was measured.
 [[nodiscard]] std::string miss_text(const TuneAnswer& answer);

@@ -7,6 +7,7 @@
 #include "sim/calibrate/trace/clock_tick.h"
 #include "sim/calibrate/trace/trace_work.h"
 #include "sim/cost/cpu_cost.h"
+#include "sim/cost/transfer_cost.h"
 #include "sim/schedule/deepspeed_step.h"
 #include "sim/schedule/step_plan.h"
 #include "sim/trace/analysis/trace_parts.h"
@@ -118,6 +119,96 @@ std::optional<TimedGroup> calls_of_steps(const Timeline& timeline, const Interva
 
 }  // namespace
 
+namespace {
+
+constexpr const char* kUpdate = "optimizer_step";
+constexpr const char* kSwapIn = "optimizer_swap_in_state";
+constexpr const char* kSwapOut = "optimizer_swap_out_state";
+
+/// What an update moves between NVMe and RAM, of all ranks of a node, which share it: sub-group
+/// after sub-group, state and gradients in, state out. Source: deepspeed_stage3.cpp.
+double swap_seconds(const HardwareProfile& profile, const Job& job, NvmeAccess access) {
+  const OptimizerBytes bytes = optimizer_bytes(job);
+  const double state = bytes.master + bytes.states;
+  const double each = access == NvmeAccess::kRead ? state + bytes.gradient : state;
+  const auto ranks = static_cast<double>(job.scenario.gpus);
+  double seconds = 0;
+  for (const double parameters : adam_calls(job)) {
+    seconds += nvme_time(*profile.nvme, access, Bytes(ranks * each * parameters)).value();
+  }
+  return seconds;
+}
+
+/// The update's time without the swaps, of each step.
+TimerSeries without_swaps(const TimerSeries& update, const TimerSeries& in,
+                          const TimerSeries& out) {
+  TimerSeries rest{update.name, {}};
+  const std::size_t steps = std::min({update.values.size(), in.values.size(), out.values.size()});
+  for (std::size_t i = 0; i < steps; ++i) {
+    rest.values.push_back(update.values[i] - in.values[i] - out.values[i]);
+  }
+  return rest;
+}
+
+void add_cpu_update(const TimerSeries& update, const Job& job, const char* what, TraceWork& work) {
+  work.add(group_of(what, in_seconds(update, 1), rounding_of(update, 1), "host.adam_bandwidth",
+                    [job](const HardwareProfile& profile) { return adam_seconds(profile, job); }));
+}
+
+/// Of a job whose optimizer state is on NVMe: the disks by the swap timers, CPU Adam by the rest.
+void add_swaps(const TimerLog& log, const Job& job, TraceWork& work) {
+  const TimerSeries* const in = log.find(kSwapIn);
+  const TimerSeries* const out = log.find(kSwapOut);
+  const TimerSeries* const update = log.find(kUpdate);
+  if (in == nullptr || out == nullptr || !job.scenario.hardware.nvme) {
+    work.notes.emplace_back(
+        "optimizer timers not used: without swap timers beside them nothing says what of them NVMe "
+        "took");
+    return;
+  }
+  const auto add = [&](const TimerSeries& series, NvmeAccess access, const char* tells) {
+    work.add(group_of(fmt::format("timer \"{}\"", series.name), in_seconds(series, 1),
+                      rounding_of(series, 1), tells, [job, access](const HardwareProfile& profile) {
+                        return swap_seconds(profile, job, access);
+                      }));
+  };
+  add(*in, NvmeAccess::kRead, "nvme.read");
+  add(*out, NvmeAccess::kWrite, "nvme.write");
+  if (update == nullptr) return;
+  const TimerSeries rest = without_swaps(*update, *in, *out);
+  add_cpu_update(rest, job, "timer \"optimizer_step\" without swaps", work);
+  work.notes.emplace_back(
+      "timer \"optimizer_step\" without the swap timers is taken for CPU Adam alone: what else it "
+      "holds lowers the rate");
+  const double waited = in->mean() + out->mean();
+  const bool hides = job.deepspeed.pipeline_read || job.deepspeed.pipeline_write;
+  if (hides && waited > 0) {
+    work.notes.push_back(fmt::format(
+        "the swap timers are what the update waited for: with pipeline_read and pipeline_write up "
+        "to {:.0f} % more may have passed unseen behind CPU Adam, and NVMe be slower by as much",
+        100 * std::max(0.0, rest.mean()) / waited));
+  }
+}
+
+void add_update(const TimerLog& log, const Job& job, TraceWork& work) {
+  const TimerSeries* const update = log.find(kUpdate);
+  if (job.deepspeed.offload_optimizer == OffloadDevice::kNvme) return add_swaps(log, job, work);
+  if (job.deepspeed.offload_optimizer != OffloadDevice::kCpu) {
+    work.notes.emplace_back(
+        "optimizer timers not used: the configuration does not offload the optimizer to the CPU");
+  } else if (log.find(kSwapIn) != nullptr) {
+    work.notes.emplace_back(
+        "optimizer timers not used: they also hold the transfers of optimizer state from NVMe, "
+        "which the configuration does not use");
+  } else if (update != nullptr) {
+    add_cpu_update(*update, job, "timer \"optimizer_step\"", work);
+    work.notes.emplace_back(
+        "timer \"optimizer_step\" is taken for CPU Adam alone: what else it holds lowers the rate");
+  }
+}
+
+}  // namespace
+
 double micro_batch_seconds(const Job& job) {
   double total = 0;
   for (const PlannedLayer& layer : plan_step(job).layers) {
@@ -181,22 +272,7 @@ TraceWork log_work(const ImportedTrace& trace, const Job& job) {
   }
   work.notes.emplace_back(
       "backward timers not used: they also hold the reduction and the copies of gradients");
-  const bool swaps = log.find("optimizer_swap_in_state") != nullptr;
-  const TimerSeries* update = log.find("optimizer_step");
-  if (swaps) {
-    work.notes.emplace_back(
-        "optimizer timers not used: they also hold the transfers of optimizer state from NVMe");
-  } else if (job.deepspeed.offload_optimizer != OffloadDevice::kCpu) {
-    work.notes.emplace_back(
-        "optimizer timers not used: the configuration does not offload the optimizer to the CPU");
-  } else if (update != nullptr) {
-    work.add(group_of("timer \"optimizer_step\"", in_seconds(*update, 1), rounding_of(*update, 1),
-                      "host.adam_bandwidth", [job](const HardwareProfile& profile) {
-                        return adam_seconds(profile, job);
-                      }));
-    work.notes.emplace_back(
-        "timer \"optimizer_step\" is taken for CPU Adam alone: what else it holds lowers the rate");
-  }
+  add_update(log, job, work);
   return work;
 }
 

@@ -13,7 +13,8 @@
 ///   collective       transfer_cost.h, by NCCL's message size and group
 ///   CPU Adam         adam_launch + 28 bytes a parameter of a rank's part / adam_rate on all cores;
 ///                    in stage 3, with a range for each, one call a sub-group
-///   DeepSpeed log    forward: the model's pass; optimizer: CPU Adam
+///   DeepSpeed log    forward: the model's pass; optimizer: CPU Adam; with state on NVMe the swap
+///                    timers: latency a sub-group + bytes of all ranks / read or write
 ///
 /// Every time carries what the trace's clock adds to it (clock_tick.h).
 ///

@@ -94,6 +94,25 @@ std::optional<std::int64_t> printed(const ImportedTrace& trace, std::string_view
   return found == trace.timers->printed.end() ? std::nullopt : std::optional(found->second);
 }
 
+/// What the logs print of their machine, the first that does.
+void add_machine(const ImportedTrace& trace, TracedJob& job) {
+  if (!trace.timers) return;
+  const PrintedMachine& machine = trace.timers->machine;
+  const auto bytes = [](double of) { return static_cast<std::int64_t>(of); };
+  if (machine.host_memory > 0 && !job.host_memory) {
+    job.host_memory = StatedNumber{
+        bytes(machine.host_memory),
+        fmt::format("the log's CPU Virtual Memory, {} % used at most", machine.used_percent)};
+  }
+  if (machine.shared_memory > 0 && !job.shared_memory) {
+    job.shared_memory = StatedNumber{bytes(machine.shared_memory), "/dev/shm in the log's report"};
+  }
+  if (machine.checkpoints_activations && !job.checkpoints) {
+    job.checkpoints = StatedNumber{*machine.checkpoints_activations ? 1 : 0,
+                                   machine.checkpointing_setting + " in the log"};
+  }
+}
+
 /// The first that a log prints.
 std::optional<StatedNumber> printed_in(const std::vector<const ImportedTrace*>& traces,
                                        std::initializer_list<std::string_view> names) {
@@ -138,6 +157,7 @@ TracedJob traced_job(const std::vector<const ImportedTrace*>& traces) {
   for (const ImportedTrace* trace : traces) {
     add_devices(trace->timeline, job.devices);
     add_memory(trace->timeline, job.device_memory);
+    add_machine(*trace, job);
     std::vector<std::size_t> uses(trace->timeline.details.size());
     for (const TimelineSpan& span : trace->timeline.spans) {
       const std::int32_t detail = trace->timeline.extra_of(span).detail;
@@ -154,6 +174,7 @@ TracedJob traced_job(const std::vector<const ImportedTrace*>& traces) {
     }
   }
   job.ranks = ranks_of(traces);
+  job.global_batch = printed_in(traces, {"train_batch_size", "global_batch_size"});
   const auto most =
       std::max_element(batches.begin(), batches.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });

@@ -20,6 +20,10 @@ struct StatedNumber {
 struct TracedJob {
   std::vector<std::string> devices;  ///< names of GPUs, each once; not those that only say a number
   std::optional<std::int64_t> device_memory;  ///< bytes of the smallest GPU with work
+  std::optional<StatedNumber> host_memory;    ///< bytes of a node's RAM
+  std::optional<StatedNumber> shared_memory;  ///< bytes of its /dev/shm
+  std::optional<StatedNumber> checkpoints;    ///< activations are recomputed: 1, else 0
+  std::optional<StatedNumber> global_batch;   ///< sequences
   std::optional<StatedNumber> ranks;
   std::optional<StatedNumber> micro_batch;      ///< sequences of a GPU
   std::optional<StatedNumber> sequence_length;  ///< tokens

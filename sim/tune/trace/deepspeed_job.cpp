@@ -77,6 +77,17 @@ class Batch {
         "(record_shapes=True of the PyTorch profiler)");
   }
 
+  /// Says how large the batch is that the log prints, or that the base makes another of it.
+  void compare_global(std::int64_t ranks, std::int64_t micro) {
+    const auto& told = reading_.traced.global_batch;
+    if (!told) return;
+    const std::int64_t of_base = total_.value_or(micro * ranks * steps_.value_or(1));
+    if (stated(of_base, told, "a batch has {} sequences ({}), where --base makes {}") ==
+        told->value) {
+      fact("sequences of a batch", told->value, told->from);
+    }
+  }
+
  private:
   /// `value`; notes by `differs` where the traces say another one.
   std::int64_t stated(std::int64_t value, const std::optional<StatedNumber>& told,
@@ -252,6 +263,11 @@ void measure(TraceReading& reading, const TraceFit& fit, const std::vector<Job>&
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const auto step = step_of(reading, i, fit.baselines[i], jobs[i]);
     if (!step) continue;
+    if (times == 0) {
+      reading.result.parts =
+          recorded_parts(reading.traces[i], fit.baselines[i].analysis, step->seconds,
+                         jobs[i].deepspeed.gradient_accumulation_steps);
+    }
     sum += step->seconds;
     reading.result.window =
         times == 0 ? step->window : std::min(reading.result.window, step->window);
@@ -295,7 +311,14 @@ FittedJob fit_deepspeed_job(TraceReading& reading) {
   place_ranks(reading, ranks, scenario);
   scenario.training.micro_batch_size_per_gpu = batch.micro_batch(ranks);
   scenario.training.sequence_length = batch.length();
+  batch.compare_global(ranks, scenario.training.micro_batch_size_per_gpu);
   scenario.training.dtype = dtype_of(reading, base);
+  if (const auto& told = reading.traced.checkpoints;
+      told && !reading.sets("training.activation_checkpointing")) {
+    scenario.training.activation_checkpointing = told->value != 0;
+    reading.result.facts.push_back(fmt::format("activation checkpointing {}: {}",
+                                               told->value != 0 ? "on" : "off", told->from));
+  }
   std::vector<Job> jobs;
   for (const ImportedTrace& trace : reading.traces) {
     jobs.push_back(reading.job(scenario));

@@ -1,6 +1,9 @@
 #include "sim/tune/trace/traced_request.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -24,6 +27,46 @@ void require_options(const TraceFlags& options) {
       throw Error(ErrorKind::kInput,
                   fmt::format("--set {}: with --trace the {} file itself says so", one.path,
                               one.path.starts_with("model") ? "--model" : "--base"));
+    }
+  }
+}
+
+/// What serving programs, and what they cache, call their work.
+constexpr std::array<std::string_view, 10> kInferenceWords = {
+    "paged_attention", "pagedattention", "reshape_and_cache", "vllm",    "sglang",
+    "kv_cache",        "kvcache",        "execute_model",     "prefill", "splitkv"};
+
+/// The first name that says so.
+std::optional<std::string> inference_name(const Timeline& timeline) {
+  for (const TimelineSpan& span : timeline.spans) {
+    std::string name = timeline.name_of(span);
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    for (const std::string_view word : kInferenceWords) {
+      if (name.find(word) != name.npos) return timeline.name_of(span);
+    }
+  }
+  return std::nullopt;
+}
+
+bool trains(const ImportedTrace& trace) {
+  const Timeline& timeline = trace.timeline;
+  const bool has_pass =
+      std::any_of(timeline.spans.begin(), timeline.spans.end(), [](const TimelineSpan& span) {
+        return span.phase == SpanPhase::kBackward || span.phase == SpanPhase::kOptimizer;
+      });
+  return has_pass || trace.timers || trace.step_source == StepSource::kOptimizer;
+}
+
+/// A trace that has no backward pass and no optimizer, and work of serving, is not of training.
+void require_training(const TraceReading& reading) {
+  for (std::size_t i = 0; i < reading.traces.size(); ++i) {
+    if (trains(reading.traces[i])) continue;
+    if (const auto name = inference_name(reading.traces[i].timeline)) {
+      insufficient(
+          fmt::format("{}: is of inference: {} runs in it, and neither a backward pass nor an "
+                      "optimizer; what is tuned is training",
+                      reading.file(i), *name));
     }
   }
 }
@@ -63,6 +106,69 @@ bool says_gpu_memory(const TraceFlags& options) {
   });
 }
 
+constexpr double kGibi = 0x1p30;
+
+std::string gibibytes(std::int64_t bytes) {
+  return fmt::format("{:.0f} GiB", static_cast<double>(bytes) / kGibi);
+}
+
+/// RAM of a node and its /dev/shm: as --host-memory says, else as a log prints them.
+void set_host_memory(TraceReading& reading) {
+  const TraceFlags& options = reading.options;
+  const TracedJob& traced = reading.traced;
+  const auto given = bytes_of("--host-memory", options.host_memory);
+  if (!given && traced.host_memory) {
+    reading.result.facts.push_back(fmt::format(
+        "{} of RAM of a node: {}", gibibytes(traced.host_memory->value), traced.host_memory->from));
+  }
+  if (traced.shared_memory) {
+    set_number(reading.hardware, "host.shared_memory",
+               fmt::format("{} B", traced.shared_memory->value), "the log");
+    reading.result.facts.push_back(fmt::format("{} of shared memory: {}",
+                                               gibibytes(traced.shared_memory->value),
+                                               traced.shared_memory->from));
+  }
+  if (!given && !traced.host_memory) return;
+  const double memory =
+      given ? static_cast<double>(*given) : static_cast<double>(traced.host_memory->value);
+  const std::string text = given ? *options.host_memory : fmt::format("{:.0f} B", memory);
+  const char* const source = given ? "--host-memory" : "the log";
+  const Bytes shared = read_hardware_profile(reading.hardware).host.shared_memory;
+  set_number(reading.hardware, "host.memory", text, source);
+  if (shared.value() > memory) {
+    set_number(reading.hardware, "host.shared_memory", text, fmt::format("bounded by {}", source));
+  }
+}
+
+/// "Tesla V100-SXM2-16GB": bytes; 0 if the name does not say.
+std::int64_t memory_in_name(std::string_view name) {
+  const std::size_t end = name.find("GB");
+  if (end == name.npos || end == 0) return 0;
+  std::size_t first = end;
+  while (first > 0 && std::isdigit(static_cast<unsigned char>(name[first - 1])) != 0) --first;
+  std::int64_t number = 0;
+  std::from_chars(name.data() + first, name.data() + end, number);
+  return std::min<std::int64_t>(number, 1 << 20) << 30;
+}
+
+/// Where nothing else says how much memory the recording's GPUs have their name may: the profile
+/// may be of a larger one.
+void bound_gpu_memory(TraceReading& reading) {
+  if (reading.options.gpu_memory || reading.traced.device_memory ||
+      says_gpu_memory(reading.options)) {
+    return;
+  }
+  const double profiled = read_hardware_profile(reading.hardware).gpu.memory.value();
+  for (const std::string& name : reading.traced.devices) {
+    const std::int64_t memory = memory_in_name(name);
+    if (memory == 0 || static_cast<double>(memory) >= profiled) continue;
+    set_number(reading.hardware, "gpu.memory", fmt::format("{} B", memory), "the GPU's name");
+    reading.result.facts.push_back(
+        fmt::format("{} of GPU memory: the name {}", gibibytes(memory), name));
+    return;
+  }
+}
+
 /// The base profile, with what the user knows better.
 void find_hardware(TraceReading& reading) {
   const TraceFlags& options = reading.options;
@@ -79,14 +185,7 @@ void find_hardware(TraceReading& reading) {
     }
   }
   reading.hardware = load_profile(reading.result.base_profile, options.profile_directories);
-  if (const auto memory = bytes_of("--host-memory", options.host_memory)) {
-    const Bytes shared = read_hardware_profile(reading.hardware).host.shared_memory;
-    set_number(reading.hardware, "host.memory", *options.host_memory, "--host-memory");
-    if (shared.value() > *memory) {
-      set_number(reading.hardware, "host.shared_memory", *options.host_memory,
-                 "bounded by --host-memory");
-    }
-  }
+  set_host_memory(reading);
   if (options.gpu_memory && bytes_of("--gpu-memory", options.gpu_memory)) {
     set_number(reading.hardware, "gpu.memory", *options.gpu_memory, "--gpu-memory");
   } else if (const auto told = reading.traced.device_memory; told && !says_gpu_memory(options)) {
@@ -95,6 +194,7 @@ void find_hardware(TraceReading& reading) {
         fmt::format("{:.2f} GiB of GPU memory: the traces' properties of the device",
                     static_cast<double>(*told) / (1U << 30U)));
   }
+  bound_gpu_memory(reading);
   note_other_device(reading);
   for (const Override& one : overrides_of(options)) {
     constexpr std::string_view kHardware = "hardware.";
@@ -121,14 +221,15 @@ void list_untold(TraceReading& reading, const std::vector<FittedNumber>& numbers
   const bool knows_gpu =
       options.gpu_memory || reading.traced.device_memory || says_gpu_memory(options);
   std::string memory = knows_gpu ? "" : "of the GPU (--gpu-memory)";
-  if (!options.host_memory)
+  if (!options.host_memory && !reading.traced.host_memory)
     memory += std::string(memory.empty() ? "" : ", ") + "of the node (--host-memory)";
   if (!memory.empty()) {
     untold.push_back(
         fmt::format("memory {}: as profile {} has it", memory, reading.result.base_profile));
   }
   const bool says_itself = recorded_run(reading.traces.front().timeline).has_value();
-  if (!says_itself && !reading.sets("training.activation_checkpointing")) {
+  if (!says_itself && !reading.traced.checkpoints &&
+      !reading.sets("training.activation_checkpointing")) {
     untold.emplace_back(
         "activation checkpointing: taken as off (--set training.activation_checkpointing=true)");
   }
@@ -144,6 +245,7 @@ void take_measured_step(const TraceFlags& options, const std::optional<double>& 
   const std::int64_t own = global_batch_of(request.job, request.family);
   if (recorded && request.global_batch != own) {
     result.steps = 0;
+    result.parts.clear();
     result.untold.push_back(fmt::format(
         "what a step of {} sequences takes (--global-batch): the recorded job's have {}",
         request.global_batch, own));
@@ -196,6 +298,7 @@ LoadedRequest load_traced_request(const TraceFlags& options, const ReadTrace& re
     throw Error(ErrorKind::kInput, "--base: expected the DeepSpeed file that the job ran with");
   }
   if (!is_recorded) require_gpu_work(reading);
+  if (!is_recorded) require_training(reading);
   find_hardware(reading);
   const FittedJob fitted = fit(reading);
   list_untold(reading, fitted.numbers);

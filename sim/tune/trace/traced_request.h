@@ -11,6 +11,7 @@
 #include "sim/calibrate/fitted_profile.h"
 #include "sim/trace/import/import_trace.h"
 #include "sim/tune/request_reader.h"
+#include "sim/tune/trace/phase_times.h"
 
 namespace zenflow::sim {
 
@@ -37,6 +38,8 @@ struct TracedRequest {
   std::size_t steps = 0;
   /// The step time is the median of windows of so many steps; 0: the mean of all.
   std::int64_t window = 0;
+  /// Of the first trace, where what a step takes is known from it.
+  std::vector<RecordedPart> parts{};
   std::string profile;   ///< profile.yaml
   std::string scenario;  ///< scenario.yaml, for the folder of the results
 };
