@@ -59,9 +59,6 @@ class NcclCommunicator final : public Communicator {
   void gather_norms(std::span<const std::size_t> first, std::span<std::byte> norms) override {
     control_.gather_norms(first, norms);
   }
-  void gather_norms(std::span<const std::size_t> first, std::span<std::byte> norms) override {
-    control_.gather_norms(first, norms);
-  }
   [[nodiscard]] ClockOffset clock_offset() override { return control_.clock_offset(); }
 
   void reduce(Device&, Stream& stream, Label label, int owner, ElementType type, void* values,
