@@ -223,6 +223,23 @@ TEST_F(TrainRanks, SelectFromAllMatricesByNormsAlone) {
   EXPECT_EQ(none.at("selection_bytes_per_step"), 0);
 }
 
+TEST_F(TrainRanks, ThatSelectFromAllMatricesAreNotFittedTo) {
+  Outcome outcome =
+      run(short_run() + Arguments{"--topk-scope", "global", "--trace", "global.json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  folder_.write("ds.json", R"({"zero_optimization": {"stage": 2, "zenflow":
+      {"topk_ratio": 0.1, "update_interval": 2}}})");
+  folder_.write("scenario.yaml", "name: tiny\nmodel: llama.json\nhardware: " ZENFLOW_SOURCE_DIR
+                                 "/profiles/this_host.yaml\ndeepspeed: ds.json\nschedules: "
+                                 "[live-zenflow]\ntraining: {micro_batch_size_per_gpu: 1, "
+                                 "sequence_length: 8, dtype: fp32}\n");
+  outcome = run_program({ZENFLOW_CALIBRATE, "fit", "global.json", "--scenario", "scenario.yaml",
+                         "--setting", "zenflow:0.1:2", "-o", "fitted.yaml"},
+                        around());
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("global.json: recorded with --topk-scope global"));
+}
+
 TEST_F(TrainRanks, TuneWhileTheyTrain) {
   const Outcome outcome = mpirun(
       ranks(2, basic() + Arguments{"--steps", "60", "--update-interval", "auto", "--tune", "live",

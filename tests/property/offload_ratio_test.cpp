@@ -112,13 +112,7 @@ TEST(RatioChange, ARangeThatIsNotUsedChangesNoWeight) {
 
 TEST(RatioChange, AllocatesNoDeviceMemory) {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
-    const Case c = random_ratio_case(seed + 200);
-    SCOPED_TRACE(describe(c));
-    Trainer trainer(c);
-    trainer.engine.load_weights(trainer.model.initial_weights());
-    const std::uint64_t before = trainer.allocations();
-    for (int t = 0; t < 20; ++t) trainer.step();
-    EXPECT_EQ(trainer.allocations(), before);
+    expect_no_allocations(random_ratio_case(seed + 200), 20);
   }
 }
 
@@ -234,28 +228,8 @@ TEST(RatioChange, TrafficIsTheClosedForm) {
 
 TEST(RatioChange, ResumesBitForBitFromAnyStep) {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
-    const Case c = random_ratio_case(seed + 900);
-    SCOPED_TRACE(describe(c));
-    const auto stop = static_cast<std::int64_t>(seed % 14);
-    Trainer whole(c);
-    whole.engine.load_weights(whole.model.initial_weights());
-    Saved saved;
-    std::vector<double> losses;
-    for (std::int64_t t = 0; t < 22; ++t) {
-      if (t == stop) saved = save(whole.engine);
-      losses.push_back(whole.step().loss);
-    }
-    Trainer resumed(c);
-    restore(resumed.engine, saved);
-    for (std::int64_t t = stop; t < 22; ++t) {
-      ASSERT_EQ(resumed.step().loss, losses[static_cast<std::size_t>(t)]) << "step " << t;
-    }
-    EXPECT_EQ(resumed.engine.settings().topk_ratio, whole.engine.settings().topk_ratio);
-    whole.engine.settle();
-    resumed.engine.settle();
-    expect_equal(whole.engine.weights(true), resumed.engine.weights(true),
-                 whole.model.parameters());
-    EXPECT_EQ(save(whole.engine), save(resumed.engine));
+    compare_with_resumed(random_ratio_case(seed + 900), static_cast<std::int64_t>(seed % 14), 22);
+    if (::testing::Test::HasFatalFailure()) return;
   }
 }
 

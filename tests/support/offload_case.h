@@ -234,4 +234,37 @@ inline void restore(OffloadEngine& engine, const Saved& saved) {
   });
 }
 
+/// A run that is saved before step `stop` and goes on from there does as one that goes on.
+inline void compare_with_resumed(const Case& c, std::int64_t stop, std::int64_t steps) {
+  SCOPED_TRACE(describe(c));
+  Trainer whole(c);
+  whole.engine.load_weights(whole.model.initial_weights());
+  Saved saved;
+  std::vector<double> losses;
+  for (std::int64_t t = 0; t < steps; ++t) {
+    if (t == stop) saved = save(whole.engine);
+    losses.push_back(whole.step().loss);
+  }
+  Trainer resumed(c);
+  restore(resumed.engine, saved);
+  for (std::int64_t t = stop; t < steps; ++t) {
+    ASSERT_EQ(resumed.step().loss, losses[static_cast<std::size_t>(t)]) << "step " << t;
+  }
+  EXPECT_EQ(resumed.engine.settings().topk_ratio, whole.engine.settings().topk_ratio);
+  whole.engine.settle();
+  resumed.engine.settle();
+  expect_equal(whole.engine.weights(true), resumed.engine.weights(true), whole.model.parameters());
+  EXPECT_EQ(save(whole.engine), save(resumed.engine));
+}
+
+/// All memory is there when a run begins.
+inline void expect_no_allocations(const Case& c, int steps) {
+  SCOPED_TRACE(describe(c));
+  Trainer trainer(c);
+  trainer.engine.load_weights(trainer.model.initial_weights());
+  const std::uint64_t before = trainer.allocations();
+  for (int t = 0; t < steps; ++t) trainer.step();
+  EXPECT_EQ(trainer.allocations(), before);
+}
+
 }  // namespace zenflow::runtime::testing
