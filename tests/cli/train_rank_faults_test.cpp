@@ -86,7 +86,7 @@ TEST_F(TrainRankFaults, AKilledRankEndsTheJob) {
 
 TEST_F(TrainRankFaults, AStoppedRankEndsTheJob) {
   const std::string whole = uninterrupted();
-  const Arguments impatient = saving(Arguments{"--rank-timeout", "2"});
+  const Arguments impatient = saving(Arguments{"--rank-timeout", "5"});
   for (const auto& [rank, where, left] :
        {std::tuple(1, kInForward, 4), std::tuple(0, kInBackward, 4), std::tuple(1, kInUpdate, 2),
         std::tuple(1, kInSaving, 4)}) {
@@ -94,7 +94,7 @@ TEST_F(TrainRankFaults, AStoppedRankEndsTheJob) {
     const Outcome outcome = broken(rank, fault, impatient);
     EXPECT_EQ(outcome.code, 1) << fault << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("zenflow-train: rank " + std::to_string(rank) +
-                                       " has not answered for 2 s (--rank-timeout)"))
+                                       " has not answered for 5 s (--rank-timeout)"))
         << fault;
     expect_goes_on_from(left, whole, fault);
   }
