@@ -89,10 +89,10 @@ void add_search(CLI::App& app, TuneOptions& o) {
                  "limit on the memory of one GPU, e.g. \"40 GiB\"");
   app.add_option("--max-host-memory", o.max_host_memory, "limit on the memory of the node");
   app.add_option("--max-shm", o.max_shm, "limit on /dev/shm of the node");
-  app.add_option(
-         "--max-staleness", o.max_staleness,
-         "limit on the steps from a gradient to its use; default: the scenario's max_staleness if it "
-         "states one, else 7, the published setting's, or what your own setting has")
+  app.add_option("--max-staleness", o.max_staleness,
+                 "limit on the steps from a gradient to its use; default: the scenario's "
+                 "max_staleness if it "
+                 "states one, else 7, the published setting's, or what your own setting has")
       ->check(CLI::Range(std::int64_t{0}, kMany));
   app.add_option(
          "--max-deferred-share", o.max_deferred_share,
