@@ -87,7 +87,6 @@ std::optional<Metric> phase_of(Operation operation) {
     case Operation::kReduceScatter:
     case Operation::kAllReduce:
     case Operation::kAllGather:
-    case Operation::kSlowestRank:
       return Metric::kCollective;
     case Operation::kD2H:
     case Operation::kGradientsDown:
