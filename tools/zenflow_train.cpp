@@ -153,7 +153,10 @@ int run(const TrainCommand& command) {
   if (command.train.record_trace) {
     write_output(trace, sim::chrome_trace(report.timeline), command.train.overwrite);
   }
-  return report.stopped ? signal_exit_code() : 0;
+  // A rank that got no signal itself has stopped because another one did.
+  constexpr int kInterrupted = 130;
+  if (report.stopped) return signal_exit_code() != 0 ? signal_exit_code() : kInterrupted;
+  return 0;
 }
 
 int main_program(int argc, char** argv) {

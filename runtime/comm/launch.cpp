@@ -64,7 +64,9 @@ int port_after(int port) {
 
 MeetingPlace as_torchrun_says(const Environment& environment) {
   MeetingPlace place;
-  place.rank = environment.rank("RANK");
+  // A batch script of Slurm's often exports all but the rank, which srun knows.
+  const bool by_srun = !environment.has("RANK") && environment.has("SLURM_PROCID");
+  place.rank = environment.rank(by_srun ? "SLURM_PROCID" : "RANK");
   place.address = environment.text("MASTER_ADDR");
   place.port = environment.port("MASTER_PORT");
   if (environment.text_or("TORCHELASTIC_USE_AGENT_STORE", "") == "True") {
@@ -119,7 +121,7 @@ constexpr Variable kVariables[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZ
 std::optional<RankLaunch> several_ranks(const GetVariable& get) {
   for (const Variable& variable : kVariables) {
     const char* const text = get(variable.name);
-    if (text == nullptr) continue;
+    if (text == nullptr || *text == '\0') continue;
     RankLaunch launch{.variable = variable.name, .ranks = read_ranks(variable.name, text)};
     // The first that is there tells: mpirun starts one rank within a Slurm job of many.
     if (launch.ranks == 1) return std::nullopt;

@@ -17,6 +17,7 @@ namespace {
 /// A caller says who it is within that time: nobody holds up the others.
 constexpr std::chrono::seconds kHelloLimit{2};
 constexpr std::chrono::milliseconds kBetweenCalls{100};
+constexpr int kMostRefusals = 100;  // 10 s of them
 
 constexpr std::array<char, 8> kProtocol = {'z', 'e', 'n', 'r', 'a', 'n', 'k', '1'};
 
@@ -112,6 +113,7 @@ Socket call(const MeetingPlace& place, int to, const std::string& address, int p
             std::uint16_t listens) {
   const Deadline limit = limit_of(place);
   std::string why;
+  int refusals = 0;  // an earlier job may still listen there for a moment
   do {
     throw_if_stopped();
     Socket socket =
@@ -129,13 +131,14 @@ Socket call(const MeetingPlace& place, int to, const std::string& address, int p
         return socket;
       } else {
         why = text_of(answer);
+        if (++refusals == kMostRefusals) break;
       }
     }
     std::this_thread::sleep_for(kBetweenCalls);
   } while (Deadline::clock::now() < limit);
   throw Error(ErrorKind::kRuntime,
-              fmt::format("rank {} of {} has not reached rank {} at {} port {} for {} s: {}",
-                          place.rank, place.ranks, to, address, port, place.limit_seconds, why));
+              fmt::format("rank {} of {} has not reached rank {} at {} port {}: {}", place.rank,
+                          place.ranks, to, address, port, why));
 }
 
 }  // namespace zenflow::runtime

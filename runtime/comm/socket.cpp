@@ -140,12 +140,14 @@ std::string Socket::peer_address() const {
   return text.data();
 }
 
-Listener::Listener(int port, bool local) {
+Listener::Listener(int port, const std::string& given) {
   std::string why;
-  const Addresses all = addresses(local ? "localhost" : nullptr, port, local ? 0 : AI_PASSIVE, why);
-  // "::" takes IPv4, too, so it comes first.
-  for (const int family : {AF_INET6, AF_INET}) {
-    if (local && family == AF_INET6) continue;  // 127.0.0.1 is what "localhost" is everywhere
+  const bool any = given.empty();
+  const Addresses all = addresses(any ? nullptr : given.c_str(), port, any ? AI_PASSIVE : 0, why);
+  // "::" takes IPv4, too, so it comes first; of "localhost" 127.0.0.1 is there everywhere.
+  const std::array<int, 2> families =
+      any ? std::array{AF_INET6, AF_INET} : std::array{AF_INET, AF_INET6};
+  for (const int family : families) {
     for (const addrinfo* one = all.get(); one != nullptr; one = one->ai_next) {
       if (one->ai_family != family) continue;
       Socket made(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -171,7 +173,7 @@ Listener::Listener(int port, bool local) {
 
 Socket Listener::accept() {
   if (!wait_for(socket_.descriptor(), POLLIN, Deadline::clock::now())) return {};
-  Socket made(accept4(socket_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
+  Socket made(accept4(socket_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (made.is_open()) send_at_once(made.descriptor());
   return made;
 }

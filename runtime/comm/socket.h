@@ -45,9 +45,9 @@ class Socket {
 /// Where other ranks connect to.
 class Listener {
  public:
-  /// `port` 0 is any that is free. Only from this machine if `local`. Throws Error(kRuntime) if the
-  /// port is taken.
-  Listener(int port, bool local);
+  /// `port` 0 is any that is free. `address` is one of this machine's; empty: all of them. Throws
+  /// Error(kRuntime) if the port is taken.
+  explicit Listener(int port, const std::string& address = "");
 
   [[nodiscard]] int port() const { return port_; }
   /// The next connection, or none within 100 ms.

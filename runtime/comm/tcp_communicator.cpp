@@ -28,9 +28,21 @@ class TcpCommunicator final : public MessageCommunicator {
  public:
   TcpCommunicator(const MeetingPlace& place, bool bulk, double limit_seconds, RankLost lost)
       : place_(place), control_(ranks()), bulk_(bulk ? ranks() : 0) {
-    std::vector<TcpHeartbeat::Peer> beats =
-        place.rank == 0 ? wait_for_others(bulk) : find_rank_0(bulk);
-    heartbeat_.emplace(std::move(beats), limit_seconds, std::move(lost));
+    // From when rank 0 is found the ranks hear if one ends, also while they meet the others.
+    const auto beat = [&](std::vector<TcpHeartbeat::Peer> peers) {
+      heartbeat_.emplace(std::move(peers), limit_seconds, std::move(lost));
+    };
+    if (place.rank == 0) {
+      beat(wait_for_others(bulk));
+      for (int r = 1; bulk && r < size(); ++r) {
+        send(Channel::kControl, r, std::as_writable_bytes(std::span(doors_)));
+      }
+      return;
+    }
+    std::optional<Listener> listener;
+    if (bulk) listener.emplace(0, is_local_address(place_.address) ? place_.address : "");
+    beat(find_rank_0(listener));
+    if (bulk) meet_the_others(*listener);
   }
   ~TcpCommunicator() override {
     std::array<double, 1> none = {0};
@@ -108,7 +120,7 @@ class TcpCommunicator final : public MessageCommunicator {
   }
 
   std::vector<TcpHeartbeat::Peer> wait_for_others(bool bulk) {
-    Listener listener(place_.port, is_local_address(place_.address));
+    Listener listener(place_.port, is_local_address(place_.address) ? place_.address : "");
     std::set<std::pair<int, Line>> expected;
     for (int r = 1; r < size(); ++r) {
       expected.insert({r, Line::kControl});
@@ -116,28 +128,27 @@ class TcpCommunicator final : public MessageCommunicator {
       if (bulk) expected.insert({r, Line::kBulk});
     }
     std::vector<TcpHeartbeat::Peer> beats;
-    std::vector<Door> doors(ranks());
+    doors_.resize(ranks());
     for (Caller& caller : take_calls(listener, place_, std::move(expected))) {
       const auto r = static_cast<std::size_t>(caller.rank);
       if (caller.line == Line::kBeat) {
         beats.push_back({.rank = caller.rank, .socket = std::move(caller.socket)});
       } else if (caller.line == Line::kControl) {
-        const std::string address = caller.socket.peer_address();
-        address.copy(doors[r].address.data(), doors[r].address.size() - 1);
-        doors[r].port = caller.listens;
+        // Beside rank 0 by a name that means this machine alone: others reach it as they reach rank
+        // 0.
+        std::string address = caller.socket.peer_address();
+        if (is_local_address(address)) address = place_.address;
+        address.copy(doors_[r].address.data(), doors_[r].address.size() - 1);
+        doors_[r].port = caller.listens;
         control_[r] = std::move(caller.socket);
       } else {
         bulk_[r] = std::move(caller.socket);
       }
     }
-    for (int r = 1; bulk && r < size(); ++r)
-      send(Channel::kControl, r, std::as_writable_bytes(std::span(doors)));
     return beats;
   }
 
-  std::vector<TcpHeartbeat::Peer> find_rank_0(bool bulk) {
-    std::optional<Listener> listener;
-    if (bulk) listener.emplace(0, is_local_address(place_.address));
+  std::vector<TcpHeartbeat::Peer> find_rank_0(const std::optional<Listener>& listener) {
     const auto listens = static_cast<std::uint16_t>(listener ? listener->port() : 0);
     const auto call_0 = [&](Line line) {
       return call(place_, 0, place_.address, place_.port, line, listens);
@@ -145,19 +156,17 @@ class TcpCommunicator final : public MessageCommunicator {
     control_[0] = call_0(Line::kControl);
     std::vector<TcpHeartbeat::Peer> beats;
     beats.push_back({.rank = 0, .socket = call_0(Line::kBeat)});
-    if (bulk) {
-      bulk_[0] = call_0(Line::kBulk);
-      meet_the_others(*listener);
-    }
+    if (listener) bulk_[0] = call_0(Line::kBulk);
     return beats;
   }
 
   /// Calls those before it, except rank 0, and is called by those behind it.
   void meet_the_others(Listener& listener) {
-    std::vector<Door> doors(ranks());
-    receive(Channel::kControl, 0, std::as_writable_bytes(std::span(doors)));
+    doors_.resize(ranks());
+    receive(Channel::kControl, 0, std::as_writable_bytes(std::span(doors_)));
     for (int r = 1; r < rank(); ++r) {
-      const Door& door = doors[static_cast<std::size_t>(r)];
+      Door& door = doors_[static_cast<std::size_t>(r)];
+      door.address.back() = '\0';
       bulk_[static_cast<std::size_t>(r)] =
           call(place_, r, door.address.data(), door.port, Line::kBulk, 0);
     }
@@ -171,6 +180,7 @@ class TcpCommunicator final : public MessageCommunicator {
   MeetingPlace place_;
   std::vector<Socket> control_;  // of rank 0 to all, of others to rank 0
   std::vector<Socket> bulk_;
+  std::vector<Door> doors_;  // of all ranks, while they meet
   std::optional<TcpHeartbeat> heartbeat_;
 };
 

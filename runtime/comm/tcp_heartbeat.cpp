@@ -85,7 +85,8 @@ void TcpHeartbeat::hear(Peer& peer) {
     if (words[i] == kLeaves) peer.has_left = true;
     if (words[i] == kEnds) {
       const bool has_code = i + 1 < static_cast<std::size_t>(count);
-      end_job(has_code ? std::to_integer<int>(words[i + 1]) : EXIT_FAILURE);
+      const int code = has_code ? std::to_integer<int>(words[i + 1]) : EXIT_FAILURE;
+      end_job(code == 0 ? EXIT_FAILURE : code);  // nobody ends the others well
     }
   }
   if (count <= 0 && !peer.has_left) lose(peer, "has ended unexpectedly");

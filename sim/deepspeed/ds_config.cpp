@@ -398,7 +398,12 @@ std::string expand_short_name(const std::string& path) {
   const bool is_short = std::any_of(fields.begin(), fields.end(), [&path](const Field& field) {
     return field.block == kZenFlow && field.key == path && path != "steps_per_epoch";
   });
-  return is_short ? fmt::format("{}.{}", kZenFlowBlock, path) : usual_path(path);
+  return is_short ? fmt::format("{}.{}", kZenFlowBlock, path) : path;
+}
+
+std::string expand_usual_name(const std::string& path) {
+  std::string known = expand_short_name(path);
+  return known == path ? usual_path(path) : known;
 }
 
 }  // namespace zenflow::sim

@@ -103,9 +103,10 @@ struct DeepSpeedConfig {
 
 /// The full path of a short ZenFlow name ("topk_ratio" ->
 /// "deepspeed.zero_optimization.zenflow.topk_ratio") or of a knob that DeepSpeed does not have (the
-/// zenflow_train block), of any key of DeepSpeed's file that stands in one block alone ("stage",
-/// "overlap_comm"), of what people call such keys ("pin_memory", "micro_batch_size"), or `path`
-/// itself.
+/// zenflow_train block), or `path` itself.
 [[nodiscard]] std::string expand_short_name(const std::string& path);
+/// The same, also of any key of DeepSpeed's file that stands in one block alone ("stage",
+/// "overlap_comm") and of what people call such keys ("pin_memory", "micro_batch_size").
+[[nodiscard]] std::string expand_usual_name(const std::string& path);
 
 }  // namespace zenflow::sim

@@ -22,7 +22,7 @@ std::vector<Override> parse_overrides(const std::vector<std::string>& set,
           ErrorKind::kInput,
           fmt::format("--set {}: expected PATH=VALUE, e.g. training.sequence_length=1024", text));
     }
-    overrides.push_back({expand_short_name(text.substr(0, equals)), text.substr(equals + 1)});
+    overrides.push_back({expand_usual_name(text.substr(0, equals)), text.substr(equals + 1)});
   }
   // Checked here, where a mistake can be laid to the flag.
   if (deepspeed_version) {

@@ -19,6 +19,15 @@ void JobFacts::estimate(std::string path, std::string value, const std::string& 
   add({std::move(path), std::move(value), source_named(why), true});
 }
 
+void JobFacts::replace(std::string_view path, std::string value, const Location& source) {
+  for (JobFact& fact : facts_) {
+    if (fact.path != path) continue;
+    fact.value = std::move(value);
+    fact.source = source;
+    fact.is_estimate = false;
+  }
+}
+
 const JobFact* JobFacts::find(std::string_view path) const {
   const auto at = std::find_if(facts_.begin(), facts_.end(),
                                [path](const JobFact& fact) { return fact.path == path; });

@@ -32,6 +32,9 @@ class JobFacts {
   void assume(std::string path, std::string value, const std::string& by);
   void estimate(std::string path, std::string value, const std::string& why);
 
+  /// Precondition: it is there.
+  void replace(std::string_view path, std::string value, const Location& source);
+
   [[nodiscard]] const JobFact* find(std::string_view path) const;
   [[nodiscard]] std::string value_or(std::string_view path, std::string_view otherwise) const;
   [[nodiscard]] const std::vector<JobFact>& all() const { return facts_; }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/config/gpu_catalogue.h"
+#include "sim/config/scenario.h"
 #include "sim/job_files/job_facts.h"
 
 namespace zenflow::sim {
@@ -55,7 +56,10 @@ struct JobScenario {
 
 /// Throws Error(kInput), located at the flag or file, for what is unknown, missing or contradicts
 /// itself.
-[[nodiscard]] JobScenario job_scenario(const JobInputs& inputs, const JobSources& sources);
+/// `overrides`, what --set says, hold above flags, and these above files: what a DeepSpeed file
+/// says otherwise is changed in it, which then stands in the scenario itself.
+[[nodiscard]] JobScenario job_scenario(const JobInputs& inputs, const JobSources& sources,
+                                       const std::vector<Override>& overrides = {});
 
 /// The deepspeed-* schedule that describes what a DeepSpeed configuration does.
 [[nodiscard]] std::string schedule_for(const Node& deepspeed);
@@ -64,8 +68,8 @@ struct JobScenario {
 [[nodiscard]] std::string scenario_text(const JobScenario& scenario);
 
 /// The card that `text` names, in any usual spelling: "RTX 4090", "A100-80GB", "nvidia h100 pcie".
-/// Of several cards that it may mean the one with most memory, SXM before PCIe; the others go to
-/// `others`. Throws Error(kInput) at `at`.
+/// Of several cards that it may mean SXM comes before PCIe, and more memory before less; the others
+/// go to `others`. Throws Error(kInput) at `at`.
 [[nodiscard]] std::string find_gpu(const GpuCatalogue& catalogue, const std::string& text,
                                    const Location& at, std::vector<std::string>& others);
 

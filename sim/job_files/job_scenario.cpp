@@ -13,6 +13,7 @@
 #include "sim/config/reader.h"
 #include "sim/deepspeed/ds_config.h"
 #include "sim/deepspeed/ds_document.h"
+#include "sim/deepspeed/lax_values.h"
 #include "sim/job_files/job_inputs.h"
 #include "sim/job_files/training_file.h"
 #include "sim/job_files/typical_host.h"
@@ -23,6 +24,15 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kUsualLength = 2048;
+
+/// --set, above all else; what reaches into the DeepSpeed file is changed there.
+void take_overrides(const std::vector<Override>& overrides, JobFacts& facts) {
+  for (auto one = overrides.rbegin(); one != overrides.rend(); ++one) {  // the last one holds
+    if (one->path.starts_with("deepspeed.")) continue;
+    facts.state(one->path, one->value,
+                source_named(fmt::format("--set {}={}", one->path, one->value)));
+  }
+}
 
 /// What the flags say themselves; the model and the card are looked up later.
 void take_flags(const JobInputs& inputs, JobFacts& facts) {
@@ -39,7 +49,8 @@ void take_flags(const JobInputs& inputs, JobFacts& facts) {
   if (inputs.activation_checkpointing) {
     facts.state("training.activation_checkpointing",
                 *inputs.activation_checkpointing ? "true" : "false",
-                source_named("--activation-checkpointing"));
+                source_named(*inputs.activation_checkpointing ? "--activation-checkpointing"
+                                                              : "--no-activation-checkpointing"));
   }
   if (inputs.model) facts.state("model", *inputs.model, source_named("--model"));
   if (inputs.adapter) {
@@ -117,7 +128,9 @@ class HostFacts {
 
  private:
   void estimate(const char* key, int value) {
-    scenario_.facts.estimate(fmt::format("hardware.host.{}", key), std::to_string(value), why_);
+    const std::string path = fmt::format("hardware.host.{}", key);
+    scenario_.facts.estimate(path, std::to_string(value), why_);
+    if (!scenario_.facts.find(path)->is_estimate) return;
     // Real hosts vary by a factor of two either way.
     const auto vary = [&](std::vector<JobFact>& list, int other) {
       list.push_back(
@@ -167,8 +180,14 @@ void take_hardware(const JobInputs& inputs, const JobSources& sources, JobScenar
   if (inputs.host) {
     facts.state("hardware", json_quoted(fs::absolute(*inputs.host).generic_string()),
                 source_named("--host"));
-    if (!inputs.gpu) return;
-    fail_at(source_named("--gpu"), "", "--host is a profile, which says the card itself");
+    const std::pair<bool, const char*> others[] = {
+        {inputs.gpu.has_value(), "--gpu"},       {inputs.ram.has_value(), "--ram"},
+        {inputs.cores.has_value(), "--cores"},   {inputs.sockets.has_value(), "--sockets"},
+        {inputs.link.has_value(), "--gpu-link"}, {inputs.network.has_value(), "--network"}};
+    for (const auto& [given, flag] : others) {
+      if (given) fail_at(source_named(flag), "", "--host is a profile, which says that itself");
+    }
+    return;
   }
   if (!inputs.gpu) {
     throw Error(ErrorKind::kInput,
@@ -208,16 +227,86 @@ void take_hardware(const JobInputs& inputs, const JobSources& sources, JobScenar
   }
 }
 
+bool is_stated(const JobFacts& facts, std::string_view path) {
+  const JobFact* const fact = facts.find(path);
+  return fact != nullptr && fact->source.file != nullptr && fact->source.file->starts_with("--");
+}
+
+/// A whole number of the DeepSpeed document; 0: none, or "auto".
+std::int64_t number_at(const Node& root, std::string_view path) {
+  const Node* const found = find_path(root, path);
+  return found != nullptr && is_number(*found)
+             ? static_cast<std::int64_t>(std::strtod(found->scalar.c_str(), nullptr))
+             : 0;
+}
+
+/// DeepSpeed works out the one of micro-batch and accumulation that its file leaves open.
+void derive_batch(const Node& deepspeed, JobFacts& facts) {
+  constexpr const char* kMicro = "training.micro_batch_size_per_gpu";
+  constexpr const char* kSteps = "training.gradient_accumulation_steps";
+  const std::int64_t all = number_at(deepspeed, "train_batch_size");
+  const std::int64_t ranks = whole(facts, "gpus") * whole(facts, "nodes");
+  if (all == 0 || all % ranks != 0) return;
+  const Location source = source_named("train_batch_size of the DeepSpeed file");
+  const std::int64_t written = number_at(deepspeed, "gradient_accumulation_steps");
+  if (facts.find(kMicro) == nullptr) {
+    const std::int64_t steps =
+        std::max<std::int64_t>(1, written > 0 ? written : whole(facts, kSteps));
+    if (all / ranks % steps == 0) facts.state(kMicro, std::to_string(all / ranks / steps), source);
+  } else if (written == 0 && facts.find(kSteps) == nullptr &&
+             all / ranks % whole(facts, kMicro) == 0) {
+    facts.state(kSteps, std::to_string(all / ranks / whole(facts, kMicro)), source);
+  }
+}
+
+/// Changes in the document what flags and --set say otherwise; whether there was anything.
+bool change(Node& deepspeed, const std::vector<Override>& overrides, const JobFacts& facts) {
+  bool changed = false;
+  const auto set = [&](std::string_view path, const std::string& value) {
+    set_path(deepspeed, path, value);
+    changed = true;
+  };
+  for (const auto& [path, key] :
+       {std::pair{"training.micro_batch_size_per_gpu", "train_micro_batch_size_per_gpu"},
+        {"training.gradient_accumulation_steps", "gradient_accumulation_steps"}}) {
+    const std::int64_t written = number_at(deepspeed, key);
+    if (!is_stated(facts, path) || written == 0 || written == whole(facts, path)) continue;
+    set(key, facts.value_or(path, "1"));
+    erase_key(deepspeed, "train_batch_size");
+  }
+  if (is_stated(facts, "training.dtype")) {
+    for (const std::string dtype : {"bf16", "fp16"}) {
+      const bool wanted = facts.value_or("training.dtype", "") == dtype;
+      const std::string key = dtype + ".enabled";
+      const std::string written = text_at(deepspeed, key);
+      if (written == "true" && !wanted) set(key, "false");
+      if (written != "true" && written != "auto" && wanted) set(key, "true");
+    }
+  }
+  constexpr std::string_view kBlock = "deepspeed.";
+  for (const Override& one : overrides) {
+    if (one.path.starts_with(kBlock)) set(one.path.substr(kBlock.size()), one.value);
+  }
+  return changed;
+}
+
 /// What neither flags nor files nor programs say.
-void take_rest(JobScenario& scenario) {
+void take_rest(const std::vector<Override>& overrides, JobScenario& scenario) {
   JobFacts& facts = scenario.facts;
-  const Node deepspeed = deepspeed_of(facts);
-  facts.estimate("training.micro_batch_size_per_gpu", "1", "one, as nothing says otherwise");
-  facts.estimate("training.activation_checkpointing", "false", "off, as nothing says otherwise");
   if (facts.find("deepspeed") == nullptr) {
     facts.estimate("deepspeed", R"({"zero_optimization": {"stage": 0}})",
                    "no DeepSpeed file: plain data parallelism");
   }
+  Node deepspeed = deepspeed_of(facts);
+  if (change(deepspeed, overrides, facts)) {
+    std::string text = render_json(deepspeed);
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    const std::string from = facts.find("deepspeed")->source.text();
+    facts.replace("deepspeed", std::move(text), source_named(from + ", changed by flags"));
+  }
+  derive_batch(deepspeed, facts);
+  facts.estimate("training.micro_batch_size_per_gpu", "1", "one, as nothing says otherwise");
+  facts.estimate("training.activation_checkpointing", "false", "off, as nothing says otherwise");
   facts.state("schedules", fmt::format("[{}]", schedule_for(deepspeed)),
               source_named("what that configuration does"));
   facts.state("launch.bind_cores_to_rank", "false", source_named("DeepSpeed's default"));
@@ -252,9 +341,11 @@ bool JobInputs::empty() const {
          !gradient_accumulation_steps && !dtype && !activation_checkpointing;
 }
 
-JobScenario job_scenario(const JobInputs& inputs, const JobSources& sources) {
+JobScenario job_scenario(const JobInputs& inputs, const JobSources& sources,
+                         const std::vector<Override>& overrides) {
   JobScenario scenario;
   JobFacts& facts = scenario.facts;
+  take_overrides(overrides, facts);
   take_flags(inputs, facts);
   if (inputs.file) {
     read_training_file(*inputs.file, facts, scenario.notes);
@@ -271,7 +362,7 @@ JobScenario job_scenario(const JobInputs& inputs, const JobSources& sources) {
           find_named_model(named.value, sources.model_directories, named.source).generic_string()),
       named.source};
   take_hardware(inputs, sources, scenario);
-  take_rest(scenario);
+  take_rest(overrides, scenario);
   if (facts.find("training.sequence_length") == nullptr) {
     const std::int64_t most =
         read_model_files(
@@ -283,8 +374,13 @@ JobScenario job_scenario(const JobInputs& inputs, const JobSources& sources) {
   facts.estimate("training.dtype", "bf16", "the usual type");
   scenario.root = map_node(source_named("the job"));
   const std::string gpu = facts.value_or("hardware.gpu", "host");
-  facts.state("name", json_quoted(fs::path(named.value).stem().generic_string() + " on " + gpu),
-              source_named("the job"));
+  std::string short_name = fs::path(named.value).filename().generic_string();
+  for (const std::string_view end : {".json", ".safetensors"}) {
+    if (short_name.ends_with(end)) {
+      short_name = short_name.substr(0, short_name.size() - end.size());
+    }
+  }
+  facts.state("name", json_quoted(short_name + " on " + gpu), source_named("the job"));
   for (const JobFact& fact : facts.all()) {
     JobFact written = fact.path == "model" ? model : fact;
     if (fact.path == "deepspeed" && !fact.value.starts_with('{'))

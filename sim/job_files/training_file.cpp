@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <initializer_list>
 #include <optional>
 #include <set>
@@ -74,11 +75,22 @@ class TrainingReader {
     const auto value = map_.optional(key);
     return value && is_on(*value);
   }
-  /// `true`, or a word as axolotl has it: "auto", "offload".
+  /// As YAML 1.1 has it, which Python reads; or a word of these programs' own that means yes.
   [[nodiscard]] static bool is_on(const ValueReader& value) {
     const Node& node = value.node();
-    if (!node.is_scalar()) value.fail("expected true or false");
-    return node.scalar != "false" && node.scalar != "False" && node.scalar != "no";
+    std::string word = node.scalar;
+    std::transform(word.begin(), word.end(), word.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const auto is_one_of = [&word](std::initializer_list<std::string_view> words) {
+      return std::find(words.begin(), words.end(), word) != words.end();
+    };
+    if (node.is_scalar() && is_one_of({"true", "yes", "on", "y", "1"})) return true;
+    if (node.is_scalar() && is_one_of({"false", "no", "off", "n", "0", "", "none"})) return false;
+    // bf16: auto, full; gradient_checkpointing: offload, offload_disk, unsloth.
+    if (node.is_scalar() && is_one_of({"auto", "full", "offload", "offload_disk", "unsloth"})) {
+      return true;
+    }
+    value.fail("expected true or false");
   }
   void checkpointing(const char* key) {
     if (const auto value = map_.optional(key)) {
@@ -374,10 +386,14 @@ void read_accelerate(const Node& root, const fs::path& file, JobFacts& facts) {
   const AccelerateConfig config = read_accelerate_config(root);
   if (config.processes) {
     const std::int64_t nodes = std::max<std::int64_t>(1, config.machines);
-    facts.state("gpus", std::to_string(std::max<std::int64_t>(1, *config.processes / nodes)),
-                whole);
-    facts.state("nodes", std::to_string(nodes), whole);
+    if (*config.processes % nodes != 0) {
+      fail_at(root.find("num_processes")->at, "num_processes",
+              fmt::format("expected a multiple of the {} machines, found {}", nodes,
+                          *config.processes));
+    }
+    facts.state("gpus", std::to_string(*config.processes / nodes), whole);
   }
+  if (config.machines > 1) facts.state("nodes", std::to_string(config.machines), whole);
   facts.state("launch.target", "accelerate", whole);
   if (config.file) {
     TrainingReader reader(root, file, facts);
@@ -392,6 +408,20 @@ void read_accelerate(const Node& root, const fs::path& file, JobFacts& facts) {
     if (steps != nullptr && is_number(*steps)) {
       facts.state("training.gradient_accumulation_steps", steps->scalar, steps->at);
     }
+  }
+}
+
+/// Ways to divide a job that are not simulated.
+void refuse_other_parallelism(const Node& root) {
+  for (const char* key :
+       {"fsdp", "fsdp_config", "tensor_parallel_size", "context_parallel_size",
+        "sequence_parallel_size", "sequence_parallel_degree", "pipeline_parallel_size"}) {
+    const Node* const found = root.find(key);
+    if (found == nullptr || found->kind == Node::Kind::kNull) continue;
+    const bool none = found->is_scalar() && (found->scalar.empty() || found->scalar == "1" ||
+                                             found->scalar == "false" || found->scalar == "False");
+    const bool empty = found->is_scalar() ? none : found->items.empty() && found->entries.empty();
+    if (!empty) fail_at(found->at, key, "is not simulated: data parallelism and DeepSpeed are");
   }
 }
 
@@ -460,6 +490,7 @@ TrainingProgram read_training_text(std::string_view text, const fs::path& file, 
   notes.push_back(
       fmt::format("{}: read as a file of {}", file.generic_string(), to_string(*program)));
   if (const std::string found = other_optimizer(root); !found.empty()) notes.push_back(found);
+  if (*program != TrainingProgram::kDeepSpeed) refuse_other_parallelism(root);
   switch (*program) {
     case TrainingProgram::kDeepSpeed:
       read_deepspeed(root, file, facts);

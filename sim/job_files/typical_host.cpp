@@ -15,6 +15,15 @@ TypicalHost typical_host(const CatalogueGpu& card, int gpus) {
   const bool old = is_any({"v100", "t4", "titan"});
   const bool new_slot = card.pcie && card.pcie->generation >= 5;
   TypicalHost host;
+  if (card.key == "gh200") {  // its own processor, with its own memory
+    host.name = "a GH200's own processor";
+    host.cores_per_socket = 72;
+    host.dram_channels_per_socket = 8;
+    host.dram_rate = 8000;  // 512 GB/s of LPDDR5X
+    host.memory_gib = 480;
+    host.network_gbit = 400;
+    return host;
+  }
   if (desktop && gpus <= 2) {
     host.name = fmt::format("a workstation with {}", card.gpu.name);
     host.dram_rate = new_slot || card.key.starts_with("rtx_4") ? 5600 : 3200;

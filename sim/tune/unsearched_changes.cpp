@@ -19,7 +19,7 @@ const KnobInfo* knob_of(const std::string& path) {
 
 bool is_searched(const Space& space, const std::string& change) {
   const std::size_t equals = change.find('=');
-  const std::string path = expand_short_name(change.substr(0, equals));
+  const std::string path = expand_usual_name(change.substr(0, equals));
   const std::string value = change.substr(equals + 1);
   if (path == "deepspeed.zero_optimization.offload_optimizer.device") {
     const std::vector<double>& placements = space.values(Knob::kPlacement);

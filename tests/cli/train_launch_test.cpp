@@ -24,7 +24,7 @@ class TrainLaunch : public TrainProgram {
   /// As torchrun does: a process each, with its number in its environment. Their standard error is
   /// one; standard output is rank 0's. The exit code is the first of a rank that fails.
   [[nodiscard]] Outcome launch(const std::vector<Rank>& ranks) const {
-    const int port = runtime::Listener(0, true).port();
+    const int port = runtime::Listener(0, "127.0.0.1").port();
     std::string script = "ends() { wait $1 || { c=$?; [ $code -ne 0 ] || code=$c; }; }; code=0; ";
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       std::string command = ZENFLOW_TRAIN;
@@ -130,7 +130,8 @@ TEST_F(TrainLaunch, ARankThatFailsSaysWhyForAll) {
   const Outcome outcome =
       launch({{short_run() + Arguments{"--seed", "1"}}, {short_run() + Arguments{"--seed", "2"}}});
   EXPECT_EQ(outcome.code, 2) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("rank 1 trains something else than rank 0"));
+  EXPECT_THAT(outcome.err,
+              HasSubstr("rank 1: trains something else than rank 0: seed is 2, there 1"));
 }
 
 TEST_F(TrainLaunch, StopAfterTheStepInWhichOneWasAskedTo) {

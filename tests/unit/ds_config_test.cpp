@@ -262,7 +262,8 @@ TEST(ShortNames, AreKeysThatHaveOnePlace) {
       {"hardware.host.cores", "hardware.host.cores"},
       {"nodes", "nodes"},
       {"no_such_key", "no_such_key"}};
-  for (const auto& [name, path] : expected) EXPECT_EQ(expand_short_name(name), path);
+  for (const auto& [name, path] : expected) EXPECT_EQ(expand_usual_name(name), path);
+  EXPECT_EQ(expand_short_name("offload_param"), "offload_param");  // a knob of the tuner
 }
 
 TEST(ShortNames, HaveTheKnobThatOnlyZenFlowTrainHas) {

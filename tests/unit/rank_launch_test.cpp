@@ -103,6 +103,12 @@ TEST(RankLaunchTest, SlurmSaysHostsAndTheJob) {
   EXPECT_GE(launch->place.port, 20000);
   EXPECT_LT(launch->place.port, 30000);
   EXPECT_NE(launch_of(with(kSlurm, {{"SLURM_STEP_ID", "3"}}))->place.port, launch->place.port);
+  // A batch script that exports all but the rank.
+  const auto exported = launch_of(
+      with(kSlurm, {{"WORLD_SIZE", "8"}, {"MASTER_ADDR", "gpu003"}, {"MASTER_PORT", "29500"}}));
+  EXPECT_EQ(exported->place.rank, 5);
+  EXPECT_EQ(exported->place.port, 29500);
+  EXPECT_FALSE(launch_of({{"WORLD_SIZE", ""}}));
   const auto told = launch_of(with(kSlurm, {{"MASTER_ADDR", "other"}, {"MASTER_PORT", "1234"}}));
   EXPECT_EQ(told->place.address, "other");
   EXPECT_EQ(told->place.port, 1234);

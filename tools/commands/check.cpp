@@ -8,6 +8,7 @@
 #include "sim/base/output_file.h"
 #include "sim/base/table.h"
 #include "sim/base/text.h"
+#include "sim/deepspeed/overrides.h"
 #include "sim/report/job_check.h"
 #include "sim/report/result_json.h"
 #include "tools/commands/commands.h"
@@ -88,7 +89,7 @@ std::string findings_text(const sim::JobCheck& check) {
 std::string changes_text(const sim::JobCheck& check) {
   if (check.changes.empty()) {
     return check.verdict == sim::Verdict::kDoesNotFit
-               ? "no single change that was tried makes it fit\n"
+               ? "no change that was tried makes it fit\n"
                : "no single change that was tried makes it 3 % faster\n";
   }
   std::string text =
@@ -212,8 +213,12 @@ int check_command(const CommonOptions& common, const CheckOptions& options) {
                 "zenflow-sim run with the same flags");
   }
   if (options.save) check_output(*options.save, common.overwrite);
-  const sim::JobScenario scenario = assemble_job(common);
   const sim::LoadOptions load = load_options(common, {});
+  if (sim::sets(load.overrides, "schedules")) {
+    throw Error(ErrorKind::kInput,
+                "check: --set schedules: the configuration says what is simulated");
+  }
+  const sim::JobScenario scenario = assemble_job(common, load.overrides);
   const sim::ScenarioTree tree = sim::load_scenario_tree(scenario.root, load);
   const LoadedJob loaded = finish_job(common, sim::read_scenario(tree, load.overrides));
   if (!common.quiet) {

@@ -21,15 +21,18 @@ sim::LoadOptions load_options(const CommonOptions& common, const std::filesystem
   return options;
 }
 
-sim::JobScenario assemble_job(const CommonOptions& common) {
-  return sim::job_scenario(common.job, {.profile_directories = profile_directories({}),
-                                        .model_directories = model_directories()});
+sim::JobScenario assemble_job(const CommonOptions& common,
+                              const std::vector<sim::Override>& overrides) {
+  return sim::job_scenario(
+      common.job,
+      {.profile_directories = profile_directories({}), .model_directories = model_directories()},
+      overrides);
 }
 
 sim::ScenarioTree load_tree(const CommonOptions& common, const std::filesystem::path& scenario,
                             const sim::LoadOptions& options) {
   if (!scenario.empty()) return sim::load_scenario_tree(scenario, options);
-  sim::JobScenario job = assemble_job(common);
+  sim::JobScenario job = assemble_job(common, options.overrides);
   if (!common.quiet) {
     for (const std::string& note : job.notes) complain("zenflow-sim: " + note + "\n");
     std::string assumed;
