@@ -151,7 +151,10 @@ void add_explain(CLI::App& app, Options& options, int& code) {
       command->add_option("--trace", traced.traces,
                           "explain a recorded run in place of a scenario: PyTorch profiler JSON "
                           "(plain, gzip), Nsight Systems SQLite, DeepSpeed log (repeatable)");
-  trace->expected(1)->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->excludes(scenario);
+  trace->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->excludes(scenario);
   command
       ->add_option("--steps", traced.steps,
                    "with --trace: regular expression for the ranges that are steps")

@@ -118,7 +118,8 @@ struct ScenarioTree {
 [[nodiscard]] ScenarioTree load_scenario_tree(const std::filesystem::path& path,
                                               const LoadOptions& options);
 
-/// The same of a scenario that is no file: `root` is a map of its keys, located where they are from.
+/// The same of a scenario that is no file: `root` is a map of its keys, located where they are
+/// from.
 [[nodiscard]] ScenarioTree load_scenario_tree(Node root, const LoadOptions& options);
 
 /// The tree's hardware as a complete profile.

@@ -88,6 +88,7 @@ class Checker {
   [[nodiscard]] double step_time_on(const std::vector<JobFact>& host) const;
   [[nodiscard]] std::vector<Finding> findings_of(const Job& job, bool is_as_written) const;
   [[nodiscard]] std::vector<Idea> ideas(const Job& job) const;
+  [[nodiscard]] static bool set_the_same(const Idea& first, const Idea& second);
   [[nodiscard]] static Idea together(const Idea& first, const Idea& second);
   [[nodiscard]] static std::size_t errors(const std::vector<Finding>& findings);
   [[nodiscard]] std::optional<JobChange> tried(const Idea& idea, std::size_t most_errors) const;
@@ -279,7 +280,9 @@ void Checker::find_changes(const Job& job, JobCheck& result) const {
   };
   for (const Idea& idea : all) try_one(idea);
   for (std::size_t i = 0; has_to_fit && i < all.size(); ++i) {
-    for (std::size_t j = i + 1; j < all.size(); ++j) try_one(together(all[i], all[j]));
+    for (std::size_t j = i + 1; j < all.size(); ++j) {
+      if (!set_the_same(all[i], all[j])) try_one(together(all[i], all[j]));
+    }
   }
   std::stable_sort(found.begin(), found.end(), [](const JobChange& a, const JobChange& b) {
     return a.tokens_per_second > b.tokens_per_second;
@@ -309,7 +312,16 @@ Verdict Checker::verdict_of(const JobChange& change) const {
   return judge(other.job, sim::fit(other.job, *other.schedule), scenario_.facts).verdict;
 }
 
-/// Both; what they set twice the second one does.
+/// Whether one would undo the other.
+bool Checker::set_the_same(const Idea& first, const Idea& second) {
+  const auto key = [](const std::string& set) { return set.substr(0, set.find('=')); };
+  return std::ranges::any_of(first.set, [&](const std::string& one) {
+    return std::ranges::any_of(second.set,
+                               [&](const std::string& other) { return key(one) == key(other); });
+  });
+}
+
+/// Both.
 Checker::Idea Checker::together(const Idea& first, const Idea& second) {
   Idea both = first;
   both.set.insert(both.set.end(), second.set.begin(), second.set.end());

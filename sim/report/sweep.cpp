@@ -79,7 +79,7 @@ Variation parse_variation(const std::string& text) {
     fail(text, "expected KEY=A,B,C or KEY=LOW:HIGH:STEP");
   }
   Variation variation{text.substr(0, equals), "", {}};
-  variation.path = expand_usual_name(variation.key);
+  variation.path = expand_short_name(variation.key);
   const std::string values = text.substr(equals + 1);
   const std::vector<std::string> bounds = split(values, ':');
   if (bounds.size() == 3) {

@@ -138,7 +138,7 @@ TEST_F(TraceCli, RefusesBadUsageAndInput) {
     EXPECT_THAT(outcome.err, HasSubstr(what));
     EXPECT_THAT(outcome.out, IsEmpty());
   };
-  expect({}, "expected a scenario or --trace FILE");
+  expect({}, "expected a scenario, a job");
   expect({"--trace", "none.json"}, "none.json: cannot read: No such file");
   expect({"--trace", "."}, "is not a regular file");
   expect({"--trace", "t.json", "--steps", "("}, "expected a regular expression");

@@ -10,6 +10,7 @@
 #include "sim/base/error.h"
 #include "sim/base/json_text.h"
 #include "sim/base/table.h"
+#include "sim/deepspeed/ds_config.h"
 #include "sim/report/result_json.h"
 #include "sim/schedule/live_work.h"
 #include "tools/commands/commands.h"
@@ -200,7 +201,10 @@ void add_ignored(const sim::Sweeper::Point& point, std::set<std::string>& warnin
 int sweep_command(const CommonOptions& common, const SweepOptions& options) {
   keep_freed_memory();
   std::vector<sim::Variation> variations;
-  for (const std::string& text : options.vary) variations.push_back(sim::parse_variation(text));
+  for (const std::string& text : options.vary) {
+    variations.push_back(sim::parse_variation(text));
+    variations.back().path = sim::expand_usual_name(variations.back().key);
+  }
   const std::filesystem::path& scenario = common.scenarios.front();
   sim::Sweeper sweeper(PointReader(common, scenario));
   const std::size_t total = sim::combinations(variations);
