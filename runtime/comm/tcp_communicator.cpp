@@ -34,15 +34,18 @@ class TcpCommunicator final : public MessageCommunicator {
     };
     if (place.rank == 0) {
       beat(wait_for_others(bulk));
-      for (int r = 1; bulk && r < size(); ++r) {
-        send(Channel::kControl, r, std::as_writable_bytes(std::span(doors_)));
-      }
       return;
     }
-    std::optional<Listener> listener;
-    if (bulk) listener.emplace(0, is_local_address(place_.address) ? place_.address : "");
-    beat(find_rank_0(listener));
-    if (bulk) meet_the_others(*listener);
+    if (bulk) listener_.emplace(0, is_local_address(place_.address) ? place_.address : "");
+    beat(find_rank_0(listener_));
+  }
+  /// Once, with `bulk`: lines between all ranks. What it throws ends the job (end_job): the
+  /// heartbeat goes on until the others have left.
+  void meet() {
+    if (rank() != 0) return meet_the_others(*listener_);
+    for (int r = 1; r < size(); ++r) {
+      send(Channel::kControl, r, std::as_writable_bytes(std::span(doors_)));
+    }
   }
   ~TcpCommunicator() override {
     std::array<double, 1> none = {0};
@@ -181,6 +184,7 @@ class TcpCommunicator final : public MessageCommunicator {
   std::vector<Socket> control_;  // of rank 0 to all, of others to rank 0
   std::vector<Socket> bulk_;
   std::vector<Door> doors_;  // of all ranks, while they meet
+  std::optional<Listener> listener_;
   std::optional<TcpHeartbeat> heartbeat_;
 };
 
@@ -188,7 +192,15 @@ class TcpCommunicator final : public MessageCommunicator {
 
 std::unique_ptr<Communicator> start_tcp(const MeetingPlace& place, bool bulk, double limit_seconds,
                                         RankLost lost) {
-  return std::make_unique<TcpCommunicator>(place, bulk, limit_seconds, std::move(lost));
+  auto made = std::make_unique<TcpCommunicator>(place, bulk, limit_seconds, lost);
+  if (!bulk) return made;
+  try {
+    made->meet();
+  } catch (const Error& error) {  // the others are there already, and wait
+    lost(place.rank, fmt::format("does not meet the others: {}", error.what()));
+    made->end_job(static_cast<int>(error.kind()));
+  }
+  return made;
 }
 
 }  // namespace zenflow::runtime

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdio>
 #include <functional>
 #include <mutex>
 #include <numeric>
@@ -202,6 +203,35 @@ TEST(RendezvousTest, WhoSpeaksAnotherProtocolOrNothingHoldsNobodyUp) {
   const auto own = start_tcp(place_of(1, 2, port), false, kSeconds, nobody_is_lost);
   std::array<std::byte, 1> byte{};
   EXPECT_FALSE(stranger.receive(byte));  // hung up
+}
+
+// Rank 1 comes to rank 0, but nobody reaches it: the job ends instead of waiting for it.
+TEST(RendezvousDeathTest, ARankThatNobodyReachesEndsTheJob) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        const int port = free_port();
+        const auto shout = [](int rank, const std::string& how) {
+          std::fprintf(stderr, "rank %d %s\n", rank, how.c_str());
+        };
+        std::jthread first([=] {
+          const auto own = start_tcp(place_of(0, 3, port), true, kSeconds, shout);
+          std::this_thread::sleep_for(std::chrono::seconds(60));
+        });
+        std::jthread second([=] {
+          const MeetingPlace place = place_of(1, 3, port);
+          const auto closed = static_cast<std::uint16_t>(free_port());
+          std::vector<Socket> lines;
+          for (const Line line : {Line::kControl, Line::kBeat, Line::kBulk}) {
+            lines.push_back(call(place, 0, place.address, port, line, closed));
+          }
+          std::this_thread::sleep_for(std::chrono::seconds(60));
+        });
+        MeetingPlace third = place_of(2, 3, port);
+        third.limit_seconds = 3;
+        const auto own = start_tcp(third, true, kSeconds, shout);
+      },
+      ::testing::ExitedWithCode(1), "rank 2 does not meet the others: .*has not reached rank 1");
 }
 
 }  // namespace
