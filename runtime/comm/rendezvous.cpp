@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/base/fnv1a.h"
 #include "sim/base/stop.h"
 
 namespace zenflow::runtime {
@@ -47,13 +48,6 @@ const char* text_of(Answer answer) {
   return "it answers in another protocol";
 }
 
-/// FNV-1a.
-std::uint64_t hash_of(const std::string& text) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
-}
-
 Deadline limit_of(const MeetingPlace& place) {
   return Deadline::clock::now() +
          std::chrono::milliseconds(static_cast<long>(place.limit_seconds * 1000));
@@ -72,7 +66,7 @@ std::string list_of(const std::set<std::pair<int, Line>>& missing) {
 
 Answer judge(const Hello& hello, const MeetingPlace& place,
              const std::set<std::pair<int, Line>>& expected) {
-  if (hello.job != hash_of(place.job)) return Answer::kOtherJob;
+  if (hello.job != fnv1a(place.job)) return Answer::kOtherJob;
   if (hello.ranks != static_cast<std::uint32_t>(place.ranks)) return Answer::kOtherSize;
   const bool awaited = expected.count({static_cast<int>(hello.rank), hello.line}) > 0;
   return awaited ? Answer::kWelcome : Answer::kThereAlready;
@@ -118,7 +112,7 @@ Socket call(const MeetingPlace& place, int to, const std::string& address, int p
     throw_if_stopped();
     Socket socket =
         connect_to(address, port, std::min(limit, Deadline::clock::now() + kHelloLimit), why);
-    Hello hello{.job = hash_of(place.job),
+    Hello hello{.job = fnv1a(place.job),
                 .ranks = static_cast<std::uint32_t>(place.ranks),
                 .rank = static_cast<std::uint32_t>(place.rank),
                 .line = line,

@@ -5,18 +5,11 @@
 #include <string_view>
 
 #include "kernels/bf16/bf16.h"
+#include "sim/base/fnv1a.h"
 #include "sim/base/stop.h"
 
 namespace zenflow::runtime {
 namespace {
-
-std::uint64_t fnv1a(std::string_view text) {
-  constexpr std::uint64_t kOffset = 0xCBF29CE484222325;
-  constexpr std::uint64_t kPrime = 0x100000001B3;
-  std::uint64_t hash = kOffset;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * kPrime;
-  return hash;
-}
 
 constexpr std::uint32_t low(std::uint64_t x) {
   return static_cast<std::uint32_t>(x);

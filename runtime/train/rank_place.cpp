@@ -2,22 +2,20 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "runtime/machine/core_share.h"
 #include "sim/base/error.h"
+#include "sim/base/fnv1a.h"
 
 namespace zenflow::runtime {
 namespace {
 
-/// 52 bits of FNV-1a, which a double holds, and never 0.
+/// 52 bits, which a double holds, and never 0.
 double mark_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return static_cast<double>((hash >> 12U) + 1);
+  return static_cast<double>((fnv1a(text) >> 12U) + 1);
 }
 
 /// Every rank's, at all of them.

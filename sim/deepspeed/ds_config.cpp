@@ -401,6 +401,20 @@ std::string expand_short_name(const std::string& path) {
   return is_short ? fmt::format("{}.{}", kZenFlowBlock, path) : path;
 }
 
+bool is_unknown_word(const std::string& path, std::string& nearest) {
+  const auto is_path = [&path](std::string_view known) { return known == path; };
+  if (path.find('.') != std::string::npos || std::ranges::any_of(kScenarioKeys, is_path)) {
+    return false;
+  }
+  std::vector<std::string> words(std::begin(kScenarioKeys), std::end(kScenarioKeys));
+  for (const auto& [name, place] : kUsualNames) words.emplace_back(name);
+  for (const SetupKnob& knob : setup_knobs()) words.emplace_back(knob.name);
+  for (const TopLevelKey& one : top_level_keys()) words.emplace_back(one.key);
+  for (const Field& one : strict_fields()) words.emplace_back(one.key);
+  nearest = suggestion(path, words);
+  return true;
+}
+
 std::string expand_usual_name(const std::string& path) {
   std::string known = expand_short_name(path);
   return known == path ? usual_path(path) : known;

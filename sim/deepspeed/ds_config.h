@@ -108,5 +108,8 @@ struct DeepSpeedConfig {
 /// The same, also of any key of DeepSpeed's file that stands in one block alone ("stage",
 /// "overlap_comm") and of what people call such keys ("pin_memory", "micro_batch_size").
 [[nodiscard]] std::string expand_usual_name(const std::string& path);
+/// Whether `path`, as it was expanded, is a bare word that is no key of a scenario; then `nearest`
+/// is what reader.h's suggestion says of it.
+[[nodiscard]] bool is_unknown_word(const std::string& path, std::string& nearest);
 
 }  // namespace zenflow::sim

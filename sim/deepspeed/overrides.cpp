@@ -1,6 +1,7 @@
 #include "sim/deepspeed/overrides.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -22,7 +23,12 @@ std::vector<Override> parse_overrides(const std::vector<std::string>& set,
           ErrorKind::kInput,
           fmt::format("--set {}: expected PATH=VALUE, e.g. training.sequence_length=1024", text));
     }
-    overrides.push_back({expand_usual_name(text.substr(0, equals)), text.substr(equals + 1)});
+    std::string path = expand_usual_name(text.substr(0, equals));
+    if (std::string nearest; is_unknown_word(path, nearest)) {
+      throw Error(ErrorKind::kInput,
+                  fmt::format("--set {}: {}: unknown key{}", text, path, nearest));
+    }
+    overrides.push_back({std::move(path), text.substr(equals + 1)});
   }
   // Checked here, where a mistake can be laid to the flag.
   if (deepspeed_version) {

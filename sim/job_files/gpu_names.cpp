@@ -89,8 +89,13 @@ std::string find_gpu(const GpuCatalogue& catalogue, const std::string& text, con
     if (found && !wanted.empty()) matches.push_back(std::move(match));
   }
   if (matches.empty()) {
+    std::string as_key = text;  // "RTX 4091" is near to rtx_4090
+    for (char& c : as_key) {
+      const auto one = static_cast<unsigned char>(c);
+      c = std::isalnum(one) != 0 ? static_cast<char>(std::tolower(one)) : '_';
+    }
     fail_at(at, "gpu",
-            fmt::format("no card \"{}\"{}; known: {}", text, suggestion(text, keys),
+            fmt::format("no card \"{}\"{}; known: {}", text, suggestion(as_key, keys),
                         fmt::join(keys, ", ")));
   }
   const bool any_whole =

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/base/error.h"
+#include "sim/deepspeed/overrides.h"
 
 namespace zenflow::sim {
 namespace {
@@ -264,6 +265,19 @@ TEST(ShortNames, AreKeysThatHaveOnePlace) {
       {"no_such_key", "no_such_key"}};
   for (const auto& [name, path] : expected) EXPECT_EQ(expand_usual_name(name), path);
   EXPECT_EQ(expand_short_name("offload_param"), "offload_param");  // a knob of the tuner
+}
+
+TEST(ShortNames, AreSuggestedWhereOneIsMisspelt) {
+  const auto said = [](const std::string& set) {
+    return error_of([&] { (void)parse_overrides({set}); });
+  };
+  EXPECT_THAT(said("overlap_com=true"),
+              HasSubstr("--set overlap_com=true: overlap_com: unknown key (did you mean "
+                        "\"overlap_comm\"?)"));
+  EXPECT_THAT(said("topk_ration=0.1"), HasSubstr("did you mean \"topk_ratio\""));
+  EXPECT_THAT(said("quite_another_word=1"), HasSubstr("unknown key"));
+  EXPECT_EQ(said("gpus=2"), "no error");
+  EXPECT_EQ(said("hardware.host.cores=2"), "no error");
 }
 
 TEST(ShortNames, HaveTheKnobThatOnlyZenFlowTrainHas) {
