@@ -73,6 +73,7 @@ class CudaDevice final : public Device {
   void run(Stream&, Label, std::function<void()>) override {
     throw Error(ErrorKind::kInput, "the host cannot work on a GPU's memory: NCCL's ranks do");
   }
+  void clear(Stream& stream, void* values, std::size_t bytes, Label label) override;
   void square_sum(Stream& stream, ElementType type, const void* values, std::size_t n, double* sum,
                   Label label) override;
   void column_norms(Stream& stream, ElementType type, const DeviceMatrix& matrix, NormKind kind,
@@ -173,6 +174,11 @@ void CudaDevice::copy(Stream& stream, void* to, const void* from, std::size_t by
   cuda_check(cudaMemcpyAsync(to, from, bytes, up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost,
                              cuda(stream).for_work()),
              "cudaMemcpyAsync");
+}
+
+void CudaDevice::clear(Stream& stream, void* values, std::size_t bytes, Label label) {
+  const OperationScope scope = cuda(stream).launching(label);
+  cuda_check(cudaMemsetAsync(values, 0, bytes, cuda(stream).for_work()), "cudaMemsetAsync");
 }
 
 void CudaDevice::square_sum(Stream& stream, ElementType type, const void* values, std::size_t n,

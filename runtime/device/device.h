@@ -174,6 +174,8 @@ class Device {
   virtual void run(Stream& stream, Label label, std::function<void()> work) = 0;
 
   // Kernels; every pointer is to device memory.
+  /// Sets `bytes` bytes to 0.
+  virtual void clear(Stream& stream, void* values, std::size_t bytes, Label label) = 0;
   /// *sum = sum of squares of n elements; not finite if an element is not.
   virtual void square_sum(Stream& stream, ElementType type, const void* values, std::size_t n,
                           double* sum, Label label) = 0;

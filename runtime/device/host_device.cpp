@@ -147,6 +147,10 @@ void HostDevice::run(Stream& stream, Label label, std::function<void()> work) {
   host(stream).run(label, std::move(work));
 }
 
+void HostDevice::clear(Stream& stream, void* values, std::size_t bytes, Label label) {
+  host(stream).run(label, [=] { std::memset(values, 0, bytes); });
+}
+
 void HostDevice::square_sum(Stream& stream, ElementType type, const void* values, std::size_t n,
                             double* sum, Label label) {
   host(stream).run(label, [=] {

@@ -49,6 +49,7 @@ class HostDevice final : public Device {
             Traffic kind, Label label) override;
 
   void run(Stream& stream, Label label, std::function<void()> work) override;
+  void clear(Stream& stream, void* values, std::size_t bytes, Label label) override;
   void square_sum(Stream& stream, ElementType type, const void* values, std::size_t n, double* sum,
                   Label label) override;
   void column_norms(Stream& stream, ElementType type, const DeviceMatrix& matrix, NormKind kind,

@@ -1,6 +1,7 @@
 #include "runtime/offload/device_columns.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace zenflow::runtime {
 namespace {
@@ -16,32 +17,41 @@ std::size_t parameter_bytes(const Parameter& parameter, ElementType type) {
   return aligned(static_cast<std::size_t>(parameter.elements()) * bytes_per_element(type));
 }
 
-/// Places of gradients: a group that shares parameters with another keeps its gradients through
-/// the whole pass; all others take turns in one space, as the stream orders their uses. Where
-/// micro-batches add up, every group keeps its own.
+/// By parameter, whether its gradient keeps its place: always in a group that shares parameters
+/// with another, through the whole pass.
+std::vector<bool> kept_gradients(const ParameterTable& table, const Layout& layout,
+                                 const TrainableModel& model, KeptGradients kept) {
+  std::vector<bool> keeps(table.parameters.size(), kept == KeptGradients::kAll);
+  for (const ParameterGroup& group : table.groups) {
+    bool shares = false;
+    for (std::size_t i = group.first; i < group.first + group.count; ++i) {
+      shares = shares || model.shared(i);
+    }
+    if (shares)
+      std::fill_n(keeps.begin() + static_cast<std::ptrdiff_t>(group.first), group.count, true);
+  }
+  if (kept == KeptGradients::kOwned) {
+    for (const Slice& slice : layout.slices) keeps[slice.parameter] = true;
+  }
+  return keeps;
+}
+
+/// The others take turns in one space behind them, group by group, as the stream orders their uses.
 std::vector<std::size_t> gradient_places(const ParameterTable& table, ElementType type,
-                                         const TrainableModel& model, bool accumulates,
-                                         std::size_t& bytes) {
+                                         const std::vector<bool>& keeps, std::size_t& bytes) {
   std::vector<std::size_t> place(table.parameters.size());
   std::size_t kept = 0;
-  std::size_t turns = 0;
-  for (int pass = 0; pass < 2; ++pass) {
-    for (const ParameterGroup& group : table.groups) {
-      bool shared = accumulates;
-      for (std::size_t i = group.first; i < group.first + group.count; ++i) {
-        shared = shared || model.shared(i);
-      }
-      if (shared != (pass == 0)) continue;
-      std::size_t at = kept;
-      for (std::size_t i = group.first; i < group.first + group.count; ++i) {
-        place[i] = at;
-        at += parameter_bytes(table.parameters[i], type);
-      }
-      if (shared) kept = at;
-      turns = std::max(turns, at);
-    }
+  for (std::size_t i = 0; i < place.size(); ++i) {
+    if (keeps[i]) place[i] = std::exchange(kept, kept + parameter_bytes(table.parameters[i], type));
   }
-  bytes = turns;
+  bytes = kept;
+  for (const ParameterGroup& group : table.groups) {
+    std::size_t at = kept;
+    for (std::size_t i = group.first; i < group.first + group.count; ++i) {
+      if (!keeps[i]) place[i] = std::exchange(at, at + parameter_bytes(table.parameters[i], type));
+    }
+    bytes = std::max(bytes, at);
+  }
   return place;
 }
 
@@ -59,7 +69,8 @@ DeviceColumns::DeviceColumns(const ParameterTable& table_in, const Layout& layou
         device.allocate(MemoryKind::kDevice, weight_bytes, set == 0 ? "weights" : "second weights");
   }
   std::size_t gradient_bytes = 0;
-  const auto places = gradient_places(table, type, model, options.accumulates, gradient_bytes);
+  const auto places = gradient_places(
+      table, type, kept_gradients(table, layout, model, options.kept_gradients), gradient_bytes);
   gradient_arena_ = device.allocate(MemoryKind::kDevice, gradient_bytes, "gradients");
   std::size_t at = 0;
   for (std::size_t i = 0; i < table.parameters.size(); ++i) {

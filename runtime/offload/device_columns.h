@@ -30,8 +30,16 @@ struct Mirrored {
   [[nodiscard]] T* on_device() const { return device.as<T>(); }
 };
 
+/// Whose gradients keep a place of their own from one group's backward to the next; those of other
+/// groups take turns in one space.
+enum class KeptGradients : std::uint8_t {
+  kNone,   ///< each group's are used up before the next one's come
+  kOwned,  ///< micro-batches add to what the rank owns
+  kAll,    ///< to all
+};
+
 struct DeviceColumnsOptions {
-  bool accumulates = false;           ///< micro-batches add to gradients, which all have a place
+  KeptGradients kept_gradients = KeptGradients::kNone;
   bool second_weights = false;        ///< uploads land beside the weights in use
   bool whole_step_gradients = false;  ///< a place for every group's deferred gradients
   bool device_sums = false;           ///< they are summed on the device

@@ -25,6 +25,13 @@ std::size_t largest_parameter_bytes(const ParameterTable& table, ElementType typ
   return static_cast<std::size_t>(most) * bytes_per_element(type);
 }
 
+KeptGradients kept_gradients(const OffloadSettings& settings, int ranks) {
+  const bool adds_up = settings.gradient_accumulation_steps > 1;
+  if (ranks == 1) return adds_up ? KeptGradients::kAll : KeptGradients::kNone;
+  if (settings.zero_stage == 1) return KeptGradients::kAll;
+  return adds_up ? KeptGradients::kOwned : KeptGradients::kNone;
+}
+
 }  // namespace
 
 OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
@@ -45,7 +52,7 @@ OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
       warm_up_(settings.full_warm_up_rounds > 0),
       deferred_(layout_, type, device, settings.keeps_sums(), settings.overlap_step, warm_up_),
       columns_(model.parameters(), layout_, type, device, model,
-               {.accumulates = settings.gradient_accumulation_steps > 1,
+               {.kept_gradients = kept_gradients(settings, communicator.size()),
                 .second_weights = settings.overlap_step && !settings.everything_on_device(),
                 .whole_step_gradients = settings.has_whole_step(),
                 .device_sums = settings.sums_on_device(),

@@ -207,8 +207,8 @@ class OffloadEngine {
     StepResult* result = nullptr;  ///< none where a run ends between two steps
     bool selects_first = false;
     bool ranks_columns = false;
-    std::size_t micro_batch = 0;
-    float scale = 1;  ///< of its gradients, for clipping, when their norm is known
+    std::size_t micro_batches = 0;  ///< begun
+    float scale = 1;                ///< of its gradients, for clipping, when their norm is known
   };
 
   /// An operation that a CPU lane carries out, or enqueues, when what it waits for has happened.
@@ -264,6 +264,9 @@ class OffloadEngine {
   }
   /// When the newest of its kind on its group is done.
   [[nodiscard]] Event& newest(const sim::IssuedOperation& operation);
+  /// Before a later micro-batch adds to them: gradients that are their owners' by now. Those that
+  /// several groups add to, before the first of these.
+  void clear_sent_gradients(std::size_t group);
   /// Collectives, on the compute stream: a group's gradients go to their owners, or its weights
   /// come from there.
   void reduce_gradients(std::size_t group);

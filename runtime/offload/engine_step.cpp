@@ -119,13 +119,14 @@ void OffloadEngine::compute(const OffloadOperation& operation, Step& step) {
       reduce_gradients(group);
       break;
     case Operation::kForward:
-      if (group == 0) model_.begin_micro_batch(step.micro_batch++);
+      if (group == 0) model_.begin_micro_batch(step.micro_batches++);
       // Without a second set of weights a group waits for its own upload, not for all.
       if (!operation.after.empty()) wait_for_upload(group, step.result);
       model_.forward(group, columns_.weights(), *compute_);
       if (group + 1 == layout_.groups.size() && !overlaps()) update_.uploads.reset();
       break;
     case Operation::kBackward:
+      if (step.micro_batches > 1) clear_sent_gradients(group);
       model_.backward(group, columns_.weights(), columns_.gradients(), *compute_);
       break;
     case Operation::kGradientNorm:
@@ -166,6 +167,24 @@ void OffloadEngine::compute(const OffloadOperation& operation, Step& step) {
           ErrorKind::kRuntime,
           fmt::format("step {}: the engine has no code for operation {} of the offload rule", step_,
                       static_cast<int>(operation.kind)));
+  }
+}
+
+void OffloadEngine::clear_sent_gradients(std::size_t g) {
+  if (communicator_.size() == 1 || settings_.zero_stage == 1) return;
+  const auto clear = [&](std::size_t i) {
+    if (owners_[i] == communicator_.rank()) return;
+    const auto count = static_cast<std::size_t>(columns_.table.parameters[i].elements());
+    device_.clear(*compute_, columns_.gradients()[i], count * bytes_per_element(type_),
+                  {Operation::kBackward, step_});
+  };
+  const ParameterGroup& group = columns_.table.groups[g];
+  for (std::size_t i = group.first; i < group.first + group.count; ++i) {
+    if (!model_.shared(i)) clear(i);
+  }
+  if (g + 1 < columns_.table.groups.size()) return;
+  for (std::size_t i = 0; i < owners_.size(); ++i) {
+    if (model_.shared(i)) clear(i);
   }
 }
 

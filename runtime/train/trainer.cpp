@@ -171,10 +171,10 @@ void Run::check_ranks() {
   // What decides which numbers are exchanged when, besides what decides the numbers.
   const std::string here = fmt::format(
       "{}--steps: {}\n--evaluate-interval: {}\n--checkpoint: {}\n--checkpoint-interval: {}\n"
-      "--resume: {}\n--save-weights: {}\n--trace: {}\n--importance: {}\n",
+      "--resume: {}\n--save-weights: {}\n--trace: {}\n--importance: {}\n--zero-stage: {}\n",
       identity_, options_.steps, options_.evaluate_interval, options_.checkpoint.has_value(),
       options_.checkpoint_interval, options_.resume, options_.save_weights.has_value(),
-      options_.record_trace, options_.importance.has_value());
+      options_.record_trace, options_.importance.has_value(), options_.offload.zero_stage);
   check_same_training(text_of_first(ranks, here), here);
   meet_ranks();  // one that differs ends the job, and says why
   const auto owned = static_cast<double>(engine_.layout().elements);

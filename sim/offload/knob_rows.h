@@ -26,7 +26,7 @@ inline constexpr int kAll = SetupReader::kDeepSpeed | SetupReader::kZenFlowTrain
 inline constexpr int kOurs = SetupReader::kZenFlowTrain | SetupReader::kSimulator;
 
 /// In the order in which recordings have them.
-inline constexpr std::array<SetupKnob, 18> kSetupKnobs = {{
+inline constexpr std::array<SetupKnob, 19> kSetupKnobs = {{
     {.name = "schedule",
      .path = "",
      .flag = "--schedule",
@@ -159,6 +159,21 @@ inline constexpr std::array<SetupKnob, 18> kSetupKnobs = {{
      .help = "micro-batches in a step, whose gradients add up on the device; at most 128 in bf16",
      .read_by = kAll,
      .affects = SetupEffect::kTime | SetupEffect::kMemory | SetupEffect::kWeights,
+     .came_later = true,
+     .said_if_changed = true},
+    {.name = "zero_stage",
+     .path = "zenflow_train.zero_stage",
+     .flag = "--zero-stage",
+     .identity = "",
+     .field = &TrainingSetup::zero_stage,
+     .low = 1,
+     .high = 2,
+     .help =
+         "of several ranks: 2, every micro-batch's gradients go to the ranks that own them; 1, "
+         "they add up whole on every rank and go there once a step. Weights are whole: there is no "
+         "stage 3",
+     .read_by = kOurs,
+     .affects = SetupEffect::kTime | SetupEffect::kMemory | SetupEffect::kTraffic,
      .came_later = true,
      .said_if_changed = true},
     {.name = "activation_checkpointing",

@@ -88,9 +88,8 @@ std::span<const OffloadOperation> OffloadRule::step(bool first_of_window, bool r
     forward_waits_ = false;
     for (std::int32_t g = groups(); g-- > 0;) {
       add(Operation::kBackward, g);
-      if (i + 1 < micro_batches) continue;
-      if (several_ranks_) add(Operation::kReduceScatter, g);
-      gradients_leave(g, ranks_columns);
+      if (several_ranks_ && setup_.exchanges_gradients(i)) add(Operation::kReduceScatter, g);
+      if (i + 1 == micro_batches) gradients_leave(g, ranks_columns);
     }
   }
   add(Operation::kGradientNorms);

@@ -15,11 +15,12 @@
 ///   cpu update   AdamW on deferred columns, group by group, after a window
 ///   h2d          their weights up, and into their places
 ///
-/// With micro-batches gradients add up on the device and leave in the last backward. Sums and
-/// updates wait for the norm of the whole gradient. With sums on the device nothing leaves in a
-/// step; a window's sums go down when its last compute is done. Without overlap the next step's
-/// forward waits group by group for what is uploaded; with overlap an upload goes into a second set
-/// of weights, which a window's end waits for and makes current.
+/// With micro-batches gradients add up on the device, with several ranks and ZeRO stage 2 on that
+/// of their owner, and leave in the last backward. Sums and updates wait for the norm of the whole
+/// gradient. With sums on the device nothing leaves in a step; a window's sums go down when its
+/// last compute is done. Without overlap the next step's forward waits group by group for what is
+/// uploaded; with overlap an upload goes into a second set of weights, which a window's end waits
+/// for and makes current.
 ///
 /// docs/training.md, "The rule", has the same in formulas.
 #pragma once

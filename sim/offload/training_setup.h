@@ -52,6 +52,9 @@ struct OffloadSetup {
   /// Micro-batches of a step: their gradients add up in the device's gradient buffer, and the rest
   /// of the step sees the sum alone.
   std::int64_t gradient_accumulation_steps = 1;
+  /// Of several ranks. 2: a micro-batch's gradients go to their owners in its backward. 1: they add
+  /// up whole on every rank and go there once, in a step's last backward.
+  std::int64_t zero_stage = 2;
   int optimizer_threads = 1;  ///< of the CPU optimizer
   int sum_threads = 1;        ///< add up deferred gradients while they arrive
   /// Columns of all matrices, on all ranks, compete for the share `topk_ratio` of their elements;
@@ -70,6 +73,10 @@ struct OffloadSetup {
   /// Whether any window may keep sums.
   [[nodiscard]] bool keeps_sums() const {
     return interval_is_auto || window_sums(update_interval) != WindowSums::kNone;
+  }
+  /// Whether the gradients of a step's micro-batch (from 0) go to their owners in its backward.
+  [[nodiscard]] bool exchanges_gradients(std::int64_t micro_batch) const {
+    return zero_stage == 2 || micro_batch + 1 == gradient_accumulation_steps;
   }
   /// Deferred gradients stay on the device, are summed there and come down once a window.
   [[nodiscard]] bool sums_on_device() const { return accumulate_on_device && keeps_sums(); }

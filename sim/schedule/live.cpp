@@ -239,7 +239,8 @@ class RankTasks {
         rank_class_(rank_class),
         step_gap_(job.scenario.hardware.host.step_gap),
         regular_(job, live, place(job)),
-        rule_(live, regular_.deferred_by_group(), bytes_per_element(job.scenario.training.dtype)) {
+        rule_(live, regular_.deferred_by_group(), bytes_per_element(job.scenario.training.dtype)),
+        keeps_gradients_(job.scenario.ranks() > 1 && live.zero_stage == 1) {
     if (job.scenario.ranks() > 1) rule_.set_several_ranks();
     if (live.full_warm_up_rounds > 0) {
       warm_up_.emplace(job, in_warm_up(live), place(job));
@@ -376,7 +377,7 @@ class RankTasks {
     if (cost.elements == 0) return builder_.last_compute(rank_class_);
     const TaskId packed =
         builder_.compute(rank_class_, operation.kind, operation.group, cost.packed, after);
-    if (rank_class_ == 0) {
+    if (rank_class_ == 0 && !keeps_gradients_) {
       builder_.memory(packed, true, builder_.gradients(), -costs_->work.width() * cost.elements);
     }
     return packed;
@@ -407,13 +408,14 @@ class RankTasks {
   bool first_of_window_ = false;
   bool update_waits_ = false;  ///< for the next window to begin
   TaskId norm_known_ = kNoTask;
+  bool keeps_gradients_;  ///< to the end of backward
 };
 
 /// Turns the rule's operations into tasks, of all ranks at once.
 class LiveEmitter {
  public:
   LiveEmitter(const Job& job, const LiveSettings& live, ProgramBuilder& builder)
-      : job_(job), builder_(builder), group_(builder.group()), uploads_(layers()) {
+      : live_(live), builder_(builder), group_(builder.group()), uploads_(layers()) {
     if (live.topk_is_global) competing_columns_ = competing_columns(job, live);
     for (std::size_t c = 0; c < builder.classes(); ++c) ranks_.emplace_back(job, live, builder, c);
     if (group_.ranks > 1) {
@@ -469,9 +471,9 @@ class LiveEmitter {
   void pass(bool first) {
     gathers_ = first && group_.ranks > 1;
     for (RankTasks& rank : ranks_) rank.begin_pass(uploads_);
-    builder_.reduce_gradients(++passes_ % micro_batches() == 0);
+    builder_.reduce_gradients(live_.exchanges_gradients(passes_++ % micro_batches()));
     const BucketSink follow = [&](std::size_t bucket, const PerClass& reduced) {
-      if (group_.ranks > 1) forget_sent(bucket, reduced.front());
+      if (group_.ranks > 1) gradients_leave(bucket, first, reduced.front());
       for (std::size_t c = 0; c < ranks_.size(); ++c) {
         if (group_.ranks > 1) builder_.hold_compute(c, reduced[c]);
         ranks_[c].after_backward();
@@ -484,15 +486,22 @@ class LiveEmitter {
       builder_.forward_backward_again(follow);
     }
   }
-  [[nodiscard]] std::int64_t micro_batches() const {
-    return job_.deepspeed.gradient_accumulation_steps;
-  }
+  [[nodiscard]] std::int64_t micro_batches() const { return live_.gradient_accumulation_steps; }
 
-  /// The first rank's gradients that others own, once these have them.
-  void forget_sent(std::size_t bucket, TaskId reduced) {
+  /// The first rank's gradients that others own: there from backward on until these have them. In
+  /// ZeRO stage 1 all are until a step's last backward ends.
+  void gradients_leave(std::size_t bucket, bool first_pass, TaskId reduced) {
+    if (live_.zero_stage == 1) {
+      if (first_pass) kept_ += builder_.element_bytes() * builder_.plan().buckets[bucket].elements;
+      if (bucket + 1 < layers() || passes_ % micro_batches() != 0) return;
+      builder_.memory(reduced, true, builder_.gradients(), -std::exchange(kept_, 0));
+      return;
+    }
     const double owned = ranks_.front().elements(layers() - 1 - bucket);
-    builder_.memory(reduced, true, builder_.gradients(),
-                    builder_.element_bytes() * (owned - builder_.plan().buckets[bucket].elements));
+    const double bytes =
+        builder_.element_bytes() * (builder_.plan().buckets[bucket].elements - owned);
+    if (!first_pass) builder_.memory(builder_.last_compute(0), false, builder_.gradients(), bytes);
+    builder_.memory(reduced, true, builder_.gradients(), -bytes);
   }
 
   /// The layer's weights from their owners, on the compute streams of all.
@@ -533,7 +542,7 @@ class LiveEmitter {
 
   static constexpr double kSumOfSquaresBytes = 8;
 
-  const Job& job_;
+  const LiveSettings& live_;
   ProgramBuilder& builder_;
   const Communicator& group_;
   std::vector<After> uploads_;    ///< by layer: of all ranks, that its next gathering waits for
@@ -541,6 +550,7 @@ class LiveEmitter {
   double competing_columns_ = 0;  ///< 0: each matrix has its own share
   bool gathers_ = false;          ///< in the pass at hand
   std::int64_t passes_ = 0;
+  double kept_ = 0;  ///< bytes of gradients that stay
 };
 
 Program Live::build(const Job& job, std::span<const WindowShape> shapes) const {

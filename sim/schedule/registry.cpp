@@ -52,6 +52,12 @@ std::vector<std::string> ignored_settings(const Schedule& schedule, const Job& j
     notes.push_back(fmt::format("{}: zenflow_train.topk_scope has no effect; live-zenflow reads it",
                                 schedule.name()));
   }
+  if (offload.zero_stage != OffloadSetup{}.zero_stage &&
+      (!live_kind(schedule.name()) || job.scenario.ranks() == 1)) {
+    notes.push_back(fmt::format(
+        "{}: zenflow_train.zero_stage has no effect; the live-* schedules of several ranks read it",
+        schedule.name()));
+  }
   const bool has_threads = offload.optimizer_threads > 0 || offload.sum_threads > 0;
   if (has_threads && !live_kind(schedule.name())) {
     notes.push_back(fmt::format(

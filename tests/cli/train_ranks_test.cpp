@@ -83,6 +83,25 @@ TEST_F(TrainRanks, ThatWouldDoOtherStepsEndTheJob) {
                                      "--evaluate-interval is 2, there 0"));
 }
 
+TEST_F(TrainRanks, SendGradientsOfMicroBatchesByTheirZeroStage) {
+  const Arguments job = short_run() + Arguments{"--gradient-accumulation-steps", "3", "--json"};
+  const auto sent = [&](const char* stage) {
+    const Outcome outcome = mpirun(ranks(2, job + Arguments{"--zero-stage", stage}));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    const nlohmann::json document = nlohmann::json::parse(outcome.out);
+    const nlohmann::json& result = document.at("results").at(0);
+    return result.at("ranks").at("gradient_bytes_per_step").get<double>() /
+           document.at("model").at("bytes").get<double>();
+  };
+  EXPECT_EQ(sent("2"), 3);
+  EXPECT_EQ(sent("1"), 1);
+  const Outcome mixed =
+      mpirun(ranks(1, job + Arguments{"--zero-stage", "1"}) + Arguments{":"} + ranks(1, job));
+  EXPECT_EQ(mixed.code, 2) << mixed.err;
+  EXPECT_THAT(mixed.err, HasSubstr("--zero-stage is 2, there 1"));
+  EXPECT_EQ(run(job + Arguments{"--zero-stage", "3"}).code, 2);
+}
+
 TEST_F(TrainRanks, OfAnotherMpiAreNotTakenForOne) {
   Surroundings surroundings = around();
   surroundings.environment = {

@@ -1,4 +1,5 @@
 // Several ranks of the live schedules against the runtime's partition, and against formulas.
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -84,16 +85,59 @@ TEST(LiveRanks, MoveTogetherWhatOneMoves) {
 TEST(LiveRanks, SendEachOtherEveryGradientAndWeight) {
   constexpr double kParameters = 34'976;
   constexpr double kTensors = 21;
-  JobOptions thrice;
-  thrice.accumulation = 3;
   for (const char* schedule : kSchedules) {
     for (const double ranks : {2.0, 3.0, 8.0}) {
-      for (const JobOptions& options : {JobOptions{}, thrice}) {
-        const RankBytes bytes =
-            simulated(job_of(static_cast<std::int64_t>(ranks), options), schedule).between_ranks;
-        EXPECT_NEAR(bytes.gradients, (ranks - 1) * 4 * kParameters, 1e-3) << schedule;
-        EXPECT_NEAR(bytes.weights, (ranks - 1) * 4 * kParameters, 1e-3) << schedule;
-        EXPECT_NEAR(bytes.control, ranks * (ranks - 1) * 8 * (kTensors + 1), 1e-3) << schedule;
+      for (const std::int64_t micro_batches : {1, 3}) {
+        for (const std::int64_t stage : {1, 2}) {
+          JobOptions options;
+          options.accumulation = micro_batches;
+          Job job = job_of(static_cast<std::int64_t>(ranks), options);
+          job.scenario.offload.zero_stage = stage;
+          const RankBytes bytes = simulated(job, schedule).between_ranks;
+          const auto times = static_cast<double>(stage == 2 ? micro_batches : 1);
+          EXPECT_NEAR(bytes.gradients, times * (ranks - 1) * 4 * kParameters, 1e-3) << schedule;
+          EXPECT_NEAR(bytes.weights, (ranks - 1) * 4 * kParameters, 1e-3) << schedule;
+          EXPECT_NEAR(bytes.control, ranks * (ranks - 1) * 8 * (kTensors + 1), 1e-3) << schedule;
+        }
+      }
+    }
+  }
+}
+
+/// Bytes that rank 0 holds at most of gradients as backward makes them.
+double most_gradients(const Job& job, const char* schedule) {
+  const FullRun run = simulate_fully(job, find_schedule(schedule));
+  const std::vector<double> largest = largest_sizes(run.program, run.execution);
+  const auto found = std::find_if(run.program.buffers.begin(), run.program.buffers.end(),
+                                  [](const MemoryBuffer& one) { return one.name == "gradients"; });
+  return largest.at(static_cast<std::size_t>(found - run.program.buffers.begin()));
+}
+
+TEST(LiveRanks, KeepTheGradientsThatTheirZeroStageAddsUp) {
+  constexpr std::int64_t kRanks = 3;
+  const ModelSpec model = testing::tiny_llama();
+  double all = 0;
+  double owned = 0;
+  double most_sent = 0;  // of a layer
+  const std::vector<LiveLayer> whole = live_layers(model, 0);
+  const std::vector<LiveLayer> own = live_layers(model, 0, {0, kRanks});
+  for (std::size_t layer = 0; layer < whole.size(); ++layer) {
+    all += whole[layer].elements();
+    owned += own[layer].elements();
+    most_sent = std::max(most_sent, whole[layer].elements() - own[layer].elements());
+  }
+  for (const char* schedule : kSchedules) {
+    for (const std::int64_t micro_batches : {1, 3}) {
+      JobOptions options;
+      options.accumulation = micro_batches;
+      Job job = job_of(kRanks, options);
+      job.scenario.offload.zero_stage = 1;
+      EXPECT_EQ(most_gradients(job, schedule), 4 * all) << schedule;
+      job.scenario.offload.zero_stage = 2;
+      if (micro_batches == 1) {
+        EXPECT_LT(most_gradients(job, schedule), 4 * all) << schedule;
+      } else {
+        EXPECT_EQ(most_gradients(job, schedule), 4 * (owned + most_sent)) << schedule;
       }
     }
   }
@@ -164,14 +208,18 @@ TEST(LiveRanks, AreOfOneHostsCores) {
               HasSubstr("several ranks on one host's cores alone"));
 }
 
-TEST(LiveRanks, WithMicroBatchesExchangeOnceAStep) {
+TEST(LiveRanks, ExchangeGradientsOfMicroBatchesOnceAStepInZeroStage1) {
   JobOptions options;
   options.accumulation = 3;
-  const auto collective = static_cast<std::size_t>(WaitCause::kCollective);
-  const double once = simulated(job_of(2), "live-zero-offload").stall_by_cause[collective];
-  const double thrice =
-      simulated(job_of(2, options), "live-zero-offload").stall_by_cause[collective];
-  EXPECT_NEAR(thrice, once, 0.1 * once);
+  const auto waits = [](const Job& job) {
+    const SimulationResult result = simulated(job, "live-zero-offload");
+    return result.stall_by_cause[static_cast<std::size_t>(WaitCause::kCollective)];
+  };
+  Job job = job_of(2, options);
+  const double of_one = waits(job_of(2));
+  EXPECT_GT(waits(job), 1.5 * of_one);
+  job.scenario.offload.zero_stage = 1;
+  EXPECT_NEAR(waits(job), of_one, 0.1 * of_one);
 }
 
 }  // namespace

@@ -1,34 +1,30 @@
 #include "tests/emulator/nccl.h"
 
+#include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "kernels/bf16/bf16.h"
 #include "tests/emulator/streams.h"
+#include "tests/support/mailboxes.h"
 
 namespace {
 
 /// Ranks that have found each other by an id.
 struct Clique {
-  explicit Clique(int ranks) : barrier(ranks), offered(static_cast<std::size_t>(ranks)) {}
+  explicit Clique(int count) : ranks(count), complete(count), boxes(count) {}
 
-  /// Shows the others `values` while `use` runs.
-  template <class Use>
-  void meet(int rank, const void* values, const Use& use) {
-    offered[static_cast<std::size_t>(rank)] = values;
-    barrier.arrive_and_wait();
-    use();
-    barrier.arrive_and_wait();
-  }
-
-  std::barrier<> barrier;
-  std::vector<const void*> offered;
+  int ranks;
+  std::barrier<> complete;
+  zenflow::testing::Mailboxes boxes;
 };
 
 constexpr int kInvalidArgument = 4;
@@ -84,7 +80,7 @@ int comm_init_rank(NcclComm* comm, int ranks, NcclUniqueId id, int rank) {
     clique = cliques[number].lock();
     if (clique == nullptr) cliques[number] = clique = std::make_shared<Clique>(ranks);
   }
-  clique->meet(rank, nullptr, [] {});
+  clique->complete.arrive_and_wait();
   *comm = new runtime::NcclState{clique, rank};
   return kNcclSuccess;
 }
@@ -99,25 +95,26 @@ int comm_destroy(NcclComm comm) {
   return kNcclSuccess;
 }
 
-template <class T, class Add>
-std::vector<T> sum_of(const Clique& clique, std::size_t n, const Add& add) {
-  const T* const first = static_cast<const T*>(clique.offered.front());
-  std::vector<T> sums(first, first + n);
-  for (std::size_t r = 1; r < clique.offered.size(); ++r) {
-    const T* const values = static_cast<const T*>(clique.offered[r]);
-    for (std::size_t i = 0; i < n; ++i) sums[i] = add(sums[i], values[i]);
-  }
-  return sums;
+std::span<const std::byte> bytes_at(const void* values, std::size_t bytes) {
+  return {static_cast<const std::byte*>(values), bytes};
 }
 
+/// In rank order.
 template <class T, class Add>
 void reduce_at(const runtime::NcclState& comm, const void* from, void* to, std::size_t n, int root,
                const Add& add) {
-  std::vector<T> sums;
-  comm.clique->meet(comm.rank, from, [&] {
-    if (comm.rank == root) sums = sum_of<T>(*comm.clique, n, add);
-  });
-  if (n > 0 && comm.rank == root) std::memcpy(to, sums.data(), n * sizeof(T));
+  Clique& clique = *comm.clique;
+  if (comm.rank != root) return clique.boxes.send(comm.rank, root, bytes_at(from, n * sizeof(T)));
+  std::vector<T> sums(n);
+  std::vector<T> values(n);
+  for (int r = 0; r < clique.ranks; ++r) {
+    const std::vector<std::byte> arrived =
+        r == root ? std::vector<std::byte>() : clique.boxes.receive(r, root);
+    if (n == 0) continue;
+    std::memcpy(values.data(), r == root ? from : arrived.data(), n * sizeof(T));
+    for (std::size_t i = 0; i < n; ++i) sums[i] = r == 0 ? values[i] : add(sums[i], values[i]);
+  }
+  if (n > 0) std::memcpy(to, sums.data(), n * sizeof(T));
 }
 
 int reduce(const void* from, void* to, std::size_t n, int type, int operation, int root,
@@ -143,10 +140,15 @@ int broadcast(const void* from, void* to, std::size_t n, int type, int root, Ncc
               cudaStream_t stream) {
   if (type != kNcclUint8) return kInvalidArgument;
   static_cast<void>(enqueue(stream, [=, own = *comm] {
-    own.clique->meet(own.rank, from, [&] {
-      if (own.rank == root || n == 0) return;
-      std::memcpy(to, own.clique->offered[static_cast<std::size_t>(root)], n);
-    });
+    testing::Mailboxes& boxes = own.clique->boxes;
+    if (own.rank != root) {
+      const std::vector<std::byte> arrived = boxes.receive(root, own.rank);
+      std::copy(arrived.begin(), arrived.end(), static_cast<std::byte*>(to));
+      return;
+    }
+    for (int r = 0; r < own.clique->ranks; ++r) {
+      if (r != root) boxes.send(root, r, bytes_at(from, n));
+    }
   }));
   return kNcclSuccess;
 }

@@ -344,6 +344,10 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   return waited([&] { stream->record().wait(); });
 }
 
+cudaError_t cudaMemsetAsync(void* to, int byte, std::size_t bytes, cudaStream_t stream) {
+  return emulator::enqueue(stream, [to, byte, bytes] { std::memset(to, byte, bytes); });
+}
+
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0;
   *greatest = -5;

@@ -2,23 +2,22 @@
 #pragma once
 
 #include <algorithm>
-#include <barrier>
+#include <array>
 #include <cstddef>
-#include <cstring>
 #include <deque>
 #include <functional>
 #include <span>
 #include <thread>
 #include <vector>
 
-#include "kernels/bf16/bf16.h"
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/message_communicator.h"
+#include "tests/support/mailboxes.h"
 
 namespace zenflow::testing {
 
 class ThreadRanks {
  public:
-  explicit ThreadRanks(int count) : control_(count), bulk_(count) {
+  explicit ThreadRanks(int count) : boxes_{Mailboxes(count), Mailboxes(count)} {
     for (int r = 0; r < count; ++r) ranks_.emplace_back(*this, r);
   }
 
@@ -29,101 +28,55 @@ class ThreadRanks {
   }
 
  private:
-  /// Where ranks show each other what they have.
-  struct Meeting {
-    explicit Meeting(int count) : barrier(count), offered(static_cast<std::size_t>(count)) {}
-
-    template <class Use>
-    void meet(int rank, void* values, const Use& use) {
-      offered[static_cast<std::size_t>(rank)] = values;
-      barrier.arrive_and_wait();
-      use();
-      barrier.arrive_and_wait();
-    }
-    template <class T>
-    [[nodiscard]] const T* of(std::size_t rank) const {
-      return static_cast<const T*>(offered[rank]);
-    }
-
-    std::barrier<> barrier;
-    std::vector<void*> offered;
-  };
-
-  class Rank final : public runtime::HostCommunicator {
+  class Rank final : public runtime::MessageCommunicator {
    public:
     Rank(ThreadRanks& all, int rank) : all_(all), rank_(rank) {}
     [[nodiscard]] int rank() const override { return rank_; }
     [[nodiscard]] int size() const override { return static_cast<int>(all_.ranks_.size()); }
 
     void sum(std::span<double> values) override {
-      std::vector<double> sums(values.size(), 0.0);
-      all_.control_.meet(rank_, values.data(), [&] {
-        for (std::size_t r = 0; r < all_.ranks_.size(); ++r) {
-          const double* const of_rank = all_.control_.of<double>(r);
-          for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += of_rank[i];
-        }
-      });
-      std::copy(sums.begin(), sums.end(), values.begin());
-      all_.control_.meet(rank_, nullptr, [] {});
-    }
-    void share(int owner, std::span<float> values) override {
-      copy_from(all_.control_, owner, std::as_writable_bytes(values));
-    }
-    void gather_norms(std::span<const std::size_t> first, std::span<std::byte> norms) override {
-      for (std::size_t r = 0; r + 1 < first.size(); ++r) {
-        const std::span<std::byte> part = norms.subspan(first[r], first[r + 1] - first[r]);
-        const bool owns = static_cast<int>(r) == rank_;
-        if (owns) traffic_.selection += part.size() * (all_.ranks_.size() - 1);
-        copy_from(all_.control_, static_cast<int>(r), part);
+      const std::vector<double> own(values.begin(), values.end());
+      to_others(Channel::kControl, std::as_bytes(std::span(own)));
+      std::fill(values.begin(), values.end(), 0.0);
+      std::vector<double> arrived(own.size());
+      for (int r = 0; r < size(); ++r) {
+        if (r != rank_) receive(Channel::kControl, r, std::as_writable_bytes(std::span(arrived)));
+        const std::vector<double>& of_rank = r == rank_ ? own : arrived;
+        for (std::size_t i = 0; i < own.size(); ++i) values[i] += of_rank[i];
       }
     }
-    /// Of selections alone.
-    [[nodiscard]] runtime::RankTraffic traffic() const override { return traffic_; }
 
    protected:
-    void broadcast_now(int owner, std::span<std::byte> bytes) override {
-      copy_from(all_.bulk_, owner, bytes);
+    void send(Channel channel, int to, std::span<const std::byte> message) override {
+      all_.boxes(channel).send(rank_, to, message);
     }
-    void reduce_now(int owner, std::span<float> values) override {
-      reduce_as(
-          owner, values, [](float value) { return value; }, [](float sum) { return sum; });
+    void receive(Channel channel, int from, std::span<std::byte> message) override {
+      const std::vector<std::byte> arrived = all_.boxes(channel).receive(from, rank_);
+      std::copy(arrived.begin(), arrived.end(), message.begin());
     }
-    void reduce_now(int owner, std::span<std::uint16_t> values) override {
-      using kernels::Bf16;
-      reduce_as(
-          owner, values, [](std::uint16_t bits) { return kernels::to_float(Bf16{bits}); },
-          [](float sum) { return kernels::round_to_bf16(sum).bits; });
+    void broadcast_on(Channel channel, int owner, std::span<std::byte> bytes) override {
+      if (rank_ != owner) return receive(channel, owner, bytes);
+      to_others(channel, bytes);
     }
 
    private:
-    void copy_from(Meeting& meeting, int owner, std::span<std::byte> bytes) const {
-      meeting.meet(rank_, bytes.data(), [&] {
-        if (rank_ == owner) return;
-        std::memcpy(bytes.data(), meeting.of<std::byte>(static_cast<std::size_t>(owner)),
-                    bytes.size());
-      });
-    }
-    template <class T, class Read, class Round>
-    void reduce_as(int owner, std::span<T> values, const Read& read, const Round& round) {
-      all_.bulk_.meet(rank_, values.data(), [&] {
-        if (rank_ != owner) return;
-        for (std::size_t i = 0; i < values.size(); ++i) {
-          float sum = read(all_.bulk_.of<T>(0)[i]);
-          for (std::size_t r = 1; r < all_.ranks_.size(); ++r) {
-            sum += read(all_.bulk_.of<T>(r)[i]);
-          }
-          values[i] = round(sum);
-        }
-      });
+    void to_others(Channel channel, std::span<const std::byte> bytes) {
+      for (int r = 0; r < size(); ++r) {
+        if (r != rank_) send(channel, r, bytes);
+      }
     }
 
     ThreadRanks& all_;
     int rank_;
-    runtime::RankTraffic traffic_;
   };
 
-  Meeting control_;
-  Meeting bulk_;
+  /// By runtime::MessageCommunicator's channels.
+  template <class Channel>
+  [[nodiscard]] Mailboxes& boxes(Channel channel) {
+    return boxes_.at(static_cast<std::size_t>(channel));
+  }
+
+  std::array<Mailboxes, 2> boxes_;
   std::deque<Rank> ranks_;
 };
 
