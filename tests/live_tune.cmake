@@ -31,6 +31,7 @@ if(TARGET emulated_model)
   target_compile_definitions(live_tuning_fake_cuda_test PRIVATE ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train>")
 
   add_executable(zenflow-train-emulated ${PROJECT_SOURCE_DIR}/tools/zenflow_train.cpp)
+  zenflow_main(zenflow-train-emulated train)
   # The emulator's answers before those of zenflow::gpu.
   target_link_libraries(zenflow-train-emulated PRIVATE emulated_training emulated_cuda zenflow_train_options zenflow::gpu
                         CLI11::CLI11 zenflow::warnings)

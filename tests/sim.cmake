@@ -32,6 +32,12 @@ zenflow_test_group(cli_test LABEL cli
   LINK GTest::gmock nlohmann_json::nlohmann_json ZLIB::ZLIB)
 target_compile_definitions(cli_test PRIVATE ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
 add_dependencies(cli_test zenflow-sim)
+if(NOT ZENFLOW_SANITIZE)
+  find_program(ZENFLOW_BASH bash REQUIRED)
+  add_test(NAME cli/installed_tree COMMAND ${ZENFLOW_BASH} ${CMAKE_CURRENT_SOURCE_DIR}/cli/installed_tree.sh
+           ${PROJECT_BINARY_DIR} ${CMAKE_COMMAND})
+  set_tests_properties(cli/installed_tree PROPERTIES LABELS cli TIMEOUT 120)
+endif()
 
 # What the shipped scenarios say, byte for byte. After a change that is meant to change numbers:
 #   cmake --build ... --target update-goldens

@@ -10,6 +10,7 @@
 #include "sim/base/error.h"
 #include "sim/config/reader.h"
 #include "tools/environment.h"
+#include "tools/program_pages.h"
 
 namespace zenflow::tools {
 namespace {
@@ -55,6 +56,7 @@ std::string unexpected(const CLI::App& app, const std::string& message) {
 }  // namespace
 
 bool parse_command_line(CLI::App& app, int argc, char** argv) {
+  if (print_page(app, argc, argv)) return false;
   const auto fail = [&app](const std::string& what) {
     throw Error(ErrorKind::kInput, fmt::format("{}; see {} --help", what, app.get_name()));
   };

@@ -11,9 +11,9 @@ class Validator;
 
 namespace zenflow::tools {
 
-/// Parses the arguments; false if help or the version were asked for and have been printed.
-/// Underscores in flags count as dashes. Throws Error(kInput) with the nearest flag for one that is
-/// not known.
+/// Parses the arguments; false if help, the version or a page (tools/program_pages.h) were asked
+/// for and have been printed. Underscores in flags count as dashes. Throws Error(kInput) with the
+/// nearest flag for one that is not known.
 [[nodiscard]] bool parse_command_line(CLI::App& app, int argc, char** argv);
 
 /// A check of a flag's value. CLI::Range lets "nan" through, which is neither below nor above.

@@ -8,6 +8,7 @@
 #include <exception>
 #include <system_error>
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -40,16 +41,24 @@ std::optional<std::string> variable(const char* name) {
   return std::string(text);
 }
 
+/// The shared library that this code is in, else the program.
+fs::path this_file() {
+  Dl_info found{};
+  const bool known = ::dladdr(reinterpret_cast<const void*>(&run_program), &found) != 0;
+  // Of a program that is its first argument, whatever that may be.
+  if (known && fs::path(found.dli_fname).extension() == ".so") return found.dli_fname;
+  std::error_code unknown;
+  return fs::read_symlink("/proc/self/exe", unknown);
+}
+
 /// Folders that may hold what ships with the program: the source tree it was built in, or
 /// share/zenflow-sim of the place it was installed to.
 std::vector<fs::path> shipped_roots() {
   std::vector<fs::path> roots;
-  std::error_code error;
-  fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  if (error) return roots;
-  roots.push_back(folder.parent_path() / "share" / "zenflow-sim");
-  constexpr int kBuildDepth = 4;  // build/PRESET/tools/zenflow-sim
-  for (int i = 0; i < kBuildDepth && folder.has_relative_path(); ++i) {
+  fs::path folder = this_file().parent_path();
+  constexpr int kDepth = 4;  // build/PRESET/tools/zenflow-sim, lib/zenflow-sim/libzenflow.so
+  for (int i = 0; i < kDepth && folder.has_relative_path(); ++i) {
+    roots.push_back(folder / "share" / "zenflow-sim");
     roots.push_back(folder);
     folder = folder.parent_path();
   }

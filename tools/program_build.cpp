@@ -1,5 +1,6 @@
 #include "tools/program_build.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -36,14 +37,22 @@ std::string find_build_id(const std::byte* notes, std::size_t size) {
   return id;
 }
 
-/// The first object is the program itself: the search ends there.
 int read_program(dl_phdr_info* object, std::size_t, void* to) {
+  const auto address = [object](const auto& segment) {
+    return static_cast<std::uintptr_t>(object->dlpi_addr + segment.p_vaddr);
+  };
+  // The program, or the library that has this code.
+  const auto here = reinterpret_cast<std::uintptr_t>(&read_program);
+  const auto* const end = object->dlpi_phdr + object->dlpi_phnum;
+  const bool is_this = std::any_of(object->dlpi_phdr, end, [&](const auto& segment) {
+    return segment.p_type == PT_LOAD && here >= address(segment) &&
+           here < address(segment) + segment.p_memsz;
+  });
+  if (!is_this) return 0;
   auto& id = *static_cast<std::string*>(to);
-  for (std::size_t i = 0; i < object->dlpi_phnum && id.empty(); ++i) {
-    const ElfW(Phdr)& segment = object->dlpi_phdr[i];
-    if (segment.p_type != PT_NOTE) continue;
-    const auto address = static_cast<std::uintptr_t>(object->dlpi_addr + segment.p_vaddr);
-    id = find_build_id(reinterpret_cast<const std::byte*>(address), segment.p_memsz);
+  for (const auto* segment = object->dlpi_phdr; segment != end && id.empty(); ++segment) {
+    if (segment->p_type != PT_NOTE) continue;
+    id = find_build_id(reinterpret_cast<const std::byte*>(address(*segment)), segment->p_memsz);
   }
   return 1;
 }

@@ -31,5 +31,5 @@ if(ZENFLOW_HAVE_CUDA)
   target_compile_definitions(zenflow_inject PRIVATE
                              $<TARGET_PROPERTY:zenflow_gpu,COMPILE_DEFINITIONS>)
   add_dependencies(zenflow_record_command zenflow_inject)
-  install(TARGETS zenflow_inject LIBRARY DESTINATION ${ZENFLOW_BIN} COMPONENT wheel)
+  install(TARGETS zenflow_inject LIBRARY DESTINATION ${ZENFLOW_LIB})
 endif()

@@ -8,6 +8,8 @@
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands/record.h"
 #include "tools/environment.h"
+#include "tools/program_pages.h"
+#include "tools/programs.h"
 #include "tools/version.h"
 
 namespace zenflow::tools {
@@ -31,6 +33,7 @@ int main_program(int argc, char** argv) {
   add_fit(app, chosen);
   add_doctor(app, chosen);
   add_record(app, chosen);
+  if (print_page(app, argc, argv)) return 0;
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -46,10 +49,10 @@ int main_program(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace zenflow::tools
 
-int main(int argc, char** argv) {
-  zenflow::tools::catch_signals();
-  return zenflow::tools::run_program("zenflow-calibrate",
-                                     [&] { return zenflow::tools::main_program(argc, argv); });
+int calibrate_main(int argc, char** argv) {
+  catch_signals();
+  return run_program("zenflow-calibrate", [&] { return main_program(argc, argv); });
 }
+
+}  // namespace zenflow::tools

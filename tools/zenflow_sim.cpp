@@ -11,6 +11,7 @@
 #include "tools/commands/commands.h"
 #include "tools/commands/explain_trace.h"
 #include "tools/commands/job_options.h"
+#include "tools/programs.h"
 #include "tools/version.h"
 
 namespace zenflow::tools {
@@ -302,10 +303,14 @@ int main_program(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace zenflow::tools
 
-int main(int argc, char** argv) {
-  zenflow::tools::catch_signals();
-  return zenflow::tools::run_program("zenflow-sim",
-                                     [&] { return zenflow::tools::main_program(argc, argv); });
+int run_sim(int argc, char** argv) {
+  return run_program("zenflow-sim", [&] { return main_program(argc, argv); });
 }
+
+int sim_main(int argc, char** argv) {
+  catch_signals();
+  return run_sim(argc, argv);
+}
+
+}  // namespace zenflow::tools

@@ -31,6 +31,7 @@
 #include "sim/trace/chrome_trace.h"
 #include "tools/command_line.h"
 #include "tools/environment.h"
+#include "tools/programs.h"
 #include "tools/train/options.h"
 #include "tools/train/progress.h"
 #include "tools/version.h"
@@ -188,10 +189,10 @@ int main_program(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace zenflow::tools
 
-int main(int argc, char** argv) {
-  zenflow::tools::catch_signals();
-  return zenflow::tools::run_program("zenflow-train",
-                                     [&] { return zenflow::tools::main_program(argc, argv); });
+int train_main(int argc, char** argv) {
+  catch_signals();
+  return run_program("zenflow-train", [&] { return main_program(argc, argv); });
 }
+
+}  // namespace zenflow::tools

@@ -16,6 +16,7 @@
 #include "tools/command_line.h"
 #include "tools/environment.h"
 #include "tools/program_build.h"
+#include "tools/programs.h"
 #include "tools/read_trace.h"
 #include "tools/tune/tune.h"
 #include "tools/version.h"
@@ -391,10 +392,14 @@ int main_program(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace zenflow::tools
 
-int main(int argc, char** argv) {
-  zenflow::tools::catch_signals();
-  return zenflow::tools::run_program("zenflow-tune",
-                                     [&] { return zenflow::tools::main_program(argc, argv); });
+int run_tune(int argc, char** argv) {
+  return run_program("zenflow-tune", [&] { return main_program(argc, argv); });
 }
+
+int tune_main(int argc, char** argv) {
+  catch_signals();
+  return run_tune(argc, argv);
+}
+
+}  // namespace zenflow::tools

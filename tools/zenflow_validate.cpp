@@ -5,6 +5,7 @@
 #include "sim/base/output_file.h"
 #include "tools/command_line.h"
 #include "tools/environment.h"
+#include "tools/programs.h"
 #include "tools/read_trace.h"
 #include "tools/validate/store.h"
 #include "tools/validate/validate.h"
@@ -65,10 +66,10 @@ int main_program(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace zenflow::tools
 
-int main(int argc, char** argv) {
-  zenflow::tools::catch_signals();
-  return zenflow::tools::run_program("zenflow-validate",
-                                     [&] { return zenflow::tools::main_program(argc, argv); });
+int validate_main(int argc, char** argv) {
+  catch_signals();
+  return run_program("zenflow-validate", [&] { return main_program(argc, argv); });
 }
+
+}  // namespace zenflow::tools

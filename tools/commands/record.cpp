@@ -39,12 +39,15 @@ bool is_set(const char* name) {
   return text != nullptr && *text != '\0';
 }
 
-/// The library beside this program; empty if this build has none.
+/// The library beside this program, or where it is installed to; empty if this build has none.
 fs::path injected_library() {
   std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  const fs::path library = program.parent_path() / "libzenflow_inject.so";
-  return !error && fs::exists(library) ? library : fs::path();
+  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (const fs::path& place : {folder, folder.parent_path() / "lib" / "zenflow-sim"}) {
+    const fs::path library = place / "libzenflow_inject.so";
+    if (!error && fs::exists(library, error)) return library;
+  }
+  return {};
 }
 
 /// What the command needs to be traced; `untraced` is why it will not be.
@@ -56,7 +59,7 @@ Variables tracing_variables(const RecordOptions& options, const fs::path& prefix
   }
   const fs::path library = injected_library();
   if (library.empty()) {
-    untraced = "libzenflow_inject.so is not beside this program: it was built without CUDA";
+    untraced = "libzenflow_inject.so is not with this program: it was built without CUDA";
     return {};
   }
   Variables variables = {{kInjection, library.string()}, {"ZENFLOW_RECORD_OUT", prefix.string()}};
