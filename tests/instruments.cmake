@@ -16,6 +16,10 @@ zenflow_test_group(doctor_test LABEL unit
   SOURCES unit/core_use_test.cpp unit/machine_facts_test.cpp unit/doctor_test.cpp
   LINK zenflow::doctor GTest::gmock nlohmann_json::nlohmann_json)
 
+zenflow_test_group(this_machine_test LABEL unit
+  SOURCES unit/this_machine_test.cpp
+  LINK zenflow_job_options GTest::gmock)
+
 zenflow_test_group(calibrate_cli_test LABEL cli TIMEOUT 300
   SOURCES cli/calibrate_cli_test.cpp
   LINK GTest::gmock nlohmann_json::nlohmann_json)

@@ -92,7 +92,7 @@ CLI::App* add_command(CLI::App& app, Options& options, const char* name, const c
   CLI::App* command = app.add_subcommand(name, what);
   command->add_option("scenario", options.scenario, "scenario file (YAML)");
   add_scenario_options(*command, options.common);
-  add_job_options(*command, options.common);
+  add_job_options(*command, options.common.job);
   command->callback([&options, name, work = std::move(work)] {
     take_scenario(name, options);
     work();
@@ -120,7 +120,7 @@ void add_check(CLI::App& app, Options& options, int& code) {
       "whether a job fits, how long its step is, where the GPU waits, and what would help: from "
       "its own files, without a scenario; exit 3 if it does not fit");
   add_scenario_options(*command, options.common);
-  add_job_options(*command, options.common);
+  add_job_options(*command, options.common.job);
   command->add_option("--save", options.check.save, "write the scenario that was simulated");
   command->add_flag("-f,--force", options.common.overwrite, "overwrite existing files");
   command->callback([&options, &code] { code = check_command(options.common, options.check); });
@@ -165,7 +165,7 @@ void add_explain(CLI::App& app, Options& options, int& code) {
                    "with --trace: file that names phases and lanes (YAML, docs/traces.md)")
       ->needs(trace);
   add_scenario_options(*command, options.common);
-  add_job_options(*command, options.common);
+  add_job_options(*command, options.common.job);
   command->callback([&options, &traced, &code] {
     if (!traced.traces.empty()) {
       code = explain_trace_command(
@@ -186,7 +186,7 @@ void add_others(CLI::App& app, Options& options, int& code) {
       "compare", "simulate schedules or scenarios side by side, with speed-ups over zero-offload");
   compare->add_option("scenario", options.common.scenarios, "scenario files (YAML)");
   add_scenario_options(*compare, options.common);
-  add_job_options(*compare, options.common);
+  add_job_options(*compare, options.common.job);
   compare->callback([&] {
     if (options.common.scenarios.empty()) {
       take_scenario("compare", options);

@@ -14,6 +14,7 @@
 #include "sim/base/text.h"
 #include "sim/tune/study.h"
 #include "tools/command_line.h"
+#include "tools/commands/job_options.h"
 #include "tools/environment.h"
 #include "tools/program_build.h"
 #include "tools/programs.h"
@@ -50,14 +51,9 @@ void add_what(CLI::App& app, TuneOptions& o) {
 void add_traces(CLI::App& app, TuneOptions& o) {
   app.add_option("--trace", o.traces,
                  "tune a recorded job in place of SCENARIO: from the PyTorch profiler, Nsight "
-                 "Systems (SQLite), zenflow-train, zenflow-sim, or DeepSpeed's log (repeatable)");
-  app.add_option("--model", o.model, "with --trace: the model's config.json");
-  app.add_option("--sequence-length", o.sequence_length,
-                 "with --trace: tokens in a sequence; default: from the shapes of attention")
-      ->check(CLI::Range(std::int64_t{1}, kMany));
-  app.add_option("--gpus", o.gpus,
-                 "with --trace: GPUs of the job; default: from the traces or --base")
-      ->check(CLI::Range(std::int64_t{1}, kMany));
+                 "Systems (SQLite), zenflow-train, zenflow-sim, or DeepSpeed's log (repeatable); "
+                 "--model says which config.json it trained, --sequence-length and --gpus what the "
+                 "traces do not tell");
   app.add_option("--host-memory", o.host_memory,
                  "with --trace: memory of the node, e.g. \"512 GiB\"; default: the profile's");
   app.add_option("--gpu-memory", o.gpu_memory,
@@ -154,26 +150,51 @@ const std::vector<std::string> kOutputs = {"ds_config_optimal.json", "cmd_optima
 /// What --trace writes besides, to go on with.
 const std::vector<std::string> kTracedOutputs = {"profile.yaml", "scenario.yaml"};
 
-/// Either a scenario or traces; and nothing that is of the other.
-void check_what(const TuneOptions& options) {
-  const auto refuse = [](const std::string& what) { throw Error(ErrorKind::kInput, what); };
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error(ErrorKind::kInput, what);
+}
+
+/// Traces say the rest of their job themselves.
+void take_flags_of_traces(TuneOptions& options) {
+  sim::JobInputs& job = options.job;
+  if (job.model) options.model = *job.model;
+  options.sequence_length = job.sequence_length;
+  options.gpus = job.gpus;
+  job.model.reset();
+  job.sequence_length.reset();
+  job.gpus.reset();
+  if (!job.empty()) {
+    refuse(
+        "of the flags that describe a job --trace takes --model, --sequence-length and --gpus "
+        "alone: the rest it says itself");
+  }
+}
+
+/// One of scenario, job and traces; and nothing that is of another.
+void check_what(TuneOptions& options) {
   if (options.output && options.output->empty()) {
     refuse("-o: expected the name of a folder, found \"\"");
   }
-  if (options.traces.empty()) {
-    if (options.scenario.empty()) refuse("expected SCENARIO or --trace");
-    const bool only_of_traces = options.model || options.sequence_length || options.gpus ||
-                                options.host_memory || options.gpu_memory ||
-                                !options.settings.empty() || !options.steps.empty() ||
-                                options.trace_rules;
-    if (only_of_traces) {
-      refuse(
-          "--model, --sequence-length, --gpus, --host-memory, --gpu-memory, --setting, --steps, "
-          "--rules: with --trace; a scenario says it itself (--set)");
-    }
-  } else if (!options.scenario.empty()) {
-    refuse("SCENARIO or --trace, not both");
+  if (!options.traces.empty()) {
+    if (!options.scenario.empty()) refuse("SCENARIO or --trace, not both");
+    return take_flags_of_traces(options);
   }
+  const bool only_of_traces = options.host_memory || options.gpu_memory ||
+                              !options.settings.empty() || !options.steps.empty() ||
+                              options.trace_rules;
+  if (only_of_traces) {
+    refuse(
+        "--host-memory, --gpu-memory, --setting, --steps, --rules: with --trace; a scenario says "
+        "it itself (--set)");
+  }
+  if (options.scenario.empty() && options.job.empty()) {
+    refuse("expected SCENARIO, a job in its place (--model M --gpu NAME [--ds FILE]), or --trace");
+  }
+  if (!options.scenario.empty() && !options.job.empty()) {
+    refuse("a scenario and flags that describe a job in its place; to change a scenario: --set");
+  }
+  if (options.base && options.job.file)
+    refuse("--base and --ds: the file to change is that of --ds");
 }
 
 /// Every point allocates and frees the same megabyte or so; giving it back to the system each time
@@ -273,7 +294,16 @@ std::string lint_hint(const sim::SearchCounts& counts, sim::LaunchTarget target)
 }
 
 sim::LoadedRequest load(const TuneOptions& options, std::optional<sim::TracedRequest>& traced) {
-  if (options.traces.empty()) return sim::load_request(options.scenario, options);
+  if (!options.scenario.empty()) return sim::load_request(options.scenario, options);
+  if (options.traces.empty()) {
+    sim::JobScenario job = assemble_job(options.job, overrides_of(options));
+    sim::LoadedRequest loaded = sim::load_request(
+        [&job](const sim::LoadOptions& how) { return sim::load_scenario_tree(job.root, how); },
+        options);
+    std::vector<std::string> notes = assembly_notes(job);
+    loaded.warnings.insert(loaded.warnings.begin(), notes.begin(), notes.end());
+    return loaded;
+  }
   const auto read = [&options](const fs::path& file, const sim::ImportOptions& how) {
     return read_trace(file, how, !options.quiet);
   };
@@ -283,7 +313,6 @@ sim::LoadedRequest load(const TuneOptions& options, std::optional<sim::TracedReq
 int tune(TuneOptions& options) {
   const Defaults defaults(std::nullopt);
   const bool bold = colored_output(options.color, defaults);
-  keep_freed_memory();
   check_what(options);
   check_train_command(options.train_command);
   options.profile_directories = profile_directories(options.scenario);
@@ -369,6 +398,7 @@ int main_program(int argc, char** argv) {
   app.set_version_flag("--version", kVersion);
   add_what(app, options);
   add_traces(app, options);
+  add_job_options(app, options.job);
   add_search(app, options);
   add_rest(app, options);
   app.footer(
@@ -382,6 +412,8 @@ int main_program(int argc, char** argv) {
       "with "
       "--trace also scenario.yaml and profile.yaml.\n"
       "Example: zenflow-tune scenarios/llama2_7b_4xa100.yaml --max-gpu-memory \"40 GiB\" -o out/\n"
+      "Example: zenflow-tune --ds ds_config.json --model Qwen/Qwen3-8B --gpu \"RTX 4090\" --gpus 2 "
+      "--ram 256GB -o out/\n"
       "Example: zenflow-tune --trace rank0.pt.trace.json.gz --model config.json --base "
       "ds_config.json -o out/\n"
       "Exit codes: 0 done, 1 failed while running, 2 bad usage or input, 3 no candidate within the "
@@ -398,6 +430,7 @@ int run_tune(int argc, char** argv) {
 }
 
 int tune_main(int argc, char** argv) {
+  keep_freed_memory();
   catch_signals();
   return run_tune(argc, argv);
 }

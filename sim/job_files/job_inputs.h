@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct JobInputs {
   std::optional<std::int64_t> gradient_accumulation_steps;
   std::optional<std::string> dtype;
   std::optional<bool> activation_checkpointing;
+  std::set<std::string> found;  ///< flags, "--ram", whose values were found on this machine
 
   [[nodiscard]] bool empty() const;
 };

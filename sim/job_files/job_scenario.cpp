@@ -24,6 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kUsualLength = 2048;
+constexpr const char* kUsualType = "bf16";
 
 /// --set, above all else; what reaches into the DeepSpeed file is changed there.
 void take_overrides(const std::vector<Override>& overrides, JobFacts& facts) {
@@ -34,10 +35,15 @@ void take_overrides(const std::vector<Override>& overrides, JobFacts& facts) {
   }
 }
 
+/// Who says what a flag says.
+Location source_of(const JobInputs& inputs, const char* flag) {
+  return source_named(inputs.found.contains(flag) ? "--host this" : flag);
+}
+
 /// What the flags say themselves; the model and the card are looked up later.
 void take_flags(const JobInputs& inputs, JobFacts& facts) {
-  const auto number = [&facts](const auto& value, const char* path, const char* flag) {
-    if (value) facts.state(path, std::to_string(*value), source_named(flag));
+  const auto number = [&](const auto& value, const char* path, const char* flag) {
+    if (value) facts.state(path, std::to_string(*value), source_of(inputs, flag));
   };
   number(inputs.gpus, "gpus", "--gpus");
   number(inputs.nodes, "nodes", "--nodes");
@@ -115,7 +121,7 @@ class HostFacts {
   void take() {
     JobFacts& facts = scenario_.facts;
     if (inputs_.ram) {
-      facts.state("hardware.host.memory", *inputs_.ram, source_named("--ram"));
+      facts.state("hardware.host.memory", *inputs_.ram, source_of(inputs_, "--ram"));
     } else {
       facts.estimate("hardware.host.memory", fmt::format("{:.0f} GiB", host_.memory_gib), why_);
     }
@@ -144,7 +150,8 @@ class HostFacts {
     const std::int64_t sockets = inputs_.sockets.value_or(
         inputs_.cores && *inputs_.cores % host_.sockets != 0 ? 1 : host_.sockets);
     if (inputs_.sockets) {
-      facts.state("hardware.host.sockets", std::to_string(sockets), source_named("--sockets"));
+      facts.state("hardware.host.sockets", std::to_string(sockets),
+                  source_of(inputs_, "--sockets"));
     } else {
       facts.estimate("hardware.host.sockets", std::to_string(sockets), why_);
     }
@@ -155,7 +162,7 @@ class HostFacts {
           fmt::format("expected a multiple of the {} sockets, found {}", sockets, *inputs_.cores));
     }
     facts.state("hardware.host.cores_per_socket", std::to_string(*inputs_.cores / sockets),
-                source_named("--cores"));
+                source_of(inputs_, "--cores"));
   }
 
   const JobInputs& inputs_;
@@ -192,10 +199,10 @@ void take_hardware(const JobInputs& inputs, const JobSources& sources, JobScenar
   if (!inputs.gpu) {
     throw Error(ErrorKind::kInput,
                 "--gpu: required, for example --gpu \"RTX 4090\" (zenflow-sim list gpus), or "
-                "--host FILE, a profile by zenflow-calibrate probe");
+                "--host this, or --host FILE, a profile by zenflow-calibrate probe");
   }
   const GpuCatalogue catalogue(sources.profile_directories);
-  const Location at = source_named("--gpu");
+  const Location at = source_of(inputs, "--gpu");
   std::vector<std::string> others;
   const std::string key = find_gpu(catalogue, *inputs.gpu, at, others);
   if (!others.empty()) {
@@ -294,7 +301,11 @@ bool change(Node& deepspeed, const std::vector<Override>& overrides, const JobFa
 void take_rest(const std::vector<Override>& overrides, JobScenario& scenario) {
   JobFacts& facts = scenario.facts;
   if (facts.find("deepspeed") == nullptr) {
-    facts.estimate("deepspeed", R"({"zero_optimization": {"stage": 0}})",
+    const std::string dtype = facts.value_or("training.dtype", kUsualType);
+    const std::string precision =
+        dtype == "fp32" ? "" : fmt::format(R"(, "{}": {{"enabled": true}})", dtype);
+    facts.estimate("deepspeed",
+                   fmt::format(R"({{"zero_optimization": {{"stage": 0}}{}}})", precision),
                    "no DeepSpeed file: plain data parallelism");
   }
   Node deepspeed = deepspeed_of(facts);
@@ -371,7 +382,7 @@ JobScenario job_scenario(const JobInputs& inputs, const JobSources& sources,
     facts.estimate("training.sequence_length", std::to_string(std::min(kUsualLength, most)),
                    "a usual length, as nothing says otherwise");
   }
-  facts.estimate("training.dtype", "bf16", "the usual type");
+  facts.estimate("training.dtype", kUsualType, "the usual type");
   scenario.root = map_node(source_named("the job"));
   const std::string gpu = facts.value_or("hardware.gpu", "host");
   std::string short_name = fs::path(named.value).filename().generic_string();

@@ -27,13 +27,13 @@ auto quantity(const char* flag, const std::string& text, Read read) {
 }
 
 /// A base file that states the micro-batch, in one way or another, wins over the scenario.
-void take_micro_batch(const std::filesystem::path& scenario, const Node& base, LoadOptions& load) {
+void take_micro_batch(const LoadTree& scenario, const Node& base, LoadOptions& load) {
   constexpr const char* kMicro = "training.micro_batch_size_per_gpu";
   if (sets(load.overrides, kMicro)) return;
   std::optional<std::int64_t> micro = stated_number(base, "train_micro_batch_size_per_gpu");
   const std::optional<std::int64_t> total = stated_number(base, "train_batch_size");
   if (!micro && total) {
-    const std::int64_t ranks = load_scenario(scenario, load).ranks();
+    const std::int64_t ranks = read_scenario(scenario(load), load.overrides).ranks();
     const std::int64_t step =
         stated_number(base, "gradient_accumulation_steps").value_or(1) * ranks;
     if (*total % step == 0) micro = *total / step;
@@ -41,7 +41,7 @@ void take_micro_batch(const std::filesystem::path& scenario, const Node& base, L
   if (micro) load.overrides.push_back({kMicro, std::to_string(*micro)});
 }
 
-LoadOptions load_options(const fs::path& scenario, const TuneFlags& flags) {
+LoadOptions load_options(const LoadTree& scenario, const TuneFlags& flags) {
   LoadOptions load;
   load.profile_directories = flags.profile_directories;
   load.profile = flags.profile;
@@ -328,13 +328,19 @@ void complete_request(const TuneFlags& flags, std::optional<Family> family, Load
   find_base_text(loaded);
 }
 
-LoadedRequest load_request(const fs::path& scenario, const TuneFlags& flags) {
+LoadedRequest load_request(const LoadTree& scenario, const TuneFlags& flags) {
   LoadedRequest loaded;
   const LoadOptions load = load_options(scenario, flags);
   loaded.overrides = load.overrides;
-  loaded.tree = load_scenario_tree(scenario, load);
+  loaded.tree = scenario(load);
   complete_request(flags, std::nullopt, loaded);
   return loaded;
+}
+
+LoadedRequest load_request(const fs::path& scenario, const TuneFlags& flags) {
+  return load_request(
+      [&scenario](const LoadOptions& options) { return load_scenario_tree(scenario, options); },
+      flags);
 }
 
 }  // namespace zenflow::sim

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -56,7 +57,10 @@ struct LoadedRequest {
   std::optional<RecordedRun> run;     ///< how zenflow-train ran, if its recordings are the job
   std::vector<std::string> warnings;  ///< of what the scenario says in vain
 };
+/// Reads a scenario: a file, or what stands in its place.
+using LoadTree = std::function<ScenarioTree(const LoadOptions&)>;
 /// Throws Error(kInput) for anything that does not parse or fit together.
+[[nodiscard]] LoadedRequest load_request(const LoadTree& scenario, const TuneFlags& flags);
 [[nodiscard]] LoadedRequest load_request(const std::filesystem::path& scenario,
                                          const TuneFlags& flags);
 

@@ -66,6 +66,27 @@ schedules: [deepspeed-zero-offload]
 )";
 }
 
+TEST_F(Tune, TakesAJobInPlaceOfAScenario) {
+  const Arguments job = {
+      "--ds", kBase,   "--model", "Qwen/Qwen2.5-1.5B", "--gpu", "A100-SXM4-80GB",    "--gpus",
+      "2",    "--ram", "512GB",   "--cores",           "64",    "--sequence-length", "512"};
+  ASSERT_EQ(run_program(Arguments{ZENFLOW_SIM, "check", "-q", "--save", "job.yaml"} + job,
+                        {.folder = folder_.path()})
+                .code,
+            0);
+  const Outcome by_flags = run(job + kSmall + Arguments{"--json"});
+  EXPECT_EQ(by_flags.code, 0) << by_flags.err;
+  EXPECT_THAT(by_flags.err, HasSubstr("estimated: "));
+  EXPECT_EQ(by_flags.out, run(Arguments{"job.yaml", "--json"} + kSmall).out);
+  const Arguments no_card = {"--model", "Qwen/Qwen2.5-1.5B"};
+  expect_refused(no_card, 2, HasSubstr("--gpu: required"));
+  // Without a DeepSpeed file the precision is that of the job.
+  EXPECT_EQ(run(no_card + Arguments{"--gpu", "A100-80GB", "-q"} + kSmall).code, 0);
+  expect_refused(job + Arguments{kScenario}, 2, HasSubstr("to change a scenario: --set"));
+  expect_refused(job + Arguments{"--base", kBase}, 2, HasSubstr("that of --ds"));
+  expect_refused({}, 2, HasSubstr("expected SCENARIO"));
+}
+
 /// The table `counts` of a study.
 std::map<std::string, std::uint64_t> counts_of(const fs::path& study) {
   std::map<std::string, std::uint64_t> counts;

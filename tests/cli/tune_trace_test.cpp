@@ -907,9 +907,10 @@ TEST_F(TuneTrace, SaysWhyARecordingOfZenFlowTrainDoesNotSuffice) {
 
 TEST_F(TuneTrace, RefusesWhatCannotBeMeant) {
   record_job();
-  expect_refused({}, HasSubstr("expected SCENARIO or --trace"));
+  expect_refused({}, HasSubstr("expected SCENARIO, a job in its place"));
   expect_refused(job() + Arguments{"job.yaml"}, HasSubstr("not both"));
-  expect_refused({"job.yaml", "--gpus", "4"}, HasSubstr("with --trace"));
+  expect_refused({"job.yaml", "--steps", "x"}, HasSubstr("with --trace"));
+  expect_refused(job() + Arguments{"--ram", "64GB"}, HasSubstr("--trace takes --model"));
   expect_refused({"--trace", "run.json.gz", "--base", kBase}, HasSubstr("--model: expected"));
   expect_refused({"--trace", "run.json.gz", "--model", kModel}, HasSubstr("--base: expected"));
   expect_refused({"--trace", "run.json.gz", "--model", kModel, "--base", kBase},

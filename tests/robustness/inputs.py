@@ -35,6 +35,8 @@ TRAIN = ("zenflow-train", "--model", TINY, "--data", TEXT, "--steps", "1", "--se
 OF_TRACE = ("--profile", "dgx_a100_40g", "--sequence-length", "512")
 
 CHECK = ("zenflow-sim", "check", "-q", "--sequence-length", "512", "--micro-batch-size", "4")
+TUNE = ("zenflow-tune", "-q", "--sequence-length", "512", "--micro-batch-size", "4", "--vary",
+        "update_interval=4", "--vary", "topk_ratio=0.1")
 CARD = ("--gpu", "A100-SXM4-80GB", "--gpus", "2")
 
 INPUTS = (
@@ -74,6 +76,11 @@ INPUTS = (
     Input("zenflow-tune SCENARIO",
           ("zenflow-tune", FILE, "-q", "--vary", "update_interval=4", "--vary", "topk_ratio=0.1"),
           "scenario", ".yaml"),
+    Input("zenflow-tune --ds", TUNE + CARD + ("--model", MODEL, "--ds", FILE), "deepspeed",
+          ".json"),
+    Input("zenflow-tune --adapter", TUNE + CARD + ("--model", MODEL, "--adapter", FILE), "adapter",
+          ".json"),
+    Input("zenflow-tune --host", TUNE + ("--model", MODEL, "--host", FILE), "profile", ".yaml"),
     Input("zenflow-tune --base", ("zenflow-tune", SCENARIO, "-q", "--vary", "update_interval=4",
                                   "--base", FILE), "deepspeed", ".json"),
     Input("zenflow-tune --search-space", ("zenflow-tune", SCENARIO, "-q", "--search-space", FILE),
@@ -135,6 +142,8 @@ OTHER = {
                    "--sequence-length --micro-batch-size --gradient-accumulation-steps --dtype "
                    "--omp-num-threads --fix -o,--output scenario config topic",
     "zenflow-tune": "-o,--output --schedule --set --profile --deepspeed-version --target "
+                    "--gpu --nodes --ram --cores --sockets --gpu-link --network --micro-batch-size "
+                    "--gradient-accumulation-steps --dtype "
                     "--sequence-length --gpus --host-memory --gpu-memory --setting --steps --rules "
                     "--vary --global-batch --objective --price --max-gpu-memory "
                     "--max-host-memory --max-shm --max-staleness --max-deferred-share "

@@ -12,6 +12,7 @@
 #include "sim/report/job_check.h"
 #include "sim/report/result_json.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/job_options.h"
 #include "tools/version.h"
 
 namespace zenflow::tools {
@@ -218,7 +219,7 @@ int check_command(const CommonOptions& common, const CheckOptions& options) {
     throw Error(ErrorKind::kInput,
                 "check: --set schedules: the configuration says what is simulated");
   }
-  const sim::JobScenario scenario = assemble_job(common, load.overrides);
+  const sim::JobScenario scenario = assemble_job(common.job, load.overrides);
   const sim::ScenarioTree tree = sim::load_scenario_tree(scenario.root, load);
   const LoadedJob loaded = finish_job(common, sim::read_scenario(tree, load.overrides));
   if (!common.quiet) {

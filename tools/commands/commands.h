@@ -86,8 +86,6 @@ struct LoadedJob {
 [[nodiscard]] sim::ScenarioTree load_tree(const CommonOptions& common,
                                           const std::filesystem::path& scenario,
                                           const sim::LoadOptions& options);
-[[nodiscard]] sim::JobScenario assemble_job(const CommonOptions& common,
-                                            const std::vector<sim::Override>& overrides);
 /// Reads the job and looks its schedules up; prints the DeepSpeed warnings unless quiet, and if no
 /// launcher could run the configuration, which errors `zenflow-sim lint` finds in it.
 [[nodiscard]] LoadedJob load_job(const CommonOptions& common,

@@ -3,11 +3,14 @@
 #include <cstdint>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "tools/environment.h"
+#include "tools/this_machine.h"
 
 namespace zenflow::tools {
 
-void add_job_options(CLI::App& command, CommonOptions& common) {
-  sim::JobInputs& job = common.job;
+void add_job_options(CLI::App& command, sim::JobInputs& job) {
   const std::string group = "Job, in place of a scenario";
   const auto add = [&](const char* name, auto& value, const char* what) {
     return command.add_option(name, value, what)->group(group);
@@ -28,7 +31,9 @@ void add_job_options(CLI::App& command, CommonOptions& common) {
   add_count("--sockets", job.sockets, "sockets of a node");
   add("--gpu-link", job.link, "between GPUs: pcie, nvlink3, ...");
   add("--network", job.network, "line rate of a node, e.g. \"400 Gb/s\"");
-  add("--host", job.host, "profile of the machine (zenflow-calibrate probe), in place of --gpu");
+  add("--host", job.host,
+      "\"this\": card, memory and cores of the machine that this runs on, unless flags say them; "
+      "or a profile (zenflow-calibrate probe)");
   add_count("--sequence-length", job.sequence_length, "tokens of a sequence");
   add_count("--micro-batch-size", job.micro_batch_size, "sequences of a GPU and micro step");
   add_count("--gradient-accumulation-steps", job.gradient_accumulation_steps,
@@ -42,6 +47,30 @@ void add_job_options(CLI::App& command, CommonOptions& common) {
       "forward keeps all that backward needs");
   with->group(group)->excludes(without);
   without->group(group);
+}
+
+sim::JobScenario assemble_job(const sim::JobInputs& job,
+                              const std::vector<sim::Override>& overrides) {
+  sim::JobInputs inputs = job;
+  if (inputs.host == "this") {
+    inputs.host.reset();
+    look_at_this_machine("/", inputs);
+  }
+  return sim::job_scenario(
+      inputs,
+      {.profile_directories = profile_directories({}), .model_directories = model_directories()},
+      overrides);
+}
+
+std::vector<std::string> assembly_notes(const sim::JobScenario& scenario) {
+  std::vector<std::string> notes = scenario.notes;
+  std::string assumed;
+  for (const sim::JobFact& fact : scenario.facts.all()) {
+    if (!fact.is_estimate) continue;
+    assumed += fmt::format("{}{}={}", assumed.empty() ? "" : ", ", fact.path, fact.value);
+  }
+  if (!assumed.empty()) notes.push_back("estimated: " + assumed);
+  return notes;
 }
 
 }  // namespace zenflow::tools

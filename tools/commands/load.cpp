@@ -10,6 +10,7 @@
 #include "sim/deepspeed/overrides.h"
 #include "sim/schedule/live_work.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/job_options.h"
 
 namespace zenflow::tools {
 
@@ -21,26 +22,12 @@ sim::LoadOptions load_options(const CommonOptions& common, const std::filesystem
   return options;
 }
 
-sim::JobScenario assemble_job(const CommonOptions& common,
-                              const std::vector<sim::Override>& overrides) {
-  return sim::job_scenario(
-      common.job,
-      {.profile_directories = profile_directories({}), .model_directories = model_directories()},
-      overrides);
-}
-
 sim::ScenarioTree load_tree(const CommonOptions& common, const std::filesystem::path& scenario,
                             const sim::LoadOptions& options) {
   if (!scenario.empty()) return sim::load_scenario_tree(scenario, options);
-  sim::JobScenario job = assemble_job(common, options.overrides);
+  sim::JobScenario job = assemble_job(common.job, options.overrides);
   if (!common.quiet) {
-    for (const std::string& note : job.notes) complain("zenflow-sim: " + note + "\n");
-    std::string assumed;
-    for (const sim::JobFact& fact : job.facts.all()) {
-      if (!fact.is_estimate) continue;
-      assumed += fmt::format("{}{}={}", assumed.empty() ? "" : ", ", fact.path, fact.value);
-    }
-    if (!assumed.empty()) complain("zenflow-sim: estimated: " + assumed + "\n");
+    for (const std::string& note : assembly_notes(job)) complain("zenflow-sim: " + note + "\n");
   }
   return sim::load_scenario_tree(std::move(job.root), options);
 }

@@ -6,13 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "sim/job_files/job_inputs.h"
 #include "sim/tune/trace/traced_request.h"
 #include "sim/tune/tuned_answer.h"
 
 namespace zenflow::tools {
 
 struct TuneOptions : sim::TraceFlags {
-  std::filesystem::path scenario;               ///< empty: the job is that of `traces`
+  std::filesystem::path scenario;               ///< empty: the job is `job`, or that of `traces`
+  sim::JobInputs job;                           ///< with traces only what these flags also say
   std::optional<std::filesystem::path> output;  ///< a folder; else nothing is written
   std::uint64_t max_points = 100'000'000;       ///< a larger space is refused
   unsigned threads = 0;                         ///< 0: as many as the machine has
