@@ -55,6 +55,12 @@ endforeach()
 add_test(NAME golden/readme COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:zenflow-sim>
          -DSOURCE=${PROJECT_SOURCE_DIR} -P ${CMAKE_CURRENT_SOURCE_DIR}/golden/readme.cmake)
 set_tests_properties(golden/readme PROPERTIES LABELS golden TIMEOUT 60)
+if(NOT ZENFLOW_SANITIZE)
+  find_program(ZENFLOW_BASH bash REQUIRED)
+  add_test(NAME golden/start_page COMMAND ${ZENFLOW_BASH} ${CMAKE_CURRENT_SOURCE_DIR}/golden/start_page.sh
+           ${PROJECT_SOURCE_DIR} $<TARGET_FILE_DIR:zenflow-sim>)
+  set_tests_properties(golden/start_page PROPERTIES LABELS golden TIMEOUT 60)
+endif()
 # docs/scaling.md is what script/scaling makes of its text and today's simulations.
 find_package(Python3 3.10 COMPONENTS Interpreter)
 if(Python3_FOUND AND NOT ZENFLOW_SANITIZE)

@@ -29,7 +29,8 @@ namespace fs = std::filesystem;
 std::atomic<int> caught_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may use it");
 
-bool styles_output = false;  // what is printed may have colours
+thread_local bool styles_output = false;                 // what is printed may have colours
+thread_local CapturedOutput::Texts* captured = nullptr;  // where it goes instead of the streams
 
 extern "C" void note_signal(int number) {
   caught_signal = number;
@@ -46,8 +47,10 @@ fs::path this_file() {
   Dl_info found{};
   const bool known = ::dladdr(reinterpret_cast<const void*>(&run_program), &found) != 0;
   // Of a program that is its first argument, whatever that may be.
-  if (known && fs::path(found.dli_fname).extension() == ".so") return found.dli_fname;
   std::error_code unknown;
+  if (known && fs::path(found.dli_fname).extension() == ".so") {
+    return fs::canonical(found.dli_fname, unknown);
+  }
   return fs::read_symlink("/proc/self/exe", unknown);
 }
 
@@ -98,17 +101,19 @@ struct Work {
   const char* name;
   const std::function<int()>* body;
   int code;
+  CapturedOutput::Texts* captured;
 };
 
 extern "C" void* work_on_thread(void* argument) {
   auto* work = static_cast<Work*>(argument);
+  captured = work->captured;
   work->code = report_errors(work->name, *work->body);
   return nullptr;
 }
 
 /// On a thread with a stack of its own, and so are all threads from now on.
 int run_on_large_stack(const char* name, const std::function<int()>& body) {
-  Work work{name, &body, static_cast<int>(ErrorKind::kRuntime)};
+  Work work{name, &body, static_cast<int>(ErrorKind::kRuntime), captured};
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, kStackBytes);
@@ -143,6 +148,10 @@ void catch_signals() {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   set_stop_question([] { return caught_signal != 0; });
+}
+
+void ask_to_stop(bool stop) {
+  caught_signal = stop ? SIGINT : 0;
 }
 
 bool finishes(const std::function<void()>& work) {
@@ -180,7 +189,7 @@ int error_exit_code(const Error& error) {
 }
 
 bool is_terminal(std::FILE* stream) {
-  return ::isatty(::fileno(stream)) == 1;
+  return captured == nullptr && ::isatty(::fileno(stream)) == 1;
 }
 
 bool use_color(ColorMode mode, std::FILE* stream) {
@@ -266,8 +275,21 @@ std::map<std::string, std::string> environment_variables() {
   return variables;
 }
 
+CapturedOutput::CapturedOutput() {
+  captured = &texts_;
+  set_stop_question([] { return caught_signal != 0; });
+}
+
+CapturedOutput::~CapturedOutput() {
+  captured = nullptr;
+}
+
 void print(const std::string& given) {
   const std::string text = printable(given, styles_output);
+  if (captured != nullptr) {
+    captured->out += text;
+    return;
+  }
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
     throw Error(ErrorKind::kRuntime, "cannot write to standard output");
   }
@@ -275,6 +297,10 @@ void print(const std::string& given) {
 
 void complain(const std::string& given) {
   const std::string text = printable(given);
+  if (captured != nullptr) {
+    captured->err += text;
+    return;
+  }
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 

@@ -23,6 +23,8 @@ int run_program(const char* name, const std::function<int()>& body);
 void catch_signals();
 /// Whether `work` came to its end; false: a signal stopped it, by an exception from some loop.
 [[nodiscard]] bool finishes(const std::function<void()>& work);
+/// As if SIGINT had come, or not any more: for callers that keep their signals.
+void ask_to_stop(bool stop);
 /// From now on SIGTSTP (Ctrl-Z, or a batch system that suspends jobs) does not stop this thread and
 /// those that it makes at once: it is pending until something lets it (runtime::suspend_process).
 /// Where it is ignored it stays so.
@@ -72,6 +74,26 @@ class Defaults {
 
 /// All variables of the environment.
 [[nodiscard]] std::map<std::string, std::string> environment_variables();
+
+/// What programs print while it lives, in place of the streams: for callers within this process. Of
+/// this thread, and of one that run_program makes for it.
+class CapturedOutput {
+ public:
+  CapturedOutput();
+  ~CapturedOutput();
+  CapturedOutput(const CapturedOutput&) = delete;
+  CapturedOutput& operator=(const CapturedOutput&) = delete;
+  [[nodiscard]] const std::string& out() const { return texts_.out; }
+  [[nodiscard]] const std::string& err() const { return texts_.err; }
+
+  struct Texts {
+    std::string out;
+    std::string err;
+  };
+
+ private:
+  Texts texts_;
+};
 
 /// Writes to stdout, what controls terminals escaped (sim/base/text.h): names from files may have
 /// it. Colours stay if colored_output said so. Throws Error(kRuntime) if that fails (a closed pipe,

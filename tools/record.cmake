@@ -22,6 +22,7 @@ if(ZENFLOW_HAVE_CUDA)
                         Threads::Threads ${CMAKE_DL_LIBS} zenflow::warnings)
   target_link_options(zenflow_inject PRIVATE
                       LINKER:--version-script=${CMAKE_CURRENT_SOURCE_DIR}/zenflow_inject.map
+                      LINKER:--gc-sections  # of C++'s library what is not called may need a newer C library
                       LINKER:-z,nodelete)  # NVTX closes what it cannot use; threads may be in here
   set_target_properties(zenflow_inject PROPERTIES LINK_DEPENDS
                         ${CMAKE_CURRENT_SOURCE_DIR}/zenflow_inject.map)
