@@ -266,7 +266,8 @@ void DeferredColumns::update_chunk(const Chunk& chunk, const DeferredUpdate& upd
   const std::size_t packed = offset(chunk.slice) + inside;
   const kernels::AdamWState<float, float> state{weights_.data() + at, first_moment_.data() + at,
                                                 second_moment_.data() + at};
-  const kernels::AdamWSettings adamw = scaled_adamw(update.adamw, update.scaling, update.steps);
+  const kernels::AdamWSettings adamw = with_decay(
+      scaled_adamw(update.adamw, update.scaling, update.steps), layout_.slices[chunk.slice].decays);
   Out* out = upload_.as<Out>() + packed;
   const std::vector<std::uint32_t>& updates = updates_[chunk.slice];
   const bool uniform = std::all_of(updates.begin(), updates.end(),
@@ -374,7 +375,8 @@ ColumnState DeferredColumns::take(std::size_t slice, std::span<const std::uint32
     seconds.push_back(correction.inverse_sqrt_correction2);
   }
   kernels::adamw_columns(
-      scaled_adamw(update->adamw, update->scaling, update->steps),
+      with_decay(scaled_adamw(update->adamw, update->scaling, update->steps),
+                 layout_.slices[slice].decays),
       kernels::ColumnCorrections{sizes.data(), seconds.data()}, update->scale, rows, slots.size(),
       kernels::AdamWState<float, float>{state.weights.data(), state.first_moment.data(),
                                         state.second_moment.data()},

@@ -394,7 +394,7 @@ void OffloadEngine::update_selected(float scale) {
     if (slice.selected == 0) continue;
     SelectedColumns selected = columns_.selected(s);
     if (slice.selected == slice.columns) selected.column = nullptr;
-    device_.update_columns(*compute_, type_, settings_.adamw,
+    device_.update_columns(*compute_, type_, with_decay(settings_.adamw, slice.decays),
                            {columns_.step_sizes.on_device() + columns_.slot_first[s],
                             columns_.second_corrections.on_device() + columns_.slot_first[s]},
                            scale, columns_.selected_gradient(s), selected, columns_.weight_slice(s),

@@ -32,7 +32,8 @@ std::vector<int> parameter_owners(const ParameterTable& table, int ranks) {
 }
 
 Layout make_layout(const ParameterTable& table, double topk_ratio, bool everything, int rank,
-                   int ranks, std::optional<TopkRange> topk_range, bool topk_is_global) {
+                   int ranks, std::optional<TopkRange> topk_range, bool topk_is_global,
+                   bool decays_vectors) {
   const std::vector<int> owners = parameter_owners(table, ranks);
   Layout layout;
   std::size_t index = 0;
@@ -50,6 +51,7 @@ Layout make_layout(const ParameterTable& table, double topk_ratio, bool everythi
                   .columns = static_cast<std::size_t>(columns),
                   .selected = static_cast<std::size_t>(split.selected),
                   .selectable = split.selectable(),
+                  .decays = parameter.is_matrix || decays_vectors,
                   .first = layout.elements};
       const bool varies = slice.selectable && topk_range.has_value();
       slice.least_selected =

@@ -22,6 +22,7 @@ struct Slice {
   std::size_t least_selected = 0;  ///< at any topk_ratio that the run may have
   std::size_t most_selected = 0;
   bool selectable = false;  ///< a matrix with selected and deferred columns, at any such ratio
+  bool decays = true;       ///< loses weight by AdamW's weight_decay
   std::size_t first = 0;    ///< element of the partition where the slice begins
 
   [[nodiscard]] std::size_t elements() const { return rows * columns; }
@@ -58,10 +59,11 @@ struct Layout {
 /// The partition of rank `rank` of `ranks`. Vectors are selected whole where anything is, as
 /// DeepSpeed has it; with `everything`, all columns are. `topk_range`: of ratios that may follow.
 /// `topk_is_global`: columns of all matrices compete, from the second selection on.
-/// Precondition: 0 <= rank < ranks, `topk_range` has topk_ratio, and is not given if they compete.
+/// `decays_vectors`: norms and biases lose weight, too. Precondition: 0 <= rank < ranks,
+/// `topk_range` has topk_ratio, and is not given if they compete.
 [[nodiscard]] Layout make_layout(const ParameterTable& table, double topk_ratio, bool everything,
                                  int rank, int ranks, std::optional<TopkRange> topk_range = {},
-                                 bool topk_is_global = false);
+                                 bool topk_is_global = false, bool decays_vectors = false);
 /// Another ratio of its range.
 void set_topk_ratio(Layout& layout, double topk_ratio);
 

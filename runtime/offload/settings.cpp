@@ -70,6 +70,11 @@ void check(const OffloadSettings& s) {
 
 }  // namespace
 
+kernels::AdamWSettings with_decay(kernels::AdamWSettings adamw, bool decays) {
+  if (!decays) adamw.weight_decay = 0;
+  return adamw;
+}
+
 kernels::AdamWSettings scaled_adamw(const kernels::AdamWSettings& adamw, DeferredScaling scaling,
                                     std::int64_t steps) {
   if (scaling == DeferredScaling::kNone || steps == 1) return adamw;

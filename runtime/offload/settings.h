@@ -42,6 +42,9 @@ struct OffloadSettings : sim::OffloadSetup {
   std::size_t exchange_bytes = static_cast<std::size_t>(sim::kExchangeBytes);
   double gradient_clipping = 0;  ///< largest global norm of a step's gradient; 0: none
   kernels::AdamWSettings adamw{1e-3F, 0.9F, 0.999F, 1e-8F, 0.01F};
+  /// Norms and biases lose weight as matrices do; false: not at all, as under Hugging Face's
+  /// Trainer.
+  bool decays_vectors = false;
   std::int64_t max_staleness = 31;   ///< steps from a gradient to its use; checked at every swap
   std::vector<int> optimizer_cores;  ///< logical CPUs to bind them to; empty: not bound
   bool record_importance = false;    ///< column norms in every step, not only to select
@@ -57,6 +60,9 @@ struct OffloadSettings : sim::OffloadSetup {
 /// `zero-offload` is topk_ratio 0, update_interval 1, no overlap; the DPU overlaps; and so on.
 /// Throws Error(kInput) on values out of range and on combinations that cannot work.
 [[nodiscard]] OffloadSettings settings_for(OffloadSchedule schedule, OffloadSettings settings);
+
+/// The same without weight decay, unless `decays`.
+[[nodiscard]] kernels::AdamWSettings with_decay(kernels::AdamWSettings adamw, bool decays);
 
 /// AdamW's settings for an update that stands for `steps` steps; `adamw` itself for 1.
 [[nodiscard]] kernels::AdamWSettings scaled_adamw(const kernels::AdamWSettings& adamw,

@@ -94,8 +94,11 @@ std::string identity_text(const sim::SetupKnob& knob, const sim::TrainingSetup& 
   return knob_text(knob, setup);
 }
 
+constexpr std::string_view kVectorDecay = "weight decay of norms and biases";
+
 /// "not set" but for knobs that came later, of which checkpoints of before say nothing.
 std::string unsaid(const std::string& key) {
+  if (key == kVectorDecay) return "that of matrices";
   for (const sim::SetupKnob& knob : sim::setup_knobs()) {
     if (knob.came_later && knob.identity == key) return identity_text(knob, {});
   }
@@ -155,6 +158,7 @@ std::string run_identity(const TrainOptions& options, const TransformerConfig& c
   line("betas", fmt::format("{} {}", s.adamw.beta1, s.adamw.beta2));
   line("epsilon", s.adamw.epsilon);
   line("weight decay", s.adamw.weight_decay);
+  if (s.adamw.weight_decay > 0 && !s.decays_vectors) line(kVectorDecay, 0);
   return line.text();
 }
 

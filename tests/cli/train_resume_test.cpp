@@ -391,6 +391,7 @@ TEST_F(TrainDamage, RefusesOtherSettingsAndNamesThem) {
       {{"--beta1", "0.8"}, "betas was"},
       {{"--epsilon", "1e-6"}, "epsilon was"},
       {{"--weight-decay", "0.5"}, "weight decay was"},
+      {{"--decay-vectors"}, "weight decay of norms and biases was 0, is that of matrices here"},
       {{"--gradient-clipping", "1"}, "gradient clipping was 0, is 1 here"},
       {{"--seed", "1"}, "seed was 0, is 1 here"},
       {{"--micro-batch-size", "2"}, "micro-batch size was 1, is 2 here"},

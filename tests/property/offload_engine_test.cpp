@@ -64,7 +64,9 @@ std::vector<std::vector<float>> plain_adamw(const Case& c, std::int64_t steps) {
     const kernels::BiasCorrection correction =
         kernels::bias_correction(a, static_cast<std::uint64_t>(t) + 1);
     for (std::size_t p = 0; p < weights.size(); ++p) {
-      kernels::adamw(a, correction, 1.0F, weights[p].size(),
+      kernels::AdamWSettings of_parameter = a;
+      if (!model.parameters().parameters[p].is_matrix) of_parameter.weight_decay = 0;
+      kernels::adamw(of_parameter, correction, 1.0F, weights[p].size(),
                      kernels::AdamWState<float, float>{weights[p].data(), m[p].data(), v[p].data()},
                      gradients[p].data());
     }

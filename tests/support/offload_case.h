@@ -44,10 +44,10 @@ inline std::string describe(const Case& c) {
   const OffloadSettings& s = c.settings;
   return fmt::format(
       "seed {} k {} S {} select {} warm-up {} overlap {} device sums {} clipping {} bf16 {} "
-      "threads {} delays {} lazy {} l1 {} global {} tied {} micro-batches {}",
+      "threads {} decays vectors {} delays {} lazy {} l1 {} global {} tied {} micro-batches {}",
       c.seed, s.topk_ratio, s.update_interval, s.select_interval, s.full_warm_up_rounds,
       s.overlap_step, s.accumulate_on_device, s.gradient_clipping, c.type == ElementType::kBfloat16,
-      s.optimizer_threads, c.jitter.longest.count(), fmt::join(c.lazy, " "),
+      s.optimizer_threads, s.decays_vectors, c.jitter.longest.count(), fmt::join(c.lazy, " "),
       s.norm == NormKind::kL1, s.topk_is_global, c.tied, s.gradient_accumulation_steps);
 }
 
@@ -63,6 +63,7 @@ inline SequentialRule rule_of(const Case& c) {
           .beta2 = s.adamw.beta2,
           .epsilon = s.adamw.epsilon,
           .weight_decay = s.adamw.weight_decay,
+          .decays_vectors = s.decays_vectors,
           .scaling = static_cast<int>(s.deferred_scaling),
           .bf16 = c.type == ElementType::kBfloat16,
           .l1 = s.norm == NormKind::kL1,
@@ -127,6 +128,7 @@ inline Case random_case(std::uint64_t seed) {
   s.deferred_scaling =
       pick(DeferredScaling::kNone, DeferredScaling::kSquareRoot, DeferredScaling::kLinear);
   s.gradient_clipping = pick(0.0, 0.5);
+  s.decays_vectors = seed % 2 == 0;
   s.optimizer_threads = pick(1, 2, 3);
   s.sum_threads = pick(1, 2);
   s.adamw = {1e-2F, 0.9F, 0.999F, 1e-8F, 0.1F};

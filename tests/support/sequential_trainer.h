@@ -27,6 +27,7 @@ struct SequentialRule {
   std::int64_t warm_up = 0;
   bool overlap = false;
   float learning_rate = 1e-2F, beta1 = 0.9F, beta2 = 0.999F, epsilon = 1e-8F, weight_decay = 0.1F;
+  bool decays_vectors = false;
   /// An update from the mean of S gradients stands for S steps: 0 no, 1 with the rate times
   /// sqrt(S), 2 times S.
   int scaling = 0;
@@ -49,6 +50,7 @@ class SequentialTrainer {
     window_steps_ = rule_.warm_up > 0 ? 1 : rule_.update_interval;
     for (const Parameter& p : table.parameters) {
       shapes_.push_back({p.is_matrix ? p.rows : p.columns, p.is_matrix ? p.columns : 1, 0});
+      decays_.push_back(p.is_matrix || rule_.decays_vectors);
       const auto n = static_cast<std::size_t>(p.elements());
       m_.emplace_back(n);
       v_.emplace_back(n);
@@ -267,7 +269,7 @@ class SequentialTrainer {
     const auto beta2 = static_cast<float>(std::pow(static_cast<double>(rule_.beta2), s));
     const auto rate = static_cast<float>(static_cast<double>(rule_.learning_rate) * times);
     const auto weight_decay =
-        static_cast<float>(static_cast<double>(rule_.weight_decay) * (s / times));
+        decays_[p] ? static_cast<float>(static_cast<double>(rule_.weight_decay) * (s / times)) : 0;
     std::vector<float> step_size(which.size());
     std::vector<float> correction(which.size());
     for (std::size_t c = 0; c < which.size(); ++c) {
@@ -302,6 +304,7 @@ class SequentialTrainer {
 
   SequentialRule rule_;
   std::vector<Shape> shapes_;
+  std::vector<bool> decays_;
   Tensors master_, working_, m_, v_, sums_;
   std::vector<std::vector<std::uint32_t>> updates_;
   std::vector<std::vector<bool>> selected_;

@@ -213,8 +213,10 @@ void add_optimizer_options(CLI::App& app, TrainCommand& o) {
   app.add_option("--epsilon", s.adamw.epsilon, "AdamW: added to the root of that mean")
       ->capture_default_str();
   app.add_option("--weight-decay", s.adamw.weight_decay,
-                 "AdamW: share of a weight that is taken off, times the learning rate")
+                 "AdamW: share of a weight that is taken off, times the learning rate; norms and "
+                 "biases lose nothing, as under Hugging Face's Trainer")
       ->capture_default_str();
+  app.add_flag("--decay-vectors", s.decays_vectors, "weight decay for norms and biases, too");
   app.add_option("--gradient-clipping", s.gradient_clipping,
                  "clip the gradient of a step to this norm; 0: do not clip")
       ->capture_default_str();
