@@ -19,6 +19,7 @@ target_compile_definitions(checkpoint_kill_test
                            PRIVATE ZENFLOW_CHECKPOINT_LOOP="$<TARGET_FILE:checkpoint_loop>")
 add_dependencies(checkpoint_kill_test checkpoint_loop)
 
+zenflow_test(example_sequences_test LABEL unit LINK zenflow::data GTest::gmock fmt::fmt)
 zenflow_test(token_source_test LABEL unit LINK zenflow::data GTest::gmock)
 zenflow_test(sample_order_test LABEL property LINK zenflow::data GTest::gmock)
 zenflow_test(glue_reader_test LABEL unit LINK zenflow::data GTest::gmock)

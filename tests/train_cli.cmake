@@ -34,6 +34,12 @@ zenflow_test_group(train_launch_test LABEL cli
   LINK zenflow::comm GTest::gmock nlohmann_json::nlohmann_json)
 target_compile_definitions(train_launch_test PRIVATE ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train>")
 add_dependencies(train_launch_test zenflow-train)
+if(NOT ZENFLOW_SANITIZE)
+  add_test(NAME cli/tokenize
+           COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_SOURCE_DIR}/tokens/tokens_test.py
+                   ${PROJECT_SOURCE_DIR} $<TARGET_FILE:zenflow-train>)
+  set_tests_properties(cli/tokenize PROPERTIES LABELS cli TIMEOUT 60)
+endif()
 # What a new row of the setup's table brings, its flag included.
 zenflow_test_group(added_knob_test LABEL unit
   SOURCES unit/added_knob_test.cpp

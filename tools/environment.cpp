@@ -136,8 +136,20 @@ int run_program(const char* name, const std::function<int()>& body) {
   return has_small_stack() ? run_on_large_stack(name, body) : report_errors(name, body);
 }
 
-void catch_signals() {
-  for (const int number : {SIGINT, SIGTERM}) {
+namespace {
+
+bool is_ignored(int signal) {
+  struct sigaction present {};
+  return sigaction(signal, nullptr, &present) == 0 && present.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+void catch_signals(std::initializer_list<int> more) {
+  std::vector<int> numbers = {SIGINT, SIGTERM};
+  numbers.insert(numbers.end(), more);
+  for (const int number : numbers) {
+    if (number == SIGHUP && is_ignored(number)) continue;
     struct sigaction action {};
     action.sa_handler = note_signal;
     // One more signal ends the program at once.
@@ -164,8 +176,7 @@ bool finishes(const std::function<void()>& work) {
 }
 
 void delay_suspension() {
-  struct sigaction present {};
-  if (sigaction(SIGTSTP, nullptr, &present) != 0 || present.sa_handler == SIG_IGN) return;
+  if (is_ignored(SIGTSTP)) return;
   sigset_t suspension;
   sigemptyset(&suspension);
   sigaddset(&suspension, SIGTSTP);

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
@@ -18,9 +19,10 @@ namespace zenflow::tools {
 /// with as much.
 int run_program(const char* name, const std::function<int()>& body);
 
-/// SIGINT and SIGTERM set a flag instead of ending the program, so that partial results
-/// can be written. The libraries' long loops ask for it (sim/base/stop.h).
-void catch_signals();
+/// SIGINT and SIGTERM, and `more`, set a flag instead of ending the program, so that partial
+/// results can be written. The libraries' long loops ask for it (sim/base/stop.h). SIGHUP stays
+/// ignored under nohup.
+void catch_signals(std::initializer_list<int> more = {});
 /// Whether `work` came to its end; false: a signal stopped it, by an exception from some loop.
 [[nodiscard]] bool finishes(const std::function<void()>& work);
 /// As if SIGINT had come, or not any more: for callers that keep their signals.

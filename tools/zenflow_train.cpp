@@ -1,9 +1,11 @@
 /// zenflow-train: trains a transformer with its optimizer offloaded, on the host device or a GPU.
+#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -146,14 +148,20 @@ int run(const TrainCommand& command) {
   const fs::path trace = path_of_rank(command.trace, command.train.rank());
   if (command.train.record_trace) check_output(trace, command.train.overwrite);
   const runtime::TrainReport report = runtime::train(command.train, events);
+  std::optional<Error> unsaved = report.unsaved;
+  if (command.train.record_trace) {
+    try {
+      write_output(trace, sim::chrome_trace(report.timeline), command.train.overwrite);
+    } catch (const Error& error) {
+      if (!unsaved) unsaved = error;
+    }
+  }
   if (speaks) {
     progress.end_line();
     print(command.json ? runtime::measured_result_json(command.train, report, kVersion)
                        : summary(command, report));
   }
-  if (command.train.record_trace) {
-    write_output(trace, sim::chrome_trace(report.timeline), command.train.overwrite);
-  }
+  if (unsaved) throw Error(*unsaved);  // what could be saved is, and the result is there
   // A rank that got no signal itself has stopped because another one did.
   constexpr int kInterrupted = 130;
   if (report.stopped) return signal_exit_code() != 0 ? signal_exit_code() : kInterrupted;
@@ -166,7 +174,8 @@ int main_program(int argc, char** argv) {
   app.set_version_flag("--version", kVersion);
   app.footer(
       "Exit codes: 0 done, 1 failed while running, 2 bad usage or input, 3 does not fit, 5 no "
-      "usable GPU, 130/143 stopped by a signal after the step and a checkpoint.");
+      "usable GPU, 130/143 (SIGINT/SIGTERM) and 129/138 (SIGHUP/SIGUSR1) stopped by a signal after "
+      "the step, with a checkpoint and the weights that were asked for.");
   TrainCommand command;
   add_train_options(app, command);
   if (!parse_command_line(app, argc, argv)) return 0;
@@ -191,7 +200,8 @@ int main_program(int argc, char** argv) {
 }  // namespace
 
 int train_main(int argc, char** argv) {
-  catch_signals();
+  // A terminal that is closed, and what batch systems send ahead of a job's end.
+  catch_signals({SIGHUP, SIGUSR1});
   return run_program("zenflow-train", [&] { return main_program(argc, argv); });
 }
 

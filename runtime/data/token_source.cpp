@@ -46,9 +46,15 @@ auto with_id_type(std::uint32_t width, const Visit& visit) {
 
 }  // namespace
 
+TokenFormat token_format(const std::filesystem::path& path) {
+  const std::filesystem::path ending = path.extension();
+  if (ending == ".bin") return TokenFormat::kTokens;
+  return ending == ".safetensors" ? TokenFormat::kExamples : TokenFormat::kBytes;
+}
+
 TokenSource::TokenSource(const std::filesystem::path& path, std::int64_t vocabulary)
     : file_(path), vocabulary_(vocabulary) {
-  const bool is_token_file = path.extension() == ".bin";
+  const bool is_token_file = token_format(path) == TokenFormat::kTokens;
   std::uint32_t expected_crc = 0;
   if (is_token_file) {
     const TokenFileHeader header = read_token_header(file_);

@@ -17,6 +17,14 @@ struct Fingerprint {
   friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
 };
 
+/// What the name of a file says of its content.
+enum class TokenFormat : std::uint8_t {
+  kBytes,     ///< a text, each byte of which is a token
+  kTokens,    ///< "*.bin": token_file.h
+  kExamples,  ///< "*.safetensors": example_sequences.h
+};
+[[nodiscard]] TokenFormat token_format(const std::filesystem::path& path);
+
 /// A file named `*.bin` is a token file (token_file.h); of any other file each byte is a token.
 /// Tokens are read from the file as they are needed. May be read by several threads at once.
 class TokenSource {

@@ -35,11 +35,7 @@ BatchView store_batch(const Batch& batch, const BatchArrays& arrays) {
   std::copy(order.word.begin(), order.word.end(), arrays.word);
   std::copy(order.first.begin(), order.first.end(), arrays.first);
   std::copy(order.token.begin(), order.token.end(), arrays.token);
-  const std::int64_t counted =
-      batch.targets.empty()
-          ? batch.sequences
-          : static_cast<std::int64_t>(batch.targets.size()) -
-                std::count(batch.targets.begin(), batch.targets.end(), kIgnoredTarget);
+  const std::int64_t counted = batch.targets.empty() ? batch.sequences : batch.counted_targets();
   return {arrays, batch.sequences, batch.length, counted, order.word.size()};
 }
 

@@ -59,9 +59,7 @@ std::string make_header(ElementType type, std::span<const TensorToWrite> tensors
   std::uint64_t end = 0;
   for (const TensorToWrite& tensor : tensors) {
     const std::uint64_t begin = end;
-    end += bytes_per_element(type) *
-           static_cast<std::uint64_t>(std::accumulate(tensor.shape.begin(), tensor.shape.end(),
-                                                      std::int64_t{1}, std::multiplies<>()));
+    end += tensor.bytes(type);
     root[tensor.name] = {{"dtype", type == ElementType::kFloat32 ? "F32" : "BF16"},
                          {"shape", tensor.shape},
                          {"data_offsets", {begin, end}}};
@@ -72,6 +70,12 @@ std::string make_header(ElementType type, std::span<const TensorToWrite> tensors
 }
 
 }  // namespace
+
+std::uint64_t TensorToWrite::bytes(ElementType type) const {
+  return bytes_per_element(type) *
+         static_cast<std::uint64_t>(
+             std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>()));
+}
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
     : file_(path), header_(read_safetensors_header(file_)) {}
@@ -126,9 +130,7 @@ void write_safetensors(const std::filesystem::path& path, ElementType type,
   file.write({reinterpret_cast<const char*>(&length), sizeof(length)});
   file.write(header);
   for (const TensorToWrite& tensor : tensors) {
-    std::size_t bytes = bytes_per_element(type);
-    for (const std::int64_t size : tensor.shape) bytes *= static_cast<std::size_t>(size);
-    file.write({static_cast<const char*>(tensor.values()), bytes});
+    file.write({static_cast<const char*>(tensor.values()), tensor.bytes(type)});
   }
   file.commit(OutputFile::Durable::kYes);
 }

@@ -48,6 +48,8 @@ struct TensorToWrite {
   std::string name;
   std::vector<std::int64_t> shape;
   std::function<const void*()> values;
+
+  [[nodiscard]] std::uint64_t bytes(ElementType type) const;
 };
 
 /// Writes all tensors as F32 or BF16, in the given order, with the metadata that Hugging Face's

@@ -1,6 +1,7 @@
 /// A decoder-only transformer on the host: forward and backward, one parameter group at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -29,6 +30,11 @@ struct Batch {
   /// Tokens that are not padding, [sequences]; a classification is made from the last of them.
   /// Empty: every sequence is full.
   std::vector<std::int32_t> lengths;
+
+  /// Of targets; for a regression, which has none, 0.
+  [[nodiscard]] std::int64_t counted_targets() const {
+    return std::ssize(targets) - std::count(targets.begin(), targets.end(), kIgnoredTarget);
+  }
 };
 
 /// One of the batches whose gradients a step sums up.

@@ -109,14 +109,19 @@ void WeightFile::read(std::size_t index, ElementType type, void* out) const {
   files_[place.file].read_as(*place.tensor, type, out);
 }
 
-void write_weights(const fs::path& path, const ParameterTable& table, ElementType type,
-                   const std::function<const void*(std::size_t)>& values, bool overwrite) {
+std::vector<TensorToWrite> tensors_to_write(const ParameterTable& table,
+                                            const std::function<const void*(std::size_t)>& values) {
   std::vector<TensorToWrite> tensors;
   for (std::size_t i = 0; i < table.parameters.size(); ++i) {
     const Parameter& parameter = table.parameters[i];
     tensors.push_back({parameter.name, shape_of(parameter), [&values, i] { return values(i); }});
   }
-  write_safetensors(path, type, tensors, overwrite);
+  return tensors;
+}
+
+void write_weights(const fs::path& path, const ParameterTable& table, ElementType type,
+                   const std::function<const void*(std::size_t)>& values, bool overwrite) {
+  write_safetensors(path, type, tensors_to_write(table, values), overwrite);
 }
 
 }  // namespace zenflow::runtime

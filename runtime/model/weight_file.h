@@ -51,6 +51,10 @@ class WeightFile {
   std::vector<std::size_t> missing_;
 };
 
+/// The table's parameters, in its order. `values` must outlive the result.
+[[nodiscard]] std::vector<TensorToWrite> tensors_to_write(
+    const ParameterTable& table, const std::function<const void*(std::size_t)>& values);
+
 /// Writes the table's parameters, in its order, as one file of `type`. `values(i)` is asked once
 /// for each parameter, in order, and needs to stay valid until the next call. Throws as
 /// write_safetensors.

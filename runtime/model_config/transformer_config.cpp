@@ -202,23 +202,28 @@ constexpr TensorNames kGpt2Names = {"transformer.", "transformer.h.", "transform
 constexpr TensorNames kOptNames = {"model.", "model.decoder.layers.", "model.decoder.embed_tokens",
                                    "model.decoder.final_layer_norm"};
 
+/// `causal_lm`, `classifier`: Hugging Face's classes.
 struct Family {
   std::string_view type;
   const TensorNames& names;
   void (*read)(MapReader& config, TransformerConfig& out);
+  std::string_view causal_lm;
+  std::string_view classifier;
 };
-constexpr std::array<Family, 12> kFamilies = {{{"llama", kLlamaNames, read_llama},
-                                               {"mistral", kLlamaNames, read_llama},
-                                               {"qwen2", kLlamaNames, read_llama},
-                                               {"qwen3", kLlamaNames, read_llama},
-                                               {"phi3", kLlamaNames, read_phi3},
-                                               {"gemma", kLlamaNames, read_gemma},
-                                               {"gemma2", kLlamaNames, read_gemma2},
-                                               {"gemma3_text", kLlamaNames, read_gemma3},
-                                               {"olmo2", kLlamaNames, read_olmo2},
-                                               {"olmo3", kLlamaNames, read_olmo3},
-                                               {"gpt2", kGpt2Names, read_gpt2},
-                                               {"opt", kOptNames, read_opt}}};
+constexpr std::array<Family, 12> kFamilies = {
+    {{"llama", kLlamaNames, read_llama, "LlamaForCausalLM", "LlamaForSequenceClassification"},
+     {"mistral", kLlamaNames, read_llama, "MistralForCausalLM", "MistralForSequenceClassification"},
+     {"qwen2", kLlamaNames, read_llama, "Qwen2ForCausalLM", "Qwen2ForSequenceClassification"},
+     {"qwen3", kLlamaNames, read_llama, "Qwen3ForCausalLM", "Qwen3ForSequenceClassification"},
+     {"phi3", kLlamaNames, read_phi3, "Phi3ForCausalLM", "Phi3ForSequenceClassification"},
+     {"gemma", kLlamaNames, read_gemma, "GemmaForCausalLM", "GemmaForSequenceClassification"},
+     {"gemma2", kLlamaNames, read_gemma2, "Gemma2ForCausalLM", "Gemma2ForSequenceClassification"},
+     {"gemma3_text", kLlamaNames, read_gemma3, "Gemma3ForCausalLM",
+      "Gemma3TextForSequenceClassification"},
+     {"olmo2", kLlamaNames, read_olmo2, "Olmo2ForCausalLM", "Olmo2ForSequenceClassification"},
+     {"olmo3", kLlamaNames, read_olmo3, "Olmo3ForCausalLM", "Olmo3ForSequenceClassification"},
+     {"gpt2", kGpt2Names, read_gpt2, "GPT2LMHeadModel", "GPT2ForSequenceClassification"},
+     {"opt", kOptNames, read_opt, "OPTForCausalLM", "OPTForSequenceClassification"}}};
 
 }  // namespace
 
@@ -252,6 +257,7 @@ TransformerConfig read_transformer_config(const Node& root, const std::string& n
                                           out.model.type, fmt::join(trained_families(), ", ")));
   }
   out.names = family->names;
+  out.class_name = task.is_classification() ? family->classifier : family->causal_lm;
   refuse_later_tokens(config, "is_causal", false);
   check_layer_types(config, out);
   out.initializer_range = config.number_or("initializer_range", 0.02, 0.0, 1e3);

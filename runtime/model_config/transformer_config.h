@@ -62,6 +62,7 @@ struct TransformerConfig {
   sim::ModelSpec model;
   Task task;
   TensorNames names;
+  std::string_view class_name;  ///< Hugging Face's, of the model with its head
   NormSettings norm;
   double initializer_range = 0.02;  ///< standard deviation of initial weights
   Activation activation = Activation::kSilu;

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/data/example_sequences.h"
 #include "runtime/data/glue_batch.h"
 #include "runtime/data/glue_reader.h"
 #include "runtime/data/metrics.h"
@@ -40,29 +41,28 @@ SampleStream share_of(std::uint64_t samples, const FeedOptions& options) {
 
 class TextFeed final : public DataFeed {
  public:
-  TextFeed(PackedSequences sequences, std::int64_t batch, const FeedOptions& options)
+  TextFeed(std::unique_ptr<Sequences> sequences, std::int64_t batch, const FeedOptions& options)
       : sequences_(std::move(sequences)),
         batch_(static_cast<std::uint64_t>(batch)),
-        stream_(share_of(sequences_.training_count(), options)) {}
+        stream_(share_of(sequences_->training_count(), options)) {}
 
   [[nodiscard]] std::uint64_t training_samples() const override {
-    return sequences_.training_count();
+    return sequences_->training_count();
   }
   [[nodiscard]] Batch next() override {
-    return to_batch(sequences_.training_batch(stream_.next(batch_)));
+    return to_batch(sequences_->training_batch(stream_.next(batch_)));
   }
+  [[nodiscard]] bool has_labels() const override { return sequences_->has_labels(); }
   [[nodiscard]] DataPosition position() const override { return stream_.position(); }
   void seek(DataPosition position) override { stream_.seek(position); }
-  [[nodiscard]] Fingerprint fingerprint() const override {
-    return sequences_.source().fingerprint();
-  }
+  [[nodiscard]] Fingerprint fingerprint() const override { return sequences_->fingerprint(); }
   [[nodiscard]] std::size_t validation_batches() const override {
-    return (sequences_.validation_count() + batch_ - 1) / batch_;
+    return (sequences_->validation_count() + batch_ - 1) / batch_;
   }
   [[nodiscard]] Batch validation(std::size_t index) const override {
     const std::uint64_t first = index * batch_;
-    return to_batch(sequences_.validation_batch(
-        first, std::min(batch_, sequences_.validation_count() - first)));
+    return to_batch(sequences_->validation_batch(
+        first, std::min(batch_, sequences_->validation_count() - first)));
   }
   [[nodiscard]] std::vector<NamedValue> metrics(
       const std::vector<std::vector<float>>&) const override {
@@ -70,7 +70,7 @@ class TextFeed final : public DataFeed {
   }
 
  private:
-  PackedSequences sequences_;
+  std::unique_ptr<Sequences> sequences_;
   std::uint64_t batch_;
   SampleStream stream_;
 };
@@ -92,6 +92,7 @@ class GlueFeed final : public DataFeed {
   [[nodiscard]] Batch next() override {
     return to_batch(classification_batch(task_, training_.examples, stream_.next(batch_), length_));
   }
+  [[nodiscard]] bool has_labels() const override { return false; }
   [[nodiscard]] DataPosition position() const override { return stream_.position(); }
   void seek(DataPosition position) override { stream_.seek(position); }
   [[nodiscard]] Fingerprint fingerprint() const override { return training_.fingerprint; }
@@ -148,13 +149,72 @@ std::vector<NamedValue> GlueFeed::metrics(const std::vector<std::vector<float>>&
 
 }  // namespace
 
+namespace {
+
+/// The largest vocabulary of which bytes may be meant to be the tokens: 256, and a few for what
+/// stands between texts.
+constexpr std::int64_t kMostByteVocabulary = 260;
+
+void refuse_bytes(const std::filesystem::path& path, std::int64_t vocabulary) {
+  const std::string name = path.generic_string();
+  const bool is_rows = path.extension() == ".jsonl";
+  throw Error(ErrorKind::kInput,
+              fmt::format("{}: each byte of a text is a token, but the model's {} ids are a "
+                          "tokenizer's: make tokens of it first (script/tokenize --tokenizer "
+                          "tokenizer.json {} -o data.{}), or give --byte-tokens",
+                          name, vocabulary, name, is_rows ? "safetensors" : "bin"));
+}
+
+std::unique_ptr<Sequences> open_examples(const std::filesystem::path& path, std::int64_t vocabulary,
+                                         std::int64_t length, const FeedOptions& options) {
+  auto examples =
+      std::make_unique<ExampleSequences>(path, vocabulary, length, options.validation_fraction);
+  const std::uint64_t used = examples->training_count() + examples->validation_count();
+  if (options.note && examples->left_out() > 0) {
+    options.note(
+        fmt::format("{}: {} examples without a label that counts within {} tokens are left "
+                    "out; {} are used",
+                    path.generic_string(), examples->left_out(), length, used));
+  }
+  if (options.note && examples->cut() > 0) {
+    options.note(fmt::format("{}: {} of {} examples are longer than --sequence-length {}, and cut",
+                             path.generic_string(), examples->cut(), used, length));
+  }
+  return examples;
+}
+
+/// A few rows by name, the rest by number.
+void note_skipped(const GlueData& data, const FeedOptions& options) {
+  constexpr std::size_t kNamed = 10;
+  if (!options.note) return;
+  for (std::size_t i = 0; i < std::min(kNamed, data.skipped.size()); ++i) {
+    options.note("left out " + data.skipped[i]);
+  }
+  if (data.skipped.size() > kNamed) {
+    options.note(fmt::format("left out {} rows more", data.skipped.size() - kNamed));
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<DataFeed> open_text(const std::filesystem::path& path, std::int64_t vocabulary,
                                     const sim::TrainingSettings& training,
                                     const FeedOptions& options) {
-  return std::make_unique<TextFeed>(
-      PackedSequences(TokenSource(path, vocabulary), training.sequence_length,
-                      options.validation_fraction),
-      training.micro_batch_size_per_gpu, options);
+  const TokenFormat format = token_format(path);
+  std::unique_ptr<Sequences> sequences;
+  if (format == TokenFormat::kExamples) {
+    sequences = open_examples(path, vocabulary, training.sequence_length, options);
+  } else {
+    const bool is_bytes = format == TokenFormat::kBytes;
+    TokenSource source(path, vocabulary);
+    if (is_bytes && vocabulary > kMostByteVocabulary && !options.byte_tokens) {
+      refuse_bytes(path, vocabulary);
+    }
+    sequences = std::make_unique<PackedSequences>(std::move(source), training.sequence_length,
+                                                  options.validation_fraction);
+  }
+  return std::make_unique<TextFeed>(std::move(sequences), training.micro_batch_size_per_gpu,
+                                    options);
 }
 
 std::unique_ptr<DataFeed> open_glue(const std::string& task, const std::filesystem::path& folder,
@@ -169,10 +229,12 @@ std::unique_ptr<DataFeed> open_glue(const std::string& task, const std::filesyst
   const MalformedRows rows =
       options.skip_malformed_rows ? MalformedRows::kSkip : MalformedRows::kRefuse;
   GlueData examples = read_glue(known, folder / "train.tsv", rows);
+  note_skipped(examples, options);
   // MNLI has two sets; they are read as one.
   std::vector<GlueExample> validation;
   for (const std::string_view file : known.validation_files) {
     GlueData part = read_glue(known, folder / file, rows);
+    note_skipped(part, options);
     std::move(part.examples.begin(), part.examples.end(), std::back_inserter(validation));
   }
   return std::make_unique<GlueFeed>(known, std::move(examples), std::move(validation), training,

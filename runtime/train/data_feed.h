@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ class DataFeed {
 
   [[nodiscard]] virtual std::uint64_t training_samples() const = 0;
   [[nodiscard]] virtual Batch next() = 0;
+  /// Whether in some batches fewer targets count than in others.
+  [[nodiscard]] virtual bool has_labels() const = 0;
   [[nodiscard]] virtual DataPosition position() const = 0;
   virtual void seek(DataPosition position) = 0;
   [[nodiscard]] virtual Fingerprint fingerprint() const = 0;
@@ -42,13 +45,17 @@ class DataFeed {
 struct FeedOptions {
   std::uint64_t seed = 0;
   double validation_fraction = 0.05;  ///< of a text file
+  bool byte_tokens = false;           ///< bytes of a text, whatever the vocabulary
   bool skip_malformed_rows = false;   ///< of GLUE files
-  int rank = 0;                       ///< reads every `ranks`-th sample, from this one on
+  /// Is told what of the files is not used. May be empty.
+  std::function<void(const std::string&)> note{};
+  int rank = 0;  ///< reads every `ranks`-th sample, from this one on
   int ranks = 1;
 };
 
-/// Tokens of `path`, of a model with `vocabulary` ids, in micro-batches of `training`. Throws as
-/// TokenSource and PackedSequences.
+/// Tokens of `path` (token_format says of which kind), of a model with `vocabulary` ids, in
+/// micro-batches of `training`. Throws as TokenSource, PackedSequences and ExampleSequences, and
+/// Error(kInput) at a text unless the vocabulary is one of bytes, or they are asked for.
 [[nodiscard]] std::unique_ptr<DataFeed> open_text(const std::filesystem::path& path,
                                                   std::int64_t vocabulary,
                                                   const sim::TrainingSettings& training,

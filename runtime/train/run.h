@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 #include "runtime/checkpoint/checkpoint_directory.h"
 #include "runtime/checkpoint/checkpoint_reader.h"
 #include "runtime/cuda/gpu_recording.h"
+#include "runtime/model/model_folder.h"
 #include "runtime/offload/engine.h"
 #include "runtime/offload/training_model.h"
 #include "runtime/train/data_feed.h"
@@ -43,10 +45,14 @@ class Run {
   }
   void train_steps();
   void one_step();
+  /// Of a step, on all ranks; nothing where each micro-batch has the same number.
+  [[nodiscard]] std::optional<double> targets_of_all(const std::vector<Batch>& micro_batches);
   void suspend();
   void record_importance();
-  /// False: it was stopped, as may be behind the last step alone; a resume does not repeat others.
+  /// False: it was stopped; a resume begins with it.
   bool validate();
+  /// After a step whose number asks for it. False as above.
+  bool validate_if_due();
 
   // run_checkpoints.cpp
   [[nodiscard]] CheckpointFile newest_checkpoint();
@@ -61,6 +67,8 @@ class Run {
   // run_end.cpp
   void finish();
   void save_weights();
+  /// What cannot be written at the end does not end the run: the report says so.
+  void save(const std::function<void()>& write);
   void fill_report();
   void add_traffic_of_ranks();
   void fill_recording();
@@ -72,6 +80,7 @@ class Run {
   const TrainOptions& options_;
   const TrainEvents& events_;
   TransformerConfig config_;
+  std::optional<ModelFolder> model_folder_;  // with save_model, on rank 0
   std::unique_ptr<DataFeed> feed_;
   Recorder recorder_;
   SelfCommunicator self_;

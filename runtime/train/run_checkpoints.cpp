@@ -98,6 +98,7 @@ void Run::resume() {
     report_.losses = reader.read<double>("losses");
     check_saved("losses", static_cast<std::int64_t>(report_.losses.size()), done, done);
     report_.validations = restore_validations(reader, done);
+    if (!report_.validations.empty()) last_validation_ = report_.validations.back().step;
     total = reader.read_value<std::int64_t>("total steps");
     check_saved("total steps", total, 0, kMostSteps);
   });

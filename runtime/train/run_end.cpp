@@ -35,27 +35,42 @@ std::int64_t nanoseconds_of(Clock::time_point time) {
 }  // namespace
 
 void Run::save_weights() {
-  if (!options_.save_weights) return;
+  if (!options_.save_weights && !options_.save_model) return;
   const auto weights = engine_.weights(true);  // of all ranks
   if (options_.rank() > 0) return;
-  write_weights(
-      *options_.save_weights, model_->parameters(), ElementType::kFloat32,
-      [&](std::size_t i) { return static_cast<const void*>(weights[i].data()); },
-      options_.overwrite);
+  const auto values = [&](std::size_t i) { return static_cast<const void*>(weights[i].data()); };
+  save([&] {
+    if (!options_.save_weights) return;
+    write_weights(*options_.save_weights, model_->parameters(), ElementType::kFloat32, values,
+                  options_.overwrite);
+  });
+  save([&] {
+    if (!model_folder_) return;
+    write_model_folder(*model_folder_, model_->parameters(), values, options_.overwrite);
+  });
+}
+
+void Run::save(const std::function<void()>& write) {
+  try {
+    write();
+  } catch (const Error& error) {
+    if (!report_.unsaved) report_.unsaved = error;
+  }
 }
 
 void Run::finish() {
   save_checkpoint();  // before what is under way is forced to an end: a resume goes on as if never
   if (report_.stopped) {
-    note(fmt::format("stopped after step {}{}{}", engine_.steps_done(),
-                     checkpoints_ ? "" : "; there is no --checkpoint to go on from",
-                     options_.save_weights ? "; --save-weights is for the last step" : ""));
+    note(fmt::format("stopped after step {}{}", engine_.steps_done(),
+                     checkpoints_ ? "" : "; there is no --checkpoint to go on from"));
   }
   engine_.settle();
   report_.times = statistics_.means();
   add_traffic_of_ranks();
-  if (!report_.stopped) save_weights();
-  if (importance_) importance_->close();
+  save_weights();
+  save([&] {
+    if (importance_) importance_->close();
+  });
   if (!report_.stopped) {
     // The settled weights are others than those of a validation after the last step.
     std::vector<Validation>& known = report_.validations;

@@ -35,13 +35,33 @@ Task task_of(const TrainOptions& options) {
       task.is_regression() ? 1 : static_cast<std::int64_t>(task.classes.size()));
 }
 
-std::unique_ptr<DataFeed> open_feed(const TrainOptions& options, const TransformerConfig& config) {
+std::unique_ptr<DataFeed> open_feed(const TrainOptions& options, const TransformerConfig& config,
+                                    const std::function<void(const std::string&)>& note) {
   const std::int64_t words = config.model.vocab;
   FeedOptions share = options.feed;
+  share.note = note;
   share.rank = options.rank();
   share.ranks = options.ranks();
   if (options.task.empty()) return open_text(options.data, words, options.training, share);
   return open_glue(options.task, options.data, words, options.training, share);
+}
+
+/// Where --save-model goes, on rank 0. Bytes are no tokens of any tokenizer.
+std::optional<ModelFolder> folder_of(const TrainOptions& options, const TransformerConfig& config) {
+  if (!options.save_model || options.rank() > 0) return std::nullopt;
+  check_model_folder(*options.save_model, options.overwrite);
+  ModelFolder folder{.path = *options.save_model,
+                     .config = saved_config(options.model, config),
+                     .shard_bytes = options.shard_bytes};
+  if (options.task.empty() && token_format(options.data) != TokenFormat::kBytes) {
+    std::vector<std::filesystem::path> folders = {options.model.parent_path()};
+    if (const auto& weights = options.weights) {
+      const bool is_folder = std::filesystem::is_directory(*weights);
+      folders.push_back(is_folder ? *weights : weights->parent_path());
+    }
+    folder.copied = tokenizer_files(folders);
+  }
+  return folder;
 }
 
 const TrackRecorder& track(const Recorder& recorder, std::string_view name) {
@@ -56,7 +76,8 @@ Run::Run(const TrainOptions& options, const TrainEvents& events)
     : options_(options),
       events_(events),
       config_(load_transformer_config(options.model, task_of(options))),
-      feed_(open_feed(options, config_)),
+      model_folder_(folder_of(options, config_)),
+      feed_(open_feed(options, config_, events.note)),
       recorder_(options.record_trace),
       gpu_recording_(options.cuda && options.record_trace
                          ? start_gpu_recording(options.cuda->libraries)
@@ -171,10 +192,12 @@ void Run::check_ranks() {
   // What decides which numbers are exchanged when, besides what decides the numbers.
   const std::string here = fmt::format(
       "{}--steps: {}\n--evaluate-interval: {}\n--checkpoint: {}\n--checkpoint-interval: {}\n"
-      "--resume: {}\n--save-weights: {}\n--trace: {}\n--importance: {}\n--zero-stage: {}\n",
+      "--resume: {}\n--save-weights: {}\n--save-model: {}\n--trace: {}\n--importance: {}\n"
+      "--zero-stage: {}\n",
       identity_, options_.steps, options_.evaluate_interval, options_.checkpoint.has_value(),
       options_.checkpoint_interval, options_.resume, options_.save_weights.has_value(),
-      options_.record_trace, options_.importance.has_value(), options_.offload.zero_stage);
+      options_.save_model.has_value(), options_.record_trace, options_.importance.has_value(),
+      options_.offload.zero_stage);
   check_same_training(text_of_first(ranks, here), here);
   meet_ranks();  // one that differs ends the job, and says why
   const auto owned = static_cast<double>(engine_.layout().elements);
@@ -240,21 +263,27 @@ void Run::note_unreached() const {
   }
 }
 
+bool Run::validate_if_due() {
+  const bool is_due =
+      options_.evaluate_interval > 0 && engine_.steps_done() % options_.evaluate_interval == 0;
+  return !is_due || validate();
+}
+
 void Run::train_steps() {
+  const bool goes_on = report_.first_step > 0 && report_.first_step < options_.steps;
+  if (goes_on) report_.stopped = !validate_if_due();  // unless it has been done
   const Clock::time_point start = Clock::now();
   double paused = 0;  // evaluations and checkpoints are not training
   while (engine_.steps_done() < options_.steps && !report_.stopped) {
     one_step();
     const Clock::time_point pause = Clock::now();
     const std::int64_t done = engine_.steps_done();
-    if (options_.evaluate_interval > 0 && done % options_.evaluate_interval == 0) {
-      static_cast<void>(validate());
-    }
+    const bool validated = validate_if_due();
     if (options_.checkpoint_interval > 0 && done % options_.checkpoint_interval == 0) {
       save_checkpoint();
     }
     const Asked asked = what_is_asked();
-    report_.stopped = asked.stop && done < options_.steps;
+    report_.stopped = (asked.stop || !validated) && done < options_.steps;
     paused += std::chrono::duration<double>(Clock::now() - pause).count();
     if (asked.suspend) suspend();
   }
@@ -272,13 +301,25 @@ void Run::suspend() {
   leader->suspended(then, read_cores("/"));
 }
 
+/// As Hugging Face's Trainer has it: every target that counts weighs the same, wherever it is.
+std::optional<double> Run::targets_of_all(const std::vector<Batch>& micro_batches) {
+  if (!feed_->has_labels()) return std::nullopt;  // all batches have as many
+  double targets = 0;                             // exact
+  for (const Batch& batch : micro_batches) {
+    targets += static_cast<double>(batch.counted_targets());
+  }
+  communicator().sum({&targets, 1});
+  return targets;
+}
+
 void Run::one_step() {
   std::vector<Batch> micro_batches;
   for (std::int64_t i = 0; i < options_.offload.gradient_accumulation_steps; ++i) {
     micro_batches.push_back(feed_->next());
   }
   statistics_.begin();
-  model_->begin_step(std::move(micro_batches), options_.ranks());
+  const std::optional<double> targets = targets_of_all(micro_batches);
+  model_->begin_step(std::move(micro_batches), options_.ranks(), targets);
   engine_.set_learning_rate(options_.learning_rate.at(engine_.steps_done()));
   const RankTraffic before = communicator().traffic();
   const StepResult result = engine_.step();
@@ -349,11 +390,12 @@ bool Run::validate() {
   for (std::size_t i = 0; i < feed_->validation_batches(); ++i) {
     const Asked asked = what_is_asked();
     if (asked.suspend && options_.ranks() == 1) suspend();  // others would wait
-    if (asked.stop && engine_.steps_done() == options_.steps) return false;
+    if (asked.stop) return false;
     Evaluation batch = model_->evaluate(feed_->validation(i), weights, engine_.compute());
     sum += batch.loss * static_cast<double>(batch.targets);
     targets += batch.targets;
     if (!options_.task.empty()) logits.push_back(std::move(batch.logits));
+    if (events_.validating) events_.validating(i + 1, feed_->validation_batches());
   }
   result.loss = sum / static_cast<double>(std::max<std::int64_t>(1, targets));
   if (!options_.task.empty()) result.metrics = feed_->metrics(logits);

@@ -20,6 +20,7 @@
 #include "runtime/train/validation.h"
 #include "runtime/tune/interval_controller.h"
 #include "runtime/tune/live_tuning.h"
+#include "sim/base/error.h"
 
 namespace zenflow::runtime {
 
@@ -29,6 +30,8 @@ struct TrainOptions {
   std::string task;                              ///< a GLUE task; empty: language modelling
   std::optional<std::filesystem::path> weights;  ///< safetensors to begin with
   std::optional<std::filesystem::path> save_weights;  ///< fp32 safetensors at the end
+  std::optional<std::filesystem::path> save_model;    ///< a folder for Hugging Face, at the end
+  std::uint64_t shard_bytes = 5'000'000'000;          ///< of a file in it
   FeedOptions feed;
   /// Of the ranks that train together; null: this process alone. Each reads its share of the data.
   Communicator* communicator = nullptr;
@@ -63,15 +66,17 @@ struct TrainOptions {
 struct TrainEvents {
   std::function<void(const StepResult&, const StepTimes&, double tokens_per_second)> step;
   std::function<void(const Validation&)> validation;
+  /// Batches of a validation that are done, after each.
+  std::function<void(std::size_t done, std::size_t of)> validating{};
   std::function<void(const IntervalDecision&)> decision;
   std::function<void(const TuneEvent&)> tuning;
   std::function<void(const std::string&)> note;
   /// Called once before the first step. Until then Stopped (sim/base/stop.h) may end the run, which
   /// has nothing to lose yet; from then on only `stop` may, so whoever asks for that has to end it.
   std::function<void()> steps_begin{};
-  /// Asked after every step; true ends the run as if it were finished, with a checkpoint. Asked in
-  /// the validation after the last one, too, which it ends. With a
-  /// link bandwidth also asked by threads that wait for the link, which they then do no longer.
+  /// Asked after every step, and in validations, which it ends; true ends the run as if it were
+  /// finished, with a checkpoint and the weights that were asked for. With a link bandwidth also
+  /// asked by threads that wait for the link, which they then do no longer.
   std::function<bool()> stop;
   /// Asked between steps and in validations: whether SIGTSTP is pending, which then stops the
   /// process until SIGCONT (suspend_process). For what is measured no time passes meanwhile. Not
@@ -115,6 +120,7 @@ struct TrainReport {
   TrafficCount recorded_traffic;          ///< all that the trace has
   std::size_t trace_spans = 0;
   double trace_overhead_seconds = 0;
+  std::optional<Error> unsaved;  ///< why weights or --importance could not be written at the end
 };
 
 /// Tokens of a step: of all its micro-batches.
@@ -123,7 +129,8 @@ struct TrainReport {
 /// Checks everything that can be checked first, then trains. Throws Error: kInput for what the user
 /// gave, kInfeasible if memory is short, kRuntime for what fails while running, or Stopped before
 /// the first step; a checkpoint written before stays valid in every case. What is written at the
-/// end is written before the last validation, which reads data and may fail.
+/// end is written before the last validation, which reads data and may fail; weights that cannot be
+/// written are the report's to say, since all else of it is there.
 [[nodiscard]] TrainReport train(const TrainOptions& options, const TrainEvents& events);
 
 }  // namespace zenflow::runtime

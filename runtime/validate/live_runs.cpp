@@ -73,6 +73,7 @@ LiveRun live_run(const LiveRunSettings& settings, const sim::OffloadSetup& point
   options.model = settings.model;
   options.data = settings.data;
   options.feed.validation_fraction = 0.01;
+  options.feed.byte_tokens = true;  // how long a step takes does not depend on the words
   options.training = settings.setup;
   options.threads = settings.setup.threads;
   static_cast<sim::OffloadSetup&>(options.offload) = with_setting(settings.setup, point);

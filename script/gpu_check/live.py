@@ -167,7 +167,8 @@ class Phase:
     def command(self, arguments, device):
         """Of a run, which goes into the phase's list of commands."""
         command = [str(self.build / "tools" / "zenflow-train"), "--json", "--data",
-                   str(self.data()), "--device", device, "--validation-fraction", "0",
+                   str(self.data()), "--byte-tokens", "--device", device,
+                   "--validation-fraction", "0",
                    *map(str, arguments)]
         with open(self.results / "commands", "a", encoding="utf-8") as file:
             file.write(" ".join(command).replace(f"{self.root}/", "") + "\n")

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <zlib.h>
 
 #include "tests/support/train_program.h"
 
@@ -15,11 +14,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-std::uint32_t crc_of(const std::string& bytes) {
-  return static_cast<std::uint32_t>(
-      ::crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())));
-}
 
 class TrainCli : public TrainProgram {};
 
@@ -386,20 +380,6 @@ TEST_F(TrainCli, RefusesData) {
 }
 
 TEST_F(TrainCli, RefusesTokensBeyondTheVocabulary) {
-  const auto little_endian = [](std::uint64_t value, std::size_t count) {
-    std::string bytes;
-    for (std::size_t i = 0; i < count; ++i) bytes += static_cast<char>(value >> (8 * i));
-    return bytes;
-  };
-  // The format of docs/training.md.
-  const auto token_file = [&](const std::vector<std::uint64_t>& ids) {
-    std::string tokens;
-    for (const std::uint64_t id : ids) tokens += little_endian(id, 2);
-    std::string head = "ZFTOKEN\n" + little_endian(1, 4) + little_endian(2, 4) +
-                       little_endian(ids.size(), 8) + little_endian(crc_of(tokens), 4);
-    head += little_endian(crc_of(head), 4);
-    return head + tokens;
-  };
   const Arguments arguments = with(with(basic(), "--data", "ids.bin"), "--sequence-length", "4") +
                               Arguments{"--steps", "1"};
   // Ids of the model are 0 to 257.

@@ -160,13 +160,72 @@ TEST_F(TrainFiles, OutputsCannotBeCheckpoints) {
 TEST_F(TrainFiles, AFullDiskIsAnErrorAndLeavesNothingHalf) {
   Surroundings full = around();
   full.largest_file = 4000;
-  for (const char* flag : {"--save-weights", "--trace", "--importance"}) {
+  for (const char* flag : {"--save-weights", "--save-model", "--trace", "--importance"}) {
     const std::set<std::string> before = files();
-    const Outcome outcome = run_in(full, basic() + Arguments{"--steps", "40", flag, "big", "-q"});
+    const Outcome outcome =
+        run_in(full, basic() + Arguments{"--steps", "40", flag, "big", "-q", "--json"});
     EXPECT_EQ(outcome.code, 1) << flag;
-    EXPECT_THAT(outcome.err, HasSubstr("big: cannot write: File too large")) << flag;
+    EXPECT_EQ(json::parse(outcome.out)["results"][0]["losses"].size(), 40U) << flag;
+    EXPECT_THAT(outcome.err, HasSubstr("cannot write: File too large")) << flag;
     EXPECT_EQ(files(), before) << flag;
   }
+}
+
+// ---- models ----
+
+/// A folder that is read as one: several files of weights, a tokenizer's, and the class that has
+/// them.
+TEST_F(TrainFiles, AModelIsSavedWithItsConfigurationAndTokenizer) {
+  folder_.write("tokenizer.json", "{\"version\": \"1.0\"}");
+  folder_.write("tokens.bin", token_file(std::vector<std::uint64_t>(2000, 1)));
+  const Arguments tokens = with(basic(), "--data", "tokens.bin") + Arguments{"--steps", "3"};
+  const Outcome saved = run(tokens + Arguments{"--save-model", "m", "--shard-size", "12 kB",
+                                               "--save-weights", "w.safetensors"});
+  ASSERT_EQ(saved.code, 0) << saved.err;
+  const json config = json::parse(content("m/config.json"));
+  EXPECT_EQ(config["architectures"], json::array({"LlamaForCausalLM"}));
+  EXPECT_EQ(config["hidden_size"], 16);
+  EXPECT_EQ(content("m/tokenizer.json"), content("tokenizer.json"));
+  const json index = json::parse(content("m/model.safetensors.index.json"));
+  const std::string first = index["weight_map"]["model.embed_tokens.weight"];
+  EXPECT_THAT(first, ::testing::StartsWith("model-00001-of-0000"));
+  EXPECT_NE(first, index["weight_map"]["lm_head.weight"].get<std::string>());
+  const Outcome again =
+      run(tokens + Arguments{"--lr", "0", "--weights", "m", "--save-weights", "v"});
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_TRUE(content("v") == content("w.safetensors"));
+}
+
+TEST_F(TrainFiles, AClassifierIsSavedWithItsLabels) {
+  for (const char* name : {"glue/train.tsv", "glue/dev.tsv"}) {
+    folder_.write(name, "sentence\tlabel\ngood\t1\nbad\t0\n");
+  }
+  const Outcome saved = run(with(basic(), "--data", "glue") +
+                            Arguments{"--task", "sst-2", "--steps", "1", "--save-model", "m/"});
+  ASSERT_EQ(saved.code, 0) << saved.err;
+  const json config = json::parse(content("m/config.json"));
+  EXPECT_EQ(config["architectures"], json::array({"LlamaForSequenceClassification"}));
+  EXPECT_EQ(config["id2label"].size(), 2U);
+}
+
+/// Only a saved model is replaced, and only with -f.
+TEST_F(TrainFiles, AModelTakesNoOtherFolder) {
+  const Arguments save = {"--steps", "1", "--save-model", "m"};
+  ASSERT_EQ(run(basic() + save).code, 0);
+  expect_refused_with(save, HasSubstr("m: is there and not empty; give -f"));
+  EXPECT_EQ(run(basic() + save + Arguments{"-f"}).code, 0);
+  EXPECT_EQ(files().size(), 5U) << "2 models, a text, and what was saved";
+  folder_.write("m/notes.txt", "mine");
+  expect_refused_with(save + Arguments{"-f"},
+                      HasSubstr("more in it than a saved model: notes.txt"));
+  expect_refused_with({"--save-model", "."}, HasSubstr("the folder that the model is read from"));
+  expect_refused_with({"--save-model", "no/m"}, HasSubstr("no such directory"));
+  expect_refused_with({"--save-model", "gpt2.json"}, HasSubstr("is not a folder"));
+  std::string yaml = kTinyLlama;
+  std::erase(yaml, '"');
+  folder_.write("llama.yaml", yaml);
+  expect_refused(with(basic(), "--model", "llama.yaml") + Arguments{"--save-model", "n"},
+                 HasSubstr("expected JSON"));
 }
 
 TEST_F(TrainFiles, AFullStandardOutputIsAnErrorAfterEverythingIsSaved) {

@@ -129,6 +129,8 @@ INPUTS = (
                                     "1", "--sequence-length", "8", "-q"), "tiny", ".json"),
     Input("zenflow-train --data", ("zenflow-train", "--model", TINY, "--data", FILE, "--steps", "1",
                                    "--sequence-length", "8", "-q"), "tokens", ".bin"),
+    Input("zenflow-train --data", ("zenflow-train", "--model", TINY, "--data", FILE, "--steps", "1",
+                                   "--sequence-length", "8", "-q"), "examples", ".safetensors"),
     Input("zenflow-train --weights", TRAIN + ("--weights", FILE), "weights", ".safetensors"),
     Input("zenflow-train --checkpoint", TRAIN + ("--resume", "--checkpoint", FILE), "folder", ""),
 )
@@ -205,6 +207,20 @@ def weights():
     return struct.pack("<Q", len(header)) + header + bytes(8)
 
 
+def examples():
+    """The format of runtime/data/example_sequences.h: two examples."""
+    tensors = {"input_ids": ("I32", "<8i", range(1, 9)), "labels": ("I32", "<8i", range(1, 9)),
+               "offsets": ("I64", "<3q", (0, 4, 8))}
+    header, data = {}, b""
+    for name, (kind, form, values) in tensors.items():
+        stored = struct.pack(form, *values)
+        header[name] = {"dtype": kind, "shape": [len(values)],
+                        "data_offsets": [len(data), len(data) + len(stored)]}
+        data += stored
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
 def read(path):
     with open(path, "rb") as file:
         return file.read()
@@ -247,6 +263,7 @@ def make_samples(programs, folder):
         "probe.json": b'{"figures": [{"name": "a", "value": 1, "low": 1, "high": 1, "unit": "s"}]}',
         "published.yaml": read(source + "/docs/accuracy/published/rows.yaml")[:4000],
         "tokens.bin": token_file(range(256)),
+        "examples.safetensors": examples(),
     }
     samples = {}
     for name, content in contents.items():

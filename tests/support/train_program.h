@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -10,6 +11,7 @@
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
+#include <zlib.h>
 
 #include "tests/support/mix.h"
 #include "tests/support/program.h"
@@ -38,6 +40,27 @@ inline std::string some_text(std::size_t bytes) {
   std::string text;
   for (std::uint64_t i = 0; text.size() < bytes; ++i) text += words[mix(i) % std::size(words)];
   return text;
+}
+
+inline std::string little_endian(std::uint64_t value, std::size_t count) {
+  std::string bytes;
+  for (std::size_t i = 0; i < count; ++i) bytes += static_cast<char>(value >> (8 * i));
+  return bytes;
+}
+
+/// Zlib's of the bytes, as four.
+inline std::string checksum_of(const std::string& bytes) {
+  return little_endian(
+      ::crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())), 4);
+}
+
+/// The format of docs/training.md, two bytes a token.
+inline std::string token_file(const std::vector<std::uint64_t>& ids) {
+  std::string tokens;
+  for (const std::uint64_t id : ids) tokens += little_endian(id, 2);
+  const std::string head = "ZFTOKEN\n" + little_endian(1, 4) + little_endian(2, 4) +
+                           little_endian(ids.size(), 8) + checksum_of(tokens);
+  return head + checksum_of(head) + tokens;
 }
 
 class TrainProgram : public ::testing::Test {

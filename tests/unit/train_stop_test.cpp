@@ -120,6 +120,31 @@ TEST_F(TrainStop, EndsAResumeAtEveryQuestion) {
   expect_stopped_everywhere(o);
 }
 
+/// A validation that is stopped counts for nothing; the resumed run begins with it.
+TEST_F(TrainStop, EndsAValidationThatAResumeRepeats) {
+  TrainOptions o = options();
+  o.steps = 4;
+  o.evaluate_interval = 2;
+  o.feed.validation_fraction = 0.5;
+  const TrainReport whole = train(o, {});
+  o.checkpoint = folder_.path() / "checkpoints";
+  std::size_t batches = 0;
+  TrainEvents events;
+  events.validating = [&batches](std::size_t done, std::size_t) { batches = done; };
+  events.stop = [&batches] { return batches == 3; };
+  const TrainReport stopped = train(o, events);
+  EXPECT_TRUE(stopped.stopped);
+  EXPECT_EQ(stopped.steps, 2);
+  EXPECT_TRUE(stopped.validations.empty());
+  o.resume = true;
+  const TrainReport resumed = train(o, {});
+  ASSERT_EQ(resumed.validations.size(), whole.validations.size());
+  for (std::size_t i = 0; i < whole.validations.size(); ++i) {
+    EXPECT_EQ(resumed.validations[i].step, whole.validations[i].step);
+    EXPECT_EQ(resumed.validations[i].loss, whole.validations[i].loss);
+  }
+}
+
 /// What takes long in one piece: a matrix, a buffer, an array, an order of samples, a file.
 TEST(StopQuestion, IsAskedWithinLongWork) {
   constexpr std::size_t kMebi = std::size_t{1} << 20U;

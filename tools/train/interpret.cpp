@@ -53,10 +53,29 @@ std::int64_t whole_steps(const std::string& text) {
 /// A shell variable that was not set must not turn an output off.
 void check_paths(const CLI::App& app) {
   for (const char* flag : {"--model", "--data", "--task", "--weights", "--save-weights",
-                           "--checkpoint", "--trace", "--importance"}) {
+                           "--save-model", "--checkpoint", "--trace", "--importance"}) {
     if (app.count(flag) == 0 || !app.get_option(flag)->as<std::string>().empty()) continue;
     throw Error(ErrorKind::kInput, fmt::format("{}: the name is empty", flag));
   }
+}
+
+std::filesystem::path whole(const std::filesystem::path& path) {
+  return std::filesystem::weakly_canonical(std::filesystem::absolute(path));
+}
+
+/// With -f a saved model takes the place of the folder's, and that would be the one that is
+/// trained.
+void check_model_folder(const TrainOptions& t) {
+  if (!t.save_model) return;
+  const auto folder_of = [](const std::filesystem::path& path) {
+    std::error_code unknown;
+    return std::filesystem::is_directory(path, unknown) ? whole(path) : whole(path).parent_path();
+  };
+  const std::filesystem::path folder = folder_of(whole(*t.save_model) / "config.json");
+  if (folder != folder_of(t.model) && (!t.weights || folder != folder_of(*t.weights))) return;
+  throw Error(ErrorKind::kInput,
+              fmt::format("--save-model: {} is the folder that the model is read from",
+                          t.save_model->generic_string()));
 }
 
 /// Every file is written once: two outputs of one name would leave one of them.
@@ -66,11 +85,9 @@ void check_outputs(const TrainCommand& o) {
   if (!o.trace.empty()) outputs.emplace_back("--trace", o.trace);
   if (t.importance) outputs.emplace_back("--importance", *t.importance);
   if (t.save_weights) outputs.emplace_back("--save-weights", *t.save_weights);
+  if (t.save_model) outputs.emplace_back("--save-model", *t.save_model);
   std::vector<std::pair<std::string, std::filesystem::path>> others = {{"--model", t.model},
                                                                        {"--data", t.data}};
-  const auto whole = [](const std::filesystem::path& path) {
-    return std::filesystem::weakly_canonical(std::filesystem::absolute(path));
-  };
   for (const auto& output : outputs) {
     const std::string name = output.second.filename().string();
     const bool run_owns_it = name.starts_with("checkpoint-") || name == ".lock";
@@ -209,6 +226,13 @@ void interpret_machine(TrainCommand& o) {
   }
 }
 
+void interpret_saving(TrainCommand& o) {
+  if (o.shard_size.empty()) return;
+  const Bytes size =
+      quantity("--shard-size", o.shard_size, [](const ValueReader& v) { return v.bytes(); });
+  o.train.shard_bytes = static_cast<std::uint64_t>(size.value());
+}
+
 /// Says which flags were given and do nothing: a run must not seem to follow them.
 void note_unused(const CLI::App& app, TrainCommand& o) {
   const auto unused = [&](bool applies, const std::string& why,
@@ -237,9 +261,11 @@ void note_unused(const CLI::App& app, TrainCommand& o) {
   unused(o.device == "cuda", "it belongs to --device cuda", {"--gpu"});
   unused(o.setup.schedule != OffloadSchedule::kGpuOnly, "nothing is offloaded",
          {"--max-staleness", "--optimizer-threads", "--optimizer-cores", "--sum-threads"});
+  unused(o.train.task.empty(), "a GLUE task's tokens are bytes", {"--byte-tokens"});
   unused(!o.train.task.empty(), "it belongs to --task", {"--skip-malformed-rows"});
   unused(o.train.task.empty(), "a GLUE task has a validation file", {"--validation-fraction"});
   unused(!o.train.resume, "--resume takes the checkpoint's weights", {"--weights"});
+  unused(o.train.save_model.has_value(), "there is no --save-model", {"--shard-size"});
   unused(o.train.checkpoint.has_value(), "there is no --checkpoint", {"--checkpoints-kept"});
 }
 
@@ -263,6 +289,8 @@ void interpret(const CLI::App& app, TrainCommand& o) {
   t.offload = runtime::settings_for(t.offload.schedule, t.offload);
   t.feed.seed = t.seed;
   check_outputs(o);
+  check_model_folder(t);
+  interpret_saving(o);
   t.record_trace = !o.trace.empty();
   if (t.record_trace) check_output(o.trace, t.overwrite);
   interpret_machine(o);

@@ -113,9 +113,11 @@ void add_model_options(CLI::App& app, TrainCommand& o) {
                              fmt::join(runtime::trained_families(), ", ")))
       ->required();
   app.add_option("--data", t.data,
-                 "what to train on: a text (bytes are tokens), tokens (*.bin), or the folder of a "
-                 "GLUE task")
+                 "what to train on: a text (bytes are tokens), tokens (*.bin) or examples with "
+                 "labels (*.safetensors) by script/tokenize, or the folder of a GLUE task")
       ->required();
+  app.add_flag("--byte-tokens", t.feed.byte_tokens,
+               "take the bytes of a text for tokens, whatever the model's vocabulary");
   app.add_option("--task", t.task,
                  "train a classifier for this GLUE task, e.g. sst-2, on the TSV files in --data; "
                  "default: language modelling");
@@ -124,7 +126,12 @@ void add_model_options(CLI::App& app, TrainCommand& o) {
   app.add_option("--weights", t.weights,
                  "initial weights (safetensors); default: random, by --seed");
   app.add_option("--save-weights", t.save_weights,
-                 "write the trained weights here (fp32 safetensors)");
+                 "write the trained weights here (fp32 safetensors), also if the run is stopped");
+  app.add_option("--save-model", t.save_model,
+                 "write the trained model into this new folder, as transformers loads it: "
+                 "config.json, fp32 safetensors, and the tokenizer files beside --model");
+  app.add_option("--shard-size", o.shard_size,
+                 "with --save-model: most bytes of a weight file, e.g. \"5 GB\", the default");
   add_knobs(app, o, {"dtype"});
   const CLI::Range positive(std::int64_t{1}, std::int64_t{1} << 40);
   const CLI::Range natural(std::int64_t{0}, std::int64_t{1} << 40);

@@ -30,6 +30,7 @@ struct TrainCommand {
   std::string deferred_scaling = "none";
   std::string link_bandwidth;
   std::string device_memory;
+  std::string shard_size;
   std::filesystem::path trace;
   std::vector<std::string> notes;  ///< what was given and has no effect
   double rank_timeout = 20;        ///< seconds
