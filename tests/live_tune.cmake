@@ -9,6 +9,7 @@ zenflow_test(live_tuning_test LABEL unit LINK zenflow::train GTest::gmock nlohma
 target_compile_definitions(live_tuning_test PRIVATE ZENFLOW_TRAIN="$<TARGET_FILE:zenflow-train>")
 add_dependencies(live_tuning_test zenflow-train)
 zenflow_test(train_stop_test LABEL unit LINK zenflow::train)
+zenflow_test(event_file_test LABEL unit LINK zenflow::train GTest::gmock)
 zenflow_test(checkpoint_counters_test LABEL property LINK zenflow::train GTest::gmock)
 foreach(test train_stop_test checkpoint_counters_test)
   target_compile_definitions(${test} PRIVATE ZENFLOW_TRAIN="")  # of a header; neither runs it

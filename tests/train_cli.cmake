@@ -38,7 +38,10 @@ if(NOT ZENFLOW_SANITIZE)
   add_test(NAME cli/tokenize
            COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_SOURCE_DIR}/tokens/tokens_test.py
                    ${PROJECT_SOURCE_DIR} $<TARGET_FILE:zenflow-train>)
-  set_tests_properties(cli/tokenize PROPERTIES LABELS cli TIMEOUT 60)
+  add_test(NAME cli/progress
+           COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_SOURCE_DIR}/terminal/progress_test.py
+                   $<TARGET_FILE:zenflow-train>)
+  set_tests_properties(cli/tokenize cli/progress PROPERTIES LABELS cli TIMEOUT 60)
 endif()
 # What a new row of the setup's table brings, its flag included.
 zenflow_test_group(added_knob_test LABEL unit

@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <pthread.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -201,6 +202,13 @@ int error_exit_code(const Error& error) {
 
 bool is_terminal(std::FILE* stream) {
   return captured == nullptr && ::isatty(::fileno(stream)) == 1;
+}
+
+std::size_t columns_of(std::FILE* stream) {
+  winsize size{};
+  constexpr std::size_t kUsual = 80;
+  const bool says = ::ioctl(::fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return says ? size.ws_col : kUsual;
 }
 
 bool use_color(ColorMode mode, std::FILE* stream) {

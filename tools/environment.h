@@ -42,6 +42,8 @@ enum class ColorMode { kAuto, kAlways, kNever };
 /// Whether `stream` gets colours: the mode, NO_COLOR, TERM and whether it is a terminal.
 [[nodiscard]] bool use_color(ColorMode mode, std::FILE* stream);
 [[nodiscard]] bool is_terminal(std::FILE* stream);
+/// Of the terminal; 80 if it does not say, or is none.
+[[nodiscard]] std::size_t columns_of(std::FILE* stream);
 
 /// Values for options not given as flags: ZENFLOW_* variables, then the configuration file
 /// ($XDG_CONFIG_HOME/zenflow/config.yaml, or the one named by --config).

@@ -34,6 +34,7 @@
 #include "tools/command_line.h"
 #include "tools/environment.h"
 #include "tools/programs.h"
+#include "tools/train/event_log.h"
 #include "tools/train/options.h"
 #include "tools/train/progress.h"
 #include "tools/version.h"
@@ -131,6 +132,8 @@ int run(const TrainCommand& command) {
   const bool speaks = command.train.rank() == 0;
   runtime::TrainEvents events =
       speaks ? reporting_events(command, progress) : runtime::TrainEvents{};
+  EventLog log(command.log_dir, command.train.learning_rate);
+  if (speaks && !command.log_dir.empty()) log.join(events);
   events.rank_failed = [&command](const std::exception& error) {
     complain(fmt::format("zenflow-train: rank {}: {}\n", command.train.rank(), error.what()));
     command.train.communicator->end_job(exit_code(error));
@@ -149,6 +152,7 @@ int run(const TrainCommand& command) {
   if (command.train.record_trace) check_output(trace, command.train.overwrite);
   const runtime::TrainReport report = runtime::train(command.train, events);
   std::optional<Error> unsaved = report.unsaved;
+  if (const std::optional<Error> error = log.end(); error && !unsaved) unsaved = error;
   if (command.train.record_trace) {
     try {
       write_output(trace, sim::chrome_trace(report.timeline), command.train.overwrite);

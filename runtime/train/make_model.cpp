@@ -37,10 +37,17 @@ PlannedMemory initial_weights_of(const sim::ModelSpec& model) {
           sizeof(float) * static_cast<std::uint64_t>(model.parameters())};
 }
 
-/// A host device's memory is the machine's; --device-memory is its own books' to refuse.
-std::unique_ptr<TrainingModel> on_host(const TransformerConfig& config,
-                                       const TrainOptions& options) {
-  MemoryPlan plan = plan_memory(config, options);
+/// A host device's memory is the machine's. The engine's part of it is also limited by
+/// --device-memory, whose books may refuse a little more: every tensor begins at an address of its
+/// own.
+std::unique_ptr<TrainingModel> on_host(const TransformerConfig& config, const TrainOptions& options,
+                                       MemoryPlan plan) {
+  if (const auto& limit = options.device.memory) {
+    std::vector<PlannedMemory> counted = plan.device;
+    std::erase_if(counted, is_of_the_model);
+    const auto bytes = static_cast<std::uint64_t>(limit->value());
+    require_memory(config.model.name + ": --device-memory", counted, bytes, bytes);
+  }
   std::vector<PlannedMemory> parts = std::move(plan.device);
   parts.insert(parts.end(), plan.host.begin(), plan.host.end());
   parts.push_back(initial_weights_of(config.model));
@@ -50,8 +57,7 @@ std::unique_ptr<TrainingModel> on_host(const TransformerConfig& config,
 }
 
 std::unique_ptr<TrainingModel> on_gpu(const TransformerConfig& config, const TrainOptions& options,
-                                      Device& device) {
-  MemoryPlan plan = plan_memory(config, options);
+                                      MemoryPlan plan, Device& device) {
   const CudaMemoryFacts memory = cuda_memory(options.cuda->ordinal);
   std::uint64_t free = memory.free;
   if (options.cuda->memory) {
@@ -97,8 +103,9 @@ std::unique_ptr<Device> make_training_device(const TrainOptions& options, Record
 }
 
 std::unique_ptr<TrainingModel> make_training_model(const TransformerConfig& config,
-                                                   const TrainOptions& options, Device& device) {
-  return options.cuda ? on_gpu(config, options, device) : on_host(config, options);
+                                                   const TrainOptions& options,
+                                                   const MemoryPlan& plan, Device& device) {
+  return options.cuda ? on_gpu(config, options, plan, device) : on_host(config, options, plan);
 }
 
 }  // namespace zenflow::runtime

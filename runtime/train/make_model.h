@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "runtime/offload/training_model.h"
+#include "runtime/train/memory_plan.h"
 #include "runtime/train/trainer.h"
 
 namespace zenflow::runtime {
@@ -21,11 +22,12 @@ namespace zenflow::runtime {
                                                            Recorder& recorder, LaunchLog* launches,
                                                            const std::function<bool()>& stop);
 
-/// Plans the memory of the whole run first, and refuses what does not fit: Error(kInfeasible) with
-/// numbers. Where memory is promised beyond what there is, allocating would succeed and using it
-/// end the process. Throws as HostTransformer and make_cuda_model.
+/// Refuses a plan that does not fit: Error(kInfeasible) with numbers. Where memory is promised
+/// beyond what there is, allocating would succeed and using it end the process. Throws as
+/// HostTransformer and make_cuda_model.
 [[nodiscard]] std::unique_ptr<TrainingModel> make_training_model(const TransformerConfig& config,
                                                                  const TrainOptions& options,
+                                                                 const MemoryPlan& plan,
                                                                  Device& device);
 
 /// RAM that this process may use: the machine's, or less where a control group (a container, a

@@ -1,6 +1,7 @@
 #include "runtime/train/memory_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -202,17 +203,35 @@ std::uint64_t total(const std::vector<PlannedMemory>& parts) {
       [](std::uint64_t sum, const PlannedMemory& part) { return sum + part.bytes; });
 }
 
+std::string size_text(std::uint64_t bytes) {
+  constexpr double kStep = 1024;
+  constexpr std::array<const char*, 4> kUnits = {"KiB", "MiB", "GiB", "TiB"};
+  if (static_cast<double>(bytes) < kStep) return fmt::format("{} B", bytes);
+  double value = static_cast<double>(bytes) / kStep;
+  std::size_t unit = 0;
+  for (; value >= kStep && unit + 1 < kUnits.size(); ++unit) value /= kStep;
+  return fmt::format("{:.4g} {}", value, kUnits.at(unit));
+}
+
+std::string count_text(double count) {
+  constexpr double kBillion = 1e9;
+  constexpr double kMillion = 1e6;
+  if (count >= kBillion) return fmt::format("{:.4g} billion", count / kBillion);
+  return count >= kMillion ? fmt::format("{:.4g} million", count / kMillion)
+                           : fmt::format("{:.0f}", count);
+}
+
 void require_memory(const std::string& place, const std::vector<PlannedMemory>& parts,
                     std::uint64_t free, std::uint64_t capacity) {
   const std::uint64_t needed = total(parts);
   if (needed <= free) return;
   std::string each;
   for (const PlannedMemory& part : parts) {
-    each += fmt::format("{}{}: {}", each.empty() ? "" : ", ", part.what, part.bytes);
+    each += fmt::format("{}{}: {}", each.empty() ? "" : ", ", part.what, size_text(part.bytes));
   }
   throw Error(ErrorKind::kInfeasible,
-              fmt::format("{}: the run needs {} bytes, {} of {} are free; {}", place, needed, free,
-                          capacity, each));
+              fmt::format("{}: the run needs {}, {} of {} are free; {}", place, size_text(needed),
+                          size_text(free), size_text(capacity), each));
 }
 
 }  // namespace zenflow::runtime

@@ -26,6 +26,15 @@ struct MemoryPlan {
 [[nodiscard]] MemoryPlan plan_memory(const TransformerConfig& config, const TrainOptions& options);
 
 [[nodiscard]] std::uint64_t total(const std::vector<PlannedMemory>& parts);
+/// Activations and workspace, which a host device does not count as its memory.
+[[nodiscard]] inline bool is_of_the_model(const PlannedMemory& part) {
+  return part.what == "activations kept" || part.what == "model workspace";
+}
+
+/// "512 B", "1.5 GiB".
+[[nodiscard]] std::string size_text(std::uint64_t bytes);
+/// "870", "3.04 million", "6.7 billion".
+[[nodiscard]] std::string count_text(double count);
 
 /// Throws Error(kInfeasible), `place` first, if `parts` exceed `free` bytes of `capacity`: needed,
 /// free, and what takes how much.

@@ -15,6 +15,7 @@
 #include "runtime/offload/training_model.h"
 #include "runtime/train/data_feed.h"
 #include "runtime/train/importance_log.h"
+#include "runtime/train/memory_plan.h"
 #include "runtime/train/step_statistics.h"
 #include "runtime/train/trainer.h"
 #include "runtime/tune/rank_tuning.h"
@@ -87,6 +88,7 @@ class Run {
   std::unique_ptr<GpuRecording> gpu_recording_;  // with a trace, on a GPU
   LaunchLog launches_;                           // likewise
   std::unique_ptr<Device> device_;
+  MemoryPlan plan_;
   std::unique_ptr<TrainingModel> model_;
   OffloadEngine engine_;
   std::string identity_;

@@ -54,10 +54,10 @@ std::optional<ModelFolder> folder_of(const TrainOptions& options, const Transfor
                      .config = saved_config(options.model, config),
                      .shard_bytes = options.shard_bytes};
   if (options.task.empty() && token_format(options.data) != TokenFormat::kBytes) {
-    std::vector<std::filesystem::path> folders = {options.model.parent_path()};
-    if (const auto& weights = options.weights) {
-      const bool is_folder = std::filesystem::is_directory(*weights);
-      folders.push_back(is_folder ? *weights : weights->parent_path());
+    std::vector<std::filesystem::path> folders;
+    for (const auto& path : {options.tokenizer, std::optional(options.model), options.weights}) {
+      if (!path) continue;
+      folders.push_back(std::filesystem::is_directory(*path) ? *path : path->parent_path());
     }
     folder.copied = tokenizer_files(folders);
   }
@@ -84,7 +84,8 @@ Run::Run(const TrainOptions& options, const TrainEvents& events)
                          : nullptr),
       device_(make_training_device(options, recorder_, gpu_recording_ ? &launches_ : nullptr,
                                    events.stop)),
-      model_(make_training_model(config_, options, *device_)),
+      plan_(plan_memory(config_, options)),
+      model_(make_training_model(config_, options, plan_, *device_)),
       engine_(*model_, element_type(options.training.dtype), options.offload, *device_,
               communicator(), recorder_),
       identity_(run_identity(options, config_, model_->parameters(), feed_->fingerprint())),
@@ -155,11 +156,12 @@ void Run::set_policy() {
                               .max_staleness = options_.offload.max_staleness,
                               .overlap_step = options_.offload.overlap_step};
   if (!options_.tune_live) {
-    engine_.set_interval_policy([this, limits](const WindowObservation& seen) {
-      report_.decisions.push_back(choose_interval(seen, limits));
-      if (events_.decision) events_.decision(report_.decisions.back());
-      return report_.decisions.back().next;
-    });
+    engine_.set_interval_policy(
+        [this, zen_auto = IntervalController(limits)](const WindowObservation& seen) mutable {
+          report_.decisions.push_back(zen_auto.decide(seen));
+          if (events_.decision) events_.decision(report_.decisions.back());
+          return report_.decisions.back().next;
+        });
     return;
   }
   tuning_.emplace(tuning_settings(limits), communicator(), recorder_, events_.tuning);
@@ -239,6 +241,15 @@ TrainReport Run::go() {
   }
   note_unreached();
   if (options_.record_trace) read_clock();
+  if (events_.begins) {
+    events_.begins({.model_name = report_.model_name,
+                    .parameters = report_.parameters,
+                    .device_name = std::string(device_->name()),
+                    .training_samples = feed_->training_samples(),
+                    .first_step = report_.first_step,
+                    .device_bytes = total(plan_.device),
+                    .host_bytes = total(plan_.host)});
+  }
   throw_if_stopped();
   if (events_.steps_begin) events_.steps_begin();
   train_steps();

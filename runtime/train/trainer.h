@@ -25,10 +25,11 @@
 namespace zenflow::runtime {
 
 struct TrainOptions {
-  std::filesystem::path model;                   ///< a Hugging Face config.json
-  std::filesystem::path data;                    ///< a text or token file, or a GLUE task's folder
-  std::string task;                              ///< a GLUE task; empty: language modelling
-  std::optional<std::filesystem::path> weights;  ///< safetensors to begin with
+  std::filesystem::path model;  ///< a Hugging Face config.json
+  std::filesystem::path data;   ///< a text or token file, or a GLUE task's folder
+  std::string task;             ///< a GLUE task; empty: language modelling
+  std::optional<std::filesystem::path> tokenizer;     ///< a file or folder, for save_model
+  std::optional<std::filesystem::path> weights;       ///< safetensors to begin with
   std::optional<std::filesystem::path> save_weights;  ///< fp32 safetensors at the end
   std::optional<std::filesystem::path> save_model;    ///< a folder for Hugging Face, at the end
   std::uint64_t shard_bytes = 5'000'000'000;          ///< of a file in it
@@ -62,8 +63,21 @@ struct TrainOptions {
   [[nodiscard]] int rank() const { return communicator == nullptr ? 0 : communicator->rank(); }
 };
 
+/// What is known of a run before its first step.
+struct RunFacts {
+  std::string model_name;
+  std::int64_t parameters = 0;
+  std::string device_name;
+  std::uint64_t training_samples = 0;
+  std::int64_t first_step = 0;     ///< of this process
+  std::uint64_t device_bytes = 0;  ///< planned, activations included
+  std::uint64_t host_bytes = 0;
+};
+
 /// What a run reports while it goes on. Calls come from the training thread, except of `stop`.
 struct TrainEvents {
+  /// Called once, when everything has been checked.
+  std::function<void(const RunFacts&)> begins{};
   std::function<void(const StepResult&, const StepTimes&, double tokens_per_second)> step;
   std::function<void(const Validation&)> validation;
   /// Batches of a validation that are done, after each.

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "runtime/tune/candidates.h"
+#include "sim/base/median.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -42,6 +43,14 @@ void judge_gradients(const WindowObservation& seen, double auto_ratio, IntervalD
   decision.by_gradient = due[place];
 }
 
+void pace(IntervalDecision& decision) {
+  const std::int64_t slowest = std::max<std::int64_t>(1, (decision.previous + 1) / 2);
+  const std::int64_t paced =
+      std::min(std::clamp(decision.next, slowest, 2 * decision.previous), decision.limit);
+  if (paced != decision.next) decision.reason += ", by at most a factor of two a window";
+  decision.next = paced;
+}
+
 }  // namespace
 
 std::size_t matrices_wanted(double auto_ratio, std::size_t matrices) {
@@ -73,11 +82,28 @@ IntervalDecision choose_interval(const WindowObservation& seen, const IntervalLi
   } else {
     decision.reason = "nothing is deferred and nothing waits";
   }
-  const std::int64_t slowest = std::max<std::int64_t>(1, (seen.steps + 1) / 2);
-  const std::int64_t paced =
-      std::min(std::clamp(decision.next, slowest, 2 * seen.steps), decision.limit);
-  if (paced != decision.next) decision.reason += ", by at most a factor of two a window";
-  decision.next = paced;
+  pace(decision);
+  return decision;
+}
+
+IntervalDecision IntervalController::decide(const WindowObservation& seen) {
+  constexpr std::size_t kWindows = 8;
+  constexpr std::size_t kMedian = 5;
+  IntervalDecision decision = choose_interval(seen, limits_);
+  asked_.push_back(std::min(decision.limit,
+                            std::max<std::int64_t>({1, decision.by_gradient, decision.by_stall})));
+  if (asked_.size() > kWindows) asked_.pop_front();
+  const auto last = static_cast<std::ptrdiff_t>(std::min(kMedian, asked_.size()));
+  const std::int64_t usual = sim::upper_median<std::int64_t>({asked_.end() - last, asked_.end()});
+  std::int64_t most = *std::max_element(asked_.begin(), asked_.end());
+  if (asked_.size() < kMedian) most = std::max(most, decision.previous);
+  const std::int64_t alone = decision.next;
+  decision.next = std::clamp(decision.previous, usual, most);
+  pace(decision);
+  if (decision.next != alone) {
+    decision.reason = fmt::format("of the last {} windows some ask for {}, most for {} or less",
+                                  asked_.size(), most, usual);
+  }
   return decision;
 }
 

@@ -6,7 +6,12 @@
 ///   S_gradient  the smallest u for which this holds for at least `auto_ratio` of the matrices
 ///   S_stall     ceil(CPU update time / step time without waiting): fewer steps, and the GPU waits
 ///   S_limit     floor((max_staleness + 1) / 2) with overlap, max_staleness + 1 without
-///   S           min(S_limit, max(S_gradient, S_stall)), at most twice and at least half the last
+///   S_window    min(S_limit, max(S_gradient, S_stall)), what one window asks for
+///   S           rises to the median of what the last five windows ask for, and falls to the most
+///               that any of the last eight does (and there are five); at most twice and at least
+///               half the last
+/// Both are measured, and a ratio near a whole number asks for one more now and then: S rises where
+/// most windows say so, and does not come back as long as some of them do.
 ///
 /// Source of the rule: DeepSpeed's ZenFlow, update_interval "auto" (sums of absolute values), less
 /// its faults: the running mean there is rescaled by 10 k in every step, so that it grows or decays
@@ -15,6 +20,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <string>
 
 #include "runtime/offload/engine.h"
@@ -42,8 +48,21 @@ struct IntervalDecision {
 /// Precondition: 0 <= auto_ratio <= 1, matrices > 0.
 [[nodiscard]] std::size_t matrices_wanted(double auto_ratio, std::size_t matrices);
 
-/// A pure function of what was observed: times decide, so runs with it are not repeatable.
+/// What one window asks for, from S of it: a pure function of what was observed. Times decide, so
+/// runs with it are not repeatable.
 [[nodiscard]] IntervalDecision choose_interval(const WindowObservation& seen,
                                                const IntervalLimits& limits);
+
+/// The rule over a run's windows.
+class IntervalController {
+ public:
+  explicit IntervalController(const IntervalLimits& limits) : limits_(limits) {}
+
+  [[nodiscard]] IntervalDecision decide(const WindowObservation& seen);
+
+ private:
+  IntervalLimits limits_;
+  std::deque<std::int64_t> asked_;  ///< S_window of the last ones
+};
 
 }  // namespace zenflow::runtime

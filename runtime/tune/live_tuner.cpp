@@ -44,6 +44,20 @@ LiveTuner::LiveTuner(const TuneSettings& settings)
       now_{.point = settings.first, .since_change = settings.begins_cold ? 0 : kRamp},
       shares_(settings.max_deferred_share) {}
 
+namespace {
+
+/// Of a prediction that measured times are `off` from, as a logarithm. It was right if windows'
+/// noise alone may be that much; what is off by more, but not beyond doubt, is said with its size.
+std::string verdict(double off, double noise, bool beyond_doubt) {
+  if (beyond_doubt) return "not as predicted";
+  constexpr double kRounding = 1e-9;
+  if (std::abs(off) <= std::max(noise, kRounding)) return "as predicted";
+  return fmt::format("{:.1f} % {} than predicted: tolerated", 100 * std::abs(std::expm1(off)),
+                     off > 0 ? "slower" : "faster");
+}
+
+}  // namespace
+
 TuneEvent& LiveTuner::note(TuneEvent::Kind kind, std::string reason) {
   events_.push_back({.kind = kind,
                      .window = now_.window,
@@ -187,6 +201,7 @@ TuneEvent& LiveTuner::note_outcome(const Change& done, std::string reason) {
   event.from = done.from;
   event.measured = now_.visit.seconds;
   event.predicted = done.predicted;
+  event.noise = done.noise;
   event.selection_seconds = done.selection_seconds;
   return event;
 }
@@ -219,7 +234,7 @@ void LiveTuner::judge(const Change& done) {
   }
   const double off = std::log(measured / done.predicted);
   const bool far = std::abs(off) > beyond_noise(settings_, done.noise, kOutcomeWindows);
-  TuneEvent& event = note_outcome(done, far ? "not as predicted" : "as predicted");
+  TuneEvent& event = note_outcome(done, verdict(off, done.noise, far));
   learnt_.model_error = std::abs(off);
   if (!far) return;
   if (recording_.wanted) {

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <zlib.h>
 
+#include "tests/support/event_reader.h"
 #include "tests/support/scenario_files.h"
 #include "tests/support/train_program.h"
 
@@ -16,6 +17,7 @@ namespace zenflow::testing {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 const char* const kSchedules[] = {"gpu-only", "zero-offload", "zero-offload-dpu", "zenflow"};
@@ -420,6 +422,42 @@ TEST_F(TrainResult, TrainsAGlueTaskEndToEnd) {
   const Outcome refused = run(arguments + Arguments{"--steps", "1"});
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.err, HasSubstr("toy/dev.tsv:2"));
+}
+
+// ---- what it says ----
+
+/// Every step's loss and every validation, as in the result; what cannot be written is said at the
+/// end.
+TEST_F(TrainResult, LogsScalarsForTensorBoard) {
+  const json whole = result(basic() + Arguments{"--steps", "5", "--evaluate-interval", "2",
+                                                "--log-dir", "runs/first", "-q"});
+  const std::filesystem::directory_iterator logs(folder_ / "runs/first");
+  const EventsRead read = read_events(file_content(logs->path()));
+  std::map<std::string, std::vector<std::pair<std::uint64_t, float>>> found;
+  for (const auto& scalar : read.scalars) found[scalar.tag].emplace_back(scalar.step, scalar.value);
+  ASSERT_EQ(found["train/loss"].size(), 5U);
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(found["train/loss"][i].first, i + 1);
+    EXPECT_EQ(found["train/loss"][i].second, whole["losses"][i].get<float>());
+  }
+  for (const char* tag : {"train/grad_norm", "train/learning_rate", "train/tokens_per_second",
+                          "train/step_time_ms", "train/stall_ms", "train/update_interval"}) {
+    EXPECT_EQ(found[tag].size(), 5U) << tag;
+  }
+  ASSERT_EQ(found["eval/loss"].size(), 3U);
+  EXPECT_EQ(found["eval/loss"][2].first, 5U);
+  EXPECT_EQ(found["eval/loss"][2].second, whole["validations"].back()["loss"].get<float>());
+}
+
+TEST_F(TrainResult, BeginsWithWhatWillBeTrainedAndSaysHowItGoes) {
+  const std::string err = run(basic() + Arguments{"--steps", "3", "-v", "--lr", "0.25"}).err;
+  EXPECT_THAT(
+      err, AllOf(HasSubstr("model     llama: 12176 parameters, fp32, on "),
+                 HasSubstr("of 8 tokens; 3 steps of 8 tokens: 24 tokens, 0.01 epochs"),
+                 HasSubstr("KiB on the device, "), HasSubstr("schedule  zenflow, k = 0.1, S = 4")));
+  EXPECT_THAT(err, ::testing::ContainsRegex(
+                       "step 2/3  loss [0-9.]+  [0-9]+ tokens/s  [0-9:]+ left  lr 0.25  "
+                       "gradient [0-9.e-]+  step [0-9.]+ ms  stall [0-9.]+ ms\n"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 * The folder of --save-model is loaded by from_pretrained, and has the validation loss that zenflow-train says.
 * Rows that script/tokenize has made examples of, by a real BPE and a real SentencePiece tokenizer, have the tokens of
   these, and the loss that Hugging Face's model has with their labels.
+* TensorBoard reads the scalars of --log-dir, also of a run that was killed and resumed.
 Exit code 1 if anything differs.
 """
 import json
@@ -197,6 +198,31 @@ def check_examples(folder, name):
     return wrong
 
 
+def check_log(folder):
+    """The real TensorBoard reads what the run says, without what a killed run had written of later steps."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    common = ("--model", "tiny.json", "--data", "task", "--task", "sst-2", "--sequence-length", 8, "--checkpoint", "ck",
+              "--evaluate-interval", 2, "--log-dir", "runs")
+    train(folder, *common, "--steps", 4, "--lr", RATE)
+    longer = folder / "longer"
+    train(folder, *common[:-1], longer, "--steps", 7, "--lr", RATE, "--resume")  # leaves the log at step 4
+    (folder / "ck" / "checkpoint-7").unlink()
+    for file in longer.iterdir():
+        file.rename(folder / "runs" / (file.name + ".killed"))
+    result = train(folder, *common, "--steps", 6, "--lr", RATE, "--resume")
+    log = EventAccumulator(str(folder / "runs"))
+    log.Reload()
+    wrong = []
+    losses = [(event.step, event.value) for event in log.Scalars("train/loss")]
+    if [step for step, _ in losses] != list(range(1, 7)):
+        wrong.append(f"TensorBoard has the steps {[step for step, _ in losses]}")
+    elif any(far(value, said) for (_, value), said in zip(losses, result["losses"], strict=True)):
+        wrong.append(f"TensorBoard has the losses {losses}, the result {result['losses']}")
+    tags = set(log.Tags()["scalars"])
+    missing = {"train/learning_rate", "train/grad_norm", "train/tokens_per_second", "eval/loss", "eval/accuracy"} - tags
+    return wrong + [f"TensorBoard has no {tag}" for tag in sorted(missing)]
+
+
 def main():
     models = [file for file in sorted((SOURCE / "tests/data/model").glob("*.json"))
               if "classes" not in file.stem and "regression" not in file.stem]
@@ -222,9 +248,10 @@ def main():
         folder = pathlib.Path(scratch)
         make_tokenizers(folder)
         report("classifier", check_classifier(folder))
+        report("log", check_log(folder))
         for name in ("bpe", "pieces"):
             report("examples", check_examples(folder, name))
-    print(f"{len(models)} models trained, saved and loaded, a classifier, 2 tokenizers: {failures} of them differ")
+    print(f"{len(models)} models trained, saved and loaded, a classifier, a log, 2 tokenizers: {failures} of them differ")
     return int(failures > 0 or not models)
 
 

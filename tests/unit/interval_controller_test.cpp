@@ -2,6 +2,10 @@
 #include "runtime/tune/interval_controller.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -146,6 +150,57 @@ TEST(ChooseInterval, DeferredColumnsWithoutGradientAreNeverDue) {
   // Rounding may make the part larger than the whole.
   dead.selected_square_sum *= 1 + 1e-15;
   EXPECT_EQ(choose_interval(window({dead}, 0), {}).by_gradient, 1'000'000'000);
+}
+
+/// What the controller answers to windows that ask for these S one after the other.
+std::vector<std::int64_t> answers(std::int64_t first, const std::vector<std::int64_t>& asked) {
+  IntervalController controller({});
+  std::vector<std::int64_t> steps;
+  for (const std::int64_t ask : asked) {
+    // An update as long as that many steps of 1 s.
+    WindowObservation seen = window({}, static_cast<double>(ask));
+    seen.steps = seen.timed_steps = steps.empty() ? first : steps.back();
+    seen.window_seconds = static_cast<double>(seen.steps);
+    steps.push_back(controller.decide(seen).next);
+  }
+  return steps;
+}
+
+/// A ratio between two whole numbers, with noise on both sides, settles.
+TEST(IntervalController, DoesNotAlternate) {
+  std::mt19937_64 random(1);
+  for (int run = 0; run < 20; ++run) {
+    std::vector<std::int64_t> asked;
+    for (int i = 0; i < 60; ++i) asked.push_back(4 + static_cast<std::int64_t>(random() % 2));
+    const std::vector<std::int64_t> steps = answers(4, asked);
+    const auto changes = std::inner_product(steps.begin() + 1, steps.end(), steps.begin(), 0,
+                                            std::plus<>(), std::not_equal_to<>());
+    EXPECT_LE(changes, 3) << "run " << run;
+  }
+  EXPECT_EQ(answers(4, {4, 5, 4, 5, 4, 5, 4, 5}),
+            (std::vector<std::int64_t>{4, 5, 5, 5, 5, 5, 5, 5}));
+}
+
+TEST(IntervalController, RisesWithMostWindowsAndFallsWithAll) {
+  // One that asks for more does not decide; the third does.
+  EXPECT_EQ(answers(4, {4, 4, 4, 4, 4, 7, 7, 7}).at(5), 4);
+  EXPECT_EQ(answers(4, {4, 4, 4, 4, 4, 7, 7, 7}).at(7), 7);
+  std::vector<std::int64_t> asked(8, 6);
+  asked.insert(asked.end(), 8, 4);
+  const std::vector<std::int64_t> steps = answers(6, asked);
+  EXPECT_EQ(steps.at(14), 6);
+  EXPECT_EQ(steps.at(15), 4);
+}
+
+/// The first windows are not like later ones.
+TEST(IntervalController, FallsFromTheFifthWindowOn) {
+  EXPECT_EQ(answers(4, {3, 3, 3, 3, 3, 3}), (std::vector<std::int64_t>{4, 4, 4, 4, 3, 3}));
+}
+
+/// Neither limit waits.
+TEST(IntervalController, KeepsToStalenessAndToAFactorOfTwo) {
+  EXPECT_EQ(answers(1, {12, 12, 12, 12, 12}), (std::vector<std::int64_t>{2, 4, 8, 12, 12}));
+  EXPECT_EQ(answers(12, {100}).back(), 16);
 }
 
 }  // namespace

@@ -173,6 +173,20 @@ TEST(LiveTuner, GoesFromAPoorStartToTheLeastStaleOfTheFastest) {
   EXPECT_EQ(outcome->reason, "as predicted");
 }
 
+// What is off by less than the slack is not recorded anew, but only what the noise that is stated
+// can explain is as predicted.
+TEST(LiveTuner, CallsAPredictionRightWithinTheNoiseAlone) {
+  const auto off = [](std::int64_t s) { return s == 1 ? 3.5 : 1.007 * stalls_below_four(s); };
+  Loop loop({.first = interval(1)}, off, stalls_below_four);
+  loop.run(12);
+  const auto outcome = std::find_if(loop.events().begin(), loop.events().end(), [](const auto& e) {
+    return e.kind == TuneEvent::Kind::kOutcome;
+  });
+  ASSERT_NE(outcome, loop.events().end());
+  EXPECT_EQ(outcome->reason, "0.7 % slower than predicted: tolerated");
+  EXPECT_LT(outcome->noise, 0.0069) << "ln 1.007";
+}
+
 // One recording does not tell all rates apart, so that a setting far away may be predicted well and
 // its neighbours not: here that 4 and more are equal.
 TEST(LiveTuner, RecordsTheFirstSettingThatItChooses) {

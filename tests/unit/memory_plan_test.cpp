@@ -31,13 +31,9 @@ TransformerConfig config_of(const std::string& name) {
 }
 
 /// The plan's bytes for the host device, without the model's: no device counts those there.
-std::uint64_t of_the_engine(const std::vector<PlannedMemory>& parts) {
-  std::uint64_t bytes = 0;
-  for (const PlannedMemory& part : parts) {
-    const bool is_of_the_model = part.what == "activations kept" || part.what == "model workspace";
-    bytes += is_of_the_model ? 0 : part.bytes;
-  }
-  return bytes;
+std::uint64_t of_the_engine(std::vector<PlannedMemory> parts) {
+  std::erase_if(parts, is_of_the_model);
+  return total(parts);
 }
 
 std::vector<std::vector<float>> zeros(const ParameterTable& table) {
@@ -293,8 +289,9 @@ TEST(MemoryPlan, WhatDoesNotFitIsRefusedWithNumbers) {
   EXPECT_EQ(error_of([&] { require_memory("GPU", parts, 110, 200); }).second, "");
   const auto [kind, message] = error_of([&] { require_memory("GPU", parts, 109, 200); });
   EXPECT_EQ(kind, ErrorKind::kInfeasible);
-  EXPECT_EQ(message,
-            "GPU: the run needs 110 bytes, 109 of 200 are free; weights: 60, second weights: 50");
+  EXPECT_EQ(
+      message,
+      "GPU: the run needs 110 B, 109 B of 200 B are free; weights: 60 B, second weights: 50 B");
 }
 
 }  // namespace

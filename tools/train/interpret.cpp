@@ -1,5 +1,6 @@
 /// From the words of the command line to what they stand for.
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
 #include <optional>
@@ -9,7 +10,9 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "runtime/data/token_source.h"
 #include "runtime/gpu/driver.h"
+#include "runtime/machine/core_share.h"
 #include "runtime/tune/candidates.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
@@ -52,8 +55,9 @@ std::int64_t whole_steps(const std::string& text) {
 
 /// A shell variable that was not set must not turn an output off.
 void check_paths(const CLI::App& app) {
-  for (const char* flag : {"--model", "--data", "--task", "--weights", "--save-weights",
-                           "--save-model", "--checkpoint", "--trace", "--importance"}) {
+  for (const char* flag :
+       {"--model", "--data", "--task", "--weights", "--save-weights", "--save-model", "--tokenizer",
+        "--log-dir", "--checkpoint", "--trace", "--importance"}) {
     if (app.count(flag) == 0 || !app.get_option(flag)->as<std::string>().empty()) continue;
     throw Error(ErrorKind::kInput, fmt::format("{}: the name is empty", flag));
   }
@@ -226,6 +230,37 @@ void interpret_machine(TrainCommand& o) {
   }
 }
 
+/// Tokens are made before, by the tokenizer's own library.
+void interpret_tokenizer(const TrainOptions& t) {
+  if (!t.tokenizer) return;
+  const std::string tokenizer = t.tokenizer->generic_string();
+  std::error_code unknown;
+  if (!std::filesystem::exists(*t.tokenizer, unknown)) {
+    throw Error(ErrorKind::kInput, fmt::format("--tokenizer: {}: no such file", tokenizer));
+  }
+  if (t.task.empty() && runtime::token_format(t.data) != runtime::TokenFormat::kBytes) return;
+  const std::string data = t.data.generic_string();
+  throw Error(
+      ErrorKind::kInput,
+      fmt::format("--tokenizer: {} holds no tokens; make some first: script/tokenize "
+                  "--tokenizer {} {} -o data.{}",
+                  data, tokenizer, data, t.data.extension() == ".jsonl" ? "safetensors" : "bin"));
+}
+
+/// More threads than cores take turns.
+void note_threads(const CLI::App& app, TrainCommand& o) {
+  const auto cores = static_cast<std::int64_t>(runtime::allowed_cpus().size());
+  const std::array<std::pair<const char*, std::int64_t>, 3> given = {
+      {{"--threads", o.setup.threads},
+       {"--optimizer-threads", o.setup.optimizer_threads},
+       {"--sum-threads", o.setup.sum_threads}}};
+  for (const auto& [flag, threads] : given) {
+    if (app.count(flag) == 0 || threads <= cores) continue;
+    o.notes.push_back(fmt::format("{}: {} threads on {} core{} take turns", flag, threads, cores,
+                                  cores == 1 ? "" : "s"));
+  }
+}
+
 void interpret_saving(TrainCommand& o) {
   if (o.shard_size.empty()) return;
   const Bytes size =
@@ -291,6 +326,8 @@ void interpret(const CLI::App& app, TrainCommand& o) {
   check_outputs(o);
   check_model_folder(t);
   interpret_saving(o);
+  interpret_tokenizer(t);
+  note_threads(app, o);
   t.record_trace = !o.trace.empty();
   if (t.record_trace) check_output(o.trace, t.overwrite);
   interpret_machine(o);

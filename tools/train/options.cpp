@@ -116,6 +116,10 @@ void add_model_options(CLI::App& app, TrainCommand& o) {
                  "what to train on: a text (bytes are tokens), tokens (*.bin) or examples with "
                  "labels (*.safetensors) by script/tokenize, or the folder of a GLUE task")
       ->required();
+  app.add_option(
+      "--tokenizer", t.tokenizer,
+      "the tokenizer that --data has its tokens from: files that --save-model takes along; "
+      "default: those beside --model or --weights");
   app.add_flag("--byte-tokens", t.feed.byte_tokens,
                "take the bytes of a text for tokens, whatever the model's vocabulary");
   app.add_option("--task", t.task,
@@ -264,6 +268,10 @@ void add_output_options(CLI::App& app, TrainCommand& o) {
   app.add_option(
       "--importance", t.importance,
       "write how the gradient norm is spread over columns: a row for each matrix and step (CSV)");
+  app.add_option(
+      "--log-dir", o.log_dir,
+      "write loss, learning rate, gradient norm and speed of every step, and validations, "
+      "into this folder for TensorBoard");
   app.add_flag("--json", o.json, "print one result document on standard output");
   app.add_flag("-f,--force", t.overwrite, "overwrite existing files");
   app.add_flag("-q,--quiet", o.quiet, "no progress and no notes");

@@ -32,6 +32,7 @@ struct TrainCommand {
   std::string device_memory;
   std::string shard_size;
   std::filesystem::path trace;
+  std::filesystem::path log_dir;
   std::vector<std::string> notes;  ///< what was given and has no effect
   double rank_timeout = 20;        ///< seconds
   std::string rank_binding = "cores";
