@@ -91,6 +91,7 @@ class PlainDevice final : public runtime::Device {
                       runtime::Label) override {
     refuse();
   }
+  void clear(runtime::Stream&, void*, std::size_t, runtime::Label) override { refuse(); }
   void accumulate(runtime::Stream&, runtime::ElementType, const void*, float, std::size_t, bool,
                   float*, runtime::Label) override {
     refuse();
