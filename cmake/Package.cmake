@@ -1,4 +1,5 @@
 # A Debian package of what is installed: cpack --config build/default/CPackConfig.cmake
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION share/doc/zenflow-sim RENAME copyright)
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME zenflow-sim)
 set(CPACK_PACKAGE_CONTACT "the zenflow-sim authors <noreply@localhost>")

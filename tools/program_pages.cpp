@@ -50,7 +50,7 @@ std::vector<std::string> choices(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const std::size_t open = type.find('{');
   const std::size_t close = type.find('}');
-  if (open == type.npos || close == type.npos) return {};
+  if (open == std::string::npos || close == std::string::npos) return {};
   return CLI::detail::split(type.substr(open + 1, close - open - 1), ',');
 }
 
@@ -149,7 +149,7 @@ std::string bash_choices(const CLI::App& app, const std::string& command) {
 }  // namespace
 
 std::string manual_page(const CLI::App& app) {
-  const std::string name = app.get_name();
+  const std::string& name = app.get_name();
   const std::vector<const CLI::App*> commands = commands_of(app);
   std::string title = name;
   std::transform(title.begin(), title.end(), title.begin(),

@@ -1,6 +1,7 @@
 #include "tools/this_machine.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <iterator>
 #include <map>
@@ -29,6 +30,21 @@ std::map<std::string, std::int64_t> gpus_by_name(const fs::path& root) {
     if (const auto name = runtime::keyed_value(information, "Model")) ++gpus[*name];
   }
   return gpus;
+}
+
+/// The slot of all GPUs; none where they differ, or where the system does not say (virtual
+/// machines), or says what no profile has.
+std::optional<sim::PcieSlot> slot_of_gpus(const fs::path& root) {
+  constexpr std::array kSpeeds = {8.0, 16.0, 32.0};  // GT/s, from PCIe 3.0 on
+  std::set<std::pair<std::int64_t, std::int64_t>> slots;
+  for (const runtime::GpuSlot& gpu : runtime::gpu_slots(root)) {
+    // An idle GPU lowers its speed, not its width.
+    const auto* const speed = std::find(kSpeeds.begin(), kSpeeds.end(), gpu.speed_max.value_or(0));
+    if (speed == kSpeeds.end() || gpu.width.value_or(0) <= 0) return std::nullopt;
+    slots.emplace(3 + (speed - kSpeeds.begin()), *gpu.width);
+  }
+  if (slots.size() != 1) return std::nullopt;
+  return sim::PcieSlot{slots.begin()->first, slots.begin()->second};
 }
 
 struct Cores {
@@ -66,6 +82,7 @@ void take_gpus(const fs::path& root, sim::JobInputs& inputs) {
   }
   inputs.gpu = gpus.begin()->first;
   inputs.found.insert("--gpu");
+  inputs.slot = slot_of_gpus(root);
   if (inputs.gpus) return;
   inputs.gpus = gpus.begin()->second;
   inputs.found.insert("--gpus");

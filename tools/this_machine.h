@@ -7,7 +7,8 @@
 
 namespace zenflow::tools {
 
-/// Fills in card and number of GPUs, memory, cores and sockets, and notes their flags in `found`.
+/// Fills in card and number of GPUs with their slots, memory, cores and sockets, and notes their
+/// flags in `found`.
 /// Read from /proc and /sys, without a GPU library; limits of the control group count. `root`
 /// stands for "/". Throws Error(kInput) if there is no NVIDIA GPU and --gpu names none, or if GPUs
 /// differ.

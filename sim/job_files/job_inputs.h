@@ -33,7 +33,8 @@ struct JobInputs {
   std::optional<std::int64_t> gradient_accumulation_steps;
   std::optional<std::string> dtype;
   std::optional<bool> activation_checkpointing;
-  std::set<std::string> found;  ///< flags, "--ram", whose values were found on this machine
+  std::set<std::string> found;   ///< flags, "--ram", whose values were found on this machine
+  std::optional<PcieSlot> slot;  ///< of its GPUs, if it was found
 
   [[nodiscard]] bool empty() const;
 };

@@ -217,6 +217,11 @@ void take_hardware(const JobInputs& inputs, const JobSources& sources, JobScenar
   facts.estimate("training.dtype", has_bf16 ? "bf16" : "fp16", "the usual type on such a card");
   HostFacts host(inputs, card, gpus, scenario);
   host.take();
+  if (inputs.slot && card.pcie) {
+    const Location this_machine = source_named("--host this");
+    facts.state("hardware.host_link.pcie", std::to_string(inputs.slot->generation), this_machine);
+    facts.state("hardware.host_link.lanes", std::to_string(inputs.slot->lanes), this_machine);
+  }
   if (inputs.link) {
     facts.state("hardware.gpu_link", *inputs.link, source_named("--gpu-link"));
   } else if (gpus > 1 && !card.default_link) {

@@ -1,5 +1,9 @@
 #include "tools/this_machine.h"
 
+#include <filesystem>
+#include <string>
+#include <utility>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,6 +31,16 @@ void write_host(const TemporaryFolder& root) {
 void write_gpu(const TemporaryFolder& root, const std::string& bus, const std::string& name) {
   root.write("proc/driver/nvidia/gpus/" + bus + "/information",
              "Model: \t\t " + name + "\nIRQ:   \t\t 84\n");
+}
+
+/// As sysfs has it, at a port that does no less.
+void write_slot(const TemporaryFolder& root, const std::string& bus, const std::string& speed,
+                const std::string& width) {
+  const std::string device = "sys/bus/pci/devices/" + bus + "/";
+  root.write(device + "vendor", "0x10de\n");
+  root.write(device + "class", "0x030200\n");
+  root.write(device + "max_link_speed", speed + "\n");
+  root.write(device + "current_link_width", width + "\n");
 }
 
 TEST(ThisMachine, FillsInWhatFlagsLeaveOpen) {
@@ -67,6 +81,53 @@ TEST(ThisMachine, TakesTheLimitsOfItsControlGroup) {
   EXPECT_EQ(inputs.ram, "32.0 GiB");
   EXPECT_EQ(inputs.cores, 3);
   EXPECT_EQ(inputs.sockets, 1);
+}
+
+TEST(ThisMachine, TakesTheSlotThatAllGpusHave) {
+  const auto slot_with = [](const std::string& speed, const std::string& width) {
+    const TemporaryFolder root;
+    write_host(root);
+    for (const char* bus : {"0000:3b:00.0", "0000:af:00.0"}) {
+      write_gpu(root, bus, "NVIDIA GeForce RTX 4090");
+      write_slot(root, bus, bus[5] == '3' ? "16.0 GT/s PCIe" : speed, width);
+    }
+    sim::JobInputs inputs;
+    look_at_this_machine(root.path(), inputs);
+    return inputs.slot;
+  };
+  const auto slot = slot_with("16.0 GT/s PCIe", "8");
+  ASSERT_TRUE(slot);
+  EXPECT_EQ(slot->generation, 4);
+  EXPECT_EQ(slot->lanes, 8);
+  EXPECT_FALSE(slot_with("8.0 GT/s PCIe", "8"));  // another one
+  EXPECT_FALSE(slot_with("Unknown", "8"));
+  EXPECT_FALSE(slot_with("16.0 GT/s PCIe", "0"));
+}
+
+TEST(ThisMachine, IsWhereTheJobsFactsAreFrom) {
+  const TemporaryFolder root;
+  write_host(root);
+  write_gpu(root, "0000:3b:00.0", "NVIDIA GeForce RTX 4090");
+  write_slot(root, "0000:3b:00.0", "16.0 GT/s PCIe", "8");
+  sim::JobInputs inputs;
+  inputs.model = "Qwen/Qwen2.5-0.5B";
+  look_at_this_machine(root.path(), inputs);
+  const std::filesystem::path source = ZENFLOW_SOURCE_DIR;
+  const sim::JobScenario job =
+      sim::job_scenario(inputs, {.profile_directories = {source / "profiles"},
+                                 .model_directories = {source / "scenarios" / "models"}});
+  const std::pair<const char*, const char*> facts[] = {
+      {"hardware.gpu", "rtx_4090"},           {"gpus", "1"},
+      {"hardware.host_link.pcie", "4"},       {"hardware.host_link.lanes", "8"},
+      {"hardware.host.memory", "125.0 GiB"},  {"hardware.host.sockets", "2"},
+      {"hardware.host.cores_per_socket", "2"}};
+  for (const auto& [path, value] : facts) {
+    const sim::JobFact* const fact = job.facts.find(path);
+    ASSERT_NE(fact, nullptr) << path;
+    EXPECT_EQ(fact->value, value) << path;
+    EXPECT_EQ(fact->source.text(), "--host this") << path;
+    EXPECT_FALSE(fact->is_estimate);
+  }
 }
 
 std::string refusal(const TemporaryFolder& root) {

@@ -240,7 +240,7 @@ int check_command(const CommonOptions& common, const CheckOptions& options) {
                         options.save->generic_string(), options.save->generic_string(),
                         options.save->generic_string());
   } else {
-    text += "\nnext: the same with --save job.yaml, then zenflow-tune job.yaml -o tuned\n";
+    text += "\nnext: zenflow-tune with the same flags and -o tuned\n";
   }
   print(common.json ? json_text(as_json(scenario, loaded.job, check)) : text);
   return check.verdict == sim::Verdict::kDoesNotFit ? static_cast<int>(ErrorKind::kInfeasible) : 0;
