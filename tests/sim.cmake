@@ -32,6 +32,9 @@ zenflow_test_group(cli_test LABEL cli
   LINK GTest::gmock nlohmann_json::nlohmann_json ZLIB::ZLIB)
 target_compile_definitions(cli_test PRIVATE ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
 add_dependencies(cli_test zenflow-sim)
+zenflow_test_group(calls_test LABEL unit
+  SOURCES unit/calls_test.cpp ${PROJECT_SOURCE_DIR}/tools/python/calls.cpp
+  LINK zenflow_command_line GTest::gmock fmt::fmt)
 if(NOT ZENFLOW_SANITIZE)
   find_program(ZENFLOW_BASH bash REQUIRED)
   add_test(NAME cli/installed_tree COMMAND ${ZENFLOW_BASH} ${CMAKE_CURRENT_SOURCE_DIR}/cli/installed_tree.sh

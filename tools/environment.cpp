@@ -125,9 +125,11 @@ int run_on_large_stack(const char* name, const std::function<int()>& body) {
   if (!runs) return report_errors(name, body);
   // Signals are that thread's, which may block some (delay_suspension).
   sigset_t all;
+  sigset_t before;
   sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
   pthread_join(thread, nullptr);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return work.code;
 }
 

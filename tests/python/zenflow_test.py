@@ -121,7 +121,8 @@ class Behaviour(unittest.TestCase):
 
     def test_nothing_is_printed(self):
         code = "import zenflow; zenflow.check(model='Qwen/Qwen3-8B', gpu='A100'); zenflow.simulate(%r)" % str(SCENARIO)
-        done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+        done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              check=True)
         self.assertEqual(done.stdout, b"")
 
     def test_threads_call_at_once(self):

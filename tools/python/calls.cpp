@@ -15,6 +15,7 @@ int zenflow_call(const char* program, int count, const char* const* arguments, c
   std::vector<std::string> texts = {program};
   texts.insert(texts.end(), arguments, arguments + count);
   std::vector<char*> line;
+  line.reserve(texts.size());
   for (std::string& text : texts) line.push_back(text.data());
   const CapturedOutput captured;
   const auto run = std::string_view(program) == "zenflow-tune" ? run_tune : run_sim;

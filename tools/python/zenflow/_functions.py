@@ -70,11 +70,11 @@ def check(*, model: Optional[Path] = None, gpu: Optional[str] = None, ds: Option
           deepspeed_version: Optional[str] = None, target: Optional[str] = None) -> Check:
     """Whether a job fits, how long its step is, where the GPU waits, and what would help.
 
-    model: a config.json, its folder, weights, or a Hub name; gpu: a card ("RTX 4090"); ds: the job's file, of DeepSpeed,
-    accelerate, transformers' Trainer, LLaMA-Factory, axolotl or ms-swift, or a DeepSpeed configuration as a dictionary;
-    ram: of a node ("256GB"); host: "this", or a profile; network: line rate of a node ("400 Gb/s"); sequence_length:
-    tokens; micro_batch_size: sequences of a GPU; dtype: bf16, fp16 or fp32; set: keys of the scenario. A job that does
-    not fit is an answer and no error. Raises InputError.
+    model: a config.json, its folder, weights, or a Hub name; gpu: a card ("RTX 4090"); ds: the job's file, of
+    DeepSpeed, accelerate, transformers' Trainer, LLaMA-Factory, axolotl or ms-swift, or a DeepSpeed configuration as a
+    dictionary; ram: of a node ("256GB"); host: "this", or a profile; network: line rate of a node ("400 Gb/s");
+    sequence_length: tokens; micro_batch_size: sequences of a GPU; dtype: bf16, fp16 or fp32; set: keys of the
+    scenario. A job that does not fit is an answer and no error. Raises InputError.
     """
     job = dict(locals())
     settings, config = job.pop("set"), job.pop("ds")
@@ -91,8 +91,8 @@ def simulate(scenario: Optional[Path] = None, *, schedules: Sequence[str] = (), 
     """Step time, GPU busy, stall by cause, traffic and memory of a scenario's schedules.
 
     scenario: a file; in its place the arguments of `check` describe a job. schedules: in place of the scenario's; set:
-    keys of the scenario ({"topk_ratio": 0.05}); profile: hardware in place of the scenario's; trace: a file to write the
-    simulated run to, which Perfetto opens (it is overwritten). Raises InputError.
+    keys of the scenario ({"topk_ratio": 0.05}); profile: hardware in place of the scenario's; trace: a file to write
+    the simulated run to, which Perfetto opens (it is overwritten). Raises InputError.
     """
     arguments = ["run", "--json"] + ([] if scenario is None else [os.fspath(scenario)])
     if trace is not None:
@@ -105,14 +105,15 @@ def simulate(scenario: Optional[Path] = None, *, schedules: Sequence[str] = (), 
 
 
 def tune(scenario: Optional[Path] = None, *, set: Optional[Settings] = None, vary: Sequence[str] = (),
-         ds: Optional[Config] = None, trace: Sequence[Path] = (), output: Optional[Path] = None, **options: Any) -> Tuned:
+         ds: Optional[Config] = None, trace: Sequence[Path] = (), output: Optional[Path] = None,
+         **options: Any) -> Tuned:
     """The best configuration of a job, by exact search, and the DeepSpeed configuration for it.
 
     scenario: a file; in its place the arguments of `check`, or recordings of the job (trace, with model, base and what
     docs/tuning.md names). vary: "update_interval=2,4,8"; output: a folder for the results (they are overwritten). Other
     options are those of zenflow-tune: objective ("step_time", "tokens_per_second"), max_gpu_memory ("40 GiB"),
-    max_host_memory, max_staleness (steps), global_batch (sequences), top, threads, ... Raises InputError, and Infeasible
-    where nothing holds within the limits.
+    max_host_memory, max_staleness (steps), global_batch (sequences), top, threads, ... Raises InputError, and
+    Infeasible where nothing holds within the limits.
     """
     with _as_file(ds) as file, tempfile.TemporaryDirectory(prefix="zenflow-") as own:
         folder = os.path.join(own, "tuned") if output is None else os.fspath(output)

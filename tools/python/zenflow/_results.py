@@ -4,7 +4,7 @@ import dataclasses
 import html
 import typing
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple, Type
 
 
 class Table:
@@ -13,9 +13,9 @@ class Table:
     def rows(self) -> List[Dict[str, Any]]:
         raise NotImplementedError
 
-    def to_pandas(self):
+    def to_pandas(self) -> Any:
         """`rows()` as a pandas.DataFrame; pandas has to be installed."""
-        import pandas
+        import pandas  # type: ignore[import-untyped, unused-ignore]
         return pandas.DataFrame(self.rows())
 
     def _repr_html_(self) -> str:
@@ -243,18 +243,25 @@ class Trace(Table):
 
     def rows(self) -> List[Dict[str, Any]]:
         """One row a step."""
-        return self.steps.get("each", [])
+        return list(self.steps.get("each", []))
 
 
-def decoded(kind: Any, value: Any) -> Any:
-    """A JSON value as `kind`, a dataclass or what its fields are. Keys that it does not name are left out."""
+Result = typing.TypeVar("Result")
+
+
+def decoded(kind: Type[Result], value: Dict[str, Any]) -> Result:
+    """A JSON object as a dataclass. Keys that it does not name are left out."""
+    hints = typing.get_type_hints(kind)
+    return kind(**{name: _as_type(hint, value[name]) for name, hint in hints.items() if name in value})
+
+
+def _as_type(kind: Any, value: Any) -> Any:
+    """A JSON value as the type of a dataclass's field."""
     if dataclasses.is_dataclass(kind):
-        hints = typing.get_type_hints(kind)
-        return kind(**{name: decoded(hint, value[name]) for name, hint in hints.items() if name in value})
-    arguments = typing.get_args(kind) if hasattr(typing, "get_args") else ()
-    origin = getattr(kind, "__origin__", None)
+        return decoded(typing.cast(type, kind), value)
+    origin = typing.get_origin(kind)
     if origin is list:
-        return [decoded(arguments[0], item) for item in value]
+        return [_as_type(typing.get_args(kind)[0], item) for item in value]
     if origin is tuple:
         return tuple(value)
     return value
