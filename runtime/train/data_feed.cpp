@@ -210,6 +210,10 @@ std::unique_ptr<DataFeed> open_text(const std::filesystem::path& path, std::int6
     if (is_bytes && vocabulary > kMostByteVocabulary && !options.byte_tokens) {
       refuse_bytes(path, vocabulary);
     }
+    if (path.extension() == ".jsonl" && options.note) {
+      options.note(path.generic_string() +
+                   ": taken for a text, braces and all; script/tokenize makes examples of it");
+    }
     sequences = std::make_unique<PackedSequences>(std::move(source), training.sequence_length,
                                                   options.validation_fraction);
   }

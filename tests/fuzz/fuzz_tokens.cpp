@@ -1,5 +1,6 @@
 /// Any bytes as the file that zenflow-train reads: tokens within the vocabulary, or an input error.
-/// The first byte chooses: a text, a token file as it is, or one whose checksums are put right.
+/// The first byte chooses: a text, a token file as it is, one whose checksums are put right, or
+/// examples.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/data/example_sequences.h"
 #include "runtime/data/packed_sequences.h"
 #include "runtime/data/token_file.h"
 #include "runtime/data/token_source.h"
@@ -33,6 +35,32 @@ void put_checksums_right(std::string& bytes) {
   put(kHeaderAt, 0, kHeaderAt);
 }
 
+constexpr std::int64_t kLength = 4;
+
+/// Tokens are in the vocabulary, targets too, or they do not count.
+void check(const runtime::Sequences& sequences, std::int64_t vocabulary) {
+  using fuzz::require;
+  require(sequences.training_count() > 0 && sequences.validation_count() > 0,
+          "both have their share");
+  std::vector<std::uint64_t> all(sequences.training_count());
+  std::iota(all.begin(), all.end(), 0);
+  const auto is_id = [&](std::int32_t id) { return id >= 0 && id < vocabulary; };
+  for (const runtime::TokenBatch& batch :
+       {sequences.training_batch(all),
+        sequences.validation_batch(0, sequences.validation_count())}) {
+    require(batch.inputs.size() == batch.targets.size(), "inputs have targets");
+    require(std::all_of(batch.inputs.begin(), batch.inputs.end(), is_id),
+            "tokens are in the vocabulary");
+    require(std::all_of(batch.targets.begin(), batch.targets.end(),
+                        [&](std::int32_t target) {
+                          const bool ignored =
+                              sequences.has_labels() && target == runtime::kIgnoredLabel;
+                          return ignored || is_id(target);
+                        }),
+            "targets are in the vocabulary");
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -42,28 +70,24 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const unsigned choice = data[0];
   std::string bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   if (choice % 3 == 2) put_checksums_right(bytes);
-  const auto file = kFolder.write(choice % 3 == 0 ? "tokens.txt" : "tokens.bin", bytes);
+  const bool is_examples = choice % 16 == 15;
+  const auto file = kFolder.write(is_examples       ? "tokens.safetensors"
+                                  : choice % 3 == 0 ? "tokens.txt"
+                                                    : "tokens.bin",
+                                  bytes);
   fuzz::is_taken([&] {
     const std::int64_t vocabulary = 1 + std::int64_t{choice} * 5;
+    if (is_examples) {
+      check(runtime::ExampleSequences(file, vocabulary, kLength, 0.25), vocabulary);
+      return;
+    }
     runtime::TokenSource source(file, vocabulary);
     const std::uint64_t tokens = source.size();
     require(tokens <= bytes.size(), "a token takes a byte");
-    constexpr std::int64_t kLength = 4;
     const runtime::PackedSequences packed(std::move(source), kLength, 0.25);
     const std::uint64_t sequences = packed.training_count() + packed.validation_count();
-    require(packed.training_count() > 0 && packed.validation_count() > 0, "both have their share");
     require(sequences * kLength < tokens, "each sequence is in the file");
-    std::vector<std::uint64_t> all(packed.training_count());
-    std::iota(all.begin(), all.end(), 0);
-    for (const runtime::TokenBatch& batch :
-         {packed.training_batch(all), packed.validation_batch(0, packed.validation_count())}) {
-      require(batch.inputs.size() == batch.targets.size(), "inputs have targets");
-      for (const auto& ids : {batch.inputs, batch.targets}) {
-        require(std::all_of(ids.begin(), ids.end(),
-                            [&](std::int32_t id) { return id >= 0 && id < vocabulary; }),
-                "tokens are in the vocabulary");
-      }
-    }
+    check(packed, vocabulary);
   });
   return 0;
 }

@@ -127,7 +127,7 @@ class Registered(Kind):
         for one in inputs.INPUTS:
             if one.format in ("scenario", "config", "profile", "model", "deepspeed", "training",
                               "adapter", "chrome_gz",
-                              "space", "rules", "log", "tiny", "tokens"):
+                              "space", "rules", "log", "tiny", "tokens", "examples"):
                 how = {"codes": (0,)}
                 if one.option.startswith("zenflow-validate"):
                     how = {"codes": (0, 4)}  # read, and the prediction is not within the tolerance
