@@ -71,9 +71,11 @@ std::uint32_t crc32c(std::string_view bytes) {
 EventFile::EventFile(const fs::path& folder, std::int64_t first_step) {
   std::error_code error;
   fs::create_directories(folder, error);
-  // The name that TensorBoard looks for; what follows keeps those of several runs apart.
-  path_ = folder /
-          fmt::format("events.out.tfevents.{:010.0f}.{}.{}", wall_time(), host_name(), ::getpid());
+  // The name that TensorBoard looks for, with which it puts a folder's files in order.
+  constexpr std::int64_t kMicros = 1'000'000;
+  const auto now = static_cast<std::int64_t>(wall_time() * static_cast<double>(kMicros));
+  path_ = folder / fmt::format("events.out.tfevents.{:010}.{}.{:06}.{}", now / kMicros, host_name(),
+                               now % kMicros, ::getpid());
   if (!error) file_.open(path_, std::ios::binary);
   if (!file_.is_open()) {
     throw Error(ErrorKind::kInput,

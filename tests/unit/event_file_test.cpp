@@ -51,6 +51,17 @@ TEST(EventFile, OfAResumedRunSaysWhereItGoesOn) {
   EXPECT_THAT(read_events(zenflow::testing::bytes_of(file.path())).starts, ElementsAre(13));
 }
 
+/// TensorBoard reads a folder's files in the order of their names.
+TEST(EventFile, OfALaterRunHasALaterName) {
+  const zenflow::testing::TemporaryFolder folder;
+  std::string before;
+  for (int i = 0; i < 3; ++i) {
+    const std::string name = EventFile(folder.path(), 0).path().filename().string();
+    EXPECT_LT(before, name);
+    before = name;
+  }
+}
+
 TEST(EventFile, SaysWhyItCannotBeMade) {
   const zenflow::testing::TemporaryFolder folder;
   folder.write("taken", "");
