@@ -165,7 +165,10 @@ int run(const TrainCommand& command) {
     print(command.json ? runtime::measured_result_json(command.train, report, kVersion)
                        : summary(command, report));
   }
-  if (unsaved) throw Error(*unsaved);  // what could be saved is, and the result is there
+  if (unsaved) {  // what could be saved is, and the result is there
+    complain(fmt::format("zenflow-train: {}\n", unsaved->what()));
+    return 1;
+  }
   // A rank that got no signal itself has stopped because another one did.
   constexpr int kInterrupted = 130;
   if (report.stopped) return signal_exit_code() != 0 ? signal_exit_code() : kInterrupted;

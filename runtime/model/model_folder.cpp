@@ -5,6 +5,8 @@
 #include <span>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -21,17 +23,20 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr std::array<std::string_view, 11> kTokenizerFiles = {"tokenizer.json",
+constexpr std::array<std::string_view, 12> kTokenizerFiles = {"tokenizer.json",
                                                               "tokenizer_config.json",
                                                               "special_tokens_map.json",
                                                               "added_tokens.json",
                                                               "tokenizer.model",
                                                               "spiece.model",
+                                                              "sentencepiece.bpe.model",
                                                               "vocab.json",
+                                                              "vocab.txt",
                                                               "merges.txt",
                                                               "chat_template.jinja",
-                                                              "chat_template.json",
-                                                              "generation_config.json"};
+                                                              "chat_template.json"};
+constexpr std::string_view kGenerationFile = "generation_config.json";
+constexpr std::string_view kStaged = "model.partial-";
 
 [[noreturn]] void fail(const fs::path& path, const std::string& what) {
   throw Error(ErrorKind::kInput, fmt::format("{}: {}", path.generic_string(), what));
@@ -59,16 +64,22 @@ ordered_json ids_by_label(std::int64_t labels) {
 bool is_of_a_saved_model(const fs::path& file) {
   const std::string name = file.filename().string();
   return name == "config.json" || name == "model.safetensors.index.json" ||
-         (name.starts_with("model") && name.ends_with(".safetensors")) ||
+         (name.starts_with("model") && name.ends_with(".safetensors")) || name == kGenerationFile ||
+         name.starts_with(kStaged) ||
          std::ranges::find(kTokenizerFiles, name) != kTokenizerFiles.end();
 }
 
-/// A folder beside another one, gone unless it gets that one's name.
+/// A folder for a saved model on its way, gone in the end: beside the name that it is to have, or,
+/// where that is a folder already (a mount point, it may be, or all that one may write to), within
+/// it.
 class StagedFolder {
  public:
-  explicit StagedFolder(const fs::path& path)
-      : path_(fmt::format("{}.partial-{}", path.string(), ::getpid())) {
+  explicit StagedFolder(fs::path name) : name_(std::move(name)) {
     std::error_code error;
+    within_ = fs::is_directory(name_, error);
+    path_ = within_ ? name_ / fmt::format("{}{}", kStaged, ::getpid())
+                    : fs::path(fmt::format("{}.partial-{}", name_.string(), ::getpid()));
+    fs::remove_all(path_, error);  // what a run of this number has left that was killed
     fs::create_directory(path_, error);
     require(error, path_, "cannot make this folder");
   }
@@ -80,26 +91,37 @@ class StagedFolder {
   StagedFolder& operator=(const StagedFolder&) = delete;
 
   [[nodiscard]] const fs::path& path() const { return path_; }
-  /// In place of what is there.
-  void rename(const fs::path& name) const {
+  /// In place of the saved model that is there; config.json last, without which none is read.
+  void publish() const {
     std::error_code error;
-    const fs::path before = fmt::format("{}.replaced-{}", name.string(), ::getpid());
-    const bool replaces = fs::exists(name, error);
-    if (replaces) {
-      fs::rename(name, before, error);
-      require(error, name, "cannot rename");
+    if (!within_) {
+      fs::rename(path_, name_, error);
+      require(error, name_, "cannot rename to");
+      return;
     }
-    fs::rename(path_, name, error);
-    if (error) {
-      std::error_code ignored;
-      if (replaces) fs::rename(before, name, ignored);
-      require(error, name, "cannot rename to");
+    std::vector<fs::path> old;
+    for (const auto& entry : fs::directory_iterator(name_, error)) old.push_back(entry.path());
+    require(error, name_, "cannot read");
+    fs::remove(name_ / "config.json", error);
+    require(error, name_ / "config.json", "cannot replace");
+    for (const fs::path& file : old) {
+      if (file != path_) fs::remove_all(file, error);
+      require(error, file, "cannot replace");
     }
-    if (replaces) fs::remove_all(before, error);
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(path_, error)) files.push_back(entry.path());
+    require(error, path_, "cannot read");
+    std::ranges::partition(files, [](const fs::path& f) { return f.filename() != "config.json"; });
+    for (const fs::path& file : files) {
+      fs::rename(file, name_ / file.filename(), error);
+      require(error, name_ / file.filename(), "cannot rename to");
+    }
   }
 
  private:
+  fs::path name_;
   fs::path path_;
+  bool within_ = false;
 };
 
 /// Where each file's tensors begin; one more than files.
@@ -143,7 +165,9 @@ void write_shards(const fs::path& folder, std::span<const TensorToWrite> tensors
 
 /// Without a separator at its end, and what a link stands for.
 fs::path plain(const fs::path& path) {
-  const fs::path whole = fs::weakly_canonical(fs::absolute(path));
+  std::error_code error;
+  const fs::path whole = fs::weakly_canonical(fs::absolute(path), error);
+  if (error) fail(path, error.message());
   return whole.has_filename() ? whole : whole.parent_path();
 }
 
@@ -155,7 +179,11 @@ std::string saved_config(const fs::path& config_file, const TransformerConfig& c
     fail(config_file, "expected JSON, which --save-model writes, too; found another format");
   }
   root["architectures"] = {config.class_name};
-  root[root.contains("dtype") ? "dtype" : "torch_dtype"] = "float32";
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    if (root.contains(key)) root[key] = "float32";
+  }
+  if (!root.contains("dtype")) root["torch_dtype"] = "float32";
+  root.erase("quantization_config");  // the weights are whole
   if (config.task.is_classification()) {
     root["id2label"] = labels_by_id(config.task.labels);
     root["label2id"] = ids_by_label(config.task.labels);
@@ -176,6 +204,12 @@ std::vector<fs::path> tokenizer_files(const std::vector<fs::path>& folders) {
   return found;
 }
 
+std::vector<fs::path> generation_files(const fs::path& folder) {
+  std::error_code error;
+  const fs::path file = folder / kGenerationFile;
+  return fs::is_regular_file(file, error) ? std::vector{file} : std::vector<fs::path>();
+}
+
 void check_model_folder(const fs::path& path, bool overwrite) {
   const fs::path folder = plain(path);
   std::error_code error;
@@ -191,19 +225,19 @@ void check_model_folder(const fs::path& path, bool overwrite) {
                            entry.path().filename().string()));
   }
   if (error) fail(path, "cannot read: " + error.message());
+  check_output(folder / "config.json", true);  // may be written to
 }
 
 void write_model_folder(const ModelFolder& folder, const ParameterTable& table,
                         const std::function<const void*(std::size_t)>& values, bool overwrite) {
   check_model_folder(folder.path, overwrite);
-  const fs::path name = plain(folder.path);
-  const StagedFolder staged(name);
+  const StagedFolder staged(plain(folder.path));
   write_shards(staged.path(), tensors_to_write(table, values), folder.shard_bytes);
   for (const fs::path& file : folder.copied) {
     write_output(staged.path() / file.filename(), read_file(file), false);
   }
   write_output(staged.path() / "config.json", folder.config, false);
-  staged.rename(name);
+  staged.publish();
 }
 
 }  // namespace zenflow::runtime

@@ -25,10 +25,12 @@ struct ModelFolder {
 [[nodiscard]] std::string saved_config(const std::filesystem::path& config_file,
                                        const TransformerConfig& config);
 
-/// A tokenizer's files, and others that belong to no weights, in the first of `folders` that has
-/// any; with their folder.
+/// A tokenizer's files in the first of `folders` that has any; with their folder.
 [[nodiscard]] std::vector<std::filesystem::path> tokenizer_files(
     const std::vector<std::filesystem::path>& folders);
+/// generation_config.json in `folder`, if it is there.
+[[nodiscard]] std::vector<std::filesystem::path> generation_files(
+    const std::filesystem::path& folder);
 
 /// Throws Error(kInput) unless a model can be saved there, before any work whose result would be
 /// lost: `path` is not there in a folder that is, or is an empty folder; with `overwrite` one of a
@@ -36,9 +38,9 @@ struct ModelFolder {
 void check_model_folder(const std::filesystem::path& path, bool overwrite);
 
 /// The table's parameters in fp32, in model.safetensors, or in several files with an index. The
-/// folder appears whole or not at all. `values(i)` is asked once for each parameter, in order, and
-/// needs to stay valid until the next call. Throws as check_model_folder; Error(kRuntime) if
-/// writing fails.
+/// folder appears whole or not at all; one that is there gets config.json last. `values(i)` is
+/// asked once for each parameter, in order, and needs to stay valid until the next call. Throws as
+/// check_model_folder; Error(kRuntime) if writing fails.
 void write_model_folder(const ModelFolder& folder, const ParameterTable& table,
                         const std::function<const void*(std::size_t)>& values, bool overwrite);
 

@@ -26,10 +26,8 @@ std::size_t largest_parameter_bytes(const ParameterTable& table, ElementType typ
 }
 
 KeptGradients kept_gradients(const OffloadSettings& settings, int ranks) {
-  const bool adds_up = settings.gradient_accumulation_steps > 1;
-  if (ranks == 1) return adds_up ? KeptGradients::kAll : KeptGradients::kNone;
-  if (settings.zero_stage == 1) return KeptGradients::kAll;
-  return adds_up ? KeptGradients::kOwned : KeptGradients::kNone;
+  if (settings.gradient_accumulation_steps == 1) return KeptGradients::kNone;
+  return ranks > 1 && settings.zero_stage == 2 ? KeptGradients::kOwned : KeptGradients::kAll;
 }
 
 }  // namespace

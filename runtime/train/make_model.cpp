@@ -42,7 +42,8 @@ PlannedMemory initial_weights_of(const sim::ModelSpec& model) {
 /// own.
 std::unique_ptr<TrainingModel> on_host(const TransformerConfig& config, const TrainOptions& options,
                                        MemoryPlan plan) {
-  if (const auto& limit = options.device.memory) {
+  // The plan is of one rank alone, which needs most.
+  if (const auto& limit = options.device.memory; limit && options.ranks() == 1) {
     std::vector<PlannedMemory> counted = plan.device;
     std::erase_if(counted, is_of_the_model);
     const auto bytes = static_cast<std::uint64_t>(limit->value());

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <exception>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
@@ -53,8 +55,9 @@ void Run::save_weights() {
 void Run::save(const std::function<void()>& write) {
   try {
     write();
-  } catch (const Error& error) {
-    if (!report_.unsaved) report_.unsaved = error;
+  } catch (const std::exception& error) {
+    const std::string before = report_.unsaved ? report_.unsaved->what() + std::string("; ") : "";
+    report_.unsaved = Error(ErrorKind::kRuntime, before + error.what());
   }
 }
 

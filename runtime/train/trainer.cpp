@@ -54,12 +54,26 @@ std::optional<ModelFolder> folder_of(const TrainOptions& options, const Transfor
                      .config = saved_config(options.model, config),
                      .shard_bytes = options.shard_bytes};
   if (options.task.empty() && token_format(options.data) != TokenFormat::kBytes) {
+    const auto folder_with = [](const std::filesystem::path& path) {
+      return std::filesystem::is_directory(path) ? path : path.parent_path();
+    };
     std::vector<std::filesystem::path> folders;
-    for (const auto& path : {options.tokenizer, std::optional(options.model), options.weights}) {
-      if (!path) continue;
-      folders.push_back(std::filesystem::is_directory(*path) ? *path : path->parent_path());
+    if (options.tokenizer) {
+      folders = {folder_with(*options.tokenizer)};
+    } else {
+      folders = {folder_with(options.model)};
+      if (options.weights) folders.push_back(folder_with(*options.weights));
     }
     folder.copied = tokenizer_files(folders);
+    if (options.tokenizer && folder.copied.empty()) {
+      throw Error(ErrorKind::kInput,
+                  fmt::format("--tokenizer: {}: expected tokenizer.json or another file of a "
+                              "tokenizer by its usual name, which --save-model takes along",
+                              options.tokenizer->generic_string()));
+    }
+    for (const auto& file : generation_files(folder_with(options.model))) {
+      folder.copied.push_back(file);
+    }
   }
   return folder;
 }

@@ -36,7 +36,7 @@ def example_of(tokenizer, end, row, place):
 def examples_of(tokenizer, end, files):
     examples = []
     for file in files:
-        with file.open(encoding="utf-8") as lines:
+        with file.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 if not line.strip():
                     continue
@@ -65,7 +65,7 @@ def made(options):
         learnt = sum(label != IGNORED for _, labels in examples for label in labels)
         return example_file(examples), f"{len(examples)} examples, {tokens} tokens, {learnt} of them to learn"
     tokens = text_tokens(tokenizer, end, options.inputs)
-    return token_file(tokens, tokenizer.vocabulary), f"{len(tokens)} tokens"
+    return token_file(tokens, max(tokenizer.vocabulary, max(tokens, default=0) + 1)), f"{len(tokens)} tokens"
 
 
 def check(options):
@@ -92,7 +92,7 @@ def main(arguments):
         check(options)
         content, what = made(options)
         write(options.output, content)
-    except (Unusable, OSError) as error:
+    except (Unusable, OSError, UnicodeEncodeError) as error:
         print(f"tokenize: {error}", file=sys.stderr)
         return 2
     print(f"{options.output}: {what}", file=sys.stderr)

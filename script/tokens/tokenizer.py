@@ -29,17 +29,28 @@ class HuggingFace:
             self.tokenizer = tokenizers.Tokenizer.from_file(str(file))
         except Exception as error:  # the library has no class of its own for it
             raise Unusable(f"{file}: {error}") from error
+        # Kept in many files, for batches of a model that only asks.
+        self.tokenizer.no_truncation()
+        self.tokenizer.no_padding()
+        # Not what it puts behind a text, which would stand between a prompt and its completion.
+        sample = self.tokenizer.encode("a")
+        begins = next((i for i, special in enumerate(sample.special_tokens_mask) if not special), 0)
+        self.front = sample.ids[:begins]
         self.vocabulary = self.tokenizer.get_vocab_size()
         self.end = None
         beside = file.parent / "tokenizer_config.json"
         if beside.is_file():
-            said = json.loads(beside.read_text(encoding="utf-8")).get("eos_token")
+            try:
+                said = json.loads(beside.read_text(encoding="utf-8")).get("eos_token")
+            except (ValueError, AttributeError) as error:
+                raise Unusable(f"{beside}: {error}") from error
             name = said.get("content") if isinstance(said, dict) else said
             if name is not None:
                 self.end = self.token(name)
 
     def encode(self, text, begins):
-        return self.tokenizer.encode(text, add_special_tokens=begins).ids
+        own = self.tokenizer.encode(text, add_special_tokens=False).ids
+        return self.front + own if begins else own
 
     def token(self, text):
         number = self.tokenizer.token_to_id(text)

@@ -389,10 +389,6 @@ std::string usual_path(const std::string& path) {
 }  // namespace
 
 std::string expand_short_name(const std::string& path) {
-  // zenflow-train has a zero_stage, too, which needs its path.
-  if (std::ranges::any_of(kUsualNames, [&path](const auto& one) { return one.first == path; })) {
-    return path;
-  }
   const auto knobs = setup_knobs();
   const auto knob = std::find_if(knobs.begin(), knobs.end(), [&path](const SetupKnob& one) {
     return key_in("zenflow_train", one) == path;

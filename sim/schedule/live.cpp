@@ -240,7 +240,8 @@ class RankTasks {
         step_gap_(job.scenario.hardware.host.step_gap),
         regular_(job, live, place(job)),
         rule_(live, regular_.deferred_by_group(), bytes_per_element(job.scenario.training.dtype)),
-        keeps_gradients_(job.scenario.ranks() > 1 && live.zero_stage == 1) {
+        keeps_gradients_(job.scenario.ranks() > 1 && live.zero_stage == 1 &&
+                         live.gradient_accumulation_steps > 1) {
     if (job.scenario.ranks() > 1) rule_.set_several_ranks();
     if (live.full_warm_up_rounds > 0) {
       warm_up_.emplace(job, in_warm_up(live), place(job));
@@ -491,7 +492,7 @@ class LiveEmitter {
   /// The first rank's gradients that others own: there from backward on until these have them. In
   /// ZeRO stage 1 all are until a step's last backward ends.
   void gradients_leave(std::size_t bucket, bool first_pass, TaskId reduced) {
-    if (live_.zero_stage == 1) {
+    if (live_.zero_stage == 1 && micro_batches() > 1) {
       if (first_pass) kept_ += builder_.element_bytes() * builder_.plan().buckets[bucket].elements;
       if (bucket + 1 < layers() || passes_ % micro_batches() != 0) return;
       builder_.memory(reduced, true, builder_.gradients(), -std::exchange(kept_, 0));

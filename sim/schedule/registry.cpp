@@ -54,9 +54,10 @@ std::vector<std::string> ignored_settings(const Schedule& schedule, const Job& j
   }
   if (offload.zero_stage != OffloadSetup{}.zero_stage &&
       (!live_kind(schedule.name()) || job.scenario.ranks() == 1)) {
-    notes.push_back(fmt::format(
-        "{}: zenflow_train.zero_stage has no effect; the live-* schedules of several ranks read it",
-        schedule.name()));
+    notes.push_back(
+        fmt::format("{}: zenflow_train.ranks_zero_stage has no effect; the live-* schedules of "
+                    "several ranks read it",
+                    schedule.name()));
   }
   const bool has_threads = offload.optimizer_threads > 0 || offload.sum_threads > 0;
   if (has_threads && !live_kind(schedule.name())) {

@@ -208,6 +208,22 @@ TEST_F(TrainFiles, AClassifierIsSavedWithItsLabels) {
   EXPECT_EQ(config["id2label"].size(), 2U);
 }
 
+TEST_F(TrainFiles, AModelFillsAFolderThatIsThere) {
+  std::filesystem::create_directories(folder_ / "m/model.partial-1");  // of a run that was killed
+  ASSERT_EQ(run(basic() + Arguments{"--steps", "1", "--save-model", "m", "-f"}).code, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "m/config.json"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "m/model.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "m/model.partial-1"));
+  for (const char* flag : {"--log-dir", "--checkpoint", "--save-weights", "--trace"}) {
+    expect_refused_with({"--save-model", "n", flag, "n/beside"},
+                        HasSubstr(std::string(flag) + ": n/beside is in the folder of"));
+  }
+  std::filesystem::create_symlink("loop", folder_ / "loop");
+  const Outcome looped = run(basic() + Arguments{"--save-model", "loop"});
+  EXPECT_EQ(looped.code, 2);
+  EXPECT_THAT(looped.err, HasSubstr("Too many levels"));
+}
+
 /// Only a saved model is replaced, and only with -f.
 TEST_F(TrainFiles, AModelTakesNoOtherFolder) {
   const Arguments save = {"--steps", "1", "--save-model", "m"};

@@ -64,7 +64,37 @@ void check_paths(const CLI::App& app) {
 }
 
 std::filesystem::path whole(const std::filesystem::path& path) {
-  return std::filesystem::weakly_canonical(std::filesystem::absolute(path));
+  std::error_code error;
+  std::filesystem::path found =
+      std::filesystem::weakly_canonical(std::filesystem::absolute(path), error);
+  if (error) {
+    throw Error(ErrorKind::kInput, fmt::format("{}: {}", path.generic_string(), error.message()));
+  }
+  return found.has_filename() ? found : found.parent_path();
+}
+
+/// A saved model's folder has nothing else in it.
+void check_beside_model(const TrainCommand& o) {
+  if (!o.train.save_model) return;
+  const std::filesystem::path folder = whole(*o.train.save_model);
+  const std::pair<const char*, std::optional<std::filesystem::path>> others[] = {
+      {"--save-weights", o.train.save_weights},
+      {"--checkpoint", o.train.checkpoint},
+      {"--importance", o.train.importance},
+      {"--log-dir", o.log_dir},
+      {"--trace", o.trace}};
+  for (const auto& [flag, path] : others) {
+    if (!path || path->empty()) continue;
+    const std::filesystem::path other = whole(*path);
+    if (std::mismatch(folder.begin(), folder.end(), other.begin(), other.end()).first !=
+        folder.end()) {
+      continue;
+    }
+    throw Error(ErrorKind::kInput,
+                fmt::format("{}: {} is in the folder of --save-model, which is to have a saved "
+                            "model alone",
+                            flag, path->generic_string()));
+  }
 }
 
 /// With -f a saved model takes the place of the folder's, and that would be the one that is
@@ -324,6 +354,7 @@ void interpret(const CLI::App& app, TrainCommand& o) {
   t.offload = runtime::settings_for(t.offload.schedule, t.offload);
   t.feed.seed = t.seed;
   check_outputs(o);
+  check_beside_model(o);
   check_model_folder(t);
   interpret_saving(o);
   interpret_tokenizer(t);

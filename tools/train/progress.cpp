@@ -158,7 +158,8 @@ std::string header(const TrainCommand& command, const runtime::RunFacts& facts) 
       runtime::tokens_per_step(train),
       runtime::count_text(per_step * static_cast<double>(train.steps)),
       samples / static_cast<double>(facts.training_samples));
-  text += fmt::format("memory    {} on the device, {} on the host\n",
+  text += fmt::format("memory    {}{} on the device, {} on the host\n",
+                      train.ranks() > 1 ? "of each rank at most " : "",
                       runtime::size_text(facts.device_bytes), runtime::size_text(facts.host_bytes));
   text += "schedule  " + std::string(to_string(offload.schedule));
   if (offload.schedule == runtime::OffloadSchedule::kZenFlow) {
