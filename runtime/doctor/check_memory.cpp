@@ -1,17 +1,10 @@
 #include <fmt/format.h>
 
 #include "runtime/doctor/check.h"
+#include "sim/base/quantity_text.h"
 
 namespace zenflow::runtime {
 namespace {
-
-std::string size_text(std::uint64_t bytes) {
-  constexpr double kMiB = 0x1p20;
-  constexpr double kGiB = 0x1p30;
-  const auto value = static_cast<double>(bytes);
-  return value < kGiB ? fmt::format("{:.4g} MiB", value / kMiB)
-                      : fmt::format("{:.4g} GiB", value / kGiB);
-}
 
 Check unsaid(const char* id) {
   return {id, CheckStatus::kUnknown, "the system does not say", "", ""};

@@ -19,8 +19,8 @@ std::size_t parameter_bytes(const Parameter& parameter, ElementType type) {
 
 /// By parameter, whether its gradient keeps its place: always in a group that shares parameters
 /// with another, through the whole pass.
-std::vector<bool> kept_gradients(const ParameterTable& table, const Layout& layout,
-                                 const TrainableModel& model, KeptGradients kept) {
+std::vector<bool> parameters_that_keep(const ParameterTable& table, const Layout& layout,
+                                       const TrainableModel& model, KeptGradients kept) {
   std::vector<bool> keeps(table.parameters.size(), kept == KeptGradients::kAll);
   for (const ParameterGroup& group : table.groups) {
     bool shares = false;
@@ -70,7 +70,8 @@ DeviceColumns::DeviceColumns(const ParameterTable& table_in, const Layout& layou
   }
   std::size_t gradient_bytes = 0;
   const auto places = gradient_places(
-      table, type, kept_gradients(table, layout, model, options.kept_gradients), gradient_bytes);
+      table, type, parameters_that_keep(table, layout, model, options.kept_gradients),
+      gradient_bytes);
   gradient_arena_ = device.allocate(MemoryKind::kDevice, gradient_bytes, "gradients");
   std::size_t at = 0;
   for (std::size_t i = 0; i < table.parameters.size(); ++i) {

@@ -1,7 +1,6 @@
 #include "runtime/train/memory_plan.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -11,6 +10,7 @@
 
 #include "runtime/train/simulated_run.h"
 #include "sim/base/error.h"
+#include "sim/base/quantity_text.h"
 #include "sim/schedule/live_work.h"
 #include "sim/simulate/simulation.h"
 
@@ -201,24 +201,6 @@ std::uint64_t total(const std::vector<PlannedMemory>& parts) {
   return std::accumulate(
       parts.begin(), parts.end(), std::uint64_t{0},
       [](std::uint64_t sum, const PlannedMemory& part) { return sum + part.bytes; });
-}
-
-std::string size_text(std::uint64_t bytes) {
-  constexpr double kStep = 1024;
-  constexpr std::array<const char*, 4> kUnits = {"KiB", "MiB", "GiB", "TiB"};
-  if (static_cast<double>(bytes) < kStep) return fmt::format("{} B", bytes);
-  double value = static_cast<double>(bytes) / kStep;
-  std::size_t unit = 0;
-  for (; value >= kStep && unit + 1 < kUnits.size(); ++unit) value /= kStep;
-  return fmt::format("{:.4g} {}", value, kUnits.at(unit));
-}
-
-std::string count_text(double count) {
-  constexpr double kBillion = 1e9;
-  constexpr double kMillion = 1e6;
-  if (count >= kBillion) return fmt::format("{:.4g} billion", count / kBillion);
-  return count >= kMillion ? fmt::format("{:.4g} million", count / kMillion)
-                           : fmt::format("{:.0f}", count);
 }
 
 void require_memory(const std::string& place, const std::vector<PlannedMemory>& parts,

@@ -31,11 +31,6 @@ struct MemoryPlan {
   return part.what == "activations kept" || part.what == "model workspace";
 }
 
-/// "512 B", "1.5 GiB".
-[[nodiscard]] std::string size_text(std::uint64_t bytes);
-/// "870", "3.04 million", "6.7 billion".
-[[nodiscard]] std::string count_text(double count);
-
 /// Throws Error(kInfeasible), `place` first, if `parts` exceed `free` bytes of `capacity`: needed,
 /// free, and what takes how much.
 void require_memory(const std::string& place, const std::vector<PlannedMemory>& parts,

@@ -343,10 +343,10 @@ void Run::one_step() {
     micro_batches.push_back(feed_->next());
   }
   statistics_.begin();
+  const RankTraffic before = communicator().traffic();
   const std::optional<double> targets = targets_of_all(micro_batches);
   model_->begin_step(std::move(micro_batches), options_.ranks(), targets);
   engine_.set_learning_rate(options_.learning_rate.at(engine_.steps_done()));
-  const RankTraffic before = communicator().traffic();
   const StepResult result = engine_.step();
   rank_traffic_ += communicator().traffic() - before;
   std::optional<WindowEnd> window;

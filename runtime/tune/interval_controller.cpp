@@ -101,8 +101,9 @@ IntervalDecision IntervalController::decide(const WindowObservation& seen) {
   decision.next = std::clamp(decision.previous, usual, most);
   pace(decision);
   if (decision.next != alone) {
-    decision.reason = fmt::format("of the last {} windows some ask for {}, most for {} or less",
-                                  asked_.size(), most, usual);
+    decision.reason =
+        fmt::format("of the last {} windows some ask for {}, of the last {} half for {} or less",
+                    asked_.size(), most, last, usual);
   }
   return decision;
 }

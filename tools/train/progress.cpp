@@ -11,6 +11,7 @@
 #include "runtime/train/measured_result.h"
 #include "runtime/train/memory_plan.h"
 #include "sim/base/median.h"
+#include "sim/base/quantity_text.h"
 #include "tools/environment.h"
 
 namespace zenflow::tools {
@@ -150,17 +151,16 @@ std::string header(const TrainCommand& command, const runtime::RunFacts& facts) 
   const double samples = per_step / static_cast<double>(train.training.sequence_length) *
                          static_cast<double>(train.steps);
   std::string text = fmt::format("model     {}: {} parameters, {}, on {}\n", facts.model_name,
-                                 runtime::count_text(static_cast<double>(facts.parameters)),
+                                 count_text(static_cast<double>(facts.parameters)),
                                  to_string(train.training.dtype), facts.device_name);
   text += fmt::format(
       "data      {} sequences of {} tokens; {} steps of {} tokens: {} tokens, {:.2f} epochs\n",
       facts.training_samples, train.training.sequence_length, train.steps,
-      runtime::tokens_per_step(train),
-      runtime::count_text(per_step * static_cast<double>(train.steps)),
+      runtime::tokens_per_step(train), count_text(per_step * static_cast<double>(train.steps)),
       samples / static_cast<double>(facts.training_samples));
   text += fmt::format("memory    {}{} on the device, {} on the host\n",
                       train.ranks() > 1 ? "of each rank at most " : "",
-                      runtime::size_text(facts.device_bytes), runtime::size_text(facts.host_bytes));
+                      size_text(facts.device_bytes), size_text(facts.host_bytes));
   text += "schedule  " + std::string(to_string(offload.schedule));
   if (offload.schedule == runtime::OffloadSchedule::kZenFlow) {
     text += fmt::format(", k = {:g}, S = {}{}", offload.topk_ratio, offload.update_interval,
