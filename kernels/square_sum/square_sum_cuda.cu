@@ -25,36 +25,101 @@ __device__ double with_square(double sum, float x) {
   return __fma_rn(x, x, sum);  // rounds once: the product is exact
 }
 
-/// The 32 sums of an array block belong to kSquareSums / kWidth neighbouring threads, kWidth each:
-/// every access of theirs is to as many bytes in a row as 32 elements are.
+/// One of the arrays of a launch.
+template <class Element>
+struct Array {
+  const Element* values;
+  std::size_t n;
+  double* sum;
+  std::size_t first_block;  ///< of the launch; its blocks' sums lie there
+};
+
+/// What kernels take as a parameter, which is 4 KiB at most.
+template <class Element>
+struct Arrays {
+  static constexpr unsigned kMost = 64;
+
+  Array<Element> at[kMost];
+  unsigned count;
+  std::size_t blocks;  ///< of all of them
+
+  [[nodiscard]] __host__ __device__ std::size_t blocks_of(unsigned a) const {
+    return (a + 1 < count ? at[a + 1].first_block : blocks) - at[a].first_block;
+  }
+};
+static_assert(sizeof(Arrays<float>) <= 4096);
+
+/// The array that a block belongs to: the last one that begins at it or before.
+template <class Element>
+__device__ unsigned array_of(const Arrays<Element>& arrays, std::size_t block) {
+  unsigned first = 0;
+  unsigned end = arrays.count;
+  while (end - first > 1) {
+    const unsigned middle = (first + end) / 2;
+    if (arrays.at[middle].first_block <= block) {
+      first = middle;
+    } else {
+      end = middle;
+    }
+  }
+  return first;
+}
+
+/// Elements [at, at + kWidth) of `values`, [n]; zeros in the place of what is not there.
+template <unsigned kWidth, class Element>
+__device__ Pack<Element, kWidth> pack_or_zeros(const Element* values, std::size_t at,
+                                               std::size_t n) {
+  Pack<Element, kWidth> x{};
+#pragma unroll
+  for (unsigned i = 0; i < kWidth; ++i) {
+    if (at + i < n) x.at[i] = values[at + i];
+  }
+  return x;
+}
+
+/// Adds the squares of a thread's elements of a block, those from `at` on, kSquareSums apart, to
+/// its sums. Of a block that is not `kWhole`, or lies askew, elements are read one by one; zeros
+/// change no sum.
+template <bool kWhole, unsigned kWidth, class Element>
+__device__ void add_squares(const Element* values, std::size_t at, std::size_t n,
+                            double (&sums)[kWidth]) {
+  for (unsigned p = 0; p < kPacks && (kWhole || at + p * kSquareSums < n); p += kPacksAtOnce) {
+    Pack<Element, kWidth> x[kPacksAtOnce];
+#pragma unroll
+    for (unsigned k = 0; k < kPacksAtOnce; ++k) {
+      const std::size_t from = at + (p + k) * kSquareSums;
+      if constexpr (kWhole) {
+        x[k] = load_pack<kWidth>(values + from);
+      } else {
+        x[k] = pack_or_zeros<kWidth>(values, from, n);
+      }
+    }
+    loads_stay_above();
+#pragma unroll
+    for (unsigned k = 0; k < kPacksAtOnce; ++k) {
+#pragma unroll
+      for (unsigned i = 0; i < kWidth; ++i) sums[i] = with_square(sums[i], to_float(x[k].at[i]));
+    }
+  }
+}
+
+/// The 32 sums of an array's block belong to kSquareSums / kWidth neighbouring threads, kWidth
+/// each: every access of theirs is to as many bytes in a row as 32 elements are.
 template <unsigned kWidth, class Element>
 __global__ void __launch_bounds__(kBlockSize, 2)
-    block_sums_kernel(const Element* values, std::size_t n, double* block_sums) {
+    block_sums_kernel(const __grid_constant__ Arrays<Element> arrays, double* block_sums) {
   constexpr unsigned kThreads = kSquareSums / kWidth;
   const std::size_t block = thread_number() / kThreads;
   const auto thread = static_cast<unsigned>(thread_number() % kThreads);
-  const std::size_t begin = block * kSquareBlock + thread * kWidth;
   double sums[kWidth] = {};
-  if ((block + 1) * kSquareBlock <= n) {
-    for (unsigned p = 0; p < kPacks; p += kPacksAtOnce) {
-      Pack<Element, kWidth> x[kPacksAtOnce];
-#pragma unroll
-      for (unsigned k = 0; k < kPacksAtOnce; ++k) {
-        x[k] = load_pack<kWidth>(values + begin + (p + k) * kSquareSums);
-      }
-      loads_stay_above();
-#pragma unroll
-      for (unsigned k = 0; k < kPacksAtOnce; ++k) {
-#pragma unroll
-        for (unsigned i = 0; i < kWidth; ++i) sums[i] = with_square(sums[i], to_float(x[k].at[i]));
-      }
-    }
-  } else {
-    for (std::size_t at = begin; at < n; at += kSquareSums) {
-#pragma unroll
-      for (unsigned i = 0; i < kWidth; ++i) {
-        if (at + i < n) sums[i] = with_square(sums[i], to_float(values[at + i]));
-      }
+  if (block < arrays.blocks) {
+    const Array<Element>& array = arrays.at[array_of(arrays, block)];
+    const std::size_t first = (block - array.first_block) * kSquareBlock;
+    const std::size_t at = first + thread * kWidth;
+    if (first + kSquareBlock <= array.n && lead_of<kWidth>(array.values) == 0) {
+      add_squares<true>(array.values, at, array.n, sums);
+    } else {
+      add_squares<false>(array.values, at, array.n, sums);
     }
   }
   // The threads add theirs one after the other. All lanes take part, also those past the last
@@ -66,7 +131,7 @@ __global__ void __launch_bounds__(kBlockSize, 2)
     for (unsigned i = 0; i < kWidth; ++i) mine = __dadd_rn(mine, sums[i]);
     total = __shfl_sync(kAllLanes, mine, static_cast<int>(t), static_cast<int>(kThreads));
   }
-  if (thread == 0 && block * kSquareBlock < n) block_sums[block] = total;
+  if (thread == 0 && block < arrays.blocks) block_sums[block] = total;
 }
 
 /// The sum of values[first], values[first + kStride], ... below `n`, in order. A zero in the place
@@ -88,59 +153,85 @@ __device__ double added_up(const double* values, std::size_t n, std::size_t firs
   return sum;
 }
 
-/// Step 2, one warp a block, so that many multiprocessors read. Lane k of the 1,024 takes the place
-/// of block k's sum, which no other one reads. Precondition: there are more blocks than lanes.
+/// Step 2, one warp a block, so that many multiprocessors read, for array blockIdx.y. Lane k of the
+/// 1,024 takes the place of block k's sum, which no other one reads. With no more blocks than
+/// lanes each is a lane's only one, and stays.
+template <class Element>
 __global__ void __launch_bounds__(kWarpSize, 1)
-    lanes_kernel(double* block_sums, std::size_t blocks) {
-  const std::size_t k = thread_number();
-  block_sums[k] = added_up<kSquareLanes>(block_sums, blocks, k);
+    lanes_kernel(const __grid_constant__ Arrays<Element> arrays, double* block_sums) {
+  const unsigned a = blockIdx.y;
+  const std::size_t blocks = arrays.blocks_of(a);
+  if (blocks <= kSquareLanes) return;
+  double* const sums = block_sums + arrays.at[a].first_block;
+  const std::size_t k = blockIdx.x * std::size_t{kWarpSize} + threadIdx.x;
+  sums[k] = added_up<kSquareLanes>(sums, blocks, k);
 }
 
-/// Step 3, by one warp. A lane that is not there would be 0.
+/// Step 3, by one warp for each array. A lane that is not there would be 0.
+template <class Element>
 __global__ void __launch_bounds__(kWarpSize, 1)
-    total_kernel(const double* lanes, std::size_t count, double* sum) {
-  const double mine = added_up<kSquareSums>(lanes, count, threadIdx.x);
+    totals_kernel(const __grid_constant__ Arrays<Element> arrays, const double* block_sums) {
+  const unsigned a = blockIdx.x;
+  const std::size_t blocks = arrays.blocks_of(a);
+  const double mine =
+      added_up<kSquareSums>(block_sums + arrays.at[a].first_block,
+                            blocks < kSquareLanes ? blocks : kSquareLanes, threadIdx.x);
   double total = __shfl_sync(kAllLanes, mine, 0);
 #pragma unroll
   for (unsigned k = 1; k < kSquareSums; ++k) {
     total = __dadd_rn(total, __shfl_sync(kAllLanes, mine, static_cast<int>(k)));
   }
-  if (threadIdx.x == 0) *sum = total;
+  if (threadIdx.x == 0) *arrays.at[a].sum = total;
+}
+
+/// The first of `arrays`, as many as a launch takes.
+template <class Element>
+Arrays<Element> of_one_launch(std::span<const SquareSumOf<Element>> arrays) {
+  Arrays<Element> found{};
+  for (const SquareSumOf<Element>& one :
+       arrays.first(std::min<std::size_t>(arrays.size(), Arrays<Element>::kMost))) {
+    found.at[found.count++] = {one.values, one.n, one.sum, found.blocks};
+    found.blocks += square_blocks(one.n);
+  }
+  return found;
+}
+
+template <class Element>
+void sum_squares(const Arrays<Element>& arrays, double* block_sums, cudaStream_t stream) {
+  constexpr unsigned kWide = full_pack<Element>();
+  if (arrays.blocks > 0) {
+    launch(block_sums_kernel<kWide, Element>,
+           blocks_of(arrays.blocks * (kSquareSums / kWide), kBlockSize), kBlockSize, 0, stream,
+           arrays, block_sums);
+  }
+  bool has_many = false;
+  for (unsigned a = 0; a < arrays.count; ++a) has_many |= arrays.blocks_of(a) > kSquareLanes;
+  if (has_many) {
+    launch(lanes_kernel<Element>, {blocks_of(kSquareLanes, kWarpSize), arrays.count}, kWarpSize, 0,
+           stream, arrays, block_sums);
+  }
+  launch(totals_kernel<Element>, arrays.count, kWarpSize, 0, stream, arrays, block_sums);
 }
 
 }  // namespace
 
-std::size_t square_sum_workspace(std::size_t n) {
-  return sizeof(double) * square_blocks(n);
+std::size_t square_sums_workspace(std::size_t elements, std::size_t arrays) {
+  return sizeof(double) * (square_blocks(elements) + arrays);  // each array ends with a part of one
 }
 
 template <class Element>
-void square_sum_cuda(const Element* values, std::size_t n, double* sum, void* workspace,
-                     cudaStream_t stream) {
+void square_sums_cuda(std::span<const SquareSumOf<Element>> arrays, void* workspace,
+                      cudaStream_t stream) {
   auto* block_sums = static_cast<double*>(workspace);
-  const std::size_t blocks = square_blocks(n);
-  const auto sum_blocks = [&]<unsigned kWidth>() {
-    launch(block_sums_kernel<kWidth, Element>,
-           blocks_of(blocks * (kSquareSums / kWidth), kBlockSize), kBlockSize, 0, stream, values, n,
-           block_sums);
-  };
-  constexpr unsigned kWide = full_pack<Element>();
-  if (blocks > 0) {
-    if (lead_of<kWide>(values) == 0) {
-      sum_blocks.template operator()<kWide>();
-    } else {
-      sum_blocks.template operator()<1>();
-    }
+  while (!arrays.empty()) {
+    const Arrays<Element> together = of_one_launch(arrays);
+    sum_squares(together, block_sums, stream);
+    block_sums += together.blocks;
+    arrays = arrays.subspan(together.count);
   }
-  // With no more blocks than lanes, each is a lane's only one.
-  if (blocks > kSquareLanes) {
-    launch(lanes_kernel, blocks_of(kSquareLanes, kWarpSize), kWarpSize, 0, stream, block_sums,
-           blocks);
-  }
-  launch(total_kernel, 1, kWarpSize, 0, stream, block_sums, std::min(blocks, kSquareLanes), sum);
 }
 
-template void square_sum_cuda(const float*, std::size_t, double*, void*, cudaStream_t);
-template void square_sum_cuda(const Bf16*, std::size_t, double*, void*, cudaStream_t);
+template void square_sums_cuda(std::span<const SquareSumOf<float>>, void*, cudaStream_t);
+template void square_sums_cuda(std::span<const SquareSumOf<Bf16>>, void*, cudaStream_t);
 
 }  // namespace zenflow::kernels

@@ -65,6 +65,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] TrafficCount traffic() const override { return traffic_.count(); }
   [[nodiscard]] MemoryUse memory_use(MemoryKind kind) const override { return memory_.most(kind); }
   void expect(Stream& stream, std::size_t rows, std::size_t columns) override;
+  void expect_square_sums(Stream& stream, std::size_t elements, std::size_t arrays) override;
   void collect_times() override;
   void collect_all_times() override;
 
@@ -74,8 +75,8 @@ class CudaDevice final : public Device {
     throw Error(ErrorKind::kInput, "the host cannot work on a GPU's memory: NCCL's ranks do");
   }
   void clear(Stream& stream, void* values, std::size_t bytes, Label label) override;
-  void square_sum(Stream& stream, ElementType type, const void* values, std::size_t n, double* sum,
-                  Label label) override;
+  void square_sums(Stream& stream, ElementType type, std::span<const SquareSum> arrays,
+                   Label label) override;
   void column_norms(Stream& stream, ElementType type, const DeviceMatrix& matrix, NormKind kind,
                     float* norms, Label label) override;
   void gather_columns(Stream& stream, ElementType type, const DeviceMatrix& matrix,
@@ -152,8 +153,12 @@ void CudaDevice::collect_all_times() {
 
 void CudaDevice::expect(Stream& stream, std::size_t rows, std::size_t columns) {
   const std::size_t norms = norm_workspace(rows, columns) + columns * sizeof(float);
-  static_cast<void>(cuda(stream).workspace(
-      *this, std::max(norms, kernels::square_sum_workspace(rows * columns))));
+  static_cast<void>(cuda(stream).workspace(*this, norms));
+}
+
+void CudaDevice::expect_square_sums(Stream& stream, std::size_t elements, std::size_t arrays) {
+  static_cast<void>(
+      cuda(stream).workspace(*this, kernels::square_sums_workspace(elements, arrays)));
 }
 
 void CudaDevice::copy(Stream& stream, void* to, const void* from, std::size_t bytes,
@@ -181,14 +186,21 @@ void CudaDevice::clear(Stream& stream, void* values, std::size_t bytes, Label la
   cuda_check(cudaMemsetAsync(values, 0, bytes, cuda(stream).for_work()), "cudaMemsetAsync");
 }
 
-void CudaDevice::square_sum(Stream& stream, ElementType type, const void* values, std::size_t n,
-                            double* sum, Label label) {
+void CudaDevice::square_sums(Stream& stream, ElementType type, std::span<const SquareSum> arrays,
+                             Label label) {
   const OperationScope scope = cuda(stream).launching(label);
-  void* workspace = cuda(stream).workspace(*this, kernels::square_sum_workspace(n));
+  std::size_t elements = 0;
+  for (const SquareSum& one : arrays) elements += one.n;
+  void* workspace =
+      cuda(stream).workspace(*this, kernels::square_sums_workspace(elements, arrays.size()));
   with_type(type, [&](auto* element) {
     using E = Pointee<decltype(element)>;
-    kernels::square_sum_cuda(static_cast<const E*>(values), n, sum, workspace,
-                             cuda(stream).for_work());
+    std::vector<kernels::SquareSumOf<E>> typed;
+    typed.reserve(arrays.size());
+    for (const SquareSum& one : arrays) {
+      typed.push_back({static_cast<const E*>(one.values), one.n, one.sum});
+    }
+    kernels::square_sums_cuda<E>(typed, workspace, cuda(stream).for_work());
   });
 }
 

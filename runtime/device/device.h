@@ -130,6 +130,13 @@ struct SelectedColumns {
   kernels::AdamWState<float, float> state;
 };
 
+/// Where the sum of squares of n elements goes; not finite if an element is not.
+struct SquareSum {
+  const void* values;
+  std::size_t n;
+  double* sum;
+};
+
 /// What a training step reads back or is given in between its copies of gradients and weights: the
 /// gradients' norm, the loss, bias corrections, tokens.
 inline constexpr std::size_t kMappedBytes = 256 * 1024;
@@ -152,6 +159,9 @@ class Device {
   /// Kernels on `stream` will be given matrices of this shape: what memory they need beside their
   /// arguments is allocated now. Otherwise they allocate it, and wait. Throws as `allocate`.
   virtual void expect(Stream& stream, std::size_t rows, std::size_t columns) = 0;
+  /// The same for `square_sums` of arrays that together have at most so many elements, in so many
+  /// arrays.
+  virtual void expect_square_sums(Stream& stream, std::size_t elements, std::size_t arrays) = 0;
 
   /// The recorder has what streams have done so far, and what spans are kept of it: always, of a
   /// device whose streams say so themselves; else until the next call. Waits for nothing. By the
@@ -176,9 +186,9 @@ class Device {
   // Kernels; every pointer is to device memory.
   /// Sets `bytes` bytes to 0.
   virtual void clear(Stream& stream, void* values, std::size_t bytes, Label label) = 0;
-  /// *sum = sum of squares of n elements; not finite if an element is not.
-  virtual void square_sum(Stream& stream, ElementType type, const void* values, std::size_t n,
-                          double* sum, Label label) = 0;
+  /// Sums of squares of several arrays of `type`, together.
+  virtual void square_sums(Stream& stream, ElementType type, std::span<const SquareSum> arrays,
+                           Label label) = 0;
   /// norms[c] of every column.
   virtual void column_norms(Stream& stream, ElementType type, const DeviceMatrix& matrix,
                             NormKind kind, float* norms, Label label) = 0;

@@ -151,12 +151,14 @@ void HostDevice::clear(Stream& stream, void* values, std::size_t bytes, Label la
   host(stream).run(label, [=] { std::memset(values, 0, bytes); });
 }
 
-void HostDevice::square_sum(Stream& stream, ElementType type, const void* values, std::size_t n,
-                            double* sum, Label label) {
-  host(stream).run(label, [=] {
+void HostDevice::square_sums(Stream& stream, ElementType type, std::span<const SquareSum> arrays,
+                             Label label) {
+  host(stream).run(label, [type, all = std::vector(arrays.begin(), arrays.end())] {
     with_type(type, [&](auto* element) {
       using E = Pointee<decltype(element)>;
-      *sum = kernels::square_sum(static_cast<const E*>(values), n);
+      for (const SquareSum& one : all) {
+        *one.sum = kernels::square_sum(static_cast<const E*>(one.values), one.n);
+      }
     });
   });
 }

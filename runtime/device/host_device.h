@@ -43,6 +43,7 @@ class HostDevice final : public Device {
   [[nodiscard]] TrafficCount traffic() const override { return traffic_.count(); }
   [[nodiscard]] MemoryUse memory_use(MemoryKind kind) const override { return ledger(kind).most(); }
   void expect(Stream&, std::size_t, std::size_t) override {}
+  void expect_square_sums(Stream&, std::size_t, std::size_t) override {}
   /// Whether a copy took less time than the link's bandwidth says: `link_released` was true.
   [[nodiscard]] bool has_released_link() const override { return has_released_link_; }
   void copy(Stream& stream, void* to, const void* from, std::size_t bytes, CopyDirection direction,
@@ -50,8 +51,8 @@ class HostDevice final : public Device {
 
   void run(Stream& stream, Label label, std::function<void()> work) override;
   void clear(Stream& stream, void* values, std::size_t bytes, Label label) override;
-  void square_sum(Stream& stream, ElementType type, const void* values, std::size_t n, double* sum,
-                  Label label) override;
+  void square_sums(Stream& stream, ElementType type, std::span<const SquareSum> arrays,
+                   Label label) override;
   void column_norms(Stream& stream, ElementType type, const DeviceMatrix& matrix, NormKind kind,
                     float* norms, Label label) override;
   void gather_columns(Stream& stream, ElementType type, const DeviceMatrix& matrix,

@@ -75,6 +75,11 @@ OffloadEngine::OffloadEngine(TrainableModel& model, ElementType type,
     importance_.push_back(
         {.parameter = slice.parameter, .columns = slice.columns, .selected = slice.selected});
   }
+  for (std::size_t g = 0; g < layout_.groups.size(); ++g) {
+    std::size_t elements = 0;
+    for_slices(g, [&](std::size_t s) { elements += layout_.slices[s].elements(); });
+    device.expect_square_sums(*compute_, elements, layout_.groups[g].slices);
+  }
   for (std::vector<Event>& events : newest_) events.resize(layout_.groups.size());
   window_.importance = importance_;
   window_.steps = warm_up_ ? 1 : settings_.update_interval;

@@ -271,9 +271,9 @@ class OffloadEngine {
   /// come from there.
   void reduce_gradients(std::size_t group);
   void gather_weights(std::size_t group);
-  void measure_gradient(std::size_t slice);
+  void measure_gradients(std::size_t group);
   void rank_columns(std::size_t slice);
-  void gather_selected(std::size_t slice);
+  void gather_selected(std::size_t group);
   void pack(std::size_t slice, std::byte* to);
   void gradients_have_left(Step& step);
   void check_gradients(Step& step);

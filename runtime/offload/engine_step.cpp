@@ -130,7 +130,7 @@ void OffloadEngine::compute(const OffloadOperation& operation, Step& step) {
       model_.backward(group, columns_.weights(), columns_.gradients(), *compute_);
       break;
     case Operation::kGradientNorm:
-      for_slices(group, [&](std::size_t s) { measure_gradient(s); });
+      measure_gradients(group);
       break;
     case Operation::kColumnNorms:
       for_slices(group, [&](std::size_t s) { rank_columns(s); });
@@ -139,7 +139,7 @@ void OffloadEngine::compute(const OffloadOperation& operation, Step& step) {
       for_slices(group, [&](std::size_t s) { first_selection(s); });
       break;
     case Operation::kGatherSelected:
-      for_slices(group, [&](std::size_t s) { gather_selected(s); });
+      gather_selected(group);
       break;
     case Operation::kPackGradients:
       wait_on(*compute_, operation);
@@ -206,10 +206,13 @@ void OffloadEngine::gather_weights(std::size_t g) {
   }
 }
 
-void OffloadEngine::measure_gradient(std::size_t s) {
-  device_.square_sum(*compute_, type_, columns_.gradient_slice(s).values,
-                     layout_.slices[s].elements(), columns_.square_sums.on_device() + 2 * s,
-                     {Operation::kGradientNorm, step_});
+void OffloadEngine::measure_gradients(std::size_t group) {
+  std::vector<SquareSum> sums;
+  for_slices(group, [&](std::size_t s) {
+    sums.push_back({columns_.gradient_slice(s).values, layout_.slices[s].elements(),
+                    columns_.square_sums.on_device() + 2 * s});
+  });
+  device_.square_sums(*compute_, type_, sums, {Operation::kGradientNorm, step_});
 }
 
 void OffloadEngine::rank_columns(std::size_t s) {
@@ -223,17 +226,20 @@ void OffloadEngine::rank_columns(std::size_t s) {
                CopyDirection::kDeviceToHost, Traffic::kSelection, {Operation::kColumnNorms, step_});
 }
 
-void OffloadEngine::gather_selected(std::size_t s) {
-  const Slice& slice = layout_.slices[s];
-  if (slice.selected == 0) return;
-  const std::uint32_t* column = slice.selected == slice.columns
-                                    ? nullptr
-                                    : columns_.columns.on_device() + columns_.column_first[s];
-  device_.gather_columns(*compute_, type_, columns_.gradient_slice(s), column, slice.selected,
-                         columns_.selected_gradient(s), {Operation::kGatherSelected, step_});
-  device_.square_sum(*compute_, type_, columns_.selected_gradient(s), slice.rows * slice.selected,
-                     columns_.square_sums.on_device() + 2 * s + 1,
-                     {Operation::kGradientNorm, step_});
+void OffloadEngine::gather_selected(std::size_t group) {
+  std::vector<SquareSum> sums;
+  for_slices(group, [&](std::size_t s) {
+    const Slice& slice = layout_.slices[s];
+    if (slice.selected == 0) return;
+    const std::uint32_t* column = slice.selected == slice.columns
+                                      ? nullptr
+                                      : columns_.columns.on_device() + columns_.column_first[s];
+    device_.gather_columns(*compute_, type_, columns_.gradient_slice(s), column, slice.selected,
+                           columns_.selected_gradient(s), {Operation::kGatherSelected, step_});
+    sums.push_back({columns_.selected_gradient(s), slice.rows * slice.selected,
+                    columns_.square_sums.on_device() + 2 * s + 1});
+  });
+  device_.square_sums(*compute_, type_, sums, {Operation::kGradientNorm, step_});
 }
 
 std::byte* OffloadEngine::packed(std::size_t group, std::int32_t buffer) const {

@@ -269,10 +269,11 @@ void others() {
   const DeviceArray<Element> values(kCount);
   const DeviceArray<float> sum(kCount);
   const DeviceArray<double> total(1);
-  const DeviceArray<std::byte> workspace(square_sum_workspace(kCount));
+  const DeviceArray<std::byte> workspace(square_sums_workspace(kCount, 1));
   const Element* from = values.get();
+  const SquareSumOf<Element> all[] = {{from, kCount, total.get()}};
   measure(named<Element>("square sum"), sizeof(Element) * kCount,
-          [&] { square_sum_cuda(from, kCount, total.get(), workspace.get(), nullptr); });
+          [&] { square_sums_cuda<Element>(all, workspace.get(), nullptr); });
   measure(named<Element>("accumulate"), (8 + sizeof(Element)) * kCount,
           [&] { accumulate_cuda(sum.get(), from, 0.5F, kCount, nullptr); });
   measure(named<Element>("accumulate, first"), (4 + sizeof(Element)) * kCount,

@@ -107,18 +107,18 @@ template void scatter_columns_cuda(const float*, std::size_t, std::size_t, const
 template void scatter_columns_cuda(const Bf16*, std::size_t, std::size_t, const std::uint32_t*,
                                    Bf16*, std::size_t, cudaStream_t);
 
-std::size_t square_sum_workspace(std::size_t) {
+std::size_t square_sums_workspace(std::size_t, std::size_t) {
   return kWorkspace;
 }
 template <class Element>
-void square_sum_cuda(const Element* values, std::size_t n, double* sum, void* workspace,
-                     cudaStream_t stream) {
-  launch(stream, [=] {
+void square_sums_cuda(std::span<const SquareSumOf<Element>> arrays, void* workspace,
+                      cudaStream_t stream) {
+  launch(stream, [workspace, all = std::vector(arrays.begin(), arrays.end())] {
     use(workspace);
-    *sum = square_sum(values, n);
+    for (const SquareSumOf<Element>& one : all) *one.sum = square_sum(one.values, one.n);
   });
 }
-template void square_sum_cuda(const float*, std::size_t, double*, void*, cudaStream_t);
-template void square_sum_cuda(const Bf16*, std::size_t, double*, void*, cudaStream_t);
+template void square_sums_cuda(std::span<const SquareSumOf<float>>, void*, cudaStream_t);
+template void square_sums_cuda(std::span<const SquareSumOf<Bf16>>, void*, cudaStream_t);
 
 }  // namespace zenflow::kernels

@@ -99,7 +99,8 @@ std::vector<std::byte> Pass::run() {
   const auto signal = device_.make_signal();
   compute_->wait(h2d_->record(), WaitCause::kH2D);
   compute_->wait(signal->event(), WaitCause::kCpuUpdate);
-  device_.square_sum(*compute_, type_, m.values, kElements, square.as<double>(), {});
+  const SquareSum of_all{m.values, kElements, square.as<double>()};
+  device_.square_sums(*compute_, type_, {&of_all, 1}, {});
   device_.column_norms(*compute_, type_, m, NormKind::kL1, norms.as<float>(), {});
   device_.column_norms(*compute_, type_, m, NormKind::kL2, norms.as<float>() + kColumns, {});
   device_.gather_columns(*compute_, type_, m, column, kSelected, gathered.data(), {});

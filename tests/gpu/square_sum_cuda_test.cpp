@@ -29,18 +29,36 @@ std::uint64_t comparable(double value) {
   return std::isnan(value) ? ~std::uint64_t{0} : std::bit_cast<std::uint64_t>(value);
 }
 
+/// Of arrays that are summed up together, each of which begins `skip` elements behind an aligned
+/// address.
+template <class Element>
+void expect_reference_bits(const std::vector<std::vector<Element>>& arrays, std::size_t skip) {
+  in_every_order([&] {
+    std::vector<OnDevice<Element>> on_device;
+    std::vector<SquareSumOf<Element>> wanted;
+    const OnDevice<double> sums(std::vector<double>(arrays.size(), -1.0));
+    std::size_t elements = 0;
+    on_device.reserve(arrays.size());
+    for (const std::vector<Element>& values : arrays) {
+      on_device.emplace_back(values, skip);
+      wanted.push_back({on_device.back().get(), values.size(), sums.get() + wanted.size()});
+      elements += values.size();
+    }
+    const OnDevice<std::byte> workspace(square_sums_workspace(elements, arrays.size()));
+    square_sums_cuda<Element>(wanted, workspace.get(), nullptr);
+    synchronize();
+    const std::vector<double> found = sums.read();
+    for (std::size_t a = 0; a < arrays.size(); ++a) {
+      const double reference = square_sum(arrays[a].data(), arrays[a].size(), Isa::kScalar);
+      EXPECT_EQ(comparable(found[a]), comparable(reference))
+          << "array " << a << " of " << arrays[a].size() << ", " << skip;
+    }
+  });
+}
+
 template <class Element>
 void expect_reference_bits(const std::vector<Element>& values, std::size_t skip) {
-  const double reference = square_sum(values.data(), values.size(), Isa::kScalar);
-  in_every_order([&] {
-    const OnDevice<Element> on_device(values, skip);
-    const OnDevice<double> sum(std::vector<double>{-1.0});
-    const OnDevice<std::byte> workspace(square_sum_workspace(values.size()));
-    square_sum_cuda(static_cast<const Element*>(on_device.get()), values.size(), sum.get(),
-                    workspace.get(), nullptr);
-    synchronize();
-    EXPECT_EQ(comparable(sum.read()[0]), comparable(reference)) << values.size() << ", " << skip;
-  });
+  expect_reference_bits(std::vector<std::vector<Element>>{values}, skip);
 }
 
 template <class Element>
@@ -73,6 +91,28 @@ TEST_F(SquareSumCuda, MatchesTheReferenceWithManyBlocks) {
   for (const std::size_t blocks : {1023U, 1024U, 1030U, 32U * 1024U + 6U}) {
     expect_reference_bits(ordinary<Bf16>(blocks * kSquareBlock + 77, 3), 0);
   }
+}
+
+/// More than one launch takes, of all kinds: none at all, less than a block, blocks and a part of
+/// one, more blocks than lanes; two of them not finite.
+template <class Element>
+void expect_reference_bits_of_many_arrays() {
+  std::vector<std::vector<Element>> arrays;
+  for (std::uint32_t a = 0; a < 150; ++a) {
+    arrays.push_back(ordinary<Element>(a * 37 % 100 * (a % 3 == 0 ? 91U : 1U), a));
+  }
+  arrays[20] = ordinary<Element>(1027 * kSquareBlock + 5, 4);
+  arrays[90] = any_bits<Element>(15, 5);
+  arrays[149] = ordinary<Element>(3 * kSquareBlock, 6);
+  for (const std::size_t skip : {0U, 3U}) expect_reference_bits(arrays, skip);
+}
+
+TEST_F(SquareSumCuda, Fp32ArraysMatchTheReferenceTogether) {
+  expect_reference_bits_of_many_arrays<float>();
+}
+
+TEST_F(SquareSumCuda, Bf16ArraysMatchTheReferenceTogether) {
+  expect_reference_bits_of_many_arrays<Bf16>();
 }
 
 /// `count` numbers other than 0, `apart` from each other: `large` whose squares do not change when

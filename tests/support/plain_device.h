@@ -57,6 +57,7 @@ class PlainDevice final : public runtime::Device {
   [[nodiscard]] runtime::TrafficCount traffic() const override { return {}; }
   [[nodiscard]] runtime::MemoryUse memory_use(runtime::MemoryKind) const override { return {}; }
   void expect(runtime::Stream&, std::size_t, std::size_t) override {}
+  void expect_square_sums(runtime::Stream&, std::size_t, std::size_t) override {}
   void copy(runtime::Stream&, void* to, const void* from, std::size_t bytes,
             runtime::CopyDirection direction, runtime::Traffic, runtime::Label) override {
     kernels::testing::synchronize();
@@ -69,8 +70,8 @@ class PlainDevice final : public runtime::Device {
   void run(runtime::Stream&, runtime::Label, std::function<void()>) override { refuse(); }
 
   // The engine's kernels are not a model's.
-  void square_sum(runtime::Stream&, runtime::ElementType, const void*, std::size_t, double*,
-                  runtime::Label) override {
+  void square_sums(runtime::Stream&, runtime::ElementType, std::span<const runtime::SquareSum>,
+                   runtime::Label) override {
     refuse();
   }
   void column_norms(runtime::Stream&, runtime::ElementType, const runtime::DeviceMatrix&,

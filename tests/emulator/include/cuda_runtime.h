@@ -20,6 +20,7 @@
 #define __device__
 #define __host__
 #define __launch_bounds__(...)
+#define __grid_constant__
 /// One for each thread of the host, which runs one block at a time. Keeps what the block before it
 /// left there, as on a GPU.
 #define __shared__ static thread_local
