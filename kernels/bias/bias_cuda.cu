@@ -29,10 +29,16 @@ struct BiasTerms {
   MatrixView<Element> dy;
 
   template <unsigned kWidth>
-  __device__ void add(std::size_t row, std::size_t column, float (&sums)[kSums][kWidth]) const {
-    const auto pack = load_pack<kWidth>(dy.values + row * dy.row_stride + column);
+  using Row = Pack<Element, kWidth>;
+
+  template <unsigned kWidth>
+  __device__ Row<kWidth> load(std::size_t row, std::size_t column) const {
+    return load_pack<kWidth>(dy.values + row * dy.row_stride + column);
+  }
+  template <unsigned kWidth>
+  __device__ void add(const Row<kWidth>& row, float (&sums)[kSums][kWidth]) const {
 #pragma unroll
-    for (unsigned i = 0; i < kWidth; ++i) sums[0][i] += to_float(pack.at[i]);
+    for (unsigned i = 0; i < kWidth; ++i) sums[0][i] += to_float(row.at[i]);
   }
 };
 

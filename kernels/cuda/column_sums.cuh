@@ -25,11 +25,16 @@ inline std::size_t column_sums_workspace(std::size_t rows, std::size_t columns, 
   return sizeof(float) * sums * sum_blocks(rows) * columns;
 }
 
-/// One thread per pack of columns and block of rows. `Terms` has kSums and
-/// add<kWidth>(row, column, sums[kSums][kWidth]).
+/// Rows that are on their way to a thread at once: a block of rows takes as long as they take to
+/// come, however few blocks there are.
+inline constexpr unsigned kSumRowsAtOnce = 8;
+static_assert(kSumBlockRows % kSumRowsAtOnce == 0);
+
+/// One thread per pack of columns and block of rows. `Terms` has kSums, Row<kWidth>,
+/// load<kWidth>(row, column), which gives one, and add(row, sums[kSums][kWidth]).
 /// partial: [kSums, blocks, columns].
 template <unsigned kWidth, class Terms>
-__global__ void __launch_bounds__(kSumThreads)
+__global__ void __launch_bounds__(kSumThreads, 2)
     partial_sums_kernel(Terms terms, std::size_t rows, std::size_t columns, float* partial) {
   const std::size_t packs = columns / kWidth;
   const std::size_t block = thread_number() / packs;
@@ -38,8 +43,18 @@ __global__ void __launch_bounds__(kSumThreads)
   const std::size_t column = thread_number() % packs * kWidth;
   const std::size_t end = first + kSumBlockRows < rows ? first + kSumBlockRows : rows;
   float sums[Terms::kSums][kWidth] = {};
-#pragma unroll 4
-  for (std::size_t r = first; r < end; ++r) terms.template add<kWidth>(r, column, sums);
+  std::size_t r = first;
+  for (; r + kSumRowsAtOnce <= end; r += kSumRowsAtOnce) {
+    typename Terms::template Row<kWidth> loaded[kSumRowsAtOnce];
+#pragma unroll
+    for (unsigned k = 0; k < kSumRowsAtOnce; ++k) {
+      loaded[k] = terms.template load<kWidth>(r + k, column);
+    }
+    loads_stay_above();
+#pragma unroll
+    for (unsigned k = 0; k < kSumRowsAtOnce; ++k) terms.add(loaded[k], sums);
+  }
+  for (; r < end; ++r) terms.add(terms.template load<kWidth>(r, column), sums);
   const std::size_t blocks = (rows + kSumBlockRows - 1) / kSumBlockRows;
 #pragma unroll
   for (unsigned s = 0; s < Terms::kSums; ++s) {

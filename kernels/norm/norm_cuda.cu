@@ -155,13 +155,25 @@ struct WeightTerms {
   NormShape shape;
 
   template <unsigned kWidth>
-  __device__ void add(std::size_t row, std::size_t column, float (&sums)[kSums][kWidth]) const {
-    const auto in = load_pack<kWidth>(x + shape.at(row, shape.x_stride) + column);
-    const auto by_output = load_pack<kWidth>(dy + shape.at(row, shape.y_stride) + column);
+  struct Row {
+    Pack<Element, kWidth> x;
+    Pack<Element, kWidth> dy;
+    float mean;
+    float inverse;
+  };
+
+  template <unsigned kWidth>
+  __device__ Row<kWidth> load(std::size_t row, std::size_t column) const {
+    return {load_pack<kWidth>(x + shape.at(row, shape.x_stride) + column),
+            load_pack<kWidth>(dy + shape.at(row, shape.y_stride) + column), mean[row],
+            inverse[row]};
+  }
+  template <unsigned kWidth>
+  __device__ void add(const Row<kWidth>& row, float (&sums)[kSums][kWidth]) const {
 #pragma unroll
     for (unsigned i = 0; i < kWidth; ++i) {
-      const float n = (to_float(in.at[i]) - mean[row]) * inverse[row];
-      const float d = to_float(by_output.at[i]);
+      const float n = (to_float(row.x.at[i]) - row.mean) * row.inverse;
+      const float d = to_float(row.dy.at[i]);
       sums[0][i] = __fmaf_rn(d, normalized<Element>(shape.rounds_normalized, n), sums[0][i]);
       if constexpr (kSums == 2) sums[1][i] += d;
     }
