@@ -69,6 +69,42 @@ GemmCall weight_gradient_call(const LinearShape& shape, std::int64_t rows, const
   return call;
 }
 
+/// cuBLASLt's products of bfloat16 whose rows have a number of elements that is no multiple of 8
+/// read or write them one by one, at a fifth of the rate, whatever lies between rows: GPT-2's
+/// 50,257 logits, forward and as what the input's gradient sums over (seen on an H100, CUDA 13.0).
+/// Such a matrix is taken in two parts, the second of at most 7 outputs.
+constexpr std::int64_t kAlignedOutputs = 8;
+
+/// How many outputs the first part has; all of them: there is one part.
+template <class Element>
+std::int64_t aligned_outputs(const LinearPlaces& linear) {
+  const std::int64_t out = linear.shape.out;
+  const bool in_parts =
+      kIsNarrow<Element> && !linear.shape.is_conv1d && !linear.bias && out > kAlignedOutputs;
+  return in_parts ? out - out % kAlignedOutputs : out;
+}
+
+/// Outputs [first, first + count).
+LinearPlaces outputs_of(LinearPlaces linear, std::int64_t first, std::int64_t count) {
+  linear.first_row += first;
+  linear.shape.out = count;
+  return linear;
+}
+
+template <class Element>
+GemmCall input_gradient_call(const LinearPlaces& linear, WeightPointers weights, std::int64_t rows,
+                             RowsView<const Element> dy, Element* dx, bool adds) {
+  return {.m = rows,
+          .n = linear.shape.in,
+          .k = linear.shape.out,
+          .type = element_type<Element>(),
+          .a = {dy.values, dy.stride},
+          .b = transpose(in_by_out(linear.shape, linear.weight_in<Element>(weights))),
+          .c = dx,
+          .c_stride = linear.shape.in,
+          .adds = adds};
+}
+
 template <class Element>
 class CudaOperations final : public Operations<Element> {
  public:
@@ -76,6 +112,13 @@ class CudaOperations final : public Operations<Element> {
 
   void linear(const LinearPlaces& linear, WeightPointers weights, std::int64_t rows,
               const Element* x, RowsView<Element> y) override {
+    const std::int64_t first = aligned_outputs<Element>(linear);
+    if (const std::int64_t rest = linear.shape.out - first; rest > 0) {
+      this->linear(outputs_of(linear, 0, first), weights, rows, x, y);
+      return run_.gemm->multiply(forward_call(outputs_of(linear, first, rest), weights, rows, x,
+                                              RowsView<Element>{y.values + first, y.stride}),
+                                 run_.stream);
+    }
     GemmCall call = forward_call(linear, weights, rows, x, y);
     if (!linear.bias) return run_.gemm->multiply(call, run_.stream);
     const void* const bias = weights[*linear.bias];
@@ -104,16 +147,17 @@ class CudaOperations final : public Operations<Element> {
 
   void linear_input_gradient(const LinearPlaces& linear, WeightPointers weights, std::int64_t rows,
                              RowsView<const Element> dy, Element* dx, bool adds) override {
+    const std::int64_t first = aligned_outputs<Element>(linear);
+    const std::int64_t rest = linear.shape.out - first;
+    // The few outputs first: what is rounded in between is their small part of the sum.
+    if (rest > 0) {
+      const LinearPlaces last = outputs_of(linear, first, rest);
+      const RowsView<const Element> dy_of_last{dy.values + first, dy.stride};
+      run_.gemm->multiply(input_gradient_call(last, weights, rows, dy_of_last, dx, adds),
+                          run_.stream);
+    }
     run_.gemm->multiply(
-        {.m = rows,
-         .n = linear.shape.in,
-         .k = linear.shape.out,
-         .type = element_type<Element>(),
-         .a = {dy.values, dy.stride},
-         .b = transpose(in_by_out(linear.shape, linear.weight_in<Element>(weights))),
-         .c = dx,
-         .c_stride = linear.shape.in,
-         .adds = adds},
+        input_gradient_call(outputs_of(linear, 0, first), weights, rows, dy, dx, adds || rest > 0),
         run_.stream);
   }
 
