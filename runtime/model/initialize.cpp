@@ -1,5 +1,6 @@
 #include "runtime/model/initialize.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <string_view>
@@ -64,7 +65,7 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
 }
 
 void initialize(const TransformerConfig& config, const Parameter& parameter, std::uint64_t seed,
-                ElementType type, void* values) {
+                ElementType type, void* values, ThreadPool& pool) {
   const std::int64_t elements = parameter.elements();
   if (!parameter.is_matrix) {
     const float value =
@@ -74,15 +75,21 @@ void initialize(const TransformerConfig& config, const Parameter& parameter, std
   }
   const std::uint64_t tensor = fnv1a(parameter.name);
   const double deviation = standard_deviation(config, parameter);
-  constexpr std::int64_t kBetweenQuestions = 1 << 20;
-  for (std::int64_t first = 0; first < elements; first += 4) {
-    if (first % kBetweenQuestions == 0) throw_if_stopped();
-    const std::array<double, 4> block =
-        normals(static_cast<std::uint64_t>(first) / 4, tensor, seed);
-    for (std::int64_t e = first; e < elements && e < first + 4; ++e) {
-      put(type, values, e, static_cast<float>(deviation * block[static_cast<std::size_t>(e % 4)]));
+  constexpr std::int64_t kPiece = 1 << 20;
+  const auto pieces = static_cast<std::size_t>((elements + kPiece - 1) / kPiece);
+  pool.run(pieces, [&](std::size_t piece) {
+    throw_if_stopped();
+    const std::int64_t begin = static_cast<std::int64_t>(piece) * kPiece;
+    const std::int64_t end = std::min(elements, begin + kPiece);
+    for (std::int64_t first = begin; first < end; first += 4) {
+      const std::array<double, 4> block =
+          normals(static_cast<std::uint64_t>(first) / 4, tensor, seed);
+      for (std::int64_t e = first; e < end && e < first + 4; ++e) {
+        put(type, values, e,
+            static_cast<float>(deviation * block[static_cast<std::size_t>(e % 4)]));
+      }
     }
-  }
+  });
 }
 
 }  // namespace zenflow::runtime

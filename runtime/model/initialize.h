@@ -18,6 +18,7 @@
 
 #include "runtime/model_config/parameters.h"
 #include "runtime/model_config/transformer_config.h"
+#include "sim/base/thread_pool.h"
 
 namespace zenflow::runtime {
 
@@ -25,8 +26,9 @@ namespace zenflow::runtime {
 [[nodiscard]] std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
                                                   std::array<std::uint32_t, 2> key);
 
-/// Writes the initial values of `parameter`, rows * columns elements of `type`.
+/// Writes the initial values of `parameter`, rows * columns elements of `type`; `pool` shares them
+/// out: one thread draws some 30 million a second. Throws Stopped if the run is to stop.
 void initialize(const TransformerConfig& config, const Parameter& parameter, std::uint64_t seed,
-                ElementType type, void* values);
+                ElementType type, void* values, ThreadPool& pool);
 
 }  // namespace zenflow::runtime

@@ -8,7 +8,7 @@
 #include "kernels/cast/cast.h"
 #include "kernels/columns/columns.h"
 #include "runtime/offload/selection.h"
-#include "sim/base/stop.h"
+#include "sim/base/large_array.h"
 
 namespace zenflow::runtime {
 namespace {

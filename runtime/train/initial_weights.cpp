@@ -8,6 +8,7 @@
 #include "runtime/model/initialize.h"
 #include "runtime/model/weight_file.h"
 #include "sim/base/error.h"
+#include "sim/base/large_array.h"
 #include "sim/base/stop.h"
 
 namespace zenflow::runtime {
@@ -26,7 +27,7 @@ void check_finite(const std::filesystem::path& path, const std::string& name,
 
 std::vector<std::vector<float>> initial_weights(
     const TransformerConfig& config, const ParameterTable& table,
-    const std::optional<std::filesystem::path>& path, std::uint64_t seed,
+    const std::optional<std::filesystem::path>& path, std::uint64_t seed, ThreadPool& pool,
     const std::function<void(const std::string&)>& note) {
   std::optional<WeightFile> file;
   if (path) file.emplace(*path, config, table);
@@ -37,7 +38,8 @@ std::vector<std::vector<float>> initial_weights(
                     static_cast<std::size_t>(table.parameters[i].elements()));
     const bool missing = !file || std::count(file->missing().begin(), file->missing().end(), i) > 0;
     if (missing) {
-      initialize(config, table.parameters[i], seed, ElementType::kFloat32, weights.back().data());
+      initialize(config, table.parameters[i], seed, ElementType::kFloat32, weights.back().data(),
+                 pool);
       if (file) note(table.parameters[i].name + " is not in the weights: initialised by seed");
     } else {
       file->read(i, ElementType::kFloat32, weights.back().data());

@@ -244,8 +244,11 @@ TrainReport Run::go() {
   if (options_.resume) {
     resume();
   } else {
+    ThreadPool pool(
+        {"optimizer", options_.offload.optimizer_threads, options_.offload.optimizer_cores});
     engine_.load_weights(initial_weights(config_, model_->parameters(), options_.weights,
-                                         options_.seed, [this](const auto& text) { note(text); }));
+                                         options_.seed, pool,
+                                         [this](const auto& text) { note(text); }));
   }
   open_checkpoints();
   report_.first_step = engine_.steps_done();

@@ -1,6 +1,5 @@
 #include "sim/base/stop.h"
 
-#include <algorithm>
 #include <atomic>
 
 namespace zenflow {
@@ -21,15 +20,6 @@ bool stop_asked() noexcept {
 
 void throw_if_stopped() {
   if (stop_asked()) throw Stopped();
-}
-
-void fill_with_zeros(std::vector<float>& array, std::size_t count) {
-  constexpr std::size_t kPiece = std::size_t{16} << 20U;
-  array.reserve(count);
-  while (array.size() < count) {
-    throw_if_stopped();
-    array.resize(std::min(count, array.size() + kPiece));
-  }
 }
 
 }  // namespace zenflow

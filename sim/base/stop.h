@@ -1,9 +1,6 @@
 /// Whether the user wants the program to end: what long loops ask, so that Ctrl-C ends each.
 #pragma once
 
-#include <cstddef>
-#include <vector>
-
 #include "sim/base/error.h"
 
 namespace zenflow {
@@ -21,9 +18,5 @@ void set_stop_question(bool (*is_asked)()) noexcept;
 [[nodiscard]] bool stop_asked() noexcept;
 /// Throws Stopped if it is so.
 void throw_if_stopped();
-
-/// Makes `array`, which is empty, that long. For gigabytes that takes seconds, so it asks in
-/// between.
-void fill_with_zeros(std::vector<float>& array, std::size_t count);
 
 }  // namespace zenflow

@@ -70,9 +70,10 @@ struct ModelUnderTest {
         gradients(model.parameters(), type) {}
 
   void initialize(ElementType type, std::uint64_t seed = 1) {
+    ThreadPool pool(1);
     for (std::size_t i = 0; i < model.parameters().parameters.size(); ++i) {
       runtime::initialize(model.config(), model.parameters().parameters[i], seed, type,
-                          weights.pointers()[i]);
+                          weights.pointers()[i], pool);
     }
   }
 

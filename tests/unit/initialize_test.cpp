@@ -22,7 +22,8 @@ const char* const kGpt2 = R"({"model_type": "gpt2", "vocab_size": 512, "n_embd":
 std::vector<float> values(const TransformerConfig& config, const Parameter& parameter,
                           std::uint64_t seed) {
   std::vector<float> out(static_cast<std::size_t>(parameter.elements()));
-  initialize(config, parameter, seed, ElementType::kFloat32, out.data());
+  ThreadPool pool(1);
+  initialize(config, parameter, seed, ElementType::kFloat32, out.data(), pool);
   return out;
 }
 
@@ -109,12 +110,25 @@ TEST(Initialize, AValueDependsOnSeedNameAndElementAlone) {
   EXPECT_NE(values(config, matrix, 7), few);
 }
 
+/// Of more than two pieces, the last of which ends within a block of four.
+TEST(Initialize, DoesNotDependOnTheThreads) {
+  const TransformerConfig config = model_config(kGpt2);
+  Parameter matrix = parameter(config, "transformer.wte.weight");
+  matrix.rows = 2049;
+  matrix.columns = 1025;
+  ThreadPool three(3);
+  std::vector<float> found(static_cast<std::size_t>(matrix.elements()));
+  initialize(config, matrix, 5, ElementType::kFloat32, found.data(), three);
+  EXPECT_EQ(found, values(config, matrix, 5));
+}
+
 TEST(Initialize, InBfloat16IsFp32Rounded) {
   const TransformerConfig config = model_config(kGpt2);
   const Parameter matrix = parameter(config, "transformer.wpe.weight");
   const std::vector<float> wide = values(config, matrix, 3);
   std::vector<kernels::Bf16> narrow(wide.size());
-  initialize(config, matrix, 3, ElementType::kBfloat16, narrow.data());
+  ThreadPool pool(1);
+  initialize(config, matrix, 3, ElementType::kBfloat16, narrow.data(), pool);
   for (std::size_t i = 0; i < wide.size(); ++i) {
     EXPECT_EQ(narrow[i].bits, kernels::round_to_bf16(wide[i]).bits);
   }

@@ -12,6 +12,7 @@
 #include "runtime/model/initialize.h"
 #include "runtime/train/trainer.h"
 #include "sim/base/input_file.h"
+#include "sim/base/large_array.h"
 #include "sim/base/stop.h"
 #include "tests/support/model_step.h"
 #include "tests/support/temporary_folder.h"
@@ -154,9 +155,11 @@ TEST(StopQuestion, IsAskedWithinLongWork) {
   const Parameter embedding = parameter_table(config.model, Task()).parameters.front();
   ASSERT_EQ(embedding.elements(), 4 * kMebi);
   std::vector<float> values(4 * kMebi);
-  EXPECT_GE(
-      questions_of([&] { initialize(config, embedding, 1, ElementType::kFloat32, values.data()); }),
-      4);
+  ThreadPool pool(1);
+  EXPECT_GE(questions_of([&] {
+              initialize(config, embedding, 1, ElementType::kFloat32, values.data(), pool);
+            }),
+            4);
   Recorder recorder(false);
   HostDeviceSettings settings;
   settings.memory = Bytes(static_cast<double>(300 * kMebi));
