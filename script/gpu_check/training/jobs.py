@@ -56,12 +56,20 @@ MODELS = {
     "gpt2_medium": {"model_type": "gpt2", "vocab_size": 50257, "n_embd": 1024, "n_layer": 24,
                     "n_head": 16, "n_positions": 1024, "resid_pdrop": 0.0, "embd_pdrop": 0.0,
                     "attn_pdrop": 0.0},
+    "llama3_2_3b": {"model_type": "llama", "vocab_size": 128256, "hidden_size": 3072,
+                    "intermediate_size": 8192, "num_hidden_layers": 28, "num_attention_heads": 24,
+                    "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 131072,
+                    "tie_word_embeddings": True},
+    "qwen3_1_7b": {"model_type": "qwen3", "vocab_size": 151936, "hidden_size": 2048,
+                   "intermediate_size": 6144, "num_hidden_layers": 28, "num_attention_heads": 16,
+                   "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 40960,
+                   "tie_word_embeddings": True},
     "llama_tiny": {"model_type": "llama", "vocab_size": 512, "hidden_size": 64,
                    "intermediate_size": 192, "num_hidden_layers": 2, "num_attention_heads": 4,
                    "num_key_value_heads": 4, "tie_word_embeddings": False},
 }
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM",
-                 "gpt2": "GPT2LMHeadModel"}
+                 "qwen3": "Qwen3ForCausalLM", "gpt2": "GPT2LMHeadModel"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,6 +140,14 @@ JOBS = (
     Job("llama3_2_1b", 8, 2048, 2, checkpointing=True),
     Job("gpt2_medium", 8, 1024, 2, OPTIMIZER, accumulation=2),
     Job("gpt2_medium", 8, 1024, 0, accumulation=4),
+    Job("gpt2_xl", 4, 1024, 2, OPTIMIZER),
+    Job("gpt2_xl", 4, 1024, 2, OPTIMIZER, zenflow=(0.1, 4)),
+    Job("llama_1_3b", 2, 2048, 2, OPTIMIZER, zenflow=(0.1, 4)),
+    Job("llama_1_3b", 2, 2048, 2, OPTIMIZER, zenflow=(0.05, 8)),
+    Job("qwen3_1_7b", 2, 1024, 2, OPTIMIZER),
+    Job("qwen3_1_7b", 4, 2048, 2, OPTIMIZER, accumulation=8, checkpointing=True),
+    Job("llama3_2_3b", 2, 2048, 3, BOTH, checkpointing=True),
+    Job("llama3_2_3b", 4, 1024, 2, OPTIMIZER, checkpointing=True),
 )
 REHEARSED = (Job("llama_tiny", 2, 32, 2, OPTIMIZER), Job("llama_tiny", 2, 32, 3, BOTH),
              Job("llama_tiny", 2, 32, 0, accumulation=2))
@@ -334,6 +350,7 @@ def main():
     from transformers.models.gpt2 import modeling_gpt2  # noqa: F401
     from transformers.models.llama import modeling_llama  # noqa: F401
     from transformers.models.qwen2 import modeling_qwen2  # noqa: F401
+    from transformers.models.qwen3 import modeling_qwen3  # noqa: F401
 
     versions = {"deepspeed": deepspeed.__version__, "torch": torch.__version__,
                 "transformers": transformers.__version__}
