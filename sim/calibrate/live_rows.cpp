@@ -35,7 +35,7 @@ class RowCollector {
         live_(run.live),
         layers_(run.layers),
         work_(job_, live_),
-        model_(model_work(job_.scenario.hardware.gpu, job_.scenario.model, job_.scenario.training)),
+        model_(model_work(job_.scenario.hardware.gpu, job_.scenario.model, live_training(job_))),
         rows_(rows) {
     for (const LiveLayer& layer : layers_) deferred_ += layer.deferred_elements();
     rows_.sum_cores = std::max(rows_.sum_cores, live_.sum_cores);

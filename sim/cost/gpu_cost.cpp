@@ -151,8 +151,11 @@ Chain layer_chain(const Layer& layer, const TrainingSettings& training) {
 }
 
 /// How products of the layer run: tokens are no row length of theirs.
-ProductKind product_kind(DType dtype, double held, const Linear& layer) {
-  return {.aligned = is_aligned(dtype, layer.in) && is_aligned(dtype, layer.out), .held = held};
+/// Compilers pad rows that are not aligned, our runtime takes such a product in two.
+ProductKind product_kind(const TrainingSettings& training, double held, const Linear& layer) {
+  const DType dtype = training.dtype;
+  const bool aligned = is_aligned(dtype, layer.in) && is_aligned(dtype, layer.out);
+  return {.aligned = training.fused_framework || aligned, .held = held};
 }
 
 /// Tokens that one of the products sees: at least one.
@@ -175,7 +178,7 @@ ProductWorks product_works(const GpuProfile& gpu, const TrainingSettings& traini
   constexpr std::int64_t kTileRows = 64;
   const DType dtype = training.dtype;
   const std::int64_t tokens = tokens_seen(product, layer_tokens);
-  const ProductKind kind = product_kind(dtype, held, product);
+  const ProductKind kind = product_kind(training, held, product);
   const std::int64_t in = product.in;
   const std::int64_t out = product.out;
   const auto work = [&](std::int64_t m, std::int64_t n, std::int64_t k) {

@@ -1,5 +1,6 @@
 #include "sim/schedule/live_work.h"
 
+#include <algorithm>
 #include <array>
 
 #include "sim/cost/column_cost.h"
@@ -8,6 +9,9 @@
 
 namespace zenflow::sim {
 namespace {
+
+/// Of kernels/square_sum: blocks, those of large tensors again, totals.
+constexpr double kKernelsOfSums = 3;
 
 DeviceWork streamed(double bytes) {
   return {bytes, 0, 1};
@@ -80,9 +84,15 @@ bool runs_forward_again(const TrainingSettings& training, std::size_t layer, std
   return training.activation_checkpointing && layer > 0 && layer + 2 < layers;
 }
 
+TrainingSettings live_training(const Job& job) {
+  TrainingSettings training = job.scenario.training;
+  training.fused_framework |= !job.scenario.hardware.gpu.runs_on_host();
+  return training;
+}
+
 StepPlan live_plan(const Job& job) {
   StepPlan plan = plan_step(job);
-  const TrainingSettings& training = job.scenario.training;
+  const TrainingSettings training = live_training(job);
   const ModelTime time = model_time(job.scenario.hardware.gpu, job.scenario.model, training);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     PlannedLayer& planned = plan.layers[l];
@@ -144,14 +154,23 @@ DeviceWork LiveWork::scatter(const LiveTensor& tensor, std::int64_t columns) con
 
 DeviceWork LiveWork::after_backward(const LiveLayer& layer) const {
   DeviceWork work;
+  DeviceWork all;
+  DeviceWork chosen;
   for (const LiveTensor& t : layer.tensors) {
-    work += streamed(width() * static_cast<double>(t.elements()));
+    all += streamed(width() * static_cast<double>(t.elements()));
     if (t.selected > 0) {
       work += gather(t, t.selected);
-      work += streamed(width() * static_cast<double>(t.rows * t.selected));
+      chosen += streamed(width() * static_cast<double>(t.rows * t.selected));
     }
     work += gather(t, t.deferred());
   }
+  // Sums of squares: a call for each tensor on the host, on a GPU kernels for all of a layer's.
+  if (!job_.scenario.hardware.gpu.runs_on_host()) {
+    all.kernels = std::min(all.kernels, kKernelsOfSums);
+    chosen.kernels = std::min(chosen.kernels, kKernelsOfSums);
+  }
+  work += all;
+  work += chosen;
   return work;
 }
 

@@ -39,6 +39,10 @@ void set_offload(Job& job, const OffloadSetup& setup);
 /// with activation checkpointing all blocks do, but the last, whose activations are still there.
 [[nodiscard]] bool runs_forward_again(const TrainingSettings& training, std::size_t layer,
                                       std::size_t layers);
+/// The scenario's, as our runtime trains: whatever training.framework says of other programs', its
+/// kernels on a GPU are fused, and its products take vocabularies of any size.
+[[nodiscard]] TrainingSettings live_training(const Job& job);
+
 /// The step's layers and buckets: one bucket a layer, in the order of backward; gradients are
 /// packed by tasks of their own, so backward is without that; activations are in buffers that stay.
 [[nodiscard]] StepPlan live_plan(const Job& job);

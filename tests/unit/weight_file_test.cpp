@@ -40,9 +40,10 @@ class Checkpoint {
       : config_(std::move(config)),
         table_(parameter_table(config_.model, config_.task)),
         weights_(table_, ElementType::kFloat32) {
+    ThreadPool pool(1);
     for (std::size_t i = 0; i < table_.parameters.size(); ++i) {
       const Parameter& p = table_.parameters[i];
-      runtime::initialize(config_, p, 1, ElementType::kFloat32, weights_.pointers()[i]);
+      runtime::initialize(config_, p, 1, ElementType::kFloat32, weights_.pointers()[i], pool);
       const void* const values = weights_.constant()[i];
       tensors.push_back({p.name,
                          p.is_matrix ? std::vector<std::int64_t>{p.rows, p.columns}
