@@ -79,7 +79,9 @@ kernels::AdamWSettings scaled_adamw(const kernels::AdamWSettings& adamw, Deferre
                                     std::int64_t steps) {
   if (scaling == DeferredScaling::kNone || steps == 1) return adamw;
   const auto s = static_cast<double>(steps);
-  const double rate = scaling == DeferredScaling::kLinear ? s : std::sqrt(s);
+  const double rate = scaling == DeferredScaling::kLinear          ? s
+                      : scaling == DeferredScaling::kThreeQuarters ? std::pow(s, 0.75)
+                                                                   : std::sqrt(s);
   const auto times = [](float value, double factor) {
     return static_cast<float>(static_cast<double>(value) * factor);
   };

@@ -18,12 +18,15 @@ namespace zenflow::runtime {
 using sim::OffloadSchedule;
 
 /// How an update from the mean of S gradients differs from one of a single step, which takes the
-/// place of S. With kSquareRoot and kLinear the decay of moments and weights is that of S steps:
-/// beta^S, and S learning_rate weight_decay.
+/// place of S. With all but kNone the decay of moments and weights is that of S steps: beta^S, and
+/// S learning_rate weight_decay.
 enum class DeferredScaling : std::uint8_t {
   kNone,        ///< not at all, as in DeepSpeed
   kSquareRoot,  ///< learning rate times sqrt(S): Malladi et al. 2022, for Adam
   kLinear,      ///< learning rate times S
+  /// Learning rate times S^0.75: between what suits gradients that are noise, sqrt(S), and what
+  /// suits those that agree, S. Found by trying (docs/training.md).
+  kThreeQuarters,
 };
 
 /// The setup, and what else the engine is told. Defaults are those of DeepSpeed's ZenFlow block.

@@ -125,8 +125,8 @@ inline Case random_case(std::uint64_t seed) {
   s.overlap_step = pick(true, true, false);
   s.accumulate_on_device = pick(false, false, true);
   s.whole_step_gradients = pick(true, false);
-  s.deferred_scaling =
-      pick(DeferredScaling::kNone, DeferredScaling::kSquareRoot, DeferredScaling::kLinear);
+  s.deferred_scaling = pick(DeferredScaling::kNone, DeferredScaling::kSquareRoot,
+                            DeferredScaling::kLinear, DeferredScaling::kThreeQuarters);
   s.gradient_clipping = pick(0.0, 0.5);
   s.decays_vectors = seed % 2 == 0;
   s.optimizer_threads = pick(1, 2, 3);

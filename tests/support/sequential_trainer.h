@@ -29,7 +29,7 @@ struct SequentialRule {
   float learning_rate = 1e-2F, beta1 = 0.9F, beta2 = 0.999F, epsilon = 1e-8F, weight_decay = 0.1F;
   bool decays_vectors = false;
   /// An update from the mean of S gradients stands for S steps: 0 no, 1 with the rate times
-  /// sqrt(S), 2 times S.
+  /// sqrt(S), 2 times S, 3 times S^0.75.
   int scaling = 0;
   bool bf16 = false;
   bool l1 = false;  ///< columns are ranked by the sum of absolute values
@@ -264,7 +264,10 @@ class SequentialTrainer {
               float scale, std::int64_t steps = 1) {
     const bool scaled = rule_.scaling != 0 && steps > 1;
     const auto s = static_cast<double>(scaled ? steps : 1);
-    const double times = !scaled ? 1 : rule_.scaling == 1 ? std::sqrt(s) : s;
+    const double times = !scaled              ? 1
+                         : rule_.scaling == 1 ? std::sqrt(s)
+                         : rule_.scaling == 2 ? s
+                                              : std::pow(s, 0.75);
     const auto beta1 = static_cast<float>(std::pow(static_cast<double>(rule_.beta1), s));
     const auto beta2 = static_cast<float>(std::pow(static_cast<double>(rule_.beta2), s));
     const auto rate = static_cast<float>(static_cast<double>(rule_.learning_rate) * times);

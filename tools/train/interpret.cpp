@@ -218,6 +218,7 @@ void interpret_schedule(const CLI::App& app, TrainCommand& o) {
   t.offload.deferred_scaling =
       named<DeferredScaling>(o.deferred_scaling, {{"none", DeferredScaling::kNone},
                                                   {"sqrt", DeferredScaling::kSquareRoot},
+                                                  {"0.75", DeferredScaling::kThreeQuarters},
                                                   {"linear", DeferredScaling::kLinear}});
   t.offload.interval_is_auto =
       o.update_interval == "auto" && t.offload.schedule == OffloadSchedule::kZenFlow;

@@ -206,10 +206,10 @@ void add_optimizer_options(CLI::App& app, TrainCommand& o) {
   add_switch(app, "--whole-step-gradients", s.whole_step_gradients,
              "false: the device holds deferred gradients of two groups at a time, and backward "
              "waits for the link");
-  add_choice(app, "--deferred-scaling", o.deferred_scaling, {"none", "sqrt", "linear"},
+  add_choice(app, "--deferred-scaling", o.deferred_scaling, {"none", "sqrt", "0.75", "linear"},
              "learning rate of a CPU update, which takes the mean of S gradients: that of one step "
-             "(as DeepSpeed), times sqrt(S), or times S; the last two decay weights and moments as "
-             "S steps do");
+             "(as DeepSpeed), times sqrt(S), S^0.75 or S; with all but the first, weights and "
+             "moments decay as in S steps");
   app.add_option("--lr", rate.peak, "learning rate at its highest")->capture_default_str();
   add_choice(app, "--lr-decay", o.decay, {"constant", "linear", "cosine"},
              "learning rate after the warm-up; linear and cosine fall to zero at --steps");
