@@ -188,7 +188,13 @@ int main_program(int argc, char** argv) {
   if (!parse_command_line(app, argc, argv)) return 0;
   interpret(app, command);
   const std::unique_ptr<runtime::Communicator> ranks = start_ranks(argc, argv, command);
-  if (ranks == nullptr) return run(command);
+  if (ranks == nullptr) {
+    for (const char* flag : {"--zero-stage", "--rank-timeout"}) {
+      if (app.count(flag) > 0)
+        command.notes.push_back(fmt::format("{} has no effect: there is one rank", flag));
+    }
+    return run(command);
+  }
   try {
     take_place(app, command, *ranks);
     std::unique_ptr<runtime::Communicator> gpus;

@@ -215,10 +215,18 @@ TEST_F(TrainCli, SaysWhatHasNoEffect) {
                            "0.5",
                            "--checkpoints-kept",
                            "3",
-                           "--skip-malformed-rows"};
+                           "--skip-malformed-rows",
+                           "--decay-vectors",
+                           "--weight-decay",
+                           "0",
+                           "--zero-stage",
+                           "1",
+                           "--rank-timeout",
+                           "60"};
   const Outcome outcome = run(basic() + flags);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  for (const char* flag : {"--topk-ratio", "--checkpoints-kept", "--skip-malformed-rows"}) {
+  for (const char* flag : {"--topk-ratio", "--checkpoints-kept", "--skip-malformed-rows",
+                           "--decay-vectors", "--zero-stage", "--rank-timeout"}) {
     EXPECT_THAT(outcome.err, HasSubstr(std::string(flag) + " has no effect")) << flag;
   }
   EXPECT_THAT(outcome.err, Not(HasSubstr("--schedule has")));
@@ -433,7 +441,9 @@ TEST_F(TrainCli, RefusesTokensBeyondTheVocabulary) {
   expect_refused(arguments, HasSubstr("token 2 is 258, the vocabulary has 258 ids"));
   const std::string good = token_file({1, 2, 257, 4, 5, 6, 7, 8, 9, 10});
   folder_.write("ids.bin", good);
-  EXPECT_EQ(run(arguments).code, 0);
+  const Outcome taken = run(arguments);
+  EXPECT_EQ(taken.code, 0);
+  EXPECT_THAT(taken.err, HasSubstr("--byte-tokens has no effect: --data has tokens, not bytes"));
   folder_.write("ids.bin", good.substr(0, good.size() - 2));
   expect_refused(arguments, HasSubstr("ids.bin: "));
   for (const std::size_t byte : {9U, 17U, 25U, 29U, 44U}) {

@@ -332,6 +332,14 @@ void note_unused(const CLI::App& app, TrainCommand& o) {
   unused(o.train.task.empty(), "a GLUE task has a validation file", {"--validation-fraction"});
   unused(!o.train.resume, "--resume takes the checkpoint's weights", {"--weights"});
   unused(o.train.save_model.has_value(), "there is no --save-model", {"--shard-size"});
+  // Else a tokenizer's file is refused: it makes no tokens of a text.
+  const bool has_tokens =
+      o.train.task.empty() && runtime::token_format(o.train.data) != runtime::TokenFormat::kBytes;
+  unused(!has_tokens || o.train.save_model.has_value(),
+         "--data has tokens, and there is no --save-model to take a tokenizer along",
+         {"--tokenizer"});
+  unused(!has_tokens, "--data has tokens, not bytes", {"--byte-tokens"});
+  unused(o.train.offload.adamw.weight_decay != 0, "there is no weight decay", {"--decay-vectors"});
   unused(o.train.checkpoint.has_value(), "there is no --checkpoint", {"--checkpoints-kept"});
 }
 
