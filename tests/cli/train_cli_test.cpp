@@ -441,7 +441,7 @@ TEST_F(TrainCli, RefusesTokensBeyondTheVocabulary) {
   expect_refused(arguments, HasSubstr("token 2 is 258, the vocabulary has 258 ids"));
   const std::string good = token_file({1, 2, 257, 4, 5, 6, 7, 8, 9, 10});
   folder_.write("ids.bin", good);
-  const Outcome taken = run(arguments);
+  const Outcome taken = run(arguments + Arguments{"--byte-tokens"});
   EXPECT_EQ(taken.code, 0);
   EXPECT_THAT(taken.err, HasSubstr("--byte-tokens has no effect: --data has tokens, not bytes"));
   folder_.write("ids.bin", good.substr(0, good.size() - 2));
