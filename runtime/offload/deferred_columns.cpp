@@ -141,11 +141,10 @@ void DeferredColumns::release_if_empty() {
   for (std::vector<float>* array : arrays()) std::vector<float>().swap(*array);
 }
 
-ColumnState DeferredColumns::narrow(std::size_t slice, std::span<const std::uint32_t> columns) {
-  ColumnState state = take(slice, columns, nullptr);
-  const WidthChange change{.gone = std::vector(columns.begin(), columns.end())};
-  for (std::vector<float>* array : arrays()) move_columns(slice, change, *array);
-  set_width(slice, change);
+ColumnState DeferredColumns::narrow(std::size_t slice, std::span<const std::uint32_t> columns,
+                                    ThreadPool& pool) {
+  ColumnState state = take(slice, columns, nullptr, pool);
+  change_width(slice, {.gone = std::vector(columns.begin(), columns.end())}, pool);
   return state;
 }
 
@@ -354,12 +353,12 @@ void DeferredColumns::refresh_upload(std::size_t group) {
 }
 
 ColumnState DeferredColumns::take(std::size_t slice, std::span<const std::uint32_t> slots,
-                                  const DeferredUpdate* update) {
+                                  const DeferredUpdate* update, ThreadPool& pool) {
   const std::size_t rows = layout_.slices[slice].rows;
   ColumnState state{.columns = slots.size()};
-  gather(weights(slice), widths_[slice], slots, state.weights);
-  gather(first_moment(slice), widths_[slice], slots, state.first_moment);
-  gather(second_moment(slice), widths_[slice], slots, state.second_moment);
+  const std::array from = {weights(slice), first_moment(slice), second_moment(slice)};
+  const std::array to = {&state.weights, &state.first_moment, &state.second_moment};
+  pool.run(to.size(), [&](std::size_t i) { gather(from[i], widths_[slice], slots, *to[i]); });
   for (const std::uint32_t slot : slots) state.updates.push_back(updates_[slice][slot]);
   if (update == nullptr) return state;
 

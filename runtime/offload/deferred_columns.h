@@ -60,7 +60,8 @@ class DeferredColumns {
   /// Ends the warm-up: offsets of what crosses the link become those of the layout's widths.
   void end_warm_up();
   /// Moves `columns` (ascending) out of a slice that has all of them, and closes the gaps.
-  [[nodiscard]] ColumnState narrow(std::size_t slice, std::span<const std::uint32_t> columns);
+  [[nodiscard]] ColumnState narrow(std::size_t slice, std::span<const std::uint32_t> columns,
+                                   ThreadPool& pool);
 
   /// A slice's part in following another topk_ratio of the layout. What crosses the link keeps its
   /// place until `repack`.
@@ -102,7 +103,7 @@ class DeferredColumns {
 
   /// State of some slots, and with `update` their sums applied first.
   [[nodiscard]] ColumnState take(std::size_t slice, std::span<const std::uint32_t> slots,
-                                 const DeferredUpdate* update);
+                                 const DeferredUpdate* update, ThreadPool& pool);
   /// Overwrites slots. With `rest` they sit the next update out, which has no sums of theirs.
   /// `upload` follows with the next update.
   void put(std::size_t slice, std::span<const std::uint32_t> slots, const ColumnState& state,

@@ -43,7 +43,7 @@ void OffloadEngine::first_selection(std::size_t s) {
   }
   selection_.last_step = step_;
   if (slice.selected == 0) return;
-  const ColumnState state = deferred_.narrow(s, slots.selected);
+  const ColumnState state = deferred_.narrow(s, slots.selected, update_pool_);
   send_columns(s);
   carrier_.give(*compute_, s, counting(slice.selected), state, false, step_);
 }
@@ -69,7 +69,7 @@ void OffloadEngine::exchange_columns(const DeferredUpdate* flush, StepResult& re
     const ColumnExchange exchange = plan_exchange(column_norms(s), slots);
     if (exchange.selected_slot.empty()) continue;
     const ColumnState leaving = carrier_.take(*compute_, s, exchange.selected_slot, step_);
-    const ColumnState entering = deferred_.take(s, exchange.deferred_slot, flush);
+    const ColumnState entering = deferred_.take(s, exchange.deferred_slot, flush, update_pool_);
     apply_exchange(exchange, slots);
     send_columns(s);
     carrier_.give(*compute_, s, exchange.selected_slot, entering, flush != nullptr, step_);
@@ -91,7 +91,7 @@ void OffloadEngine::change_selected(const DeferredUpdate* flush, StepResult& res
     ColumnState leaving;
     ColumnState entering;
     if (!moves.leaving.empty()) leaving = carrier_.take(*compute_, s, moves.leaving, step_);
-    if (!moves.entering.empty()) entering = deferred_.take(s, moves.entering, flush);
+    if (!moves.entering.empty()) entering = deferred_.take(s, moves.entering, flush, update_pool_);
     apply_moves(moves, slots);
     slice.selected = count;
     carrier_.keep(*compute_, s, slots_left(before, moves.leaving), before, step_);
@@ -170,7 +170,7 @@ void OffloadEngine::give_entering(std::size_t s, const ColumnMoves& moves,
   if (moves.leaving.empty() && moves.entering.empty()) return;
   send_columns(s);
   if (!moves.entering.empty()) {
-    const ColumnState state = deferred_.take(s, moves.entering, nullptr);
+    const ColumnState state = deferred_.take(s, moves.entering, nullptr, update_pool_);
     deferred_.change_width(s, {.gone = moves.entering}, update_pool_);
     carrier_.give(*compute_, s, last_slots(slice.selected, state.columns), state, flushed, step_);
   }
@@ -188,7 +188,8 @@ void OffloadEngine::select_from_all_matrices(const DeferredUpdate* flush, StepRe
   for (std::size_t s = 0; s < layout_.slices.size(); ++s) {
     const std::vector<std::uint32_t>& entering = moves[s].entering;
     if (flush != nullptr && !entering.empty()) {  // sums that belong to them
-      deferred_.put(s, entering, deferred_.take(s, entering, flush), false, update_pool_);
+      deferred_.put(s, entering, deferred_.take(s, entering, flush, update_pool_), false,
+                    update_pool_);
     }
     close.push_back({at, take_leaving(s, moves[s], at)});
     at += layout_.slices[s].rows * close.back().width;

@@ -196,7 +196,8 @@ void OffloadEngine::restore(
       columns_.slots(s).deferred.resize(slice.deferred());
       std::vector<std::uint32_t> leading(slice.selected);
       for (std::uint32_t i = 0; i < slice.selected; ++i) leading[i] = i;
-      if (slice.selected > 0) (void)deferred_.narrow(s, leading);  // the shapes; values follow
+      if (slice.selected > 0)
+        (void)deferred_.narrow(s, leading, update_pool_);  // the shapes; values follow
     }
     deferred_.release_if_empty();
   }
