@@ -264,6 +264,8 @@ TrainReport Run::go() {
                     .device_name = std::string(device_->name()),
                     .training_samples = feed_->training_samples(),
                     .first_step = report_.first_step,
+                    .topk_ratio = engine_.settings().topk_ratio,
+                    .update_interval = engine_.settings().update_interval,
                     .device_bytes = total(plan_.device),
                     .host_bytes = total(plan_.host)});
   }

@@ -162,6 +162,20 @@ TEST_F(TrainTune, SaysWhatHasNoEffect) {
               Not(HasSubstr("has no effect")));
 }
 
+/// Not from the S of the command line, which is where Zen-auto began.
+TEST_F(TrainTune, AResumedRunSaysTheIntervalThatItGoesOnWith) {
+  const Arguments kept = {"--update-interval", "auto", "--checkpoint", "kept"};
+  const auto first = run(basic() + kept + Arguments{"--steps", "40"});
+  ASSERT_EQ(first.code, 0) << first.err;
+  const std::string change = "S = 4 -> ";
+  const std::size_t at = first.out.find(change);
+  ASSERT_NE(at, std::string::npos) << first.out;
+  const std::size_t begin = at + change.size();
+  const std::string last = first.out.substr(begin, first.out.find(',', begin) - begin);
+  const auto resumed = run(basic() + kept + Arguments{"--steps", "41", "--resume"});
+  EXPECT_THAT(resumed.err, HasSubstr("S = " + last + " at first, by Zen-auto"));
+}
+
 TEST_F(TrainTune, ACheckpointBelongsToTheSameTuning) {
   const Arguments kept =
       basic() + Arguments{"--steps", "4", "--update-interval", "auto", "--checkpoint", "kept"};

@@ -144,6 +144,9 @@ def make_tokenizers(folder):
         initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet()))
     bpe.post_processor = tokenizers.processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     (folder / "bpe").mkdir()
+    # Models keep such lengths in this file; they are for batches, not for data.
+    bpe.enable_truncation(3)
+    bpe.enable_padding(length=5)
     bpe.save(str(folder / "bpe" / "tokenizer.json"))
     (folder / "bpe" / "tokenizer_config.json").write_text(
         json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>"}))

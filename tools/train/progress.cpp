@@ -163,7 +163,7 @@ std::string header(const TrainCommand& command, const runtime::RunFacts& facts) 
                       size_text(facts.device_bytes), size_text(facts.host_bytes));
   text += "schedule  " + std::string(to_string(offload.schedule));
   if (offload.schedule == runtime::OffloadSchedule::kZenFlow) {
-    text += fmt::format(", k = {:g}, S = {}{}", offload.topk_ratio, offload.update_interval,
+    text += fmt::format(", k = {:g}, S = {}{}", facts.topk_ratio, facts.update_interval,
                         !offload.interval_is_auto ? ""
                         : train.tune_live         ? " at first, tuned"
                                                   : " at first, by Zen-auto");
