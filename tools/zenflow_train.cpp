@@ -111,6 +111,7 @@ void take_place(const CLI::App& app, TrainCommand& command, runtime::Communicato
   const int threads = default_threads();
   if (app.count("--threads") == 0) train.threads = threads;
   if (app.count("--optimizer-threads") == 0) train.offload.optimizer_threads = threads;
+  if (on_gpu) share_cores(app, train.offload);
   const std::vector<std::string> all = runtime::texts_of_ranks(ranks, text_of(place, command));
   for (std::size_t r = 0; r < all.size(); ++r) {
     command.notes.push_back(fmt::format("rank {}: {}", r, all[r]));

@@ -1,5 +1,6 @@
 #include "runtime/offload/settings.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -69,6 +70,16 @@ void check(const OffloadSettings& s) {
 }
 
 }  // namespace
+
+CpuThreads share_cores(int cores, const OffloadSettings& settings) {
+  constexpr double kSumBytes = 10;
+  constexpr double kUpdateBytes = 30;
+  if (!settings.keeps_sums() || settings.sums_on_device() || cores < 2) return {cores, 1};
+  const double sums = kSumBytes * static_cast<double>(settings.update_interval);
+  const int threads = static_cast<int>(std::lround(cores * sums / (sums + kUpdateBytes)));
+  const int bounded = std::clamp(threads, 1, cores - 1);
+  return {cores - bounded, bounded};
+}
 
 kernels::AdamWSettings with_decay(kernels::AdamWSettings adamw, bool decays) {
   if (!decays) adamw.weight_decay = 0;

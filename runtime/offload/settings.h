@@ -64,6 +64,16 @@ struct OffloadSettings : sim::OffloadSetup {
 /// Throws Error(kInput) on values out of range and on combinations that cannot work.
 [[nodiscard]] OffloadSettings settings_for(OffloadSchedule schedule, OffloadSettings settings);
 
+/// Threads of the CPU for updates and for sums of deferred gradients.
+struct CpuThreads {
+  int optimizer = 1;
+  int sums = 1;
+};
+/// Shares out `cores` that only these two have, as with a model on a GPU, so that both take as long
+/// over a window: of an element, sums move 10 bytes a step (gradient, sum read and written) and the
+/// update 30 a window. At least one each; without sums all cores are the optimizer's.
+[[nodiscard]] CpuThreads share_cores(int cores, const OffloadSettings& settings);
+
 /// The same without weight decay, unless `decays`.
 [[nodiscard]] kernels::AdamWSettings with_decay(kernels::AdamWSettings adamw, bool decays);
 

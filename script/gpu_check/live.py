@@ -177,10 +177,6 @@ class Phase:
     def train(self, name, arguments, device, ranks=1):
         """(result, why it failed)."""
         arguments = ["--quiet", *arguments]
-        if device == "cuda":
-            cores = (os.cpu_count() or 1) // ranks
-            sums = max(1, cores // 4)
-            arguments += ["--sum-threads", sums, "--optimizer-threads", max(1, cores - sums)]
         command = self.command(arguments, device)
         left = self.ends - time.monotonic()
         if left < 1:

@@ -27,6 +27,27 @@ ParameterTable small_table() {
   return table;
 }
 
+/// Sums of a window move 10 S bytes an element, its update 30.
+TEST(ShareCores, GivesUpdatesAndSumsThreadsByTheirBytes) {
+  OffloadSettings settings;
+  settings.schedule = OffloadSchedule::kZenFlow;
+  settings.overlap_step = true;
+  const auto shares = [&](int cores, std::int64_t interval) {
+    settings.update_interval = interval;
+    const CpuThreads threads = share_cores(cores, settings);
+    return std::array{threads.optimizer, threads.sums};
+  };
+  EXPECT_EQ(shares(16, 3), (std::array{8, 8}));
+  EXPECT_EQ(shares(16, 9), (std::array{4, 12}));
+  EXPECT_EQ(shares(2, 64), (std::array{1, 1}));
+  EXPECT_EQ(shares(1, 4), (std::array{1, 1}));
+  settings.accumulate_on_device = true;
+  EXPECT_EQ(shares(16, 4), (std::array{16, 1}));
+  settings.accumulate_on_device = false;
+  settings.overlap_step = false;
+  EXPECT_EQ(shares(16, 1), (std::array{16, 1}));  // the update reads what came down
+}
+
 TEST(SelectedColumns, IntegerPartButOneAtLeast) {
   EXPECT_EQ(selected_columns(0, 1000), 0U);
   EXPECT_EQ(selected_columns(0.1, 1000), 100U);

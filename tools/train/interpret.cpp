@@ -345,6 +345,13 @@ void note_unused(const CLI::App& app, TrainCommand& o) {
 
 }  // namespace
 
+void share_cores(const CLI::App& app, runtime::OffloadSettings& offload) {
+  if (app.count("--sum-threads") > 0 || app.count("--optimizer-threads") > 0) return;
+  const runtime::CpuThreads shares = runtime::share_cores(offload.optimizer_threads, offload);
+  offload.optimizer_threads = shares.optimizer;
+  offload.sum_threads = shares.sums;
+}
+
 void interpret(const CLI::App& app, TrainCommand& o) {
   TrainOptions& t = o.train;
   check_paths(app);
@@ -361,6 +368,7 @@ void interpret(const CLI::App& app, TrainCommand& o) {
   }
   t.offload.record_importance = t.importance.has_value();
   t.offload = runtime::settings_for(t.offload.schedule, t.offload);
+  if (t.cuda) share_cores(app, t.offload);
   t.feed.seed = t.seed;
   check_outputs(o);
   check_beside_model(o);

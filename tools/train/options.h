@@ -52,5 +52,8 @@ void add_train_options(CLI::App& app, TrainCommand& command);
 /// Completes `command` after parsing: names and quantities become what they stand for, flags that
 /// have no effect become notes. Throws Error: kInput for what cannot be meant, kDevice for a GPU.
 void interpret(const CLI::App& app, TrainCommand& command);
+/// Of a model on a GPU: the cores that `offload` has for the optimizer are shared out between
+/// updates and sums, unless flags say how.
+void share_cores(const CLI::App& app, runtime::OffloadSettings& offload);
 
 }  // namespace zenflow::tools
