@@ -69,8 +69,8 @@ struct RunFacts {
   std::int64_t parameters = 0;
   std::string device_name;
   std::uint64_t training_samples = 0;
-  std::int64_t first_step = 0;     ///< of this process
-  double topk_ratio = 0;           ///< at first; a resumed run's are those that its checkpoint has
+  std::int64_t first_step = 0;  ///< of this process
+  double topk_ratio = 0;        ///< at first; a resumed run's are those that its checkpoint has
   std::int64_t update_interval = 1;
   std::uint64_t device_bytes = 0;  ///< planned, activations included
   std::uint64_t host_bytes = 0;
