@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "sim/base/error.h"
 
@@ -70,6 +71,14 @@ void check(const OffloadSettings& s) {
 }
 
 }  // namespace
+
+DeferredScaling deferred_scaling(std::string_view name) {
+  const auto* const found = std::find(kDeferredScalings.begin(), kDeferredScalings.end(), name);
+  require(found != kDeferredScalings.end(),
+          fmt::format("deferred scaling: expected {}, found \"{}\"",
+                      fmt::join(kDeferredScalings, ", "), name));
+  return static_cast<DeferredScaling>(found - kDeferredScalings.begin());
+}
 
 CpuThreads share_cores(int cores, const OffloadSettings& settings) {
   constexpr double kSumBytes = 10;

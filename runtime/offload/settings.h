@@ -1,10 +1,12 @@
 /// How the offload engine trains.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/adamw/adamw.h"
@@ -28,6 +30,16 @@ enum class DeferredScaling : std::uint8_t {
   /// suits those that agree, S. Found by trying (docs/training.md).
   kThreeQuarters,
 };
+
+/// By their values: as flags and checkpoints name them.
+inline constexpr std::array<std::string_view, 4> kDeferredScalings{"none", "sqrt", "linear",
+                                                                   "0.75"};
+[[nodiscard]] constexpr std::string_view to_string(DeferredScaling scaling) {
+  return kDeferredScalings.at(static_cast<std::size_t>(scaling));
+}
+
+/// The one of that name; Error(kInput) if there is none.
+[[nodiscard]] DeferredScaling deferred_scaling(std::string_view name);
 
 /// The setup, and what else the engine is told. Defaults are those of DeepSpeed's ZenFlow block.
 /// `select_interval` is a multiple of S unless that is auto: an IntervalPolicy will change it.

@@ -96,6 +96,15 @@ std::string identity_text(const sim::SetupKnob& knob, const sim::TrainingSetup& 
 
 constexpr std::string_view kVectorDecay = "weight decay of norms and biases";
 
+constexpr std::string_view kScaling = "deferred scaling";
+
+/// Checkpoints of before have its number.
+std::string scaling_text(const std::string& value) {
+  const bool is_number = value.size() == 1 && value.front() >= '0' && value.front() <= '2';
+  if (!is_number) return value;
+  return std::string(kDeferredScalings.at(static_cast<std::size_t>(value.front() - '0')));
+}
+
 /// "not set" but for knobs that came later, of which checkpoints of before say nothing.
 std::string unsaid(const std::string& key) {
   if (key == kVectorDecay) return "that of matrices";
@@ -109,7 +118,9 @@ std::string unsaid(const std::string& key) {
 std::string value_of(const std::string& text, const std::string& key) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(key + ": ")) return line.substr(key.size() + 2);
+    if (!line.starts_with(key + ": ")) continue;
+    const std::string value = line.substr(key.size() + 2);
+    return key == kScaling ? scaling_text(value) : value;
   }
   return unsaid(key);
 }
@@ -150,7 +161,7 @@ std::string run_identity(const TrainOptions& options, const TransformerConfig& c
   }
   if (s.topk_range) line("topk_range", fmt::format("{} {}", s.topk_range->low, s.topk_range->high));
   line("column norm", s.norm == NormKind::kL1 ? "l1" : "l2");
-  line("deferred scaling", static_cast<int>(s.deferred_scaling));
+  line(kScaling, to_string(s.deferred_scaling));
   line("gradient clipping", s.gradient_clipping);
   line("learning rate", options.learning_rate.peak);
   line("decay of the learning rate", decay_name(options.learning_rate.decay));

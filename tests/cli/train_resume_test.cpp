@@ -416,6 +416,7 @@ TEST_F(TrainDamage, RefusesOtherSettingsAndNamesThem) {
       {{"--full-warm-up-rounds", "2"}, "full_warm_up_rounds was 0, is 2 here"},
       {{"--overlap-step", "false"}, "overlap_step was true, is false here"},
       {{"--column-norm", "l1"}, "column norm was l2, is l1 here"},
+      {{"--deferred-scaling", "linear"}, ", is linear here"},
       {{"--accumulate-on", "device"}, "accumulation on the device was false, is true here"},
       {{"--schedule", "zero-offload"}, "schedule was zenflow, is zero-offload here"},
   };

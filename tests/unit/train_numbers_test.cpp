@@ -7,6 +7,7 @@
 
 #include "runtime/train/importance_log.h"
 #include "runtime/train/learning_rate.h"
+#include "runtime/train/run_identity.h"
 #include "runtime/train/step_statistics.h"
 #include "tests/support/file_content.h"
 #include "tests/support/temporary_folder.h"
@@ -41,6 +42,16 @@ TEST(LearningRate, WarmUpMayTakeTheWholeRunOrNothing) {
   EXPECT_DOUBLE_EQ((LearningRate{2, Decay::kLinear, 0, 4}.at(1)), 1.5);
   EXPECT_DOUBLE_EQ((LearningRate{2, Decay::kLinear, 4, 4}.at(3)), 2);
   EXPECT_DOUBLE_EQ((LearningRate{2, Decay::kLinear, 9, 4}.at(3)), 2.0 * 4 / 9);
+}
+
+/// Checkpoints of before 0.75 was there have a number, which is no other rule than its name.
+TEST(RunIdentity, KnowsDeferredScalingByNumberAndName) {
+  EXPECT_TRUE(differences("deferred scaling: 1\n", "deferred scaling: sqrt\n").empty());
+  const std::vector<Difference> found =
+      differences("deferred scaling: 0\n", "deferred scaling: 0.75\n");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found.front().there, "none");
+  EXPECT_EQ(found.front().here, "0.75");
 }
 
 TEST(ColumnShares, WorkedByHand) {

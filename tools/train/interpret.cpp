@@ -25,7 +25,6 @@ namespace zenflow::tools {
 namespace {
 
 using runtime::Decay;
-using runtime::DeferredScaling;
 using runtime::NormKind;
 using runtime::OffloadSchedule;
 using runtime::TrainOptions;
@@ -215,11 +214,9 @@ void interpret_schedule(const CLI::App& app, TrainCommand& o) {
   t.training = o.setup;
   t.threads = o.setup.threads;
   t.offload.norm = o.column_norm == "l1" ? NormKind::kL1 : NormKind::kL2;
-  t.offload.deferred_scaling =
-      named<DeferredScaling>(o.deferred_scaling, {{"none", DeferredScaling::kNone},
-                                                  {"sqrt", DeferredScaling::kSquareRoot},
-                                                  {"0.75", DeferredScaling::kThreeQuarters},
-                                                  {"linear", DeferredScaling::kLinear}});
+  if (o.setup.schedule == OffloadSchedule::kZenFlow) {
+    t.offload.deferred_scaling = runtime::deferred_scaling(o.deferred_scaling);
+  }
   t.offload.interval_is_auto =
       o.update_interval == "auto" && t.offload.schedule == OffloadSchedule::kZenFlow;
   if (o.update_interval == "auto") {
