@@ -27,7 +27,7 @@ struct TrainCommand {
   int gpu = 0;
   std::string decay = "constant";
   std::string column_norm = "l2";
-  std::string deferred_scaling = "none";
+  std::string deferred_scaling = "0.75";
   std::string link_bandwidth;
   std::string device_memory;
   std::string shard_size;
