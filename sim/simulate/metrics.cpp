@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "sim/simulate/timed_changes.h"
+
 namespace zenflow::sim {
 namespace {
 
@@ -179,14 +181,6 @@ WindowMetrics metrics_of(const Program& program, const Execution& execution, con
   return metrics;
 }
 
-struct TimedChange {
-  std::int64_t key;     ///< twice the time, one more for allocations
-  std::uint32_t index;  ///< into Program::memory
-
-  [[nodiscard]] Picoseconds time() const { return {key / 2}; }
-  friend auto operator<=>(const TimedChange&, const TimedChange&) = default;
-};
-
 /// Changes one after the other, those of each stream in order of time; stream i begins at first[i].
 struct ChangeStreams {
   std::vector<TimedChange> changes;
@@ -219,28 +213,6 @@ ChangeStreams streams_of(const Program& program, const Execution& execution, Mem
     streams.changes[next[stream]++] = change;
   });
   return streams;
-}
-
-/// Frees come before allocations of the same instant: the engine lets the freed go first.
-std::vector<TimedChange> changes_in_time(const Program& program, const Execution& execution,
-                                         MemoryPlace place) {
-  auto [changes, first] = streams_of(program, execution, place);
-  std::vector<TimedChange> merged(changes.size());
-  while (first.size() > 2) {  // two streams become one, until one is left
-    std::vector<std::size_t> halved = {0};
-    for (std::size_t i = 0; i + 1 < first.size(); i += 2) {
-      const auto at = [&](std::size_t stream) {
-        const std::size_t begin = first[std::min(stream, first.size() - 1)];
-        return changes.begin() + static_cast<std::ptrdiff_t>(begin);
-      };
-      std::merge(at(i), at(i + 1), at(i + 1), at(i + 2),
-                 merged.begin() + (at(i) - changes.begin()));
-      halved.push_back(first[std::min(i + 2, first.size() - 1)]);
-    }
-    changes.swap(merged);
-    first.swap(halved);
-  }
-  return changes;
 }
 
 using Categories = std::array<double, kMemoryCategories>;
@@ -278,6 +250,27 @@ double total(const Categories& held) {
 }
 
 }  // namespace
+
+std::vector<TimedChange> changes_in_time(const Program& program, const Execution& execution,
+                                         MemoryPlace place) {
+  auto [changes, first] = streams_of(program, execution, place);
+  std::vector<TimedChange> merged(changes.size());
+  while (first.size() > 2) {  // two streams become one, until one is left
+    std::vector<std::size_t> halved = {0};
+    for (std::size_t i = 0; i + 1 < first.size(); i += 2) {
+      const auto at = [&](std::size_t stream) {
+        const std::size_t begin = first[std::min(stream, first.size() - 1)];
+        return changes.begin() + static_cast<std::ptrdiff_t>(begin);
+      };
+      std::merge(at(i), at(i + 1), at(i + 1), at(i + 2),
+                 merged.begin() + (at(i) - changes.begin()));
+      halved.push_back(first[std::min(i + 2, first.size() - 1)]);
+    }
+    changes.swap(merged);
+    first.swap(halved);
+  }
+  return changes;
+}
 
 /// The first forward tasks of all classes are issued one after the other.
 double mean_step_time(const Program& program, const Execution& execution, std::size_t step) {
