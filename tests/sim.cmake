@@ -22,6 +22,9 @@ zenflow_test_group(sim_report_test LABEL unit
           unit/table_test.cpp unit/output_file_test.cpp unit/chrome_trace_test.cpp
           unit/result_json_test.cpp unit/release_test.cpp
   LINK zenflow::report GTest::gmock nlohmann_json::nlohmann_json fmt::fmt ZLIB::ZLIB)
+zenflow_test_group(page_test LABEL unit
+  SOURCES unit/page_test.cpp
+  LINK zenflow::page GTest::gmock nlohmann_json::nlohmann_json fmt::fmt)
 zenflow_test_group(schedule_property_test LABEL property
   SOURCES property/schedule_property_test.cpp
   LINK zenflow::report fmt::fmt)
@@ -77,3 +80,10 @@ zenflow_test_group(check_cli_test LABEL cli
   LINK GTest::gmock nlohmann_json::nlohmann_json)
 target_compile_definitions(check_cli_test PRIVATE ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
 add_dependencies(check_cli_test zenflow-sim)
+if(ZENFLOW_CHART_JS)
+  zenflow_test_group(page_cli_test LABEL cli
+    SOURCES cli/page_cli_test.cpp
+    LINK GTest::gmock nlohmann_json::nlohmann_json)
+  target_compile_definitions(page_cli_test PRIVATE ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
+  add_dependencies(page_cli_test zenflow-sim)
+endif()

@@ -12,6 +12,7 @@
 #include "tools/commands/explain_trace.h"
 #include "tools/commands/job_options.h"
 #include "tools/programs.h"
+#include "tools/report_page.h"
 #include "tools/version.h"
 
 namespace zenflow::tools {
@@ -24,6 +25,7 @@ struct Options {
   CheckOptions check;
   SweepOptions sweep;
   FitOptions fit;
+  ExploreOptions explore;
   LintCommandOptions lint;
   ExplainTraceOptions explain_trace;
   std::int64_t steps = 16;
@@ -110,7 +112,18 @@ void add_run(CLI::App& app, Options& options, int& code) {
       "write the simulated run as a Chrome trace (Perfetto, HTA); gzip if the name ends in .gz");
   command->add_option("--dot", options.run.dot,
                       "write the tasks of two update windows and their dependencies as Graphviz");
+  add_report_option(*command, options.common.report);
   command->add_flag("-f,--force", options.common.overwrite, "overwrite existing files");
+}
+
+void add_explore(CLI::App& app, Options& options, int& code) {
+  CLI::App* command = add_command(
+      app, options, "explore",
+      "serve the page of --report on this machine, with sliders for topk_ratio, update_interval, "
+      "batch, links and cores, until Ctrl-C",
+      [&] { code = explore_command(options.common, options.explore); });
+  command->add_option("--port", options.explore.port,
+                      "port of 127.0.0.1 to listen on; default: one that is free");
 }
 
 /// The short answer on a job.
@@ -122,6 +135,7 @@ void add_check(CLI::App& app, Options& options, int& code) {
   add_scenario_options(*command, options.common);
   add_job_options(*command, options.common.job);
   command->add_option("--save", options.check.save, "write the scenario that was simulated");
+  add_report_option(*command, options.common.report);
   command->add_flag("-f,--force", options.common.overwrite, "overwrite existing files");
   command->callback([&options, &code] { code = check_command(options.common, options.check); });
 }
@@ -166,8 +180,12 @@ void add_explain(CLI::App& app, Options& options, int& code) {
       ->needs(trace);
   add_scenario_options(*command, options.common);
   add_job_options(*command, options.common.job);
+  add_report_option(*command, options.common.report);
+  command->add_flag("-f,--force", options.common.overwrite, "overwrite an existing page");
   command->callback([&options, &traced, &code] {
     if (!traced.traces.empty()) {
+      traced.report = options.common.report;
+      traced.overwrite = options.common.overwrite;
       code = explain_trace_command(
           {options.common.json, options.common.quiet, colored(options.common)}, traced);
       return;
@@ -187,6 +205,8 @@ void add_others(CLI::App& app, Options& options, int& code) {
   compare->add_option("scenario", options.common.scenarios, "scenario files (YAML)");
   add_scenario_options(*compare, options.common);
   add_job_options(*compare, options.common.job);
+  add_report_option(*compare, options.common.report);
+  compare->add_flag("-f,--force", options.common.overwrite, "overwrite an existing page");
   compare->callback([&] {
     if (options.common.scenarios.empty()) {
       take_scenario("compare", options);
@@ -294,6 +314,7 @@ int main_program(int argc, char** argv) {
   int code = 0;
   add_check(app, options, code);
   add_run(app, options, code);
+  add_explore(app, options, code);
   add_sweep(app, options, code);
   add_others(app, options, code);
   add_lint(app, options, code);

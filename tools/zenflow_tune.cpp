@@ -19,6 +19,7 @@
 #include "tools/program_build.h"
 #include "tools/programs.h"
 #include "tools/read_trace.h"
+#include "tools/report_page.h"
 #include "tools/tune/tune.h"
 #include "tools/version.h"
 
@@ -138,6 +139,7 @@ void add_rest(CLI::App& app, TuneOptions& o) {
       ->check(CLI::Range(1, 1024));
   app.add_flag("--json", o.json, "print the summary as one JSON document on standard output");
   app.add_flag("-f,--force", o.overwrite, "overwrite results; the study is kept and goes on");
+  add_report_option(app, o.report);
   app.add_option("--color", o.color,
                  "colour of tables: auto, always or never (NO_COLOR counts in auto)")
       ->check(CLI::IsMember({"auto", "always", "never"}));
@@ -310,10 +312,30 @@ sim::LoadedRequest load(const TuneOptions& options, std::optional<sim::TracedReq
   return sim::load_traced_request(options, read, options.output.value_or("."), traced.emplace());
 }
 
+/// The own setting's run and the chosen one's, as far as the own one can be simulated.
+void write_page(const TuneAnswer& answer) {
+  const TuneOptions& options = answer.options;
+  if (!options.report) return;
+  const sim::Candidates& candidates = answer.candidates;
+  sim::PageContent page{"tune", candidates.request().job.scenario.name, summary_json(answer)};
+  const sim::Setting& setting = answer.chosen().setting;
+  const sim::Job chosen = candidates.job(setting);
+  const sim::Schedule& schedule = candidates.schedule(setting);
+  page.runs.push_back(
+      page_run(chosen, schedule, sim::simulate_schedule(chosen, schedule), "chosen"));
+  if (answer.result.own) {
+    const sim::Candidates::OwnJob own = candidates.own_job();
+    page.runs.push_back(page_run(own.job, own.schedule,
+                                 sim::simulate_schedule(own.job, own.schedule), "own setting"));
+  }
+  write_report(options.report, page, options.overwrite, options.quiet);
+}
+
 int tune(TuneOptions& options) {
   const Defaults defaults(std::nullopt);
   const bool bold = colored_output(options.color, defaults);
   check_what(options);
+  check_report(options.report, options.overwrite);
   check_train_command(options.train_command);
   options.profile_directories = profile_directories(options.scenario);
   if (!options.profile) options.profile = defaults.value("profile");
@@ -375,6 +397,7 @@ int tune(TuneOptions& options) {
   if (options.verbose) complain(study_text(answer));
   answer.bold = bold;  // of files nothing is
   print(options.json ? summary_json(answer) : summary_text(answer));
+  write_page(answer);
   if (!rely && answer.result.complete) {
     throw Error(
         ErrorKind::kTolerance,

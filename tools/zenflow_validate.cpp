@@ -7,6 +7,7 @@
 #include "tools/environment.h"
 #include "tools/programs.h"
 #include "tools/read_trace.h"
+#include "tools/report_page.h"
 #include "tools/validate/store.h"
 #include "tools/validate/validate.h"
 #include "tools/version.h"
@@ -47,6 +48,8 @@ int main_program(int argc, char** argv) {
   check_validate_options(options);
   if (options.published) return report_published(options);
   const std::string date = date_or_today(options.date);
+  check_report(options.report, options.overwrite);
+  options.shows_overlay = options.report.has_value();
   // Before hours of work whose result would be lost.
   for (const auto* file : {&options.write_profile, &options.overlay}) {
     if (!file->empty()) check_output(*file, options.overwrite);

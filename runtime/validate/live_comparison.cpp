@@ -166,7 +166,7 @@ class LiveComparison {
                        result_.machine = machine_text() + ", " + run.timeline.devices.front();
                      const double step = *run.figures[sim::Metric::kStep];
                      // A fit needs the recordings of the runs that count, an overlay one.
-                     const bool is_kept = result_.settings[i].calibrated || !flags_.overlay.empty();
+                     const bool is_kept = result_.settings[i].calibrated || flags_.wants_overlay();
                      if (!is_kept) run.timeline = {};
                      if (!result_.settings[i].calibrated && !runs_[i].empty())
                        runs_[i].back().timeline = {};
@@ -211,7 +211,7 @@ class LiveComparison {
       sim::Job job = jobs_.job(points_[i]);
       job.scenario.hardware = result_.fit->profile;
       sim::OverlayPart* part = nullptr;
-      if (!flags_.overlay.empty()) {
+      if (flags_.wants_overlay()) {
         LiveRun& last = runs_[i].back();
         part = &result_.overlay.emplace_back();
         part->measured = std::move(last.timeline);

@@ -29,7 +29,10 @@ struct ComparisonFlags {
   std::int64_t first_step = -1;        ///< -1: after two windows of zenflow-train, else 0
   std::string steps;                   ///< regular expression for ranges that are steps
   std::filesystem::path rules;
-  std::filesystem::path overlay;  ///< empty: none is made
+  std::filesystem::path overlay;  ///< empty: no file is written
+  bool shows_overlay = false;     ///< a page does, also without that file
+
+  [[nodiscard]] bool wants_overlay() const { return shows_overlay || !overlay.empty(); }
 };
 
 /// Both sides of a setting, for an overlay.

@@ -170,7 +170,7 @@ class TraceComparison {
       Job job = one.job;
       if (result_.fit) job.scenario.hardware = result_.fit->profile;
       // A log has only durations.
-      const bool is_shown = !flags_.overlay.empty() && one.end > one.begin;
+      const bool is_shown = flags_.wants_overlay() && one.end > one.begin;
       OverlayPart* part = is_shown ? &result_.overlay.emplace_back() : nullptr;
       if (part != nullptr) {
         part->measured = std::move(one.trace.timeline);

@@ -20,7 +20,7 @@ while IFS= read -r line; do
   grep -qxF -- "$line" printed.txt || { echo "not printed: $line"; missing=1; }
 done < <(blocks text)
 ((missing == 0))
-for file in job.yaml tuned/ds_config_optimal.json predicted.json.gz result.json sweep.csv; do
+for file in job.yaml tuned/ds_config_optimal.json predicted.json.gz result.json sweep.csv report.html; do
   [[ -s $file ]] || { echo "no $file"; exit 1; }
 done
 echo "$commands commands ran as docs/start.md has them"

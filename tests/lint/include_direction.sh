@@ -25,6 +25,7 @@ sim/engine:          sim/base sim/graph
 sim/schedule:        sim/base sim/config sim/model sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine
 sim/simulate:        sim/base sim/config sim/model sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace
 sim/report:          sim/job_files sim/base sim/config sim/model sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/simulate
+sim/page:            sim/base sim/config sim/model sim/offload sim/graph sim/engine sim/schedule sim/trace sim/simulate
 sim/calibrate:       sim/base sim/config sim/model sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/simulate
 sim/calibrate/trace: sim/base sim/config sim/model sim/offload sim/deepspeed sim/cost sim/memory sim/graph sim/engine sim/schedule sim/trace sim/trace/import sim/trace/analysis sim/simulate sim/calibrate
 sim/accuracy:        sim/*

@@ -13,6 +13,7 @@
 #include "sim/report/result_json.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/job_options.h"
+#include "tools/report_page.h"
 #include "tools/version.h"
 
 namespace zenflow::tools {
@@ -214,6 +215,7 @@ int check_command(const CommonOptions& common, const CheckOptions& options) {
                 "zenflow-sim run with the same flags");
   }
   if (options.save) check_output(*options.save, common.overwrite);
+  check_report(common.report, common.overwrite);
   const sim::LoadOptions load = load_options(common, {});
   if (sim::sets(load.overrides, "schedules")) {
     throw Error(ErrorKind::kInput,
@@ -242,7 +244,14 @@ int check_command(const CommonOptions& common, const CheckOptions& options) {
   } else {
     text += "\nnext: zenflow-tune with the same flags and -o tuned\n";
   }
-  print(common.json ? json_text(as_json(scenario, loaded.job, check)) : text);
+  const std::string document = json_text(as_json(scenario, loaded.job, check));
+  print(common.json ? document : text);
+  if (common.report) {
+    const sim::PageRun run = page_run(loaded.job, *loaded.schedules.front(),
+                                      check.explanation.result, check.explanation.result.schedule);
+    write_report(common.report, {"check", loaded.job.scenario.name, document, {run}},
+                 common.overwrite, common.quiet);
+  }
   return check.verdict == sim::Verdict::kDoesNotFit ? static_cast<int>(ErrorKind::kInfeasible) : 0;
 }
 

@@ -23,6 +23,7 @@ struct CommonOptions {
   std::optional<std::string> target;
   std::optional<std::string> profile;
   std::optional<std::filesystem::path> config;
+  std::optional<std::filesystem::path> report;  ///< HTML page to write
   bool json = false;
   bool quiet = false;
   bool verbose = false;
@@ -64,11 +65,17 @@ struct CheckOptions {
   std::optional<std::filesystem::path> save;
 };
 
+struct ExploreOptions {
+  std::uint16_t port = 0;  ///< 0: one that is free
+};
+
 int check_command(const CommonOptions& common, const CheckOptions& options);
 int run_command(const CommonOptions& common, const RunOptions& options);
 int compare_command(const CommonOptions& common);
 int sweep_command(const CommonOptions& common, const SweepOptions& options);
 int explain_command(const CommonOptions& common);
+/// Serves until a signal ends it.
+int explore_command(const CommonOptions& common, const ExploreOptions& options);
 int fit_command(const CommonOptions& common, const FitOptions& options);
 int lint_command(const CommonOptions& common, const LintCommandOptions& options);
 int steps_command(const CommonOptions& common, std::int64_t count);

@@ -5,6 +5,7 @@
 #include "sim/base/table.h"
 #include "sim/report/result_json.h"
 #include "tools/commands/commands.h"
+#include "tools/report_page.h"
 #include "tools/version.h"
 
 namespace zenflow::tools {
@@ -47,38 +48,56 @@ std::string as_table(const std::vector<Compared>& rows, bool bold) {
       cells, bold, 2);
 }
 
+/// The scenario's document with the speed-ups.
+nlohmann::ordered_json as_json(const LoadedJob& loaded, const std::vector<Compared>& compared) {
+  std::vector<sim::SimulationResult> results;
+  for (const Compared& row : compared) results.push_back(row.result);
+  auto document = nlohmann::ordered_json::parse(sim::result_json(loaded.job, results, kVersion));
+  for (std::size_t i = 0; i < compared.size(); ++i) {
+    document["results"][i]["speedup_vs_zero_offload"] = compared[i].speedup;
+  }
+  return document;
+}
+
+std::string document_text(nlohmann::ordered_json scenarios) {
+  nlohmann::ordered_json all;
+  all["schema_version"] = 1;
+  all["tool"] = "zenflow-sim";
+  all["version"] = kVersion;
+  all["scenarios"] = std::move(scenarios);
+  return json_text(all);
+}
+
+void add_runs(const LoadedJob& loaded, const std::vector<Compared>& compared,
+              std::vector<sim::PageRun>& runs) {
+  for (std::size_t i = 0; i < compared.size(); ++i) {
+    runs.push_back(page_run(loaded.job, *loaded.schedules[i], compared[i].result,
+                            compared[i].scenario + ": " + compared[i].result.schedule));
+  }
+}
+
 }  // namespace
 
 int compare_command(const CommonOptions& common) {
+  check_report(common.report, common.overwrite);
   std::vector<Compared> rows;
   nlohmann::ordered_json documents = nlohmann::ordered_json::array();
+  sim::PageContent page{"compare", "", ""};
   for (const auto& path : common.scenarios) {
     if (signal_exit_code() != 0) break;
     const LoadedJob loaded = load_job(common, path);
     std::vector<Compared> compared;
     if (!finishes([&] { compared = compare(loaded); })) break;
-    if (common.json) {
-      std::vector<sim::SimulationResult> results;
-      for (const Compared& row : compared) results.push_back(row.result);
-      auto document =
-          nlohmann::ordered_json::parse(sim::result_json(loaded.job, results, kVersion));
-      for (std::size_t i = 0; i < compared.size(); ++i) {
-        document["results"][i]["speedup_vs_zero_offload"] = compared[i].speedup;
-      }
-      documents.push_back(std::move(document));
+    if (common.json || common.report) documents.push_back(as_json(loaded, compared));
+    if (common.report) {
+      page.title += (page.title.empty() ? "" : ", ") + loaded.job.scenario.name;
+      add_runs(loaded, compared, page.runs);
     }
     rows.insert(rows.end(), compared.begin(), compared.end());
   }
-  if (common.json) {
-    nlohmann::ordered_json all;
-    all["schema_version"] = 1;
-    all["tool"] = "zenflow-sim";
-    all["version"] = kVersion;
-    all["scenarios"] = std::move(documents);
-    print(json_text(all));
-  } else {
-    print(as_table(rows, colored(common)));
-  }
+  page.document = document_text(std::move(documents));
+  print(common.json ? page.document : as_table(rows, colored(common)));
+  if (signal_exit_code() == 0) write_report(common.report, page, common.overwrite, common.quiet);
   return signal_exit_code();
 }
 

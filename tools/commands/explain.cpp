@@ -6,6 +6,7 @@
 #include "sim/base/json_text.h"
 #include "sim/base/table.h"
 #include "tools/commands/commands.h"
+#include "tools/report_page.h"
 #include "tools/version.h"
 
 namespace zenflow::tools {
@@ -76,6 +77,7 @@ nlohmann::ordered_json as_json(const sim::Explanation& one) {
 }  // namespace
 
 int explain_command(const CommonOptions& common) {
+  check_report(common.report, common.overwrite);
   const LoadedJob loaded = load_job(common, common.scenarios.front());
   nlohmann::ordered_json document;
   document["schema_version"] = 1;
@@ -87,14 +89,20 @@ int explain_command(const CommonOptions& common) {
   if (!loaded.job.assumptions.empty()) document["assumptions"] = loaded.job.assumptions;
   document["explanations"] = nlohmann::ordered_json::array();
   std::string text = job_heading(loaded.job) + "\n";
+  sim::PageContent page{"explain", loaded.job.scenario.name, ""};
   for (const sim::Schedule* schedule : loaded.schedules) {
     if (signal_exit_code() != 0) break;
     sim::Explanation one;
     if (!finishes([&] { one = sim::explain(loaded.job, *schedule); })) break;
     document["explanations"].push_back(as_json(one));
     text += as_text(one, colored(common));
+    if (common.report) {
+      page.runs.push_back(page_run(loaded.job, *schedule, one.result, one.result.schedule));
+    }
   }
-  print(common.json ? json_text(document) : text);
+  page.document = json_text(document);
+  print(common.json ? page.document : text);
+  if (signal_exit_code() == 0) write_report(common.report, page, common.overwrite, common.quiet);
   return signal_exit_code();
 }
 

@@ -6,6 +6,7 @@
 #include "sim/trace/analysis/trace_report.h"
 #include "tools/environment.h"
 #include "tools/read_trace.h"
+#include "tools/report_page.h"
 #include "tools/version.h"
 
 namespace zenflow::tools {
@@ -21,33 +22,47 @@ std::string indented(const std::string& text) {
   return out;
 }
 
+std::string document_text(const std::string& traces) {
+  return fmt::format(
+      "{{\n  \"schema_version\": 1,\n  \"version\": \"{}\",\n  \"traces\": [\n{}\n  ]\n}}\n",
+      kVersion, traces);
+}
+
+/// "a.json, b.json".
+std::string title_of(const std::vector<std::filesystem::path>& traces) {
+  std::string text;
+  for (const std::filesystem::path& one : traces) {
+    text += (text.empty() ? "" : ", ") + one.filename().generic_string();
+  }
+  return text;
+}
+
 }  // namespace
 
 int explain_trace_command(const OutputStyle& style, const ExplainTraceOptions& options) {
+  check_report(options.report, options.overwrite);
   sim::ImportOptions settings;
   if (options.rules) settings.rules = sim::read_rules(*options.rules);
   settings.steps = options.steps;
   std::string text;
   std::string list;
+  sim::PageContent page{"trace", title_of(options.traces), ""};
   for (const std::filesystem::path& file : options.traces) {
     const std::string name = file.generic_string();
-    const sim::ImportedTrace trace = read_trace(file, settings, !style.quiet);
+    sim::ImportedTrace trace = read_trace(file, settings, !style.quiet);
     const sim::TraceAnalysis analysis = sim::analyze(trace, settings.rules);
     if (style.json && !style.quiet) {
       for (const std::string& problem : trace.problems) complain("note: " + problem + "\n");
     }
-    if (style.json) {
+    if (style.json || options.report) {
       list += (list.empty() ? "" : ",\n") + indented(sim::trace_json(trace, analysis, name));
-    } else {
-      text += sim::trace_text(trace, analysis, name, style.bold);
     }
+    if (!style.json) text += sim::trace_text(trace, analysis, name, style.bold);
+    if (options.report) page.runs.push_back({name, std::move(trace.timeline)});
   }
-  if (style.json) {
-    text = fmt::format(
-        "{{\n  \"schema_version\": 1,\n  \"version\": \"{}\",\n  \"traces\": [\n{}\n  ]\n}}\n",
-        kVersion, list);
-  }
-  print(text);
+  page.document = document_text(list);
+  print(style.json ? page.document : text);
+  write_report(options.report, page, options.overwrite, style.quiet);
   return signal_exit_code();
 }
 

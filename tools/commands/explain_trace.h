@@ -12,6 +12,8 @@ struct ExplainTraceOptions {
   std::vector<std::filesystem::path> traces;
   std::string steps;  ///< regular expression; empty: known names
   std::optional<std::filesystem::path> rules;
+  std::optional<std::filesystem::path> report;  ///< page to write
+  bool overwrite = false;
 };
 
 struct OutputStyle {

@@ -12,6 +12,7 @@
 #include "sim/simulate/simulated_timeline.h"
 #include "sim/trace/chrome_trace.h"
 #include "tools/commands/commands.h"
+#include "tools/report_page.h"
 #include "tools/version.h"
 
 namespace zenflow::tools {
@@ -177,6 +178,18 @@ void write_files(const LoadedJob& loaded, const std::vector<SimulationResult>& r
   }
 }
 
+void write_page(const LoadedJob& loaded, const std::vector<SimulationResult>& results,
+                const CommonOptions& common) {
+  if (!common.report) return;
+  sim::PageContent page{"run", loaded.job.scenario.name,
+                        sim::result_json(loaded.job, results, kVersion)};
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    page.runs.push_back(
+        page_run(loaded.job, *loaded.schedules[i], results[i], results[i].schedule));
+  }
+  write_report(common.report, page, common.overwrite, common.quiet);
+}
+
 }  // namespace
 
 int run_command(const CommonOptions& common, const RunOptions& options) {
@@ -186,6 +199,7 @@ int run_command(const CommonOptions& common, const RunOptions& options) {
   if (options.trace && options.trace == options.dot) {
     throw Error(ErrorKind::kInput, "--trace and --dot name the same file");
   }
+  check_report(common.report, common.overwrite);
   std::vector<SimulationResult> results;
   for (const sim::Schedule* schedule : loaded.schedules) {
     if (signal_exit_code() != 0) break;
@@ -200,6 +214,7 @@ int run_command(const CommonOptions& common, const RunOptions& options) {
                     : tables(loaded.job, results, colored(common)));
   if (signal_exit_code() != 0) return signal_exit_code();
   write_files(loaded, results, traces, graphs, common);
+  write_page(loaded, results, common);
   return signal_exit_code();
 }
 

@@ -25,6 +25,7 @@ struct TuneOptions : sim::TraceFlags {
   bool verbose = false;
   std::optional<std::string> color;
   bool overwrite = false;
+  std::optional<std::filesystem::path> report;  ///< page to write
 };
 
 /// The answer, ready to be written.

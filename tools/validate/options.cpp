@@ -8,6 +8,7 @@
 
 #include "sim/base/error.h"
 #include "tools/command_line.h"
+#include "tools/report_page.h"
 
 namespace zenflow::tools {
 namespace {
@@ -126,6 +127,7 @@ void add_outputs(CLI::App& app, ValidateOptions& o) {
       ->take_all();
   app.add_option("--date", o.date, "date of the measurement; default: today");
   app.add_flag("-f,--force", o.overwrite, "overwrite existing files");
+  add_report_option(app, o.report);
   app.add_flag("--json", o.json, "print one JSON document on standard output");
   app.add_flag("-q,--quiet", o.quiet, "no progress and no notes");
 }
@@ -154,7 +156,7 @@ void check_validate_options(const ValidateOptions& o) {
     expect(!compares && o.page.empty() && o.scenario.empty(),
            "--published without SCENARIO, --live, --trace and --write: its rows say all");
     expect(!o.profile && o.set.empty() && o.stall.empty() && o.bytes.empty() &&
-               o.write_profile.empty() && o.overlay.empty(),
+               o.write_profile.empty() && o.overlay.empty() && !o.report,
            "with --published no more than --json, --tolerance and --worst");
     return;
   }
@@ -163,6 +165,7 @@ void check_validate_options(const ValidateOptions& o) {
          "runs of others; or --write PAGE");
   expect(!(o.live && !o.traces.empty()), "--live or --trace, not both");
   if (!compares) {
+    expect(!o.report, "--live or --trace with --report");
     expect(o.scenario.empty(), "--live or --trace with a scenario; --write alone takes none");
     return;
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,8 @@ struct ValidateOptions : runtime::LiveComparisonFlags, sim::ToleranceFlags {
   std::filesystem::path published_file;  ///< empty: those that ship with the program
   std::filesystem::path write_profile;
   std::filesystem::path page;
-  std::string name;  ///< of the stored document
+  std::optional<std::filesystem::path> report;  ///< HTML page to write
+  std::string name;                             ///< of the stored document
   std::string machine;
   std::vector<std::string> remarks;
   std::string date;

@@ -4,6 +4,7 @@
 #include "sim/base/output_file.h"
 #include "sim/trace/chrome_trace.h"
 #include "tools/environment.h"
+#include "tools/report_page.h"
 #include "tools/validate/store.h"
 #include "tools/validate/validate.h"
 #include "tools/version.h"
@@ -45,6 +46,18 @@ void write_profile(const ValidateOptions& options, const sim::Comparison& compar
       options.overwrite);
 }
 
+/// With each setting's lanes, predicted above measured, as far as recordings say when things
+/// happened.
+void write_report_page(const ValidateOptions& options, const sim::ValidationDocument& document,
+                       const sim::Comparison& comparison) {
+  if (!options.report) return;
+  sim::PageContent page{"validate", document.scenario, sim::document_json(document)};
+  if (!comparison.overlay.empty()) {
+    page.runs.push_back({"predicted above measured", sim::overlay(comparison.overlay)});
+  }
+  write_report(options.report, page, options.overwrite, options.quiet);
+}
+
 }  // namespace
 
 int report(const ValidateOptions& options, const std::string& date,
@@ -63,6 +76,7 @@ int report(const ValidateOptions& options, const std::string& date,
     print((comparison.fit ? sim::fitted_table(comparison.fit->numbers, bold) + "\n" : "") +
           sim::validation_table(document.settings, summary, document.tolerance, bold));
   }
+  write_report_page(options, document, comparison);
   if (summary.too_noisy) {
     complain(fmt::format("zenflow-validate: the machine is too noisy to judge by{}\n",
                          options.page.empty() ? "" : "; nothing is stored"));

@@ -1,0 +1,17 @@
+# cmake -DOUTPUT=... -DPAGE=... -DSTYLE=... -DSCRIPT="...;..." -DCHARTS="..." -P embed_page.cmake
+# Writes a source file with the files' bytes; several files of one name follow each other.
+set(text "#include \"sim/page/assets.h\"\n\nnamespace zenflow::sim {\nnamespace {\n\n")
+set(views)
+foreach(name Page Style Script Charts)
+  set(bytes)
+  string(TOUPPER ${name} files)
+  foreach(file IN LISTS ${files})
+    file(READ ${file} hex HEX)
+    string(APPEND bytes ${hex})
+  endforeach()
+  string(REGEX REPLACE "(..)" "\\\\x\\1" bytes "${bytes}")
+  string(APPEND text "constexpr char k${name}[] =\n    \"${bytes}\";\n")
+  string(APPEND views "const std::string_view kAsset${name}(k${name}, sizeof(k${name}) - 1);\n")
+endforeach()
+string(APPEND text "\n}  // namespace\n\n${views}\n}  // namespace zenflow::sim\n")
+file(WRITE ${OUTPUT} "${text}")

@@ -1,0 +1,40 @@
+#include "tools/report_page.h"
+
+#include <CLI/CLI.hpp>
+
+#include "sim/base/output_file.h"
+#include "sim/simulate/simulated_timeline.h"
+#include "tools/environment.h"
+
+namespace zenflow::tools {
+
+void add_report_option(CLI::App& command, std::optional<std::filesystem::path>& file) {
+  command.add_option("--report", file,
+                     "write the result as a page, one HTML file that needs no network: figures, "
+                     "timelines and tables");
+}
+
+void check_report(const std::optional<std::filesystem::path>& file, bool overwrite) {
+  if (!file) return;
+  sim::check_charts();
+  check_output(*file, overwrite);
+}
+
+void write_report(const std::optional<std::filesystem::path>& file, const sim::PageContent& content,
+                  bool overwrite, bool quiet) {
+  if (!file) return;
+  write_output(*file, sim::page_html(content), overwrite);
+  if (!quiet) complain("wrote " + file->generic_string() + "\n");
+}
+
+sim::PageRun page_run(const sim::Job& job, const sim::Schedule& schedule,
+                      const sim::SimulationResult& result, const std::string& label) {
+  const sim::Job fixed = result.update_interval_is_auto
+                             ? sim::with_update_interval(job, *result.update_interval)
+                             : job;
+  const sim::FullRun run = sim::simulate_fully(fixed, schedule);
+  return {label, sim::simulated_timeline(fixed, result.schedule, run),
+          sim::memory_courses(run, result.memory)};
+}
+
+}  // namespace zenflow::tools
