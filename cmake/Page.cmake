@@ -4,10 +4,14 @@ set(ZENFLOW_PAGE_SCRIPTS format.js data.js theme.js timeline.js timeline_input.j
                          runs.js tuning.js validation.js overview.js explore.js main.js)
 find_file(ZENFLOW_CHART_JS chart.min.js PATHS /usr/share/javascript/chart.js NO_DEFAULT_PATH
           DOC "Chart.js, version 3, in one file")
-if(ZENFLOW_CHART_JS)
+find_file(ZENFLOW_CHART_NOTICE copyright PATHS /usr/share/doc/libjs-chart.js NO_DEFAULT_PATH
+          DOC "Copyright and licence of Chart.js, which goes with every copy")
+if(ZENFLOW_CHART_JS AND ZENFLOW_CHART_NOTICE)
+  set(ZENFLOW_HAVE_CHARTS ON)
   message(STATUS "Pages: charts by ${ZENFLOW_CHART_JS}")
 else()
-  message(STATUS "Pages: no Chart.js (libjs-chart.js): --report will refuse")
+  set(ZENFLOW_HAVE_CHARTS OFF)
+  message(STATUS "Pages: no Chart.js with its licence (libjs-chart.js): --report will refuse")
 endif()
 
 # zenflow_embed_page(<target>): adds the files as strings, declared in sim/page/assets.h.
@@ -16,13 +20,15 @@ function(zenflow_embed_page target)
   list(TRANSFORM ZENFLOW_PAGE_SCRIPTS PREPEND ${assets}/ OUTPUT_VARIABLE scripts)
   set(made ${PROJECT_BINARY_DIR}/generated/sim/page_assets.cpp)
   set(charts)
-  if(ZENFLOW_CHART_JS)
+  set(notice)
+  if(ZENFLOW_HAVE_CHARTS)
     set(charts ${ZENFLOW_CHART_JS})
+    set(notice ${ZENFLOW_CHART_NOTICE})
   endif()
   add_custom_command(OUTPUT ${made}
     COMMAND ${CMAKE_COMMAND} -DOUTPUT=${made} -DPAGE=${assets}/page.html -DSTYLE=${assets}/page.css
-            "-DSCRIPT=${scripts}" "-DCHARTS=${charts}" -P ${PROJECT_SOURCE_DIR}/cmake/embed_page.cmake
-    DEPENDS ${assets}/page.html ${assets}/page.css ${scripts} ${charts}
+            "-DSCRIPT=${scripts}" "-DCHARTS=${charts}" "-DNOTICE=${notice}" -P ${PROJECT_SOURCE_DIR}/cmake/embed_page.cmake
+    DEPENDS ${assets}/page.html ${assets}/page.css ${scripts} ${charts} ${notice}
             ${PROJECT_SOURCE_DIR}/cmake/embed_page.cmake
     COMMENT "Embedding what pages are made of" VERBATIM)
   target_sources(${target} PRIVATE ${made})

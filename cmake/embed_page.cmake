@@ -1,8 +1,8 @@
-# cmake -DOUTPUT=... -DPAGE=... -DSTYLE=... -DSCRIPT="...;..." -DCHARTS="..." -P embed_page.cmake
+# cmake -DOUTPUT=... -DPAGE=... -DSTYLE=... -DSCRIPT="...;..." -DCHARTS="..." -DNOTICE="..." -P embed_page.cmake
 # Writes a source file with the files' bytes; several files of one name follow each other.
 set(text "#include \"sim/page/assets.h\"\n\nnamespace zenflow::sim {\nnamespace {\n\n")
 set(views)
-foreach(name Page Style Script Charts)
+foreach(name Page Style Script Charts Notice)
   set(bytes)
   string(TOUPPER ${name} files)
   foreach(file IN LISTS ${files})

@@ -80,10 +80,11 @@ zenflow_test_group(check_cli_test LABEL cli
   LINK GTest::gmock nlohmann_json::nlohmann_json)
 target_compile_definitions(check_cli_test PRIVATE ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
 add_dependencies(check_cli_test zenflow-sim)
-if(ZENFLOW_CHART_JS)
+if(ZENFLOW_HAVE_CHARTS)
   zenflow_test_group(page_cli_test LABEL cli
     SOURCES cli/page_cli_test.cpp
     LINK GTest::gmock nlohmann_json::nlohmann_json)
-  target_compile_definitions(page_cli_test PRIVATE ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
-  add_dependencies(page_cli_test zenflow-sim)
+  target_compile_definitions(page_cli_test PRIVATE ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>"
+                                                   ZENFLOW_TUNE="$<TARGET_FILE:zenflow-tune>")
+  add_dependencies(page_cli_test zenflow-sim zenflow-tune)
 endif()

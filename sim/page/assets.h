@@ -9,5 +9,6 @@ extern const std::string_view kAssetPage;    ///< HTML with places to fill in: "
 extern const std::string_view kAssetStyle;   ///< CSS
 extern const std::string_view kAssetScript;  ///< our script
 extern const std::string_view kAssetCharts;  ///< Chart.js; empty: the build had none
+extern const std::string_view kAssetNotice;  ///< its copyright and licence
 
 }  // namespace zenflow::sim

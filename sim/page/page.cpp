@@ -56,9 +56,9 @@ void check_charts() {
 std::string page_html(const PageContent& content) {
   check_charts();
   const std::vector<std::pair<std::string_view, std::string>> places = {
-      {"<!--TITLE-->", html_text(content.title)},    {"/*STYLE*/", std::string(kAssetStyle)},
-      {"<!--CONTENT-->", content_elements(content)}, {"/*CHARTS*/", std::string(kAssetCharts)},
-      {"/*SCRIPT*/", std::string(kAssetScript)},
+      {"<!--TITLE-->", html_text(content.title)}, {"/*STYLE*/", std::string(kAssetStyle)},
+      {"<!--NOTICE-->", html_text(kAssetNotice)}, {"<!--CONTENT-->", content_elements(content)},
+      {"/*CHARTS*/", std::string(kAssetCharts)},  {"/*SCRIPT*/", std::string(kAssetScript)},
   };
   std::string out;
   std::string_view rest = kAssetPage;

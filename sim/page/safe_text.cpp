@@ -26,6 +26,7 @@ std::string_view entity(char character) {
 }
 
 bool is_control(char character) {
+  if (character == '\n' || character == '\t') return false;
   return static_cast<unsigned char>(character) < 0x20 || character == 0x7f;
 }
 

@@ -11,8 +11,8 @@ namespace zenflow::sim {
 /// a line. Precondition: `json` is JSON, in which `<` is in strings alone.
 [[nodiscard]] std::string json_in_script(std::string_view json);
 
-/// As the content of an element or of an attribute in quotes. Control characters, and what is not
-/// UTF-8, become U+FFFD.
+/// As the content of an element or of an attribute in quotes. Control characters but tabs and ends
+/// of lines, and what is not UTF-8, become U+FFFD.
 [[nodiscard]] std::string html_text(std::string_view text);
 
 }  // namespace zenflow::sim

@@ -90,6 +90,19 @@ TEST_F(PageCli, OfCheck) {
   EXPECT_EQ(element(html, "page")["runs"].size(), 1U);
 }
 
+TEST_F(PageCli, OfTuning) {
+  const std::string source = ZENFLOW_SOURCE_DIR;
+  const Outcome outcome = run_program(
+      {ZENFLOW_TUNE, source + "/scenarios/llama2_7b_4xa100.yaml", "--vary", "update_interval=4,8",
+       "--vary", "topk_ratio=0.1", "--vary", "stage=2,3", "--json", "--report", "p.html"},
+      {.folder = folder_.path()});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const std::string html = file_content(folder_ / "p.html");
+  EXPECT_EQ(element(html, "document"), json::parse(outcome.out));
+  EXPECT_EQ(element(html, "page")["runs"], json({"chosen", "own setting"}));
+  EXPECT_EQ(element(html, "run-1")["memory"][1]["place"], "host");
+}
+
 TEST_F(PageCli, KeepsWhatIsThere) {
   folder_.write("p.html", "mine");
   const Outcome outcome = run({"run", "small.yaml", "--report", "p.html"});

@@ -142,6 +142,24 @@ TEST_F(ValidateTraces, OverlaysHaveAProcessForEachSetting) {
                             Contains("d2h: predicted"), Contains("d2h: measured")));
 }
 
+TEST_F(ValidateTraces, APageHasTheDocumentAndBothLanes) {
+  record("a.json.gz", "live-gpu-only");
+  const Outcome outcome = validate({"--trace", "a.json.gz", "--schedule", "live-gpu-only",
+                                    "--first-step", "4", "--json", "--report", "p.html"});
+  if (outcome.err.find("libjs-chart.js") != std::string::npos) GTEST_SKIP() << outcome.err;
+  EXPECT_EQ(outcome.code, 4) << outcome.err;
+  const std::string html = file_content(folder_ / "p.html");
+  const auto element = [&html](const std::string& id) {
+    const std::string begin = "id=\"" + id + "\">";
+    const std::size_t from = html.find(begin) + begin.size();
+    return json::parse(html.substr(from, html.find("</script>", from) - from));
+  };
+  EXPECT_EQ(element("document"), json::parse(outcome.out));
+  std::vector<std::string> lanes;
+  for (const json& track : element("run-0")["tracks"]) lanes.push_back(track["name"]);
+  EXPECT_THAT(lanes, AllOf(Contains("compute: predicted"), Contains("compute: measured")));
+}
+
 TEST_F(ValidateTraces, RefusesWhatCannotBeMeant) {
   record("a.json.gz", "live-zenflow");
   const auto refuses = [&](const Arguments& arguments, const std::string& what) {

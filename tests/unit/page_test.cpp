@@ -89,6 +89,7 @@ TEST(SafeText, NothingEndsAScriptElement) {
 
 TEST(SafeText, HtmlShowsWhatWasWritten) {
   EXPECT_EQ(html_text("a <b> & \"c\" 'd'"), "a &lt;b&gt; &amp; &quot;c&quot; &#39;d&#39;");
+  EXPECT_EQ(html_text("two\nlines\t"), "two\nlines\t");
   EXPECT_EQ(html_text("\x01\xff\u00e9"), "\ufffd\ufffd\u00e9");
 }
 
@@ -139,6 +140,7 @@ TEST_F(Page, NeedsNothingElse) {
   EXPECT_FALSE(std::regex_search(html, loads));
   EXPECT_THAT(html, HasSubstr("default-src 'none'"));
   EXPECT_EQ(html.find("<link"), std::string::npos);
+  EXPECT_THAT(html, HasSubstr("Permission is hereby granted"));  // goes with Chart.js
   // Two scripts run, Chart.js and ours; all others are data.
   std::size_t scripts = 0;
   for (std::size_t at = html.find("<script>"); at != std::string::npos;
