@@ -76,6 +76,11 @@ class SameAsThePrograms(unittest.TestCase):
             zenflow.tune(ds=self.ds, vary=["stage=1,2", "update_interval=4"], max_host_memory="1 GiB",
                          max_gpu_memory="2 GiB", **JOB)
 
+    def test_tune_that_misses_what_was_measured_writes_nothing(self):
+        tuned = zenflow.tune(ds=self.ds, vary=["stage=1,2", "update_interval=4"], measured_step="1000 s", **JOB)
+        self.assertIsNone(tuned.config)
+        self.assertIn("off by a factor", " ".join(tuned.warnings))
+
     def test_lint(self):
         wrong = {**DS, "zero_optimization": {"stage": 7}}
         report = zenflow.lint(wrong)
@@ -140,6 +145,7 @@ class Behaviour(unittest.TestCase):
         """Interrupted while it searches for minutes; what comes is KeyboardInterrupt, and the next call works. A call
         that did not let other threads run would never hear of it."""
         code = ("import os, signal, threading, zenflow\n"
+                "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # where a shell has it ignored
                 "threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n"
                 "try:\n"
                 "    zenflow.tune(%r, vary=['topk_ratio=0.001:0.9:0.001', 'update_interval=1:64:1', 'stage=1,2,3',\n"

@@ -12,6 +12,7 @@ from zenflow._results import Check, Lint, Simulation, Trace, Tuned, decoded
 Path = Union[str, "os.PathLike[str]"]
 #: A DeepSpeed configuration, or the file that has it.
 Config = Union[Path, Mapping[str, Any]]
+_OFF_BY_TWO = 4  # exit code: an answer, whose `config` is None
 Settings = Union[Mapping[str, Any], Sequence[str]]
 
 
@@ -112,14 +113,15 @@ def tune(scenario: Optional[Path] = None, *, set: Optional[Settings] = None, var
     scenario: a file; in its place the arguments of `check`, or recordings of the job (trace, with model, base and what
     docs/tuning.md names). vary: "update_interval=2,4,8"; output: a folder for the results (they are overwritten). Other
     options are those of zenflow-tune: objective ("step_time", "tokens_per_second"), max_gpu_memory ("40 GiB"),
-    max_host_memory, max_staleness (steps), global_batch (sequences), top, threads, ... Raises InputError, and
-    Infeasible where nothing holds within the limits.
+    max_host_memory, max_staleness (steps), global_batch (sequences), top, threads, measured_step ("2.3 s"), ... Where
+    that is off by more than a factor of two of what the model says, `config` of the answer is None. Raises InputError,
+    and Infeasible where nothing holds within the limits.
     """
     with _as_file(ds) as file, tempfile.TemporaryDirectory(prefix="zenflow-") as own:
         folder = os.path.join(own, "tuned") if output is None else os.fspath(output)
         arguments = ["--json", "--force", "-o", folder] + ([] if scenario is None else [os.fspath(scenario)])
         flags = _flags({"ds": file, "vary": list(vary), "trace": list(trace), **options})
-        out, warnings = run("zenflow-tune", arguments + flags + _sets(set))
+        out, warnings = run("zenflow-tune", arguments + flags + _sets(set), (0, _OFF_BY_TWO))
         config: Optional[Dict[str, Any]] = None
         written = os.path.join(folder, "ds_config_optimal.json")
         if os.path.exists(written):
