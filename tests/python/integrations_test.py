@@ -45,7 +45,7 @@ class Engine:
         self.module = self
         self.hooks = []
         self._is_gradient_accumulation_boundary = None
-        self.optimizer = SimpleNamespace(update_interval=now, gradient_accumulation_steps=now)
+        self.optimizer = SimpleNamespace(update_interval=now, gradient_accumulation_steps=now, micro_step=-1)
         self._config = SimpleNamespace(gradient_accumulation_steps=now)
 
     def zero_optimization_stage(self):
@@ -149,6 +149,7 @@ class Interval(unittest.TestCase):
         self.assertIn("auto", refused(auto_update=True))
         self.assertIn("bf16", refused(bfloat16_enabled=lambda: False))
         self.assertIn("the script", refused(_is_gradient_accumulation_boundary=True))
+        self.assertIn("resume", refused(micro_steps=7))
         self.assertIn("full_warm_up_rounds = 6", refused(full_warm_up_rounds=6))
         self.assertIn("select_interval = 10", refused(select_interval=10))
 

@@ -12,6 +12,7 @@ import threading
 import unittest
 
 import zenflow
+from zenflow.integrations import _advice, _host
 
 BIN = pathlib.Path(sys.executable).parent
 SHARE = BIN.parent / "share" / "zenflow-sim"
@@ -154,6 +155,55 @@ class Behaviour(unittest.TestCase):
                 "    print(zenflow.simulate(%r)['zenflow'].schedule)\n" % (str(SCENARIO), str(SCENARIO)))
         done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, timeout=120, check=True)
         self.assertEqual(done.stdout.decode().strip(), "zenflow")
+
+
+class InTrainingScripts(unittest.TestCase):
+    """zenflow.integrations, as far as no training is needed; tests/interop/advisor.py trains."""
+
+    RATES = _host.Rates(product=1e11, copy=5e9, stream=2e10, latency=1e-6, dispatch=1e-5)
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        job = {name: value for name, value in JOB.items() if name not in ("gpu", "ram", "cores")}
+        self.job = {**job, "gpus": 1, "micro_batch_size": 1, "ds": {**DS, "train_micro_batch_size_per_gpu": 1}}
+
+    def test_needs_no_other_packages(self):
+        code = ("import sys, zenflow.integrations as one; one.OffloadAdvisor('advice')\n"
+                "print([name for name in ('torch', 'transformers', 'deepspeed') if name in sys.modules])")
+        done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
+        self.assertEqual(done.stdout.decode().strip(), "[]")
+
+    def test_a_host_is_fitted_to_a_run(self):
+        """Constants of another host are found in what is simulated of it."""
+        for offload in (True, False):
+            job = self.job if offload else {**self.job, "ds": {**self.job["ds"], "zero_optimization": {"stage": 2}}}
+            file = str(self.folder / "host.yaml")
+            other = _host.profile_of(self.RATES, 1)
+            other["gpu"]["elementwise_efficiency"]["value"] = 0.05
+            other["gpu"]["streaming_efficiency"]["value"] = 0.3
+            other["host"]["adam_bandwidth"]["value"] = "6 GB/s"
+            other["host"]["elementwise_bandwidth"]["value"] = "6 GB/s"
+            pathlib.Path(file).write_text(json.dumps(other))
+            run = zenflow.simulate(host=file, **job).results[0]
+            phases = {"forward": run.gpu_compute_ms / 3, "backward": run.gpu_compute_ms * 2 / 3, "step": 1.0}
+            if not offload:  # the device's optimizer is in what it computes
+                phases = {"forward": run.gpu_compute_ms * 0.3, "backward": run.gpu_compute_ms * 0.6, "step": 1.0}
+            fitted, explains = _host.fit(_host.profile_of(self.RATES, 1), file, job, phases, run.step_time_ms)
+            self.assertTrue(explains, fitted)
+            self.assertAlmostEqual(zenflow.simulate(host=file, **job).results[0].step_time_ms, run.step_time_ms,
+                                   delta=0.05 * run.step_time_ms)
+            self.assertEqual("host.adam_bandwidth" in fitted, offload)
+
+    def test_a_step_that_no_constant_explains_is_told(self):
+        file = str(self.folder / "host.yaml")
+        _, explains = _host.fit(_host.profile_of(self.RATES, 1), file, self.job, None, 1e-3)
+        self.assertFalse(explains)
+
+    def test_profiles_by_name(self):
+        self.assertEqual(pathlib.Path(_advice._shipped_profile("h200_x1")), SHARE / "profiles" / "h200_x1.yaml")
+        self.assertIsNone(_advice._shipped_profile("RTX 4090"))
 
 
 if __name__ == "__main__":

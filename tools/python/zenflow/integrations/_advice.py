@@ -120,7 +120,7 @@ def find_node(hardware: Hardware, job: Job, measured: Measured, module: Any, fol
         return Node({"gpu": name, "host": "this"}, "card %s, as PyTorch says, in this host" % name)
     file = os.path.join(folder, "profile.yaml")
     tokens = job.arguments["micro_batch_size"] * job.arguments["sequence_length"]
-    profile = _host.measured_profile(module, tokens, job.arguments["dtype"], job.ranks)
+    profile = _host.profile_of(_host.measure(module, tokens, job.arguments["dtype"]), job.ranks)
     # Simulated are micro steps.
     micro_steps = job.arguments["gradient_accumulation_steps"]
     phases = measured.phases_ms and {name: value / micro_steps for name, value in measured.phases_ms.items()}
@@ -173,7 +173,7 @@ def _shipped_profile(name: str) -> Optional[str]:
         return None
     for file in files:
         if file.parts[-3:] == ("zenflow-sim", "profiles", name + ".yaml"):
-            return str(file.locate())
+            return os.path.normpath(str(file.locate()))
     return None
 
 

@@ -109,6 +109,9 @@ class OffloadAdvisor:
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         """The Trainer's event."""
         self._trainer = _trainer_above()
+        if self._trainer is None:
+            _LOGGER.warning("OffloadAdvisor: who calls is no Trainer of transformers: numbers are not logged with the "
+                            "run's")
         wrapped = getattr(self._trainer, "model_wrapped", None)
         self._arguments = args
         self._begin(model, wrapped if hasattr(wrapped, "zero_optimization_stage") else None)

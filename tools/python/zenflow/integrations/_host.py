@@ -8,6 +8,7 @@ So what is predicted of this very run is no prediction. That of other settings i
 import json
 import os
 import time
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from zenflow._functions import simulate
@@ -27,21 +28,37 @@ def seconds(work: Callable[[], Any], repetitions: int = 9) -> float:
     return sorted(times)[repetitions // 4]
 
 
-def measured_profile(module: Any, tokens: int, dtype: str, ranks: int) -> Dict[str, Any]:
-    """A profile with what a second of measuring shows, for a model and the tokens of its micro-batch."""
+@dataclass
+class Rates:
+    """What a second of measuring shows."""
+    product: float  #: FLOP/s of the model's products
+    copy: float  #: B/s of a copy
+    stream: float  #: B/s that are read and written by a pass over memory
+    latency: float  #: s of a small copy
+    dispatch: float  #: s of an operator without work
+
+
+def measure(module: Any, tokens: int, dtype: str) -> Rates:
+    """In this process, for a model and the tokens of its micro-batch. PyTorch's random numbers go on afterwards as if
+    nothing had been."""
     import torch
     types = {"bf16": torch.bfloat16, "fp16": torch.float16}
-    rate = _product_rate(torch, module, tokens, types.get(dtype, torch.float32))
+    with torch.random.fork_rng(devices=[]):
+        product = _product_rate(torch, module, tokens, types.get(dtype, torch.float32))
+        dispatch = _dispatch(torch)
     large, other = torch.zeros(_BYTES, dtype=torch.uint8), torch.zeros(_BYTES, dtype=torch.uint8)
-    copy = _BYTES / seconds(lambda: other.copy_(large))
-    numbers = torch.zeros(_BYTES // 4)
-    stream = 2 * _BYTES / seconds(lambda: numbers.mul_(1.0))
-    small = torch.zeros(64, dtype=torch.uint8)
-    latency = seconds(lambda: small.copy_(small.clone()), 99)
+    numbers, small = torch.zeros(_BYTES // 4), torch.zeros(64, dtype=torch.uint8)
+    return Rates(product, _BYTES / seconds(lambda: other.copy_(large)),
+                 2 * _BYTES / seconds(lambda: numbers.mul_(1.0)), seconds(lambda: small.copy_(small.clone()), 99),
+                 dispatch)
+
+
+def profile_of(rates: Rates, ranks: int) -> Dict[str, Any]:
+    """A profile of this host, with what was measured."""
     cores = len(os.sched_getaffinity(0))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     shared = os.statvfs("/dev/shm")
-    dram = max(stream, 2 * copy)
+    dram = max(rates.stream, 2 * rates.copy)
 
     def number(value: float, unit: str, source: str) -> Dict[str, Any]:
         return {"value": ("%.6g %s" % (value, unit)) if unit else value, "source": source}
@@ -53,14 +70,14 @@ def measured_profile(module: Any, tokens: int, dtype: str, ranks: int) -> Dict[s
         "memory": number(memory / 2**20, "MiB", "the host's: the device has no memory of its own"),
         "context_memory": number(64, "MiB", "estimate: a process"),
         "memory_bandwidth": number(dram / 1e9, "GB/s", took),
-        "peak": {name: number(rate / 1e9, "GFLOPS", took + ": the model's products in " + dtype)
+        "peak": {name: number(rates.product / 1e9, "GFLOPS", took + ": the model's products")
                  for name in ("bf16", "fp16", "fp32")},
         "gemm_efficiency": number(1, "", "the peak is what products reach"),
         "gemm_half_size": number(1e-6, "MFLOP", "no loss is separated"),
         "attention_efficiency": number(0.3, "", "assumed: of the products' rate"),
         "elementwise_efficiency": number(0.1, "", "fitted to forward and backward of the recorded run"),
         "streaming_efficiency": number(1, "", took),
-        "kernel_launch": number(1e6 * _dispatch(torch), "us", took + ": an operator of a tiny module"),
+        "kernel_launch": number(1e6 * rates.dispatch, "us", took + ": an operator of a tiny module"),
     }
     host = {
         "name": "this host",
@@ -74,9 +91,9 @@ def measured_profile(module: Any, tokens: int, dtype: str, ranks: int) -> Dict[s
         "adam_half_cores": number(0.1, "", "assumed: one core reaches nearly all"),
         "elementwise_bandwidth": number(dram / 1e9, "GB/s", "as dram_bandwidth, unless the recorded run says it"),
     }
-    link = {"kind": "memcpy", "latency": number(1e6 * latency, "us", took)}
+    link = {"kind": "memcpy", "latency": number(1e6 * rates.latency, "us", took)}
     for name in ("h2d", "d2h", "pageable_h2d", "pageable_d2h", "bidirectional"):
-        link[name] = number(copy / 1e9, "GB/s", took + ": a copy within memory")
+        link[name] = number(rates.copy / 1e9, "GB/s", took + ": a copy within memory")
     profile: Dict[str, Any] = {"name": "this_host", "description": "this host, its cores as the device", "gpu": gpu,
                                "host": host, "host_link": link}
     if ranks > 1:

@@ -28,6 +28,8 @@ def refusal(engine: Any, version: str, interval: int) -> Optional[str]:
         return "it is verified with bf16 alone"
     if not engine.managed_gradient_accumulation() or engine._is_gradient_accumulation_boundary is not None:
         return "the script says itself where windows end"
+    if engine.optimizer.micro_step + 1 != engine.micro_steps:
+        return "engine and optimizer count micro steps differently, as after a resume"
     for what, steps in (("full_warm_up_rounds", engine.full_warm_up_rounds),
                         ("select_interval", engine.select_interval)):
         for length in (engine.update_interval, interval):
