@@ -12,7 +12,7 @@ import threading
 import unittest
 
 import zenflow
-from zenflow.integrations import _advice, _host
+from zenflow.integrations import _advice, _host, _job, _report
 
 BIN = pathlib.Path(sys.executable).parent
 SHARE = BIN.parent / "share" / "zenflow-sim"
@@ -200,6 +200,51 @@ class InTrainingScripts(unittest.TestCase):
         file = str(self.folder / "host.yaml")
         _, explains = _host.fit(_host.profile_of(self.RATES, 1), file, self.job, None, 1e-3)
         self.assertFalse(explains)
+
+    def advice(self, output, scale=1.1, before=None):
+        """Of a run that takes `scale` times what is predicted; its recording is the simulated run's."""
+        folder = self.folder / output
+        folder.mkdir()
+        trace = str(folder / "trace.json.gz")
+        # zenflow-tune takes a model's file beside a recording.
+        arguments = {**self.job, "model": str(SHARE / "scenarios" / "models" / "opt_125m.json"), "dtype": "bf16",
+                     "gradient_accumulation_steps": 1, "activation_checkpointing": False}
+        ds = arguments.pop("ds")
+        hardware = {name: JOB[name] for name in ("gpu", "ram", "cores")}
+        step_ms = zenflow.simulate(ds=ds, trace=trace, **arguments, **hardware).results[0].step_time_ms
+        measured = _advice.Measured(scale * step_ms, [scale * step_ms] * 4, 1)
+        found = _advice.advise(_job.Job(arguments, ds, 1, False), measured, str(folder), trace=trace, module=None,
+                               hardware=hardware, tune={}, before=before, target="deepspeed")
+        _report.write_report(str(folder), found)
+        return found, step_ms
+
+    def test_a_recording_with_gpus_is_tuned_by_its_own_numbers(self):
+        found, step_ms = self.advice("first")
+        self.assertAlmostEqual(found.predicted_ms, step_ms, places=6)
+        self.assertEqual(found.notes, [])
+        self.assertIn("trace", found.tuned.document)
+        self.assertEqual(found.tuned.config["zero_optimization"].get("offload_optimizer"), None)
+        self.assertGreater(found.gain, 1)
+        report = json.loads((self.folder / "first" / "report.json").read_text())
+        self.assertEqual(report["predicted_gain"], found.gain)
+        page = (self.folder / "first" / "report.md").read_text()
+        self.assertIn("`zero_optimization.offload_optimizer removed`", page)
+        self.assertIn("of a step it computes", page)
+        self.assertNotIn("no independent one", page)
+
+    def test_a_later_run_is_held_against_what_was_predicted(self):
+        first, _ = self.advice("first", scale=1.2)
+        later, _ = self.advice("later", scale=0.8, before=str(self.folder / "first"))
+        self.assertEqual(later.before["predicted_gain"], first.gain)
+        self.assertAlmostEqual(later.before["measured_gain"], 1.5)
+        with self.assertRaisesRegex(zenflow.Error, "no report of an earlier run"):
+            self.advice("lost", before=str(self.folder / "nowhere"))
+
+    def test_a_prediction_that_is_far_off_is_not_relied_on(self):
+        found, _ = self.advice("first", scale=5)
+        self.assertIsNone(found.gain)
+        self.assertIn("not to be relied on", " ".join(found.notes))
+        self.assertFalse((self.folder / "first" / "tuned" / "ds_config_optimal.json").exists())
 
     def test_profiles_by_name(self):
         self.assertEqual(pathlib.Path(_advice._shipped_profile("h200_x1")), SHARE / "profiles" / "h200_x1.yaml")

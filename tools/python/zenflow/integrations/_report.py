@@ -74,12 +74,14 @@ def _trace(advice: Advice) -> List[str]:
     if advice.trace is None:
         return []
     document = advice.trace.document
-    said = ["`trace.json.gz`: %d steps with the profiler, %.1f ms each" % (
-        advice.trace.steps["count"], advice.trace.steps["mean_ms"] or 0.0)]
+    steps = advice.trace.steps["count"]
+    said = ["`trace.json.gz`: %d steps with the profiler, %.1f ms each" % (steps, advice.trace.steps["mean_ms"] or 0.0)]
     for device in document.get("devices", []):
-        said.append("%s: computes %.1f ms, stalls %.1f ms (%s)" % (
-            device.get("name", device.get("device")), device["compute_ms"], device["stall_ms"],
-            ", ".join("%s %.1f" % one for one in device["stall_by_cause_ms"].items() if one[1])))
+        causes = ", ".join("%s %.1f" % (cause, time / max(steps, 1))
+                           for cause, time in device["stall_by_cause_ms"].items() if time)
+        said.append("%s: of a step it computes %.1f ms and waits %.1f ms (%s)" % (
+            device.get("name", device["device"]), device["compute_ms"] / max(steps, 1),
+            device["stall_ms"] / max(steps, 1), causes))
     longest: Optional[List[Dict[str, Any]]] = document.get("top_operators")
     said += ["%s: %d times, %.1f ms" % (one["name"], one["count"], one["time_ms"]) for one in (longest or [])[:5]]
     return said
