@@ -227,6 +227,7 @@ def live(folder):
     output = folder / "advice"
     document = configuration(2, True, 8, 1, 16)
     document["train_micro_batch_size_per_gpu"] = 2
+    document["csv_monitor"] = {"enabled": True, "output_path": str(folder), "job_name": "monitor"}
     results, said = run("advisor_train.py", {
         "deepspeed": document, "steps": 56, "model": SMALL, "advisor": {
             "output": str(output), "warmup": 2, "measure": 4, "record": 1, "strict": True,
@@ -242,6 +243,11 @@ def live(folder):
     logged = {name for _, numbers in results[0]["logged"] for name in numbers}
     if not {"zenflow/update_interval", "zenflow/measured_step_ms_after_change"} <= logged:
         wrong.append(f"logged: {sorted(logged)}")
+    monitored = {one.name for one in (folder / "monitor").glob("zenflow_*.csv")}
+    if len(monitored) != len(logged):
+        wrong.append(f"DeepSpeed's monitor has {sorted(monitored)}")
+    if results[0]["left_behind"]:
+        wrong.append(f"left behind on the engine: {results[0]['left_behind']}")
     if results[1]["logged"]:
         wrong.append("rank 1 logs, too")
     if report["predicted_gain"] is not None or "not to be relied" not in " ".join(report["notes"]):

@@ -170,6 +170,8 @@ class OffloadAdvisor:
             needed = 1 + sum(self._whole(one) for one in (self.warmup, self.measure, self.record))
             _LOGGER.warning("OffloadAdvisor: the training ended after %d steps, %d are needed: no advice", self._steps,
                             needed)
+        elif self._stage == "done" and self._interval is not None:
+            self._attempt(self._say_missed)
         self._turn_off()
 
     def _turn_off(self) -> None:
@@ -238,8 +240,8 @@ class OffloadAdvisor:
                 self._enter("record", 1 + self._whole(self.record))  # the profiler's first step is its own
                 self._attempt(self._start_profiler)
             else:
-                self._stage = "done"
                 self._attempt(self._report_change)
+                self._turn_off()
         else:
             self._stage = "analyse"
             self._attempt(self._stop_profiler)
@@ -281,6 +283,8 @@ class OffloadAdvisor:
         interval = self._attempt(self._advise) if _rank() == 0 else None
         if self.change_update_interval:
             self._interval = _same_on_all_ranks(interval)
+        if self._interval is None:
+            self._turn_off()
 
     def _advise(self) -> Optional[int]:
         """The advice, logged and written; and the interval that is wanted, if one is."""
@@ -323,6 +327,11 @@ class OffloadAdvisor:
             self._decided("changed from %d to %d after micro step %d" % (before, interval, self._engine.micro_steps))
             write_report(self.output, self.advice)
             self._say({"update_interval": float(interval)})
+
+    def _say_missed(self) -> None:
+        if self.advice is not None:
+            self._decided("stays: no step came at which it could change to %d" % (self._interval or 0))
+            write_report(self.output, self.advice)
 
     def _report_change(self) -> None:
         if self.advice is not None:

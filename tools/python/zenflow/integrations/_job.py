@@ -29,7 +29,7 @@ def find_job(folder: str, *, module: Any, engine: Any, arguments: Any, shapes: B
     """The job; the model's configuration is written into `folder`. `arguments` are transformers' or None; `model` and
     `sequence_length` are what the user says. Raises InputError for what is nowhere to be found."""
     ds = _ds_config(engine, arguments)
-    ranks, local = _ranks(engine)
+    ranks, local = _ranks()
     job = Job({}, ds, ranks, bool(getattr(engine, "zenflow", False)))
     found = job.arguments
     found["model"] = _model_file(job, folder, module, model)
@@ -90,7 +90,7 @@ def _ds_config(engine: Any, arguments: Any) -> Optional[Dict[str, Any]]:
     return json.loads(json.dumps(config, default=_plain)) if isinstance(config, Mapping) else None
 
 
-def _ranks(engine: Any) -> "tuple[int, int]":
+def _ranks() -> "tuple[int, int]":
     """Of the job, and of this node."""
     import torch.distributed
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):

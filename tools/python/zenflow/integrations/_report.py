@@ -40,7 +40,7 @@ def _page(advice: Advice) -> List[str]:
     measured, tuned = advice.measured, advice.tuned
     lines = ["# Offload advice", "", "| a step | ms |", "|---|---|", "| measured | %.1f |" % measured.step_ms,
              "| predicted | %.1f |" % advice.predicted_ms]
-    if measured.phases_ms is not None:
+    if measured.phases_ms is not None and advice.node.fitted:  # of a GPU the host's clock knows no phases
         lines += ["| of it in %s | %.1f |" % (name, value) for name, value in measured.phases_ms.items()]
     lines += ["", "Measured are %d steps without the profiler, in windows of %d." % (
         len(measured.steps_ms), measured.window)]
