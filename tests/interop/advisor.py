@@ -2,7 +2,7 @@
 
 Run by script/interop in a virtual environment with deepspeed, transformers, tensorboard and the
 wheel:
-  advisor.py [interval|live|trainer|gain ...]
+  advisor.py [--clock wall|cpu] [interval|live|trainer|gain ...]
 On the CPU accelerator:
   interval  ZenFlow's update_interval is changed in a running engine: from there on each call,
             buffer and gradient is as in a run that had the new interval from the start; a change at
@@ -15,6 +15,7 @@ Exit code 1 if anything differs; of the gain, if it is off by more than half: th
 and the machine may be busy.
 """
 
+import argparse
 import copy
 import json
 import math
@@ -98,7 +99,7 @@ def alike(one, other):
     return one == other
 
 
-def interval(folder):
+def interval(folder, _):
     """Number of differences."""
     wrong = 0
     for stage, overlap, warm_up, now, select, to in CHANGES:
@@ -136,7 +137,7 @@ def zero(stage, offload):
             "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": block}
 
 
-def trainer(folder):
+def trainer(folder, _):
     """Number of things that are wrong."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     output, logs = folder / "advice", folder / "logs"
@@ -191,14 +192,16 @@ def written(output):
     return wrong
 
 
-def gain(folder):
+def gain(folder, clock):
     """Number of things that are wrong."""
     first, second = folder / "first", folder / "second"
     steps = {"warmup": 4, "measure": 16, "record": 2, "strict": True,
              # Also where it fits without: on a CPU DeepSpeed's own AdamW may be the faster one.
              "tune": {"offload_when": "faster",
-                      "vary": ["micro_batch_size_per_gpu=2", "placement=gpu,cpu"]}}
-    job = {"deepspeed": zero(2, False), "steps": 24, "advisor": {**steps, "output": str(first)}}
+                      "vary": ["micro_batch_size_per_gpu=2", "placement=gpu,cpu", "stage=2",
+                               "offload_param=none"]}}
+    job = {"deepspeed": zero(2, False), "steps": 24, "clock": clock,
+           "advisor": {**steps, "output": str(first)}}
     [result], _ = run("advisor_train.py", job, folder)
     wrong = written(first)
     if result["left_behind"]:
@@ -222,7 +225,7 @@ def gain(folder):
     return len(wrong)
 
 
-def live(folder):
+def live(folder, _):
     """Number of things that are wrong."""
     output = folder / "advice"
     document = configuration(2, True, 8, 1, 16)
@@ -261,11 +264,15 @@ def live(folder):
 
 def main():
     parts = {"interval": interval, "live": live, "trainer": trainer, "gain": gain}
-    wanted = sys.argv[1:] or list(parts)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", choices=[[], *parts], default=[])
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall",
+                        help="cpu: gain by the process's own time, for a machine that others use")
+    options = parser.parse_args()
     wrong = 0
-    for name in wanted:
+    for name in options.parts or parts:
         with tempfile.TemporaryDirectory() as folder:
-            wrong += parts[name](pathlib.Path(folder))
+            wrong += parts[name](pathlib.Path(folder), options.clock)
     return 1 if wrong else 0
 
 

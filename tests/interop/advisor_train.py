@@ -2,14 +2,16 @@
 
   advisor_train.py JOB.json
 Run by advisor.py, a process for each training. JOB: `deepspeed` (configuration), `steps` (calls of
-step()), `advisor` (arguments of OffloadAdvisor), `model` (else MODEL), `trainer` (true:
-transformers' Trainer, which logs to TensorBoard in `logs`; else a loop), `result` (a file: seconds
-of the loop's steps, losses, where windows end, what was logged).
+step()), `advisor` (arguments of OffloadAdvisor), `model` (else MODEL), `clock` ("cpu": the advisor
+takes the process's own time, which other programs hardly change; of one rank on one thread it is
+all that passes), `trainer` (true: transformers' Trainer, which logs to TensorBoard in `logs`; else
+a loop), `result` (a file: losses, where windows end, what was logged).
 """
 
 import json
 import sys
 import time
+import types
 
 MODEL = {"vocab_size": 8192, "hidden_size": 640, "intermediate_size": 1728, "num_hidden_layers": 4,
          "num_attention_heads": 10, "num_key_value_heads": 10, "max_position_embeddings": 256}
@@ -23,20 +25,24 @@ def loop(job, model, advisor, logged):
     engine, _, _, _ = deepspeed.initialize(model=model, config=job["deepspeed"])
     rows = engine.train_micro_batch_size_per_gpu()
     batch = torch.randint(0, model.config.vocab_size, (rows, TOKENS))
-    before = set(engine.__dict__)
-    seconds, losses, windows = [], [], []
+    hooks = count_of_hooks(engine)
+    losses, windows = [], []
     with advisor.watch(engine):
         for _ in range(job["steps"]):
             windows.append(bool(engine.is_gradient_accumulation_boundary()))
-            start = time.perf_counter()
             loss = engine(input_ids=batch, labels=batch, use_cache=False).loss
             engine.backward(loss)
             engine.step()
-            seconds.append(time.perf_counter() - start)
             losses.append(loss.item())
-    return {"seconds": seconds, "losses": losses, "logged": logged, "windows": windows,
+    return {"losses": losses, "logged": logged, "windows": windows,
             "update_interval": getattr(engine, "update_interval", None),
-            "left_behind": sorted(set(engine.__dict__) - before - {"loss"})}
+            "left_behind": sorted({"backward", "step"} & set(vars(engine))) +
+                           ["hooks"] * (count_of_hooks(engine) - hooks)}
+
+
+def count_of_hooks(engine):
+    return sum(len(one) for module in (engine, engine.module)
+               for one in (module._forward_pre_hooks, module._forward_hooks))
 
 
 def trainer(job, model, advisor, logged):
@@ -60,8 +66,11 @@ def main():
         job = json.load(file)
     import torch
     import transformers
-    from zenflow.integrations import OffloadAdvisor
+    from zenflow.integrations import OffloadAdvisor, _advisor, _host, _steps
 
+    if job.get("clock") == "cpu":
+        for module in (_advisor, _host, _steps):
+            module.time = types.SimpleNamespace(perf_counter=time.process_time)
     torch.manual_seed(1)
     torch.set_num_threads(1)
     logged = []

@@ -6,6 +6,7 @@ import unittest
 
 import configurations
 import documents
+from advisor import interval_differences
 from schedule import differences
 from shrink import shrink
 from steps import phases_of, summary_of
@@ -84,6 +85,29 @@ class Comparison(unittest.TestCase):
         for key in ("boundary", "updates", "selects", "resynchronises", "buffer", "weights_of"):
             changed = {**self.FOUND, key: 1 if self.FOUND[key] in (0, None) else False}
             self.assertEqual(len(differences([self.SIMULATED], [changed])), 1, key)
+
+
+class ChangedInterval(unittest.TestCase):
+    ALWAYS = {"calls": [{"calls": {"submit": [buffer]}, "boundary": True} for buffer in (0, 1, 0, 1)],
+              "gradients": [{"submit": [[2.0]]}] * 4}
+
+    def found(self, step, what, value):
+        changed = json.loads(json.dumps(self.ALWAYS))
+        changed[what][step] = value
+        return interval_differences({**changed, "changed": 2}, self.ALWAYS)
+
+    def test_what_was_before_the_change_does_not_count(self):
+        self.assertEqual(self.found(1, "gradients", {}), [])
+
+    def test_other_buffers_and_gradients_do(self):
+        self.assertEqual(len(self.found(3, "calls", {"calls": {"submit": [0]}, "boundary": True})), 1)
+        self.assertEqual(len(self.found(2, "gradients", {"submit": [[4.0]]})), 1)
+        self.assertEqual(self.found(2, "gradients", {"submit": [[2.001]]}), [])
+
+    def test_a_change_that_never_came_is_told(self):
+        self.assertEqual(len(interval_differences({**self.ALWAYS, "changed": None}, self.ALWAYS)), 1)
+        silent = {"calls": self.ALWAYS["calls"], "gradients": [{}] * 4, "changed": 2}
+        self.assertEqual(len(interval_differences(silent, silent)), 1)
 
 
 class Steps(unittest.TestCase):
