@@ -88,7 +88,8 @@ class Comparison(unittest.TestCase):
 
 
 class ChangedInterval(unittest.TestCase):
-    ALWAYS = {"calls": [{"calls": {"submit": [buffer]}, "boundary": True} for buffer in (0, 1, 0, 1)],
+    ALWAYS = {"calls": [{"calls": {"submit": [buffer]}, "boundary": True}
+                        for buffer in (0, 1, 0, 1)],
               "gradients": [{"submit": [[2.0]]}] * 4}
 
     def found(self, step, what, value):
@@ -100,12 +101,14 @@ class ChangedInterval(unittest.TestCase):
         self.assertEqual(self.found(1, "gradients", {}), [])
 
     def test_other_buffers_and_gradients_do(self):
-        self.assertEqual(len(self.found(3, "calls", {"calls": {"submit": [0]}, "boundary": True})), 1)
+        other = {"calls": {"submit": [0]}, "boundary": True}
+        self.assertEqual(len(self.found(3, "calls", other)), 1)
         self.assertEqual(len(self.found(2, "gradients", {"submit": [[4.0]]})), 1)
         self.assertEqual(self.found(2, "gradients", {"submit": [[2.001]]}), [])
 
     def test_a_change_that_never_came_is_told(self):
-        self.assertEqual(len(interval_differences({**self.ALWAYS, "changed": None}, self.ALWAYS)), 1)
+        never = {**self.ALWAYS, "changed": None}
+        self.assertEqual(len(interval_differences(never, self.ALWAYS)), 1)
         silent = {"calls": self.ALWAYS["calls"], "gradients": [{}] * 4, "changed": 2}
         self.assertEqual(len(interval_differences(silent, silent)), 1)
 
