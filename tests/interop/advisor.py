@@ -11,8 +11,8 @@ On the CPU accelerator:
   trainer   as a callback of transformers' Trainer: what TensorBoard has, report, tuned file
   gain      around an engine: record, tune, run again with the tuned file, which DeepSpeed takes;
             predicted gain against measured gain
-Exit code 1 if anything differs; of the gain, if it is off by more than half: this is a measurement,
-and the machine may be busy.
+Exit code 1 if anything differs; of the gain, if it is off by more than half: trainer and gain are
+measurements, and the machine may be busy (--clock cpu).
 """
 
 import argparse
@@ -137,7 +137,7 @@ def zero(stage, offload):
             "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": block}
 
 
-def trainer(folder, _):
+def trainer(folder, clock):
     """Number of things that are wrong."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     output, logs = folder / "advice", folder / "logs"
@@ -146,7 +146,7 @@ def trainer(folder, _):
     document.update({"optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
                      "gradient_clipping": "auto", "train_micro_batch_size_per_gpu": 2})
     [result], said = run("advisor_train.py", {
-        "deepspeed": document, "steps": 12, "trainer": True, "logs": str(logs),
+        "deepspeed": document, "steps": 12, "clock": clock, "trainer": True, "logs": str(logs),
         "advisor": {"output": str(output), "warmup": 2, "measure": 4, "record": 2,
                     "strict": True}}, folder)
     wrong = []

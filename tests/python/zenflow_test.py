@@ -1,6 +1,7 @@
 """The package zenflow as it is installed, beside the programs of the same wheel: script/wheel runs this in the wheel's
 environment. Nothing but the standard library is needed; where pandas is there, tables are tried, too."""
 
+import dataclasses
 import gzip
 import json
 import os
@@ -195,6 +196,12 @@ class InTrainingScripts(unittest.TestCase):
             self.assertAlmostEqual(zenflow.simulate(host=file, **job).results[0].step_time_ms, run.step_time_ms,
                                    delta=0.05 * run.step_time_ms)
             self.assertEqual("host.adam_bandwidth" in fitted, offload)
+            self.assertNotIn("gpu.peak", fitted)
+            # Measured while others took the cores: what the run shows is believed.
+            slow = _host.profile_of(dataclasses.replace(self.RATES, product=self.RATES.product / 10), 1)
+            fitted, explains = _host.fit(slow, file, job, phases, run.step_time_ms)
+            self.assertTrue(explains, fitted)
+            self.assertIn("gpu.peak", fitted)
 
     def test_a_step_that_no_constant_explains_is_told(self):
         file = str(self.folder / "host.yaml")
