@@ -155,8 +155,9 @@ TEST_F(ValidateTraces, APageHasTheDocumentAndBothLanes) {
     return json::parse(html.substr(from, html.find("</script>", from) - from));
   };
   EXPECT_EQ(element("document"), json::parse(outcome.out));
+  const json run = element("run-0");
   std::vector<std::string> lanes;
-  for (const json& track : element("run-0")["tracks"]) lanes.push_back(track["name"]);
+  for (const json& track : run["tracks"]) lanes.push_back(track["name"]);
   EXPECT_THAT(lanes, AllOf(Contains("compute: predicted"), Contains("compute: measured")));
 }
 
