@@ -1,7 +1,9 @@
 #include "tools/report_page.h"
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
+#include "sim/base/error.h"
 #include "sim/base/output_file.h"
 #include "sim/simulate/simulated_timeline.h"
 #include "tools/environment.h"
@@ -14,8 +16,18 @@ void add_report_option(CLI::App& command, std::optional<std::filesystem::path>& 
                      "timelines and tables");
 }
 
-void check_report(const std::optional<std::filesystem::path>& file, bool overwrite) {
+void check_report(const std::optional<std::filesystem::path>& file, bool overwrite,
+                  const std::vector<std::filesystem::path>& others) {
   if (!file) return;
+  const auto whole = [](const std::filesystem::path& path) {
+    std::error_code unknown;  // is said where the file is written
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, unknown), unknown);
+  };
+  for (const std::filesystem::path& other : others) {
+    if (other.empty() || whole(other) != whole(*file)) continue;
+    throw Error(ErrorKind::kInput, fmt::format("--report: {}: is written by this command besides",
+                                               file->generic_string()));
+  }
   sim::check_charts();
   check_output(*file, overwrite);
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "sim/page/page.h"
 #include "sim/simulate/simulation.h"
@@ -17,9 +18,10 @@ namespace zenflow::tools {
 /// The flag, which writes `file`.
 void add_report_option(CLI::App& command, std::optional<std::filesystem::path>& file);
 
-/// Before any work whose result would be lost: that the page can be made, and its file written.
-/// Throws Error(kInput).
-void check_report(const std::optional<std::filesystem::path>& file, bool overwrite);
+/// Before any work whose result would be lost: that the page can be made, and its file written,
+/// which is none of `others`, what the program writes besides. Throws Error(kInput).
+void check_report(const std::optional<std::filesystem::path>& file, bool overwrite,
+                  const std::vector<std::filesystem::path>& others = {});
 
 /// Writes the page if one was asked for, and says so on standard error unless `quiet`.
 void write_report(const std::optional<std::filesystem::path>& file, const sim::PageContent& content,

@@ -122,6 +122,8 @@ void add_explore(CLI::App& app, Options& options, int& code) {
       "serve the page of --report on this machine, with sliders for topk_ratio, update_interval, "
       "batch, links and cores, until Ctrl-C",
       [&] { code = explore_command(options.common, options.explore); });
+  // Of what is printed, which is the page's address.
+  for (const char* flag : {"--json", "--color"}) command->remove_option(command->get_option(flag));
   command->add_option("--port", options.explore.port,
                       "port of 127.0.0.1 to listen on; default: one that is free");
 }

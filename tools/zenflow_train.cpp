@@ -78,10 +78,11 @@ std::string text_of(const runtime::RankPlace& place, const TrainCommand& command
   const char* whose = " of its own";
   if (place.bound_by_launcher) whose = " by the launcher";
   if (command.rank_binding == "none") whose = ", not bound";
-  return fmt::format("{}cores {}{}, {} optimizer threads{}",
+  const runtime::OffloadSettings& offload = command.train.offload;
+  return fmt::format("{}cores {}{}, {} optimizer threads{}{}",
                      place.gpu >= 0 ? fmt::format("GPU {}, ", place.gpu) : "",
-                     runtime::list_of_cpus(place.cpus), whose,
-                     command.train.offload.optimizer_threads,
+                     runtime::list_of_cpus(place.cpus), whose, offload.optimizer_threads,
+                     place.gpu >= 0 ? fmt::format(", {} for sums", offload.sum_threads) : "",
                      omp_num_threads() ? " (OMP_NUM_THREADS)" : "");
 }
 

@@ -335,7 +335,12 @@ int tune(TuneOptions& options) {
   const Defaults defaults(std::nullopt);
   const bool bold = colored_output(options.color, defaults);
   check_what(options);
-  check_report(options.report, options.overwrite);
+  std::vector<std::filesystem::path> others;
+  if (options.output) {
+    others.push_back(*options.output / "study.sqlite");
+    for (const std::string& name : kOutputs) others.push_back(*options.output / name);
+  }
+  check_report(options.report, options.overwrite, others);
   check_train_command(options.train_command);
   options.profile_directories = profile_directories(options.scenario);
   if (!options.profile) options.profile = defaults.value("profile");

@@ -48,7 +48,7 @@ int main_program(int argc, char** argv) {
   check_validate_options(options);
   if (options.published) return report_published(options);
   const std::string date = date_or_today(options.date);
-  check_report(options.report, options.overwrite);
+  check_report(options.report, options.overwrite, {options.write_profile, options.overlay});
   options.shows_overlay = options.report.has_value();
   // Before hours of work whose result would be lost.
   for (const auto* file : {&options.write_profile, &options.overlay}) {

@@ -239,6 +239,7 @@ void OffloadEngine::gather_selected(std::size_t group) {
     sums.push_back({columns_.selected_gradient(s), slice.rows * slice.selected,
                     columns_.square_sums.on_device() + 2 * s + 1});
   });
+  if (sums.empty()) return;
   device_.square_sums(*compute_, type_, sums, {Operation::kGradientNorm, step_});
 }
 

@@ -66,6 +66,13 @@ std::vector<std::string> ignored_settings(const Schedule& schedule, const Job& j
         "schedules read them",
         schedule.name()));
   }
+  const bool has_own_kernels =
+      live_kind(schedule.name()) && !job.scenario.hardware.gpu.runs_on_host();
+  if (has_own_kernels && job.scenario.training.fused_framework) {
+    notes.push_back(
+        fmt::format("{}: training.framework has no effect; zenflow-train's kernels are its own",
+                    schedule.name()));
+  }
   if (job.scenario.rank_jitter > 0 && job.scenario.ranks() == 1) {
     notes.push_back(fmt::format("{}: ranks.jitter has no effect on one rank", schedule.name()));
   }

@@ -445,6 +445,16 @@ TEST_F(Cli, SweepsWhatTheCommandLineSetToo) {
 }
 
 /// What only zenflow-train has: read by its schedule, and said of the others.
+TEST_F(Cli, SaysThatOurRuntimeHasItsOwnKernels) {
+  const auto simulate = [&](const std::string& schedule) {
+    return run({"run", "scenarios/one.yaml", "--set", "gpus=1", "--set", "framework=fused",
+                "--schedule", schedule});
+  };
+  EXPECT_THAT(simulate("live-zenflow").err,
+              HasSubstr("live-zenflow: training.framework has no effect"));
+  EXPECT_EQ(simulate("zenflow").err, "");
+}
+
 TEST_F(Cli, SaysWhichSchedulesDoNotKnowWhereSumsAre) {
   const auto simulate = [&](const std::string& schedule) {
     return run({"run", "scenarios/one.yaml", "--set", "accumulate_on=device", "--set", "gpus=1",

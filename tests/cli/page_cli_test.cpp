@@ -2,6 +2,7 @@
 // prints, and that the server answers all, refuses what it should, and ends on Ctrl-C.
 #include <array>
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -101,6 +102,17 @@ TEST_F(PageCli, OfTuning) {
   EXPECT_EQ(element(html, "document"), json::parse(outcome.out));
   EXPECT_EQ(element(html, "page")["runs"], json({"chosen", "own setting"}));
   EXPECT_EQ(element(html, "run-1")["memory"][1]["place"], "host");
+}
+
+TEST_F(PageCli, IsNoOtherFileOfTheCommand) {
+  for (const Arguments& arguments :
+       {Arguments{"run", "small.yaml", "--schedule", "zenflow", "--trace", "r", "--report", "./r"},
+        Arguments{"run", "small.yaml", "--schedule", "zenflow", "--dot", "r", "--report", "r"}}) {
+    const Outcome outcome = run(arguments + Arguments{"-f"});
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.err, HasSubstr("is written by this command besides"));
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "r"));
+  }
 }
 
 TEST_F(PageCli, KeepsWhatIsThere) {

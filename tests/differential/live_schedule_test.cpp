@@ -19,6 +19,7 @@
 #include "sim/cost/gpu_cost.h"
 #include "sim/memory/trainer_activations.h"
 #include "sim/schedule/live_layout.h"
+#include "sim/schedule/live_work.h"
 #include "sim/simulate/simulated_timeline.h"
 #include "sim/simulate/simulation.h"
 #include "sim/trace/recorded_run.h"
@@ -316,7 +317,7 @@ TEST(LiveSchedules, CheckpointingRunsAllBlocksButTheLastAgain) {
   job.scenario.training.activation_checkpointing = true;
   const SimulationResult again = simulate_schedule(job, find_schedule("live-gpu-only"));
   const ModelTime time =
-      model_time(job.scenario.hardware.gpu, job.scenario.model, job.scenario.training);
+      model_time(job.scenario.hardware.gpu, job.scenario.model, live_training(job));
   const auto blocks = static_cast<double>(job.scenario.model.layers() - 1);
   EXPECT_NEAR(again.compute - kept.compute,
               blocks * static_cast<double>(to_picoseconds(time.kinds[0].forward).count), blocks);

@@ -13,6 +13,7 @@
 #include "sim/base/error.h"
 #include "sim/calibrate/profile_constants.h"
 #include "sim/calibrate/trace/trace_fit.h"
+#include "sim/schedule/live_work.h"
 #include "sim/simulate/simulated_timeline.h"
 #include "sim/simulate/simulation.h"
 #include "sim/trace/chrome_trace.h"
@@ -63,7 +64,9 @@ Job job_for(const HardwareProfile& node, const Run& run) {
   options.gpus = run.gpus;
   options.stage = run.stage;
   options.reduce_bucket_size = 5'000'000;
-  options.training.sequence_length = 256;
+  // Long enough in live-zenflow that sums of gradients have ended when the update begins: what they
+  // take of each other's memory counts as launches.
+  options.training.sequence_length = live_kind(run.schedule) ? 512 : 256;
   options.select_interval = "8";
   options.reserved = run.reserved;
   return testing::suited_to(find_schedule(run.schedule),

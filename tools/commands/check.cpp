@@ -215,7 +215,7 @@ int check_command(const CommonOptions& common, const CheckOptions& options) {
                 "zenflow-sim run with the same flags");
   }
   if (options.save) check_output(*options.save, common.overwrite);
-  check_report(common.report, common.overwrite);
+  check_report(common.report, common.overwrite, {options.save.value_or(std::filesystem::path())});
   const sim::LoadOptions load = load_options(common, {});
   if (sim::sets(load.overrides, "schedules")) {
     throw Error(ErrorKind::kInput,

@@ -81,11 +81,13 @@ class Explorer {
     const LoadedJob loaded = job_with({});
     const sim::Scenario& scenario = loaded.job.scenario;
     if (const auto& zenflow = loaded.job.deepspeed.zenflow) {
-      sliders_.push_back({"topk_ratio", "topk_ratio", 0.01, 0.9, 0.01, zenflow->topk_ratio});
+      const double ratio = zenflow->topk_ratio;
+      sliders_.push_back(
+          {"topk_ratio", "topk_ratio", std::min(0.01, ratio), std::max(0.9, ratio), 0.01, ratio});
       const auto interval = static_cast<double>(zenflow->update_interval.value_or(4));
       const char* label =
           zenflow->update_interval ? "update_interval" : "update_interval, now auto";
-      sliders_.push_back({"update_interval", label, 1, 32, 1, interval});
+      sliders_.push_back({"update_interval", label, 1, std::max(32.0, interval), 1, interval});
     }
     const auto batch = static_cast<double>(scenario.training.micro_batch_size_per_gpu);
     sliders_.push_back({"batch", "micro-batch a GPU", 1, std::max(32.0, 2 * batch), 1, batch});

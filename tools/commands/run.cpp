@@ -199,7 +199,11 @@ int run_command(const CommonOptions& common, const RunOptions& options) {
   if (options.trace && options.trace == options.dot) {
     throw Error(ErrorKind::kInput, "--trace and --dot name the same file");
   }
-  check_report(common.report, common.overwrite);
+  std::vector<std::filesystem::path> others;
+  for (const std::vector<Output>* all : {&traces, &graphs}) {
+    for (const Output& one : *all) others.push_back(one.path);
+  }
+  check_report(common.report, common.overwrite, others);
   std::vector<SimulationResult> results;
   for (const sim::Schedule* schedule : loaded.schedules) {
     if (signal_exit_code() != 0) break;

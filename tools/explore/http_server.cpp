@@ -132,8 +132,17 @@ struct HttpServer::State {
   void accept() {
     acceptor.async_accept([this](serving::Failure failure, serving::tcp::socket socket) {
       if (failure == serving::asio::error::operation_aborted) return;
-      if (!failure) std::make_shared<serving::Connection>(std::move(socket), service)->read();
+      if (failure) return accept_later();
+      std::make_shared<serving::Connection>(std::move(socket), service)->read();
       accept();
+    });
+  }
+
+  /// Where there are too many open files, say, which trying at once would not change.
+  void accept_later() {
+    pause.expires_after(serving::kBetweenQuestions);
+    pause.async_wait([this](serving::Failure failure) {
+      if (!failure) accept();
     });
   }
 
@@ -150,6 +159,7 @@ struct HttpServer::State {
   serving::asio::io_context io;
   serving::tcp::acceptor acceptor;
   serving::asio::steady_timer timer{io};
+  serving::asio::steady_timer pause{io};
   serving::asio::thread_pool workers;
   serving::Service service;
 };

@@ -17,9 +17,9 @@ std::string convergence_text(const TuneAnswer& answer) {
                         one.topk_ratio, one.interval, one.task, one.scaling, one.excess);
   }
   text += fmt::format(
-      "DeepSpeed scales nothing (none). From random weights at a rate near the largest that "
-      "training bears it was {:+.1f} %.\n",
-      sim::kExcessFromScratch);
+      "DeepSpeed scales nothing (none), zenflow-train by 0.75 unless told otherwise. From random "
+      "weights it was {:+.1f} % (none) and {:+.1f} % (0.75).\n",
+      sim::kExcessFromScratch, sim::kScaledExcessFromScratch);
   if (!sim::is_measured(chosen)) {
     text += fmt::format("topk_ratio {} with update_interval {} was measured nowhere.\n",
                         chosen.get(sim::Knob::kTopkRatio), chosen.interval());

@@ -23,24 +23,28 @@ class Explorer {
     input.value = slider.value;
     const shown = element("output", { for: input.id }, numberText(slider.value));
     const box = element("label", { for: input.id }, slider.label, shown, input);
+    const one = { slider, input, shown, box, moved: false };
     input.addEventListener("input", () => {
+      one.moved = true;
       shown.textContent = numberText(Number(input.value));
       this.ask();
     });
-    return { slider, input, shown, box };
+    return one;
   }
 
   reset() {
-    for (const { slider, input, shown } of this.inputs) {
-      input.value = slider.value;
-      shown.textContent = numberText(slider.value);
+    for (const one of this.inputs) {
+      one.moved = false;
+      one.input.value = one.slider.value;
+      one.shown.textContent = numberText(one.slider.value);
     }
     this.ask();
   }
 
-  /** Values other than the scenario's, and the run that is shown. */
+  /** Values of the sliders that were moved, and the run that is shown. A range input rounds to its steps, so a
+      scenario's own value may be one that it cannot show. */
   query() {
-    const changed = this.inputs.filter(({ slider, input }) => Number(input.value) !== slider.value);
+    const changed = this.inputs.filter(({ moved }) => moved);
     return [...changed.map(({ slider, input }) => slider.name + "=" + input.value), "run=" + this.runs.choice.value]
       .join("&");
   }

@@ -29,8 +29,11 @@ class StepClock:
         """The engine is as it was."""
         for hook in self._hooks:
             hook.remove()
-        for name in self._replaced:
-            self.engine.__dict__.pop(name, None)
+        for name, own in self._replaced:
+            if own is None:
+                self.engine.__dict__.pop(name, None)
+            else:  # another program's wrapper
+                setattr(self.engine, name, own)
         self._hooks, self._replaced = [], []
 
     def _forward_begins(self, *_: Any) -> None:
@@ -40,8 +43,9 @@ class StepClock:
         if self.engine.training:
             self.phases["forward"] += time.perf_counter() - self._began
 
-    def _timed(self, name: str, after: Optional[Callable[[int], None]] = None) -> str:
-        """Wraps the engine's method, on this object alone."""
+    def _timed(self, name: str, after: Optional[Callable[[int], None]] = None) -> Tuple[str, Any]:
+        """Wraps the engine's method, on this object alone. Returns its name and what the object itself had there."""
+        own = self.engine.__dict__.get(name)
         method = getattr(self.engine, name)
 
         def timed(*args: Any, **kwargs: Any) -> Any:
@@ -53,7 +57,7 @@ class StepClock:
             return result
 
         setattr(self.engine, name, timed)
-        return name
+        return name, own
 
     def _after_step(self, before: int) -> None:
         if getattr(self.engine, "zenflow", False) or self.engine.global_steps > before:
