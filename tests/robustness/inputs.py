@@ -142,7 +142,7 @@ OTHER = {
                    "--dot --vary --format --steps --rules --count --torch-version --world-size "
                    "--cores --gpus --nodes --ram --sockets --gpu --gpu-link --network --save "
                    "--sequence-length --micro-batch-size --gradient-accumulation-steps --dtype "
-                   "--omp-num-threads --fix -o,--output scenario config topic",
+                   "--omp-num-threads --fix --report --port -o,--output scenario config topic",
     "zenflow-tune": "-o,--output --schedule --set --profile --deepspeed-version --target "
                     "--gpu --nodes --ram --cores --sockets --gpu-link --network --micro-batch-size "
                     "--gradient-accumulation-steps --dtype "
@@ -150,14 +150,14 @@ OTHER = {
                     "--vary --global-batch --objective --price --max-gpu-memory "
                     "--max-host-memory --max-shm --max-staleness --max-deferred-share "
                     "--offload-when --slack --front-within --top --measured-step --relative-error "
-                    "--train-command --threads --max-points --color",
+                    "--train-command --threads --max-points --color --report",
     "zenflow-calibrate": "-o,--output --device --nvme --date --setting --profile "
                          "--micro-batch-size --sequence-length --dtype --gpus --accumulation-steps "
                          "--set --steps --rules --buffers first second command TRACE",
     "zenflow-validate": "--live --device --calibrate --predict --data --link-bandwidth --rounds "
                         "--most-rounds --setting --schedule --first-step --steps --rules "
                         "--tolerance --worst --stall-tolerance --bytes-tolerance --profile --set "
-                        "--write-profile --overlay --write --name --machine --remark --date",
+                        "--write-profile --overlay --write --name --machine --remark --date --report",
 }
 
 
