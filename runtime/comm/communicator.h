@@ -39,6 +39,13 @@ struct ClockOffset {
   double uncertainty = 0;  ///< either way
 };
 
+/// A tensor that all ranks have, in memory of the device, and the rank that updates it.
+struct OwnedTensor {
+  int owner = 0;
+  void* values = nullptr;
+  std::size_t elements = 0;
+};
+
 /// Every rank calls the same functions in the same order, of each of the two kinds: they have an
 /// order of their own, since they come from different threads. Throws Error(kRuntime) if a rank is
 /// gone.
@@ -61,13 +68,13 @@ class Communicator {
   [[nodiscard]] virtual ClockOffset clock_offset() { return {}; }
 
   // Enqueued on a stream, by the thread that trains; every rank enqueues the same in the same
-  // order. `values` are in memory of the device.
-  /// The sum over all ranks of n elements at the owner; elsewhere nothing changes.
-  virtual void reduce(Device& device, Stream& stream, Label label, int owner, ElementType type,
-                      void* values, std::size_t n) = 0;
-  /// The owner's bytes, on every rank.
-  virtual void broadcast(Device& device, Stream& stream, Label label, int owner, void* values,
-                         std::size_t bytes) = 0;
+  // order. The tensors of a call go as one operation, for which ranks wait once.
+  /// Each tensor's sum over all ranks, at its owner; elsewhere nothing changes.
+  virtual void reduce(Device& device, Stream& stream, Label label, ElementType type,
+                      std::span<const OwnedTensor> tensors) = 0;
+  /// Each owner's tensors, on every rank.
+  virtual void broadcast(Device& device, Stream& stream, Label label, ElementType type,
+                         std::span<const OwnedTensor> tensors) = 0;
 
   [[nodiscard]] virtual RankTraffic traffic() const { return {}; }
 
@@ -91,18 +98,17 @@ using RankLost = std::function<void(int rank, const std::string& how)>;
 class HostCommunicator : public Communicator {
  public:
   // Work of the stream; what it throws is what the stream fails with.
-  void reduce(Device& device, Stream& stream, Label label, int owner, ElementType type,
-              void* values, std::size_t n) final;
-  void broadcast(Device& device, Stream& stream, Label label, int owner, void* values,
-                 std::size_t bytes) final;
+  void reduce(Device& device, Stream& stream, Label label, ElementType type,
+              std::span<const OwnedTensor> tensors) final;
+  void broadcast(Device& device, Stream& stream, Label label, ElementType type,
+                 std::span<const OwnedTensor> tensors) final;
 
  protected:
   // By the thread of the stream.
   /// Sums in rank order, so that they have the same bits in every run: of fp32, or of bfloat16
   /// added up in fp32 and rounded once.
-  virtual void reduce_now(int owner, std::span<float> values) = 0;
-  virtual void reduce_now(int owner, std::span<std::uint16_t> bf16) = 0;
-  virtual void broadcast_now(int owner, std::span<std::byte> bytes) = 0;
+  virtual void reduce_now(ElementType type, std::span<const OwnedTensor> tensors) = 0;
+  virtual void broadcast_now(ElementType type, std::span<const OwnedTensor> tensors) = 0;
 };
 
 /// Rank 0 of 1.
@@ -113,8 +119,8 @@ class SelfCommunicator final : public Communicator {
   void sum(std::span<double>) override {}
   void share(int, std::span<float>) override {}
   void gather_norms(std::span<const std::size_t>, std::span<std::byte>) override {}
-  void reduce(Device&, Stream&, Label, int, ElementType, void*, std::size_t) override {}
-  void broadcast(Device&, Stream&, Label, int, void*, std::size_t) override {}
+  void reduce(Device&, Stream&, Label, ElementType, std::span<const OwnedTensor>) override {}
+  void broadcast(Device&, Stream&, Label, ElementType, std::span<const OwnedTensor>) override {}
 };
 
 }  // namespace zenflow::runtime

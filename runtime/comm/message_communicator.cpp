@@ -1,10 +1,14 @@
 #include "runtime/comm/message_communicator.h"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <limits>
 #include <vector>
 
+#include "kernels/accumulate/accumulate.h"
 #include "kernels/bf16/bf16.h"
+#include "kernels/cast/cast.h"
 #include "runtime/comm/socket.h"
 
 namespace zenflow::runtime {
@@ -15,6 +19,10 @@ constexpr int kClockMessages = 50;
 double nanoseconds() {
   const auto since = std::chrono::steady_clock::now().time_since_epoch();
   return static_cast<double>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
+}
+
+std::span<std::byte> bytes_of_tensor(ElementType type, const OwnedTensor& tensor) {
+  return {static_cast<std::byte*>(tensor.values), tensor.elements * bytes_per_element(type)};
 }
 
 }  // namespace
@@ -52,59 +60,79 @@ ClockOffset MessageCommunicator::ask_for_time() {
 
 void MessageCommunicator::share(int owner, std::span<float> values) {
   if (rank() == owner) weight_bytes_ += values.size_bytes() * others();
-  broadcast_on(Channel::kControl, owner, std::as_writable_bytes(values));
+  broadcast_on(Channel::kControl, std::array{OwnedBytes{owner, std::as_writable_bytes(values)}});
 }
 
 void MessageCommunicator::gather_norms(std::span<const std::size_t> first,
                                        std::span<std::byte> norms) {
+  std::vector<OwnedBytes> parts;
   for (int owner = 0; owner < size(); ++owner) {
     const auto r = static_cast<std::size_t>(owner);
-    const std::span<std::byte> part = norms.subspan(first[r], first[r + 1] - first[r]);
-    if (rank() == owner) selection_bytes_ += part.size() * others();
-    broadcast_on(Channel::kControl, owner, part);
+    parts.push_back({owner, norms.subspan(first[r], first[r + 1] - first[r])});
+    if (rank() == owner) selection_bytes_ += parts.back().bytes.size() * others();
+  }
+  broadcast_on(Channel::kControl, parts);
+}
+
+void MessageCommunicator::broadcast_now(ElementType type, std::span<const OwnedTensor> tensors) {
+  std::vector<OwnedBytes> parts;
+  for (const OwnedTensor& one : tensors) {
+    parts.push_back({one.owner, bytes_of_tensor(type, one)});
+    if (rank() == one.owner) weight_bytes_ += parts.back().bytes.size() * others();
+  }
+  broadcast_on(Channel::kBulk, parts);
+}
+
+void MessageCommunicator::reduce_now(ElementType type, std::span<const OwnedTensor> tensors) {
+  const bool ahead = sends_ahead();
+  const auto give = [&](const OwnedTensor& one) {
+    const std::span<std::byte> bytes = bytes_of_tensor(type, one);
+    gradient_bytes_ += bytes.size();
+    in_messages(bytes, [&](std::span<const std::byte> part) {
+      ahead ? start_send(one.owner, part) : send(Channel::kBulk, one.owner, part);
+    });
+  };
+  for (const OwnedTensor& one : tensors) {
+    if (ahead && one.owner != rank()) give(one);
+  }
+  for (const OwnedTensor& one : tensors) {
+    if (one.owner == rank()) {
+      add_others(type, one);
+    } else if (!ahead) {
+      give(one);
+    }
+  }
+  finish_sends();
+}
+
+void MessageCommunicator::add_others(ElementType type, const OwnedTensor& tensor) {
+  if (type == ElementType::kFloat32) {
+    add_others(std::span(static_cast<float*>(tensor.values), tensor.elements),
+               [](std::span<const float> sums, float* to) { std::ranges::copy(sums, to); });
+  } else {
+    add_others(std::span(static_cast<kernels::Bf16*>(tensor.values), tensor.elements),
+               [](std::span<const float> sums, kernels::Bf16* to) {
+                 kernels::to_bf16(sums.data(), sums.size(), to);
+               });
   }
 }
 
-void MessageCommunicator::broadcast_now(int owner, std::span<std::byte> bytes) {
-  if (rank() == owner) weight_bytes_ += bytes.size() * others();
-  broadcast_on(Channel::kBulk, owner, bytes);
-}
-
-void MessageCommunicator::reduce_now(int owner, std::span<float> values) {
-  reduce_as(
-      owner, values, [](float value) { return value; }, [](float sum) { return sum; });
-}
-
-void MessageCommunicator::reduce_now(int owner, std::span<std::uint16_t> bf16) {
-  using kernels::Bf16;
-  reduce_as(
-      owner, bf16, [](std::uint16_t bits) { return kernels::to_float(Bf16{bits}); },
-      [](float sum) { return kernels::round_to_bf16(sum).bits; });
-}
-
-template <class T, class Read, class Round>
-void MessageCommunicator::reduce_as(int owner, std::span<T> values, const Read& read,
-                                    const Round& round) {
-  if (rank() != owner) {
-    gradient_bytes_ += values.size_bytes();
-    in_messages(values,
-                [&](std::span<const T> part) { send(Channel::kBulk, owner, std::as_bytes(part)); });
-    return;
-  }
-  std::vector<T> arrived(std::min(kMessageBytes / sizeof(T), values.size()));
-  std::vector<float> sums(arrived.size());
+template <class T, class Round>
+void MessageCommunicator::add_others(std::span<T> values, const Round& round) {
   in_messages(values, [&](std::span<T> part) {
+    arrived_.resize(std::max(arrived_.size(), part.size_bytes()));
+    sums_.resize(std::max(sums_.size(), part.size()));
     for (int r = 0; r < size(); ++r) {
       const T* from = part.data();
-      if (r != owner) {
-        receive(Channel::kBulk, r, std::as_writable_bytes(std::span(arrived).first(part.size())));
-        from = arrived.data();
+      if (r != rank()) {
+        receive(Channel::kBulk, r, std::span(arrived_).first(part.size_bytes()));
+        from = reinterpret_cast<const T*>(arrived_.data());
       }
-      for (std::size_t i = 0; i < part.size(); ++i) {
-        sums[i] = r == 0 ? read(from[i]) : sums[i] + read(from[i]);
-      }
+      constexpr float kAsItIs = 1;
+      r == 0 ? kernels::accumulate_first(sums_.data(), from, kAsItIs, part.size())
+             : kernels::accumulate(sums_.data(), from, kAsItIs, part.size());
     }
-    for (std::size_t i = 0; i < part.size(); ++i) part[i] = round(sums[i]);
+    round(std::span(sums_).first(part.size()), part.data());
   });
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "runtime/comm/communicator.h"
 
@@ -30,12 +31,20 @@ class MessageCommunicator : public HostCommunicator {
   /// Of at most kMessageBytes; both block. Messages between two ranks keep their order.
   virtual void send(Channel channel, int to, std::span<const std::byte> message) = 0;
   virtual void receive(Channel channel, int from, std::span<std::byte> message) = 0;
-  /// The owner's bytes, of any number, on every rank.
-  virtual void broadcast_on(Channel channel, int owner, std::span<std::byte> bytes) = 0;
+  /// Whether gradients can be on their way while this rank receives: sent by start_send, and gone
+  /// when finish_sends returns. Both by the thread of a stream.
+  [[nodiscard]] virtual bool sends_ahead() const { return false; }
+  virtual void start_send(int /*to*/, std::span<const std::byte> /*message*/) {}
+  virtual void finish_sends() {}
+  struct OwnedBytes {
+    int owner;
+    std::span<std::byte> bytes;  ///< any number
+  };
+  /// Each owner's bytes, on every rank.
+  virtual void broadcast_on(Channel channel, std::span<const OwnedBytes> all) = 0;
 
-  void reduce_now(int owner, std::span<float> values) final;
-  void reduce_now(int owner, std::span<std::uint16_t> bf16) final;
-  void broadcast_now(int owner, std::span<std::byte> bytes) final;
+  void reduce_now(ElementType type, std::span<const OwnedTensor> tensors) final;
+  void broadcast_now(ElementType type, std::span<const OwnedTensor> tensors) final;
 
   /// A few MB, so that what a sum needs besides stays small.
   static constexpr std::size_t kMessageBytes = std::size_t{4} << 20;
@@ -52,14 +61,18 @@ class MessageCommunicator : public HostCommunicator {
   std::atomic<std::uint64_t> control_bytes_ = 0;
 
  private:
-  template <class T, class Read, class Round>
-  void reduce_as(int owner, std::span<T> values, const Read& read, const Round& round);
+  /// This rank's tensor, as it arrives from the others.
+  template <class T, class Round>
+  void add_others(std::span<T> values, const Round& round);
+  void add_others(ElementType type, const OwnedTensor& tensor);
   void answer_with_time(int rank);
   [[nodiscard]] ClockOffset ask_for_time();
 
   std::atomic<std::uint64_t> gradient_bytes_ = 0;
   std::atomic<std::uint64_t> weight_bytes_ = 0;
   std::atomic<std::uint64_t> selection_bytes_ = 0;
+  std::vector<std::byte> arrived_;  // of the stream's thread
+  std::vector<float> sums_;
 };
 
 }  // namespace zenflow::runtime

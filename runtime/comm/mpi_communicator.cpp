@@ -1,7 +1,9 @@
 #include "runtime/comm/mpi_communicator.h"
 
+#include <chrono>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,6 +24,26 @@ void check(int code, const char* call) {
   MPI_Error_string(code, text.data(), &length);
   text.resize(static_cast<std::size_t>(length));
   throw Error(ErrorKind::kRuntime, fmt::format("{}: {}", call, text));
+}
+
+/// Waits for a rank as late as in any step without letting the core go to sleep, which a virtual
+/// machine's takes long to wake from, but, unlike MPI's own calls, leaving it to whoever can use
+/// it: the CPU update, and other ranks of the machine. Later it sleeps.
+void wait_for(MPI_Request request, const char* call) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kYields{20};
+  constexpr std::chrono::microseconds kSleep{50};
+  const Clock::time_point begin = Clock::now();
+  for (;;) {
+    int done = 0;
+    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), call);
+    if (done != 0) return;
+    if (Clock::now() - begin < kYields) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(kSleep);
+    }
+  }
 }
 
 class MpiCommunicator final : public MessageCommunicator {
@@ -60,8 +82,11 @@ class MpiCommunicator final : public MessageCommunicator {
     const auto ranks = static_cast<std::size_t>(size_);
     std::vector<double> all(values.size() * ranks);
     const auto count = static_cast<int>(values.size());
-    check(MPI_Allgather(values.data(), count, MPI_DOUBLE, all.data(), count, MPI_DOUBLE, control_),
-          "MPI_Allgather");
+    MPI_Request gathered = MPI_REQUEST_NULL;
+    check(MPI_Iallgather(values.data(), count, MPI_DOUBLE, all.data(), count, MPI_DOUBLE, control_,
+                         &gathered),
+          "MPI_Iallgather");
+    wait_for(gathered, "MPI_Iallgather");
     control_bytes_ += values.size_bytes() * others();
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i] = 0.0;
@@ -72,21 +97,39 @@ class MpiCommunicator final : public MessageCommunicator {
  protected:
   void end_others(int code) override { MPI_Abort(MPI_COMM_WORLD, code); }
   void send(Channel channel, int to, std::span<const std::byte> message) override {
-    check(MPI_Send(message.data(), static_cast<int>(message.size()), MPI_BYTE, to, kTag,
-                   communicator(channel)),
-          "MPI_Send");
+    MPI_Request sent = MPI_REQUEST_NULL;
+    check(MPI_Isend(message.data(), static_cast<int>(message.size()), MPI_BYTE, to, kTag,
+                    communicator(channel), &sent),
+          "MPI_Isend");
+    wait_for(sent, "MPI_Isend");
   }
   void receive(Channel channel, int from, std::span<std::byte> message) override {
-    check(MPI_Recv(message.data(), static_cast<int>(message.size()), MPI_BYTE, from, kTag,
-                   communicator(channel), MPI_STATUS_IGNORE),
-          "MPI_Recv");
+    MPI_Request received = MPI_REQUEST_NULL;
+    check(MPI_Irecv(message.data(), static_cast<int>(message.size()), MPI_BYTE, from, kTag,
+                    communicator(channel), &received),
+          "MPI_Irecv");
+    wait_for(received, "MPI_Irecv");
   }
-  void broadcast_on(Channel channel, int owner, std::span<std::byte> bytes) override {
-    in_messages(bytes, [&](std::span<std::byte> part) {
-      check(MPI_Bcast(part.data(), static_cast<int>(part.size()), MPI_BYTE, owner,
-                      communicator(channel)),
-            "MPI_Bcast");
-    });
+  [[nodiscard]] bool sends_ahead() const override { return true; }
+  void start_send(int to, std::span<const std::byte> message) override {
+    check(MPI_Isend(message.data(), static_cast<int>(message.size()), MPI_BYTE, to, kTag, bulk_,
+                    &sends_.emplace_back(MPI_REQUEST_NULL)),
+          "MPI_Isend");
+  }
+  void finish_sends() override {
+    for (const MPI_Request sent : sends_) wait_for(sent, "MPI_Isend");
+    sends_.clear();
+  }
+  void broadcast_on(Channel channel, std::span<const OwnedBytes> all) override {
+    std::vector<MPI_Request> under_way;
+    for (const OwnedBytes& one : all) {
+      in_messages(one.bytes, [&](std::span<std::byte> part) {
+        check(MPI_Ibcast(part.data(), static_cast<int>(part.size()), MPI_BYTE, one.owner,
+                         communicator(channel), &under_way.emplace_back(MPI_REQUEST_NULL)),
+              "MPI_Ibcast");
+      });
+    }
+    for (const MPI_Request shared : under_way) wait_for(shared, "MPI_Ibcast");
   }
 
  private:
@@ -98,6 +141,7 @@ class MpiCommunicator final : public MessageCommunicator {
   MPI_Comm control_ = MPI_COMM_NULL;
   MPI_Comm bulk_ = MPI_COMM_NULL;
   MPI_Comm ring_ = MPI_COMM_NULL;
+  std::vector<MPI_Request> sends_;  // of the stream's thread
   std::optional<Heartbeat> heartbeat_;
   int rank_ = 0;
   int size_ = 1;

@@ -87,16 +87,18 @@ class TcpCommunicator final : public MessageCommunicator {
   void receive(Channel channel, int from, std::span<std::byte> message) override {
     if (!socket(channel, from).receive(message)) lose(from);
   }
-  void broadcast_on(Channel channel, int owner, std::span<std::byte> bytes) override {
-    in_messages(bytes, [&](std::span<std::byte> part) {
-      if (channel == Channel::kControl && owner != 0) {
-        pass_through_rank_0(owner, part);
-      } else if (rank() != owner) {
-        receive(channel, owner, part);
-      } else {
-        send_to_others(channel, owner, part);
-      }
-    });
+  void broadcast_on(Channel channel, std::span<const OwnedBytes> all) override {
+    for (const OwnedBytes& one : all) {
+      in_messages(one.bytes, [&](std::span<std::byte> part) {
+        if (channel == Channel::kControl && one.owner != 0) {
+          pass_through_rank_0(one.owner, part);
+        } else if (rank() != one.owner) {
+          receive(channel, one.owner, part);
+        } else {
+          send_to_others(channel, one.owner, part);
+        }
+      });
+    }
   }
 
  private:

@@ -38,6 +38,8 @@ struct NcclFunctions {
   int (*comm_init_rank)(NcclComm* comm, int ranks, NcclUniqueId id, int rank);
   int (*comm_get_async_error)(NcclComm comm, int* status);
   int (*comm_destroy)(NcclComm comm);
+  int (*group_start)();
+  int (*group_end)();
   int (*reduce)(const void* from, void* to, std::size_t n, int type, int operation, int root,
                 NcclComm comm, cudaStream_t stream);
   int (*broadcast)(const void* from, void* to, std::size_t n, int type, int root, NcclComm comm,

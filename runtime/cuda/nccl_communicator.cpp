@@ -61,20 +61,29 @@ class NcclCommunicator final : public Communicator {
   }
   [[nodiscard]] ClockOffset clock_offset() override { return control_.clock_offset(); }
 
-  void reduce(Device&, Stream& stream, Label label, int owner, ElementType type, void* values,
-              std::size_t n) override {
-    if (rank() != owner) gradient_bytes_ += n * bytes_per_element(type);
-    const OperationScope scope = launching(stream, label);
+  void reduce(Device&, Stream& stream, Label label, ElementType type,
+              std::span<const OwnedTensor> tensors) override {
     const int element = type == ElementType::kFloat32 ? kNcclFloat32 : kNcclBfloat16;
-    check(nccl_.reduce(values, values, n, element, kNcclSum, owner, comm_, handle_of(stream)),
-          "ncclReduce");
-  }
-  void broadcast(Device&, Stream& stream, Label label, int owner, void* values,
-                 std::size_t bytes) override {
-    if (rank() == owner) weight_bytes_ += bytes * static_cast<std::uint64_t>(size() - 1);
     const OperationScope scope = launching(stream, label);
-    check(nccl_.broadcast(values, values, bytes, kNcclUint8, owner, comm_, handle_of(stream)),
-          "ncclBroadcast");
+    check(nccl_.group_start(), "ncclGroupStart");
+    for (const auto& [owner, values, n] : tensors) {
+      if (rank() != owner) gradient_bytes_ += n * bytes_per_element(type);
+      check(nccl_.reduce(values, values, n, element, kNcclSum, owner, comm_, handle_of(stream)),
+            "ncclReduce");
+    }
+    check(nccl_.group_end(), "ncclGroupEnd");
+  }
+  void broadcast(Device&, Stream& stream, Label label, ElementType type,
+                 std::span<const OwnedTensor> tensors) override {
+    const OperationScope scope = launching(stream, label);
+    check(nccl_.group_start(), "ncclGroupStart");
+    for (const auto& [owner, values, n] : tensors) {
+      const std::size_t bytes = n * bytes_per_element(type);
+      if (rank() == owner) weight_bytes_ += bytes * static_cast<std::uint64_t>(size() - 1);
+      check(nccl_.broadcast(values, values, bytes, kNcclUint8, owner, comm_, handle_of(stream)),
+            "ncclBroadcast");
+    }
+    check(nccl_.group_end(), "ncclGroupEnd");
   }
 
   [[nodiscard]] RankTraffic traffic() const override {
@@ -133,6 +142,8 @@ NcclFunctions nccl_functions(const DynamicLibrary& library) {
   find(all.comm_init_rank, "ncclCommInitRank");
   find(all.comm_get_async_error, "ncclCommGetAsyncError");
   find(all.comm_destroy, "ncclCommDestroy");
+  find(all.group_start, "ncclGroupStart");
+  find(all.group_end, "ncclGroupEnd");
   find(all.reduce, "ncclReduce");
   find(all.broadcast, "ncclBroadcast");
   if (library.has("ncclGetLastError")) find(all.get_last_error, "ncclGetLastError");

@@ -271,6 +271,18 @@ class OffloadEngine {
   /// come from there.
   void reduce_gradients(std::size_t group);
   void gather_weights(std::size_t group);
+  /// A group's, where `address`(parameter) says.
+  template <class Address>
+  [[nodiscard]] std::vector<OwnedTensor> owned_tensors(std::size_t g,
+                                                       const Address& address) const {
+    const ParameterGroup& group = columns_.table.groups[g];
+    std::vector<OwnedTensor> tensors;
+    for (std::size_t i = group.first; i < group.first + group.count; ++i) {
+      tensors.push_back({owners_[i], address(i),
+                         static_cast<std::size_t>(columns_.table.parameters[i].elements())});
+    }
+    return tensors;
+  }
   void measure_gradients(std::size_t group);
   void rank_columns(std::size_t slice);
   void gather_selected(std::size_t group);

@@ -189,21 +189,14 @@ void OffloadEngine::clear_sent_gradients(std::size_t g) {
 }
 
 void OffloadEngine::reduce_gradients(std::size_t g) {
-  const ParameterGroup& group = columns_.table.groups[g];
-  for (std::size_t i = group.first; i < group.first + group.count; ++i) {
-    const auto count = static_cast<std::size_t>(columns_.table.parameters[i].elements());
-    communicator_.reduce(device_, *compute_, {Operation::kReduceScatter, step_}, owners_[i], type_,
-                         columns_.gradients()[i], count);
-  }
+  communicator_.reduce(device_, *compute_, {Operation::kReduceScatter, step_}, type_,
+                       owned_tensors(g, [this](std::size_t i) { return columns_.gradients()[i]; }));
 }
 
 void OffloadEngine::gather_weights(std::size_t g) {
-  const ParameterGroup& group = columns_.table.groups[g];
-  for (std::size_t i = group.first; i < group.first + group.count; ++i) {
-    const auto count = static_cast<std::size_t>(columns_.table.parameters[i].elements());
-    communicator_.broadcast(device_, *compute_, {Operation::kAllGather, step_}, owners_[i],
-                            columns_.parameter(i), count * bytes_per_element(type_));
-  }
+  communicator_.broadcast(
+      device_, *compute_, {Operation::kAllGather, step_}, type_,
+      owned_tensors(g, [this](std::size_t i) { return columns_.parameter(i); }));
 }
 
 void OffloadEngine::measure_gradients(std::size_t group) {

@@ -145,9 +145,7 @@ RankTuningSettings Run::tuning_settings(const IntervalLimits& limits) {
                          .deferred_squares = [this](const std::vector<double>& ratios) {
                            return deferred_squares(engine_, ratios);
                          }};
-  const ElementType type = element_type(options_.training.dtype);
-  all.gradient_bytes = tensor_bytes(model_->parameters(), type, true);
-  all.weight_bytes = tensor_bytes(model_->parameters(), type, false);
+  all.groups = group_sizes(model_->parameters(), element_type(options_.training.dtype));
   all.clock = communicator().clock_offset();
   LiveTuningSettings& settings = all.tuning;
   if (!options_.cuda) {

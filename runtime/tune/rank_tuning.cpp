@@ -30,17 +30,17 @@ bool add_stays(const sim::Timeline& timeline, const sim::TimelineStep& step, Ope
 
 }  // namespace
 
-std::vector<double> tensor_bytes(const ParameterTable& table, ElementType type, bool head_first) {
-  std::vector<ParameterGroup> groups = table.groups;
-  if (head_first) std::reverse(groups.begin(), groups.end());
-  std::vector<double> bytes;
-  for (const ParameterGroup& group : groups) {
+std::vector<GroupSize> group_sizes(const ParameterTable& table, ElementType type) {
+  std::vector<GroupSize> sizes;
+  for (const ParameterGroup& group : table.groups) {
+    GroupSize& size = sizes.emplace_back();
+    size.tensors = static_cast<std::int64_t>(group.count);
     for (std::size_t i = group.first; i < group.first + group.count; ++i) {
-      bytes.push_back(static_cast<double>(bytes_per_element(type)) *
-                      static_cast<double>(table.parameters[i].elements()));
+      size.bytes += static_cast<double>(bytes_per_element(type)) *
+                    static_cast<double>(table.parameters[i].elements());
     }
   }
-  return bytes;
+  return sizes;
 }
 
 RankTuning::RankTuning(RankTuningSettings settings, Communicator& ranks, Recorder& recorder,
@@ -118,10 +118,9 @@ std::vector<double> RankTuning::stays(std::int64_t first_step) const {
       seconds_of(recorder_.origin().time_since_epoch()) - 1e-9 * settings_.clock.nanoseconds;
   std::vector<double> all;
   for (const sim::TimelineStep& step : timeline.steps) {
-    const bool whole = add_stays(timeline, step, Operation::kAllGather,
-                                 settings_.weight_bytes.size(), later, all) &&
-                       add_stays(timeline, step, Operation::kReduceScatter,
-                                 settings_.gradient_bytes.size(), later, all);
+    const std::size_t groups = settings_.groups.size();
+    const bool whole = add_stays(timeline, step, Operation::kAllGather, groups, later, all) &&
+                       add_stays(timeline, step, Operation::kReduceScatter, groups, later, all);
     if (!whole) return {};
   }
   return all;
@@ -141,8 +140,7 @@ std::vector<sim::CollectiveSample> RankTuning::exchanges(std::int64_t first_step
   std::copy(own.begin(), own.end(), all.begin() + static_cast<std::ptrdiff_t>(rank * own.size()));
   ranks_.sum(all);
   std::vector<sim::CollectiveSample> samples;
-  const std::size_t weights = settings_.weight_bytes.size();
-  const std::size_t in_step = weights + settings_.gradient_bytes.size();
+  const std::size_t groups = settings_.groups.size();
   for (std::size_t i = 0; 2 * i < own.size(); ++i) {
     double came = all[2 * i];
     double left = all[2 * i + 1];
@@ -150,12 +148,11 @@ std::vector<sim::CollectiveSample> RankTuning::exchanges(std::int64_t first_step
       came = std::max(came, all[r * own.size() + 2 * i]);
       left = std::max(left, all[r * own.size() + 2 * i + 1]);
     }
-    const std::size_t tensor = i % in_step;
-    const bool is_weight = tensor < weights;
-    samples.push_back(
-        {is_weight ? Operation::kAllGather : Operation::kReduceScatter,
-         is_weight ? settings_.weight_bytes[tensor] : settings_.gradient_bytes[tensor - weights],
-         ranks_.size(), left - came});
+    // Of each step first the weights, then the gradients, head first.
+    const std::size_t at = i % (2 * groups);
+    const GroupSize& group = settings_.groups[at < groups ? at : 2 * groups - 1 - at];
+    samples.push_back({at < groups ? Operation::kAllGather : Operation::kReduceScatter, group.bytes,
+                       group.tensors, ranks_.size(), left - came});
   }
   return samples;
 }

@@ -18,17 +18,19 @@
 
 namespace zenflow::runtime {
 
-/// Bytes of the tensors in the order in which their weights come from their owners in a step, or,
-/// with `head_first`, their gradients go there.
-[[nodiscard]] std::vector<double> tensor_bytes(const ParameterTable& table, ElementType type,
-                                               bool head_first);
+/// What ranks exchange at once.
+struct GroupSize {
+  double bytes = 0;
+  std::int64_t tensors = 0;
+};
+/// Of the groups of parameters, embedding first.
+[[nodiscard]] std::vector<GroupSize> group_sizes(const ParameterTable& table, ElementType type);
 
 struct RankTuningSettings {
   LiveTuningSettings tuning;  ///< the same on every rank; its two questions to ranks are asked here
   /// Squared norms of this rank's columns that would be deferred with each ratio, and of all.
   std::function<std::vector<double>(const std::vector<double>& topk_ratios)> deferred_squares{};
-  std::vector<double> gradient_bytes{};  ///< tensor_bytes
-  std::vector<double> weight_bytes{};
+  std::vector<GroupSize> groups{};
   ClockOffset clock{};  ///< of this rank
 };
 

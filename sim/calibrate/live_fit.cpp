@@ -455,8 +455,8 @@ class Fitter {
       const auto time = [&](double per_byte, double per_message) {
         const Communicator group{one.ranks, BytesPerSecond(1 / per_byte), Seconds(per_message)};
         return (one.operation == Operation::kAllGather
-                    ? broadcast_time(group, Bytes(one.bytes), 1)
-                    : reduce_to_owner_time(group, fit_.profile.host, Bytes(one.bytes), 1))
+                    ? broadcast_time(group, Bytes(one.bytes), one.tensors)
+                    : reduce_to_owner_time(group, fit_.profile.host, Bytes(one.bytes), one.tensors))
             .value();
       };
       const double known = time(0, 0);

@@ -50,18 +50,11 @@ std::vector<Ranks> runs_of(const std::vector<LiveRecording>& recordings) {
   return runs;
 }
 
-/// Bytes of the model's tensors, embedding first, or head first group by group.
-std::vector<double> tensor_bytes(const Job& job, bool head_first) {
-  const double width = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
-  std::vector<LiveLayer> layers = live_layers(job.scenario.model, 0);
-  if (head_first) std::reverse(layers.begin(), layers.end());
-  std::vector<double> bytes;
-  for (const LiveLayer& layer : layers) {
-    for (const LiveTensor& tensor : layer.tensors) {
-      bytes.push_back(width * static_cast<double>(tensor.elements()));
-    }
-  }
-  return bytes;
+/// Embedding first, or head first.
+std::vector<LiveLayer> groups_of(const Job& job, bool head_first) {
+  std::vector<LiveLayer> groups = live_layers(job.scenario.model, 0);
+  if (head_first) std::reverse(groups.begin(), groups.end());
+  return groups;
 }
 
 /// Start and end in seconds, on the clock of the run's first recording.
@@ -125,18 +118,21 @@ void each_of_all_ranks(const Ranks& ranks, Operation operation, std::size_t coun
 }
 
 void add_samples(const Ranks& ranks, Operation operation, std::vector<CollectiveSample>& samples) {
-  const std::vector<double> bytes =
-      tensor_bytes(*ranks.front()->job, operation == Operation::kReduceScatter);
-  each_of_all_ranks(
-      ranks, operation, bytes.size(), [&](std::size_t i, std::span<const Stay> stays) {
-        double came = stays.front().start;
-        double left = stays.front().end;
-        for (const Stay& one : stays) {
-          came = std::max(came, one.start);
-          left = std::max(left, one.end);
-        }
-        samples.push_back({operation, bytes[i], ranks.front()->place.ranks, left - came});
-      });
+  const Job& job = *ranks.front()->job;
+  const auto width = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+  const std::vector<LiveLayer> groups = groups_of(job, operation == Operation::kReduceScatter);
+  each_of_all_ranks(ranks, operation, groups.size(),
+                    [&](std::size_t i, std::span<const Stay> stays) {
+                      double came = stays.front().start;
+                      double left = stays.front().end;
+                      for (const Stay& one : stays) {
+                        came = std::max(came, one.start);
+                        left = std::max(left, one.end);
+                      }
+                      samples.push_back({operation, width * groups[i].elements(),
+                                         static_cast<std::int64_t>(groups[i].tensors.size()),
+                                         ranks.front()->place.ranks, left - came});
+                    });
 }
 
 /// Of one kind of pass: seconds by which the slowest rank is later than the mean, and of all

@@ -9,10 +9,11 @@
 
 namespace zenflow::sim {
 
-/// A tensor's gradient that went to its owner, or its weight that came from there.
+/// Tensors of a group whose gradients went to their owners, or whose weights came from there.
 struct CollectiveSample {
   Operation operation = Operation::kUnknown;
-  double bytes = 0;  ///< of the whole tensor
+  double bytes = 0;  ///< of all of them
+  std::int64_t tensors = 1;
   std::int64_t ranks = 1;
   double seconds = 0;
 };

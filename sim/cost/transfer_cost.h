@@ -65,11 +65,12 @@ struct Communicator {
 /// The fastest of ring, tree and NVLS tree, of those that the group has.
 [[nodiscard]] Seconds all_reduce_time(const Communicator& group, Bytes bytes);
 
-/// Between ranks whose devices are hosts, as zenflow-train's MPI ranks do it, tensor by tensor. The
-/// owner of a gradient takes each other rank's and adds it up: (n-1) (latency + bytes / bandwidth),
-/// and 12 bytes of memory traffic an fp32 element and rank on one core, of cached pieces. A weight
-/// goes down a binomial tree: ceil(log2 n) (latency + bytes / bandwidth).
-/// Sources: runtime/comm/mpi_communicator.cpp; Open MPI's broadcast for messages of this size.
+/// Between ranks whose devices are hosts, as zenflow-train's MPI ranks do it: the tensors of a
+/// layer at once, each in messages of its own. The owner of a gradient takes each other rank's and
+/// adds it up: (n-1) (latency + bytes / bandwidth), and 12 bytes of memory traffic an fp32 element
+/// and rank on one core, of cached pieces. A weight goes down a binomial tree: ceil(log2 n)
+/// (latency + bytes / bandwidth). Sources: runtime/comm/mpi_communicator.cpp; Open MPI's broadcast
+/// for messages of this size.
 [[nodiscard]] Seconds reduce_to_owner_time(const Communicator& group, const HostProfile& host,
                                            Bytes bytes, std::int64_t tensors);
 [[nodiscard]] Seconds broadcast_time(const Communicator& group, Bytes bytes, std::int64_t tensors);

@@ -2,6 +2,7 @@
 // stand-in, where several ranks are a test of the engine (property/offload_ranks_test.cpp).
 #include "runtime/cuda/nccl_communicator.h"
 
+#include <array>
 #include <cstring>
 #include <numeric>
 #include <optional>
@@ -72,10 +73,13 @@ TEST_F(NcclCommunicatorTest, OneRankKeepsWhatItHas) {
   std::memcpy(host.data(), expected.data(), kBytes);
   device->copy(*stream, values.data(), host.data(), kBytes, CopyDirection::kHostToDevice,
                Traffic::kInitial, {});
-  nccl->reduce(*device, *stream, {}, 0, ElementType::kFloat32, values.data(), kCount);
+  nccl->reduce(*device, *stream, {}, ElementType::kFloat32,
+               std::array{OwnedTensor{0, values.data(), kCount}});
   // Two bfloat16 are as many bytes as a float: sums of one rank's change none.
-  nccl->reduce(*device, *stream, {}, 0, ElementType::kBfloat16, values.data(), 2 * kCount);
-  nccl->broadcast(*device, *stream, {}, 0, values.data(), kBytes);
+  nccl->reduce(*device, *stream, {}, ElementType::kBfloat16,
+               std::array{OwnedTensor{0, values.data(), 2 * kCount}});
+  nccl->broadcast(*device, *stream, {}, ElementType::kFloat32,
+                  std::array{OwnedTensor{0, values.data(), kCount}});
   device->copy(*stream, host.data(), values.data(), kBytes, CopyDirection::kDeviceToHost,
                Traffic::kInitial, {});
   stream->record().wait();

@@ -54,9 +54,14 @@ class ThreadRanks {
       const std::vector<std::byte> arrived = all_.boxes(channel).receive(from, rank_);
       std::copy(arrived.begin(), arrived.end(), message.begin());
     }
-    void broadcast_on(Channel channel, int owner, std::span<std::byte> bytes) override {
-      if (rank_ != owner) return receive(channel, owner, bytes);
-      to_others(channel, bytes);
+    void broadcast_on(Channel channel, std::span<const OwnedBytes> all) override {
+      for (const auto& [owner, bytes] : all) {
+        if (rank_ != owner) {
+          receive(channel, owner, bytes);
+        } else {
+          to_others(channel, bytes);
+        }
+      }
     }
 
    private:

@@ -82,13 +82,11 @@ class TunedTraining {
   RankTuningSettings settings(const TransformerConfig& config, const Case& c, std::int64_t steps,
                               std::vector<double> ratios, std::function<CoreReading()> read_cores,
                               double most_deferred) {
-    const ParameterTable& table = model_.parameters();
     RankTuningSettings all{
         .tuning = tuner(config, c, steps, std::move(ratios), std::move(read_cores)),
         .deferred_squares =
             [this](const std::vector<double>& k) { return deferred_squares(engine_, k); },
-        .gradient_bytes = tensor_bytes(table, c.type, true),
-        .weight_bytes = tensor_bytes(table, c.type, false)};
+        .groups = group_sizes(model_.parameters(), c.type)};
     all.tuning.tuner.max_deferred_share = most_deferred;
     return all;
   }

@@ -195,9 +195,9 @@ TEST(PathOfRank, IsNamedAfterTheFirstOnes) {
 }
 
 /// A rank's spans of a step: each waits so long for the other rank, or comes so much later, and
-/// then lasts as `seconds` says of the tensor's bytes.
+/// then lasts as `seconds` says of the group's bytes and tensors.
 Timeline rank_timeline(const Job& job, std::int64_t rank, double wait, double late, double ahead,
-                       const std::function<double(Operation, double)>& seconds) {
+                       const std::function<double(Operation, double, std::int64_t)>& seconds) {
   Timeline timeline = with_clock(recording(rank, 2, 0, 1), 0, 1e9 * ahead).timeline;
   timeline.spans.clear();
   timeline.steps = {{3, {0}, to_picoseconds(Seconds(100))}};
@@ -205,15 +205,14 @@ Timeline rank_timeline(const Job& job, std::int64_t rank, double wait, double la
   double at = ahead;
   const auto add = [&](Operation operation) {
     for (const LiveLayer& layer : layers) {
-      for (const LiveTensor& tensor : layer.tensors) {
-        const double bytes = 4 * static_cast<double>(tensor.elements());
-        at += late;
-        const double end = at + wait + seconds(operation, bytes);
-        timeline.spans.push_back({.start = to_picoseconds(Seconds(at)),
-                                  .end = to_picoseconds(Seconds(end)),
-                                  .operation = operation});
-        at = end;
-      }
+      at += late;
+      const double end =
+          at + wait +
+          seconds(operation, 4 * layer.elements(), static_cast<std::int64_t>(layer.tensors.size()));
+      timeline.spans.push_back({.start = to_picoseconds(Seconds(at)),
+                                .end = to_picoseconds(Seconds(end)),
+                                .operation = operation});
+      at = end;
     }
   };
   add(Operation::kAllGather);
@@ -227,10 +226,10 @@ TEST(CollectiveSamples, AreAsLongAsFromTheLastOnesComingToTheLastOnesLeaving) {
   options.training.dtype = DType::kFp32;
   const Job job = make_small_job(testing::round_node(2), testing::tiny_llama(), options);
   const Communicator group{2, BytesPerSecond(3e9), Seconds(5e-6)};
-  const auto seconds = [&](Operation operation, double bytes) {
+  const auto seconds = [&](Operation operation, double bytes, std::int64_t tensors) {
     return (operation == Operation::kAllGather
-                ? broadcast_time(group, Bytes(bytes), 1)
-                : reduce_to_owner_time(group, job.scenario.hardware.host, Bytes(bytes), 1))
+                ? broadcast_time(group, Bytes(bytes), tensors)
+                : reduce_to_owner_time(group, job.scenario.hardware.host, Bytes(bytes), tensors))
         .value();
   };
   // Rank 1 comes 0.1 s after rank 0, and its clock is 0.5 s ahead.
@@ -240,9 +239,9 @@ TEST(CollectiveSamples, AreAsLongAsFromTheLastOnesComingToTheLastOnesLeaving) {
     return LiveRecording{&job, "live-zenflow", &timeline, 2, 0, {rank, 2}};
   };
   const auto samples = collective_samples({recorded(first, 0), recorded(second, 1)});
-  EXPECT_EQ(samples.size(), 2U * 21U);
+  EXPECT_EQ(samples.size(), 2U * 4U);  // embedding, two blocks, head
   for (const CollectiveSample& one : samples) {
-    EXPECT_NEAR(one.seconds, seconds(one.operation, one.bytes), 1e-11);
+    EXPECT_NEAR(one.seconds, seconds(one.operation, one.bytes, one.tensors), 1e-11);
   }
   EXPECT_THAT(error_of([&] { static_cast<void>(collective_samples({recorded(first, 0)})); }).second,
               HasSubstr("the traces of 1 of its 2 ranks were given"));

@@ -23,6 +23,7 @@ namespace zenflow::runtime {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::HasSubstr;
 using zenflow::testing::error_of;
 
@@ -104,23 +105,31 @@ TEST_P(TcpCommunicatorTest, ReducesAndBroadcastsInAStream) {
   constexpr std::size_t kCount = 1'500'000;  // of two messages
   on_ranks(ranks, [&](Communicator& own) {
     OwnStream mine;
+    // All owners' in one call: a rank gives tensors and adds others up.
+    std::vector<std::vector<float>> gradients;
+    std::vector<std::vector<float>> weights;
+    std::vector<OwnedTensor> given;
+    std::vector<OwnedTensor> shared;
     for (int owner = 0; owner < ranks; ++owner) {
-      std::vector<float> gradients(kCount, static_cast<float>(own.rank() + 1));
-      own.reduce(mine.device, *mine.stream, {}, owner, ElementType::kFloat32, gradients.data(),
-                 kCount);
-      std::vector<float> weights(kCount, static_cast<float>(own.rank()));
-      own.broadcast(mine.device, *mine.stream, {}, owner, weights.data(), kCount * sizeof(float));
-      mine.stream->record().wait();
-      const float sum = static_cast<float>(ranks * (ranks + 1) / 2);
+      gradients.emplace_back(kCount, static_cast<float>(own.rank() + 1));
+      weights.emplace_back(kCount, static_cast<float>(own.rank()));
+      given.push_back({owner, gradients.back().data(), kCount});
+      shared.push_back({owner, weights.back().data(), kCount});
+    }
+    own.reduce(mine.device, *mine.stream, {}, ElementType::kFloat32, given);
+    own.broadcast(mine.device, *mine.stream, {}, ElementType::kFloat32, shared);
+    mine.stream->record().wait();
+    const float sum = static_cast<float>(ranks * (ranks + 1) / 2);
+    for (int owner = 0; owner < ranks; ++owner) {
       const float expected = own.rank() == owner ? sum : static_cast<float>(own.rank() + 1);
-      EXPECT_EQ(gradients.front(), expected);
-      EXPECT_EQ(gradients.back(), expected);
-      EXPECT_EQ(weights.front(), static_cast<float>(owner));
-      EXPECT_EQ(weights.back(), static_cast<float>(owner));
+      const auto o = static_cast<std::size_t>(owner);
+      EXPECT_THAT(gradients[o], Each(expected));
+      EXPECT_THAT(weights[o], Each(static_cast<float>(owner)));
     }
     // bfloat16: 256 + 1 + 1 is 258 if it is rounded once, else 256.
     std::vector<std::uint16_t> bf16(3, own.rank() == 0 ? 0x4380 : 0x3F80);
-    own.reduce(mine.device, *mine.stream, {}, 0, ElementType::kBfloat16, bf16.data(), bf16.size());
+    own.reduce(mine.device, *mine.stream, {}, ElementType::kBfloat16,
+               std::array{OwnedTensor{0, bf16.data(), bf16.size()}});
     mine.stream->record().wait();
     if (own.rank() == 0 && ranks == 3) {
       EXPECT_EQ(bf16.front(), 0x4381);
