@@ -134,6 +134,9 @@ std::string wrapped(const std::vector<std::string>& words) {
 }
 
 std::string source_of(const FittedNumber& number, const std::string& origin) {
+  if (!number.fitted && !number.reason.empty()) {
+    return fmt::format("not identified by {}: {}", origin, number.reason);
+  }
   if (!number.fitted) {
     return fmt::format("follows from numbers fitted to {}: so that the rates hold", origin);
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -68,6 +70,15 @@ class Fitter {
     if (!unit.identifiable && scale != 1) return adjust(path, value, "");
     note(path, unit, value, "", fit, std::move(range));
   }
+  /// Of work of the model.
+  void note_model_share(const std::string& path, const UnitTime& unit, double value, double scale,
+                        const TimeFit& fit, std::string range) {
+    note_share(path, unit, value, scale, fit, std::move(range));
+    if (unit.identifiable || unit.samples == 0 || slower_ == 1) return;
+    adjust(path, value, "");
+    fit_.numbers.back().reason = fmt::format(
+        "the base's rate by {:.3g}, as all passes take so many times as long as it says", slower_);
+  }
 
   void device() {
     GpuProfile& gpu = fit_.profile.gpu;
@@ -84,47 +95,73 @@ class Fitter {
          range_text(rows_.device, fit, 2, 2, 1, "kernels"));
   }
 
+  /// Passes of layers: FLOP of products and of attention, bytes of element-wise chains. What memory
+  /// bounds takes its time from the streams' rate; which kernels those are depends on what the
+  /// three take, `unit`.
+  [[nodiscard]] Rows model_rows(std::span<const double> unit) const {
+    const GpuProfile& gpu = fit_.profile.gpu;
+    const double streamed = streamed_.value;
+    Rows rows;
+    for (const ModelSample& sample : rows_.model) {
+      double known = 0;
+      std::vector<double> amounts(3);
+      const auto add = [&](std::size_t kind, double flops, Bytes traffic) {
+        if (flops * unit[kind] >= traffic.value() * streamed) {
+          amounts[kind] += flops;
+        } else {
+          known += traffic.value() * streamed;
+        }
+      };
+      for (const LayerWork& work : sample.work) {
+        known += work.kernels * gpu.kernel_launch.value();
+        amounts[2] += work.chains.value();
+        for (const BoundedWork& one : work.products) {
+          add(0, (one.flops + gpu.gemm_half_size).value(), one.traffic);
+          known += one.besides.value();
+        }
+        for (const BoundedWork& one : work.attention) add(1, one.flops.value(), one.traffic);
+      }
+      // Relative to the whole span: taking the known part off must not make it weigh more.
+      rows.add(std::move(amounts), sample.seconds, known);
+    }
+    return rows;
+  }
+
+  /// How many times as long as the base says all three take together. Passes of one shape hardly
+  /// tell them apart: a rate that is not identifiable would else be the base's, and the others
+  /// take all that its machine differs by.
+  [[nodiscard]] double slower_than_base(const std::vector<double>& given) const {
+    Rows together;
+    for (const TimedWork& one : model_rows(given).times) {
+      const double all = std::inner_product(given.begin(), given.end(), one.work.begin(), 0.0);
+      together.add({all}, one.seconds, one.known);
+    }
+    return fit_times(together.times, std::vector{1.0}).units.front().value;
+  }
+
   void model() {
     GpuProfile& gpu = fit_.profile.gpu;
     const double peak = gpu.peak.at(dtype_).value();
-    const double streamed = streamed_.value;
-    const std::vector<double> given = {
-        1 / (gpu.gemm_efficiency * peak), 1 / (gpu.attention_efficiency * peak),
-        1 / (gpu.elementwise_efficiency * gpu.memory_bandwidth.value())};
-    // What memory bounds takes its time from the streams' rate. Which kernels those are depends on
-    // the rates that are sought: start from the profile's, repeat until none changes sides.
+    std::vector<double> given = {1 / (gpu.gemm_efficiency * peak),
+                                 1 / (gpu.attention_efficiency * peak),
+                                 1 / (gpu.elementwise_efficiency * gpu.memory_bandwidth.value())};
+    slower_ = slower_than_base(given);
+    for (double& one : given) one *= slower_;
+    // Start from these, repeat until no kernel changes sides.
     TimeFit fit;
     std::vector<double> unit = given;
     Rows rows;
     for (int i = 0; i < kMostRepetitions; ++i) {
-      rows = {};
-      for (const ModelSample& sample : rows_.model) {
-        double known = 0;
-        std::vector<double> amounts(3);
-        const auto add = [&](std::size_t kind, double flops, Bytes traffic) {
-          if (flops * unit[kind] >= traffic.value() * streamed) {
-            amounts[kind] += flops;
-          } else {
-            known += traffic.value() * streamed;
-          }
-        };
-        for (const LayerWork& work : sample.work) {
-          known += work.kernels * gpu.kernel_launch.value();
-          amounts[2] += work.chains.value();
-          for (const BoundedWork& one : work.products) {
-            add(0, (one.flops + gpu.gemm_half_size).value(), one.traffic);
-            known += one.besides.value();
-          }
-          for (const BoundedWork& one : work.attention) add(1, one.flops.value(), one.traffic);
-        }
-        // Relative to the whole span: taking the known part off must not make it weigh more.
-        rows.add(std::move(amounts), sample.seconds, known);
-      }
-      fit = fit_times(rows.times, given);
+      rows = model_rows(unit);
+      fit = fit_times(rows.times, given, Misses::kByKind);
       std::vector<double> next;
       for (const UnitTime& one : fit.units) next.push_back(one.value);
       if (next == unit) break;
       unit = next;
+    }
+    for (UnitTime& one : fit.units) {
+      if (one.samples == 0) one.value /= slower_;
+      one.standard_error = std::max(one.standard_error, one.error_by_kind);
     }
     const double product_rate = 1 / fit.units[0].value;
     const double attention_rate = 1 / fit.units[1].value;
@@ -136,10 +173,10 @@ class Fitter {
     }
     gpu.gemm_efficiency = product_rate / new_peak;
     gpu.attention_efficiency = attention_rate / new_peak;
-    note_share("gpu.gemm_efficiency", fit.units[0], gpu.gemm_efficiency, scale, fit,
-               range_text(rows, fit, 0, 0, kGiga, "GFLOP of products"));
-    note_share("gpu.attention_efficiency", fit.units[1], gpu.attention_efficiency, scale, fit,
-               range_text(rows, fit, 1, 1, kGiga, "GFLOP of attention"));
+    note_model_share("gpu.gemm_efficiency", fit.units[0], gpu.gemm_efficiency, scale, fit,
+                     range_text(rows, fit, 0, 0, kGiga, "GFLOP of products"));
+    note_model_share("gpu.attention_efficiency", fit.units[1], gpu.attention_efficiency, scale, fit,
+                     range_text(rows, fit, 1, 1, kGiga, "GFLOP of attention"));
 
     const double rates[] = {1 / streamed_.value, 1 / columns_.value, 1 / fit.units[2].value};
     const double old = gpu.memory_bandwidth.value();
@@ -154,8 +191,8 @@ class Fitter {
                range_text(rows_.device, device_fit_, 0, 0, 1e6, "MB streamed"));
     note_share("gpu.column_efficiency", columns_, *gpu.column_efficiency, wider, device_fit_,
                range_text(rows_.device, device_fit_, 1, 1, 1e6, "MB of columns"));
-    note_share("gpu.elementwise_efficiency", fit.units[2], gpu.elementwise_efficiency, wider, fit,
-               range_text(rows, fit, 2, 2, 1e6, "MB of element-wise chains"));
+    note_model_share("gpu.elementwise_efficiency", fit.units[2], gpu.elementwise_efficiency, wider,
+                     fit, range_text(rows, fit, 2, 2, 1e6, "MB of element-wise chains"));
   }
 
   void copies(const std::string& path, const Rows& rows, BytesPerSecond& rate) {
@@ -479,6 +516,7 @@ class Fitter {
   LiveFit fit_;
   UnitTime streamed_;
   UnitTime columns_;
+  double slower_ = 1;  ///< slower_than_base
   TimeFit device_fit_;
   std::vector<UnitTime> latencies_;
   TimeFit latency_fit_;

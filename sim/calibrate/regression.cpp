@@ -192,7 +192,7 @@ double doubt(double value, double standard_error) {
   return standard_error / value;
 }
 
-TimeFit fit_units(std::span<const TimedWork> times, std::span<const double> given) {
+TimeFit fit_units(std::span<const TimedWork> times, std::span<const double> given, Misses misses) {
   TimeFit fit;
   fit.samples = times.size();
   fit.weights.assign(times.size(), 1);
@@ -247,7 +247,10 @@ TimeFit fit_units(std::span<const TimedWork> times, std::span<const double> give
       UnitTime& unit = fit.units[open[i]];
       unit = {solved.value(at) / size(at), solved.standard_error(at) / size(at), true};
       unit.error_by_kind = solved.error_by_kind(at) / size(at);
-      const double one = doubt(unit.value, unit.standard_error);
+      const double error = misses == Misses::kByKind
+                               ? std::max(unit.standard_error, unit.error_by_kind)
+                               : unit.standard_error;
+      const double one = doubt(unit.value, error);
       if (one > worst_doubt) {
         worst_doubt = one;
         worst = i;
@@ -261,8 +264,8 @@ TimeFit fit_units(std::span<const TimedWork> times, std::span<const double> give
 
 }  // namespace
 
-TimeFit fit_times(std::span<const TimedWork> times, std::span<const double> given) {
-  TimeFit fit = fit_units(times, given);
+TimeFit fit_times(std::span<const TimedWork> times, std::span<const double> given, Misses misses) {
+  TimeFit fit = fit_units(times, given, misses);
   for (std::size_t c = 0; c < given.size(); ++c) {
     for (std::size_t i = 0; i < times.size(); ++i) {
       if (times[i].work[c] == 0) continue;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -49,8 +50,11 @@ inline constexpr double kDampedWeight = 0.5;
 ///
 /// A unit whose standard error exceeds a quarter of its value, or whose value is not above zero, is
 /// not determined by the times; the worst of them takes its value from `given` and the others are
-/// fitted anew. Standard errors take the residuals for independent, whatever the size of each.
+/// fitted anew. Standard errors take the residuals for independent, whatever the size of each;
+/// with Misses::kByKind a unit's error_by_kind must be within the quarter, too.
 /// Precondition: every `work` has given.size() amounts. No times: nothing is determined.
-[[nodiscard]] TimeFit fit_times(std::span<const TimedWork> times, std::span<const double> given);
+enum class Misses : std::uint8_t { kAlone, kByKind };
+[[nodiscard]] TimeFit fit_times(std::span<const TimedWork> times, std::span<const double> given,
+                                Misses misses = Misses::kAlone);
 
 }  // namespace zenflow::sim
