@@ -1,7 +1,9 @@
 // zenflow-sim explain --trace as users meet it.
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -42,6 +44,35 @@ TEST_F(TraceCli, ExplainsARecordedRun) {
   const json document = json::parse(result.out);
   EXPECT_EQ(document["schema_version"], 1);
   EXPECT_EQ(document["traces"][0]["devices"][0]["busy_ms"], 0.02);
+}
+
+// A product of 4096 x 4096 x 4096 in 0.25 ms: 549.8 TFLOPS, of 989.4 that NVIDIA states for the
+// H100.
+TEST_F(TraceCli, TellsProductsAsSharesOfTheCardsPeak) {
+  const std::string events = R"("traceEvents": [
+    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 9, "tid": 9, "ts": 0, "dur": 9, "args":
+      {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": ["c10::BFloat16", "c10::BFloat16"]}},
+    {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": 9, "ts": 2, "dur": 1,
+      "args": {"correlation": 1}},
+    {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 10, "dur": 250,
+      "args": {"device": 0, "stream": 7, "correlation": 1}}]})";
+  for (const auto& [card, share] : {std::pair("NVIDIA H100 80GB HBM3", 549.8 / 989.4),
+                                    std::pair("some card of tomorrow", 0.0)}) {
+    folder_.write(
+        "t.json",
+        fmt::format(R"({{"deviceProperties": [{{"id": 0, "name": "{}"}}],)", card) + events);
+    const Outcome text = explain({"--trace", "t.json"});
+    ASSERT_EQ(text.code, 0) << text.err;
+    EXPECT_THAT(text.out, HasSubstr(share > 0 ? "of peak" : "of the fastest"));
+    const json product = json::parse(
+        explain({"--trace", "t.json", "--json"}).out)["traces"][0]["products_by_shape"][0];
+    EXPECT_NEAR(product["tflops"].get<double>(), 549.8, 0.1);
+    if (share == 0) {
+      EXPECT_TRUE(product["share_of_peak"].is_null());
+    } else {
+      EXPECT_NEAR(product["share_of_peak"].get<double>(), share, 0.001);
+    }
+  }
 }
 
 TEST_F(TraceCli, TakesSeveralTracesAndRules) {

@@ -1,7 +1,11 @@
 #include "tools/commands/explain_trace.h"
 
+#include <optional>
+#include <string>
+
 #include <fmt/format.h>
 
+#include "sim/config/gpu_catalogue.h"
 #include "sim/trace/analysis/trace_analysis.h"
 #include "sim/trace/analysis/trace_report.h"
 #include "tools/environment.h"
@@ -37,6 +41,23 @@ std::string title_of(const std::vector<std::filesystem::path>& traces) {
   return text;
 }
 
+/// Products as shares of what the trace's GPU can do, if the catalogue has it.
+void add_known_peaks(const sim::Timeline& timeline, sim::TraceAnalysis& analysis) {
+  const sim::GpuCatalogue catalogue(profile_directories("scenarios/any"));
+  for (const std::string& device : timeline.devices) {
+    const std::optional<std::string> key = catalogue.find(device);
+    if (!key) continue;
+    const Node entry = catalogue.load(*key, {}, "trace").second;
+    const auto peak = sim::read_catalogue_gpu(entry, *key).gpu.peak;
+    const auto rate = [&peak](sim::DType type) {
+      const auto found = peak.find(type);
+      return found == peak.end() ? 0 : found->second.value();
+    };
+    sim::add_peaks(analysis.tables.products, rate(sim::DType::kBf16), rate(sim::DType::kFp16));
+    return;
+  }
+}
+
 }  // namespace
 
 int explain_trace_command(const OutputStyle& style, const ExplainTraceOptions& options) {
@@ -50,7 +71,8 @@ int explain_trace_command(const OutputStyle& style, const ExplainTraceOptions& o
   for (const std::filesystem::path& file : options.traces) {
     const std::string name = file.generic_string();
     sim::ImportedTrace trace = read_trace(file, settings, !style.quiet);
-    const sim::TraceAnalysis analysis = sim::analyze(trace, settings.rules);
+    sim::TraceAnalysis analysis = sim::analyze(trace, settings.rules);
+    add_known_peaks(trace.timeline, analysis);
     if (style.json && !style.quiet) {
       for (const std::string& problem : trace.problems) complain("note: " + problem + "\n");
     }

@@ -174,15 +174,18 @@ void add_tables(const TraceTables& tables, json& map) {
   map["top_operators"] = named_json(tables.operators);
   map["products_by_shape"] = json::array();
   for (const ShapedProduct& one : tables.products) {
-    map["products_by_shape"].push_back({{"operation", one.operation},
-                                        {"batch", one.batch},
-                                        {"m", one.m},
-                                        {"n", one.n},
-                                        {"k", one.k},
-                                        {"type", one.type},
-                                        {"count", one.products},
-                                        {"time_ms", milliseconds(one.time)},
-                                        {"tflops", number_or_null(one.flops_per_second() / 1e12)}});
+    map["products_by_shape"].push_back(
+        {{"operation", one.operation},
+         {"batch", one.batch},
+         {"m", one.m},
+         {"n", one.n},
+         {"k", one.k},
+         {"type", one.type},
+         {"count", one.products},
+         {"time_ms", milliseconds(one.time)},
+         {"tflops", number_or_null(one.flops_per_second() / 1e12)},
+         {"share_of_peak",
+          one.peak > 0 ? number_or_null(one.flops_per_second() / one.peak) : json(nullptr)}});
   }
   map["collectives_by_size"] = json::array();
   for (const SizedCollective& one : tables.collectives) {

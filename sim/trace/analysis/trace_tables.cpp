@@ -188,6 +188,13 @@ double SizedCollective::bus_bytes_per_second() const {
   return rate * (kind == "all_reduce" ? 2 * others : others);
 }
 
+void add_peaks(std::vector<ShapedProduct>& products, double bf16, double fp16) {
+  for (ShapedProduct& one : products) {
+    if (one.type == "c10::BFloat16") one.peak = bf16;
+    if (one.type == "c10::Half") one.peak = fp16;
+  }
+}
+
 TraceTables trace_tables(const ImportedTrace& trace) {
   const Timeline& timeline = trace.timeline;
   TraceTables tables{top_kernels(timeline),

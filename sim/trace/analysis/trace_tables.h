@@ -27,10 +27,15 @@ struct ShapedProduct {
   std::string type;  ///< "c10::BFloat16"
   std::uint64_t products = 0;
   Picoseconds time{};  ///< of all kernels that the operations launched
+  double peak = 0;     ///< FLOP/s of the GPU in this type; 0: not known
 
   /// 2 m n k of each; NaN without time.
   [[nodiscard]] double flops_per_second() const;
 };
+
+/// States the peaks of products in 16-bit types. In fp32 a trace does not show whether tensor cores
+/// were used. Shape: dense FLOP/s.
+void add_peaks(std::vector<ShapedProduct>& products, double bf16, double fp16);
 
 /// Collectives of one kind, size and group.
 struct SizedCollective {

@@ -185,8 +185,11 @@ std::string known(double value) {
   return std::isfinite(value) ? fmt::format("{:.1f}", value) : "-";
 }
 
+/// As shares of the GPU's peak; if that is not known, of the fastest.
 std::string products_text(const std::vector<ShapedProduct>& products, bool bold) {
   if (products.empty()) return "";
+  const bool has_peak = std::any_of(products.begin(), products.end(),
+                                    [](const ShapedProduct& one) { return one.peak > 0; });
   double fastest = 0;
   for (const ShapedProduct& one : products) {
     if (std::isfinite(one.flops_per_second())) {
@@ -197,13 +200,17 @@ std::string products_text(const std::vector<ShapedProduct>& products, bool bold)
   for (std::size_t i = 0; i < std::min(kShownRows, products.size()); ++i) {
     const ShapedProduct& one = products[i];
     const std::string batch = one.batch == 1 ? "" : fmt::format("{} x ", one.batch);
+    const double whole = has_peak ? one.peak : fastest;
     rows.push_back({fmt::format("{}{} x {} x {} {}", batch, one.m, one.n, one.k, one.type),
                     fmt::format("{}", one.products), ms(one.time),
                     known(one.flops_per_second() / 1e12),
-                    fastest > 0 ? format_percent(one.flops_per_second() / fastest) : "-"});
+                    whole > 0 && std::isfinite(one.flops_per_second())
+                        ? format_percent(one.flops_per_second() / whole)
+                        : "-"});
   }
-  return format_table({"products, m x n x k", "count", "ms", "TFLOPS", "of the fastest"}, rows,
-                      bold) +
+  return format_table({"products, m x n x k", "count", "ms", "TFLOPS",
+                       has_peak ? "of peak" : "of the fastest"},
+                      rows, bold) +
          "\n";
 }
 
