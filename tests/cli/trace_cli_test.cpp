@@ -3,7 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -58,9 +57,8 @@ TEST_F(TraceCli, TellsProductsAsSharesOfTheCardsPeak) {
       "args": {"device": 0, "stream": 7, "correlation": 1}}]})";
   for (const auto& [card, share] : {std::pair("NVIDIA H100 80GB HBM3", 549.8 / 989.4),
                                     std::pair("some card of tomorrow", 0.0)}) {
-    folder_.write(
-        "t.json",
-        fmt::format(R"({{"deviceProperties": [{{"id": 0, "name": "{}"}}],)", card) + events);
+    folder_.write("t.json", R"({"deviceProperties": [{"id": 0, "name": ")" + std::string(card) +
+                                R"("}],)" + events);
     const Outcome text = explain({"--trace", "t.json"});
     ASSERT_EQ(text.code, 0) << text.err;
     EXPECT_THAT(text.out, HasSubstr(share > 0 ? "of peak" : "of the fastest"));
