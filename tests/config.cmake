@@ -1,3 +1,7 @@
+# Runs a target on its seeds and mutations of them: compiled once for all targets.
+add_library(fuzz_replay_main OBJECT fuzz/replay_main.cpp)
+target_link_libraries(fuzz_replay_main PRIVATE zenflow::warnings)
+
 # zenflow_fuzz(<name> LINK <targets...> [MUTATIONS <number>]): tests/fuzz/<name>.cpp with its seeds in
 # tests/fuzz/corpus/<name>/. Every build gets <name>_replay, which runs the seeds and
 # deterministic mutations of them; clang with ZENFLOW_FUZZ also gets the libFuzzer <name>.
@@ -8,10 +12,10 @@ function(zenflow_fuzz name)
   endif()
   set(corpus ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${name})
 
-  add_executable(${name}_replay fuzz/replay_main.cpp fuzz/${name}.cpp)
+  add_executable(${name}_replay fuzz/${name}.cpp)
   target_include_directories(${name}_replay PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(${name}_replay PRIVATE ZENFLOW_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  target_link_libraries(${name}_replay PRIVATE ${arg_LINK} zenflow::warnings)
+  target_link_libraries(${name}_replay PRIVATE ${arg_LINK} fuzz_replay_main zenflow::warnings)
   add_test(NAME fuzz/${name}_replay COMMAND ${name}_replay ${corpus} ${arg_MUTATIONS})
   set_tests_properties(fuzz/${name}_replay PROPERTIES LABELS fuzz TIMEOUT 120)
   zenflow_label(${name}_replay fuzz)
