@@ -20,35 +20,36 @@ add_library(emulated_host_kernels STATIC emulator/host_kernels.cpp
 target_link_libraries(emulated_host_kernels PUBLIC emulated_runtime zenflow::kernels
                       PRIVATE fmt::fmt zenflow::warnings)
 
-# zenflow_test_on_fake_cuda(<file> <suffix> <kernels> [<those tests alone>])
-function(zenflow_test_on_fake_cuda file suffix kernels)
-  get_filename_component(name ${file} NAME_WE)
-  set(name ${name}_${suffix})
-  zenflow_test_group(${name} LABEL emulator PREFIX ${suffix}/ FILTER "${ARGN}" TIMEOUT 300
-                     SOURCES ${file} LINK emulated_cuda ${kernels} zenflow::train GTest::gmock)
+# zenflow_test_on_fake_cuda(<name> <suffix> <kernels> <sources> [FILTER <those tests alone>])
+function(zenflow_test_on_fake_cuda name suffix kernels sources)
+  cmake_parse_arguments(PARSE_ARGV 4 arg "" "FILTER" "")
+  zenflow_test_group(${name}_${suffix} LABEL emulator PREFIX ${suffix}/ FILTER "${arg_FILTER}" TIMEOUT 300
+                     SOURCES ${sources} LINK emulated_cuda ${kernels} zenflow::train GTest::gmock)
 endfunction()
 
-foreach(test offload_engine_test offload_async_test offload_edges_test offload_windows_test
-        offload_ratio_test offload_global_test offload_families_test offload_tuned_test offload_ranks_test)
-  zenflow_test_on_fake_cuda(property/${test}.cpp fake_cuda emulated_host_kernels)
+zenflow_test_on_fake_cuda(offload_engine_test fake_cuda emulated_host_kernels "${offload_engine_tests}")
+foreach(test offload_families_test offload_tuned_test offload_ranks_test)
+  zenflow_test_on_fake_cuda(${test} fake_cuda emulated_host_kernels property/${test}.cpp)
 endforeach()
-foreach(test cuda_device_test cuda_drift_test cuda_recording_test)
-  zenflow_test_on_fake_cuda(unit/${test}.cpp fake_cuda emulated_host_kernels)
+zenflow_test_on_fake_cuda(cuda_device_test fake_cuda emulated_host_kernels
+                          "unit/cuda_device_test.cpp;gpu/cuda_device_operations_test.cpp")
+foreach(test unit/cuda_drift_test unit/cuda_recording_test gpu/nccl_communicator_test)
+  get_filename_component(name ${test} NAME)
+  zenflow_test_on_fake_cuda(${name} fake_cuda emulated_host_kernels ${test}.cpp)
 endforeach()
-zenflow_test_on_fake_cuda(gpu/cuda_device_operations_test.cpp fake_cuda emulated_host_kernels)
-zenflow_test_on_fake_cuda(gpu/nccl_communicator_test.cpp fake_cuda emulated_host_kernels)
 if(ZENFLOW_HAVE_CUDA)
   zenflow_test(cuda_device_operations_test LABEL gpu LINK zenflow::cuda_runtime)
   zenflow_test(nccl_communicator_test LABEL gpu LINK zenflow::cuda_runtime zenflow::gpu GTest::gmock)
 endif()
-# With the kernels themselves a step is ten times as long: one seed, and one of the real models.
+# With the kernels themselves a step is ten times as long: one seed, and one of the real models. Objects are those
+# above.
 if(TARGET emulated_kernels)
-  zenflow_test_on_fake_cuda(property/offload_engine_test.cpp fake_cuda_kernels emulated_kernels
-                            "Seeds/*SameBits/0")
-  zenflow_test_on_fake_cuda(property/offload_families_test.cpp fake_cuda_kernels emulated_kernels
-                            "*llama_tied")
-  zenflow_test_on_fake_cuda(gpu/cuda_device_operations_test.cpp fake_cuda_kernels emulated_kernels)
-  zenflow_test_on_fake_cuda(unit/cuda_device_test.cpp fake_cuda_kernels emulated_kernels
-                            "CudaDeviceTest.*")
+  foreach(test offload_engine_test:Seeds/OffloadEngineAgainstSequential.*SameBits/0 offload_families_test:*llama_tied
+          cuda_device_test:CudaDeviceTest.*:CudaDeviceOperations*)
+    string(REGEX MATCH "^([^:]*):(.*)$" test ${test})
+    set(name ${CMAKE_MATCH_1})
+    zenflow_test_on_fake_cuda(${name} fake_cuda_kernels emulated_kernels $<TARGET_OBJECTS:${name}_fake_cuda>
+                              FILTER ${CMAKE_MATCH_2})
+    set_target_properties(${name}_fake_cuda_kernels PROPERTIES LINKER_LANGUAGE CXX)
+  endforeach()
 endif()
-zenflow_test(memory_plan_test LABEL unit LINK zenflow::train GTest::gmock)

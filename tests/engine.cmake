@@ -1,8 +1,8 @@
 # Graph and engine: tests, cross-checks and benchmarks.
-zenflow_test(task_graph_test LABEL unit LINK zenflow::graph GTest::gmock)
 zenflow_test(algorithms_test LABEL unit LINK zenflow::graph Boost::headers GTest::gmock)
-zenflow_test(fair_share_test LABEL unit LINK zenflow::engine GTest::gmock)
-zenflow_test(engine_test LABEL unit LINK zenflow::engine GTest::gmock)
+zenflow_test_group(engine_test LABEL unit
+  SOURCES unit/task_graph_test.cpp unit/fair_share_test.cpp unit/engine_test.cpp
+  LINK zenflow::engine GTest::gmock)
 zenflow_test(engine_property_test LABEL property LINK zenflow::engine)
 zenflow_test(fair_share_bruteforce_test LABEL differential LINK zenflow::engine)
 

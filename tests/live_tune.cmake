@@ -1,7 +1,8 @@
 # Tuning while training: decisions, and the loop closed over a simulated training.
-zenflow_test(live_tuner_test LABEL unit LINK zenflow::live_tune)
+zenflow_test_group(live_tuner_test LABEL unit
+  SOURCES unit/live_tuner_test.cpp unit/setting_times_test.cpp
+  LINK zenflow::live_tune)
 zenflow_test(live_ratio_test LABEL unit LINK zenflow::live_tune)
-zenflow_test(setting_times_test LABEL unit LINK zenflow::live_tune)
 # Held against the best of all settings: minutes under the sanitizers, of which preset asan-quick leaves it out.
 zenflow_test_group(live_loop_test LABEL differential TIMEOUT 600
   SOURCES property/live_loop_test.cpp LINK zenflow::live_tune zenflow::report)
@@ -33,6 +34,7 @@ if(TARGET emulated_model)
 
   add_executable(zenflow-train-emulated ${PROJECT_SOURCE_DIR}/tools/zenflow_train.cpp)
   zenflow_main(zenflow-train-emulated train)
+  zenflow_compile_quickly(zenflow-train-emulated)
   # The emulator's answers before those of zenflow::gpu.
   target_link_libraries(zenflow-train-emulated PRIVATE emulated_training emulated_cuda zenflow_train_options zenflow::gpu
                         CLI11::CLI11 zenflow::warnings)

@@ -1,7 +1,7 @@
 # Data and checkpoints of the runtime, and the files under them.
-zenflow_test(input_file_test LABEL unit LINK zenflow::base GTest::gmock)
-zenflow_test(checkpoint_test LABEL unit LINK zenflow::checkpoint GTest::gmock)
-zenflow_test(checkpoint_directory_test LABEL unit LINK zenflow::checkpoint GTest::gmock)
+zenflow_test_group(checkpoint_test LABEL unit
+  SOURCES unit/input_file_test.cpp unit/checkpoint_test.cpp unit/checkpoint_directory_test.cpp
+  LINK zenflow::checkpoint GTest::gmock)
 zenflow_test(checkpoint_damage_test LABEL property LINK zenflow::checkpoint)
 
 # The linker sends these calls to tests/support/failing_system.cpp.
@@ -19,11 +19,11 @@ target_compile_definitions(checkpoint_kill_test
                            PRIVATE ZENFLOW_CHECKPOINT_LOOP="$<TARGET_FILE:checkpoint_loop>")
 add_dependencies(checkpoint_kill_test checkpoint_loop)
 
-zenflow_test(example_sequences_test LABEL unit LINK zenflow::data GTest::gmock fmt::fmt)
-zenflow_test(token_source_test LABEL unit LINK zenflow::data GTest::gmock)
+zenflow_test_group(data_test LABEL unit
+  SOURCES unit/example_sequences_test.cpp unit/token_source_test.cpp unit/glue_reader_test.cpp
+          unit/glue_metrics_test.cpp
+  LINK zenflow::data GTest::gmock fmt::fmt)
 zenflow_test(sample_order_test LABEL property LINK zenflow::data GTest::gmock)
-zenflow_test(glue_reader_test LABEL unit LINK zenflow::data GTest::gmock)
-zenflow_test(glue_metrics_test LABEL unit LINK zenflow::data GTest::gmock)
 
 # The toy data set is made, not shipped: four folders by script/toy-glue, for the tests that read
 # them (fixture toy_glue).

@@ -1,11 +1,11 @@
 # The runtime's model on the host: operations, families against PyTorch, weights on disk.
-zenflow_test(thread_pool_test LABEL unit LINK zenflow::base)
-zenflow_test(model_operations_test LABEL unit LINK zenflow::runtime_model)
-zenflow_test(attention_test LABEL unit LINK zenflow::runtime_model)
-zenflow_test(transformer_config_test LABEL unit LINK zenflow::runtime_model GTest::gmock)
-zenflow_test(initialize_test LABEL unit LINK zenflow::runtime_model)
-zenflow_test(transformer_test LABEL unit LINK zenflow::runtime_model GTest::gmock)
-zenflow_test(safetensors_test LABEL unit LINK zenflow::runtime_model GTest::gmock)
+zenflow_test_group(runtime_model_test LABEL unit
+  SOURCES unit/thread_pool_test.cpp unit/model_operations_test.cpp unit/initialize_test.cpp
+          unit/safetensors_test.cpp
+  LINK zenflow::runtime_model GTest::gmock)
+zenflow_test_group(transformer_test LABEL unit
+  SOURCES unit/attention_test.cpp unit/transformer_config_test.cpp unit/transformer_test.cpp
+  LINK zenflow::runtime_model GTest::gmock)
 zenflow_test(weight_file_test LABEL unit LINK zenflow::runtime_model GTest::gmock)
 zenflow_test(safetensors_property_test LABEL property LINK zenflow::runtime_model)
 zenflow_test(model_reference_test LABEL differential LINK zenflow::runtime_model)

@@ -10,6 +10,7 @@ if(TARGET zenflow::mpi AND MPIEXEC_EXECUTABLE)
   # zenflow-train that breaks where a test wants it to.
   add_executable(zenflow-train-failing ${PROJECT_SOURCE_DIR}/tools/zenflow_train.cpp support/failing_rank.cpp)
   zenflow_main(zenflow-train-failing train)
+  zenflow_compile_quickly(zenflow-train-failing)
   target_link_libraries(zenflow-train-failing PRIVATE zenflow_train_options zenflow::gpu zenflow::mpi
                         CLI11::CLI11 fmt::fmt zenflow::warnings)
   target_compile_definitions(zenflow-train-failing PRIVATE ZENFLOW_HAVE_MPI)

@@ -21,7 +21,8 @@ constexpr std::size_t kSelected = 7;
 constexpr std::size_t kElements = kRows * kColumns;
 
 float value(std::uint64_t i) {
-  return static_cast<float>(static_cast<std::int64_t>(testing::mix(i) >> 40U) - (1 << 23)) *
+  return static_cast<float>(static_cast<std::int64_t>(zenflow::testing::mix(i) >> 40U) -
+                            (1 << 23)) *
          0x1p-23F;
 }
 
@@ -165,7 +166,7 @@ TEST_F(CudaDeviceOperations, BringControlUpAndDownWhole) {
       std::byte* source = host.data() + offset;
       std::byte* target = host.data() + kMost + 32 + offset;
       for (std::size_t i = 0; i < bytes; ++i) {
-        source[i] = static_cast<std::byte>(testing::mix(i + bytes));
+        source[i] = static_cast<std::byte>(zenflow::testing::mix(i + bytes));
       }
       std::memset(host.data() + kMost + 32, 0, kMost + 32);
       copy(there.data() + offset, source, bytes, CopyDirection::kHostToDevice);

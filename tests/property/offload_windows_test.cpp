@@ -14,7 +14,7 @@ namespace {
 using namespace testing;
 using namespace std::chrono_literals;
 
-Case adaptive_case(std::int64_t interval) {
+Case interval_case(std::int64_t interval) {
   Case c;
   c.settings.topk_ratio = 0.25;
   c.settings.update_interval = interval;
@@ -32,7 +32,7 @@ double seconds_of(const std::function<void()>& work) {
 /// Whatever the machine does, what lies inside the calls of `step` takes no longer than the calls.
 TEST(WindowObservation, LeavesOutWhatHappensBetweenSteps) {
   for (const bool overlap : {true, false}) {
-    Case c = adaptive_case(3);
+    Case c = interval_case(3);
     c.settings.overlap_step = overlap;
     // The CPU is at work when somebody asks for weights between two steps, and waits for it.
     c.settings.before_update = [](std::size_t) { std::this_thread::sleep_for(3ms); };
@@ -67,7 +67,7 @@ TEST(WindowObservation, LeavesOutWhatHappensBetweenSteps) {
 }
 
 TEST(WindowObservation, OfAResumedWindowHasTheStepsOfThisProcess) {
-  const Case c = adaptive_case(4);
+  const Case c = interval_case(4);
   Trainer first(c);
   first.engine.load_weights(first.model.initial_weights());
   for (int t = 0; t < 7; ++t) first.step();
