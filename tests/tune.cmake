@@ -5,7 +5,7 @@ zenflow_test_group(tune_test LABEL unit
 zenflow_test_group(tune_bounds_test LABEL property TIMEOUT 600
   SOURCES property/tune_bounds_test.cpp property/base_text_property_test.cpp
   LINK zenflow::tune nlohmann_json::nlohmann_json fmt::fmt)
-zenflow_test_group(tune_search_test LABEL differential TIMEOUT 600
+zenflow_test_group(tune_search_test LABEL differential TIMEOUT 1200 SHARED Spaces/TuneSearch
   SOURCES differential/tune_search_test.cpp
   LINK zenflow::tune GTest::gmock fmt::fmt)
 zenflow_test_group(memory_agreement_test LABEL differential TIMEOUT 300
