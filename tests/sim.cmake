@@ -76,7 +76,7 @@ if(Python3_FOUND AND NOT ZENFLOW_SANITIZE)
 endif()
 add_custom_target(update-goldens ${golden_updates} DEPENDS zenflow-sim VERBATIM)
 zenflow_test_group(check_cli_test LABEL cli
-  SOURCES cli/check_cli_test.cpp
+  SOURCES cli/check_cli_test.cpp cli/public_files_test.cpp
   LINK GTest::gmock nlohmann_json::nlohmann_json)
 target_compile_definitions(check_cli_test PRIVATE ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
 add_dependencies(check_cli_test zenflow-sim)

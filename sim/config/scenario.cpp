@@ -254,8 +254,14 @@ TrainingSettings read_training(MapReader& map, const ModelSpec& model) {
   read_knobs(map, "training", training);
   const ValueReader length = map.require("sequence_length");
   if (training.sequence_length > model.max_positions) {
-    length.fail(fmt::format("expected at most the model's {} positions, found {}",
-                            model.max_positions, training.sequence_length));
+    length.fail(fmt::format(
+        "expected at most the model's {} positions, found {}{}", model.max_positions,
+        training.sequence_length,
+        model.learned_positions
+            ? ""
+            : fmt::format(" (--set model.config.max_position_embeddings={} if rope_scaling "
+                          "reaches so far)",
+                          training.sequence_length)));
   }
   if (training.tokens() > kMaxTokens) length.fail("more than 2^24 tokens a GPU and step");
   return training;

@@ -1,6 +1,7 @@
 #include "sim/job_files/job_facts.h"
 
 #include <algorithm>
+#include <cctype>
 #include <memory>
 
 namespace zenflow::sim {
@@ -17,6 +18,14 @@ void JobFacts::assume(std::string path, std::string value, const std::string& by
 
 void JobFacts::estimate(std::string path, std::string value, const std::string& why) {
   add({std::move(path), std::move(value), source_named(why), true});
+}
+
+std::optional<JobFact> JobFacts::take(std::string_view path) {
+  const JobFact* const fact = find(path);
+  if (fact == nullptr) return std::nullopt;
+  JobFact taken = *fact;
+  facts_.erase(facts_.begin() + (fact - facts_.data()));
+  return taken;
 }
 
 void JobFacts::replace(std::string_view path, std::string value, const Location& source) {
@@ -37,6 +46,12 @@ const JobFact* JobFacts::find(std::string_view path) const {
 std::string JobFacts::value_or(std::string_view path, std::string_view otherwise) const {
   const JobFact* const fact = find(path);
   return fact != nullptr ? fact->value : std::string(otherwise);
+}
+
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
 }
 
 Location source_named(std::string name) {

@@ -1,6 +1,7 @@
 /// What is known of a job, each fact with where it comes from.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,6 +33,8 @@ class JobFacts {
   void assume(std::string path, std::string value, const std::string& by);
   void estimate(std::string path, std::string value, const std::string& why);
 
+  /// Takes it away, if it is there.
+  std::optional<JobFact> take(std::string_view path);
   /// Precondition: it is there.
   void replace(std::string_view path, std::string value, const Location& source);
 
@@ -42,6 +45,9 @@ class JobFacts {
  private:
   std::vector<JobFact> facts_;
 };
+
+/// Letters of ASCII; names and words are compared so.
+[[nodiscard]] std::string lower_case(std::string text);
 
 /// A source that is not a file: "--gpus".
 [[nodiscard]] Location source_named(std::string name);

@@ -14,9 +14,12 @@
 #include "sim/deepspeed/ds_config.h"
 #include "sim/deepspeed/ds_document.h"
 #include "sim/deepspeed/lax_values.h"
+#include "sim/job_files/adapted_modules.h"
 #include "sim/job_files/job_inputs.h"
 #include "sim/job_files/training_file.h"
+#include "sim/job_files/training_reader.h"
 #include "sim/job_files/typical_host.h"
+#include "sim/job_files/unsimulated_keys.h"
 
 namespace zenflow::sim {
 namespace {
@@ -315,10 +318,8 @@ void take_rest(const std::vector<Override>& overrides, JobScenario& scenario) {
   }
   Node deepspeed = deepspeed_of(facts);
   if (change(deepspeed, overrides, facts)) {
-    std::string text = render_json(deepspeed);
-    std::replace(text.begin(), text.end(), '\n', ' ');
     const std::string from = facts.find("deepspeed")->source.text();
-    facts.replace("deepspeed", std::move(text), source_named(from + ", changed by flags"));
+    facts.replace("deepspeed", one_line_json(deepspeed), source_named(from + ", changed by flags"));
   }
   derive_batch(deepspeed, facts);
   facts.estimate("training.micro_batch_size_per_gpu", "1", "one, as nothing says otherwise");
@@ -378,12 +379,15 @@ JobScenario job_scenario(const JobInputs& inputs, const JobSources& sources,
           find_named_model(named.value, sources.model_directories, named.source).generic_string()),
       named.source};
   take_hardware(inputs, sources, scenario);
+  refuse_divided(deepspeed_of(facts));
   take_rest(overrides, scenario);
-  if (facts.find("training.sequence_length") == nullptr) {
-    const std::int64_t most =
-        read_model_files(
-            load_model_files(ValueReader(parse_yaml(model.value, "--model"), "").string()))
-            .max_positions;
+  const bool needs_length = facts.find("training.sequence_length") == nullptr;
+  if (needs_length || facts.find(kTowersFrozen) != nullptr ||
+      facts.find(kLinearByName) != nullptr) {
+    const ModelSpec described = read_model_files(
+        load_model_files(ValueReader(parse_yaml(model.value, "--model"), "").string()));
+    settle_adapted_modules(described, facts);
+    const std::int64_t most = described.max_positions;
     facts.estimate("training.sequence_length", std::to_string(std::min(kUsualLength, most)),
                    "a usual length, as nothing says otherwise");
   }

@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <cctype>
 
 #include <fmt/format.h>
 
 #include "sim/config/document.h"
 #include "sim/config/reader.h"
+#include "sim/job_files/job_facts.h"
 #include "sim/job_files/job_inputs.h"
 
 namespace zenflow::sim {
@@ -13,12 +13,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kTable = "hub_names.yaml";
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 std::string without_owner(const std::string& name) {
   return name.substr(name.find('/') + 1);
@@ -54,13 +48,13 @@ fs::path find_named_model(const std::string& text, const std::vector<fs::path>& 
     if (fs::is_regular_file(listed, missing)) return fs::absolute(listed);
   }
   const auto names = named_models(directories);
-  const std::string wanted = lower(text);
+  const std::string wanted = lower_case(text);
   std::vector<fs::path> found;
   std::vector<std::string> known;
   for (const auto& [name, file] : names) {
     known.push_back(name);
-    const bool whole = lower(name) == wanted;
-    if (!whole && lower(without_owner(name)) != wanted) continue;
+    const bool whole = lower_case(name) == wanted;
+    if (!whole && lower_case(without_owner(name)) != wanted) continue;
     if (whole) return fs::absolute(file);
     if (std::find(found.begin(), found.end(), file) == found.end()) found.push_back(file);
   }

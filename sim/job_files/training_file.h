@@ -1,8 +1,9 @@
 /// A job's own file, of whichever program it is, into facts.
 ///
 /// Sources: DeepSpeed 0.19; accelerate 1.15 (utils/dataclasses.py); transformers 5.23
-/// (training_args.py); LLaMA-Factory 0.9.5 (hparams/); axolotl 0.19 (utils/schemas/); ms-swift 4.6
-/// (arguments/, trainers/arguments.py, config/).
+/// (training_args.py); TRL 1.16 (trainer/sft_config.py, model_config.py); LLaMA-Factory 0.9.5
+/// (hparams/); axolotl 0.19 (utils/schemas/); ms-swift 4.6 (arguments/, trainers/arguments.py,
+/// config/).
 #pragma once
 
 #include <filesystem>

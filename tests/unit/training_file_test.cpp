@@ -218,7 +218,7 @@ max_length: 1024
 output_dir: data
 )");
   EXPECT_EQ(qlora.value_or("training.lora", ""),
-            R"({r: 16, targets: ["q_proj", "k_proj"], base: nf4})");
+            R"({r: 16, targets: ["q_proj", "k_proj"], base: nf4, dropout: 0.05})");  // TRL's
   EXPECT_EQ(qlora.value_or(kLength, ""), "1024");
 }
 
@@ -244,7 +244,7 @@ max_length: 2048
 deepspeed: zero2_offload
 )");
   EXPECT_EQ(program_, TrainingProgram::kSwift);
-  EXPECT_EQ(facts.value_or("training.lora", ""), "{r: 8, targets: all-linear}");
+  EXPECT_EQ(facts.value_or("training.lora", ""), "{r: 8, targets: all-linear, dropout: 0.05}");
   EXPECT_EQ(facts.value_or(kBatch, ""), "1");
   EXPECT_EQ(facts.value_or(kAccumulation, ""), "16");  // of one rank: 16 sequences
   EXPECT_EQ(facts.value_or(kCheckpointing, ""), "true");
@@ -261,6 +261,110 @@ TEST_F(TrainingFileTest, SwiftFillsUpToSixteenSequences) {
   read_training_file(folder_ / "full.yaml", facts, notes_);
   EXPECT_EQ(facts.value_or(kAccumulation, ""), "2");
   EXPECT_EQ(facts.find("training.lora"), nullptr);
+}
+
+// ms-swift trains weights of float32 in mixed precision of fp16, unless fp16 is off.
+TEST_F(TrainingFileTest, SwiftChoosesMixedPrecisionByTheWeights) {
+  const auto type = [this](const std::string& keys) {
+    return read("type.yaml", "model: a/b\ntuner_type: full\n" + keys)
+        .value_or("training.dtype", "");
+  };
+  EXPECT_EQ(type(""), "bf16");
+  EXPECT_EQ(type("torch_dtype: float16\n"), "fp16");
+  EXPECT_EQ(type("torch_dtype: float32\n"), "fp16");
+  EXPECT_EQ(type("torch_dtype: float32\nfp16: false\n"), "fp32");
+  EXPECT_EQ(type("torch_dtype: float32\nbf16: true\n"), "bf16");
+}
+
+TEST_F(TrainingFileTest, SwiftAdaptsByOtherKeys) {
+  const JobFacts facts = read("sft.yaml", R"(
+model: a/b
+tuner_type: lora
+quant_bits: 8
+target_regex: 'model[.]layers[.].*'
+modules_to_save: [lm_head]
+use_dora: true
+lora_dropout: 0
+ENV: {NPROC_PER_NODE: '2', NNODES: 3}
+)");
+  EXPECT_EQ(facts.value_or("training.lora", ""),
+            R"({r: 8, targets: "model[.]layers[.].*", base: int8, dora: true, )"
+            R"(modules_to_save: ["lm_head"]})");
+  EXPECT_EQ(facts.value_or("gpus", ""), "2");
+  EXPECT_EQ(facts.value_or("nodes", ""), "3");
+  EXPECT_EQ(facts.value_or(kAccumulation, ""), "3");  // 16 sequences of six ranks
+}
+
+// axolotl takes bf16 where the file has no such key; with the key and no value it does not.
+TEST_F(TrainingFileTest, AxolotlTakesBf16UnlessToldNotTo) {
+  const auto type = [this](const std::string& keys) {
+    return read("type.yml", "base_model: a/b\n" + keys).value_or("training.dtype", "");
+  };
+  EXPECT_EQ(type(""), "bf16");
+  EXPECT_EQ(type("bf16:\n"), "fp32");
+  EXPECT_EQ(type("bf16: false\n"), "fp32");
+  EXPECT_EQ(type("bf16:\nfp16: true\n"), "fp16");
+}
+
+TEST_F(TrainingFileTest, LlamaFactoryFreezesWhatTheUserSays) {
+  const std::string text = "model_name_or_path: a/b\nstage: sft\nfinetuning_type: freeze\n";
+  EXPECT_THAT(refused("freeze.yaml", text), HasSubstr("\"freeze\" is not simulated"));
+  JobFacts facts;
+  facts.state("training.freeze", "[x]", source_named("--set"));
+  read_training_file(folder_ / "freeze.yaml", facts, notes_);
+  EXPECT_EQ(facts.find("training.lora"), nullptr);
+  EXPECT_THAT(
+      refused("bits.yaml", "model_name_or_path: a\nfinetuning_type: full\nquantization_bit: 4\n"),
+      AllOf(HasSubstr("bits.yaml:3:19"), HasSubstr("expected finetuning_type: lora")));
+}
+
+// TRL, trl/accelerate_configs.
+TEST_F(TrainingFileTest, TrlStartsAccelerate) {
+  const auto started = [this](const std::string& how) {
+    return read("trl.yaml", "model_name_or_path: a\nmax_length: 512\nfp16: true\n" + how);
+  };
+  const JobFacts stage2 = started("accelerate_config: zero2\nnum_processes: 4\n");
+  EXPECT_EQ(stage2.value_or("gpus", ""), "4");
+  EXPECT_THAT(stage2.value_or("deepspeed", ""), HasSubstr("\"stage\": 2"));
+  EXPECT_EQ(stage2.value_or("training.dtype", ""), "fp16");  // Trainer's word holds
+  EXPECT_EQ(started("accelerate_config: multi_gpu\n").value_or("gpus", ""), "8");
+  EXPECT_EQ(started("accelerate_config: single_gpu\n").find("deepspeed"), nullptr);
+  folder_.write("own.yaml", "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 1}\n");
+  EXPECT_THAT(started("accelerate_config: own.yaml\n").value_or("deepspeed", ""),
+              HasSubstr("\"stage\": 1"));
+  EXPECT_THAT(refused("fsdp.yaml", "model_name_or_path: a\naccelerate_config: fsdp2\n"),
+              HasSubstr("other ways to distribute are not simulated"));
+  EXPECT_THAT(refused("none.yaml", "model_name_or_path: a\naccelerate_config: zero9\n"),
+              HasSubstr("no such file \"zero9\""));
+}
+
+// What is not simulated as it stands there is said once, with its place; keys that are off are
+// not spoken of.
+TEST_F(TrainingFileTest, KeysThatAreOffAreNoMatter) {
+  read("off.yaml", R"(
+base_model: a/b
+sample_packing: true
+tensor_parallel_size: 1
+context_parallel_size:
+sequence_parallel_degree: 1
+fsdp: []
+fsdp_config: {}
+unfrozen_parameters: []
+optimizer: adamw_torch_fused
+gradient_checkpointing: true
+activation_offloading: false
+plugins: [axolotl.integrations.other.OtherPlugin]
+rl:
+torch_compile: false
+deepspeed: {zero_optimization: {stage: 1}}
+)");
+  EXPECT_THAT(notes_, ::testing::ElementsAre(HasSubstr("read as a file of axolotl")));
+  EXPECT_THAT(refused("size.yml", "base_model: a\ntensor_parallel_size: 2\n"),
+              HasSubstr("size.yml:2:23: tensor_parallel_size: is not simulated"));
+  EXPECT_THAT(refused("fsdp.yml", "base_model: a\nfsdp_config: {offload_params: true}\n"),
+              HasSubstr("fsdp_config: is not simulated"));
+  EXPECT_THAT(refused("freeze.yaml", "model: a\ntrain_type: full\nfreeze_parameters_ratio: 0.5\n"),
+              HasSubstr("--set 'training.freeze="));
 }
 
 TEST_F(TrainingFileTest, DeepSpeedSaysWhatItHas) {

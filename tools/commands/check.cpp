@@ -147,8 +147,18 @@ nlohmann::ordered_json changes_json(const sim::JobCheck& check) {
   return list;
 }
 
+/// What a user should know of how the job was read.
+std::vector<std::string> notes_of(const sim::JobScenario& scenario, const sim::Job& job) {
+  std::vector<std::string> notes = scenario.notes;
+  for (const std::vector<std::string>& more :
+       {job.scenario.notes, job.deepspeed.warnings, job_notes(job, true)}) {
+    notes.insert(notes.end(), more.begin(), more.end());
+  }
+  return notes;
+}
+
 nlohmann::ordered_json as_json(const sim::JobScenario& scenario, const sim::Job& job,
-                               const sim::JobCheck& check) {
+                               const sim::JobCheck& check, const std::vector<std::string>& notes) {
   const sim::SimulationResult& result = check.explanation.result;
   nlohmann::ordered_json document;
   document["schema_version"] = 1;
@@ -159,6 +169,8 @@ nlohmann::ordered_json as_json(const sim::JobScenario& scenario, const sim::Job&
                         : check.verdict == sim::Verdict::kUncertain ? "uncertain"
                                                                     : "does_not_fit";
   document["decided_by"] = check.decided_by;
+  document["parameters"] = job.scenario.model.parameters();
+  document["trained_parameters"] = job.scenario.model.trained();
   document["schedule"] = result.schedule;
   document["step_time_ms"] = result.step_time / kPicosecondsInMs;
   document["step_time_range_ms"] = {std::min(check.fastest, result.step_time) / kPicosecondsInMs,
@@ -197,7 +209,7 @@ nlohmann::ordered_json as_json(const sim::JobScenario& scenario, const sim::Job&
     one["estimated"] = fact.is_estimate;
     facts.push_back(std::move(one));
   }
-  document["notes"] = scenario.notes;
+  document["notes"] = notes;
   return document;
 }
 
@@ -224,12 +236,9 @@ int check_command(const CommonOptions& common, const CheckOptions& options) {
   const sim::JobScenario scenario = assemble_job(common.job, load.overrides);
   const sim::ScenarioTree tree = sim::load_scenario_tree(scenario.root, load);
   const LoadedJob loaded = finish_job(common, sim::read_scenario(tree, load.overrides));
-  if (!common.quiet) {
-    std::vector<std::string> notes = scenario.notes;
-    const std::vector<std::string>& warnings = loaded.job.deepspeed.warnings;
-    notes.insert(notes.end(), loaded.job.scenario.notes.begin(), loaded.job.scenario.notes.end());
-    notes.insert(notes.end(), warnings.begin(), warnings.end());
-    for (const std::string& note : notes) complain("zenflow-sim: " + note + "\n");
+  const std::vector<std::string> notes = notes_of(scenario, loaded.job);
+  for (const std::string& note : notes) {
+    if (!common.quiet) complain("zenflow-sim: " + note + "\n");
   }
   sim::JobCheck check;
   if (!finishes([&] { check = sim::check_job(scenario, tree, load.overrides); })) {
@@ -244,7 +253,7 @@ int check_command(const CommonOptions& common, const CheckOptions& options) {
   } else {
     text += "\nnext: zenflow-tune with the same flags and -o tuned\n";
   }
-  const std::string document = json_text(as_json(scenario, loaded.job, check));
+  const std::string document = json_text(as_json(scenario, loaded.job, check, notes));
   print(common.json ? document : text);
   if (common.report) {
     const sim::PageRun run = page_run(loaded.job, *loaded.schedules.front(),
