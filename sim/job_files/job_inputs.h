@@ -55,6 +55,9 @@ struct JobScenario {
   /// range follows from. Empty: nothing of the host is an estimate.
   std::vector<JobFact> slower_host;
   std::vector<JobFact> faster_host;
+  /// Weights, gradients and moments are all of the 16-bit type, with no copy in fp32: as trainers
+  /// without DeepSpeed have them that load weights so. It is not simulated.
+  bool narrow_weights = false;
 };
 
 /// Throws Error(kInput), located at the flag or file, for what is unknown, missing or contradicts

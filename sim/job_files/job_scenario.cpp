@@ -366,6 +366,7 @@ JobScenario job_scenario(const JobInputs& inputs, const JobSources& sources,
   take_flags(inputs, facts);
   if (inputs.file) {
     read_training_file(*inputs.file, facts, scenario.notes);
+    scenario.narrow_weights = facts.take(kNarrowWeights).has_value();
   }
   if (facts.find("model") == nullptr) {
     throw Error(ErrorKind::kInput,

@@ -193,7 +193,7 @@ bool is_narrow(const Node& root, TrainingProgram program) {
   }
 }
 
-void note_narrow_weights(const Node& root, TrainingProgram program, const JobFacts& facts,
+void note_narrow_weights(const Node& root, TrainingProgram program, JobFacts& facts,
                          std::vector<std::string>& notes) {
   const JobFact* const type = facts.find("training.dtype");
   const bool adapts = facts.find("training.lora") != nullptr || facts.find("adapter") != nullptr;
@@ -205,6 +205,7 @@ void note_narrow_weights(const Node& root, TrainingProgram program, const JobFac
       "{}: without DeepSpeed weights, gradients and moments are all bf16, 8 bytes a parameter; "
       "simulated are an fp32 copy of the weights and fp32 moments as well",
       type->source.text()));
+  facts.state(kNarrowWeights, "true", type->source);
 }
 
 }  // namespace

@@ -9,6 +9,9 @@
 
 namespace zenflow::sim {
 
+/// A fact that is no key of a scenario: JobScenario::narrow_weights.
+inline constexpr const char* kNarrowWeights = "training.narrow_weights";
+
 /// Throws Error(kInput), located, for what would make another job: one that is divided otherwise,
 /// or that trains other parameters.
 void refuse_unsimulated(const Node& root, TrainingProgram program, const JobFacts& facts);

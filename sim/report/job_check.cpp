@@ -29,8 +29,16 @@ struct Judgement {
   std::string decided_by;
 };
 
+/// What the GPU holds at least if weights, gradients and moments are all of the 16-bit type, of
+/// which plain data parallelism is simulated with a copy of the weights, their moments and, at the
+/// step, gradients in fp32: 24 bytes a parameter in place of 8.
+double without_fp32(const Job& job, const LimitCheck& gpu) {
+  return gpu.need - 16 * static_cast<double>(job.scenario.model.trained());
+}
+
 /// By the limit that is nearest to its end, or beyond it.
-Judgement judge(const Job& job, const Fit& fit, const JobFacts& facts) {
+Judgement judge(const Job& job, const Fit& fit, const JobScenario& scenario) {
+  const JobFacts& facts = scenario.facts;
   Judgement judgement{Verdict::kFits, ""};
   double nearest = -1;
   for (int i = 0; i < kMemoryLimits; ++i) {
@@ -55,6 +63,13 @@ Judgement judge(const Job& job, const Fit& fit, const JobFacts& facts) {
     // With a host that nobody has described, its memory is no reason.
     const bool only_host = guessed && fit.memory.limit(MemoryLimit::kGpu).holds();
     judgement.verdict = only_host ? Verdict::kUncertain : Verdict::kDoesNotFit;
+    const LimitCheck& gpu = fit.memory.limit(MemoryLimit::kGpu);
+    if (scenario.narrow_weights && job.deepspeed.zero_stage == 0 && host.holds() && gpu.capacity &&
+        without_fp32(job, gpu) < *gpu.capacity) {
+      judgement.verdict = Verdict::kUncertain;
+      judgement.decided_by += fmt::format("; without fp32 weights and moments at least {}",
+                                          format_gib(without_fp32(job, gpu)));
+    }
     return judgement;
   }
   if (is_gpu_at_risk(job, fit)) {
@@ -309,7 +324,7 @@ void Checker::find_changes(const Job& job, JobCheck& result) const {
 
 Verdict Checker::verdict_of(const JobChange& change) const {
   const ChangedJob other = changed(parse_overrides(change.set));
-  return judge(other.job, sim::fit(other.job, *other.schedule), scenario_.facts).verdict;
+  return judge(other.job, sim::fit(other.job, *other.schedule), scenario_).verdict;
 }
 
 /// Whether one would undo the other.
@@ -336,7 +351,7 @@ JobCheck Checker::check() {
   JobCheck result;
   result.fit = fit(own.job, *own.schedule);
   result.explanation = explain(own.job, *own.schedule);
-  const Judgement judgement = judge(own.job, result.fit, scenario_.facts);
+  const Judgement judgement = judge(own.job, result.fit, scenario_);
   result.verdict = judgement.verdict;
   result.decided_by = judgement.decided_by;
   const double step = result.explanation.result.step_time;
