@@ -80,6 +80,12 @@ zenflow_test_group(check_cli_test LABEL cli
   LINK GTest::gmock nlohmann_json::nlohmann_json)
 target_compile_definitions(check_cli_test PRIVATE ZENFLOW_SIM="$<TARGET_FILE:zenflow-sim>")
 add_dependencies(check_cli_test zenflow-sim)
+if(NOT ZENFLOW_SANITIZE)  # a slower program says other things in between
+  add_test(NAME cli/one_line
+           COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_SOURCE_DIR}/terminal/one_line_test.py
+                   $<TARGET_FILE:zenflow-sim>)
+  set_tests_properties(cli/one_line PROPERTIES LABELS cli TIMEOUT 120)
+endif()
 if(ZENFLOW_HAVE_CHARTS)
   zenflow_test_group(page_cli_test LABEL cli
     SOURCES cli/page_cli_test.cpp

@@ -326,7 +326,17 @@ void complain(const std::string& given) {
 }
 
 void rewrite_line(const std::string& line) {
-  const std::string text = "\r\033[K" + printable_name(line);
+  // A longer line would wrap, and only its end be rewritten. A byte that continues a character of
+  // UTF-8 takes no column.
+  std::string cut = printable_name(line);
+  std::size_t columns = columns_of(stderr) - 1;
+  std::size_t end = 0;
+  for (; end < cut.size(); ++end) {
+    if ((static_cast<unsigned char>(cut[end]) & 0xC0U) == 0x80U) continue;
+    if (columns-- == 0) break;
+  }
+  cut.resize(end);
+  const std::string text = "\r\033[K" + cut;
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 

@@ -105,7 +105,8 @@ class CapturedOutput {
 void print(const std::string& text);
 /// Writes to stderr, escaped likewise.
 void complain(const std::string& text);
-/// In place of the terminal's present line; an empty text removes it. Escaped likewise.
+/// In place of the terminal's present line, as much of it as there is room for; an empty text
+/// removes it. Escaped likewise.
 void rewrite_line(const std::string& line);
 
 }  // namespace zenflow::tools

@@ -11,37 +11,10 @@
 #include "sim/base/error.h"
 #include "sim/trace/import/import_trace.h"
 #include "tools/environment.h"
+#include "tools/progress_line.h"
 
 namespace zenflow::tools {
 namespace {
-
-/// Percent on a terminal; ends the import when a signal has come.
-class Progress {
- public:
-  Progress(std::string file, bool is_shown)
-      : file_(std::move(file)), is_shown_(is_shown && is_terminal(stderr)) {}
-  ~Progress() {
-    if (percent_ >= 0) rewrite_line("");
-  }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-
-  void show(std::uint64_t done, std::uint64_t total) {
-    if (signal_exit_code() != 0)
-      throw Error(ErrorKind::kRuntime, file_ + ": stopped while reading");
-    if (!is_shown_ || total == 0) return;
-    const int percent =
-        static_cast<int>(100.0 * static_cast<double>(done) / static_cast<double>(total));
-    if (percent == percent_) return;
-    percent_ = percent;
-    rewrite_line(fmt::format("reading {}: {} %", file_, percent));
-  }
-
- private:
-  std::string file_;
-  bool is_shown_;
-  int percent_ = -1;
-};
 
 void require_steps(const sim::ImportedTrace& trace, const std::string& file,
                    const std::string& pattern) {
@@ -69,8 +42,14 @@ void require_steps(const sim::ImportedTrace& trace, const std::string& file,
 sim::ImportedTrace read_trace(const std::filesystem::path& file, sim::ImportOptions how,
                               bool shows_progress) {
   const std::string name = file.generic_string();
-  Progress progress(name, shows_progress);
-  how.progress = [&](std::uint64_t done, std::uint64_t total) { progress.show(done, total); };
+  ProgressLine progress(shows_progress);
+  how.progress = [&](std::uint64_t done, std::uint64_t total) {
+    if (signal_exit_code() != 0) throw Error(ErrorKind::kRuntime, name + ": stopped while reading");
+    if (total == 0) return;
+    const auto read = static_cast<double>(done);
+    const auto all = static_cast<double>(total);
+    progress.show(fmt::format("{:.0f} % read", 100 * read / all), read, all, name);
+  };
   sim::ImportedTrace trace = sim::import_trace(file, how);
   if (!how.steps.empty()) require_steps(trace, name, how.steps);
   return trace;

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/base/text.h"
 #include "sim/config/reader.h"
 #include "sim/deepspeed/ds_document.h"
 #include "sim/deepspeed/lax_values.h"
@@ -150,8 +151,8 @@ void note_optimizer(const Node& root, std::vector<std::string>& notes) {
             name->scalar)) {
       continue;
     }
-    notes.push_back(fmt::format("{}: {}: \"{}\" is simulated as AdamW with fp32 moments",
-                                name->at.text(), key, name->scalar));
+    notes.push_back(fmt::format("{}: {}: {} is simulated as AdamW with fp32 moments",
+                                name->at.text(), key, json_quoted(name->scalar)));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "sim/base/output_file.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/environment.h"
+#include "tools/progress_line.h"
 #include "tools/version.h"
 
 namespace zenflow::tools {
@@ -53,18 +54,16 @@ std::vector<Figure> measure(const runtime::ExperimentGroups& groups, const Probe
   } else {
     run = {.rounds = 3, .least_repetitions = 4, .seconds = kFullSeconds};
   }
-  const bool show = !options.quiet && is_terminal(stderr);
+  ProgressLine line(!options.quiet);
   const auto now = [] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
   };
   runtime::RunEvents events{.now = now, .stop = [] { return signal_exit_code() != 0; }};
-  if (show) {
-    events.progress = [](std::size_t done, std::size_t all) {
-      rewrite_line(fmt::format("{}/{} measurements", done, all));
-      if (done == all) complain("\n");
-    };
-  }
+  events.progress = [&line](std::size_t done, std::size_t all) {
+    line.show(fmt::format("{} of {} measurements", done, all), static_cast<double>(done),
+              static_cast<double>(all));
+  };
   return runtime::run_experiments(groups, run, events);
 }
 

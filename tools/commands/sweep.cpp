@@ -1,6 +1,6 @@
 #include "sim/report/sweep.h"
 
-#include <chrono>
+#include <optional>
 #include <set>
 
 #include <fmt/format.h>
@@ -14,6 +14,7 @@
 #include "sim/report/result_json.h"
 #include "sim/schedule/live_work.h"
 #include "tools/commands/commands.h"
+#include "tools/progress_line.h"
 #include "tools/version.h"
 
 namespace zenflow::tools {
@@ -28,36 +29,6 @@ void keep_freed_memory() {
   ::mallopt(M_MMAP_THRESHOLD, kKeep);
   ::mallopt(M_TRIM_THRESHOLD, kKeep);
 }
-
-/// "123 of 1000, 4 s left" on a terminal, at most ten times a second.
-class Progress {
- public:
-  Progress(std::size_t total, bool shown) : total_(total), shown_(shown && is_terminal(stderr)) {}
-  ~Progress() {
-    if (written_) rewrite_line("");
-  }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-
-  void done(std::size_t count) {
-    if (!shown_) return;
-    const auto now = Clock::now();
-    if (now - last_ < std::chrono::milliseconds(100)) return;
-    last_ = now;
-    written_ = true;
-    const double elapsed = std::chrono::duration<double>(now - begin_).count();
-    const double left = elapsed / static_cast<double>(count) * static_cast<double>(total_ - count);
-    rewrite_line(fmt::format("{} of {}, {:.0f} s left", count, total_, left));
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  std::size_t total_;
-  bool shown_;
-  bool written_ = false;
-  Clock::time_point begin_ = Clock::now();
-  Clock::time_point last_ = begin_;
-};
 
 std::vector<std::string> header(const std::vector<sim::Variation>& variations,
                                 std::initializer_list<const char*> columns) {
@@ -210,7 +181,7 @@ int sweep_command(const CommonOptions& common, const SweepOptions& options) {
   const std::size_t total = sim::combinations(variations);
   const std::string format = common.json ? "json" : options.format;
   SweepOutput output(format, variations);
-  Progress progress(total, !common.quiet);
+  std::optional<ProgressLine> progress(std::in_place, !common.quiet);
   std::set<std::string> warnings;
   std::string name;
   for (std::size_t i = 0; i < total && signal_exit_code() == 0; ++i) {
@@ -221,8 +192,10 @@ int sweep_command(const CommonOptions& common, const SweepOptions& options) {
     name = point.job.scenario.name;
     output.add(settings, variations, point);
     add_ignored(point, warnings);
-    progress.done(i + 1);
+    progress->show(fmt::format("{} of {}", i + 1, total), static_cast<double>(i + 1),
+                   static_cast<double>(total));
   }
+  progress.reset();
   print(output.text(name, colored(common)));
   for (const std::string& warning : warnings) {
     if (!common.quiet) complain("zenflow-sim: warning: " + warning + "\n");

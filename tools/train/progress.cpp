@@ -13,19 +13,11 @@
 #include "sim/base/median.h"
 #include "sim/base/quantity_text.h"
 #include "tools/environment.h"
+#include "tools/progress_line.h"
 
 namespace zenflow::tools {
 
 namespace {
-
-/// "1:07", "2:03:07".
-std::string clock_text(double seconds) {
-  constexpr std::int64_t kMinute = 60;
-  constexpr std::int64_t kHour = 3600;
-  const auto whole = static_cast<std::int64_t>(std::ceil(seconds));
-  if (whole < kHour) return fmt::format("{}:{:02}", whole / kMinute, whole % kMinute);
-  return fmt::format("{}:{:02}:{:02}", whole / kHour, whole % kHour / kMinute, whole % kMinute);
-}
 
 /// As many of the parts as `width` columns have room for.
 std::string joined(const std::vector<std::string>& parts, std::size_t width) {
