@@ -53,7 +53,8 @@ class TrainLaunch : public TrainProgram {
                "--rank-timeout", "5"};
   }
   [[nodiscard]] static std::string signalled(const std::string& signal) {
-    return "own=$BASHPID; (until ls saved/checkpoint-* >/dev/null 2>&1; do sleep 0.05; done; kill "
+    return "own=$BASHPID; (until ls saved 2>/dev/null | grep -qx 'checkpoint-[0-9]*'; do sleep "
+           "0.05; done; kill "
            "-" +
            signal + " $own) &";
   }

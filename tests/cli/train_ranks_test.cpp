@@ -21,7 +21,7 @@ class TrainRanks : public RankProgram {
   /// A rank that gets a signal when the first checkpoint is there. The shell's process becomes it.
   [[nodiscard]] static Arguments signalled(const std::string& signal, const Arguments& arguments) {
     const std::string script =
-        "(until ls saved/checkpoint-* >/dev/null 2>&1; do sleep 0.05; done; "
+        "(until ls saved 2>/dev/null | grep -qx 'checkpoint-[0-9]*'; do sleep 0.05; done; "
         "kill -" +
         signal + " $$) & exec \"$@\"";
     return Arguments{"-np", "1", "/bin/sh", "-c", script, "sh", ZENFLOW_TRAIN} + arguments;
