@@ -29,21 +29,26 @@ void check(int code, const char* call) {
 /// Waits for a rank as late as in any step without letting the core go to sleep, which a virtual
 /// machine's takes long to wake from, but, unlike MPI's own calls, leaving it to whoever can use
 /// it: the CPU update, and other ranks of the machine. Later it sleeps.
-void wait_for(MPI_Request request, const char* call) {
+/// Returns MPI's code.
+int wait_for(MPI_Request request) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kYields{20};
   constexpr std::chrono::microseconds kSleep{50};
   const Clock::time_point begin = Clock::now();
   for (;;) {
     int done = 0;
-    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), call);
-    if (done != 0) return;
+    const int code = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS || done != 0) return code;
     if (Clock::now() - begin < kYields) {
       std::this_thread::yield();
     } else {
       std::this_thread::sleep_for(kSleep);
     }
   }
+}
+
+void wait_for(MPI_Request request, const char* call) {
+  check(wait_for(request), call);
 }
 
 class MpiCommunicator final : public MessageCommunicator {
@@ -65,7 +70,9 @@ class MpiCommunicator final : public MessageCommunicator {
     heartbeat_.emplace(ring_, limit_seconds, std::move(lost));
   }
   ~MpiCommunicator() override {
-    MPI_Barrier(control_);  // a rank that is done goes on answering for the others
+    // A rank that is done goes on answering for the others.
+    MPI_Request all_done = MPI_REQUEST_NULL;
+    if (MPI_Ibarrier(control_, &all_done) == MPI_SUCCESS) wait_for(all_done);
     heartbeat_.reset();
     MPI_Comm_free(&ring_);
     MPI_Comm_free(&control_);
@@ -122,14 +129,25 @@ class MpiCommunicator final : public MessageCommunicator {
   }
   void broadcast_on(Channel channel, std::span<const OwnedBytes> all) override {
     std::vector<MPI_Request> under_way;
+    const MPI_Comm comm = communicator(channel);
     for (const OwnedBytes& one : all) {
       in_messages(one.bytes, [&](std::span<std::byte> part) {
-        check(MPI_Ibcast(part.data(), static_cast<int>(part.size()), MPI_BYTE, one.owner,
-                         communicator(channel), &under_way.emplace_back(MPI_REQUEST_NULL)),
-              "MPI_Ibcast");
+        const auto bytes = static_cast<int>(part.size());
+        if (one.owner != rank_) {
+          check(MPI_Irecv(part.data(), bytes, MPI_BYTE, one.owner, kTag, comm,
+                          &under_way.emplace_back(MPI_REQUEST_NULL)),
+                "MPI_Irecv");
+          return;
+        }
+        for (int r = 0; r < size_; ++r) {
+          if (r == rank_) continue;
+          check(MPI_Isend(part.data(), bytes, MPI_BYTE, r, kTag, comm,
+                          &under_way.emplace_back(MPI_REQUEST_NULL)),
+                "MPI_Isend");
+        }
       });
     }
-    for (const MPI_Request shared : under_way) wait_for(shared, "MPI_Ibcast");
+    for (const MPI_Request message : under_way) wait_for(message, "a message between ranks");
   }
 
  private:

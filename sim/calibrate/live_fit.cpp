@@ -73,11 +73,14 @@ class Fitter {
   /// Of work of the model.
   void note_model_share(const std::string& path, const UnitTime& unit, double value, double scale,
                         const TimeFit& fit, std::string range) {
-    note_share(path, unit, value, scale, fit, std::move(range));
-    if (unit.identifiable || unit.samples == 0 || slower_ == 1) return;
-    adjust(path, value, "");
-    fit_.numbers.back().reason = fmt::format(
-        "the base's rate by {:.3g}, as all passes take so many times as long as it says", slower_);
+    if (unit.identifiable || unit.samples == 0 || slower_ == 1) {
+      return note_share(path, unit, value, scale, fit, std::move(range));
+    }
+    FittedNumber number{path, value, "", false, true};
+    number.reason = fmt::format(
+        "the base's rate divided by {:.3g}, as all passes take so many times as long as it says",
+        slower_);
+    put(std::move(number));
   }
 
   void device() {

@@ -247,9 +247,12 @@ TimeFit fit_units(std::span<const TimedWork> times, std::span<const double> give
       UnitTime& unit = fit.units[open[i]];
       unit = {solved.value(at) / size(at), solved.standard_error(at) / size(at), true};
       unit.error_by_kind = solved.error_by_kind(at) / size(at);
-      const double error = misses == Misses::kByKind
-                               ? std::max(unit.standard_error, unit.error_by_kind)
-                               : unit.standard_error;
+      double error = unit.standard_error;
+      if (misses == Misses::kByKind) {
+        error = open.size() > 1 && kinds.count <= open.size()
+                    ? std::numeric_limits<double>::infinity()
+                    : std::max(error, unit.error_by_kind);
+      }
       const double one = doubt(unit.value, error);
       if (one > worst_doubt) {
         worst_doubt = one;

@@ -38,6 +38,10 @@ struct TimeFit {
 /// Below this a time is damped: an outlier, no part of the range of validity.
 inline constexpr double kDampedWeight = 0.5;
 
+/// What residuals are taken for, where a unit is judged: independent, or alike in times of equal
+/// work, as they are where the formula is not the machine's.
+enum class Misses : std::uint8_t { kAlone, kByKind };
+
 /// Minimises sum f rho(log(t / f)), f = known + work . unit, with Huber's rho, by iteratively
 /// reweighted least squares. Ratios, because too short and too long by one factor are equally
 /// wrong: relative to what was measured, a span that is far too short (a copy that an emulated link
@@ -51,9 +55,9 @@ inline constexpr double kDampedWeight = 0.5;
 /// A unit whose standard error exceeds a quarter of its value, or whose value is not above zero, is
 /// not determined by the times; the worst of them takes its value from `given` and the others are
 /// fitted anew. Standard errors take the residuals for independent, whatever the size of each;
-/// with Misses::kByKind a unit's error_by_kind must be within the quarter, too.
-/// Precondition: every `work` has given.size() amounts. No times: nothing is determined.
-enum class Misses : std::uint8_t { kAlone, kByKind };
+/// with Misses::kByKind a unit's error_by_kind must be within the quarter, too, and no more kinds
+/// of work than units, which then meet all of them, tell none of several. Precondition: every
+/// `work` has given.size() amounts. No times: nothing is determined.
 [[nodiscard]] TimeFit fit_times(std::span<const TimedWork> times, std::span<const double> given,
                                 Misses misses = Misses::kAlone);
 

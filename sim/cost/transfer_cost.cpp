@@ -125,9 +125,8 @@ Seconds reduce_to_owner_time(const Communicator& group, const HostProfile& host,
 }
 
 Seconds broadcast_time(const Communicator& group, Bytes bytes, std::int64_t tensors) {
-  const double depth =
-      static_cast<double>(std::bit_width(static_cast<std::uint64_t>(group.ranks - 1)));
-  return depth * (static_cast<double>(tensors) * group.latency + bytes / group.bandwidth);
+  const auto others = static_cast<double>(group.ranks - 1);
+  return others * (static_cast<double>(tensors) * group.latency + bytes / group.bandwidth);
 }
 
 double expected_largest(std::int64_t n) {

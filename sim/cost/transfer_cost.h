@@ -68,9 +68,10 @@ struct Communicator {
 /// Between ranks whose devices are hosts, as zenflow-train's MPI ranks do it: the tensors of a
 /// layer at once, each in messages of its own. The owner of a gradient takes each other rank's and
 /// adds it up: (n-1) (latency + bytes / bandwidth), and 12 bytes of memory traffic an fp32 element
-/// and rank on one core, of cached pieces. A weight goes down a binomial tree: ceil(log2 n)
-/// (latency + bytes / bandwidth). Sources: runtime/comm/mpi_communicator.cpp; Open MPI's broadcast
-/// for messages of this size.
+/// and rank on one core, of cached pieces. The owner of a weight sends it to each other rank: (n-1)
+/// (latency + bytes / bandwidth). Known error: owners of a layer's tensors work side by side, as
+/// far as their memory allows it; here one after the other.
+/// Source: runtime/comm/mpi_communicator.cpp.
 [[nodiscard]] Seconds reduce_to_owner_time(const Communicator& group, const HostProfile& host,
                                            Bytes bytes, std::int64_t tensors);
 [[nodiscard]] Seconds broadcast_time(const Communicator& group, Bytes bytes, std::int64_t tensors);

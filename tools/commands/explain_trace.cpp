@@ -1,5 +1,6 @@
 #include "tools/commands/explain_trace.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -41,12 +42,16 @@ std::string title_of(const std::vector<std::filesystem::path>& traces) {
   return text;
 }
 
-/// Products as shares of what the trace's GPU can do, if the catalogue has it.
+/// Products as shares of what the trace's GPUs can do, if the catalogue has them and they are
+/// alike: a product is not of one of them.
 void add_known_peaks(const sim::Timeline& timeline, sim::TraceAnalysis& analysis) {
+  if (analysis.tables.products.empty() || timeline.devices.empty()) return;
   const sim::GpuCatalogue catalogue(profile_directories("scenarios/any"));
-  for (const std::string& device : timeline.devices) {
-    const std::optional<std::string> key = catalogue.find(device);
-    if (!key) continue;
+  const std::optional<std::string> key = catalogue.find(timeline.devices.front());
+  const bool alike =
+      std::all_of(timeline.devices.begin(), timeline.devices.end(),
+                  [&](const std::string& device) { return catalogue.find(device) == key; });
+  if (key && alike) {
     const Node entry = catalogue.load(*key, {}, "trace").second;
     const auto peak = sim::read_catalogue_gpu(entry, *key).gpu.peak;
     const auto rate = [&peak](sim::DType type) {
@@ -54,7 +59,6 @@ void add_known_peaks(const sim::Timeline& timeline, sim::TraceAnalysis& analysis
       return found == peak.end() ? 0 : found->second.value();
     };
     sim::add_peaks(analysis.tables.products, rate(sim::DType::kBf16), rate(sim::DType::kFp16));
-    return;
   }
 }
 
