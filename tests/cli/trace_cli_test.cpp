@@ -1,6 +1,6 @@
 // zenflow-sim explain --trace as users meet it.
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -54,14 +54,16 @@ TEST_F(TraceCli, TellsProductsAsSharesOfTheCardsPeak) {
     {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": 9, "ts": 2, "dur": 1,
       "args": {"correlation": 1}},
     {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 10, "dur": 250,
-      "args": {"device": 0, "stream": 7, "correlation": 1}}]})";
+      "args": {"device": 0, "stream": 7, "correlation": 1}},
+    {"ph": "X", "cat": "kernel", "name": "relu", "pid": 1, "tid": 7, "ts": 10, "dur": 5,
+      "args": {"device": 1, "stream": 7}}]})";
   // With another card beside it, it is not known which one a product is of.
-  for (const auto& [card, share] :
-       {std::pair("NVIDIA H100 80GB HBM3", 549.8 / 989.4), std::pair("some card of tomorrow", 0.0),
-        std::pair("NVIDIA H100 80GB HBM3\"}, {\"id\": 1, \"name\": \"NVIDIA A100-SXM4-40GB",
-                  0.0)}) {
-    folder_.write("t.json", R"({"deviceProperties": [{"id": 0, "name": ")" + std::string(card) +
-                                R"("}],)" + events);
+  const std::string h100 = "NVIDIA H100 80GB HBM3";
+  for (const auto& [first, second, share] :
+       {std::tuple(h100, h100, 549.8 / 989.4), std::tuple(h100, std::string("A card of 2031"), 0.0),
+        std::tuple(h100, std::string("NVIDIA A100-SXM4-40GB"), 0.0)}) {
+    folder_.write("t.json", R"({"deviceProperties": [{"id": 0, "name": ")" + first +
+                                R"("}, {"id": 1, "name": ")" + second + R"("}],)" + events);
     const Outcome text = explain({"--trace", "t.json"});
     ASSERT_EQ(text.code, 0) << text.err;
     EXPECT_THAT(text.out, HasSubstr(share > 0 ? "of peak" : "of the fastest"));
