@@ -88,9 +88,7 @@ void MessageCommunicator::reduce_now(ElementType type, std::span<const OwnedTens
   const auto give = [&](const OwnedTensor& one) {
     const std::span<std::byte> bytes = bytes_of_tensor(type, one);
     gradient_bytes_ += bytes.size();
-    in_messages(bytes, [&](std::span<const std::byte> part) {
-      ahead ? start_send(one.owner, part) : send(Channel::kBulk, one.owner, part);
-    });
+    in_messages(bytes, [&](std::span<const std::byte> part) { start_send(one.owner, part); });
   };
   for (const OwnedTensor& one : tensors) {
     if (ahead && one.owner != rank()) give(one);

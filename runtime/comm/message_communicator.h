@@ -31,10 +31,13 @@ class MessageCommunicator : public HostCommunicator {
   /// Of at most kMessageBytes; both block. Messages between two ranks keep their order.
   virtual void send(Channel channel, int to, std::span<const std::byte> message) = 0;
   virtual void receive(Channel channel, int from, std::span<std::byte> message) = 0;
-  /// Whether gradients can be on their way while this rank receives: sent by start_send, and gone
-  /// when finish_sends returns. Both by the thread of a stream.
+  // Gradients, by the thread of a stream.
+  /// Whether start_send returns before the other rank receives.
   [[nodiscard]] virtual bool sends_ahead() const { return false; }
-  virtual void start_send(int /*to*/, std::span<const std::byte> /*message*/) {}
+  virtual void start_send(int to, std::span<const std::byte> message) {
+    send(Channel::kBulk, to, message);
+  }
+  /// Returns when all that was started has gone.
   virtual void finish_sends() {}
   struct OwnedBytes {
     int owner;

@@ -6,10 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "kernels/bf16/bf16.h"
@@ -28,6 +30,7 @@ struct Clique {
 };
 
 constexpr int kInvalidArgument = 4;
+constexpr int kInvalidUsage = 5;
 std::atomic<int> failure = zenflow::runtime::kNcclSuccess;
 
 }  // namespace
@@ -117,12 +120,32 @@ void reduce_at(const runtime::NcclState& comm, const void* from, void* to, std::
   if (n > 0) std::memcpy(to, sums.data(), n * sizeof(T));
 }
 
-/// Calls are carried out in the stream's order, in a group or not.
+/// Of the calling thread: how many groups are open, and what waits for the outermost to end.
+struct Group {
+  int depth = 0;
+  std::vector<std::function<void()>> calls;
+};
+thread_local Group group;
+
 int group_start() {
+  ++group.depth;
   return kNcclSuccess;
 }
 
 int group_end() {
+  if (group.depth == 0) return kInvalidUsage;
+  if (--group.depth > 0) return kNcclSuccess;
+  for (const std::function<void()>& call : std::exchange(group.calls, {})) call();
+  return kNcclSuccess;
+}
+
+int enqueue_grouped(cudaStream_t stream, std::function<void()> work) {
+  const auto call = [stream, work = std::move(work)] { static_cast<void>(enqueue(stream, work)); };
+  if (group.depth > 0) {
+    group.calls.emplace_back(call);
+  } else {
+    call();
+  }
   return kNcclSuccess;
 }
 
@@ -130,25 +153,23 @@ int reduce(const void* from, void* to, std::size_t n, int type, int operation, i
            NcclComm comm, cudaStream_t stream) {
   if (operation != kNcclSum) return kInvalidArgument;
   if (type == kNcclFloat32) {
-    static_cast<void>(enqueue(stream, [=, own = *comm] {
+    return enqueue_grouped(stream, [=, own = *comm] {
       reduce_at<float>(own, from, to, n, root, [](float a, float b) { return a + b; });
-    }));
-    return kNcclSuccess;
+    });
   }
   if (type != kNcclBfloat16) return kInvalidArgument;
   using kernels::Bf16;
-  static_cast<void>(enqueue(stream, [=, own = *comm] {
+  return enqueue_grouped(stream, [=, own = *comm] {
     reduce_at<Bf16>(own, from, to, n, root, [](Bf16 a, Bf16 b) {
       return kernels::round_to_bf16(kernels::to_float(a) + kernels::to_float(b));
     });
-  }));
-  return kNcclSuccess;
+  });
 }
 
 int broadcast(const void* from, void* to, std::size_t n, int type, int root, NcclComm comm,
               cudaStream_t stream) {
   if (type != kNcclUint8) return kInvalidArgument;
-  static_cast<void>(enqueue(stream, [=, own = *comm] {
+  return enqueue_grouped(stream, [=, own = *comm] {
     testing::Mailboxes& boxes = own.clique->boxes;
     if (own.rank != root) {
       const std::vector<std::byte> arrived = boxes.receive(root, own.rank);
@@ -158,8 +179,7 @@ int broadcast(const void* from, void* to, std::size_t n, int type, int root, Ncc
     for (int r = 0; r < own.clique->ranks; ++r) {
       if (r != root) boxes.send(root, r, bytes_at(from, n));
     }
-  }));
-  return kNcclSuccess;
+  });
 }
 
 }  // namespace
