@@ -22,6 +22,14 @@ constexpr const char* kType = "training.dtype";
   value.fail(fmt::format("\"{}\" is not simulated: full fine-tuning and LoRA are", what));
 }
 
+/// What all of them have, under keys of their own.
+void take_sizes(TrainingReader& from, const char* model, const char* batch, const char* length) {
+  from.model(model);
+  from.whole_number(batch, kBatch);
+  from.whole_number("gradient_accumulation_steps", kAccumulation);
+  from.whole_number(length, kLength);
+}
+
 void take_trainer_defaults(JobFacts& facts) {
   facts.assume(kBatch, "8", kTrainerDefaults);
   facts.assume(kAccumulation, "1", kTrainerDefaults);
@@ -77,12 +85,8 @@ bool is_trl(const Node& root) {
 
 void read_trainer(TrainingReader& from) {
   JobFacts& facts = from.facts();
-  from.model("model_name_or_path");
-  from.whole_number("per_device_train_batch_size", kBatch);
-  from.whole_number("gradient_accumulation_steps", kAccumulation);
-  for (const char* key : {"max_length", "max_seq_length", "block_size"}) {
-    from.whole_number(key, kLength);
-  }
+  take_sizes(from, "model_name_or_path", "per_device_train_batch_size", "max_length");
+  for (const char* key : {"max_seq_length", "block_size"}) from.whole_number(key, kLength);
   from.checkpointing("gradient_checkpointing");
   from.precision({"bf16"}, {"fp16"});
   from.deepspeed("deepspeed", nullptr);
@@ -115,10 +119,7 @@ void assume_trainer_defaults(TrainingReader& from) {
 void read_llama_factory(TrainingReader& from) {
   constexpr const char* kDefaults = "LLaMA-Factory 0.9.5";
   JobFacts& facts = from.facts();
-  from.model("model_name_or_path");
-  from.whole_number("per_device_train_batch_size", kBatch);
-  from.whole_number("gradient_accumulation_steps", kAccumulation);
-  from.whole_number("cutoff_len", kLength);
+  take_sizes(from, "model_name_or_path", "per_device_train_batch_size", "cutoff_len");
   from.precision({"bf16", "pure_bf16"}, {"fp16"});
   from.deepspeed("deepspeed", nullptr);
   const auto type = from.optional("finetuning_type");
@@ -150,10 +151,7 @@ void read_llama_factory(TrainingReader& from) {
 void read_axolotl(TrainingReader& from) {
   constexpr const char* kDefaults = "axolotl 0.19";
   JobFacts& facts = from.facts();
-  from.model("base_model");
-  from.whole_number("micro_batch_size", kBatch);
-  from.whole_number("gradient_accumulation_steps", kAccumulation);
-  from.whole_number("sequence_len", kLength);
+  take_sizes(from, "base_model", "micro_batch_size", "sequence_len");
   from.checkpointing("gradient_checkpointing");
   from.precision({"bf16", "bfloat16"}, {"fp16", "float16"});
   from.deepspeed("deepspeed", nullptr);
@@ -250,10 +248,7 @@ void read_swift(TrainingReader& from) {
   constexpr const char* kDefaults = "ms-swift 4.6";
   JobFacts& facts = from.facts();
   take_swift_environment(from);
-  from.model("model");
-  from.whole_number("per_device_train_batch_size", kBatch);
-  from.whole_number("gradient_accumulation_steps", kAccumulation);
-  from.whole_number("max_length", kLength);
+  take_sizes(from, "model", "per_device_train_batch_size", "max_length");
   from.checkpointing("gradient_checkpointing");
   take_swift_type(from);
   from.deepspeed("deepspeed", swift_deepspeed);
