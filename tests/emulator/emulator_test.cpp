@@ -13,7 +13,12 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/pack.cuh"
 #include "sim/base/error.h"
+#include "tests/emulator/fiber.h"
 #include "tests/support/on_device.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
 
 namespace zenflow::kernels {
 namespace {
@@ -296,6 +301,22 @@ TEST(EmulatorDeathTest, SanitizersSeeWhatKernelsTouch) {
   EXPECT_DEATH(launch(write_shared_at, 1, 1, 12, nullptr, std::size_t{3}), "heap-buffer-overflow");
   const OnDevice<float> floats(8);
   EXPECT_DEATH(launch(write_pack_at, 1, 1, 0, nullptr, floats.get() + 1), "misaligned address");
+}
+#endif
+
+#if defined(__SANITIZE_ADDRESS__)
+/// Whose memory may go to the thread-local variables of another thread.
+TEST(Emulator, LeavesNoPoisonOnTheStackOfAFiber) {
+  constexpr std::uintptr_t kPage = 4096;
+  std::uintptr_t frame = 0;
+  {
+    emulator::Fiber fiber(
+        [&] { frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)); });
+    fiber.resume();
+  }
+  // The frames below the body's are at higher addresses, all in the last pages of the stack.
+  const std::uintptr_t end = (frame / kPage + 1) * kPage;
+  EXPECT_EQ(__asan_region_is_poisoned(reinterpret_cast<void*>(frame), end - frame), nullptr);
 }
 #endif
 

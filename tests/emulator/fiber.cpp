@@ -15,6 +15,7 @@
 #endif
 #endif
 #if defined(ZENFLOW_ASAN_FIBERS)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -23,6 +24,17 @@ namespace {
 
 /// Kernels keep little on the stack; without optimisation and with redzones it is more.
 constexpr std::size_t kStackBytes = std::size_t{256} * 1024;
+
+/// A fiber's last frames never return, and what they poisoned would outlast their memory: a new
+/// thread's thread-local variables may come to lie there, and AddressSanitizer clears the shadow of
+/// a thread's stack, but not of those.
+void unpoison(const boost::context::stack_context& stack) {
+#if defined(ZENFLOW_ASAN_FIBERS)
+  __asan_unpoison_memory_region(static_cast<std::byte*>(stack.sp) - stack.size, stack.size);
+#else
+  static_cast<void>(stack);
+#endif
+}
 
 /// Stacks with a page behind them that must not be touched, kept for the fibers to come: a launch
 /// can need a thousand, and making one takes several system calls.
@@ -41,7 +53,10 @@ class StackPool {
     free_.pop_back();
     return stack;
   }
-  void deallocate(const boost::context::stack_context& stack) { free_.push_back(stack); }
+  void deallocate(const boost::context::stack_context& stack) {
+    unpoison(stack);
+    free_.push_back(stack);
+  }
 
  private:
   boost::context::protected_fixedsize_stack allocator_{kStackBytes};
