@@ -22,12 +22,17 @@ constexpr std::array<Version, 54> kVersions = {
      {0, 19, 3}, {0, 19, 4}, {0, 19, 5}, {0, 19, 6}, {0, 19, 7}, {0, 19, 8}}};
 
 // Read in the source distributions of the releases on either side of each change.
-constexpr std::array<VersionedChange, 38> kChanges = {{
+constexpr std::array<VersionedChange, 40> kChanges = {{
     {Change::kStage1Overlaps,
      {0, 13, 0},
      "stage 1 obeys overlap_comm, contiguous_gradients and round_robin_gradients; before, it "
      "ignored them, had no buckets and reduced gradients once backward had ended",
      "deepspeed/runtime/engine.py _configure_zero_optimizer"},
+    {Change::kElementwiseOverflowCheck,
+     {0, 13, 3},
+     "stages 1 and 2 with the optimizer offloaded look for values that are not finite in each "
+     "element of an fp32 copy of a gradient; before, they looked at the sum of that copy",
+     "deepspeed/runtime/zero/stage_1_and_2.py _has_inf_or_nan"},
     {Change::kFp32Upload,
      {0, 14, 1},
      "stages 1 and 2 send updated weights up as fp32 and cast them on the GPU, 4 bytes a parameter "
@@ -159,6 +164,11 @@ constexpr std::array<VersionedChange, 38> kChanges = {{
      {0, 19, 6},
      "gradient_allreduce_op exists",
      "deepspeed/runtime/config.py"},
+    {Change::kReducedOverflowCheck,
+     {0, 19, 6},
+     "stages 1 and 2 with the optimizer offloaded look for values that are not finite in a "
+     "gradient's largest and smallest element",
+     "deepspeed/runtime/utils.py has_inf_or_nan"},
     {Change::kNativePinning,
      {0, 19, 6},
      "DS_PIN_MEMORY_BACKEND=native pins blocks at their size, not in powers of two",

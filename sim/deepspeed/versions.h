@@ -25,6 +25,7 @@ inline constexpr Version kOldestVersion = {0, 12, 6};
 /// What a release changed that decides whether a configuration is right, or how a step runs.
 enum class Change {
   kStage1Overlaps,
+  kElementwiseOverflowCheck,
   kFp32Upload,
   kCommunicationTypeBf16,
   kReductionHoldsBackward,
@@ -55,6 +56,7 @@ enum class Change {
   kPinnedByDefault,
   kAsyncStage3Gradients,
   kAllreduceOp,
+  kReducedOverflowCheck,
   kNativePinning,
   kSelectionFloor,
   kComputeGradNorm,

@@ -522,6 +522,14 @@ BackwardTemporaries::BackwardTemporaries(const Job& job, ProgramBuilder& builder
                     .held = "boundary's backward"};
   copy_bytes_ = b * largest;
   norm_bytes_ = 8 * largest;
+  const bool by_element = job.has(Change::kElementwiseOverflowCheck) &&
+                          !job.has(Change::kReducedOverflowCheck) && b < 4;
+  if (job.deepspeed.zero_stage < 3 && by_element) {
+    // _has_inf_or_nan: in fp32, which elements are NaN, are infinite, are either, and that in fp32.
+    norm_bytes_ = (4 + 1 + 1 + 1 + 4) * largest;
+    norm.name = "largest gradient in fp64 (norm), checked";
+    norm.formula = "11 t";
+  }
   if (job.deepspeed.zero_stage == 3) {
     const double part = largest / builder.ranks();
     const double cast = swapped ? largest_bucket(builder.plan()) / builder.ranks() : part;

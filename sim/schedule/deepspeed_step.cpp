@@ -7,6 +7,7 @@
 
 #include "sim/base/error.h"
 #include "sim/cost/framework_cost.h"
+#include "sim/cost/gpu_cost.h"
 
 namespace zenflow::sim {
 namespace {
@@ -31,6 +32,15 @@ BytesPerSecond host_pass_rate(const Job& job, double cores) {
   }
   return pass_rate(host, std::min(cores, rank_threads(job).cores)) /
          static_cast<double>(job.scenario.gpus);
+}
+
+/// What stages 1 and 2 pass through the GPU's memory to see whether a gradient has values that are
+/// not finite, in bytes an element of `b`, an fp32 copy included. Element by element that is x !=
+/// x, then |x| and its comparison, both together, and as fp32 for the maximum.
+double overflow_check_bytes(const Job& job, double b) {
+  if (job.has(Change::kReducedOverflowCheck)) return 2 * b;
+  const double copy = b < 4 ? b + 4 : 0;
+  return copy + (job.has(Change::kElementwiseOverflowCheck) ? 5 + 8 + 5 + 3 + 5 + 4 : 4);
 }
 
 /// Of stages 1 and 2, where a window has several micro steps: whether this one's gradients, or
@@ -95,6 +105,15 @@ TaskId DeepSpeedStep::enqueue(std::size_t c, std::size_t bucket, Seconds time, T
                    builder_.label(Operation::kEnqueue, static_cast<std::int64_t>(bucket)), {after});
   builder_.hold_compute(c, enqueued);
   return enqueued;
+}
+
+TaskId DeepSpeedStep::check(std::size_t c, std::size_t bucket, TaskId after) {
+  const Seconds time = gradient_check_time(job_, owned(bucket));
+  if (to_picoseconds(time).count == 0) return after;
+  const auto index = static_cast<std::int64_t>(bucket);
+  if (!stage3_) return builder_.compute(c, Operation::kGradientNorm, index, time, {after});
+  builder_.compute(c, Operation::kGradientNorm, index, time, {});
+  return after;
 }
 
 /// The running sum: up, added to on the GPU, down. Stages 1 and 2 skip it where a window has
@@ -179,6 +198,7 @@ void DeepSpeedStep::bucket_ready(std::size_t bucket, const PerClass& reduced, St
     // between updates copies go on meanwhile, but for stage 3's last.
     const bool waits = which.boundary && !stage3_;
     const bool joins = which.boundary && stage3_;
+    if (which.boundary) last = check(c, bucket, last);
     const TaskId enqueued = enqueue(c, bucket, (gradients - (joins ? 1 : 0)) * each, last);
     if (waits) last = enqueued;
     last = accumulate(c, bucket, which, last);
@@ -278,6 +298,16 @@ Seconds gradient_host_time(const Job& job, StepPlace which, bool zenflow, double
   // What stage 3 was measured with has its sums.
   if (stage3 && which.boundary) return down;
   return selected + down + (sums ? kGradientSum : Seconds(0));
+}
+
+Seconds gradient_check_time(const Job& job, double elements) {
+  const auto b = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+  const bool stage3 = job.deepspeed.zero_stage == 3;
+  const bool casts =
+      optimizer_bytes(job).gradient > b && (!stage3 || job.has(Change::kStage3PinnedBuffer));
+  const double norm = b + 16;
+  const double bytes = norm + (stage3 ? 0 : overflow_check_bytes(job, b)) + (casts ? b + 4 : 0);
+  return stream_time(job.scenario.hardware.gpu, Bytes(bytes * elements));
 }
 
 Cluster deepspeed_cluster(const Job& job, const RankRates& rates) {

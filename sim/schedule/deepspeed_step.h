@@ -94,6 +94,10 @@ class DeepSpeedStep {
   /// The training thread takes gradients one by one for `time`, and enqueues nothing else
   /// meanwhile.
   TaskId enqueue(std::size_t c, std::size_t bucket, Seconds time, TaskId after);
+  /// What the GPU does with a bucket's gradients before they go down at an update. In stages 1 and
+  /// 2 the host waits for it; stage 3's stream has it beside backward, from which it takes memory
+  /// bandwidth.
+  TaskId check(std::size_t c, std::size_t bucket, TaskId after);
   /// Tensors of the bucket of which one rank has a part: each is copied by itself.
   [[nodiscard]] std::int32_t gradient_copies(std::size_t bucket) const;
   void bucket_ready(std::size_t bucket, const PerClass& reduced, StepPlace which,
@@ -133,6 +137,13 @@ class DeepSpeedStep {
 /// DeepSpeed's step without offloading on one rank: what its GPU works, or the host if that takes
 /// longer.
 [[nodiscard]] Seconds deepspeed_zero_update(const Job& job);
+
+/// What the GPU does, at an update, with so many elements of gradients whose optimizer is offloaded
+/// before they go down: their norm, for which they are copied to fp64, in stages 1 and 2 the check
+/// for values that are not finite, and the cast to fp32 where the GPU casts. By the traffic of its
+/// memory. Source: stage_1_and_2.py (set_norm_for_param_grad_in_gpu, _has_inf_or_nan), stage3.py
+/// (_constant_buffered_norm2).
+[[nodiscard]] Seconds gradient_check_time(const Job& job, double elements);
 
 /// Host time of a gradient whose optimizer is offloaded: what moves its running sum, and at an
 /// update its norm, the check for values that are not finite and its cast. In stages 1 and 2 that

@@ -21,9 +21,10 @@ class Builder {
     std::size_t bucket = 0;
     for (std::size_t l = layers; l-- > 0;) {
       compute(parts_.backward[l]);
+      const TaskId ended = last_compute_;
       for (; bucket < parts_.reduce.size() && parts_.ready_layer[bucket] == static_cast<int>(l);
            ++bucket) {
-        reduce(bucket);
+        reduce(bucket, ended);
       }
     }
     const TaskId last = last_compute_;
@@ -74,9 +75,13 @@ class Builder {
     return holds_.back();
   }
 
-  void reduce(std::size_t b) {
+  /// `last`: the backward that completed the bucket.
+  void reduce(std::size_t b, TaskId last) {
     if (parts_.overlap) holds_.push_back(stream_);
-    TaskId last = last_compute_;
+    if (which_.boundary && parts_.check[b] > 0) {
+      compute(parts_.check[b]);
+      if (!parts_.stage3) last = last_compute_;
+    }
     const double each = parts_.enqueue.at(StepParts::number_of(which_)).at(b);
     const bool joins = which_.boundary && parts_.stage3;
     const TaskId enqueued = enqueue((parts_.gradients[b] - (joins ? 1 : 0)) * each, last);

@@ -67,6 +67,7 @@ void read_copies(const Job& job, bool zenflow, StepFacts& steps) {
                                   (std::max(tensors, 1.0) - 1) * link.latency);
     };
     steps.parts.gradients.push_back(std::max(tensors, 1.0));
+    steps.parts.check.push_back(picoseconds(gradient_check_time(job, owned)));
     steps.parts.sum_up.push_back(time(Direction::kH2D, pinned, bytes));
     steps.parts.sum_down.push_back(time(Direction::kD2H, pinned, bytes));
     steps.parts.fp32_down.push_back(time(Direction::kD2H, pinned, 4));

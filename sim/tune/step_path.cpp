@@ -25,10 +25,11 @@ class Walk {
     double ready = fetched(layers - 1, parts_.gather_again[layers - 1], false);
     for (std::size_t l = layers; l-- > 0;) {
       compute(parts_.backward[l], ready);
+      const double ended = now_;
       if (l > 0) ready = fetched(l - 1, parts_.gather_again[l - 1], false);
       for (; bucket < parts_.reduce.size() && parts_.ready_layer[bucket] == static_cast<int>(l);
            ++bucket) {
-        reduce(bucket);
+        reduce(bucket, ended);
       }
     }
     return std::max(now_, stream_);
@@ -65,13 +66,17 @@ class Walk {
     return training_;
   }
 
-  void reduce(std::size_t b) {
-    double last = now_;
+  /// `last`: when the backward ended that completed the bucket.
+  void reduce(std::size_t b, double last) {
     if (parts_.ranks) {
-      last = std::max({now_, collective_, stream_}) + parts_.reduce[b];
+      last = std::max({last, collective_, stream_}) + parts_.reduce[b];
       collective_ = last;
     }
     if (parts_.overlap) hold_ = std::max(hold_, stream_);
+    if (which_.boundary && parts_.check[b] > 0) {
+      compute(parts_.check[b], parts_.stage3 ? 0 : last);
+      if (!parts_.stage3) last = now_;
+    }
     const double each = parts_.enqueue.at(StepParts::number_of(which_)).at(b);
     const bool joins = which_.boundary && parts_.stage3;
     const double enqueued = enqueue(last, (parts_.gradients[b] - (joins ? 1 : 0)) * each);

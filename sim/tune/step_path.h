@@ -24,6 +24,7 @@ struct StepParts {
   std::vector<double> gradients;  ///< by bucket: of a rank, whose optimizer is offloaded
   /// How long the training thread enqueues what one of them needs, by number_of and bucket.
   std::array<std::vector<double>, 4> enqueue{};
+  std::vector<double> check;  ///< by bucket: compute before its gradients go down at an update
   std::vector<double> fp32_down;
   std::vector<double> fp32_down_pageable;
   bool ranks = false;  ///< more than one

@@ -49,7 +49,7 @@ def phases_in(trace):
         start, end = step["ts"], step["ts"] + step["dur"]
         inside = [one for one in spans if one.get("cat") == "kernel" and
                   start - 1e-3 <= one["ts"] < end - 1e-3]
-        backward = [one for one in inside if one["name"].startswith("backward")]
+        backward = [one for one in inside if one["name"].startswith(("backward", "gradient norm"))]
         first = min(one["ts"] for one in backward)
         last = max(one["ts"] + one["dur"] for one in backward)
         sums = [sums[0] + first - start, sums[1] + last - first, sums[2] + end - last]

@@ -405,6 +405,28 @@ TEST(Release, Stage3CastsGradientsOnTheGpuSince0154) {
   EXPECT_EQ(held_of("buffer of a gradient", three, "0.16.3"), 0);
 }
 
+/// One GPU, all in a row. Through its memory goes an fp32 copy (2 + 4 bytes) and its sum (4) until
+/// 0.13.2; then that copy, x != x (4 + 1), |x| (4 + 4) and its comparison (4 + 1), either (3), that
+/// in fp32 (1 + 4) and the maximum (4), of which 11 bytes an element are there at once; since
+/// 0.19.6 the largest and the smallest element (2 + 2).
+TEST(Release, ChecksGradientsElementByElementFrom0133To0195) {
+  const JobOptions one = plain(1, 2);
+  const double p = partition(one);
+  const GpuProfile gpu = round_node(1).gpu;
+  const double rate = gpu.streaming_efficiency * gpu.memory_bandwidth.value();
+  const auto seconds = [&](const char* version) {
+    return run(one, {version}, kZeroOffload).step_time * 1e-12;
+  };
+  EXPECT_NEAR(seconds("0.13.3") - seconds("0.13.2"), (36 - 10) * p / rate, 1e-9);
+  EXPECT_NEAR(seconds("0.19.5") - seconds("0.19.6"), (36 - 4) * p / rate, 1e-9);
+  const double largest = 52000.0 * 512;
+  const std::string norm = "largest gradient in fp64 (norm)";
+  EXPECT_EQ(held_of(norm, one, "0.13.2"), 8 * largest);
+  EXPECT_EQ(held_of(norm + ", checked", one, "0.13.3"), 11 * largest);
+  EXPECT_EQ(held_of(norm + ", checked", one, "0.19.5"), 11 * largest);
+  EXPECT_EQ(held_of(norm, one, "0.19.6"), 8 * largest);
+}
+
 /// Buckets of a million elements, whose sums are copied beside backward: it waits since 0.14.3.
 TEST(Release, ReductionsHoldBackwardSince0143) {
   JobOptions four = plain(2, 2, 4);

@@ -124,7 +124,7 @@ TEST(StepPlan, CountsWhatTheHostDoesForGradientsThatGoDown) {
   };
   EXPECT_EQ(time_of(2, {true, true}), 0);
   node.gpu.multiprocessors = 100;
-  constexpr double kDown = 0.17e-3;
+  constexpr double kDown = 0.16e-3;
   constexpr double kSum = kDown * 8 / 26;
   EXPECT_NEAR(time_of(2, {.first = true, .boundary = true}, 1), kDown, 1e-12);
   EXPECT_NEAR(time_of(2, {.first = true, .boundary = false}), kSum, 1e-12);
