@@ -9,6 +9,7 @@
 #include "sim/schedule/deepspeed_step.h"
 #include "sim/simulate/simulation.h"
 #include "sim/tune/zenflow_windows.h"
+#include "tests/support/long_tests.h"
 #include "tests/support/tune_requests.h"
 
 namespace zenflow::sim {
@@ -115,7 +116,8 @@ TEST_P(TuneBounds, AreBelowEverySimulation) {
   std::size_t close = 0;
   std::size_t on_device = 0;
   std::size_t close_on_device = 0;
-  for (int machine = 0; machine < 30; ++machine) {
+  const int machines = testing::long_tests() ? 30 : 12;
+  for (int machine = 0; machine < machines; ++machine) {
     TuneRequest request = shipped_request(which.scenario, which.family, which.overrides);
     if (machine > 0) vary(request.job.scenario.hardware, which.longest_gap, numbers);
     for (const std::string& text : which.narrowed) narrow(request.space, text);
