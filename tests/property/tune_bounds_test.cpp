@@ -116,7 +116,7 @@ TEST_P(TuneBounds, AreBelowEverySimulation) {
   std::size_t close = 0;
   std::size_t on_device = 0;
   std::size_t close_on_device = 0;
-  const int machines = testing::long_tests() ? 30 : 12;
+  const int machines = zenflow::testing::long_tests() ? 30 : 12;
   for (int machine = 0; machine < machines; ++machine) {
     TuneRequest request = shipped_request(which.scenario, which.family, which.overrides);
     if (machine > 0) vary(request.job.scenario.hardware, which.longest_gap, numbers);
