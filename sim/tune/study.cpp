@@ -18,6 +18,7 @@
 
 #include "sim/base/database_guard.h"
 #include "sim/base/error.h"
+#include "sim/base/output_file.h"
 #include "sim/base/stop.h"
 #include "sim/deepspeed/ds_document.h"
 
@@ -144,6 +145,12 @@ struct Study::Database {
   /// Opens or creates, and begins a transaction whose lock stays until the database is closed: it
   /// keeps off other programs, and runs on other machines that share the folder.
   void open() {
+    // SQLite opens what lies beside a database as well, and would wait for a pipe's other end.
+    for (const char* beside : {"-journal", "-wal", "-shm"}) {
+      std::filesystem::path file = path;
+      file += beside;
+      check_output(file, true);
+    }
     if (sqlite3_open_v2(path.c_str(), &handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
                         nullptr) != SQLITE_OK) {
       fail(ErrorKind::kInput, fmt::format("cannot be opened: {}", sqlite3_errmsg(handle)));
