@@ -83,6 +83,9 @@ int report_errors(const char* name, const std::function<int()>& body) {
     return error_exit_code(error);
   } catch (const std::bad_alloc&) {
     complain(fmt::format("{}: out of memory\n", name));
+  } catch (const std::system_error& error) {
+    // No thread, a folder that is gone, a name that is too long: of files with their path.
+    complain(fmt::format("{}: the system refuses: {}\n", name, error.what()));
   } catch (const std::exception& error) {
     complain(fmt::format("{}: internal error: {}\n", name, error.what()));
   }

@@ -22,6 +22,11 @@ namespace fs = std::filesystem;
   throw Error(kind, path.generic_string() + ": " + what);
 }
 
+fs::path temporary_name(fs::path path) {
+  path += std::string(OutputFile::kTemporaryInfix) + std::to_string(::getpid());
+  return path;
+}
+
 std::string gzip(const fs::path& path, std::string_view content) {
   z_stream stream{};
   constexpr int kGzip = 15 + 16;  // window bits, plus 16 for a gzip header
@@ -51,6 +56,11 @@ void check_output(const fs::path& path, bool overwrite) {
   if (name.empty() || name == "." || name == "..") {
     fail(ErrorKind::kInput, "\"" + path.generic_string() + "\"", "is not the name of a file");
   }
+  // Such as a name that is too long, be it only with what is added until it is whole.
+  std::error_code failure;
+  if (fs::symlink_status(temporary_name(path), failure).type() == fs::file_type::none) {
+    fail(ErrorKind::kInput, path, "cannot write: " + failure.message());
+  }
   // Renaming over a device, a pipe or a link would replace it by a file.
   const fs::file_status status = fs::symlink_status(path, ignored);
   if (fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status)) {
@@ -78,9 +88,8 @@ void write_output(const fs::path& path, std::string_view content, bool overwrite
 }
 
 OutputFile::OutputFile(fs::path path, bool overwrite)
-    : path_(std::move(path)), temporary_(path_), overwrite_(overwrite) {
+    : path_(std::move(path)), temporary_(temporary_name(path_)), overwrite_(overwrite) {
   check_output(path_, overwrite_);
-  temporary_ += std::string(kTemporaryInfix) + std::to_string(::getpid());
   constexpr mode_t kReadWrite = 0666;  // less the umask
   descriptor_ =
       ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, kReadWrite);

@@ -104,6 +104,9 @@ TEST(OutputFile, IsCheckedBeforeTheWork) {
   folder.write("x", "");
   EXPECT_THROW(check_output(folder / "x", false), Error);
   EXPECT_NO_THROW(check_output(folder / "x", true));
+  // Such a name can be had, but not with what it is called until it is whole.
+  EXPECT_THAT(error_of(folder / std::string(250, 'a')).second, HasSubstr("name too long"));
+  EXPECT_EQ(error_of(folder / std::string(250, 'a')).first, ErrorKind::kInput);
 }
 
 TEST(OutputFile, InPiecesAppearsWhenCommitted) {
