@@ -92,11 +92,34 @@ std::string escaped_shell_word(std::string_view text) {
   return word + "'";
 }
 
-/// Bytes of what sets a colour or bold at the start of `text`; 0 if none is there.
-std::size_t style_length(std::string_view text) {
-  if (!text.starts_with("\033[")) return 0;
-  const std::size_t end = text.find_first_not_of("0123456789;", 2);
-  return end != text.npos && text[end] == 'm' ? end + 1 : 0;
+constexpr std::string_view kReset = "\033[0m";
+
+/// A style of ours and the text that has it: a table's header, a line in bold; or what a finding
+/// is, ": error: ", in bold and a colour.
+struct OwnStyle {
+  std::string_view begin;  // empty: what is there is another's
+  std::string_view text;
+};
+
+OwnStyle own_style(std::string_view before, std::string_view rest) {
+  constexpr std::string_view kBold = "\033[1m";
+  constexpr std::string_view kColor = "\033[1;3";
+  const bool bold = rest.starts_with(kBold);
+  if (!bold && !rest.starts_with(kColor)) return {};
+  const std::string_view begin = rest.substr(0, bold ? kBold.size() : kColor.size() + 2);
+  rest.remove_prefix(begin.size());
+  const std::string_view text = rest.substr(0, rest.find_first_of("\033\n"));
+  rest.remove_prefix(text.size());
+  const bool ends = begin.ends_with("1m") || begin.ends_with("5m") || begin.ends_with("6m");
+  if (!ends || !rest.starts_with(kReset)) return {};
+  rest.remove_prefix(kReset.size());
+  before.remove_prefix(before.rfind('\n') + 1);
+  const bool is_line = trimmed(before, " ").empty() && (rest.empty() || rest.front() == '\n');
+  const bool is_kind = before.ends_with(": ") && rest.starts_with(": ") &&
+                       std::all_of(text.begin(), text.end(), [](char c) {
+                         return std::islower(static_cast<unsigned char>(c)) != 0;
+                       });
+  return (bold ? is_line : is_kind) ? OwnStyle{begin, text} : OwnStyle{};
 }
 
 std::string escaped(std::string_view text, std::string_view kept, bool styled) {
@@ -105,18 +128,21 @@ std::string escaped(std::string_view text, std::string_view kept, bool styled) {
   for (std::size_t i = 0; i < text.size();) {
     const std::string_view rest = text.substr(i);
     const std::size_t length = utf8_length(rest);
-    const std::size_t style = styled ? style_length(rest) : 0;
+    const OwnStyle style = styled ? own_style(text.substr(0, i), rest) : OwnStyle{};
     const std::uint32_t c = length == 0 ? 0 : character_of(rest.substr(0, length));
     if (length == 0) {
       append_utf8(kReplacement, out);
-    } else if (style > 0) {
-      out += rest.substr(0, style);
+    } else if (!style.begin.empty()) {
+      out += style.begin;
+      out += escaped(style.text, kept, false);
+      out += kReset;
+      i += style.begin.size() + style.text.size() + kReset.size() - length;
     } else if (is_control(c) && kept.find(rest.front()) == kept.npos) {
       append_escape(c, out);
     } else {
       out += rest.substr(0, length);
     }
-    i += std::max({length, style, std::size_t{1}});
+    i += std::max<std::size_t>(1, length);
   }
   return out;
 }

@@ -27,8 +27,9 @@ namespace zenflow {
 
 /// `text` as a terminal may be given it, whoever wrote it: control characters but tabs and ends of
 /// lines, and what turns the direction of text, as \uXXXX, so that JSON stays the same JSON (which
-/// has such characters inside strings alone); what is not UTF-8 as U+FFFD. With `styled` what sets
-/// colours stays.
+/// has such characters inside strings alone); what is not UTF-8 as U+FFFD. With `styled` stay a
+/// line in bold, which is a table's header, and a bold and coloured word as ": error: " has it; the
+/// styles of names, which could hide what follows, do not.
 [[nodiscard]] std::string printable(std::string_view text, bool styled = false);
 /// A name within a line or a table: ends of lines and tabs likewise.
 [[nodiscard]] std::string printable_name(std::string_view text);

@@ -78,7 +78,17 @@ TEST(Quoted, IsOneWordOfAShell) {
 }
 
 TEST(Printable, KeepsColoursAloneWhereTheyAreMeant) {
-  EXPECT_EQ(printable("\033[1;31mx\033[0m\033[2J", true), "\033[1;31mx\033[0m\\u001b[2J");
+  const std::string header = format_table({"a", "b"}, {{"1", "2"}}, true);
+  EXPECT_EQ(printable("x\n  " + header, true), "x\n  " + header);
+  EXPECT_EQ(printable("\033[1ma\x07\033[0m", true), "\033[1ma\\u0007\033[0m");
+  const std::string finding = "f:1:2: \033[1;31merror\033[0m: x\n";
+  EXPECT_EQ(printable(finding, true), finding);
+  EXPECT_EQ(printable("\033[1;31mx\033[0m\033[2J", true), "\\u001b[1;31mx\\u001b[0m\\u001b[2J");
+  // A name would hide the rest of its line, or look like a finding.
+  EXPECT_EQ(printable("\033[8mn: job", true), "\\u001b[8mn: job");
+  EXPECT_EQ(printable("\033[1mn\033[0m: job", true), "\\u001b[1mn\\u001b[0m: job");
+  EXPECT_EQ(printable("\033[1mn\n\033[0m", true), "\\u001b[1mn\n\\u001b[0m");
+  EXPECT_EQ(printable("n: \033[1;31mA B\033[0m: x", true), "n: \\u001b[1;31mA B\\u001b[0m: x");
   EXPECT_EQ(printable("\033[1mx"), "\\u001b[1mx");
   EXPECT_EQ(printable("\033[1", true), "\\u001b[1");
 }
