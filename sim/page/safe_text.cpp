@@ -25,25 +25,16 @@ std::string_view entity(char character) {
   }
 }
 
-bool is_control(char character) {
-  if (character == '\n' || character == '\t') return false;
-  return static_cast<unsigned char>(character) < 0x20 || character == 0x7f;
-}
-
 }  // namespace
 
 std::string json_in_script(std::string_view json) {
   std::string out;
   out.reserve(json.size());
-  for (std::size_t i = 0; i < json.size(); ++i) {
-    const std::string_view rest = json.substr(i, 3);
-    if (json[i] == '<') {
+  for (const char character : printable(json)) {
+    if (character == '<') {
       out += "\\u003c";
-    } else if (rest == "\xe2\x80\xa8" || rest == "\xe2\x80\xa9") {  // U+2028, U+2029
-      out += rest.back() == '\xa8' ? "\\u2028" : "\\u2029";
-      i += 2;
     } else {
-      out += json[i];
+      out += character;
     }
   }
   return out;
@@ -53,7 +44,8 @@ std::string html_text(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t length = utf8_length(text.substr(i));
-    if (length == 0 || is_control(text[i])) {
+    const std::string_view sequence = text.substr(i, length);
+    if (length == 0 || printable(sequence) != sequence) {
       out += kReplacement;
     } else if (const std::string_view written = entity(text[i]); !written.empty()) {
       out += written;

@@ -7,12 +7,12 @@
 namespace zenflow::sim {
 
 /// JSON as the content of a script element: `<` within its strings becomes \u003c, so that nothing
-/// in it ends the element or begins another, and likewise what JavaScript once took for the end of
-/// a line. Precondition: `json` is JSON, in which `<` is in strings alone.
+/// in it ends the element or begins another, and likewise control characters and what turns the
+/// direction of text. Precondition: `json` is JSON, in which they are in strings alone.
 [[nodiscard]] std::string json_in_script(std::string_view json);
 
 /// As the content of an element or of an attribute in quotes. Control characters but tabs and ends
-/// of lines, and what is not UTF-8, become U+FFFD.
+/// of lines, what turns the direction of text, and what is not UTF-8, become U+FFFD.
 [[nodiscard]] std::string html_text(std::string_view text);
 
 }  // namespace zenflow::sim

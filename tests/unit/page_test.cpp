@@ -85,12 +85,14 @@ TEST(SafeText, NothingEndsAScriptElement) {
   EXPECT_THAT(safe, Not(HasSubstr("<")));
   EXPECT_THAT(safe, Not(HasSubstr("\u2028")));
   EXPECT_EQ(json::parse(safe), json::parse(text));
+  EXPECT_EQ(json_in_script("[\"a\u202e\u009b\x7f\"]"), "[\"a\\u202e\\u009b\\u007f\"]");
 }
 
 TEST(SafeText, HtmlShowsWhatWasWritten) {
   EXPECT_EQ(html_text("a <b> & \"c\" 'd'"), "a &lt;b&gt; &amp; &quot;c&quot; &#39;d&#39;");
   EXPECT_EQ(html_text("two\nlines\t"), "two\nlines\t");
   EXPECT_EQ(html_text("\x01\xff\u00e9"), "\ufffd\ufffd\u00e9");
+  EXPECT_EQ(html_text("a\u202eb\u009b"), "a\ufffdb\ufffd");
 }
 
 class Page : public ::testing::Test {

@@ -1,7 +1,15 @@
 // Reading what the page carries.
 
+/** What JSON says; names may have control characters, and what turns the direction of text behind. */
+function parsed(json) {
+  const escaped =
+    /\\u(00[01][0-9a-f]|007f|00[89][0-9a-f]|061c|200[ef]|202[89a-e]|206[6-9])/g;
+  const written = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+  return JSON.parse(json.replace(escaped, "\\ufffd").replace(written, "\ufffd"));
+}
+
 function embedded(id) {
-  return JSON.parse(document.getElementById(id).textContent);
+  return parsed(document.getElementById(id).textContent);
 }
 
 /** Running sums, each of the numbers before and its own. */

@@ -66,7 +66,7 @@ class Explorer {
     try {
       const response = await fetch("/answer?" + this.query());
       if (!response.ok) throw new Error(await response.text());
-      const answer = await response.json();
+      const answer = parsed(await response.text());
       if (answer.error) { this.say(answer.error, true); return; }
       this.showOverview({ ...this.page, document: answer.document });
       this.runs.show(decodeRun(answer.run));
