@@ -186,6 +186,7 @@ class LogReader {
       ++result_.events;
       return;
     }
+    if (line.empty()) return;  // it may have ended a list of timers, and says no more
     for (const std::string_view name : kPrintedSettings) {
       const auto number = printed_number(line, name);
       if (number) log_->printed.emplace(name, *number);
