@@ -16,7 +16,8 @@ LARGEST_FILE = 64 << 20
 # What a terminal obeys: C0 but tab and newline, DEL, C1, and what turns the direction of text.
 CONTROL = re.compile(
     b"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
-STYLE = re.compile(rb"\x1b\[[0-9;]*m")
+# Headers and severities: no other style is the programs' own.
+STYLE = re.compile(rb"\x1b\[(0|1|1;3[156])m")
 
 
 @dataclasses.dataclass
@@ -35,8 +36,9 @@ class Programs:
         self.source = source
 
     def run(self, command, folder, *, stack=None, stdin=subprocess.DEVNULL, stdout=None,
-            largest_file=LARGEST_FILE, interrupt_after_cpu=None):
-        """`interrupt_after_cpu`: SIGINT once the program has computed for so many seconds."""
+            largest_file=LARGEST_FILE, interrupt_after_cpu=None, closed=()):
+        """`interrupt_after_cpu`: SIGINT once the program has computed for so many seconds;
+        `closed`: file descriptors that it begins without."""
         program, *arguments = command
 
         def limit():
@@ -45,6 +47,8 @@ class Programs:
             resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
             if stack:
                 resource.setrlimit(resource.RLIMIT_STACK, (stack, stack))
+            for descriptor in closed:
+                os.close(descriptor)
 
         environment = {"HOME": folder, "PATH": "/usr/bin:/bin", "LC_ALL": "C"}
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:

@@ -169,6 +169,51 @@ class Files(Kind):
         os.close(reading)
         os.close(writing)
 
+    def test_names_that_no_file_can_have(self):
+        """Longer than the system takes: of what is read, and of what is written."""
+        trained = inputs.TRAIN
+        simulated = ("zenflow-sim", "run", self.samples["scenario"], "--schedule", "gpu-only")
+        for name in ("a" * 300, "b/" * 3000 + "a"):
+            for one in inputs.INPUTS:
+                if one.format != "study":
+                    self.add(f"{one.option}: {name[:2]}",
+                             self.command(one, name + one.suffix, "/none"), codes=(1, 2, 3))
+            for command in ((*simulated, "--trace"), (*simulated, "--dot"),
+                            ("zenflow-sim", "lint", self.samples["deepspeed"], "--fix"),
+                            ("zenflow-tune", self.samples["scenario"], "-q", "--vary",
+                             "topk_ratio=0.1", "-o"),
+                            ("zenflow-calibrate", "probe", "-o", "p.yaml", "--nvme"),
+                            ("zenflow-calibrate", "probe", "-o"),
+                            (*trained, "--checkpoint"), (*trained, "--log-dir"),
+                            (*trained, "--save-model"), (*trained, "--trace"),
+                            ("zenflow-validate", "--write")):
+                suffix = ".md" if command[-1] == "--write" else ".yaml"
+                command = tuple(part.format(source=PROGRAMS.source) for part in command)
+                self.add(f"{command[0]} {command[-1]}: {name[:2]}", (*command, name + suffix),
+                         codes=(1, 2))
+        self.try_all(100)
+
+
+class ClosedStreams(Kind):
+    def test_messages_end_in_no_file(self):
+        """What a program opens first would have the number of a stream that is closed."""
+        for number, closed in enumerate(((0, 1, 2), (1, 2), (0, 2))):
+            logs = os.path.join(self.folder, f"logs{number}")
+            train = tuple(part.format(source=PROGRAMS.source) for part in inputs.TRAIN[:-1])
+            outcome = PROGRAMS.run((*train, "-v", "--log-dir", logs, "--checkpoint",
+                                    f"checkpoints{number}"), self.folder, closed=closed)
+            self.assertEqual(outcome.code, 1 if 1 in closed else 0)
+            (name,) = os.listdir(logs)
+            with open(os.path.join(logs, name), "rb") as file:
+                content = file.read()
+            self.assertIn(b"train/loss", content)
+            self.assertNotIn(b"tokens/s ", content)
+        self.add("no output", ("zenflow-sim", "run", self.samples["scenario"]), closed=(1,),
+                 codes=(1,), says=b"cannot write")
+        self.add("lint of no input", ("zenflow-sim", "lint", "-"), closed=(0,), codes=(1,),
+                 says=b"<stdin>: cannot read")
+        self.try_all(2)
+
 
 class Stack(Kind):
     def test_little_stack(self):
@@ -316,7 +361,14 @@ class Databases(Kind):
                 database.commit()
                 database.close()
             self.add_file(name, one, change, codes=(2,), says=b"is no study of zenflow-tune")
-        self.try_all(9)
+        for beside in ("-journal", "-wal", "-shm"):
+            def put(path, beside=beside):
+                study = os.path.join(os.path.dirname(path), "study")
+                shutil.copytree(self.samples["study"], study)
+                os.mkfifo(os.path.join(study, "study.sqlite" + beside))
+            self.add_file(f"a pipe beside it, {beside}", one, put, codes=(2,),
+                          says=b"is not a regular file")
+        self.try_all(12)
 
 
 class Bombs(Kind):
@@ -529,8 +581,27 @@ class ControlCharacters(Kind):
                         "zenflow-train"):
             self.add(program, (program, NASTY))
             self.add(program, (program, "--" + NASTY))
-        self.add("colours", ("zenflow-sim", "run", scenario, "--color", "always"), styled=True)
         self.try_all(30)
+
+    def test_styles(self):
+        """Where output has colours, names have none: they would hide what stands behind them."""
+        name = "\x1b[8m\x1b[31mx\x1b[7m"
+        scenario = re.sub(rb"^name:.*$", b"", self.sample("scenario"), flags=re.M) + \
+            b"\nname: " + json.dumps(name).encode() + b"\n"
+        for command in ("run", "compare", "explain", "fit", "steps"):
+            self.add(command, ("zenflow-sim", command, name + ".yaml", "--color", "always"),
+                     scenario, name + ".yaml", codes=(0,), styled=True)
+        self.add("tune", ("zenflow-tune", name + ".yaml", "-q", "--color", "always", "--vary",
+                          "topk_ratio=0.1"), scenario, name + ".yaml", codes=(0,), styled=True)
+        self.add("trace", ("zenflow-sim", "explain", "--color", "always", "--trace", name),
+                 json.dumps(inputs.chrome((name, name))).encode(), name, codes=(0,), styled=True)
+        self.add("lint", ("zenflow-sim", "lint", name + ".json", "--color", "always"),
+                 json.dumps({name: name}).encode(), name + ".json", codes=(1,), styled=True)
+        self.add("check", ("zenflow-sim", "check", "--color", "always", *inputs.CARD,
+                           "--sequence-length", "512", "--micro-batch-size", "4", "--model",
+                           name + ".json"), self.sample("model"), name + ".json", codes=(0, 3),
+                 styled=True)
+        self.try_all(9)
 
     def test_written_files(self):
         """What programs write obeys nobody when it is shown; a command is what it says."""
@@ -563,6 +634,10 @@ class ControlCharacters(Kind):
                  "--vary", "topk_ratio=0.1"), *(f"{name}/{one}" for one in outputs))
         run(("zenflow-sim", "run", "s.yaml", "-q", "--schedule", "deepspeed-zenflow", "--dot", "d.dot",
              "--trace", "t.json"), "d.dot", "t.json")
+        page = PROGRAMS.run(("zenflow-sim", "run", "s.yaml", "-q", "--report", "r.html"), folder)
+        if b"built without Chart.js" not in page.err:
+            self.assertEqual((page.code, complaints(page)), (0, []), page.err)
+            written.append("r.html")
         run(("zenflow-calibrate", "fit", "t.json", "-q", "--scenario", "s.yaml", "-o", "p.yaml"),
             "p.yaml")
         for name in written:
