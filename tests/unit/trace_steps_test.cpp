@@ -134,6 +134,47 @@ TEST(FindSteps, CallsOfAnOptimizerWithNoForwardBetweenAreOneStep) {
             (Steps{{0, 53}, {53, 153}, {153, 253}, {253, 353}}));
 }
 
+/// Six times forward, backward and two optimizers; before the fourth an evaluation of forwards
+/// alone. On the host, or on a GPU whose launches say which of them are a backward's.
+std::vector<TimelineStep> steps_with_evaluation(bool on_gpu) {
+  std::string list;
+  int number = 0;
+  int at = 0;  // of what begins next
+  const auto add = [&](const std::string& one) { list += (list.empty() ? "" : ",") + one; };
+  const auto work = [&](const std::string& operation) {
+    add(event("cpu_op", operation, "100", "100", std::to_string(at), "190"));
+    if (on_gpu) {
+      ++number;
+      add(testing::launch("cudaLaunchKernel", std::to_string(at + 1), "1", number));
+      add(kernel("gemm", std::to_string(at + 3), "4", number));
+    }
+    at += 200;
+  };
+  const auto optimizer = [&](const std::string& name) {
+    add(event("user_annotation", "Optimizer.step#" + name + ".step", "100", "100",
+              std::to_string(at), "190"));
+    at += 200;
+  };
+  for (int update = 0; update < 6; ++update) {
+    for (int i = 0; update == 3 && i < 200; ++i) work("aten::mm");
+    work("aten::mm");
+    work("autograd::engine::evaluate_function: MmBackward0");
+    optimizer("AdamW");
+    optimizer("SGD");
+  }
+  return import_text("{\"traceEvents\": [" + list + "]}").timeline.steps;
+}
+
+// An evaluation has a hundred times the kernels of a step, and takes as long; where backwards are
+// known it hides no step.
+TEST(FindSteps, AnEvaluationIsNoReasonToTakeStepsForOne) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> steps = {
+      {790, 1590}, {1590, 2390}, {2390, 43190}, {43190, 43990}, {43990, 44790}};
+  EXPECT_EQ(microseconds(steps_with_evaluation(false)), steps);
+  steps.insert(steps.begin(), {1, 790});
+  EXPECT_EQ(microseconds(steps_with_evaluation(true)), steps);
+}
+
 TEST(FindSteps, TakesThePeriodOfTheKernelsElse) {
   std::string list;
   int number = 0;

@@ -195,7 +195,8 @@ class ChromeImporter {
     attach_shapes(timeline, launch, collector_.take_shaped());
     throw_if_stopped();
     if (timeline.steps.empty()) {
-      result_.step_source = find_steps(timeline, launch, options_.rules, options_.steps);
+      result_.step_source =
+          find_steps(timeline, launch, collector_.intervals(), options_.rules, options_.steps);
     } else {
       result_.step_source = StepSource::kAnnotation;
     }

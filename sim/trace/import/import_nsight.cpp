@@ -113,7 +113,8 @@ ImportedTrace import_nsight(const std::filesystem::path& path, const ImportOptio
   const SpanLaunches launch = launch_of_spans(timeline);
   note_clock_differences(file.name(), launch, result);
   assign_phases(timeline, launch, file.collector().intervals(), options.rules);
-  result.step_source = find_steps(timeline, launch, options.rules, options.steps);
+  result.step_source =
+      find_steps(timeline, launch, file.collector().intervals(), options.rules, options.steps);
   result.left_out = file.left_out().take();
   note_unusable(file.name(), result);
   return std::move(result);

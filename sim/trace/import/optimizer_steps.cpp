@@ -13,25 +13,38 @@ using Ranges = std::vector<const TimelineSpan*>;
 /// What lies before each range, behind the one before it.
 struct Between {
   std::vector<std::int64_t> kernels;
+  std::vector<bool> has_backward;
   std::optional<Picoseconds> first_kernel{};  ///< when it was launched, before the first range
 };
 
-Between kernels_between(const Timeline& timeline, const SpanLaunches& launch,
-                        const Ranges& ranges) {
-  Between found{std::vector<std::int64_t>(ranges.size(), 0)};
+/// The first of the ranges that begin after `time`; as many as there are: none.
+std::size_t range_after(const Ranges& ranges, Picoseconds time) {
+  const auto next =
+      std::upper_bound(ranges.begin(), ranges.end(), time,
+                       [](Picoseconds at, const TimelineSpan* one) { return at < one->start; });
+  return static_cast<std::size_t>(next - ranges.begin());
+}
+
+Between work_between(const Timeline& timeline, const SpanLaunches& launch,
+                     const std::vector<HostInterval>& intervals, const TraceRules& rules,
+                     const Ranges& ranges) {
+  Between found{std::vector<std::int64_t>(ranges.size(), 0),
+                std::vector<bool>(ranges.size(), false)};
   for (std::size_t i = 0; i < timeline.spans.size(); ++i) {
     const TimelineSpan& span = timeline.spans[i];
     if (kind_of(timeline, span) != SpanKind::kKernel) continue;
     const Picoseconds time = launch[i] == kNoSpan ? span.start : timeline.spans[launch[i]].start;
-    const auto next =
-        std::upper_bound(ranges.begin(), ranges.end(), time,
-                         [](Picoseconds at, const TimelineSpan* one) { return at < one->start; });
-    if (next == ranges.end() || (next != ranges.begin() && time < (*std::prev(next))->end)) {
-      continue;
-    }
-    ++found.kernels[static_cast<std::size_t>(next - ranges.begin())];
-    if (next == ranges.begin()) {
-      found.first_kernel = std::min(found.first_kernel.value_or(time), time);
+    const std::size_t next = range_after(ranges, time);
+    if (next == ranges.size() || (next > 0 && time < ranges[next - 1]->end)) continue;
+    ++found.kernels[next];
+    if (span.phase == SpanPhase::kBackward) found.has_backward[next] = true;
+    if (next == 0) found.first_kernel = std::min(found.first_kernel.value_or(time), time);
+  }
+  for (const HostInterval& one : intervals) {
+    if (rules.phases[one.rule].phase != SpanPhase::kBackward) continue;
+    for (std::size_t next = range_after(ranges, one.start); next < ranges.size(); ++next) {
+      if (next > 0 && ranges[next - 1]->end >= one.end) break;
+      found.has_backward[next] = true;
     }
   }
   return found;
@@ -49,9 +62,11 @@ std::vector<std::int64_t> times_between(const Ranges& ranges) {
 }  // namespace
 
 std::vector<TimelineStep> steps_between_updates(const Timeline& timeline,
-                                                const SpanLaunches& launch, const Ranges& ranges) {
+                                                const SpanLaunches& launch,
+                                                const std::vector<HostInterval>& intervals,
+                                                const TraceRules& rules, const Ranges& ranges) {
   if (ranges.size() < 2) return {};
-  const Between between = kernels_between(timeline, launch, ranges);
+  const Between between = work_between(timeline, launch, intervals, rules, ranges);
   const auto most_of = [](const std::vector<std::int64_t>& amounts) {
     return *std::max_element(amounts.begin() + 1, amounts.end());
   };
@@ -59,7 +74,11 @@ std::vector<TimelineStep> steps_between_updates(const Timeline& timeline,
   const std::vector<std::int64_t> amounts = has_kernels ? between.kernels : times_between(ranges);
   const std::int64_t most = most_of(amounts);
   constexpr std::int64_t kShare = 8;
+  const bool shows_backward =
+      std::find(between.has_backward.begin() + 1, between.has_backward.end(), true) !=
+      between.has_backward.end();
   const auto has_forward = [&](std::size_t i) {
+    if (shows_backward) return bool{between.has_backward[i]};
     return amounts[i] >= std::max<std::int64_t>(1, most / kShare);
   };
   std::vector<Picoseconds> ends;

@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "sim/trace/import/collector.h"
+#include "sim/trace/import/rules.h"
 #include "sim/trace/launches.h"
 #include "sim/trace/timeline.h"
 
@@ -10,12 +12,15 @@ namespace zenflow::sim {
 
 /// From the end of one update to that of the next. Ranges with no forward between them are one
 /// update: DeepSpeed's stage 3 calls its optimizer once a sub-group, others have two optimizers.
-/// Between two ranges is a forward if an eighth as many kernels are launched there as between those
-/// that have most, for casts and norms are kernels too; without any kernel, if an eighth as much
-/// time lies there. The first step begins with the trace's first kernel, if as many precede its
-/// update as others. `ranges` are sorted by start and lie beside each other.
+/// Between two ranges is a forward if a backward is: a kernel of that phase, or one of `intervals`
+/// (by track and start) with such a rule. Of a trace without any backward, if an eighth as many
+/// kernels are launched there as between those that have most, for casts and norms are kernels too;
+/// without any kernel, if an eighth as much time lies there. The first step begins with the trace's
+/// first kernel, if as many precede its update as others. `ranges` are sorted by start and lie
+/// beside each other; phases are assigned.
 [[nodiscard]] std::vector<TimelineStep> steps_between_updates(
     const Timeline& timeline, const SpanLaunches& launch,
+    const std::vector<HostInterval>& intervals, const TraceRules& rules,
     const std::vector<const TimelineSpan*>& ranges);
 
 }  // namespace zenflow::sim

@@ -67,8 +67,9 @@ class StepFinder {
   }
 
   /// Whether there are any.
-  bool steps_end_with(const std::vector<const TimelineSpan*>& updates, const SpanLaunches& launch) {
-    timeline_.steps = steps_between_updates(timeline_, launch, updates);
+  bool steps_end_with(const std::vector<const TimelineSpan*>& updates, const SpanLaunches& launch,
+                      const std::vector<HostInterval>& intervals, const TraceRules& rules) {
+    timeline_.steps = steps_between_updates(timeline_, launch, intervals, rules, updates);
     return !timeline_.steps.empty();
   }
 
@@ -196,7 +197,8 @@ std::size_t find_period(const std::vector<NameId>& sequence) {
   return find_period(sequence.size(), [&](std::size_t i) { return sequence[i]; });
 }
 
-StepSource find_steps(Timeline& timeline, const SpanLaunches& launch, const TraceRules& rules,
+StepSource find_steps(Timeline& timeline, const SpanLaunches& launch,
+                      const std::vector<HostInterval>& intervals, const TraceRules& rules,
                       const std::string& pattern) {
   StepFinder finder(timeline);
   StepSource source = StepSource::kNone;
@@ -209,7 +211,7 @@ StepSource find_steps(Timeline& timeline, const SpanLaunches& launch, const Trac
   } else if (const auto named = finder.ranges(rules.steps); !named.empty()) {
     finder.steps_are(named);
     source = StepSource::kAnnotation;
-  } else if (finder.steps_end_with(finder.ranges(rules.optimizers), launch)) {
+  } else if (finder.steps_end_with(finder.ranges(rules.optimizers), launch, intervals, rules)) {
     source = StepSource::kOptimizer;
   } else if (finder.steps_repeat()) {
     source = StepSource::kPeriod;

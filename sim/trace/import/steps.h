@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/trace/import/collector.h"
 #include "sim/trace/import/imported_trace.h"
 #include "sim/trace/launches.h"
 
@@ -15,8 +16,9 @@ namespace zenflow::sim {
 /// nothing else is tried), ranges named as steps, optimizer ranges (optimizer_steps.h), the period
 /// of the kernels. Ranges of host threads go before their copies on the GPU; of several threads the
 /// one with most. Each span of the GPU gets the number of the step in which it was launched, or ran
-/// if its launch is not known.
-StepSource find_steps(Timeline& timeline, const SpanLaunches& launch, const TraceRules& rules,
+/// if its launch is not known. `intervals`: by track and start.
+StepSource find_steps(Timeline& timeline, const SpanLaunches& launch,
+                      const std::vector<HostInterval>& intervals, const TraceRules& rules,
                       const std::string& pattern);
 
 /// The smallest length after which a sequence repeats, at least three times, with at most a
