@@ -11,6 +11,11 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != text.npos;
 }
 
+bool contains_any(std::string_view text, const auto& parts) {
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](std::string_view part) { return contains(text, part); });
+}
+
 /// Whatever the case of its letters; `word` has small ones.
 bool contains_word(std::string_view text, std::string_view word) {
   const auto is_same = [](char a, char b) {
@@ -135,6 +140,17 @@ bool is_collective(std::string_view kernel) {
   }
   return std::any_of(kCollectiveWords.begin(), kCollectiveWords.end(),
                      [&](std::string_view word) { return contains_word(kernel, word); });
+}
+
+bool is_product(std::string_view kernel) {
+  constexpr std::array<std::string_view, 8> kWords = {"gemm", "Gemm",  "GEMM",  "cutlass",
+                                                      "xmma", "nvjet", "Cijk_", "splitK"};
+  return !is_attention(kernel) && contains_any(kernel, kWords);
+}
+
+bool is_attention(std::string_view kernel) {
+  constexpr std::array<std::string_view, 4> kWords = {"flash", "fmha", "sdpa", "attention"};
+  return contains_any(kernel, kWords);
 }
 
 }  // namespace zenflow::sim

@@ -1,4 +1,5 @@
-/// What the names of GPU work say: direction and memories of copies, whether a kernel communicates.
+/// What the names of GPU work say: direction and memories of copies, which kernels communicate or
+/// multiply.
 #pragma once
 
 #include <array>
@@ -54,5 +55,9 @@ inline constexpr std::array<std::string_view, 17> kCollectiveWords = {
     "quickreduce"};         // AMD's
 /// Whether a kernel communicates, by these words, or is one of our schedules' collectives.
 [[nodiscard]] bool is_collective(std::string_view kernel);
+/// Whether a kernel is a product of matrices or attention, by the names that libraries give:
+/// cuBLAS, CUTLASS, rocBLAS; FlashAttention, cuDNN.
+[[nodiscard]] bool is_product(std::string_view kernel);
+[[nodiscard]] bool is_attention(std::string_view kernel);
 
 }  // namespace zenflow::sim

@@ -294,6 +294,79 @@ TEST(TraceAnalysis, TellsStepsApartThatAreNotLikeTheOthers) {
                         "(evaluation, 0.200 ms), step 3 (saving, 0.150 ms)"));
 }
 
+/// Steps of 1000 us, each of so many products in forward and so many in backward.
+TraceAnalysis analysis_of_products(const std::vector<std::pair<int, int>>& steps) {
+  std::string list = steps_of(std::vector<int>(steps.size(), 1000));
+  int number = 0;
+  const auto product = [&](const std::string& operation, std::size_t step, int at) {
+    const std::string start = std::to_string(1000 * static_cast<int>(step) + at);
+    ++number;
+    list += "," + event("cpu_op", operation, "100", "100", start, "5") + "," +
+            launch("cudaLaunchKernel", start + ".5", "2", number) + "," +
+            kernel("ampere_sgemm_128x64_tn", start + ".9", "4", number);
+  };
+  for (std::size_t step = 0; step < steps.size(); ++step) {
+    for (int i = 0; i < steps[step].first; ++i) product("aten::mm", step, 6 * i);
+    for (int i = 0; i < steps[step].second; ++i) {
+      product("autograd::engine::evaluate_function: MmBackward0", step, 500 + 6 * i);
+    }
+  }
+  return analysis_of(trace_of(list));
+}
+
+// Who evaluates seldom names a range after it; a larger batch has more of both passes, and what
+// else a step computes is no product.
+TEST(TraceAnalysis, ForwardsWithoutBackwardAreAnEvaluation) {
+  const auto apart = [](const std::vector<std::pair<int, int>>& steps) {
+    std::vector<std::string> found;
+    for (const StepAnalysis& step : analysis_of_products(steps).steps) {
+      found.push_back(step.apart);
+    }
+    return found;
+  };
+  using ::testing::ElementsAre;
+  EXPECT_THAT(apart({{10, 20}, {15, 20}, {10, 20}, {10, 20}}),
+              ElementsAre("", "evaluation", "", ""));
+  EXPECT_THAT(apart({{10, 20}, {20, 40}, {10, 20}, {10, 20}}), ElementsAre("", "", "", ""));
+  EXPECT_THAT(apart({{10, 0}, {15, 0}, {10, 0}, {10, 0}}), ElementsAre("", "", "", ""))
+      << "inference";
+}
+
+// A first step takes longer because it evaluates; of the others the second does as well.
+TEST(TraceAnalysis, AFirstStepThatEvaluatesIsNotApartForBeingFirst) {
+  const std::string ranges = event("user_annotation", "evaluate", "100", "100", "50", "20") + "," +
+                             event("user_annotation", "evaluate", "100", "100", "350", "20");
+  const TraceAnalysis analysis =
+      analysis_of(trace_of(steps_of({300, 300, 100, 100}), ranges, kernel("a", "310", "5", 1)));
+  EXPECT_EQ(analysis.steps[0].apart, "evaluation");
+  EXPECT_EQ(usual_mean(analysis.steps).milliseconds, 0.1);
+  EXPECT_EQ(usual_interval(analysis.steps).milliseconds, 0.1) << "the last has no end";
+  EXPECT_EQ(usual_interval(analysis.steps).steps, 1U);
+}
+
+// Who profiles a loop over batches calls each of them a step.
+TEST(TraceAnalysis, SaysInHowManyStepsAnOptimizerUpdates) {
+  const auto of = [](const std::vector<int>& updates) {
+    std::string list = steps_of({100, 100, 100, 100});
+    for (const int at : updates) {
+      list += "," + event("user_annotation", "Optimizer.step#AdamW.step", "100", "100",
+                          std::to_string(at), "10");
+    }
+    // Its copy on the GPU, which comes later.
+    list += "," + event("gpu_user_annotation", "Optimizer.step#AdamW.step", "0", "7", "210", "5");
+    return import_text(trace_of(list, kernel("a", "310", "5", 1)));
+  };
+  const auto text = [](const ImportedTrace& trace) {
+    return trace_text(trace, analyze(trace, default_rules()), "t", false);
+  };
+  EXPECT_EQ(analyze(of({180, 380}), default_rules()).steps_with_updates, 2U);
+  EXPECT_EQ(analyze(of({180, 185}), default_rules()).steps_with_updates, 1U);
+  EXPECT_THAT(text(of({180, 380})),
+              HasSubstr("an optimizer updates in 2 of them: one step of a batch may be several"));
+  EXPECT_THAT(text(of({80, 180, 280, 380})), ::testing::Not(HasSubstr("an optimizer updates")));
+  EXPECT_THAT(text(of({})), ::testing::Not(HasSubstr("an optimizer updates")));
+}
+
 TEST(TraceAnalysis, AsksOfRepetitionsWhetherTheyAreSteps) {
   std::string list;
   for (int i = 0; i < 12; ++i) {

@@ -11,6 +11,7 @@
 #include "sim/cost/gpu_cost.h"
 #include "sim/trace/import/operation_shapes.h"
 #include "sim/trace/launches.h"
+#include "sim/trace/span_names.h"
 
 namespace zenflow::sim {
 namespace {
@@ -29,13 +30,9 @@ bool has_any(std::string_view text, std::initializer_list<std::string_view> part
 enum class KernelClass : std::uint8_t { kProduct, kAttention, kOther };
 constexpr std::size_t kKernelClasses = 3;
 
-/// By the names that libraries give: cuBLAS, CUTLASS, rocBLAS; FlashAttention, cuDNN.
 KernelClass class_of_kernel(std::string_view name) {
-  if (has_any(name, {"flash", "fmha", "sdpa", "attention"})) return KernelClass::kAttention;
-  if (has_any(name, {"gemm", "Gemm", "GEMM", "cutlass", "xmma", "nvjet", "Cijk_", "splitK"})) {
-    return KernelClass::kProduct;
-  }
-  return KernelClass::kOther;
+  if (is_attention(name)) return KernelClass::kAttention;
+  return is_product(name) ? KernelClass::kProduct : KernelClass::kOther;
 }
 
 std::optional<DType> dtype_of(std::string_view type) {

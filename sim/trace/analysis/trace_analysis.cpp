@@ -385,6 +385,7 @@ TraceAnalysis analyze(const ImportedTrace& trace, const TraceRules& rules) {
   TraceAnalysis analysis = analyze_work(trace, launch, host, kAll);
   throw_if_stopped();
   analysis.ranges = longest_ranges(timeline);
+  analysis.steps_with_updates = steps_with_updates(timeline, rules);
   analysis.tables = trace_tables(trace);
   throw_if_stopped();
   if (analysis.devices.empty()) return analysis;

@@ -131,6 +131,8 @@ struct UsualMean {
   std::optional<double> milliseconds{};
 };
 [[nodiscard]] UsualMean usual_mean(const std::vector<StepAnalysis>& steps);
+/// The same of the time from each one's start to the next one's.
+[[nodiscard]] UsualMean usual_interval(const std::vector<StepAnalysis>& steps);
 
 struct TraceAnalysis {
   std::vector<DeviceAnalysis> devices;  ///< those with GPU work
@@ -139,6 +141,7 @@ struct TraceAnalysis {
   /// host; those that a profiler projects onto GPUs only if there are no others.
   std::vector<NamedTime> ranges;
   std::vector<StepAnalysis> steps;
+  std::size_t steps_with_updates = 0;  ///< in which an optimizer's range begins
   StepSource step_source = StepSource::kNone;
   /// Followed back from the end of the last step (without steps: of the last GPU work) to the
   /// first's start: each piece of work to what ended last of what it waited for, as far as the

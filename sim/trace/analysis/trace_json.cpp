@@ -126,6 +126,7 @@ json steps_json(const TraceAnalysis& analysis) {
   const UsualMean usual = usual_mean(steps);
   map["usual"] = {{"count", usual.steps},
                   {"mean_ms", usual.milliseconds ? json(*usual.milliseconds) : json(nullptr)}};
+  map["with_updates"] = analysis.steps_with_updates;
   map["question"] =
       analysis.step_source == StepSource::kPeriod ? json(kStepsOrLayers) : json(nullptr);
   map["each"] = json::array();

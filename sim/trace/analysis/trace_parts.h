@@ -6,6 +6,7 @@
 #include <deque>
 #include <limits>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "sim/trace/analysis/trace_analysis.h"
@@ -59,9 +60,14 @@ class StallSweep {
 [[nodiscard]] std::vector<Activity> host_activities(const Timeline& timeline,
                                                     const TraceRules& rules);
 
-/// Sets StepAnalysis::apart: of a first step that takes a quarter longer than the median of the
-/// others, and of those in which a range begins that is named after an evaluation or after saving.
+/// Sets StepAnalysis::apart: of those in which a range begins that is named after an evaluation or
+/// after saving, or with more products in forward, but not in backward, than most have; and of a
+/// first step that takes a quarter longer than the median of the others.
 void tell_steps_apart(const Timeline& timeline, std::vector<StepAnalysis>& steps);
+/// ", without step 0 (the first, 2.500 ms)"; empty: none is told apart.
+[[nodiscard]] std::string apart_text(const std::vector<StepAnalysis>& steps);
+/// In how many steps an update begins, by ranges of optimizers.
+[[nodiscard]] std::size_t steps_with_updates(const Timeline& timeline, const TraceRules& rules);
 
 /// TraceAnalysis::ranges.
 [[nodiscard]] std::vector<NamedTime> longest_ranges(const Timeline& timeline);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/table.h"
+#include "sim/trace/analysis/trace_parts.h"
 #include "sim/trace/analysis/trace_report.h"
 
 namespace zenflow::sim {
@@ -31,20 +32,19 @@ std::string shortened(const std::string& name) {
 }
 
 /// Which steps are not like the others, and the mean without them.
-std::string apart_text(const std::vector<StepAnalysis>& steps) {
+std::string usual_text(const std::vector<StepAnalysis>& steps) {
   const UsualMean usual = usual_mean(steps);
   if (usual.steps == steps.size() || !usual.milliseconds) return "";
-  std::string text =
-      fmt::format("mean of {} steps: {:.3f} ms, without", usual.steps, *usual.milliseconds);
-  constexpr std::size_t kMost = 5;
-  std::size_t shown = 0;
-  for (const StepAnalysis& step : steps) {
-    if (step.apart.empty() || ++shown > kMost) continue;
-    text += fmt::format("{} step {} ({}, {} ms)", shown == 1 ? "" : ",", step.number, step.apart,
-                        ms(step.duration));
-  }
-  if (shown > kMost) text += fmt::format(" and {} further ones", shown - kMost);
-  return text + "\n";
+  return fmt::format("mean of {} steps: {:.3f} ms{}\n", usual.steps, *usual.milliseconds,
+                     apart_text(steps));
+}
+
+/// Whether steps may be of one micro-batch each.
+std::string updates_text(const TraceAnalysis& analysis) {
+  const std::size_t updates = analysis.steps_with_updates;
+  if (updates == 0 || updates == analysis.steps.size()) return "";
+  return fmt::format(
+      "an optimizer updates in {} of them: one step of a batch may be several of these\n", updates);
 }
 
 std::string steps_text(const TraceAnalysis& analysis) {
@@ -69,7 +69,7 @@ std::string steps_text(const TraceAnalysis& analysis) {
                      analysis.steps.size(),
                      analysis.step_source == StepSource::kPeriod ? "repetitions" : "steps", source,
                      static_cast<double>(sum.count) / 1e9 / count, ms(shortest), ms(longest),
-                     apart_text(analysis.steps));
+                     usual_text(analysis.steps), updates_text(analysis));
 }
 
 std::string busy_text(const DeviceAnalysis& device, bool bold) {
