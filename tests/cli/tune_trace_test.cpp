@@ -199,16 +199,24 @@ TEST_F(TuneTrace, MindsWhatTheUserKnowsOfTheMachine) {
   EXPECT_FALSE(fs::exists(folder_ / "out/summary.txt"));
 }
 
-/// Three steps of half a second by the PyTorch profiler: fused attention over 4 sequences of 1024
-/// tokens, and gradients that go down at 20 GB/s.
-std::string profiled() {
+/// Steps of half a second by the PyTorch profiler: fused attention over 4 sequences of 1024 tokens,
+/// and gradients that go down at 20 GB/s. In the last of each `micro_steps` of them an optimizer
+/// updates, which takes 200 ms more; 0: nobody says where.
+std::string profiled(int steps = 3, int micro_steps = 0) {
   std::string text = R"({"schemaVersion": 1, "distributedInfo": {"rank": 0, "world_size": 4},
 "deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}], "traceEvents": [)";
   int next = 1;
-  for (int step = 0; step < 3; ++step) {
-    const int begin = 500'000 * step;
+  int begin = 0;
+  for (int step = 0; step < steps; ++step) {
+    const bool updates = micro_steps > 0 && (step + 1) % micro_steps == 0;
+    const int length = updates ? 700'000 : 500'000;
     text += (step == 0 ? "" : ",") + event("user_annotation", fmt::format("ProfilerStep#{}", step),
-                                           "100", "100", std::to_string(begin), "499000");
+                                           "100", "100", std::to_string(begin),
+                                           std::to_string(length - 1000));
+    if (updates) {
+      text += "," + event("user_annotation", "Optimizer.step#AdamW.step", "100", "100",
+                          std::to_string(begin + 450'000), "200000");
+    }
     for (int i = 0; i < 14; ++i) {
       const int at = begin + 1000 + 10'000 * i;
       text += "," + event("cpu_op", "aten::_scaled_dot_product_flash_attention", "100", "100",
@@ -224,6 +232,7 @@ std::string profiled() {
           "," + copy("DtoH (Device -> Pinned)", std::to_string(at + 500),
                      fmt::format("{:.3f}", 8 + static_cast<double>(bytes) / 20e3), bytes, next++);
     }
+    begin += length;
   }
   return text + "]}";
 }
@@ -353,6 +362,33 @@ TEST_F(TuneTrace, AsksNothingThatTheProfilersTraceTells) {
   EXPECT_THAT(outcome.out, HasSubstr("WARNING: the model misses"));
 }
 
+// Who profiles a loop over batches marks micro steps; in some of them an optimizer updates.
+TEST_F(TuneTrace, MeasuresMicroStepsThatAreMarkedAsSteps) {
+  json base = json::parse(file_content(kBase));
+  base["gradient_accumulation_steps"] = 4;
+  folder_.write("base.json", base.dump());
+  const auto tuned = [&](const std::string& trace) {
+    folder_.write("job.json", trace);
+    fs::remove_all(folder_ / "out");
+    const Outcome outcome = tune(Arguments{"--trace", "job.json", "--model", kModel, "--base",
+                                           "base.json", "--anyway", "-o", "out"} +
+                                 kOffloading);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return summary();
+  };
+  const auto measured = [](const json& said) {
+    return said["baseline"]["measured_step_time_ms"].get<double>();
+  };
+  const auto is_asked = Contains(HasSubstr("whether a step of it is all 4 micro steps"));
+  const json micro = tuned(profiled(8, 4));
+  EXPECT_NEAR(measured(micro), 3 * 500 + 700, 1e-6);
+  EXPECT_THAT(micro["trace"]["untold"], Not(is_asked));
+  const json whole = tuned(profiled(4, 1));
+  EXPECT_NEAR(measured(whole), 700, 1e-6);
+  EXPECT_THAT(whole["trace"]["untold"], Not(is_asked));
+  EXPECT_THAT(tuned(profiled(4))["trace"]["untold"], is_asked);
+}
+
 std::string deepspeed_log() {
   std::string log;
   for (int i = 0; i < 12; ++i) {
@@ -381,6 +417,27 @@ TEST_F(TuneTrace, TakesALogOfDeepSpeedWithWhatItCannotTell) {
   EXPECT_THAT(fitted, AllOf(Contains("gpu.gemm_efficiency"), Contains("host.adam_bandwidth")));
   EXPECT_THAT(said["trace"]["untold"],
               Contains("how many GPUs the job has: one is assumed (--gpus)"));
+}
+
+// DeepSpeed's ZenFlow writes a record of every micro step, which is a step, and one of those
+// between two updates together.
+TEST_F(TuneTrace, TakesALogOfZenFlowByItsMicroSteps) {
+  std::string log;
+  for (int window = 0; window < 5; ++window) {
+    for (int i = 0; i < 4; ++i) {
+      log += "[Rank 0] time (ms) | fwd_microstep: 70.00 | bwd_microstep: 180.00 | step_microstep: ";
+      log += i == 3 ? "40.00\n" : "0.00\n";
+    }
+    log += "[Rank 0] time (ms) | fwd: 280.00 | bwd: 720.00 | step: 40.00\n";
+  }
+  folder_.write("train.log", log);
+  const Outcome outcome =
+      tune(Arguments{"--trace", "train.log", "--model", kModel, "--base",
+                     kSource + "/scenarios/ds/zenflow_k10_s4.json", "--profile", "dgx_h100",
+                     "--sequence-length", "1024", "--anyway", "-o", "out"} +
+           kOffloading);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NEAR(summary()["baseline"]["measured_step_time_ms"].get<double>(), 1040.0 / 4, 1e-9);
 }
 
 // As DeepSpeed and Megatron print them when they begin, and a first iteration that takes longer.

@@ -350,6 +350,33 @@ TEST(RecordedFit, ListsWhatStaysByItsReason) {
   }
 }
 
+// From each step's start to the next one's; the third is longer by an evaluation.
+TEST(RecordedFit, SaysOfWhichStepsItHasTheMean) {
+  Recording run;
+  for (int i = 0; i < 20; ++i) {
+    const double bytes = std::ldexp(4096.0, i % 12);
+    run.copy("HtoD (Pinned -> Device)", 6e-6 + bytes / 23e9, bytes, 8, 1e4 * i);
+  }
+  double begin = 0;
+  for (int i = 0; i < 5; ++i) {
+    const double length = i == 2 ? 90'000 : 30'000;
+    run.add(event("user_annotation", fmt::format("ProfilerStep#{}", i), "100", "100",
+                  Recording::number(begin), Recording::number(length - 1000)));
+    if (i == 2) {
+      run.add(event("user_annotation", "evaluation_loop", "100", "100",
+                    Recording::number(begin + 30'000), "50000"));
+    }
+    begin += length;
+  }
+  const TraceFit fit = fit_of(run.import());
+  EXPECT_NEAR(fit.baselines.at(0).step_seconds.value(), 0.030, 1e-9);
+  EXPECT_THAT(trace_fit_text(fit, false),
+              HasSubstr("a step of 30.000 ms: mean of 3 steps, each to the next one's start, "
+                        "without step 2 (evaluation, 89.000 ms)\n"));
+  const auto document = nlohmann::json::parse(fit_json(fit.numbers, fit.baselines, "1.2"));
+  EXPECT_THAT(document["traces"][0]["step_is_mean_of"].get<std::string>(), HasSubstr("3 steps"));
+}
+
 TEST(RecordedFit, ReadsCollectivesByMessageAndGroup) {
   const HardwareProfile truth = other_node();
   const Communicator group{4, truth.gpu_link->bandwidth, truth.gpu_link->latency};
@@ -399,9 +426,43 @@ TEST(RecordedFit, ReadsADeepSpeedLogWithAModel) {
   const TraceFit fit = fit_of(trace, &job);
   expect_fitted(fit, "gpu.gemm_efficiency", 0.62);
   expect_fitted(fit, "host.adam_bandwidth", 120);
-  EXPECT_TRUE(fit.baselines.at(0).step_seconds.has_value());
+  // Four digits are printed.
+  EXPECT_NEAR(fit.baselines.at(0).step_seconds.value(), 1e-3 * (6 * forward + update), 1e-6);
+  EXPECT_THAT(trace_fit_text(fit, false), HasSubstr(": mean of 11 micro steps, without the first"));
   EXPECT_THAT(zenflow::testing::error_of([&] { static_cast<void>(fit_of(trace)); }).second,
               HasSubstr("only with a model"));
+}
+
+// A loop that calls the engine's step once a batch, as accelerate's does, has a batch's forwards in
+// one record of "micro steps"; one that calls it for each has them one by one.
+TEST(RecordedFit, KnowsHowManyForwardsARecordHolds) {
+  testing::JobOptions options;
+  options.training.sequence_length = 512;
+  options.accumulation = 4;
+  options.with_zenflow = false;
+  const HardwareProfile base = testing::round_node(4);
+  HardwareProfile truth = base;
+  truth.gpu.gemm_efficiency = 0.62;
+  const Job run = testing::make_small_job(truth, testing::small_gpt2(), options);
+  double forward = 0;
+  for (const PlannedLayer& layer : plan_step(run).layers) forward += to_milliseconds(layer.forward);
+  const auto micro = [&](int forwards) {
+    return fmt::format(
+        "time (ms) | fwd_microstep: {:.4f} | bwd_microstep: 9.00 | step_microstep: 1.00\n",
+        forwards * forward);
+  };
+  const std::string sum =
+      fmt::format("time (ms) | fwd: {:.4f} | bwd: 36.00 | step: 4.00\n", 4 * forward);
+  for (const std::string& step :
+       {micro(4) + sum, micro(1) + micro(1) + micro(1) + micro(1) + sum}) {
+    std::string log;
+    for (int i = 0; i < 12; ++i) log += step;
+    const auto source = memory_bytes({log.data(), log.size()});
+    const ImportedTrace trace = import_timer_log(*source, "run.log", {});
+    const Job job = testing::make_small_job(base, testing::small_gpt2(), options);
+    const TraceFit fit = fit_of(trace, &job);
+    expect_fitted(fit, "gpu.gemm_efficiency", 0.62);
+  }
 }
 
 // Reported: the optimizer of a log took forty times as long as predicted, its rate was left out,

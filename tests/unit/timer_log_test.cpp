@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -164,6 +165,44 @@ TEST(TimerLog, TellsApartWhatIsNoUsualStep) {
   // Without iterations, those of the three phases.
   const std::string record = "time (ms) | fwd: 1.00 | bwd: 2.00 | step: 4.00\n";
   EXPECT_THAT(import(record + record).timers->usual_steps().usual, ElementsAre(7));
+}
+
+// DeepSpeed's timers of a step: what is evaluated before it is in its forward, saving in none.
+TEST(TimerLog, TellsStepsOfTimersApart) {
+  const auto step = [](double forward, double backward) {
+    return kHead +
+           fmt::format(
+               "time (ms) | fwd_microstep: {0:.2f} | bwd_microstep: {1:.2f} | "
+               "step_microstep: 5.00\n",
+               forward, backward) +
+           kHead +
+           fmt::format("time (ms) | fwd: {0:.2f} | bwd: {1:.2f} | step: 5.00\n", forward, backward);
+  };
+  const std::string text = step(90, 40) + step(20, 40) + "{'eval_loss': '4.86'}\n" + step(25, 40) +
+                           "[Torch] Saving /x/model_states.pt...\n" + step(21, 41) + step(70, 40) +
+                           step(22, 80) + step(60, 120) + step(20, 40);
+  const UsualSteps steps = import(text).timers->usual_steps();
+  EXPECT_THAT(steps.first, ElementsAre(135));
+  EXPECT_THAT(steps.evaluating, ElementsAre(70)) << "the log says so";
+  EXPECT_THAT(steps.long_forward, ElementsAre(115));
+  EXPECT_THAT(steps.usual, ElementsAre(65, 67, 107, 185, 65)) << "backward takes longer as well";
+  EXPECT_EQ(steps.text(),
+            "5 steps, without the first (135.00 ms) and 1 with an evaluation (mean 70.00 ms) and 1 "
+            "with a long forward, as an evaluation makes it (mean 115.00 ms)");
+}
+
+// Sums are of as many micro steps as the log has of them; under ZenFlow an update interval.
+TEST(TimerLog, SaysHowManyMicroStepsAStepHas) {
+  const auto steps_of = [](const std::string& text) { return import(text).timers->usual_steps(); };
+  const std::string micro =
+      "rank=0 time (ms) | fwd_microstep: 1.00 | bwd_microstep: 2.00 | step_microstep: 0.50\n";
+  const std::string sum = "rank=0 time (ms) | fwd: 3.00 | bwd: 6.00 | step: 1.50\n";
+  const std::string step = micro + micro + micro + sum;
+  EXPECT_EQ(steps_of(micro + micro).text(), "1 micro steps, without the first (3.50 ms)");
+  EXPECT_EQ(steps_of(step + step + micro).text(),
+            "1 steps of 3 micro steps, without the first (10.50 ms)");
+  EXPECT_EQ(steps_of(sum + sum).text(), "1 steps, without the first (10.50 ms)");
+  EXPECT_EQ(steps_of(micro + "elapsed time per iteration (ms): 9.0\n").text(), "1 steps");
 }
 
 // DeepSpeed's memory lines, of which the one with the largest share says most; its report of the

@@ -252,6 +252,11 @@ TraceWork host_update_work(const Timeline& timeline, const Job& job, const Trace
 TraceWork log_work(const ImportedTrace& trace, const Job& job) {
   const TimerLog& log = *trace.timers;
   const auto micro_steps = static_cast<double>(job.deepspeed.gradient_accumulation_steps);
+  // Who calls the engine's step once a batch, as accelerate does, has a record of micro steps as
+  // often as one of steps: all of a batch are in it.
+  const auto summed = static_cast<double>(log.summed_micro_steps);
+  const bool holds_several = !job.deepspeed.zenflow && summed > 0 && micro_steps > summed;
+  const double in_record = holds_several ? micro_steps / summed : 1;
   TraceWork work;
   const auto forward = [&](const char* name, double parts) {
     const TimerSeries* series = log.find(name);
@@ -261,8 +266,8 @@ TraceWork log_work(const ImportedTrace& trace, const Job& job) {
                  rounding_of(*series, parts), "gpu.gemm_efficiency",
                  [job](const HardwareProfile& profile) { return forward_seconds(profile, job); }));
   };
-  forward("fwd_microstep", 1);
-  forward("forward_microstep", 1);
+  forward("fwd_microstep", in_record);
+  forward("forward_microstep", in_record);
   forward("fwd", micro_steps);
   forward("forward", micro_steps);
   if (!work.groups.empty()) {

@@ -10,6 +10,7 @@
 #include "sim/calibrate/trace/clock_tick.h"
 #include "sim/calibrate/trace/trace_machines.h"
 #include "sim/calibrate/trace/trace_work.h"
+#include "sim/trace/analysis/trace_parts.h"
 #include "sim/trace/launches.h"
 #include "sim/trace/recorded_run.h"
 
@@ -258,17 +259,25 @@ TraceBaseline trace_baseline(const FitTrace& one, const TraceRules& rules) {
   if (!is_simulated(trace.timeline)) {
     baseline.launch = launch_times(trace.timeline, launch_of_spans(trace.timeline));
   }
-  const std::vector<TimelineStep>& steps = trace.timeline.steps;
-  const auto usual = trace.timers ? trace.timers->usual_steps() : UsualSteps{{}, {}, {}, {}};
-  if (!usual.usual.empty()) {
-    baseline.step_seconds = 1e-3 * mean(usual.usual);
-  } else if (trace.timers && std::isfinite(trace.timers->step_ms)) {
-    baseline.step_seconds = 1e-3 * trace.timers->step_ms;
+  const std::vector<StepAnalysis>& steps = baseline.analysis.steps;
+  const UsualMean intervals = usual_interval(steps);
+  if (trace.timers) {
+    const UsualSteps usual = trace.timers->usual_steps();
+    if (!usual.usual.empty()) {
+      baseline.step_seconds = 1e-3 * mean(usual.usual);
+      baseline.steps = usual.text();
+    } else if (std::isfinite(trace.timers->step_ms)) {
+      baseline.step_seconds = 1e-3 * trace.timers->step_ms;
+    }
+  } else if (intervals.milliseconds) {
+    baseline.step_seconds = 1e-3 * *intervals.milliseconds;
+    baseline.steps =
+        fmt::format("{} steps, each to the next one's start{}", intervals.steps, apart_text(steps));
   } else if (steps.size() > 1) {
     const double whole = to_seconds(steps.back().start - steps.front().start).value();
     baseline.step_seconds = whole / static_cast<double>(steps.size() - 1);
   } else if (steps.size() == 1) {
-    baseline.step_seconds = to_seconds(steps.front().end - steps.front().start).value();
+    baseline.step_seconds = to_seconds(steps.front().duration).value();
   }
   return baseline;
 }

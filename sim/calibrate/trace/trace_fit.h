@@ -34,8 +34,10 @@ struct TraceFitInput {
 /// What a recording shows without any model: the run as it was.
 struct TraceBaseline {
   std::string name;
-  /// From one step's start to the next's, mean; of a log the mean of its usual steps.
+  /// From one step's start to the next's, mean over the usual ones; of a log that of its usual
+  /// steps.
   std::optional<double> step_seconds;
+  std::string steps{};  ///< which those are: "19 steps, without ..."; empty: it is not their mean
   /// Per device: phases, idle by cause, copies; steps. Without GPU work: no devices.
   TraceAnalysis analysis;
   LaunchTimes launch;

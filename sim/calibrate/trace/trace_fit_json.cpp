@@ -33,6 +33,7 @@ Json number_json(const FittedNumber& one) {
 Json trace_json(const TraceBaseline& one) {
   Json map{{"trace", one.name}, {"step_ms", nullptr}, {"notes", one.remarks}};
   if (one.step_seconds) map["step_ms"] = 1e3 * *one.step_seconds;
+  if (!one.steps.empty()) map["step_is_mean_of"] = one.steps;
   return map;
 }
 

@@ -238,7 +238,9 @@ json timers_json(const TimerLog& log) {
   map["usual_steps"] = some(steps.usual);
   map["usual_steps"]["without"] = {{"first", some(steps.first)},
                                    {"evaluating", some(steps.evaluating)},
-                                   {"saving", some(steps.saving)}};
+                                   {"saving", some(steps.saving)},
+                                   {"long_forward", some(steps.long_forward)}};
+  map["usual_steps"]["micro_steps"] = steps.micro_steps;
   map["timers"] = json::object();
   for (const TimerSeries& one : log.timers) map["timers"][one.name] = series(one);
   map["across_ranks"] = json::object();

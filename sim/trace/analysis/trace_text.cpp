@@ -65,7 +65,7 @@ std::string steps_text(const TraceAnalysis& analysis) {
   const std::string source = analysis.step_source == StepSource::kPeriod
                                  ? std::string(kStepsOrLayers) + " --steps REGEX says"
                                  : "by " + to_string(analysis.step_source);
-  return fmt::format("{} {} ({}): mean {:.3f} ms, shortest {}, longest {}\n{}\n",
+  return fmt::format("{} {} ({}): mean {:.3f} ms, shortest {}, longest {}\n{}{}\n",
                      analysis.steps.size(),
                      analysis.step_source == StepSource::kPeriod ? "repetitions" : "steps", source,
                      static_cast<double>(sum.count) / 1e9 / count, ms(shortest), ms(longest),
@@ -311,7 +311,9 @@ std::string timers_text(const TimerLog& log, bool bold) {
   const UsualSteps steps = log.usual_steps();
   std::string text;
   if (!steps.usual.empty()) {
-    text += fmt::format("a step takes {} ms: mean of {}\n", value(mean(steps.usual)), steps.text());
+    text += fmt::format("a {} takes {} ms: mean of {}\n",
+                        steps.micro_steps == 0 ? "micro step" : "step", value(mean(steps.usual)),
+                        steps.text());
   }
   text += fmt::format("mean ms of all: step {}, forward {}, backward {}, optimizer {}\n\n",
                       value(log.step_ms), value(log.forward_ms), value(log.backward_ms),

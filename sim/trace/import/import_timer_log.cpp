@@ -192,9 +192,7 @@ class LogReader {
       if (number) log_->printed.emplace(name, *number);
     }
     log_->machine.take(line);
-    const Besides said = said_besides(line);
-    besides_.evaluates = besides_.evaluates || said.evaluates;
-    besides_.saves = besides_.saves || said.saves;
+    note_besides(said_besides(line));
     std::size_t at = 0;
     while ((at = line.find(kRecord, at)) != line.npos) {
       const std::size_t list = at + kRecord.size();
@@ -207,8 +205,7 @@ class LogReader {
         std::string_view rest = std::string_view(line).substr(at);
         const char* const no_number = "elapsed times that are no number";
         if (const auto value = take_iteration(rest, no_number, one.milliseconds)) {
-          log_->iterations.values.push_back(*value);
-          log_->besides.push_back(std::exchange(besides_, {}));
+          add_value(log_->iterations, before_iteration_, *value);
           ++result_.events;
         }
       }
@@ -235,7 +232,8 @@ class LogReader {
       std::string_view number = item.substr(colon + 1);
       const auto value = take_duration(number, "timers whose value is no duration");
       if (value) {
-        series(name).values.push_back(*value);
+        const std::size_t place = series(name);
+        add_value(log_->timers[place], before_timers_[place], *value);
         ++taken;
       }
       if (bar == rest.npos || (value && !trimmed(number, kBlanks).empty())) break;
@@ -286,11 +284,34 @@ class LogReader {
     return std::nullopt;
   }
 
-  TimerSeries& series(std::string_view name) {
+  /// The series' place among the log's.
+  std::size_t series(std::string_view name) {
     const std::string key = as_utf8(name);
     const auto [entry, is_new] = places_.try_emplace(key, log_->timers.size());
-    if (is_new) log_->timers.push_back({key, {}});
-    return log_->timers[entry->second];
+    if (is_new) {
+      log_->timers.push_back({key, {}});
+      before_timers_.emplace_back();
+    }
+    return entry->second;
+  }
+
+  /// How many lines say so.
+  struct Said {
+    std::uint64_t evaluations = 0;
+    std::uint64_t savings = 0;
+  };
+
+  void note_besides(const Besides& said) {
+    if (said.evaluates) ++said_.evaluations;
+    if (said.saves) ++said_.savings;
+  }
+
+  /// `before`: what had been said at the series' last value.
+  void add_value(TimerSeries& series, Said& before, double value) const {
+    series.values.push_back(value);
+    series.besides.push_back(
+        {said_.evaluations > before.evaluations, said_.savings > before.savings});
+    before = said_;
   }
 
   /// The first of these that the log has.
@@ -330,7 +351,16 @@ class LogReader {
       steps = std::min(steps, one == nullptr ? 0 : one->values.size());
     }
     for (std::size_t i = 0; i < steps; ++i) {
-      log_->summed_steps.push_back(parts[0]->values[i] + parts[1]->values[i] + parts[2]->values[i]);
+      log_->summed_steps.push_back({parts[0]->values[i], parts[1]->values[i], parts[2]->values[i],
+                                    parts[0]->besides[i].evaluates});
+    }
+    if (parts[0] == nullptr || parts[0]->values.empty()) return;
+    if (parts[0]->name.ends_with("_microstep")) {
+      log_->summed_micro_steps = 0;
+    } else if (const TimerSeries* micro = log_->find(parts[0]->name + "_microstep")) {
+      // A log that was cut short may have some more of them.
+      log_->summed_micro_steps =
+          std::max<std::size_t>(1, micro->values.size() / parts[0]->values.size());
     }
   }
 
@@ -411,7 +441,9 @@ class LogReader {
   std::unordered_map<std::string, std::size_t> places_;
   std::optional<RankTimers> rank_timers_;
   std::uint64_t lines_ = 0;
-  Besides besides_;                   // since the last iteration's record
+  Said said_;
+  Said before_iteration_;             // said before the last one
+  std::vector<Said> before_timers_;   // the same, by place
   std::optional<std::int64_t> rank_;  // of the first record that names one
   bool has_several_ranks_ = false;
   bool has_rounded_ = false;

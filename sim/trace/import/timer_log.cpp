@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "sim/base/median.h"
+
 namespace zenflow::sim {
 
 double TimerSeries::sum() const {
@@ -102,7 +104,8 @@ Besides said_besides(std::string_view line) {
 }
 
 std::string UsualSteps::text() const {
-  std::string text = fmt::format("{} steps", usual.size());
+  std::string text = fmt::format("{} {}", usual.size(), micro_steps == 0 ? "micro steps" : "steps");
+  if (micro_steps > 1) text += fmt::format(" of {} micro steps", micro_steps);
   std::string without;
   const auto leave = [&](const std::string& what) {
     without += (without.empty() ? ", without " : " and ") + what;
@@ -114,25 +117,62 @@ std::string UsualSteps::text() const {
   };
   leave_with(evaluating, "an evaluation");
   leave_with(saving, "saving");
+  leave_with(long_forward, "a long forward, as an evaluation makes it");
   return text + without;
 }
 
-UsualSteps TimerLog::usual_steps() const {
-  const std::vector<double>& all = iterations.values.empty() ? summed_steps : iterations.values;
+namespace {
+
+UsualSteps usual_iterations(const TimerSeries& iterations) {
   UsualSteps steps;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const Besides also = i < besides.size() ? besides[i] : Besides{};
-    if (i == 0) {
-      steps.first.push_back(all[i]);
-    } else if (also.evaluates) {
-      steps.evaluating.push_back(all[i]);
-    } else if (also.saves) {
-      steps.saving.push_back(all[i]);
-    } else {
-      steps.usual.push_back(all[i]);
+  for (std::size_t i = 0; i < iterations.values.size(); ++i) {
+    const Besides& also = iterations.besides[i];
+    std::vector<double>& kind = i == 0           ? steps.first
+                                : also.evaluates ? steps.evaluating
+                                : also.saves     ? steps.saving
+                                                 : steps.usual;
+    kind.push_back(iterations.values[i]);
+  }
+  return steps;
+}
+
+UsualSteps usual_sums(const std::vector<SummedStep>& sums) {
+  std::vector<double> forwards;
+  std::vector<double> backwards;
+  for (const SummedStep& one : sums) {
+    forwards.push_back(one.forward);
+    backwards.push_back(one.backward);
+  }
+  constexpr double kLong = 1.5;
+  const double forward = sums.empty() ? 0 : median(forwards);
+  const double backward = sums.empty() ? 0 : median(backwards);
+  UsualSteps steps;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    // A step that was slow altogether has a long backward, too.
+    const bool is_long = sums[i].forward > kLong * forward &&
+                         sums[i].forward * backward > kLong * forward * sums[i].backward;
+    std::vector<double>& kind = i == 0              ? steps.first
+                                : sums[i].evaluates ? steps.evaluating
+                                : is_long           ? steps.long_forward
+                                                    : steps.usual;
+    kind.push_back(sums[i].sum());
+  }
+  return steps;
+}
+
+}  // namespace
+
+UsualSteps TimerLog::usual_steps() const {
+  const bool has_iterations = !iterations.values.empty();
+  UsualSteps steps = has_iterations ? usual_iterations(iterations) : usual_sums(summed_steps);
+  if (steps.usual.empty()) {
+    steps = {};
+    steps.usual = iterations.values;
+    for (const SummedStep& one : summed_steps) {
+      if (!has_iterations) steps.usual.push_back(one.sum());
     }
   }
-  if (steps.usual.empty()) return {.usual = all, .first = {}, .evaluating = {}, .saving = {}};
+  if (!has_iterations) steps.micro_steps = summed_micro_steps;
   return steps;
 }
 

@@ -22,10 +22,17 @@ namespace zenflow::sim {
 /// NaN if there is none.
 [[nodiscard]] double mean(const std::vector<double>& values);
 
+/// What else a log says was done since the record before: a time may hold that.
+struct Besides {
+  bool evaluates = false;
+  bool saves = false;
+};
+
 /// All values of one name, in milliseconds, in the order of the log.
 struct TimerSeries {
   std::string name;
   std::vector<double> values;
+  std::vector<Besides> besides{};  ///< of each of them
 
   [[nodiscard]] double sum() const;
   /// NaN if there is none.
@@ -61,32 +68,40 @@ struct RankTimerSeries {
   std::vector<double> longest;
 };
 
-/// What else a log says was done since the record before an iteration's: its time may hold that.
-struct Besides {
-  bool evaluates = false;
-  bool saves = false;
-};
 /// Whether a line says that the model is evaluated, or saved; settings, "eval_interval .... 100",
 /// do not.
 [[nodiscard]] Besides said_besides(std::string_view line);
 
 /// The steps of a log that are like each other: without the first, which allocates and compiles,
-/// and those with an evaluation or with saving, as long as any other is there.
+/// and those with an evaluation or with saving, as long as any other is there. DeepSpeed's timers
+/// of phases hold no saving, and evaluations only in the next step's forward; where none is spoken
+/// of, one half as long again as most, also beside its backward, shows it.
 struct UsualSteps {
   std::vector<double> usual;       ///< milliseconds
   std::vector<double> first;       ///< none or one
   std::vector<double> evaluating;  ///< maybe saving, too
   std::vector<double> saving;
+  std::vector<double> long_forward{};
+  std::size_t micro_steps = 1;  ///< of each; 0: the log has timers of micro steps alone
 
   /// "19 steps, without the first (1634.0) and 2 with an evaluation (mean 2000.0)"
   [[nodiscard]] std::string text() const;
+};
+
+/// A step's phases, in milliseconds.
+struct SummedStep {
+  double forward = 0;
+  double backward = 0;
+  double optimizer = 0;
+  bool evaluates = false;  ///< the log says so
+
+  [[nodiscard]] double sum() const { return forward + backward + optimizer; }
 };
 
 struct TimerLog {
   std::vector<TimerSeries> timers;            ///< in order of first appearance, names as written
   std::vector<RankTimerSeries> across_ranks;  ///< the same
   TimerSeries iterations;                     ///< "elapsed time per iteration (ms)"
-  std::vector<Besides> besides{};             ///< of each of them
   /// Whole numbers among the settings that DeepSpeed and Megatron print when they begin, of those
   /// in kPrintedSettings; the first of each.
   std::map<std::string, std::int64_t, std::less<>> printed{};
@@ -103,7 +118,10 @@ struct TimerLog {
   [[nodiscard]] const TimerSeries* find(const std::string& name) const;
   /// Of iterations, else of the sums of the three phases.
   [[nodiscard]] UsualSteps usual_steps() const;
-  std::vector<double> summed_steps{};  ///< of each step that has all three phases
+  std::vector<SummedStep> summed_steps{};  ///< of each step that has all three phases
+  /// How many micro steps each of those sums up, by the numbers of timers of either: under
+  /// ZenFlow an update interval of them. 0: those are of micro steps, 1: nothing says so.
+  std::size_t summed_micro_steps = 1;
 };
 
 }  // namespace zenflow::sim

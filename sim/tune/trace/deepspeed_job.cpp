@@ -160,20 +160,24 @@ struct StepTime {
   std::int64_t window = 0;
 };
 
-/// From one's start to the next's, which the last does not have; a log times each, of which those
-/// with an evaluation or saving are left out. A log without iterations has none.
-std::vector<double> step_seconds(const ImportedTrace& trace) {
+/// From one's start to the next's, which the last does not have; a log times each. Without those
+/// with an evaluation or saving, where steps need not follow each other in a window. A log without
+/// iterations has none.
+std::vector<double> step_seconds(const ImportedTrace& trace, const TraceAnalysis& analysis,
+                                 std::int64_t window) {
   std::vector<double> seconds;
   if (trace.timers) {
     const TimerLog& log = *trace.timers;
     for (std::size_t i = 0; i < log.iterations.values.size(); ++i) {
-      const bool is_usual = !log.besides[i].evaluates && !log.besides[i].saves;
+      const Besides& also = log.iterations.besides[i];
+      const bool is_usual = !also.evaluates && !also.saves;
       if (is_usual) seconds.push_back(1e-3 * log.iterations.values[i]);
     }
     return seconds;
   }
-  const std::vector<TimelineStep>& steps = trace.timeline.steps;
+  const std::vector<StepAnalysis>& steps = analysis.steps;
   for (std::size_t i = 1; i < steps.size(); ++i) {
+    if (window == 1 && !steps[i - 1].apart.empty()) continue;
     seconds.push_back(to_seconds(steps[i].start - steps[i - 1].start).value());
   }
   return seconds;
@@ -183,7 +187,7 @@ std::vector<double> step_seconds(const ImportedTrace& trace) {
 /// long, and others may have waited for something else. Of a trace too short for one, the mean.
 std::optional<StepTime> step_time(const ImportedTrace& trace, const TraceBaseline& baseline,
                                   std::int64_t window) {
-  const std::vector<double> steps = step_seconds(trace);
+  const std::vector<double> steps = step_seconds(trace, baseline.analysis, window);
   std::vector<double> windows;
   for (auto end = std::ssize(steps); end >= window; end -= window) {
     windows.push_back(std::accumulate(steps.begin() + end - window, steps.begin() + end, 0.0) /
@@ -206,6 +210,25 @@ RunSettings run_of(const ImportedTrace& trace, const Job& job) {
   return {.warmup_steps = warm_up, .steps = std::max<std::int64_t>(1, counted - warm_up)};
 }
 
+/// Whether each micro step is a step: DeepSpeed's ZenFlow does not accumulate.
+bool drops_micro_steps(const Job& job) {
+  return job.deepspeed.zenflow && job.target == LaunchTarget::kDeepSpeed;
+}
+
+/// What the ranges that mark steps are: who profiles a loop over batches marks micro steps, of
+/// which only some have an update.
+enum class Mark : std::uint8_t { kSteps, kMicroSteps, kUnknown };
+
+Mark mark_of(const ImportedTrace& trace, const TraceAnalysis& analysis, std::int64_t micro_steps) {
+  const bool is_named =
+      trace.step_source == StepSource::kAnnotation || trace.step_source == StepSource::kPattern;
+  const std::int64_t steps = std::ssize(analysis.steps);
+  const auto updates = static_cast<std::int64_t>(analysis.steps_with_updates);
+  if (!is_named || micro_steps == 1 || updates == steps) return Mark::kSteps;
+  const bool fits = std::abs(steps - updates * micro_steps) < micro_steps;
+  return updates > 0 && fits ? Mark::kMicroSteps : Mark::kUnknown;
+}
+
 /// How long a step of the global batch took; empty: the trace does not say.
 std::optional<StepTime> step_of(TraceReading& reading, std::size_t i, const TraceBaseline& baseline,
                                 const Job& job) {
@@ -226,15 +249,23 @@ std::optional<StepTime> step_of(TraceReading& reading, std::size_t i, const Trac
                     "about {:.3g} ms (--steps)",
                     reading.file(i), kStepsOrLayers, batch));
   }
-  const std::optional<StepTime> time = step_time(trace, baseline, window_of(job, trace));
+  const bool dropped = drops_micro_steps(job);
+  const Mark mark = dropped ? Mark::kSteps : mark_of(trace, baseline.analysis, steps);
+  const std::optional<StepTime> time =
+      step_time(trace, baseline, mark == Mark::kMicroSteps ? steps : window_of(job, trace));
   if (!time) {
     untold.push_back(reading.file(i) +
                      ": what a step takes: no steps were found (--steps, --measured-step)");
     return std::nullopt;
   }
-  const bool dropped = job.deepspeed.zenflow && job.target == LaunchTarget::kDeepSpeed;
+  if (dropped && trace.timers && trace.timers->iterations.values.empty()) {
+    // Its records sum up the steps between two updates.
+    const std::size_t summed = std::max<std::size_t>(1, trace.timers->summed_micro_steps);
+    return StepTime{time->seconds / static_cast<double>(summed), summed * time->steps,
+                    time->window};
+  }
   if (steps == 1 || dropped) return time;
-  if (is_simulated(trace.timeline)) {
+  if (is_simulated(trace.timeline) || mark == Mark::kMicroSteps) {
     return StepTime{static_cast<double>(steps) * time->seconds,
                     std::max<std::size_t>(1, time->steps / static_cast<std::size_t>(steps)),
                     std::min<std::int64_t>(1, time->window)};
@@ -247,7 +278,7 @@ std::optional<StepTime> step_of(TraceReading& reading, std::size_t i, const Trac
                     reading.file(i), steps));
     return std::nullopt;
   }
-  if (trace.step_source == StepSource::kAnnotation || trace.step_source == StepSource::kPattern) {
+  if (mark == Mark::kUnknown) {
     untold.push_back(fmt::format(
         "{}: whether a step of it is all {} micro steps: taken as such (--measured-step)",
         reading.file(i), steps));
@@ -264,9 +295,9 @@ void measure(TraceReading& reading, const TraceFit& fit, const std::vector<Job>&
     const auto step = step_of(reading, i, fit.baselines[i], jobs[i]);
     if (!step) continue;
     if (times == 0) {
-      reading.result.parts =
-          recorded_parts(reading.traces[i], fit.baselines[i].analysis, step->seconds,
-                         jobs[i].deepspeed.gradient_accumulation_steps);
+      reading.result.parts = recorded_parts(
+          reading.traces[i], fit.baselines[i].analysis, step->seconds,
+          drops_micro_steps(jobs[i]) ? 1 : jobs[i].deepspeed.gradient_accumulation_steps);
     }
     sum += step->seconds;
     reading.result.window =

@@ -38,6 +38,9 @@ std::vector<RecordedPart> of_log(const TimerLog& log, std::int64_t micro_steps) 
     if (series == nullptr) {
       series = log.find(one.of_micro_step);
       times = static_cast<double>(micro_steps);
+    } else if (log.summed_micro_steps > 1) {
+      // Under ZenFlow of another number of micro steps.
+      times = static_cast<double>(micro_steps) / static_cast<double>(log.summed_micro_steps);
     }
     if (series == nullptr || series->values.empty()) continue;
     found.push_back({one.part, 1e-3 * times * median(series->values)});
