@@ -40,12 +40,22 @@ Between work_between(const Timeline& timeline, const SpanLaunches& launch,
     if (span.phase == SpanPhase::kBackward) found.has_backward[next] = true;
     if (next == 0) found.first_kernel = std::min(found.first_kernel.value_or(time), time);
   }
+  // Added up to a range: backwards between it and the one before. There may be many of both.
+  std::vector<std::int64_t> changes(ranges.size() + 1, 0);
   for (const HostInterval& one : intervals) {
     if (rules.phases[one.rule].phase != SpanPhase::kBackward) continue;
-    for (std::size_t next = range_after(ranges, one.start); next < ranges.size(); ++next) {
-      if (next > 0 && ranges[next - 1]->end >= one.end) break;
-      found.has_backward[next] = true;
-    }
+    const std::size_t first = range_after(ranges, one.start);
+    const auto covers =
+        std::lower_bound(ranges.begin(), ranges.end(), one.end,
+                         [](const TimelineSpan* range, Picoseconds at) { return range->end < at; });
+    const auto behind = static_cast<std::size_t>(covers - ranges.begin()) + 1;
+    ++changes[first];
+    --changes[std::clamp(behind, first, ranges.size())];
+  }
+  std::int64_t backwards = 0;
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    backwards += changes[i];
+    if (backwards > 0) found.has_backward[i] = true;
   }
   return found;
 }
