@@ -9,7 +9,7 @@ namespace {
 /// A standard stream that is closed (`2>&-`) would become the next file that is opened, and
 /// messages end in it: what stands in can be neither read as input nor written as output.
 void fill_closed_streams() {
-  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
     const int how = stream == STDIN_FILENO ? O_WRONLY : O_RDONLY;
     if (::fcntl(stream, F_GETFD) < 0) static_cast<void>(::open("/dev/null", how));
   }
