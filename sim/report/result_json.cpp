@@ -18,7 +18,7 @@ double rounded(double value) {
 }
 
 double milliseconds(double picoseconds) {
-  return rounded(picoseconds * 1e-9);
+  return rounded_milliseconds(picoseconds);
 }
 
 std::int64_t whole(double value) {
@@ -109,6 +109,10 @@ Json result(const SimulationResult& one) {
 }
 
 }  // namespace
+
+double rounded_milliseconds(double picoseconds) {
+  return rounded(picoseconds * 1e-9);
+}
 
 std::string json_milliseconds(double picoseconds) {
   return Json(milliseconds(picoseconds)).dump();

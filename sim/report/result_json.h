@@ -15,6 +15,8 @@ namespace zenflow::sim {
 
 /// A time, and a plain number, as they stand in the document.
 [[nodiscard]] std::string json_milliseconds(double picoseconds);
+/// As documents have them: to a picosecond, so that commands that ask the same say the same.
+[[nodiscard]] double rounded_milliseconds(double picoseconds);
 [[nodiscard]] std::string json_number(double value);
 
 }  // namespace zenflow::sim

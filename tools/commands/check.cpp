@@ -19,7 +19,7 @@
 namespace zenflow::tools {
 namespace {
 
-constexpr double kPicosecondsInMs = 1e9;
+using sim::rounded_milliseconds;
 
 std::string set_flags(const std::vector<std::string>& set) {
   std::string text;
@@ -138,7 +138,7 @@ nlohmann::ordered_json changes_json(const sim::JobCheck& check) {
     nlohmann::ordered_json one;
     one["what"] = change.what;
     one["set"] = change.set;
-    one["step_time_ms"] = change.step_time / kPicosecondsInMs;
+    one["step_time_ms"] = rounded_milliseconds(change.step_time);
     one["tokens_per_second"] = change.tokens_per_second;
     if (change.gain > 0) one["gain"] = change.gain;
     if (!change.but.empty()) one["but"] = change.but;
@@ -172,17 +172,18 @@ nlohmann::ordered_json as_json(const sim::JobScenario& scenario, const sim::Job&
   document["parameters"] = job.scenario.model.parameters();
   document["trained_parameters"] = job.scenario.model.trained();
   document["schedule"] = result.schedule;
-  document["step_time_ms"] = result.step_time / kPicosecondsInMs;
-  document["step_time_range_ms"] = {std::min(check.fastest, result.step_time) / kPicosecondsInMs,
-                                    std::max(check.slowest, result.step_time) / kPicosecondsInMs};
+  document["step_time_ms"] = rounded_milliseconds(result.step_time);
+  document["step_time_range_ms"] = {
+      rounded_milliseconds(std::min(check.fastest, result.step_time)),
+      rounded_milliseconds(std::max(check.slowest, result.step_time))};
   document["gradient_accumulation_steps"] = result.micro_steps;
-  document["optimizer_step_time_ms"] = result.optimizer_step_time / kPicosecondsInMs;
+  document["optimizer_step_time_ms"] = rounded_milliseconds(result.optimizer_step_time);
   document["tokens_per_second"] = result.tokens_per_second;
-  document["gpu_compute_ms"] = result.compute / kPicosecondsInMs;
+  document["gpu_compute_ms"] = rounded_milliseconds(result.compute);
   auto& stall = document["stall_by_cause_ms"] = nlohmann::ordered_json::object();
   for (std::size_t i = 0; i < kStallCauses; ++i) {
     stall[std::string(name_of(static_cast<WaitCause>(i)))] =
-        result.stall_by_cause.at(i) / kPicosecondsInMs;
+        rounded_milliseconds(result.stall_by_cause.at(i));
   }
   document["bound"] = check.explanation.bound;
   auto& memory = document["memory"] = nlohmann::ordered_json::object();

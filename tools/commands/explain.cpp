@@ -5,6 +5,7 @@
 
 #include "sim/base/json_text.h"
 #include "sim/base/table.h"
+#include "sim/report/result_json.h"
 #include "tools/commands/commands.h"
 #include "tools/report_page.h"
 #include "tools/version.h"
@@ -48,28 +49,28 @@ std::string as_text(const sim::Explanation& one, bool bold) {
 }
 
 nlohmann::ordered_json as_json(const sim::Explanation& one) {
-  constexpr double kPerMillisecond = 1e9;
+  using sim::rounded_milliseconds;
   nlohmann::ordered_json map;
   map["schedule"] = one.result.schedule;
-  map["step_time_ms"] = one.result.step_time / kPerMillisecond;
+  map["step_time_ms"] = rounded_milliseconds(one.result.step_time);
   if (one.result.micro_steps > 1) {
     map["gradient_accumulation_steps"] = one.result.micro_steps;
-    map["micro_step_time_ms"] = one.result.micro_step_time / kPerMillisecond;
-    map["optimizer_step_time_ms"] = one.result.optimizer_step_time / kPerMillisecond;
+    map["micro_step_time_ms"] = rounded_milliseconds(one.result.micro_step_time);
+    map["optimizer_step_time_ms"] = rounded_milliseconds(one.result.optimizer_step_time);
   }
   map["bound"] = one.bound;
   map["path_ms"] = nlohmann::ordered_json::object();
   for (const sim::PathShare& part : one.path)
-    map["path_ms"][part.what] = part.time / kPerMillisecond;
+    map["path_ms"][part.what] = rounded_milliseconds(part.time);
   map["stall_by_cause_ms"] = nlohmann::ordered_json::object();
   for (std::size_t i = 0; i < kStallCauses; ++i) {
     map["stall_by_cause_ms"][std::string(name_of(static_cast<WaitCause>(i)))] =
-        one.result.stall_by_cause.at(i) / kPerMillisecond;
+        rounded_milliseconds(one.result.stall_by_cause.at(i));
   }
   map["step_time_ms_if_twice_as_fast"] = nlohmann::ordered_json::object();
   for (const sim::WhatIf& what : one.what_if) {
     map["step_time_ms_if_twice_as_fast"][sim::to_string(what.resource)] =
-        what.step_time / kPerMillisecond;
+        rounded_milliseconds(what.step_time);
   }
   return map;
 }
