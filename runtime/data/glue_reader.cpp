@@ -29,11 +29,16 @@ std::string_view next_line(std::string_view& text) {
   return line;
 }
 
-/// An empty line has one, empty field.
-void split_fields(std::string_view line, std::vector<std::string_view>& fields) {
+/// Of a header; GLUE's have at most 13.
+constexpr std::size_t kMostColumns = 1000;
+
+/// Takes the first `most` fields, and says how many there are. An empty line has one, empty field.
+std::size_t split_fields(std::string_view line, std::size_t most,
+                         std::vector<std::string_view>& fields) {
   fields.clear();
-  const auto tabs = static_cast<std::size_t>(std::ranges::count(line, '\t'));
-  for (std::size_t i = 0; i <= tabs; ++i) fields.push_back(cut(line, '\t'));
+  const auto count = static_cast<std::size_t>(std::ranges::count(line, '\t')) + 1;
+  for (std::size_t i = 0; i < std::min(count, most); ++i) fields.push_back(cut(line, '\t'));
+  return count;
 }
 
 /// Where a task's columns are in this file.
@@ -57,7 +62,7 @@ class Parser {
     GlueData data;
     while (!rest_.empty()) {
       ++line_;
-      split_fields(next_line(rest_), fields_);
+      found_ = split_fields(next_line(rest_), columns_.count, fields_);
       if (is_only_line_ends_left()) break;
       GlueExample example;
       const std::optional<std::string> problem = read_row(example);
@@ -83,7 +88,7 @@ class Parser {
 
   /// Empty lines at the end of a file are no rows.
   [[nodiscard]] bool is_only_line_ends_left() const {
-    return fields_.size() == 1 && fields_.front().empty() &&
+    return found_ == 1 && fields_.front().empty() &&
            rest_.find_first_not_of("\r\n") == std::string_view::npos;
   }
 
@@ -93,8 +98,11 @@ class Parser {
       return;
     }
     ++line_;
-    split_fields(next_line(rest_), fields_);
-    columns_.count = fields_.size();
+    columns_.count = split_fields(next_line(rest_), kMostColumns, fields_);
+    if (columns_.count > kMostColumns) {
+      fail(fmt::format("expected a header of at most {} columns, found {}", kMostColumns,
+                       columns_.count));
+    }
     columns_.first = column(task_.first);
     if (task_.is_pair()) columns_.second = column(task_.second);
     columns_.label = column(task_.label);
@@ -113,8 +121,8 @@ class Parser {
 
   /// What is wrong with the row, if anything.
   std::optional<std::string> read_row(GlueExample& example) const {
-    if (fields_.size() != columns_.count) {
-      return fmt::format("expected {} columns, found {}", columns_.count, fields_.size());
+    if (found_ != columns_.count) {
+      return fmt::format("expected {} columns, found {}", columns_.count, found_);
     }
     example.first = fields_[columns_.first];
     if (task_.is_pair()) example.second = fields_[columns_.second];
@@ -147,7 +155,8 @@ class Parser {
   std::string_view rest_;
   const std::string& name_;
   std::size_t line_ = 0;
-  std::vector<std::string_view> fields_;
+  std::vector<std::string_view> fields_;  // of the line, no more than there should be
+  std::size_t found_ = 0;                 // that the line has
   Columns columns_;
 };
 

@@ -126,6 +126,10 @@ TEST(GlueReader, NamesFileAndLineOfMalformedRows) {
             "x.tsv:3: expected 2 columns, found 1");
   EXPECT_EQ(refusal(GlueTask::kCola, "gj04\t1\tShe left.\n"),
             "x.tsv:1: expected 4 columns, found 3");
+  EXPECT_EQ(refusal(GlueTask::kSst2, "sentence\tlabel\n" + std::string(100000, '\t') + "\n"),
+            "x.tsv:2: expected 2 columns, found 100001");
+  EXPECT_EQ(refusal(GlueTask::kSst2, std::string(1000, '\t') + "\nfine\t1\n"),
+            "x.tsv:1: expected a header of at most 1000 columns, found 1001");
 }
 
 TEST(GlueReader, SkipsMalformedRowsIfAskedAndSaysWhich) {
