@@ -12,29 +12,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double rounded(double value) {
-  constexpr double kDecimals = 1e9;
-  return std::round(value * kDecimals) / kDecimals;
-}
-
-double milliseconds(double picoseconds) {
-  return rounded_milliseconds(picoseconds);
-}
-
 std::int64_t whole(double value) {
   return std::llround(value);
 }
 
 Json times(const std::vector<double>& picoseconds) {
   Json list = Json::array();
-  for (const double time : picoseconds) list.push_back(milliseconds(time));
+  for (const double time : picoseconds) list.push_back(rounded_milliseconds(time));
   return list;
 }
 
 Json causes(const StallTimes& stall) {
   Json map = Json::object();
   for (std::size_t i = 0; i < stall.size(); ++i) {
-    map[std::string(name_of(static_cast<WaitCause>(i)))] = milliseconds(stall[i]);
+    map[std::string(name_of(static_cast<WaitCause>(i)))] = rounded_milliseconds(stall[i]);
   }
   return map;
 }
@@ -77,20 +68,20 @@ Json result(const SimulationResult& one) {
     map["update_interval_is_auto"] = true;
     map["stall_removed"] = one.stall_removed;
   }
-  map["step_time_ms"] = milliseconds(one.step_time);
+  map["step_time_ms"] = rounded_milliseconds(one.step_time);
   map["step_times_ms"] = times(one.step_times);
   if (one.micro_steps > 1) {
     map["gradient_accumulation_steps"] = one.micro_steps;
-    map["micro_step_time_ms"] = milliseconds(one.micro_step_time);
-    map["optimizer_step_time_ms"] = milliseconds(one.optimizer_step_time);
+    map["micro_step_time_ms"] = rounded_milliseconds(one.micro_step_time);
+    map["optimizer_step_time_ms"] = rounded_milliseconds(one.optimizer_step_time);
   }
-  map["gpu_compute_ms"] = milliseconds(one.compute);
-  map["gpu_stall_ms"] = milliseconds(one.stall);
-  map["gpu_utilization"] = rounded(one.compute / one.step_time);
+  map["gpu_compute_ms"] = rounded_milliseconds(one.compute);
+  map["gpu_stall_ms"] = rounded_milliseconds(one.stall);
+  map["gpu_utilization"] = rounded_value(one.compute / one.step_time);
   map["stall_by_cause_ms"] = causes(one.stall_by_cause);
   map["pcie"] = {{"d2h_bytes_per_step", whole(one.d2h_bytes)},
                  {"h2d_bytes_per_step", whole(one.h2d_bytes)},
-                 {"model_sizes_per_step", rounded(one.model_sizes)}};
+                 {"model_sizes_per_step", rounded_value(one.model_sizes)}};
   // As zenflow-train says it of its ranks.
   if (one.ranks > 1 && live_kind(one.schedule)) {
     map["ranks"] = {{"count", one.ranks},
@@ -99,27 +90,33 @@ Json result(const SimulationResult& one) {
                     {"control_bytes_per_step", whole(one.between_ranks.control)},
                     {"selection_bytes_per_step", whole(one.between_ranks.selection)}};
   }
-  map["tokens_per_second"] = rounded(one.tokens_per_second);
-  map["mfu"] = rounded(one.mfu);
+  map["tokens_per_second"] = rounded_value(one.tokens_per_second);
+  map["mfu"] = rounded_value(one.mfu);
   map["staleness_steps"] = {{"min", one.staleness.min}, {"max", one.staleness.max}};
   map["memory"] = memory(one.memory);
-  map["critical_path_ms"] = milliseconds(one.critical_path);
+  map["critical_path_ms"] = rounded_milliseconds(one.critical_path);
   map["tasks"] = one.tasks;
   return map;
 }
 
 }  // namespace
 
+double rounded_value(double value) {
+  constexpr double kDecimals = 1e9;
+  const double scaled = std::round(value * kDecimals) / kDecimals;
+  return std::isfinite(scaled) ? scaled : value;
+}
+
 double rounded_milliseconds(double picoseconds) {
-  return rounded(picoseconds * 1e-9);
+  return rounded_value(picoseconds * 1e-9);
 }
 
 std::string json_milliseconds(double picoseconds) {
-  return Json(milliseconds(picoseconds)).dump();
+  return Json(rounded_milliseconds(picoseconds)).dump();
 }
 
 std::string json_number(double value) {
-  return Json(rounded(value)).dump();
+  return Json(rounded_value(value)).dump();
 }
 
 std::string result_json(const Job& job, const std::vector<SimulationResult>& results,

@@ -15,7 +15,9 @@ namespace zenflow::sim {
 
 /// A time, and a plain number, as they stand in the document.
 [[nodiscard]] std::string json_milliseconds(double picoseconds);
-/// As documents have them: to a picosecond, so that commands that ask the same say the same.
+/// Nine decimals, as all documents have; what is too large to be rounded stays as it is.
+[[nodiscard]] double rounded_value(double value);
+/// The same of a time: to a picosecond, so that commands that ask the same say the same.
 [[nodiscard]] double rounded_milliseconds(double picoseconds);
 [[nodiscard]] std::string json_number(double value);
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 
 #include <nlohmann/json.hpp>
 
@@ -15,20 +14,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 using sim::Evaluation;
 using sim::Knob;
+using sim::rounded_milliseconds;
+using sim::rounded_value;
 using sim::Setting;
 
-constexpr double kPerMillisecond = 1e9;
 constexpr std::int64_t kSchemaVersion = 1;
-
-/// Nine decimals, as results have.
-double rounded(double value) {
-  constexpr double kDecimals = 1e9;
-  const double scaled = std::round(value * kDecimals) / kDecimals;
-  return std::isfinite(scaled) ? scaled : value;
-}
-double milliseconds(double picoseconds) {
-  return rounded(picoseconds / kPerMillisecond);
-}
 
 Json value_of(Knob knob, double value) {
   switch (sim::info(knob).kind) {
@@ -57,26 +47,27 @@ Json setting_json(const TuneAnswer& answer, const Setting& setting) {
 
 Json evaluation_json(const Evaluation& one) {
   Json map;
-  map["step_time_ms"] = milliseconds(one.step_time);
-  map["micro_step_time_ms"] = milliseconds(one.micro_step);
-  map["gpu_compute_ms"] = milliseconds(one.compute);
+  map["step_time_ms"] = rounded_milliseconds(one.step_time);
+  map["micro_step_time_ms"] = rounded_milliseconds(one.micro_step);
+  map["gpu_compute_ms"] = rounded_milliseconds(one.compute);
   Json stall;
   for (std::size_t cause = 0; cause < kStallCauses; ++cause) {
-    stall[std::string(name_of(static_cast<WaitCause>(cause)))] = milliseconds(one.stall.at(cause));
+    stall[std::string(name_of(static_cast<WaitCause>(cause)))] =
+        rounded_milliseconds(one.stall.at(cause));
   }
   map["stall_by_cause_ms"] = stall;
-  map["tokens_per_second"] = rounded(one.tokens_per_second);
-  map["mfu"] = rounded(one.mfu);
-  map["d2h_bytes_per_step"] = rounded(one.d2h_bytes);
-  map["h2d_bytes_per_step"] = rounded(one.h2d_bytes);
-  map["model_sizes_per_micro_step"] = rounded(one.model_sizes);
+  map["tokens_per_second"] = rounded_value(one.tokens_per_second);
+  map["mfu"] = rounded_value(one.mfu);
+  map["d2h_bytes_per_step"] = rounded_value(one.d2h_bytes);
+  map["h2d_bytes_per_step"] = rounded_value(one.h2d_bytes);
+  map["model_sizes_per_micro_step"] = rounded_value(one.model_sizes);
   map["staleness_steps_max"] = one.staleness;
-  map["gpu_peak_bytes"] = rounded(one.gpu_bytes);
+  map["gpu_peak_bytes"] = rounded_value(one.gpu_bytes);
   Json needs;
   for (int i = 0; i < sim::kMemoryLimits; ++i) {
     const auto limit = static_cast<sim::MemoryLimit>(i);
     if (limit == sim::MemoryLimit::kGpu) continue;
-    needs[to_string(limit) + "_bytes"] = rounded(one.needs[static_cast<std::size_t>(i)]);
+    needs[to_string(limit) + "_bytes"] = rounded_value(one.needs[static_cast<std::size_t>(i)]);
   }
   map["needs"] = needs;
   map["feasible"] = one.infeasible.empty();
@@ -90,7 +81,7 @@ Json simulated_json(const TuneAnswer& answer, const sim::Simulated& one) {
   map["result"] = evaluation_json(one.evaluation);
   if (answer.loaded.request.objective == sim::Objective::kCostPerToken) {
     map["cost_per_million_tokens"] =
-        rounded(cost_per_million_tokens(answer, one.setting, one.evaluation));
+        rounded_value(cost_per_million_tokens(answer, one.setting, one.evaluation));
   }
   return map;
 }
@@ -119,7 +110,7 @@ Json unsearched_json(const TuneAnswer& answer) {
     Json map;
     map["set"] = one.set;
     map["limit"] = to_string(one.limit);
-    map["saves_bytes"] = rounded(one.saves);
+    map["saves_bytes"] = rounded_value(one.saves);
     map["fits"] = one.fits;
     list.push_back(map);
   }
@@ -134,7 +125,7 @@ Json baseline_json(const TuneAnswer& answer) {
     map["result"] = evaluation_json(*answer.result.own);
     if (answer.loaded.request.objective == sim::Objective::kCostPerToken) {
       map["cost_per_million_tokens"] =
-          rounded(cost_per_million_tokens(answer, own, *answer.result.own));
+          rounded_value(cost_per_million_tokens(answer, own, *answer.result.own));
     }
   } else {
     map["refused"] = answer.result.own_refusal;
@@ -147,12 +138,12 @@ Json baseline_json(const TuneAnswer& answer) {
     map["not_proposed"] = answer.result.own_not_proposed;
   }
   if (const auto& measured = answer.loaded.request.measured_step) {
-    map["measured_step_time_ms"] = rounded(*measured * 1e3);
+    map["measured_step_time_ms"] = rounded_value(*measured * 1e3);
     map["reliable"] = !sim::is_unreliable(answer);
     if (const auto miss = sim::likely_miss(answer)) {
       map["first_to_look_at"] = {{"part", miss->part},
-                                 {"predicted_ms", milliseconds(miss->predicted)},
-                                 {"needed_ms", milliseconds(miss->needed)}};
+                                 {"predicted_ms", rounded_milliseconds(miss->predicted)},
+                                 {"needed_ms", rounded_milliseconds(miss->needed)}};
     }
   }
   return map;
@@ -188,16 +179,17 @@ Json traced_json(const TuneAnswer& answer) {
   map["measured_steps"] = traced.steps;
   const auto& step = answer.loaded.request.measured_step;
   if (step && answer.result.own) {
-    map["simulated_over_measured"] = rounded(answer.result.own->step_time / (*step * 1e12));
+    map["simulated_over_measured"] = rounded_value(answer.result.own->step_time / (*step * 1e12));
   }
-  if (const auto scaled = scaled_step(answer)) map["scaled_step_time_ms"] = milliseconds(*scaled);
+  if (const auto scaled = scaled_step(answer))
+    map["scaled_step_time_ms"] = rounded_milliseconds(*scaled);
   map["parts"] = Json::array();
   if (answer.result.own) {
     for (const sim::PartTime& one :
          sim::part_times(traced.parts, answer.loaded.request.job, *answer.result.own)) {
       map["parts"].push_back({{"part", one.name},
-                              {"recorded_ms", rounded(1e3 * one.recorded)},
-                              {"simulated_ms", rounded(1e3 * one.simulated)}});
+                              {"recorded_ms", rounded_value(1e3 * one.recorded)},
+                              {"simulated_ms", rounded_value(1e3 * one.simulated)}});
     }
   }
   map["told"] = traced.facts;
@@ -206,9 +198,9 @@ Json traced_json(const TuneAnswer& answer) {
   for (const sim::FittedNumber& one : traced.numbers) {
     if (!one.fitted) continue;
     map["fitted"].push_back({{"number", one.path},
-                             {"value", rounded(one.value)},
+                             {"value", rounded_value(one.value)},
                              {"unit", one.unit},
-                             {"standard_error", rounded(one.standard_error)},
+                             {"standard_error", rounded_value(one.standard_error)},
                              {"samples", one.samples}});
   }
   return map;
@@ -222,8 +214,8 @@ Json knobs_json(const TuneAnswer& answer) {
       Json map;
       map["value"] = value_of(effect.knob, one.value);
       if (one.evaluation) {
-        map["step_time_ms"] = milliseconds(one.evaluation->step_time);
-        map["gpu_peak_bytes"] = rounded(one.evaluation->gpu_bytes);
+        map["step_time_ms"] = rounded_milliseconds(one.evaluation->step_time);
+        map["gpu_peak_bytes"] = rounded_value(one.evaluation->gpu_bytes);
         if (!one.evaluation->infeasible.empty()) map["infeasible"] = one.evaluation->infeasible;
       } else {
         map["infeasible"] = one.refusal;
@@ -239,9 +231,9 @@ Json numbers_json(const TuneAnswer& answer) {
   Json list = Json::array();
   for (const sim::NumberEffect& one : answer.numbers.numbers) {
     list.push_back({{"number", one.path},
-                    {"relative_error", rounded(one.relative_error)},
+                    {"relative_error", rounded_value(one.relative_error)},
                     {"from", one.measured ? "given" : "assumed"},
-                    {"elasticity", rounded(one.elasticity)}});
+                    {"elasticity", rounded_value(one.elasticity)}});
   }
   return list;
 }
@@ -292,12 +284,12 @@ std::string summary_json(const TuneAnswer& answer) {
   map["complete"] = result.complete;
   map["chosen"] = simulated_json(answer, answer.chosen());
   // What the errors of numbers do is simulated only after the whole search.
-  if (result.complete) map["chosen"]["relative_error"] = rounded(sim::step_error(answer));
+  if (result.complete) map["chosen"]["relative_error"] = rounded_value(sim::step_error(answer));
   map["fastest"] = simulated_json(answer, result.simulated[*result.fastest]);
   map["baseline"] = baseline_json(answer);
   if (result.own) {
-    map["speedup"] = rounded(result.own->step_time / answer.chosen().evaluation.step_time);
-    if (result.complete) map["speedup_relative_error"] = rounded(sim::gain_error(answer));
+    map["speedup"] = rounded_value(result.own->step_time / answer.chosen().evaluation.step_time);
+    if (result.complete) map["speedup_relative_error"] = rounded_value(sim::gain_error(answer));
   }
   map["convergence"] = convergence_json(answer);
   if (answer.traced) map["trace"] = traced_json(answer);
@@ -314,9 +306,9 @@ std::string summary_json(const TuneAnswer& answer) {
   map["runners_up"] = Json::array();
   for (const sim::RunnerUp& one : answer.numbers.runners_up) {
     Json runner = simulated_json(answer, result.simulated[one.which]);
-    runner["difference"] = rounded(one.difference);
-    runner["error_of_difference"] = rounded(one.error);
-    runner["chance_of_being_better"] = rounded(one.chance);
+    runner["difference"] = rounded_value(one.difference);
+    runner["error_of_difference"] = rounded_value(one.error);
+    runner["chance_of_being_better"] = rounded_value(one.chance);
     map["runners_up"].push_back(runner);
   }
   map["best_by_placement"] = Json::object();
